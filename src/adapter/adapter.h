@@ -1,0 +1,117 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "adapter/arena.h"
+#include "adapter/completion_queue.h"
+#include "adapter/queue_pair.h"
+#include "adapter/receive_queue.h"
+#include "base/address.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "region/region_table.h"
+
+/// The emulated channel adapter of one program: what the drop-in library drives.
+namespace verbatim::adapter {
+
+/// True limits, as `ibv_query_device` tells them.
+struct Limits {
+  static constexpr std::uint32_t queue_pairs = kProgramQueuePairsMax - 1;
+  static constexpr std::uint32_t completion_queues = 1 << 16;
+  static constexpr std::uint32_t completions = 1 << 22;  // Entries of one completion queue.
+  static constexpr std::uint32_t regions = kRegionsMax - 1;
+  static constexpr std::uint32_t protection_domains = 1 << 16;
+  static constexpr std::uint32_t requests = 1 << 15;     // Of one send or receive queue.
+  static constexpr std::uint32_t segments = kSegmentsMax;
+  static constexpr std::uint32_t inline_bytes = 1024;
+  static constexpr std::uint32_t rd_atomic = 128;        // Outstanding READs and atomics, either side.
+  static constexpr std::uint64_t message_bytes = 1u << 30;
+  static constexpr std::uint64_t region_bytes = std::uint64_t{1} << 46;
+  static constexpr std::uint32_t address_handles = 1 << 20;
+  static constexpr std::uint32_t multicast_groups = 1 << 12;
+  static constexpr std::uint32_t multicast_attachments = 1 << 10;  // Queue pairs of one group.
+};
+
+struct GidEntry {
+  Gid gid;
+  SocketAddress address;  // What it is bound to; `port` is 4791.
+};
+
+/// What the agent tells a program of its node.
+struct NodeDescription {
+  std::string name;
+  std::uint64_t guid = 0;  // Host byte order.
+  std::string interface;   // Name of the network interface behind the port, such as "lo".
+  std::uint32_t interface_index = 0;
+  Mtu active_mtu = Mtu::k4096;
+  std::vector<GidEntry> gids;
+};
+
+/// A program's place in its node: what the agent gave it (design decision 2).
+struct Membership {
+  NodeDescription node;
+  Qpn first_qpn;                       // Of the range of kProgramQueuePairsMax numbers.
+  std::vector<int> receive_sockets;    // Owned by the adapter from here on.
+  int event_fd = -1;                   // Readable when the agent says something; -1: none. Not owned.
+  std::function<void()> on_event;      // Called by the background thread then.
+};
+
+class Progress;
+
+/// One for each process that opened the device. Thread-safe.
+class Adapter {
+ public:
+  static Result<std::unique_ptr<Adapter>> create(std::unique_ptr<Arena> arena, Membership membership);
+  ~Adapter();
+  Adapter(const Adapter&) = delete;
+  Adapter& operator=(const Adapter&) = delete;
+
+  const NodeDescription& node() const { return membership_.node; }
+  Arena& arena() { return *arena_; }
+
+  Result<PdNumber> allocate_pd();
+  /// EBUSY while regions or queue pairs use it.
+  Result<void> deallocate_pd(PdNumber pd);
+
+  /// `ibv_reg_mr`: EINVAL for rights that contradict each other (remote write or atomic without local write), EFAULT for memory that
+  /// is not mapped, ENOMEM for a full table.
+  Result<MemoryKey> register_memory(const region::Region& region);
+  Result<void> deregister_memory(MemoryKey key);
+
+  Result<std::unique_ptr<CompletionQueue>> create_completion_queue(std::uint32_t entries, CompletionChannel* channel,
+                                                                   void* owner);
+  /// `ibv_poll_cq`: what is there, else one turn of progress in this thread, and what is there then.
+  std::size_t poll(CompletionQueue& queue, std::span<Completion> out);
+  /// `ibv_req_notify_cq`.
+  void arm(CompletionQueue& queue, bool solicited_only);
+
+  /// EINVAL for what Limits does not allow, ENOMEM when numbers run out. Capacities come back as given (at least as asked for) in
+  /// `QueuePair::options`.
+  Result<QueuePair*> create_queue_pair(const QueuePairOptions& options);
+  /// Waits until no thread works on it; its outstanding requests vanish without completions.
+  void destroy_queue_pair(QueuePair* queue_pair);
+
+  /// Resolves an address vector for UD. EINVAL for GIDs that lead nowhere, a GID index or a port that does not exist.
+  Result<Destination> resolve(const AddressVector& vector);
+
+  Result<void> attach_multicast(QueuePair& queue_pair, const Gid& group);
+  Result<void> detach_multicast(QueuePair& queue_pair, const Gid& group);
+
+  /// In a child after fork: the descriptors are closed, no thread is there; every later call of this adapter's objects fails.
+  void abandon_in_child();
+
+ private:
+  friend class QueuePair;
+  friend class Progress;
+  Adapter() = default;
+
+  std::unique_ptr<Arena> arena_;
+  Membership membership_;
+};
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "observe/counters.h"
+#include "region/region_table.h"
+
+/// The shared arena of one process: everything that peers touch on the direct path lies in it, with offsets instead of pointers,
+/// in a memfd that the agent and peers can map (design decision 4).
+namespace verbatim::adapter {
+
+/// Where something lies in the arena, in bytes from its start; 0 is nothing.
+template <typename T>
+struct Offset {
+  std::uint64_t value = 0;
+  explicit operator bool() const { return value != 0; }
+};
+
+inline constexpr std::uint32_t kProgramQueuePairsMax = 1 << 14;
+inline constexpr std::uint32_t kRegionsMax = 1 << 20;
+
+/// What others may read of one queue pair. Written by its owner; plain values that a reader may see torn.
+struct QueuePairRecord {
+  std::atomic<std::uint32_t> qpn{0};  // 0: no queue pair here. Published last.
+  std::atomic<std::uint32_t> dest_qpn{0};
+  std::atomic<std::uint8_t> type{0};   // As `enum ibv_qp_type`.
+  std::atomic<std::uint8_t> state{0};  // As `enum ibv_qp_state`.
+  Gid dest_gid;
+  observe::QueuePairCounters counters;
+};
+
+struct ArenaHeader {
+  static constexpr std::uint64_t kMagic = 0x76657262'61726e61;  // "verbarna"
+  static constexpr std::uint32_t kVersion = 1;
+  std::uint64_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t process_id = 0;
+  observe::PortCounters port_counters;
+  region::RegionTableHeader region_header;
+  Offset<QueuePairRecord> queue_pairs;           // kProgramQueuePairsMax of them, by local number.
+  Offset<region::RegionEntry> regions;           // kRegionsMax of them.
+};
+
+/// Owns the memfd and its mapping. Sparse: memory is used when it is touched, and given back (hole punched) when a
+/// block of a page or more is freed. Thread-safe.
+class Arena {
+ public:
+  static Result<std::unique_ptr<Arena>> create();
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  int fd() const { return fd_; }
+  ArenaHeader& header() { return *reinterpret_cast<ArenaHeader*>(base_); }
+  QueuePairRecord& queue_pair(std::uint32_t local_number);
+
+  /// Zeroed memory, aligned to 64 bytes. ENOMEM when the arena (64 GiB of address space) is full.
+  Result<Offset<std::byte>> allocate(std::size_t bytes);
+  void free(Offset<std::byte> at, std::size_t bytes);
+  template <typename T>
+  T* at(Offset<T> offset) {
+    return reinterpret_cast<T*>(base_ + offset.value);
+  }
+
+ private:
+  Arena() = default;
+  int fd_ = -1;
+  std::byte* base_ = nullptr;
+  std::mutex lock_;  // Guards what follows.
+  std::uint64_t next_ = 0;
+  std::map<std::size_t, std::vector<std::uint64_t>> free_;  // By rounded size.
+};
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "adapter/arena.h"
+#include "adapter/event_queue.h"
+#include "base/spin_lock.h"
+#include "transport/ib/work.h"
+
+/// Completion queues (IBA volume 1, section 11.4.2) and the channels that tell of them.
+namespace verbatim::adapter {
+
+class CompletionQueue;
+
+/// Where `ibv_get_cq_event` waits: it names completion queues that were armed and got an entry.
+using CompletionChannel = EventQueue<CompletionQueue*>;
+
+/// What an entry says was completed, with the values of `enum ibv_wc_opcode`.
+enum class CompletionOpcode : std::uint8_t {
+  send = 0,
+  write = 1,
+  read = 2,
+  compare_and_swap = 3,
+  fetch_and_add = 4,
+  receive = 128,
+  receive_write_with_immediate = 129,
+};
+
+/// Bits of Completion::flags, with the values of `enum ibv_wc_flags`.
+inline constexpr std::uint32_t kCompletionGrh = 1;
+inline constexpr std::uint32_t kCompletionWithImmediate = 2;
+
+/// An entry as it lies in the shared arena.
+struct Completion {
+  std::uint64_t wr_id = 0;
+  transport::Status status{};
+  CompletionOpcode opcode{};
+  std::uint16_t pkey_index = 0;
+  std::uint32_t vendor_error = 0;
+  std::uint32_t byte_count = 0;
+  std::uint32_t immediate = 0;  // Network byte order.
+  std::uint32_t qpn = 0;
+  std::uint32_t source_qpn = 0;
+  std::uint32_t flags = 0;
+  std::uint8_t service_level = 0;
+  std::uint8_t reserved[3] = {};
+};
+
+/// The ring in the arena. Producers (any process) and the consumer take `lock`.
+struct CompletionRing {
+  SpinLock lock;
+  std::uint32_t capacity = 0;                // A power of two.
+  std::atomic<std::uint64_t> produced{0};    // Release by the producer after the entry is written.
+  std::atomic<std::uint64_t> consumed{0};
+  enum Armed : std::uint32_t { not_armed, solicited_only, any };
+  std::atomic<std::uint32_t> armed{not_armed};
+  std::atomic<std::uint32_t> overrun{0};     // 1: an entry found no room; the queue is in error for good.
+  Offset<Completion> entries;
+};
+
+class CompletionQueue {
+ public:
+  /// `capacity` entries at least (1 to kCompletionsMax). `channel` may be null; it outlives the queue.
+  static Result<std::unique_ptr<CompletionQueue>> create(Arena& arena, std::uint32_t capacity,
+                                                         CompletionChannel* channel, void* owner);
+  /// Drops undelivered events, then waits until delivered ones are acknowledged.
+  ~CompletionQueue();
+  CompletionQueue(const CompletionQueue&) = delete;
+  CompletionQueue& operator=(const CompletionQueue&) = delete;
+
+  std::uint32_t capacity() const;
+  bool empty() const;
+  /// Takes at most `out.size()` entries, oldest first. A queue that was overrun gives what it has and then nothing.
+  std::size_t poll(std::span<Completion> out);
+  /// Adds an entry; if armed and it fits (`solicited` or an error for solicited-only arming), disarms and tells
+  /// the channel. False when there is no room: the queue is overrun (the caller raises IBV_EVENT_CQ_ERR).
+  bool push(const Completion& entry, bool solicited);
+  /// `ibv_req_notify_cq`: the next entry (or the next solicited one) tells the channel once. Entries already there do not.
+  void arm(bool solicited_only);
+  bool armed() const;
+
+  CompletionChannel* channel() const { return channel_; }
+  void* owner() const { return owner_; }  // The drop-in's object.
+
+  void count_delivered_event();
+  void acknowledge_events(unsigned count);
+
+  std::atomic<std::uint32_t> users{0};  // Queue pairs that complete into it: destroying is EBUSY then.
+
+ private:
+  CompletionQueue() = default;
+  Arena* arena_ = nullptr;
+  Offset<CompletionRing> ring_offset_;
+  CompletionRing* ring_ = nullptr;
+  CompletionChannel* channel_ = nullptr;
+  void* owner_ = nullptr;
+  std::mutex events_lock_;
+  std::condition_variable events_acknowledged_;
+  std::uint64_t events_delivered_ = 0;
+  std::uint64_t events_acked_ = 0;
+};
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/error.h"
+
+namespace verbatim::adapter {
+
+/// Checks that [address, address + length) is mapped, readable and, where asked, writable, and makes it resident as a card's
+/// pinning would (MADV_POPULATE_READ/WRITE; where the kernel lacks it, by other means). EFAULT in words that name the range;
+/// EINVAL where it wraps.
+Result<void> populate_memory(std::uint64_t address, std::uint64_t length, bool writable);
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,221 @@
+#include "adapter/queue_pair.h"
+
+#include <cerrno>
+
+#include "adapter/adapter.h"
+#include "adapter/progress.h"
+
+namespace verbatim::adapter {
+
+using transport::Operation;
+using transport::Status;
+
+QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn number,
+                     QueuePairRecord& record, std::unique_ptr<ReceiveQueue> receive_queue)
+    : adapter_(adapter),
+      options_(options),
+      number_(number),
+      record_(&record),
+      send_queue_(options.capacity.send_requests, options.capacity.send_segments,
+                  options.capacity.inline_bytes, options.type == QpType::ud),
+      receive_queue_(std::move(receive_queue)),
+      requester_(options.type == QpType::ud ? 1 : options.capacity.send_requests) {
+  ++options_.send_cq->users;
+  ++options_.receive_cq->users;
+  record_->type.store(raw(options.type), std::memory_order_relaxed);
+  set_state(QpState::reset);
+  record_->qpn.store(number.value(), std::memory_order_release);
+}
+
+QueuePair::~QueuePair() {
+  record_->qpn.store(0, std::memory_order_release);
+  --options_.send_cq->users;
+  --options_.receive_cq->users;
+}
+
+const region::RegionTable& QueuePair::regions() const { return adapter_.regions(); }
+
+namespace {
+
+constexpr bool is_atomic(Operation operation) {
+  return operation == Operation::compare_and_swap || operation == Operation::fetch_and_add;
+}
+
+constexpr bool serves(QpType type, Operation operation) {
+  const bool is_send = operation == Operation::send || operation == Operation::send_with_immediate;
+  const bool is_write =
+      operation == Operation::write || operation == Operation::write_with_immediate;
+  switch (type) {
+    case QpType::rc: return true;
+    case QpType::uc: return is_send || is_write;
+    case QpType::ud: return is_send;
+  }
+  return false;
+}
+
+}  // namespace
+
+int QueuePair::check_post(const SendWork& work) const {
+  const QpState now = state();
+  if (now == QpState::reset || now == QpState::init || now == QpState::rtr) return EINVAL;
+  if (!serves(type(), work.request.operation)) return EINVAL;
+  if (work.inlined) {
+    if (work.request.length > send_queue_.inline_bytes_max()) return EINVAL;
+    if (work.request.operation == Operation::read || is_atomic(work.request.operation)) return EINVAL;
+  } else if (work.segments.size() > send_queue_.segments_max()) {
+    return EINVAL;
+  }
+  if (is_atomic(work.request.operation) && work.request.length != 8) return EINVAL;
+  if (work.request.length > Limits::message_bytes) return EINVAL;
+  if (is_datagram() && work.destination == nullptr) return EINVAL;
+  return send_queue_.full() ? ENOMEM : 0;
+}
+
+int QueuePair::post_send(const SendWork& work) {
+  const std::lock_guard guard(lock_);
+  if (const int refused = check_post(work); refused != 0) return refused;
+  const auto slot = send_queue_.posted();
+  send_queue_.push({.wr_id = work.wr_id,
+                    .request = work.request,
+                    .segment_count = static_cast<std::uint32_t>(work.segments.size()),
+                    .signaled = work.signaled || options_.signal_all,
+                    .inlined = work.inlined},
+                   work.segments);
+  if (is_datagram()) {
+    send_queue_.target(slot) = {.address = work.destination->address,
+                                .source_gid_index = work.destination->vector.source_gid_index,
+                                .qpn = work.remote_qpn,
+                                .qkey = work.remote_qkey};
+  }
+  if (state() == QpState::err || state() == QpState::sqe) flush_posted();
+  return 0;
+}
+
+/// What was posted and never reached an engine completes as flushed (IBA 10.3.1.5, 10.3.1.7).
+void QueuePair::flush_posted() {
+  while (!send_queue_.empty()) complete_send(send_queue_.completed(), Status::flushed);
+  handed_ = send_queue_.posted();
+}
+
+int QueuePair::post_receive(std::uint64_t wr_id, std::span<const Segment> segments) {
+  if (state() == QpState::reset) return EINVAL;
+  if (const int refused = receive_queue_->post(wr_id, segments); refused != 0) return refused;
+  if (state() == QpState::err) {
+    const std::lock_guard guard(lock_);
+    if (state() == QpState::err) flush_receives();
+  }
+  return 0;
+}
+
+void QueuePair::push(CompletionQueue& queue, const Completion& completion, bool solicited) {
+  if (queue.push(completion, solicited)) return;
+  fatal_ = true;
+  if (overrun_reported_) return;
+  overrun_reported_ = true;
+  options_.events->push({AsyncEventType::cq_error, queue.owner()});
+}
+
+void QueuePair::raise(AsyncEventType type) { options_.events->push({type, options_.owner}); }
+
+namespace {
+
+CompletionOpcode opcode_of(Operation operation) {
+  switch (operation) {
+    case Operation::send:
+    case Operation::send_with_immediate: return CompletionOpcode::send;
+    case Operation::write:
+    case Operation::write_with_immediate: return CompletionOpcode::write;
+    case Operation::read: return CompletionOpcode::read;
+    case Operation::compare_and_swap: return CompletionOpcode::compare_and_swap;
+    case Operation::fetch_and_add: return CompletionOpcode::fetch_and_add;
+  }
+  return CompletionOpcode::send;
+}
+
+}  // namespace
+
+void QueuePair::complete_send(transport::Slot slot, Status status) {
+  VERBATIM_ASSERT(slot == send_queue_.completed());
+  const SendPlace& place = send_queue_.place(slot);
+  if (place.signaled || status != Status::success) {
+    push(*options_.send_cq,
+         {.wr_id = place.wr_id,
+          .status = status,
+          .opcode = opcode_of(place.request.operation),
+          .byte_count = static_cast<std::uint32_t>(place.request.length),
+          .qpn = number_.value()},
+         false);
+  }
+  send_queue_.pop();
+}
+
+void QueuePair::complete_receive(const transport::CompleteReceive& receive) {
+  push(*options_.receive_cq,
+       {.wr_id = current_receive_.wr_id,
+        .status = receive.status,
+        .opcode = receive.is_write ? CompletionOpcode::receive_write_with_immediate
+                                   : CompletionOpcode::receive,
+        .byte_count = static_cast<std::uint32_t>(receive.byte_count),
+        .immediate = receive.immediate,
+        .qpn = number_.value(),
+        .source_qpn = attributes_.dest_qpn.value(),
+        .flags = receive.has_immediate ? kCompletionWithImmediate : 0},
+       receive.solicited);
+  holds_receive_ = false;
+}
+
+void QueuePair::flush_receives() {
+  const auto flush_one = [this](std::uint64_t wr_id) {
+    push(*options_.receive_cq,
+         {.wr_id = wr_id,
+          .status = Status::flushed,
+          .opcode = CompletionOpcode::receive,
+          .qpn = number_.value()},
+         false);
+  };
+  if (holds_receive_) flush_one(current_receive_.wr_id);
+  holds_receive_ = false;
+  while (receive_queue_->take(current_receive_)) flush_one(current_receive_.wr_id);
+}
+
+void QueuePair::enter_error() {
+  fatal_ = false;
+  if (state() == QpState::err) return;
+  set_state(QpState::err);
+  if (!is_datagram()) {
+    do {
+      requester_effects_.list.clear();
+      requester_effects_.more = false;
+      requester_.flush(requester_effects_);
+      for (const auto& effect : requester_effects_.list) apply(effect);
+    } while (requester_effects_.more);
+    requester_effects_.list.clear();
+    responder_.take_current_receive();
+  }
+  flush_posted();
+  flush_receives();
+  fatal_ = false;  // Nothing is left to stop.
+}
+
+void QueuePair::enter_send_queue_error() {
+  set_state(QpState::sqe);
+  flush_posted();
+}
+
+/// SQD: when what was sent before has completed, the send queue is drained (IBA 10.3.1.6).
+void QueuePair::check_drained() {
+  if (state() != QpState::sqd || drain_reported_ || send_queue_.completed() != handed_) return;
+  drain_reported_ = true;
+  if (attributes_.sqd_notify) raise(AsyncEventType::sq_drained);
+}
+
+bool QueuePair::Receives::take(transport::Receive& out) {
+  QueuePair& owner = queue_pair_;
+  VERBATIM_ASSERT(!owner.holds_receive_);
+  if (!owner.receive_queue_->take(owner.current_receive_)) return false;
+  owner.holds_receive_ = true;
+  out = {.ticket = 0, .capacity_bytes = owner.current_receive_.capacity_bytes};
+  return true;
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,235 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "adapter/arena.h"
+#include "adapter/completion_queue.h"
+#include "adapter/queue_pair_state.h"
+#include "adapter/receive_queue.h"
+#include "adapter/send_queue.h"
+#include "base/address.h"
+#include "base/error.h"
+#include "base/time.h"
+#include "base/types.h"
+#include "mover/udp.h"
+#include "transport/ib/requester.h"
+#include "transport/ib/responder.h"
+
+namespace verbatim::adapter {
+
+class Adapter;
+class Burst;
+
+/// Asynchronous events, with the values of `enum ibv_event_type`.
+enum class AsyncEventType : std::uint8_t {
+  cq_error = 0,
+  qp_fatal = 1,
+  qp_request_error = 2,
+  qp_access_error = 3,
+  communication_established = 4,
+  sq_drained = 5,
+  path_migrated = 6,
+  path_migration_error = 7,
+  device_fatal = 8,
+  port_active = 9,
+  port_error = 10,
+  gid_change = 18,
+};
+struct AsyncEvent {
+  AsyncEventType type{};
+  void* object = nullptr;  // The drop-in's object (`owner`): a queue pair, a completion queue; else null.
+};
+using AsyncEvents = EventQueue<AsyncEvent>;
+
+struct QueuePairCapacity {
+  std::uint32_t send_requests = 0;
+  std::uint32_t receive_requests = 0;
+  std::uint32_t send_segments = 0;
+  std::uint32_t receive_segments = 0;
+  std::uint32_t inline_bytes = 0;
+};
+
+/// An address vector: `struct ibv_ah_attr` in our types.
+struct AddressVector {
+  Gid dest_gid;
+  std::uint8_t source_gid_index = 0;
+  std::uint8_t hop_limit = 64;
+  std::uint8_t traffic_class = 0;
+  std::uint8_t service_level = 0;
+  std::uint8_t port = 1;
+  std::uint32_t flow_label = 0;
+  bool is_global = true;
+};
+
+/// Everything that modify and query speak of: `struct ibv_qp_attr` in our types.
+struct QueuePairAttributes {
+  QpState state = QpState::reset;
+  QpState current_state = QpState::reset;
+  Mtu path_mtu = Mtu::k1024;
+  QKey qkey{};
+  Psn receive_psn;
+  Psn send_psn;
+  Qpn dest_qpn;
+  std::uint32_t access = 0;
+  QueuePairCapacity capacity;
+  AddressVector address;
+  std::uint16_t pkey_index = 0;
+  bool sqd_notify = false;
+  std::uint8_t max_rd_atomic = 0;
+  std::uint8_t max_dest_rd_atomic = 0;
+  std::uint8_t min_rnr_timer = 0;
+  std::uint8_t port = 1;
+  std::uint8_t timeout = 0;
+  std::uint8_t retry_count = 0;
+  std::uint8_t rnr_retry = 0;
+};
+
+struct QueuePairOptions {
+  QpType type = QpType::rc;
+  PdNumber pd{};
+  CompletionQueue* send_cq = nullptr;
+  CompletionQueue* receive_cq = nullptr;
+  AsyncEvents* events = nullptr;
+  QueuePairCapacity capacity;
+  bool signal_all = false;
+  void* owner = nullptr;  // The drop-in's object; comes back in asynchronous events.
+};
+
+/// Where a UD request goes: an address handle resolved to a socket address.
+struct Destination {
+  SocketAddress address;
+  Gid gid;
+  AddressVector vector;
+};
+
+/// One send request as the program posts it.
+struct SendWork {
+  std::uint64_t wr_id = 0;
+  transport::SendRequest request;
+  std::span<const Segment> segments;
+  bool signaled = false;
+  bool inlined = false;                      // The bytes are copied now; segments need no key.
+  const Destination* destination = nullptr;  // UD: the address handle.
+  Qpn remote_qpn;                            // UD.
+  QKey remote_qkey{};                        // UD.
+};
+
+/// One queue pair: its state, its two engines, its queues. Any thread may call anything; one lock a queue pair.
+class QueuePair {
+ public:
+  ~QueuePair();
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  Qpn number() const { return number_; }
+  QpType type() const { return options_.type; }
+  QpState state() const { return static_cast<QpState>(record_->state.load(std::memory_order_relaxed)); }
+  void* owner() const { return options_.owner; }
+  const QueuePairOptions& options() const { return options_; }
+
+  /// `ibv_modify_qp`: checks all, then does all. Errors as the manual page and a card's driver have them, in words.
+  Result<void> modify(const QueuePairAttributes& attributes, std::uint32_t mask);
+  QueuePairAttributes query() const;
+
+  /// Posts one request; 0 or an errno (EINVAL: wrong state, operation, too many segments, too much inline; ENOMEM: full).
+  /// The first packets leave when `transmit` is called: once after a list of posts.
+  int post_send(const SendWork& work);
+  int post_receive(std::uint64_t wr_id, std::span<const Segment> segments);
+  void transmit();
+
+ private:
+  friend class Adapter;
+  friend class Progress;
+  /// The responder takes receive requests through it; one is in use at a time.
+  class Receives final : public transport::ReceiveSource {
+   public:
+    explicit Receives(QueuePair& queue_pair) : queue_pair_(queue_pair) {}
+    bool take(transport::Receive& out) override;
+
+   private:
+    QueuePair& queue_pair_;
+  };
+
+  QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn number, QueuePairRecord& record,
+            std::unique_ptr<ReceiveQueue> receive_queue);
+  bool is_datagram() const { return options_.type == QpType::ud; }
+  const region::RegionTable& regions() const;
+  void set_state(QpState state) { record_->state.store(raw(state), std::memory_order_relaxed); }
+
+  // Modify: each under lock_.
+  Result<void> check_values(const QueuePairAttributes& wanted, std::uint32_t mask) const;
+  void apply(const QueuePairAttributes& wanted, std::uint32_t mask);
+  void enter(QpState to, const QueuePairAttributes& wanted, std::uint32_t mask);
+  void start_responder();
+  void start_requester();
+  void forget_everything();
+
+  // Sending: each under lock_.
+  int check_post(const SendWork& work) const;
+  void flush_posted();
+  void transmit_locked(TimeNs now);
+  void transmit_requests(Burst& burst, TimeNs now);
+  bool transmit_responses(Burst& burst);
+  void transmit_datagrams();
+  transport::Status send_datagram(Burst& burst, transport::Slot slot);
+  bool add_request_packet(Burst& burst, const transport::OutgoingPacket& packet);
+  bool add_response_packet(Burst& burst, const transport::OutgoingPacket& packet);
+  void rearm_timer();
+
+  // Receiving: each under lock_, called by Progress during a turn.
+  void on_packet(const wire::Packet& packet, const SocketAddress& source,
+                 const SocketAddress& destination, TimeNs now);
+  void on_connected_packet(const wire::Packet& packet, const SocketAddress& source, TimeNs now);
+  void on_datagram(const wire::Packet& packet, const SocketAddress& source,
+                   const SocketAddress& destination);
+  void on_timer(TimeNs now);
+  void drain(transport::RequesterEffects& effects);
+  void drain(transport::ResponderEffects& effects);
+  void apply(const transport::RequesterEffect& effect);
+  void apply(const transport::ResponderEffect& effect);
+  bool has_output() const;
+
+  void complete_send(transport::Slot slot, transport::Status status);
+  void complete_receive(const transport::CompleteReceive& receive);
+  void push(CompletionQueue& queue, const Completion& completion, bool solicited);
+  void raise(AsyncEventType type);
+  /// Both engines stop, everything outstanding completes as flushed.
+  void enter_error();
+  /// UC and UD after a local error of a send: only the send queue stops (IBA 10.3.1.7).
+  void enter_send_queue_error();
+  void flush_receives();
+  void check_drained();
+
+  Adapter& adapter_;
+  const QueuePairOptions options_;
+  const Qpn number_;
+  QueuePairRecord* const record_;
+  mutable std::mutex lock_;  // Guards everything below.
+  QueuePairAttributes attributes_;
+  SendQueue send_queue_;
+  std::uint64_t handed_ = 0;  // Requests below this slot are the engine's (or, UD, sent).
+  std::unique_ptr<ReceiveQueue> receive_queue_;
+  ReceiveRequest current_receive_;
+  bool holds_receive_ = false;
+  transport::Requester requester_;
+  transport::Responder responder_;
+  transport::RequesterEffects requester_effects_;
+  std::optional<transport::Slot> refused_slot_;  // Its memory refused while effects were drained.
+  enum class Refused : std::uint8_t { nothing, region, receive_memory };
+  Refused responder_refused_ = Refused::nothing;
+  bool fatal_ = false;  // Go to the error state after this step.
+  SocketAddress peer_;
+  const mover::SendSocket* socket_ = nullptr;
+  TimeNs armed_deadline_ = kNever;
+  bool output_pending_ = false;  // In Progress's list; guarded by its turn lock.
+  bool drain_reported_ = false;
+  bool overrun_reported_ = false;
+};
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,180 @@
+#include <cerrno>
+
+#include "adapter/adapter.h"
+#include "adapter/queue_pair.h"
+
+/// `ibv_modify_qp` and `ibv_query_qp`.
+namespace verbatim::adapter {
+
+Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t mask) {
+  const std::lock_guard guard(lock_);
+  const QpState from = (mask & kCurrentState) != 0 ? wanted.current_state : state();
+  const QpState to = (mask & kState) != 0 ? wanted.state : from;
+  if (from != state()) {
+    return refuse(EINVAL, fmt::format("QP {:#x} is in {}, not in {} as cur_qp_state says",
+                                      number_.value(), name_of(state()), name_of(from)));
+  }
+  if (auto allowed = check_transition(type(), from, to, mask); !allowed) return allowed;
+  if (auto valid = check_values(wanted, mask); !valid) return valid;
+
+  const mover::SendSocket* socket = socket_;
+  SocketAddress peer = peer_;
+  if ((mask & kAddressVector) != 0) {
+    const auto route =
+        adapter_.route(wanted.address, (mask & kDestQpn) != 0 ? wanted.dest_qpn : attributes_.dest_qpn);
+    if (!route) return std::unexpected(route.error());
+    peer = route->address;
+    socket = route->socket;
+  }
+  peer_ = peer;
+  socket_ = socket;
+  apply(wanted, mask);
+  enter(to, wanted, mask);
+  return {};
+}
+
+Result<void> QueuePair::check_values(const QueuePairAttributes& wanted, std::uint32_t mask) const {
+  const auto bad = [](std::string text) -> Result<void> { return refuse(EINVAL, std::move(text)); };
+  const auto has = [mask](Attribute attribute) { return (mask & attribute) != 0; };
+  if (has(kPort) && wanted.port != 1) {
+    return bad(fmt::format("port {} does not exist: the adapter has port 1", wanted.port));
+  }
+  if (has(kPKeyIndex) && wanted.pkey_index != 0) {
+    return bad(fmt::format("pkey_index {} does not exist: the table has one entry", wanted.pkey_index));
+  }
+  if (has(kPathMtu)) {
+    if (raw(wanted.path_mtu) < raw(Mtu::k256) || raw(wanted.path_mtu) > raw(Mtu::k4096)) {
+      return bad(fmt::format("path_mtu {} is no MTU (1 to 5)", raw(wanted.path_mtu)));
+    }
+    if (raw(wanted.path_mtu) > raw(adapter_.node().active_mtu)) {
+      return bad(fmt::format("path_mtu {} is above the port's active MTU {}",
+                             bytes_of(wanted.path_mtu), bytes_of(adapter_.node().active_mtu)));
+    }
+  }
+  if (has(kMaxRdAtomic) && wanted.max_rd_atomic > Limits::rd_atomic) {
+    return bad(fmt::format("max_rd_atomic {} is above {}", wanted.max_rd_atomic, Limits::rd_atomic));
+  }
+  if (has(kMaxDestRdAtomic) && wanted.max_dest_rd_atomic > Limits::rd_atomic) {
+    return bad(fmt::format("max_dest_rd_atomic {} is above {}", wanted.max_dest_rd_atomic,
+                           Limits::rd_atomic));
+  }
+  if (has(kTimeout) && wanted.timeout > 31) {
+    return bad(fmt::format("timeout {} is above 31", wanted.timeout));
+  }
+  if (has(kRetryCount) && wanted.retry_count > 7) {
+    return bad(fmt::format("retry_cnt {} is above 7", wanted.retry_count));
+  }
+  if (has(kRnrRetry) && wanted.rnr_retry > 7) {
+    return bad(fmt::format("rnr_retry {} is above 7", wanted.rnr_retry));
+  }
+  if (has(kMinRnrTimer) && wanted.min_rnr_timer > 31) {
+    return bad(fmt::format("min_rnr_timer {} is above 31", wanted.min_rnr_timer));
+  }
+  if (has(kAlternatePath) || has(kPathMigrationState)) {
+    return refuse(EOPNOTSUPP, "alternate paths (APM) are not implemented: RoCE has none");
+  }
+  return {};
+}
+
+void QueuePair::apply(const QueuePairAttributes& wanted, std::uint32_t mask) {
+  const auto take = [mask](Attribute attribute, auto& to, const auto& from) {
+    if ((mask & attribute) != 0) to = from;
+  };
+  QueuePairAttributes& own = attributes_;
+  take(kEnableSqdNotify, own.sqd_notify, wanted.sqd_notify);
+  take(kAccessFlags, own.access, wanted.access);
+  take(kPKeyIndex, own.pkey_index, wanted.pkey_index);
+  take(kPort, own.port, wanted.port);
+  take(kQKey, own.qkey, wanted.qkey);
+  take(kAddressVector, own.address, wanted.address);
+  take(kPathMtu, own.path_mtu, wanted.path_mtu);
+  take(kTimeout, own.timeout, wanted.timeout);
+  take(kRetryCount, own.retry_count, wanted.retry_count);
+  take(kRnrRetry, own.rnr_retry, wanted.rnr_retry);
+  take(kReceivePsn, own.receive_psn, wanted.receive_psn);
+  take(kMaxRdAtomic, own.max_rd_atomic, wanted.max_rd_atomic);
+  take(kMinRnrTimer, own.min_rnr_timer, wanted.min_rnr_timer);
+  take(kSendPsn, own.send_psn, wanted.send_psn);
+  take(kMaxDestRdAtomic, own.max_dest_rd_atomic, wanted.max_dest_rd_atomic);
+  take(kDestQpn, own.dest_qpn, wanted.dest_qpn);
+}
+
+void QueuePair::enter(QpState to, const QueuePairAttributes& wanted, std::uint32_t mask) {
+  const QpState from = state();
+  if (to == QpState::reset) return forget_everything();
+  if (to == QpState::err) return enter_error();
+  constexpr std::uint32_t kResponderAttributes = kAccessFlags | kMinRnrTimer | kMaxDestRdAtomic;
+  if (!is_datagram()) {
+    if (from == QpState::init && to == QpState::rtr) {
+      start_responder();
+    } else if ((mask & kResponderAttributes) != 0 && from != QpState::init && from != QpState::reset) {
+      auto config = responder_.config();
+      config.access = attributes_.access;
+      config.min_rnr_timer = attributes_.min_rnr_timer;
+      responder_.update(config);
+    }
+    if (from == QpState::rtr && to == QpState::rts) start_requester();
+  }
+  drain_reported_ = to == QpState::sqd && from == QpState::sqd && drain_reported_;
+  set_state(to);
+  if (to == QpState::sqd) check_drained();
+  if (to == QpState::rts && from != QpState::rts) {
+    handed_ = std::max(handed_, send_queue_.completed());
+    transmit_locked(monotonic_now());
+  }
+  (void)wanted;
+}
+
+void QueuePair::start_responder() {
+  responder_.configure(
+      {.service = type() == QpType::rc ? wire::Service::rc : wire::Service::uc,
+       .dest_qp = attributes_.dest_qpn,
+       .expected_psn = attributes_.receive_psn,
+       .path_mtu = attributes_.path_mtu,
+       .max_dest_rd_atomic = attributes_.max_dest_rd_atomic,
+       .min_rnr_timer = attributes_.min_rnr_timer,
+       .access = attributes_.access,
+       .pd = options_.pd});
+  record_->dest_qpn.store(attributes_.dest_qpn.value(), std::memory_order_relaxed);
+  record_->dest_gid = attributes_.address.dest_gid;
+}
+
+void QueuePair::start_requester() {
+  requester_.configure({.service = type() == QpType::rc ? wire::Service::rc : wire::Service::uc,
+                        .dest_qp = attributes_.dest_qpn,
+                        .first_psn = attributes_.send_psn,
+                        .path_mtu = attributes_.path_mtu,
+                        .timeout = attributes_.timeout,
+                        .retry_count = attributes_.retry_count,
+                        .rnr_retry = attributes_.rnr_retry,
+                        .max_rd_atomic = attributes_.max_rd_atomic});
+}
+
+/// Any state to RESET: as new; requests vanish without completions (IBA 10.3.1.1).
+void QueuePair::forget_everything() {
+  set_state(QpState::reset);
+  attributes_ = {};
+  send_queue_.clear();
+  handed_ = 0;
+  requester_.reset();
+  responder_.reset();
+  while (receive_queue_->take(current_receive_)) {
+  }
+  holds_receive_ = false;
+  fatal_ = overrun_reported_ = drain_reported_ = false;
+  armed_deadline_ = kNever;
+  record_->dest_qpn.store(0, std::memory_order_relaxed);
+}
+
+QueuePairAttributes QueuePair::query() const {
+  const std::lock_guard guard(lock_);
+  QueuePairAttributes now = attributes_;
+  now.state = now.current_state = state();
+  now.capacity = options_.capacity;
+  if (is_datagram() || state() == QpState::reset || state() == QpState::init) return now;
+  now.receive_psn = responder_.expected_psn();
+  if (state() != QpState::rtr) now.send_psn = requester_.next_psn();
+  return now;
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "adapter/receive_queue.h"
+#include "base/address.h"
+#include "base/assert.h"
+#include "base/types.h"
+#include "transport/ib/work.h"
+
+namespace verbatim::adapter {
+
+/// What the adapter remembers of a posted send request beside what the engine knows.
+struct SendPlace {
+  std::uint64_t wr_id = 0;
+  transport::SendRequest request;
+  std::uint32_t segment_count = 0;
+  bool signaled = false;
+  bool inlined = false;
+};
+
+/// Where a UD request goes; connected queue pairs have none.
+struct DatagramTarget {
+  SocketAddress address;
+  std::uint8_t source_gid_index = 0;
+  Qpn qpn;
+  QKey qkey{};
+};
+
+/// The send requests of one queue pair from posting to completion, oldest first. Private memory: peers never touch it. Used under
+/// the queue pair's lock. Slots count from 0 as the engine's do.
+class SendQueue {
+ public:
+  SendQueue(std::uint32_t capacity, std::uint32_t segments_max, std::uint32_t inline_bytes_max,
+            bool datagram)
+      : capacity_(capacity),
+        segments_max_(segments_max),
+        inline_bytes_max_(inline_bytes_max),
+        places_(capacity),
+        segments_(std::size_t{capacity} * segments_max),
+        inline_bytes_(std::size_t{capacity} * inline_bytes_max),
+        targets_(datagram ? capacity : 0) {}
+
+  std::uint32_t capacity() const { return capacity_; }
+  std::uint32_t segments_max() const { return segments_max_; }
+  std::uint32_t inline_bytes_max() const { return inline_bytes_max_; }
+  std::uint64_t posted() const { return posted_; }        // Slot of the next post.
+  std::uint64_t completed() const { return completed_; }  // Slot of the oldest outstanding request.
+  bool full() const { return posted_ - completed_ == capacity_; }
+  bool empty() const { return posted_ == completed_; }
+
+  /// Takes the next slot; the caller has checked `full` and the limits. Inline bytes are copied from the segments.
+  void push(const SendPlace& place, std::span<const Segment> segments) {
+    const auto index = posted_ % capacity_;
+    places_[index] = place;
+    if (place.inlined) {
+      copy_inline(index, segments);
+    } else {
+      std::copy(segments.begin(), segments.end(), segments_.begin() + index * segments_max_);
+    }
+    ++posted_;
+  }
+  /// The oldest request has completed.
+  void pop() {
+    VERBATIM_ASSERT(!empty());
+    ++completed_;
+  }
+  void clear() { posted_ = completed_ = 0; }
+
+  const SendPlace& place(transport::Slot slot) const { return places_[slot % capacity_]; }
+  DatagramTarget& target(transport::Slot slot) { return targets_[slot % capacity_]; }
+  std::span<const Segment> segments(transport::Slot slot) const {
+    return {&segments_[(slot % capacity_) * segments_max_], place(slot).segment_count};
+  }
+  /// The bytes of an inlined request.
+  std::span<const std::byte> inline_bytes(transport::Slot slot) const {
+    return {inline_bytes_.data() + (slot % capacity_) * inline_bytes_max_, place(slot).request.length};
+  }
+
+ private:
+  void copy_inline(std::size_t index, std::span<const Segment> segments) {
+    std::byte* to = inline_bytes_.data() + index * inline_bytes_max_;
+    for (const Segment& segment : segments) {
+      // The program's own memory, by the program's own pointer: inline needs no region.
+      to = std::copy_n(reinterpret_cast<const std::byte*>(segment.address), segment.length, to);
+    }
+  }
+
+  std::uint32_t capacity_;
+  std::uint32_t segments_max_;
+  std::uint32_t inline_bytes_max_;
+  std::uint64_t posted_ = 0;
+  std::uint64_t completed_ = 0;
+  std::vector<SendPlace> places_;
+  std::vector<Segment> segments_;
+  std::vector<std::byte> inline_bytes_;
+  std::vector<DatagramTarget> targets_;
+};
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agent/node.h"
+#include "base/address.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
+
+/// How programs and commands reach the agent of their node.
+namespace verbatim::agent {
+
+/// Which node, and how to start its agent.
+struct AgentOptions {
+  /// 1 to 63 letters, digits, '-', '_' or '.', the first a letter or digit.
+  std::string node = "local";
+  /// Wanted addresses (ports are ignored); empty: whatever the node has, or its default.
+  std::vector<SocketAddress> addresses;
+  /// Path of verbatimd; empty: found beside the library or program that holds this code, else in
+  /// PATH.
+  std::string agent_program;
+
+  /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated) and VERBATIMD. EINVAL where malformed.
+  static Result<AgentOptions> from_environment();
+};
+
+/// A program's membership in its node. Everything but `handle_event` is fixed at `join` and may be
+/// read by any thread.
+class AgentClient {
+ public:
+  /// Joins the node, starting its agent where none runs. `arena_fd` (borrowed; -1: none) is the
+  /// program's arena, a memfd sealed against shrinking (F_SEAL_SHRINK), from which the agent reads
+  /// counters for `verbatim status`. Errors: EADDRINUSE (address belongs to another node or
+  /// program), EADDRNOTAVAIL, EEXIST (the node runs with other addresses), ENOSPC (no slot left),
+  /// ENOENT (no verbatimd), ETIMEDOUT, EPERM (the runtime folder is not ours).
+  static Result<std::unique_ptr<AgentClient>> join(const AgentOptions& options, int arena_fd);
+  ~AgentClient();
+  AgentClient(const AgentClient&) = delete;
+  AgentClient& operator=(const AgentClient&) = delete;
+
+  const NodeDescription& node() const { return node_; }
+  /// The program's slot, 1 to 1023: its queue pair numbers are `qpn_of(slot(), 0...16383)`.
+  std::uint32_t slot() const { return slot_; }
+  /// UDP sockets for receiving, one for each of `node().addresses`, in that order, bound to it.
+  /// Owned by this object.
+  const std::vector<int>& sockets() const { return socket_numbers_; }
+
+  /// Readable when `handle_event` has something to do. Stays the same for the object's life.
+  int fd() const { return events_.get(); }
+  /// Reads the agent's messages without blocking. When the agent has died, a thread of its own
+  /// starts or finds another and rejoins it, however often that takes; established connections, and
+  /// the sockets, go on meanwhile. One thread at a time.
+  void handle_event();
+  /// False between the agent's death and the rejoining of another.
+  bool connected() const { return connected_.load(std::memory_order_acquire); }
+
+  /// In a forked child, once, before anything else: lets go of the descriptors, which belong to the
+  /// parent, without telling the agent. The object serves nothing after that and may be leaked or
+  /// destroyed. Async-signal-safe.
+  void close_in_child();
+
+ private:
+  AgentClient() = default;
+  Result<UniqueFd> rejoin_once() const;
+  void rejoin_until_done();
+  void start_rejoining();
+  Result<void> watch(int fd);
+
+  AgentOptions options_;
+  NodeDescription node_;
+  std::uint32_t slot_ = 0;
+  std::vector<UniqueFd> sockets_;
+  std::vector<int> socket_numbers_;
+  /// Both ends of the keepsake (see README.md), which the next agent gets back.
+  UniqueFd keepsake_in_, keepsake_out_;
+  /// Holds this slot's lock in NODE.programs.
+  UniqueFd slot_lock_;
+  UniqueFd arena_;
+  UniqueFd connection_;
+  UniqueFd events_;          // epoll: connection_, rejoined_.
+  UniqueFd rejoined_;        // eventfd: the thread has left a new connection in new_connection_.
+  UniqueFd stop_;            // eventfd: the thread shall end.
+  UniqueFd new_connection_;  // Written by the thread before rejoined_ is signalled, read after it.
+  std::thread rejoining_;
+  std::atomic<bool> connected_ = false;
+};
+
+// For commands. None of these takes a slot.
+
+/// Names of the nodes that run in this network namespace and belong to this user, sorted.
+Result<std::vector<std::string>> list_nodes();
+/// The node's description, starting its agent where none runs. An agent that nobody joins leaves
+/// after half a second.
+Result<NodeDescription> start_node(const AgentOptions& options);
+/// The description of a node that runs; ENOENT where it does not.
+Result<NodeDescription> node_description(const std::string& node);
+/// The status of a node that runs, as JSON; ENOENT where it does not. README.md has its fields.
+Result<std::string> request_status(const std::string& node);
+
+}  // namespace verbatim::agent

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "base/address.h"
+#include "base/types.h"
+
+/// What a node is, as its agent tells it to programs and commands.
+namespace verbatim::agent {
+
+/// Queue pair numbers are SLOT (10 bits) and a number within the program (14 bits): the slot steers
+/// packets to the program. Slot 0 is the agent's own (QP0, QP1).
+inline constexpr unsigned kLocalQpnBits = 14;
+inline constexpr std::uint32_t kSlotsMax = 1u << (24 - kLocalQpnBits);
+
+constexpr std::uint32_t slot_of(Qpn qpn) { return qpn.value() >> kLocalQpnBits; }
+constexpr Qpn qpn_of(std::uint32_t slot, std::uint32_t local_number) {
+  return Qpn(slot << kLocalQpnBits | (local_number & ((1u << kLocalQpnBits) - 1)));
+}
+
+inline constexpr std::size_t kAddressesMax = 8;
+inline constexpr std::size_t kGidsMax = kAddressesMax + 1;
+
+/// One entry of the GID table: all are RoCE v2.
+struct GidEntry {
+  Gid gid;
+  /// Which of the node's addresses (and of a program's sockets) packets from this GID leave by.
+  std::uint32_t address = 0;
+  friend bool operator==(const GidEntry&, const GidEntry&) = default;
+};
+
+struct NodeDescription {
+  std::string name;
+  /// EUI-64 of the MAC, in host order.
+  std::uint64_t guid = 0;
+  MacAddress mac{};
+  /// The interface that the addresses belong to: "lo", "eth0".
+  std::string interface;
+  std::uint32_t interface_index = 0;  // Scope id of link-local addresses.
+  std::uint32_t interface_mtu_bytes = 0;
+  Mtu active_mtu = Mtu::k1024;
+  /// Each with port 4791. A program has one socket for each, in this order.
+  std::vector<SocketAddress> addresses;
+  /// As Linux lays it out: index 0 the link-local GID, 1 the first IPv4 address, then the others.
+  std::vector<GidEntry> gids;
+  pid_t agent_pid = 0;
+
+  const SocketAddress& address_of(const GidEntry& entry) const { return addresses[entry.address]; }
+};
+
+/// The largest path MTU whose packets fit the interface: RoCE v2 headers are reckoned as Linux does
+/// (IPv6, UDP, BTH, the largest extension header, and ICRC).
+Mtu active_mtu(std::uint32_t interface_mtu_bytes);
+
+}  // namespace verbatim::agent

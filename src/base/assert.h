@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+
+/// An assertion that stays on in release builds: a failure is a bug of ours, never something that a
+/// peer or a caller sent.
+#define VERBATIM_ASSERT(condition)                                                         \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]] {                                                       \
+      std::fprintf(stderr, "verbatim: bug: %s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                        \
+    }                                                                                      \
+  } while (false)

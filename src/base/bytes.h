@@ -1,0 +1,50 @@
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+/// Bytes as they stand on the wire: borrowed spans, and big-endian loads and stores at named offsets.
+namespace verbatim {
+
+using ByteSpan = std::span<const std::byte>;
+using MutableByteSpan = std::span<std::byte>;
+
+template <std::unsigned_integral T>
+constexpr T to_big_endian(T value) {
+  if constexpr (std::endian::native == std::endian::little && sizeof(T) > 1) {
+    return std::byteswap(value);
+  }
+  return value;
+}
+
+/// The unsigned integer that stands big-endian at `at`. The caller has checked that it is there.
+template <std::unsigned_integral T>
+T load_be(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return to_big_endian(value);
+}
+
+template <std::unsigned_integral T>
+void store_be(std::byte* at, T value) {
+  value = to_big_endian(value);
+  std::memcpy(at, &value, sizeof value);
+}
+
+/// 24-bit fields: queue pair numbers and packet sequence numbers.
+inline std::uint32_t load_be24(const std::byte* at) {
+  return std::to_integer<std::uint32_t>(at[0]) << 16 | std::to_integer<std::uint32_t>(at[1]) << 8 |
+         std::to_integer<std::uint32_t>(at[2]);
+}
+
+inline void store_be24(std::byte* at, std::uint32_t value) {
+  at[0] = static_cast<std::byte>(value >> 16);
+  at[1] = static_cast<std::byte>(value >> 8);
+  at[2] = static_cast<std::byte>(value);
+}
+
+}  // namespace verbatim

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <expected>
+#include <string>
+#include <utility>
+
+namespace verbatim {
+
+/// Why the caller cannot have what they asked for: an errno value, which the drop-ins return as it is,
+/// and the exact cause in words, which the first function that knows it writes.
+struct Error {
+  int code = 0;
+  std::string text;
+};
+
+template <typename T>
+using Result = std::expected<T, Error>;
+
+inline std::unexpected<Error> refuse(int code, std::string text) {
+  return std::unexpected(Error{code, std::move(text)});
+}
+
+}  // namespace verbatim

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace verbatim {
+
+/// A vector that never allocates: at most `N` elements, which live in it. `T` is default-constructible.
+template <typename T, std::size_t N>
+class InplaceVector {
+ public:
+  static constexpr std::size_t capacity() { return N; }
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  bool full() const { return size_ == N; }
+  void clear() { size_ = 0; }
+
+  /// The caller knows that there is room: what fills it is bounded.
+  T& push(T value) {
+    VERBATIM_ASSERT(size_ < N);
+    return elements_[size_++] = std::move(value);
+  }
+
+  T& operator[](std::size_t i) { return elements_[i]; }
+  const T& operator[](std::size_t i) const { return elements_[i]; }
+  T* begin() { return elements_.data(); }
+  T* end() { return elements_.data() + size_; }
+  const T* begin() const { return elements_.data(); }
+  const T* end() const { return elements_.data() + size_; }
+
+ private:
+  std::array<T, N> elements_{};
+  std::size_t size_ = 0;
+};
+
+}  // namespace verbatim

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+/// Log lines for the person who runs the program, on standard error: `verbatim: warn: TEXT`.
+/// `VERBATIM_LOG` chooses the level (off, error, warn, info, debug; warn by default). Never called on
+/// the packet path.
+namespace verbatim {
+
+enum class LogLevel { off, error, warn, info, debug };
+
+/// The level in force: read from the environment once.
+LogLevel log_level();
+/// One line, written in one system call.
+void log_line(LogLevel level, std::string_view text);
+
+template <typename... Args>
+void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
+  if (level <= log_level()) log_line(level, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace verbatim

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+/// The subcommands of `verbatim`. Each function adds one to `app`; when the person has chosen it,
+/// parsing runs it, and it sets `exit_status`.
+namespace verbatim::cli {
+
+/// What the command itself could not do, as against what its child returned: as `env` and `nohup`.
+inline constexpr int kExitFailure = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitNotExecutable = 126;
+inline constexpr int kExitNotFound = 127;
+
+void add_run(CLI::App& app, int& exit_status);
+void add_env(CLI::App& app, int& exit_status);
+void add_devices(CLI::App& app, int& exit_status);
+void add_status(CLI::App& app, int& exit_status);
+
+}  // namespace verbatim::cli

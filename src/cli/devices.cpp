@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "agent/client.h"
+#include "cli/command.h"
+#include "cli/table.h"
+
+namespace verbatim::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Shown are the nodes of yours that run in this network namespace, and the node that a program\n"
+    "started from here would belong to.\n"
+    "\n"
+    "Examples:\n"
+    "  verbatim devices\n"
+    "  VERBATIM_NODE=a VERBATIM_ADDRESS=127.0.0.2 verbatim devices\n"
+    "\n"
+    "Programs that ask for a GID index (-g of ibv_rc_pingpong, -x of ib_write_bw): take 1, the\n"
+    "node's first IPv4 address.";
+
+std::string guid_text(std::uint64_t guid) {
+  return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xffff,
+                     guid >> 16 & 0xffff, guid & 0xffff);
+}
+
+/// The default node first (started where it does not run yet), then the others that run.
+Result<std::vector<agent::NodeDescription>> all_nodes() {
+  const auto options = agent::AgentOptions::from_environment();
+  if (!options) return std::unexpected(options.error());
+  auto names = agent::list_nodes();
+  if (!names) return std::unexpected(names.error());
+  const auto own = agent::start_node(*options);
+  if (!own) return std::unexpected(own.error());
+  std::vector<agent::NodeDescription> nodes = {*own};
+  std::erase(*names, own->name);
+  for (const auto& name : *names) {
+    // A node may leave between the listing and the question.
+    if (auto node = agent::node_description(name)) nodes.push_back(*std::move(node));
+  }
+  return nodes;
+}
+
+int print_devices() {
+  const auto nodes = all_nodes();
+  if (!nodes) {
+    fmt::print(stderr, "verbatim devices: {}\n", nodes.error().text);
+    return kExitFailure;
+  }
+  Table devices({"device", "node", "node GUID", "state", "interface", "MTU"});
+  Table gids({"node", "index", "GID", "type"});
+  for (const auto& node : *nodes) {
+    devices.add({std::string(agent::kDeviceName), node.name, guid_text(node.guid), "active",
+                 node.interface, std::to_string(bytes_of(node.active_mtu))});
+    for (std::size_t index = 0; index < node.gids.size(); ++index) {
+      gids.add({node.name, std::to_string(index), gid_text(node.gids[index].gid), "RoCE v2"});
+    }
+  }
+  fmt::print("{}\n{}", devices.text(), gids.text());
+  return 0;
+}
+
+}  // namespace
+
+void add_devices(CLI::App& app, int& exit_status) {
+  auto* devices = app.add_subcommand("devices", "List the RDMA devices of the emulated hosts");
+  devices->footer(kExamples);
+  devices->callback([&exit_status] { exit_status = print_devices(); });
+}
+
+}  // namespace verbatim::cli

@@ -1,0 +1,46 @@
+#include <cerrno>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "cli/environment.h"
+
+namespace verbatim::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  eval \"$(verbatim env --node a --address 127.0.0.2)\"\n"
+    "  ibv_devinfo                 # from now on, in this shell, on node a\n"
+    "\n"
+    "The variables: LD_LIBRARY_PATH leads to Verbatim's libraries, VERBATIM_NODE names the node,\n"
+    "VERBATIM_ADDRESS its addresses. To go back: unset them, or leave the shell.";
+
+int print_exports(const NodeChoice& choice) {
+  const auto variables = own_variables_for(choice);
+  if (!variables) {
+    fmt::print(stderr, "verbatim env: {}\n", variables.error().text);
+    return variables.error().code == EINVAL ? kExitUsage : kExitFailure;
+  }
+  for (const auto& [name, value] : *variables) {
+    fmt::print("export {}={}\n", name, shell_quoted(value));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_env(CLI::App& app, int& exit_status) {
+  auto* env = app.add_subcommand("env", "Print shell commands that put a shell on an emulated host");
+  auto choice = std::make_shared<NodeChoice>();  // Lives as long as the callback that reads it.
+  env->add_option("--node", choice->node, "Name of the node (emulated host)");
+  env->add_option("--address", choice->addresses,
+                  "IP address of the node; may be given several times")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  env->footer(kExamples);
+  env->callback([choice, &exit_status] { exit_status = print_exports(*choice); });
+}
+
+}  // namespace verbatim::cli

@@ -1,0 +1,114 @@
+#include "cli/environment.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/address.h"
+
+namespace verbatim::cli {
+namespace {
+
+constexpr std::size_t kNodeNameMax = 63;
+
+bool is_node_name(std::string_view name) {
+  const auto is_alphanumeric = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
+  if (name.empty() || name.size() > kNodeNameMax || !is_alphanumeric(name.front())) return false;
+  for (const char c : name) {
+    if (!is_alphanumeric(c) && c != '-' && c != '_' && c != '.') return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::string> own_folder() {
+  std::array<char, PATH_MAX> path{};
+  const auto length = readlink("/proc/self/exe", path.data(), path.size());
+  if (length <= 0) {
+    return refuse(errno, fmt::format("cannot read /proc/self/exe: {}; is /proc mounted?",
+                                     std::strerror(errno)));
+  }
+  const std::string_view program(path.data(), static_cast<std::size_t>(length));
+  return std::string(program.substr(0, program.rfind('/')));
+}
+
+Result<std::string> find_dropin_folder(std::string_view program_folder) {
+  const auto slash = program_folder.rfind('/');
+  const std::string prefix(slash == std::string_view::npos ? "" : program_folder.substr(0, slash));
+  for (const char* folder : {"/lib/verbatim", "/lib"}) {
+    const std::string candidate = prefix + folder;
+    if (access((candidate + "/libibverbs.so.1").c_str(), R_OK) == 0) return candidate;
+  }
+  return refuse(ENOENT, fmt::format("no libibverbs.so.1 in {0}/lib/verbatim (installed) or {0}/lib "
+                                    "(build tree); run ./setup.sh, or install Verbatim again",
+                                    prefix));
+}
+
+std::string prepend_folder(const std::string& folder, std::string_view old_path) {
+  std::string path = folder;
+  while (!old_path.empty()) {
+    const auto entry = old_path.substr(0, old_path.find(':'));
+    old_path.remove_prefix(std::min(old_path.size(), entry.size() + 1));
+    // An empty entry would be the current folder: nobody means that.
+    if (!entry.empty() && entry != folder) path.append(":").append(entry);
+  }
+  return path;
+}
+
+Result<Variables> variables_for(const NodeChoice& choice, const std::string& dropin_folder,
+                                std::string_view old_library_path) {
+  Variables variables = {{"LD_LIBRARY_PATH", prepend_folder(dropin_folder, old_library_path)}};
+  if (choice.node) {
+    if (!is_node_name(*choice.node)) {
+      return refuse(EINVAL, fmt::format("'{}' cannot be the name of a node: use 1 to {} letters, "
+                                        "digits, '-', '_' or '.', a letter or digit first",
+                                        *choice.node, kNodeNameMax));
+    }
+    variables.emplace_back("VERBATIM_NODE", *choice.node);
+  }
+  for (const auto& address : choice.addresses) {
+    if (!SocketAddress::parse(address)) {
+      return refuse(EINVAL, fmt::format("'{}' is not an IP address: give one of this machine, "
+                                        "such as 127.0.0.2 or fd00::2",
+                                        address));
+    }
+  }
+  if (!choice.addresses.empty()) {
+    variables.emplace_back("VERBATIM_ADDRESS", fmt::format("{}", fmt::join(choice.addresses, ",")));
+  }
+  return variables;
+}
+
+Result<Variables> own_variables_for(const NodeChoice& choice) {
+  const auto own = own_folder();
+  if (!own) return std::unexpected(own.error());
+  const auto dropins = find_dropin_folder(*own);
+  if (!dropins) return std::unexpected(dropins.error());
+  const char* old_path = getenv("LD_LIBRARY_PATH");
+  return variables_for(choice, *dropins, old_path == nullptr ? "" : old_path);
+}
+
+std::string shell_quoted(std::string_view text) {
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+}  // namespace verbatim::cli

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+/// What makes a program run on Verbatim: a few environment variables.
+namespace verbatim::cli {
+
+/// As the person gave it on the command line; what is not given stays as the environment has it.
+struct NodeChoice {
+  std::optional<std::string> node;
+  std::vector<std::string> addresses;
+};
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+/// The folder with our libibverbs.so.1, found relative to this program: `../lib/verbatim` where it is
+/// installed, `../lib` in the build tree. ENOENT where neither has it.
+Result<std::string> find_dropin_folder(std::string_view program_folder);
+/// The folder of the program that runs.
+Result<std::string> own_folder();
+
+/// `folder` in front of what `old_path` (a colon-separated list, may be empty) names, once.
+std::string prepend_folder(const std::string& folder, std::string_view old_path);
+
+/// The variables to set for `choice`. EINVAL for a node name or an address that cannot be one.
+Result<Variables> variables_for(const NodeChoice& choice, const std::string& dropin_folder,
+                                std::string_view old_library_path);
+
+/// The variables for this program's own libraries and the environment that it runs in.
+Result<Variables> own_variables_for(const NodeChoice& choice);
+
+/// `text` as one word of a POSIX shell.
+std::string shell_quoted(std::string_view text);
+
+}  // namespace verbatim::cli

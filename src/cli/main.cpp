@@ -1,0 +1,44 @@
+#include <exception>
+
+#include <fmt/format.h>
+
+#include "cli/command.h"
+
+namespace {
+
+constexpr const char* kDescription =
+    "Verbatim: the whole RDMA stack in user space. Unmodified RDMA programs run without an RDMA\n"
+    "network card, a kernel module or root.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  Two emulated hosts on one machine, each in a terminal of its own:\n"
+    "    verbatim run --node a --address 127.0.0.2 -- ib_write_bw\n"
+    "    verbatim run --node b --address 127.0.0.3 -- ib_write_bw 127.0.0.2\n"
+    "  What a program sees:\n"
+    "    verbatim run -- ibv_devinfo\n"
+    "\n"
+    "'verbatim COMMAND --help' tells more about each command.";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(kDescription, "verbatim");
+  app.set_version_flag("--version", "verbatim " VERBATIM_VERSION, "Print the version");
+  app.footer(kExamples);
+  app.require_subcommand(1);
+  int exit_status = 0;
+  verbatim::cli::add_run(app, exit_status);
+  verbatim::cli::add_env(app, exit_status);
+  verbatim::cli::add_devices(app, exit_status);
+  verbatim::cli::add_status(app, exit_status);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : verbatim::cli::kExitUsage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "verbatim: {}\n", error.what());
+    return verbatim::cli::kExitFailure;
+  }
+  return exit_status;
+}

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace verbatim::cli {
+
+/// Rows of text in aligned columns. Numbers are set to the right, all else to the left.
+class Table {
+ public:
+  explicit Table(std::initializer_list<std::string> header) : header_(header) {}
+  /// As many cells as the header has.
+  void add(std::vector<std::string> row);
+  bool empty() const { return rows_.empty(); }
+  /// With a line end after each row; no spaces at line ends.
+  std::string text(std::size_t indent = 0) const;
+
+ private:
+  std::vector<std::string> header_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace verbatim::cli

@@ -1,0 +1,208 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <netinet/udp.h>
+
+#include "mover/udp.h"
+
+namespace verbatim::mover {
+namespace {
+
+/// How long a send waits for room in the send buffer. Longer counts as loss, which the transport
+/// repairs.
+constexpr timeval kSendTimeout{0, 10'000};
+constexpr int kSendBufferBytes = 4 << 20;
+/// The scatter/gather pieces of one segment: its headers, payload pieces, padding and ICRC.
+constexpr std::size_t kPiecesMax = 64;
+
+std::size_t total_bytes(std::span<const iovec> pieces) {
+  std::size_t total = 0;
+  for (const iovec& piece : pieces) total += piece.iov_len;
+  return total;
+}
+
+msghdr message_to(const SocketAddress& destination, std::span<const iovec> pieces) {
+  msghdr message{};
+  message.msg_name = const_cast<sockaddr*>(destination.data());
+  message.msg_namelen = destination.size();
+  message.msg_iov = const_cast<iovec*>(pieces.data());
+  message.msg_iovlen = pieces.size();
+  return message;
+}
+
+int send_message(int fd, const msghdr& message) {
+  while (sendmsg(fd, &message, MSG_NOSIGNAL) < 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+/// Walks through pieces of memory, taking the next bytes as pieces of their own.
+class PieceCursor {
+ public:
+  explicit PieceCursor(std::span<const iovec> pieces) : pieces_(pieces) {}
+  bool at_end() const { return index_ == pieces_.size(); }
+
+  /// The next `bytes` (fewer at the end) as at most `out.size()` pieces; an empty span where more
+  /// pieces would be needed.
+  std::span<const iovec> take(std::size_t bytes, std::span<iovec> out) {
+    std::size_t count = 0;
+    while (bytes > 0 && !at_end()) {
+      if (count == out.size()) return {};
+      const iovec& piece = pieces_[index_];
+      const std::size_t length = std::min(bytes, piece.iov_len - offset_);
+      if (length > 0) out[count++] = {static_cast<char*>(piece.iov_base) + offset_, length};
+      bytes -= length;
+      offset_ += length;
+      if (offset_ == piece.iov_len) {
+        ++index_;
+        offset_ = 0;
+      }
+    }
+    return out.first(count);
+  }
+
+ private:
+  std::span<const iovec> pieces_;
+  std::size_t index_ = 0;
+  std::size_t offset_ = 0;
+};
+
+/// Settings that a send socket cannot do without; what failed, or nothing.
+const char* prepare(int fd, const SocketAddress& local, std::uint32_t interface_index) {
+  const auto set = [fd](int level, int name, const auto& value) {
+    return setsockopt(fd, level, name, &value, sizeof value) == 0;
+  };
+  if (!set(SOL_SOCKET, SO_SNDTIMEO, kSendTimeout)) return "SO_SNDTIMEO";
+  // A smaller buffer than wished serves too, and the kernel cuts it to net.core.wmem_max.
+  if (!set(SOL_SOCKET, SO_SNDBUFFORCE, kSendBufferBytes))
+    set(SOL_SOCKET, SO_SNDBUF, kSendBufferBytes);
+
+  const int on = 1;
+  if (local.is_ipv6()) {
+    if (!set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, int{IPV6_PMTUDISC_DO})) return "IPV6_MTU_DISCOVER";
+    if (!set(IPPROTO_IPV6, IPV6_MULTICAST_IF, static_cast<int>(interface_index)) ||
+        !set(IPPROTO_IPV6, IPV6_MULTICAST_LOOP, on)) {
+      return "IPV6_MULTICAST_IF";
+    }
+    return nullptr;
+  }
+  // Don't fragment: IBA A17.4.3 forbids fragments, and the kernel then numbers the segments of one
+  // call 0, 1, 2... in the IP identification, which the ICRC covers.
+  if (!set(IPPROTO_IP, IP_MTU_DISCOVER, int{IP_PMTUDISC_DO})) return "IP_MTU_DISCOVER";
+  ip_mreqn interface{};
+  std::memcpy(&interface.imr_address, local.ipv4_bytes().data(), 4);
+  interface.imr_ifindex = static_cast<int>(interface_index);
+  if (!set(IPPROTO_IP, IP_MULTICAST_IF, interface) || !set(IPPROTO_IP, IP_MULTICAST_LOOP, on)) {
+    return "IP_MULTICAST_IF";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+int SendSocket::send(const SocketAddress& destination, std::span<const iovec> bytes,
+                     std::size_t segment_size) const noexcept {
+  const std::size_t total = total_bytes(bytes);
+  if (total > kSendBytesMax) return EMSGSIZE;
+  if (segment_size == 0 || total <= segment_size) {
+    return send_message(fd_.get(), message_to(destination, bytes));
+  }
+  if ((total + segment_size - 1) / segment_size > kSegmentsMax) return EMSGSIZE;
+  if (!segments_.load(std::memory_order_relaxed)) {
+    return send_one_by_one(destination, bytes, segment_size);
+  }
+  const int error = send_segmented(destination, bytes, segment_size);
+  // EIO: the interface computes no checksums, so the kernel does not segment for it. EINVAL: it has
+  // no UDP_SEGMENT (before 4.18), or a segment is larger than the path's MTU: sending one by one
+  // tells which. Any other error would hit a single datagram too.
+  if (error != EIO && error != EINVAL) return error;
+  const int single_error = send_one_by_one(destination, bytes, segment_size);
+  if (single_error == 0) segments_.store(false, std::memory_order_relaxed);
+  return single_error;
+}
+
+int SendSocket::send(const SocketAddress& destination, ByteSpan bytes,
+                     std::size_t segment_size) const noexcept {
+  const iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  return send(destination, std::span(&piece, 1), segment_size);
+}
+
+int SendSocket::send_segmented(const SocketAddress& destination, std::span<const iovec> bytes,
+                               std::size_t segment_size) const noexcept {
+  union {
+    cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(std::uint16_t))];
+  } control{};
+  msghdr message = message_to(destination, bytes);
+  message.msg_control = &control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = IPPROTO_UDP;
+  header->cmsg_type = UDP_SEGMENT;
+  header->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
+  const auto size = static_cast<std::uint16_t>(segment_size);
+  std::memcpy(CMSG_DATA(header), &size, sizeof size);
+  return send_message(fd_.get(), message);
+}
+
+int SendSocket::send_one_by_one(const SocketAddress& destination, std::span<const iovec> bytes,
+                                std::size_t segment_size) const noexcept {
+  std::array<iovec, kPiecesMax> pieces;
+  for (PieceCursor cursor(bytes); !cursor.at_end();) {
+    const auto segment = cursor.take(segment_size, pieces);
+    if (segment.empty()) return cursor.at_end() ? 0 : EMSGSIZE;
+    if (const int error = send_message(fd_.get(), message_to(destination, segment))) return error;
+  }
+  return 0;
+}
+
+UdpSender::UdpSender(const SocketAddress& local, std::uint32_t interface_index,
+                     std::size_t sockets_max)
+    : local_(local.with_port(0)), interface_index_(interface_index), sockets_max_(sockets_max) {}
+
+Result<const SendSocket*> UdpSender::socket_for(const SocketAddress& destination,
+                                                Qpn destination_qpn) {
+  // The programs of a node own ranges of 2^14 queue pair numbers each (agent/node.h). A peer of
+  // another make does not divide them so, which only costs it sockets.
+  const Program program{destination, destination_qpn.value() >> 14};
+  const std::scoped_lock lock(mutex_);
+  const auto known = std::ranges::find(programs_, program);
+  if (known != programs_.end()) return sockets_[known - programs_.begin()].get();
+  if (sockets_.size() == sockets_max_) {
+    const std::size_t hash = std::hash<SocketAddress>()(destination) * 31 + program.slot;
+    return sockets_[hash % sockets_.size()].get();
+  }
+  auto socket = open();
+  if (!socket) return std::unexpected(socket.error());
+  programs_.push_back(program);
+  return sockets_.emplace_back(std::move(*socket)).get();
+}
+
+Result<std::unique_ptr<SendSocket>> UdpSender::open() const {
+  std::unique_ptr<SendSocket> socket(new SendSocket);
+  socket->fd_.reset(::socket(local_.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const int fd = socket->fd_.get();
+  if (fd < 0) return refuse(errno, fmt::format("socket: {}", std::strerror(errno)));
+  if (const char* failed = prepare(fd, local_, interface_index_)) {
+    return refuse(errno,
+                  fmt::format("{} from {}: {}", failed, local_.ip_text(), std::strerror(errno)));
+  }
+  if (bind(fd, local_.data(), local_.size()) != 0) {
+    return refuse(errno,
+                  fmt::format("cannot send from {}: {}", local_.ip_text(), std::strerror(errno)));
+  }
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  auto* bound = reinterpret_cast<sockaddr*>(&storage);
+  if (getsockname(fd, bound, &length) != 0) {
+    return refuse(errno, fmt::format("getsockname: {}", std::strerror(errno)));
+  }
+  auto local = SocketAddress::from(bound, length);
+  if (!local) return std::unexpected(local.error());
+  socket->local_ = *local;
+  return socket;
+}
+
+}  // namespace verbatim::mover

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "base/assert.h"
+#include "transport/ib/request_ring.h"
+
+namespace verbatim::transport {
+
+/// The READ and atomic requests that the peer has not wholly answered, oldest first: at most max_rd_atomic
+/// (IBA C9-65, the peer's responder resources). A large READ of the program is several of them. Each keeps its end when it
+/// is repeated, since a responder may refuse a repetition that runs past the request it remembers (IBA C9-113).
+class OutstandingReads {
+ public:
+  static constexpr std::uint32_t kMax = 128;
+  struct Range {
+    Sequence first = 0;
+    Sequence end = 0;
+  };
+
+  void clear() { first_ = count_ = 0; }
+  bool empty() const { return count_ == 0; }
+  std::uint32_t size() const { return count_; }
+  const Range& oldest() const { return ranges_[first_ % kMax]; }
+
+  void push(Range range) {
+    VERBATIM_ASSERT(count_ < kMax);
+    ranges_[(first_ + count_++) % kMax] = range;
+  }
+  /// Forgets those that end at or before `sequence`.
+  void answered(Sequence sequence) {
+    while (count_ > 0 && oldest().end <= sequence) {
+      ++first_;
+      --count_;
+    }
+  }
+  /// The one that holds `sequence`; it is there. In the common case it is the oldest.
+  const Range& holding(Sequence sequence) const {
+    for (std::uint32_t i = 0; i < count_; ++i) {
+      const Range& range = ranges_[(first_ + i) % kMax];
+      if (sequence < range.end) {
+        VERBATIM_ASSERT(sequence >= range.first);
+        return range;
+      }
+    }
+    VERBATIM_ASSERT(!"a READ that was sent is outstanding");
+    return ranges_[0];
+  }
+
+ private:
+  std::array<Range, kMax> ranges_{};
+  std::uint32_t first_ = 0;
+  std::uint32_t count_ = 0;
+};
+
+}  // namespace verbatim::transport

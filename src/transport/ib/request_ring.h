@@ -1,0 +1,54 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <memory>
+
+#include "base/types.h"
+#include "transport/ib/work.h"
+
+namespace verbatim::transport {
+
+/// A packet's place in the requester's stream, counted from the first packet of the connection: a PSN that does
+/// not wrap. A READ takes one for each response packet (IBA 9.7.3.1: its PSN and the following).
+using Sequence = std::uint64_t;
+
+/// What the requester keeps of a posted request until it completes.
+struct PostedRequest {
+  Sequence first_sequence = 0;
+  std::uint64_t first_position = 0;  // Window bytes of all requests before it: see `SendWindow`.
+  std::uint64_t remote_address = 0;
+  std::uint64_t compare_add = 0;
+  std::uint64_t swap = 0;
+  std::uint32_t length = 0;   // Bytes.
+  std::uint32_t packets = 0;  // PSNs, at least 1.
+  std::uint32_t immediate = 0;
+  MemoryKey remote_key{};
+  Operation operation{};
+  bool fence = false;
+  bool solicited = false;
+
+  Sequence end_sequence() const { return first_sequence + packets; }
+  bool is_read() const { return operation == Operation::read; }
+  bool is_atomic() const {
+    return operation == Operation::compare_and_swap || operation == Operation::fetch_and_add;
+  }
+  /// Its end is told by a response, not by an acknowledgement.
+  bool awaits_response() const { return operation >= Operation::read; }
+};
+static_assert(sizeof(PostedRequest) <= 64, "a request fits a cache line");
+
+/// The requests by slot: a power of two of them, allocated once.
+class RequestRing {
+ public:
+  explicit RequestRing(std::uint32_t capacity)
+      : mask_(std::bit_ceil(capacity) - 1), requests_(std::make_unique<PostedRequest[]>(mask_ + 1)) {}
+  PostedRequest& operator[](Slot slot) { return requests_[slot & mask_]; }
+  const PostedRequest& operator[](Slot slot) const { return requests_[slot & mask_]; }
+
+ private:
+  Slot mask_;
+  std::unique_ptr<PostedRequest[]> requests_;
+};
+
+}  // namespace verbatim::transport

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "base/inplace_vector.h"
+#include "base/time.h"
+#include "base/types.h"
+#include "region/region_table.h"
+#include "transport/ib/work.h"
+
+/// The responder of a connected queue pair (IBA volume 1, section 9.7 and 9.8).
+namespace verbatim::transport {
+
+struct ResponderConfig {
+  wire::Service service = wire::Service::rc;  // rc or uc.
+  Qpn dest_qp;               // The peer: where acknowledgements go.
+  PKey pkey = kDefaultPKey;
+  Psn expected_psn;
+  Mtu path_mtu = Mtu::k1024;
+  std::uint8_t max_dest_rd_atomic = 1;  // READs and atomics that are remembered for repetition.
+  std::uint8_t min_rnr_timer = 12;      // The code of table 45, sent in RNR NAKs.
+  std::uint32_t access = 0;             // region::kRemoteWrite | kRemoteRead | kRemoteAtomic.
+  PdNumber pd{};
+};
+
+/// A receive request, taken from its queue.
+struct Receive {
+  std::uint64_t ticket = 0;          // The adapter's name for it.
+  std::uint64_t capacity_bytes = 0;  // Sum of its scatter list.
+};
+
+/// Where the responder takes receive requests from: a receive queue, a shared one, or a test's deque.
+class ReceiveSource {
+ public:
+  virtual bool take(Receive& out) = 0;
+
+ protected:
+  ~ReceiveSource() = default;
+};
+
+/// Payload of a SEND: to bytes [offset, ...) of the receive request's scatter list. If the list's memory
+/// refuses, the adapter calls `on_receive_memory_error`.
+struct PlaceReceive {
+  std::uint64_t ticket = 0;
+  std::uint64_t offset = 0;
+  ByteSpan payload;
+};
+/// Payload of a WRITE: to `address` under `key`. If the region has gone meanwhile: `on_region_error`.
+struct PlaceWrite {
+  MemoryKey key{};
+  std::uint64_t address = 0;
+  ByteSpan payload;
+};
+/// Execute on 8 aligned bytes at `address` under `key`, then call `on_atomic_result` with the value before.
+struct ExecuteAtomic {
+  MemoryKey key{};
+  std::uint64_t address = 0;
+  bool compare_and_swap = false;  // Else fetch and add.
+  std::uint64_t compare_add = 0;
+  std::uint64_t swap = 0;
+};
+/// The receive request has ended: an entry of the completion queue.
+struct CompleteReceive {
+  std::uint64_t ticket = 0;
+  Status status = Status::success;
+  std::uint64_t byte_count = 0;
+  bool is_write = false;  // RDMA WRITE with immediate: no payload placed by the receive itself.
+  bool has_immediate = false;
+  std::uint32_t immediate = 0;
+  bool solicited = false;
+};
+/// The first packet of a connection has come while the queue pair is in RTR (IBV_EVENT_COMM_EST).
+struct Established {};
+/// The queue pair goes to the error state. `event` tells which asynchronous event goes with it.
+struct ResponderFailed {
+  enum class Event : std::uint8_t { none, request_error, access_error, fatal };
+  Event event = Event::none;
+};
+
+using ResponderEffect = std::variant<PlaceReceive, PlaceWrite, ExecuteAtomic, CompleteReceive, Established,
+                                     ResponderFailed>;
+using ResponderEffects = InplaceVector<ResponderEffect, 8>;
+
+/// A pure step machine, as the requester is. The adapter drains the effects of a packet in order, then
+/// continues; acknowledgements, NAKs, READ and atomic responses come out of `poll_transmit`, so that many
+/// packets are answered by one acknowledgement.
+class Responder {
+ public:
+  Responder() = default;
+  Responder(const Responder&) = delete;
+  Responder& operator=(const Responder&) = delete;
+
+  void reset();
+  void configure(const ResponderConfig& config);
+  const ResponderConfig& config() const { return config_; }
+
+  void on_packet(const wire::Packet& packet, ReceiveSource& receives, const region::RegionTable& regions,
+                 ResponderEffects& out);
+  void on_atomic_result(std::uint64_t original);
+  void on_region_error(ResponderEffects& out);
+  void on_receive_memory_error(ResponderEffects& out);
+  /// The memory of a READ response (PayloadSource::From::region) refused while it was being sent.
+  void on_read_error(ResponderEffects& out);
+
+  /// True while `poll_transmit` has something to say.
+  bool has_output() const;
+  bool poll_transmit(OutgoingPacket& out);
+
+  /// The receive in use, when the queue pair goes to error or reset: it is flushed before those still queued.
+  std::optional<Receive> take_current_receive();
+  bool failed() const { return failed_; }
+  Psn expected_psn() const { return expected_psn_; }
+
+ private:
+  ResponderConfig config_;
+  Psn expected_psn_;
+  bool failed_ = false;
+};
+
+}  // namespace verbatim::transport

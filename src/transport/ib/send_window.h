@@ -1,0 +1,70 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace verbatim::transport {
+
+/// How many bytes may be in flight. The wire path runs over sockets whose receive buffer is small and shared by all
+/// queue pairs of a program, and a loss costs far more than a smaller window: a burst's lost tail is
+/// noticed by time only. So the window starts where a 208 KiB socket buffer holds it, halves with each loss, and grows
+/// by one step for some number of full windows that came back whole. Each loss doubles that number (probing where it
+/// hurt before becomes rare), each step takes a little off it again.
+///
+/// A packet counts its payload and `kPacketOverheadBytes`: about what the kernel charges a socket's buffer for it, so
+/// that small messages do not overrun the buffer either.
+class SendWindow {
+ public:
+  static constexpr std::uint32_t kPacketOverheadBytes = 512;
+  static constexpr std::uint32_t kStartBytes = 128 << 10;
+  static constexpr std::uint32_t kWindowsPerStepMax = 4096;
+
+  /// `packet_bytes` is the cost of a full packet: the smallest window and the step.
+  void start(std::uint32_t packet_bytes, std::uint32_t bytes_max) {
+    packet_bytes_ = packet_bytes;
+    bytes_max_ = std::max(bytes_max, packet_bytes);
+    bytes_ = std::clamp(kStartBytes, packet_bytes_, bytes_max_);
+    acknowledged_ = clean_windows_ = 0;
+    windows_per_step_ = 1;
+    was_full_ = false;
+  }
+  void set_max(std::uint32_t bytes_max) {
+    bytes_max_ = std::max(bytes_max, packet_bytes_);
+    bytes_ = std::min(bytes_, bytes_max_);
+  }
+
+  std::uint32_t bytes() const { return bytes_; }
+  std::uint32_t quarter() const { return bytes_ / 4; }
+  /// The window held a packet back: only then does growing serve anything.
+  void note_full() { was_full_ = true; }
+
+  void on_acknowledged(std::uint64_t bytes) {
+    acknowledged_ += bytes;
+    if (acknowledged_ < bytes_) return;
+    acknowledged_ = 0;
+    if (!was_full_) return;
+    was_full_ = false;
+    if (++clean_windows_ < windows_per_step_) return;
+    clean_windows_ = 0;
+    bytes_ = std::min(bytes_ + packet_bytes_, bytes_max_);
+    windows_per_step_ = std::max(windows_per_step_ - windows_per_step_ / 16, 1u);
+  }
+  /// Once for each window of packets that lost some.
+  void on_loss() {
+    bytes_ = std::max(bytes_ / 2, packet_bytes_);
+    windows_per_step_ = std::min(windows_per_step_ * 2, kWindowsPerStepMax);
+    acknowledged_ = clean_windows_ = 0;
+    was_full_ = false;
+  }
+
+ private:
+  std::uint32_t packet_bytes_ = 0;
+  std::uint32_t bytes_ = 0;
+  std::uint32_t bytes_max_ = 0;
+  std::uint64_t acknowledged_ = 0;      // Since the last full window.
+  std::uint32_t clean_windows_ = 0;     // Since the last step.
+  std::uint32_t windows_per_step_ = 1;
+  bool was_full_ = false;
+};
+
+}  // namespace verbatim::transport

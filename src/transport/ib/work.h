@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/types.h"
+#include "wire/packet.h"
+
+/// What engines and the adapter say to each other: requests in, packets and completions out.
+namespace verbatim::transport {
+
+/// Status of a completion, with the values of `enum ibv_wc_status`.
+enum class Status : std::uint8_t {
+  success = 0,
+  local_length_error = 1,
+  local_qp_operation_error = 2,
+  local_protection_error = 4,
+  flushed = 5,
+  memory_window_bind_error = 6,
+  bad_response = 7,
+  local_access_error = 8,
+  remote_invalid_request = 9,
+  remote_access_error = 10,
+  remote_operation_error = 11,
+  retry_exceeded = 12,
+  rnr_retry_exceeded = 13,
+};
+
+/// What a send request asks for, with the values of `enum ibv_wr_opcode`.
+enum class Operation : std::uint8_t {
+  write = 0,
+  write_with_immediate = 1,
+  send = 2,
+  send_with_immediate = 3,
+  read = 4,
+  compare_and_swap = 5,
+  fetch_and_add = 6,
+};
+
+/// A send request as the engine sees it. Its memory (scatter/gather list or inline bytes) stays with the adapter,
+/// which finds it by the request's slot.
+struct SendRequest {
+  Operation operation{};
+  bool fence = false;
+  bool solicited = false;
+  std::uint32_t immediate = 0;  // As on the wire: network byte order, opaque to us.
+  std::uint64_t length = 0;     // Bytes of all scatter/gather elements (8 for atomics).
+  std::uint64_t remote_address = 0;
+  MemoryKey remote_key{};
+  std::uint64_t compare_add = 0;
+  std::uint64_t swap = 0;
+};
+
+/// Names a posted request of one queue pair: requests are counted from 0 as they are posted; the adapter's
+/// ring index is `slot % capacity`.
+using Slot = std::uint64_t;
+
+/// Where the payload of an outgoing packet lies.
+struct PayloadSource {
+  enum class From : std::uint8_t {
+    nothing,
+    request,  // Bytes [offset, offset + length) of the send request in `slot`.
+    region,   // `length` bytes at `address` under `key`: a READ response.
+  };
+  From from = From::nothing;
+  std::uint32_t length = 0;
+  Slot slot = 0;
+  std::uint64_t offset = 0;
+  MemoryKey key{};
+  std::uint64_t address = 0;
+};
+
+/// A packet to send. `headers.bth.dest_qp`, `pkey` and `pad_count` are filled in by the engine.
+struct OutgoingPacket {
+  wire::Headers headers;
+  PayloadSource payload;
+};
+
+}  // namespace verbatim::transport

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+
+namespace verbatim::wire {
+
+/// Why bytes are not the header or packet that they should be. The sender broke the rules: the
+/// receiver counts it and drops the packet.
+enum class WireError : std::uint8_t {
+  too_short,           // Ends within a header that must be there.
+  unknown_opcode,      // Not in the table of opcodes.
+  transport_version,   // TVer of the BTH is not 0.
+  unaligned_length,    // Payload and padding are not a multiple of four bytes.
+  bad_padding,         // More padding than bytes, or padding where no payload may be.
+  unexpected_payload,  // Payload on an opcode that has none.
+  reserved_syndrome,   // An AETH syndrome, or a NAK code, that the specification reserves.
+  ip_version,          // Neither version 4 nor version 6.
+  ip_header,           // An IPv4 header with options, or a fragment.
+  ip_checksum,         // The IPv4 header's checksum does not match.
+  ip_protocol,         // What follows the IP header is not UDP.
+  ip_length,           // The lengths in the IP and UDP headers disagree.
+};
+
+/// One line for logs.
+constexpr const char* describe(WireError error) {
+  switch (error) {
+    case WireError::too_short:
+      return "ends within a header";
+    case WireError::unknown_opcode:
+      return "unknown opcode";
+    case WireError::transport_version:
+      return "transport header version is not 0";
+    case WireError::unaligned_length:
+      return "payload and padding are not a multiple of 4 bytes";
+    case WireError::bad_padding:
+      return "pad count exceeds the payload";
+    case WireError::unexpected_payload:
+      return "payload on an opcode that has none";
+    case WireError::reserved_syndrome:
+      return "reserved AETH syndrome";
+    case WireError::ip_version:
+      return "IP version is neither 4 nor 6";
+    case WireError::ip_header:
+      return "IPv4 options or fragment";
+    case WireError::ip_checksum:
+      return "wrong IPv4 header checksum";
+    case WireError::ip_protocol:
+      return "not UDP";
+    case WireError::ip_length:
+      return "IP and UDP lengths disagree";
+  }
+  return "unknown wire error";
+}
+
+}  // namespace verbatim::wire

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/types.h"
+#include "wire/error.h"
+
+namespace verbatim::wire {
+
+struct IpUdp;
+
+/// Global Route Header (IBA volume 1, section 8.3): laid out as an IPv6 header.
+///
+///     byte   0-3                                      4-5      6        7       8-23   24-39
+///          +---------+---------------+------------+---------+--------+-------+------+------+
+///          | version | traffic class | flow label | payload | next   | hop   | SGID | DGID |
+///          |    6    |               |            | length  | header | limit |      |      |
+///          +---------+---------------+------------+---------+--------+-------+------+------+
+///     bits      4            8             20         16        8        8     128    128
+struct Grh {
+  static constexpr std::size_t kSize = 40;
+  /// Next header of InfiniBand and RoCE v1 packets: a BTH follows.
+  static constexpr std::uint8_t kNextIba = 0x1b;
+  std::uint8_t traffic_class = 0;
+  std::uint32_t flow_label = 0;      // 20 bits.
+  std::uint16_t payload_length = 0;  // Bytes after this header; InfiniBand: to the end of the ICRC.
+  std::uint8_t next_header = kNextIba;
+  std::uint8_t hop_limit = 0;
+  Gid source;
+  Gid destination;
+  friend bool operator==(const Grh&, const Grh&) = default;
+};
+
+/// Checks the length and the version.
+std::expected<Grh, WireError> decode_grh(ByteSpan bytes);
+void encode(const Grh& header, std::span<std::byte, Grh::kSize> out);
+
+/// The 40 bytes that stand before the payload in the receive buffer of a UD queue pair. Over IPv6
+/// they are the IPv6 header; over IPv4 the first 20 are zero and the last 20 the IPv4 header with a
+/// right checksum, by which receivers tell the two apart.
+void encode_receive_grh(const IpUdp& headers, std::span<std::byte, Grh::kSize> out);
+
+}  // namespace verbatim::wire

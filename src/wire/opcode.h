@@ -1,0 +1,147 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+/// The transport opcodes as one table, which RC, UC, UD and XRC share (IBA volume 1, table 38).
+namespace verbatim::wire {
+
+/// The service: the upper three bits of an opcode.
+enum class Service : std::uint8_t { rc = 0, uc = 1, rd = 2, ud = 3, cnp = 4, xrc = 5 };
+
+/// What a packet does.
+enum class Verb : std::uint8_t {
+  send,
+  write,
+  read_request,
+  read_response,
+  acknowledge,
+  atomic_acknowledge,
+  compare_swap,
+  fetch_add,
+};
+
+/// Where a packet stands in its message.
+enum class Position : std::uint8_t { first, middle, last, only };
+
+/// The extended headers that follow the BTH, in this order.
+enum Header : std::uint8_t {
+  kDeth = 1,
+  kReth = 2,
+  kAtomicEth = 4,
+  kAeth = 8,
+  kAtomicAckEth = 16,
+  kImmediate = 32,
+  kIeth = 64,
+};
+
+struct OpcodeInfo {
+  bool known = false;
+  Service service{};
+  Verb verb{};
+  Position position{};
+  std::uint8_t headers = 0;  // Bits of `Header`.
+  bool has_payload = false;
+  bool is_request = false;
+
+  constexpr bool has(Header header) const { return (headers & header) != 0; }
+  constexpr bool starts_message() const {
+    return position == Position::first || position == Position::only;
+  }
+  constexpr bool ends_message() const {
+    return position == Position::last || position == Position::only;
+  }
+  /// Bytes of the extended headers.
+  constexpr std::uint32_t header_bytes() const {
+    return (has(kDeth) ? 8u : 0u) + (has(kReth) ? 16u : 0u) + (has(kAtomicEth) ? 28u : 0u) +
+           (has(kAeth) ? 4u : 0u) + (has(kAtomicAckEth) ? 8u : 0u) + (has(kImmediate) ? 4u : 0u) +
+           (has(kIeth) ? 4u : 0u);
+  }
+};
+
+enum class Opcode : std::uint8_t {};
+
+namespace detail {
+
+struct Row {
+  std::uint8_t low;  // The lower five bits of the opcode.
+  Verb verb;
+  Position position;
+  std::uint8_t headers;
+  bool has_payload;
+};
+
+/// The connected services' rows; UC has those of SEND and WRITE, UD the two "only" SENDs.
+inline constexpr Row kRows[] = {
+    {0x00, Verb::send, Position::first, 0, true},
+    {0x01, Verb::send, Position::middle, 0, true},
+    {0x02, Verb::send, Position::last, 0, true},
+    {0x03, Verb::send, Position::last, kImmediate, true},
+    {0x04, Verb::send, Position::only, 0, true},
+    {0x05, Verb::send, Position::only, kImmediate, true},
+    {0x06, Verb::write, Position::first, kReth, true},
+    {0x07, Verb::write, Position::middle, 0, true},
+    {0x08, Verb::write, Position::last, 0, true},
+    {0x09, Verb::write, Position::last, kImmediate, true},
+    {0x0a, Verb::write, Position::only, kReth, true},
+    {0x0b, Verb::write, Position::only, kReth | kImmediate, true},
+    {0x0c, Verb::read_request, Position::only, kReth, false},
+    {0x0d, Verb::read_response, Position::first, kAeth, true},
+    {0x0e, Verb::read_response, Position::middle, 0, true},
+    {0x0f, Verb::read_response, Position::last, kAeth, true},
+    {0x10, Verb::read_response, Position::only, kAeth, true},
+    {0x11, Verb::acknowledge, Position::only, kAeth, false},
+    {0x12, Verb::atomic_acknowledge, Position::only, kAeth | kAtomicAckEth, false},
+    {0x13, Verb::compare_swap, Position::only, kAtomicEth, false},
+    {0x14, Verb::fetch_add, Position::only, kAtomicEth, false},
+    {0x16, Verb::send, Position::last, kIeth, true},
+    {0x17, Verb::send, Position::only, kIeth, true},
+};
+
+constexpr bool is_response(Verb verb) {
+  return verb == Verb::read_response || verb == Verb::acknowledge ||
+         verb == Verb::atomic_acknowledge;
+}
+
+constexpr std::array<OpcodeInfo, 256> make_opcode_table() {
+  std::array<OpcodeInfo, 256> table{};
+  const auto add = [&table](Service service, const Row& row, std::uint8_t extra) {
+    table[static_cast<std::size_t>(service) << 5 | row.low] = {
+        true,
+        service,
+        row.verb,
+        row.position,
+        static_cast<std::uint8_t>(row.headers | extra),
+        row.has_payload,
+        !is_response(row.verb)};
+  };
+  for (const Row& row : kRows) {
+    add(Service::rc, row, 0);
+    if (row.low <= 0x0b) add(Service::uc, row, 0);
+    if (row.low == 0x04 || row.low == 0x05) add(Service::ud, row, kDeth);
+  }
+  return table;
+}
+
+}  // namespace detail
+
+inline constexpr std::array<OpcodeInfo, 256> kOpcodes = detail::make_opcode_table();
+
+constexpr const OpcodeInfo& info(Opcode opcode) {
+  return kOpcodes[static_cast<std::uint8_t>(opcode)];
+}
+
+/// The opcode with these properties; it must be in the table.
+constexpr Opcode opcode_of(Service service, Verb verb, Position position, bool immediate = false,
+                           bool invalidate = false) {
+  for (std::size_t i = 0; i < kOpcodes.size(); ++i) {
+    const OpcodeInfo& row = kOpcodes[i];
+    if (row.known && row.service == service && row.verb == verb && row.position == position &&
+        row.has(kImmediate) == immediate && row.has(kIeth) == invalidate) {
+      return static_cast<Opcode>(i);
+    }
+  }
+  return static_cast<Opcode>(0xff);
+}
+
+}  // namespace verbatim::wire
