@@ -3,8 +3,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "adapter/arena.h"
@@ -14,6 +16,7 @@
 #include "base/address.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "mover/udp.h"
 #include "region/region_table.h"
 
 /// The emulated channel adapter of one program: what the drop-in library drives.
@@ -26,10 +29,10 @@ struct Limits {
   static constexpr std::uint32_t completions = 1 << 22;  // Entries of one completion queue.
   static constexpr std::uint32_t regions = kRegionsMax - 1;
   static constexpr std::uint32_t protection_domains = 1 << 16;
-  static constexpr std::uint32_t requests = 1 << 15;     // Of one send or receive queue.
+  static constexpr std::uint32_t requests = 1 << 15;  // Of one send or receive queue.
   static constexpr std::uint32_t segments = kSegmentsMax;
   static constexpr std::uint32_t inline_bytes = 1024;
-  static constexpr std::uint32_t rd_atomic = 128;        // Outstanding READs and atomics, either side.
+  static constexpr std::uint32_t rd_atomic = 128;  // Outstanding READs and atomics, either side.
   static constexpr std::uint64_t message_bytes = 1u << 30;
   static constexpr std::uint64_t region_bytes = std::uint64_t{1} << 46;
   static constexpr std::uint32_t address_handles = 1 << 20;
@@ -55,10 +58,10 @@ struct NodeDescription {
 /// A program's place in its node: what the agent gave it (design decision 2).
 struct Membership {
   NodeDescription node;
-  Qpn first_qpn;                       // Of the range of kProgramQueuePairsMax numbers.
-  std::vector<int> receive_sockets;    // Owned by the adapter from here on.
-  int event_fd = -1;                   // Readable when the agent says something; -1: none. Not owned.
-  std::function<void()> on_event;      // Called by the background thread then.
+  Qpn first_qpn;                     // Of the range of kProgramQueuePairsMax numbers.
+  std::vector<int> receive_sockets;  // Borrowed: they outlive the adapter.
+  int event_fd = -1;                 // Readable when the agent says something; -1: none. Not owned.
+  std::function<void()> on_event;    // Called by the background thread then.
 };
 
 class Progress;
@@ -66,7 +69,8 @@ class Progress;
 /// One for each process that opened the device. Thread-safe.
 class Adapter {
  public:
-  static Result<std::unique_ptr<Adapter>> create(std::unique_ptr<Arena> arena, Membership membership);
+  static Result<std::unique_ptr<Adapter>> create(std::unique_ptr<Arena> arena,
+                                                 Membership membership);
   ~Adapter();
   Adapter(const Adapter&) = delete;
   Adapter& operator=(const Adapter&) = delete;
@@ -78,40 +82,86 @@ class Adapter {
   /// EBUSY while regions or queue pairs use it.
   Result<void> deallocate_pd(PdNumber pd);
 
-  /// `ibv_reg_mr`: EINVAL for rights that contradict each other (remote write or atomic without local write), EFAULT for memory that
-  /// is not mapped, ENOMEM for a full table.
+  /// `ibv_reg_mr`: EINVAL for rights that contradict each other (remote write or atomic without
+  /// local write), EFAULT for memory that is not mapped, ENOMEM for a full table.
   Result<MemoryKey> register_memory(const region::Region& region);
   Result<void> deregister_memory(MemoryKey key);
 
-  Result<std::unique_ptr<CompletionQueue>> create_completion_queue(std::uint32_t entries, CompletionChannel* channel,
+  Result<std::unique_ptr<CompletionQueue>> create_completion_queue(std::uint32_t entries,
+                                                                   CompletionChannel* channel,
                                                                    void* owner);
-  /// `ibv_poll_cq`: what is there, else one turn of progress in this thread, and what is there then.
+  /// `ibv_poll_cq`: what is there, else one turn of progress in this thread, and what is there
+  /// then.
   std::size_t poll(CompletionQueue& queue, std::span<Completion> out);
   /// `ibv_req_notify_cq`.
   void arm(CompletionQueue& queue, bool solicited_only);
 
-  /// EINVAL for what Limits does not allow, ENOMEM when numbers run out. Capacities come back as given (at least as asked for) in
-  /// `QueuePair::options`.
+  /// EINVAL for what Limits does not allow, ENOMEM when numbers run out. Capacities come back as
+  /// given (at least as asked for) in `QueuePair::options`.
   Result<QueuePair*> create_queue_pair(const QueuePairOptions& options);
   /// Waits until no thread works on it; its outstanding requests vanish without completions.
   void destroy_queue_pair(QueuePair* queue_pair);
 
-  /// Resolves an address vector for UD. EINVAL for GIDs that lead nowhere, a GID index or a port that does not exist.
+  /// Resolves an address vector for UD. EINVAL for GIDs that lead nowhere, a GID index or a port
+  /// that does not exist.
   Result<Destination> resolve(const AddressVector& vector);
 
   Result<void> attach_multicast(QueuePair& queue_pair, const Gid& group);
   Result<void> detach_multicast(QueuePair& queue_pair, const Gid& group);
 
-  /// In a child after fork: the descriptors are closed, no thread is there; every later call of this adapter's objects fails.
+  /// In a child after fork: the descriptors are closed, no thread is there; every later call of
+  /// this adapter's objects fails.
   void abandon_in_child();
+
+  const region::RegionTable& regions() const { return *regions_; }
+  Progress& progress() { return *progress_; }
 
  private:
   friend class QueuePair;
   friend class Progress;
+  struct Route {
+    SocketAddress address;
+    const mover::SendSocket* socket = nullptr;
+  };
   Adapter() = default;
+  Result<void> check_capacity(const QueuePairOptions& options) const;
+  /// The next free number of the program's range; 0: none is left.
+  std::uint32_t take_number();
+  QueuePair* find(Qpn qpn) const;
+  QueuePair* find_local(std::uint32_t local_number) const;
+  /// Where an address vector leads, and the socket for packets to that queue pair.
+  Result<Route> route(const AddressVector& vector, Qpn dest_qpn);
+  Result<const mover::SendSocket*> sender(std::uint8_t gid_index, const SocketAddress& destination,
+                                          Qpn dest_qpn);
+  Result<SocketAddress> check_vector(const AddressVector& vector) const;
+
+  struct Pd {
+    std::uint32_t users = 0;
+  };
+  struct Group {
+    Gid gid;
+    std::vector<QueuePair*> members;
+  };
+  void leave(Group& group, QueuePair& queue_pair);
+  void drop_empty_groups();
+  /// The queue pairs of a group; during a turn.
+  std::span<QueuePair* const> members(const Gid& gid) const;
 
   std::unique_ptr<Arena> arena_;
   Membership membership_;
+  std::unique_ptr<region::RegionTable> regions_;
+  std::vector<std::unique_ptr<mover::UdpSender>> senders_;  // By GID index.
+  std::unique_ptr<std::atomic<QueuePair*>[]> queue_pairs_;  // By local number.
+
+  std::mutex lock_;  // Guards what follows: the control path.
+  std::map<PdNumber, Pd> pds_;
+  std::uint32_t last_pd_ = 0;
+  std::map<MemoryKey, PdNumber> region_pds_;
+  std::uint32_t last_number_ = 0;
+  std::vector<Group>
+      groups_;  // Read during turns under Progress's turn lock, written under both locks.
+
+  std::unique_ptr<Progress> progress_;  // Last: its thread uses all of the above.
 };
 
 }  // namespace verbatim::adapter

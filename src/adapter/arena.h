@@ -26,9 +26,10 @@ struct Offset {
 
 inline constexpr std::uint32_t kProgramQueuePairsMax = 1 << 14;
 inline constexpr std::uint32_t kRegionsMax = 1 << 20;
+inline constexpr std::uint64_t kArenaBytes = std::uint64_t{64} << 30;  // Of address space.
 
-/// What others may read of one queue pair. Written by its owner; plain values that a reader may see torn.
-struct QueuePairRecord {
+/// What others may read of one queue pair. Written by its owner; plain values that a reader may see torn. Two queue pairs share no cache line.
+struct alignas(64) QueuePairRecord {
   std::atomic<std::uint32_t> qpn{0};  // 0: no queue pair here. Published last.
   std::atomic<std::uint32_t> dest_qpn{0};
   std::atomic<std::uint8_t> type{0};   // As `enum ibv_qp_type`.
@@ -51,8 +52,12 @@ struct ArenaHeader {
 
 /// Owns the memfd and its mapping. Sparse: memory is used when it is touched, and given back (hole punched) when a
 /// block of a page or more is freed. Thread-safe.
+///
+/// The mapping is not inherited by a forked child: both would write the same queues. In a child, touching the arena is
+/// a fault until `abandon_in_child`, allocating is refused and freeing does nothing.
 class Arena {
  public:
+  /// ENOMEM, EMFILE, EFBIG and what else the kernel says, in words.
   static Result<std::unique_ptr<Arena>> create();
   ~Arena();
   Arena(const Arena&) = delete;
@@ -62,7 +67,11 @@ class Arena {
   ArenaHeader& header() { return *reinterpret_cast<ArenaHeader*>(base_); }
   QueuePairRecord& queue_pair(std::uint32_t local_number);
 
-  /// Zeroed memory, aligned to 64 bytes. ENOMEM when the arena (64 GiB of address space) is full.
+  /// In a child after fork: private zeroes where the arena was, so that its queues read as empty and take nothing.
+  /// Safe in a pthread_atfork handler: one system call.
+  void abandon_in_child();
+
+  /// Zeroed memory, aligned to 64 bytes, and to a page from a page on. ENOMEM when the arena is full.
   Result<Offset<std::byte>> allocate(std::size_t bytes);
   void free(Offset<std::byte> at, std::size_t bytes);
   template <typename T>
@@ -72,10 +81,19 @@ class Arena {
 
  private:
   Arena() = default;
+  bool is_ours() const;  // False in a forked child.
+  void lay_out(std::uint64_t secret);
+  Result<std::uint64_t> carve(std::size_t block_bytes);
+  Result<std::uint64_t> carve_pages(std::size_t block_bytes);
+
   int fd_ = -1;
+  int process_id_ = 0;
   std::byte* base_ = nullptr;
   std::mutex lock_;  // Guards what follows.
-  std::uint64_t next_ = 0;
+  std::uint64_t next_ = 0;        // Never given out from here on; a multiple of the page size.
+  std::uint64_t accessible_ = 0;  // Mapped readable and writable up to here.
+  std::uint64_t small_next_ = 0;  // The chunk that blocks of less than a page are cut from.
+  std::uint64_t small_end_ = 0;
   std::map<std::size_t, std::vector<std::uint64_t>> free_;  // By rounded size.
 };
 

@@ -2,8 +2,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -18,8 +18,14 @@ namespace verbatim::adapter {
 
 class CompletionQueue;
 
+inline constexpr std::uint32_t kCompletionsMax = 1 << 22;  // Entries of one completion queue.
+
 /// Where `ibv_get_cq_event` waits: it names completion queues that were armed and got an entry.
 using CompletionChannel = EventQueue<CompletionQueue*>;
+
+/// `ibv_get_cq_event`: the channel's next event, counted as delivered in the same step, so that destroying the
+/// queue meanwhile either drops the event or waits for its acknowledgement. EAGAIN, EINTR.
+Result<CompletionQueue*> take_completion_event(CompletionChannel& channel);
 
 /// What an entry says was completed, with the values of `enum ibv_wc_opcode`.
 enum class CompletionOpcode : std::uint8_t {
@@ -51,6 +57,7 @@ struct Completion {
   std::uint8_t service_level = 0;
   std::uint8_t reserved[3] = {};
 };
+static_assert(sizeof(Completion) == 40);
 
 /// The ring in the arena. Producers (any process) and the consumer take `lock`.
 struct CompletionRing {
@@ -60,7 +67,9 @@ struct CompletionRing {
   std::atomic<std::uint64_t> consumed{0};
   enum Armed : std::uint32_t { not_armed, solicited_only, any };
   std::atomic<std::uint32_t> armed{not_armed};
-  std::atomic<std::uint32_t> overrun{0};     // 1: an entry found no room; the queue is in error for good.
+  // From `lost_entry` on an entry found no room: the queue is in error for good.
+  enum Overrun : std::uint32_t { no_overrun, lost_entry, reported };
+  std::atomic<std::uint32_t> overrun{no_overrun};
   Offset<Completion> entries;
 };
 
@@ -74,16 +83,24 @@ class CompletionQueue {
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
-  std::uint32_t capacity() const;
-  bool empty() const;
+  std::uint32_t capacity() const { return ring_->capacity; }
+  bool empty() const {
+    return ring_->produced.load(std::memory_order_acquire) ==
+           ring_->consumed.load(std::memory_order_relaxed);
+  }
   /// Takes at most `out.size()` entries, oldest first. A queue that was overrun gives what it has and then nothing.
   std::size_t poll(std::span<Completion> out);
   /// Adds an entry; if armed and it fits (`solicited` or an error for solicited-only arming), disarms and tells
-  /// the channel. False when there is no room: the queue is overrun (the caller raises IBV_EVENT_CQ_ERR).
+  /// the channel. False when there is no room or there once was none: the queue is overrun (see `report_overrun`).
   bool push(const Completion& entry, bool solicited);
+  /// After `push` failed: true for one caller only, which raises IBV_EVENT_CQ_ERR.
+  bool report_overrun();
   /// `ibv_req_notify_cq`: the next entry (or the next solicited one) tells the channel once. Entries already there do not.
+  /// Asking for solicited ones only does not take back an earlier request for any (IBA 11.4.2.2).
   void arm(bool solicited_only);
-  bool armed() const;
+  bool armed() const {
+    return ring_->armed.load(std::memory_order_relaxed) != CompletionRing::not_armed;
+  }
 
   CompletionChannel* channel() const { return channel_; }
   void* owner() const { return owner_; }  // The drop-in's object.
@@ -98,6 +115,9 @@ class CompletionQueue {
   Arena* arena_ = nullptr;
   Offset<CompletionRing> ring_offset_;
   CompletionRing* ring_ = nullptr;
+  Offset<std::byte> entries_offset_;
+  Completion* entries_ = nullptr;
+  std::uint64_t mask_ = 0;
   CompletionChannel* channel_ = nullptr;
   void* owner_ = nullptr;
   std::mutex events_lock_;

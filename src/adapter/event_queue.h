@@ -1,8 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <mutex>
-#include <optional>
+#include <utility>
 
 #include "base/error.h"
 
@@ -12,7 +13,9 @@ namespace verbatim::adapter {
 /// semaphore. The program may set O_NONBLOCK on it, poll it or hand it to an event loop.
 class Semaphore {
  public:
-  static Result<Semaphore> create();
+  /// `without_nowait`: reads as on kernels before 5.8 and in sandboxes, which have no RWF_NOWAIT for eventfds.
+  /// Found out by itself; tests say it. EMFILE, ENFILE.
+  static Result<Semaphore> create(bool without_nowait = false);
   Semaphore(Semaphore&& other) noexcept;
   Semaphore& operator=(Semaphore&& other) noexcept;
   ~Semaphore();
@@ -24,8 +27,12 @@ class Semaphore {
   bool try_take();
 
  private:
-  explicit Semaphore(int fd) : fd_(fd) {}
+  Semaphore(int fd, bool nowait) : fd_(fd), nowait_(nowait) {}
+  Result<void> wait_polling();
+
   int fd_ = -1;
+  bool nowait_ = true;   // The kernel reads this descriptor with RWF_NOWAIT.
+  std::mutex reading_;   // Without it: held from asking whether there is one until it is taken. Does not move.
 };
 
 /// Events of type `T` in order, each with one unit of the semaphore. Any thread.
@@ -43,16 +50,22 @@ class EventQueue {
     semaphore_.post();
   }
 
-  /// The oldest event. EAGAIN where the descriptor is non-blocking and there is none.
-  Result<T> wait() {
+  /// The oldest event. EAGAIN where the descriptor is non-blocking and there is none. `on_taken(event)` is called
+  /// under the queue's lock: to whoever calls `remove_if`, an event is either still here or counted as delivered.
+  template <typename OnTaken>
+  Result<T> wait(OnTaken on_taken) {
     for (;;) {
       if (auto taken = semaphore_.wait(); !taken) return std::unexpected(taken.error());
       const std::lock_guard guard(lock_);
       if (events_.empty()) continue;  // `remove_if` was faster.
       T event = events_.front();
       events_.pop_front();
+      on_taken(event);
       return event;
     }
+  }
+  Result<T> wait() {
+    return wait([](const T&) {});
   }
 
   /// Drops events that nobody took; returns how many.

@@ -46,9 +46,12 @@ constexpr bool serves(QpType type, Operation operation) {
   const bool is_write =
       operation == Operation::write || operation == Operation::write_with_immediate;
   switch (type) {
-    case QpType::rc: return true;
-    case QpType::uc: return is_send || is_write;
-    case QpType::ud: return is_send;
+    case QpType::rc:
+      return true;
+    case QpType::uc:
+      return is_send || is_write;
+    case QpType::ud:
+      return is_send;
   }
   return false;
 }
@@ -61,7 +64,8 @@ int QueuePair::check_post(const SendWork& work) const {
   if (!serves(type(), work.request.operation)) return EINVAL;
   if (work.inlined) {
     if (work.request.length > send_queue_.inline_bytes_max()) return EINVAL;
-    if (work.request.operation == Operation::read || is_atomic(work.request.operation)) return EINVAL;
+    if (work.request.operation == Operation::read || is_atomic(work.request.operation))
+      return EINVAL;
   } else if (work.segments.size() > send_queue_.segments_max()) {
     return EINVAL;
   }
@@ -122,12 +126,17 @@ namespace {
 CompletionOpcode opcode_of(Operation operation) {
   switch (operation) {
     case Operation::send:
-    case Operation::send_with_immediate: return CompletionOpcode::send;
+    case Operation::send_with_immediate:
+      return CompletionOpcode::send;
     case Operation::write:
-    case Operation::write_with_immediate: return CompletionOpcode::write;
-    case Operation::read: return CompletionOpcode::read;
-    case Operation::compare_and_swap: return CompletionOpcode::compare_and_swap;
-    case Operation::fetch_and_add: return CompletionOpcode::fetch_and_add;
+    case Operation::write_with_immediate:
+      return CompletionOpcode::write;
+    case Operation::read:
+      return CompletionOpcode::read;
+    case Operation::compare_and_swap:
+      return CompletionOpcode::compare_and_swap;
+    case Operation::fetch_and_add:
+      return CompletionOpcode::fetch_and_add;
   }
   return CompletionOpcode::send;
 }

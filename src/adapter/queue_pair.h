@@ -43,7 +43,8 @@ enum class AsyncEventType : std::uint8_t {
 };
 struct AsyncEvent {
   AsyncEventType type{};
-  void* object = nullptr;  // The drop-in's object (`owner`): a queue pair, a completion queue; else null.
+  void* object =
+      nullptr;  // The drop-in's object (`owner`): a queue pair, a completion queue; else null.
 };
 using AsyncEvents = EventQueue<AsyncEvent>;
 
@@ -120,7 +121,8 @@ struct SendWork {
   QKey remote_qkey{};                        // UD.
 };
 
-/// One queue pair: its state, its two engines, its queues. Any thread may call anything; one lock a queue pair.
+/// One queue pair: its state, its two engines, its queues. Any thread may call anything; one lock a
+/// queue pair.
 class QueuePair {
  public:
   ~QueuePair();
@@ -129,16 +131,20 @@ class QueuePair {
 
   Qpn number() const { return number_; }
   QpType type() const { return options_.type; }
-  QpState state() const { return static_cast<QpState>(record_->state.load(std::memory_order_relaxed)); }
+  QpState state() const {
+    return static_cast<QpState>(record_->state.load(std::memory_order_relaxed));
+  }
   void* owner() const { return options_.owner; }
   const QueuePairOptions& options() const { return options_; }
 
-  /// `ibv_modify_qp`: checks all, then does all. Errors as the manual page and a card's driver have them, in words.
+  /// `ibv_modify_qp`: checks all, then does all. Errors as the manual page and a card's driver have
+  /// them, in words.
   Result<void> modify(const QueuePairAttributes& attributes, std::uint32_t mask);
   QueuePairAttributes query() const;
 
-  /// Posts one request; 0 or an errno (EINVAL: wrong state, operation, too many segments, too much inline; ENOMEM: full).
-  /// The first packets leave when `transmit` is called: once after a list of posts.
+  /// Posts one request; 0 or an errno (EINVAL: wrong state, operation, too many segments, too much
+  /// inline; ENOMEM: full). The first packets leave when `transmit` is called: once after a list of
+  /// posts.
   int post_send(const SendWork& work);
   int post_receive(std::uint64_t wr_id, std::span<const Segment> segments);
   void transmit();
@@ -227,7 +233,7 @@ class QueuePair {
   SocketAddress peer_;
   const mover::SendSocket* socket_ = nullptr;
   TimeNs armed_deadline_ = kNever;
-  bool output_pending_ = false;  // In Progress's list; guarded by its turn lock.
+  std::atomic<bool> output_pending_{false};  // In Progress's list.
   bool drain_reported_ = false;
   bool overrun_reported_ = false;
 };

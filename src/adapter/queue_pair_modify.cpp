@@ -20,8 +20,8 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   const mover::SendSocket* socket = socket_;
   SocketAddress peer = peer_;
   if ((mask & kAddressVector) != 0) {
-    const auto route =
-        adapter_.route(wanted.address, (mask & kDestQpn) != 0 ? wanted.dest_qpn : attributes_.dest_qpn);
+    const auto route = adapter_.route(
+        wanted.address, (mask & kDestQpn) != 0 ? wanted.dest_qpn : attributes_.dest_qpn);
     if (!route) return std::unexpected(route.error());
     peer = route->address;
     socket = route->socket;
@@ -40,7 +40,8 @@ Result<void> QueuePair::check_values(const QueuePairAttributes& wanted, std::uin
     return bad(fmt::format("port {} does not exist: the adapter has port 1", wanted.port));
   }
   if (has(kPKeyIndex) && wanted.pkey_index != 0) {
-    return bad(fmt::format("pkey_index {} does not exist: the table has one entry", wanted.pkey_index));
+    return bad(
+        fmt::format("pkey_index {} does not exist: the table has one entry", wanted.pkey_index));
   }
   if (has(kPathMtu)) {
     if (raw(wanted.path_mtu) < raw(Mtu::k256) || raw(wanted.path_mtu) > raw(Mtu::k4096)) {
@@ -52,7 +53,8 @@ Result<void> QueuePair::check_values(const QueuePairAttributes& wanted, std::uin
     }
   }
   if (has(kMaxRdAtomic) && wanted.max_rd_atomic > Limits::rd_atomic) {
-    return bad(fmt::format("max_rd_atomic {} is above {}", wanted.max_rd_atomic, Limits::rd_atomic));
+    return bad(
+        fmt::format("max_rd_atomic {} is above {}", wanted.max_rd_atomic, Limits::rd_atomic));
   }
   if (has(kMaxDestRdAtomic) && wanted.max_dest_rd_atomic > Limits::rd_atomic) {
     return bad(fmt::format("max_dest_rd_atomic {} is above {}", wanted.max_dest_rd_atomic,
@@ -107,7 +109,8 @@ void QueuePair::enter(QpState to, const QueuePairAttributes& wanted, std::uint32
   if (!is_datagram()) {
     if (from == QpState::init && to == QpState::rtr) {
       start_responder();
-    } else if ((mask & kResponderAttributes) != 0 && from != QpState::init && from != QpState::reset) {
+    } else if ((mask & kResponderAttributes) != 0 && from != QpState::init &&
+               from != QpState::reset) {
       auto config = responder_.config();
       config.access = attributes_.access;
       config.min_rnr_timer = attributes_.min_rnr_timer;
@@ -126,15 +129,14 @@ void QueuePair::enter(QpState to, const QueuePairAttributes& wanted, std::uint32
 }
 
 void QueuePair::start_responder() {
-  responder_.configure(
-      {.service = type() == QpType::rc ? wire::Service::rc : wire::Service::uc,
-       .dest_qp = attributes_.dest_qpn,
-       .expected_psn = attributes_.receive_psn,
-       .path_mtu = attributes_.path_mtu,
-       .max_dest_rd_atomic = attributes_.max_dest_rd_atomic,
-       .min_rnr_timer = attributes_.min_rnr_timer,
-       .access = attributes_.access,
-       .pd = options_.pd});
+  responder_.configure({.service = type() == QpType::rc ? wire::Service::rc : wire::Service::uc,
+                        .dest_qp = attributes_.dest_qpn,
+                        .expected_psn = attributes_.receive_psn,
+                        .path_mtu = attributes_.path_mtu,
+                        .max_dest_rd_atomic = attributes_.max_dest_rd_atomic,
+                        .min_rnr_timer = attributes_.min_rnr_timer,
+                        .access = attributes_.access,
+                        .pd = options_.pd});
   record_->dest_qpn.store(attributes_.dest_qpn.value(), std::memory_order_relaxed);
   record_->dest_gid = attributes_.address.dest_gid;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -18,6 +20,7 @@ struct Segment {
 
 /// A receive request that was taken from its queue: a copy, so that the ring's place is free at once.
 inline constexpr std::uint32_t kSegmentsMax = 32;
+inline constexpr std::uint32_t kReceivesMax = 1 << 20;  // Requests of one queue.
 struct ReceiveRequest {
   std::uint64_t wr_id = 0;
   std::uint64_t capacity_bytes = 0;
@@ -25,14 +28,15 @@ struct ReceiveRequest {
   Segment segments[kSegmentsMax];
 };
 
-/// The ring in the arena; each place is a ReceivePlace followed by `segments_max` segments.
+/// The ring in the arena: the smallest power of two of places that holds `capacity`; each place is a ReceivePlace followed by
+/// `segments_max` segments. Whoever posts or takes holds `lock`.
 struct ReceiveRing {
   SpinLock lock;
   std::uint32_t capacity = 0;  // As asked for: the queue is full with so many.
   std::uint32_t segments_max = 0;
   std::uint32_t place_bytes = 0;
-  std::uint64_t posted = 0;
-  std::uint64_t taken = 0;
+  std::atomic<std::uint64_t> posted{0};  // Atomic for `count` only, which takes no lock.
+  std::atomic<std::uint64_t> taken{0};
   Offset<std::byte> places;
 };
 struct ReceivePlace {
@@ -44,6 +48,7 @@ struct ReceivePlace {
 /// A queue of receive requests: of one queue pair, or shared (a later issue). Any thread, any process.
 class ReceiveQueue {
  public:
+  /// `capacity` may be 0: such a queue is always full. EINVAL beyond kReceivesMax or kSegmentsMax; ENOMEM.
   static Result<std::unique_ptr<ReceiveQueue>> create(Arena& arena, std::uint32_t capacity,
                                                       std::uint32_t segments_max);
   ~ReceiveQueue();
@@ -52,16 +57,28 @@ class ReceiveQueue {
 
   std::uint32_t capacity() const { return ring_->capacity; }
   std::uint32_t segments_max() const { return ring_->segments_max; }
-  std::uint32_t count() const;
+  std::uint32_t count() const {
+    // `taken` first: it never passes `posted`, so the difference is never negative.
+    const std::uint64_t taken = ring_->taken.load(std::memory_order_acquire);
+    return static_cast<std::uint32_t>(ring_->posted.load(std::memory_order_acquire) - taken);
+  }
   /// ENOMEM when full, EINVAL for too many segments: as `ibv_post_recv` fails. No words: it is on the hot path; 0 is success.
   int post(std::uint64_t wr_id, std::span<const Segment> segments);
+  /// The oldest request. False when there is none, and `out` is untouched; else only the segments that the request
+  /// has are written.
   bool take(ReceiveRequest& out);
 
  private:
   ReceiveQueue() = default;
+  std::byte* place(std::uint64_t number) { return places_ + (number & mask_) * place_bytes_; }
+
   Arena* arena_ = nullptr;
   Offset<ReceiveRing> ring_offset_;
   ReceiveRing* ring_ = nullptr;
+  Offset<std::byte> places_offset_;
+  std::byte* places_ = nullptr;
+  std::uint64_t mask_ = 0;
+  std::uint32_t place_bytes_ = 0;
 };
 
 }  // namespace verbatim::adapter

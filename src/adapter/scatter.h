@@ -13,10 +13,11 @@
 /// Walking scatter/gather lists, with the checks of each element's key.
 namespace verbatim::adapter {
 
-/// Calls `use(hold, length)` for the pieces of bytes [offset, offset + length) of the list, in order; every piece is held with `rights`. Ends at the first refusal.
+/// Calls `use(hold, length)` for the pieces of bytes [offset, offset + length) of the list, in
+/// order; every piece is held with `rights`. Ends at the first refusal.
 template <typename Use>
-std::expected<void, region::KeyError> for_each_piece(const region::RegionTable& regions, PdNumber pd,
-                                                     std::span<const Segment> segments,
+std::expected<void, region::KeyError> for_each_piece(const region::RegionTable& regions,
+                                                     PdNumber pd, std::span<const Segment> segments,
                                                      std::uint64_t offset, std::uint64_t length,
                                                      std::uint32_t rights, Use use) {
   for (const Segment& segment : segments) {
@@ -36,8 +37,8 @@ std::expected<void, region::KeyError> for_each_piece(const region::RegionTable& 
 }
 
 /// Copies `payload` to bytes [offset, ...) of the list.
-inline std::expected<void, region::KeyError> scatter(const region::RegionTable& regions, PdNumber pd,
-                                                     std::span<const Segment> segments,
+inline std::expected<void, region::KeyError> scatter(const region::RegionTable& regions,
+                                                     PdNumber pd, std::span<const Segment> segments,
                                                      std::uint64_t offset, ByteSpan payload) {
   const std::byte* from = payload.data();
   return for_each_piece(regions, pd, segments, offset, payload.size(), region::kLocalWrite,

@@ -30,8 +30,8 @@ struct DatagramTarget {
   QKey qkey{};
 };
 
-/// The send requests of one queue pair from posting to completion, oldest first. Private memory: peers never touch it. Used under
-/// the queue pair's lock. Slots count from 0 as the engine's do.
+/// The send requests of one queue pair from posting to completion, oldest first. Private memory:
+/// peers never touch it. Used under the queue pair's lock. Slots count from 0 as the engine's do.
 class SendQueue {
  public:
   SendQueue(std::uint32_t capacity, std::uint32_t segments_max, std::uint32_t inline_bytes_max,
@@ -52,7 +52,8 @@ class SendQueue {
   bool full() const { return posted_ - completed_ == capacity_; }
   bool empty() const { return posted_ == completed_; }
 
-  /// Takes the next slot; the caller has checked `full` and the limits. Inline bytes are copied from the segments.
+  /// Takes the next slot; the caller has checked `full` and the limits. Inline bytes are copied
+  /// from the segments.
   void push(const SendPlace& place, std::span<const Segment> segments) {
     const auto index = posted_ % capacity_;
     places_[index] = place;
@@ -77,7 +78,8 @@ class SendQueue {
   }
   /// The bytes of an inlined request.
   std::span<const std::byte> inline_bytes(transport::Slot slot) const {
-    return {inline_bytes_.data() + (slot % capacity_) * inline_bytes_max_, place(slot).request.length};
+    return {inline_bytes_.data() + (slot % capacity_) * inline_bytes_max_,
+            place(slot).request.length};
   }
 
  private:

@@ -10,8 +10,9 @@
 
 namespace verbatim::adapter {
 
-/// Deadlines of queue pairs. Lazy: a queue pair enters only when its deadline comes before the one that it already has here, so acknowledgements that move a deadline
-/// later cost nothing; when an entry comes up, the queue pair is asked for its true deadline. Any thread.
+/// Deadlines of queue pairs. Lazy: a queue pair enters only when its deadline comes before the one
+/// that it already has here, so acknowledgements that move a deadline later cost nothing; when an
+/// entry comes up, the queue pair is asked for its true deadline. Any thread.
 class TimerQueue {
  public:
   struct Entry {

@@ -113,8 +113,8 @@ class Syndrome {
 ///          +----------+------+
 struct Aeth {
   static constexpr std::size_t kSize = 4;
-  Syndrome syndrome;
-  Msn msn;
+  Syndrome syndrome{};
+  Msn msn{};
   friend bool operator==(const Aeth&, const Aeth&) = default;
 };
 

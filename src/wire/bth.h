@@ -29,9 +29,9 @@ struct Bth {
   bool migrated = true;  // M: "migrated" is the state of a queue pair without an alternate path.
   std::uint8_t pad_count = 0;  // Bytes of padding after the payload, 0 to 3.
   PKey pkey = kDefaultPKey;
-  Qpn dest_qp;
+  Qpn dest_qp{};
   bool ack_request = false;
-  Psn psn;
+  Psn psn{};
   friend bool operator==(const Bth&, const Bth&) = default;
 };
 

@@ -19,7 +19,7 @@ namespace verbatim::wire {
 struct Deth {
   static constexpr std::size_t kSize = 8;
   QKey qkey{};
-  Qpn source_qp;
+  Qpn source_qp{};
   friend bool operator==(const Deth&, const Deth&) = default;
 };
 

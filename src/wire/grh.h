@@ -30,8 +30,8 @@ struct Grh {
   std::uint16_t payload_length = 0;  // Bytes after this header; InfiniBand: to the end of the ICRC.
   std::uint8_t next_header = kNextIba;
   std::uint8_t hop_limit = 0;
-  Gid source;
-  Gid destination;
+  Gid source{};
+  Gid destination{};
   friend bool operator==(const Grh&, const Grh&) = default;
 };
 

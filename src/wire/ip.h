@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <expected>
 
+#include "base/address.h"
 #include "base/bytes.h"
 #include "base/types.h"
 #include "wire/error.h"
@@ -13,9 +14,6 @@
 /// datagram receiver gets, and for captures.
 namespace verbatim::wire {
 
-/// The well-known UDP port of RoCE v2 (annex A17.4.5.2).
-inline constexpr std::uint16_t kRocePort = 4791;
-
 inline constexpr std::size_t kIpv4HeaderBytes = 20;
 inline constexpr std::size_t kIpv6HeaderBytes = 40;
 inline constexpr std::size_t kUdpHeaderBytes = 8;
@@ -24,8 +22,8 @@ inline constexpr std::size_t kIpUdpMaxBytes = kIpv6HeaderBytes + kUdpHeaderBytes
 /// What the datagrams of one sender to one receiver have in common. Addresses are GIDs: both IPv4
 /// addresses mapped into IPv6, or neither.
 struct IpFlow {
-  Gid source;
-  Gid destination;
+  Gid source{};
+  Gid destination{};
   std::uint16_t source_port = kRocePort;
   std::uint16_t destination_port = kRocePort;
   std::uint8_t traffic_class = 0;  // IPv4: TOS.
@@ -42,7 +40,7 @@ struct IpFlow {
 
 /// The IP and UDP headers of one datagram.
 struct IpUdp {
-  IpFlow flow;
+  IpFlow flow{};
   std::uint16_t udp_length = kUdpHeaderBytes;  // UDP header and what follows it.
   std::uint16_t identification = 0;            // IPv4 only.
   friend bool operator==(const IpUdp&, const IpUdp&) = default;

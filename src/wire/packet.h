@@ -27,6 +27,7 @@ struct Headers {
   std::uint64_t atomic_ack = 0;  // AtomicAckETH: the value before the operation.
   std::uint32_t immediate = 0;   // ImmDt, in network byte order as the program gave it.
   MemoryKey invalidate_key{};    // IETH.
+  friend bool operator==(const Headers&, const Headers&) = default;
 };
 
 /// BTH and every extended header of the longest combination (BTH + AtomicETH).

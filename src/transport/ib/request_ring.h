@@ -9,9 +9,11 @@
 
 namespace verbatim::transport {
 
-/// A packet's place in the requester's stream, counted from the first packet of the connection: a PSN that does
-/// not wrap. A READ takes one for each response packet (IBA 9.7.3.1: its PSN and the following).
+/// A packet's place in the requester's stream, counted from the first packet of the connection: a
+/// PSN that does not wrap. A READ takes one for each response packet (IBA 9.7.3.1: its PSN and the
+/// following).
 using Sequence = std::uint64_t;
+inline constexpr Sequence kNoSequence = ~Sequence{0};
 
 /// What the requester keeps of a posted request until it completes.
 struct PostedRequest {
@@ -42,7 +44,8 @@ static_assert(sizeof(PostedRequest) <= 64, "a request fits a cache line");
 class RequestRing {
  public:
   explicit RequestRing(std::uint32_t capacity)
-      : mask_(std::bit_ceil(capacity) - 1), requests_(std::make_unique<PostedRequest[]>(mask_ + 1)) {}
+      : mask_(std::bit_ceil(capacity) - 1),
+        requests_(std::make_unique<PostedRequest[]>(mask_ + 1)) {}
   PostedRequest& operator[](Slot slot) { return requests_[slot & mask_]; }
   const PostedRequest& operator[](Slot slot) const { return requests_[slot & mask_]; }
 

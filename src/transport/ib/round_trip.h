@@ -8,11 +8,12 @@
 
 namespace verbatim::transport {
 
-/// Smoothed round-trip time, from one timed packet at a time. A packet that was sent twice is not timed
-/// (Karn's rule: which of the two was answered is unknown).
+/// Smoothed round-trip time, from one timed packet at a time. A packet that was sent twice is not
+/// timed (Karn's rule: which of the two was answered is unknown).
 class RoundTrip {
  public:
-  /// Before the first sample: well over a round trip on any machine, well under common ACK time-outs.
+  /// Before the first sample: well over a round trip on any machine, well under common ACK
+  /// time-outs.
   static constexpr TimeNs kProbeStart = 10 * kMillisecond;
   /// A peer may be off its processor for some scheduler ticks without anything being lost.
   static constexpr TimeNs kProbeMin = 1 * kMillisecond;

@@ -5,14 +5,15 @@
 
 namespace verbatim::transport {
 
-/// How many bytes may be in flight. The wire path runs over sockets whose receive buffer is small and shared by all
-/// queue pairs of a program, and a loss costs far more than a smaller window: a burst's lost tail is
-/// noticed by time only. So the window starts where a 208 KiB socket buffer holds it, halves with each loss, and grows
-/// by one step for some number of full windows that came back whole. Each loss doubles that number (probing where it
-/// hurt before becomes rare), each step takes a little off it again.
+/// How many bytes may be in flight. The wire path runs over sockets whose receive buffer is small
+/// and shared by all queue pairs of a program, and a loss costs far more than a smaller window: a
+/// burst's lost tail is noticed by time only. So the window starts where a 208 KiB socket buffer
+/// holds it, halves with each loss, and grows by one step for some number of full windows that came
+/// back whole. Each loss doubles that number (probing where it hurt before becomes rare), each step
+/// takes a little off it again.
 ///
-/// A packet counts its payload and `kPacketOverheadBytes`: about what the kernel charges a socket's buffer for it, so
-/// that small messages do not overrun the buffer either.
+/// A packet counts its payload and `kPacketOverheadBytes`: about what the kernel charges a socket's
+/// buffer for it, so that small messages do not overrun the buffer either.
 class SendWindow {
  public:
   static constexpr std::uint32_t kPacketOverheadBytes = 512;
@@ -61,8 +62,8 @@ class SendWindow {
   std::uint32_t packet_bytes_ = 0;
   std::uint32_t bytes_ = 0;
   std::uint32_t bytes_max_ = 0;
-  std::uint64_t acknowledged_ = 0;      // Since the last full window.
-  std::uint32_t clean_windows_ = 0;     // Since the last step.
+  std::uint64_t acknowledged_ = 0;   // Since the last full window.
+  std::uint32_t clean_windows_ = 0;  // Since the last step.
   std::uint32_t windows_per_step_ = 1;
   bool was_full_ = false;
 };

@@ -37,8 +37,8 @@ enum class Operation : std::uint8_t {
   fetch_and_add = 6,
 };
 
-/// A send request as the engine sees it. Its memory (scatter/gather list or inline bytes) stays with the adapter,
-/// which finds it by the request's slot.
+/// A send request as the engine sees it. Its memory (scatter/gather list or inline bytes) stays
+/// with the adapter, which finds it by the request's slot.
 struct SendRequest {
   Operation operation{};
   bool fence = false;
@@ -51,8 +51,8 @@ struct SendRequest {
   std::uint64_t swap = 0;
 };
 
-/// Names a posted request of one queue pair: requests are counted from 0 as they are posted; the adapter's
-/// ring index is `slot % capacity`.
+/// Names a posted request of one queue pair: requests are counted from 0 as they are posted; the
+/// adapter's ring index is `slot % capacity`.
 using Slot = std::uint64_t;
 
 /// Where the payload of an outgoing packet lies.

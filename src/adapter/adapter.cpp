@@ -1,0 +1,241 @@
+#include "adapter/adapter.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <sys/random.h>
+
+#include "adapter/memory.h"
+#include "adapter/progress.h"
+
+namespace verbatim::adapter {
+
+Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
+                                                 Membership membership) {
+  std::unique_ptr<Adapter> adapter(new Adapter);
+  adapter->arena_ = std::move(arena);
+  adapter->membership_ = std::move(membership);
+  ArenaHeader& header = adapter->arena_->header();
+  adapter->regions_ = std::make_unique<region::RegionTable>(
+      header.region_header, std::span(adapter->arena_->at(header.regions), kRegionsMax));
+  adapter->queue_pairs_ = std::make_unique<std::atomic<QueuePair*>[]>(kProgramQueuePairsMax);
+  // Numbers begin somewhere: packets for a queue pair of an earlier program rarely meet a new one.
+  getrandom(&adapter->last_number_, sizeof adapter->last_number_, 0);
+  for (const GidEntry& entry : adapter->node().gids) {
+    adapter->senders_.push_back(
+        std::make_unique<mover::UdpSender>(entry.address, adapter->node().interface_index));
+  }
+  auto progress = Progress::create(*adapter, adapter->membership_.receive_sockets,
+                                   adapter->membership_.event_fd, adapter->membership_.on_event);
+  if (!progress) return std::unexpected(progress.error());
+  adapter->progress_ = std::move(*progress);
+  return adapter;
+}
+
+Adapter::~Adapter() = default;
+
+void Adapter::abandon_in_child() { progress_->abandon(); }
+
+// Protection domains and memory.
+
+Result<PdNumber> Adapter::allocate_pd() {
+  const std::lock_guard guard(lock_);
+  if (pds_.size() >= Limits::protection_domains) {
+    return refuse(ENOMEM, fmt::format("there are {} protection domains already", pds_.size()));
+  }
+  do {
+    ++last_pd_;
+  } while (last_pd_ == 0 || pds_.contains(PdNumber{last_pd_}));
+  pds_.emplace(PdNumber{last_pd_}, Pd{});
+  return PdNumber{last_pd_};
+}
+
+Result<void> Adapter::deallocate_pd(PdNumber pd) {
+  const std::lock_guard guard(lock_);
+  const auto found = pds_.find(pd);
+  if (found == pds_.end()) return refuse(EINVAL, "no such protection domain");
+  if (found->second.users > 0) {
+    return refuse(EBUSY, fmt::format("{} regions or queue pairs still use the protection domain",
+                                     found->second.users));
+  }
+  pds_.erase(found);
+  return {};
+}
+
+Result<MemoryKey> Adapter::register_memory(const region::Region& region) {
+  constexpr std::uint32_t kNeedsLocalWrite = region::kRemoteWrite | region::kRemoteAtomic;
+  if ((region.access & kNeedsLocalWrite) != 0 && (region.access & region::kLocalWrite) == 0) {
+    return refuse(EINVAL,
+                  fmt::format("access {:#x}: remote write and remote atomic need local write",
+                              region.access));
+  }
+  if (region.length > Limits::region_bytes) {
+    return refuse(EINVAL, fmt::format("{} bytes are above the largest region", region.length));
+  }
+  if (auto there = populate_memory(region.address, region.length,
+                                   (region.access & region::kLocalWrite) != 0);
+      !there) {
+    return std::unexpected(there.error());
+  }
+  const std::lock_guard guard(lock_);
+  const auto pd = pds_.find(region.pd);
+  if (pd == pds_.end()) return refuse(EINVAL, "no such protection domain");
+  auto key = regions_->add(region);
+  if (!key) return key;
+  ++pd->second.users;
+  region_pds_.emplace(*key, region.pd);
+  return key;
+}
+
+Result<void> Adapter::deregister_memory(MemoryKey key) {
+  if (auto removed = regions_->remove(key); !removed) return removed;
+  const std::lock_guard guard(lock_);
+  const auto found = region_pds_.find(key);
+  VERBATIM_ASSERT(found != region_pds_.end());
+  --pds_[found->second].users;
+  region_pds_.erase(found);
+  return {};
+}
+
+// Completion queues.
+
+Result<std::unique_ptr<CompletionQueue>> Adapter::create_completion_queue(
+    std::uint32_t entries, CompletionChannel* channel, void* owner) {
+  if (entries == 0 || entries > Limits::completions) {
+    return refuse(EINVAL, fmt::format("{} entries: a completion queue has 1 to {}", entries,
+                                      Limits::completions));
+  }
+  return CompletionQueue::create(*arena_, entries, channel, owner);
+}
+
+std::size_t Adapter::poll(CompletionQueue& queue, std::span<Completion> out) {
+  if (queue.empty()) {
+    progress_->poll();
+    if (queue.empty()) return 0;
+  }
+  return queue.poll(out);
+}
+
+void Adapter::arm(CompletionQueue& queue, bool solicited_only) {
+  queue.arm(solicited_only);
+  progress_->serve_events();
+}
+
+// Queue pairs.
+
+Result<void> Adapter::check_capacity(const QueuePairOptions& options) const {
+  const QueuePairCapacity& want = options.capacity;
+  const auto above = [](const char* what, std::uint32_t value,
+                        std::uint32_t limit) -> Result<void> {
+    if (value <= limit) return {};
+    return refuse(EINVAL, fmt::format("{} {} is above {}", what, value, limit));
+  };
+  if (auto ok = above("max_send_wr", want.send_requests, Limits::requests); !ok) return ok;
+  if (auto ok = above("max_recv_wr", want.receive_requests, Limits::requests); !ok) return ok;
+  if (auto ok = above("max_send_sge", want.send_segments, Limits::segments); !ok) return ok;
+  if (auto ok = above("max_recv_sge", want.receive_segments, Limits::segments); !ok) return ok;
+  return above("max_inline_data", want.inline_bytes, Limits::inline_bytes);
+}
+
+std::uint32_t Adapter::take_number() {
+  for (std::uint32_t tries = 0; tries < kProgramQueuePairsMax; ++tries) {
+    const std::uint32_t number = ++last_number_ % kProgramQueuePairsMax;
+    if (number != 0 && queue_pairs_[number].load(std::memory_order_relaxed) == nullptr)
+      return number;
+  }
+  return 0;
+}
+
+Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
+  if (auto ok = check_capacity(wanted); !ok) return std::unexpected(ok.error());
+  QueuePairOptions options = wanted;
+  // A ring has room for one at least; what it has is what the program is told.
+  options.capacity.send_requests = std::max(1u, options.capacity.send_requests);
+  options.capacity.receive_requests = std::max(1u, options.capacity.receive_requests);
+  options.capacity.send_segments = std::max(1u, options.capacity.send_segments);
+  options.capacity.receive_segments = std::max(1u, options.capacity.receive_segments);
+  const std::lock_guard guard(lock_);
+  const auto pd = pds_.find(options.pd);
+  if (pd == pds_.end()) return refuse(EINVAL, "no such protection domain");
+  const std::uint32_t number = take_number();
+  if (number == 0) {
+    return refuse(ENOMEM, fmt::format("all {} queue pair numbers are in use", Limits::queue_pairs));
+  }
+  auto receives = ReceiveQueue::create(*arena_, options.capacity.receive_requests,
+                                       options.capacity.receive_segments);
+  if (!receives) return std::unexpected(receives.error());
+  auto* queue_pair = new QueuePair(*this, options, Qpn(membership_.first_qpn.value() + number),
+                                   arena_->queue_pair(number), std::move(*receives));
+  ++pd->second.users;
+  queue_pairs_[number].store(queue_pair, std::memory_order_release);
+  return queue_pair;
+}
+
+void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
+  const std::lock_guard guard(lock_);
+  for (Group& group : groups_) {
+    if (std::ranges::find(group.members, queue_pair) != group.members.end()) {
+      leave(group, *queue_pair);
+    }
+  }
+  drop_empty_groups();
+  queue_pairs_[queue_pair->number().value() % kProgramQueuePairsMax].store(
+      nullptr, std::memory_order_release);
+  progress_->forget(*queue_pair);
+  --pds_[queue_pair->options().pd].users;
+  delete queue_pair;
+}
+
+QueuePair* Adapter::find_local(std::uint32_t local_number) const {
+  return queue_pairs_[local_number].load(std::memory_order_acquire);
+}
+
+QueuePair* Adapter::find(Qpn qpn) const {
+  QueuePair* found = find_local(qpn.value() % kProgramQueuePairsMax);
+  return found != nullptr && found->number() == qpn ? found : nullptr;
+}
+
+// Addresses.
+
+Result<SocketAddress> Adapter::check_vector(const AddressVector& vector) const {
+  if (vector.port != 1) {
+    return refuse(EINVAL,
+                  fmt::format("port {} does not exist: the adapter has port 1", vector.port));
+  }
+  if (!vector.is_global) return refuse(EINVAL, "RoCE needs a GRH: is_global must be 1");
+  if (vector.source_gid_index >= node().gids.size()) {
+    return refuse(EINVAL, fmt::format("sgid_index {} does not exist: the GID table has {} entries",
+                                      vector.source_gid_index, node().gids.size()));
+  }
+  auto address = resolve_gid(vector.dest_gid, node().interface_index);
+  if (!address) return address;
+  const GidEntry& source = node().gids[vector.source_gid_index];
+  if (address->family() != source.address.family()) {
+    return refuse(
+        EINVAL, fmt::format("GID {} is {} and cannot be reached from sgid_index {}, which is {}",
+                            gid_text(vector.dest_gid), address->ip_text(), vector.source_gid_index,
+                            source.address.ip_text()));
+  }
+  return address;
+}
+
+Result<const mover::SendSocket*> Adapter::sender(std::uint8_t gid_index,
+                                                 const SocketAddress& destination, Qpn dest_qpn) {
+  return senders_[gid_index]->socket_for(destination, dest_qpn);
+}
+
+Result<Adapter::Route> Adapter::route(const AddressVector& vector, Qpn dest_qpn) {
+  auto address = check_vector(vector);
+  if (!address) return std::unexpected(address.error());
+  auto socket = sender(vector.source_gid_index, *address, dest_qpn);
+  if (!socket) return std::unexpected(socket.error());
+  return Route{*address, *socket};
+}
+
+Result<Destination> Adapter::resolve(const AddressVector& vector) {
+  auto address = check_vector(vector);
+  if (!address) return std::unexpected(address.error());
+  return Destination{*address, vector.dest_gid, vector};
+}
+
+}  // namespace verbatim::adapter

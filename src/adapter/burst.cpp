@@ -1,0 +1,131 @@
+#include "adapter/burst.h"
+
+#include <cstring>
+
+namespace verbatim::adapter {
+namespace {
+
+using wire::kIcrcBytes;
+
+/// What the kernel will write into the IP and UDP headers.
+wire::IpFlow flow_of(const SocketAddress& source, const SocketAddress& destination) {
+  return {.source = gid_of(source),
+          .destination = gid_of(destination),
+          .source_port = source.port(),
+          .destination_port = destination.port()};
+}
+
+}  // namespace
+
+void Burst::set_route(const mover::SendSocket& socket, const SocketAddress& destination) {
+  if (socket_ == &socket && destination_ == destination) return;
+  flush();
+  socket_ = &socket;
+  destination_ = destination;
+  seed_.emplace(flow_of(socket.local(), destination));
+}
+
+/// Every packet takes at most as many pieces as its scatter list has elements, and two of its own.
+bool Burst::fits(std::uint32_t packet_bytes) const {
+  return !closed_ && packet_bytes <= segment_bytes_ && count_ < kPacketsMax &&
+         total_bytes_ + packet_bytes <= mover::kSendBytesMax &&
+         piece_count_ + adapter::kSegmentsMax + 2 <= kPiecesMax;
+}
+
+std::byte* Burst::store(std::size_t length) {
+  std::byte* at = storage_ + stored_;
+  stored_ += length;
+  return at;
+}
+
+void Burst::add_piece(const std::byte* bytes, std::size_t length) {
+  if (length == 0) return;
+  if (piece_count_ > 0) {
+    iovec& last = pieces_[piece_count_ - 1];
+    if (static_cast<const std::byte*>(last.iov_base) + last.iov_len == bytes) {
+      last.iov_len += length;
+      return;
+    }
+  }
+  pieces_[piece_count_++] = {const_cast<std::byte*>(bytes), length};
+}
+
+void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
+  pad_count_ = static_cast<std::uint8_t>(-payload_bytes & 3);
+  const std::uint32_t header_bytes =
+      wire::Bth::kSize + wire::info(headers.bth.opcode).header_bytes();
+  packet_bytes_ = header_bytes + payload_bytes + pad_count_ + kIcrcBytes;
+  if (count_ > 0 && !fits(packet_bytes_)) flush();
+  if (count_ == 0) segment_bytes_ = packet_bytes_;
+  mark_ = {piece_count_, piece_count_ == 0 ? 0 : pieces_[piece_count_ - 1].iov_len, stored_,
+           hold_count_};
+  std::byte* header = store(header_bytes);
+  wire::encode_headers(headers, {header, header_bytes});
+  add_piece(header, header_bytes);
+  // With fragments forbidden, the kernel numbers the segments of one call from 0
+  // (docs/decisions.md).
+  icrc_ = seed_->start(static_cast<std::uint16_t>(wire::kUdpHeaderBytes + packet_bytes_),
+                       static_cast<std::uint16_t>(count_), {header, header_bytes});
+}
+
+void Burst::append(region::Hold hold, std::uint32_t length) {
+  if (length <= kCopyBytesMax && packet_bytes_ <= kCopyBytesMax) {
+    return append_bytes(hold.address(), length);
+  }
+  icrc_.update({hold.address(), length});
+  add_piece(hold.address(), length);
+  new (holds_ + hold_count_++ * sizeof(region::Hold)) region::Hold(std::move(hold));
+}
+
+void Burst::append_bytes(const std::byte* bytes, std::uint32_t length) {
+  if (packet_bytes_ <= kCopyBytesMax) {
+    std::byte* at = store(length);
+    std::memcpy(at, bytes, length);
+    bytes = at;
+  }
+  icrc_.update({bytes, length});
+  add_piece(bytes, length);
+}
+
+void Burst::end() {
+  std::byte* trailer = store(pad_count_ + kIcrcBytes);
+  std::memset(trailer, 0, pad_count_);
+  icrc_.update({trailer, pad_count_});
+  wire::store_icrc(icrc_.value(),
+                   std::span<std::byte, kIcrcBytes>(trailer + pad_count_, kIcrcBytes));
+  add_piece(trailer, pad_count_ + kIcrcBytes);
+  total_bytes_ += packet_bytes_;
+  closed_ = packet_bytes_ < segment_bytes_;
+  ++count_;
+  ++packets_;
+  bytes_ += packet_bytes_ - kIcrcBytes;
+}
+
+void Burst::abandon() {
+  drop_holds(mark_.holds);
+  piece_count_ = mark_.pieces;
+  if (piece_count_ > 0) pieces_[piece_count_ - 1].iov_len = mark_.last_length;
+  stored_ = mark_.stored;
+}
+
+void Burst::drop_holds(std::size_t from) {
+  while (hold_count_ > from) {
+    std::launder(reinterpret_cast<region::Hold*>(holds_) + --hold_count_)->~Hold();
+  }
+}
+
+void Burst::flush() {
+  if (count_ > 0) {
+    // A datagram that the kernel does not take counts as lost on the way: time-outs and retries see
+    // to it.
+    (void)socket_->send(destination_, std::span(pieces_.data(), piece_count_), segment_bytes_);
+    port_.packets_sent.add(count_);
+    port_.bytes_sent.add(total_bytes_);
+  }
+  drop_holds(0);
+  count_ = total_bytes_ = segment_bytes_ = 0;
+  piece_count_ = stored_ = 0;
+  closed_ = false;
+}
+
+}  // namespace verbatim::adapter

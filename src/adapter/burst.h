@@ -1,0 +1,89 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <optional>
+
+#include <sys/uio.h>
+
+#include "adapter/arena.h"
+#include "adapter/receive_queue.h"
+#include "base/address.h"
+#include "mover/udp.h"
+#include "region/region_table.h"
+#include "transport/ib/work.h"
+#include "wire/icrc.h"
+
+namespace verbatim::adapter {
+
+/// Packets on their way to one peer, gathered so that one system call sends as many as the kernel
+/// segments: all of one size, the last may be shorter. Payload is not copied: it goes to the kernel
+/// from the program's memory, and its regions are held until then; small payloads are copied beside
+/// the headers, which is cheaper than a piece of their own.
+///
+/// Lives on the stack of one transmission. Use: `begin`, `append` for each piece of the payload,
+/// `end`; or `abandon` instead of `end` when the payload's memory refuses. `flush` at last.
+class Burst {
+ public:
+  explicit Burst(ArenaHeader& arena) : port_(arena.port_counters) {}
+  ~Burst() { flush(); }
+  Burst(const Burst&) = delete;
+  Burst& operator=(const Burst&) = delete;
+
+  /// Where the packets go from now on; what was gathered for another destination leaves first.
+  void set_route(const mover::SendSocket& socket, const SocketAddress& destination);
+  /// Starts a packet: sends what is there when this one does not fit behind it.
+  void begin(const wire::Headers& headers, std::uint32_t payload_bytes);
+  void append(region::Hold hold, std::uint32_t length);
+  void append_bytes(const std::byte* bytes, std::uint32_t length);
+  void end();
+  void abandon();
+  void flush();
+
+  std::uint64_t packets() const { return packets_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr std::uint32_t kCopyBytesMax = 256;
+  static constexpr std::size_t kPiecesMax = 512;
+  static constexpr std::size_t kTrailerMax = 3 + 4;  // Padding and ICRC.
+  static constexpr std::size_t kPacketsMax = mover::kSegmentsMax;
+  static constexpr std::size_t kStoredBytes =
+      kPacketsMax * (wire::kHeadersMaxBytes + kCopyBytesMax + kTrailerMax + 1);
+
+  bool fits(std::uint32_t packet_bytes) const;
+  void add_piece(const std::byte* bytes, std::size_t length);
+  std::byte* store(std::size_t length);
+  void drop_holds(std::size_t from);
+
+  observe::PortCounters& port_;
+  const mover::SendSocket* socket_ = nullptr;
+  SocketAddress destination_;
+  std::optional<wire::IcrcSeed> seed_;  // Of the flow to `destination_`.
+  std::uint32_t segment_bytes_ = 0;     // Size of the first packet.
+  std::uint32_t total_bytes_ = 0;
+  std::uint32_t count_ = 0;
+  bool closed_ = false;  // A shorter packet was the last.
+  std::uint64_t packets_ = 0;
+  std::uint64_t bytes_ = 0;
+
+  // The packet being built.
+  std::uint32_t packet_bytes_ = 0;
+  std::uint8_t pad_count_ = 0;
+  wire::Icrc icrc_{0};
+  struct Mark {
+    std::size_t pieces = 0, last_length = 0, stored = 0, holds = 0;
+  } mark_;  // What stood before it.
+
+  std::size_t piece_count_ = 0;
+  std::size_t stored_ = 0;
+  std::size_t hold_count_ = 0;
+  // Not initialised: a burst of one small packet touches some hundred bytes of them.
+  std::array<iovec, kPiecesMax> pieces_;
+  alignas(region::Hold) std::byte holds_[kPiecesMax * sizeof(region::Hold)];
+  std::byte storage_[kStoredBytes];
+};
+
+}  // namespace verbatim::adapter

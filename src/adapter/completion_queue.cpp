@@ -1,0 +1,128 @@
+#include "adapter/completion_queue.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <mutex>
+#include <new>
+
+#include <fmt/format.h>
+
+namespace verbatim::adapter {
+namespace {
+
+std::size_t entries_bytes(std::uint64_t capacity) { return capacity * sizeof(Completion); }
+
+/// Whether an entry answers the request for notification.
+bool tells(std::uint32_t armed, const Completion& entry, bool solicited) {
+  if (armed == CompletionRing::not_armed) return false;
+  return armed == CompletionRing::any || solicited || entry.status != transport::Status::success;
+}
+
+}  // namespace
+
+Result<CompletionQueue*> take_completion_event(CompletionChannel& channel) {
+  return channel.wait([](CompletionQueue* queue) { queue->count_delivered_event(); });
+}
+
+Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(Arena& arena,
+                                                                 std::uint32_t capacity,
+                                                                 CompletionChannel* channel,
+                                                                 void* owner) {
+  if (capacity == 0 || capacity > kCompletionsMax) {
+    return refuse(EINVAL, fmt::format("create_cq: {} entries asked for; 1 to {} are possible",
+                                      capacity, kCompletionsMax));
+  }
+  const std::uint32_t rounded = std::bit_ceil(capacity);
+  const auto ring = arena.allocate(sizeof(CompletionRing));
+  if (!ring) return std::unexpected(ring.error());
+  const auto entries = arena.allocate(entries_bytes(rounded));
+  if (!entries) {
+    arena.free(*ring, sizeof(CompletionRing));
+    return std::unexpected(entries.error());
+  }
+  std::unique_ptr<CompletionQueue> queue(new CompletionQueue);
+  queue->arena_ = &arena;
+  queue->ring_offset_.value = ring->value;
+  queue->ring_ = new (arena.at(*ring)) CompletionRing;
+  queue->ring_->entries.value = entries->value;
+  queue->ring_->capacity = rounded;
+  queue->entries_ = arena.at(queue->ring_->entries);
+  queue->entries_offset_ = *entries;
+  queue->mask_ = rounded - 1;
+  queue->channel_ = channel;
+  queue->owner_ = owner;
+  return queue;
+}
+
+CompletionQueue::~CompletionQueue() {
+  if (channel_ != nullptr) {
+    channel_->remove_if([this](const CompletionQueue* queue) { return queue == this; });
+  }
+  {
+    std::unique_lock guard(events_lock_);
+    events_acknowledged_.wait(guard, [this] { return events_acked_ >= events_delivered_; });
+  }
+  arena_->free(entries_offset_, entries_bytes(mask_ + 1));
+  arena_->free({ring_offset_.value}, sizeof(CompletionRing));
+}
+
+std::size_t CompletionQueue::poll(std::span<Completion> out) {
+  if (empty()) return 0;
+  const std::lock_guard guard(ring_->lock);
+  // Relaxed: the lock orders both counters and the entries.
+  const std::uint64_t consumed = ring_->consumed.load(std::memory_order_relaxed);
+  const std::uint64_t there = ring_->produced.load(std::memory_order_relaxed) - consumed;
+  const std::size_t count = std::min<std::uint64_t>(there, out.size());
+  for (std::size_t i = 0; i < count; ++i) out[i] = entries_[(consumed + i) & mask_];
+  ring_->consumed.store(consumed + count, std::memory_order_release);
+  return count;
+}
+
+bool CompletionQueue::push(const Completion& entry, bool solicited) {
+  bool tell = false;
+  {
+    const std::lock_guard guard(ring_->lock);
+    if (ring_->overrun.load(std::memory_order_relaxed) != CompletionRing::no_overrun) return false;
+    const std::uint64_t produced = ring_->produced.load(std::memory_order_relaxed);
+    if (produced - ring_->consumed.load(std::memory_order_relaxed) >= ring_->capacity) {
+      ring_->overrun.store(CompletionRing::lost_entry, std::memory_order_relaxed);
+      return false;
+    }
+    entries_[produced & mask_] = entry;
+    ring_->produced.store(produced + 1, std::memory_order_release);
+    tell = tells(ring_->armed.load(std::memory_order_relaxed), entry, solicited);
+    if (tell) ring_->armed.store(CompletionRing::not_armed, std::memory_order_relaxed);
+  }
+  if (tell && channel_ != nullptr) channel_->push(this);
+  return true;
+}
+
+bool CompletionQueue::report_overrun() {
+  std::uint32_t expected = CompletionRing::lost_entry;
+  return ring_->overrun.compare_exchange_strong(expected, CompletionRing::reported,
+                                                std::memory_order_relaxed);
+}
+
+/// Under the lock: a producer that came before is seen by the program's next poll, and one that comes later sees
+/// the request. So a program that arms and then polls misses nothing.
+void CompletionQueue::arm(bool solicited_only) {
+  const std::lock_guard guard(ring_->lock);
+  if (ring_->armed.load(std::memory_order_relaxed) == CompletionRing::any) return;
+  ring_->armed.store(solicited_only ? CompletionRing::solicited_only : CompletionRing::any,
+                     std::memory_order_relaxed);
+}
+
+void CompletionQueue::count_delivered_event() {
+  const std::lock_guard guard(events_lock_);
+  ++events_delivered_;
+}
+
+void CompletionQueue::acknowledge_events(unsigned count) {
+  const std::lock_guard guard(events_lock_);
+  events_acked_ += count;
+  // Under the lock: the destructor cannot have gone on before we are done with the object.
+  if (events_acked_ >= events_delivered_) events_acknowledged_.notify_all();
+}
+
+}  // namespace verbatim::adapter

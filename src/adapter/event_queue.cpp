@@ -1,0 +1,87 @@
+#include "adapter/event_queue.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include <fmt/format.h>
+
+
+namespace verbatim::adapter {
+namespace {
+
+/// Reads one unit without waiting; errno of the kernel otherwise.
+bool read_nowait(int fd) {
+  std::uint64_t unit = 0;
+  const iovec to{&unit, sizeof unit};
+  return preadv2(fd, &to, 1, -1, RWF_NOWAIT) == sizeof unit;
+}
+
+bool read_one(int fd) {
+  std::uint64_t unit = 0;
+  return read(fd, &unit, sizeof unit) == sizeof unit;
+}
+
+}  // namespace
+
+Result<Semaphore> Semaphore::create(bool without_nowait) {
+  const int fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
+  if (fd < 0) return refuse(errno, fmt::format("eventfd: {}", std::strerror(errno)));
+  // EAGAIN: asked and answered. EOPNOTSUPP where this file does not know the flag.
+  const bool nowait = !without_nowait && !read_nowait(fd) && errno == EAGAIN;
+  return Semaphore(fd, nowait);
+}
+
+Semaphore::Semaphore(Semaphore&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), nowait_(other.nowait_) {}
+
+Semaphore& Semaphore::operator=(Semaphore&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(nowait_, other.nowait_);
+  return *this;
+}
+
+Semaphore::~Semaphore() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void Semaphore::post() {
+  const std::uint64_t unit = 1;
+  // Refused only at 2^64 - 2 units, or where the program closed our descriptor: a unit is lost then, and the
+  // program with it anyway.
+  [[maybe_unused]] const auto written = write(fd_, &unit, sizeof unit);
+}
+
+Result<void> Semaphore::wait() {
+  if (!nowait_) return wait_polling();
+  if (read_one(fd_)) return {};
+  return refuse(errno, errno == EAGAIN ? "no event is there" : std::strerror(errno));
+}
+
+/// Nobody may sleep in `read` here: `try_take` could then find a unit readable, lose it to the sleeper, and
+/// sleep itself. So all readers look first, under one lock, and sleep in `poll`.
+Result<void> Semaphore::wait_polling() {
+  while (!try_take()) {
+    const int flags = fcntl(fd_, F_GETFL);
+    if (flags < 0) return refuse(errno, std::strerror(errno));
+    if ((flags & O_NONBLOCK) != 0) return refuse(EAGAIN, "no event is there");
+    pollfd readable{fd_, POLLIN, 0};
+    if (poll(&readable, 1, -1) < 0) return refuse(errno, std::strerror(errno));
+  }
+  return {};
+}
+
+bool Semaphore::try_take() {
+  if (nowait_) return read_nowait(fd_);
+  const std::lock_guard guard(reading_);
+  pollfd readable{fd_, POLLIN, 0};
+  return poll(&readable, 1, 0) == 1 && (readable.revents & POLLIN) != 0 && read_one(fd_);
+}
+
+}  // namespace verbatim::adapter

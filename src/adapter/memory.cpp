@@ -1,0 +1,99 @@
+#include "adapter/memory.h"
+
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace verbatim::adapter {
+namespace {
+
+// Written out: the C library of older distributions does not name them.
+constexpr int kPopulateRead = 22;
+constexpr int kPopulateWrite = 23;
+
+struct Pages {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;  // Not included.
+};
+
+std::uint64_t page_bytes() {
+  static const auto bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+/// The pages that the range touches; nothing where the range or its last page wraps.
+std::optional<Pages> pages_of(std::uint64_t address, std::uint64_t length) {
+  const std::uint64_t page = page_bytes();
+  constexpr std::uint64_t kLast = std::numeric_limits<std::uint64_t>::max();
+  if (length > kLast - address || address + length > kLast - (page - 1)) return std::nullopt;
+  return Pages{address & ~(page - 1), (address + length + page - 1) & ~(page - 1)};
+}
+
+std::unexpected<Error> refuse_wrap(std::uint64_t address, std::uint64_t length) {
+  return refuse(EINVAL, fmt::format("{:#x}+{} wraps around the address space", address, length));
+}
+
+/// Lets the kernel read 8 bytes there: a signal mask for a change that it then refuses because there is no such kind of change.
+/// EFAULT comes first where it cannot read.
+bool can_read(std::uint64_t page) {
+  constexpr int kNoSuchChange = -1;
+  syscall(SYS_rt_sigprocmask, kNoSuchChange, page, nullptr, std::size_t{8});
+  return errno != EFAULT;
+}
+
+/// Lets the kernel OR zero to the first word, atomically: FUTEX_WAKE_OP does so before it wakes at most one waiter of
+/// each word. One that is woken for nothing looks at its word and sleeps again, as users of futexes must.
+bool can_write(std::uint64_t page) {
+  std::uint32_t nobody_waits_here = 0;
+  constexpr std::uint32_t kOrZero = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_LT, 0);
+  const long woken = syscall(SYS_futex, &nobody_waits_here, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, 0UL,
+                             page, kOrZero);
+  return woken >= 0;
+}
+
+bool is_mapped(std::uint64_t page) {
+  unsigned char resident = 0;
+  return mincore(reinterpret_cast<void*>(page), page_bytes(), &resident) == 0;
+}
+
+}  // namespace
+
+Result<void> probe_memory(std::uint64_t address, std::uint64_t length, bool writable) {
+  if (length == 0) return {};
+  const auto pages = pages_of(address, length);
+  if (!pages) return refuse_wrap(address, length);
+  for (std::uint64_t page = pages->begin; page != pages->end; page += page_bytes()) {
+    const char* wrong = nullptr;
+    if (!can_read(page)) {
+      wrong = is_mapped(page) ? "cannot be read" : "is not mapped";
+    } else if (writable && !can_write(page)) {
+      wrong = "cannot be written";
+    }
+    if (wrong != nullptr) {
+      return refuse(EFAULT, fmt::format("{:#x}+{}: the page at {:#x} {}", address, length, page, wrong));
+    }
+  }
+  return {};
+}
+
+Result<void> populate_memory(std::uint64_t address, std::uint64_t length, bool writable) {
+  if (length == 0) return {};
+  const auto pages = pages_of(address, length);
+  if (!pages) return refuse_wrap(address, length);
+  const int advice = writable ? kPopulateWrite : kPopulateRead;
+  if (madvise(reinterpret_cast<void*>(pages->begin), pages->end - pages->begin, advice) == 0) {
+    return {};
+  }
+  // EINVAL stands for an old kernel, for missing rights and for a device's memory alike, and no error names the page.
+  return probe_memory(address, length, writable);
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,220 @@
+#include "adapter/progress.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+
+#include "adapter/adapter.h"
+#include "adapter/queue_pair.h"
+
+namespace verbatim::adapter {
+namespace {
+
+/// How long after its last poll a program counts as polling.
+constexpr TimeNs kPollingGrace = kMillisecond;
+/// A program that armed a completion queue within this time waits for events: resting would cost it
+/// a wake-up each time.
+constexpr TimeNs kEventGrace = kSecond;
+
+void drain_counter(int fd) {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto got = read(fd, &count, sizeof count);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Progress>> Progress::create(Adapter& adapter,
+                                                   const std::vector<int>& sockets, int event_fd,
+                                                   std::function<void()> on_event) {
+  std::unique_ptr<Progress> progress(new Progress(adapter));
+  progress->event_fd_ = event_fd;
+  progress->on_event_ = std::move(on_event);
+  progress->wake_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  progress->alarm_ = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  progress->quiet_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  progress->full_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!progress->wake_ || !progress->alarm_ || !progress->quiet_epoll_ || !progress->full_epoll_) {
+    return refuse(errno, "no descriptors left for the background thread");
+  }
+  const int quiet = progress->quiet_epoll_.get();
+  const int full = progress->full_epoll_.get();
+  for (const auto& [epoll, fd] : {std::pair{quiet, progress->wake_.get()},
+                                  {quiet, progress->alarm_.get()},
+                                  {quiet, event_fd},
+                                  {full, quiet}}) {
+    if (fd < 0) continue;
+    if (auto watched = progress->watch(epoll, fd); !watched)
+      return std::unexpected(watched.error());
+  }
+  for (const int fd : sockets) {
+    auto socket = mover::UdpSocket::adopt(fd);
+    if (!socket) return std::unexpected(socket.error());
+    if (auto watched = progress->watch(full, fd); !watched) return std::unexpected(watched.error());
+    progress->sources_.push_back(std::make_unique<Source>(std::move(*socket), Gid{}));
+  }
+  // Signals are the program's: none is delivered to a thread of ours.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  progress->thread_ = std::thread([self = progress.get()] { self->run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(progress->thread_.native_handle(), "verbatim");
+  return progress;
+}
+
+Progress::~Progress() {
+  stop_.store(true, std::memory_order_release);
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Progress::abandon() { thread_.detach(); }
+
+Result<void> Progress::watch(int epoll, int fd) const {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  return refuse(errno, "epoll refuses a descriptor");
+}
+
+void Progress::wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(wake_.get(), &one, sizeof one);
+}
+
+bool Progress::may_rest(TimeNs now) const {
+  return now - last_poll_.load(std::memory_order_relaxed) < kPollingGrace &&
+         now - last_event_use_.load(std::memory_order_relaxed) > kEventGrace;
+}
+
+/// The background thread.
+void Progress::run() {
+  while (!stop_.load(std::memory_order_acquire)) {
+    const bool rest = may_rest(monotonic_now());
+    resting_.store(rest, std::memory_order_seq_cst);
+    std::array<epoll_event, 8> events;
+    const int count = rest ? epoll_wait(quiet_epoll_.get(), events.data(), events.size(), 1)
+                           : epoll_wait(full_epoll_.get(), events.data(), events.size(), -1);
+    if (count > 0) serve_quietly();
+    if (!rest || !may_rest(monotonic_now())) serve();
+    if (rest && monotonic_now() >= timers_.earliest()) serve();
+  }
+}
+
+/// The descriptors of `quiet_epoll_`.
+void Progress::serve_quietly() {
+  std::array<epoll_event, 8> events;
+  const int count = epoll_wait(quiet_epoll_.get(), events.data(), events.size(), 0);
+  for (int i = 0; i < count; ++i) {
+    const int fd = events[static_cast<std::size_t>(i)].data.fd;
+    if (fd == event_fd_) {
+      on_event_();
+    } else {
+      drain_counter(fd);
+    }
+  }
+}
+
+/// Turns until nothing comes any more and all is said.
+void Progress::serve() {
+  const std::lock_guard guard(turn_lock_);
+  do {
+    while (turn(monotonic_now()) > 0 && !stop_.load(std::memory_order_relaxed)) {
+    }
+    flush_outputs();
+  } while (has_outputs_.load(std::memory_order_relaxed));
+}
+
+void Progress::poll() {
+  const TimeNs now = monotonic_now();
+  last_poll_.store(now, std::memory_order_relaxed);
+  if (!turn_lock_.try_lock()) return;
+  const std::lock_guard guard(turn_lock_, std::adopt_lock);
+  turn(now);
+}
+
+void Progress::serve_events() {
+  last_event_use_.store(monotonic_now(), std::memory_order_seq_cst);
+  if (resting_.load(std::memory_order_seq_cst)) wake();
+}
+
+std::size_t Progress::turn(TimeNs now) {
+  if (has_outputs_.load(std::memory_order_relaxed)) flush_outputs();
+  const std::size_t received = receive(now);
+  if (now >= timers_.earliest()) serve_timers(now);
+  return received;
+}
+
+void Progress::note_output(QueuePair& queue_pair) {
+  if (queue_pair.output_pending_.exchange(true, std::memory_order_acq_rel)) return;
+  const std::lock_guard guard(outputs_lock_);
+  outputs_.push_back(&queue_pair);
+  has_outputs_.store(true, std::memory_order_relaxed);
+}
+
+void Progress::flush_outputs() {
+  {
+    const std::lock_guard guard(outputs_lock_);
+    flushing_.swap(outputs_);
+    has_outputs_.store(false, std::memory_order_relaxed);
+  }
+  for (QueuePair* queue_pair : flushing_) {
+    queue_pair->output_pending_.store(false, std::memory_order_release);
+    queue_pair->transmit();
+  }
+  flushing_.clear();
+}
+
+std::size_t Progress::receive(TimeNs now) {
+  std::size_t received = 0;
+  for (const auto& source : sources_) {
+    received += receiver_.receive(source->socket, [&](const mover::ReceivedDatagrams& datagrams) {
+      on_datagrams(datagrams, *source, now);
+    });
+  }
+  return received;
+}
+
+void Progress::serve_timers(TimeNs now) {
+  TimerQueue::Entry entry;
+  while (timers_.take_due(now, entry)) {
+    if (QueuePair* queue_pair = adapter_.find_local(entry.local_number)) queue_pair->on_timer(now);
+  }
+}
+
+void Progress::arm_timer(TimeNs at, Qpn qpn) {
+  if (!timers_.add({at, qpn.value() % kProgramQueuePairsMax})) return;
+  const itimerspec alarm{.it_interval = {},
+                         .it_value = {.tv_sec = static_cast<time_t>(at / kSecond),
+                                      .tv_nsec = static_cast<long>(at % kSecond)}};
+  timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &alarm, nullptr);
+}
+
+void Progress::forget(QueuePair& queue_pair) {
+  const std::lock_guard turn_guard(turn_lock_);
+  const std::lock_guard guard(outputs_lock_);
+  std::erase(outputs_, &queue_pair);
+}
+
+Result<void> Progress::join(const Gid& group, const SocketAddress& address,
+                            const SocketAddress& node_address, std::uint32_t interface_index) {
+  auto socket = mover::UdpSocket::join_multicast(address, node_address, interface_index);
+  if (!socket) return std::unexpected(socket.error());
+  const std::lock_guard guard(turn_lock_);
+  if (auto watched = watch(full_epoll_.get(), socket->fd()); !watched) return watched;
+  sources_.push_back(std::make_unique<Source>(std::move(*socket), group));
+  return {};
+}
+
+void Progress::leave(const Gid& group) {
+  const std::lock_guard guard(turn_lock_);
+  // Closing the socket takes it out of the epoll set.
+  std::erase_if(sources_, [&group](const auto& source) { return source->group == group; });
+}
+
+}  // namespace verbatim::adapter

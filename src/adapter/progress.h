@@ -1,0 +1,108 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "adapter/timer_queue.h"
+#include "base/error.h"
+#include "base/time.h"
+#include "base/types.h"
+#include "base/unique_fd.h"
+#include "mover/udp.h"
+#include "wire/icrc.h"
+
+namespace verbatim::adapter {
+
+class Adapter;
+class QueuePair;
+
+/// What makes packets and time-outs move: turns. A program that polls a completion queue takes
+/// turns in its own thread; one background thread takes them for a program that does not. While the
+/// program polls, the background thread keeps away from the sockets, so that a packet does not wake
+/// it: it looks once a millisecond whether the polling goes on.
+///
+/// A turn: send what earlier turns left to say (acknowledgements wait one turn, so that the
+/// program's own answer leaves first), receive, serve the timers. One turn at a time: `turn_lock_`.
+class Progress {
+ public:
+  static Result<std::unique_ptr<Progress>> create(Adapter& adapter, const std::vector<int>& sockets,
+                                                  int event_fd, std::function<void()> on_event);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// In a forked child: the thread is not there.
+  void abandon();
+
+  /// A turn in the caller's thread, unless somebody else is at it.
+  void poll();
+  /// The program will wait for an event: the background thread must serve from now on.
+  void serve_events();
+  void arm_timer(TimeNs at, Qpn qpn);
+  /// The queue pair has something to send at the next turn.
+  void note_output(QueuePair& queue_pair);
+
+  /// Nobody works on the queue pair when this returns, nor will.
+  void forget(QueuePair& queue_pair);
+
+  /// Changes what turns read.
+  template <typename Change>
+  void during_no_turn(Change change) {
+    const std::lock_guard guard(turn_lock_);
+    change();
+  }
+
+  /// Multicast groups: sockets of their own, served like the others.
+  Result<void> join(const Gid& group, const SocketAddress& address,
+                    const SocketAddress& node_address, std::uint32_t interface_index);
+  void leave(const Gid& group);
+
+ private:
+  struct Source {
+    mover::UdpSocket socket;
+    Gid group;  // Zero: unicast.
+  };
+  explicit Progress(Adapter& adapter) : adapter_(adapter) {}
+  Result<void> watch(int epoll, int fd) const;
+  void run();
+  bool may_rest(TimeNs now) const;
+  std::size_t turn(TimeNs now);
+  void flush_outputs();
+  std::size_t receive(TimeNs now);
+  void on_datagrams(const mover::ReceivedDatagrams& datagrams, const Source& source, TimeNs now);
+  void on_datagram(ByteSpan bytes, const wire::IcrcSeed& seed, std::uint16_t& identification,
+                   const mover::ReceivedDatagrams& origin, const Source& source, TimeNs now);
+  void serve_timers(TimeNs now);
+  void serve_quietly();
+  void serve();
+  void wake();
+
+  Adapter& adapter_;
+  std::mutex turn_lock_;
+  mover::UdpReceiver receiver_;  // Guarded by turn_lock_, as are the next two.
+  std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<QueuePair*> flushing_;
+
+  std::mutex outputs_lock_;               // Guards outputs_.
+  std::vector<QueuePair*> outputs_;       // Who has something to say at the next turn.
+  std::atomic<bool> has_outputs_{false};  // A hint: spares a turn the lock.
+
+  TimerQueue timers_;
+  std::atomic<TimeNs> last_poll_{0};
+  std::atomic<TimeNs> last_event_use_{0};
+  std::atomic<bool> resting_{false};
+  std::atomic<bool> stop_{false};
+  int event_fd_ = -1;
+  std::function<void()> on_event_;
+  UniqueFd wake_;         // eventfd.
+  UniqueFd alarm_;        // timerfd: the earliest deadline.
+  UniqueFd quiet_epoll_;  // wake_, alarm_, the agent: all that it hears while it rests.
+  UniqueFd full_epoll_;   // quiet_epoll_ and the sockets.
+  std::thread thread_;
+};
+
+}  // namespace verbatim::adapter

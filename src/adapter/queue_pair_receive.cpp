@@ -1,0 +1,249 @@
+#include <cstring>
+
+#include "adapter/adapter.h"
+#include "adapter/progress.h"
+#include "adapter/queue_pair.h"
+#include "adapter/scatter.h"
+#include "transport/ib/datagram.h"
+#include "wire/grh.h"
+#include "wire/ip.h"
+
+/// What a queue pair does with packets and time-outs: it feeds the engines and carries out their
+/// effects.
+namespace verbatim::adapter {
+
+using transport::Status;
+
+namespace {
+
+wire::Service service_of(QpType type) {
+  switch (type) {
+    case QpType::rc:
+      return wire::Service::rc;
+    case QpType::uc:
+      return wire::Service::uc;
+    case QpType::ud:
+      return wire::Service::ud;
+  }
+  return wire::Service::rc;
+}
+
+template <typename... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+
+}  // namespace
+
+void QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& source,
+                          const SocketAddress& destination, TimeNs now) {
+  const std::lock_guard guard(lock_);
+  const QpState current = state();
+  const auto& info = wire::info(packet.headers.bth.opcode);
+  if (current == QpState::reset || current == QpState::init || current == QpState::err ||
+      info.service != service_of(type())) {
+    adapter_.arena().header().port_counters.dropped_no_qp.add();  // IBA C9-30, C9-31.
+    return;
+  }
+  record_->counters.packets_received.add_exclusive();
+  record_->counters.bytes_received.add_exclusive(packet.payload.size() + wire::Bth::kSize +
+                                                 info.header_bytes());
+  if (is_datagram()) {
+    on_datagram(packet, source, destination);
+  } else {
+    on_connected_packet(packet, source, now);
+  }
+  if (fatal_) enter_error();
+  check_drained();
+  if (!is_datagram()) rearm_timer();
+}
+
+void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddress& source,
+                                    TimeNs now) {
+  // IBA 9.6.1.1.2: a connected queue pair hears its peer alone.
+  if (!same_ip(source, peer_)) {
+    adapter_.arena().header().port_counters.dropped_no_qp.add();
+    return;
+  }
+  if (wire::info(packet.headers.bth.opcode).is_request) {
+    Receives receives(*this);
+    transport::ResponderEffects effects;
+    responder_.on_packet(packet, receives, regions(), effects);
+    drain(effects);
+  } else if (state() != QpState::rtr) {
+    requester_.on_packet(packet, now, requester_effects_);
+    drain(requester_effects_);
+  }
+}
+
+bool QueuePair::has_output() const {
+  return !is_datagram() && (responder_.has_output() || requester_.outstanding() > 0);
+}
+
+void QueuePair::on_timer(TimeNs now) {
+  const std::lock_guard guard(lock_);
+  armed_deadline_ = kNever;
+  if (is_datagram() || (state() != QpState::rts && state() != QpState::sqd)) return;
+  if (now >= requester_.deadline()) {
+    requester_.on_timeout(now, requester_effects_);
+    drain(requester_effects_);
+  }
+  if (fatal_) enter_error();
+  transmit_locked(now);
+}
+
+void QueuePair::drain(transport::RequesterEffects& effects) {
+  for (;;) {
+    for (const auto& effect : effects.list) apply(effect);
+    const bool more = effects.more;
+    effects.list.clear();
+    effects.more = false;
+    if (more) {
+      requester_.resume(effects);
+    } else if (refused_slot_) {
+      const transport::Slot slot = *refused_slot_;
+      refused_slot_.reset();
+      requester_.on_local_error(slot, Status::local_protection_error, effects);
+    } else {
+      return;
+    }
+  }
+}
+
+void QueuePair::apply(const transport::RequesterEffect& effect) {
+  std::visit(Overloaded{[this](const transport::PlaceResponse& place) {
+                          const auto placed =
+                              scatter(regions(), options_.pd, send_queue_.segments(place.slot),
+                                      place.offset, place.payload);
+                          if (!placed && !refused_slot_) refused_slot_ = place.slot;
+                        },
+                        [this](const transport::PlaceAtomic& place) {
+                          const auto placed =
+                              scatter(regions(), options_.pd, send_queue_.segments(place.slot), 0,
+                                      std::as_bytes(std::span(&place.original, 1)));
+                          if (!placed && !refused_slot_) refused_slot_ = place.slot;
+                        },
+                        [this](const transport::CompleteRequest& complete) {
+                          complete_send(complete.slot, complete.status);
+                        },
+                        [this](const transport::RequesterFailed&) {
+                          if (type() == QpType::rc) {
+                            fatal_ = true;
+                          } else {
+                            enter_send_queue_error();
+                          }
+                        }},
+             effect);
+}
+
+void QueuePair::drain(transport::ResponderEffects& effects) {
+  for (;;) {
+    for (const auto& effect : effects) apply(effect);
+    effects.clear();
+    const Refused refused = std::exchange(responder_refused_, Refused::nothing);
+    if (refused == Refused::nothing) return;
+    if (refused == Refused::region) {
+      responder_.on_region_error(effects);
+    } else {
+      responder_.on_receive_memory_error(effects);
+    }
+  }
+}
+
+void QueuePair::apply(const transport::ResponderEffect& effect) {
+  if (responder_refused_ != Refused::nothing) return;  // What follows a refusal does not happen.
+  std::visit(
+      Overloaded{[this](const transport::PlaceReceive& place) {
+                   const std::span segments(current_receive_.segments,
+                                            current_receive_.segment_count);
+                   if (!scatter(regions(), options_.pd, segments, place.offset, place.payload)) {
+                     responder_refused_ = Refused::receive_memory;
+                   }
+                 },
+                 [this](const transport::PlaceWrite& place) {
+                   const auto hold = regions().hold(place.key, place.address, place.payload.size(),
+                                                    region::kRemoteWrite, options_.pd);
+                   if (!hold) {
+                     responder_refused_ = Refused::region;
+                     return;
+                   }
+                   std::memcpy(hold->address(), place.payload.data(), place.payload.size());
+                 },
+                 [this](const transport::ExecuteAtomic& atomic) {
+                   const auto hold = regions().hold(atomic.key, atomic.address, 8,
+                                                    region::kRemoteAtomic, options_.pd);
+                   if (!hold) {
+                     responder_refused_ = Refused::region;
+                     return;
+                   }
+                   auto* word = reinterpret_cast<std::uint64_t*>(hold->address());
+                   std::uint64_t original = atomic.compare_add;
+                   if (atomic.compare_and_swap) {
+                     // On failure the builtin stores what it found: the value before, either way.
+                     __atomic_compare_exchange_n(word, &original, atomic.swap, false,
+                                                 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+                   } else {
+                     original = __atomic_fetch_add(word, atomic.compare_add, __ATOMIC_SEQ_CST);
+                   }
+                   responder_.on_atomic_result(original);
+                 },
+                 [this](const transport::CompleteReceive& receive) { complete_receive(receive); },
+                 [this](const transport::Established&) {
+                   if (state() == QpState::rtr) raise(AsyncEventType::communication_established);
+                 },
+                 [this](const transport::ResponderFailed& failed) {
+                   using Event = transport::ResponderFailed::Event;
+                   if (failed.event == Event::request_error)
+                     raise(AsyncEventType::qp_request_error);
+                   if (failed.event == Event::access_error) raise(AsyncEventType::qp_access_error);
+                   if (failed.event == Event::fatal) raise(AsyncEventType::qp_fatal);
+                   fatal_ = true;
+                 }},
+      effect);
+}
+
+void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& source,
+                            const SocketAddress& destination) {
+  const wire::Headers& headers = packet.headers;
+  const auto drop = transport::check_datagram(
+      packet, {.qkey = attributes_.qkey, .path_mtu = adapter_.node().active_mtu});
+  if (drop != transport::DatagramDrop::none) {
+    if (drop == transport::DatagramDrop::wrong_qkey) {
+      record_->counters.qkey_violations.add_exclusive();
+      adapter_.arena().header().port_counters.qkey_violations.add();
+    }
+    return;
+  }
+  if (!receive_queue_->take(current_receive_)) return;  // IBA 9.8.3.2: silently dropped.
+  const std::uint64_t byte_count = wire::Grh::kSize + packet.payload.size();
+  const auto& info = wire::info(headers.bth.opcode);
+  Completion completion{
+      .wr_id = current_receive_.wr_id,
+      .opcode = CompletionOpcode::receive,
+      .byte_count = static_cast<std::uint32_t>(byte_count),
+      .immediate = headers.immediate,
+      .qpn = number_.value(),
+      .source_qpn = headers.deth.source_qp.value(),
+      .flags = kCompletionGrh | (info.has(wire::kImmediate) ? kCompletionWithImmediate : 0)};
+  if (byte_count > current_receive_.capacity_bytes) {
+    completion.status = Status::local_length_error;
+  } else {
+    const std::span segments(current_receive_.segments, current_receive_.segment_count);
+    std::array<std::byte, wire::Grh::kSize> grh{};
+    const auto udp_bytes = wire::kUdpHeaderBytes + wire::Bth::kSize + info.header_bytes() +
+                           packet.payload.size() + headers.bth.pad_count + 4;
+    wire::encode_receive_grh({.flow = {.source = gid_of(source),
+                                       .destination = gid_of(destination),
+                                       .source_port = source.port()},
+                              .udp_length = static_cast<std::uint16_t>(udp_bytes)},
+                             grh);
+    if (!scatter(regions(), options_.pd, segments, 0, grh) ||
+        !scatter(regions(), options_.pd, segments, grh.size(), packet.payload)) {
+      completion.status = Status::local_protection_error;
+    }
+  }
+  push(*options_.receive_cq, completion, headers.bth.solicited_event);
+  if (completion.status != Status::success) fatal_ = true;  // IBA 10.3.1.5 (class of local errors).
+}
+
+}  // namespace verbatim::adapter

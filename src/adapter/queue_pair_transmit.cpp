@@ -1,0 +1,171 @@
+#include "adapter/adapter.h"
+#include "adapter/burst.h"
+#include "adapter/progress.h"
+#include "adapter/queue_pair.h"
+#include "adapter/scatter.h"
+#include "transport/ib/datagram.h"
+
+/// What a queue pair sends: requests, responses and datagrams, from the engines into bursts.
+namespace verbatim::adapter {
+
+using transport::OutgoingPacket;
+using transport::PayloadSource;
+using transport::Status;
+
+namespace {
+
+/// Responses in one turn: a peer that reads a gigabyte must not hold this queue pair's lock all the
+/// while.
+constexpr int kResponsesPerTurn = 256;
+
+/// Appends bytes [offset, offset + length) of a send request; false where its memory refuses.
+bool append_request_bytes(Burst& burst, const SendQueue& queue, const region::RegionTable& regions,
+                          PdNumber pd, transport::Slot slot, std::uint64_t offset,
+                          std::uint32_t length) {
+  if (queue.place(slot).inlined) {
+    burst.append_bytes(queue.inline_bytes(slot).data() + offset, length);
+    return true;
+  }
+  return for_each_piece(regions, pd, queue.segments(slot), offset, length, region::kLocalRead,
+                        [&burst](region::Hold hold, std::uint32_t bytes) {
+                          burst.append(std::move(hold), bytes);
+                        })
+      .has_value();
+}
+
+}  // namespace
+
+void QueuePair::transmit() {
+  const std::lock_guard guard(lock_);
+  transmit_locked(monotonic_now());
+}
+
+void QueuePair::transmit_locked(TimeNs now) {
+  const QpState current = state();
+  if (is_datagram()) return current == QpState::rts ? transmit_datagrams() : void();
+  if (socket_ == nullptr || current == QpState::reset || current == QpState::init ||
+      current == QpState::err) {
+    return;
+  }
+  {
+    Burst burst(adapter_.arena().header());
+    burst.set_route(*socket_, peer_);
+    if (current == QpState::rts || current == QpState::sqd) transmit_requests(burst, now);
+    if (state() != QpState::err && !transmit_responses(burst))
+      adapter_.progress().note_output(*this);
+    burst.flush();
+    record_->counters.packets_sent.add_exclusive(burst.packets());
+    record_->counters.bytes_sent.add_exclusive(burst.bytes());
+  }
+  if (fatal_) enter_error();
+  check_drained();
+  rearm_timer();
+}
+
+void QueuePair::transmit_requests(Burst& burst, TimeNs now) {
+  // SQD sends nothing new, but finishes what it has begun.
+  while (state() == QpState::rts && handed_ < send_queue_.posted()) {
+    requester_.post(send_queue_.place(handed_++).request);
+  }
+  OutgoingPacket packet;
+  while (requester_.poll_transmit(now, packet)) {
+    if (add_request_packet(burst, packet)) continue;
+    requester_.on_local_error(packet.payload.slot, Status::local_protection_error,
+                              requester_effects_);
+    drain(requester_effects_);
+    if (state() != QpState::rts && state() != QpState::sqd) return;
+  }
+  // UC has done with a request when its last packet has left, so it must have left.
+  if (options_.type == QpType::uc) burst.flush();
+  requester_.after_transmit(requester_effects_);
+  drain(requester_effects_);
+}
+
+bool QueuePair::add_request_packet(Burst& burst, const OutgoingPacket& packet) {
+  const PayloadSource& payload = packet.payload;
+  burst.begin(packet.headers, payload.length);
+  if (payload.length > 0 && !append_request_bytes(burst, send_queue_, regions(), options_.pd,
+                                                  payload.slot, payload.offset, payload.length)) {
+    burst.abandon();
+    return false;
+  }
+  burst.end();
+  return true;
+}
+
+/// False when more is left for the next turn.
+bool QueuePair::transmit_responses(Burst& burst) {
+  OutgoingPacket packet;
+  for (int sent = 0; responder_.poll_transmit(packet); ++sent) {
+    if (!add_response_packet(burst, packet)) {
+      transport::ResponderEffects effects;
+      responder_.on_read_error(effects);
+      drain(effects);
+    }
+    if (sent == kResponsesPerTurn) return !responder_.has_output();
+  }
+  return true;
+}
+
+bool QueuePair::add_response_packet(Burst& burst, const OutgoingPacket& packet) {
+  const PayloadSource& payload = packet.payload;
+  burst.begin(packet.headers, payload.length);
+  if (payload.length > 0) {
+    auto hold = regions().hold(payload.key, payload.address, payload.length, region::kRemoteRead,
+                               options_.pd);
+    if (!hold) {
+      burst.abandon();
+      return false;
+    }
+    burst.append(std::move(*hold), payload.length);
+  }
+  burst.end();
+  return true;
+}
+
+void QueuePair::transmit_datagrams() {
+  Burst burst(adapter_.arena().header());
+  while (handed_ < send_queue_.posted()) {
+    const transport::Slot slot = handed_++;
+    const Status status = send_datagram(burst, slot);
+    burst.flush();  // The request completes now: its memory is the program's again.
+    complete_send(slot, status);
+    if (status != Status::success) {
+      enter_send_queue_error();
+      break;
+    }
+  }
+  record_->counters.packets_sent.add_exclusive(burst.packets());
+  record_->counters.bytes_sent.add_exclusive(burst.bytes());
+  if (fatal_) enter_error();
+}
+
+Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
+  const SendPlace& place = send_queue_.place(slot);
+  const DatagramTarget& target = send_queue_.target(slot);
+  if (place.request.length > bytes_of(adapter_.node().active_mtu)) {
+    return Status::local_length_error;  // IBA 10.8.2.2 and C10-86: a datagram is one packet.
+  }
+  const auto socket = adapter_.sender(target.source_gid_index, target.address, target.qpn);
+  if (!socket) return Status::local_qp_operation_error;
+  const OutgoingPacket packet = transport::make_datagram(
+      {.source_qp = number_,
+       .dest_qp = target.qpn,
+       .request_qkey = target.qkey,
+       .own_qkey = attributes_.qkey,
+       .psn = Psn(static_cast<std::uint32_t>(attributes_.send_psn.value() + slot)),
+       .slot = slot},
+      place.request);
+  burst.set_route(**socket, target.address);
+  return add_request_packet(burst, packet) ? Status::success : Status::local_protection_error;
+}
+
+/// Lazily: only a deadline earlier than the one that stands in the queue enters it.
+void QueuePair::rearm_timer() {
+  const TimeNs deadline = requester_.deadline();
+  if (deadline >= armed_deadline_) return;
+  armed_deadline_ = deadline;
+  adapter_.progress().arm_timer(deadline, number_);
+}
+
+}  // namespace verbatim::adapter

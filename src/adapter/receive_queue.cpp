@@ -1,0 +1,88 @@
+#include "adapter/receive_queue.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <mutex>
+#include <new>
+
+#include <fmt/format.h>
+
+namespace verbatim::adapter {
+namespace {
+
+Segment* segments_of(std::byte* place) {
+  return reinterpret_cast<Segment*>(place + sizeof(ReceivePlace));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ReceiveQueue>> ReceiveQueue::create(Arena& arena, std::uint32_t capacity,
+                                                           std::uint32_t segments_max) {
+  if (capacity > kReceivesMax || segments_max > kSegmentsMax) {
+    return refuse(EINVAL,
+                  fmt::format("receive queue: {} requests of {} segments asked for; at most {} of "
+                              "{} are possible",
+                              capacity, segments_max, kReceivesMax, kSegmentsMax));
+  }
+  const std::uint64_t places = std::bit_ceil(std::uint64_t{capacity});
+  const std::size_t place_bytes = sizeof(ReceivePlace) + segments_max * sizeof(Segment);
+  const auto ring = arena.allocate(sizeof(ReceiveRing));
+  if (!ring) return std::unexpected(ring.error());
+  const auto memory = arena.allocate(places * place_bytes);
+  if (!memory) {
+    arena.free(*ring, sizeof(ReceiveRing));
+    return std::unexpected(memory.error());
+  }
+  std::unique_ptr<ReceiveQueue> queue(new ReceiveQueue);
+  queue->arena_ = &arena;
+  queue->ring_offset_.value = ring->value;
+  queue->ring_ = new (arena.at(*ring)) ReceiveRing;
+  queue->ring_->capacity = capacity;
+  queue->ring_->segments_max = segments_max;
+  queue->ring_->place_bytes = static_cast<std::uint32_t>(place_bytes);
+  queue->ring_->places = *memory;
+  queue->places_offset_ = *memory;
+  queue->places_ = arena.at(*memory);
+  queue->mask_ = places - 1;
+  queue->place_bytes_ = static_cast<std::uint32_t>(place_bytes);
+  return queue;
+}
+
+ReceiveQueue::~ReceiveQueue() {
+  arena_->free(places_offset_, (mask_ + 1) * place_bytes_);
+  arena_->free({ring_offset_.value}, sizeof(ReceiveRing));
+}
+
+int ReceiveQueue::post(std::uint64_t wr_id, std::span<const Segment> segments) {
+  if (segments.size() > ring_->segments_max) return EINVAL;
+  const std::lock_guard guard(ring_->lock);
+  // Relaxed: the lock orders both counters and the places.
+  const std::uint64_t posted = ring_->posted.load(std::memory_order_relaxed);
+  if (posted - ring_->taken.load(std::memory_order_relaxed) >= ring_->capacity) return ENOMEM;
+  std::byte* const to = place(posted);
+  new (to) ReceivePlace{wr_id, static_cast<std::uint32_t>(segments.size())};
+  std::ranges::copy(segments, segments_of(to));
+  ring_->posted.store(posted + 1, std::memory_order_release);
+  return 0;
+}
+
+bool ReceiveQueue::take(ReceiveRequest& out) {
+  if (count() == 0) return false;
+  const std::lock_guard guard(ring_->lock);
+  const std::uint64_t taken = ring_->taken.load(std::memory_order_relaxed);
+  if (ring_->posted.load(std::memory_order_relaxed) == taken) return false;
+  std::byte* const from = place(taken);
+  const auto* const header = reinterpret_cast<const ReceivePlace*>(from);
+  out.wr_id = header->wr_id;
+  out.segment_count = header->segment_count;
+  out.capacity_bytes = 0;
+  for (std::uint32_t i = 0; i < header->segment_count; ++i) {
+    out.segments[i] = segments_of(from)[i];
+    out.capacity_bytes += out.segments[i].length;
+  }
+  ring_->taken.store(taken + 1, std::memory_order_release);
+  return true;
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "dropin/ibverbs/verbs.h"
+
+/// Calls that programs reach through the operations of a context, not by name.
+namespace verbatim::dropin {
+
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes, std::size_t size);
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
+                    ibv_device_attr_ex* attributes, std::size_t size);
+
+int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions);
+int request_notification(ibv_cq* cq, int solicited_only);
+int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad);
+int post_receive(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad);
+
+/// Gives every operation that is still null a function that says so and fails with EOPNOTSUPP.
+void refuse_the_rest(verbs_context& context);
+
+}  // namespace verbatim::dropin

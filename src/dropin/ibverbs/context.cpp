@@ -1,0 +1,73 @@
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/objects.h"
+#include "dropin/ibverbs/refusal.h"
+
+/// Opening and closing the device.
+namespace verbatim::dropin {
+namespace {
+
+void fill_in(Context& context) {
+  ibv_context& verbs = context.verbs.context;
+  verbs.device = &context.device->verbs;
+  verbs.cmd_fd = context.command_fd.get();
+  verbs.async_fd = context.events.fd();
+  verbs.num_comp_vectors = 1;
+  verbs.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  pthread_mutex_init(&verbs.mutex, nullptr);
+  verbs.ops._compat_query_device = ibv_query_device;
+  verbs.ops._compat_query_port = ibv_query_port;
+  verbs.ops.poll_cq = poll_cq;
+  verbs.ops.req_notify_cq = request_notification;
+  verbs.ops.post_send = post_send;
+  verbs.ops.post_recv = post_receive;
+  context.verbs.sz = sizeof(verbs_context);
+  context.verbs.query_port = query_port;
+  context.verbs.query_device_ex = query_device_ex;
+  refuse_the_rest(context.verbs);
+}
+
+Result<Context*> open(Device& device) {
+  auto joined = program();
+  if (!joined) return std::unexpected(joined.error());
+  UniqueFd command_fd(eventfd(0, EFD_CLOEXEC));
+  if (!command_fd) {
+    return refuse(errno, fmt::format("no descriptor for the context: {}", std::strerror(errno)));
+  }
+  auto semaphore = adapter::Semaphore::create();
+  if (!semaphore) return std::unexpected(semaphore.error());
+  std::unique_ptr<Context> context(
+      new Context{.verbs = {},
+                  .program = *joined,
+                  .device = &device,
+                  .command_fd = std::move(command_fd),
+                  .events = adapter::AsyncEvents(std::move(*semaphore)),
+                  .living_lock = {},
+                  .living = {}});
+  fill_in(*context);
+  return context.release();
+}
+
+}  // namespace
+}  // namespace verbatim::dropin
+
+using namespace verbatim::dropin;
+
+ibv_context* ibv_open_device(ibv_device* device) {
+  auto context = open(from(device));
+  if (!context) return refused_null("open_device", context.error());
+  return &(*context)->verbs.context;
+}
+
+int ibv_close_device(ibv_context* context) {
+  pthread_mutex_destroy(&context->mutex);
+  delete &from(context);
+  return 0;
+}

@@ -1,0 +1,83 @@
+#include <cerrno>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "base/bytes.h"
+#include "dropin/ibverbs/objects.h"
+#include "dropin/ibverbs/refusal.h"
+#include "dropin/ibverbs/sysfs.h"
+
+/// The device list. A process sees one device, that of its node.
+namespace verbatim::dropin {
+namespace {
+
+/// Only its address counts: it is no provider's.
+constexpr char kOurOperations = 0;
+
+void copy_name(std::span<char> to, std::string_view name) {
+  const auto length = std::min(name.size(), to.size() - 1);
+  std::copy_n(name.begin(), length, to.begin());
+  to[length] = '\0';
+}
+
+Device* make_device(adapter::NodeDescription node) {
+  auto* device = new Device{};
+  device->verbs.node_type = IBV_NODE_CA;
+  device->verbs.transport_type = IBV_TRANSPORT_IB;
+  copy_name(device->verbs.name, kDeviceName);
+  copy_name(device->verbs.dev_name, kCharacterDeviceName);
+  copy_name(device->verbs.dev_path, kCharacterDeviceFolder);
+  copy_name(device->verbs.ibdev_path, kDeviceFolder);
+  device->provider_operations = &kOurOperations;
+  device->node = std::move(node);
+  return device;
+}
+
+/// Programs use devices after they freed the list, so they are kept; a process that changes its node (a child
+/// of fork, before it opens the device) gets another.
+Device* device_of(adapter::NodeDescription node) {
+  static std::mutex lock;
+  static auto* const devices = new std::vector<Device*>;
+  const std::lock_guard guard(lock);
+  for (Device* device : *devices) {
+    const bool same = device->node.name == node.name && device->node.guid == node.guid &&
+                      device->node.gids.size() == node.gids.size();
+    if (same) return device;
+  }
+  devices->push_back(make_device(std::move(node)));
+  return devices->back();
+}
+
+}  // namespace
+}  // namespace verbatim::dropin
+
+using namespace verbatim;
+using namespace verbatim::dropin;
+
+ibv_device** ibv_get_device_list(int* num_devices) {
+  if (num_devices != nullptr) *num_devices = 0;
+  auto** list = static_cast<ibv_device**>(std::calloc(2, sizeof(ibv_device*)));
+  if (list == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  auto described = node();
+  if (!described) {
+    // An empty list is what a machine without a card gives; null would be a failure of the library.
+    refused("get_device_list", described.error());
+    return list;
+  }
+  list[0] = &device_of(std::move(*described))->verbs;
+  if (num_devices != nullptr) *num_devices = 1;
+  return list;
+}
+
+void ibv_free_device_list(ibv_device** list) { std::free(list); }
+
+const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+
+int ibv_get_device_index(ibv_device*) { return 0; }
+
+__be64 ibv_get_device_guid(ibv_device* device) { return to_big_endian(from(device).node.guid); }

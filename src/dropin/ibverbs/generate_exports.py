@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Makes a drop-in's version script and its functions that are not implemented from the list of exports.
+
+    generate_exports.py exports.txt library.map exports.cpp
+"""
+import sys
+
+# What a function that is not implemented looks like, by the second column of the list.
+FUNCTIONS = {
+    "errno": ("int", "return verbatim::dropin::refuse_as_errno({name});"),
+    "minus_one": ("int", "return verbatim::dropin::refuse_as_minus_one({name});"),
+    "null": ("void*", "return verbatim::dropin::refuse_as_null({name});"),
+    "nothing": ("void", "verbatim::dropin::refuse_without_value({name});"),
+    "ignored": ("void", ""),
+}
+
+
+def read(path):
+    """Rows of name, version, whether it is the default one, and kind."""
+    rows = []
+    for line in open(path):
+        if line.startswith("#") or not line.strip():
+            continue
+        symbol, kind = line.split()
+        name, version = symbol.replace("@@", "@").split("@")
+        rows.append((name, version, "@@" in symbol, kind))
+    return rows
+
+
+def version_key(version):
+    private = "PRIVATE" in version
+    return private, [int(part) for part in version.split("_")[-1].split(".")]
+
+
+def version_script(rows):
+    """Public nodes inherit from the one before; `local: *` hides everything that is not in the list."""
+    text, before = "", ""
+    for version in sorted({row[1] for row in rows}, key=version_key):
+        names = sorted(name for name, v, default, _ in rows if v == version and default)
+        text += version + " {\n"
+        if names:
+            text += "  global:\n" + "".join(f"    {name};\n" for name in names)
+        if not before:
+            text += "  local:\n    *;\n"
+        private = "PRIVATE" in version
+        text += "}" + (f" {before}" if before and not private else "") + ";\n"
+        before = before if private else version
+    return text
+
+
+def function(name, version, default, kind):
+    returned, body = FUNCTIONS[kind]
+    # A name of its own for an entry that is not the default; the directive gives it its public name.
+    symbol = name if default else f"{name}__{version.replace('.', '_')}"
+    directive = "" if default else f'asm(".symver {symbol}, {name}@{version}");\n'
+    label = name if default else f"{name}@{version}"
+    quoted = '"' + label + '"'
+    return f"{directive}{returned} {symbol}() {{ {body.format(name=quoted)} }}\n"
+
+
+def alias(name, version):
+    """A jump to the function of the default version."""
+    symbol = f"{name}__{version.replace('.', '_')}"
+    return (
+        f'asm(".pushsection .text\\n.globl {symbol}\\n.type {symbol}, @function\\n{symbol}:\\n"\n'
+        f'    "endbr64\\njmp {name}@PLT\\n.size {symbol}, . - {symbol}\\n.popsection\\n"\n'
+        f'    ".symver {symbol}, {name}@{version}");\n'
+    )
+
+
+def flag(name, versions):
+    """One byte with a label for each version: the linker cannot alias data otherwise."""
+    text = f'asm(".pushsection .bss.{name}, \\"aw\\", @nobits\\n"\n'
+    labels = [name] + [f"{name}__{version.replace('.', '_')}" for version in versions]
+    for label in labels:
+        text += f'    ".globl {label}\\n.type {label}, @object\\n.size {label}, 1\\n{label}:\\n"\n'
+    text += '    ".zero 1\\n.popsection\\n"\n'
+    for version in versions:
+        text += f'    ".symver {name}__{version.replace(".", "_")}, {name}@{version}\\n"\n'
+    return text + '    "");\n'
+
+
+def source(rows):
+    text = "// Made from exports.txt by generate_exports.py.\n"
+    text += '#include "dropin/ibverbs/not_implemented.h"\n\n'
+    text += '#pragma GCC visibility push(default)\n#pragma GCC diagnostic ignored "-Wmissing-declarations"\n'
+    text += 'extern "C" {\n'
+    flags = {name for name, _, default, kind in rows if kind == "flag" and default}
+    for name, version, default, kind in rows:
+        if kind in FUNCTIONS:
+            text += function(name, version, default, kind)
+        elif kind == "same" and name not in flags:
+            text += alias(name, version)
+    for name in sorted(flags):
+        text += flag(name, [v for n, v, default, _ in rows if n == name and not default])
+    return text + '}  // extern "C"\n#pragma GCC visibility pop\n'
+
+
+def main():
+    rows = read(sys.argv[1])
+    open(sys.argv[2], "w").write(version_script(rows))
+    open(sys.argv[3], "w").write(source(rows))
+
+
+if __name__ == "__main__":
+    main()

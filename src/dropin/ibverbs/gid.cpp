@@ -1,0 +1,98 @@
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/objects.h"
+#include "dropin/ibverbs/refusal.h"
+
+/// The GID table of the port.
+namespace verbatim::dropin {
+namespace {
+
+const std::vector<adapter::GidEntry>& table(ibv_context* context) {
+  return from(context).adapter().node().gids;
+}
+
+ibv_gid_entry describe(const adapter::NodeDescription& node, std::uint32_t index) {
+  return {.gid = to_verbs(node.gids[index].gid),
+          .gid_index = index,
+          .port_num = 1,
+          .gid_type = IBV_GID_TYPE_ROCE_V2,
+          .ndev_ifindex = node.interface_index};
+}
+
+/// EINVAL beyond the table, ENODATA for an entry that holds no GID.
+Result<ibv_gid_entry> find(ibv_context* context, std::uint32_t port, std::uint32_t index) {
+  if (auto exists = check_port(port); !exists) return std::unexpected(exists.error());
+  if (index >= kGidTableLength) {
+    return refuse(EINVAL, fmt::format("index {} is beyond the table of {}", index, kGidTableLength));
+  }
+  if (index >= table(context).size()) return refuse(ENODATA, fmt::format("entry {} is empty", index));
+  return describe(from(context).adapter().node(), index);
+}
+
+}  // namespace
+
+std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid) {
+  for (std::size_t i = 0; i < node.gids.size(); ++i) {
+    if (node.gids[i].gid == gid) return static_cast<std::uint8_t>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace verbatim::dropin
+
+using namespace verbatim;
+using namespace verbatim::dropin;
+
+int ibv_query_gid(ibv_context* context, std::uint8_t port_num, int index, ibv_gid* gid) {
+  const auto entry = find(context, port_num, static_cast<std::uint32_t>(index));
+  if (!entry && entry.error().code != ENODATA) return refused_minus_one("query_gid", entry.error());
+  *gid = entry ? entry->gid : ibv_gid{};
+  return 0;
+}
+
+int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port_num, std::uint32_t gid_index,
+                      ibv_gid_entry* entry, std::uint32_t flags, std::size_t entry_size) {
+  if (flags != 0) {
+    return refused("query_gid_ex", {EOPNOTSUPP, fmt::format("flags {:#x} are unknown", flags)});
+  }
+  const auto found = find(context, port_num, gid_index);
+  if (!found && found.error().code == ENODATA) return ENODATA;  // Programs walk through the table so.
+  if (!found) return refused("query_gid_ex", found.error());
+  std::memset(entry, 0, entry_size);
+  std::memcpy(entry, &*found, std::min(entry_size, sizeof *found));
+  return 0;
+}
+
+ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::size_t max_entries,
+                             std::uint32_t flags, std::size_t entry_size) {
+  if (flags != 0) {
+    return -refused("query_gid_table", {EOPNOTSUPP, fmt::format("flags {:#x} are unknown", flags)});
+  }
+  const std::size_t count = table(context).size();
+  if (max_entries < count) {
+    return -refused("query_gid_table", {EINVAL, fmt::format("room for {} entries, of which there are {}",
+                                                            max_entries, count)});
+  }
+  auto* to = reinterpret_cast<std::byte*>(entries);
+  for (std::uint32_t i = 0; i < count; ++i, to += entry_size) {
+    const ibv_gid_entry entry = describe(from(context).adapter().node(), i);
+    std::memset(to, 0, entry_size);
+    std::memcpy(to, &entry, std::min(entry_size, sizeof entry));
+  }
+  return static_cast<ssize_t>(count);
+}
+
+int ibv_query_gid_type(ibv_context* context, std::uint8_t port_num, unsigned index,
+                       ibv_gid_type_sysfs* type) {
+  const auto entry = find(context, port_num, index);
+  if (!entry && entry.error().code != ENODATA) {
+    return refused_minus_one("query_gid_type", entry.error());
+  }
+  // An empty entry has the type that /sys would not tell: rdma-core says so too.
+  *type = entry ? IBV_GID_TYPE_SYSFS_ROCE_V2 : IBV_GID_TYPE_SYSFS_IB_ROCE_V1;
+  return 0;
+}

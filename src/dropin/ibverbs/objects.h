@@ -1,0 +1,114 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "adapter/adapter.h"
+#include "base/unique_fd.h"
+#include "dropin/ibverbs/program.h"
+#include "dropin/ibverbs/verbs.h"
+
+/// What stands behind the structures that programs hold: each begins with the public structure (a context
+/// ends with it), so that a pointer to one is a pointer to the other.
+namespace verbatim::dropin {
+
+struct Device {
+  ibv_device verbs;
+  /// Providers that are loaded on top of us read a pointer here to see whether a device is theirs.
+  const void* provider_operations;
+  adapter::NodeDescription node;
+};
+static_assert(offsetof(Device, provider_operations) == 664);
+
+struct Context {
+  verbs_context verbs;
+  Program* program;  // Lives as long as the process.
+  Device* device;
+  UniqueFd command_fd;  // `ibv_context::cmd_fd`: names the context, carries nothing.
+  adapter::AsyncEvents events;
+  /// Guards `living` and the `events_delivered` of its members. An event whose object is not here was
+  /// taken from the queue while the object was being destroyed, and is dropped.
+  std::mutex living_lock;
+  std::unordered_set<const void*> living;  // Queue pairs and completion queues.
+
+  adapter::Adapter& adapter() const { return *program->adapter; }
+};
+
+struct ProtectionDomain {
+  ibv_pd verbs;
+  std::atomic<std::uint32_t> address_handles{0};
+  PdNumber number() const { return PdNumber{verbs.handle}; }
+};
+
+struct MemoryRegion {
+  ibv_mr verbs;
+};
+
+struct CompletionQueue;
+
+struct Channel {
+  ibv_comp_channel verbs;
+  adapter::CompletionChannel queue;
+  /// As Context::living_lock, for completion events. Also guards `verbs.refcnt`.
+  std::mutex living_lock;
+  std::unordered_map<adapter::CompletionQueue*, CompletionQueue*> living;
+};
+
+struct CompletionQueue {
+  ibv_cq_ex verbs;
+  std::unique_ptr<adapter::CompletionQueue> queue;
+  std::uint32_t events_delivered = 0;  // Asynchronous ones.
+};
+
+struct QueuePair {
+  ibv_qp_ex verbs;
+  void* newer_fields;  // What rdma-core 56 added to ibv_qp_ex: programs built with it may look.
+  adapter::QueuePair* queue_pair = nullptr;  // Owned by the adapter.
+  std::uint32_t events_delivered = 0;
+};
+
+struct AddressHandle {
+  ibv_ah verbs;
+  adapter::Destination destination;
+};
+
+inline Device& from(ibv_device* device) { return *reinterpret_cast<Device*>(device); }
+inline Context& from(ibv_context* context) {
+  return *reinterpret_cast<Context*>(reinterpret_cast<std::byte*>(context) -
+                                     offsetof(verbs_context, context));
+}
+inline ProtectionDomain& from(ibv_pd* pd) { return *reinterpret_cast<ProtectionDomain*>(pd); }
+inline MemoryRegion& from(ibv_mr* mr) { return *reinterpret_cast<MemoryRegion*>(mr); }
+inline Channel& from(ibv_comp_channel* channel) { return *reinterpret_cast<Channel*>(channel); }
+inline CompletionQueue& from(ibv_cq* cq) { return *reinterpret_cast<CompletionQueue*>(cq); }
+inline QueuePair& from(ibv_qp* qp) { return *reinterpret_cast<QueuePair*>(qp); }
+inline AddressHandle& from(ibv_ah* ah) { return *reinterpret_cast<AddressHandle*>(ah); }
+
+inline ibv_cq* to_verbs(CompletionQueue& cq) { return reinterpret_cast<ibv_cq*>(&cq.verbs); }
+
+inline Gid to_gid(const ibv_gid& gid) {
+  Gid own;
+  std::copy(std::begin(gid.raw), std::end(gid.raw), own.bytes.begin());
+  return own;
+}
+inline ibv_gid to_verbs(const Gid& gid) {
+  ibv_gid theirs;
+  std::copy(gid.bytes.begin(), gid.bytes.end(), theirs.raw);
+  return theirs;
+}
+
+/// Entries of the GID table, most of them empty. Fixed, as Linux's are, since programs may ask once and addresses come and
+/// go.
+inline constexpr std::uint32_t kGidTableLength = 64;
+/// Where the node's own GID stands in its table.
+std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid);
+
+/// EINVAL for a port that does not exist.
+Result<void> check_port(std::uint32_t port);
+
+}  // namespace verbatim::dropin

@@ -1,0 +1,119 @@
+#include "dropin/ibverbs/program.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "agent/node.h"
+
+namespace verbatim::dropin {
+namespace {
+
+static_assert(adapter::kProgramQueuePairsMax == 1u << agent::kLocalQpnBits);
+
+/// The one piece of state that belongs to the process: C entry points have no object to hold it. Never
+/// destroyed, since threads of the program may call us while the process exits.
+struct Process {
+  std::mutex lock;
+  Program* program = nullptr;
+};
+
+Process& process() {
+  static Process* const one = new Process;
+  return *one;
+}
+
+// The lock is held across fork, so that the child finds it in a known state.
+void before_fork() { process().lock.lock(); }
+void in_parent() { process().lock.unlock(); }
+
+void in_child() {
+  Process& own = process();
+  if (Program* const parents = std::exchange(own.program, nullptr)) {
+    // Not destroyed: its threads are gone, and the program may still hold objects of it.
+    parents->client->close_in_child();
+    parents->adapter->abandon_in_child();
+  }
+  own.lock.unlock();
+}
+
+adapter::NodeDescription describe(const agent::NodeDescription& node) {
+  adapter::NodeDescription own{.name = node.name,
+                               .guid = node.guid,
+                               .interface = node.interface,
+                               .interface_index = node.interface_index,
+                               .active_mtu = node.active_mtu};
+  for (const agent::GidEntry& entry : node.gids) {
+    own.gids.push_back({.gid = entry.gid, .address = node.address_of(entry)});
+  }
+  return own;
+}
+
+Result<std::vector<int>> duplicate(const std::vector<int>& descriptors) {
+  std::vector<int> own;
+  for (const int fd : descriptors) {
+    own.push_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (own.back() < 0) {
+      return refuse(errno, fmt::format("no descriptor for a UDP socket: {}", std::strerror(errno)));
+    }
+  }
+  return own;
+}
+
+Result<std::unique_ptr<Program>> join() {
+  const auto options = agent::AgentOptions::from_environment();
+  if (!options) return std::unexpected(options.error());
+  auto arena = adapter::Arena::create();
+  if (!arena) return std::unexpected(arena.error());
+  auto client = agent::AgentClient::join(*options, (*arena)->fd());
+  if (!client) return std::unexpected(client.error());
+  auto sockets = duplicate((*client)->sockets());
+  if (!sockets) return std::unexpected(sockets.error());
+
+  auto adapter = adapter::Adapter::create(
+      std::move(*arena), {.node = describe((*client)->node()),
+                          .first_qpn = agent::qpn_of((*client)->slot(), 0),
+                          .receive_sockets = std::move(*sockets),
+                          .event_fd = (*client)->fd(),
+                          .on_event = [agent = client->get()] { agent->handle_event(); }});
+  if (!adapter) return std::unexpected(adapter.error());
+  auto joined = std::make_unique<Program>();
+  joined->client = std::move(*client);
+  joined->adapter = std::move(*adapter);
+  return joined;
+}
+
+}  // namespace
+
+Result<Program*> program() {
+  Process& own = process();
+  static const int registered = pthread_atfork(before_fork, in_parent, in_child);
+  if (registered != 0) return refuse(registered, "pthread_atfork found no memory");
+  const std::lock_guard guard(own.lock);
+  if (own.program == nullptr) {
+    auto joined = join();
+    if (!joined) return std::unexpected(joined.error());
+    own.program = joined->release();
+  }
+  return own.program;
+}
+
+Result<adapter::NodeDescription> node() {
+  {
+    Process& own = process();
+    const std::lock_guard guard(own.lock);
+    if (own.program != nullptr) return own.program->adapter->node();
+  }
+  const auto options = agent::AgentOptions::from_environment();
+  if (!options) return std::unexpected(options.error());
+  const auto described = agent::start_node(*options);
+  if (!described) return std::unexpected(described.error());
+  return describe(*described);
+}
+
+}  // namespace verbatim::dropin

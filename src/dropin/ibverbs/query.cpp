@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/bytes.h"
+#include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/objects.h"
+#include "dropin/ibverbs/refusal.h"
+
+/// What the device and its port are.
+namespace verbatim::dropin {
+namespace {
+
+using adapter::Limits;
+
+/// No vendor's: the bit of locally administered addresses is set. Programs take a known vendor's number as leave
+/// to make that vendor's private calls.
+constexpr std::uint32_t kVendorId = 0x025642;
+
+ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
+  ibv_device_attr attributes{};
+  std::strncpy(attributes.fw_ver, VERBATIM_VERSION, sizeof attributes.fw_ver - 1);
+  attributes.node_guid = to_big_endian(node.guid);
+  attributes.sys_image_guid = attributes.node_guid;
+  attributes.max_mr_size = Limits::region_bytes;
+  attributes.page_size_cap = 0xfffff000;
+  attributes.vendor_id = kVendorId;
+  attributes.vendor_part_id = 1;
+  attributes.hw_ver = 1;
+  attributes.max_qp = Limits::queue_pairs;
+  attributes.max_qp_wr = Limits::requests;
+  attributes.device_cap_flags =
+      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  attributes.max_sge = Limits::segments;
+  attributes.max_sge_rd = Limits::segments;
+  attributes.max_cq = Limits::completion_queues;
+  attributes.max_cqe = Limits::completions;
+  attributes.max_mr = Limits::regions;
+  attributes.max_pd = Limits::protection_domains;
+  attributes.max_qp_rd_atom = Limits::rd_atomic;
+  attributes.max_res_rd_atom = Limits::rd_atomic * Limits::queue_pairs;
+  attributes.max_qp_init_rd_atom = Limits::rd_atomic;
+  attributes.atomic_cap = IBV_ATOMIC_HCA;
+  attributes.max_mcast_grp = Limits::multicast_groups;
+  attributes.max_mcast_qp_attach = Limits::multicast_attachments;
+  attributes.max_total_mcast_qp_attach = Limits::multicast_groups * Limits::multicast_attachments;
+  attributes.max_ah = Limits::address_handles;
+  attributes.max_pkeys = 1;
+  attributes.local_ca_ack_delay = 15;  // 4.096 us << 15: a busy machine may keep a thread waiting so long.
+  attributes.phys_port_cnt = 1;
+  return attributes;
+}
+
+/// `struct ibv_port_attr` as rdma-core 56 has it: the installed header may be older.
+struct PortAttributes {
+  ibv_port_attr common;
+  std::uint32_t active_speed_ex;
+};
+static_assert(offsetof(PortAttributes, active_speed_ex) == 52);
+
+constexpr std::uint8_t kWidth4x = 2;
+constexpr std::uint8_t kSpeedEdr = 32;
+constexpr std::uint8_t kPhysicalStateLinkUp = 5;
+
+PortAttributes port_attributes(const adapter::NodeDescription& node) {
+  PortAttributes attributes{};
+  ibv_port_attr& port = attributes.common;
+  port.state = IBV_PORT_ACTIVE;
+  port.max_mtu = IBV_MTU_4096;
+  port.active_mtu = static_cast<ibv_mtu>(raw(node.active_mtu));
+  port.gid_tbl_len = kGidTableLength;
+  port.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+  port.max_msg_sz = Limits::message_bytes;
+  port.pkey_tbl_len = 1;
+  port.max_vl_num = 1;
+  port.active_width = kWidth4x;
+  port.active_speed = kSpeedEdr;
+  port.phys_state = kPhysicalStateLinkUp;
+  port.link_layer = IBV_LINK_LAYER_ETHERNET;
+  port.flags = IBV_QPF_GRH_REQUIRED;
+  attributes.active_speed_ex = kSpeedEdr;
+  return attributes;
+}
+
+/// Fills what the caller has room for; what we do not know of is zero.
+template <typename T>
+void copy_attributes(const T& from, void* to, std::size_t size) {
+  std::memset(to, 0, size);
+  std::memcpy(to, &from, std::min(size, sizeof from));
+}
+
+}  // namespace
+
+Result<void> check_port(std::uint32_t port) {
+  if (port == 1) return {};
+  return refuse(EINVAL, fmt::format("port {} does not exist: the device has port 1", port));
+}
+
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes, std::size_t size) {
+  if (auto exists = check_port(port); !exists) return refused("query_port", exists.error());
+  copy_attributes(port_attributes(from(context).adapter().node()), attributes, size);
+  return 0;
+}
+
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
+                    ibv_device_attr_ex* attributes, std::size_t size) {
+  if (input != nullptr && input->comp_mask != 0) {
+    return refused("query_device_ex",
+                   {EINVAL, fmt::format("comp_mask {:#x} of the input is unknown", input->comp_mask)});
+  }
+  if (size < sizeof attributes->orig_attr) {
+    return refused("query_device_ex", {EINVAL, fmt::format("{} bytes are too few", size)});
+  }
+  ibv_device_attr_ex all{};
+  all.orig_attr = device_attributes(from(context).adapter().node());
+  all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+  all.phys_port_cnt_ex = 1;
+  copy_attributes(all, attributes, size);
+  return 0;
+}
+
+}  // namespace verbatim::dropin
+
+using namespace verbatim;
+using namespace verbatim::dropin;
+
+int ibv_query_device(ibv_context* context, ibv_device_attr* device_attr) {
+  *device_attr = device_attributes(from(context).adapter().node());
+  return 0;
+}
+
+/// The entry of old: programs built today come by `query_port` above.
+int ibv_query_port(ibv_context* context, std::uint8_t port_num, _compat_ibv_port_attr* port_attr) {
+  constexpr std::size_t kOldSize = 48;
+  return query_port(context, port_num, reinterpret_cast<ibv_port_attr*>(port_attr), kOldSize);
+}
+
+int ibv_query_pkey(ibv_context*, std::uint8_t port_num, int index, __be16* pkey) {
+  if (auto exists = check_port(port_num); !exists) return refused_minus_one("query_pkey", exists.error());
+  if (index != 0) {
+    return refused_minus_one(
+        "query_pkey", {EINVAL, fmt::format("index {} does not exist: the table has one entry", index)});
+  }
+  *pkey = to_big_endian(raw(kDefaultPKey));
+  return 0;
+}
+
+int ibv_get_pkey_index(ibv_context*, std::uint8_t port_num, __be16 pkey) {
+  if (auto exists = check_port(port_num); !exists) {
+    return refused_minus_one("get_pkey_index", exists.error());
+  }
+  if (pkey == to_big_endian(raw(kDefaultPKey))) return 0;
+  return refused_minus_one(
+      "get_pkey_index",
+      {ENOENT, fmt::format("P_Key {:#06x} is not in the table", to_big_endian(pkey))});
+}

@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <array>
+
+#include "base/assert.h"
+#include "transport/ib/requester.h"
+#include "wire/opcode.h"
+
+namespace verbatim::transport {
+namespace {
+
+using wire::Position;
+using wire::Verb;
+
+constexpr Verb verb_of(Operation operation) {
+  switch (operation) {
+    case Operation::write:
+    case Operation::write_with_immediate:
+      return Verb::write;
+    case Operation::send:
+    case Operation::send_with_immediate:
+      return Verb::send;
+    case Operation::read:
+      return Verb::read_request;
+    case Operation::compare_and_swap:
+      return Verb::compare_swap;
+    case Operation::fetch_and_add:
+      return Verb::fetch_add;
+  }
+  return Verb::send;
+}
+
+constexpr bool has_immediate(Operation operation) {
+  return operation == Operation::write_with_immediate ||
+         operation == Operation::send_with_immediate;
+}
+
+/// Those that may end a receive request at the peer (IBA 9.2.3: the SE bit).
+constexpr bool may_solicit(Operation operation) {
+  return operation == Operation::send || has_immediate(operation);
+}
+
+constexpr std::size_t kOperations = 7;
+constexpr std::size_t kPositions = 4;
+using OpcodeTable = std::array<std::array<wire::Opcode, kPositions>, kOperations>;
+
+/// The opcode of each operation's packet at each position. The immediate is in the last packet.
+constexpr OpcodeTable opcodes_of(wire::Service service) {
+  OpcodeTable table{};
+  for (std::size_t op = 0; op < kOperations; ++op) {
+    for (std::size_t at = 0; at < kPositions; ++at) {
+      const auto operation = static_cast<Operation>(op);
+      const auto position = static_cast<Position>(at);
+      const bool ends = position == Position::last || position == Position::only;
+      table[op][at] =
+          wire::opcode_of(service, verb_of(operation), position, has_immediate(operation) && ends);
+    }
+  }
+  return table;
+}
+constexpr OpcodeTable kRcOpcodes = opcodes_of(wire::Service::rc);
+constexpr OpcodeTable kUcOpcodes = opcodes_of(wire::Service::uc);
+
+}  // namespace
+
+bool Requester::poll_transmit(TimeNs now, OutgoingPacket& out) {
+  if (failed_) return false;
+  if (waiting_rnr_) {
+    if (now < rnr_until_) return false;
+    waiting_rnr_ = false;
+  }
+  if (probe_due_ && poll_probe(out)) return true;
+  // Nothing from a request on that failed here goes out any more.
+  if (send_slot_ >= std::min(tail_slot_, error_slot_)) return false;
+  const PostedRequest& request = requests_[send_slot_];
+  const Sequence end = end_of_packet(request);
+  if (config_.service == wire::Service::uc) {
+    send_unacknowledged(request, end, out);
+    return true;
+  }
+  if (!may_send(request, end)) return false;
+  send(request, end, now, out);
+  return true;
+}
+
+/// Behind the last PSN that the packet at the cursor takes: a READ takes one for each response.
+Sequence Requester::end_of_packet(const PostedRequest& request) const {
+  if (!request.is_read()) return send_sequence_ + 1;
+  if (send_sequence_ < sent_end_) return reads_.holding(send_sequence_).end;
+  // What the peer may answer at one stroke is bounded: it goes into our socket's buffer.
+  const std::uint32_t packets_max = std::max(window_.quarter() / full_packet_cost_, 1u);
+  return std::min(send_sequence_ + packets_max, request.end_sequence());
+}
+
+bool Requester::may_send(const PostedRequest& request, Sequence end) {
+  const bool is_new = send_sequence_ == sent_end_;
+  const std::uint32_t reads_max =
+      std::min<std::uint32_t>(config_.max_rd_atomic, OutstandingReads::kMax);
+  if (is_new && request.awaits_response() && reads_.size() >= reads_max) return false;
+  // IBA 10.8.3.3: a fenced request waits until all READs and atomics before it have completed.
+  if (request.fence && !reads_.empty() && reads_.oldest().first < request.first_sequence) {
+    return false;
+  }
+  // The smallest window is one packet, however large.
+  if (!in_flight()) return true;
+  if (position_of(request, end) - acknowledged_position_ <= window_.bytes()) return true;
+  window_.note_full();
+  return false;
+}
+
+/// The packet at the cursor: a new one, or one that is sent again after going back.
+void Requester::send(const PostedRequest& request, Sequence end, TimeNs now, OutgoingPacket& out) {
+  const bool is_new = send_sequence_ == sent_end_;
+  if (is_new && request.awaits_response()) reads_.push({send_sequence_, end});
+  fill(send_slot_, send_sequence_, end, out);
+  // At the latest each quarter of the window asks for an acknowledgement, so that the window moves
+  // on before it is full (IBA 9.7.3.1 leaves the choice to the requester).
+  const std::uint64_t position = position_of(request, end);
+  bool& ack_request = out.headers.bth.ack_request;
+  ack_request |= position - ack_requested_position_ >= window_.quarter();
+  if (ack_request) {
+    ack_requested_position_ = position;
+    if (is_new) round_trip_.sent(end - 1, now);
+  }
+  if (!is_new) ++retransmissions_;
+  if (!in_flight()) progress_at_ = now;
+  send_sequence_ = end;
+  sent_end_ = std::max(sent_end_, end);
+  if (end == request.end_sequence()) ++send_slot_;
+}
+
+/// UC: what was sent is done, whether it arrives or not (IBA 9.8.2).
+void Requester::send_unacknowledged(const PostedRequest& request, Sequence end,
+                                    OutgoingPacket& out) {
+  fill(send_slot_, send_sequence_, end, out);
+  out.headers.bth.ack_request = false;
+  if (end == request.end_sequence()) ++send_slot_;
+  acknowledged_ = send_sequence_ = sent_end_ = end;
+  ack_slot_ = send_slot_;
+}
+
+/// After some silence: the last packet again, so that the responder says what it has. If only the
+/// tail of a burst was lost, no later packet tells of the gap, and the ACK time-out is thousands of
+/// round trips. A missing READ or atomic response is asked for again as a time-out would.
+bool Requester::poll_probe(OutgoingPacket& out) {
+  probe_due_ = false;
+  if (!in_flight()) return false;
+  Slot slot = ack_slot_;
+  Sequence sequence = acknowledged_;
+  if (!requests_[slot].awaits_response()) {
+    sequence = send_sequence_ - 1;
+    const bool in_cursor =
+        send_slot_ < tail_slot_ && sequence >= requests_[send_slot_].first_sequence;
+    slot = in_cursor ? send_slot_ : send_slot_ - 1;
+  }
+  if (slot >= error_slot_) return false;
+  Sequence end = sequence + 1;
+  if (requests_[slot].is_read()) {
+    const OutstandingReads::Range& range = reads_.holding(sequence);
+    sequence = std::max(range.first, acknowledged_);
+    end = range.end;
+  }
+  fill(slot, sequence, end, out);
+  out.headers.bth.ack_request = true;
+  ++retransmissions_;
+  return true;
+}
+
+/// Packet `sequence` of a request; of a READ, the request for the responses from `sequence` to
+/// `end`.
+void Requester::fill(Slot slot, Sequence sequence, Sequence end, OutgoingPacket& out) const {
+  const PostedRequest& request = requests_[slot];
+  const std::uint64_t index = sequence - request.first_sequence;
+  const std::uint64_t offset = index * mtu_bytes_;
+  const bool is_last = end == request.end_sequence();
+  const auto bytes =
+      static_cast<std::uint32_t>(is_last ? request.length - offset : (end - sequence) * mtu_bytes_);
+  const bool is_message = !request.awaits_response();
+  Position position = Position::only;
+  if (is_message && request.packets > 1) {
+    position = index == 0 ? Position::first : is_last ? Position::last : Position::middle;
+  }
+  const OpcodeTable& opcodes = config_.service == wire::Service::uc ? kUcOpcodes : kRcOpcodes;
+
+  wire::Headers& headers = out.headers;
+  headers.bth = {
+      .opcode = opcodes[raw(request.operation)][static_cast<std::size_t>(position)],
+      .solicited_event = is_last && request.solicited && may_solicit(request.operation),
+      .pad_count = static_cast<std::uint8_t>(is_message ? -bytes & 3 : 0),
+      .pkey = config_.pkey,
+      .dest_qp = config_.dest_qp,
+      .ack_request = position == Position::last || position == Position::only,
+      .psn = psn_of(sequence),
+  };
+  headers.immediate = request.immediate;
+  out.payload = {};
+  if (is_message) {
+    headers.reth = {request.remote_address, request.remote_key, request.length};
+    if (bytes > 0) out.payload = {PayloadSource::From::request, bytes, slot, offset};
+  } else if (request.is_read()) {
+    headers.reth = {request.remote_address + offset, request.remote_key, bytes};
+  } else {
+    const bool swaps = request.operation == Operation::compare_and_swap;
+    headers.atomic_eth = {.address = request.remote_address,
+                          .key = request.remote_key,
+                          .swap_or_add = swaps ? request.swap : request.compare_add,
+                          .compare = swaps ? request.compare_add : 0};
+  }
+}
+
+}  // namespace verbatim::transport

@@ -1,0 +1,122 @@
+#include "transport/ib/responder_checks.h"
+
+#include "transport/ib/responder.h"
+
+namespace verbatim::transport {
+namespace {
+
+using wire::NakCode;
+using wire::OpcodeInfo;
+using wire::Position;
+using wire::Verb;
+
+bool is_atomic(Verb verb) { return verb == Verb::compare_swap || verb == Verb::fetch_add; }
+
+/// The right that an operation needs, of the queue pair and of the region.
+std::uint32_t right_for(Verb verb) {
+  switch (verb) {
+    case Verb::write:
+      return region::kRemoteWrite;
+    case Verb::read_request:
+      return region::kRemoteRead;
+    case Verb::compare_swap:
+    case Verb::fetch_add:
+      return region::kRemoteAtomic;
+    default:
+      return 0;
+  }
+}
+
+/// The payload's length by the packet's position (IBA 9.7.4.1, length validation): first and middle
+/// packets are full, a last one has 1 byte to the path MTU, an only one may be empty.
+bool payload_fits_position(const wire::Packet& packet, const OpcodeInfo& info,
+                           std::uint32_t mtu_bytes) {
+  const std::size_t length = packet.payload.size();
+  switch (info.position) {
+    case Position::first:
+    case Position::middle:
+      return length == mtu_bytes && packet.headers.bth.pad_count == 0;
+    case Position::last:
+      return length >= 1 && length <= mtu_bytes;
+    case Position::only:
+      return length <= mtu_bytes;
+  }
+  return false;
+}
+
+/// Whether the packets of a WRITE bring what its RETH said: never more, and all of it with the
+/// last.
+bool write_length_agrees(const wire::Packet& packet, const OpcodeInfo& info,
+                         const IncomingMessage& message) {
+  const std::uint64_t total = info.has(wire::kReth) ? packet.headers.reth.length : message.length;
+  const std::uint64_t before = info.has(wire::kReth) ? 0 : message.received;
+  if (total > kMessageBytesMax) return false;
+  const std::uint64_t left = total - before;
+  return info.ends_message() ? packet.payload.size() == left : packet.payload.size() <= left;
+}
+
+std::optional<NakCode> check_key(const region::RegionTable& regions, MemoryKey key,
+                                 std::uint64_t address, std::uint64_t length, Verb verb,
+                                 PdNumber pd) {
+  // IBA C9-88: a request of no bytes has no key to check.
+  if (length == 0 || regions.check(key, address, length, right_for(verb), pd)) return std::nullopt;
+  return NakCode::remote_access_error;
+}
+
+}  // namespace
+
+bool follows(const OpcodeInfo& info, const IncomingMessage& message) {
+  if (info.starts_message()) return !message.active;
+  return message.active && message.verb == info.verb;
+}
+
+bool needs_receive(const OpcodeInfo& info) {
+  if (info.verb == Verb::send) return info.starts_message();
+  return info.verb == Verb::write && info.has(wire::kImmediate);
+}
+
+std::optional<NakCode> check_operation(const OpcodeInfo& info, const IncomingMessage& message,
+                                       const ResponderConfig& config) {
+  // IBA 9.7.4.1, opcode sequence check.
+  if (!follows(info, message)) return NakCode::invalid_request;
+  // SEND with invalidate belongs to memory windows, which this queue pair does not offer.
+  if (info.has(wire::kIeth)) return NakCode::invalid_request;
+  // IBA 9.9.3, responder errors, "unsupported or reserved opcode": an operation that the queue pair
+  // is not set up for ("RDMA or ATOMIC on QP not set up for this") is an invalid request, not an
+  // access error. Linux's rxe and hfi1 answer the same.
+  const std::uint32_t right = right_for(info.verb);
+  if (info.starts_message() && (config.access & right) != right) return NakCode::invalid_request;
+  const bool remembered = info.verb == Verb::read_request || is_atomic(info.verb);
+  if (remembered && config.max_dest_rd_atomic == 0) return NakCode::invalid_request;
+  return std::nullopt;
+}
+
+std::optional<NakCode> check_content(const wire::Packet& packet, const OpcodeInfo& info,
+                                     const IncomingMessage& message, const ResponderConfig& config,
+                                     const region::RegionTable& regions) {
+  const wire::Headers& headers = packet.headers;
+  if (info.has_payload && !payload_fits_position(packet, info, bytes_of(config.path_mtu))) {
+    return NakCode::invalid_request;
+  }
+  switch (info.verb) {
+    case Verb::write:
+      if (!write_length_agrees(packet, info, message)) return NakCode::invalid_request;
+      break;
+    case Verb::read_request:
+      if (headers.reth.length > kMessageBytesMax) return NakCode::invalid_request;
+      break;
+    case Verb::compare_swap:
+    case Verb::fetch_add:
+      // IBA 9.7.4.1: atomics work on 8 bytes at an address that is a multiple of 8.
+      if (headers.atomic_eth.address % 8 != 0) return NakCode::invalid_request;
+      return check_key(regions, headers.atomic_eth.key, headers.atomic_eth.address, 8, info.verb,
+                       config.pd);
+    default:
+      break;
+  }
+  if (!info.has(wire::kReth)) return std::nullopt;
+  return check_key(regions, headers.reth.key, headers.reth.address, headers.reth.length, info.verb,
+                   config.pd);
+}
+
+}  // namespace verbatim::transport

@@ -1,0 +1,48 @@
+#include <gtest/gtest.h>
+
+#include "wire/atomic_eth.h"
+#include "wire/deth.h"
+#include "wire/hex_for_test.h"
+#include "wire/reth.h"
+
+namespace verbatim::wire {
+namespace {
+
+template <std::size_t N>
+std::span<const std::byte, N> exactly(const std::vector<std::byte>& bytes) {
+  EXPECT_EQ(bytes.size(), N);
+  return std::span<const std::byte, N>(bytes.data(), N);
+}
+
+TEST(Reth, GoldenBytes) {
+  const Reth header{
+      .address = 0x1122334455667788, .key = MemoryKey{0x99aabbcc}, .length = 0xddeeff01};
+  EXPECT_EQ(encoded_hex(header), "112233445566778899aabbccddeeff01");
+  const auto bytes = from_hex("1122334455667788 99aabbcc ddeeff01");
+  EXPECT_EQ(decode_reth(exactly<Reth::kSize>(bytes)), header);
+}
+
+TEST(AtomicEth, GoldenBytes) {
+  const AtomicEth header{.address = 0x1122334455667788,
+                         .key = MemoryKey{0x99aabbcc},
+                         .swap_or_add = 0x0102030405060708,
+                         .compare = 0xf1f2f3f4f5f6f7f8};
+  EXPECT_EQ(encoded_hex(header), "112233445566778899aabbcc0102030405060708f1f2f3f4f5f6f7f8");
+  const auto bytes = from_hex("1122334455667788 99aabbcc 0102030405060708 f1f2f3f4f5f6f7f8");
+  EXPECT_EQ(decode_atomic_eth(exactly<AtomicEth::kSize>(bytes)), header);
+}
+
+TEST(Deth, GoldenBytes) {
+  const Deth header{.qkey = QKey{0x80010000}, .source_qp = Qpn(0x654321)};
+  EXPECT_EQ(encoded_hex(header), "8001000000654321");
+  const auto bytes = from_hex("80010000 00 654321");
+  EXPECT_EQ(decode_deth(exactly<Deth::kSize>(bytes)), header);
+}
+
+TEST(Deth, ReservedByteIsIgnored) {
+  const auto bytes = from_hex("80010000 ff 654321");
+  EXPECT_EQ(decode_deth(exactly<Deth::kSize>(bytes)).source_qp, Qpn(0x654321));
+}
+
+}  // namespace
+}  // namespace verbatim::wire

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+/// The few steps that each verbs program begins with, for test programs that use nothing but
+/// libibverbs: they run unchanged on a real card.
+namespace endpoint {
+
+[[noreturn]] inline void fail(const std::string& what) {
+  std::perror(what.c_str());
+  std::exit(1);
+}
+
+inline void check(bool good, const std::string& what) {
+  if (!good) fail(what);
+}
+
+inline constexpr std::uint32_t kQKey = 0x11111111;
+inline constexpr std::uint8_t kGidIndex = 1;
+inline constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+/// The first device, opened, with one protection domain and one completion queue.
+struct Device {
+  ibv_context* context = nullptr;
+  ibv_pd* pd = nullptr;
+  ibv_cq* cq = nullptr;
+  ibv_gid gid{};
+
+  explicit Device(int completions) {
+    int count = 0;
+    ibv_device** devices = ibv_get_device_list(&count);
+    check(devices != nullptr && count > 0, "no RDMA device");
+    context = ibv_open_device(devices[0]);
+    check(context != nullptr, "ibv_open_device");
+    ibv_free_device_list(devices);
+    pd = ibv_alloc_pd(context);
+    check(pd != nullptr, "ibv_alloc_pd");
+    cq = ibv_create_cq(context, completions, nullptr, nullptr, 0);
+    check(cq != nullptr, "ibv_create_cq");
+    check(ibv_query_gid(context, 1, kGidIndex, &gid) == 0, "ibv_query_gid");
+  }
+
+  ibv_qp* create_queue_pair(ibv_qp_type type, std::uint32_t sends, std::uint32_t receives) const {
+    ibv_qp_init_attr options{};
+    options.send_cq = cq;
+    options.recv_cq = cq;
+    options.qp_type = type;
+    options.cap = {.max_send_wr = sends,
+                   .max_recv_wr = receives,
+                   .max_send_sge = 1,
+                   .max_recv_sge = 1,
+                   .max_inline_data = 0};
+    ibv_qp* qp = ibv_create_qp(pd, &options);
+    check(qp != nullptr, "ibv_create_qp");
+    return qp;
+  }
+
+  ibv_ah_attr path_to_self() const {
+    ibv_ah_attr path{};
+    path.is_global = 1;
+    path.grh.dgid = gid;
+    path.grh.sgid_index = kGidIndex;
+    path.grh.hop_limit = 64;
+    path.port_num = 1;
+    return path;
+  }
+
+  /// Takes `qp` from RESET to RTS; RC and UC: connected to `peer` of the same node.
+  void connect(ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu) const {
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_INIT;
+    attr.port_num = 1;
+    attr.qp_access_flags = kAccess;
+    attr.qkey = kQKey;
+    const bool datagram = qp->qp_type == IBV_QPT_UD;
+    const bool reliable = qp->qp_type == IBV_QPT_RC;
+    check(ibv_modify_qp(qp, &attr,
+                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                            (datagram ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)) == 0,
+          "modify_qp to INIT");
+
+    attr.qp_state = IBV_QPS_RTR;
+    attr.ah_attr = path_to_self();
+    attr.path_mtu = mtu;
+    attr.dest_qp_num = peer;
+    attr.rq_psn = 0xfffff0;  // Wraps after a few packets.
+    attr.max_dest_rd_atomic = 4;
+    attr.min_rnr_timer = 12;
+    int mask = IBV_QP_STATE;
+    if (!datagram) mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    if (reliable) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+    check(ibv_modify_qp(qp, &attr, mask) == 0, "modify_qp to RTR");
+
+    attr.qp_state = IBV_QPS_RTS;
+    attr.sq_psn = 0xfffff0;
+    attr.max_rd_atomic = 4;
+    attr.timeout = 14;
+    attr.retry_cnt = 7;
+    attr.rnr_retry = 7;
+    mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+    if (reliable) {
+      mask |= IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+    }
+    check(ibv_modify_qp(qp, &attr, mask) == 0, "modify_qp to RTS");
+  }
+
+  /// The next `count` completions, in any order; ends the program where one has failed.
+  std::vector<ibv_wc> completions(std::size_t count) const {
+    std::vector<ibv_wc> found;
+    while (found.size() < count) {
+      ibv_wc completion{};
+      const int polled = ibv_poll_cq(cq, 1, &completion);
+      check(polled >= 0, "ibv_poll_cq");
+      if (polled == 0) continue;
+      if (completion.status != IBV_WC_SUCCESS) {
+        std::fprintf(stderr, "completion of request %llu: %s\n",
+                     static_cast<unsigned long long>(completion.wr_id),
+                     ibv_wc_status_str(completion.status));
+        std::exit(1);
+      }
+      found.push_back(completion);
+    }
+    return found;
+  }
+};
+
+/// Registered memory.
+struct Buffer {
+  std::vector<std::uint8_t> bytes;
+  ibv_mr* region = nullptr;
+
+  Buffer(const Device& device, std::size_t size) : bytes(size) {
+    region = ibv_reg_mr(device.pd, bytes.data(), size, kAccess);
+    check(region != nullptr, "ibv_reg_mr");
+  }
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(bytes.data()); }
+  ibv_sge segment(std::size_t length) const {
+    return {address(), static_cast<std::uint32_t>(length), region->lkey};
+  }
+};
+
+inline void post_receive(ibv_qp* qp, ibv_sge segment, std::uint64_t id) {
+  ibv_recv_wr request{};
+  request.wr_id = id;
+  request.sg_list = &segment;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  check(ibv_post_recv(qp, &request, &bad) == 0, "ibv_post_recv");
+}
+
+}  // namespace endpoint

@@ -1,0 +1,203 @@
+"""Emulated hosts for tests that run whole programs: each Lab has nodes, addresses and a runtime folder
+of its own, so that labs may run side by side, and leaves nothing behind."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIPPED = 77  # Exit status that ctest takes as "skipped".
+POLL_SECONDS = 0.01
+
+
+class Failure(Exception):
+    """The test has failed; the text says how."""
+
+
+def wait_until(condition, seconds, what):
+    """Polls `condition` until it gives something true, which is returned."""
+    deadline = time.monotonic() + seconds
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            raise Failure(f"after {seconds} seconds, still waiting for {what}")
+        time.sleep(POLL_SECONDS)
+
+
+def listens(pid, port):
+    """True where a TCP socket listens at `port` in the network namespace of process `pid`."""
+    for table in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/{pid}/net/{table}", encoding="ascii") as lines:
+                next(lines)
+                for line in lines:
+                    fields = line.split()
+                    if fields[3] == "0A" and int(fields[1].rsplit(":", 1)[1], 16) == port:
+                        return True
+        except OSError:
+            pass  # The process has ended.
+    return False
+
+
+class Program:
+    """A program that runs on a node. Its output goes to a file, which `output()` reads."""
+
+    def __init__(self, name, argv, environment, log_path, stdin=None):
+        self.name = name
+        self.argv = argv
+        self._log_path = log_path
+        with open(log_path, "wb") as log:
+            # A session of its own: `kill` reaches what it has started, too.
+            self.process = subprocess.Popen(
+                argv, env=environment, stdin=stdin or subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True)
+
+    def output(self):
+        with open(self._log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def ended(self):
+        return self.process.poll() is not None
+
+    def wait(self, seconds):
+        """The exit status; Failure where it does not end in time."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{self.name} did not end within {seconds} seconds") from None
+
+    def expect_success(self, seconds):
+        status = self.wait(seconds)
+        if status != 0:
+            raise Failure(f"{self.name} ended with status {status}")
+
+    def kill(self):
+        if not self.ended():
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+class Lab:
+    """Use as a context manager. On failure it prints what the programs wrote."""
+
+    AGENT_GRACE_SECONDS = 10
+
+    def __init__(self, build, preload="", namespace_pids=None):
+        self.build = os.path.abspath(build)
+        self.folder = tempfile.mkdtemp(prefix="verbatim-lab.", dir="/tmp")
+        self.programs = []
+        self._preload = preload
+        self._next_port = 0
+        self.namespace_pids = namespace_pids or {}
+        self._addresses = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for program in self.programs:
+            program.kill()
+        left = self._agents_left_after_grace()
+        if kind is None and left:
+            error = Failure(f"verbatimd is left running: processes {left}")
+        if error is not None:
+            self._print_outputs()
+            print(f"FAILED: {error}", flush=True)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if isinstance(error, Failure):
+            sys.exit(1)
+
+    def address(self, node):
+        """An address of 127.0.0.0/8 that no other lab has: 22 bits of it are this process's id."""
+        if node not in self._addresses:
+            number = len(self._addresses) + 1
+            if number > 3:
+                raise ValueError("a lab has at most three nodes on loopback")
+            value = (os.getpid() & 0x3FFFFF) << 2 | number
+            self._addresses[node] = f"127.{value >> 16}.{value >> 8 & 255}.{value & 255}"
+        return self._addresses[node]
+
+    def set_address(self, node, address):
+        self._addresses[node] = address
+
+    def free_port(self):
+        """A TCP port where nobody listens. Labs start at different places."""
+        self._next_port = self._next_port or 10000 + os.getpid() * 13 % 20000
+        while True:
+            self._next_port += 1
+            if not listens(os.getpid(), self._next_port):
+                return self._next_port
+
+    def environment(self):
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith("VERBATIM")}
+        environment["XDG_RUNTIME_DIR"] = self.folder
+        if self._preload:
+            environment["LD_PRELOAD"] = self._preload
+            # Debian's programs leak, which is not what is tested.
+            environment.setdefault("ASAN_OPTIONS", "detect_leaks=0")
+        return environment
+
+    def start(self, node, argv, stdin=None):
+        command = [f"{self.build}/bin/verbatim", "run", "--node", node,
+                   "--address", self.address(node), "--", *argv]
+        if node in self.namespace_pids:
+            pid = str(self.namespace_pids[node])
+            command = ["nsenter", "--net", "--target", pid, "--", *command]
+        name = f"{os.path.basename(argv[0])} on node {node}"
+        log_path = f"{self.folder}/{len(self.programs)}.log"
+        program = Program(name, command, self.environment(), log_path, stdin)
+        self.programs.append(program)
+        return program
+
+    def start_server(self, node, argv, port):
+        """Starts a program that will listen at `port`, and waits until it does."""
+        program = self.start(node, argv)
+
+        def ready():
+            if program.ended():
+                raise Failure(f"{program.name} ended with status {program.process.returncode} "
+                              "before it listened")
+            return listens(program.process.pid, port)
+
+        wait_until(ready, 20, f"{program.name} to listen at port {port}")
+        return program
+
+    def agents(self):
+        """Process ids of the agents that this lab's programs have started."""
+        wanted = b"XDG_RUNTIME_DIR=" + self.folder.encode()
+        found = []
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                with open(f"/proc/{entry}/comm", encoding="ascii", errors="replace") as comm:
+                    if comm.read().strip() != "verbatimd":
+                        continue
+                with open(f"/proc/{entry}/environ", "rb") as environ:
+                    if wanted in environ.read().split(b"\0"):
+                        found.append(int(entry))
+            except OSError:
+                pass  # It has ended meanwhile.
+        return found
+
+    def _agents_left_after_grace(self):
+        try:
+            wait_until(lambda: not self.agents(), self.AGENT_GRACE_SECONDS, "agents to leave")
+        except Failure:
+            pass
+        return self.agents()
+
+    def _print_outputs(self):
+        for program in self.programs:
+            print(f"--- {program.name}: status {program.process.returncode}")
+            print("    " + " ".join(program.argv))
+            print(program.output().rstrip())
+        print("---")

@@ -1,0 +1,44 @@
+"""Network namespaces for tests, without root where the kernel lets users have them."""
+
+import os
+import subprocess
+import sys
+
+from lab import SKIPPED
+
+
+def enter_user_namespace():
+    """Starts this script again as root of its own user and network namespace, once. As real root, only
+    the network namespace is new. Ends the script as skipped where that is refused."""
+    if os.environ.get("VERBATIM_TEST_INSIDE") == "1":
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        return
+    flags = ["--net"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--net"]
+    if subprocess.run(["unshare", *flags, "true"], stderr=subprocess.DEVNULL,
+                      check=False).returncode != 0:
+        print("skipped: this machine lets an ordinary user have no network namespace; run as root")
+        sys.exit(SKIPPED)
+    environment = dict(os.environ, VERBATIM_TEST_INSIDE="1")
+    os.execvpe("unshare", ["unshare", *flags, sys.executable, *sys.argv], environment)
+
+
+class Namespace:
+    """A second network namespace, alive as long as this object's process."""
+
+    def __init__(self):
+        # cat ends with its standard input, so that nothing is left when this script is killed.
+        self._holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.DEVNULL)
+        self.pid = self._holder.pid
+        own = os.stat("/proc/self/ns/net").st_ino
+        while os.stat(f"/proc/{self.pid}/ns/net").st_ino == own:
+            if self._holder.poll() is not None:
+                print("skipped: no second network namespace")
+                sys.exit(SKIPPED)
+
+    def run(self, *argv):
+        subprocess.run(["nsenter", "--net", "--target", str(self.pid), "--", *argv], check=True)
+
+    def close(self):
+        self._holder.stdin.close()
+        self._holder.wait()

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Runs one case of cases.py: the program as server on node a and as client on node b."""
+
+import argparse
+import re
+import sys
+
+import cases
+from lab import Failure, Lab
+
+
+def rows_of_figures(case, output):
+    """How many lines of results the client has printed."""
+    if case.program.startswith("ibv_"):
+        return len(re.findall(r"Mbit/sec|usec/iter", output))
+    return len(re.findall(r"^ *\d+ +\d+ +[\d.]+ ", output, re.MULTILINE))
+
+
+def run(case, build, preload):
+    with Lab(build, preload) as lab:
+        port = lab.free_port()
+        argv = [case.program, "-p", str(port), *case.arguments]
+        server = lab.start_server("a", argv, port)
+        client = lab.start("b", [*argv, lab.address("a")])
+        client.expect_success(case.seconds)
+        server.expect_success(case.seconds)
+        rows = rows_of_figures(case, client.output())
+        if rows != case.rows:
+            raise Failure(f"the client printed {rows} lines of figures, expected {case.rows}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", action="store_true",
+                        help="print NAME SET SECONDS of each case, for CMake")
+    parser.add_argument("--build", default="build", help="build folder")
+    parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
+    parser.add_argument("case", nargs="?", help="name of a case")
+    options = parser.parse_args()
+    if options.list:
+        for case in cases.all_cases():
+            print(case.name, "long" if case.is_long else "programs", case.seconds)
+        return 0
+    for case in cases.all_cases():
+        if case.name == options.case:
+            run(case, options.build, options.preload)
+            return 0
+    print(f"no case is named {options.case}; --list shows them", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

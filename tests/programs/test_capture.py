@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Captures real traffic of each opcode on a loopback interface of its own, and has tshark and scapy judge
+every packet (tests/wire_judge)."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+
+from lab import Failure, Lab, wait_until
+from namespaces import enter_user_namespace
+
+SECONDS_MAX = 60
+JUDGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "wire_judge", "judge.py")
+
+# Between two nodes; every_opcode adds what none of Debian's programs sends (immediate data).
+RUNS = (
+    "ib_send_bw -F -n 20 -s 20000 -m 1024",
+    "ib_write_bw -F -n 20 -s 20000 -m 4096",
+    "ib_read_bw -F -n 20 -s 20000 -m 1024",
+    "ib_atomic_bw -F -n 50",
+    "ib_send_lat -F -n 50 -c UD -s 100",
+    "ib_send_lat -F -n 20 -c UC -s 10001 -m 2048",
+)
+
+
+class Capture:
+    """dumpcap on the loopback interface, from when the constructor returns until `stop`."""
+
+    def __init__(self, folder):
+        self.path = f"{folder}/capture.pcap"
+        self._log_path = f"{folder}/dumpcap.log"
+        with open(self._log_path, "wb") as log:
+            self._process = subprocess.Popen(
+                ["dumpcap", "-q", "-P", "-i", "lo", "-f", "udp port 4791", "-B", "64",
+                 "-w", self.path], stdout=log, stderr=log)
+        wait_until(self._is_ready, 20, "dumpcap to begin")
+
+    def _log(self):
+        with open(self._log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def _is_ready(self):
+        if self._process.poll() is not None:
+            raise Failure(f"dumpcap ended: {self._log()}")
+        return "File:" in self._log()
+
+    def stop(self):
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(SECONDS_MAX)
+        print(self._log())
+        if "dropped" not in self._log():
+            raise Failure("dumpcap said nothing about what it captured")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--preload", default="")
+    options = parser.parse_args()
+    enter_user_namespace()
+    # So that a capture shows packets as they would be on a cable, not segmented datagrams whole.
+    subprocess.run(["ethtool", "-K", "lo", "tx-udp-segmentation", "off"], check=True)
+    with Lab(options.build, options.preload) as lab:
+        capture = Capture(lab.folder)
+        lab.start("a", [f"{lab.build}/bin/every_opcode"]).expect_success(SECONDS_MAX)
+        for run in RUNS:
+            port = lab.free_port()
+            words = run.split()
+            argv = [words[0], "-p", str(port), *words[1:]]
+            server = lab.start_server("a", argv, port)
+            lab.start("b", [*argv, lab.address("a")]).expect_success(SECONDS_MAX)
+            server.expect_success(SECONDS_MAX)
+        capture.stop()
+        judged = subprocess.run([sys.executable, JUDGE, capture.path], check=False)
+        if judged.returncode != 0:
+            raise Failure(f"the judge found fault with the capture (status {judged.returncode})")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""A program with many queue pairs open and no traffic uses no processor; and what its queue pairs cost."""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+
+from lab import Failure, Lab, wait_until
+
+SECONDS_WATCHED = 2
+CPU_MAX = 0.01  # Of one processor.
+KIB_PER_QUEUE_PAIR_MAX = 64
+
+
+def cpu_seconds(pid):
+    """Processor time that the process has used, all threads."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def has_connected(program):
+    if program.ended():
+        raise Failure(f"{program.name} ended early")
+    return program.output().endswith("ready\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--preload", default="")
+    parser.add_argument("--count", type=int, default=1000, help="queue pairs")
+    options = parser.parse_args()
+    with Lab(options.build, options.preload) as lab:
+        program = lab.start("a", [f"{lab.build}/bin/queue_pairs", str(options.count)],
+                            stdin=subprocess.PIPE)
+        wait_until(lambda: has_connected(program), 60, "the queue pairs to be connected")
+        pids = [program.process.pid, *lab.agents()]
+        before = [cpu_seconds(pid) for pid in pids]
+        started = time.monotonic()
+        time.sleep(SECONDS_WATCHED)  # The measurement itself: nothing is awaited.
+        elapsed = time.monotonic() - started
+        for pid, used_before in zip(pids, before):
+            share = (cpu_seconds(pid) - used_before) / elapsed
+            print(f"process {pid}: {share:.2%} of a processor while idle")
+            if share > CPU_MAX:
+                raise Failure(f"process {pid} uses {share:.1%} of a processor while idle")
+        print(program.output())
+        cost = float(re.search(r"used: ([\d.]+)", program.output()).group(1))
+        # A sanitizer's allocator costs memory of its own.
+        if cost > KIB_PER_QUEUE_PAIR_MAX and not options.preload:
+            raise Failure(f"a queue pair costs {cost} KiB")
+        program.process.stdin.close()
+        program.expect_success(30)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
