@@ -1,11 +1,5 @@
 #include "adapter/arena.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/random.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -14,7 +8,12 @@
 #include <string_view>
 #include <type_traits>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 
@@ -28,7 +27,8 @@ namespace {
 constexpr std::size_t kCacheLineBytes = 64;
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kSmallChunkBytes = 64 << 10;
-/// The mapping becomes accessible in steps: a program that calls mlockall() makes all of it resident that is.
+/// The mapping becomes accessible in steps: a program that calls mlockall() makes all of it
+/// resident that is.
 constexpr std::uint64_t kAccessStepBytes = 16 << 20;
 
 static_assert(std::is_standard_layout_v<ArenaHeader>);
@@ -39,8 +39,8 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-/// Small blocks in steps of a cache line; from a page on powers of two: pages that nobody touches cost nothing, and
-/// few sizes mean that freed blocks fit again.
+/// Small blocks in steps of a cache line; from a page on powers of two: pages that nobody touches
+/// cost nothing, and few sizes mean that freed blocks fit again.
 constexpr std::size_t block_bytes_of(std::size_t bytes) {
   const std::size_t lines = round_up(std::max<std::size_t>(bytes, 1), kCacheLineBytes);
   return lines < kPageBytes ? lines : std::bit_ceil(lines);
@@ -56,8 +56,9 @@ Result<int> create_file() {
   rlimit file_size{};
   if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur < kArenaBytes) {
     // Asked here because the kernel would answer ftruncate with the signal SIGXFSZ.
-    return refuse(EFBIG, fmt::format("arena: the file size limit (ulimit -f) is {} bytes; {} are needed",
-                                     file_size.rlim_cur, kArenaBytes));
+    return refuse(EFBIG,
+                  fmt::format("arena: the file size limit (ulimit -f) is {} bytes; {} are needed",
+                              file_size.rlim_cur, kArenaBytes));
   }
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   int fd = memfd_create("verbatim-arena", kFlags | MFD_NOEXEC_SEAL);
@@ -122,7 +123,8 @@ Result<std::unique_ptr<Arena>> Arena::create() {
   return arena;
 }
 
-/// Only the header is touched: records and entries are zeroed memory, which is what they are when unused.
+/// Only the header is touched: records and entries are zeroed memory, which is what they are when
+/// unused.
 void Arena::lay_out(std::uint64_t secret) {
   auto* const header = new (base_) ArenaHeader;
   header->process_id = static_cast<std::uint32_t>(process_id_);

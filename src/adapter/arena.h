@@ -13,8 +13,8 @@
 #include "observe/counters.h"
 #include "region/region_table.h"
 
-/// The shared arena of one process: everything that peers touch on the direct path lies in it, with offsets instead of pointers,
-/// in a memfd that the agent and peers can map (design decision 4).
+/// The shared arena of one process: everything that peers touch on the direct path lies in it, with
+/// offsets instead of pointers, in a memfd that the agent and peers can map (design decision 4).
 namespace verbatim::adapter {
 
 /// Where something lies in the arena, in bytes from its start; 0 is nothing.
@@ -28,7 +28,8 @@ inline constexpr std::uint32_t kProgramQueuePairsMax = 1 << 14;
 inline constexpr std::uint32_t kRegionsMax = 1 << 20;
 inline constexpr std::uint64_t kArenaBytes = std::uint64_t{64} << 30;  // Of address space.
 
-/// What others may read of one queue pair. Written by its owner; plain values that a reader may see torn. Two queue pairs share no cache line.
+/// What others may read of one queue pair. Written by its owner; plain values that a reader may see
+/// torn. Two queue pairs share no cache line.
 struct alignas(64) QueuePairRecord {
   std::atomic<std::uint32_t> qpn{0};  // 0: no queue pair here. Published last.
   std::atomic<std::uint32_t> dest_qpn{0};
@@ -46,15 +47,16 @@ struct ArenaHeader {
   std::uint32_t process_id = 0;
   observe::PortCounters port_counters;
   region::RegionTableHeader region_header;
-  Offset<QueuePairRecord> queue_pairs;           // kProgramQueuePairsMax of them, by local number.
-  Offset<region::RegionEntry> regions;           // kRegionsMax of them.
+  Offset<QueuePairRecord> queue_pairs;  // kProgramQueuePairsMax of them, by local number.
+  Offset<region::RegionEntry> regions;  // kRegionsMax of them.
 };
 
-/// Owns the memfd and its mapping. Sparse: memory is used when it is touched, and given back (hole punched) when a
-/// block of a page or more is freed. Thread-safe.
+/// Owns the memfd and its mapping. Sparse: memory is used when it is touched, and given back (hole
+/// punched) when a block of a page or more is freed. Thread-safe.
 ///
-/// The mapping is not inherited by a forked child: both would write the same queues. In a child, touching the arena is
-/// a fault until `abandon_in_child`, allocating is refused and freeing does nothing.
+/// The mapping is not inherited by a forked child: both would write the same queues. In a child,
+/// touching the arena is a fault until `abandon_in_child`, allocating is refused and freeing does
+/// nothing.
 class Arena {
  public:
   /// ENOMEM, EMFILE, EFBIG and what else the kernel says, in words.
@@ -67,11 +69,13 @@ class Arena {
   ArenaHeader& header() { return *reinterpret_cast<ArenaHeader*>(base_); }
   QueuePairRecord& queue_pair(std::uint32_t local_number);
 
-  /// In a child after fork: private zeroes where the arena was, so that its queues read as empty and take nothing.
-  /// Safe in a pthread_atfork handler: one system call.
+  /// In a child after fork: private zeroes where the arena was, so that its queues read as empty
+  /// and take nothing. Safe in a pthread_atfork handler: a few system calls. Where the kernel
+  /// refuses so much address space, touching stays a fault.
   void abandon_in_child();
 
-  /// Zeroed memory, aligned to 64 bytes, and to a page from a page on. ENOMEM when the arena is full.
+  /// Zeroed memory, aligned to 64 bytes, and to a page from a page on. ENOMEM when the arena is
+  /// full.
   Result<Offset<std::byte>> allocate(std::size_t bytes);
   void free(Offset<std::byte> at, std::size_t bytes);
   template <typename T>
@@ -89,7 +93,7 @@ class Arena {
   int fd_ = -1;
   int process_id_ = 0;
   std::byte* base_ = nullptr;
-  std::mutex lock_;  // Guards what follows.
+  std::mutex lock_;               // Guards what follows.
   std::uint64_t next_ = 0;        // Never given out from here on; a multiple of the page size.
   std::uint64_t accessible_ = 0;  // Mapped readable and writable up to here.
   std::uint64_t small_next_ = 0;  // The chunk that blocks of less than a page are cut from.

@@ -104,8 +104,8 @@ bool CompletionQueue::report_overrun() {
                                                 std::memory_order_relaxed);
 }
 
-/// Under the lock: a producer that came before is seen by the program's next poll, and one that comes later sees
-/// the request. So a program that arms and then polls misses nothing.
+/// Under the lock: a producer that came before is seen by the program's next poll, and one that
+/// comes later sees the request. So a program that arms and then polls misses nothing.
 void CompletionQueue::arm(bool solicited_only) {
   const std::lock_guard guard(ring_->lock);
   if (ring_->armed.load(std::memory_order_relaxed) == CompletionRing::any) return;

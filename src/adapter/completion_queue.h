@@ -23,8 +23,9 @@ inline constexpr std::uint32_t kCompletionsMax = 1 << 22;  // Entries of one com
 /// Where `ibv_get_cq_event` waits: it names completion queues that were armed and got an entry.
 using CompletionChannel = EventQueue<CompletionQueue*>;
 
-/// `ibv_get_cq_event`: the channel's next event, counted as delivered in the same step, so that destroying the
-/// queue meanwhile either drops the event or waits for its acknowledgement. EAGAIN, EINTR.
+/// `ibv_get_cq_event`: the channel's next event, counted as delivered in the same step, so that
+/// destroying the queue meanwhile either drops the event or waits for its acknowledgement. EAGAIN,
+/// EINTR.
 Result<CompletionQueue*> take_completion_event(CompletionChannel& channel);
 
 /// What an entry says was completed, with the values of `enum ibv_wc_opcode`.
@@ -62,8 +63,8 @@ static_assert(sizeof(Completion) == 40);
 /// The ring in the arena. Producers (any process) and the consumer take `lock`.
 struct CompletionRing {
   SpinLock lock;
-  std::uint32_t capacity = 0;                // A power of two.
-  std::atomic<std::uint64_t> produced{0};    // Release by the producer after the entry is written.
+  std::uint32_t capacity = 0;              // A power of two.
+  std::atomic<std::uint64_t> produced{0};  // Release by the producer after the entry is written.
   std::atomic<std::uint64_t> consumed{0};
   enum Armed : std::uint32_t { not_armed, solicited_only, any };
   std::atomic<std::uint32_t> armed{not_armed};
@@ -75,7 +76,8 @@ struct CompletionRing {
 
 class CompletionQueue {
  public:
-  /// `capacity` entries at least (1 to kCompletionsMax). `channel` may be null; it outlives the queue.
+  /// `capacity` entries at least (1 to kCompletionsMax). `channel` may be null; it outlives the
+  /// queue.
   static Result<std::unique_ptr<CompletionQueue>> create(Arena& arena, std::uint32_t capacity,
                                                          CompletionChannel* channel, void* owner);
   /// Drops undelivered events, then waits until delivered ones are acknowledged.
@@ -88,15 +90,18 @@ class CompletionQueue {
     return ring_->produced.load(std::memory_order_acquire) ==
            ring_->consumed.load(std::memory_order_relaxed);
   }
-  /// Takes at most `out.size()` entries, oldest first. A queue that was overrun gives what it has and then nothing.
+  /// Takes at most `out.size()` entries, oldest first. A queue that was overrun gives what it has
+  /// and then nothing.
   std::size_t poll(std::span<Completion> out);
-  /// Adds an entry; if armed and it fits (`solicited` or an error for solicited-only arming), disarms and tells
-  /// the channel. False when there is no room or there once was none: the queue is overrun (see `report_overrun`).
+  /// Adds an entry; if armed and it fits (`solicited` or an error for solicited-only arming),
+  /// disarms and tells the channel. False when there is no room or there once was none: the queue
+  /// is overrun (see `report_overrun`).
   bool push(const Completion& entry, bool solicited);
   /// After `push` failed: true for one caller only, which raises IBV_EVENT_CQ_ERR.
   bool report_overrun();
-  /// `ibv_req_notify_cq`: the next entry (or the next solicited one) tells the channel once. Entries already there do not.
-  /// Asking for solicited ones only does not take back an earlier request for any (IBA 11.4.2.2).
+  /// `ibv_req_notify_cq`: the next entry (or the next solicited one) tells the channel once.
+  /// Entries already there do not. Asking for solicited ones only does not take back an earlier
+  /// request for any (IBA 11.4.2.2).
   void arm(bool solicited_only);
   bool armed() const {
     return ring_->armed.load(std::memory_order_relaxed) != CompletionRing::not_armed;
@@ -108,7 +113,8 @@ class CompletionQueue {
   void count_delivered_event();
   void acknowledge_events(unsigned count);
 
-  std::atomic<std::uint32_t> users{0};  // Queue pairs that complete into it: destroying is EBUSY then.
+  std::atomic<std::uint32_t> users{
+      0};  // Queue pairs that complete into it: destroying is EBUSY then.
 
  private:
   CompletionQueue() = default;

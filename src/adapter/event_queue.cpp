@@ -1,17 +1,15 @@
 #include "adapter/event_queue.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 
+#include <fcntl.h>
 #include <fmt/format.h>
-
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 namespace verbatim::adapter {
 namespace {
@@ -53,8 +51,8 @@ Semaphore::~Semaphore() {
 
 void Semaphore::post() {
   const std::uint64_t unit = 1;
-  // Refused only at 2^64 - 2 units, or where the program closed our descriptor: a unit is lost then, and the
-  // program with it anyway.
+  // Refused only at 2^64 - 2 units, or where the program closed our descriptor: a unit is lost
+  // then, and the program with it anyway.
   [[maybe_unused]] const auto written = write(fd_, &unit, sizeof unit);
 }
 
@@ -64,8 +62,8 @@ Result<void> Semaphore::wait() {
   return refuse(errno, errno == EAGAIN ? "no event is there" : std::strerror(errno));
 }
 
-/// Nobody may sleep in `read` here: `try_take` could then find a unit readable, lose it to the sleeper, and
-/// sleep itself. So all readers look first, under one lock, and sleep in `poll`.
+/// Nobody may sleep in `read` here: `try_take` could then find a unit readable, lose it to the
+/// sleeper, and sleep itself. So all readers look first, under one lock, and sleep in `poll`.
 Result<void> Semaphore::wait_polling() {
   while (!try_take()) {
     const int flags = fcntl(fd_, F_GETFL);

@@ -9,12 +9,13 @@
 
 namespace verbatim::adapter {
 
-/// The pollable descriptor behind a completion channel or a context's asynchronous events: an eventfd that counts like a
-/// semaphore. The program may set O_NONBLOCK on it, poll it or hand it to an event loop.
+/// The pollable descriptor behind a completion channel or a context's asynchronous events: an
+/// eventfd that counts like a semaphore. The program may set O_NONBLOCK on it, poll it or hand it
+/// to an event loop.
 class Semaphore {
  public:
-  /// `without_nowait`: reads as on kernels before 5.8 and in sandboxes, which have no RWF_NOWAIT for eventfds.
-  /// Found out by itself; tests say it. EMFILE, ENFILE.
+  /// `without_nowait`: reads as on kernels before 5.8 and in sandboxes, which have no RWF_NOWAIT
+  /// for eventfds. Found out by itself; tests say it. EMFILE, ENFILE.
   static Result<Semaphore> create(bool without_nowait = false);
   Semaphore(Semaphore&& other) noexcept;
   Semaphore& operator=(Semaphore&& other) noexcept;
@@ -31,8 +32,9 @@ class Semaphore {
   Result<void> wait_polling();
 
   int fd_ = -1;
-  bool nowait_ = true;   // The kernel reads this descriptor with RWF_NOWAIT.
-  std::mutex reading_;   // Without it: held from asking whether there is one until it is taken. Does not move.
+  bool nowait_ = true;  // The kernel reads this descriptor with RWF_NOWAIT.
+  std::mutex reading_;  // Without it: held from asking whether there is one until it is taken. Does
+                        // not move.
 };
 
 /// Events of type `T` in order, each with one unit of the semaphore. Any thread.
@@ -50,8 +52,9 @@ class EventQueue {
     semaphore_.post();
   }
 
-  /// The oldest event. EAGAIN where the descriptor is non-blocking and there is none. `on_taken(event)` is called
-  /// under the queue's lock: to whoever calls `remove_if`, an event is either still here or counted as delivered.
+  /// The oldest event. EAGAIN where the descriptor is non-blocking and there is none.
+  /// `on_taken(event)` is called under the queue's lock: to whoever calls `remove_if`, an event is
+  /// either still here or counted as delivered.
   template <typename OnTaken>
   Result<T> wait(OnTaken on_taken) {
     for (;;) {

@@ -1,16 +1,15 @@
 #include "adapter/memory.h"
 
-#include <linux/futex.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstddef>
 #include <limits>
 #include <optional>
 
 #include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace verbatim::adapter {
 namespace {
@@ -41,21 +40,23 @@ std::unexpected<Error> refuse_wrap(std::uint64_t address, std::uint64_t length) 
   return refuse(EINVAL, fmt::format("{:#x}+{} wraps around the address space", address, length));
 }
 
-/// Lets the kernel read 8 bytes there: a signal mask for a change that it then refuses because there is no such kind of change.
-/// EFAULT comes first where it cannot read.
+/// Lets the kernel read 8 bytes there: a signal mask for a change that it then refuses because
+/// there is no such kind of change. EFAULT comes first where it cannot read.
 bool can_read(std::uint64_t page) {
   constexpr int kNoSuchChange = -1;
-  syscall(SYS_rt_sigprocmask, kNoSuchChange, page, nullptr, std::size_t{8});
+  // Not the page's first byte: that of page 0 would be a null pointer, which stands for no mask.
+  syscall(SYS_rt_sigprocmask, kNoSuchChange, page + 8, nullptr, std::size_t{8});
   return errno != EFAULT;
 }
 
-/// Lets the kernel OR zero to the first word, atomically: FUTEX_WAKE_OP does so before it wakes at most one waiter of
-/// each word. One that is woken for nothing looks at its word and sleeps again, as users of futexes must.
+/// Lets the kernel OR zero to the first word, atomically: FUTEX_WAKE_OP does so before it wakes at
+/// most one waiter of each word. One that is woken for nothing looks at its word and sleeps again,
+/// as users of futexes must.
 bool can_write(std::uint64_t page) {
   std::uint32_t nobody_waits_here = 0;
   constexpr std::uint32_t kOrZero = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_LT, 0);
-  const long woken = syscall(SYS_futex, &nobody_waits_here, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, 0UL,
-                             page, kOrZero);
+  const long woken = syscall(SYS_futex, &nobody_waits_here, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0,
+                             0UL, page, kOrZero);
   return woken >= 0;
 }
 
@@ -78,7 +79,8 @@ Result<void> probe_memory(std::uint64_t address, std::uint64_t length, bool writ
       wrong = "cannot be written";
     }
     if (wrong != nullptr) {
-      return refuse(EFAULT, fmt::format("{:#x}+{}: the page at {:#x} {}", address, length, page, wrong));
+      return refuse(EFAULT,
+                    fmt::format("{:#x}+{}: the page at {:#x} {}", address, length, page, wrong));
     }
   }
   return {};
@@ -92,7 +94,8 @@ Result<void> populate_memory(std::uint64_t address, std::uint64_t length, bool w
   if (madvise(reinterpret_cast<void*>(pages->begin), pages->end - pages->begin, advice) == 0) {
     return {};
   }
-  // EINVAL stands for an old kernel, for missing rights and for a device's memory alike, and no error names the page.
+  // EINVAL stands for an old kernel, for missing rights and for a device's memory alike, and no
+  // error names the page.
   return probe_memory(address, length, writable);
 }
 

@@ -18,6 +18,7 @@
 #include "base/time.h"
 #include "base/types.h"
 #include "mover/udp.h"
+#include "transport/ib/datagram.h"
 #include "transport/ib/requester.h"
 #include "transport/ib/responder.h"
 
@@ -136,6 +137,7 @@ class QueuePair {
   }
   void* owner() const { return options_.owner; }
   const QueuePairOptions& options() const { return options_; }
+  const observe::QueuePairCounters& counters() const { return record_->counters; }
 
   /// `ibv_modify_qp`: checks all, then does all. Errors as the manual page and a card's driver have
   /// them, in words.
@@ -183,10 +185,14 @@ class QueuePair {
   void transmit_requests(Burst& burst, TimeNs now);
   bool transmit_responses(Burst& burst);
   void transmit_datagrams();
+  transport::DatagramConfig datagram_config() const;
   transport::Status send_datagram(Burst& burst, transport::Slot slot);
   bool add_request_packet(Burst& burst, const transport::OutgoingPacket& packet);
   bool add_response_packet(Burst& burst, const transport::OutgoingPacket& packet);
   void rearm_timer();
+  void count_sent(const wire::Headers& headers);
+  void count_received(const wire::Headers& headers);
+  void publish_counters();
 
   // Receiving: each under lock_, called by Progress during a turn.
   void on_packet(const wire::Packet& packet, const SocketAddress& source,
@@ -207,6 +213,7 @@ class QueuePair {
   void raise(AsyncEventType type);
   /// Both engines stop, everything outstanding completes as flushed.
   void enter_error();
+  void fail();
   /// UC and UD after a local error of a send: only the send queue stops (IBA 10.3.1.7).
   void enter_send_queue_error();
   void flush_receives();

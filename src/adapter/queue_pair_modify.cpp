@@ -111,10 +111,7 @@ void QueuePair::enter(QpState to, const QueuePairAttributes& wanted, std::uint32
       start_responder();
     } else if ((mask & kResponderAttributes) != 0 && from != QpState::init &&
                from != QpState::reset) {
-      auto config = responder_.config();
-      config.access = attributes_.access;
-      config.min_rnr_timer = attributes_.min_rnr_timer;
-      responder_.update(config);
+      responder_.change(attributes_.access, attributes_.min_rnr_timer);
     }
     if (from == QpState::rtr && to == QpState::rts) start_requester();
   }

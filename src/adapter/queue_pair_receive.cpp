@@ -45,7 +45,7 @@ void QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& sourc
     adapter_.arena().header().port_counters.dropped_no_qp.add();  // IBA C9-30, C9-31.
     return;
   }
-  record_->counters.packets_received.add_exclusive();
+  count_received(packet.headers);
   record_->counters.bytes_received.add_exclusive(packet.payload.size() + wire::Bth::kSize +
                                                  info.header_bytes());
   if (is_datagram()) {
@@ -53,7 +53,7 @@ void QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& sourc
   } else {
     on_connected_packet(packet, source, now);
   }
-  if (fatal_) enter_error();
+  if (fatal_) fail();
   check_drained();
   if (!is_datagram()) rearm_timer();
 }
@@ -85,10 +85,11 @@ void QueuePair::on_timer(TimeNs now) {
   armed_deadline_ = kNever;
   if (is_datagram() || (state() != QpState::rts && state() != QpState::sqd)) return;
   if (now >= requester_.deadline()) {
+    record_->counters.timeouts.add_exclusive();
     requester_.on_timeout(now, requester_effects_);
     drain(requester_effects_);
   }
-  if (fatal_) enter_error();
+  if (fatal_) fail();
   transmit_locked(now);
 }
 
@@ -205,10 +206,8 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
 void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& source,
                             const SocketAddress& destination) {
   const wire::Headers& headers = packet.headers;
-  const auto drop = transport::check_datagram(
-      packet, {.qkey = attributes_.qkey, .path_mtu = adapter_.node().active_mtu});
-  if (drop != transport::DatagramDrop::none) {
-    if (drop == transport::DatagramDrop::wrong_qkey) {
+  if (const auto taken = transport::check_datagram(datagram_config(), packet); !taken) {
+    if (taken.error() == transport::DatagramDrop::wrong_qkey) {
       record_->counters.qkey_violations.add_exclusive();
       adapter_.arena().header().port_counters.qkey_violations.add();
     }

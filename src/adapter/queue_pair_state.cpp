@@ -40,9 +40,10 @@ constexpr std::uint32_t kRunningUc = kCurrentState | kAccessFlags | kMigration;
 constexpr std::uint32_t kRunningRc = kRunningUc | kMinRnrTimer;
 constexpr std::uint32_t kRunningUd = kCurrentState | kQKey;
 
-/// IBA volume 1, section 11.2.5.2 (Modify Queue Pair), table "QP State Transition Properties", as drivers of cards
-/// enforce it. What is not here is refused; so is any state to RESET or ERR with other attributes than the state.
-/// From RESET to ERR cards refuse too, though the specification would have it.
+/// IBA volume 1, chapter 11, verb Modify Queue Pair, table "QP State Transition Properties", as
+/// drivers of cards enforce it. What is not here is refused; so is any state to RESET or ERR with
+/// other attributes than the state. From RESET to ERR cards refuse too, though the specification
+/// would have it.
 constexpr auto kTransitions = std::to_array<Transition>({
     {reset, reset, {}, {}, {}},
     {reset, init, {kInitConnected}, {kInitConnected}, {kInitDatagram}},

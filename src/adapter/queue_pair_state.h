@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/types.h"
 
-/// The state machine of a queue pair as a table: which attributes a transition requires and allows (IBA volume 1, section 10.3
-/// and table 96 on).
+/// The state machine of a queue pair as a table: which attributes a transition requires and allows
+/// (IBA volume 1, section 10.3 and table 96 on).
 namespace verbatim::adapter {
 
 /// With the values of `enum ibv_qp_state`.
@@ -43,8 +43,9 @@ enum Attribute : std::uint32_t {
   kRateLimit = 1 << 25,
 };
 
-/// Whether a queue pair of `type` may go from `from` to `to` with the attributes of `mask`. EINVAL with words that name the missing
-/// or forbidden attributes, as a driver's ib_modify_qp_is_ok decides.
+/// Whether a queue pair of `type` may go from `from` to `to` with the attributes of `mask`. EINVAL
+/// with words that name the missing or forbidden attributes, as a driver's ib_modify_qp_is_ok
+/// decides.
 Result<void> check_transition(QpType type, QpState from, QpState to, std::uint32_t mask);
 
 }  // namespace verbatim::adapter

@@ -57,9 +57,20 @@ void QueuePair::transmit_locked(TimeNs now) {
     record_->counters.packets_sent.add_exclusive(burst.packets());
     record_->counters.bytes_sent.add_exclusive(burst.bytes());
   }
-  if (fatal_) enter_error();
+  publish_counters();
+  if (fatal_) fail();
   check_drained();
   rearm_timer();
+}
+
+/// The error state, with the last words of the responder: the NAK that tells the peer why.
+void QueuePair::fail() {
+  if (!is_datagram() && socket_ != nullptr && responder_.has_output()) {
+    Burst burst(adapter_.arena().header());
+    burst.set_route(*socket_, peer_);
+    transmit_responses(burst);
+  }
+  enter_error();
 }
 
 void QueuePair::transmit_requests(Burst& burst, TimeNs now) {
@@ -93,6 +104,41 @@ bool QueuePair::add_request_packet(Burst& burst, const OutgoingPacket& packet) {
   return true;
 }
 
+namespace {
+
+/// Which counter an acknowledgement belongs to.
+observe::Counter& acknowledgement_counter(const wire::Aeth& aeth, observe::Counter& acks,
+                                          observe::Counter& naks, observe::Counter& rnr_naks) {
+  return aeth.syndrome.is_ack() ? acks : aeth.syndrome.is_nak() ? naks : rnr_naks;
+}
+
+}  // namespace
+
+void QueuePair::count_sent(const wire::Headers& headers) {
+  if (!wire::info(headers.bth.opcode).has(wire::kAeth)) return;
+  auto& counters = record_->counters;
+  acknowledgement_counter(headers.aeth, counters.acks_sent, counters.naks_sent,
+                          counters.rnr_naks_sent)
+      .add_exclusive();
+}
+
+void QueuePair::count_received(const wire::Headers& headers) {
+  auto& counters = record_->counters;
+  counters.packets_received.add_exclusive();
+  if (!wire::info(headers.bth.opcode).has(wire::kAeth)) return;
+  acknowledgement_counter(headers.aeth, counters.acks_received, counters.naks_received,
+                          counters.rnr_naks_received)
+      .add_exclusive();
+}
+
+/// What the engines count themselves.
+void QueuePair::publish_counters() {
+  auto& counters = record_->counters;
+  counters.retransmissions.set(requester_.retransmissions());
+  counters.duplicates.set(responder_.counters().duplicates);
+  counters.out_of_sequence.set(responder_.counters().out_of_sequence);
+}
+
 /// False when more is left for the next turn.
 bool QueuePair::transmit_responses(Burst& burst) {
   OutgoingPacket packet;
@@ -120,6 +166,7 @@ bool QueuePair::add_response_packet(Burst& burst, const OutgoingPacket& packet) 
     burst.append(std::move(*hold), payload.length);
   }
   burst.end();
+  count_sent(packet.headers);
   return true;
 }
 
@@ -137,27 +184,24 @@ void QueuePair::transmit_datagrams() {
   }
   record_->counters.packets_sent.add_exclusive(burst.packets());
   record_->counters.bytes_sent.add_exclusive(burst.bytes());
-  if (fatal_) enter_error();
+  if (fatal_) fail();
+}
+
+transport::DatagramConfig QueuePair::datagram_config() const {
+  return {.qpn = number_, .qkey = attributes_.qkey, .mtu = adapter_.node().active_mtu};
 }
 
 Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
   const SendPlace& place = send_queue_.place(slot);
   const DatagramTarget& target = send_queue_.target(slot);
-  if (place.request.length > bytes_of(adapter_.node().active_mtu)) {
-    return Status::local_length_error;  // IBA 10.8.2.2 and C10-86: a datagram is one packet.
-  }
   const auto socket = adapter_.sender(target.source_gid_index, target.address, target.qpn);
   if (!socket) return Status::local_qp_operation_error;
-  const OutgoingPacket packet = transport::make_datagram(
-      {.source_qp = number_,
-       .dest_qp = target.qpn,
-       .request_qkey = target.qkey,
-       .own_qkey = attributes_.qkey,
-       .psn = Psn(static_cast<std::uint32_t>(attributes_.send_psn.value() + slot)),
-       .slot = slot},
-      place.request);
+  const auto packet = transport::make_datagram(
+      datagram_config(), {.qpn = target.qpn, .qkey = target.qkey}, place.request, slot,
+      attributes_.send_psn + static_cast<std::uint32_t>(slot));
+  if (!packet) return packet.error();
   burst.set_route(**socket, target.address);
-  return add_request_packet(burst, packet) ? Status::success : Status::local_protection_error;
+  return add_request_packet(burst, *packet) ? Status::success : Status::local_protection_error;
 }
 
 /// Lazily: only a deadline earlier than the one that stands in the queue enters it.

@@ -18,7 +18,8 @@ struct Segment {
   std::uint32_t key = 0;
 };
 
-/// A receive request that was taken from its queue: a copy, so that the ring's place is free at once.
+/// A receive request that was taken from its queue: a copy, so that the ring's place is free at
+/// once.
 inline constexpr std::uint32_t kSegmentsMax = 32;
 inline constexpr std::uint32_t kReceivesMax = 1 << 20;  // Requests of one queue.
 struct ReceiveRequest {
@@ -28,8 +29,8 @@ struct ReceiveRequest {
   Segment segments[kSegmentsMax];
 };
 
-/// The ring in the arena: the smallest power of two of places that holds `capacity`; each place is a ReceivePlace followed by
-/// `segments_max` segments. Whoever posts or takes holds `lock`.
+/// The ring in the arena: the smallest power of two of places that holds `capacity`; each place is
+/// a ReceivePlace followed by `segments_max` segments. Whoever posts or takes holds `lock`.
 struct ReceiveRing {
   SpinLock lock;
   std::uint32_t capacity = 0;  // As asked for: the queue is full with so many.
@@ -45,10 +46,12 @@ struct ReceivePlace {
   std::uint32_t reserved = 0;
 };
 
-/// A queue of receive requests: of one queue pair, or shared (a later issue). Any thread, any process.
+/// A queue of receive requests: of one queue pair, or shared (a later issue). Any thread, any
+/// process.
 class ReceiveQueue {
  public:
-  /// `capacity` may be 0: such a queue is always full. EINVAL beyond kReceivesMax or kSegmentsMax; ENOMEM.
+  /// `capacity` may be 0: such a queue is always full. EINVAL beyond kReceivesMax or kSegmentsMax;
+  /// ENOMEM.
   static Result<std::unique_ptr<ReceiveQueue>> create(Arena& arena, std::uint32_t capacity,
                                                       std::uint32_t segments_max);
   ~ReceiveQueue();
@@ -62,10 +65,11 @@ class ReceiveQueue {
     const std::uint64_t taken = ring_->taken.load(std::memory_order_acquire);
     return static_cast<std::uint32_t>(ring_->posted.load(std::memory_order_acquire) - taken);
   }
-  /// ENOMEM when full, EINVAL for too many segments: as `ibv_post_recv` fails. No words: it is on the hot path; 0 is success.
+  /// ENOMEM when full, EINVAL for too many segments: as `ibv_post_recv` fails. No words: it is on
+  /// the hot path; 0 is success.
   int post(std::uint64_t wr_id, std::span<const Segment> segments);
-  /// The oldest request. False when there is none, and `out` is untouched; else only the segments that the request
-  /// has are written.
+  /// The oldest request. False when there is none, and `out` is untouched; else only the segments
+  /// that the request has are written.
   bool take(ReceiveRequest& out);
 
  private:

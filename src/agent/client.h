@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -67,26 +66,27 @@ class AgentClient {
 
  private:
   AgentClient() = default;
-  Result<UniqueFd> rejoin_once() const;
-  void rejoin_until_done();
-  void start_rejoining();
+  Result<void> prepare_events();
   Result<void> watch(int fd);
+  void start_rejoining();
+  void rejoin_until_done();
 
   AgentOptions options_;
   NodeDescription node_;
   std::uint32_t slot_ = 0;
+  std::int64_t since_seconds_ = 0;
   std::vector<UniqueFd> sockets_;
   std::vector<int> socket_numbers_;
-  /// Both ends of the keepsake (see README.md), which the next agent gets back.
+  /// Both ends of the keepsake (README.md), which the next agent gets back.
   UniqueFd keepsake_in_, keepsake_out_;
-  /// Holds this slot's lock in NODE.programs.
-  UniqueFd slot_lock_;
+  UniqueFd slot_lock_;  // Locks this slot's byte of NODE.programs.
   UniqueFd arena_;
   UniqueFd connection_;
-  UniqueFd events_;          // epoll: connection_, rejoined_.
-  UniqueFd rejoined_;        // eventfd: the thread has left a new connection in new_connection_.
-  UniqueFd stop_;            // eventfd: the thread shall end.
-  UniqueFd new_connection_;  // Written by the thread before rejoined_ is signalled, read after it.
+  UniqueFd events_;    // epoll: connection_ and rejoined_.
+  UniqueFd rejoined_;  // eventfd: the thread has ended.
+  UniqueFd stop_;      // eventfd: the thread shall end.
+  /// The connection to the new agent. Written by the thread, read when it has been joined.
+  UniqueFd new_connection_;
   std::thread rejoining_;
   std::atomic<bool> connected_ = false;
 };

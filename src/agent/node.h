@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
@@ -21,6 +22,9 @@ constexpr std::uint32_t slot_of(Qpn qpn) { return qpn.value() >> kLocalQpnBits; 
 constexpr Qpn qpn_of(std::uint32_t slot, std::uint32_t local_number) {
   return Qpn(slot << kLocalQpnBits | (local_number & ((1u << kLocalQpnBits) - 1)));
 }
+
+/// What a node's one adapter is called.
+inline constexpr std::string_view kDeviceName = "verbatim0";
 
 inline constexpr std::size_t kAddressesMax = 8;
 inline constexpr std::size_t kGidsMax = kAddressesMax + 1;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cerrno>
+#include <cstring>
 #include <expected>
 #include <string>
 #include <utility>
@@ -18,6 +20,12 @@ using Result = std::expected<T, Error>;
 
 inline std::unexpected<Error> refuse(int code, std::string text) {
   return std::unexpected(Error{code, std::move(text)});
+}
+
+/// The same after a failed system call: the code is errno, the text `what: ` and errno in words.
+inline std::unexpected<Error> refuse_errno(const std::string& what) {
+  const int code = errno;
+  return refuse(code, what + ": " + std::strerror(code));
 }
 
 }  // namespace verbatim

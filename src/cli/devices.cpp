@@ -22,6 +22,9 @@ constexpr const char* kExamples =
     "Programs that ask for a GID index (-g of ibv_rc_pingpong, -x of ib_write_bw): take 1, the\n"
     "node's first IPv4 address.";
 
+/// As the drop-in names it; each node has one adapter.
+constexpr const char* kDeviceName = "verbatim0";
+
 std::string guid_text(std::uint64_t guid) {
   return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xffff,
                      guid >> 16 & 0xffff, guid & 0xffff);
@@ -53,8 +56,8 @@ int print_devices() {
   Table devices({"device", "node", "node GUID", "state", "interface", "MTU"});
   Table gids({"node", "index", "GID", "type"});
   for (const auto& node : *nodes) {
-    devices.add({std::string(agent::kDeviceName), node.name, guid_text(node.guid), "active",
-                 node.interface, std::to_string(bytes_of(node.active_mtu))});
+    devices.add({kDeviceName, node.name, guid_text(node.guid), "active", node.interface,
+                 std::to_string(bytes_of(node.active_mtu))});
     for (std::size_t index = 0; index < node.gids.size(); ++index) {
       gids.add({node.name, std::to_string(index), gid_text(node.gids[index].gid), "RoCE v2"});
     }

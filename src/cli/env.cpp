@@ -32,7 +32,8 @@ int print_exports(const NodeChoice& choice) {
 }  // namespace
 
 void add_env(CLI::App& app, int& exit_status) {
-  auto* env = app.add_subcommand("env", "Print shell commands that put a shell on an emulated host");
+  auto* env =
+      app.add_subcommand("env", "Print shell commands that put a shell on an emulated host");
   auto choice = std::make_shared<NodeChoice>();  // Lives as long as the callback that reads it.
   env->add_option("--node", choice->node, "Name of the node (emulated host)");
   env->add_option("--address", choice->addresses,

@@ -19,8 +19,8 @@ struct NodeChoice {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-/// The folder with our libibverbs.so.1, found relative to this program: `../lib/verbatim` where it is
-/// installed, `../lib` in the build tree. ENOENT where neither has it.
+/// The folder with our libibverbs.so.1, found relative to this program: `../lib/verbatim` where it
+/// is installed, `../lib` in the build tree. ENOENT where neither has it.
 Result<std::string> find_dropin_folder(std::string_view program_folder);
 /// The folder of the program that runs.
 Result<std::string> own_folder();

@@ -1,17 +1,16 @@
 #include "cli/executable.h"
 
-#include <elf.h>
-#include <sys/stat.h>
-#include <sys/xattr.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <vector>
 
+#include <elf.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
 
 namespace verbatim::cli {
 namespace {
@@ -74,28 +73,32 @@ Result<std::string> find_executable(const std::string& command, std::string_view
   if (!not_executable.empty()) {
     return refuse(EACCES, fmt::format("{}: not an executable file", not_executable));
   }
-  return refuse(ENOENT, fmt::format("{0}: no such command in PATH. Give its path (./{0}), or install "
-                                    "the package that has it (Debian: ibverbs-utils has "
-                                    "ibv_rc_pingpong, perftest has ib_write_bw)",
-                                    command));
+  return refuse(ENOENT,
+                fmt::format("{0}: no such command in PATH. Give its path (./{0}), or install "
+                            "the package that has it (Debian: ibverbs-utils has "
+                            "ibv_rc_pingpong, perftest has ib_write_bw)",
+                            command));
 }
 
 std::string reason_dropins_are_ignored(const std::string& path) {
   if (gains_rights(path)) {
-    return fmt::format("{} gains rights when it starts (set-user-id, set-group-id or file "
-                       "capabilities), and the loader ignores LD_LIBRARY_PATH then: it will not see "
-                       "Verbatim's device. Run it as the user whose rights it gains",
-                       path);
+    return fmt::format(
+        "{} gains rights when it starts (set-user-id, set-group-id or file "
+        "capabilities), and the loader ignores LD_LIBRARY_PATH then: it will not see "
+        "Verbatim's device. Run it as the user whose rights it gains",
+        path);
   }
   switch (elf_kind(path)) {
     case Elf::static_program:
-      return fmt::format("{} is a static program: it loads no libraries and will not see Verbatim's "
-                         "device, but programs that it starts will",
-                         path);
+      return fmt::format(
+          "{} is a static program: it loads no libraries and will not see Verbatim's "
+          "device, but programs that it starts will",
+          path);
     case Elf::other_class:
-      return fmt::format("{} is a program for another word size than Verbatim's libraries: it will "
-                         "not see Verbatim's device",
-                         path);
+      return fmt::format(
+          "{} is a program for another word size than Verbatim's libraries: it will "
+          "not see Verbatim's device",
+          path);
     case Elf::no:  // A script: its interpreter's children are what matters.
     case Elf::dynamic_program:
       return "";

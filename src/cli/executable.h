@@ -12,8 +12,8 @@ namespace verbatim::cli {
 /// `search_path`. ENOENT: there is none; EACCES: it cannot be executed. The text says what to do.
 Result<std::string> find_executable(const std::string& command, std::string_view search_path);
 
-/// Why the dynamic loader would not use our libraries for the program at `path` (a static program, a
-/// set-user-id program, another architecture), as a sentence; empty where it would.
+/// Why the dynamic loader would not use our libraries for the program at `path` (a static program,
+/// a set-user-id program, another architecture), as a sentence; empty where it would.
 std::string reason_dropins_are_ignored(const std::string& path);
 
 }  // namespace verbatim::cli

@@ -1,16 +1,15 @@
 #include "cli/executable.h"
 
-#include <elf.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include <elf.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace verbatim::cli {
 namespace {

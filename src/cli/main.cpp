@@ -10,6 +10,8 @@ constexpr const char* kDescription =
     "Verbatim: the whole RDMA stack in user space. Unmodified RDMA programs run without an RDMA\n"
     "network card, a kernel module or root.";
 
+constexpr const char* kVersion = "verbatim " VERBATIM_VERSION;
+
 constexpr const char* kExamples =
     "Examples:\n"
     "  Two emulated hosts on one machine, each in a terminal of its own:\n"
@@ -24,7 +26,7 @@ constexpr const char* kExamples =
 
 int main(int argc, char** argv) {
   CLI::App app(kDescription, "verbatim");
-  app.set_version_flag("--version", "verbatim " VERBATIM_VERSION, "Print the version");
+  app.set_version_flag("--version", kVersion, "Print the version");
   app.footer(kExamples);
   app.require_subcommand(1);
   int exit_status = 0;
@@ -32,6 +34,9 @@ int main(int argc, char** argv) {
   verbatim::cli::add_env(app, exit_status);
   verbatim::cli::add_devices(app, exit_status);
   verbatim::cli::add_status(app, exit_status);
+  for (CLI::App* subcommand : app.get_subcommands({})) {
+    subcommand->set_version_flag("--version", kVersion, "Print the version");
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

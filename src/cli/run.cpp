@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/environment.h"
@@ -28,6 +27,14 @@ constexpr const char* kExamples =
     "Programs of one node share its device. Nodes of one machine need no root: any address of\n"
     "127.0.0.0/8 will do. Without --node and --address, VERBATIM_NODE and VERBATIM_ADDRESS of the\n"
     "environment count, else the node is 'local'.";
+
+/// CLI11 does not know that a command follows.
+class RunFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: verbatim run [--node NAME] [--address IP]... -- COMMAND [ARGUMENT]...\n";
+  }
+};
 
 /// Comes back only where it fails.
 int execute(const NodeChoice& choice, std::vector<std::string> command) {
@@ -78,10 +85,9 @@ void add_run(CLI::App& app, int& exit_status) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   run->prefix_command();
-  run->usage("Usage: verbatim run [--node NAME] [--address IP]... -- COMMAND [ARGUMENT]...");
+  run->formatter(std::make_shared<RunFormatter>());
   run->footer(kExamples);
-  run->callback(
-      [run, choice, &exit_status] { exit_status = execute(*choice, run->remaining()); });
+  run->callback([run, choice, &exit_status] { exit_status = execute(*choice, run->remaining()); });
 }
 
 }  // namespace verbatim::cli

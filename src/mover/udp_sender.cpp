@@ -184,20 +184,18 @@ Result<std::unique_ptr<SendSocket>> UdpSender::open() const {
   std::unique_ptr<SendSocket> socket(new SendSocket);
   socket->fd_.reset(::socket(local_.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const int fd = socket->fd_.get();
-  if (fd < 0) return refuse(errno, fmt::format("socket: {}", std::strerror(errno)));
+  if (fd < 0) return refuse_errno("socket");
   if (const char* failed = prepare(fd, local_, interface_index_)) {
-    return refuse(errno,
-                  fmt::format("{} from {}: {}", failed, local_.ip_text(), std::strerror(errno)));
+    return refuse_errno(fmt::format("{} from {}", failed, local_.ip_text()));
   }
   if (bind(fd, local_.data(), local_.size()) != 0) {
-    return refuse(errno,
-                  fmt::format("cannot send from {}: {}", local_.ip_text(), std::strerror(errno)));
+    return refuse_errno(fmt::format("cannot send from {}", local_.ip_text()));
   }
   sockaddr_storage storage{};
   socklen_t length = sizeof storage;
   auto* bound = reinterpret_cast<sockaddr*>(&storage);
   if (getsockname(fd, bound, &length) != 0) {
-    return refuse(errno, fmt::format("getsockname: {}", std::strerror(errno)));
+    return refuse_errno("getsockname");
   }
   auto local = SocketAddress::from(bound, length);
   if (!local) return std::unexpected(local.error());

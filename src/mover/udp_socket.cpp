@@ -18,7 +18,7 @@ Result<SocketAddress> bound_address(int fd) {
   socklen_t length = sizeof storage;
   auto* address = reinterpret_cast<sockaddr*>(&storage);
   if (getsockname(fd, address, &length) != 0) {
-    return refuse(errno, fmt::format("getsockname: {}", std::strerror(errno)));
+    return refuse_errno("getsockname");
   }
   return SocketAddress::from(address, length);
 }
@@ -57,18 +57,18 @@ Result<UdpSocket> UdpSocket::join_multicast(const SocketAddress& group,
     return refuse(EINVAL, fmt::format("{} is no multicast group", group.ip_text()));
   }
   UniqueFd fd(::socket(group.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return refuse(errno, fmt::format("socket: {}", std::strerror(errno)));
+  if (!fd) return refuse_errno("socket");
 
   const int on = 1;
   const SocketAddress local = group.port() != 0 ? group : group.with_port(kRocePort);
   // SO_REUSEADDR, not SO_REUSEPORT: each member shall get a copy, not one of them.
   if (setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       bind(fd.get(), local.data(), local.size()) != 0) {
-    return refuse(errno, fmt::format("cannot bind {}: {}", local, std::strerror(errno)));
+    return refuse_errno(fmt::format("cannot bind {}", local));
   }
   if (add_membership(fd.get(), group, node_address, interface_index) != 0) {
-    return refuse(errno, fmt::format("cannot join {} on interface {}: {}", group.ip_text(),
-                                     interface_index, std::strerror(errno)));
+    return refuse_errno(
+        fmt::format("cannot join {} on interface {}", group.ip_text(), interface_index));
   }
   auto socket = adopt(fd.get());
   if (socket) socket->owned_ = std::move(fd);

@@ -257,13 +257,6 @@ TEST(UdpMulticast, ProgramsOnAnInterfaceShareAnIPv6Group) {
   expect_that_every_member_gets_each_datagram(group, node, node, node.scope_id());
 }
 
-TEST(UdpMulticast, IPv6GroupOnLoopbackHasNoRoute) {
-  UdpSender sender(address("::1"), loopback_index());
-  const auto group = address("ff0e::77:1", kRocePort);
-  EXPECT_EQ(sender.socket_for(group, kMulticastQpn).value()->send(group, pattern(8), 0),
-            ENETUNREACH);
-}
-
 TEST(UdpMulticast, JoiningWhatIsNoGroupIsRefused) {
   const auto socket =
       UdpSocket::join_multicast(address("127.77.0.9"), address("127.77.0.1"), loopback_index());

@@ -18,7 +18,9 @@ class Counter {
   void add_exclusive(std::uint64_t amount = 1) {
     value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }
-  void reset() { value_.store(0, std::memory_order_relaxed); }
+  /// For what somebody else counts.
+  void set(std::uint64_t value) { value_.store(value, std::memory_order_relaxed); }
+  void reset() { set(0); }
   std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
 
  private:

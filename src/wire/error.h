@@ -16,6 +16,7 @@ enum class WireError : std::uint8_t {
   reserved_syndrome,   // An AETH syndrome, or a NAK code, that the specification reserves.
   ip_version,          // Neither version 4 nor version 6.
   ip_header,           // An IPv4 header with options, or a fragment.
+  ip_address,          // An IPv6 header with an IPv4-mapped address (RFC 4942, section 2.2).
   ip_checksum,         // The IPv4 header's checksum does not match.
   ip_protocol,         // What follows the IP header is not UDP.
   ip_length,           // The lengths in the IP and UDP headers disagree.
@@ -42,6 +43,8 @@ constexpr const char* describe(WireError error) {
       return "IP version is neither 4 nor 6";
     case WireError::ip_header:
       return "IPv4 options or fragment";
+    case WireError::ip_address:
+      return "IPv4-mapped address in an IPv6 header";
     case WireError::ip_checksum:
       return "wrong IPv4 header checksum";
     case WireError::ip_protocol:

@@ -76,6 +76,9 @@ std::expected<IpUdp, WireError> decode_ipv6(ByteSpan datagram) {
   if (kIpv6HeaderBytes + header->payload_length != datagram.size()) {
     return std::unexpected(WireError::ip_length);
   }
+  if (header->source.is_ipv4_mapped() || header->destination.is_ipv4_mapped()) {
+    return std::unexpected(WireError::ip_address);
+  }
   IpUdp headers;
   headers.flow.source = header->source;
   headers.flow.destination = header->destination;

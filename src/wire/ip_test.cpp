@@ -1,5 +1,7 @@
 #include "wire/ip.h"
 
+#include <cstring>
+
 #include <gtest/gtest.h>
 
 #include "wire/hex_for_test.h"
@@ -85,6 +87,15 @@ TEST(IpUdp, OptionsFragmentsAndOtherProtocolsAreRefused) {
   EXPECT_EQ(error_with(kIpv6, 6, 6), WireError::ip_protocol);
   EXPECT_EQ(error_with(kIpv6, 5, 13), WireError::ip_length);
   EXPECT_EQ(error_with(kIpv6, 45, 13), WireError::ip_length);
+}
+
+TEST(IpUdp, Rfc4942_MappedAddressInAnIpv6HeaderIsRefused) {
+  for (const std::size_t address : {8u, 24u}) {
+    auto bytes = datagram(kIpv6);
+    const Gid mapped = kA;
+    std::memcpy(&bytes[address], mapped.bytes.data(), mapped.bytes.size());
+    EXPECT_EQ(decode_ip_udp(bytes).error(), WireError::ip_address);
+  }
 }
 
 }  // namespace

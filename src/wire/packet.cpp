@@ -60,9 +60,8 @@ std::expected<Packet, WireError> decode_packet(ByteSpan bytes) {
 }
 
 std::size_t encode_headers(const Headers& headers, MutableByteSpan out) {
-  VERBATIM_ASSERT(out.size() >= kHeadersMaxBytes);
   const OpcodeInfo& opcode = info(headers.bth.opcode);
-  VERBATIM_ASSERT(opcode.known);
+  VERBATIM_ASSERT(opcode.known && out.size() >= Bth::kSize + opcode.header_bytes());
   std::byte* at = out.data();
   encode(headers.bth, give<Bth::kSize>(at));
   if (opcode.has(kDeth)) encode(headers.deth, give<Deth::kSize>(at));

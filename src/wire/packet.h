@@ -43,8 +43,8 @@ struct Packet {
 /// the payload, payload on an opcode that has none.
 std::expected<Packet, WireError> decode_packet(ByteSpan bytes);
 
-/// Writes BTH and extended headers to `out` (at least kHeadersMaxBytes); returns their size in
-/// bytes.
+/// Writes BTH and extended headers to `out` (kHeadersMaxBytes serve every opcode); returns their
+/// size in bytes. The opcode is one of the table.
 std::size_t encode_headers(const Headers& headers, MutableByteSpan out);
 
 }  // namespace verbatim::wire

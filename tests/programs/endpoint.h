@@ -1,12 +1,12 @@
 #pragma once
 
-#include <infiniband/verbs.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
+
+#include <infiniband/verbs.h>
 
 /// The few steps that each verbs program begins with, for test programs that use nothing but
 /// libibverbs: they run unchanged on a real card.

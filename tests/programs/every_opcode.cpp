@@ -1,9 +1,9 @@
-// Sends each operation of each service (RC, UC, UD) between two queue pairs of one node, in messages of
-// one packet and of several, and compares what arrives byte by byte. A capture of it has packets of
-// every opcode.
-#include <arpa/inet.h>
-
+// Sends each operation of each service (RC, UC, UD) between two queue pairs of one node, in
+// messages of one packet and of several, and compares what arrives byte by byte. A capture of it
+// has packets of every opcode.
 #include <cstring>
+
+#include <arpa/inet.h>
 
 #include "tests/programs/endpoint.h"
 
@@ -92,8 +92,8 @@ void expect(bool good, const Operation& operation, std::size_t length, const cha
 void check_receive(const ibv_wc& completion, const Operation& operation, std::size_t length,
                    std::size_t headroom) {
   expect(completion.byte_len == length + headroom, operation, length, "wrong length");
-  const bool has_immediate = operation.opcode == IBV_WR_SEND_WITH_IMM ||
-                             operation.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  const bool has_immediate =
+      operation.opcode == IBV_WR_SEND_WITH_IMM || operation.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   expect(((completion.wc_flags & IBV_WC_WITH_IMM) != 0) == has_immediate, operation, length,
          "immediate data announced wrongly");
   if (has_immediate) {
@@ -149,9 +149,8 @@ void run_service(Device& device, ibv_qp_type type, ibv_mtu mtu) {
       run_atomic(pair, operation);
       continue;
     }
-    for (const std::size_t length :
-         {std::size_t{0}, std::size_t{1}, mtu_bytes - 1, mtu_bytes, mtu_bytes + 1,
-          2 * mtu_bytes + 2, 5 * mtu_bytes}) {
+    for (const std::size_t length : {std::size_t{0}, std::size_t{1}, mtu_bytes - 1, mtu_bytes,
+                                     mtu_bytes + 1, 2 * mtu_bytes + 2, 5 * mtu_bytes}) {
       if (type == IBV_QPT_UD && length > mtu_bytes) continue;
       run_message(pair, operation, length);
     }

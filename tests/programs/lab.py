@@ -148,6 +148,8 @@ class Lab:
     def start(self, node, argv, stdin=None):
         command = [f"{self.build}/bin/verbatim", "run", "--node", node,
                    "--address", self.address(node), "--", *argv]
+        # Nothing outlives the test, even where ctest kills it for its time limit.
+        command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
         if node in self.namespace_pids:
             pid = str(self.namespace_pids[node])
             command = ["nsenter", "--net", "--target", pid, "--", *command]

@@ -19,7 +19,7 @@ def enter_user_namespace():
         print("skipped: this machine lets an ordinary user have no network namespace; run as root")
         sys.exit(SKIPPED)
     environment = dict(os.environ, VERBATIM_TEST_INSIDE="1")
-    os.execvpe("unshare", ["unshare", *flags, sys.executable, *sys.argv], environment)
+    os.execvpe("unshare", ["unshare", *flags, sys.executable, "-B", *sys.argv], environment)
 
 
 class Namespace:

@@ -1,10 +1,10 @@
 // queue_pairs COUNT: makes COUNT reliable connected queue pairs of the depth that perftest takes by
-// default, connects them in couples, sends a message over each, prints what memory they cost, and then
-// waits, without a thread of its own, until its standard input ends.
-#include <unistd.h>
-
+// default, connects them in couples, sends a message over each, prints what memory they cost, and
+// then waits, without a thread of its own, until its standard input ends.
 #include <cstring>
 #include <fstream>
+
+#include <unistd.h>
 
 #include "tests/programs/endpoint.h"
 

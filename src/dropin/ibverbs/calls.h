@@ -5,7 +5,8 @@
 /// Calls that programs reach through the operations of a context, not by name.
 namespace verbatim::dropin {
 
-int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes, std::size_t size);
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,
+               std::size_t size);
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
                     ibv_device_attr_ex* attributes, std::size_t size);
 

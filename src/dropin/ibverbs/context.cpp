@@ -1,10 +1,9 @@
-#include <sys/eventfd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/objects.h"

@@ -1,7 +1,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <mutex>
-#include <new>
 #include <vector>
 
 #include "base/bytes.h"
@@ -35,8 +34,8 @@ Device* make_device(adapter::NodeDescription node) {
   return device;
 }
 
-/// Programs use devices after they freed the list, so they are kept; a process that changes its node (a child
-/// of fork, before it opens the device) gets another.
+/// Programs use devices after they freed the list, so they are kept; a process that changes its
+/// node (a child of fork, before it opens the device) gets another.
 Device* device_of(adapter::NodeDescription node) {
   static std::mutex lock;
   static auto* const devices = new std::vector<Device*>;

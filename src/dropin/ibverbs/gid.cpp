@@ -27,9 +27,11 @@ ibv_gid_entry describe(const adapter::NodeDescription& node, std::uint32_t index
 Result<ibv_gid_entry> find(ibv_context* context, std::uint32_t port, std::uint32_t index) {
   if (auto exists = check_port(port); !exists) return std::unexpected(exists.error());
   if (index >= kGidTableLength) {
-    return refuse(EINVAL, fmt::format("index {} is beyond the table of {}", index, kGidTableLength));
+    return refuse(EINVAL,
+                  fmt::format("index {} is beyond the table of {}", index, kGidTableLength));
   }
-  if (index >= table(context).size()) return refuse(ENODATA, fmt::format("entry {} is empty", index));
+  if (index >= table(context).size())
+    return refuse(ENODATA, fmt::format("entry {} is empty", index));
   return describe(from(context).adapter().node(), index);
 }
 
@@ -60,7 +62,8 @@ int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port_num, std::uint32_
     return refused("query_gid_ex", {EOPNOTSUPP, fmt::format("flags {:#x} are unknown", flags)});
   }
   const auto found = find(context, port_num, gid_index);
-  if (!found && found.error().code == ENODATA) return ENODATA;  // Programs walk through the table so.
+  if (!found && found.error().code == ENODATA)
+    return ENODATA;  // Programs walk through the table so.
   if (!found) return refused("query_gid_ex", found.error());
   std::memset(entry, 0, entry_size);
   std::memcpy(entry, &*found, std::min(entry_size, sizeof *found));
@@ -74,8 +77,9 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::
   }
   const std::size_t count = table(context).size();
   if (max_entries < count) {
-    return -refused("query_gid_table", {EINVAL, fmt::format("room for {} entries, of which there are {}",
-                                                            max_entries, count)});
+    return -refused(
+        "query_gid_table",
+        {EINVAL, fmt::format("room for {} entries, of which there are {}", max_entries, count)});
   }
   auto* to = reinterpret_cast<std::byte*>(entries);
   for (std::uint32_t i = 0; i < count; ++i, to += entry_size) {

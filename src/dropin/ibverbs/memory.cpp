@@ -1,5 +1,4 @@
 #include <cerrno>
-#include <new>
 
 #include <fmt/format.h>
 
@@ -17,8 +16,8 @@ static_assert(region::kRemoteAtomic == IBV_ACCESS_REMOTE_ATOMIC);
 static_assert(region::kMwBind == IBV_ACCESS_MW_BIND);
 static_assert(region::kZeroBased == IBV_ACCESS_ZERO_BASED);
 
-/// The rights that a region is registered with. Optional bits are hints, which a device may ignore; so is huge
-/// pages'.
+/// The rights that a region is registered with. Optional bits are hints, which a device may ignore;
+/// so is huge pages'.
 Result<std::uint32_t> rights(std::uint32_t access) {
   access &= ~std::uint32_t{IBV_ACCESS_OPTIONAL_RANGE | IBV_ACCESS_HUGETLB};
   if ((access & IBV_ACCESS_ON_DEMAND) != 0) {
@@ -28,7 +27,7 @@ Result<std::uint32_t> rights(std::uint32_t access) {
                                    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
                                    IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
   if ((access & ~kKnown) != 0) {
-    return refuse(EOPNOTSUPP, fmt::format("access flags {:#x} are unknown", access & ~kKnown));
+    return refuse(EINVAL, fmt::format("access flags {:#x} are unknown", access & ~kKnown));
   }
   return access;
 }
@@ -87,7 +86,8 @@ ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, std::size_t length, int access) {
                          static_cast<std::uint32_t>(access));
 }
 
-ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* addr, std::size_t length, std::uint64_t iova, int access) {
+ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* addr, std::size_t length, std::uint64_t iova,
+                        int access) {
   return register_memory(pd, addr, length, iova, static_cast<std::uint32_t>(access));
 }
 

@@ -13,8 +13,8 @@
 #include "dropin/ibverbs/program.h"
 #include "dropin/ibverbs/verbs.h"
 
-/// What stands behind the structures that programs hold: each begins with the public structure (a context
-/// ends with it), so that a pointer to one is a pointer to the other.
+/// What stands behind the structures that programs hold: each begins with the public structure (a
+/// context ends with it), so that a pointer to one is a pointer to the other.
 namespace verbatim::dropin {
 
 struct Device {
@@ -31,8 +31,8 @@ struct Context {
   Device* device;
   UniqueFd command_fd;  // `ibv_context::cmd_fd`: names the context, carries nothing.
   adapter::AsyncEvents events;
-  /// Guards `living` and the `events_delivered` of its members. An event whose object is not here was
-  /// taken from the queue while the object was being destroyed, and is dropped.
+  /// Guards `living` and the `events_delivered` of its members. An event whose object is not here
+  /// was taken from the queue while the object was being destroyed, and is dropped.
   std::mutex living_lock;
   std::unordered_set<const void*> living;  // Queue pairs and completion queues.
 
@@ -102,11 +102,20 @@ inline ibv_gid to_verbs(const Gid& gid) {
   return theirs;
 }
 
-/// Entries of the GID table, most of them empty. Fixed, as Linux's are, since programs may ask once and addresses come and
-/// go.
+/// Entries of the GID table, most of them empty. Fixed, as Linux's are, since programs may ask once
+/// and addresses come and go.
 inline constexpr std::uint32_t kGidTableLength = 64;
 /// Where the node's own GID stands in its table.
 std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid);
+
+/// Before an object's memory goes: drops its asynchronous events that nobody took and waits until
+/// the others are acknowledged. `completed` is guarded by `mutex`, `delivered` by
+/// Context::living_lock.
+void drop_async_events(Context& context, const void* object, const std::uint32_t& delivered,
+                       const std::uint32_t& completed, pthread_mutex_t& mutex,
+                       pthread_cond_t& condition);
+
+adapter::AddressVector to_address_vector(const ibv_ah_attr& attributes);
 
 /// EINVAL for a port that does not exist.
 Result<void> check_port(std::uint32_t port);

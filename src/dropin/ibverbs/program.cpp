@@ -1,13 +1,12 @@
 #include "dropin/ibverbs/program.h"
 
-#include <fcntl.h>
-#include <pthread.h>
-
 #include <cerrno>
 #include <cstring>
 #include <mutex>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include "agent/node.h"
 
@@ -16,8 +15,8 @@ namespace {
 
 static_assert(adapter::kProgramQueuePairsMax == 1u << agent::kLocalQpnBits);
 
-/// The one piece of state that belongs to the process: C entry points have no object to hold it. Never
-/// destroyed, since threads of the program may call us while the process exits.
+/// The one piece of state that belongs to the process: C entry points have no object to hold it.
+/// Never destroyed, since threads of the program may call us while the process exits.
 struct Process {
   std::mutex lock;
   Program* program = nullptr;

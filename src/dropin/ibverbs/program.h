@@ -6,8 +6,8 @@
 #include "agent/client.h"
 #include "base/error.h"
 
-/// What a process is to Verbatim: its place in a node. Here the adapter, its arena and the agent are wired
-/// together.
+/// What a process is to Verbatim: its place in a node. Here the adapter, its arena and the agent
+/// are wired together.
 namespace verbatim::dropin {
 
 struct Program {
@@ -15,13 +15,13 @@ struct Program {
   std::unique_ptr<adapter::Adapter> adapter;
 };
 
-/// This process's program: joins the node that the environment names the first time. It stays until the
-/// process ends, as a card stays when its last user has gone: queue pairs that a program leaves open are
-/// flushed when it dies. A child of fork gets one of its own when it asks.
+/// This process's program: joins the node that the environment names the first time. It stays until
+/// the process ends, as a card stays when its last user has gone: queue pairs that a program leaves
+/// open are flushed when it dies. A child of fork gets one of its own when it asks.
 Result<Program*> program();
 
-/// The node that this process belongs to or, before it has joined one, the node that the environment names,
-/// whose agent is started where none runs.
+/// The node that this process belongs to or, before it has joined one, the node that the
+/// environment names, whose agent is started where none runs.
 Result<adapter::NodeDescription> node();
 
 }  // namespace verbatim::dropin

@@ -15,8 +15,8 @@ namespace {
 
 using adapter::Limits;
 
-/// No vendor's: the bit of locally administered addresses is set. Programs take a known vendor's number as leave
-/// to make that vendor's private calls.
+/// No vendor's: the bit of locally administered addresses is set. Programs take a known vendor's
+/// number as leave to make that vendor's private calls.
 constexpr std::uint32_t kVendorId = 0x025642;
 
 ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
@@ -48,7 +48,8 @@ ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
   attributes.max_total_mcast_qp_attach = Limits::multicast_groups * Limits::multicast_attachments;
   attributes.max_ah = Limits::address_handles;
   attributes.max_pkeys = 1;
-  attributes.local_ca_ack_delay = 15;  // 4.096 us << 15: a busy machine may keep a thread waiting so long.
+  attributes.local_ca_ack_delay =
+      15;  // 4.096 us << 15: a busy machine may keep a thread waiting so long.
   attributes.phys_port_cnt = 1;
   return attributes;
 }
@@ -98,7 +99,8 @@ Result<void> check_port(std::uint32_t port) {
   return refuse(EINVAL, fmt::format("port {} does not exist: the device has port 1", port));
 }
 
-int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes, std::size_t size) {
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,
+               std::size_t size) {
   if (auto exists = check_port(port); !exists) return refused("query_port", exists.error());
   copy_attributes(port_attributes(from(context).adapter().node()), attributes, size);
   return 0;
@@ -107,8 +109,9 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attribute
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
                     ibv_device_attr_ex* attributes, std::size_t size) {
   if (input != nullptr && input->comp_mask != 0) {
-    return refused("query_device_ex",
-                   {EINVAL, fmt::format("comp_mask {:#x} of the input is unknown", input->comp_mask)});
+    return refused(
+        "query_device_ex",
+        {EINVAL, fmt::format("comp_mask {:#x} of the input is unknown", input->comp_mask)});
   }
   if (size < sizeof attributes->orig_attr) {
     return refused("query_device_ex", {EINVAL, fmt::format("{} bytes are too few", size)});
@@ -138,10 +141,12 @@ int ibv_query_port(ibv_context* context, std::uint8_t port_num, _compat_ibv_port
 }
 
 int ibv_query_pkey(ibv_context*, std::uint8_t port_num, int index, __be16* pkey) {
-  if (auto exists = check_port(port_num); !exists) return refused_minus_one("query_pkey", exists.error());
+  if (auto exists = check_port(port_num); !exists)
+    return refused_minus_one("query_pkey", exists.error());
   if (index != 0) {
     return refused_minus_one(
-        "query_pkey", {EINVAL, fmt::format("index {} does not exist: the table has one entry", index)});
+        "query_pkey",
+        {EINVAL, fmt::format("index {} does not exist: the table has one entry", index)});
   }
   *pkey = to_big_endian(raw(kDefaultPKey));
   return 0;

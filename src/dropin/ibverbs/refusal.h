@@ -5,8 +5,8 @@
 /// Where an Error becomes an errno value: each refusal is logged here, once, with the call's name.
 namespace verbatim::dropin {
 
-/// Logs `call: text` (warn; what happens in the normal course of a program, such as EAGAIN or EBUSY, at
-/// debug) and returns the code.
+/// Logs `call: text` (warn; what happens in the normal course of a program, such as EAGAIN or
+/// EBUSY, at debug) and returns the code.
 int refused(const char* call, const Error& error);
 
 /// The same for calls that set errno and return a null pointer.

@@ -1,8 +1,5 @@
 #include "dropin/ibverbs/sysfs.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <charconv>
 #include <cstdarg>
@@ -12,7 +9,9 @@
 #include <string>
 #include <string_view>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "base/unique_fd.h"
 #include "dropin/ibverbs/objects.h"
@@ -60,7 +59,8 @@ std::optional<std::string> port_file(const adapter::NodeDescription& node, std::
   return std::nullopt;
 }
 
-std::optional<std::string> device_file(const adapter::NodeDescription& node, std::string_view name) {
+std::optional<std::string> device_file(const adapter::NodeDescription& node,
+                                       std::string_view name) {
   if (name == "board_id") return "VERBATIM";
   if (name == "hca_type") return "verbatim";
   if (name == "hw_rev") return "0x1";
@@ -79,8 +79,8 @@ std::optional<std::string> character_device_file(std::string_view name) {
   return std::nullopt;
 }
 
-/// What `path` would hold if our device were the kernel's; nothing for other paths, ENOENT for a file of our
-/// device that does not exist.
+/// What `path` would hold if our device were the kernel's; nothing for other paths, ENOENT for a
+/// file of our device that does not exist.
 std::optional<Result<std::string>> our_file(std::string_view path) {
   const auto below = [path](std::string_view folder) -> std::optional<std::string_view> {
     if (!path.starts_with(folder) || path.size() <= folder.size() || path[folder.size()] != '/') {
@@ -136,9 +136,10 @@ int ibv_read_sysfs_file(const char* dir, const char* file, char* buf, std::size_
   return read_file(fmt::format("{}/{}", dir, file), buf, size);
 }
 
-/// Of a provider that asks for its device's files. None of ours has one, so only our device is meant.
-int ibv_read_ibdev_sysfs_file(char* buf, std::size_t size, verbs_sysfs_dev*, const char* name_format,
-                              ...) {
+/// Of a provider that asks for its device's files. None of ours has one, so only our device is
+/// meant.
+int ibv_read_ibdev_sysfs_file(char* buf, std::size_t size, verbs_sysfs_dev*,
+                              const char* name_format, ...) {
   char name[256];
   va_list arguments;
   va_start(arguments, name_format);

@@ -1,6 +1,7 @@
 #pragma once
 
-/// The names under which programs know the device, and the folders of /sys where a kernel would describe it.
+/// The names under which programs know the device, and the folders of /sys where a kernel would
+/// describe it.
 namespace verbatim::dropin {
 
 inline constexpr char kDeviceName[] = "verbatim0";

@@ -3,8 +3,8 @@
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/not_implemented.h"
 
-/// The operations of a context that are not implemented yet. A null pointer would mean EOPNOTSUPP too, but
-/// without a word; and the headers call some of them without looking.
+/// The operations of a context that are not implemented yet. A null pointer would mean EOPNOTSUPP
+/// too, but without a word; and the headers call some of them without looking.
 namespace verbatim::dropin {
 namespace {
 

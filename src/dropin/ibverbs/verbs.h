@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The C interface that this folder implements: libibverbs' own header, and what the library exports
-/// beside it. Everything declared here is visible outside the library; all else is hidden.
+/// The C interface that this folder implements: libibverbs' own header, and what the library
+/// exports beside it. Everything declared here is visible outside the library; all else is hidden.
 #pragma GCC visibility push(default)
 
 #include <infiniband/sa.h>

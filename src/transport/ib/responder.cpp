@@ -1,5 +1,7 @@
 #include "transport/ib/responder.h"
 
+#include <utility>
+
 #include "base/assert.h"
 
 /// Packets in: what their PSN says, and the refusals. What an accepted packet does is in

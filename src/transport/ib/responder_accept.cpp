@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "base/assert.h"
 #include "transport/ib/responder.h"
 
@@ -10,7 +12,9 @@ using wire::Verb;
 
 /// The packet has passed every check: the state moves on once, before any effect is carried out.
 void Responder::accept(const wire::Packet& packet, const OpcodeInfo& info, ResponderEffects& out) {
-  before_ = {.expected_psn = expected_psn_, .msn = msn_};
+  before_ = Before{};
+  before_.expected_psn = expected_psn_;
+  before_.msn = msn_;
   if (!established_) {
     established_ = true;
     out.push(Established{});

@@ -21,9 +21,11 @@ void Responder::acknowledge(Psn psn) {
 /// whose response may be what the requester misses: an acknowledgement behind it would tell that it
 /// is lost.
 void Responder::acknowledge_duplicate(Psn psn) {
-  if (acknowledgement_.pending) return;  // It covers this packet too.
   const auto next = responses_.first_between(psn, expected_psn_);
-  acknowledge(next ? *next - 1 : expected_psn_ - 1);
+  const Psn newest = next ? *next - 1 : expected_psn_ - 1;
+  // What waits already may say more: a later PSN, or a NAK.
+  if (acknowledgement_.pending && distance(acknowledgement_.psn, newest) <= 0) return;
+  acknowledge(newest);
 }
 
 void Responder::nak(Psn psn, Syndrome syndrome) {

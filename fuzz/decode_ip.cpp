@@ -1,0 +1,26 @@
+// Any bytes as an IP packet with a UDP datagram, and as a GRH: what decoding accepts, the encoder
+// writes again so that it decodes to the same value; for the GRH, which has no checksum, byte for
+// byte.
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "base/assert.h"
+#include "wire/grh.h"
+#include "wire/ip.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace verbatim;
+  const ByteSpan bytes(reinterpret_cast<const std::byte*>(data), size);
+  if (const auto grh = wire::decode_grh(bytes)) {
+    std::array<std::byte, wire::Grh::kSize> out;
+    encode(*grh, out);
+    VERBATIM_ASSERT(std::memcmp(out.data(), data, out.size()) == 0);
+  }
+  const auto headers = wire::decode_ip_udp(bytes);
+  if (!headers) return 0;
+  std::vector<std::byte> again(bytes.begin(), bytes.end());
+  wire::encode_ip_udp(*headers, again);
+  VERBATIM_ASSERT(wire::decode_ip_udp(again) == headers);
+  return 0;
+}

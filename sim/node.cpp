@@ -1,0 +1,246 @@
+#include "sim/node.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/assert.h"
+#include "wire/packet.h"
+
+namespace verbatim::sim {
+
+using transport::PayloadSource;
+using transport::Slot;
+using transport::Status;
+
+namespace {
+
+template <typename... Cases>
+struct Match : Cases... {
+  using Cases::operator()...;
+};
+
+}  // namespace
+
+Node::Node(int index, std::size_t memory_bytes, std::uint32_t depth, Promise promise)
+    : index_(index),
+      memory_(memory_bytes),
+      region_entries_(4),
+      requester_(depth),
+      locals_(depth),
+      deliveries_(promise) {
+  region::RegionTable::initialise(region_header_, 0x5eed + static_cast<std::uint64_t>(index));
+  regions_.emplace(region_header_, region_entries_);
+  const auto key = regions_->add({.address = reinterpret_cast<std::uint64_t>(memory_.data()),
+                                  .length = memory_bytes,
+                                  .iova = kIova,
+                                  .access = region::kLocalWrite | region::kRemoteWrite |
+                                            region::kRemoteRead | region::kRemoteAtomic,
+                                  .pd = kPd});
+  VERBATIM_ASSERT(key.has_value());
+  key_ = *key;
+}
+
+void Node::connect(const transport::RequesterConfig& requester,
+                   const transport::ResponderConfig& responder) {
+  requester_.reset();
+  requester_.configure(requester);
+  responder_.reset();
+  responder_.configure(responder);
+}
+
+Slot Node::post(const transport::SendRequest& request, LocalBuffer local) {
+  const Slot slot = requester_.post(request);
+  locals_[slot % locals_.size()] = local;
+  sends_.posted(slot);
+  return slot;
+}
+
+void Node::post_receive(LocalBuffer buffer) { receives_.push_back({next_ticket_++, buffer}); }
+
+bool Node::take(transport::Receive& out) {
+  if (receives_.empty()) return false;
+  taken_.push_back(receives_.front());
+  receives_.pop_front();
+  out = {taken_.back().ticket, taken_.back().buffer.length};
+  return true;
+}
+
+bool Node::pump(TimeNs now, Network& network) {
+  bool sent = false;
+  transport::OutgoingPacket packet;
+  while (responder_.poll_transmit(packet)) {
+    sent = true;
+    transmit(packet, now, network);
+  }
+  while (requester_.poll_transmit(now, packet)) {
+    sent = true;
+    transmit(packet, now, network);
+    requester_.after_transmit(requester_effects_);
+    drain(requester_effects_);
+  }
+  return sent;
+}
+
+void Node::transmit(const transport::OutgoingPacket& packet, TimeNs now, Network& network) {
+  if (packet.payload.from == PayloadSource::From::request &&
+      packet.payload.slot == bad_local_memory) {
+    return fail_locally(packet.payload.slot);
+  }
+  bool refused = false;
+  network.send(1 - index_, now, [&](std::vector<std::byte>& bytes) {
+    bytes.resize(wire::kHeadersMaxBytes);
+    bytes.resize(wire::encode_headers(packet.headers, bytes));
+    refused = !append_payload(packet.payload, bytes);
+    bytes.resize(bytes.size() + packet.headers.bth.pad_count);
+  });
+  ++packets_sent_;
+  VERBATIM_ASSERT(!refused);
+}
+
+bool Node::append_payload(const PayloadSource& source, std::vector<std::byte>& bytes) {
+  MutableByteSpan from;
+  if (source.from == PayloadSource::From::request) {
+    const LocalBuffer& local = locals_[source.slot % locals_.size()];
+    VERBATIM_ASSERT(source.offset + source.length <= local.length);
+    from = memory().subspan(local.offset + source.offset, source.length);
+  } else if (source.from == PayloadSource::From::region && source.length > 0) {
+    from = bytes_at(source.key, source.address, source.length);
+    if (from.empty()) return false;
+  }
+  bytes.insert(bytes.end(), from.begin(), from.end());
+  return true;
+}
+
+MutableByteSpan Node::bytes_at(MemoryKey key, std::uint64_t address, std::size_t length) {
+  const auto hold = regions_->hold(key, address, length, 0, kPd);
+  if (!hold) return {};
+  return {hold->address(), length};
+}
+
+void Node::on_arrival(ByteSpan bytes, TimeNs now) {
+  const auto packet = wire::decode_packet(bytes);
+  VERBATIM_ASSERT(packet.has_value());
+  if (in_error_) return;
+  if (wire::info(packet->headers.bth.opcode).is_request) {
+    transport::ResponderEffects effects;
+    responder_.on_packet(*packet, *this, *regions_, effects);
+    return drain(effects);
+  }
+  requester_.on_packet(*packet, now, requester_effects_);
+  drain(requester_effects_);
+}
+
+void Node::on_time(TimeNs now) {
+  if (requester_.deadline() > now) return;
+  requester_.on_timeout(now, requester_effects_);
+  drain(requester_effects_);
+}
+
+void Node::drain(transport::RequesterEffects& effects) {
+  for (;;) {
+    // A copy, since an effect's execution may bring about others.
+    const transport::RequesterEffects now = effects;
+    effects.list.clear();
+    effects.more = false;
+    for (const auto& effect : now.list) {
+      std::visit(Match{[this](const transport::CompleteRequest& done) {
+                         sends_.completed(done.slot, done.status);
+                         if (on_completed) on_completed(done.slot, done.status);
+                       },
+                       [this](const transport::RequesterFailed&) { enter_error(); },
+                       [this](const auto& placement) { place(placement); }},
+                 effect);
+    }
+    if (!now.more) return;
+    requester_.resume(effects);
+  }
+}
+
+void Node::drain(const transport::ResponderEffects& effects) {
+  for (const auto& effect : effects) {
+    std::visit(Match{[this](const transport::CompleteReceive& done) { complete(done); },
+                     [this](const transport::ExecuteAtomic& atomic) { execute(atomic); },
+                     [](const transport::Established&) {},
+                     [this](const transport::ResponderFailed&) { enter_error(); },
+                     [this](const auto& placement) { place(placement); }},
+               effect);
+  }
+}
+
+void Node::place(const transport::PlaceResponse& effect) {
+  if (effect.slot == bad_local_memory) return fail_locally(effect.slot);
+  const LocalBuffer& local = locals_[effect.slot % locals_.size()];
+  VERBATIM_ASSERT(effect.offset + effect.payload.size() <= local.length);
+  std::ranges::copy(effect.payload, memory().subspan(local.offset + effect.offset).begin());
+}
+
+void Node::place(const transport::PlaceAtomic& effect) {
+  if (effect.slot == bad_local_memory) return fail_locally(effect.slot);
+  const LocalBuffer& local = locals_[effect.slot % locals_.size()];
+  VERBATIM_ASSERT(local.length == sizeof effect.original);
+  std::memcpy(&memory_[local.offset], &effect.original, sizeof effect.original);
+}
+
+void Node::place(const transport::PlaceReceive& effect) {
+  const auto receive = std::ranges::find(taken_, effect.ticket, &PostedReceive::ticket);
+  VERBATIM_ASSERT(receive != taken_.end());
+  VERBATIM_ASSERT(effect.offset + effect.payload.size() <= receive->buffer.length);
+  std::ranges::copy(effect.payload,
+                    memory().subspan(receive->buffer.offset + effect.offset).begin());
+}
+
+void Node::place(const transport::PlaceWrite& effect) {
+  if (effect.payload.empty()) return;
+  const MutableByteSpan to = bytes_at(effect.key, effect.address, effect.payload.size());
+  VERBATIM_ASSERT(!to.empty());
+  std::ranges::copy(effect.payload, to.begin());
+}
+
+void Node::execute(const transport::ExecuteAtomic& effect) {
+  const MutableByteSpan word = bytes_at(effect.key, effect.address, 8);
+  VERBATIM_ASSERT(!word.empty());
+  std::uint64_t value = 0;
+  std::memcpy(&value, word.data(), sizeof value);
+  responder_.on_atomic_result(value);
+  if (!effect.compare_and_swap) {
+    value += effect.compare_add;
+  } else if (value == effect.compare_add) {
+    value = effect.swap;
+  }
+  std::memcpy(word.data(), &value, sizeof value);
+}
+
+void Node::complete(const transport::CompleteReceive& effect) {
+  const auto receive = std::ranges::find(taken_, effect.ticket, &PostedReceive::ticket);
+  VERBATIM_ASSERT(receive != taken_.end());
+  if (effect.status == Status::success) {
+    VERBATIM_ASSERT(effect.is_write || effect.byte_count <= receive->buffer.length);
+    const std::size_t placed = effect.is_write ? 0 : effect.byte_count;
+    deliveries_.received({.ticket = effect.ticket,
+                          .is_write = effect.is_write,
+                          .has_immediate = effect.has_immediate,
+                          .immediate = effect.immediate,
+                          .solicited = effect.solicited,
+                          .byte_count = effect.byte_count,
+                          .bytes = memory().subspan(receive->buffer.offset, placed)});
+  } else {
+    receive_failures_.push_back(effect.status);
+  }
+  taken_.erase(receive);
+}
+
+void Node::fail_locally(Slot slot) {
+  transport::RequesterEffects effects;
+  requester_.on_local_error(slot, Status::local_protection_error, effects);
+  drain(effects);
+}
+
+/// As the adapter does: the whole queue pair is in the error state.
+void Node::enter_error() {
+  in_error_ = true;
+  transport::RequesterEffects effects;
+  requester_.flush(effects);
+  drain(effects);
+}
+
+}  // namespace verbatim::sim

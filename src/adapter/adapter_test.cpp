@@ -1,0 +1,344 @@
+#include "adapter/adapter.h"
+
+#include <numeric>
+#include <thread>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/// Two adapters in one process, over sockets on loopback addresses of their own, without an agent:
+/// what the sanitizers see of the threads.
+namespace verbatim::adapter {
+namespace {
+
+using transport::Operation;
+using transport::Status;
+
+/// One node with one program.
+struct Host {
+  explicit Host(std::uint8_t last_byte, std::uint32_t first_qpn) {
+    const auto pid = static_cast<std::uint32_t>(getpid());
+    const auto address = SocketAddress::ipv4({127, static_cast<std::uint8_t>(100 + pid / 256 % 100),
+                                              static_cast<std::uint8_t>(pid), last_byte},
+                                             kRocePort);
+    socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(0, bind(socket, address.data(), address.size())) << address.text();
+    Membership membership;
+    membership.node = {
+        .name = "test",
+        .guid = 1,
+        .interface = "lo",
+        .interface_index = 1,
+        .active_mtu = Mtu::k4096,
+        .gids = {{link_local_gid(synthetic_mac(address)), address}, {gid_of(address), address}}};
+    membership.first_qpn = Qpn(first_qpn);
+    membership.receive_sockets = {socket};
+    adapter = std::move(*Adapter::create(std::move(*Arena::create()), std::move(membership)));
+    pd = *adapter->allocate_pd();
+  }
+  ~Host() {
+    adapter.reset();
+    close(socket);
+  }
+
+  int socket = -1;
+  std::unique_ptr<Adapter> adapter;
+  PdNumber pd{};
+};
+
+/// A queue pair with its completion queue, its events and registered memory.
+struct Side {
+  static constexpr std::size_t kBytes = 1 << 20;
+
+  Side(Host& owner, QpType type, std::uint32_t depth = 64)
+      : host(owner),
+        events(std::move(*Semaphore::create())),
+        channel(std::move(*Semaphore::create())) {
+    cq = std::move(*host.adapter->create_completion_queue(1024, &channel, nullptr));
+    memory.resize(kBytes);
+    key = *host.adapter->register_memory({.address = address(),
+                                          .length = memory.size(),
+                                          .iova = address(),
+                                          .access = region::kLocalWrite | region::kRemoteWrite |
+                                                    region::kRemoteRead | region::kRemoteAtomic,
+                                          .pd = host.pd});
+    qp = *host.adapter->create_queue_pair({.type = type,
+                                           .pd = host.pd,
+                                           .send_cq = cq.get(),
+                                           .receive_cq = cq.get(),
+                                           .events = &events,
+                                           .capacity = {depth, depth, 4, 4, 64}});
+  }
+  ~Side() {
+    host.adapter->destroy_queue_pair(qp);
+    EXPECT_TRUE(host.adapter->deregister_memory(key));
+  }
+
+  std::uint64_t address(std::size_t offset = 0) const {
+    return reinterpret_cast<std::uint64_t>(memory.data()) + offset;
+  }
+  Segment segment(std::size_t offset, std::uint32_t length) const {
+    return {address(offset), length, raw(key)};
+  }
+
+  void connect(const Side& peer, Mtu mtu = Mtu::k4096, std::uint8_t gid_index = 1) {
+    constexpr std::uint32_t kAccess =
+        region::kRemoteWrite | region::kRemoteRead | region::kRemoteAtomic;
+    QueuePairAttributes attributes{.state = QpState::init, .access = kAccess};
+    const bool rc = qp->type() == QpType::rc;
+    ASSERT_TRUE(qp->modify(attributes, kState | kPKeyIndex | kPort | kAccessFlags));
+    attributes.state = QpState::rtr;
+    attributes.path_mtu = mtu;
+    attributes.receive_psn = Psn(0xfffff0);
+    attributes.dest_qpn = peer.qp->number();
+    attributes.max_dest_rd_atomic = 4;
+    attributes.min_rnr_timer = 1;
+    attributes.address.dest_gid = peer.host.adapter->node().gids[gid_index].gid;
+    attributes.address.source_gid_index = gid_index;
+    const auto moved =
+        qp->modify(attributes, kState | kAddressVector | kPathMtu | kDestQpn | kReceivePsn |
+                                   (rc ? kMaxDestRdAtomic | kMinRnrTimer : 0u));
+    ASSERT_TRUE(moved) << moved.error().text;
+    attributes.state = QpState::rts;
+    attributes.send_psn = Psn(0xfffff0);
+    attributes.timeout = 14;
+    attributes.retry_count = attributes.rnr_retry = 7;
+    attributes.max_rd_atomic = 4;
+    ASSERT_TRUE(qp->modify(
+        attributes,
+        kState | kSendPsn | (rc ? kTimeout | kRetryCount | kRnrRetry | kMaxRdAtomic : 0u)));
+  }
+
+  int post(Operation operation, Segment local, const Side* peer = nullptr,
+           std::size_t remote_offset = 0, std::uint64_t compare_add = 0, std::uint64_t swap = 0) {
+    const int refused = qp->post_send(
+        {.wr_id = ++posted,
+         .request = {.operation = operation,
+                     .immediate = 0x11223344,
+                     .length = local.length,
+                     .remote_address = peer != nullptr ? peer->address(remote_offset) : 0,
+                     .remote_key = peer != nullptr ? peer->key : MemoryKey{},
+                     .compare_add = compare_add,
+                     .swap = swap},
+         .segments = std::span(&local, 1),
+         .signaled = true});
+    qp->transmit();
+    return refused;
+  }
+
+  /// Polls until there is an entry; a default one after five seconds.
+  Completion next() {
+    Completion entry{.status = Status::local_qp_operation_error};
+    for (const TimeNs end = monotonic_now() + 5 * kSecond; monotonic_now() < end;) {
+      if (host.adapter->poll(*cq, std::span(&entry, 1)) == 1) break;
+    }
+    return entry;
+  }
+
+  Host& host;
+  AsyncEvents events;
+  CompletionChannel channel;
+  std::unique_ptr<CompletionQueue> cq;
+  std::vector<std::byte> memory;
+  MemoryKey key{};
+  QueuePair* qp = nullptr;
+  std::uint64_t posted = 0;
+};
+
+struct AdapterPair : testing::Test {
+  Host a{1, 1 << 14};
+  Host b{2, 2 << 14};
+
+  static void fill(Side& side, std::size_t offset, std::size_t length, unsigned seed) {
+    for (std::size_t i = 0; i < length; ++i) {
+      side.memory[offset + i] = static_cast<std::byte>(seed + i * 7 + i / 251);
+    }
+  }
+};
+
+TEST_F(AdapterPair, RcMovesBytesByEveryOperation) {
+  Side left(a, QpType::rc);
+  Side right(b, QpType::rc);
+  left.connect(right);
+  right.connect(left);
+  constexpr std::uint32_t kLength = 300'001;
+  fill(left, 0, kLength, 1);
+
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, kLength), &right, 5));
+  ASSERT_EQ(Status::success, left.next().status);
+  EXPECT_TRUE(
+      std::equal(left.memory.begin(), left.memory.begin() + kLength, right.memory.begin() + 5));
+
+  const Segment receive = right.segment(400'000, kLength);
+  ASSERT_EQ(0, right.qp->post_receive(77, std::span(&receive, 1)));
+  ASSERT_EQ(0, left.post(Operation::send_with_immediate, left.segment(0, kLength)));
+  const Completion received = right.next();
+  EXPECT_EQ(77u, received.wr_id);
+  EXPECT_EQ(kLength, received.byte_count);
+  EXPECT_EQ(kCompletionWithImmediate, received.flags);
+  EXPECT_EQ(0x11223344u, received.immediate);
+  EXPECT_TRUE(std::equal(left.memory.begin(), left.memory.begin() + kLength,
+                         right.memory.begin() + 400'000));
+  ASSERT_EQ(Status::success, left.next().status);
+
+  ASSERT_EQ(0, left.post(Operation::read, left.segment(500'000, kLength), &right, 5));
+  ASSERT_EQ(Status::success, left.next().status);
+  EXPECT_TRUE(std::equal(left.memory.begin(), left.memory.begin() + kLength,
+                         left.memory.begin() + 500'000));
+
+  auto& word = *reinterpret_cast<std::uint64_t*>(right.memory.data() + 900'000);
+  word = 40;
+  ASSERT_EQ(0, left.post(Operation::fetch_and_add, left.segment(900'000, 8), &right, 900'000, 2));
+  ASSERT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(40u, *reinterpret_cast<std::uint64_t*>(left.memory.data() + 900'000));
+  ASSERT_EQ(
+      0, left.post(Operation::compare_and_swap, left.segment(900'000, 8), &right, 900'000, 42, 7));
+  ASSERT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(7u, word);
+}
+
+TEST_F(AdapterPair, WrongKeyEndsInErrorAndFlushes) {
+  Side left(a, QpType::rc);
+  Side right(b, QpType::rc);
+  left.connect(right);
+  right.connect(left);
+  Segment local = left.segment(0, 64);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(0, left.qp->post_send({.wr_id = 1,
+                                     .request = {.operation = Operation::write,
+                                                 .length = 64,
+                                                 .remote_address = right.address(),
+                                                 .remote_key = MemoryKey{raw(right.key) ^ 0x100}},
+                                     .segments = std::span(&local, 1),
+                                     .signaled = true}));
+  }
+  left.qp->transmit();
+  EXPECT_EQ(Status::remote_access_error, left.next().status);
+  EXPECT_EQ(Status::flushed, left.next().status);
+  EXPECT_EQ(QpState::err, left.qp->state());
+  EXPECT_EQ(AsyncEventType::qp_access_error, right.events.wait()->type);
+}
+
+TEST_F(AdapterPair, UnregisteredLocalMemoryIsAProtectionError) {
+  Side left(a, QpType::rc);
+  Side right(b, QpType::rc);
+  left.connect(right);
+  right.connect(left);
+  ASSERT_EQ(0, left.post(Operation::write, {left.address(), 64, 12345}, &right));
+  EXPECT_EQ(Status::local_protection_error, left.next().status);
+}
+
+TEST_F(AdapterPair, EventsComeWithoutPolling) {
+  Side left(a, QpType::rc);
+  Side right(b, QpType::rc);
+  left.connect(right, Mtu::k1024, 0);
+  right.connect(left, Mtu::k1024, 0);
+  for (int round = 0; round < 20; ++round) {
+    const Segment receive = right.segment(0, 5000);
+    ASSERT_EQ(0, right.qp->post_receive(1, std::span(&receive, 1)));
+    right.host.adapter->arm(*right.cq, false);
+    ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 5000)));
+    ASSERT_EQ(right.cq.get(), right.channel.wait().value());
+    right.cq->count_delivered_event();
+    right.cq->acknowledge_events(1);
+    ASSERT_EQ(Status::success, right.next().status);
+    ASSERT_EQ(Status::success, left.next().status);
+  }
+}
+
+TEST_F(AdapterPair, TwoThreadsPostAndPollTwoQueuePairs) {
+  constexpr int kMessages = 2'000;
+  Side left[]{{a, QpType::rc}, {a, QpType::rc}};
+  Side right[]{{b, QpType::rc}, {b, QpType::rc}};
+  for (int i = 0; i < 2; ++i) {
+    left[i].connect(right[i]);
+    right[i].connect(left[i]);
+  }
+  const auto client = [&](int i) {
+    for (int message = 0; message < kMessages; ++message) {
+      ASSERT_EQ(0, left[i].post(Operation::write, left[i].segment(0, 9000), &right[i]));
+      ASSERT_EQ(Status::success, left[i].next().status);
+    }
+  };
+  std::thread first(client, 0);
+  std::thread second(client, 1);
+  first.join();
+  second.join();
+}
+
+TEST_F(AdapterPair, UcDelivers) {
+  Side left(a, QpType::uc);
+  Side right(b, QpType::uc);
+  left.connect(right);
+  right.connect(left);
+  const Segment receive = right.segment(0, 20'000);
+  ASSERT_EQ(0, right.qp->post_receive(9, std::span(&receive, 1)));
+  fill(left, 0, 20'000, 3);
+  ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 20'000)));
+  EXPECT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(9u, right.next().wr_id);
+  EXPECT_TRUE(std::equal(left.memory.begin(), left.memory.begin() + 20'000, right.memory.begin()));
+}
+
+void start_datagrams(Side& side) {
+  QueuePairAttributes attributes{.state = QpState::init, .qkey = QKey{0x1234}};
+  ASSERT_TRUE(side.qp->modify(attributes, kState | kPKeyIndex | kPort | kQKey));
+  attributes.state = QpState::rtr;
+  ASSERT_TRUE(side.qp->modify(attributes, kState));
+  attributes.state = QpState::rts;
+  ASSERT_TRUE(side.qp->modify(attributes, kState | kSendPsn));
+}
+
+TEST_F(AdapterPair, UdDeliversBehindAGrhToOneAndToAGroup) {
+  Side left(a, QpType::ud);
+  Side right(b, QpType::ud);
+  start_datagrams(left);
+  start_datagrams(right);
+  const Gid group = gid_of(SocketAddress::ipv4({239, 1, 2, 3}));
+  ASSERT_TRUE(b.adapter->attach_multicast(*right.qp, group));
+  fill(left, 0, 100, 5);
+  const Segment receive = right.segment(0, 200);
+  for (const Gid& gid : {b.adapter->node().gids[0].gid, group}) {
+    ASSERT_EQ(0, right.qp->post_receive(3, std::span(&receive, 1)));
+    const auto destination = a.adapter->resolve({.dest_gid = gid, .source_gid_index = 1});
+    ASSERT_TRUE(destination) << destination.error().text;
+    const Segment local = left.segment(0, 100);
+    ASSERT_EQ(0,
+              left.qp->post_send({.wr_id = 1,
+                                  .request = {.operation = Operation::send, .length = 100},
+                                  .segments = std::span(&local, 1),
+                                  .signaled = true,
+                                  .destination = &*destination,
+                                  .remote_qpn = gid == group ? kMulticastQpn : right.qp->number(),
+                                  .remote_qkey = QKey{0x1234}}));
+    left.qp->transmit();
+    EXPECT_EQ(Status::success, left.next().status);
+    const Completion received = right.next();
+    ASSERT_EQ(Status::success, received.status);
+    EXPECT_EQ(140u, received.byte_count);
+    EXPECT_EQ(left.qp->number().value(), received.source_qpn);
+    EXPECT_TRUE(
+        std::equal(left.memory.begin(), left.memory.begin() + 100, right.memory.begin() + 40));
+  }
+}
+
+TEST_F(AdapterPair, ReceiverNotReadyIsRetriedUntilAReceiveIsPosted) {
+  Side left(a, QpType::rc);
+  Side right(b, QpType::rc);
+  left.connect(right);
+  right.connect(left);
+  ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 64)));
+  const Segment receive = right.segment(0, 64);
+  while (right.qp->counters().rnr_naks_sent.value() == 0) {
+    std::this_thread::yield();
+  }
+  ASSERT_EQ(0, right.qp->post_receive(4, std::span(&receive, 1)));
+  EXPECT_EQ(4u, right.next().wr_id);
+  EXPECT_EQ(Status::success, left.next().status);
+}
+
+}  // namespace
+}  // namespace verbatim::adapter

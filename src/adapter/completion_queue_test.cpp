@@ -1,0 +1,277 @@
+#include "adapter/completion_queue.h"
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace verbatim::adapter {
+namespace {
+
+using transport::Status;
+
+class CompletionQueueTest : public testing::Test {
+ protected:
+  CompletionQueueTest() { fcntl(channel_.fd(), F_SETFL, O_NONBLOCK); }
+
+  std::unique_ptr<CompletionQueue> make(std::uint32_t capacity) {
+    return std::move(*CompletionQueue::create(*arena_, capacity, &channel_, this));
+  }
+  static bool push(CompletionQueue& queue, std::uint64_t wr_id, bool solicited = false,
+                   Status status = Status::success) {
+    return queue.push({.wr_id = wr_id, .status = status}, solicited);
+  }
+  static std::vector<std::uint64_t> poll(CompletionQueue& queue, std::size_t count) {
+    std::vector<Completion> out(count);
+    out.resize(queue.poll(out));
+    std::vector<std::uint64_t> ids;
+    for (const Completion& entry : out) ids.push_back(entry.wr_id);
+    return ids;
+  }
+  /// Takes and acknowledges all events that are there.
+  int events() {
+    int count = 0;
+    while (const auto queue = take_completion_event(channel_)) {
+      (*queue)->acknowledge_events(1);
+      ++count;
+    }
+    return count;
+  }
+
+  std::unique_ptr<Arena> arena_ = std::move(*Arena::create());
+  CompletionChannel channel_{*Semaphore::create()};
+};
+
+using Ids = std::vector<std::uint64_t>;
+
+TEST_F(CompletionQueueTest, RefusesCapacitiesThatItCannotHave) {
+  for (const std::uint32_t capacity : {0U, kCompletionsMax + 1, 0xffffffffU}) {
+    const auto refused = CompletionQueue::create(*arena_, capacity, nullptr, nullptr);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, EINVAL);
+  }
+  EXPECT_EQ(make(kCompletionsMax)->capacity(), kCompletionsMax);
+  EXPECT_GE(make(100)->capacity(), 100U);
+}
+
+TEST_F(CompletionQueueTest, GivesEntriesInOrderAcrossTheRingsEnd) {
+  const auto queue = make(4);
+  EXPECT_TRUE(queue->empty());
+  EXPECT_EQ(poll(*queue, 4), Ids{});
+  for (std::uint64_t id = 0; id < 30; id += 3) {
+    for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(push(*queue, id + i));
+    EXPECT_FALSE(queue->empty());
+    EXPECT_EQ(poll(*queue, 2), (Ids{id, id + 1}));
+    EXPECT_EQ(poll(*queue, 2), (Ids{id + 2}));
+    EXPECT_TRUE(queue->empty());
+  }
+}
+
+TEST_F(CompletionQueueTest, EntriesComeBackWhole) {
+  const auto queue = make(1);
+  const Completion entry{.wr_id = ~0ULL,
+                         .status = Status::rnr_retry_exceeded,
+                         .opcode = CompletionOpcode::receive_write_with_immediate,
+                         .pkey_index = 1,
+                         .vendor_error = 2,
+                         .byte_count = 3,
+                         .immediate = 4,
+                         .qpn = 5,
+                         .source_qpn = 6,
+                         .flags = kCompletionGrh | kCompletionWithImmediate,
+                         .service_level = 7};
+  queue->push(entry, false);
+  std::array<Completion, 1> out;
+  ASSERT_EQ(queue->poll(out), 1U);
+  EXPECT_EQ(std::memcmp(&out[0], &entry, sizeof entry), 0);
+}
+
+TEST_F(CompletionQueueTest, OverrunIsForGoodAndReportedOnce) {
+  const auto queue = make(2);
+  for (std::uint64_t id = 0; id < queue->capacity(); ++id) ASSERT_TRUE(push(*queue, id));
+  EXPECT_FALSE(queue->report_overrun());
+  EXPECT_FALSE(push(*queue, 100));
+  EXPECT_TRUE(queue->report_overrun());
+  EXPECT_FALSE(push(*queue, 101));
+  EXPECT_FALSE(queue->report_overrun());
+  EXPECT_EQ(poll(*queue, 8), (Ids{0, 1}));
+  EXPECT_FALSE(push(*queue, 102));
+  EXPECT_EQ(poll(*queue, 8), Ids{});
+}
+
+TEST_F(CompletionQueueTest, TellsOnceForEachRequest) {
+  const auto queue = make(8);
+  push(*queue, 0);
+  EXPECT_EQ(events(), 0);
+  queue->arm(false);  // What is there already does not tell.
+  EXPECT_TRUE(queue->armed());
+  EXPECT_EQ(events(), 0);
+  push(*queue, 1);
+  EXPECT_FALSE(queue->armed());
+  push(*queue, 2);
+  EXPECT_EQ(events(), 1);
+  queue->arm(false);
+  queue->arm(false);
+  push(*queue, 3);
+  push(*queue, 4);
+  EXPECT_EQ(events(), 1);
+}
+
+TEST_F(CompletionQueueTest, SolicitedOnlyWaitsForSolicitedOrFailed) {
+  const auto queue = make(8);
+  queue->arm(true);
+  push(*queue, 0);
+  EXPECT_TRUE(queue->armed());
+  EXPECT_EQ(events(), 0);
+  push(*queue, 1, true);
+  EXPECT_EQ(events(), 1);
+  queue->arm(true);
+  push(*queue, 2, false, Status::flushed);
+  EXPECT_EQ(events(), 1);
+}
+
+TEST_F(CompletionQueueTest, RequestForAnyStandsAgainstALaterOneForSolicited) {
+  const auto queue = make(8);
+  queue->arm(false);
+  queue->arm(true);
+  push(*queue, 0);
+  EXPECT_EQ(events(), 1);
+  queue->arm(true);
+  queue->arm(false);
+  push(*queue, 1);
+  EXPECT_EQ(events(), 1);
+}
+
+TEST_F(CompletionQueueTest, EntryThatOverrunsDoesNotTell) {
+  const auto queue = make(1);
+  push(*queue, 0);
+  queue->arm(false);
+  EXPECT_FALSE(push(*queue, 1));
+  EXPECT_EQ(events(), 0);
+}
+
+TEST_F(CompletionQueueTest, WithoutChannelArmingTellsNobody) {
+  const auto queue = std::move(*CompletionQueue::create(*arena_, 4, nullptr, nullptr));
+  queue->arm(false);
+  EXPECT_TRUE(push(*queue, 0));
+  EXPECT_FALSE(queue->armed());
+}
+
+TEST_F(CompletionQueueTest, DestroyingDropsItsUndeliveredEventsOnly) {
+  auto first = make(4);
+  const auto second = make(4);
+  for (CompletionQueue* queue : {first.get(), second.get()}) {
+    queue->arm(false);
+    push(*queue, 0);
+  }
+  first.reset();
+  const auto told = take_completion_event(channel_);
+  ASSERT_TRUE(told);
+  EXPECT_EQ(*told, second.get());
+  EXPECT_EQ((*told)->owner(), this);
+  second->acknowledge_events(1);
+  EXPECT_EQ(events(), 0);
+}
+
+TEST_F(CompletionQueueTest, DestroyingWaitsForAcknowledgements) {
+  auto queue = make(4);
+  for (std::uint64_t id = 0; id < 3; ++id) {
+    queue->arm(false);
+    push(*queue, id);
+    ASSERT_TRUE(take_completion_event(channel_));
+  }
+  queue->acknowledge_events(1);
+  std::atomic<bool> acknowledged = false;
+  CompletionQueue* const raw_queue = queue.get();
+  std::thread destroyer([&] {
+    queue.reset();
+    EXPECT_TRUE(acknowledged);
+  });
+  acknowledged = true;
+  raw_queue->acknowledge_events(2);
+  destroyer.join();
+}
+
+TEST_F(CompletionQueueTest, DestroyedQueuesMemoryIsUsedAgain) {
+  make(1000);
+  const auto before = arena_->allocate(64)->value;
+  for (int i = 0; i < 100; ++i) make(1000);
+  EXPECT_LE(arena_->allocate(64)->value, before + 4096);
+}
+
+TEST_F(CompletionQueueTest, TwoProducersLoseNothing) {
+  constexpr std::uint64_t kEach = 100'000;
+  const auto queue = make(256);
+  std::atomic<std::uint64_t> room = 256;  // Producers must not overrun.
+  const auto produce = [&](std::uint64_t producer) {
+    for (std::uint64_t i = 0; i < kEach;) {
+      std::uint64_t free = room.load();
+      if (free == 0 || !room.compare_exchange_weak(free, free - 1)) {
+        std::this_thread::yield();
+        continue;
+      }
+      ASSERT_TRUE(push(*queue, producer << 32 | i++));
+    }
+  };
+  std::thread first(produce, 0);
+  std::thread second(produce, 1);
+  std::array<std::uint64_t, 2> next{};
+  std::array<Completion, 16> out;
+  while (next[0] + next[1] < 2 * kEach) {
+    const std::size_t count = queue->poll(out);
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(out[i].wr_id & 0xffffffff, next[out[i].wr_id >> 32]++);
+    }
+    room += count;
+    if (count == 0) std::this_thread::yield();
+  }
+  first.join();
+  second.join();
+  EXPECT_TRUE(queue->empty());
+}
+
+TEST_F(CompletionQueueTest, ArmThenPollMissesNothing) {
+  constexpr std::uint64_t kEntries = 20'000;
+  const auto queue = make(kEntries);
+  std::thread producer([&] {
+    for (std::uint64_t id = 0; id < kEntries; ++id) push(*queue, id);
+  });
+  std::array<Completion, 4> out;
+  for (std::uint64_t seen = 0; seen < kEntries;) {
+    queue->arm(false);
+    while (const std::size_t count = queue->poll(out)) seen += count;
+    if (seen == kEntries) break;
+    pollfd readable{channel_.fd(), POLLIN, 0};
+    ASSERT_EQ(::poll(&readable, 1, 20'000), 1) << "an entry came without an event";
+    events();
+  }
+  producer.join();
+}
+
+TEST_F(CompletionQueueTest, ForkedChildFindsItEmptyAndLeavesTheParentsAlone) {
+  auto queue = make(4);
+  push(*queue, 5);
+  const pid_t child = fork();
+  if (child == 0) {
+    arena_->abandon_in_child();
+    const bool empty = queue->empty() && poll(*queue, 4).empty();
+    queue->arm(false);
+    const bool refused = !push(*queue, 6);
+    queue.reset();
+    _exit(empty && refused ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(poll(*queue, 4), Ids{5});
+}
+
+}  // namespace
+}  // namespace verbatim::adapter

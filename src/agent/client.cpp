@@ -1,0 +1,191 @@
+#include "agent/client.h"
+
+#include <algorithm>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+
+#include "agent/conversation.h"
+#include "agent/protocol.h"
+#include "base/log.h"
+#include "base/time.h"
+
+namespace verbatim::agent {
+namespace {
+
+constexpr TimeNs kFirstPause = 100 * kMillisecond;
+constexpr TimeNs kLongestPause = 5 * kSecond;
+
+std::array<char, 64> program_name() {
+  std::array<char, 64> name{};
+  prctl(PR_GET_NAME, name.data());  // Of the calling thread, usually the program's first.
+  if (const int comm = open("/proc/self/comm", O_RDONLY | O_CLOEXEC); comm >= 0) {
+    const ssize_t length = read(comm, name.data(), name.size() - 1);
+    close(comm);
+    if (length > 0) name[static_cast<std::size_t>(length) - 1] = '\0';  // The line's end.
+  }
+  return name;
+}
+
+struct Membership {
+  UniqueFd connection;
+  Welcome welcome;
+  std::vector<UniqueFd> descriptors;
+};
+
+Result<Membership> say_hello(UniqueFd connection, const AgentOptions& options, int arena_fd) {
+  Hello hello;
+  hello.program_name = program_name();
+  if (options.addresses.size() > kAddressesMax) return refuse(EINVAL, "too many addresses");
+  for (const auto& address : options.addresses) {
+    hello.addresses[hello.address_count++] = to_record(address);
+  }
+  const std::span<const int> arena(&arena_fd, arena_fd >= 0 ? 1 : 0);
+  auto answered = ask<Welcome>(connection.get(), hello, arena);
+  if (!answered) return std::unexpected(answered.error());
+  return Membership{std::move(connection), answered->message, std::move(answered->descriptors)};
+}
+
+/// Errors that another attempt to rejoin would meet again.
+bool is_final(const Error& error) {
+  constexpr std::array kFinal{ESTALE, EPROTO, EPROTONOSUPPORT, EINVAL};
+  return std::ranges::find(kFinal, error.code) != kFinal.end();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& options, int arena_fd) {
+  auto membership = with_agent(options, [&](UniqueFd connection) {
+    return say_hello(std::move(connection), options, arena_fd);
+  });
+  if (!membership) return std::unexpected(membership.error());
+  const Welcome& welcome = membership->welcome;
+  auto node = from_record(welcome.node);
+  if (!node) return std::unexpected(node.error());
+  auto& descriptors = membership->descriptors;
+  if (descriptors.size() != Welcome::kFixedDescriptors + node->addresses.size()) {
+    return refuse(EPROTO, "a welcome without all descriptors");
+  }
+
+  std::unique_ptr<AgentClient> client(new AgentClient);
+  client->options_ = options;
+  client->node_ = std::move(*node);
+  client->slot_ = welcome.slot;
+  client->since_seconds_ = welcome.since_seconds;
+  client->keepsake_in_ = std::move(descriptors[0]);
+  client->keepsake_out_ = std::move(descriptors[1]);
+  client->slot_lock_ = std::move(descriptors[2]);
+  std::move(descriptors.begin() + Welcome::kFixedDescriptors, descriptors.end(),
+            std::back_inserter(client->sockets_));
+  for (const auto& socket : client->sockets_) client->socket_numbers_.push_back(socket.get());
+  if (arena_fd >= 0) client->arena_.reset(fcntl(arena_fd, F_DUPFD_CLOEXEC, 0));
+  client->connection_ = std::move(membership->connection);
+  if (auto prepared = client->prepare_events(); !prepared) {
+    return std::unexpected(prepared.error());
+  }
+  return client;
+}
+
+AgentClient::~AgentClient() {
+  if (rejoining_.joinable()) {
+    eventfd_write(stop_.get(), 1);
+    rejoining_.join();
+  }
+}
+
+Result<void> AgentClient::prepare_events() {
+  events_.reset(epoll_create1(EPOLL_CLOEXEC));
+  rejoined_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!events_ || !rejoined_ || !stop_) return refuse_errno("no descriptor to watch the agent");
+  if (auto watched = watch(rejoined_.get()); !watched) return watched;
+  connected_.store(true, std::memory_order_release);
+  return watch(connection_.get());
+}
+
+Result<void> AgentClient::watch(int fd) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return refuse_errno("epoll_ctl");
+  return {};
+}
+
+void AgentClient::handle_event() {
+  std::array<epoll_event, 2> ready;
+  const int count = epoll_wait(events_.get(), ready.data(), ready.size(), 0);
+  for (int i = 0; i < count; ++i) {
+    if (ready[static_cast<std::size_t>(i)].data.fd == rejoined_.get()) {
+      eventfd_t ignored;
+      eventfd_read(rejoined_.get(), &ignored);
+      rejoining_.join();
+      if (!new_connection_) continue;  // It has given up, and said so.
+      connection_ = std::move(new_connection_);
+      connected_.store(true, std::memory_order_release);
+      if (auto watched = watch(connection_.get()); !watched) {
+        log(LogLevel::warn, "cannot watch the agent of node '{}': {}", node_.name,
+            watched.error().text);
+      }
+    } else if (auto message = receive(connection_.get(), MSG_DONTWAIT);
+               !message && message.error().code != EAGAIN) {
+      epoll_ctl(events_.get(), EPOLL_CTL_DEL, connection_.get(), nullptr);
+      connection_.reset();
+      connected_.store(false, std::memory_order_release);
+      start_rejoining();
+    }
+  }
+}
+
+void AgentClient::start_rejoining() {
+  // The thread takes over none of the program's signals.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  rejoining_ = std::thread(&AgentClient::rejoin_until_done, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void AgentClient::rejoin_until_done() {
+  Rejoin rejoin;
+  rejoin.slot = slot_;
+  rejoin.since_seconds = since_seconds_;
+  rejoin.program_name = program_name();
+  std::vector<int> descriptors{keepsake_in_.get(), keepsake_out_.get()};
+  if (arena_) descriptors.push_back(arena_.get());
+
+  pollfd stop{stop_.get(), POLLIN, 0};
+  for (TimeNs pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
+    auto connection = with_agent(options_, [&](UniqueFd fresh) -> Result<UniqueFd> {
+      auto answered = ask<Rejoined>(fresh.get(), rejoin, descriptors);
+      if (!answered) return std::unexpected(answered.error());
+      return fresh;
+    });
+    if (connection) {
+      new_connection_ = std::move(*connection);
+      break;
+    }
+    // Once: the program goes on, and whoever looks for the cause finds it.
+    if (pause == kFirstPause || is_final(connection.error())) {
+      log(LogLevel::warn, "node '{}' has no agent, connections go on without it: {}", node_.name,
+          connection.error().text);
+    }
+    if (is_final(connection.error())) break;
+    if (poll(&stop, 1, static_cast<int>(pause / kMillisecond)) > 0) return;
+  }
+  eventfd_write(rejoined_.get(), 1);
+}
+
+void AgentClient::close_in_child() {
+  // The thread does not exist here: forget it, so that nobody waits for it.
+  std::construct_at(&rejoining_);
+  for (UniqueFd* fd : {&keepsake_in_, &keepsake_out_, &slot_lock_, &arena_, &connection_, &events_,
+                       &rejoined_, &stop_, &new_connection_}) {
+    fd->reset();
+  }
+  for (auto& socket : sockets_) socket.reset();
+  connected_.store(false, std::memory_order_release);
+}
+
+}  // namespace verbatim::agent

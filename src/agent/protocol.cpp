@@ -1,0 +1,175 @@
+#include "agent/protocol.h"
+
+#include <algorithm>
+
+#include <sys/socket.h>
+
+namespace verbatim::agent {
+namespace {
+
+constexpr std::size_t kMessageBytesMax = 4096;
+static_assert(sizeof(Welcome) <= kMessageBytesMax);
+
+struct ControlBuffer {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMessageDescriptorsMax * sizeof(int))> bytes;
+};
+
+std::vector<UniqueFd> take_descriptors(msghdr& message) {
+  std::vector<UniqueFd> descriptors;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+      descriptors.emplace_back(fd);
+    }
+  }
+  return descriptors;
+}
+
+}  // namespace
+
+MessageType Incoming::type() const {
+  Header header{.magic = 0};
+  if (bytes.size() >= sizeof header) std::memcpy(&header, bytes.data(), sizeof header);
+  return header.magic == Header::kMagic ? header.type : MessageType{};
+}
+
+Result<void> Incoming::check(MessageType wanted, std::size_t size) const {
+  Header header{.magic = 0};
+  if (bytes.size() >= sizeof header) std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != Header::kMagic) return refuse(EPROTO, "not a message of Verbatim's");
+  if (header.version != kProtocolVersion) {
+    return refuse(
+        EPROTONOSUPPORT,
+        fmt::format("the other side speaks version {} of the agent's protocol, this one {}: "
+                    "program and agent come from different releases",
+                    header.version, kProtocolVersion));
+  }
+  if (header.type != wanted || bytes.size() != size) {
+    return refuse(EPROTO,
+                  fmt::format("a message of type {:#x} and {} bytes instead of {:#x} and {}",
+                              raw(header.type), bytes.size(), raw(wanted), size));
+  }
+  return {};
+}
+
+Result<Incoming> receive(int fd, int flags) {
+  Incoming incoming;
+  incoming.bytes.resize(kMessageBytesMax);
+  ControlBuffer control;
+  iovec piece{incoming.bytes.data(), incoming.bytes.size()};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = control.bytes.size();
+  ssize_t length;
+  do {
+    length = recvmsg(fd, &message, flags | MSG_CMSG_CLOEXEC);
+  } while (length < 0 && errno == EINTR);
+  if (length < 0) return refuse_errno("cannot receive");
+  if (length == 0) return refuse(kClosed, "the other side is gone");
+  incoming.descriptors = take_descriptors(message);
+  incoming.bytes.resize(static_cast<std::size_t>(length));
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    return refuse(EPROTO,
+                  "a message with more bytes or descriptors than any has, or no descriptor "
+                  "is left in this process");
+  }
+  return incoming;
+}
+
+Result<void> send_bytes(int fd, std::span<const std::byte> bytes, std::span<const int> descriptors,
+                        int flags) {
+  iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  ControlBuffer control{};
+  if (!descriptors.empty()) {
+    message.msg_control = control.bytes.data();
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+  }
+  ssize_t length;
+  do {
+    length = sendmsg(fd, &message, flags | MSG_NOSIGNAL);
+  } while (length < 0 && errno == EINTR);
+  if (length < 0) return refuse_errno("cannot send");
+  return {};
+}
+
+void put_text(std::span<char> field, std::string_view text) {
+  const std::size_t length = std::min(text.size(), field.size() - 1);
+  std::ranges::copy(text.substr(0, length), field.begin());
+  std::ranges::fill(field.subspan(length), '\0');
+}
+
+std::string get_text(std::span<const char> field) {
+  std::string text(field.begin(), std::ranges::find(field, '\0'));
+  std::ranges::replace_if(text, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
+AddressRecord to_record(const SocketAddress& address) {
+  return {address.ipv6_bytes(), address.scope_id(), address.port(), address.is_ipv4()};
+}
+
+SocketAddress from_record(const AddressRecord& record) {
+  const auto& b = record.bytes;
+  if (record.is_ipv4 != 0) return SocketAddress::ipv4({b[12], b[13], b[14], b[15]}, record.port);
+  return SocketAddress::ipv6(b, record.port, record.scope_id);
+}
+
+NodeRecord to_record(const NodeDescription& node) {
+  NodeRecord record;
+  put_text(record.name, node.name);
+  put_text(record.interface, node.interface);
+  record.guid = node.guid;
+  record.interface_index = node.interface_index;
+  record.interface_mtu_bytes = node.interface_mtu_bytes;
+  record.mac = node.mac;
+  record.active_mtu = raw(node.active_mtu);
+  record.agent_pid = node.agent_pid;
+  for (const auto& address : node.addresses) {
+    record.addresses[record.address_count++] = to_record(address);
+  }
+  for (const auto& entry : node.gids) {
+    record.gids[record.gid_count++] = {entry.gid.bytes, entry.address};
+  }
+  return record;
+}
+
+Result<NodeDescription> from_record(const NodeRecord& record) {
+  const bool counts_fit = record.address_count >= 1 && record.address_count <= kAddressesMax &&
+                          record.gid_count <= kGidsMax;
+  const bool mtu_fits = record.active_mtu >= raw(Mtu::k256) && record.active_mtu <= raw(Mtu::k4096);
+  if (!counts_fit || !mtu_fits) return refuse(EPROTO, "a node description out of range");
+  NodeDescription node;
+  node.name = get_text(record.name);
+  node.interface = get_text(record.interface);
+  node.guid = record.guid;
+  node.interface_index = record.interface_index;
+  node.interface_mtu_bytes = record.interface_mtu_bytes;
+  node.mac = record.mac;
+  node.active_mtu = static_cast<Mtu>(record.active_mtu);
+  node.agent_pid = record.agent_pid;
+  for (std::uint32_t i = 0; i < record.address_count; ++i) {
+    node.addresses.push_back(from_record(record.addresses[i]));
+  }
+  for (std::uint32_t i = 0; i < record.gid_count; ++i) {
+    if (record.gids[i].address >= record.address_count) {
+      return refuse(EPROTO, "a GID without an address");
+    }
+    node.gids.push_back({Gid{record.gids[i].bytes}, record.gids[i].address});
+  }
+  return node;
+}
+
+}  // namespace verbatim::agent

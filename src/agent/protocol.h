@@ -1,0 +1,193 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "agent/node.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
+
+/// What programs and the agent say to each other over NODE.sock (SOCK_SEQPACKET): one structure a
+/// message, in the machine's own byte order, with descriptors beside it.
+///
+///     program                                 agent
+///     Hello (arena)                      ->
+///                                        <-   Welcome (keepsake, slot lock, sockets) or Refusal
+///     Rejoin (keepsake, arena)           ->                   to an agent that replaces a dead one
+///                                        <-   Rejoined or Refusal
+///     DescriptionRequest                 ->
+///                                        <-   Description
+///     StatusRequest                      ->
+///                                        <-   Status (memfd with JSON text)
+namespace verbatim::agent {
+
+/// Counts up with every change of a structure below: program and agent must agree.
+inline constexpr std::uint16_t kProtocolVersion = 1;
+
+enum class MessageType : std::uint16_t {
+  hello = 1,
+  rejoin,
+  description_request,
+  status_request,
+  welcome = 0x100,
+  rejoined,
+  description,
+  status,
+  refusal,
+};
+
+struct Header {
+  std::uint32_t magic = kMagic;
+  std::uint16_t version = kProtocolVersion;
+  MessageType type{};
+  static constexpr std::uint32_t kMagic = 0x56726274;  // "Vrbt"
+};
+
+struct AddressRecord {
+  std::array<std::uint8_t, 16> bytes{};  // An IPv4 address as ::ffff:a.b.c.d.
+  std::uint32_t scope_id = 0;
+  std::uint16_t port = 0;
+  std::uint16_t is_ipv4 = 0;
+};
+
+struct GidRecord {
+  std::array<std::uint8_t, 16> bytes{};
+  std::uint32_t address = 0;
+};
+
+/// NodeDescription on the wire.
+struct NodeRecord {
+  std::array<char, 64> name{};  // Text in all records ends with a zero.
+  std::array<char, 16> interface{};
+  std::uint64_t guid = 0;
+  std::uint32_t interface_index = 0;
+  std::uint32_t interface_mtu_bytes = 0;
+  std::array<std::uint8_t, 6> mac{};
+  std::uint16_t active_mtu = 0;
+  std::int32_t agent_pid = 0;
+  std::uint32_t address_count = 0;
+  std::array<AddressRecord, kAddressesMax> addresses{};
+  std::uint32_t gid_count = 0;
+  std::array<GidRecord, kGidsMax> gids{};
+};
+
+struct Hello {
+  static constexpr MessageType kType = MessageType::hello;
+  Header header{.type = kType};
+  std::array<char, 64> program_name{};
+  std::uint32_t address_count = 0;  // 0: whatever the node has.
+  std::array<AddressRecord, kAddressesMax> addresses{};
+  // Descriptors: none, or the arena.
+};
+
+struct Welcome {
+  static constexpr MessageType kType = MessageType::welcome;
+  Header header{.type = kType};
+  std::uint32_t slot = 0;
+  std::int64_t since_seconds = 0;  // Unix time.
+  NodeRecord node;
+  // Descriptors: keepsake in, keepsake out, slot lock, then a socket for each address.
+  static constexpr std::size_t kFixedDescriptors = 3;
+};
+
+struct Rejoin {
+  static constexpr MessageType kType = MessageType::rejoin;
+  Header header{.type = kType};
+  std::uint32_t slot = 0;
+  std::int64_t since_seconds = 0;
+  std::array<char, 64> program_name{};
+  // Descriptors: keepsake in, keepsake out, then the arena if there is one.
+  static constexpr std::size_t kFixedDescriptors = 2;
+};
+
+struct Rejoined {
+  static constexpr MessageType kType = MessageType::rejoined;
+  Header header{.type = kType};
+};
+
+struct DescriptionRequest {
+  static constexpr MessageType kType = MessageType::description_request;
+  Header header{.type = kType};
+};
+
+struct Description {
+  static constexpr MessageType kType = MessageType::description;
+  Header header{.type = kType};
+  NodeRecord node;
+};
+
+struct StatusRequest {
+  static constexpr MessageType kType = MessageType::status_request;
+  Header header{.type = kType};
+};
+
+struct Status {
+  static constexpr MessageType kType = MessageType::status;
+  Header header{.type = kType};
+  std::uint64_t size = 0;  // Bytes of text in the memfd.
+};
+
+struct Refusal {
+  static constexpr MessageType kType = MessageType::refusal;
+  Header header{.type = kType};
+  std::int32_t code = 0;
+  std::array<char, 508> text{};
+};
+
+inline constexpr std::size_t kMessageDescriptorsMax = Welcome::kFixedDescriptors + kAddressesMax;
+
+/// A message that came: bytes of some length and the descriptors beside them.
+struct Incoming {
+  std::vector<std::byte> bytes;
+  std::vector<UniqueFd> descriptors;
+
+  MessageType type() const;
+  /// The message as a `T`, or why it is none (EPROTO: type or length; EPROTONOSUPPORT: version).
+  template <typename T>
+  Result<T> as() const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (auto fitting = check(T::kType, sizeof(T)); !fitting) {
+      return std::unexpected(fitting.error());
+    }
+    T message;
+    std::memcpy(&message, bytes.data(), sizeof message);
+    return message;
+  }
+
+ private:
+  Result<void> check(MessageType type, std::size_t size) const;
+};
+
+/// The code of `receive` when the other side is gone.
+inline constexpr int kClosed = ECONNRESET;
+
+/// One message, or an errno value: kClosed at the end, EAGAIN (with MSG_DONTWAIT, or after the
+/// socket's timeout) when none is there.
+Result<Incoming> receive(int fd, int flags = 0);
+Result<void> send_bytes(int fd, std::span<const std::byte> bytes, std::span<const int> descriptors,
+                        int flags);
+template <typename T>
+Result<void> send(int fd, const T& message, std::span<const int> descriptors = {}, int flags = 0) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return send_bytes(fd, std::as_bytes(std::span(&message, 1)), descriptors, flags);
+}
+
+/// Fixed-length text: cut where it is too long, always ended by a zero.
+void put_text(std::span<char> field, std::string_view text);
+/// The text up to the first zero; what is not printable ASCII becomes '?'.
+std::string get_text(std::span<const char> field);
+
+AddressRecord to_record(const SocketAddress& address);
+SocketAddress from_record(const AddressRecord& record);
+NodeRecord to_record(const NodeDescription& node);
+/// EPROTO where counts or indices are out of range.
+Result<NodeDescription> from_record(const NodeRecord& record);
+
+}  // namespace verbatim::agent

@@ -1,0 +1,173 @@
+#include "agent/runtime_folder.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+namespace verbatim::agent {
+namespace {
+
+constexpr int kBacklog = 128;
+/// Longest waits for an agent that listens but does not accept or answer: it is stopped or hangs.
+constexpr timeval kConnectTimeout{5, 0};
+constexpr timeval kAnswerTimeout{8, 0};
+
+bool is_alphanumeric(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/// The user's own runtime directory, where there is one that is really theirs. (A program started
+/// by sudo may have inherited somebody else's.)
+std::string base_folder() {
+  const char* runtime = secure_getenv("XDG_RUNTIME_DIR");
+  struct stat info{};
+  if (runtime != nullptr && runtime[0] == '/' && stat(runtime, &info) == 0 &&
+      S_ISDIR(info.st_mode) && info.st_uid == geteuid()) {
+    return fmt::format("{}/verbatim", runtime);
+  }
+  return fmt::format("/tmp/verbatim-{}", geteuid());
+}
+
+Result<void> make_private_folder(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return refuse_errno("cannot make " + path);
+  }
+  struct stat info{};
+  // lstat: a symbolic link, which somebody else may have laid, is not followed.
+  if (lstat(path.c_str(), &info) != 0) return refuse_errno(path);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
+    return refuse(EPERM, fmt::format("{} is not a folder of user {} with mode 0700 (owner {}, mode "
+                                     "{:o}): remove it",
+                                     path, geteuid(), info.st_uid, info.st_mode & 07777));
+  }
+  return {};
+}
+
+ino_t network_namespace() {
+  struct stat info{};
+  return stat("/proc/self/ns/net", &info) == 0 ? info.st_ino : 0;
+}
+
+/// A Unix socket address for a path of any length: one that is too long for it goes by way of its
+/// folder's descriptor, which lives as long as this object.
+class UnixAddress {
+ public:
+  explicit UnixAddress(const std::string& path) {
+    address_.sun_family = AF_UNIX;
+    std::string text = path;
+    if (text.size() >= sizeof address_.sun_path) {
+      const std::size_t slash = path.rfind('/');
+      folder_.reset(::open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+      text = fmt::format("/proc/self/fd/{}{}", folder_.get(), path.substr(slash));
+    }
+    text.copy(address_.sun_path, sizeof address_.sun_path - 1);
+  }
+  const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&address_); }
+
+ private:
+  sockaddr_un address_{};
+  UniqueFd folder_;
+};
+
+}  // namespace
+
+Result<void> check_node_name(const std::string& node) {
+  const bool fits = !node.empty() && node.size() <= 63 && is_alphanumeric(node[0]) &&
+                    std::ranges::all_of(node, [](char c) {
+                      return is_alphanumeric(c) || c == '-' || c == '_' || c == '.';
+                    });
+  if (fits) return {};
+  return refuse(EINVAL, fmt::format("'{}' is no node name: 1 to 63 letters, digits, '-', '_' and "
+                                    "'.', the first a letter or digit",
+                                    node));
+}
+
+Result<RuntimeFolder> RuntimeFolder::open() {
+  RuntimeFolder folder;
+  folder.base_ = base_folder();
+  folder.path_ = fmt::format("{}/net-{}", folder.base_, network_namespace());
+  for (int attempt = 0;; ++attempt) {
+    auto made = make_private_folder(folder.base_);
+    if (made) made = make_private_folder(folder.path_);
+    if (made) return folder;
+    // An agent that leaves may remove the empty folders between our steps.
+    if (made.error().code != ENOENT || attempt == 100) return std::unexpected(made.error());
+  }
+}
+
+std::vector<std::string> RuntimeFolder::nodes() const {
+  std::vector<std::string> names;
+  DIR* folder = opendir(path_.c_str());
+  if (folder == nullptr) return names;
+  while (const dirent* entry = readdir(folder)) {
+    const std::string name = entry->d_name;
+    if (name.ends_with(".sock")) names.push_back(name.substr(0, name.size() - 5));
+  }
+  closedir(folder);
+  std::ranges::sort(names);
+  return names;
+}
+
+void RuntimeFolder::remove_if_empty() const {
+  if (rmdir(path_.c_str()) == 0) rmdir(base_.c_str());
+}
+
+Result<LockFile> LockFile::take(const std::string& path, TimeNs timeout_ns) {
+  const TimeNs deadline = monotonic_now() + timeout_ns;
+  for (;;) {
+    LockFile lock;
+    lock.path_ = path;
+    lock.fd_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!lock.fd_) return refuse_errno("cannot open " + path);
+    if (flock(lock.fd(), LOCK_EX | LOCK_NB) == 0) {
+      struct stat locked{}, present{};
+      if (fstat(lock.fd(), &locked) == 0 && stat(path.c_str(), &present) == 0 &&
+          locked.st_ino == present.st_ino) {
+        return lock;
+      }
+    } else if (errno != EWOULDBLOCK && errno != EINTR) {
+      return refuse_errno("cannot lock " + path);
+    } else if (monotonic_now() >= deadline) {
+      return refuse(EWOULDBLOCK, path + " is locked by another process");
+    } else {
+      usleep(1000);  // A wait in the kernel could not be bounded without a signal.
+    }
+  }
+}
+
+void LockFile::remove() {
+  if (fd_) unlink(path_.c_str());
+  fd_.reset();
+}
+
+Result<UniqueFd> connect_to(const std::string& path) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd) return refuse_errno("socket");
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &kConnectTimeout, sizeof kConnectTimeout);
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout, sizeof kAnswerTimeout);
+  const UnixAddress address(path);
+  while (connect(fd.get(), address.data(), sizeof(sockaddr_un)) != 0) {
+    if (errno != EINTR) return refuse_errno("cannot connect to " + path);
+  }
+  return fd;
+}
+
+Result<UniqueFd> listen_at(const std::string& path) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return refuse_errno("socket");
+  unlink(path.c_str());
+  const UnixAddress address(path);
+  if (bind(fd.get(), address.data(), sizeof(sockaddr_un)) != 0 || listen(fd.get(), kBacklog) != 0) {
+    return refuse_errno("cannot listen at " + path);
+  }
+  return fd;
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/objects.h"
+#include "dropin/ibverbs/refusal.h"
+
+/// Completion queues and completion channels.
+namespace verbatim::dropin {
+namespace {
+
+using transport::Status;
+static_assert(int{raw(Status::local_length_error)} == IBV_WC_LOC_LEN_ERR);
+static_assert(int{raw(Status::local_qp_operation_error)} == IBV_WC_LOC_QP_OP_ERR);
+static_assert(int{raw(Status::local_protection_error)} == IBV_WC_LOC_PROT_ERR);
+static_assert(int{raw(Status::flushed)} == IBV_WC_WR_FLUSH_ERR);
+static_assert(int{raw(Status::bad_response)} == IBV_WC_BAD_RESP_ERR);
+static_assert(int{raw(Status::local_access_error)} == IBV_WC_LOC_ACCESS_ERR);
+static_assert(int{raw(Status::remote_invalid_request)} == IBV_WC_REM_INV_REQ_ERR);
+static_assert(int{raw(Status::remote_access_error)} == IBV_WC_REM_ACCESS_ERR);
+static_assert(int{raw(Status::remote_operation_error)} == IBV_WC_REM_OP_ERR);
+static_assert(int{raw(Status::retry_exceeded)} == IBV_WC_RETRY_EXC_ERR);
+static_assert(int{raw(Status::rnr_retry_exceeded)} == IBV_WC_RNR_RETRY_EXC_ERR);
+
+using adapter::CompletionOpcode;
+static_assert(int{raw(CompletionOpcode::send)} == IBV_WC_SEND);
+static_assert(int{raw(CompletionOpcode::write)} == IBV_WC_RDMA_WRITE);
+static_assert(int{raw(CompletionOpcode::read)} == IBV_WC_RDMA_READ);
+static_assert(int{raw(CompletionOpcode::compare_and_swap)} == IBV_WC_COMP_SWAP);
+static_assert(int{raw(CompletionOpcode::fetch_and_add)} == IBV_WC_FETCH_ADD);
+static_assert(int{raw(CompletionOpcode::receive)} == IBV_WC_RECV);
+static_assert(int{raw(CompletionOpcode::receive_write_with_immediate)} ==
+              IBV_WC_RECV_RDMA_WITH_IMM);
+static_assert(adapter::kCompletionGrh == IBV_WC_GRH);
+static_assert(adapter::kCompletionWithImmediate == IBV_WC_WITH_IMM);
+
+ibv_wc to_verbs(const adapter::Completion& entry) {
+  ibv_wc completion;
+  completion.wr_id = entry.wr_id;
+  completion.status = static_cast<ibv_wc_status>(raw(entry.status));
+  completion.opcode = static_cast<ibv_wc_opcode>(raw(entry.opcode));
+  completion.vendor_err = entry.vendor_error;
+  completion.byte_len = entry.byte_count;
+  completion.imm_data = entry.immediate;
+  completion.qp_num = entry.qpn;
+  completion.src_qp = entry.source_qpn;
+  completion.wc_flags = entry.flags;
+  completion.pkey_index = entry.pkey_index;
+  completion.slid = 0;  // RoCE has no LIDs.
+  completion.sl = entry.service_level;
+  completion.dlid_path_bits = 0;
+  return completion;
+}
+
+Result<CompletionQueue*> create(ibv_context* verbs, int entries, void* owner,
+                                ibv_comp_channel* channel, int vector) {
+  if (entries < 1 || static_cast<std::uint32_t>(entries) > adapter::Limits::completions) {
+    return refuse(EINVAL, fmt::format("{} entries: 1 to {} are possible", entries,
+                                      adapter::Limits::completions));
+  }
+  if (vector < 0 || vector >= verbs->num_comp_vectors) {
+    return refuse(EINVAL, fmt::format("comp_vector {} does not exist: there are {}", vector,
+                                      verbs->num_comp_vectors));
+  }
+  auto own = std::make_unique<CompletionQueue>();
+  own->verbs.context = verbs;
+  own->verbs.channel = channel;
+  own->verbs.cq_context = owner;
+  auto queue = from(verbs).adapter().create_completion_queue(
+      static_cast<std::uint32_t>(entries), channel != nullptr ? &from(channel).queue : nullptr,
+      own.get());
+  if (!queue) return std::unexpected(queue.error());
+  own->queue = std::move(*queue);
+  own->verbs.cqe = static_cast<int>(own->queue->capacity());
+  pthread_mutex_init(&own->verbs.mutex, nullptr);
+  pthread_cond_init(&own->verbs.cond, nullptr);
+  return own.release();
+}
+
+}  // namespace
+
+int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions) {
+  adapter::Adapter& adapter = from(cq->context).adapter();
+  adapter::CompletionQueue& queue = *from(cq).queue;
+  std::array<adapter::Completion, 16> batch;
+  int taken = 0;
+  while (taken < entries) {
+    const auto wanted =
+        std::min<std::size_t>(batch.size(), static_cast<std::size_t>(entries - taken));
+    const auto count = adapter.poll(queue, std::span(batch).first(wanted));
+    for (std::size_t i = 0; i < count; ++i) completions[taken++] = to_verbs(batch[i]);
+    if (count < wanted) break;
+  }
+  return taken;
+}
+
+int request_notification(ibv_cq* cq, int solicited_only) {
+  from(cq->context).adapter().arm(*from(cq).queue, solicited_only != 0);
+  return 0;
+}
+
+}  // namespace verbatim::dropin
+
+using namespace verbatim;
+using namespace verbatim::dropin;
+
+ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
+                      int comp_vector) {
+  const auto created = create(context, cqe, cq_context, channel, comp_vector);
+  if (!created) return refused_null("create_cq", created.error());
+  CompletionQueue& cq = **created;
+  {
+    Context& owner = from(context);
+    const std::lock_guard guard(owner.living_lock);
+    owner.living.insert(&cq);
+  }
+  if (channel != nullptr) {
+    Channel& events = from(channel);
+    const std::lock_guard guard(events.living_lock);
+    events.living.emplace(cq.queue.get(), &cq);
+    ++channel->refcnt;
+  }
+  return to_verbs(cq);
+}
+
+int ibv_destroy_cq(ibv_cq* cq) {
+  CompletionQueue& own = from(cq);
+  if (const auto users = own.queue->users.load(); users != 0) {
+    return refused("destroy_cq", {EBUSY, fmt::format("{} queue pairs complete into it", users)});
+  }
+  drop_async_events(from(cq->context), &own, own.events_delivered, cq->async_events_completed,
+                    cq->mutex, cq->cond);
+  Channel* const channel = cq->channel != nullptr ? &from(cq->channel) : nullptr;
+  if (channel != nullptr) {
+    const std::lock_guard guard(channel->living_lock);
+    channel->living.erase(own.queue.get());
+  }
+  own.queue.reset();  // Waits until its completion events are acknowledged.
+  if (channel != nullptr) {
+    const std::lock_guard guard(channel->living_lock);
+    --channel->verbs.refcnt;
+  }
+  pthread_cond_destroy(&cq->cond);
+  pthread_mutex_destroy(&cq->mutex);
+  delete &own;
+  return 0;
+}
+
+ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  auto semaphore = adapter::Semaphore::create();
+  if (!semaphore) return refused_null("create_comp_channel", semaphore.error());
+  const int fd = semaphore->fd();
+  auto* channel = new Channel{.verbs = {.context = context, .fd = fd, .refcnt = 0},
+                              .queue = adapter::CompletionChannel(std::move(*semaphore)),
+                              .living_lock = {},
+                              .living = {}};
+  return &channel->verbs;
+}
+
+int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  Channel& own = from(channel);
+  {
+    const std::lock_guard guard(own.living_lock);
+    if (channel->refcnt != 0) {
+      return refused("destroy_comp_channel",
+                     {EBUSY, fmt::format("{} completion queues use it", channel->refcnt)});
+    }
+  }
+  delete &own;
+  return 0;
+}
+
+int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
+  Channel& own = from(channel);
+  for (;;) {
+    const auto event = own.queue.wait();
+    if (!event) return refused_minus_one("get_cq_event", event.error());
+    const std::lock_guard guard(own.living_lock);
+    const auto found = own.living.find(*event);
+    if (found == own.living.end()) continue;  // Destroyed since; see Context::living_lock.
+    found->first->count_delivered_event();
+    *cq = to_verbs(*found->second);
+    *cq_context = (*cq)->cq_context;
+    return 0;
+  }
+}
+
+void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {
+  if (nevents == 0) return;
+  pthread_mutex_lock(&cq->mutex);
+  cq->comp_events_completed += nevents;
+  pthread_mutex_unlock(&cq->mutex);
+  from(cq).queue->acknowledge_events(
+      nevents);  // The last that touches it: it may be being destroyed.
+}

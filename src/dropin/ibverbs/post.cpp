@@ -1,0 +1,131 @@
+#include <cerrno>
+
+#include "base/log.h"
+#include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/objects.h"
+
+/// Posting: the hot path.
+namespace verbatim::dropin {
+namespace {
+
+using adapter::Segment;
+static_assert(sizeof(Segment) == sizeof(ibv_sge));
+static_assert(offsetof(Segment, address) == offsetof(ibv_sge, addr));
+static_assert(offsetof(Segment, length) == offsetof(ibv_sge, length));
+static_assert(offsetof(Segment, key) == offsetof(ibv_sge, lkey));
+
+using transport::Operation;
+static_assert(int{raw(Operation::write)} == IBV_WR_RDMA_WRITE);
+static_assert(int{raw(Operation::write_with_immediate)} == IBV_WR_RDMA_WRITE_WITH_IMM);
+static_assert(int{raw(Operation::send)} == IBV_WR_SEND);
+static_assert(int{raw(Operation::send_with_immediate)} == IBV_WR_SEND_WITH_IMM);
+static_assert(int{raw(Operation::read)} == IBV_WR_RDMA_READ);
+static_assert(int{raw(Operation::compare_and_swap)} == IBV_WR_ATOMIC_CMP_AND_SWP);
+static_assert(int{raw(Operation::fetch_and_add)} == IBV_WR_ATOMIC_FETCH_AND_ADD);
+
+std::span<const Segment> segments_of(const ibv_sge* list, int count) {
+  return {reinterpret_cast<const Segment*>(list), static_cast<std::size_t>(count)};
+}
+
+void add_remote(const ibv_send_wr& theirs, transport::SendRequest& own) {
+  switch (theirs.opcode) {
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+    case IBV_WR_RDMA_READ:
+      own.remote_address = theirs.wr.rdma.remote_addr;
+      own.remote_key = MemoryKey{theirs.wr.rdma.rkey};
+      break;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      own.remote_address = theirs.wr.atomic.remote_addr;
+      own.remote_key = MemoryKey{theirs.wr.atomic.rkey};
+      own.compare_add = theirs.wr.atomic.compare_add;
+      own.swap = theirs.wr.atomic.swap;
+      break;
+    default:
+      break;
+  }
+}
+
+/// 0 or an errno.
+int post(ibv_qp& qp, adapter::QueuePair& queue_pair, const ibv_send_wr& theirs) {
+  if (theirs.opcode > IBV_WR_ATOMIC_FETCH_AND_ADD) return EOPNOTSUPP;
+  if (theirs.num_sge < 0) return EINVAL;
+  adapter::SendWork own;
+  own.wr_id = theirs.wr_id;
+  own.segments = segments_of(theirs.sg_list, theirs.num_sge);
+  own.signaled = (theirs.send_flags & IBV_SEND_SIGNALED) != 0;
+  own.inlined = (theirs.send_flags & IBV_SEND_INLINE) != 0;
+  own.request.operation = static_cast<Operation>(theirs.opcode);
+  own.request.fence = (theirs.send_flags & IBV_SEND_FENCE) != 0;
+  own.request.solicited = (theirs.send_flags & IBV_SEND_SOLICITED) != 0;
+  own.request.immediate = theirs.imm_data;
+  for (const Segment& segment : own.segments) own.request.length += segment.length;
+  if (qp.qp_type == IBV_QPT_UD) {
+    if (theirs.wr.ud.ah == nullptr) return EINVAL;
+    own.destination = &from(theirs.wr.ud.ah).destination;
+    own.remote_qpn = Qpn(theirs.wr.ud.remote_qpn);
+    own.remote_qkey = QKey{theirs.wr.ud.remote_qkey};
+  } else {
+    add_remote(theirs, own.request);
+  }
+  return queue_pair.post_send(own);
+}
+
+/// A full queue is the normal course of a program that posts until it is full.
+LogLevel level_of(int code) { return code == ENOMEM ? LogLevel::debug : LogLevel::warn; }
+
+void report(const adapter::QueuePair& qp, const ibv_send_wr& request, int code) {
+  const auto& limits = qp.options().capacity;
+  std::uint64_t length = 0;
+  for (int i = 0; i < request.num_sge; ++i) length += request.sg_list[i].length;
+  log(level_of(code),
+      "post_send: {}: {} QP {:#x} in {}, {}, {} of at most {} segments, {} bytes, flags {:#x} "
+      "(inline at "
+      "most {} bytes, {} requests outstanding)",
+      std::strerror(code), name_of(qp.type()), qp.number().value(), name_of(qp.state()),
+      ibv_wr_opcode_str(request.opcode), request.num_sge, limits.send_segments, length,
+      request.send_flags, limits.inline_bytes, limits.send_requests);
+}
+
+void report(const adapter::QueuePair& qp, const ibv_recv_wr& request, int code) {
+  const auto& limits = qp.options().capacity;
+  log(level_of(code),
+      "post_recv: {}: {} QP {:#x} in {}, {} of at most {} segments, at most {} requests "
+      "outstanding",
+      std::strerror(code), name_of(qp.type()), qp.number().value(), name_of(qp.state()),
+      request.num_sge, limits.receive_segments, limits.receive_requests);
+}
+
+}  // namespace
+
+int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
+  adapter::QueuePair& queue_pair = *from(qp).queue_pair;
+  int code = 0;
+  for (; request != nullptr; request = request->next) {
+    code = post(*qp, queue_pair, *request);
+    if (code == 0) continue;
+    *bad = request;
+    report(queue_pair, *request, code);
+    break;
+  }
+  queue_pair.transmit();  // What was posted before a bad one goes out.
+  return code;
+}
+
+int post_receive(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad) {
+  adapter::QueuePair& queue_pair = *from(qp).queue_pair;
+  for (; request != nullptr; request = request->next) {
+    const int code = request->num_sge < 0
+                         ? EINVAL
+                         : queue_pair.post_receive(request->wr_id,
+                                                   segments_of(request->sg_list, request->num_sge));
+    if (code == 0) continue;
+    *bad = request;
+    report(queue_pair, *request, code);
+    return code;
+  }
+  return 0;
+}
+
+}  // namespace verbatim::dropin

@@ -1,0 +1,135 @@
+#!/bin/bash
+# Builds Verbatim and its tests where needed, and runs them. See --help.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")" || exit
+
+usage() {
+  cat <<'END'
+Usage: ./test.sh [OPTION]...
+
+Without an option: the release build's suite, then the unit tests under AddressSanitizer and
+UndefinedBehaviorSanitizer. With options, only what they name:
+
+  --long          the release suite with its long set: every program at every MTU, with polling and
+                  events, one and eight queue pairs, one way and both (about half an hour)
+  --asan          the whole suite, but the long set, under address and undefined sanitizers
+  --tsan          the unit tests under ThreadSanitizer
+  --fuzz SECONDS  each fuzz target for that long
+  --fresh         in minimal Debian 12 systems made with debootstrap: a clean clone, ./demo.sh and
+                  ./test.sh as root and as an ordinary user with sudo (needs root and a network)
+  --help          this text
+
+The last line says how many tests passed and failed; the exit status is 0 where none failed.
+END
+}
+
+stages=()
+fuzz_seconds=
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --long | --asan | --tsan | --fresh) stages+=("${1#--}") ;;
+    --fuzz)
+      fuzz_seconds=${2-}
+      [[ $fuzz_seconds =~ ^[0-9]+$ ]] || { usage >&2 && exit 2; }
+      stages+=(fuzz)
+      shift
+      ;;
+    -h | --help) usage && exit 0 ;;
+    *) usage >&2 && exit 2 ;;
+  esac
+  shift
+done
+if [[ ${#stages[@]} -eq 0 ]]; then stages=(release asan_unit); fi
+
+say() { printf '\n%s\n' "test: $*"; }
+
+passed=0
+failed=0
+
+count() {
+  passed=$((passed + $1))
+  failed=$((failed + $2))
+}
+
+# run_suite FOLDER CTEST_ARGUMENTS...
+run_suite() {
+  local folder=$1 log last
+  shift
+  log=$folder/test.log
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$(nproc)" "$@" 2>&1 |
+    tee "$log"
+  local status=${PIPESTATUS[0]}
+  last=$(grep -E 'tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | tail -n 1)
+  if [[ $last =~ ([0-9]+)\ tests?\ failed\ out\ of\ ([0-9]+) ]]; then
+    count $((BASH_REMATCH[2] - BASH_REMATCH[1])) "${BASH_REMATCH[1]}"
+  fi
+  # ctest can also fail without a failed test: where it finds none, for instance.
+  if [[ $status -ne 0 && ${BASH_REMATCH[1]:-0} -eq 0 ]]; then count 0 1; fi
+}
+
+# build_preset PRESET: false where that fails.
+build_preset() {
+  say "building the $1 preset"
+  cmake --preset "$1" >/dev/null &&
+    NINJA_STATUS="$1: [%f/%t] " cmake --build --preset "$1" && return
+  echo "test: error: the $1 preset does not build (above)" >&2
+  count 0 1
+  return 1
+}
+
+stage_release() {
+  say "the suite"
+  run_suite build -LE long
+}
+
+stage_long() {
+  say "the suite with its long set"
+  run_suite build
+}
+
+stage_asan_unit() {
+  build_preset asan || return
+  say "unit tests under address and undefined sanitizers"
+  run_suite build/asan -L unit
+}
+
+stage_asan() {
+  build_preset asan || return
+  say "the suite under address and undefined sanitizers"
+  run_suite build/asan -LE long
+}
+
+stage_tsan() {
+  build_preset tsan || return
+  say "unit tests under ThreadSanitizer"
+  run_suite build/tsan -L unit
+}
+
+stage_fuzz() {
+  build_preset fuzz || return
+  local target
+  for target in build/fuzz/bin/*_fuzz; do
+    say "$(basename "$target") for $fuzz_seconds seconds"
+    mkdir -p "build/fuzz/corpus/${target##*/}"
+    if "$target" -max_total_time="$fuzz_seconds" -print_final_stats=1 \
+      -artifact_prefix=build/fuzz/ "build/fuzz/corpus/${target##*/}"; then
+      count 1 0
+    else
+      count 0 1
+    fi
+  done
+}
+
+stage_fresh() {
+  local who
+  for who in user root; do
+    say "a fresh Debian 12, as $who"
+    if dev/fresh.sh "$who"; then count 1 0; else count 0 1; fi
+  done
+}
+
+./setup.sh test || exit 1
+for stage in "${stages[@]}"; do "stage_$stage"; done
+
+printf '\n%s\n' "$passed passed, $failed failed"
+[[ $failed -eq 0 ]]

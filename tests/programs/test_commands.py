@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""The `verbatim` command as a person meets it: exit statuses, what it prints, what it says of mistakes."""
+
+import argparse
+import json
+import subprocess
+import sys
+import unittest
+
+from lab import Lab
+
+LAB = None  # Set in main: the lab that all tests share.
+
+
+def verbatim(*argv, shell=False, **variables):
+    """Runs the command to its end in the lab's environment."""
+    environment = LAB.environment() | variables
+    command = argv[0] if shell else [f"{LAB.build}/bin/verbatim", *argv]
+    return subprocess.run(command, env=environment, shell=shell, text=True, check=False, timeout=60,
+                          stdin=subprocess.DEVNULL, capture_output=True)
+
+
+class Run(unittest.TestCase):
+    def test_exit_status_is_passed_on(self):
+        self.assertEqual(verbatim("run", "--", "sh", "-c", "exit 7").returncode, 7)
+        self.assertEqual(verbatim("run", "--", "true").returncode, 0)
+
+    def test_signal_is_passed_on(self):
+        self.assertEqual(verbatim("run", "--", "sh", "-c", "kill -9 $$").returncode, -9)
+
+    def test_command_that_is_not_there(self):
+        done = verbatim("run", "--", "no_such_command")
+        self.assertEqual(done.returncode, 127)
+        self.assertIn("no_such_command: no such command", done.stderr)
+
+    def test_file_that_cannot_be_executed(self):
+        done = verbatim("run", "--", "/etc/passwd")
+        self.assertEqual(done.returncode, 126)
+        self.assertIn("not an executable", done.stderr)
+
+    def test_command_is_missing(self):
+        self.assertEqual(verbatim("run").returncode, 2)
+
+    def test_impossible_node_and_address(self):
+        self.assertEqual(verbatim("run", "--node", "a/b", "--", "true").returncode, 2)
+        done = verbatim("run", "--address", "nonsense", "--", "true")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("'nonsense' is not an IP address", done.stderr)
+
+    def test_options_after_the_command_are_the_commands(self):
+        done = verbatim("run", "--node", "a", "--", "echo", "--node", "b", "--", "--help")
+        self.assertEqual(done.stdout, "--node b -- --help\n")
+
+    def test_variables(self):
+        done = verbatim("run", "--node", "a", "--address", "127.0.0.2", "--address", "127.0.0.4",
+                        "--", "sh", "-c", "echo $VERBATIM_NODE $VERBATIM_ADDRESS; "
+                        "ls ${LD_LIBRARY_PATH%%:*}/libibverbs.so.1")
+        self.assertEqual(done.stdout.splitlines()[0], "a 127.0.0.2,127.0.0.4")
+        self.assertEqual(done.returncode, 0)
+
+
+class Env(unittest.TestCase):
+    def test_a_shell_is_on_the_node_from_then_on(self):
+        address = LAB.address("a")
+        done = verbatim(f'eval "$({LAB.build}/bin/verbatim env --node a --address {address})" && '
+                        "ibv_devinfo", shell=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("PORT_ACTIVE", done.stdout)
+
+
+class Devices(unittest.TestCase):
+    def test_shows_what_programs_see(self):
+        variables = {"VERBATIM_NODE": "a", "VERBATIM_ADDRESS": LAB.address("a")}
+        done = verbatim("devices", **variables)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"::ffff:{LAB.address('a')}", done.stdout)
+        seen = verbatim("run", "--", "ibv_devices", **variables).stdout.split()
+        self.assertIn(seen[-2], done.stdout)  # The name.
+        self.assertIn(seen[-1], done.stdout.replace(":", ""))  # The GUID.
+
+
+class Status(unittest.TestCase):
+    def test_nothing_runs(self):
+        done = verbatim("status", XDG_RUNTIME_DIR=f"{LAB.folder}/none")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("No node runs", done.stdout)
+
+    def test_shows_a_program_and_its_queue_pairs(self):
+        program = LAB.start("a", [f"{LAB.build}/bin/queue_pairs", "4"], stdin=subprocess.PIPE)
+        while not program.output().endswith("ready\n"):
+            self.assertFalse(program.ended(), program.output())
+        shown = verbatim("status")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertIn("queue_pairs", shown.stdout)
+        self.assertEqual(shown.stdout.count("RTS"), 4, shown.stdout)
+        nodes = json.loads(verbatim("status", "--json").stdout)
+        self.assertEqual([node["node"] for node in nodes], ["a"])
+        program.process.stdin.close()
+        self.assertEqual(program.wait(30), 0)
+
+
+class Help(unittest.TestCase):
+    def test_help_and_version(self):
+        for words in ((), ("run",), ("env",), ("devices",), ("status",)):
+            done = verbatim(*words, "--help")
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("Examples:", done.stdout)
+            done = verbatim(*words, "--version")
+            self.assertEqual(done.returncode, 0)
+            self.assertRegex(done.stdout, r"^verbatim \d+\.\d+\.\d+\n$")
+
+    def test_unknown_words_are_refused(self):
+        self.assertEqual(verbatim("nonsense").returncode, 2)
+        self.assertEqual(verbatim("status", "--nonsense").returncode, 2)
+
+
+def main():
+    global LAB
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--preload", default="")
+    options = parser.parse_args()
+    with Lab(options.build, options.preload) as LAB:
+        result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

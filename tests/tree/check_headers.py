@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Checks that each header of src/ and include/ compiles by itself, without warnings."""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+
+FLAGS = ("-std=c++23", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE",
+         "-DFMT_HEADER_ONLY", '-DVERBATIM_VERSION="0"', "-x", "c++")
+
+
+def compile_alone(root, compiler, header):
+    """Empty where the header stands alone, else what the compiler says."""
+    command = [compiler, *FLAGS, f"-I{root}/src", f"-I{root}/include", f"-I{root}", "-"]
+    done = subprocess.run(command, input=f'#include "{header}"\n', text=True, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return "" if done.returncode == 0 else f"{header} does not stand alone:\n{done.stdout}"
+
+
+def headers_of(root):
+    for folder in ("src", "include", "sim"):
+        for path in sorted((root / folder).rglob("*.h")):
+            yield path.relative_to(root / folder if folder != "sim" else root)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", type=pathlib.Path, help="root of the source tree")
+    parser.add_argument("--compiler", default="g++")
+    options = parser.parse_args()
+    headers = list(headers_of(options.root))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        faults = [fault for fault in pool.map(
+            lambda header: compile_alone(options.root, options.compiler, header), headers) if fault]
+    print("\n".join(faults) or f"each of {len(headers)} headers stands alone")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""The check of includes can fail: each kind of fault is found in a small tree made for it."""
+
+import pathlib
+import tempfile
+import unittest
+
+from check_includes import check
+
+
+class CheckIncludes(unittest.TestCase):
+    def faults(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            return check(pathlib.Path(folder))
+
+    def test_lower_folder_may_be_included(self):
+        self.assertEqual(self.faults({"wire/a.h": '#include "base/b.h"\n', "base/b.h": ""}), [])
+
+    def test_upper_folder_may_not(self):
+        faults = self.faults({"base/b.h": '#include "wire/a.h"\n', "wire/a.h": ""})
+        self.assertEqual(len(faults), 1)
+        self.assertIn("src/base may include nothing", faults[0])
+
+    def test_one_header_of_a_folder(self):
+        files = {"dropin/ibverbs/a.cpp": '#include "agent/client.h"\n#include "agent/server.h"\n',
+                 "agent/client.h": "", "agent/server.h": ""}
+        faults = self.faults(files)
+        self.assertEqual(len(faults), 1)
+        self.assertIn("agent/server.h", faults[0])
+
+    def test_only_tests_may_use_the_simulation(self):
+        self.assertEqual(self.faults({"transport/ib/a_test.cpp": '#include "sim/network.h"\n'}), [])
+        self.assertEqual(len(self.faults({"transport/ib/a.cpp": '#include "sim/network.h"\n'})), 1)
+
+    def test_paths_start_at_src(self):
+        self.assertEqual(len(self.faults({"wire/a.cpp": '#include "a.h"\n', "wire/a.h": ""})), 1)
+
+    def test_folder_without_a_row(self):
+        self.assertEqual(len(self.faults({"nowhere/a.h": ""})), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

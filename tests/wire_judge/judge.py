@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+"""Judges a capture of RoCE v2 traffic with tools that are not ours: tshark decodes every packet to UDP
+port 4791 and must find none malformed; the ICRC of each is computed again, by zlib and, over IPv4, by
+scapy's RoCE layer. Prints how many packets of each opcode there are. Status 1 if there is a fault."""
+
+import argparse
+import collections
+import json
+import subprocess
+import sys
+
+from scapy.contrib.roce import BTH
+from scapy.layers.inet import IP
+from scapy.packet import raw
+
+import roce
+
+FIELDS = ("bth.opcode", "bth.se", "bth.m", "bth.padcnt", "bth.tver", "bth.p_key", "bth.destqp",
+          "bth.a", "bth.psn", "deth.q_key", "deth.srcqp", "reth.va", "reth.r_key", "reth.dmalen",
+          "atomiceth.swapdt", "atomiceth.cmpdt", "aeth.syndrome", "aeth.msn",
+          "atomicacketh.origremdt", "immdt", "ieth")
+BYTE_FIELDS = ("immdt", "ieth")  # tshark prints them as hexadecimal digits without 0x.
+# scapy takes a millisecond a packet; zlib judges every packet, so a sample is enough.
+SCAPY_PACKETS_PER_OPCODE = 100
+FAULTS_SHOWN = 20
+
+
+def tshark(path):
+    """What tshark decodes: frame number to its fields, the opcode's name in `info`."""
+    command = ["tshark", "-r", path, "-Y", f"udp.dstport == {roce.ROCE_PORT} && !icmp && !icmpv6",
+               "-T", "fields", "-E", "separator=/t", "-E", "occurrence=f",
+               "-e", "frame.number", "-e", "_ws.malformed", "-e", "_ws.col.Info"]
+    for field in FIELDS:
+        command += ["-e", f"infiniband.{field}"]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True).stdout
+    frames = {}
+    for line in output.splitlines():
+        number, malformed, info, *values = line.split("\t")
+        fields = {name: int(value, 16 if name in BYTE_FIELDS else 0)
+                  for name, value in zip(FIELDS, values) if value}
+        frames[int(number)] = {"malformed": malformed != "", "info": info, "fields": fields}
+    return frames
+
+
+def scapy_icrc(datagram):
+    """The last four bytes of the packet as scapy's RoCE layer builds it."""
+    packet = IP(datagram.ip)
+    packet[BTH].icrc = None
+    return raw(packet)[-roce.ICRC_BYTES:]
+
+
+def datagram_faults(datagram, with_scapy):
+    """What is wrong with one datagram's lengths and ICRC."""
+    if len(datagram.ip) > roce.IP_PACKET_MAX:
+        return ["is longer than any RoCE packet: captured before it was segmented? "
+                "(ethtool -K DEVICE tx-udp-segmentation off)"]
+    if not datagram.is_whole:
+        return ["was not captured whole"]
+    if len(datagram.packet) < roce.BTH_BYTES + roce.ICRC_BYTES:
+        return ["is too short for a BTH and an ICRC"]
+    faults = []
+    if roce.icrc(datagram) != datagram.icrc:
+        faults.append(f"has ICRC {datagram.icrc.hex()}, right is {roce.icrc(datagram).hex()}")
+    if with_scapy and scapy_icrc(datagram) != datagram.icrc:
+        faults.append(f"has ICRC {datagram.icrc.hex()}, scapy's is {scapy_icrc(datagram).hex()}")
+    return faults
+
+
+def judge(path):
+    """Faults as lines, opcode counts by tshark's name, tshark's fields in the order of the file, and how
+    many packets scapy judged."""
+    frames = tshark(path)
+    faults = []
+    counts = collections.Counter()
+    fields = []
+    by_scapy = collections.Counter()
+    for datagram in roce.read(path):
+        frame = frames.get(datagram.number)
+        if frame is None or "bth.opcode" not in frame["fields"]:
+            faults.append(f"frame {datagram.number}: tshark sees no BTH")
+            continue
+        opcode = frame["fields"]["bth.opcode"]
+        name = frame["info"].split("QP=")[0].strip()
+        counts[opcode, name] += 1
+        fields.append(frame["fields"])
+        with_scapy = datagram.is_ipv4 and by_scapy[opcode] < SCAPY_PACKETS_PER_OPCODE
+        by_scapy[opcode] += with_scapy
+        found = datagram_faults(datagram, with_scapy)
+        if frame["malformed"]:
+            found.append("is malformed, says tshark")
+        if name.startswith("Unknown"):
+            found.append("has an opcode that tshark does not know")
+        faults += [f"frame {datagram.number} ({name}) {fault}" for fault in found]
+    if not fields:
+        faults.append("no packet to UDP port 4791")
+    return faults, counts, fields, by_scapy.total()
+
+
+def unexpected(fields, expected):
+    """Where what tshark decoded is not what the sender meant."""
+    if len(fields) != len(expected):
+        yield f"{len(fields)} packets, expected {len(expected)}"
+    for number, (seen, meant) in enumerate(zip(fields, expected), 1):
+        name = meant["name"]
+        for field in FIELDS:
+            if seen.get(field) != meant.get(field):
+                yield f"packet {number} ({name}): {field} is {seen.get(field)}, " \
+                      f"expected {meant.get(field)}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("capture", help="pcap or pcapng file")
+    parser.add_argument("--expect", help="JSON file: the fields of each packet in order")
+    options = parser.parse_args()
+    faults, counts, fields, by_scapy = judge(options.capture)
+    if options.expect:
+        with open(options.expect, encoding="utf-8") as file:
+            faults += unexpected(fields, json.load(file))
+    for (opcode, name), count in sorted(counts.items()):
+        print(f"{opcode:#04x}  {name:<34} {count:>8}")
+    print(f"{len(fields)} packets, ICRC of {by_scapy} compared with scapy's, {len(faults)} faults")
+    for fault in faults[:FAULTS_SHOWN]:
+        print(fault)
+    if len(faults) > FAULTS_SHOWN:
+        print(f"and {len(faults) - FAULTS_SHOWN} more")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+#!/usr/bin/python3
+"""Every opcode, as our encoder writes it, before tshark and scapy; and damaged captures before the judge,
+which must find the damage. Usage: judge_test.py EMITTER"""
+
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import judge
+
+EMITTER = None
+OPCODES = 37  # 23 of RC, 12 of UC, 2 of UD.
+FILE_HEADER_BYTES = 24
+RECORD_HEADER_BYTES = 16
+
+
+class Judge(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.capture = pathlib.Path(folder.name) / "packets.pcap"
+        self.meant = pathlib.Path(folder.name) / "packets.json"
+        subprocess.run([EMITTER, self.capture, self.meant], check=True)
+
+    def records(self):
+        """Offset and size of each packet's bytes in the file."""
+        data = self.capture.read_bytes()
+        at = FILE_HEADER_BYTES
+        while at < len(data):
+            size = struct.unpack_from("<I", data, at + 8)[0]
+            yield at + RECORD_HEADER_BYTES, size
+            at += RECORD_HEADER_BYTES + size
+
+    def damage(self, at, value):
+        data = bytearray(self.capture.read_bytes())
+        self.assertNotEqual(data[at], value)
+        data[at] = value
+        self.capture.write_bytes(data)
+
+    def faults(self):
+        return judge.judge(str(self.capture))[0]
+
+    def test_every_opcode_is_decoded_as_it_was_meant(self):
+        faults, counts, fields, by_scapy = judge.judge(str(self.capture))
+        self.assertEqual(faults, [])
+        self.assertEqual(len(counts), OPCODES)
+        self.assertEqual(set(counts.values()), {2})
+        self.assertEqual(by_scapy, OPCODES)  # Those over IPv4.
+        meant = json.loads(self.meant.read_text(encoding="utf-8"))
+        self.assertEqual(list(judge.unexpected(fields, meant)), [])
+
+    def test_a_wrong_field_is_found(self):
+        fields = judge.judge(str(self.capture))[2]
+        meant = json.loads(self.meant.read_text(encoding="utf-8"))
+        meant[5]["bth.psn"] += 1
+        del meant[6]["reth.va"]
+        self.assertEqual(len(list(judge.unexpected(fields, meant))), 2)
+
+    def test_a_wrong_icrc_is_found_by_both(self):
+        at, size = next(self.records())
+        self.damage(at + size - 1, 0)
+        faults = self.faults()
+        self.assertEqual(len(faults), 2, faults)
+        self.assertIn("right is", faults[0])
+        self.assertIn("scapy's is", faults[1])
+
+    def test_a_changed_payload_over_ipv6_is_found(self):
+        at, size = list(self.records())[OPCODES]
+        self.damage(at + size - 10, 0xEE)
+        self.assertEqual(len(self.faults()), 1)
+
+    def test_an_unknown_opcode_is_found(self):
+        at, _ = next(self.records())
+        self.damage(at + 28, 0x15)
+        self.assertTrue(any("opcode" in fault for fault in self.faults()), self.faults())
+
+    def test_a_capture_without_roce_is_no_success(self):
+        self.capture.write_bytes(self.capture.read_bytes()[:FILE_HEADER_BYTES])
+        self.assertEqual(self.faults(), ["no packet to UDP port 4791"])
+
+
+if __name__ == "__main__":
+    EMITTER = sys.argv.pop(1)
+    unittest.main()
