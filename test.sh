@@ -107,12 +107,14 @@ stage_tsan() {
 
 stage_fuzz() {
   build_preset fuzz || return
-  local target
-  for target in build/fuzz/bin/*_fuzz; do
-    say "$(basename "$target") for $fuzz_seconds seconds"
-    mkdir -p "build/fuzz/corpus/${target##*/}"
-    if "$target" -max_total_time="$fuzz_seconds" -print_final_stats=1 \
-      -artifact_prefix=build/fuzz/ "build/fuzz/corpus/${target##*/}"; then
+  local target name found
+  for target in build/fuzz/bin/fuzz_*; do
+    name=${target##*/fuzz_}
+    found=build/fuzz/found/$name
+    say "fuzzing $name for $fuzz_seconds seconds"
+    mkdir -p "$found"
+    if "$target" -max_total_time="$fuzz_seconds" -print_final_stats=1 -artifact_prefix="$found/" \
+      "$found" "fuzz/corpus/$name"; then
       count 1 0
     else
       count 0 1

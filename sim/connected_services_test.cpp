@@ -115,7 +115,7 @@ Violations run_once(const Family& family, std::uint64_t seed) {
 class ConnectedService : public testing::TestWithParam<Family> {};
 
 TEST_P(ConnectedService, KeepsItsPromisesOverABadNetwork) {
-  constexpr std::uint64_t kSeeds = 1500;
+  constexpr std::uint64_t kSeeds = 3000;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const Violations violations = run_once(GetParam(), seed);
     ASSERT_TRUE(violations.empty())

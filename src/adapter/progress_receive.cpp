@@ -38,8 +38,9 @@ void Progress::on_datagram(ByteSpan bytes, const wire::IcrcSeed& seed,
   if ((raw(bth.pkey) & 0x7fff) != (raw(kDefaultPKey) & 0x7fff))
     return counters.pkey_violations.add();
   const auto deliver = [&](QueuePair& queue_pair) {
-    queue_pair.on_packet(*packet, origin.source, origin.destination, now);
-    if (queue_pair.has_output()) note_output(queue_pair);
+    if (queue_pair.on_packet(*packet, origin.source, origin.destination, now)) {
+      note_output(queue_pair);
+    }
   };
   if (bth.dest_qp == kMulticastQpn) {
     for (QueuePair* member : adapter_.members(source.group)) deliver(*member);

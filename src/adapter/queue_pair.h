@@ -195,7 +195,8 @@ class QueuePair {
   void publish_counters();
 
   // Receiving: each under lock_, called by Progress during a turn.
-  void on_packet(const wire::Packet& packet, const SocketAddress& source,
+  /// True when there is something to send now.
+  bool on_packet(const wire::Packet& packet, const SocketAddress& source,
                  const SocketAddress& destination, TimeNs now);
   void on_connected_packet(const wire::Packet& packet, const SocketAddress& source, TimeNs now);
   void on_datagram(const wire::Packet& packet, const SocketAddress& source,
@@ -205,7 +206,6 @@ class QueuePair {
   void drain(transport::ResponderEffects& effects);
   void apply(const transport::RequesterEffect& effect);
   void apply(const transport::ResponderEffect& effect);
-  bool has_output() const;
 
   void complete_send(transport::Slot slot, transport::Status status);
   void complete_receive(const transport::CompleteReceive& receive);

@@ -35,7 +35,7 @@ struct Overloaded : Handlers... {
 
 }  // namespace
 
-void QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& source,
+bool QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& source,
                           const SocketAddress& destination, TimeNs now) {
   const std::lock_guard guard(lock_);
   const QpState current = state();
@@ -43,7 +43,7 @@ void QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& sourc
   if (current == QpState::reset || current == QpState::init || current == QpState::err ||
       info.service != service_of(type())) {
     adapter_.arena().header().port_counters.dropped_no_qp.add();  // IBA C9-30, C9-31.
-    return;
+    return false;
   }
   count_received(packet.headers);
   record_->counters.bytes_received.add_exclusive(packet.payload.size() + wire::Bth::kSize +
@@ -55,7 +55,9 @@ void QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& sourc
   }
   if (fatal_) fail();
   check_drained();
-  if (!is_datagram()) rearm_timer();
+  if (is_datagram()) return false;
+  rearm_timer();
+  return responder_.has_output() || requester_.outstanding() > 0;
 }
 
 void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddress& source,
@@ -74,10 +76,6 @@ void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddr
     requester_.on_packet(packet, now, requester_effects_);
     drain(requester_effects_);
   }
-}
-
-bool QueuePair::has_output() const {
-  return !is_datagram() && (responder_.has_output() || requester_.outstanding() > 0);
 }
 
 void QueuePair::on_timer(TimeNs now) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -14,6 +15,9 @@
 
 /// How programs and commands reach the agent of their node.
 namespace verbatim::agent {
+
+/// A comma-separated list of IP addresses, each with port 4791. EINVAL, ENODEV.
+Result<std::vector<SocketAddress>> parse_addresses(std::string_view list);
 
 /// Which node, and how to start its agent.
 struct AgentOptions {
@@ -34,10 +38,10 @@ struct AgentOptions {
 class AgentClient {
  public:
   /// Joins the node, starting its agent where none runs. `arena_fd` (borrowed; -1: none) is the
-  /// program's arena, a memfd sealed against shrinking (F_SEAL_SHRINK), from which the agent reads
-  /// counters for `verbatim status`. Errors: EADDRINUSE (address belongs to another node or
-  /// program), EADDRNOTAVAIL, EEXIST (the node runs with other addresses), ENOSPC (no slot left),
-  /// ENOENT (no verbatimd), ETIMEDOUT, EPERM (the runtime folder is not ours).
+  /// program's arena, a memfd from which the agent reads counters for `verbatim status`. Errors:
+  /// EADDRINUSE (address belongs to another node or program), EADDRNOTAVAIL, EEXIST (the node runs
+  /// with other addresses), ENOSPC (no slot left), ENOENT (no verbatimd), ETIMEDOUT, EPERM (the
+  /// runtime folder is not ours).
   static Result<std::unique_ptr<AgentClient>> join(const AgentOptions& options, int arena_fd);
   ~AgentClient();
   AgentClient(const AgentClient&) = delete;

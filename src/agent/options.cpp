@@ -5,28 +5,21 @@
 #include "agent/runtime_folder.h"
 
 namespace verbatim::agent {
-namespace {
-
 Result<std::vector<SocketAddress>> parse_addresses(std::string_view list) {
   std::vector<SocketAddress> addresses;
   while (!list.empty()) {
     const std::size_t comma = list.find(',');
-    auto address = SocketAddress::parse(list.substr(0, comma), kRocePort);
-    if (!address) {
-      address.error().text = "VERBATIM_ADDRESS: " + address.error().text;
-      return std::unexpected(address.error());
-    }
+    const auto address = SocketAddress::parse(list.substr(0, comma), kRocePort);
+    if (!address) return std::unexpected(address.error());
     addresses.push_back(*address);
     list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
   }
   if (addresses.size() > kAddressesMax) {
-    return refuse(EINVAL, fmt::format("VERBATIM_ADDRESS: {} addresses, but a node has at most {}",
-                                      addresses.size(), kAddressesMax));
+    return refuse(EINVAL, fmt::format("{} addresses, but a node has at most {}", addresses.size(),
+                                      kAddressesMax));
   }
   return addresses;
 }
-
-}  // namespace
 
 Result<AgentOptions> AgentOptions::from_environment() {
   AgentOptions options;
@@ -38,7 +31,9 @@ Result<AgentOptions> AgentOptions::from_environment() {
   }
   if (const char* list = std::getenv("VERBATIM_ADDRESS")) {
     auto addresses = parse_addresses(list);
-    if (!addresses) return std::unexpected(addresses.error());
+    if (!addresses) {
+      return refuse(addresses.error().code, "VERBATIM_ADDRESS: " + addresses.error().text);
+    }
     options.addresses = std::move(*addresses);
   }
   // Not from the environment of a program with raised privileges: it names a program to start.

@@ -4,29 +4,13 @@
 
 #include <sys/socket.h>
 
+#include "agent/descriptors.h"
+
 namespace verbatim::agent {
 namespace {
 
 constexpr std::size_t kMessageBytesMax = 4096;
 static_assert(sizeof(Welcome) <= kMessageBytesMax);
-
-struct ControlBuffer {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMessageDescriptorsMax * sizeof(int))> bytes;
-};
-
-std::vector<UniqueFd> take_descriptors(msghdr& message) {
-  std::vector<UniqueFd> descriptors;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-      descriptors.emplace_back(fd);
-    }
-  }
-  return descriptors;
-}
 
 }  // namespace
 
@@ -63,8 +47,7 @@ Result<Incoming> receive(int fd, int flags) {
   msghdr message{};
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
-  message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
+  control.receive_into(message);
   ssize_t length;
   do {
     length = recvmsg(fd, &message, flags | MSG_CMSG_CLOEXEC);
@@ -87,16 +70,8 @@ Result<void> send_bytes(int fd, std::span<const std::byte> bytes, std::span<cons
   msghdr message{};
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
-  ControlBuffer control{};
-  if (!descriptors.empty()) {
-    message.msg_control = control.bytes.data();
-    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
-    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
-  }
+  ControlBuffer control;
+  control.put(message, descriptors);
   ssize_t length;
   do {
     length = sendmsg(fd, &message, flags | MSG_NOSIGNAL);

@@ -141,8 +141,6 @@ struct Refusal {
   std::array<char, 508> text{};
 };
 
-inline constexpr std::size_t kMessageDescriptorsMax = Welcome::kFixedDescriptors + kAddressesMax;
-
 /// A message that came: bytes of some length and the descriptors beside them.
 struct Incoming {
   std::vector<std::byte> bytes;

@@ -147,12 +147,9 @@ UniqueFd above_standard(UniqueFd fd) {
 Result<void> wait_until_ready(int pipe, const std::string& program) {
   StartFailure failure;
   std::size_t length = 0;
-  const TimeNs deadline = monotonic_now() + kReadyTimeoutMs * kMillisecond;
   for (;;) {
-    const TimeNs now = monotonic_now();
     pollfd waiting{pipe, POLLIN, 0};
-    const int left_ms = now < deadline ? static_cast<int>((deadline - now) / kMillisecond) : 0;
-    const int count = poll(&waiting, 1, left_ms);
+    const int count = poll(&waiting, 1, kReadyTimeoutMs);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return refuse(ETIMEDOUT, program + " did not become ready in time");
     const auto got =

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <CLI/CLI.hpp>
 
 /// The subcommands of `verbatim`. Each function adds one to `app`; when the person has chosen it,
@@ -12,7 +15,8 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;
 
-void add_run(CLI::App& app, int& exit_status);
+/// `command` is what follows "--" on the command line.
+void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 void add_env(CLI::App& app, int& exit_status);
 void add_devices(CLI::App& app, int& exit_status);
 void add_status(CLI::App& app, int& exit_status);

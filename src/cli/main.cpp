@@ -1,4 +1,8 @@
+#include <algorithm>
 #include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -25,12 +29,15 @@ constexpr const char* kExamples =
 }  // namespace
 
 int main(int argc, char** argv) {
+  // What follows "--" belongs to the command that `run` starts; CLI11 would try to understand it.
+  char** const own_end = std::find(argv, argv + argc, std::string_view("--"));
+  const std::vector<std::string> command(std::min(own_end + 1, argv + argc), argv + argc);
   CLI::App app(kDescription, "verbatim");
   app.set_version_flag("--version", kVersion, "Print the version");
   app.footer(kExamples);
   app.require_subcommand(1);
   int exit_status = 0;
-  verbatim::cli::add_run(app, exit_status);
+  verbatim::cli::add_run(app, command, exit_status);
   verbatim::cli::add_env(app, exit_status);
   verbatim::cli::add_devices(app, exit_status);
   verbatim::cli::add_status(app, exit_status);
@@ -38,7 +45,7 @@ int main(int argc, char** argv) {
     subcommand->set_version_flag("--version", kVersion, "Print the version");
   }
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(own_end - argv), argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : verbatim::cli::kExitUsage;
   } catch (const std::exception& error) {

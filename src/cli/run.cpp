@@ -38,7 +38,6 @@ class RunFormatter : public CLI::Formatter {
 
 /// Comes back only where it fails.
 int execute(const NodeChoice& choice, std::vector<std::string> command) {
-  if (!command.empty() && command.front() == "--") command.erase(command.begin());
   if (command.empty()) {
     fmt::print(stderr,
                "verbatim run: which command? Write it after '--', as in "
@@ -76,7 +75,7 @@ int execute(const NodeChoice& choice, std::vector<std::string> command) {
 
 }  // namespace
 
-void add_run(CLI::App& app, int& exit_status) {
+void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_status) {
   auto* run = app.add_subcommand("run", "Run a program on an emulated host");
   auto choice = std::make_shared<NodeChoice>();  // Lives as long as the callback that reads it.
   run->add_option("--node", choice->node, "Name of the node (emulated host) that it belongs to");
@@ -87,7 +86,12 @@ void add_run(CLI::App& app, int& exit_status) {
   run->prefix_command();
   run->formatter(std::make_shared<RunFormatter>());
   run->footer(kExamples);
-  run->callback([run, choice, &exit_status] { exit_status = execute(*choice, run->remaining()); });
+  run->callback([run, choice, &command, &exit_status] {
+    // Without "--", the first word that is no option of ours begins the command.
+    auto words = run->remaining();
+    words.insert(words.end(), command.begin(), command.end());
+    exit_status = execute(*choice, std::move(words));
+  });
 }
 
 }  // namespace verbatim::cli

@@ -1,6 +1,7 @@
 #include "wire/packet.h"
 
 #include <cstring>
+#include <optional>
 
 #include "base/assert.h"
 
@@ -22,26 +23,17 @@ std::span<std::byte, N> give(std::byte*& at) {
   return given;
 }
 
-}  // namespace
+using Fault = std::optional<WireError>;
 
-std::expected<Packet, WireError> decode_packet(ByteSpan bytes) {
-  std::expected<Packet, WireError> result;
-  Headers& headers = result->headers;
-  const auto bth = decode_bth(bytes);
-  if (!bth) return std::unexpected(bth.error());
-  headers.bth = *bth;
-  const OpcodeInfo& opcode = info(bth->opcode);
-  if (!opcode.known) return std::unexpected(WireError::unknown_opcode);
-  const std::size_t header_bytes = Bth::kSize + opcode.header_bytes();
-  if (bytes.size() < header_bytes) return std::unexpected(WireError::too_short);
-
-  const std::byte* at = bytes.data() + Bth::kSize;
+/// The extended headers that `opcode` names, from `at` on. The caller has checked that they are
+/// there.
+Fault decode_extended(const OpcodeInfo& opcode, const std::byte* at, Headers& headers) {
   if (opcode.has(kDeth)) headers.deth = decode_deth(take<Deth::kSize>(at));
   if (opcode.has(kReth)) headers.reth = decode_reth(take<Reth::kSize>(at));
   if (opcode.has(kAtomicEth)) headers.atomic_eth = decode_atomic_eth(take<AtomicEth::kSize>(at));
   if (opcode.has(kAeth)) {
     const auto aeth = decode_aeth(take<Aeth::kSize>(at));
-    if (!aeth) return std::unexpected(aeth.error());
+    if (!aeth) return aeth.error();
     headers.aeth = *aeth;
   }
   if (opcode.has(kAtomicAckEth)) headers.atomic_ack = load_be<std::uint64_t>(take<8>(at).data());
@@ -49,13 +41,38 @@ std::expected<Packet, WireError> decode_packet(ByteSpan bytes) {
   if (opcode.has(kIeth)) {
     headers.invalidate_key = static_cast<MemoryKey>(load_be<std::uint32_t>(take<4>(at).data()));
   }
+  return {};
+}
+
+Fault decode_into(ByteSpan bytes, Packet& packet) {
+  const auto bth = decode_bth(bytes);
+  if (!bth) return bth.error();
+  packet.headers.bth = *bth;
+  const OpcodeInfo& opcode = info(bth->opcode);
+  if (!opcode.known) return WireError::unknown_opcode;
+  const std::size_t header_bytes = Bth::kSize + opcode.header_bytes();
+  if (bytes.size() < header_bytes) return WireError::too_short;
+  if (opcode.headers != 0) {
+    const Fault fault = decode_extended(opcode, bytes.data() + Bth::kSize, packet.headers);
+    if (fault) return fault;
+  }
 
   const std::size_t rest = bytes.size() - header_bytes;
-  if (rest != 0 && !opcode.has_payload) return std::unexpected(WireError::unexpected_payload);
+  if (rest != 0 && !opcode.has_payload) return WireError::unexpected_payload;
   // IBA 9.2.3: the pad count aligns the payload to four bytes.
-  if (rest % 4 != 0) return std::unexpected(WireError::unaligned_length);
-  if (bth->pad_count > rest) return std::unexpected(WireError::bad_padding);
-  result->payload = bytes.subspan(header_bytes, rest - bth->pad_count);
+  if (rest % 4 != 0) return WireError::unaligned_length;
+  if (bth->pad_count > rest) return WireError::bad_padding;
+  packet.payload = bytes.subspan(header_bytes, rest - bth->pad_count);
+  return {};
+}
+
+}  // namespace
+
+std::expected<Packet, WireError> decode_packet(ByteSpan bytes) {
+  // One object that is returned in place: a packet is too large to be copied for each error path.
+  std::expected<Packet, WireError> result;
+  const Fault fault = decode_into(bytes, *result);
+  if (fault) result = std::unexpected(*fault);
   return result;
 }
 

@@ -12,6 +12,7 @@ from lab import Failure, Lab, wait_until
 from namespaces import enter_user_namespace
 
 SECONDS_MAX = 60
+PYTHON = "/usr/bin/python3"  # Debian's own, to which python3-scapy belongs.
 JUDGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "wire_judge", "judge.py")
 
 # Between two nodes; every_opcode adds what none of Debian's programs sends (immediate data).
@@ -73,7 +74,7 @@ def main():
             lab.start("b", [*argv, lab.address("a")]).expect_success(SECONDS_MAX)
             server.expect_success(SECONDS_MAX)
         capture.stop()
-        judged = subprocess.run([sys.executable, JUDGE, capture.path], check=False)
+        judged = subprocess.run([PYTHON, JUDGE, capture.path], check=False)
         if judged.returncode != 0:
             raise Failure(f"the judge found fault with the capture (status {judged.returncode})")
 

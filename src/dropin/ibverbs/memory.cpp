@@ -9,17 +9,17 @@
 namespace verbatim::dropin {
 namespace {
 
-static_assert(region::kLocalWrite == IBV_ACCESS_LOCAL_WRITE);
-static_assert(region::kRemoteWrite == IBV_ACCESS_REMOTE_WRITE);
-static_assert(region::kRemoteRead == IBV_ACCESS_REMOTE_READ);
-static_assert(region::kRemoteAtomic == IBV_ACCESS_REMOTE_ATOMIC);
-static_assert(region::kMwBind == IBV_ACCESS_MW_BIND);
-static_assert(region::kZeroBased == IBV_ACCESS_ZERO_BASED);
+static_assert(int{region::kLocalWrite} == int{IBV_ACCESS_LOCAL_WRITE});
+static_assert(int{region::kRemoteWrite} == int{IBV_ACCESS_REMOTE_WRITE});
+static_assert(int{region::kRemoteRead} == int{IBV_ACCESS_REMOTE_READ});
+static_assert(int{region::kRemoteAtomic} == int{IBV_ACCESS_REMOTE_ATOMIC});
+static_assert(int{region::kMwBind} == int{IBV_ACCESS_MW_BIND});
+static_assert(int{region::kZeroBased} == int{IBV_ACCESS_ZERO_BASED});
 
 /// The rights that a region is registered with. Optional bits are hints, which a device may ignore;
 /// so is huge pages'.
 Result<std::uint32_t> rights(std::uint32_t access) {
-  access &= ~std::uint32_t{IBV_ACCESS_OPTIONAL_RANGE | IBV_ACCESS_HUGETLB};
+  access &= ~std::uint32_t{IBV_ACCESS_OPTIONAL_RANGE} & ~std::uint32_t{IBV_ACCESS_HUGETLB};
   if ((access & IBV_ACCESS_ON_DEMAND) != 0) {
     return refuse(EOPNOTSUPP, "on-demand paging (IBV_ACCESS_ON_DEMAND) is not implemented");
   }

@@ -1,11 +1,8 @@
 #include "dropin/ibverbs/program.h"
 
-#include <cerrno>
-#include <cstring>
 #include <mutex>
+#include <utility>
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <pthread.h>
 
 #include "agent/node.h"
@@ -35,8 +32,8 @@ void in_child() {
   Process& own = process();
   if (Program* const parents = std::exchange(own.program, nullptr)) {
     // Not destroyed: its threads are gone, and the program may still hold objects of it.
-    parents->client->close_in_child();
     parents->adapter->abandon_in_child();
+    parents->client->close_in_child();
   }
   own.lock.unlock();
 }
@@ -53,17 +50,6 @@ adapter::NodeDescription describe(const agent::NodeDescription& node) {
   return own;
 }
 
-Result<std::vector<int>> duplicate(const std::vector<int>& descriptors) {
-  std::vector<int> own;
-  for (const int fd : descriptors) {
-    own.push_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-    if (own.back() < 0) {
-      return refuse(errno, fmt::format("no descriptor for a UDP socket: {}", std::strerror(errno)));
-    }
-  }
-  return own;
-}
-
 Result<std::unique_ptr<Program>> join() {
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return std::unexpected(options.error());
@@ -71,13 +57,11 @@ Result<std::unique_ptr<Program>> join() {
   if (!arena) return std::unexpected(arena.error());
   auto client = agent::AgentClient::join(*options, (*arena)->fd());
   if (!client) return std::unexpected(client.error());
-  auto sockets = duplicate((*client)->sockets());
-  if (!sockets) return std::unexpected(sockets.error());
 
   auto adapter = adapter::Adapter::create(
       std::move(*arena), {.node = describe((*client)->node()),
                           .first_qpn = agent::qpn_of((*client)->slot(), 0),
-                          .receive_sockets = std::move(*sockets),
+                          .receive_sockets = (*client)->sockets(),
                           .event_fd = (*client)->fd(),
                           .on_event = [agent = client->get()] { agent->handle_event(); }});
   if (!adapter) return std::unexpected(adapter.error());

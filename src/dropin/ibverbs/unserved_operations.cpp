@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstddef>
 #include <type_traits>
 
 #include "dropin/ibverbs/calls.h"

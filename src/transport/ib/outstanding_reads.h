@@ -12,7 +12,7 @@ namespace verbatim::transport {
 /// The READ and atomic requests that the peer has not wholly answered, oldest first: at most
 /// max_rd_atomic (the peer's responder resources, IBA 9.7.4). A large READ of the program is
 /// several of them. Each keeps its end when it is repeated, since a responder may refuse a
-/// repetition that runs past the request it remembers (IBA 9.7.5.1.5, duplicate READs).
+/// repetition that runs past the request it remembers (IBA 9.7.5, duplicate READs).
 class OutstandingReads {
  public:
   static constexpr std::uint32_t kMax = 128;

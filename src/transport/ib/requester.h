@@ -115,7 +115,7 @@ class Requester {
 
   /// The request's own memory refused (lkey checks) while a packet was sent or a response placed:
   /// earlier requests still complete, this one ends with `status`, and the requester fails after it
-  /// (IBA 10.10.3.3).
+  /// (IBA 9.9.2).
   void on_local_error(Slot slot, Status status, RequesterEffects& out);
   /// Error state: every outstanding request completes as flushed, those that were acknowledged as
   /// what they are.

@@ -13,7 +13,7 @@ void Requester::on_packet(const wire::Packet& packet, TimeNs now, RequesterEffec
   const wire::OpcodeInfo& info = wire::info(packet.headers.bth.opcode);
   if (failed_ || info.service != wire::Service::rc || info.is_request) return;
   if (config_.service != wire::Service::rc) return;
-  // IBA 9.7.5.1.4: a response to a packet that was acknowledged already, or was never sent (a
+  // IBA 9.7.5: a response to a packet that was acknowledged already, or was never sent (a
   // "ghost"), means nothing.
   const std::int32_t ahead = distance(psn_of(acknowledged_), packet.headers.bth.psn);
   if (ahead < 0) return;
@@ -41,7 +41,7 @@ void Requester::on_acknowledge(wire::Syndrome syndrome, Sequence sequence, TimeN
 }
 
 void Requester::on_nak(wire::NakCode code, Sequence sequence, TimeNs now) {
-  // A NAK acknowledges what was before it (IBA 9.7.5.1.2). Where the response of an earlier READ is
+  // A NAK acknowledges what was before it (IBA 9.7.5). Where the response of an earlier READ is
   // missing, that one must be repeated first.
   if (!acknowledge_before(sequence, now)) return on_missing_response(now);
   switch (code) {
@@ -60,7 +60,7 @@ void Requester::on_nak(wire::NakCode code, Sequence sequence, TimeNs now) {
   }
 }
 
-/// A READ or atomic response: acknowledges everything before it (IBA 9.7.5.1.3), and must then be
+/// A READ or atomic response: acknowledges everything before it (IBA 9.7.5), and must then be
 /// the one that is awaited.
 void Requester::on_response(const wire::Packet& packet, Sequence sequence, TimeNs now,
                             RequesterEffects& out) {
@@ -86,7 +86,7 @@ void Requester::on_response(const wire::Packet& packet, Sequence sequence, TimeN
   emit(out, placed);
 }
 
-/// IBA 9.7.6.1 and 9.9.2.1: the response must be of the kind, the place and the length that were
+/// IBA 9.9.2: the response must be of the kind, the place and the length that were
 /// asked for.
 bool Requester::breaks_rules(const wire::Packet& packet, Sequence sequence) const {
   const wire::OpcodeInfo& info = wire::info(packet.headers.bth.opcode);
@@ -116,7 +116,7 @@ void Requester::place(const wire::Packet& packet, RequesterEffects& out) const {
 }
 
 /// Everything before `end` has arrived at the peer. False if a READ or atomic among it has not been
-/// answered: its response was lost (IBA 9.7.6.1.1).
+/// answered: its response was lost (IBA 9.7.6).
 bool Requester::acknowledge_before(Sequence end, TimeNs now) {
   const Sequence before = acknowledged_;
   const std::uint64_t position_before = acknowledged_position_;

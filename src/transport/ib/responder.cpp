@@ -64,7 +64,7 @@ void Responder::on_reliable(const wire::Packet& packet, const OpcodeInfo& info,
   if (!ensure_receive(info, receives)) {
     awaiting_ = Awaiting::retry_after_rnr;
     ++counters_.rnr_naks;
-    return nak(psn, Syndrome::rnr_nak(config_.min_rnr_timer));
+    return nak({psn, msn_}, Syndrome::rnr_nak(config_.min_rnr_timer));
   }
   if (const auto code = check_content(packet, info, message_, config_, regions)) {
     return refuse(*code, out);
@@ -108,7 +108,7 @@ void Responder::out_of_sequence() {
   // comes. So they are after an RNR NAK (IBA 9.7.5.2.8).
   if (awaiting_ != Awaiting::nothing) return;
   awaiting_ = Awaiting::missing_packet;
-  nak(expected_psn_, Syndrome::nak(NakCode::psn_sequence_error));
+  nak({expected_psn_, msn_}, Syndrome::nak(NakCode::psn_sequence_error));
 }
 
 void Responder::duplicate(const wire::Packet& packet, const OpcodeInfo& info,
@@ -158,7 +158,7 @@ bool Responder::receive_too_small(const wire::Packet& packet, const OpcodeInfo& 
 
 /// NAK, and the queue pair goes to the error state (IBA 9.9.3, faults of class C).
 void Responder::fail(NakCode code, ResponderFailed::Event event, ResponderEffects& out) {
-  if (config_.service != wire::Service::uc) nak(expected_psn_, Syndrome::nak(code));
+  if (config_.service != wire::Service::uc) nak({expected_psn_, msn_}, Syndrome::nak(code));
   failed_ = true;
   out.push(ResponderFailed{event});
 }

@@ -143,7 +143,7 @@ class Responder {
   /// The acknowledgement or NAK to send: one is enough, as each covers all PSNs before it.
   struct Acknowledgement {
     bool pending = false;
-    Psn psn;
+    ResponseQueue::Reach reach;
     wire::Syndrome syndrome;
   };
   /// What the last packet changed, for the case that its effect cannot be carried out.
@@ -180,10 +180,10 @@ class Responder {
                         ResponderEffects& out);
   void undo_last();
 
-  void acknowledge(Psn psn);
+  void acknowledge(ResponseQueue::Reach reach);
   void acknowledge_duplicate(Psn psn);
   void drop_stale_nak();
-  void nak(Psn psn, wire::Syndrome syndrome);
+  void nak(ResponseQueue::Reach reach, wire::Syndrome syndrome);
   void fail(wire::NakCode code, ResponderFailed::Event event, ResponderEffects& out);
   void refuse(wire::NakCode code, ResponderEffects& out);
   void fail_receive(Status status, wire::NakCode code, ResponderEffects& out);

@@ -63,7 +63,7 @@ void Responder::accept_message_packet(const wire::Packet& packet, const OpcodeIn
   // packet. A NAK that waits for this very packet is out of date.
   const bool nak_waits = acknowledgement_.pending && !acknowledgement_.syndrome.is_ack();
   const bool ack_can_move = acknowledgement_.pending && responses_.empty();
-  if (headers.bth.ack_request || nak_waits || ack_can_move) acknowledge(headers.bth.psn);
+  if (headers.bth.ack_request || nak_waits || ack_can_move) acknowledge({headers.bth.psn, msn_});
 }
 
 void Responder::complete_receive(const wire::Packet& packet, const OpcodeInfo& info,

@@ -90,10 +90,13 @@ bool ResponseQueue::repeat_atomic(Psn psn, Verb verb) {
   return true;
 }
 
-std::optional<Psn> ResponseQueue::first_between(Psn psn, Psn end) const {
+std::optional<ResponseQueue::Reach> ResponseQueue::reach_between(Psn psn, Psn end) const {
   for (std::uint32_t i = 0; i < count_; ++i) {
-    const Psn first = entries_[(oldest_ + i) % depth_].first_psn;
-    if (distance(psn, first) > 0 && distance(first, end) > 0) return first;
+    const Entry& entry = entries_[(oldest_ + i) % depth_];
+    // Both distances, for a request may be remembered from half the circle of PSNs ago.
+    if (distance(psn, entry.first_psn) > 0 && distance(entry.first_psn, end) > 0) {
+      return Reach{entry.first_psn - 1, wire::Msn(entry.msn.value() - 1)};
+    }
   }
   return std::nullopt;
 }
@@ -166,7 +169,7 @@ void ResponseQueue::poll_read(Entry& entry, OutgoingPacket& out) const {
   out.payload.address = entry.address + entry.next;
 }
 
-std::optional<Psn> ResponseQueue::fail_last() {
+std::optional<ResponseQueue::Reach> ResponseQueue::fail_last() {
   VERBATIM_ASSERT(last_polled_ != nullptr);
   if (last_was_repetition_) {
     if (last_polled_->queued) dequeue(*last_polled_);
@@ -174,7 +177,7 @@ std::optional<Psn> ResponseQueue::fail_last() {
   }
   for (Entry& entry : entries_) entry.queued = false;
   queued_ = 0;
-  return last_psn_;
+  return Reach{last_psn_, wire::Msn(last_polled_->msn.value() - 1)};
 }
 
 }  // namespace verbatim::transport

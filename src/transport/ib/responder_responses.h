@@ -40,8 +40,15 @@ class ResponseQueue {
   /// False where no such atomic is remembered.
   bool repeat_atomic(Psn psn, wire::Verb verb);
 
-  /// The first remembered request after `psn` and before `end`.
-  std::optional<Psn> first_between(Psn psn, Psn end) const;
+  /// How far an acknowledgement reaches: a PSN, and how many messages are complete up to it.
+  struct Reach {
+    Psn psn;
+    wire::Msn msn;
+    friend bool operator==(const Reach&, const Reach&) = default;
+  };
+  /// Up to the packet before the first remembered request that is after `psn` and before `end`;
+  /// nothing where there is none.
+  std::optional<Reach> reach_between(Psn psn, Psn end) const;
 
   bool empty() const { return queued_ == 0; }
   /// PSN of the next packet. Not when empty.
@@ -50,8 +57,9 @@ class ResponseQueue {
   void poll(OutgoingPacket& out);
 
   /// The packet polled last could not be sent, because its memory refused. Takes back what depends
-  /// on it. Returns its PSN, or nothing where it repeated an answer that has been given before.
-  std::optional<Psn> fail_last();
+  /// on it. Returns its PSN and the messages complete before it, or nothing where it repeated an
+  /// answer that has been given before.
+  std::optional<Reach> fail_last();
 
   std::uint32_t packets_of(std::uint32_t length) const;
 

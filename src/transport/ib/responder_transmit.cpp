@@ -12,8 +12,8 @@ constexpr wire::Opcode kAcknowledge =
 
 }  // namespace
 
-void Responder::acknowledge(Psn psn) {
-  acknowledgement_ = {.pending = true, .psn = psn, .syndrome = Syndrome::ack()};
+void Responder::acknowledge(ResponseQueue::Reach reach) {
+  acknowledgement_ = {.pending = true, .reach = reach, .syndrome = Syndrome::ack()};
 }
 
 /// IBA C9-105: a repeated SEND or WRITE is acknowledged, never executed. The newest PSN that can be
@@ -21,22 +21,22 @@ void Responder::acknowledge(Psn psn) {
 /// whose response may be what the requester misses: an acknowledgement behind it would tell that it
 /// is lost.
 void Responder::acknowledge_duplicate(Psn psn) {
-  const auto next = responses_.first_between(psn, expected_psn_);
-  const Psn newest = next ? *next - 1 : expected_psn_ - 1;
+  const ResponseQueue::Reach reach = responses_.reach_between(psn, expected_psn_)
+                                         .value_or(ResponseQueue::Reach{expected_psn_ - 1, msn_});
   // What waits already may say more: a later PSN, or a NAK.
-  if (acknowledgement_.pending && distance(acknowledgement_.psn, newest) <= 0) return;
-  acknowledge(newest);
+  if (acknowledgement_.pending && distance(acknowledgement_.reach.psn, reach.psn) <= 0) return;
+  acknowledge(reach);
 }
 
-void Responder::nak(Psn psn, Syndrome syndrome) {
+void Responder::nak(ResponseQueue::Reach reach, Syndrome syndrome) {
   if (syndrome.is_nak()) ++counters_.naks;
-  acknowledgement_ = {.pending = true, .psn = psn, .syndrome = syndrome};
+  acknowledgement_ = {.pending = true, .reach = reach, .syndrome = syndrome};
 }
 
 /// The packet that a waiting NAK is about has come after all.
 void Responder::drop_stale_nak() {
   if (acknowledgement_.pending && !acknowledgement_.syndrome.is_ack()) {
-    acknowledge(before_.expected_psn - 1);
+    acknowledge({before_.expected_psn - 1, before_.msn});
   }
 }
 
@@ -47,12 +47,12 @@ bool Responder::poll_transmit(OutgoingPacket& out) {
   out = {};
   const bool acknowledgement_first =
       acknowledgement_.pending &&
-      (responses_.empty() || distance(acknowledgement_.psn, responses_.next_psn()) > 0);
+      (responses_.empty() || distance(acknowledgement_.reach.psn, responses_.next_psn()) > 0);
   if (acknowledgement_first) {
     acknowledgement_.pending = false;
     out.headers.bth.opcode = kAcknowledge;
-    out.headers.bth.psn = acknowledgement_.psn;
-    out.headers.aeth = {.syndrome = acknowledgement_.syndrome, .msn = msn_};
+    out.headers.bth.psn = acknowledgement_.reach.psn;
+    out.headers.aeth = {.syndrome = acknowledgement_.syndrome, .msn = acknowledgement_.reach.msn};
   } else {
     responses_.poll(out);
   }
@@ -63,10 +63,10 @@ bool Responder::poll_transmit(OutgoingPacket& out) {
 }
 
 void Responder::on_read_error(ResponderEffects& out) {
-  const std::optional<Psn> psn = responses_.fail_last();
+  const auto reach = responses_.fail_last();
   // A repetition that cannot be served any more is silent, as in `duplicate`.
-  if (!psn) return;
-  nak(*psn, Syndrome::nak(wire::NakCode::remote_access_error));
+  if (!reach) return;
+  nak(*reach, Syndrome::nak(wire::NakCode::remote_access_error));
   if (failed_) return;
   failed_ = true;
   out.push(ResponderFailed{ResponderFailed::Event::access_error});

@@ -23,7 +23,7 @@ void Requester::go_back() {
   round_trip_.cancel();
 }
 
-/// A sequence error or a time-out: one repetition is used up (IBA 9.7.6.1.2 and 9.7.6.1.3).
+/// A sequence error or a time-out: one repetition is used up (IBA 9.7.5.2 and 9.7.6).
 void Requester::on_loss(TimeNs now) {
   if (retries_ >= config_.retry_count) return fail(Status::retry_exceeded);
   ++retries_;

@@ -1,0 +1,153 @@
+#include "agent/identity.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace verbatim::agent {
+namespace {
+
+std::uint32_t hash(std::string_view text) {  // FNV-1a: stable across machines and releases.
+  std::uint32_t value = 2166136261u;
+  for (const char c : text) value = (value ^ static_cast<std::uint8_t>(c)) * 16777619u;
+  return value;
+}
+
+SocketAddress default_address(const std::string& node, const std::vector<Interface>& interfaces) {
+  if (node != "local") return address_from_name(node);
+  for (const Interface& interface : interfaces) {
+    if (!interface.is_up || interface.is_loopback || interface.first_ipv4().empty()) continue;
+    return interface.first_ipv4();
+  }
+  return SocketAddress::ipv4({127, 0, 0, 1}, kRocePort);
+}
+
+const Interface* interface_with(const std::vector<Interface>& interfaces,
+                                const SocketAddress& address) {
+  const auto found = std::ranges::find_if(
+      interfaces, [&](const Interface& interface) { return interface.has(address); });
+  return found == interfaces.end() ? nullptr : &*found;
+}
+
+/// A link-local address needs its interface: where the name of none was given, the one that has it.
+SocketAddress with_scope(const SocketAddress& address, const std::vector<Interface>& interfaces) {
+  if (!address.is_link_local() || address.scope_id() != 0) return address;
+  for (const Interface& interface : interfaces) {
+    const auto scoped = SocketAddress::ipv6(address.ipv6_bytes(), kRocePort, interface.index);
+    if (interface.has(scoped)) return scoped;
+  }
+  return address;
+}
+
+Result<void> add_wanted(NodeDescription& node, const SocketAddress& wanted,
+                        const std::vector<Interface>& interfaces) {
+  const SocketAddress address = with_scope(wanted.with_port(kRocePort), interfaces);
+  const bool any = address.ipv6_bytes() == std::array<std::uint8_t, 16>{} ||
+                   (address.is_ipv4() && address.ipv4_bytes()[0] == 0);
+  if (any || address.is_multicast()) {
+    return refuse(EINVAL, fmt::format("{} is no address of one host", address.ip_text()));
+  }
+  if (interface_with(interfaces, address) == nullptr) {
+    return refuse(EADDRNOTAVAIL, fmt::format("no interface of this machine (or network namespace) "
+                                             "has the address {}",
+                                             address.ip_text()));
+  }
+  if (std::ranges::find(node.addresses, address) != node.addresses.end()) {
+    return refuse(EINVAL, fmt::format("the address {} is given twice", address.ip_text()));
+  }
+  if (node.addresses.size() == kAddressesMax) {
+    return refuse(ENOSPC, fmt::format("a node has at most {} addresses", kAddressesMax));
+  }
+  node.addresses.push_back(address);
+  return {};
+}
+
+/// The address that MAC and interface follow: the first IPv4 one, else the first.
+std::uint32_t primary_index(const std::vector<SocketAddress>& addresses) {
+  const auto ipv4 = std::ranges::find_if(addresses, &SocketAddress::is_ipv4);
+  return ipv4 == addresses.end() ? 0u : static_cast<std::uint32_t>(ipv4 - addresses.begin());
+}
+
+/// A MAC of a node that cannot have its interface's. Its second byte tells one that was made from
+/// an IPv4 address (0), from which arithmetic leads back, from one that was not.
+MacAddress made_up_mac(const SocketAddress& primary) {
+  if (primary.is_ipv4()) return synthetic_mac(primary);
+  const std::uint32_t value = hash(primary.ip_text());
+  return {0x02,
+          0x01,
+          static_cast<std::uint8_t>(value >> 24),
+          static_cast<std::uint8_t>(value >> 16),
+          static_cast<std::uint8_t>(value >> 8),
+          static_cast<std::uint8_t>(value)};
+}
+
+/// Sets MAC and GUID, and index 0 of the GID table where there is a link-local GID.
+void add_link_identity(NodeDescription& node, const Interface& interface,
+                       const MayBeInterface& may_be_interface) {
+  const std::uint32_t primary = primary_index(node.addresses);
+  const SocketAddress& address = node.addresses[primary];
+  const SocketAddress link_local = interface.link_local();
+  // One that looks as if it were made from an IPv4 address would be taken for that.
+  const bool ambiguous = !ipv4_of_synthetic_gid(gid_of(link_local)).empty();
+  const bool is_interface = !interface.is_loopback && interface.mac != MacAddress{} && !ambiguous &&
+                            may_be_interface(interface);
+  node.mac = is_interface ? interface.mac : made_up_mac(address);
+  node.guid = eui64(node.mac);
+  if (is_interface && !link_local.empty()) {
+    auto own = std::ranges::find(node.addresses, link_local);
+    if (own == node.addresses.end() && node.addresses.size() < kAddressesMax) {
+      own = node.addresses.insert(own, link_local);
+    }
+    if (own != node.addresses.end()) {
+      node.gids.push_back(
+          {gid_of(link_local), static_cast<std::uint32_t>(own - node.addresses.begin())});
+    }
+  } else if (address.is_ipv4()) {
+    node.gids.push_back({link_local_gid(synthetic_mac(address)), primary});
+  }
+}
+
+/// After the link-local GID: the first IPv4 address, then the others in their order.
+void add_gids(NodeDescription& node) {
+  const std::uint32_t primary = primary_index(node.addresses);
+  const auto add = [&node](std::uint32_t index) {
+    const GidEntry entry{gid_of(node.addresses[index]), index};
+    if (std::ranges::find(node.gids, entry) == node.gids.end()) node.gids.push_back(entry);
+  };
+  add(primary);
+  for (std::uint32_t i = 0; i < node.addresses.size(); ++i) add(i);
+}
+
+}  // namespace
+
+SocketAddress address_from_name(const std::string& node) {
+  const std::uint32_t value = hash(node);
+  const auto part = [value](int shift, std::uint32_t count, std::uint32_t first) {
+    return static_cast<std::uint8_t>((value >> shift) % count + first);
+  };
+  // The second part is not 0: that is where people look for addresses of their own choice.
+  return SocketAddress::ipv4({127, part(0, 254, 1), part(8, 256, 0), part(16, 254, 1)}, kRocePort);
+}
+
+Result<NodeDescription> identify(const std::string& name, const std::vector<SocketAddress>& wanted,
+                                 const std::vector<Interface>& interfaces,
+                                 const MayBeInterface& may_be_interface) {
+  NodeDescription node;
+  node.name = name;
+  const auto chosen = wanted.empty() ? std::vector{default_address(name, interfaces)} : wanted;
+  for (const SocketAddress& address : chosen) {
+    if (auto added = add_wanted(node, address, interfaces); !added) {
+      return std::unexpected(added.error());
+    }
+  }
+  const Interface& interface =
+      *interface_with(interfaces, node.addresses[primary_index(node.addresses)]);
+  node.interface = interface.name;
+  node.interface_index = interface.index;
+  node.interface_mtu_bytes = interface.mtu_bytes;
+  node.active_mtu = active_mtu(interface.mtu_bytes);
+  add_link_identity(node, interface, may_be_interface);
+  add_gids(node);
+  return node;
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <functional>
+
+#include "agent/interfaces.h"
+#include "agent/node.h"
+
+/// Which addresses, GIDs and GUID a node has. A pure function of the interfaces and what was asked.
+namespace verbatim::agent {
+
+/// A node without an address gets a stable one from its name: 127.x.y.z, never 127.0.0.1.
+SocketAddress address_from_name(const std::string& node);
+
+/// Asked for the interface that a node's first address belongs to: whether this node may be known
+/// by the interface's own MAC and link-local address. Another node may have been first.
+using MayBeInterface = std::function<bool(const Interface&)>;
+
+/// `wanted` empty: node `local` gets the first interface's that is up, IPv4 and link-local, else
+/// 127.0.0.1; others `address_from_name`. Errors: EADDRNOTAVAIL (no interface has the address),
+/// EINVAL (no unicast address, or twice the same), ENOSPC (more than kAddressesMax).
+Result<NodeDescription> identify(const std::string& node, const std::vector<SocketAddress>& wanted,
+                                 const std::vector<Interface>& interfaces,
+                                 const MayBeInterface& may_be_interface);
+
+}  // namespace verbatim::agent

@@ -1,0 +1,143 @@
+#include "agent/keepsake.h"
+
+#include <optional>
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "agent/descriptors.h"
+#include "agent/protocol.h"
+
+namespace verbatim::agent {
+namespace {
+
+static_assert(Ports::kSlotsPerChunk * kAddressesMax <= kDescriptorsMax);
+
+struct KeepsakeHeader {
+  static constexpr std::uint32_t kMagic = 0x56724b73;  // "VrKs"
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kProtocolVersion;
+  NodeRecord node;
+};
+
+struct ChunkRecord {
+  std::uint32_t first_slot = 0;
+  std::uint32_t slot_count = 0;
+  std::uint32_t address_count = 0;
+};
+
+/// Looks at the next `bytes` of the queue and the descriptors with them: exactly these, because a
+/// stream ends a read after a message with descriptors. False at the end of the queue.
+Result<bool> peek(int in, std::span<std::byte> bytes, std::vector<UniqueFd>& descriptors) {
+  ControlBuffer control;
+  iovec piece{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  control.receive_into(message);
+  const ssize_t length = recvmsg(in, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (length == 0 || (length < 0 && errno == EAGAIN)) return false;
+  if (length < 0) return refuse_errno("cannot look into the keepsake");
+  descriptors = take_descriptors(message);
+  if (static_cast<std::size_t>(length) != bytes.size() || (message.msg_flags & MSG_CTRUNC) != 0) {
+    return refuse(EPROTO, "the keepsake is cut off, or no descriptor is left");
+  }
+  return true;
+}
+
+/// Goes back to the beginning of the queue, from where peeking then advances.
+Result<void> rewind(int in) {
+  const int offset = 0;
+  if (setsockopt(in, SOL_SOCKET, SO_PEEK_OFF, &offset, sizeof offset) != 0) {
+    return refuse_errno("SO_PEEK_OFF");
+  }
+  return {};
+}
+
+Result<NodeDescription> peek_node(int in) {
+  KeepsakeHeader header{.magic = 0};
+  std::vector<UniqueFd> none;
+  auto there = peek(in, std::as_writable_bytes(std::span(&header, 1)), none);
+  if (!there) return std::unexpected(there.error());
+  if (!*there || header.magic != KeepsakeHeader::kMagic || header.version != kProtocolVersion) {
+    return refuse(EPROTO, "not a keepsake of this release");
+  }
+  return from_record(header.node);
+}
+
+Result<std::optional<PortChunk>> peek_chunk(int in, std::size_t address_count) {
+  ChunkRecord record;
+  std::vector<UniqueFd> descriptors;
+  auto there = peek(in, std::as_writable_bytes(std::span(&record, 1)), descriptors);
+  if (!there) return std::unexpected(there.error());
+  if (!*there) return std::nullopt;
+  if (record.address_count != address_count || record.slot_count > kDescriptorsMax ||
+      record.slot_count * address_count != descriptors.size()) {
+    return refuse(EPROTO, "a chunk of the keepsake without all its sockets");
+  }
+  PortChunk chunk{record.first_slot, {}};
+  for (std::size_t i = 0; i < descriptors.size(); ++i) {
+    if (i % address_count == 0) chunk.slots.emplace_back();
+    chunk.slots.back().push_back(std::move(descriptors[i]));
+  }
+  return chunk;
+}
+
+}  // namespace
+
+Result<Keepsake> Keepsake::create(const NodeDescription& node) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return refuse_errno("socketpair");
+  Keepsake keepsake;
+  keepsake.in_.reset(ends[0]);
+  keepsake.out_.reset(ends[1]);
+  keepsake.node_ = node;
+  KeepsakeHeader header;
+  header.node = to_record(node);
+  if (auto sent = send(ends[1], header, {}, MSG_DONTWAIT); !sent) {
+    return std::unexpected(sent.error());
+  }
+  return keepsake;
+}
+
+Result<Keepsake> Keepsake::restore(UniqueFd in, UniqueFd out) {
+  if (auto rewound = rewind(in.get()); !rewound) return std::unexpected(rewound.error());
+  auto node = peek_node(in.get());
+  if (!node) return std::unexpected(node.error());
+  Keepsake keepsake;
+  keepsake.in_ = std::move(in);
+  keepsake.out_ = std::move(out);
+  keepsake.node_ = std::move(*node);
+  return keepsake;
+}
+
+Result<std::vector<PortChunk>> Keepsake::chunks() const {
+  if (auto rewound = rewind(in()); !rewound) return std::unexpected(rewound.error());
+  if (auto node = peek_node(in()); !node) return std::unexpected(node.error());
+  std::vector<PortChunk> chunks;
+  for (;;) {
+    auto chunk = peek_chunk(in(), node_.addresses.size());
+    if (!chunk) return std::unexpected(chunk.error());
+    if (!*chunk) return chunks;
+    chunks.push_back(std::move(**chunk));
+  }
+}
+
+Result<void> Keepsake::append(const PortChunk& chunk) const {
+  std::vector<int> descriptors;
+  for (const auto& slot : chunk.slots) {
+    for (const auto& socket : slot) descriptors.push_back(socket.get());
+  }
+  const ChunkRecord record{chunk.first_slot, static_cast<std::uint32_t>(chunk.slots.size()),
+                           static_cast<std::uint32_t>(node_.addresses.size())};
+  return send(out(), record, descriptors, MSG_DONTWAIT);
+}
+
+bool Keepsake::is(int other) const {
+  struct stat own{}, others{};
+  return fstat(in(), &own) == 0 && fstat(other, &others) == 0 && own.st_dev == others.st_dev &&
+         own.st_ino == others.st_ino;
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vector>
+
+#include "agent/node.h"
+#include "agent/ports.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
+
+/// What survives the agent's death as long as one program lives.
+namespace verbatim::agent {
+
+/// A stream between two Unix sockets, both ends of which every program of the node holds and nobody
+/// reads from. The agent writes into it the node's description, then each chunk of sockets as it is
+/// made; descriptors in a queued message keep their files open. The next agent gets the ends from a
+/// program and looks at the queue (MSG_PEEK) without taking anything out.
+class Keepsake {
+ public:
+  static Result<Keepsake> create(const NodeDescription& node);
+  /// The ends as a program gave them back. EPROTO where they hold something else.
+  static Result<Keepsake> restore(UniqueFd in, UniqueFd out);
+
+  const NodeDescription& node() const { return node_; }
+  /// Looks at all chunks. Each call gives descriptors of its own.
+  Result<std::vector<PortChunk>> chunks() const;
+  /// EAGAIN where it is full, ETOOMANYREFS where the user has too many descriptors in messages.
+  Result<void> append(const PortChunk& chunk) const;
+  /// Whether the descriptor is the reading end of this keepsake.
+  bool is(int in) const;
+
+  int in() const { return in_.get(); }
+  int out() const { return out_.get(); }
+
+ private:
+  UniqueFd in_, out_;
+  NodeDescription node_;
+};
+
+}  // namespace verbatim::agent

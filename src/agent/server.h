@@ -1,0 +1,95 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/claims.h"
+#include "agent/protocol.h"
+#include "agent/runtime_folder.h"
+#include "agent/slots.h"
+#include "agent/status.h"
+#include "base/time.h"
+
+/// The agent: one thread that waits for messages of programs and commands, and for their ends.
+namespace verbatim::agent {
+
+class Server {
+ public:
+  struct Options {
+    std::string node;
+    std::vector<SocketAddress> addresses;  // Empty: the node's default.
+  };
+
+  /// Takes the node's lock, and its addresses where no program of it lives. Errors: EADDRINUSE,
+  /// EADDRNOTAVAIL, EEXIST (another agent runs), EINVAL...
+  static Result<std::unique_ptr<Server>> create(Options options);
+  ~Server();
+
+  /// Serves until the last program has left or a signal comes. Then removes the node's files.
+  void run();
+
+ private:
+  struct Program {
+    std::uint32_t slot = 0;
+    std::time_t since = 0;
+    std::string name;
+    UniqueFd arena;
+  };
+  struct Connection {
+    UniqueFd fd;
+    UniqueFd
+        process;  // pidfd: readable when the process has ended, though a child holds its socket.
+    pid_t pid = 0;
+    std::optional<Program> program;
+    std::optional<Incoming> waiting;  // A request that came before the node was known.
+  };
+
+  Server(Options options, RuntimeFolder folder, LockFile lock);
+  Result<void> listen();
+  Result<void> watch(int fd);
+  int timeout_ms() const;
+  void on_ready(int fd);
+  void on_time();
+  void on_connection();
+  void on_message(Connection& connection);
+  void close_connection(int fd);
+  void finish();
+
+  // Without programs of an earlier agent.
+  Result<void> begin();
+  Result<NodeDescription> choose_identity();
+  // With them: until one rejoins, nobody else is served.
+  bool recovering() const { return !slots_.has_value(); }
+  Result<void> recover(Incoming& rejoin);
+  void on_recovery_time();
+  void serve_waiting();
+  void refuse_waiting(const Error& error);
+
+  /// Refusals go to the other side; a failure to send means that it is gone.
+  void serve(Connection& connection, Incoming incoming);
+  Result<void> answer(Connection& connection, Incoming& incoming);
+  Result<void> on_hello(Connection& connection, Incoming& incoming);
+  Result<void> on_rejoin(Connection& connection, Incoming& incoming);
+  Result<void> on_status_request(Connection& connection);
+  Result<void> check_addresses(const Hello& hello) const;
+  Result<void> welcome(Connection& connection, Program program, const UniqueFd& lock);
+  NodeDescription description() const;
+
+  Options options_;
+  RuntimeFolder folder_;
+  LockFile lock_;
+  Claims claims_;
+  SlotLocks slot_locks_;
+  std::optional<Slots> slots_;  // Empty while recovering.
+  std::map<int, Connection> connections_;
+  std::map<int, int> connection_of_process_;  // pidfd to connection.
+  UniqueFd listening_, events_, signals_;
+  TimeNs recovery_deadline_ = kNever;
+  TimeNs idle_since_ = 0;
+  bool stopping_ = false;
+};
+
+}  // namespace verbatim::agent

@@ -1,0 +1,185 @@
+#include <algorithm>
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "agent/server.h"
+
+/// What the agent answers to each request.
+namespace verbatim::agent {
+namespace {
+
+std::string joined(const std::vector<SocketAddress>& addresses) {
+  std::string list;
+  for (const auto& address : addresses) {
+    list += list.empty() ? "" : ", ";
+    list += address.ip_text();
+  }
+  return list;
+}
+
+Result<void> check_arena(int fd) {
+  struct stat info{};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+    return refuse(EINVAL, "the arena is no file");
+  return {};
+}
+
+Result<UniqueFd> memfd_with(const std::string& text) {
+  UniqueFd fd(memfd_create("verbatim-status", MFD_CLOEXEC));
+  if (!fd) return refuse_errno("memfd_create");
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const auto length = write(fd.get(), text.data() + done, text.size() - done);
+    if (length <= 0) return refuse_errno("cannot write the status");
+    done += static_cast<std::size_t>(length);
+  }
+  return fd;
+}
+
+}  // namespace
+
+void Server::serve(Connection& connection, Incoming incoming) {
+  const auto answered = answer(connection, incoming);
+  if (answered) return;
+  Refusal refusal;
+  refusal.code = answered.error().code;
+  put_text(refusal.text, answered.error().text);
+  if (!send(connection.fd.get(), refusal, {}, MSG_DONTWAIT)) {
+    close_connection(connection.fd.get());
+  }
+}
+
+Result<void> Server::answer(Connection& connection, Incoming& incoming) {
+  switch (incoming.type()) {
+    case MessageType::hello:
+      return on_hello(connection, incoming);
+    case MessageType::rejoin:
+      return on_rejoin(connection, incoming);
+    case MessageType::description_request: {
+      if (auto request = incoming.as<DescriptionRequest>(); !request) {
+        return std::unexpected(request.error());
+      }
+      Description answer;
+      answer.node = to_record(description());
+      return send(connection.fd.get(), answer, {}, MSG_DONTWAIT);
+    }
+    case MessageType::status_request: {
+      if (auto request = incoming.as<StatusRequest>(); !request) {
+        return std::unexpected(request.error());
+      }
+      return on_status_request(connection);
+    }
+    default:
+      return refuse(EPROTO, fmt::format("not a request: type {:#x}", raw(incoming.type())));
+  }
+}
+
+Result<void> Server::check_addresses(const Hello& hello) const {
+  if (hello.address_count > kAddressesMax) return refuse(EPROTO, "too many addresses");
+  std::vector<SocketAddress> wanted;
+  for (std::uint32_t i = 0; i < hello.address_count; ++i) {
+    wanted.push_back(from_record(hello.addresses[i]));
+  }
+  const auto& own = slots_->node().addresses;
+  const bool all_own = std::ranges::all_of(wanted, [&](const SocketAddress& address) {
+    return std::ranges::any_of(own, [&](const SocketAddress& a) {
+      return same_ip(a, address) || (address.scope_id() == 0 && a.is_link_local() &&
+                                     a.ipv6_bytes() == address.ipv6_bytes());
+    });
+  });
+  if (all_own) return {};
+  return refuse(EEXIST, fmt::format("node '{}' runs already, with the address {} (asked for: {})",
+                                    options_.node, joined(own), joined(wanted)));
+}
+
+Result<void> Server::on_hello(Connection& connection, Incoming& incoming) {
+  const auto hello = incoming.as<Hello>();
+  if (!hello) return std::unexpected(hello.error());
+  if (connection.program) return refuse(EPROTO, "a second hello");
+  if (incoming.descriptors.size() > 1) return refuse(EPROTO, "a hello with too many descriptors");
+  if (auto same = check_addresses(*hello); !same) return same;
+  Program program;
+  program.since = std::time(nullptr);
+  program.name = get_text(hello->program_name);
+  if (!incoming.descriptors.empty()) {
+    program.arena = std::move(incoming.descriptors[0]);
+    if (auto checked = check_arena(program.arena.get()); !checked) return checked;
+  }
+  auto seat = slots_->take();
+  if (!seat) return std::unexpected(seat.error());
+  program.slot = seat->slot;
+  return welcome(connection, std::move(program), seat->lock);
+}
+
+Result<void> Server::welcome(Connection& connection, Program program, const UniqueFd& lock) {
+  Welcome message;
+  message.slot = program.slot;
+  message.since_seconds = program.since;
+  message.node = to_record(description());
+  std::vector<int> descriptors{slots_->keepsake().in(), slots_->keepsake().out(), lock.get()};
+  for (const UniqueFd& socket : slots_->sockets(program.slot)) descriptors.push_back(socket.get());
+  // From here on the slot is freed when the connection ends.
+  connection.program = std::move(program);
+  return send(connection.fd.get(), message, descriptors, MSG_DONTWAIT);
+}
+
+Result<void> Server::on_rejoin(Connection& connection, Incoming& incoming) {
+  const auto rejoin = incoming.as<Rejoin>();
+  if (!rejoin) return std::unexpected(rejoin.error());
+  const std::size_t count = incoming.descriptors.size();
+  if (connection.program || count < Rejoin::kFixedDescriptors ||
+      count > Rejoin::kFixedDescriptors + 1) {
+    return refuse(EPROTO, "a malformed rejoin");
+  }
+  Program program;
+  program.slot = rejoin->slot;
+  program.since = rejoin->since_seconds;
+  program.name = get_text(rejoin->program_name);
+  if (count > Rejoin::kFixedDescriptors) {
+    program.arena = std::move(incoming.descriptors[Rejoin::kFixedDescriptors]);
+    if (auto checked = check_arena(program.arena.get()); !checked) return checked;
+  }
+  const bool was_recovering = recovering();
+  if (was_recovering) {
+    if (auto recovered = recover(incoming); !recovered) return recovered;
+  } else if (!slots_->keepsake().is(incoming.descriptors[0].get())) {
+    return refuse(ESTALE, "the program belongs to an earlier life of this node");
+  }
+  auto retaken = slots_->retake(program.slot);
+  if (retaken) {
+    connection.program = std::move(program);
+    retaken = send(connection.fd.get(), Rejoined{}, {}, MSG_DONTWAIT);
+  }
+  if (was_recovering) serve_waiting();
+  return retaken;
+}
+
+Result<void> Server::on_status_request(Connection& connection) {
+  std::vector<ProgramEntry> programs;
+  for (const auto& [fd, other] : connections_) {
+    if (!other.program) continue;
+    programs.push_back({.pid = other.pid,
+                        .name = other.program->name,
+                        .slot = other.program->slot,
+                        .since = other.program->since,
+                        .arena_fd = other.program->arena.get()});
+  }
+  std::ranges::sort(programs, {}, &ProgramEntry::slot);
+  const std::string text = status_text(description(), programs);
+  auto memory = memfd_with(text);
+  if (!memory) return std::unexpected(memory.error());
+  Status answer;
+  answer.size = text.size();
+  const int descriptor = memory->get();
+  return send(connection.fd.get(), answer, std::span(&descriptor, 1), MSG_DONTWAIT);
+}
+
+NodeDescription Server::description() const {
+  NodeDescription node = slots_->node();
+  node.agent_pid = getpid();  // The keepsake tells that of the first.
+  return node;
+}
+
+}  // namespace verbatim::agent

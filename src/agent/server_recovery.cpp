@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include "agent/identity.h"
+#include "agent/interfaces.h"
+#include "agent/server.h"
+#include "base/log.h"
+
+/// How an agent begins: anew, or with what programs kept of an earlier one.
+namespace verbatim::agent {
+
+Result<NodeDescription> Server::choose_identity() {
+  auto interfaces = read_interfaces();
+  if (!interfaces) return std::unexpected(interfaces.error());
+  const auto may_be_interface = [this](const Interface& interface) {
+    const SocketAddress link_local = interface.link_local();
+    // A link-local address cannot be bound while the kernel still looks for a duplicate of it.
+    return (link_local.empty() || Ports::probe(link_local)) &&
+           claims_.take_interface(interface.name);
+  };
+  return identify(options_.node, options_.addresses, *interfaces, may_be_interface);
+}
+
+Result<void> Server::begin() {
+  auto node = choose_identity();
+  if (!node) return std::unexpected(node.error());
+  for (const SocketAddress& address : node->addresses) {
+    if (auto taken = claims_.take_address(address); !taken) return taken;
+    if (auto free = Ports::probe(address); !free) return free;
+  }
+  auto slots = Slots::create(*node, slot_locks_);
+  if (!slots) return std::unexpected(slots.error());
+  slots_.emplace(std::move(*slots));
+  return {};
+}
+
+Result<void> Server::recover(Incoming& rejoin) {
+  auto keepsake =
+      Keepsake::restore(std::move(rejoin.descriptors[0]), std::move(rejoin.descriptors[1]));
+  if (!keepsake) return std::unexpected(keepsake.error());
+  if (keepsake->node().name != options_.node) {
+    return refuse(EPROTO, fmt::format("a keepsake of node '{}', but this is '{}'",
+                                      keepsake->node().name, options_.node));
+  }
+  auto slots = Slots::restore(std::move(*keepsake), slot_locks_);
+  if (!slots) return std::unexpected(slots.error());
+  slots_.emplace(std::move(*slots));
+  for (const SocketAddress& address : slots_->node().addresses) {
+    // Whoever claimed the address meanwhile could not bind it, and is about to let it go.
+    if (auto taken = claims_.take_address(address); !taken) {
+      log(LogLevel::warn, "{}", taken.error().text);
+    }
+  }
+  // The node goes on under the interface's own MAC where it has it: see identify.
+  claims_.take_interface(slots_->node().interface);
+  return {};
+}
+
+void Server::on_recovery_time() {
+  if (!slot_locks_.any_is_held()) {
+    if (auto begun = begin(); !begun) {
+      refuse_waiting(begun.error());
+      stopping_ = true;
+    } else {
+      serve_waiting();
+    }
+  } else if (monotonic_now() >= recovery_deadline_) {
+    refuse_waiting({EBUSY, fmt::format("programs of node '{}' live, but none of them has told its "
+                                       "new agent the node's state: perhaps they are stopped",
+                                       options_.node)});
+  }
+}
+
+void Server::serve_waiting() {
+  std::vector<int> waiting;
+  for (const auto& [fd, connection] : connections_) {
+    if (connection.waiting) waiting.push_back(fd);
+  }
+  for (const int fd : waiting) {
+    Connection& connection = connections_.at(fd);
+    Incoming incoming = std::move(*connection.waiting);
+    connection.waiting.reset();
+    serve(connection, std::move(incoming));
+  }
+}
+
+void Server::refuse_waiting(const Error& error) {
+  for (auto& [fd, connection] : connections_) {
+    if (!connection.waiting) continue;
+    connection.waiting.reset();
+    Refusal refusal;
+    refusal.code = error.code;
+    put_text(refusal.text, error.text);
+    // One that cannot be told is gone, which its end will say.
+    static_cast<void>(send(fd, refusal, {}, MSG_DONTWAIT));
+  }
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,130 @@
+#include "agent/slots.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace verbatim::agent {
+namespace {
+
+struct flock byte_lock(off_t start, off_t length) {
+  struct flock lock{};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = start;
+  lock.l_len = length;
+  return lock;
+}
+
+bool conflicts(int fd, struct flock lock) {
+  return fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+}  // namespace
+
+UniqueFd SlotLocks::open() const {
+  return UniqueFd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+}
+
+Result<UniqueFd> SlotLocks::take(std::uint32_t slot) const {
+  UniqueFd fd = open();
+  if (!fd) return refuse_errno("cannot open " + path_);
+  auto lock = byte_lock(slot, 1);
+  if (fcntl(fd.get(), F_OFD_SETLK, &lock) == 0) return fd;
+  if (errno == EAGAIN || errno == EACCES) {
+    return refuse(EWOULDBLOCK, fmt::format("slot {} is in use", slot));
+  }
+  return refuse_errno("cannot lock " + path_);
+}
+
+bool SlotLocks::is_held(std::uint32_t slot) const {
+  return conflicts(open().get(), byte_lock(slot, 1));
+}
+
+bool SlotLocks::any_is_held() const { return conflicts(open().get(), byte_lock(0, kSlotsMax)); }
+
+void SlotLocks::remove_if_free() const {
+  const UniqueFd fd = open();
+  auto all = byte_lock(0, kSlotsMax);
+  if (fd && fcntl(fd.get(), F_OFD_SETLK, &all) == 0) unlink(path_.c_str());
+}
+
+Slots::Slots(Keepsake keepsake, SlotLocks locks)
+    : keepsake_(std::move(keepsake)), locks_(std::move(locks)), ports_(node().addresses) {}
+
+Result<Slots> Slots::create(const NodeDescription& node, SlotLocks locks) {
+  auto keepsake = Keepsake::create(node);
+  if (!keepsake) return std::unexpected(keepsake.error());
+  Slots slots(std::move(*keepsake), std::move(locks));
+  if (auto grown = slots.grow(); !grown) return std::unexpected(grown.error());
+  slots.is_taken_[0] = true;
+  return slots;
+}
+
+Result<Slots> Slots::restore(Keepsake keepsake, SlotLocks locks) {
+  auto chunks = keepsake.chunks();
+  if (!chunks) return std::unexpected(chunks.error());
+  Slots slots(std::move(keepsake), std::move(locks));
+  for (auto& chunk : *chunks) {
+    if (auto added = slots.ports_.add(std::move(chunk)); !added) {
+      return std::unexpected(added.error());
+    }
+  }
+  if (slots.ports_.slot_count() == 0) return refuse(EPROTO, "a keepsake without sockets");
+  slots.is_taken_.resize(slots.ports_.slot_count());
+  slots.is_taken_[0] = true;
+  return slots;
+}
+
+Result<void> Slots::grow() {
+  auto chunk = ports_.make_chunk();
+  if (!chunk) return std::unexpected(chunk.error());
+  if (auto kept = keepsake_.append(*chunk); !kept) {
+    // From the last to the first: see make_chunk.
+    while (!chunk->slots.empty()) chunk->slots.pop_back();
+    return refuse(ENOSPC, fmt::format("no room for more programs: {}", kept.error().text));
+  }
+  if (auto added = ports_.add(std::move(*chunk)); !added) return added;
+  is_taken_.resize(ports_.slot_count());
+  return {};
+}
+
+Result<Seat> Slots::take() {
+  auto seat = take_free();
+  if (seat || seat.error().code != ENOSPC) return seat;
+  if (auto grown = grow(); !grown) return std::unexpected(grown.error());
+  return take_free();
+}
+
+Result<Seat> Slots::take_free() {
+  const auto count = ports_.slot_count();
+  for (std::uint32_t i = 1; i <= count; ++i) {
+    const std::uint32_t slot = (last_taken_ + i) % count;
+    if (is_taken_[slot]) continue;
+    auto lock = locks_.take(slot);
+    // A program that has not rejoined yet, or a child that it forked, has it still.
+    if (!lock && lock.error().code == EWOULDBLOCK) continue;
+    if (!lock) return std::unexpected(lock.error());
+    ports_.drain(slot);
+    is_taken_[slot] = true;
+    last_taken_ = slot;
+    return Seat{slot, std::move(*lock)};
+  }
+  return refuse(ENOSPC, "all slots are taken");
+}
+
+Result<void> Slots::retake(std::uint32_t slot) {
+  if (slot == 0 || slot >= ports_.slot_count() || is_taken_[slot] || !locks_.is_held(slot)) {
+    return refuse(ESTALE,
+                  fmt::format("slot {} of node '{}' is not this program's", slot, node().name));
+  }
+  is_taken_[slot] = true;
+  return {};
+}
+
+void Slots::release(std::uint32_t slot) {
+  is_taken_[slot] = false;
+  ports_.drain(slot);
+}
+
+}  // namespace verbatim::agent

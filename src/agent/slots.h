@@ -1,0 +1,71 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "agent/keepsake.h"
+#include "agent/node.h"
+#include "agent/ports.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
+
+/// Who has which slot of a node, and the sockets that go with it.
+namespace verbatim::agent {
+
+/// NODE.programs: the program in slot N holds a lock on byte N. The lock (F_OFD_SETLK) belongs to a
+/// descriptor that the agent opens, locks and hands over, so there is no instant at which a program
+/// has a slot and no lock; it ends with the program, whether an agent lives or not.
+class SlotLocks {
+ public:
+  explicit SlotLocks(std::string path) : path_(std::move(path)) {}
+
+  /// A descriptor that holds the slot's lock; EWOULDBLOCK where somebody has it.
+  Result<UniqueFd> take(std::uint32_t slot) const;
+  bool is_held(std::uint32_t slot) const;
+  bool any_is_held() const;
+  /// Removes the file, if nobody holds a lock.
+  void remove_if_free() const;
+
+ private:
+  UniqueFd open() const;
+  std::string path_;
+};
+
+struct Seat {
+  std::uint32_t slot = 0;
+  UniqueFd lock;
+};
+
+class Slots {
+ public:
+  /// For a node without programs: makes the keepsake and the first sockets.
+  static Result<Slots> create(const NodeDescription& node, SlotLocks locks);
+  /// From what a living program kept of an earlier agent. All slots whose programs live stay
+  /// theirs.
+  static Result<Slots> restore(Keepsake keepsake, SlotLocks locks);
+
+  const NodeDescription& node() const { return keepsake_.node(); }
+  const Keepsake& keepsake() const { return keepsake_; }
+  std::span<const UniqueFd> sockets(std::uint32_t slot) const { return ports_.sockets(slot); }
+
+  /// A slot for a program, the one that has been free for longest. ENOSPC.
+  Result<Seat> take();
+  /// The slot of a program that has had it since before this agent. ESTALE where it is not its.
+  Result<void> retake(std::uint32_t slot);
+  /// The program has gone.
+  void release(std::uint32_t slot);
+
+ private:
+  Slots(Keepsake keepsake, SlotLocks locks);
+  Result<void> grow();
+  Result<Seat> take_free();
+
+  Keepsake keepsake_;
+  SlotLocks locks_;
+  Ports ports_;
+  std::vector<bool> is_taken_;  // By slot; slot 0 always is.
+  std::uint32_t last_taken_ = 0;
+};
+
+}  // namespace verbatim::agent

@@ -1,0 +1,120 @@
+#include "agent/status.h"
+
+#include <array>
+#include <memory>
+
+#include <unistd.h>
+
+#include "adapter/arena.h"
+#include "observe/counters.h"
+
+namespace verbatim::agent {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// As <infiniband/verbs.h> numbers them.
+constexpr std::array kQueuePairTypes{"SMI", "GSI", "RC", "UC", "UD"};
+constexpr std::array kQueuePairStates{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+
+template <std::size_t N>
+std::string name_of(const std::array<const char*, N>& names, std::uint8_t value) {
+  return value < N ? names[value] : std::to_string(value);
+}
+
+Json node_json(const NodeDescription& node) {
+  Json json;
+  json["node"] = node.name;
+  json["guid"] = fmt::format("{:016x}", node.guid);
+  json["agent_pid"] = node.agent_pid;
+  json["version"] = VERBATIM_VERSION;
+  json["interface"] = node.interface;
+  json["mac"] = mac_text(node.mac);
+  json["interface_mtu_bytes"] = node.interface_mtu_bytes;
+  json["active_mtu_bytes"] = bytes_of(node.active_mtu);
+  json["addresses"] = Json::array();
+  for (const auto& address : node.addresses) json["addresses"].push_back(address.ip_text());
+  json["gids"] = Json::array();
+  for (const auto& entry : node.gids) {
+    json["gids"].push_back(
+        {{"gid", gid_text(entry.gid)}, {"address", node.address_of(entry).ip_text()}});
+  }
+  return json;
+}
+
+template <typename Counters, std::size_t N>
+Json counters_json(const Counters& counters,
+                   const std::array<observe::CounterName<Counters>, N>& names) {
+  Json json;
+  for (const auto& [name, member] : names) json[name] = (counters.*member).value();
+  return json;
+}
+
+Json queue_pair_json(const adapter::QueuePairRecord& record, std::uint32_t qpn) {
+  Json json;
+  json["qpn"] = qpn;
+  json["type"] = name_of(kQueuePairTypes, record.type.load(std::memory_order_relaxed));
+  json["state"] = name_of(kQueuePairStates, record.state.load(std::memory_order_relaxed));
+  json["dest_qpn"] = record.dest_qpn.load(std::memory_order_relaxed);
+  json["dest_gid"] = gid_text(record.dest_gid);
+  json["counters"] = counters_json(record.counters, observe::kQueuePairCounters);
+  return json;
+}
+
+/// Reads exactly that many objects that lie at an offset of the file.
+template <typename T>
+bool read_objects(int fd, std::uint64_t offset, std::span<T> objects) {
+  const auto bytes = std::as_writable_bytes(objects);
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const auto length =
+        pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (length <= 0) return false;
+    done += static_cast<std::size_t>(length);
+  }
+  return true;
+}
+
+}  // namespace
+
+void append_program_details(Json& program, int arena_fd) {
+  using adapter::ArenaHeader;
+  using adapter::QueuePairRecord;
+  if (arena_fd < 0) return;
+  auto header = std::make_unique<ArenaHeader>();
+  if (!read_objects(arena_fd, 0, std::span(header.get(), 1)) ||
+      header->magic != ArenaHeader::kMagic || header->version != ArenaHeader::kVersion) {
+    return;
+  }
+  program["counters"] = counters_json(header->port_counters, observe::kPortCounters);
+  program["queue_pairs"] = Json::array();
+  // In pieces: the table of all queue pairs is some megabytes, most of it holes.
+  constexpr std::size_t kPiece = 256;
+  const auto piece = std::make_unique<QueuePairRecord[]>(kPiece);
+  for (std::size_t first = 0; first < adapter::kProgramQueuePairsMax; first += kPiece) {
+    const std::uint64_t offset = header->queue_pairs.value + first * sizeof(QueuePairRecord);
+    if (!read_objects(arena_fd, offset, std::span(piece.get(), kPiece))) return;
+    for (std::size_t i = 0; i < kPiece; ++i) {
+      const std::uint32_t qpn = piece[i].qpn.load(std::memory_order_relaxed);
+      if (qpn != 0) program["queue_pairs"].push_back(queue_pair_json(piece[i], qpn));
+    }
+  }
+}
+
+std::string status_text(const NodeDescription& node, std::span<const ProgramEntry> programs) {
+  Json json = node_json(node);
+  json["programs"] = Json::array();
+  for (const ProgramEntry& entry : programs) {
+    Json program;
+    program["pid"] = entry.pid;
+    program["name"] = entry.name;
+    program["slot"] = entry.slot;
+    program["first_qpn"] = qpn_of(entry.slot, 0).value();
+    program["since"] = entry.since;
+    append_program_details(program, entry.arena_fd);
+    json["programs"].push_back(std::move(program));
+  }
+  return json.dump(2);
+}
+
+}  // namespace verbatim::agent
