@@ -52,7 +52,7 @@ std::unexpected<Error> refuse_errno(std::string_view what) {
 }
 
 /// The file, sealed: a peer that has it can neither cut it off under our feet nor make it grow.
-Result<int> create_file() {
+Result<UniqueFd> create_file() {
   rlimit file_size{};
   if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur < kArenaBytes) {
     // Asked here because the kernel would answer ftruncate with the signal SIGXFSZ.
@@ -61,14 +61,13 @@ Result<int> create_file() {
                               file_size.rlim_cur, kArenaBytes));
   }
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  int fd = memfd_create("verbatim-arena", kFlags | MFD_NOEXEC_SEAL);
-  if (fd < 0 && errno == EINVAL) fd = memfd_create("verbatim-arena", kFlags);  // Before Linux 6.3.
-  if (fd < 0) return refuse_errno("memfd_create");
-  if (ftruncate(fd, static_cast<off_t>(kArenaBytes)) != 0 ||
-      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    auto refused = refuse_errno("sizing the memfd");
-    close(fd);
-    return refused;
+  UniqueFd fd(memfd_create("verbatim-arena", kFlags | MFD_NOEXEC_SEAL));
+  if (!fd && errno == EINVAL)
+    fd.reset(memfd_create("verbatim-arena", kFlags));  // Before Linux 6.3.
+  if (!fd) return refuse_errno("memfd_create");
+  if (ftruncate(fd.get(), static_cast<off_t>(kArenaBytes)) != 0 ||
+      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return refuse_errno("sizing the memfd");
   }
   return fd;
 }
@@ -105,10 +104,10 @@ Result<std::unique_ptr<Arena>> Arena::create() {
   if (!secret) return std::unexpected(secret.error());
   std::unique_ptr<Arena> arena(new Arena);
   arena->process_id_ = getpid();
-  const auto fd = create_file();
-  if (!fd) return std::unexpected(fd.error());
-  arena->fd_ = *fd;
-  const auto base = map_file(*fd);
+  auto file = create_file();
+  if (!file) return std::unexpected(file.error());
+  arena->fd_ = std::move(*file);
+  const auto base = map_file(arena->fd());
   if (!base) return std::unexpected(base.error());
   arena->base_ = *base;
 
@@ -138,7 +137,6 @@ void Arena::lay_out(std::uint64_t secret) {
 Arena::~Arena() {
   // In a forked child something else may be mapped there.
   if (base_ != nullptr && is_ours()) munmap(base_, kArenaBytes);
-  if (fd_ >= 0) close(fd_);
 }
 
 bool Arena::is_ours() const { return getpid() == process_id_; }
@@ -208,7 +206,7 @@ void Arena::free(Offset<std::byte> block, std::size_t bytes) {
   VERBATIM_ASSERT(block && block.value % kCacheLineBytes == 0);
   const bool punched =
       block_bytes >= kPageBytes &&
-      fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(block.value),
+      fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(block.value),
                 static_cast<off_t>(block_bytes)) == 0;
   if (!punched) std::memset(at(block), 0, block_bytes);
   const std::lock_guard guard(lock_);

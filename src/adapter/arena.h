@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/types.h"
+#include "base/unique_fd.h"
 #include "observe/counters.h"
 #include "region/region_table.h"
 
@@ -65,7 +66,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   ArenaHeader& header() { return *reinterpret_cast<ArenaHeader*>(base_); }
   QueuePairRecord& queue_pair(std::uint32_t local_number);
 
@@ -90,7 +91,7 @@ class Arena {
   Result<std::uint64_t> carve(std::size_t block_bytes);
   Result<std::uint64_t> carve_pages(std::size_t block_bytes);
 
-  int fd_ = -1;
+  UniqueFd fd_;
   int process_id_ = 0;
   std::byte* base_ = nullptr;
   std::mutex lock_;               // Guards what follows.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/unique_fd.h"
 
 namespace verbatim::adapter {
 
@@ -19,8 +20,7 @@ class Semaphore {
   static Result<Semaphore> create(bool without_nowait = false);
   Semaphore(Semaphore&& other) noexcept;
   Semaphore& operator=(Semaphore&& other) noexcept;
-  ~Semaphore();
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   void post();
   /// Takes one; waits unless the descriptor is non-blocking. EAGAIN, EINTR.
   Result<void> wait();
@@ -28,10 +28,10 @@ class Semaphore {
   bool try_take();
 
  private:
-  Semaphore(int fd, bool nowait) : fd_(fd), nowait_(nowait) {}
+  Semaphore(UniqueFd fd, bool nowait) : fd_(std::move(fd)), nowait_(nowait) {}
   Result<void> wait_polling();
 
-  int fd_ = -1;
+  UniqueFd fd_;
   bool nowait_ = true;  // The kernel reads this descriptor with RWF_NOWAIT.
   std::mutex reading_;  // Without it: held from asking whether there is one until it is taken. Does
                         // not move.

@@ -40,6 +40,11 @@ std::unexpected<Error> refuse_wrap(std::uint64_t address, std::uint64_t length) 
   return refuse(EINVAL, fmt::format("{:#x}+{} wraps around the address space", address, length));
 }
 
+/// Memory of the program that nobody has looked at yet: an address is all that there is.
+void* pointer_to(std::uint64_t address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
 /// Lets the kernel read 8 bytes there: a signal mask for a change that it then refuses because
 /// there is no such kind of change. EFAULT comes first where it cannot read.
 bool can_read(std::uint64_t page) {
@@ -62,7 +67,7 @@ bool can_write(std::uint64_t page) {
 
 bool is_mapped(std::uint64_t page) {
   unsigned char resident = 0;
-  return mincore(reinterpret_cast<void*>(page), page_bytes(), &resident) == 0;
+  return mincore(pointer_to(page), page_bytes(), &resident) == 0;
 }
 
 }  // namespace
@@ -91,7 +96,7 @@ Result<void> populate_memory(std::uint64_t address, std::uint64_t length, bool w
   const auto pages = pages_of(address, length);
   if (!pages) return refuse_wrap(address, length);
   const int advice = writable ? kPopulateWrite : kPopulateRead;
-  if (madvise(reinterpret_cast<void*>(pages->begin), pages->end - pages->begin, advice) == 0) {
+  if (madvise(pointer_to(pages->begin), pages->end - pages->begin, advice) == 0) {
     return {};
   }
   // EINVAL stands for an old kernel, for missing rights and for a device's memory alike, and no

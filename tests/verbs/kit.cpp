@@ -113,10 +113,8 @@ Endpoint::Endpoint(const Host& host, const EndpointOptions& options)
 }
 
 Address Endpoint::address() const {
-  return {.qpn = qp_->qp_num,
-          .rkey = mr_->rkey,
-          .memory = at(0),
-          .gids = {host_.gid(0), host_.gid(1)}};
+  return {
+      .qpn = qp_->qp_num, .rkey = mr_->rkey, .memory = at(0), .gids = {host_.gid(0), host_.gid(1)}};
 }
 
 ibv_qp_state Endpoint::state() const {
@@ -139,9 +137,9 @@ void Endpoint::to_init() const {
   attributes.qp_access_flags = static_cast<unsigned>(options_.queue_pair_access);
   attributes.qkey = kQKey;
   const int specific = options_.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
-  ASSERT_EQ(ibv_modify_qp(qp(), &attributes,
-                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | specific),
-            0);
+  ASSERT_EQ(
+      ibv_modify_qp(qp(), &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | specific),
+      0);
 }
 
 void Endpoint::to_rtr(const Address& peer, const ConnectOptions& options) const {
@@ -253,7 +251,8 @@ Pair::Pair(const EndpointOptions& a_options, const EndpointOptions& b_options,
 
 std::function<void(ibv_send_wr&)> to(const Address& peer, std::size_t offset) {
   return [peer, offset](ibv_send_wr& request) {
-    if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+        request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
       request.wr.atomic.remote_addr = peer.memory + offset;
       request.wr.atomic.rkey = peer.rkey;
     } else {

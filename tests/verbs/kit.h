@@ -44,7 +44,8 @@ class Host {
   ibv_pd* pd() const { return pd_.get(); }
   ibv_gid gid(int index) const;
   ibv_mtu active_mtu() const;
-  /// The asynchronous event that comes within five seconds, acknowledged; a failure and no event otherwise.
+  /// The asynchronous event that comes within five seconds, acknowledged; a failure and no event
+  /// otherwise.
   std::optional<ibv_async_event> wait_for_event() const;
 
  private:
@@ -64,7 +65,7 @@ struct EndpointOptions {
   int memory_access = kAllAccess;
   int queue_pair_access = kAllAccess;
   ibv_comp_channel* channel = nullptr;
-  ibv_pd* pd = nullptr;      // Of the queue pair, where it is not the host's.
+  ibv_pd* pd = nullptr;  // Of the queue pair, where it is not the host's.
 };
 
 /// What the other side has to know.
@@ -159,8 +160,8 @@ void fill(std::span<std::byte> memory, unsigned seed);
 /// Where `memory` differs from what `fill` wrote, or nothing.
 std::optional<std::size_t> difference(std::span<const std::byte> memory, unsigned seed);
 
-/// Another node of this machine: a process forked from this one. It runs `body`, which talks with the test through
-/// the same pipe, and fails the test where one of its expectations failed.
+/// Another node of this machine: a process forked from this one. It runs `body`, which talks with
+/// the test through the same pipe, and fails the test where one of its expectations failed.
 class Pipe {
  public:
   explicit Pipe(int fd) : fd_(fd) {}
@@ -203,10 +204,10 @@ class OtherNode {
 /// Before main's tests: a node of this process's own, in a runtime folder of its own.
 void enter_own_node();
 
-#define ASSERT_OK(completion)                                                              \
-  do {                                                                                     \
-    const ibv_wc checked = (completion);                                                   \
-    ASSERT_EQ(checked.status, IBV_WC_SUCCESS) << ibv_wc_status_str(checked.status);        \
+#define ASSERT_OK(completion)                                                       \
+  do {                                                                              \
+    const ibv_wc checked = (completion);                                            \
+    ASSERT_EQ(checked.status, IBV_WC_SUCCESS) << ibv_wc_status_str(checked.status); \
   } while (false)
 
 }  // namespace verbs_test

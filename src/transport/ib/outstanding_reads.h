@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -39,15 +38,10 @@ class OutstandingReads {
   }
   /// The one that holds `sequence`; it is there. In the common case it is the oldest.
   const Range& holding(Sequence sequence) const {
-    for (std::uint32_t i = 0; i < count_; ++i) {
-      const Range& range = ranges_[(first_ + i) % kMax];
-      if (sequence < range.end) {
-        VERBATIM_ASSERT(sequence >= range.first);
-        return range;
-      }
-    }
-    VERBATIM_ASSERT(!"a READ that was sent is outstanding");
-    return ranges_[0];
+    std::uint32_t i = first_;
+    while (i != first_ + count_ && sequence >= ranges_[i % kMax].end) ++i;
+    VERBATIM_ASSERT(i != first_ + count_ && sequence >= ranges_[i % kMax].first);
+    return ranges_[i % kMax];
   }
 
  private:

@@ -10,7 +10,7 @@
 namespace verbatim::transport {
 
 /// A packet's place in the requester's stream, counted from the first packet of the connection: a
-/// PSN that does not wrap. A READ takes one for each response packet (IBA 9.7.3.1: its PSN and the
+/// PSN that does not wrap. A READ takes one for each response packet (IBA 9.7.3: its PSN and the
 /// following).
 using Sequence = std::uint64_t;
 inline constexpr Sequence kNoSequence = ~Sequence{0};

@@ -176,10 +176,10 @@ TEST(Requester, OldAndGhostAcknowledgementsMeanNothing) {
   bench.transmit();
   bench.ack(0);
   bench.ended();
-  bench.ack(0);                                     // Old.
+  bench.ack(0);                                      // Old.
   bench.nak(0, wire::NakCode::remote_access_error);  // Old.
-  bench.ack(2);                                     // Never sent.
-  bench.ack(0xffffff);                              // Before the first.
+  bench.ack(2);                                      // Never sent.
+  bench.ack(0xffffff);                               // Before the first.
   EXPECT_TRUE(bench.ended().empty());
   EXPECT_TRUE(bench.transmit().empty());
   EXPECT_FALSE(bench.requester.failed());

@@ -113,7 +113,7 @@ void Requester::send(const PostedRequest& request, Sequence end, TimeNs now, Out
   if (is_new && request.awaits_response()) reads_.push({send_sequence_, end});
   fill(send_slot_, send_sequence_, end, out);
   // At the latest each quarter of the window asks for an acknowledgement, so that the window moves
-  // on before it is full (IBA 9.7.3.1 leaves the choice to the requester).
+  // on before it is full (IBA 9.7.3 leaves the choice to the requester).
   const std::uint64_t position = position_of(request, end);
   bool& ack_request = out.headers.bth.ack_request;
   ack_request |= position - ack_requested_position_ >= window_.quarter();

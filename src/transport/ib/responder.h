@@ -151,7 +151,7 @@ class Responder {
     Psn expected_psn;
     wire::Msn msn;
     std::optional<Receive> completed;  // The receive that the packet completed.
-    bool added_atomic = false;
+    bool awaits_atomic_result = false;
   };
   /// Which NAK has been given for the expected PSN: later packets are dropped silently until it
   /// comes.

@@ -95,7 +95,7 @@ void Responder::accept_atomic(const wire::Packet& packet, const OpcodeInfo& info
   const bool compare_and_swap = info.verb == Verb::compare_swap;
   msn_ = msn_ + 1;
   responses_.add_atomic(headers.bth.psn, msn_, info.verb);
-  before_.added_atomic = true;
+  before_.awaits_atomic_result = true;
   expected_psn_ = expected_psn_ + 1;
   drop_stale_nak();
   out.push(ExecuteAtomic{
@@ -107,8 +107,8 @@ void Responder::accept_atomic(const wire::Packet& packet, const OpcodeInfo& info
 }
 
 void Responder::on_atomic_result(std::uint64_t original) {
-  VERBATIM_ASSERT(before_.added_atomic);
-  before_.added_atomic = false;
+  VERBATIM_ASSERT(before_.awaits_atomic_result);
+  before_.awaits_atomic_result = false;
   responses_.set_atomic_result(original);
 }
 
@@ -117,8 +117,6 @@ void Responder::undo_last() {
   expected_psn_ = before_.expected_psn;
   msn_ = before_.msn;
   if (before_.completed) receive_ = before_.completed;
-  if (before_.added_atomic) responses_.forget_newest();
-  before_.added_atomic = false;
 }
 
 void Responder::on_region_error(ResponderEffects& out) {

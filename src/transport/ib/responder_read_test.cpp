@@ -259,6 +259,27 @@ TEST_P(RcResponderRead, MemoryThatGoesDuringAResponseIsAnAccessError) {
   EXPECT_EQ(rc.in(write(only, 5, 8)), "");
 }
 
+TEST_P(RcResponderRead, MemoryThatGoesAfterAnotherFailureOnlyChangesTheNak) {
+  Bench rc(start());
+  rc.in(read(0, 512));
+  EXPECT_EQ(rc.in(write(only, 2, 9, 8)), "fail request");
+  EXPECT_EQ(rc.next(), "first 0 +0 256");
+  EXPECT_EQ(rc.read_error(), "");
+  EXPECT_EQ(rc.out(), "nak-access 0");
+}
+
+TEST_P(RcResponderRead, NakThatIsOutOfDateBehindAResponseBecomesAnAcknowledgement) {
+  Bench rc(start());
+  rc.in(read(0, 8));
+  rc.in(write(only, 2, 8));
+  rc.in(write(only, 1, 8));
+  EXPECT_EQ(rc.out(), "only 0 +0 8, ack 1 msn 2");
+  rc.in(read(2, 8));
+  rc.in(write(only, 4, 8));
+  rc.in(read(3, 8));
+  EXPECT_EQ(rc.out(), "ack 2 msn 3, only 2 +0 8, only 3 +0 8");
+}
+
 TEST_P(RcResponderRead, MemoryThatGoesAtTheLastPacketIsAnAccessErrorToo) {
   Bench rc(start());
   rc.in(read(0, 8));

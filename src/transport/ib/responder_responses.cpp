@@ -63,8 +63,6 @@ void ResponseQueue::set_atomic_result(std::uint64_t original) {
   enqueue(newest());
 }
 
-void ResponseQueue::forget_newest() { --count_; }
-
 bool ResponseQueue::repeat_read(Psn psn, const wire::Reth& reth) {
   Entry* const entry = find(psn);
   if (entry == nullptr || entry->verb != Verb::read_request) return false;
@@ -74,9 +72,6 @@ bool ResponseQueue::repeat_read(Psn psn, const wire::Reth& reth) {
       reth.length > entry->length - start) {
     return false;
   }
-  const bool waits_for_this = entry->queued && entry->next == entry->start &&
-                              entry->start == start && entry->end == start + reth.length;
-  if (waits_for_this) return true;
   entry->start = entry->next = start;
   entry->end = start + reth.length;
   if (!entry->queued) enqueue(*entry);

@@ -31,8 +31,6 @@ class ResponseQueue {
   void add_read(Psn first_psn, wire::Msn msn, const wire::Reth& reth);
   void add_atomic(Psn psn, wire::Msn msn, wire::Verb verb);
   void set_atomic_result(std::uint64_t original);
-  /// The atomic added last could not be executed.
-  void forget_newest();
 
   /// A repetition of the whole of a READ or of its later part: the answer starts again at `psn`.
   /// False where no remembered READ has these bytes.

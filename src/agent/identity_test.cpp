@@ -1,0 +1,130 @@
+#include "agent/identity.h"
+
+#include <gtest/gtest.h>
+
+#include "agent/client.h"
+
+namespace verbatim::agent {
+namespace {
+
+SocketAddress address(std::string_view text) {
+  return SocketAddress::parse(text, kRocePort).value();
+}
+
+const Interface kLoopback{.name = "lo",
+                          .index = 1,
+                          .mtu_bytes = 65'536,
+                          .is_up = true,
+                          .is_loopback = true,
+                          .addresses = {address("127.0.0.1"), address("::1")}};
+const Interface kEthernet{.name = "eth0",
+                          .index = 4,
+                          .mtu_bytes = 1500,
+                          .mac = {0x52, 0x54, 0, 1, 2, 3},
+                          .is_up = true,
+                          .addresses = {address("10.0.0.5"), address("2001:db8::5"),
+                                        address("fe80::5054:ff:fe01:203%4")}};
+
+std::vector<Interface> both() { return {kLoopback, kEthernet}; }
+
+NodeDescription node(const std::string& name, std::string_view wanted,
+                     const std::vector<Interface>& interfaces, bool may_be_interface = true) {
+  auto result = identify(name, parse_addresses(wanted).value(), interfaces,
+                         [=](const Interface&) { return may_be_interface; });
+  EXPECT_TRUE(result) << result.error().text;
+  return result.value_or(NodeDescription());
+}
+
+std::vector<std::string> gids(const NodeDescription& node) {
+  std::vector<std::string> texts;
+  for (const auto& entry : node.gids) {
+    texts.push_back(gid_text(entry.gid) + " by " + node.address_of(entry).ip_text());
+  }
+  return texts;
+}
+
+using Texts = std::vector<std::string>;
+
+TEST(Identity, LocalNodeIsTheFirstInterfacesOwn) {
+  const auto local = node("local", "", both());
+  EXPECT_EQ(local.interface, "eth0");
+  EXPECT_EQ(local.mac, kEthernet.mac);
+  EXPECT_EQ(local.guid, 0x505400fffe010203u);
+  EXPECT_EQ(local.active_mtu, Mtu::k1024);
+  EXPECT_EQ(gids(local), (Texts{"fe80::5054:ff:fe01:203 by fe80::5054:ff:fe01:203%4",
+                                "::ffff:10.0.0.5 by 10.0.0.5"}));
+}
+
+TEST(Identity, AnInterfaceThatIsDownIsPassedOver) {
+  auto interfaces = both();
+  interfaces[1].is_up = false;
+  const auto local = node("local", "", interfaces);
+  EXPECT_EQ(local.interface, "lo");
+  EXPECT_EQ(gids(local),
+            (Texts{"fe80::7fff:fe00:1 by 127.0.0.1", "::ffff:127.0.0.1 by 127.0.0.1"}));
+}
+
+TEST(Identity, SecondNodeOfAnInterfaceHasAMadeUpMac) {
+  const auto second = node("b", "10.0.0.5", both(), false);
+  EXPECT_EQ(mac_text(second.mac), "02:00:0a:00:00:05");
+  EXPECT_EQ(gids(second), (Texts{"fe80::aff:fe00:5 by 10.0.0.5", "::ffff:10.0.0.5 by 10.0.0.5"}));
+}
+
+TEST(Identity, FirstIPv4ComesBeforeOtherAddresses) {
+  const auto several = node("a", "2001:db8::5,10.0.0.5", both());
+  EXPECT_EQ(gids(several), (Texts{"fe80::5054:ff:fe01:203 by fe80::5054:ff:fe01:203%4",
+                                  "::ffff:10.0.0.5 by 10.0.0.5", "2001:db8::5 by 2001:db8::5"}));
+}
+
+TEST(Identity, ALinkLocalAddressMayBeAskedForWithoutItsInterface) {
+  const auto asked = node("a", "10.0.0.5,fe80::5054:ff:fe01:203", both());
+  EXPECT_EQ(asked.addresses.size(), 2u);
+  EXPECT_EQ(asked.addresses[1].scope_id(), 4u);
+}
+
+TEST(Identity, IPv6LoopbackAloneHasNoLinkLocalGid) {
+  EXPECT_EQ(gids(node("a", "::1", both())), (Texts{"::1 by ::1"}));
+}
+
+TEST(Identity, AMacThatLooksMadeUpIsNotUsed) {
+  auto interfaces = both();
+  interfaces[1].mac = {0x02, 0, 9, 9, 9, 9};
+  interfaces[1].addresses = {address("10.0.0.5"), address("fe80::9ff:fe09:909%4")};
+  EXPECT_EQ(gids(node("local", "", interfaces))[0], "fe80::aff:fe00:5 by 10.0.0.5");
+}
+
+TEST(Identity, WrongAddressesAreRefused) {
+  const auto code = [](std::string_view wanted) {
+    const auto result = identify("a", parse_addresses(wanted).value(), both(),
+                                 [](const Interface&) { return true; });
+    return result ? 0 : result.error().code;
+  };
+  EXPECT_EQ(code("10.0.0.6"), EADDRNOTAVAIL);
+  EXPECT_EQ(code("0.0.0.0"), EINVAL);
+  EXPECT_EQ(code("::"), EINVAL);
+  EXPECT_EQ(code("239.1.1.1"), EINVAL);
+  EXPECT_EQ(code("10.0.0.5,10.0.0.5"), EINVAL);
+}
+
+TEST(Identity, AddressFromNameIsStable) {
+  EXPECT_EQ(address_from_name("a"), address_from_name("a"));
+  EXPECT_NE(address_from_name("a"), address_from_name("b"));
+  for (int i = 0; i < 1000; ++i) {
+    const auto bytes = address_from_name(std::to_string(i)).ipv4_bytes();
+    EXPECT_EQ(bytes[0], 127);
+    EXPECT_NE(bytes[1], 0);
+    EXPECT_NE(bytes[3], 0);
+    EXPECT_NE(bytes[3], 255);
+  }
+}
+
+TEST(ActiveMtu, IsTheLargestThatFitsWithHeaders) {
+  EXPECT_EQ(active_mtu(65'536), Mtu::k4096);
+  EXPECT_EQ(active_mtu(4096 + 80), Mtu::k4096);
+  EXPECT_EQ(active_mtu(4096 + 79), Mtu::k2048);
+  EXPECT_EQ(active_mtu(1500), Mtu::k1024);
+  EXPECT_EQ(active_mtu(500), Mtu::k256);
+}
+
+}  // namespace
+}  // namespace verbatim::agent

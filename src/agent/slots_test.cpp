@@ -1,0 +1,115 @@
+#include "agent/slots.h"
+
+#include <set>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace verbatim::agent {
+namespace {
+
+NodeDescription test_node() {
+  const auto address = SocketAddress::parse("127.79.0.1", kRocePort).value();
+  return {.name = "a", .interface = "lo", .addresses = {address}, .gids = {{gid_of(address), 0}}};
+}
+
+class SlotsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    // The largest node has more sockets than a program may usually have.
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  void TearDown() override { unlink(path_.c_str()); }
+  SlotLocks locks() const { return SlotLocks(path_); }
+  Slots create() const { return Slots::create(test_node(), locks()).value(); }
+  static Keepsake copy(const Slots& slots) {
+    const auto duplicate = [](int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); };
+    return Keepsake::restore(duplicate(slots.keepsake().in()), duplicate(slots.keepsake().out()))
+        .value();
+  }
+
+ private:
+  std::string path_ = testing::TempDir() + "verbatim-slots-" + std::to_string(getpid());
+};
+
+TEST_F(SlotsTest, ServesTheWholeRangeOfQueuePairNumbers) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur < 4096) GTEST_SKIP() << "at most " << limit.rlim_cur << " descriptors";
+  Slots slots = create();
+  std::vector<Seat> seats;
+  std::set<std::uint32_t> numbers;
+  for (std::uint32_t i = 1; i < kSlotsMax; ++i) {
+    auto seat = slots.take();
+    ASSERT_TRUE(seat) << i << ": " << seat.error().text;
+    numbers.insert(seat->slot);
+    seats.push_back(std::move(*seat));
+  }
+  EXPECT_EQ(numbers.size(), kSlotsMax - 1);
+  EXPECT_FALSE(numbers.contains(0));
+  const auto beyond = slots.take();
+  ASSERT_FALSE(beyond);
+  EXPECT_EQ(beyond.error().code, ENOSPC);
+  const auto restored = Slots::restore(copy(slots), locks());
+  ASSERT_TRUE(restored) << restored.error().text;
+  EXPECT_EQ(restored->sockets(kSlotsMax - 1).size(), 1u);
+}
+
+TEST_F(SlotsTest, KeepsakeIsReadAnyNumberOfTimes) {
+  Slots slots = create();
+  std::vector<Seat> seats;
+  for (int i = 0; i < 20; ++i) seats.push_back(slots.take().value());
+  for (int i = 0; i < 3; ++i) {
+    auto restored = Slots::restore(copy(slots), locks());
+    ASSERT_TRUE(restored) << restored.error().text;
+    EXPECT_EQ(restored->node().name, "a");
+    EXPECT_TRUE(restored->retake(20));
+    EXPECT_EQ(restored->retake(20).error().code, ESTALE);  // Twice.
+    EXPECT_EQ(restored->retake(21).error().code, ESTALE);  // Nobody's.
+    EXPECT_EQ(restored->retake(0).error().code, ESTALE);
+    EXPECT_EQ(restored->retake(5000).error().code, ESTALE);
+    EXPECT_EQ(restored->take()->slot, 21u);
+  }
+}
+
+TEST_F(SlotsTest, SomethingElseIsNoKeepsake) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_FALSE(Keepsake::restore(UniqueFd(ends[0]), UniqueFd(ends[1])));
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  ASSERT_EQ(write(ends[1], "hello", 5), 5);
+  EXPECT_FALSE(Keepsake::restore(UniqueFd(ends[0]), UniqueFd(ends[1])));
+}
+
+TEST_F(SlotsTest, LockEndsWithItsHolder) {
+  EXPECT_FALSE(locks().any_is_held());
+  auto lock = locks().take(5);
+  ASSERT_TRUE(lock);
+  EXPECT_TRUE(locks().is_held(5));
+  EXPECT_FALSE(locks().is_held(6));
+  EXPECT_EQ(locks().take(5).error().code, EWOULDBLOCK);
+  locks().remove_if_free();
+  EXPECT_TRUE(locks().any_is_held());
+  lock->reset();
+  EXPECT_FALSE(locks().any_is_held());
+}
+
+TEST_F(SlotsTest, ASlotWhoseLockAChildHoldsIsPassedOver) {
+  Slots slots = create();
+  auto seat = slots.take().value();
+  EXPECT_EQ(seat.slot, 1u);
+  slots.release(1);
+  std::vector<Seat> seats;
+  for (std::uint32_t i = 0; i < Ports::kSlotsPerChunk; ++i) {
+    seats.push_back(slots.take().value());
+    EXPECT_NE(seats.back().slot, 1u);
+  }
+}
+
+}  // namespace
+}  // namespace verbatim::agent

@@ -1,0 +1,92 @@
+#include "cli/status_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/table.h"
+
+namespace verbatim::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) return "-";
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+const Json& part_of(const Json& object, const char* name) {
+  static const Json kNothing = Json::array();
+  const auto found = object.find(name);
+  return found == object.end() ? kNothing : *found;
+}
+
+std::string heading(const Json& node) {
+  std::vector<std::string> addresses;
+  for (const auto& address : part_of(node, "addresses")) {
+    addresses.push_back(address.get<std::string>());
+  }
+  return fmt::format("node {}: {} on {}, agent is process {} (verbatimd {})\n",
+                     text_of(node, "node"), fmt::join(addresses, " "), text_of(node, "interface"),
+                     text_of(node, "agent_pid"), text_of(node, "version"));
+}
+
+std::string programs_text(const Json& programs) {
+  Table table(
+      {"process", "program", "queue pairs", "packets sent", "received", "bytes sent", "received"});
+  for (const auto& program : programs) {
+    const auto& counters = part_of(program, "counters");
+    table.add({text_of(program, "pid"), text_of(program, "name"),
+               std::to_string(part_of(program, "queue_pairs").size()),
+               text_of(counters, "packets_sent"), text_of(counters, "packets_received"),
+               text_of(counters, "bytes_sent"), text_of(counters, "bytes_received")});
+  }
+  return table.empty() ? "  no programs\n" : table.text(2);
+}
+
+std::string queue_pairs_text(const Json& programs) {
+  Table table({"QPN", "process", "type", "state", "peer QPN", "peer GID", "packets sent",
+               "received", "resent"});
+  for (const auto& program : programs) {
+    for (const auto& queue_pair : part_of(program, "queue_pairs")) {
+      // A datagram queue pair, or one that is not connected yet, has no peer.
+      const bool has_peer = text_of(queue_pair, "dest_qpn") != "0";
+      const auto& counters = part_of(queue_pair, "counters");
+      table.add({text_of(queue_pair, "qpn"), text_of(program, "pid"), text_of(queue_pair, "type"),
+                 text_of(queue_pair, "state"), has_peer ? text_of(queue_pair, "dest_qpn") : "-",
+                 has_peer ? text_of(queue_pair, "dest_gid") : "-",
+                 text_of(counters, "packets_sent"), text_of(counters, "packets_received"),
+                 text_of(counters, "retransmissions")});
+    }
+  }
+  return table.empty() ? "" : "\n" + table.text(2);
+}
+
+/// Counters that are not in the tables above, where they are not zero: mostly signs of trouble.
+std::string other_counters_text(const Json& programs) {
+  Table table({"process", "QPN", "counter", "value"});
+  const auto add = [&](const Json& program, const std::string& qpn, const Json& counters) {
+    for (const auto& [name, value] : counters.items()) {
+      const bool is_traffic = name.starts_with("packets_") || name.starts_with("bytes_");
+      if (!is_traffic && value != 0) table.add({text_of(program, "pid"), qpn, name, value.dump()});
+    }
+  };
+  for (const auto& program : programs) {
+    add(program, "port", part_of(program, "counters"));
+    for (const auto& queue_pair : part_of(program, "queue_pairs")) {
+      add(program, text_of(queue_pair, "qpn"), part_of(queue_pair, "counters"));
+    }
+  }
+  return table.empty() ? "" : "\n" + table.text(2);
+}
+
+}  // namespace
+
+std::string status_text(const Json& node) {
+  const auto& programs = part_of(node, "programs");
+  return heading(node) + programs_text(programs) + queue_pairs_text(programs) +
+         other_counters_text(programs);
+}
+
+}  // namespace verbatim::cli

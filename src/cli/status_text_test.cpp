@@ -1,0 +1,44 @@
+#include "cli/status_text.h"
+
+#include <gtest/gtest.h>
+
+namespace verbatim::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+TEST(StatusText, NodeWithoutPrograms) {
+  const auto node = Json::parse(R"({"node": "a", "addresses": ["127.0.0.2"], "interface": "lo",
+      "agent_pid": 12, "version": "0.1.0", "programs": []})");
+  EXPECT_EQ(status_text(node),
+            "node a: 127.0.0.2 on lo, agent is process 12 (verbatimd 0.1.0)\n"
+            "  no programs\n");
+}
+
+TEST(StatusText, ProgramsQueuePairsAndSignsOfTrouble) {
+  const auto node = Json::parse(R"({"node": "a", "addresses": [], "interface": "lo",
+      "agent_pid": 12, "version": "0.1.0", "programs": [{"pid": 34, "name": "ib_write_bw",
+      "counters": {"packets_sent": 5, "packets_received": 6, "bytes_sent": 700,
+                   "bytes_received": 80, "icrc_errors": 0},
+      "queue_pairs": [{"qpn": 16385, "type": "RC", "state": "RTS", "dest_qpn": 16386,
+          "dest_gid": "::ffff:127.0.0.3", "counters": {"packets_sent": 5, "packets_received": 6,
+          "retransmissions": 2, "timeouts": 0}},
+         {"qpn": 16387, "type": "UD", "state": "RTS", "dest_qpn": 0, "dest_gid": "::",
+          "counters": {}}]}]})");
+  const auto text = status_text(node);
+  EXPECT_NE(text.find("34  ib_write_bw            2             5         6         700        80"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("16385       34  RC    RTS    16386     ::ffff:127.0.0.3"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("16387       34  UD    RTS    -         - "), std::string::npos) << text;
+  EXPECT_NE(text.find("16385  retransmissions      2"), std::string::npos) << text;
+  EXPECT_EQ(text.find("timeouts"), std::string::npos) << text;
+}
+
+TEST(StatusText, MissingFieldsAreShownAsSuch) {
+  EXPECT_NE(status_text(Json::object()).find("node -:"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace verbatim::cli

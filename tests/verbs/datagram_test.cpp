@@ -1,0 +1,252 @@
+#include <cerrno>
+
+#include <unistd.h>
+
+#include "kit.h"
+
+/// UD: addresses, GRHs, Q_Keys, multicast.
+namespace verbs_test {
+namespace {
+
+constexpr std::uint32_t kGrhBytes = 40;
+
+ibv_ah_attr route_to(const ibv_gid& gid, std::uint8_t own_gid_index = 1) {
+  ibv_ah_attr attributes{};
+  attributes.is_global = 1;
+  attributes.port_num = 1;
+  attributes.grh = {.dgid = gid,
+                    .flow_label = 0,
+                    .sgid_index = own_gid_index,
+                    .hop_limit = 64,
+                    .traffic_class = 0};
+  return attributes;
+}
+
+/// Two datagram queue pairs, ready; and a way from a to b.
+struct Datagrams {
+  explicit Datagrams(std::uint8_t gid_index = 1,
+                     const EndpointOptions& options = {.type = IBV_QPT_UD})
+      : a(host, options), b(host, options) {
+    for (const Endpoint* end : {&a, &b}) end->connect({});
+    ibv_ah_attr attributes = route_to(host.gid(gid_index), gid_index);
+    handle.reset(ibv_create_ah(host.pd(), &attributes));
+    EXPECT_NE(handle, nullptr);
+  }
+  std::function<void(ibv_send_wr&)> to_b(std::uint32_t qkey = kQKey) const {
+    return [this, qkey](ibv_send_wr& request) {
+      request.wr.ud = {.ah = handle.get(), .remote_qpn = b.qp()->qp_num, .remote_qkey = qkey};
+    };
+  }
+  Host host;
+  Endpoint a;
+  Endpoint b;
+  Owned<ibv_ah> handle;
+};
+
+TEST(Datagram, ArrivesBehindTheRoomForItsGrh) {
+  for (const std::uint8_t gid_index : {0, 1}) {
+    const Datagrams ud(gid_index);
+    fill(ud.a.memory().first(1000), 1);
+    ASSERT_EQ(ud.b.receive(1, 0, 1000 + kGrhBytes), 0);
+    ASSERT_EQ(ud.a.post(IBV_WR_SEND, 2, 0, 1000, ud.to_b()), 0);
+    const ibv_wc received = ud.b.wait();
+    ASSERT_OK(received);
+    EXPECT_EQ(received.opcode, IBV_WC_RECV);
+    EXPECT_EQ(received.byte_len, 1000 + kGrhBytes);
+    EXPECT_EQ(received.src_qp, ud.a.qp()->qp_num);
+    EXPECT_NE(received.wc_flags & IBV_WC_GRH, 0u);
+    EXPECT_EQ(difference(ud.b.memory().subspan(kGrhBytes, 1000), 1), std::nullopt);
+    ASSERT_OK(ud.a.wait());
+  }
+}
+
+TEST(Datagram, CarriesImmediateData) {
+  const Datagrams ud;
+  ASSERT_EQ(ud.b.receive(1, 0, 100), 0);
+  ASSERT_EQ(ud.a.post(IBV_WR_SEND_WITH_IMM, 2, 0, 4,
+                      [&](ibv_send_wr& request) {
+                        ud.to_b()(request);
+                        request.imm_data = 0xaabbccdd;
+                      }),
+            0);
+  const ibv_wc received = ud.b.wait();
+  ASSERT_OK(received);
+  EXPECT_EQ(received.imm_data, 0xaabbccddu);
+  EXPECT_NE(received.wc_flags & IBV_WC_WITH_IMM, 0u);
+}
+
+TEST(Datagram, IsAnsweredThroughItsCompletion) {
+  for (const std::uint8_t gid_index : {0, 1}) {
+    const Datagrams ud(gid_index);
+    ASSERT_EQ(ud.b.receive(1, 0, 100), 0);
+    ASSERT_EQ(ud.a.receive(3, 0, 100), 0);
+    ASSERT_EQ(ud.a.post(IBV_WR_SEND, 2, 0, 4, ud.to_b()), 0);
+    ibv_wc received = ud.b.wait();
+    ASSERT_OK(received);
+    auto* const grh = reinterpret_cast<ibv_grh*>(ud.b.memory().data());
+    ibv_ah_attr attributes{};
+    ASSERT_EQ(ibv_init_ah_from_wc(ud.host.context(), 1, &received, grh, &attributes), 0);
+    EXPECT_EQ(attributes.grh.sgid_index, gid_index);
+    EXPECT_EQ(std::memcmp(&attributes.grh.dgid, ud.host.gid(gid_index).raw, 16), 0);
+    const Owned<ibv_ah> back(ibv_create_ah_from_wc(ud.host.pd(), &received, grh, 1));
+    ASSERT_NE(back, nullptr);
+    ASSERT_EQ(ud.b.post(IBV_WR_SEND, 4, 50, 4,
+                        [&](ibv_send_wr& request) {
+                          request.wr.ud = {.ah = back.get(),
+                                           .remote_qpn = received.src_qp,
+                                           .remote_qkey = kQKey};
+                        }),
+              0);
+    ASSERT_OK(ud.a.wait());  // Its send, then what came back: one completion queue.
+    ASSERT_OK(ud.a.wait());
+  }
+}
+
+TEST(Datagram, WithAnotherQKeyIsDropped) {
+  const Datagrams ud;
+  ASSERT_EQ(ud.b.receive(1, 0, 100), 0);
+  ASSERT_EQ(ud.a.post(IBV_WR_SEND, 2, 0, 4, ud.to_b(kQKey + 1)), 0);
+  ASSERT_OK(ud.a.wait());
+  ASSERT_EQ(ud.a.post(IBV_WR_SEND, 3, 0, 8, ud.to_b()), 0);
+  EXPECT_EQ(ud.b.wait().byte_len, 8 + kGrhBytes);  // The right one is the first to arrive.
+}
+
+TEST(Datagram, WithTheControlledBitUsesTheQueuePairsQKey) {
+  const Datagrams
+      ud;  // IBA 10.2.5: a Q_Key with the highest bit set is replaced by the sender's own.
+  ASSERT_EQ(ud.b.receive(1, 0, 100), 0);
+  ASSERT_EQ(ud.a.post(IBV_WR_SEND, 2, 0, 4, ud.to_b(0x80000000)), 0);
+  ASSERT_OK(ud.b.wait());
+}
+
+TEST(Datagram, LongerThanTheMtuFailsLocally) {
+  const Datagrams ud;
+  const std::uint32_t mtu = 128u << ud.host.active_mtu();
+  ASSERT_EQ(ud.a.post(IBV_WR_SEND, 2, 0, mtu + 1, ud.to_b()), 0);
+  EXPECT_EQ(ud.a.wait().status, IBV_WC_LOC_LEN_ERR);
+}
+
+TEST(Datagram, LocalErrorStopsTheSendQueueAlone) {
+  const Datagrams ud;
+  ASSERT_EQ(ud.a.receive(1, 0, 100), 0);
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_SEND;
+  ud.to_b()(request);
+  ibv_sge bad = ud.a.segment(0, 8);
+  bad.lkey ^= 0x5a5a00;
+  ASSERT_EQ(ud.a.post(request, {bad}), 0);
+  EXPECT_EQ(ud.a.wait().status, IBV_WC_LOC_PROT_ERR);
+  EXPECT_EQ(ud.a.state(), IBV_QPS_SQE);
+  ASSERT_EQ(ud.a.post(IBV_WR_SEND, 3, 0, 8, ud.to_b()), 0);
+  EXPECT_EQ(ud.a.wait().status, IBV_WC_WR_FLUSH_ERR);
+
+  const ibv_sge good = ud.b.segment(0, 8);
+  ibv_send_wr answer{};
+  answer.opcode = IBV_WR_SEND;
+  answer.wr.ud = {.ah = ud.handle.get(), .remote_qpn = ud.a.qp()->qp_num, .remote_qkey = kQKey};
+  ASSERT_EQ(ud.b.post(answer, {good}), 0);
+  ASSERT_OK(ud.a.wait());  // It still receives.
+
+  ASSERT_EQ(ud.a.modify_state(IBV_QPS_RTS), 0);
+  ASSERT_EQ(ud.a.post(IBV_WR_SEND, 4, 0, 8, ud.to_b()), 0);
+  ASSERT_OK(ud.a.wait());
+}
+
+TEST(Datagram, RoomForLessThanTheMessageIsALengthError) {
+  const Datagrams ud;
+  ASSERT_EQ(ud.b.receive(1, 0, kGrhBytes + 3), 0);
+  ASSERT_EQ(ud.a.post(IBV_WR_SEND, 2, 0, 4, ud.to_b()), 0);
+  const ibv_wc received = ud.b.wait();
+  EXPECT_EQ(received.status, IBV_WC_LOC_LEN_ERR);
+  ASSERT_OK(ud.a.wait());
+}
+
+TEST(Datagram, OtherOperationsAreRefused) {
+  const Datagrams ud;
+  EXPECT_EQ(ud.a.post(IBV_WR_RDMA_WRITE, 2, 0, 4, ud.to_b()), EINVAL);
+}
+
+TEST(AddressHandle, IsRefusedForWhatLeadsNowhere) {
+  const Host host;
+  const auto refused = [&](const std::function<void(ibv_ah_attr&)>& change) {
+    ibv_ah_attr attributes = route_to(host.gid(1));
+    change(attributes);
+    errno = 0;
+    return ibv_create_ah(host.pd(), &attributes) == nullptr && errno == EINVAL;
+  };
+  EXPECT_TRUE(refused([](ibv_ah_attr& a) { a.port_num = 2; }));
+  EXPECT_TRUE(refused([](ibv_ah_attr& a) { a.is_global = 0; }));  // RoCE needs a GID.
+  EXPECT_TRUE(refused([](ibv_ah_attr& a) { a.grh.sgid_index = 63; }));
+  EXPECT_TRUE(refused([](ibv_ah_attr& a) { a.grh.dgid = {}; }));
+}
+
+/// 224.0.0.0/4 as a GID.
+ibv_gid group(std::uint8_t last) {
+  return {.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 7, 7, last}};
+}
+
+TEST(Multicast, ReachesMembersOfOtherNodes) {
+  const ibv_gid gid = group(static_cast<std::uint8_t>(getpid()));
+  OtherNode other([&gid](const Pipe& pipe) {
+    const Host host;
+    const Endpoint end(host, {.type = IBV_QPT_UD});
+    end.connect({});
+    ASSERT_EQ(ibv_attach_mcast(end.qp(), &gid, 0), 0);
+    ASSERT_EQ(end.receive(1, 0, 100), 0);
+    pipe.send(true);
+    const ibv_wc received = end.wait();
+    ASSERT_OK(received);
+    EXPECT_EQ(received.byte_len, 20 + kGrhBytes);
+    EXPECT_EQ(difference(end.memory().subspan(kGrhBytes, 20), 2), std::nullopt);
+    EXPECT_EQ(ibv_detach_mcast(end.qp(), &gid, 0), 0);
+    EXPECT_NE(ibv_detach_mcast(end.qp(), &gid, 0), 0);
+  });
+  const Host host;
+  const Endpoint end(host, {.type = IBV_QPT_UD});
+  end.connect({});
+  ibv_ah_attr attributes = route_to(gid);
+  const Owned<ibv_ah> handle(ibv_create_ah(host.pd(), &attributes));
+  ASSERT_NE(handle, nullptr);
+  fill(end.memory().first(20), 2);
+  ASSERT_TRUE(other.pipe().receive<bool>());
+  ASSERT_EQ(end.post(IBV_WR_SEND, 1, 0, 20,
+                     [&](ibv_send_wr& request) {
+                       request.wr.ud = {
+                           .ah = handle.get(), .remote_qpn = 0xffffff, .remote_qkey = kQKey};
+                     }),
+            0);
+  ASSERT_OK(end.wait());
+}
+
+TEST(Multicast, ReachesEachMemberOfOneNode) {
+  const Datagrams ud;
+  const ibv_gid gid = group(static_cast<std::uint8_t>(getpid()));
+  const Endpoint third(ud.host, {.type = IBV_QPT_UD});
+  third.connect({});
+  for (const Endpoint* member : {&ud.b, &third}) {
+    ASSERT_EQ(ibv_attach_mcast(member->qp(), &gid, 0), 0);
+    ASSERT_EQ(member->receive(1, 0, 100), 0);
+  }
+  ibv_ah_attr attributes = route_to(gid);
+  const Owned<ibv_ah> handle(ibv_create_ah(ud.host.pd(), &attributes));
+  ASSERT_EQ(ud.a.post(IBV_WR_SEND, 1, 0, 20,
+                      [&](ibv_send_wr& request) {
+                        request.wr.ud = {
+                            .ah = handle.get(), .remote_qpn = 0xffffff, .remote_qkey = kQKey};
+                      }),
+            0);
+  ASSERT_OK(ud.b.wait());
+  ASSERT_OK(third.wait());
+}
+
+TEST(Multicast, IsForDatagramsAndGroupsOnly) {
+  const Pair pair;
+  const ibv_gid gid = group(1);
+  EXPECT_EQ(ibv_attach_mcast(pair.a.qp(), &gid, 0), EINVAL);
+  const Datagrams ud;
+  const ibv_gid unicast = ud.host.gid(1);
+  EXPECT_EQ(ibv_attach_mcast(ud.a.qp(), &unicast, 0), EINVAL);
+}
+
+}  // namespace
+}  // namespace verbs_test
