@@ -31,8 +31,7 @@ std::size_t Workload::memory_bytes(const PairOptions& pair, const WorkloadOption
 
 Workload::Workload(Pair& pair, int from, const PairOptions& pair_options,
                    const WorkloadOptions& options)
-    : pair_(pair),
-      random_(pair.random()),
+    : random_(pair.random()),
       from_(pair[from]),
       to_(pair[1 - from]),
       options_(options),

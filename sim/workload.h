@@ -59,7 +59,6 @@ class Workload {
   std::size_t results_offset() const { return words_offset() + kWords * 8; }
   std::size_t receives_offset() const { return results_offset() + depth_ * message_max_; }
 
-  Pair& pair_;
   Random& random_;
   Node& from_;
   Node& to_;

@@ -34,7 +34,10 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
 
 Adapter::~Adapter() = default;
 
-void Adapter::abandon_in_child() { progress_->abandon(); }
+void Adapter::abandon_in_child() {
+  progress_->abandon();
+  arena_->abandon_in_child();
+}
 
 // Protection domains and memory.
 

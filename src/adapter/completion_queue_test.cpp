@@ -181,21 +181,32 @@ TEST_F(CompletionQueueTest, DestroyingDropsItsUndeliveredEventsOnly) {
 }
 
 TEST_F(CompletionQueueTest, DestroyingWaitsForAcknowledgements) {
-  auto queue = make(4);
-  for (std::uint64_t id = 0; id < 3; ++id) {
+  auto queue = make(8);
+  for (std::uint64_t id = 0; id < 4; ++id) {
     queue->arm(false);
     push(*queue, id);
-    ASSERT_TRUE(take_completion_event(channel_));
+    if (id < 3) {
+      ASSERT_TRUE(take_completion_event(channel_));
+    }
   }
   queue->acknowledge_events(1);
-  std::atomic<bool> acknowledged = false;
+  std::atomic<bool> destroyed = false;
   CompletionQueue* const raw_queue = queue.get();
   std::thread destroyer([&] {
     queue.reset();
-    EXPECT_TRUE(acknowledged);
+    destroyed = true;
   });
-  acknowledged = true;
-  raw_queue->acknowledge_events(2);
+  // The undelivered event vanishes: the destructor has begun. It is given every chance to end too
+  // early.
+  for (pollfd entry{channel_.fd(), POLLIN, 0}; ::poll(&entry, 1, 0) == 1;)
+    std::this_thread::yield();
+  bool too_early = false;
+  for (int i = 0; i < 2000; ++i) {
+    too_early = too_early || destroyed;
+    std::this_thread::yield();
+  }
+  EXPECT_FALSE(too_early);
+  if (!too_early) raw_queue->acknowledge_events(2);
   destroyer.join();
 }
 
@@ -207,17 +218,21 @@ TEST_F(CompletionQueueTest, DestroyedQueuesMemoryIsUsedAgain) {
 }
 
 TEST_F(CompletionQueueTest, TwoProducersLoseNothing) {
-  constexpr std::uint64_t kEach = 100'000;
-  const auto queue = make(256);
-  std::atomic<std::uint64_t> room = 256;  // Producers must not overrun.
+  constexpr std::uint64_t kBatch =
+      64;  // Long enough for producers to meet in the ring, not at `room`.
+  constexpr std::uint64_t kEach = 3'000 * kBatch;
+  const auto queue = make(1024);
+  std::atomic<std::uint64_t> room = 1024;  // Producers must not overrun.
   const auto produce = [&](std::uint64_t producer) {
-    for (std::uint64_t i = 0; i < kEach;) {
+    for (std::uint64_t id = 0; id < kEach;) {
       std::uint64_t free = room.load();
-      if (free == 0 || !room.compare_exchange_weak(free, free - 1)) {
+      if (free < kBatch || !room.compare_exchange_weak(free, free - kBatch)) {
         std::this_thread::yield();
         continue;
       }
-      ASSERT_TRUE(push(*queue, producer << 32 | i++));
+      for (std::uint64_t end = id + kBatch; id < end; ++id) {
+        ASSERT_TRUE(push(*queue, producer << 32 | id));
+      }
     }
   };
   std::thread first(produce, 0);

@@ -19,15 +19,9 @@ using Populate = Result<void> (*)(std::uint64_t, std::uint64_t, bool);
 /// Three pages of the test's own, and both ways to populate them.
 class MemoryTest : public testing::TestWithParam<Populate> {
  protected:
-  MemoryTest() {
-    base_ = reinterpret_cast<std::uint64_t>(
-        mmap(nullptr, 3 * page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  }
   ~MemoryTest() override { munmap(page(0), 3 * page_); }
 
-  std::byte* page(std::uint64_t number) const {
-    return reinterpret_cast<std::byte*>(base_ + number * page_);
-  }
+  std::byte* page(std::uint64_t number) const { return memory_ + number * page_; }
   std::string resident() const {
     std::array<unsigned char, 3> pages{};
     EXPECT_EQ(mincore(page(0), 3 * page_, pages.data()), 0);
@@ -44,7 +38,9 @@ class MemoryTest : public testing::TestWithParam<Populate> {
   }
 
   const std::uint64_t page_ = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  std::uint64_t base_ = 0;
+  std::byte* const memory_ = static_cast<std::byte*>(
+      mmap(nullptr, 3 * page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  const std::uint64_t base_ = reinterpret_cast<std::uint64_t>(memory_);
 };
 INSTANTIATE_TEST_SUITE_P(Ways, MemoryTest, testing::Values(populate_memory, probe_memory),
                          [](const auto& way) { return way.index == 0 ? "madvise" : "probing"; });

@@ -114,9 +114,7 @@ int QueuePair::post_receive(std::uint64_t wr_id, std::span<const Segment> segmen
 void QueuePair::push(CompletionQueue& queue, const Completion& completion, bool solicited) {
   if (queue.push(completion, solicited)) return;
   fatal_ = true;
-  if (overrun_reported_) return;
-  overrun_reported_ = true;
-  options_.events->push({AsyncEventType::cq_error, queue.owner()});
+  if (queue.report_overrun()) options_.events->push({AsyncEventType::cq_error, queue.owner()});
 }
 
 void QueuePair::raise(AsyncEventType type) { options_.events->push({type, options_.owner}); }

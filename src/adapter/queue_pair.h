@@ -242,7 +242,6 @@ class QueuePair {
   TimeNs armed_deadline_ = kNever;
   std::atomic<bool> output_pending_{false};  // In Progress's list.
   bool drain_reported_ = false;
-  bool overrun_reported_ = false;
 };
 
 }  // namespace verbatim::adapter

@@ -160,7 +160,7 @@ void QueuePair::forget_everything() {
   while (receive_queue_->take(current_receive_)) {
   }
   holds_receive_ = false;
-  fatal_ = overrun_reported_ = drain_reported_ = false;
+  fatal_ = drain_reported_ = false;
   armed_deadline_ = kNever;
   record_->dest_qpn.store(0, std::memory_order_relaxed);
 }

@@ -183,7 +183,8 @@ TEST_F(Agent, JoiningWhileTheAgentLeavesFindsTheNext) {
     client.reset();
     kill(agent, SIGTERM);  // It has not ended when the next round begins.
   }
-  end_agent(join("a", "127.78.0.1")->node().agent_pid, SIGTERM);
+  const pid_t last = start_node(options("a", "127.78.0.1"))->agent_pid;
+  end_agent(last, SIGTERM);
 }
 
 TEST_F(Agent, IsNoChildAndHasNoneOfTheProgramsDescriptors) {

@@ -73,6 +73,7 @@ TEST_F(AgentDeath, AKilledProgramIsNoticedThoughItsChildHoldsTheConnection) {
   parent.kill_now();
   await_programs("a", 1);
   kill(child, SIGKILL);
+  EXPECT_TRUE(has_ended(child));
 }
 
 TEST_F(AgentDeath, AForkedChildThatLetsGoHoldsNothing) {

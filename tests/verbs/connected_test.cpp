@@ -184,7 +184,7 @@ TEST_P(EveryService, UnsignaledRequestsCompleteSilently) {
 }
 
 TEST_P(EveryService, BothGidsOfTheNodeCarryTraffic) {
-  for (const std::uint8_t index : {0, 1}) {
+  for (const std::uint8_t index : kGidIndexes) {
     const Pair pair({.type = GetParam()}, {.gid_index = index});
     ASSERT_EQ(pair.b.receive(1, 0, 100), 0);
     ASSERT_EQ(pair.a.post(IBV_WR_SEND, 2, 0, 100), 0);

@@ -37,7 +37,7 @@ struct Told {
   }
   void take_event() const {
     ibv_cq* cq = nullptr;
-    void* context = this;
+    void* context = channel.get();
     ASSERT_EQ(ibv_get_cq_event(channel.get(), &cq, &context), 0);
     EXPECT_EQ(cq, b->cq());
     EXPECT_EQ(context, nullptr);
@@ -182,7 +182,7 @@ TEST(AsyncEvents, OverrunCompletionQueueIsAnError) {
   EndpointOptions a;
   a.completions = 1;
   a.sends = 64;
-  const Pair pair(a, {});
+  const Pair pair(a, EndpointOptions{});
   const int room = pair.a.cq()->cqe;
   for (int i = 0; i <= room && i < 60; ++i) {
     ASSERT_EQ(pair.a.post(IBV_WR_RDMA_WRITE, static_cast<std::uint64_t>(i), 0, 8, to(pair.b)), 0);

@@ -33,6 +33,8 @@ template <typename T>
 using Owned = std::unique_ptr<T, Delete>;
 
 inline constexpr std::uint32_t kQKey = 0x1234;
+/// Of the link-local GID and of the node's IPv4 address.
+inline constexpr std::uint8_t kGidIndexes[] = {0, 1};
 inline constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
@@ -122,7 +124,8 @@ class Endpoint {
   int post(ibv_wr_opcode opcode, std::uint64_t wr_id, std::size_t offset, std::uint32_t length,
            const std::function<void(ibv_send_wr&)>& change = {}) const;
 
-  /// The next completion within `limit`; a failure and an entry of status 0xff otherwise.
+  /// The next completion within `limit`; a failure and an entry of status IBV_WC_GENERAL_ERR
+  /// otherwise.
   ibv_wc wait(std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
   /// What is there now, after `turns` polls that found nothing.
   std::optional<ibv_wc> poll(int turns = 1) const;

@@ -5,7 +5,7 @@ namespace verbs_test {
 namespace {
 
 TEST(Nodes, HaveGidsOfTheirOwnAndReachEachOtherByBoth) {
-  for (const std::uint8_t index : {0, 1}) {
+  for (const std::uint8_t index : kGidIndexes) {
     OtherNode other([index](const Pipe& pipe) {
       const Host host;
       const Endpoint end(host);

@@ -157,7 +157,7 @@ TEST(LocalKey, RegionOfAnotherDomainIsAProtectionError) {
 TEST(LocalKey, ReadIntoMemoryWithoutWriteRightIsAProtectionError) {
   EndpointOptions a;
   a.memory_access = 0;
-  const Pair pair(a, {});
+  const Pair pair(a, EndpointOptions{});
   ASSERT_EQ(pair.a.post(IBV_WR_RDMA_READ, 1, 0, 16, to(pair.b)), 0);
   EXPECT_EQ(pair.a.wait().status, IBV_WC_LOC_PROT_ERR);
 }
@@ -183,8 +183,8 @@ TEST(Receive, TooSmallFailsBothSides) {
 }
 
 TEST(Receive, NonePostedExhaustsTheRetriesForRnr) {
-  for (const std::uint8_t retries : {0, 2}) {
-    const Pair pair({}, {.rnr_retry = retries});
+  for (const int retries : {0, 2}) {
+    const Pair pair({}, {.rnr_retry = static_cast<std::uint8_t>(retries)});
     ASSERT_EQ(pair.a.post(IBV_WR_SEND, 1, 0, 10), 0);
     EXPECT_EQ(pair.a.wait().status, IBV_WC_RNR_RETRY_EXC_ERR);
     EXPECT_EQ(pair.a.state(), IBV_QPS_ERR);

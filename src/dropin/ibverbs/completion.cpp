@@ -73,7 +73,7 @@ Result<CompletionQueue*> create(ibv_context* verbs, int entries, void* owner,
       static_cast<std::uint32_t>(entries), channel != nullptr ? &from(channel).queue : nullptr,
       own.get());
   if (!queue) return std::unexpected(queue.error());
-  own->queue = std::move(*queue);
+  own->queue = queue->release();
   own->verbs.cqe = static_cast<int>(own->queue->capacity());
   pthread_mutex_init(&own->verbs.mutex, nullptr);
   pthread_cond_init(&own->verbs.cond, nullptr);
@@ -120,7 +120,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
   if (channel != nullptr) {
     Channel& events = from(channel);
     const std::lock_guard guard(events.living_lock);
-    events.living.emplace(cq.queue.get(), &cq);
+    events.living.emplace(cq.queue, &cq);
     ++channel->refcnt;
   }
   return to_verbs(cq);
@@ -136,9 +136,9 @@ int ibv_destroy_cq(ibv_cq* cq) {
   Channel* const channel = cq->channel != nullptr ? &from(cq->channel) : nullptr;
   if (channel != nullptr) {
     const std::lock_guard guard(channel->living_lock);
-    channel->living.erase(own.queue.get());
+    channel->living.erase(own.queue);
   }
-  own.queue.reset();  // Waits until its completion events are acknowledged.
+  delete own.queue;  // Waits until its completion events are acknowledged.
   if (channel != nullptr) {
     const std::lock_guard guard(channel->living_lock);
     --channel->verbs.refcnt;

@@ -33,14 +33,17 @@ def version_key(version):
 
 
 def version_script(rows):
-    """Public nodes inherit from the one before; `local: *` hides everything that is not in the list."""
+    """Public nodes inherit from the one before. `local: *` hides everything that is not in the list; it
+    stands in a node whose names are all default ones, since it would hide that node's others."""
     text, before = "", ""
-    for version in sorted({row[1] for row in rows}, key=version_key):
+    versions = sorted({row[1] for row in rows}, key=version_key)
+    hiding = next(v for v in versions if all(default for _, w, default, _ in rows if w == v))
+    for version in versions:
         names = sorted(name for name, v, default, _ in rows if v == version and default)
         text += version + " {\n"
         if names:
             text += "  global:\n" + "".join(f"    {name};\n" for name in names)
-        if not before:
+        if version == hiding:
             text += "  local:\n    *;\n"
         private = "PRIVATE" in version
         text += "}" + (f" {before}" if before and not private else "") + ";\n"
@@ -69,14 +72,16 @@ def alias(name, version):
 
 
 def flag(name, versions):
-    """One byte with a label for each version: the linker cannot alias data otherwise."""
+    """One byte with a label for each version; `versions` tells which is the default one. No label has the
+    bare name: the linker would drop it as a double of the others."""
     text = f'asm(".pushsection .bss.{name}, \\"aw\\", @nobits\\n"\n'
-    labels = [name] + [f"{name}__{version.replace('.', '_')}" for version in versions]
-    for label in labels:
+    labels = [(f"{name}__{version.replace('.', '_')}", version) for version in versions]
+    for label, _ in labels:
         text += f'    ".globl {label}\\n.type {label}, @object\\n.size {label}, 1\\n{label}:\\n"\n'
     text += '    ".zero 1\\n.popsection\\n"\n'
-    for version in versions:
-        text += f'    ".symver {name}__{version.replace(".", "_")}, {name}@{version}\\n"\n'
+    for label, version in labels:
+        mark = "@@" if versions[version] else "@"
+        text += f'    ".symver {label}, {name}{mark}{version}\\n"\n'
     return text + '    "");\n'
 
 
@@ -92,7 +97,7 @@ def source(rows):
         elif kind == "same" and name not in flags:
             text += alias(name, version)
     for name in sorted(flags):
-        text += flag(name, [v for n, v, default, _ in rows if n == name and not default])
+        text += flag(name, {v: default for n, v, default, _ in rows if n == name})
     return text + '}  // extern "C"\n#pragma GCC visibility pop\n'
 
 

@@ -61,7 +61,8 @@ struct Channel {
 
 struct CompletionQueue {
   ibv_cq_ex verbs;
-  std::unique_ptr<adapter::CompletionQueue> queue;
+  /// Owned. Threads that acknowledge events use it until its destructor has waited for them.
+  adapter::CompletionQueue* queue = nullptr;
   std::uint32_t events_delivered = 0;  // Asynchronous ones.
 };
 

@@ -129,8 +129,8 @@ Result<QueuePair*> create(ibv_pd* pd, const ibv_qp_init_attr& wanted) {
   const auto created =
       context.adapter().create_queue_pair({.type = static_cast<QpType>(wanted.qp_type),
                                            .pd = from(pd).number(),
-                                           .send_cq = from(wanted.send_cq).queue.get(),
-                                           .receive_cq = from(wanted.recv_cq).queue.get(),
+                                           .send_cq = from(wanted.send_cq).queue,
+                                           .receive_cq = from(wanted.recv_cq).queue,
                                            .events = &context.events,
                                            .capacity = to_capacity(wanted.cap),
                                            .signal_all = wanted.sq_sig_all != 0,

@@ -1,6 +1,7 @@
 #include "transport/ib/requester.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/assert.h"
 
@@ -55,7 +56,7 @@ Slot Requester::post(const SendRequest& request) {
   posted.swap = request.swap;
   posted.length = static_cast<std::uint32_t>(request.length);
   // A request without bytes is one packet, and so is an atomic (8 bytes are below every MTU).
-  posted.packets = std::max((posted.length + mtu_bytes_ - 1) / mtu_bytes_, 1u);
+  posted.packets = std::max((posted.length + mtu_bytes_ - 1) >> std::countr_zero(mtu_bytes_), 1u);
   posted.first_sequence = posted_end_;
   posted.first_position = posted_position_;
   posted_end_ += posted.packets;

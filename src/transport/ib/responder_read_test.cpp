@@ -277,7 +277,7 @@ TEST_P(RcResponderRead, NakThatIsOutOfDateBehindAResponseBecomesAnAcknowledgemen
   rc.in(read(2, 8));
   rc.in(write(only, 4, 8));
   rc.in(read(3, 8));
-  EXPECT_EQ(rc.out(), "ack 2 msn 3, only 2 +0 8, only 3 +0 8");
+  EXPECT_EQ(rc.out(), "only 2 +0 8, ack 2 msn 3, only 3 +0 8");
 }
 
 TEST_P(RcResponderRead, MemoryThatGoesAtTheLastPacketIsAnAccessErrorToo) {
