@@ -97,12 +97,12 @@ void QueuePair::drain(transport::RequesterEffects& effects) {
     const bool more = effects.more;
     effects.list.clear();
     effects.more = false;
-    if (more) {
-      requester_.resume(effects);
-    } else if (refused_slot_) {
+    if (refused_slot_) {  // First: `resume` may complete the request as if it had succeeded.
       const transport::Slot slot = *refused_slot_;
       refused_slot_.reset();
       requester_.on_local_error(slot, Status::local_protection_error, effects);
+    } else if (more) {
+      requester_.resume(effects);
     } else {
       return;
     }
