@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -20,6 +21,11 @@ constexpr TimeNs kPollingGrace = kMillisecond;
 /// A program that armed a completion queue within this time waits for events: resting would cost it
 /// a wake-up each time.
 constexpr TimeNs kEventGrace = kSecond;
+
+/// So many turns in vain, some 20 µs, and the processor is offered to others: the peer may be
+/// waiting for this very one. Without it, two polling programs on one processor exchange a message
+/// each time slice.
+constexpr std::uint32_t kIdlePollsBeforeYield = 32;
 
 void drain_counter(int fd) {
   std::uint64_t count = 0;
@@ -135,7 +141,8 @@ void Progress::poll() {
   last_poll_.store(now, std::memory_order_relaxed);
   if (!turn_lock_.try_lock()) return;
   const std::lock_guard guard(turn_lock_, std::adopt_lock);
-  turn(now);
+  idle_polls_ = turn(now) > 0 ? 0 : idle_polls_ + 1;
+  if (idle_polls_ % kIdlePollsBeforeYield == kIdlePollsBeforeYield - 1) sched_yield();
 }
 
 void Progress::serve_events() {

@@ -83,9 +83,10 @@ class Progress {
 
   Adapter& adapter_;
   std::mutex turn_lock_;
-  mover::UdpReceiver receiver_;  // Guarded by turn_lock_, as are the next two.
+  mover::UdpReceiver receiver_;  // Guarded by turn_lock_, as are the next three.
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<QueuePair*> flushing_;
+  std::uint32_t idle_polls_ = 0;  // Turns of `poll` in a row that received nothing.
 
   std::mutex outputs_lock_;               // Guards outputs_.
   std::vector<QueuePair*> outputs_;       // Who has something to say at the next turn.

@@ -72,6 +72,11 @@ int QueuePair::check_post(const SendWork& work) const {
   if (is_atomic(work.request.operation) && work.request.length != 8) return EINVAL;
   if (work.request.length > Limits::message_bytes) return EINVAL;
   if (is_datagram() && work.destination == nullptr) return EINVAL;
+  // IBA 11.2.5.2: with none outstanding allowed, READs and atomics are no operations of this queue
+  // pair.
+  const bool awaits =
+      work.request.operation == Operation::read || is_atomic(work.request.operation);
+  if (awaits && attributes_.max_rd_atomic == 0) return EINVAL;
   return send_queue_.full() ? ENOMEM : 0;
 }
 

@@ -92,21 +92,20 @@ void QueuePair::on_timer(TimeNs now) {
 }
 
 void QueuePair::drain(transport::RequesterEffects& effects) {
-  for (;;) {
+  bool more = false;
+  do {
     for (const auto& effect : effects.list) apply(effect);
-    const bool more = effects.more;
+    more |= effects.more;
     effects.list.clear();
     effects.more = false;
-    if (refused_slot_) {  // First: `resume` may complete the request as if it had succeeded.
-      const transport::Slot slot = *refused_slot_;
-      refused_slot_.reset();
+    if (refused_slot_) {
+      // Before what follows: the request that was refused must not complete as a success.
+      const transport::Slot slot = *std::exchange(refused_slot_, std::nullopt);
       requester_.on_local_error(slot, Status::local_protection_error, effects);
-    } else if (more) {
+    } else if (std::exchange(more, false)) {
       requester_.resume(effects);
-    } else {
-      return;
     }
-  }
+  } while (more || effects.more || !effects.list.empty());
 }
 
 void QueuePair::apply(const transport::RequesterEffect& effect) {

@@ -148,7 +148,7 @@ Result<void> check_transition(QpType type, QpState from, QpState to, std::uint32
   const auto* const transition = std::ranges::find_if(
       kTransitions, [&](const Transition& row) { return row.from == from && row.to == to; });
   const std::string what =
-      fmt::format("modify_qp: {} from {} to {}", name_of(type), name_of(from), name_of(to));
+      fmt::format("{} from {} to {}", name_of(type), name_of(from), name_of(to));
   if (transition == kTransitions.end()) {
     return refuse(EINVAL, fmt::format("{}: there is no such transition", what));
   }

@@ -63,14 +63,12 @@ TEST(QueuePairState, LadderNeedsEachRequiredAttribute) {
 }
 
 TEST(QueuePairState, RefusalNamesEverything) {
-  EXPECT_EQ(
-      refusal(rc, reset, init, kState | kPort | kQKey | kCapability),
-      "modify_qp: RC from RESET to INIT: lacks IBV_QP_ACCESS_FLAGS, IBV_QP_PKEY_INDEX and does "
-      "not allow IBV_QP_QKEY, IBV_QP_CAP");
-  EXPECT_EQ(refusal(uc, rts, rtr, kState),
-            "modify_qp: UC from RTS to RTR: there is no such transition");
+  EXPECT_EQ(refusal(rc, reset, init, kState | kPort | kQKey | kCapability),
+            "RC from RESET to INIT: lacks IBV_QP_ACCESS_FLAGS, IBV_QP_PKEY_INDEX and does "
+            "not allow IBV_QP_QKEY, IBV_QP_CAP");
+  EXPECT_EQ(refusal(uc, rts, rtr, kState), "UC from RTS to RTR: there is no such transition");
   EXPECT_EQ(refusal(ud, rts, rts, 1U << 30 | kPort),
-            "modify_qp: UD from RTS to RTS: does not allow IBV_QP_PORT, unknown bits 0x40000000");
+            "UD from RTS to RTS: does not allow IBV_QP_PORT, unknown bits 0x40000000");
 }
 
 TEST(QueuePairState, OnlyTheTransitionsOfTheSpecificationExist) {

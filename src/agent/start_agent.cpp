@@ -16,6 +16,10 @@
 
 #include "agent/protocol.h"
 
+/// The C library's clone by its other name: sanitizers replace the first one, and take what happens
+/// in the child's copy of their state for granted, which here is no copy.
+extern "C" int __clone(int (*run)(void*), void* stack_top, int flags, void* argument, ...);
+
 namespace verbatim::agent {
 namespace {
 
@@ -104,7 +108,7 @@ VERBATIM_IN_CLONE int leave_family(void* argument) {
   auto& launch = *static_cast<Launch*>(argument);
   syscall(SYS_setsid);
   // CLONE_VFORK: returns when the agent has been executed, or has failed to be.
-  if (clone(become_agent, launch.second_stack_top, CLONE_VM | CLONE_VFORK, argument) < 0) {
+  if (__clone(become_agent, launch.second_stack_top, CLONE_VM | CLONE_VFORK, argument) < 0) {
     launch.error = errno;
   }
   syscall(SYS_exit_group, 0);
@@ -124,7 +128,7 @@ Result<void> launch_agent(Launch& launch) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
-  const int child = clone(leave_family, first_stack_top, CLONE_VM | CLONE_VFORK, &launch);
+  const int child = __clone(leave_family, first_stack_top, CLONE_VM | CLONE_VFORK, &launch);
   const int clone_error = errno;
   if (child > 0) {
     while (waitpid(child, nullptr, __WCLONE) < 0 && errno == EINTR) {

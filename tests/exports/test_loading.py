@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs and providers of the distribution start on the library: each is bound in full when it is loaded."""
+"""Programs and providers of the distribution start on the library, each bound in full."""
 import argparse
 import os
 import shutil
@@ -14,7 +14,7 @@ PROVIDERS = ["libmlx5.so.1", "libmlx4.so.1", "libefa.so.1", "librdmacm.so.1"]
 
 
 def load(command, folder):
-    """What the loader says when it binds every symbol of a program and of the libraries below it."""
+    """What the loader says when it binds every symbol of a program and its libraries."""
     environment = dict(os.environ, LD_LIBRARY_PATH=folder, LD_BIND_NOW="1",
                        LD_TRACE_LOADED_OBJECTS="1", LD_WARN="1")
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)

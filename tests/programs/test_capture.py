@@ -4,6 +4,7 @@ every packet (tests/wire_judge)."""
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,9 @@ from namespaces import enter_user_namespace
 SECONDS_MAX = 60
 PYTHON = "/usr/bin/python3"  # Debian's own, to which python3-scapy belongs.
 JUDGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "wire_judge", "judge.py")
+
+# RC, UC and UD (IBA volume 1, table 38), but what this stack does not offer: with invalidate.
+OPCODES = {*range(0x00, 0x15), *range(0x20, 0x2C), 0x64, 0x65}
 
 # Between two nodes; every_opcode adds what none of Debian's programs sends (immediate data).
 RUNS = (
@@ -74,9 +78,14 @@ def main():
             lab.start("b", [*argv, lab.address("a")]).expect_success(SECONDS_MAX)
             server.expect_success(SECONDS_MAX)
         capture.stop()
-        judged = subprocess.run([PYTHON, JUDGE, capture.path], check=False)
+        judged = subprocess.run([PYTHON, JUDGE, capture.path], check=False, text=True,
+                                stdout=subprocess.PIPE)
+        print(judged.stdout)
         if judged.returncode != 0:
             raise Failure(f"the judge found fault with the capture (status {judged.returncode})")
+        seen = {int(code, 16) for code in re.findall("^(0x[0-9a-f]{2}) ", judged.stdout, re.MULTILINE)}
+        if OPCODES - seen:
+            raise Failure("no packet of opcode " + ", ".join(f"0x{code:02x}" for code in OPCODES - seen))
 
 
 if __name__ == "__main__":

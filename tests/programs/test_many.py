@@ -11,24 +11,20 @@ from lab import Failure, Lab, wait_until
 
 PROGRAMS = 8
 VICTIM = 3
-SECONDS_OF_TRAFFIC = 4
+MESSAGES = 50_000
 SECONDS_MAX = 90
 
 
-def start_couple(lab, number):
-    """Server on node a, client on node b. The victim would run for an hour."""
-    port = lab.free_port()
-    seconds = 3600 if number == VICTIM else SECONDS_OF_TRAFFIC
-    # Sleeping on events: sixteen polling programs would starve each other on two processors.
-    argv = ["ib_send_bw", "-F", "-e", "-p", str(port), "-s", "4096", "-D", str(seconds)]
-    server = lab.start_server("a", argv, port)
-    return server, lab.start("b", [*argv, lab.address("a")])
+def arguments(lab, number):
+    """Of a couple. The victim would run for hours."""
+    messages = MESSAGES * 2000 if number == VICTIM else MESSAGES
+    # Sleeping on events (-e): sixteen polling programs would starve each other on two processors.
+    return ["ib_send_bw", "-F", "-e", "-N", "-p", str(lab.free_port()), "-s", "4096",
+            "-n", str(messages)]
 
 
 def has_begun(client):
     """The client prints the column heads when both sides are connected."""
-    if client.ended():
-        raise Failure(f"{client.name} ended before its traffic began")
     return "#bytes" in client.output()
 
 
@@ -38,10 +34,15 @@ def main():
     parser.add_argument("--preload", default="")
     options = parser.parse_args()
     with Lab(options.build, options.preload) as lab:
-        couples = [start_couple(lab, number) for number in range(PROGRAMS)]
+        argvs = [arguments(lab, number) for number in range(PROGRAMS)]
+        servers = [lab.start_server("a", argv, int(argv[argv.index("-p") + 1])) for argv in argvs]
+        clients = [lab.start("b", [*argv, lab.address("a")]) for argv in argvs]
+        couples = list(zip(servers, clients))
         for _, client in couples:
             wait_until(lambda c=client: has_begun(c), SECONDS_MAX, f"{client.name} to begin")
         victim_server, victim_client = couples.pop(VICTIM)
+        if any(client.ended() for _, client in couples):
+            raise Failure("a program ended before the kill: the test has to send more messages")
         os.killpg(victim_server.process.pid, signal.SIGKILL)
         for server, client in couples:
             client.expect_success(SECONDS_MAX)

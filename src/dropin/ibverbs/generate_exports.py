@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a drop-in's version script and its functions that are not implemented from the list of exports.
+"""Makes a drop-in's version script, and its functions that are not implemented, from the list.
 
     generate_exports.py exports.txt library.map exports.cpp
 """
@@ -33,8 +33,8 @@ def version_key(version):
 
 
 def version_script(rows):
-    """Public nodes inherit from the one before. `local: *` hides everything that is not in the list; it
-    stands in a node whose names are all default ones, since it would hide that node's others."""
+    """Public nodes inherit from the one before. `local: *` hides everything that is not in the
+    list; it stands in a node whose names are all default ones, for it would hide others there."""
     text, before = "", ""
     versions = sorted({row[1] for row in rows}, key=version_key)
     hiding = next(v for v in versions if all(default for _, w, default, _ in rows if w == v))
@@ -53,7 +53,7 @@ def version_script(rows):
 
 def function(name, version, default, kind):
     returned, body = FUNCTIONS[kind]
-    # A name of its own for an entry that is not the default; the directive gives it its public name.
+    # An entry that is not the default has a name of its own; the directive gives it the public one.
     symbol = name if default else f"{name}__{version.replace('.', '_')}"
     directive = "" if default else f'asm(".symver {symbol}, {name}@{version}");\n'
     label = name if default else f"{name}@{version}"
@@ -72,8 +72,8 @@ def alias(name, version):
 
 
 def flag(name, versions):
-    """One byte with a label for each version; `versions` tells which is the default one. No label has the
-    bare name: the linker would drop it as a double of the others."""
+    """One byte with a label for each version; `versions` tells which is the default one. No label
+    has the bare name: the linker would drop it as a double of the others."""
     text = f'asm(".pushsection .bss.{name}, \\"aw\\", @nobits\\n"\n'
     labels = [(f"{name}__{version.replace('.', '_')}", version) for version in versions]
     for label, _ in labels:
@@ -88,7 +88,8 @@ def flag(name, versions):
 def source(rows):
     text = "// Made from exports.txt by generate_exports.py.\n"
     text += '#include "dropin/ibverbs/not_implemented.h"\n\n'
-    text += '#pragma GCC visibility push(default)\n#pragma GCC diagnostic ignored "-Wmissing-declarations"\n'
+    text += "#pragma GCC visibility push(default)\n"
+    text += '#pragma GCC diagnostic ignored "-Wmissing-declarations"\n'
     text += 'extern "C" {\n'
     flags = {name for name, _, default, kind in rows if kind == "flag" and default}
     for name, version, default, kind in rows:

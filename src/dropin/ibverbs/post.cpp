@@ -1,4 +1,5 @@
 #include <cerrno>
+#include <cstring>
 
 #include "base/log.h"
 #include "dropin/ibverbs/calls.h"
