@@ -34,6 +34,8 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
 
 Adapter::~Adapter() = default;
 
+void Adapter::flush() { progress_->flush(); }
+
 void Adapter::abandon_in_child() {
   progress_->abandon();
   arena_->abandon_in_child();

@@ -145,6 +145,11 @@ void Progress::poll() {
   if (idle_polls_ % kIdlePollsBeforeYield == kIdlePollsBeforeYield - 1) sched_yield();
 }
 
+void Progress::flush() {
+  const std::lock_guard guard(turn_lock_);
+  flush_outputs();
+}
+
 void Progress::serve_events() {
   last_event_use_.store(monotonic_now(), std::memory_order_seq_cst);
   if (resting_.load(std::memory_order_seq_cst)) wake();

@@ -40,6 +40,8 @@ class Progress {
 
   /// A turn in the caller's thread, unless somebody else is at it.
   void poll();
+  /// Sends what turns left to say.
+  void flush();
   /// The program will wait for an event: the background thread must serve from now on.
   void serve_events();
   void arm_timer(TimeNs at, Qpn qpn);

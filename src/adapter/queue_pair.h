@@ -213,6 +213,7 @@ class QueuePair {
   void raise(AsyncEventType type);
   /// Both engines stop, everything outstanding completes as flushed.
   void enter_error();
+  void send_last_words();
   void fail();
   /// UC and UD after a local error of a send: only the send queue stops (IBA 10.3.1.7).
   void enter_send_queue_error();

@@ -103,8 +103,10 @@ void QueuePair::apply(const QueuePairAttributes& wanted, std::uint32_t mask) {
 
 void QueuePair::enter(QpState to, const QueuePairAttributes& wanted, std::uint32_t mask) {
   const QpState from = state();
-  if (to == QpState::reset) return forget_everything();
-  if (to == QpState::err) return enter_error();
+  if (to == QpState::reset || to == QpState::err) {
+    if (from != QpState::err) send_last_words();
+    return to == QpState::reset ? forget_everything() : enter_error();
+  }
   constexpr std::uint32_t kResponderAttributes = kAccessFlags | kMinRnrTimer | kMaxDestRdAtomic;
   if (!is_datagram()) {
     if (from == QpState::init && to == QpState::rtr) {

@@ -70,13 +70,17 @@ void QueuePair::transmit_locked(TimeNs now) {
   rearm_timer();
 }
 
-/// The error state, with the last words of the responder: the NAK that tells the peer why.
+/// What the responder still has to say before the queue pair stops: the NAK that tells the peer
+/// why, or an acknowledgement that waited for the next turn.
+void QueuePair::send_last_words() {
+  if (is_datagram() || socket_ == nullptr || !responder_.has_output()) return;
+  Burst burst(adapter_.arena().header());
+  burst.set_route(*socket_, peer_);
+  transmit_responses(burst);
+}
+
 void QueuePair::fail() {
-  if (!is_datagram() && socket_ != nullptr && responder_.has_output()) {
-    Burst burst(adapter_.arena().header());
-    burst.set_route(*socket_, peer_);
-    transmit_responses(burst);
-  }
+  send_last_words();
   enter_error();
 }
 
