@@ -34,8 +34,6 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
 
 Adapter::~Adapter() = default;
 
-void Adapter::flush() { progress_->flush(); }
-
 void Adapter::abandon_in_child() {
   progress_->abandon();
   arena_->abandon_in_child();
@@ -177,9 +175,6 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
 }
 
 void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
-  // Acknowledgements that wait for the next turn: the program has seen the completions already, and
-  // its peer would repeat into the void.
-  queue_pair->transmit();
   const std::lock_guard guard(lock_);
   for (Group& group : groups_) {
     if (std::ranges::find(group.members, queue_pair) != group.members.end()) {

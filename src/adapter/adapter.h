@@ -109,9 +109,6 @@ class Adapter {
   Result<void> attach_multicast(QueuePair& queue_pair, const Gid& group);
   Result<void> detach_multicast(QueuePair& queue_pair, const Gid& group);
 
-  /// Sends what waits for the next turn: at the end of the process, which may have no next one.
-  void flush();
-
   /// In a child after fork: the descriptors are closed, no thread is there; every later call of
   /// this adapter's objects fails.
   void abandon_in_child();

@@ -129,11 +129,9 @@ void Progress::serve_quietly() {
 /// Turns until nothing comes any more and all is said.
 void Progress::serve() {
   const std::lock_guard guard(turn_lock_);
-  do {
-    while (turn(monotonic_now()) > 0 && !stop_.load(std::memory_order_relaxed)) {
-    }
-    flush_outputs();
-  } while (has_outputs_.load(std::memory_order_relaxed));
+  while (!stop_.load(std::memory_order_relaxed) &&
+         (turn(monotonic_now()) > 0 || has_outputs_.load(std::memory_order_relaxed))) {
+  }
 }
 
 void Progress::poll() {
@@ -145,20 +143,15 @@ void Progress::poll() {
   if (idle_polls_ % kIdlePollsBeforeYield == kIdlePollsBeforeYield - 1) sched_yield();
 }
 
-void Progress::flush() {
-  const std::lock_guard guard(turn_lock_);
-  flush_outputs();
-}
-
 void Progress::serve_events() {
   last_event_use_.store(monotonic_now(), std::memory_order_seq_cst);
   if (resting_.load(std::memory_order_seq_cst)) wake();
 }
 
 std::size_t Progress::turn(TimeNs now) {
-  if (has_outputs_.load(std::memory_order_relaxed)) flush_outputs();
   const std::size_t received = receive(now);
   if (now >= timers_.earliest()) serve_timers(now);
+  if (has_outputs_.load(std::memory_order_relaxed)) flush_outputs();
   return received;
 }
 
@@ -197,13 +190,22 @@ void Progress::serve_timers(TimeNs now) {
   while (timers_.take_due(now, entry)) {
     if (QueuePair* queue_pair = adapter_.find_local(entry.local_number)) queue_pair->on_timer(now);
   }
+  set_alarm();
 }
 
 void Progress::arm_timer(TimeNs at, Qpn qpn) {
-  if (!timers_.add({at, qpn.value() % kProgramQueuePairsMax})) return;
-  const itimerspec alarm{.it_interval = {},
-                         .it_value = {.tv_sec = static_cast<time_t>(at / kSecond),
-                                      .tv_nsec = static_cast<long>(at % kSecond)}};
+  if (timers_.add({at, qpn.value() % kProgramQueuePairsMax})) set_alarm();
+}
+
+/// To the earliest deadline that stands in the queue: another queue pair's, or an older one.
+void Progress::set_alarm() {
+  const std::lock_guard guard(alarm_lock_);  // Who sets last has read last.
+  const TimeNs at = timers_.earliest();
+  itimerspec alarm{};  // Zero: none.
+  if (at != kNever) {
+    alarm.it_value = {.tv_sec = static_cast<time_t>(at / kSecond),
+                      .tv_nsec = static_cast<long>(at % kSecond)};
+  }
   timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &alarm, nullptr);
 }
 

@@ -26,8 +26,10 @@ class QueuePair;
 /// program polls, the background thread keeps away from the sockets, so that a packet does not wake
 /// it: it looks once a millisecond whether the polling goes on.
 ///
-/// A turn: send what earlier turns left to say (acknowledgements wait one turn, so that the
-/// program's own answer leaves first), receive, serve the timers. One turn at a time: `turn_lock_`.
+/// A turn: receive, serve the timers, send what that brought about (acknowledgements, responses,
+/// what the window now admits). One turn at a time: `turn_lock_`. An acknowledgement leaves before
+/// the program sees the completion, as a card's does: programs rely on it that their request
+/// completes before the peer's answer to it arrives.
 class Progress {
  public:
   static Result<std::unique_ptr<Progress>> create(Adapter& adapter, const std::vector<int>& sockets,
@@ -40,12 +42,10 @@ class Progress {
 
   /// A turn in the caller's thread, unless somebody else is at it.
   void poll();
-  /// Sends what turns left to say.
-  void flush();
   /// The program will wait for an event: the background thread must serve from now on.
   void serve_events();
   void arm_timer(TimeNs at, Qpn qpn);
-  /// The queue pair has something to send at the next turn.
+  /// The queue pair has something to send at the end of this turn, or the next.
   void note_output(QueuePair& queue_pair);
 
   /// Nobody works on the queue pair when this returns, nor will.
@@ -79,6 +79,7 @@ class Progress {
   void on_datagram(ByteSpan bytes, const wire::IcrcSeed& seed, std::uint16_t& identification,
                    const mover::ReceivedDatagrams& origin, const Source& source, TimeNs now);
   void serve_timers(TimeNs now);
+  void set_alarm();
   void serve_quietly();
   void serve();
   void wake();
@@ -91,10 +92,11 @@ class Progress {
   std::uint32_t idle_polls_ = 0;  // Turns of `poll` in a row that received nothing.
 
   std::mutex outputs_lock_;               // Guards outputs_.
-  std::vector<QueuePair*> outputs_;       // Who has something to say at the next turn.
+  std::vector<QueuePair*> outputs_;       // Who has something to say.
   std::atomic<bool> has_outputs_{false};  // A hint: spares a turn the lock.
 
   TimerQueue timers_;
+  std::mutex alarm_lock_;  // Orders settings of alarm_.
   std::atomic<TimeNs> last_poll_{0};
   std::atomic<TimeNs> last_event_use_{0};
   std::atomic<bool> resting_{false};

@@ -57,9 +57,8 @@ void QueuePair::transmit_locked(TimeNs now) {
   {
     Burst burst(adapter_.arena().header());
     burst.set_route(*socket_, peer_);
-    if (current == QpState::rts || current == QpState::sqd) transmit_requests(burst, now);
-    if (state() != QpState::err && !transmit_responses(burst))
-      adapter_.progress().note_output(*this);
+    if (!transmit_responses(burst)) adapter_.progress().note_output(*this);
+    if (state() == QpState::rts || state() == QpState::sqd) transmit_requests(burst, now);
     burst.flush();
     record_->counters.packets_sent.add_exclusive(burst.packets());
     record_->counters.bytes_sent.add_exclusive(burst.bytes());

@@ -58,7 +58,9 @@ class Lab : public testing::Test {
   static AgentOptions options(const std::string& node, std::string_view address = "") {
     return {.node = node,
             .addresses = parse_addresses(address).value(),
-            .agent_program = VERBATIMD_FOR_TEST};
+            // The test program lies beside it.
+            .agent_program =
+                std::filesystem::read_symlink("/proc/self/exe").replace_filename("verbatimd")};
   }
   static std::unique_ptr<AgentClient> join(const std::string& node, std::string_view address = "") {
     auto client = AgentClient::join(options(node, address), -1);

@@ -73,14 +73,6 @@ Result<std::unique_ptr<Program>> join() {
 
 }  // namespace
 
-/// When the process exits: a last acknowledgement may wait for a turn that does not come.
-[[gnu::destructor]] static void at_exit() {
-  Process& own = process();
-  // Another thread may hold the lock and never run again: exit does not wait for it.
-  const std::unique_lock guard(own.lock, std::try_to_lock);
-  if (guard && own.program != nullptr) own.program->adapter->flush();
-}
-
 Result<Program*> program() {
   Process& own = process();
   static const int registered = pthread_atfork(before_fork, in_parent, in_child);
