@@ -36,14 +36,14 @@ def pair(lab, words):
 def bandwidth(lab, program, seconds):
     """GB/s of messages of 64 KiB at MTU 4096."""
     output = pair(lab, [program, "-s", "65536", "-m", "4096", "-D", str(seconds)])
-    row = re.search(r"^ *65536 +\d+ +[\d.]+ +([\d.]+) ", output, re.MULTILINE)
+    row = re.search(r"^ *65536 +\d+ +[\d.]+ +([\d.]+)\s", output, re.MULTILINE)
     return float(row.group(1)) * MIB / 1e9
 
 
 def latency(lab, program, iterations):
     """Typical one-way time of 8 bytes in microseconds: half a round trip."""
     output = pair(lab, [program, "-s", "8", "-n", str(iterations)])
-    row = re.search(r"^ *8 +\d+ +[\d.]+ +[\d.]+ +([\d.]+) ", output, re.MULTILINE)
+    row = re.search(r"^ *8 +\d+ +[\d.]+ +[\d.]+ +([\d.]+)\s", output, re.MULTILINE)
     return float(row.group(1))
 
 

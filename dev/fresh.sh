@@ -31,7 +31,10 @@ trap 'exit 130' INT TERM
 # The first mirror of Debian that this machine itself uses.
 # shellcheck disable=SC2016  # apt-get's own variable.
 mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 2>/dev/null |
-  grep -m 1 '/debian/\?$' || echo http://deb.debian.org/debian)
+  grep -m 1 '/debian/\?$') || {
+  echo "fresh: error: apt knows no Debian mirror: run apt-get update" >&2
+  exit 1
+}
 echo "fresh: debootstrap from $mirror"
 debootstrap --variant=minbase bookworm "$root" "$mirror" >"$root.log" 2>&1 || {
   tail -n 20 "$root.log" >&2
