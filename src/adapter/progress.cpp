@@ -143,6 +143,13 @@ void Progress::poll() {
   if (idle_polls_ % kIdlePollsBeforeYield == kIdlePollsBeforeYield - 1) sched_yield();
 }
 
+void Progress::settle() {
+  for (const TimeNs end = monotonic_now() + 10 * kMillisecond; monotonic_now() < end;) {
+    if (const std::unique_lock ended(turn_lock_, std::try_to_lock); ended) return;
+    sched_yield();
+  }
+}
+
 void Progress::serve_events() {
   last_event_use_.store(monotonic_now(), std::memory_order_seq_cst);
   if (resting_.load(std::memory_order_seq_cst)) wake();

@@ -42,6 +42,9 @@ class Progress {
 
   /// A turn in the caller's thread, unless somebody else is at it.
   void poll();
+  /// Before the process exits: lets a turn of the background thread end, so that the
+  /// acknowledgements of completions that the program has already seen leave. Waits 10 ms at most.
+  void settle();
   /// The program will wait for an event: the background thread must serve from now on.
   void serve_events();
   void arm_timer(TimeNs at, Qpn qpn);

@@ -37,9 +37,16 @@ Result<std::vector<agent::NodeDescription>> all_nodes() {
   auto names = agent::list_nodes();
   if (!names) return std::unexpected(names.error());
   const auto own = agent::start_node(*options);
-  if (!own) return std::unexpected(own.error());
-  std::vector<agent::NodeDescription> nodes = {*own};
-  std::erase(*names, own->name);
+  std::vector<agent::NodeDescription> nodes;
+  if (own) {
+    nodes.push_back(*own);
+    std::erase(*names, own->name);
+  } else if (names->empty()) {
+    return std::unexpected(own.error());
+  } else {
+    fmt::print(stderr, "verbatim: warn: node {} cannot start: {}\n", options->node,
+               own.error().text);
+  }
   for (const auto& name : *names) {
     // A node may leave between the listing and the question.
     if (auto node = agent::node_description(name)) nodes.push_back(*std::move(node));

@@ -13,7 +13,7 @@ from lab import Failure, Lab, wait_until
 
 PROGRAMS = 8
 VICTIM = 3
-MESSAGES = 50_000
+MESSAGES = 200_000  # Some seconds: all of them must be at it before the kill.
 SECONDS_MAX = 90
 
 

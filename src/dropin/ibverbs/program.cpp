@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "adapter/progress.h"
 #include "agent/node.h"
 
 namespace verbatim::dropin {
@@ -72,6 +73,13 @@ Result<std::unique_ptr<Program>> join() {
 }
 
 }  // namespace
+
+[[gnu::destructor]] static void at_exit() {
+  Process& own = process();
+  // Another thread may hold the lock and never run again: exit does not wait for it.
+  const std::unique_lock guard(own.lock, std::try_to_lock);
+  if (guard && own.program != nullptr) own.program->adapter->progress().settle();
+}
 
 Result<Program*> program() {
   Process& own = process();
