@@ -175,6 +175,7 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
 }
 
 void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
+  queue_pair->transmit();  // Acknowledgements that wait for the program's next post or poll.
   const std::lock_guard guard(lock_);
   for (Group& group : groups_) {
     if (std::ranges::find(group.members, queue_pair) != group.members.end()) {

@@ -129,8 +129,11 @@ void Progress::serve_quietly() {
 /// Turns until nothing comes any more and all is said.
 void Progress::serve() {
   const std::lock_guard guard(turn_lock_);
-  while (!stop_.load(std::memory_order_relaxed) &&
-         (turn(monotonic_now()) > 0 || has_outputs_.load(std::memory_order_relaxed))) {
+  bool busy = true;
+  while (busy && !stop_.load(std::memory_order_relaxed)) {
+    busy = turn(monotonic_now()) > 0;
+    flush_outputs();
+    busy |= has_outputs_.load(std::memory_order_relaxed);
   }
 }
 
@@ -139,13 +142,16 @@ void Progress::poll() {
   last_poll_.store(now, std::memory_order_relaxed);
   if (!turn_lock_.try_lock()) return;
   const std::lock_guard guard(turn_lock_, std::adopt_lock);
+  // What the turn before left to say, if the program has not said something itself meanwhile.
+  if (has_outputs_.load(std::memory_order_relaxed)) flush_outputs();
   idle_polls_ = turn(now) > 0 ? 0 : idle_polls_ + 1;
+  if (!is_polled()) flush_outputs();
   if (idle_polls_ % kIdlePollsBeforeYield == kIdlePollsBeforeYield - 1) sched_yield();
 }
 
 void Progress::settle() {
   for (const TimeNs end = monotonic_now() + 10 * kMillisecond; monotonic_now() < end;) {
-    if (const std::unique_lock ended(turn_lock_, std::try_to_lock); ended) return;
+    if (const std::unique_lock ended(turn_lock_, std::try_to_lock); ended) return flush_outputs();
     sched_yield();
   }
 }
@@ -158,7 +164,6 @@ void Progress::serve_events() {
 std::size_t Progress::turn(TimeNs now) {
   const std::size_t received = receive(now);
   if (now >= timers_.earliest()) serve_timers(now);
-  if (has_outputs_.load(std::memory_order_relaxed)) flush_outputs();
   return received;
 }
 

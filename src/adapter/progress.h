@@ -27,9 +27,9 @@ class QueuePair;
 /// it: it looks once a millisecond whether the polling goes on.
 ///
 /// A turn: receive, serve the timers, send what that brought about (acknowledgements, responses,
-/// what the window now admits). One turn at a time: `turn_lock_`. An acknowledgement leaves before
-/// the program sees the completion, as a card's does: programs rely on it that their request
-/// completes before the peer's answer to it arrives.
+/// what the window now admits). One turn at a time: `turn_lock_`. In a program that polls, what a
+/// turn leaves to say goes with the program's own next post, or at its next poll, or within a
+/// millisecond.
 class Progress {
  public:
   static Result<std::unique_ptr<Progress>> create(Adapter& adapter, const std::vector<int>& sockets,
@@ -42,11 +42,13 @@ class Progress {
 
   /// A turn in the caller's thread, unless somebody else is at it.
   void poll();
-  /// Before the process exits: lets a turn of the background thread end, so that the
-  /// acknowledgements of completions that the program has already seen leave. Waits 10 ms at most.
+  /// Before the process exits: lets a turn end and says what is left, so that the acknowledgements
+  /// of completions that the program has already seen leave. Waits 10 ms at most.
   void settle();
   /// The program will wait for an event: the background thread must serve from now on.
   void serve_events();
+  /// The program polls and waits for no events: the background thread rests.
+  bool is_polled() const { return resting_.load(std::memory_order_relaxed); }
   void arm_timer(TimeNs at, Qpn qpn);
   /// The queue pair has something to send at the end of this turn, or the next.
   void note_output(QueuePair& queue_pair);

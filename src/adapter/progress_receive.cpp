@@ -6,6 +6,16 @@
 
 /// From received datagrams to queue pairs.
 namespace verbatim::adapter {
+namespace {
+
+/// By the opcode, before anything is checked: it only decides which packets of a merged datagram
+/// come first.
+bool is_response(ByteSpan bytes) {
+  const auto& info = wire::info(static_cast<wire::Opcode>(bytes.front()));
+  return info.known && !info.is_request;
+}
+
+}  // namespace
 
 void Progress::on_datagrams(const mover::ReceivedDatagrams& datagrams, const Source& source,
                             TimeNs now) {
@@ -13,14 +23,25 @@ void Progress::on_datagrams(const mover::ReceivedDatagrams& datagrams, const Sou
                              .destination = gid_of(datagrams.destination),
                              .source_port = datagrams.source.port(),
                              .destination_port = datagrams.destination.port()});
-  std::uint16_t identification = 0;
-  for (std::size_t at = 0; at < datagrams.bytes.size(); at += datagrams.segment_size) {
-    const std::size_t length = std::min(datagrams.segment_size, datagrams.bytes.size() - at);
-    on_datagram(datagrams.bytes.subspan(at, length), seed, identification, datagrams, source, now);
-  }
+  std::uint16_t first_identification = 0;
+  const auto serve = [&](bool responses) {
+    std::uint16_t index = 0;
+    for (std::size_t at = 0; at < datagrams.bytes.size(); at += datagrams.segment_size, ++index) {
+      const std::size_t length = std::min(datagrams.segment_size, datagrams.bytes.size() - at);
+      const ByteSpan bytes = datagrams.bytes.subspan(at, length);
+      if (is_response(bytes) != responses) continue;
+      auto identification = static_cast<std::uint16_t>(first_identification + index);
+      on_datagram(bytes, seed, identification, datagrams, source, now);
+      first_identification = static_cast<std::uint16_t>(identification - index);
+    }
+  };
+  // Our own sender puts an acknowledgement behind the request that rides in the same datagram; the
+  // program's request completes before its peer's answer is seen, as with a card.
+  serve(true);
+  serve(false);
 }
 
-/// `identification` is what this datagram's IP header probably says; it becomes the next one's.
+/// `identification` is what this datagram's IP header probably says; it becomes what it does say.
 void Progress::on_datagram(ByteSpan bytes, const wire::IcrcSeed& seed,
                            std::uint16_t& identification, const mover::ReceivedDatagrams& origin,
                            const Source& source, TimeNs now) {
@@ -30,7 +51,7 @@ void Progress::on_datagram(ByteSpan bytes, const wire::IcrcSeed& seed,
   if (bytes.size() < wire::Bth::kSize + wire::kIcrcBytes) return counters.malformed.add();
   const auto found = wire::verify_icrc(seed, bytes, identification);
   if (!found) return counters.icrc_errors.add();
-  identification = static_cast<std::uint16_t>(*found + 1);
+  identification = *found;
   const auto packet = wire::decode_packet(bytes.first(bytes.size() - wire::kIcrcBytes));
   if (!packet) return counters.malformed.add();
   const wire::Bth& bth = packet->headers.bth;

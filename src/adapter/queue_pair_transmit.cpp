@@ -57,8 +57,16 @@ void QueuePair::transmit_locked(TimeNs now) {
   {
     Burst burst(adapter_.arena().header());
     burst.set_route(*socket_, peer_);
-    if (!transmit_responses(burst)) adapter_.progress().note_output(*this);
-    if (state() == QpState::rts || state() == QpState::sqd) transmit_requests(burst, now);
+    // A program that polls gets its own answer out first, and the acknowledgement rides behind it
+    // in the same datagram; the receiver looks at acknowledgements first. One that waits for events
+    // may rely on their order: as with a card, its request completes before the peer's answer
+    // comes.
+    const bool answer_first = adapter_.progress().is_polled();
+    if (answer_first) transmit_requests(burst, now);
+    if (state() != QpState::err && !transmit_responses(burst)) {
+      adapter_.progress().note_output(*this);
+    }
+    if (!answer_first) transmit_requests(burst, now);
     burst.flush();
     record_->counters.packets_sent.add_exclusive(burst.packets());
     record_->counters.bytes_sent.add_exclusive(burst.bytes());
@@ -84,6 +92,7 @@ void QueuePair::fail() {
 }
 
 void QueuePair::transmit_requests(Burst& burst, TimeNs now) {
+  if (state() != QpState::rts && state() != QpState::sqd) return;
   // SQD sends nothing new, but finishes what it has begun.
   while (state() == QpState::rts && handed_ < send_queue_.posted()) {
     requester_.post(send_queue_.place(handed_++).request);
