@@ -5,10 +5,10 @@
 
 /// An assertion that stays on in release builds: a failure is a bug of ours, never something that a
 /// peer or a caller sent.
-#define VERBATIM_ASSERT(condition)                                                         \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]] {                                                       \
+#define VERBATIM_ASSERT(condition)                                                        \
+  do {                                                                                    \
+    if (!(condition)) [[unlikely]] {                                                      \
       std::fprintf(stderr, "verbatim: bug: %s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                        \
-    }                                                                                      \
+      std::abort();                                                                       \
+    }                                                                                     \
   } while (false)

@@ -7,7 +7,8 @@
 #include <cstring>
 #include <span>
 
-/// Bytes as they stand on the wire: borrowed spans, and big-endian loads and stores at named offsets.
+/// Bytes as they stand on the wire: borrowed spans, and big-endian loads and stores at named
+/// offsets.
 namespace verbatim {
 
 using ByteSpan = std::span<const std::byte>;

@@ -8,8 +8,8 @@
 
 namespace verbatim {
 
-/// Why the caller cannot have what they asked for: an errno value, which the drop-ins return as it is,
-/// and the exact cause in words, which the first function that knows it writes.
+/// Why the caller cannot have what they asked for: an errno value, which the drop-ins return as it
+/// is, and the exact cause in words, which the first function that knows it writes.
 struct Error {
   int code = 0;
   std::string text;

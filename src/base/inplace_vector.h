@@ -8,7 +8,8 @@
 
 namespace verbatim {
 
-/// A vector that never allocates: at most `N` elements, which live in it. `T` is default-constructible.
+/// A vector that never allocates: at most `N` elements, which live in it. `T` is
+/// default-constructible.
 template <typename T, std::size_t N>
 class InplaceVector {
  public:

@@ -1,10 +1,10 @@
 #include "base/log.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <cstdlib>
 #include <string>
+
+#include <unistd.h>
 
 namespace verbatim {
 namespace {

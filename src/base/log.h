@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 /// Log lines for the person who runs the program, on standard error: `verbatim: warn: TEXT`.
-/// `VERBATIM_LOG` chooses the level (off, error, warn, info, debug; warn by default). Never called on
-/// the packet path.
+/// `VERBATIM_LOG` chooses the level (off, error, warn, info, debug; warn by default). Never called
+/// on the packet path.
 namespace verbatim {
 
 enum class LogLevel { off, error, warn, info, debug };

@@ -1,17 +1,18 @@
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <cstdint>
 
+#include <sched.h>
+
 namespace verbatim {
 
-/// A lock for critical sections of some tens of nanoseconds, four bytes, fit for shared memory. It names its owner
-/// (the process id) so that a waiter can tell a dead owner from a slow one. A waiter yields its
-/// processor after a short spin: two threads may share one core.
+/// A lock for critical sections of some tens of nanoseconds, four bytes, fit for shared memory. It
+/// names its owner (the process id) so that a waiter can tell a dead owner from a slow one. A
+/// waiter yields its processor after a short spin: two threads may share one core.
 ///
-/// Acquire on taking it, release on letting it go: what the section wrote is seen by the next owner.
+/// Acquire on taking it, release on letting it go: what the section wrote is seen by the next
+/// owner.
 class SpinLock {
  public:
   bool try_lock(std::uint32_t owner = 1) {
