@@ -173,7 +173,7 @@ class QueuePair {
   // Modify: each under lock_.
   Result<void> check_values(const QueuePairAttributes& wanted, std::uint32_t mask) const;
   void apply(const QueuePairAttributes& wanted, std::uint32_t mask);
-  void enter(QpState to, const QueuePairAttributes& wanted, std::uint32_t mask);
+  void enter(QpState to, std::uint32_t mask);
   void start_responder();
   void start_requester();
   void forget_everything();

@@ -29,7 +29,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   peer_ = peer;
   socket_ = socket;
   apply(wanted, mask);
-  enter(to, wanted, mask);
+  enter(to, mask);
   return {};
 }
 
@@ -101,7 +101,7 @@ void QueuePair::apply(const QueuePairAttributes& wanted, std::uint32_t mask) {
   take(kDestQpn, own.dest_qpn, wanted.dest_qpn);
 }
 
-void QueuePair::enter(QpState to, const QueuePairAttributes& wanted, std::uint32_t mask) {
+void QueuePair::enter(QpState to, std::uint32_t mask) {
   const QpState from = state();
   if (to == QpState::reset || to == QpState::err) {
     if (from != QpState::err) send_last_words();
@@ -124,7 +124,6 @@ void QueuePair::enter(QpState to, const QueuePairAttributes& wanted, std::uint32
     handed_ = std::max(handed_, send_queue_.completed());
     transmit_locked(monotonic_now());
   }
-  (void)wanted;
 }
 
 void QueuePair::start_responder() {
