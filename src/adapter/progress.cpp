@@ -1,5 +1,6 @@
 #include "adapter/progress.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -21,6 +22,12 @@ constexpr TimeNs kPollingGrace = kMillisecond;
 /// A program that armed a completion queue within this time waits for events: resting would cost it
 /// a wake-up each time.
 constexpr TimeNs kEventGrace = kSecond;
+
+/// A program that has not polled for so long while packets lie there is at something else, mostly
+/// spinning on memory that those packets write (`ib_write_lat`).
+constexpr TimeNs kNeglect = kMillisecond / 10;
+/// Then resting waits so long: in a thousand exchanges one waits for a nap, not each.
+constexpr TimeNs kAttention = 200 * kMillisecond;
 
 /// So many turns in vain, some 20 µs, and the processor is offered to others: the peer may be
 /// waiting for this very one. Without it, two polling programs on one processor exchange a message
@@ -95,7 +102,16 @@ void Progress::wake() {
 
 bool Progress::may_rest(TimeNs now) const {
   return now - last_poll_.load(std::memory_order_relaxed) < kPollingGrace &&
-         now - last_event_use_.load(std::memory_order_relaxed) > kEventGrace;
+         now - last_event_use_.load(std::memory_order_relaxed) > kEventGrace &&
+         now >= no_rest_before_;
+}
+
+bool Progress::packets_wait(TimeNs now) const {
+  if (now - last_poll_.load(std::memory_order_relaxed) < kNeglect) return false;
+  std::array<epoll_event, 8> events;
+  const int count = epoll_wait(full_epoll_.get(), events.data(), events.size(), 0);
+  return std::any_of(events.begin(), events.begin() + std::max(count, 0),
+                     [this](const auto& event) { return event.data.fd != quiet_epoll_.get(); });
 }
 
 /// The background thread.
@@ -107,6 +123,7 @@ void Progress::run() {
     const int count = rest ? epoll_wait(quiet_epoll_.get(), events.data(), events.size(), 1)
                            : epoll_wait(full_epoll_.get(), events.data(), events.size(), -1);
     if (count > 0) serve_quietly();
+    if (rest && packets_wait(monotonic_now())) no_rest_before_ = monotonic_now() + kAttention;
     if (!rest || !may_rest(monotonic_now())) serve();
     if (rest && monotonic_now() >= timers_.earliest()) serve();
   }

@@ -24,7 +24,8 @@ class QueuePair;
 /// What makes packets and time-outs move: turns. A program that polls a completion queue takes
 /// turns in its own thread; one background thread takes them for a program that does not. While the
 /// program polls, the background thread keeps away from the sockets, so that a packet does not wake
-/// it: it looks once a millisecond whether the polling goes on.
+/// it: it looks once a millisecond whether the polling goes on. Where packets have waited for it,
+/// the program spins on memory that the peer writes: for a while it does not rest.
 ///
 /// A turn: receive, serve the timers, send what that brought about (acknowledgements, responses,
 /// what the window now admits). One turn at a time: `turn_lock_`. In a program that polls, what a
@@ -77,6 +78,7 @@ class Progress {
   Result<void> watch(int epoll, int fd) const;
   void run();
   bool may_rest(TimeNs now) const;
+  bool packets_wait(TimeNs now) const;
   std::size_t turn(TimeNs now);
   void flush_outputs();
   std::size_t receive(TimeNs now);
@@ -104,6 +106,7 @@ class Progress {
   std::mutex alarm_lock_;  // Orders settings of alarm_.
   std::atomic<TimeNs> last_poll_{0};
   std::atomic<TimeNs> last_event_use_{0};
+  TimeNs no_rest_before_ = 0;  // The background thread's own.
   std::atomic<bool> resting_{false};
   std::atomic<bool> stop_{false};
   int event_fd_ = -1;
