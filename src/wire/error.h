@@ -20,6 +20,11 @@ enum class WireError : std::uint8_t {
   ip_checksum,         // The IPv4 header's checksum does not match.
   ip_protocol,         // What follows the IP header is not UDP.
   ip_length,           // The lengths in the IP and UDP headers disagree.
+  mad_length,          // A management datagram that has not 256 bytes.
+  mad_version,         // The base version of a management datagram is not 1.
+  mad_class,           // Another management class, or another version of the class.
+  mad_attribute,       // A method or attribute that the management class does not define.
+  rdma_ip_version,     // The RDMA IP CM header has another version, or names neither IPv4 nor IPv6.
 };
 
 /// One line for logs.
@@ -51,6 +56,16 @@ constexpr const char* describe(WireError error) {
       return "not UDP";
     case WireError::ip_length:
       return "IP and UDP lengths disagree";
+    case WireError::mad_length:
+      return "management datagram has not 256 bytes";
+    case WireError::mad_version:
+      return "base version of the management datagram is not 1";
+    case WireError::mad_class:
+      return "other management class or class version";
+    case WireError::mad_attribute:
+      return "method or attribute unknown to the management class";
+    case WireError::rdma_ip_version:
+      return "unknown version in the RDMA IP CM header";
   }
   return "unknown wire error";
 }

@@ -1,0 +1,210 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/time.h"
+#include "cm/connection.h"
+#include "cm/identifiers.h"
+#include "cm/listeners.h"
+#include "cm/messages.h"
+#include "cm/timers.h"
+
+namespace verbatim::cm {
+
+struct Settings {
+  /// The upper 10 bits of each local communication id, by which the agent routes the answers.
+  std::uint16_t slot = 0;
+  std::uint64_t node_guid = 0;
+  /// Of ids and transaction ids: different at each start of a program, so that what is left of an
+  /// earlier life is recognized.
+  std::uint64_t seed = 0;
+  /// Connections and resolutions alive, TimeWait included. Beyond it, calls are refused (ENOMEM),
+  /// and REQs rejected with "no resources".
+  std::size_t connections_max = 65'536;
+};
+
+/// What happened that no effect tells.
+struct Counters {
+  std::uint64_t malformed = 0;   // MADs that are no message of a communication manager.
+  std::uint64_t unknown = 0;     // Messages about a connection that is not there.
+  std::uint64_t duplicates = 0;  // REQ, REP or SIDR_REQ that came before.
+  std::uint64_t repeated = 0;    // Messages that we sent again, because no answer came.
+};
+
+/// A message's way, for its answer.
+struct Arrival {
+  const SocketAddress& from;
+  const SocketAddress& to;
+  std::uint64_t transaction = 0;
+  TimeNs now = 0;
+};
+
+/// How messages are repeated: `response_timeout` each (4.096 us * 2^this), `retries` times.
+struct Persistence {
+  std::uint8_t response_timeout = 18;  // 1.07 s. Linux: 20, 4.3 s.
+  std::uint8_t retries = 15;
+};
+
+struct ConnectParameters {
+  ServiceId service{};
+  Path path;
+  /// With both ends, the RDMA IP header leads the private data, which then is at most 56 bytes.
+  IpEnds ends;
+  CmTransport transport = CmTransport::rc;
+  QueuePairOffer offer;
+  std::uint8_t retry_count = 7;
+  ByteSpan private_data{};
+  Persistence persistence{};
+};
+
+struct AcceptParameters {
+  QueuePairOffer offer;
+  std::uint8_t target_ack_delay = 0;
+  ByteSpan private_data{};
+};
+
+struct ResolveParameters {
+  ServiceId service{};
+  Path path;
+  IpEnds ends;  // As in `ConnectParameters`; private data is then at most 180 bytes.
+  ByteSpan private_data{};
+  Persistence persistence{};
+};
+
+/// The answer to a SIDR_REQ; queue pair and key count only where the status is `found`.
+struct SidrAnswer {
+  SidrStatus status = SidrStatus::found;
+  Qpn qpn{};
+  QKey qkey{};
+  ByteSpan private_data{};
+};
+
+/// The InfiniBand connection manager of one program (IBA volume 1, chapter 12), with the RDMA IP
+/// CM service (annex A11) on top: connections, and service resolution for datagrams. A pure step
+/// engine: calls, MADs and time in; effects out, appended in order. Not thread-safe. Time never
+/// goes backwards.
+///
+/// The life of a connection:
+///
+///     active   connect -> ConnectResponse -> establish ->             disconnect   -> Disconnected
+///                      -> Rejected, Unreachable: ended                or the peer's   ->
+///                      TimeWaitExit
+///     passive  ConnectRequest -> accept -> Established ->                              : ended
+///                             -> reject: ended
+///
+/// All calls but `release` refuse with EINVAL an id that they do not know or a state that they do
+/// not fit (with words), and with EINVAL private data that is too long.
+class ConnectionManager {
+ public:
+  explicit ConnectionManager(const Settings& settings);
+
+  /// EADDRINUSE where the same service is listened to at the same address already.
+  Result<ListenerId> listen(const ListenAt& where);
+  /// Requests delivered before stay: they are answered one by one.
+  void unlisten(ListenerId listener);
+
+  Result<ConnectionId> connect(const ConnectParameters& parameters, TimeNs now, Effects& out);
+  Result<void> accept(ConnectionId id, const AcceptParameters& parameters, TimeNs now,
+                      Effects& out);
+  /// After `ConnectResponse`, when the queue pair is in RTS: sends the RTU. The connection stands.
+  Result<void> establish(ConnectionId id, ByteSpan private_data, TimeNs now, Effects& out);
+  /// After `ConnectRequest` or `ConnectResponse`. Ends the connection without another effect. The
+  /// refusal is remembered as long as the peer might repeat what it answers.
+  Result<void> reject(ConnectionId id, RejectReason reason, ByteSpan private_data, TimeNs now,
+                      Effects& out);
+  /// After `ConnectRequest`, `ConnectResponse`: sends an MRA, the answer may take 4.096 us *
+  /// 2^service_timeout more. The engine does so by itself when the peer repeats its message.
+  Result<void> delay(ConnectionId id, std::uint8_t service_timeout, TimeNs now, Effects& out);
+  /// Passive side, after `accept`: data arrived on the queue pair, so the RTU was lost or is late.
+  /// `Established` follows, once. In any later state: nothing (the event came late).
+  Result<void> notify_established(ConnectionId id, TimeNs now, Effects& out);
+  /// Of a connection that stands, or was accepted. In any later state: nothing.
+  Result<void> disconnect(ConnectionId id, ByteSpan private_data, TimeNs now, Effects& out);
+  /// The user forgets the id, in whatever state: refuses, disconnects or cancels as fits. No
+  /// effect but MADs comes of it any more.
+  void release(ConnectionId id, TimeNs now, Effects& out);
+
+  /// SIDR: which queue pair and Q_Key serve datagrams to this service. `SidrResponse` follows, or
+  /// `Unreachable`.
+  Result<ConnectionId> resolve(const ResolveParameters& parameters, TimeNs now, Effects& out);
+  /// After `SidrRequest`. Ends the resolution; the answer is repeated when the peer asks again.
+  Result<void> answer(ConnectionId id, const SidrAnswer& answer, TimeNs now, Effects& out);
+
+  /// A MAD for QP1: `from` is who sent it, `to` the address that it came to. Answers go back the
+  /// same way. What is no message of a communication manager is ignored and counted.
+  void on_mad(ByteSpan mad, const SocketAddress& from, const SocketAddress& to, TimeNs now,
+              Effects& out);
+  void on_timeout(TimeNs now, Effects& out);
+  /// When `on_timeout` wants to be called; kNever while nothing waits.
+  TimeNs deadline() const { return timers_.deadline(); }
+
+  /// How many connections and resolutions are alive, those in TimeWait and released ones included.
+  std::size_t size() const { return connections_.size(); }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  // Messages in, one function each, beside the calls of the same part of the protocol.
+  void on_message(const wire::CmReq& req, const Arrival& arrival, Effects& out);
+  void on_message(const wire::CmMra& mra, const Arrival& arrival, Effects& out);
+  void on_message(const wire::CmRej& rej, const Arrival& arrival, Effects& out);
+  void on_message(const wire::CmRep& rep, const Arrival& arrival, Effects& out);
+  void on_message(const wire::CmRtu& rtu, const Arrival& arrival, Effects& out);
+  void on_message(const wire::CmDreq& dreq, const Arrival& arrival, Effects& out);
+  void on_message(const wire::CmDrep& drep, const Arrival& arrival, Effects& out);
+  void on_message(const wire::CmSidrReq& request, const Arrival& arrival, Effects& out);
+  void on_message(const wire::CmSidrRep& reply, const Arrival& arrival, Effects& out);
+  void on_message(const wire::CmLap& lap, const Arrival& arrival, Effects& out);
+  void on_message(const wire::CmApr& apr, const Arrival& arrival, Effects& out);
+
+  // connection_manager.cpp: the tables.
+  Connection* find(ConnectionId id);
+  /// The connection that a message is about: our id and the peer's fit.
+  Connection* find(wire::CommunicationId local, wire::CommunicationId remote);
+  Result<Connection*> find_in(ConnectionId id, State state, const char* call);
+  Connection* create(State state);  // Null where the table is full.
+  void erase(Connection& connection);
+  void set_peer(Connection& connection, PeerKey key);
+  void set_peer_queue_pair(Connection& connection, PeerQueuePair key);
+  void forget_peer_queue_pair(Connection& connection);
+  std::uint64_t next_transaction() { return ++transaction_; }
+
+  // connection_manager.cpp: what all parts do.
+  void send(Connection& connection, const wire::CmMessage& message, Effects& out);
+  void send_repeatedly(Connection& connection, TimeNs now, Effects& out);
+  void set_timer(Connection& connection, TimeNs at);
+  void on_timer(Connection& connection, TimeNs now, Effects& out);
+  void give_up(Connection& connection, TimeNs now, Effects& out);
+
+  // accept.cpp
+  void on_repeated_request(Connection& connection, const wire::CmReq& req, const Arrival& arrival,
+                           Effects& out);
+  std::optional<RejectReason> objection(const wire::CmReq& req, TimeNs now, Effects& out);
+  void deliver_request(const wire::CmReq& req, ListenerId listener, const IpEnds& ends,
+                       const Arrival& arrival, Effects& out);
+  // refuse.cpp
+  void send_reject(Connection& connection, wire::CmAbout about, RejectReason reason,
+                   ByteSpan private_data, Effects& out);
+  void send_delay(Connection& connection, std::uint8_t service_timeout, Effects& out);
+  // disconnect.cpp
+  void start_disconnect(Connection& connection, ByteSpan private_data, TimeNs now, Effects& out);
+  void enter_time_wait(Connection& connection, TimeNs now);
+  void finish(Connection& connection, const PrivateData& private_data, TimeNs now, Effects& out);
+  // resolve.cpp
+  void send_answer(Connection& connection, const SidrAnswer& answer, TimeNs now, Effects& out);
+
+  Settings settings_;
+  Identifiers identifiers_;
+  std::uint64_t transaction_;
+  Listeners listeners_;
+  Timers timers_;
+  std::unordered_map<ConnectionId, Connection> connections_;
+  std::unordered_map<PeerKey, ConnectionId, KeyHash> peers_;
+  std::unordered_map<PeerQueuePair, ConnectionId, KeyHash> peer_queue_pairs_;
+  Counters counters_;
+};
+
+}  // namespace verbatim::cm
