@@ -25,20 +25,23 @@ struct Family {
 
 void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
 
-const std::vector<Family> kRcFamilies = {
-    {"send", wire::Service::rc, {Operation::send}},
-    {"send_with_immediate", wire::Service::rc, {Operation::send_with_immediate}},
-    {"write", wire::Service::rc, {Operation::write}},
-    {"write_with_immediate", wire::Service::rc, {Operation::write_with_immediate}},
-    {"read", wire::Service::rc, {Operation::read}},
-    {"compare_and_swap", wire::Service::rc, {Operation::compare_and_swap}},
-    {"fetch_and_add", wire::Service::rc, {Operation::fetch_and_add}},
-    {"mixed",
-     wire::Service::rc,
-     {Operation::send, Operation::send_with_immediate, Operation::write,
-      Operation::write_with_immediate, Operation::read, Operation::compare_and_swap,
-      Operation::fetch_and_add}},
-};
+/// RC, and XRC, which is RC with a shared receive queue's number in each request.
+std::vector<Family> reliable_families(wire::Service service) {
+  return {
+      {"send", service, {Operation::send}},
+      {"send_with_immediate", service, {Operation::send_with_immediate}},
+      {"write", service, {Operation::write}},
+      {"write_with_immediate", service, {Operation::write_with_immediate}},
+      {"read", service, {Operation::read}},
+      {"compare_and_swap", service, {Operation::compare_and_swap}},
+      {"fetch_and_add", service, {Operation::fetch_and_add}},
+      {"mixed",
+       service,
+       {Operation::send, Operation::send_with_immediate, Operation::write,
+        Operation::write_with_immediate, Operation::read, Operation::compare_and_swap,
+        Operation::fetch_and_add}},
+  };
+}
 const std::vector<Family> kUcFamilies = {
     {"send", wire::Service::uc, {Operation::send}},
     {"send_with_immediate", wire::Service::uc, {Operation::send_with_immediate}},
@@ -124,7 +127,10 @@ TEST_P(ConnectedService, KeepsItsPromisesOverABadNetwork) {
 }
 
 const auto kFamilyName = [](const auto& instance) { return instance.param.name; };
-INSTANTIATE_TEST_SUITE_P(Rc, ConnectedService, testing::ValuesIn(kRcFamilies), kFamilyName);
+INSTANTIATE_TEST_SUITE_P(Rc, ConnectedService,
+                         testing::ValuesIn(reliable_families(wire::Service::rc)), kFamilyName);
+INSTANTIATE_TEST_SUITE_P(Xrc, ConnectedService,
+                         testing::ValuesIn(reliable_families(wire::Service::xrc)), kFamilyName);
 INSTANTIATE_TEST_SUITE_P(Uc, ConnectedService, testing::ValuesIn(kUcFamilies), kFamilyName);
 
 }  // namespace

@@ -57,7 +57,11 @@ Slot Node::post(const transport::SendRequest& request, LocalBuffer local) {
 
 void Node::post_receive(LocalBuffer buffer) { receives_.push_back({next_ticket_++, buffer}); }
 
-bool Node::take(transport::Receive& out) {
+std::optional<PdNumber> Node::domain_of(SrqNumber srq) {
+  return srq == kSrq ? std::optional(kPd) : std::nullopt;
+}
+
+bool Node::take(const wire::Packet&, transport::Receive& out) {
   if (receives_.empty()) return false;
   taken_.push_back(receives_.front());
   receives_.pop_front();

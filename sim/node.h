@@ -45,6 +45,8 @@ class Node final : private transport::ReceiveSource {
   static std::uint64_t remote_address(std::size_t offset) { return kIova + offset; }
   MemoryKey key() const { return key_; }
   PdNumber pd() const { return kPd; }
+  /// The shared receive queue that XRC requests of the peer name.
+  static constexpr SrqNumber kSrq{0x53};
 
   const transport::Requester& requester() const { return requester_; }
   std::size_t receives_posted() const { return receives_.size(); }
@@ -68,7 +70,8 @@ class Node final : private transport::ReceiveSource {
     LocalBuffer buffer;
   };
 
-  bool take(transport::Receive& out) override;
+  bool take(const wire::Packet& packet, transport::Receive& out) override;
+  std::optional<PdNumber> domain_of(SrqNumber srq) override;
   void transmit(const transport::OutgoingPacket& packet, TimeNs now, Network& network);
   bool append_payload(const transport::PayloadSource& source, std::vector<std::byte>& bytes);
   void drain(transport::RequesterEffects& effects);

@@ -7,7 +7,7 @@ namespace verbatim::sim {
 namespace {
 
 Promise promise_of(wire::Service service, const Faults& faults) {
-  if (service == wire::Service::rc) return Promise::exactly_once;
+  if (wire::is_reliable(service)) return Promise::exactly_once;
   const bool in_order = faults.duplication == 0 && faults.reordering == 0;
   return in_order ? Promise::at_most_once : Promise::intact;
 }

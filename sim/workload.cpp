@@ -81,6 +81,7 @@ void Workload::post_one() {
   request.operation = options_.operations[random_.below(options_.operations.size())];
   request.fence = random_.chance(options_.fence);
   request.remote_key = to_.key();
+  request.remote_srq = Node::kSrq;
   Expected expected{.operation = request.operation};
   switch (request.operation) {
     case Operation::read:

@@ -221,7 +221,7 @@ void QueuePair::check_drained() {
   if (attributes_.sqd_notify) raise(AsyncEventType::sq_drained);
 }
 
-bool QueuePair::Receives::take(transport::Receive& out) {
+bool QueuePair::Receives::take(const wire::Packet&, transport::Receive& out) {
   QueuePair& owner = queue_pair_;
   VERBATIM_ASSERT(!owner.holds_receive_);
   if (!owner.receive_queue_->take(owner.current_receive_)) return false;

@@ -158,7 +158,7 @@ class QueuePair {
   class Receives final : public transport::ReceiveSource {
    public:
     explicit Receives(QueuePair& queue_pair) : queue_pair_(queue_pair) {}
-    bool take(transport::Receive& out) override;
+    bool take(const wire::Packet& packet, transport::Receive& out) override;
 
    private:
     QueuePair& queue_pair_;

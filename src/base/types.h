@@ -56,6 +56,8 @@ enum class PKey : std::uint16_t {};
 enum class QKey : std::uint32_t {};
 /// Number of a protection domain within its adapter.
 enum class PdNumber : std::uint32_t {};
+/// Number of a shared receive queue, 24 bits (IBA annex A14): what an XRC request names.
+enum class SrqNumber : std::uint32_t {};
 
 inline constexpr PKey kDefaultPKey{0xffff};
 

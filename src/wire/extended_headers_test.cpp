@@ -4,6 +4,7 @@
 #include "wire/deth.h"
 #include "wire/hex_for_test.h"
 #include "wire/reth.h"
+#include "wire/xrc_eth.h"
 
 namespace verbatim::wire {
 namespace {
@@ -37,6 +38,13 @@ TEST(Deth, GoldenBytes) {
   EXPECT_EQ(encoded_hex(header), "8001000000654321");
   const auto bytes = from_hex("80010000 00 654321");
   EXPECT_EQ(decode_deth(exactly<Deth::kSize>(bytes)), header);
+}
+
+TEST(XrcEth, GoldenBytes) {
+  const XrcEth header{.srq = SrqNumber{0x654321}};
+  EXPECT_EQ(encoded_hex(header), "00654321");
+  const auto bytes = from_hex("ff 654321");
+  EXPECT_EQ(decode_xrc_eth(exactly<XrcEth::kSize>(bytes)), header) << "the reserved byte counts";
 }
 
 TEST(Deth, ReservedByteIsIgnored) {

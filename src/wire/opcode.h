@@ -25,7 +25,7 @@ enum class Verb : std::uint8_t {
 enum class Position : std::uint8_t { first, middle, last, only };
 
 /// The extended headers that follow the BTH, in this order.
-enum Header : std::uint8_t {
+enum Header : std::uint16_t {
   kDeth = 1,
   kReth = 2,
   kAtomicEth = 4,
@@ -33,6 +33,7 @@ enum Header : std::uint8_t {
   kAtomicAckEth = 16,
   kImmediate = 32,
   kIeth = 64,
+  kXrcEth = 128,  // Comes first, right behind the BTH.
 };
 
 struct OpcodeInfo {
@@ -40,7 +41,7 @@ struct OpcodeInfo {
   Service service{};
   Verb verb{};
   Position position{};
-  std::uint8_t headers = 0;  // Bits of `Header`.
+  std::uint16_t headers = 0;  // Bits of `Header`.
   bool has_payload = false;
   bool is_request = false;
 
@@ -55,7 +56,7 @@ struct OpcodeInfo {
   constexpr std::uint32_t header_bytes() const {
     return (has(kDeth) ? 8u : 0u) + (has(kReth) ? 16u : 0u) + (has(kAtomicEth) ? 28u : 0u) +
            (has(kAeth) ? 4u : 0u) + (has(kAtomicAckEth) ? 8u : 0u) + (has(kImmediate) ? 4u : 0u) +
-           (has(kIeth) ? 4u : 0u);
+           (has(kIeth) ? 4u : 0u) + (has(kXrcEth) ? 4u : 0u);
   }
 };
 
@@ -67,11 +68,12 @@ struct Row {
   std::uint8_t low;  // The lower five bits of the opcode.
   Verb verb;
   Position position;
-  std::uint8_t headers;
+  std::uint16_t headers;
   bool has_payload;
 };
 
-/// The connected services' rows; UC has those of SEND and WRITE, UD the two "only" SENDs.
+/// The connected services' rows; UC has those of SEND and WRITE, UD the two "only" SENDs. XRC has
+/// all, and an XRCETH in every request (IBA annex A14).
 inline constexpr Row kRows[] = {
     {0x00, Verb::send, Position::first, 0, true},
     {0x01, Verb::send, Position::middle, 0, true},
@@ -105,18 +107,19 @@ constexpr bool is_response(Verb verb) {
 
 constexpr std::array<OpcodeInfo, 256> make_opcode_table() {
   std::array<OpcodeInfo, 256> table{};
-  const auto add = [&table](Service service, const Row& row, std::uint8_t extra) {
+  const auto add = [&table](Service service, const Row& row, unsigned extra) {
     table[static_cast<std::size_t>(service) << 5 | row.low] = {
         true,
         service,
         row.verb,
         row.position,
-        static_cast<std::uint8_t>(row.headers | extra),
+        static_cast<std::uint16_t>(row.headers | extra),
         row.has_payload,
         !is_response(row.verb)};
   };
   for (const Row& row : kRows) {
     add(Service::rc, row, 0);
+    add(Service::xrc, row, is_response(row.verb) ? 0 : kXrcEth);
     if (row.low <= 0x0b) add(Service::uc, row, 0);
     if (row.low == 0x04 || row.low == 0x05) add(Service::ud, row, kDeth);
   }
@@ -142,6 +145,17 @@ constexpr Opcode opcode_of(Service service, Verb verb, Position position, bool i
     }
   }
   return static_cast<Opcode>(0xff);
+}
+
+/// The same row of the table for another service.
+constexpr Opcode in_service(Opcode opcode, Service service) {
+  return static_cast<Opcode>((static_cast<std::uint8_t>(opcode) & 0x1f) |
+                             static_cast<std::uint8_t>(service) << 5);
+}
+
+/// The services that acknowledge: XRC is RC with other opcodes and receive queues.
+constexpr bool is_reliable(Service service) {
+  return service == Service::rc || service == Service::xrc;
 }
 
 }  // namespace verbatim::wire

@@ -26,6 +26,18 @@ TEST(Opcode, EveryRowIsFoundByItsProperties) {
   }
 }
 
+TEST(Opcode, XrcIsRcWithAHeaderInEveryRequest) {
+  for (unsigned low = 0; low < 32; ++low) {
+    const OpcodeInfo& rc = kOpcodes[low];
+    const OpcodeInfo& xrc = kOpcodes[0xa0 | low];
+    ASSERT_EQ(xrc.known, rc.known) << low;
+    if (!rc.known) continue;
+    EXPECT_EQ(xrc.headers, rc.headers | (rc.is_request ? kXrcEth : 0)) << low;
+    EXPECT_EQ(in_service(static_cast<Opcode>(low), Service::xrc),
+              opcode_of(Service::xrc, rc.verb, rc.position, rc.has(kImmediate), rc.has(kIeth)));
+  }
+}
+
 TEST(Opcode, WhatTheServiceLacksIsNotInTheTable) {
   EXPECT_FALSE(kOpcodes[0x2c].known) << "UC has no READ";
   EXPECT_FALSE(kOpcodes[0x37].known) << "UC has no SEND with invalidate";

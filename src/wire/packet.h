@@ -11,6 +11,7 @@
 #include "wire/deth.h"
 #include "wire/error.h"
 #include "wire/reth.h"
+#include "wire/xrc_eth.h"
 
 /// A transport packet as a value: the BTH, the extended headers that its opcode names, and a
 /// borrowed payload. Nothing above `wire/` knows a byte offset.
@@ -20,6 +21,7 @@ namespace verbatim::wire {
 /// has.
 struct Headers {
   Bth bth;
+  XrcEth xrc_eth;
   Deth deth;
   Reth reth;
   AtomicEth atomic_eth;
@@ -30,8 +32,8 @@ struct Headers {
   friend bool operator==(const Headers&, const Headers&) = default;
 };
 
-/// BTH and every extended header of the longest combination (BTH + AtomicETH).
-inline constexpr std::size_t kHeadersMaxBytes = Bth::kSize + 28;
+/// BTH and every extended header of the longest combination (BTH + XRCETH + AtomicETH).
+inline constexpr std::size_t kHeadersMaxBytes = Bth::kSize + 4 + 28;
 
 struct Packet {
   Headers headers;

@@ -31,6 +31,7 @@ Headers sample(Opcode opcode) {
                  .dest_qp = Qpn(0x000011),
                  .ack_request = true,
                  .psn = Psn(0xffeedd)};
+  if (row.has(kXrcEth)) headers.xrc_eth = {.srq = SrqNumber{0x333333}};
   if (row.has(kDeth)) headers.deth = {.qkey = QKey{0x11111111}, .source_qp = Qpn(0x222222)};
   if (row.has(kReth)) {
     headers.reth = {.address = 0x1000200030004000, .key = MemoryKey{0x51525354}, .length = 5};
@@ -62,7 +63,9 @@ std::vector<std::byte> encoded(Opcode opcode) {
   return encoded(sample(opcode), info(opcode).has_payload ? ByteSpan(kPayload) : ByteSpan());
 }
 
-TEST(Packet, KnowsTheOpcodesOfRcUcAndUd) { EXPECT_EQ(known_opcodes().size(), 23u + 12u + 2u); }
+TEST(Packet, KnowsTheOpcodesOfRcUcUdAndXrc) {
+  EXPECT_EQ(known_opcodes().size(), 23u + 12u + 2u + 23u);
+}
 
 TEST(Packet, EveryOpcodeSurvivesTheRoundTrip) {
   for (const Opcode opcode : known_opcodes()) {
@@ -106,6 +109,10 @@ TEST(Packet, GoldenBytesOfEachCombinationOfHeaders) {
   EXPECT_EQ(golden(0x12), std::string("12") + kRest + "09919293a1a2a3a4a5a6a7a8");
   EXPECT_EQ(golden(0x13),
             std::string("13") + kRest + "60007000800090006162636471727374757677788182838485868788");
+  EXPECT_EQ(golden(0xa4), std::string("a4") + kRest + "00333333");
+  EXPECT_EQ(golden(0xac),
+            std::string("ac") + kRest + "00333333" + "10002000300040005152535400000005");
+  EXPECT_EQ(golden(0xb1), std::string("b1") + kRest + "09919293");
   EXPECT_EQ(golden(0x65), std::string("65") + kRest + "1111111100222222b1b2b3b4");
 }
 

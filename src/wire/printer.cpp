@@ -117,6 +117,7 @@ std::string describe(const Headers& headers) {
   const auto out = std::back_inserter(line);
   if (bth.solicited_event) line += " solicited";
   if (bth.ack_request) line += " ack-request";
+  if (row.has(kXrcEth)) fmt::format_to(out, " srq {:#x}", raw(headers.xrc_eth.srq));
   if (row.has(kDeth)) {
     fmt::format_to(out, " qkey {:#x} source qpn {:#x}", raw(headers.deth.qkey),
                    headers.deth.source_qp.value());

@@ -17,6 +17,7 @@ TEST(Printer, OpcodeNames) {
   EXPECT_EQ(opcode_name(Opcode{0x17}), "RC SEND_ONLY_WITH_INVALIDATE");
   EXPECT_EQ(opcode_name(Opcode{0x0c}), "RC RDMA_READ_REQUEST");
   EXPECT_EQ(opcode_name(Opcode{0x2a}), "UC RDMA_WRITE_ONLY");
+  EXPECT_EQ(opcode_name(Opcode{0xa4}), "XRC SEND_ONLY");
   EXPECT_EQ(opcode_name(Opcode{0x15}), "opcode 0x15");
 }
 
@@ -26,6 +27,8 @@ TEST(Printer, Lines) {
   EXPECT_EQ(described("65c0ffff0000001100000001 80010000 00000012 00000007"),
             "UD SEND_ONLY_WITH_IMMEDIATE qpn 0x11 psn 0x1 pkey 0xffff solicited qkey 0x80010000 "
             "source qpn 0x12 immediate 0x7 payload 0 pad 0");
+  EXPECT_EQ(described("a400ffff0000001100000001 00000042"),
+            "XRC SEND_ONLY qpn 0x11 psn 0x1 pkey 0xffff srq 0x42 payload 0 pad 0");
   EXPECT_EQ(described("0c40ffff0000001180000002 0000000000001000 00000203 00010000"),
             "RC RDMA_READ_REQUEST qpn 0x11 psn 0x2 pkey 0xffff ack-request address 0x1000 rkey "
             "0x203 length 65536 payload 0 pad 0");

@@ -26,6 +26,7 @@ struct PostedRequest {
   std::uint32_t packets = 0;  // PSNs, at least 1.
   std::uint32_t immediate = 0;
   MemoryKey remote_key{};
+  SrqNumber remote_srq{};
   Operation operation{};
   bool fence = false;
   bool solicited = false;

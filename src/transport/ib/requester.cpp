@@ -52,6 +52,7 @@ Slot Requester::post(const SendRequest& request) {
   posted.immediate = request.immediate;
   posted.remote_address = request.remote_address;
   posted.remote_key = request.remote_key;
+  posted.remote_srq = request.remote_srq;
   posted.compare_add = request.compare_add;
   posted.swap = request.swap;
   posted.length = static_cast<std::uint32_t>(request.length);

@@ -17,7 +17,7 @@
 namespace verbatim::transport {
 
 struct RequesterConfig {
-  wire::Service service = wire::Service::rc;  // rc or uc.
+  wire::Service service = wire::Service::rc;  // rc, uc or xrc.
   Qpn dest_qp;
   PKey pkey = kDefaultPKey;
   Psn first_psn;

@@ -11,8 +11,8 @@ using wire::Verb;
 
 void Requester::on_packet(const wire::Packet& packet, TimeNs now, RequesterEffects& out) {
   const wire::OpcodeInfo& info = wire::info(packet.headers.bth.opcode);
-  if (failed_ || info.service != wire::Service::rc || info.is_request) return;
-  if (config_.service != wire::Service::rc) return;
+  if (failed_ || info.service != config_.service || info.is_request) return;
+  if (!wire::is_reliable(config_.service)) return;
   // IBA 9.7.5: a response to a packet that was acknowledged already, or was never sent (a
   // "ghost"), means nothing.
   const std::int32_t ahead = distance(psn_of(acknowledged_), packet.headers.bth.psn);

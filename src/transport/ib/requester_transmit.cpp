@@ -59,6 +59,13 @@ constexpr OpcodeTable opcodes_of(wire::Service service) {
 }
 constexpr OpcodeTable kRcOpcodes = opcodes_of(wire::Service::rc);
 constexpr OpcodeTable kUcOpcodes = opcodes_of(wire::Service::uc);
+constexpr OpcodeTable kXrcOpcodes = opcodes_of(wire::Service::xrc);
+
+constexpr const OpcodeTable& opcodes_for(wire::Service service) {
+  return service == wire::Service::uc    ? kUcOpcodes
+         : service == wire::Service::xrc ? kXrcOpcodes
+                                         : kRcOpcodes;
+}
 
 }  // namespace
 
@@ -179,7 +186,7 @@ void Requester::fill(Slot slot, Sequence sequence, Sequence end, OutgoingPacket&
   if (is_message && request.packets > 1) {
     position = index == 0 ? Position::first : is_last ? Position::last : Position::middle;
   }
-  const OpcodeTable& opcodes = config_.service == wire::Service::uc ? kUcOpcodes : kRcOpcodes;
+  const OpcodeTable& opcodes = opcodes_for(config_.service);
 
   wire::Headers& headers = out.headers;
   headers.bth = {
@@ -191,6 +198,7 @@ void Requester::fill(Slot slot, Sequence sequence, Sequence end, OutgoingPacket&
       .ack_request = position == Position::last || position == Position::only,
       .psn = psn_of(sequence),
   };
+  headers.xrc_eth.srq = request.remote_srq;
   headers.immediate = request.immediate;
   out.payload = {};
   if (is_message) {

@@ -27,7 +27,7 @@ void Responder::configure(const ResponderConfig& config) {
   receive_.reset();
   acknowledgement_ = {};
   before_ = {};
-  responses_.reset(config.max_dest_rd_atomic, config.path_mtu);
+  responses_.reset(config.max_dest_rd_atomic, config.path_mtu, config.service);
   counters_ = {};
 }
 
@@ -54,14 +54,15 @@ void Responder::on_reliable(const wire::Packet& packet, const OpcodeInfo& info,
   const Psn psn = packet.headers.bth.psn;
   const std::int32_t ahead = distance(expected_psn_, psn);
   if (ahead > 0) return out_of_sequence();
-  if (ahead < 0) return duplicate(packet, info, regions);  // IBA C9-105.
+  if (ahead < 0) return duplicate(packet, info, receives, regions);  // IBA C9-105.
   awaiting_ = Awaiting::nothing;
 
   // The order of the checks is that of IBA 9.7.4.1: opcodes, resources, lengths and keys.
   if (const auto code = check_operation(info, message_, config_)) return refuse(*code, out);
+  if (!enter_domain(packet, info, receives)) return refuse(NakCode::invalid_request, out);
   const bool remembered = !info.has_payload;
   if (remembered && responses_.full()) return refuse(NakCode::invalid_request, out);
-  if (!ensure_receive(info, receives)) {
+  if (!ensure_receive(packet, info, receives)) {
     awaiting_ = Awaiting::retry_after_rnr;
     ++counters_.rnr_naks;
     return nak({psn, msn_}, Syndrome::rnr_nak(config_.min_rnr_timer));
@@ -87,7 +88,7 @@ void Responder::on_unreliable(const wire::Packet& packet, const OpcodeInfo& info
   const bool broken = message_.active && (!in_sequence || !follows(info, message_));
   if (broken) drop_message();
 
-  if (check_operation(info, message_, config_) || !ensure_receive(info, receives) ||
+  if (check_operation(info, message_, config_) || !ensure_receive(packet, info, receives) ||
       check_content(packet, info, message_, config_, regions) || receive_too_small(packet, info)) {
     // The rest of a message that is being dropped counts no second time.
     if (message_.active || info.starts_message()) drop_message();
@@ -112,7 +113,7 @@ void Responder::out_of_sequence() {
 }
 
 void Responder::duplicate(const wire::Packet& packet, const OpcodeInfo& info,
-                          const region::RegionTable& regions) {
+                          ReceiveSource& receives, const region::RegionTable& regions) {
   ++counters_.duplicates;
   const wire::Headers& headers = packet.headers;
   const Psn psn = headers.bth.psn;
@@ -130,8 +131,12 @@ void Responder::duplicate(const wire::Packet& packet, const OpcodeInfo& info,
       // most likely a packet that the network doubled, of a READ that has long ended: dropped, not
       // a reason to break the connection.
       const wire::Reth& reth = headers.reth;
+      const auto pd = config_.service == wire::Service::xrc
+                          ? receives.domain_of(headers.xrc_eth.srq)
+                          : config_.pd;
+      if (!pd) return;
       if (reth.length == 0 ||
-          regions.check(reth.key, reth.address, reth.length, region::kRemoteRead, config_.pd)) {
+          regions.check(reth.key, reth.address, reth.length, region::kRemoteRead, *pd)) {
         responses_.repeat_read(psn, reth);
       }
       return;
@@ -141,11 +146,26 @@ void Responder::duplicate(const wire::Packet& packet, const OpcodeInfo& info,
   }
 }
 
+/// XRC: what a request touches belongs to the protection domain of the shared receive queue that it
+/// names, and all packets of a message name the same (IBA annex A14). False where it is none of the
+/// queue pair's XRC domain.
+bool Responder::enter_domain(const wire::Packet& packet, const OpcodeInfo& info,
+                             ReceiveSource& receives) {
+  if (config_.service != wire::Service::xrc) return true;
+  const SrqNumber srq = packet.headers.xrc_eth.srq;
+  if (!info.starts_message()) return srq == message_.srq;
+  const auto pd = receives.domain_of(srq);
+  if (!pd) return false;
+  config_.pd = *pd;
+  return true;
+}
+
 /// Takes a receive request where the packet needs one and none is in use.
-bool Responder::ensure_receive(const OpcodeInfo& info, ReceiveSource& receives) {
+bool Responder::ensure_receive(const wire::Packet& packet, const OpcodeInfo& info,
+                               ReceiveSource& receives) {
   if (!needs_receive(info) || receive_) return true;
   Receive taken;
-  if (!receives.take(taken)) return false;
+  if (!receives.take(packet, taken)) return false;
   receive_ = taken;
   return true;
 }

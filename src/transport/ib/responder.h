@@ -16,7 +16,7 @@
 namespace verbatim::transport {
 
 struct ResponderConfig {
-  wire::Service service = wire::Service::rc;  // rc or uc.
+  wire::Service service = wire::Service::rc;  // rc, uc or xrc.
   Qpn dest_qp;                                // The peer: where acknowledgements go.
   PKey pkey = kDefaultPKey;
   Psn expected_psn;
@@ -25,7 +25,7 @@ struct ResponderConfig {
       1;  // READs and atomics remembered; at most ResponseQueue::kDepthMax.
   std::uint8_t min_rnr_timer = 12;  // The code of table 45, sent in RNR NAKs.
   std::uint32_t access = 0;         // region::kRemoteWrite | kRemoteRead | kRemoteAtomic.
-  PdNumber pd{};
+  PdNumber pd{};                    // XRC: of the shared receive queue that each request names.
 };
 
 /// A receive request, taken from its queue.
@@ -38,7 +38,12 @@ struct Receive {
 /// deque.
 class ReceiveSource {
  public:
-  virtual bool take(Receive& out) = 0;
+  /// The next receive request, for the message that `packet` begins (or, a WRITE with immediate,
+  /// ends).
+  virtual bool take(const wire::Packet& packet, Receive& out) = 0;
+  /// XRC: the protection domain of a shared receive queue of the responder's XRC domain; nothing
+  /// where there is no such queue.
+  virtual std::optional<PdNumber> domain_of(SrqNumber) { return std::nullopt; }
 
  protected:
   ~ReceiveSource() = default;
@@ -164,9 +169,12 @@ class Responder {
                      ReceiveSource& receives, const region::RegionTable& regions,
                      ResponderEffects& out);
   void out_of_sequence();
-  void duplicate(const wire::Packet& packet, const wire::OpcodeInfo& info,
+  void duplicate(const wire::Packet& packet, const wire::OpcodeInfo& info, ReceiveSource& receives,
                  const region::RegionTable& regions);
-  bool ensure_receive(const wire::OpcodeInfo& info, ReceiveSource& receives);
+  bool enter_domain(const wire::Packet& packet, const wire::OpcodeInfo& info,
+                    ReceiveSource& receives);
+  bool ensure_receive(const wire::Packet& packet, const wire::OpcodeInfo& info,
+                      ReceiveSource& receives);
   bool receive_too_small(const wire::Packet& packet, const wire::OpcodeInfo& info) const;
   void drop_message();
 

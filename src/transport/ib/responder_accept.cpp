@@ -34,7 +34,7 @@ void Responder::accept_message_packet(const wire::Packet& packet, const OpcodeIn
                                       ResponderEffects& out) {
   const wire::Headers& headers = packet.headers;
   if (info.starts_message()) {
-    message_ = {.active = true, .verb = info.verb};
+    message_ = {.active = true, .verb = info.verb, .srq = headers.xrc_eth.srq};
     if (info.has(wire::kReth)) {
       message_.key = headers.reth.key;
       message_.address = headers.reth.address;
@@ -83,7 +83,7 @@ void Responder::complete_receive(const wire::Packet& packet, const OpcodeInfo& i
 void Responder::accept_read(const wire::Packet& packet) {
   const wire::Headers& headers = packet.headers;
   msn_ = msn_ + 1;
-  responses_.add_read(headers.bth.psn, msn_, headers.reth);
+  responses_.add_read(headers.bth.psn, msn_, headers.reth, config_.pd);
   // IBA 9.7.2: a READ takes as many PSNs as its response has packets.
   expected_psn_ = expected_psn_ + responses_.packets_of(headers.reth.length);
   drop_stale_nak();

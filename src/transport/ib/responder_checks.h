@@ -21,6 +21,7 @@ inline constexpr std::uint32_t kMessageBytesMax = 1u << 31;
 struct IncomingMessage {
   bool active = false;
   wire::Verb verb{};
+  SrqNumber srq{};  // XRC: that its packets name.
   MemoryKey key{};  // WRITE: from the RETH of its first packet, as the next two.
   std::uint64_t address = 0;
   std::uint64_t length = 0;

@@ -331,8 +331,8 @@ TEST_P(RcResponderRead, AcknowledgementLeavesBeforeTheReadThatCameAfterIt) {
 
 TEST(ResponseQueueTest, OldRequestsDoNotBoundAcknowledgementsHalfTheCircleLater) {
   ResponseQueue responses;
-  responses.reset(4, Mtu::k256);
-  responses.add_read(Psn(10), wire::Msn(1), {.length = 8});
+  responses.reset(4, Mtu::k256, wire::Service::rc);
+  responses.add_read(Psn(10), wire::Msn(1), {.length = 8}, kPd);
   using Reach = ResponseQueue::Reach;
   EXPECT_EQ(responses.reach_between(Psn(8), Psn(12)), (Reach{Psn(9), wire::Msn(0)}));
   EXPECT_EQ(responses.reach_between(Psn(10), Psn(12)), std::nullopt);
@@ -343,9 +343,9 @@ TEST(ResponseQueueTest, OldRequestsDoNotBoundAcknowledgementsHalfTheCircleLater)
 
 TEST(ResponseQueueTest, ReadOfTheLongestMessageTakesHalfTheCircleOfPsns) {
   ResponseQueue responses;
-  responses.reset(1, Mtu::k256);
+  responses.reset(1, Mtu::k256, wire::Service::rc);
   EXPECT_EQ(responses.packets_of(kMessageBytesMax), 0x800000u);
-  responses.add_read(Psn(0xffffff), wire::Msn(1), {.length = kMessageBytesMax});
+  responses.add_read(Psn(0xffffff), wire::Msn(1), {.length = kMessageBytesMax}, kPd);
   EXPECT_TRUE(responses.repeat_read(Psn(0x7ffffe), {.address = 0x7fffff00, .length = 256}));
   EXPECT_EQ(responses.next_psn(), Psn(0x7ffffe));
 }

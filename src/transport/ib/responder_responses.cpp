@@ -22,7 +22,8 @@ constexpr wire::Opcode kAtomicAcknowledge =
 
 }  // namespace
 
-void ResponseQueue::reset(std::uint32_t depth, Mtu path_mtu) {
+void ResponseQueue::reset(std::uint32_t depth, Mtu path_mtu, wire::Service service) {
+  service_ = service;
   depth_ = std::min(depth, kDepthMax);
   mtu_bytes_ = bytes_of(path_mtu);
   oldest_ = count_ = queue_head_ = queued_ = 0;
@@ -48,8 +49,9 @@ ResponseQueue::Entry& ResponseQueue::add(Psn psn, wire::Msn msn, Verb verb) {
   return newest() = Entry{.first_psn = psn, .msn = msn, .verb = verb};
 }
 
-void ResponseQueue::add_read(Psn first_psn, wire::Msn msn, const wire::Reth& reth) {
+void ResponseQueue::add_read(Psn first_psn, wire::Msn msn, const wire::Reth& reth, PdNumber pd) {
   Entry& entry = add(first_psn, msn, Verb::read_request);
+  entry.pd = pd;
   entry.key = reth.key;
   entry.address = reth.address;
   entry.length = entry.end = reth.length;
@@ -142,7 +144,7 @@ void ResponseQueue::poll(OutgoingPacket& out) {
     entry.next += out.payload.length;
     if (entry.next != entry.end) return;
   } else {
-    out.headers.bth.opcode = kAtomicAcknowledge;
+    out.headers.bth.opcode = wire::in_service(kAtomicAcknowledge, service_);
     out.headers.atomic_ack = entry.original;
   }
   entry.answered = true;
@@ -155,12 +157,14 @@ void ResponseQueue::poll_read(Entry& entry, OutgoingPacket& out) const {
   const std::uint32_t left = entry.end - entry.next;
   const bool begins = entry.next == entry.start;
   const bool ends = left <= mtu_bytes_;
-  out.headers.bth.opcode =
+  const wire::Opcode opcode =
       begins ? (ends ? kReadOnly : kReadFirst) : (ends ? kReadLast : kReadMiddle);
+  out.headers.bth.opcode = wire::in_service(opcode, service_);
   if (left == 0) return;
   out.payload.from = PayloadSource::From::region;
   out.payload.length = std::min(left, mtu_bytes_);
   out.payload.key = entry.key;
+  out.payload.pd = entry.pd;
   out.payload.address = entry.address + entry.next;
 }
 

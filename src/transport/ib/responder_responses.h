@@ -21,14 +21,14 @@ class ResponseQueue {
   /// Most that `max_dest_rd_atomic` may say.
   static constexpr std::uint32_t kDepthMax = 128;
 
-  void reset(std::uint32_t depth, Mtu path_mtu);
+  void reset(std::uint32_t depth, Mtu path_mtu, wire::Service service);
 
   /// True when every remembered request still waits for its first answer: another one would be more
   /// than `max_dest_rd_atomic` outstanding.
   bool full() const;
   /// Remembers a new request; the caller has seen that it is not full. A READ enters the queue of
   /// answers at once, an atomic when its result is known.
-  void add_read(Psn first_psn, wire::Msn msn, const wire::Reth& reth);
+  void add_read(Psn first_psn, wire::Msn msn, const wire::Reth& reth, PdNumber pd);
   void add_atomic(Psn psn, wire::Msn msn, wire::Verb verb);
   void set_atomic_result(std::uint64_t original);
 
@@ -70,6 +70,7 @@ class ResponseQueue {
     bool queued = false;
     MemoryKey key{};
     std::uint64_t address = 0;
+    PdNumber pd{};
     std::uint32_t length = 0;  // Of the READ; the answer under way covers bytes [start, end) of it,
     std::uint32_t start = 0;   // and [next, end) is left to send.
     std::uint32_t next = 0;
@@ -90,6 +91,7 @@ class ResponseQueue {
 
   std::uint32_t depth_ = 0;
   std::uint32_t mtu_bytes_ = bytes_of(Mtu::k1024);
+  wire::Service service_ = wire::Service::rc;
   std::array<Entry, kDepthMax> entries_{};  // A ring of `depth_`: `count_` from `oldest_` on.
   std::uint32_t oldest_ = 0;
   std::uint32_t count_ = 0;

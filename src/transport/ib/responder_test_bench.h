@@ -25,6 +25,11 @@ inline constexpr std::uint64_t kRegionStart = 0x10000;
 inline constexpr std::uint64_t kRegionBytes = 0x10000;
 inline constexpr std::uint32_t kMtu = 256;
 inline constexpr PdNumber kPd{3};
+/// XRC: the shared receive queue that requests name unless they say otherwise, and one of another
+/// protection domain.
+inline constexpr SrqNumber kSrq{0x51};
+inline constexpr SrqNumber kOtherSrq{0x52};
+inline constexpr PdNumber kOtherPd{4};
 inline constexpr std::uint32_t kEveryRight =
     region::kRemoteWrite | region::kRemoteRead | region::kRemoteAtomic;
 
@@ -39,12 +44,14 @@ struct Request {
   bool has_invalidate = false;
   bool own_key = false;
   Service service = Service::rc;
+  SrqNumber srq_number = kSrq;
 
   Request ack() && { return headers.bth.ack_request = true, std::move(*this); }
   Request solicited() && { return headers.bth.solicited_event = true, std::move(*this); }
   Request pad(std::uint8_t count) && { return headers.bth.pad_count = count, std::move(*this); }
   Request invalidate() && { return has_invalidate = true, std::move(*this); }
   Request on(Service other) && { return service = other, std::move(*this); }
+  Request for_srq(SrqNumber srq) && { return srq_number = srq, std::move(*this); }
   Request immediate(std::uint32_t value) && {
     has_immediate = true;
     headers.immediate = value;
@@ -178,7 +185,12 @@ class Bench final : private ReceiveSource {
             .pd = pd};
   }
 
-  bool take(Receive& out) override {
+  std::optional<PdNumber> domain_of(SrqNumber srq) override {
+    if (srq == kSrq) return kPd;
+    if (srq == kOtherSrq) return kOtherPd;
+    return std::nullopt;
+  }
+  bool take(const wire::Packet&, Receive& out) override {
     if (receives_.empty()) return false;
     out = receives_.front();
     receives_.pop_front();
@@ -191,6 +203,7 @@ class Bench final : private ReceiveSource {
         request.service == Service::rc ? responder.config().service : request.service;
     wire::Packet packet;
     packet.headers = request.headers;
+    packet.headers.xrc_eth.srq = request.srq_number;
     packet.headers.bth.opcode = wire::opcode_of(service, request.verb, request.position,
                                                 request.has_immediate, request.has_invalidate);
     packet.headers.bth.psn = start_ + static_cast<std::uint32_t>(request.psn);

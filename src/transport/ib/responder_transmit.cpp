@@ -50,7 +50,7 @@ bool Responder::poll_transmit(OutgoingPacket& out) {
       (responses_.empty() || distance(acknowledgement_.reach.psn, responses_.next_psn()) > 0);
   if (acknowledgement_first) {
     acknowledgement_.pending = false;
-    out.headers.bth.opcode = kAcknowledge;
+    out.headers.bth.opcode = wire::in_service(kAcknowledge, config_.service);
     out.headers.bth.psn = acknowledgement_.reach.psn;
     out.headers.aeth = {.syndrome = acknowledgement_.syndrome, .msn = acknowledgement_.reach.msn};
   } else {

@@ -49,6 +49,7 @@ struct SendRequest {
   MemoryKey remote_key{};
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;
+  SrqNumber remote_srq{};  // XRC: whose receive requests and protection domain serve it.
 };
 
 /// Names a posted request of one queue pair: requests are counted from 0 as they are posted; the
@@ -60,7 +61,7 @@ struct PayloadSource {
   enum class From : std::uint8_t {
     nothing,
     request,  // Bytes [offset, offset + length) of the send request in `slot`.
-    region,   // `length` bytes at `address` under `key`: a READ response.
+    region,   // `length` bytes at `address` under `key` and `pd`: a READ response.
   };
   From from = From::nothing;
   std::uint32_t length = 0;
@@ -68,6 +69,7 @@ struct PayloadSource {
   std::uint64_t offset = 0;
   MemoryKey key{};
   std::uint64_t address = 0;
+  PdNumber pd{};  // Of the region.
 };
 
 /// A packet to send. `headers.bth.dest_qp`, `pkey` and `pad_count` are filled in by the engine.
