@@ -41,7 +41,9 @@ constexpr bool is_atomic(Operation operation) {
   return operation == Operation::compare_and_swap || operation == Operation::fetch_and_add;
 }
 
-constexpr bool serves(QpType type, Operation operation) {
+}  // namespace
+
+bool serves(QpType type, Operation operation) {
   const bool is_send = operation == Operation::send || operation == Operation::send_with_immediate;
   const bool is_write =
       operation == Operation::write || operation == Operation::write_with_immediate;
@@ -55,8 +57,6 @@ constexpr bool serves(QpType type, Operation operation) {
   }
   return false;
 }
-
-}  // namespace
 
 int QueuePair::check_post(const SendWork& work) const {
   const QpState now = state();
@@ -76,13 +76,21 @@ int QueuePair::check_post(const SendWork& work) const {
   // pair.
   const bool awaits =
       work.request.operation == Operation::read || is_atomic(work.request.operation);
-  if (awaits && attributes_.max_rd_atomic == 0) return EINVAL;
-  return send_queue_.full() ? ENOMEM : 0;
+  return awaits && attributes_.max_rd_atomic == 0 ? EINVAL : 0;
 }
 
-int QueuePair::post_send(const SendWork& work) {
+int QueuePair::post_send(std::span<const SendWork> works) {
   const std::lock_guard guard(lock_);
-  if (const int refused = check_post(work); refused != 0) return refused;
+  for (const SendWork& work : works) {
+    if (const int refused = check_post(work); refused != 0) return refused;
+  }
+  if (works.size() > send_queue_.room()) return ENOMEM;
+  for (const SendWork& work : works) push_send(work);
+  if (state() == QpState::err || state() == QpState::sqe) flush_posted();
+  return 0;
+}
+
+void QueuePair::push_send(const SendWork& work) {
   const auto slot = send_queue_.posted();
   send_queue_.push({.wr_id = work.wr_id,
                     .request = work.request,
@@ -96,8 +104,6 @@ int QueuePair::post_send(const SendWork& work) {
                                 .qpn = work.remote_qpn,
                                 .qkey = work.remote_qkey};
   }
-  if (state() == QpState::err || state() == QpState::sqe) flush_posted();
-  return 0;
 }
 
 /// What was posted and never reached an engine completes as flushed (IBA 10.3.1.5, 10.3.1.7).

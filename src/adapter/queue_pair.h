@@ -122,6 +122,9 @@ struct SendWork {
   QKey remote_qkey{};                        // UD.
 };
 
+/// Whether queue pairs of this type do it.
+bool serves(QpType type, transport::Operation operation);
+
 /// One queue pair: its state, its two engines, its queues. Any thread may call anything; one lock a
 /// queue pair.
 class QueuePair {
@@ -144,10 +147,11 @@ class QueuePair {
   Result<void> modify(const QueuePairAttributes& attributes, std::uint32_t mask);
   QueuePairAttributes query() const;
 
-  /// Posts one request; 0 or an errno (EINVAL: wrong state, operation, too many segments, too much
-  /// inline; ENOMEM: full). The first packets leave when `transmit` is called: once after a list of
-  /// posts.
-  int post_send(const SendWork& work);
+  /// Posts requests, all of them or none; 0 or an errno (EINVAL: wrong state, operation, too many
+  /// segments, too much inline; ENOMEM: full). The first packets leave when `transmit` is called:
+  /// once after a list of posts.
+  int post_send(std::span<const SendWork> works);
+  int post_send(const SendWork& work) { return post_send(std::span(&work, 1)); }
   int post_receive(std::uint64_t wr_id, std::span<const Segment> segments);
   void transmit();
 
@@ -180,6 +184,7 @@ class QueuePair {
 
   // Sending: each under lock_.
   int check_post(const SendWork& work) const;
+  void push_send(const SendWork& work);
   void flush_posted();
   void transmit_locked(TimeNs now);
   void transmit_requests(Burst& burst, TimeNs now);

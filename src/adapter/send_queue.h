@@ -49,10 +49,10 @@ class SendQueue {
   std::uint32_t inline_bytes_max() const { return inline_bytes_max_; }
   std::uint64_t posted() const { return posted_; }        // Slot of the next post.
   std::uint64_t completed() const { return completed_; }  // Slot of the oldest outstanding request.
-  bool full() const { return posted_ - completed_ == capacity_; }
+  std::uint64_t room() const { return capacity_ - (posted_ - completed_); }
   bool empty() const { return posted_ == completed_; }
 
-  /// Takes the next slot; the caller has checked `full` and the limits. Inline bytes are copied
+  /// Takes the next slot; the caller has checked `room` and the limits. Inline bytes are copied
   /// from the segments.
   void push(const SendPlace& place, std::span<const Segment> segments) {
     const auto index = posted_ % capacity_;

@@ -99,7 +99,7 @@ Endpoint::Endpoint(const Host& host, const EndpointOptions& options)
       mr_(ibv_reg_mr(host.pd(), memory_, options.memory_bytes, options.memory_access)) {
   EXPECT_NE(cq_, nullptr);
   EXPECT_NE(mr_, nullptr);
-  ibv_qp_init_attr wanted{};
+  ibv_qp_init_attr_ex wanted{};
   wanted.send_cq = wanted.recv_cq = cq_.get();
   wanted.qp_type = options.type;
   wanted.sq_sig_all = options.signal_all;
@@ -108,7 +108,16 @@ Endpoint::Endpoint(const Host& host, const EndpointOptions& options)
                 .max_send_sge = options.segments,
                 .max_recv_sge = options.segments,
                 .max_inline_data = options.inline_bytes};
-  qp_.reset(ibv_create_qp(options.pd != nullptr ? options.pd : host.pd(), &wanted));
+  wanted.comp_mask = IBV_QP_INIT_ATTR_PD;
+  wanted.pd = options.pd != nullptr ? options.pd : host.pd();
+  if (options.send_operations != 0) {
+    wanted.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    wanted.send_ops_flags = options.send_operations;
+  }
+  // The plain structure is the beginning of the extended one.
+  qp_.reset(options.send_operations != 0
+                ? ibv_create_qp_ex(host.context(), &wanted)
+                : ibv_create_qp(wanted.pd, reinterpret_cast<ibv_qp_init_attr*>(&wanted)));
   EXPECT_NE(qp_, nullptr) << std::strerror(errno);
 }
 

@@ -67,7 +67,8 @@ struct EndpointOptions {
   int memory_access = kAllAccess;
   int queue_pair_access = kAllAccess;
   ibv_comp_channel* channel = nullptr;
-  ibv_pd* pd = nullptr;  // Of the queue pair, where it is not the host's.
+  ibv_pd* pd = nullptr;               // Of the queue pair, where it is not the host's.
+  std::uint64_t send_operations = 0;  // `send_ops_flags`: an extended queue pair.
 };
 
 /// What the other side has to know.
@@ -95,6 +96,7 @@ class Endpoint {
   explicit Endpoint(const Host& host, const EndpointOptions& options = {});
 
   ibv_qp* qp() const { return qp_.get(); }
+  ibv_qp_ex* qp_ex() const { return ibv_qp_to_qp_ex(qp_.get()); }
   ibv_cq* cq() const { return cq_.get(); }
   ibv_mr* mr() const { return mr_.get(); }
   std::span<std::byte> memory() const { return {memory_, options_.memory_bytes}; }

@@ -30,6 +30,7 @@ void fill_in(Context& context) {
   context.verbs.sz = sizeof(verbs_context);
   context.verbs.query_port = query_port;
   context.verbs.query_device_ex = query_device_ex;
+  context.verbs.create_qp_ex = create_qp_ex;
   refuse_the_rest(context.verbs);
 }
 

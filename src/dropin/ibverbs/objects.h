@@ -13,6 +13,7 @@
 #include "adapter/adapter.h"
 #include "base/unique_fd.h"
 #include "dropin/ibverbs/program.h"
+#include "dropin/ibverbs/send_batch.h"
 #include "dropin/ibverbs/verbs.h"
 
 /// What stands behind the structures that programs hold: each begins with the public structure (a
@@ -72,6 +73,7 @@ struct QueuePair {
   ibv_qp_ex verbs;
   void* newer_fields;  // What rdma-core 56 added to ibv_qp_ex: programs built with it may look.
   adapter::QueuePair* queue_pair = nullptr;  // Owned by the adapter.
+  std::unique_ptr<SendBatch> batch;          // Of extended queue pairs.
   std::uint32_t events_delivered = 0;
 };
 
@@ -103,6 +105,22 @@ inline ibv_gid to_verbs(const Gid& gid) {
   ibv_gid theirs;
   std::copy(gid.bytes.begin(), gid.bytes.end(), theirs.raw);
   return theirs;
+}
+
+inline adapter::QueuePairCapacity to_capacity(const ibv_qp_cap& theirs) {
+  return {.send_requests = theirs.max_send_wr,
+          .receive_requests = theirs.max_recv_wr,
+          .send_segments = theirs.max_send_sge,
+          .receive_segments = theirs.max_recv_sge,
+          .inline_bytes = theirs.max_inline_data};
+}
+
+inline ibv_qp_cap to_verbs(const adapter::QueuePairCapacity& own) {
+  return {.max_send_wr = own.send_requests,
+          .max_recv_wr = own.receive_requests,
+          .max_send_sge = own.send_segments,
+          .max_recv_sge = own.receive_segments,
+          .max_inline_data = own.inline_bytes};
 }
 
 /// Entries of the GID table, most of them empty. Fixed, as Linux's are, since programs may ask once

@@ -6,7 +6,7 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// Queue pairs: creating, modifying, querying, destroying.
+/// Queue pairs: modifying, querying, destroying.
 namespace verbatim::dropin {
 namespace {
 
@@ -20,22 +20,6 @@ static_assert(int{adapter::kReceivePsn} == IBV_QP_RQ_PSN &&
               int{adapter::kSendPsn} == IBV_QP_SQ_PSN);
 static_assert(int{adapter::kDestQpn} == IBV_QP_DEST_QPN);
 static_assert(int{adapter::kRateLimit} == IBV_QP_RATE_LIMIT);
-
-adapter::QueuePairCapacity to_capacity(const ibv_qp_cap& theirs) {
-  return {.send_requests = theirs.max_send_wr,
-          .receive_requests = theirs.max_recv_wr,
-          .send_segments = theirs.max_send_sge,
-          .receive_segments = theirs.max_recv_sge,
-          .inline_bytes = theirs.max_inline_data};
-}
-
-ibv_qp_cap to_verbs(const adapter::QueuePairCapacity& own) {
-  return {.max_send_wr = own.send_requests,
-          .max_recv_wr = own.receive_requests,
-          .max_send_sge = own.send_segments,
-          .max_recv_sge = own.receive_segments,
-          .max_inline_data = own.inline_bytes};
-}
 
 ibv_ah_attr to_verbs(const adapter::AddressVector& own) {
   ibv_ah_attr theirs{};
@@ -89,7 +73,7 @@ ibv_qp_attr to_verbs(const adapter::QueuePairAttributes& own) {
   theirs.sq_psn = own.send_psn.value();
   theirs.dest_qp_num = own.dest_qpn.value();
   theirs.qp_access_flags = own.access;
-  theirs.cap = to_verbs(own.capacity);
+  theirs.cap = dropin::to_verbs(own.capacity);
   theirs.ah_attr = to_verbs(own.address);
   theirs.pkey_index = own.pkey_index;
   theirs.en_sqd_async_notify = own.sqd_notify;
@@ -103,69 +87,11 @@ ibv_qp_attr to_verbs(const adapter::QueuePairAttributes& own) {
   return theirs;
 }
 
-Result<void> check(const ibv_qp_init_attr& wanted) {
-  switch (wanted.qp_type) {
-    case IBV_QPT_RC:
-    case IBV_QPT_UC:
-    case IBV_QPT_UD:
-      break;
-    default:
-      return refuse(EOPNOTSUPP,
-                    fmt::format("QP type {} is not implemented: there are RC, UC and UD",
-                                static_cast<int>(wanted.qp_type)));
-  }
-  if (wanted.srq != nullptr)
-    return refuse(EOPNOTSUPP, "shared receive queues are not implemented yet");
-  if (wanted.send_cq == nullptr || wanted.recv_cq == nullptr) {
-    return refuse(EINVAL, "a queue pair needs a send and a receive completion queue");
-  }
-  return {};
-}
-
-Result<QueuePair*> create(ibv_pd* pd, const ibv_qp_init_attr& wanted) {
-  if (auto valid = check(wanted); !valid) return std::unexpected(valid.error());
-  auto own = std::make_unique<QueuePair>();
-  Context& context = from(pd->context);
-  const auto created =
-      context.adapter().create_queue_pair({.type = static_cast<QpType>(wanted.qp_type),
-                                           .pd = from(pd).number(),
-                                           .send_cq = from(wanted.send_cq).queue,
-                                           .receive_cq = from(wanted.recv_cq).queue,
-                                           .events = &context.events,
-                                           .capacity = to_capacity(wanted.cap),
-                                           .signal_all = wanted.sq_sig_all != 0,
-                                           .owner = own.get()});
-  if (!created) return std::unexpected(created.error());
-  own->queue_pair = *created;
-  ibv_qp& verbs = own->verbs.qp_base;
-  verbs.context = pd->context;
-  verbs.qp_context = wanted.qp_context;
-  verbs.pd = pd;
-  verbs.send_cq = wanted.send_cq;
-  verbs.recv_cq = wanted.recv_cq;
-  verbs.qp_num = own->queue_pair->number().value();
-  verbs.handle = verbs.qp_num;
-  verbs.state = IBV_QPS_RESET;
-  verbs.qp_type = wanted.qp_type;
-  pthread_mutex_init(&verbs.mutex, nullptr);
-  pthread_cond_init(&verbs.cond, nullptr);
-  const std::lock_guard guard(context.living_lock);
-  context.living.insert(own.get());
-  return own.release();
-}
-
 }  // namespace
 }  // namespace verbatim::dropin
 
 using namespace verbatim;
 using namespace verbatim::dropin;
-
-ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* qp_init_attr) {
-  const auto created = create(pd, *qp_init_attr);
-  if (!created) return refused_null("create_qp", created.error());
-  qp_init_attr->cap = to_verbs((*created)->queue_pair->options().capacity);
-  return &(*created)->verbs.qp_base;
-}
 
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
   const auto done = from(qp).queue_pair->modify(to_attributes(*attr, attr_mask),
@@ -201,8 +127,10 @@ int ibv_destroy_qp(ibv_qp* qp) {
   return 0;
 }
 
-/// Queue pairs have no extended send operations yet, so none is an extended one.
-ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp*) { return nullptr; }
+ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
+  QueuePair& own = from(qp);
+  return own.batch != nullptr ? &own.verbs : nullptr;
+}
 
 int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; }
 

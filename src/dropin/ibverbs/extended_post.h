@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/error.h"
+#include "dropin/ibverbs/objects.h"
+
+/// The `ibv_wr_*` calls of extended queue pairs.
+namespace verbatim::dropin {
+
+/// `1 << Operation` for each of `send_ops_flags`. EOPNOTSUPP for what queue pairs of this type do
+/// not do: the program would call a pointer that leads nowhere.
+Result<std::uint64_t> to_operations(adapter::QpType type, std::uint64_t send_ops_flags);
+
+/// Makes the queue pair an extended one: its batch and the functions that programs call.
+void extend(QueuePair& queue_pair, std::uint64_t operations);
+
+}  // namespace verbatim::dropin
