@@ -6,21 +6,21 @@ namespace verbatim::wire {
 
 /// LAP, load alternate path (IBA 12.8.1, table 115). The path's fields lie closer than in a REQ.
 ///
-///     byte   0-3       4-7       8-11   12-14   15 (5, 3)         16-19  20-21  22-23   24-39
-///     40-55
-///          +---------+---------+------+-------+----------+------+------+------+-------+------+-------+
-///          | local   | remote  | rsvd | remote| remote   | rsvd | rsvd | local| remote| local|
-///          remote| | comm id | comm id |      | QPN   | response |      |      | LID  | LID   |
-///          GID  | GID   | |         |         |      |       | timeout  |      |      |      | |
-///          |       |
-///          +---------+---------+------+-------+----------+------+------+------+-------+------+-------+
-///     byte   56-58.3    58.4   59       60      61 (2, 6)     62 (4, 1, 3)            63 (5, 3)
-///     64-231
-///          +----------+------+--------+-------+------+------+-------+---------+----+---------+-------+
-///          | flow     | rsvd | traffic| hop   | rsvd | rate | SL    | subnet  |rsvd| ack |private|
-///          | label    |      | class  | limit |      |      |       | local   |    | timeout |data
-///          |
-///          +----------+------+--------+-------+------+------+-------+---------+----+---------+-------+
+///     byte   0-3       4-7       8-11   12-14    15 (5, 3)                16-19
+///          +---------+---------+------+--------+-----------------+------+------+
+///          | local   | remote  | rsvd | remote | remote response | rsvd | rsvd |
+///          | comm id | comm id |      | QPN    | timeout         |      |      |
+///          +---------+---------+------+--------+-----------------+------+------+
+///     byte   20-21   22-23    24-39   40-55    56-58.3 58.4   59        60
+///          +-------+--------+-------+--------+-------+------+---------+-------+
+///          | local | remote | local | remote | flow  | rsvd | traffic | hop   |
+///          | LID   | LID    | GID   | GID    | label |      | class   | limit |
+///          +-------+--------+-------+--------+-------+------+---------+-------+
+///     byte   61 (2, 6)     62 (4, 1, 3)            63 (5, 3)        64-231
+///          +------+------+---------+--------+------+---------+------+--------------+
+///          | rsvd | rate | service | subnet | rsvd | ack     | rsvd | private data |
+///          |      |      | level   | local  |      | timeout |      |              |
+///          +------+------+---------+--------+------+---------+------+--------------+
 struct CmLap {
   static constexpr std::size_t kSize = kMadDataBytes;
   static constexpr std::size_t kPrivateDataBytes = 168;

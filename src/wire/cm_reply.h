@@ -11,11 +11,16 @@ namespace verbatim::wire {
 ///          | local   | remote  | local | local | rsvd | local | rsvd | starting | rsvd |
 ///          | comm id | comm id | Q_Key | QPN   |      | EECN  |      | PSN      |      |
 ///          +---------+---------+-------+-------+------+-------+------+----------+------+
-///     byte   24          25         26 (5, 2, 1)                27 (3, 1, 4)        28-35 36-231
-///          +-----------+----------+-----------+----------+----+-------+-----+----+---------+-------+
-///          | responder | initiator| target    | failover |flow| RNR   | SRQ |rsvd| local |private|
-///          | resources | depth    | ack delay | accepted |ctrl| retry |     |    | CA GUID |data |
-///          +-----------+----------+-----------+----------+----+-------+-----+----+---------+-------+
+///     byte   24          25          26 (5, 2, 1 bits)
+///          +-----------+-----------+------------+----------+--------------+
+///          | responder | initiator | target ack | failover | end to end   |
+///          | resources | depth     | delay      | accepted | flow control |
+///          +-----------+-----------+------------+----------+--------------+
+///     byte   27 (3, 1, 4)            28-35     36-231
+///          +-----------+-----+------+---------+--------------+
+///          | RNR retry | SRQ | rsvd | local   | private data |
+///          | count     |     |      | CA GUID |              |
+///          +-----------+-----+------+---------+--------------+
 ///
 /// An XRC target tells its queue pair number in the EECN's field.
 struct CmRep {

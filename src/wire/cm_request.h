@@ -44,23 +44,26 @@ enum class CmTransport : std::uint8_t { rc = 0, uc = 1, rd = 2, reserved = 3, xr
 
 /// REQ, request for communication (IBA 12.6.5, table 106).
 ///
-///     byte   0-3       4-7    8-15      16-23     24-27  28-31   32-34  35         36-38  39
-///          +---------+------+---------+---------+------+-------+------+----------+------+-----------+
-///          | local   | rsvd | service | local   | rsvd | local | local| responder| local|
-///          initiator | | comm id |      | id      | CA GUID |      | Q_Key | QPN  | resources|
-///          EECN | depth     |
-///          +---------+------+---------+---------+------+-------+------+----------+------+-----------+
-///     byte   40-42    43 (5, 2, 1 bits)              44-46      47 (5, 3)          48-49
-///          +--------+----------+-----------+------+----------+----------+-------+-------+
-///          | remote | remote   | transport | flow | starting | local    | retry | P_Key |
-///          | EECN   | response | type      | ctrl | PSN      | response | count |       |
-///          |        | timeout  |           |      |          | timeout  |       |       |
-///          +--------+----------+-----------+------+----------+----------+-------+-------+
-///     byte   50 (4, 1, 3)           51 (4, 1, 3)                 52-95     96-139      140-231
-///          +-----+--------+-------+---------+-----+-----------+---------+-----------+---------+
-///          | MTU | RDC    | RNR   | max CM  | SRQ | extended  | primary | alternate | private |
-///          |     | exists | retry | retries |     | transport | path    | path      | data    |
-///          +-----+--------+-------+---------+-----+-----------+---------+-----------+---------+
+///     byte   0-3       4-7    8-15      16-23     24-27  28-31   32-34   35
+///          +---------+------+---------+---------+------+-------+-------+-----------+
+///          | local   | rsvd | service | local   | rsvd | local | local | responder |
+///          | comm id |      | id      | CA GUID |      | Q_Key | QPN   | resources |
+///          +---------+------+---------+---------+------+-------+-------+-----------+
+///     byte   36-38   39          40-42    43 (5, 2, 1 bits)
+///          +-------+-----------+--------+------------------+-----------+--------------+
+///          | local | initiator | remote | remote response  | transport | end to end   |
+///          | EECN  | depth     | EECN   | timeout          | type      | flow control |
+///          +-------+-----------+--------+------------------+-----------+--------------+
+///     byte   44-46      47 (5, 3)               48-49   50 (4, 1, 3)
+///          +----------+----------------+-------+-------+-----+--------+-----------+
+///          | starting | local response | retry | P_Key | MTU | RDC    | RNR retry |
+///          | PSN      | timeout        | count |       |     | exists | count     |
+///          +----------+----------------+-------+-------+-----+--------+-----------+
+///     byte   51 (4, 1, 3)               52-95     96-139      140-231
+///          +---------+-----+-----------+---------+-----------+---------+
+///          | max CM  | SRQ | extended  | primary | alternate | private |
+///          | retries |     | transport | path    | path      | data    |
+///          +---------+-----+-----------+---------+-----------+---------+
 ///
 /// EE contexts belong to reliable datagrams, which nothing implements: ignored, sent as zero.
 struct CmReq {

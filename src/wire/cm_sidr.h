@@ -49,12 +49,14 @@ enum class SidrStatus : std::uint8_t {
 
 /// SIDR_REP, service id resolution response (IBA 12.11.2, table 120).
 ///
-///     byte   0-3       4        5        6-7    8-10  11     12-19     20-23   24-95        96-231
-///          +---------+--------+--------+------+-----+------+---------+-------+------------+---------+
-///          | request | status | info   | rsvd | QPN | rsvd | service | Q_Key | additional |
-///          private | | id      |        | length |      |     |      | id      |       | info |
-///          data    |
-///          +---------+--------+--------+------+-----+------+---------+-------+------------+---------+
+///     byte   0-3          4        5             6-7    8-10  11     12-19
+///          +------------+--------+-------------+------+-----+------+------------+
+///          | request id | status | info length | rsvd | QPN | rsvd | service id |
+///          +------------+--------+-------------+------+-----+------+------------+
+///     byte   20-23   24-95             96-231
+///          +-------+-----------------+--------------+
+///          | Q_Key | additional info | private data |
+///          +-------+-----------------+--------------+
 struct CmSidrRep {
   static constexpr std::size_t kSize = kMadDataBytes;
   static constexpr std::size_t kInfoBytes = 72;
