@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/time.h"
@@ -44,26 +45,41 @@ struct KeyHash {
   std::size_t operator()(const PeerQueuePair& key) const { return mix(key.node, key.qpn.value()); }
 };
 
+/// A time that a peer or the user chose, within reason: 67 ms to 69 s.
+constexpr TimeNs patience_ns(std::uint8_t exponent) {
+  return wire::cm_time_ns(std::clamp<std::uint8_t>(exponent, 14, 24));
+}
+
+/// What our MRA asks for: Linux's figure, 69 s.
+inline constexpr std::uint8_t kServiceTimeout = 24;
+
 /// What the engine knows of one connection or resolution.
 struct Connection {
   ConnectionId id{};
   State state{};
-  bool released = false;  // The user has forgotten it: no effect but MADs.
-  bool active = false;    // We asked.
+  bool active = false;      // We asked.
+  bool released = false;    // The user has forgotten it: no effect but MADs.
+  bool stale_once = false;  // The peer took our queue pair for one of an earlier life.
   wire::CommunicationId remote_id{};
   std::uint64_t transaction = 0;
   ServiceId service{};
   CmTransport transport = CmTransport::rc;
   Path path;
-  Qpn local_qpn{};
-  PeerKey peer;                   // Its entry in the table of peers, while `remote_id` is known.
+  Qpn remote_qpn{};
+  PeerKey peer;                   // Its entry in the table of peers.
   PeerQueuePair peer_queue_pair;  // Its entry in the table of queue pairs; QPN 0 for none.
-  SendMad last;                   // What is repeated, by the timer or when the peer repeats.
+  SendMad last;                   // Repeated by the timer, or when the peer repeats.
   TimeNs timer = kNever;          // As `Timers` has it.
   TimeNs repeat_after = 0;        // How long an answer may take.
   unsigned retries = 0;           // For each message.
   unsigned retries_left = 0;      // For the one that is being repeated.
-  TimeNs remember = 0;            // How long a refusal or answer is kept for repetitions.
+  TimeNs remember = 0;            // How long a refusal is kept for repetitions.
+
+  void persist(const Persistence& persistence) {
+    repeat_after = patience_ns(persistence.response_timeout);
+    retries = persistence.retries;
+    remember = 2 * repeat_after;
+  }
 };
 
 }  // namespace verbatim::cm

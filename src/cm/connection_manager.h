@@ -11,6 +11,7 @@
 #include "cm/identifiers.h"
 #include "cm/listeners.h"
 #include "cm/messages.h"
+#include "cm/stray.h"
 #include "cm/timers.h"
 
 namespace verbatim::cm {
@@ -35,18 +36,10 @@ struct Counters {
   std::uint64_t repeated = 0;    // Messages that we sent again, because no answer came.
 };
 
-/// A message's way, for its answer.
+/// How and when a message came.
 struct Arrival {
-  const SocketAddress& from;
-  const SocketAddress& to;
-  std::uint64_t transaction = 0;
+  Way way;
   TimeNs now = 0;
-};
-
-/// How messages are repeated: `response_timeout` each (4.096 us * 2^this), `retries` times.
-struct Persistence {
-  std::uint8_t response_timeout = 18;  // 1.07 s. Linux: 20, 4.3 s.
-  std::uint8_t retries = 15;
 };
 
 struct ConnectParameters {
@@ -174,27 +167,34 @@ class ConnectionManager {
 
   // connection_manager.cpp: what all parts do.
   void send(Connection& connection, const wire::CmMessage& message, Effects& out);
-  void send_repeatedly(Connection& connection, TimeNs now, Effects& out);
+  void await_answer(Connection& connection, TimeNs now);
   void set_timer(Connection& connection, TimeNs at);
   void on_timer(Connection& connection, TimeNs now, Effects& out);
   void give_up(Connection& connection, TimeNs now, Effects& out);
-
+  void end_rejected(Connection& connection, RejectReason reason, const PrivateData& private_data,
+                    Effects& out);
+  // connect.cpp
+  void on_repeated_reply(Connection& connection, Effects& out);
   // accept.cpp
-  void on_repeated_request(Connection& connection, const wire::CmReq& req, const Arrival& arrival,
-                           Effects& out);
   std::optional<RejectReason> objection(const wire::CmReq& req, TimeNs now, Effects& out);
-  void deliver_request(const wire::CmReq& req, ListenerId listener, const IpEnds& ends,
-                       const Arrival& arrival, Effects& out);
+  void deliver_request(const wire::CmReq& req, Connection& connection, ListenerId listener,
+                       const IpEnds& ends, Effects& out);
+  void on_repeated_request(Connection& connection, Effects& out);
+  void stand(Connection& connection, const PrivateData& private_data, Effects& out);
   // refuse.cpp
   void send_reject(Connection& connection, wire::CmAbout about, RejectReason reason,
                    ByteSpan private_data, Effects& out);
   void send_delay(Connection& connection, std::uint8_t service_timeout, Effects& out);
+  void refuse_and_remember(Connection& connection, RejectReason reason, ByteSpan private_data,
+                           TimeNs now, Effects& out);
+  Connection* find_rejected(const wire::CmRej& rej);
   // disconnect.cpp
   void start_disconnect(Connection& connection, ByteSpan private_data, TimeNs now, Effects& out);
-  void enter_time_wait(Connection& connection, TimeNs now);
   void finish(Connection& connection, const PrivateData& private_data, TimeNs now, Effects& out);
   // resolve.cpp
-  void send_answer(Connection& connection, const SidrAnswer& answer, TimeNs now, Effects& out);
+  void deliver_resolution(const wire::CmSidrReq& request, Connection& resolution,
+                          ListenerId listener, const IpEnds& ends, Effects& out);
+  void send_answer(Connection& resolution, const SidrAnswer& answer, TimeNs now, Effects& out);
 
   Settings settings_;
   Identifiers identifiers_;

@@ -8,9 +8,13 @@ namespace verbatim::cm {
 namespace {
 
 bool is_wildcard(const SocketAddress& address) {
-  const auto bytes = address.is_ipv4() ? Gid{} : Gid{address.ipv6_bytes()};
   return address.is_ipv4() ? address.ipv4_bytes() == std::array<std::uint8_t, 4>{}
-                           : bytes.is_zero();
+                           : address.ipv6_bytes() == std::array<std::uint8_t, 16>{};
+}
+
+/// The RDMA IP header has no scope, so an address is the same in each.
+bool names_the_same(const SocketAddress& a, const SocketAddress& b) {
+  return a.family() == b.family() && a.ipv6_bytes() == b.ipv6_bytes();
 }
 
 bool is_same(const ListenAt& a, const ListenAt& b) {
@@ -37,7 +41,7 @@ int fit(const ListenAt& where, const Wanted& wanted) {
     return where.gid == wanted.gid ? kExact : 0;
   }
   if (wanted.address.empty()) return 0;
-  if (same_ip(where.address, wanted.address)) return kExact;
+  if (names_the_same(where.address, wanted.address)) return kExact;
   if (!is_wildcard(where.address)) return 0;
   if (where.address.family() == wanted.address.family()) return kWildcard;
   return where.both_families ? kOther : 0;

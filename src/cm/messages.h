@@ -84,6 +84,13 @@ struct QueuePairOffer {
   bool srq = false;
 };
 
+/// How messages are repeated: `response_timeout` each (4.096 us * 2^this, from 2^14 to 2^24 of
+/// them), `retries` times.
+struct Persistence {
+  std::uint8_t response_timeout = 18;  // 1.07 s. Linux: 20, 4.3 s.
+  std::uint8_t retries = 15;
+};
+
 /// --- effects: what `ConnectionManager` tells; all of them are to be taken, in order. ---
 
 /// Send this MAD from QP1 at `source` to QP1 at `destination` (Q_Key 0x80010000).

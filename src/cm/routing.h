@@ -12,11 +12,11 @@ namespace verbatim::cm {
 /// Where a message of the communication manager belongs.
 struct Route {
   /// The slot in the upper 10 bits of our own communication id, where the message names one.
-  std::optional<std::uint16_t> slot;
+  std::optional<std::uint16_t> slot{};
   /// REQ and SIDR_REQ name a service instead.
   ServiceId service{};
   bool datagram = false;
-  IpEnds ends;  // Empty where there is no RDMA IP header.
+  IpEnds ends{};  // Empty where there is no RDMA IP header.
 };
 
 /// The slot of a local communication id.
