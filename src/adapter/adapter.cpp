@@ -103,12 +103,8 @@ Result<void> Adapter::deregister_memory(MemoryKey key) {
 // Completion queues.
 
 Result<std::unique_ptr<CompletionQueue>> Adapter::create_completion_queue(
-    std::uint32_t entries, CompletionChannel* channel, void* owner) {
-  if (entries == 0 || entries > Limits::completions) {
-    return refuse(EINVAL, fmt::format("{} entries: a completion queue has 1 to {}", entries,
-                                      Limits::completions));
-  }
-  return CompletionQueue::create(*arena_, entries, channel, owner);
+    const CompletionQueueOptions& options) {
+  return CompletionQueue::create(*arena_, options);
 }
 
 std::size_t Adapter::poll(CompletionQueue& queue, std::span<Completion> out) {

@@ -87,9 +87,8 @@ class Adapter {
   Result<MemoryKey> register_memory(const region::Region& region);
   Result<void> deregister_memory(MemoryKey key);
 
-  Result<std::unique_ptr<CompletionQueue>> create_completion_queue(std::uint32_t entries,
-                                                                   CompletionChannel* channel,
-                                                                   void* owner);
+  Result<std::unique_ptr<CompletionQueue>> create_completion_queue(
+      const CompletionQueueOptions& options);
   /// `ibv_poll_cq`: what is there, else one turn of progress in this thread, and what is there
   /// then.
   std::size_t poll(CompletionQueue& queue, std::span<Completion> out);

@@ -57,7 +57,7 @@ struct Side {
       : host(owner),
         events(std::move(*Semaphore::create())),
         channel(std::move(*Semaphore::create())) {
-    cq = std::move(*host.adapter->create_completion_queue(1024, &channel, nullptr));
+    cq = std::move(*host.adapter->create_completion_queue({.capacity = 1024, .channel = &channel}));
     memory.resize(kBytes);
     key = *host.adapter->register_memory({.address = address(),
                                           .length = memory.size(),

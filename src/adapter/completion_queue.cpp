@@ -5,13 +5,22 @@
 #include <cerrno>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "base/time.h"
 
 namespace verbatim::adapter {
 namespace {
 
 std::size_t entries_bytes(std::uint64_t capacity) { return capacity * sizeof(Completion); }
+
+Result<void> check_capacity(std::uint32_t capacity) {
+  if (capacity != 0 && capacity <= kCompletionsMax) return {};
+  return refuse(
+      EINVAL, fmt::format("{} entries asked for; 1 to {} are possible", capacity, kCompletionsMax));
+}
 
 /// Whether an entry answers the request for notification.
 bool tells(std::uint32_t armed, const Completion& entry, bool solicited) {
@@ -25,15 +34,12 @@ Result<CompletionQueue*> take_completion_event(CompletionChannel& channel) {
   return channel.wait([](CompletionQueue* queue) { queue->count_delivered_event(); });
 }
 
-Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(Arena& arena,
-                                                                 std::uint32_t capacity,
-                                                                 CompletionChannel* channel,
-                                                                 void* owner) {
-  if (capacity == 0 || capacity > kCompletionsMax) {
-    return refuse(EINVAL, fmt::format("create_cq: {} entries asked for; 1 to {} are possible",
-                                      capacity, kCompletionsMax));
+Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(
+    Arena& arena, const CompletionQueueOptions& options) {
+  if (auto possible = check_capacity(options.capacity); !possible) {
+    return std::unexpected(possible.error());
   }
-  const std::uint32_t rounded = std::bit_ceil(capacity);
+  const std::uint32_t rounded = std::bit_ceil(options.capacity);
   const auto ring = arena.allocate(sizeof(CompletionRing));
   if (!ring) return std::unexpected(ring.error());
   const auto entries = arena.allocate(entries_bytes(rounded));
@@ -47,11 +53,12 @@ Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(Arena& arena,
   queue->ring_ = new (arena.at(*ring)) CompletionRing;
   queue->ring_->entries.value = entries->value;
   queue->ring_->capacity = rounded;
+  queue->ring_->timestamps = options.timestamps;
+  queue->ring_->ignores_overrun = options.ignores_overrun;
   queue->entries_ = arena.at(queue->ring_->entries);
-  queue->entries_offset_ = *entries;
   queue->mask_ = rounded - 1;
-  queue->channel_ = channel;
-  queue->owner_ = owner;
+  queue->channel_ = options.channel;
+  queue->owner_ = options.owner;
   return queue;
 }
 
@@ -63,8 +70,36 @@ CompletionQueue::~CompletionQueue() {
     std::unique_lock guard(events_lock_);
     events_acknowledged_.wait(guard, [this] { return events_acked_ >= events_delivered_; });
   }
-  arena_->free(entries_offset_, entries_bytes(mask_ + 1));
+  arena_->free({ring_->entries.value}, entries_bytes(mask_ + 1));
   arena_->free({ring_offset_.value}, sizeof(CompletionRing));
+}
+
+Result<void> CompletionQueue::resize(std::uint32_t capacity) {
+  if (auto possible = check_capacity(capacity); !possible) return possible;
+  const std::uint32_t rounded = std::bit_ceil(capacity);
+  const std::lock_guard resizing(resizing_);
+  const auto entries = arena_->allocate(entries_bytes(rounded));
+  if (!entries) return std::unexpected(entries.error());
+  Offset<std::byte> unused{entries->value};
+  std::uint64_t unused_capacity = rounded;
+  std::uint64_t there = 0;
+  {
+    const std::lock_guard guard(ring_->lock);
+    const std::uint64_t consumed = ring_->consumed.load(std::memory_order_relaxed);
+    const std::uint64_t produced = ring_->produced.load(std::memory_order_relaxed);
+    there = produced - consumed;
+    if (there <= capacity) {
+      Completion* const to = arena_->at(Offset<Completion>{entries->value});
+      for (auto i = consumed; i != produced; ++i) to[i & (rounded - 1)] = entries_[i & mask_];
+      unused.value = std::exchange(ring_->entries.value, entries->value);
+      unused_capacity = std::exchange(ring_->capacity, rounded);
+      entries_ = to;
+      mask_ = rounded - 1;
+    }
+  }
+  arena_->free(unused, entries_bytes(unused_capacity));
+  if (there <= capacity) return {};
+  return refuse(EINVAL, fmt::format("{} entries asked for; {} are in the queue", capacity, there));
 }
 
 std::size_t CompletionQueue::poll(std::span<Completion> out) {
@@ -81,15 +116,22 @@ std::size_t CompletionQueue::poll(std::span<Completion> out) {
 
 bool CompletionQueue::push(const Completion& entry, bool solicited) {
   bool tell = false;
+  const TimeNs now = ring_->timestamps ? monotonic_now() : 0;
   {
     const std::lock_guard guard(ring_->lock);
     if (ring_->overrun.load(std::memory_order_relaxed) != CompletionRing::no_overrun) return false;
     const std::uint64_t produced = ring_->produced.load(std::memory_order_relaxed);
-    if (produced - ring_->consumed.load(std::memory_order_relaxed) >= ring_->capacity) {
-      ring_->overrun.store(CompletionRing::lost_entry, std::memory_order_relaxed);
-      return false;
+    const std::uint64_t consumed = ring_->consumed.load(std::memory_order_relaxed);
+    if (produced - consumed >= ring_->capacity) {
+      if (!ring_->ignores_overrun) {
+        ring_->overrun.store(CompletionRing::lost_entry, std::memory_order_relaxed);
+        return false;
+      }
+      ring_->consumed.store(consumed + 1, std::memory_order_relaxed);
     }
-    entries_[produced & mask_] = entry;
+    Completion& place = entries_[produced & mask_];
+    place = entry;
+    place.timestamp = now;
     ring_->produced.store(produced + 1, std::memory_order_release);
     tell = tells(ring_->armed.load(std::memory_order_relaxed), entry, solicited);
     if (tell) ring_->armed.store(CompletionRing::not_armed, std::memory_order_relaxed);

@@ -57,8 +57,9 @@ struct Completion {
   std::uint32_t flags = 0;
   std::uint8_t service_level = 0;
   std::uint8_t reserved[3] = {};
+  std::uint64_t timestamp = 0;  // TimeNs of the push, in queues whose programs ask for it.
 };
-static_assert(sizeof(Completion) == 40);
+static_assert(sizeof(Completion) == 48);
 
 /// The ring in the arena. Producers (any process) and the consumer take `lock`.
 struct CompletionRing {
@@ -72,14 +73,23 @@ struct CompletionRing {
   enum Overrun : std::uint32_t { no_overrun, lost_entry, reported };
   std::atomic<std::uint32_t> overrun{no_overrun};
   Offset<Completion> entries;
+  // Constant from here on.
+  bool timestamps = false;
+  bool ignores_overrun = false;
+};
+
+struct CompletionQueueOptions {
+  std::uint32_t capacity = 0;            // Entries at least: 1 to kCompletionsMax.
+  CompletionChannel* channel = nullptr;  // May be null; outlives the queue.
+  void* owner = nullptr;                 // The drop-in's object.
+  bool timestamps = false;               // Entries tell when they came.
+  bool ignores_overrun = false;          // A full queue loses its oldest entry instead of failing.
 };
 
 class CompletionQueue {
  public:
-  /// `capacity` entries at least (1 to kCompletionsMax). `channel` may be null; it outlives the
-  /// queue.
-  static Result<std::unique_ptr<CompletionQueue>> create(Arena& arena, std::uint32_t capacity,
-                                                         CompletionChannel* channel, void* owner);
+  static Result<std::unique_ptr<CompletionQueue>> create(Arena& arena,
+                                                         const CompletionQueueOptions& options);
   /// Drops undelivered events, then waits until delivered ones are acknowledged.
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
@@ -90,6 +100,9 @@ class CompletionQueue {
     return ring_->produced.load(std::memory_order_acquire) ==
            ring_->consumed.load(std::memory_order_relaxed);
   }
+  /// Makes room for `capacity` entries at least and keeps those that are there. EINVAL for fewer
+  /// than those.
+  Result<void> resize(std::uint32_t capacity);
   /// Takes at most `out.size()` entries, oldest first. A queue that was overrun gives what it has
   /// and then nothing.
   std::size_t poll(std::span<Completion> out);
@@ -121,7 +134,8 @@ class CompletionQueue {
   Arena* arena_ = nullptr;
   Offset<CompletionRing> ring_offset_;
   CompletionRing* ring_ = nullptr;
-  Offset<std::byte> entries_offset_;
+  std::mutex resizing_;  // One thread resizes; the ring's lock is not held while it allocates.
+  // The next two are what the ring says, at hand; guarded by its lock.
   Completion* entries_ = nullptr;
   std::uint64_t mask_ = 0;
   CompletionChannel* channel_ = nullptr;

@@ -100,7 +100,7 @@ Endpoint::Endpoint(const Host& host, const EndpointOptions& options)
   EXPECT_NE(cq_, nullptr);
   EXPECT_NE(mr_, nullptr);
   ibv_qp_init_attr_ex wanted{};
-  wanted.send_cq = wanted.recv_cq = cq_.get();
+  wanted.send_cq = wanted.recv_cq = cq();
   wanted.qp_type = options.type;
   wanted.sq_sig_all = options.signal_all;
   wanted.cap = {.max_send_wr = options.sends,

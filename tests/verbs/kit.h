@@ -68,6 +68,7 @@ struct EndpointOptions {
   int queue_pair_access = kAllAccess;
   ibv_comp_channel* channel = nullptr;
   ibv_pd* pd = nullptr;               // Of the queue pair, where it is not the host's.
+  ibv_cq* shared_cq = nullptr;        // Instead of one of its own; outlives the endpoint.
   std::uint64_t send_operations = 0;  // `send_ops_flags`: an extended queue pair.
 };
 
@@ -97,7 +98,7 @@ class Endpoint {
 
   ibv_qp* qp() const { return qp_.get(); }
   ibv_qp_ex* qp_ex() const { return ibv_qp_to_qp_ex(qp_.get()); }
-  ibv_cq* cq() const { return cq_.get(); }
+  ibv_cq* cq() const { return options_.shared_cq != nullptr ? options_.shared_cq : cq_.get(); }
   ibv_mr* mr() const { return mr_.get(); }
   std::span<std::byte> memory() const { return {memory_, options_.memory_bytes}; }
   std::uint64_t at(std::size_t offset) const {

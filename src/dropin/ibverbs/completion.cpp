@@ -8,7 +8,7 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// Completion queues and completion channels.
+/// Polling completion queues; completion channels.
 namespace verbatim::dropin {
 namespace {
 
@@ -55,31 +55,6 @@ ibv_wc to_verbs(const adapter::Completion& entry) {
   return completion;
 }
 
-Result<CompletionQueue*> create(ibv_context* verbs, int entries, void* owner,
-                                ibv_comp_channel* channel, int vector) {
-  if (entries < 1 || static_cast<std::uint32_t>(entries) > adapter::Limits::completions) {
-    return refuse(EINVAL, fmt::format("{} entries: 1 to {} are possible", entries,
-                                      adapter::Limits::completions));
-  }
-  if (vector < 0 || vector >= verbs->num_comp_vectors) {
-    return refuse(EINVAL, fmt::format("comp_vector {} does not exist: there are {}", vector,
-                                      verbs->num_comp_vectors));
-  }
-  auto own = std::make_unique<CompletionQueue>();
-  own->verbs.context = verbs;
-  own->verbs.channel = channel;
-  own->verbs.cq_context = owner;
-  auto queue = from(verbs).adapter().create_completion_queue(
-      static_cast<std::uint32_t>(entries), channel != nullptr ? &from(channel).queue : nullptr,
-      own.get());
-  if (!queue) return std::unexpected(queue.error());
-  own->queue = queue->release();
-  own->verbs.cqe = static_cast<int>(own->queue->capacity());
-  pthread_mutex_init(&own->verbs.mutex, nullptr);
-  pthread_cond_init(&own->verbs.cond, nullptr);
-  return own.release();
-}
-
 }  // namespace
 
 int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions) {
@@ -106,48 +81,6 @@ int request_notification(ibv_cq* cq, int solicited_only) {
 
 using namespace verbatim;
 using namespace verbatim::dropin;
-
-ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
-                      int comp_vector) {
-  const auto created = create(context, cqe, cq_context, channel, comp_vector);
-  if (!created) return refused_null("create_cq", created.error());
-  CompletionQueue& cq = **created;
-  {
-    Context& owner = from(context);
-    const std::lock_guard guard(owner.living_lock);
-    owner.living.insert(&cq);
-  }
-  if (channel != nullptr) {
-    Channel& events = from(channel);
-    const std::lock_guard guard(events.living_lock);
-    events.living.emplace(cq.queue, &cq);
-    ++channel->refcnt;
-  }
-  return to_verbs(cq);
-}
-
-int ibv_destroy_cq(ibv_cq* cq) {
-  CompletionQueue& own = from(cq);
-  if (const auto users = own.queue->users.load(); users != 0) {
-    return refused("destroy_cq", {EBUSY, fmt::format("{} queue pairs complete into it", users)});
-  }
-  drop_async_events(from(cq->context), &own, own.events_delivered, cq->async_events_completed,
-                    cq->mutex, cq->cond);
-  Channel* const channel = cq->channel != nullptr ? &from(cq->channel) : nullptr;
-  if (channel != nullptr) {
-    const std::lock_guard guard(channel->living_lock);
-    channel->living.erase(own.queue);
-  }
-  delete own.queue;  // Waits until its completion events are acknowledged.
-  if (channel != nullptr) {
-    const std::lock_guard guard(channel->living_lock);
-    --channel->verbs.refcnt;
-  }
-  pthread_cond_destroy(&cq->cond);
-  pthread_mutex_destroy(&cq->mutex);
-  delete &own;
-  return 0;
-}
 
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
   auto semaphore = adapter::Semaphore::create();

@@ -67,6 +67,10 @@ struct CompletionQueue {
   /// Owned. Threads that acknowledge events use it until its destructor has waited for them.
   adapter::CompletionQueue* queue = nullptr;
   std::uint32_t events_delivered = 0;  // Asynchronous ones.
+  // Extended queues: what the program reads between start_poll and end_poll.
+  bool single_threaded = false;
+  std::mutex polling;  // Held from start to end; guards `entry`, and `verbs.wr_id` and `status`.
+  adapter::Completion entry;
 };
 
 struct QueuePair {
@@ -91,6 +95,7 @@ inline ProtectionDomain& from(ibv_pd* pd) { return *reinterpret_cast<ProtectionD
 inline MemoryRegion& from(ibv_mr* mr) { return *reinterpret_cast<MemoryRegion*>(mr); }
 inline Channel& from(ibv_comp_channel* channel) { return *reinterpret_cast<Channel*>(channel); }
 inline CompletionQueue& from(ibv_cq* cq) { return *reinterpret_cast<CompletionQueue*>(cq); }
+inline CompletionQueue& from(ibv_cq_ex* cq) { return *reinterpret_cast<CompletionQueue*>(cq); }
 inline QueuePair& from(ibv_qp* qp) { return *reinterpret_cast<QueuePair*>(qp); }
 inline AddressHandle& from(ibv_ah* ah) { return *reinterpret_cast<AddressHandle*>(ah); }
 
@@ -128,6 +133,9 @@ inline ibv_qp_cap to_verbs(const adapter::QueuePairCapacity& own) {
 inline constexpr std::uint32_t kGidTableLength = 64;
 /// Where the node's own GID stands in its table.
 std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid);
+
+/// Gives an extended completion queue the functions that programs poll it with.
+void extend(CompletionQueue& queue);
 
 /// Before an object's memory goes: drops its asynchronous events that nobody took and waits until
 /// the others are acknowledged. `completed` is guarded by `mutex`, `delivered` by

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
+#include "base/time.h"
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
@@ -14,6 +15,9 @@ namespace verbatim::dropin {
 namespace {
 
 using adapter::Limits;
+
+/// The clock of completions counts nanoseconds.
+constexpr std::uint64_t kClockKhz = 1'000'000;
 
 /// No vendor's: the bit of locally administered addresses is set. Programs take a known vendor's
 /// number as leave to make that vendor's private calls.
@@ -119,8 +123,23 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   ibv_device_attr_ex all{};
   all.orig_attr = device_attributes(from(context).adapter().node());
   all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+  all.completion_timestamp_mask = ~std::uint64_t{0};
+  all.hca_core_clock = kClockKhz;
   all.phys_port_cnt_ex = 1;
   copy_attributes(all, attributes, size);
+  return 0;
+}
+
+/// The raw clock is what completions are stamped with, and as with the cards of others it stands in
+/// `tv_nsec` whole.
+int query_rt_values(ibv_context*, ibv_values_ex* values) {
+  if (values->comp_mask & ~std::uint32_t{IBV_VALUES_MASK_RAW_CLOCK}) {
+    return refused("query_rt_values_ex",
+                   {EINVAL, fmt::format("comp_mask {:#x} is unknown", values->comp_mask)});
+  }
+  if (values->comp_mask != 0) {
+    values->raw_clock = {.tv_sec = 0, .tv_nsec = static_cast<long>(monotonic_now())};
+  }
   return 0;
 }
 
