@@ -80,8 +80,8 @@ struct Bench {
                         .initiator_depth = 5};
     return parameters;
   }
-  static AcceptParameters yes() {
-    return {.offer = {.qpn = Qpn(0xb1),
+  static AcceptParameters yes(Qpn qpn = Qpn(0xb1)) {
+    return {.offer = {.qpn = qpn,
                       .starting_psn = Psn(0xb2b2b2),
                       .responder_resources = 4,
                       .initiator_depth = 2}};
