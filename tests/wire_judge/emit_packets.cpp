@@ -9,17 +9,15 @@
 
 #include <fmt/format.h>
 
-#include "wire/icrc.h"
-#include "wire/ip.h"
+#include "tests/wire_judge/capture.h"
 #include "wire/packet.h"
 #include "wire/printer.h"
 
 namespace {
 
-using namespace verbatim;        // NOLINT: a program of one file.
-using namespace verbatim::wire;  // NOLINT
-
-constexpr std::uint32_t kLinkTypeRawIp = 101;
+using namespace verbatim;         // NOLINT: a program of one file.
+using namespace verbatim::wire;   // NOLINT
+using namespace verbatim::judge;  // NOLINT
 
 /// Every field that the opcode has, no two alike. `number` varies what has few values.
 Headers sample(Opcode opcode, unsigned number) {
@@ -47,43 +45,6 @@ Headers sample(Opcode opcode, unsigned number) {
   headers.immediate = to_big_endian(0xc1c2c3c4u);
   headers.invalidate_key = MemoryKey{0xd1d2d3d4};
   return headers;
-}
-
-IpFlow flow(bool ipv4) {
-  IpFlow flow{.source_port = 0xc350, .traffic_class = 0x1a, .flow_label = 0x54321};
-  if (ipv4) {
-    flow.source.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
-    flow.destination.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2};
-  } else {
-    flow.source.bytes = {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
-    flow.destination.bytes = {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2};
-  }
-  return flow;
-}
-
-/// A whole IP packet, its ICRC computed over scattered pieces as a sender does.
-std::vector<std::byte> datagram(const IpFlow& flow, std::uint16_t identification,
-                                const Headers& headers, std::size_t payload_bytes) {
-  std::array<std::byte, kHeadersMaxBytes> encoded;
-  const ByteSpan head = ByteSpan(encoded).first(encode_headers(headers, encoded));
-  std::vector<std::byte> payload(payload_bytes);
-  for (std::size_t i = 0; i < payload_bytes; ++i) payload[i] = static_cast<std::byte>(i * 3 + 1);
-  payload.resize(payload_bytes + headers.bth.pad_count);
-  const auto udp_length =
-      static_cast<std::uint16_t>(kUdpHeaderBytes + head.size() + payload.size() + kIcrcBytes);
-  Icrc icrc = IcrcSeed(flow).start(udp_length, identification, head);
-  icrc.update(ByteSpan(payload).first(payload_bytes));
-  icrc.update(ByteSpan(payload).subspan(payload_bytes));
-
-  std::vector<std::byte> bytes(kIpUdpMaxBytes);
-  bytes.resize(encode_ip_udp(
-      {.flow = flow, .udp_length = udp_length, .identification = identification}, bytes));
-  bytes.insert(bytes.end(), head.begin(), head.end());
-  bytes.insert(bytes.end(), payload.begin(), payload.end());
-  std::array<std::byte, kIcrcBytes> trailer;
-  store_icrc(icrc.value(), trailer);
-  bytes.insert(bytes.end(), trailer.begin(), trailer.end());
-  return bytes;
 }
 
 /// The names are tshark's, without "infiniband.".
@@ -124,24 +85,6 @@ std::string expected(const Headers& headers) {
   return json + "}";
 }
 
-void append(std::ofstream& file, std::uint32_t value) {
-  file.write(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-/// The classic capture format, in this machine's byte order: its magic number tells readers which.
-void write_capture(const char* path, const std::vector<std::vector<std::byte>>& packets) {
-  std::ofstream file(path, std::ios::binary);
-  for (const std::uint32_t word : {0xa1b2c3d4u, 0x00040002u, 0u, 0u, 65535u, kLinkTypeRawIp}) {
-    append(file, word);
-  }
-  std::uint32_t seconds = 0;
-  for (const auto& packet : packets) {
-    const auto size = static_cast<std::uint32_t>(packet.size());
-    for (const std::uint32_t word : {seconds++, 0u, size, size}) append(file, word);
-    file.write(reinterpret_cast<const char*>(packet.data()), static_cast<std::streamsize>(size));
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -158,8 +101,8 @@ int main(int argc, char** argv) {
       const Headers headers = sample(static_cast<Opcode>(i), number);
       const std::size_t payload_bytes =
           kOpcodes[i].has_payload ? 64 - headers.bth.pad_count : std::size_t{0};
-      packets.push_back(
-          datagram(flow(ipv4), static_cast<std::uint16_t>(number * 777), headers, payload_bytes));
+      packets.push_back(datagram(flow(ipv4), static_cast<std::uint16_t>(number * 777), headers,
+                                 counting_payload(payload_bytes)));
       json += (json.empty() ? "[\n" : ",\n") + expected(headers);
       ++number;
     }
