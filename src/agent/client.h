@@ -102,6 +102,11 @@ Result<std::vector<std::string>> list_nodes();
 /// The node's description, starting its agent where none runs. An agent that nobody joins leaves
 /// after half a second.
 Result<NodeDescription> start_node(const AgentOptions& options);
+/// A connection that keeps the node's agent, started where none runs, until the descriptor and all
+/// copies of it are closed or the calling process ends, whichever is first.
+Result<UniqueFd> hold_node(const AgentOptions& options);
+/// The node's folder with a view of /sys and /dev: there while its agent runs.
+Result<std::string> view_folder(const std::string& node);
 /// The description of a node that runs; ENOENT where it does not.
 Result<NodeDescription> node_description(const std::string& node);
 /// The status of a node that runs, as JSON; ENOENT where it does not. README.md has its fields.

@@ -47,6 +47,23 @@ Result<NodeDescription> start_node(const AgentOptions& options) {
   return node;
 }
 
+Result<UniqueFd> hold_node(const AgentOptions& options) {
+  return with_agent(options, [](UniqueFd connection) -> Result<UniqueFd> {
+    // It answers when it serves, not while it leaves.
+    if (auto described = describe(connection.get()); !described) {
+      return std::unexpected(described.error());
+    }
+    return connection;
+  });
+}
+
+Result<std::string> view_folder(const std::string& node) {
+  auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  folder->remove_if_empty();
+  return folder->view(node);
+}
+
 Result<NodeDescription> node_description(const std::string& node) {
   auto connection = connect_to_running(node);
   if (!connection) return std::unexpected(connection.error());

@@ -28,6 +28,8 @@ class RuntimeFolder {
   std::string start_lock(const std::string& node) const { return file(node, "start"); }
   /// Byte N is locked by the program in slot N.
   std::string programs(const std::string& node) const { return file(node, "programs"); }
+  /// A folder: the node's view of /sys and /dev.
+  std::string view(const std::string& node) const { return file(node, "view"); }
   std::string log(const std::string& node) const { return file(node, "log"); }
   /// Held by the agent whose node has the address or interface.
   std::string claim(const std::string& what) const { return path_ + "/claim-" + what; }

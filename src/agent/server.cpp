@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "agent/view.h"
 #include "base/log.h"
 
 namespace verbatim::agent {
@@ -177,6 +178,7 @@ void Server::finish() {
   if (listening_) unlink(folder_.socket(options_.node).c_str());
   listening_.reset();  // Who is waiting to be accepted gets an end, and starts the next agent.
   connections_.clear();
+  remove_view(folder_.view(options_.node));
   claims_.release();
   slots_.reset();
   slot_locks_.remove_if_free();

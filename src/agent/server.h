@@ -64,6 +64,7 @@ class Server {
   // With them: until one rejoins, nobody else is served.
   bool recovering() const { return !slots_.has_value(); }
   Result<void> recover(Incoming& rejoin);
+  void show_view() const;
   void on_recovery_time();
   void serve_waiting();
   void refuse_waiting(const Error& error);

@@ -3,6 +3,7 @@
 #include "agent/identity.h"
 #include "agent/interfaces.h"
 #include "agent/server.h"
+#include "agent/view.h"
 #include "base/log.h"
 
 /// How an agent begins: anew, or with what programs kept of an earlier one.
@@ -30,7 +31,15 @@ Result<void> Server::begin() {
   auto slots = Slots::create(*node, slot_locks_);
   if (!slots) return std::unexpected(slots.error());
   slots_.emplace(std::move(*slots));
+  show_view();
   return {};
+}
+
+/// Without it the node serves too, so it goes on where the view cannot be written.
+void Server::show_view() const {
+  if (auto shown = write_view(folder_.view(options_.node), slots_->node()); !shown) {
+    log(LogLevel::warn, "no view of /sys for programs that look there: {}", shown.error().text);
+  }
 }
 
 Result<void> Server::recover(Incoming& rejoin) {
@@ -52,6 +61,7 @@ Result<void> Server::recover(Incoming& rejoin) {
   }
   // The node goes on under the interface's own MAC where it has it: see identify.
   claims_.take_interface(slots_->node().interface);
+  show_view();
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include "agent/client.h"
 #include "base/address.h"
 
 namespace verbatim::cli {
@@ -27,6 +28,13 @@ bool is_node_name(std::string_view name) {
     if (!is_alphanumeric(c) && c != '-' && c != '_' && c != '.') return false;
   }
   return true;
+}
+
+/// LD_PRELOAD takes colons and spaces. Behind the others: a sanitizer's library must be the first.
+std::string append_once(std::string_view list, const std::string& library) {
+  if (list.empty()) return library;
+  if (list.find(library) != std::string_view::npos) return std::string(list);
+  return fmt::format("{}:{}", list, library);
 }
 
 }  // namespace
@@ -66,8 +74,11 @@ std::string prepend_folder(const std::string& folder, std::string_view old_path)
 }
 
 Result<Variables> variables_for(const NodeChoice& choice, const std::string& dropin_folder,
-                                std::string_view old_library_path) {
-  Variables variables = {{"LD_LIBRARY_PATH", prepend_folder(dropin_folder, old_library_path)}};
+                                const std::string& view, const OldEnvironment& old) {
+  Variables variables = {
+      {"LD_LIBRARY_PATH", prepend_folder(dropin_folder, old.library_path)},
+      {"LD_PRELOAD", append_once(old.preload, dropin_folder + std::string(kViewLibrary))},
+      {"VERBATIM_VIEW", view}};
   if (choice.node) {
     if (!is_node_name(*choice.node)) {
       return refuse(EINVAL, fmt::format("'{}' cannot be the name of a node: use 1 to {} letters, "
@@ -89,13 +100,25 @@ Result<Variables> variables_for(const NodeChoice& choice, const std::string& dro
   return variables;
 }
 
+std::string node_of(const NodeChoice& choice) {
+  if (choice.node) return *choice.node;
+  const char* name = getenv("VERBATIM_NODE");
+  return name != nullptr && *name != '\0' ? name : agent::AgentOptions{}.node;
+}
+
 Result<Variables> own_variables_for(const NodeChoice& choice) {
   const auto own = own_folder();
   if (!own) return std::unexpected(own.error());
   const auto dropins = find_dropin_folder(*own);
   if (!dropins) return std::unexpected(dropins.error());
-  const char* old_path = getenv("LD_LIBRARY_PATH");
-  return variables_for(choice, *dropins, old_path == nullptr ? "" : old_path);
+  const auto view = agent::view_folder(node_of(choice));
+  if (!view) return std::unexpected(view.error());
+  const auto old = [](const char* name) {
+    const char* value = getenv(name);
+    return value == nullptr ? std::string_view() : std::string_view(value);
+  };
+  return variables_for(choice, *dropins, *view,
+                       {.library_path = old("LD_LIBRARY_PATH"), .preload = old("LD_PRELOAD")});
 }
 
 std::string shell_quoted(std::string_view text) {

@@ -28,9 +28,21 @@ Result<std::string> own_folder();
 /// `folder` in front of what `old_path` (a colon-separated list, may be empty) names, once.
 std::string prepend_folder(const std::string& folder, std::string_view old_path);
 
-/// The variables to set for `choice`. EINVAL for a node name or an address that cannot be one.
+/// What the environment holds already and what we add to; empty where it is not set.
+struct OldEnvironment {
+  std::string_view library_path;
+  std::string_view preload;
+};
+
+/// The library that leads paths of /sys and /dev into a node's view, beside the drop-ins.
+inline constexpr std::string_view kViewLibrary = "/libverbatim-view.so";
+
+/// The variables to set for `choice`. `view` is the node's folder (VERBATIM_VIEW). EINVAL for a
+/// node name or an address that cannot be one.
 Result<Variables> variables_for(const NodeChoice& choice, const std::string& dropin_folder,
-                                std::string_view old_library_path);
+                                const std::string& view, const OldEnvironment& old);
+/// The node that `choice` or else the environment names.
+std::string node_of(const NodeChoice& choice);
 
 /// The variables for this program's own libraries and the environment that it runs in.
 Result<Variables> own_variables_for(const NodeChoice& choice);

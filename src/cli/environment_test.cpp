@@ -51,26 +51,36 @@ TEST(LibraryPath, FolderComesFirstAndOnce) {
 }
 
 TEST(Variables, WhatIsNotGivenIsNotSet) {
-  const auto variables = variables_for({}, "/v", "/a").value();
-  EXPECT_EQ(variables, (Variables{{"LD_LIBRARY_PATH", "/v:/a"}}));
+  const auto variables =
+      variables_for({}, "/v", "/view", {.library_path = "/a", .preload = ""}).value();
+  EXPECT_EQ(variables, (Variables{{"LD_LIBRARY_PATH", "/v:/a"},
+                                  {"LD_PRELOAD", "/v/libverbatim-view.so"},
+                                  {"VERBATIM_VIEW", "/view"}}));
 }
 
 TEST(Variables, NodeAndAddresses) {
   const NodeChoice choice{.node = "a", .addresses = {"127.0.0.2", "::1"}};
-  EXPECT_EQ(variables_for(choice, "/v", "").value(),
+  EXPECT_EQ(variables_for(choice, "/v", "/view", {.library_path = "", .preload = "/x.so"}).value(),
             (Variables{{"LD_LIBRARY_PATH", "/v"},
+                       {"LD_PRELOAD", "/x.so:/v/libverbatim-view.so"},
+                       {"VERBATIM_VIEW", "/view"},
                        {"VERBATIM_NODE", "a"},
                        {"VERBATIM_ADDRESS", "127.0.0.2,::1"}}));
 }
 
 TEST(Variables, RefusesWhatCannotBeANodeOrAnAddress) {
   for (const char* name : {"", "a/b", ".a", "-a", "a b"}) {
-    EXPECT_FALSE(variables_for({.node = name, .addresses = {}}, "/v", "")) << name;
+    EXPECT_FALSE(variables_for({.node = name, .addresses = {}}, "/v", "/view", {})) << name;
   }
-  EXPECT_FALSE(variables_for({.node = std::string(64, 'a'), .addresses = {}}, "/v", ""));
+  EXPECT_FALSE(variables_for({.node = std::string(64, 'a'), .addresses = {}}, "/v", "/view", {}));
   for (const char* address : {"", "localhost", "127.0.0", "127.0.0.2:4791", "127.0.0.256"}) {
-    EXPECT_FALSE(variables_for({.node = {}, .addresses = {address}}, "/v", "")) << address;
+    EXPECT_FALSE(variables_for({.node = {}, .addresses = {address}}, "/v", "/view", {})) << address;
   }
+}
+
+TEST(Variables, TheViewsLibraryIsPreloadedOnce) {
+  const OldEnvironment old{.library_path = "", .preload = "/v/libverbatim-view.so:/x.so"};
+  EXPECT_EQ(variables_for({}, "/v", "/view", old).value()[1].second, old.preload);
 }
 
 TEST(ShellQuoted, IsOneWord) {

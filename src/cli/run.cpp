@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "agent/client.h"
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/executable.h"
@@ -36,6 +38,18 @@ class RunFormatter : public CLI::Formatter {
   }
 };
 
+/// The descriptor that the command inherits: high, so that the numbers it counts on are free.
+constexpr int kHoldDescriptorMin = 100;
+
+/// From now on until the command ends the node has its agent, and with it its view of /sys. Where
+/// that fails the command learns why when it opens the device.
+void hold_node() {
+  const auto options = agent::AgentOptions::from_environment();
+  if (!options) return;
+  const auto held = agent::hold_node(*options);
+  if (held) fcntl(held->get(), F_DUPFD, kHoldDescriptorMin);
+}
+
 /// Comes back only where it fails.
 int execute(const NodeChoice& choice, std::vector<std::string> command) {
   if (command.empty()) {
@@ -59,6 +73,7 @@ int execute(const NodeChoice& choice, std::vector<std::string> command) {
     fmt::print(stderr, "verbatim: warn: {}\n", reason);
   }
   for (const auto& [name, value] : *variables) setenv(name.c_str(), value.c_str(), 1);
+  hold_node();
 
   std::vector<char*> arguments;
   for (auto& argument : command) arguments.push_back(argument.data());

@@ -3,11 +3,12 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import unittest
 
-from lab import Lab
+from lab import Lab, wait_until
 
 LAB = None  # Set in main: the lab that all tests share.
 
@@ -57,6 +58,39 @@ class Run(unittest.TestCase):
                         "ls ${LD_LIBRARY_PATH%%:*}/libibverbs.so.1")
         self.assertEqual(done.stdout.splitlines()[0], "a 127.0.0.2,127.0.0.4")
         self.assertEqual(done.returncode, 0)
+
+
+class View(unittest.TestCase):
+    """What programs see of the device in /sys and /dev, before anybody has opened it."""
+
+    def shell(self, script):
+        done = verbatim("run", "--node", "a", "--address", LAB.address("a"), "--", "bash", "-c", script)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout.splitlines()
+
+    def test_a_shell_and_its_children_find_the_device(self):
+        lines = self.shell("ls /sys/class/infiniband; cd /sys/class/infiniband/verbatim0/ports/1; "
+                           "cat link_layer gid_attrs/types/1; ls /sys/class/infiniband/*/device/net")
+        self.assertEqual(lines, ["verbatim0", "Ethernet", "RoCE v2", "lo"])
+
+    def test_the_verbs_device_is_a_character_device(self):
+        self.assertEqual(self.shell("ls /dev/infiniband; stat -L -c %F /dev/infiniband/uverbs0; "
+                                    "test -r /dev/infiniband/uverbs0 -a -w /dev/infiniband/uverbs0"),
+                         ["uverbs0", "character special file"])
+
+    def test_links_resolve_to_paths_of_sys(self):
+        self.assertEqual(self.shell("realpath /sys/class/infiniband/verbatim0/../.."),
+                         ["/sys/devices/virtual/verbatim"])
+
+    def test_long_listings_have_nothing_to_complain_of(self):
+        done = verbatim("run", "--node", "a", "--address", LAB.address("a"), "--",
+                        "ls", "-lR", "/sys/class/infiniband/", "/dev/infiniband/")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_the_view_goes_with_the_node(self):
+        self.shell("sleep 0.7; test -e $VERBATIM_VIEW/sys/class/infiniband/verbatim0/node_guid")
+        folder = self.shell("echo $VERBATIM_VIEW")[0]
+        wait_until(lambda: not os.path.exists(folder), 5, "the view to go")
 
 
 class Env(unittest.TestCase):

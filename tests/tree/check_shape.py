@@ -41,7 +41,8 @@ def sources_of(root):
         for path in sorted((root / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield path
-    yield from (path for path in sorted(root.glob("*")) if path.is_file())
+    # A worktree has a file ".git" that leads to its repository.
+    yield from (path for path in sorted(root.glob("*")) if path.is_file() and path.name != ".git")
 
 
 def source_faults(root):

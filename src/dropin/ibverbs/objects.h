@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "adapter/adapter.h"
+#include "agent/device_files.h"
 #include "base/unique_fd.h"
 #include "dropin/ibverbs/program.h"
 #include "dropin/ibverbs/send_batch.h"
@@ -128,9 +129,7 @@ inline ibv_qp_cap to_verbs(const adapter::QueuePairCapacity& own) {
           .max_inline_data = own.inline_bytes};
 }
 
-/// Entries of the GID table, most of them empty. Fixed, as Linux's are, since programs may ask once
-/// and addresses come and go.
-inline constexpr std::uint32_t kGidTableLength = 64;
+using agent::kGidTableLength;
 /// Where the node's own GID stands in its table.
 std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid);
 

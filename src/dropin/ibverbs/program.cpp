@@ -94,15 +94,19 @@ Result<Program*> program() {
   return own.program;
 }
 
-Result<adapter::NodeDescription> node() {
+Result<agent::NodeDescription> agent_node() {
   {
     Process& own = process();
     const std::lock_guard guard(own.lock);
-    if (own.program != nullptr) return own.program->adapter->node();
+    if (own.program != nullptr) return own.program->client->node();
   }
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return std::unexpected(options.error());
-  const auto described = agent::start_node(*options);
+  return agent::start_node(*options);
+}
+
+Result<adapter::NodeDescription> node() {
+  const auto described = agent_node();
   if (!described) return std::unexpected(described.error());
   return describe(*described);
 }

@@ -23,5 +23,7 @@ Result<Program*> program();
 /// The node that this process belongs to or, before it has joined one, the node that the
 /// environment names, whose agent is started where none runs.
 Result<adapter::NodeDescription> node();
+/// The same as the agent tells it.
+Result<agent::NodeDescription> agent_node();
 
 }  // namespace verbatim::dropin

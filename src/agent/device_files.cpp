@@ -1,0 +1,64 @@
+#include "agent/device_files.h"
+
+#include <fmt/format.h>
+
+namespace verbatim::agent {
+namespace {
+
+std::string guid_text(std::uint64_t guid) {
+  return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48 & 0xffff, guid >> 32 & 0xffff,
+                     guid >> 16 & 0xffff, guid & 0xffff);
+}
+
+std::string gid_in_full(const Gid& gid) {
+  std::string text;
+  for (std::size_t i = 0; i < gid.bytes.size(); i += 2) {
+    text += fmt::format("{}{:02x}{:02x}", i == 0 ? "" : ":", gid.bytes[i], gid.bytes[i + 1]);
+  }
+  return text;
+}
+
+/// As Linux: every entry has its file of `gids`, and only those in use a type and an interface.
+void add_gid_files(const NodeDescription& node, std::vector<DeviceFile>& files) {
+  for (std::uint32_t i = 0; i < kGidTableLength; ++i) {
+    const bool used = i < node.gids.size();
+    files.push_back(
+        {fmt::format("ports/1/gids/{}", i), gid_in_full(used ? node.gids[i].gid : Gid{})});
+    if (!used) continue;
+    files.push_back({fmt::format("ports/1/gid_attrs/types/{}", i), "RoCE v2"});
+    files.push_back({fmt::format("ports/1/gid_attrs/ndevs/{}", i), node.interface});
+  }
+}
+
+}  // namespace
+
+std::vector<DeviceFile> device_files(const NodeDescription& node) {
+  std::vector<DeviceFile> files = {
+      {"board_id", "VERBATIM"},
+      {"hca_type", "verbatim"},
+      {"hw_rev", "0x1"},
+      {"fw_ver", VERBATIM_VERSION},
+      {"node_type", "1: CA"},
+      {"node_desc", node.name},
+      {"node_guid", guid_text(node.guid)},
+      {"sys_image_guid", guid_text(node.guid)},
+      {"ports/1/state", "4: ACTIVE"},
+      {"ports/1/phys_state", "5: LinkUp"},
+      {"ports/1/link_layer", "Ethernet"},
+      {"ports/1/rate", "100 Gb/sec (4X EDR)"},
+      {"ports/1/cap_mask", "0x00010000"},
+      {"ports/1/lid", "0x0"},
+      {"ports/1/lid_mask_count", "0"},
+      {"ports/1/sm_lid", "0x0"},
+      {"ports/1/sm_sl", "0"},
+      {"ports/1/pkeys/0", "0xffff"},
+  };
+  add_gid_files(node, files);
+  return files;
+}
+
+std::vector<DeviceFile> character_device_files() {
+  return {{"ibdev", std::string(kDeviceName)}, {"abi_version", "1"}, {"dev", "231:192"}};
+}
+
+}  // namespace verbatim::agent

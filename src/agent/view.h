@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "agent/node.h"
+#include "base/error.h"
+
+/// A node's view of /sys and /dev: a folder with the files, folders and links that a kernel driver
+/// would show there. Path calls of programs are led into it by src/dropin/view.
+namespace verbatim::agent {
+
+/// Writes the view anew and puts it in place of an older one in one step.
+Result<void> write_view(const std::string& folder, const NodeDescription& node);
+void remove_view(const std::string& folder);
+
+}  // namespace verbatim::agent

@@ -1,0 +1,74 @@
+#include "agent/view.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "base/address.h"
+
+namespace verbatim::agent {
+namespace {
+
+class ViewTest : public ::testing::Test {
+ protected:
+  ViewTest() {
+    std::string pattern = ::testing::TempDir() + "/verbatim-view-XXXXXX";
+    root_ = std::string(mkdtemp(pattern.data())) + "/view";
+    node_.name = "test";
+    node_.guid = 0x0200'00ff'fe00'0002;
+    node_.interface = "lo";
+    node_.gids.push_back({.gid = gid_of(SocketAddress::ipv4({127, 0, 0, 2}, 4791)), .address = 0});
+  }
+  ~ViewTest() override { std::filesystem::remove_all(std::filesystem::path(root_).parent_path()); }
+
+  std::string line(const std::string& path) const {
+    std::ifstream file(root_ + path);
+    std::string text;
+    std::getline(file, text);
+    return file ? text : "missing";
+  }
+
+  std::string root_;
+  NodeDescription node_;
+};
+
+TEST_F(ViewTest, ClassesLeadToTheDeviceAndBack) {
+  ASSERT_TRUE(write_view(root_, node_));
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/node_guid"), "0200:00ff:fe00:0002");
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/gids/0"),
+            "0000:0000:0000:0000:0000:ffff:7f00:0002");
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/gids/63"),
+            "0000:0000:0000:0000:0000:0000:0000:0000");
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/gid_attrs/types/1"), "missing");
+  EXPECT_EQ(line("/sys/class/infiniband_verbs/uverbs0/ibdev"), "verbatim0");
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/device/numa_node"), "-1");
+  EXPECT_TRUE(std::filesystem::exists(root_ + "/sys/class/infiniband/verbatim0/device/net/lo"));
+}
+
+TEST_F(ViewTest, TheVerbsDeviceIsACharacterDeviceForReadingAndWriting) {
+  ASSERT_TRUE(write_view(root_, node_));
+  const std::string path = root_ + "/dev/infiniband/uverbs0";
+  struct stat info{};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISCHR(info.st_mode));
+  EXPECT_EQ(access(path.c_str(), R_OK | W_OK), 0);
+}
+
+TEST_F(ViewTest, ASecondViewTakesThePlaceOfTheFirst) {
+  ASSERT_TRUE(write_view(root_, node_));
+  node_.gids.clear();
+  ASSERT_TRUE(write_view(root_, node_));
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/gid_attrs/types/0"), "missing");
+  EXPECT_FALSE(std::filesystem::exists(root_ + ".new"));
+  remove_view(root_);
+  EXPECT_FALSE(std::filesystem::exists(root_));
+}
+
+TEST_F(ViewTest, WhatCannotBeWrittenIsSaid) {
+  EXPECT_FALSE(write_view("/proc/no-such-folder/view", node_));
+}
+
+}  // namespace
+}  // namespace verbatim::agent

@@ -1,0 +1,142 @@
+/// The path calls of the C library, in front of its own: each leads paths of the view into it and
+/// calls the next function of its name. Programs of old C libraries call __xstat and its like,
+/// programs that are built with fortification the names that end in _2 and _chk.
+#include <cstdarg>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "dropin/view/redirect.h"
+
+#define VERBATIM_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using verbatim::view::Redirected;
+
+/// The function of that name behind this library. `Function` is the type of a plain function.
+template <typename Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
+
+mode_t mode_of(int flags, va_list arguments) {
+  return takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
+}
+
+}  // namespace
+
+// Two definitions of one shape each: the plain name, and the one for large files.
+
+#define VERBATIM_OPEN(NAME)                                            \
+  VERBATIM_EXPORT int NAME(const char* path, int flags, ...) {         \
+    va_list arguments;                                                 \
+    va_start(arguments, flags);                                        \
+    const mode_t mode = mode_of(flags, arguments);                     \
+    va_end(arguments);                                                 \
+    static auto* const call = next<int(const char*, int, ...)>(#NAME); \
+    return call(Redirected(path).path(), flags, mode);                 \
+  }
+VERBATIM_OPEN(open)
+VERBATIM_OPEN(open64)
+
+#define VERBATIM_OPENAT(NAME)                                               \
+  VERBATIM_EXPORT int NAME(int folder, const char* path, int flags, ...) {  \
+    va_list arguments;                                                      \
+    va_start(arguments, flags);                                             \
+    const mode_t mode = mode_of(flags, arguments);                          \
+    va_end(arguments);                                                      \
+    static auto* const call = next<int(int, const char*, int, ...)>(#NAME); \
+    return call(folder, Redirected(path).path(), flags, mode);              \
+  }
+VERBATIM_OPENAT(openat)
+VERBATIM_OPENAT(openat64)
+
+/// A function whose one path is its first argument, and then the one whose path is its second.
+#define VERBATIM_PATH_FIRST(RESULT, NAME, DECLARED, PASSED)                              \
+  VERBATIM_EXPORT RESULT NAME(const char* path VERBATIM_UNPACK DECLARED) {               \
+    static auto* const call = next<RESULT(const char* VERBATIM_UNPACK DECLARED)>(#NAME); \
+    return call(Redirected(path).path() VERBATIM_UNPACK PASSED);                         \
+  }
+#define VERBATIM_PATH_SECOND(RESULT, NAME, FIRST, DECLARED, PASSED)                             \
+  VERBATIM_EXPORT RESULT NAME(FIRST first, const char* path VERBATIM_UNPACK DECLARED) {         \
+    static auto* const call = next<RESULT(FIRST, const char* VERBATIM_UNPACK DECLARED)>(#NAME); \
+    return call(first, Redirected(path).path() VERBATIM_UNPACK PASSED);                         \
+  }
+#define VERBATIM_UNPACK(...) __VA_OPT__(, ) __VA_ARGS__
+
+VERBATIM_PATH_FIRST(int, __open_2, (int flags), (flags))
+VERBATIM_PATH_FIRST(int, __open64_2, (int flags), (flags))
+VERBATIM_PATH_SECOND(int, __openat_2, int, (int flags), (flags))
+VERBATIM_PATH_SECOND(int, __openat64_2, int, (int flags), (flags))
+VERBATIM_PATH_FIRST(FILE*, fopen, (const char* mode), (mode))
+VERBATIM_PATH_FIRST(FILE*, fopen64, (const char* mode), (mode))
+VERBATIM_PATH_FIRST(DIR*, opendir, (), ())
+
+using Selector = int (*)(const dirent*);
+using Order = int (*)(const dirent**, const dirent**);
+VERBATIM_PATH_FIRST(int, scandir, (dirent * **names, Selector selector, Order order),
+                    (names, selector, order))
+using Selector64 = int (*)(const dirent64*);
+using Order64 = int (*)(const dirent64**, const dirent64**);
+VERBATIM_PATH_FIRST(int, scandir64, (dirent64 * **names, Selector64 selector, Order64 order),
+                    (names, selector, order))
+
+VERBATIM_PATH_FIRST(int, stat, (struct stat * info), (info))
+VERBATIM_PATH_FIRST(int, stat64, (struct stat64 * info), (info))
+VERBATIM_PATH_FIRST(int, lstat, (struct stat * info), (info))
+VERBATIM_PATH_FIRST(int, lstat64, (struct stat64 * info), (info))
+VERBATIM_PATH_SECOND(int, fstatat, int, (struct stat * info, int flags), (info, flags))
+VERBATIM_PATH_SECOND(int, fstatat64, int, (struct stat64 * info, int flags), (info, flags))
+VERBATIM_PATH_SECOND(int, statx, int, (int flags, unsigned mask, struct statx* info),
+                     (flags, mask, info))
+VERBATIM_PATH_SECOND(int, __xstat, int, (struct stat * info), (info))
+VERBATIM_PATH_SECOND(int, __xstat64, int, (struct stat64 * info), (info))
+VERBATIM_PATH_SECOND(int, __lxstat, int, (struct stat * info), (info))
+VERBATIM_PATH_SECOND(int, __lxstat64, int, (struct stat64 * info), (info))
+
+#define VERBATIM_FXSTATAT(NAME, INFO)                                                          \
+  VERBATIM_EXPORT int NAME(int version, int folder, const char* path, INFO* info, int flags) { \
+    static auto* const call = next<int(int, int, const char*, INFO*, int)>(#NAME);             \
+    return call(version, folder, Redirected(path).path(), info, flags);                        \
+  }
+VERBATIM_FXSTATAT(__fxstatat, struct stat)
+VERBATIM_FXSTATAT(__fxstatat64, struct stat64)
+
+VERBATIM_PATH_FIRST(int, access, (int mode), (mode))
+VERBATIM_PATH_FIRST(int, eaccess, (int mode), (mode))
+VERBATIM_PATH_FIRST(int, euidaccess, (int mode), (mode))
+VERBATIM_PATH_SECOND(int, faccessat, int, (int mode, int flags), (mode, flags))
+VERBATIM_PATH_FIRST(int, chdir, (), ())
+
+VERBATIM_PATH_FIRST(ssize_t, readlink, (char* out, std::size_t size), (out, size))
+VERBATIM_PATH_SECOND(ssize_t, readlinkat, int, (char* out, std::size_t size), (out, size))
+VERBATIM_PATH_FIRST(ssize_t, __readlink_chk, (char* out, std::size_t size, std::size_t room),
+                    (out, size, room))
+
+VERBATIM_PATH_FIRST(ssize_t, getxattr, (const char* name, void* out, std::size_t size),
+                    (name, out, size))
+VERBATIM_PATH_FIRST(ssize_t, lgetxattr, (const char* name, void* out, std::size_t size),
+                    (name, out, size))
+VERBATIM_PATH_FIRST(ssize_t, listxattr, (char* out, std::size_t size), (out, size))
+VERBATIM_PATH_FIRST(ssize_t, llistxattr, (char* out, std::size_t size), (out, size))
+
+/// These answer with a path: as the program knows it.
+#define VERBATIM_RESOLVE(NAME, DECLARED, PASSED)                                        \
+  VERBATIM_EXPORT char* NAME(const char* path VERBATIM_UNPACK DECLARED) {               \
+    static auto* const call = next<char*(const char* VERBATIM_UNPACK DECLARED)>(#NAME); \
+    char* const found = call(Redirected(path).path() VERBATIM_UNPACK PASSED);           \
+    verbatim::view::strip_root(found);                                                  \
+    return found;                                                                       \
+  }
+VERBATIM_RESOLVE(realpath, (char* out), (out))
+VERBATIM_RESOLVE(__realpath_chk, (char* out, std::size_t room), (out, room))
+VERBATIM_RESOLVE(canonicalize_file_name, (), ())

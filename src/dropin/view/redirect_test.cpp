@@ -1,0 +1,50 @@
+#include "dropin/view/redirect.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace verbatim::view {
+namespace {
+
+constexpr const char* kRoot = "/run/view";
+
+std::string redirect(const char* path) { return Redirected(path, kRoot).path(); }
+
+TEST(Redirect, FoldersOfTheDeviceLeadIntoTheView) {
+  EXPECT_EQ(redirect("/sys/class/infiniband"), "/run/view/sys/class/infiniband");
+  EXPECT_EQ(redirect("/sys/class/infiniband/x/ports"), "/run/view/sys/class/infiniband/x/ports");
+  EXPECT_EQ(redirect("/dev/infiniband/uverbs0"), "/run/view/dev/infiniband/uverbs0");
+  EXPECT_EQ(redirect("/sys//class///infiniband/"), "/run/view/sys//class///infiniband/");
+}
+
+TEST(Redirect, OtherPathsStay) {
+  for (const char* path :
+       {"", "/", "/sys", "/sys/class", "/sys/class/infiniband_other", "/dev/null",
+        "sys/class/infiniband", "/sys/class/infinibandage", "/dev/infinibands"}) {
+    EXPECT_EQ(redirect(path), path);
+    EXPECT_FALSE(Redirected(path, kRoot).is_ours());
+  }
+  EXPECT_EQ(Redirected(nullptr, kRoot).path(), nullptr);
+}
+
+TEST(Redirect, WithoutAViewNothingChanges) {
+  EXPECT_STREQ(Redirected("/dev/infiniband", nullptr).path(), "/dev/infiniband");
+}
+
+TEST(Redirect, APathThatWouldBeTooLongStays) {
+  const std::string path = "/dev/infiniband/" + std::string(PATH_MAX - 20, 'x');
+  EXPECT_EQ(redirect(path.c_str()), path);
+}
+
+TEST(Redirect, ResolvedPathsLoseTheRoot) {
+  std::string inside = "/run/view/sys/class";
+  strip_root(inside.data(), kRoot);
+  EXPECT_STREQ(inside.c_str(), "/sys/class");
+  std::string beside = "/run/viewer/sys";
+  strip_root(beside.data(), kRoot);
+  EXPECT_STREQ(beside.c_str(), "/run/viewer/sys");
+}
+
+}  // namespace
+}  // namespace verbatim::view
