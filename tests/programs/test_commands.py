@@ -128,7 +128,8 @@ class Status(unittest.TestCase):
         self.assertIn("queue_pairs", shown.stdout)
         self.assertEqual(shown.stdout.count("RTS"), 4, shown.stdout)
         nodes = json.loads(verbatim("status", "--json").stdout)
-        self.assertEqual([node["node"] for node in nodes], ["a"])
+        # 'verbatim run' of the tests before may have nodes that are about to leave.
+        self.assertIn("a", [node["node"] for node in nodes])
         program.process.stdin.close()
         self.assertEqual(program.wait(30), 0)
 
