@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include <sys/random.h>
 
@@ -153,6 +154,9 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
   options.capacity.receive_requests = std::max(1u, options.capacity.receive_requests);
   options.capacity.send_segments = std::max(1u, options.capacity.send_segments);
   options.capacity.receive_segments = std::max(1u, options.capacity.receive_segments);
+  const auto& capacity = options.capacity;
+  SendQueue sends(capacity.send_requests, capacity.send_segments, capacity.inline_bytes,
+                  options.type == QpType::ud, options.memory);
   const std::lock_guard guard(lock_);
   const auto pd = pds_.find(options.pd);
   if (pd == pds_.end()) return refuse(EINVAL, "no such protection domain");
@@ -163,8 +167,9 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
   auto receives = ReceiveQueue::create(*arena_, options.capacity.receive_requests,
                                        options.capacity.receive_segments);
   if (!receives) return std::unexpected(receives.error());
-  auto* queue_pair = new QueuePair(*this, options, Qpn(membership_.first_qpn.value() + number),
-                                   arena_->queue_pair(number), std::move(*receives));
+  auto* queue_pair =
+      new QueuePair(*this, options, Qpn(membership_.first_qpn.value() + number),
+                    arena_->queue_pair(number), std::move(sends), std::move(*receives));
   ++pd->second.users;
   queue_pairs_[number].store(queue_pair, std::memory_order_release);
   return queue_pair;
@@ -172,6 +177,7 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
 
 void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
   queue_pair->transmit();  // Acknowledgements that wait for the program's next post or poll.
+  std::optional<SendQueue> sends;  // Its memory may be the program's: it goes when no lock is held.
   const std::lock_guard guard(lock_);
   for (Group& group : groups_) {
     if (std::ranges::find(group.members, queue_pair) != group.members.end()) {
@@ -183,6 +189,7 @@ void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
       nullptr, std::memory_order_release);
   progress_->forget(*queue_pair);
   --pds_[queue_pair->options().pd].users;
+  sends.emplace(std::move(queue_pair->send_queue_));
   delete queue_pair;
 }
 

@@ -11,13 +11,13 @@ using transport::Operation;
 using transport::Status;
 
 QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn number,
-                     QueuePairRecord& record, std::unique_ptr<ReceiveQueue> receive_queue)
+                     QueuePairRecord& record, SendQueue send_queue,
+                     std::unique_ptr<ReceiveQueue> receive_queue)
     : adapter_(adapter),
       options_(options),
       number_(number),
       record_(&record),
-      send_queue_(options.capacity.send_requests, options.capacity.send_segments,
-                  options.capacity.inline_bytes, options.type == QpType::ud),
+      send_queue_(std::move(send_queue)),
       receive_queue_(std::move(receive_queue)),
       requester_(options.type == QpType::ud ? 1 : options.capacity.send_requests) {
   ++options_.send_cq->users;

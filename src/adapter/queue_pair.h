@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -101,6 +102,8 @@ struct QueuePairOptions {
   QueuePairCapacity capacity;
   bool signal_all = false;
   void* owner = nullptr;  // The drop-in's object; comes back in asynchronous events.
+  /// Of the send queue, which nobody else touches. May call the program; may throw bad_alloc.
+  std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
 };
 
 /// Where a UD request goes: an address handle resolved to a socket address.
@@ -169,7 +172,7 @@ class QueuePair {
   };
 
   QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn number, QueuePairRecord& record,
-            std::unique_ptr<ReceiveQueue> receive_queue);
+            SendQueue send_queue, std::unique_ptr<ReceiveQueue> receive_queue);
   bool is_datagram() const { return options_.type == QpType::ud; }
   const region::RegionTable& regions() const;
   void set_state(QpState state) { record_->state.store(raw(state), std::memory_order_relaxed); }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -35,14 +36,14 @@ struct DatagramTarget {
 class SendQueue {
  public:
   SendQueue(std::uint32_t capacity, std::uint32_t segments_max, std::uint32_t inline_bytes_max,
-            bool datagram)
+            bool datagram, std::pmr::memory_resource* memory)
       : capacity_(capacity),
         segments_max_(segments_max),
         inline_bytes_max_(inline_bytes_max),
-        places_(capacity),
-        segments_(std::size_t{capacity} * segments_max),
-        inline_bytes_(std::size_t{capacity} * inline_bytes_max),
-        targets_(datagram ? capacity : 0) {}
+        places_(capacity, memory),
+        segments_(std::size_t{capacity} * segments_max, memory),
+        inline_bytes_(std::size_t{capacity} * inline_bytes_max, memory),
+        targets_(datagram ? capacity : 0, memory) {}
 
   std::uint32_t capacity() const { return capacity_; }
   std::uint32_t segments_max() const { return segments_max_; }
@@ -96,10 +97,10 @@ class SendQueue {
   std::uint32_t inline_bytes_max_;
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
-  std::vector<SendPlace> places_;
-  std::vector<Segment> segments_;
-  std::vector<std::byte> inline_bytes_;
-  std::vector<DatagramTarget> targets_;
+  std::pmr::vector<SendPlace> places_;
+  std::pmr::vector<Segment> segments_;
+  std::pmr::vector<std::byte> inline_bytes_;
+  std::pmr::vector<DatagramTarget> targets_;
 };
 
 }  // namespace verbatim::adapter

@@ -122,13 +122,12 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   auto destination = from(pd->context).adapter().resolve(to_address_vector(*attr));
   if (!destination) return refused_null("create_ah", destination.error());
   auto* handle = new AddressHandle{.verbs = {.context = pd->context, .pd = pd, .handle = 0},
-                                   .destination = std::move(*destination)};
-  ++from(pd).address_handles;
+                                   .destination = std::move(*destination),
+                                   .domain = Use(&from(pd))};
   return &handle->verbs;
 }
 
 int ibv_destroy_ah(ibv_ah* ah) {
-  --from(ah->pd).address_handles;
   delete &from(ah);
   return 0;
 }

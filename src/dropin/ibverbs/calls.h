@@ -15,6 +15,9 @@ int request_notification(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad);
 int post_receive(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad);
 
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* wanted);
+int dealloc_td(ibv_td* td);
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* wanted);
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* wanted);
 int query_rt_values(ibv_context* context, ibv_values_ex* values);
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* wanted);

@@ -30,6 +30,9 @@ void fill_in(Context& context) {
   context.verbs.sz = sizeof(verbs_context);
   context.verbs.query_port = query_port;
   context.verbs.query_device_ex = query_device_ex;
+  context.verbs.alloc_td = alloc_td;
+  context.verbs.dealloc_td = dealloc_td;
+  context.verbs.alloc_parent_domain = alloc_parent_domain;
   context.verbs.query_rt_values = query_rt_values;
   context.verbs.create_cq_ex = create_cq_ex;
   context.verbs.create_qp_ex = create_qp_ex;

@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint64_t kTimestamps =
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 constexpr std::uint64_t kServedFields = IBV_WC_STANDARD_FLAGS | kTimestamps;
+constexpr std::uint32_t kServedAttributes = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 constexpr std::uint32_t kServedFlags =
     IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 
@@ -25,9 +26,12 @@ Result<void> check(const ibv_context* verbs, const ibv_cq_init_attr_ex& wanted) 
     return refuse(EINVAL, fmt::format("comp_vector {} does not exist: there are {}",
                                       wanted.comp_vector, verbs->num_comp_vectors));
   }
-  if (const auto unknown = wanted.comp_mask & ~std::uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS};
-      unknown != 0) {
+  if (const auto unknown = wanted.comp_mask & ~kServedAttributes; unknown != 0) {
     return refuse(EOPNOTSUPP, fmt::format("comp_mask bits {:#x} are not served", unknown));
+  }
+  if ((wanted.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0 &&
+      (wanted.parent_domain == nullptr || from(wanted.parent_domain).parent == nullptr)) {
+    return refuse(EINVAL, "parent_domain is none: it was not made by ibv_alloc_parent_domain");
   }
   if (const auto unknown = flags_of(wanted) & ~kServedFlags; unknown != 0) {
     return refuse(EOPNOTSUPP, fmt::format("flags {:#x} are not served", unknown));
@@ -59,6 +63,9 @@ Result<CompletionQueue*> create(ibv_context* verbs, const ibv_cq_init_attr_ex& w
   own->verbs.context = verbs;
   own->verbs.channel = wanted.channel;
   own->verbs.cq_context = wanted.cq_context;
+  if ((wanted.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) {
+    own->domain = Use(&from(wanted.parent_domain));
+  }
   own->single_threaded = (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
   auto queue = from(verbs).adapter().create_completion_queue(
       {.capacity = wanted.cqe,

@@ -64,6 +64,19 @@ void fill_in(QueuePair& own, ibv_context* context, const ibv_qp_init_attr_ex& wa
   pthread_cond_init(&verbs.cond, nullptr);
 }
 
+std::pmr::memory_resource* memory_of(ProtectionDomain& domain) {
+  const bool own = domain.parent != nullptr && domain.parent->memory;
+  return own ? &*domain.parent->memory : std::pmr::new_delete_resource();
+}
+
+Result<adapter::QueuePair*> create_on(Context& context, const adapter::QueuePairOptions& options) {
+  try {
+    return context.adapter().create_queue_pair(options);
+  } catch (const std::bad_alloc&) {
+    return refuse(ENOMEM, "no memory for the send queue");
+  }
+}
+
 Result<QueuePair*> create(ibv_context* verbs, const ibv_qp_init_attr_ex& wanted) {
   if (auto valid = check(wanted); !valid) return std::unexpected(valid.error());
   const auto type = static_cast<adapter::QpType>(wanted.qp_type);
@@ -72,15 +85,17 @@ Result<QueuePair*> create(ibv_context* verbs, const ibv_qp_init_attr_ex& wanted)
   if (!operations) return std::unexpected(operations.error());
   auto own = std::make_unique<QueuePair>();
   Context& context = from(verbs);
-  const auto created =
-      context.adapter().create_queue_pair({.type = type,
-                                           .pd = from(wanted.pd).number(),
+  ProtectionDomain& domain = from(wanted.pd);
+  own->domain = Use(&domain);
+  const auto created = create_on(context, {.type = type,
+                                           .pd = domain.number(),
                                            .send_cq = from(wanted.send_cq).queue,
                                            .receive_cq = from(wanted.recv_cq).queue,
                                            .events = &context.events,
                                            .capacity = to_capacity(wanted.cap),
                                            .signal_all = wanted.sq_sig_all != 0,
-                                           .owner = own.get()});
+                                           .owner = own.get(),
+                                           .memory = memory_of(domain)});
   if (!created) return std::unexpected(created.error());
   own->queue_pair = *created;
   fill_in(*own, verbs, wanted);

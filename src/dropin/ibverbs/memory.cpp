@@ -5,7 +5,7 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// Protection domains and memory regions.
+/// Memory regions.
 namespace verbatim::dropin {
 namespace {
 
@@ -60,26 +60,6 @@ ibv_mr* register_memory(ibv_pd* pd, void* address, std::size_t length, std::uint
 
 using namespace verbatim;
 using namespace verbatim::dropin;
-
-ibv_pd* ibv_alloc_pd(ibv_context* context) {
-  const auto number = from(context).adapter().allocate_pd();
-  if (!number) return refused_null("alloc_pd", number.error());
-  auto* pd = new ProtectionDomain;
-  pd->verbs = {.context = context, .handle = raw(*number)};
-  return &pd->verbs;
-}
-
-int ibv_dealloc_pd(ibv_pd* pd) {
-  ProtectionDomain& own = from(pd);
-  if (const auto handles = own.address_handles.load(); handles != 0) {
-    return refused("dealloc_pd", {EBUSY, fmt::format("{} address handles use it", handles)});
-  }
-  if (auto done = from(pd->context).adapter().deallocate_pd(own.number()); !done) {
-    return refused("dealloc_pd", done.error());
-  }
-  delete &own;
-  return 0;
-}
 
 ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, std::size_t length, int access) {
   return register_memory(pd, addr, length, reinterpret_cast<std::uint64_t>(addr),

@@ -4,10 +4,12 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "adapter/adapter.h"
@@ -43,10 +45,63 @@ struct Context {
   adapter::Adapter& adapter() const { return *program->adapter; }
 };
 
+struct ThreadDomain {
+  ibv_td verbs;
+  std::atomic<std::uint32_t> users{0};
+};
+
+struct ParentDomain;
+
 struct ProtectionDomain {
-  ibv_pd verbs;
-  std::atomic<std::uint32_t> address_handles{0};
+  ibv_pd verbs;  // `handle` is the adapter's number: a parent domain's is that of its domain.
+  std::atomic<std::uint32_t> users{0};   // Objects made on it, where the adapter's count is no use.
+  std::unique_ptr<ParentDomain> parent;  // What it was made of, if it is a parent domain.
   PdNumber number() const { return PdNumber{verbs.handle}; }
+};
+
+/// Holds a domain as long as an object that was made on it lives.
+template <typename Domain>
+class Use {
+ public:
+  Use() = default;
+  explicit Use(Domain* domain) : domain_(domain) {
+    if (domain_ != nullptr) ++domain_->users;
+  }
+  Use(Use&& other) noexcept : domain_(std::exchange(other.domain_, nullptr)) {}
+  Use& operator=(Use&& other) noexcept {
+    std::swap(domain_, other.domain_);
+    return *this;
+  }
+  ~Use() {
+    if (domain_ != nullptr) --domain_->users;
+  }
+
+ private:
+  Domain* domain_ = nullptr;
+};
+
+/// Memory for private buffers from the program's own functions (ibv_alloc_parent_domain).
+class ProgramMemory final : public std::pmr::memory_resource {
+ public:
+  ProgramMemory(ibv_pd* domain, const ibv_parent_domain_init_attr& attributes);
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override;
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+
+  ibv_pd* domain_;
+  decltype(ibv_parent_domain_init_attr::alloc) allocate_;
+  decltype(ibv_parent_domain_init_attr::free) free_;
+  void* context_;
+  std::mutex lock_;
+  std::unordered_set<void*> defaults_;  // What the program left to us.
+};
+
+struct ParentDomain {
+  Use<ProtectionDomain> domain;
+  Use<ThreadDomain> threads;
+  std::optional<ProgramMemory> memory;
 };
 
 struct MemoryRegion {
@@ -70,6 +125,7 @@ struct CompletionQueue {
   std::uint32_t events_delivered = 0;  // Asynchronous ones.
   // Extended queues: what the program reads between start_poll and end_poll.
   bool single_threaded = false;
+  Use<ProtectionDomain> domain;  // Its parent domain.
   std::mutex polling;  // Held from start to end; guards `entry`, and `verbs.wr_id` and `status`.
   adapter::Completion entry;
 };
@@ -79,12 +135,14 @@ struct QueuePair {
   void* newer_fields;  // What rdma-core 56 added to ibv_qp_ex: programs built with it may look.
   adapter::QueuePair* queue_pair = nullptr;  // Owned by the adapter.
   std::unique_ptr<SendBatch> batch;          // Of extended queue pairs.
+  Use<ProtectionDomain> domain;
   std::uint32_t events_delivered = 0;
 };
 
 struct AddressHandle {
   ibv_ah verbs;
   adapter::Destination destination;
+  Use<ProtectionDomain> domain;
 };
 
 inline Device& from(ibv_device* device) { return *reinterpret_cast<Device*>(device); }
@@ -93,6 +151,7 @@ inline Context& from(ibv_context* context) {
                                      offsetof(verbs_context, context));
 }
 inline ProtectionDomain& from(ibv_pd* pd) { return *reinterpret_cast<ProtectionDomain*>(pd); }
+inline ThreadDomain& from(ibv_td* td) { return *reinterpret_cast<ThreadDomain*>(td); }
 inline MemoryRegion& from(ibv_mr* mr) { return *reinterpret_cast<MemoryRegion*>(mr); }
 inline Channel& from(ibv_comp_channel* channel) { return *reinterpret_cast<Channel*>(channel); }
 inline CompletionQueue& from(ibv_cq* cq) { return *reinterpret_cast<CompletionQueue*>(cq); }
