@@ -5,12 +5,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
   cat <<'END'
-Usage: ./setup.sh [test] [lint]
+Usage: ./setup.sh [test] [compat] [lint]
 
 Installs the Debian packages that Verbatim needs (the list: dev/packages.txt), configures the release
 preset and builds it: build/bin/verbatim, build/bin/verbatimd, build/lib/libibverbs.so.1.
 
   test   also installs what the test suite needs, and builds the tests
+  compat also installs the programs that ./compat.sh runs
   lint   also installs what .ci/run needs to check form
 
 Packages are installed as root, or with sudo. Where it can do neither, it says what to install.
@@ -26,13 +27,16 @@ die() {
 groups=(build demo)
 for argument in "$@"; do
   case $argument in
-    test | lint) groups+=("$argument") ;;
+    test | compat | lint) groups+=("$argument") ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
   esac
 done
 wants_tests=false
-[[ " ${groups[*]} " == *" test "* ]] && wants_tests=true
+if [[ " ${groups[*]} " == *" test "* ]]; then
+  wants_tests=true
+  groups+=(compat)  # Part of the suite.
+fi
 
 # Sets `missing` to the packages of the chosen groups that are not installed.
 find_missing() {

@@ -1,0 +1,26 @@
+#!/bin/bash
+# Runs the programs that people really use on two nodes, and prints what works. See --help.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+usage() {
+  cat <<'END'
+Usage: ./compat.sh [--quick] [--write] [--pyverbs RUNS] [--list] [PATTERN]...
+
+Runs Debian's unmodified programs (ibverbs-utils, perftest, rdmacm-utils, qperf, UCX, libfabric, Open
+MPI) between two nodes in network namespaces of their own, each with content or figures checked, and
+prints a line for each. Needs root, or a kernel that lets users have network namespaces.
+
+  PATTERN         only rows whose "package: arguments" has it, such as 'qperf*' or '*rping*'
+  --quick         only those that the default test suite runs, too
+  --pyverbs RUNS  also (without --write and PATTERN: only) rdma-core's own test suite, so often
+  --write         writes docs/compatibility.md from what was seen
+  --list          says what would run
+END
+}
+
+for argument in "$@"; do
+  case $argument in -h | --help) usage && exit 0 ;; esac
+done
+./setup.sh compat >&2
+exec python3 -B tests/compat/run.py "$@"

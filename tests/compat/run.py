@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Runs the programs that people really use, unmodified, on two nodes: table.py says what, and rdma-core's own
+test suite on a third. Prints a table; --write also writes docs/compatibility.md."""
+
+import argparse
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests", "programs"))
+
+# pylint: disable=wrong-import-position
+import pyverbs
+import report
+import table
+from lab import Failure, Lab, listens, wait_until
+from namespaces import Namespace, enter_user_namespace
+
+ADDRESS_A = "10.77.0.1"
+ADDRESS_B = "10.77.0.2"
+QUIET_SECONDS = 0.3  # A server that has waited for so long, waits for its clients.
+
+
+def is_installed(package):
+    found = subprocess.run(["dpkg-query", "-W", "-f=${Version}", package], capture_output=True, text=True,
+                           check=False)
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
+def busy_ticks(pid):
+    """Processor time of a process group's leader and its children, in clock ticks."""
+    total = 0
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", encoding="ascii", errors="replace") as stat:
+                    fields = stat.read().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == pid:  # The session: lab.py starts one for each program.
+                total += int(fields[11]) + int(fields[12])
+    return total
+
+
+class Setup:
+    """Two network namespaces with a cable between them, and a lab on top."""
+
+    def __init__(self, options):
+        self.options = options
+        self.peer = Namespace()
+        commands = (f"ip link add veth-a type veth peer name veth-b netns {self.peer.pid}",
+                    f"ip address add {ADDRESS_A}/24 dev veth-a", "ip link set veth-a up")
+        for command in commands:
+            subprocess.run(command.split(), check=True)
+        for command in (f"ip address add {ADDRESS_B}/24 dev veth-b", "ip link set veth-b up",
+                        "ip link set lo up"):
+            self.peer.run(*command.split())
+        self.mac_a = self._mac("veth-a")
+        self.mac_b = self._mac("veth-b", self.peer.pid)
+
+    @staticmethod
+    def _mac(interface, pid=None):
+        enter = ["nsenter", "--net", "--target", str(pid), "--"] if pid else []
+        shown = subprocess.run([*enter, "ip", "-o", "link", "show", interface], capture_output=True, text=True,
+                               check=True).stdout
+        return re.search(r"link/ether (\S+)", shown)[1]
+
+    def lab(self):
+        lab = Lab(self.options.build, self.options.preload, namespace_pids={"b": self.peer.pid})
+        lab.set_address("a", ADDRESS_A)
+        lab.set_address("b", ADDRESS_B)
+        return lab
+
+    def words(self, lab, port):
+        return {"a": ADDRESS_A, "b": ADDRESS_B, "port": port, "folder": lab.folder, "build": lab.build,
+                "mac_a": self.mac_a, "mac_b": self.mac_b}
+
+
+def await_server(server, port):
+    """Until it listens at its TCP port or, where the connection manager listens, has grown quiet."""
+    def ready():
+        if server.ended():
+            raise Failure(f"{server.name} ended with status {server.process.returncode} at once")
+        return listens(server.process.pid, port) or quiet()
+
+    seen = [busy_ticks(server.process.pid), time.monotonic()]
+
+    def quiet():
+        ticks = busy_ticks(server.process.pid)
+        if ticks != seen[0]:
+            seen[:] = [ticks, time.monotonic()]
+        return time.monotonic() - seen[1] > QUIET_SECONDS
+
+    wait_until(ready, 20, f"{server.name} to be ready")
+
+
+def run_pair(row, lab, words):
+    def shell(template):
+        return ["bash", "-c", f"exec {template}".format_map(words)]
+
+    if row.before:
+        subprocess.run(["bash", "-c", row.before.format_map(words)], check=True)
+    server = None
+    if row.server:
+        server = lab.start("a", shell(row.server))
+        await_server(server, words["port"])
+    client = lab.start("b" if row.server else "a", shell(row.client))
+    client.expect_success(row.seconds)
+    if row.expect and not re.search(row.expect, client.output()):
+        raise Failure(f"the client's output lacks '{row.expect}'")
+    if server and row.ends:
+        server.expect_success(row.seconds)
+    if row.after:
+        subprocess.run(["bash", "-c", row.after.format_map(words)], check=True)
+
+
+def run_mpi(row, lab, transport):
+    """Two ranks, each on a node of its own, both on loopback: mpirun talks with its ranks there."""
+    program = os.path.join(lab.folder, "mpi_check")
+    subprocess.run(["mpicc", "-O1", "-o", program, os.path.join(HERE, "mpi_check.c")], check=True)
+    wrapper = os.path.join(lab.folder, "rank")
+    with open(wrapper, "w", encoding="ascii") as script:
+        script.write("#!/bin/sh\nrank=$OMPI_COMM_WORLD_RANK\n"
+                     f"exec {lab.build}/bin/verbatim run --node rank$rank --address 127.77.0.$((rank + 2)) "
+                     f"-- {program}\n")
+    os.chmod(wrapper, 0o755)
+    argv = ["env", f"UCX_TLS={transport},self", "UCX_NET_DEVICES=verbatim0:1", "mpirun", "--allow-run-as-root",
+            "--oversubscribe", "-np", "2", "--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "btl", "self",
+            wrapper]
+    program = lab.start("a", argv)
+    program.expect_success(row.seconds)
+    if not re.search(row.expect, program.output()):
+        raise Failure(f"the output lacks '{row.expect}'")
+
+
+def run_row(row, setup):
+    """'passed', or how it failed."""
+    try:
+        with setup.lab() as lab:
+            if row.client.startswith("mpi "):
+                run_mpi(row, lab, row.client.split()[1])
+            else:
+                run_pair(row, lab, setup.words(lab, lab.free_port()))
+    except SystemExit:
+        return "FAILED"  # The lab has printed why.
+    except (subprocess.SubprocessError, OSError) as error:
+        print(error)
+        return "FAILED"
+    return "passed"
+
+
+def run_rows(rows, setup):
+    results = []
+    for row in rows:
+        began = time.monotonic()
+        result = run_row(row, setup)
+        print(f"{result:8} {row.group:14} {row.name} ({time.monotonic() - began:.1f} s)", flush=True)
+        results.append(report.Result(row.group, row.name, result, ""))
+    return results
+
+
+def chosen(options):
+    patterns = options.pattern or ["*"]
+    rows = [row for row in table.all_rows() if not options.quick or row.quick]
+    return [row for row in rows
+            if any(fnmatch.fnmatch(f"{row.group}: {row.name}", f"*{pattern}*") for pattern in patterns)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
+    parser.add_argument("--quick", action="store_true", help="the rows of the default test suite")
+    parser.add_argument("--list", action="store_true", help="print what would run")
+    parser.add_argument("--pyverbs", type=int, default=0, metavar="RUNS", help="runs of rdma-core's suite")
+    parser.add_argument("--write", action="store_true", help="write docs/compatibility.md")
+    parser.add_argument("pattern", nargs="*", help="only rows whose 'package: name' has this (globs)")
+    options = parser.parse_args()
+    rows = chosen(options) if options.pattern or not options.pyverbs or options.write else []
+    if options.list:
+        for row in rows:
+            print(f"{row.group}: {row.name}")
+        return 0
+    enter_user_namespace()
+    setup = Setup(options)
+    try:
+        results = run_rows(rows, setup)
+        if options.pyverbs:
+            with setup.lab() as lab:
+                results += pyverbs.run(lab, ADDRESS_A, options.pyverbs)
+    finally:
+        setup.peer.close()
+    failed = sum(result.is_failure() for result in results)
+    print(report.summary(results))
+    if options.write:
+        report.write(os.path.join(ROOT, "docs", "compatibility.md"), results, is_installed)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
