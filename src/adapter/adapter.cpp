@@ -164,6 +164,9 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
   if (number == 0) {
     return refuse(ENOMEM, fmt::format("all {} queue pair numbers are in use", Limits::queue_pairs));
   }
+  if (options.type == QpType::raw_packet) {
+    if (auto opened = steering_.open(); !opened) return std::unexpected(opened.error());
+  }
   auto receives = ReceiveQueue::create(*arena_, options.capacity.receive_requests,
                                        options.capacity.receive_segments);
   if (!receives) return std::unexpected(receives.error());
@@ -185,6 +188,10 @@ void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
     }
   }
   drop_empty_groups();
+  steering_.forget(*queue_pair);
+  std::erase_if(frame_groups_, [queue_pair](const auto& joined) {
+    return joined.first.first == queue_pair->number().value();
+  });
   queue_pairs_[queue_pair->number().value() % kProgramQueuePairsMax].store(
       nullptr, std::memory_order_release);
   progress_->forget(*queue_pair);
@@ -200,6 +207,24 @@ QueuePair* Adapter::find_local(std::uint32_t local_number) const {
 QueuePair* Adapter::find(Qpn qpn) const {
   QueuePair* found = find_local(qpn.value() % kProgramQueuePairsMax);
   return found != nullptr && found->number() == qpn ? found : nullptr;
+}
+
+// Flow rules.
+
+Result<FlowTable::RuleId> Adapter::create_flow(QueuePair& target, FlowRule rule) {
+  if (target.type() != QpType::raw_packet) {
+    return refuse(EINVAL, fmt::format("flow rules steer Ethernet frames to RAW_PACKET queue pairs; "
+                                      "this one is {}",
+                                      name_of(target.type())));
+  }
+  rule.target = target.number();
+  const std::lock_guard guard(lock_);
+  return steering_.add(std::move(rule));
+}
+
+void Adapter::destroy_flow(FlowTable::RuleId rule) {
+  const std::lock_guard guard(lock_);
+  steering_.remove(rule);
 }
 
 // Addresses.

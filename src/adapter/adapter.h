@@ -13,6 +13,7 @@
 #include "adapter/completion_queue.h"
 #include "adapter/queue_pair.h"
 #include "adapter/receive_queue.h"
+#include "adapter/steering.h"
 #include "base/address.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -49,7 +50,8 @@ struct GidEntry {
 struct NodeDescription {
   std::string name;
   std::uint64_t guid = 0;  // Host byte order.
-  std::string interface;   // Name of the network interface behind the port, such as "lo".
+  MacAddress mac{};
+  std::string interface;  // Name of the network interface behind the port, such as "lo".
   std::uint32_t interface_index = 0;
   Mtu active_mtu = Mtu::k4096;
   std::vector<GidEntry> gids;
@@ -108,16 +110,23 @@ class Adapter {
   Result<void> attach_multicast(QueuePair& queue_pair, const Gid& group);
   Result<void> detach_multicast(QueuePair& queue_pair, const Gid& group);
 
+  /// `ibv_create_flow`: from now on the rule's target gets the frames that it takes. What
+  /// `Steering::add` says, and EINVAL for a target that is no raw packet queue pair.
+  Result<FlowTable::RuleId> create_flow(QueuePair& target, FlowRule rule);
+  void destroy_flow(FlowTable::RuleId rule);
+
   /// In a child after fork: the descriptors are closed, no thread is there; every later call of
   /// this adapter's objects fails.
   void abandon_in_child();
 
   const region::RegionTable& regions() const { return *regions_; }
   Progress& progress() { return *progress_; }
+  Steering& steering() { return steering_; }
 
  private:
   friend class QueuePair;
   friend class Progress;
+  friend class Steering;
   struct Route {
     SocketAddress address;
     const mover::SendSocket* socket = nullptr;
@@ -141,6 +150,8 @@ class Adapter {
     Gid gid;
     std::vector<QueuePair*> members;
   };
+  Result<void> attach_frames(QueuePair& queue_pair, const Gid& group);
+  Result<void> detach_frames(QueuePair& queue_pair, const Gid& group);
   void leave(Group& group, QueuePair& queue_pair);
   void drop_empty_groups();
   /// The queue pairs of a group; during a turn.
@@ -159,6 +170,9 @@ class Adapter {
   std::uint32_t last_number_ = 0;
   std::vector<Group>
       groups_;  // Read during turns under Progress's turn lock, written under both locks.
+  Steering steering_{*this};
+  /// The rules of groups that raw packet queue pairs joined, by queue pair number and GID.
+  std::map<std::pair<std::uint32_t, std::array<std::uint8_t, 16>>, FlowTable::RuleId> frame_groups_;
 
   std::unique_ptr<Progress> progress_;  // Last: its thread uses all of the above.
 };

@@ -42,6 +42,7 @@ enum class CompletionOpcode : std::uint8_t {
 /// Bits of Completion::flags, with the values of `enum ibv_wc_flags`.
 inline constexpr std::uint32_t kCompletionGrh = 1;
 inline constexpr std::uint32_t kCompletionWithImmediate = 2;
+inline constexpr std::uint32_t kCompletionChecksumsValid = 4;  // IBV_WC_IP_CSUM_OK.
 
 /// An entry as it lies in the shared arena.
 struct Completion {
@@ -51,7 +52,7 @@ struct Completion {
   std::uint16_t pkey_index = 0;
   std::uint32_t vendor_error = 0;
   std::uint32_t byte_count = 0;
-  std::uint32_t immediate = 0;  // Network byte order.
+  std::uint32_t immediate = 0;  // Network byte order. Raw packets: the tag of the flow rule.
   std::uint32_t qpn = 0;
   std::uint32_t source_qpn = 0;
   std::uint32_t flags = 0;

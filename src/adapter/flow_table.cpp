@@ -79,6 +79,11 @@ bool FlowTable::remove(RuleId id) {
   return true;
 }
 
+bool FlowTable::has_target(Qpn target) const {
+  return std::ranges::any_of(rules_,
+                             [target](const auto& rule) { return rule.second.target == target; });
+}
+
 void FlowTable::remove_all(Qpn target) {
   std::vector<RuleId> ids;
   for (const auto& [id, place] : rules_) {

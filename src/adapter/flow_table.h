@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -30,8 +31,15 @@ enum class FlowType : std::uint8_t {
   sniffer = 3,            // A copy of everything, sent frames included.
 };
 
-/// Packets and bytes that rules took. Read by any thread.
-class FlowCounter;
+/// Frames and bytes that rules took: a counters object's. Any thread.
+struct FlowCounter {
+  std::atomic<std::uint64_t> frames{0};
+  std::atomic<std::uint64_t> bytes{0};
+  void count(std::size_t frame_bytes) {
+    frames.fetch_add(1, std::memory_order_relaxed);
+    bytes.fetch_add(frame_bytes, std::memory_order_relaxed);
+  }
+};
 
 struct FlowRule {
   FlowType type = FlowType::normal;
@@ -42,7 +50,7 @@ struct FlowRule {
   FlowMatch outer;
   FlowMatch inner;
   Qpn target;
-  std::vector<std::shared_ptr<FlowCounter>> counters;
+  std::shared_ptr<FlowCounter> counter;  // May be null. Others count with it, too.
 };
 
 /// Rules by class and priority; within a priority by what they look at, and there by what they want
@@ -57,6 +65,7 @@ class FlowTable {
   bool remove(RuleId id);
   /// All that lead to a queue pair.
   void remove_all(Qpn target);
+  bool has_target(Qpn target) const;
   bool empty() const { return rules_.empty(); }
   std::size_t size() const { return rules_.size(); }
 

@@ -5,12 +5,57 @@
 #include "adapter/progress.h"
 
 /// Multicast groups of UD queue pairs (IBA 10.5): one socket a group and program, whatever the
-/// number of its members.
+/// number of its members. Groups of raw packet queue pairs are MAC addresses, and flow rules.
 namespace verbatim::adapter {
+namespace {
+
+/// As drivers have it: a group's MAC address stands in the last six bytes, behind zeros.
+Result<MacAddress> group_mac(const Gid& gid) {
+  constexpr std::size_t kAt = sizeof gid.bytes - sizeof(MacAddress);
+  MacAddress mac;
+  std::copy(gid.bytes.begin() + kAt, gid.bytes.end(), mac.begin());
+  const bool zeros = std::all_of(gid.bytes.begin(), gid.bytes.begin() + kAt,
+                                 [](std::uint8_t byte) { return byte == 0; });
+  if (zeros && (mac[0] & 1) != 0) return mac;
+  return refuse(EINVAL, fmt::format("{} has no group's MAC address in its last six bytes, which a "
+                                    "RAW_PACKET queue pair joins",
+                                    gid_text(gid)));
+}
+
+}  // namespace
+
+Result<void> Adapter::attach_frames(QueuePair& queue_pair, const Gid& gid) {
+  const auto mac = group_mac(gid);
+  if (!mac) return std::unexpected(mac.error());
+  const std::lock_guard guard(lock_);
+  const std::pair key{queue_pair.number().value(), gid.bytes};
+  if (frame_groups_.contains(key)) return {};
+  FlowRule rule{.target = queue_pair.number()};
+  rule.outer.layers = wire::kLayerEthernet;
+  rule.outer.value.destination_mac = *mac;
+  rule.outer.mask.destination_mac.fill(0xff);
+  const auto added = steering_.add(std::move(rule));
+  if (!added) return std::unexpected(added.error());
+  frame_groups_.emplace(key, *added);
+  return {};
+}
+
+Result<void> Adapter::detach_frames(QueuePair& queue_pair, const Gid& gid) {
+  const std::lock_guard guard(lock_);
+  const auto joined = frame_groups_.find({queue_pair.number().value(), gid.bytes});
+  if (joined == frame_groups_.end()) {
+    return refuse(EINVAL, fmt::format("the queue pair is not in group {}", gid_text(gid)));
+  }
+  steering_.remove(joined->second);
+  frame_groups_.erase(joined);
+  return {};
+}
 
 Result<void> Adapter::attach_multicast(QueuePair& queue_pair, const Gid& gid) {
-  if (queue_pair.type() != QpType::ud)
-    return refuse(EINVAL, "only UD queue pairs join multicast groups");
+  if (queue_pair.type() == QpType::raw_packet) return attach_frames(queue_pair, gid);
+  if (queue_pair.type() != QpType::ud) {
+    return refuse(EINVAL, "only UD and RAW_PACKET queue pairs join multicast groups");
+  }
   if (!gid.is_multicast())
     return refuse(EINVAL, fmt::format("{} is no multicast GID", gid_text(gid)));
   const std::lock_guard guard(lock_);
@@ -38,6 +83,7 @@ Result<void> Adapter::attach_multicast(QueuePair& queue_pair, const Gid& gid) {
 }
 
 Result<void> Adapter::detach_multicast(QueuePair& queue_pair, const Gid& gid) {
+  if (queue_pair.type() == QpType::raw_packet) return detach_frames(queue_pair, gid);
   const std::lock_guard guard(lock_);
   const auto group = std::ranges::find(groups_, gid, &Group::gid);
   if (group == groups_.end() ||

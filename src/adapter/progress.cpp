@@ -211,7 +211,7 @@ std::size_t Progress::receive(TimeNs now) {
       on_datagrams(datagrams, *source, now);
     });
   }
-  return received;
+  return received + adapter_.steering().receive();
 }
 
 void Progress::serve_timers(TimeNs now) {

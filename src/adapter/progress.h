@@ -53,6 +53,8 @@ class Progress {
   void arm_timer(TimeNs at, Qpn qpn);
   /// The queue pair has something to send at the end of this turn, or the next.
   void note_output(QueuePair& queue_pair);
+  /// The background thread wakes for this descriptor until it is closed.
+  Result<void> listen(int fd) { return watch(full_epoll_.get(), fd); }
 
   /// Nobody works on the queue pair when this returns, nor will.
   void forget(QueuePair& queue_pair);

@@ -19,7 +19,8 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
       record_(&record),
       send_queue_(std::move(send_queue)),
       receive_queue_(std::move(receive_queue)),
-      requester_(options.type == QpType::ud ? 1 : options.capacity.send_requests) {
+      requester_(is_connected() ? options.capacity.send_requests : 1) {
+  if (is_raw()) frames_ = std::make_unique<mover::FrameBatch>();
   ++options_.send_cq->users;
   ++options_.receive_cq->users;
   record_->type.store(raw(options.type), std::memory_order_relaxed);
@@ -54,6 +55,8 @@ bool serves(QpType type, Operation operation) {
       return is_send || is_write;
     case QpType::ud:
       return is_send;
+    case QpType::raw_packet:
+      return operation == Operation::send;
   }
   return false;
 }
@@ -72,6 +75,7 @@ int QueuePair::check_post(const SendWork& work) const {
   if (is_atomic(work.request.operation) && work.request.length != 8) return EINVAL;
   if (work.request.length > Limits::message_bytes) return EINVAL;
   if (is_datagram() && work.destination == nullptr) return EINVAL;
+  if (work.fill_checksums && !is_raw()) return EINVAL;
   // IBA 11.2.5.2: with none outstanding allowed, READs and atomics are no operations of this queue
   // pair.
   const bool awaits =
@@ -96,7 +100,8 @@ void QueuePair::push_send(const SendWork& work) {
                     .request = work.request,
                     .segment_count = static_cast<std::uint32_t>(work.segments.size()),
                     .signaled = work.signaled || options_.signal_all,
-                    .inlined = work.inlined},
+                    .inlined = work.inlined,
+                    .fill_checksums = work.fill_checksums},
                    work.segments);
   if (is_datagram()) {
     send_queue_.target(slot) = {.address = work.destination->address,
@@ -200,7 +205,7 @@ void QueuePair::enter_error() {
   fatal_ = false;
   if (state() == QpState::err) return;
   set_state(QpState::err);
-  if (!is_datagram()) {
+  if (is_connected()) {
     do {
       requester_effects_.list.clear();
       requester_effects_.more = false;

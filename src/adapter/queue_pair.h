@@ -11,6 +11,7 @@
 
 #include "adapter/arena.h"
 #include "adapter/completion_queue.h"
+#include "adapter/frame_delivery.h"
 #include "adapter/queue_pair_state.h"
 #include "adapter/receive_queue.h"
 #include "adapter/send_queue.h"
@@ -18,6 +19,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "base/types.h"
+#include "mover/frame_batch.h"
 #include "mover/udp.h"
 #include "transport/ib/datagram.h"
 #include "transport/ib/requester.h"
@@ -119,6 +121,7 @@ struct SendWork {
   transport::SendRequest request;
   std::span<const Segment> segments;
   bool signaled = false;
+  bool fill_checksums = false;               // Raw packets: of IP and TCP or UDP.
   bool inlined = false;                      // The bytes are copied now; segments need no key.
   const Destination* destination = nullptr;  // UD: the address handle.
   Qpn remote_qpn;                            // UD.
@@ -161,6 +164,7 @@ class QueuePair {
  private:
   friend class Adapter;
   friend class Progress;
+  friend class Steering;
   /// The responder takes receive requests through it; one is in use at a time.
   class Receives final : public transport::ReceiveSource {
    public:
@@ -174,6 +178,8 @@ class QueuePair {
   QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn number, QueuePairRecord& record,
             SendQueue send_queue, std::unique_ptr<ReceiveQueue> receive_queue);
   bool is_datagram() const { return options_.type == QpType::ud; }
+  bool is_raw() const { return options_.type == QpType::raw_packet; }
+  bool is_connected() const { return !is_datagram() && !is_raw(); }
   const region::RegionTable& regions() const;
   void set_state(QpState state) { record_->state.store(raw(state), std::memory_order_relaxed); }
 
@@ -193,6 +199,9 @@ class QueuePair {
   void transmit_requests(Burst& burst, TimeNs now);
   bool transmit_responses(Burst& burst);
   void transmit_datagrams();
+  void transmit_frames();
+  transport::Status add_frame(transport::Slot slot);
+  void send_frames();
   transport::DatagramConfig datagram_config() const;
   transport::Status send_datagram(Burst& burst, transport::Slot slot);
   bool add_request_packet(Burst& burst, const transport::OutgoingPacket& packet);
@@ -210,6 +219,7 @@ class QueuePair {
   void on_datagram(const wire::Packet& packet, const SocketAddress& source,
                    const SocketAddress& destination);
   void on_timer(TimeNs now);
+  void on_frame(const SteeredFrame& frame);
   void drain(transport::RequesterEffects& effects);
   void drain(transport::ResponderEffects& effects);
   void apply(const transport::RequesterEffect& effect);
@@ -245,7 +255,8 @@ class QueuePair {
   std::optional<transport::Slot> refused_slot_;  // Its memory refused while effects were drained.
   enum class Refused : std::uint8_t { nothing, region, receive_memory };
   Refused responder_refused_ = Refused::nothing;
-  bool fatal_ = false;  // Go to the error state after this step.
+  std::unique_ptr<mover::FrameBatch> frames_;  // Raw packets.
+  bool fatal_ = false;                         // Go to the error state after this step.
   SocketAddress peer_;
   const mover::SendSocket* socket_ = nullptr;
   TimeNs armed_deadline_ = kNever;

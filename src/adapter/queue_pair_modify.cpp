@@ -108,7 +108,7 @@ void QueuePair::enter(QpState to, std::uint32_t mask) {
     return to == QpState::reset ? forget_everything() : enter_error();
   }
   constexpr std::uint32_t kResponderAttributes = kAccessFlags | kMinRnrTimer | kMaxDestRdAtomic;
-  if (!is_datagram()) {
+  if (is_connected()) {
     if (from == QpState::init && to == QpState::rtr) {
       start_responder();
     } else if ((mask & kResponderAttributes) != 0 && from != QpState::init &&
@@ -171,7 +171,7 @@ QueuePairAttributes QueuePair::query() const {
   QueuePairAttributes now = attributes_;
   now.state = now.current_state = state();
   now.capacity = options_.capacity;
-  if (is_datagram() || state() == QpState::reset || state() == QpState::init) return now;
+  if (!is_connected() || state() == QpState::reset || state() == QpState::init) return now;
   now.receive_psn = responder_.expected_psn();
   if (state() != QpState::rtr) now.send_psn = requester_.next_psn();
   return now;

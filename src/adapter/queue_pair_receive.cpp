@@ -24,6 +24,8 @@ wire::Service service_of(QpType type) {
       return wire::Service::uc;
     case QpType::ud:
       return wire::Service::ud;
+    case QpType::raw_packet:
+      break;
   }
   return wire::Service::rc;
 }
@@ -41,7 +43,7 @@ bool QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& sourc
   const QpState current = state();
   const auto& info = wire::info(packet.headers.bth.opcode);
   if (current == QpState::reset || current == QpState::init || current == QpState::err ||
-      info.service != service_of(type())) {
+      is_raw() || info.service != service_of(type())) {
     adapter_.arena().header().port_counters.dropped_no_qp.add();  // IBA C9-30, C9-31.
     return false;
   }
@@ -81,7 +83,7 @@ void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddr
 void QueuePair::on_timer(TimeNs now) {
   const std::lock_guard guard(lock_);
   armed_deadline_ = kNever;
-  if (is_datagram() || (state() != QpState::rts && state() != QpState::sqd)) return;
+  if (!is_connected() || (state() != QpState::rts && state() != QpState::sqd)) return;
   if (now >= requester_.deadline()) {
     record_->counters.timeouts.add_exclusive();
     requester_.on_timeout(now, requester_effects_);

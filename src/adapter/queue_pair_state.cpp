@@ -24,9 +24,20 @@ struct Transition {
   Attributes rc;
   Attributes uc;
   Attributes ud;
+  Attributes raw_packet = {};
 
   constexpr const Attributes& of(QpType type) const {
-    return type == QpType::rc ? rc : type == QpType::uc ? uc : ud;
+    switch (type) {
+      case QpType::rc:
+        return rc;
+      case QpType::uc:
+        return uc;
+      case QpType::ud:
+        return ud;
+      case QpType::raw_packet:
+        break;
+    }
+    return raw_packet;
   }
 };
 
@@ -46,7 +57,7 @@ constexpr std::uint32_t kRunningUd = kCurrentState | kQKey;
 /// would have it.
 constexpr auto kTransitions = std::to_array<Transition>({
     {reset, reset, {}, {}, {}},
-    {reset, init, {kInitConnected}, {kInitConnected}, {kInitDatagram}},
+    {reset, init, {kInitConnected}, {kInitConnected}, {kInitDatagram}, {kPort}},
     {init, init, {0, kInitConnected}, {0, kInitConnected}, {0, kInitDatagram}},
     {init,
      rtr,
@@ -57,10 +68,16 @@ constexpr auto kTransitions = std::to_array<Transition>({
      rts,
      {kRetries | kSendPsn | kMaxRdAtomic, kRunningRc},
      {kSendPsn, kRunningUc},
-     {kSendPsn, kRunningUd}},
-    {rts, rts, {0, kRunningRc}, {0, kRunningUc}, {0, kRunningUd}},
-    {rts, sqd, {0, kEnableSqdNotify}, {0, kEnableSqdNotify}, {0, kEnableSqdNotify}},
-    {sqd, rts, {0, kRunningRc}, {0, kRunningUc}, {0, kRunningUd}},
+     {kSendPsn, kRunningUd},
+     {0, kCurrentState}},
+    {rts, rts, {0, kRunningRc}, {0, kRunningUc}, {0, kRunningUd}, {0, kCurrentState}},
+    {rts,
+     sqd,
+     {0, kEnableSqdNotify},
+     {0, kEnableSqdNotify},
+     {0, kEnableSqdNotify},
+     {0, kEnableSqdNotify}},
+    {sqd, rts, {0, kRunningRc}, {0, kRunningUc}, {0, kRunningUd}, {0, kCurrentState}},
     {sqd,
      sqd,
      {0, kPort | kAddressVector | kRetries | kMaxRdAtomic | kMaxDestRdAtomic | kMigration |
@@ -68,7 +85,7 @@ constexpr auto kTransitions = std::to_array<Transition>({
      {0, kAddressVector | kMigration | kAccessFlags | kPKeyIndex},
      {0, kPKeyIndex | kQKey}},
     // A reliable queue pair never comes into SQE (IBA 10.3.1.6).
-    {sqe, rts, {}, {0, kCurrentState | kAccessFlags}, {0, kRunningUd}},
+    {sqe, rts, {}, {0, kCurrentState | kAccessFlags}, {0, kRunningUd}, {0, kCurrentState}},
     {init, reset, {}, {}, {}},
     {rtr, reset, {}, {}, {}},
     {rts, reset, {}, {}, {}},
@@ -140,6 +157,8 @@ const char* name_of(QpType type) {
       return "UC";
     case QpType::ud:
       return "UD";
+    case QpType::raw_packet:
+      return "RAW_PACKET";
   }
   return "unknown";
 }

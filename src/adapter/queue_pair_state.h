@@ -12,7 +12,7 @@ namespace verbatim::adapter {
 /// With the values of `enum ibv_qp_state`.
 enum class QpState : std::uint8_t { reset, init, rtr, rts, sqd, sqe, err };
 /// With the values of `enum ibv_qp_type`.
-enum class QpType : std::uint8_t { rc = 2, uc = 3, ud = 4 };
+enum class QpType : std::uint8_t { rc = 2, uc = 3, ud = 4, raw_packet = 8 };
 
 const char* name_of(QpState state);
 const char* name_of(QpType type);

@@ -50,6 +50,7 @@ void QueuePair::transmit() {
 void QueuePair::transmit_locked(TimeNs now) {
   const QpState current = state();
   if (is_datagram()) return current == QpState::rts ? transmit_datagrams() : void();
+  if (is_raw()) return transmit_frames();
   if (socket_ == nullptr || current == QpState::reset || current == QpState::init ||
       current == QpState::err) {
     return;
@@ -80,7 +81,7 @@ void QueuePair::transmit_locked(TimeNs now) {
 /// What the responder still has to say before the queue pair stops: the NAK that tells the peer
 /// why, or an acknowledgement that waited for the next turn.
 void QueuePair::send_last_words() {
-  if (is_datagram() || socket_ == nullptr || !responder_.has_output()) return;
+  if (!is_connected() || socket_ == nullptr || !responder_.has_output()) return;
   Burst burst(adapter_.arena().header());
   burst.set_route(*socket_, peer_);
   transmit_responses(burst);

@@ -21,6 +21,7 @@ struct SendPlace {
   std::uint32_t segment_count = 0;
   bool signaled = false;
   bool inlined = false;
+  bool fill_checksums = false;  // Raw packets.
 };
 
 /// Where a UD request goes; connected queue pairs have none.

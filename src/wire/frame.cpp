@@ -47,6 +47,7 @@ class Reader {
     for (std::size_t i = 0; i < bytes; ++i) to[i] = byte(offset + i);
   }
 
+  void set_extent(std::size_t total, FrameLayers& out) const;
   void ipv4(FrameLayers& out);
   void ipv6(FrameLayers& out);
   /// Skips extension headers; false where no transport layer follows.
@@ -88,15 +89,20 @@ void Reader::network(std::uint16_t type, FrameLayers& out) {
   }
 }
 
+void Reader::set_extent(std::size_t total, FrameLayers& out) const {
+  out.is_whole = there(total);
+  out.ip_at = static_cast<std::uint32_t>(at_);
+  out.ip_end = static_cast<std::uint32_t>(out.is_whole ? at_ + total : frame_.size());
+}
+
 void Reader::ipv4(FrameLayers& out) {
   constexpr std::size_t kMinimum = 20;
   if (!there(kMinimum) || byte(0) >> 4 != 4) return;
   const std::size_t header_bytes = (byte(0) & 0xfu) * 4u;
   const std::size_t total = word(2);
-  if (header_bytes < kMinimum || total < header_bytes || !there(total)) return;
+  if (header_bytes < kMinimum || total < header_bytes || !there(header_bytes)) return;
   out.layers |= kLayerIpv4;
-  out.ip_at = static_cast<std::uint32_t>(at_);
-  out.ip_end = static_cast<std::uint32_t>(at_ + total);
+  set_extent(total, out);
   out.fields.traffic_class = byte(1);
   const std::uint16_t fragment = word(6);
   out.fields.ip_flags =
@@ -114,11 +120,8 @@ void Reader::ipv4(FrameLayers& out) {
 void Reader::ipv6(FrameLayers& out) {
   constexpr std::size_t kHeaderBytes = 40;
   if (!there(kHeaderBytes) || byte(0) >> 4 != 6) return;
-  const std::size_t total = kHeaderBytes + word(4);
-  if (!there(total)) return;
   out.layers |= kLayerIpv6;
-  out.ip_at = static_cast<std::uint32_t>(at_);
-  out.ip_end = static_cast<std::uint32_t>(at_ + total);
+  set_extent(kHeaderBytes + word(4), out);
   out.fields.traffic_class = static_cast<std::uint8_t>(word(0) >> 4);
   out.fields.flow_label = {0, static_cast<std::uint8_t>(byte(1) & 0xf), byte(2), byte(3)};
   out.fields.protocol = byte(6);

@@ -63,6 +63,7 @@ struct FrameLayers {
   std::uint16_t layers = 0;  // FrameLayer bits.
   std::uint32_t ip_at = 0;   // Offsets in the frame, where the layer is there.
   std::uint32_t ip_end = 0;  // Where the IP packet ends: Ethernet may have padded the frame.
+  bool is_whole = false;     // The frame has all that the IP header speaks of.
   std::uint32_t transport_at = 0;
   FrameFields fields;
 
@@ -78,7 +79,8 @@ struct Frame {
 };
 
 /// Looks through a frame as it comes from the wire, without the frame check sequence. A layer that
-/// is cut short, and what is behind it, is not there; a fragment but the first has no transport
+/// whose header is cut short, and what is behind it, is not there; lengths that IP headers claim
+/// beyond the frame's end are forgiven, as cards do. A fragment but the first has no transport
 /// layer. Any bytes will do: no layer at all is found in fewer than 14.
 Frame parse_frame(ByteSpan frame);
 

@@ -128,7 +128,9 @@ TEST(Frame, EveryTruncation) {
     EXPECT_EQ(frame.outer.layers & before, before) << length;
     before = frame.outer.layers;
     EXPECT_EQ(frame.outer.has(kLayerEthernet), length >= kEthernetHeaderBytes);
-    EXPECT_EQ(frame.outer.has(kLayerIpv4), length == whole.size());
+    EXPECT_EQ(frame.outer.has(kLayerIpv4), length >= 18 + 20);
+    EXPECT_EQ(frame.outer.has(kLayerUdp), length >= 18 + 20 + 8);
+    EXPECT_EQ(frame.outer.is_whole, length == whole.size());
   }
 }
 

@@ -145,10 +145,12 @@ void Endpoint::to_init() const {
   attributes.port_num = 1;
   attributes.qp_access_flags = static_cast<unsigned>(options_.queue_pair_access);
   attributes.qkey = kQKey;
-  const int specific = options_.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
-  ASSERT_EQ(
-      ibv_modify_qp(qp(), &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | specific),
-      0);
+  int mask = IBV_QP_STATE | IBV_QP_PORT;
+  if (options_.type != IBV_QPT_RAW_PACKET) {
+    mask |= IBV_QP_PKEY_INDEX;
+    mask |= options_.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+  }
+  ASSERT_EQ(ibv_modify_qp(qp(), &attributes, mask), 0);
 }
 
 void Endpoint::to_rtr(const Address& peer, const ConnectOptions& options) const {
@@ -165,7 +167,7 @@ void Endpoint::to_rtr(const Address& peer, const ConnectOptions& options) const 
   attributes.ah_attr.grh.sgid_index = options.gid_index;
   attributes.ah_attr.grh.hop_limit = 64;
   int mask = IBV_QP_STATE;
-  if (options_.type != IBV_QPT_UD) {
+  if (options_.type != IBV_QPT_UD && options_.type != IBV_QPT_RAW_PACKET) {
     mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   }
   if (options_.type == IBV_QPT_RC) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -180,7 +182,8 @@ void Endpoint::to_rts(const ConnectOptions& options) const {
   attributes.retry_cnt = options.retry_count;
   attributes.rnr_retry = options.rnr_retry;
   attributes.max_rd_atomic = options.rd_atomic;
-  int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  int mask = IBV_QP_STATE;
+  if (options_.type != IBV_QPT_RAW_PACKET) mask |= IBV_QP_SQ_PSN;
   if (options_.type == IBV_QPT_RC) {
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   }

@@ -36,6 +36,8 @@ void fill_in(Context& context) {
   context.verbs.query_rt_values = query_rt_values;
   context.verbs.create_cq_ex = create_cq_ex;
   context.verbs.create_qp_ex = create_qp_ex;
+  context.verbs.ibv_create_flow = create_flow;
+  context.verbs.ibv_destroy_flow = destroy_flow;
   refuse_the_rest(context.verbs);
 }
 

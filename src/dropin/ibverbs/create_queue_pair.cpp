@@ -32,10 +32,12 @@ Result<void> check(const ibv_qp_init_attr_ex& wanted) {
     case IBV_QPT_RC:
     case IBV_QPT_UC:
     case IBV_QPT_UD:
+    case IBV_QPT_RAW_PACKET:
       break;
     default:
       return refuse(EOPNOTSUPP,
-                    fmt::format("QP type {} is not implemented: there are RC, UC and UD",
+                    fmt::format("QP type {} is not implemented: there are RC, UC, UD and "
+                                "RAW_PACKET",
                                 static_cast<int>(wanted.qp_type)));
   }
   if ((wanted.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || wanted.pd == nullptr) {

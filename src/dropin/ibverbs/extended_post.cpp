@@ -33,6 +33,7 @@ adapter::SendWork begin(const ibv_qp_ex* qp, Operation operation) {
   adapter::SendWork work;
   work.wr_id = qp->wr_id;
   work.signaled = (qp->wr_flags & IBV_SEND_SIGNALED) != 0;
+  work.fill_checksums = (qp->wr_flags & IBV_SEND_IP_CSUM) != 0;
   work.request.operation = operation;
   work.request.fence = (qp->wr_flags & IBV_SEND_FENCE) != 0;
   work.request.solicited = (qp->wr_flags & IBV_SEND_SOLICITED) != 0;

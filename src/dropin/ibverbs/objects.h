@@ -137,6 +137,13 @@ struct QueuePair {
   std::unique_ptr<SendBatch> batch;          // Of extended queue pairs.
   Use<ProtectionDomain> domain;
   std::uint32_t events_delivered = 0;
+  std::atomic<std::uint32_t> flows{0};  // Rules that lead to it: destroying is EBUSY then.
+};
+
+struct Flow {
+  ibv_flow verbs;
+  QueuePair* target;
+  adapter::FlowTable::RuleId rule;
 };
 
 struct AddressHandle {
@@ -157,6 +164,7 @@ inline Channel& from(ibv_comp_channel* channel) { return *reinterpret_cast<Chann
 inline CompletionQueue& from(ibv_cq* cq) { return *reinterpret_cast<CompletionQueue*>(cq); }
 inline CompletionQueue& from(ibv_cq_ex* cq) { return *reinterpret_cast<CompletionQueue*>(cq); }
 inline QueuePair& from(ibv_qp* qp) { return *reinterpret_cast<QueuePair*>(qp); }
+inline Flow& from(ibv_flow* flow) { return *reinterpret_cast<Flow*>(flow); }
 inline AddressHandle& from(ibv_ah* ah) { return *reinterpret_cast<AddressHandle*>(ah); }
 
 inline ibv_cq* to_verbs(CompletionQueue& cq) { return reinterpret_cast<ibv_cq*>(&cq.verbs); }

@@ -57,6 +57,7 @@ int post(ibv_qp& qp, adapter::QueuePair& queue_pair, const ibv_send_wr& theirs) 
   own.segments = segments_of(theirs.sg_list, theirs.num_sge);
   own.signaled = (theirs.send_flags & IBV_SEND_SIGNALED) != 0;
   own.inlined = (theirs.send_flags & IBV_SEND_INLINE) != 0;
+  own.fill_checksums = (theirs.send_flags & IBV_SEND_IP_CSUM) != 0;
   own.request.operation = static_cast<Operation>(theirs.opcode);
   own.request.fence = (theirs.send_flags & IBV_SEND_FENCE) != 0;
   own.request.solicited = (theirs.send_flags & IBV_SEND_SOLICITED) != 0;

@@ -42,6 +42,7 @@ void in_child() {
 adapter::NodeDescription describe(const agent::NodeDescription& node) {
   adapter::NodeDescription own{.name = node.name,
                                .guid = node.guid,
+                               .mac = node.mac,
                                .interface = node.interface,
                                .interface_index = node.interface_index,
                                .active_mtu = node.active_mtu};

@@ -35,8 +35,9 @@ ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
   attributes.hw_ver = 1;
   attributes.max_qp = Limits::queue_pairs;
   attributes.max_qp_wr = Limits::requests;
-  attributes.device_cap_flags =
-      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  attributes.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
+                                IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_RAW_MULTI |
+                                IBV_DEVICE_RAW_IP_CSUM | IBV_DEVICE_MANAGED_FLOW_STEERING;
   attributes.max_sge = Limits::segments;
   attributes.max_sge_rd = Limits::segments;
   attributes.max_cq = Limits::completion_queues;
@@ -47,6 +48,7 @@ ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
   attributes.max_res_rd_atom = Limits::rd_atomic * Limits::queue_pairs;
   attributes.max_qp_init_rd_atom = Limits::rd_atomic;
   attributes.atomic_cap = IBV_ATOMIC_HCA;
+  attributes.max_raw_ethy_qp = Limits::queue_pairs;
   attributes.max_mcast_grp = Limits::multicast_groups;
   attributes.max_mcast_qp_attach = Limits::multicast_attachments;
   attributes.max_total_mcast_qp_attach = Limits::multicast_groups * Limits::multicast_attachments;
@@ -126,6 +128,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   all.completion_timestamp_mask = ~std::uint64_t{0};
   all.hca_core_clock = kClockKhz;
   all.phys_port_cnt_ex = 1;
+  all.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
   copy_attributes(all, attributes, size);
   return 0;
 }

@@ -15,6 +15,7 @@ using adapter::QpType;
 static_assert(int{raw(QpState::reset)} == IBV_QPS_RESET && int{raw(QpState::rtr)} == IBV_QPS_RTR);
 static_assert(int{raw(QpState::sqe)} == IBV_QPS_SQE && int{raw(QpState::err)} == IBV_QPS_ERR);
 static_assert(int{raw(QpType::rc)} == IBV_QPT_RC && int{raw(QpType::ud)} == IBV_QPT_UD);
+static_assert(int{raw(QpType::raw_packet)} == IBV_QPT_RAW_PACKET);
 static_assert(int{adapter::kState} == IBV_QP_STATE && int{adapter::kAddressVector} == IBV_QP_AV);
 static_assert(int{adapter::kReceivePsn} == IBV_QP_RQ_PSN &&
               int{adapter::kSendPsn} == IBV_QP_SQ_PSN);
@@ -118,6 +119,10 @@ int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr
 
 int ibv_destroy_qp(ibv_qp* qp) {
   QueuePair& own = from(qp);
+  if (const std::uint32_t flows = own.flows; flows > 0) {
+    return refused("destroy_qp",
+                   {EBUSY, fmt::format("{} flow rules still lead to the queue pair", flows)});
+  }
   Context& context = from(qp->context);
   context.adapter().destroy_queue_pair(own.queue_pair);
   drop_async_events(context, &own, own.events_delivered, qp->events_completed, qp->mutex, qp->cond);

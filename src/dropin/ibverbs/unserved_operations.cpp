@@ -56,8 +56,6 @@ void refuse_the_rest(verbs_context& context) {
   refuse_where_null<"ibv_create_wq">(context.create_wq);
   refuse_where_null<"ibv_query_rt_values_ex">(context.query_rt_values);
   refuse_where_null<"ibv_create_cq_ex">(context.create_cq_ex);
-  refuse_where_null<"ibv_destroy_flow">(context.ibv_destroy_flow);
-  refuse_where_null<"ibv_create_flow">(context.ibv_create_flow);
   refuse_where_null<"ibv_open_qp">(context.open_qp);
   refuse_where_null<"ibv_create_qp_ex">(context.create_qp_ex);
   refuse_where_null<"ibv_get_srq_num">(context.get_srq_num);

@@ -1,0 +1,86 @@
+#include "adapter/adapter.h"
+#include "adapter/progress.h"
+#include "adapter/queue_pair.h"
+#include "adapter/scatter.h"
+#include "wire/frame_checksum.h"
+
+/// Raw packet queue pairs: whole Ethernet frames out and in.
+namespace verbatim::adapter {
+
+using transport::Status;
+
+/// The frames of one call are copied into a batch, which leaves when it is full and at the end;
+/// then their requests complete.
+void QueuePair::transmit_frames() {
+  while (handed_ < send_queue_.posted() && state() == QpState::rts) {
+    const std::uint64_t length = send_queue_.place(handed_).request.length;
+    const bool fits =
+        length >= wire::kEthernetHeaderBytes && length <= adapter_.steering().frame_bytes_max();
+    if (fits && !frames_->has_room_for(length)) send_frames();
+    const Status status = fits ? add_frame(handed_) : Status::local_length_error;
+    if (status == Status::success) {
+      ++handed_;
+      continue;
+    }
+    send_frames();
+    complete_send(handed_++, status);
+    enter_send_queue_error();
+  }
+  send_frames();
+  if (fatal_) fail();
+  check_drained();
+}
+
+Status QueuePair::add_frame(transport::Slot slot) {
+  const SendPlace& place = send_queue_.place(slot);
+  const auto length = static_cast<std::uint32_t>(place.request.length);
+  const MutableByteSpan frame = frames_->add(length);
+  if (place.inlined) {
+    std::ranges::copy(send_queue_.inline_bytes(slot), frame.begin());
+  } else {
+    std::byte* to = frame.data();
+    const auto copied =
+        for_each_piece(regions(), options_.pd, send_queue_.segments(slot), 0, length,
+                       region::kLocalRead, [&to](region::Hold hold, std::uint32_t bytes) {
+                         to = std::copy_n(hold.address(), bytes, to);
+                       });
+    if (!copied) {
+      frames_->drop_last();
+      return Status::local_protection_error;
+    }
+  }
+  if (place.fill_checksums) wire::fill_checksums(frame, wire::parse_frame(frame).outer);
+  return Status::success;
+}
+
+/// What the interface does not take is lost, as on a cable: the requests have completed for all
+/// that.
+void QueuePair::send_frames() {
+  if (frames_->empty()) return;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < frames_->size(); ++i) bytes += frames_->frame(i).size();
+  if (adapter_.steering().send(*frames_) == 0) {
+    record_->counters.packets_sent.add_exclusive(frames_->size());
+    record_->counters.bytes_sent.add_exclusive(bytes);
+  }
+  for (std::size_t i = 0; i < frames_->size(); ++i) {
+    complete_send(send_queue_.completed(), Status::success);
+  }
+  frames_->clear();
+}
+
+void QueuePair::on_frame(const SteeredFrame& frame) {
+  const std::lock_guard guard(lock_);
+  const QpState current = state();
+  if (current == QpState::reset || current == QpState::init || current == QpState::err) return;
+  auto completion = receive_frame(frame, *receive_queue_, current_receive_, regions(), options_.pd);
+  if (!completion) return;  // Nobody waits for it: dropped.
+  completion->qpn = number_.value();
+  record_->counters.packets_received.add_exclusive();
+  record_->counters.bytes_received.add_exclusive(frame.bytes.size());
+  push(*options_.receive_cq, *completion, false);
+  if (completion->status != Status::success) fatal_ = true;
+  if (fatal_) fail();
+}
+
+}  // namespace verbatim::adapter
