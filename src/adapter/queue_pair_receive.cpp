@@ -222,7 +222,8 @@ void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& sou
       .immediate = headers.immediate,
       .qpn = number_.value(),
       .source_qpn = headers.deth.source_qp.value(),
-      .flags = kCompletionGrh | (info.has(wire::kImmediate) ? kCompletionWithImmediate : 0)};
+      .flags = kCompletionGrh | (info.has(wire::kImmediate) ? kCompletionWithImmediate : 0),
+      .service_level = wire::packet_type(destination.is_ipv4())};
   if (byte_count > current_receive_.capacity_bytes) {
     completion.status = Status::local_length_error;
   } else {

@@ -44,4 +44,9 @@ void encode(const Grh& header, std::span<std::byte, Grh::kSize> out);
 /// right checksum, by which receivers tell the two apart.
 void encode_receive_grh(const IpUdp& headers, std::span<std::byte, Grh::kSize> out);
 
+/// What the completion of a UD receive tells where InfiniBand has a service level, which Ethernet
+/// has not: whether the packet came over IPv4 or IPv6 (IBA A17.4.5.1), in the form of NVIDIA's
+/// cards, on which UCX relies. Bit 3: UDP; bits 2 to 0: 0 for a GRH (RoCE v1), 1 IPv6, 2 IPv4.
+constexpr std::uint8_t packet_type(bool is_ipv4) { return is_ipv4 ? 0xa : 0x9; }
+
 }  // namespace verbatim::wire

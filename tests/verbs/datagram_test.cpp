@@ -55,6 +55,7 @@ TEST(Datagram, ArrivesBehindTheRoomForItsGrh) {
     EXPECT_EQ(received.byte_len, 1000 + kGrhBytes);
     EXPECT_EQ(received.src_qp, ud.a.qp()->qp_num);
     EXPECT_NE(received.wc_flags & IBV_WC_GRH, 0u);
+    EXPECT_EQ(received.sl, 0xa);  // RoCE v2 over IPv4.
     EXPECT_EQ(difference(ud.b.memory().subspan(kGrhBytes, 1000), 1), std::nullopt);
     ASSERT_OK(ud.a.wait());
   }
