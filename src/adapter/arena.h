@@ -27,6 +27,7 @@ struct Offset {
 
 inline constexpr std::uint32_t kProgramQueuePairsMax = 1 << 14;
 inline constexpr std::uint32_t kRegionsMax = 1 << 20;
+inline constexpr std::uint32_t kConnectionsMax = 1 << 14;  // Of the CM, set up or being so.
 inline constexpr std::uint64_t kArenaBytes = std::uint64_t{64} << 30;  // Of address space.
 
 /// What others may read of one queue pair. Written by its owner; plain values that a reader may see
@@ -40,6 +41,24 @@ struct alignas(64) QueuePairRecord {
   observe::QueuePairCounters counters;
 };
 
+/// A connection of the CM, for the agent: it says farewell to the peer when the program dies.
+/// Written by its owner, `state` last (and first when it goes).
+struct alignas(64) ConnectionRecord {
+  enum State : std::uint8_t {
+    kNone,
+    kConnecting,
+    kEstablished
+  };  // Connecting: request or reply sent.
+  std::atomic<std::uint8_t> state{kNone};
+  std::uint8_t has_sent_reply = 0;  // Connecting: the passive side.
+  std::uint8_t address = 0;         // Of the node's addresses: where packets leave from.
+  std::uint32_t local_id = 0;       // Communication ids.
+  std::uint32_t remote_id = 0;
+  std::uint32_t remote_qpn = 0;
+  std::uint32_t scope_id = 0;  // Of a link-local remote_gid.
+  Gid remote_gid;
+};
+
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x76657262'61726e61;  // "verbarna"
   static constexpr std::uint32_t kVersion = 1;
@@ -50,6 +69,8 @@ struct ArenaHeader {
   region::RegionTableHeader region_header;
   Offset<QueuePairRecord> queue_pairs;  // kProgramQueuePairsMax of them, by local number.
   Offset<region::RegionEntry> regions;  // kRegionsMax of them.
+  Offset<ConnectionRecord> connections;
+  std::atomic<std::uint32_t> connection_count{0};  // Records that may be in use, the first ones.
 };
 
 /// Owns the memfd and its mapping. Sparse: memory is used when it is touched, and given back (hole

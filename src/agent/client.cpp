@@ -104,6 +104,7 @@ Result<void> AgentClient::prepare_events() {
   if (!events_ || !rejoined_ || !stop_) return refuse_errno("no descriptor to watch the agent");
   if (auto watched = watch(rejoined_.get()); !watched) return watched;
   connected_.store(true, std::memory_order_release);
+  bindings_.attach(connection_.get());
   return watch(connection_.get());
 }
 
@@ -124,18 +125,45 @@ void AgentClient::handle_event() {
       if (!new_connection_) continue;  // It has given up, and said so.
       connection_ = std::move(new_connection_);
       connected_.store(true, std::memory_order_release);
+      bindings_.attach(connection_.get());
       if (auto watched = watch(connection_.get()); !watched) {
         log(LogLevel::warn, "cannot watch the agent of node '{}': {}", node_.name,
             watched.error().text);
       }
-    } else if (auto message = receive(connection_.get(), MSG_DONTWAIT);
-               !message && message.error().code != EAGAIN) {
-      epoll_ctl(events_.get(), EPOLL_CTL_DEL, connection_.get(), nullptr);
-      connection_.reset();
-      connected_.store(false, std::memory_order_release);
-      start_rejoining();
+    } else {
+      read_message();
     }
   }
+}
+
+void AgentClient::read_message() {
+  auto message = receive(connection_.get(), MSG_DONTWAIT);
+  if (message) return on_message(*message);
+  if (message.error().code == EAGAIN) return;
+  bindings_.detach();
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, connection_.get(), nullptr);
+  connection_.reset();
+  connected_.store(false, std::memory_order_release);
+  start_rejoining();
+}
+
+void AgentClient::on_message(const Incoming& message) {
+  const std::lock_guard guard(events_lock_);
+  if (const auto mad = message.as<MadMessage>()) {
+    if (!agent_events_.on_mad || mad->address >= node_.addresses.size()) return;
+    agent_events_.on_mad({.source = from_record(mad->source),
+                          .destination = node_.addresses[mad->address],
+                          .bytes = mad->bytes});
+  } else if (message.as<Description>()) {
+    if (agent_events_.on_addresses_changed) agent_events_.on_addresses_changed();
+  } else if (const auto refusal = message.as<Refusal>()) {
+    log(LogLevel::warn, "the agent of node '{}': {}", node_.name, get_text(refusal->text));
+  }
+}
+
+void AgentClient::set_events(AgentEvents events) {
+  const std::lock_guard guard(events_lock_);
+  agent_events_ = std::move(events);
 }
 
 void AgentClient::start_rejoining() {
@@ -185,6 +213,7 @@ void AgentClient::close_in_child() {
     fd->reset();
   }
   for (auto& socket : sockets_) socket.reset();
+  bindings_.close_in_child();
   connected_.store(false, std::memory_order_release);
 }
 

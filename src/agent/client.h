@@ -2,12 +2,16 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "agent/bindings.h"
 #include "agent/node.h"
 #include "base/address.h"
 #include "base/error.h"
@@ -15,6 +19,8 @@
 
 /// How programs and commands reach the agent of their node.
 namespace verbatim::agent {
+
+struct Incoming;
 
 /// A comma-separated list of IP addresses, each with port 4791. EINVAL, ENODEV.
 Result<std::vector<SocketAddress>> parse_addresses(std::string_view list);
@@ -31,6 +37,22 @@ struct AgentOptions {
 
   /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated) and VERBATIMD. EINVAL where malformed.
   static Result<AgentOptions> from_environment();
+};
+
+/// A management datagram that the agent has passed on: it was sent to the program's queue pair 1,
+/// as it were.
+struct ReceivedMad {
+  SocketAddress source;
+  SocketAddress destination;                    // Of the node's addresses.
+  std::span<const std::byte, kMadBytes> bytes;  // Valid during the call.
+};
+
+/// What a program does when its agent says something. Called by the thread that calls
+/// `handle_event`.
+struct AgentEvents {
+  std::function<void(const ReceivedMad&)> on_mad;
+  /// The addresses of the node's interface have changed.
+  std::function<void()> on_addresses_changed;
 };
 
 /// A program's membership in its node. Everything but `handle_event` is fixed at `join` and may be
@@ -63,6 +85,11 @@ class AgentClient {
   /// False between the agent's death and the rejoining of another.
   bool connected() const { return connected_.load(std::memory_order_acquire); }
 
+  /// From now on; what came before is dropped.
+  void set_events(AgentEvents events);
+  /// Ports of rdma_cm.
+  Bindings& bindings() { return bindings_; }
+
   /// In a forked child, once, before anything else: lets go of the descriptors, which belong to the
   /// parent, without telling the agent. The object serves nothing after that and may be leaked or
   /// destroyed. Async-signal-safe.
@@ -74,6 +101,8 @@ class AgentClient {
   Result<void> watch(int fd);
   void start_rejoining();
   void rejoin_until_done();
+  void read_message();
+  void on_message(const Incoming& message);
 
   AgentOptions options_;
   NodeDescription node_;
@@ -93,6 +122,9 @@ class AgentClient {
   UniqueFd new_connection_;
   std::thread rejoining_;
   std::atomic<bool> connected_ = false;
+  Bindings bindings_;
+  std::mutex events_lock_;  // Guards agent_events_.
+  AgentEvents agent_events_;
 };
 
 // For commands. None of these takes a slot.

@@ -9,6 +9,7 @@
 
 #include "base/address.h"
 #include "base/types.h"
+#include "wire/rdma_ip_header.h"
 
 /// What a node is, as its agent tells it to programs and commands.
 namespace verbatim::agent {
@@ -22,6 +23,20 @@ constexpr std::uint32_t slot_of(Qpn qpn) { return qpn.value() >> kLocalQpnBits; 
 constexpr Qpn qpn_of(std::uint32_t slot, std::uint32_t local_number) {
   return Qpn(slot << kLocalQpnBits | (local_number & ((1u << kLocalQpnBits) - 1)));
 }
+
+using wire::kMadBytes;
+
+using wire::PortSpace;
+
+/// An address with a port that an rdma_cm_id has to itself.
+struct Binding {
+  std::uint64_t handle = 0;  // The program's own name for it.
+  PortSpace port_space{};
+  SocketAddress address;         // Of the node, or a wildcard; port 0: any that is free.
+  bool reuses_address = false;   // RDMA_OPTION_ID_REUSEADDR.
+  bool own_family_only = false;  // RDMA_OPTION_ID_AFONLY: [::] is not 0.0.0.0, too.
+  bool listens = false;
+};
 
 /// What a node's one adapter is called.
 inline constexpr std::string_view kDeviceName = "verbatim0";

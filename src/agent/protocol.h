@@ -26,21 +26,33 @@
 ///                                        <-   Description
 ///     StatusRequest                      ->
 ///                                        <-   Status (memfd with JSON text)
+///     OpenBindings (socket)              ->                   the other end of a socket pair
+///                                        <-   Mad            a management datagram for the program
+///                                        <-   Description    the node's addresses have changed
+///
+/// and over that socket pair, whose answers no other message can delay:
+///
+///     BindingRequest                     ->
+///                                        <-   BindingAnswer or Refusal
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
   rejoin,
   description_request,
   status_request,
+  open_bindings,
+  binding_request,
   welcome = 0x100,
   rejoined,
   description,
   status,
   refusal,
+  binding_answer,
+  mad,
 };
 
 struct Header {
@@ -139,6 +151,41 @@ struct Refusal {
   Header header{.type = kType};
   std::int32_t code = 0;
   std::array<char, 508> text{};
+};
+
+struct OpenBindings {
+  static constexpr MessageType kType = MessageType::open_bindings;
+  Header header{.type = kType};
+  // Descriptor: the agent's end of the socket pair.
+};
+
+enum class BindingOperation : std::uint16_t { bind = 1, listen, release, restore };
+
+/// `bind` and `restore` need all of it, the others the handle alone.
+struct BindingRequest {
+  static constexpr MessageType kType = MessageType::binding_request;
+  Header header{.type = kType};
+  BindingOperation operation{};
+  PortSpace port_space{};
+  std::uint64_t handle = 0;
+  AddressRecord address;
+  std::uint16_t reuses_address = 0;
+  std::uint16_t own_family_only = 0;
+  std::uint16_t listens = 0;  // `restore`: what an earlier agent has granted.
+};
+
+struct BindingAnswer {
+  static constexpr MessageType kType = MessageType::binding_answer;
+  Header header{.type = kType};
+  std::uint16_t port = 0;
+};
+
+struct MadMessage {
+  static constexpr MessageType kType = MessageType::mad;
+  Header header{.type = kType};
+  std::uint32_t address = 0;  // Of the node's: which one it was sent to.
+  AddressRecord source;       // With the port that it came from.
+  std::array<std::byte, kMadBytes> bytes{};
 };
 
 /// A message that came: bytes of some length and the descriptors beside them.

@@ -81,6 +81,9 @@ Result<void> Server::listen() {
   listening_ = std::move(*listening);
   idle_since_ = monotonic_now();
   if (auto watched = watch(signals_.get()); !watched) return watched;
+  if (slots_) {
+    if (auto opened = open_management_port(); !opened) return opened;
+  }
   return watch(listening_.get());
 }
 
@@ -92,9 +95,10 @@ Result<void> Server::watch(int fd) {
 
 int Server::timeout_ms() const {
   TimeNs next = kNever;
-  if (connections_.empty()) next = idle_since_ + kGrace;
+  if (connections_.empty() && farewells_.empty()) next = idle_since_ + kGrace;
   const TimeNs now = monotonic_now();
   if (recovering()) next = std::min(next, now + kRecoveryPoll);
+  next = std::min(next, farewells_.next_deadline());
   if (next == kNever) return -1;
   return next <= now ? 0 : static_cast<int>((next - now) / kMillisecond + 1);
 }
@@ -118,12 +122,18 @@ void Server::on_ready(int fd) {
     close_connection(process->second);
   } else if (const auto known = connections_.find(fd); known != connections_.end()) {
     on_message(known->second);
+  } else if (management_) {
+    management_->receive([this](std::uint32_t address, const SocketAddress& source,
+                                wire::MadSpan mad) { on_mad(address, source, mad); });
   }
 }
 
 void Server::on_time() {
   if (recovering()) on_recovery_time();
-  if (connections_.empty() && monotonic_now() >= idle_since_ + kGrace) stopping_ = true;
+  say_farewells();
+  if (connections_.empty() && farewells_.empty() && monotonic_now() >= idle_since_ + kGrace) {
+    stopping_ = true;
+  }
 }
 
 void Server::on_connection() {
@@ -167,8 +177,18 @@ void Server::on_message(Connection& connection) {
 void Server::close_connection(int fd) {
   const auto found = connections_.find(fd);
   if (found == connections_.end()) return;
+  if (found->second.bindings >= 0) close_connection(found->second.bindings);
   const Connection& connection = found->second;
-  if (connection.program && slots_) slots_->release(connection.program->slot);
+  if (connection.program && slots_) {
+    const std::uint32_t slot = connection.program->slot;
+    connection_of_slot_.erase(slot);
+    ports_.release_all(static_cast<PortTable::ProgramId>(slot));
+    farewells_.add(connection.program->arena.get(), monotonic_now());
+    slots_->release(slot);
+  }
+  if (const auto owner = connections_.find(connection.bindings_of); owner != connections_.end()) {
+    owner->second.bindings = -1;
+  }
   connection_of_process_.erase(connection.process.get());
   connections_.erase(found);
   idle_since_ = monotonic_now();

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "agent/claims.h"
+#include "agent/farewells.h"
+#include "agent/management_port.h"
+#include "agent/port_table.h"
 #include "agent/protocol.h"
 #include "agent/runtime_folder.h"
 #include "agent/slots.h"
@@ -45,6 +48,8 @@ class Server {
     pid_t pid = 0;
     std::optional<Program> program;
     std::optional<Incoming> waiting;  // A request that came before the node was known.
+    int bindings = -1;                // A program's: the connection over which it asks for ports.
+    int bindings_of = -1;             // Such a connection: whose it is.
   };
 
   Server(Options options, RuntimeFolder folder, LockFile lock);
@@ -76,8 +81,22 @@ class Server {
   Result<void> on_rejoin(Connection& connection, Incoming& incoming);
   Result<void> on_status_request(Connection& connection);
   Result<void> check_addresses(const Hello& hello) const;
+  Result<void> on_open_bindings(Connection& connection, Incoming& incoming);
+  Result<void> on_binding_request(Connection& connection, const Incoming& incoming);
   Result<void> welcome(Connection& connection, Program program, const UniqueFd& lock);
   NodeDescription description() const;
+
+  // Management datagrams: to the program that they are for, or answered.
+  Result<void> open_management_port();
+  void on_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad);
+  void pass_on(Connection& program, std::uint32_t address, const SocketAddress& source,
+               wire::MadSpan mad);
+  void answer_for_nobody(std::uint32_t address, const SocketAddress& source,
+                         const wire::CmMad& request);
+  void send_mad(std::uint32_t address, const SocketAddress& destination, const wire::CmMad& mad);
+  /// The program in a slot, if it takes part in connection management.
+  Connection* manager_in(std::uint32_t slot);
+  void say_farewells();
 
   Options options_;
   RuntimeFolder folder_;
@@ -87,6 +106,11 @@ class Server {
   std::optional<Slots> slots_;  // Empty while recovering.
   std::map<int, Connection> connections_;
   std::map<int, int> connection_of_process_;  // pidfd to connection.
+  std::map<std::uint32_t, int> connection_of_slot_;
+  std::optional<ManagementPort> management_;
+  PortTable ports_;
+  Farewells farewells_;
+  std::uint64_t mads_dropped_ = 0;  // For programs that do not take theirs.
   UniqueFd listening_, events_, signals_;
   TimeNs recovery_deadline_ = kNever;
   TimeNs idle_since_ = 0;

@@ -71,6 +71,10 @@ Result<void> Server::answer(Connection& connection, Incoming& incoming) {
       }
       return on_status_request(connection);
     }
+    case MessageType::open_bindings:
+      return on_open_bindings(connection, incoming);
+    case MessageType::binding_request:
+      return on_binding_request(connection, incoming);
     default:
       return refuse(EPROTO, fmt::format("not a request: type {:#x}", raw(incoming.type())));
   }
@@ -122,6 +126,7 @@ Result<void> Server::welcome(Connection& connection, Program program, const Uniq
   for (const UniqueFd& socket : slots_->sockets(program.slot)) descriptors.push_back(socket.get());
   // From here on the slot is freed when the connection ends.
   connection.program = std::move(program);
+  connection_of_slot_[message.slot] = connection.fd.get();
   return send(connection.fd.get(), message, descriptors, MSG_DONTWAIT);
 }
 
@@ -149,6 +154,7 @@ Result<void> Server::on_rejoin(Connection& connection, Incoming& incoming) {
   }
   auto retaken = slots_->retake(program.slot);
   if (retaken) {
+    connection_of_slot_[program.slot] = connection.fd.get();
     connection.program = std::move(program);
     retaken = send(connection.fd.get(), Rejoined{}, {}, MSG_DONTWAIT);
   }

@@ -32,7 +32,8 @@ Result<void> Server::begin() {
   if (!slots) return std::unexpected(slots.error());
   slots_.emplace(std::move(*slots));
   show_view();
-  return {};
+  // The sockets are watched when there is something to watch them with: see `listen`.
+  return events_ ? open_management_port() : Result<void>();
 }
 
 /// Without it the node serves too, so it goes on where the view cannot be written.
@@ -62,7 +63,7 @@ Result<void> Server::recover(Incoming& rejoin) {
   // The node goes on under the interface's own MAC where it has it: see identify.
   claims_.take_interface(slots_->node().interface);
   show_view();
-  return {};
+  return open_management_port();
 }
 
 void Server::on_recovery_time() {

@@ -1,0 +1,139 @@
+#include "agent/bindings.h"
+
+#include <array>
+#include <chrono>
+
+#include <sys/socket.h>
+
+#include "agent/conversation.h"
+#include "agent/protocol.h"
+#include "base/log.h"
+
+namespace verbatim::agent {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};
+
+BindingRequest request_for(BindingOperation operation, const Binding& binding) {
+  BindingRequest request;
+  request.operation = operation;
+  request.port_space = binding.port_space;
+  request.handle = binding.handle;
+  request.address = to_record(binding.address);
+  request.reuses_address = binding.reuses_address;
+  request.own_family_only = binding.own_family_only;
+  request.listens = binding.listens;
+  return request;
+}
+
+Result<std::uint16_t> ask_for(int channel, BindingOperation operation, const Binding& binding) {
+  auto answered = ask<BindingAnswer>(channel, request_for(operation, binding));
+  if (!answered) return std::unexpected(answered.error());
+  return answered->message.port;
+}
+
+}  // namespace
+
+/// Hands the agent one end of a new socket pair.
+Result<void> Bindings::open() {
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return refuse_errno("no socket to the agent");
+  }
+  UniqueFd own(ends[0]);
+  const UniqueFd theirs(ends[1]);
+  const timeval patience{.tv_sec = kPatience.count(), .tv_usec = 0};
+  setsockopt(own.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  if (auto sent = send(connection_, OpenBindings{}, std::span(&ends[1], 1)); !sent) {
+    return refuse(kClosed, sent.error().text);
+  }
+  for (const auto& [handle, binding] : granted_) {
+    const auto restored = ask_for(own.get(), BindingOperation::restore, binding);
+    if (!restored) return std::unexpected(restored.error());
+  }
+  channel_ = std::move(own);
+  return {};
+}
+
+/// `exchange(channel)` under the lock; again with the next agent where one goes in the middle of
+/// it.
+template <typename Exchange>
+auto Bindings::with_channel(Exchange exchange) -> decltype(exchange(0)) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  std::unique_lock guard(lock_);
+  for (;;) {
+    if (!attached_.wait_until(guard, end, [this] { return connection_ >= 0; })) {
+      return refuse(ETIMEDOUT, "the node has no agent at the moment");
+    }
+    Result<void> opened;
+    if (!channel_) opened = open();
+    auto result =
+        opened ? exchange(channel_.get()) : decltype(exchange(0))(std::unexpected(opened.error()));
+    if (result || result.error().code != kClosed) return result;
+    channel_.reset();
+    connection_ = -1;  // `attach` follows when the background thread has noticed, too.
+  }
+}
+
+Result<std::uint16_t> Bindings::bind(const Binding& binding) {
+  return with_channel([&](int channel) -> Result<std::uint16_t> {
+    const auto port = ask_for(channel, BindingOperation::bind, binding);
+    if (!port) return port;
+    Binding granted = binding;
+    granted.address = binding.address.with_port(*port);
+    granted_.insert_or_assign(binding.handle, granted);
+    return port;
+  });
+}
+
+Result<void> Bindings::listen(std::uint64_t handle) {
+  return with_channel([&](int channel) -> Result<void> {
+    const auto granted = granted_.find(handle);
+    if (granted == granted_.end()) return refuse(EINVAL, "not bound");
+    const auto port = ask_for(channel, BindingOperation::listen, granted->second);
+    if (!port) return std::unexpected(port.error());
+    granted->second.listens = true;
+    return {};
+  });
+}
+
+void Bindings::release(std::uint64_t handle) {
+  const std::lock_guard guard(lock_);
+  const auto granted = granted_.find(handle);
+  if (granted == granted_.end()) return;
+  // Where it fails, the agent is gone, and the next will not hear of it.
+  if (channel_) {
+    static_cast<void>(
+        send(channel_.get(), request_for(BindingOperation::release, granted->second)));
+  }
+  granted_.erase(granted);
+}
+
+void Bindings::attach(int connection) {
+  const std::lock_guard guard(lock_);
+  connection_ = connection;
+  channel_.reset();
+  if (!granted_.empty()) {
+    if (auto opened = open(); !opened) {
+      log(LogLevel::warn, "the agent does not take over ports: {}", opened.error().text);
+    }
+  }
+  attached_.notify_all();
+}
+
+void Bindings::detach() {
+  const std::lock_guard guard(lock_);
+  connection_ = -1;
+  channel_.reset();
+}
+
+void Bindings::close_in_child() {
+  // Another thread may have held the lock when it forked: nobody else is here now.
+  std::construct_at(&lock_);
+  std::construct_at(&attached_);
+  connection_ = -1;
+  channel_.reset();
+  granted_.clear();
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "agent/node.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
+
+namespace verbatim::agent {
+
+/// A program's side of its bindings (PortTable is the agent's): asks the agent, remembers what it
+/// granted, and tells the next agent. Thread-safe.
+class Bindings {
+ public:
+  /// Waits for the agent's answer; while the agent is being replaced, for the next one, 5 s at most
+  /// (ETIMEDOUT). Returns the port. Errors as PortTable's.
+  Result<std::uint16_t> bind(const Binding& binding);
+  Result<void> listen(std::uint64_t handle);
+  /// Awaits no answer.
+  void release(std::uint64_t handle);
+
+  /// A connection to the agent of this node stands (`connection` is borrowed until `detach`); it
+  /// hears at once of what an earlier one has granted.
+  void attach(int connection);
+  void detach();
+  /// In a forked child: nothing is left.
+  void close_in_child();
+
+ private:
+  template <typename Exchange>
+  auto with_channel(Exchange exchange) -> decltype(exchange(0));
+  Result<void> open();
+
+  std::mutex lock_;  // Guards everything.
+  std::condition_variable attached_;
+  int connection_ = -1;
+  UniqueFd channel_;  // Opened when it is first needed.
+  std::map<std::uint64_t, Binding> granted_;
+};
+
+}  // namespace verbatim::agent

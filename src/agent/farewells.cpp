@@ -1,0 +1,81 @@
+#include "agent/farewells.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include <unistd.h>
+
+#include "adapter/arena.h"
+
+namespace verbatim::agent {
+namespace {
+
+using adapter::ArenaHeader;
+using adapter::ConnectionRecord;
+
+bool read_bytes(int fd, void* to, std::size_t size, std::uint64_t offset) {
+  return pread(fd, to, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
+}
+
+wire::CmMad farewell_for(const ConnectionRecord& record) {
+  const auto local = static_cast<wire::CommunicationId>(record.local_id);
+  const auto remote = static_cast<wire::CommunicationId>(record.remote_id);
+  // Transactions of the agent's own: replies are matched by communication id.
+  const std::uint64_t transaction = std::uint64_t{record.local_id} << 32 | record.remote_id;
+  if (record.state == ConnectionRecord::kEstablished) {
+    return {
+        transaction,
+        wire::CmDreq{.local_id = local, .remote_id = remote, .remote_qpn = Qpn(record.remote_qpn)}};
+  }
+  return {
+      transaction,
+      wire::CmRej{.local_id = local,
+                  .remote_id = remote,
+                  .rejected = record.has_sent_reply != 0 ? wire::CmAbout::rep : wire::CmAbout::req,
+                  .reason = record.has_sent_reply != 0 ? wire::RejectReason::consumer
+                                                       : wire::RejectReason::timeout}};
+}
+
+}  // namespace
+
+void Farewells::add(int arena_fd, TimeNs now) {
+  ArenaHeader header;
+  if (arena_fd < 0 || !read_bytes(arena_fd, &header, sizeof header, 0) ||
+      header.magic != ArenaHeader::kMagic || header.version != ArenaHeader::kVersion) {
+    return;
+  }
+  const std::uint32_t count = std::min(header.connection_count.load(), adapter::kConnectionsMax);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    ConnectionRecord record;
+    if (!read_bytes(arena_fd, &record, sizeof record,
+                    header.connections.value + i * sizeof record)) {
+      return;
+    }
+    const auto state = record.state.load(std::memory_order_relaxed);
+    if (state != ConnectionRecord::kConnecting && state != ConnectionRecord::kEstablished) continue;
+    const auto destination = resolve_gid(record.remote_gid, record.scope_id);
+    if (!destination) continue;
+    waiting_.push_back({.mad = farewell_for(record),
+                        .address = record.address,
+                        .destination = *destination,
+                        .due = now,
+                        .times_left = state == ConnectionRecord::kEstablished ? kTimes : 1});
+  }
+}
+
+void Farewells::on_reply(const wire::CmDrep& reply) {
+  std::erase_if(waiting_, [&](const Farewell& farewell) {
+    const auto* request = std::get_if<wire::CmDreq>(&farewell.mad.message);
+    return request != nullptr && request->local_id == reply.remote_id &&
+           request->remote_id == reply.local_id;
+  });
+}
+
+TimeNs Farewells::next_deadline() const {
+  TimeNs earliest = kNever;
+  for (const Farewell& farewell : waiting_) earliest = std::min(earliest, farewell.due);
+  return earliest;
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/address.h"
+#include "base/time.h"
+#include "wire/cm_message.h"
+
+namespace verbatim::agent {
+
+/// What the agent still has to say to the peers of programs that have died: DREQ for a connection,
+/// REJ for one that was being set up. A DREQ is repeated until its DREP comes.
+class Farewells {
+ public:
+  struct Farewell {
+    wire::CmMad mad;
+    std::uint32_t address = 0;  // Of the node's: where it leaves from.
+    SocketAddress destination;
+    TimeNs due = 0;
+    unsigned times_left = 0;
+  };
+
+  /// The connections that a dead program's arena shows; -1: it had none.
+  void add(int arena_fd, TimeNs now);
+  /// Takes what is due: `say(farewell)`.
+  template <typename Say>
+  void say_due(TimeNs now, Say say) {
+    for (Farewell& farewell : waiting_) {
+      if (farewell.due > now) continue;
+      say(farewell);
+      farewell.due = now + kRepeatTime;
+      --farewell.times_left;
+    }
+    std::erase_if(waiting_, [](const Farewell& farewell) { return farewell.times_left == 0; });
+  }
+  /// A peer's DREP ends its DREQ.
+  void on_reply(const wire::CmDrep& reply);
+  TimeNs next_deadline() const;
+  bool empty() const { return waiting_.empty(); }
+
+ private:
+  static constexpr TimeNs kRepeatTime = 200 * kMillisecond;
+  static constexpr unsigned kTimes = 5;
+  std::vector<Farewell> waiting_;
+};
+
+}  // namespace verbatim::agent

@@ -1,0 +1,42 @@
+#include "agent/management_port.h"
+
+namespace verbatim::agent {
+
+Result<ManagementPort> ManagementPort::create(const NodeDescription& node,
+                                              std::span<const UniqueFd> sockets) {
+  ManagementPort port;
+  port.receiver_ = std::make_unique<mover::UdpReceiver>();
+  for (const UniqueFd& fd : sockets) {
+    auto socket = mover::UdpSocket::adopt(fd.get());
+    if (!socket) return std::unexpected(socket.error());
+    port.sockets_.push_back(std::move(*socket));
+  }
+  for (const SocketAddress& address : node.addresses) {
+    // One socket each is enough: what the agent says is little.
+    port.senders_.push_back(std::make_unique<mover::UdpSender>(address, node.interface_index, 1));
+  }
+  return port;
+}
+
+std::vector<int> ManagementPort::fds() const {
+  std::vector<int> fds;
+  for (const auto& socket : sockets_) fds.push_back(socket.fd());
+  return fds;
+}
+
+void ManagementPort::send(std::uint32_t address, const SocketAddress& destination,
+                          wire::MadSpan mad) {
+  if (address >= senders_.size()) return;
+  const SocketAddress to = destination.with_port(kRocePort);
+  const auto socket = senders_[address]->socket_for(to, wire::kManagementQpn);
+  if (!socket) return;
+  psn_ = psn_ + 1;
+  const auto packet = wire::encode_management_packet({.source = gid_of((*socket)->local()),
+                                                      .destination = gid_of(to),
+                                                      .source_port = (*socket)->local().port(),
+                                                      .destination_port = to.port()},
+                                                     psn_, mad);
+  static_cast<void>((*socket)->send(to, packet, packet.size()));
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "agent/node.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "mover/udp.h"
+#include "wire/management_packet.h"
+
+namespace verbatim::agent {
+
+/// Queue pair 1 of the node: management datagrams in and out, on the sockets of slot 0.
+class ManagementPort {
+ public:
+  /// The sockets, one for each of the node's addresses, are borrowed.
+  static Result<ManagementPort> create(const NodeDescription& node,
+                                       std::span<const UniqueFd> sockets);
+
+  std::vector<int> fds() const;
+  /// Takes what is there: `on_mad(address, source, mad)` for each that is whole and meant for queue
+  /// pair 1, where `address` is the index of the node's address that it was sent to.
+  template <typename OnMad>
+  void receive(OnMad on_mad) {
+    for (std::uint32_t address = 0; address < sockets_.size(); ++address) {
+      receiver_->receive(sockets_[address], [&](const mover::ReceivedDatagrams& datagrams) {
+        each_mad(datagrams, [&](wire::MadSpan mad) { on_mad(address, datagrams.source, mad); });
+      });
+    }
+  }
+  /// One that cannot be sent counts as lost.
+  void send(std::uint32_t address, const SocketAddress& destination, wire::MadSpan mad);
+
+ private:
+  ManagementPort() = default;
+  template <typename OnMad>
+  static void each_mad(const mover::ReceivedDatagrams& datagrams, OnMad on_mad) {
+    const wire::IcrcSeed seed({.source = gid_of(datagrams.source),
+                               .destination = gid_of(datagrams.destination),
+                               .source_port = datagrams.source.port(),
+                               .destination_port = datagrams.destination.port()});
+    for (std::size_t at = 0; at < datagrams.bytes.size(); at += datagrams.segment_size) {
+      const std::size_t length = std::min(datagrams.segment_size, datagrams.bytes.size() - at);
+      const auto packet = datagrams.bytes.subspan(at, length);
+      if (const auto mad = wire::decode_management_packet(seed, packet)) on_mad(*mad);
+    }
+  }
+
+  std::vector<mover::UdpSocket> sockets_;
+  std::vector<std::unique_ptr<mover::UdpSender>> senders_;
+  std::unique_ptr<mover::UdpReceiver> receiver_;
+  Psn psn_;
+};
+
+}  // namespace verbatim::agent

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "base/bytes.h"
+#include "wire/bth.h"
+#include "wire/deth.h"
+#include "wire/icrc.h"
+#include "wire/mad.h"
+
+/// A management datagram as RoCE v2 carries it: BTH, DETH, 256 bytes of MAD, ICRC. It goes from
+/// queue pair 1 to queue pair 1 (IBA 13.5.1, A17.5).
+namespace verbatim::wire {
+
+using MadSpan = std::span<const std::byte, kMadBytes>;
+
+inline constexpr Qpn kManagementQpn{1};
+/// The well-known key of queue pair 1 (IBA 10.2.5).
+inline constexpr QKey kManagementQKey{0x8001'0000};
+inline constexpr std::size_t kManagementPacketBytes =
+    Bth::kSize + Deth::kSize + kMadBytes + kIcrcBytes;
+
+/// What follows the UDP header. `flow` is what the kernel will write in front of it; the IPv4
+/// identification is that of a datagram sent alone.
+std::array<std::byte, kManagementPacketBytes> encode_management_packet(const IpFlow& flow, Psn psn,
+                                                                       MadSpan mad);
+
+/// The MAD in a packet, borrowed from it; nothing where the packet is damaged, or is for another
+/// queue pair, key or partition.
+std::optional<MadSpan> decode_management_packet(const IcrcSeed& seed, ByteSpan packet);
+
+}  // namespace verbatim::wire
