@@ -107,6 +107,14 @@ class Adapter {
   /// that does not exist.
   Result<Destination> resolve(const AddressVector& vector);
 
+  /// A management datagram from queue pair 1 to queue pair 1. `source` is one of the node's
+  /// addresses, else EADDRNOTAVAIL; one that the network does not take counts as lost.
+  Result<void> send_management(const SocketAddress& source, const SocketAddress& destination,
+                               std::span<const std::byte, 256> mad);
+  /// Tells peers' agents, by way of the arena, of a connection of the CM: `record` is 0 to
+  /// kConnectionsMax - 1. ENOMEM.
+  Result<ConnectionRecord*> connection_record(std::uint32_t record);
+
   Result<void> attach_multicast(QueuePair& queue_pair, const Gid& group);
   Result<void> detach_multicast(QueuePair& queue_pair, const Gid& group);
 

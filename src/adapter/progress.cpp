@@ -95,6 +95,14 @@ Result<void> Progress::watch(int epoll, int fd) const {
   return refuse(errno, "epoll refuses a descriptor");
 }
 
+Result<void> Progress::watch(int fd, std::function<void()> on_readable) {
+  {
+    const std::lock_guard guard(watched_lock_);
+    watched_.emplace(fd, std::move(on_readable));
+  }
+  return watch(quiet_epoll_.get(), fd);
+}
+
 void Progress::wake() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = write(wake_.get(), &one, sizeof one);
@@ -135,23 +143,35 @@ void Progress::serve_quietly() {
   const int count = epoll_wait(quiet_epoll_.get(), events.data(), events.size(), 0);
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
+    const std::function<void()>* on_readable = nullptr;
+    {
+      const std::lock_guard guard(watched_lock_);
+      if (const auto found = watched_.find(fd); found != watched_.end())
+        on_readable = &found->second;
+    }
     if (fd == event_fd_) {
       on_event_();
+    } else if (on_readable != nullptr) {
+      (*on_readable)();
     } else {
       drain_counter(fd);
     }
   }
 }
 
-/// Turns until nothing comes any more and all is said.
+/// Turns until nothing comes any more and all is said, or until it is time to look at the quiet
+/// descriptors again.
 void Progress::serve() {
+  constexpr int kTurnsMax = 256;
   const std::lock_guard guard(turn_lock_);
   bool busy = true;
-  while (busy && !stop_.load(std::memory_order_relaxed)) {
+  for (int turns = 0; busy && turns < kTurnsMax && !stop_.load(std::memory_order_relaxed);
+       ++turns) {
     busy = turn(monotonic_now()) > 0;
     flush_outputs();
     busy |= has_outputs_.load(std::memory_order_relaxed);
   }
+  if (busy) wake();
 }
 
 void Progress::poll() {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -55,6 +56,10 @@ class Progress {
   void note_output(QueuePair& queue_pair);
   /// The background thread wakes for this descriptor until it is closed.
   Result<void> listen(int fd) { return watch(full_epoll_.get(), fd); }
+
+  /// The background thread calls `on_readable` when `fd` (borrowed, for as long as this object
+  /// lives) is readable, whether it rests or not, and never within a turn: it may call anything.
+  Result<void> watch(int fd, std::function<void()> on_readable);
 
   /// Nobody works on the queue pair when this returns, nor will.
   void forget(QueuePair& queue_pair);
@@ -113,6 +118,8 @@ class Progress {
   std::atomic<bool> stop_{false};
   int event_fd_ = -1;
   std::function<void()> on_event_;
+  std::mutex watched_lock_;  // Guards watched_. Held for a look-up only; entries stay.
+  std::map<int, std::function<void()>> watched_;
   UniqueFd wake_;         // eventfd.
   UniqueFd alarm_;        // timerfd: the earliest deadline.
   UniqueFd quiet_epoll_;  // wake_, alarm_, the agent: all that it hears while it rests.

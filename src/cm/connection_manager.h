@@ -135,6 +135,11 @@ class ConnectionManager {
   /// When `on_timeout` wants to be called; kNever while nothing waits.
   TimeNs deadline() const { return timers_.deadline(); }
 
+  /// The peer's communication id; 0 while none is known.
+  std::uint32_t peer_id(ConnectionId id) const {
+    const auto found = connections_.find(id);
+    return found == connections_.end() ? 0 : raw(found->second.remote_id);
+  }
   /// How many connections and resolutions are alive, those in TimeWait and released ones included.
   std::size_t size() const { return connections_.size(); }
   const Counters& counters() const { return counters_; }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compares what the built library exports with the list that it was made from."""
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -44,7 +45,8 @@ def problems(library, exports):
         if (have[symbol] == "OBJECT") != data:
             yield f"{symbol} is a {have[symbol]}"
     dynamic = dynamic_section(library)
-    for needed in ("Library soname: [libibverbs.so.1]", "[$ORIGIN]", "BIND_NOW", "NODELETE"):
+    soname = os.path.basename(library).split(".")[0] + ".so.1"
+    for needed in (f"Library soname: [{soname}]", "[$ORIGIN]", "BIND_NOW", "NODELETE"):
         if needed not in dynamic:
             yield f"the dynamic section lacks {needed}"
     sanitized = re.search(r"NEEDED.*lib(a|t|ub)san", dynamic)

@@ -9,7 +9,9 @@ import sys
 PROGRAMS = ["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat",
             "ib_atomic_bw", "ib_atomic_lat", "raw_ethernet_bw", "ibv_devices", "ibv_devinfo",
             "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong",
-            "ibv_xsrq_pingpong", "ibv_asyncwatch", "qperf"]
+            "ibv_xsrq_pingpong", "ibv_asyncwatch", "qperf", "rping", "ucmatose", "udaddy", "mckey",
+            "rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver", "rstream", "riostream",
+            "udpong", "rcopy", "cmtime"]
 PROVIDERS = ["libmlx5.so.1", "libmlx4.so.1", "libefa.so.1", "librdmacm.so.1"]
 
 

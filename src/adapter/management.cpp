@@ -1,0 +1,45 @@
+#include <algorithm>
+#include <cerrno>
+
+#include "adapter/adapter.h"
+#include "wire/management_packet.h"
+
+/// What the adapter does for the communication manager, which runs above it.
+namespace verbatim::adapter {
+
+Result<void> Adapter::send_management(const SocketAddress& source, const SocketAddress& destination,
+                                      wire::MadSpan mad) {
+  const auto& gids = node().gids;
+  const auto own = std::ranges::find_if(
+      gids, [&](const GidEntry& entry) { return same_ip(entry.address, source); });
+  if (own == gids.end()) {
+    return refuse(EADDRNOTAVAIL, fmt::format("{} is no address of this node", source.ip_text()));
+  }
+  const SocketAddress to = destination.with_port(kRocePort);
+  const auto gid_index = static_cast<std::uint8_t>(own - gids.begin());
+  const auto socket = sender(gid_index, to, wire::kManagementQpn);
+  if (!socket) return std::unexpected(socket.error());
+  // The PSN means nothing here: a receiver of unreliable datagrams does not look at it.
+  const auto packet = wire::encode_management_packet({.source = gid_of((*socket)->local()),
+                                                      .destination = gid_of(to),
+                                                      .source_port = (*socket)->local().port(),
+                                                      .destination_port = to.port()},
+                                                     Psn(0), mad);
+  static_cast<void>((*socket)->send(to, packet, packet.size()));
+  return {};
+}
+
+Result<ConnectionRecord*> Adapter::connection_record(std::uint32_t record) {
+  VERBATIM_ASSERT(record < kConnectionsMax);
+  const std::lock_guard guard(lock_);
+  ArenaHeader& header = arena_->header();
+  if (!header.connections) {
+    auto records = arena_->allocate(kConnectionsMax * sizeof(ConnectionRecord));
+    if (!records) return std::unexpected(records.error());
+    header.connections.value = records->value;
+  }
+  if (record >= header.connection_count) header.connection_count = record + 1;
+  return arena_->at(header.connections) + record;
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,153 @@
+#include "dropin/ibverbs/services.h"
+
+#include <algorithm>
+
+#include "adapter/progress.h"
+#include "dropin/ibverbs/objects.h"
+#include "dropin/ibverbs/refusal.h"
+
+/// The connection manager's way to this process's adapter and agent.
+namespace verbatim::dropin {
+namespace {
+
+void store(const SocketAddress& from, sockaddr_storage& to) {
+  to = {};
+  std::copy_n(reinterpret_cast<const std::byte*>(from.data()), from.size(),
+              reinterpret_cast<std::byte*>(&to));
+}
+
+SocketAddress load(const sockaddr* from) {
+  return SocketAddress::from(from, sizeof(sockaddr_storage)).value_or(SocketAddress());
+}
+SocketAddress load(const sockaddr_storage& from) {
+  return load(reinterpret_cast<const sockaddr*>(&from));
+}
+
+/// `call(program)` with this process's program: 0 or an errno value, refusals logged under `name`.
+template <typename Call>
+int with_program(const char* name, Call call) {
+  const auto own = program();
+  if (!own) return refused(name, own.error());
+  const auto done = call(**own);
+  return done ? 0 : refused(name, done.error());
+}
+
+int join(VerbatimNode* out) {
+  return with_program("rdma_cm", [&](Program& program) -> Result<void> {
+    const adapter::NodeDescription& node = program.adapter->node();
+    *out = {};
+    out->guid = node.guid;
+    out->slot = program.client->slot();
+    out->interface_index = node.interface_index;
+    node.interface.copy(out->interface, sizeof out->interface - 1);
+    out->active_mtu = raw(node.active_mtu);
+    for (const adapter::GidEntry& entry : node.gids) {
+      if (out->gid_count == std::size(out->gids)) break;
+      VerbatimGid& gid = out->gids[out->gid_count++];
+      gid.gid = to_verbs(entry.gid);
+      store(entry.address.with_port(0), gid.address);
+    }
+    return {};
+  });
+}
+
+void set_events(const VerbatimEvents* events) {
+  const auto own = program();
+  if (!own) return;
+  (*own)->client->set_events({.on_mad =
+                                  [events](const agent::ReceivedMad& mad) {
+                                    sockaddr_storage source, destination;
+                                    store(mad.source, source);
+                                    store(mad.destination, destination);
+                                    events->on_mad(reinterpret_cast<const sockaddr*>(&source),
+                                                   reinterpret_cast<const sockaddr*>(&destination),
+                                                   mad.bytes.data());
+                                  },
+                              .on_addresses_changed = events->on_addresses_changed});
+}
+
+int watch(int fd, void (*on_readable)()) {
+  return with_program("rdma_cm", [&](Program& program) {
+    return program.adapter->progress().watch(fd, on_readable);
+  });
+}
+
+int send_mad(const sockaddr* source, const sockaddr* destination, const void* mad) {
+  return with_program("rdma_cm", [&](Program& program) {
+    return program.adapter->send_management(
+        load(source), load(destination),
+        std::span<const std::byte, agent::kMadBytes>(static_cast<const std::byte*>(mad),
+                                                     agent::kMadBytes));
+  });
+}
+
+int bind_port(const VerbatimBinding* wanted, std::uint16_t* port) {
+  return with_program("rdma_bind_addr", [&](Program& program) -> Result<void> {
+    const auto bound = program.client->bindings().bind(
+        {.handle = wanted->handle,
+         .port_space = static_cast<agent::PortSpace>(wanted->port_space),
+         .address = load(wanted->address),
+         .reuses_address = wanted->reuses_address,
+         .own_family_only = wanted->own_family_only});
+    if (!bound) return std::unexpected(bound.error());
+    *port = *bound;
+    return {};
+  });
+}
+
+int listen_port(std::uint64_t handle) {
+  return with_program("rdma_listen",
+                      [&](Program& program) { return program.client->bindings().listen(handle); });
+}
+
+void release_port(std::uint64_t handle) {
+  if (const auto own = program()) (*own)->client->bindings().release(handle);
+}
+
+/// Which of the agent's list of addresses; the agent sends from it.
+std::uint8_t address_index(const agent::NodeDescription& node, const SocketAddress& address) {
+  const auto found = std::ranges::find_if(
+      node.addresses, [&](const SocketAddress& own) { return same_ip(own, address); });
+  return static_cast<std::uint8_t>(found - node.addresses.begin());
+}
+
+int set_connection(std::uint32_t entry, const VerbatimConnection* connection) {
+  using adapter::ConnectionRecord;
+  return with_program("rdma_cm", [&](Program& program) -> Result<void> {
+    const auto found = program.adapter->connection_record(entry);
+    if (!found) return std::unexpected(found.error());
+    ConnectionRecord& record = **found;
+    record.state.store(ConnectionRecord::kNone, std::memory_order_release);
+    if (connection == nullptr) return {};
+    const SocketAddress remote = load(connection->remote);
+    record.has_sent_reply = connection->has_sent_reply;
+    record.address = address_index(program.client->node(), load(connection->local));
+    record.local_id = connection->local_id;
+    record.remote_id = connection->remote_id;
+    record.remote_qpn = connection->remote_qpn;
+    record.remote_gid = gid_of(remote);
+    record.scope_id = remote.scope_id();
+    record.state.store(
+        connection->is_established ? ConnectionRecord::kEstablished : ConnectionRecord::kConnecting,
+        std::memory_order_release);
+    return {};
+  });
+}
+
+constexpr VerbatimServices kServices{.connections_max = adapter::kConnectionsMax,
+                                     .join = join,
+                                     .set_events = set_events,
+                                     .watch = watch,
+                                     .send_mad = send_mad,
+                                     .bind_port = bind_port,
+                                     .listen_port = listen_port,
+                                     .release_port = release_port,
+                                     .set_connection = set_connection};
+
+}  // namespace
+}  // namespace verbatim::dropin
+
+const VerbatimServices* verbatim_services(std::uint32_t version) {
+  using namespace verbatim::dropin;
+  return version == kServicesVersion ? &kServices : nullptr;
+}

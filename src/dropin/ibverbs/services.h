@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <infiniband/verbs.h>
+#include <sys/socket.h>
+
+/// What libibverbs.so.1 does for our librdmacm.so.1, through one private symbol. The two libraries
+/// come from one build, but each brings its own C++ library: only C types pass between them.
+/// Functions that return int return 0 or an errno value.
+extern "C" {
+
+struct VerbatimGid {
+  ibv_gid gid;
+  sockaddr_storage address;  // What it is bound to.
+};
+
+struct VerbatimNode {
+  std::uint64_t guid;  // Host byte order.
+  std::uint32_t slot;
+  std::uint32_t interface_index;
+  char interface[16];
+  std::uint8_t active_mtu;  // As ibv_mtu.
+  std::uint32_t gid_count;
+  VerbatimGid gids[16];
+};
+
+struct VerbatimBinding {
+  std::uint64_t handle;
+  std::uint16_t port_space;  // As rdma_port_space.
+  bool reuses_address;
+  bool own_family_only;
+  sockaddr_storage address;
+};
+
+/// An entry for the agent, which tells the peer when this program dies.
+struct VerbatimConnection {
+  bool is_established;
+  bool has_sent_reply;
+  std::uint32_t local_id;
+  std::uint32_t remote_id;
+  std::uint32_t remote_qpn;
+  sockaddr_storage local;
+  sockaddr_storage remote;
+};
+
+/// Called by the background thread, which may call back anything but what awaits the agent.
+struct VerbatimEvents {
+  void (*on_mad)(const sockaddr* source, const sockaddr* destination, const void* mad);
+  void (*on_addresses_changed)();
+};
+
+struct VerbatimServices {
+  std::uint32_t connections_max;
+  /// Makes the process a program of its node, where it is none yet, and describes it.
+  int (*join)(VerbatimNode* node);
+  void (*set_events)(const VerbatimEvents* events);
+  /// From now on, for ever.
+  int (*watch)(int fd, void (*on_readable)());
+  /// 256 bytes.
+  int (*send_mad)(const sockaddr* source, const sockaddr* destination, const void* mad);
+  /// Await the agent's answer.
+  int (*bind_port)(const VerbatimBinding* binding, std::uint16_t* port);
+  int (*listen_port)(std::uint64_t handle);
+  void (*release_port)(std::uint64_t handle);
+  /// `connection` null: the entry is free.
+  int (*set_connection)(std::uint32_t entry, const VerbatimConnection* connection);
+};
+
+/// Null where the libraries do not come from the same build.
+__attribute__((visibility("default"))) const VerbatimServices* verbatim_services(
+    std::uint32_t version);
+
+}  // extern "C"
+
+namespace verbatim::dropin {
+
+/// Counts up with every change above.
+inline constexpr std::uint32_t kServicesVersion = 1;
+
+}  // namespace verbatim::dropin

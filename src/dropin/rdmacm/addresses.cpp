@@ -1,0 +1,113 @@
+#include "dropin/rdmacm/addresses.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <infiniband/ib.h>
+
+namespace verbatim::rdmacm {
+
+socklen_t length_of(const sockaddr* address) {
+  if (address == nullptr) return 0;
+  switch (address->sa_family) {
+    case AF_INET:
+      return sizeof(sockaddr_in);
+    case AF_INET6:
+      return sizeof(sockaddr_in6);
+    case AF_IB:
+      return sizeof(sockaddr_ib);
+    default:
+      return 0;
+  }
+}
+
+Result<Name> name_from(const sockaddr* address) {
+  const socklen_t length = length_of(address);
+  if (length == 0) return refuse(EINVAL, "an address that is neither AF_INET, AF_INET6 nor AF_IB");
+  if (address->sa_family != AF_IB) {
+    auto ip = SocketAddress::from(address, length);
+    if (!ip) return std::unexpected(ip.error());
+    return Name{.address = *ip};
+  }
+  sockaddr_ib ib;
+  std::memcpy(&ib, address, sizeof ib);
+  Gid gid;
+  std::copy_n(ib.sib_addr.sib_raw, gid.bytes.size(), gid.bytes.begin());
+  const std::uint64_t service = be64toh(ib.sib_sid);
+  const auto port = static_cast<std::uint16_t>(service & RDMA_IB_IP_PORT_MASK);
+  Name name{.is_af_ib = true,
+            .service = static_cast<cm::ServiceId>(service),
+            .service_mask = be64toh(ib.sib_sid_mask)};
+  if (gid.is_ipv4_mapped()) {
+    const auto& b = gid.bytes;
+    name.address = SocketAddress::ipv4({b[12], b[13], b[14], b[15]}, port);
+  } else {
+    name.address =
+        SocketAddress::ipv6(gid.bytes, port, static_cast<std::uint32_t>(ib.sib_scope_id));
+  }
+  return name;
+}
+
+void store(const SocketAddress& address, const Id& id, sockaddr_storage& to) {
+  to = {};
+  if (address.empty()) return;
+  if (!id.is_af_ib) {
+    std::memcpy(&to, address.data(), address.size());
+    return;
+  }
+  sockaddr_ib ib{};
+  ib.sib_family = AF_IB;
+  ib.sib_pkey = htobe16(0xffff);
+  const Gid gid = is_wildcard(address) ? Gid{} : gid_of(address);
+  std::ranges::copy(gid.bytes, ib.sib_addr.sib_raw);
+  ib.sib_sid = htobe64(std::uint64_t{id.verbs.ps} << 16 | address.port());
+  ib.sib_sid_mask = htobe64(id.service_mask);
+  std::memcpy(&to, &ib, sizeof ib);
+}
+
+bool is_wildcard(const SocketAddress& address) {
+  const auto bytes = address.ipv6_bytes();
+  const auto first = bytes.begin() + (address.is_ipv4() ? 12 : 0);
+  return std::all_of(first, bytes.end(), [](std::uint8_t byte) { return byte == 0; });
+}
+
+void show_addresses(Id& id) {
+  rdma_addr& address = id.verbs.route.addr;
+  store(id.local, id, address.src_storage);
+  store(id.remote, id, address.dst_storage);
+  if (!id.verbs.verbs) return;
+  id.verbs.port_num = 1;
+  address.addr.ibaddr.sgid = to_verbs(id.connection.path.local_gid);
+  address.addr.ibaddr.dgid = to_verbs(id.connection.path.remote_gid);
+  address.addr.ibaddr.pkey = htobe16(0xffff);
+}
+
+Result<void> show_path(Id& id) {
+  auto* const record = static_cast<ibv_sa_path_rec*>(std::calloc(1, sizeof(ibv_sa_path_rec)));
+  if (record == nullptr) return refuse(ENOMEM, "no memory for a path record");
+  const cm::Path& path = id.connection.path;
+  constexpr std::uint8_t kExactly = 2;
+  record->sgid = to_verbs(path.local_gid);
+  record->dgid = to_verbs(path.remote_gid);
+  record->flow_label = htobe32(path.flow_label);
+  record->hop_limit = path.hop_limit;
+  record->traffic_class = path.traffic_class;
+  record->reversible = 1;
+  record->numb_path = 1;
+  record->pkey = htobe16(raw(path.pkey));
+  record->sl = path.service_level;
+  record->mtu_selector = kExactly;
+  record->mtu = raw(path.mtu);
+  record->rate_selector = kExactly;
+  record->rate = path.packet_rate;
+  record->packet_life_time_selector = kExactly;
+  record->packet_life_time = static_cast<std::uint8_t>(path.ack_timeout - 1);
+  std::free(id.verbs.route.path_rec);
+  id.verbs.route.path_rec = record;
+  id.verbs.route.num_paths = 1;
+  return {};
+}
+
+}  // namespace verbatim::rdmacm

@@ -1,0 +1,328 @@
+#include <sys/random.h>
+
+#include "dropin/rdmacm/addresses.h"
+#include "dropin/rdmacm/calls.h"
+
+/// Connections: asking, listening, answering, ending; and the same for datagrams, where a service
+/// is resolved to a queue pair.
+namespace verbatim::rdmacm {
+namespace {
+
+/// What an adapter of ours has, as ibv_query_device tells it.
+constexpr std::uint8_t kReadsMax = 128;
+/// As the kernel's ucma has it.
+constexpr int kBacklogDefault = 1024;
+
+Psn random_psn() {
+  std::uint32_t psn = 0;
+  [[maybe_unused]] const auto got = getrandom(&psn, sizeof psn, 0);
+  return Psn(psn);
+}
+
+ByteSpan private_data_of(const rdma_conn_param* parameters) {
+  if (parameters == nullptr || parameters->private_data == nullptr) return {};
+  return {static_cast<const std::byte*>(parameters->private_data), parameters->private_data_len};
+}
+
+cm::ServiceId service_of(const Id& id, std::uint16_t port) {
+  if (id.is_af_ib && raw(id.service) != 0) return id.service;
+  return wire::service_id_of(static_cast<wire::PortSpace>(id.verbs.ps), port);
+}
+
+/// The ends that a connection's first message names; AF_IB has none.
+cm::IpEnds ends_of(const Id& id) {
+  if (id.is_af_ib) return {};
+  return {.source = id.local, .destination = id.remote};
+}
+
+Result<void> check(const Id& id, const rdma_conn_param* parameters) {
+  if (id.is_datagram()) return {};
+  if (id.verbs.qp == nullptr && parameters == nullptr) {
+    return refuse(EINVAL, "neither a queue pair on the id nor parameters that name one");
+  }
+  if (parameters == nullptr) return {};
+  const auto fits = [](std::uint8_t value, std::uint8_t any) {
+    return value == any || value <= kReadsMax;
+  };
+  if (!fits(parameters->responder_resources, RDMA_MAX_RESP_RES) ||
+      !fits(parameters->initiator_depth, RDMA_MAX_INIT_DEPTH)) {
+    return refuse(EINVAL, fmt::format("responder_resources {} and initiator_depth {}: at most {}",
+                                      parameters->responder_resources, parameters->initiator_depth,
+                                      kReadsMax));
+  }
+  return {};
+}
+
+cm::CmTransport transport_of(const Id& id) {
+  const ibv_qp_type type = id.verbs.qp != nullptr ? id.verbs.qp->qp_type : id.verbs.qp_type;
+  if (type == IBV_QPT_UC) return cm::CmTransport::uc;
+  const bool xrc = type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
+  return xrc ? cm::CmTransport::xrc : cm::CmTransport::rc;
+}
+
+cm::QueuePairOffer offer_of(const Id& id, const rdma_conn_param* parameters) {
+  const ibv_qp* const qp = id.verbs.qp;
+  return {.qpn = Qpn(qp != nullptr ? qp->qp_num : parameters->qp_num),
+          .starting_psn = id.connection.own_psn,
+          .responder_resources = id.connection.responder_resources,
+          .initiator_depth = id.connection.initiator_depth,
+          .flow_control = parameters != nullptr && parameters->flow_control != 0,
+          .rnr_retry_count = parameters != nullptr
+                                 ? static_cast<std::uint8_t>(parameters->rnr_retry_count & 7)
+                                 : std::uint8_t{7},
+          .srq = qp != nullptr ? qp->srq != nullptr : parameters->srq != 0};
+}
+
+Result<void> ask_for_connection(Id& id, const rdma_conn_param* parameters) {
+  Manager& cm = manager();
+  if (auto fitting = check(id, parameters); !fitting) return fitting;
+  const std::lock_guard guard(cm.lock);
+  Connection& connection = id.connection;
+  const auto wanted = [](std::uint8_t value, std::uint8_t any) {
+    return value == any ? kReadsMax : value;
+  };
+  connection.responder_resources = parameters != nullptr
+                                       ? wanted(parameters->responder_resources, RDMA_MAX_RESP_RES)
+                                       : kReadsMax;
+  connection.initiator_depth =
+      parameters != nullptr ? wanted(parameters->initiator_depth, RDMA_MAX_INIT_DEPTH) : kReadsMax;
+  connection.own_psn = random_psn();
+  if (parameters != nullptr) connection.retry_count = parameters->retry_count & 7;
+  std::string data = id.connect_data;
+  const ByteSpan own = private_data_of(parameters);
+  data.append(reinterpret_cast<const char*>(own.data()), own.size());
+  const cm::ConnectParameters request{.service = service_of(id, id.remote.port()),
+                                      .path = connection.path,
+                                      .ends = ends_of(id),
+                                      .transport = transport_of(id),
+                                      .offer = offer_of(id, parameters),
+                                      .retry_count = connection.retry_count,
+                                      .private_data = std::as_bytes(std::span(data))};
+  const auto number = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+    return engine.connect(request, now, out);
+  });
+  if (!number) return std::unexpected(number.error());
+  cm.open(id, *number);
+  cm.note_progress(id, false);
+  id.state = IdState::connecting;
+  return {};
+}
+
+Result<void> ask_for_queue_pair(Id& id, const rdma_conn_param* parameters) {
+  Manager& cm = manager();
+  const std::lock_guard guard(cm.lock);
+  const auto number = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+    return engine.resolve({.service = service_of(id, id.remote.port()),
+                           .path = id.connection.path,
+                           .ends = ends_of(id),
+                           .private_data = private_data_of(parameters)},
+                          now, out);
+  });
+  if (!number) return std::unexpected(number.error());
+  cm.open(id, *number);
+  id.state = IdState::connecting;
+  return {};
+}
+
+Result<void> connect(Id& id, const rdma_conn_param* parameters) {
+  if (id.state != IdState::route_resolved) {
+    return refuse(EINVAL, "the id has no route yet, or is connected already");
+  }
+  return id.is_datagram() ? ask_for_queue_pair(id, parameters) : ask_for_connection(id, parameters);
+}
+
+Result<void> listen(Id& id, int backlog) {
+  Manager& cm = manager();
+  if (id.state == IdState::idle) {
+    sockaddr_in any{.sin_family = AF_INET};
+    if (auto bound = bind_to(id, reinterpret_cast<const sockaddr*>(&any)); !bound) return bound;
+  }
+  if (id.state != IdState::bound) return refuse(EINVAL, "an id that is not bound cannot listen");
+  if (const int error = cm.services().listen_port(id.binding)) {
+    return refused_below(error);
+  }
+  const std::lock_guard guard(cm.lock);
+  const bool only = id.options.own_family_only.value_or(id.local.is_ipv4());
+  const bool any = is_wildcard(id.local);
+  cm::ListenAt where{.service = service_of(id, id.local.port()),
+                     .service_mask = id.is_af_ib ? id.service_mask : ~std::uint64_t{0},
+                     .address = id.is_af_ib ? SocketAddress() : id.local,
+                     .both_families = any && id.local.is_ipv6() && !only,
+                     .gid = id.is_af_ib && !any ? id.connection.path.local_gid : Gid{},
+                     .datagram = id.is_datagram()};
+  // The effects are none: only the table changes.
+  const auto listener = cm.step(
+      [&](cm::ConnectionManager& engine, TimeNs, cm::Effects&) { return engine.listen(where); });
+  if (!listener) return std::unexpected(listener.error());
+  id.listener = *listener;
+  id.backlog = backlog > 0 ? backlog : kBacklogDefault;
+  cm.add_listener(id, *listener);
+  id.state = IdState::listening;
+  show_addresses(id);
+  return {};
+}
+
+Result<void> accept_datagrams(Id& id, const rdma_conn_param* parameters) {
+  if (id.verbs.qp == nullptr && parameters == nullptr) {
+    return refuse(EINVAL, "neither a queue pair on the id nor parameters that name one");
+  }
+  Manager& cm = manager();
+  const std::lock_guard guard(cm.lock);
+  const Qpn qpn(id.verbs.qp != nullptr ? id.verbs.qp->qp_num : parameters->qp_num);
+  auto answered = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+    return engine.answer(id.connection.number,
+                         {.status = cm::SidrStatus::found,
+                          .qpn = qpn,
+                          .qkey = static_cast<QKey>(RDMA_UDP_QKEY),
+                          .private_data = private_data_of(parameters)},
+                         now, out);
+  });
+  if (answered) {
+    cm.close(id);
+    id.state = IdState::connected;
+  }
+  return answered;
+}
+
+Result<void> accept_connection(Id& id, const rdma_conn_param* parameters) {
+  if (auto fitting = check(id, parameters); !fitting) return fitting;
+  Manager& cm = manager();
+  const std::lock_guard guard(cm.lock);
+  Connection& connection = id.connection;
+  if (id.state != IdState::requested) return refuse(EINVAL, "the id has no request to accept");
+  const auto granted = [](std::uint8_t asked, const std::uint8_t* value, std::uint8_t any) {
+    return value == nullptr || *value == any ? std::min(asked, kReadsMax) : *value;
+  };
+  const bool given = parameters != nullptr;
+  connection.initiator_depth =
+      granted(connection.initiator_depth, given ? &parameters->initiator_depth : nullptr,
+              RDMA_MAX_INIT_DEPTH);
+  connection.responder_resources =
+      granted(connection.responder_resources, given ? &parameters->responder_resources : nullptr,
+              RDMA_MAX_RESP_RES);
+  connection.own_psn = random_psn();
+  if (auto ready = make_ready(id); !ready) return ready;
+  auto accepted = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+    return engine.accept(
+        connection.number,
+        {.offer = offer_of(id, parameters), .private_data = private_data_of(parameters)}, now, out);
+  });
+  if (!accepted) {
+    static_cast<void>(stop_queue_pair(id));
+    return accepted;
+  }
+  id.state = IdState::connecting;
+  cm.note_progress(id, false);
+  return {};
+}
+
+Result<void> reject(Id& id, ByteSpan private_data, cm::RejectReason reason) {
+  Manager& cm = manager();
+  const std::lock_guard guard(cm.lock);
+  if (!id.connection.is_open) return refuse(EINVAL, "the id has no request to reject");
+  const auto number = id.connection.number;
+  auto rejected = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+    if (id.is_datagram()) {
+      return engine.answer(
+          number, {.status = cm::SidrStatus::rejected, .private_data = private_data}, now, out);
+    }
+    return engine.reject(number, reason, private_data, now, out);
+  });
+  if (!rejected) return rejected;
+  cm.close(id);
+  id.state = IdState::ended;
+  return {};
+}
+
+Result<void> establish(Id& id) {
+  if (id.verbs.qp != nullptr) {
+    return refuse(EINVAL, "the id has a queue pair: rdma_get_cm_event establishes by itself");
+  }
+  Manager& cm = manager();
+  const std::lock_guard guard(cm.lock);
+  auto established = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+    return engine.establish(id.connection.number, {}, now, out);
+  });
+  if (!established) return established;
+  id.state = IdState::connected;
+  cm.note_progress(id, true);
+  return {};
+}
+
+Result<void> disconnect(Id& id) {
+  if (id.verbs.verbs == nullptr) return refuse(EINVAL, "the id has no device");
+  Manager& cm = manager();
+  const std::lock_guard guard(cm.lock);
+  if (auto stopped = stop_queue_pair(id); !stopped) return stopped;
+  if (!id.connection.is_open) {
+    if (id.state == IdState::ended) return {};  // The peer was faster.
+    return refuse(EINVAL, "the id is not connected");
+  }
+  return cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+    return engine.disconnect(id.connection.number, {}, now, out);
+  });
+}
+
+ByteSpan bytes_of(const void* data, std::uint8_t length) {
+  return {static_cast<const std::byte*>(data), data == nullptr ? 0u : length};
+}
+
+}  // namespace
+}  // namespace verbatim::rdmacm
+
+using namespace verbatim;
+using namespace verbatim::rdmacm;
+
+int rdma_connect(rdma_cm_id* id, rdma_conn_param* conn_param) {
+  if (auto begun = connect(from(id), conn_param); !begun) return answer("rdma_connect", begun);
+  return complete(from(id));
+}
+
+int rdma_listen(rdma_cm_id* id, int backlog) {
+  return answer("rdma_listen", listen(from(id), backlog));
+}
+
+int rdma_accept(rdma_cm_id* id, rdma_conn_param* conn_param) {
+  Id& own = from(id);
+  if (own.is_datagram()) {
+    auto accepted = accept_datagrams(own, conn_param);
+    if (accepted && own.is_synchronous) {
+      if (rdma_cm_event* const last = std::exchange(id->event, nullptr)) rdma_ack_cm_event(last);
+    }
+    return answer("rdma_accept", accepted);
+  }
+  if (auto begun = accept_connection(own, conn_param); !begun) return answer("rdma_accept", begun);
+  return complete(own);
+}
+
+int rdma_reject(rdma_cm_id* id, const void* private_data, std::uint8_t private_data_len) {
+  return answer("rdma_reject", reject(from(id), bytes_of(private_data, private_data_len),
+                                      cm::RejectReason::consumer));
+}
+
+int rdma_reject_ece(rdma_cm_id* id, const void* private_data, std::uint8_t private_data_len) {
+  return answer("rdma_reject_ece", reject(from(id), bytes_of(private_data, private_data_len),
+                                          cm::RejectReason::vendor_option_not_supported));
+}
+
+int rdma_establish(rdma_cm_id* id) { return answer("rdma_establish", establish(from(id))); }
+
+int rdma_disconnect(rdma_cm_id* id) {
+  Id& own = from(id);
+  const bool ended = own.state == IdState::ended;
+  if (auto begun = disconnect(own); !begun) return answer("rdma_disconnect", begun);
+  return ended ? 0 : complete(own);
+}
+
+int rdma_notify(rdma_cm_id* id, ibv_event_type event) {
+  if (event != IBV_EVENT_COMM_EST) {
+    return answer("rdma_notify", refuse(EINVAL, "only IBV_EVENT_COMM_EST can be notified"));
+  }
+  Id& own = from(id);
+  Manager& cm = manager();
+  const std::lock_guard guard(cm.lock);
+  return answer("rdma_notify",
+                cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+                  return engine.notify_established(own.connection.number, now, out);
+                }));
+}

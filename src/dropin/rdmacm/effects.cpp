@@ -1,0 +1,214 @@
+#include <cerrno>
+
+#include "dropin/rdmacm/addresses.h"
+#include "dropin/rdmacm/manager.h"
+
+/// What the connection manager's engine says, as events of ids.
+namespace verbatim::rdmacm {
+namespace {
+
+rdma_conn_param parameters_of(const cm::QueuePairOffer& peer, std::uint8_t retry_count) {
+  return {.private_data = nullptr,
+          .private_data_len = 0,
+          .responder_resources = peer.responder_resources,
+          .initiator_depth = peer.initiator_depth,
+          .flow_control = peer.flow_control,
+          .retry_count = retry_count,
+          .rnr_retry_count = peer.rnr_retry_count,
+          .srq = peer.srq,
+          .qp_num = peer.qpn.value()};
+}
+
+/// The event's own copy, and where the program finds it.
+void attach_private_data(Event& event, bool is_datagram, const cm::PrivateData& data) {
+  event.private_data = data;
+  const auto length = static_cast<std::uint8_t>(event.private_data.size());
+  const void* const bytes = length == 0 ? nullptr : &*event.private_data.begin();
+  if (is_datagram) {
+    event.verbs.param.ud.private_data = bytes;
+    event.verbs.param.ud.private_data_len = length;
+  } else {
+    event.verbs.param.conn.private_data = bytes;
+    event.verbs.param.conn.private_data_len = length;
+  }
+}
+
+/// `path` as a listener's side fills in what no message tells.
+void complete(cm::Path& path, const Manager& manager) {
+  if (const auto own = manager.own(path.local); own && path.local_gid.is_zero()) {
+    path.local_gid = own->gid;
+  }
+  if (path.remote_gid.is_zero()) path.remote_gid = gid_of(path.remote);
+}
+
+}  // namespace
+
+std::unique_ptr<Event> make_event(Id& id, rdma_cm_event_type type, int status) {
+  auto event = std::make_unique<Event>();
+  event->verbs.id = &id.verbs;
+  event->verbs.event = type;
+  event->verbs.status = status;
+  return event;
+}
+
+void Manager::push(Id& subject, std::unique_ptr<Event> event) {
+  event->subject = &subject;
+  from(subject.verbs.channel).events.push(event.release());
+}
+
+void Manager::carry_out(const cm::Effects& effects) {
+  for (const cm::Effect& effect : effects) {
+    std::visit([this](const auto& one) { on(one); }, effect);
+  }
+  set_alarm();
+}
+
+void Manager::on(const cm::SendMad& mad) {
+  services_->send_mad(mad.source.data(), mad.destination.data(), mad.bytes.data());
+}
+
+/// The id of a request, or nothing where nobody takes it: then the peer is refused.
+Id* Manager::request_for(cm::ListenerId listener_id, cm::ConnectionId connection,
+                         const cm::Path& path, const cm::IpEnds& ends) {
+  const auto found = listeners_.find(listener_id);
+  Id* const listener = found == listeners_.end() ? nullptr : found->second;
+  if (listener == nullptr || listener->waiting_requests.load() >= listener->backlog) {
+    step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+      engine.release(connection, now, out);
+      return 0;
+    });
+    return nullptr;
+  }
+  ++listener->waiting_requests;
+  Id* const id = new Id;
+  id->verbs.channel = listener->verbs.channel;
+  id->verbs.context = listener->verbs.context;
+  id->verbs.ps = listener->verbs.ps;
+  id->verbs.qp_type = listener->verbs.qp_type;
+  id->is_af_ib = listener->is_af_ib;
+  id->options = listener->options;
+  id->state = IdState::requested;
+  id->connection.is_passive = true;
+  id->connection.path = path;
+  id->connection.ends = ends;
+  id->local = ends.empty() ? path.local.with_port(listener->local.port()) : ends.destination;
+  id->remote = ends.empty() ? path.remote.with_port(0) : ends.source;
+  complete(id->connection.path, *this);
+  open(*id, connection);
+  return id;
+}
+
+void Manager::on(const cm::ConnectRequest& request) {
+  Id* const id = request_for(request.listener, request.connection, request.path, request.ends);
+  if (id == nullptr) return;
+  Connection& connection = id->connection;
+  connection.peer = request.peer;
+  connection.responder_resources = request.peer.responder_resources;
+  connection.initiator_depth = request.peer.initiator_depth;
+  connection.retry_count = request.retry_count;
+  connection.rnr_retry_count = request.peer.rnr_retry_count;
+  Id& listener = *listeners_.at(request.listener);
+  if (request.transport == cm::CmTransport::xrc) id->verbs.qp_type = IBV_QPT_XRC_RECV;
+  auto event = make_event(*id, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+  event->verbs.listen_id = &listener.verbs;
+  event->verbs.param.conn = parameters_of(request.peer, request.retry_count);
+  attach_private_data(*event, false, request.private_data);
+  push(listener, std::move(event));
+}
+
+void Manager::on(const cm::SidrRequest& request) {
+  Id* const id = request_for(request.listener, request.resolution, request.path, request.ends);
+  if (id == nullptr) return;
+  Id& listener = *listeners_.at(request.listener);
+  auto event = make_event(*id, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+  event->verbs.listen_id = &listener.verbs;
+  attach_private_data(*event, true, request.private_data);
+  push(listener, std::move(event));
+}
+
+void Manager::on(const cm::ConnectResponse& response) {
+  Id* const id = find(response.connection);
+  if (id == nullptr) return;
+  Connection& connection = id->connection;
+  connection.peer = response.peer;
+  connection.responder_resources = response.peer.responder_resources;
+  connection.initiator_depth = response.peer.initiator_depth;
+  connection.rnr_retry_count = response.peer.rnr_retry_count;
+  note_progress(*id, true);
+  auto event = make_event(*id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
+  event->verbs.param.conn = parameters_of(response.peer, connection.retry_count);
+  attach_private_data(*event, false, response.private_data);
+  push(*id, std::move(event));
+}
+
+void Manager::on(const cm::Established& established) {
+  Id* const id = find(established.connection);
+  if (id == nullptr) return;
+  id->state = IdState::connected;
+  note_progress(*id, true);
+  auto event = make_event(*id, RDMA_CM_EVENT_ESTABLISHED, 0);
+  attach_private_data(*event, false, established.private_data);
+  push(*id, std::move(event));
+}
+
+void Manager::on(const cm::Rejected& rejected) {
+  Id* const id = find(rejected.connection);
+  if (id == nullptr) return;
+  close(*id);
+  id->state = IdState::ended;
+  auto event = make_event(*id, RDMA_CM_EVENT_REJECTED, raw(rejected.reason));
+  attach_private_data(*event, false, rejected.private_data);
+  push(*id, std::move(event));
+}
+
+void Manager::on(const cm::Unreachable& unreachable) {
+  Id* const id = find(unreachable.connection);
+  if (id == nullptr) return;
+  close(*id);
+  id->state = IdState::ended;
+  push(*id, make_event(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT));
+}
+
+void Manager::on(const cm::Disconnected& disconnected) {
+  Id* const id = find(disconnected.connection);
+  if (id == nullptr) return;
+  id->state = IdState::ended;
+  if (id->connection.entry) services_->set_connection(*id->connection.entry, nullptr);
+  auto event = make_event(*id, RDMA_CM_EVENT_DISCONNECTED, 0);
+  attach_private_data(*event, false, disconnected.private_data);
+  push(*id, std::move(event));
+}
+
+void Manager::on(const cm::TimeWaitExit& end) {
+  Id* const id = find(end.connection);
+  if (id == nullptr) return;
+  close(*id);
+  push(*id, make_event(*id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0));
+}
+
+void Manager::on(const cm::SidrResponse& response) {
+  Id* const id = find(response.resolution);
+  if (id == nullptr) return;
+  close(*id);
+  const bool found = response.status == cm::SidrStatus::found;
+  id->state = found ? IdState::connected : IdState::ended;
+  auto event = make_event(*id, found ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_UNREACHABLE,
+                          found ? 0 : raw(response.status));
+  rdma_ud_param& parameters = event->verbs.param.ud;
+  const cm::Path& path = id->connection.path;
+  const auto own = this->own(path.local);
+  parameters.ah_attr.grh = {.dgid = to_verbs(path.remote_gid),
+                            .flow_label = path.flow_label,
+                            .sgid_index = own ? own->gid_index : std::uint8_t{0},
+                            .hop_limit = path.hop_limit,
+                            .traffic_class = path.traffic_class};
+  parameters.ah_attr.is_global = 1;
+  parameters.ah_attr.port_num = 1;
+  parameters.ah_attr.sl = path.service_level;
+  parameters.qp_num = response.qpn.value();
+  parameters.qkey = raw(response.qkey);
+  attach_private_data(*event, true, response.private_data);
+  push(*id, std::move(event));
+}
+
+}  // namespace verbatim::rdmacm

@@ -1,0 +1,250 @@
+#include <cstdlib>
+#include <vector>
+
+#include "dropin/rdmacm/addresses.h"
+#include "dropin/rdmacm/calls.h"
+
+/// The life of an id, and its addresses.
+namespace verbatim::rdmacm {
+namespace {
+
+std::atomic<std::uint64_t> last_binding{0};
+
+ibv_qp_type default_type(rdma_port_space space) {
+  return space == RDMA_PS_IPOIB || space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
+}
+
+/// Drops what the program has not taken; the ids of requests among it are new and only ours.
+void drop_events(Id& id) {
+  std::vector<rdma_cm_id*> requests;
+  from(id.verbs.channel).events.remove_if([&](Event* event) {
+    if (event->subject != &id) return false;
+    if (event->verbs.event == RDMA_CM_EVENT_CONNECT_REQUEST) requests.push_back(event->verbs.id);
+    delete event;
+    return true;
+  });
+  for (rdma_cm_id* request : requests) rdma_destroy_id(request);
+}
+
+/// The kernel's rules for what an id may do in which state, with words.
+Result<void> require(const Id& id, std::initializer_list<IdState> states, const char* words) {
+  for (const IdState state : states) {
+    if (id.state == state) return {};
+  }
+  return refuse(EINVAL, words);
+}
+
+Result<void> take_port(Id& id, const Name& name) {
+  Manager& cm = manager();
+  const bool only = id.options.own_family_only.value_or(name.address.is_ipv4());
+  VerbatimBinding binding{.handle = ++last_binding,
+                          .port_space = static_cast<std::uint16_t>(id.verbs.ps),
+                          .reuses_address = id.options.reuses_address,
+                          .own_family_only = only,
+                          .address = {}};
+  std::memcpy(&binding.address, name.address.data(), name.address.size());
+  std::uint16_t port = 0;
+  if (const int error = cm.services().bind_port(&binding, &port)) {
+    return refused_below(error);
+  }
+  const std::lock_guard guard(cm.lock);
+  id.binding = binding.handle;
+  id.local = name.address.with_port(port);
+  id.is_af_ib = name.is_af_ib;
+  id.service_mask = name.service_mask;
+  id.state = IdState::bound;
+  return {};
+}
+
+/// The id is one of the node's addresses, and so of its device.
+Result<void> use_source(Id& id, const OwnAddress& own) {
+  Manager& cm = manager();
+  if (auto attached = cm.attach_device(id); !attached) return attached;
+  const std::lock_guard guard(cm.lock);
+  cm::Path& path = id.connection.path;
+  path.local = own.address;
+  path.local_gid = own.gid;
+  path.mtu = cm.active_mtu();
+  id.local = own.address.with_port(id.local.port());
+  show_addresses(id);
+  return {};
+}
+
+}  // namespace
+
+Result<void> bind_to(Id& id, const sockaddr* address) {
+  if (auto idle = require(id, {IdState::idle}, "the id is bound already"); !idle) return idle;
+  auto name = name_from(address);
+  if (!name) return std::unexpected(name.error());
+  if (is_wildcard(name->address)) {
+    if (auto taken = take_port(id, *name); !taken) return taken;
+    const std::lock_guard guard(manager().lock);
+    show_addresses(id);
+    return {};
+  }
+  const auto own = manager().own(name->address);
+  if (!own) return std::unexpected(own.error());
+  name->address = own->address.with_port(name->address.port());
+  if (auto taken = take_port(id, *name); !taken) return taken;
+  return use_source(id, *own);
+}
+
+namespace {
+
+/// Where a name leads: for the loopback address, to the node itself.
+Result<OwnAddress> find_source(const Id& id, SocketAddress& destination) {
+  Manager& cm = manager();
+  if (destination.is_loopback() && !cm.is_on_loopback_interface()) {
+    auto own = cm.own(destination);
+    if (!own) return own;
+    destination = own->address.with_port(destination.port());
+    return own;
+  }
+  if (!is_wildcard(id.local)) return cm.own(id.local);
+  return cm.source_for(destination);
+}
+
+Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* destination) {
+  auto fitting = require(id, {IdState::idle, IdState::bound}, "the id's address is resolved");
+  if (!fitting) return fitting;
+  auto name = name_from(destination);
+  if (!name) return std::unexpected(name.error());
+  if (id.state == IdState::idle) {
+    sockaddr_storage any{};
+    any.ss_family = destination->sa_family;
+    const auto* const from = source != nullptr ? source : reinterpret_cast<const sockaddr*>(&any);
+    if (auto bound = bind_to(id, from); !bound) return bound;
+  }
+  Manager& cm = manager();
+  const auto own = find_source(id, name->address);
+  const bool same_family = own && own->address.family() == name->address.family();
+  if (!same_family) {
+    const std::lock_guard guard(cm.lock);
+    cm.push(id, make_event(id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV));
+    return {};
+  }
+  {
+    const std::lock_guard guard(cm.lock);
+    cm::Path& path = id.connection.path;
+    id.remote = name->address;
+    id.service = name->service;
+    if (id.remote.is_link_local() && id.remote.scope_id() == 0) {
+      id.remote =
+          SocketAddress::ipv6(id.remote.ipv6_bytes(), id.remote.port(), cm.interface_index());
+    }
+    path.remote = id.remote;
+    path.remote_gid = gid_of(id.remote);
+    path.traffic_class = id.options.traffic_class;
+    if (id.options.ack_timeout) path.ack_timeout = *id.options.ack_timeout;
+  }
+  if (auto used = use_source(id, *own); !used) return used;
+  const std::lock_guard guard(cm.lock);
+  id.state = IdState::address_resolved;
+  cm.push(id, make_event(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0));
+  return {};
+}
+
+Result<void> resolve_route(Id& id) {
+  Manager& cm = manager();
+  const std::lock_guard guard(cm.lock);
+  auto fitting = require(id, {IdState::address_resolved},
+                         "the id's address is not resolved, or its route is already");
+  if (!fitting) return fitting;
+  if (auto shown = show_path(id); !shown) return shown;
+  id.state = IdState::route_resolved;
+  cm.push(id, make_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0));
+  return {};
+}
+
+Result<rdma_cm_id*> create(rdma_event_channel* channel, void* context, rdma_port_space space) {
+  if (const auto manager = Manager::get(); !manager) return std::unexpected(manager.error());
+  if (space != RDMA_PS_TCP && space != RDMA_PS_UDP && space != RDMA_PS_IPOIB &&
+      space != RDMA_PS_IB) {
+    return refuse(EPROTONOSUPPORT, fmt::format("port space {:#x} is unknown", int{space}));
+  }
+  auto id = std::make_unique<Id>();
+  id->verbs.context = context;
+  id->verbs.ps = space;
+  id->verbs.qp_type = default_type(space);
+  id->verbs.channel = channel;
+  if (channel == nullptr) {
+    auto own = make_channel();
+    if (!own) return std::unexpected(own.error());
+    id->verbs.channel = &own->release()->verbs;
+    id->is_synchronous = true;
+  }
+  return &id.release()->verbs;
+}
+
+}  // namespace
+
+void forget(Id& id) {
+  Manager& cm = manager();
+  cm.detach_device(id);
+  std::free(id.verbs.route.path_rec);
+  if (id.is_synchronous) rdma_destroy_event_channel(id.verbs.channel);
+  if (id.resolved_addresses != nullptr) rdma_freeaddrinfo(id.resolved_addresses);
+  delete &id;
+}
+
+}  // namespace verbatim::rdmacm
+
+using namespace verbatim;
+using namespace verbatim::rdmacm;
+
+int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context,
+                   rdma_port_space ps) {
+  const auto created = create(channel, context, ps);
+  if (!created) return dropin::refused_minus_one("rdma_create_id", created.error());
+  *id = *created;
+  return 0;
+}
+
+int rdma_destroy_id(rdma_cm_id* id) {
+  Id& own = from(id);
+  Manager& cm = manager();
+  {
+    const std::lock_guard guard(cm.lock);
+    cm.remove_listener(own);
+    if (own.connection.is_open) {
+      const auto connection = own.connection.number;
+      cm.close(own);
+      cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+        engine.release(connection, now, out);
+        return 0;
+      });
+    }
+  }
+  if (own.binding != 0) cm.services().release_port(own.binding);
+  drop_events(own);
+  if (rdma_cm_event* const last = std::exchange(id->event, nullptr)) rdma_ack_cm_event(last);
+  own.events.wait_for_acknowledgements();
+  forget(own);
+  return 0;
+}
+
+int rdma_bind_addr(rdma_cm_id* id, sockaddr* addr) {
+  return answer("rdma_bind_addr", bind_to(from(id), addr));
+}
+
+int rdma_resolve_addr(rdma_cm_id* id, sockaddr* src_addr, sockaddr* dst_addr, int) {
+  if (auto begun = resolve_address(from(id), src_addr, dst_addr); !begun) {
+    return answer("rdma_resolve_addr", begun);
+  }
+  return complete(from(id));
+}
+
+int rdma_resolve_route(rdma_cm_id* id, int) {
+  if (auto begun = resolve_route(from(id)); !begun) return answer("rdma_resolve_route", begun);
+  return complete(from(id));
+}
+
+static __be16 port_of(const sockaddr_storage& address) {
+  const auto* const any = reinterpret_cast<const sockaddr*>(&address);
+  const auto name = name_from(any);
+  return name ? htobe16(name->address.port()) : __be16{0};
+}
+
+__be16 rdma_get_src_port(rdma_cm_id* id) { return port_of(id->route.addr.src_storage); }
+
+__be16 rdma_get_dst_port(rdma_cm_id* id) { return port_of(id->route.addr.dst_storage); }

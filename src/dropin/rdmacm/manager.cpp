@@ -1,0 +1,212 @@
+#include "dropin/rdmacm/manager.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <pthread.h>
+#include <sys/random.h>
+#include <sys/timerfd.h>
+
+#include "base/log.h"
+
+namespace verbatim::rdmacm {
+namespace {
+
+/// The process's one manager. Never destroyed: the background thread and the program's threads may
+/// call while the process exits.
+struct Process {
+  std::mutex lock;
+  std::atomic<Manager*> manager{nullptr};
+};
+
+Process& process() {
+  static Process* const one = new Process;
+  return *one;
+}
+
+void before_fork() { process().lock.lock(); }
+void in_parent() { process().lock.unlock(); }
+/// The child's ids are the parent's: it gets a manager of its own when it makes new ones.
+void in_child() {
+  process().manager.store(nullptr);
+  process().lock.unlock();
+}
+
+SocketAddress load(const sockaddr_storage& from) {
+  return SocketAddress::from(reinterpret_cast<const sockaddr*>(&from), sizeof from)
+      .value_or(SocketAddress());
+}
+
+std::uint64_t random_seed() {
+  std::uint64_t seed = 0;
+  [[maybe_unused]] const auto got = getrandom(&seed, sizeof seed, 0);
+  return seed;
+}
+
+}  // namespace
+
+Result<Manager*> Manager::get() {
+  Process& own = process();
+  if (Manager* const manager = own.manager.load(std::memory_order_acquire)) return manager;
+  static const int registered = pthread_atfork(before_fork, in_parent, in_child);
+  if (registered != 0) return refuse(registered, "pthread_atfork found no memory");
+  const std::lock_guard guard(own.lock);
+  if (Manager* const manager = own.manager.load(std::memory_order_relaxed)) return manager;
+  const VerbatimServices* const services = verbatim_services(dropin::kServicesVersion);
+  if (services == nullptr) {
+    return refuse(ENOSYS, "libibverbs.so.1 and librdmacm.so.1 come from different builds");
+  }
+  VerbatimNode node;
+  if (const int error = services->join(&node)) return refuse(error, "no node to be part of");
+  std::unique_ptr<Manager> manager(new Manager(services, node, random_seed()));
+  if (auto started = manager->start(); !started) return std::unexpected(started.error());
+  own.manager.store(manager.get(), std::memory_order_release);
+  static constexpr VerbatimEvents kEvents{.on_mad = on_mad,
+                                          .on_addresses_changed = on_addresses_changed};
+  services->set_events(&kEvents);
+  return manager.release();
+}
+
+Manager::Manager(const VerbatimServices* services, const VerbatimNode& node, std::uint64_t seed)
+    : services_(services),
+      node_(node),
+      engine_(
+          {.slot = static_cast<std::uint16_t>(node.slot), .node_guid = node.guid, .seed = seed}) {
+  for (std::uint32_t i = 0; i < node.gid_count; ++i) {
+    addresses_.push_back({.address = load(node.gids[i].address),
+                          .gid = to_gid(node.gids[i].gid),
+                          .gid_index = static_cast<std::uint8_t>(i)});
+  }
+}
+
+Result<void> Manager::start() {
+  alarm_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!alarm_) return refuse(errno, "no descriptor for a timer");
+  if (const int error = services_->watch(alarm_.get(), on_alarm)) {
+    return refuse(error, "the background thread takes no descriptor");
+  }
+  return {};
+}
+
+Result<OwnAddress> Manager::own(const SocketAddress& address) const {
+  // The last that fits: GID 0, the link-local one, may stand for an IPv4 address, too.
+  for (auto at = addresses_.rbegin(); at != addresses_.rend(); ++at) {
+    if (same_ip(at->address, address)) return *at;
+    if (address.is_link_local() && address.scope_id() == 0 &&
+        at->address.ipv6_bytes() == address.ipv6_bytes()) {
+      return *at;
+    }
+  }
+  // As the kernel does with a card: the loopback address is the first of the node's own.
+  if (address.is_loopback() && !is_on_loopback_interface()) return source_for(address);
+  return refuse(EADDRNOTAVAIL, fmt::format("{} is no address of this node", address.ip_text()));
+}
+
+Result<OwnAddress> Manager::source_for(const SocketAddress& destination) const {
+  const OwnAddress* fitting = nullptr;
+  for (const OwnAddress& own : addresses_) {
+    if (own.address.family() != destination.family()) continue;
+    const bool same_scope = own.address.is_link_local() == destination.is_link_local();
+    // Entries after the first are the addresses' own GIDs; the first is made from the MAC.
+    if (fitting == nullptr || same_scope) fitting = &own;
+    if (same_scope && own.gid == gid_of(own.address)) break;
+  }
+  if (fitting != nullptr) return *fitting;
+  return refuse(ENODEV, fmt::format("this node has no address from which to reach {}",
+                                    destination.ip_text()));
+}
+
+void Manager::open(Id& id, cm::ConnectionId connection) {
+  id.connection.number = connection;
+  id.connection.is_open = true;
+  connections_.emplace(connection, &id);
+}
+
+void Manager::close(Id& id) {
+  if (!id.connection.is_open) return;
+  connections_.erase(id.connection.number);
+  id.connection.is_open = false;
+  if (id.connection.entry) {
+    services_->set_connection(*id.connection.entry, nullptr);
+    free_entries_.push_back(*id.connection.entry);
+    id.connection.entry.reset();
+  }
+}
+
+void Manager::remove_listener(Id& id) {
+  if (!id.listener) return;
+  engine_.unlisten(*id.listener);
+  listeners_.erase(*id.listener);
+  id.listener.reset();
+}
+
+void Manager::note_progress(Id& id, bool is_established) {
+  Connection& connection = id.connection;
+  if (!connection.is_open) return;
+  if (!connection.entry && !free_entries_.empty()) {
+    connection.entry = free_entries_.back();
+    free_entries_.pop_back();
+  } else if (!connection.entry && entries_ < services_->connections_max) {
+    connection.entry = entries_++;
+  }
+  if (!connection.entry) return;  // More than the table holds: their peers wait for a time-out.
+  VerbatimConnection told{.is_established = is_established,
+                          .has_sent_reply = connection.is_passive,
+                          .local_id = raw(connection.number),
+                          .remote_id = engine_.peer_id(connection.number),
+                          .remote_qpn = connection.peer.qpn.value(),
+                          .local = {},
+                          .remote = {}};
+  std::memcpy(&told.local, connection.path.local.data(), connection.path.local.size());
+  std::memcpy(&told.remote, connection.path.remote.data(), connection.path.remote.size());
+  services_->set_connection(*connection.entry, &told);
+}
+
+Id* Manager::find(cm::ConnectionId connection) const {
+  const auto found = connections_.find(connection);
+  return found == connections_.end() ? nullptr : found->second;
+}
+
+// The background thread.
+
+void Manager::on_mad(const sockaddr* source, const sockaddr* destination, const void* mad) {
+  Manager* const manager = process().manager.load(std::memory_order_acquire);
+  if (manager == nullptr) return;
+  const auto from = SocketAddress::from(source, sizeof(sockaddr_storage));
+  const auto to = SocketAddress::from(destination, sizeof(sockaddr_storage));
+  if (!from || !to) return;
+  const ByteSpan bytes(static_cast<const std::byte*>(mad), wire::kMadBytes);
+  const std::lock_guard guard(manager->lock);
+  manager->step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+    engine.on_mad(bytes, *from, *to, now, out);
+    return 0;
+  });
+}
+
+void Manager::on_alarm() {
+  Manager* const manager = process().manager.load(std::memory_order_acquire);
+  if (manager == nullptr) return;
+  const std::lock_guard guard(manager->lock);
+  std::uint64_t count;
+  [[maybe_unused]] const auto got = read(manager->alarm_.get(), &count, sizeof count);
+  manager->alarm_at_ = kNever;
+  manager->step([](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+    engine.on_timeout(now, out);
+    return 0;
+  });
+}
+
+void Manager::on_addresses_changed() {}
+
+void Manager::set_alarm() {
+  const TimeNs at = engine_.deadline();
+  // An alarm that comes too early finds nothing to do; most answers come long before theirs.
+  if (at >= alarm_at_) return;
+  itimerspec alarm{};
+  alarm.it_value = {.tv_sec = static_cast<time_t>(at / kSecond),
+                    .tv_nsec = static_cast<long>(at % kSecond)};
+  timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &alarm, nullptr);
+  alarm_at_ = at;
+}
+
+}  // namespace verbatim::rdmacm

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "cm/connection_manager.h"
+#include "dropin/ibverbs/services.h"
+#include "dropin/rdmacm/objects.h"
+
+namespace verbatim::rdmacm {
+
+/// An address of the node, and its place in the GID table.
+struct OwnAddress {
+  SocketAddress address;
+  Gid gid;
+  std::uint8_t gid_index = 0;
+};
+
+/// Everything that ids share: the connection manager's engine, the device, and the way from what
+/// the engine says to events. One for each process.
+class Manager {
+ public:
+  /// This process's; a child of fork gets another. Refuses where the process cannot join its node.
+  static Result<Manager*> get();
+
+  std::mutex lock;
+
+  const VerbatimServices& services() const { return *services_; }
+  std::uint64_t node_guid() const { return node_.guid; }
+  Mtu active_mtu() const { return static_cast<Mtu>(node_.active_mtu); }
+  std::uint32_t interface_index() const { return node_.interface_index; }
+  bool is_on_loopback_interface() const { return std::string_view(node_.interface) == "lo"; }
+  const std::vector<OwnAddress>& addresses() const { return addresses_; }
+  /// EADDRNOTAVAIL.
+  Result<OwnAddress> own(const SocketAddress& address) const;
+  /// From where to reach `destination`. ENODEV where the node has no address of its family.
+  Result<OwnAddress> source_for(const SocketAddress& destination) const;
+
+  /// With `lock` held: `call(engine, now, effects)`, then what the engine says is done.
+  template <typename Call>
+  auto step(Call call) -> decltype(call(std::declval<cm::ConnectionManager&>(), TimeNs{},
+                                        std::declval<cm::Effects&>())) {
+    cm::Effects effects;
+    auto result = call(engine_, monotonic_now(), effects);
+    carry_out(effects);
+    return result;
+  }
+
+  /// The opened device, with a protection domain for all ids. Not under `lock`.
+  Result<void> attach_device(Id& id);
+  void detach_device(Id& id);
+  Result<ibv_context*> device();
+  Result<ibv_xrcd*> domain_of_xrc();
+
+  /// Also under `lock`.
+  void open(Id& id, cm::ConnectionId connection);
+  void close(Id& id);
+  void add_listener(Id& id, cm::ListenerId listener) { listeners_.emplace(listener, &id); }
+  void remove_listener(Id& id);
+  /// Tells the agent how far the id's connection is: what to say when this program dies.
+  void note_progress(Id& id, bool is_established);
+  void push(Id& subject, std::unique_ptr<Event> event);
+
+ private:
+  Manager(const VerbatimServices* services, const VerbatimNode& node, std::uint64_t seed);
+  Result<void> start();
+  void carry_out(const cm::Effects& effects);
+  void on(const cm::SendMad& mad);
+  void on(const cm::ConnectRequest& request);
+  void on(const cm::ConnectResponse& response);
+  void on(const cm::Established& established);
+  void on(const cm::Rejected& rejected);
+  void on(const cm::Unreachable& unreachable);
+  void on(const cm::Disconnected& disconnected);
+  void on(const cm::TimeWaitExit& end);
+  void on(const cm::SidrRequest& request);
+  void on(const cm::SidrResponse& response);
+  Id* find(cm::ConnectionId connection) const;
+  Id* request_for(cm::ListenerId listener, cm::ConnectionId connection, const cm::Path& path,
+                  const cm::IpEnds& ends);
+  void set_alarm();
+  static void on_mad(const sockaddr* source, const sockaddr* destination, const void* mad);
+  static void on_alarm();
+  static void on_addresses_changed();
+
+  const VerbatimServices* services_;
+  VerbatimNode node_;
+  std::vector<OwnAddress> addresses_;
+  cm::ConnectionManager engine_;
+  UniqueFd alarm_;
+  TimeNs alarm_at_ = kNever;
+  std::unordered_map<cm::ConnectionId, Id*> connections_;
+  std::unordered_map<cm::ListenerId, Id*> listeners_;
+  std::vector<std::uint32_t> free_entries_;
+  std::uint32_t entries_ = 0;
+
+  std::mutex device_lock_;  // Guards what follows.
+  ibv_context* context_ = nullptr;
+  ibv_pd* pd_ = nullptr;
+  ibv_xrcd* xrcd_ = nullptr;
+  std::uint32_t device_users_ = 0;
+};
+
+/// Events that tell nothing but what and how.
+std::unique_ptr<Event> make_event(Id& id, rdma_cm_event_type type, int status);
+
+}  // namespace verbatim::rdmacm

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "adapter/event_queue.h"
+#include "base/address.h"
+#include "base/error.h"
+#include "cm/connection_manager.h"
+#include "dropin/rdmacm/rdmacm.h"
+
+/// What stands behind the structures that programs hold: each begins with the public structure.
+/// Guarded by Manager::lock where nothing else is said.
+namespace verbatim::rdmacm {
+
+struct Id;
+struct Channel;
+
+/// How many of an object's events the program has, and has given back.
+class EventCount {
+ public:
+  void deliver() { delivered_.fetch_add(1, std::memory_order_relaxed); }
+  void acknowledge() {
+    const std::lock_guard guard(lock_);
+    ++acknowledged_;
+    changed_.notify_all();
+  }
+  /// Nothing is delivered any more.
+  void wait_for_acknowledgements() {
+    std::unique_lock guard(lock_);
+    changed_.wait(guard, [this] { return acknowledged_ == delivered_.load(); });
+  }
+
+ private:
+  std::atomic<std::uint32_t> delivered_{0};  // Counted by whoever takes an event from its queue.
+  std::mutex lock_;
+  std::condition_variable changed_;
+  std::uint32_t acknowledged_ = 0;
+};
+
+struct Multicast {
+  Id* id = nullptr;
+  void* context = nullptr;
+  sockaddr_storage address{};
+  ibv_gid group{};
+  bool sends_only = false;
+  EventCount events;
+};
+
+struct Event {
+  rdma_cm_event verbs{};
+  Id* subject = nullptr;  // Whose event it is: the listener's, where `verbs.id` is a new one.
+  Multicast* multicast = nullptr;
+  cm::PrivateData private_data;
+};
+
+struct Channel {
+  rdma_event_channel verbs;
+  adapter::EventQueue<Event*> events;
+};
+
+enum class IdState : std::uint8_t {
+  idle,
+  bound,
+  address_resolved,
+  route_resolved,
+  listening,
+  requested,  // A request that this side has to answer.
+  connecting,
+  connected,
+  ended,
+};
+
+/// What `rdma_set_option` sets.
+struct IdOptions {
+  std::uint8_t traffic_class = 0;
+  bool reuses_address = false;
+  std::optional<bool> own_family_only;
+  std::optional<std::uint8_t> ack_timeout;
+};
+
+/// What the queue pair's attributes are made from.
+struct Connection {
+  cm::ConnectionId number{};
+  bool is_open = false;  // `number` is good.
+  bool is_passive = false;
+  cm::Path path;
+  cm::IpEnds ends;
+  cm::QueuePairOffer peer;
+  Psn own_psn;
+  std::uint8_t responder_resources = 0;
+  std::uint8_t initiator_depth = 0;
+  std::uint8_t retry_count = 7;
+  std::uint8_t rnr_retry_count = 7;
+  std::optional<std::uint32_t> entry;  // In the agent's table.
+};
+
+struct Id {
+  rdma_cm_id verbs{};
+  bool is_synchronous = false;
+  IdState state = IdState::idle;
+  IdOptions options;
+  EventCount events;
+
+  std::uint64_t binding = 0;  // 0: none.
+  SocketAddress local;        // With port.
+  SocketAddress remote;
+  cm::ServiceId service{};  // AF_IB: as the program named it.
+  std::uint64_t service_mask = ~std::uint64_t{0};
+  bool is_af_ib = false;
+  std::optional<cm::ListenerId> listener;
+  int backlog = 0;
+  std::atomic<int> waiting_requests{0};  // Of a listener: not taken by the program yet.
+
+  Connection connection;
+  bool connect_failed = false;  // The program knows already.
+  bool has_device = false;
+  std::list<Multicast> multicasts;
+  std::unique_ptr<ibv_qp_init_attr> queue_pair_attributes;  // rdma_create_ep's, of a listener.
+  std::string connect_data;                                 // rdma_addrinfo's ai_connect.
+  rdma_addrinfo* resolved_addresses = nullptr;
+  bool is_resolving_addresses = false;
+
+  bool is_datagram() const { return verbs.qp_type == IBV_QPT_UD; }
+};
+
+inline Id& from(rdma_cm_id* id) { return *reinterpret_cast<Id*>(id); }
+inline Channel& from(rdma_event_channel* channel) { return *reinterpret_cast<Channel*>(channel); }
+inline Event& from(rdma_cm_event* event) { return *reinterpret_cast<Event*>(event); }
+
+inline Gid to_gid(const ibv_gid& gid) {
+  Gid own;
+  std::copy(std::begin(gid.raw), std::end(gid.raw), own.bytes.begin());
+  return own;
+}
+inline ibv_gid to_verbs(const Gid& gid) {
+  ibv_gid theirs;
+  std::copy(gid.bytes.begin(), gid.bytes.end(), theirs.raw);
+  return theirs;
+}
+
+}  // namespace verbatim::rdmacm

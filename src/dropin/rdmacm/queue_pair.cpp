@@ -1,0 +1,307 @@
+#include <algorithm>
+
+#include "dropin/rdmacm/calls.h"
+
+/// Queue pairs of ids: made, moved through their states as the connection says, and unmade.
+namespace verbatim::rdmacm {
+namespace {
+
+constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms: docs/decisions.md.
+
+std::uint8_t gid_index(const Id& id) {
+  const auto own = manager().own(id.connection.path.local);
+  return own ? own->gid_index : std::uint8_t{0};
+}
+
+ibv_ah_attr address_of_peer(const Id& id) {
+  const cm::Path& path = id.connection.path;
+  ibv_ah_attr address{};
+  address.grh = {.dgid = to_verbs(path.remote_gid),
+                 .flow_label = path.flow_label,
+                 .sgid_index = gid_index(id),
+                 .hop_limit = path.hop_limit,
+                 .traffic_class = path.traffic_class};
+  address.sl = path.service_level;
+  address.is_global = 1;
+  address.port_num = 1;
+  return address;
+}
+
+bool answers_reads(ibv_qp_type type) { return type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV; }
+
+int to_init(const Id& id, ibv_qp_attr& attributes) {
+  attributes.pkey_index = 0;
+  attributes.port_num = 1;
+  const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+  if (id.is_datagram()) {
+    attributes.qkey = RDMA_UDP_QKEY;
+    return mask | IBV_QP_QKEY;
+  }
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+  if (answers_reads(id.verbs.qp_type) && id.connection.responder_resources > 0) {
+    attributes.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  }
+  return mask | IBV_QP_ACCESS_FLAGS;
+}
+
+int to_rtr(const Id& id, ibv_qp_attr& attributes) {
+  if (id.is_datagram()) return IBV_QP_STATE;
+  const Connection& connection = id.connection;
+  attributes.ah_attr = address_of_peer(id);
+  attributes.path_mtu = static_cast<ibv_mtu>(raw(connection.path.mtu));
+  attributes.dest_qp_num = connection.peer.qpn.value();
+  attributes.rq_psn = connection.peer.starting_psn.value();
+  const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  if (!answers_reads(id.verbs.qp_type)) return mask;
+  attributes.max_dest_rd_atomic = connection.responder_resources;
+  attributes.min_rnr_timer = kMinRnrTimer;
+  return mask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+}
+
+int to_rts(const Id& id, ibv_qp_attr& attributes) {
+  const Connection& connection = id.connection;
+  attributes.sq_psn = connection.own_psn.value();
+  const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  if (id.is_datagram() || id.verbs.qp_type == IBV_QPT_UC) return mask;
+  attributes.timeout = connection.path.ack_timeout;
+  if (id.verbs.qp_type == IBV_QPT_XRC_RECV) return mask | IBV_QP_TIMEOUT;
+  attributes.retry_cnt = connection.retry_count;
+  attributes.rnr_retry = connection.rnr_retry_count;
+  attributes.max_rd_atomic = connection.initiator_depth;
+  return mask | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+}
+
+Result<void> modify(ibv_qp* qp, ibv_qp_attr& attributes, int mask) {
+  const int error = ibv_modify_qp(qp, &attributes, mask);
+  if (error == 0) return {};
+  return refuse(error, fmt::format("queue pair {:#x} cannot go to state {}", qp->qp_num,
+                                   static_cast<int>(attributes.qp_state)));
+}
+
+Result<void> move(Id& id, ibv_qp* qp, std::initializer_list<ibv_qp_state> states) {
+  for (const ibv_qp_state state : states) {
+    ibv_qp_attr attributes{};
+    const auto mask = attributes_for(id, state, attributes);
+    if (!mask) return std::unexpected(mask.error());
+    if (auto modified = modify(qp, attributes, *mask); !modified) return modified;
+  }
+  return {};
+}
+
+// Completion queues that the program did not bring.
+
+void destroy_queues(rdma_cm_id& id) {
+  if (id.qp_type == IBV_QPT_XRC_RECV && id.srq != nullptr) return;  // The SRQ's own.
+  if (id.recv_cq != nullptr) {
+    ibv_destroy_cq(id.recv_cq);
+    if (id.send_cq != nullptr && id.send_cq != id.recv_cq) ibv_destroy_cq(id.send_cq);
+    id.send_cq = id.recv_cq = nullptr;
+  } else if (ibv_cq* const queue = std::exchange(id.send_cq, nullptr)) {
+    ibv_destroy_cq(queue);
+  }
+  const bool shared = id.send_cq_channel == id.recv_cq_channel;
+  if (auto* const channel = std::exchange(id.recv_cq_channel, nullptr)) {
+    ibv_destroy_comp_channel(channel);
+  }
+  if (auto* const channel = std::exchange(id.send_cq_channel, nullptr);
+      channel != nullptr && !shared) {
+    ibv_destroy_comp_channel(channel);
+  }
+}
+
+Result<void> create_queue(rdma_cm_id& id, std::uint32_t entries, ibv_comp_channel*& channel,
+                          ibv_cq*& queue) {
+  if (entries == 0) return {};
+  channel = ibv_create_comp_channel(id.verbs);
+  if (channel != nullptr) {
+    queue = ibv_create_cq(id.verbs, static_cast<int>(entries), &id, channel, 0);
+  }
+  if (queue != nullptr) return {};
+  const int error = errno;
+  destroy_queues(id);
+  return refuse(error, fmt::format("no completion queue of {} entries", entries));
+}
+
+Result<void> create_queues(rdma_cm_id& id, std::uint32_t send_entries,
+                           std::uint32_t receive_entries) {
+  if (auto made = create_queue(id, receive_entries, id.recv_cq_channel, id.recv_cq); !made) {
+    return made;
+  }
+  return create_queue(id, send_entries, id.send_cq_channel, id.send_cq);
+}
+
+Result<void> choose_domain(const rdma_cm_id& id, ibv_qp_init_attr_ex& attributes) {
+  if ((attributes.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attributes.pd == nullptr) {
+    attributes.comp_mask |= IBV_QP_INIT_ATTR_PD;
+    attributes.pd = id.pd;
+  } else if (id.verbs != attributes.pd->context) {
+    return refuse(EINVAL, "the protection domain is of another context");
+  }
+  if (id.qp_type != IBV_QPT_XRC_RECV) return {};
+  if ((attributes.comp_mask & IBV_QP_INIT_ATTR_XRCD) != 0 && attributes.xrcd != nullptr) return {};
+  const auto domain = manager().domain_of_xrc();
+  if (!domain) return std::unexpected(domain.error());
+  attributes.xrcd = *domain;
+  attributes.comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+  return {};
+}
+
+Result<void> choose_queues(rdma_cm_id& id, ibv_qp_init_attr_ex& attributes) {
+  const auto conflict = [](const ibv_cq* own, const ibv_cq* given) {
+    return own != nullptr && given != nullptr && own != given;
+  };
+  if (conflict(id.recv_cq, attributes.recv_cq) || conflict(id.send_cq, attributes.send_cq)) {
+    return refuse(EINVAL, "the id has other completion queues already");
+  }
+  const bool has_send = attributes.send_cq != nullptr || id.send_cq != nullptr;
+  const bool has_receive = attributes.recv_cq != nullptr || id.recv_cq != nullptr;
+  auto made = create_queues(id, has_send ? 0 : attributes.cap.max_send_wr,
+                            has_receive ? 0 : attributes.cap.max_recv_wr);
+  if (!made) return made;
+  if (attributes.send_cq == nullptr) attributes.send_cq = id.send_cq;
+  if (attributes.recv_cq == nullptr) attributes.recv_cq = id.recv_cq;
+  if (id.srq != nullptr && attributes.srq == nullptr) attributes.srq = id.srq;
+  return {};
+}
+
+Result<void> create_queue_pair(Id& id, ibv_qp_init_attr_ex& attributes) {
+  rdma_cm_id& verbs = id.verbs;
+  if (verbs.qp != nullptr) return refuse(EINVAL, "the id has a queue pair already");
+  if (verbs.verbs == nullptr) {
+    return refuse(EINVAL, "the id is not bound to a device yet: resolve or bind its address");
+  }
+  if (auto chosen = choose_domain(verbs, attributes); !chosen) return chosen;
+  if (auto chosen = choose_queues(verbs, attributes); !chosen) return chosen;
+  ibv_qp* const qp = ibv_create_qp_ex(verbs.verbs, &attributes);
+  if (qp == nullptr) {
+    const int error = errno;
+    destroy_queues(verbs);
+    return refuse(error, "the queue pair cannot be made");
+  }
+  const auto moved = id.is_datagram() ? move(id, qp, {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS})
+                                      : move(id, qp, {IBV_QPS_INIT});
+  if (!moved) {
+    ibv_destroy_qp(qp);
+    destroy_queues(verbs);
+    return moved;
+  }
+  verbs.pd = qp->pd;
+  verbs.qp = qp;
+  return {};
+}
+
+Result<void> create_shared_queue(Id& id, ibv_srq_init_attr_ex& attributes) {
+  rdma_cm_id& verbs = id.verbs;
+  if ((attributes.comp_mask & IBV_SRQ_INIT_ATTR_TYPE) == 0) {
+    return refuse(EINVAL, "the shared receive queue's type is not given");
+  }
+  if (verbs.verbs == nullptr) return refuse(EINVAL, "the id is not bound to a device yet");
+  if ((attributes.comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attributes.pd == nullptr) {
+    attributes.pd = verbs.pd;
+    attributes.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+  }
+  if (attributes.srq_type == IBV_SRQT_XRC) {
+    if ((attributes.comp_mask & IBV_SRQ_INIT_ATTR_XRCD) == 0 || attributes.xrcd == nullptr) {
+      const auto domain = manager().domain_of_xrc();
+      if (!domain) return std::unexpected(domain.error());
+      attributes.xrcd = *domain;
+    }
+    if ((attributes.comp_mask & IBV_SRQ_INIT_ATTR_CQ) == 0 || attributes.cq == nullptr) {
+      if (auto made = create_queues(verbs, 0, attributes.attr.max_wr); !made) return made;
+      attributes.cq = verbs.recv_cq;
+    }
+    attributes.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  }
+  ibv_srq* const srq = ibv_create_srq_ex(verbs.verbs, &attributes);
+  if (srq == nullptr) {
+    const int error = errno;
+    destroy_queues(verbs);
+    return refuse(error, "the shared receive queue cannot be made");
+  }
+  if (verbs.pd == nullptr) verbs.pd = attributes.pd;
+  verbs.srq = srq;
+  return {};
+}
+
+}  // namespace
+
+Result<int> attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr& attributes) {
+  attributes.qp_state = state;
+  switch (state) {
+    case IBV_QPS_INIT:
+      return to_init(id, attributes);
+    case IBV_QPS_RTR:
+      return to_rtr(id, attributes);
+    case IBV_QPS_RTS:
+      return to_rts(id, attributes);
+    default:
+      return refuse(EINVAL, fmt::format("attributes are known for INIT, RTR and RTS, not for {}",
+                                        static_cast<int>(state)));
+  }
+}
+
+Result<void> make_ready(Id& id) {
+  if (id.verbs.qp == nullptr) return {};
+  return move(id, id.verbs.qp, {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS});
+}
+
+Result<void> stop_queue_pair(Id& id) {
+  if (id.verbs.qp == nullptr) return {};
+  ibv_qp_attr attributes{.qp_state = IBV_QPS_ERR};
+  return modify(id.verbs.qp, attributes, IBV_QP_STATE);
+}
+
+}  // namespace verbatim::rdmacm
+
+using namespace verbatim;
+using namespace verbatim::rdmacm;
+
+int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attr) {
+  return answer("rdma_create_qp", create_queue_pair(from(id), *attr));
+}
+
+int rdma_create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* qp_init_attr) {
+  ibv_qp_init_attr_ex attributes{};
+  std::memcpy(&attributes, qp_init_attr, sizeof *qp_init_attr);
+  attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
+  attributes.pd = pd != nullptr ? pd : id->pd;
+  const int result = rdma_create_qp_ex(id, &attributes);
+  std::memcpy(qp_init_attr, &attributes, sizeof *qp_init_attr);
+  return result;
+}
+
+void rdma_destroy_qp(rdma_cm_id* id) {
+  ibv_destroy_qp(id->qp);
+  id->qp = nullptr;
+  destroy_queues(*id);
+}
+
+int rdma_create_srq_ex(rdma_cm_id* id, ibv_srq_init_attr_ex* attr) {
+  return answer("rdma_create_srq", create_shared_queue(from(id), *attr));
+}
+
+int rdma_create_srq(rdma_cm_id* id, ibv_pd* pd, ibv_srq_init_attr* attr) {
+  ibv_srq_init_attr_ex attributes{};
+  std::memcpy(&attributes, attr, sizeof *attr);
+  attributes.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+  attributes.srq_type = id->qp_type == IBV_QPT_XRC_RECV ? IBV_SRQT_XRC : IBV_SRQT_BASIC;
+  attributes.pd = pd;
+  const int result = rdma_create_srq_ex(id, &attributes);
+  std::memcpy(attr, &attributes, sizeof *attr);
+  return result;
+}
+
+void rdma_destroy_srq(rdma_cm_id* id) {
+  ibv_destroy_srq(id->srq);
+  id->srq = nullptr;
+  destroy_queues(*id);
+}
+
+int rdma_init_qp_attr(rdma_cm_id* id, ibv_qp_attr* qp_attr, int* qp_attr_mask) {
+  Manager& cm = manager();
+  const std::lock_guard guard(cm.lock);
+  const auto mask = attributes_for(from(id), qp_attr->qp_state, *qp_attr);
+  if (!mask) return dropin::refused_minus_one("rdma_init_qp_attr", mask.error());
+  *qp_attr_mask = *mask;
+  return 0;
+}

@@ -1,0 +1,212 @@
+#include <cerrno>
+#include <thread>
+
+#include "kit.h"
+
+/// Ids without a peer: addresses, ports, options, names; and the synchronous calls.
+namespace rdmacm_test {
+namespace {
+
+int bind_at(rdma_cm_id* id, const std::string& ip, std::uint16_t port) {
+  sockaddr_in address = address_of(ip, port);
+  return rdma_bind_addr(id, as_sockaddr(address)) == 0 ? 0 : errno;
+}
+
+TEST(Bind, ASpecificAddressBindsToTheDevice) {
+  const Channel channel;
+  const Id id = make_id(channel);
+  ASSERT_EQ(bind_at(id.get(), own_address(), 0), 0);
+  EXPECT_NE(id->verbs, nullptr);
+  EXPECT_NE(id->pd, nullptr);
+  EXPECT_EQ(id->port_num, 1);
+  EXPECT_NE(rdma_get_src_port(id.get()), 0);
+}
+
+TEST(Bind, AWildcardDoesNot) {
+  const Channel channel;
+  const Id id = make_id(channel);
+  ASSERT_EQ(bind_at(id.get(), "0.0.0.0", 0), 0);
+  EXPECT_EQ(id->verbs, nullptr);
+  EXPECT_NE(rdma_get_src_port(id.get()), 0);
+}
+
+TEST(Bind, APortIsOnesOwnUntilTheIdGoes) {
+  const Channel channel;
+  Id one = make_id(channel);
+  ASSERT_EQ(bind_at(one.get(), own_address(), 0), 0);
+  const std::uint16_t port = ntohs(rdma_get_src_port(one.get()));
+  const Id two = make_id(channel);
+  EXPECT_EQ(bind_at(two.get(), own_address(), port), EADDRINUSE);
+  EXPECT_EQ(bind_at(two.get(), "0.0.0.0", port), EADDRNOTAVAIL);
+  const Id datagrams = make_id(channel, RDMA_PS_UDP);
+  EXPECT_EQ(bind_at(datagrams.get(), own_address(), port), 0);
+  one.reset();
+  EXPECT_EQ(bind_at(two.get(), own_address(), port), 0);
+}
+
+TEST(Bind, ReuseSharesAPortUntilOneListens) {
+  const Channel channel;
+  const Id one = make_id(channel);
+  const Id two = make_id(channel);
+  int on = 1;
+  for (const Id* id : {&one, &two}) {
+    ASSERT_EQ(rdma_set_option(id->get(), RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on),
+              0);
+  }
+  ASSERT_EQ(bind_at(one.get(), own_address(), 0), 0);
+  ASSERT_EQ(bind_at(two.get(), own_address(), ntohs(rdma_get_src_port(one.get()))), 0);
+  EXPECT_EQ(rdma_listen(one.get(), 1), -1);
+  EXPECT_EQ(errno, EADDRINUSE);
+}
+
+TEST(Bind, WrongUseIsRefused) {
+  const Channel channel;
+  const Id id = make_id(channel);
+  EXPECT_EQ(bind_at(id.get(), "192.0.2.1", 0), EADDRNOTAVAIL);
+  sockaddr unknown{};
+  unknown.sa_family = AF_UNIX;
+  EXPECT_EQ(rdma_bind_addr(id.get(), &unknown), -1);
+  EXPECT_EQ(errno, EINVAL);
+  ASSERT_EQ(bind_at(id.get(), own_address(), 0), 0);
+  EXPECT_EQ(bind_at(id.get(), own_address(), 0), EINVAL);
+  EXPECT_EQ(rdma_resolve_route(id.get(), 100), -1);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+TEST(Resolve, AnAddressOfAnotherFamilyIsAnError) {
+  const Channel channel;
+  const Id id = make_id(channel);
+  ASSERT_EQ(bind_at(id.get(), own_address(), 0), 0);
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  inet_pton(AF_INET6, "2001:db8::1", &address.sin6_addr);
+  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, reinterpret_cast<sockaddr*>(&address), 100), 0);
+  const Event error = channel.expect(RDMA_CM_EVENT_ADDR_ERROR);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->status, -ENODEV);
+}
+
+TEST(Resolve, TheRouteIsOnePath) {
+  const Listener listener;
+  const Client client(listener.port());
+  const rdma_route& route = client.id->route;
+  ASSERT_EQ(route.num_paths, 1);
+  EXPECT_EQ(std::memcmp(&route.path_rec->dgid, &route.addr.addr.ibaddr.dgid, 16), 0);
+  EXPECT_EQ(route.path_rec->pkey, 0xffff);
+}
+
+TEST(Synchronous, EndpointsConnectInOneCallEach) {
+  rdma_addrinfo hints{};
+  hints.ai_flags = RAI_PASSIVE;
+  hints.ai_port_space = RDMA_PS_TCP;
+  rdma_addrinfo* where = nullptr;
+  ASSERT_EQ(rdma_getaddrinfo(own_address().c_str(), "7471", &hints, &where), 0);
+  ibv_qp_init_attr attributes{};
+  attributes.cap = {.max_send_wr = 1,
+                    .max_recv_wr = 1,
+                    .max_send_sge = 1,
+                    .max_recv_sge = 1,
+                    .max_inline_data = 16};
+  attributes.qp_type = IBV_QPT_RC;
+  rdma_cm_id* listener = nullptr;
+  ASSERT_EQ(rdma_create_ep(&listener, where, nullptr, &attributes), 0) << std::strerror(errno);
+  rdma_freeaddrinfo(where);
+  ASSERT_EQ(rdma_listen(listener, 0), 0);
+
+  std::thread server([listener] {
+    rdma_cm_id* id = nullptr;
+    ASSERT_EQ(rdma_get_request(listener, &id), 0) << std::strerror(errno);
+    EXPECT_NE(id->qp, nullptr);
+    EXPECT_EQ(rdma_accept(id, nullptr), 0) << std::strerror(errno);
+    EXPECT_EQ(id->event->event, RDMA_CM_EVENT_ESTABLISHED);
+    EXPECT_EQ(rdma_disconnect(id), 0);
+    rdma_destroy_ep(id);
+  });
+  hints.ai_flags = 0;
+  ASSERT_EQ(rdma_getaddrinfo(own_address().c_str(), "7471", &hints, &where), 0);
+  rdma_cm_id* client = nullptr;
+  ASSERT_EQ(rdma_create_ep(&client, where, nullptr, &attributes), 0) << std::strerror(errno);
+  rdma_freeaddrinfo(where);
+  EXPECT_EQ(rdma_connect(client, nullptr), 0) << std::strerror(errno);
+  server.join();
+  EXPECT_EQ(rdma_disconnect(client), 0);
+  rdma_destroy_ep(client);
+  rdma_destroy_ep(listener);
+}
+
+TEST(Synchronous, ARefusalIsAnErrno) {
+  std::uint16_t port = 0;
+  {
+    const Listener listener;
+    port = listener.port();
+  }
+  rdma_cm_id* id = nullptr;
+  ASSERT_EQ(rdma_create_id(nullptr, &id, nullptr, RDMA_PS_TCP), 0);
+  sockaddr_in address = address_of(own_address(), port);
+  ASSERT_EQ(rdma_resolve_addr(id, nullptr, as_sockaddr(address), 100), 0);
+  EXPECT_EQ(id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+  ASSERT_EQ(rdma_resolve_route(id, 100), 0);
+  make_queue_pair(id);
+  EXPECT_EQ(rdma_connect(id, nullptr), -1);
+  EXPECT_EQ(errno, ECONNREFUSED);
+  rdma_destroy_ep(id);
+}
+
+TEST(Multicast, JoiningTellsHowToSend) {
+  const Channel channel;
+  const Id id = make_id(channel, RDMA_PS_UDP);
+  ASSERT_EQ(bind_at(id.get(), own_address(), 0), 0);
+  make_queue_pair(id.get());
+  sockaddr_in group = address_of("239.1.2.3", 0);
+  int context = 0;
+  ASSERT_EQ(rdma_join_multicast(id.get(), as_sockaddr(group), &context), 0);
+  {
+    const Event joined = channel.expect(RDMA_CM_EVENT_MULTICAST_JOIN);
+    ASSERT_TRUE(joined);
+    EXPECT_EQ(joined->param.ud.qp_num, 0xffffffu);
+    EXPECT_EQ(joined->param.ud.qkey, unsigned{RDMA_UDP_QKEY});
+    EXPECT_EQ(joined->param.ud.private_data, &context);
+    const ibv_gid& gid = joined->param.ud.ah_attr.grh.dgid;
+    EXPECT_EQ(std::memcmp(gid.raw + 12, &group.sin_addr, 4), 0);
+  }
+  EXPECT_EQ(rdma_leave_multicast(id.get(), as_sockaddr(group)), 0);
+  EXPECT_EQ(rdma_leave_multicast(id.get(), as_sockaddr(group)), -1);
+  EXPECT_EQ(errno, EADDRNOTAVAIL);
+}
+
+TEST(Options, AreCheckedForSizeAndState) {
+  const Channel channel;
+  const Id id = make_id(channel);
+  std::uint8_t tos = 0x20;
+  EXPECT_EQ(rdma_set_option(id.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, 1), 0);
+  EXPECT_EQ(rdma_set_option(id.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, 4), -1);
+  EXPECT_EQ(errno, EINVAL);
+  std::uint8_t timeout = 32;
+  EXPECT_EQ(rdma_set_option(id.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(rdma_set_option(id.get(), 7, 0, &tos, 1), -1);
+  EXPECT_EQ(errno, ENOSYS);
+}
+
+TEST(Names, ResolveAsTheHintsSay) {
+  rdma_addrinfo* found = nullptr;
+  ASSERT_EQ(rdma_getaddrinfo("127.0.0.1", "7471", nullptr, &found), 0);
+  EXPECT_EQ(found->ai_family, AF_INET);
+  EXPECT_EQ(found->ai_qp_type, IBV_QPT_RC);
+  EXPECT_EQ(found->ai_port_space, RDMA_PS_TCP);
+  EXPECT_EQ(found->ai_src_len, 0u);
+  EXPECT_EQ(found->ai_dst_len, sizeof(sockaddr_in));
+  rdma_freeaddrinfo(found);
+  rdma_addrinfo hints{};
+  hints.ai_flags = RAI_PASSIVE | RAI_NUMERICHOST;
+  hints.ai_port_space = RDMA_PS_UDP;
+  hints.ai_qp_type = IBV_QPT_UD;
+  ASSERT_EQ(rdma_getaddrinfo("::1", "7471", &hints, &found), 0);
+  EXPECT_EQ(found->ai_src_addr->sa_family, AF_INET6);
+  EXPECT_EQ(found->ai_dst_len, 0u);
+  rdma_freeaddrinfo(found);
+  EXPECT_NE(rdma_getaddrinfo("no-number", "7471", &hints, &found), 0);
+}
+
+}  // namespace
+}  // namespace rdmacm_test

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+
+/// Helpers for tests that are written purely against librdmacm: they would run on a card as well.
+namespace rdmacm_test {
+
+inline constexpr int kTimeoutMs = 5'000;
+
+/// The node's own address.
+std::string own_address();
+sockaddr_in address_of(const std::string& ip, std::uint16_t port);
+sockaddr* as_sockaddr(sockaddr_in& address);
+
+struct Acknowledge {
+  void operator()(rdma_cm_event* event) const { EXPECT_EQ(rdma_ack_cm_event(event), 0); }
+};
+using Event = std::unique_ptr<rdma_cm_event, Acknowledge>;
+
+/// The event's private data, up to `length` bytes (what lies behind is zero).
+std::string private_data(const rdma_cm_event& event, std::size_t length);
+
+class Channel {
+ public:
+  Channel() : channel_(rdma_create_event_channel()) { EXPECT_NE(channel_, nullptr); }
+  ~Channel() { rdma_destroy_event_channel(channel_); }
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+  rdma_event_channel* get() const { return channel_; }
+  bool readable(int timeout_ms = 0) const {
+    pollfd waiting{channel_->fd, POLLIN, 0};
+    return poll(&waiting, 1, timeout_ms) == 1;
+  }
+  /// The next event, which must be of this type; null and a failure otherwise.
+  Event expect(rdma_cm_event_type type) const;
+
+ private:
+  rdma_event_channel* channel_;
+};
+
+struct Destroy {
+  void operator()(rdma_cm_id* id) const {
+    if (id->qp != nullptr) rdma_destroy_qp(id);
+    EXPECT_EQ(rdma_destroy_id(id), 0);
+  }
+};
+using Id = std::unique_ptr<rdma_cm_id, Destroy>;
+
+Id make_id(const Channel& channel, rdma_port_space space = RDMA_PS_TCP, void* context = nullptr);
+/// Of an id that is bound to the device.
+void make_queue_pair(rdma_cm_id* id);
+ibv_qp_state state_of(const rdma_cm_id* id);
+
+/// A listener at a free port of the own address.
+struct Listener {
+  explicit Listener(rdma_port_space space = RDMA_PS_TCP, int backlog = 8);
+  std::uint16_t port() const { return ntohs(rdma_get_src_port(id.get())); }
+  Channel channel;
+  Id id;
+};
+
+/// An id whose route to the port is resolved, with a queue pair.
+struct Client {
+  explicit Client(std::uint16_t port, rdma_port_space space = RDMA_PS_TCP);
+  int connect(const std::string& private_data = "");
+  Channel channel;
+  Id id;
+};
+
+rdma_conn_param parameters(const std::string& private_data = "");
+
+}  // namespace rdmacm_test
