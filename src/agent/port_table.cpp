@@ -130,6 +130,15 @@ void PortTable::release_all(ProgramId program) {
   }
 }
 
+std::vector<Binding> PortTable::of(ProgramId program) const {
+  std::vector<Binding> bindings;
+  for (auto owner = owners_.lower_bound({program, 0});
+       owner != owners_.end() && owner->first.first == program; ++owner) {
+    bindings.push_back(owner->second->second.binding);
+  }
+  return bindings;
+}
+
 void PortTable::restore(ProgramId program, const Binding& binding) {
   release(program, binding.handle);
   add(program, binding);

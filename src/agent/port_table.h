@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "agent/node.h"
 #include "base/error.h"
@@ -40,6 +41,7 @@ class PortTable {
   /// Who listens for this address: a binding to exactly it before a wildcard.
   std::optional<Listener> find(PortSpace space, std::uint16_t port,
                                const SocketAddress& destination) const;
+  std::vector<Binding> of(ProgramId program) const;
   std::size_t size() const { return owners_.size(); }
 
  private:

@@ -166,11 +166,13 @@ Result<void> Server::on_status_request(Connection& connection) {
   std::vector<ProgramEntry> programs;
   for (const auto& [fd, other] : connections_) {
     if (!other.program) continue;
-    programs.push_back({.pid = other.pid,
-                        .name = other.program->name,
-                        .slot = other.program->slot,
-                        .since = other.program->since,
-                        .arena_fd = other.program->arena.get()});
+    programs.push_back(
+        {.pid = other.pid,
+         .name = other.program->name,
+         .slot = other.program->slot,
+         .since = other.program->since,
+         .arena_fd = other.program->arena.get(),
+         .bindings = ports_.of(static_cast<PortTable::ProgramId>(other.program->slot))});
   }
   std::ranges::sort(programs, {}, &ProgramEntry::slot);
   const std::string text = status_text(description(), programs);

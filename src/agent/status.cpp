@@ -61,6 +61,31 @@ Json queue_pair_json(const adapter::QueuePairRecord& record, std::uint32_t qpn) 
   return json;
 }
 
+const char* name_of(PortSpace space) {
+  switch (space) {
+    case PortSpace::ipoib:
+      return "ipoib";
+    case PortSpace::ib:
+      return "ib";
+    case PortSpace::tcp:
+      return "tcp";
+    case PortSpace::udp:
+      return "udp";
+  }
+  return "unknown";
+}
+
+Json bindings_json(std::span<const Binding> bindings) {
+  Json json = Json::array();
+  for (const Binding& binding : bindings) {
+    json.push_back({{"space", name_of(binding.port_space)},
+                    {"address", binding.address.ip_text()},
+                    {"port", binding.address.port()},
+                    {"listens", binding.listens}});
+  }
+  return json;
+}
+
 /// Reads exactly that many objects that lie at an offset of the file.
 template <typename T>
 bool read_objects(int fd, std::uint64_t offset, std::span<T> objects) {
@@ -111,6 +136,7 @@ std::string status_text(const NodeDescription& node, std::span<const ProgramEntr
     program["slot"] = entry.slot;
     program["first_qpn"] = qpn_of(entry.slot, 0).value();
     program["since"] = entry.since;
+    if (!entry.bindings.empty()) program["ports"] = bindings_json(entry.bindings);
     append_program_details(program, entry.arena_fd);
     json["programs"].push_back(std::move(program));
   }

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -19,6 +20,7 @@ struct ProgramEntry {
   std::uint32_t slot = 0;
   std::time_t since = 0;  // Unix time.
   int arena_fd = -1;      // -1: it has none.
+  std::vector<Binding> bindings;
 };
 
 std::string status_text(const NodeDescription& node, std::span<const ProgramEntry> programs);

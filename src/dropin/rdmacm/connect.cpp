@@ -54,9 +54,8 @@ Result<void> check(const Id& id, const rdma_conn_param* parameters) {
 }
 
 cm::CmTransport transport_of(const Id& id) {
-  const ibv_qp_type type = id.verbs.qp != nullptr ? id.verbs.qp->qp_type : id.verbs.qp_type;
-  if (type == IBV_QPT_UC) return cm::CmTransport::uc;
-  const bool xrc = type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
+  if (id.type() == IBV_QPT_UC) return cm::CmTransport::uc;
+  const bool xrc = id.type() == IBV_QPT_XRC_SEND || id.type() == IBV_QPT_XRC_RECV;
   return xrc ? cm::CmTransport::xrc : cm::CmTransport::rc;
 }
 

@@ -80,7 +80,7 @@ Id* Manager::request_for(cm::ListenerId listener_id, cm::ConnectionId connection
     return nullptr;
   }
   ++listener->waiting_requests;
-  Id* const id = new Id;
+  Id* const id = new Id(this);
   id->verbs.channel = listener->verbs.channel;
   id->verbs.context = listener->verbs.context;
   id->verbs.ps = listener->verbs.ps;
@@ -109,6 +109,7 @@ void Manager::on(const cm::ConnectRequest& request) {
   connection.rnr_retry_count = request.peer.rnr_retry_count;
   Id& listener = *listeners_.at(request.listener);
   if (request.transport == cm::CmTransport::xrc) id->verbs.qp_type = IBV_QPT_XRC_RECV;
+  if (request.transport == cm::CmTransport::uc) id->verbs.qp_type = IBV_QPT_UC;
   auto event = make_event(*id, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
   event->verbs.listen_id = &listener.verbs;
   event->verbs.param.conn = parameters_of(request.peer, request.retry_count);

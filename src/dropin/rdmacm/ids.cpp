@@ -157,12 +157,13 @@ Result<void> resolve_route(Id& id) {
 }
 
 Result<rdma_cm_id*> create(rdma_event_channel* channel, void* context, rdma_port_space space) {
-  if (const auto manager = Manager::get(); !manager) return std::unexpected(manager.error());
+  const auto manager = Manager::get();
+  if (!manager) return std::unexpected(manager.error());
   if (space != RDMA_PS_TCP && space != RDMA_PS_UDP && space != RDMA_PS_IPOIB &&
       space != RDMA_PS_IB) {
     return refuse(EPROTONOSUPPORT, fmt::format("port space {:#x} is unknown", int{space}));
   }
-  auto id = std::make_unique<Id>();
+  auto id = std::make_unique<Id>(*manager);
   id->verbs.context = context;
   id->verbs.ps = space;
   id->verbs.qp_type = default_type(space);
@@ -179,8 +180,7 @@ Result<rdma_cm_id*> create(rdma_event_channel* channel, void* context, rdma_port
 }  // namespace
 
 void forget(Id& id) {
-  Manager& cm = manager();
-  cm.detach_device(id);
+  if (&manager() == id.owner) manager().detach_device(id);
   std::free(id.verbs.route.path_rec);
   if (id.is_synchronous) rdma_destroy_event_channel(id.verbs.channel);
   if (id.resolved_addresses != nullptr) rdma_freeaddrinfo(id.resolved_addresses);
@@ -203,7 +203,7 @@ int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context,
 int rdma_destroy_id(rdma_cm_id* id) {
   Id& own = from(id);
   Manager& cm = manager();
-  {
+  if (&cm == own.owner) {
     const std::lock_guard guard(cm.lock);
     cm.remove_listener(own);
     if (own.connection.is_open) {

@@ -48,16 +48,18 @@ std::uint64_t random_seed() {
 Result<Manager*> Manager::get() {
   Process& own = process();
   if (Manager* const manager = own.manager.load(std::memory_order_acquire)) return manager;
-  static const int registered = pthread_atfork(before_fork, in_parent, in_child);
-  if (registered != 0) return refuse(registered, "pthread_atfork found no memory");
-  const std::lock_guard guard(own.lock);
-  if (Manager* const manager = own.manager.load(std::memory_order_relaxed)) return manager;
   const VerbatimServices* const services = verbatim_services(dropin::kServicesVersion);
   if (services == nullptr) {
     return refuse(ENOSYS, "libibverbs.so.1 and librdmacm.so.1 come from different builds");
   }
+  // Before the handlers are registered: libibverbs' own must come first, so that a fork takes the
+  // two locks in the order in which we do.
   VerbatimNode node;
   if (const int error = services->join(&node)) return refuse(error, "no node to be part of");
+  static const int registered = pthread_atfork(before_fork, in_parent, in_child);
+  if (registered != 0) return refuse(registered, "pthread_atfork found no memory");
+  const std::lock_guard guard(own.lock);
+  if (Manager* const manager = own.manager.load(std::memory_order_relaxed)) return manager;
   std::unique_ptr<Manager> manager(new Manager(services, node, random_seed()));
   if (auto started = manager->start(); !started) return std::unexpected(started.error());
   own.manager.store(manager.get(), std::memory_order_release);

@@ -19,7 +19,7 @@
 namespace verbatim::rdmacm {
 
 struct Id;
-struct Channel;
+class Manager;
 
 /// How many of an object's events the program has, and has given back.
 class EventCount {
@@ -101,7 +101,9 @@ struct Connection {
 };
 
 struct Id {
+  explicit Id(const Manager* owning) : owner(owning) {}
   rdma_cm_id verbs{};
+  const Manager* const owner;  // In a child of fork: its parent's.
   bool is_synchronous = false;
   IdState state = IdState::idle;
   IdOptions options;
@@ -126,6 +128,8 @@ struct Id {
   rdma_addrinfo* resolved_addresses = nullptr;
   bool is_resolving_addresses = false;
 
+  /// What a queue pair is, or will be.
+  ibv_qp_type type() const { return verbs.qp != nullptr ? verbs.qp->qp_type : verbs.qp_type; }
   bool is_datagram() const { return verbs.qp_type == IBV_QPT_UD; }
 };
 

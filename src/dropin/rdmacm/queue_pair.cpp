@@ -38,7 +38,7 @@ int to_init(const Id& id, ibv_qp_attr& attributes) {
     return mask | IBV_QP_QKEY;
   }
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-  if (answers_reads(id.verbs.qp_type) && id.connection.responder_resources > 0) {
+  if (answers_reads(id.type()) && id.connection.responder_resources > 0) {
     attributes.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   }
   return mask | IBV_QP_ACCESS_FLAGS;
@@ -52,7 +52,7 @@ int to_rtr(const Id& id, ibv_qp_attr& attributes) {
   attributes.dest_qp_num = connection.peer.qpn.value();
   attributes.rq_psn = connection.peer.starting_psn.value();
   const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-  if (!answers_reads(id.verbs.qp_type)) return mask;
+  if (!answers_reads(id.type())) return mask;
   attributes.max_dest_rd_atomic = connection.responder_resources;
   attributes.min_rnr_timer = kMinRnrTimer;
   return mask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -62,9 +62,9 @@ int to_rts(const Id& id, ibv_qp_attr& attributes) {
   const Connection& connection = id.connection;
   attributes.sq_psn = connection.own_psn.value();
   const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-  if (id.is_datagram() || id.verbs.qp_type == IBV_QPT_UC) return mask;
+  if (id.is_datagram() || id.type() == IBV_QPT_UC) return mask;
   attributes.timeout = connection.path.ack_timeout;
-  if (id.verbs.qp_type == IBV_QPT_XRC_RECV) return mask | IBV_QP_TIMEOUT;
+  if (id.type() == IBV_QPT_XRC_RECV) return mask | IBV_QP_TIMEOUT;
   attributes.retry_cnt = connection.retry_count;
   attributes.rnr_retry = connection.rnr_retry_count;
   attributes.max_rd_atomic = connection.initiator_depth;

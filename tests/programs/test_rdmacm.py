@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""rdmacm-utils and programs that connect through rdma_cm, as server on node a and client on node b."""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from lab import SKIPPED, Failure, Lab, wait_until
+
+SECONDS = 60
+
+# Name, server, client; {a} and {b} are the nodes' addresses, {port} a port of theirs.
+PAIRS = [
+    ("rping", "rping -s -a {a} -p {port} -v -C 100", "rping -c -a {a} -p {port} -v -V -C 100"),
+    ("rping of large messages", "rping -s -a 0.0.0.0 -p {port} -C 20 -S 60000",
+     "rping -c -a {a} -p {port} -V -C 20 -S 60000"),
+    ("rdma_server", "rdma_server -p {port}", "rdma_client -s {a} -p {port}"),
+    ("ucmatose", "ucmatose -b {a} -p {port} -c 20 -C 10 -S 4096",
+     "ucmatose -s {a} -p {port} -c 20 -C 10 -S 4096"),
+    ("ucmatose with migration", "ucmatose -b {a} -p {port} -m", "ucmatose -s {a} -p {port} -m"),
+    ("udaddy", "udaddy -b {a} -c 4 -C 10", "udaddy -s {a} -c 4 -C 10"),
+    ("perftest ib_send_bw -R", "ib_send_bw -R -p {port} -n 100",
+     "ib_send_bw -R -p {port} -n 100 {a}"),
+    ("perftest ib_write_lat -R", "ib_write_lat -R -p {port} -n 100",
+     "ib_write_lat -R -p {port} -n 100 {a}"),
+    ("perftest ib_read_bw -R", "ib_read_bw -R -p {port} -n 100",
+     "ib_read_bw -R -p {port} -n 100 {a}"),
+    ("perftest ib_atomic_bw -R", "ib_atomic_bw -R -p {port} -n 100",
+     "ib_atomic_bw -R -p {port} -n 100 {a}"),
+    ("perftest ib_send_bw -R of datagrams", "ib_send_bw -R -c UD -p {port} -n 100",
+     "ib_send_bw -R -c UD -p {port} -n 100 {a}"),
+]
+
+
+def argv(lab, command, port):
+    return command.format(a=lab.address("a"), b=lab.address("b"), port=port).split()
+
+
+def start_server(lab, command, port):
+    """Starts a program on node a, and waits until one of its ids listens: the agent tells."""
+    server = lab.start("a", argv(lab, command, port))
+
+    def listens():
+        if server.ended():
+            raise Failure(f"{server.name} ended with status {server.process.returncode} early")
+        status = subprocess.run([f"{lab.build}/bin/verbatim", "status", "--json"], check=False,
+                                env=lab.environment(), capture_output=True, text=True, timeout=30)
+        nodes = json.loads(status.stdout) if status.returncode == 0 else []
+        return any(bound["listens"] for node in nodes if node["node"] == "a"
+                   for program in node["programs"] for bound in program.get("ports", []))
+
+    wait_until(listens, 20, f"{server.name} to listen")
+    return server
+
+
+def run_pair(lab, name, server_command, client_command):
+    port = lab.free_port()
+    server = start_server(lab, server_command, port)
+    client = lab.start("b", argv(lab, client_command, port))
+    client.expect_success(SECONDS)
+    server.expect_success(SECONDS)
+    print(f"{name}: ok", flush=True)
+
+
+def run_persistent_server(lab):
+    port = lab.free_port()
+    server = start_server(lab, "rping -s -P -a {a} -p {port}", port)
+    command = argv(lab, "rping -c -a {a} -p {port} -V -C 10", port)
+    clients = [lab.start("b", command) for _ in range(4)]
+    for client in clients:
+        client.expect_success(SECONDS)
+    server.kill()
+    print("rping -P, four clients at once: ok", flush=True)
+
+
+def run_killed_client(lab):
+    """kill -9 of one side: the other sees the end of the connection, and ends itself."""
+    port = lab.free_port()
+    server = start_server(lab, "rping -s -a {a} -p {port}", port)
+    client = lab.start("b", argv(lab, "rping -c -v -a {a} -p {port} -C 100000000", port))
+    wait_until(lambda: client.ended() or "rdma-ping-10:" in client.output(), SECONDS, "pings")
+    os.killpg(client.process.pid, signal.SIGKILL)
+    server.wait(5)
+    if "DISCONNECT" not in server.output():
+        raise Failure("the server was not told of the client's death")
+    print("kill -9 of the client: ok", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default="build", help="build folder")
+    parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
+    options = parser.parse_args()
+    if not shutil.which("rping") or not shutil.which("ib_send_bw"):
+        print("rdmacm-utils or perftest is not installed")
+        return SKIPPED
+    with Lab(options.build, options.preload) as lab:
+        for pair in PAIRS:
+            run_pair(lab, *pair)
+        run_persistent_server(lab)
+        run_killed_client(lab)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
