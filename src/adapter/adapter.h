@@ -33,6 +33,7 @@ struct Limits {
   static constexpr std::uint32_t requests = 1 << 15;  // Of one send or receive queue.
   static constexpr std::uint32_t segments = kSegmentsMax;
   static constexpr std::uint32_t inline_bytes = 1024;
+  static constexpr std::uint32_t rate_kbps = 100'000'000;  // What the port says that it is.
   static constexpr std::uint32_t rd_atomic = 128;  // Outstanding READs and atomics, either side.
   static constexpr std::uint64_t message_bytes = 1u << 30;
   static constexpr std::uint64_t region_bytes = std::uint64_t{1} << 46;

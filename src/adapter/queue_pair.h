@@ -12,6 +12,7 @@
 #include "adapter/arena.h"
 #include "adapter/completion_queue.h"
 #include "adapter/frame_delivery.h"
+#include "adapter/pacer.h"
 #include "adapter/queue_pair_state.h"
 #include "adapter/receive_queue.h"
 #include "adapter/send_queue.h"
@@ -161,6 +162,10 @@ class QueuePair {
   int post_receive(std::uint64_t wr_id, std::span<const Segment> segments);
   void transmit();
 
+  /// `ibv_modify_qp_rate_limit`: sends at most so much, in bursts of at most so many bytes (0: as
+  /// many as suit the clock). 0: no limit. EINVAL above Limits::rate_kbps.
+  Result<void> limit_rate(std::uint32_t rate_kbps, std::uint32_t burst_bytes);
+
  private:
   friend class Adapter;
   friend class Progress;
@@ -196,10 +201,11 @@ class QueuePair {
   void push_send(const SendWork& work);
   void flush_posted();
   void transmit_locked(TimeNs now);
+  bool may_send(TimeNs now);
   void transmit_requests(Burst& burst, TimeNs now);
   bool transmit_responses(Burst& burst);
-  void transmit_datagrams();
-  void transmit_frames();
+  void transmit_datagrams(TimeNs now);
+  void transmit_frames(TimeNs now);
   transport::Status add_frame(transport::Slot slot);
   void send_frames();
   transport::DatagramConfig datagram_config() const;
@@ -259,6 +265,8 @@ class QueuePair {
   bool fatal_ = false;                         // Go to the error state after this step.
   SocketAddress peer_;
   const mover::SendSocket* socket_ = nullptr;
+  Pacer pacer_;
+  bool held_back_ = false;  // By the pacer, with something to send.
   TimeNs armed_deadline_ = kNever;
   std::atomic<bool> output_pending_{false};  // In Progress's list.
   bool drain_reported_ = false;

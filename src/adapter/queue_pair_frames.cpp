@@ -11,9 +11,10 @@ using transport::Status;
 
 /// The frames of one call are copied into a batch, which leaves when it is full and at the end;
 /// then their requests complete.
-void QueuePair::transmit_frames() {
-  while (handed_ < send_queue_.posted() && state() == QpState::rts) {
+void QueuePair::transmit_frames(TimeNs now) {
+  while (handed_ < send_queue_.posted() && state() == QpState::rts && may_send(now)) {
     const std::uint64_t length = send_queue_.place(handed_).request.length;
+    pacer_.count(now, length);
     const bool fits =
         length >= wire::kEthernetHeaderBytes && length <= adapter_.steering().frame_bytes_max();
     if (fits && !frames_->has_room_for(length)) send_frames();
@@ -29,6 +30,7 @@ void QueuePair::transmit_frames() {
   send_frames();
   if (fatal_) fail();
   check_drained();
+  rearm_timer();
 }
 
 Status QueuePair::add_frame(transport::Slot slot) {

@@ -161,7 +161,8 @@ void QueuePair::forget_everything() {
   while (receive_queue_->take(current_receive_)) {
   }
   holds_receive_ = false;
-  fatal_ = drain_reported_ = false;
+  fatal_ = drain_reported_ = held_back_ = false;
+  pacer_ = {};
   armed_deadline_ = kNever;
   record_->dest_qpn.store(0, std::memory_order_relaxed);
 }

@@ -83,7 +83,7 @@ void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddr
 void QueuePair::on_timer(TimeNs now) {
   const std::lock_guard guard(lock_);
   armed_deadline_ = kNever;
-  if (!is_connected() || (state() != QpState::rts && state() != QpState::sqd)) return;
+  if (state() != QpState::rts && state() != QpState::sqd) return;
   if (now >= requester_.deadline()) {
     record_->counters.timeouts.add_exclusive();
     requester_.on_timeout(now, requester_effects_);

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
 #include <sched.h>
 
 #include "adapter/adapter.h"
@@ -19,6 +23,9 @@ namespace {
 /// Responses in one turn: a peer that reads a gigabyte must not hold this queue pair's lock all the
 /// while.
 constexpr int kResponsesPerTurn = 256;
+
+/// What a rate limit counts beside the payload: Ethernet, IPv4, UDP, BTH and ICRC.
+constexpr std::uint32_t kWireOverheadBytes = 14 + 20 + 8 + 12 + 4;
 
 /// Appends bytes [offset, offset + length) of a send request; false where its memory refuses.
 bool append_request_bytes(Burst& burst, const SendQueue& queue, const region::RegionTable& regions,
@@ -49,8 +56,8 @@ void QueuePair::transmit() {
 
 void QueuePair::transmit_locked(TimeNs now) {
   const QpState current = state();
-  if (is_datagram()) return current == QpState::rts ? transmit_datagrams() : void();
-  if (is_raw()) return transmit_frames();
+  if (is_datagram()) return current == QpState::rts ? transmit_datagrams(now) : void();
+  if (is_raw()) return transmit_frames(now);
   if (socket_ == nullptr || current == QpState::reset || current == QpState::init ||
       current == QpState::err) {
     return;
@@ -92,6 +99,23 @@ void QueuePair::fail() {
   enter_error();
 }
 
+bool QueuePair::may_send(TimeNs now) {
+  held_back_ = !pacer_.admits(now);
+  return !held_back_;
+}
+
+Result<void> QueuePair::limit_rate(std::uint32_t rate_kbps, std::uint32_t burst_bytes) {
+  /// Larger than what is sent in the time by which a sleeping thread oversleeps.
+  constexpr std::uint32_t kBurstBytes = 64 << 10;
+  if (rate_kbps > Limits::rate_kbps) {
+    return refuse(EINVAL, fmt::format("{} kbps are above {}", rate_kbps, Limits::rate_kbps));
+  }
+  const std::lock_guard guard(lock_);
+  pacer_.limit(rate_kbps, burst_bytes != 0 ? burst_bytes : kBurstBytes);
+  transmit_locked(monotonic_now());
+  return {};
+}
+
 void QueuePair::transmit_requests(Burst& burst, TimeNs now) {
   if (state() != QpState::rts && state() != QpState::sqd) return;
   // SQD sends nothing new, but finishes what it has begun.
@@ -99,7 +123,10 @@ void QueuePair::transmit_requests(Burst& burst, TimeNs now) {
     requester_.post(send_queue_.place(handed_++).request);
   }
   OutgoingPacket packet;
-  while (requester_.poll_transmit(now, packet)) {
+  while (may_send(now) && requester_.poll_transmit(now, packet)) {
+    pacer_.count(now, packet.payload.length + kWireOverheadBytes);
+    // Waiting for the rate is no loss: what has left is acknowledged before.
+    if (!pacer_.admits(now) && type() != QpType::uc) packet.headers.bth.ack_request = true;
     if (add_request_packet(burst, packet)) continue;
     requester_.on_local_error(packet.payload.slot, Status::local_protection_error,
                               requester_effects_);
@@ -190,10 +217,11 @@ bool QueuePair::add_response_packet(Burst& burst, const OutgoingPacket& packet) 
   return true;
 }
 
-void QueuePair::transmit_datagrams() {
+void QueuePair::transmit_datagrams(TimeNs now) {
   Burst burst(adapter_.arena().header());
-  while (handed_ < send_queue_.posted()) {
+  while (handed_ < send_queue_.posted() && may_send(now)) {
     const transport::Slot slot = handed_++;
+    pacer_.count(now, send_queue_.place(slot).request.length + kWireOverheadBytes);
     const Status status = send_datagram(burst, slot);
     burst.flush();  // The request completes now: its memory is the program's again.
     complete_send(slot, status);
@@ -205,6 +233,7 @@ void QueuePair::transmit_datagrams() {
   record_->counters.packets_sent.add_exclusive(burst.packets());
   record_->counters.bytes_sent.add_exclusive(burst.bytes());
   if (fatal_) fail();
+  rearm_timer();
 }
 
 transport::DatagramConfig QueuePair::datagram_config() const {
@@ -226,7 +255,7 @@ Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
 
 /// Lazily: only a deadline earlier than the one that stands in the queue enters it.
 void QueuePair::rearm_timer() {
-  const TimeNs deadline = requester_.deadline();
+  const TimeNs deadline = std::min(requester_.deadline(), held_back_ ? pacer_.free_at() : kNever);
   if (deadline >= armed_deadline_) return;
   armed_deadline_ = deadline;
   adapter_.progress().arm_timer(deadline, number_);

@@ -35,6 +35,7 @@ void fill_in(Context& context) {
   context.verbs.alloc_parent_domain = alloc_parent_domain;
   context.verbs.query_rt_values = query_rt_values;
   context.verbs.create_cq_ex = create_cq_ex;
+  context.verbs.modify_qp_rate_limit = modify_qp_rate_limit;
   context.verbs.create_qp_ex = create_qp_ex;
   context.verbs.ibv_create_flow = create_flow;
   context.verbs.ibv_destroy_flow = destroy_flow;
@@ -57,7 +58,8 @@ Result<Context*> open(Device& device) {
                   .command_fd = std::move(command_fd),
                   .events = adapter::AsyncEvents(std::move(*semaphore)),
                   .living_lock = {},
-                  .living = {}});
+                  .living = {},
+                  .queue_pairs = {}});
   fill_in(*context);
   return context.release();
 }
@@ -73,8 +75,12 @@ ibv_context* ibv_open_device(ibv_device* device) {
   return &(*context)->verbs.context;
 }
 
+/// What the program has left behind goes as when a kernel closes the device: its queue pairs stop;
+/// the structures stay, for who may still hold them.
 int ibv_close_device(ibv_context* context) {
+  Context& own = from(context);
+  for (QueuePair* const left : own.queue_pairs) own.adapter().destroy_queue_pair(left->queue_pair);
   pthread_mutex_destroy(&context->mutex);
-  delete &from(context);
+  delete &own;
   return 0;
 }

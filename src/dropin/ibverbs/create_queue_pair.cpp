@@ -104,6 +104,7 @@ Result<QueuePair*> create(ibv_context* verbs, const ibv_qp_init_attr_ex& wanted)
   if (extended) extend(*own, *operations);
   const std::lock_guard guard(context.living_lock);
   context.living.insert(own.get());
+  context.queue_pairs.insert(own.get());
   return own.release();
 }
 

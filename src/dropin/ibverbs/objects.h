@@ -31,6 +31,8 @@ struct Device {
 };
 static_assert(offsetof(Device, provider_operations) == 664);
 
+struct QueuePair;
+
 struct Context {
   verbs_context verbs;
   Program* program;  // Lives as long as the process.
@@ -40,7 +42,8 @@ struct Context {
   /// Guards `living` and the `events_delivered` of its members. An event whose object is not here
   /// was taken from the queue while the object was being destroyed, and is dropped.
   std::mutex living_lock;
-  std::unordered_set<const void*> living;  // Queue pairs and completion queues.
+  std::unordered_set<const void*> living;      // Queue pairs and completion queues.
+  std::unordered_set<QueuePair*> queue_pairs;  // Guarded by living_lock too.
 
   adapter::Adapter& adapter() const { return *program->adapter; }
 };

@@ -127,6 +127,10 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
   all.completion_timestamp_mask = ~std::uint64_t{0};
   all.hca_core_clock = kClockKhz;
+  all.packet_pacing_caps = {.qp_rate_limit_min = 1,
+                            .qp_rate_limit_max = Limits::rate_kbps,
+                            .supported_qpts = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC |
+                                              1u << IBV_QPT_UD | 1u << IBV_QPT_RAW_PACKET};
   all.phys_port_cnt_ex = 1;
   all.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
   copy_attributes(all, attributes, size);

@@ -89,6 +89,17 @@ ibv_qp_attr to_verbs(const adapter::QueuePairAttributes& own) {
 }
 
 }  // namespace
+
+/// The typical size of a packet is a hint that pacing by time does not need.
+int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* wanted) {
+  if (wanted->comp_mask != 0) {
+    return refused("modify_qp_rate_limit",
+                   {EINVAL, fmt::format("comp_mask {:#x} is unknown", wanted->comp_mask)});
+  }
+  const auto done = from(qp).queue_pair->limit_rate(wanted->rate_limit, wanted->max_burst_sz);
+  return done ? 0 : refused("modify_qp_rate_limit", done.error());
+}
+
 }  // namespace verbatim::dropin
 
 using namespace verbatim;
@@ -124,6 +135,10 @@ int ibv_destroy_qp(ibv_qp* qp) {
                    {EBUSY, fmt::format("{} flow rules still lead to the queue pair", flows)});
   }
   Context& context = from(qp->context);
+  {
+    const std::lock_guard guard(context.living_lock);
+    context.queue_pairs.erase(&own);
+  }
   context.adapter().destroy_queue_pair(own.queue_pair);
   drop_async_events(context, &own, own.events_delivered, qp->events_completed, qp->mutex, qp->cond);
   pthread_cond_destroy(&qp->cond);

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/time.h"
+
+namespace verbatim::adapter {
+
+/// Holds a queue pair to a rate (`ibv_modify_qp_rate_limit`): each packet moves the time when the
+/// next may leave, and a sender that came late, or was idle, may catch up by one burst.
+class Pacer {
+ public:
+  /// 1000 bits a second; 0: no limit.
+  void limit(std::uint32_t rate_kbps, std::uint32_t burst_bytes) {
+    rate_kbps_ = rate_kbps;
+    burst_ns_ = duration(burst_bytes);
+    free_at_ = 0;
+  }
+  bool admits(TimeNs now) const { return rate_kbps_ == 0 || now >= free_at_; }
+  /// When the next packet may leave.
+  TimeNs free_at() const { return free_at_; }
+  void count(TimeNs now, std::uint64_t bytes) {
+    if (rate_kbps_ == 0) return;
+    free_at_ = std::max(free_at_, now - std::min(now, burst_ns_)) + duration(bytes);
+  }
+
+ private:
+  TimeNs duration(std::uint64_t bytes) const {
+    constexpr std::uint64_t kNsTimesKbps = 8 * 1'000'000;
+    return rate_kbps_ == 0 ? 0 : bytes * kNsTimesKbps / rate_kbps_;
+  }
+
+  std::uint32_t rate_kbps_ = 0;
+  TimeNs burst_ns_ = 0;
+  TimeNs free_at_ = 0;
+};
+
+}  // namespace verbatim::adapter
