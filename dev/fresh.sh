@@ -20,6 +20,7 @@ if [[ ${VERBATIM_FRESH_INSIDE-} != 1 ]]; then
 fi
 
 root=$(mktemp -d "${TMPDIR:-/tmp}/verbatim-fresh.XXXXXX")
+chmod 755 "$root" # Else "/" of the new system is closed to its ordinary user.
 cleanup() {
   # Never remove what is still mounted from outside.
   umount --recursive --lazy "$root/proc" "$root/sys" "$root/dev" 2>/dev/null || true

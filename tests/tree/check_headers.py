@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 FLAGS = ("-std=c++23", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE",
-         "-DFMT_HEADER_ONLY", '-DVERBATIM_VERSION="0"', "-x", "c++")
+         '-DVERBATIM_VERSION="0"', "-x", "c++")
 
 
 def compile_alone(root, compiler, header):
