@@ -66,6 +66,13 @@ struct Rule {
     udp.mask.dst_port = 0xffff;
     return add(udp);
   }
+  Rule& count(ibv_counters* counters) {
+    return add(ibv_flow_spec_counter_action{
+        .type = IBV_FLOW_SPEC_ACTION_COUNT, .size = 0, .counters = counters});
+  }
+  Rule& tag(std::uint32_t id) {
+    return add(ibv_flow_spec_action_tag{.type = IBV_FLOW_SPEC_ACTION_TAG, .size = 0, .tag_id = id});
+  }
   ibv_flow* create(const Endpoint& end) { return ibv_create_flow(end.qp(), &attributes); }
 };
 
@@ -247,6 +254,61 @@ TEST_F(RawPackets, WrongRulesAreRefused) {
   errno = 0;
   EXPECT_EQ(Rule().to(mac(1)).create(connected), nullptr);
   EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(RawPackets, CountersCountWhatTheirRulesTake) {
+  ibv_counters_init_attr none{};
+  ibv_counters* const counters = ibv_create_counters(host.context(), &none);
+  ASSERT_NE(counters, nullptr);
+  ibv_counter_attach_attr bytes{.counter_desc = IBV_COUNTER_BYTES, .index = 0, .comp_mask = 0};
+  ibv_counter_attach_attr packets{.counter_desc = IBV_COUNTER_PACKETS, .index = 2, .comp_mask = 0};
+  ASSERT_EQ(ibv_attach_counters_point_flow(counters, &bytes, nullptr), 0);
+  ASSERT_EQ(ibv_attach_counters_point_flow(counters, &packets, nullptr), 0);
+  std::uint64_t values[3] = {9, 9, 9};
+  {
+    const Flow one(Rule().to(group_mac(5)).udp_to(1000).count(counters).create(a));
+    const Flow two(Rule().to(group_mac(5)).udp_to(2000).count(counters).create(a));
+    EXPECT_EQ(ibv_destroy_counters(counters), EBUSY);
+    EXPECT_EQ(ibv_attach_counters_point_flow(counters, &bytes, one.get()), EOPNOTSUPP);
+    const RawEnd sender(host);
+    for (std::uint64_t i = 0; i < 3; ++i) ASSERT_EQ(a.receive(i, 100, 2000), 0);
+    for (const std::uint16_t port : std::initializer_list<std::uint16_t>{1000, 2000, 3000, 1000}) {
+      sender.send(group_mac(5), port);
+    }
+    std::uint64_t received = 0;
+    for (int i = 0; i < 3; ++i) received += a.wait().byte_len;
+    ASSERT_EQ(ibv_read_counters(counters, values, 3, IBV_READ_COUNTERS_ATTR_PREFER_CACHED), 0);
+    EXPECT_EQ(values[0], received);
+    EXPECT_EQ(values[1], 0u);
+    EXPECT_EQ(values[2], 3u);
+    EXPECT_EQ(ibv_read_counters(counters, values, 2, 0), EINVAL);
+  }
+  EXPECT_EQ(ibv_destroy_counters(counters), 0);
+}
+
+TEST_F(RawPackets, TagOfTheRuleIsRead) {
+  ibv_cq_init_attr_ex wanted{};
+  wanted.cqe = 4;
+  wanted.wc_flags = IBV_WC_EX_WITH_FLOW_TAG;
+  ibv_cq_ex* const cq = ibv_create_cq_ex(host.context(), &wanted);
+  ASSERT_NE(cq, nullptr);
+  {
+    EndpointOptions options{.type = IBV_QPT_RAW_PACKET};
+    options.shared_cq = ibv_cq_ex_to_cq(cq);
+    const Endpoint end(host, options);
+    end.connect({});
+    const Flow flow(Rule().to(group_mac(6)).tag(0x1234).create(end));
+    ASSERT_EQ(end.receive(1, 100, 2000), 0);
+    b.send(group_mac(6));
+    ibv_poll_cq_attr attributes{};
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (ibv_start_poll(cq, &attributes) != 0) {
+      ASSERT_LT(std::chrono::steady_clock::now(), limit);
+    }
+    EXPECT_EQ(ibv_wc_read_flow_tag(cq), 0x1234u);
+    ibv_end_poll(cq);
+  }
+  EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
 }
 
 TEST_F(RawPackets, DeviceSaysSo) {

@@ -20,6 +20,12 @@ int dealloc_td(ibv_td* td);
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* wanted);
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* wanted);
 int query_rt_values(ibv_context* context, ibv_values_ex* values);
+ibv_counters* create_counters(ibv_context* context, ibv_counters_init_attr* wanted);
+int destroy_counters(ibv_counters* counters);
+int attach_counters_point_flow(ibv_counters* counters, ibv_counter_attach_attr* wanted,
+                               ibv_flow* flow);
+int read_counters(ibv_counters* counters, std::uint64_t* values, std::uint32_t count,
+                  std::uint32_t flags);
 int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* wanted);
 ibv_flow* create_flow(ibv_qp* qp, ibv_flow_attr* attributes);
 int destroy_flow(ibv_flow* flow);

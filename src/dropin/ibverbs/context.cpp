@@ -37,6 +37,10 @@ void fill_in(Context& context) {
   context.verbs.create_cq_ex = create_cq_ex;
   context.verbs.modify_qp_rate_limit = modify_qp_rate_limit;
   context.verbs.create_qp_ex = create_qp_ex;
+  context.verbs.create_counters = create_counters;
+  context.verbs.destroy_counters = destroy_counters;
+  context.verbs.attach_counters_point_flow = attach_counters_point_flow;
+  context.verbs.read_counters = read_counters;
   context.verbs.ibv_create_flow = create_flow;
   context.verbs.ibv_destroy_flow = destroy_flow;
   refuse_the_rest(context.verbs);

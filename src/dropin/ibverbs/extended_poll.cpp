@@ -57,6 +57,8 @@ std::uint32_t read_source_lid(ibv_cq_ex*) { return 0; }  // RoCE has no LIDs.
 std::uint8_t read_service_level(ibv_cq_ex* cq) { return entry(cq).service_level; }
 std::uint8_t read_path_bits(ibv_cq_ex*) { return 0; }
 std::uint64_t read_timestamp(ibv_cq_ex* cq) { return entry(cq).timestamp; }
+/// Raw packets have one where others have immediate data.
+std::uint32_t read_flow_tag(ibv_cq_ex* cq) { return entry(cq).immediate; }
 
 std::uint64_t read_wall_clock(ibv_cq_ex* cq) {
   timespec now{};
@@ -83,6 +85,7 @@ void extend(CompletionQueue& queue) {
   verbs.read_sl = read_service_level;
   verbs.read_dlid_path_bits = read_path_bits;
   verbs.read_completion_ts = read_timestamp;
+  verbs.read_flow_tag = read_flow_tag;
   verbs.read_completion_wallclock_ns = read_wall_clock;
 }
 

@@ -137,6 +137,14 @@ Result<void> add_action(const ibv_flow_spec& theirs, FlowRule& rule) {
       if (theirs.hdr.size != sizeof theirs.drop) break;
       rule.drop = true;
       return {};
+    case IBV_FLOW_SPEC_ACTION_COUNT: {
+      const ibv_flow_spec_counter_action& action = theirs.flow_count;
+      if (theirs.hdr.size != sizeof action) break;
+      if (action.counters == nullptr) return refuse(EINVAL, "ACTION_COUNT names no counters");
+      if (rule.counter != nullptr) return refuse(EINVAL, "there are two actions of type COUNT");
+      rule.counter = from(action.counters).counter;
+      return {};
+    }
     case IBV_FLOW_SPEC_ACTION_HANDLE:
       return refuse(EOPNOTSUPP, "ACTION_HANDLE: the adapter has no IPsec, so no flow action");
     default:

@@ -149,6 +149,18 @@ struct Flow {
   adapter::FlowTable::RuleId rule;
 };
 
+struct Counters {
+  struct Point {
+    std::uint32_t index = 0;
+    ibv_counter_description what{};
+  };
+  ibv_counters verbs;
+  /// Shared with the flow rules that count with it.
+  std::shared_ptr<adapter::FlowCounter> counter = std::make_shared<adapter::FlowCounter>();
+  std::mutex lock;  // Guards what follows.
+  std::vector<Point> points;
+};
+
 struct AddressHandle {
   ibv_ah verbs;
   adapter::Destination destination;
@@ -161,6 +173,7 @@ inline Context& from(ibv_context* context) {
                                      offsetof(verbs_context, context));
 }
 inline ProtectionDomain& from(ibv_pd* pd) { return *reinterpret_cast<ProtectionDomain*>(pd); }
+inline Counters& from(ibv_counters* counters) { return *reinterpret_cast<Counters*>(counters); }
 inline ThreadDomain& from(ibv_td* td) { return *reinterpret_cast<ThreadDomain*>(td); }
 inline MemoryRegion& from(ibv_mr* mr) { return *reinterpret_cast<MemoryRegion*>(mr); }
 inline Channel& from(ibv_comp_channel* channel) { return *reinterpret_cast<Channel*>(channel); }

@@ -33,20 +33,12 @@ void refuse_where_null(Returned (*&operation)(Arguments...)) {
 void refuse_the_rest(verbs_context& context) {
   refuse_where_null<"ibv_advise_mr">(context.advise_mr);
   refuse_where_null<"ibv_alloc_null_mr">(context.alloc_null_mr);
-  refuse_where_null<"ibv_read_counters">(context.read_counters);
-  refuse_where_null<"ibv_attach_counters_point_flow">(context.attach_counters_point_flow);
-  refuse_where_null<"ibv_create_counters">(context.create_counters);
-  refuse_where_null<"ibv_destroy_counters">(context.destroy_counters);
   refuse_where_null<"ibv_reg_dm_mr">(context.reg_dm_mr);
   refuse_where_null<"ibv_alloc_dm">(context.alloc_dm);
   refuse_where_null<"ibv_free_dm">(context.free_dm);
   refuse_where_null<"ibv_modify_flow_action_esp">(context.modify_flow_action_esp);
   refuse_where_null<"ibv_destroy_flow_action">(context.destroy_flow_action);
   refuse_where_null<"ibv_create_flow_action_esp">(context.create_flow_action_esp);
-  refuse_where_null<"ibv_modify_qp_rate_limit">(context.modify_qp_rate_limit);
-  refuse_where_null<"ibv_alloc_parent_domain">(context.alloc_parent_domain);
-  refuse_where_null<"ibv_dealloc_td">(context.dealloc_td);
-  refuse_where_null<"ibv_alloc_td">(context.alloc_td);
   refuse_where_null<"ibv_modify_cq">(context.modify_cq);
   refuse_where_null<"ibv_post_srq_ops">(context.post_srq_ops);
   refuse_where_null<"ibv_destroy_rwq_ind_table">(context.destroy_rwq_ind_table);
@@ -54,10 +46,7 @@ void refuse_the_rest(verbs_context& context) {
   refuse_where_null<"ibv_destroy_wq">(context.destroy_wq);
   refuse_where_null<"ibv_modify_wq">(context.modify_wq);
   refuse_where_null<"ibv_create_wq">(context.create_wq);
-  refuse_where_null<"ibv_query_rt_values_ex">(context.query_rt_values);
-  refuse_where_null<"ibv_create_cq_ex">(context.create_cq_ex);
   refuse_where_null<"ibv_open_qp">(context.open_qp);
-  refuse_where_null<"ibv_create_qp_ex">(context.create_qp_ex);
   refuse_where_null<"ibv_get_srq_num">(context.get_srq_num);
   refuse_where_null<"ibv_create_srq_ex">(context.create_srq_ex);
   refuse_where_null<"ibv_open_xrcd">(context.open_xrcd);
