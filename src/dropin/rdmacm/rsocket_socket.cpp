@@ -1,0 +1,108 @@
+#include "dropin/rdmacm/rsocket_socket.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/epoll.h>
+
+namespace verbatim::rsocket {
+namespace {
+
+/// No wait is longer: an event may have been taken by another thread's call meanwhile.
+constexpr int kLongestWaitMs = 100;
+
+struct Table {
+  std::shared_mutex mutex;
+  std::unordered_map<int, std::shared_ptr<Socket>> sockets;
+};
+
+/// Never destroyed: threads may use it while the process exits.
+Table& table() {
+  static Table* const table = new Table;
+  return *table;
+}
+
+}  // namespace
+
+Outcome<Handle> Handle::make() {
+  Handle handle;
+  handle.epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (handle.number() < 0) return fail(errno);
+  return handle;
+}
+
+Outcome<void> Handle::add(int fd) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  if (epoll_ctl(number(), EPOLL_CTL_ADD, fd, &event) != 0) return fail(errno);
+  return {};
+}
+
+void Handle::remove(int fd) { epoll_ctl(number(), EPOLL_CTL_DEL, fd, nullptr); }
+
+Outcome<void> Socket::wait_once(std::unique_lock<std::mutex>& lock) {
+  if (somebody_waits_) {  // Who tells us when something has changed.
+    changed_.wait_for(lock, std::chrono::milliseconds(kLongestWaitMs));
+    return {};
+  }
+  somebody_waits_ = true;
+  lock.unlock();
+  pollfd fd{.fd = number(), .events = POLLIN};
+  const int count = ::poll(&fd, 1, kLongestWaitMs);
+  const int error = errno;
+  lock.lock();
+  somebody_waits_ = false;
+  changed_.notify_all();
+  if (count < 0) return fail(error);
+  return {};
+}
+
+std::shared_ptr<Socket> find(int number) {
+  std::shared_lock lock(table().mutex);
+  const auto found = table().sockets.find(number);
+  return found == table().sockets.end() ? nullptr : found->second;
+}
+
+void enter(std::shared_ptr<Socket> socket) {
+  std::unique_lock lock(table().mutex);
+  const int number = socket->number();
+  table().sockets[number] = std::move(socket);
+}
+
+std::shared_ptr<Socket> take_out(int number) {
+  std::unique_lock lock(table().mutex);
+  const auto found = table().sockets.find(number);
+  if (found == table().sockets.end()) return nullptr;
+  std::shared_ptr<Socket> socket = std::move(found->second);
+  table().sockets.erase(found);
+  return socket;
+}
+
+void copy_address(const sockaddr* from, sockaddr* to, socklen_t* length) {
+  if (to == nullptr || length == nullptr) return;
+  const socklen_t size = from->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  std::memcpy(to, from, std::min(*length, size));
+  *length = size;
+}
+
+Outcome<int> integer_of(const void* value, socklen_t length) {
+  if (value == nullptr) return fail(EFAULT);
+  int number = 0;
+  if (length < sizeof number) return fail(EINVAL);
+  std::memcpy(&number, value, sizeof number);
+  return number;
+}
+
+Outcome<void> give_integer(int value, void* to, socklen_t* length) {
+  if (to == nullptr || length == nullptr) return fail(EFAULT);
+  const socklen_t size = std::min<socklen_t>(*length, sizeof value);
+  std::memcpy(to, &value, size);
+  *length = size;
+  return {};
+}
+
+}  // namespace verbatim::rsocket
