@@ -1,0 +1,260 @@
+// The socket calls on one descriptor.
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstring>
+
+#include <fcntl.h>
+#include <rdma/rsocket.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "dropin/rspreload/next.h"
+
+namespace verbatim::rspreload {
+namespace {
+
+constexpr int kNumbers = 65'536;
+/// Descriptors that are rsockets.
+std::array<std::atomic<bool>, kNumbers> ours;
+thread_local int depth = 0;
+
+void note(int fd, bool is) {
+  if (fd >= 0 && fd < kNumbers) ours[static_cast<std::size_t>(fd)] = is;
+}
+
+/// Sockets that the libraries make for themselves stay plain ones.
+bool is_librarys(const void* caller) {
+  Dl_info info{};
+  if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return false;
+  return std::strstr(info.dli_fname, "libibverbs.so") != nullptr ||
+         std::strstr(info.dli_fname, "librdmacm.so") != nullptr;
+}
+
+template <typename Call>
+auto within(Call&& call) {
+  const Inside mark;
+  return call();
+}
+
+int accepted(int fd, sockaddr* address, socklen_t* length, int flags) {
+  const int number = within([&] { return raccept(fd, address, length); });
+  note(number, true);
+  if (number >= 0 && (flags & SOCK_NONBLOCK) != 0) rfcntl(number, F_SETFL, O_NONBLOCK);
+  return number;
+}
+
+}  // namespace
+
+Inside::Inside() { ++depth; }
+Inside::~Inside() { --depth; }
+bool inside() { return depth > 0; }
+bool is_ours(int fd) {
+  return depth == 0 && fd >= 0 && fd < kNumbers && ours[static_cast<std::size_t>(fd)];
+}
+
+}  // namespace verbatim::rspreload
+
+using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
+
+#define EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+EXPORT int socket(int domain, int type, int protocol) {
+  static auto* const plain = VERBATIM_NEXT(socket);
+  const int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
+  const bool wanted =
+      (domain == AF_INET || domain == AF_INET6) && (kind == SOCK_STREAM || kind == SOCK_DGRAM);
+  if (!wanted || inside() || is_librarys(__builtin_return_address(0))) {
+    return plain(domain, type, protocol);
+  }
+  const int number = within([&] { return rsocket(domain, type, protocol); });
+  if (number < 0) return plain(domain, type, protocol);
+  note(number, true);
+  return number;
+}
+
+EXPORT int close(int fd) {
+  static auto* const plain = VERBATIM_NEXT(close);
+  if (!is_ours(fd)) return plain(fd);
+  note(fd, false);
+  return within([&] { return rclose(fd); });
+}
+
+EXPORT int bind(int fd, const sockaddr* address, socklen_t length) {
+  static auto* const plain = VERBATIM_NEXT(bind);
+  if (!is_ours(fd)) return plain(fd, address, length);
+  return within([&] { return rbind(fd, address, length); });
+}
+
+EXPORT int listen(int fd, int backlog) {
+  static auto* const plain = VERBATIM_NEXT(listen);
+  if (!is_ours(fd)) return plain(fd, backlog);
+  return within([&] { return rlisten(fd, backlog); });
+}
+
+EXPORT int accept(int fd, sockaddr* address, socklen_t* length) {
+  static auto* const plain = VERBATIM_NEXT(accept);
+  return is_ours(fd) ? accepted(fd, address, length, 0) : plain(fd, address, length);
+}
+
+EXPORT int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
+  static auto* const plain = VERBATIM_NEXT(accept4);
+  return is_ours(fd) ? accepted(fd, address, length, flags) : plain(fd, address, length, flags);
+}
+
+EXPORT int connect(int fd, const sockaddr* address, socklen_t length) {
+  static auto* const plain = VERBATIM_NEXT(connect);
+  if (!is_ours(fd)) return plain(fd, address, length);
+  return within([&] { return rconnect(fd, address, length); });
+}
+
+EXPORT int shutdown(int fd, int how) {
+  static auto* const plain = VERBATIM_NEXT(shutdown);
+  if (!is_ours(fd)) return plain(fd, how);
+  return within([&] { return rshutdown(fd, how); });
+}
+
+EXPORT ssize_t recv(int fd, void* buffer, size_t size, int flags) {
+  static auto* const plain = VERBATIM_NEXT(recv);
+  if (!is_ours(fd)) return plain(fd, buffer, size, flags);
+  return within([&] { return rrecv(fd, buffer, size, flags); });
+}
+
+EXPORT ssize_t recvfrom(int fd, void* buffer, size_t size, int flags, sockaddr* address,
+                        socklen_t* length) {
+  static auto* const plain = VERBATIM_NEXT(recvfrom);
+  if (!is_ours(fd)) return plain(fd, buffer, size, flags, address, length);
+  return within([&] { return rrecvfrom(fd, buffer, size, flags, address, length); });
+}
+
+EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
+  static auto* const plain = VERBATIM_NEXT(recvmsg);
+  if (!is_ours(fd)) return plain(fd, message, flags);
+  return within([&] { return rrecvmsg(fd, message, flags); });
+}
+
+EXPORT ssize_t read(int fd, void* buffer, size_t size) {
+  static auto* const plain = VERBATIM_NEXT(read);
+  if (!is_ours(fd)) return plain(fd, buffer, size);
+  return within([&] { return rread(fd, buffer, size); });
+}
+
+EXPORT ssize_t readv(int fd, const iovec* pieces, int count) {
+  static auto* const plain = VERBATIM_NEXT(readv);
+  if (!is_ours(fd)) return plain(fd, pieces, count);
+  return within([&] { return rreadv(fd, pieces, count); });
+}
+
+EXPORT ssize_t send(int fd, const void* buffer, size_t size, int flags) {
+  static auto* const plain = VERBATIM_NEXT(send);
+  if (!is_ours(fd)) return plain(fd, buffer, size, flags);
+  return within([&] { return rsend(fd, buffer, size, flags); });
+}
+
+EXPORT ssize_t sendto(int fd, const void* buffer, size_t size, int flags, const sockaddr* address,
+                      socklen_t length) {
+  static auto* const plain = VERBATIM_NEXT(sendto);
+  if (!is_ours(fd)) return plain(fd, buffer, size, flags, address, length);
+  return within([&] { return rsendto(fd, buffer, size, flags, address, length); });
+}
+
+EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  static auto* const plain = VERBATIM_NEXT(sendmsg);
+  if (!is_ours(fd)) return plain(fd, message, flags);
+  return within([&] { return rsendmsg(fd, message, flags); });
+}
+
+EXPORT ssize_t write(int fd, const void* buffer, size_t size) {
+  static auto* const plain = VERBATIM_NEXT(write);
+  if (!is_ours(fd)) return plain(fd, buffer, size);
+  return within([&] { return rwrite(fd, buffer, size); });
+}
+
+EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
+  static auto* const plain = VERBATIM_NEXT(writev);
+  if (!is_ours(fd)) return plain(fd, pieces, count);
+  return within([&] { return rwritev(fd, pieces, count); });
+}
+
+EXPORT ssize_t sendfile(int out, int in, off_t* offset, size_t count) {
+  static auto* const plain = next<ssize_t(int, int, off_t*, size_t)>("sendfile");
+  if (!is_ours(out)) return plain(out, in, offset, count);
+  std::array<char, 65'536> piece;
+  const size_t size = count < piece.size() ? count : piece.size();
+  const ssize_t bytes =
+      offset == nullptr ? ::read(in, piece.data(), size) : ::pread(in, piece.data(), size, *offset);
+  if (bytes <= 0) return bytes;
+  const ssize_t sent =
+      within([&] { return rwrite(out, piece.data(), static_cast<size_t>(bytes)); });
+  if (offset != nullptr && sent > 0) *offset += sent;
+  if (offset == nullptr && sent < bytes) ::lseek(in, (sent > 0 ? sent : 0) - bytes, SEEK_CUR);
+  return sent;
+}
+
+EXPORT ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) {
+  return sendfile(out, in, offset, count);
+}
+
+EXPORT int getpeername(int fd, sockaddr* address, socklen_t* length) {
+  static auto* const plain = VERBATIM_NEXT(getpeername);
+  if (!is_ours(fd)) return plain(fd, address, length);
+  return within([&] { return rgetpeername(fd, address, length); });
+}
+
+EXPORT int getsockname(int fd, sockaddr* address, socklen_t* length) {
+  static auto* const plain = VERBATIM_NEXT(getsockname);
+  if (!is_ours(fd)) return plain(fd, address, length);
+  return within([&] { return rgetsockname(fd, address, length); });
+}
+
+EXPORT int setsockopt(int fd, int level, int option, const void* value, socklen_t length) {
+  static auto* const plain = VERBATIM_NEXT(setsockopt);
+  if (!is_ours(fd)) return plain(fd, level, option, value, length);
+  return within([&] { return rsetsockopt(fd, level, option, value, length); });
+}
+
+EXPORT int getsockopt(int fd, int level, int option, void* value, socklen_t* length) {
+  static auto* const plain = VERBATIM_NEXT(getsockopt);
+  if (!is_ours(fd)) return plain(fd, level, option, value, length);
+  return within([&] { return rgetsockopt(fd, level, option, value, length); });
+}
+
+EXPORT int fcntl(int fd, int command, ...) {
+  static auto* const plain = next<int(int, int, void*)>("fcntl");
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  if (!is_ours(fd)) return plain(fd, command, argument);
+  return within(
+      [&] { return rfcntl(fd, command, static_cast<int>(reinterpret_cast<long>(argument))); });
+}
+
+EXPORT int fcntl64(int fd, int command, ...) {
+  static auto* const plain = next<int(int, int, void*)>("fcntl64");
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  if (!is_ours(fd)) return plain(fd, command, argument);
+  return within(
+      [&] { return rfcntl(fd, command, static_cast<int>(reinterpret_cast<long>(argument))); });
+}
+
+EXPORT int ioctl(int fd, unsigned long request, ...) {
+  static auto* const plain = next<int(int, unsigned long, void*)>("ioctl");
+  va_list arguments;
+  va_start(arguments, request);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  constexpr unsigned long kNonblocking = 0x5421;  // FIONBIO, as some runtimes use it.
+  if (!is_ours(fd) || request != kNonblocking) return plain(fd, request, argument);
+  const int flags = *static_cast<int*>(argument) != 0 ? O_NONBLOCK : 0;
+  return within([&] { return rfcntl(fd, F_SETFL, flags); });
+}
+
+}  // extern "C"

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""rsockets: Debian's programs on them, and programs that know only sockets, under librspreload."""
+
+import argparse
+import filecmp
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+from lab import SKIPPED, Failure, Lab, wait_until
+
+SECONDS = 60
+SPEAKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "echo.py")
+FILE_BYTES = 5_000_000
+
+# Arguments that server and client have in common; the server's address follows -b or -s.
+SAME_ARGUMENTS = [
+    "rstream -S 4096 -C 500 -T v", "rstream -S 3000 -C 200 -T v -T a", "rstream -S 65536 -C 100 -T v -T n",
+    "rstream -S 100000 -C 50 -T v -T b", "rstream -B 300000 -S 1000000 -C 10 -T v", "rstream -S 64 -C 500 -T r",
+    "riostream -S 4096 -C 500 -T v", "riostream -S 65536 -C 100 -T v -T n",
+]
+
+
+def has_port(lab, node):
+    """Whether a program of the node has bound an id."""
+    status = subprocess.run([f"{lab.build}/bin/verbatim", "status", "--json"], check=False,
+                            env=lab.environment(), capture_output=True, text=True, timeout=30)
+    nodes = json.loads(status.stdout) if status.returncode == 0 else []
+    return any(program.get("ports") for entry in nodes if entry["node"] == node
+               for program in entry["programs"])
+
+
+def start_server(lab, argv):
+    server = lab.start("a", argv)
+
+    def is_bound():
+        if server.ended():
+            raise Failure(f"{server.name} ended with status {server.process.returncode} early")
+        return has_port(lab, "a")
+
+    wait_until(is_bound, 20, f"{server.name} to be bound")
+    return server
+
+
+def run_pair(lab, words):
+    program, *arguments = words.split()
+    port = str(lab.free_port())
+    server = start_server(lab, [program, "-b", lab.address("a"), "-p", port, *arguments])
+    client = lab.start("b", [program, "-s", lab.address("a"), "-p", port, *arguments])
+    client.expect_success(SECONDS)
+    server.expect_success(SECONDS)
+    print(f"{words}: ok", flush=True)
+
+
+def run_udpong(lab):
+    port = str(lab.free_port())
+    server = start_server(lab, ["udpong", "-b", lab.address("a"), "-p", port])
+    client = lab.start("b", ["udpong", "-s", lab.address("a"), "-p", port, "-S", "1000", "-C", "200",
+                             "-T", "e"])
+    client.expect_success(SECONDS)
+    server.kill()
+    print("udpong: ok", flush=True)
+
+
+def run_rcopy(lab):
+    port = str(lab.free_port())
+    source, copy = f"{lab.folder}/source", f"{lab.folder}/copy"
+    with open(source, "wb") as file:
+        file.write(os.urandom(FILE_BYTES))
+    server = start_server(lab, ["rcopy", "-p", port])
+    client = lab.start("b", ["rcopy", source, f"{lab.address('a')}:{copy}", "-p", port])
+    client.expect_success(SECONDS)
+    if not filecmp.cmp(source, copy, shallow=False):
+        raise Failure("rcopy made another file")
+    server.kill()
+    print("rcopy: ok", flush=True)
+
+
+def run_preloaded(lab, name, server_words, client_words):
+    preload = f"LD_PRELOAD={os.path.abspath(lab.build)}/lib/rsocket/librspreload.so.1"
+    places = {"a": lab.address("a"), "port": str(lab.free_port())}
+    server = start_server(lab, ["env", preload, *[word.format(**places) for word in server_words]])
+    client = lab.start("b", ["env", preload, *[word.format(**places) for word in client_words]])
+    client.expect_success(SECONDS)
+    server.expect_success(SECONDS)
+    print(f"{name} under librspreload: ok", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default="build", help="build folder")
+    parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
+    options = parser.parse_args()
+    if not shutil.which("rstream") or not shutil.which("iperf3"):
+        print("rdmacm-utils or iperf3 is not installed")
+        return SKIPPED
+    with Lab(options.build, options.preload) as lab:
+        for words in SAME_ARGUMENTS:
+            run_pair(lab, words)
+        run_udpong(lab)
+        run_rcopy(lab)
+        if not options.preload:  # One library to preload is enough.
+            run_preloaded(lab, "echo.py", ["/usr/bin/python3", SPEAKER, "server", "{a}", "{port}"],
+                          ["/usr/bin/python3", SPEAKER, "client", "{a}", "{port}"])
+            run_preloaded(lab, "iperf3", ["iperf3", "-s", "-1", "-B", "{a}", "-p", "{port}"],
+                          ["iperf3", "-c", "{a}", "-p", "{port}", "-n", "20M"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
