@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""How fast connections are set up and torn down through rdma_cm: `cmtime` between two nodes."""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests" / "programs"))
+from lab import Failure, Lab, wait_until  # pylint: disable=wrong-import-position
+
+SECONDS = 120
+
+
+def listens(lab):
+    status = subprocess.run([f"{lab.build}/bin/verbatim", "status", "--json"], check=False,
+                            env=lab.environment(), capture_output=True, text=True, timeout=30)
+    nodes = json.loads(status.stdout) if status.returncode == 0 else []
+    return any(bound["listens"] for node in nodes for program in node["programs"]
+               for bound in program.get("ports", []))
+
+
+def measure(build, connections):
+    """The client's table: step to microseconds a connection."""
+    with Lab(build) as lab:
+        count = str(connections)
+        server = lab.start("a", ["cmtime", "-b", lab.address("a"), "-c", count])
+        wait_until(lambda: server.ended() or listens(lab), 20, "cmtime to listen")
+        began = time.monotonic()
+        client = lab.start("b", ["cmtime", "-s", lab.address("a"), "-c", count])
+        client.expect_success(SECONDS)
+        elapsed = time.monotonic() - began
+        server.expect_success(SECONDS)
+        steps = {}
+        for line in client.output().splitlines():
+            name, colon, figures = line.partition(":")
+            fields = figures.split()
+            if colon and len(fields) == 4:
+                steps[name.strip()] = float(fields[3])
+        if "connect" not in steps:
+            raise Failure(f"cmtime printed no table:\n{client.output()}")
+        return steps, elapsed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default=os.environ.get("VERBATIM_BUILD", HERE.parent / "build"))
+    parser.add_argument("--connections", type=int, default=1000)
+    options = parser.parse_args()
+    steps, elapsed = measure(options.build, options.connections)
+    print(f"{options.connections} connections, {elapsed:.2f} s from start to end of the client")
+    print(f"{'step':<16}{'us a connection':>18}")
+    for name, value in steps.items():
+        print(f"{name:<16}{value:>18.1f}")
+
+
+if __name__ == "__main__":
+    main()
