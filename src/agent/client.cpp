@@ -19,6 +19,7 @@ namespace {
 
 constexpr TimeNs kFirstPause = 100 * kMillisecond;
 constexpr TimeNs kLongestPause = 5 * kSecond;
+constexpr int kMessagesMax = 64;
 
 std::array<char, 64> program_name() {
   std::array<char, 64> name{};
@@ -131,20 +132,26 @@ void AgentClient::handle_event() {
             watched.error().text);
       }
     } else {
-      read_message();
+      // Bounded: whoever calls has other descriptors to serve.
+      for (int messages = 0; messages < kMessagesMax && read_message(); ++messages) {
+      }
     }
   }
 }
 
-void AgentClient::read_message() {
+bool AgentClient::read_message() {
   auto message = receive(connection_.get(), MSG_DONTWAIT);
-  if (message) return on_message(*message);
-  if (message.error().code == EAGAIN) return;
+  if (message) {
+    on_message(*message);
+    return true;
+  }
+  if (message.error().code == EAGAIN) return false;
   bindings_.detach();
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, connection_.get(), nullptr);
   connection_.reset();
   connected_.store(false, std::memory_order_release);
   start_rejoining();
+  return false;
 }
 
 void AgentClient::on_message(const Incoming& message) {

@@ -101,7 +101,8 @@ class AgentClient {
   Result<void> watch(int fd);
   void start_rejoining();
   void rejoin_until_done();
-  void read_message();
+  /// False where none is there (any more).
+  bool read_message();
   void on_message(const Incoming& message);
 
   AgentOptions options_;

@@ -64,11 +64,14 @@ void Farewells::add(int arena_fd, TimeNs now) {
   }
 }
 
-void Farewells::on_reply(const wire::CmDrep& reply) {
+void Farewells::on_mad(wire::MadSpan mad) {
+  const auto decoded = wire::decode_cm(mad);
+  const auto* reply = decoded ? std::get_if<wire::CmDrep>(&decoded->message) : nullptr;
+  if (reply == nullptr) return;
   std::erase_if(waiting_, [&](const Farewell& farewell) {
     const auto* request = std::get_if<wire::CmDreq>(&farewell.mad.message);
-    return request != nullptr && request->local_id == reply.remote_id &&
-           request->remote_id == reply.local_id;
+    return request != nullptr && request->local_id == reply->remote_id &&
+           request->remote_id == reply->local_id;
   });
 }
 

@@ -6,6 +6,7 @@
 #include "base/address.h"
 #include "base/time.h"
 #include "wire/cm_message.h"
+#include "wire/management_packet.h"
 
 namespace verbatim::agent {
 
@@ -35,7 +36,7 @@ class Farewells {
     std::erase_if(waiting_, [](const Farewell& farewell) { return farewell.times_left == 0; });
   }
   /// A peer's DREP ends its DREQ.
-  void on_reply(const wire::CmDrep& reply);
+  void on_mad(wire::MadSpan mad);
   TimeNs next_deadline() const;
   bool empty() const { return waiting_.empty(); }
 

@@ -15,6 +15,7 @@
 #include "agent/slots.h"
 #include "agent/status.h"
 #include "base/time.h"
+#include "cm/routing.h"
 
 /// The agent: one thread that waits for messages of programs and commands, and for their ends.
 namespace verbatim::agent {
@@ -49,7 +50,8 @@ class Server {
     std::optional<Program> program;
     std::optional<Incoming> waiting;  // A request that came before the node was known.
     int bindings = -1;                // A program's: the connection over which it asks for ports.
-    int bindings_of = -1;             // Such a connection: whose it is.
+    std::uint64_t datagrams_dropped = 0;  // Management datagrams that found its socket full.
+    int bindings_of = -1;                 // Such a connection: whose it is.
   };
 
   Server(Options options, RuntimeFolder folder, LockFile lock);
@@ -91,11 +93,10 @@ class Server {
   void on_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad);
   void pass_on(Connection& program, std::uint32_t address, const SocketAddress& source,
                wire::MadSpan mad);
-  void answer_for_nobody(std::uint32_t address, const SocketAddress& source,
-                         const wire::CmMad& request);
-  void send_mad(std::uint32_t address, const SocketAddress& destination, const wire::CmMad& mad);
   /// The program in a slot, if it takes part in connection management.
   Connection* manager_in(std::uint32_t slot);
+  /// The program that a datagram to the node's address `own` is for.
+  Connection* manager_of(const cm::Route& route, const SocketAddress& own);
   void say_farewells();
 
   Options options_;
@@ -110,7 +111,6 @@ class Server {
   std::optional<ManagementPort> management_;
   PortTable ports_;
   Farewells farewells_;
-  std::uint64_t mads_dropped_ = 0;  // For programs that do not take theirs.
   UniqueFd listening_, events_, signals_;
   TimeNs recovery_deadline_ = kNever;
   TimeNs idle_since_ = 0;

@@ -172,7 +172,8 @@ Result<void> Server::on_status_request(Connection& connection) {
          .slot = other.program->slot,
          .since = other.program->since,
          .arena_fd = other.program->arena.get(),
-         .bindings = ports_.of(static_cast<PortTable::ProgramId>(other.program->slot))});
+         .bindings = ports_.of(static_cast<PortTable::ProgramId>(other.program->slot)),
+         .datagrams_dropped = other.datagrams_dropped});
   }
   std::ranges::sort(programs, {}, &ProgramEntry::slot);
   const std::string text = status_text(description(), programs);

@@ -7,6 +7,8 @@
 namespace verbatim::agent {
 namespace {
 
+constexpr int kDatagramBytes = 4 << 20;
+
 /// Ports below 1024: as the kernel asks for CAP_NET_BIND_SERVICE.
 bool is_privileged() { return geteuid() == 0; }
 
@@ -35,6 +37,11 @@ Result<void> Server::on_open_bindings(Connection& connection, Incoming& incoming
   if (!connection.program || incoming.descriptors.size() != 1 ||
       !is_sequential_socket(incoming.descriptors[0].get())) {
     return refuse(EPROTO, "a malformed opening of bindings");
+  }
+  // From now on datagrams go to it, many at a time. What the kernel grants serves.
+  const int fd = connection.fd.get();
+  if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &kDatagramBytes, sizeof kDatagramBytes) != 0) {
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kDatagramBytes, sizeof kDatagramBytes);
   }
   if (connection.bindings >= 0) close_connection(connection.bindings);
   Connection opened{.fd = std::move(incoming.descriptors[0]), .pid = connection.pid};

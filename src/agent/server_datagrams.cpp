@@ -3,65 +3,11 @@
 #include <sys/socket.h>
 
 #include "agent/server.h"
+#include "cm/routing.h"
 
 /// Management datagrams of the node: the communication manager's (IBA chapter 12) go to the program
 /// that they are for; what is for no program is answered here.
 namespace verbatim::agent {
-namespace {
-
-using wire::CmAbout;
-using wire::CommunicationId;
-using wire::RejectReason;
-
-/// A program's communication ids begin with its slot, as its queue pair numbers do.
-constexpr unsigned kLocalIdBits = 22;
-constexpr std::uint32_t slot_of(CommunicationId id) { return raw(id) >> kLocalIdBits; }
-
-/// To whom a message is addressed: the id that its receiver gave out, or the service that a first
-/// message asks for.
-struct Addressee {
-  CommunicationId id{};
-  wire::ServiceId service{};
-  bool is_first = false;
-};
-
-template <typename Message>
-Addressee addressee(const Message& message) {
-  return {.id = message.remote_id};
-}
-Addressee addressee(const wire::CmReq& message) {
-  return {.service = message.service_id, .is_first = true};
-}
-Addressee addressee(const wire::CmSidrReq& message) {
-  return {.service = message.service_id, .is_first = true};
-}
-Addressee addressee(const wire::CmSidrRep& message) { return {.id = message.request_id}; }
-
-std::optional<wire::CmMessage> answer_to(const wire::CmReq& request) {
-  return wire::CmRej{.remote_id = request.local_id,
-                     .rejected = CmAbout::req,
-                     .reason = RejectReason::invalid_service_id};
-}
-std::optional<wire::CmMessage> answer_to(const wire::CmRep& reply) {
-  return wire::CmRej{.local_id = reply.remote_id,
-                     .remote_id = reply.local_id,
-                     .rejected = CmAbout::rep,
-                     .reason = RejectReason::invalid_communication_id};
-}
-std::optional<wire::CmMessage> answer_to(const wire::CmDreq& request) {
-  return wire::CmDrep{.local_id = request.remote_id, .remote_id = request.local_id};
-}
-std::optional<wire::CmMessage> answer_to(const wire::CmSidrReq& request) {
-  return wire::CmSidrRep{.request_id = request.request_id,
-                         .status = wire::SidrStatus::service_not_supported,
-                         .service_id = request.service_id};
-}
-template <typename Message>
-std::optional<wire::CmMessage> answer_to(const Message&) {
-  return std::nullopt;
-}
-
-}  // namespace
 
 Result<void> Server::open_management_port() {
   auto port = ManagementPort::create(slots_->node(), slots_->sockets(0));
@@ -80,24 +26,24 @@ Server::Connection* Server::manager_in(std::uint32_t slot) {
   return connection.bindings >= 0 ? &connection : nullptr;
 }
 
+Server::Connection* Server::manager_of(const cm::Route& route, const SocketAddress& own) {
+  if (route.slot) return manager_in(*route.slot);
+  const auto port = port_of_service(route.service);
+  const auto listener = port ? ports_.find(port->first, port->second, own) : std::nullopt;
+  return listener ? manager_in(static_cast<std::uint32_t>(listener->program)) : nullptr;
+}
+
 void Server::on_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad) {
-  const auto decoded = wire::decode_cm(mad);
-  if (!decoded) return;
-  const Addressee to = std::visit([](const auto& m) { return addressee(m); }, decoded->message);
-  Connection* program = nullptr;
-  if (to.is_first) {
-    const auto service = port_of_service(to.service);
-    const auto& own = slots_->node().addresses[address];
-    const auto found = service ? ports_.find(service->first, service->second, own) : std::nullopt;
-    if (found) program = manager_in(static_cast<std::uint32_t>(found->program));
-  } else {
-    program = manager_in(slot_of(to.id));
+  const SocketAddress& own = slots_->node().addresses[address];
+  const auto route = cm::route_of(mad);
+  if (!route) return;
+  if (Connection* const program = manager_of(*route, own)) {
+    return pass_on(*program, address, source, mad);
   }
-  if (program != nullptr) return pass_on(*program, address, source, mad);
-  if (const auto* reply = std::get_if<wire::CmDrep>(&decoded->message)) {
-    farewells_.on_reply(*reply);
+  farewells_.on_mad(mad);
+  if (const auto answer = cm::answer_for_nobody(mad, source, own)) {
+    management_->send(address, answer->destination, answer->bytes);
   }
-  answer_for_nobody(address, source, *decoded);
 }
 
 void Server::pass_on(Connection& program, std::uint32_t address, const SocketAddress& source,
@@ -107,26 +53,15 @@ void Server::pass_on(Connection& program, std::uint32_t address, const SocketAdd
   message.source = to_record(source);
   std::ranges::copy(mad, message.bytes.begin());
   // A program that does not read misses it, as a card whose receive queue is full: the CM repeats.
-  if (!send(program.fd.get(), message, {}, MSG_DONTWAIT)) ++mads_dropped_;
-}
-
-void Server::answer_for_nobody(std::uint32_t address, const SocketAddress& source,
-                               const wire::CmMad& request) {
-  auto answer = std::visit([](const auto& m) { return answer_to(m); }, request.message);
-  if (answer) send_mad(address, source, {request.transaction, *std::move(answer)});
-}
-
-void Server::send_mad(std::uint32_t address, const SocketAddress& destination,
-                      const wire::CmMad& mad) {
-  std::array<std::byte, wire::kMadBytes> bytes{};
-  wire::encode(mad, bytes);
-  management_->send(address, destination, bytes);
+  if (!send(program.fd.get(), message, {}, MSG_DONTWAIT)) ++program.datagrams_dropped;
 }
 
 void Server::say_farewells() {
   if (!management_) return;
   farewells_.say_due(monotonic_now(), [this](const Farewells::Farewell& farewell) {
-    send_mad(farewell.address, farewell.destination, farewell.mad);
+    std::array<std::byte, wire::kMadBytes> bytes{};
+    wire::encode(farewell.mad, bytes);
+    management_->send(farewell.address, farewell.destination, bytes);
   });
 }
 

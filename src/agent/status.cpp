@@ -136,6 +136,7 @@ std::string status_text(const NodeDescription& node, std::span<const ProgramEntr
     program["slot"] = entry.slot;
     program["first_qpn"] = qpn_of(entry.slot, 0).value();
     program["since"] = entry.since;
+    program["datagrams_dropped"] = entry.datagrams_dropped;
     if (!entry.bindings.empty()) program["ports"] = bindings_json(entry.bindings);
     append_program_details(program, entry.arena_fd);
     json["programs"].push_back(std::move(program));

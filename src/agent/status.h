@@ -21,6 +21,7 @@ struct ProgramEntry {
   std::time_t since = 0;  // Unix time.
   int arena_fd = -1;      // -1: it has none.
   std::vector<Binding> bindings;
+  std::uint64_t datagrams_dropped = 0;  // Management datagrams that it did not take in time.
 };
 
 std::string status_text(const NodeDescription& node, std::span<const ProgramEntry> programs);

@@ -12,6 +12,7 @@ import sys
 from lab import SKIPPED, Failure, Lab, wait_until
 
 SECONDS = 60
+UDADDY_PORT = 7174  # It takes no other.
 
 # Name, server, client; {a} and {b} are the nodes' addresses, {port} a port of theirs.
 PAIRS = [
@@ -50,7 +51,8 @@ def start_server(lab, command, port):
         status = subprocess.run([f"{lab.build}/bin/verbatim", "status", "--json"], check=False,
                                 env=lab.environment(), capture_output=True, text=True, timeout=30)
         nodes = json.loads(status.stdout) if status.returncode == 0 else []
-        return any(bound["listens"] for node in nodes if node["node"] == "a"
+        return any(bound["listens"] and bound["port"] in (port, UDADDY_PORT)
+                   for node in nodes if node["node"] == "a"
                    for program in node["programs"] for bound in program.get("ports", []))
 
     wait_until(listens, 20, f"{server.name} to listen")

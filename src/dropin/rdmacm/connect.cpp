@@ -130,26 +130,17 @@ Result<void> connect(Id& id, const rdma_conn_param* parameters) {
   return id.is_datagram() ? ask_for_queue_pair(id, parameters) : ask_for_connection(id, parameters);
 }
 
-Result<void> listen(Id& id, int backlog) {
-  Manager& cm = manager();
-  if (id.state == IdState::idle) {
-    sockaddr_in any{.sin_family = AF_INET};
-    if (auto bound = bind_to(id, reinterpret_cast<const sockaddr*>(&any)); !bound) return bound;
-  }
-  if (id.state != IdState::bound) return refuse(EINVAL, "an id that is not bound cannot listen");
-  if (const int error = cm.services().listen_port(id.binding)) {
-    return refused_below(error);
-  }
+/// The engine takes the listener's requests from now on.
+Result<void> open_listener(Manager& cm, Id& id, int backlog) {
   const std::lock_guard guard(cm.lock);
   const bool only = id.options.own_family_only.value_or(id.local.is_ipv4());
   const bool any = is_wildcard(id.local);
-  cm::ListenAt where{.service = service_of(id, id.local.port()),
-                     .service_mask = id.is_af_ib ? id.service_mask : ~std::uint64_t{0},
-                     .address = id.is_af_ib ? SocketAddress() : id.local,
-                     .both_families = any && id.local.is_ipv6() && !only,
-                     .gid = id.is_af_ib && !any ? id.connection.path.local_gid : Gid{},
-                     .datagram = id.is_datagram()};
-  // The effects are none: only the table changes.
+  const cm::ListenAt where{.service = service_of(id, id.local.port()),
+                           .service_mask = id.is_af_ib ? id.service_mask : ~std::uint64_t{0},
+                           .address = id.is_af_ib ? SocketAddress() : id.local,
+                           .both_families = any && id.local.is_ipv6() && !only,
+                           .gid = id.is_af_ib && !any ? id.connection.path.local_gid : Gid{},
+                           .datagram = id.is_datagram()};
   const auto listener = cm.step(
       [&](cm::ConnectionManager& engine, TimeNs, cm::Effects&) { return engine.listen(where); });
   if (!listener) return std::unexpected(listener.error());
@@ -158,6 +149,24 @@ Result<void> listen(Id& id, int backlog) {
   cm.add_listener(id, *listener);
   id.state = IdState::listening;
   show_addresses(id);
+  return {};
+}
+
+Result<void> listen(Id& id, int backlog) {
+  Manager& cm = manager();
+  if (id.state == IdState::idle) {
+    sockaddr_in any{.sin_family = AF_INET};
+    if (auto bound = bind_to(id, reinterpret_cast<const sockaddr*>(&any)); !bound) return bound;
+  }
+  if (id.state != IdState::bound) return refuse(EINVAL, "an id that is not bound cannot listen");
+  if (auto opened = open_listener(cm, id, backlog); !opened) return opened;
+  // Last: requests come as soon as the agent knows.
+  if (const int error = cm.services().listen_port(id.binding)) {
+    const std::lock_guard guard(cm.lock);
+    cm.remove_listener(id);
+    id.state = IdState::bound;
+    return refused_below(error);
+  }
   return {};
 }
 

@@ -1,0 +1,120 @@
+#include "agent/bindings.h"
+
+#include <optional>
+
+#include "agent/lab_for_test.h"
+#include "agent/management_port.h"
+#include "wire/cm_message.h"
+
+/// Ports and management datagrams between programs and the agent.
+namespace verbatim::agent {
+namespace {
+
+constexpr std::uint16_t kPort = 7471;
+const auto kService = wire::service_id_of(PortSpace::tcp, kPort);
+
+Binding binding(std::uint64_t handle, std::string_view address, std::uint16_t port = kPort) {
+  return {.handle = handle,
+          .port_space = PortSpace::tcp,
+          .address = SocketAddress::parse(address, port).value()};
+}
+
+/// A peer on another address of the loopback interface, without a node: what it sends and hears.
+class Peer {
+ public:
+  explicit Peer(const char* address)
+      : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)),
+        address_(SocketAddress::parse(address, kRocePort).value()),
+        sender_(address_, 1) {
+    EXPECT_EQ(bind(socket_.get(), address_.data(), address_.size()), 0);
+  }
+  void send(const SocketAddress& to, const wire::CmMad& mad) {
+    std::array<std::byte, wire::kMadBytes> bytes{};
+    wire::encode(mad, bytes);
+    const auto* socket = sender_.socket_for(to, wire::kManagementQpn).value();
+    const auto packet = wire::encode_management_packet({.source = gid_of(address_),
+                                                        .destination = gid_of(to),
+                                                        .source_port = socket->local().port(),
+                                                        .destination_port = to.port()},
+                                                       Psn(1), bytes);
+    ASSERT_EQ(socket->send(to, packet, packet.size()), 0);
+  }
+  /// What comes within the test's patience; the ICRC is not looked at.
+  std::optional<wire::CmMessage> heard() {
+    std::array<std::byte, wire::kManagementPacketBytes> packet{};
+    if (!readable(socket_.get())) return std::nullopt;
+    if (recv(socket_.get(), packet.data(), packet.size(), 0) < 0) return std::nullopt;
+    const auto mad = wire::decode_cm(
+        std::span(packet).subspan(wire::Bth::kSize + wire::Deth::kSize, wire::kMadBytes));
+    if (!mad) return std::nullopt;
+    return mad->message;
+  }
+
+ private:
+  UniqueFd socket_;
+  SocketAddress address_;
+  mover::UdpSender sender_;
+};
+
+wire::CommunicationId id_in(std::uint32_t slot) {
+  return static_cast<wire::CommunicationId>(slot << 22 | 5);
+}
+
+class BindingsTest : public Lab {};
+
+TEST_F(BindingsTest, TheNextAgentKeepsWhatTheDeadOneGranted) {
+  const auto a = join("n", "127.78.9.1");
+  const auto b = join("n");
+  ASSERT_TRUE(a && b);
+  ASSERT_TRUE(a->bindings().bind(binding(1, "127.78.9.1")));
+  ASSERT_TRUE(a->bindings().listen(1));
+  EXPECT_EQ(b->bindings().bind(binding(1, "127.78.9.1")).error().code, EADDRINUSE);
+  end_agent(a->node().agent_pid, SIGKILL);
+  rejoin(*a);
+  rejoin(*b);
+  EXPECT_EQ(b->bindings().bind(binding(1, "127.78.9.1")).error().code, EADDRINUSE);
+  a->bindings().release(1);
+  // A request behind the release, on the same socket: it has been served when this is answered.
+  ASSERT_TRUE(a->bindings().bind(binding(2, "127.78.9.1", 0)));
+  EXPECT_EQ(b->bindings().bind(binding(1, "127.78.9.1")), kPort);
+}
+
+TEST_F(BindingsTest, AListenerGetsRequestsAndAProgramItsReplies) {
+  const auto program = join("n", "127.78.9.2");
+  ASSERT_TRUE(program);
+  std::vector<wire::CmMad> received;
+  program->set_events({.on_mad =
+                           [&](const ReceivedMad& mad) {
+                             EXPECT_EQ(mad.source.ip_text(), "127.78.9.3");
+                             EXPECT_EQ(mad.destination.ip_text(), "127.78.9.2");
+                             received.push_back(wire::decode_cm(mad.bytes).value());
+                           },
+                       .on_addresses_changed = {}});
+  ASSERT_TRUE(program->bindings().bind(binding(1, "127.78.9.2")));
+  ASSERT_TRUE(program->bindings().listen(1));
+  const wire::CmMad request{7, wire::CmReq{.service_id = kService}};
+  const wire::CmMad reply{8, wire::CmRep{.remote_id = id_in(program->slot())}};
+  Peer peer("127.78.9.3");
+  peer.send(program->node().addresses[0], request);
+  peer.send(program->node().addresses[0], reply);
+  while (received.size() < 2 && readable(program->fd())) program->handle_event();
+  EXPECT_EQ(received, (std::vector{request, reply}));
+}
+
+TEST_F(BindingsTest, WhatIsForNobodyIsAnswered) {
+  const auto program = join("n", "127.78.9.4");
+  ASSERT_TRUE(program);
+  const SocketAddress node = program->node().addresses[0];
+  Peer peer("127.78.9.5");
+  peer.send(node, {1, wire::CmReq{.local_id = id_in(3), .service_id = kService}});
+  const auto rejected = peer.heard();
+  ASSERT_TRUE(rejected && std::holds_alternative<wire::CmRej>(*rejected));
+  EXPECT_EQ(std::get<wire::CmRej>(*rejected).reason, wire::RejectReason::invalid_service_id);
+  EXPECT_EQ(std::get<wire::CmRej>(*rejected).remote_id, id_in(3));
+  peer.send(node, {2, wire::CmDreq{.local_id = id_in(3), .remote_id = id_in(9)}});
+  const auto confirmed = peer.heard();
+  ASSERT_TRUE(confirmed && std::holds_alternative<wire::CmDrep>(*confirmed));
+}
+
+}  // namespace
+}  // namespace verbatim::agent
