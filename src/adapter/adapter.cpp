@@ -22,6 +22,7 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
   adapter->queue_pairs_ = std::make_unique<std::atomic<QueuePair*>[]>(kProgramQueuePairsMax);
   // Numbers begin somewhere: packets for a queue pair of an earlier program rarely meet a new one.
   getrandom(&adapter->last_number_, sizeof adapter->last_number_, 0);
+  adapter->last_shared_receive_ = adapter->last_number_;
   for (const GidEntry& entry : adapter->node().gids) {
     adapter->senders_.push_back(
         std::make_unique<mover::UdpSender>(entry.address, adapter->node().interface_index));
@@ -146,20 +147,32 @@ std::uint32_t Adapter::take_number() {
   return 0;
 }
 
+Result<void> Adapter::check_parts(const QueuePairOptions& options) const {
+  if (options.type == QpType::xrc_receive) {
+    if (!xrc_domains_.contains(options.xrc_domain)) return refuse(EINVAL, "no such XRC domain");
+    return {};
+  }
+  if (!pds_.contains(options.pd)) return refuse(EINVAL, "no such protection domain");
+  return {};
+}
+
 Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
   if (auto ok = check_capacity(wanted); !ok) return std::unexpected(ok.error());
   QueuePairOptions options = wanted;
   // A ring has room for one at least; what it has is what the program is told.
   options.capacity.send_requests = std::max(1u, options.capacity.send_requests);
-  options.capacity.receive_requests = std::max(1u, options.capacity.receive_requests);
+  const bool own_receives =
+      options.shared_receive == nullptr && service_of(options.type) != wire::Service::xrc;
+  options.capacity.receive_requests =
+      own_receives ? std::max(1u, options.capacity.receive_requests) : 0;
   options.capacity.send_segments = std::max(1u, options.capacity.send_segments);
-  options.capacity.receive_segments = std::max(1u, options.capacity.receive_segments);
+  options.capacity.receive_segments =
+      own_receives ? std::max(1u, options.capacity.receive_segments) : 0;
   const auto& capacity = options.capacity;
   SendQueue sends(capacity.send_requests, capacity.send_segments, capacity.inline_bytes,
                   options.type == QpType::ud, options.memory);
   const std::lock_guard guard(lock_);
-  const auto pd = pds_.find(options.pd);
-  if (pd == pds_.end()) return refuse(EINVAL, "no such protection domain");
+  if (auto there = check_parts(options); !there) return std::unexpected(there.error());
   const std::uint32_t number = take_number();
   if (number == 0) {
     return refuse(ENOMEM, fmt::format("all {} queue pair numbers are in use", Limits::queue_pairs));
@@ -167,15 +180,25 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
   if (options.type == QpType::raw_packet) {
     if (auto opened = steering_.open(); !opened) return std::unexpected(opened.error());
   }
-  auto receives = ReceiveQueue::create(*arena_, options.capacity.receive_requests,
-                                       options.capacity.receive_segments);
-  if (!receives) return std::unexpected(receives.error());
+  std::unique_ptr<ReceiveQueue> receives;
+  if (own_receives) {
+    auto created = ReceiveQueue::create(*arena_, options.capacity.receive_requests,
+                                        options.capacity.receive_segments);
+    if (!created) return std::unexpected(created.error());
+    receives = std::move(*created);
+  }
   auto* queue_pair =
       new QueuePair(*this, options, Qpn(membership_.first_qpn.value() + number),
-                    arena_->queue_pair(number), std::move(sends), std::move(*receives));
-  ++pd->second.users;
+                    arena_->queue_pair(number), std::move(sends), std::move(receives));
+  ++users_of(options);
   queue_pairs_[number].store(queue_pair, std::memory_order_release);
   return queue_pair;
+}
+
+/// Of what the queue pair belongs to: its XRC domain or its protection domain.
+std::uint32_t& Adapter::users_of(const QueuePairOptions& options) {
+  if (options.type == QpType::xrc_receive) return xrc_domains_[options.xrc_domain].users;
+  return pds_[options.pd].users;
 }
 
 void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
@@ -195,7 +218,7 @@ void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
   queue_pairs_[queue_pair->number().value() % kProgramQueuePairsMax].store(
       nullptr, std::memory_order_release);
   progress_->forget(*queue_pair);
-  --pds_[queue_pair->options().pd].users;
+  --users_of(queue_pair->options());
   sends.emplace(std::move(queue_pair->send_queue_));
   delete queue_pair;
 }

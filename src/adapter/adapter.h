@@ -6,17 +6,21 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "adapter/arena.h"
 #include "adapter/completion_queue.h"
 #include "adapter/queue_pair.h"
 #include "adapter/receive_queue.h"
+#include "adapter/shared_receive_queue.h"
 #include "adapter/steering.h"
 #include "base/address.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "base/unique_fd.h"
 #include "mover/udp.h"
 #include "region/region_table.h"
 
@@ -30,6 +34,8 @@ struct Limits {
   static constexpr std::uint32_t completions = 1 << 22;  // Entries of one completion queue.
   static constexpr std::uint32_t regions = kRegionsMax - 1;
   static constexpr std::uint32_t protection_domains = 1 << 16;
+  static constexpr std::uint32_t shared_receive_queues = kProgramQueuePairsMax - 1;
+  static constexpr std::uint32_t xrc_domains = 1 << 16;
   static constexpr std::uint32_t requests = 1 << 15;  // Of one send or receive queue.
   static constexpr std::uint32_t segments = kSegmentsMax;
   static constexpr std::uint32_t inline_bytes = 1024;
@@ -67,6 +73,18 @@ struct Membership {
   std::function<void()> on_event;    // Called by the background thread then.
 };
 
+/// The file that an XRC domain is associated with.
+struct XrcFile {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  friend bool operator==(const XrcFile&, const XrcFile&) = default;
+};
+struct XrcOpening {
+  std::optional<XrcFile> file;
+  bool create = false;     // O_CREAT
+  bool exclusive = false;  // O_EXCL
+};
+
 class Progress;
 
 /// One for each process that opened the device. Thread-safe.
@@ -98,9 +116,24 @@ class Adapter {
   /// `ibv_req_notify_cq`.
   void arm(CompletionQueue& queue, bool solicited_only);
 
+  /// Capacities come back as given in the queue's `capacity` and `segments_max`. EINVAL, ENOMEM.
+  Result<SharedReceiveQueue*> create_shared_receive_queue(const SharedReceiveOptions& options);
+  /// EBUSY while queue pairs use it.
+  Result<void> destroy_shared_receive_queue(SharedReceiveQueue* queue);
+
+  /// `ibv_open_xrcd`: EAGAIN for a file without a domain, EINVAL for one that has it (with
+  /// `exclusive`), EOPNOTSUPP for one whose domain another program of the node has open.
+  Result<XrcDomain> open_xrc_domain(const XrcOpening& opening);
+  /// EBUSY while queue pairs or shared receive queues are in it.
+  Result<void> close_xrc_domain(XrcDomain domain);
+
   /// EINVAL for what Limits does not allow, ENOMEM when numbers run out. Capacities come back as
   /// given (at least as asked for) in `QueuePair::options`.
   Result<QueuePair*> create_queue_pair(const QueuePairOptions& options);
+  /// `ibv_open_qp`: another user of an XRC target of this program. ENOENT, EINVAL.
+  Result<QueuePair*> open_queue_pair(Qpn qpn, XrcDomain domain, AsyncEvents& events, void* owner);
+  /// This user is done with it; the last one destroys it.
+  void release_queue_pair(QueuePair* queue_pair, const void* owner);
   /// Waits until no thread works on it; its outstanding requests vanish without completions.
   void destroy_queue_pair(QueuePair* queue_pair);
 
@@ -144,7 +177,13 @@ class Adapter {
   Result<void> check_capacity(const QueuePairOptions& options) const;
   /// The next free number of the program's range; 0: none is left.
   std::uint32_t take_number();
+  /// What a queue pair of this type needs beside its capacity.
+  Result<void> check_parts(const QueuePairOptions& options) const;
+  std::uint32_t& users_of(const QueuePairOptions& options);
+  Result<void> check_shared_receive(const SharedReceiveOptions& wanted) const;
   QueuePair* find(Qpn qpn) const;
+  /// An XRC queue of that domain; during a turn.
+  SharedReceiveQueue* find_shared_receive(SrqNumber number, XrcDomain domain) const;
   QueuePair* find_local(std::uint32_t local_number) const;
   /// Where an address vector leads, and the socket for packets to that queue pair.
   Result<Route> route(const AddressVector& vector, Qpn dest_qpn);
@@ -154,6 +193,12 @@ class Adapter {
 
   struct Pd {
     std::uint32_t users = 0;
+  };
+  struct Xrc {
+    std::optional<XrcFile> file;
+    std::uint32_t handles = 0;
+    std::uint32_t users = 0;
+    UniqueFd claim;
   };
   struct Group {
     Gid gid;
@@ -177,6 +222,11 @@ class Adapter {
   std::uint32_t last_pd_ = 0;
   std::map<MemoryKey, PdNumber> region_pds_;
   std::uint32_t last_number_ = 0;
+  std::map<XrcDomain, Xrc> xrc_domains_;
+  std::uint32_t last_xrc_domain_ = 0;
+  /// By local number. Read during turns, written under both locks, as groups_ is.
+  std::unordered_map<std::uint32_t, std::unique_ptr<SharedReceiveQueue>> shared_receives_;
+  std::uint32_t last_shared_receive_ = 0;
   std::vector<Group>
       groups_;  // Read during turns under Progress's turn lock, written under both locks.
   Steering steering_{*this};

@@ -17,12 +17,14 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
       options_(options),
       number_(number),
       record_(&record),
+      listeners_{{options.events, options.owner}},
       send_queue_(std::move(send_queue)),
       receive_queue_(std::move(receive_queue)),
       requester_(is_connected() ? options.capacity.send_requests : 1) {
   if (is_raw()) frames_ = std::make_unique<mover::FrameBatch>();
-  ++options_.send_cq->users;
-  ++options_.receive_cq->users;
+  if (options_.send_cq != nullptr) ++options_.send_cq->users;
+  if (options_.receive_cq != nullptr) ++options_.receive_cq->users;
+  if (options_.shared_receive != nullptr) ++options_.shared_receive->users;
   record_->type.store(raw(options.type), std::memory_order_relaxed);
   set_state(QpState::reset);
   record_->qpn.store(number.value(), std::memory_order_release);
@@ -30,8 +32,9 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
 
 QueuePair::~QueuePair() {
   record_->qpn.store(0, std::memory_order_release);
-  --options_.send_cq->users;
-  --options_.receive_cq->users;
+  if (options_.send_cq != nullptr) --options_.send_cq->users;
+  if (options_.receive_cq != nullptr) --options_.receive_cq->users;
+  if (options_.shared_receive != nullptr) --options_.shared_receive->users;
 }
 
 const region::RegionTable& QueuePair::regions() const { return adapter_.regions(); }
@@ -50,6 +53,7 @@ bool serves(QpType type, Operation operation) {
       operation == Operation::write || operation == Operation::write_with_immediate;
   switch (type) {
     case QpType::rc:
+    case QpType::xrc_send:
       return true;
     case QpType::uc:
       return is_send || is_write;
@@ -57,6 +61,8 @@ bool serves(QpType type, Operation operation) {
       return is_send;
     case QpType::raw_packet:
       return operation == Operation::send;
+    case QpType::xrc_receive:
+      return false;
   }
   return false;
 }
@@ -118,7 +124,7 @@ void QueuePair::flush_posted() {
 }
 
 int QueuePair::post_receive(std::uint64_t wr_id, std::span<const Segment> segments) {
-  if (state() == QpState::reset) return EINVAL;
+  if (state() == QpState::reset || receive_queue_ == nullptr) return EINVAL;
   if (const int refused = receive_queue_->post(wr_id, segments); refused != 0) return refused;
   if (state() == QpState::err) {
     const std::lock_guard guard(lock_);
@@ -133,7 +139,20 @@ void QueuePair::push(CompletionQueue& queue, const Completion& completion, bool 
   if (queue.report_overrun()) options_.events->push({AsyncEventType::cq_error, queue.owner()});
 }
 
-void QueuePair::raise(AsyncEventType type) { options_.events->push({type, options_.owner}); }
+void QueuePair::raise(AsyncEventType type) {
+  for (const Listener& listener : listeners_) listener.events->push({type, listener.owner});
+}
+
+void QueuePair::add_listener(AsyncEvents& events, void* owner) {
+  const std::lock_guard guard(lock_);
+  listeners_.push_back({&events, owner});
+}
+
+bool QueuePair::remove_listener(const void* owner) {
+  const std::lock_guard guard(lock_);
+  std::erase_if(listeners_, [owner](const Listener& one) { return one.owner == owner; });
+  return listeners_.empty();
+}
 
 namespace {
 
@@ -173,7 +192,7 @@ void QueuePair::complete_send(transport::Slot slot, Status status) {
 }
 
 void QueuePair::complete_receive(const transport::CompleteReceive& receive) {
-  push(*options_.receive_cq,
+  push(receive_cq(),
        {.wr_id = current_receive_.wr_id,
         .status = receive.status,
         .opcode = receive.is_write ? CompletionOpcode::receive_write_with_immediate
@@ -189,7 +208,7 @@ void QueuePair::complete_receive(const transport::CompleteReceive& receive) {
 
 void QueuePair::flush_receives() {
   const auto flush_one = [this](std::uint64_t wr_id) {
-    push(*options_.receive_cq,
+    push(receive_cq(),
          {.wr_id = wr_id,
           .status = Status::flushed,
           .opcode = CompletionOpcode::receive,
@@ -198,7 +217,9 @@ void QueuePair::flush_receives() {
   };
   if (holds_receive_) flush_one(current_receive_.wr_id);
   holds_receive_ = false;
-  while (receive_queue_->take(current_receive_)) flush_one(current_receive_.wr_id);
+  if (receive_queue_ != nullptr) {
+    while (receive_queue_->take(current_receive_)) flush_one(current_receive_.wr_id);
+  }
 }
 
 void QueuePair::enter_error() {
@@ -217,6 +238,8 @@ void QueuePair::enter_error() {
   }
   flush_posted();
   flush_receives();
+  // IBA 11.6.3.1: from here on the queue pair takes nothing from the shared queue.
+  if (options_.shared_receive != nullptr) raise(AsyncEventType::qp_last_request_reached);
   fatal_ = false;  // Nothing is left to stop.
 }
 
@@ -232,13 +255,47 @@ void QueuePair::check_drained() {
   if (attributes_.sqd_notify) raise(AsyncEventType::sq_drained);
 }
 
-bool QueuePair::Receives::take(const wire::Packet&, transport::Receive& out) {
+PdNumber QueuePair::receive_pd() const {
+  return receive_source_ != nullptr ? receive_source_->options().pd : options_.pd;
+}
+
+CompletionQueue& QueuePair::receive_cq() const {
+  const bool shared = receive_source_ != nullptr && receive_source_->options().cq != nullptr;
+  return shared ? *receive_source_->options().cq : *options_.receive_cq;
+}
+
+bool QueuePair::take_receive(SrqNumber named) {
+  VERBATIM_ASSERT(!holds_receive_);
+  if (receive_queue_ != nullptr) return receive_queue_->take(current_receive_);
+  SharedReceiveQueue* const shared = type() == QpType::xrc_receive
+                                         ? adapter_.find_shared_receive(named, options_.xrc_domain)
+                                         : options_.shared_receive;
+  receive_source_ = shared;
+  return shared != nullptr && shared->take(current_receive_);
+}
+
+bool QueuePair::Receives::take(const wire::Packet& packet, transport::Receive& out) {
   QueuePair& owner = queue_pair_;
-  VERBATIM_ASSERT(!owner.holds_receive_);
-  if (!owner.receive_queue_->take(owner.current_receive_)) return false;
+  if (!owner.take_receive(packet.headers.xrc_eth.srq)) return false;
   owner.holds_receive_ = true;
   out = {.ticket = 0, .capacity_bytes = owner.current_receive_.capacity_bytes};
   return true;
+}
+
+std::optional<PdNumber> QueuePair::Receives::domain_of(SrqNumber number) {
+  const SharedReceiveQueue* const shared =
+      queue_pair_.adapter_.find_shared_receive(number, queue_pair_.options_.xrc_domain);
+  if (shared == nullptr) return std::nullopt;
+  return shared->options().pd;
+}
+
+void QueuePair::forget(const SharedReceiveQueue& queue) {
+  const std::lock_guard guard(lock_);
+  if (receive_source_ != &queue) return;
+  receive_source_ = nullptr;
+  if (!std::exchange(holds_receive_, false)) return;
+  raise(AsyncEventType::qp_fatal);
+  fail();
 }
 
 }  // namespace verbatim::adapter

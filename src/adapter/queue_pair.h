@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "adapter/arena.h"
+#include "adapter/async_event.h"
 #include "adapter/completion_queue.h"
 #include "adapter/frame_delivery.h"
 #include "adapter/pacer.h"
 #include "adapter/queue_pair_state.h"
 #include "adapter/receive_queue.h"
 #include "adapter/send_queue.h"
+#include "adapter/shared_receive_queue.h"
 #include "base/address.h"
 #include "base/error.h"
 #include "base/time.h"
@@ -30,28 +32,6 @@ namespace verbatim::adapter {
 
 class Adapter;
 class Burst;
-
-/// Asynchronous events, with the values of `enum ibv_event_type`.
-enum class AsyncEventType : std::uint8_t {
-  cq_error = 0,
-  qp_fatal = 1,
-  qp_request_error = 2,
-  qp_access_error = 3,
-  communication_established = 4,
-  sq_drained = 5,
-  path_migrated = 6,
-  path_migration_error = 7,
-  device_fatal = 8,
-  port_active = 9,
-  port_error = 10,
-  gid_change = 18,
-};
-struct AsyncEvent {
-  AsyncEventType type{};
-  void* object =
-      nullptr;  // The drop-in's object (`owner`): a queue pair, a completion queue; else null.
-};
-using AsyncEvents = EventQueue<AsyncEvent>;
 
 struct QueuePairCapacity {
   std::uint32_t send_requests = 0;
@@ -98,9 +78,11 @@ struct QueuePairAttributes {
 
 struct QueuePairOptions {
   QpType type = QpType::rc;
-  PdNumber pd{};
-  CompletionQueue* send_cq = nullptr;
-  CompletionQueue* receive_cq = nullptr;
+  PdNumber pd{};                          // None for an XRC target: the shared queues have theirs.
+  CompletionQueue* send_cq = nullptr;     // None for an XRC target.
+  CompletionQueue* receive_cq = nullptr;  // None for XRC.
+  SharedReceiveQueue* shared_receive = nullptr;  // Instead of a receive queue of its own.
+  XrcDomain xrc_domain{};                        // Of an XRC target.
   AsyncEvents* events = nullptr;
   QueuePairCapacity capacity;
   bool signal_all = false;
@@ -175,6 +157,7 @@ class QueuePair {
    public:
     explicit Receives(QueuePair& queue_pair) : queue_pair_(queue_pair) {}
     bool take(const wire::Packet& packet, transport::Receive& out) override;
+    std::optional<PdNumber> domain_of(SrqNumber number) override;
 
    private:
     QueuePair& queue_pair_;
@@ -185,6 +168,7 @@ class QueuePair {
   bool is_datagram() const { return options_.type == QpType::ud; }
   bool is_raw() const { return options_.type == QpType::raw_packet; }
   bool is_connected() const { return !is_datagram() && !is_raw(); }
+  bool is_reliable() const { return is_connected() && options_.type != QpType::uc; }
   const region::RegionTable& regions() const;
   void set_state(QpState state) { record_->state.store(raw(state), std::memory_order_relaxed); }
 
@@ -235,6 +219,10 @@ class QueuePair {
   void complete_receive(const transport::CompleteReceive& receive);
   void push(CompletionQueue& queue, const Completion& completion, bool solicited);
   void raise(AsyncEventType type);
+  /// Who else has opened the queue pair (`ibv_open_qp`) hears its events too. `remove_listener` is
+  /// true when nobody is left.
+  void add_listener(AsyncEvents& events, void* owner);
+  bool remove_listener(const void* owner);
   /// Both engines stop, everything outstanding completes as flushed.
   void enter_error();
   void send_last_words();
@@ -243,18 +231,31 @@ class QueuePair {
   void enter_send_queue_error();
   void flush_receives();
   void check_drained();
+  /// Takes a receive request into `current_receive_`; XRC: of the shared queue that is named.
+  bool take_receive(SrqNumber named = {});
+  PdNumber receive_pd() const;
+  CompletionQueue& receive_cq() const;
+  /// An XRC queue is being destroyed: a message that is on its way into it fails the queue pair.
+  /// During no turn.
+  void forget(const SharedReceiveQueue& queue);
 
   Adapter& adapter_;
   const QueuePairOptions options_;
   const Qpn number_;
   QueuePairRecord* const record_;
   mutable std::mutex lock_;  // Guards everything below.
+  struct Listener {
+    AsyncEvents* events = nullptr;
+    void* owner = nullptr;
+  };
+  std::vector<Listener> listeners_;
   QueuePairAttributes attributes_;
   SendQueue send_queue_;
   std::uint64_t handed_ = 0;  // Requests below this slot are the engine's (or, UD, sent).
-  std::unique_ptr<ReceiveQueue> receive_queue_;
+  std::unique_ptr<ReceiveQueue> receive_queue_;  // None where receives are shared.
   ReceiveRequest current_receive_;
   bool holds_receive_ = false;
+  const SharedReceiveQueue* receive_source_ = nullptr;  // Where it is from, if it is shared.
   transport::Requester requester_;
   transport::Responder responder_;
   transport::RequesterEffects requester_effects_;

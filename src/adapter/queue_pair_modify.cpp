@@ -6,7 +6,8 @@
 /// `ibv_modify_qp` and `ibv_query_qp`.
 namespace verbatim::adapter {
 
-Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t mask) {
+Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t given) {
+  const std::uint32_t mask = attributes_for(type(), given);
   const std::lock_guard guard(lock_);
   const QpState from = (mask & kCurrentState) != 0 ? wanted.current_state : state();
   const QpState to = (mask & kState) != 0 ? wanted.state : from;
@@ -127,7 +128,7 @@ void QueuePair::enter(QpState to, std::uint32_t mask) {
 }
 
 void QueuePair::start_responder() {
-  responder_.configure({.service = type() == QpType::rc ? wire::Service::rc : wire::Service::uc,
+  responder_.configure({.service = service_of(type()),
                         .dest_qp = attributes_.dest_qpn,
                         .expected_psn = attributes_.receive_psn,
                         .path_mtu = attributes_.path_mtu,
@@ -140,7 +141,7 @@ void QueuePair::start_responder() {
 }
 
 void QueuePair::start_requester() {
-  requester_.configure({.service = type() == QpType::rc ? wire::Service::rc : wire::Service::uc,
+  requester_.configure({.service = service_of(type()),
                         .dest_qp = attributes_.dest_qpn,
                         .first_psn = attributes_.send_psn,
                         .path_mtu = attributes_.path_mtu,
@@ -158,7 +159,7 @@ void QueuePair::forget_everything() {
   handed_ = 0;
   requester_.reset();
   responder_.reset();
-  while (receive_queue_->take(current_receive_)) {
+  while (receive_queue_ != nullptr && receive_queue_->take(current_receive_)) {
   }
   holds_receive_ = false;
   fatal_ = drain_reported_ = held_back_ = false;

@@ -16,20 +16,6 @@ using transport::Status;
 
 namespace {
 
-wire::Service service_of(QpType type) {
-  switch (type) {
-    case QpType::rc:
-      return wire::Service::rc;
-    case QpType::uc:
-      return wire::Service::uc;
-    case QpType::ud:
-      return wire::Service::ud;
-    case QpType::raw_packet:
-      break;
-  }
-  return wire::Service::rc;
-}
-
 template <typename... Handlers>
 struct Overloaded : Handlers... {
   using Handlers::operator()...;
@@ -70,6 +56,7 @@ void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddr
     return;
   }
   if (wire::info(packet.headers.bth.opcode).is_request) {
+    if (type() == QpType::xrc_send) return;  // It only asks.
     Receives receives(*this);
     transport::ResponderEffects effects;
     responder_.on_packet(packet, receives, regions(), effects);
@@ -127,10 +114,10 @@ void QueuePair::apply(const transport::RequesterEffect& effect) {
                           complete_send(complete.slot, complete.status);
                         },
                         [this](const transport::RequesterFailed&) {
-                          if (type() == QpType::rc) {
-                            fatal_ = true;
-                          } else {
+                          if (!is_reliable()) {
                             enter_send_queue_error();
+                          } else {
+                            fatal_ = true;
                           }
                         }},
              effect);
@@ -156,13 +143,13 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
       Overloaded{[this](const transport::PlaceReceive& place) {
                    const std::span segments(current_receive_.segments,
                                             current_receive_.segment_count);
-                   if (!scatter(regions(), options_.pd, segments, place.offset, place.payload)) {
+                   if (!scatter(regions(), receive_pd(), segments, place.offset, place.payload)) {
                      responder_refused_ = Refused::receive_memory;
                    }
                  },
                  [this](const transport::PlaceWrite& place) {
                    const auto hold = regions().hold(place.key, place.address, place.payload.size(),
-                                                    region::kRemoteWrite, options_.pd);
+                                                    region::kRemoteWrite, responder_.config().pd);
                    if (!hold) {
                      responder_refused_ = Refused::region;
                      return;
@@ -171,7 +158,7 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
                  },
                  [this](const transport::ExecuteAtomic& atomic) {
                    const auto hold = regions().hold(atomic.key, atomic.address, 8,
-                                                    region::kRemoteAtomic, options_.pd);
+                                                    region::kRemoteAtomic, responder_.config().pd);
                    if (!hold) {
                      responder_refused_ = Refused::region;
                      return;
@@ -212,7 +199,7 @@ void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& sou
     }
     return;
   }
-  if (!receive_queue_->take(current_receive_)) return;  // IBA 9.8.3.2: silently dropped.
+  if (!take_receive()) return;  // IBA 9.8.3.2: silently dropped.
   const std::uint64_t byte_count = wire::Grh::kSize + packet.payload.size();
   const auto& info = wire::info(headers.bth.opcode);
   Completion completion{
@@ -236,12 +223,12 @@ void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& sou
                                        .source_port = source.port()},
                               .udp_length = static_cast<std::uint16_t>(udp_bytes)},
                              grh);
-    if (!scatter(regions(), options_.pd, segments, 0, grh) ||
-        !scatter(regions(), options_.pd, segments, grh.size(), packet.payload)) {
+    if (!scatter(regions(), receive_pd(), segments, 0, grh) ||
+        !scatter(regions(), receive_pd(), segments, grh.size(), packet.payload)) {
       completion.status = Status::local_protection_error;
     }
   }
-  push(*options_.receive_cq, completion, headers.bth.solicited_event);
+  push(receive_cq(), completion, headers.bth.solicited_event);
   if (completion.status != Status::success) fatal_ = true;  // IBA 10.3.1.5 (class of local errors).
 }
 

@@ -18,6 +18,10 @@ struct Attributes {
   std::uint32_t optional = 0;
 };
 
+/// XRC splits RC in two: one queue pair asks, the other answers (IBA annex A14).
+constexpr std::uint32_t kResponderOnly = kMaxDestRdAtomic | kMinRnrTimer;
+constexpr std::uint32_t kRequesterOnly = kRetryCount | kRnrRetry | kMaxRdAtomic;
+
 struct Transition {
   QpState from{};
   QpState to{};
@@ -26,18 +30,22 @@ struct Transition {
   Attributes ud;
   Attributes raw_packet = {};
 
-  constexpr const Attributes& of(QpType type) const {
+  constexpr Attributes of(QpType type) const {
     switch (type) {
-      case QpType::rc:
-        return rc;
       case QpType::uc:
         return uc;
       case QpType::ud:
         return ud;
       case QpType::raw_packet:
+        return raw_packet;
+      case QpType::xrc_send:
+        return {rc.required & ~kResponderOnly, rc.optional & ~kResponderOnly};
+      case QpType::xrc_receive:
+        return {rc.required & ~kRequesterOnly, rc.optional & ~kRequesterOnly};
+      case QpType::rc:
         break;
     }
-    return raw_packet;
+    return rc;
   }
 };
 
@@ -159,8 +167,35 @@ const char* name_of(QpType type) {
       return "UD";
     case QpType::raw_packet:
       return "RAW_PACKET";
+    case QpType::xrc_send:
+      return "XRC_SEND";
+    case QpType::xrc_receive:
+      return "XRC_RECV";
   }
   return "unknown";
+}
+
+wire::Service service_of(QpType type) {
+  switch (type) {
+    case QpType::rc:
+      return wire::Service::rc;
+    case QpType::uc:
+      return wire::Service::uc;
+    case QpType::ud:
+      return wire::Service::ud;
+    case QpType::raw_packet:
+      break;
+    case QpType::xrc_send:
+    case QpType::xrc_receive:
+      return wire::Service::xrc;
+  }
+  return wire::Service::rc;
+}
+
+std::uint32_t attributes_for(QpType type, std::uint32_t mask) {
+  if (type == QpType::xrc_send) return mask & ~kResponderOnly;
+  if (type == QpType::xrc_receive) return mask & ~kRequesterOnly;
+  return mask;
 }
 
 Result<void> check_transition(QpType type, QpState from, QpState to, std::uint32_t mask) {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/types.h"
+#include "wire/opcode.h"
 
 /// The state machine of a queue pair as a table: which attributes a transition requires and allows
 /// (IBA volume 1, section 10.3 and table 96 on).
@@ -12,10 +13,18 @@ namespace verbatim::adapter {
 /// With the values of `enum ibv_qp_state`.
 enum class QpState : std::uint8_t { reset, init, rtr, rts, sqd, sqe, err };
 /// With the values of `enum ibv_qp_type`.
-enum class QpType : std::uint8_t { rc = 2, uc = 3, ud = 4, raw_packet = 8 };
+enum class QpType : std::uint8_t {
+  rc = 2,
+  uc = 3,
+  ud = 4,
+  raw_packet = 8,
+  xrc_send = 9,
+  xrc_receive = 10
+};
 
 const char* name_of(QpState state);
 const char* name_of(QpType type);
+wire::Service service_of(QpType type);
 
 /// With the values of `enum ibv_qp_attr_mask`.
 enum Attribute : std::uint32_t {
@@ -42,6 +51,10 @@ enum Attribute : std::uint32_t {
   kDestQpn = 1 << 20,
   kRateLimit = 1 << 25,
 };
+
+/// The attributes of `mask` that count: XRC splits RC in two, and what belongs to the other half is
+/// ignored, as Linux does (programs give both halves all attributes of RC).
+std::uint32_t attributes_for(QpType type, std::uint32_t mask);
 
 /// Whether a queue pair of `type` may go from `from` to `to` with the attributes of `mask`. EINVAL
 /// with words that name the missing or forbidden attributes, as a driver's ib_modify_qp_is_ok

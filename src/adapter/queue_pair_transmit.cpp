@@ -51,7 +51,7 @@ void QueuePair::transmit() {
   }
   // Nobody acknowledges what an unreliable queue pair sends, so nothing holds it back: where the
   // receiver shares this processor, it gets its turn before its socket overflows.
-  if (type() != QpType::rc) sched_yield();
+  if (!is_reliable()) sched_yield();
 }
 
 void QueuePair::transmit_locked(TimeNs now) {
@@ -205,7 +205,7 @@ bool QueuePair::add_response_packet(Burst& burst, const OutgoingPacket& packet) 
   burst.begin(packet.headers, payload.length);
   if (payload.length > 0) {
     auto hold = regions().hold(payload.key, payload.address, payload.length, region::kRemoteRead,
-                               options_.pd);
+                               payload.pd);
     if (!hold) {
       burst.abandon();
       return false;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -52,6 +54,38 @@ Result<std::unique_ptr<ReceiveQueue>> ReceiveQueue::create(Arena& arena, std::ui
 ReceiveQueue::~ReceiveQueue() {
   arena_->free(places_offset_, (mask_ + 1) * place_bytes_);
   arena_->free({ring_offset_.value}, sizeof(ReceiveRing));
+}
+
+Result<void> ReceiveQueue::resize(std::uint32_t capacity) {
+  const auto bad = [&] {
+    return refuse(EINVAL, fmt::format("{} requests asked for: the queue holds {} now, and can have "
+                                      "{} at most",
+                                      capacity, count(), kReceivesMax));
+  };
+  if (capacity > kReceivesMax) return bad();
+  const std::uint64_t mask = std::bit_ceil(std::uint64_t{capacity}) - 1;
+  const auto memory = arena_->allocate((mask + 1) * place_bytes_);
+  if (!memory) return std::unexpected(memory.error());
+  std::byte* const places = arena_->at(*memory);
+  Offset<std::byte> unused = *memory;
+  std::uint64_t unused_mask = mask;
+  {
+    const std::lock_guard guard(ring_->lock);
+    if (count() <= capacity) {
+      const std::uint64_t end = ring_->posted.load(std::memory_order_relaxed);
+      for (auto i = ring_->taken.load(std::memory_order_relaxed); i != end; ++i) {
+        std::memcpy(places + (i & mask) * place_bytes_, place(i), place_bytes_);
+      }
+      unused = std::exchange(places_offset_, *memory);
+      unused_mask = std::exchange(mask_, mask);
+      places_ = places;
+      ring_->places = *memory;
+      ring_->capacity.store(capacity, std::memory_order_relaxed);
+    }
+  }
+  arena_->free(unused, (unused_mask + 1) * place_bytes_);
+  if (unused.value == memory->value) return bad();
+  return {};
 }
 
 int ReceiveQueue::post(std::uint64_t wr_id, std::span<const Segment> segments) {

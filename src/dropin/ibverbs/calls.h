@@ -14,6 +14,12 @@ int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions);
 int request_notification(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad);
 int post_receive(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad);
+int post_shared_receive(ibv_srq* srq, ibv_recv_wr* request, ibv_recv_wr** bad);
+
+ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* wanted);
+int get_srq_num(ibv_srq* srq, std::uint32_t* number);
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* wanted);
+int close_xrcd(ibv_xrcd* xrcd);
 
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* wanted);
 int dealloc_td(ibv_td* td);
@@ -31,6 +37,7 @@ ibv_flow* create_flow(ibv_qp* qp, ibv_flow_attr* attributes);
 int destroy_flow(ibv_flow* flow);
 
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* wanted);
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* wanted);
 
 /// Gives every operation that is still null a function that says so and fails with EOPNOTSUPP.
 void refuse_the_rest(verbs_context& context);

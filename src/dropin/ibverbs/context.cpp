@@ -27,6 +27,7 @@ void fill_in(Context& context) {
   verbs.ops.req_notify_cq = request_notification;
   verbs.ops.post_send = post_send;
   verbs.ops.post_recv = post_receive;
+  verbs.ops.post_srq_recv = post_shared_receive;
   context.verbs.sz = sizeof(verbs_context);
   context.verbs.query_port = query_port;
   context.verbs.query_device_ex = query_device_ex;
@@ -43,6 +44,11 @@ void fill_in(Context& context) {
   context.verbs.read_counters = read_counters;
   context.verbs.ibv_create_flow = create_flow;
   context.verbs.ibv_destroy_flow = destroy_flow;
+  context.verbs.open_qp = open_qp;
+  context.verbs.create_srq_ex = create_srq_ex;
+  context.verbs.get_srq_num = get_srq_num;
+  context.verbs.open_xrcd = open_xrcd;
+  context.verbs.close_xrcd = close_xrcd;
   refuse_the_rest(context.verbs);
 }
 
@@ -83,7 +89,9 @@ ibv_context* ibv_open_device(ibv_device* device) {
 /// the structures stay, for who may still hold them.
 int ibv_close_device(ibv_context* context) {
   Context& own = from(context);
-  for (QueuePair* const left : own.queue_pairs) own.adapter().destroy_queue_pair(left->queue_pair);
+  for (QueuePair* const left : own.queue_pairs) {
+    own.adapter().release_queue_pair(left->queue_pair, left);
+  }
   pthread_mutex_destroy(&context->mutex);
   delete &own;
   return 0;

@@ -11,8 +11,13 @@
 namespace verbatim::dropin {
 namespace {
 
-constexpr std::uint32_t kServedAttributes =
-    IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+using adapter::QpType;
+static_assert(int{raw(QpType::xrc_send)} == IBV_QPT_XRC_SEND);
+static_assert(int{raw(QpType::xrc_receive)} == IBV_QPT_XRC_RECV);
+
+constexpr std::uint32_t kServedAttributes = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+                                            IBV_QP_INIT_ATTR_CREATE_FLAGS |
+                                            IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
 /// What `comp_mask` names; the rest of the program's structure may be anything.
 Result<void> check_extensions(const ibv_qp_init_attr_ex& wanted) {
@@ -33,31 +38,67 @@ Result<void> check(const ibv_qp_init_attr_ex& wanted) {
     case IBV_QPT_UC:
     case IBV_QPT_UD:
     case IBV_QPT_RAW_PACKET:
+    case IBV_QPT_XRC_SEND:
       break;
+    case IBV_QPT_XRC_RECV:
+      if ((wanted.comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0 || wanted.xrcd == nullptr) {
+        return refuse(EINVAL, "an XRC_RECV queue pair needs an XRC domain");
+      }
+      return {};
     default:
       return refuse(EOPNOTSUPP,
-                    fmt::format("QP type {} is not implemented: there are RC, UC, UD and "
+                    fmt::format("QP type {} is not implemented: there are RC, UC, UD, XRC and "
                                 "RAW_PACKET",
                                 static_cast<int>(wanted.qp_type)));
   }
   if ((wanted.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || wanted.pd == nullptr) {
     return refuse(EINVAL, "a queue pair needs a protection domain");
   }
-  if (wanted.srq != nullptr)
-    return refuse(EOPNOTSUPP, "shared receive queues are not implemented yet");
+  if (wanted.qp_type == IBV_QPT_XRC_SEND) {
+    if (wanted.send_cq != nullptr) return {};
+    return refuse(EINVAL, "an XRC_SEND queue pair needs a send completion queue");
+  }
   if (wanted.send_cq == nullptr || wanted.recv_cq == nullptr) {
     return refuse(EINVAL, "a queue pair needs a send and a receive completion queue");
   }
+  if (wanted.srq != nullptr && wanted.qp_type == IBV_QPT_RAW_PACKET) {
+    return refuse(EOPNOTSUPP, "raw packet queue pairs have a receive queue of their own");
+  }
+  const adapter::SharedReceiveQueue* const shared =
+      wanted.srq != nullptr ? from(wanted.srq).queue : nullptr;
+  if (shared != nullptr && shared->options().type == adapter::SharedReceiveType::xrc) {
+    return refuse(EINVAL, "XRC queues serve XRC_RECV queue pairs, by their numbers");
+  }
   return {};
+}
+
+/// Of the pieces that a queue pair of this type has; what else the program's structure names does
+/// not count.
+adapter::QueuePairOptions to_options(const ibv_qp_init_attr_ex& wanted) {
+  adapter::QueuePairOptions own{.type = static_cast<QpType>(wanted.qp_type),
+                                .capacity = to_capacity(wanted.cap),
+                                .signal_all = wanted.sq_sig_all != 0};
+  if (own.type == QpType::xrc_receive) {
+    own.xrc_domain = from(wanted.xrcd).number;
+    return own;
+  }
+  own.pd = from(wanted.pd).number();
+  own.send_cq = from(wanted.send_cq).queue;
+  if (own.type == QpType::xrc_send) return own;
+  own.receive_cq = from(wanted.recv_cq).queue;
+  if (wanted.srq != nullptr) own.shared_receive = from(wanted.srq).queue;
+  return own;
 }
 
 void fill_in(QueuePair& own, ibv_context* context, const ibv_qp_init_attr_ex& wanted) {
   ibv_qp& verbs = own.verbs.qp_base;
   verbs.context = context;
   verbs.qp_context = wanted.qp_context;
-  verbs.pd = wanted.pd;
-  verbs.send_cq = wanted.send_cq;
-  verbs.recv_cq = wanted.recv_cq;
+  const bool target = wanted.qp_type == IBV_QPT_XRC_RECV;
+  verbs.pd = target ? nullptr : wanted.pd;
+  verbs.send_cq = target ? nullptr : wanted.send_cq;
+  verbs.recv_cq = own.queue_pair->options().receive_cq != nullptr ? wanted.recv_cq : nullptr;
+  verbs.srq = own.queue_pair->options().shared_receive != nullptr ? wanted.srq : nullptr;
   verbs.qp_num = own.queue_pair->number().value();
   verbs.handle = verbs.qp_num;
   verbs.state = IBV_QPS_RESET;
@@ -79,33 +120,60 @@ Result<adapter::QueuePair*> create_on(Context& context, const adapter::QueuePair
   }
 }
 
+QueuePair* give_out(Context& context, std::unique_ptr<QueuePair> own) {
+  const std::lock_guard guard(context.living_lock);
+  context.living.insert(own.get());
+  context.queue_pairs.insert(own.get());
+  return own.release();
+}
+
 Result<QueuePair*> create(ibv_context* verbs, const ibv_qp_init_attr_ex& wanted) {
   if (auto valid = check(wanted); !valid) return std::unexpected(valid.error());
-  const auto type = static_cast<adapter::QpType>(wanted.qp_type);
+  const auto type = static_cast<QpType>(wanted.qp_type);
   const bool extended = (wanted.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
   const auto operations = to_operations(type, extended ? wanted.send_ops_flags : 0);
   if (!operations) return std::unexpected(operations.error());
   auto own = std::make_unique<QueuePair>();
   Context& context = from(verbs);
-  ProtectionDomain& domain = from(wanted.pd);
-  own->domain = Use(&domain);
-  const auto created = create_on(context, {.type = type,
-                                           .pd = domain.number(),
-                                           .send_cq = from(wanted.send_cq).queue,
-                                           .receive_cq = from(wanted.recv_cq).queue,
-                                           .events = &context.events,
-                                           .capacity = to_capacity(wanted.cap),
-                                           .signal_all = wanted.sq_sig_all != 0,
-                                           .owner = own.get(),
-                                           .memory = memory_of(domain)});
+  adapter::QueuePairOptions options = to_options(wanted);
+  options.events = &context.events;
+  options.owner = own.get();
+  if (type != QpType::xrc_receive) {
+    ProtectionDomain& domain = from(wanted.pd);
+    own->domain = Use(&domain);
+    options.memory = memory_of(domain);
+  }
+  const auto created = create_on(context, options);
   if (!created) return std::unexpected(created.error());
   own->queue_pair = *created;
   fill_in(*own, verbs, wanted);
   if (extended) extend(*own, *operations);
-  const std::lock_guard guard(context.living_lock);
-  context.living.insert(own.get());
-  context.queue_pairs.insert(own.get());
-  return own.release();
+  return give_out(context, std::move(own));
+}
+
+Result<QueuePair*> open(ibv_context* verbs, const ibv_qp_open_attr& wanted) {
+  constexpr std::uint32_t kNeeded =
+      IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+  if ((wanted.comp_mask & kNeeded) != kNeeded || wanted.xrcd == nullptr ||
+      wanted.comp_mask >= IBV_QP_OPEN_ATTR_RESERVED) {
+    return refuse(EINVAL, fmt::format("comp_mask {:#x}: number, type and XRC domain are needed",
+                                      wanted.comp_mask));
+  }
+  if (wanted.qp_type != IBV_QPT_XRC_RECV) {
+    return refuse(EINVAL, "only XRC_RECV queue pairs can be opened");
+  }
+  auto own = std::make_unique<QueuePair>();
+  Context& context = from(verbs);
+  const auto opened = context.adapter().open_queue_pair(
+      Qpn(wanted.qp_num), from(wanted.xrcd).number, context.events, own.get());
+  if (!opened) return std::unexpected(opened.error());
+  own->queue_pair = *opened;
+  ibv_qp_init_attr_ex same{};
+  same.qp_type = IBV_QPT_XRC_RECV;
+  if ((wanted.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0) same.qp_context = wanted.qp_context;
+  fill_in(*own, verbs, same);
+  own->verbs.qp_base.state = static_cast<ibv_qp_state>(raw(own->queue_pair->state()));
+  return give_out(context, std::move(own));
 }
 
 /// The extended attributes that say the same: the plain structure is the beginning of theirs.
@@ -135,6 +203,12 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* wanted) {
   if (!created) return refused_null("create_qp_ex", created.error());
   wanted->cap = to_verbs((*created)->queue_pair->options().capacity);
   return &(*created)->verbs.qp_base;
+}
+
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* wanted) {
+  const auto opened = open(context, *wanted);
+  if (!opened) return refused_null("open_qp", opened.error());
+  return &(*opened)->verbs.qp_base;
 }
 
 }  // namespace verbatim::dropin

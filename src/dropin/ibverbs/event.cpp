@@ -16,6 +16,8 @@ static_assert(int{raw(AsyncEventType::communication_established)} == IBV_EVENT_C
 static_assert(int{raw(AsyncEventType::sq_drained)} == IBV_EVENT_SQ_DRAINED);
 static_assert(int{raw(AsyncEventType::device_fatal)} == IBV_EVENT_DEVICE_FATAL);
 static_assert(int{raw(AsyncEventType::port_active)} == IBV_EVENT_PORT_ACTIVE);
+static_assert(int{raw(AsyncEventType::srq_limit_reached)} == IBV_EVENT_SRQ_LIMIT_REACHED);
+static_assert(int{raw(AsyncEventType::qp_last_request_reached)} == IBV_EVENT_QP_LAST_WQE_REACHED);
 static_assert(int{raw(AsyncEventType::gid_change)} == IBV_EVENT_GID_CHANGE);
 
 /// Fills `out` and counts the delivery; false where the event's object is gone. Under
@@ -31,6 +33,10 @@ bool deliver(Context& context, const adapter::AsyncEvent& event, ibv_async_event
     auto* cq = static_cast<CompletionQueue*>(event.object);
     ++cq->events_delivered;
     out.element.cq = to_verbs(*cq);
+  } else if (event.type == AsyncEventType::srq_limit_reached) {
+    auto* srq = static_cast<SharedReceiveQueue*>(event.object);
+    ++srq->events_delivered;
+    out.element.srq = &srq->verbs;
   } else {
     auto* qp = static_cast<QueuePair*>(event.object);
     ++qp->events_delivered;
@@ -93,6 +99,11 @@ void ibv_ack_async_event(ibv_async_event* event) {
     case IBV_EVENT_QP_LAST_WQE_REACHED: {
       ibv_qp* qp = event->element.qp;
       return acknowledge(qp->mutex, qp->cond, qp->events_completed);
+    }
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED: {
+      ibv_srq* srq = event->element.srq;
+      return acknowledge(srq->mutex, srq->cond, srq->events_completed);
     }
     default:
       return;  // Events of the device and its port belong to no object.

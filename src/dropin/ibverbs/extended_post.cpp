@@ -95,6 +95,12 @@ void set_destination(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t remote_qpn,
   work->remote_qkey = QKey{remote_qkey};
 }
 
+void set_shared_receive(ibv_qp_ex* qp, std::uint32_t remote_srqn) {
+  if (adapter::SendWork* const work = batch(qp).last()) {
+    work->request.remote_srq = SrqNumber{remote_srqn & 0xffffff};
+  }
+}
+
 void set_segments(ibv_qp_ex* qp, std::size_t count, const ibv_sge* list) {
   batch(qp).set_segments({reinterpret_cast<const adapter::Segment*>(list), count});
 }
@@ -163,7 +169,7 @@ void extend(QueuePair& queue_pair, std::uint64_t operations) {
   verbs.wr_bind_mw = refuse;
   verbs.wr_local_inv = refuse;
   verbs.wr_set_ud_addr = set_destination;
-  verbs.wr_set_xrc_srqn = refuse;
+  verbs.wr_set_xrc_srqn = set_shared_receive;
   verbs.wr_set_inline_data = set_inline;
   verbs.wr_set_inline_data_list = set_inline_list;
   verbs.wr_set_sge = set_segment;

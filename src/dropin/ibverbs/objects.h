@@ -42,7 +42,7 @@ struct Context {
   /// Guards `living` and the `events_delivered` of its members. An event whose object is not here
   /// was taken from the queue while the object was being destroyed, and is dropped.
   std::mutex living_lock;
-  std::unordered_set<const void*> living;      // Queue pairs and completion queues.
+  std::unordered_set<const void*> living;      // Queue pairs, completion and shared receive queues.
   std::unordered_set<QueuePair*> queue_pairs;  // Guarded by living_lock too.
 
   adapter::Adapter& adapter() const { return *program->adapter; }
@@ -161,6 +161,18 @@ struct Counters {
   std::vector<Point> points;
 };
 
+struct XrcDomain {
+  ibv_xrcd verbs;
+  adapter::XrcDomain number{};
+};
+
+struct SharedReceiveQueue {
+  ibv_srq verbs;
+  adapter::SharedReceiveQueue* queue = nullptr;  // Owned by the adapter.
+  Use<ProtectionDomain> domain;
+  std::uint32_t events_delivered = 0;
+};
+
 struct AddressHandle {
   ibv_ah verbs;
   adapter::Destination destination;
@@ -181,6 +193,10 @@ inline CompletionQueue& from(ibv_cq* cq) { return *reinterpret_cast<CompletionQu
 inline CompletionQueue& from(ibv_cq_ex* cq) { return *reinterpret_cast<CompletionQueue*>(cq); }
 inline QueuePair& from(ibv_qp* qp) { return *reinterpret_cast<QueuePair*>(qp); }
 inline Flow& from(ibv_flow* flow) { return *reinterpret_cast<Flow*>(flow); }
+inline XrcDomain& from(ibv_xrcd* xrcd) { return *reinterpret_cast<XrcDomain*>(xrcd); }
+inline SharedReceiveQueue& from(ibv_srq* srq) {
+  return *reinterpret_cast<SharedReceiveQueue*>(srq);
+}
 inline AddressHandle& from(ibv_ah* ah) { return *reinterpret_cast<AddressHandle*>(ah); }
 
 inline ibv_cq* to_verbs(CompletionQueue& cq) { return reinterpret_cast<ibv_cq*>(&cq.verbs); }

@@ -70,6 +70,9 @@ int post(ibv_qp& qp, adapter::QueuePair& queue_pair, const ibv_send_wr& theirs) 
     own.remote_qkey = QKey{theirs.wr.ud.remote_qkey};
   } else {
     add_remote(theirs, own.request);
+    if (qp.qp_type == IBV_QPT_XRC_SEND) {
+      own.request.remote_srq = SrqNumber{theirs.qp_type.xrc.remote_srqn & 0xffffff};
+    }
   }
   return queue_pair.post_send(own);
 }
@@ -99,6 +102,29 @@ void report(const adapter::QueuePair& qp, const ibv_recv_wr& request, int code) 
       request.num_sge, limits.receive_segments, limits.receive_requests);
 }
 
+void report(const adapter::SharedReceiveQueue& queue, const ibv_recv_wr& request, int code) {
+  log(level_of(code),
+      "post_srq_recv: {}: SRQ {:#x}, {} of at most {} segments, at most {} requests outstanding",
+      std::strerror(code), raw(queue.number()), request.num_sge, queue.segments_max(),
+      queue.capacity());
+}
+
+/// Posts a list; 0 or an errno with the first that was refused.
+template <typename Queue>
+int post_list(Queue& queue, ibv_recv_wr* request, ibv_recv_wr** bad) {
+  for (; request != nullptr; request = request->next) {
+    const int code =
+        request->num_sge < 0
+            ? EINVAL
+            : queue.post_receive(request->wr_id, segments_of(request->sg_list, request->num_sge));
+    if (code == 0) continue;
+    *bad = request;
+    report(queue, *request, code);
+    return code;
+  }
+  return 0;
+}
+
 }  // namespace
 
 int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
@@ -116,18 +142,11 @@ int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
 }
 
 int post_receive(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad) {
-  adapter::QueuePair& queue_pair = *from(qp).queue_pair;
-  for (; request != nullptr; request = request->next) {
-    const int code = request->num_sge < 0
-                         ? EINVAL
-                         : queue_pair.post_receive(request->wr_id,
-                                                   segments_of(request->sg_list, request->num_sge));
-    if (code == 0) continue;
-    *bad = request;
-    report(queue_pair, *request, code);
-    return code;
-  }
-  return 0;
+  return post_list(*from(qp).queue_pair, request, bad);
+}
+
+int post_shared_receive(ibv_srq* srq, ibv_recv_wr* request, ibv_recv_wr** bad) {
+  return post_list(*from(srq).queue, request, bad);
 }
 
 }  // namespace verbatim::dropin

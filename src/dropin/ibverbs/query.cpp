@@ -36,8 +36,9 @@ ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
   attributes.max_qp = Limits::queue_pairs;
   attributes.max_qp_wr = Limits::requests;
   attributes.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
-                                IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_RAW_MULTI |
-                                IBV_DEVICE_RAW_IP_CSUM | IBV_DEVICE_MANAGED_FLOW_STEERING;
+                                IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC |
+                                IBV_DEVICE_RAW_MULTI | IBV_DEVICE_RAW_IP_CSUM |
+                                IBV_DEVICE_MANAGED_FLOW_STEERING;
   attributes.max_sge = Limits::segments;
   attributes.max_sge_rd = Limits::segments;
   attributes.max_cq = Limits::completion_queues;
@@ -53,6 +54,9 @@ ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
   attributes.max_mcast_qp_attach = Limits::multicast_attachments;
   attributes.max_total_mcast_qp_attach = Limits::multicast_groups * Limits::multicast_attachments;
   attributes.max_ah = Limits::address_handles;
+  attributes.max_srq = Limits::shared_receive_queues;
+  attributes.max_srq_wr = Limits::requests;
+  attributes.max_srq_sge = Limits::segments;
   attributes.max_pkeys = 1;
   attributes.local_ca_ack_delay =
       15;  // 4.096 us << 15: a busy machine may keep a thread waiting so long.

@@ -139,7 +139,7 @@ int ibv_destroy_qp(ibv_qp* qp) {
     const std::lock_guard guard(context.living_lock);
     context.queue_pairs.erase(&own);
   }
-  context.adapter().destroy_queue_pair(own.queue_pair);
+  context.adapter().release_queue_pair(own.queue_pair, &own);
   drop_async_events(context, &own, own.events_delivered, qp->events_completed, qp->mutex, qp->cond);
   pthread_cond_destroy(&qp->cond);
   pthread_mutex_destroy(&qp->mutex);

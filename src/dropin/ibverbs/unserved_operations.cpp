@@ -46,15 +46,9 @@ void refuse_the_rest(verbs_context& context) {
   refuse_where_null<"ibv_destroy_wq">(context.destroy_wq);
   refuse_where_null<"ibv_modify_wq">(context.modify_wq);
   refuse_where_null<"ibv_create_wq">(context.create_wq);
-  refuse_where_null<"ibv_open_qp">(context.open_qp);
-  refuse_where_null<"ibv_get_srq_num">(context.get_srq_num);
-  refuse_where_null<"ibv_create_srq_ex">(context.create_srq_ex);
-  refuse_where_null<"ibv_open_xrcd">(context.open_xrcd);
-  refuse_where_null<"ibv_close_xrcd">(context.close_xrcd);
   refuse_where_null<"ibv_alloc_mw">(context.context.ops.alloc_mw);
   refuse_where_null<"ibv_bind_mw">(context.context.ops.bind_mw);
   refuse_where_null<"ibv_dealloc_mw">(context.context.ops.dealloc_mw);
-  refuse_where_null<"ibv_post_srq_recv">(context.context.ops.post_srq_recv);
 }
 
 }  // namespace verbatim::dropin

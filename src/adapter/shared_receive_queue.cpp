@@ -1,0 +1,125 @@
+#include "adapter/shared_receive_queue.h"
+
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "adapter/adapter.h"
+#include "adapter/progress.h"
+
+namespace verbatim::adapter {
+
+Result<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::create(
+    Arena& arena, SrqNumber number, const SharedReceiveOptions& options) {
+  auto queue = ReceiveQueue::create(arena, options.requests, options.segments);
+  if (!queue) return std::unexpected(queue.error());
+  // The limit is armed by `modify` alone (manual page of ibv_create_srq: "irrelevant" there).
+  return std::unique_ptr<SharedReceiveQueue>(
+      new SharedReceiveQueue(number, options, std::move(*queue)));
+}
+
+bool SharedReceiveQueue::take(ReceiveRequest& out) {
+  if (!queue_->take(out)) return false;
+  tell_of_limit();
+  return true;
+}
+
+void SharedReceiveQueue::tell_of_limit() {
+  if (!queue_->disarm_limit()) return;
+  options_.events->push({AsyncEventType::srq_limit_reached, options_.owner});
+}
+
+Result<void> SharedReceiveQueue::modify(const SharedReceiveAttributes& wanted) {
+  const std::uint32_t capacity_then = wanted.requests.value_or(capacity());
+  if (wanted.limit && *wanted.limit > capacity_then) {
+    return refuse(EINVAL, fmt::format("srq_limit {} is above max_wr, which is {}", *wanted.limit,
+                                      capacity_then));
+  }
+  if (wanted.requests) {
+    if (*wanted.requests > Limits::requests) {
+      return refuse(EINVAL,
+                    fmt::format("max_wr {} is above {}", *wanted.requests, Limits::requests));
+    }
+    if (auto resized = queue_->resize(std::max(1u, *wanted.requests)); !resized) return resized;
+  }
+  if (wanted.limit) {
+    queue_->set_limit(*wanted.limit);
+    tell_of_limit();
+  }
+  return {};
+}
+
+// The adapter's table of them.
+
+Result<void> Adapter::check_shared_receive(const SharedReceiveOptions& wanted) const {
+  if (wanted.requests > Limits::requests) {
+    return refuse(EINVAL, fmt::format("max_wr {} is above {}", wanted.requests, Limits::requests));
+  }
+  if (wanted.segments > Limits::segments) {
+    return refuse(EINVAL, fmt::format("max_sge {} is above {}", wanted.segments, Limits::segments));
+  }
+  if (!pds_.contains(wanted.pd)) return refuse(EINVAL, "no such protection domain");
+  if (wanted.type != SharedReceiveType::xrc) return {};
+  if (!xrc_domains_.contains(wanted.xrc_domain)) return refuse(EINVAL, "no such XRC domain");
+  if (wanted.cq == nullptr) {
+    return refuse(EINVAL, "an XRC shared receive queue needs a completion queue");
+  }
+  return {};
+}
+
+Result<SharedReceiveQueue*> Adapter::create_shared_receive_queue(
+    const SharedReceiveOptions& wanted) {
+  const std::lock_guard guard(lock_);
+  if (auto valid = check_shared_receive(wanted); !valid) return std::unexpected(valid.error());
+  SharedReceiveOptions options = wanted;
+  options.requests = std::max(1u, options.requests);
+  options.segments = std::max(1u, options.segments);
+  std::uint32_t local = 0;
+  for (std::uint32_t tries = 0; tries < kProgramQueuePairsMax && local == 0; ++tries) {
+    const std::uint32_t next = ++last_shared_receive_ % kProgramQueuePairsMax;
+    if (!shared_receives_.contains(next)) local = next;
+  }
+  if (local == 0) {
+    return refuse(ENOMEM, fmt::format("all {} shared receive queue numbers are in use",
+                                      Limits::shared_receive_queues));
+  }
+  auto queue = SharedReceiveQueue::create(*arena_, SrqNumber{membership_.first_qpn.value() + local},
+                                          options);
+  if (!queue) return std::unexpected(queue.error());
+  ++pds_[options.pd].users;
+  if (options.cq != nullptr) ++options.cq->users;
+  if (options.type == SharedReceiveType::xrc) ++xrc_domains_[options.xrc_domain].users;
+  SharedReceiveQueue* const created = queue->get();
+  progress_->during_no_turn([&] { shared_receives_.emplace(local, std::move(*queue)); });
+  return created;
+}
+
+Result<void> Adapter::destroy_shared_receive_queue(SharedReceiveQueue* queue) {
+  const std::lock_guard guard(lock_);
+  if (const auto users = queue->users.load(); users != 0) {
+    return refuse(EBUSY, fmt::format("{} queue pairs use the shared receive queue", users));
+  }
+  const SharedReceiveOptions options = queue->options();
+  progress_->during_no_turn([&] {
+    // XRC: a message that is coming in ends with its queue.
+    for (std::uint32_t i = 0; i < kProgramQueuePairsMax && options.cq != nullptr; ++i) {
+      if (QueuePair* const queue_pair = find_local(i)) queue_pair->forget(*queue);
+    }
+    shared_receives_.erase(raw(queue->number()) % kProgramQueuePairsMax);
+  });
+  --pds_[options.pd].users;
+  if (options.cq != nullptr) --options.cq->users;
+  if (options.type == SharedReceiveType::xrc) --xrc_domains_[options.xrc_domain].users;
+  return {};
+}
+
+SharedReceiveQueue* Adapter::find_shared_receive(SrqNumber number, XrcDomain domain) const {
+  const auto found = shared_receives_.find(raw(number) % kProgramQueuePairsMax);
+  if (found == shared_receives_.end()) return nullptr;
+  SharedReceiveQueue& queue = *found->second;
+  const bool serves = queue.number() == number && queue.options().type == SharedReceiveType::xrc &&
+                      queue.options().xrc_domain == domain;
+  return serves ? &queue : nullptr;
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "adapter/async_event.h"
+#include "adapter/receive_queue.h"
+#include "base/error.h"
+#include "base/types.h"
+
+/// Shared receive queues (IBA volume 1, section 10.2.9 and annex A14).
+namespace verbatim::adapter {
+
+class CompletionQueue;
+
+/// With the values of `enum ibv_srq_type`.
+enum class SharedReceiveType : std::uint8_t { basic = 0, xrc = 1 };
+
+/// Number of an XRC domain within its adapter; 0 is none.
+enum class XrcDomain : std::uint32_t {};
+
+struct SharedReceiveOptions {
+  SharedReceiveType type = SharedReceiveType::basic;
+  PdNumber pd{};
+  std::uint32_t requests = 0;
+  std::uint32_t segments = 0;
+  std::uint32_t limit = 0;
+  CompletionQueue* cq = nullptr;  // XRC: where its receives complete.
+  XrcDomain xrc_domain{};         // XRC.
+  AsyncEvents* events = nullptr;
+  void* owner = nullptr;  // The drop-in's object; comes back in asynchronous events.
+};
+
+/// What `modify` may change: `struct ibv_srq_attr` in our types.
+struct SharedReceiveAttributes {
+  std::optional<std::uint32_t> requests;
+  std::optional<std::uint32_t> limit;
+};
+
+/// Receive requests that several queue pairs take from. Any thread may call anything. What was
+/// posted stays until a message takes it: no queue pair's error flushes it.
+class SharedReceiveQueue {
+ public:
+  static Result<std::unique_ptr<SharedReceiveQueue>> create(Arena& arena, SrqNumber number,
+                                                            const SharedReceiveOptions& options);
+  SharedReceiveQueue(const SharedReceiveQueue&) = delete;
+  SharedReceiveQueue& operator=(const SharedReceiveQueue&) = delete;
+
+  SrqNumber number() const { return number_; }
+  const SharedReceiveOptions& options() const { return options_; }
+  std::uint32_t capacity() const { return queue_->capacity(); }
+  std::uint32_t segments_max() const { return queue_->segments_max(); }
+  std::uint32_t limit() const { return queue_->limit(); }
+  std::uint32_t count() const { return queue_->count(); }
+
+  int post_receive(std::uint64_t wr_id, std::span<const Segment> segments) {
+    return queue_->post(wr_id, segments);
+  }
+  /// The oldest request; raises IBV_EVENT_SRQ_LIMIT_REACHED where that leaves fewer than the limit.
+  bool take(ReceiveRequest& out);
+  /// All or nothing. A limit above what is there is reached at once. EINVAL.
+  Result<void> modify(const SharedReceiveAttributes& wanted);
+
+  std::atomic<std::uint32_t> users{0};  // Queue pairs that take from it: destroying is EBUSY then.
+
+ private:
+  SharedReceiveQueue(SrqNumber number, const SharedReceiveOptions& options,
+                     std::unique_ptr<ReceiveQueue> queue)
+      : number_(number), options_(options), queue_(std::move(queue)) {}
+  void tell_of_limit();
+
+  const SrqNumber number_;
+  const SharedReceiveOptions options_;
+  const std::unique_ptr<ReceiveQueue> queue_;
+};
+
+}  // namespace verbatim::adapter
