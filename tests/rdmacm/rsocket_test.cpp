@@ -1,7 +1,8 @@
 // rsockets through the C interface: what a program with sockets relies on, and wrong use.
 #include <cerrno>
-#include <numeric>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -16,12 +17,13 @@ namespace {
 /// An rsocket that is closed at the end.
 class Socket {
  public:
-  explicit Socket(int number) : number_(number) { EXPECT_GE(number, 0); }
+  explicit Socket(int number) : number_(number) { EXPECT_NE(number, -1); }
   ~Socket() { close(); }
   Socket(Socket&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   int get() const { return number_; }
   void close() {
-    if (number_ >= 0) EXPECT_EQ(rclose(std::exchange(number_, -1)), 0);
+    if (number_ < 0) return;
+    EXPECT_EQ(rclose(std::exchange(number_, -1)), 0);
   }
 
  private:
