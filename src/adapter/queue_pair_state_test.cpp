@@ -163,11 +163,27 @@ TEST(QueuePairState, SendQueueErrorIsLeftForRts) {
 
 // A program can pass any number; the types hold it.
 // NOLINTBEGIN(clang-analyzer-optin.core.EnumCastOutOfRange)
+TEST(QueuePairState, XrcHalvesTakeTheirAttributesOfRcAndIgnoreTheOthers) {
+  constexpr std::uint32_t kRcToRtr =
+      kState | kAddressVector | kPathMtu | kDestQpn | kReceivePsn | kMaxDestRdAtomic | kMinRnrTimer;
+  constexpr std::uint32_t kRcToRts =
+      kState | kSendPsn | kTimeout | kRetryCount | kRnrRetry | kMaxRdAtomic;
+  for (const QpType type : {QpType::xrc_send, QpType::xrc_receive}) {
+    EXPECT_TRUE(allows(type, init, rtr, attributes_for(type, kRcToRtr)));
+    EXPECT_TRUE(allows(type, rtr, rts, attributes_for(type, kRcToRts)));
+  }
+  constexpr std::uint32_t kPlainToRtr = kRcToRtr & ~(kMaxDestRdAtomic | kMinRnrTimer);
+  EXPECT_TRUE(allows(QpType::xrc_send, init, rtr, kPlainToRtr));
+  EXPECT_FALSE(allows(QpType::xrc_receive, init, rtr, kPlainToRtr));
+  EXPECT_FALSE(allows(QpType::xrc_send, rtr, rts, kState | kSendPsn | kTimeout));
+  EXPECT_TRUE(allows(QpType::xrc_receive, rtr, rts, kState | kSendPsn | kTimeout));
+}
+
 TEST(QueuePairState, NumbersAndNamesOutsideTheEnumerationsAreRefused) {
   EXPECT_FALSE(allows(rc, static_cast<QpState>(7), init, kState));
   EXPECT_FALSE(allows(rc, init, static_cast<QpState>(255), kState));
   EXPECT_STREQ(name_of(static_cast<QpState>(7)), "unknown");
-  EXPECT_STREQ(name_of(static_cast<QpType>(8)), "unknown");
+  EXPECT_STREQ(name_of(static_cast<QpType>(11)), "unknown");
 }
 // NOLINTEND(clang-analyzer-optin.core.EnumCastOutOfRange)
 

@@ -81,6 +81,46 @@ TEST_F(ReceiveQueueTest, OfNoRequestsIsAlwaysFull) {
   EXPECT_FALSE(queue->take(request));
 }
 
+TEST_F(ReceiveQueueTest, ResizingKeepsWhatIsThereInOrder) {
+  const auto queue = make(3, 1);
+  ReceiveRequest request;
+  const Segment segment{7, 8, 9};
+  for (std::uint64_t id = 0; id < 5; ++id) {  // Somewhere in the ring.
+    ASSERT_EQ(queue->post(id, {&segment, 1}), 0);
+    ASSERT_TRUE(queue->take(request));
+  }
+  for (std::uint64_t id = 0; id < 3; ++id) ASSERT_EQ(queue->post(id, {&segment, 1}), 0);
+  EXPECT_EQ(queue->resize(2).error().code, EINVAL);
+  EXPECT_EQ(queue->resize(kReceivesMax + 1).error().code, EINVAL);
+  EXPECT_EQ(queue->capacity(), 3U);
+  ASSERT_TRUE(queue->resize(9));
+  for (std::uint64_t id = 3; id < 9; ++id) ASSERT_EQ(queue->post(id, {&segment, 1}), 0);
+  EXPECT_EQ(queue->post(9, {&segment, 1}), ENOMEM);
+  for (std::uint64_t id = 0; id < 9; ++id) {
+    ASSERT_TRUE(queue->take(request));
+    EXPECT_EQ(request.wr_id, id);
+    EXPECT_EQ(request.segments[0].address, 7U);
+  }
+  ASSERT_TRUE(queue->resize(1));
+  EXPECT_EQ(queue->post(0, {&segment, 1}), 0);
+  EXPECT_EQ(queue->post(1, {&segment, 1}), ENOMEM);
+}
+
+TEST_F(ReceiveQueueTest, TheLimitIsReachedOnceBelowIt) {
+  const auto queue = make(4, 1);
+  ReceiveRequest request;
+  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(queue->post(id, {}), 0);
+  EXPECT_FALSE(queue->disarm_limit()) << "no limit is set";
+  queue->set_limit(3);
+  ASSERT_TRUE(queue->take(request));
+  EXPECT_FALSE(queue->disarm_limit()) << "three are not fewer than three";
+  ASSERT_TRUE(queue->take(request));
+  EXPECT_TRUE(queue->disarm_limit());
+  EXPECT_EQ(queue->limit(), 0U);
+  ASSERT_TRUE(queue->take(request));
+  EXPECT_FALSE(queue->disarm_limit());
+}
+
 TEST_F(ReceiveQueueTest, ThreadsTakeEveryRequestOnce) {
   constexpr std::uint64_t kEach = 20'000;
   const auto queue = make(100, 1);

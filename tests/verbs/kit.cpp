@@ -103,6 +103,7 @@ Endpoint::Endpoint(const Host& host, const EndpointOptions& options)
   wanted.send_cq = wanted.recv_cq = cq();
   wanted.qp_type = options.type;
   wanted.sq_sig_all = options.signal_all;
+  wanted.srq = options.srq;
   wanted.cap = {.max_send_wr = options.sends,
                 .max_recv_wr = options.receives,
                 .max_send_sge = options.segments,

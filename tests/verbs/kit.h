@@ -24,6 +24,8 @@ struct Delete {
   void operator()(ibv_mr* mr) const { EXPECT_EQ(ibv_dereg_mr(mr), 0); }
   void operator()(ibv_cq* cq) const { EXPECT_EQ(ibv_destroy_cq(cq), 0); }
   void operator()(ibv_qp* qp) const { EXPECT_EQ(ibv_destroy_qp(qp), 0); }
+  void operator()(ibv_srq* srq) const { EXPECT_EQ(ibv_destroy_srq(srq), 0); }
+  void operator()(ibv_xrcd* xrcd) const { EXPECT_EQ(ibv_close_xrcd(xrcd), 0); }
   void operator()(ibv_ah* ah) const { EXPECT_EQ(ibv_destroy_ah(ah), 0); }
   void operator()(ibv_comp_channel* channel) const {
     EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
@@ -67,6 +69,7 @@ struct EndpointOptions {
   int memory_access = kAllAccess;
   int queue_pair_access = kAllAccess;
   ibv_comp_channel* channel = nullptr;
+  ibv_srq* srq = nullptr;
   ibv_pd* pd = nullptr;               // Of the queue pair, where it is not the host's.
   ibv_cq* shared_cq = nullptr;        // Instead of one of its own; outlives the endpoint.
   std::uint64_t send_operations = 0;  // `send_ops_flags`: an extended queue pair.
