@@ -99,6 +99,7 @@ int Server::timeout_ms() const {
   const TimeNs now = monotonic_now();
   if (recovering()) next = std::min(next, now + kRecoveryPoll);
   next = std::min(next, farewells_.next_deadline());
+  if (!early_requests_.empty()) next = std::min(next, early_requests_.front().due);
   if (next == kNever) return -1;
   return next <= now ? 0 : static_cast<int>((next - now) / kMillisecond + 1);
 }
@@ -131,6 +132,7 @@ void Server::on_ready(int fd) {
 void Server::on_time() {
   if (recovering()) on_recovery_time();
   say_farewells();
+  serve_early_requests();
   if (connections_.empty() && farewells_.empty() && monotonic_now() >= idle_since_ + kGrace) {
     stopping_ = true;
   }

@@ -98,6 +98,7 @@ class Server {
   /// The program that a datagram to the node's address `own` is for.
   Connection* manager_of(const cm::Route& route, const SocketAddress& own);
   void say_farewells();
+  void serve_early_requests();
 
   Options options_;
   RuntimeFolder folder_;
@@ -111,6 +112,14 @@ class Server {
   std::optional<ManagementPort> management_;
   PortTable ports_;
   Farewells farewells_;
+  /// A request for a port at which nobody listens yet.
+  struct EarlyRequest {
+    TimeNs due = 0;  // Then it is refused.
+    std::uint32_t address = 0;
+    SocketAddress source;
+    std::array<std::byte, wire::kMadBytes> mad{};
+  };
+  std::vector<EarlyRequest> early_requests_;  // The oldest first.
   UniqueFd listening_, events_, signals_;
   TimeNs recovery_deadline_ = kNever;
   TimeNs idle_since_ = 0;

@@ -8,6 +8,15 @@
 /// Management datagrams of the node: the communication manager's (IBA chapter 12) go to the program
 /// that they are for; what is for no program is answered here.
 namespace verbatim::agent {
+namespace {
+
+/// Between two hosts, a peer's request takes longer than here, and a program that listens again
+/// after its first connection (perftest does) has done so when the second request comes. A busy
+/// machine is late; so a request waits for its listener before it is refused.
+constexpr TimeNs kPatience = 100 * kMillisecond;
+constexpr std::size_t kEarlyRequestsMax = 1024;
+
+}  // namespace
 
 Result<void> Server::open_management_port() {
   auto port = ManagementPort::create(slots_->node(), slots_->sockets(0));
@@ -40,6 +49,12 @@ void Server::on_mad(std::uint32_t address, const SocketAddress& source, wire::Ma
   if (Connection* const program = manager_of(*route, own)) {
     return pass_on(*program, address, source, mad);
   }
+  if (!route->slot && early_requests_.size() < kEarlyRequestsMax) {
+    EarlyRequest early{.due = monotonic_now() + kPatience, .address = address, .source = source};
+    std::ranges::copy(mad, early.mad.begin());
+    early_requests_.push_back(early);
+    return;
+  }
   farewells_.on_mad(mad);
   if (const auto answer = cm::answer_for_nobody(mad, source, own)) {
     management_->send(address, answer->destination, answer->bytes);
@@ -54,6 +69,23 @@ void Server::pass_on(Connection& program, std::uint32_t address, const SocketAdd
   std::ranges::copy(mad, message.bytes.begin());
   // A program that does not read misses it, as a card whose receive queue is full: the CM repeats.
   if (!send(program.fd.get(), message, {}, MSG_DONTWAIT)) ++program.datagrams_dropped;
+}
+
+void Server::serve_early_requests() {
+  if (early_requests_.empty()) return;
+  const TimeNs now = monotonic_now();
+  std::erase_if(early_requests_, [&](const EarlyRequest& early) {
+    const SocketAddress& own = slots_->node().addresses[early.address];
+    if (Connection* const program = manager_of(*cm::route_of(early.mad), own)) {
+      pass_on(*program, early.address, early.source, early.mad);
+      return true;
+    }
+    if (now < early.due) return false;
+    if (const auto answer = cm::answer_for_nobody(early.mad, early.source, own)) {
+      management_->send(early.address, answer->destination, answer->bytes);
+    }
+    return true;
+  });
 }
 
 void Server::say_farewells() {

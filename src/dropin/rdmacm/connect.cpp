@@ -1,5 +1,3 @@
-#include <sys/random.h>
-
 #include "dropin/rdmacm/addresses.h"
 #include "dropin/rdmacm/calls.h"
 
@@ -12,12 +10,6 @@ namespace {
 constexpr std::uint8_t kReadsMax = 128;
 /// As the kernel's ucma has it.
 constexpr int kBacklogDefault = 1024;
-
-Psn random_psn() {
-  std::uint32_t psn = 0;
-  [[maybe_unused]] const auto got = getrandom(&psn, sizeof psn, 0);
-  return Psn(psn);
-}
 
 ByteSpan private_data_of(const rdma_conn_param* parameters) {
   if (parameters == nullptr || parameters->private_data == nullptr) return {};
@@ -85,7 +77,6 @@ Result<void> ask_for_connection(Id& id, const rdma_conn_param* parameters) {
                                        : kReadsMax;
   connection.initiator_depth =
       parameters != nullptr ? wanted(parameters->initiator_depth, RDMA_MAX_INIT_DEPTH) : kReadsMax;
-  connection.own_psn = random_psn();
   if (parameters != nullptr) connection.retry_count = parameters->retry_count & 7;
   std::string data = id.connect_data;
   const ByteSpan own = private_data_of(parameters);
@@ -208,7 +199,6 @@ Result<void> accept_connection(Id& id, const rdma_conn_param* parameters) {
   connection.responder_resources =
       granted(connection.responder_resources, given ? &parameters->responder_resources : nullptr,
               RDMA_MAX_RESP_RES);
-  connection.own_psn = random_psn();
   if (auto ready = make_ready(id); !ready) return ready;
   auto accepted = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
     return engine.accept(

@@ -45,6 +45,8 @@ std::uint64_t random_seed() {
 
 }  // namespace
 
+Psn random_psn() { return Psn(static_cast<std::uint32_t>(random_seed())); }
+
 Result<Manager*> Manager::get() {
   Process& own = process();
   if (Manager* const manager = own.manager.load(std::memory_order_acquire)) return manager;

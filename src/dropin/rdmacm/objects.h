@@ -64,6 +64,10 @@ struct Channel {
   adapter::EventQueue<Event*> events;
 };
 
+/// Where a queue pair's packets begin. An id knows it from the start: programs that move their
+/// queue pairs themselves ask before they accept.
+Psn random_psn();
+
 enum class IdState : std::uint8_t {
   idle,
   bound,
@@ -101,7 +105,7 @@ struct Connection {
 };
 
 struct Id {
-  explicit Id(const Manager* owning) : owner(owning) {}
+  explicit Id(const Manager* owning) : owner(owning) { connection.own_psn = random_psn(); }
   rdma_cm_id verbs{};
   const Manager* const owner;  // In a child of fork: its parent's.
   bool is_synchronous = false;
