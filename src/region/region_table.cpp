@@ -22,13 +22,29 @@ bool wraps(std::uint64_t start, std::uint64_t length) {
   return length > std::numeric_limits<std::uint64_t>::max() - start;
 }
 
-/// Whether [iova, iova + length) lies in the region. No sum is formed, so none can overflow.
+Result<void> check_addresses(const Region& region) {
+  if (!wraps(region.address, region.length) && !wraps(region.iova, region.length)) return {};
+  return refuse(EINVAL,
+                fmt::format("region: {:#x} (iova {:#x}) + {} bytes passes the end of memory",
+                            region.address, region.iova, region.length));
+}
+
+Hold::Backing backing_of(std::uint32_t access) {
+  if ((access & kNull) != 0) return Hold::Backing::nothing;
+  return (access & kOnDemand) != 0 ? Hold::Backing::on_demand : Hold::Backing::memory;
+}
+
+std::unexpected<Error> refuse_key(MemoryKey key) {
+  return refuse(EINVAL, fmt::format("region: no region has the key {:#010x}", raw(key)));
+}
+
+}  // namespace
+
 bool contains(const Region& region, std::uint64_t iova, std::uint64_t length) {
   return iova >= region.iova && length <= region.length &&
          iova - region.iova <= region.length - length;
 }
 
-/// Waits until nobody holds the entry, whose key is cleared: no new holder stays.
 void drain(const RegionEntry& entry) {
   for (unsigned spins = 1; entry.holders.load(std::memory_order_seq_cst) != 0; ++spins) {
     if (spins < kSpinsBeforeYield) {
@@ -38,8 +54,6 @@ void drain(const RegionEntry& entry) {
     }
   }
 }
-
-}  // namespace
 
 const char* describe(KeyError error) {
   switch (error) {
@@ -51,17 +65,21 @@ const char* describe(KeyError error) {
       return "the region does not give this right";
     case KeyError::out_of_bounds:
       return "the bytes are not all in the region";
+    case KeyError::not_mapped:
+      return "the program has unmapped the memory";
   }
   return "unknown";
 }
 
 Hold::Hold(Hold&& other) noexcept
     : entry_(std::exchange(other.entry_, nullptr)),
-      address_(std::exchange(other.address_, nullptr)) {}
+      address_(std::exchange(other.address_, nullptr)),
+      backing_(other.backing_) {}
 
 Hold& Hold::operator=(Hold&& other) noexcept {
   std::swap(entry_, other.entry_);
   std::swap(address_, other.address_);
+  std::swap(backing_, other.backing_);
   return *this;
 }
 
@@ -78,6 +96,7 @@ void RegionTable::initialise(RegionTableHeader& header, std::uint64_t secret) {
   header.first_free = 0;
   header.used.store(0, std::memory_order_relaxed);
   header.count.store(0, std::memory_order_relaxed);
+  header.bound_windows = 0;
   header.secret = secret;
   header.additions = 0;
 }
@@ -95,80 +114,160 @@ RegionEntry* RegionTable::allocate() {
   return &entries_[used];
 }
 
-Result<MemoryKey> RegionTable::add(const Region& region) {
-  if (wraps(region.address, region.length) || wraps(region.iova, region.length)) {
-    return refuse(EINVAL,
-                  fmt::format("region: {:#x} (iova {:#x}) + {} bytes passes the end of memory",
-                              region.address, region.iova, region.length));
-  }
-  const std::lock_guard guard(header_.lock);
+/// An entry with a key that names it and is not yet published. Under the lock.
+Result<MemoryKey> RegionTable::claim(const Region& region, EntryKind kind) {
   RegionEntry* const entry = allocate();
   if (entry == nullptr) {
     return refuse(ENOMEM, fmt::format("region: all {} entries are in use", entries_.size()));
   }
   entry->region = region;
-  const auto index = static_cast<std::uint32_t>(entry - entries_.data());
-  const std::uint32_t name = permutation_.permute(entry->generation << kIndexBits | index);
+  entry->kind = kind;
+  entry->windows = entry->parent = 0;
+  entry->qpn = {};
+  const std::uint32_t name =
+      permutation_.permute(entry->generation << kIndexBits | index_of(*entry));
   std::uint32_t random =
       static_cast<std::uint32_t>(mix(header_.secret, header_.additions++)) & 0xff;
   if (name == 0 && random == 0) random = 1;  // Zero means: free.
-  const std::uint32_t key = name << 8 | random;
   header_.count.fetch_add(1, std::memory_order_relaxed);
-  entry->key.store(key, std::memory_order_seq_cst);
-  return MemoryKey{key};
+  return MemoryKey{name << 8 | random};
+}
+
+/// Back among the free ones. Under the lock; the key is cleared and nobody holds it.
+void RegionTable::release(RegionEntry& entry) {
+  entry.kind = EntryKind::unused;
+  entry.generation = (entry.generation + 1) & kGenerationMask;
+  entry.next_free = header_.first_free;
+  header_.first_free = index_of(entry) + 1;
+  header_.count.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Result<MemoryKey> RegionTable::add(const Region& region) {
+  if (auto valid = check_addresses(region); !valid) return std::unexpected(valid.error());
+  const std::lock_guard guard(header_.lock);
+  const auto key = claim(region, EntryKind::region);
+  if (key) entry_at(*key)->key.store(raw(*key), std::memory_order_seq_cst);
+  return key;
 }
 
 Result<void> RegionTable::remove(MemoryKey key) {
-  RegionEntry* const entry = find(key);
-  std::uint32_t expected = raw(key);
-  // Of several threads that remove the same key, one succeeds.
-  if (entry == nullptr ||
-      !entry->key.compare_exchange_strong(expected, 0, std::memory_order_seq_cst)) {
-    return refuse(EINVAL, fmt::format("region: no region has the key {:#010x}", raw(key)));
+  RegionEntry* entry = nullptr;
+  {
+    const std::lock_guard guard(header_.lock);
+    entry = find(key);
+    if (entry == nullptr || entry->kind != EntryKind::region) return refuse_key(key);
+    if (entry->windows != 0) {
+      return refuse(EBUSY, fmt::format("{} memory windows are bound to it", entry->windows));
+    }
+    // Of several threads that remove the same key, one succeeds.
+    entry->key.store(0, std::memory_order_seq_cst);
   }
   drain(*entry);
   const std::lock_guard guard(header_.lock);
-  entry->generation = (entry->generation + 1) & kGenerationMask;
-  entry->next_free = header_.first_free;
-  header_.first_free = static_cast<std::uint32_t>(entry - entries_.data()) + 1;
-  header_.count.fetch_sub(1, std::memory_order_relaxed);
+  release(*entry);
   return {};
+}
+
+Result<void> RegionTable::change(MemoryKey key, const Region& region) {
+  if (auto valid = check_addresses(region); !valid) return valid;
+  const std::lock_guard guard(header_.lock);
+  RegionEntry* const entry = find(key);
+  if (entry == nullptr || entry->kind != EntryKind::region) return refuse_key(key);
+  if (entry->windows != 0) {
+    return refuse(EBUSY, fmt::format("{} memory windows are bound to it", entry->windows));
+  }
+  // Who holds it never waits for the lock, so waiting under it ends.
+  entry->key.store(0, std::memory_order_seq_cst);
+  drain(*entry);
+  entry->region = region;
+  entry->key.store(raw(key), std::memory_order_seq_cst);
+  return {};
+}
+
+std::optional<Region> RegionTable::find_region(MemoryKey key) const {
+  const auto entered = enter(key);
+  if (!entered || entered->entry_->kind != EntryKind::region) return std::nullopt;
+  return entered->entry_->region;
+}
+
+/// The entry that the key names, whether or not it carries this key now.
+RegionEntry* RegionTable::entry_at(MemoryKey key) const {
+  const std::uint32_t index = permutation_.restore(raw(key) >> 8) & kIndexMask;
+  return index < header_.used.load(std::memory_order_relaxed) ? &entries_[index] : nullptr;
 }
 
 /// The entry that the key would be in, if it carries this key now.
 RegionEntry* RegionTable::find(MemoryKey key) const {
   if (raw(key) == 0) return nullptr;
-  const std::uint32_t index = permutation_.restore(raw(key) >> 8) & kIndexMask;
-  if (index >= header_.used.load(std::memory_order_relaxed)) return nullptr;
-  RegionEntry* const entry = &entries_[index];
-  return entry->key.load(std::memory_order_acquire) == raw(key) ? entry : nullptr;
+  RegionEntry* const entry = entry_at(key);
+  if (entry == nullptr || entry->key.load(std::memory_order_acquire) != raw(key)) return nullptr;
+  return entry;
+}
+
+/// A window's entry, bound or not. Under the lock.
+RegionEntry* RegionTable::find_window(MemoryKey window) const {
+  RegionEntry* const entry = entry_at(window);
+  if (entry == nullptr) return nullptr;
+  const bool is_window = entry->kind == EntryKind::window_1 || entry->kind == EntryKind::window_2;
+  const bool is_it = permutation_.restore(raw(window) >> 8) >> kIndexBits == entry->generation;
+  return is_window && is_it ? entry : nullptr;
+}
+
+/// Holds what has this key. It may only be read while it is held: an entry can be removed and
+/// reused meanwhile.
+std::expected<Hold, KeyError> RegionTable::enter(MemoryKey key) const {
+  RegionEntry* const entry = find(key);
+  if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
+  entry->holders.fetch_add(1, std::memory_order_seq_cst);
+  Hold entered(entry, nullptr);  // Lets go where it is refused.
+  if (entry->key.load(std::memory_order_seq_cst) != raw(key)) {
+    return std::unexpected(KeyError::unknown_key);
+  }
+  return entered;
+}
+
+std::expected<Hold, KeyError> RegionTable::enter(MemoryKey key, std::uint32_t rights,
+                                                 const Accessor& by) const {
+  auto entered = enter(key);
+  if (!entered) return entered;
+  const RegionEntry& entry = *entered->entry_;
+  if (entry.kind != EntryKind::region) {
+    // A window's key is a remote key alone (IBA 10.6.7.1).
+    if ((rights & kRemoteRights) == 0) return std::unexpected(KeyError::unknown_key);
+    if (entry.kind == EntryKind::window_2 && entry.qpn != by.qpn) {
+      return std::unexpected(KeyError::wrong_domain);
+    }
+  }
+  if (entry.region.pd != by.pd) return std::unexpected(KeyError::wrong_domain);
+  if ((entry.region.access & rights) != rights) return std::unexpected(KeyError::missing_right);
+  return entered;
 }
 
 std::expected<void, KeyError> RegionTable::check(MemoryKey key, std::uint64_t iova,
                                                  std::uint64_t length, std::uint32_t rights,
-                                                 PdNumber pd) const {
-  // The region may only be read while it is held: an entry can be removed and reused meanwhile.
-  const auto held = hold(key, iova, length, rights, pd);
+                                                 const Accessor& by) const {
+  const auto held = hold(key, iova, length, rights, by);
   if (!held) return std::unexpected(held.error());
+  return {};
+}
+
+std::expected<void, KeyError> RegionTable::check_key(MemoryKey key, std::uint32_t rights,
+                                                     const Accessor& by) const {
+  const auto entered = enter(key, rights, by);
+  if (!entered) return std::unexpected(entered.error());
   return {};
 }
 
 std::expected<Hold, KeyError> RegionTable::hold(MemoryKey key, std::uint64_t iova,
                                                 std::uint64_t length, std::uint32_t rights,
-                                                PdNumber pd) const {
-  RegionEntry* const entry = find(key);
-  if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
-  entry->holders.fetch_add(1, std::memory_order_seq_cst);
-  Hold entered(entry, nullptr);  // Lets go at each refusal below.
-  if (entry->key.load(std::memory_order_seq_cst) != raw(key)) {
-    return std::unexpected(KeyError::unknown_key);
-  }
-  const Region& region = entry->region;
-  if (region.pd != pd) return std::unexpected(KeyError::wrong_domain);
-  if ((region.access & rights) != rights) return std::unexpected(KeyError::missing_right);
+                                                const Accessor& by) const {
+  auto entered = enter(key, rights, by);
+  if (!entered) return entered;
+  const Region& region = entered->entry_->region;
   if (!contains(region, iova, length)) return std::unexpected(KeyError::out_of_bounds);
   const std::uint64_t address = region.address + (iova - region.iova);
-  entered.address_ = reinterpret_cast<std::byte*>(address);
+  entered->address_ = reinterpret_cast<std::byte*>(address);
+  entered->backing_ = backing_of(region.access);
   return entered;
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <expected>
+#include <optional>
 #include <span>
 
 #include "base/error.h"
@@ -13,7 +14,8 @@
 /// Memory regions: who may touch which bytes with which key (IBA volume 1, section 10.6).
 namespace verbatim::region {
 
-/// Rights of a region, with the values of `enum ibv_access_flags`.
+/// Rights of a region or window, with the values of `enum ibv_access_flags`, and what it is made
+/// of.
 enum Access : std::uint32_t {
   kLocalRead = 0,  // Every region has it.
   kLocalWrite = 1,
@@ -23,7 +25,12 @@ enum Access : std::uint32_t {
   kMwBind = 16,
   kZeroBased = 32,
   kOnDemand = 64,
+  kFlushGlobal = 256,
+  kFlushPersistent = 512,
+  kNull = 1u << 31,  // Our own: no memory at all; reads as zeroes, and what is written is dropped.
 };
+inline constexpr std::uint32_t kRemoteRights =
+    kRemoteWrite | kRemoteRead | kRemoteAtomic | kFlushGlobal | kFlushPersistent;
 
 struct Region {
   std::uint64_t address = 0;  // Where the bytes are in the process that registered them.
@@ -34,10 +41,41 @@ struct Region {
 };
 
 /// Why a key does not serve a request. The order is that of the checks.
-enum class KeyError : std::uint8_t { unknown_key, wrong_domain, missing_right, out_of_bounds };
+enum class KeyError : std::uint8_t {
+  unknown_key,
+  wrong_domain,
+  missing_right,
+  out_of_bounds,
+  not_mapped,  // Of on-demand memory, when it is touched.
+};
 const char* describe(KeyError error);
 
-/// One region as it lies in the shared arena: fixed size, no pointers of our own.
+/// Who asks: a queue pair in its protection domain. Where no queue pair is named, only windows of
+/// type 2 are closed to it.
+struct Accessor {
+  // Implicit: most keys are a matter of the domain alone.
+  Accessor(PdNumber domain, Qpn queue_pair = {})  // NOLINT(google-explicit-constructor)
+      : pd(domain), qpn(queue_pair) {}
+  PdNumber pd;
+  Qpn qpn;
+};
+
+/// Memory windows (IBA 10.6.7): type 1 belongs to its protection domain; type 2 (this adapter has
+/// 2B) to the queue pair that bound it, and its key's lower 8 bits are the program's choice.
+enum class EntryKind : std::uint8_t { unused, region, window_1, window_2 };
+
+/// What a window is to show. A binding of no bytes ends the one that a type 1 window has.
+struct WindowBinding {
+  MemoryKey window{};  // Any key that the window had: the upper 24 bits name it.
+  MemoryKey key{};     // Its key from now on.
+  MemoryKey region{};
+  std::uint64_t address = 0;  // As requests address the region: its iova.
+  std::uint64_t length = 0;
+  std::uint32_t access = 0;  // Remote rights, and kZeroBased.
+};
+
+/// One region or window as it lies in the shared arena: fixed size, no pointers of our own. A
+/// window that is not bound has no key.
 ///
 /// Two sides meet here, in any process: who holds raises `holders` and then looks at `key` again;
 /// who removes clears `key` and then looks at `holders`. Each writes one word and reads the
@@ -45,17 +83,22 @@ const char* describe(KeyError error);
 /// Either the holder sees the cleared key and lets go without having read `region`, or the remover
 /// sees the holder and waits.
 ///
-/// `region`, `generation` and `next_free` are written under the table's lock while `key` is zero
+/// All other fields are written under the table's lock while `key` is zero
 /// and nobody holds; storing the new `key` publishes them. A holder's last decrement is a release,
 /// which the remover's reading of zero acquires: all copying is over before the memory is given
 /// back.
 struct alignas(64) RegionEntry {
   std::atomic<std::uint32_t> key{0};
   std::atomic<std::uint32_t> holders{0};
-  Region region;
+  Region region;  // Of a window: what it shows.
   std::uint32_t generation = 0;
   std::uint32_t next_free = 0;
+  std::uint32_t windows = 0;  // Of a region: the windows bound to it.
+  std::uint32_t parent = 0;   // Of a bound window: its region's index + 1.
+  Qpn qpn;                    // Of a bound window of type 2: its queue pair.
+  EntryKind kind{};
 };
+static_assert(sizeof(RegionEntry) == 64, "an entry is a cache line");
 
 /// What the table needs beside its entries, also in the arena. All but `used` and `count` is
 /// written under `lock`.
@@ -67,9 +110,15 @@ struct RegionTableHeader {
   /// grows and the entry's key decides.
   std::atomic<std::uint32_t> used{0};
   std::atomic<std::uint32_t> count{0};  // Live regions. Written under `lock`; relaxed, a statistic.
+  std::uint32_t bound_windows = 0;      // Of type 2.
   std::uint64_t secret = 0;             // Keys the permutation of indexes and the random bits.
   std::uint64_t additions = 0;  // Regions ever entered: what the random bits are drawn from.
 };
+
+/// Whether [iova, iova + length) lies in the region. No sum is formed, so none can overflow.
+bool contains(const Region& region, std::uint64_t iova, std::uint64_t length);
+/// Waits until nobody holds the entry, whose key is cleared: no new holder stays.
+void drain(const RegionEntry& entry);
 
 class RegionTable;
 
@@ -81,17 +130,23 @@ class Hold {
   Hold(Hold&& other) noexcept;
   Hold& operator=(Hold&& other) noexcept;
   ~Hold();
-  /// The first byte asked for, in the registering process's address space.
+  /// The first byte asked for, in the registering process's address space. Touch it only where
+  /// `backing` says that memory is there.
   std::byte* address() const { return address_; }
+  /// What lies behind the bytes: memory that stays; memory that the program may unmap at any time;
+  /// none (a null region).
+  enum class Backing : std::uint8_t { memory, on_demand, nothing };
+  Backing backing() const { return backing_; }
 
  private:
   friend class RegionTable;
   RegionEntry* entry_ = nullptr;  // Not owned; in the arena, outlives the hold.
   std::byte* address_ = nullptr;
+  Backing backing_ = Backing::memory;
 };
 
-/// The regions of one process. Any thread may call anything. The table is a view: it owns neither
-/// header nor entries.
+/// The regions and windows of one process. Any thread may call anything. The table is a view: it
+/// owns neither header nor entries.
 class RegionTable {
  public:
   /// `entries` are zeroed memory when `initialise` is called; at most 2^20 of them. `secret` is
@@ -104,21 +159,58 @@ class RegionTable {
   /// no bytes.
   Result<MemoryKey> add(const Region& region);
   /// Takes the region out; waits until nobody holds it, so the caller must not hold it. EINVAL for
-  /// an unknown key, also when another thread has just removed it.
+  /// an unknown key, also when another thread has just removed it; EBUSY while windows are bound to
+  /// it.
   Result<void> remove(MemoryKey key);
+  /// The region with this key is another from now on, under the same key; waits as `remove` does.
+  /// EINVAL, EBUSY as there; then the region is as it was.
+  Result<void> change(MemoryKey key, const Region& region);
+  /// What the region with this key is. Nothing for an unknown key.
+  std::optional<Region> find_region(MemoryKey key) const;
+
+  // Windows: region_windows.cpp.
+  /// A new window, not bound. Its key names it, but opens nothing.
+  Result<MemoryKey> add_window(EntryKind type, PdNumber pd);
+  /// Ends the binding, if any, and the window. Waits as `remove` does. EINVAL: there is none.
+  Result<void> remove_window(MemoryKey window);
+  /// EINVAL, in words that name the rule, where IBA 10.6.7.2 forbids it; then nothing has changed.
+  /// Waits until nobody touches bytes through the binding that ends.
+  Result<void> bind(const WindowBinding& binding, const Accessor& by);
+  /// Ends the binding of the type 2 window with this key: local and remote invalidation.
+  std::expected<void, KeyError> invalidate(MemoryKey key, const Accessor& by);
+  /// Whether `invalidate` would do it.
+  std::expected<void, KeyError> check_invalidation(MemoryKey key, const Accessor& by) const;
+  /// A queue pair has gone: so have the bindings of its type 2 windows.
+  void unbind_all(Qpn qpn);
 
   /// Checks in the order of KeyError, without holding: an engine's question. A request of no bytes
   /// needs no key (IBA C9-88, o9-20), so callers do not ask then.
   std::expected<void, KeyError> check(MemoryKey key, std::uint64_t iova, std::uint64_t length,
-                                      std::uint32_t rights, PdNumber pd) const;
+                                      std::uint32_t rights, const Accessor& by) const;
+  /// The same of the key alone, whatever the bytes.
+  std::expected<void, KeyError> check_key(MemoryKey key, std::uint32_t rights,
+                                          const Accessor& by) const;
   /// Checks and holds.
   std::expected<Hold, KeyError> hold(MemoryKey key, std::uint64_t iova, std::uint64_t length,
-                                     std::uint32_t rights, PdNumber pd) const;
+                                     std::uint32_t rights, const Accessor& by) const;
   std::uint32_t count() const;
 
  private:
   RegionEntry* find(MemoryKey key) const;
+  RegionEntry* entry_at(MemoryKey key) const;
+  RegionEntry* find_window(MemoryKey window) const;
+  std::expected<Hold, KeyError> enter(MemoryKey key) const;
+  std::expected<Hold, KeyError> enter(MemoryKey key, std::uint32_t rights,
+                                      const Accessor& by) const;
+  Result<MemoryKey> claim(const Region& region, EntryKind kind);
   RegionEntry* allocate();
+  void release(RegionEntry& entry);
+  Result<const RegionEntry*> check_binding(const RegionEntry& window, const WindowBinding& binding,
+                                           const Accessor& by) const;
+  void unbind(RegionEntry& window);
+  std::uint32_t index_of(const RegionEntry& entry) const {
+    return static_cast<std::uint32_t>(&entry - entries_.data());
+  }
 
   RegionTableHeader& header_;
   std::span<RegionEntry> entries_;
