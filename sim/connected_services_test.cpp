@@ -30,16 +30,23 @@ std::vector<Family> reliable_families(wire::Service service) {
   return {
       {"send", service, {Operation::send}},
       {"send_with_immediate", service, {Operation::send_with_immediate}},
+      {"send_with_invalidate", service, {Operation::send_with_invalidate}},
       {"write", service, {Operation::write}},
       {"write_with_immediate", service, {Operation::write_with_immediate}},
       {"read", service, {Operation::read}},
       {"compare_and_swap", service, {Operation::compare_and_swap}},
       {"fetch_and_add", service, {Operation::fetch_and_add}},
+      {"atomic_write", service, {Operation::atomic_write}},
+      {"flush", service, {Operation::flush, Operation::write}},
+      {"local_invalidate",
+       service,
+       {Operation::local_invalidate, Operation::bind_window, Operation::send, Operation::read}},
       {"mixed",
        service,
-       {Operation::send, Operation::send_with_immediate, Operation::write,
-        Operation::write_with_immediate, Operation::read, Operation::compare_and_swap,
-        Operation::fetch_and_add}},
+       {Operation::send, Operation::send_with_immediate, Operation::send_with_invalidate,
+        Operation::write, Operation::write_with_immediate, Operation::read,
+        Operation::compare_and_swap, Operation::fetch_and_add, Operation::flush,
+        Operation::atomic_write, Operation::local_invalidate, Operation::bind_window}},
   };
 }
 const std::vector<Family> kUcFamilies = {
@@ -50,7 +57,7 @@ const std::vector<Family> kUcFamilies = {
     {"mixed",
      wire::Service::uc,
      {Operation::send, Operation::send_with_immediate, Operation::write,
-      Operation::write_with_immediate}},
+      Operation::write_with_immediate, Operation::local_invalidate, Operation::bind_window}},
 };
 
 PairOptions random_pair(const Family& family, Random& random) {

@@ -30,7 +30,7 @@ class HostilePeer {
     for (int step = 0; step < 300; ++step) {
       if (random_.chance(0.4) && !requester_.full()) post();
       OutgoingPacket packet;
-      while (requester_.poll_transmit(now_, packet)) {
+      while (requester_.poll_transmit(now_, packet) || requester_.poll_local()) {
       }
       if (random_.chance(0.8)) answer();
       if (random_.chance(0.1)) pass_time();
@@ -47,9 +47,14 @@ class HostilePeer {
 
   void post() {
     SendRequest request;
-    request.operation = static_cast<Operation>(random_.below(7));
+    do {
+      request.operation = static_cast<Operation>(random_.below(kOperations));
+    } while (!info(request.operation).known);
     request.fence = random_.chance(0.2);
-    request.length = request.operation >= Operation::compare_and_swap ? 8 : random_.below(2000);
+    request.length = random_.below(2000);
+    if (is_atomic(request.operation) || request.operation == Operation::atomic_write) {
+      request.length = 8;
+    }
     const Slot slot = requester_.post(request);
     lengths_[slot % kDepth] = request.length;
     completions_.posted(slot);

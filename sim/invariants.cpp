@@ -14,6 +14,13 @@ void SendCompletions::posted(transport::Slot slot) {
   ++posted_;
 }
 
+void SendCompletions::executed(transport::Slot slot) {
+  if (slot < executed_end_ || slot < completed_ || slot >= posted_) {
+    violations_.push_back(fmt::format("slot {} is carried out again, or out of turn", slot));
+  }
+  executed_end_ = slot + 1;
+}
+
 void SendCompletions::completed(transport::Slot slot, Status status) {
   if (slot != completed_) {
     violations_.push_back(fmt::format("slot {} completed where {} was due", slot, completed_));
@@ -40,6 +47,7 @@ bool Deliveries::matches(const ExpectedMessage& message, const Arrived& arrived)
       message.solicited != arrived.solicited || message.bytes.size() != arrived.byte_count) {
     return false;
   }
+  if (message.invalidated != arrived.invalidated) return false;
   if (message.has_immediate && message.immediate != arrived.immediate) return false;
   return message.is_write || std::ranges::equal(message.bytes, arrived.bytes);
 }

@@ -18,6 +18,8 @@ using Violations = std::vector<std::string>;
 class SendCompletions {
  public:
   void posted(transport::Slot slot);
+  /// A local operation is carried out once, in its turn.
+  void executed(transport::Slot slot);
   void completed(transport::Slot slot, transport::Status status);
   /// At the end: nothing is left over.
   void finish();
@@ -31,6 +33,7 @@ class SendCompletions {
  private:
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
+  std::uint64_t executed_end_ = 0;
   transport::Status first_failure_ = transport::Status::success;
   Violations violations_;
 };
@@ -41,6 +44,7 @@ struct ExpectedMessage {
   bool has_immediate = false;
   std::uint32_t immediate = 0;
   bool solicited = false;
+  MemoryKey invalidated{};       // Zero: none.
   std::vector<std::byte> bytes;  // Of a SEND; of a WRITE only their number.
 };
 
@@ -65,6 +69,7 @@ class Deliveries {
     bool has_immediate = false;
     std::uint32_t immediate = 0;
     bool solicited = false;
+    MemoryKey invalidated{};
     std::uint64_t byte_count = 0;
     ByteSpan bytes;  // What stands in the receive's buffer.
   };

@@ -24,18 +24,20 @@ struct Match : Cases... {
 Node::Node(int index, std::size_t memory_bytes, std::uint32_t depth, Promise promise)
     : index_(index),
       memory_(memory_bytes),
-      region_entries_(4),
+      region_entries_(64),
       requester_(depth),
       locals_(depth),
+      keys_(depth),
       deliveries_(promise) {
   region::RegionTable::initialise(region_header_, 0x5eed + static_cast<std::uint64_t>(index));
   regions_.emplace(region_header_, region_entries_);
-  const auto key = regions_->add({.address = reinterpret_cast<std::uint64_t>(memory_.data()),
-                                  .length = memory_bytes,
-                                  .iova = kIova,
-                                  .access = region::kLocalWrite | region::kRemoteWrite |
-                                            region::kRemoteRead | region::kRemoteAtomic,
-                                  .pd = kPd});
+  const auto key =
+      regions_->add({.address = reinterpret_cast<std::uint64_t>(memory_.data()),
+                     .length = memory_bytes,
+                     .iova = kIova,
+                     .access = region::kLocalWrite | region::kRemoteWrite | region::kRemoteRead |
+                               region::kRemoteAtomic | region::kFlushGlobal | region::kMwBind,
+                     .pd = kPd});
   VERBATIM_ASSERT(key.has_value());
   key_ = *key;
 }
@@ -46,11 +48,27 @@ void Node::connect(const transport::RequesterConfig& requester,
   requester_.configure(requester);
   responder_.reset();
   responder_.configure(responder);
+  qpn_ = responder.own_qp;
+}
+
+MemoryKey Node::make_window() {
+  const auto window = regions_->add_window(region::EntryKind::window_2, kPd);
+  VERBATIM_ASSERT(window.has_value());
+  const auto bound = regions_->bind({.window = *window,
+                                     .key = *window,
+                                     .region = key_,
+                                     .address = kIova,
+                                     .length = memory_.size(),
+                                     .access = region::kRemoteRead},
+                                    {kPd, qpn_});
+  VERBATIM_ASSERT(bound.has_value());
+  return *window;
 }
 
 Slot Node::post(const transport::SendRequest& request, LocalBuffer local) {
   const Slot slot = requester_.post(request);
   locals_[slot % locals_.size()] = local;
+  keys_[slot % keys_.size()] = request.remote_key;
   sends_.posted(slot);
   return slot;
 }
@@ -76,13 +94,18 @@ bool Node::pump(TimeNs now, Network& network) {
     sent = true;
     transmit(packet, now, network);
   }
-  while (requester_.poll_transmit(now, packet)) {
+  for (;;) {
+    if (requester_.poll_transmit(now, packet)) {
+      transmit(packet, now, network);
+    } else if (const auto slot = requester_.poll_local()) {
+      execute_local(*slot);
+    } else {
+      return sent;
+    }
     sent = true;
-    transmit(packet, now, network);
     requester_.after_transmit(requester_effects_);
     drain(requester_effects_);
   }
-  return sent;
 }
 
 void Node::transmit(const transport::OutgoingPacket& packet, TimeNs now, Network& network) {
@@ -164,6 +187,9 @@ void Node::drain(const transport::ResponderEffects& effects) {
   for (const auto& effect : effects) {
     std::visit(Match{[this](const transport::CompleteReceive& done) { complete(done); },
                      [this](const transport::ExecuteAtomic& atomic) { execute(atomic); },
+                     [this](const transport::ExecuteAtomicWrite& write) { execute(write); },
+                     [this](const transport::ExecuteFlush&) { responder_.on_atomic_result(0); },
+                     [this](const transport::InvalidateKey& invalidate) { execute(invalidate); },
                      [](const transport::Established&) {},
                      [this](const transport::ResponderFailed&) { enter_error(); },
                      [this](const auto& placement) { place(placement); }},
@@ -214,6 +240,27 @@ void Node::execute(const transport::ExecuteAtomic& effect) {
   std::memcpy(word.data(), &value, sizeof value);
 }
 
+void Node::execute(const transport::ExecuteAtomicWrite& effect) {
+  const MutableByteSpan word = bytes_at(effect.key, effect.address, 8);
+  VERBATIM_ASSERT(!word.empty());
+  std::memcpy(word.data(), &effect.value, sizeof effect.value);
+  responder_.on_atomic_result(0);
+}
+
+/// An invalidation that is executed twice finds no binding any more.
+void Node::execute(const transport::InvalidateKey& effect) {
+  const bool invalidated = regions_->invalidate(effect.key, {kPd, qpn_}).has_value();
+  VERBATIM_ASSERT(invalidated);
+  const bool removed = regions_->remove_window(effect.key).has_value();
+  VERBATIM_ASSERT(removed);
+}
+
+void Node::execute_local(Slot slot) {
+  sends_.executed(slot);
+  const MemoryKey key = keys_[slot % keys_.size()];
+  if (key != MemoryKey{}) execute(transport::InvalidateKey{key});
+}
+
 void Node::complete(const transport::CompleteReceive& effect) {
   const auto receive = std::ranges::find(taken_, effect.ticket, &PostedReceive::ticket);
   VERBATIM_ASSERT(receive != taken_.end());
@@ -225,6 +272,7 @@ void Node::complete(const transport::CompleteReceive& effect) {
                           .has_immediate = effect.has_immediate,
                           .immediate = effect.immediate,
                           .solicited = effect.solicited,
+                          .invalidated = effect.invalidated_key,
                           .byte_count = effect.byte_count,
                           .bytes = memory().subspan(receive->buffer.offset, placed)});
   } else {

@@ -33,6 +33,8 @@ class Node final : private transport::ReceiveSource {
                const transport::ResponderConfig& responder);
   transport::Slot post(const transport::SendRequest& request, LocalBuffer local);
   void post_receive(LocalBuffer buffer);
+  /// A new type 2 window, bound by this node: something to invalidate, locally or from the peer.
+  MemoryKey make_window();
 
   /// Sends all that may be sent now; false if there was nothing.
   bool pump(TimeNs now, Network& network);
@@ -81,6 +83,9 @@ class Node final : private transport::ReceiveSource {
   void place(const transport::PlaceReceive& effect);
   void place(const transport::PlaceWrite& effect);
   void execute(const transport::ExecuteAtomic& effect);
+  void execute(const transport::ExecuteAtomicWrite& effect);
+  void execute(const transport::InvalidateKey& effect);
+  void execute_local(transport::Slot slot);
   void complete(const transport::CompleteReceive& effect);
   void fail_locally(transport::Slot slot);
   void enter_error();
@@ -92,10 +97,12 @@ class Node final : private transport::ReceiveSource {
   std::vector<region::RegionEntry> region_entries_;
   std::optional<region::RegionTable> regions_;
   MemoryKey key_{};
+  Qpn qpn_;
   transport::Requester requester_;
   transport::Responder responder_;
   transport::RequesterEffects requester_effects_;
   std::vector<LocalBuffer> locals_;  // By slot modulo the depth.
+  std::vector<MemoryKey> keys_;      // The same: what a local invalidation ends.
   std::deque<PostedReceive> receives_;
   std::deque<PostedReceive> taken_;
   std::uint64_t next_ticket_ = 0;

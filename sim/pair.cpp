@@ -37,7 +37,8 @@ Pair::Pair(const PairOptions& options, const Faults& faults, std::uint64_t seed)
                    .max_dest_rd_atomic = options.max_rd_atomic,
                    .min_rnr_timer = options.min_rnr_timer,
                    .access = options.access,
-                   .pd = node->pd()});
+                   .pd = node->pd(),
+                   .own_qp = Qpn(node == &first_ ? 0x10 : 0x11)});
   }
 }
 

@@ -21,8 +21,8 @@ struct PairOptions {
   std::uint8_t max_rd_atomic = 4;
   std::uint8_t min_rnr_timer = 1;
   std::uint32_t window_bytes_max = 1 << 20;
-  std::uint32_t access =
-      region::kRemoteWrite | region::kRemoteRead | region::kRemoteAtomic;  // Of the responders.
+  std::uint32_t access = region::kRemoteWrite | region::kRemoteRead | region::kRemoteAtomic |
+                         region::kFlushGlobal;  // Of the responders.
 };
 
 /// Two connected nodes, the network between them, and the clock, which jumps from event to event.

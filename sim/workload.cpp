@@ -91,6 +91,18 @@ void Workload::post_one() {
     case Operation::fetch_and_add:
       post_atomic(request, expected);
       break;
+    case Operation::atomic_write:
+      post_atomic_write(request, expected);
+      break;
+    case Operation::flush:
+      post_flush(request);
+      break;
+    case Operation::local_invalidate:
+      request.remote_key = from_.make_window();
+      break;
+    case Operation::bind_window:
+      request.remote_key = {};
+      break;
     default:
       post_message(request, expected);
   }
@@ -109,19 +121,21 @@ void Workload::post_message(transport::SendRequest& request, Expected& expected)
   request.length = length;
   request.solicited = random_.chance(0.3);
   request.immediate = static_cast<std::uint32_t>(random_.next());
-  const bool is_write =
-      request.operation == Operation::write || request.operation == Operation::write_with_immediate;
+  const bool is_write = transport::is_write(request.operation);
   const MutableByteSpan bytes = from_.memory().subspan(source, length);
   if (is_write) {
     request.remote_address = Node::remote_address(target_offset() + target);
     std::ranges::copy(bytes, target_.begin() + static_cast<std::ptrdiff_t>(target));
   }
   if (request.operation == Operation::write) return;
-  const bool has_immediate = request.operation != Operation::send;
+  const auto& operation = transport::info(request.operation);
+  const bool has_immediate = operation.immediate;
+  if (operation.invalidate) request.remote_key = to_.make_window();
   to_.deliveries().sent({.is_write = is_write,
                          .has_immediate = has_immediate,
                          .immediate = has_immediate ? request.immediate : 0,
                          .solicited = request.solicited,
+                         .invalidated = operation.invalidate ? request.remote_key : MemoryKey{},
                          .bytes = {bytes.begin(), bytes.end()}});
 }
 
@@ -151,6 +165,21 @@ void Workload::post_atomic(transport::SendRequest& request, Expected& expected) 
   if (request.compare_add == words_[word]) words_[word] = request.swap;
 }
 
+void Workload::post_atomic_write(transport::SendRequest& request, Expected& expected) {
+  const std::size_t word = random_.below(kWords);
+  expected.local = {random_.below(area_ - 7), 8};
+  request.length = 8;
+  request.remote_address = Node::remote_address(words_offset() + 8 * word);
+  std::memcpy(&words_[word], &from_.memory()[expected.local.offset], 8);
+}
+
+void Workload::post_flush(transport::SendRequest& request) {
+  request.flush = {.placement = wire::Feth::kGlobal,
+                   .selectivity = static_cast<wire::Feth::Selectivity>(random_.below(2))};
+  request.flush_bytes = static_cast<std::uint32_t>(random_.below(area_));
+  request.remote_address = Node::remote_address(target_offset());
+}
+
 void Workload::on_completed(Slot slot, Status status) {
   const Expected expected = outstanding_.front();
   outstanding_.pop_front();
@@ -162,7 +191,7 @@ void Workload::on_completed(Slot slot, Status status) {
     if (!std::ranges::equal(local, source)) {
       violations_.push_back(fmt::format("READ in slot {} brought other bytes", slot));
     }
-  } else if (expected.operation >= Operation::compare_and_swap) {
+  } else if (transport::is_atomic(expected.operation)) {
     std::uint64_t original = 0;
     std::memcpy(&original, local.data(), sizeof original);
     if (original != expected.original) {

@@ -50,6 +50,8 @@ class Workload {
   void post_message(transport::SendRequest& request, Expected& expected);
   void post_read(transport::SendRequest& request, Expected& expected);
   void post_atomic(transport::SendRequest& request, Expected& expected);
+  void post_atomic_write(transport::SendRequest& request, Expected& expected);
+  void post_flush(transport::SendRequest& request);
   std::size_t random_length();
   void on_completed(transport::Slot slot, transport::Status status);
   void check_target();

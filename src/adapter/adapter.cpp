@@ -6,7 +6,6 @@
 
 #include <sys/random.h>
 
-#include "adapter/memory.h"
 #include "adapter/progress.h"
 
 namespace verbatim::adapter {
@@ -41,7 +40,7 @@ void Adapter::abandon_in_child() {
   arena_->abandon_in_child();
 }
 
-// Protection domains and memory.
+// Protection domains.
 
 Result<PdNumber> Adapter::allocate_pd() {
   const std::lock_guard guard(lock_);
@@ -55,50 +54,21 @@ Result<PdNumber> Adapter::allocate_pd() {
   return PdNumber{last_pd_};
 }
 
+bool Adapter::has_pd(PdNumber pd) {
+  const std::lock_guard guard(lock_);
+  return pds_.contains(pd);
+}
+
 Result<void> Adapter::deallocate_pd(PdNumber pd) {
   const std::lock_guard guard(lock_);
   const auto found = pds_.find(pd);
   if (found == pds_.end()) return refuse(EINVAL, "no such protection domain");
   if (found->second.users > 0) {
-    return refuse(EBUSY, fmt::format("{} regions or queue pairs still use the protection domain",
+    return refuse(EBUSY, fmt::format("{} regions, windows or queue pairs still use the protection "
+                                     "domain",
                                      found->second.users));
   }
   pds_.erase(found);
-  return {};
-}
-
-Result<MemoryKey> Adapter::register_memory(const region::Region& region) {
-  constexpr std::uint32_t kNeedsLocalWrite = region::kRemoteWrite | region::kRemoteAtomic;
-  if ((region.access & kNeedsLocalWrite) != 0 && (region.access & region::kLocalWrite) == 0) {
-    return refuse(EINVAL,
-                  fmt::format("access {:#x}: remote write and remote atomic need local write",
-                              region.access));
-  }
-  if (region.length > Limits::region_bytes) {
-    return refuse(EINVAL, fmt::format("{} bytes are above the largest region", region.length));
-  }
-  if (auto there = populate_memory(region.address, region.length,
-                                   (region.access & region::kLocalWrite) != 0);
-      !there) {
-    return std::unexpected(there.error());
-  }
-  const std::lock_guard guard(lock_);
-  const auto pd = pds_.find(region.pd);
-  if (pd == pds_.end()) return refuse(EINVAL, "no such protection domain");
-  auto key = regions_->add(region);
-  if (!key) return key;
-  ++pd->second.users;
-  region_pds_.emplace(*key, region.pd);
-  return key;
-}
-
-Result<void> Adapter::deregister_memory(MemoryKey key) {
-  if (auto removed = regions_->remove(key); !removed) return removed;
-  const std::lock_guard guard(lock_);
-  const auto found = region_pds_.find(key);
-  VERBATIM_ASSERT(found != region_pds_.end());
-  --pds_[found->second].users;
-  region_pds_.erase(found);
   return {};
 }
 
@@ -218,6 +188,7 @@ void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
   queue_pairs_[queue_pair->number().value() % kProgramQueuePairsMax].store(
       nullptr, std::memory_order_release);
   progress_->forget(*queue_pair);
+  regions_->unbind_all(queue_pair->number());
   --users_of(queue_pair->options());
   sends.emplace(std::move(queue_pair->send_queue_));
   delete queue_pair;

@@ -13,6 +13,7 @@
 
 #include "adapter/arena.h"
 #include "adapter/completion_queue.h"
+#include "adapter/device_memory.h"
 #include "adapter/queue_pair.h"
 #include "adapter/receive_queue.h"
 #include "adapter/shared_receive_queue.h"
@@ -100,13 +101,27 @@ class Adapter {
   Arena& arena() { return *arena_; }
 
   Result<PdNumber> allocate_pd();
-  /// EBUSY while regions or queue pairs use it.
+  /// EBUSY while regions, windows or queue pairs use it.
   Result<void> deallocate_pd(PdNumber pd);
+  bool has_pd(PdNumber pd);
 
   /// `ibv_reg_mr`: EINVAL for rights that contradict each other (remote write or atomic without
-  /// local write), EFAULT for memory that is not mapped, ENOMEM for a full table.
+  /// local write), EFAULT for memory that is not mapped, ENOMEM for a full table. On-demand memory
+  /// may be anything: it is looked at when it is touched.
   Result<MemoryKey> register_memory(const region::Region& region);
+  /// EBUSY while windows are bound to it.
   Result<void> deregister_memory(MemoryKey key);
+  /// `ibv_rereg_mr`: the region with this key is `region` from now on. Errors as both of the above;
+  /// then it is as it was.
+  Result<void> change_memory(MemoryKey key, const region::Region& region);
+  /// `ibv_alloc_mw`.
+  Result<MemoryKey> allocate_window(region::EntryKind type, PdNumber pd);
+  Result<void> deallocate_window(MemoryKey window, PdNumber pd);
+  /// `ibv_advise_mr`: brings the pages of on-demand memory in. With errors as the manual page has
+  /// them, of which those of the pages themselves are told only to who waits.
+  enum class Prefetch : std::uint8_t { read, write, no_fault };
+  Result<void> prefetch(PdNumber pd, Prefetch advice, bool waits, std::span<const Segment> list);
+  DeviceMemory& device_memory() { return device_memory_; }
 
   Result<std::unique_ptr<CompletionQueue>> create_completion_queue(
       const CompletionQueueOptions& options);
@@ -161,7 +176,7 @@ class Adapter {
   /// this adapter's objects fails.
   void abandon_in_child();
 
-  const region::RegionTable& regions() const { return *regions_; }
+  region::RegionTable& regions() { return *regions_; }
   Progress& progress() { return *progress_; }
   Steering& steering() { return steering_; }
 
@@ -214,6 +229,7 @@ class Adapter {
   std::unique_ptr<Arena> arena_;
   Membership membership_;
   std::unique_ptr<region::RegionTable> regions_;
+  DeviceMemory device_memory_;
   std::vector<std::unique_ptr<mover::UdpSender>> senders_;  // By GID index.
   std::unique_ptr<std::atomic<QueuePair*>[]> queue_pairs_;  // By local number.
 

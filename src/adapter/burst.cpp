@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "adapter/held_memory.h"
+
 namespace verbatim::adapter {
 namespace {
 
@@ -58,7 +60,7 @@ void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
   if (count_ > 0 && !fits(packet_bytes_)) flush();
   if (count_ == 0) segment_bytes_ = packet_bytes_;
   mark_ = {piece_count_, piece_count_ == 0 ? 0 : pieces_[piece_count_ - 1].iov_len, stored_,
-           hold_count_};
+           hold_count_, copied_};
   std::byte* header = store(header_bytes);
   wire::encode_headers(headers, {header, header_bytes});
   add_piece(header, header_bytes);
@@ -68,13 +70,27 @@ void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
                        static_cast<std::uint16_t>(count_), {header, header_bytes});
 }
 
-void Burst::append(region::Hold hold, std::uint32_t length) {
+bool Burst::append(region::Hold hold, std::uint32_t length) {
+  if (hold.backing() != region::Hold::Backing::memory) return append_copy(hold, length);
   if (length <= kCopyBytesMax && packet_bytes_ <= kCopyBytesMax) {
-    return append_bytes(hold.address(), length);
+    append_bytes(hold.address(), length);
+    return true;
   }
   icrc_.update({hold.address(), length});
   add_piece(hold.address(), length);
   new (holds_ + hold_count_++ * sizeof(region::Hold)) region::Hold(std::move(hold));
+  return true;
+}
+
+bool Burst::append_copy(const region::Hold& hold, std::uint32_t length) {
+  // What fits into one burst fits behind what was copied for it already.
+  if (copies_ == nullptr) copies_ = std::make_unique_for_overwrite<std::byte[]>(kCopiesBytes);
+  std::byte* at = copies_.get() + copied_;
+  if (!read_held(hold, {at, length})) return false;
+  copied_ += length;
+  icrc_.update({at, length});
+  add_piece(at, length);
+  return true;
 }
 
 void Burst::append_bytes(const std::byte* bytes, std::uint32_t length) {
@@ -106,6 +122,7 @@ void Burst::abandon() {
   piece_count_ = mark_.pieces;
   if (piece_count_ > 0) pieces_[piece_count_ - 1].iov_len = mark_.last_length;
   stored_ = mark_.stored;
+  copied_ = mark_.copied;
 }
 
 void Burst::drop_holds(std::size_t from) {
@@ -124,7 +141,7 @@ void Burst::flush() {
   }
   drop_holds(0);
   count_ = total_bytes_ = segment_bytes_ = 0;
-  piece_count_ = stored_ = 0;
+  piece_count_ = stored_ = copied_ = 0;
   closed_ = false;
 }
 

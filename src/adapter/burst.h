@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <optional>
 
@@ -36,7 +37,8 @@ class Burst {
   void set_route(const mover::SendSocket& socket, const SocketAddress& destination);
   /// Starts a packet: sends what is there when this one does not fit behind it.
   void begin(const wire::Headers& headers, std::uint32_t payload_bytes);
-  void append(region::Hold hold, std::uint32_t length);
+  /// False where the memory behind the hold is gone: `abandon` the packet.
+  [[nodiscard]] bool append(region::Hold hold, std::uint32_t length);
   void append_bytes(const std::byte* bytes, std::uint32_t length);
   void end();
   void abandon();
@@ -48,6 +50,7 @@ class Burst {
  private:
   static constexpr std::uint32_t kCopyBytesMax = 256;
   static constexpr std::size_t kPiecesMax = 512;
+  static constexpr std::size_t kCopiesBytes = mover::kSendBytesMax;
   static constexpr std::size_t kTrailerMax = 3 + 4;  // Padding and ICRC.
   static constexpr std::size_t kPacketsMax = mover::kSegmentsMax;
   static constexpr std::size_t kStoredBytes =
@@ -56,6 +59,7 @@ class Burst {
   bool fits(std::uint32_t packet_bytes) const;
   void add_piece(const std::byte* bytes, std::size_t length);
   std::byte* store(std::size_t length);
+  bool append_copy(const region::Hold& hold, std::uint32_t length);
   void drop_holds(std::size_t from);
 
   observe::PortCounters& port_;
@@ -74,12 +78,16 @@ class Burst {
   std::uint8_t pad_count_ = 0;
   wire::Icrc icrc_{0};
   struct Mark {
-    std::size_t pieces = 0, last_length = 0, stored = 0, holds = 0;
+    std::size_t pieces = 0, last_length = 0, stored = 0, holds = 0, copied = 0;
   } mark_;  // What stood before it.
 
   std::size_t piece_count_ = 0;
   std::size_t stored_ = 0;
   std::size_t hold_count_ = 0;
+  std::size_t copied_ = 0;
+  /// Bytes that cannot be sent from where they are, since their memory may go at any moment. Made
+  /// where the first such byte is met: only on-demand regions pay for it.
+  std::unique_ptr<std::byte[]> copies_;
   // Not initialised: a burst of one small packet touches some hundred bytes of them.
   std::array<iovec, kPiecesMax> pieces_;
   alignas(region::Hold) std::byte holds_[kPiecesMax * sizeof(region::Hold)];

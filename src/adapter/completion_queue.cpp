@@ -140,6 +140,18 @@ bool CompletionQueue::push(const Completion& entry, bool solicited) {
   return true;
 }
 
+void CompletionQueue::forget(Qpn qpn) {
+  const std::lock_guard guard(ring_->lock);
+  const std::uint64_t consumed = ring_->consumed.load(std::memory_order_relaxed);
+  const std::uint64_t produced = ring_->produced.load(std::memory_order_relaxed);
+  std::uint64_t kept = produced;  // Those that stay move up to the newest.
+  for (std::uint64_t i = produced; i != consumed; --i) {
+    const Completion& entry = entries_[(i - 1) & mask_];
+    if (entry.qpn != qpn.value()) entries_[--kept & mask_] = entry;
+  }
+  ring_->consumed.store(kept, std::memory_order_release);
+}
+
 bool CompletionQueue::report_overrun() {
   std::uint32_t expected = CompletionRing::lost_entry;
   return ring_->overrun.compare_exchange_strong(expected, CompletionRing::reported,

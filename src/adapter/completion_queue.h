@@ -35,6 +35,10 @@ enum class CompletionOpcode : std::uint8_t {
   read = 2,
   compare_and_swap = 3,
   fetch_and_add = 4,
+  bind_window = 5,
+  local_invalidate = 6,
+  flush = 8,
+  atomic_write = 9,
   receive = 128,
   receive_write_with_immediate = 129,
 };
@@ -43,6 +47,7 @@ enum class CompletionOpcode : std::uint8_t {
 inline constexpr std::uint32_t kCompletionGrh = 1;
 inline constexpr std::uint32_t kCompletionWithImmediate = 2;
 inline constexpr std::uint32_t kCompletionChecksumsValid = 4;  // IBV_WC_IP_CSUM_OK.
+inline constexpr std::uint32_t kCompletionWithInvalidate = 8;
 
 /// An entry as it lies in the shared arena.
 struct Completion {
@@ -52,7 +57,9 @@ struct Completion {
   std::uint16_t pkey_index = 0;
   std::uint32_t vendor_error = 0;
   std::uint32_t byte_count = 0;
-  std::uint32_t immediate = 0;  // Network byte order. Raw packets: the tag of the flow rule.
+  /// Network byte order. Or the key that the peer has invalidated; raw packets: the flow rule's
+  /// tag.
+  std::uint32_t immediate = 0;
   std::uint32_t qpn = 0;
   std::uint32_t source_qpn = 0;
   std::uint32_t flags = 0;
@@ -111,6 +118,9 @@ class CompletionQueue {
   /// disarms and tells the channel. False when there is no room or there once was none: the queue
   /// is overrun (see `report_overrun`).
   bool push(const Completion& entry, bool solicited);
+  /// The queue pair begins anew: the entries of its former life go, as a card's driver takes them
+  /// out.
+  void forget(Qpn qpn);
   /// After `push` failed: true for one caller only, which raises IBV_EVENT_CQ_ERR.
   bool report_overrun();
   /// `ibv_req_notify_cq`: the next entry (or the next solicited one) tells the channel once.

@@ -96,6 +96,20 @@ TEST_F(CompletionQueueTest, EntriesComeBackWhole) {
   EXPECT_EQ(std::memcmp(&out[0], &entry, sizeof entry), 0);
 }
 
+TEST_F(CompletionQueueTest, ForgetsTheEntriesOfOneQueuePair) {
+  const auto queue = make(4);
+  for (std::uint64_t id = 0; id < 3; ++id) push(*queue, id);
+  EXPECT_EQ(poll(*queue, 3), (Ids{0, 1, 2}));
+  for (std::uint64_t id = 3; id < 7; ++id) {
+    queue->push({.wr_id = id, .qpn = id % 2 == 0 ? 8u : 9u}, false);
+  }
+  queue->forget(Qpn(8));
+  EXPECT_EQ(poll(*queue, 4), (Ids{3, 5}));
+  EXPECT_TRUE(queue->empty());
+  push(*queue, 9);
+  EXPECT_EQ(poll(*queue, 4), Ids{9});
+}
+
 TEST_F(CompletionQueueTest, OverrunIsForGoodAndReportedOnce) {
   const auto queue = make(2);
   for (std::uint64_t id = 0; id < queue->capacity(); ++id) ASSERT_TRUE(push(*queue, id));

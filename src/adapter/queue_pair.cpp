@@ -37,28 +37,20 @@ QueuePair::~QueuePair() {
   if (options_.shared_receive != nullptr) --options_.shared_receive->users;
 }
 
-const region::RegionTable& QueuePair::regions() const { return adapter_.regions(); }
-
-namespace {
-
-constexpr bool is_atomic(Operation operation) {
-  return operation == Operation::compare_and_swap || operation == Operation::fetch_and_add;
-}
-
-}  // namespace
+region::RegionTable& QueuePair::regions() const { return adapter_.regions(); }
 
 bool serves(QpType type, Operation operation) {
-  const bool is_send = operation == Operation::send || operation == Operation::send_with_immediate;
-  const bool is_write =
-      operation == Operation::write || operation == Operation::write_with_immediate;
+  const transport::OperationInfo info = transport::info(operation);
+  if (!info.known) return false;
   switch (type) {
     case QpType::rc:
     case QpType::xrc_send:
       return true;
     case QpType::uc:
-      return is_send || is_write;
+      return info.is_local || transport::is_write(operation) ||
+             (transport::is_send(operation) && !info.invalidate);
     case QpType::ud:
-      return is_send;
+      return transport::is_send(operation) && !info.invalidate;
     case QpType::raw_packet:
       return operation == Operation::send;
     case QpType::xrc_receive:
@@ -70,23 +62,26 @@ bool serves(QpType type, Operation operation) {
 int QueuePair::check_post(const SendWork& work) const {
   const QpState now = state();
   if (now == QpState::reset || now == QpState::init || now == QpState::rtr) return EINVAL;
-  if (!serves(type(), work.request.operation)) return EINVAL;
+  const Operation operation = work.request.operation;
+  if (!serves(type(), operation)) return EINVAL;
+  const transport::OperationInfo info = transport::info(operation);
+  const bool is_eight_bytes =
+      transport::is_atomic(operation) || operation == Operation::atomic_write;
+  if (is_eight_bytes && work.request.length != 8) return EINVAL;
   if (work.inlined) {
-    if (work.request.length > send_queue_.inline_bytes_max()) return EINVAL;
-    if (work.request.operation == Operation::read || is_atomic(work.request.operation))
-      return EINVAL;
+    if (info.data == transport::DataFlow::in) return EINVAL;
+    const bool fits = work.request.length <= options_.capacity.inline_bytes ||
+                      operation == Operation::atomic_write;
+    if (!fits) return EINVAL;
   } else if (work.segments.size() > send_queue_.segments_max()) {
     return EINVAL;
   }
-  if (is_atomic(work.request.operation) && work.request.length != 8) return EINVAL;
   if (work.request.length > Limits::message_bytes) return EINVAL;
   if (is_datagram() && work.destination == nullptr) return EINVAL;
   if (work.fill_checksums && !is_raw()) return EINVAL;
   // IBA 11.2.5.2: with none outstanding allowed, READs and atomics are no operations of this queue
   // pair.
-  const bool awaits =
-      work.request.operation == Operation::read || is_atomic(work.request.operation);
-  return awaits && attributes_.max_rd_atomic == 0 ? EINVAL : 0;
+  return info.awaits_response && attributes_.max_rd_atomic == 0 ? EINVAL : 0;
 }
 
 int QueuePair::post_send(std::span<const SendWork> works) {
@@ -109,6 +104,7 @@ void QueuePair::push_send(const SendWork& work) {
                     .inlined = work.inlined,
                     .fill_checksums = work.fill_checksums},
                    work.segments);
+  if (work.binding) send_queue_.set_binding(*work.binding);
   if (is_datagram()) {
     send_queue_.target(slot) = {.address = work.destination->address,
                                 .source_gid_index = work.destination->vector.source_gid_index,
@@ -160,6 +156,7 @@ CompletionOpcode opcode_of(Operation operation) {
   switch (operation) {
     case Operation::send:
     case Operation::send_with_immediate:
+    case Operation::send_with_invalidate:
       return CompletionOpcode::send;
     case Operation::write:
     case Operation::write_with_immediate:
@@ -170,6 +167,14 @@ CompletionOpcode opcode_of(Operation operation) {
       return CompletionOpcode::compare_and_swap;
     case Operation::fetch_and_add:
       return CompletionOpcode::fetch_and_add;
+    case Operation::bind_window:
+      return CompletionOpcode::bind_window;
+    case Operation::local_invalidate:
+      return CompletionOpcode::local_invalidate;
+    case Operation::flush:
+      return CompletionOpcode::flush;
+    case Operation::atomic_write:
+      return CompletionOpcode::atomic_write;
   }
   return CompletionOpcode::send;
 }
@@ -198,10 +203,11 @@ void QueuePair::complete_receive(const transport::CompleteReceive& receive) {
         .opcode = receive.is_write ? CompletionOpcode::receive_write_with_immediate
                                    : CompletionOpcode::receive,
         .byte_count = static_cast<std::uint32_t>(receive.byte_count),
-        .immediate = receive.immediate,
+        .immediate = receive.has_invalidated_key ? raw(receive.invalidated_key) : receive.immediate,
         .qpn = number_.value(),
         .source_qpn = attributes_.dest_qpn.value(),
-        .flags = receive.has_immediate ? kCompletionWithImmediate : 0},
+        .flags = (receive.has_immediate ? kCompletionWithImmediate : 0) |
+                 (receive.has_invalidated_key ? kCompletionWithInvalidate : 0)},
        receive.solicited);
   holds_receive_ = false;
 }

@@ -104,11 +104,12 @@ struct SendWork {
   transport::SendRequest request;
   std::span<const Segment> segments;
   bool signaled = false;
-  bool fill_checksums = false;               // Raw packets: of IP and TCP or UDP.
-  bool inlined = false;                      // The bytes are copied now; segments need no key.
-  const Destination* destination = nullptr;  // UD: the address handle.
-  Qpn remote_qpn;                            // UD.
-  QKey remote_qkey{};                        // UD.
+  bool fill_checksums = false;                   // Raw packets: of IP and TCP or UDP.
+  bool inlined = false;                          // The bytes are copied now; segments need no key.
+  std::optional<region::WindowBinding> binding;  // Of Operation::bind_window.
+  const Destination* destination = nullptr;      // UD: the address handle.
+  Qpn remote_qpn;                                // UD.
+  QKey remote_qkey{};                            // UD.
 };
 
 /// Whether queue pairs of this type do it.
@@ -169,7 +170,10 @@ class QueuePair {
   bool is_raw() const { return options_.type == QpType::raw_packet; }
   bool is_connected() const { return !is_datagram() && !is_raw(); }
   bool is_reliable() const { return is_connected() && options_.type != QpType::uc; }
-  const region::RegionTable& regions() const;
+  region::RegionTable& regions() const;
+  /// Whom this queue pair's own operations are to the region table, and its peer's requests.
+  region::Accessor accessor() const { return {options_.pd, number_}; }
+  region::Accessor peer_accessor() const { return {responder_.config().pd, number_}; }
   void set_state(QpState state) { record_->state.store(raw(state), std::memory_order_relaxed); }
 
   // Modify: each under lock_.
@@ -187,6 +191,7 @@ class QueuePair {
   void transmit_locked(TimeNs now);
   bool may_send(TimeNs now);
   void transmit_requests(Burst& burst, TimeNs now);
+  void carry_out(transport::Slot slot);
   bool transmit_responses(Burst& burst);
   void transmit_datagrams(TimeNs now);
   void transmit_frames(TimeNs now);
@@ -214,6 +219,8 @@ class QueuePair {
   void drain(transport::ResponderEffects& effects);
   void apply(const transport::RequesterEffect& effect);
   void apply(const transport::ResponderEffect& effect);
+  void execute(const transport::ExecuteAtomic& atomic);
+  void execute(const transport::ExecuteAtomicWrite& write);
 
   void complete_send(transport::Slot slot, transport::Status status);
   void complete_receive(const transport::CompleteReceive& receive);

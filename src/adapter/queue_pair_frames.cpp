@@ -44,7 +44,9 @@ Status QueuePair::add_frame(transport::Slot slot) {
     const auto copied =
         for_each_piece(regions(), options_.pd, send_queue_.segments(slot), 0, length,
                        region::kLocalRead, [&to](region::Hold hold, std::uint32_t bytes) {
-                         to = std::copy_n(hold.address(), bytes, to);
+                         const MutableByteSpan piece(to, bytes);
+                         to += bytes;
+                         return read_held(hold, piece);
                        });
     if (!copied) {
       frames_->drop_last();

@@ -135,7 +135,8 @@ void QueuePair::start_responder() {
                         .max_dest_rd_atomic = attributes_.max_dest_rd_atomic,
                         .min_rnr_timer = attributes_.min_rnr_timer,
                         .access = attributes_.access,
-                        .pd = options_.pd});
+                        .pd = options_.pd,
+                        .own_qp = number_});
   record_->dest_qpn.store(attributes_.dest_qpn.value(), std::memory_order_relaxed);
   record_->dest_gid = attributes_.address.dest_gid;
 }
@@ -166,6 +167,8 @@ void QueuePair::forget_everything() {
   pacer_ = {};
   armed_deadline_ = kNever;
   record_->dest_qpn.store(0, std::memory_order_relaxed);
+  if (options_.send_cq != nullptr) options_.send_cq->forget(number_);
+  if (options_.receive_cq != nullptr) options_.receive_cq->forget(number_);
 }
 
 QueuePairAttributes QueuePair::query() const {

@@ -1,6 +1,8 @@
+#include <atomic>
 #include <cstring>
 
 #include "adapter/adapter.h"
+#include "adapter/held_memory.h"
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
 #include "adapter/scatter.h"
@@ -149,30 +151,23 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
                  },
                  [this](const transport::PlaceWrite& place) {
                    const auto hold = regions().hold(place.key, place.address, place.payload.size(),
-                                                    region::kRemoteWrite, responder_.config().pd);
-                   if (!hold) {
+                                                    region::kRemoteWrite, peer_accessor());
+                   if (!hold || !write_held(*hold, place.payload)) {
                      responder_refused_ = Refused::region;
-                     return;
                    }
-                   std::memcpy(hold->address(), place.payload.data(), place.payload.size());
                  },
-                 [this](const transport::ExecuteAtomic& atomic) {
-                   const auto hold = regions().hold(atomic.key, atomic.address, 8,
-                                                    region::kRemoteAtomic, responder_.config().pd);
-                   if (!hold) {
+                 [this](const transport::ExecuteAtomic& atomic) { execute(atomic); },
+                 [this](const transport::ExecuteAtomicWrite& write) { execute(write); },
+                 [this](const transport::ExecuteFlush&) {
+                   // What the peer wrote is in this machine's memory when it is placed: all that a
+                   // flush to global visibility asks for is its order.
+                   std::atomic_thread_fence(std::memory_order_seq_cst);
+                   responder_.on_atomic_result(0);
+                 },
+                 [this](const transport::InvalidateKey& invalidate) {
+                   if (!regions().invalidate(invalidate.key, peer_accessor())) {
                      responder_refused_ = Refused::region;
-                     return;
                    }
-                   auto* word = reinterpret_cast<std::uint64_t*>(hold->address());
-                   std::uint64_t original = atomic.compare_add;
-                   if (atomic.compare_and_swap) {
-                     // On failure the builtin stores what it found: the value before, either way.
-                     __atomic_compare_exchange_n(word, &original, atomic.swap, false,
-                                                 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-                   } else {
-                     original = __atomic_fetch_add(word, atomic.compare_add, __ATOMIC_SEQ_CST);
-                   }
-                   responder_.on_atomic_result(original);
                  },
                  [this](const transport::CompleteReceive& receive) { complete_receive(receive); },
                  [this](const transport::Established&) {
@@ -187,6 +182,38 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
                    fatal_ = true;
                  }},
       effect);
+}
+
+void QueuePair::execute(const transport::ExecuteAtomic& atomic) {
+  const auto hold =
+      regions().hold(atomic.key, atomic.address, 8, region::kRemoteAtomic, peer_accessor());
+  std::uint64_t zero = 0;
+  std::uint64_t* const word = hold ? word_of(*hold, zero) : nullptr;
+  if (word == nullptr) {
+    responder_refused_ = Refused::region;
+    return;
+  }
+  std::uint64_t original = atomic.compare_add;
+  if (atomic.compare_and_swap) {
+    // On failure the builtin stores what it found: the value before, either way.
+    __atomic_compare_exchange_n(word, &original, atomic.swap, false, __ATOMIC_SEQ_CST,
+                                __ATOMIC_SEQ_CST);
+  } else {
+    original = __atomic_fetch_add(word, atomic.compare_add, __ATOMIC_SEQ_CST);
+  }
+  responder_.on_atomic_result(original);
+}
+
+void QueuePair::execute(const transport::ExecuteAtomicWrite& write) {
+  const auto hold = regions().hold(write.key, write.address, 8, region::kRemoteWrite, peer_accessor());
+  std::uint64_t zero = 0;
+  std::uint64_t* const word = hold ? word_of(*hold, zero) : nullptr;
+  if (word == nullptr) {
+    responder_refused_ = Refused::region;
+    return;
+  }
+  __atomic_store_n(word, write.value, __ATOMIC_SEQ_CST);
+  responder_.on_atomic_result(0);
 }
 
 void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& source,

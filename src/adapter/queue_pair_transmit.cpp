@@ -9,6 +9,7 @@
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
 #include "adapter/scatter.h"
+#include "base/log.h"
 #include "transport/ib/datagram.h"
 
 /// What a queue pair sends: requests, responses and datagrams, from the engines into bursts.
@@ -37,7 +38,7 @@ bool append_request_bytes(Burst& burst, const SendQueue& queue, const region::Re
   }
   return for_each_piece(regions, pd, queue.segments(slot), offset, length, region::kLocalRead,
                         [&burst](region::Hold hold, std::uint32_t bytes) {
-                          burst.append(std::move(hold), bytes);
+                          return burst.append(std::move(hold), bytes);
                         })
       .has_value();
 }
@@ -122,20 +123,46 @@ void QueuePair::transmit_requests(Burst& burst, TimeNs now) {
   while (state() == QpState::rts && handed_ < send_queue_.posted()) {
     requester_.post(send_queue_.place(handed_++).request);
   }
+  const auto stopped = [this] { return state() != QpState::rts && state() != QpState::sqd; };
   OutgoingPacket packet;
-  while (may_send(now) && requester_.poll_transmit(now, packet)) {
-    pacer_.count(now, packet.payload.length + kWireOverheadBytes);
-    // Waiting for the rate is no loss: what has left is acknowledged before.
-    if (!pacer_.admits(now) && type() != QpType::uc) packet.headers.bth.ack_request = true;
-    if (add_request_packet(burst, packet)) continue;
-    requester_.on_local_error(packet.payload.slot, Status::local_protection_error,
-                              requester_effects_);
-    drain(requester_effects_);
-    if (state() != QpState::rts && state() != QpState::sqd) return;
+  for (;;) {
+    if (may_send(now) && requester_.poll_transmit(now, packet)) {
+      pacer_.count(now, packet.payload.length + kWireOverheadBytes);
+      // Waiting for the rate is no loss: what has left is acknowledged before.
+      if (!pacer_.admits(now) && type() != QpType::uc) packet.headers.bth.ack_request = true;
+      if (add_request_packet(burst, packet)) continue;
+      requester_.on_local_error(packet.payload.slot, Status::local_protection_error,
+                                requester_effects_);
+      drain(requester_effects_);
+    } else if (const auto slot = requester_.poll_local()) {
+      burst.flush();  // What it holds may be what the operation waits for.
+      carry_out(*slot);
+    } else {
+      break;
+    }
+    if (stopped()) return;
   }
   // UC has done with a request when its last packet has left, so it must have left.
   if (options_.type == QpType::uc) burst.flush();
   requester_.after_transmit(requester_effects_);
+  drain(requester_effects_);
+}
+
+/// A local operation, in its turn. Its failure is a completion's status; the words are for the log.
+void QueuePair::carry_out(transport::Slot slot) {
+  const transport::SendRequest& request = send_queue_.place(slot).request;
+  std::string refusal;
+  if (request.operation == transport::Operation::bind_window) {
+    const auto bound = regions().bind(send_queue_.binding(slot), accessor());
+    if (!bound) refusal = bound.error().text;
+  } else if (const auto ended = regions().invalidate(request.remote_key, accessor()); !ended) {
+    refusal = region::describe(ended.error());
+  }
+  if (refusal.empty()) return;
+  log(LogLevel::warn, "QP {:#x}: {} of key {:#010x}: {}", number_.value(),
+      request.operation == transport::Operation::bind_window ? "bind" : "local invalidate",
+      raw(request.remote_key), refusal);
+  requester_.on_local_error(slot, Status::memory_window_bind_error, requester_effects_);
   drain(requester_effects_);
 }
 
@@ -205,12 +232,11 @@ bool QueuePair::add_response_packet(Burst& burst, const OutgoingPacket& packet) 
   burst.begin(packet.headers, payload.length);
   if (payload.length > 0) {
     auto hold = regions().hold(payload.key, payload.address, payload.length, region::kRemoteRead,
-                               payload.pd);
-    if (!hold) {
+                               {payload.pd, number_});
+    if (!hold || !burst.append(std::move(*hold), payload.length)) {
       burst.abandon();
       return false;
     }
-    burst.append(std::move(*hold), payload.length);
   }
   burst.end();
   count_sent(packet.headers);

@@ -6,6 +6,7 @@
 #include <expected>
 #include <span>
 
+#include "adapter/held_memory.h"
 #include "adapter/receive_queue.h"
 #include "base/bytes.h"
 #include "region/region_table.h"
@@ -14,7 +15,8 @@
 namespace verbatim::adapter {
 
 /// Calls `use(hold, length)` for the pieces of bytes [offset, offset + length) of the list, in
-/// order; every piece is held with `rights`. Ends at the first refusal.
+/// order; every piece is held with `rights`. Ends at the first refusal, or where `use` says false:
+/// the memory is gone.
 template <typename Use>
 std::expected<void, region::KeyError> for_each_piece(const region::RegionTable& regions,
                                                      PdNumber pd, std::span<const Segment> segments,
@@ -29,7 +31,9 @@ std::expected<void, region::KeyError> for_each_piece(const region::RegionTable& 
     const auto piece = std::min<std::uint64_t>(segment.length - offset, length);
     auto hold = regions.hold(MemoryKey{segment.key}, segment.address + offset, piece, rights, pd);
     if (!hold) return std::unexpected(hold.error());
-    use(std::move(*hold), static_cast<std::uint32_t>(piece));
+    if (!use(std::move(*hold), static_cast<std::uint32_t>(piece))) {
+      return std::unexpected(region::KeyError::not_mapped);
+    }
     offset = 0;
     length -= piece;
   }
@@ -43,8 +47,9 @@ inline std::expected<void, region::KeyError> scatter(const region::RegionTable& 
   const std::byte* from = payload.data();
   return for_each_piece(regions, pd, segments, offset, payload.size(), region::kLocalWrite,
                         [&](region::Hold hold, std::uint32_t length) {
-                          std::memcpy(hold.address(), from, length);
+                          const ByteSpan piece(from, length);
                           from += length;
+                          return write_held(hold, piece);
                         });
 }
 

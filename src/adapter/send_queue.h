@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
@@ -10,6 +11,7 @@
 #include "base/address.h"
 #include "base/assert.h"
 #include "base/types.h"
+#include "region/region_table.h"
 #include "transport/ib/work.h"
 
 namespace verbatim::adapter {
@@ -36,14 +38,17 @@ struct DatagramTarget {
 /// peers never touch it. Used under the queue pair's lock. Slots count from 0 as the engine's do.
 class SendQueue {
  public:
+  /// There is always room for the 8 bytes of an ATOMIC WRITE, whose value is the program's at once.
+  static constexpr std::uint32_t kInlineBytesMin = 8;
+
   SendQueue(std::uint32_t capacity, std::uint32_t segments_max, std::uint32_t inline_bytes_max,
             bool datagram, std::pmr::memory_resource* memory)
       : capacity_(capacity),
         segments_max_(segments_max),
-        inline_bytes_max_(inline_bytes_max),
+        inline_bytes_max_(std::max(inline_bytes_max, kInlineBytesMin)),
         places_(capacity, memory),
         segments_(std::size_t{capacity} * segments_max, memory),
-        inline_bytes_(std::size_t{capacity} * inline_bytes_max, memory),
+        inline_bytes_(std::size_t{capacity} * inline_bytes_max_, memory),
         targets_(datagram ? capacity : 0, memory) {}
 
   std::uint32_t capacity() const { return capacity_; }
@@ -74,6 +79,15 @@ class SendQueue {
   void clear() { posted_ = completed_ = 0; }
 
   const SendPlace& place(transport::Slot slot) const { return places_[slot % capacity_]; }
+  /// Of a bind, in the slot that was pushed last. The places are made with the first one: few queue
+  /// pairs bind windows.
+  void set_binding(const region::WindowBinding& binding) {
+    bindings_.resize(capacity_);
+    bindings_[(posted_ - 1) % capacity_] = binding;
+  }
+  const region::WindowBinding& binding(transport::Slot slot) const {
+    return bindings_[slot % capacity_];
+  }
   DatagramTarget& target(transport::Slot slot) { return targets_[slot % capacity_]; }
   std::span<const Segment> segments(transport::Slot slot) const {
     return {&segments_[(slot % capacity_) * segments_max_], place(slot).segment_count};
@@ -102,6 +116,7 @@ class SendQueue {
   std::pmr::vector<Segment> segments_;
   std::pmr::vector<std::byte> inline_bytes_;
   std::pmr::vector<DatagramTarget> targets_;
+  std::vector<region::WindowBinding> bindings_;
 };
 
 }  // namespace verbatim::adapter

@@ -2,6 +2,7 @@
 
 #include "wire/atomic_eth.h"
 #include "wire/deth.h"
+#include "wire/feth.h"
 #include "wire/hex_for_test.h"
 #include "wire/reth.h"
 #include "wire/xrc_eth.h"
@@ -31,6 +32,19 @@ TEST(AtomicEth, GoldenBytes) {
   EXPECT_EQ(encoded_hex(header), "112233445566778899aabbcc0102030405060708f1f2f3f4f5f6f7f8");
   const auto bytes = from_hex("1122334455667788 99aabbcc 0102030405060708 f1f2f3f4f5f6f7f8");
   EXPECT_EQ(decode_atomic_eth(exactly<AtomicEth::kSize>(bytes)), header);
+}
+
+TEST(Feth, GoldenBytes) {
+  const Feth header{.placement = Feth::kGlobal | Feth::kPersistent,
+                    .selectivity = Feth::Selectivity::region};
+  EXPECT_EQ(encoded_hex(header), "00000013");
+  const auto bytes = from_hex("00000013");
+  EXPECT_EQ(decode_feth(exactly<Feth::kSize>(bytes)), header);
+}
+
+TEST(Feth, ReservedBitsAreIgnored) {
+  const auto bytes = from_hex("ffffffc1");
+  EXPECT_EQ(decode_feth(exactly<Feth::kSize>(bytes)), (Feth{.placement = Feth::kGlobal}));
 }
 
 TEST(Deth, GoldenBytes) {

@@ -3,7 +3,8 @@
 #include <array>
 #include <cstdint>
 
-/// The transport opcodes as one table, which RC, UC, UD and XRC share (IBA volume 1, table 38).
+/// The transport opcodes as one table, which RC, UC, UD and XRC share (IBA volume 1, table 38, and
+/// annex A19 for FLUSH and ATOMIC WRITE).
 namespace verbatim::wire {
 
 /// The service: the upper three bits of an opcode.
@@ -19,12 +20,14 @@ enum class Verb : std::uint8_t {
   atomic_acknowledge,
   compare_swap,
   fetch_add,
+  flush,         // Annex A19.
+  atomic_write,  // Annex A19.
 };
 
 /// Where a packet stands in its message.
 enum class Position : std::uint8_t { first, middle, last, only };
 
-/// The extended headers that follow the BTH, in this order.
+/// The extended headers that follow the BTH; `decode_packet` has their order.
 enum Header : std::uint16_t {
   kDeth = 1,
   kReth = 2,
@@ -34,6 +37,7 @@ enum Header : std::uint16_t {
   kImmediate = 32,
   kIeth = 64,
   kXrcEth = 128,  // Comes first, right behind the BTH.
+  kFeth = 256,
 };
 
 struct OpcodeInfo {
@@ -56,7 +60,7 @@ struct OpcodeInfo {
   constexpr std::uint32_t header_bytes() const {
     return (has(kDeth) ? 8u : 0u) + (has(kReth) ? 16u : 0u) + (has(kAtomicEth) ? 28u : 0u) +
            (has(kAeth) ? 4u : 0u) + (has(kAtomicAckEth) ? 8u : 0u) + (has(kImmediate) ? 4u : 0u) +
-           (has(kIeth) ? 4u : 0u) + (has(kXrcEth) ? 4u : 0u);
+           (has(kIeth) ? 4u : 0u) + (has(kXrcEth) ? 4u : 0u) + (has(kFeth) ? 4u : 0u);
   }
 };
 
@@ -98,6 +102,8 @@ inline constexpr Row kRows[] = {
     {0x14, Verb::fetch_add, Position::only, kAtomicEth, false},
     {0x16, Verb::send, Position::last, kIeth, true},
     {0x17, Verb::send, Position::only, kIeth, true},
+    {0x1c, Verb::flush, Position::only, kFeth | kReth, false},
+    {0x1d, Verb::atomic_write, Position::only, kReth, true},
 };
 
 constexpr bool is_response(Verb verb) {

@@ -12,6 +12,8 @@ TEST(Opcode, Table38_Samples) {
   EXPECT_EQ(opcode_of(Service::rc, Verb::acknowledge, Position::only), Opcode{0x11});
   EXPECT_EQ(opcode_of(Service::rc, Verb::fetch_add, Position::only), Opcode{0x14});
   EXPECT_EQ(opcode_of(Service::rc, Verb::send, Position::only, false, true), Opcode{0x17});
+  EXPECT_EQ(opcode_of(Service::rc, Verb::flush, Position::only), Opcode{0x1c});
+  EXPECT_EQ(opcode_of(Service::rc, Verb::atomic_write, Position::only), Opcode{0x1d});
   EXPECT_EQ(opcode_of(Service::uc, Verb::send, Position::only), Opcode{0x24});
   EXPECT_EQ(opcode_of(Service::ud, Verb::send, Position::only), Opcode{0x64});
   EXPECT_EQ(opcode_of(Service::ud, Verb::send, Position::only, true), Opcode{0x65});
@@ -41,6 +43,7 @@ TEST(Opcode, XrcIsRcWithAHeaderInEveryRequest) {
 TEST(Opcode, WhatTheServiceLacksIsNotInTheTable) {
   EXPECT_FALSE(kOpcodes[0x2c].known) << "UC has no READ";
   EXPECT_FALSE(kOpcodes[0x37].known) << "UC has no SEND with invalidate";
+  EXPECT_FALSE(kOpcodes[0x3c].known) << "UC has no FLUSH";
   EXPECT_FALSE(kOpcodes[0x6a].known) << "UD has no WRITE";
   EXPECT_FALSE(kOpcodes[0x15].known) << "reserved";
   EXPECT_FALSE(info(opcode_of(Service::ud, Verb::write, Position::only)).known);

@@ -30,6 +30,7 @@ using Fault = std::optional<WireError>;
 Fault decode_extended(const OpcodeInfo& opcode, const std::byte* at, Headers& headers) {
   if (opcode.has(kXrcEth)) headers.xrc_eth = decode_xrc_eth(take<XrcEth::kSize>(at));
   if (opcode.has(kDeth)) headers.deth = decode_deth(take<Deth::kSize>(at));
+  if (opcode.has(kFeth)) headers.feth = decode_feth(take<Feth::kSize>(at));
   if (opcode.has(kReth)) headers.reth = decode_reth(take<Reth::kSize>(at));
   if (opcode.has(kAtomicEth)) headers.atomic_eth = decode_atomic_eth(take<AtomicEth::kSize>(at));
   if (opcode.has(kAeth)) {
@@ -84,6 +85,7 @@ std::size_t encode_headers(const Headers& headers, MutableByteSpan out) {
   encode(headers.bth, give<Bth::kSize>(at));
   if (opcode.has(kXrcEth)) encode(headers.xrc_eth, give<XrcEth::kSize>(at));
   if (opcode.has(kDeth)) encode(headers.deth, give<Deth::kSize>(at));
+  if (opcode.has(kFeth)) encode(headers.feth, give<Feth::kSize>(at));
   if (opcode.has(kReth)) encode(headers.reth, give<Reth::kSize>(at));
   if (opcode.has(kAtomicEth)) encode(headers.atomic_eth, give<AtomicEth::kSize>(at));
   if (opcode.has(kAeth)) encode(headers.aeth, give<Aeth::kSize>(at));

@@ -10,6 +10,7 @@
 #include "wire/bth.h"
 #include "wire/deth.h"
 #include "wire/error.h"
+#include "wire/feth.h"
 #include "wire/reth.h"
 #include "wire/xrc_eth.h"
 
@@ -23,6 +24,7 @@ struct Headers {
   Bth bth;
   XrcEth xrc_eth;
   Deth deth;
+  Feth feth;
   Reth reth;
   AtomicEth atomic_eth;
   Aeth aeth;

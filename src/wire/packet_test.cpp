@@ -46,6 +46,9 @@ Headers sample(Opcode opcode) {
   if (row.has(kAtomicAckEth)) headers.atomic_ack = 0xa1a2a3a4a5a6a7a8;
   if (row.has(kImmediate)) headers.immediate = to_big_endian(0xb1b2b3b4u);
   if (row.has(kIeth)) headers.invalidate_key = MemoryKey{0xc1c2c3c4};
+  if (row.has(kFeth)) {
+    headers.feth = {.placement = Feth::kGlobal, .selectivity = Feth::Selectivity::region};
+  }
   return headers;
 }
 
@@ -64,7 +67,7 @@ std::vector<std::byte> encoded(Opcode opcode) {
 }
 
 TEST(Packet, KnowsTheOpcodesOfRcUcUdAndXrc) {
-  EXPECT_EQ(known_opcodes().size(), 23u + 12u + 2u + 23u);
+  EXPECT_EQ(known_opcodes().size(), 25u + 12u + 2u + 25u);
 }
 
 TEST(Packet, EveryOpcodeSurvivesTheRoundTrip) {

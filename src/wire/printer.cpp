@@ -50,6 +50,10 @@ VerbName verb_name(Verb verb) {
       return {"COMPARE_SWAP", false};
     case Verb::fetch_add:
       return {"FETCH_ADD", false};
+    case Verb::flush:
+      return {"FLUSH", false};
+    case Verb::atomic_write:
+      return {"ATOMIC_WRITE", false};
   }
   return {"?", false};
 }
@@ -121,6 +125,10 @@ std::string describe(const Headers& headers) {
   if (row.has(kDeth)) {
     fmt::format_to(out, " qkey {:#x} source qpn {:#x}", raw(headers.deth.qkey),
                    headers.deth.source_qp.value());
+  }
+  if (row.has(kFeth)) {
+    fmt::format_to(out, " placement {:#x} of the {}", headers.feth.placement,
+                   headers.feth.selectivity == Feth::Selectivity::range ? "range" : "region");
   }
   if (row.has(kReth)) {
     fmt::format_to(out, " address {:#x} rkey {:#x} length {}", headers.reth.address,

@@ -97,7 +97,9 @@ int main(int argc, char** argv) {
   unsigned number = 0;
   for (const bool ipv4 : {true, false}) {
     for (unsigned i = 0; i < kOpcodes.size(); ++i) {
-      if (!kOpcodes[i].known) continue;
+      // Annex A19 is newer than the judges: tshark 4.0 knows neither FLUSH nor ATOMIC WRITE.
+      const bool judged = kOpcodes[i].verb != Verb::flush && kOpcodes[i].verb != Verb::atomic_write;
+      if (!kOpcodes[i].known || !judged) continue;
       const Headers headers = sample(static_cast<Opcode>(i), number);
       const std::size_t payload_bytes =
           kOpcodes[i].has_payload ? 64 - headers.bth.pad_count : std::size_t{0};

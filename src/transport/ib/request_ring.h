@@ -22,22 +22,21 @@ struct PostedRequest {
   std::uint64_t remote_address = 0;
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;
-  std::uint32_t length = 0;   // Bytes.
-  std::uint32_t packets = 0;  // PSNs, at least 1.
-  std::uint32_t immediate = 0;
+  std::uint32_t length = 0;     // Bytes.
+  std::uint32_t packets = 0;    // PSNs: at least 1, and 0 of a local operation.
+  std::uint32_t immediate = 0;  // Or, of a FLUSH, the bytes of the range.
   MemoryKey remote_key{};
   SrqNumber remote_srq{};
   Operation operation{};
-  bool fence = false;
-  bool solicited = false;
+  bool fence : 1 = false;
+  bool solicited : 1 = false;
+  wire::Feth flush{};
 
   Sequence end_sequence() const { return first_sequence + packets; }
   bool is_read() const { return operation == Operation::read; }
-  bool is_atomic() const {
-    return operation == Operation::compare_and_swap || operation == Operation::fetch_and_add;
-  }
-  /// Its end is told by a response, not by an acknowledgement.
-  bool awaits_response() const { return operation >= Operation::read; }
+  bool is_atomic() const { return transport::is_atomic(operation); }
+  bool is_local() const { return packets == 0; }
+  bool awaits_response() const { return info(operation).awaits_response; }
 };
 static_assert(sizeof(PostedRequest) <= 64, "a request fits a cache line");
 

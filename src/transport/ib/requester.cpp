@@ -18,6 +18,7 @@ void Requester::reset() {
   retries_ = rnr_retries_ = probes_ = 0;
   done_slot_ = ack_slot_ = send_slot_ = tail_slot_ = 0;
   error_slot_ = kNoSlot;
+  local_end_ = 0;
   acknowledged_ = send_sequence_ = sent_end_ = posted_end_ = 0;
   posted_position_ = acknowledged_position_ = ack_requested_position_ = 0;
   mtu_bytes_ = bytes_of(Mtu::k256);  // What is posted before the start is only ever flushed.
@@ -49,15 +50,19 @@ Slot Requester::post(const SendRequest& request) {
   posted.operation = request.operation;
   posted.fence = request.fence;
   posted.solicited = request.solicited;
-  posted.immediate = request.immediate;
+  posted.immediate =
+      request.operation == Operation::flush ? request.flush_bytes : request.immediate;
+  posted.flush = request.flush;
   posted.remote_address = request.remote_address;
   posted.remote_key = request.remote_key;
   posted.remote_srq = request.remote_srq;
   posted.compare_add = request.compare_add;
   posted.swap = request.swap;
-  posted.length = static_cast<std::uint32_t>(request.length);
+  const bool is_local = info(request.operation).is_local;
+  posted.length = is_local ? 0 : static_cast<std::uint32_t>(request.length);
   // A request without bytes is one packet, and so is an atomic (8 bytes are below every MTU).
   posted.packets = std::max((posted.length + mtu_bytes_ - 1) >> std::countr_zero(mtu_bytes_), 1u);
+  if (is_local) posted.packets = 0;
   posted.first_sequence = posted_end_;
   posted.first_position = posted_position_;
   posted_end_ += posted.packets;

@@ -96,8 +96,13 @@ class Requester {
   /// outstanding READs, fences and waiting after an RNR NAK hold packets back. UC completes a
   /// request with the effect that `after_transmit` yields after its last packet.
   bool poll_transmit(TimeNs now, OutgoingPacket& out);
-  /// UC: drains what sending itself completed. Before it, `on_local_error` may still fail the
-  /// request.
+  /// After `poll_transmit` said false: the local operation (bind, local invalidate) whose turn it
+  /// is, for everything before it has been sent and its fence is satisfied. The caller carries it
+  /// out at once, calls `on_local_error` where it fails, and goes on with `poll_transmit`. It
+  /// completes in its turn, with the effect that `after_transmit` or a later packet yields.
+  std::optional<Slot> poll_local();
+  /// Drains what sending itself completed: requests of UC, and local operations. Before it,
+  /// `on_local_error` may still fail the request.
   void after_transmit(RequesterEffects& out) { emit(out, tail_slot_); }
 
   /// An ACK, NAK, READ response or atomic response for this queue pair. Others are ignored. The
@@ -146,11 +151,15 @@ class Requester {
 
   // requester_transmit.cpp
   Sequence end_of_packet(const PostedRequest& request) const;
+  void pass_local();
+  bool is_fenced(const PostedRequest& request) const;
   bool may_send(const PostedRequest& request, Sequence end);
   void send(const PostedRequest& request, Sequence end, TimeNs now, OutgoingPacket& out);
   void send_unacknowledged(const PostedRequest& request, Sequence end, OutgoingPacket& out);
   bool poll_probe(OutgoingPacket& out);
   void fill(Slot slot, Sequence sequence, Sequence end, OutgoingPacket& out) const;
+  void fill_request_headers(const PostedRequest& request, std::uint64_t offset, std::uint32_t bytes,
+                            wire::Headers& headers) const;
 
   // requester_response.cpp
   void on_acknowledge(wire::Syndrome syndrome, Sequence sequence, TimeNs now);
@@ -160,6 +169,7 @@ class Requester {
   bool breaks_rules(const wire::Packet& packet, Sequence sequence) const;
   void place(const wire::Packet& packet, RequesterEffects& out) const;
   bool acknowledge_before(Sequence end, TimeNs now);
+  void skip_local();
   void note_progress(TimeNs now);
 
   // retransmit.cpp
@@ -196,6 +206,7 @@ class Requester {
   Slot ack_slot_ = 0;          // Holds `acknowledged_`.
   Slot send_slot_ = 0;         // Holds `send_sequence_`.
   Slot tail_slot_ = 0;         // The next one to be posted.
+  Slot local_end_ = 0;         // Local operations before it have been carried out.
   Slot error_slot_ = kNoSlot;  // Ends with `error_status_` when all before it have completed.
   Status error_status_{};
 

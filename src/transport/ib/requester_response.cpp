@@ -79,6 +79,7 @@ void Requester::on_response(const wire::Packet& packet, Sequence sequence, TimeN
   ++acknowledged_;
   acknowledged_position_ = position_of(request, acknowledged_);
   if (acknowledged_ == request.end_sequence()) ++ack_slot_;
+  skip_local();
   reads_.answered(acknowledged_);
   window_.on_acknowledged(acknowledged_position_ - position);
   note_progress(now);
@@ -93,7 +94,7 @@ bool Requester::breaks_rules(const wire::Packet& packet, Sequence sequence) cons
   const PostedRequest& request = requests_[ack_slot_];
   if (info.has(wire::kAeth) && !packet.headers.aeth.syndrome.is_ack()) return true;
   if (info.verb == Verb::atomic_acknowledge) return !request.is_atomic();
-  if (!request.is_read()) return true;
+  if (!request.awaits_response() || request.is_atomic()) return true;
 
   // A request that was repeated from its middle is answered by "first" there, so only the ends are
   // certain.
@@ -101,8 +102,10 @@ bool Requester::breaks_rules(const wire::Packet& packet, Sequence sequence) cons
   const bool is_last = sequence + 1 == range.end;
   if (info.ends_message() != is_last) return true;
   if (sequence == range.first && !info.starts_message()) return true;
+  // FLUSH and ATOMIC WRITE are answered as a READ of no bytes is (annex A19).
+  const std::uint64_t asked = request.is_read() ? request.length : 0;
   const std::uint64_t offset = (sequence - request.first_sequence) * mtu_bytes_;
-  return packet.payload.size() != std::min<std::uint64_t>(mtu_bytes_, request.length - offset);
+  return packet.payload.size() != std::min<std::uint64_t>(mtu_bytes_, asked - offset);
 }
 
 void Requester::place(const wire::Packet& packet, RequesterEffects& out) const {
@@ -129,11 +132,17 @@ bool Requester::acknowledge_before(Sequence end, TimeNs now) {
     acknowledged_position_ = position_of(request, acknowledged_);
     if (acknowledged_ == request.end_sequence()) ++ack_slot_;
   }
+  skip_local();
   if (acknowledged_ != before) {
     window_.on_acknowledged(acknowledged_position_ - position_before);
     note_progress(now);
   }
   return !response_missing;
+}
+
+/// Local operations that were carried out are done when everything before them is.
+void Requester::skip_local() {
+  while (ack_slot_ < local_end_ && requests_[ack_slot_].is_local()) ++ack_slot_;
 }
 
 void Requester::note_progress(TimeNs now) {

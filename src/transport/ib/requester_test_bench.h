@@ -111,6 +111,10 @@ class RequesterBench {
     requester.on_local_error(slot, status, effects_);
     collect();
   }
+  void collect_after_transmit() {
+    requester.after_transmit(effects_);
+    collect();
+  }
   void flush() {
     requester.flush(effects_);
     collect();

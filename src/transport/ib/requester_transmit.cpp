@@ -11,48 +11,25 @@ namespace {
 using wire::Position;
 using wire::Verb;
 
-constexpr Verb verb_of(Operation operation) {
-  switch (operation) {
-    case Operation::write:
-    case Operation::write_with_immediate:
-      return Verb::write;
-    case Operation::send:
-    case Operation::send_with_immediate:
-      return Verb::send;
-    case Operation::read:
-      return Verb::read_request;
-    case Operation::compare_and_swap:
-      return Verb::compare_swap;
-    case Operation::fetch_and_add:
-      return Verb::fetch_add;
-  }
-  return Verb::send;
-}
-
-constexpr bool has_immediate(Operation operation) {
-  return operation == Operation::write_with_immediate ||
-         operation == Operation::send_with_immediate;
-}
-
 /// Those that may end a receive request at the peer (IBA 9.2.3: the SE bit).
-constexpr bool may_solicit(Operation operation) {
-  return operation == Operation::send || has_immediate(operation);
+constexpr bool may_solicit(const OperationInfo& operation) {
+  return operation.verb == Verb::send || operation.immediate;
 }
 
-constexpr std::size_t kOperations = 7;
 constexpr std::size_t kPositions = 4;
 using OpcodeTable = std::array<std::array<wire::Opcode, kPositions>, kOperations>;
 
-/// The opcode of each operation's packet at each position. The immediate is in the last packet.
+/// The opcode of each operation's packet at each position. The immediate, or the key to invalidate,
+/// is in the last packet.
 constexpr OpcodeTable opcodes_of(wire::Service service) {
   OpcodeTable table{};
   for (std::size_t op = 0; op < kOperations; ++op) {
     for (std::size_t at = 0; at < kPositions; ++at) {
-      const auto operation = static_cast<Operation>(op);
+      const OperationInfo& operation = kOperationTable[op];
       const auto position = static_cast<Position>(at);
       const bool ends = position == Position::last || position == Position::only;
-      table[op][at] =
-          wire::opcode_of(service, verb_of(operation), position, has_immediate(operation) && ends);
+      table[op][at] = wire::opcode_of(service, operation.verb, position,
+                                      operation.immediate && ends, operation.invalidate && ends);
     }
   }
   return table;
@@ -76,9 +53,11 @@ bool Requester::poll_transmit(TimeNs now, OutgoingPacket& out) {
     waiting_rnr_ = false;
   }
   if (probe_due_ && poll_probe(out)) return true;
+  pass_local();
   // Nothing from a request on that failed here goes out any more.
   if (send_slot_ >= std::min(tail_slot_, error_slot_)) return false;
   const PostedRequest& request = requests_[send_slot_];
+  if (request.is_local()) return false;
   const Sequence end = end_of_packet(request);
   if (config_.service == wire::Service::uc) {
     send_unacknowledged(request, end, out);
@@ -87,6 +66,24 @@ bool Requester::poll_transmit(TimeNs now, OutgoingPacket& out) {
   if (!may_send(request, end)) return false;
   send(request, end, now, out);
   return true;
+}
+
+/// After going back: what was carried out is not carried out again.
+void Requester::pass_local() {
+  while (send_slot_ < local_end_ && requests_[send_slot_].is_local()) ++send_slot_;
+}
+
+std::optional<Slot> Requester::poll_local() {
+  pass_local();
+  if (failed_ || waiting_rnr_ || send_slot_ >= std::min(tail_slot_, error_slot_)) {
+    return std::nullopt;
+  }
+  const PostedRequest& request = requests_[send_slot_];
+  if (!request.is_local() || is_fenced(request)) return std::nullopt;
+  const Slot slot = send_slot_++;
+  local_end_ = send_slot_;
+  skip_local();
+  return slot;
 }
 
 /// Behind the last PSN that the packet at the cursor takes: a READ takes one for each response.
@@ -98,15 +95,17 @@ Sequence Requester::end_of_packet(const PostedRequest& request) const {
   return std::min(send_sequence_ + packets_max, request.end_sequence());
 }
 
+/// IBA 10.8.3.3: a fenced request waits until all READs and atomics before it have completed.
+bool Requester::is_fenced(const PostedRequest& request) const {
+  return request.fence && !reads_.empty() && reads_.oldest().first < request.first_sequence;
+}
+
 bool Requester::may_send(const PostedRequest& request, Sequence end) {
   const bool is_new = send_sequence_ == sent_end_;
   const std::uint32_t reads_max =
       std::min<std::uint32_t>(config_.max_rd_atomic, OutstandingReads::kMax);
   if (is_new && request.awaits_response() && reads_.size() >= reads_max) return false;
-  // IBA 10.8.3.3: a fenced request waits until all READs and atomics before it have completed.
-  if (request.fence && !reads_.empty() && reads_.oldest().first < request.first_sequence) {
-    return false;
-  }
+  if (is_fenced(request)) return false;
   // The smallest window is one packet, however large.
   if (!in_flight()) return true;
   if (position_of(request, end) - acknowledged_position_ <= window_.bytes()) return true;
@@ -158,6 +157,7 @@ bool Requester::poll_probe(OutgoingPacket& out) {
     const bool in_cursor =
         send_slot_ < tail_slot_ && sequence >= requests_[send_slot_].first_sequence;
     slot = in_cursor ? send_slot_ : send_slot_ - 1;
+    while (requests_[slot].is_local()) --slot;
   }
   if (slot >= error_slot_) return false;
   Sequence end = sequence + 1;
@@ -181,37 +181,56 @@ void Requester::fill(Slot slot, Sequence sequence, Sequence end, OutgoingPacket&
   const bool is_last = end == request.end_sequence();
   const auto bytes =
       static_cast<std::uint32_t>(is_last ? request.length - offset : (end - sequence) * mtu_bytes_);
-  const bool is_message = !request.awaits_response();
+  const OperationInfo operation = info(request.operation);
+  const bool sends_bytes = operation.data == DataFlow::out;
   Position position = Position::only;
-  if (is_message && request.packets > 1) {
+  if (sends_bytes && request.packets > 1) {
     position = index == 0 ? Position::first : is_last ? Position::last : Position::middle;
   }
   const OpcodeTable& opcodes = opcodes_for(config_.service);
 
-  wire::Headers& headers = out.headers;
-  headers.bth = {
+  out.headers.bth = {
       .opcode = opcodes[raw(request.operation)][static_cast<std::size_t>(position)],
-      .solicited_event = is_last && request.solicited && may_solicit(request.operation),
-      .pad_count = static_cast<std::uint8_t>(is_message ? -bytes & 3 : 0),
+      .solicited_event = is_last && request.solicited && may_solicit(operation),
+      .pad_count = static_cast<std::uint8_t>(sends_bytes ? -bytes & 3 : 0),
       .pkey = config_.pkey,
       .dest_qp = config_.dest_qp,
       .ack_request = position == Position::last || position == Position::only,
       .psn = psn_of(sequence),
   };
-  headers.xrc_eth.srq = request.remote_srq;
-  headers.immediate = request.immediate;
+  out.headers.xrc_eth.srq = request.remote_srq;
+  fill_request_headers(request, offset, bytes, out.headers);
   out.payload = {};
-  if (is_message) {
-    headers.reth = {request.remote_address, request.remote_key, request.length};
-    if (bytes > 0) out.payload = {PayloadSource::From::request, bytes, slot, offset};
-  } else if (request.is_read()) {
-    headers.reth = {request.remote_address + offset, request.remote_key, bytes};
-  } else {
-    const bool swaps = request.operation == Operation::compare_and_swap;
-    headers.atomic_eth = {.address = request.remote_address,
-                          .key = request.remote_key,
-                          .swap_or_add = swaps ? request.swap : request.compare_add,
-                          .compare = swaps ? request.compare_add : 0};
+  if (sends_bytes && bytes > 0) {
+    out.payload = {PayloadSource::From::request, bytes, slot, offset};
+  }
+}
+
+/// The extended headers of a packet with, or a READ of, bytes [offset, offset + bytes).
+void Requester::fill_request_headers(const PostedRequest& request, std::uint64_t offset,
+                                     std::uint32_t bytes, wire::Headers& headers) const {
+  switch (request.operation) {
+    case Operation::compare_and_swap:
+    case Operation::fetch_and_add: {
+      const bool swaps = request.operation == Operation::compare_and_swap;
+      headers.atomic_eth = {.address = request.remote_address,
+                            .key = request.remote_key,
+                            .swap_or_add = swaps ? request.swap : request.compare_add,
+                            .compare = swaps ? request.compare_add : 0};
+      return;
+    }
+    case Operation::read:
+      headers.reth = {request.remote_address + offset, request.remote_key, bytes};
+      return;
+    case Operation::flush:
+      headers.feth = request.flush;
+      headers.reth = {request.remote_address, request.remote_key, request.immediate};
+      return;
+    default:
+      headers.immediate = request.immediate;
+      headers.invalidate_key = request.remote_key;
+      headers.reth = {request.remote_address, request.remote_key, request.length};
+      return;
   }
 }
 

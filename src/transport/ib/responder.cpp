@@ -60,8 +60,7 @@ void Responder::on_reliable(const wire::Packet& packet, const OpcodeInfo& info,
   // The order of the checks is that of IBA 9.7.4.1: opcodes, resources, lengths and keys.
   if (const auto code = check_operation(info, message_, config_)) return refuse(*code, out);
   if (!enter_domain(packet, info, receives)) return refuse(NakCode::invalid_request, out);
-  const bool remembered = !info.has_payload;
-  if (remembered && responses_.full()) return refuse(NakCode::invalid_request, out);
+  if (is_remembered(info.verb) && responses_.full()) return refuse(NakCode::invalid_request, out);
   if (!ensure_receive(packet, info, receives)) {
     awaiting_ = Awaiting::retry_after_rnr;
     ++counters_.rnr_naks;
@@ -123,8 +122,10 @@ void Responder::duplicate(const wire::Packet& packet, const OpcodeInfo& info,
       return acknowledge_duplicate(psn);
     case Verb::compare_swap:
     case Verb::fetch_add:
+    case Verb::flush:
+    case Verb::atomic_write:
       // Never executed again: the remembered result, or silence where it is too old (IBA 9.7.5.1).
-      responses_.repeat_atomic(psn, info.verb);
+      responses_.repeat_executed(psn, info.verb);
       return;
     case Verb::read_request: {
       // A READ is executed again, so its key must still hold. Where it does not, the request is
@@ -135,8 +136,8 @@ void Responder::duplicate(const wire::Packet& packet, const OpcodeInfo& info,
                           ? receives.domain_of(headers.xrc_eth.srq)
                           : config_.pd;
       if (!pd) return;
-      if (reth.length == 0 ||
-          regions.check(reth.key, reth.address, reth.length, region::kRemoteRead, *pd)) {
+      if (reth.length == 0 || regions.check(reth.key, reth.address, reth.length,
+                                            region::kRemoteRead, {*pd, config_.own_qp})) {
         responses_.repeat_read(psn, reth);
       }
       return;

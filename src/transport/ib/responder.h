@@ -24,8 +24,10 @@ struct ResponderConfig {
   std::uint8_t max_dest_rd_atomic =
       1;  // READs and atomics remembered; at most ResponseQueue::kDepthMax.
   std::uint8_t min_rnr_timer = 12;  // The code of table 45, sent in RNR NAKs.
-  std::uint32_t access = 0;         // region::kRemoteWrite | kRemoteRead | kRemoteAtomic.
-  PdNumber pd{};                    // XRC: of the shared receive queue that each request names.
+  /// region::kRemoteWrite | kRemoteRead | kRemoteAtomic | kFlushGlobal | kFlushPersistent.
+  std::uint32_t access = 0;
+  PdNumber pd{};  // XRC: of the shared receive queue that each request names.
+  Qpn own_qp;     // What type 2 memory windows are bound to.
 };
 
 /// A receive request, taken from its queue.
@@ -72,6 +74,22 @@ struct ExecuteAtomic {
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;
 };
+/// Store 8 bytes at once at 8 aligned bytes at `address` under `key`, then call `on_atomic_result`.
+struct ExecuteAtomicWrite {
+  MemoryKey key{};
+  std::uint64_t address = 0;
+  std::uint64_t value = 0;  // As the program's memory has it: not in network byte order.
+};
+/// All bytes that were placed before must have come as far as `placement` says, then
+/// `on_atomic_result` is called.
+struct ExecuteFlush {
+  std::uint8_t placement = 0;  // Bits of wire::Feth::Placement.
+};
+/// The peer ends the binding of the window with this key, with the last packet of a SEND. Where the
+/// key has gone meanwhile: `on_region_error`.
+struct InvalidateKey {
+  MemoryKey key{};
+};
 /// The receive request has ended: an entry of the completion queue.
 struct CompleteReceive {
   std::uint64_t ticket = 0;
@@ -80,6 +98,8 @@ struct CompleteReceive {
   bool is_write = false;  // RDMA WRITE with immediate: no payload placed by the receive itself.
   bool has_immediate = false;
   std::uint32_t immediate = 0;
+  bool has_invalidated_key = false;
+  MemoryKey invalidated_key{};
   bool solicited = false;
 };
 /// The first packet of a connection has come while the queue pair is in RTR (IBV_EVENT_COMM_EST).
@@ -90,8 +110,9 @@ struct ResponderFailed {
   Event event = Event::none;
 };
 
-using ResponderEffect = std::variant<PlaceReceive, PlaceWrite, ExecuteAtomic, CompleteReceive,
-                                     Established, ResponderFailed>;
+using ResponderEffect =
+    std::variant<PlaceReceive, PlaceWrite, ExecuteAtomic, ExecuteAtomicWrite, ExecuteFlush,
+                 InvalidateKey, CompleteReceive, Established, ResponderFailed>;
 using ResponderEffects = InplaceVector<ResponderEffect, 8>;
 
 /// What the peer did that is no plain progress; since `configure`.
@@ -108,9 +129,10 @@ struct ResponderCounters {
 /// so that many packets are answered by one acknowledgement.
 ///
 /// When an effect cannot be carried out, the adapter drops the remaining effects of that packet and
-/// calls `on_region_error` (PlaceWrite, ExecuteAtomic) or `on_receive_memory_error` (PlaceReceive),
-/// whose effects take their place. After ResponderFailed, what `poll_transmit` still yields is sent
-/// (the NAK and the answers before it); packets are ignored from then on.
+/// calls `on_region_error` (PlaceWrite, ExecuteAtomic, ExecuteAtomicWrite, InvalidateKey) or
+/// `on_receive_memory_error` (PlaceReceive), whose effects take their place. After ResponderFailed,
+/// what `poll_transmit` still yields is sent (the NAK and the answers before it); packets are
+/// ignored from then on.
 class Responder {
  public:
   Responder() = default;
@@ -182,8 +204,8 @@ class Responder {
   void accept_message_packet(const wire::Packet& packet, const wire::OpcodeInfo& info,
                              ResponderEffects& out);
   void accept_read(const wire::Packet& packet);
-  void accept_atomic(const wire::Packet& packet, const wire::OpcodeInfo& info,
-                     ResponderEffects& out);
+  void accept_executed(const wire::Packet& packet, const wire::OpcodeInfo& info,
+                       ResponderEffects& out);
   void complete_receive(const wire::Packet& packet, const wire::OpcodeInfo& info,
                         ResponderEffects& out);
   void undo_last();

@@ -1,3 +1,4 @@
+#include <cstring>
 #include <utility>
 
 #include "base/assert.h"
@@ -24,7 +25,9 @@ void Responder::accept(const wire::Packet& packet, const OpcodeInfo& info, Respo
       return accept_read(packet);
     case Verb::compare_swap:
     case Verb::fetch_add:
-      return accept_atomic(packet, info, out);
+    case Verb::flush:
+    case Verb::atomic_write:
+      return accept_executed(packet, info, out);
     default:
       return accept_message_packet(packet, info, out);
   }
@@ -54,6 +57,7 @@ void Responder::accept_message_packet(const wire::Packet& packet, const OpcodeIn
   }
   expected_psn_ = expected_psn_ + 1;
   if (info.ends_message()) {
+    if (info.has(wire::kIeth)) out.push(InvalidateKey{headers.invalidate_key});
     if (info.verb == Verb::send || info.has(wire::kImmediate)) complete_receive(packet, info, out);
     message_.active = false;
     msn_ = msn_ + 1;
@@ -76,6 +80,8 @@ void Responder::complete_receive(const wire::Packet& packet, const OpcodeInfo& i
                            .is_write = info.verb == Verb::write,
                            .has_immediate = has_immediate,
                            .immediate = has_immediate ? headers.immediate : 0,
+                           .has_invalidated_key = info.has(wire::kIeth),
+                           .invalidated_key = headers.invalidate_key,
                            .solicited = headers.bth.solicited_event});
   before_.completed = std::exchange(receive_, std::nullopt);
 }
@@ -89,21 +95,30 @@ void Responder::accept_read(const wire::Packet& packet) {
   drop_stale_nak();
 }
 
-void Responder::accept_atomic(const wire::Packet& packet, const OpcodeInfo& info,
-                              ResponderEffects& out) {
+/// What is executed once, remembered, and answered when the result is known.
+void Responder::accept_executed(const wire::Packet& packet, const OpcodeInfo& info,
+                                ResponderEffects& out) {
   const wire::Headers& headers = packet.headers;
-  const bool compare_and_swap = info.verb == Verb::compare_swap;
   msn_ = msn_ + 1;
-  responses_.add_atomic(headers.bth.psn, msn_, info.verb);
+  responses_.add_executed(headers.bth.psn, msn_, info.verb);
   before_.awaits_atomic_result = true;
   expected_psn_ = expected_psn_ + 1;
   drop_stale_nak();
-  out.push(ExecuteAtomic{
-      .key = headers.atomic_eth.key,
-      .address = headers.atomic_eth.address,
-      .compare_and_swap = compare_and_swap,
-      .compare_add = compare_and_swap ? headers.atomic_eth.compare : headers.atomic_eth.swap_or_add,
-      .swap = compare_and_swap ? headers.atomic_eth.swap_or_add : 0});
+  if (info.verb == Verb::flush) {
+    out.push(ExecuteFlush{headers.feth.placement});
+  } else if (info.verb == Verb::atomic_write) {
+    ExecuteAtomicWrite write{.key = headers.reth.key, .address = headers.reth.address};
+    std::memcpy(&write.value, packet.payload.data(), sizeof write.value);
+    out.push(write);
+  } else {
+    const wire::AtomicEth& atomic = headers.atomic_eth;
+    const bool swaps = info.verb == Verb::compare_swap;
+    out.push(ExecuteAtomic{.key = atomic.key,
+                           .address = atomic.address,
+                           .compare_and_swap = swaps,
+                           .compare_add = swaps ? atomic.compare : atomic.swap_or_add,
+                           .swap = swaps ? atomic.swap_or_add : 0});
+  }
 }
 
 void Responder::on_atomic_result(std::uint64_t original) {

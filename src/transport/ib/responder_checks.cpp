@@ -22,9 +22,16 @@ std::uint32_t right_for(Verb verb) {
     case Verb::compare_swap:
     case Verb::fetch_add:
       return region::kRemoteAtomic;
+    case Verb::atomic_write:
+      return region::kRemoteWrite;
     default:
       return 0;
   }
+}
+
+std::uint32_t right_for(const wire::Feth& flush) {
+  return ((flush.placement & wire::Feth::kGlobal) != 0 ? region::kFlushGlobal : 0u) |
+         ((flush.placement & wire::Feth::kPersistent) != 0 ? region::kFlushPersistent : 0u);
 }
 
 /// The payload's length by the packet's position (IBA 9.7.4.1, length validation): first and middle
@@ -56,11 +63,31 @@ bool write_length_agrees(const wire::Packet& packet, const OpcodeInfo& info,
 }
 
 std::optional<NakCode> check_key(const region::RegionTable& regions, MemoryKey key,
-                                 std::uint64_t address, std::uint64_t length, Verb verb,
-                                 PdNumber pd) {
+                                 std::uint64_t address, std::uint64_t length, std::uint32_t rights,
+                                 const ResponderConfig& config) {
   // IBA C9-88: a request of no bytes has no key to check.
-  if (length == 0 || regions.check(key, address, length, right_for(verb), pd)) return std::nullopt;
+  if (length == 0) return std::nullopt;
+  if (regions.check(key, address, length, rights, {config.pd, config.own_qp})) return std::nullopt;
   return NakCode::remote_access_error;
+}
+
+/// Annex A19: what is to be flushed must be known, and allowed by queue pair and region.
+std::optional<NakCode> check_flush(const wire::Headers& headers, const ResponderConfig& config,
+                                   const region::RegionTable& regions) {
+  constexpr std::uint8_t kKnown = wire::Feth::kGlobal | wire::Feth::kPersistent;
+  const wire::Feth& flush = headers.feth;
+  if (flush.placement == 0 || (flush.placement & ~kKnown) != 0 ||
+      flush.selectivity > wire::Feth::Selectivity::region) {
+    return NakCode::invalid_request;
+  }
+  const std::uint32_t rights = right_for(flush);
+  if ((config.access & rights) != rights) return NakCode::invalid_request;
+  if (flush.selectivity == wire::Feth::Selectivity::region) {
+    if (regions.check_key(headers.reth.key, rights, {config.pd, config.own_qp})) return {};
+    return NakCode::remote_access_error;
+  }
+  return check_key(regions, headers.reth.key, headers.reth.address, headers.reth.length, rights,
+                   config);
 }
 
 }  // namespace
@@ -68,6 +95,11 @@ std::optional<NakCode> check_key(const region::RegionTable& regions, MemoryKey k
 bool follows(const OpcodeInfo& info, const IncomingMessage& message) {
   if (info.starts_message()) return !message.active;
   return message.active && message.verb == info.verb;
+}
+
+bool is_remembered(Verb verb) {
+  return verb == Verb::read_request || is_atomic(verb) || verb == Verb::flush ||
+         verb == Verb::atomic_write;
 }
 
 bool needs_receive(const OpcodeInfo& info) {
@@ -79,15 +111,12 @@ std::optional<NakCode> check_operation(const OpcodeInfo& info, const IncomingMes
                                        const ResponderConfig& config) {
   // IBA 9.7.4.1, opcode sequence check.
   if (!follows(info, message)) return NakCode::invalid_request;
-  // SEND with invalidate belongs to memory windows, which this queue pair does not offer.
-  if (info.has(wire::kIeth)) return NakCode::invalid_request;
   // IBA 9.9.3, responder errors, "unsupported or reserved opcode": an operation that the queue pair
   // is not set up for ("RDMA or ATOMIC on QP not set up for this") is an invalid request, not an
   // access error. Linux's rxe and hfi1 answer the same.
   const std::uint32_t right = right_for(info.verb);
   if (info.starts_message() && (config.access & right) != right) return NakCode::invalid_request;
-  const bool remembered = info.verb == Verb::read_request || is_atomic(info.verb);
-  if (remembered && config.max_dest_rd_atomic == 0) return NakCode::invalid_request;
+  if (is_remembered(info.verb) && config.max_dest_rd_atomic == 0) return NakCode::invalid_request;
   return std::nullopt;
 }
 
@@ -109,14 +138,26 @@ std::optional<NakCode> check_content(const wire::Packet& packet, const OpcodeInf
     case Verb::fetch_add:
       // IBA 9.7.4.1: atomics work on 8 bytes at an address that is a multiple of 8.
       if (headers.atomic_eth.address % 8 != 0) return NakCode::invalid_request;
-      return check_key(regions, headers.atomic_eth.key, headers.atomic_eth.address, 8, info.verb,
-                       config.pd);
+      return check_key(regions, headers.atomic_eth.key, headers.atomic_eth.address, 8,
+                       right_for(info.verb), config);
+    case Verb::atomic_write:
+      // Annex A19: so do ATOMIC WRITEs.
+      if (headers.reth.address % 8 != 0 || headers.reth.length != 8 || packet.payload.size() != 8) {
+        return NakCode::invalid_request;
+      }
+      break;
+    case Verb::flush:
+      return check_flush(headers, config, regions);
     default:
       break;
   }
+  if (info.has(wire::kIeth) &&
+      !regions.check_invalidation(headers.invalidate_key, {config.pd, config.own_qp})) {
+    return NakCode::remote_access_error;
+  }
   if (!info.has(wire::kReth)) return std::nullopt;
-  return check_key(regions, headers.reth.key, headers.reth.address, headers.reth.length, info.verb,
-                   config.pd);
+  return check_key(regions, headers.reth.key, headers.reth.address, headers.reth.length,
+                   right_for(info.verb), config);
 }
 
 }  // namespace verbatim::transport

@@ -42,6 +42,9 @@ std::optional<wire::NakCode> check_content(const wire::Packet& packet, const wir
                                            const ResponderConfig& config,
                                            const region::RegionTable& regions);
 
+/// Requests that are answered by a response of their own, and remembered for repetitions.
+bool is_remembered(wire::Verb verb);
+
 /// Whether this packet takes a receive request: the first of a SEND, the last of a WRITE with
 /// immediate.
 bool needs_receive(const wire::OpcodeInfo& info);

@@ -169,12 +169,6 @@ TEST_P(RcResponderNak, NoReadsWithoutMemoryForThem) {
   expect_invalid(to_add, fetch_add(0, 1));
 }
 
-TEST_P(RcResponderNak, SendWithInvalidateIsNotOffered) {
-  Bench rc(start());
-  rc.post();
-  expect_invalid(rc, send(only, 0, 8).invalidate());
-}
-
 TEST_P(RcResponderNak, KeyThatDoesNotServeIsAnAccessError) {
   const auto expect_access_error = [this](Request request, bool read_only, PdNumber pd) {
     Bench rc(start());

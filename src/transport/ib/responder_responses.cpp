@@ -58,7 +58,7 @@ void ResponseQueue::add_read(Psn first_psn, wire::Msn msn, const wire::Reth& ret
   enqueue(entry);
 }
 
-void ResponseQueue::add_atomic(Psn psn, wire::Msn msn, Verb verb) { add(psn, msn, verb); }
+void ResponseQueue::add_executed(Psn psn, wire::Msn msn, Verb verb) { add(psn, msn, verb); }
 
 void ResponseQueue::set_atomic_result(std::uint64_t original) {
   newest().original = original;
@@ -80,7 +80,7 @@ bool ResponseQueue::repeat_read(Psn psn, const wire::Reth& reth) {
   return true;
 }
 
-bool ResponseQueue::repeat_atomic(Psn psn, Verb verb) {
+bool ResponseQueue::repeat_executed(Psn psn, Verb verb) {
   Entry* const entry = find(psn);
   if (entry == nullptr || entry->verb != verb) return false;
   if (!entry->queued) enqueue(*entry);
@@ -139,13 +139,14 @@ void ResponseQueue::poll(OutgoingPacket& out) {
   out.headers.bth.psn = last_psn_;
   out.headers.aeth = {.syndrome = wire::Syndrome::ack(), .msn = entry.msn};
   out.payload = {};
-  if (entry.verb == Verb::read_request) {
+  if (entry.verb == Verb::compare_swap || entry.verb == Verb::fetch_add) {
+    out.headers.bth.opcode = wire::in_service(kAtomicAcknowledge, service_);
+    out.headers.atomic_ack = entry.original;
+  } else {
+    // FLUSH and ATOMIC WRITE are answered as a READ of no bytes is (annex A19).
     poll_read(entry, out);
     entry.next += out.payload.length;
     if (entry.next != entry.end) return;
-  } else {
-    out.headers.bth.opcode = wire::in_service(kAtomicAcknowledge, service_);
-    out.headers.atomic_ack = entry.original;
   }
   entry.answered = true;
   entry.queued = false;

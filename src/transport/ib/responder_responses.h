@@ -9,10 +9,10 @@
 
 namespace verbatim::transport {
 
-/// The READs and atomics of a responder: remembered so that a repetition gets the same answer, and
-/// answered packet by packet in the order of the requests (IBA 9.7.5.1). Bounded by
-/// `max_dest_rd_atomic`: the newest ones are remembered, which are all that a requester which keeps
-/// to its `max_rd_atomic` can repeat.
+/// The READs and atomics (and FLUSHes and ATOMIC WRITEs, annex A19) of a responder: remembered so
+/// that a repetition gets the same answer, and answered packet by packet in the order of the
+/// requests (IBA 9.7.5.1). Bounded by `max_dest_rd_atomic`: the newest ones are remembered, which
+/// are all that a requester which keeps to its `max_rd_atomic` can repeat.
 ///
 /// Each remembered request stands in the queue of answers at most once, so nothing here can
 /// overflow.
@@ -27,16 +27,16 @@ class ResponseQueue {
   /// than `max_dest_rd_atomic` outstanding.
   bool full() const;
   /// Remembers a new request; the caller has seen that it is not full. A READ enters the queue of
-  /// answers at once, an atomic when its result is known.
+  /// answers at once, what is executed when its result is known.
   void add_read(Psn first_psn, wire::Msn msn, const wire::Reth& reth, PdNumber pd);
-  void add_atomic(Psn psn, wire::Msn msn, wire::Verb verb);
+  void add_executed(Psn psn, wire::Msn msn, wire::Verb verb);
   void set_atomic_result(std::uint64_t original);
 
   /// A repetition of the whole of a READ or of its later part: the answer starts again at `psn`.
   /// False where no remembered READ has these bytes.
   bool repeat_read(Psn psn, const wire::Reth& reth);
-  /// False where no such atomic is remembered.
-  bool repeat_atomic(Psn psn, wire::Verb verb);
+  /// False where no such request is remembered.
+  bool repeat_executed(Psn psn, wire::Verb verb);
 
   /// How far an acknowledgement reaches: a PSN, and how many messages are complete up to it.
   struct Reach {

@@ -31,7 +31,8 @@ inline constexpr SrqNumber kSrq{0x51};
 inline constexpr SrqNumber kOtherSrq{0x52};
 inline constexpr PdNumber kOtherPd{4};
 inline constexpr std::uint32_t kEveryRight =
-    region::kRemoteWrite | region::kRemoteRead | region::kRemoteAtomic;
+    region::kRemoteWrite | region::kRemoteRead | region::kRemoteAtomic | region::kFlushGlobal;
+inline constexpr Qpn kOwnQpn{0x17};
 
 /// A request packet under construction.
 struct Request {
@@ -49,12 +50,16 @@ struct Request {
   Request ack() && { return headers.bth.ack_request = true, std::move(*this); }
   Request solicited() && { return headers.bth.solicited_event = true, std::move(*this); }
   Request pad(std::uint8_t count) && { return headers.bth.pad_count = count, std::move(*this); }
-  Request invalidate() && { return has_invalidate = true, std::move(*this); }
   Request on(Service other) && { return service = other, std::move(*this); }
   Request for_srq(SrqNumber srq) && { return srq_number = srq, std::move(*this); }
   Request immediate(std::uint32_t value) && {
     has_immediate = true;
     headers.immediate = value;
+    return std::move(*this);
+  }
+  Request invalidate(MemoryKey key) && {
+    has_invalidate = true;
+    headers.invalidate_key = key;
     return std::move(*this);
   }
   Request key(MemoryKey key) && {
@@ -99,6 +104,19 @@ inline Request fetch_add(std::int32_t psn, std::uint64_t add) {
   return request;
 }
 
+inline Request atomic_write(std::int32_t psn, std::uint64_t offset = 0) {
+  Request request{.verb = Verb::atomic_write, .position = Position::only, .psn = psn, .bytes = 8};
+  request.headers.reth = {.address = kRegionStart + offset, .length = 8};
+  return request;
+}
+
+inline Request flush(std::int32_t psn, std::uint32_t bytes, std::uint64_t offset = 0) {
+  Request request{.verb = Verb::flush, .position = Position::only, .psn = psn};
+  request.headers.feth = {.placement = wire::Feth::kGlobal};
+  request.headers.reth = {.address = kRegionStart + offset, .length = bytes};
+  return request;
+}
+
 class Bench final : private ReceiveSource {
  public:
   explicit Bench(Psn start = Psn(0), Service service = Service::rc,
@@ -115,7 +133,8 @@ class Bench final : private ReceiveSource {
                          .max_dest_rd_atomic = max_dest_rd_atomic,
                          .min_rnr_timer = 12,
                          .access = access,
-                         .pd = kPd});
+                         .pd = kPd,
+                         .own_qp = kOwnQpn});
   }
 
   /// Posts a receive request; its ticket is the count of those before.
@@ -124,6 +143,19 @@ class Bench final : private ReceiveSource {
   }
   MemoryKey add_region(std::uint32_t access, PdNumber pd) {
     return *regions_.add(region(access, pd));
+  }
+  /// A type 2 window on the region's first bytes, bound by queue pair `by`.
+  MemoryKey add_window(std::uint64_t bytes, std::uint32_t access, Qpn by = kOwnQpn) {
+    const MemoryKey shown = add_region(kEveryRight | region::kMwBind | region::kLocalWrite, kPd);
+    const MemoryKey window = *regions_.add_window(region::EntryKind::window_2, kPd);
+    EXPECT_TRUE(regions_.bind({.window = window,
+                               .key = window,
+                               .region = shown,
+                               .address = kRegionStart,
+                               .length = bytes,
+                               .access = access},
+                              {kPd, by}));
+    return window;
   }
   void remove_region(MemoryKey which) { ASSERT_TRUE(regions_.remove(which)); }
 
@@ -240,6 +272,19 @@ class Bench final : private ReceiveSource {
     if (answer_atomics) responder.on_atomic_result(original);
     return atomic.compare_and_swap ? "compare-swap" : "fetch-add";
   }
+  std::string describe(const ExecuteAtomicWrite& write) {
+    ++executed_atomics;
+    if (answer_atomics) responder.on_atomic_result(0);
+    return fmt::format("atomic-write +{}", write.address - kRegionStart);
+  }
+  std::string describe(const ExecuteFlush& flush) {
+    if (answer_atomics) responder.on_atomic_result(0);
+    return fmt::format("flush {}", flush.placement);
+  }
+  std::string describe(const InvalidateKey& invalidate) {
+    if (regions_.invalidate(invalidate.key, {kPd, kOwnQpn})) return "invalidate";
+    return "invalidate?";
+  }
   std::string describe(const CompleteReceive& complete) {
     static constexpr std::array kNames{"success", "length-error", "qp-error", "?",
                                        "protection-error"};
@@ -247,6 +292,7 @@ class Bench final : private ReceiveSource {
            (complete.status == Status::success ? fmt::format(" {}", complete.byte_count) : "") +
            (complete.is_write ? " write" : "") +
            (complete.has_immediate ? fmt::format(" immediate {}", complete.immediate) : "") +
+           (complete.has_invalidated_key ? " invalidated" : "") +
            (complete.solicited ? " solicited" : "");
   }
   std::string describe(const Established&) {

@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/types.h"
+#include "transport/ib/operation.h"
 #include "wire/packet.h"
 
 /// What engines and the adapter say to each other: requests in, packets and completions out.
@@ -26,17 +27,6 @@ enum class Status : std::uint8_t {
   rnr_retry_exceeded = 13,
 };
 
-/// What a send request asks for, with the values of `enum ibv_wr_opcode`.
-enum class Operation : std::uint8_t {
-  write = 0,
-  write_with_immediate = 1,
-  send = 2,
-  send_with_immediate = 3,
-  read = 4,
-  compare_and_swap = 5,
-  fetch_and_add = 6,
-};
-
 /// A send request as the engine sees it. Its memory (scatter/gather list or inline bytes) stays
 /// with the adapter, which finds it by the request's slot.
 struct SendRequest {
@@ -46,10 +36,12 @@ struct SendRequest {
   std::uint32_t immediate = 0;  // As on the wire: network byte order, opaque to us.
   std::uint64_t length = 0;     // Bytes of all scatter/gather elements (8 for atomics).
   std::uint64_t remote_address = 0;
-  MemoryKey remote_key{};
+  MemoryKey remote_key{};  // With invalidate, remote or local: the key that ends.
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;
-  SrqNumber remote_srq{};  // XRC: whose receive requests and protection domain serve it.
+  SrqNumber remote_srq{};         // XRC: whose receive requests and protection domain serve it.
+  std::uint32_t flush_bytes = 0;  // FLUSH: of the range at `remote_address`.
+  wire::Feth flush{};             // FLUSH: how far, and of what.
 };
 
 /// Names a posted request of one queue pair: requests are counted from 0 as they are posted; the

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/bytes.h"
+#include "region/region_table.h"
+
+/// Touching the bytes of a region that is held, whatever lies behind it: memory that stays is
+/// copied directly; on-demand memory, which the program may unmap at any moment, by the kernel,
+/// which reports a missing page instead of a fault; a null region reads as zeroes.
+namespace verbatim::adapter {
+
+/// What `read_held` and `write_held` do where no memory stays. False where some of it is gone; then
+/// part may have been copied.
+bool read_checked(const region::Hold& hold, MutableByteSpan to);
+bool write_checked(const region::Hold& hold, ByteSpan from);
+
+inline bool read_held(const region::Hold& hold, MutableByteSpan to) {
+  if (hold.backing() != region::Hold::Backing::memory) return read_checked(hold, to);
+  std::memcpy(to.data(), hold.address(), to.size());
+  return true;
+}
+
+inline bool write_held(const region::Hold& hold, ByteSpan from) {
+  if (hold.backing() != region::Hold::Backing::memory) return write_checked(hold, from);
+  std::memcpy(hold.address(), from.data(), from.size());
+  return true;
+}
+
+/// The 8 aligned bytes that are held, for an atomic operation: null where the memory is gone. Of a
+/// null region `zero`, which the caller gives. On-demand memory is only looked at before: a program
+/// that unmaps it in the very moment between gets the fault.
+std::uint64_t* word_of(const region::Hold& hold, std::uint64_t& zero);
+
+}  // namespace verbatim::adapter

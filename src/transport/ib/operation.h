@@ -1,0 +1,104 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "wire/opcode.h"
+
+/// What a send request can ask for, as one table that the engines and the adapter share.
+namespace verbatim::transport {
+
+/// With the values of `enum ibv_wr_opcode`, those of newer rdma-core included.
+enum class Operation : std::uint8_t {
+  write = 0,
+  write_with_immediate = 1,
+  send = 2,
+  send_with_immediate = 3,
+  read = 4,
+  compare_and_swap = 5,
+  fetch_and_add = 6,
+  local_invalidate = 7,
+  bind_window = 8,
+  send_with_invalidate = 9,
+  flush = 14,
+  atomic_write = 15,
+};
+
+/// Where the bytes of a request's scatter/gather list go.
+enum class DataFlow : std::uint8_t { none, out, in };
+
+struct OperationInfo {
+  bool known = false;
+  wire::Verb verb{};
+  DataFlow data = DataFlow::none;
+  bool immediate = false;
+  bool invalidate = false;
+  /// Its end is told by a response, not by an acknowledgement: max_rd_atomic bounds those.
+  bool awaits_response = false;
+  /// Carried out by the requester's own adapter, in its turn among the packets: nothing is sent.
+  bool is_local = false;
+};
+
+namespace detail {
+
+struct OperationRow {
+  Operation operation;
+  OperationInfo info;
+};
+
+inline constexpr OperationRow kOperationRows[] = {
+    {Operation::write, {.verb = wire::Verb::write, .data = DataFlow::out}},
+    {Operation::write_with_immediate,
+     {.verb = wire::Verb::write, .data = DataFlow::out, .immediate = true}},
+    {Operation::send, {.verb = wire::Verb::send, .data = DataFlow::out}},
+    {Operation::send_with_immediate,
+     {.verb = wire::Verb::send, .data = DataFlow::out, .immediate = true}},
+    {Operation::send_with_invalidate,
+     {.verb = wire::Verb::send, .data = DataFlow::out, .invalidate = true}},
+    {Operation::read,
+     {.verb = wire::Verb::read_request, .data = DataFlow::in, .awaits_response = true}},
+    {Operation::compare_and_swap,
+     {.verb = wire::Verb::compare_swap, .data = DataFlow::in, .awaits_response = true}},
+    {Operation::fetch_and_add,
+     {.verb = wire::Verb::fetch_add, .data = DataFlow::in, .awaits_response = true}},
+    {Operation::flush, {.verb = wire::Verb::flush, .awaits_response = true}},
+    {Operation::atomic_write,
+     {.verb = wire::Verb::atomic_write, .data = DataFlow::out, .awaits_response = true}},
+    {Operation::local_invalidate, {.is_local = true}},
+    {Operation::bind_window, {.is_local = true}},
+};
+
+}  // namespace detail
+
+inline constexpr std::size_t kOperations = 16;
+
+inline constexpr std::array<OperationInfo, kOperations> kOperationTable = [] {
+  std::array<OperationInfo, kOperations> table{};
+  for (const detail::OperationRow& row : detail::kOperationRows) {
+    OperationInfo& info = table[static_cast<std::size_t>(row.operation)];
+    info = row.info;
+    info.known = true;
+  }
+  return table;
+}();
+
+/// Of any number: `known` is false where there is no such operation.
+constexpr OperationInfo info(Operation operation) {
+  const auto index = static_cast<std::size_t>(operation);
+  return index < kOperations ? kOperationTable[index] : OperationInfo{};
+}
+
+constexpr bool is_atomic(Operation operation) {
+  return operation == Operation::compare_and_swap || operation == Operation::fetch_and_add;
+}
+constexpr bool is_send(Operation operation) {
+  const OperationInfo found = info(operation);
+  return found.known && !found.is_local && found.verb == wire::Verb::send;
+}
+constexpr bool is_write(Operation operation) {
+  const OperationInfo found = info(operation);
+  return found.known && !found.is_local && found.verb == wire::Verb::write;
+}
+
+}  // namespace verbatim::transport

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+
+namespace verbatim::wire {
+
+/// Flush Extended Transport Header (IBA volume 1, annex A19): how far the bytes of earlier WRITEs
+/// must have come before a FLUSH is answered, and of which bytes.
+///
+///     bit    31-6       5-4           3-0
+///          +----------+-------------+----------------+
+///          | reserved | selectivity | placement type |
+///          +----------+-------------+----------------+
+///
+/// Reserved bits are ignored on receive and sent as zero.
+struct Feth {
+  static constexpr std::size_t kSize = 4;
+  enum Placement : std::uint8_t { kGlobal = 1, kPersistent = 2 };  // Bits.
+  enum class Selectivity : std::uint8_t { range = 0, region = 1 };
+  std::uint8_t placement = 0;
+  Selectivity selectivity{};
+  friend bool operator==(const Feth&, const Feth&) = default;
+};
+
+inline Feth decode_feth(std::span<const std::byte, Feth::kSize> bytes) {
+  const auto word = load_be<std::uint32_t>(bytes.data());
+  return {.placement = static_cast<std::uint8_t>(word & 0xf),
+          .selectivity = static_cast<Feth::Selectivity>(word >> 4 & 3)};
+}
+
+inline void encode(const Feth& header, std::span<std::byte, Feth::kSize> out) {
+  store_be(out.data(),
+           static_cast<std::uint32_t>(header.selectivity) << 4 | std::uint32_t{header.placement});
+}
+
+}  // namespace verbatim::wire
