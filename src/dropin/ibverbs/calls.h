@@ -39,6 +39,20 @@ int destroy_flow(ibv_flow* flow);
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* wanted);
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* wanted);
 
+ibv_mr* alloc_null_mr(ibv_pd* pd);
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* list,
+              std::uint32_t count);
+ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* wanted);
+int free_dm(ibv_dm* dm);
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t length,
+                  unsigned int access);
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
+int dealloc_mw(ibv_mw* mw);
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* wanted);
+
+/// An object for device memory that exists.
+ibv_dm* wrap_device_memory(ibv_context* context, std::uint32_t handle);
+
 /// Gives every operation that is still null a function that says so and fails with EOPNOTSUPP.
 void refuse_the_rest(verbs_context& context);
 

@@ -17,6 +17,7 @@ static_assert(int{raw(Status::local_length_error)} == IBV_WC_LOC_LEN_ERR);
 static_assert(int{raw(Status::local_qp_operation_error)} == IBV_WC_LOC_QP_OP_ERR);
 static_assert(int{raw(Status::local_protection_error)} == IBV_WC_LOC_PROT_ERR);
 static_assert(int{raw(Status::flushed)} == IBV_WC_WR_FLUSH_ERR);
+static_assert(int{raw(Status::memory_window_bind_error)} == IBV_WC_MW_BIND_ERR);
 static_assert(int{raw(Status::bad_response)} == IBV_WC_BAD_RESP_ERR);
 static_assert(int{raw(Status::local_access_error)} == IBV_WC_LOC_ACCESS_ERR);
 static_assert(int{raw(Status::remote_invalid_request)} == IBV_WC_REM_INV_REQ_ERR);
@@ -31,11 +32,15 @@ static_assert(int{raw(CompletionOpcode::write)} == IBV_WC_RDMA_WRITE);
 static_assert(int{raw(CompletionOpcode::read)} == IBV_WC_RDMA_READ);
 static_assert(int{raw(CompletionOpcode::compare_and_swap)} == IBV_WC_COMP_SWAP);
 static_assert(int{raw(CompletionOpcode::fetch_and_add)} == IBV_WC_FETCH_ADD);
+static_assert(int{raw(CompletionOpcode::bind_window)} == IBV_WC_BIND_MW);
+static_assert(int{raw(CompletionOpcode::local_invalidate)} == IBV_WC_LOCAL_INV);
+static_assert(int{raw(CompletionOpcode::atomic_write)} == IBV_WC_ATOMIC_WRITE);
 static_assert(int{raw(CompletionOpcode::receive)} == IBV_WC_RECV);
 static_assert(int{raw(CompletionOpcode::receive_write_with_immediate)} ==
               IBV_WC_RECV_RDMA_WITH_IMM);
 static_assert(adapter::kCompletionGrh == IBV_WC_GRH);
 static_assert(adapter::kCompletionWithImmediate == IBV_WC_WITH_IMM);
+static_assert(adapter::kCompletionWithInvalidate == IBV_WC_WITH_INV);
 
 ibv_wc to_verbs(const adapter::Completion& entry) {
   ibv_wc completion;

@@ -1,9 +1,7 @@
-#include <cerrno>
-#include <cstring>
 #include <memory>
+#include <utility>
 
-#include <fmt/format.h>
-#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/objects.h"
@@ -49,16 +47,22 @@ void fill_in(Context& context) {
   context.verbs.get_srq_num = get_srq_num;
   context.verbs.open_xrcd = open_xrcd;
   context.verbs.close_xrcd = close_xrcd;
+  verbs.ops.alloc_mw = alloc_mw;
+  verbs.ops.dealloc_mw = dealloc_mw;
+  verbs.ops.bind_mw = bind_mw;
+  context.verbs.alloc_null_mr = alloc_null_mr;
+  context.verbs.advise_mr = advise_mr;
+  context.verbs.alloc_dm = alloc_dm;
+  context.verbs.free_dm = free_dm;
+  context.verbs.reg_dm_mr = reg_dm_mr;
   refuse_the_rest(context.verbs);
 }
 
-Result<Context*> open(Device& device) {
+}  // namespace
+
+Result<Context*> open_context(Device& device, UniqueFd command_fd, int exporter) {
   auto joined = program();
   if (!joined) return std::unexpected(joined.error());
-  UniqueFd command_fd(eventfd(0, EFD_CLOEXEC));
-  if (!command_fd) {
-    return refuse(errno, fmt::format("no descriptor for the context: {}", std::strerror(errno)));
-  }
   auto semaphore = adapter::Semaphore::create();
   if (!semaphore) return std::unexpected(semaphore.error());
   std::unique_ptr<Context> context(
@@ -66,6 +70,7 @@ Result<Context*> open(Device& device) {
                   .program = *joined,
                   .device = &device,
                   .command_fd = std::move(command_fd),
+                  .exporter = exporter,
                   .events = adapter::AsyncEvents(std::move(*semaphore)),
                   .living_lock = {},
                   .living = {},
@@ -74,13 +79,15 @@ Result<Context*> open(Device& device) {
   return context.release();
 }
 
-}  // namespace
 }  // namespace verbatim::dropin
 
 using namespace verbatim::dropin;
 
 ibv_context* ibv_open_device(ibv_device* device) {
-  auto context = open(from(device));
+  Device& own = from(device);
+  auto command_fd = make_command_file(own.node);
+  if (!command_fd) return refused_null("open_device", command_fd.error());
+  auto context = open_context(own, std::move(*command_fd), getpid());
   if (!context) return refused_null("open_device", context.error());
   return &(*context)->verbs.context;
 }

@@ -2,8 +2,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 #include <fmt/format.h>
+
+#include "dropin/ibverbs/calls.h"
 
 /// Building requests: each function that a program calls adds to the batch or says more of its last
 /// request. The hot path of programs that post this way.
@@ -11,6 +14,11 @@ namespace verbatim::dropin {
 namespace {
 
 using transport::Operation;
+
+// Newer than some distributions' headers.
+constexpr std::uint64_t kWithFlush = 1 << 11;
+using FlushFunction = void (*)(ibv_qp_ex*, std::uint32_t, std::uint64_t, std::size_t, std::uint8_t,
+                               std::uint8_t);
 
 struct Served {
   std::uint64_t flag;
@@ -24,6 +32,11 @@ constexpr Served kServed[] = {
     {IBV_QP_EX_WITH_RDMA_READ, Operation::read},
     {IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, Operation::compare_and_swap},
     {IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, Operation::fetch_and_add},
+    {IBV_QP_EX_WITH_LOCAL_INV, Operation::local_invalidate},
+    {IBV_QP_EX_WITH_BIND_MW, Operation::bind_window},
+    {IBV_QP_EX_WITH_SEND_WITH_INV, Operation::send_with_invalidate},
+    {kWithFlush, Operation::flush},
+    {IBV_QP_EX_WITH_ATOMIC_WRITE, Operation::atomic_write},
 };
 
 SendBatch& batch(ibv_qp_ex* qp) { return *from(&qp->qp_base).batch; }
@@ -82,6 +95,41 @@ void compare_and_swap(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address,
 void fetch_and_add(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address, std::uint64_t add) {
   adapter::SendWork work = begin(qp, Operation::fetch_and_add, rkey, address);
   work.request.compare_add = add;
+  batch(qp).add(work);
+}
+
+void send_with_invalidate(ibv_qp_ex* qp, std::uint32_t key) {
+  batch(qp).add(begin(qp, Operation::send_with_invalidate, key, 0));
+}
+
+void local_invalidate(ibv_qp_ex* qp, std::uint32_t key) {
+  batch(qp).add(begin(qp, Operation::local_invalidate, key, 0));
+}
+
+void bind_window(ibv_qp_ex* qp, ibv_mw* mw, std::uint32_t key, const ibv_mw_bind_info* info) {
+  if (mw->type != IBV_MW_TYPE_2) {
+    return batch(qp).fail(EINVAL, "windows of type 1 are bound by ibv_bind_mw");
+  }
+  adapter::SendWork work = begin(qp, Operation::bind_window, key, 0);
+  work.binding = to_binding(*mw, key, *info);
+  batch(qp).add(work);
+}
+
+void atomic_write(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address, const void* value) {
+  batch(qp).add(begin(qp, Operation::atomic_write, rkey, address));
+  std::byte* const to = batch(qp).set_inline(sizeof(std::uint64_t));
+  if (to != nullptr) std::memcpy(to, value, sizeof(std::uint64_t));
+}
+
+void flush(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address, std::size_t length,
+           std::uint8_t placement, std::uint8_t level) {
+  if (length > std::numeric_limits<std::uint32_t>::max()) {
+    return batch(qp).fail(EINVAL, "a flush reaches over 4 GiB at most");
+  }
+  adapter::SendWork work = begin(qp, Operation::flush, rkey, address);
+  work.request.flush_bytes = static_cast<std::uint32_t>(length);
+  work.request.flush = {.placement = placement,
+                        .selectivity = static_cast<wire::Feth::Selectivity>(level & 3)};
   batch(qp).add(work);
 }
 
@@ -158,16 +206,17 @@ void extend(QueuePair& queue_pair, std::uint64_t operations) {
   verbs.wr_abort = abort;
   verbs.wr_send = send;
   verbs.wr_send_imm = send_with_immediate;
-  verbs.wr_send_inv = refuse;
+  verbs.wr_send_inv = send_with_invalidate;
   verbs.wr_send_tso = refuse;
   verbs.wr_rdma_write = write;
   verbs.wr_rdma_write_imm = write_with_immediate;
   verbs.wr_rdma_read = read;
   verbs.wr_atomic_cmp_swp = compare_and_swap;
   verbs.wr_atomic_fetch_add = fetch_and_add;
-  verbs.wr_atomic_write = refuse;
-  verbs.wr_bind_mw = refuse;
-  verbs.wr_local_inv = refuse;
+  verbs.wr_atomic_write = atomic_write;
+  verbs.wr_bind_mw = bind_window;
+  verbs.wr_local_inv = local_invalidate;
+  queue_pair.newer_fields = reinterpret_cast<void*>(static_cast<FlushFunction>(flush));
   verbs.wr_set_ud_addr = set_destination;
   verbs.wr_set_xrc_srqn = set_shared_receive;
   verbs.wr_set_inline_data = set_inline;

@@ -1,7 +1,10 @@
 #include <cerrno>
+#include <limits>
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
+#include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -16,26 +19,68 @@ static_assert(int{region::kRemoteAtomic} == int{IBV_ACCESS_REMOTE_ATOMIC});
 static_assert(int{region::kMwBind} == int{IBV_ACCESS_MW_BIND});
 static_assert(int{region::kZeroBased} == int{IBV_ACCESS_ZERO_BASED});
 
-/// The rights that a region is registered with. Optional bits are hints, which a device may ignore;
-/// so is huge pages'.
-Result<std::uint32_t> rights(std::uint32_t access) {
+// Newer than some distributions' headers.
+constexpr std::uint32_t kAccessFlushGlobal = 1 << 8;
+constexpr std::uint32_t kAccessFlushPersistent = 1 << 9;
+static_assert(int{region::kFlushGlobal} == int{kAccessFlushGlobal});
+
+/// The region as `flags` change it.
+Result<region::Region> changed(region::Region region, int flags, const ibv_pd* pd, void* address,
+                               std::size_t length, int access) {
+  if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) {
+    const auto granted = to_rights(static_cast<std::uint32_t>(access));
+    if (!granted) return std::unexpected(granted.error());
+    region.access = *granted;
+  }
+  if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) region.pd = PdNumber{pd->handle};
+  if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
+    region.address = reinterpret_cast<std::uint64_t>(address);
+    region.length = length;
+    region.iova = (region.access & region::kZeroBased) != 0 ? 0 : region.address;
+  }
+  return region;
+}
+
+Result<void> check_change(int flags, const ibv_pd* pd, const void* address, std::size_t length,
+                          int access) {
+  if (flags == 0 || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0) {
+    return refuse(EINVAL, fmt::format("flags {:#x}: at least one of {:#x}, and no other", flags,
+                                      int{IBV_REREG_MR_FLAGS_SUPPORTED}));
+  }
+  if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0 && (address == nullptr || length == 0)) {
+    return refuse(EINVAL, "the new translation needs an address and a length");
+  }
+  if ((flags & IBV_REREG_MR_CHANGE_PD) != 0 && pd == nullptr) {
+    return refuse(EINVAL, "the new protection domain is a null pointer");
+  }
+  if (access != 0 && (flags & IBV_REREG_MR_CHANGE_ACCESS) == 0) {
+    return refuse(EINVAL, "access is given without IBV_REREG_MR_CHANGE_ACCESS");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::uint32_t> to_rights(std::uint32_t access) {
   access &= ~std::uint32_t{IBV_ACCESS_OPTIONAL_RANGE} & ~std::uint32_t{IBV_ACCESS_HUGETLB};
-  if ((access & IBV_ACCESS_ON_DEMAND) != 0) {
-    return refuse(EOPNOTSUPP, "on-demand paging (IBV_ACCESS_ON_DEMAND) is not implemented");
+  if ((access & kAccessFlushPersistent) != 0) {
+    return refuse(EOPNOTSUPP,
+                  "IBV_ACCESS_FLUSH_PERSISTENT: ordinary memory does not survive a loss of power");
   }
   constexpr std::uint32_t kKnown = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                                   IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
+                                   IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+                                   IBV_ACCESS_ON_DEMAND | kAccessFlushGlobal;
   if ((access & ~kKnown) != 0) {
     return refuse(EINVAL, fmt::format("access flags {:#x} are unknown", access & ~kKnown));
   }
   return access;
 }
 
-ibv_mr* register_memory(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova,
-                        std::uint32_t access) {
-  const auto granted = rights(access);
-  if (!granted) return refused_null("reg_mr", granted.error());
+ibv_mr* register_memory(const char* call, ibv_pd* pd, void* address, std::size_t length,
+                        std::uint64_t iova, std::uint32_t access) {
+  const auto granted = to_rights(access);
+  if (!granted) return refused_null(call, granted.error());
   const bool zero_based = (*granted & IBV_ACCESS_ZERO_BASED) != 0;
   const auto key = from(pd->context)
                        .adapter()
@@ -44,7 +89,7 @@ ibv_mr* register_memory(ibv_pd* pd, void* address, std::size_t length, std::uint
                                          .iova = zero_based ? 0 : iova,
                                          .access = *granted,
                                          .pd = from(pd).number()});
-  if (!key) return refused_null("reg_mr", key.error());
+  if (!key) return refused_null(call, key.error());
   auto* region = new MemoryRegion{.verbs = {.context = pd->context,
                                             .pd = pd,
                                             .addr = address,
@@ -55,31 +100,96 @@ ibv_mr* register_memory(ibv_pd* pd, void* address, std::size_t length, std::uint
   return &region->verbs;
 }
 
-}  // namespace
+ibv_mr* alloc_null_mr(ibv_pd* pd) {
+  constexpr std::uint64_t kEverything = std::numeric_limits<std::uint64_t>::max();
+  const auto key = from(pd->context)
+                       .adapter()
+                       .register_memory({.length = kEverything,
+                                         .access = region::kLocalWrite | region::kNull,
+                                         .pd = from(pd).number()});
+  if (!key) return refused_null("alloc_null_mr", key.error());
+  auto* region = new MemoryRegion{.verbs = {.context = pd->context,
+                                            .pd = pd,
+                                            .length = std::numeric_limits<std::size_t>::max(),
+                                            .handle = raw(*key),
+                                            .lkey = raw(*key)}};
+  return &region->verbs;
+}
+
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* list,
+              std::uint32_t count) {
+  using Prefetch = adapter::Adapter::Prefetch;
+  if (advice < IBV_ADVISE_MR_ADVICE_PREFETCH || advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) {
+    return refused("advise_mr", {ENOTSUP, fmt::format("advice {} is unknown", int{advice})});
+  }
+  if ((flags & ~std::uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0) {
+    return refused("advise_mr", {EINVAL, fmt::format("flags {:#x} are unknown", flags)});
+  }
+  if (count == 0) return refused("advise_mr", {EINVAL, "there is nothing in the list"});
+  const auto done = from(pd->context)
+                        .adapter()
+                        .prefetch(from(pd).number(), static_cast<Prefetch>(advice),
+                                  (flags & IBV_ADVISE_MR_FLAG_FLUSH) != 0,
+                                  {reinterpret_cast<const adapter::Segment*>(list), count});
+  return done ? 0 : refused("advise_mr", done.error());
+}
+
 }  // namespace verbatim::dropin
 
 using namespace verbatim;
 using namespace verbatim::dropin;
 
 ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, std::size_t length, int access) {
-  return register_memory(pd, addr, length, reinterpret_cast<std::uint64_t>(addr),
+  return register_memory("reg_mr", pd, addr, length, reinterpret_cast<std::uint64_t>(addr),
                          static_cast<std::uint32_t>(access));
 }
 
 ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* addr, std::size_t length, std::uint64_t iova,
                         int access) {
-  return register_memory(pd, addr, length, iova, static_cast<std::uint32_t>(access));
+  return register_memory("reg_mr_iova", pd, addr, length, iova, static_cast<std::uint32_t>(access));
 }
 
 ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, std::size_t length, std::uint64_t iova,
                          unsigned int access) {
-  return register_memory(pd, addr, length, iova, access);
+  return register_memory("reg_mr_iova2", pd, addr, length, iova, access);
+}
+
+int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std::size_t length, int access) {
+  // What is refused here has changed nothing: the old region is valid.
+  const auto refuse_input = [](const Error& error) {
+    errno = refused("rereg_mr", error);
+    return int{IBV_REREG_MR_ERR_INPUT};
+  };
+  MemoryRegion& own = from(mr);
+  if (auto valid = check_change(flags, pd, addr, length, access); !valid) {
+    return refuse_input(valid.error());
+  }
+  adapter::Adapter& adapter = from(mr->context).adapter();
+  const auto before = adapter.regions().find_region(MemoryKey{mr->lkey});
+  const bool ordinary = before && own.device_memory == 0 && own.mapped.empty() &&
+                        (before->access & region::kNull) == 0;
+  if (!ordinary) return refuse_input({EINVAL, "only regions of ibv_reg_mr can be changed"});
+  const auto after = changed(*before, flags, pd, addr, length, access);
+  if (!after) return refuse_input(after.error());
+  if (auto done = adapter.change_memory(MemoryKey{mr->lkey}, *after); !done) {
+    return refuse_input(done.error());
+  }
+  if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) mr->pd = pd;
+  if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
+    mr->addr = addr;
+    mr->length = length;
+  }
+  return 0;
 }
 
 int ibv_dereg_mr(ibv_mr* mr) {
-  if (auto done = from(mr->context).adapter().deregister_memory(MemoryKey{mr->lkey}); !done) {
+  MemoryRegion& own = from(mr);
+  adapter::Adapter& adapter = from(mr->context).adapter();
+  if (auto done = adapter.deregister_memory(MemoryKey{mr->lkey}); !done) {
     return refused("dereg_mr", done.error());
   }
-  delete &from(mr);
+  if (own.device_memory != 0) adapter.device_memory().remove_region(own.device_memory);
+  if (!own.mapped.empty()) munmap(own.mapped.data(), own.mapped.size());
+  delete &own;
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <memory_resource>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -37,7 +38,8 @@ struct Context {
   verbs_context verbs;
   Program* program;  // Lives as long as the process.
   Device* device;
-  UniqueFd command_fd;  // `ibv_context::cmd_fd`: names the context, carries nothing.
+  UniqueFd command_fd;  // `ibv_context::cmd_fd`: see import.cpp.
+  int exporter = 0;     // The process whose objects it names: another's where it was imported.
   adapter::AsyncEvents events;
   /// Guards `living` and the `events_delivered` of its members. An event whose object is not here
   /// was taken from the queue while the object was being destroyed, and is dropped.
@@ -109,6 +111,16 @@ struct ParentDomain {
 
 struct MemoryRegion {
   ibv_mr verbs;
+  std::uint32_t device_memory = 0;   // Handle of what it lies over; 0: none.
+  std::span<std::byte> mapped = {};  // Of a DMA buffer: our mapping of it.
+};
+
+struct MemoryWindow {
+  ibv_mw verbs;
+};
+
+struct DeviceBuffer {
+  ibv_dm verbs;
 };
 
 struct CompletionQueue;
@@ -187,6 +199,8 @@ inline Context& from(ibv_context* context) {
 inline ProtectionDomain& from(ibv_pd* pd) { return *reinterpret_cast<ProtectionDomain*>(pd); }
 inline Counters& from(ibv_counters* counters) { return *reinterpret_cast<Counters*>(counters); }
 inline ThreadDomain& from(ibv_td* td) { return *reinterpret_cast<ThreadDomain*>(td); }
+inline MemoryWindow& from(ibv_mw* mw) { return *reinterpret_cast<MemoryWindow*>(mw); }
+inline DeviceBuffer& from(ibv_dm* dm) { return *reinterpret_cast<DeviceBuffer*>(dm); }
 inline MemoryRegion& from(ibv_mr* mr) { return *reinterpret_cast<MemoryRegion*>(mr); }
 inline Channel& from(ibv_comp_channel* channel) { return *reinterpret_cast<Channel*>(channel); }
 inline CompletionQueue& from(ibv_cq* cq) { return *reinterpret_cast<CompletionQueue*>(cq); }
@@ -243,6 +257,22 @@ void drop_async_events(Context& context, const void* object, const std::uint32_t
                        pthread_cond_t& condition);
 
 adapter::AddressVector to_address_vector(const ibv_ah_attr& attributes);
+
+/// The rights that `access` asks for. Optional bits are hints, which a device may ignore; so is
+/// that of huge pages.
+Result<std::uint32_t> to_rights(std::uint32_t access);
+/// A region of `length` bytes at `address`; its object, or null with errno.
+ibv_mr* register_memory(const char* call, ibv_pd* pd, void* address, std::size_t length,
+                        std::uint64_t iova, std::uint32_t access);
+
+/// A binding as a send request carries it.
+region::WindowBinding to_binding(const ibv_mw& mw, std::uint32_t rkey,
+                                 const ibv_mw_bind_info& info);
+
+/// A context of a device. Its `cmd_fd` is `command_fd`, of the process `exporter`; none: a new one.
+Result<Context*> open_context(Device& device, UniqueFd command_fd, int exporter);
+/// A descriptor that tells whoever imports it whose it is.
+Result<UniqueFd> make_command_file(const adapter::NodeDescription& node);
 
 /// EINVAL for a port that does not exist.
 Result<void> check_port(std::uint32_t port);

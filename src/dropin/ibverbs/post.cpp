@@ -23,6 +23,10 @@ static_assert(int{raw(Operation::send_with_immediate)} == IBV_WR_SEND_WITH_IMM);
 static_assert(int{raw(Operation::read)} == IBV_WR_RDMA_READ);
 static_assert(int{raw(Operation::compare_and_swap)} == IBV_WR_ATOMIC_CMP_AND_SWP);
 static_assert(int{raw(Operation::fetch_and_add)} == IBV_WR_ATOMIC_FETCH_AND_ADD);
+static_assert(int{raw(Operation::local_invalidate)} == IBV_WR_LOCAL_INV);
+static_assert(int{raw(Operation::bind_window)} == IBV_WR_BIND_MW);
+static_assert(int{raw(Operation::send_with_invalidate)} == IBV_WR_SEND_WITH_INV);
+static_assert(int{raw(Operation::atomic_write)} == IBV_WR_ATOMIC_WRITE);
 
 std::span<const Segment> segments_of(const ibv_sge* list, int count) {
   return {reinterpret_cast<const Segment*>(list), static_cast<std::size_t>(count)};
@@ -33,6 +37,7 @@ void add_remote(const ibv_send_wr& theirs, transport::SendRequest& own) {
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
     case IBV_WR_RDMA_READ:
+    case IBV_WR_ATOMIC_WRITE:
       own.remote_address = theirs.wr.rdma.remote_addr;
       own.remote_key = MemoryKey{theirs.wr.rdma.rkey};
       break;
@@ -43,14 +48,33 @@ void add_remote(const ibv_send_wr& theirs, transport::SendRequest& own) {
       own.compare_add = theirs.wr.atomic.compare_add;
       own.swap = theirs.wr.atomic.swap;
       break;
+    case IBV_WR_SEND_WITH_INV:
+    case IBV_WR_LOCAL_INV:
+      own.immediate = 0;
+      own.remote_key = MemoryKey{theirs.invalidate_rkey};
+      break;
     default:
       break;
   }
 }
 
+/// A bind of a type 2 window; `ibv_bind_mw` binds the others. 0 or an errno.
+int add_binding(const ibv_send_wr& theirs, adapter::SendWork& own) {
+  const ibv_mw* mw = theirs.bind_mw.mw;
+  if (mw == nullptr || mw->type != IBV_MW_TYPE_2) return EINVAL;
+  own.request.remote_key = MemoryKey{theirs.bind_mw.rkey};
+  own.binding = to_binding(*mw, theirs.bind_mw.rkey, theirs.bind_mw.bind_info);
+  return 0;
+}
+
 /// 0 or an errno.
 int post(ibv_qp& qp, adapter::QueuePair& queue_pair, const ibv_send_wr& theirs) {
-  if (theirs.opcode > IBV_WR_ATOMIC_FETCH_AND_ADD) return EOPNOTSUPP;
+  // A FLUSH has no place in this structure: ibv_wr_flush posts it.
+  const auto operation = static_cast<Operation>(theirs.opcode);
+  if (theirs.opcode > IBV_WR_ATOMIC_WRITE || !transport::info(operation).known ||
+      operation == Operation::flush) {
+    return EOPNOTSUPP;
+  }
   if (theirs.num_sge < 0) return EINVAL;
   adapter::SendWork own;
   own.wr_id = theirs.wr_id;
@@ -58,7 +82,7 @@ int post(ibv_qp& qp, adapter::QueuePair& queue_pair, const ibv_send_wr& theirs) 
   own.signaled = (theirs.send_flags & IBV_SEND_SIGNALED) != 0;
   own.inlined = (theirs.send_flags & IBV_SEND_INLINE) != 0;
   own.fill_checksums = (theirs.send_flags & IBV_SEND_IP_CSUM) != 0;
-  own.request.operation = static_cast<Operation>(theirs.opcode);
+  own.request.operation = operation;
   own.request.fence = (theirs.send_flags & IBV_SEND_FENCE) != 0;
   own.request.solicited = (theirs.send_flags & IBV_SEND_SOLICITED) != 0;
   own.request.immediate = theirs.imm_data;
@@ -73,6 +97,9 @@ int post(ibv_qp& qp, adapter::QueuePair& queue_pair, const ibv_send_wr& theirs) 
     if (qp.qp_type == IBV_QPT_XRC_SEND) {
       own.request.remote_srq = SrqNumber{theirs.qp_type.xrc.remote_srqn & 0xffffff};
     }
+  }
+  if (operation == Operation::bind_window) {
+    if (const int refused = add_binding(theirs, own); refused != 0) return refused;
   }
   return queue_pair.post_send(own);
 }

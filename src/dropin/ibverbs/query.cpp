@@ -35,15 +35,17 @@ ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
   attributes.hw_ver = 1;
   attributes.max_qp = Limits::queue_pairs;
   attributes.max_qp_wr = Limits::requests;
-  attributes.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
-                                IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC |
-                                IBV_DEVICE_RAW_MULTI | IBV_DEVICE_RAW_IP_CSUM |
-                                IBV_DEVICE_MANAGED_FLOW_STEERING;
+  attributes.device_cap_flags =
+      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
+      IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC | IBV_DEVICE_RAW_MULTI | IBV_DEVICE_RAW_IP_CSUM |
+      IBV_DEVICE_MANAGED_FLOW_STEERING | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+      IBV_DEVICE_MEM_MGT_EXTENSIONS;
   attributes.max_sge = Limits::segments;
   attributes.max_sge_rd = Limits::segments;
   attributes.max_cq = Limits::completion_queues;
   attributes.max_cqe = Limits::completions;
   attributes.max_mr = Limits::regions;
+  attributes.max_mw = Limits::regions;
   attributes.max_pd = Limits::protection_domains;
   attributes.max_qp_rd_atom = Limits::rd_atomic;
   attributes.max_res_rd_atom = Limits::rd_atomic * Limits::queue_pairs;
@@ -62,6 +64,25 @@ ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
       15;  // 4.096 us << 15: a busy machine may keep a thread waiting so long.
   attributes.phys_port_cnt = 1;
   return attributes;
+}
+
+// Newer than some distributions' headers.
+constexpr std::uint64_t kDeviceFlushGlobal = std::uint64_t{1} << 38;
+constexpr std::uint64_t kDeviceAtomicWrite = std::uint64_t{1} << 40;
+
+/// Every operation that a service has works on on-demand memory: the adapter's processor is the
+/// program's own.
+void add_on_demand_paging(ibv_device_attr_ex& attributes) {
+  constexpr std::uint32_t kMessages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV;
+  constexpr std::uint32_t kFlushAndAtomicWrite = 1 << 6 | 1 << 7;  // Of newer headers.
+  constexpr std::uint32_t kReliable = kMessages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
+                                      IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV |
+                                      kFlushAndAtomicWrite;
+  attributes.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+  attributes.odp_caps.per_transport_caps.rc_odp_caps = kReliable;
+  attributes.odp_caps.per_transport_caps.uc_odp_caps = kMessages | IBV_ODP_SUPPORT_WRITE;
+  attributes.odp_caps.per_transport_caps.ud_odp_caps = kMessages;
+  attributes.xrc_odp_caps = kReliable;
 }
 
 /// `struct ibv_port_attr` as rdma-core 56 has it: the installed header may be older.
@@ -135,8 +156,11 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
                             .qp_rate_limit_max = Limits::rate_kbps,
                             .supported_qpts = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC |
                                               1u << IBV_QPT_UD | 1u << IBV_QPT_RAW_PACKET};
+  all.device_cap_flags_ex |= kDeviceFlushGlobal | kDeviceAtomicWrite;
   all.phys_port_cnt_ex = 1;
   all.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
+  all.max_dm_size = adapter::DeviceMemory::kBytesMax;
+  add_on_demand_paging(all);
   copy_attributes(all, attributes, size);
   return 0;
 }

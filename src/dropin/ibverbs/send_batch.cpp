@@ -52,7 +52,8 @@ void SendBatch::set_segments(std::span<const adapter::Segment> list) {
 std::byte* SendBatch::set_inline(std::size_t length) {
   SendWork* const work = last_without_data();
   if (work == nullptr) return nullptr;
-  if (length > queue_pair_.options().capacity.inline_bytes) {
+  const bool is_atomic_write = work->request.operation == transport::Operation::atomic_write;
+  if (length > queue_pair_.options().capacity.inline_bytes && !is_atomic_write) {
     fail(EINVAL, "more inline data than max_inline_data");
     return nullptr;
   }

@@ -25,8 +25,10 @@ class SendBatch {
     // Reserved, not touched: memory becomes resident as far as it is used, and never moves.
     const auto& most = queue_pair.options().capacity;
     works_.reserve(most.send_requests);
-    segments_.reserve(std::size_t{most.send_requests} * most.send_segments);
-    inline_bytes_.reserve(std::size_t{most.send_requests} * most.inline_bytes);
+    // An ATOMIC WRITE brings 8 bytes of its own, whatever the queue pair's limits.
+    segments_.reserve(std::size_t{most.send_requests} * std::max(most.send_segments, 1u));
+    inline_bytes_.reserve(std::size_t{most.send_requests} *
+                          std::max<std::size_t>(most.inline_bytes, sizeof(std::uint64_t)));
   }
 
   void start() {

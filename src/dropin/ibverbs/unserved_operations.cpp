@@ -31,11 +31,6 @@ void refuse_where_null(Returned (*&operation)(Arguments...)) {
 }  // namespace
 
 void refuse_the_rest(verbs_context& context) {
-  refuse_where_null<"ibv_advise_mr">(context.advise_mr);
-  refuse_where_null<"ibv_alloc_null_mr">(context.alloc_null_mr);
-  refuse_where_null<"ibv_reg_dm_mr">(context.reg_dm_mr);
-  refuse_where_null<"ibv_alloc_dm">(context.alloc_dm);
-  refuse_where_null<"ibv_free_dm">(context.free_dm);
   refuse_where_null<"ibv_modify_flow_action_esp">(context.modify_flow_action_esp);
   refuse_where_null<"ibv_destroy_flow_action">(context.destroy_flow_action);
   refuse_where_null<"ibv_create_flow_action_esp">(context.create_flow_action_esp);
@@ -46,9 +41,6 @@ void refuse_the_rest(verbs_context& context) {
   refuse_where_null<"ibv_destroy_wq">(context.destroy_wq);
   refuse_where_null<"ibv_modify_wq">(context.modify_wq);
   refuse_where_null<"ibv_create_wq">(context.create_wq);
-  refuse_where_null<"ibv_alloc_mw">(context.context.ops.alloc_mw);
-  refuse_where_null<"ibv_bind_mw">(context.context.ops.bind_mw);
-  refuse_where_null<"ibv_dealloc_mw">(context.context.ops.dealloc_mw);
 }
 
 }  // namespace verbatim::dropin
