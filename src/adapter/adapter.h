@@ -33,6 +33,8 @@ struct Limits {
   static constexpr std::uint32_t queue_pairs = kProgramQueuePairsMax - 1;
   static constexpr std::uint32_t completion_queues = 1 << 16;
   static constexpr std::uint32_t completions = 1 << 22;  // Entries of one completion queue.
+  static constexpr std::uint32_t work_queues = 1 << 16;
+  static constexpr std::uint32_t indirection_tables = 1 << 16;
   static constexpr std::uint32_t regions = kRegionsMax - 1;
   static constexpr std::uint32_t protection_domains = 1 << 16;
   static constexpr std::uint32_t shared_receive_queues = kProgramQueuePairsMax - 1;

@@ -23,6 +23,7 @@ enum class AsyncEventType : std::uint8_t {
   srq_limit_reached = 15,
   qp_last_request_reached = 16,
   gid_change = 18,
+  wq_fatal = 19,
 };
 struct AsyncEvent {
   AsyncEventType type{};

@@ -21,12 +21,13 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
       send_queue_(std::move(send_queue)),
       receive_queue_(std::move(receive_queue)),
       requester_(is_connected() ? options.capacity.send_requests : 1) {
-  if (is_raw()) frames_ = std::make_unique<mover::FrameBatch>();
+  if (is_raw() && !options_.scaling) frames_ = std::make_unique<mover::FrameBatch>();
   if (options_.send_cq != nullptr) ++options_.send_cq->users;
   if (options_.receive_cq != nullptr) ++options_.receive_cq->users;
   if (options_.shared_receive != nullptr) ++options_.shared_receive->users;
   record_->type.store(raw(options.type), std::memory_order_relaxed);
-  set_state(QpState::reset);
+  // One that scales is made of queues with states of their own, and receives from the start.
+  set_state(options_.scaling ? QpState::rts : QpState::reset);
   record_->qpn.store(number.value(), std::memory_order_release);
 }
 
@@ -63,7 +64,7 @@ int QueuePair::check_post(const SendWork& work) const {
   const QpState now = state();
   if (now == QpState::reset || now == QpState::init || now == QpState::rtr) return EINVAL;
   const Operation operation = work.request.operation;
-  if (!serves(type(), operation)) return EINVAL;
+  if (!serves(type(), operation) || options_.scaling) return EINVAL;
   const transport::OperationInfo info = transport::info(operation);
   const bool is_eight_bytes =
       transport::is_atomic(operation) || operation == Operation::atomic_write;
@@ -120,7 +121,7 @@ void QueuePair::flush_posted() {
 }
 
 int QueuePair::post_receive(std::uint64_t wr_id, std::span<const Segment> segments) {
-  if (state() == QpState::reset || receive_queue_ == nullptr) return EINVAL;
+  if (state() == QpState::reset || receive_queue_ == nullptr || options_.scaling) return EINVAL;
   if (const int refused = receive_queue_->post(wr_id, segments); refused != 0) return refused;
   if (state() == QpState::err) {
     const std::lock_guard guard(lock_);

@@ -32,6 +32,7 @@ namespace verbatim::adapter {
 
 class Adapter;
 class Burst;
+struct ReceiveScaling;
 
 struct QueuePairCapacity {
   std::uint32_t send_requests = 0;
@@ -89,6 +90,8 @@ struct QueuePairOptions {
   void* owner = nullptr;  // The drop-in's object; comes back in asynchronous events.
   /// Of the send queue, which nobody else touches. May call the program; may throw bad_alloc.
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
+  /// Raw packets: it only receives, and into the work queues of a table. Without completion queues.
+  std::shared_ptr<const ReceiveScaling> scaling;
 };
 
 /// Where a UD request goes: an address handle resolved to a socket address.

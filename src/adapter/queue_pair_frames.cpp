@@ -2,6 +2,7 @@
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
 #include "adapter/scatter.h"
+#include "adapter/work_queue.h"
 #include "wire/frame_checksum.h"
 
 /// Raw packet queue pairs: whole Ethernet frames out and in.
@@ -12,6 +13,7 @@ using transport::Status;
 /// The frames of one call are copied into a batch, which leaves when it is full and at the end;
 /// then their requests complete.
 void QueuePair::transmit_frames(TimeNs now) {
+  if (options_.scaling) return;
   while (handed_ < send_queue_.posted() && state() == QpState::rts && may_send(now)) {
     const std::uint64_t length = send_queue_.place(handed_).request.length;
     pacer_.count(now, length);
@@ -74,6 +76,7 @@ void QueuePair::send_frames() {
 }
 
 void QueuePair::on_frame(const SteeredFrame& frame) {
+  if (options_.scaling) return options_.scaling->queue_for(frame.layers).on_frame(frame);
   const std::lock_guard guard(lock_);
   const QpState current = state();
   if (current == QpState::reset || current == QpState::init || current == QpState::err) return;

@@ -7,6 +7,9 @@
 namespace verbatim::adapter {
 
 Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t given) {
+  if (options_.scaling) {
+    return refuse(EOPNOTSUPP, "a queue pair that scales has no states: its work queues have");
+  }
   const std::uint32_t mask = attributes_for(type(), given);
   const std::lock_guard guard(lock_);
   const QpState from = (mask & kCurrentState) != 0 ? wanted.current_state : state();

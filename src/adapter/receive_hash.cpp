@@ -44,8 +44,7 @@ std::uint32_t toeplitz(const std::array<std::uint8_t, kHashKeyBytes>& key, ByteS
 }
 
 std::uint32_t hash_of(const ReceiveHash& hash, const wire::Frame& frame) {
-  const wire::FrameLayers& layers =
-      (hash.fields & kHashInner) != 0 ? frame.inner : frame.outer;
+  const wire::FrameLayers& layers = (hash.fields & kHashInner) != 0 ? frame.inner : frame.outer;
   const auto* const fields = reinterpret_cast<const std::byte*>(&layers.fields);
   std::array<std::byte, kHashKeyBytes - 4> input;
   std::size_t length = 0;

@@ -34,10 +34,10 @@ wire::Frame ipv4_frame() {
 wire::Frame ipv6_frame() {
   wire::Frame frame = ipv4_frame();
   frame.outer.layers = wire::kLayerEthernet | wire::kLayerIpv6 | wire::kLayerTcp;
-  frame.outer.fields.source_ip = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0,
-                                  0,    0,    0,    0,    0,    7};
-  frame.outer.fields.destination_ip = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0, 3, 0, 0,
-                                       0,    0,    0,    0,    0,    1};
+  frame.outer.fields.source_ip = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff,
+                                  0,    0,    0,    0,    0,    0,    0,    7};
+  frame.outer.fields.destination_ip = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0, 3,
+                                       0,    0,    0,    0,    0,    0,    0, 1};
   return frame;
 }
 

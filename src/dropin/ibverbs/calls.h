@@ -33,6 +33,12 @@ int attach_counters_point_flow(ibv_counters* counters, ibv_counter_attach_attr* 
 int read_counters(ibv_counters* counters, std::uint64_t* values, std::uint32_t count,
                   std::uint32_t flags);
 int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* wanted);
+ibv_wq* create_wq(ibv_context* context, ibv_wq_init_attr* wanted);
+int modify_wq(ibv_wq* wq, ibv_wq_attr* wanted);
+int destroy_wq(ibv_wq* wq);
+ibv_rwq_ind_table* create_rwq_ind_table(ibv_context* context, ibv_rwq_ind_table_init_attr* wanted);
+int destroy_rwq_ind_table(ibv_rwq_ind_table* table);
+
 ibv_flow* create_flow(ibv_qp* qp, ibv_flow_attr* attributes);
 int destroy_flow(ibv_flow* flow);
 

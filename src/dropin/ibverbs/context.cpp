@@ -40,6 +40,11 @@ void fill_in(Context& context) {
   context.verbs.destroy_counters = destroy_counters;
   context.verbs.attach_counters_point_flow = attach_counters_point_flow;
   context.verbs.read_counters = read_counters;
+  context.verbs.create_wq = create_wq;
+  context.verbs.modify_wq = modify_wq;
+  context.verbs.destroy_wq = destroy_wq;
+  context.verbs.create_rwq_ind_table = create_rwq_ind_table;
+  context.verbs.destroy_rwq_ind_table = destroy_rwq_ind_table;
   context.verbs.ibv_create_flow = create_flow;
   context.verbs.ibv_destroy_flow = destroy_flow;
   context.verbs.open_qp = open_qp;

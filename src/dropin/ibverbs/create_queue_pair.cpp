@@ -6,6 +6,7 @@
 #include "dropin/ibverbs/extended_post.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
+#include "dropin/ibverbs/work_queue.h"
 
 /// Creating queue pairs, plain and extended.
 namespace verbatim::dropin {
@@ -17,7 +18,7 @@ static_assert(int{raw(QpType::xrc_receive)} == IBV_QPT_XRC_RECV);
 
 constexpr std::uint32_t kServedAttributes = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
                                             IBV_QP_INIT_ATTR_CREATE_FLAGS |
-                                            IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+                                            IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | kScalingAttributes;
 
 /// What `comp_mask` names; the rest of the program's structure may be anything.
 Result<void> check_extensions(const ibv_qp_init_attr_ex& wanted) {
@@ -58,6 +59,7 @@ Result<void> check(const ibv_qp_init_attr_ex& wanted) {
     if (wanted.send_cq != nullptr) return {};
     return refuse(EINVAL, "an XRC_SEND queue pair needs a send completion queue");
   }
+  if (wants_scaling(wanted)) return {};  // `to_scaling` looks at the rest.
   if (wanted.send_cq == nullptr || wanted.recv_cq == nullptr) {
     return refuse(EINVAL, "a queue pair needs a send and a receive completion queue");
   }
@@ -83,6 +85,7 @@ adapter::QueuePairOptions to_options(const ibv_qp_init_attr_ex& wanted) {
     return own;
   }
   own.pd = from(wanted.pd).number();
+  if (wants_scaling(wanted)) return own;
   own.send_cq = from(wanted.send_cq).queue;
   if (own.type == QpType::xrc_send) return own;
   own.receive_cq = from(wanted.recv_cq).queue;
@@ -138,6 +141,12 @@ Result<QueuePair*> create(ibv_context* verbs, const ibv_qp_init_attr_ex& wanted)
   adapter::QueuePairOptions options = to_options(wanted);
   options.events = &context.events;
   options.owner = own.get();
+  if (wants_scaling(wanted)) {
+    auto scaling = to_scaling(wanted);
+    if (!scaling) return std::unexpected(scaling.error());
+    options.scaling = std::move(*scaling);
+    own->scaling = Use(&from(wanted.rwq_ind_tbl));
+  }
   if (type != QpType::xrc_receive) {
     ProtectionDomain& domain = from(wanted.pd);
     own->domain = Use(&domain);

@@ -19,6 +19,7 @@ static_assert(int{raw(AsyncEventType::port_active)} == IBV_EVENT_PORT_ACTIVE);
 static_assert(int{raw(AsyncEventType::srq_limit_reached)} == IBV_EVENT_SRQ_LIMIT_REACHED);
 static_assert(int{raw(AsyncEventType::qp_last_request_reached)} == IBV_EVENT_QP_LAST_WQE_REACHED);
 static_assert(int{raw(AsyncEventType::gid_change)} == IBV_EVENT_GID_CHANGE);
+static_assert(int{raw(AsyncEventType::wq_fatal)} == IBV_EVENT_WQ_FATAL);
 
 /// Fills `out` and counts the delivery; false where the event's object is gone. Under
 /// Context::living_lock.
@@ -37,6 +38,10 @@ bool deliver(Context& context, const adapter::AsyncEvent& event, ibv_async_event
     auto* srq = static_cast<SharedReceiveQueue*>(event.object);
     ++srq->events_delivered;
     out.element.srq = &srq->verbs;
+  } else if (event.type == AsyncEventType::wq_fatal) {
+    auto* wq = static_cast<WorkQueue*>(event.object);
+    ++wq->events_delivered;
+    out.element.wq = &wq->verbs;
   } else {
     auto* qp = static_cast<QueuePair*>(event.object);
     ++qp->events_delivered;
@@ -104,6 +109,10 @@ void ibv_ack_async_event(ibv_async_event* event) {
     case IBV_EVENT_SRQ_LIMIT_REACHED: {
       ibv_srq* srq = event->element.srq;
       return acknowledge(srq->mutex, srq->cond, srq->events_completed);
+    }
+    case IBV_EVENT_WQ_FATAL: {
+      ibv_wq* wq = event->element.wq;
+      return acknowledge(wq->mutex, wq->cond, wq->events_completed);
     }
     default:
       return;  // Events of the device and its port belong to no object.

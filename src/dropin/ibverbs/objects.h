@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "adapter/adapter.h"
+#include "adapter/work_queue.h"
 #include "agent/device_files.h"
 #include "base/unique_fd.h"
 #include "dropin/ibverbs/program.h"
@@ -145,6 +146,20 @@ struct CompletionQueue {
   adapter::Completion entry;
 };
 
+struct WorkQueue {
+  ibv_wq verbs;
+  std::unique_ptr<adapter::WorkQueue> queue;
+  Use<ProtectionDomain> domain;
+  std::atomic<std::uint32_t> users{0};  // Entries of indirection tables: destroying is EBUSY then.
+  std::uint32_t events_delivered = 0;
+};
+
+struct IndirectionTable {
+  ibv_rwq_ind_table verbs;
+  std::vector<WorkQueue*> queues;
+  std::atomic<std::uint32_t> users{0};  // Queue pairs: destroying is EBUSY then.
+};
+
 struct QueuePair {
   ibv_qp_ex verbs;
   void* newer_fields;  // What rdma-core 56 added to ibv_qp_ex: programs built with it may look.
@@ -152,6 +167,7 @@ struct QueuePair {
   std::unique_ptr<SendBatch> batch;          // Of extended queue pairs.
   Use<ProtectionDomain> domain;
   std::uint32_t events_delivered = 0;
+  Use<IndirectionTable> scaling;
   std::atomic<std::uint32_t> flows{0};  // Rules that lead to it: destroying is EBUSY then.
 };
 
@@ -206,6 +222,10 @@ inline Channel& from(ibv_comp_channel* channel) { return *reinterpret_cast<Chann
 inline CompletionQueue& from(ibv_cq* cq) { return *reinterpret_cast<CompletionQueue*>(cq); }
 inline CompletionQueue& from(ibv_cq_ex* cq) { return *reinterpret_cast<CompletionQueue*>(cq); }
 inline QueuePair& from(ibv_qp* qp) { return *reinterpret_cast<QueuePair*>(qp); }
+inline WorkQueue& from(ibv_wq* wq) { return *reinterpret_cast<WorkQueue*>(wq); }
+inline IndirectionTable& from(ibv_rwq_ind_table* table) {
+  return *reinterpret_cast<IndirectionTable*>(table);
+}
 inline Flow& from(ibv_flow* flow) { return *reinterpret_cast<Flow*>(flow); }
 inline XrcDomain& from(ibv_xrcd* xrcd) { return *reinterpret_cast<XrcDomain*>(xrcd); }
 inline SharedReceiveQueue& from(ibv_srq* srq) {

@@ -158,6 +158,12 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
                                               1u << IBV_QPT_UD | 1u << IBV_QPT_RAW_PACKET};
   all.device_cap_flags_ex |= kDeviceFlushGlobal | kDeviceAtomicWrite;
   all.phys_port_cnt_ex = 1;
+  all.rss_caps = {.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
+                  .max_rwq_indirection_tables = Limits::indirection_tables,
+                  .max_rwq_indirection_table_size = adapter::kIndirectionTableMax,
+                  .rx_hash_fields_mask = adapter::kHashFieldsAll,
+                  .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ};
+  all.max_wq_type_rq = Limits::work_queues;
   all.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
   all.max_dm_size = adapter::DeviceMemory::kBytesMax;
   add_on_demand_paging(all);

@@ -36,11 +36,6 @@ void refuse_the_rest(verbs_context& context) {
   refuse_where_null<"ibv_create_flow_action_esp">(context.create_flow_action_esp);
   refuse_where_null<"ibv_modify_cq">(context.modify_cq);
   refuse_where_null<"ibv_post_srq_ops">(context.post_srq_ops);
-  refuse_where_null<"ibv_destroy_rwq_ind_table">(context.destroy_rwq_ind_table);
-  refuse_where_null<"ibv_create_rwq_ind_table">(context.create_rwq_ind_table);
-  refuse_where_null<"ibv_destroy_wq">(context.destroy_wq);
-  refuse_where_null<"ibv_modify_wq">(context.modify_wq);
-  refuse_where_null<"ibv_create_wq">(context.create_wq);
 }
 
 }  // namespace verbatim::dropin
