@@ -81,12 +81,12 @@ class Setup:
                 "mac_a": self.mac_a, "mac_b": self.mac_b}
 
 
-def await_server(server, port):
-    """Until it listens at its TCP port or, where the connection manager listens, has grown quiet."""
+def await_server(lab, server, port):
+    """Until it listens at its TCP port or has bound an rdma_cm id or, where it does neither, has grown quiet."""
     def ready():
         if server.ended():
             raise Failure(f"{server.name} ended with status {server.process.returncode} at once")
-        return listens(server.process.pid, port) or quiet()
+        return listens(server.process.pid, port) or lab.bound_ports("a") or quiet()
 
     seen = [busy_ticks(server.process.pid), time.monotonic()]
 
@@ -108,7 +108,7 @@ def run_pair(row, lab, words):
     server = None
     if row.server:
         server = lab.start("a", shell(row.server))
-        await_server(server, words["port"])
+        await_server(lab, server, words["port"])
     client = lab.start("b" if row.server else "a", shell(row.client))
     client.expect_success(row.seconds)
     if row.expect and not re.search(row.expect, client.output()):

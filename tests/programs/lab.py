@@ -1,6 +1,7 @@
 """Emulated hosts for tests that run whole programs: each Lab has nodes, addresses and a runtime folder
 of its own, so that labs may run side by side, and leaves nothing behind."""
 
+import json
 import os
 import shutil
 import signal
@@ -171,6 +172,14 @@ class Lab:
 
         wait_until(ready, 20, f"{program.name} to listen at port {port}")
         return program
+
+    def bound_ports(self, node):
+        """What rdma_cm ids of the node's programs are bound to: see 'ports' of `verbatim status --json`."""
+        status = subprocess.run([f"{self.build}/bin/verbatim", "status", "--json"], check=False,
+                                env=self.environment(), capture_output=True, text=True, timeout=30)
+        nodes = json.loads(status.stdout) if status.returncode == 0 else []
+        return [port for entry in nodes if entry["node"] == node
+                for program in entry["programs"] for port in program.get("ports", [])]
 
     def agents(self):
         """Process ids of the agents that this lab's programs have started."""

@@ -3,7 +3,6 @@
 
 import argparse
 import filecmp
-import json
 import os
 import shutil
 import subprocess
@@ -23,22 +22,13 @@ SAME_ARGUMENTS = [
 ]
 
 
-def has_port(lab, node):
-    """Whether a program of the node has bound an id."""
-    status = subprocess.run([f"{lab.build}/bin/verbatim", "status", "--json"], check=False,
-                            env=lab.environment(), capture_output=True, text=True, timeout=30)
-    nodes = json.loads(status.stdout) if status.returncode == 0 else []
-    return any(program.get("ports") for entry in nodes if entry["node"] == node
-               for program in entry["programs"])
-
-
 def start_server(lab, argv):
     server = lab.start("a", argv)
 
     def is_bound():
         if server.ended():
             raise Failure(f"{server.name} ended with status {server.process.returncode} early")
-        return has_port(lab, "a")
+        return lab.bound_ports("a")
 
     wait_until(is_bound, 20, f"{server.name} to be bound")
     return server

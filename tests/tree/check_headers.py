@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Checks that each header of src/ and include/ compiles by itself, without warnings."""
+"""Checks that each header of src/ and include/ compiles by itself, without warnings. A header that some source
+includes before all else is shown to stand alone by the build."""
 
 import argparse
 import concurrent.futures
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -20,10 +22,23 @@ def compile_alone(root, compiler, header):
     return "" if done.returncode == 0 else f"{header} does not stand alone:\n{done.stdout}"
 
 
+FIRST_INCLUDE = re.compile(r'^#include ["<]([^">]+)[">]', re.MULTILINE)
+
+
+def shown_by_the_build(root):
+    """What the sources include first."""
+    sources = [path for folder in ("src", "sim") for path in (root / folder).rglob("*.cpp")]
+    firsts = (FIRST_INCLUDE.search(path.read_text(encoding="utf-8")) for path in sources)
+    return {first[1] for first in firsts if first}
+
+
 def headers_of(root):
+    shown = shown_by_the_build(root)
     for folder in ("src", "include", "sim"):
         for path in sorted((root / folder).rglob("*.h")):
-            yield path.relative_to(root / folder if folder != "sim" else root)
+            header = path.relative_to(root / folder if folder != "sim" else root)
+            if str(header) not in shown:
+                yield header
 
 
 def main():
@@ -35,7 +50,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         faults = [fault for fault in pool.map(
             lambda header: compile_alone(options.root, options.compiler, header), headers) if fault]
-    print("\n".join(faults) or f"each of {len(headers)} headers stands alone")
+    print("\n".join(faults) or f"each header stands alone ({len(headers)} were compiled, the build shows the others)")
     return 1 if faults else 0
 
 
