@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class Result:
     group: str
     name: str
-    result: str  # "passed", "FAILED", "skipped".
+    result: str  # "passed", "FAILED", "refused", "skipped".
     note: str
 
     def is_failure(self):
@@ -19,7 +19,7 @@ def summary(results):
     counts = defaultdict(int)
     for result in results:
         counts[result.result] += 1
-    return f"{counts['passed']} passed, {counts['FAILED']} failed, {counts['skipped']} skipped"
+    return f"{counts['passed']} passed, {counts['FAILED']} failed, {counts['refused']} refused, {counts['skipped']} skipped"
 
 
 HEAD = """# Compatibility: what runs on Verbatim
