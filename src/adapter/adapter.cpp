@@ -123,6 +123,11 @@ Result<void> Adapter::check_parts(const QueuePairOptions& options) const {
     return {};
   }
   if (!pds_.contains(options.pd)) return refuse(EINVAL, "no such protection domain");
+  const bool matches_tags =
+      options.shared_receive != nullptr && options.shared_receive->matches_tags();
+  if (matches_tags && options.type != QpType::rc) {
+    return refuse(EOPNOTSUPP, "tag matching queues serve RC queue pairs");
+  }
   return {};
 }
 
@@ -130,7 +135,8 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
   if (auto ok = check_capacity(wanted); !ok) return std::unexpected(ok.error());
   QueuePairOptions options = wanted;
   // A ring has room for one at least; what it has is what the program is told.
-  options.capacity.send_requests = std::max(1u, options.capacity.send_requests);
+  const bool own_sends = options.finishes_rendezvous();
+  if (!own_sends) options.capacity.send_requests = std::max(1u, options.capacity.send_requests);
   const bool own_receives =
       options.shared_receive == nullptr && service_of(options.type) != wire::Service::xrc;
   options.capacity.receive_requests =
@@ -139,8 +145,10 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
   options.capacity.receive_segments =
       own_receives ? std::max(1u, options.capacity.receive_segments) : 0;
   const auto& capacity = options.capacity;
-  SendQueue sends(capacity.send_requests, capacity.send_segments, capacity.inline_bytes,
-                  options.type == QpType::ud, options.memory);
+  SendQueue sends =
+      own_sends ? SendQueue::for_rendezvous(options.memory)
+                : SendQueue(capacity.send_requests, capacity.send_segments, capacity.inline_bytes,
+                            options.type == QpType::ud, options.memory);
   const std::lock_guard guard(lock_);
   if (auto there = check_parts(options); !there) return std::unexpected(there.error());
   const std::uint32_t number = take_number();

@@ -41,6 +41,11 @@ enum class CompletionOpcode : std::uint8_t {
   atomic_write = 9,
   receive = 128,
   receive_write_with_immediate = 129,
+  tag_added = 130,
+  tag_removed = 131,
+  tags_synchronized = 132,
+  tagged_receive = 133,    // Of a message with a tag, whether it matched or not.
+  untagged_receive = 134,  // Of one without, in a tag matching queue.
 };
 
 /// Bits of Completion::flags, with the values of `enum ibv_wc_flags`.
@@ -48,6 +53,9 @@ inline constexpr std::uint32_t kCompletionGrh = 1;
 inline constexpr std::uint32_t kCompletionWithImmediate = 2;
 inline constexpr std::uint32_t kCompletionChecksumsValid = 4;  // IBV_WC_IP_CSUM_OK.
 inline constexpr std::uint32_t kCompletionWithInvalidate = 8;
+inline constexpr std::uint32_t kCompletionTagsMustSynchronize = 16;
+inline constexpr std::uint32_t kCompletionTagMatch = 32;
+inline constexpr std::uint32_t kCompletionTagDataValid = 64;
 
 /// An entry as it lies in the shared arena.
 struct Completion {
@@ -66,8 +74,11 @@ struct Completion {
   std::uint8_t service_level = 0;
   std::uint8_t reserved[3] = {};
   std::uint64_t timestamp = 0;  // TimeNs of the push, in queues whose programs ask for it.
+  std::uint64_t tag = 0;        // Of a message that matched, as is `tag_context`.
+  std::uint32_t tag_context = 0;
+  std::uint32_t unused = 0;
 };
-static_assert(sizeof(Completion) == 48);
+static_assert(sizeof(Completion) == 64);
 
 /// The ring in the arena. Producers (any process) and the consumer take `lock`.
 struct CompletionRing {

@@ -20,7 +20,7 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
       listeners_{{options.events, options.owner}},
       send_queue_(std::move(send_queue)),
       receive_queue_(std::move(receive_queue)),
-      requester_(is_connected() ? options.capacity.send_requests : 1) {
+      requester_(is_connected() ? send_queue_.capacity() : 1) {
   if (is_raw() && !options_.scaling) frames_ = std::make_unique<mover::FrameBatch>();
   if (options_.send_cq != nullptr) ++options_.send_cq->users;
   if (options_.receive_cq != nullptr) ++options_.receive_cq->users;
@@ -65,6 +65,7 @@ int QueuePair::check_post(const SendWork& work) const {
   if (now == QpState::reset || now == QpState::init || now == QpState::rtr) return EINVAL;
   const Operation operation = work.request.operation;
   if (!serves(type(), operation) || options_.scaling) return EINVAL;
+  if (options_.finishes_rendezvous()) return EINVAL;
   const transport::OperationInfo info = transport::info(operation);
   const bool is_eight_bytes =
       transport::is_atomic(operation) || operation == Operation::atomic_write;
@@ -184,6 +185,7 @@ CompletionOpcode opcode_of(Operation operation) {
 
 void QueuePair::complete_send(transport::Slot slot, Status status) {
   VERBATIM_ASSERT(slot == send_queue_.completed());
+  if (options_.finishes_rendezvous()) return complete_rendezvous(slot, status);
   const SendPlace& place = send_queue_.place(slot);
   if (place.signaled || status != Status::success) {
     push(*options_.send_cq,
@@ -198,29 +200,31 @@ void QueuePair::complete_send(transport::Slot slot, Status status) {
 }
 
 void QueuePair::complete_receive(const transport::CompleteReceive& receive) {
-  push(receive_cq(),
-       {.wr_id = current_receive_.wr_id,
-        .status = receive.status,
-        .opcode = receive.is_write ? CompletionOpcode::receive_write_with_immediate
-                                   : CompletionOpcode::receive,
-        .byte_count = static_cast<std::uint32_t>(receive.byte_count),
-        .immediate = receive.has_invalidated_key ? raw(receive.invalidated_key) : receive.immediate,
-        .qpn = number_.value(),
-        .source_qpn = attributes_.dest_qpn.value(),
-        .flags = (receive.has_immediate ? kCompletionWithImmediate : 0) |
-                 (receive.has_invalidated_key ? kCompletionWithInvalidate : 0)},
-       receive.solicited);
+  Completion completion{
+      .wr_id = current_receive_.wr_id,
+      .status = receive.status,
+      .opcode = receive.is_write ? CompletionOpcode::receive_write_with_immediate
+                                 : CompletionOpcode::receive,
+      .byte_count = static_cast<std::uint32_t>(receive.byte_count),
+      .immediate = receive.has_invalidated_key ? raw(receive.invalidated_key) : receive.immediate,
+      .qpn = number_.value(),
+      .source_qpn = attributes_.dest_qpn.value(),
+      .flags = (receive.has_immediate ? kCompletionWithImmediate : 0) |
+               (receive.has_invalidated_key ? kCompletionWithInvalidate : 0)};
+  tagged_.describe(completion);
+  push(receive_cq(), completion, receive.solicited);
   holds_receive_ = false;
+  if (tagged_.is_rendezvous() && receive.status == Status::success) start_rendezvous();
 }
 
 void QueuePair::flush_receives() {
   const auto flush_one = [this](std::uint64_t wr_id) {
-    push(receive_cq(),
-         {.wr_id = wr_id,
-          .status = Status::flushed,
-          .opcode = CompletionOpcode::receive,
-          .qpn = number_.value()},
-         false);
+    Completion completion{.wr_id = wr_id,
+                          .status = Status::flushed,
+                          .opcode = CompletionOpcode::receive,
+                          .qpn = number_.value()};
+    tagged_.describe(completion);
+    push(receive_cq(), completion, false);
   };
   if (holds_receive_) flush_one(current_receive_.wr_id);
   holds_receive_ = false;
@@ -283,9 +287,13 @@ bool QueuePair::take_receive(SrqNumber named) {
 
 bool QueuePair::Receives::take(const wire::Packet& packet, transport::Receive& out) {
   QueuePair& owner = queue_pair_;
-  if (!owner.take_receive(packet.headers.xrc_eth.srq)) return false;
+  const SharedReceiveQueue* const shared = owner.options_.shared_receive;
+  const bool tags = shared != nullptr && shared->matches_tags();
+  const bool taken =
+      tags ? owner.take_tagged(packet) : owner.take_receive(packet.headers.xrc_eth.srq);
+  if (!taken) return false;
   owner.holds_receive_ = true;
-  out = {.ticket = 0, .capacity_bytes = owner.current_receive_.capacity_bytes};
+  out = {.ticket = 0, .capacity_bytes = owner.tagged_.room(owner.current_receive_.capacity_bytes)};
   return true;
 }
 

@@ -92,6 +92,13 @@ struct QueuePairOptions {
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
   /// Raw packets: it only receives, and into the work queues of a table. Without completion queues.
   std::shared_ptr<const ReceiveScaling> scaling;
+
+  /// The send queue is the adapter's own: it finishes the rendezvous of tag matching with it. Asked
+  /// for with a tag matching queue and no send requests, as cards have it.
+  bool finishes_rendezvous() const {
+    return shared_receive != nullptr && shared_receive->matches_tags() &&
+           capacity.send_requests == 0;
+  }
 };
 
 /// Where a UD request goes: an address handle resolved to a socket address.
@@ -227,6 +234,13 @@ class QueuePair {
 
   void complete_send(transport::Slot slot, transport::Status status);
   void complete_receive(const transport::CompleteReceive& receive);
+  // Tag matching: queue_pair_tagged.cpp.
+  bool take_tagged(const wire::Packet& packet);
+  void tell_match();
+  void start_rendezvous();
+  void complete_rendezvous(transport::Slot slot, transport::Status status);
+  /// Of the memory that the send queue's requests name.
+  PdNumber send_pd() const;
   void push(CompletionQueue& queue, const Completion& completion, bool solicited);
   void raise(AsyncEventType type);
   /// Who else has opened the queue pair (`ibv_open_qp`) hears its events too. `remove_listener` is
@@ -266,6 +280,7 @@ class QueuePair {
   ReceiveRequest current_receive_;
   bool holds_receive_ = false;
   const SharedReceiveQueue* receive_source_ = nullptr;  // Where it is from, if it is shared.
+  TaggedMessage tagged_;                                // What came with it.
   transport::Requester requester_;
   transport::Responder responder_;
   transport::RequesterEffects requester_effects_;

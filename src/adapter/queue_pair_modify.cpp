@@ -166,12 +166,16 @@ void QueuePair::forget_everything() {
   while (receive_queue_ != nullptr && receive_queue_->take(current_receive_)) {
   }
   holds_receive_ = false;
+  tagged_ = {};
   fatal_ = drain_reported_ = held_back_ = false;
   pacer_ = {};
   armed_deadline_ = kNever;
   record_->dest_qpn.store(0, std::memory_order_relaxed);
   if (options_.send_cq != nullptr) options_.send_cq->forget(number_);
   if (options_.receive_cq != nullptr) options_.receive_cq->forget(number_);
+  if (options_.shared_receive != nullptr && options_.shared_receive->matches_tags()) {
+    options_.shared_receive->options().cq->forget(number_);
+  }
 }
 
 QueuePairAttributes QueuePair::query() const {

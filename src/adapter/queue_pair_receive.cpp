@@ -47,7 +47,7 @@ bool QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& sourc
   check_drained();
   if (is_datagram()) return false;
   rearm_timer();
-  return responder_.has_output() || requester_.outstanding() > 0;
+  return responder_.has_output() || requester_.outstanding() > 0 || handed_ < send_queue_.posted();
 }
 
 void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddress& source,
@@ -102,7 +102,7 @@ void QueuePair::drain(transport::RequesterEffects& effects) {
 void QueuePair::apply(const transport::RequesterEffect& effect) {
   std::visit(Overloaded{[this](const transport::PlaceResponse& place) {
                           const auto placed =
-                              scatter(regions(), options_.pd, send_queue_.segments(place.slot),
+                              scatter(regions(), send_pd(), send_queue_.segments(place.slot),
                                       place.offset, place.payload);
                           if (!placed && !refused_slot_) refused_slot_ = place.slot;
                         },
@@ -145,7 +145,9 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
       Overloaded{[this](const transport::PlaceReceive& place) {
                    const std::span segments(current_receive_.segments,
                                             current_receive_.segment_count);
-                   if (!scatter(regions(), receive_pd(), segments, place.offset, place.payload)) {
+                   const auto part =
+                       tagged_.part(place.offset, place.payload, current_receive_.capacity_bytes);
+                   if (!scatter(regions(), receive_pd(), segments, part.offset, part.payload)) {
                      responder_refused_ = Refused::receive_memory;
                    }
                  },
@@ -205,7 +207,8 @@ void QueuePair::execute(const transport::ExecuteAtomic& atomic) {
 }
 
 void QueuePair::execute(const transport::ExecuteAtomicWrite& write) {
-  const auto hold = regions().hold(write.key, write.address, 8, region::kRemoteWrite, peer_accessor());
+  const auto hold =
+      regions().hold(write.key, write.address, 8, region::kRemoteWrite, peer_accessor());
   std::uint64_t zero = 0;
   std::uint64_t* const word = hold ? word_of(*hold, zero) : nullptr;
   if (word == nullptr) {

@@ -13,6 +13,7 @@
 #include "base/types.h"
 #include "region/region_table.h"
 #include "transport/ib/work.h"
+#include "wire/tag_header.h"
 
 namespace verbatim::adapter {
 
@@ -50,6 +51,15 @@ class SendQueue {
         segments_(std::size_t{capacity} * segments_max, memory),
         inline_bytes_(std::size_t{capacity} * inline_bytes_max_, memory),
         targets_(datagram ? capacity : 0, memory) {}
+
+  /// Of a queue pair whose adapter finishes rendezvous: each takes a READ and the message that
+  /// tells its end.
+  static constexpr std::uint32_t kRendezvousRequests = 2;
+  static SendQueue for_rendezvous(std::pmr::memory_resource* memory) {
+    constexpr std::uint32_t kOutstanding = 16;
+    return {kOutstanding * kRendezvousRequests, kSegmentsMax, wire::TagHeader::kRendezvousSize,
+            false, memory};
+  }
 
   std::uint32_t capacity() const { return capacity_; }
   std::uint32_t segments_max() const { return segments_max_; }

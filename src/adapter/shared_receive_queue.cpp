@@ -24,6 +24,55 @@ bool SharedReceiveQueue::take(ReceiveRequest& out) {
   return true;
 }
 
+bool SharedReceiveQueue::take(TaggedMessage& message, bool finishes_rendezvous,
+                              ReceiveRequest& out) {
+  using Kind = TaggedMessage::Kind;
+  if (message.kind == Kind::no_tag) return take(out);
+  const bool may_match = message.kind == Kind::eager || finishes_rendezvous;
+  const auto taken = tags_->take(message.header.tag, may_match, out, [&] { return take(out); });
+  if (taken == TagMatching::Taken::untagged) message.kind = Kind::unexpected;
+  if (taken == TagMatching::Taken::tagged && message.is_rendezvous()) {
+    const std::uint64_t length = message.source().length;
+    if (length > out.capacity_bytes || length > Limits::message_bytes) {
+      message.kind = Kind::rendezvous_too_long;
+    }
+  }
+  return taken != TagMatching::Taken::nothing;
+}
+
+namespace {
+
+CompletionOpcode opcode_of(TagOperation::Kind kind) {
+  switch (kind) {
+    case TagOperation::Kind::add:
+      return CompletionOpcode::tag_added;
+    case TagOperation::Kind::remove:
+      return CompletionOpcode::tag_removed;
+    case TagOperation::Kind::synchronize:
+      return CompletionOpcode::tags_synchronized;
+  }
+  return CompletionOpcode::tags_synchronized;
+}
+
+}  // namespace
+
+int SharedReceiveQueue::post_tag_operation(const TagOperation& operation, std::uint32_t& handle) {
+  if (!tags_) return EINVAL;
+  const auto outcome = tags_->carry_out(operation);
+  if (!outcome) return outcome.error();
+  if (operation.kind == TagOperation::Kind::add) handle = outcome->handle;
+  if (!operation.signaled && outcome->status == transport::Status::success) return 0;
+  const Completion completion{
+      .wr_id = operation.wr_id,
+      .status = outcome->status,
+      .opcode = opcode_of(operation.kind),
+      .flags = outcome->must_synchronize ? kCompletionTagsMustSynchronize : 0};
+  if (!options_.cq->push(completion, false) && options_.cq->report_overrun()) {
+    options_.events->push({AsyncEventType::cq_error, options_.cq->owner()});
+  }
+  return 0;
+}
+
 void SharedReceiveQueue::tell_of_limit() {
   if (!queue_->disarm_limit()) return;
   options_.events->push({AsyncEventType::srq_limit_reached, options_.owner});
@@ -51,6 +100,24 @@ Result<void> SharedReceiveQueue::modify(const SharedReceiveAttributes& wanted) {
 
 // The adapter's table of them.
 
+namespace {
+
+Result<void> check_tag_matching(const SharedReceiveOptions& wanted) {
+  if (wanted.cq == nullptr) {
+    return refuse(EINVAL, "a tag matching queue needs a completion queue");
+  }
+  if (wanted.tags == 0 || wanted.tags > kTagsMax) {
+    return refuse(EINVAL, fmt::format("max_num_tags {} is not 1 to {}", wanted.tags, kTagsMax));
+  }
+  if (wanted.tag_operations > kTagOperationsMax) {
+    return refuse(EINVAL,
+                  fmt::format("max_ops {} is above {}", wanted.tag_operations, kTagOperationsMax));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> Adapter::check_shared_receive(const SharedReceiveOptions& wanted) const {
   if (wanted.requests > Limits::requests) {
     return refuse(EINVAL, fmt::format("max_wr {} is above {}", wanted.requests, Limits::requests));
@@ -59,6 +126,7 @@ Result<void> Adapter::check_shared_receive(const SharedReceiveOptions& wanted) c
     return refuse(EINVAL, fmt::format("max_sge {} is above {}", wanted.segments, Limits::segments));
   }
   if (!pds_.contains(wanted.pd)) return refuse(EINVAL, "no such protection domain");
+  if (wanted.type == SharedReceiveType::tag_matching) return check_tag_matching(wanted);
   if (wanted.type != SharedReceiveType::xrc) return {};
   if (!xrc_domains_.contains(wanted.xrc_domain)) return refuse(EINVAL, "no such XRC domain");
   if (wanted.cq == nullptr) {

@@ -8,6 +8,7 @@
 
 #include "adapter/async_event.h"
 #include "adapter/receive_queue.h"
+#include "adapter/tag_matching.h"
 #include "base/error.h"
 #include "base/types.h"
 
@@ -17,7 +18,7 @@ namespace verbatim::adapter {
 class CompletionQueue;
 
 /// With the values of `enum ibv_srq_type`.
-enum class SharedReceiveType : std::uint8_t { basic = 0, xrc = 1 };
+enum class SharedReceiveType : std::uint8_t { basic = 0, xrc = 1, tag_matching = 2 };
 
 /// Number of an XRC domain within its adapter; 0 is none.
 enum class XrcDomain : std::uint32_t {};
@@ -28,8 +29,10 @@ struct SharedReceiveOptions {
   std::uint32_t requests = 0;
   std::uint32_t segments = 0;
   std::uint32_t limit = 0;
-  CompletionQueue* cq = nullptr;  // XRC: where its receives complete.
-  XrcDomain xrc_domain{};         // XRC.
+  CompletionQueue* cq = nullptr;     // XRC, tag matching: where its receives complete.
+  XrcDomain xrc_domain{};            // XRC.
+  std::uint32_t tags = 0;            // Tag matching: places in its list,
+  std::uint32_t tag_operations = 0;  // and operations on it outstanding.
   AsyncEvents* events = nullptr;
   void* owner = nullptr;  // The drop-in's object; comes back in asynchronous events.
 };
@@ -61,6 +64,12 @@ class SharedReceiveQueue {
   }
   /// The oldest request; raises IBV_EVENT_SRQ_LIMIT_REACHED where that leaves fewer than the limit.
   bool take(ReceiveRequest& out);
+  bool matches_tags() const { return tags_.has_value(); }
+  /// The receive of a message that `TaggedMessage::read` has read: `message` says then what the
+  /// message has become. A rendezvous that the adapter may not finish is matched by the program.
+  bool take(TaggedMessage& message, bool finishes_rendezvous, ReceiveRequest& out);
+  /// `ibv_post_srq_ops`: 0 or an errno (EINVAL, ENOMEM). `add` tells the tag's handle.
+  int post_tag_operation(const TagOperation& operation, std::uint32_t& handle);
   /// All or nothing. A limit above what is there is reached at once. EINVAL.
   Result<void> modify(const SharedReceiveAttributes& wanted);
 
@@ -69,12 +78,15 @@ class SharedReceiveQueue {
  private:
   SharedReceiveQueue(SrqNumber number, const SharedReceiveOptions& options,
                      std::unique_ptr<ReceiveQueue> queue)
-      : number_(number), options_(options), queue_(std::move(queue)) {}
+      : number_(number), options_(options), queue_(std::move(queue)) {
+    if (options.type == SharedReceiveType::tag_matching) tags_.emplace(options.tags);
+  }
   void tell_of_limit();
 
   const SrqNumber number_;
   const SharedReceiveOptions options_;
   const std::unique_ptr<ReceiveQueue> queue_;
+  std::optional<TagMatching> tags_;
 };
 
 }  // namespace verbatim::adapter

@@ -17,6 +17,7 @@ int post_receive(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad);
 int post_shared_receive(ibv_srq* srq, ibv_recv_wr* request, ibv_recv_wr** bad);
 
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* wanted);
+int post_srq_ops(ibv_srq* srq, ibv_ops_wr* operation, ibv_ops_wr** bad);
 int get_srq_num(ibv_srq* srq, std::uint32_t* number);
 ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* wanted);
 int close_xrcd(ibv_xrcd* xrcd);

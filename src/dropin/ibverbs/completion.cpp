@@ -25,6 +25,8 @@ static_assert(int{raw(Status::remote_access_error)} == IBV_WC_REM_ACCESS_ERR);
 static_assert(int{raw(Status::remote_operation_error)} == IBV_WC_REM_OP_ERR);
 static_assert(int{raw(Status::retry_exceeded)} == IBV_WC_RETRY_EXC_ERR);
 static_assert(int{raw(Status::rnr_retry_exceeded)} == IBV_WC_RNR_RETRY_EXC_ERR);
+static_assert(int{raw(Status::tag_matching_error)} == IBV_WC_TM_ERR);
+static_assert(int{raw(Status::rendezvous_incomplete)} == IBV_WC_TM_RNDV_INCOMPLETE);
 
 using adapter::CompletionOpcode;
 static_assert(int{raw(CompletionOpcode::send)} == IBV_WC_SEND);
@@ -38,9 +40,17 @@ static_assert(int{raw(CompletionOpcode::atomic_write)} == IBV_WC_ATOMIC_WRITE);
 static_assert(int{raw(CompletionOpcode::receive)} == IBV_WC_RECV);
 static_assert(int{raw(CompletionOpcode::receive_write_with_immediate)} ==
               IBV_WC_RECV_RDMA_WITH_IMM);
+static_assert(int{raw(CompletionOpcode::tag_added)} == IBV_WC_TM_ADD);
+static_assert(int{raw(CompletionOpcode::tag_removed)} == IBV_WC_TM_DEL);
+static_assert(int{raw(CompletionOpcode::tags_synchronized)} == IBV_WC_TM_SYNC);
+static_assert(int{raw(CompletionOpcode::tagged_receive)} == IBV_WC_TM_RECV);
+static_assert(int{raw(CompletionOpcode::untagged_receive)} == IBV_WC_TM_NO_TAG);
 static_assert(adapter::kCompletionGrh == IBV_WC_GRH);
 static_assert(adapter::kCompletionWithImmediate == IBV_WC_WITH_IMM);
 static_assert(adapter::kCompletionWithInvalidate == IBV_WC_WITH_INV);
+static_assert(adapter::kCompletionTagsMustSynchronize == IBV_WC_TM_SYNC_REQ);
+static_assert(adapter::kCompletionTagMatch == IBV_WC_TM_MATCH);
+static_assert(adapter::kCompletionTagDataValid == IBV_WC_TM_DATA_VALID);
 
 ibv_wc to_verbs(const adapter::Completion& entry) {
   ibv_wc completion;

@@ -50,6 +50,7 @@ void fill_in(Context& context) {
   context.verbs.open_qp = open_qp;
   context.verbs.create_srq_ex = create_srq_ex;
   context.verbs.get_srq_num = get_srq_num;
+  context.verbs.post_srq_ops = post_srq_ops;
   context.verbs.open_xrcd = open_xrcd;
   context.verbs.close_xrcd = close_xrcd;
   verbs.ops.alloc_mw = alloc_mw;

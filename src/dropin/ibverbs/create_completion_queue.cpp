@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::uint64_t kTimestamps =
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-constexpr std::uint64_t kServedFields =
-    std::uint64_t{IBV_WC_STANDARD_FLAGS} | kTimestamps | IBV_WC_EX_WITH_FLOW_TAG;
+constexpr std::uint64_t kServedFields = std::uint64_t{IBV_WC_STANDARD_FLAGS} | kTimestamps |
+                                        IBV_WC_EX_WITH_FLOW_TAG | IBV_WC_EX_WITH_TM_INFO;
 constexpr std::uint32_t kServedAttributes = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 constexpr std::uint32_t kServedFlags =
     IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;

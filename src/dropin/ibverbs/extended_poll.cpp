@@ -60,6 +60,10 @@ std::uint64_t read_timestamp(ibv_cq_ex* cq) { return entry(cq).timestamp; }
 /// Raw packets have one where others have immediate data.
 std::uint32_t read_flow_tag(ibv_cq_ex* cq) { return entry(cq).immediate; }
 
+void read_tag(ibv_cq_ex* cq, ibv_wc_tm_info* info) {
+  *info = {.tag = entry(cq).tag, .priv = entry(cq).tag_context};
+}
+
 std::uint64_t read_wall_clock(ibv_cq_ex* cq) {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
@@ -86,6 +90,7 @@ void extend(CompletionQueue& queue) {
   verbs.read_dlid_path_bits = read_path_bits;
   verbs.read_completion_ts = read_timestamp;
   verbs.read_flow_tag = read_flow_tag;
+  verbs.read_tm_info = read_tag;
   verbs.read_completion_wallclock_ns = read_wall_clock;
 }
 

@@ -35,11 +35,11 @@ ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
   attributes.hw_ver = 1;
   attributes.max_qp = Limits::queue_pairs;
   attributes.max_qp_wr = Limits::requests;
-  attributes.device_cap_flags =
-      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
-      IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC | IBV_DEVICE_RAW_MULTI | IBV_DEVICE_RAW_IP_CSUM |
-      IBV_DEVICE_MANAGED_FLOW_STEERING | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-      IBV_DEVICE_MEM_MGT_EXTENSIONS;
+  attributes.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
+                                IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC |
+                                IBV_DEVICE_RAW_MULTI | IBV_DEVICE_RAW_IP_CSUM |
+                                IBV_DEVICE_MANAGED_FLOW_STEERING | IBV_DEVICE_MEM_WINDOW |
+                                IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
   attributes.max_sge = Limits::segments;
   attributes.max_sge_rd = Limits::segments;
   attributes.max_cq = Limits::completion_queues;
@@ -164,6 +164,11 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
                   .rx_hash_fields_mask = adapter::kHashFieldsAll,
                   .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ};
   all.max_wq_type_rq = Limits::work_queues;
+  all.tm_caps = {.max_rndv_hdr_size = adapter::kRendezvousHeaderBytes,
+                 .max_num_tags = adapter::kTagsMax,
+                 .flags = IBV_TM_CAP_RC,
+                 .max_ops = adapter::kTagOperationsMax,
+                 .max_sge = Limits::segments};
   all.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
   all.max_dm_size = adapter::DeviceMemory::kBytesMax;
   add_on_demand_paging(all);

@@ -15,6 +15,7 @@ namespace {
 using adapter::SharedReceiveType;
 static_assert(int{raw(SharedReceiveType::basic)} == IBV_SRQT_BASIC);
 static_assert(int{raw(SharedReceiveType::xrc)} == IBV_SRQT_XRC);
+static_assert(int{raw(SharedReceiveType::tag_matching)} == IBV_SRQT_TM);
 
 /// What `comp_mask` names; the rest of the program's structure may be anything.
 Result<adapter::SharedReceiveOptions> to_options(const ibv_srq_init_attr_ex& wanted) {
@@ -23,8 +24,8 @@ Result<adapter::SharedReceiveOptions> to_options(const ibv_srq_init_attr_ex& wan
     return refuse(EINVAL, fmt::format("comp_mask bits {:#x} are unknown", unknown));
   }
   const ibv_srq_type type = has(IBV_SRQ_INIT_ATTR_TYPE) ? wanted.srq_type : IBV_SRQT_BASIC;
-  if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) {
-    return refuse(EOPNOTSUPP, fmt::format("srq_type {} is not served: there are BASIC and XRC",
+  if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC && type != IBV_SRQT_TM) {
+    return refuse(EOPNOTSUPP, fmt::format("srq_type {} is not served: there are BASIC, XRC and TM",
                                           static_cast<int>(type)));
   }
   if (!has(IBV_SRQ_INIT_ATTR_PD) || wanted.pd == nullptr) {
@@ -35,6 +36,15 @@ Result<adapter::SharedReceiveOptions> to_options(const ibv_srq_init_attr_ex& wan
                                         .requests = wanted.attr.max_wr,
                                         .segments = wanted.attr.max_sge};
   if (type == IBV_SRQT_BASIC) return options;
+  if (type == IBV_SRQT_TM) {
+    if (!has(IBV_SRQ_INIT_ATTR_TM) || !has(IBV_SRQ_INIT_ATTR_CQ) || wanted.cq == nullptr) {
+      return refuse(EINVAL, "a tag matching queue needs tm_cap and a completion queue");
+    }
+    options.cq = from(wanted.cq).queue;
+    options.tags = wanted.tm_cap.max_num_tags;
+    options.tag_operations = wanted.tm_cap.max_ops;
+    return options;
+  }
   if (!has(IBV_SRQ_INIT_ATTR_XRCD) || wanted.xrcd == nullptr || !has(IBV_SRQ_INIT_ATTR_CQ) ||
       wanted.cq == nullptr) {
     return refuse(EINVAL, "an XRC queue needs an XRC domain and a completion queue");

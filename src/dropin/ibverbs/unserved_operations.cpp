@@ -35,7 +35,6 @@ void refuse_the_rest(verbs_context& context) {
   refuse_where_null<"ibv_destroy_flow_action">(context.destroy_flow_action);
   refuse_where_null<"ibv_create_flow_action_esp">(context.create_flow_action_esp);
   refuse_where_null<"ibv_modify_cq">(context.modify_cq);
-  refuse_where_null<"ibv_post_srq_ops">(context.post_srq_ops);
 }
 
 }  // namespace verbatim::dropin

@@ -25,6 +25,8 @@ enum class Status : std::uint8_t {
   remote_operation_error = 11,
   retry_exceeded = 12,
   rnr_retry_exceeded = 13,
+  tag_matching_error = 22,
+  rendezvous_incomplete = 23,
 };
 
 /// A send request as the engine sees it. Its memory (scatter/gather list or inline bytes) stays
