@@ -83,11 +83,16 @@ class Setup:
 
 
 def await_server(lab, server, port):
-    """Until it listens at its TCP port or has bound an rdma_cm id or, where it does neither, has grown quiet."""
+    """Until it listens at its TCP port, has bound an rdma_cm id or has a queue pair that receives; or, where it
+    does none of these, has grown quiet."""
     def ready():
         if server.ended():
             raise Failure(f"{server.name} ended with status {server.process.returncode} at once")
-        return listens(server.process.pid, port) or lab.bound_ports("a") or quiet()
+        return listens(server.process.pid, port) or is_served() or quiet()
+
+    def is_served():
+        return any(program.get("ports") or any(pair["state"] in ("RTR", "RTS") for pair in program["queue_pairs"])
+                   for program in lab.status("a"))
 
     seen = [busy_ticks(server.process.pid), time.monotonic()]
 

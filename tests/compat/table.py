@@ -141,8 +141,13 @@ def _ucx():
             if test == "get":
                 layout = "-D bcopy"
             run = f"ucx_perftest -t {test} -d verbatim0:1 -x {transport} {layout} -n 2000 -w 100 -p {{port}}"
-            yield Row(group, f"{transport} {test}", f"{run} {{a}}", run, expect="Final:",
-                      quick=test == "am_lat")
+            if test == "swap":
+                yield Row(group, f"{transport} {test}", f"{run} {{a}}", run, ends=False,
+                          expect="does not support required 64-bit atomic: swap",
+                          refused="verbs have no swap: UCX has it on NVIDIA's own interface alone")
+            else:
+                yield Row(group, f"{transport} {test}", f"{run} {{a}}", run, expect="Final:",
+                          quick=test == "am_lat")
     ucp = ("tag_lat tag_bw tag_sync_lat tag_sync_bw ucp_put_lat ucp_put_bw ucp_get ucp_add ucp_fadd ucp_swap "
            "ucp_cswap stream_bw stream_lat ucp_am_lat ucp_am_bw").split()
     for transport in ("rc_v", "ud_v"):

@@ -173,13 +173,16 @@ class Lab:
         wait_until(ready, 20, f"{program.name} to listen at port {port}")
         return program
 
+    def status(self, node):
+        """The node's programs, as `verbatim status --json` tells of them."""
+        done = subprocess.run([f"{self.build}/bin/verbatim", "status", "--json"], check=False,
+                              env=self.environment(), capture_output=True, text=True, timeout=30)
+        nodes = json.loads(done.stdout) if done.returncode == 0 else []
+        return [program for entry in nodes if entry["node"] == node for program in entry["programs"]]
+
     def bound_ports(self, node):
-        """What rdma_cm ids of the node's programs are bound to: see 'ports' of `verbatim status --json`."""
-        status = subprocess.run([f"{self.build}/bin/verbatim", "status", "--json"], check=False,
-                                env=self.environment(), capture_output=True, text=True, timeout=30)
-        nodes = json.loads(status.stdout) if status.returncode == 0 else []
-        return [port for entry in nodes if entry["node"] == node
-                for program in entry["programs"] for port in program.get("ports", [])]
+        """What rdma_cm ids of the node's programs are bound to."""
+        return [port for program in self.status(node) for port in program.get("ports", [])]
 
     def agents(self):
         """Process ids of the agents that this lab's programs have started."""
