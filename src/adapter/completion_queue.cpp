@@ -58,6 +58,7 @@ Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(
   queue->entries_ = arena.at(queue->ring_->entries);
   queue->mask_ = rounded - 1;
   queue->channel_ = options.channel;
+  queue->events_ = options.events;
   queue->owner_ = options.owner;
   return queue;
 }
@@ -115,6 +116,12 @@ std::size_t CompletionQueue::poll(std::span<Completion> out) {
 }
 
 bool CompletionQueue::push(const Completion& entry, bool solicited) {
+  if (add(entry, solicited)) return true;
+  report_overrun();
+  return false;
+}
+
+bool CompletionQueue::add(const Completion& entry, bool solicited) {
   bool tell = false;
   const TimeNs now = ring_->timestamps ? monotonic_now() : 0;
   {
@@ -152,10 +159,11 @@ void CompletionQueue::forget(Qpn qpn) {
   ring_->consumed.store(kept, std::memory_order_release);
 }
 
-bool CompletionQueue::report_overrun() {
+void CompletionQueue::report_overrun() {
   std::uint32_t expected = CompletionRing::lost_entry;
-  return ring_->overrun.compare_exchange_strong(expected, CompletionRing::reported,
-                                                std::memory_order_relaxed);
+  const bool first = ring_->overrun.compare_exchange_strong(expected, CompletionRing::reported,
+                                                            std::memory_order_relaxed);
+  if (first && events_ != nullptr) events_->push({AsyncEventType::cq_error, owner_});
 }
 
 /// Under the lock: a producer that came before is seen by the program's next poll, and one that

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "adapter/arena.h"
+#include "adapter/async_event.h"
 #include "adapter/event_queue.h"
 #include "base/spin_lock.h"
 #include "transport/ib/work.h"
@@ -100,6 +101,7 @@ struct CompletionRing {
 struct CompletionQueueOptions {
   std::uint32_t capacity = 0;            // Entries at least: 1 to kCompletionsMax.
   CompletionChannel* channel = nullptr;  // May be null; outlives the queue.
+  AsyncEvents* events = nullptr;         // Where its error goes; may be null; outlives the queue.
   void* owner = nullptr;                 // The drop-in's object.
   bool timestamps = false;               // Entries tell when they came.
   bool ignores_overrun = false;          // A full queue loses its oldest entry instead of failing.
@@ -127,13 +129,11 @@ class CompletionQueue {
   std::size_t poll(std::span<Completion> out);
   /// Adds an entry; if armed and it fits (`solicited` or an error for solicited-only arming),
   /// disarms and tells the channel. False when there is no room or there once was none: the queue
-  /// is overrun (see `report_overrun`).
+  /// is overrun, which IBV_EVENT_CQ_ERR says once.
   bool push(const Completion& entry, bool solicited);
   /// The queue pair begins anew: the entries of its former life go, as a card's driver takes them
   /// out.
   void forget(Qpn qpn);
-  /// After `push` failed: true for one caller only, which raises IBV_EVENT_CQ_ERR.
-  bool report_overrun();
   /// `ibv_req_notify_cq`: the next entry (or the next solicited one) tells the channel once.
   /// Entries already there do not. Asking for solicited ones only does not take back an earlier
   /// request for any (IBA 11.4.2.2).
@@ -153,6 +153,9 @@ class CompletionQueue {
 
  private:
   CompletionQueue() = default;
+  bool add(const Completion& entry, bool solicited);
+  void report_overrun();
+
   Arena* arena_ = nullptr;
   Offset<CompletionRing> ring_offset_;
   CompletionRing* ring_ = nullptr;
@@ -161,6 +164,7 @@ class CompletionQueue {
   Completion* entries_ = nullptr;
   std::uint64_t mask_ = 0;
   CompletionChannel* channel_ = nullptr;
+  AsyncEvents* events_ = nullptr;
   void* owner_ = nullptr;
   std::mutex events_lock_;
   std::condition_variable events_acknowledged_;

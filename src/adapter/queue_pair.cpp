@@ -132,9 +132,7 @@ int QueuePair::post_receive(std::uint64_t wr_id, std::span<const Segment> segmen
 }
 
 void QueuePair::push(CompletionQueue& queue, const Completion& completion, bool solicited) {
-  if (queue.push(completion, solicited)) return;
-  fatal_ = true;
-  if (queue.report_overrun()) options_.events->push({AsyncEventType::cq_error, queue.owner()});
+  if (!queue.push(completion, solicited)) fatal_ = true;
 }
 
 void QueuePair::raise(AsyncEventType type) {

@@ -67,9 +67,7 @@ int SharedReceiveQueue::post_tag_operation(const TagOperation& operation, std::u
       .status = outcome->status,
       .opcode = opcode_of(operation.kind),
       .flags = outcome->must_synchronize ? kCompletionTagsMustSynchronize : 0};
-  if (!options_.cq->push(completion, false) && options_.cq->report_overrun()) {
-    options_.events->push({AsyncEventType::cq_error, options_.cq->owner()});
-  }
+  options_.cq->push(completion, false);  // A full one tells of that itself.
   return 0;
 }
 

@@ -110,10 +110,7 @@ void WorkQueue::flush() {
 }
 
 void WorkQueue::push(const Completion& completion) {
-  if (options_.cq->push(completion, false)) return;
-  if (options_.cq->report_overrun()) {
-    options_.events->push({AsyncEventType::cq_error, options_.cq->owner()});
-  }
+  options_.cq->push(completion, false);  // A full one tells of that itself.
 }
 
 }  // namespace verbatim::adapter

@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "kit.h"
@@ -16,9 +17,21 @@ Owned<ibv_xrcd> open_domain(const Host& host, int fd = -1, int flags = O_CREAT) 
   return Owned<ibv_xrcd>(ibv_open_xrcd(host.context(), &wanted));
 }
 
+/// A file that XRC domains are made for.
+struct TemporaryFile {
+  TemporaryFile() : fd(mkstemp(path)) { EXPECT_GE(fd, 0); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
+    close(fd);
+    unlink(path);
+  }
+  char path[32] = "/tmp/verbatim-xrc-test-XXXXXX";
+  int fd;
+};
+
 /// The receiving side: domain, target queue pair, and a queue with a completion queue of its own.
 struct Target {
-  explicit Target(const Host& host) : endpoint(host), domain(open_domain(host)) {
+  explicit Target(const Host& host, int fd = -1) : endpoint(host), domain(open_domain(host, fd)) {
     EXPECT_NE(domain, nullptr);
     ibv_qp_init_attr_ex wanted{};
     wanted.qp_type = IBV_QPT_XRC_RECV;
@@ -96,7 +109,7 @@ void modify(ibv_qp* qp, const Host& host, std::uint32_t peer_qpn, bool asks) {
 
 /// A sender that is connected to a target, in one program.
 struct Xrc {
-  Xrc() : target(host), sender(host, {.type = IBV_QPT_XRC_SEND}) {
+  explicit Xrc(int fd = -1) : target(host, fd), sender(host, {.type = IBV_QPT_XRC_SEND}) {
     modify(target.qp.get(), host, sender.qp()->qp_num, false);
     modify(sender.qp(), host, target.qp->qp_num, true);
   }
@@ -178,6 +191,82 @@ TEST(Xrc, ATargetStaysUntilTheLastWhoOpenedItLeaves) {
   EXPECT_EQ(errno, EINVAL);
 }
 
+/// A second context of the program that has the first one's domain open by its file: the target
+/// queue pair is the first's, the shared receive queue and where it completes the second's.
+struct Second {
+  explicit Second(int file) : context(open_device()), pd(ibv_alloc_pd(context)) {
+    cq = ibv_create_cq(context, 1, nullptr, nullptr, 0);
+    ibv_xrcd_init_attr opening{.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+                               .fd = file,
+                               .oflags = O_CREAT};
+    ibv_srq_init_attr_ex wanted{};
+    wanted.attr = {.max_wr = 64, .max_sge = 1, .srq_limit = 0};
+    wanted.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+                       IBV_SRQ_INIT_ATTR_CQ;
+    wanted.srq_type = IBV_SRQT_XRC;
+    wanted.pd = pd;
+    wanted.xrcd = xrcd = ibv_open_xrcd(context, &opening);
+    wanted.cq = cq;
+    srq = ibv_create_srq_ex(context, &wanted);
+    EXPECT_NE(srq, nullptr) << std::strerror(errno);
+  }
+  static ibv_context* open_device() {
+    ibv_device** const list = ibv_get_device_list(nullptr);
+    ibv_context* const opened = ibv_open_device(list[0]);
+    ibv_free_device_list(list);
+    return opened;
+  }
+  void post_empty() const {
+    ibv_recv_wr request{};
+    ibv_recv_wr* bad = nullptr;
+    ASSERT_EQ(ibv_post_srq_recv(srq, &request, &bad), 0);
+  }
+
+  ibv_context* context;
+  ibv_pd* pd;
+  ibv_cq* cq;
+  ibv_xrcd* xrcd;  // Another handle of the domain.
+  ibv_srq* srq;
+};
+
+TEST(Xrc, AQueueOfAContextThatIsClosedIsGone) {
+  TemporaryFile file;
+  Xrc xrc(file.fd);
+  Second second(file.fd);
+  const std::uint32_t number = number_of(second.srq);
+  second.post_empty();
+  ASSERT_EQ(xrc.post(IBV_WR_SEND, number, 0), 0);
+  ASSERT_OK(xrc.sender.wait());
+  second.post_empty();
+  ibv_srq_attr limit{.max_wr = 0, .max_sge = 0, .srq_limit = 1};
+  ASSERT_EQ(ibv_modify_srq(second.srq, &limit, IBV_SRQ_LIMIT), 0);
+  ASSERT_EQ(ibv_close_xrcd(second.xrcd), 0);
+  ASSERT_EQ(ibv_close_device(second.context), 0);
+  // To take the request would raise an event in the closed context.
+  ASSERT_EQ(xrc.post(IBV_WR_SEND, number, 0), 0);
+  EXPECT_EQ(xrc.sender.wait().status, IBV_WC_REM_INV_REQ_ERR);
+}
+
+TEST(Xrc, ACompletionQueuesErrorGoesToItsOwnContext) {
+  TemporaryFile file;
+  Xrc xrc(file.fd);
+  const Second second(file.fd);
+  for (int i = 0; i <= second.cq->cqe; ++i) {
+    second.post_empty();
+    ASSERT_EQ(xrc.post(IBV_WR_SEND, number_of(second.srq), 0), 0);
+    xrc.sender.wait();
+  }
+  pollfd ready{.fd = second.context->async_fd, .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&ready, 1, 5000), 1);
+  ibv_async_event event{};
+  ASSERT_EQ(ibv_get_async_event(second.context, &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_CQ_ERR);
+  EXPECT_EQ(event.element.cq, second.cq);
+  ibv_ack_async_event(&event);
+  EXPECT_EQ(ibv_close_xrcd(second.xrcd), 0);
+  EXPECT_EQ(ibv_close_device(second.context), 0);
+}
+
 TEST(Xrc, ADomainWithUsersStays) {
   Host host;
   Target target(host);
@@ -186,14 +275,13 @@ TEST(Xrc, ADomainWithUsersStays) {
 
 TEST(Xrc, AFilesDomainIsFoundAgain) {
   Host host;
-  char path[] = "/tmp/verbatim-xrc-test-XXXXXX";
-  const int fd = mkstemp(path);
-  ASSERT_GE(fd, 0);
+  const TemporaryFile file;
+  const int fd = file.fd;
   EXPECT_EQ(open_domain(host, fd, 0), nullptr);
   EXPECT_EQ(errno, EAGAIN) << "there is none yet";
   auto first = open_domain(host, fd);
   ASSERT_NE(first, nullptr);
-  const int again = open(path, O_RDONLY | O_CLOEXEC);
+  const int again = open(file.path, O_RDONLY | O_CLOEXEC);
   auto second = open_domain(host, again, 0);
   EXPECT_NE(second, nullptr);
   EXPECT_EQ(open_domain(host, fd, O_CREAT | O_EXCL), nullptr);
@@ -203,8 +291,6 @@ TEST(Xrc, AFilesDomainIsFoundAgain) {
   second.reset();
   EXPECT_EQ(open_domain(host, fd, 0), nullptr);
   close(again);
-  close(fd);
-  unlink(path);
 }
 
 TEST(Xrc, WrongUse) {

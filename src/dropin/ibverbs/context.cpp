@@ -80,7 +80,8 @@ Result<Context*> open_context(Device& device, UniqueFd command_fd, int exporter)
                   .events = adapter::AsyncEvents(std::move(*semaphore)),
                   .living_lock = {},
                   .living = {},
-                  .queue_pairs = {}});
+                  .queue_pairs = {},
+                  .shared_receives = {}});
   fill_in(*context);
   return context.release();
 }
@@ -98,12 +99,17 @@ ibv_context* ibv_open_device(ibv_device* device) {
   return &(*context)->verbs.context;
 }
 
-/// What the program has left behind goes as when a kernel closes the device: its queue pairs stop;
-/// the structures stay, for who may still hold them.
+/// What the program has left behind goes as when a kernel closes the device: its queue pairs and
+/// shared receive queues stop, which other contexts of the program may reach (XRC); the structures
+/// stay, for who may still hold them.
 int ibv_close_device(ibv_context* context) {
   Context& own = from(context);
   for (QueuePair* const left : own.queue_pairs) {
     own.adapter().release_queue_pair(left->queue_pair, left);
+  }
+  for (SharedReceiveQueue* const left : own.shared_receives) {
+    // Refused while in use: by nobody, now that its queue pairs are gone.
+    static_cast<void>(own.adapter().destroy_shared_receive_queue(left->queue));
   }
   pthread_mutex_destroy(&context->mutex);
   delete &own;

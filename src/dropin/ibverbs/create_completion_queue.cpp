@@ -71,6 +71,7 @@ Result<CompletionQueue*> create(ibv_context* verbs, const ibv_cq_init_attr_ex& w
   auto queue = from(verbs).adapter().create_completion_queue(
       {.capacity = wanted.cqe,
        .channel = wanted.channel != nullptr ? &from(wanted.channel).queue : nullptr,
+       .events = &from(verbs).events,
        .owner = own.get(),
        .timestamps = (wanted.wc_flags & kTimestamps) != 0,
        .ignores_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0});

@@ -34,6 +34,7 @@ struct Device {
 static_assert(offsetof(Device, provider_operations) == 664);
 
 struct QueuePair;
+struct SharedReceiveQueue;
 
 struct Context {
   verbs_context verbs;
@@ -45,8 +46,10 @@ struct Context {
   /// Guards `living` and the `events_delivered` of its members. An event whose object is not here
   /// was taken from the queue while the object was being destroyed, and is dropped.
   std::mutex living_lock;
-  std::unordered_set<const void*> living;      // Queue pairs, completion and shared receive queues.
-  std::unordered_set<QueuePair*> queue_pairs;  // Guarded by living_lock too.
+  std::unordered_set<const void*> living;  // Queue pairs, completion and shared receive queues.
+  // Guarded by living_lock too.
+  std::unordered_set<QueuePair*> queue_pairs;
+  std::unordered_set<SharedReceiveQueue*> shared_receives;
 
   adapter::Adapter& adapter() const { return *program->adapter; }
 };

@@ -75,6 +75,7 @@ Result<SharedReceiveQueue*> create(ibv_context* verbs, ibv_srq_init_attr_ex& wan
   wanted.attr.max_sge = own->queue->segments_max();
   const std::lock_guard guard(context.living_lock);
   context.living.insert(own.get());
+  context.shared_receives.insert(own.get());
   return own.release();
 }
 
@@ -175,6 +176,10 @@ int ibv_destroy_srq(ibv_srq* srq) {
   Context& context = from(srq->context);
   if (auto done = context.adapter().destroy_shared_receive_queue(own.queue); !done) {
     return refused("destroy_srq", done.error());
+  }
+  {
+    const std::lock_guard guard(context.living_lock);
+    context.shared_receives.erase(&own);
   }
   drop_async_events(context, &own, own.events_delivered, srq->events_completed, srq->mutex,
                     srq->cond);
