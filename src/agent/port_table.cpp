@@ -115,11 +115,13 @@ Result<void> PortTable::listen(ProgramId program, std::uint64_t handle) {
   return {};
 }
 
-void PortTable::release(ProgramId program, std::uint64_t handle) {
+std::optional<Binding> PortTable::release(ProgramId program, std::uint64_t handle) {
   const auto owner = owners_.find({program, handle});
-  if (owner == owners_.end()) return;
+  if (owner == owners_.end()) return std::nullopt;
+  const Binding released = owner->second->second.binding;
   entries_.erase(owner->second);
   owners_.erase(owner);
+  return released;
 }
 
 void PortTable::release_all(ProgramId program) {

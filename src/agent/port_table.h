@@ -32,7 +32,8 @@ class PortTable {
   Result<std::uint16_t> bind(ProgramId program, const Binding& binding, bool privileged);
   /// EINVAL for an unknown handle, EADDRINUSE where others share the address.
   Result<void> listen(ProgramId program, std::uint64_t handle);
-  void release(ProgramId program, std::uint64_t handle);
+  /// What it was; nothing for an unknown handle.
+  std::optional<Binding> release(ProgramId program, std::uint64_t handle);
   /// The program has gone.
   void release_all(ProgramId program);
   /// What an earlier agent has granted: no rule is asked.

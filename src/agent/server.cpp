@@ -99,7 +99,7 @@ int Server::timeout_ms() const {
   const TimeNs now = monotonic_now();
   if (recovering()) next = std::min(next, now + kRecoveryPoll);
   next = std::min(next, farewells_.next_deadline());
-  if (!early_requests_.empty()) next = std::min(next, early_requests_.front().due);
+  next = std::min(next, early_requests_.next_deadline());
   if (next == kNever) return -1;
   return next <= now ? 0 : static_cast<int>((next - now) / kMillisecond + 1);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/claims.h"
+#include "agent/early_requests.h"
 #include "agent/farewells.h"
 #include "agent/management_port.h"
 #include "agent/port_table.h"
@@ -98,6 +99,9 @@ class Server {
   /// The program that a datagram to the node's address `own` is for.
   Connection* manager_of(const cm::Route& route, const SocketAddress& own);
   void say_farewells();
+  /// As `manager_of`, after what it has to say itself.
+  Connection* up_to_date_manager_of(const cm::Route& route, const SocketAddress& own);
+  void refuse_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad);
   void serve_early_requests();
 
   Options options_;
@@ -112,14 +116,7 @@ class Server {
   std::optional<ManagementPort> management_;
   PortTable ports_;
   Farewells farewells_;
-  /// A request for a port at which nobody listens yet.
-  struct EarlyRequest {
-    TimeNs due = 0;  // Then it is refused.
-    std::uint32_t address = 0;
-    SocketAddress source;
-    std::array<std::byte, wire::kMadBytes> mad{};
-  };
-  std::vector<EarlyRequest> early_requests_;  // The oldest first.
+  EarlyRequests early_requests_;
   UniqueFd listening_, events_, signals_;
   TimeNs recovery_deadline_ = kNever;
   TimeNs idle_since_ = 0;

@@ -73,7 +73,9 @@ Result<void> Server::on_binding_request(Connection& connection, const Incoming& 
       if (auto listening = ports_.listen(program, binding.handle); !listening) return listening;
       break;
     case BindingOperation::release:
-      ports_.release(program, binding.handle);
+      if (const auto gone = ports_.release(program, binding.handle); gone && gone->listens) {
+        early_requests_.on_listener_gone({gone->port_space, gone->address.port()}, monotonic_now());
+      }
       return {};  // Nobody waits for an answer.
     case BindingOperation::restore:
       ports_.restore(program, binding);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "agent/server.h"
@@ -8,15 +9,6 @@
 /// Management datagrams of the node: the communication manager's (IBA chapter 12) go to the program
 /// that they are for; what is for no program is answered here.
 namespace verbatim::agent {
-namespace {
-
-/// Between two hosts, a peer's request takes longer than here, and a program that listens again
-/// after its first connection (perftest does) has done so when the second request comes. A busy
-/// machine is late; so a request waits for its listener before it is refused.
-constexpr TimeNs kPatience = 100 * kMillisecond;
-constexpr std::size_t kEarlyRequestsMax = 1024;
-
-}  // namespace
 
 Result<void> Server::open_management_port() {
   auto port = ManagementPort::create(slots_->node(), slots_->sockets(0));
@@ -42,20 +34,37 @@ Server::Connection* Server::manager_of(const cm::Route& route, const SocketAddre
   return listener ? manager_in(static_cast<std::uint32_t>(listener->program)) : nullptr;
 }
 
+Server::Connection* Server::up_to_date_manager_of(const cm::Route& route,
+                                                  const SocketAddress& own) {
+  for (;;) {
+    Connection* const program = manager_of(route, own);
+    if (program == nullptr || route.slot) return program;
+    // A peer that knows of a listener's end may ask for the next one: what the program told us of
+    // that before lies in its socket, and the order in which sockets are read is not that of time.
+    pollfd messages{.fd = program->bindings, .events = POLLIN, .revents = 0};
+    if (poll(&messages, 1, 0) <= 0) return program;
+    on_ready(messages.fd);
+  }
+}
+
 void Server::on_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad) {
   const SocketAddress& own = slots_->node().addresses[address];
   const auto route = cm::route_of(mad);
   if (!route) return;
-  if (Connection* const program = manager_of(*route, own)) {
+  if (Connection* const program = up_to_date_manager_of(*route, own)) {
     return pass_on(*program, address, source, mad);
   }
-  if (!route->slot && early_requests_.size() < kEarlyRequestsMax) {
-    EarlyRequest early{.due = monotonic_now() + kPatience, .address = address, .source = source};
+  if (!route->slot) {
+    EarlyRequest early{.address = address, .source = source};
     std::ranges::copy(mad, early.mad.begin());
-    early_requests_.push_back(early);
-    return;
+    if (early_requests_.add(port_of_service(route->service), early, monotonic_now())) return;
   }
   farewells_.on_mad(mad);
+  refuse_mad(address, source, mad);
+}
+
+void Server::refuse_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad) {
+  const SocketAddress& own = slots_->node().addresses[address];
   if (const auto answer = cm::answer_for_nobody(mad, source, own)) {
     management_->send(address, answer->destination, answer->bytes);
   }
@@ -72,19 +81,14 @@ void Server::pass_on(Connection& program, std::uint32_t address, const SocketAdd
 }
 
 void Server::serve_early_requests() {
-  if (early_requests_.empty()) return;
-  const TimeNs now = monotonic_now();
-  std::erase_if(early_requests_, [&](const EarlyRequest& early) {
+  const auto serve = [this](const EarlyRequest& early) {
     const SocketAddress& own = slots_->node().addresses[early.address];
-    if (Connection* const program = manager_of(*cm::route_of(early.mad), own)) {
-      pass_on(*program, early.address, early.source, early.mad);
-      return true;
-    }
-    if (now < early.due) return false;
-    if (const auto answer = cm::answer_for_nobody(early.mad, early.source, own)) {
-      management_->send(early.address, answer->destination, answer->bytes);
-    }
-    return true;
+    Connection* const program = manager_of(*cm::route_of(early.mad), own);
+    if (program != nullptr) pass_on(*program, early.address, early.source, early.mad);
+    return program != nullptr;
+  };
+  early_requests_.step(monotonic_now(), serve, [this](const EarlyRequest& early) {
+    refuse_mad(early.address, early.source, early.mad);
   });
 }
 
