@@ -108,6 +108,24 @@ Result<void> Adapter::check_capacity(const QueuePairOptions& options) const {
   return above("max_inline_data", want.inline_bytes, Limits::inline_bytes);
 }
 
+namespace {
+
+/// What the program is told that it has: a ring has room for one at least. Cards put bytes where a
+/// request's segments would be, so programs find room for a segment's 16 without asking for it.
+QueuePairCapacity granted(const QueuePairCapacity& wanted, bool own_receives, bool sends) {
+  constexpr std::uint32_t kSegmentBytes = 16;
+  QueuePairCapacity capacity = wanted;
+  capacity.send_segments = std::max(1u, wanted.send_segments);
+  capacity.receive_requests = own_receives ? std::max(1u, wanted.receive_requests) : 0;
+  capacity.receive_segments = own_receives ? std::max(1u, wanted.receive_segments) : 0;
+  if (!sends) return capacity;
+  capacity.send_requests = std::max(1u, wanted.send_requests);
+  capacity.inline_bytes = std::max(kSegmentBytes, wanted.inline_bytes);
+  return capacity;
+}
+
+}  // namespace
+
 std::uint32_t Adapter::take_number() {
   for (std::uint32_t tries = 0; tries < kProgramQueuePairsMax; ++tries) {
     const std::uint32_t number = ++last_number_ % kProgramQueuePairsMax;
@@ -134,16 +152,10 @@ Result<void> Adapter::check_parts(const QueuePairOptions& options) const {
 Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
   if (auto ok = check_capacity(wanted); !ok) return std::unexpected(ok.error());
   QueuePairOptions options = wanted;
-  // A ring has room for one at least; what it has is what the program is told.
   const bool own_sends = options.finishes_rendezvous();
-  if (!own_sends) options.capacity.send_requests = std::max(1u, options.capacity.send_requests);
   const bool own_receives =
       options.shared_receive == nullptr && service_of(options.type) != wire::Service::xrc;
-  options.capacity.receive_requests =
-      own_receives ? std::max(1u, options.capacity.receive_requests) : 0;
-  options.capacity.send_segments = std::max(1u, options.capacity.send_segments);
-  options.capacity.receive_segments =
-      own_receives ? std::max(1u, options.capacity.receive_segments) : 0;
+  options.capacity = granted(wanted.capacity, own_receives, !own_sends);
   const auto& capacity = options.capacity;
   SendQueue sends =
       own_sends ? SendQueue::for_rendezvous(options.memory)

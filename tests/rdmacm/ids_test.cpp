@@ -1,6 +1,8 @@
 #include <cerrno>
 #include <thread>
 
+#include <rdma/rdma_verbs.h>
+
 #include "kit.h"
 
 /// Ids without a peer: addresses, ports, options, names; and the synchronous calls.
@@ -93,6 +95,22 @@ TEST(Resolve, TheRouteIsOnePath) {
   ASSERT_EQ(route.num_paths, 1);
   EXPECT_EQ(std::memcmp(&route.path_rec->dgid, &route.addr.addr.ibaddr.dgid, 16), 0);
   EXPECT_EQ(route.path_rec->pkey, 0xffff);
+}
+
+TEST(QueuePair, AnXrcTargetsIdKeepsItsDomainForASharedReceiveQueue) {
+  const Channel channel;
+  const Id id = make_id(channel);
+  ASSERT_EQ(bind_at(id.get(), own_address(), 0), 0);
+  id->qp_type = IBV_QPT_XRC_RECV;  // As rdma_create_ep has it from the address.
+  ibv_qp_init_attr target{};
+  target.qp_type = IBV_QPT_XRC_RECV;
+  ASSERT_EQ(rdma_create_qp(id.get(), nullptr, &target), 0) << std::strerror(errno);
+  EXPECT_EQ(id->qp->pd, nullptr);
+  EXPECT_NE(id->pd, nullptr);
+  ibv_srq_init_attr wanted{};
+  wanted.attr = {.max_wr = 1, .max_sge = 1, .srq_limit = 0};
+  ASSERT_EQ(rdma_create_srq(id.get(), nullptr, &wanted), 0) << std::strerror(errno);
+  rdma_destroy_srq(id.get());
 }
 
 TEST(Synchronous, EndpointsConnectInOneCallEach) {

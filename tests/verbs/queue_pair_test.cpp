@@ -21,6 +21,17 @@ TEST(QueuePair, CapacitiesComeBackAtLeastAsAskedFor) {
   EXPECT_EQ(std::memcmp(&initial.cap, &attributes.cap, sizeof initial.cap), 0);
 }
 
+TEST(QueuePair, HasRoomForAFewInlineBytesUnasked) {
+  const Pair pair({.inline_bytes = 0});
+  ASSERT_EQ(pair.b.receive(1, 0, 16), 0);
+  fill(pair.a.memory().first(16), 7);
+  ASSERT_EQ(pair.a.post(IBV_WR_SEND, 1, 0, 16,
+                        [](ibv_send_wr& request) { request.send_flags |= IBV_SEND_INLINE; }),
+            0);
+  ASSERT_OK(pair.b.wait());
+  EXPECT_EQ(difference(pair.b.memory().first(16), 7), std::nullopt);
+}
+
 TEST(QueuePair, BeyondTheLimitsIsEinval) {
   const Host host;
   const Owned<ibv_cq> cq(ibv_create_cq(host.context(), 4, nullptr, nullptr, 0));

@@ -185,7 +185,7 @@ Result<void> create_queue_pair(Id& id, ibv_qp_init_attr_ex& attributes) {
     destroy_queues(verbs);
     return moved;
   }
-  verbs.pd = qp->pd;
+  verbs.pd = attributes.pd;  // An XRC target has none itself; what is made beside it has.
   verbs.qp = qp;
   return {};
 }
