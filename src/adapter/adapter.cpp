@@ -253,6 +253,11 @@ Result<SocketAddress> Adapter::check_vector(const AddressVector& vector) const {
     return refuse(EINVAL, fmt::format("sgid_index {} does not exist: the GID table has {} entries",
                                       vector.source_gid_index, node().gids.size()));
   }
+  if (!port_.state().has_gid(vector.source_gid_index)) {
+    return refuse(EINVAL, fmt::format("sgid_index {} is empty: no interface has the address {} now",
+                                      vector.source_gid_index,
+                                      node().gids[vector.source_gid_index].address.ip_text()));
+  }
   auto address = resolve_gid(vector.dest_gid, node().interface_index);
   if (!address) return address;
   const GidEntry& source = node().gids[vector.source_gid_index];

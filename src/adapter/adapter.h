@@ -14,6 +14,7 @@
 #include "adapter/arena.h"
 #include "adapter/completion_queue.h"
 #include "adapter/device_memory.h"
+#include "adapter/port.h"
 #include "adapter/queue_pair.h"
 #include "adapter/receive_queue.h"
 #include "adapter/shared_receive_queue.h"
@@ -100,6 +101,7 @@ class Adapter {
   Adapter& operator=(const Adapter&) = delete;
 
   const NodeDescription& node() const { return membership_.node; }
+  Port& port() { return port_; }
   Arena& arena() { return *arena_; }
 
   Result<PdNumber> allocate_pd();
@@ -230,6 +232,7 @@ class Adapter {
 
   std::unique_ptr<Arena> arena_;
   Membership membership_;
+  Port port_;
   std::unique_ptr<region::RegionTable> regions_;
   DeviceMemory device_memory_;
   std::vector<std::unique_ptr<mover::UdpSender>> senders_;  // By GID index.

@@ -89,7 +89,7 @@ TEST_F(BindingsTest, AListenerGetsRequestsAndAProgramItsReplies) {
                              EXPECT_EQ(mad.destination.ip_text(), "127.78.9.2");
                              received.push_back(wire::decode_cm(mad.bytes).value());
                            },
-                       .on_addresses_changed = {}});
+                       .on_port_changed = {}});
   ASSERT_TRUE(program->bindings().bind(binding(1, "127.78.9.2")));
   ASSERT_TRUE(program->bindings().listen(1));
   const wire::CmMad request{7, wire::CmReq{.service_id = kService}};

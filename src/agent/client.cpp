@@ -75,6 +75,7 @@ Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& optio
   std::unique_ptr<AgentClient> client(new AgentClient);
   client->options_ = options;
   client->node_ = std::move(*node);
+  client->port_ = client->node_.port;
   client->slot_ = welcome.slot;
   client->since_seconds_ = welcome.since_seconds;
   client->keepsake_in_ = std::move(descriptors[0]);
@@ -161,8 +162,8 @@ void AgentClient::on_message(const Incoming& message) {
     agent_events_.on_mad({.source = from_record(mad->source),
                           .destination = node_.addresses[mad->address],
                           .bytes = mad->bytes});
-  } else if (message.as<Description>()) {
-    if (agent_events_.on_addresses_changed) agent_events_.on_addresses_changed();
+  } else if (const auto description = message.as<Description>()) {
+    if (const auto node = from_record(description->node)) on_port(node->port);
   } else if (const auto refusal = message.as<Refusal>()) {
     log(LogLevel::warn, "the agent of node '{}': {}", node_.name, get_text(refusal->text));
   }
@@ -171,6 +172,26 @@ void AgentClient::on_message(const Incoming& message) {
 void AgentClient::set_events(AgentEvents events) {
   const std::lock_guard guard(events_lock_);
   agent_events_ = std::move(events);
+  if (agent_events_.on_port_changed) agent_events_.on_port_changed(port_, port_);
+}
+
+void AgentClient::set_port_listener(std::function<void(const PortState&)> listener) {
+  const std::lock_guard guard(events_lock_);
+  port_listener_ = std::move(listener);
+  port_listener_(port_);
+}
+
+PortState AgentClient::port() const {
+  const std::lock_guard guard(events_lock_);
+  return port_;
+}
+
+/// With events_lock_ held.
+void AgentClient::on_port(const PortState& now) {
+  const PortState before = std::exchange(port_, now);
+  if (before == now) return;
+  if (port_listener_) port_listener_(now);
+  if (agent_events_.on_port_changed) agent_events_.on_port_changed(before, now);
 }
 
 void AgentClient::start_rejoining() {

@@ -51,12 +51,12 @@ struct ReceivedMad {
 /// `handle_event`.
 struct AgentEvents {
   std::function<void(const ReceivedMad&)> on_mad;
-  /// The addresses of the node's interface have changed.
-  std::function<void()> on_addresses_changed;
+  /// The node's port has changed; at first, with the state as it is, twice.
+  std::function<void(const PortState& before, const PortState& now)> on_port_changed;
 };
 
-/// A program's membership in its node. Everything but `handle_event` is fixed at `join` and may be
-/// read by any thread.
+/// A program's membership in its node. Everything but `handle_event` and the port is fixed at
+/// `join` and may be read by any thread.
 class AgentClient {
  public:
   /// Joins the node, starting its agent where none runs. `arena_fd` (borrowed; -1: none) is the
@@ -69,6 +69,7 @@ class AgentClient {
   AgentClient(const AgentClient&) = delete;
   AgentClient& operator=(const AgentClient&) = delete;
 
+  /// Its `port` is as at the beginning; `port()` follows.
   const NodeDescription& node() const { return node_; }
   /// The program's slot, 1 to 1023: its queue pair numbers are `qpn_of(slot(), 0...16383)`.
   std::uint32_t slot() const { return slot_; }
@@ -87,6 +88,9 @@ class AgentClient {
 
   /// From now on; what came before is dropped.
   void set_events(AgentEvents events);
+  /// Called with the port's state, now and at every change, before what `set_events` has set.
+  void set_port_listener(std::function<void(const PortState&)> listener);
+  PortState port() const;
   /// Ports of rdma_cm.
   Bindings& bindings() { return bindings_; }
 
@@ -104,6 +108,7 @@ class AgentClient {
   /// False where none is there (any more).
   bool read_message();
   void on_message(const Incoming& message);
+  void on_port(const PortState& now);
 
   AgentOptions options_;
   NodeDescription node_;
@@ -124,8 +129,10 @@ class AgentClient {
   std::thread rejoining_;
   std::atomic<bool> connected_ = false;
   Bindings bindings_;
-  std::mutex events_lock_;  // Guards agent_events_.
+  mutable std::mutex events_lock_;  // Guards what follows.
   AgentEvents agent_events_;
+  PortState port_;
+  std::function<void(const PortState&)> port_listener_;
 };
 
 // For commands. None of these takes a slot.

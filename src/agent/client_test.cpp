@@ -50,6 +50,19 @@ TEST_F(Agent, TellsTheNode) {
   EXPECT_TRUE(client->connected());
 }
 
+TEST_F(Agent, TellsThePortFromTheStartAndAfterRejoining) {
+  const auto client = join("a", "127.78.0.1,127.78.0.2");
+  std::vector<PortState> heard;
+  client->set_port_listener([&](const PortState& now) { heard.push_back(now); });
+  const PortState well{.addresses = 0b11};
+  EXPECT_EQ(heard, std::vector{well});
+  end_agent(client->node().agent_pid, SIGKILL);
+  rejoin(*client);
+  while (readable(client->fd(), 200)) client->handle_event();
+  EXPECT_EQ(client->port(), well);
+  EXPECT_EQ(heard, std::vector{well});  // Nothing has changed.
+}
+
 TEST_F(Agent, ANamedNodeHasAnAddressOfItsOwn) {
   const auto a = join("first"), b = join("second");
   EXPECT_TRUE(a->node().addresses[0].is_loopback());

@@ -21,7 +21,7 @@ std::string gid_in_full(const Gid& gid) {
 /// As Linux: every entry has its file of `gids`, and only those in use a type and an interface.
 void add_gid_files(const NodeDescription& node, std::vector<DeviceFile>& files) {
   for (std::uint32_t i = 0; i < kGidTableLength; ++i) {
-    const bool used = i < node.gids.size();
+    const bool used = i < node.gids.size() && node.port.has(node.gids[i].address);
     files.push_back(
         {fmt::format("ports/1/gids/{}", i), gid_in_full(used ? node.gids[i].gid : Gid{})});
     if (!used) continue;
@@ -42,8 +42,8 @@ std::vector<DeviceFile> device_files(const NodeDescription& node) {
       {"node_desc", node.name},
       {"node_guid", guid_text(node.guid)},
       {"sys_image_guid", guid_text(node.guid)},
-      {"ports/1/state", "4: ACTIVE"},
-      {"ports/1/phys_state", "5: LinkUp"},
+      {"ports/1/state", node.port.is_active ? "4: ACTIVE" : "1: DOWN"},
+      {"ports/1/phys_state", node.port.is_active ? "5: LinkUp" : "3: Disabled"},
       {"ports/1/link_layer", "Ethernet"},
       {"ports/1/rate", "100 Gb/sec (4X EDR)"},
       {"ports/1/cap_mask", "0x00010000"},

@@ -150,4 +150,15 @@ Result<NodeDescription> identify(const std::string& name, const std::vector<Sock
   return node;
 }
 
+PortState port_state(const NodeDescription& node, const std::vector<Interface>& interfaces) {
+  const auto own = std::ranges::find(interfaces, node.interface_index, &Interface::index);
+  if (own == interfaces.end()) return {.is_present = false, .is_active = false, .addresses = 0};
+  PortState state{.addresses = 0, .hardware_address = own->mac};
+  for (std::uint32_t i = 0; i < node.addresses.size(); ++i) {
+    if (interface_with(interfaces, node.addresses[i]) != nullptr) state.addresses |= 1u << i;
+  }
+  state.is_active = own->is_up && state.addresses != 0;
+  return state;
+}
+
 }  // namespace verbatim::agent

@@ -22,4 +22,7 @@ Result<NodeDescription> identify(const std::string& node, const std::vector<Sock
                                  const std::vector<Interface>& interfaces,
                                  const MayBeInterface& may_be_interface);
 
+/// How the interfaces, as they are now, stand to a node that was identified earlier.
+PortState port_state(const NodeDescription& node, const std::vector<Interface>& interfaces);
+
 }  // namespace verbatim::agent

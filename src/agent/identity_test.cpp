@@ -118,6 +118,35 @@ TEST(Identity, AddressFromNameIsStable) {
   }
 }
 
+TEST(PortState, FollowsInterfaceAndAddresses) {
+  const auto two = node("a", "10.0.0.5,2001:db8::5", both());
+  auto interfaces = both();
+  EXPECT_EQ(port_state(two, interfaces),
+            (PortState{.addresses = 0b111, .hardware_address = kEthernet.mac}));
+
+  std::erase(interfaces[1].addresses, address("10.0.0.5"));
+  EXPECT_EQ(port_state(two, interfaces),
+            (PortState{.addresses = 0b110, .hardware_address = kEthernet.mac}));
+
+  interfaces[1].addresses.clear();
+  EXPECT_EQ(port_state(two, interfaces),
+            (PortState{.is_active = false, .addresses = 0, .hardware_address = kEthernet.mac}));
+
+  interfaces = both();
+  interfaces[1].is_up = false;
+  EXPECT_EQ(port_state(two, interfaces),
+            (PortState{.is_active = false, .addresses = 0b111, .hardware_address = kEthernet.mac}));
+}
+
+TEST(PortState, AnInterfaceThatIsGoneStaysGone) {
+  const auto own = node("a", "10.0.0.5", both());
+  const PortState gone{.is_present = false, .is_active = false, .addresses = 0};
+  EXPECT_EQ(port_state(own, {kLoopback}), gone);
+  auto interfaces = both();
+  interfaces[1].index = 7;  // The kernel's next of the same name.
+  EXPECT_EQ(port_state(own, interfaces), gone);
+}
+
 TEST(ActiveMtu, IsTheLargestThatFitsWithHeaders) {
   EXPECT_EQ(active_mtu(65'536), Mtu::k4096);
   EXPECT_EQ(active_mtu(4096 + 80), Mtu::k4096);

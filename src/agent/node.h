@@ -52,6 +52,20 @@ struct GidEntry {
   friend bool operator==(const GidEntry&, const GidEntry&) = default;
 };
 
+/// How the network stands to the node at the moment.
+struct PortState {
+  /// The interface exists. Once gone it does not come back for the node, for the kernel's next one
+  /// of that name is another.
+  bool is_present = true;
+  /// The interface runs and has at least one of the node's addresses.
+  bool is_active = true;
+  std::uint32_t addresses = ~0u;  // Bit i: some interface has `addresses[i]`.
+  MacAddress hardware_address{};  // The interface's own, whatever the node is known by.
+
+  bool has(std::uint32_t address) const { return (addresses >> address & 1) != 0; }
+  friend bool operator==(const PortState&, const PortState&) = default;
+};
+
 struct NodeDescription {
   std::string name;
   /// EUI-64 of the MAC, in host order.
@@ -67,6 +81,8 @@ struct NodeDescription {
   /// As Linux lays it out: index 0 the link-local GID, 1 the first IPv4 address, then the others.
   std::vector<GidEntry> gids;
   pid_t agent_pid = 0;
+  /// The one part that changes while the node lives.
+  PortState port;
 
   const SocketAddress& address_of(const GidEntry& entry) const { return addresses[entry.address]; }
 };

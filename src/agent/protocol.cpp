@@ -112,6 +112,10 @@ NodeRecord to_record(const NodeDescription& node) {
   record.mac = node.mac;
   record.active_mtu = raw(node.active_mtu);
   record.agent_pid = node.agent_pid;
+  record.port = {.addresses = node.port.addresses,
+                 .is_present = node.port.is_present,
+                 .is_active = node.port.is_active,
+                 .hardware_address = node.port.hardware_address};
   for (const auto& address : node.addresses) {
     record.addresses[record.address_count++] = to_record(address);
   }
@@ -135,6 +139,10 @@ Result<NodeDescription> from_record(const NodeRecord& record) {
   node.mac = record.mac;
   node.active_mtu = static_cast<Mtu>(record.active_mtu);
   node.agent_pid = record.agent_pid;
+  node.port = {.is_present = record.port.is_present != 0,
+               .is_active = record.port.is_active != 0,
+               .addresses = record.port.addresses,
+               .hardware_address = record.port.hardware_address};
   for (std::uint32_t i = 0; i < record.address_count; ++i) {
     node.addresses.push_back(from_record(record.addresses[i]));
   }

@@ -28,7 +28,7 @@
 ///                                        <-   Status (memfd with JSON text)
 ///     OpenBindings (socket)              ->                   the other end of a socket pair
 ///                                        <-   Mad            a management datagram for the program
-///                                        <-   Description    the node's addresses have changed
+///                                        <-   Description    the node's port has changed
 ///
 /// and over that socket pair, whose answers no other message can delay:
 ///
@@ -37,7 +37,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 2;
+inline constexpr std::uint16_t kProtocolVersion = 3;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -74,6 +74,14 @@ struct GidRecord {
   std::uint32_t address = 0;
 };
 
+/// PortState on the wire.
+struct PortRecord {
+  std::uint32_t addresses = 0;
+  std::uint8_t is_present = 0;
+  std::uint8_t is_active = 0;
+  std::array<std::uint8_t, 6> hardware_address{};
+};
+
 /// NodeDescription on the wire.
 struct NodeRecord {
   std::array<char, 64> name{};  // Text in all records ends with a zero.
@@ -88,6 +96,7 @@ struct NodeRecord {
   std::array<AddressRecord, kAddressesMax> addresses{};
   std::uint32_t gid_count = 0;
   std::array<GidRecord, kGidsMax> gids{};
+  PortRecord port;
 };
 
 struct Hello {

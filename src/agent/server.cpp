@@ -22,6 +22,8 @@ constexpr TimeNs kLockTimeout = 5 * kSecond;
 constexpr TimeNs kGrace = 500 * kMillisecond;
 constexpr TimeNs kRecoveryTime = 2 * kSecond;
 constexpr TimeNs kRecoveryPoll = 20 * kMillisecond;
+/// How often a program whose socket is full is told of the port again.
+constexpr TimeNs kPortRetry = 100 * kMillisecond;
 
 /// A slot costs the agent, and the messages that it keeps (which count too), a descriptor an
 /// address.
@@ -81,6 +83,7 @@ Result<void> Server::listen() {
   listening_ = std::move(*listening);
   idle_since_ = monotonic_now();
   if (auto watched = watch(signals_.get()); !watched) return watched;
+  if (auto watched = watch_links(); !watched) return watched;
   if (slots_) {
     if (auto opened = open_management_port(); !opened) return opened;
   }
@@ -98,6 +101,7 @@ int Server::timeout_ms() const {
   if (connections_.empty() && farewells_.empty()) next = idle_since_ + kGrace;
   const TimeNs now = monotonic_now();
   if (recovering()) next = std::min(next, now + kRecoveryPoll);
+  if (!port_is_told_) next = std::min(next, now + kPortRetry);
   next = std::min(next, farewells_.next_deadline());
   next = std::min(next, early_requests_.next_deadline());
   if (next == kNever) return -1;
@@ -118,6 +122,9 @@ void Server::on_ready(int fd) {
     stopping_ = true;
   } else if (fd == listening_.get()) {
     on_connection();
+  } else if (links_ && fd == links_->fd()) {
+    links_->drain();
+    look_at_port();
   } else if (const auto process = connection_of_process_.find(fd);
              process != connection_of_process_.end()) {
     close_connection(process->second);
@@ -131,6 +138,7 @@ void Server::on_ready(int fd) {
 
 void Server::on_time() {
   if (recovering()) on_recovery_time();
+  if (!port_is_told_) tell_port();
   say_farewells();
   serve_early_requests();
   if (connections_.empty() && farewells_.empty() && monotonic_now() >= idle_since_ + kGrace) {

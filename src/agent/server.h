@@ -9,6 +9,7 @@
 #include "agent/claims.h"
 #include "agent/early_requests.h"
 #include "agent/farewells.h"
+#include "agent/link_watch.h"
 #include "agent/management_port.h"
 #include "agent/port_table.h"
 #include "agent/protocol.h"
@@ -53,6 +54,7 @@ class Server {
     int bindings = -1;                // A program's: the connection over which it asks for ports.
     std::uint64_t datagrams_dropped = 0;  // Management datagrams that found its socket full.
     int bindings_of = -1;                 // Such a connection: whose it is.
+    PortState told;                       // What a program knows of the node's port.
   };
 
   Server(Options options, RuntimeFolder folder, LockFile lock);
@@ -73,6 +75,12 @@ class Server {
   bool recovering() const { return !slots_.has_value(); }
   Result<void> recover(Incoming& rejoin);
   void show_view() const;
+
+  // Changes of the network: see server_port.cpp.
+  Result<void> watch_links();
+  void look_at_port();
+  void tell_port();
+
   void on_recovery_time();
   void serve_waiting();
   void refuse_waiting(const Error& error);
@@ -117,6 +125,9 @@ class Server {
   PortTable ports_;
   Farewells farewells_;
   EarlyRequests early_requests_;
+  std::optional<LinkWatch> links_;  // Empty where the kernel refuses.
+  PortState port_;
+  bool port_is_told_ = true;  // To every program. One that is stopped has no room for it.
   UniqueFd listening_, events_, signals_;
   TimeNs recovery_deadline_ = kNever;
   TimeNs idle_since_ = 0;

@@ -127,6 +127,7 @@ Result<void> Server::welcome(Connection& connection, Program program, const Uniq
   // From here on the slot is freed when the connection ends.
   connection.program = std::move(program);
   connection_of_slot_[message.slot] = connection.fd.get();
+  connection.told = port_;
   return send(connection.fd.get(), message, descriptors, MSG_DONTWAIT);
 }
 
@@ -157,6 +158,11 @@ Result<void> Server::on_rejoin(Connection& connection, Incoming& incoming) {
     connection_of_slot_[program.slot] = connection.fd.get();
     connection.program = std::move(program);
     retaken = send(connection.fd.get(), Rejoined{}, {}, MSG_DONTWAIT);
+    // What it knows is what an earlier agent saw.
+    Description seen;
+    seen.node = to_record(description());
+    connection.told = port_;
+    if (retaken) retaken = send(connection.fd.get(), seen, {}, MSG_DONTWAIT);
   }
   if (was_recovering) serve_waiting();
   return retaken;
@@ -188,6 +194,7 @@ Result<void> Server::on_status_request(Connection& connection) {
 NodeDescription Server::description() const {
   NodeDescription node = slots_->node();
   node.agent_pid = getpid();  // The keepsake tells that of the first.
+  node.port = port_;
   return node;
 }
 

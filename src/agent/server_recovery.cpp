@@ -31,14 +31,14 @@ Result<void> Server::begin() {
   auto slots = Slots::create(*node, slot_locks_);
   if (!slots) return std::unexpected(slots.error());
   slots_.emplace(std::move(*slots));
-  show_view();
+  look_at_port();
   // The sockets are watched when there is something to watch them with: see `listen`.
   return events_ ? open_management_port() : Result<void>();
 }
 
 /// Without it the node serves too, so it goes on where the view cannot be written.
 void Server::show_view() const {
-  if (auto shown = write_view(folder_.view(options_.node), slots_->node()); !shown) {
+  if (auto shown = write_view(folder_.view(options_.node), description()); !shown) {
     log(LogLevel::warn, "no view of /sys for programs that look there: {}", shown.error().text);
   }
 }
@@ -62,7 +62,7 @@ Result<void> Server::recover(Incoming& rejoin) {
   }
   // The node goes on under the interface's own MAC where it has it: see identify.
   claims_.take_interface(slots_->node().interface);
-  show_view();
+  look_at_port();
   return open_management_port();
 }
 

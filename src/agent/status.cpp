@@ -32,6 +32,7 @@ Json node_json(const NodeDescription& node) {
   json["mac"] = mac_text(node.mac);
   json["interface_mtu_bytes"] = node.interface_mtu_bytes;
   json["active_mtu_bytes"] = bytes_of(node.active_mtu);
+  json["port_state"] = node.port.is_active ? "ACTIVE" : "DOWN";
   json["addresses"] = Json::array();
   for (const auto& address : node.addresses) json["addresses"].push_back(address.ip_text());
   json["gids"] = Json::array();

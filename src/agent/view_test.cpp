@@ -66,6 +66,18 @@ TEST_F(ViewTest, ASecondViewTakesThePlaceOfTheFirst) {
   EXPECT_FALSE(std::filesystem::exists(root_));
 }
 
+TEST_F(ViewTest, APortThatIsDownAndAnAddressThatIsGoneAreShown) {
+  ASSERT_TRUE(write_view(root_, node_));
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/state"), "4: ACTIVE");
+  node_.port = {.is_active = false, .addresses = 0};
+  ASSERT_TRUE(write_view(root_, node_));
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/state"), "1: DOWN");
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/phys_state"), "3: Disabled");
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/gids/0"),
+            "0000:0000:0000:0000:0000:0000:0000:0000");
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/gid_attrs/types/0"), "missing");
+}
+
 TEST_F(ViewTest, WhatCannotBeWrittenIsSaid) {
   EXPECT_FALSE(write_view("/proc/no-such-folder/view", node_));
 }

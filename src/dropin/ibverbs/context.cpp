@@ -83,6 +83,7 @@ Result<Context*> open_context(Device& device, UniqueFd command_fd, int exporter)
                   .queue_pairs = {},
                   .shared_receives = {}});
   fill_in(*context);
+  context->adapter().port().add_listener(context->events);
   return context.release();
 }
 
@@ -104,6 +105,7 @@ ibv_context* ibv_open_device(ibv_device* device) {
 /// stay, for who may still hold them.
 int ibv_close_device(ibv_context* context) {
   Context& own = from(context);
+  own.adapter().port().remove_listener(own.events);
   for (QueuePair* const left : own.queue_pairs) {
     own.adapter().release_queue_pair(left->queue_pair, left);
   }

@@ -16,6 +16,7 @@ static_assert(int{raw(AsyncEventType::communication_established)} == IBV_EVENT_C
 static_assert(int{raw(AsyncEventType::sq_drained)} == IBV_EVENT_SQ_DRAINED);
 static_assert(int{raw(AsyncEventType::device_fatal)} == IBV_EVENT_DEVICE_FATAL);
 static_assert(int{raw(AsyncEventType::port_active)} == IBV_EVENT_PORT_ACTIVE);
+static_assert(int{raw(AsyncEventType::port_error)} == IBV_EVENT_PORT_ERR);
 static_assert(int{raw(AsyncEventType::srq_limit_reached)} == IBV_EVENT_SRQ_LIMIT_REACHED);
 static_assert(int{raw(AsyncEventType::qp_last_request_reached)} == IBV_EVENT_QP_LAST_WQE_REACHED);
 static_assert(int{raw(AsyncEventType::gid_change)} == IBV_EVENT_GID_CHANGE);

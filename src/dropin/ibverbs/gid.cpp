@@ -11,8 +11,15 @@
 namespace verbatim::dropin {
 namespace {
 
-const std::vector<adapter::GidEntry>& table(ibv_context* context) {
-  return from(context).adapter().node().gids;
+/// Indices of the entries that hold a GID at the moment.
+std::vector<std::uint32_t> entries_in_use(ibv_context* context) {
+  adapter::Adapter& adapter = from(context).adapter();
+  const adapter::PortState state = adapter.port().state();
+  std::vector<std::uint32_t> indices;
+  for (std::uint32_t i = 0; i < adapter.node().gids.size(); ++i) {
+    if (state.has_gid(i)) indices.push_back(i);
+  }
+  return indices;
 }
 
 ibv_gid_entry describe(const adapter::NodeDescription& node, std::uint32_t index) {
@@ -30,9 +37,11 @@ Result<ibv_gid_entry> find(ibv_context* context, std::uint32_t port, std::uint32
     return refuse(EINVAL,
                   fmt::format("index {} is beyond the table of {}", index, kGidTableLength));
   }
-  if (index >= table(context).size())
+  adapter::Adapter& adapter = from(context).adapter();
+  if (index >= adapter.node().gids.size() || !adapter.port().state().has_gid(index)) {
     return refuse(ENODATA, fmt::format("entry {} is empty", index));
-  return describe(from(context).adapter().node(), index);
+  }
+  return describe(adapter.node(), index);
 }
 
 }  // namespace
@@ -75,17 +84,19 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::
   if (flags != 0) {
     return -refused("query_gid_table", {EOPNOTSUPP, fmt::format("flags {:#x} are unknown", flags)});
   }
-  const std::size_t count = table(context).size();
+  const auto indices = entries_in_use(context);
+  const std::size_t count = indices.size();
   if (max_entries < count) {
     return -refused(
         "query_gid_table",
         {EINVAL, fmt::format("room for {} entries, of which there are {}", max_entries, count)});
   }
   auto* to = reinterpret_cast<std::byte*>(entries);
-  for (std::uint32_t i = 0; i < count; ++i, to += entry_size) {
-    const ibv_gid_entry entry = describe(from(context).adapter().node(), i);
+  for (const std::uint32_t index : indices) {
+    const ibv_gid_entry entry = describe(from(context).adapter().node(), index);
     std::memset(to, 0, entry_size);
     std::memcpy(to, &entry, std::min(entry_size, sizeof entry));
+    to += entry_size;
   }
   return static_cast<ssize_t>(count);
 }

@@ -52,6 +52,12 @@ adapter::NodeDescription describe(const agent::NodeDescription& node) {
   return own;
 }
 
+void follow(const agent::NodeDescription& node, const agent::PortState& now,
+            adapter::Adapter& adapter) {
+  adapter.port().change(
+      {.gids = gids_in_use(node, now), .is_present = now.is_present, .is_active = now.is_active});
+}
+
 Result<std::unique_ptr<Program>> join() {
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return std::unexpected(options.error());
@@ -70,10 +76,27 @@ Result<std::unique_ptr<Program>> join() {
   auto joined = std::make_unique<Program>();
   joined->client = std::move(*client);
   joined->adapter = std::move(*adapter);
+  joined->client->set_port_listener([own = joined.get()](const agent::PortState& now) {
+    follow(own->client->node(), now, *own->adapter);
+  });
   return joined;
 }
 
+const Program* current_program() {
+  Process& own = process();
+  const std::lock_guard guard(own.lock);
+  return own.program;
+}
+
 }  // namespace
+
+std::uint32_t gids_in_use(const agent::NodeDescription& node, const agent::PortState& port) {
+  std::uint32_t bits = 0;
+  for (std::size_t i = 0; i < node.gids.size(); ++i) {
+    if (port.has(node.gids[i].address)) bits |= 1u << i;
+  }
+  return bits;
+}
 
 [[gnu::destructor]] static void at_exit() {
   Process& own = process();
@@ -96,10 +119,11 @@ Result<Program*> program() {
 }
 
 Result<agent::NodeDescription> agent_node() {
-  {
-    Process& own = process();
-    const std::lock_guard guard(own.lock);
-    if (own.program != nullptr) return own.program->client->node();
+  // Not under the lock: handlers of the agent's messages take it.
+  if (const Program* const joined = current_program()) {
+    agent::NodeDescription now = joined->client->node();
+    now.port = joined->client->port();
+    return now;
   }
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return std::unexpected(options.error());

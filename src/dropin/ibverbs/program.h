@@ -26,4 +26,7 @@ Result<adapter::NodeDescription> node();
 /// The same as the agent tells it.
 Result<agent::NodeDescription> agent_node();
 
+/// Bit i: entry i of the GID table is valid.
+std::uint32_t gids_in_use(const agent::NodeDescription& node, const agent::PortState& port);
+
 }  // namespace verbatim::dropin

@@ -94,12 +94,13 @@ static_assert(offsetof(PortAttributes, active_speed_ex) == 52);
 
 constexpr std::uint8_t kWidth4x = 2;
 constexpr std::uint8_t kSpeedEdr = 32;
+constexpr std::uint8_t kPhysicalStateDisabled = 3;
 constexpr std::uint8_t kPhysicalStateLinkUp = 5;
 
-PortAttributes port_attributes(const adapter::NodeDescription& node) {
+PortAttributes port_attributes(const adapter::NodeDescription& node, bool is_active) {
   PortAttributes attributes{};
   ibv_port_attr& port = attributes.common;
-  port.state = IBV_PORT_ACTIVE;
+  port.state = is_active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   port.max_mtu = IBV_MTU_4096;
   port.active_mtu = static_cast<ibv_mtu>(raw(node.active_mtu));
   port.gid_tbl_len = kGidTableLength;
@@ -109,7 +110,7 @@ PortAttributes port_attributes(const adapter::NodeDescription& node) {
   port.max_vl_num = 1;
   port.active_width = kWidth4x;
   port.active_speed = kSpeedEdr;
-  port.phys_state = kPhysicalStateLinkUp;
+  port.phys_state = is_active ? kPhysicalStateLinkUp : kPhysicalStateDisabled;
   port.link_layer = IBV_LINK_LAYER_ETHERNET;
   port.flags = IBV_QPF_GRH_REQUIRED;
   attributes.active_speed_ex = kSpeedEdr;
@@ -133,7 +134,9 @@ Result<void> check_port(std::uint32_t port) {
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,
                std::size_t size) {
   if (auto exists = check_port(port); !exists) return refused("query_port", exists.error());
-  copy_attributes(port_attributes(from(context).adapter().node()), attributes, size);
+  adapter::Adapter& adapter = from(context).adapter();
+  copy_attributes(port_attributes(adapter.node(), adapter.port().state().is_active), attributes,
+                  size);
   return 0;
 }
 

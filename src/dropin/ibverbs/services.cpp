@@ -51,9 +51,18 @@ int join(VerbatimNode* out) {
   });
 }
 
+VerbatimPortChange change_between(const agent::NodeDescription& node,
+                                  const agent::PortState& before, const agent::PortState& now) {
+  return {.gids = gids_in_use(node, now),
+          .is_removed = before.is_present && !now.is_present,
+          .has_new_hardware_address =
+              now.is_present && before.hardware_address != now.hardware_address};
+}
+
 void set_events(const VerbatimEvents* events) {
   const auto own = program();
   if (!own) return;
+  const agent::NodeDescription& node = (*own)->client->node();
   (*own)->client->set_events({.on_mad =
                                   [events](const agent::ReceivedMad& mad) {
                                     sockaddr_storage source, destination;
@@ -63,7 +72,11 @@ void set_events(const VerbatimEvents* events) {
                                                    reinterpret_cast<const sockaddr*>(&destination),
                                                    mad.bytes.data());
                                   },
-                              .on_addresses_changed = events->on_addresses_changed});
+                              .on_port_changed =
+                                  [events, &node](const auto& before, const auto& now) {
+                                    const auto change = change_between(node, before, now);
+                                    events->on_port_changed(&change);
+                                  }});
 }
 
 int watch(int fd, void (*on_readable)()) {

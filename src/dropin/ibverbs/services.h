@@ -45,10 +45,17 @@ struct VerbatimConnection {
   sockaddr_storage remote;
 };
 
+struct VerbatimPortChange {
+  std::uint32_t gids;  // Bit i: entry i of the GID table is valid now.
+  bool is_removed;     // The interface has just gone, and the device with it.
+  bool has_new_hardware_address;
+};
+
 /// Called by the background thread, which may call back anything but what awaits the agent.
 struct VerbatimEvents {
   void (*on_mad)(const sockaddr* source, const sockaddr* destination, const void* mad);
-  void (*on_addresses_changed)();
+  /// At every change and, within `set_events`, with the port as it is.
+  void (*on_port_changed)(const VerbatimPortChange* change);
 };
 
 struct VerbatimServices {
@@ -77,6 +84,6 @@ __attribute__((visibility("default"))) const VerbatimServices* verbatim_services
 namespace verbatim::dropin {
 
 /// Counts up with every change above.
-inline constexpr std::uint32_t kServicesVersion = 1;
+inline constexpr std::uint32_t kServicesVersion = 2;
 
 }  // namespace verbatim::dropin

@@ -27,20 +27,30 @@ Result<void> Manager::attach_device(Id& id) {
   if (id.has_device) return {};
   const auto context = device();
   if (!context) return std::unexpected(context.error());
-  const std::lock_guard guard(device_lock_);
-  if (pd_ == nullptr) pd_ = ibv_alloc_pd(*context);
-  if (pd_ == nullptr) return refuse(errno, "no protection domain for the device's ids");
-  ++device_users_;
+  ibv_pd* pd = nullptr;
+  {
+    const std::lock_guard guard(device_lock_);
+    if (pd_ == nullptr) pd_ = ibv_alloc_pd(*context);
+    if (pd_ == nullptr) return refuse(errno, "no protection domain for the device's ids");
+    ++device_users_;
+    pd = pd_;
+  }
   id.has_device = true;
   id.verbs.verbs = *context;
-  id.verbs.pd = pd_;
+  id.verbs.pd = pd;
   id.verbs.port_num = 1;
+  const std::lock_guard guard(lock);
+  ids_of_device_.insert(&id);
   return {};
 }
 
 void Manager::detach_device(Id& id) {
   if (!id.has_device) return;
   id.has_device = false;
+  {
+    const std::lock_guard guard(lock);
+    forget_changes(id);
+  }
   const std::lock_guard guard(device_lock_);
   if (--device_users_ > 0) return;
   // The program may still have objects in them: they stay then, and serve the next id.

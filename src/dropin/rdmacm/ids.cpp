@@ -206,6 +206,7 @@ int rdma_destroy_id(rdma_cm_id* id) {
   if (&cm == own.owner) {
     const std::lock_guard guard(cm.lock);
     cm.remove_listener(own);
+    cm.forget_changes(own);
     if (own.connection.is_open) {
       const auto connection = own.connection.number;
       cm.close(own);

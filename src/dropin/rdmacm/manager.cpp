@@ -65,8 +65,7 @@ Result<Manager*> Manager::get() {
   std::unique_ptr<Manager> manager(new Manager(services, node, random_seed()));
   if (auto started = manager->start(); !started) return std::unexpected(started.error());
   own.manager.store(manager.get(), std::memory_order_release);
-  static constexpr VerbatimEvents kEvents{.on_mad = on_mad,
-                                          .on_addresses_changed = on_addresses_changed};
+  static constexpr VerbatimEvents kEvents{.on_mad = on_mad, .on_port_changed = on_port_changed};
   services->set_events(&kEvents);
   return manager.release();
 }
@@ -95,6 +94,7 @@ Result<void> Manager::start() {
 Result<OwnAddress> Manager::own(const SocketAddress& address) const {
   // The last that fits: GID 0, the link-local one, may stand for an IPv4 address, too.
   for (auto at = addresses_.rbegin(); at != addresses_.rend(); ++at) {
+    if (!is_there(*at)) continue;
     if (same_ip(at->address, address)) return *at;
     if (address.is_link_local() && address.scope_id() == 0 &&
         at->address.ipv6_bytes() == address.ipv6_bytes()) {
@@ -109,7 +109,7 @@ Result<OwnAddress> Manager::own(const SocketAddress& address) const {
 Result<OwnAddress> Manager::source_for(const SocketAddress& destination) const {
   const OwnAddress* fitting = nullptr;
   for (const OwnAddress& own : addresses_) {
-    if (own.address.family() != destination.family()) continue;
+    if (own.address.family() != destination.family() || !is_there(own)) continue;
     const bool same_scope = own.address.is_link_local() == destination.is_link_local();
     // Entries after the first are the addresses' own GIDs; the first is made from the MAC.
     if (fitting == nullptr || same_scope) fitting = &own;
@@ -200,7 +200,23 @@ void Manager::on_alarm() {
   });
 }
 
-void Manager::on_addresses_changed() {}
+/// As the kernel: an id of the device hears that the device is gone, or that its interface's
+/// hardware address is another. A synchronous id waits for other events and hears the first as
+/// their failure.
+void Manager::on_port_changed(const VerbatimPortChange* change) {
+  Manager* const manager = process().manager.load(std::memory_order_acquire);
+  if (manager == nullptr) return;
+  const std::lock_guard guard(manager->lock);
+  manager->gids_ = change->gids;
+  for (Id* const id : manager->ids_of_device_) {
+    if (change->is_removed) {
+      const int status = id->is_synchronous ? -ENODEV : 0;
+      manager->push(*id, make_event(*id, RDMA_CM_EVENT_DEVICE_REMOVAL, status));
+    } else if (change->has_new_hardware_address && !id->is_synchronous) {
+      manager->push(*id, make_event(*id, RDMA_CM_EVENT_ADDR_CHANGE, 0));
+    }
+  }
+}
 
 void Manager::set_alarm() {
   const TimeNs at = engine_.deadline();

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/error.h"
@@ -55,6 +57,8 @@ class Manager {
   /// The opened device, with a protection domain for all ids. Not under `lock`.
   Result<void> attach_device(Id& id);
   void detach_device(Id& id);
+  /// From now on the id hears of no changes of the device. Under `lock`.
+  void forget_changes(Id& id) { ids_of_device_.erase(&id); }
   Result<ibv_context*> device();
   Result<ibv_xrcd*> domain_of_xrc();
 
@@ -87,11 +91,14 @@ class Manager {
   void set_alarm();
   static void on_mad(const sockaddr* source, const sockaddr* destination, const void* mad);
   static void on_alarm();
-  static void on_addresses_changed();
+  static void on_port_changed(const VerbatimPortChange* change);
+  bool is_there(const OwnAddress& own) const { return (gids_ >> own.gid_index & 1) != 0; }
 
   const VerbatimServices* services_;
   VerbatimNode node_;
   std::vector<OwnAddress> addresses_;
+  std::atomic<std::uint32_t> gids_ = ~0u;  // Bit i: an interface has the address of entry i.
+  std::unordered_set<Id*> ids_of_device_;
   cm::ConnectionManager engine_;
   UniqueFd alarm_;
   TimeNs alarm_at_ = kNever;
