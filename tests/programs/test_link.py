@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""What programs hear when their node's interface and address go and come back."""
+
+import argparse
+import re
+import subprocess
+import sys
+
+from lab import Failure, Lab, wait_until
+from namespaces import enter_user_namespace
+
+NODE = "a"
+ADDRESS = "10.78.0.1"
+INTERFACE = "veth-a"
+SECONDS_MAX = 20
+STATE = "/sys/class/infiniband/verbatim0/ports/1/state"
+GID = "/sys/class/infiniband/verbatim0/ports/1/gids/1"
+NO_GID = ":".join(["0000"] * 8)
+
+# What is done to the interface, what ibv_asyncwatch prints then, what an rdma_cm_id hears.
+DOWN = ("ip link set veth-b down", ["PORT_ERR"], [])
+UP = ("ip link set veth-b up", ["PORT_ACTIVE"], [])
+DELETE = (f"ip address del {ADDRESS}/24 dev {INTERFACE}", ["PORT_ERR", "GID_CHANGE"], [])
+ADD = (f"ip address add {ADDRESS}/24 dev {INTERFACE}", ["GID_CHANGE", "PORT_ACTIVE"], [])
+REPLACE = (f"ip link set {INTERFACE} address 02:55:55:00:00:01", [], ["ADDR_CHANGE"])
+REMOVE = (f"ip link del {INTERFACE}", ["PORT_ERR", "GID_CHANGE", "DEVICE_FATAL"],
+          ["DEVICE_REMOVAL"])
+
+
+def ip(command):
+    subprocess.run(command.split(), check=True)
+
+
+class Watchers:
+    """A program with an opened device and one with an rdma_cm_id, and all they have heard so far."""
+
+    def __init__(self, lab):
+        self._verbs = lab.start(NODE, ["stdbuf", "-oL", "ibv_asyncwatch"])
+        self.cm = lab.start(NODE, [f"{lab.build}/bin/cm_watch", ADDRESS])
+        self._expected_verbs, self._expected_cm = [], []
+        wait_until(lambda: "async event FD" in self._verbs.output() and
+                   "bound" in self.cm.output(), SECONDS_MAX, "the watchers")
+
+    def expect_after(self, step):
+        command, verbs, cm = step
+        ip(command)
+        self._expected_verbs += [f"IBV_EVENT_{name}" for name in verbs]
+        self._expected_cm += [f"RDMA_CM_EVENT_{name}" for name in cm]
+        wait_until(lambda: len(self._heard_by_verbs()) >= len(self._expected_verbs) and
+                   len(self._heard_by_cm()) >= len(self._expected_cm),
+                   SECONDS_MAX, f"events of: {command}")
+        self.expect_nothing_else()
+        print(f"passed: {command}", flush=True)
+
+    def expect_nothing_else(self):
+        heard = self._heard_by_verbs(), self._heard_by_cm()
+        if heard != (self._expected_verbs, self._expected_cm):
+            raise Failure(f"heard {heard}, expected {self._expected_verbs, self._expected_cm}")
+
+    def _heard_by_verbs(self):
+        return re.findall(r"event_type (\w+)", self._verbs.output())
+
+    def _heard_by_cm(self):
+        return re.findall(r"RDMA_CM_EVENT_\w+", self.cm.output())
+
+
+def expect_output(lab, argv, *words):
+    program = lab.start(NODE, argv)
+    program.expect_success(SECONDS_MAX)
+    missing = [word for word in words if word not in program.output()]
+    if missing:
+        raise Failure(f"{' '.join(argv)} does not say {missing}")
+
+
+def expect_binding_fails(lab):
+    program = lab.start(NODE, [f"{lab.build}/bin/cm_watch", ADDRESS])
+    if program.wait(SECONDS_MAX) != 1 or "Cannot assign requested address" not in program.output():
+        raise Failure("an id is bound to an address that is not there")
+
+
+def follow(lab):
+    watchers = Watchers(lab)
+    watchers.expect_after(DOWN)
+    expect_output(lab, ["ibv_devinfo"], "PORT_DOWN")
+    expect_output(lab, ["cat", STATE], "1: DOWN")
+    watchers.expect_after(UP)
+    expect_output(lab, ["ibv_devinfo", "-v"], "PORT_ACTIVE", ADDRESS)
+    expect_output(lab, ["cat", STATE], "4: ACTIVE")
+
+    watchers.expect_after(DELETE)
+    expect_output(lab, ["cat", GID], NO_GID)
+    expect_binding_fails(lab)
+    watchers.expect_after(ADD)
+    expect_output(lab, ["cat", GID], "0a4e:0001")
+
+    watchers.expect_after(REPLACE)
+    watchers.expect_after(REMOVE)
+    watchers.cm.expect_success(SECONDS_MAX)
+    expect_output(lab, ["ibv_devinfo"], "PORT_DOWN")
+    watchers.expect_nothing_else()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--preload", default="")
+    options = parser.parse_args()
+    enter_user_namespace()
+    for command in (f"ip link add {INTERFACE} type veth peer name veth-b",
+                    # No link-local addresses, which come and go when they like.
+                    f"ip link set {INTERFACE} addrgenmode none",
+                    "ip link set veth-b addrgenmode none",
+                    f"ip address add {ADDRESS}/24 dev {INTERFACE}",
+                    f"ip link set {INTERFACE} up", "ip link set veth-b up"):
+        ip(command)
+    with Lab(options.build, options.preload) as lab:
+        lab.set_address(NODE, ADDRESS)
+        follow(lab)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
