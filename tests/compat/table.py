@@ -108,7 +108,7 @@ def _rdmacm_utils():
     yield Row(group, "rcopy", "rcopy {folder}/source {a}:{folder}/copy -p {port}", "rcopy -p {port}",
               before="head -c 30000000 /dev/urandom > {folder}/source", after="cmp {folder}/source {folder}/copy",
               ends=False, quick=True)
-    yield Row(group, "cmtime", "cmtime -s {a} -p {port} -c 50", "cmtime -b {a} -p {port} -c 50", expect="connect")
+    yield Row(group, "cmtime", "cmtime -s {a} -p {port} -c 50", "cmtime -b {a} -p {port} -c 50", expect="connect", ends=False)
 
 
 def _qperf():
