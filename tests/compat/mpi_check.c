@@ -1,5 +1,5 @@
-/* Two or more ranks: a ring, all-to-all, and Put, Get and Accumulate on a window, every byte compared. Rank 0
- * says so where all is as expected; else the exit status is 1. */
+/* Two or more ranks: a ring, all-to-all, and Put, Get and Accumulate on a window, every byte
+ * compared. Rank 0 says so where all is as expected; else the exit status is 1. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@ static int rank, ranks, faults;
 
 static void expect(int wanted, int found, const char* what) {
   if (wanted == found) return;
-  if (faults++ < 10) fprintf(stderr, "rank %d: %s: %d where %d was expected\n", rank, what, found, wanted);
+  if (faults++ < 10)
+    fprintf(stderr, "rank %d: %s: %d where %d was expected\n", rank, what, found, wanted);
 }
 
 static int value(int from, int to, int index) { return from * 1000003 + to * 101 + index; }
@@ -41,7 +42,8 @@ static void all_to_all(int count) {
   }
   MPI_Alltoall(sent, count, MPI_INT, received, count, MPI_INT, MPI_COMM_WORLD);
   for (int from = 0; from < ranks; ++from) {
-    for (int i = 0; i < count; ++i) expect(value(from, rank, i), received[from * count + i], "all-to-all");
+    for (int i = 0; i < count; ++i)
+      expect(value(from, rank, i), received[from * count + i], "all-to-all");
   }
   free(sent);
   free(received);
@@ -51,8 +53,8 @@ static void one_sided(int count) {
   const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
   int* memory;
   MPI_Win window;
-  MPI_Win_allocate((MPI_Aint)sizeof(int) * (2 * count + 1), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD,
-                   &memory, &window);
+  MPI_Win_allocate((MPI_Aint)sizeof(int) * (2 * count + 1), sizeof(int), MPI_INFO_NULL,
+                   MPI_COMM_WORLD, &memory, &window);
   int* other = numbers(count);
   for (int i = 0; i < count; ++i) {
     memory[i] = value(rank, rank, i);
