@@ -45,10 +45,21 @@ say() { printf '\n%s\n' "test: $*"; }
 
 passed=0
 failed=0
+# What each failed test was and printed, for the end: a log of thousands of lines is read there first.
+failures=()
 
 count() {
   passed=$((passed + $1))
   failed=$((failed + $2))
+}
+
+# failed_tests LOG: each failed test of ctest's log with the last 30 lines of what it printed.
+failed_tests() {
+  awk '
+    function flush() { for (i = n > 30 ? n - 30 : 0; i < n; i++) print kept[i]; n = 0; failing = 0 }
+    / Test +#[0-9]+: / || /^ +Start +[0-9]+: / || /% tests passed/ { flush() }
+    / Test +#[0-9]+: .*\*\*\*/ { print "\n" $0; failing = 1; next }
+    failing { kept[n++] = $0 }' "$1"
 }
 
 # run_suite FOLDER CTEST_ARGUMENTS...
@@ -63,6 +74,7 @@ run_suite() {
   if [[ $last =~ ([0-9]+)\ tests?\ failed\ out\ of\ ([0-9]+) ]]; then
     count $((BASH_REMATCH[2] - BASH_REMATCH[1])) "${BASH_REMATCH[1]}"
   fi
+  if [[ $status -ne 0 ]]; then failures+=("$(failed_tests "$log")"); fi
   # ctest can also fail without a failed test: where it finds none, for instance.
   if [[ $status -ne 0 && ${BASH_REMATCH[1]:-0} -eq 0 ]]; then count 0 1; fi
 }
@@ -133,5 +145,9 @@ stage_fresh() {
 ./setup.sh test || exit 1
 for stage in "${stages[@]}"; do "stage_$stage"; done
 
+if [[ ${#failures[@]} -gt 0 ]]; then
+  say "what failed"
+  printf '%s\n' "${failures[@]}"
+fi
 printf '\n%s\n' "$passed passed, $failed failed"
 [[ $failed -eq 0 ]]
