@@ -58,7 +58,7 @@ failed_tests() {
   awk '
     function flush() { for (i = n > 30 ? n - 30 : 0; i < n; i++) print kept[i]; n = 0; failing = 0 }
     / Test +#[0-9]+: / || /^ +Start +[0-9]+: / || /% tests passed/ { flush() }
-    / Test +#[0-9]+: .*\*\*\*/ { print "\n" $0; failing = 1; next }
+    / Test +#[0-9]+: .*\*\*\*/ && !/\*\*\*Skipped/ { print "\n" $0; failing = 1; next }
     failing { kept[n++] = $0 }' "$1"
 }
 

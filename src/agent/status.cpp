@@ -6,21 +6,13 @@
 #include <unistd.h>
 
 #include "adapter/arena.h"
+#include "adapter/queue_pair_state.h"
 #include "observe/counters.h"
 
 namespace verbatim::agent {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// As <infiniband/verbs.h> numbers them.
-constexpr std::array kQueuePairTypes{"SMI", "GSI", "RC", "UC", "UD"};
-constexpr std::array kQueuePairStates{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
-
-template <std::size_t N>
-std::string name_of(const std::array<const char*, N>& names, std::uint8_t value) {
-  return value < N ? names[value] : std::to_string(value);
-}
 
 Json node_json(const NodeDescription& node) {
   Json json;
@@ -54,8 +46,8 @@ Json counters_json(const Counters& counters,
 Json queue_pair_json(const adapter::QueuePairRecord& record, std::uint32_t qpn) {
   Json json;
   json["qpn"] = qpn;
-  json["type"] = name_of(kQueuePairTypes, record.type.load(std::memory_order_relaxed));
-  json["state"] = name_of(kQueuePairStates, record.state.load(std::memory_order_relaxed));
+  json["type"] = adapter::name_of(adapter::QpType{record.type.load(std::memory_order_relaxed)});
+  json["state"] = adapter::name_of(adapter::QpState{record.state.load(std::memory_order_relaxed)});
   json["dest_qpn"] = record.dest_qpn.load(std::memory_order_relaxed);
   json["dest_gid"] = gid_text(record.dest_gid);
   json["counters"] = counters_json(record.counters, observe::kQueuePairCounters);

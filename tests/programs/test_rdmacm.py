@@ -62,8 +62,15 @@ def run_pair(lab, name, server_command, client_command):
 def run_persistent_server(lab):
     port = lab.free_port()
     server = start_server(lab, "rping -s -P -a {a} -p {port}", port)
-    command = argv(lab, "rping -c -a {a} -p {port} -V -C 10", port)
-    clients = [lab.start("b", command) for _ in range(4)]
+    command = argv(lab, "rping -c -v -V -a {a} -p {port} -C 500", port)
+    clients = []
+    # All at once, but one after the other: rping keeps one place for requests that it has not yet
+    # taken up, and a second one in it makes it use the same id twice.
+    for _ in range(4):
+        client = lab.start("b", command)
+        wait_until(lambda new=client: new.ended() or "rdma-ping-0:" in new.output(), SECONDS,
+                   "the first ping")
+        clients.append(client)
     for client in clients:
         client.expect_success(SECONDS)
     server.kill()

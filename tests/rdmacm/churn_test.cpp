@@ -1,0 +1,135 @@
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include <malloc.h>
+
+#include "kit.h"
+
+/// Many connections, one generation after the other: nothing of them may stay.
+namespace rdmacm_test {
+namespace {
+
+constexpr int kGenerations = 100;
+constexpr int kConnections = 100;  // At a time.
+
+/// One connection, both of whose ends are in this process.
+struct Connection {
+  explicit Connection(std::uint16_t port) : client(port) {}
+  Client client;
+  Id server;
+};
+
+/// Connects kConnections clients to the listener, and ends all of them.
+void live_and_die(Listener& listener) {
+  std::vector<std::unique_ptr<Connection>> connections;
+  for (int i = 0; i < kConnections; ++i) {
+    connections.push_back(std::make_unique<Connection>(listener.port()));
+    ASSERT_EQ(connections.back()->client.connect(), 0);
+  }
+  for (const auto& connection : connections) {
+    const Event request = listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST);
+    ASSERT_TRUE(request);
+    connection->server.reset(request->id);
+    make_queue_pair(request->id);
+    rdma_conn_param wanted = parameters();
+    ASSERT_EQ(rdma_accept(request->id, &wanted), 0) << std::strerror(errno);
+  }
+  for (const auto& connection : connections) {
+    ASSERT_TRUE(connection->client.channel.expect(RDMA_CM_EVENT_ESTABLISHED));
+    ASSERT_TRUE(listener.channel.expect(RDMA_CM_EVENT_ESTABLISHED));
+  }
+  for (const auto& connection : connections) {
+    ASSERT_EQ(rdma_disconnect(connection->client.id.get()), 0);
+  }
+  for (const auto& connection : connections) {
+    ASSERT_TRUE(listener.channel.expect(RDMA_CM_EVENT_DISCONNECTED));
+    ASSERT_TRUE(connection->client.channel.expect(RDMA_CM_EVENT_DISCONNECTED));
+    ASSERT_EQ(rdma_disconnect(connection->server.get()), 0);
+  }
+}
+
+/// What `command` prints.
+std::string output_of(const std::string& command) {
+  std::string output;
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return output;
+  std::array<char, 4096> part;
+  while (const auto count = fread(part.data(), 1, part.size(), pipe)) {
+    output.append(part.data(), count);
+  }
+  pclose(pipe);
+  return output;
+}
+
+/// What `verbatim status` knows of this process's node.
+std::string node_status() {
+  const std::filesystem::path agent = std::getenv("VERBATIMD");
+  return output_of((agent.parent_path() / "verbatim").string() + " status --json");
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+std::size_t open_descriptors(const std::string& pid) {
+  using Folder = std::filesystem::directory_iterator;
+  return static_cast<std::size_t>(std::distance(Folder("/proc/" + pid + "/fd"), Folder()));
+}
+
+std::size_t resident_kib(const std::string& pid) {
+  std::ifstream status("/proc/" + pid + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmRSS:")) return std::stoul(line.substr(6));
+  }
+  return 0;
+}
+
+/// What connections could leave behind, in this process and in its agent.
+struct Footprint {
+  Footprint() {
+    const std::string status = node_status();
+    const std::string label = "\"agent_pid\": ";
+    const std::string agent =
+        std::to_string(std::stoul(status.substr(status.find(label) + label.size())));
+    agent_descriptors = open_descriptors(agent);
+    agent_kib = resident_kib(agent);
+    bound_ports = count(status, "\"listens\"");
+    queue_pairs = count(status, "\"qpn\"");
+  }
+  std::size_t bytes = mallinfo2().uordblks;  // Zero under sanitizers, which look themselves.
+  std::size_t descriptors = open_descriptors("self");
+  std::size_t agent_descriptors = 0;
+  std::size_t agent_kib = 0;
+  std::size_t bound_ports = 0;
+  std::size_t queue_pairs = 0;
+};
+
+TEST(Churn, TenThousandConnectionsLeaveNothing) {
+  constexpr std::size_t kSlackBytes = 128 << 10;
+  constexpr auto kTimeWaitMax = std::chrono::seconds(30);
+  Listener listener(RDMA_PS_TCP, kConnections);
+  live_and_die(listener);
+  const Footprint before;
+  for (int i = 0; i < kGenerations && !HasFatalFailure(); ++i) live_and_die(listener);
+  const auto end = std::chrono::steady_clock::now() + kTimeWaitMax;
+  while (mallinfo2().uordblks > before.bytes + kSlackBytes &&
+         std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  const Footprint after;
+  EXPECT_LE(after.bytes, before.bytes + kSlackBytes);
+  EXPECT_EQ(after.descriptors, before.descriptors);
+  EXPECT_EQ(after.agent_descriptors, before.agent_descriptors);
+  EXPECT_LE(after.agent_kib, before.agent_kib + 512);
+  EXPECT_EQ(after.bound_ports, 1);  // The listener's.
+  EXPECT_EQ(after.queue_pairs, 0);
+}
+
+}  // namespace
+}  // namespace rdmacm_test
