@@ -17,22 +17,38 @@
 namespace verbatim::adapter {
 namespace {
 
-/// How long after its last poll a program counts as polling.
+/// How long after its last poll, or post, a program counts as polling.
 constexpr TimeNs kPollingGrace = kMillisecond;
+/// So long it may post and not poll: a hundred requests of 64 KiB take 3 ms.
+constexpr TimeNs kPostingGrace = 20 * kMillisecond;
 /// A program that armed a completion queue within this time waits for events: resting would cost it
 /// a wake-up each time.
 constexpr TimeNs kEventGrace = kSecond;
 
-/// A program that has not polled for so long while packets lie there is at something else, mostly
-/// spinning on memory that those packets write (`ib_write_lat`).
+/// A thread that has computed for so long since it was last seen, neither polled nor posted, and
+/// lets packets lie, spins on memory that those packets write (`ib_write_lat`). One that has not
+/// computed waits for a processor: to help it would take that away from it.
 constexpr TimeNs kNeglect = kMillisecond / 10;
-/// Then resting waits so long: in a thousand exchanges one waits for a nap, not each.
+/// Then resting waits so long: in a hundred milliseconds one goes by in a nap, not each.
 constexpr TimeNs kAttention = 200 * kMillisecond;
 
 /// So many turns in vain, some 20 µs, and the processor is offered to others: the peer may be
 /// waiting for this very one. Without it, two polling programs on one processor exchange a message
 /// each time slice.
 constexpr std::uint32_t kIdlePollsBeforeYield = 32;
+
+clockid_t clock_of_this_thread() {
+  clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
+  pthread_getcpuclockid(pthread_self(), &clock);
+  return clock;
+}
+
+/// 0 for a thread that has ended.
+TimeNs computing_time(clockid_t clock) {
+  timespec time{};
+  if (clock_gettime(clock, &time) != 0) return 0;
+  return time.tv_sec * kSecond + time.tv_nsec;
+}
 
 void drain_counter(int fd) {
   std::uint64_t count = 0;
@@ -108,14 +124,37 @@ void Progress::wake() {
   [[maybe_unused]] const auto written = write(wake_.get(), &one, sizeof one);
 }
 
+TimeNs Progress::last_use(TimeNs now) const {
+  if (in_use_.load(std::memory_order_relaxed)) return now;
+  return std::max(last_poll_.load(std::memory_order_relaxed),
+                  last_post_.load(std::memory_order_relaxed));
+}
+
 bool Progress::may_rest(TimeNs now) const {
-  return now - last_poll_.load(std::memory_order_relaxed) < kPollingGrace &&
+  return now - last_use(now) < kPollingGrace &&
+         now - last_poll_.load(std::memory_order_relaxed) < kPostingGrace &&
          now - last_event_use_.load(std::memory_order_relaxed) > kEventGrace &&
          now >= no_rest_before_;
 }
 
-bool Progress::packets_wait(TimeNs now) const {
-  if (now - last_poll_.load(std::memory_order_relaxed) < kNeglect) return false;
+Progress::Use::Use(Progress& progress, std::atomic<TimeNs>& last, TimeNs now)
+    : progress_(progress) {
+  static thread_local const clockid_t own = clock_of_this_thread();
+  last.store(now, std::memory_order_relaxed);
+  if (progress_.user_clock_.load(std::memory_order_relaxed) != own) {
+    progress_.user_clock_.store(own, std::memory_order_relaxed);
+  }
+  progress_.in_use_.store(true, std::memory_order_relaxed);
+}
+
+bool Progress::neglects_packets() {
+  const Sight before = sight_;
+  sight_ = {last_use(monotonic_now()), computing_time(user_clock_.load(std::memory_order_relaxed))};
+  if (sight_.last_use != before.last_use) return false;
+  return sight_.computed - before.computed > kNeglect && packets_wait();
+}
+
+bool Progress::packets_wait() const {
   std::array<epoll_event, 8> events;
   const int count = epoll_wait(full_epoll_.get(), events.data(), events.size(), 0);
   return std::any_of(events.begin(), events.begin() + std::max(count, 0),
@@ -131,7 +170,7 @@ void Progress::run() {
     const int count = rest ? epoll_wait(quiet_epoll_.get(), events.data(), events.size(), 1)
                            : epoll_wait(full_epoll_.get(), events.data(), events.size(), -1);
     if (count > 0) serve_quietly();
-    if (rest && packets_wait(monotonic_now())) no_rest_before_ = monotonic_now() + kAttention;
+    if (rest && neglects_packets()) no_rest_before_ = monotonic_now() + kAttention;
     if (!rest || !may_rest(monotonic_now())) serve();
     if (rest && monotonic_now() >= timers_.earliest()) serve();
   }
@@ -159,15 +198,17 @@ void Progress::serve_quietly() {
   }
 }
 
-/// Turns until nothing comes any more and all is said, or until it is time to look at the quiet
-/// descriptors again.
+/// Turns until nothing comes any more and all is said, or until the program polls again, or until
+/// it is time to look at the quiet descriptors again.
 void Progress::serve() {
   constexpr int kTurnsMax = 256;
   const std::lock_guard guard(turn_lock_);
   bool busy = true;
   for (int turns = 0; busy && turns < kTurnsMax && !stop_.load(std::memory_order_relaxed);
        ++turns) {
-    busy = turn(monotonic_now()) > 0;
+    const TimeNs now = monotonic_now();
+    if (turns > 0 && may_rest(now)) return;
+    busy = turn(now) > 0;
     flush_outputs();
     busy |= has_outputs_.load(std::memory_order_relaxed);
   }
@@ -176,7 +217,7 @@ void Progress::serve() {
 
 void Progress::poll() {
   const TimeNs now = monotonic_now();
-  last_poll_.store(now, std::memory_order_relaxed);
+  const Use use(*this, last_poll_, now);
   if (!turn_lock_.try_lock()) return;
   const std::lock_guard guard(turn_lock_, std::adopt_lock);
   // What the turn before left to say, if the program has not said something itself meanwhile.
@@ -219,7 +260,7 @@ void Progress::flush_outputs() {
   }
   for (QueuePair* queue_pair : flushing_) {
     queue_pair->output_pending_.store(false, std::memory_order_release);
-    queue_pair->transmit();
+    queue_pair->transmit_output(monotonic_now());
   }
   flushing_.clear();
 }

@@ -49,6 +49,20 @@ class Progress {
   void settle();
   /// The program will wait for an event: the background thread must serve from now on.
   void serve_events();
+  /// As long as it lives, the program is in a call of ours: it does not spin on memory that packets
+  /// write.
+  class Use {
+   public:
+    ~Use() { progress_.in_use_.store(false, std::memory_order_relaxed); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    friend class Progress;
+    Use(Progress& progress, std::atomic<TimeNs>& last, TimeNs now);
+    Progress& progress_;
+  };
+  Use note_post(TimeNs now) { return {*this, last_post_, now}; }
   /// The program polls and waits for no events: the background thread rests.
   bool is_polled() const { return resting_.load(std::memory_order_relaxed); }
   void arm_timer(TimeNs at, Qpn qpn);
@@ -84,8 +98,10 @@ class Progress {
   explicit Progress(Adapter& adapter) : adapter_(adapter) {}
   Result<void> watch(int epoll, int fd) const;
   void run();
+  TimeNs last_use(TimeNs now) const;
   bool may_rest(TimeNs now) const;
-  bool packets_wait(TimeNs now) const;
+  bool neglects_packets();
+  bool packets_wait() const;
   std::size_t turn(TimeNs now);
   void flush_outputs();
   std::size_t receive(TimeNs now);
@@ -112,8 +128,18 @@ class Progress {
   TimerQueue timers_;
   std::mutex alarm_lock_;  // Orders settings of alarm_.
   std::atomic<TimeNs> last_poll_{0};
+  std::atomic<TimeNs> last_post_{0};
+  // Of several threads in calls of ours, the first to leave clears it: a hint.
+  std::atomic<bool> in_use_{false};
   std::atomic<TimeNs> last_event_use_{0};
-  TimeNs no_rest_before_ = 0;  // The background thread's own.
+  std::atomic<clockid_t> user_clock_{};  // Of the thread that polled or posted last.
+  /// What the background thread saw of the program when it last looked.
+  struct Sight {
+    TimeNs last_use = 0;
+    TimeNs computed = 0;  // By the thread that polled or posted last.
+  };
+  Sight sight_;  // The background thread's own, as is the next.
+  TimeNs no_rest_before_ = 0;
   std::atomic<bool> resting_{false};
   std::atomic<bool> stop_{false};
   int event_fd_ = -1;

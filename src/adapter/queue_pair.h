@@ -198,6 +198,7 @@ class QueuePair {
   int check_post(const SendWork& work) const;
   void push_send(const SendWork& work);
   void flush_posted();
+  void transmit_output(TimeNs now);
   void transmit_locked(TimeNs now);
   bool may_send(TimeNs now);
   void transmit_requests(Burst& burst, TimeNs now);

@@ -46,9 +46,15 @@ bool append_request_bytes(Burst& burst, const SendQueue& queue, const region::Re
 }  // namespace
 
 void QueuePair::transmit() {
+  const TimeNs now = monotonic_now();
+  const auto use = adapter_.progress().note_post(now);
+  transmit_output(now);
+}
+
+void QueuePair::transmit_output(TimeNs now) {
   {
     const std::lock_guard guard(lock_);
-    transmit_locked(monotonic_now());
+    transmit_locked(now);
   }
   // Nobody acknowledges what an unreliable queue pair sends, so nothing holds it back: where the
   // receiver shares this processor, it gets its turn before its socket overflows.
