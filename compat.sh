@@ -5,13 +5,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
   cat <<'END'
-Usage: ./compat.sh [--quick] [--write] [--pyverbs RUNS] [--list] [PATTERN]...
+Usage: ./compat.sh [--all | --quick] [--write] [--pyverbs RUNS] [--list] [PATTERN]...
 
 Runs Debian's unmodified programs (ibverbs-utils, perftest, rdmacm-utils, qperf, UCX, libfabric, Open
 MPI) between two nodes in network namespaces of their own, each with content or figures checked, and
 prints a line for each. Needs root, or a kernel that lets users have network namespaces.
 
   PATTERN         only rows whose "package: arguments" has it, such as 'qperf*' or '*rping*'
+  --all           every row (as without it), and rdma-core's own test suite 20 times
   --quick         only those that the default test suite runs, too
   --pyverbs RUNS  also (without --write and PATTERN: only) rdma-core's own test suite, so often
   --write         writes docs/compatibility.md from what was seen

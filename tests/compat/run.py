@@ -23,6 +23,8 @@ from namespaces import Namespace, enter_user_namespace
 
 ADDRESS_A = "10.77.0.1"
 ADDRESS_B = "10.77.0.2"
+ADDRESS_A6 = "fd77::1"
+ADDRESS_B6 = "fd77::2"
 QUIET_SECONDS = 0.3  # A server that has waited for so long, waits for its clients.
 
 
@@ -55,10 +57,12 @@ class Setup:
         self.peer = Namespace()
         # Frames of 9,000 bytes, as where RDMA is at home: qperf insists on a path MTU of 2,048.
         commands = (f"ip link add veth-a mtu 9000 type veth peer name veth-b mtu 9000 netns {self.peer.pid}",
-                    f"ip address add {ADDRESS_A}/24 dev veth-a", "ip link set veth-a up")
+                    f"ip address add {ADDRESS_A}/24 dev veth-a",
+                    f"ip address add {ADDRESS_A6}/64 dev veth-a nodad", "ip link set veth-a up")
         for command in commands:
             subprocess.run(command.split(), check=True)
-        for command in (f"ip address add {ADDRESS_B}/24 dev veth-b", "ip link set veth-b up",
+        for command in (f"ip address add {ADDRESS_B}/24 dev veth-b",
+                        f"ip address add {ADDRESS_B6}/64 dev veth-b nodad", "ip link set veth-b up",
                         "ip link set lo up"):
             self.peer.run(*command.split())
         self.mac_a = self._mac("veth-a")
@@ -73,12 +77,13 @@ class Setup:
 
     def lab(self):
         lab = Lab(self.options.build, self.options.preload, namespace_pids={"b": self.peer.pid})
-        lab.set_address("a", ADDRESS_A)
-        lab.set_address("b", ADDRESS_B)
+        lab.set_addresses("a", ADDRESS_A, ADDRESS_A6)
+        lab.set_addresses("b", ADDRESS_B, ADDRESS_B6)
         return lab
 
     def words(self, lab, port):
         return {"a": ADDRESS_A, "b": ADDRESS_B, "port": port, "folder": lab.folder, "build": lab.build,
+                "a6": ADDRESS_A6, "b6": ADDRESS_B6,
                 "mac_a": self.mac_a, "mac_b": self.mac_b}
 
 
@@ -109,6 +114,11 @@ def run_pair(row, lab, words):
     def shell(template):
         return ["bash", "-c", f"exec {template}".format_map(words)]
 
+    if row.source:
+        source, *libraries = row.source.split()
+        words["program"] = os.path.join(lab.folder, "program")
+        subprocess.run(["cc", "-O1", "-Wall", "-o", words["program"], os.path.join(HERE, source), *libraries],
+                       check=True)
     if row.before:
         subprocess.run(["bash", "-c", row.before.format_map(words)], check=True)
     server = None
@@ -185,13 +195,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
+    parser.add_argument("--all", action="store_true", help="every row, and rdma-core's suite 20 times")
     parser.add_argument("--quick", action="store_true", help="the rows of the default test suite")
     parser.add_argument("--list", action="store_true", help="print what would run")
     parser.add_argument("--pyverbs", type=int, default=0, metavar="RUNS", help="runs of rdma-core's suite")
     parser.add_argument("--write", action="store_true", help="write docs/compatibility.md")
     parser.add_argument("pattern", nargs="*", help="only rows whose 'package: name' has this (globs)")
     options = parser.parse_args()
-    rows = chosen(options) if options.pattern or not options.pyverbs or options.write else []
+    rows = chosen(options) if options.all or options.pattern or not options.pyverbs or options.write else []
+    if options.all:
+        options.pyverbs = options.pyverbs or 20
     if options.list:
         for row in rows:
             print(f"{row.group}: {row.name}")

@@ -1,7 +1,7 @@
 """What is run of which program: the table behind docs/compatibility.md. Every program is Debian's, unmodified.
 
 `server` runs on node a, `client` on node b; a row without a server runs on node a alone. In both, {a} and {b}
-are the nodes' addresses, {port} a free port, {folder} a folder of the row's own, {build} the build folder.
+are the nodes' addresses, {a6} and {b6} their IPv6 ones, {port} a free port, {folder} a folder of the row's own, {build} the build folder.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ class Row:
     ends: bool = True  # The server ends with the client; else it is stopped.
     before: str = ""  # A shell command on node b, before.
     refused: str = ""  # Why it cannot run: the client fails, and says what `expect` has.
+    source: str = ""  # A C file beside this one, and how it is linked: {program} is what comes of it.
     after: str = ""  # A shell command that must succeed in the end: what was copied is the same...
 
 
@@ -84,6 +85,17 @@ def _rdmacm_utils():
               expect="rdma-ping-9", ends=False)
     yield Row(group, "rping -q", "rping -c -a {a} -p {port} -C 10 -V -v -q", f"rping {listen} -C 10 -V -q",
               expect="rdma-ping-9")
+    for family, address in (("IPv6", "{a6}"), ("AF_IB", "-f gid ::ffff:{a}")):
+        gid = address.startswith("-f")
+        to, at = (address.split()[2], "-f gid ") if gid else (address, "")
+        source = " -b ::ffff:{b}" if gid else ""
+        for program, more in (("ucmatose", "-c 4"), ("rstream", "-S 65536 -C 100")):
+            words = f"{program} {at}{more} -p {{port}}"
+            yield Row(group, f"{program}, {family}", f"{words} -s {to}{source}", f"{words} -b {to}",
+                      expect="return status 0" if program == "ucmatose" else "Gb/s|Gb/sec", quick=True)
+    yield Row(group, "rping, IPv6", "rping -c -a {a6} -p {port} -C 50 -V -v", "rping -s -a {a6} -p {port} -C 50 -V",
+              expect="rdma-ping-49", quick=True)
+    yield Row(group, "udaddy, IPv6", "udaddy -s {a6} -c 4", "udaddy -b {a6} -c 4", expect="return status 0")
     yield Row(group, "ucmatose", "ucmatose -s {a} -p {port} -c 8", "ucmatose -b {a} -p {port} -c 8",
               expect="return status 0", quick=True)
     yield Row(group, "ucmatose -m", "ucmatose -s {a} -p {port} -c 4 -m", "ucmatose -b {a} -p {port} -c 4 -m",
@@ -157,6 +169,12 @@ def _ucx():
                    f"-s {size.split()[0]} -n 1000 -w 100 -p {{port}}")
             yield Row(group, f"UCX_TLS={transport} {test}", f"{run} {{a}}", run, expect="Final:",
                       quick=test in ("tag_bw", "stream_lat"))
+    # Their set-up by address, over rdma_cm, is not in ucx_perftest 1.13.
+    for transport in ("rc_v", "ud_v"):
+        run = (f"env UCX_TLS={transport} UCX_NET_DEVICES=verbatim0:1 UCX_SOCKADDR_TLS_PRIORITY=rdmacm "
+               "{program} {port}")
+        yield Row(group, f"UCX_TLS={transport}, connected over rdmacm", f"{run} {{a}}", run,
+                  expect="messages came back", source="ucp_sockaddr.c -lucp -lucs", quick=True)
 
 
 def _libfabric():

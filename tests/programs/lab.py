@@ -96,6 +96,7 @@ class Lab:
         self._next_port = 0
         self.namespace_pids = namespace_pids or {}
         self._addresses = {}
+        self._more_addresses = {}
 
     def __enter__(self):
         return self
@@ -125,8 +126,9 @@ class Lab:
             self._addresses[node] = f"127.{value >> 16}.{value >> 8 & 255}.{value & 255}"
         return self._addresses[node]
 
-    def set_address(self, node, address):
+    def set_addresses(self, node, address, *more):
         self._addresses[node] = address
+        self._more_addresses[node] = more
 
     def free_port(self):
         """A TCP port where nobody listens. Labs start at different places."""
@@ -147,8 +149,9 @@ class Lab:
         return environment
 
     def start(self, node, argv, stdin=None):
-        command = [f"{self.build}/bin/verbatim", "run", "--node", node,
-                   "--address", self.address(node), "--", *argv]
+        addresses = [self.address(node), *self._more_addresses.get(node, ())]
+        options = [word for address in addresses for word in ("--address", address)]
+        command = [f"{self.build}/bin/verbatim", "run", "--node", node, *options, "--", *argv]
         # Nothing outlives the test, even where ctest kills it for its time limit.
         command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
         if node in self.namespace_pids:

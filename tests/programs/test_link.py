@@ -114,7 +114,7 @@ def main():
                     f"ip link set {INTERFACE} up", "ip link set veth-b up"):
         ip(command)
     with Lab(options.build, options.preload) as lab:
-        lab.set_address(NODE, ADDRESS)
+        lab.set_addresses(NODE, ADDRESS)
         follow(lab)
 
 

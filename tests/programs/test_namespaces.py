@@ -41,8 +41,8 @@ def main():
                         "ip link set lo up"):
             peer.run(*command.split())
         with Lab(options.build, options.preload, namespace_pids={"b": peer.pid}) as lab:
-            lab.set_address("a", ADDRESS_A)
-            lab.set_address("b", ADDRESS_B)
+            lab.set_addresses("a", ADDRESS_A)
+            lab.set_addresses("b", ADDRESS_B)
             for run in RUNS:
                 port = lab.free_port()
                 words = run.split()

@@ -48,7 +48,9 @@ int rsocket(int domain, int type, int protocol) {
   const int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
   const bool is_stream = kind == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP);
   const bool is_datagram = kind == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP);
-  if ((domain != AF_INET && domain != AF_INET6) || (!is_stream && !is_datagram)) {
+  const bool is_ip = domain == AF_INET || domain == AF_INET6;
+  // A datagram socket sends over a UDP socket as well, which has no GIDs.
+  if (!(is_stream && (is_ip || domain == AF_IB)) && !(is_datagram && is_ip)) {
     errno = ENOTSUP;
     return -1;
   }

@@ -6,9 +6,10 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
+
+#include "dropin/rdmacm/addresses.h"
 
 namespace verbatim::rsocket {
 namespace {
@@ -84,7 +85,7 @@ std::shared_ptr<Socket> take_out(int number) {
 
 void copy_address(const sockaddr* from, sockaddr* to, socklen_t* length) {
   if (to == nullptr || length == nullptr) return;
-  const socklen_t size = from->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  const socklen_t size = rdmacm::length_of(from);
   std::memcpy(to, from, std::min(*length, size));
   *length = size;
 }
