@@ -200,7 +200,11 @@ Result<FlowRule> to_rule(const ibv_flow_attr& theirs) {
   // As the kernel's library walks them: each specification says how long it is.
   const auto* at = reinterpret_cast<const std::byte*>(&theirs + 1);
   for (int i = 0; i < theirs.num_of_specs; ++i) {
-    const auto& specification = *reinterpret_cast<const ibv_flow_spec*>(at);
+    // A copy: programs put them one behind the other at any address.
+    ibv_flow_spec specification{};
+    std::memcpy(&specification.hdr, at, sizeof specification.hdr);
+    std::memcpy(&specification, at,
+                std::min<std::size_t>(specification.hdr.size, sizeof specification));
     if (auto added = add(specification, rule); !added) return std::unexpected(added.error());
     at += specification.hdr.size;
   }
