@@ -104,7 +104,7 @@ Client::Client(std::uint16_t port, rdma_port_space space) : id(make_id(channel, 
   make_queue_pair(id.get());
 }
 
-rdma_conn_param parameters(const std::string& private_data) {
+rdma_conn_param parameters(std::string_view private_data) {
   rdma_conn_param result{};
   result.private_data = private_data.data();
   result.private_data_len = static_cast<std::uint8_t>(private_data.size());

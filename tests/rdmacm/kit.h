@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -77,6 +78,7 @@ struct Client {
   Id id;
 };
 
-rdma_conn_param parameters(const std::string& private_data = "");
+/// Points to the private data, which must stay.
+rdma_conn_param parameters(std::string_view private_data = "");
 
 }  // namespace rdmacm_test

@@ -25,7 +25,8 @@ class Pages {
   Pages& operator=(const Pages&) = delete;
   std::byte* at(std::size_t offset = 0) const { return at_ + offset; }
   std::span<std::byte> all() const { return {at_, bytes_}; }
-  void unmap() const { munmap(at_, bytes_); }
+  /// As if it were unmapped, but nothing else can come to lie there meanwhile.
+  void unmap() const { mprotect(at_, bytes_, PROT_NONE); }
 
  private:
   std::size_t bytes_;

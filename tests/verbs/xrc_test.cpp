@@ -194,7 +194,9 @@ TEST(Xrc, ATargetStaysUntilTheLastWhoOpenedItLeaves) {
 /// A second context of the program that has the first one's domain open by its file: the target
 /// queue pair is the first's, the shared receive queue and where it completes the second's.
 struct Second {
-  explicit Second(int file) : context(open_device()), pd(ibv_alloc_pd(context)) {
+  explicit Second(int file) : context(open_device()) {
+    const LeftBehind on_purpose;
+    pd = ibv_alloc_pd(context);
     cq = ibv_create_cq(context, 1, nullptr, nullptr, 0);
     ibv_xrcd_init_attr opening{.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
                                .fd = file,
@@ -223,8 +225,8 @@ struct Second {
   }
 
   ibv_context* context;
-  ibv_pd* pd;
-  ibv_cq* cq;
+  ibv_pd* pd = nullptr;
+  ibv_cq* cq = nullptr;
   ibv_xrcd* xrcd;  // Another handle of the domain.
   ibv_srq* srq;
 };
