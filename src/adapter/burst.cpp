@@ -27,11 +27,13 @@ void Burst::set_route(const mover::SendSocket& socket, const SocketAddress& dest
   seed_.emplace(flow_of(socket.local(), destination));
 }
 
-/// Every packet takes at most as many pieces as its scatter list has elements, and two of its own.
+/// Every packet takes at most as many pieces and holds as its scatter list has elements, and two
+/// pieces of its own.
 bool Burst::fits(std::uint32_t packet_bytes) const {
   return !closed_ && packet_bytes <= segment_bytes_ && count_ < kPacketsMax &&
          total_bytes_ + packet_bytes <= mover::kSendBytesMax &&
-         piece_count_ + adapter::kSegmentsMax + 2 <= kPiecesMax;
+         piece_count_ + adapter::kSegmentsMax + 2 <= kPiecesMax &&
+         hold_count_ + adapter::kSegmentsMax <= kHoldsMax;
 }
 
 std::byte* Burst::store(std::size_t length) {
@@ -70,16 +72,26 @@ void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
                        static_cast<std::uint16_t>(count_), {header, header_bytes});
 }
 
-bool Burst::append(region::Hold hold, std::uint32_t length) {
-  if (hold.backing() != region::Hold::Backing::memory) return append_copy(hold, length);
-  if (length <= kCopyBytesMax && packet_bytes_ <= kCopyBytesMax) {
-    append_bytes(hold.address(), length);
-    return true;
+region::KeptHold& Burst::hold_at(std::size_t index) {
+  return *std::launder(
+      reinterpret_cast<region::KeptHold*>(holds_ + index * sizeof(region::KeptHold)));
+}
+
+std::expected<void, region::KeyError> Burst::append(const region::RegionTable& regions,
+                                                    MemoryKey key, std::uint64_t address,
+                                                    std::uint32_t length, std::uint32_t rights,
+                                                    const region::Accessor& by) {
+  // Packet after packet is mostly of one region: the last hold serves them all.
+  const bool serves = hold_count_ > 0 && hold_at(hold_count_ - 1).is_of(key, rights, by);
+  if (!serves) new (holds_ + hold_count_++ * sizeof(region::KeptHold)) region::KeptHold;
+  const auto hold = hold_at(hold_count_ - 1).get(regions, key, address, length, rights, by);
+  if (!hold) return std::unexpected(hold.error());
+  if ((*hold)->backing() != region::Hold::Backing::memory) {
+    if (append_copy(**hold, length)) return {};
+    return std::unexpected(region::KeyError::not_mapped);
   }
-  icrc_.update({hold.address(), length});
-  add_piece(hold.address(), length);
-  new (holds_ + hold_count_++ * sizeof(region::Hold)) region::Hold(std::move(hold));
-  return true;
+  append_bytes((*hold)->address(), length);
+  return {};
 }
 
 bool Burst::append_copy(const region::Hold& hold, std::uint32_t length) {
@@ -127,7 +139,7 @@ void Burst::abandon() {
 
 void Burst::drop_holds(std::size_t from) {
   while (hold_count_ > from) {
-    std::launder(reinterpret_cast<region::Hold*>(holds_) + --hold_count_)->~Hold();
+    hold_at(--hold_count_).~KeptHold();
   }
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <expected>
 #include <memory>
 #include <new>
 #include <optional>
@@ -13,7 +14,7 @@
 #include "adapter/receive_queue.h"
 #include "base/address.h"
 #include "mover/udp.h"
-#include "region/region_table.h"
+#include "region/kept_hold.h"
 #include "transport/ib/work.h"
 #include "wire/icrc.h"
 
@@ -37,8 +38,11 @@ class Burst {
   void set_route(const mover::SendSocket& socket, const SocketAddress& destination);
   /// Starts a packet: sends what is there when this one does not fit behind it.
   void begin(const wire::Headers& headers, std::uint32_t payload_bytes);
-  /// False where the memory behind the hold is gone: `abandon` the packet.
-  [[nodiscard]] bool append(region::Hold hold, std::uint32_t length);
+  /// Bytes of a region, which stays held until the burst leaves. An error where the key does not
+  /// serve, or its memory is gone: `abandon` the packet.
+  std::expected<void, region::KeyError> append(const region::RegionTable& regions, MemoryKey key,
+                                               std::uint64_t address, std::uint32_t length,
+                                               std::uint32_t rights, const region::Accessor& by);
   void append_bytes(const std::byte* bytes, std::uint32_t length);
   void end();
   void abandon();
@@ -50,6 +54,7 @@ class Burst {
  private:
   static constexpr std::uint32_t kCopyBytesMax = 256;
   static constexpr std::size_t kPiecesMax = 512;
+  static constexpr std::size_t kHoldsMax = 128;
   static constexpr std::size_t kCopiesBytes = mover::kSendBytesMax;
   static constexpr std::size_t kTrailerMax = 3 + 4;  // Padding and ICRC.
   static constexpr std::size_t kPacketsMax = mover::kSegmentsMax;
@@ -60,6 +65,7 @@ class Burst {
   void add_piece(const std::byte* bytes, std::size_t length);
   std::byte* store(std::size_t length);
   bool append_copy(const region::Hold& hold, std::uint32_t length);
+  region::KeptHold& hold_at(std::size_t index);
   void drop_holds(std::size_t from);
 
   observe::PortCounters& port_;
@@ -90,7 +96,7 @@ class Burst {
   std::unique_ptr<std::byte[]> copies_;
   // Not initialised: a burst of one small packet touches some hundred bytes of them.
   std::array<iovec, kPiecesMax> pieces_;
-  alignas(region::Hold) std::byte holds_[kPiecesMax * sizeof(region::Hold)];
+  alignas(region::KeptHold) std::byte holds_[kHoldsMax * sizeof(region::KeptHold)];
   std::byte storage_[kStoredBytes];
 };
 

@@ -17,7 +17,8 @@ std::optional<Completion> receive_frame(const SteeredFrame& frame, ReceiveQueue&
                         .flags = frame.checksums_valid ? kCompletionChecksumsValid : 0};
   if (frame.bytes.size() > scratch.capacity_bytes) {
     completion.status = Status::local_length_error;
-  } else if (!scatter(regions, pd, std::span(scratch.segments, scratch.segment_count), 0,
+  } else if (region::KeptHold kept;
+             !scatter(kept, regions, pd, std::span(scratch.segments, scratch.segment_count), 0,
                       frame.bytes)) {
     completion.status = Status::local_protection_error;
   }

@@ -106,8 +106,9 @@ class Progress {
   void flush_outputs();
   std::size_t receive(TimeNs now);
   void on_datagrams(const mover::ReceivedDatagrams& datagrams, const Source& source, TimeNs now);
+  class Reception;
   void on_datagram(ByteSpan bytes, const wire::IcrcSeed& seed, std::uint16_t& identification,
-                   const mover::ReceivedDatagrams& origin, const Source& source, TimeNs now);
+                   const Source& source, Reception& reception);
   void serve_timers(TimeNs now);
   void set_alarm();
   void serve_quietly();

@@ -24,6 +24,7 @@
 #include "base/types.h"
 #include "mover/frame_batch.h"
 #include "mover/udp.h"
+#include "region/kept_hold.h"
 #include "transport/ib/datagram.h"
 #include "transport/ib/requester.h"
 #include "transport/ib/responder.h"
@@ -218,9 +219,10 @@ class QueuePair {
   void publish_counters();
 
   // Receiving: each under lock_, called by Progress during a turn.
-  /// True when there is something to send now.
-  bool on_packet(const wire::Packet& packet, const SocketAddress& source,
+  void on_packet(const wire::Packet& packet, const SocketAddress& source,
                  const SocketAddress& destination, TimeNs now);
+  /// After the last of some packets. True when there is something to send now.
+  bool end_reception();
   void on_connected_packet(const wire::Packet& packet, const SocketAddress& source, TimeNs now);
   void on_datagram(const wire::Packet& packet, const SocketAddress& source,
                    const SocketAddress& destination);
@@ -282,6 +284,7 @@ class QueuePair {
   bool holds_receive_ = false;
   const SharedReceiveQueue* receive_source_ = nullptr;  // Where it is from, if it is shared.
   TaggedMessage tagged_;                                // What came with it.
+  region::KeptHold placing_;  // Where packets of this reception are placed.
   transport::Requester requester_;
   transport::Responder responder_;
   transport::RequesterEffects requester_effects_;

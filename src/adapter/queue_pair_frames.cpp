@@ -42,15 +42,7 @@ Status QueuePair::add_frame(transport::Slot slot) {
   if (place.inlined) {
     std::ranges::copy(send_queue_.inline_bytes(slot), frame.begin());
   } else {
-    std::byte* to = frame.data();
-    const auto copied =
-        for_each_piece(regions(), options_.pd, send_queue_.segments(slot), 0, length,
-                       region::kLocalRead, [&to](region::Hold hold, std::uint32_t bytes) {
-                         const MutableByteSpan piece(to, bytes);
-                         to += bytes;
-                         return read_held(hold, piece);
-                       });
-    if (!copied) {
+    if (!gather(regions(), options_.pd, send_queue_.segments(slot), frame)) {
       frames_->drop_last();
       return Status::local_protection_error;
     }

@@ -25,15 +25,14 @@ struct Overloaded : Handlers... {
 
 }  // namespace
 
-bool QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& source,
+void QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& source,
                           const SocketAddress& destination, TimeNs now) {
-  const std::lock_guard guard(lock_);
   const QpState current = state();
   const auto& info = wire::info(packet.headers.bth.opcode);
   if (current == QpState::reset || current == QpState::init || current == QpState::err ||
       is_raw() || info.service != service_of(type())) {
     adapter_.arena().header().port_counters.dropped_no_qp.add();  // IBA C9-30, C9-31.
-    return false;
+    return;
   }
   count_received(packet.headers);
   record_->counters.bytes_received.add_exclusive(packet.payload.size() + wire::Bth::kSize +
@@ -44,8 +43,12 @@ bool QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& sourc
     on_connected_packet(packet, source, now);
   }
   if (fatal_) fail();
+}
+
+bool QueuePair::end_reception() {
+  placing_.let_go();
   check_drained();
-  if (is_datagram()) return false;
+  if (!is_connected()) return false;
   rearm_timer();
   return responder_.has_output() || requester_.outstanding() > 0 || handed_ < send_queue_.posted();
 }
@@ -101,15 +104,15 @@ void QueuePair::drain(transport::RequesterEffects& effects) {
 
 void QueuePair::apply(const transport::RequesterEffect& effect) {
   std::visit(Overloaded{[this](const transport::PlaceResponse& place) {
-                          const auto placed =
-                              scatter(regions(), send_pd(), send_queue_.segments(place.slot),
-                                      place.offset, place.payload);
+                          const auto placed = scatter(placing_, regions(), send_pd(),
+                                                      send_queue_.segments(place.slot),
+                                                      place.offset, place.payload);
                           if (!placed && !refused_slot_) refused_slot_ = place.slot;
                         },
                         [this](const transport::PlaceAtomic& place) {
-                          const auto placed =
-                              scatter(regions(), options_.pd, send_queue_.segments(place.slot), 0,
-                                      std::as_bytes(std::span(&place.original, 1)));
+                          const auto placed = scatter(placing_, regions(), options_.pd,
+                                                      send_queue_.segments(place.slot), 0,
+                                                      std::as_bytes(std::span(&place.original, 1)));
                           if (!placed && !refused_slot_) refused_slot_ = place.slot;
                         },
                         [this](const transport::CompleteRequest& complete) {
@@ -142,47 +145,48 @@ void QueuePair::drain(transport::ResponderEffects& effects) {
 void QueuePair::apply(const transport::ResponderEffect& effect) {
   if (responder_refused_ != Refused::nothing) return;  // What follows a refusal does not happen.
   std::visit(
-      Overloaded{[this](const transport::PlaceReceive& place) {
-                   const std::span segments(current_receive_.segments,
-                                            current_receive_.segment_count);
-                   const auto part =
-                       tagged_.part(place.offset, place.payload, current_receive_.capacity_bytes);
-                   if (!scatter(regions(), receive_pd(), segments, part.offset, part.payload)) {
-                     responder_refused_ = Refused::receive_memory;
-                   }
-                 },
-                 [this](const transport::PlaceWrite& place) {
-                   const auto hold = regions().hold(place.key, place.address, place.payload.size(),
-                                                    region::kRemoteWrite, peer_accessor());
-                   if (!hold || !write_held(*hold, place.payload)) {
-                     responder_refused_ = Refused::region;
-                   }
-                 },
-                 [this](const transport::ExecuteAtomic& atomic) { execute(atomic); },
-                 [this](const transport::ExecuteAtomicWrite& write) { execute(write); },
-                 [this](const transport::ExecuteFlush&) {
-                   // What the peer wrote is in this machine's memory when it is placed: all that a
-                   // flush to global visibility asks for is its order.
-                   std::atomic_thread_fence(std::memory_order_seq_cst);
-                   responder_.on_atomic_result(0);
-                 },
-                 [this](const transport::InvalidateKey& invalidate) {
-                   if (!regions().invalidate(invalidate.key, peer_accessor())) {
-                     responder_refused_ = Refused::region;
-                   }
-                 },
-                 [this](const transport::CompleteReceive& receive) { complete_receive(receive); },
-                 [this](const transport::Established&) {
-                   if (state() == QpState::rtr) raise(AsyncEventType::communication_established);
-                 },
-                 [this](const transport::ResponderFailed& failed) {
-                   using Event = transport::ResponderFailed::Event;
-                   if (failed.event == Event::request_error)
-                     raise(AsyncEventType::qp_request_error);
-                   if (failed.event == Event::access_error) raise(AsyncEventType::qp_access_error);
-                   if (failed.event == Event::fatal) raise(AsyncEventType::qp_fatal);
-                   fatal_ = true;
-                 }},
+      Overloaded{
+          [this](const transport::PlaceReceive& place) {
+            const std::span segments(current_receive_.segments, current_receive_.segment_count);
+            const auto part =
+                tagged_.part(place.offset, place.payload, current_receive_.capacity_bytes);
+            if (!scatter(placing_, regions(), receive_pd(), segments, part.offset, part.payload)) {
+              responder_refused_ = Refused::receive_memory;
+            }
+          },
+          [this](const transport::PlaceWrite& place) {
+            const auto hold =
+                placing_.get(regions(), place.key, place.address, place.payload.size(),
+                             region::kRemoteWrite, peer_accessor());
+            if (!hold || !write_held(**hold, place.payload)) {
+              responder_refused_ = Refused::region;
+            }
+          },
+          [this](const transport::ExecuteAtomic& atomic) { execute(atomic); },
+          [this](const transport::ExecuteAtomicWrite& write) { execute(write); },
+          [this](const transport::ExecuteFlush&) {
+            // What the peer wrote is in this machine's memory when it is placed: all that a
+            // flush to global visibility asks for is its order.
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+            responder_.on_atomic_result(0);
+          },
+          [this](const transport::InvalidateKey& invalidate) {
+            placing_.let_go();  // Else it might wait for ourselves.
+            if (!regions().invalidate(invalidate.key, peer_accessor())) {
+              responder_refused_ = Refused::region;
+            }
+          },
+          [this](const transport::CompleteReceive& receive) { complete_receive(receive); },
+          [this](const transport::Established&) {
+            if (state() == QpState::rtr) raise(AsyncEventType::communication_established);
+          },
+          [this](const transport::ResponderFailed& failed) {
+            using Event = transport::ResponderFailed::Event;
+            if (failed.event == Event::request_error) raise(AsyncEventType::qp_request_error);
+            if (failed.event == Event::access_error) raise(AsyncEventType::qp_access_error);
+            if (failed.event == Event::fatal) raise(AsyncEventType::qp_fatal);
+            fatal_ = true;
+          }},
       effect);
 }
 
@@ -253,8 +257,8 @@ void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& sou
                                        .source_port = source.port()},
                               .udp_length = static_cast<std::uint16_t>(udp_bytes)},
                              grh);
-    if (!scatter(regions(), receive_pd(), segments, 0, grh) ||
-        !scatter(regions(), receive_pd(), segments, grh.size(), packet.payload)) {
+    if (!scatter(placing_, regions(), receive_pd(), segments, 0, grh) ||
+        !scatter(placing_, regions(), receive_pd(), segments, grh.size(), packet.payload)) {
       completion.status = Status::local_protection_error;
     }
   }

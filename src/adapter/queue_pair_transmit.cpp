@@ -36,11 +36,10 @@ bool append_request_bytes(Burst& burst, const SendQueue& queue, const region::Re
     burst.append_bytes(queue.inline_bytes(slot).data() + offset, length);
     return true;
   }
-  return for_each_piece(regions, pd, queue.segments(slot), offset, length, region::kLocalRead,
-                        [&burst](region::Hold hold, std::uint32_t bytes) {
-                          return burst.append(std::move(hold), bytes);
-                        })
-      .has_value();
+  const auto append = [&](MemoryKey key, std::uint64_t address, std::uint32_t bytes) {
+    return burst.append(regions, key, address, bytes, region::kLocalRead, pd);
+  };
+  return for_each_piece(queue.segments(slot), offset, length, append).has_value();
 }
 
 }  // namespace
@@ -236,13 +235,10 @@ bool QueuePair::transmit_responses(Burst& burst) {
 bool QueuePair::add_response_packet(Burst& burst, const OutgoingPacket& packet) {
   const PayloadSource& payload = packet.payload;
   burst.begin(packet.headers, payload.length);
-  if (payload.length > 0) {
-    auto hold = regions().hold(payload.key, payload.address, payload.length, region::kRemoteRead,
-                               {payload.pd, number_});
-    if (!hold || !burst.append(std::move(*hold), payload.length)) {
-      burst.abandon();
-      return false;
-    }
+  if (payload.length > 0 && !burst.append(regions(), payload.key, payload.address, payload.length,
+                                          region::kRemoteRead, {payload.pd, number_})) {
+    burst.abandon();
+    return false;
   }
   burst.end();
   count_sent(packet.headers);

@@ -2,26 +2,23 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <expected>
 #include <span>
 
 #include "adapter/held_memory.h"
 #include "adapter/receive_queue.h"
 #include "base/bytes.h"
-#include "region/region_table.h"
+#include "region/kept_hold.h"
 
 /// Walking scatter/gather lists, with the checks of each element's key.
 namespace verbatim::adapter {
 
-/// Calls `use(hold, length)` for the pieces of bytes [offset, offset + length) of the list, in
-/// order; every piece is held with `rights`. Ends at the first refusal, or where `use` says false:
-/// the memory is gone.
+/// Calls `use(key, address, length)` for the pieces of bytes [offset, offset + length) of the list,
+/// in order, until one is refused: it answers with an expected<void, KeyError>.
 template <typename Use>
-std::expected<void, region::KeyError> for_each_piece(const region::RegionTable& regions,
-                                                     PdNumber pd, std::span<const Segment> segments,
+std::expected<void, region::KeyError> for_each_piece(std::span<const Segment> segments,
                                                      std::uint64_t offset, std::uint64_t length,
-                                                     std::uint32_t rights, Use use) {
+                                                     Use use) {
   for (const Segment& segment : segments) {
     if (length == 0) return {};
     if (offset >= segment.length) {
@@ -29,27 +26,49 @@ std::expected<void, region::KeyError> for_each_piece(const region::RegionTable& 
       continue;
     }
     const auto piece = std::min<std::uint64_t>(segment.length - offset, length);
-    auto hold = regions.hold(MemoryKey{segment.key}, segment.address + offset, piece, rights, pd);
-    if (!hold) return std::unexpected(hold.error());
-    if (!use(std::move(*hold), static_cast<std::uint32_t>(piece))) {
-      return std::unexpected(region::KeyError::not_mapped);
-    }
+    const auto used =
+        use(MemoryKey{segment.key}, segment.address + offset, static_cast<std::uint32_t>(piece));
+    if (!used) return used;
     offset = 0;
     length -= piece;
   }
   return {};
 }
 
-/// Copies `payload` to bytes [offset, ...) of the list.
-inline std::expected<void, region::KeyError> scatter(const region::RegionTable& regions,
+/// Copies `payload` to bytes [offset, ...) of the list. What it wrote to last stays held in `kept`.
+inline std::expected<void, region::KeyError> scatter(region::KeptHold& kept,
+                                                     const region::RegionTable& regions,
                                                      PdNumber pd, std::span<const Segment> segments,
                                                      std::uint64_t offset, ByteSpan payload) {
-  const std::byte* from = payload.data();
-  return for_each_piece(regions, pd, segments, offset, payload.size(), region::kLocalWrite,
-                        [&](region::Hold hold, std::uint32_t length) {
-                          const ByteSpan piece(from, length);
-                          from += length;
-                          return write_held(hold, piece);
+  using Done = std::expected<void, region::KeyError>;
+  return for_each_piece(segments, offset, payload.size(),
+                        [&](MemoryKey key, std::uint64_t address, std::uint32_t length) -> Done {
+                          const auto hold =
+                              kept.get(regions, key, address, length, region::kLocalWrite, pd);
+                          if (!hold) return std::unexpected(hold.error());
+                          if (!write_held(**hold, payload.first(length))) {
+                            return std::unexpected(region::KeyError::not_mapped);
+                          }
+                          payload = payload.subspan(length);
+                          return {};
+                        });
+}
+
+/// Copies the first bytes of the list to `to`, as many as it holds.
+inline std::expected<void, region::KeyError> gather(const region::RegionTable& regions, PdNumber pd,
+                                                    std::span<const Segment> segments,
+                                                    MutableByteSpan to) {
+  using Done = std::expected<void, region::KeyError>;
+  return for_each_piece(segments, 0, to.size(),
+                        [&](MemoryKey key, std::uint64_t address, std::uint32_t length) -> Done {
+                          const auto hold =
+                              regions.hold(key, address, length, region::kLocalRead, pd);
+                          if (!hold) return std::unexpected(hold.error());
+                          if (!read_held(*hold, to.first(length))) {
+                            return std::unexpected(region::KeyError::not_mapped);
+                          }
+                          to = to.subspan(length);
+                          return {};
                         });
 }
 

@@ -83,6 +83,14 @@ Hold& Hold::operator=(Hold&& other) noexcept {
   return *this;
 }
 
+bool Hold::move_to(std::uint64_t iova, std::uint64_t length) {
+  const Region& region = entry_->region;
+  if (!contains(region, iova, length)) return false;
+  address_ = reinterpret_cast<std::byte*>(region.address + (iova - region.iova));
+  backing_ = backing_of(region.access);
+  return true;
+}
+
 Hold::~Hold() {
   if (entry_ != nullptr) entry_->holders.fetch_sub(1, std::memory_order_release);
 }
@@ -263,11 +271,7 @@ std::expected<Hold, KeyError> RegionTable::hold(MemoryKey key, std::uint64_t iov
                                                 const Accessor& by) const {
   auto entered = enter(key, rights, by);
   if (!entered) return entered;
-  const Region& region = entered->entry_->region;
-  if (!contains(region, iova, length)) return std::unexpected(KeyError::out_of_bounds);
-  const std::uint64_t address = region.address + (iova - region.iova);
-  entered->address_ = reinterpret_cast<std::byte*>(address);
-  entered->backing_ = backing_of(region.access);
+  if (!entered->move_to(iova, length)) return std::unexpected(KeyError::out_of_bounds);
   return entered;
 }
 

@@ -58,6 +58,7 @@ struct Accessor {
       : pd(domain), qpn(queue_pair) {}
   PdNumber pd;
   Qpn qpn;
+  friend bool operator==(const Accessor&, const Accessor&) = default;
 };
 
 /// Memory windows (IBA 10.6.7): type 1 belongs to its protection domain; type 2 (this adapter has
@@ -137,6 +138,8 @@ class Hold {
   /// none (a null region).
   enum class Backing : std::uint8_t { memory, on_demand, nothing };
   Backing backing() const { return backing_; }
+  /// From now on it is for these bytes. False, and unchanged, where the region does not have them.
+  bool move_to(std::uint64_t iova, std::uint64_t length);
 
  private:
   friend class RegionTable;
