@@ -165,14 +165,13 @@ bool Progress::packets_wait() const {
 void Progress::run() {
   while (!stop_.load(std::memory_order_acquire)) {
     const bool rest = may_rest(monotonic_now());
-    resting_.store(rest, std::memory_order_seq_cst);
+    if (resting_.exchange(rest, std::memory_order_seq_cst) && !rest) set_alarm();
     std::array<epoll_event, 8> events;
     const int count = rest ? epoll_wait(quiet_epoll_.get(), events.data(), events.size(), 1)
                            : epoll_wait(full_epoll_.get(), events.data(), events.size(), -1);
     if (count > 0) serve_quietly();
     if (rest && neglects_packets()) no_rest_before_ = monotonic_now() + kAttention;
     if (!rest || !may_rest(monotonic_now())) serve();
-    if (rest && monotonic_now() >= timers_.earliest()) serve();
   }
 }
 
@@ -287,8 +286,12 @@ void Progress::arm_timer(TimeNs at, Qpn qpn) {
   if (timers_.add({at, qpn.value() % kProgramQueuePairsMax})) set_alarm();
 }
 
-/// To the earliest deadline that stands in the queue: another queue pair's, or an older one.
+/// To the earliest deadline that stands in the queue: another queue pair's, or an older one. A
+/// program that polls serves the timers itself; the thread sets the alarm when it ends its rest.
 void Progress::set_alarm() {
+  // Either this sees the rest end, or the thread, which looks after it has said so, the deadline.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (resting_.load(std::memory_order_seq_cst)) return;
   const std::lock_guard guard(alarm_lock_);  // Who sets last has read last.
   const TimeNs at = timers_.earliest();
   itimerspec alarm{};  // Zero: none.

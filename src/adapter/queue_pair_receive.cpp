@@ -80,6 +80,8 @@ void QueuePair::on_timer(TimeNs now) {
     record_->counters.timeouts.add_exclusive();
     requester_.on_timeout(now, requester_effects_);
     drain(requester_effects_);
+  } else if (!held_back_) {
+    return rearm_timer();  // The deadline has moved.
   }
   if (fatal_) fail();
   transmit_locked(now);
