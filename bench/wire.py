@@ -151,7 +151,10 @@ def main():
         page = report(figures, queue_pair_cost(lab), options.rounds)
     print(page)
     if options.write:
-        (ROOT / "docs" / "benchmarks.md").write_text(page, encoding="utf-8")
+        target = ROOT / "docs" / "benchmarks.md"
+        # What people have written below stays.
+        _, heading, notes = target.read_text(encoding="utf-8").partition("\n## ")
+        target.write_text(page.rstrip("\n") + "\n" + heading + notes, encoding="utf-8")
 
 
 if __name__ == "__main__":
