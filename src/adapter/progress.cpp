@@ -289,8 +289,8 @@ void Progress::arm_timer(TimeNs at, Qpn qpn) {
 /// To the earliest deadline that stands in the queue: another queue pair's, or an older one. A
 /// program that polls serves the timers itself; the thread sets the alarm when it ends its rest.
 void Progress::set_alarm() {
-  // Either this sees the rest end, or the thread, which looks after it has said so, the deadline.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // Either this sees the rest end, or the thread, which looks after it has said so, the deadline:
+  // both are sequentially consistent, here and in TimerQueue.
   if (resting_.load(std::memory_order_seq_cst)) return;
   const std::lock_guard guard(alarm_lock_);  // Who sets last has read last.
   const TimeNs at = timers_.earliest();

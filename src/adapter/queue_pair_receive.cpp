@@ -1,4 +1,3 @@
-#include <atomic>
 #include <cstring>
 
 #include "adapter/adapter.h"
@@ -6,6 +5,7 @@
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
 #include "adapter/scatter.h"
+#include "base/fence.h"
 #include "transport/ib/datagram.h"
 #include "wire/grh.h"
 #include "wire/ip.h"
@@ -169,7 +169,7 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
           [this](const transport::ExecuteFlush&) {
             // What the peer wrote is in this machine's memory when it is placed: all that a
             // flush to global visibility asks for is its order.
-            std::atomic_thread_fence(std::memory_order_seq_cst);
+            full_fence();
             responder_.on_atomic_result(0);
           },
           [this](const transport::InvalidateKey& invalidate) {

@@ -26,7 +26,7 @@ class TimerQueue {
     const std::lock_guard guard(lock_);
     entries_.push(entry);
     if (entry.at >= earliest_.load(std::memory_order_relaxed)) return false;
-    earliest_.store(entry.at, std::memory_order_relaxed);
+    earliest_.store(entry.at, std::memory_order_seq_cst);
     return true;
   }
   /// Takes an entry that is due.
@@ -36,11 +36,11 @@ class TimerQueue {
     if (entries_.empty() || entries_.top().at > now) return false;
     out = entries_.top();
     entries_.pop();
-    earliest_.store(entries_.empty() ? kNever : entries_.top().at, std::memory_order_relaxed);
+    earliest_.store(entries_.empty() ? kNever : entries_.top().at, std::memory_order_seq_cst);
     return true;
   }
   /// A hint without the lock: whoever is misled looks again one turn later.
-  TimeNs earliest() const { return earliest_.load(std::memory_order_relaxed); }
+  TimeNs earliest() const { return earliest_.load(std::memory_order_seq_cst); }
 
  private:
   std::mutex lock_;

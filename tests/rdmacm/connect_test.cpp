@@ -177,8 +177,8 @@ TEST(Connect, NotifyEstablishesBeforeTheLastMessage) {
 }
 
 TEST(Connect, AMigratedIdTakesItsEventsAlong) {
+  const Channel other;  // It outlives the id.
   Connected pair;
-  const Channel other;
   ASSERT_EQ(rdma_disconnect(pair.client.id.get()), 0);
   ASSERT_TRUE(pair.listener.channel.readable(kTimeoutMs));
   ASSERT_EQ(rdma_migrate_id(pair.server.get(), other.get()), 0);
