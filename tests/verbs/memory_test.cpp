@@ -332,6 +332,25 @@ TEST(Import, ContextDomainAndRegionAreShared) {
   EXPECT_EQ(ibv_close_device(context), 0);
 }
 
+TEST(Import, AQueuePairOutlivesTheImportedDomain) {
+  const Host host;
+  ibv_context* const context = ibv_import_device(dup(host.context()->cmd_fd));
+  ASSERT_NE(context, nullptr);
+  ibv_pd* const pd = ibv_import_pd(context, host.pd()->handle);
+  ASSERT_NE(pd, nullptr);
+  Owned<ibv_cq> cq(ibv_create_cq(context, 4, nullptr, nullptr, 0));
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = wanted.recv_cq = cq.get();
+  wanted.qp_type = IBV_QPT_RC;
+  wanted.cap = {1, 1, 1, 1, 0};
+  Owned<ibv_qp> qp(ibv_create_qp(pd, &wanted));
+  ASSERT_NE(qp, nullptr);
+  ibv_unimport_pd(pd);
+  qp.reset();
+  cq.reset();
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
 TEST(Import, DescriptorsOfOthersAreNoContexts) {
   const int fd = memfd_create("other", 0);
   EXPECT_EQ(ibv_import_device(fd), nullptr);

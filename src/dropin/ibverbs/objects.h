@@ -54,39 +54,44 @@ struct Context {
   adapter::Adapter& adapter() const { return *program->adapter; }
 };
 
+/// How many objects use another one.
+using UserCount = std::atomic<std::uint32_t>;
+
 struct ThreadDomain {
   ibv_td verbs;
-  std::atomic<std::uint32_t> users{0};
+  std::shared_ptr<UserCount> users = std::make_shared<UserCount>(0);
 };
 
 struct ParentDomain;
 
 struct ProtectionDomain {
   ibv_pd verbs;  // `handle` is the adapter's number: a parent domain's is that of its domain.
-  std::atomic<std::uint32_t> users{0};   // Objects made on it, where the adapter's count is no use.
+  std::shared_ptr<UserCount> users =
+      std::make_shared<UserCount>(0);    // Objects made on it, where the adapter's count is no use.
   std::unique_ptr<ParentDomain> parent;  // What it was made of, if it is a parent domain.
   PdNumber number() const { return PdNumber{verbs.handle}; }
 };
 
-/// Holds a domain as long as an object that was made on it lives.
+/// Counts an object among the domain's users as long as it lives. The domain may go before: who
+/// un-imports one need not destroy first what was made on it.
 template <typename Domain>
 class Use {
  public:
   Use() = default;
-  explicit Use(Domain* domain) : domain_(domain) {
-    if (domain_ != nullptr) ++domain_->users;
+  explicit Use(Domain* domain) : users_(domain != nullptr ? domain->users : nullptr) {
+    if (users_ != nullptr) ++*users_;
   }
-  Use(Use&& other) noexcept : domain_(std::exchange(other.domain_, nullptr)) {}
+  Use(Use&&) noexcept = default;
   Use& operator=(Use&& other) noexcept {
-    std::swap(domain_, other.domain_);
+    users_.swap(other.users_);
     return *this;
   }
   ~Use() {
-    if (domain_ != nullptr) --domain_->users;
+    if (users_ != nullptr) --*users_;
   }
 
  private:
-  Domain* domain_ = nullptr;
+  std::shared_ptr<UserCount> users_;
 };
 
 /// Memory for private buffers from the program's own functions (ibv_alloc_parent_domain).
@@ -160,7 +165,8 @@ struct WorkQueue {
 struct IndirectionTable {
   ibv_rwq_ind_table verbs;
   std::vector<WorkQueue*> queues;
-  std::atomic<std::uint32_t> users{0};  // Queue pairs: destroying is EBUSY then.
+  std::shared_ptr<UserCount> users =
+      std::make_shared<UserCount>(0);  // Queue pairs: destroying is EBUSY then.
 };
 
 struct QueuePair {

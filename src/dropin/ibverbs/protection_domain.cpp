@@ -45,7 +45,7 @@ Result<void> check(const ibv_parent_domain_init_attr& wanted) {
 }
 
 Result<void> check_unused(const ProtectionDomain& domain) {
-  const auto users = domain.users.load();
+  const auto users = domain.users->load();
   if (users == 0) return {};
   return refuse(EBUSY, fmt::format("{} objects still use it", users));
 }
@@ -85,7 +85,7 @@ ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* wanted) {
 
 int dealloc_td(ibv_td* td) {
   ThreadDomain& own = from(td);
-  if (const auto users = own.users.load(); users != 0) {
+  if (const auto users = own.users->load(); users != 0) {
     return refused("dealloc_td", {EBUSY, fmt::format("{} parent domains use it", users)});
   }
   delete &own;

@@ -166,7 +166,7 @@ ibv_rwq_ind_table* create_rwq_ind_table(ibv_context* context, ibv_rwq_ind_table_
 
 int destroy_rwq_ind_table(ibv_rwq_ind_table* table) {
   IndirectionTable& own = from(table);
-  if (const std::uint32_t users = own.users; users > 0) {
+  if (const std::uint32_t users = *own.users; users > 0) {
     return refused("destroy_rwq_ind_table",
                    {EBUSY, fmt::format("{} queue pairs use the table", users)});
   }
