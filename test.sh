@@ -13,7 +13,7 @@ UndefinedBehaviorSanitizer. With options, only what they name:
   --long          the release suite with its long set: every program at every MTU, with polling and
                   events, one and eight queue pairs, one way and both (about half an hour)
   --asan          the whole suite, but the long set, under address and undefined sanitizers
-  --tsan          the unit tests under ThreadSanitizer
+  --tsan          the unit tests under ThreadSanitizer, but the simulations, which have one thread
   --fuzz SECONDS  each fuzz target for that long
   --fresh         in minimal Debian 12 systems made with debootstrap: a clean clone, ./demo.sh and
                   ./test.sh as root and as an ordinary user with sudo (needs root and a network)
@@ -113,8 +113,8 @@ stage_asan() {
 
 stage_tsan() {
   build_preset tsan || return
-  say "unit tests under ThreadSanitizer"
-  run_suite build/tsan -L unit
+  say "unit tests under ThreadSanitizer (the simulations have one thread)"
+  run_suite build/tsan -L unit -E '^sim\.'
 }
 
 stage_fuzz() {
