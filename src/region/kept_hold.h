@@ -19,7 +19,11 @@ class KeptHold {
   std::expected<const Hold*, KeyError> get(const RegionTable& table, MemoryKey key,
                                            std::uint64_t iova, std::uint64_t length,
                                            std::uint32_t rights, const Accessor& by) {
-    if (is_of(key, rights, by) && hold_.move_to(iova, length)) return &hold_;
+    if (is_of(key, rights, by)) {
+      // Refused bytes end no hold: those found before may still be in use.
+      if (!hold_.move_to(iova, length)) return std::unexpected(KeyError::out_of_bounds);
+      return &hold_;
+    }
     let_go();
     auto fresh = table.hold(key, iova, length, rights, by);
     if (!fresh) return std::unexpected(fresh.error());
