@@ -19,7 +19,7 @@ import pyverbs
 import report
 import table
 from lab import Failure, Lab, listens, wait_until
-from namespaces import Namespace, enter_user_namespace
+from namespaces import Namespace, enter_user_namespace, wait_for_link
 
 ADDRESS_A = "10.77.0.1"
 ADDRESS_B = "10.77.0.2"
@@ -65,6 +65,8 @@ class Setup:
                         f"ip address add {ADDRESS_B6}/64 dev veth-b nodad", "ip link set veth-b up",
                         "ip link set lo up"):
             self.peer.run(*command.split())
+        wait_for_link("veth-a")
+        wait_for_link("veth-b", self.peer)
         self.mac_a = self._mac("veth-a")
         self.mac_b = self._mac("veth-b", self.peer.pid)
 

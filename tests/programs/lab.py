@@ -1,6 +1,7 @@
 """Emulated hosts for tests that run whole programs: each Lab has nodes, addresses and a runtime folder
 of its own, so that labs may run side by side, and leaves nothing behind."""
 
+import argparse
 import json
 import os
 import shutil
@@ -16,6 +17,14 @@ POLL_SECONDS = 0.01
 
 class Failure(Exception):
     """The test has failed; the text says how."""
+
+
+def option_parser(description):
+    """The options that every test of programs has: they become a lab's."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--build", default="build", help="build folder")
+    parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
+    return parser
 
 
 def wait_until(condition, seconds, what):

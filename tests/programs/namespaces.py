@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+import time
 
 from lab import SKIPPED
+
+LINK_SECONDS_MAX = 20
 
 
 def enter_user_namespace():
@@ -42,3 +45,15 @@ class Namespace:
     def close(self):
         self._holder.stdin.close()
         self._holder.wait()
+
+
+def wait_for_link(interface, peer=None):
+    """Returns when the interface has its carrier. A busy kernel tells of one a second or more after
+    both ends were set up, and until then the port is down, as a card's is while its link trains."""
+    enter = ["nsenter", "--net", "--target", str(peer.pid), "--"] if peer else []
+    deadline = time.monotonic() + LINK_SECONDS_MAX
+    while " UP " not in subprocess.run([*enter, "ip", "-brief", "link", "show", interface], check=True,
+                                       capture_output=True, text=True).stdout:
+        if time.monotonic() > deadline:
+            sys.exit(f"FAILED: {interface} has no carrier after {LINK_SECONDS_MAX} s")
+        time.sleep(0.01)

@@ -1,18 +1,15 @@
 #!/usr/bin/env python3
 """Runs one program alone on a node; it must end with status 0."""
 
-import argparse
 import sys
 
-from lab import Lab
+from lab import Lab, option_parser
 
 SECONDS_MAX = 50
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default="build")
-    parser.add_argument("--preload", default="")
+    parser = option_parser(__doc__)
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
     with Lab(options.build, options.preload) as lab:

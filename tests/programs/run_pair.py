@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Runs one case of cases.py: the program as server on node a and as client on node b."""
 
-import argparse
 import re
 import sys
 
 import cases
-from lab import Failure, Lab
+from lab import Failure, Lab, option_parser
 
 
 def rows_of_figures(case, output):
@@ -30,11 +29,9 @@ def run(case, build, preload):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("--list", action="store_true",
                         help="print NAME SET SECONDS of each case, for CMake")
-    parser.add_argument("--build", default="build", help="build folder")
-    parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
     parser.add_argument("case", nargs="?", help="name of a case")
     options = parser.parse_args()
     if options.list:

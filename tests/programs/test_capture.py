@@ -2,14 +2,13 @@
 """Captures real traffic of each opcode on a loopback interface of its own, and has tshark and scapy judge
 every packet (tests/wire_judge)."""
 
-import argparse
 import os
 import re
 import signal
 import subprocess
 import sys
 
-from lab import Failure, Lab, wait_until
+from lab import Failure, Lab, option_parser, wait_until
 from namespaces import enter_user_namespace
 
 SECONDS_MAX = 60
@@ -60,10 +59,7 @@ class Capture:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default="build")
-    parser.add_argument("--preload", default="")
-    options = parser.parse_args()
+    options = option_parser(__doc__).parse_args()
     enter_user_namespace()
     # So that a capture shows packets as they would be on a cable, not segmented datagrams whole.
     subprocess.run(["ethtool", "-K", "lo", "tx-udp-segmentation", "off"], check=True)

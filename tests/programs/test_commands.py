@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """The `verbatim` command as a person meets it: exit statuses, what it prints, what it says of mistakes."""
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import unittest
 
-from lab import Lab, wait_until
+from lab import Lab, option_parser, wait_until
 
 # Set in main: the lab that all tests share. Node `a` has the lab's address always: an agent outlives
 # its last program by half a second, and a node that runs cannot be had with another address.
@@ -153,10 +152,7 @@ class Help(unittest.TestCase):
 
 def main():
     global LAB
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default="build")
-    parser.add_argument("--preload", default="")
-    options = parser.parse_args()
+    options = option_parser(__doc__).parse_args()
     with Lab(options.build, options.preload) as LAB:
         result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
     return 0 if result.wasSuccessful() else 1

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """A program with many queue pairs open and no traffic uses no processor; and what its queue pairs cost."""
 
-import argparse
 import os
 import re
 import subprocess
 import sys
 import time
 
-from lab import Failure, Lab, wait_until
+from lab import Failure, Lab, option_parser, wait_until
 
 SECONDS_WATCHED = 2
 CPU_MAX = 0.01  # Of one processor.
@@ -29,9 +28,7 @@ def has_connected(program):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default="build")
-    parser.add_argument("--preload", default="")
+    parser = option_parser(__doc__)
     parser.add_argument("--count", type=int, default=1000, help="queue pairs")
     options = parser.parse_args()
     with Lab(options.build, options.preload) as lab:

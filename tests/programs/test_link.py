@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """What programs hear when their node's interface and address go and come back."""
 
-import argparse
 import re
 import subprocess
 import sys
 
-from lab import Failure, Lab, wait_until
-from namespaces import enter_user_namespace
+from lab import Failure, Lab, option_parser, wait_until
+from namespaces import enter_user_namespace, wait_for_link
 
 NODE = "a"
 ADDRESS = "10.78.0.1"
@@ -101,10 +100,7 @@ def follow(lab):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default="build")
-    parser.add_argument("--preload", default="")
-    options = parser.parse_args()
+    options = option_parser(__doc__).parse_args()
     enter_user_namespace()
     for command in (f"ip link add {INTERFACE} type veth peer name veth-b",
                     # No link-local addresses, which come and go when they like.
@@ -113,6 +109,7 @@ def main():
                     f"ip address add {ADDRESS}/24 dev {INTERFACE}",
                     f"ip link set {INTERFACE} up", "ip link set veth-b up"):
         ip(command)
+    wait_for_link(INTERFACE)
     with Lab(options.build, options.preload) as lab:
         lab.set_addresses(NODE, ADDRESS)
         follow(lab)

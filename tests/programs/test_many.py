@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Eight programs of one node at once on one UDP port; one is killed with SIGKILL, and no other notices."""
 
-import argparse
 import json
 import os
 import re
@@ -9,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from lab import Failure, Lab, wait_until
+from lab import Failure, Lab, option_parser, wait_until
 
 PROGRAMS = 8
 VICTIM = 3
@@ -35,10 +34,7 @@ def programs_with_traffic(lab):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default="build")
-    parser.add_argument("--preload", default="")
-    options = parser.parse_args()
+    options = option_parser(__doc__).parse_args()
     with Lab(options.build, options.preload) as lab:
         argvs = [arguments(lab, number) for number in range(PROGRAMS)]
         servers = [lab.start_server("a", argv, int(argv[argv.index("-p") + 1])) for argv in argvs]

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Two nodes in two network namespaces, joined by a veth pair: as two hosts with an Ethernet cable."""
 
-import argparse
 import subprocess
 import sys
 
-from lab import Lab
-from namespaces import Namespace, enter_user_namespace
+from lab import Lab, option_parser
+from namespaces import Namespace, enter_user_namespace, wait_for_link
 
 ADDRESS_A = "10.77.0.1"
 ADDRESS_B = "10.77.0.2"
@@ -26,10 +25,7 @@ RUNS = (
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default="build")
-    parser.add_argument("--preload", default="")
-    options = parser.parse_args()
+    options = option_parser(__doc__).parse_args()
     enter_user_namespace()
     peer = Namespace()
     try:
@@ -40,6 +36,8 @@ def main():
         for command in (f"ip address add {ADDRESS_B}/24 dev veth-b", "ip link set veth-b up",
                         "ip link set lo up"):
             peer.run(*command.split())
+        wait_for_link("veth-a")
+        wait_for_link("veth-b", peer)
         with Lab(options.build, options.preload, namespace_pids={"b": peer.pid}) as lab:
             lab.set_addresses("a", ADDRESS_A)
             lab.set_addresses("b", ADDRESS_B)

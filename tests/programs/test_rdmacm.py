@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """The programs of rdmacm-utils, as server on node a and client on node b."""
 
-import argparse
 import json
 import os
 import shutil
@@ -9,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from lab import SKIPPED, Failure, Lab, wait_until
+from lab import SKIPPED, Failure, Lab, option_parser, wait_until
 
 SECONDS = 60
 UDADDY_PORT = 7174  # It takes no other.
@@ -91,10 +90,7 @@ def run_killed_client(lab):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default="build", help="build folder")
-    parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
-    options = parser.parse_args()
+    options = option_parser(__doc__).parse_args()
     if not shutil.which("rping"):
         print("rdmacm-utils is not installed")
         return SKIPPED

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """rsockets: Debian's programs on them, and programs that know only sockets, under librspreload."""
 
-import argparse
 import filecmp
 import os
 import shutil
 import subprocess
 import sys
 
-from lab import SKIPPED, Failure, Lab, wait_until
+from lab import SKIPPED, Failure, Lab, option_parser, wait_until
 
 SECONDS = 60
 SPEAKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "echo.py")
@@ -79,10 +78,7 @@ def run_preloaded(lab, name, server_words, client_words):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default="build", help="build folder")
-    parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
-    options = parser.parse_args()
+    options = option_parser(__doc__).parse_args()
     if not shutil.which("rstream") or not shutil.which("iperf3"):
         print("rdmacm-utils or iperf3 is not installed")
         return SKIPPED
