@@ -68,6 +68,10 @@ struct Tags {
     ibv_recv_wr* bad = nullptr;
     return ibv_post_srq_recv(srq.get(), &request, &bad);
   }
+  /// Receives for messages that match no tag, of 200 bytes each, at 0 and 200.
+  void post_two() const {
+    for (std::uint64_t i = 0; i < 2; ++i) ASSERT_EQ(post(i, receiver->segment(i * 200, 200)), 0);
+  }
   /// Sends `length` bytes with a header before them; the bytes are `fill`'s.
   void send(ibv_tmh_op operation, std::uint32_t length, std::uint64_t tag = kTag) const {
     ibv_tmh header{.opcode = static_cast<std::uint8_t>(operation),
@@ -152,9 +156,7 @@ TEST(TagMatching, AnEagerMessageThatIsTooLongIsALengthError) {
 
 TEST(TagMatching, MessagesWithoutATagAndUnexpectedOnesKeepTheirHeader) {
   Tags tags;
-  for (std::uint64_t i = 0; i < 2; ++i) {
-    ASSERT_EQ(tags.post(i, tags.receiver->segment(i * 200, 200)), 0);
-  }
+  tags.post_two();
   tags.send(IBV_TMH_NO_TAG, 50);
   tags.expect(0, IBV_WC_TM_NO_TAG, 0, kHeader + 50);
   tags.add(kTag + 1, 3, tags.receiver->segment(1000, 100), kSignaled);
@@ -167,9 +169,7 @@ TEST(TagMatching, MessagesWithoutATagAndUnexpectedOnesKeepTheirHeader) {
 
 TEST(TagMatching, NewTagsWaitUntilUnexpectedMessagesAreHandled) {
   Tags tags;
-  for (std::uint64_t i = 0; i < 2; ++i) {
-    ASSERT_EQ(tags.post(i, tags.receiver->segment(i * 200, 200)), 0);
-  }
+  tags.post_two();
   tags.send(IBV_TMH_EAGER, 8);
   tags.expect(0, IBV_WC_TM_RECV, 0, kHeader + 8);
   tags.add(kTag, 3, tags.receiver->segment(1000, 100), kSignaled, 0);
