@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace verbatim::region {
+
+/// A range of whole pages of this process's address space.
+struct PageRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;  // Not included.
+  std::uint64_t length() const { return end - begin; }
+  friend bool operator==(const PageRange&, const PageRange&) = default;
+};
+
+/// The file behind a mapping, as stat(2) names it. No inode: anonymous memory.
+struct MappedFile {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  friend bool operator==(const MappedFile&, const MappedFile&) = default;
+};
+
+/// One mapping of this process: a line of /proc/self/maps (proc_pid_maps(5)).
+struct Mapping {
+  PageRange range;
+  bool readable = false;
+  bool writable = false;
+  bool executable = false;
+  bool shared = false;
+  std::uint64_t offset = 0;  // Of its first byte in the file.
+  MappedFile file;
+  std::string name;  // "[heap]", "[stack]", a path; empty for most anonymous memory.
+};
+
+/// A line of /proc/self/maps; nothing where it is none.
+bool parse_mapping(const char* line, Mapping& out);
+/// The mappings that touch the range, in order.
+Result<std::vector<Mapping>> mappings_of(const PageRange& range);
+/// All mappings of the file that show one of its bytes [offset, offset + length).
+Result<std::vector<Mapping>> mappings_of(const MappedFile& file, std::uint64_t offset,
+                                         std::uint64_t length);
+
+}  // namespace verbatim::region

@@ -1,0 +1,141 @@
+#include "region/write_freeze.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+#ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
+#define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)  // Linux 5.19.
+#endif
+
+namespace verbatim::region {
+namespace {
+
+/// A descriptor with the features asked for; none where the kernel refuses.
+UniqueFd open_with(std::uint64_t features) {
+  constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
+  for (const int mode : {0, UFFD_USER_MODE_ONLY}) {
+    UniqueFd fd(static_cast<int>(syscall(SYS_userfaultfd, kFlags | mode)));
+    uffdio_api api{.api = UFFD_API, .features = features, .ioctls = 0};
+    if (fd && ioctl(fd.get(), UFFDIO_API, &api) == 0) return fd;
+  }
+  return {};
+}
+
+/// A system call that does not touch errno: the variable may lie in the pages that are frozen.
+long call(long number, long a, long b, long c, long d = 0, long e = 0) {
+  long result = number;
+  register long r10 asm("r10") = d;
+  register long r8 asm("r8") = e;
+  asm volatile("syscall"
+               : "+a"(result)
+               : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
+               : "rcx", "r11", "memory");
+  return result;
+}
+
+/// Signals of this thread wait: a handler could write to what is frozen, and wait for us.
+class SignalsWait {
+ public:
+  SignalsWait() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+unsigned count_threads() {
+  std::error_code failed;
+  unsigned threads = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", failed)) {
+    static_cast<void>(entry);
+    ++threads;
+  }
+  return threads;
+}
+
+std::byte* pointer_to(std::uint64_t address) {
+  return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
+}  // namespace
+
+WriteFreeze WriteFreeze::open(unsigned own_threads, bool without_freeze) {
+  if (without_freeze) return {UniqueFd(), own_threads};
+  // Memory that comes back is frozen as shared memory: kernels before 5.19 only do private memory.
+  UniqueFd fd =
+      open_with(UFFD_FEATURE_PAGEFAULT_FLAG_WP | std::uint64_t{UFFD_FEATURE_WP_HUGETLBFS_SHMEM});
+  if (!fd) fd = open_with(UFFD_FEATURE_PAGEFAULT_FLAG_WP);
+  return {std::move(fd), own_threads};
+}
+
+Result<void> WriteFreeze::freeze(const PageRange& pages) const {
+  uffdio_register wanted{.range = {.start = pages.begin, .len = pages.length()},
+                         .mode = UFFDIO_REGISTER_MODE_WP,
+                         .ioctls = 0};
+  if (ioctl(fd_.get(), UFFDIO_REGISTER, &wanted) != 0) return refuse_errno("userfaultfd register");
+  uffdio_writeprotect protect{.range = wanted.range, .mode = UFFDIO_WRITEPROTECT_MODE_WP};
+  const long frozen =
+      call(SYS_ioctl, fd_.get(), UFFDIO_WRITEPROTECT, reinterpret_cast<long>(&protect));
+  if (frozen == 0) return {};
+  uffdio_range range = wanted.range;
+  call(SYS_ioctl, fd_.get(), UFFDIO_UNREGISTER, reinterpret_cast<long>(&range));
+  return refuse(static_cast<int>(-frozen), "userfaultfd does not protect the pages");
+}
+
+Result<void> WriteFreeze::replace(const PageRange& old, std::uint64_t replacement) const {
+  const SignalsWait signals;
+  if (!fd_) {
+    if (const unsigned threads = count_threads(); threads > 1 + own_threads_) {
+      return refuse(EBUSY, fmt::format("{} threads run and userfaultfd is refused", threads));
+    }
+  } else if (auto frozen = freeze(old); !frozen) {
+    return frozen;
+  }
+  // From here on only this function's own variables are written: anything else may be frozen.
+  std::memcpy(pointer_to(replacement), pointer_to(old.begin), old.length());
+  const long moved = call(SYS_mremap, static_cast<long>(replacement),
+                          static_cast<long>(old.length()), static_cast<long>(old.length()),
+                          MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<long>(old.begin));
+  if (fd_) {
+    uffdio_range range{.start = old.begin, .len = old.length()};
+    // Also wakes. Of the new mapping it says that it was never registered.
+    if (moved < 0) call(SYS_ioctl, fd_.get(), UFFDIO_UNREGISTER, reinterpret_cast<long>(&range));
+    call(SYS_ioctl, fd_.get(), UFFDIO_WAKE, reinterpret_cast<long>(&range));
+  }
+  if (moved >= 0) return {};
+  return refuse(static_cast<int>(-moved), "mremap refuses");
+}
+
+std::array<PageRange, 2> pages_of_this_thread() {
+  constexpr std::uint64_t kPage = 4096;
+  constexpr std::uint64_t kCalls = 64 << 10;     // Below here: of the calls that follow.
+  constexpr std::uint64_t kControlBlock = 4096;  // glibc's `struct pthread` is smaller.
+  const auto pages = [](std::uint64_t from, std::uint64_t to) {
+    return PageRange{from / kPage * kPage, (to + kPage - 1) / kPage * kPage};
+  };
+  const auto here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+  const auto block = reinterpret_cast<std::uint64_t>(__builtin_thread_pointer());
+  return {pages(here - kCalls, here + kPage), pages(block - sizeof errno, block + kControlBlock)};
+}
+
+}  // namespace verbatim::region
