@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/process_token.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -104,6 +105,7 @@ Result<std::unique_ptr<Arena>> Arena::create() {
   if (!secret) return std::unexpected(secret.error());
   std::unique_ptr<Arena> arena(new Arena);
   arena->process_id_ = getpid();
+  renew_own_process_token();  // This may be a forked child, with an arena of its own.
   auto file = create_file();
   if (!file) return std::unexpected(file.error());
   arena->fd_ = std::move(*file);

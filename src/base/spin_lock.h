@@ -5,34 +5,49 @@
 
 #include <sched.h>
 
+#include "base/process_token.h"
+
 namespace verbatim {
 
 /// A lock for critical sections of some tens of nanoseconds, four bytes, fit for shared memory. It
-/// names its owner (the process id) so that a waiter can tell a dead owner from a slow one. A
+/// names the process that owns it: a waiter that waits for long looks whether the owner lives, and
+/// takes over from a dead one. What the section guards must be consistent at any instruction. A
 /// waiter yields its processor after a short spin: two threads may share one core.
 ///
 /// Acquire on taking it, release on letting it go: what the section wrote is seen by the next
 /// owner.
 class SpinLock {
  public:
-  bool try_lock(std::uint32_t owner = 1) {
-    std::uint32_t expected = 0;
-    return owner_.compare_exchange_strong(expected, owner, std::memory_order_acquire,
+  bool try_lock() {
+    ProcessToken expected = 0;
+    return owner_.compare_exchange_strong(expected, own_process_token(), std::memory_order_acquire,
                                           std::memory_order_relaxed);
   }
   void lock() {
-    for (unsigned spins = 1; !try_lock(); ++spins) {
-      if (spins % 64 == 0) {
-        sched_yield();
-      } else {
-        __builtin_ia32_pause();
-      }
-    }
+    for (unsigned spins = 1; !try_lock(); ++spins) wait(spins);
   }
   void unlock() { owner_.store(0, std::memory_order_release); }
+  bool is_locked() const { return owner_.load(std::memory_order_seq_cst) != 0; }
+  /// What a waiter does in its loop, for the `spins`th time from 1.
+  void wait(unsigned spins) {
+    if (spins % kSpinsBeforeYield != 0) {
+      __builtin_ia32_pause();
+      return;
+    }
+    sched_yield();
+    if (spins % kSpinsBeforeLook != 0) return;
+    ProcessToken owner = owner_.load(std::memory_order_relaxed);
+    // Its lock is opened, and whoever is first has it.
+    if (owner != 0 && !process_lives(owner)) {
+      owner_.compare_exchange_strong(owner, 0, std::memory_order_acq_rel);
+    }
+  }
 
  private:
-  std::atomic<std::uint32_t> owner_{0};
+  static constexpr unsigned kSpinsBeforeYield = 64;
+  static constexpr unsigned kSpinsBeforeLook = 64 * 256;  // A millisecond or so.
+
+  std::atomic<ProcessToken> owner_{0};
 };
 
 }  // namespace verbatim

@@ -4,6 +4,9 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace verbatim {
 namespace {
@@ -32,6 +35,25 @@ TEST(SpinLock, GuardsAPlainCounter) {
   work();
   other.join();
   EXPECT_EQ(counter, 40'000);
+}
+
+TEST(SpinLock, IsTakenOverFromAProcessThatWasKilled) {
+  void* const shared =
+      mmap(nullptr, sizeof(SpinLock), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto* const lock = new (shared) SpinLock;
+  const pid_t child = fork();
+  if (child == 0) {
+    renew_own_process_token();
+    lock->lock();
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(lock->is_locked());
+  lock->lock();
+  lock->unlock();
+  EXPECT_FALSE(lock->is_locked());
+  munmap(shared, sizeof(SpinLock));
 }
 
 }  // namespace
