@@ -88,6 +88,7 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   int fd() const { return fd_.get(); }
+  std::byte* base() const { return base_; }  // Where this process has it.
   ArenaHeader& header() { return *reinterpret_cast<ArenaHeader*>(base_); }
   QueuePairRecord& queue_pair(std::uint32_t local_number);
 

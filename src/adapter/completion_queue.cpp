@@ -115,36 +115,34 @@ std::size_t CompletionQueue::poll(std::span<Completion> out) {
   return count;
 }
 
-bool CompletionQueue::push(const Completion& entry, bool solicited) {
-  if (add(entry, solicited)) return true;
-  report_overrun();
-  return false;
+CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion& entry,
+                                          bool solicited) {
+  const TimeNs now = timestamps ? monotonic_now() : 0;
+  const std::lock_guard guard(lock);
+  if (overrun.load(std::memory_order_relaxed) != no_overrun) return Added::not_at_all;
+  const std::uint64_t number = produced.load(std::memory_order_relaxed);
+  const std::uint64_t oldest = consumed.load(std::memory_order_relaxed);
+  if (number - oldest >= capacity) {
+    if (!ignores_overrun) {
+      overrun.store(lost_entry, std::memory_order_relaxed);
+      return Added::not_at_all;
+    }
+    consumed.store(oldest + 1, std::memory_order_relaxed);
+  }
+  auto& place = reinterpret_cast<Completion*>(arena + entries.value)[number & (capacity - 1)];
+  place = entry;
+  place.timestamp = now;
+  produced.store(number + 1, std::memory_order_release);
+  if (!tells(armed.load(std::memory_order_relaxed), entry, solicited)) return Added::silently;
+  armed.store(not_armed, std::memory_order_relaxed);
+  return Added::and_must_tell;
 }
 
-bool CompletionQueue::add(const Completion& entry, bool solicited) {
-  bool tell = false;
-  const TimeNs now = ring_->timestamps ? monotonic_now() : 0;
-  {
-    const std::lock_guard guard(ring_->lock);
-    if (ring_->overrun.load(std::memory_order_relaxed) != CompletionRing::no_overrun) return false;
-    const std::uint64_t produced = ring_->produced.load(std::memory_order_relaxed);
-    const std::uint64_t consumed = ring_->consumed.load(std::memory_order_relaxed);
-    if (produced - consumed >= ring_->capacity) {
-      if (!ring_->ignores_overrun) {
-        ring_->overrun.store(CompletionRing::lost_entry, std::memory_order_relaxed);
-        return false;
-      }
-      ring_->consumed.store(consumed + 1, std::memory_order_relaxed);
-    }
-    Completion& place = entries_[produced & mask_];
-    place = entry;
-    place.timestamp = now;
-    ring_->produced.store(produced + 1, std::memory_order_release);
-    tell = tells(ring_->armed.load(std::memory_order_relaxed), entry, solicited);
-    if (tell) ring_->armed.store(CompletionRing::not_armed, std::memory_order_relaxed);
-  }
-  if (tell && channel_ != nullptr) channel_->push(this);
-  return true;
+bool CompletionQueue::push(const Completion& entry, bool solicited) {
+  const auto added = ring_->add(arena_->base(), entry, solicited);
+  if (added == CompletionRing::Added::and_must_tell) tell();
+  if (added == CompletionRing::Added::not_at_all) report_overrun();
+  return added != CompletionRing::Added::not_at_all;
 }
 
 void CompletionQueue::forget(Qpn qpn) {

@@ -81,10 +81,11 @@ struct Completion {
 };
 static_assert(sizeof(Completion) == 64);
 
-/// The ring in the arena. Producers (any process) and the consumer take `lock`.
+/// The ring in the arena. Producers (any process) and the consumer take `lock`, and change a
+/// counter last: a ring whose user was killed is as before or as after.
 struct CompletionRing {
   SpinLock lock;
-  std::uint32_t capacity = 0;              // A power of two.
+  std::uint32_t capacity = 0;              // A power of two. Changes under `lock`.
   std::atomic<std::uint64_t> produced{0};  // Release by the producer after the entry is written.
   std::atomic<std::uint64_t> consumed{0};
   enum Armed : std::uint32_t { not_armed, solicited_only, any };
@@ -92,10 +93,16 @@ struct CompletionRing {
   // From `lost_entry` on an entry found no room: the queue is in error for good.
   enum Overrun : std::uint32_t { no_overrun, lost_entry, reported };
   std::atomic<std::uint32_t> overrun{no_overrun};
-  Offset<Completion> entries;
+  Offset<Completion> entries;  // Changes under `lock`.
   // Constant from here on.
   bool timestamps = false;
   bool ignores_overrun = false;
+
+  enum class Added : std::uint8_t { silently, and_must_tell, not_at_all };
+  /// Adds an entry; `arena` is where the ring's arena is mapped. What armed the ring is answered by
+  /// it: it is disarmed then, and the caller tells the channel. `not_at_all`: there is no room, or
+  /// there once was none.
+  Added add(std::byte* arena, const Completion& entry, bool solicited);
 };
 
 struct CompletionQueueOptions {
@@ -142,6 +149,14 @@ class CompletionQueue {
     return ring_->armed.load(std::memory_order_relaxed) != CompletionRing::not_armed;
   }
 
+  /// For peers, and what is to be done for them here: the channel hears of an entry that was armed
+  /// for, and the program of an overrun.
+  Offset<CompletionRing> ring() const { return ring_offset_; }
+  void tell() {
+    if (channel_ != nullptr) channel_->push(this);
+  }
+  void report_overrun();
+
   CompletionChannel* channel() const { return channel_; }
   void* owner() const { return owner_; }  // The drop-in's object.
 
@@ -153,8 +168,6 @@ class CompletionQueue {
 
  private:
   CompletionQueue() = default;
-  bool add(const Completion& entry, bool solicited);
-  void report_overrun();
 
   Arena* arena_ = nullptr;
   Offset<CompletionRing> ring_offset_;

@@ -38,21 +38,19 @@ Result<std::unique_ptr<ReceiveQueue>> ReceiveQueue::create(Arena& arena, std::ui
   }
   std::unique_ptr<ReceiveQueue> queue(new ReceiveQueue);
   queue->arena_ = &arena;
+  queue->base_ = arena.base();
   queue->ring_offset_.value = ring->value;
   queue->ring_ = new (arena.at(*ring)) ReceiveRing;
   queue->ring_->capacity = capacity;
   queue->ring_->segments_max = segments_max;
   queue->ring_->place_bytes = static_cast<std::uint32_t>(place_bytes);
   queue->ring_->places = *memory;
-  queue->places_offset_ = *memory;
-  queue->places_ = arena.at(*memory);
-  queue->mask_ = places - 1;
-  queue->place_bytes_ = static_cast<std::uint32_t>(place_bytes);
+  queue->ring_->mask = static_cast<std::uint32_t>(places - 1);
   return queue;
 }
 
 ReceiveQueue::~ReceiveQueue() {
-  arena_->free(places_offset_, (mask_ + 1) * place_bytes_);
+  arena_->free(ring_->places, (std::size_t{ring_->mask} + 1) * ring_->place_bytes);
   arena_->free({ring_offset_.value}, sizeof(ReceiveRing));
 }
 
@@ -63,27 +61,26 @@ Result<void> ReceiveQueue::resize(std::uint32_t capacity) {
                                       capacity, count(), kReceivesMax));
   };
   if (capacity > kReceivesMax) return bad();
-  const std::uint64_t mask = std::bit_ceil(std::uint64_t{capacity}) - 1;
-  const auto memory = arena_->allocate((mask + 1) * place_bytes_);
+  const auto mask = static_cast<std::uint32_t>(std::bit_ceil(std::uint64_t{capacity}) - 1);
+  const std::size_t place_bytes = ring_->place_bytes;
+  const auto memory = arena_->allocate((std::size_t{mask} + 1) * place_bytes);
   if (!memory) return std::unexpected(memory.error());
   std::byte* const places = arena_->at(*memory);
   Offset<std::byte> unused = *memory;
-  std::uint64_t unused_mask = mask;
+  std::size_t unused_mask = mask;
   {
     const std::lock_guard guard(ring_->lock);
     if (count() <= capacity) {
       const std::uint64_t end = ring_->posted.load(std::memory_order_relaxed);
       for (auto i = ring_->taken.load(std::memory_order_relaxed); i != end; ++i) {
-        std::memcpy(places + (i & mask) * place_bytes_, place(i), place_bytes_);
+        std::memcpy(places + (i & mask) * place_bytes, ring_->place(base_, i), place_bytes);
       }
-      unused = std::exchange(places_offset_, *memory);
-      unused_mask = std::exchange(mask_, mask);
-      places_ = places;
-      ring_->places = *memory;
+      unused = std::exchange(ring_->places, *memory);
+      unused_mask = std::exchange(ring_->mask, mask);
       ring_->capacity.store(capacity, std::memory_order_relaxed);
     }
   }
-  arena_->free(unused, (unused_mask + 1) * place_bytes_);
+  arena_->free(unused, (unused_mask + 1) * place_bytes);
   if (unused.value == memory->value) return bad();
   return {};
 }
@@ -94,19 +91,19 @@ int ReceiveQueue::post(std::uint64_t wr_id, std::span<const Segment> segments) {
   // Relaxed: the lock orders both counters and the places.
   const std::uint64_t posted = ring_->posted.load(std::memory_order_relaxed);
   if (posted - ring_->taken.load(std::memory_order_relaxed) >= ring_->capacity) return ENOMEM;
-  std::byte* const to = place(posted);
+  std::byte* const to = ring_->place(base_, posted);
   new (to) ReceivePlace{wr_id, static_cast<std::uint32_t>(segments.size())};
   std::ranges::copy(segments, segments_of(to));
   ring_->posted.store(posted + 1, std::memory_order_release);
   return 0;
 }
 
-bool ReceiveQueue::take(ReceiveRequest& out) {
+bool ReceiveRing::take(std::byte* arena, ReceiveRequest& out) {
   if (count() == 0) return false;
-  const std::lock_guard guard(ring_->lock);
-  const std::uint64_t taken = ring_->taken.load(std::memory_order_relaxed);
-  if (ring_->posted.load(std::memory_order_relaxed) == taken) return false;
-  std::byte* const from = place(taken);
+  const std::lock_guard guard(lock);
+  const std::uint64_t number = taken.load(std::memory_order_relaxed);
+  if (posted.load(std::memory_order_relaxed) == number) return false;
+  std::byte* const from = place(arena, number);
   const auto* const header = reinterpret_cast<const ReceivePlace*>(from);
   out.wr_id = header->wr_id;
   out.segment_count = header->segment_count;
@@ -115,7 +112,7 @@ bool ReceiveQueue::take(ReceiveRequest& out) {
     out.segments[i] = segments_of(from)[i];
     out.capacity_bytes += out.segments[i].length;
   }
-  ring_->taken.store(taken + 1, std::memory_order_release);
+  taken.store(number + 1, std::memory_order_release);
   return true;
 }
 

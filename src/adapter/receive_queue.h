@@ -29,8 +29,15 @@ struct ReceiveRequest {
   Segment segments[kSegmentsMax];
 };
 
+struct ReceivePlace {
+  std::uint64_t wr_id = 0;
+  std::uint32_t segment_count = 0;
+  std::uint32_t reserved = 0;
+};
+
 /// The ring in the arena: the smallest power of two of places that holds `capacity`; each place is
-/// a ReceivePlace followed by `segments_max` segments. Whoever posts or takes holds `lock`.
+/// a ReceivePlace followed by `segments_max` segments. Whoever posts or takes, in any process,
+/// holds `lock`, and changes a counter last: a ring whose user was killed is as before or as after.
 struct ReceiveRing {
   SpinLock lock;
   std::atomic<std::uint32_t> capacity{0};  // As asked for: the queue is full with so many.
@@ -39,12 +46,27 @@ struct ReceiveRing {
   std::atomic<std::uint64_t> posted{0};  // Atomic for `count` only, which takes no lock.
   std::atomic<std::uint64_t> taken{0};
   std::atomic<std::uint32_t> limit{0};  // Of a shared queue: with fewer it tells once; 0: never.
-  Offset<std::byte> places;             // Changes when the queue is resized, under `lock`.
-};
-struct ReceivePlace {
-  std::uint64_t wr_id = 0;
-  std::uint32_t segment_count = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t mask = 0;               // Places - 1. Changes under `lock`, as does the next.
+  Offset<std::byte> places;
+
+  std::uint32_t count() const {
+    // `taken` first: it never passes `posted`, so the difference is never negative.
+    const std::uint64_t before = taken.load(std::memory_order_acquire);
+    return static_cast<std::uint32_t>(posted.load(std::memory_order_acquire) - before);
+  }
+  /// The oldest request; `arena` is where the ring's arena is mapped. False when there is none, and
+  /// `out` is untouched; else only the segments that the request has are written.
+  bool take(std::byte* arena, ReceiveRequest& out);
+  /// True once, as soon as fewer requests than the limit are there. Who takes a request asks
+  /// afterwards, and who sets the limit too.
+  bool disarm_limit() {
+    std::uint32_t now = limit.load();
+    return now != 0 && count() < now && limit.compare_exchange_strong(now, 0);
+  }
+  /// Under `lock`.
+  std::byte* place(std::byte* arena, std::uint64_t number) const {
+    return arena + places.value + (number & mask) * place_bytes;
+  }
 };
 
 /// A queue of receive requests: of one queue pair, or shared. Any thread, any process.
@@ -60,42 +82,27 @@ class ReceiveQueue {
 
   std::uint32_t capacity() const { return ring_->capacity.load(std::memory_order_relaxed); }
   std::uint32_t segments_max() const { return ring_->segments_max; }
-  std::uint32_t count() const {
-    // `taken` first: it never passes `posted`, so the difference is never negative.
-    const std::uint64_t taken = ring_->taken.load(std::memory_order_acquire);
-    return static_cast<std::uint32_t>(ring_->posted.load(std::memory_order_acquire) - taken);
-  }
+  std::uint32_t count() const { return ring_->count(); }
   /// ENOMEM when full, EINVAL for too many segments: as `ibv_post_recv` fails. No words: it is on
   /// the hot path; 0 is success.
   int post(std::uint64_t wr_id, std::span<const Segment> segments);
-  /// The oldest request. False when there is none, and `out` is untouched; else only the segments
-  /// that the request has are written.
-  bool take(ReceiveRequest& out);
+  bool take(ReceiveRequest& out) { return ring_->take(base_, out); }
+  Offset<ReceiveRing> ring() const { return ring_offset_; }
   /// Another capacity; what is in the queue stays. EINVAL where more is in it, or beyond
   /// kReceivesMax.
   Result<void> resize(std::uint32_t capacity);
 
-  /// `disarm_limit` is true once, as soon as fewer requests than the limit are there. Who takes a
-  /// request asks afterwards, and who sets the limit too.
   void set_limit(std::uint32_t limit) { ring_->limit.store(limit); }
   std::uint32_t limit() const { return ring_->limit.load(std::memory_order_relaxed); }
-  bool disarm_limit() {
-    std::uint32_t limit = ring_->limit.load();
-    return limit != 0 && count() < limit && ring_->limit.compare_exchange_strong(limit, 0);
-  }
+  bool disarm_limit() { return ring_->disarm_limit(); }
 
  private:
   ReceiveQueue() = default;
-  std::byte* place(std::uint64_t number) { return places_ + (number & mask_) * place_bytes_; }
 
   Arena* arena_ = nullptr;
+  std::byte* base_ = nullptr;  // Of the arena.
   Offset<ReceiveRing> ring_offset_;
   ReceiveRing* ring_ = nullptr;
-  // The next three change under the ring's lock.
-  Offset<std::byte> places_offset_;
-  std::byte* places_ = nullptr;
-  std::uint64_t mask_ = 0;
-  std::uint32_t place_bytes_ = 0;
 };
 
 }  // namespace verbatim::adapter
