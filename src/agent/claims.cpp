@@ -36,6 +36,12 @@ Result<void> Claims::take_address(const SocketAddress& address) {
 
 bool Claims::take_interface(const std::string& name) { return take(name).has_value(); }
 
+Result<std::string> node_with_address(const RuntimeFolder& folder, const SocketAddress& address) {
+  const std::string path = folder.claim(address.ip_text());
+  if (access(path.c_str(), R_OK) != 0) return refuse_errno(address.ip_text());
+  return owner_in(path);
+}
+
 void Claims::release() {
   for (LockFile& lock : held_) lock.remove();
   held_.clear();

@@ -30,4 +30,7 @@ class Claims {
   std::vector<LockFile> held_;
 };
 
+/// The node of this user that has the address. ENOENT: none, or it does not run.
+Result<std::string> node_with_address(const RuntimeFolder& folder, const SocketAddress& address);
+
 }  // namespace verbatim::agent

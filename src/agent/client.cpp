@@ -38,15 +38,22 @@ struct Membership {
   std::vector<UniqueFd> descriptors;
 };
 
-Result<Membership> say_hello(UniqueFd connection, const AgentOptions& options, int arena_fd) {
+/// In the order of the messages, as many as there are.
+std::vector<int> numbers(const SharedFiles& files) {
+  if (files.arena < 0) return {};
+  if (files.memory < 0 || files.doorbell < 0) return {files.arena};
+  return {files.arena, files.memory, files.doorbell};
+}
+
+Result<Membership> say_hello(UniqueFd connection, const AgentOptions& options,
+                             const SharedFiles& files) {
   Hello hello;
   hello.program_name = program_name();
   if (options.addresses.size() > kAddressesMax) return refuse(EINVAL, "too many addresses");
   for (const auto& address : options.addresses) {
     hello.addresses[hello.address_count++] = to_record(address);
   }
-  const std::span<const int> arena(&arena_fd, arena_fd >= 0 ? 1 : 0);
-  auto answered = ask<Welcome>(connection.get(), hello, arena);
+  auto answered = ask<Welcome>(connection.get(), hello, numbers(files));
   if (!answered) return std::unexpected(answered.error());
   return Membership{std::move(connection), answered->message, std::move(answered->descriptors)};
 }
@@ -59,9 +66,10 @@ bool is_final(const Error& error) {
 
 }  // namespace
 
-Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& options, int arena_fd) {
+Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& options,
+                                                       const SharedFiles& files) {
   auto membership = with_agent(options, [&](UniqueFd connection) {
-    return say_hello(std::move(connection), options, arena_fd);
+    return say_hello(std::move(connection), options, files);
   });
   if (!membership) return std::unexpected(membership.error());
   const Welcome& welcome = membership->welcome;
@@ -84,7 +92,9 @@ Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& optio
   std::move(descriptors.begin() + Welcome::kFixedDescriptors, descriptors.end(),
             std::back_inserter(client->sockets_));
   for (const auto& socket : client->sockets_) client->socket_numbers_.push_back(socket.get());
-  if (arena_fd >= 0) client->arena_.reset(fcntl(arena_fd, F_DUPFD_CLOEXEC, 0));
+  for (const int file : numbers(files)) {
+    client->files_.emplace_back(fcntl(file, F_DUPFD_CLOEXEC, 0));
+  }
   client->connection_ = std::move(membership->connection);
   if (auto prepared = client->prepare_events(); !prepared) {
     return std::unexpected(prepared.error());
@@ -209,7 +219,7 @@ void AgentClient::rejoin_until_done() {
   rejoin.since_seconds = since_seconds_;
   rejoin.program_name = program_name();
   std::vector<int> descriptors{keepsake_in_.get(), keepsake_out_.get()};
-  if (arena_) descriptors.push_back(arena_.get());
+  for (const UniqueFd& file : files_) descriptors.push_back(file.get());
 
   pollfd stop{stop_.get(), POLLIN, 0};
   for (TimeNs pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
@@ -236,11 +246,12 @@ void AgentClient::rejoin_until_done() {
 void AgentClient::close_in_child() {
   // The thread does not exist here: forget it, so that nobody waits for it.
   std::construct_at(&rejoining_);
-  for (UniqueFd* fd : {&keepsake_in_, &keepsake_out_, &slot_lock_, &arena_, &connection_, &events_,
+  for (UniqueFd* fd : {&keepsake_in_, &keepsake_out_, &slot_lock_, &connection_, &events_,
                        &rejoined_, &stop_, &new_connection_}) {
     fd->reset();
   }
   for (auto& socket : sockets_) socket.reset();
+  for (auto& file : files_) file.reset();
   bindings_.close_in_child();
   connected_.store(false, std::memory_order_release);
 }

@@ -59,12 +59,12 @@ struct AgentEvents {
 /// `join` and may be read by any thread.
 class AgentClient {
  public:
-  /// Joins the node, starting its agent where none runs. `arena_fd` (borrowed; -1: none) is the
-  /// program's arena, a memfd from which the agent reads counters for `verbatim status`. Errors:
+  /// Joins the node, starting its agent where none runs. `files` are borrowed. Errors:
   /// EADDRINUSE (address belongs to another node or program), EADDRNOTAVAIL, EEXIST (the node runs
   /// with other addresses), ENOSPC (no slot left), ENOENT (no verbatimd), ETIMEDOUT, EPERM (the
   /// runtime folder is not ours).
-  static Result<std::unique_ptr<AgentClient>> join(const AgentOptions& options, int arena_fd);
+  static Result<std::unique_ptr<AgentClient>> join(const AgentOptions& options,
+                                                   const SharedFiles& files);
   ~AgentClient();
   AgentClient(const AgentClient&) = delete;
   AgentClient& operator=(const AgentClient&) = delete;
@@ -118,8 +118,8 @@ class AgentClient {
   std::vector<int> socket_numbers_;
   /// Both ends of the keepsake (README.md), which the next agent gets back.
   UniqueFd keepsake_in_, keepsake_out_;
-  UniqueFd slot_lock_;  // Locks this slot's byte of NODE.programs.
-  UniqueFd arena_;
+  UniqueFd slot_lock_;           // Locks this slot's byte of NODE.programs.
+  std::vector<UniqueFd> files_;  // Copies of what others may have: for the next agent.
   UniqueFd connection_;
   UniqueFd events_;    // epoll: connection_ and rejoined_.
   UniqueFd rejoined_;  // eventfd: the thread has ended.
@@ -134,6 +134,16 @@ class AgentClient {
   PortState port_;
   std::function<void(const PortState&)> port_listener_;
 };
+
+/// What a program of this user and network namespace shows to its peers.
+struct PeerFiles {
+  UniqueFd arena;
+  UniqueFd memory;
+  UniqueFd doorbell;
+};
+/// The program that has this slot of the node with this address. ENOENT where there is none, or its
+/// node is none of this user's here; EOPNOTSUPP where it keeps to the wire.
+Result<PeerFiles> request_peer(const SocketAddress& address, std::uint32_t slot);
 
 // For commands. None of these takes a slot.
 

@@ -4,6 +4,8 @@
 #include <set>
 
 #include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "agent/lab_for_test.h"
@@ -112,7 +114,7 @@ TEST_F(Agent, TwoNodesOfOneMachineReachEachOther) {
 
 TEST_F(Agent, AnAddressBelongsToOneNode) {
   const auto a = join("a", "127.78.0.1");
-  const auto b = AgentClient::join(options("b", "127.78.0.1"), -1);
+  const auto b = AgentClient::join(options("b", "127.78.0.1"), {});
   ASSERT_FALSE(b);
   EXPECT_EQ(b.error().code, EADDRINUSE);
   EXPECT_EQ(b.error().text, "127.78.0.1 is already the address of node 'a'");
@@ -122,15 +124,15 @@ TEST_F(Agent, APortThatAnotherProgramHasIsRefused) {
   const auto address = SocketAddress::parse("127.78.0.5", kRocePort).value();
   const UniqueFd stranger(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(bind(stranger.get(), address.data(), address.size()), 0);
-  const auto client = AgentClient::join(options("a", "127.78.0.5"), -1);
+  const auto client = AgentClient::join(options("a", "127.78.0.5"), {});
   ASSERT_FALSE(client);
   EXPECT_EQ(client.error().code, EADDRINUSE);
 }
 
 TEST_F(Agent, ARunningNodeKeepsItsAddresses) {
   const auto a = join("a", "127.78.0.1");
-  EXPECT_TRUE(AgentClient::join(options("a", "127.78.0.1"), -1));
-  const auto other = AgentClient::join(options("a", "127.78.0.3"), -1);
+  EXPECT_TRUE(AgentClient::join(options("a", "127.78.0.1"), {}));
+  const auto other = AgentClient::join(options("a", "127.78.0.3"), {});
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, EEXIST);
   EXPECT_EQ(other.error().text,
@@ -138,7 +140,7 @@ TEST_F(Agent, ARunningNodeKeepsItsAddresses) {
 }
 
 TEST_F(Agent, AnAddressOfNoInterfaceIsRefused) {
-  const auto client = AgentClient::join(options("a", "198.51.100.1"), -1);
+  const auto client = AgentClient::join(options("a", "198.51.100.1"), {});
   ASSERT_FALSE(client);
   EXPECT_EQ(client.error().code, EADDRNOTAVAIL);
 }
@@ -146,7 +148,7 @@ TEST_F(Agent, AnAddressOfNoInterfaceIsRefused) {
 TEST_F(Agent, AMissingProgramIsNamed) {
   AgentOptions wanted = options("a");
   wanted.agent_program = "/nowhere/verbatimd";
-  const auto client = AgentClient::join(wanted, -1);
+  const auto client = AgentClient::join(wanted, {});
   ASSERT_FALSE(client);
   EXPECT_EQ(client.error().code, ENOENT);
   EXPECT_NE(client.error().text.find("/nowhere/verbatimd"), std::string::npos);
@@ -173,7 +175,7 @@ TEST_F(Agent, TwentyProgramsThatStartAtOnceShareOneAgent) {
   std::vector<TestProgram> programs;
   for (int i = 0; i < 20; ++i) {
     programs.emplace_back([&](const TestProgram::Tell& tell) {
-      const auto client = AgentClient::join(options("a", "127.78.0.1"), -1);
+      const auto client = AgentClient::join(options("a", "127.78.0.1"), {});
       tell(client ? fmt::format("{} {}", (*client)->node().agent_pid, (*client)->slot())
                   : client.error().text);
     });
@@ -243,6 +245,47 @@ TEST_F(Agent, TakesNoHarmFromStrangeMessages) {
   ASSERT_TRUE(send(connection->get(), later_release));
   EXPECT_EQ(receive(connection->get())->as<Refusal>()->code, EPROTONOSUPPORT);
   EXPECT_EQ(node_description("a")->agent_pid, client->node().agent_pid);
+}
+
+/// A program with a file of its own for each that it shares.
+struct Sharing {
+  UniqueFd arena{memfd_create("arena", MFD_CLOEXEC)};
+  UniqueFd memory{memfd_create("memory", MFD_CLOEXEC)};
+  UniqueFd doorbell{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  SharedFiles files() const { return {arena.get(), memory.get(), doorbell.get()}; }
+
+  static bool is_same(const UniqueFd& a, const UniqueFd& b) {
+    struct stat one{};
+    struct stat other{};
+    return fstat(a.get(), &one) == 0 && fstat(b.get(), &other) == 0 && one.st_ino == other.st_ino;
+  }
+  void expect_at_peer(const AgentClient& client) const {
+    const auto peer = request_peer(client.node().addresses[0], client.slot());
+    ASSERT_TRUE(peer) << peer.error().text;
+    EXPECT_TRUE(is_same(peer->arena, arena));
+    EXPECT_TRUE(is_same(peer->memory, memory));
+    ASSERT_EQ(eventfd_write(peer->doorbell.get(), 1), 0);
+    eventfd_t rung = 0;
+    EXPECT_EQ(eventfd_read(doorbell.get(), &rung), 0);
+  }
+};
+
+TEST_F(Agent, HandsOutWhatAProgramSharesAlsoAfterItsDeath) {
+  const Sharing sharing;
+  const auto client = AgentClient::join(options("a", "127.78.0.1"), sharing.files());
+  ASSERT_TRUE(client) << client.error().text;
+  sharing.expect_at_peer(**client);
+  end_agent((*client)->node().agent_pid, SIGKILL);
+  rejoin(**client);
+  sharing.expect_at_peer(**client);
+}
+
+TEST_F(Agent, HasNoPeerWhereThereIsNone) {
+  const auto client = join("a", "127.78.0.1");
+  const SocketAddress own = client->node().addresses[0];
+  EXPECT_EQ(request_peer(own, client->slot()).error().code, EOPNOTSUPP);
+  EXPECT_EQ(request_peer(own, client->slot() + 1).error().code, ENOENT);
+  EXPECT_EQ(request_peer(parse_addresses("127.78.0.9")->at(0), 1).error().code, ENOENT);
 }
 
 }  // namespace

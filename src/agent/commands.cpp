@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "agent/claims.h"
 #include "agent/client.h"
 #include "agent/conversation.h"
 #include "agent/runtime_folder.h"
@@ -68,6 +69,20 @@ Result<NodeDescription> node_description(const std::string& node) {
   auto connection = connect_to_running(node);
   if (!connection) return std::unexpected(connection.error());
   return describe(connection->get());
+}
+
+Result<PeerFiles> request_peer(const SocketAddress& address, std::uint32_t slot) {
+  auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  const auto node = node_with_address(*folder, address);
+  if (!node) return std::unexpected(node.error());
+  auto connection = connect_to_running(*node);
+  if (!connection) return std::unexpected(connection.error());
+  auto answered = ask<Peer>(connection->get(), PeerRequest{.slot = slot});
+  if (!answered) return std::unexpected(answered.error());
+  auto& files = answered->descriptors;
+  if (files.size() != Peer::kDescriptors) return refuse(EPROTO, "a peer without its files");
+  return PeerFiles{std::move(files[0]), std::move(files[1]), std::move(files[2])};
 }
 
 Result<std::string> request_status(const std::string& node) {

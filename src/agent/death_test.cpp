@@ -18,7 +18,7 @@ class AgentDeath : public Lab {
   /// A program that joins, tells its slot, and lives until it is killed or let go.
   static TestProgram program(const std::string& node, const std::string& address) {
     return TestProgram([=](const TestProgram::Tell& tell) {
-      const auto client = AgentClient::join(options(node, address), -1);
+      const auto client = AgentClient::join(options(node, address), {});
       tell(client ? std::to_string((*client)->slot()) : client.error().text);
     });
   }
@@ -63,7 +63,7 @@ TEST_F(AgentDeath, AKilledProgramDisturbsNoOtherAndItsSlotIsUsedAgain) {
 TEST_F(AgentDeath, AKilledProgramIsNoticedThoughItsChildHoldsTheConnection) {
   const auto other = join("a", "127.78.0.1");
   TestProgram parent([](const TestProgram::Tell& tell) {
-    const auto client = AgentClient::join(options("a"), -1);
+    const auto client = AgentClient::join(options("a"), {});
     const pid_t child = fork();
     if (child == 0) pause();
     tell(std::to_string(child));
@@ -167,7 +167,7 @@ TEST_F(AgentDeath, AfterAllHaveDiedANewcomerBeginsAnew) {
 TEST_F(AgentDeath, ProgramsThatDoNotAnswerAreNotOverrun) {
   auto stopped = join("a", "127.78.0.1");  // It never handles an event.
   end_agent(stopped->node().agent_pid, SIGKILL);
-  const auto newcomer = AgentClient::join(options("a"), -1);
+  const auto newcomer = AgentClient::join(options("a"), {});
   ASSERT_FALSE(newcomer);
   EXPECT_EQ(newcomer.error().code, EBUSY);
   expect_to_receive(*stopped);

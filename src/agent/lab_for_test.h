@@ -63,7 +63,7 @@ class Lab : public testing::Test {
                 std::filesystem::read_symlink("/proc/self/exe").replace_filename("verbatimd")};
   }
   static std::unique_ptr<AgentClient> join(const std::string& node, std::string_view address = "") {
-    auto client = AgentClient::join(options(node, address), -1);
+    auto client = AgentClient::join(options(node, address), {});
     EXPECT_TRUE(client) << client.error().text;
     return client ? std::move(*client) : nullptr;
   }

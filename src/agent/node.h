@@ -38,6 +38,14 @@ struct Binding {
   bool listens = false;
 };
 
+/// The descriptors by which others reach into a program: its agent reads counters from the arena;
+/// peers that use the direct path map the arena and the memory file, and ring the doorbell.
+struct SharedFiles {
+  int arena = -1;     // A memfd; -1: none.
+  int memory = -1;    // A memfd; -1: peers use the wire, as where there is no doorbell.
+  int doorbell = -1;  // An eventfd.
+};
+
 /// What a node's one adapter is called.
 inline constexpr std::string_view kDeviceName = "verbatim0";
 

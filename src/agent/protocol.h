@@ -18,14 +18,16 @@
 /// message, in the machine's own byte order, with descriptors beside it.
 ///
 ///     program                                 agent
-///     Hello (arena)                      ->
+///     Hello (shared files)               ->
 ///                                        <-   Welcome (keepsake, slot lock, sockets) or Refusal
-///     Rejoin (keepsake, arena)           ->                   to an agent that replaces a dead one
+///     Rejoin (keepsake, shared files)    ->                   to an agent that replaces a dead one
 ///                                        <-   Rejoined or Refusal
 ///     DescriptionRequest                 ->
 ///                                        <-   Description
 ///     StatusRequest                      ->
 ///                                        <-   Status (memfd with JSON text)
+///     PeerRequest                        ->                   for the direct path
+///                                        <-   Peer (arena, memory, doorbell) or Refusal
 ///     OpenBindings (socket)              ->                   the other end of a socket pair
 ///                                        <-   Mad            a management datagram for the program
 ///                                        <-   Description    the node's port has changed
@@ -37,7 +39,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 3;
+inline constexpr std::uint16_t kProtocolVersion = 4;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -46,6 +48,7 @@ enum class MessageType : std::uint16_t {
   status_request,
   open_bindings,
   binding_request,
+  peer_request,
   welcome = 0x100,
   rejoined,
   description,
@@ -53,6 +56,7 @@ enum class MessageType : std::uint16_t {
   refusal,
   binding_answer,
   mad,
+  peer,
 };
 
 struct Header {
@@ -105,7 +109,7 @@ struct Hello {
   std::array<char, 64> program_name{};
   std::uint32_t address_count = 0;  // 0: whatever the node has.
   std::array<AddressRecord, kAddressesMax> addresses{};
-  // Descriptors: none, or the arena.
+  // Descriptors: none, the arena, or arena, memory and doorbell.
 };
 
 struct Welcome {
@@ -124,7 +128,7 @@ struct Rejoin {
   std::uint32_t slot = 0;
   std::int64_t since_seconds = 0;
   std::array<char, 64> program_name{};
-  // Descriptors: keepsake in, keepsake out, then the arena if there is one.
+  // Descriptors: keepsake in, keepsake out, then as in Hello.
   static constexpr std::size_t kFixedDescriptors = 2;
 };
 
@@ -153,6 +157,19 @@ struct Status {
   static constexpr MessageType kType = MessageType::status;
   Header header{.type = kType};
   std::uint64_t size = 0;  // Bytes of text in the memfd.
+};
+
+struct PeerRequest {
+  static constexpr MessageType kType = MessageType::peer_request;
+  Header header{.type = kType};
+  std::uint32_t slot = 0;
+};
+
+struct Peer {
+  static constexpr MessageType kType = MessageType::peer;
+  Header header{.type = kType};
+  // Descriptors: arena, memory, doorbell.
+  static constexpr std::size_t kDescriptors = 3;
 };
 
 struct Refusal {

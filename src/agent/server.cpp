@@ -193,7 +193,7 @@ void Server::close_connection(int fd) {
     const std::uint32_t slot = connection.program->slot;
     connection_of_slot_.erase(slot);
     ports_.release_all(static_cast<PortTable::ProgramId>(slot));
-    farewells_.add(connection.program->arena.get(), monotonic_now());
+    farewells_.add(connection.program->arena(), monotonic_now());
     slots_->release(slot);
   }
   if (const auto owner = connections_.find(connection.bindings_of); owner != connections_.end()) {

@@ -42,7 +42,8 @@ class Server {
     std::uint32_t slot = 0;
     std::time_t since = 0;
     std::string name;
-    UniqueFd arena;
+    std::vector<UniqueFd> files;  // As `SharedFiles` has them: none, the arena, or all.
+    int arena() const { return files.empty() ? -1 : files[0].get(); }
   };
   struct Connection {
     UniqueFd fd;
@@ -91,6 +92,7 @@ class Server {
   Result<void> on_hello(Connection& connection, Incoming& incoming);
   Result<void> on_rejoin(Connection& connection, Incoming& incoming);
   Result<void> on_status_request(Connection& connection);
+  Result<void> on_peer_request(Connection& connection, const Incoming& incoming);
   Result<void> check_addresses(const Hello& hello) const;
   Result<void> on_open_bindings(Connection& connection, Incoming& incoming);
   Result<void> on_binding_request(Connection& connection, const Incoming& incoming);

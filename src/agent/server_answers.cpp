@@ -19,11 +19,23 @@ std::string joined(const std::vector<SocketAddress>& addresses) {
   return list;
 }
 
-Result<void> check_arena(int fd) {
-  struct stat info{};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-    return refuse(EINVAL, "the arena is no file");
-  return {};
+/// A program's shared files, which are the last of the descriptors that came.
+Result<std::vector<UniqueFd>> take_files(std::span<UniqueFd> descriptors) {
+  constexpr std::size_t kAll = 3;
+  if (descriptors.size() > 1 && descriptors.size() != kAll) {
+    return refuse(EPROTO, fmt::format("{} shared files: there are none, the arena, or {}",
+                                      descriptors.size(), kAll));
+  }
+  std::vector<UniqueFd> files;
+  for (UniqueFd& fd : descriptors) {
+    struct stat info{};
+    const bool is_doorbell = files.size() == kAll - 1;  // No kind of file that stat knows.
+    if (fstat(fd.get(), &info) != 0 || (!is_doorbell && !S_ISREG(info.st_mode))) {
+      return refuse(EINVAL, "arena or memory is no file");
+    }
+    files.push_back(std::move(fd));
+  }
+  return files;
 }
 
 Result<UniqueFd> memfd_with(const std::string& text) {
@@ -71,6 +83,8 @@ Result<void> Server::answer(Connection& connection, Incoming& incoming) {
       }
       return on_status_request(connection);
     }
+    case MessageType::peer_request:
+      return on_peer_request(connection, incoming);
     case MessageType::open_bindings:
       return on_open_bindings(connection, incoming);
     case MessageType::binding_request:
@@ -102,15 +116,13 @@ Result<void> Server::on_hello(Connection& connection, Incoming& incoming) {
   const auto hello = incoming.as<Hello>();
   if (!hello) return std::unexpected(hello.error());
   if (connection.program) return refuse(EPROTO, "a second hello");
-  if (incoming.descriptors.size() > 1) return refuse(EPROTO, "a hello with too many descriptors");
   if (auto same = check_addresses(*hello); !same) return same;
   Program program;
   program.since = std::time(nullptr);
   program.name = get_text(hello->program_name);
-  if (!incoming.descriptors.empty()) {
-    program.arena = std::move(incoming.descriptors[0]);
-    if (auto checked = check_arena(program.arena.get()); !checked) return checked;
-  }
+  auto files = take_files(incoming.descriptors);
+  if (!files) return std::unexpected(files.error());
+  program.files = std::move(*files);
   auto seat = slots_->take();
   if (!seat) return std::unexpected(seat.error());
   program.slot = seat->slot;
@@ -135,18 +147,16 @@ Result<void> Server::on_rejoin(Connection& connection, Incoming& incoming) {
   const auto rejoin = incoming.as<Rejoin>();
   if (!rejoin) return std::unexpected(rejoin.error());
   const std::size_t count = incoming.descriptors.size();
-  if (connection.program || count < Rejoin::kFixedDescriptors ||
-      count > Rejoin::kFixedDescriptors + 1) {
+  if (connection.program || count < Rejoin::kFixedDescriptors) {
     return refuse(EPROTO, "a malformed rejoin");
   }
   Program program;
   program.slot = rejoin->slot;
   program.since = rejoin->since_seconds;
   program.name = get_text(rejoin->program_name);
-  if (count > Rejoin::kFixedDescriptors) {
-    program.arena = std::move(incoming.descriptors[Rejoin::kFixedDescriptors]);
-    if (auto checked = check_arena(program.arena.get()); !checked) return checked;
-  }
+  auto files = take_files(std::span(incoming.descriptors).subspan(Rejoin::kFixedDescriptors));
+  if (!files) return std::unexpected(files.error());
+  program.files = std::move(*files);
   const bool was_recovering = recovering();
   if (was_recovering) {
     if (auto recovered = recover(incoming); !recovered) return recovered;
@@ -177,7 +187,7 @@ Result<void> Server::on_status_request(Connection& connection) {
          .name = other.program->name,
          .slot = other.program->slot,
          .since = other.program->since,
-         .arena_fd = other.program->arena.get(),
+         .arena_fd = other.program->arena(),
          .bindings = ports_.of(static_cast<PortTable::ProgramId>(other.program->slot)),
          .datagrams_dropped = other.datagrams_dropped});
   }
@@ -189,6 +199,24 @@ Result<void> Server::on_status_request(Connection& connection) {
   answer.size = text.size();
   const int descriptor = memory->get();
   return send(connection.fd.get(), answer, std::span(&descriptor, 1), MSG_DONTWAIT);
+}
+
+/// For another program of this user, which will use the direct path.
+Result<void> Server::on_peer_request(Connection& connection, const Incoming& incoming) {
+  const auto request = incoming.as<PeerRequest>();
+  if (!request) return std::unexpected(request.error());
+  const auto owner = connection_of_slot_.find(request->slot);
+  if (owner == connection_of_slot_.end()) {
+    return refuse(ENOENT,
+                  fmt::format("node '{}' has no program in slot {}", options_.node, request->slot));
+  }
+  std::vector<int> files;
+  for (const UniqueFd& fd : connections_.at(owner->second).program->files) {
+    files.push_back(fd.get());
+  }
+  if (files.size() != Peer::kDescriptors)
+    return refuse(EOPNOTSUPP, "the program keeps to the wire");
+  return send(connection.fd.get(), Peer{}, files, MSG_DONTWAIT);
 }
 
 NodeDescription Server::description() const {

@@ -37,7 +37,7 @@ class StatusTest : public Lab {};
 
 TEST_F(StatusTest, TellsNodeProgramsAndQueuePairs) {
   const auto arena = arena_with_queue_pair(qpn_of(1, 300));
-  const auto client = AgentClient::join(options("a", "127.78.0.1"), arena.get());
+  const auto client = AgentClient::join(options("a", "127.78.0.1"), {.arena = arena.get()});
   ASSERT_TRUE(client) << client.error().text;
   const auto other = join("a");
   const Json status = Json::parse(request_status("a").value());
@@ -74,7 +74,7 @@ TEST_F(StatusTest, AStrangeOrShortenedArenaIsLeftOut) {
 
 TEST_F(StatusTest, SurvivesTheAgent) {
   const auto arena = arena_with_queue_pair(qpn_of(1, 300));
-  const auto client = AgentClient::join(options("a", "127.78.0.1"), arena.get());
+  const auto client = AgentClient::join(options("a", "127.78.0.1"), {.arena = arena.get()});
   ASSERT_TRUE(client) << client.error().text;
   const Json before = Json::parse(request_status("a").value());
   end_agent((*client)->node().agent_pid, SIGKILL);

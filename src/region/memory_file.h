@@ -9,19 +9,12 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "region/extent.h"
 #include "region/mappings.h"
 #include "region/use_counts.h"
 #include "region/write_freeze.h"
 
 namespace verbatim::region {
-
-/// Bytes of this process that lie in its memory file, where peers can map them.
-struct Extent {
-  std::uint64_t address = 0;  // In this process.
-  std::uint64_t length = 0;
-  std::uint64_t offset = 0;  // Of the first byte in the file.
-  friend bool operator==(const Extent&, const Extent&) = default;
-};
 
 struct MemoryFileOptions {
   unsigned own_threads = 0;     // Threads of ours, which write to no memory that is adopted.

@@ -34,6 +34,19 @@ Hold::Backing backing_of(std::uint32_t access) {
   return (access & kOnDemand) != 0 ? Hold::Backing::on_demand : Hold::Backing::memory;
 }
 
+/// Why the entry does not give these rights.
+std::optional<KeyError> refusal(const RegionEntry& entry, std::uint32_t rights,
+                                const Accessor& by) {
+  if (entry.kind != EntryKind::region) {
+    // A window's key is a remote key alone (IBA 10.6.7.1).
+    if ((rights & kRemoteRights) == 0) return KeyError::unknown_key;
+    if (entry.kind == EntryKind::window_2 && entry.qpn != by.qpn) return KeyError::wrong_domain;
+  }
+  if (entry.region.pd != by.pd) return KeyError::wrong_domain;
+  if ((entry.region.access & rights) != rights) return KeyError::missing_right;
+  return std::nullopt;
+}
+
 std::unexpected<Error> refuse_key(MemoryKey key) {
   return refuse(EINVAL, fmt::format("region: no region has the key {:#010x}", raw(key)));
 }
@@ -45,7 +58,8 @@ bool contains(const Region& region, std::uint64_t iova, std::uint64_t length) {
          iova - region.iova <= region.length - length;
 }
 
-void drain(const RegionEntry& entry) {
+/// Waits until nobody holds or visits the entry, whose key is cleared: nobody comes any more.
+void RegionTable::drain(const RegionEntry& entry) const {
   for (unsigned spins = 1; entry.holders.load(std::memory_order_seq_cst) != 0; ++spins) {
     if (spins < kSpinsBeforeYield) {
       __builtin_ia32_pause();
@@ -53,6 +67,7 @@ void drain(const RegionEntry& entry) {
       sched_yield();  // The holder may be a thread that waits for this processor.
     }
   }
+  if (wait_for_visitors_) wait_for_visitors_();
 }
 
 const char* describe(KeyError error) {
@@ -208,7 +223,7 @@ RegionEntry* RegionTable::entry_at(MemoryKey key) const {
 RegionEntry* RegionTable::find(MemoryKey key) const {
   if (raw(key) == 0) return nullptr;
   RegionEntry* const entry = entry_at(key);
-  if (entry == nullptr || entry->key.load(std::memory_order_acquire) != raw(key)) return nullptr;
+  if (entry == nullptr || entry->key.load(std::memory_order_seq_cst) != raw(key)) return nullptr;
   return entry;
 }
 
@@ -238,17 +253,19 @@ std::expected<Hold, KeyError> RegionTable::enter(MemoryKey key, std::uint32_t ri
                                                  const Accessor& by) const {
   auto entered = enter(key);
   if (!entered) return entered;
-  const RegionEntry& entry = *entered->entry_;
-  if (entry.kind != EntryKind::region) {
-    // A window's key is a remote key alone (IBA 10.6.7.1).
-    if ((rights & kRemoteRights) == 0) return std::unexpected(KeyError::unknown_key);
-    if (entry.kind == EntryKind::window_2 && entry.qpn != by.qpn) {
-      return std::unexpected(KeyError::wrong_domain);
-    }
-  }
-  if (entry.region.pd != by.pd) return std::unexpected(KeyError::wrong_domain);
-  if ((entry.region.access & rights) != rights) return std::unexpected(KeyError::missing_right);
+  if (const auto wrong = refusal(*entered->entry_, rights, by)) return std::unexpected(*wrong);
   return entered;
+}
+
+std::expected<const Region*, KeyError> RegionTable::visit(MemoryKey key, std::uint64_t iova,
+                                                          std::uint64_t length,
+                                                          std::uint32_t rights,
+                                                          const Accessor& by) const {
+  const RegionEntry* const entry = find(key);
+  if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
+  if (const auto wrong = refusal(*entry, rights, by)) return std::unexpected(*wrong);
+  if (!contains(entry->region, iova, length)) return std::unexpected(KeyError::out_of_bounds);
+  return &entry->region;
 }
 
 std::expected<void, KeyError> RegionTable::check(MemoryKey key, std::uint64_t iova,

@@ -3,12 +3,14 @@
 #include <atomic>
 #include <cstdint>
 #include <expected>
+#include <functional>
 #include <optional>
 #include <span>
 
 #include "base/error.h"
 #include "base/spin_lock.h"
 #include "base/types.h"
+#include "region/extent.h"
 #include "region/key_permutation.h"
 
 /// Memory regions: who may touch which bytes with which key (IBA volume 1, section 10.6).
@@ -38,6 +40,7 @@ struct Region {
   std::uint64_t iova = 0;     // The address that requests use for the first byte.
   std::uint32_t access = 0;   // Bits of `Access`.
   PdNumber pd{};
+  Backing backing;
 };
 
 /// Why a key does not serve a request. The order is that of the checks.
@@ -99,7 +102,7 @@ struct alignas(64) RegionEntry {
   Qpn qpn;                    // Of a bound window of type 2: its queue pair.
   EntryKind kind{};
 };
-static_assert(sizeof(RegionEntry) == 64, "an entry is a cache line");
+static_assert(sizeof(RegionEntry) == 128, "the second cache line is the backing, for peers");
 
 /// What the table needs beside its entries, also in the arena. All but `used` and `count` is
 /// written under `lock`.
@@ -118,9 +121,6 @@ struct RegionTableHeader {
 
 /// Whether [iova, iova + length) lies in the region. No sum is formed, so none can overflow.
 bool contains(const Region& region, std::uint64_t iova, std::uint64_t length);
-/// Waits until nobody holds the entry, whose key is cleared: no new holder stays.
-void drain(const RegionEntry& entry);
-
 class RegionTable;
 
 /// The right to touch the bytes of a region: while it lives, the region is not deregistered.
@@ -155,6 +155,8 @@ class RegionTable {
   /// `entries` are zeroed memory when `initialise` is called; at most 2^20 of them. `secret` is
   /// random and stays in the arena. A view is made after `initialise`, in any process.
   RegionTable(RegionTableHeader& header, std::span<RegionEntry> entries);
+  /// `wait` returns when everybody has left who visited when it was called: see `visit`.
+  void set_visitors(std::function<void()> wait) { wait_for_visitors_ = std::move(wait); }
   static void initialise(RegionTableHeader& header, std::uint64_t secret);
 
   /// Enters a region and returns its key: both lkey and rkey, never 0. ENOMEM when the table is
@@ -196,6 +198,11 @@ class RegionTable {
   /// Checks and holds.
   std::expected<Hold, KeyError> hold(MemoryKey key, std::uint64_t iova, std::uint64_t length,
                                      std::uint32_t rights, const Accessor& by) const;
+  /// Checks as `hold` does, for one who holds a lock that the table's owner waits for in
+  /// `set_visitors`: the answer is good until that lock is let go. Nothing is written.
+  std::expected<const Region*, KeyError> visit(MemoryKey key, std::uint64_t iova,
+                                               std::uint64_t length, std::uint32_t rights,
+                                               const Accessor& by) const;
   std::uint32_t count() const;
 
  private:
@@ -211,6 +218,7 @@ class RegionTable {
   Result<const RegionEntry*> check_binding(const RegionEntry& window, const WindowBinding& binding,
                                            const Accessor& by) const;
   void unbind(RegionEntry& window);
+  void drain(const RegionEntry& entry) const;
   std::uint32_t index_of(const RegionEntry& entry) const {
     return static_cast<std::uint32_t>(&entry - entries_.data());
   }
@@ -218,6 +226,7 @@ class RegionTable {
   RegionTableHeader& header_;
   std::span<RegionEntry> entries_;
   KeyPermutation permutation_;
+  std::function<void()> wait_for_visitors_;
 };
 
 }  // namespace verbatim::region

@@ -117,6 +117,7 @@ Result<void> RegionTable::bind(const WindowBinding& binding, const Accessor& by)
       .iova = (binding.access & kZeroBased) != 0 ? 0 : binding.address,
       .access = binding.access | (shown.access & (kOnDemand | kNull)),
       .pd = by.pd,
+      .backing = shown.backing,
   };
   window->parent = index_of(**parent) + 1;
   ++entries_[window->parent - 1].windows;

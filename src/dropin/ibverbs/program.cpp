@@ -63,7 +63,7 @@ Result<std::unique_ptr<Program>> join() {
   if (!options) return std::unexpected(options.error());
   auto arena = adapter::Arena::create();
   if (!arena) return std::unexpected(arena.error());
-  auto client = agent::AgentClient::join(*options, (*arena)->fd());
+  auto client = agent::AgentClient::join(*options, {.arena = (*arena)->fd()});
   if (!client) return std::unexpected(client.error());
 
   auto adapter = adapter::Adapter::create(
