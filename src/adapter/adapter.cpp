@@ -19,6 +19,7 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
   adapter->regions_ = std::make_unique<region::RegionTable>(
       header.region_header, std::span(adapter->arena_->at(header.regions), kRegionsMax));
   adapter->queue_pairs_ = std::make_unique<std::atomic<QueuePair*>[]>(kProgramQueuePairsMax);
+  adapter->visited_ = std::make_unique<std::atomic<bool>[]>(kProgramQueuePairsMax);
   // Numbers begin somewhere: packets for a queue pair of an earlier program rarely meet a new one.
   getrandom(&adapter->last_number_, sizeof adapter->last_number_, 0);
   adapter->last_shared_receive_ = adapter->last_number_;
@@ -30,12 +31,22 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
                                    adapter->membership_.event_fd, adapter->membership_.on_event);
   if (!progress) return std::unexpected(progress.error());
   adapter->progress_ = std::move(*progress);
+  if (auto served = adapter->serve_peers(); !served) return std::unexpected(served.error());
   return adapter;
 }
 
 Adapter::~Adapter() = default;
 
+void Adapter::before_fork() {
+  if (membership_.memory) membership_.memory->before_fork();
+}
+
+void Adapter::in_parent_after_fork() {
+  if (membership_.memory) membership_.memory->in_parent();
+}
+
 void Adapter::abandon_in_child() {
+  if (membership_.memory) membership_.memory->in_child();
   progress_->abandon();
   arena_->abandon_in_child();
 }
@@ -177,9 +188,9 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
     if (!created) return std::unexpected(created.error());
     receives = std::move(*created);
   }
-  auto* queue_pair =
-      new QueuePair(*this, options, Qpn(membership_.first_qpn.value() + number),
-                    arena_->queue_pair(number), std::move(sends), std::move(receives));
+  auto* queue_pair = new QueuePair(*this, options, Qpn(membership_.first_qpn.value() + number),
+                                   arena_->queue_pair(number), arena_->target(number),
+                                   std::move(sends), std::move(receives));
   ++users_of(options);
   queue_pairs_[number].store(queue_pair, std::memory_order_release);
   return queue_pair;

@@ -14,6 +14,7 @@
 #include "adapter/arena.h"
 #include "adapter/completion_queue.h"
 #include "adapter/device_memory.h"
+#include "adapter/direct_peer.h"
 #include "adapter/port.h"
 #include "adapter/queue_pair.h"
 #include "adapter/receive_queue.h"
@@ -24,6 +25,7 @@
 #include "base/types.h"
 #include "base/unique_fd.h"
 #include "mover/udp.h"
+#include "region/memory_file.h"
 #include "region/region_table.h"
 
 /// The emulated channel adapter of one program: what the drop-in library drives.
@@ -75,7 +77,15 @@ struct Membership {
   std::vector<int> receive_sockets;  // Borrowed: they outlive the adapter.
   int event_fd = -1;                 // Readable when the agent says something; -1: none. Not owned.
   std::function<void()> on_event;    // Called by the background thread then.
+  /// The direct path, if the program may take it: its memory file and doorbell, which its agent has
+  /// as well, and how to ask for those of the peer that a queue pair number at an address is of.
+  std::unique_ptr<region::MemoryFile> memory;
+  UniqueFd doorbell;
+  std::function<Result<PeerDescriptors>(const SocketAddress&, Qpn)> ask_for_peer;
 };
+
+/// Makes the memory file and the doorbell. What the kernel says where it refuses.
+Result<void> prepare_direct_path(Membership& membership);
 
 /// The file that an XRC domain is associated with.
 struct XrcFile {
@@ -176,9 +186,16 @@ class Adapter {
   Result<FlowTable::RuleId> create_flow(QueuePair& target, FlowRule rule);
   void destroy_flow(FlowTable::RuleId rule);
 
+  /// Around fork: the child gets copies of registered memory.
+  void before_fork();
+  void in_parent_after_fork();
   /// In a child after fork: the descriptors are closed, no thread is there; every later call of
   /// this adapter's objects fails.
   void abandon_in_child();
+
+  /// The program on this machine that has the queue pair; null where the wire leads there.
+  std::shared_ptr<DirectPeer> find_peer(const SocketAddress& address, Qpn qpn);
+  bool takes_direct_path() const { return membership_.memory != nullptr; }
 
   region::RegionTable& regions() { return *regions_; }
   Progress& progress() { return *progress_; }
@@ -210,6 +227,27 @@ class Adapter {
                                           Qpn dest_qpn);
   Result<SocketAddress> check_vector(const AddressVector& vector) const;
 
+  // The direct path: adapter_direct.cpp.
+  Result<void> serve_peers();
+  void on_doorbell();
+  void on_peer_gone(const std::shared_ptr<DirectPeer>& peer);
+  void wait_for_visitors();
+  /// Peers may visit the queue pair's target, or none does any more.
+  void set_visited(Qpn qpn, bool visited) {
+    visited_[qpn.value() % kProgramQueuePairsMax].store(visited, std::memory_order_seq_cst);
+  }
+  std::shared_ptr<DirectPeer> known_peer(std::uint64_t arena_inode);
+  /// Makes the region's bytes known to peers; what it is made of is released by `release_memory`.
+  struct Adopted {
+    std::vector<region::Extent> extents;
+    Offset<std::byte> list;  // In the arena, where there is more than one.
+  };
+  Result<Adopted> adopt_memory(region::Region& region);
+  void release_memory(const Adopted& adopted);
+  Result<MemoryKey> enter(const region::Region& region, const Adopted& adopted);
+  /// Leaves in `adopted` what the region had before.
+  Result<void> exchange(MemoryKey key, const region::Region& region, Adopted& adopted);
+
   struct Pd {
     std::uint32_t users = 0;
   };
@@ -237,11 +275,16 @@ class Adapter {
   DeviceMemory device_memory_;
   std::vector<std::unique_ptr<mover::UdpSender>> senders_;  // By GID index.
   std::unique_ptr<std::atomic<QueuePair*>[]> queue_pairs_;  // By local number.
+  std::unique_ptr<std::atomic<bool>[]> visited_;            // By local number, see `set_visited`.
 
   std::mutex lock_;  // Guards what follows: the control path.
   std::map<PdNumber, Pd> pds_;
   std::uint32_t last_pd_ = 0;
-  std::map<MemoryKey, PdNumber> region_pds_;
+  struct Registered {
+    PdNumber pd{};
+    Adopted adopted;
+  };
+  std::map<MemoryKey, Registered> registered_;
   std::uint32_t last_number_ = 0;
   std::map<XrcDomain, Xrc> xrc_domains_;
   std::uint32_t last_xrc_domain_ = 0;
@@ -253,6 +296,9 @@ class Adapter {
   Steering steering_{*this};
   /// The rules of groups that raw packet queue pairs joined, by queue pair number and GID.
   std::map<std::pair<std::uint32_t, std::array<std::uint8_t, 16>>, FlowTable::RuleId> frame_groups_;
+
+  std::mutex peers_lock_;  // Guards what follows.
+  std::vector<std::shared_ptr<DirectPeer>> peers_;
 
   std::unique_ptr<Progress> progress_;  // Last: its thread uses all of the above.
 };

@@ -34,39 +34,64 @@ Result<void> check_memory(const region::Region& region) {
 
 Result<MemoryKey> Adapter::register_memory(const region::Region& region) {
   if (auto valid = check_memory(region); !valid) return std::unexpected(valid.error());
+  region::Region wanted = region;
+  auto adopted = adopt_memory(wanted);
+  if (!adopted) return std::unexpected(adopted.error());
+  auto key = enter(wanted, *adopted);
+  if (!key) release_memory(*adopted);
+  return key;
+}
+
+Result<MemoryKey> Adapter::enter(const region::Region& region, const Adopted& adopted) {
   const std::lock_guard guard(lock_);
   const auto pd = pds_.find(region.pd);
   if (pd == pds_.end()) return refuse(EINVAL, "no such protection domain");
   auto key = regions_->add(region);
   if (!key) return key;
   ++pd->second.users;
-  region_pds_.emplace(*key, region.pd);
+  registered_.emplace(*key, Registered{region.pd, adopted});
   return key;
 }
 
 Result<void> Adapter::deregister_memory(MemoryKey key) {
   if (auto removed = regions_->remove(key); !removed) return removed;
-  const std::lock_guard guard(lock_);
-  const auto found = region_pds_.find(key);
-  VERBATIM_ASSERT(found != region_pds_.end());
-  --pds_[found->second].users;
-  region_pds_.erase(found);
+  Adopted adopted;
+  {
+    const std::lock_guard guard(lock_);
+    const auto found = registered_.find(key);
+    VERBATIM_ASSERT(found != registered_.end());
+    --pds_[found->second.pd].users;
+    adopted = std::move(found->second.adopted);
+    registered_.erase(found);
+  }
+  release_memory(adopted);
   return {};
 }
 
 Result<void> Adapter::change_memory(MemoryKey key, const region::Region& region) {
   if (auto valid = check_memory(region); !valid) return valid;
+  region::Region wanted = region;
+  auto adopted = adopt_memory(wanted);
+  if (!adopted) return std::unexpected(adopted.error());
+  // Then the old one's, or, where it is refused, the new one's.
+  const auto changed = exchange(key, wanted, *adopted);
+  release_memory(*adopted);
+  return changed;
+}
+
+Result<void> Adapter::exchange(MemoryKey key, const region::Region& region, Adopted& adopted) {
   const std::lock_guard guard(lock_);
   const auto to = pds_.find(region.pd);
   if (to == pds_.end()) return refuse(EINVAL, "no such protection domain");
-  const auto found = region_pds_.find(key);
-  if (found == region_pds_.end()) {
+  const auto found = registered_.find(key);
+  if (found == registered_.end()) {
     return refuse(EINVAL, fmt::format("no region has the key {:#010x}", raw(key)));
   }
   if (auto changed = regions_->change(key, region); !changed) return changed;
-  --pds_[found->second].users;
+  --pds_[found->second.pd].users;
   ++to->second.users;
-  found->second = region.pd;
+  found->second.pd = region.pd;
+  std::swap(found->second.adopted, adopted);
   return {};
 }
 

@@ -13,8 +13,10 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "adapter/direct_target.h"
 #include "base/assert.h"
 #include "base/process_token.h"
 
@@ -117,7 +119,8 @@ Result<std::unique_ptr<Arena>> Arena::create() {
   constexpr std::uint64_t kReserved =
       round_up(sizeof(ArenaHeader), kPageBytes) +
       round_up(kProgramQueuePairsMax * sizeof(QueuePairRecord), kPageBytes) +
-      round_up(kRegionsMax * sizeof(region::RegionEntry), kPageBytes);
+      round_up(kRegionsMax * sizeof(region::RegionEntry), kPageBytes) +
+      round_up(kProgramQueuePairsMax * sizeof(DirectTarget), kPageBytes);
   const auto reserved = arena->carve_pages(kReserved);
   if (!reserved) return std::unexpected(reserved.error());
   arena->lay_out(*secret);
@@ -129,11 +132,21 @@ Result<std::unique_ptr<Arena>> Arena::create() {
 void Arena::lay_out(std::uint64_t secret) {
   auto* const header = new (base_) ArenaHeader;
   header->process_id = static_cast<std::uint32_t>(process_id_);
+  header->process_token = own_process_token();
+  header->pid_namespace = own_pid_namespace();
+  header->base_address = reinterpret_cast<std::uint64_t>(base_);
   region::RegionTable::initialise(header->region_header, secret);
   std::uint64_t at = round_up(sizeof(ArenaHeader), kPageBytes);
   header->queue_pairs.value = at;
   at += round_up(kProgramQueuePairsMax * sizeof(QueuePairRecord), kPageBytes);
   header->regions.value = at;
+  at += round_up(kRegionsMax * sizeof(region::RegionEntry), kPageBytes);
+  header->targets.value = at;
+}
+
+std::uint64_t own_pid_namespace() {
+  struct stat info{};
+  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
 }
 
 Arena::~Arena() {
@@ -155,6 +168,11 @@ void Arena::abandon_in_child() {
 QueuePairRecord& Arena::queue_pair(std::uint32_t local_number) {
   VERBATIM_ASSERT(local_number < kProgramQueuePairsMax);
   return at(header().queue_pairs)[local_number];
+}
+
+DirectTarget& Arena::target(std::uint32_t local_number) {
+  VERBATIM_ASSERT(local_number < kProgramQueuePairsMax);
+  return at(header().targets)[local_number];
 }
 
 Result<Offset<std::byte>> Arena::allocate(std::size_t bytes) {

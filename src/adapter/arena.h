@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/process_token.h"
 #include "base/types.h"
 #include "base/unique_fd.h"
 #include "observe/counters.h"
@@ -59,19 +61,30 @@ struct alignas(64) ConnectionRecord {
   Gid remote_gid;
 };
 
+struct DirectTarget;
+
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x76657262'61726e61;  // "verbarna"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   std::uint64_t magic = kMagic;
   std::uint32_t version = kVersion;
   std::uint32_t process_id = 0;
+  ProcessToken process_token = 0;
+  std::uint64_t pid_namespace = 0;  // Its inode.
+  std::uint64_t base_address = 0;   // Where the owner has this header.
   observe::PortCounters port_counters;
   region::RegionTableHeader region_header;
   Offset<QueuePairRecord> queue_pairs;  // kProgramQueuePairsMax of them, by local number.
   Offset<region::RegionEntry> regions;  // kRegionsMax of them.
+  Offset<DirectTarget> targets;         // kProgramQueuePairsMax of them, by local number.
   Offset<ConnectionRecord> connections;
   std::atomic<std::uint32_t> connection_count{0};  // Records that may be in use, the first ones.
+  /// A bit for each queue pair whose target has news.
+  std::array<std::atomic<std::uint64_t>, kProgramQueuePairsMax / 64> has_news{};
 };
+
+/// Of this process: the inode of its pid namespace.
+std::uint64_t own_pid_namespace();
 
 /// Owns the memfd and its mapping. Sparse: memory is used when it is touched, and given back (hole
 /// punched) when a block of a page or more is freed. Thread-safe.
@@ -91,6 +104,7 @@ class Arena {
   std::byte* base() const { return base_; }  // Where this process has it.
   ArenaHeader& header() { return *reinterpret_cast<ArenaHeader*>(base_); }
   QueuePairRecord& queue_pair(std::uint32_t local_number);
+  DirectTarget& target(std::uint32_t local_number);
 
   /// In a child after fork: private zeroes where the arena was, so that its queues read as empty
   /// and take nothing. Safe in a pthread_atfork handler: a few system calls. Where the kernel

@@ -114,9 +114,15 @@ Result<void> Progress::watch(int epoll, int fd) const {
 Result<void> Progress::watch(int fd, std::function<void()> on_readable) {
   {
     const std::lock_guard guard(watched_lock_);
-    watched_.emplace(fd, std::move(on_readable));
+    watched_[fd] = std::make_shared<std::function<void()>>(std::move(on_readable));
   }
   return watch(quiet_epoll_.get(), fd);
+}
+
+void Progress::unwatch(int fd) {
+  epoll_ctl(quiet_epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  const std::lock_guard guard(watched_lock_);
+  watched_.erase(fd);
 }
 
 void Progress::wake() {
@@ -181,11 +187,12 @@ void Progress::serve_quietly() {
   const int count = epoll_wait(quiet_epoll_.get(), events.data(), events.size(), 0);
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
-    const std::function<void()>* on_readable = nullptr;
+    std::shared_ptr<std::function<void()>> on_readable;
     {
       const std::lock_guard guard(watched_lock_);
-      if (const auto found = watched_.find(fd); found != watched_.end())
-        on_readable = &found->second;
+      if (const auto found = watched_.find(fd); found != watched_.end()) {
+        on_readable = found->second;
+      }
     }
     if (fd == event_fd_) {
       on_event_();

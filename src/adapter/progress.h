@@ -74,6 +74,8 @@ class Progress {
   /// The background thread calls `on_readable` when `fd` (borrowed, for as long as this object
   /// lives) is readable, whether it rests or not, and never within a turn: it may call anything.
   Result<void> watch(int fd, std::function<void()> on_readable);
+  /// No longer; a call that is under way goes on.
+  void unwatch(int fd);
 
   /// Nobody works on the queue pair when this returns, nor will.
   void forget(QueuePair& queue_pair);
@@ -145,8 +147,9 @@ class Progress {
   std::atomic<bool> stop_{false};
   int event_fd_ = -1;
   std::function<void()> on_event_;
-  std::mutex watched_lock_;  // Guards watched_. Held for a look-up only; entries stay.
-  std::map<int, std::function<void()>> watched_;
+  std::mutex watched_lock_;  // Guards watched_. Held for a look-up only.
+  // Shared with the call that is under way.
+  std::map<int, std::shared_ptr<std::function<void()>>> watched_;
   UniqueFd wake_;         // eventfd.
   UniqueFd alarm_;        // timerfd: the earliest deadline.
   UniqueFd quiet_epoll_;  // wake_, alarm_, the agent: all that it hears while it rests.

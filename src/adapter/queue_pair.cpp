@@ -11,12 +11,13 @@ using transport::Operation;
 using transport::Status;
 
 QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn number,
-                     QueuePairRecord& record, SendQueue send_queue,
+                     QueuePairRecord& record, DirectTarget& target, SendQueue send_queue,
                      std::unique_ptr<ReceiveQueue> receive_queue)
     : adapter_(adapter),
       options_(options),
       number_(number),
       record_(&record),
+      target_(target),
       listeners_{{options.events, options.owner}},
       send_queue_(std::move(send_queue)),
       receive_queue_(std::move(receive_queue)),
@@ -32,6 +33,7 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
 }
 
 QueuePair::~QueuePair() {
+  close_target();
   record_->qpn.store(0, std::memory_order_release);
   if (options_.send_cq != nullptr) --options_.send_cq->users;
   if (options_.receive_cq != nullptr) --options_.receive_cq->users;
@@ -234,6 +236,7 @@ void QueuePair::flush_receives() {
 void QueuePair::enter_error() {
   fatal_ = false;
   if (state() == QpState::err) return;
+  close_target();
   set_state(QpState::err);
   if (is_connected()) {
     do {

@@ -12,6 +12,8 @@
 #include "adapter/arena.h"
 #include "adapter/async_event.h"
 #include "adapter/completion_queue.h"
+#include "adapter/direct_link.h"
+#include "adapter/direct_target.h"
 #include "adapter/frame_delivery.h"
 #include "adapter/pacer.h"
 #include "adapter/queue_pair_state.h"
@@ -176,7 +178,8 @@ class QueuePair {
   };
 
   QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn number, QueuePairRecord& record,
-            SendQueue send_queue, std::unique_ptr<ReceiveQueue> receive_queue);
+            DirectTarget& target, SendQueue send_queue,
+            std::unique_ptr<ReceiveQueue> receive_queue);
   bool is_datagram() const { return options_.type == QpType::ud; }
   bool is_raw() const { return options_.type == QpType::raw_packet; }
   bool is_connected() const { return !is_datagram() && !is_raw(); }
@@ -203,7 +206,7 @@ class QueuePair {
   void transmit_locked(TimeNs now);
   bool may_send(TimeNs now);
   void transmit_requests(Burst& burst, TimeNs now);
-  void carry_out(transport::Slot slot);
+  transport::Status carry_out(transport::Slot slot);
   bool transmit_responses(Burst& burst);
   void transmit_datagrams(TimeNs now);
   void transmit_frames(TimeNs now);
@@ -217,6 +220,20 @@ class QueuePair {
   void count_sent(const wire::Headers& headers);
   void count_received(const wire::Headers& headers);
   void publish_counters();
+
+  // The direct path: queue_pair_direct.cpp. Each under lock_ but the last two.
+  bool may_be_direct() const;
+  /// Peers may act for it from now on.
+  void open_target();
+  void change_target();
+  /// None does when this returns, nor will; the receive in use is `current_receive_`.
+  void close_target();
+  void transmit_direct(TimeNs now);
+  DirectLink::Outcome execute_direct(transport::Slot slot, TimeNs now);
+  void assist();
+  /// What peers have told, by way of the arena.
+  void on_news();
+  void on_peer_gone(const DirectPeer& peer);
 
   // Receiving: each under lock_, called by Progress during a turn.
   void on_packet(const wire::Packet& packet, const SocketAddress& source,
@@ -232,8 +249,9 @@ class QueuePair {
   void drain(transport::ResponderEffects& effects);
   void apply(const transport::RequesterEffect& effect);
   void apply(const transport::ResponderEffect& effect);
-  void execute(const transport::ExecuteAtomic& atomic);
-  void execute(const transport::ExecuteAtomicWrite& write);
+  /// The value before; nothing where the memory refuses. With the rights of the peer's requests.
+  std::optional<std::uint64_t> execute_atomic(const transport::ExecuteAtomic& atomic);
+  bool execute_atomic_write(const transport::ExecuteAtomicWrite& write);
 
   void complete_send(transport::Slot slot, transport::Status status);
   void complete_receive(const transport::CompleteReceive& receive);
@@ -270,6 +288,7 @@ class QueuePair {
   const QueuePairOptions options_;
   const Qpn number_;
   QueuePairRecord* const record_;
+  DirectTarget& target_;
   mutable std::mutex lock_;  // Guards everything below.
   struct Listener {
     AsyncEvents* events = nullptr;
@@ -287,6 +306,7 @@ class QueuePair {
   region::KeptHold placing_;  // Where packets of this reception are placed.
   transport::Requester requester_;
   transport::Responder responder_;
+  std::unique_ptr<DirectLink> link_;  // None: its requests go over the wire.
   transport::RequesterEffects requester_effects_;
   std::optional<transport::Slot> refused_slot_;  // Its memory refused while effects were drained.
   enum class Refused : std::uint8_t { nothing, region, receive_memory };

@@ -118,6 +118,7 @@ void QueuePair::enter(QpState to, std::uint32_t mask) {
     } else if ((mask & kResponderAttributes) != 0 && from != QpState::init &&
                from != QpState::reset) {
       responder_.change(attributes_.access, attributes_.min_rnr_timer);
+      change_target();
     }
     if (from == QpState::rtr && to == QpState::rts) start_requester();
   }
@@ -142,6 +143,7 @@ void QueuePair::start_responder() {
                         .own_qp = number_});
   record_->dest_qpn.store(attributes_.dest_qpn.value(), std::memory_order_relaxed);
   record_->dest_gid = attributes_.address.dest_gid;
+  open_target();
 }
 
 void QueuePair::start_requester() {
@@ -153,10 +155,23 @@ void QueuePair::start_requester() {
                         .retry_count = attributes_.retry_count,
                         .rnr_retry = attributes_.rnr_retry,
                         .max_rd_atomic = attributes_.max_rd_atomic});
+  if (auto peer = may_be_direct() ? adapter_.find_peer(peer_, attributes_.dest_qpn) : nullptr) {
+    const auto source = adapter_.node().gids[attributes_.address.source_gid_index].gid;
+    link_ = std::make_unique<DirectLink>(std::move(peer),
+                                         DirectLink::Config{.reliable = is_reliable(),
+                                                            .own_qpn = number_,
+                                                            .own_gid = source,
+                                                            .peer_qpn = attributes_.dest_qpn,
+                                                            .timeout = attributes_.timeout,
+                                                            .retry_count = attributes_.retry_count,
+                                                            .rnr_retry = attributes_.rnr_retry});
+  }
 }
 
 /// Any state to RESET: as new; requests vanish without completions (IBA 10.3.1.1).
 void QueuePair::forget_everything() {
+  close_target();
+  link_.reset();
   set_state(QpState::reset);
   attributes_ = {};
   send_queue_.clear();

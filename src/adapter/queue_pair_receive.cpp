@@ -76,6 +76,7 @@ void QueuePair::on_timer(TimeNs now) {
   const std::lock_guard guard(lock_);
   armed_deadline_ = kNever;
   if (state() != QpState::rts && state() != QpState::sqd) return;
+  if (link_ != nullptr) return transmit_locked(now);
   if (now >= requester_.deadline()) {
     record_->counters.timeouts.add_exclusive();
     requester_.on_timeout(now, requester_effects_);
@@ -164,8 +165,21 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
               responder_refused_ = Refused::region;
             }
           },
-          [this](const transport::ExecuteAtomic& atomic) { execute(atomic); },
-          [this](const transport::ExecuteAtomicWrite& write) { execute(write); },
+          [this](const transport::ExecuteAtomic& atomic) {
+            const auto original = execute_atomic(atomic);
+            if (original) {
+              responder_.on_atomic_result(*original);
+            } else {
+              responder_refused_ = Refused::region;
+            }
+          },
+          [this](const transport::ExecuteAtomicWrite& write) {
+            if (execute_atomic_write(write)) {
+              responder_.on_atomic_result(0);
+            } else {
+              responder_refused_ = Refused::region;
+            }
+          },
           [this](const transport::ExecuteFlush&) {
             // What the peer wrote is in this machine's memory when it is placed: all that a
             // flush to global visibility asks for is its order.
@@ -192,15 +206,12 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
       effect);
 }
 
-void QueuePair::execute(const transport::ExecuteAtomic& atomic) {
+std::optional<std::uint64_t> QueuePair::execute_atomic(const transport::ExecuteAtomic& atomic) {
   const auto hold =
       regions().hold(atomic.key, atomic.address, 8, region::kRemoteAtomic, peer_accessor());
   std::uint64_t zero = 0;
   std::uint64_t* const word = hold ? word_of(*hold, zero) : nullptr;
-  if (word == nullptr) {
-    responder_refused_ = Refused::region;
-    return;
-  }
+  if (word == nullptr) return std::nullopt;
   std::uint64_t original = atomic.compare_add;
   if (atomic.compare_and_swap) {
     // On failure the builtin stores what it found: the value before, either way.
@@ -209,20 +220,17 @@ void QueuePair::execute(const transport::ExecuteAtomic& atomic) {
   } else {
     original = __atomic_fetch_add(word, atomic.compare_add, __ATOMIC_SEQ_CST);
   }
-  responder_.on_atomic_result(original);
+  return original;
 }
 
-void QueuePair::execute(const transport::ExecuteAtomicWrite& write) {
+bool QueuePair::execute_atomic_write(const transport::ExecuteAtomicWrite& write) {
   const auto hold =
       regions().hold(write.key, write.address, 8, region::kRemoteWrite, peer_accessor());
   std::uint64_t zero = 0;
   std::uint64_t* const word = hold ? word_of(*hold, zero) : nullptr;
-  if (word == nullptr) {
-    responder_refused_ = Refused::region;
-    return;
-  }
+  if (word == nullptr) return false;
   __atomic_store_n(word, write.value, __ATOMIC_SEQ_CST);
-  responder_.on_atomic_result(0);
+  return true;
 }
 
 void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& source,

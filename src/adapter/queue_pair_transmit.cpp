@@ -68,19 +68,20 @@ void QueuePair::transmit_locked(TimeNs now) {
       current == QpState::err) {
     return;
   }
-  {
+  if (link_ != nullptr) transmit_direct(now);
+  if (link_ == nullptr || responder_.has_output()) {
     Burst burst(adapter_.arena().header());
     burst.set_route(*socket_, peer_);
     // A program that polls gets its own answer out first, and the acknowledgement rides behind it
     // in the same datagram; the receiver looks at acknowledgements first. One that waits for events
     // may rely on their order: as with a card, its request completes before the peer's answer
     // comes.
-    const bool answer_first = adapter_.progress().is_polled();
+    const bool answer_first = link_ == nullptr && adapter_.progress().is_polled();
     if (answer_first) transmit_requests(burst, now);
     if (state() != QpState::err && !transmit_responses(burst)) {
       adapter_.progress().note_output(*this);
     }
-    if (!answer_first) transmit_requests(burst, now);
+    if (link_ == nullptr && !answer_first) transmit_requests(burst, now);
     burst.flush();
     record_->counters.packets_sent.add_exclusive(burst.packets());
     record_->counters.bytes_sent.add_exclusive(burst.bytes());
@@ -141,7 +142,10 @@ void QueuePair::transmit_requests(Burst& burst, TimeNs now) {
       drain(requester_effects_);
     } else if (const auto slot = requester_.poll_local()) {
       burst.flush();  // What it holds may be what the operation waits for.
-      carry_out(*slot);
+      if (const Status status = carry_out(*slot); status != Status::success) {
+        requester_.on_local_error(*slot, status, requester_effects_);
+        drain(requester_effects_);
+      }
     } else {
       break;
     }
@@ -154,7 +158,7 @@ void QueuePair::transmit_requests(Burst& burst, TimeNs now) {
 }
 
 /// A local operation, in its turn. Its failure is a completion's status; the words are for the log.
-void QueuePair::carry_out(transport::Slot slot) {
+Status QueuePair::carry_out(transport::Slot slot) {
   const transport::SendRequest& request = send_queue_.place(slot).request;
   std::string refusal;
   if (request.operation == transport::Operation::bind_window) {
@@ -163,12 +167,11 @@ void QueuePair::carry_out(transport::Slot slot) {
   } else if (const auto ended = regions().invalidate(request.remote_key, accessor()); !ended) {
     refusal = region::describe(ended.error());
   }
-  if (refusal.empty()) return;
+  if (refusal.empty()) return Status::success;
   log(LogLevel::warn, "QP {:#x}: {} of key {:#010x}: {}", number_.value(),
       request.operation == transport::Operation::bind_window ? "bind" : "local invalidate",
       raw(request.remote_key), refusal);
-  requester_.on_local_error(slot, Status::memory_window_bind_error, requester_effects_);
-  drain(requester_effects_);
+  return Status::memory_window_bind_error;
 }
 
 bool QueuePair::add_request_packet(Burst& burst, const OutgoingPacket& packet) {
@@ -283,7 +286,9 @@ Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
 
 /// Lazily: only a deadline earlier than the one that stands in the queue enters it.
 void QueuePair::rearm_timer() {
-  const TimeNs deadline = std::min(requester_.deadline(), held_back_ ? pacer_.free_at() : kNever);
+  const TimeNs deadline =
+      std::min({requester_.deadline(), link_ != nullptr ? link_->deadline() : kNever,
+                held_back_ ? pacer_.free_at() : kNever});
   if (deadline >= armed_deadline_) return;
   armed_deadline_ = deadline;
   adapter_.progress().arm_timer(deadline, number_);

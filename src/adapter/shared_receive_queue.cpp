@@ -72,7 +72,10 @@ int SharedReceiveQueue::post_tag_operation(const TagOperation& operation, std::u
 }
 
 void SharedReceiveQueue::tell_of_limit() {
-  if (!queue_->disarm_limit()) return;
+  if (queue_->disarm_limit()) raise_limit_event();
+}
+
+void SharedReceiveQueue::raise_limit_event() {
   options_.events->push({AsyncEventType::srq_limit_reached, options_.owner});
 }
 

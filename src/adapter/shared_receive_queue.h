@@ -64,6 +64,9 @@ class SharedReceiveQueue {
   }
   /// The oldest request; raises IBV_EVENT_SRQ_LIMIT_REACHED where that leaves fewer than the limit.
   bool take(ReceiveRequest& out);
+  /// For peers, and what is to be done for them here.
+  Offset<ReceiveRing> ring() const { return queue_->ring(); }
+  void raise_limit_event();
   bool matches_tags() const { return tags_.has_value(); }
   /// The receive of a message that `TaggedMessage::read` has read: `message` says then what the
   /// message has become. A rendezvous that the adapter may not finish is matched by the program.

@@ -106,6 +106,12 @@ bool Hold::move_to(std::uint64_t iova, std::uint64_t length) {
   return true;
 }
 
+Hold Hold::borrowed(std::uint64_t offset) const {
+  Hold part(nullptr, address_ + offset);
+  part.backing_ = backing_;
+  return part;
+}
+
 Hold::~Hold() {
   if (entry_ != nullptr) entry_->holders.fetch_sub(1, std::memory_order_release);
 }
@@ -266,6 +272,14 @@ std::expected<const Region*, KeyError> RegionTable::visit(MemoryKey key, std::ui
   if (const auto wrong = refusal(*entry, rights, by)) return std::unexpected(*wrong);
   if (!contains(entry->region, iova, length)) return std::unexpected(KeyError::out_of_bounds);
   return &entry->region;
+}
+
+std::expected<void, KeyError> RegionTable::visit_key(MemoryKey key, std::uint32_t rights,
+                                                     const Accessor& by) const {
+  const RegionEntry* const entry = find(key);
+  if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
+  if (const auto wrong = refusal(*entry, rights, by)) return std::unexpected(*wrong);
+  return {};
 }
 
 std::expected<void, KeyError> RegionTable::check(MemoryKey key, std::uint64_t iova,

@@ -40,7 +40,7 @@ struct Region {
   std::uint64_t iova = 0;     // The address that requests use for the first byte.
   std::uint32_t access = 0;   // Bits of `Access`.
   PdNumber pd{};
-  Backing backing;
+  Backing backing{};
 };
 
 /// Why a key does not serve a request. The order is that of the checks.
@@ -140,6 +140,8 @@ class Hold {
   Backing backing() const { return backing_; }
   /// From now on it is for these bytes. False, and unchanged, where the region does not have them.
   bool move_to(std::uint64_t iova, std::uint64_t length);
+  /// The same from `offset` bytes on, for as long as this one lives.
+  Hold borrowed(std::uint64_t offset) const;
 
  private:
   friend class RegionTable;
@@ -203,6 +205,10 @@ class RegionTable {
   std::expected<const Region*, KeyError> visit(MemoryKey key, std::uint64_t iova,
                                                std::uint64_t length, std::uint32_t rights,
                                                const Accessor& by) const;
+  /// The same of the key alone, and of ending the binding of a window.
+  std::expected<void, KeyError> visit_key(MemoryKey key, std::uint32_t rights,
+                                          const Accessor& by) const;
+  std::expected<void, KeyError> visit_invalidation(MemoryKey key, const Accessor& by) const;
   std::uint32_t count() const;
 
  private:

@@ -56,6 +56,15 @@ Result<void> check_region(const RegionEntry& region, const WindowBinding& bindin
   return {};
 }
 
+/// IBA o10-37.2.26: neither regions that were registered by a call nor windows of type 1.
+std::expected<void, KeyError> may_invalidate(const RegionEntry& entry, const Accessor& by) {
+  if (entry.kind != EntryKind::window_2) return std::unexpected(KeyError::missing_right);
+  if (entry.qpn != by.qpn || entry.region.pd != by.pd) {
+    return std::unexpected(KeyError::wrong_domain);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<MemoryKey> RegionTable::add_window(EntryKind type, PdNumber pd) {
@@ -133,13 +142,14 @@ std::expected<void, KeyError> RegionTable::check_invalidation(MemoryKey key,
                                                               const Accessor& by) const {
   const auto entered = enter(key);
   if (!entered) return std::unexpected(entered.error());
-  const RegionEntry& entry = *entered->entry_;
-  // IBA o10-37.2.26: neither regions that were registered by a call nor windows of type 1.
-  if (entry.kind != EntryKind::window_2) return std::unexpected(KeyError::missing_right);
-  if (entry.qpn != by.qpn || entry.region.pd != by.pd) {
-    return std::unexpected(KeyError::wrong_domain);
-  }
-  return {};
+  return may_invalidate(*entered->entry_, by);
+}
+
+std::expected<void, KeyError> RegionTable::visit_invalidation(MemoryKey key,
+                                                              const Accessor& by) const {
+  const RegionEntry* const entry = find(key);
+  if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
+  return may_invalidate(*entry, by);
 }
 
 std::expected<void, KeyError> RegionTable::invalidate(MemoryKey key, const Accessor& by) {

@@ -1,12 +1,16 @@
 #include "dropin/ibverbs/program.h"
 
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include <pthread.h>
+#include <sys/prctl.h>
 
 #include "adapter/progress.h"
 #include "agent/node.h"
+#include "base/log.h"
 
 namespace verbatim::dropin {
 namespace {
@@ -26,8 +30,16 @@ Process& process() {
 }
 
 // The lock is held across fork, so that the child finds it in a known state.
-void before_fork() { process().lock.lock(); }
-void in_parent() { process().lock.unlock(); }
+void before_fork() {
+  Process& own = process();
+  own.lock.lock();
+  if (own.program != nullptr) own.program->adapter->before_fork();
+}
+void in_parent() {
+  Process& own = process();
+  if (own.program != nullptr) own.program->adapter->in_parent_after_fork();
+  own.lock.unlock();
+}
 
 void in_child() {
   Process& own = process();
@@ -58,20 +70,56 @@ void follow(const agent::NodeDescription& node, const agent::PortState& now,
       {.gids = gids_in_use(node, now), .is_present = now.is_present, .is_active = now.is_active});
 }
 
+/// VERBATIM_PATH. EINVAL for what it cannot be.
+Result<bool> may_take_direct_path() {
+  const char* const path = std::getenv("VERBATIM_PATH");
+  const std::string_view wanted = path != nullptr ? path : "wire";
+  if (wanted == "wire") return false;
+  if (wanted == "auto" || wanted == "direct") return true;
+  return refuse(EINVAL, fmt::format("VERBATIM_PATH={} is not auto, direct or wire", wanted));
+}
+
+/// What the direct path needs. Without it the program keeps to the wire.
+Result<void> open_direct_path(adapter::Membership& membership) {
+  if (auto prepared = adapter::prepare_direct_path(membership); !prepared) return prepared;
+  // Peers reach memory that is not in the file by process_vm_writev(2), which Yama forbids by
+  // default. It fails where there is no Yama.
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+  membership.ask_for_peer = [](const SocketAddress& address,
+                               Qpn qpn) -> Result<adapter::PeerDescriptors> {
+    auto files = agent::request_peer(address, agent::slot_of(qpn));
+    if (!files) return std::unexpected(files.error());
+    return adapter::PeerDescriptors{std::move(files->arena), std::move(files->memory),
+                                    std::move(files->doorbell)};
+  };
+  return {};
+}
+
 Result<std::unique_ptr<Program>> join() {
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return std::unexpected(options.error());
+  const auto direct = may_take_direct_path();
+  if (!direct) return std::unexpected(direct.error());
   auto arena = adapter::Arena::create();
   if (!arena) return std::unexpected(arena.error());
-  auto client = agent::AgentClient::join(*options, {.arena = (*arena)->fd()});
+  adapter::Membership membership;
+  agent::SharedFiles files{.arena = (*arena)->fd()};
+  if (*direct) {
+    if (auto opened = open_direct_path(membership); !opened) {
+      log(LogLevel::warn, "the wire is taken everywhere: {}", opened.error().text);
+    } else {
+      files.memory = membership.memory->fd();
+      files.doorbell = membership.doorbell.get();
+    }
+  }
+  auto client = agent::AgentClient::join(*options, files);
   if (!client) return std::unexpected(client.error());
-
-  auto adapter = adapter::Adapter::create(
-      std::move(*arena), {.node = describe((*client)->node()),
-                          .first_qpn = agent::qpn_of((*client)->slot(), 0),
-                          .receive_sockets = (*client)->sockets(),
-                          .event_fd = (*client)->fd(),
-                          .on_event = [agent = client->get()] { agent->handle_event(); }});
+  membership.node = describe((*client)->node());
+  membership.first_qpn = agent::qpn_of((*client)->slot(), 0);
+  membership.receive_sockets = (*client)->sockets();
+  membership.event_fd = (*client)->fd();
+  membership.on_event = [agent = client->get()] { agent->handle_event(); };
+  auto adapter = adapter::Adapter::create(std::move(*arena), std::move(membership));
   if (!adapter) return std::unexpected(adapter.error());
   auto joined = std::make_unique<Program>();
   joined->client = std::move(*client);

@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <cerrno>
+
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+
+#include "adapter/adapter.h"
+#include "adapter/progress.h"
+#include "base/log.h"
+
+/// The adapter's side of the direct path: its peers, its memory, its doorbell.
+namespace verbatim::adapter {
+
+Result<void> prepare_direct_path(Membership& membership) {
+  constexpr unsigned kOwnThreads = 1;  // The background thread.
+  auto memory = region::MemoryFile::create({.own_threads = kOwnThreads});
+  if (!memory) return std::unexpected(memory.error());
+  UniqueFd doorbell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!doorbell) return refuse_errno("eventfd");
+  membership.memory = std::move(*memory);
+  membership.doorbell = std::move(doorbell);
+  return {};
+}
+
+Result<void> Adapter::serve_peers() {
+  if (!membership_.memory) return {};
+  regions_->set_visitors([this] { wait_for_visitors(); });
+  peers_.push_back(DirectPeer::own(*arena_, membership_.doorbell));
+  return progress_->watch(membership_.doorbell.get(), [this] { on_doorbell(); });
+}
+
+std::shared_ptr<DirectPeer> Adapter::known_peer(std::uint64_t arena_inode) {
+  const std::lock_guard guard(peers_lock_);
+  // Those that have ended and that nobody uses any more go.
+  std::erase_if(peers_, [](const auto& peer) { return peer->is_gone() && peer.use_count() == 1; });
+  const auto found = std::ranges::find(peers_, arena_inode, &DirectPeer::arena_inode);
+  return found == peers_.end() ? nullptr : *found;
+}
+
+std::shared_ptr<DirectPeer> Adapter::find_peer(const SocketAddress& address, Qpn qpn) {
+  auto descriptors = membership_.ask_for_peer(address, qpn);
+  if (!descriptors) {
+    log(LogLevel::debug, "QP {:#x} at {} is reached over the wire: {}", qpn.value(),
+        address.ip_text(), descriptors.error().text);
+    return nullptr;
+  }
+  struct stat info{};
+  if (fstat(descriptors->arena.get(), &info) != 0) return nullptr;
+  if (auto known = known_peer(info.st_ino)) return known;
+  auto peer = DirectPeer::map(std::move(*descriptors));
+  if (!peer) {
+    log(LogLevel::info, "QP {:#x} at {} is reached over the wire: {}", qpn.value(),
+        address.ip_text(), peer.error().text);
+    return nullptr;
+  }
+  const auto watched =
+      progress_->watch((*peer)->process_fd(), [this, one = *peer] { on_peer_gone(one); });
+  if (!watched) return nullptr;
+  const std::lock_guard guard(peers_lock_);
+  peers_.push_back(*peer);
+  return *peer;
+}
+
+/// By the background thread, in no turn.
+void Adapter::on_peer_gone(const std::shared_ptr<DirectPeer>& peer) {
+  peer->set_gone();
+  progress_->during_no_turn([&] {
+    for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
+      if (QueuePair* const queue_pair = find_local(i)) queue_pair->on_peer_gone(*peer);
+    }
+  });
+  progress_->unwatch(peer->process_fd());
+}
+
+void Adapter::on_doorbell() {
+  eventfd_t rung = 0;
+  eventfd_read(membership_.doorbell.get(), &rung);
+  auto& boards = arena_->header().has_news;
+  progress_->during_no_turn([&] {
+    for (std::uint32_t i = 0; i < boards.size(); ++i) {
+      if (boards[i].load(std::memory_order_relaxed) == 0) continue;
+      for (std::uint64_t bits = boards[i].exchange(0, std::memory_order_seq_cst); bits != 0;
+           bits &= bits - 1) {
+        const auto local = i * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
+        if (QueuePair* const queue_pair = find_local(local)) queue_pair->on_news();
+      }
+    }
+  });
+}
+
+/// Who visits a region of ours holds the lock of a target of ours.
+void Adapter::wait_for_visitors() {
+  for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
+    if (!visited_[i].load(std::memory_order_seq_cst)) continue;
+    wait_for_visitor(arena_->target(i));
+  }
+}
+
+Result<Adapter::Adopted> Adapter::adopt_memory(region::Region& region) {
+  Adopted adopted;
+  if (!membership_.memory || (region.access & (region::kOnDemand | region::kNull)) != 0) {
+    return adopted;
+  }
+  adopted.extents = membership_.memory->adopt(region.address, region.length);
+  if (adopted.extents.empty()) return adopted;
+  region.backing = {.first = adopted.extents.front(),
+                    .all = 0,
+                    .count = static_cast<std::uint32_t>(adopted.extents.size())};
+  if (adopted.extents.size() == 1) return adopted;
+  const auto list = arena_->allocate(adopted.extents.size() * sizeof(region::Extent));
+  if (!list) {
+    release_memory(adopted);
+    return std::unexpected(list.error());
+  }
+  adopted.list = *list;
+  region.backing.all = list->value;
+  std::ranges::copy(adopted.extents, arena_->at(Offset<region::Extent>{list->value}));
+  return adopted;
+}
+
+void Adapter::release_memory(const Adopted& adopted) {
+  if (adopted.extents.empty()) return;
+  membership_.memory->release(adopted.extents);
+  if (adopted.list) {
+    arena_->free(adopted.list, adopted.extents.size() * sizeof(region::Extent));
+  }
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,367 @@
+#include "adapter/direct_link.h"
+
+#include <algorithm>
+
+#include "adapter/held_memory.h"
+#include "base/fence.h"
+
+namespace verbatim::adapter {
+
+using transport::Operation;
+using transport::SendRequest;
+using transport::Status;
+
+namespace {
+
+/// Without an answer a request is repeated after 4.096 us * 2^timeout (IBA 9.7.6.1.3).
+constexpr TimeNs timeout_of(std::uint8_t code) { return TimeNs{4096} << code; }
+constexpr unsigned kForEver = ~0u;
+constexpr std::uint8_t kInfiniteRnrRetry = 7;
+/// Who waits for the owner's help, or for a peer without a time limit, looks again so often.
+constexpr TimeNs kLookAgain = kMillisecond / 20;
+
+std::uint32_t right_for(Operation operation) {
+  switch (operation) {
+    case Operation::write:
+    case Operation::write_with_immediate:
+    case Operation::atomic_write:
+      return region::kRemoteWrite;
+    case Operation::read:
+      return region::kRemoteRead;
+    case Operation::compare_and_swap:
+    case Operation::fetch_and_add:
+      return region::kRemoteAtomic;
+    default:
+      return 0;
+  }
+}
+
+/// The value before. The peers of one word are any processors: it is the machine's own operation.
+std::uint64_t apply_atomic(std::uint64_t& word, const SendRequest& request, std::uint64_t value) {
+  std::uint64_t original = request.compare_add;
+  switch (request.operation) {
+    case Operation::compare_and_swap:
+      // On failure the builtin stores what it found: the value before, either way.
+      __atomic_compare_exchange_n(&word, &original, request.swap, false, __ATOMIC_SEQ_CST,
+                                  __ATOMIC_SEQ_CST);
+      return original;
+    case Operation::fetch_and_add:
+      return __atomic_fetch_add(&word, request.compare_add, __ATOMIC_SEQ_CST);
+    default:
+      __atomic_store_n(&word, value, __ATOMIC_SEQ_CST);
+      return 0;
+  }
+}
+
+}  // namespace
+
+DirectLink::DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config)
+    : peer_(std::move(peer)),
+      config_(config),
+      local_number_(config.peer_qpn.value() % kProgramQueuePairsMax),
+      target_(peer_->target(local_number_)) {}
+
+DirectLink::Outcome DirectLink::complete(Status status) {
+  status_ = status;
+  begun_ = false;
+  moved_ = 0;
+  tried_ = 0;
+  deadline_ = kNever;
+  return Outcome::completed;
+}
+
+/// As a NAK does: the peer's queue pair serves nobody any more, and its owner hears why. UC: the
+/// message is lost.
+DirectLink::Outcome DirectLink::refuse(Status status, std::uint32_t news) {
+  if (!config_.reliable) return complete(Status::success);
+  target_.peer_qpn = {};
+  tell(news);
+  return complete(status);
+}
+
+/// The receive in use ends in error; its completion says all, so there is no asynchronous event.
+DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
+  auto& ring = *peer_->at(target_.receive_cq);
+  const Completion completion{.wr_id = target_.receive.wr_id,
+                              .status = receives,
+                              .opcode = CompletionOpcode::receive,
+                              .qpn = config_.peer_qpn.value(),
+                              .source_qpn = config_.own_qpn.value()};
+  const auto added = ring.add(peer_->base(), completion, false);
+  target_.holds_receive = false;
+  target_.peer_qpn = {};
+  tell(kFailed | (added == CompletionRing::Added::and_must_tell ? kReceiveCompleted : 0u) |
+       (added == CompletionRing::Added::not_at_all ? kCompletionsOverrun : 0u));
+  return complete(config_.reliable ? sends : Status::success);
+}
+
+/// Attempts before the deadline cost nothing and count nothing.
+DirectLink::Outcome DirectLink::wait(TimeNs now, TimeNs pause, unsigned tries, Status at_last) {
+  if (deadline_ != kNever && now < deadline_) return Outcome::waits;
+  if (tried_ >= tries) return complete(at_last);
+  if (tries != kForEver) ++tried_;
+  deadline_ = now + pause;
+  return Outcome::waits;
+}
+
+DirectLink::Outcome DirectLink::not_ready(TimeNs now) {
+  if (!config_.reliable) return complete(Status::success);
+  const unsigned tries = config_.rnr_retry == kInfiniteRnrRetry ? kForEver : config_.rnr_retry;
+  return wait(now, wire::Syndrome::rnr_nak(target_.min_rnr_timer).rnr_timer_ns(), tries,
+              Status::rnr_retry_exceeded);
+}
+
+DirectLink::Outcome DirectLink::no_answer(TimeNs now) {
+  if (!config_.reliable) return complete(Status::success);
+  if (peer_->is_gone()) return complete(Status::retry_exceeded);
+  if (config_.timeout == 0) return wait(now, kLookAgain, kForEver, Status::retry_exceeded);
+  return wait(now, timeout_of(config_.timeout), config_.retry_count + 1u, Status::retry_exceeded);
+}
+
+bool DirectLink::is_served() const {
+  return target_.peer_qpn == config_.own_qpn && target_.peer_gid == config_.own_gid;
+}
+
+DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalMemory& local,
+                                        TimeNs now) {
+  if (peer_->is_gone()) return no_answer(now);
+  const TargetVisit visit(target_);
+  if (!is_served()) return no_answer(now);
+  if (!target_.established) {
+    target_.established = true;
+    tell(kEstablished);
+  }
+  return execute_visiting(request, local, now);
+}
+
+/// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.
+DirectLink::Outcome DirectLink::execute_visiting(const SendRequest& request,
+                                                 const LocalMemory& local, TimeNs now) {
+  const std::uint32_t right = right_for(request.operation);
+  const auto info = transport::info(request.operation);
+  if ((target_.access & right) != right ||
+      (info.awaits_response && target_.max_dest_rd_atomic == 0)) {
+    return refuse_request();
+  }
+  switch (request.operation) {
+    case Operation::send:
+    case Operation::send_with_immediate:
+    case Operation::send_with_invalidate:
+      return send(request, local, now);
+    case Operation::write:
+    case Operation::write_with_immediate:
+      return write(request, local, now);
+    case Operation::read:
+      return read(request, local);
+    case Operation::compare_and_swap:
+    case Operation::fetch_and_add:
+    case Operation::atomic_write:
+      return atomic(request, local, now);
+    case Operation::flush:
+      return flush(request);
+    default:
+      return refuse_request();
+  }
+}
+
+/// Into the target, where it stays until it is completed, whoever dies.
+bool DirectLink::take_receive() {
+  if (target_.holds_receive) return true;
+  if (!target_.receives) return false;
+  ReceiveRing& ring = *peer_->at(target_.receives);
+  if (!ring.take(peer_->base(), target_.receive)) return false;
+  target_.holds_receive = true;
+  if (ring.disarm_limit()) tell(kReceivesFewerThanLimit);
+  return true;
+}
+
+DirectLink::Outcome DirectLink::send(const SendRequest& request, const LocalMemory& local,
+                                     TimeNs now) {
+  if (!take_receive()) return not_ready(now);
+  if (request.operation == Operation::send_with_invalidate && !begun_ &&
+      !peer_->regions().visit_invalidation(request.remote_key, {target_.pd, config_.peer_qpn})) {
+    return refuse_access();
+  }
+  if (request.length > target_.receive.capacity_bytes) {
+    // UC: the receive serves the next message.
+    if (!config_.reliable) return complete(Status::success);
+    return fail_receive(Status::local_length_error, Status::remote_invalid_request);
+  }
+  begun_ = true;
+  const auto part = std::min(request.length - moved_, kBytesPerCall);
+  switch (copy_to_receive(local, moved_, part)) {
+    case Copied::here_refused:
+      return complete(Status::local_protection_error);
+    case Copied::there_refused:
+      return fail_receive(Status::local_protection_error, Status::remote_operation_error);
+    case Copied::all:
+      break;
+  }
+  moved_ += part;
+  return moved_ < request.length ? Outcome::unfinished : deliver(request, now);
+}
+
+DirectLink::Outcome DirectLink::write(const SendRequest& request, const LocalMemory& local,
+                                      TimeNs now) {
+  const bool immediate = request.operation == Operation::write_with_immediate;
+  if (moved_ < request.length) {
+    const auto region =
+        peer_->regions().visit(request.remote_key, request.remote_address, request.length,
+                               region::kRemoteWrite, {target_.pd, config_.peer_qpn});
+    if (!region) return refuse_access();
+    begun_ = true;
+    const auto part = std::min(request.length - moved_, kBytesPerCall);
+    const std::uint64_t there = (*region)->address + (request.remote_address - (*region)->iova);
+    switch (copy(**region, there + moved_, local, moved_, part, true)) {
+      case Copied::here_refused:
+        return complete(Status::local_protection_error);
+      case Copied::there_refused:
+        return refuse_access();
+      case Copied::all:
+        break;
+    }
+    moved_ += part;
+    if (moved_ < request.length) return Outcome::unfinished;
+  }
+  if (!immediate) return complete(Status::success);
+  begun_ = true;
+  return take_receive() ? deliver(request, now) : not_ready(now);
+}
+
+/// All bytes are there: the peer's completion.
+DirectLink::Outcome DirectLink::deliver(const SendRequest& request, TimeNs now) {
+  const auto info = transport::info(request.operation);
+  if (info.invalidate) {
+    const Outcome ended = assist(request, Assist::invalidate, 0, raw(request.remote_key), now);
+    if (ended != Outcome::completed || status_ != Status::success) return ended;
+  }
+  const bool is_write = transport::is_write(request.operation);
+  const Completion completion{.wr_id = target_.receive.wr_id,
+                              .opcode = is_write ? CompletionOpcode::receive_write_with_immediate
+                                                 : CompletionOpcode::receive,
+                              .byte_count = static_cast<std::uint32_t>(request.length),
+                              .immediate = info.invalidate  ? raw(request.remote_key)
+                                           : info.immediate ? request.immediate
+                                                            : 0,
+                              .qpn = config_.peer_qpn.value(),
+                              .source_qpn = config_.own_qpn.value(),
+                              .flags = (info.immediate ? kCompletionWithImmediate : 0) |
+                                       (info.invalidate ? kCompletionWithInvalidate : 0)};
+  const auto added =
+      peer_->at(target_.receive_cq)->add(peer_->base(), completion, request.solicited);
+  target_.holds_receive = false;
+  if (added == CompletionRing::Added::not_at_all) {
+    target_.peer_qpn = {};
+    tell(kCompletionsOverrun | kFailed);
+  }
+  if (added == CompletionRing::Added::and_must_tell) tell(kReceiveCompleted);
+  return complete(Status::success);
+}
+
+DirectLink::Outcome DirectLink::read(const SendRequest& request, const LocalMemory& local) {
+  if (request.length == 0) return complete(Status::success);
+  const auto region =
+      peer_->regions().visit(request.remote_key, request.remote_address, request.length,
+                             region::kRemoteRead, {target_.pd, config_.peer_qpn});
+  if (!region) return refuse_access();
+  begun_ = true;
+  const auto part = std::min(request.length - moved_, kBytesPerCall);
+  const std::uint64_t there = (*region)->address + (request.remote_address - (*region)->iova);
+  switch (copy(**region, there + moved_, local, moved_, part, false)) {
+    case Copied::here_refused:
+      return complete(Status::local_protection_error);
+    case Copied::there_refused:
+      return refuse_access();
+    case Copied::all:
+      break;
+  }
+  moved_ += part;
+  return moved_ < request.length ? Outcome::unfinished : complete(Status::success);
+}
+
+DirectLink::Outcome DirectLink::flush(const SendRequest& request) {
+  const wire::Feth& flush = request.flush;
+  constexpr std::uint8_t kKnown = wire::Feth::kGlobal | wire::Feth::kPersistent;
+  const std::uint32_t rights =
+      ((flush.placement & wire::Feth::kGlobal) != 0 ? region::kFlushGlobal : 0u) |
+      ((flush.placement & wire::Feth::kPersistent) != 0 ? region::kFlushPersistent : 0u);
+  const bool is_known = flush.placement != 0 && (flush.placement & ~kKnown) == 0 &&
+                        flush.selectivity <= wire::Feth::Selectivity::region;
+  if (!is_known || (target_.access & rights) != rights) return refuse_request();
+  const region::Accessor by{target_.pd, config_.peer_qpn};
+  const auto& regions = peer_->regions();
+  const bool may =
+      flush.selectivity == wire::Feth::Selectivity::region
+          ? regions.visit_key(request.remote_key, rights, by).has_value()
+          : request.flush_bytes == 0 || regions.visit(request.remote_key, request.remote_address,
+                                                      request.flush_bytes, rights, by);
+  if (!may) return refuse_access();
+  full_fence();
+  return complete(Status::success);
+}
+
+/// The owner's answer to what only it can do. `complete(success)` when it has done it.
+DirectLink::Outcome DirectLink::assist(const SendRequest& request, Assist::Kind kind,
+                                       std::uint64_t address, std::uint32_t key, TimeNs now) {
+  Assist& wanted = target_.assist;
+  switch (wanted.state.load(std::memory_order_acquire)) {
+    case Assist::none:
+      wanted.kind = kind;
+      wanted.key = key;
+      wanted.address = address;
+      wanted.compare_add = request.compare_add;
+      wanted.swap = request.swap;
+      wanted.state.store(Assist::asked, std::memory_order_release);
+      begun_ = true;
+      tell(kAssist);
+      [[fallthrough]];
+    case Assist::asked:
+      if (peer_->is_gone()) return no_answer(now);
+      deadline_ = now + kLookAgain;
+      return Outcome::waits;
+    case Assist::refused:
+      wanted.state.store(Assist::none, std::memory_order_relaxed);
+      return refuse_access();
+    case Assist::done:
+      break;
+  }
+  wanted.state.store(Assist::none, std::memory_order_relaxed);
+  return complete(Status::success);
+}
+
+DirectLink::Outcome DirectLink::atomic(const SendRequest& request, const LocalMemory& local,
+                                       TimeNs now) {
+  const bool is_write = request.operation == Operation::atomic_write;
+  if (request.remote_address % 8 != 0) return refuse_request();
+  const auto region =
+      peer_->regions().visit(request.remote_key, request.remote_address, 8,
+                             right_for(request.operation), {target_.pd, config_.peer_qpn});
+  if (!region) return refuse_access();
+  std::uint64_t value = 0;
+  if (is_write) {
+    if (!read_local(local, value)) return complete(Status::local_protection_error);
+  }
+  const std::uint64_t there = (*region)->address + (request.remote_address - (*region)->iova);
+  std::uint64_t original = 0;
+  const bool is_null = ((*region)->access & region::kNull) != 0;
+  const auto run = is_null ? DirectPeer::Run{} : peer_->find(**region, there, 8, cache_);
+  if (run.here != nullptr && run.length == 8) {
+    auto* const word = reinterpret_cast<std::uint64_t*>(run.here);
+    original = apply_atomic(*word, request, value);
+  } else if (!is_null) {
+    const Assist::Kind kind = is_write ? Assist::atomic_write
+                              : request.operation == Operation::compare_and_swap
+                                  ? Assist::compare_and_swap
+                                  : Assist::fetch_and_add;
+    SendRequest asked = request;
+    if (is_write) asked.compare_add = value;
+    const Outcome outcome =
+        assist(asked, kind, request.remote_address, raw(request.remote_key), now);
+    if (outcome != Outcome::completed || status_ != Status::success) return outcome;
+    original = target_.assist.original;
+  }
+  if (is_write || write_local(local, original)) return complete(Status::success);
+  return complete(Status::local_protection_error);
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "adapter/completion_queue.h"
+#include "adapter/direct_peer.h"
+#include "base/time.h"
+#include "region/region_table.h"
+#include "transport/ib/work.h"
+#include "wire/aeth.h"
+
+namespace verbatim::adapter {
+
+/// The requester's own bytes of a request.
+struct LocalMemory {
+  const region::RegionTable& regions;
+  PdNumber pd{};
+  std::span<const Segment> segments;
+  ByteSpan inlined;  // Instead of segments.
+};
+
+/// One connected queue pair's way to its peer on the direct path: executes requests, in order, with
+/// the checks that the peer's responder would make. Used under the queue pair's lock.
+class DirectLink {
+ public:
+  struct Config {
+    bool reliable = true;  // Else UC: the peer's refusals lose a message, and nobody hears of it.
+    Qpn own_qpn;
+    Gid own_gid;
+    Qpn peer_qpn;
+    std::uint8_t timeout = 0;  // As in `ibv_qp_attr`, as are the next two.
+    std::uint8_t retry_count = 0;
+    std::uint8_t rnr_retry = 0;
+  };
+  /// What became of a request.
+  enum class Outcome : std::uint8_t {
+    completed,   // With `status()`.
+    unfinished,  // There is more to do; at once, for it is long.
+    waits,  // For the peer, until `deadline()` at least: then, or earlier, it may be tried again.
+  };
+
+  DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config);
+  DirectLink(const DirectLink&) = delete;
+  DirectLink& operator=(const DirectLink&) = delete;
+
+  const DirectPeer& peer() const { return *peer_; }
+  /// The oldest request that has not completed. Takes up to `kBytesPerCall` bytes at a time.
+  Outcome execute(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
+  transport::Status status() const { return status_; }
+  TimeNs deadline() const { return deadline_; }
+  /// A request has begun and not completed.
+  bool has_begun() const { return begun_; }
+
+  /// So many bytes keep a caller for a tenth of a millisecond or so.
+  static constexpr std::uint64_t kBytesPerCall = 1 << 20;
+
+ private:
+  Outcome complete(transport::Status status);
+  Outcome refuse(transport::Status status, std::uint32_t news);
+  Outcome refuse_access() { return refuse(transport::Status::remote_access_error, kAccessError); }
+  Outcome refuse_request() {
+    return refuse(transport::Status::remote_invalid_request, kRequestError);
+  }
+  Outcome fail_receive(transport::Status receives, transport::Status sends);
+  Outcome not_ready(TimeNs now);
+  Outcome no_answer(TimeNs now);
+  Outcome wait(TimeNs now, TimeNs pause, unsigned tries, transport::Status at_last);
+  bool is_served() const;
+  bool is_allowed(const transport::OperationInfo& info, std::uint32_t right) const;
+
+  Outcome execute_visiting(const transport::SendRequest& request, const LocalMemory& local,
+                           TimeNs now);
+  Outcome send(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
+  Outcome write(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
+  Outcome read(const transport::SendRequest& request, const LocalMemory& local);
+  Outcome atomic(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
+  Outcome flush(const transport::SendRequest& request);
+  Outcome assist(const transport::SendRequest& request, Assist::Kind kind, std::uint64_t address,
+                 std::uint32_t key, TimeNs now);
+  Outcome deliver(const transport::SendRequest& request, TimeNs now);
+  bool take_receive();
+  void tell(std::uint32_t news) const { peer_->tell(local_number_, news); }
+
+  enum class Copied : std::uint8_t { all, here_refused, there_refused };
+  Copied copy_to_receive(const LocalMemory& local, std::uint64_t offset, std::uint64_t length);
+  Copied copy(const region::Region& there, std::uint64_t address, const LocalMemory& local,
+              std::uint64_t offset, std::uint64_t length, bool to_peer);
+  Copied copy_piece(const region::Region& there, std::uint64_t address, region::Hold& here,
+                    std::uint64_t iova, std::uint64_t length, bool to_peer);
+  bool copy_through(std::uint64_t address, const region::Hold& here, std::uint64_t length,
+                    bool to_peer);
+  Copied copy_inlined(const region::Region& there, std::uint64_t address, ByteSpan bytes);
+  static bool read_local(const LocalMemory& local, std::uint64_t& value);
+  static bool write_local(const LocalMemory& local, std::uint64_t value);
+
+  const std::shared_ptr<DirectPeer> peer_;
+  const Config config_;
+  const std::uint32_t local_number_;
+  DirectTarget& target_;
+  DirectPeer::WindowCache cache_;
+  transport::Status status_{};
+  // Of the request that has begun.
+  bool begun_ = false;
+  std::uint64_t moved_ = 0;  // Bytes.
+  // Of waiting.
+  TimeNs deadline_ = kNever;
+  unsigned tried_ = 0;
+};
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,171 @@
+#include "adapter/direct_peer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <span>
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace verbatim::adapter {
+namespace {
+
+/// The memory file is mapped in pieces of this size, when they are first touched.
+constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 30;
+
+/// All of it readable and writable, but none of it resident, also in programs that have called
+/// mlockall(MCL_FUTURE): that would fill a sparse file with zeroes.
+std::byte* map_sparsely(int fd, std::uint64_t offset, std::uint64_t length) {
+  void* const place =
+      mmap(nullptr, length, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
+  if (place == MAP_FAILED) return nullptr;
+  munlock(place, length);
+  const bool usable = madvise(place, length, MADV_DONTFORK) == 0 &&
+                      madvise(place, length, MADV_DONTDUMP) == 0 &&
+                      mprotect(place, length, PROT_READ | PROT_WRITE) == 0;
+  if (usable) return static_cast<std::byte*>(place);
+  munmap(place, length);
+  return nullptr;
+}
+
+std::uint64_t inode_of(int fd) {
+  struct stat info{};
+  return fstat(fd, &info) == 0 ? info.st_ino : 0;
+}
+
+/// Of the extents, which are in order, the first that ends behind `address`.
+const region::Extent* extent_behind(std::span<const region::Extent> extents,
+                                    std::uint64_t address) {
+  const auto found = std::ranges::upper_bound(
+      extents, address, {}, [](const region::Extent& one) { return one.address + one.length; });
+  return found == extents.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+void wait_for_visitor(DirectTarget& target) {
+  const std::uint32_t visits = target.visits.load(std::memory_order_seq_cst);
+  for (unsigned spins = 1;
+       target.is_visited() && target.visits.load(std::memory_order_seq_cst) == visits; ++spins) {
+    target.lock.wait(spins);
+  }
+}
+
+Result<std::shared_ptr<DirectPeer>> DirectPeer::map(PeerDescriptors descriptors) {
+  std::shared_ptr<DirectPeer> peer(new DirectPeer);
+  if (auto attached = peer->attach(std::move(descriptors)); !attached) {
+    return std::unexpected(attached.error());
+  }
+  return peer;
+}
+
+Result<void> DirectPeer::attach(PeerDescriptors descriptors) {
+  arena_inode_ = inode_of(descriptors.arena.get());
+  base_ = map_sparsely(descriptors.arena.get(), 0, kArenaBytes);
+  if (base_ == nullptr) return refuse_errno("mapping a peer's arena");
+  if (header().magic != ArenaHeader::kMagic || header().version != ArenaHeader::kVersion) {
+    return refuse(EPROTO, "the peer is of another release");
+  }
+  if (header().pid_namespace != own_pid_namespace()) {
+    return refuse(EXDEV, "the peer is in another pid namespace");
+  }
+  token_ = header().process_token;
+  const auto pid = static_cast<pid_t>(process_id_of(token_));
+  process_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!process_ || !process_lives(token_)) return refuse(ESRCH, "the peer has ended");
+  memory_ = std::move(descriptors.memory);
+  doorbell_ = std::move(descriptors.doorbell);
+  regions_ = std::make_unique<region::RegionTable>(header().region_header,
+                                                   std::span(at(header().regions), kRegionsMax));
+  // Whether the kernel lets us reach what is not in the file: eight bytes that are certainly there.
+  std::uint64_t magic = 0;
+  if (!copy_by_kernel(reinterpret_cast<std::byte*>(&magic), header().base_address, sizeof magic,
+                      false)) {
+    return refuse_errno("process_vm_readv of the peer");
+  }
+  return {};
+}
+
+std::shared_ptr<DirectPeer> DirectPeer::own(Arena& arena, const UniqueFd& doorbell) {
+  std::shared_ptr<DirectPeer> peer(new DirectPeer);
+  peer->is_own_ = true;
+  peer->base_ = arena.base();
+  peer->arena_inode_ = inode_of(arena.fd());
+  peer->token_ = own_process_token();
+  peer->doorbell_.reset(dup(doorbell.get()));
+  peer->regions_ = std::make_unique<region::RegionTable>(
+      peer->header().region_header, std::span(peer->at(peer->header().regions), kRegionsMax));
+  return peer;
+}
+
+DirectPeer::~DirectPeer() {
+  if (is_own_ || base_ == nullptr) return;
+  munmap(base_, kArenaBytes);
+  for (const auto& [number, base] : windows_) munmap(base, kWindowBytes);
+}
+
+DirectTarget& DirectPeer::target(std::uint32_t local_number) const {
+  return at(header().targets)[local_number % kProgramQueuePairsMax];
+}
+
+void DirectPeer::tell(std::uint32_t local_number, std::uint32_t news) const {
+  target(local_number).news.fetch_or(news, std::memory_order_seq_cst);
+  constexpr std::uint32_t kBits = 64;
+  const std::uint64_t bit = std::uint64_t{1} << (local_number % kBits);
+  const auto before =
+      header().has_news[local_number / kBits].fetch_or(bit, std::memory_order_seq_cst);
+  if ((before & bit) == 0) eventfd_write(doorbell_.get(), 1);
+}
+
+std::byte* DirectPeer::window(std::uint64_t number) const {
+  const std::lock_guard guard(lock_);
+  std::byte*& base = windows_[number];
+  if (base == nullptr) base = map_sparsely(memory_.get(), number * kWindowBytes, kWindowBytes);
+  return base;
+}
+
+DirectPeer::Run DirectPeer::find(const region::Region& region, std::uint64_t address,
+                                 std::uint64_t length, WindowCache& cache) const {
+  if ((region.access & region::kOnDemand) != 0) return {nullptr, length};
+  if (is_own_) return {reinterpret_cast<std::byte*>(address), length};
+  const region::Backing& backing = region.backing;
+  const region::Extent* extent = &backing.first;
+  if (address - extent->address >= extent->length) {
+    if (backing.count <= 1) return {nullptr, length};
+    const Offset<region::Extent> all{backing.all};
+    extent = extent_behind(std::span(at(all), backing.count), address);
+    if (extent == nullptr) return {nullptr, length};
+    if (address < extent->address) return {nullptr, std::min(length, extent->address - address)};
+  }
+  const std::uint64_t within = address - extent->address;
+  const std::uint64_t offset = extent->offset + within;
+  const std::uint64_t number = offset / kWindowBytes;
+  if (number != cache.number) cache = {number, window(number)};
+  if (cache.base == nullptr) return {nullptr, std::min(length, extent->length - within)};
+  return {cache.base + offset % kWindowBytes,
+          std::min({length, extent->length - within, kWindowBytes - offset % kWindowBytes})};
+}
+
+bool DirectPeer::copy_by_kernel(std::byte* here, std::uint64_t there, std::uint64_t length,
+                                bool to_peer) const {
+  const auto copy = to_peer ? process_vm_writev : process_vm_readv;
+  const auto pid = static_cast<pid_t>(process_id_of(token_));
+  while (length > 0) {
+    const iovec local{here, length};
+    const iovec remote{reinterpret_cast<void*>(there),
+                       length};  // NOLINT(performance-no-int-to-ptr)
+    const ssize_t copied = copy(pid, &local, 1, &remote, 1, 0);
+    if (copied <= 0) return false;
+    here += copied;
+    there += static_cast<std::uint64_t>(copied);
+    length -= static_cast<std::uint64_t>(copied);
+  }
+  return true;
+}
+
+}  // namespace verbatim::adapter

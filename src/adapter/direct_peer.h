@@ -1,0 +1,92 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "adapter/arena.h"
+#include "adapter/direct_target.h"
+#include "base/error.h"
+#include "base/process_token.h"
+#include "base/unique_fd.h"
+#include "region/region_table.h"
+
+namespace verbatim::adapter {
+
+/// The descriptors by which a peer is reached.
+struct PeerDescriptors {
+  UniqueFd arena;
+  UniqueFd memory;
+  UniqueFd doorbell;
+};
+
+/// Another program (or this one) as the direct path sees it: its arena and its memory, mapped here.
+/// Any thread.
+class DirectPeer {
+ public:
+  /// Maps its arena. EPERM where the peer's memory that is not in its memory file cannot be reached
+  /// (process_vm_writev(2) is refused), ESRCH where it has ended, EXDEV where it is of another pid
+  /// namespace.
+  static Result<std::shared_ptr<DirectPeer>> map(PeerDescriptors descriptors);
+  /// This program itself: its memory is where it is.
+  static std::shared_ptr<DirectPeer> own(Arena& arena, const UniqueFd& doorbell);
+  ~DirectPeer();
+  DirectPeer(const DirectPeer&) = delete;
+  DirectPeer& operator=(const DirectPeer&) = delete;
+
+  bool is_own() const { return is_own_; }
+  /// The process has ended. What it shared is still mapped.
+  bool is_gone() const { return gone_.load(std::memory_order_relaxed); }
+  void set_gone() { gone_.store(true, std::memory_order_relaxed); }
+  int process_fd() const { return process_.get(); }  // A pidfd: readable when it has ended.
+  std::uint64_t arena_inode() const { return arena_inode_; }
+
+  std::byte* base() const { return base_; }
+  ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
+  DirectTarget& target(std::uint32_t local_number) const;
+  const region::RegionTable& regions() const { return *regions_; }
+  template <typename T>
+  T* at(Offset<T> offset) const {
+    return reinterpret_cast<T*>(base_ + offset.value);
+  }
+  /// The target's owner hears of it.
+  void tell(std::uint32_t local_number, std::uint32_t news) const;
+
+  /// Bytes of a region that lie together: where they are mapped here, or that they are not.
+  struct Run {
+    std::byte* here = nullptr;  // Null: `copy_by_kernel` is the only way.
+    std::uint64_t length = 0;   // At most what was asked for, and at least 1.
+  };
+  /// The last window that was used: each user has one of its own, so that they share nothing.
+  struct WindowCache {
+    std::uint64_t number = ~std::uint64_t{0};
+    std::byte* base = nullptr;
+  };
+  /// From `address` of the peer's address space on. The region is being visited.
+  Run find(const region::Region& region, std::uint64_t address, std::uint64_t length,
+           WindowCache& cache) const;
+  /// Between memory here and memory of the peer. False where some of it is not mapped there.
+  bool copy_by_kernel(std::byte* here, std::uint64_t there, std::uint64_t length,
+                      bool to_peer) const;
+
+ private:
+  DirectPeer() = default;
+  Result<void> attach(PeerDescriptors descriptors);
+  std::byte* window(std::uint64_t number) const;
+
+  bool is_own_ = false;
+  std::atomic<bool> gone_{false};
+  std::byte* base_ = nullptr;
+  std::uint64_t arena_inode_ = 0;
+  ProcessToken token_ = 0;
+  UniqueFd process_;
+  UniqueFd memory_;
+  UniqueFd doorbell_;
+  std::unique_ptr<region::RegionTable> regions_;
+  mutable std::mutex lock_;  // Guards windows_.
+  mutable std::unordered_map<std::uint64_t, std::byte*> windows_;
+};
+
+}  // namespace verbatim::adapter

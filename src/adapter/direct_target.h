@@ -1,0 +1,91 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "adapter/receive_queue.h"
+#include "base/spin_lock.h"
+#include "base/types.h"
+
+/// The direct path (design decision 4): the processor of whoever asks does the adapter's work.
+namespace verbatim::adapter {
+
+struct CompletionRing;
+
+/// What peers tell a queue pair's owner, whose background thread then does what only it can.
+enum News : std::uint32_t {
+  kReceiveCompleted = 1,    // In a completion queue that was armed.
+  kCompletionsOverrun = 2,  // The receive's completion found no room: the queue pair fails, too.
+  kReceivesFewerThanLimit = 4,
+  kEstablished = 8,
+  kRequestError = 16,  // The queue pair has failed, by an event of this kind,
+  kAccessError = 32,
+  kFailed = 64,   // or by none: a completion has told it.
+  kAssist = 128,  // See Assist.
+};
+
+/// What a peer asks the owner to do because the peer's processor cannot: to end the binding of a
+/// memory window; an atomic operation on memory that peers do not have.
+struct Assist {
+  enum Kind : std::uint32_t { invalidate, compare_and_swap, fetch_and_add, atomic_write };
+  enum State : std::uint32_t { none, asked, done, refused };
+  std::atomic<std::uint32_t> state{none};  // Release by whoever has written what goes with it.
+  Kind kind{};
+  std::uint32_t key = 0;
+  std::uint64_t address = 0;
+  std::uint64_t compare_add = 0;  // Or what is written.
+  std::uint64_t swap = 0;
+  std::uint64_t original = 0;  // The answer.
+};
+
+/// What a peer needs to be a queue pair's responder, in its owner's arena: one for each queue pair
+/// of the program, by local number.
+///
+/// Whoever acts for the queue pair holds `lock` all the while: a peer that executes a request, the
+/// owner that changes what stands here. It is also what keeps regions alive: who deregisters one
+/// first makes its key invalid, then waits until every such lock has been free once
+/// (`region::RegionTable::visit`). A holder that is killed is found out by who waits; what it has
+/// left is consistent: the receive request in use stands here until it has been completed.
+struct alignas(64) DirectTarget {
+  SpinLock lock;
+  std::atomic<std::uint32_t> visits{0};  // Counts the lock's holders: who waits sees a new one.
+  // Written by the owner, under `lock`.
+  Qpn peer_qpn;  // Whom it serves; 0: nobody, or not by this path.
+  PdNumber pd{};
+  std::uint32_t access = 0;
+  PdNumber receive_pd{};
+  Gid peer_gid;
+  Offset<ReceiveRing> receives;
+  Offset<CompletionRing> receive_cq;
+  std::uint8_t min_rnr_timer = 0;
+  std::uint8_t max_dest_rd_atomic = 0;
+  // Written by who holds `lock`.
+  bool established = false;  // A first request has come.
+  bool holds_receive = false;
+  ReceiveRequest receive;  // Taken and not completed, while it `holds_receive`.
+  std::atomic<std::uint32_t> news{0};
+  Assist assist;
+
+  bool is_visited() const { return lock.is_locked(); }
+};
+
+/// Holds a target's lock.
+class TargetVisit {
+ public:
+  explicit TargetVisit(DirectTarget& target) : target_(target) {
+    target_.lock.lock();
+    target_.visits.store(target_.visits.load(std::memory_order_relaxed) + 1,
+                         std::memory_order_seq_cst);
+  }
+  ~TargetVisit() { target_.lock.unlock(); }
+  TargetVisit(const TargetVisit&) = delete;
+  TargetVisit& operator=(const TargetVisit&) = delete;
+
+ private:
+  DirectTarget& target_;
+};
+
+/// Returns when whoever holds the target's lock now has let it go.
+void wait_for_visitor(DirectTarget& target);
+
+}  // namespace verbatim::adapter

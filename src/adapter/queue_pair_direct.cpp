@@ -1,0 +1,153 @@
+#include "adapter/adapter.h"
+#include "adapter/progress.h"
+#include "adapter/queue_pair.h"
+
+/// A queue pair on the direct path: its requests are executed by its own thread, its peer's by the
+/// peer's.
+namespace verbatim::adapter {
+
+using transport::Status;
+using Outcome = DirectLink::Outcome;
+
+/// XRC targets serve queues of their domain, and tags are matched in private memory: these stay on
+/// the wire, as datagrams do.
+bool QueuePair::may_be_direct() const {
+  const bool matches_tags =
+      options_.shared_receive != nullptr && options_.shared_receive->matches_tags();
+  return adapter_.takes_direct_path() && !matches_tags &&
+         (type() == QpType::rc || type() == QpType::uc);
+}
+
+void QueuePair::open_target() {
+  if (!may_be_direct()) return;
+  adapter_.set_visited(number_, true);
+  const TargetVisit visit(target_);
+  const SharedReceiveQueue* const shared = options_.shared_receive;
+  target_.pd = options_.pd;
+  target_.receive_pd = shared != nullptr ? shared->options().pd : options_.pd;
+  target_.access = attributes_.access;
+  target_.peer_gid = attributes_.address.dest_gid;
+  target_.receives = shared != nullptr ? shared->ring() : receive_queue_->ring();
+  target_.receive_cq = options_.receive_cq->ring();
+  target_.min_rnr_timer = attributes_.min_rnr_timer;
+  target_.max_dest_rd_atomic = attributes_.max_dest_rd_atomic;
+  target_.established = target_.holds_receive = false;
+  target_.assist.state.store(Assist::none, std::memory_order_relaxed);
+  target_.news.store(0, std::memory_order_relaxed);
+  target_.peer_qpn = attributes_.dest_qpn;
+}
+
+void QueuePair::change_target() {
+  if (!may_be_direct()) return;
+  const TargetVisit visit(target_);
+  target_.access = attributes_.access;
+  target_.min_rnr_timer = attributes_.min_rnr_timer;
+}
+
+void QueuePair::close_target() {
+  if (!may_be_direct()) return;
+  const TargetVisit visit(target_);
+  target_.peer_qpn = {};
+  adapter_.set_visited(number_, false);
+  if (!target_.holds_receive) return;
+  target_.holds_receive = false;
+  current_receive_ = target_.receive;
+  holds_receive_ = true;
+}
+
+Outcome QueuePair::execute_direct(transport::Slot slot, TimeNs now) {
+  const SendPlace& place = send_queue_.place(slot);
+  const LocalMemory local{
+      .regions = regions(),
+      .pd = options_.pd,
+      .segments = place.inlined ? std::span<const Segment>() : send_queue_.segments(slot),
+      .inlined = place.inlined ? send_queue_.inline_bytes(slot) : ByteSpan()};
+  return link_->execute(place.request, local, now);
+}
+
+void QueuePair::transmit_direct(TimeNs now) {
+  while (handed_ < send_queue_.posted()) {
+    // SQD begins nothing new, but finishes what it has begun.
+    const QpState current = state();
+    if (current != QpState::rts && !(current == QpState::sqd && link_->has_begun())) return;
+    const transport::Slot slot = handed_;
+    const transport::SendRequest& request = send_queue_.place(slot).request;
+    Status status = Status::success;
+    if (transport::info(request.operation).is_local) {
+      status = carry_out(slot);
+    } else {
+      const Outcome outcome = execute_direct(slot, now);
+      if (outcome != Outcome::completed) {
+        // Tried again at the program's next poll, or when its time has come.
+        adapter_.progress().note_output(*this);
+        if (outcome == Outcome::unfinished) adapter_.progress().arm_timer(now, number_);
+        return;
+      }
+      status = link_->status();
+    }
+    ++handed_;
+    complete_send(slot, status);
+    if (status == Status::success) continue;
+    if (is_reliable()) {
+      fatal_ = true;
+    } else {
+      enter_send_queue_error();
+    }
+    return;
+  }
+}
+
+void QueuePair::on_news() {
+  const std::lock_guard guard(lock_);
+  const std::uint32_t news = target_.news.exchange(0, std::memory_order_seq_cst);
+  if ((news & kEstablished) != 0 && state() == QpState::rtr) {
+    raise(AsyncEventType::communication_established);
+  }
+  if ((news & kAssist) != 0) assist();
+  if ((news & kReceivesFewerThanLimit) != 0 && options_.shared_receive != nullptr) {
+    options_.shared_receive->raise_limit_event();
+  }
+  if ((news & kReceiveCompleted) != 0) options_.receive_cq->tell();
+  if ((news & kCompletionsOverrun) != 0) options_.receive_cq->report_overrun();
+  if (state() == QpState::reset || state() == QpState::init || state() == QpState::err) return;
+  if ((news & kRequestError) != 0) raise(AsyncEventType::qp_request_error);
+  if ((news & kAccessError) != 0) raise(AsyncEventType::qp_access_error);
+  if ((news & (kRequestError | kAccessError | kFailed)) != 0) fail();
+}
+
+void QueuePair::on_peer_gone(const DirectPeer& peer) {
+  const std::lock_guard guard(lock_);
+  if (link_ != nullptr && &link_->peer() == &peer) transmit_locked(monotonic_now());
+}
+
+/// What the peer's processor cannot do.
+void QueuePair::assist() {
+  Assist& wanted = target_.assist;
+  if (wanted.state.load(std::memory_order_acquire) != Assist::asked) return;
+  const MemoryKey key{wanted.key};
+  bool is_done = false;
+  switch (wanted.kind) {
+    case Assist::invalidate:
+      is_done = regions().invalidate(key, accessor()).has_value();
+      break;
+    case Assist::compare_and_swap:
+    case Assist::fetch_and_add: {
+      const bool swaps = wanted.kind == Assist::compare_and_swap;
+      const auto original = execute_atomic({.key = key,
+                                            .address = wanted.address,
+                                            .compare_and_swap = swaps,
+                                            .compare_add = wanted.compare_add,
+                                            .swap = wanted.swap});
+      is_done = original.has_value();
+      wanted.original = original.value_or(0);
+      break;
+    }
+    case Assist::atomic_write:
+      is_done = execute_atomic_write(
+          {.key = key, .address = wanted.address, .value = wanted.compare_add});
+      break;
+  }
+  wanted.state.store(is_done ? Assist::done : Assist::refused, std::memory_order_release);
+}
+
+}  // namespace verbatim::adapter
