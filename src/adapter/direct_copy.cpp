@@ -26,6 +26,13 @@ bool place_in_order(const region::Hold& from, MutableByteSpan to) {
 
 }  // namespace
 
+bool LocalMemory::is_good(std::uint32_t right) const {
+  return !inlined.empty() || std::ranges::all_of(segments, [&](const Segment& one) {
+    return one.length == 0 ||
+           regions.check(MemoryKey{one.key}, one.address, one.length, right, pd).has_value();
+  });
+}
+
 /// To the receive request that the target holds. What its memory refuses is the peer's fault.
 DirectLink::Copied DirectLink::copy_to_receive(const LocalMemory& local, std::uint64_t offset,
                                                std::uint64_t length) {

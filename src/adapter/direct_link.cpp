@@ -76,7 +76,22 @@ DirectLink::Outcome DirectLink::refuse(Status status, std::uint32_t news) {
   if (!config_.reliable) return complete(Status::success);
   target_.peer_qpn = {};
   tell(news);
-  return complete(status);
+  refused_ = status;
+  refused_since_ = 0;
+  return Outcome::waits;
+}
+
+/// As over the wire, where the answer comes from a peer that has stopped: the request ends when its
+/// owner has, or does not run.
+DirectLink::Outcome DirectLink::await_owner(TimeNs now) {
+  constexpr TimeNs kPatience = 20 * kMillisecond;
+  if (refused_since_ == 0) refused_since_ = now;
+  if (!peer_->is_gone() && peer_->serves(local_number_, config_.peer_qpn) &&
+      now - refused_since_ < kPatience) {
+    deadline_ = now + kLookAgain;
+    return Outcome::waits;
+  }
+  return complete(*std::exchange(refused_, std::nullopt));
 }
 
 /// The receive in use ends in error; its completion says all, so there is no asynchronous event.
@@ -92,7 +107,10 @@ DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
   target_.peer_qpn = {};
   tell(kFailed | (added == CompletionRing::Added::and_must_tell ? kReceiveCompleted : 0u) |
        (added == CompletionRing::Added::not_at_all ? kCompletionsOverrun : 0u));
-  return complete(config_.reliable ? sends : Status::success);
+  if (!config_.reliable) return complete(Status::success);
+  refused_ = sends;
+  refused_since_ = 0;
+  return Outcome::waits;
 }
 
 /// Attempts before the deadline cost nothing and count nothing.
@@ -123,6 +141,17 @@ bool DirectLink::is_served() const {
 }
 
 DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalMemory& local,
+                                        TimeNs now) {
+  const Outcome outcome = refused_ ? await_owner(now) : attempt(request, local, now);
+  if (outcome != Outcome::waits || refused_ || begun_) return outcome;
+  // Its own memory is looked at before the peer's answer.
+  const auto info = transport::info(request.operation);
+  const std::uint32_t right =
+      info.data == transport::DataFlow::in ? region::kLocalWrite : region::kLocalRead;
+  return local.is_good(right) ? outcome : complete(Status::local_protection_error);
+}
+
+DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalMemory& local,
                                         TimeNs now) {
   if (peer_->is_gone()) return no_answer(now);
   const TargetVisit visit(target_);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "adapter/completion_queue.h"
@@ -19,6 +20,9 @@ struct LocalMemory {
   PdNumber pd{};
   std::span<const Segment> segments;
   ByteSpan inlined;  // Instead of segments.
+
+  /// Whether all segments' keys give the right. (On-demand memory may still not be there.)
+  bool is_good(std::uint32_t right) const;
 };
 
 /// One connected queue pair's way to its peer on the direct path: executes requests, in order, with
@@ -70,6 +74,8 @@ class DirectLink {
   bool is_served() const;
   bool is_allowed(const transport::OperationInfo& info, std::uint32_t right) const;
 
+  Outcome attempt(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
+  Outcome await_owner(TimeNs now);
   Outcome execute_visiting(const transport::SendRequest& request, const LocalMemory& local,
                            TimeNs now);
   Outcome send(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
@@ -103,9 +109,11 @@ class DirectLink {
   transport::Status status_{};
   // Of the request that has begun.
   bool begun_ = false;
-  std::uint64_t moved_ = 0;  // Bytes.
+  std::uint64_t moved_ = 0;                   // Bytes.
+  std::optional<transport::Status> refused_;  // How it ends when the peer's owner knows.
   // Of waiting.
   TimeNs deadline_ = kNever;
+  TimeNs refused_since_ = 0;
   unsigned tried_ = 0;
 };
 

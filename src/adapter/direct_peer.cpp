@@ -12,6 +12,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "adapter/queue_pair_state.h"
+
 namespace verbatim::adapter {
 namespace {
 
@@ -111,6 +113,14 @@ DirectPeer::~DirectPeer() {
 
 DirectTarget& DirectPeer::target(std::uint32_t local_number) const {
   return at(header().targets)[local_number % kProgramQueuePairsMax];
+}
+
+bool DirectPeer::serves(std::uint32_t local_number, Qpn qpn) const {
+  const QueuePairRecord& record = at(header().queue_pairs)[local_number];
+  if (record.qpn.load(std::memory_order_acquire) != qpn.value()) return false;
+  const auto state = QpState{record.state.load(std::memory_order_acquire)};
+  return state == QpState::rtr || state == QpState::rts || state == QpState::sqd ||
+         state == QpState::sqe;
 }
 
 void DirectPeer::tell(std::uint32_t local_number, std::uint32_t news) const {

@@ -51,6 +51,8 @@ class DirectPeer {
   T* at(Offset<T> offset) const {
     return reinterpret_cast<T*>(base_ + offset.value);
   }
+  /// Whether the queue pair is there and receives.
+  bool serves(std::uint32_t local_number, Qpn qpn) const;
   /// The target's owner hears of it.
   void tell(std::uint32_t local_number, std::uint32_t news) const;
 

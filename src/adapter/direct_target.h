@@ -49,8 +49,9 @@ struct Assist {
 struct alignas(64) DirectTarget {
   SpinLock lock;
   std::atomic<std::uint32_t> visits{0};  // Counts the lock's holders: who waits sees a new one.
+  std::atomic<std::uint32_t> qpn{0};     // Of a queue pair that takes this path; 0: there is none.
   // Written by the owner, under `lock`.
-  Qpn peer_qpn;  // Whom it serves; 0: nobody, or not by this path.
+  Qpn peer_qpn;  // Whom it serves; 0: nobody.
   PdNumber pd{};
   std::uint32_t access = 0;
   PdNumber receive_pd{};

@@ -30,6 +30,7 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
   // One that scales is made of queues with states of their own, and receives from the start.
   set_state(options_.scaling ? QpState::rts : QpState::reset);
   record_->qpn.store(number.value(), std::memory_order_release);
+  target_.qpn.store(may_be_direct() ? number.value() : 0, std::memory_order_release);
 }
 
 QueuePair::~QueuePair() {

@@ -223,6 +223,7 @@ class QueuePair {
 
   // The direct path: queue_pair_direct.cpp. Each under lock_ but the last two.
   bool may_be_direct() const;
+  void open_link();
   /// Peers may act for it from now on.
   void open_target();
   void change_target();

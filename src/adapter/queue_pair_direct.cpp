@@ -6,6 +6,9 @@
 /// peer's.
 namespace verbatim::adapter {
 
+/// What a rate limit counts beside the bytes: the headers that the wire would have.
+constexpr std::uint32_t kMessageOverheadBytes = 58;
+
 using transport::Status;
 using Outcome = DirectLink::Outcome;
 
@@ -16,6 +19,24 @@ bool QueuePair::may_be_direct() const {
       options_.shared_receive != nullptr && options_.shared_receive->matches_tags();
   return adapter_.takes_direct_path() && !matches_tags &&
          (type() == QpType::rc || type() == QpType::uc);
+}
+
+/// To the peer that the address vector names, if it is on this machine and takes the path as well.
+void QueuePair::open_link() {
+  link_.reset();
+  if (!may_be_direct()) return;
+  const Qpn peer_qpn = attributes_.dest_qpn;
+  auto peer = adapter_.find_peer(peer_, peer_qpn);
+  if (peer == nullptr || peer->target(peer_qpn.value()).qpn != peer_qpn.value()) return;
+  link_ = std::make_unique<DirectLink>(
+      std::move(peer),
+      DirectLink::Config{.reliable = is_reliable(),
+                         .own_qpn = number_,
+                         .own_gid = adapter_.node().gids[attributes_.address.source_gid_index].gid,
+                         .peer_qpn = peer_qpn,
+                         .timeout = attributes_.timeout,
+                         .retry_count = attributes_.retry_count,
+                         .rnr_retry = attributes_.rnr_retry});
 }
 
 void QueuePair::open_target() {
@@ -72,6 +93,7 @@ void QueuePair::transmit_direct(TimeNs now) {
     if (current != QpState::rts && !(current == QpState::sqd && link_->has_begun())) return;
     const transport::Slot slot = handed_;
     const transport::SendRequest& request = send_queue_.place(slot).request;
+    if (!may_send(now)) return;
     Status status = Status::success;
     if (transport::info(request.operation).is_local) {
       status = carry_out(slot);
@@ -85,6 +107,7 @@ void QueuePair::transmit_direct(TimeNs now) {
       }
       status = link_->status();
     }
+    pacer_.count(now, request.length + kMessageOverheadBytes);
     ++handed_;
     complete_send(slot, status);
     if (status == Status::success) continue;

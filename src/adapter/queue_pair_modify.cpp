@@ -155,17 +155,7 @@ void QueuePair::start_requester() {
                         .retry_count = attributes_.retry_count,
                         .rnr_retry = attributes_.rnr_retry,
                         .max_rd_atomic = attributes_.max_rd_atomic});
-  if (auto peer = may_be_direct() ? adapter_.find_peer(peer_, attributes_.dest_qpn) : nullptr) {
-    const auto source = adapter_.node().gids[attributes_.address.source_gid_index].gid;
-    link_ = std::make_unique<DirectLink>(std::move(peer),
-                                         DirectLink::Config{.reliable = is_reliable(),
-                                                            .own_qpn = number_,
-                                                            .own_gid = source,
-                                                            .peer_qpn = attributes_.dest_qpn,
-                                                            .timeout = attributes_.timeout,
-                                                            .retry_count = attributes_.retry_count,
-                                                            .rnr_retry = attributes_.rnr_retry});
-  }
+  open_link();
 }
 
 /// Any state to RESET: as new; requests vanish without completions (IBA 10.3.1.1).
