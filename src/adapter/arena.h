@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/life_sign.h"
 #include "base/process_token.h"
 #include "base/types.h"
 #include "base/unique_fd.h"
@@ -72,6 +73,7 @@ struct ArenaHeader {
   ProcessToken process_token = 0;
   std::uint64_t pid_namespace = 0;  // Its inode.
   std::uint64_t base_address = 0;   // Where the owner has this header.
+  LifeSign life;                    // Of the background thread: of the program.
   observe::PortCounters port_counters;
   region::RegionTableHeader region_header;
   Offset<QueuePairRecord> queue_pairs;  // kProgramQueuePairsMax of them, by local number.

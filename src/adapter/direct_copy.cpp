@@ -5,6 +5,7 @@
 
 #include "adapter/direct_link.h"
 #include "adapter/held_memory.h"
+#include "adapter/memory.h"
 #include "adapter/scatter.h"
 
 /// The direct path's bytes: between the program's own memory, whatever it is, and the peer's.
@@ -28,8 +29,11 @@ bool place_in_order(const region::Hold& from, MutableByteSpan to) {
 
 bool LocalMemory::is_good(std::uint32_t right) const {
   return !inlined.empty() || std::ranges::all_of(segments, [&](const Segment& one) {
-    return one.length == 0 ||
-           regions.check(MemoryKey{one.key}, one.address, one.length, right, pd).has_value();
+    if (one.length == 0) return true;
+    const auto hold = regions.hold(MemoryKey{one.key}, one.address, one.length, right, pd);
+    return hold && (hold->backing() != region::Hold::Backing::on_demand ||
+                    probe_memory(reinterpret_cast<std::uint64_t>(hold->address()), one.length,
+                                 right == region::kLocalWrite));
   });
 }
 

@@ -21,7 +21,7 @@ struct LocalMemory {
   std::span<const Segment> segments;
   ByteSpan inlined;  // Instead of segments.
 
-  /// Whether all segments' keys give the right. (On-demand memory may still not be there.)
+  /// Whether all segments' keys give the right, and their memory is there.
   bool is_good(std::uint32_t right) const;
 };
 

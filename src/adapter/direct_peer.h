@@ -38,7 +38,9 @@ class DirectPeer {
 
   bool is_own() const { return is_own_; }
   /// The process has ended. What it shared is still mapped.
-  bool is_gone() const { return gone_.load(std::memory_order_relaxed); }
+  bool is_gone() const {
+    return gone_.load(std::memory_order_relaxed) || header().life.has_ended();
+  }
   void set_gone() { gone_.store(true, std::memory_order_relaxed); }
   int process_fd() const { return process_.get(); }  // A pidfd: readable when it has ended.
   std::uint64_t arena_inode() const { return arena_inode_; }

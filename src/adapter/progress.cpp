@@ -169,6 +169,7 @@ bool Progress::packets_wait() const {
 
 /// The background thread.
 void Progress::run() {
+  adapter_.arena().header().life.begin();
   while (!stop_.load(std::memory_order_acquire)) {
     const bool rest = may_rest(monotonic_now());
     if (resting_.exchange(rest, std::memory_order_seq_cst) && !rest) set_alarm();

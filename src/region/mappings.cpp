@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include <sys/mman.h>
 #include <sys/sysmacros.h>
 
 namespace verbatim::region {
@@ -30,6 +31,10 @@ Result<void> for_each_mapping(Use use) {
 }
 
 }  // namespace
+
+int Mapping::protection() const {
+  return (readable ? PROT_READ : 0) | (writable ? PROT_WRITE : 0) | (executable ? PROT_EXEC : 0);
+}
 
 bool parse_mapping(const char* line, Mapping& out) {
   unsigned major_number = 0;

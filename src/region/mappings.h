@@ -32,7 +32,8 @@ struct Mapping {
   bool shared = false;
   std::uint64_t offset = 0;  // Of its first byte in the file.
   MappedFile file;
-  std::string name;  // "[heap]", "[stack]", a path; empty for most anonymous memory.
+  int protection() const;  // PROT_READ | PROT_WRITE | PROT_EXEC, as mmap(2) has them.
+  std::string name;        // "[heap]", "[stack]", a path; empty for most anonymous memory.
 };
 
 /// A line of /proc/self/maps; nothing where it is none.

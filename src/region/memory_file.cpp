@@ -51,6 +51,16 @@ Result<UniqueFd> create_file() {
   return fd;
 }
 
+bool read_all(int fd, std::uint64_t to, std::uint64_t length, std::uint64_t offset) {
+  for (std::uint64_t done = 0; done < length;) {
+    const ssize_t got =
+        pread(fd, pointer_to(to + done), length - done, static_cast<off_t>(offset + done));
+    if (got <= 0) return false;
+    done += static_cast<std::uint64_t>(got);
+  }
+  return true;
+}
+
 /// New memory of that size, writable and resident; none where there is no more.
 class Replacement {
  public:
@@ -258,15 +268,33 @@ void MemoryFile::move_back(const PageRange& part) {
     const PageRange pages{mapping.range.begin + (first - mapping.offset),
                           mapping.range.begin + (end - mapping.offset)};
     for (const PageRange& free : without(pages, pages_of_this_thread())) {
-      for_each_chunk(free,
-                     [&](const PageRange& chunk) { return all_moved &= move_chunk_back(chunk); });
+      for_each_chunk(free, [&](const PageRange& chunk) {
+        return all_moved &= move_chunk_back(chunk, mapping);
+      });
     }
     all_moved &= without(pages, pages_of_this_thread()) == std::vector{pages};
   }
   if (all_moved) punch(part);
 }
 
-bool MemoryFile::move_chunk_back(const PageRange& pages) {
+/// The program has changed its protection since: nobody writes there, and perhaps nobody can read.
+bool MemoryFile::move_protected_back(const PageRange& pages, const Mapping& mapping) {
+  auto replacement = Replacement::anonymous(pages.length());
+  if (!replacement.is_there()) return false;
+  const std::uint64_t offset = mapping.offset + (pages.begin - mapping.range.begin);
+  if (!read_all(fd(), replacement.address(), pages.length(), offset)) return false;
+  void* const bytes = pointer_to(replacement.address());
+  if (mprotect(bytes, pages.length(), mapping.protection()) != 0 ||
+      mremap(bytes, pages.length(), pages.length(), MREMAP_MAYMOVE | MREMAP_FIXED,
+             pointer_to(pages.begin)) == MAP_FAILED) {
+    return false;
+  }
+  replacement.moved_away();
+  return true;
+}
+
+bool MemoryFile::move_chunk_back(const PageRange& pages, const Mapping& mapping) {
+  if (mapping.protection() != (PROT_READ | PROT_WRITE)) return move_protected_back(pages, mapping);
   auto replacement = Replacement::anonymous(pages.length());
   if (!replacement.is_there()) return false;
   const auto replaced = freeze_.replace(pages, replacement.address());
@@ -305,12 +333,8 @@ void MemoryFile::in_child() {
     void* const place = mmap(pointer_to(pages.begin), pages.length(), PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (place == MAP_FAILED) continue;
-    for (std::uint64_t done = 0; done < pages.length();) {
-      const ssize_t got = pread(fd(), pointer_to(pages.begin + done), pages.length() - done,
-                                static_cast<off_t>(mapping.offset + done));
-      if (got <= 0) break;
-      done += static_cast<std::uint64_t>(got);
-    }
+    read_all(fd(), pages.begin, pages.length(), mapping.offset);
+    mprotect(place, pages.length(), mapping.protection());
   }
   // The parent reads the end of the pipe.
   child_done_[0].reset();

@@ -64,7 +64,8 @@ class MemoryFile {
   void move_in(const PageRange& pages, std::vector<Extent>& out);
   bool move_chunk_in(const PageRange& pages, std::uint64_t offset);
   void move_back(const PageRange& part);
-  bool move_chunk_back(const PageRange& pages);
+  bool move_chunk_back(const PageRange& pages, const Mapping& mapping);
+  bool move_protected_back(const PageRange& pages, const Mapping& mapping);
   std::uint64_t take_space(const PageRange& pages);
   void punch(const PageRange& part) const;
 

@@ -204,6 +204,23 @@ TEST(MemoryFile, WhatTheProgramHasMovedKeepsItsBytes) {
   EXPECT_EQ(std::vector(place, place + 4 * kPage), std::vector(4 * kPage, std::byte{7}));
 }
 
+TEST(MemoryFile, WhatTheProgramHasProtectedStaysSo) {
+  const auto file = make_file();
+  const Pages pages(4);
+  const auto before = pages.copy();
+  const auto extents = file->adopt(pages.address(), pages.length());
+  ASSERT_EQ(mprotect(pages.data(), kPage, PROT_NONE), 0);
+  ASSERT_EQ(mprotect(pages.data() + kPage, kPage, PROT_READ), 0);
+  file->release(extents);
+  const auto mappings = mappings_of(PageRange{pages.address(), pages.address() + 3 * kPage});
+  ASSERT_EQ(mappings->size(), 3u);
+  EXPECT_EQ(mappings->at(0).protection(), PROT_NONE);
+  EXPECT_EQ(mappings->at(1).protection(), PROT_READ);
+  EXPECT_EQ(mappings->at(2).protection(), PROT_READ | PROT_WRITE);
+  ASSERT_EQ(mprotect(pages.data(), pages.length(), PROT_READ | PROT_WRITE), 0);
+  EXPECT_EQ(pages.copy(), before);
+}
+
 TEST(MemoryFile, HeapMemoryGrowsAndIsFreedWhileItIsAdopted) {
   const auto file = make_file();
   auto* block = static_cast<unsigned char*>(std::malloc(1 << 20));

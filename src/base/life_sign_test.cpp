@@ -1,0 +1,56 @@
+#include "base/life_sign.h"
+
+#include <csignal>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace verbatim {
+namespace {
+
+LifeSign* in_shared_memory() {
+  void* const place =
+      mmap(nullptr, sizeof(LifeSign), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return new (place) LifeSign;
+}
+
+TEST(LifeSign, EndsWithItsThread) {
+  LifeSign* const life = in_shared_memory();
+  EXPECT_FALSE(life->has_ended());
+  std::thread([life] {
+    life->begin();
+    EXPECT_FALSE(life->has_ended());
+  }).join();
+  EXPECT_TRUE(life->has_ended());
+}
+
+TEST(LifeSign, OfAKilledProcessHasEndedWhenItIsWaitedFor) {
+  for (int i = 0; i < 50; ++i) {
+    LifeSign* const life = in_shared_memory();
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      std::thread([&] {
+        life->begin();
+        if (write(ends[1], "", 1) != 1) _exit(1);
+        for (;;) pause();
+      }).join();
+    }
+    char begun = 0;
+    ASSERT_EQ(read(ends[0], &begun, 1), 1);
+    EXPECT_FALSE(life->has_ended());
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    EXPECT_TRUE(life->has_ended());
+    close(ends[0]);
+    close(ends[1]);
+    munmap(life, sizeof(LifeSign));
+  }
+}
+
+}  // namespace
+}  // namespace verbatim
