@@ -1,6 +1,7 @@
 #include "adapter/adapter.h"
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
+#include "base/log.h"
 
 /// A queue pair on the direct path: its requests are executed by its own thread, its peer's by the
 /// peer's.
@@ -111,6 +112,8 @@ void QueuePair::transmit_direct(TimeNs now) {
     ++handed_;
     complete_send(slot, status);
     if (status == Status::success) continue;
+    log(LogLevel::info, "QP {:#x}: request {} to QP {:#x} ends with status {}", number_.value(),
+        slot, attributes_.dest_qpn.value(), raw(status));
     if (is_reliable()) {
       fatal_ = true;
     } else {
