@@ -166,6 +166,15 @@ def _latency(mtus, is_long):
                     yield _perftest(program, with_events, is_long or size is None)
 
 
+def _waits_for_ever(program, shape):
+    """Debian 12's perftest (4.5+0.17) looks at no more than rx_depth completions an event, and caps
+    rx_depth at the iterations: with several queue pairs, both ways, it waits for another event while
+    completions lie in its queue (perftest commit 14955fe, "Fix BW tests stuck pending completion
+    event"). On any device whose completions come faster than it wakes; with large messages they do
+    not, and the quick set has such a run."""
+    return program == "ib_send_bw" and shape.events and shape.queue_pairs > 1 and shape.bidirectional
+
+
 def _bandwidth_long():
     services = {
         "ib_send_bw": ("RC", "UC", "UD"),
@@ -181,7 +190,8 @@ def _bandwidth_long():
                             size = UC_SIZE_MAX // queue_pairs if connection == "UC" else None
                             shape = Shape(connection, mtu, size, events, queue_pairs,
                                           bidirectional)
-                            yield _perftest(program, _served(program, shape), is_long=True)
+                            if not _waits_for_ever(program, shape):
+                                yield _perftest(program, _served(program, shape), is_long=True)
 
 
 def all_cases():
