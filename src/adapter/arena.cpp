@@ -12,17 +12,13 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "adapter/direct_target.h"
 #include "base/assert.h"
 #include "base/process_token.h"
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
+#include "base/sparse_file.h"
 
 namespace verbatim::adapter {
 namespace {
@@ -52,27 +48,6 @@ constexpr std::size_t block_bytes_of(std::size_t bytes) {
 std::unexpected<Error> refuse_errno(std::string_view what) {
   const int code = errno;
   return refuse(code, fmt::format("arena: {}: {}", what, std::strerror(code)));
-}
-
-/// The file, sealed: a peer that has it can neither cut it off under our feet nor make it grow.
-Result<UniqueFd> create_file() {
-  rlimit file_size{};
-  if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur < kArenaBytes) {
-    // Asked here because the kernel would answer ftruncate with the signal SIGXFSZ.
-    return refuse(EFBIG,
-                  fmt::format("arena: the file size limit (ulimit -f) is {} bytes; {} are needed",
-                              file_size.rlim_cur, kArenaBytes));
-  }
-  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  UniqueFd fd(memfd_create("verbatim-arena", kFlags | MFD_NOEXEC_SEAL));
-  if (!fd && errno == EINVAL)
-    fd.reset(memfd_create("verbatim-arena", kFlags));  // Before Linux 6.3.
-  if (!fd) return refuse_errno("memfd_create");
-  if (ftruncate(fd.get(), static_cast<off_t>(kArenaBytes)) != 0 ||
-      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return refuse_errno("sizing the memfd");
-  }
-  return fd;
 }
 
 Result<std::byte*> map_file(int fd) {
@@ -108,7 +83,7 @@ Result<std::unique_ptr<Arena>> Arena::create() {
   std::unique_ptr<Arena> arena(new Arena);
   arena->process_id_ = getpid();
   renew_own_process_token();  // This may be a forked child, with an arena of its own.
-  auto file = create_file();
+  auto file = create_sparse_file("verbatim-arena", kArenaBytes);
   if (!file) return std::unexpected(file.error());
   arena->fd_ = std::move(*file);
   const auto base = map_file(arena->fd());
@@ -131,7 +106,6 @@ Result<std::unique_ptr<Arena>> Arena::create() {
 /// unused.
 void Arena::lay_out(std::uint64_t secret) {
   auto* const header = new (base_) ArenaHeader;
-  header->process_id = static_cast<std::uint32_t>(process_id_);
   header->process_token = own_process_token();
   header->pid_namespace = own_pid_namespace();
   header->base_address = reinterpret_cast<std::uint64_t>(base_);

@@ -69,7 +69,6 @@ struct ArenaHeader {
   static constexpr std::uint32_t kVersion = 2;
   std::uint64_t magic = kMagic;
   std::uint32_t version = kVersion;
-  std::uint32_t process_id = 0;
   ProcessToken process_token = 0;
   std::uint64_t pid_namespace = 0;  // Its inode.
   std::uint64_t base_address = 0;   // Where the owner has this header.

@@ -36,7 +36,7 @@ class ArenaTest : public testing::Test {
 TEST_F(ArenaTest, HeaderNamesItselfAndItsProcess) {
   EXPECT_EQ(arena_->header().magic, ArenaHeader::kMagic);
   EXPECT_EQ(arena_->header().version, ArenaHeader::kVersion);
-  EXPECT_EQ(arena_->header().process_id, static_cast<std::uint32_t>(getpid()));
+  EXPECT_EQ(process_id_of(arena_->header().process_token), static_cast<std::uint32_t>(getpid()));
 }
 
 TEST_F(ArenaTest, TablesAreReservedButUntouched) {

@@ -53,8 +53,8 @@ DirectLink::Copied DirectLink::copy_to_receive(const LocalMemory& local, std::ui
     if (copied == Copied::all) return {};
     return std::unexpected(region::KeyError::not_mapped);
   };
-  static_cast<void>(for_each_piece(segments, offset, length, place));
-  return copied;
+  const auto placed = for_each_piece(segments, offset, length, place);
+  return placed ? Copied::all : copied;
 }
 
 /// Bytes [offset, offset + length) of the request, to or from `address` of the peer's process.
@@ -73,8 +73,8 @@ DirectLink::Copied DirectLink::copy(const region::Region& there, std::uint64_t a
     if (copied == Copied::all) return {};
     return std::unexpected(region::KeyError::not_mapped);
   };
-  static_cast<void>(for_each_piece(local.segments, offset, length, move));
-  return copied;
+  const auto moved = for_each_piece(local.segments, offset, length, move);
+  return moved ? Copied::all : copied;
 }
 
 DirectLink::Copied DirectLink::copy_piece(const region::Region& there, std::uint64_t address,

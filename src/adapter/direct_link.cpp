@@ -4,6 +4,7 @@
 
 #include "adapter/held_memory.h"
 #include "base/fence.h"
+#include "transport/ib/responder_checks.h"
 
 namespace verbatim::adapter {
 
@@ -20,33 +21,13 @@ constexpr std::uint8_t kInfiniteRnrRetry = 7;
 /// Who waits for the owner's help, or for a peer without a time limit, looks again so often.
 constexpr TimeNs kLookAgain = kMillisecond / 20;
 
-std::uint32_t right_for(Operation operation) {
-  switch (operation) {
-    case Operation::write:
-    case Operation::write_with_immediate:
-    case Operation::atomic_write:
-      return region::kRemoteWrite;
-    case Operation::read:
-      return region::kRemoteRead;
-    case Operation::compare_and_swap:
-    case Operation::fetch_and_add:
-      return region::kRemoteAtomic;
-    default:
-      return 0;
-  }
-}
-
-/// The value before. The peers of one word are any processors: it is the machine's own operation.
+/// The value before.
 std::uint64_t apply_atomic(std::uint64_t& word, const SendRequest& request, std::uint64_t value) {
-  std::uint64_t original = request.compare_add;
   switch (request.operation) {
     case Operation::compare_and_swap:
-      // On failure the builtin stores what it found: the value before, either way.
-      __atomic_compare_exchange_n(&word, &original, request.swap, false, __ATOMIC_SEQ_CST,
-                                  __ATOMIC_SEQ_CST);
-      return original;
+      return compare_and_swap(word, request.compare_add, request.swap);
     case Operation::fetch_and_add:
-      return __atomic_fetch_add(&word, request.compare_add, __ATOMIC_SEQ_CST);
+      return fetch_and_add(word, request.compare_add);
     default:
       __atomic_store_n(&word, value, __ATOMIC_SEQ_CST);
       return 0;
@@ -76,6 +57,11 @@ DirectLink::Outcome DirectLink::refuse(Status status, std::uint32_t news) {
   if (!config_.reliable) return complete(Status::success);
   target_.peer_qpn = {};
   tell(news);
+  return refused(status);
+}
+
+/// It ends so when the peer's owner knows.
+DirectLink::Outcome DirectLink::refused(Status status) {
   refused_ = status;
   refused_since_ = 0;
   return Outcome::waits;
@@ -107,10 +93,7 @@ DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
   target_.peer_qpn = {};
   tell(kFailed | (added == CompletionRing::Added::and_must_tell ? kReceiveCompleted : 0u) |
        (added == CompletionRing::Added::not_at_all ? kCompletionsOverrun : 0u));
-  if (!config_.reliable) return complete(Status::success);
-  refused_ = sends;
-  refused_since_ = 0;
-  return Outcome::waits;
+  return config_.reliable ? refused(sends) : complete(Status::success);
 }
 
 /// Attempts before the deadline cost nothing and count nothing.
@@ -166,8 +149,8 @@ DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalM
 /// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.
 DirectLink::Outcome DirectLink::execute_visiting(const SendRequest& request,
                                                  const LocalMemory& local, TimeNs now) {
-  const std::uint32_t right = right_for(request.operation);
   const auto info = transport::info(request.operation);
+  const std::uint32_t right = transport::right_for(info.verb);
   if ((target_.access & right) != right ||
       (info.awaits_response && target_.max_dest_rd_atomic == 0)) {
     return refuse_request();
@@ -230,28 +213,34 @@ DirectLink::Outcome DirectLink::send(const SendRequest& request, const LocalMemo
   return moved_ < request.length ? Outcome::unfinished : deliver(request, now);
 }
 
+/// The bytes of a WRITE or READ, as many as one call may move; nothing when all have been.
+std::optional<DirectLink::Outcome> DirectLink::move_bytes(const SendRequest& request,
+                                                          const LocalMemory& local, bool to_peer) {
+  if (moved_ == request.length) return std::nullopt;
+  const auto region = peer_->regions().visit(
+      request.remote_key, request.remote_address, request.length,
+      to_peer ? region::kRemoteWrite : region::kRemoteRead, {target_.pd, config_.peer_qpn});
+  if (!region) return refuse_access();
+  begun_ = true;
+  const auto part = std::min(request.length - moved_, kBytesPerCall);
+  const std::uint64_t there = (*region)->address + (request.remote_address - (*region)->iova);
+  switch (copy(**region, there + moved_, local, moved_, part, to_peer)) {
+    case Copied::here_refused:
+      return complete(Status::local_protection_error);
+    case Copied::there_refused:
+      return refuse_access();
+    case Copied::all:
+      break;
+  }
+  moved_ += part;
+  if (moved_ < request.length) return Outcome::unfinished;
+  return std::nullopt;
+}
+
 DirectLink::Outcome DirectLink::write(const SendRequest& request, const LocalMemory& local,
                                       TimeNs now) {
   const bool immediate = request.operation == Operation::write_with_immediate;
-  if (moved_ < request.length) {
-    const auto region =
-        peer_->regions().visit(request.remote_key, request.remote_address, request.length,
-                               region::kRemoteWrite, {target_.pd, config_.peer_qpn});
-    if (!region) return refuse_access();
-    begun_ = true;
-    const auto part = std::min(request.length - moved_, kBytesPerCall);
-    const std::uint64_t there = (*region)->address + (request.remote_address - (*region)->iova);
-    switch (copy(**region, there + moved_, local, moved_, part, true)) {
-      case Copied::here_refused:
-        return complete(Status::local_protection_error);
-      case Copied::there_refused:
-        return refuse_access();
-      case Copied::all:
-        break;
-    }
-    moved_ += part;
-    if (moved_ < request.length) return Outcome::unfinished;
-  }
+  if (const auto ended = move_bytes(request, local, true)) return *ended;
   if (!immediate) return complete(Status::success);
   begun_ = true;
   return take_receive() ? deliver(request, now) : not_ready(now);
@@ -288,35 +277,14 @@ DirectLink::Outcome DirectLink::deliver(const SendRequest& request, TimeNs now) 
 }
 
 DirectLink::Outcome DirectLink::read(const SendRequest& request, const LocalMemory& local) {
-  if (request.length == 0) return complete(Status::success);
-  const auto region =
-      peer_->regions().visit(request.remote_key, request.remote_address, request.length,
-                             region::kRemoteRead, {target_.pd, config_.peer_qpn});
-  if (!region) return refuse_access();
-  begun_ = true;
-  const auto part = std::min(request.length - moved_, kBytesPerCall);
-  const std::uint64_t there = (*region)->address + (request.remote_address - (*region)->iova);
-  switch (copy(**region, there + moved_, local, moved_, part, false)) {
-    case Copied::here_refused:
-      return complete(Status::local_protection_error);
-    case Copied::there_refused:
-      return refuse_access();
-    case Copied::all:
-      break;
-  }
-  moved_ += part;
-  return moved_ < request.length ? Outcome::unfinished : complete(Status::success);
+  const auto ended = move_bytes(request, local, false);
+  return ended ? *ended : complete(Status::success);
 }
 
 DirectLink::Outcome DirectLink::flush(const SendRequest& request) {
   const wire::Feth& flush = request.flush;
-  constexpr std::uint8_t kKnown = wire::Feth::kGlobal | wire::Feth::kPersistent;
-  const std::uint32_t rights =
-      ((flush.placement & wire::Feth::kGlobal) != 0 ? region::kFlushGlobal : 0u) |
-      ((flush.placement & wire::Feth::kPersistent) != 0 ? region::kFlushPersistent : 0u);
-  const bool is_known = flush.placement != 0 && (flush.placement & ~kKnown) == 0 &&
-                        flush.selectivity <= wire::Feth::Selectivity::region;
-  if (!is_known || (target_.access & rights) != rights) return refuse_request();
+  const std::uint32_t rights = transport::right_for(flush);
+  if (!transport::is_known(flush) || (target_.access & rights) != rights) return refuse_request();
   const region::Accessor by{target_.pd, config_.peer_qpn};
   const auto& regions = peer_->regions();
   const bool may =
@@ -351,7 +319,7 @@ DirectLink::Outcome DirectLink::assist(const SendRequest& request, Assist::Kind 
     case Assist::refused:
       wanted.state.store(Assist::none, std::memory_order_relaxed);
       return refuse_access();
-    case Assist::done:
+    default:  // Done.
       break;
   }
   wanted.state.store(Assist::none, std::memory_order_relaxed);
@@ -364,7 +332,8 @@ DirectLink::Outcome DirectLink::atomic(const SendRequest& request, const LocalMe
   if (request.remote_address % 8 != 0) return refuse_request();
   const auto region =
       peer_->regions().visit(request.remote_key, request.remote_address, 8,
-                             right_for(request.operation), {target_.pd, config_.peer_qpn});
+                             transport::right_for(transport::info(request.operation).verb),
+                             {target_.pd, config_.peer_qpn});
   if (!region) return refuse_access();
   std::uint64_t value = 0;
   if (is_write) {

@@ -67,18 +67,20 @@ class DirectLink {
   Outcome refuse_request() {
     return refuse(transport::Status::remote_invalid_request, kRequestError);
   }
+  Outcome refused(transport::Status status);
   Outcome fail_receive(transport::Status receives, transport::Status sends);
   Outcome not_ready(TimeNs now);
   Outcome no_answer(TimeNs now);
   Outcome wait(TimeNs now, TimeNs pause, unsigned tries, transport::Status at_last);
   bool is_served() const;
-  bool is_allowed(const transport::OperationInfo& info, std::uint32_t right) const;
 
   Outcome attempt(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
   Outcome await_owner(TimeNs now);
   Outcome execute_visiting(const transport::SendRequest& request, const LocalMemory& local,
                            TimeNs now);
   Outcome send(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
+  std::optional<Outcome> move_bytes(const transport::SendRequest& request, const LocalMemory& local,
+                                    bool to_peer);
   Outcome write(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
   Outcome read(const transport::SendRequest& request, const LocalMemory& local);
   Outcome atomic(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);

@@ -44,8 +44,9 @@ struct Assist {
 /// Whoever acts for the queue pair holds `lock` all the while: a peer that executes a request, the
 /// owner that changes what stands here. It is also what keeps regions alive: who deregisters one
 /// first makes its key invalid, then waits until every such lock has been free once
-/// (`region::RegionTable::visit`). A holder that is killed is found out by who waits; what it has
-/// left is consistent: the receive request in use stands here until it has been completed.
+/// (`region::RegionTable::visit`). A holder that is killed is found out by who waits; the receive
+/// request in use stands here until it has been completed. (One instant is open still: a holder
+/// that is killed between taking it from its ring and saying so here loses it.)
 struct alignas(64) DirectTarget {
   SpinLock lock;
   std::atomic<std::uint32_t> visits{0};  // Counts the lock's holders: who waits sees a new one.

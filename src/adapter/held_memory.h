@@ -34,4 +34,15 @@ inline bool write_held(const region::Hold& hold, ByteSpan from) {
 /// that unmaps it in the very moment between gets the fault.
 std::uint64_t* word_of(const region::Hold& hold, std::uint64_t& zero);
 
+/// Both answer with the value before.
+inline std::uint64_t compare_and_swap(std::uint64_t& word, std::uint64_t compare,
+                                      std::uint64_t swap) {
+  // On failure the builtin stores what it found: the value before, either way.
+  __atomic_compare_exchange_n(&word, &compare, swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return compare;
+}
+inline std::uint64_t fetch_and_add(std::uint64_t& word, std::uint64_t add) {
+  return __atomic_fetch_add(&word, add, __ATOMIC_SEQ_CST);
+}
+
 }  // namespace verbatim::adapter

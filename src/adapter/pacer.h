@@ -7,6 +7,9 @@
 
 namespace verbatim::adapter {
 
+/// What a rate limit counts beside the payload: Ethernet, IPv4, UDP, BTH and ICRC.
+inline constexpr std::uint32_t kWireOverheadBytes = 14 + 20 + 8 + 12 + 4;
+
 /// Holds a queue pair to a rate (`ibv_modify_qp_rate_limit`): each packet moves the time when the
 /// next may leave, and a sender that came late, or was idle, may catch up by one burst.
 class Pacer {

@@ -7,9 +7,6 @@
 /// peer's.
 namespace verbatim::adapter {
 
-/// What a rate limit counts beside the bytes: the headers that the wire would have.
-constexpr std::uint32_t kMessageOverheadBytes = 58;
-
 using transport::Status;
 using Outcome = DirectLink::Outcome;
 
@@ -108,7 +105,7 @@ void QueuePair::transmit_direct(TimeNs now) {
       }
       status = link_->status();
     }
-    pacer_.count(now, request.length + kMessageOverheadBytes);
+    pacer_.count(now, request.length + kWireOverheadBytes);
     ++handed_;
     complete_send(slot, status);
     if (status == Status::success) continue;

@@ -212,15 +212,8 @@ std::optional<std::uint64_t> QueuePair::execute_atomic(const transport::ExecuteA
   std::uint64_t zero = 0;
   std::uint64_t* const word = hold ? word_of(*hold, zero) : nullptr;
   if (word == nullptr) return std::nullopt;
-  std::uint64_t original = atomic.compare_add;
-  if (atomic.compare_and_swap) {
-    // On failure the builtin stores what it found: the value before, either way.
-    __atomic_compare_exchange_n(word, &original, atomic.swap, false, __ATOMIC_SEQ_CST,
-                                __ATOMIC_SEQ_CST);
-  } else {
-    original = __atomic_fetch_add(word, atomic.compare_add, __ATOMIC_SEQ_CST);
-  }
-  return original;
+  return atomic.compare_and_swap ? compare_and_swap(*word, atomic.compare_add, atomic.swap)
+                                 : fetch_and_add(*word, atomic.compare_add);
 }
 
 bool QueuePair::execute_atomic_write(const transport::ExecuteAtomicWrite& write) {

@@ -25,9 +25,6 @@ namespace {
 /// while.
 constexpr int kResponsesPerTurn = 256;
 
-/// What a rate limit counts beside the payload: Ethernet, IPv4, UDP, BTH and ICRC.
-constexpr std::uint32_t kWireOverheadBytes = 14 + 20 + 8 + 12 + 4;
-
 /// Appends bytes [offset, offset + length) of a send request; false where its memory refuses.
 bool append_request_bytes(Burst& burst, const SendQueue& queue, const region::RegionTable& regions,
                           PdNumber pd, transport::Slot slot, std::uint64_t offset,

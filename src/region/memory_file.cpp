@@ -7,16 +7,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/sparse_file.h"
 #include "region/pinned_pages.h"
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -34,23 +31,6 @@ std::byte* pointer_to(std::uint64_t address) {
   return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-Result<UniqueFd> create_file() {
-  rlimit file_size{};
-  if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur < MemoryFile::kBytes) {
-    // Asked here because the kernel would answer ftruncate with the signal SIGXFSZ.
-    return refuse(EFBIG, "the file size is limited (ulimit -f)");
-  }
-  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  UniqueFd fd(memfd_create("verbatim-memory", kFlags | MFD_NOEXEC_SEAL));
-  if (!fd && errno == EINVAL) fd.reset(memfd_create("verbatim-memory", kFlags));  // Before 6.3.
-  if (!fd) return refuse_errno("memfd_create");
-  if (ftruncate(fd.get(), static_cast<off_t>(MemoryFile::kBytes)) != 0 ||
-      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return refuse_errno("sizing the memfd");
-  }
-  return fd;
-}
-
 bool read_all(int fd, std::uint64_t to, std::uint64_t length, std::uint64_t offset) {
   for (std::uint64_t done = 0; done < length;) {
     const ssize_t got =
@@ -61,8 +41,10 @@ bool read_all(int fd, std::uint64_t to, std::uint64_t length, std::uint64_t offs
   return true;
 }
 
+}  // namespace
+
 /// New memory of that size, writable and resident; none where there is no more.
-class Replacement {
+class MemoryFile::Replacement {
  public:
   static Replacement of_file(std::uint64_t length, int fd, std::uint64_t offset) {
     return {
@@ -90,6 +72,8 @@ class Replacement {
   void* place_;
   std::uint64_t length_;
 };
+
+namespace {
 
 /// Private anonymous memory that a program reads and writes; not the stack, which grows.
 bool is_adoptable(const Mapping& mapping) {
@@ -144,7 +128,7 @@ void for_each_chunk(const PageRange& pages, Use use) {
 }  // namespace
 
 Result<std::unique_ptr<MemoryFile>> MemoryFile::create(const MemoryFileOptions& options) {
-  auto fd = create_file();
+  auto fd = create_sparse_file("verbatim-memory", kBytes);
   if (!fd) return std::unexpected(fd.error());
   struct stat status{};
   if (fstat(fd->get(), &status) != 0) return refuse_errno("fstat");
@@ -228,16 +212,21 @@ bool MemoryFile::move_chunk_in(const PageRange& pages, std::uint64_t offset) {
   auto replacement = Replacement::of_file(pages.length(), fd(), offset);
   if (replacement.is_there()) {
     replacement.not_for_children();
-    const auto replaced = freeze_.replace(pages, replacement.address());
-    if (replaced) {
-      replacement.moved_away();
-      return true;
-    }
-    log(LogLevel::info, "memory at {:#x} stays where it is: {}", pages.begin,
-        replaced.error().text);
+    if (replace(pages, replacement)) return true;
   }
   punch({offset, offset + pages.length()});
   return false;
+}
+
+bool MemoryFile::replace(const PageRange& pages, Replacement& replacement) const {
+  const auto replaced = freeze_.replace(pages, replacement.address());
+  if (replaced) {
+    replacement.moved_away();
+  } else {
+    log(LogLevel::info, "memory at {:#x} stays where it is: {}", pages.begin,
+        replaced.error().text);
+  }
+  return replaced.has_value();
 }
 
 void MemoryFile::punch(const PageRange& part) const {
@@ -267,12 +256,15 @@ void MemoryFile::move_back(const PageRange& part) {
     const std::uint64_t end = std::min(part.end, mapping.offset + mapping.range.length());
     const PageRange pages{mapping.range.begin + (first - mapping.offset),
                           mapping.range.begin + (end - mapping.offset)};
-    for (const PageRange& free : without(pages, pages_of_this_thread())) {
-      for_each_chunk(free, [&](const PageRange& chunk) {
-        return all_moved &= move_chunk_back(chunk, mapping);
+    const auto parts = without(pages, pages_of_this_thread());
+    all_moved &= parts == std::vector{pages};
+    for (const PageRange& one : parts) {
+      for_each_chunk(one, [&](const PageRange& chunk) {
+        const bool moved = move_chunk_back(chunk, mapping);
+        all_moved &= moved;
+        return moved;
       });
     }
-    all_moved &= without(pages, pages_of_this_thread()) == std::vector{pages};
   }
   if (all_moved) punch(part);
 }
@@ -296,15 +288,7 @@ bool MemoryFile::move_protected_back(const PageRange& pages, const Mapping& mapp
 bool MemoryFile::move_chunk_back(const PageRange& pages, const Mapping& mapping) {
   if (mapping.protection() != (PROT_READ | PROT_WRITE)) return move_protected_back(pages, mapping);
   auto replacement = Replacement::anonymous(pages.length());
-  if (!replacement.is_there()) return false;
-  const auto replaced = freeze_.replace(pages, replacement.address());
-  if (replaced) {
-    replacement.moved_away();
-    return true;
-  }
-  log(LogLevel::info, "memory at {:#x} stays in the memory file: {}", pages.begin,
-      replaced.error().text);
-  return false;
+  return replacement.is_there() && replace(pages, replacement);
 }
 
 void MemoryFile::before_fork() {

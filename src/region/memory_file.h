@@ -59,9 +59,11 @@ class MemoryFile {
  private:
   MemoryFile(UniqueFd fd, const MappedFile& file, WriteFreeze freeze)
       : fd_(std::move(fd)), file_(file), freeze_(std::move(freeze)) {}
+  class Replacement;
   bool is_ours() const;
   void adopt_mapping(const Mapping& mapping, const PageRange& pages, std::vector<Extent>& out);
   void move_in(const PageRange& pages, std::vector<Extent>& out);
+  bool replace(const PageRange& pages, Replacement& replacement) const;
   bool move_chunk_in(const PageRange& pages, std::uint64_t offset);
   void move_back(const PageRange& part);
   bool move_chunk_back(const PageRange& pages, const Mapping& mapping);

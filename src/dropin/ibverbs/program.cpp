@@ -75,8 +75,8 @@ Result<bool> may_take_direct_path() {
   const char* const path = std::getenv("VERBATIM_PATH");
   const std::string_view wanted = path != nullptr ? path : "wire";
   if (wanted == "wire") return false;
-  if (wanted == "auto" || wanted == "direct") return true;
-  return refuse(EINVAL, fmt::format("VERBATIM_PATH={} is not auto, direct or wire", wanted));
+  if (wanted == "auto") return true;
+  return refuse(EINVAL, fmt::format("VERBATIM_PATH={} is neither wire nor auto", wanted));
 }
 
 /// What the direct path needs. Without it the program keeps to the wire.

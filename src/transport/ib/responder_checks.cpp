@@ -12,28 +12,6 @@ using wire::Verb;
 
 bool is_atomic(Verb verb) { return verb == Verb::compare_swap || verb == Verb::fetch_add; }
 
-/// The right that an operation needs, of the queue pair and of the region.
-std::uint32_t right_for(Verb verb) {
-  switch (verb) {
-    case Verb::write:
-      return region::kRemoteWrite;
-    case Verb::read_request:
-      return region::kRemoteRead;
-    case Verb::compare_swap:
-    case Verb::fetch_add:
-      return region::kRemoteAtomic;
-    case Verb::atomic_write:
-      return region::kRemoteWrite;
-    default:
-      return 0;
-  }
-}
-
-std::uint32_t right_for(const wire::Feth& flush) {
-  return ((flush.placement & wire::Feth::kGlobal) != 0 ? region::kFlushGlobal : 0u) |
-         ((flush.placement & wire::Feth::kPersistent) != 0 ? region::kFlushPersistent : 0u);
-}
-
 /// The payload's length by the packet's position (IBA 9.7.4.1, length validation): first and middle
 /// packets are full, a last one has 1 byte to the path MTU, an only one may be empty.
 bool payload_fits_position(const wire::Packet& packet, const OpcodeInfo& info,
@@ -74,12 +52,8 @@ std::optional<NakCode> check_key(const region::RegionTable& regions, MemoryKey k
 /// Annex A19: what is to be flushed must be known, and allowed by queue pair and region.
 std::optional<NakCode> check_flush(const wire::Headers& headers, const ResponderConfig& config,
                                    const region::RegionTable& regions) {
-  constexpr std::uint8_t kKnown = wire::Feth::kGlobal | wire::Feth::kPersistent;
   const wire::Feth& flush = headers.feth;
-  if (flush.placement == 0 || (flush.placement & ~kKnown) != 0 ||
-      flush.selectivity > wire::Feth::Selectivity::region) {
-    return NakCode::invalid_request;
-  }
+  if (!is_known(flush)) return NakCode::invalid_request;
   const std::uint32_t rights = right_for(flush);
   if ((config.access & rights) != rights) return NakCode::invalid_request;
   if (flush.selectivity == wire::Feth::Selectivity::region) {
@@ -91,6 +65,33 @@ std::optional<NakCode> check_flush(const wire::Headers& headers, const Responder
 }
 
 }  // namespace
+
+std::uint32_t right_for(Verb verb) {
+  switch (verb) {
+    case Verb::write:
+      return region::kRemoteWrite;
+    case Verb::read_request:
+      return region::kRemoteRead;
+    case Verb::compare_swap:
+    case Verb::fetch_add:
+      return region::kRemoteAtomic;
+    case Verb::atomic_write:
+      return region::kRemoteWrite;
+    default:
+      return 0;
+  }
+}
+
+std::uint32_t right_for(const wire::Feth& flush) {
+  return ((flush.placement & wire::Feth::kGlobal) != 0 ? region::kFlushGlobal : 0u) |
+         ((flush.placement & wire::Feth::kPersistent) != 0 ? region::kFlushPersistent : 0u);
+}
+
+bool is_known(const wire::Feth& flush) {
+  constexpr std::uint8_t kKnown = wire::Feth::kGlobal | wire::Feth::kPersistent;
+  return flush.placement != 0 && (flush.placement & ~kKnown) == 0 &&
+         flush.selectivity <= wire::Feth::Selectivity::region;
+}
 
 bool follows(const OpcodeInfo& info, const IncomingMessage& message) {
   if (info.starts_message()) return !message.active;

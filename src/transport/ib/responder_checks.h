@@ -42,6 +42,12 @@ std::optional<wire::NakCode> check_content(const wire::Packet& packet, const wir
                                            const ResponderConfig& config,
                                            const region::RegionTable& regions);
 
+/// The right that an operation needs, of the queue pair and of the region.
+std::uint32_t right_for(wire::Verb verb);
+std::uint32_t right_for(const wire::Feth& flush);
+/// Annex A19: whether a FLUSH says what is to be flushed, and how far.
+bool is_known(const wire::Feth& flush);
+
 /// Requests that are answered by a response of their own, and remembered for repetitions.
 bool is_remembered(wire::Verb verb);
 
