@@ -232,6 +232,7 @@ class Adapter {
   void on_doorbell();
   void on_peer_gone(const std::shared_ptr<DirectPeer>& peer);
   void wait_for_visitors();
+  void wait_for_users();
   /// Peers may visit the queue pair's target, or none does any more.
   void set_visited(Qpn qpn, bool visited) {
     visited_[qpn.value() % kProgramQueuePairsMax].store(visited, std::memory_order_seq_cst);

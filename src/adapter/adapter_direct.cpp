@@ -24,7 +24,8 @@ Result<void> prepare_direct_path(Membership& membership) {
 
 Result<void> Adapter::serve_peers() {
   if (!membership_.memory) return {};
-  regions_->set_visitors([this] { wait_for_visitors(); });
+  regions_->set_visitors({.wait_for_peers = [this] { wait_for_visitors(); },
+                          .wait_for_own = [this] { wait_for_users(); }});
   peers_.push_back(DirectPeer::own(*arena_, membership_.doorbell));
   return progress_->watch(membership_.doorbell.get(), [this] { on_doorbell(); });
 }
@@ -94,6 +95,16 @@ void Adapter::wait_for_visitors() {
     if (!visited_[i].load(std::memory_order_seq_cst)) continue;
     wait_for_visitor(arena_->target(i));
   }
+}
+
+/// A thread of ours that visits a region of ours holds the lock of the queue pair that it uses.
+void Adapter::wait_for_users() {
+  progress_->during_no_turn([&] {  // So that none of them is destroyed meanwhile.
+    for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
+      if (!visited_[i].load(std::memory_order_seq_cst)) continue;
+      if (QueuePair* const queue_pair = find_local(i)) queue_pair->wait_for_user();
+    }
+  });
 }
 
 Result<Adapter::Adopted> Adapter::adopt_memory(region::Region& region) {

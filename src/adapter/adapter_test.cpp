@@ -125,7 +125,6 @@ struct Side {
                      .swap = swap},
          .segments = std::span(&local, 1),
          .signaled = true});
-    qp->transmit();
     return refused;
   }
 
@@ -215,7 +214,6 @@ TEST_F(AdapterPair, WrongKeyEndsInErrorAndFlushes) {
                                      .segments = std::span(&local, 1),
                                      .signaled = true}));
   }
-  left.qp->transmit();
   EXPECT_EQ(Status::remote_access_error, left.next().status);
   EXPECT_EQ(Status::flushed, left.next().status);
   EXPECT_EQ(QpState::err, left.qp->state());
@@ -314,7 +312,6 @@ TEST_F(AdapterPair, UdDeliversBehindAGrhToOneAndToAGroup) {
                                   .destination = &*destination,
                                   .remote_qpn = gid == group ? kMulticastQpn : right.qp->number(),
                                   .remote_qkey = QKey{0x1234}}));
-    left.qp->transmit();
     EXPECT_EQ(Status::success, left.next().status);
     const Completion received = right.next();
     ASSERT_EQ(Status::success, received.status);

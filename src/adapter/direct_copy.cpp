@@ -30,11 +30,19 @@ bool place_in_order(const region::Hold& from, MutableByteSpan to) {
 bool LocalMemory::is_good(std::uint32_t right) const {
   return !inlined.empty() || std::ranges::all_of(segments, [&](const Segment& one) {
     if (one.length == 0) return true;
-    const auto hold = regions.hold(MemoryKey{one.key}, one.address, one.length, right, pd);
+    const auto hold = visit(MemoryKey{one.key}, one.address, one.length, right);
     return hold && (hold->backing() != region::Hold::Backing::on_demand ||
                     probe_memory(reinterpret_cast<std::uint64_t>(hold->address()), one.length,
                                  right == region::kLocalWrite));
   });
+}
+
+std::expected<region::Hold, region::KeyError> LocalMemory::visit(MemoryKey key, std::uint64_t iova,
+                                                                 std::uint64_t length,
+                                                                 std::uint32_t right) const {
+  const auto region = regions.visit(key, iova, length, right, pd, cache);
+  if (!region) return std::unexpected(region.error());
+  return region::Hold::of_visitor(**region, iova);
 }
 
 /// To the receive request that the target holds. What its memory refuses is the peer's fault.
@@ -43,8 +51,8 @@ DirectLink::Copied DirectLink::copy_to_receive(const LocalMemory& local, std::ui
   const std::span segments(target_.receive.segments, target_.receive.segment_count);
   Copied copied = Copied::all;
   const auto place = [&](MemoryKey key, std::uint64_t address, std::uint32_t bytes) -> Done {
-    const auto region =
-        peer_->regions().visit(key, address, bytes, region::kLocalWrite, {target_.receive_pd});
+    const auto region = peer_->regions().visit(key, address, bytes, region::kLocalWrite,
+                                               target_.receive_pd, receive_key_);
     copied = Copied::there_refused;
     if (!region) return std::unexpected(region.error());
     const std::uint64_t there = (*region)->address + (address - (*region)->iova);
@@ -67,8 +75,8 @@ DirectLink::Copied DirectLink::copy(const region::Region& there, std::uint64_t a
   Copied copied = Copied::all;
   const std::uint32_t right = to_peer ? region::kLocalRead : region::kLocalWrite;
   const auto move = [&](MemoryKey key, std::uint64_t iova, std::uint32_t bytes) -> Done {
-    auto hold = local.regions.hold(key, iova, bytes, right, local.pd);
-    copied = hold ? copy_piece(there, address, *hold, iova, bytes, to_peer) : Copied::here_refused;
+    const auto here = local.visit(key, iova, bytes, right);
+    copied = here ? copy_piece(there, address, *here, bytes, to_peer) : Copied::here_refused;
     address += bytes;
     if (copied == Copied::all) return {};
     return std::unexpected(region::KeyError::not_mapped);
@@ -78,55 +86,61 @@ DirectLink::Copied DirectLink::copy(const region::Region& there, std::uint64_t a
 }
 
 DirectLink::Copied DirectLink::copy_piece(const region::Region& there, std::uint64_t address,
-                                          region::Hold& here, std::uint64_t iova,
-                                          std::uint64_t length, bool to_peer) {
+                                          const region::Hold& here, std::uint64_t length,
+                                          bool to_peer) {
   const bool is_null = (there.access & region::kNull) != 0;
-  while (length > 0) {
-    const auto run =
-        is_null ? DirectPeer::Run{nullptr, length} : peer_->find(there, address, length, cache_);
-    here.move_to(iova, run.length);
+  for (std::uint64_t done = 0; done < length;) {
+    auto run = is_null ? DirectPeer::Run{nullptr, length - done}
+                       : peer_->find(there, address + done, length - done, cache_);
+    const region::Hold part = here.borrowed(done);
+    Copied copied = Copied::all;
     if (run.here != nullptr) {
-      const bool done = to_peer ? place_in_order(here, MutableByteSpan(run.here, run.length))
-                                : write_held(here, ByteSpan(run.here, run.length));
-      if (!done) return Copied::here_refused;
+      const bool all = to_peer ? place_in_order(part, MutableByteSpan(run.here, run.length))
+                               : write_held(part, ByteSpan(run.here, run.length));
+      copied = all ? Copied::all : Copied::here_refused;
     } else if (is_null) {
-      // Takes everything, and gives zeroes.
-      static constexpr std::array<std::byte, 4096> kZeroes{};
-      const auto part = std::min<std::uint64_t>(length, kZeroes.size());
-      if (!to_peer && !write_held(here, ByteSpan(kZeroes).first(part))) return Copied::here_refused;
-      address += part;
-      iova += part;
-      length -= part;
-      continue;
-    } else if (here.backing() == region::Hold::Backing::memory
-                   ? !peer_->copy_by_kernel(here.address(), address, run.length, to_peer)
-                   : !copy_through(address, here, run.length, to_peer)) {
-      return Copied::there_refused;
+      copied = copy_zeroes(part, run.length, to_peer);
+    } else if (part.backing() != region::Hold::Backing::memory) {
+      copied = copy_through(address + done, part, run.length, to_peer);
+    } else if (!peer_->copy_by_kernel(part.address(), address + done, run.length, to_peer)) {
+      copied = Copied::there_refused;
     }
-    address += run.length;
-    iova += run.length;
-    length -= run.length;
+    if (copied != Copied::all) return copied;
+    done += run.length;
+  }
+  return Copied::all;
+}
+
+/// A null region takes everything, and gives zeroes.
+DirectLink::Copied DirectLink::copy_zeroes(const region::Hold& here, std::uint64_t length,
+                                           bool to_peer) {
+  static constexpr std::array<std::byte, 4096> kZeroes{};
+  for (std::uint64_t done = 0; !to_peer && done < length;) {
+    const auto part = std::min<std::uint64_t>(length - done, kZeroes.size());
+    if (!write_held(here.borrowed(done), ByteSpan(kZeroes).first(part))) {
+      return Copied::here_refused;
+    }
+    done += part;
   }
   return Copied::all;
 }
 
 /// Neither side's memory is at hand: through a buffer.
-bool DirectLink::copy_through(std::uint64_t address, const region::Hold& here, std::uint64_t length,
-                              bool to_peer) {
+DirectLink::Copied DirectLink::copy_through(std::uint64_t address, const region::Hold& here,
+                                            std::uint64_t length, bool to_peer) {
   std::array<std::byte, 4096> buffer;
   for (std::uint64_t done = 0; done < length;) {
     const auto part = std::min<std::uint64_t>(length - done, buffer.size());
     const MutableByteSpan bytes(buffer.data(), part);
     const region::Hold rest = here.borrowed(done);
-    const bool copied = to_peer
-                            ? read_held(rest, bytes) &&
-                                  peer_->copy_by_kernel(bytes.data(), address + done, part, true)
-                            : peer_->copy_by_kernel(bytes.data(), address + done, part, false) &&
-                                  write_held(rest, bytes);
-    if (!copied) return false;
+    if (to_peer && !read_held(rest, bytes)) return Copied::here_refused;
+    if (!peer_->copy_by_kernel(bytes.data(), address + done, part, to_peer)) {
+      return Copied::there_refused;
+    }
+    if (!to_peer && !write_held(rest, bytes)) return Copied::here_refused;
     done += part;
   }
-  return true;
+  return Copied::all;
 }
 
 DirectLink::Copied DirectLink::copy_inlined(const region::Region& there, std::uint64_t address,
@@ -146,21 +160,28 @@ DirectLink::Copied DirectLink::copy_inlined(const region::Region& there, std::ui
   return Copied::all;
 }
 
-/// The 8 bytes of an atomic operation on this side.
+/// The 8 bytes of an atomic operation on this side: `use` reads or writes them.
+template <typename Bytes, typename Use>
+bool DirectLink::with_local(const LocalMemory& local, Bytes bytes, std::uint32_t right, Use use) {
+  const auto move = [&](MemoryKey key, std::uint64_t iova, std::uint32_t length) -> Done {
+    const auto here = local.visit(key, iova, length, right);
+    if (!here) return std::unexpected(here.error());
+    if (!use(*here, bytes.first(length))) return std::unexpected(region::KeyError::not_mapped);
+    bytes = bytes.subspan(length);
+    return {};
+  };
+  return for_each_piece(local.segments, 0, bytes.size(), move).has_value();
+}
+
 bool DirectLink::read_local(const LocalMemory& local, std::uint64_t& value) {
   const auto bytes = std::as_writable_bytes(std::span(&value, 1));
-  if (!local.inlined.empty()) {
-    std::memcpy(bytes.data(), local.inlined.data(), bytes.size());
-    return true;
-  }
-  return gather(local.regions, local.pd, local.segments, bytes).has_value();
+  if (local.inlined.empty()) return with_local(local, bytes, region::kLocalRead, read_held);
+  std::memcpy(bytes.data(), local.inlined.data(), bytes.size());
+  return true;
 }
 
 bool DirectLink::write_local(const LocalMemory& local, std::uint64_t value) {
-  region::KeptHold hold;
-  return scatter(hold, local.regions, local.pd, local.segments, 0,
-                 std::as_bytes(std::span(&value, 1)))
-      .has_value();
+  return with_local(local, std::as_bytes(std::span(&value, 1)), region::kLocalWrite, write_held);
 }
 
 }  // namespace verbatim::adapter

@@ -57,27 +57,7 @@ DirectLink::Outcome DirectLink::refuse(Status status, std::uint32_t news) {
   if (!config_.reliable) return complete(Status::success);
   target_.peer_qpn = {};
   tell(news);
-  return refused(status);
-}
-
-/// It ends so when the peer's owner knows.
-DirectLink::Outcome DirectLink::refused(Status status) {
-  refused_ = status;
-  refused_since_ = 0;
-  return Outcome::waits;
-}
-
-/// As over the wire, where the answer comes from a peer that has stopped: the request ends when its
-/// owner has, or does not run.
-DirectLink::Outcome DirectLink::await_owner(TimeNs now) {
-  constexpr TimeNs kPatience = 20 * kMillisecond;
-  if (refused_since_ == 0) refused_since_ = now;
-  if (!peer_->is_gone() && peer_->serves(local_number_, config_.peer_qpn) &&
-      now - refused_since_ < kPatience) {
-    deadline_ = now + kLookAgain;
-    return Outcome::waits;
-  }
-  return complete(*std::exchange(refused_, std::nullopt));
+  return complete(status);
 }
 
 /// The receive in use ends in error; its completion says all, so there is no asynchronous event.
@@ -93,11 +73,12 @@ DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
   target_.peer_qpn = {};
   tell(kFailed | (added == CompletionRing::Added::and_must_tell ? kReceiveCompleted : 0u) |
        (added == CompletionRing::Added::not_at_all ? kCompletionsOverrun : 0u));
-  return config_.reliable ? refused(sends) : complete(Status::success);
+  return complete(config_.reliable ? sends : Status::success);
 }
 
 /// Attempts before the deadline cost nothing and count nothing.
-DirectLink::Outcome DirectLink::wait(TimeNs now, TimeNs pause, unsigned tries, Status at_last) {
+DirectLink::Outcome DirectLink::wait(TimeNs pause, unsigned tries, Status at_last) {
+  const TimeNs now = monotonic_now();
   if (deadline_ != kNever && now < deadline_) return Outcome::waits;
   if (tried_ >= tries) return complete(at_last);
   if (tries != kForEver) ++tried_;
@@ -105,28 +86,27 @@ DirectLink::Outcome DirectLink::wait(TimeNs now, TimeNs pause, unsigned tries, S
   return Outcome::waits;
 }
 
-DirectLink::Outcome DirectLink::not_ready(TimeNs now) {
+DirectLink::Outcome DirectLink::not_ready() {
   if (!config_.reliable) return complete(Status::success);
   const unsigned tries = config_.rnr_retry == kInfiniteRnrRetry ? kForEver : config_.rnr_retry;
-  return wait(now, wire::Syndrome::rnr_nak(target_.min_rnr_timer).rnr_timer_ns(), tries,
+  return wait(wire::Syndrome::rnr_nak(target_.min_rnr_timer).rnr_timer_ns(), tries,
               Status::rnr_retry_exceeded);
 }
 
-DirectLink::Outcome DirectLink::no_answer(TimeNs now) {
+DirectLink::Outcome DirectLink::no_answer() {
   if (!config_.reliable) return complete(Status::success);
   if (peer_->is_gone()) return complete(Status::retry_exceeded);
-  if (config_.timeout == 0) return wait(now, kLookAgain, kForEver, Status::retry_exceeded);
-  return wait(now, timeout_of(config_.timeout), config_.retry_count + 1u, Status::retry_exceeded);
+  if (config_.timeout == 0) return wait(kLookAgain, kForEver, Status::retry_exceeded);
+  return wait(timeout_of(config_.timeout), config_.retry_count + 1u, Status::retry_exceeded);
 }
 
 bool DirectLink::is_served() const {
   return target_.peer_qpn == config_.own_qpn && target_.peer_gid == config_.own_gid;
 }
 
-DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalMemory& local,
-                                        TimeNs now) {
-  const Outcome outcome = refused_ ? await_owner(now) : attempt(request, local, now);
-  if (outcome != Outcome::waits || refused_ || begun_) return outcome;
+DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalMemory& local) {
+  const Outcome outcome = attempt(request, local);
+  if (outcome != Outcome::waits || begun_) return outcome;
   // Its own memory is looked at before the peer's answer.
   const auto info = transport::info(request.operation);
   const std::uint32_t right =
@@ -134,21 +114,20 @@ DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalM
   return local.is_good(right) ? outcome : complete(Status::local_protection_error);
 }
 
-DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalMemory& local,
-                                        TimeNs now) {
-  if (peer_->is_gone()) return no_answer(now);
+DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalMemory& local) {
+  if (peer_->is_gone()) return no_answer();
   const TargetVisit visit(target_);
-  if (!is_served()) return no_answer(now);
+  if (!is_served()) return no_answer();
   if (!target_.established) {
     target_.established = true;
     tell(kEstablished);
   }
-  return execute_visiting(request, local, now);
+  return execute_visiting(request, local);
 }
 
 /// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.
 DirectLink::Outcome DirectLink::execute_visiting(const SendRequest& request,
-                                                 const LocalMemory& local, TimeNs now) {
+                                                 const LocalMemory& local) {
   const auto info = transport::info(request.operation);
   const std::uint32_t right = transport::right_for(info.verb);
   if ((target_.access & right) != right ||
@@ -159,21 +138,29 @@ DirectLink::Outcome DirectLink::execute_visiting(const SendRequest& request,
     case Operation::send:
     case Operation::send_with_immediate:
     case Operation::send_with_invalidate:
-      return send(request, local, now);
+      return send(request, local);
     case Operation::write:
     case Operation::write_with_immediate:
-      return write(request, local, now);
+      return write(request, local);
     case Operation::read:
       return read(request, local);
     case Operation::compare_and_swap:
     case Operation::fetch_and_add:
     case Operation::atomic_write:
-      return atomic(request, local, now);
+      return atomic(request, local);
     case Operation::flush:
       return flush(request);
     default:
       return refuse_request();
   }
+}
+
+/// The peer's region that the request names.
+std::expected<const region::Region*, region::KeyError> DirectLink::visit(const SendRequest& request,
+                                                                         std::uint64_t length,
+                                                                         std::uint32_t right) {
+  return peer_->regions().visit(request.remote_key, request.remote_address, length, right,
+                                {target_.pd, config_.peer_qpn}, remote_key_);
 }
 
 /// Into the target, where it stays until it is completed, whoever dies.
@@ -187,9 +174,8 @@ bool DirectLink::take_receive() {
   return true;
 }
 
-DirectLink::Outcome DirectLink::send(const SendRequest& request, const LocalMemory& local,
-                                     TimeNs now) {
-  if (!take_receive()) return not_ready(now);
+DirectLink::Outcome DirectLink::send(const SendRequest& request, const LocalMemory& local) {
+  if (!take_receive()) return not_ready();
   if (request.operation == Operation::send_with_invalidate && !begun_ &&
       !peer_->regions().visit_invalidation(request.remote_key, {target_.pd, config_.peer_qpn})) {
     return refuse_access();
@@ -210,16 +196,15 @@ DirectLink::Outcome DirectLink::send(const SendRequest& request, const LocalMemo
       break;
   }
   moved_ += part;
-  return moved_ < request.length ? Outcome::unfinished : deliver(request, now);
+  return moved_ < request.length ? Outcome::unfinished : deliver(request);
 }
 
 /// The bytes of a WRITE or READ, as many as one call may move; nothing when all have been.
 std::optional<DirectLink::Outcome> DirectLink::move_bytes(const SendRequest& request,
                                                           const LocalMemory& local, bool to_peer) {
   if (moved_ == request.length) return std::nullopt;
-  const auto region = peer_->regions().visit(
-      request.remote_key, request.remote_address, request.length,
-      to_peer ? region::kRemoteWrite : region::kRemoteRead, {target_.pd, config_.peer_qpn});
+  const auto region =
+      visit(request, request.length, to_peer ? region::kRemoteWrite : region::kRemoteRead);
   if (!region) return refuse_access();
   begun_ = true;
   const auto part = std::min(request.length - moved_, kBytesPerCall);
@@ -237,20 +222,19 @@ std::optional<DirectLink::Outcome> DirectLink::move_bytes(const SendRequest& req
   return std::nullopt;
 }
 
-DirectLink::Outcome DirectLink::write(const SendRequest& request, const LocalMemory& local,
-                                      TimeNs now) {
+DirectLink::Outcome DirectLink::write(const SendRequest& request, const LocalMemory& local) {
   const bool immediate = request.operation == Operation::write_with_immediate;
   if (const auto ended = move_bytes(request, local, true)) return *ended;
   if (!immediate) return complete(Status::success);
   begun_ = true;
-  return take_receive() ? deliver(request, now) : not_ready(now);
+  return take_receive() ? deliver(request) : not_ready();
 }
 
 /// All bytes are there: the peer's completion.
-DirectLink::Outcome DirectLink::deliver(const SendRequest& request, TimeNs now) {
+DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
   const auto info = transport::info(request.operation);
   if (info.invalidate) {
-    const Outcome ended = assist(request, Assist::invalidate, 0, raw(request.remote_key), now);
+    const Outcome ended = assist(request, Assist::invalidate, 0, raw(request.remote_key));
     if (ended != Outcome::completed || status_ != Status::success) return ended;
   }
   const bool is_write = transport::is_write(request.operation);
@@ -287,11 +271,9 @@ DirectLink::Outcome DirectLink::flush(const SendRequest& request) {
   if (!transport::is_known(flush) || (target_.access & rights) != rights) return refuse_request();
   const region::Accessor by{target_.pd, config_.peer_qpn};
   const auto& regions = peer_->regions();
-  const bool may =
-      flush.selectivity == wire::Feth::Selectivity::region
-          ? regions.visit_key(request.remote_key, rights, by).has_value()
-          : request.flush_bytes == 0 || regions.visit(request.remote_key, request.remote_address,
-                                                      request.flush_bytes, rights, by);
+  const bool may = flush.selectivity == wire::Feth::Selectivity::region
+                       ? regions.visit_key(request.remote_key, rights, by).has_value()
+                       : request.flush_bytes == 0 || visit(request, request.flush_bytes, rights);
   if (!may) return refuse_access();
   full_fence();
   return complete(Status::success);
@@ -299,7 +281,7 @@ DirectLink::Outcome DirectLink::flush(const SendRequest& request) {
 
 /// The owner's answer to what only it can do. `complete(success)` when it has done it.
 DirectLink::Outcome DirectLink::assist(const SendRequest& request, Assist::Kind kind,
-                                       std::uint64_t address, std::uint32_t key, TimeNs now) {
+                                       std::uint64_t address, std::uint32_t key) {
   Assist& wanted = target_.assist;
   switch (wanted.state.load(std::memory_order_acquire)) {
     case Assist::none:
@@ -313,8 +295,8 @@ DirectLink::Outcome DirectLink::assist(const SendRequest& request, Assist::Kind 
       tell(kAssist);
       [[fallthrough]];
     case Assist::asked:
-      if (peer_->is_gone()) return no_answer(now);
-      deadline_ = now + kLookAgain;
+      if (peer_->is_gone()) return no_answer();
+      deadline_ = monotonic_now() + kLookAgain;
       return Outcome::waits;
     case Assist::refused:
       wanted.state.store(Assist::none, std::memory_order_relaxed);
@@ -326,14 +308,11 @@ DirectLink::Outcome DirectLink::assist(const SendRequest& request, Assist::Kind 
   return complete(Status::success);
 }
 
-DirectLink::Outcome DirectLink::atomic(const SendRequest& request, const LocalMemory& local,
-                                       TimeNs now) {
+DirectLink::Outcome DirectLink::atomic(const SendRequest& request, const LocalMemory& local) {
   const bool is_write = request.operation == Operation::atomic_write;
   if (request.remote_address % 8 != 0) return refuse_request();
   const auto region =
-      peer_->regions().visit(request.remote_key, request.remote_address, 8,
-                             transport::right_for(transport::info(request.operation).verb),
-                             {target_.pd, config_.peer_qpn});
+      visit(request, 8, transport::right_for(transport::info(request.operation).verb));
   if (!region) return refuse_access();
   std::uint64_t value = 0;
   if (is_write) {
@@ -353,8 +332,7 @@ DirectLink::Outcome DirectLink::atomic(const SendRequest& request, const LocalMe
                                   : Assist::fetch_and_add;
     SendRequest asked = request;
     if (is_write) asked.compare_add = value;
-    const Outcome outcome =
-        assist(asked, kind, request.remote_address, raw(request.remote_key), now);
+    const Outcome outcome = assist(asked, kind, request.remote_address, raw(request.remote_key));
     if (outcome != Outcome::completed || status_ != Status::success) return outcome;
     original = target_.assist.original;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <expected>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,15 +15,20 @@
 
 namespace verbatim::adapter {
 
-/// The requester's own bytes of a request.
+/// The requester's own bytes of a request. Its regions are visited: whoever ends one waits for the
+/// queue pair's lock.
 struct LocalMemory {
   const region::RegionTable& regions;
   PdNumber pd{};
   std::span<const Segment> segments;
   ByteSpan inlined;  // Instead of segments.
+  region::KeyCache& cache;
 
   /// Whether all segments' keys give the right, and their memory is there.
   bool is_good(std::uint32_t right) const;
+  std::expected<region::Hold, region::KeyError> visit(MemoryKey key, std::uint64_t iova,
+                                                      std::uint64_t length,
+                                                      std::uint32_t right) const;
 };
 
 /// One connected queue pair's way to its peer on the direct path: executes requests, in order, with
@@ -51,7 +57,7 @@ class DirectLink {
 
   const DirectPeer& peer() const { return *peer_; }
   /// The oldest request that has not completed. Takes up to `kBytesPerCall` bytes at a time.
-  Outcome execute(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
+  Outcome execute(const transport::SendRequest& request, const LocalMemory& local);
   transport::Status status() const { return status_; }
   TimeNs deadline() const { return deadline_; }
   /// A request has begun and not completed.
@@ -67,27 +73,26 @@ class DirectLink {
   Outcome refuse_request() {
     return refuse(transport::Status::remote_invalid_request, kRequestError);
   }
-  Outcome refused(transport::Status status);
   Outcome fail_receive(transport::Status receives, transport::Status sends);
-  Outcome not_ready(TimeNs now);
-  Outcome no_answer(TimeNs now);
-  Outcome wait(TimeNs now, TimeNs pause, unsigned tries, transport::Status at_last);
+  Outcome not_ready();
+  Outcome no_answer();
+  Outcome wait(TimeNs pause, unsigned tries, transport::Status at_last);
   bool is_served() const;
 
-  Outcome attempt(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
-  Outcome await_owner(TimeNs now);
-  Outcome execute_visiting(const transport::SendRequest& request, const LocalMemory& local,
-                           TimeNs now);
-  Outcome send(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
+  Outcome attempt(const transport::SendRequest& request, const LocalMemory& local);
+  Outcome execute_visiting(const transport::SendRequest& request, const LocalMemory& local);
+  std::expected<const region::Region*, region::KeyError> visit(
+      const transport::SendRequest& request, std::uint64_t length, std::uint32_t right);
+  Outcome send(const transport::SendRequest& request, const LocalMemory& local);
   std::optional<Outcome> move_bytes(const transport::SendRequest& request, const LocalMemory& local,
                                     bool to_peer);
-  Outcome write(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
+  Outcome write(const transport::SendRequest& request, const LocalMemory& local);
   Outcome read(const transport::SendRequest& request, const LocalMemory& local);
-  Outcome atomic(const transport::SendRequest& request, const LocalMemory& local, TimeNs now);
+  Outcome atomic(const transport::SendRequest& request, const LocalMemory& local);
   Outcome flush(const transport::SendRequest& request);
   Outcome assist(const transport::SendRequest& request, Assist::Kind kind, std::uint64_t address,
-                 std::uint32_t key, TimeNs now);
-  Outcome deliver(const transport::SendRequest& request, TimeNs now);
+                 std::uint32_t key);
+  Outcome deliver(const transport::SendRequest& request);
   bool take_receive();
   void tell(std::uint32_t news) const { peer_->tell(local_number_, news); }
 
@@ -95,11 +100,14 @@ class DirectLink {
   Copied copy_to_receive(const LocalMemory& local, std::uint64_t offset, std::uint64_t length);
   Copied copy(const region::Region& there, std::uint64_t address, const LocalMemory& local,
               std::uint64_t offset, std::uint64_t length, bool to_peer);
-  Copied copy_piece(const region::Region& there, std::uint64_t address, region::Hold& here,
-                    std::uint64_t iova, std::uint64_t length, bool to_peer);
-  bool copy_through(std::uint64_t address, const region::Hold& here, std::uint64_t length,
-                    bool to_peer);
+  Copied copy_piece(const region::Region& there, std::uint64_t address, const region::Hold& here,
+                    std::uint64_t length, bool to_peer);
+  static Copied copy_zeroes(const region::Hold& here, std::uint64_t length, bool to_peer);
+  Copied copy_through(std::uint64_t address, const region::Hold& here, std::uint64_t length,
+                      bool to_peer);
   Copied copy_inlined(const region::Region& there, std::uint64_t address, ByteSpan bytes);
+  template <typename Bytes, typename Use>
+  static bool with_local(const LocalMemory& local, Bytes bytes, std::uint32_t right, Use use);
   static bool read_local(const LocalMemory& local, std::uint64_t& value);
   static bool write_local(const LocalMemory& local, std::uint64_t value);
 
@@ -108,14 +116,14 @@ class DirectLink {
   const std::uint32_t local_number_;
   DirectTarget& target_;
   DirectPeer::WindowCache cache_;
+  region::KeyCache remote_key_;
+  region::KeyCache receive_key_;
   transport::Status status_{};
   // Of the request that has begun.
   bool begun_ = false;
-  std::uint64_t moved_ = 0;                   // Bytes.
-  std::optional<transport::Status> refused_;  // How it ends when the peer's owner knows.
+  std::uint64_t moved_ = 0;  // Bytes.
   // Of waiting.
   TimeNs deadline_ = kNever;
-  TimeNs refused_since_ = 0;
   unsigned tried_ = 0;
 };
 

@@ -49,7 +49,7 @@ struct Assist {
 /// that is killed between taking it from its ring and saying so here loses it.)
 struct alignas(64) DirectTarget {
   SpinLock lock;
-  std::atomic<std::uint32_t> visits{0};  // Counts the lock's holders: who waits sees a new one.
+  std::atomic<std::uint32_t> visits{0};  // That have ended.
   std::atomic<std::uint32_t> qpn{0};     // Of a queue pair that takes this path; 0: there is none.
   // Written by the owner, under `lock`.
   Qpn peer_qpn;  // Whom it serves; 0: nobody.
@@ -74,12 +74,12 @@ struct alignas(64) DirectTarget {
 /// Holds a target's lock.
 class TargetVisit {
  public:
-  explicit TargetVisit(DirectTarget& target) : target_(target) {
-    target_.lock.lock();
+  explicit TargetVisit(DirectTarget& target) : target_(target) { target_.lock.lock(); }
+  ~TargetVisit() {
     target_.visits.store(target_.visits.load(std::memory_order_relaxed) + 1,
-                         std::memory_order_seq_cst);
+                         std::memory_order_release);
+    target_.lock.unlock();
   }
-  ~TargetVisit() { target_.lock.unlock(); }
   TargetVisit(const TargetVisit&) = delete;
   TargetVisit& operator=(const TargetVisit&) = delete;
 

@@ -20,6 +20,7 @@ class Pacer {
     burst_ns_ = duration(burst_bytes);
     free_at_ = 0;
   }
+  bool is_limited() const { return rate_kbps_ != 0; }
   bool admits(TimeNs now) const { return rate_kbps_ == 0 || now >= free_at_; }
   /// When the next packet may leave.
   TimeNs free_at() const { return free_at_; }

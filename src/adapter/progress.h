@@ -42,8 +42,11 @@ class Progress {
   /// In a forked child: the thread is not there.
   void abandon();
 
-  /// A turn in the caller's thread, unless somebody else is at it.
+  /// A turn in the caller's thread, unless somebody else is at it. Where no queue pair uses the
+  /// wire, few polls take one: peers write to completion queues themselves.
   void poll();
+  /// So many more queue pairs that packets may come for.
+  void add_wire_users(int count) { wire_users_.fetch_add(count, std::memory_order_relaxed); }
   /// Before the process exits: lets a turn end and says what is left, so that the acknowledgements
   /// of completions that the program has already seen leave. Waits 10 ms at most.
   void settle();
@@ -127,6 +130,8 @@ class Progress {
   std::mutex outputs_lock_;               // Guards outputs_.
   std::vector<QueuePair*> outputs_;       // Who has something to say.
   std::atomic<bool> has_outputs_{false};  // A hint: spares a turn the lock.
+
+  std::atomic<int> wire_users_{0};
 
   TimerQueue timers_;
   std::mutex alarm_lock_;  // Orders settings of alarm_.

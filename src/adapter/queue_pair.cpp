@@ -29,12 +29,14 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
   record_->type.store(raw(options.type), std::memory_order_relaxed);
   // One that scales is made of queues with states of their own, and receives from the start.
   set_state(options_.scaling ? QpState::rts : QpState::reset);
+  note_wire_use();
   record_->qpn.store(number.value(), std::memory_order_release);
   target_.qpn.store(may_be_direct() ? number.value() : 0, std::memory_order_release);
 }
 
 QueuePair::~QueuePair() {
   close_target();
+  if (uses_wire_) adapter_.progress().add_wire_users(-1);
   record_->qpn.store(0, std::memory_order_release);
   if (options_.send_cq != nullptr) --options_.send_cq->users;
   if (options_.receive_cq != nullptr) --options_.receive_cq->users;
@@ -89,15 +91,35 @@ int QueuePair::check_post(const SendWork& work) const {
   return info.awaits_response && attributes_.max_rd_atomic == 0 ? EINVAL : 0;
 }
 
-int QueuePair::post_send(std::span<const SendWork> works) {
-  const std::lock_guard guard(lock_);
-  for (const SendWork& work : works) {
-    if (const int refused = check_post(work); refused != 0) return refused;
-  }
-  if (works.size() > send_queue_.room()) return ENOMEM;
-  for (const SendWork& work : works) push_send(work);
-  if (state() == QpState::err || state() == QpState::sqe) flush_posted();
+int QueuePair::Posting::post(const SendWork& work) {
+  if (const int refused = queue_pair_.check_post(work); refused != 0) return refused;
+  if (queue_pair_.send_queue_.room() == 0) return ENOMEM;
+  queue_pair_.take_post(work);
   return 0;
+}
+
+int QueuePair::Posting::post(std::span<const SendWork> works) {
+  for (const SendWork& work : works) {
+    if (const int refused = queue_pair_.check_post(work); refused != 0) return refused;
+  }
+  if (works.size() > queue_pair_.send_queue_.room()) return ENOMEM;
+  for (const SendWork& work : works) queue_pair_.take_post(work);
+  return 0;
+}
+
+QueuePair::Posting::~Posting() {
+  if (queue_pair_.has_nothing_to_send()) return;
+  const TimeNs now = monotonic_now();
+  const auto use = queue_pair_.adapter_.progress().note_post(now);
+  queue_pair_.transmit_locked(now);
+  guard_.unlock();
+  queue_pair_.give_way();
+}
+
+void QueuePair::take_post(const SendWork& work) {
+  if (execute_at_once(work)) return;
+  push_send(work);
+  if (state() == QpState::err || state() == QpState::sqe) flush_posted();
 }
 
 void QueuePair::push_send(const SendWork& work) {
@@ -189,15 +211,20 @@ void QueuePair::complete_send(transport::Slot slot, Status status) {
   if (options_.finishes_rendezvous()) return complete_rendezvous(slot, status);
   const SendPlace& place = send_queue_.place(slot);
   if (place.signaled || status != Status::success) {
-    push(*options_.send_cq,
-         {.wr_id = place.wr_id,
-          .status = status,
-          .opcode = opcode_of(place.request.operation),
-          .byte_count = static_cast<std::uint32_t>(place.request.length),
-          .qpn = number_.value()},
-         false);
+    push_send_completion(place.wr_id, place.request, status);
   }
   send_queue_.pop();
+}
+
+void QueuePair::push_send_completion(std::uint64_t wr_id, const transport::SendRequest& request,
+                                     Status status) {
+  push(*options_.send_cq,
+       {.wr_id = wr_id,
+        .status = status,
+        .opcode = opcode_of(request.operation),
+        .byte_count = static_cast<std::uint32_t>(request.length),
+        .qpn = number_.value()},
+       false);
 }
 
 void QueuePair::complete_receive(const transport::CompleteReceive& receive) {

@@ -148,14 +148,29 @@ class QueuePair {
   /// `ibv_modify_qp`: checks all, then does all. Errors as the manual page and a card's driver have
   /// them, in words.
   Result<void> modify(const QueuePairAttributes& attributes, std::uint32_t mask);
-  QueuePairAttributes query() const;
+  QueuePairAttributes query();
 
-  /// Posts requests, all of them or none; 0 or an errno (EINVAL: wrong state, operation, too many
-  /// segments, too much inline; ENOMEM: full). The first packets leave when `transmit` is called:
-  /// once after a list of posts.
-  int post_send(std::span<const SendWork> works);
-  int post_send(const SendWork& work) { return post_send(std::span(&work, 1)); }
+  /// Somebody posts requests. What was posted leaves at the end, together; on the direct path it
+  /// may be done before.
+  class Posting {
+   public:
+    explicit Posting(QueuePair& queue_pair) : queue_pair_(queue_pair), guard_(queue_pair.lock_) {}
+    ~Posting();
+    Posting(const Posting&) = delete;
+    Posting& operator=(const Posting&) = delete;
+    /// All of them or none; 0 or an errno (EINVAL: wrong state, operation, too many segments, too
+    /// much inline; ENOMEM: full).
+    int post(std::span<const SendWork> works);
+    int post(const SendWork& work);
+
+   private:
+    QueuePair& queue_pair_;
+    std::unique_lock<std::mutex> guard_;
+  };
+  int post_send(std::span<const SendWork> works) { return Posting(*this).post(works); }
+  int post_send(const SendWork& work) { return Posting(*this).post(work); }
   int post_receive(std::uint64_t wr_id, std::span<const Segment> segments);
+  /// Sends what waits for the program's next post or poll.
   void transmit();
 
   /// `ibv_modify_qp_rate_limit`: sends at most so much, in bursts of at most so many bytes (0: as
@@ -200,9 +215,11 @@ class QueuePair {
 
   // Sending: each under lock_.
   int check_post(const SendWork& work) const;
+  void take_post(const SendWork& work);
   void push_send(const SendWork& work);
   void flush_posted();
   void transmit_output(TimeNs now);
+  void give_way() const;
   void transmit_locked(TimeNs now);
   bool may_send(TimeNs now);
   void transmit_requests(Burst& burst, TimeNs now);
@@ -223,17 +240,28 @@ class QueuePair {
 
   // The direct path: queue_pair_direct.cpp. Each under lock_ but the last two.
   bool may_be_direct() const;
+  void note_wire_use();
   void open_link();
   /// Peers may act for it from now on.
   void open_target();
   void change_target();
   /// None does when this returns, nor will; the receive in use is `current_receive_`.
   void close_target();
+  bool has_nothing_to_send() const;
+  /// A request that has nothing before it, without the send queue. False where it does not come to
+  /// its end at once: then the queue takes it, and goes on where this has stopped.
+  bool execute_at_once(const SendWork& work);
   void transmit_direct(TimeNs now);
-  DirectLink::Outcome execute_direct(transport::Slot slot, TimeNs now);
+  DirectLink::Outcome execute_direct(transport::Slot slot);
+  void end_direct(std::uint64_t wr_id, const transport::SendRequest& request);
+  /// Whoever uses the program's regions under lock_ now has done when this returns.
+  void wait_for_user() { const std::lock_guard guard(lock_); }
   void assist();
-  /// What peers have told, by way of the arena.
+  /// What peers have told, by way of the arena. The background thread hears the doorbell; who asks
+  /// for the state or changes it looks itself, so that a peer that has been refused finds the queue
+  /// pair in error.
   void on_news();
+  void take_news();
   void on_peer_gone(const DirectPeer& peer);
 
   // Receiving: each under lock_, called by Progress during a turn.
@@ -255,6 +283,8 @@ class QueuePair {
   bool execute_atomic_write(const transport::ExecuteAtomicWrite& write);
 
   void complete_send(transport::Slot slot, transport::Status status);
+  void push_send_completion(std::uint64_t wr_id, const transport::SendRequest& request,
+                            transport::Status status);
   void complete_receive(const transport::CompleteReceive& receive);
   // Tag matching: queue_pair_tagged.cpp.
   bool take_tagged(const wire::Packet& packet);
@@ -308,6 +338,8 @@ class QueuePair {
   transport::Requester requester_;
   transport::Responder responder_;
   std::unique_ptr<DirectLink> link_;  // None: its requests go over the wire.
+  region::KeyCache local_key_;        // The link's, of our own regions.
+  bool uses_wire_ = false;            // Packets may come for it.
   transport::RequesterEffects requester_effects_;
   std::optional<transport::Slot> refused_slot_;  // Its memory refused while effects were drained.
   enum class Refused : std::uint8_t { nothing, region, receive_memory };

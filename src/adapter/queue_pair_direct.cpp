@@ -19,6 +19,15 @@ bool QueuePair::may_be_direct() const {
          (type() == QpType::rc || type() == QpType::uc);
 }
 
+/// Only those that do make a poll look at the sockets each time.
+void QueuePair::note_wire_use() {
+  const QpState now = state();
+  const bool uses =
+      now != QpState::reset && now != QpState::init && now != QpState::err && link_ == nullptr;
+  if (std::exchange(uses_wire_, uses) == uses) return;
+  adapter_.progress().add_wire_users(uses ? 1 : -1);
+}
+
 /// To the peer that the address vector names, if it is on this machine and takes the path as well.
 void QueuePair::open_link() {
   link_.reset();
@@ -74,18 +83,62 @@ void QueuePair::close_target() {
   holds_receive_ = true;
 }
 
-Outcome QueuePair::execute_direct(transport::Slot slot, TimeNs now) {
+bool QueuePair::has_nothing_to_send() const {
+  return link_ != nullptr && handed_ == send_queue_.posted() && !fatal_ && !responder_.has_output();
+}
+
+bool QueuePair::execute_at_once(const SendWork& work) {
+  const bool is_next = link_ != nullptr && send_queue_.empty() && state() == QpState::rts &&
+                       !fatal_ && !pacer_.is_limited();
+  const transport::SendRequest& request = work.request;
+  const bool in_pieces = work.inlined && work.segments.size() > 1;
+  if (!is_next || in_pieces || transport::info(request.operation).is_local) return false;
+  ByteSpan inlined;
+  if (work.inlined && !work.segments.empty()) {
+    // The program's own memory, by the program's own pointer: inline needs no region.
+    inlined = {reinterpret_cast<const std::byte*>(work.segments.front().address), request.length};
+  }
+  const LocalMemory local{.regions = regions(),
+                          .pd = options_.pd,
+                          .segments = work.inlined ? std::span<const Segment>() : work.segments,
+                          .inlined = inlined,
+                          .cache = local_key_};
+  if (link_->execute(request, local) != Outcome::completed) return false;
+  const Status status = link_->status();
+  if (status != Status::success) {
+    push_send_completion(work.wr_id, request, status);
+    end_direct(work.wr_id, request);
+  } else if (work.signaled || options_.signal_all) {
+    push_send_completion(work.wr_id, request, status);
+  }
+  return true;
+}
+
+Outcome QueuePair::execute_direct(transport::Slot slot) {
   const SendPlace& place = send_queue_.place(slot);
   const LocalMemory local{
       .regions = regions(),
       .pd = options_.pd,
       .segments = place.inlined ? std::span<const Segment>() : send_queue_.segments(slot),
-      .inlined = place.inlined ? send_queue_.inline_bytes(slot) : ByteSpan()};
-  return link_->execute(place.request, local, now);
+      .inlined = place.inlined ? send_queue_.inline_bytes(slot) : ByteSpan(),
+      .cache = local_key_};
+  return link_->execute(place.request, local);
+}
+
+/// A request has failed: the queue pair stops.
+void QueuePair::end_direct(std::uint64_t wr_id, const transport::SendRequest& request) {
+  log(LogLevel::info, "QP {:#x}: request {:#x} ({}, {} bytes) to QP {:#x} ends with status {}",
+      number_.value(), wr_id, raw(request.operation), request.length, attributes_.dest_qpn.value(),
+      raw(link_->status()));
+  if (is_reliable()) {
+    fatal_ = true;
+  } else {
+    enter_send_queue_error();
+  }
 }
 
 void QueuePair::transmit_direct(TimeNs now) {
-  while (handed_ < send_queue_.posted()) {
+  while (handed_ < send_queue_.posted() && !fatal_) {
     // SQD begins nothing new, but finishes what it has begun.
     const QpState current = state();
     if (current != QpState::rts && !(current == QpState::sqd && link_->has_begun())) return;
@@ -96,7 +149,7 @@ void QueuePair::transmit_direct(TimeNs now) {
     if (transport::info(request.operation).is_local) {
       status = carry_out(slot);
     } else {
-      const Outcome outcome = execute_direct(slot, now);
+      const Outcome outcome = execute_direct(slot);
       if (outcome != Outcome::completed) {
         // Tried again at the program's next poll, or when its time has come.
         adapter_.progress().note_output(*this);
@@ -107,21 +160,21 @@ void QueuePair::transmit_direct(TimeNs now) {
     }
     pacer_.count(now, request.length + kWireOverheadBytes);
     ++handed_;
+    const std::uint64_t wr_id = send_queue_.place(slot).wr_id;
     complete_send(slot, status);
     if (status == Status::success) continue;
-    log(LogLevel::info, "QP {:#x}: request {} to QP {:#x} ends with status {}", number_.value(),
-        slot, attributes_.dest_qpn.value(), raw(status));
-    if (is_reliable()) {
-      fatal_ = true;
-    } else {
-      enter_send_queue_error();
-    }
+    end_direct(wr_id, request);
     return;
   }
 }
 
 void QueuePair::on_news() {
   const std::lock_guard guard(lock_);
+  take_news();
+}
+
+void QueuePair::take_news() {
+  if (target_.news.load(std::memory_order_relaxed) == 0) return;
   const std::uint32_t news = target_.news.exchange(0, std::memory_order_seq_cst);
   if ((news & kEstablished) != 0 && state() == QpState::rtr) {
     raise(AsyncEventType::communication_established);

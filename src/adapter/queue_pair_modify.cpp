@@ -12,6 +12,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   }
   const std::uint32_t mask = attributes_for(type(), given);
   const std::lock_guard guard(lock_);
+  take_news();
   const QpState from = (mask & kCurrentState) != 0 ? wanted.current_state : state();
   const QpState to = (mask & kState) != 0 ? wanted.state : from;
   if (from != state()) {
@@ -34,6 +35,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   socket_ = socket;
   apply(wanted, mask);
   enter(to, mask);
+  note_wire_use();
   return {};
 }
 
@@ -183,8 +185,9 @@ void QueuePair::forget_everything() {
   }
 }
 
-QueuePairAttributes QueuePair::query() const {
+QueuePairAttributes QueuePair::query() {
   const std::lock_guard guard(lock_);
+  take_news();
   QueuePairAttributes now = attributes_;
   now.state = now.current_state = state();
   now.capacity = options_.capacity;

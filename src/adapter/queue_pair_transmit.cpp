@@ -52,9 +52,13 @@ void QueuePair::transmit_output(TimeNs now) {
     const std::lock_guard guard(lock_);
     transmit_locked(now);
   }
-  // Nobody acknowledges what an unreliable queue pair sends, so nothing holds it back: where the
-  // receiver shares this processor, it gets its turn before its socket overflows.
-  if (!is_reliable()) sched_yield();
+  give_way();
+}
+
+/// Nobody acknowledges what an unreliable queue pair sends, so nothing holds it back: where the
+/// receiver shares this processor, it gets its turn before its socket overflows.
+void QueuePair::give_way() const {
+  if (!is_reliable() && link_ == nullptr) sched_yield();
 }
 
 void QueuePair::transmit_locked(TimeNs now) {

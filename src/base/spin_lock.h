@@ -20,7 +20,7 @@ class SpinLock {
  public:
   bool try_lock() {
     ProcessToken expected = 0;
-    return owner_.compare_exchange_strong(expected, own_process_token(), std::memory_order_acquire,
+    return owner_.compare_exchange_strong(expected, own_process_token(), std::memory_order_seq_cst,
                                           std::memory_order_relaxed);
   }
   void lock() {

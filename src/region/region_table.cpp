@@ -67,7 +67,8 @@ void RegionTable::drain(const RegionEntry& entry) const {
       sched_yield();  // The holder may be a thread that waits for this processor.
     }
   }
-  if (wait_for_visitors_) wait_for_visitors_();
+  if (visitors_.wait_for_peers) visitors_.wait_for_peers();
+  if (visitors_.wait_for_own && entry.kind == EntryKind::region) visitors_.wait_for_own();
 }
 
 const char* describe(KeyError error) {
@@ -90,6 +91,14 @@ Hold::Hold(Hold&& other) noexcept
     : entry_(std::exchange(other.entry_, nullptr)),
       address_(std::exchange(other.address_, nullptr)),
       backing_(other.backing_) {}
+
+Hold Hold::of_visitor(const Region& region, std::uint64_t iova) {
+  // An address of the program, as a region has it.
+  Hold visitor(nullptr,
+               reinterpret_cast<std::byte*>(region.address + (iova - region.iova)));  // NOLINT
+  visitor.backing_ = backing_of(region.access);
+  return visitor;
+}
 
 Hold& Hold::operator=(Hold&& other) noexcept {
   std::swap(entry_, other.entry_);
@@ -179,7 +188,9 @@ Result<MemoryKey> RegionTable::add(const Region& region) {
   return key;
 }
 
-Result<void> RegionTable::remove(MemoryKey key) {
+/// The region's entry when nobody holds or visits it any more, nor will: its key is cleared. Of
+/// several threads that ask for the same key, one succeeds.
+Result<RegionEntry*> RegionTable::close(MemoryKey key) {
   RegionEntry* entry = nullptr;
   {
     const std::lock_guard guard(header_.lock);
@@ -188,28 +199,26 @@ Result<void> RegionTable::remove(MemoryKey key) {
     if (entry->windows != 0) {
       return refuse(EBUSY, fmt::format("{} memory windows are bound to it", entry->windows));
     }
-    // Of several threads that remove the same key, one succeeds.
     entry->key.store(0, std::memory_order_seq_cst);
   }
-  drain(*entry);
+  drain(*entry);  // Without the lock: the program's own visitors may wait for it.
+  return entry;
+}
+
+Result<void> RegionTable::remove(MemoryKey key) {
+  const auto entry = close(key);
+  if (!entry) return std::unexpected(entry.error());
   const std::lock_guard guard(header_.lock);
-  release(*entry);
+  release(**entry);
   return {};
 }
 
 Result<void> RegionTable::change(MemoryKey key, const Region& region) {
   if (auto valid = check_addresses(region); !valid) return valid;
-  const std::lock_guard guard(header_.lock);
-  RegionEntry* const entry = find(key);
-  if (entry == nullptr || entry->kind != EntryKind::region) return refuse_key(key);
-  if (entry->windows != 0) {
-    return refuse(EBUSY, fmt::format("{} memory windows are bound to it", entry->windows));
-  }
-  // Who holds it never waits for the lock, so waiting under it ends.
-  entry->key.store(0, std::memory_order_seq_cst);
-  drain(*entry);
-  entry->region = region;
-  entry->key.store(raw(key), std::memory_order_seq_cst);
+  const auto entry = close(key);
+  if (!entry) return std::unexpected(entry.error());
+  (*entry)->region = region;
+  (*entry)->key.store(raw(key), std::memory_order_seq_cst);
   return {};
 }
 
@@ -226,11 +235,19 @@ RegionEntry* RegionTable::entry_at(MemoryKey key) const {
 }
 
 /// The entry that the key would be in, if it carries this key now.
-RegionEntry* RegionTable::find(MemoryKey key) const {
-  if (raw(key) == 0) return nullptr;
-  RegionEntry* const entry = entry_at(key);
+RegionEntry* RegionTable::find(MemoryKey key, KeyCache& cache) const {
+  if (cache.key_ != key || cache.entry_ == nullptr) {
+    cache.entry_ = raw(key) != 0 ? entry_at(key) : nullptr;
+    cache.key_ = key;
+  }
+  RegionEntry* const entry = cache.entry_;
   if (entry == nullptr || entry->key.load(std::memory_order_seq_cst) != raw(key)) return nullptr;
   return entry;
+}
+
+RegionEntry* RegionTable::find(MemoryKey key) const {
+  KeyCache unused;
+  return find(key, unused);
 }
 
 /// A window's entry, bound or not. Under the lock.
@@ -265,9 +282,9 @@ std::expected<Hold, KeyError> RegionTable::enter(MemoryKey key, std::uint32_t ri
 
 std::expected<const Region*, KeyError> RegionTable::visit(MemoryKey key, std::uint64_t iova,
                                                           std::uint64_t length,
-                                                          std::uint32_t rights,
-                                                          const Accessor& by) const {
-  const RegionEntry* const entry = find(key);
+                                                          std::uint32_t rights, const Accessor& by,
+                                                          KeyCache& cache) const {
+  const RegionEntry* const entry = find(key, cache);
   if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
   if (const auto wrong = refusal(*entry, rights, by)) return std::unexpected(*wrong);
   if (!contains(entry->region, iova, length)) return std::unexpected(KeyError::out_of_bounds);

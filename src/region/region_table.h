@@ -123,11 +123,21 @@ struct RegionTableHeader {
 bool contains(const Region& region, std::uint64_t iova, std::uint64_t length);
 class RegionTable;
 
+/// Where the last key was found: a key names the same entry for ever, whatever that holds now. Of
+/// one table and one thread at a time.
+class KeyCache {
+  friend class RegionTable;
+  MemoryKey key_{};
+  RegionEntry* entry_ = nullptr;
+};
+
 /// The right to touch the bytes of a region: while it lives, the region is not deregistered.
 class Hold {
  public:
   Hold() = default;
   Hold(RegionEntry* entry, std::byte* address) : entry_(entry), address_(address) {}
+  /// Of who visits (`RegionTable::visit`): it holds nothing itself. The bytes are in the region.
+  static Hold of_visitor(const Region& region, std::uint64_t iova);
   Hold(Hold&& other) noexcept;
   Hold& operator=(Hold&& other) noexcept;
   ~Hold();
@@ -157,8 +167,15 @@ class RegionTable {
   /// `entries` are zeroed memory when `initialise` is called; at most 2^20 of them. `secret` is
   /// random and stays in the arena. A view is made after `initialise`, in any process.
   RegionTable(RegionTableHeader& header, std::span<RegionEntry> entries);
-  /// `wait` returns when everybody has left who visited when it was called: see `visit`.
-  void set_visitors(std::function<void()> wait) { wait_for_visitors_ = std::move(wait); }
+  /// Who visits (see `visit`): `wait_for_peers` and `wait_for_own` return when everybody of that
+  /// kind has left who visited when they were called. Peers visit regions and windows, with remote
+  /// keys; the program's own threads visit regions only, with local keys, and may end the binding
+  /// of a window while they do.
+  struct Visitors {
+    std::function<void()> wait_for_peers;
+    std::function<void()> wait_for_own;
+  };
+  void set_visitors(Visitors visitors) { visitors_ = std::move(visitors); }
   static void initialise(RegionTableHeader& header, std::uint64_t secret);
 
   /// Enters a region and returns its key: both lkey and rkey, never 0. ENOMEM when the table is
@@ -200,11 +217,11 @@ class RegionTable {
   /// Checks and holds.
   std::expected<Hold, KeyError> hold(MemoryKey key, std::uint64_t iova, std::uint64_t length,
                                      std::uint32_t rights, const Accessor& by) const;
-  /// Checks as `hold` does, for one who holds a lock that the table's owner waits for in
-  /// `set_visitors`: the answer is good until that lock is let go. Nothing is written.
+  /// Checks as `hold` does, for one who holds a lock that the table's owner waits for (see
+  /// `Visitors`): the answer is good until that lock is let go. Nothing in the table is written.
   std::expected<const Region*, KeyError> visit(MemoryKey key, std::uint64_t iova,
                                                std::uint64_t length, std::uint32_t rights,
-                                               const Accessor& by) const;
+                                               const Accessor& by, KeyCache& cache) const;
   /// The same of the key alone, and of ending the binding of a window.
   std::expected<void, KeyError> visit_key(MemoryKey key, std::uint32_t rights,
                                           const Accessor& by) const;
@@ -213,12 +230,14 @@ class RegionTable {
 
  private:
   RegionEntry* find(MemoryKey key) const;
+  RegionEntry* find(MemoryKey key, KeyCache& cache) const;
   RegionEntry* entry_at(MemoryKey key) const;
   RegionEntry* find_window(MemoryKey window) const;
   std::expected<Hold, KeyError> enter(MemoryKey key) const;
   std::expected<Hold, KeyError> enter(MemoryKey key, std::uint32_t rights,
                                       const Accessor& by) const;
   Result<MemoryKey> claim(const Region& region, EntryKind kind);
+  Result<RegionEntry*> close(MemoryKey key);
   RegionEntry* allocate();
   void release(RegionEntry& entry);
   Result<const RegionEntry*> check_binding(const RegionEntry& window, const WindowBinding& binding,
@@ -232,7 +251,7 @@ class RegionTable {
   RegionTableHeader& header_;
   std::span<RegionEntry> entries_;
   KeyPermutation permutation_;
-  std::function<void()> wait_for_visitors_;
+  Visitors visitors_;
 };
 
 }  // namespace verbatim::region

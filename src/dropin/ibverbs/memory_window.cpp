@@ -84,7 +84,6 @@ int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* wanted) {
                                                  name_of(queue_pair.state()))});
   }
   mw->rkey = rkey;
-  queue_pair.transmit();
   return 0;
 }
 

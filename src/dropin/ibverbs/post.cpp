@@ -68,7 +68,7 @@ int add_binding(const ibv_send_wr& theirs, adapter::SendWork& own) {
 }
 
 /// 0 or an errno.
-int post(ibv_qp& qp, adapter::QueuePair& queue_pair, const ibv_send_wr& theirs) {
+int post(const ibv_qp& qp, adapter::QueuePair::Posting& posting, const ibv_send_wr& theirs) {
   // A FLUSH has no place in this structure: ibv_wr_flush posts it.
   const auto operation = static_cast<Operation>(theirs.opcode);
   if (theirs.opcode > IBV_WR_ATOMIC_WRITE || !transport::info(operation).known ||
@@ -101,7 +101,7 @@ int post(ibv_qp& qp, adapter::QueuePair& queue_pair, const ibv_send_wr& theirs) 
   if (operation == Operation::bind_window) {
     if (const int refused = add_binding(theirs, own); refused != 0) return refused;
   }
-  return queue_pair.post_send(own);
+  return posting.post(own);
 }
 
 /// A full queue is the normal course of a program that posts until it is full.
@@ -157,14 +157,16 @@ int post_list(Queue& queue, ibv_recv_wr* request, ibv_recv_wr** bad) {
 int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
   adapter::QueuePair& queue_pair = *from(qp).queue_pair;
   int code = 0;
-  for (; request != nullptr; request = request->next) {
-    code = post(*qp, queue_pair, *request);
-    if (code == 0) continue;
-    *bad = request;
-    report(queue_pair, *request, code);
-    break;
+  {
+    // What was posted before a bad one goes out.
+    adapter::QueuePair::Posting posting(queue_pair);
+    while (request != nullptr && (code = post(*qp, posting, *request)) == 0) {
+      request = request->next;
+    }
   }
-  queue_pair.transmit();  // What was posted before a bad one goes out.
+  if (code == 0) return 0;
+  *bad = request;
+  report(queue_pair, *request, code);
   return code;
 }
 

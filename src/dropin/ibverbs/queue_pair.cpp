@@ -114,7 +114,7 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
 }
 
 int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
-  const adapter::QueuePair& own = *from(qp).queue_pair;
+  adapter::QueuePair& own = *from(qp).queue_pair;
   *attr = to_verbs(own.query());
   attr->cap = to_verbs(own.options().capacity);
   *init_attr = {.qp_context = qp->qp_context,

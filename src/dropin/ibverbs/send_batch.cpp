@@ -75,10 +75,7 @@ int SendBatch::complete() {
       fail(refused, "the queue pair refuses one of them");
     }
   }
-  if (code_ == 0) {
-    queue_pair_.transmit();
-    return 0;
-  }
+  if (code_ == 0) return 0;
   const auto& most = queue_pair_.options().capacity;
   // A full queue is the normal course of a program that posts until it is full.
   log(code_ == ENOMEM ? LogLevel::debug : LogLevel::warn,
