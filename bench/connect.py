@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """How fast connections are set up and torn down through rdma_cm: `cmtime` between two nodes."""
 
-import argparse
 import json
 import os
 import pathlib
@@ -11,7 +10,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests" / "programs"))
-from lab import Failure, Lab, wait_until  # pylint: disable=wrong-import-position
+from lab import Failure, Lab, option_parser, wait_until  # pylint: disable=wrong-import-position
 
 SECONDS = 120
 
@@ -24,10 +23,10 @@ def listens(lab):
                for bound in program.get("ports", []))
 
 
-def measure(build, connections):
+def measure(options):
     """The client's table: step to microseconds a connection."""
-    with Lab(build) as lab:
-        count = str(connections)
+    with Lab(options) as lab:
+        count = str(options.connections)
         server = lab.start("a", ["cmtime", "-b", lab.address("a"), "-c", count])
         wait_until(lambda: server.ended() or listens(lab), 20, "cmtime to listen")
         began = time.monotonic()
@@ -49,11 +48,11 @@ def measure(build, connections):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default=os.environ.get("VERBATIM_BUILD", HERE.parent / "build"))
+    parser = option_parser(__doc__)
+    parser.set_defaults(build=os.environ.get("VERBATIM_BUILD", HERE.parent / "build"))
     parser.add_argument("--connections", type=int, default=1000)
     options = parser.parse_args()
-    steps, elapsed = measure(options.build, options.connections)
+    steps, elapsed = measure(options)
     print(f"{options.connections} connections, {elapsed:.2f} s from start to end of the client")
     print(f"{'step':<16}{'us a connection':>18}")
     for name, value in steps.items():

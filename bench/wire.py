@@ -2,7 +2,6 @@
 """Measures the wire path between two nodes over loopback, beside what the kernel's own sockets give in the
 same run: rounds alternate, so that a disturbance of the machine hits all of them alike."""
 
-import argparse
 import json
 import os
 import pathlib
@@ -15,7 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "programs"))
 
-from lab import Failure, Lab, listens, wait_until  # noqa: E402  (the path has to be set first)
+from lab import Failure, Lab, listens, option_parser, wait_until  # noqa: E402  (the path has to be set first)
 
 MIB = 1 << 20
 QUEUE_PAIRS = 1000
@@ -140,13 +139,13 @@ def report(figures, queue_pair_kib, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default=os.environ.get("VERBATIM_BUILD", ROOT / "build"))
+    parser = option_parser(__doc__)
+    parser.set_defaults(build=os.environ.get("VERBATIM_BUILD", ROOT / "build"), path="wire")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2, help="of each measurement")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
     options = parser.parse_args()
-    with Lab(options.build) as lab:
+    with Lab(options) as lab:
         figures = measure(lab, options.rounds, options.seconds)
         page = report(figures, queue_pair_cost(lab), options.rounds)
     print(page)

@@ -42,6 +42,7 @@ struct alignas(64) QueuePairRecord {
   std::atomic<std::uint8_t> state{0};  // As `enum ibv_qp_state`.
   Gid dest_gid;
   observe::QueuePairCounters counters;
+  observe::DirectCounters direct_sent;  // What peers have sent stands in their DirectTarget.
 };
 
 /// A connection of the CM, for the agent: it says farewell to the peer when the program dies.
@@ -66,7 +67,7 @@ struct DirectTarget;
 
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x76657262'61726e61;  // "verbarna"
-  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kVersion = 3;
   std::uint64_t magic = kMagic;
   std::uint32_t version = kVersion;
   ProcessToken process_token = 0;

@@ -122,7 +122,12 @@ DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalM
     target_.established = true;
     tell(kEstablished);
   }
-  return execute_visiting(request, local);
+  const Outcome outcome = execute_visiting(request, local);
+  if (outcome == Outcome::completed && status_ == Status::success) {
+    target_.received.messages.add_exclusive();
+    target_.received.bytes.add_exclusive(request.length);
+  }
+  return outcome;
 }
 
 /// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.

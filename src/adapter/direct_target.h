@@ -6,6 +6,7 @@
 #include "adapter/receive_queue.h"
 #include "base/spin_lock.h"
 #include "base/types.h"
+#include "observe/counters.h"
 
 /// The direct path (design decision 4): the processor of whoever asks does the adapter's work.
 namespace verbatim::adapter {
@@ -50,6 +51,7 @@ struct Assist {
 struct alignas(64) DirectTarget {
   SpinLock lock;
   std::atomic<std::uint32_t> visits{0};  // That have ended.
+  observe::DirectCounters received;      // Written by who holds `lock`.
   std::atomic<std::uint32_t> qpn{0};     // Of a queue pair that takes this path; 0: there is none.
   // Written by the owner, under `lock`.
   Qpn peer_qpn;  // Whom it serves; 0: nobody.

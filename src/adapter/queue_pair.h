@@ -253,6 +253,7 @@ class QueuePair {
   bool execute_at_once(const SendWork& work);
   void transmit_direct(TimeNs now);
   DirectLink::Outcome execute_direct(transport::Slot slot);
+  void count_direct(const transport::SendRequest& request);
   void end_direct(std::uint64_t wr_id, const transport::SendRequest& request);
   /// Whoever uses the program's regions under lock_ now has done when this returns.
   void wait_for_user() { const std::lock_guard guard(lock_); }

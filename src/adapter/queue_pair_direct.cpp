@@ -105,6 +105,7 @@ bool QueuePair::execute_at_once(const SendWork& work) {
                           .cache = local_key_};
   if (link_->execute(request, local) != Outcome::completed) return false;
   const Status status = link_->status();
+  count_direct(request);
   if (status != Status::success) {
     push_send_completion(work.wr_id, request, status);
     end_direct(work.wr_id, request);
@@ -112,6 +113,12 @@ bool QueuePair::execute_at_once(const SendWork& work) {
     push_send_completion(work.wr_id, request, status);
   }
   return true;
+}
+
+void QueuePair::count_direct(const transport::SendRequest& request) {
+  if (link_->status() != Status::success) return;
+  record_->direct_sent.messages.add_exclusive();
+  record_->direct_sent.bytes.add_exclusive(request.length);
 }
 
 Outcome QueuePair::execute_direct(transport::Slot slot) {
@@ -157,6 +164,7 @@ void QueuePair::transmit_direct(TimeNs now) {
         return;
       }
       status = link_->status();
+      count_direct(request);
     }
     pacer_.count(now, request.length + kWireOverheadBytes);
     ++handed_;

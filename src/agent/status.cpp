@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "adapter/arena.h"
+#include "adapter/direct_target.h"
 #include "adapter/queue_pair_state.h"
 #include "observe/counters.h"
 
@@ -54,6 +55,27 @@ Json queue_pair_json(const adapter::QueuePairRecord& record, std::uint32_t qpn) 
   return json;
 }
 
+struct DirectTraffic {
+  std::uint64_t messages_sent = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t messages_received = 0;
+  std::uint64_t bytes_received = 0;
+
+  void add(const DirectTraffic& more) {
+    messages_sent += more.messages_sent;
+    bytes_sent += more.bytes_sent;
+    messages_received += more.messages_received;
+    bytes_received += more.bytes_received;
+  }
+};
+
+Json direct_json(const DirectTraffic& traffic) {
+  return {{"messages_sent", traffic.messages_sent},
+          {"bytes_sent", traffic.bytes_sent},
+          {"messages_received", traffic.messages_received},
+          {"bytes_received", traffic.bytes_received}};
+}
+
 const char* name_of(PortSpace space) {
   switch (space) {
     case PortSpace::ipoib:
@@ -93,6 +115,19 @@ bool read_objects(int fd, std::uint64_t offset, std::span<T> objects) {
   return true;
 }
 
+/// Of the queue pair with this local number: what it has sent, and what peers have for it.
+DirectTraffic direct_traffic(int arena_fd, const adapter::ArenaHeader& header,
+                             const adapter::QueuePairRecord& record, std::size_t number) {
+  using adapter::DirectTarget;
+  const auto target = std::make_unique<DirectTarget>();
+  const std::uint64_t offset = header.targets.value + number * sizeof(DirectTarget);
+  if (!read_objects(arena_fd, offset, std::span(target.get(), 1))) return {};
+  return {.messages_sent = record.direct_sent.messages.value(),
+          .bytes_sent = record.direct_sent.bytes.value(),
+          .messages_received = target->received.messages.value(),
+          .bytes_received = target->received.bytes.value()};
+}
+
 }  // namespace
 
 void append_program_details(Json& program, int arena_fd) {
@@ -106,6 +141,7 @@ void append_program_details(Json& program, int arena_fd) {
   }
   program["counters"] = counters_json(header->port_counters, observe::kPortCounters);
   program["queue_pairs"] = Json::array();
+  DirectTraffic all;
   // In pieces: the table of all queue pairs is some megabytes, most of it holes.
   constexpr std::size_t kPiece = 256;
   const auto piece = std::make_unique<QueuePairRecord[]>(kPiece);
@@ -114,9 +150,14 @@ void append_program_details(Json& program, int arena_fd) {
     if (!read_objects(arena_fd, offset, std::span(piece.get(), kPiece))) return;
     for (std::size_t i = 0; i < kPiece; ++i) {
       const std::uint32_t qpn = piece[i].qpn.load(std::memory_order_relaxed);
-      if (qpn != 0) program["queue_pairs"].push_back(queue_pair_json(piece[i], qpn));
+      if (qpn == 0) continue;
+      program["queue_pairs"].push_back(queue_pair_json(piece[i], qpn));
+      const auto direct = direct_traffic(arena_fd, *header, piece[i], first + i);
+      program["queue_pairs"].back()["direct"] = direct_json(direct);
+      all.add(direct);
     }
   }
+  program["direct"] = direct_json(all);
 }
 
 std::string status_text(const NodeDescription& node, std::span<const ProgramEntry> programs) {

@@ -33,14 +33,16 @@ std::string heading(const Json& node) {
 }
 
 std::string programs_text(const Json& programs) {
-  Table table(
-      {"process", "program", "queue pairs", "packets sent", "received", "bytes sent", "received"});
+  Table table({"process", "program", "queue pairs", "packets sent", "received", "bytes sent",
+               "received", "direct messages sent", "received"});
   for (const auto& program : programs) {
     const auto& counters = part_of(program, "counters");
+    const auto& direct = part_of(program, "direct");
     table.add({text_of(program, "pid"), text_of(program, "name"),
                std::to_string(part_of(program, "queue_pairs").size()),
                text_of(counters, "packets_sent"), text_of(counters, "packets_received"),
-               text_of(counters, "bytes_sent"), text_of(counters, "bytes_received")});
+               text_of(counters, "bytes_sent"), text_of(counters, "bytes_received"),
+               text_of(direct, "messages_sent"), text_of(direct, "messages_received")});
   }
   return table.empty() ? "  no programs\n" : table.text(2);
 }

@@ -47,6 +47,12 @@ struct QueuePairCounters {
   Counter qkey_violations;
 };
 
+/// What went one way on the direct path: requests that were executed, and their bytes.
+struct DirectCounters {
+  Counter messages;
+  Counter bytes;
+};
+
 /// Of one port: what happened before a queue pair was found, and the sums.
 struct PortCounters {
   Counter packets_sent;

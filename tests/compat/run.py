@@ -2,7 +2,6 @@
 """Runs the programs that people really use, unmodified, on two nodes: table.py says what, and rdma-core's own
 test suite on a third. Prints a table; --write also writes docs/compatibility.md."""
 
-import argparse
 import fnmatch
 import os
 import re
@@ -18,7 +17,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "programs"))
 import pyverbs
 import report
 import table
-from lab import Failure, Lab, listens, wait_until
+from lab import Failure, Lab, listens, option_parser, wait_until
 from namespaces import Namespace, enter_user_namespace, wait_for_link
 
 ADDRESS_A = "10.77.0.1"
@@ -78,7 +77,7 @@ class Setup:
         return re.search(r"link/ether (\S+)", shown)[1]
 
     def lab(self):
-        lab = Lab(self.options.build, self.options.preload, namespace_pids={"b": self.peer.pid})
+        lab = Lab(self.options, namespace_pids={"b": self.peer.pid})
         lab.set_addresses("a", ADDRESS_A, ADDRESS_A6)
         lab.set_addresses("b", ADDRESS_B, ADDRESS_B6)
         return lab
@@ -194,9 +193,8 @@ def chosen(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
+    parser = option_parser(__doc__)
+    parser.set_defaults(build=os.path.join(ROOT, "build"))
     parser.add_argument("--all", action="store_true", help="every row, and rdma-core's suite 20 times")
     parser.add_argument("--quick", action="store_true", help="the rows of the default test suite")
     parser.add_argument("--list", action="store_true", help="print what would run")

@@ -24,6 +24,8 @@ def option_parser(description):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--build", default="build", help="build folder")
     parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
+    parser.add_argument("--path", default="", choices=("", "auto", "wire"),
+                        help="how programs of one machine reach each other; default: Verbatim's")
     return parser
 
 
@@ -97,11 +99,12 @@ class Lab:
 
     AGENT_GRACE_SECONDS = 10
 
-    def __init__(self, build, preload="", namespace_pids=None):
-        self.build = os.path.abspath(build)
+    def __init__(self, options, namespace_pids=None):
+        self.build = os.path.abspath(options.build)
         self.folder = tempfile.mkdtemp(prefix="verbatim-lab.", dir="/tmp")
         self.programs = []
-        self._preload = preload
+        self._preload = options.preload
+        self._path = options.path
         self._next_port = 0
         self.namespace_pids = namespace_pids or {}
         self._addresses = {}
@@ -151,6 +154,8 @@ class Lab:
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith("VERBATIM")}
         environment["XDG_RUNTIME_DIR"] = self.folder
+        if self._path:
+            environment["VERBATIM_PATH"] = self._path
         if self._preload:
             environment["LD_PRELOAD"] = self._preload
             # Debian's programs leak, which is not what is tested.

@@ -12,7 +12,7 @@ def main():
     parser = option_parser(__doc__)
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
-    with Lab(options.build, options.preload) as lab:
+    with Lab(options) as lab:
         lab.start("a", options.program).expect_success(SECONDS_MAX)
 
 

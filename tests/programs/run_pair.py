@@ -15,8 +15,8 @@ def rows_of_figures(case, output):
     return len(re.findall(r"^ *\d+ +\d+ +[\d.]+ ", output, re.MULTILINE))
 
 
-def run(case, build, preload):
-    with Lab(build, preload) as lab:
+def run(case, options):
+    with Lab(options) as lab:
         port = lab.free_port()
         argv = [case.program, "-p", str(port), *case.arguments]
         server = lab.start_server("a", argv, port)
@@ -40,7 +40,7 @@ def main():
         return 0
     for case in cases.all_cases():
         if case.name == options.case:
-            run(case, options.build, options.preload)
+            run(case, options)
             return 0
     print(f"no case is named {options.case}; --list shows them", file=sys.stderr)
     return 2

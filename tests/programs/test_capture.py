@@ -63,7 +63,7 @@ def main():
     enter_user_namespace()
     # So that a capture shows packets as they would be on a cable, not segmented datagrams whole.
     subprocess.run(["ethtool", "-K", "lo", "tx-udp-segmentation", "off"], check=True)
-    with Lab(options.build, options.preload) as lab:
+    with Lab(options) as lab:
         capture = Capture(lab.folder)
         lab.start("a", [f"{lab.build}/bin/every_opcode"]).expect_success(SECONDS_MAX)
         for run in RUNS:

@@ -153,7 +153,7 @@ class Help(unittest.TestCase):
 def main():
     global LAB
     options = option_parser(__doc__).parse_args()
-    with Lab(options.build, options.preload) as LAB:
+    with Lab(options) as LAB:
         result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
     return 0 if result.wasSuccessful() else 1
 

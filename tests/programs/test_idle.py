@@ -31,7 +31,7 @@ def main():
     parser = option_parser(__doc__)
     parser.add_argument("--count", type=int, default=1000, help="queue pairs")
     options = parser.parse_args()
-    with Lab(options.build, options.preload) as lab:
+    with Lab(options) as lab:
         program = lab.start("a", [f"{lab.build}/bin/queue_pairs", str(options.count)],
                             stdin=subprocess.PIPE)
         wait_until(lambda: has_connected(program), 60, "the queue pairs to be connected")

@@ -110,7 +110,7 @@ def main():
                     f"ip link set {INTERFACE} up", "ip link set veth-b up"):
         ip(command)
     wait_for_link(INTERFACE)
-    with Lab(options.build, options.preload) as lab:
+    with Lab(options) as lab:
         lab.set_addresses(NODE, ADDRESS)
         follow(lab)
 

@@ -25,17 +25,17 @@ def arguments(lab, number):
 
 
 def programs_with_traffic(lab):
-    """How many programs of node a have received packets, by what `verbatim status` tells."""
+    """How many programs of node a have received anything, by what `verbatim status` tells."""
     status = subprocess.run([f"{lab.build}/bin/verbatim", "status", "--json"], text=True, check=True,
                             env=lab.environment(), stdout=subprocess.PIPE).stdout
-    return sum(program["counters"]["packets_received"] > 0
+    return sum(program["counters"]["packets_received"] + program["direct"]["messages_received"] > 0
                for node in json.loads(status) if node["node"] == "a"
                for program in node["programs"])
 
 
 def main():
     options = option_parser(__doc__).parse_args()
-    with Lab(options.build, options.preload) as lab:
+    with Lab(options) as lab:
         argvs = [arguments(lab, number) for number in range(PROGRAMS)]
         servers = [lab.start_server("a", argv, int(argv[argv.index("-p") + 1])) for argv in argvs]
         clients = [lab.start("b", [*argv, lab.address("a")]) for argv in argvs]

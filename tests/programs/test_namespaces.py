@@ -38,7 +38,7 @@ def main():
             peer.run(*command.split())
         wait_for_link("veth-a")
         wait_for_link("veth-b", peer)
-        with Lab(options.build, options.preload, namespace_pids={"b": peer.pid}) as lab:
+        with Lab(options, namespace_pids={"b": peer.pid}) as lab:
             lab.set_addresses("a", ADDRESS_A)
             lab.set_addresses("b", ADDRESS_B)
             for run in RUNS:

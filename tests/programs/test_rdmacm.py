@@ -94,7 +94,7 @@ def main():
     if not shutil.which("rping"):
         print("rdmacm-utils is not installed")
         return SKIPPED
-    with Lab(options.build, options.preload) as lab:
+    with Lab(options) as lab:
         for pair in PAIRS:
             run_pair(lab, *pair)
         run_persistent_server(lab)

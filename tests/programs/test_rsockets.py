@@ -82,7 +82,7 @@ def main():
     if not shutil.which("rstream") or not shutil.which("iperf3"):
         print("rdmacm-utils or iperf3 is not installed")
         return SKIPPED
-    with Lab(options.build, options.preload) as lab:
+    with Lab(options) as lab:
         for words in SAME_ARGUMENTS:
             run_pair(lab, words)
         run_udpong(lab)
