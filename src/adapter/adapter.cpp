@@ -90,12 +90,9 @@ Result<std::unique_ptr<CompletionQueue>> Adapter::create_completion_queue(
   return CompletionQueue::create(*arena_, options);
 }
 
-std::size_t Adapter::poll(CompletionQueue& queue, std::span<Completion> out) {
-  if (queue.empty()) {
-    progress_->poll();
-    if (queue.empty()) return 0;
-  }
-  return queue.poll(out);
+bool Adapter::look_for_completions(const CompletionQueue& queue) {
+  if (queue.empty()) progress_->poll();
+  return !queue.empty();
 }
 
 void Adapter::arm(CompletionQueue& queue, bool solicited_only) {

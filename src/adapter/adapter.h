@@ -139,9 +139,16 @@ class Adapter {
 
   Result<std::unique_ptr<CompletionQueue>> create_completion_queue(
       const CompletionQueueOptions& options);
-  /// `ibv_poll_cq`: what is there, else one turn of progress in this thread, and what is there
-  /// then.
-  std::size_t poll(CompletionQueue& queue, std::span<Completion> out);
+  /// Whether the queue has entries; where it has none, after a turn of progress in this thread.
+  bool look_for_completions(const CompletionQueue& queue);
+  /// `ibv_poll_cq`.
+  template <typename Use>
+  std::size_t poll(CompletionQueue& queue, std::size_t most, Use use) {
+    return look_for_completions(queue) ? queue.poll(most, use) : 0;
+  }
+  std::size_t poll(CompletionQueue& queue, std::span<Completion> out) {
+    return look_for_completions(queue) ? queue.poll(out) : 0;
+  }
   /// `ibv_req_notify_cq`.
   void arm(CompletionQueue& queue, bool solicited_only);
 

@@ -103,18 +103,6 @@ Result<void> CompletionQueue::resize(std::uint32_t capacity) {
   return refuse(EINVAL, fmt::format("{} entries asked for; {} are in the queue", capacity, there));
 }
 
-std::size_t CompletionQueue::poll(std::span<Completion> out) {
-  if (empty()) return 0;
-  const std::lock_guard guard(ring_->lock);
-  // Relaxed: the lock orders both counters and the entries.
-  const std::uint64_t consumed = ring_->consumed.load(std::memory_order_relaxed);
-  const std::uint64_t there = ring_->produced.load(std::memory_order_relaxed) - consumed;
-  const std::size_t count = std::min<std::uint64_t>(there, out.size());
-  for (std::size_t i = 0; i < count; ++i) out[i] = entries_[(consumed + i) & mask_];
-  ring_->consumed.store(consumed + count, std::memory_order_release);
-  return count;
-}
-
 CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion& entry,
                                           bool solicited) {
   const TimeNs now = timestamps ? monotonic_now() : 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -131,9 +132,24 @@ class CompletionQueue {
   /// Makes room for `capacity` entries at least and keeps those that are there. EINVAL for fewer
   /// than those.
   Result<void> resize(std::uint32_t capacity);
-  /// Takes at most `out.size()` entries, oldest first. A queue that was overrun gives what it has
-  /// and then nothing.
-  std::size_t poll(std::span<Completion> out);
+  /// Takes at most `most` entries, oldest first: `use(entry)` for each, under the ring's lock. A
+  /// queue that was overrun gives what it has and then nothing.
+  template <typename Use>
+  std::size_t poll(std::size_t most, Use use) {
+    if (empty()) return 0;
+    const std::lock_guard guard(ring_->lock);
+    // Relaxed: the lock orders both counters and the entries.
+    const std::uint64_t consumed = ring_->consumed.load(std::memory_order_relaxed);
+    const std::uint64_t there = ring_->produced.load(std::memory_order_relaxed) - consumed;
+    const std::size_t count = std::min<std::uint64_t>(there, most);
+    for (std::size_t i = 0; i < count; ++i) use(entries_[(consumed + i) & mask_]);
+    ring_->consumed.store(consumed + count, std::memory_order_release);
+    return count;
+  }
+  std::size_t poll(std::span<Completion> out) {
+    std::size_t taken = 0;
+    return poll(out.size(), [&](const Completion& entry) { out[taken++] = entry; });
+  }
   /// Adds an entry; if armed and it fits (`solicited` or an error for solicited-only arming),
   /// disarms and tells the channel. False when there is no room or there once was none: the queue
   /// is overrun, which IBV_EVENT_CQ_ERR says once.

@@ -37,14 +37,6 @@ bool LocalMemory::is_good(std::uint32_t right) const {
   });
 }
 
-std::expected<region::Hold, region::KeyError> LocalMemory::visit(MemoryKey key, std::uint64_t iova,
-                                                                 std::uint64_t length,
-                                                                 std::uint32_t right) const {
-  const auto region = regions.visit(key, iova, length, right, pd, cache);
-  if (!region) return std::unexpected(region.error());
-  return region::Hold::of_visitor(**region, iova);
-}
-
 /// To the receive request that the target holds. What its memory refuses is the peer's fault.
 DirectLink::Copied DirectLink::copy_to_receive(const LocalMemory& local, std::uint64_t offset,
                                                std::uint64_t length) {

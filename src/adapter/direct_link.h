@@ -28,7 +28,11 @@ struct LocalMemory {
   bool is_good(std::uint32_t right) const;
   std::expected<region::Hold, region::KeyError> visit(MemoryKey key, std::uint64_t iova,
                                                       std::uint64_t length,
-                                                      std::uint32_t right) const;
+                                                      std::uint32_t right) const {
+    const auto region = regions.visit(key, iova, length, right, pd, cache);
+    if (!region) return std::unexpected(region.error());
+    return region::Hold::of_visitor(**region, iova);
+  }
 };
 
 /// One connected queue pair's way to its peer on the direct path: executes requests, in order, with

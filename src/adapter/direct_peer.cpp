@@ -17,9 +17,6 @@
 namespace verbatim::adapter {
 namespace {
 
-/// The memory file is mapped in pieces of this size, when they are first touched.
-constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 30;
-
 /// All of it readable and writable, but none of it resident, also in programs that have called
 /// mlockall(MCL_FUTURE): that would fill a sparse file with zeroes.
 std::byte* map_sparsely(int fd, std::uint64_t offset, std::uint64_t length) {
@@ -108,7 +105,7 @@ std::shared_ptr<DirectPeer> DirectPeer::own(Arena& arena, const UniqueFd& doorbe
 DirectPeer::~DirectPeer() {
   if (is_own_ || base_ == nullptr) return;
   munmap(base_, kArenaBytes);
-  for (const auto& [number, base] : windows_) munmap(base, kWindowBytes);
+  for (const auto& [number, base] : windows_) munmap(base, DirectPeer::kWindowBytes);
 }
 
 DirectTarget& DirectPeer::target(std::uint32_t local_number) const {
@@ -135,14 +132,13 @@ void DirectPeer::tell(std::uint32_t local_number, std::uint32_t news) const {
 std::byte* DirectPeer::window(std::uint64_t number) const {
   const std::lock_guard guard(lock_);
   std::byte*& base = windows_[number];
-  if (base == nullptr) base = map_sparsely(memory_.get(), number * kWindowBytes, kWindowBytes);
+  if (base == nullptr)
+    base = map_sparsely(memory_.get(), number * DirectPeer::kWindowBytes, DirectPeer::kWindowBytes);
   return base;
 }
 
-DirectPeer::Run DirectPeer::find(const region::Region& region, std::uint64_t address,
-                                 std::uint64_t length, WindowCache& cache) const {
-  if ((region.access & region::kOnDemand) != 0) return {nullptr, length};
-  if (is_own_) return {reinterpret_cast<std::byte*>(address), length};
+DirectPeer::Run DirectPeer::find_extent(const region::Region& region, std::uint64_t address,
+                                        std::uint64_t length, WindowCache& cache) const {
   const region::Backing& backing = region.backing;
   const region::Extent* extent = &backing.first;
   if (address - extent->address >= extent->length) {
@@ -154,11 +150,12 @@ DirectPeer::Run DirectPeer::find(const region::Region& region, std::uint64_t add
   }
   const std::uint64_t within = address - extent->address;
   const std::uint64_t offset = extent->offset + within;
-  const std::uint64_t number = offset / kWindowBytes;
+  const std::uint64_t number = offset / DirectPeer::kWindowBytes;
   if (number != cache.number) cache = {number, window(number)};
   if (cache.base == nullptr) return {nullptr, std::min(length, extent->length - within)};
-  return {cache.base + offset % kWindowBytes,
-          std::min({length, extent->length - within, kWindowBytes - offset % kWindowBytes})};
+  return {cache.base + offset % DirectPeer::kWindowBytes,
+          std::min({length, extent->length - within,
+                    DirectPeer::kWindowBytes - offset % DirectPeer::kWindowBytes})};
 }
 
 bool DirectPeer::copy_by_kernel(std::byte* here, std::uint64_t there, std::uint64_t length,

@@ -58,6 +58,8 @@ class DirectPeer {
   /// The target's owner hears of it.
   void tell(std::uint32_t local_number, std::uint32_t news) const;
 
+  /// The memory file is mapped in pieces of this size, when they are first touched.
+  static constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 30;
   /// Bytes of a region that lie together: where they are mapped here, or that they are not.
   struct Run {
     std::byte* here = nullptr;  // Null: `copy_by_kernel` is the only way.
@@ -70,7 +72,19 @@ class DirectPeer {
   };
   /// From `address` of the peer's address space on. The region is being visited.
   Run find(const region::Region& region, std::uint64_t address, std::uint64_t length,
-           WindowCache& cache) const;
+           WindowCache& cache) const {
+    if ((region.access & region::kOnDemand) != 0) return {nullptr, length};
+    if (is_own_) return {reinterpret_cast<std::byte*>(address), length};  // NOLINT
+    // Mostly the whole of it lies in the window that was used last.
+    const region::Extent& first = region.backing.first;
+    const std::uint64_t within = address - first.address;
+    const std::uint64_t offset = first.offset + within;
+    const bool is_near = within < first.length && length <= first.length - within &&
+                         offset / kWindowBytes == cache.number && cache.base != nullptr &&
+                         offset % kWindowBytes + length <= kWindowBytes;
+    if (is_near) return {cache.base + offset % kWindowBytes, length};
+    return find_extent(region, address, length, cache);
+  }
   /// Between memory here and memory of the peer. False where some of it is not mapped there.
   bool copy_by_kernel(std::byte* here, std::uint64_t there, std::uint64_t length,
                       bool to_peer) const;
@@ -78,6 +92,8 @@ class DirectPeer {
  private:
   DirectPeer() = default;
   Result<void> attach(PeerDescriptors descriptors);
+  Run find_extent(const region::Region& region, std::uint64_t address, std::uint64_t length,
+                  WindowCache& cache) const;
   std::byte* window(std::uint64_t number) const;
 
   bool is_own_ = false;

@@ -29,34 +29,11 @@ Result<void> check_addresses(const Region& region) {
                             region.address, region.iova, region.length));
 }
 
-Hold::Backing backing_of(std::uint32_t access) {
-  if ((access & kNull) != 0) return Hold::Backing::nothing;
-  return (access & kOnDemand) != 0 ? Hold::Backing::on_demand : Hold::Backing::memory;
-}
-
-/// Why the entry does not give these rights.
-std::optional<KeyError> refusal(const RegionEntry& entry, std::uint32_t rights,
-                                const Accessor& by) {
-  if (entry.kind != EntryKind::region) {
-    // A window's key is a remote key alone (IBA 10.6.7.1).
-    if ((rights & kRemoteRights) == 0) return KeyError::unknown_key;
-    if (entry.kind == EntryKind::window_2 && entry.qpn != by.qpn) return KeyError::wrong_domain;
-  }
-  if (entry.region.pd != by.pd) return KeyError::wrong_domain;
-  if ((entry.region.access & rights) != rights) return KeyError::missing_right;
-  return std::nullopt;
-}
-
 std::unexpected<Error> refuse_key(MemoryKey key) {
   return refuse(EINVAL, fmt::format("region: no region has the key {:#010x}", raw(key)));
 }
 
 }  // namespace
-
-bool contains(const Region& region, std::uint64_t iova, std::uint64_t length) {
-  return iova >= region.iova && length <= region.length &&
-         iova - region.iova <= region.length - length;
-}
 
 /// Waits until nobody holds or visits the entry, whose key is cleared: nobody comes any more.
 void RegionTable::drain(const RegionEntry& entry) const {
@@ -92,14 +69,6 @@ Hold::Hold(Hold&& other) noexcept
       address_(std::exchange(other.address_, nullptr)),
       backing_(other.backing_) {}
 
-Hold Hold::of_visitor(const Region& region, std::uint64_t iova) {
-  // An address of the program, as a region has it.
-  Hold visitor(nullptr,
-               reinterpret_cast<std::byte*>(region.address + (iova - region.iova)));  // NOLINT
-  visitor.backing_ = backing_of(region.access);
-  return visitor;
-}
-
 Hold& Hold::operator=(Hold&& other) noexcept {
   std::swap(entry_, other.entry_);
   std::swap(address_, other.address_);
@@ -113,16 +82,6 @@ bool Hold::move_to(std::uint64_t iova, std::uint64_t length) {
   address_ = reinterpret_cast<std::byte*>(region.address + (iova - region.iova));
   backing_ = backing_of(region.access);
   return true;
-}
-
-Hold Hold::borrowed(std::uint64_t offset) const {
-  Hold part(nullptr, address_ + offset);
-  part.backing_ = backing_;
-  return part;
-}
-
-Hold::~Hold() {
-  if (entry_ != nullptr) entry_->holders.fetch_sub(1, std::memory_order_release);
 }
 
 RegionTable::RegionTable(RegionTableHeader& header, std::span<RegionEntry> entries)
@@ -234,17 +193,6 @@ RegionEntry* RegionTable::entry_at(MemoryKey key) const {
   return index < header_.used.load(std::memory_order_relaxed) ? &entries_[index] : nullptr;
 }
 
-/// The entry that the key would be in, if it carries this key now.
-RegionEntry* RegionTable::find(MemoryKey key, KeyCache& cache) const {
-  if (cache.key_ != key || cache.entry_ == nullptr) {
-    cache.entry_ = raw(key) != 0 ? entry_at(key) : nullptr;
-    cache.key_ = key;
-  }
-  RegionEntry* const entry = cache.entry_;
-  if (entry == nullptr || entry->key.load(std::memory_order_seq_cst) != raw(key)) return nullptr;
-  return entry;
-}
-
 RegionEntry* RegionTable::find(MemoryKey key) const {
   KeyCache unused;
   return find(key, unused);
@@ -276,26 +224,15 @@ std::expected<Hold, KeyError> RegionTable::enter(MemoryKey key, std::uint32_t ri
                                                  const Accessor& by) const {
   auto entered = enter(key);
   if (!entered) return entered;
-  if (const auto wrong = refusal(*entered->entry_, rights, by)) return std::unexpected(*wrong);
+  if (const auto wrong = refusal_of(*entered->entry_, rights, by)) return std::unexpected(*wrong);
   return entered;
-}
-
-std::expected<const Region*, KeyError> RegionTable::visit(MemoryKey key, std::uint64_t iova,
-                                                          std::uint64_t length,
-                                                          std::uint32_t rights, const Accessor& by,
-                                                          KeyCache& cache) const {
-  const RegionEntry* const entry = find(key, cache);
-  if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
-  if (const auto wrong = refusal(*entry, rights, by)) return std::unexpected(*wrong);
-  if (!contains(entry->region, iova, length)) return std::unexpected(KeyError::out_of_bounds);
-  return &entry->region;
 }
 
 std::expected<void, KeyError> RegionTable::visit_key(MemoryKey key, std::uint32_t rights,
                                                      const Accessor& by) const {
   const RegionEntry* const entry = find(key);
   if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
-  if (const auto wrong = refusal(*entry, rights, by)) return std::unexpected(*wrong);
+  if (const auto wrong = refusal_of(*entry, rights, by)) return std::unexpected(*wrong);
   return {};
 }
 

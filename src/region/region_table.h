@@ -120,7 +120,10 @@ struct RegionTableHeader {
 };
 
 /// Whether [iova, iova + length) lies in the region. No sum is formed, so none can overflow.
-bool contains(const Region& region, std::uint64_t iova, std::uint64_t length);
+inline bool contains(const Region& region, std::uint64_t iova, std::uint64_t length) {
+  return iova >= region.iova && length <= region.length &&
+         iova - region.iova <= region.length - length;
+}
 class RegionTable;
 
 /// Where the last key was found: a key names the same entry for ever, whatever that holds now. Of
@@ -253,5 +256,66 @@ class RegionTable {
   KeyPermutation permutation_;
   Visitors visitors_;
 };
+
+// What the direct path does for each request.
+
+inline Hold::Backing backing_of(std::uint32_t access) {
+  if ((access & kNull) != 0) return Hold::Backing::nothing;
+  return (access & kOnDemand) != 0 ? Hold::Backing::on_demand : Hold::Backing::memory;
+}
+
+/// Why the entry does not give these rights.
+inline std::optional<KeyError> refusal_of(const RegionEntry& entry, std::uint32_t rights,
+                                          const Accessor& by) {
+  if (entry.kind != EntryKind::region) {
+    // A window's key is a remote key alone (IBA 10.6.7.1).
+    if ((rights & kRemoteRights) == 0) return KeyError::unknown_key;
+    if (entry.kind == EntryKind::window_2 && entry.qpn != by.qpn) return KeyError::wrong_domain;
+  }
+  if (entry.region.pd != by.pd) return KeyError::wrong_domain;
+  if ((entry.region.access & rights) != rights) return KeyError::missing_right;
+  return std::nullopt;
+}
+
+inline Hold Hold::of_visitor(const Region& region, std::uint64_t iova) {
+  // An address of the program, as a region has it.
+  Hold visitor(nullptr,
+               reinterpret_cast<std::byte*>(region.address + (iova - region.iova)));  // NOLINT
+  visitor.backing_ = backing_of(region.access);
+  return visitor;
+}
+
+inline Hold Hold::borrowed(std::uint64_t offset) const {
+  Hold part(nullptr, address_ + offset);
+  part.backing_ = backing_;
+  return part;
+}
+
+inline Hold::~Hold() {
+  if (entry_ != nullptr) entry_->holders.fetch_sub(1, std::memory_order_release);
+}
+
+/// The entry that the key would be in, if it carries this key now.
+inline RegionEntry* RegionTable::find(MemoryKey key, KeyCache& cache) const {
+  if (cache.key_ != key || cache.entry_ == nullptr) {
+    cache.entry_ = raw(key) != 0 ? entry_at(key) : nullptr;
+    cache.key_ = key;
+  }
+  RegionEntry* const entry = cache.entry_;
+  if (entry == nullptr || entry->key.load(std::memory_order_seq_cst) != raw(key)) return nullptr;
+  return entry;
+}
+
+inline std::expected<const Region*, KeyError> RegionTable::visit(MemoryKey key, std::uint64_t iova,
+                                                                 std::uint64_t length,
+                                                                 std::uint32_t rights,
+                                                                 const Accessor& by,
+                                                                 KeyCache& cache) const {
+  const RegionEntry* const entry = find(key, cache);
+  if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
+  if (const auto wrong = refusal_of(*entry, rights, by)) return std::unexpected(*wrong);
+  if (!contains(entry->region, iova, length)) return std::unexpected(KeyError::out_of_bounds);
+  return &entry->region;
+}
 
 }  // namespace verbatim::region

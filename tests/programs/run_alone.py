@@ -5,15 +5,14 @@ import sys
 
 from lab import Lab, option_parser
 
-SECONDS_MAX = 50
-
 
 def main():
     parser = option_parser(__doc__)
+    parser.add_argument("--seconds", type=int, default=50, help="it may take, at most")
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
     with Lab(options) as lab:
-        lab.start("a", options.program).expect_success(SECONDS_MAX)
+        lab.start("a", options.program).expect_success(options.seconds)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include <fmt/format.h>
@@ -52,8 +50,7 @@ static_assert(adapter::kCompletionTagsMustSynchronize == IBV_WC_TM_SYNC_REQ);
 static_assert(adapter::kCompletionTagMatch == IBV_WC_TM_MATCH);
 static_assert(adapter::kCompletionTagDataValid == IBV_WC_TM_DATA_VALID);
 
-ibv_wc to_verbs(const adapter::Completion& entry) {
-  ibv_wc completion;
+void to_verbs(const adapter::Completion& entry, ibv_wc& completion) {
   completion.wr_id = entry.wr_id;
   completion.status = static_cast<ibv_wc_status>(raw(entry.status));
   completion.opcode = static_cast<ibv_wc_opcode>(raw(entry.opcode));
@@ -67,24 +64,18 @@ ibv_wc to_verbs(const adapter::Completion& entry) {
   completion.slid = 0;  // RoCE has no LIDs.
   completion.sl = entry.service_level;
   completion.dlid_path_bits = 0;
-  return completion;
 }
 
 }  // namespace
 
 int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions) {
-  adapter::Adapter& adapter = from(cq->context).adapter();
-  adapter::CompletionQueue& queue = *from(cq).queue;
-  std::array<adapter::Completion, 16> batch;
-  int taken = 0;
-  while (taken < entries) {
-    const auto wanted =
-        std::min<std::size_t>(batch.size(), static_cast<std::size_t>(entries - taken));
-    const auto count = adapter.poll(queue, std::span(batch).first(wanted));
-    for (std::size_t i = 0; i < count; ++i) completions[taken++] = to_verbs(batch[i]);
-    if (count < wanted) break;
-  }
-  return taken;
+  if (entries <= 0) return 0;
+  const auto taken =
+      from(cq->context)
+          .adapter()
+          .poll(*from(cq).queue, static_cast<std::size_t>(entries),
+                [&](const adapter::Completion& entry) { to_verbs(entry, *completions++); });
+  return static_cast<int>(taken);
 }
 
 int request_notification(ibv_cq* cq, int solicited_only) {
