@@ -82,6 +82,7 @@ struct Membership {
   std::unique_ptr<region::MemoryFile> memory;
   UniqueFd doorbell;
   std::function<Result<PeerDescriptors>(const SocketAddress&, Qpn)> ask_for_peer;
+  bool only_direct = false;  // RC and UC queue pairs that would need the wire do not get to RTS.
 };
 
 /// Makes the memory file and the doorbell. What the kernel says where it refuses.
@@ -203,6 +204,7 @@ class Adapter {
   /// The program on this machine that has the queue pair; null where the wire leads there.
   std::shared_ptr<DirectPeer> find_peer(const SocketAddress& address, Qpn qpn);
   bool takes_direct_path() const { return membership_.memory != nullptr; }
+  bool only_direct() const { return membership_.only_direct; }
 
   region::RegionTable& regions() { return *regions_; }
   Progress& progress() { return *progress_; }

@@ -36,7 +36,14 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   apply(wanted, mask);
   enter(to, mask);
   note_wire_use();
-  return {};
+  const bool lacks_path = from == QpState::rtr && to == QpState::rts && link_ == nullptr &&
+                          may_be_direct() && adapter_.only_direct();
+  if (!lacks_path) return {};
+  enter_error();
+  return refuse(EHOSTUNREACH,
+                fmt::format("VERBATIM_PATH=direct, and QP {:#x} at {} is not on this machine, of "
+                            "another user, or takes the wire (VERBATIM_LOG=info says which)",
+                            attributes_.dest_qpn.value(), peer_.ip_text()));
 }
 
 Result<void> QueuePair::check_values(const QueuePairAttributes& wanted, std::uint32_t mask) const {

@@ -70,13 +70,16 @@ void follow(const agent::NodeDescription& node, const agent::PortState& now,
       {.gids = gids_in_use(node, now), .is_present = now.is_present, .is_active = now.is_active});
 }
 
+enum class Path : std::uint8_t { automatic, direct, wire };
+
 /// VERBATIM_PATH. EINVAL for what it cannot be.
-Result<bool> may_take_direct_path() {
+Result<Path> wanted_path() {
   const char* const path = std::getenv("VERBATIM_PATH");
-  const std::string_view wanted = path != nullptr ? path : "wire";
-  if (wanted == "wire") return false;
-  if (wanted == "auto") return true;
-  return refuse(EINVAL, fmt::format("VERBATIM_PATH={} is neither wire nor auto", wanted));
+  const std::string_view wanted = path != nullptr && *path != 0 ? path : "auto";
+  if (wanted == "auto") return Path::automatic;
+  if (wanted == "direct") return Path::direct;
+  if (wanted == "wire") return Path::wire;
+  return refuse(EINVAL, fmt::format("VERBATIM_PATH={} is not auto, direct or wire", wanted));
 }
 
 /// What the direct path needs. Without it the program keeps to the wire.
@@ -98,15 +101,17 @@ Result<void> open_direct_path(adapter::Membership& membership) {
 Result<std::unique_ptr<Program>> join() {
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return std::unexpected(options.error());
-  const auto direct = may_take_direct_path();
-  if (!direct) return std::unexpected(direct.error());
+  const auto path = wanted_path();
+  if (!path) return std::unexpected(path.error());
   auto arena = adapter::Arena::create();
   if (!arena) return std::unexpected(arena.error());
   adapter::Membership membership;
   agent::SharedFiles files{.arena = (*arena)->fd()};
-  if (*direct) {
+  membership.only_direct = *path == Path::direct;
+  if (*path != Path::wire) {
     if (auto opened = open_direct_path(membership); !opened) {
-      log(LogLevel::warn, "the wire is taken everywhere: {}", opened.error().text);
+      if (membership.only_direct) return std::unexpected(opened.error());
+      log(LogLevel::info, "the wire is taken everywhere: {}", opened.error().text);
     } else {
       files.memory = membership.memory->fd();
       files.doorbell = membership.doorbell.get();
