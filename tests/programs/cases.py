@@ -14,6 +14,7 @@ class Case:
     rows: int  # Lines of figures that the client prints.
     is_long: bool  # Only in the long set.
     seconds: int = 60
+    paths: tuple = ("auto", "wire")  # How the two may reach each other: see lab.py.
 
 
 def _words(text):
@@ -97,7 +98,8 @@ def _perftest(program, shape, is_long, extra=""):
     if extra:
         words += extra.split()
         name.append(extra.split()[-1])
-    return Case(".".join(name), program, tuple(words), rows, is_long, seconds=120)
+    paths = ("wire",) if _waits_for_ever(program, shape) else ("auto", "wire")
+    return Case(".".join(name), program, tuple(words), rows, is_long, 120, paths)
 
 
 RC_QUICK = (
@@ -170,7 +172,7 @@ def _waits_for_ever(program, shape):
     """Debian 12's perftest (4.5+0.17) looks at no more than rx_depth completions an event, and caps
     rx_depth at the iterations: with several queue pairs, both ways, it waits for another event while
     completions lie in its queue (perftest commit 14955fe, "Fix BW tests stuck pending completion
-    event"). On any device whose completions come faster than it wakes; with large messages they do
+    event"). On any device whose completions come faster than it wakes; large messages on the wire do
     not, and the quick set has such a run."""
     return program == "ib_send_bw" and shape.events and shape.queue_pairs > 1 and shape.bidirectional
 

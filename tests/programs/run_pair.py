@@ -31,12 +31,12 @@ def run(case, options):
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--list", action="store_true",
-                        help="print NAME SET SECONDS of each case, for CMake")
+                        help="print NAME SET SECONDS PATH... of each case, for CMake")
     parser.add_argument("case", nargs="?", help="name of a case")
     options = parser.parse_args()
     if options.list:
         for case in cases.all_cases():
-            print(case.name, "long" if case.is_long else "programs", case.seconds)
+            print(case.name, "long" if case.is_long else "programs", case.seconds, *case.paths)
         return 0
     for case in cases.all_cases():
         if case.name == options.case:
