@@ -90,8 +90,9 @@ Result<std::unique_ptr<CompletionQueue>> Adapter::create_completion_queue(
   return CompletionQueue::create(*arena_, options);
 }
 
-bool Adapter::look_for_completions(const CompletionQueue& queue) {
-  if (queue.empty()) progress_->poll();
+bool Adapter::look_for_completions(CompletionQueue& queue) {
+  if (!queue.empty()) return true;
+  if (progress_->poll() && queue.empty()) queue.mend();
   return !queue.empty();
 }
 

@@ -141,7 +141,7 @@ class Adapter {
   Result<std::unique_ptr<CompletionQueue>> create_completion_queue(
       const CompletionQueueOptions& options);
   /// Whether the queue has entries; where it has none, after a turn of progress in this thread.
-  bool look_for_completions(const CompletionQueue& queue);
+  bool look_for_completions(CompletionQueue& queue);
   /// `ibv_poll_cq`.
   template <typename Use>
   std::size_t poll(CompletionQueue& queue, std::size_t most, Use use) {

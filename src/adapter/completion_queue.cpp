@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -85,15 +87,20 @@ Result<void> CompletionQueue::resize(std::uint32_t capacity) {
   std::uint64_t unused_capacity = rounded;
   std::uint64_t there = 0;
   {
-    const std::lock_guard guard(ring_->lock);
+    const std::scoped_lock guard(ring_->lock, ring_->taking);
+    ring_->finish_last(arena_->base());
     const std::uint64_t consumed = ring_->consumed.load(std::memory_order_relaxed);
     const std::uint64_t produced = ring_->produced.load(std::memory_order_relaxed);
     there = produced - consumed;
     if (there <= capacity) {
       Completion* const to = arena_->at(Offset<Completion>{entries->value});
-      for (auto i = consumed; i != produced; ++i) to[i & (rounded - 1)] = entries_[i & mask_];
+      for (auto i = consumed; i != produced; ++i) {
+        to[i & (rounded - 1)] = entries_[i & mask_];
+        to[i & (rounded - 1)].lap = CompletionRing::lap_of(i, rounded);
+      }
       unused.value = std::exchange(ring_->entries.value, entries->value);
       unused_capacity = std::exchange(ring_->capacity, rounded);
+      ring_->room_until = consumed + rounded;
       entries_ = to;
       mask_ = rounded - 1;
     }
@@ -109,21 +116,47 @@ CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion& en
   const std::lock_guard guard(lock);
   if (overrun.load(std::memory_order_relaxed) != no_overrun) return Added::not_at_all;
   const std::uint64_t number = produced.load(std::memory_order_relaxed);
-  const std::uint64_t oldest = consumed.load(std::memory_order_relaxed);
-  if (number - oldest >= capacity) {
-    if (!ignores_overrun) {
-      overrun.store(lost_entry, std::memory_order_relaxed);
-      return Added::not_at_all;
-    }
-    consumed.store(oldest + 1, std::memory_order_relaxed);
-  }
+  if (number >= room_until && !make_room(number)) return Added::not_at_all;
   auto& place = reinterpret_cast<Completion*>(arena + entries.value)[number & (capacity - 1)];
-  place = entry;
+  // All but the lap, at which a consumer may be looking.
+  std::memcpy(static_cast<void*>(&place), &entry, offsetof(Completion, lap));
   place.timestamp = now;
   produced.store(number + 1, std::memory_order_release);
+  std::atomic_ref(place.lap).store(lap_of(number, capacity), std::memory_order_release);
   if (!tells(armed.load(std::memory_order_relaxed), entry, solicited)) return Added::silently;
   armed.store(not_armed, std::memory_order_relaxed);
   return Added::and_must_tell;
+}
+
+/// Whether entry `number` has a place; `room_until` is as far as the consumer has come.
+bool CompletionRing::make_room(std::uint64_t number) {
+  room_until = consumed.load(std::memory_order_acquire) + capacity;
+  if (number < room_until) return true;
+  if (!ignores_overrun) {
+    overrun.store(lost_entry, std::memory_order_relaxed);
+    return false;
+  }
+  const std::lock_guard guard(taking);
+  const std::uint64_t oldest = consumed.load(std::memory_order_relaxed);
+  if (number - oldest >= capacity) consumed.store(oldest + 1, std::memory_order_release);
+  return true;
+}
+
+void CompletionRing::finish_last(std::byte* arena) {
+  const std::uint64_t end = produced.load(std::memory_order_relaxed);
+  if (end == consumed.load(std::memory_order_relaxed)) return;
+  auto& last = reinterpret_cast<Completion*>(arena + entries.value)[(end - 1) & (capacity - 1)];
+  std::atomic_ref(last.lap).store(lap_of(end - 1, capacity), std::memory_order_release);
+}
+
+void CompletionQueue::mend() {
+  // Mostly there is nothing: no lock is taken, and no peer's line written.
+  if (ring_->produced.load(std::memory_order_relaxed) ==
+      ring_->consumed.load(std::memory_order_relaxed)) {
+    return;
+  }
+  const std::scoped_lock guard(ring_->lock, ring_->taking);
+  ring_->finish_last(arena_->base());
 }
 
 bool CompletionQueue::push(const Completion& entry, bool solicited) {
@@ -134,13 +167,17 @@ bool CompletionQueue::push(const Completion& entry, bool solicited) {
 }
 
 void CompletionQueue::forget(Qpn qpn) {
-  const std::lock_guard guard(ring_->lock);
+  const std::scoped_lock guard(ring_->lock, ring_->taking);
+  ring_->finish_last(arena_->base());
   const std::uint64_t consumed = ring_->consumed.load(std::memory_order_relaxed);
   const std::uint64_t produced = ring_->produced.load(std::memory_order_relaxed);
   std::uint64_t kept = produced;  // Those that stay move up to the newest.
   for (std::uint64_t i = produced; i != consumed; --i) {
     const Completion& entry = entries_[(i - 1) & mask_];
-    if (entry.qpn != qpn.value()) entries_[--kept & mask_] = entry;
+    if (entry.qpn == qpn.value()) continue;
+    --kept;
+    entries_[kept & mask_] = entry;
+    entries_[kept & mask_].lap = CompletionRing::lap_of(kept, ring_->capacity);
   }
   ring_->consumed.store(kept, std::memory_order_release);
 }

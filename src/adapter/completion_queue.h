@@ -1,7 +1,7 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -78,32 +78,53 @@ struct Completion {
   std::uint64_t timestamp = 0;  // TimeNs of the push, in queues whose programs ask for it.
   std::uint64_t tag = 0;        // Of a message that matched, as is `tag_context`.
   std::uint32_t tag_context = 0;
-  std::uint32_t unused = 0;
+  /// Of the ring, which counts its laps from 1: the entry is there when it says the lap in which
+  /// the consumer comes by. Release by the producer, so that one cache line tells the consumer all.
+  std::uint32_t lap = 0;
 };
 static_assert(sizeof(Completion) == 64);
 
-/// The ring in the arena. Producers (any process) and the consumer take `lock`, and change a
-/// counter last: a ring whose user was killed is as before or as after.
+/// The ring in the arena. Producers (any process) take `lock`, consumers `taking`; each side has
+/// lines of its own, so that neither waits for the other's. Who is killed leaves the ring as before
+/// or as after: an entry counts when `produced` says so, and whoever finds its lap missing then
+/// adds that (`finish_last`).
 struct CompletionRing {
-  SpinLock lock;
-  std::uint32_t capacity = 0;              // A power of two. Changes under `lock`.
-  std::atomic<std::uint64_t> produced{0};  // Release by the producer after the entry is written.
-  std::atomic<std::uint64_t> consumed{0};
+  // Of producers.
+  alignas(64) SpinLock lock;
+  std::uint32_t capacity = 0;              // A power of two. Changes under both locks.
+  std::atomic<std::uint64_t> produced{0};  // After the entry is written, before its lap.
+  std::uint64_t room_until = 0;            // `produced` may grow so far; more has to be looked at.
   enum Armed : std::uint32_t { not_armed, solicited_only, any };
   std::atomic<std::uint32_t> armed{not_armed};
   // From `lost_entry` on an entry found no room: the queue is in error for good.
   enum Overrun : std::uint32_t { no_overrun, lost_entry, reported };
   std::atomic<std::uint32_t> overrun{no_overrun};
-  Offset<Completion> entries;  // Changes under `lock`.
-  // Constant from here on.
-  bool timestamps = false;
+  Offset<Completion> entries;  // Changes under both locks.
+  bool timestamps = false;     // Constant, as is the next.
   bool ignores_overrun = false;
+  // Of consumers.
+  alignas(64) SpinLock taking;  // After `lock`, where both are taken.
+  std::atomic<std::uint64_t> consumed{0};
+
+  static std::uint32_t lap_of(std::uint64_t number, std::uint64_t capacity) {
+    return static_cast<std::uint32_t>(number >> std::countr_zero(capacity)) + 1;
+  }
+  /// Under both locks: what a producer that was killed had added is there.
+  void finish_last(std::byte* arena);
 
   enum class Added : std::uint8_t { silently, and_must_tell, not_at_all };
   /// Adds an entry; `arena` is where the ring's arena is mapped. What armed the ring is answered by
   /// it: it is disarmed then, and the caller tells the channel. `not_at_all`: there is no room, or
   /// there once was none.
   Added add(std::byte* arena, const Completion& entry, bool solicited);
+  /// The place of the next entry is fetched, to be written soon. A hint.
+  void prefetch_next(std::byte* arena) const {
+    const std::uint64_t number = produced.load(std::memory_order_relaxed);
+    __builtin_prefetch(arena + entries.value + (number & (capacity - 1)) * sizeof(Completion), 1);
+  }
+
+ private:
+  bool make_room(std::uint64_t number);
 };
 
 struct CompletionQueueOptions {
@@ -125,10 +146,9 @@ class CompletionQueue {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   std::uint32_t capacity() const { return ring_->capacity; }
-  bool empty() const {
-    return ring_->produced.load(std::memory_order_acquire) ==
-           ring_->consumed.load(std::memory_order_relaxed);
-  }
+  bool empty() const { return next() == nullptr; }
+  /// What a producer that was killed had added is there afterwards.
+  void mend();
   /// Makes room for `capacity` entries at least and keeps those that are there. EINVAL for fewer
   /// than those.
   Result<void> resize(std::uint32_t capacity);
@@ -137,14 +157,14 @@ class CompletionQueue {
   template <typename Use>
   std::size_t poll(std::size_t most, Use use) {
     if (empty()) return 0;
-    const std::lock_guard guard(ring_->lock);
-    // Relaxed: the lock orders both counters and the entries.
-    const std::uint64_t consumed = ring_->consumed.load(std::memory_order_relaxed);
-    const std::uint64_t there = ring_->produced.load(std::memory_order_relaxed) - consumed;
-    const std::size_t count = std::min<std::uint64_t>(there, most);
-    for (std::size_t i = 0; i < count; ++i) use(entries_[(consumed + i) & mask_]);
-    ring_->consumed.store(consumed + count, std::memory_order_release);
-    return count;
+    const std::lock_guard guard(ring_->taking);
+    std::size_t taken = 0;
+    for (const Completion* entry = nullptr; taken < most && (entry = next()) != nullptr; ++taken) {
+      use(*entry);
+      ring_->consumed.store(ring_->consumed.load(std::memory_order_relaxed) + 1,
+                            std::memory_order_release);
+    }
+    return taken;
   }
   std::size_t poll(std::span<Completion> out) {
     std::size_t taken = 0;
@@ -184,14 +204,22 @@ class CompletionQueue {
 
  private:
   CompletionQueue() = default;
+  /// The oldest entry, if there is one. Without the lock it is a hint.
+  const Completion* next() const {
+    const std::uint64_t number = ring_->consumed.load(std::memory_order_relaxed);
+    const std::uint64_t mask = mask_.load(std::memory_order_relaxed);
+    Completion& entry = entries_.load(std::memory_order_relaxed)[number & mask];
+    const auto lap = std::atomic_ref(entry.lap).load(std::memory_order_acquire);
+    return lap == CompletionRing::lap_of(number, mask + 1) ? &entry : nullptr;
+  }
 
   Arena* arena_ = nullptr;
   Offset<CompletionRing> ring_offset_;
   CompletionRing* ring_ = nullptr;
   std::mutex resizing_;  // One thread resizes; the ring's lock is not held while it allocates.
-  // The next two are what the ring says, at hand; guarded by its lock.
-  Completion* entries_ = nullptr;
-  std::uint64_t mask_ = 0;
+  // What the ring says, at hand; change under both its locks.
+  std::atomic<Completion*> entries_{nullptr};
+  std::atomic<std::uint64_t> mask_{0};
   CompletionChannel* channel_ = nullptr;
   AsyncEvents* events_ = nullptr;
   void* owner_ = nullptr;

@@ -109,7 +109,7 @@ TEST_F(CompletionQueueTest, EntriesComeBackWhole) {
   queue->push(entry, false);
   std::array<Completion, 1> out;
   ASSERT_EQ(queue->poll(out), 1U);
-  EXPECT_EQ(std::memcmp(&out[0], &entry, sizeof entry), 0);
+  EXPECT_EQ(std::memcmp(&out[0], &entry, offsetof(Completion, lap)), 0);
 }
 
 TEST_F(CompletionQueueTest, ForgetsTheEntriesOfOneQueuePair) {

@@ -180,6 +180,7 @@ bool DirectLink::take_receive() {
 }
 
 DirectLink::Outcome DirectLink::send(const SendRequest& request, const LocalMemory& local) {
+  peer_->at(target_.receive_cq)->prefetch_next(peer_->base());
   if (!take_receive()) return not_ready();
   if (request.operation == Operation::send_with_invalidate && !begun_ &&
       !peer_->regions().visit_invalidation(request.remote_key, {target_.pd, config_.peer_qpn})) {

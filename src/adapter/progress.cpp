@@ -99,6 +99,7 @@ Result<std::unique_ptr<Progress>> Progress::create(Adapter& adapter,
   progress->thread_ = std::thread([self = progress.get()] { self->run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_setname_np(progress->thread_.native_handle(), "verbatim");
+  progress->lives_.wait();  // Before any peer looks whether this program lives.
   return progress;
 }
 
@@ -175,6 +176,7 @@ bool Progress::packets_wait() const {
 /// The background thread.
 void Progress::run() {
   adapter_.arena().header().life.begin();
+  lives_.count_down();
   while (!stop_.load(std::memory_order_acquire)) {
     const bool rest = may_rest(monotonic_now());
     if (resting_.exchange(rest, std::memory_order_seq_cst) && !rest) set_alarm();
@@ -227,14 +229,14 @@ void Progress::serve() {
   if (busy) wake();
 }
 
-void Progress::poll() {
+bool Progress::poll() {
   static thread_local std::uint32_t polls = 0;
   const bool may_skip = wire_users_.load(std::memory_order_relaxed) == 0 &&
                         !has_outputs_.load(std::memory_order_relaxed);
-  if (may_skip && ++polls % kPollsPerTurn != 0) return;
+  if (may_skip && ++polls % kPollsPerTurn != 0) return false;
   const TimeNs now = monotonic_now();
   const Use use(*this, last_poll_, now);
-  if (!turn_lock_.try_lock()) return;
+  if (!turn_lock_.try_lock()) return false;
   const std::lock_guard guard(turn_lock_, std::adopt_lock);
   // What the turn before left to say, if the program has not said something itself meanwhile.
   if (has_outputs_.load(std::memory_order_relaxed)) flush_outputs();
@@ -245,6 +247,7 @@ void Progress::poll() {
     idle_polls_ = 0;
     sched_yield();
   }
+  return true;
 }
 
 void Progress::settle() {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <latch>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -43,8 +44,8 @@ class Progress {
   void abandon();
 
   /// A turn in the caller's thread, unless somebody else is at it. Where no queue pair uses the
-  /// wire, few polls take one: peers write to completion queues themselves.
-  void poll();
+  /// wire, few polls take one: peers write to completion queues themselves. Whether it did.
+  bool poll();
   /// So many more queue pairs that packets may come for.
   void add_wire_users(int count) { wire_users_.fetch_add(count, std::memory_order_relaxed); }
   /// Before the process exits: lets a turn end and says what is left, so that the acknowledgements
@@ -159,6 +160,7 @@ class Progress {
   UniqueFd alarm_;        // timerfd: the earliest deadline.
   UniqueFd quiet_epoll_;  // wake_, alarm_, the agent: all that it hears while it rests.
   UniqueFd full_epoll_;   // quiet_epoll_ and the sockets.
+  std::latch lives_{1};   // The thread has begun its sign of life.
   std::thread thread_;
 };
 

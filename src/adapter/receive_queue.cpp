@@ -69,7 +69,7 @@ Result<void> ReceiveQueue::resize(std::uint32_t capacity) {
   Offset<std::byte> unused = *memory;
   std::size_t unused_mask = mask;
   {
-    const std::lock_guard guard(ring_->lock);
+    const std::scoped_lock guard(ring_->posting, ring_->taking);
     if (count() <= capacity) {
       const std::uint64_t end = ring_->posted.load(std::memory_order_relaxed);
       for (auto i = ring_->taken.load(std::memory_order_relaxed); i != end; ++i) {
@@ -87,10 +87,13 @@ Result<void> ReceiveQueue::resize(std::uint32_t capacity) {
 
 int ReceiveQueue::post(std::uint64_t wr_id, std::span<const Segment> segments) {
   if (segments.size() > ring_->segments_max) return EINVAL;
-  const std::lock_guard guard(ring_->lock);
-  // Relaxed: the lock orders both counters and the places.
+  const std::lock_guard guard(ring_->posting);
   const std::uint64_t posted = ring_->posted.load(std::memory_order_relaxed);
-  if (posted - ring_->taken.load(std::memory_order_relaxed) >= ring_->capacity) return ENOMEM;
+  if (posted - ring_->taken_seen >= ring_->capacity) {
+    // Acquire: whoever took from the place has read it.
+    ring_->taken_seen = ring_->taken.load(std::memory_order_acquire);
+    if (posted - ring_->taken_seen >= ring_->capacity) return ENOMEM;
+  }
   std::byte* const to = ring_->place(base_, posted);
   new (to) ReceivePlace{wr_id, static_cast<std::uint32_t>(segments.size())};
   std::ranges::copy(segments, segments_of(to));
@@ -99,10 +102,12 @@ int ReceiveQueue::post(std::uint64_t wr_id, std::span<const Segment> segments) {
 }
 
 bool ReceiveRing::take(std::byte* arena, ReceiveRequest& out) {
-  if (count() == 0) return false;
-  const std::lock_guard guard(lock);
+  const std::lock_guard guard(taking);
   const std::uint64_t number = taken.load(std::memory_order_relaxed);
-  if (posted.load(std::memory_order_relaxed) == number) return false;
+  if (posted_seen <= number) {
+    posted_seen = posted.load(std::memory_order_acquire);
+    if (posted_seen <= number) return false;
+  }
   std::byte* const from = place(arena, number);
   const auto* const header = reinterpret_cast<const ReceivePlace*>(from);
   out.wr_id = header->wr_id;
@@ -113,6 +118,7 @@ bool ReceiveRing::take(std::byte* arena, ReceiveRequest& out) {
     out.capacity_bytes += out.segments[i].length;
   }
   taken.store(number + 1, std::memory_order_release);
+  if (posted_seen > number + 1) __builtin_prefetch(place(arena, number + 1));
   return true;
 }
 

@@ -36,17 +36,25 @@ struct ReceivePlace {
 };
 
 /// The ring in the arena: the smallest power of two of places that holds `capacity`; each place is
-/// a ReceivePlace followed by `segments_max` segments. Whoever posts or takes, in any process,
-/// holds `lock`, and changes a counter last: a ring whose user was killed is as before or as after.
+/// a ReceivePlace followed by `segments_max` segments. Who posts holds `posting`, who takes, in any
+/// process, `taking`; each side has a line of its own, and looks at the other's counter only when
+/// what it last saw of it is used up. A counter changes last: a ring whose user was killed is as
+/// before or as after.
 struct ReceiveRing {
-  SpinLock lock;
-  std::atomic<std::uint32_t> capacity{0};  // As asked for: the queue is full with so many.
+  // Of who posts.
+  alignas(64) SpinLock posting;  // Before `taking`, where both are taken.
+  std::atomic<std::uint64_t> posted{0};
+  std::uint64_t taken_seen = 0;
+  // Of who takes.
+  alignas(64) SpinLock taking;
+  std::atomic<std::uint64_t> taken{0};
+  std::uint64_t posted_seen = 0;
+  // Of both. Changes under both locks, but for `limit`.
+  alignas(64) std::atomic<std::uint32_t> capacity{0};  // As asked for: so many make it full.
   std::uint32_t segments_max = 0;
   std::uint32_t place_bytes = 0;
-  std::atomic<std::uint64_t> posted{0};  // Atomic for `count` only, which takes no lock.
-  std::atomic<std::uint64_t> taken{0};
   std::atomic<std::uint32_t> limit{0};  // Of a shared queue: with fewer it tells once; 0: never.
-  std::uint32_t mask = 0;               // Places - 1. Changes under `lock`, as does the next.
+  std::uint32_t mask = 0;               // Places - 1.
   Offset<std::byte> places;
 
   std::uint32_t count() const {
@@ -63,7 +71,7 @@ struct ReceiveRing {
     std::uint32_t now = limit.load();
     return now != 0 && count() < now && limit.compare_exchange_strong(now, 0);
   }
-  /// Under `lock`.
+  /// Under one of the locks.
   std::byte* place(std::byte* arena, std::uint64_t number) const {
     return arena + places.value + (number & mask) * place_bytes;
   }
