@@ -115,6 +115,7 @@ CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion& en
   const TimeNs now = timestamps ? monotonic_now() : 0;
   const std::lock_guard guard(lock);
   if (overrun.load(std::memory_order_relaxed) != no_overrun) return Added::not_at_all;
+  finish_last(arena);
   const std::uint64_t number = produced.load(std::memory_order_relaxed);
   if (number >= room_until && !make_room(number)) return Added::not_at_all;
   auto& place = reinterpret_cast<Completion*>(arena + entries.value)[number & (capacity - 1)];
@@ -123,6 +124,7 @@ CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion& en
   place.timestamp = now;
   produced.store(number + 1, std::memory_order_release);
   std::atomic_ref(place.lap).store(lap_of(number, capacity), std::memory_order_release);
+  finished = number + 1;
   if (!tells(armed.load(std::memory_order_relaxed), entry, solicited)) return Added::silently;
   armed.store(not_armed, std::memory_order_relaxed);
   return Added::and_must_tell;
@@ -142,11 +144,11 @@ bool CompletionRing::make_room(std::uint64_t number) {
   return true;
 }
 
-void CompletionRing::finish_last(std::byte* arena) {
+void CompletionRing::set_lap_of_last(std::byte* arena) {
   const std::uint64_t end = produced.load(std::memory_order_relaxed);
-  if (end == consumed.load(std::memory_order_relaxed)) return;
   auto& last = reinterpret_cast<Completion*>(arena + entries.value)[(end - 1) & (capacity - 1)];
   std::atomic_ref(last.lap).store(lap_of(end - 1, capacity), std::memory_order_release);
+  finished = end;
 }
 
 void CompletionQueue::mend() {
@@ -155,7 +157,7 @@ void CompletionQueue::mend() {
       ring_->consumed.load(std::memory_order_relaxed)) {
     return;
   }
-  const std::scoped_lock guard(ring_->lock, ring_->taking);
+  const std::lock_guard guard(ring_->lock);
   ring_->finish_last(arena_->base());
 }
 

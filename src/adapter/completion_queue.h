@@ -86,13 +86,14 @@ static_assert(sizeof(Completion) == 64);
 
 /// The ring in the arena. Producers (any process) take `lock`, consumers `taking`; each side has
 /// lines of its own, so that neither waits for the other's. Who is killed leaves the ring as before
-/// or as after: an entry counts when `produced` says so, and whoever finds its lap missing then
-/// adds that (`finish_last`).
+/// or as after: an entry counts when `produced` says so, and the next who has the lock gives it the
+/// lap that is missing (`finish_last`).
 struct CompletionRing {
   // Of producers.
   alignas(64) SpinLock lock;
   std::uint32_t capacity = 0;              // A power of two. Changes under both locks.
   std::atomic<std::uint64_t> produced{0};  // After the entry is written, before its lap.
+  std::uint64_t finished = 0;              // Entries that have their lap: `produced`, or one less.
   std::uint64_t room_until = 0;            // `produced` may grow so far; more has to be looked at.
   enum Armed : std::uint32_t { not_armed, solicited_only, any };
   std::atomic<std::uint32_t> armed{not_armed};
@@ -109,8 +110,10 @@ struct CompletionRing {
   static std::uint32_t lap_of(std::uint64_t number, std::uint64_t capacity) {
     return static_cast<std::uint32_t>(number >> std::countr_zero(capacity)) + 1;
   }
-  /// Under both locks: what a producer that was killed had added is there.
-  void finish_last(std::byte* arena);
+  /// Under `lock`: what a producer that was killed had added is there.
+  void finish_last(std::byte* arena) {
+    if (finished != produced.load(std::memory_order_relaxed)) set_lap_of_last(arena);
+  }
 
   enum class Added : std::uint8_t { silently, and_must_tell, not_at_all };
   /// Adds an entry; `arena` is where the ring's arena is mapped. What armed the ring is answered by
@@ -124,6 +127,7 @@ struct CompletionRing {
   }
 
  private:
+  void set_lap_of_last(std::byte* arena);
   bool make_room(std::uint64_t number);
 };
 
