@@ -1,7 +1,7 @@
-// Random operations between processes that are killed at random: `soak SECONDS [SEED]`. Each process
-// has an area in every other's memory that it alone writes, and knows what must stand there. It
-// ends with 1 at the first byte that is wrong, message that is lost or doubled, request that takes
-// too long, or error for which nobody has died.
+// Random operations between processes that are killed at random: `soak SECONDS [SEED]`. Each
+// process has an area in every other's memory that it alone writes, and knows what must stand
+// there. It ends with 1 at the first byte that is wrong, message that is lost or doubled, request
+// that takes too long, or error for which nobody has died.
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -98,7 +98,10 @@ class Connection {
     ibv_qp_init_attr wanted{};
     wanted.send_cq = wanted.recv_cq = cq_;
     wanted.qp_type = IBV_QPT_RC;
-    wanted.cap = {.max_send_wr = 16, .max_recv_wr = kReceives, .max_send_sge = 1, .max_recv_sge = 1,
+    wanted.cap = {.max_send_wr = 16,
+                  .max_recv_wr = kReceives,
+                  .max_send_sge = 1,
+                  .max_recv_sge = 1,
                   .max_inline_data = 64};
     qp_ = ibv_create_qp(pd_, &wanted);
     check(qp_ != nullptr, "ibv_create_qp", peer_);
@@ -136,8 +139,8 @@ class Connection {
     ready.ah_attr.grh.sgid_index = 1;
     ready.ah_attr.grh.hop_limit = 64;
     if (ibv_modify_qp(qp_, &ready,
-                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                          IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0) {
+                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0) {
       fail("to RTR", peer_);
     }
     ready.qp_state = IBV_QPS_RTS;
@@ -173,7 +176,8 @@ class Connection {
 
   void operate() {
     const std::uint64_t length = random_() % 16 == 0 ? random_() % kAreaBytes : random_() % 5000;
-    const std::uint64_t offset = 8 + random_() % (kAreaBytes - 8 - std::min(length, kAreaBytes - 8) + 1);
+    const std::uint64_t offset =
+        8 + random_() % (kAreaBytes - 8 - std::min(length, kAreaBytes - 8) + 1);
     const std::uint64_t part = std::min(length, kAreaBytes - offset);
     switch (random_() % 4) {
       case 0:
@@ -319,8 +323,8 @@ pid_t start(int number, std::uint64_t seed) {
 int main(int argc, char** argv) {
   const double seconds = argc > 1 ? std::atof(argv[1]) : 10;
   std::mt19937_64 random(argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 1);
-  void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   check(memory != MAP_FAILED, "mmap");
   shared = new (memory) Shared{};
   pid_t children[kProcesses];
