@@ -15,16 +15,6 @@ namespace {
 
 using Done = std::expected<void, region::KeyError>;
 
-/// The last bytes last: programs spin on them, and memcpy copies in any order.
-bool place_in_order(const region::Hold& from, MutableByteSpan to) {
-  constexpr std::size_t kLast = 64;
-  if (to.size() <= kLast) return read_held(from, to);
-  const std::size_t before = to.size() - kLast;
-  if (!read_held(from, to.first(before))) return false;
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // The processor keeps the order itself.
-  return read_held(from.borrowed(before), to.subspan(before));
-}
-
 }  // namespace
 
 bool LocalMemory::is_good(std::uint32_t right) const {
@@ -87,7 +77,7 @@ DirectLink::Copied DirectLink::copy_piece(const region::Region& there, std::uint
     const region::Hold part = here.borrowed(done);
     Copied copied = Copied::all;
     if (run.here != nullptr) {
-      const bool all = to_peer ? place_in_order(part, MutableByteSpan(run.here, run.length))
+      const bool all = to_peer ? read_held(part, MutableByteSpan(run.here, run.length))
                                : write_held(part, ByteSpan(run.here, run.length));
       copied = all ? Copied::all : Copied::here_refused;
     } else if (is_null) {
@@ -141,7 +131,7 @@ DirectLink::Copied DirectLink::copy_inlined(const region::Region& there, std::ui
   while (!bytes.empty()) {
     const auto run = peer_->find(there, address, bytes.size(), cache_);
     if (run.here != nullptr) {
-      std::memcpy(run.here, bytes.data(), run.length);
+      copy_in_order(run.here, bytes.first(run.length));
     } else if (!peer_->copy_by_kernel(const_cast<std::byte*>(bytes.data()), address, run.length,
                                       true)) {
       return Copied::there_refused;

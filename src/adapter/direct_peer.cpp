@@ -9,9 +9,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+#include "adapter/memory.h"
 #include "adapter/queue_pair_state.h"
 
 namespace verbatim::adapter {
@@ -160,19 +160,8 @@ DirectPeer::Run DirectPeer::find_extent(const region::Region& region, std::uint6
 
 bool DirectPeer::copy_by_kernel(std::byte* here, std::uint64_t there, std::uint64_t length,
                                 bool to_peer) const {
-  const auto copy = to_peer ? process_vm_writev : process_vm_readv;
-  const auto pid = static_cast<pid_t>(process_id_of(token_));
-  while (length > 0) {
-    const iovec local{here, length};
-    const iovec remote{reinterpret_cast<void*>(there),
-                       length};  // NOLINT(performance-no-int-to-ptr)
-    const ssize_t copied = copy(pid, &local, 1, &remote, 1, 0);
-    if (copied <= 0) return false;
-    here += copied;
-    there += static_cast<std::uint64_t>(copied);
-    length -= static_cast<std::uint64_t>(copied);
-  }
-  return true;
+  const auto process = static_cast<pid_t>(process_id_of(token_));
+  return adapter::copy_by_kernel(process, here, there, length, to_peer);
 }
 
 }  // namespace verbatim::adapter

@@ -1,8 +1,8 @@
 #include "adapter/held_memory.h"
 
 #include <cerrno>
+#include <cstring>
 
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "adapter/memory.h"
@@ -16,22 +16,6 @@ std::uint64_t address_of(const region::Hold& hold) {
   return reinterpret_cast<std::uint64_t>(hold.address());
 }
 
-/// The kernel copies within this process. `copy` is process_vm_readv or process_vm_writev; it stops
-/// at the first page that is not there.
-template <typename Copy>
-bool copy_by_kernel(Copy copy, std::byte* own, std::byte* programs, std::size_t bytes) {
-  while (bytes > 0) {
-    const iovec local{own, bytes};
-    const iovec remote{programs, bytes};
-    const ssize_t copied = copy(getpid(), &local, 1, &remote, 1, 0);
-    if (copied <= 0) return false;
-    own += copied;
-    programs += copied;
-    bytes -= static_cast<std::size_t>(copied);
-  }
-  return true;
-}
-
 /// Some containers forbid the call: there the pages are probed, and then touched.
 bool is_forbidden(int code) { return code == EPERM || code == ENOSYS; }
 
@@ -42,20 +26,18 @@ bool read_checked(const region::Hold& hold, MutableByteSpan to) {
     std::memset(to.data(), 0, to.size());
     return true;
   }
-  if (copy_by_kernel(process_vm_readv, to.data(), hold.address(), to.size())) return true;
+  if (copy_by_kernel(getpid(), to.data(), address_of(hold), to.size(), false)) return true;
   if (!is_forbidden(errno) || !probe_memory(address_of(hold), to.size(), false)) return false;
-  std::memcpy(to.data(), hold.address(), to.size());
+  copy_in_order(to.data(), ByteSpan(hold.address(), to.size()));
   return true;
 }
 
 bool write_checked(const region::Hold& hold, ByteSpan from) {
   if (hold.backing() == Backing::nothing) return true;
-  if (copy_by_kernel(process_vm_writev, const_cast<std::byte*>(from.data()), hold.address(),
-                     from.size())) {
-    return true;
-  }
+  auto* const source = const_cast<std::byte*>(from.data());  // Only read.
+  if (copy_by_kernel(getpid(), source, address_of(hold), from.size(), true)) return true;
   if (!is_forbidden(errno) || !probe_memory(address_of(hold), from.size(), true)) return false;
-  std::memcpy(hold.address(), from.data(), from.size());
+  copy_in_order(hold.address(), from);
   return true;
 }
 

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "base/bytes.h"
 #include "region/region_table.h"
@@ -17,15 +16,17 @@ namespace verbatim::adapter {
 bool read_checked(const region::Hold& hold, MutableByteSpan to);
 bool write_checked(const region::Hold& hold, ByteSpan from);
 
-inline bool read_held(const region::Hold& hold, MutableByteSpan to) {
-  if (hold.backing() != region::Hold::Backing::memory) return read_checked(hold, to);
-  std::memcpy(to.data(), hold.address(), to.size());
+/// The last bytes last (`copy_in_order`).
+inline bool write_held(const region::Hold& hold, ByteSpan from) {
+  if (hold.backing() != region::Hold::Backing::memory) return write_checked(hold, from);
+  copy_in_order(hold.address(), from);
   return true;
 }
 
-inline bool write_held(const region::Hold& hold, ByteSpan from) {
-  if (hold.backing() != region::Hold::Backing::memory) return write_checked(hold, from);
-  std::memcpy(hold.address(), from.data(), from.size());
+/// Also the last bytes last: `to` may be a peer's memory.
+inline bool read_held(const region::Hold& hold, MutableByteSpan to) {
+  if (hold.backing() != region::Hold::Backing::memory) return read_checked(hold, to);
+  copy_in_order(to.data(), ByteSpan(hold.address(), to.size()));
   return true;
 }
 

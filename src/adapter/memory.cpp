@@ -1,5 +1,7 @@
 #include "adapter/memory.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <limits>
@@ -9,6 +11,7 @@
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace verbatim::adapter {
@@ -102,6 +105,25 @@ Result<void> populate_memory(std::uint64_t address, std::uint64_t length, bool w
   // EINVAL stands for an old kernel, for missing rights and for a device's memory alike, and no
   // error names the page.
   return probe_memory(address, length, writable);
+}
+
+bool copy_by_kernel(pid_t process, std::byte* here, std::uint64_t there, std::uint64_t length,
+                    bool to_there) {
+  const auto copy = to_there ? process_vm_writev : process_vm_readv;
+  while (length > 0) {
+    // The kernel takes one range after the other, and within one copies in any order.
+    const std::uint64_t last = std::min<std::uint64_t>(length, sizeof(std::uint64_t));
+    const std::uint64_t before = length - last;
+    const iovec local{here, length};
+    const std::array remote{iovec{pointer_to(there), before},
+                            iovec{pointer_to(there + before), last}};
+    const ssize_t copied = copy(process, &local, 1, remote.data(), remote.size(), 0);
+    if (copied <= 0) return false;
+    here += copied;
+    there += static_cast<std::uint64_t>(copied);
+    length -= static_cast<std::uint64_t>(copied);
+  }
+  return true;
 }
 
 }  // namespace verbatim::adapter

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+
+#include <sys/types.h>
 
 #include "base/error.h"
 
@@ -16,5 +19,11 @@ Result<void> populate_memory(std::uint64_t address, std::uint64_t length, bool w
 /// MADV_POPULATE is missing (before Linux 5.14) or refuses, to name the page. Never faults, never
 /// changes a byte, whatever other threads do.
 Result<void> probe_memory(std::uint64_t address, std::uint64_t length, bool writable);
+
+/// Copies between here and the memory of a process, this one or another of the same user, by the
+/// kernel: to there (process_vm_writev(2)), the last bytes last (see `copy_in_order`), or from
+/// there. False at the first page that is missing, with errno; then part may have been copied.
+bool copy_by_kernel(pid_t process, std::byte* here, std::uint64_t there, std::uint64_t length,
+                    bool to_there);
 
 }  // namespace verbatim::adapter

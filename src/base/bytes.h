@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <bit>
 #include <concepts>
 #include <cstddef>
@@ -46,6 +47,26 @@ inline void store_be24(std::byte* at, std::uint32_t value) {
   at[0] = static_cast<std::byte>(value >> 16);
   at[1] = static_cast<std::byte>(value >> 8);
   at[2] = static_cast<std::byte>(value);
+}
+
+/// Copies `from` to `to`, which has as many bytes: the last 8 when all others are there, and at
+/// once where they lie in one word (as many as a power of two where there are fewer). Programs wait
+/// for a message by spinning on its end, and memcpy copies in any order.
+inline void copy_in_order(std::byte* to, ByteSpan from) {
+  const auto last_bytes = [&]<typename Last>(Last) {
+    const std::size_t before = from.size() - sizeof(Last);
+    Last last;
+    std::memcpy(&last, from.data() + before, sizeof last);
+    if (before > 0) {
+      std::memcpy(to, from.data(), before);
+      std::atomic_thread_fence(std::memory_order_release);
+    }
+    std::memcpy(to + before, &last, sizeof last);
+  };
+  if (from.size() >= sizeof(std::uint64_t)) return last_bytes(std::uint64_t{});
+  if (from.size() >= sizeof(std::uint32_t)) return last_bytes(std::uint32_t{});
+  if (from.size() >= sizeof(std::uint16_t)) return last_bytes(std::uint16_t{});
+  if (!from.empty()) last_bytes(std::uint8_t{});
 }
 
 }  // namespace verbatim

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -35,6 +38,53 @@ TEST(Bytes, ToBigEndianIsItsOwnInverse) {
   EXPECT_EQ(to_big_endian(to_big_endian(0x11223344u)), 0x11223344u);
   EXPECT_EQ(to_big_endian(std::uint8_t{7}), 7);
 }
+
+TEST(Bytes, CopyInOrderCopiesEveryLengthAndNothingBeside) {
+  std::vector<std::byte> from(300);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
+  for (std::size_t length = 0; length <= from.size(); ++length) {
+    std::vector<std::byte> to(length + 2);
+    copy_in_order(&to[1], ByteSpan(from).first(length));
+    EXPECT_TRUE(std::equal(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(length),
+                           to.begin() + 1));
+    EXPECT_EQ(to.front(), std::byte{0});
+    EXPECT_EQ(to.back(), std::byte{0});
+  }
+}
+
+// Not for ThreadSanitizer: as with RDMA, nothing but the bytes themselves tells that they are
+// there.
+#ifndef __SANITIZE_THREAD__
+TEST(Bytes, WhoSeesTheLastBytesOfACopySeesAll) {
+  constexpr std::size_t kLength = 4096;
+  constexpr std::size_t kLast = kLength - sizeof(std::uint64_t);
+  alignas(64) std::array<std::byte, kLength> to{};
+  std::atomic<std::uint64_t> seen{0};
+  constexpr std::uint64_t kRounds = 2000;
+  std::jthread writer([&] {
+    std::array<std::byte, kLength> from{};
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      from.fill(static_cast<std::byte>(round));
+      copy_in_order(to.data(), from);
+      while (seen.load(std::memory_order_acquire) != round) {
+        std::this_thread::yield();
+      }
+    }
+  });
+  std::uint64_t torn = 0;
+  auto* const last = reinterpret_cast<std::uint64_t*>(&to[kLast]);
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    const std::uint64_t expected = 0x0101010101010101 * (round & 0xff);
+    while (std::atomic_ref(*last).load(std::memory_order_acquire) != expected) {
+      std::this_thread::yield();
+    }
+    const auto byte = static_cast<std::byte>(round);
+    torn += std::ranges::count_if(to, [&](std::byte one) { return one != byte; }) != 0 ? 1 : 0;
+    seen.store(round, std::memory_order_release);
+  }
+  EXPECT_EQ(torn, 0u);
+}
+#endif
 
 }  // namespace
 }  // namespace verbatim
