@@ -11,7 +11,7 @@ Without an option: the release build's suite, then the unit tests under AddressS
 UndefinedBehaviorSanitizer. With options, only what they name:
 
   --long          the release suite with its long set: every program at every MTU, with polling and
-                  events, one and eight queue pairs, one way and both (about half an hour)
+                  events, one and eight queue pairs, one way and both (two hours: an hour of it is one test)
   --asan          the whole suite, but the long set, under address and undefined sanitizers
   --tsan          the unit tests under ThreadSanitizer, but the simulations, which have one thread
   --fuzz SECONDS  each fuzz target for that long

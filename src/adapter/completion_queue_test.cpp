@@ -1,74 +1,21 @@
-#include "adapter/completion_queue.h"
-
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <thread>
 #include <vector>
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "adapter/completion_queue_kit.h"
 #include "base/time.h"
 
 namespace verbatim::adapter {
 namespace {
 
 using transport::Status;
-
-class CompletionQueueTest : public testing::Test {
- protected:
-  CompletionQueueTest() {
-    fcntl(channel_.fd(), F_SETFL, O_NONBLOCK);
-    fcntl(async_events_.fd(), F_SETFL, O_NONBLOCK);
-  }
-
-  std::unique_ptr<CompletionQueue> make(std::uint32_t capacity) {
-    return std::move(*CompletionQueue::create(
-        *arena_,
-        {.capacity = capacity, .channel = &channel_, .events = &async_events_, .owner = this}));
-  }
-  static bool push(CompletionQueue& queue, std::uint64_t wr_id, bool solicited = false,
-                   Status status = Status::success) {
-    return queue.push({.wr_id = wr_id, .status = status}, solicited);
-  }
-  static std::vector<std::uint64_t> poll(CompletionQueue& queue, std::size_t count) {
-    std::vector<Completion> out(count);
-    out.resize(queue.poll(out));
-    std::vector<std::uint64_t> ids;
-    for (const Completion& entry : out) ids.push_back(entry.wr_id);
-    return ids;
-  }
-  /// Takes and acknowledges all events that are there.
-  int events() {
-    int count = 0;
-    while (const auto queue = take_completion_event(channel_)) {
-      (*queue)->acknowledge_events(1);
-      ++count;
-    }
-    return count;
-  }
-
-  /// Takes all asynchronous events that are there: this queue's error, every one.
-  int errors() {
-    int count = 0;
-    while (const auto event = async_events_.wait()) {
-      EXPECT_EQ(event->type, AsyncEventType::cq_error);
-      EXPECT_EQ(event->object, this);
-      ++count;
-    }
-    return count;
-  }
-
-  std::unique_ptr<Arena> arena_ = std::move(*Arena::create());
-  CompletionChannel channel_{*Semaphore::create()};
-  AsyncEvents async_events_{*Semaphore::create()};
-};
-
-using Ids = std::vector<std::uint64_t>;
 
 TEST_F(CompletionQueueTest, RefusesCapacitiesThatItCannotHave) {
   for (const std::uint32_t capacity : {0U, kCompletionsMax + 1, 0xffffffffU}) {
@@ -206,31 +153,6 @@ TEST_F(CompletionQueueTest, ResizedQueueKeepsItsEntriesInOrder) {
   EXPECT_EQ(poll(*queue, 10), (Ids{12, 13, 14, 15, 16, 17}));
 }
 
-/// A producer on one thread, growing and shrinking on another: nothing is lost or doubled.
-TEST_F(CompletionQueueTest, ResizingWhileEntriesComeLosesNone) {
-  const auto queue = make(64);
-  constexpr std::uint64_t kEntries = 2'000;
-  std::atomic<bool> done{false};
-  std::atomic<std::uint64_t> taken{0};
-  std::thread producer([&] {
-    for (std::uint64_t id = 0; id < kEntries; ++id) {
-      while (id - taken >= 32) std::this_thread::yield();
-      ASSERT_TRUE(push(*queue, id));
-    }
-  });
-  std::thread resizer([&] {
-    for (std::uint32_t turn = 0; !done; ++turn) {
-      EXPECT_TRUE(queue->resize(turn % 2 == 0 ? 64 : 256));
-    }
-  });
-  while (taken < kEntries) {
-    for (const std::uint64_t id : poll(*queue, 8)) ASSERT_EQ(id, taken++);
-  }
-  done = true;
-  producer.join();
-  resizer.join();
-}
-
 TEST_F(CompletionQueueTest, EntriesTellWhenTheyCameWhereAsked) {
   const auto timed =
       std::move(*CompletionQueue::create(*arena_, {.capacity = 4, .timestamps = true}));
@@ -308,59 +230,6 @@ TEST_F(CompletionQueueTest, DestroyedQueuesMemoryIsUsedAgain) {
   const auto before = arena_->allocate(64)->value;
   for (int i = 0; i < 100; ++i) make(1000);
   EXPECT_LE(arena_->allocate(64)->value, before + 4096);
-}
-
-TEST_F(CompletionQueueTest, TwoProducersLoseNothing) {
-  constexpr std::uint64_t kBatch =
-      64;  // Long enough for producers to meet in the ring, not at `room`.
-  constexpr std::uint64_t kEach = 3'000 * kBatch;
-  const auto queue = make(1024);
-  std::atomic<std::uint64_t> room = 1024;  // Producers must not overrun.
-  const auto produce = [&](std::uint64_t producer) {
-    for (std::uint64_t id = 0; id < kEach;) {
-      std::uint64_t free = room.load();
-      if (free < kBatch || !room.compare_exchange_weak(free, free - kBatch)) {
-        std::this_thread::yield();
-        continue;
-      }
-      for (std::uint64_t end = id + kBatch; id < end; ++id) {
-        ASSERT_TRUE(push(*queue, producer << 32 | id));
-      }
-    }
-  };
-  std::thread first(produce, 0);
-  std::thread second(produce, 1);
-  std::array<std::uint64_t, 2> next{};
-  std::array<Completion, 16> out;
-  while (next[0] + next[1] < 2 * kEach) {
-    const std::size_t count = queue->poll(out);
-    for (std::size_t i = 0; i < count; ++i) {
-      ASSERT_EQ(out[i].wr_id & 0xffffffff, next[out[i].wr_id >> 32]++);
-    }
-    room += count;
-    if (count == 0) std::this_thread::yield();
-  }
-  first.join();
-  second.join();
-  EXPECT_TRUE(queue->empty());
-}
-
-TEST_F(CompletionQueueTest, ArmThenPollMissesNothing) {
-  constexpr std::uint64_t kEntries = 2'000;
-  const auto queue = make(kEntries);
-  std::thread producer([&] {
-    for (std::uint64_t id = 0; id < kEntries; ++id) push(*queue, id);
-  });
-  std::array<Completion, 4> out;
-  for (std::uint64_t seen = 0; seen < kEntries;) {
-    queue->arm(false);
-    while (const std::size_t count = queue->poll(out)) seen += count;
-    if (seen == kEntries) break;
-    pollfd readable{channel_.fd(), POLLIN, 0};
-    ASSERT_EQ(::poll(&readable, 1, 20'000), 1) << "an entry came without an event";
-    events();
-  }
-  producer.join();
 }
 
 TEST_F(CompletionQueueTest, ForkedChildFindsItEmptyAndLeavesTheParentsAlone) {

@@ -51,6 +51,13 @@ DirectLink::Outcome DirectLink::complete(Status status) {
   return Outcome::completed;
 }
 
+/// It has reached the peer, and done there what it should.
+DirectLink::Outcome DirectLink::serve(const SendRequest& request) {
+  target_.received.messages.add_exclusive();
+  target_.received.bytes.add_exclusive(request.length);
+  return complete(Status::success);
+}
+
 /// As a NAK does: the peer's queue pair serves nobody any more, and its owner hears why. UC: the
 /// message is lost.
 DirectLink::Outcome DirectLink::refuse(Status status, std::uint32_t news) {
@@ -122,12 +129,7 @@ DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalM
     target_.established = true;
     tell(kEstablished);
   }
-  const Outcome outcome = execute_visiting(request, local);
-  if (outcome == Outcome::completed && status_ == Status::success) {
-    target_.received.messages.add_exclusive();
-    target_.received.bytes.add_exclusive(request.length);
-  }
-  return outcome;
+  return execute_visiting(request, local);
 }
 
 /// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.
@@ -231,7 +233,7 @@ std::optional<DirectLink::Outcome> DirectLink::move_bytes(const SendRequest& req
 DirectLink::Outcome DirectLink::write(const SendRequest& request, const LocalMemory& local) {
   const bool immediate = request.operation == Operation::write_with_immediate;
   if (const auto ended = move_bytes(request, local, true)) return *ended;
-  if (!immediate) return complete(Status::success);
+  if (!immediate) return serve(request);
   begun_ = true;
   return take_receive() ? deliver(request) : not_ready();
 }
@@ -263,12 +265,12 @@ DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
     tell(kCompletionsOverrun | kFailed);
   }
   if (added == CompletionRing::Added::and_must_tell) tell(kReceiveCompleted);
-  return complete(Status::success);
+  return serve(request);
 }
 
 DirectLink::Outcome DirectLink::read(const SendRequest& request, const LocalMemory& local) {
   const auto ended = move_bytes(request, local, false);
-  return ended ? *ended : complete(Status::success);
+  return ended ? *ended : serve(request);
 }
 
 DirectLink::Outcome DirectLink::flush(const SendRequest& request) {
@@ -282,7 +284,7 @@ DirectLink::Outcome DirectLink::flush(const SendRequest& request) {
                        : request.flush_bytes == 0 || visit(request, request.flush_bytes, rights);
   if (!may) return refuse_access();
   full_fence();
-  return complete(Status::success);
+  return serve(request);
 }
 
 /// The owner's answer to what only it can do. `complete(success)` when it has done it.
@@ -342,7 +344,7 @@ DirectLink::Outcome DirectLink::atomic(const SendRequest& request, const LocalMe
     if (outcome != Outcome::completed || status_ != Status::success) return outcome;
     original = target_.assist.original;
   }
-  if (is_write || write_local(local, original)) return complete(Status::success);
+  if (is_write || write_local(local, original)) return serve(request);
   return complete(Status::local_protection_error);
 }
 

@@ -72,6 +72,7 @@ class DirectLink {
 
  private:
   Outcome complete(transport::Status status);
+  Outcome serve(const transport::SendRequest& request);
   Outcome refuse(transport::Status status, std::uint32_t news);
   Outcome refuse_access() { return refuse(transport::Status::remote_access_error, kAccessError); }
   Outcome refuse_request() {

@@ -38,8 +38,8 @@ constexpr TimeNs kAttention = 200 * kMillisecond;
 constexpr std::uint32_t kIdlePollsBeforeYield = 32;
 
 /// Without queue pairs on the wire, one poll in so many takes a turn, for management datagrams and
-/// for timers, and offers the processor: some 10 us. A turn costs half a microsecond, more than a
-/// message of the direct path.
+/// for timers, and offers the processor. A turn is a system call, which takes longer than a message
+/// of the direct path.
 constexpr std::uint32_t kPollsPerTurn = 1024;
 
 clockid_t clock_of_this_thread() {

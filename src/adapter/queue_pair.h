@@ -252,9 +252,10 @@ class QueuePair {
   /// its end at once: then the queue takes it, and goes on where this has stopped.
   bool execute_at_once(const SendWork& work);
   void transmit_direct(TimeNs now);
-  DirectLink::Outcome execute_direct(transport::Slot slot);
-  void count_direct(const transport::SendRequest& request);
-  void end_direct(std::uint64_t wr_id, const transport::SendRequest& request);
+  DirectLink::Outcome execute_direct(const transport::SendRequest& request,
+                                     std::span<const Segment> segments, ByteSpan inlined);
+  void end_direct(std::uint64_t wr_id, const transport::SendRequest& request,
+                  transport::Status status);
   /// Whoever uses the program's regions under lock_ now has done when this returns.
   void wait_for_user() { const std::lock_guard guard(lock_); }
   void assist();

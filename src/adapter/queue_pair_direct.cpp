@@ -19,7 +19,7 @@ bool QueuePair::may_be_direct() const {
          (type() == QpType::rc || type() == QpType::uc);
 }
 
-/// Only those that do make a poll look at the sockets each time.
+/// While any queue pair of the program takes the wire, each poll looks at the sockets.
 void QueuePair::note_wire_use() {
   const QpState now = state();
   const bool uses =
@@ -98,45 +98,39 @@ bool QueuePair::execute_at_once(const SendWork& work) {
     // The program's own memory, by the program's own pointer: inline needs no region.
     inlined = {reinterpret_cast<const std::byte*>(work.segments.front().address), request.length};
   }
-  const LocalMemory local{.regions = regions(),
-                          .pd = options_.pd,
-                          .segments = work.inlined ? std::span<const Segment>() : work.segments,
-                          .inlined = inlined,
-                          .cache = local_key_};
-  if (link_->execute(request, local) != Outcome::completed) return false;
+  const auto segments = work.inlined ? std::span<const Segment>() : work.segments;
+  if (execute_direct(request, segments, inlined) != Outcome::completed) return false;
   const Status status = link_->status();
-  count_direct(request);
-  if (status != Status::success) {
-    push_send_completion(work.wr_id, request, status);
-    end_direct(work.wr_id, request);
-  } else if (work.signaled || options_.signal_all) {
+  const bool failed = status != Status::success;
+  if (failed || work.signaled || options_.signal_all) {
     push_send_completion(work.wr_id, request, status);
   }
+  if (failed) end_direct(work.wr_id, request, status);
   return true;
 }
 
-void QueuePair::count_direct(const transport::SendRequest& request) {
-  if (link_->status() != Status::success) return;
-  record_->direct_sent.messages.add_exclusive();
-  record_->direct_sent.bytes.add_exclusive(request.length);
-}
-
-Outcome QueuePair::execute_direct(transport::Slot slot) {
-  const SendPlace& place = send_queue_.place(slot);
-  const LocalMemory local{
-      .regions = regions(),
-      .pd = options_.pd,
-      .segments = place.inlined ? std::span<const Segment>() : send_queue_.segments(slot),
-      .inlined = place.inlined ? send_queue_.inline_bytes(slot) : ByteSpan(),
-      .cache = local_key_};
-  return link_->execute(place.request, local);
+/// Its bytes are in `segments`, or in `inlined`.
+Outcome QueuePair::execute_direct(const transport::SendRequest& request,
+                                  std::span<const Segment> segments, ByteSpan inlined) {
+  const LocalMemory local{.regions = regions(),
+                          .pd = options_.pd,
+                          .segments = segments,
+                          .inlined = inlined,
+                          .cache = local_key_};
+  const Outcome outcome = link_->execute(request, local);
+  if (outcome == Outcome::completed && link_->status() == Status::success) {
+    record_->direct_sent.messages.add_exclusive();
+    record_->direct_sent.bytes.add_exclusive(request.length);
+  }
+  return outcome;
 }
 
 /// A request has failed: the queue pair stops.
-void QueuePair::end_direct(std::uint64_t wr_id, const transport::SendRequest& request) {
+void QueuePair::end_direct(std::uint64_t wr_id, const transport::SendRequest& request,
+                           Status status) {
   log(LogLevel::info, "QP {:#x}: request {:#x} ({}, {} bytes) to QP {:#x} ends with status {}",
       number_.value(), wr_id, raw(request.operation), request.length, attributes_.dest_qpn.value(),
-      raw(link_->status()));
+      raw(status));
   if (is_reliable()) {
     fatal_ = true;
   } else {
@@ -150,13 +144,17 @@ void QueuePair::transmit_direct(TimeNs now) {
     const QpState current = state();
     if (current != QpState::rts && !(current == QpState::sqd && link_->has_begun())) return;
     const transport::Slot slot = handed_;
-    const transport::SendRequest& request = send_queue_.place(slot).request;
+    const SendPlace& place = send_queue_.place(slot);
+    const transport::SendRequest& request = place.request;
     if (!may_send(now)) return;
     Status status = Status::success;
     if (transport::info(request.operation).is_local) {
       status = carry_out(slot);
     } else {
-      const Outcome outcome = execute_direct(slot);
+      const bool inlined = place.inlined;
+      const Outcome outcome =
+          execute_direct(request, inlined ? std::span<const Segment>() : send_queue_.segments(slot),
+                         inlined ? send_queue_.inline_bytes(slot) : ByteSpan());
       if (outcome != Outcome::completed) {
         // Tried again at the program's next poll, or when its time has come.
         adapter_.progress().note_output(*this);
@@ -164,14 +162,13 @@ void QueuePair::transmit_direct(TimeNs now) {
         return;
       }
       status = link_->status();
-      count_direct(request);
     }
     pacer_.count(now, request.length + kWireOverheadBytes);
     ++handed_;
-    const std::uint64_t wr_id = send_queue_.place(slot).wr_id;
+    const std::uint64_t wr_id = place.wr_id;
     complete_send(slot, status);
     if (status == Status::success) continue;
-    end_direct(wr_id, request);
+    end_direct(wr_id, request, status);
     return;
   }
 }

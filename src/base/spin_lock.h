@@ -15,7 +15,8 @@ namespace verbatim {
 /// waiter yields its processor after a short spin: two threads may share one core.
 ///
 /// Acquire on taking it, release on letting it go: what the section wrote is seen by the next
-/// owner.
+/// owner. Taking it and looking whether it is taken are sequentially consistent, for those who wait
+/// until each lock of a kind was free once.
 class SpinLock {
  public:
   bool try_lock() {

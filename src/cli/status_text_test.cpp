@@ -20,6 +20,7 @@ TEST(StatusText, ProgramsQueuePairsAndSignsOfTrouble) {
       "agent_pid": 12, "version": "0.1.0", "programs": [{"pid": 34, "name": "ib_write_bw",
       "counters": {"packets_sent": 5, "packets_received": 6, "bytes_sent": 700,
                    "bytes_received": 80, "icrc_errors": 0},
+      "direct": {"messages_sent": 9012, "messages_received": 3456},
       "queue_pairs": [{"qpn": 16385, "type": "RC", "state": "RTS", "dest_qpn": 16386,
           "dest_gid": "::ffff:127.0.0.3", "counters": {"packets_sent": 5, "packets_received": 6,
           "retransmissions": 2, "timeouts": 0}},
@@ -29,6 +30,7 @@ TEST(StatusText, ProgramsQueuePairsAndSignsOfTrouble) {
   EXPECT_NE(text.find("34  ib_write_bw            2             5         6         700        80"),
             std::string::npos)
       << text;
+  EXPECT_NE(text.find("80                  9012      3456"), std::string::npos) << text;
   EXPECT_NE(text.find("16385       34  RC    RTS    16386     ::ffff:127.0.0.3"), std::string::npos)
       << text;
   EXPECT_NE(text.find("16387       34  UD    RTS    -         - "), std::string::npos) << text;

@@ -87,10 +87,13 @@ struct WindowBinding {
 /// Either the holder sees the cleared key and lets go without having read `region`, or the remover
 /// sees the holder and waits.
 ///
+/// A visitor (`RegionTable::visit`) writes nothing here: it looks at `key` under a lock of its own,
+/// and who removes waits, after clearing `key`, until each such lock was free once.
+///
 /// All other fields are written under the table's lock while `key` is zero
-/// and nobody holds; storing the new `key` publishes them. A holder's last decrement is a release,
-/// which the remover's reading of zero acquires: all copying is over before the memory is given
-/// back.
+/// and nobody holds or visits; storing the new `key` publishes them. A holder's last decrement is a
+/// release, which the remover's reading of zero acquires: all copying is over before the memory is
+/// given back.
 struct alignas(64) RegionEntry {
   std::atomic<std::uint32_t> key{0};
   std::atomic<std::uint32_t> holders{0};

@@ -54,6 +54,47 @@ TEST_F(RegionTableTest, ChecksInTheOrderOfKeyError) {
   EXPECT_TRUE(regions.check(key, 0x5000, 100, kRemoteRead, kPd));
 }
 
+TEST_F(RegionTableTest, VisitsCheckAsHoldsDoAndWriteNothing) {
+  RegionTable regions = table();
+  const MemoryKey key = *regions.add(region(0x5000, 100, kRemoteRead));
+  KeyCache cache;
+  const auto visit = [&](MemoryKey by, std::uint64_t iova, std::uint32_t right) {
+    return regions.visit(by, iova, 10, right, kPd, cache);
+  };
+  for (int time = 0; time < 2; ++time) {  // Looked up, and from the cache.
+    ASSERT_TRUE(visit(key, 0x5000, kRemoteRead));
+    EXPECT_EQ((*visit(key, 0x5000, kRemoteRead))->length, 100u);
+    EXPECT_EQ(visit(key, 0x5000, kRemoteWrite).error(), KeyError::missing_right);
+    EXPECT_EQ(visit(key, 0x505b, kRemoteRead).error(), KeyError::out_of_bounds);
+  }
+  EXPECT_EQ(visit(MemoryKey{raw(key) ^ 1}, 0x5000, kRemoteRead).error(), KeyError::unknown_key);
+  ASSERT_TRUE(visit(key, 0x5000, kRemoteRead));
+  // Nobody holds it: this would wait otherwise. The cache knows the entry, not what it carries.
+  ASSERT_TRUE(regions.remove(key));
+  EXPECT_EQ(visit(key, 0x5000, kRemoteRead).error(), KeyError::unknown_key);
+  EXPECT_EQ(visit(MemoryKey{}, 0x5000, kRemoteRead).error(), KeyError::unknown_key);
+}
+
+TEST_F(RegionTableTest, WhoEndsAnEntryWaitsForItsKindsOfVisitors) {
+  RegionTable regions = table();
+  int peers = 0;
+  int own = 0;
+  regions.set_visitors({.wait_for_peers = [&] { ++peers; },
+                        .wait_for_own =
+                            [&] {
+                              // Without the table's lock: the program's own visitors may take it.
+                              EXPECT_FALSE(header_.lock.is_locked());
+                              ++own;
+                            }});
+  const MemoryKey key = *regions.add(region(0x5000, 100));
+  ASSERT_TRUE(regions.change(key, region(0x5000, 50)));
+  EXPECT_EQ(std::pair(peers, own), std::pair(1, 1));
+  ASSERT_TRUE(regions.remove(key));
+  EXPECT_EQ(std::pair(peers, own), std::pair(2, 2));
+  ASSERT_TRUE(regions.remove_window(*regions.add_window(EntryKind::window_1, kPd)));
+  EXPECT_EQ(own, 2);
+}
+
 TEST_F(RegionTableTest, EveryRightAskedForMustBeThere) {
   RegionTable regions = table();
   const MemoryKey key = *regions.add(region(0, 8, kRemoteRead));

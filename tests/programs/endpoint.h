@@ -72,20 +72,25 @@ struct Device {
     return path;
   }
 
-  /// Takes `qp` from RESET to RTS; RC and UC: connected to `peer` of the same node.
-  void connect(ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu) const {
+  /// Takes `qp` from RESET to INIT: it takes receives.
+  void initialise(ibv_qp* qp) const {
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = 1;
     attr.qp_access_flags = kAccess;
     attr.qkey = kQKey;
     const bool datagram = qp->qp_type == IBV_QPT_UD;
-    const bool reliable = qp->qp_type == IBV_QPT_RC;
     check(ibv_modify_qp(qp, &attr,
                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
                             (datagram ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)) == 0,
           "modify_qp to INIT");
+  }
 
+  /// From INIT to RTS; RC and UC: connected to `peer` of the same node.
+  void connect_initialised(ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu) const {
+    const bool datagram = qp->qp_type == IBV_QPT_UD;
+    const bool reliable = qp->qp_type == IBV_QPT_RC;
+    ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
     attr.ah_attr = path_to_self();
     attr.path_mtu = mtu;
@@ -109,6 +114,12 @@ struct Device {
       mask |= IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
     }
     check(ibv_modify_qp(qp, &attr, mask) == 0, "modify_qp to RTS");
+  }
+
+  /// From RESET to RTS.
+  void connect(ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu) const {
+    initialise(qp);
+    connect_initialised(qp, peer, mtu);
   }
 
   /// The next `count` completions, in any order; ends the program where one has failed.

@@ -13,10 +13,11 @@
 #include <random>
 #include <vector>
 
-#include <infiniband/verbs.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "tests/programs/endpoint.h"
 
 namespace {
 
@@ -35,7 +36,6 @@ struct End {
   std::uint32_t qpn;
   std::uint32_t rkey;
   std::uint64_t area;
-  ibv_gid gid;
 };
 struct Shared {
   End ends[kProcesses][kProcesses];
@@ -59,21 +59,14 @@ void check(bool holds, const char* what, int peer = -1, long long detail = 0) {
 /// One process's end of the connection to one peer, and what it knows of the peer's memory.
 class Connection {
  public:
-  Connection(ibv_context* context, ibv_pd* pd, int peer, std::mt19937_64& random)
-      : context_(context), pd_(pd), peer_(peer), random_(random) {
-    // Whole areas of malloc's: what lies beside them on their pages is somebody else's.
-    area_ = static_cast<std::byte*>(std::calloc(1, kAreaBytes));
-    local_ = static_cast<std::byte*>(std::calloc(1, kAreaBytes));
-    inbox_ = static_cast<std::byte*>(std::calloc(kReceives, kMessageBytes));
-    constexpr int kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                         IBV_ACCESS_REMOTE_ATOMIC;
-    area_mr_ = ibv_reg_mr(pd, area_, kAreaBytes, kAll);
-    local_mr_ = ibv_reg_mr(pd, local_, kAreaBytes, IBV_ACCESS_LOCAL_WRITE);
-    inbox_mr_ = ibv_reg_mr(pd, inbox_, kReceives * kMessageBytes, IBV_ACCESS_LOCAL_WRITE);
-    cq_ = ibv_create_cq(context, 4 * kReceives, nullptr, nullptr, 0);
-    check(area_mr_ != nullptr && local_mr_ != nullptr && inbox_mr_ != nullptr && cq_ != nullptr,
-          "cannot make the parts", peer);
-  }
+  // The buffers are malloc's: what lies beside them on their pages is somebody else's.
+  Connection(int peer, std::mt19937_64& random)
+      : peer_(peer),
+        random_(random),
+        device_(4 * kReceives),
+        area_(device_, kAreaBytes),
+        local_(device_, kAreaBytes),
+        inbox_(device_, kReceives * kMessageBytes) {}
 
   /// Looks after the connection and does one operation over it.
   void step() {
@@ -89,37 +82,20 @@ class Connection {
   void begin(std::uint32_t peer_epoch) {
     if (qp_ != nullptr) check(ibv_destroy_qp(qp_) == 0, "ibv_destroy_qp", peer_);
     ibv_wc unused;
-    while (ibv_poll_cq(cq_, 1, &unused) > 0) {
+    while (ibv_poll_cq(device_.cq, 1, &unused) > 0) {
     }
     peer_epoch_ = peer_epoch;
     connected_ = false;
     mirror_.clear();
     sent_ = received_ = added_ = 0;
-    ibv_qp_init_attr wanted{};
-    wanted.send_cq = wanted.recv_cq = cq_;
-    wanted.qp_type = IBV_QPT_RC;
-    wanted.cap = {.max_send_wr = 16,
-                  .max_recv_wr = kReceives,
-                  .max_send_sge = 1,
-                  .max_recv_sge = 1,
-                  .max_inline_data = 64};
-    qp_ = ibv_create_qp(pd_, &wanted);
-    check(qp_ != nullptr, "ibv_create_qp", peer_);
-    ibv_qp_attr init{};
-    init.qp_state = IBV_QPS_INIT;
-    init.port_num = 1;
-    init.qp_access_flags =
-        IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-    check(ibv_modify_qp(qp_, &init,
-                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0,
-          "to INIT", peer_);
-    for (int i = 0; i < kReceives; ++i) post_receive(i);
+    qp_ = device_.create_queue_pair(IBV_QPT_RC, 16, kReceives);
+    device_.initialise(qp_);
+    for (std::uint64_t i = 0; i < kReceives; ++i) post_receive(i);
     End& end = shared->ends[self][peer_];
     end.for_epoch = 0;
     end.qpn = qp_->qp_num;
-    end.rkey = area_mr_->rkey;
-    end.area = reinterpret_cast<std::uint64_t>(area_);
-    check(ibv_query_gid(context_, 1, 1, &end.gid) == 0, "ibv_query_gid", peer_);
+    end.rkey = area_.region->rkey;
+    end.area = area_.address();
     end.epoch = shared->epochs[self].load();
     end.for_epoch = peer_epoch;
   }
@@ -127,51 +103,22 @@ class Connection {
   void connect() {
     const End& other = shared->ends[peer_][self];
     if (other.for_epoch != shared->epochs[self] || other.epoch != peer_epoch_) return;
-    ibv_qp_attr ready{};
-    ready.qp_state = IBV_QPS_RTR;
-    ready.path_mtu = IBV_MTU_4096;
-    ready.dest_qp_num = other.qpn;
-    ready.max_dest_rd_atomic = 4;
-    ready.min_rnr_timer = 1;
-    ready.ah_attr.is_global = 1;
-    ready.ah_attr.port_num = 1;
-    ready.ah_attr.grh.dgid = other.gid;
-    ready.ah_attr.grh.sgid_index = 1;
-    ready.ah_attr.grh.hop_limit = 64;
-    if (ibv_modify_qp(qp_, &ready,
-                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0) {
-      fail("to RTR", peer_);
-    }
-    ready.qp_state = IBV_QPS_RTS;
-    ready.timeout = 14;
-    ready.retry_cnt = 3;
-    ready.rnr_retry = 7;
-    ready.max_rd_atomic = 4;
-    check(ibv_modify_qp(qp_, &ready,
-                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                            IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0,
-          "to RTS", peer_);
+    device_.connect_initialised(qp_, other.qpn, IBV_MTU_4096);
     remote_ = other.area;
     rkey_ = other.rkey;
     connected_ = true;
     // From now on it is known what stands in the peer's area.
     mirror_.resize(kAreaBytes);
-    for (std::byte& one : mirror_) one = static_cast<std::byte>(random_());
-    std::fill_n(mirror_.begin(), sizeof added_, std::byte{0});
-    std::memcpy(local_, mirror_.data(), kAreaBytes);
+    for (auto& one : mirror_) one = static_cast<std::uint8_t>(random_());
+    std::fill_n(mirror_.begin(), sizeof added_, std::uint8_t{0});
+    std::memcpy(local(), mirror_.data(), kAreaBytes);
     run(IBV_WR_RDMA_WRITE, 0, kAreaBytes);
   }
 
-  void post_receive(int place) {
-    ibv_sge segment{reinterpret_cast<std::uint64_t>(inbox_ + place * kMessageBytes), kMessageBytes,
-                    inbox_mr_->lkey};
-    ibv_recv_wr request{};
-    request.wr_id = static_cast<std::uint64_t>(place);
-    request.sg_list = &segment;
-    request.num_sge = 1;
-    ibv_recv_wr* bad = nullptr;
-    check(ibv_post_recv(qp_, &request, &bad) == 0, "ibv_post_recv", peer_);
+  void post_receive(std::uint64_t place) {
+    const ibv_sge segment{inbox_.address() + place * kMessageBytes, kMessageBytes,
+                          inbox_.region->lkey};
+    endpoint::post_receive(qp_, segment, place);
   }
 
   void operate() {
@@ -181,21 +128,22 @@ class Connection {
     const std::uint64_t part = std::min(length, kAreaBytes - offset);
     switch (random_() % 4) {
       case 0:
-        for (std::uint64_t i = 0; i < part; i += 61) mirror_[offset + i] = std::byte(random_());
-        std::memcpy(local_ + offset, mirror_.data() + offset, part);
+        for (std::uint64_t i = 0; i < part; i += 61)
+          mirror_[offset + i] = static_cast<std::uint8_t>(random_());
+        std::memcpy(local() + offset, mirror_.data() + offset, part);
         run(IBV_WR_RDMA_WRITE, offset, part);
         break;
       case 1:
-        std::memset(local_ + offset, 0, part);
+        std::memset(local() + offset, 0, part);
         if (run(IBV_WR_RDMA_READ, offset, part)) {
-          check(std::memcmp(local_ + offset, mirror_.data() + offset, part) == 0,
+          check(std::memcmp(local() + offset, mirror_.data() + offset, part) == 0,
                 "a READ brings other bytes than were written", peer_);
         }
         break;
       case 2:
         if (run(IBV_WR_ATOMIC_FETCH_AND_ADD, 0, sizeof added_)) {
           std::uint64_t before = 0;
-          std::memcpy(&before, local_, sizeof before);
+          std::memcpy(&before, local(), sizeof before);
           check(before == added_, "an atomic was lost or done twice", peer_,
                 static_cast<long long>(before - added_));
           ++added_;
@@ -203,15 +151,15 @@ class Connection {
         break;
       default:
         ++sent_;
-        std::memcpy(local_, &sent_, sizeof sent_);
+        std::memcpy(local(), &sent_, sizeof sent_);
         run(IBV_WR_SEND, 0, std::max<std::uint64_t>(sizeof sent_, length % kMessageBytes));
     }
   }
 
   /// To its completion. False when the connection has ended: then the peer has died, or is told so.
   bool run(ibv_wr_opcode operation, std::uint64_t offset, std::uint64_t length) {
-    ibv_sge segment{reinterpret_cast<std::uint64_t>(local_ + offset),
-                    static_cast<std::uint32_t>(length), local_mr_->lkey};
+    ibv_sge segment{local_.address() + offset, static_cast<std::uint32_t>(length),
+                    local_.region->lkey};
     ibv_send_wr request{};
     request.wr_id = kOwnRequest;
     request.sg_list = &segment;
@@ -243,17 +191,17 @@ class Connection {
 
   void take_messages() {
     ibv_wc entry;
-    while (ibv_poll_cq(cq_, 1, &entry) > 0) {
+    while (ibv_poll_cq(device_.cq, 1, &entry) > 0) {
       if (entry.wr_id == kOwnRequest) is_done_ = true;
       if (entry.status != IBV_WC_SUCCESS) {
         lose(entry);
       } else if (entry.opcode == IBV_WC_RECV) {
         std::uint64_t number = 0;
-        std::memcpy(&number, inbox_ + entry.wr_id * kMessageBytes, sizeof number);
+        std::memcpy(&number, &inbox_.bytes[entry.wr_id * kMessageBytes], sizeof number);
         check(number == received_ + 1, "a message is lost or doubled", peer_,
               static_cast<long long>(number - received_));
         ++received_;
-        post_receive(static_cast<int>(entry.wr_id));
+        post_receive(entry.wr_id);
       }
     }
   }
@@ -269,24 +217,21 @@ class Connection {
   }
 
   static constexpr std::uint64_t kOwnRequest = ~std::uint64_t{0};
-  ibv_context* context_;
-  ibv_pd* pd_;
+  std::uint8_t* local() { return local_.bytes.data(); }
+
   int peer_;
   std::mt19937_64& random_;
-  std::byte* area_ = nullptr;   // The peer's to write.
-  std::byte* local_ = nullptr;  // Ours, of requests.
-  std::byte* inbox_ = nullptr;
-  ibv_mr* area_mr_ = nullptr;
-  ibv_mr* local_mr_ = nullptr;
-  ibv_mr* inbox_mr_ = nullptr;
-  ibv_cq* cq_ = nullptr;
+  endpoint::Device device_;
+  endpoint::Buffer area_;   // The peer's to write.
+  endpoint::Buffer local_;  // Ours, of requests.
+  endpoint::Buffer inbox_;
   ibv_qp* qp_ = nullptr;
   std::uint32_t peer_epoch_ = 0;
   bool connected_ = false;
   bool is_done_ = false;
   std::uint64_t remote_ = 0;
   std::uint32_t rkey_ = 0;
-  std::vector<std::byte> mirror_;  // What must stand in the peer's area.
+  std::vector<std::uint8_t> mirror_;  // What must stand in the peer's area.
   std::uint64_t sent_ = 0;
   std::uint64_t received_ = 0;
   std::uint64_t added_ = 0;
@@ -294,14 +239,9 @@ class Connection {
 
 [[noreturn]] void work(std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  ibv_device** const devices = ibv_get_device_list(nullptr);
-  check(devices != nullptr && devices[0] != nullptr, "no device");
-  ibv_context* const context = ibv_open_device(devices[0]);
-  check(context != nullptr, "ibv_open_device");
-  ibv_pd* const pd = ibv_alloc_pd(context);
   std::vector<Connection> connections;
   for (int peer = 0; peer < kProcesses; ++peer) {
-    if (peer != self) connections.emplace_back(context, pd, peer, random);
+    if (peer != self) connections.emplace_back(peer, random);
   }
   shared->epochs[self] = static_cast<std::uint32_t>(getpid());
   for (;;) {

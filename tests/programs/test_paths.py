@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""VERBATIM_PATH: which way two programs of one machine take, and what they say where there is none."""
+
+import sys
+
+from lab import Failure, Lab, option_parser, wait_until
+
+SECONDS_MAX = 20
+DIRECT, WIRE = "direct", "wire"
+
+# What the server and the client ask for ("": nothing), and what they get.
+PAIRS = [("", "", DIRECT), ("auto", "direct", DIRECT), ("direct", "direct", DIRECT),
+         ("auto", "wire", WIRE), ("wire", "auto", WIRE)]
+
+
+def set_path(path):
+    return ["env", f"VERBATIM_PATH={path}"] if path else []
+
+
+def start_pair(lab, server_path, client_path):
+    port = lab.free_port()
+    argv = ["ib_send_bw", "-F", "-p", str(port), "-s", "4096", "--run_infinitely"]
+    server = lab.start_server("a", [*set_path(server_path), *argv], port)
+    return server, lab.start("b", [*set_path(client_path), *argv, lab.address("a")])
+
+
+def way_taken(lab):
+    """Where messages have come to node a; nothing yet: None."""
+    for program in lab.status("a"):
+        if program["direct"]["messages_received"] > 0:
+            return DIRECT
+        if program["counters"]["packets_received"] > 0:
+            return WIRE
+    return None
+
+
+def expect_way(lab, server_path, client_path, way):
+    pair = start_pair(lab, server_path, client_path)
+    taken = wait_until(lambda: way_taken(lab), SECONDS_MAX, "messages")
+    sent = lab.status("b")[0]["direct"]["messages_sent"]
+    for program in pair:
+        program.kill()
+    if taken != way or (sent > 0) != (way == DIRECT):
+        raise Failure(f"{server_path!r} and {client_path!r} took the way {taken}, not {way}")
+    wait_until(lambda: not lab.status("a") + lab.status("b"), SECONDS_MAX, "the programs to go")
+
+
+def expect_words(program, words):
+    if program.wait(SECONDS_MAX) == 0 or words not in program.output():
+        raise Failure(f"{program.name} did not fail with '{words}'")
+
+
+def main():
+    # What the programs ask for is theirs.
+    options = option_parser(__doc__).parse_args()
+    options.path = ""
+    with Lab(options) as lab:
+        for pair in PAIRS:
+            expect_way(lab, *pair)
+        # Who insists on it is told when it is to send; a passive side never asks for a way.
+        server, client = start_pair(lab, "wire", "direct")
+        expect_words(client, "VERBATIM_PATH=direct, and QP")
+        server.kill()
+        expect_words(lab.start("a", [*set_path("shortest"), "ibv_devinfo"]),
+                     "VERBATIM_PATH=shortest is not auto, direct or wire")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
