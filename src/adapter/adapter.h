@@ -82,7 +82,8 @@ struct Membership {
   std::unique_ptr<region::MemoryFile> memory;
   UniqueFd doorbell;
   std::function<Result<PeerDescriptors>(const SocketAddress&, Qpn)> ask_for_peer;
-  bool only_direct = false;  // RC and UC queue pairs that would need the wire do not get to RTS.
+  /// RC and UC queue pairs that would need the wire do not get to RTS; datagrams fail that would.
+  bool only_direct = false;
 };
 
 /// Makes the memory file and the doorbell. What the kernel says where it refuses.

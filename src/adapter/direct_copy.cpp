@@ -27,9 +27,10 @@ bool LocalMemory::is_good(std::uint32_t right) const {
   });
 }
 
-/// To the receive request that the target holds. What its memory refuses is the peer's fault.
+/// To the receive request that the target holds, of which `before` bytes are somebody else's. What
+/// its memory refuses is the peer's fault.
 DirectLink::Copied DirectLink::copy_to_receive(const LocalMemory& local, std::uint64_t offset,
-                                               std::uint64_t length) {
+                                               std::uint64_t length, std::uint64_t before) {
   const std::span segments(target_.receive.segments, target_.receive.segment_count);
   Copied copied = Copied::all;
   const auto place = [&](MemoryKey key, std::uint64_t address, std::uint32_t bytes) -> Done {
@@ -43,7 +44,7 @@ DirectLink::Copied DirectLink::copy_to_receive(const LocalMemory& local, std::ui
     if (copied == Copied::all) return {};
     return std::unexpected(region::KeyError::not_mapped);
   };
-  const auto placed = for_each_piece(segments, offset, length, place);
+  const auto placed = for_each_piece(segments, before + offset, length, place);
   return placed ? Copied::all : copied;
 }
 

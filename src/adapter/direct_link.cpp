@@ -62,7 +62,7 @@ DirectLink::Outcome DirectLink::serve(const SendRequest& request) {
 /// message is lost.
 DirectLink::Outcome DirectLink::refuse(Status status, std::uint32_t news) {
   if (!config_.reliable) return complete(Status::success);
-  target_.peer_qpn = {};
+  target_.stop_serving();
   tell(news);
   return complete(status);
 }
@@ -77,7 +77,7 @@ DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
                               .source_qpn = config_.own_qpn.value()};
   const auto added = ring.add(peer_->base(), completion, false);
   target_.holds_receive = false;
-  target_.peer_qpn = {};
+  target_.stop_serving();
   tell(kFailed | (added == CompletionRing::Added::and_must_tell ? kReceiveCompleted : 0u) |
        (added == CompletionRing::Added::not_at_all ? kCompletionsOverrun : 0u));
   return complete(config_.reliable ? sends : Status::success);
@@ -238,6 +238,48 @@ DirectLink::Outcome DirectLink::write(const SendRequest& request, const LocalMem
   return take_receive() ? deliver(request) : not_ready();
 }
 
+/// UD: nobody hears of it. The sender's own memory is looked at all the same.
+DirectLink::Outcome DirectLink::lose(const LocalMemory& local) {
+  return complete(local.is_good(region::kLocalRead) ? Status::success
+                                                    : Status::local_protection_error);
+}
+
+DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const LocalMemory& local,
+                                              const Datagram& datagram) {
+  const TargetVisit visit(target_);
+  if (!is_there() || !target_.takes_datagrams) return lose(local);
+  if (datagram.qkey != target_.qkey) {
+    peer_->header().port_counters.qkey_violations.add();
+    return lose(local);
+  }
+  if (!take_receive()) return lose(local);
+  const std::uint64_t bytes = wire::Grh::kSize + request.length;
+  if (bytes > target_.receive.capacity_bytes) {
+    return fail_receive(Status::local_length_error, Status::success);
+  }
+  const bool immediate = transport::info(request.operation).immediate;
+  const DatagramHeader header(datagram.flow, immediate, request.length);
+  const LocalMemory front{
+      .regions = local.regions, .segments = {}, .inlined = header.grh, .cache = local.cache};
+  Copied copied = copy_to_receive(front, 0, wire::Grh::kSize);
+  if (copied == Copied::all) {
+    copied = copy_to_receive(local, 0, request.length, wire::Grh::kSize);
+  }
+  if (copied == Copied::here_refused) return complete(Status::local_protection_error);
+  if (copied == Copied::there_refused) {
+    return fail_receive(Status::local_protection_error, Status::success);
+  }
+  return complete_receive({.wr_id = target_.receive.wr_id,
+                           .opcode = CompletionOpcode::receive,
+                           .byte_count = static_cast<std::uint32_t>(bytes),
+                           .immediate = immediate ? request.immediate : 0,
+                           .qpn = config_.peer_qpn.value(),
+                           .source_qpn = config_.own_qpn.value(),
+                           .flags = kCompletionGrh | (immediate ? kCompletionWithImmediate : 0),
+                           .service_level = wire::packet_type(datagram.flow.is_ipv4())},
+                          request);
+}
+
 /// All bytes are there: the peer's completion.
 DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
   const auto info = transport::info(request.operation);
@@ -257,11 +299,17 @@ DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
                               .source_qpn = config_.own_qpn.value(),
                               .flags = (info.immediate ? kCompletionWithImmediate : 0) |
                                        (info.invalidate ? kCompletionWithInvalidate : 0)};
+  return complete_receive(completion, request);
+}
+
+/// The receive in use ends with success, and so does the request.
+DirectLink::Outcome DirectLink::complete_receive(const Completion& completion,
+                                                 const SendRequest& request) {
   const auto added =
       peer_->at(target_.receive_cq)->add(peer_->base(), completion, request.solicited);
   target_.holds_receive = false;
   if (added == CompletionRing::Added::not_at_all) {
-    target_.peer_qpn = {};
+    target_.stop_serving();
     tell(kCompletionsOverrun | kFailed);
   }
   if (added == CompletionRing::Added::and_must_tell) tell(kReceiveCompleted);

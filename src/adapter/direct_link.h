@@ -7,6 +7,7 @@
 #include <span>
 
 #include "adapter/completion_queue.h"
+#include "adapter/datagram_header.h"
 #include "adapter/direct_peer.h"
 #include "base/time.h"
 #include "region/region_table.h"
@@ -35,12 +36,12 @@ struct LocalMemory {
   }
 };
 
-/// One connected queue pair's way to its peer on the direct path: executes requests, in order, with
-/// the checks that the peer's responder would make. Used under the queue pair's lock.
+/// A queue pair's way to a peer on the direct path: executes requests, in order, with the checks
+/// that the peer's responder would make. Used under the queue pair's lock.
 class DirectLink {
  public:
   struct Config {
-    bool reliable = true;  // Else UC: the peer's refusals lose a message, and nobody hears of it.
+    bool reliable = true;  // Else the peer's refusals lose a message, and nobody hears of it.
     Qpn own_qpn;
     Gid own_gid;
     Qpn peer_qpn;
@@ -60,6 +61,15 @@ class DirectLink {
   DirectLink& operator=(const DirectLink&) = delete;
 
   const DirectPeer& peer() const { return *peer_; }
+  /// UD: one message, whose bytes come behind its header. It completes at once, and with success
+  /// also where the peer does not take it (IBA 9.8.3): only its own memory may refuse.
+  Outcome send_datagram(const transport::SendRequest& request, const LocalMemory& local,
+                        const Datagram& datagram);
+  /// The peer's queue pair exists, whatever its state.
+  bool is_there() const {
+    return !peer_->is_gone() &&
+           target_.qpn.load(std::memory_order_relaxed) == config_.peer_qpn.value();
+  }
   /// The oldest request that has not completed. Takes up to `kBytesPerCall` bytes at a time.
   Outcome execute(const transport::SendRequest& request, const LocalMemory& local);
   transport::Status status() const { return status_; }
@@ -98,11 +108,14 @@ class DirectLink {
   Outcome assist(const transport::SendRequest& request, Assist::Kind kind, std::uint64_t address,
                  std::uint32_t key);
   Outcome deliver(const transport::SendRequest& request);
+  Outcome complete_receive(const Completion& completion, const transport::SendRequest& request);
+  Outcome lose(const LocalMemory& local);
   bool take_receive();
   void tell(std::uint32_t news) const { peer_->tell(local_number_, news); }
 
   enum class Copied : std::uint8_t { all, here_refused, there_refused };
-  Copied copy_to_receive(const LocalMemory& local, std::uint64_t offset, std::uint64_t length);
+  Copied copy_to_receive(const LocalMemory& local, std::uint64_t offset, std::uint64_t length,
+                         std::uint64_t before = 0);
   Copied copy(const region::Region& there, std::uint64_t address, const LocalMemory& local,
               std::uint64_t offset, std::uint64_t length, bool to_peer);
   Copied copy_piece(const region::Region& there, std::uint64_t address, const region::Hold& here,

@@ -59,6 +59,8 @@ struct alignas(64) DirectTarget {
   std::uint32_t access = 0;
   PdNumber receive_pd{};
   Gid peer_gid;
+  bool takes_datagrams = false;  // UD: from everybody who knows the Q_Key.
+  QKey qkey{};
   Offset<ReceiveRing> receives;
   Offset<CompletionRing> receive_cq;
   std::uint8_t min_rnr_timer = 0;
@@ -71,6 +73,10 @@ struct alignas(64) DirectTarget {
   Assist assist;
 
   bool is_visited() const { return lock.is_locked(); }
+  void stop_serving() {
+    peer_qpn = {};
+    takes_datagrams = false;
+  }
 };
 
 /// Holds a target's lock.

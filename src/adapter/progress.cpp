@@ -35,7 +35,12 @@ constexpr TimeNs kAttention = 200 * kMillisecond;
 /// So many turns in vain, some 20 µs, and the processor is offered to others: the peer may be
 /// waiting for this very one. Without it, two polling programs on one processor exchange a message
 /// each time slice.
-constexpr std::uint32_t kIdlePollsBeforeYield = 32;
+constexpr std::uint32_t kIdleTurnsBeforeYield = 32;
+
+/// After so many turns in vain the next ones are so far apart: between them, polls see what peers
+/// write to completion queues themselves.
+constexpr std::uint32_t kIdleTurnsBeforePause = 16;
+constexpr TimeNs kPause = kMicrosecond;
 
 /// Without queue pairs on the wire, one poll in so many takes a turn, for management datagrams and
 /// for timers, and offers the processor. A turn is a system call, which takes longer than a message
@@ -231,22 +236,24 @@ void Progress::serve() {
 
 bool Progress::poll() {
   static thread_local std::uint32_t polls = 0;
-  const bool may_skip = wire_users_.load(std::memory_order_relaxed) == 0 &&
-                        !has_outputs_.load(std::memory_order_relaxed);
-  if (may_skip && ++polls % kPollsPerTurn != 0) return false;
+  const bool may_skip = !has_outputs_.load(std::memory_order_relaxed);
+  const bool awaits_packets = wire_users_.load(std::memory_order_relaxed) != 0;
+  if (may_skip && !awaits_packets && ++polls % kPollsPerTurn != 0) return false;
   const TimeNs now = monotonic_now();
+  const bool is_idle = idle_turns_.load(std::memory_order_relaxed) > kIdleTurnsBeforePause;
+  if (may_skip && is_idle && now - last_poll_.load(std::memory_order_relaxed) < kPause) {
+    return false;
+  }
   const Use use(*this, last_poll_, now);
   if (!turn_lock_.try_lock()) return false;
   const std::lock_guard guard(turn_lock_, std::adopt_lock);
   // What the turn before left to say, if the program has not said something itself meanwhile.
   if (has_outputs_.load(std::memory_order_relaxed)) flush_outputs();
-  idle_polls_ = turn(now) > 0 ? 0 : idle_polls_ + 1;
+  const std::uint32_t idle = turn(now) > 0 ? 0 : idle_turns_.load(std::memory_order_relaxed) + 1;
+  idle_turns_.store(idle, std::memory_order_relaxed);
   if (!is_polled()) flush_outputs();
-  const std::uint32_t yield_after = may_skip ? 1 : kIdlePollsBeforeYield;
-  if (idle_polls_ >= yield_after) {
-    idle_polls_ = 0;
-    sched_yield();
-  }
+  const std::uint32_t yield_after = awaits_packets ? kIdleTurnsBeforeYield : 1;
+  if (idle > 0 && idle % yield_after == 0) sched_yield();
   return true;
 }
 

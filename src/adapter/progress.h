@@ -126,7 +126,8 @@ class Progress {
   mover::UdpReceiver receiver_;  // Guarded by turn_lock_, as are the next three.
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<QueuePair*> flushing_;
-  std::uint32_t idle_polls_ = 0;  // Turns of `poll` in a row that received nothing.
+  // Turns of `poll` in a row that received nothing. Written under turn_lock_.
+  std::atomic<std::uint32_t> idle_turns_{0};
 
   std::mutex outputs_lock_;               // Guards outputs_.
   std::vector<QueuePair*> outputs_;       // Who has something to say.

@@ -111,6 +111,10 @@ QueuePair::Posting::~Posting() {
   if (queue_pair_.has_nothing_to_send()) return;
   const TimeNs now = monotonic_now();
   const auto use = queue_pair_.adapter_.progress().note_post(now);
+  if (queue_pair_.may_gather()) {
+    queue_pair_.adapter_.progress().note_output(queue_pair_);
+    return;
+  }
   queue_pair_.transmit_locked(now);
   guard_.unlock();
   queue_pair_.give_way();

@@ -12,6 +12,7 @@
 #include "adapter/arena.h"
 #include "adapter/async_event.h"
 #include "adapter/completion_queue.h"
+#include "adapter/datagram_way.h"
 #include "adapter/direct_link.h"
 #include "adapter/direct_target.h"
 #include "adapter/frame_delivery.h"
@@ -154,7 +155,9 @@ class QueuePair {
   /// may be done before.
   class Posting {
    public:
-    explicit Posting(QueuePair& queue_pair) : queue_pair_(queue_pair), guard_(queue_pair.lock_) {}
+    explicit Posting(QueuePair& queue_pair) : queue_pair_(queue_pair), guard_(queue_pair.lock_) {
+      queue_pair_.executed_ = 0;
+    }
     ~Posting();
     Posting(const Posting&) = delete;
     Posting& operator=(const Posting&) = delete;
@@ -192,6 +195,12 @@ class QueuePair {
     QueuePair& queue_pair_;
   };
 
+  /// The bytes of a request: in segments, or inlined.
+  struct RequestBytes {
+    std::span<const Segment> segments;
+    ByteSpan inlined;
+  };
+
   QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn number, QueuePairRecord& record,
             DirectTarget& target, SendQueue send_queue,
             std::unique_ptr<ReceiveQueue> receive_queue);
@@ -221,16 +230,23 @@ class QueuePair {
   void transmit_output(TimeNs now);
   void give_way() const;
   void transmit_locked(TimeNs now);
+  bool may_gather() const;
   bool may_send(TimeNs now);
   void transmit_requests(Burst& burst, TimeNs now);
   transport::Status carry_out(transport::Slot slot);
   bool transmit_responses(Burst& burst);
-  void transmit_datagrams(TimeNs now);
   void transmit_frames(TimeNs now);
   transport::Status add_frame(transport::Slot slot);
   void send_frames();
+  // Datagrams: queue_pair_datagram.cpp.
+  void transmit_datagrams(TimeNs now);
   transport::DatagramConfig datagram_config() const;
+  const DatagramWay* way_to(const DatagramPlace& place);
   transport::Status send_datagram(Burst& burst, transport::Slot slot);
+  std::optional<transport::Status> send_directly(const SendWork& work, const RequestBytes& bytes);
+  std::optional<transport::Status> send_directly(const transport::SendRequest& request,
+                                                 const RequestBytes& bytes, const DatagramWay& way,
+                                                 QKey qkey);
   bool add_request_packet(Burst& burst, const transport::OutgoingPacket& packet);
   bool add_response_packet(Burst& burst, const transport::OutgoingPacket& packet);
   void rearm_timer();
@@ -241,6 +257,7 @@ class QueuePair {
   // The direct path: queue_pair_direct.cpp. Each under lock_ but the last two.
   bool may_be_direct() const;
   void note_wire_use();
+  std::unique_ptr<DirectLink> link_to(const DatagramPlace& place);
   void open_link();
   /// Peers may act for it from now on.
   void open_target();
@@ -252,8 +269,11 @@ class QueuePair {
   /// its end at once: then the queue takes it, and goes on where this has stopped.
   bool execute_at_once(const SendWork& work);
   void transmit_direct(TimeNs now);
-  DirectLink::Outcome execute_direct(const transport::SendRequest& request,
-                                     std::span<const Segment> segments, ByteSpan inlined);
+  std::optional<transport::Status> execute_now(const transport::SendRequest& request,
+                                               const RequestBytes& bytes);
+  RequestBytes bytes_of_request(transport::Slot slot) const;
+  DirectLink::Outcome execute_direct(DirectLink& link, const transport::SendRequest& request,
+                                     const RequestBytes& bytes, const Datagram* datagram = nullptr);
   void end_direct(std::uint64_t wr_id, const transport::SendRequest& request,
                   transport::Status status);
   /// Whoever uses the program's regions under lock_ now has done when this returns.
@@ -330,7 +350,8 @@ class QueuePair {
   std::vector<Listener> listeners_;
   QueuePairAttributes attributes_;
   SendQueue send_queue_;
-  std::uint64_t handed_ = 0;  // Requests below this slot are the engine's (or, UD, sent).
+  std::uint64_t executed_ = 0;  // Bytes, at once, by the post that is under way.
+  std::uint64_t handed_ = 0;    // Requests below this slot are the engine's (or, UD, sent).
   std::unique_ptr<ReceiveQueue> receive_queue_;  // None where receives are shared.
   ReceiveRequest current_receive_;
   bool holds_receive_ = false;
@@ -340,6 +361,7 @@ class QueuePair {
   transport::Requester requester_;
   transport::Responder responder_;
   std::unique_ptr<DirectLink> link_;  // None: its requests go over the wire.
+  DatagramWays ways_;                 // UD: instead of a link.
   region::KeyCache local_key_;        // The link's, of our own regions.
   bool uses_wire_ = false;            // Packets may come for it.
   transport::RequesterEffects requester_effects_;

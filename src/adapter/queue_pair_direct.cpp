@@ -11,12 +11,12 @@ using transport::Status;
 using Outcome = DirectLink::Outcome;
 
 /// XRC targets serve queues of their domain, and tags are matched in private memory: these stay on
-/// the wire, as datagrams do.
+/// the wire.
 bool QueuePair::may_be_direct() const {
   const bool matches_tags =
       options_.shared_receive != nullptr && options_.shared_receive->matches_tags();
   return adapter_.takes_direct_path() && !matches_tags &&
-         (type() == QpType::rc || type() == QpType::uc);
+         (type() == QpType::rc || type() == QpType::uc || is_datagram());
 }
 
 /// While any queue pair of the program takes the wire, each poll looks at the sockets.
@@ -28,22 +28,26 @@ void QueuePair::note_wire_use() {
   adapter_.progress().add_wire_users(uses ? 1 : -1);
 }
 
-/// To the peer that the address vector names, if it is on this machine and takes the path as well.
-void QueuePair::open_link() {
-  link_.reset();
-  if (!may_be_direct()) return;
-  const Qpn peer_qpn = attributes_.dest_qpn;
-  auto peer = adapter_.find_peer(peer_, peer_qpn);
-  if (peer == nullptr || peer->target(peer_qpn.value()).qpn != peer_qpn.value()) return;
-  link_ = std::make_unique<DirectLink>(
+/// Null where the queue pair is not on this machine, of another user, or takes the wire.
+std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPlace& place) {
+  auto peer = adapter_.find_peer(place.address, place.qpn);
+  if (peer == nullptr || peer->target(place.qpn.value()).qpn != place.qpn.value()) return nullptr;
+  return std::make_unique<DirectLink>(
       std::move(peer),
       DirectLink::Config{.reliable = is_reliable(),
                          .own_qpn = number_,
-                         .own_gid = adapter_.node().gids[attributes_.address.source_gid_index].gid,
-                         .peer_qpn = peer_qpn,
+                         .own_gid = adapter_.node().gids[place.source_gid_index].gid,
+                         .peer_qpn = place.qpn,
                          .timeout = attributes_.timeout,
                          .retry_count = attributes_.retry_count,
                          .rnr_retry = attributes_.rnr_retry});
+}
+
+/// To the peer that the address vector names, if it takes the path as well.
+void QueuePair::open_link() {
+  link_.reset();
+  if (!may_be_direct()) return;
+  link_ = link_to({peer_, attributes_.address.source_gid_index, attributes_.dest_qpn});
 }
 
 void QueuePair::open_target() {
@@ -62,12 +66,15 @@ void QueuePair::open_target() {
   target_.established = target_.holds_receive = false;
   target_.assist.state.store(Assist::none, std::memory_order_relaxed);
   target_.news.store(0, std::memory_order_relaxed);
+  target_.qkey = attributes_.qkey;
+  target_.takes_datagrams = is_datagram();
   target_.peer_qpn = attributes_.dest_qpn;
 }
 
 void QueuePair::change_target() {
   if (!may_be_direct()) return;
   const TargetVisit visit(target_);
+  target_.qkey = attributes_.qkey;
   target_.access = attributes_.access;
   target_.min_rnr_timer = attributes_.min_rnr_timer;
 }
@@ -75,7 +82,7 @@ void QueuePair::change_target() {
 void QueuePair::close_target() {
   if (!may_be_direct()) return;
   const TargetVisit visit(target_);
-  target_.peer_qpn = {};
+  target_.stop_serving();
   adapter_.set_visited(number_, false);
   if (!target_.holds_receive) return;
   target_.holds_receive = false;
@@ -84,41 +91,58 @@ void QueuePair::close_target() {
 }
 
 bool QueuePair::has_nothing_to_send() const {
-  return link_ != nullptr && handed_ == send_queue_.posted() && !fatal_ && !responder_.has_output();
+  const bool is_direct = link_ != nullptr || is_datagram();
+  return is_direct && handed_ == send_queue_.posted() && !fatal_ && !responder_.has_output();
 }
 
 bool QueuePair::execute_at_once(const SendWork& work) {
-  const bool is_next = link_ != nullptr && send_queue_.empty() && state() == QpState::rts &&
-                       !fatal_ && !pacer_.is_limited();
+  const bool is_next = send_queue_.empty() && state() == QpState::rts && !fatal_ &&
+                       !pacer_.is_limited() && executed_ < DirectLink::kBytesPerCall;
   const transport::SendRequest& request = work.request;
   const bool in_pieces = work.inlined && work.segments.size() > 1;
   if (!is_next || in_pieces || transport::info(request.operation).is_local) return false;
-  ByteSpan inlined;
-  if (work.inlined && !work.segments.empty()) {
+  RequestBytes bytes;
+  if (!work.inlined) {
+    bytes.segments = work.segments;
+  } else if (!work.segments.empty()) {
     // The program's own memory, by the program's own pointer: inline needs no region.
-    inlined = {reinterpret_cast<const std::byte*>(work.segments.front().address), request.length};
+    bytes.inlined = {reinterpret_cast<const std::byte*>(work.segments.front().address),
+                     request.length};
   }
-  const auto segments = work.inlined ? std::span<const Segment>() : work.segments;
-  if (execute_direct(request, segments, inlined) != Outcome::completed) return false;
-  const Status status = link_->status();
-  const bool failed = status != Status::success;
+  const auto status = is_datagram() ? send_directly(work, bytes) : execute_now(request, bytes);
+  if (!status) return false;
+  executed_ += request.length;
+  const bool failed = *status != Status::success;
   if (failed || work.signaled || options_.signal_all) {
-    push_send_completion(work.wr_id, request, status);
+    push_send_completion(work.wr_id, request, *status);
   }
-  if (failed) end_direct(work.wr_id, request, status);
+  if (failed) end_direct(work.wr_id, request, *status);
   return true;
 }
 
-/// Its bytes are in `segments`, or in `inlined`.
-Outcome QueuePair::execute_direct(const transport::SendRequest& request,
-                                  std::span<const Segment> segments, ByteSpan inlined) {
+/// Nothing: it does not come to its end at once.
+std::optional<Status> QueuePair::execute_now(const transport::SendRequest& request,
+                                             const RequestBytes& bytes) {
+  if (link_ == nullptr) return {};
+  if (execute_direct(*link_, request, bytes) != Outcome::completed) return {};
+  return link_->status();
+}
+
+QueuePair::RequestBytes QueuePair::bytes_of_request(transport::Slot slot) const {
+  if (send_queue_.place(slot).inlined) return {{}, send_queue_.inline_bytes(slot)};
+  return {send_queue_.segments(slot), {}};
+}
+
+Outcome QueuePair::execute_direct(DirectLink& link, const transport::SendRequest& request,
+                                  const RequestBytes& bytes, const Datagram* datagram) {
   const LocalMemory local{.regions = regions(),
                           .pd = options_.pd,
-                          .segments = segments,
-                          .inlined = inlined,
+                          .segments = bytes.segments,
+                          .inlined = bytes.inlined,
                           .cache = local_key_};
-  const Outcome outcome = link_->execute(request, local);
-  if (outcome == Outcome::completed && link_->status() == Status::success) {
+  const Outcome outcome = datagram != nullptr ? link.send_datagram(request, local, *datagram)
+                                              : link.execute(request, local);
+  if (outcome == Outcome::completed && link.status() == Status::success) {
     record_->direct_sent.messages.add_exclusive();
     record_->direct_sent.bytes.add_exclusive(request.length);
   }
@@ -139,7 +163,14 @@ void QueuePair::end_direct(std::uint64_t wr_id, const transport::SendRequest& re
 }
 
 void QueuePair::transmit_direct(TimeNs now) {
+  // Tried again at the program's next poll, or when its time has come.
+  const auto come_again = [this, now](bool at_once) {
+    adapter_.progress().note_output(*this);
+    if (at_once) adapter_.progress().arm_timer(now, number_);
+  };
+  std::uint64_t moved = 0;
   while (handed_ < send_queue_.posted() && !fatal_) {
+    if (moved >= DirectLink::kBytesPerCall) return come_again(true);
     // SQD begins nothing new, but finishes what it has begun.
     const QpState current = state();
     if (current != QpState::rts && !(current == QpState::sqd && link_->has_begun())) return;
@@ -151,17 +182,10 @@ void QueuePair::transmit_direct(TimeNs now) {
     if (transport::info(request.operation).is_local) {
       status = carry_out(slot);
     } else {
-      const bool inlined = place.inlined;
-      const Outcome outcome =
-          execute_direct(request, inlined ? std::span<const Segment>() : send_queue_.segments(slot),
-                         inlined ? send_queue_.inline_bytes(slot) : ByteSpan());
-      if (outcome != Outcome::completed) {
-        // Tried again at the program's next poll, or when its time has come.
-        adapter_.progress().note_output(*this);
-        if (outcome == Outcome::unfinished) adapter_.progress().arm_timer(now, number_);
-        return;
-      }
+      const Outcome outcome = execute_direct(*link_, request, bytes_of_request(slot));
+      if (outcome != Outcome::completed) return come_again(outcome == Outcome::unfinished);
       status = link_->status();
+      moved += request.length;
     }
     pacer_.count(now, request.length + kWireOverheadBytes);
     ++handed_;

@@ -37,7 +37,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   enter(to, mask);
   note_wire_use();
   const bool lacks_path = from == QpState::rtr && to == QpState::rts && link_ == nullptr &&
-                          may_be_direct() && adapter_.only_direct();
+                          is_connected() && may_be_direct() && adapter_.only_direct();
   if (!lacks_path) return {};
   enter_error();
   return refuse(EHOSTUNREACH,
@@ -130,6 +130,12 @@ void QueuePair::enter(QpState to, std::uint32_t mask) {
       change_target();
     }
     if (from == QpState::rtr && to == QpState::rts) start_requester();
+  } else if (is_datagram()) {
+    if (from == QpState::init && to == QpState::rtr) {
+      open_target();
+    } else if ((mask & kQKey) != 0 && from != QpState::reset && from != QpState::init) {
+      change_target();
+    }
   }
   drain_reported_ = to == QpState::sqd && from == QpState::sqd && drain_reported_;
   set_state(to);
@@ -171,6 +177,7 @@ void QueuePair::start_requester() {
 void QueuePair::forget_everything() {
   close_target();
   link_.reset();
+  ways_.clear();
   set_state(QpState::reset);
   attributes_ = {};
   send_queue_.clear();

@@ -226,47 +226,4 @@ bool QueuePair::execute_atomic_write(const transport::ExecuteAtomicWrite& write)
   return true;
 }
 
-void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& source,
-                            const SocketAddress& destination) {
-  const wire::Headers& headers = packet.headers;
-  if (const auto taken = transport::check_datagram(datagram_config(), packet); !taken) {
-    if (taken.error() == transport::DatagramDrop::wrong_qkey) {
-      record_->counters.qkey_violations.add_exclusive();
-      adapter_.arena().header().port_counters.qkey_violations.add();
-    }
-    return;
-  }
-  if (!take_receive()) return;  // IBA 9.8.3.2: silently dropped.
-  const std::uint64_t byte_count = wire::Grh::kSize + packet.payload.size();
-  const auto& info = wire::info(headers.bth.opcode);
-  Completion completion{
-      .wr_id = current_receive_.wr_id,
-      .opcode = CompletionOpcode::receive,
-      .byte_count = static_cast<std::uint32_t>(byte_count),
-      .immediate = headers.immediate,
-      .qpn = number_.value(),
-      .source_qpn = headers.deth.source_qp.value(),
-      .flags = kCompletionGrh | (info.has(wire::kImmediate) ? kCompletionWithImmediate : 0),
-      .service_level = wire::packet_type(destination.is_ipv4())};
-  if (byte_count > current_receive_.capacity_bytes) {
-    completion.status = Status::local_length_error;
-  } else {
-    const std::span segments(current_receive_.segments, current_receive_.segment_count);
-    std::array<std::byte, wire::Grh::kSize> grh{};
-    const auto udp_bytes = wire::kUdpHeaderBytes + wire::Bth::kSize + info.header_bytes() +
-                           packet.payload.size() + headers.bth.pad_count + 4;
-    wire::encode_receive_grh({.flow = {.source = gid_of(source),
-                                       .destination = gid_of(destination),
-                                       .source_port = source.port()},
-                              .udp_length = static_cast<std::uint16_t>(udp_bytes)},
-                             grh);
-    if (!scatter(placing_, regions(), receive_pd(), segments, 0, grh) ||
-        !scatter(placing_, regions(), receive_pd(), segments, grh.size(), packet.payload)) {
-      completion.status = Status::local_protection_error;
-    }
-  }
-  push(receive_cq(), completion, headers.bth.solicited_event);
-  if (completion.status != Status::success) fatal_ = true;  // IBA 10.3.1.5 (class of local errors).
-}
-
 }  // namespace verbatim::adapter

@@ -61,6 +61,18 @@ void QueuePair::give_way() const {
   if (!is_reliable() && link_ == nullptr) sched_yield();
 }
 
+/// Small requests that a program posts one by one leave together, where it polls and something of
+/// this queue pair is on its way: nothing waits for them alone. The rest of them leaves at the
+/// program's next poll, or within a millisecond.
+bool QueuePair::may_gather() const {
+  constexpr std::uint64_t kTogether = 16;
+  constexpr std::uint64_t kSmallBytes = 256;
+  const std::uint64_t waiting = send_queue_.posted() - handed_;
+  return waiting > 0 && waiting < kTogether && is_reliable() && link_ == nullptr &&
+         send_queue_.place(send_queue_.posted() - 1).request.length <= kSmallBytes &&
+         requester_.in_flight() && adapter_.progress().is_polled();
+}
+
 void QueuePair::transmit_locked(TimeNs now) {
   const QpState current = state();
   if (is_datagram()) return current == QpState::rts ? transmit_datagrams(now) : void();
@@ -247,42 +259,6 @@ bool QueuePair::add_response_packet(Burst& burst, const OutgoingPacket& packet) 
   burst.end();
   count_sent(packet.headers);
   return true;
-}
-
-void QueuePair::transmit_datagrams(TimeNs now) {
-  Burst burst(adapter_.arena().header());
-  while (handed_ < send_queue_.posted() && may_send(now)) {
-    const transport::Slot slot = handed_++;
-    pacer_.count(now, send_queue_.place(slot).request.length + kWireOverheadBytes);
-    const Status status = send_datagram(burst, slot);
-    burst.flush();  // The request completes now: its memory is the program's again.
-    complete_send(slot, status);
-    if (status != Status::success) {
-      enter_send_queue_error();
-      break;
-    }
-  }
-  record_->counters.packets_sent.add_exclusive(burst.packets());
-  record_->counters.bytes_sent.add_exclusive(burst.bytes());
-  if (fatal_) fail();
-  rearm_timer();
-}
-
-transport::DatagramConfig QueuePair::datagram_config() const {
-  return {.qpn = number_, .qkey = attributes_.qkey, .mtu = adapter_.node().active_mtu};
-}
-
-Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
-  const SendPlace& place = send_queue_.place(slot);
-  const DatagramTarget& target = send_queue_.target(slot);
-  const auto socket = adapter_.sender(target.source_gid_index, target.address, target.qpn);
-  if (!socket) return Status::local_qp_operation_error;
-  const auto packet = transport::make_datagram(
-      datagram_config(), {.qpn = target.qpn, .qkey = target.qkey}, place.request, slot,
-      attributes_.send_psn + static_cast<std::uint32_t>(slot));
-  if (!packet) return packet.error();
-  burst.set_route(**socket, target.address);
-  return add_request_packet(burst, *packet) ? Status::success : Status::local_protection_error;
 }
 
 /// Lazily: only a deadline earlier than the one that stands in the queue enters it.

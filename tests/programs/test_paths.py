@@ -11,15 +11,18 @@ DIRECT, WIRE = "direct", "wire"
 # What the server and the client ask for ("": nothing), and what they get.
 PAIRS = [("", "", DIRECT), ("auto", "direct", DIRECT), ("direct", "direct", DIRECT),
          ("auto", "wire", WIRE), ("wire", "auto", WIRE)]
+# What a client says that insists on the direct path where there is none.
+NO_WAY = {"RC": "VERBATIM_PATH=direct, and QP", "UC": "VERBATIM_PATH=direct, and QP",
+          "UD": "VERBATIM_PATH=direct: no datagram"}
 
 
 def set_path(path):
     return ["env", f"VERBATIM_PATH={path}"] if path else []
 
 
-def start_pair(lab, server_path, client_path):
+def start_pair(lab, server_path, client_path, transport):
     port = lab.free_port()
-    argv = ["ib_send_bw", "-F", "-p", str(port), "-s", "4096", "--run_infinitely"]
+    argv = ["ib_send_bw", "-F", "-p", str(port), "-s", "1024", "-c", transport, "--run_infinitely"]
     server = lab.start_server("a", [*set_path(server_path), *argv], port)
     return server, lab.start("b", [*set_path(client_path), *argv, lab.address("a")])
 
@@ -34,14 +37,14 @@ def way_taken(lab):
     return None
 
 
-def expect_way(lab, server_path, client_path, way):
-    pair = start_pair(lab, server_path, client_path)
+def expect_way(lab, server_path, client_path, way, transport):
+    pair = start_pair(lab, server_path, client_path, transport)
     taken = wait_until(lambda: way_taken(lab), SECONDS_MAX, "messages")
     sent = lab.status("b")[0]["direct"]["messages_sent"]
     for program in pair:
         program.kill()
     if taken != way or (sent > 0) != (way == DIRECT):
-        raise Failure(f"{server_path!r} and {client_path!r} took the way {taken}, not {way}")
+        raise Failure(f"{transport} with {server_path!r} and {client_path!r} took the way {taken}")
     wait_until(lambda: not lab.status("a") + lab.status("b"), SECONDS_MAX, "the programs to go")
 
 
@@ -56,11 +59,13 @@ def main():
     options.path = ""
     with Lab(options) as lab:
         for pair in PAIRS:
-            expect_way(lab, *pair)
+            for transport in NO_WAY:
+                expect_way(lab, *pair, transport)
         # Who insists on it is told when it is to send; a passive side never asks for a way.
-        server, client = start_pair(lab, "wire", "direct")
-        expect_words(client, "VERBATIM_PATH=direct, and QP")
-        server.kill()
+        for transport, words in NO_WAY.items():
+            server, client = start_pair(lab, "wire", "direct", transport)
+            expect_words(client, words)
+            server.kill()
         expect_words(lab.start("a", [*set_path("shortest"), "ibv_devinfo"]),
                      "VERBATIM_PATH=shortest is not auto, direct or wire")
 

@@ -14,6 +14,8 @@ constexpr Qpn kSubnetManagementQpn{0};
 
 }  // namespace
 
+wire::Opcode datagram_opcode(bool immediate) { return immediate ? kSendImmediate : kSend; }
+
 std::expected<OutgoingPacket, Status> make_datagram(const DatagramConfig& config,
                                                     const DatagramDestination& destination,
                                                     const SendRequest& request, Slot slot,
@@ -27,7 +29,7 @@ std::expected<OutgoingPacket, Status> make_datagram(const DatagramConfig& config
 
   OutgoingPacket out;
   wire::Bth& bth = out.headers.bth;
-  bth.opcode = immediate ? kSendImmediate : kSend;
+  bth.opcode = datagram_opcode(immediate);
   bth.solicited_event = request.solicited;
   bth.pkey = config.pkey;
   bth.dest_qp = destination.qpn;

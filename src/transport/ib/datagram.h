@@ -31,6 +31,8 @@ struct DatagramDestination {
   QKey qkey{};
 };
 
+wire::Opcode datagram_opcode(bool immediate);
+
 /// The packet of a send request. `length` is at most the MTU: local_length_error otherwise. The
 /// operation is send or send_with_immediate: local_qp_operation_error otherwise.
 std::expected<OutgoingPacket, Status> make_datagram(const DatagramConfig& config,

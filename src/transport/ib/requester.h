@@ -126,6 +126,8 @@ class Requester {
   /// what they are.
   void flush(RequesterEffects& out);
   bool failed() const { return failed_; }
+  /// Something has been sent and not acknowledged.
+  bool in_flight() const { return acknowledged_ < send_sequence_; }
 
   /// PSN of the next new packet: query_qp's sq_psn.
   Psn next_psn() const { return psn_of(sent_end_); }
@@ -179,8 +181,6 @@ class Requester {
   void on_rnr_nak(TimeNs wait_ns, Sequence sequence, TimeNs now);
   TimeNs ack_deadline() const;
   TimeNs probe_deadline() const;
-  bool in_flight() const { return acknowledged_ < send_sequence_; }
-
   // requester.cpp
   void fail(Status status);
   std::optional<Status> due_status() const;

@@ -1,0 +1,147 @@
+#include "adapter/adapter.h"
+#include "adapter/burst.h"
+#include "adapter/held_memory.h"
+#include "adapter/queue_pair.h"
+#include "adapter/scatter.h"
+#include "base/log.h"
+#include "transport/ib/datagram.h"
+
+/// Datagrams: each goes its own way, in memory to a program of this machine, in packets elsewhere.
+namespace verbatim::adapter {
+
+using transport::Status;
+
+namespace {
+
+/// A destination that shared memory does not reach is looked for again after so long.
+constexpr TimeNs kLookAgain = 100 * kMillisecond;
+
+}  // namespace
+
+/// Null where no socket can be had.
+const DatagramWay* QueuePair::way_to(const DatagramPlace& place) {
+  constexpr std::size_t kWaysMax = 4096;
+  if (ways_.size() >= kWaysMax && !ways_.contains(place)) ways_.clear();
+  DatagramWay& way = ways_[place];
+  if (way.socket == nullptr) {
+    const auto socket = adapter_.sender(place.source_gid_index, place.address, place.qpn);
+    if (!socket) return nullptr;
+    way.socket = *socket;
+    way.flow = {.source = gid_of(way.socket->local()),
+                .destination = gid_of(place.address),
+                .source_port = way.socket->local().port()};
+  }
+  if (way.link != nullptr && !way.link->is_there()) way.link.reset();
+  if (way.link != nullptr || !may_be_direct() || place.qpn == kMulticastQpn) return &way;
+  const TimeNs now = monotonic_now();
+  if (now < way.look_again) return &way;
+  way.look_again = now + kLookAgain;
+  way.link = link_to(place);
+  return &way;
+}
+
+/// Nothing: it goes over the wire.
+std::optional<Status> QueuePair::send_directly(const transport::SendRequest& request,
+                                               const RequestBytes& bytes, const DatagramWay& way,
+                                               QKey qkey) {
+  if (way.link == nullptr || request.length > bytes_of(adapter_.node().active_mtu)) return {};
+  const bool controlled = (raw(qkey) & transport::kControlledQKey) != 0;
+  const Datagram datagram{controlled ? attributes_.qkey : qkey, way.flow};
+  execute_direct(*way.link, request, bytes, &datagram);
+  return way.link->status();
+}
+
+std::optional<Status> QueuePair::send_directly(const SendWork& work, const RequestBytes& bytes) {
+  const Destination& to = *work.destination;
+  const DatagramWay* const way = way_to({to.address, to.vector.source_gid_index, work.remote_qpn});
+  if (way == nullptr) return {};
+  return send_directly(work.request, bytes, *way, work.remote_qkey);
+}
+
+void QueuePair::transmit_datagrams(TimeNs now) {
+  /// Nothing but its socket's buffer holds back what comes for a peer.
+  constexpr std::uint64_t kTogether = 16;
+  Burst burst(adapter_.arena().header());
+  Status status = Status::success;
+  while (status == Status::success && handed_ < send_queue_.posted() && may_send(now)) {
+    const transport::Slot slot = handed_++;
+    pacer_.count(now, send_queue_.place(slot).request.length + kWireOverheadBytes);
+    status = send_datagram(burst, slot);
+    const bool failed = status != Status::success;
+    const bool ends = failed || handed_ == send_queue_.posted() || pacer_.is_limited() ||
+                      handed_ - send_queue_.completed() == kTogether;
+    if (!ends) continue;
+    burst.flush();  // The requests complete now: their memory is the program's again.
+    while (send_queue_.completed() < slot) complete_send(send_queue_.completed(), Status::success);
+    complete_send(slot, status);
+  }
+  if (status != Status::success) enter_send_queue_error();
+  record_->counters.packets_sent.add_exclusive(burst.packets());
+  record_->counters.bytes_sent.add_exclusive(burst.bytes());
+  if (fatal_) fail();
+  rearm_timer();
+}
+
+transport::DatagramConfig QueuePair::datagram_config() const {
+  return {.qpn = number_, .qkey = attributes_.qkey, .mtu = adapter_.node().active_mtu};
+}
+
+Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
+  const SendPlace& place = send_queue_.place(slot);
+  const DatagramTarget& target = send_queue_.target(slot);
+  const DatagramWay* const way = way_to({target.address, target.source_gid_index, target.qpn});
+  if (way == nullptr) return Status::local_qp_operation_error;
+  const auto direct = send_directly(place.request, bytes_of_request(slot), *way, target.qkey);
+  if (direct) return *direct;
+  if (adapter_.only_direct()) {
+    log(LogLevel::warn, "VERBATIM_PATH=direct: no datagram of QP {:#x} goes to QP {:#x} at {}",
+        number_.value(), target.qpn.value(), target.address.ip_text());
+    return Status::local_qp_operation_error;
+  }
+  const auto packet = transport::make_datagram(
+      datagram_config(), {.qpn = target.qpn, .qkey = target.qkey}, place.request, slot,
+      attributes_.send_psn + static_cast<std::uint32_t>(slot));
+  if (!packet) return packet.error();
+  burst.set_route(*way->socket, target.address);
+  return add_request_packet(burst, *packet) ? Status::success : Status::local_protection_error;
+}
+
+void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& source,
+                            const SocketAddress& destination) {
+  const wire::Headers& headers = packet.headers;
+  if (const auto taken = transport::check_datagram(datagram_config(), packet); !taken) {
+    if (taken.error() == transport::DatagramDrop::wrong_qkey) {
+      record_->counters.qkey_violations.add_exclusive();
+      adapter_.arena().header().port_counters.qkey_violations.add();
+    }
+    return;
+  }
+  if (!take_receive()) return;  // IBA 9.8.3.2: silently dropped.
+  const std::uint64_t byte_count = wire::Grh::kSize + packet.payload.size();
+  const bool immediate = wire::info(headers.bth.opcode).has(wire::kImmediate);
+  Completion completion{.wr_id = current_receive_.wr_id,
+                        .opcode = CompletionOpcode::receive,
+                        .byte_count = static_cast<std::uint32_t>(byte_count),
+                        .immediate = headers.immediate,
+                        .qpn = number_.value(),
+                        .source_qpn = headers.deth.source_qp.value(),
+                        .flags = kCompletionGrh | (immediate ? kCompletionWithImmediate : 0),
+                        .service_level = wire::packet_type(destination.is_ipv4())};
+  if (byte_count > current_receive_.capacity_bytes) {
+    completion.status = Status::local_length_error;
+  } else {
+    const std::span segments(current_receive_.segments, current_receive_.segment_count);
+    const DatagramHeader header({.source = gid_of(source),
+                                 .destination = gid_of(destination),
+                                 .source_port = source.port()},
+                                immediate, packet.payload.size());
+    if (!scatter(placing_, regions(), receive_pd(), segments, 0, header.grh) ||
+        !scatter(placing_, regions(), receive_pd(), segments, header.grh.size(), packet.payload)) {
+      completion.status = Status::local_protection_error;
+    }
+  }
+  push(receive_cq(), completion, headers.bth.solicited_event);
+  if (completion.status != Status::success) fatal_ = true;  // IBA 10.3.1.5 (class of local errors).
+}
+
+}  // namespace verbatim::adapter
