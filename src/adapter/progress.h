@@ -113,8 +113,16 @@ class Progress {
   std::size_t receive(TimeNs now);
   void on_datagrams(const mover::ReceivedDatagrams& datagrams, const Source& source, TimeNs now);
   class Reception;
-  void on_datagram(ByteSpan bytes, const wire::IcrcSeed& seed, std::uint16_t& identification,
-                   const Source& source, Reception& reception);
+  /// A datagram of those that came together, and whose ICRC is right.
+  struct Arrival {
+    ByteSpan bytes;
+    bool is_response = false;
+  };
+  static constexpr std::size_t kDatagramsMax = mover::kSegmentsMax;
+  bool is_good(ByteSpan bytes, const wire::IcrcSeed& seed, std::uint16_t& identification);
+  void deliver(std::span<const Arrival> arrivals, const mover::ReceivedDatagrams& origin,
+               const Source& source, TimeNs now);
+  void on_datagram(ByteSpan bytes, const Source& source, Reception& reception);
   void serve_timers(TimeNs now);
   void set_alarm();
   void serve_quietly();

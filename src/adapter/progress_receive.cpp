@@ -58,36 +58,57 @@ void Progress::on_datagrams(const mover::ReceivedDatagrams& datagrams, const Sou
                              .destination = gid_of(datagrams.destination),
                              .source_port = datagrams.source.port(),
                              .destination_port = datagrams.destination.port()});
+  // All are checked before any is placed: placing is stores, which a checksum would wait for.
+  std::array<Arrival, kDatagramsMax> arrivals;
+  std::size_t count = 0;
   std::uint16_t first_identification = 0;
-  Reception reception(*this, datagrams, now);
-  const auto serve = [&](bool responses) {
-    std::uint16_t index = 0;
-    for (std::size_t at = 0; at < datagrams.bytes.size(); at += datagrams.segment_size, ++index) {
-      const std::size_t length = std::min(datagrams.segment_size, datagrams.bytes.size() - at);
-      const ByteSpan bytes = datagrams.bytes.subspan(at, length);
-      if (is_response(bytes) != responses) continue;
-      auto identification = static_cast<std::uint16_t>(first_identification + index);
-      on_datagram(bytes, seed, identification, source, reception);
-      first_identification = static_cast<std::uint16_t>(identification - index);
-    }
-  };
-  // Our own sender puts an acknowledgement behind the request that rides in the same datagram; the
-  // program's request completes before its peer's answer is seen, as with a card.
-  serve(true);
-  serve(false);
+  std::uint16_t index = 0;
+  const auto& all = datagrams.bytes;
+  for (std::size_t at = 0; at < all.size(); at += datagrams.segment_size, ++index) {
+    const ByteSpan bytes = all.subspan(at, std::min(datagrams.segment_size, all.size() - at));
+    auto identification = static_cast<std::uint16_t>(first_identification + index);
+    if (!is_good(bytes, seed, identification)) continue;
+    first_identification = static_cast<std::uint16_t>(identification - index);
+    arrivals[count++] = {bytes, is_response(bytes)};
+    if (count < arrivals.size()) continue;
+    deliver(std::span(arrivals).first(count), datagrams, source, now);
+    count = 0;
+  }
+  deliver(std::span(arrivals).first(count), datagrams, source, now);
 }
 
 /// `identification` is what this datagram's IP header probably says; it becomes what it does say.
-void Progress::on_datagram(ByteSpan bytes, const wire::IcrcSeed& seed,
-                           std::uint16_t& identification, const Source& source,
-                           Reception& reception) {
+bool Progress::is_good(ByteSpan bytes, const wire::IcrcSeed& seed, std::uint16_t& identification) {
   auto& counters = adapter_.arena().header().port_counters;
   counters.packets_received.add_exclusive();
   counters.bytes_received.add_exclusive(bytes.size());
-  if (bytes.size() < wire::Bth::kSize + wire::kIcrcBytes) return counters.malformed.add();
+  if (bytes.size() < wire::Bth::kSize + wire::kIcrcBytes) {
+    counters.malformed.add();
+    return false;
+  }
   const auto found = wire::verify_icrc(seed, bytes, identification);
-  if (!found) return counters.icrc_errors.add();
+  if (!found) {
+    counters.icrc_errors.add();
+    return false;
+  }
   identification = *found;
+  return true;
+}
+
+/// Our own sender puts an acknowledgement behind the request that rides in the same datagram; the
+/// program's request completes before its peer's answer is seen, as with a card.
+void Progress::deliver(std::span<const Arrival> arrivals, const mover::ReceivedDatagrams& origin,
+                       const Source& source, TimeNs now) {
+  Reception reception(*this, origin, now);
+  for (const bool responses : {true, false}) {
+    for (const Arrival& one : arrivals) {
+      if (one.is_response == responses) on_datagram(one.bytes, source, reception);
+    }
+  }
+}
+
+void Progress::on_datagram(ByteSpan bytes, const Source& source, Reception& reception) {
+  auto& counters = adapter_.arena().header().port_counters;
   const auto packet = wire::decode_packet(bytes.first(bytes.size() - wire::kIcrcBytes));
   if (!packet) return counters.malformed.add();
   const wire::Bth& bth = packet->headers.bth;

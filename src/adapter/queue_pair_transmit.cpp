@@ -61,16 +61,20 @@ void QueuePair::give_way() const {
   if (!is_reliable() && link_ == nullptr) sched_yield();
 }
 
-/// Small requests that a program posts one by one leave together, where it polls and something of
-/// this queue pair is on its way: nothing waits for them alone. The rest of them leaves at the
-/// program's next poll, or within a millisecond.
+/// Requests that a program posts one by one leave together, up to half of what one system call
+/// sends, where the program polls and something of this queue pair is on its way: nothing waits for
+/// them alone. The rest of them leaves at the program's next poll, or within a millisecond.
 bool QueuePair::may_gather() const {
   constexpr std::uint64_t kTogether = 16;
-  constexpr std::uint64_t kSmallBytes = 256;
+  constexpr std::uint64_t kBytesTogether = mover::kSendBytesMax / 2;
   const std::uint64_t waiting = send_queue_.posted() - handed_;
-  return waiting > 0 && waiting < kTogether && is_reliable() && link_ == nullptr &&
-         send_queue_.place(send_queue_.posted() - 1).request.length <= kSmallBytes &&
-         requester_.in_flight() && adapter_.progress().is_polled();
+  if (waiting == 0 || waiting >= kTogether || !is_reliable() || link_ != nullptr) return false;
+  if (!requester_.in_flight() || !adapter_.progress().is_polled()) return false;
+  std::uint64_t bytes = 0;
+  for (auto slot = handed_; slot < send_queue_.posted(); ++slot) {
+    bytes += send_queue_.place(slot).request.length;
+  }
+  return bytes < kBytesTogether;
 }
 
 void QueuePair::transmit_locked(TimeNs now) {

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <expected>
+#include <optional>
 #include <span>
 
 #include "base/bytes.h"
@@ -36,22 +36,24 @@ struct Bth {
 };
 
 /// Checks the length and TVer. The opcode may be one that is not in the table.
-inline std::expected<Bth, WireError> decode_bth(ByteSpan packet) {
-  if (packet.size() < Bth::kSize) return std::unexpected(WireError::too_short);
+///
+/// Field by field into its place: a header that is made elsewhere and then copied as a whole waits
+/// until all that was stored before has left the processor, the last packet's payload among it.
+inline std::optional<WireError> decode_bth(ByteSpan packet, Bth& bth) {
+  if (packet.size() < Bth::kSize) return WireError::too_short;
   const std::byte* at = packet.data();
   const auto flags = std::to_integer<std::uint8_t>(at[1]);
   // IBA C9-5: a packet of another transport header version is dropped.
-  if ((flags & 0x0f) != 0) return std::unexpected(WireError::transport_version);
-  return Bth{
-      .opcode = static_cast<Opcode>(at[0]),
-      .solicited_event = (flags & 0x80) != 0,
-      .migrated = (flags & 0x40) != 0,
-      .pad_count = static_cast<std::uint8_t>(flags >> 4 & 3),
-      .pkey = static_cast<PKey>(load_be<std::uint16_t>(at + 2)),
-      .dest_qp = Qpn(load_be24(at + 5)),
-      .ack_request = (at[8] & std::byte{0x80}) != std::byte{0},
-      .psn = Psn(load_be24(at + 9)),
-  };
+  if ((flags & 0x0f) != 0) return WireError::transport_version;
+  bth.opcode = static_cast<Opcode>(at[0]);
+  bth.solicited_event = (flags & 0x80) != 0;
+  bth.migrated = (flags & 0x40) != 0;
+  bth.pad_count = static_cast<std::uint8_t>(flags >> 4 & 3);
+  bth.pkey = static_cast<PKey>(load_be<std::uint16_t>(at + 2));
+  bth.dest_qp = Qpn(load_be24(at + 5));
+  bth.ack_request = (at[8] & std::byte{0x80}) != std::byte{0};
+  bth.psn = Psn(load_be24(at + 9));
+  return {};
 }
 
 inline void encode(const Bth& header, std::span<std::byte, Bth::kSize> out) {

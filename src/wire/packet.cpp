@@ -47,10 +47,9 @@ Fault decode_extended(const OpcodeInfo& opcode, const std::byte* at, Headers& he
 }
 
 Fault decode_into(ByteSpan bytes, Packet& packet) {
-  const auto bth = decode_bth(bytes);
-  if (!bth) return bth.error();
-  packet.headers.bth = *bth;
-  const OpcodeInfo& opcode = info(bth->opcode);
+  const Bth& bth = packet.headers.bth;
+  if (const Fault fault = decode_bth(bytes, packet.headers.bth)) return fault;
+  const OpcodeInfo& opcode = info(bth.opcode);
   if (!opcode.known) return WireError::unknown_opcode;
   const std::size_t header_bytes = Bth::kSize + opcode.header_bytes();
   if (bytes.size() < header_bytes) return WireError::too_short;
@@ -63,8 +62,8 @@ Fault decode_into(ByteSpan bytes, Packet& packet) {
   if (rest != 0 && !opcode.has_payload) return WireError::unexpected_payload;
   // IBA 9.2.3: the pad count aligns the payload to four bytes.
   if (rest % 4 != 0) return WireError::unaligned_length;
-  if (bth->pad_count > rest) return WireError::bad_padding;
-  packet.payload = bytes.subspan(header_bytes, rest - bth->pad_count);
+  if (bth.pad_count > rest) return WireError::bad_padding;
+  packet.payload = bytes.subspan(header_bytes, rest - bth.pad_count);
   return {};
 }
 
