@@ -148,9 +148,9 @@ TimeNs Progress::last_use(TimeNs now) const {
 }
 
 bool Progress::may_rest(TimeNs now) const {
-  return now - last_use(now) < kPollingGrace &&
-         now - last_poll_.load(std::memory_order_relaxed) < kPostingGrace &&
-         now - last_event_use_.load(std::memory_order_relaxed) > kEventGrace &&
+  return elapsed(last_use(now), now) < kPollingGrace &&
+         elapsed(last_poll_.load(std::memory_order_relaxed), now) < kPostingGrace &&
+         elapsed(last_event_use_.load(std::memory_order_relaxed), now) > kEventGrace &&
          now >= no_rest_before_;
 }
 
@@ -241,7 +241,7 @@ bool Progress::poll() {
   if (may_skip && !awaits_packets && ++polls % kPollsPerTurn != 0) return false;
   const TimeNs now = monotonic_now();
   const bool is_idle = idle_turns_.load(std::memory_order_relaxed) > kIdleTurnsBeforePause;
-  if (may_skip && is_idle && now - last_poll_.load(std::memory_order_relaxed) < kPause) {
+  if (may_skip && is_idle && elapsed(last_poll_.load(std::memory_order_relaxed), now) < kPause) {
     return false;
   }
   const Use use(*this, last_poll_, now);

@@ -15,6 +15,10 @@ inline constexpr TimeNs kMillisecond = 1'000'000;
 inline constexpr TimeNs kSecond = 1'000'000'000;
 inline constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
 
+/// From `then` to `now`; 0 where `then` is the later: times that two threads have read meet in any
+/// order.
+constexpr TimeNs elapsed(TimeNs then, TimeNs now) { return now > then ? now - then : 0; }
+
 inline TimeNs monotonic_now() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);

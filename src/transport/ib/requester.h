@@ -178,6 +178,7 @@ class Requester {
   void on_loss(TimeNs now);
   void on_missing_response(TimeNs now);
   void go_back();
+  void shrink_window();
   void on_rnr_nak(TimeNs wait_ns, Sequence sequence, TimeNs now);
   TimeNs ack_deadline() const;
   TimeNs probe_deadline() const;
@@ -198,6 +199,7 @@ class Requester {
   std::uint32_t retries_ = 0;      // Since the last progress.
   std::uint32_t rnr_retries_ = 0;  // Since the last progress.
   std::uint32_t probes_ = 0;       // Since the last progress.
+  bool asked_oldest_ = false;      // By the last probe: who answers that alone lacks the rest.
 
   RequestRing requests_;
   // done_slot_ <= ack_slot_ <= send_slot_ <= tail_slot_, and the sequences stand in the slots of

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.h"
 #include "transport/ib/requester.h"
@@ -157,6 +158,9 @@ void Requester::note_progress(TimeNs now) {
     send_slot_ = ack_slot_;
     ack_requested_position_ = acknowledged_position_;
   }
+  if (!std::exchange(asked_oldest_, false) || !in_flight()) return;
+  shrink_window();
+  go_back();
 }
 
 }  // namespace verbatim::transport

@@ -152,7 +152,10 @@ bool Requester::poll_probe(OutgoingPacket& out) {
   if (!in_flight()) return false;
   Slot slot = ack_slot_;
   Sequence sequence = acknowledged_;
-  if (!requests_[slot].awaits_response()) {
+  // First the newest: it makes the peer tell of a gap. But of each gap it tells once
+  // (IBA 9.7.5.2.8): where that was lost, the oldest closes it.
+  asked_oldest_ = probes_ > 1;
+  if (!requests_[slot].awaits_response() && !asked_oldest_) {
     sequence = send_sequence_ - 1;
     const bool in_cursor =
         send_slot_ < tail_slot_ && sequence >= requests_[send_slot_].first_sequence;

@@ -19,18 +19,21 @@ void Requester::go_back() {
   send_sequence_ = acknowledged_;
   send_slot_ = ack_slot_;
   ack_requested_position_ = acknowledged_position_;
-  probe_due_ = false;
+  probe_due_ = asked_oldest_ = false;
   round_trip_.cancel();
+}
+
+void Requester::shrink_window() {
+  if (acknowledged_ < recovery_end_) return;
+  window_.on_loss();
+  recovery_end_ = sent_end_;
 }
 
 /// A sequence error or a time-out: one repetition is used up (IBA 9.7.5.2 and 9.7.6).
 void Requester::on_loss(TimeNs now) {
   if (retries_ >= config_.retry_count) return fail(Status::retry_exceeded);
   ++retries_;
-  if (acknowledged_ >= recovery_end_) {
-    window_.on_loss();
-    recovery_end_ = sent_end_;
-  }
+  shrink_window();
   went_back_to_ = acknowledged_;
   progress_at_ = now;
   go_back();

@@ -30,7 +30,7 @@ class RoundTrip {
   void answered(Sequence sequence, TimeNs now) {
     if (!timing_ || sequence <= sequence_) return;
     timing_ = false;
-    const TimeNs sample = now - sent_at_;
+    const TimeNs sample = elapsed(sent_at_, now);
     if (smoothed_ == 0) {
       smoothed_ = std::max<TimeNs>(sample, 1);
       deviation_ = sample / 2;
