@@ -7,7 +7,6 @@
 
 namespace verbatim::transport {
 
-using wire::Position;
 using wire::Verb;
 
 void Requester::on_packet(const wire::Packet& packet, TimeNs now, RequesterEffects& out) {
