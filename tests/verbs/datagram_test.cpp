@@ -1,4 +1,7 @@
+#include <array>
 #include <cerrno>
+#include <cstring>
+#include <vector>
 
 #include <unistd.h>
 
@@ -152,6 +155,59 @@ TEST(Datagram, LocalErrorStopsTheSendQueueAlone) {
   ASSERT_EQ(ud.a.modify_state(IBV_QPS_RTS), 0);
   ASSERT_EQ(ud.a.post(IBV_WR_SEND, 4, 0, 8, ud.to_b()), 0);
   ASSERT_OK(ud.a.wait());
+}
+
+/// A list of 40 datagrams, of which the one at `bad` (none: 40) names memory that is not its own.
+std::vector<ibv_wc_status> post_list(const Datagrams& ud, std::size_t bad) {
+  constexpr std::size_t kCount = 40;
+  std::array<ibv_send_wr, kCount> requests{};
+  std::array<ibv_sge, kCount> segments;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    segments[i] = ud.a.segment(i * 8, 8);
+    if (i == bad) segments[i].lkey ^= 0x5a5a00;
+    requests[i] = {.wr_id = i,
+                   .next = i + 1 < kCount ? &requests[i + 1] : nullptr,
+                   .sg_list = &segments[i],
+                   .num_sge = 1,
+                   .opcode = IBV_WR_SEND,
+                   .send_flags = IBV_SEND_SIGNALED};
+    ud.to_b()(requests[i]);
+  }
+  ibv_send_wr* refused = nullptr;
+  EXPECT_EQ(ibv_post_send(ud.a.qp(), requests.data(), &refused), 0);
+  std::vector<ibv_wc_status> ends;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const ibv_wc ended = ud.a.wait();
+    EXPECT_EQ(ended.wr_id, i);
+    ends.push_back(ended.status);
+  }
+  return ends;
+}
+
+TEST(Datagram, ListsArriveInOrder) {
+  const Datagrams ud(1, {.type = IBV_QPT_UD, .sends = 64, .receives = 64});
+  for (std::uint64_t i = 0; i < 40; ++i) ASSERT_EQ(ud.b.receive(i, i * 64, 64), 0);
+  for (std::uint64_t i = 0; i < 40; ++i) std::memcpy(ud.a.memory().data() + i * 8, &i, sizeof i);
+  for (const ibv_wc_status end : post_list(ud, 40)) EXPECT_EQ(end, IBV_WC_SUCCESS);
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    ASSERT_EQ(ud.b.wait().wr_id, i);
+    std::uint64_t number = 0;
+    std::memcpy(&number, ud.b.memory().data() + i * 64 + kGrhBytes, sizeof number);
+    EXPECT_EQ(number, i);
+  }
+}
+
+TEST(Datagram, OfAListWhatStandsBeforeTheBadOneIsSent) {
+  const Datagrams ud(1, {.type = IBV_QPT_UD, .sends = 64, .receives = 64});
+  for (std::uint64_t i = 0; i < 40; ++i) ASSERT_EQ(ud.b.receive(i, i * 64, 64), 0);
+  const auto ends = post_list(ud, 21);
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    EXPECT_EQ(ends[i], i < 21    ? IBV_WC_SUCCESS
+                       : i == 21 ? IBV_WC_LOC_PROT_ERR
+                                 : IBV_WC_WR_FLUSH_ERR);
+  }
+  for (std::uint64_t i = 0; i < 21; ++i) ASSERT_EQ(ud.b.wait().wr_id, i);
+  EXPECT_EQ(ud.b.poll(100), std::nullopt);
 }
 
 TEST(Datagram, RoomForLessThanTheMessageIsALengthError) {
