@@ -14,13 +14,6 @@ using transport::Status;
 
 namespace {
 
-/// Without an answer a request is repeated after 4.096 us * 2^timeout (IBA 9.7.6.1.3).
-constexpr TimeNs timeout_of(std::uint8_t code) { return TimeNs{4096} << code; }
-constexpr unsigned kForEver = ~0u;
-constexpr std::uint8_t kInfiniteRnrRetry = 7;
-/// Who waits for the owner's help, or for a peer without a time limit, looks again so often.
-constexpr TimeNs kLookAgain = kMillisecond / 20;
-
 /// The value before.
 std::uint64_t apply_atomic(std::uint64_t& word, const SendRequest& request, std::uint64_t value) {
   switch (request.operation) {
@@ -81,30 +74,6 @@ DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
   tell(kFailed | (added == CompletionRing::Added::and_must_tell ? kReceiveCompleted : 0u) |
        (added == CompletionRing::Added::not_at_all ? kCompletionsOverrun : 0u));
   return complete(config_.reliable ? sends : Status::success);
-}
-
-/// Attempts before the deadline cost nothing and count nothing.
-DirectLink::Outcome DirectLink::wait(TimeNs pause, unsigned tries, Status at_last) {
-  const TimeNs now = monotonic_now();
-  if (deadline_ != kNever && now < deadline_) return Outcome::waits;
-  if (tried_ >= tries) return complete(at_last);
-  if (tries != kForEver) ++tried_;
-  deadline_ = now + pause;
-  return Outcome::waits;
-}
-
-DirectLink::Outcome DirectLink::not_ready() {
-  if (!config_.reliable) return complete(Status::success);
-  const unsigned tries = config_.rnr_retry == kInfiniteRnrRetry ? kForEver : config_.rnr_retry;
-  return wait(wire::Syndrome::rnr_nak(target_.min_rnr_timer).rnr_timer_ns(), tries,
-              Status::rnr_retry_exceeded);
-}
-
-DirectLink::Outcome DirectLink::no_answer() {
-  if (!config_.reliable) return complete(Status::success);
-  if (peer_->is_gone()) return complete(Status::retry_exceeded);
-  if (config_.timeout == 0) return wait(kLookAgain, kForEver, Status::retry_exceeded);
-  return wait(timeout_of(config_.timeout), config_.retry_count + 1u, Status::retry_exceeded);
 }
 
 bool DirectLink::is_served() const {

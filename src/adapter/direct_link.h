@@ -81,6 +81,9 @@ class DirectLink {
   static constexpr std::uint64_t kBytesPerCall = 1 << 20;
 
  private:
+  /// Who waits for the owner's help, or for a peer without a time limit, looks again so often.
+  static constexpr TimeNs kLookAgain = kMillisecond / 20;
+
   Outcome complete(transport::Status status);
   Outcome serve(const transport::SendRequest& request);
   Outcome refuse(transport::Status status, std::uint32_t news);
@@ -90,6 +93,7 @@ class DirectLink {
   }
   Outcome fail_receive(transport::Status receives, transport::Status sends);
   Outcome not_ready();
+  TimeNs silence() const;
   Outcome no_answer();
   Outcome wait(TimeNs pause, unsigned tries, transport::Status at_last);
   bool is_served() const;
