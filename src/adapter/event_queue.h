@@ -45,11 +45,9 @@ class EventQueue {
   int fd() const { return semaphore_.fd(); }
 
   void push(T event) {
-    {
-      const std::lock_guard guard(lock_);
-      events_.push_back(event);
-    }
-    semaphore_.post();
+    const std::lock_guard guard(lock_);
+    events_.push_back(event);
+    semaphore_.post();  // Before anybody can remove the event, who then takes its unit, too.
   }
 
   /// The oldest event. EAGAIN where the descriptor is non-blocking and there is none.
