@@ -12,7 +12,7 @@
 #include "adapter/arena.h"
 #include "adapter/async_event.h"
 #include "adapter/completion_queue.h"
-#include "adapter/datagram_way.h"
+#include "adapter/datagram_path.h"
 #include "adapter/direct_link.h"
 #include "adapter/direct_target.h"
 #include "adapter/frame_delivery.h"
@@ -241,12 +241,12 @@ class QueuePair {
   // Datagrams: queue_pair_datagram.cpp.
   void transmit_datagrams(TimeNs now);
   transport::DatagramConfig datagram_config() const;
-  const DatagramWay* way_to(const DatagramPlace& place);
+  const DatagramPath* path_to(const DatagramPlace& place);
   transport::Status send_datagram(Burst& burst, transport::Slot slot);
   std::optional<transport::Status> send_directly(const SendWork& work, const RequestBytes& bytes);
   std::optional<transport::Status> send_directly(const transport::SendRequest& request,
-                                                 const RequestBytes& bytes, const DatagramWay& way,
-                                                 QKey qkey);
+                                                 const RequestBytes& bytes,
+                                                 const DatagramPath& path, QKey qkey);
   bool add_request_packet(Burst& burst, const transport::OutgoingPacket& packet);
   bool add_response_packet(Burst& burst, const transport::OutgoingPacket& packet);
   void rearm_timer();
@@ -361,7 +361,7 @@ class QueuePair {
   transport::Requester requester_;
   transport::Responder responder_;
   std::unique_ptr<DirectLink> link_;  // None: its requests go over the wire.
-  DatagramWays ways_;                 // UD: instead of a link.
+  DatagramPaths paths_;               // UD: instead of a link.
   region::KeyCache local_key_;        // The link's, of our own regions.
   bool uses_wire_ = false;            // Packets may come for it.
   transport::RequesterEffects requester_effects_;

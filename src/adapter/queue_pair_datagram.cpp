@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "transport/ib/datagram.h"
 
-/// Datagrams: each goes its own way, in memory to a program of this machine, in packets elsewhere.
+/// Datagrams: each takes its own path, in memory to a program of this machine, else in packets.
 namespace verbatim::adapter {
 
 using transport::Status;
@@ -19,43 +19,44 @@ constexpr TimeNs kLookAgain = 100 * kMillisecond;
 }  // namespace
 
 /// Null where no socket can be had.
-const DatagramWay* QueuePair::way_to(const DatagramPlace& place) {
-  constexpr std::size_t kWaysMax = 4096;
-  if (ways_.size() >= kWaysMax && !ways_.contains(place)) ways_.clear();
-  DatagramWay& way = ways_[place];
-  if (way.socket == nullptr) {
+const DatagramPath* QueuePair::path_to(const DatagramPlace& place) {
+  constexpr std::size_t kPathsMax = 4096;
+  if (paths_.size() >= kPathsMax && !paths_.contains(place)) paths_.clear();
+  DatagramPath& path = paths_[place];
+  if (path.socket == nullptr) {
     const auto socket = adapter_.sender(place.source_gid_index, place.address, place.qpn);
     if (!socket) return nullptr;
-    way.socket = *socket;
-    way.flow = {.source = gid_of(way.socket->local()),
-                .destination = gid_of(place.address),
-                .source_port = way.socket->local().port()};
+    path.socket = *socket;
+    path.flow = {.source = gid_of(path.socket->local()),
+                 .destination = gid_of(place.address),
+                 .source_port = path.socket->local().port()};
   }
-  if (way.link != nullptr && !way.link->is_there()) way.link.reset();
-  if (way.link != nullptr || !may_be_direct() || place.qpn == kMulticastQpn) return &way;
+  if (path.link != nullptr && !path.link->is_there()) path.link.reset();
+  if (path.link != nullptr || !may_be_direct() || place.qpn == kMulticastQpn) return &path;
   const TimeNs now = monotonic_now();
-  if (now < way.look_again) return &way;
-  way.look_again = now + kLookAgain;
-  way.link = link_to(place);
-  return &way;
+  if (now < path.look_again) return &path;
+  path.look_again = now + kLookAgain;
+  path.link = link_to(place);
+  return &path;
 }
 
 /// Nothing: it goes over the wire.
 std::optional<Status> QueuePair::send_directly(const transport::SendRequest& request,
-                                               const RequestBytes& bytes, const DatagramWay& way,
+                                               const RequestBytes& bytes, const DatagramPath& path,
                                                QKey qkey) {
-  if (way.link == nullptr || request.length > bytes_of(adapter_.node().active_mtu)) return {};
+  if (path.link == nullptr || request.length > bytes_of(adapter_.node().active_mtu)) return {};
   const bool controlled = (raw(qkey) & transport::kControlledQKey) != 0;
-  const Datagram datagram{controlled ? attributes_.qkey : qkey, way.flow};
-  execute_direct(*way.link, request, bytes, &datagram);
-  return way.link->status();
+  const Datagram datagram{controlled ? attributes_.qkey : qkey, path.flow};
+  execute_direct(*path.link, request, bytes, &datagram);
+  return path.link->status();
 }
 
 std::optional<Status> QueuePair::send_directly(const SendWork& work, const RequestBytes& bytes) {
   const Destination& to = *work.destination;
-  const DatagramWay* const way = way_to({to.address, to.vector.source_gid_index, work.remote_qpn});
-  if (way == nullptr) return {};
-  return send_directly(work.request, bytes, *way, work.remote_qkey);
+  const DatagramPath* const path =
+      path_to({to.address, to.vector.source_gid_index, work.remote_qpn});
+  if (path == nullptr) return {};
+  return send_directly(work.request, bytes, *path, work.remote_qkey);
 }
 
 void QueuePair::transmit_datagrams(TimeNs now) {
@@ -89,9 +90,9 @@ transport::DatagramConfig QueuePair::datagram_config() const {
 Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
   const SendPlace& place = send_queue_.place(slot);
   const DatagramTarget& target = send_queue_.target(slot);
-  const DatagramWay* const way = way_to({target.address, target.source_gid_index, target.qpn});
-  if (way == nullptr) return Status::local_qp_operation_error;
-  const auto direct = send_directly(place.request, bytes_of_request(slot), *way, target.qkey);
+  const DatagramPath* const path = path_to({target.address, target.source_gid_index, target.qpn});
+  if (path == nullptr) return Status::local_qp_operation_error;
+  const auto direct = send_directly(place.request, bytes_of_request(slot), *path, target.qkey);
   if (direct) return *direct;
   if (adapter_.only_direct()) {
     log(LogLevel::warn, "VERBATIM_PATH=direct: no datagram of QP {:#x} goes to QP {:#x} at {}",
@@ -102,7 +103,7 @@ Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
       datagram_config(), {.qpn = target.qpn, .qkey = target.qkey}, place.request, slot,
       attributes_.send_psn + static_cast<std::uint32_t>(slot));
   if (!packet) return packet.error();
-  burst.set_route(*way->socket, target.address);
+  burst.set_route(*path->socket, target.address);
   return add_request_packet(burst, *packet) ? Status::success : Status::local_protection_error;
 }
 

@@ -222,7 +222,7 @@ void QueuePair::take_news() {
 
 void QueuePair::on_peer_gone(const DirectPeer& peer) {
   const std::lock_guard guard(lock_);
-  std::erase_if(ways_, [&peer](const auto& one) {
+  std::erase_if(paths_, [&peer](const auto& one) {
     return one.second.link != nullptr && &one.second.link->peer() == &peer;
   });
   if (link_ != nullptr && &link_->peer() == &peer) transmit_locked(monotonic_now());

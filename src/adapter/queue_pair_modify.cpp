@@ -177,7 +177,7 @@ void QueuePair::start_requester() {
 void QueuePair::forget_everything() {
   close_target();
   link_.reset();
-  ways_.clear();
+  paths_.clear();
   set_state(QpState::reset);
   attributes_ = {};
   send_queue_.clear();

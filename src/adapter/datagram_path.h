@@ -17,7 +17,7 @@ namespace verbatim::adapter {
 
 /// How a UD queue pair reaches one destination. It looks that up once, for programs send to the
 /// same ones again and again.
-struct DatagramWay {
+struct DatagramPath {
   const mover::SendSocket* socket = nullptr;  // Of the wire.
   wire::IpFlow flow;
   std::unique_ptr<DirectLink> link;  // Null: packets, until it is looked for again.
@@ -35,6 +35,6 @@ struct DatagramPlace {
     }
   };
 };
-using DatagramWays = std::unordered_map<DatagramPlace, DatagramWay, DatagramPlace::Hash>;
+using DatagramPaths = std::unordered_map<DatagramPlace, DatagramPath, DatagramPlace::Hash>;
 
 }  // namespace verbatim::adapter
