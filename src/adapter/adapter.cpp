@@ -1,6 +1,7 @@
 #include "adapter/adapter.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <optional>
 
@@ -117,6 +118,11 @@ Result<void> Adapter::check_capacity(const QueuePairOptions& options) const {
   return above("max_inline_data", want.inline_bytes, Limits::inline_bytes);
 }
 
+std::uint32_t granted_receives(std::uint32_t wanted) {
+  constexpr std::uint32_t kApart = 8;
+  return std::min(std::bit_ceil(wanted + kApart), Limits::requests);
+}
+
 namespace {
 
 /// What the program is told that it has: a ring has room for one at least. Cards put bytes where a
@@ -125,7 +131,7 @@ QueuePairCapacity granted(const QueuePairCapacity& wanted, bool own_receives, bo
   constexpr std::uint32_t kSegmentBytes = 16;
   QueuePairCapacity capacity = wanted;
   capacity.send_segments = std::max(1u, wanted.send_segments);
-  capacity.receive_requests = own_receives ? std::max(1u, wanted.receive_requests) : 0;
+  capacity.receive_requests = own_receives ? granted_receives(wanted.receive_requests) : 0;
   capacity.receive_segments = own_receives ? std::max(1u, wanted.receive_segments) : 0;
   if (!sends) return capacity;
   capacity.send_requests = std::max(1u, wanted.send_requests);

@@ -54,6 +54,11 @@ struct Limits {
   static constexpr std::uint32_t multicast_attachments = 1 << 10;  // Queue pairs of one group.
 };
 
+/// Room for more receive requests than were asked for, by some cache lines at least: who posts one
+/// for each that was taken then neither writes beside where the peer takes, nor asks each time how
+/// far it has come.
+std::uint32_t granted_receives(std::uint32_t wanted);
+
 struct GidEntry {
   Gid gid;
   SocketAddress address;  // What it is bound to; `port` is 4791.

@@ -98,6 +98,7 @@ int ReceiveQueue::post(std::uint64_t wr_id, std::span<const Segment> segments) {
   new (to) ReceivePlace{wr_id, static_cast<std::uint32_t>(segments.size())};
   std::ranges::copy(segments, segments_of(to));
   ring_->posted.store(posted + 1, std::memory_order_release);
+  __builtin_prefetch(ring_->place(base_, posted + 1), 1);
   return 0;
 }
 

@@ -141,7 +141,7 @@ Result<SharedReceiveQueue*> Adapter::create_shared_receive_queue(
   const std::lock_guard guard(lock_);
   if (auto valid = check_shared_receive(wanted); !valid) return std::unexpected(valid.error());
   SharedReceiveOptions options = wanted;
-  options.requests = std::max(1u, options.requests);
+  options.requests = granted_receives(options.requests);
   options.segments = std::max(1u, options.segments);
   std::uint32_t local = 0;
   for (std::uint32_t tries = 0; tries < kProgramQueuePairsMax && local == 0; ++tries) {

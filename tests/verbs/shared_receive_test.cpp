@@ -166,7 +166,7 @@ TEST(SharedReceive, WrongUse) {
   Shared pairs(1);
   ibv_srq* const srq = pairs.srq.get();
   EXPECT_EQ(ibv_destroy_srq(srq), EBUSY);
-  EXPECT_EQ(set_limit(srq, 17), EINVAL) << "above max_wr";
+  EXPECT_EQ(set_limit(srq, query(srq).max_wr + 1), EINVAL) << "above max_wr";
   ibv_srq_attr attributes{};
   EXPECT_EQ(ibv_modify_srq(srq, &attributes, 1 << 5), EINVAL);
   EXPECT_EQ(pairs.receivers[0]->receive(1, 0, 8), EINVAL) << "receives are posted to the queue";
@@ -177,7 +177,8 @@ TEST(SharedReceive, WrongUse) {
   ibv_recv_wr* bad = nullptr;
   EXPECT_EQ(ibv_post_srq_recv(srq, &request, &bad), EINVAL);
   EXPECT_EQ(bad, &request);
-  for (int i = 0; i < 16; ++i) {
+  const std::uint32_t granted = query(srq).max_wr;
+  for (std::uint32_t i = 0; i < granted; ++i) {
     EXPECT_EQ(post(srq, 0, pairs.receivers[0]->segment(0, 8)), 0);
   }
   EXPECT_EQ(post(srq, 0, pairs.receivers[0]->segment(0, 8)), ENOMEM);
