@@ -235,6 +235,8 @@ class Adapter {
   QueuePair* find(Qpn qpn) const;
   /// An XRC queue of that domain; during a turn.
   SharedReceiveQueue* find_shared_receive(SrqNumber number, XrcDomain domain) const;
+  void publish(const SharedReceiveQueue& queue);
+  void withdraw(const SharedReceiveQueue& queue);
   QueuePair* find_local(std::uint32_t local_number) const;
   /// Where an address vector leads, and the socket for packets to that queue pair.
   Result<Route> route(const AddressVector& vector, Qpn dest_qpn);
@@ -253,6 +255,7 @@ class Adapter {
     visited_[qpn.value() % kProgramQueuePairsMax].store(visited, std::memory_order_seq_cst);
   }
   std::shared_ptr<DirectPeer> known_peer(std::uint64_t arena_inode);
+  const DirectPeer* own_peer() const { return own_peer_.get(); }
   /// Makes the region's bytes known to peers; what it is made of is released by `release_memory`.
   struct Adopted {
     std::vector<region::Extent> extents;
@@ -315,6 +318,7 @@ class Adapter {
 
   std::mutex peers_lock_;  // Guards what follows.
   std::vector<std::shared_ptr<DirectPeer>> peers_;
+  std::shared_ptr<DirectPeer> own_peer_;  // One of them; null where there is no direct path.
 
   std::unique_ptr<Progress> progress_;  // Last: its thread uses all of the above.
 };

@@ -26,7 +26,8 @@ Result<void> Adapter::serve_peers() {
   if (!membership_.memory) return {};
   regions_->set_visitors({.wait_for_peers = [this] { wait_for_visitors(); },
                           .wait_for_own = [this] { wait_for_users(); }});
-  peers_.push_back(DirectPeer::own(*arena_, membership_.doorbell));
+  own_peer_ = DirectPeer::own(*arena_, membership_.doorbell);
+  peers_.push_back(own_peer_);
   return progress_->watch(membership_.doorbell.get(), [this] { on_doorbell(); });
 }
 
@@ -73,19 +74,35 @@ void Adapter::on_peer_gone(const std::shared_ptr<DirectPeer>& peer) {
   progress_->unwatch(peer->process_fd());
 }
 
+namespace {
+
+/// `use(local_number)` for each that has news, whose bit is taken.
+template <typename Use>
+void take_news(NewsBoard& board, Use use) {
+  for (std::uint32_t i = 0; i < board.size(); ++i) {
+    if (board[i].load(std::memory_order_relaxed) == 0) continue;
+    for (std::uint64_t bits = board[i].exchange(0, std::memory_order_seq_cst); bits != 0;
+         bits &= bits - 1) {
+      use(i * 64 + static_cast<std::uint32_t>(std::countr_zero(bits)));
+    }
+  }
+}
+
+}  // namespace
+
 void Adapter::on_doorbell() {
   eventfd_t rung = 0;
   eventfd_read(membership_.doorbell.get(), &rung);
-  auto& boards = arena_->header().has_news;
   progress_->during_no_turn([&] {
-    for (std::uint32_t i = 0; i < boards.size(); ++i) {
-      if (boards[i].load(std::memory_order_relaxed) == 0) continue;
-      for (std::uint64_t bits = boards[i].exchange(0, std::memory_order_seq_cst); bits != 0;
-           bits &= bits - 1) {
-        const auto local = i * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
-        if (QueuePair* const queue_pair = find_local(local)) queue_pair->on_news();
-      }
-    }
+    take_news(arena_->header().has_news, [&](std::uint32_t local) {
+      if (QueuePair* const queue_pair = find_local(local)) queue_pair->on_news();
+    });
+    take_news(arena_->header().queue_has_news, [&](std::uint32_t local) {
+      const std::uint32_t news = arena_->at(arena_->header().xrc_queues)[local].news.exchange(
+          0, std::memory_order_seq_cst);
+      const auto found = shared_receives_.find(local);
+      if (found != shared_receives_.end()) found->second->on_news(news);
+    });
   });
 }
 

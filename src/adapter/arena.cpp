@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "adapter/direct_target.h"
+#include "adapter/xrc_queue.h"
 #include "base/assert.h"
 #include "base/process_token.h"
 #include "base/sparse_file.h"
@@ -95,7 +96,8 @@ Result<std::unique_ptr<Arena>> Arena::create() {
       round_up(sizeof(ArenaHeader), kPageBytes) +
       round_up(kProgramQueuePairsMax * sizeof(QueuePairRecord), kPageBytes) +
       round_up(kRegionsMax * sizeof(region::RegionEntry), kPageBytes) +
-      round_up(kProgramQueuePairsMax * sizeof(DirectTarget), kPageBytes);
+      round_up(kProgramQueuePairsMax * sizeof(DirectTarget), kPageBytes) +
+      round_up(kProgramQueuePairsMax * sizeof(XrcQueue), kPageBytes);
   const auto reserved = arena->carve_pages(kReserved);
   if (!reserved) return std::unexpected(reserved.error());
   arena->lay_out(*secret);
@@ -116,6 +118,8 @@ void Arena::lay_out(std::uint64_t secret) {
   header->regions.value = at;
   at += round_up(kRegionsMax * sizeof(region::RegionEntry), kPageBytes);
   header->targets.value = at;
+  at += round_up(kProgramQueuePairsMax * sizeof(DirectTarget), kPageBytes);
+  header->xrc_queues.value = at;
 }
 
 std::uint64_t own_pid_namespace() {
@@ -147,6 +151,10 @@ QueuePairRecord& Arena::queue_pair(std::uint32_t local_number) {
 DirectTarget& Arena::target(std::uint32_t local_number) {
   VERBATIM_ASSERT(local_number < kProgramQueuePairsMax);
   return at(header().targets)[local_number];
+}
+
+XrcQueue& Arena::xrc_queue(SrqNumber number) {
+  return at(header().xrc_queues)[raw(number) % kProgramQueuePairsMax];
 }
 
 Result<Offset<std::byte>> Arena::allocate(std::size_t bytes) {

@@ -64,10 +64,14 @@ struct alignas(64) ConnectionRecord {
 };
 
 struct DirectTarget;
+struct XrcQueue;
+
+/// A bit for each local number.
+using NewsBoard = std::array<std::atomic<std::uint64_t>, kProgramQueuePairsMax / 64>;
 
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x76657262'61726e61;  // "verbarna"
-  static constexpr std::uint32_t kVersion = 3;
+  static constexpr std::uint32_t kVersion = 4;
   std::uint64_t magic = kMagic;
   std::uint32_t version = kVersion;
   ProcessToken process_token = 0;
@@ -79,10 +83,11 @@ struct ArenaHeader {
   Offset<QueuePairRecord> queue_pairs;  // kProgramQueuePairsMax of them, by local number.
   Offset<region::RegionEntry> regions;  // kRegionsMax of them.
   Offset<DirectTarget> targets;         // kProgramQueuePairsMax of them, by local number.
+  Offset<XrcQueue> xrc_queues;          // As many.
   Offset<ConnectionRecord> connections;
   std::atomic<std::uint32_t> connection_count{0};  // Records that may be in use, the first ones.
-  /// A bit for each queue pair whose target has news.
-  std::array<std::atomic<std::uint64_t>, kProgramQueuePairsMax / 64> has_news{};
+  NewsBoard has_news{};                            // Queue pairs whose target has news.
+  NewsBoard queue_has_news{};                      // XRC queues that have.
 };
 
 /// Of this process: the inode of its pid namespace.
@@ -107,6 +112,7 @@ class Arena {
   ArenaHeader& header() { return *reinterpret_cast<ArenaHeader*>(base_); }
   QueuePairRecord& queue_pair(std::uint32_t local_number);
   DirectTarget& target(std::uint32_t local_number);
+  XrcQueue& xrc_queue(SrqNumber number);
 
   /// In a child after fork: private zeroes where the arena was, so that its queues read as empty
   /// and take nothing. Safe in a pthread_atfork handler: a few system calls. Where the kernel

@@ -62,17 +62,14 @@ DirectLink::Outcome DirectLink::refuse(Status status, std::uint32_t news) {
 
 /// The receive in use ends in error; its completion says all, so there is no asynchronous event.
 DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
-  auto& ring = *peer_->at(target_.receive_cq);
   const Completion completion{.wr_id = target_.receive.wr_id,
                               .status = receives,
                               .opcode = CompletionOpcode::receive,
                               .qpn = config_.peer_qpn.value(),
                               .source_qpn = config_.own_qpn.value()};
-  const auto added = ring.add(peer_->base(), completion, false);
-  target_.holds_receive = false;
+  peer_->end_receive(local_number_, completion, false);
   target_.stop_serving();
-  tell(kFailed | (added == CompletionRing::Added::and_must_tell ? kReceiveCompleted : 0u) |
-       (added == CompletionRing::Added::not_at_all ? kCompletionsOverrun : 0u));
+  tell(kFailed);
   return complete(config_.reliable ? sends : Status::success);
 }
 
@@ -104,6 +101,10 @@ DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalM
 /// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.
 DirectLink::Outcome DirectLink::execute_visiting(const SendRequest& request,
                                                  const LocalMemory& local) {
+  if (raw(target_.xrc_domain) != 0 &&
+      !target_.enter(peer_->xrc_queue(request.remote_srq), request.remote_srq)) {
+    return refuse_request();
+  }
   const auto info = transport::info(request.operation);
   const std::uint32_t right = transport::right_for(info.verb);
   if ((target_.access & right) != right ||
@@ -146,7 +147,7 @@ bool DirectLink::take_receive() {
   ReceiveRing& ring = *peer_->at(target_.receives);
   if (!ring.take(peer_->base(), target_.receive)) return false;
   target_.holds_receive = true;
-  if (ring.disarm_limit()) tell(kReceivesFewerThanLimit);
+  if (ring.disarm_limit()) peer_->tell_of_receives(local_number_, kReceivesFewerThanLimit);
   return true;
 }
 
@@ -274,14 +275,10 @@ DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
 /// The receive in use ends with success, and so does the request.
 DirectLink::Outcome DirectLink::complete_receive(const Completion& completion,
                                                  const SendRequest& request) {
-  const auto added =
-      peer_->at(target_.receive_cq)->add(peer_->base(), completion, request.solicited);
-  target_.holds_receive = false;
-  if (added == CompletionRing::Added::not_at_all) {
+  if (!peer_->end_receive(local_number_, completion, request.solicited)) {
     target_.stop_serving();
-    tell(kCompletionsOverrun | kFailed);
+    tell(kFailed);
   }
-  if (added == CompletionRing::Added::and_must_tell) tell(kReceiveCompleted);
   return serve(request);
 }
 

@@ -120,13 +120,38 @@ bool DirectPeer::serves(std::uint32_t local_number, Qpn qpn) const {
          state == QpState::sqe;
 }
 
-void DirectPeer::tell(std::uint32_t local_number, std::uint32_t news) const {
-  target(local_number).news.fetch_or(news, std::memory_order_seq_cst);
+XrcQueue& DirectPeer::xrc_queue(SrqNumber number) const {
+  return at(header().xrc_queues)[raw(number) % kProgramQueuePairsMax];
+}
+
+void DirectPeer::post(NewsBoard& board, std::uint32_t local_number,
+                      std::atomic<std::uint32_t>& place, std::uint32_t news) const {
+  place.fetch_or(news, std::memory_order_seq_cst);
   constexpr std::uint32_t kBits = 64;
   const std::uint64_t bit = std::uint64_t{1} << (local_number % kBits);
-  const auto before =
-      header().has_news[local_number / kBits].fetch_or(bit, std::memory_order_seq_cst);
+  const auto before = board[local_number / kBits].fetch_or(bit, std::memory_order_seq_cst);
   if ((before & bit) == 0) eventfd_write(doorbell_.get(), 1);
+}
+
+void DirectPeer::tell(std::uint32_t local_number, std::uint32_t news) const {
+  post(header().has_news, local_number, target(local_number).news, news);
+}
+
+void DirectPeer::tell_of_receives(std::uint32_t local_number, std::uint32_t news) const {
+  const SrqNumber srq = target(local_number).receive_srq;
+  if (raw(srq) == 0) return tell(local_number, news);
+  post(header().queue_has_news, raw(srq) % kProgramQueuePairsMax, xrc_queue(srq).news, news);
+}
+
+bool DirectPeer::end_receive(std::uint32_t local_number, const Completion& completion,
+                             bool solicited) const {
+  using Added = CompletionRing::Added;
+  DirectTarget& served = target(local_number);
+  const Added added = at(served.receive_cq)->add(base_, completion, solicited);
+  served.holds_receive = false;
+  if (added == Added::and_must_tell) tell_of_receives(local_number, kReceiveCompleted);
+  if (added == Added::not_at_all) tell_of_receives(local_number, kCompletionsOverrun);
+  return added != Added::not_at_all;
 }
 
 std::byte* DirectPeer::window(std::uint64_t number) const {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "adapter/arena.h"
+#include "adapter/completion_queue.h"
 #include "adapter/direct_target.h"
 #include "base/error.h"
 #include "base/process_token.h"
@@ -55,8 +56,14 @@ class DirectPeer {
   }
   /// Whether the queue pair is there and receives.
   bool serves(std::uint32_t local_number, Qpn qpn) const;
+  XrcQueue& xrc_queue(SrqNumber number) const;
   /// The target's owner hears of it.
   void tell(std::uint32_t local_number, std::uint32_t news) const;
+  /// As does the owner of the queue that the target's receives are from, where that has one.
+  void tell_of_receives(std::uint32_t local_number, std::uint32_t news) const;
+  /// The receive that the target holds ends with this completion, and whoever waits hears of it.
+  /// False: there is no room for it. The target's lock is held.
+  bool end_receive(std::uint32_t local_number, const Completion& completion, bool solicited) const;
 
   /// The memory file is mapped in pieces of this size, when they are first touched.
   static constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 30;
@@ -91,6 +98,8 @@ class DirectPeer {
 
  private:
   DirectPeer() = default;
+  void post(NewsBoard& board, std::uint32_t local_number, std::atomic<std::uint32_t>& place,
+            std::uint32_t news) const;
   Result<void> attach(PeerDescriptors descriptors);
   Run find_extent(const region::Region& region, std::uint64_t address, std::uint64_t length,
                   WindowCache& cache) const;

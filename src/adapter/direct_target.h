@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "adapter/receive_queue.h"
+#include "adapter/xrc_queue.h"
 #include "base/spin_lock.h"
 #include "base/types.h"
 #include "observe/counters.h"
@@ -13,7 +14,8 @@ namespace verbatim::adapter {
 
 struct CompletionRing;
 
-/// What peers tell a queue pair's owner, whose background thread then does what only it can.
+/// What peers tell the owner of a queue pair, or of an XRC queue, whose background thread then does
+/// what only it can.
 enum News : std::uint32_t {
   kReceiveCompleted = 1,    // In a completion queue that was armed.
   kCompletionsOverrun = 2,  // The receive's completion found no room: the queue pair fails, too.
@@ -55,16 +57,19 @@ struct alignas(64) DirectTarget {
   std::atomic<std::uint32_t> qpn{0};     // Of a queue pair that takes this path; 0: there is none.
   // Written by the owner, under `lock`.
   Qpn peer_qpn;  // Whom it serves; 0: nobody.
-  PdNumber pd{};
   std::uint32_t access = 0;
-  PdNumber receive_pd{};
   Gid peer_gid;
+  XrcDomain xrc_domain{};        // Of an XRC target: each request names a queue of it.
   bool takes_datagrams = false;  // UD: from everybody who knows the Q_Key.
   QKey qkey{};
-  Offset<ReceiveRing> receives;
-  Offset<CompletionRing> receive_cq;
   std::uint8_t min_rnr_timer = 0;
   std::uint8_t max_dest_rd_atomic = 0;
+  // As well; of an XRC target by who holds `lock`, as the request's queue has it (`enter`).
+  PdNumber pd{};
+  PdNumber receive_pd{};
+  Offset<ReceiveRing> receives;
+  Offset<CompletionRing> receive_cq;
+  SrqNumber receive_srq{};  // None but for XRC.
   // Written by who holds `lock`.
   bool established = false;  // A first request has come.
   bool holds_receive = false;
@@ -73,6 +78,17 @@ struct alignas(64) DirectTarget {
   Assist assist;
 
   bool is_visited() const { return lock.is_locked(); }
+  /// XRC: what follows concerns this queue. False where it is none of the target's domain.
+  bool enter(const XrcQueue& queue, SrqNumber number) {
+    if (queue.number.load(std::memory_order_acquire) != raw(number) || queue.domain != xrc_domain) {
+      return false;
+    }
+    pd = receive_pd = queue.pd;
+    receives = queue.receives;
+    receive_cq = queue.cq;
+    receive_srq = number;
+    return true;
+  }
   void stop_serving() {
     peer_qpn = {};
     takes_datagrams = false;

@@ -339,9 +339,12 @@ std::optional<PdNumber> QueuePair::Receives::domain_of(SrqNumber number) {
 
 void QueuePair::forget(const SharedReceiveQueue& queue) {
   const std::lock_guard guard(lock_);
-  if (receive_source_ != &queue) return;
-  receive_source_ = nullptr;
-  if (!std::exchange(holds_receive_, false)) return;
+  bool held = forget_held(queue.number());
+  if (receive_source_ == &queue) {
+    receive_source_ = nullptr;
+    held |= std::exchange(holds_receive_, false);
+  }
+  if (!held) return;
   raise(AsyncEventType::qp_fatal);
   fail();
 }

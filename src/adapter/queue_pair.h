@@ -264,6 +264,8 @@ class QueuePair {
   void change_target();
   /// None does when this returns, nor will; the receive in use is `current_receive_`.
   void close_target();
+  void flush_held();
+  bool forget_held(SrqNumber srq);
   bool has_nothing_to_send() const;
   /// A request that has nothing before it, without the send queue. False where it does not come to
   /// its end at once: then the queue takes it, and goes on where this has stopped.
@@ -300,9 +302,10 @@ class QueuePair {
   void drain(transport::ResponderEffects& effects);
   void apply(const transport::RequesterEffect& effect);
   void apply(const transport::ResponderEffect& effect);
-  /// The value before; nothing where the memory refuses. With the rights of the peer's requests.
-  std::optional<std::uint64_t> execute_atomic(const transport::ExecuteAtomic& atomic);
-  bool execute_atomic_write(const transport::ExecuteAtomicWrite& write);
+  /// The value before; nothing where the memory refuses.
+  std::optional<std::uint64_t> execute_atomic(const transport::ExecuteAtomic& atomic,
+                                              const region::Accessor& by);
+  bool execute_atomic_write(const transport::ExecuteAtomicWrite& write, const region::Accessor& by);
 
   void complete_send(transport::Slot slot, transport::Status status);
   void push_send_completion(std::uint64_t wr_id, const transport::SendRequest& request,

@@ -10,13 +10,11 @@ namespace verbatim::adapter {
 using transport::Status;
 using Outcome = DirectLink::Outcome;
 
-/// XRC targets serve queues of their domain, and tags are matched in private memory: these stay on
-/// the wire.
+/// Tags are matched in private memory: queue pairs of such queues stay on the wire.
 bool QueuePair::may_be_direct() const {
   const bool matches_tags =
       options_.shared_receive != nullptr && options_.shared_receive->matches_tags();
-  return adapter_.takes_direct_path() && !matches_tags &&
-         (type() == QpType::rc || type() == QpType::uc || is_datagram());
+  return adapter_.takes_direct_path() && !matches_tags && (is_connected() || is_datagram());
 }
 
 /// While any queue pair of the program takes the wire, each poll looks at the sockets.
@@ -51,16 +49,21 @@ void QueuePair::open_link() {
 }
 
 void QueuePair::open_target() {
-  if (!may_be_direct()) return;
+  if (!may_be_direct() || type() == QpType::xrc_send) return;  // Whom nobody asks.
   adapter_.set_visited(number_, true);
   const TargetVisit visit(target_);
-  const SharedReceiveQueue* const shared = options_.shared_receive;
-  target_.pd = options_.pd;
-  target_.receive_pd = shared != nullptr ? shared->options().pd : options_.pd;
+  target_.xrc_domain = options_.xrc_domain;
+  target_.receive_srq = {};
+  target_.pd = target_.receive_pd = options_.pd;
+  if (const SharedReceiveQueue* const shared = options_.shared_receive) {
+    target_.receive_pd = shared->options().pd;
+    target_.receives = shared->ring();
+  } else if (receive_queue_ != nullptr) {
+    target_.receives = receive_queue_->ring();
+  }
+  if (options_.receive_cq != nullptr) target_.receive_cq = options_.receive_cq->ring();
   target_.access = attributes_.access;
   target_.peer_gid = attributes_.address.dest_gid;
-  target_.receives = shared != nullptr ? shared->ring() : receive_queue_->ring();
-  target_.receive_cq = options_.receive_cq->ring();
   target_.min_rnr_timer = attributes_.min_rnr_timer;
   target_.max_dest_rd_atomic = attributes_.max_dest_rd_atomic;
   target_.established = target_.holds_receive = false;
@@ -85,9 +88,29 @@ void QueuePair::close_target() {
   target_.stop_serving();
   adapter_.set_visited(number_, false);
   if (!target_.holds_receive) return;
+  if (type() == QpType::xrc_receive) return flush_held();
   target_.holds_receive = false;
   current_receive_ = target_.receive;
   holds_receive_ = true;
+}
+
+/// XRC: the receive that the target holds is from a queue that the queue pair does not know.
+void QueuePair::flush_held() {
+  adapter_.own_peer()->end_receive(number_.value() % kProgramQueuePairsMax,
+                                   {.wr_id = target_.receive.wr_id,
+                                    .status = Status::flushed,
+                                    .opcode = CompletionOpcode::receive,
+                                    .qpn = number_.value()},
+                                   false);
+}
+
+/// The queue is being destroyed, and peers find it no more.
+bool QueuePair::forget_held(SrqNumber srq) {
+  if (!may_be_direct()) return false;
+  const TargetVisit visit(target_);
+  const bool held = target_.holds_receive && target_.receive_srq == srq;
+  if (held) target_.holds_receive = false;
+  return held;
 }
 
 bool QueuePair::has_nothing_to_send() const {
@@ -233,10 +256,11 @@ void QueuePair::assist() {
   Assist& wanted = target_.assist;
   if (wanted.state.load(std::memory_order_acquire) != Assist::asked) return;
   const MemoryKey key{wanted.key};
+  const region::Accessor by{target_.pd, number_};
   bool is_done = false;
   switch (wanted.kind) {
     case Assist::invalidate:
-      is_done = regions().invalidate(key, accessor()).has_value();
+      is_done = regions().invalidate(key, by).has_value();
       break;
     case Assist::compare_and_swap:
     case Assist::fetch_and_add: {
@@ -245,14 +269,15 @@ void QueuePair::assist() {
                                             .address = wanted.address,
                                             .compare_and_swap = swaps,
                                             .compare_add = wanted.compare_add,
-                                            .swap = wanted.swap});
+                                            .swap = wanted.swap},
+                                           by);
       is_done = original.has_value();
       wanted.original = original.value_or(0);
       break;
     }
     case Assist::atomic_write:
       is_done = execute_atomic_write(
-          {.key = key, .address = wanted.address, .value = wanted.compare_add});
+          {.key = key, .address = wanted.address, .value = wanted.compare_add}, by);
       break;
   }
   wanted.state.store(is_done ? Assist::done : Assist::refused, std::memory_order_release);

@@ -166,7 +166,7 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
             }
           },
           [this](const transport::ExecuteAtomic& atomic) {
-            const auto original = execute_atomic(atomic);
+            const auto original = execute_atomic(atomic, peer_accessor());
             if (original) {
               responder_.on_atomic_result(*original);
             } else {
@@ -174,7 +174,7 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
             }
           },
           [this](const transport::ExecuteAtomicWrite& write) {
-            if (execute_atomic_write(write)) {
+            if (execute_atomic_write(write, peer_accessor())) {
               responder_.on_atomic_result(0);
             } else {
               responder_refused_ = Refused::region;
@@ -206,9 +206,9 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
       effect);
 }
 
-std::optional<std::uint64_t> QueuePair::execute_atomic(const transport::ExecuteAtomic& atomic) {
-  const auto hold =
-      regions().hold(atomic.key, atomic.address, 8, region::kRemoteAtomic, peer_accessor());
+std::optional<std::uint64_t> QueuePair::execute_atomic(const transport::ExecuteAtomic& atomic,
+                                                       const region::Accessor& by) {
+  const auto hold = regions().hold(atomic.key, atomic.address, 8, region::kRemoteAtomic, by);
   std::uint64_t zero = 0;
   std::uint64_t* const word = hold ? word_of(*hold, zero) : nullptr;
   if (word == nullptr) return std::nullopt;
@@ -216,9 +216,9 @@ std::optional<std::uint64_t> QueuePair::execute_atomic(const transport::ExecuteA
                                  : fetch_and_add(*word, atomic.compare_add);
 }
 
-bool QueuePair::execute_atomic_write(const transport::ExecuteAtomicWrite& write) {
-  const auto hold =
-      regions().hold(write.key, write.address, 8, region::kRemoteWrite, peer_accessor());
+bool QueuePair::execute_atomic_write(const transport::ExecuteAtomicWrite& write,
+                                     const region::Accessor& by) {
+  const auto hold = regions().hold(write.key, write.address, 8, region::kRemoteWrite, by);
   std::uint64_t zero = 0;
   std::uint64_t* const word = hold ? word_of(*hold, zero) : nullptr;
   if (word == nullptr) return false;

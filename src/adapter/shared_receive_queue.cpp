@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "adapter/adapter.h"
+#include "adapter/direct_target.h"
 #include "adapter/progress.h"
 
 namespace verbatim::adapter {
@@ -77,6 +78,12 @@ void SharedReceiveQueue::tell_of_limit() {
 
 void SharedReceiveQueue::raise_limit_event() {
   options_.events->push({AsyncEventType::srq_limit_reached, options_.owner});
+}
+
+void SharedReceiveQueue::on_news(std::uint32_t news) {
+  if ((news & kReceivesFewerThanLimit) != 0) raise_limit_event();
+  if ((news & kReceiveCompleted) != 0) options_.cq->tell();
+  if ((news & kCompletionsOverrun) != 0) options_.cq->report_overrun();
 }
 
 Result<void> SharedReceiveQueue::modify(const SharedReceiveAttributes& wanted) {
@@ -159,8 +166,26 @@ Result<SharedReceiveQueue*> Adapter::create_shared_receive_queue(
   if (options.cq != nullptr) ++options.cq->users;
   if (options.type == SharedReceiveType::xrc) ++xrc_domains_[options.xrc_domain].users;
   SharedReceiveQueue* const created = queue->get();
+  if (options.type == SharedReceiveType::xrc) publish(*created);
   progress_->during_no_turn([&] { shared_receives_.emplace(local, std::move(*queue)); });
   return created;
+}
+
+/// Peers that name the queue find it from now on.
+void Adapter::publish(const SharedReceiveQueue& queue) {
+  XrcQueue& place = arena_->xrc_queue(queue.number());
+  place.domain = queue.options().xrc_domain;
+  place.pd = queue.options().pd;
+  place.receives = queue.ring();
+  place.cq = queue.options().cq->ring();
+  place.news.store(0, std::memory_order_relaxed);
+  place.number.store(raw(queue.number()), std::memory_order_release);
+}
+
+/// None finds it when this returns, nor uses it.
+void Adapter::withdraw(const SharedReceiveQueue& queue) {
+  arena_->xrc_queue(queue.number()).number.store(0, std::memory_order_seq_cst);
+  wait_for_visitors();
 }
 
 Result<void> Adapter::destroy_shared_receive_queue(SharedReceiveQueue* queue) {
@@ -169,6 +194,7 @@ Result<void> Adapter::destroy_shared_receive_queue(SharedReceiveQueue* queue) {
     return refuse(EBUSY, fmt::format("{} queue pairs use the shared receive queue", users));
   }
   const SharedReceiveOptions options = queue->options();
+  if (options.type == SharedReceiveType::xrc) withdraw(*queue);
   progress_->during_no_turn([&] {
     // XRC: a message that is coming in ends with its queue.
     for (std::uint32_t i = 0; i < kProgramQueuePairsMax && options.cq != nullptr; ++i) {

@@ -9,6 +9,7 @@
 #include "adapter/async_event.h"
 #include "adapter/receive_queue.h"
 #include "adapter/tag_matching.h"
+#include "adapter/xrc_queue.h"
 #include "base/error.h"
 #include "base/types.h"
 
@@ -19,9 +20,6 @@ class CompletionQueue;
 
 /// With the values of `enum ibv_srq_type`.
 enum class SharedReceiveType : std::uint8_t { basic = 0, xrc = 1, tag_matching = 2 };
-
-/// Number of an XRC domain within its adapter; 0 is none.
-enum class XrcDomain : std::uint32_t {};
 
 struct SharedReceiveOptions {
   SharedReceiveType type = SharedReceiveType::basic;
@@ -67,6 +65,8 @@ class SharedReceiveQueue {
   /// For peers, and what is to be done for them here.
   Offset<ReceiveRing> ring() const { return queue_->ring(); }
   void raise_limit_event();
+  /// XRC: what peers have told.
+  void on_news(std::uint32_t news);
   bool matches_tags() const { return tags_.has_value(); }
   /// The receive of a message that `TaggedMessage::read` has read: `message` says then what the
   /// message has become. A rendezvous that the adapter may not finish is matched by the program.

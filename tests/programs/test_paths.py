@@ -13,7 +13,7 @@ PAIRS = [("", "", DIRECT), ("auto", "direct", DIRECT), ("direct", "direct", DIRE
          ("auto", "wire", WIRE), ("wire", "auto", WIRE)]
 # What a client says that insists on the direct path where there is none.
 NO_WAY = {"RC": "VERBATIM_PATH=direct, and QP", "UC": "VERBATIM_PATH=direct, and QP",
-          "UD": "VERBATIM_PATH=direct: no datagram"}
+          "XRC": "VERBATIM_PATH=direct, and QP", "UD": "VERBATIM_PATH=direct: no datagram"}
 
 
 def set_path(path):

@@ -31,7 +31,8 @@ struct TemporaryFile {
 
 /// The receiving side: domain, target queue pair, and a queue with a completion queue of its own.
 struct Target {
-  explicit Target(const Host& host, int fd = -1) : endpoint(host), domain(open_domain(host, fd)) {
+  explicit Target(const Host& host, int fd = -1, const EndpointOptions& options = {})
+      : endpoint(host, options), domain(open_domain(host, fd)) {
     EXPECT_NE(domain, nullptr);
     ibv_qp_init_attr_ex wanted{};
     wanted.qp_type = IBV_QPT_XRC_RECV;
@@ -109,7 +110,9 @@ void modify(ibv_qp* qp, const Host& host, std::uint32_t peer_qpn, bool asks) {
 
 /// A sender that is connected to a target, in one program.
 struct Xrc {
-  explicit Xrc(int fd = -1) : target(host, fd), sender(host, {.type = IBV_QPT_XRC_SEND}) {
+  explicit Xrc(int fd = -1, const EndpointOptions& receiving = {})
+      : target(host, fd, receiving),
+        sender(host, {.type = IBV_QPT_XRC_SEND, .memory_bytes = receiving.memory_bytes}) {
     modify(target.qp.get(), host, sender.qp()->qp_num, false);
     modify(sender.qp(), host, target.qp->qp_num, true);
   }
@@ -170,6 +173,78 @@ TEST(Xrc, AnEmptyQueueMakesTheSenderTryAgain) {
   EXPECT_EQ(xrc.sender.poll(1000), std::nullopt);
   ASSERT_EQ(xrc.target.post(5, 0, 8), 0);
   ASSERT_OK(xrc.sender.wait());
+}
+
+TEST(Xrc, WhoWaitsForAQueueHearsOfItsCompletionsAndOfItsLimit) {
+  const Host other;
+  const Owned<ibv_comp_channel> channel(ibv_create_comp_channel(other.context()));
+  Xrc xrc(-1, {.channel = channel.get()});
+  ASSERT_EQ(xrc.target.post(5, 0, 8), 0);
+  ASSERT_EQ(xrc.target.post(6, 0, 8), 0);
+  ibv_srq_attr limit{.max_wr = 0, .max_sge = 0, .srq_limit = 2};
+  ASSERT_EQ(ibv_modify_srq(xrc.target.srq.get(), &limit, IBV_SRQ_LIMIT), 0);
+  ASSERT_EQ(ibv_req_notify_cq(xrc.target.endpoint.cq(), 0), 0);
+  ASSERT_EQ(xrc.post(IBV_WR_SEND, number_of(xrc.target.srq.get())), 0);
+  ibv_cq* told = nullptr;
+  void* context = nullptr;
+  ASSERT_EQ(ibv_get_cq_event(channel.get(), &told, &context), 0);
+  EXPECT_EQ(told, xrc.target.endpoint.cq());
+  ibv_ack_cq_events(told, 1);
+  EXPECT_EQ(xrc.target.endpoint.wait().wr_id, 5u);
+  for (;;) {  // The target queue pair's first message may be told of before.
+    const auto event = xrc.host.wait_for_event();
+    ASSERT_TRUE(event);
+    if (event->event_type == IBV_EVENT_COMM_EST) continue;
+    EXPECT_EQ(event->event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+    EXPECT_EQ(event->element.srq, xrc.target.srq.get());
+    break;
+  }
+}
+
+TEST(Xrc, AReceiveThatIsTooSmallFailsBothSides) {
+  Xrc xrc;
+  ASSERT_EQ(xrc.target.post(5, 0, 4), 0);
+  ASSERT_EQ(xrc.post(IBV_WR_SEND, number_of(xrc.target.srq.get())), 0);
+  EXPECT_EQ(xrc.sender.wait().status, IBV_WC_REM_INV_REQ_ERR);
+  const ibv_wc received = xrc.target.endpoint.wait();
+  EXPECT_EQ(received.status, IBV_WC_LOC_LEN_ERR);
+  EXPECT_EQ(received.wr_id, 5u);
+}
+
+/// A message that has begun to come when its target stops or its queue goes. Where the machine has
+/// let it come whole by then, both sides have it whole.
+struct Interrupted {
+  static constexpr std::uint32_t kBytes = 64 << 20;
+  Xrc xrc{-1, {.memory_bytes = kBytes}};
+  Interrupted() {
+    fill(xrc.sender.memory().first(8), 3);
+    EXPECT_EQ(xrc.target.post(5, 0, kBytes), 0);
+    EXPECT_EQ(xrc.post(IBV_WR_SEND, number_of(xrc.target.srq.get()), kBytes), 0);
+    while (difference(xrc.target.endpoint.memory().first(8), 3)) {  // It has begun then.
+    }
+  }
+};
+
+TEST(Xrc, AMessageThatATargetHasBegunToTakeIsFlushedWithIt) {
+  const Interrupted one;
+  ibv_qp_attr attributes{.qp_state = IBV_QPS_ERR};
+  ASSERT_EQ(ibv_modify_qp(one.xrc.target.qp.get(), &attributes, IBV_QP_STATE), 0);
+  const ibv_wc received = one.xrc.target.endpoint.wait();
+  const bool came = one.xrc.sender.wait().status == IBV_WC_SUCCESS;
+  EXPECT_EQ(received.status, came ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR);
+  EXPECT_EQ(received.wr_id, 5u);
+}
+
+TEST(Xrc, AMessageThatIsComingEndsWithItsQueue) {
+  Interrupted one;
+  one.xrc.target.srq.reset();
+  const bool came = one.xrc.sender.wait().status == IBV_WC_SUCCESS;
+  const auto received = one.xrc.target.endpoint.poll(100);  // Or it went with the queue.
+  if (came || received) {
+    ASSERT_TRUE(received);
+    EXPECT_EQ(received->wr_id, 5u);
+    EXPECT_EQ(received->status, came ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR);
+  }
 }
 
 TEST(Xrc, ATargetStaysUntilTheLastWhoOpenedItLeaves) {

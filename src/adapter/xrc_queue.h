@@ -1,0 +1,29 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "adapter/arena.h"
+#include "base/types.h"
+
+namespace verbatim::adapter {
+
+struct CompletionRing;
+struct ReceiveRing;
+
+/// Number of an XRC domain within its adapter; 0 is none.
+enum class XrcDomain : std::uint32_t {};
+
+/// What peers need of an XRC shared receive queue, in its owner's arena: one for each such queue of
+/// the program, by local number. Written by the owner while `number` is zero and nobody visits a
+/// target of the program.
+struct alignas(64) XrcQueue {
+  std::atomic<std::uint32_t> number{0};  // 0: there is none. Published last.
+  XrcDomain domain{};
+  PdNumber pd{};
+  Offset<ReceiveRing> receives;
+  Offset<CompletionRing> cq;
+  std::atomic<std::uint32_t> news{0};  // Bits of `News` that concern it.
+};
+
+}  // namespace verbatim::adapter
