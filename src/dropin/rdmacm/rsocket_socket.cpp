@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <shared_mutex>
-#include <unordered_map>
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -16,17 +14,6 @@ namespace {
 
 /// No wait is longer: an event may have been taken by another thread's call meanwhile.
 constexpr int kLongestWaitMs = 100;
-
-struct Table {
-  std::shared_mutex mutex;
-  std::unordered_map<int, std::shared_ptr<Socket>> sockets;
-};
-
-/// Never destroyed: threads may use it while the process exits.
-Table& table() {
-  static Table* const table = new Table;
-  return *table;
-}
 
 }  // namespace
 
@@ -60,27 +47,6 @@ Outcome<void> Socket::wait_once(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
   if (count < 0) return fail(error);
   return {};
-}
-
-std::shared_ptr<Socket> find(int number) {
-  std::shared_lock lock(table().mutex);
-  const auto found = table().sockets.find(number);
-  return found == table().sockets.end() ? nullptr : found->second;
-}
-
-void enter(std::shared_ptr<Socket> socket) {
-  std::unique_lock lock(table().mutex);
-  const int number = socket->number();
-  table().sockets[number] = std::move(socket);
-}
-
-std::shared_ptr<Socket> take_out(int number) {
-  std::unique_lock lock(table().mutex);
-  const auto found = table().sockets.find(number);
-  if (found == table().sockets.end()) return nullptr;
-  std::shared_ptr<Socket> socket = std::move(found->second);
-  table().sockets.erase(found);
-  return socket;
 }
 
 void copy_address(const sockaddr* from, sockaddr* to, socklen_t* length) {
