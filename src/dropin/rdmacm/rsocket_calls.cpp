@@ -95,12 +95,12 @@ int rshutdown(int socket, int how) {
 }
 
 int rclose(int socket) {
-  const std::shared_ptr<Socket> taken = take_out(socket);
+  const auto taken = take_out(socket);
   if (!taken) {
-    errno = EBADF;
+    errno = taken.error();
     return -1;
   }
-  taken->close();
+  if (*taken) (*taken)->close();
   return 0;
 }
 

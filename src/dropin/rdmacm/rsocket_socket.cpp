@@ -32,14 +32,19 @@ Outcome<void> Handle::add(int fd) {
 
 void Handle::remove(int fd) { epoll_ctl(number(), EPOLL_CTL_DEL, fd, nullptr); }
 
+void Socket::move_to(int number) {
+  std::unique_lock lock(mutex_);
+  handle_.move_to(number);
+}
+
 Outcome<void> Socket::wait_once(std::unique_lock<std::mutex>& lock) {
   if (somebody_waits_) {  // Who tells us when something has changed.
     changed_.wait_for(lock, std::chrono::milliseconds(kLongestWaitMs));
     return {};
   }
   somebody_waits_ = true;
-  lock.unlock();
   pollfd fd{.fd = number(), .events = POLLIN};
+  lock.unlock();
   const int count = ::poll(&fd, 1, kLongestWaitMs);
   const int error = errno;
   lock.lock();

@@ -1,6 +1,5 @@
 // The socket calls on one descriptor.
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
@@ -12,18 +11,10 @@
 #include <unistd.h>
 
 #include "dropin/rspreload/next.h"
+#include "dropin/rspreload/numbers.h"
 
 namespace verbatim::rspreload {
 namespace {
-
-constexpr int kNumbers = 65'536;
-/// Descriptors that are rsockets.
-std::array<std::atomic<bool>, kNumbers> ours;
-thread_local int depth = 0;
-
-void note(int fd, bool is) {
-  if (fd >= 0 && fd < kNumbers) ours[static_cast<std::size_t>(fd)] = is;
-}
 
 /// Sockets that the libraries make for themselves stay plain ones.
 bool is_librarys(const void* caller) {
@@ -33,28 +24,19 @@ bool is_librarys(const void* caller) {
          std::strstr(info.dli_fname, "librdmacm.so") != nullptr;
 }
 
-template <typename Call>
-auto within(Call&& call) {
-  const Inside mark;
-  return call();
-}
-
 int accepted(int fd, sockaddr* address, socklen_t* length, int flags) {
   const int number = within([&] { return raccept(fd, address, length); });
-  note(number, true);
-  if (number >= 0 && (flags & SOCK_NONBLOCK) != 0) rfcntl(number, F_SETFL, O_NONBLOCK);
+  if (number < 0) return -1;
+  if (!set_kind(number, Kind::rsocket)) {
+    within([&] { return rclose(number); });
+    errno = EMFILE;
+    return -1;
+  }
+  if ((flags & SOCK_NONBLOCK) != 0) rfcntl(number, F_SETFL, O_NONBLOCK);
   return number;
 }
 
 }  // namespace
-
-Inside::Inside() { ++depth; }
-Inside::~Inside() { --depth; }
-bool inside() { return depth > 0; }
-bool is_ours(int fd) {
-  return depth == 0 && fd >= 0 && fd < kNumbers && ours[static_cast<std::size_t>(fd)];
-}
-
 }  // namespace verbatim::rspreload
 
 using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
@@ -73,15 +55,9 @@ EXPORT int socket(int domain, int type, int protocol) {
   }
   const int number = within([&] { return rsocket(domain, type, protocol); });
   if (number < 0) return plain(domain, type, protocol);
-  note(number, true);
-  return number;
-}
-
-EXPORT int close(int fd) {
-  static auto* const plain = VERBATIM_NEXT(close);
-  if (!is_ours(fd)) return plain(fd);
-  note(fd, false);
-  return within([&] { return rclose(fd); });
+  if (set_kind(number, Kind::rsocket)) return number;
+  within([&] { return rclose(number); });
+  return plain(domain, type, protocol);
 }
 
 EXPORT int bind(int fd, const sockaddr* address, socklen_t length) {
@@ -221,28 +197,6 @@ EXPORT int getsockopt(int fd, int level, int option, void* value, socklen_t* len
   static auto* const plain = VERBATIM_NEXT(getsockopt);
   if (!is_ours(fd)) return plain(fd, level, option, value, length);
   return within([&] { return rgetsockopt(fd, level, option, value, length); });
-}
-
-EXPORT int fcntl(int fd, int command, ...) {
-  static auto* const plain = next<int(int, int, void*)>("fcntl");
-  va_list arguments;
-  va_start(arguments, command);
-  void* const argument = va_arg(arguments, void*);
-  va_end(arguments);
-  if (!is_ours(fd)) return plain(fd, command, argument);
-  return within(
-      [&] { return rfcntl(fd, command, static_cast<int>(reinterpret_cast<long>(argument))); });
-}
-
-EXPORT int fcntl64(int fd, int command, ...) {
-  static auto* const plain = next<int(int, int, void*)>("fcntl64");
-  va_list arguments;
-  va_start(arguments, command);
-  void* const argument = va_arg(arguments, void*);
-  va_end(arguments);
-  if (!is_ours(fd)) return plain(fd, command, argument);
-  return within(
-      [&] { return rfcntl(fd, command, static_cast<int>(reinterpret_cast<long>(argument))); });
 }
 
 EXPORT int ioctl(int fd, unsigned long request, ...) {

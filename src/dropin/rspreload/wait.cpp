@@ -7,6 +7,7 @@
 #include <sys/select.h>
 
 #include "dropin/rspreload/next.h"
+#include "dropin/rspreload/numbers.h"
 
 using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+/// What the numbers of descriptors stand for. Any thread may ask and tell at any time.
+namespace verbatim::rspreload {
+
+inline constexpr int kNumbers = 65'536;
+
+enum class Kind : std::uint8_t {
+  other,  // libc's business.
+  rsocket,
+};
+
+/// Whether this thread is inside an rsocket call: what it calls then is meant for libc.
+bool inside();
+
+/// Marks the thread while it is inside.
+class Inside {
+ public:
+  Inside();
+  ~Inside();
+  Inside(const Inside&) = delete;
+};
+
+template <typename Call>
+auto within(Call&& call) {
+  const Inside mark;
+  return call();
+}
+
+/// `other` for all calls that are not the program's. After fork, the child's numbers of its
+/// parent's rsockets are `other`, too: a child can but close them.
+Kind kind_of(int fd);
+inline bool is_ours(int fd) { return kind_of(fd) == Kind::rsocket; }
+
+/// EMFILE from `kNumbers` on, where nothing but `other` can be noted.
+bool set_kind(int fd, Kind kind);
+
+/// A child of vfork(2) has descriptors of its own, but shares this table with its parent.
+bool is_child_of_vfork();
+
+}  // namespace verbatim::rspreload
