@@ -6,6 +6,7 @@ import ctypes
 import os
 import select
 import socket
+import stat
 import sys
 import threading
 
@@ -133,9 +134,29 @@ def a_listener_has_duplicates(address):
         end.close()
 
 
+def a_socket_looks_like_one(address):
+    one, peer = pair(address)
+    expect("a socket", stat.S_ISSOCK(os.fstat(one).st_mode), True)
+    os.close(one)
+    os.close(peer)
+
+
+def programs_that_check_the_size_of_buffers(address):
+    one, peer = pair(address)
+    for receive in (lambda to: LIBC.__read_chk(one, to, 5, 64), lambda to: LIBC.__recv_chk(one, to, 5, 64, 0),
+                    lambda to: LIBC.__recvfrom_chk(one, to, 5, 64, 0, None, None)):
+        buffer = ctypes.create_string_buffer(64)
+        os.write(peer, b"bytes")
+        expect("length", receive(buffer), 5)
+        expect("bytes", buffer.value, b"bytes")
+    os.close(one)
+    os.close(peer)
+
+
 if __name__ == "__main__":
     for check in (the_first_number_is_closed_first, the_last_number_ends_the_connection,
                   another_takes_the_number, a_number_that_has_duplicates_is_taken, waiting_at_a_duplicate,
-                  a_listener_has_duplicates):
+                  a_listener_has_duplicates, a_socket_looks_like_one,
+                  programs_that_check_the_size_of_buffers):
         check(sys.argv[1])
         print(f"{check.__name__}: ok", flush=True)

@@ -45,6 +45,8 @@ using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 
 extern "C" {
 
+[[noreturn]] void __chk_fail();  // libc's: the program is about to overrun a buffer.
+
 EXPORT int socket(int domain, int type, int protocol) {
   static auto* const plain = VERBATIM_NEXT(socket);
   const int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -209,6 +211,24 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
   if (!is_ours(fd) || request != kNonblocking) return plain(fd, request, argument);
   const int flags = *static_cast<int*>(argument) != 0 ? O_NONBLOCK : 0;
   return within([&] { return rfcntl(fd, F_SETFL, flags); });
+}
+
+// What programs call that were built to check the size of buffers (_FORTIFY_SOURCE).
+
+EXPORT ssize_t __read_chk(int fd, void* buffer, size_t size, size_t room) {
+  if (size > room) __chk_fail();
+  return read(fd, buffer, size);
+}
+
+EXPORT ssize_t __recv_chk(int fd, void* buffer, size_t size, size_t room, int flags) {
+  if (size > room) __chk_fail();
+  return recv(fd, buffer, size, flags);
+}
+
+EXPORT ssize_t __recvfrom_chk(int fd, void* buffer, size_t size, size_t room, int flags,
+                              sockaddr* address, socklen_t* length) {
+  if (size > room) __chk_fail();
+  return recvfrom(fd, buffer, size, flags, address, length);
 }
 
 }  // extern "C"

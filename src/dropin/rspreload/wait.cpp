@@ -75,6 +75,11 @@ EXPORT int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigse
   return rpoll(fds, count, milliseconds);
 }
 
+EXPORT int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* signals,
+                       size_t) {
+  return ppoll(fds, count, timeout, signals);
+}
+
 EXPORT int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
   static auto* const plain = VERBATIM_NEXT(select);
   if (!any_ours(count, read, write, except)) return plain(count, read, write, except, timeout);
