@@ -134,6 +134,20 @@ def a_listener_has_duplicates(address):
         end.close()
 
 
+def a_child_can_only_close(address):
+    one, peer = pair(address)
+    child = os.fork()
+    if child == 0:
+        os.close(one)
+        os.dup2(os.open("/dev/null", os.O_RDONLY), peer)
+        os._exit(0 if os.read(peer, 1) == b"" else 1)
+    expect("the child's status", os.waitpid(child, 0)[1], 0)
+    expect_talk(one, peer)
+    os.close(one)
+    expect("the end", os.read(peer, 1), b"")
+    os.close(peer)
+
+
 def a_socket_looks_like_one(address):
     one, peer = pair(address)
     expect("a socket", stat.S_ISSOCK(os.fstat(one).st_mode), True)
@@ -156,7 +170,7 @@ def programs_that_check_the_size_of_buffers(address):
 if __name__ == "__main__":
     for check in (the_first_number_is_closed_first, the_last_number_ends_the_connection,
                   another_takes_the_number, a_number_that_has_duplicates_is_taken, waiting_at_a_duplicate,
-                  a_listener_has_duplicates, a_socket_looks_like_one,
+                  a_listener_has_duplicates, a_child_can_only_close, a_socket_looks_like_one,
                   programs_that_check_the_size_of_buffers):
         check(sys.argv[1])
         print(f"{check.__name__}: ok", flush=True)

@@ -88,6 +88,20 @@ def run_descriptors(lab):
     print("descriptors.py under librspreload: ok", flush=True)
 
 
+def run_forking(lab, mode):
+    words = ["env", preload(lab), "RDMAV_FORK_SAFE=1", "/usr/bin/python3", f"{FOLDER}/forking.py", mode]
+    plain_words = words[3:]
+    port = lab.free_port()
+    place = [lab.address("a"), str(port)]
+    server_words = plain_words if mode == "tcp" else words
+    client_words = plain_words if mode == "leaves" else words
+    server = lab.start_server("a", [*server_words, "server", *place], port)
+    client = lab.start("b", [*client_words, "client", *place])
+    client.expect_success(SECONDS)
+    server.expect_success(SECONDS)
+    print(f"forking.py {mode} under librspreload: ok", flush=True)
+
+
 def main():
     options = option_parser(__doc__).parse_args()
     if not shutil.which("rstream") or not shutil.which("iperf3"):
@@ -100,6 +114,8 @@ def main():
         run_rcopy(lab)
         if not options.preload:  # One library to preload is enough.
             run_descriptors(lab)
+            for mode in ("asks", "greets", "waits", "inetd", "tcp", "leaves"):
+                run_forking(lab, mode)
             run_preloaded(lab, "echo.py", ["/usr/bin/python3", SPEAKER, "server", "{a}", "{port}"],
                           ["/usr/bin/python3", SPEAKER, "client", "{a}", "{port}"])
             run_preloaded(lab, "iperf3", ["iperf3", "-s", "-1", "-B", "{a}", "-p", "{port}"],

@@ -107,7 +107,9 @@ Outcome<std::shared_ptr<Socket>> take_out(int number) {
   if (found == table().sockets.end()) return fail(EBADF);
   const std::shared_ptr<Socket> socket = found->second;
   // The last number goes with the handle, when the last call on the socket is done.
-  if (socket->numbers.size() > 1) static_cast<void>(make_way(*socket, number));
+  if (socket->numbers.size() > 1) {
+    if (auto ok = make_way(*socket, number); !ok) return fail(ok.error());
+  }
   std::shared_ptr<Socket> last = unset(number);
   if (socket->number() != number) close(number);
   return last;

@@ -9,6 +9,7 @@
 #include "dropin/rdmacm/rsocket_private.h"
 #include "dropin/rspreload/next.h"
 #include "dropin/rspreload/numbers.h"
+#include "dropin/rspreload/pending.h"
 
 using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 
@@ -28,12 +29,16 @@ int plain_dup3(int from, int number, int flags) {
 /// A second number from `least` on; `command` is F_DUPFD or F_DUPFD_CLOEXEC.
 int duplicate(int fd, int command, int least) {
   static auto* const plain = next<Control>("fcntl");
+  if (is_child_of_vfork()) return plain(fd, command, as_argument(least));
+  if (!settle_at_any_rate(fd)) return -1;
   const Kind kind = kind_of(fd);
   const int number = plain(fd, command, as_argument(least));
-  if (number < 0 || kind == Kind::other || is_child_of_vfork()) return number;
+  if (number < 0 || kind == Kind::other) return number;
   const int flags = command == F_DUPFD_CLOEXEC ? O_CLOEXEC : 0;
-  const bool done =
-      set_kind(number, kind) && within([&] { return verbatim_rdup3(fd, number, flags); }) == number;
+  bool done = set_kind(number, kind);
+  if (done && kind == Kind::rsocket) {
+    done = within([&] { return verbatim_rdup3(fd, number, flags); }) == number;
+  }
   if (done) return number;
   const int error = errno;
   set_kind(number, Kind::other);
@@ -44,24 +49,31 @@ int duplicate(int fd, int command, int least) {
 
 /// dup3(2); the numbers differ.
 int duplicate_onto(int from, int number, int flags) {
-  const Kind kind = kind_of(from);
-  const Kind before = kind_of(number);
-  if ((kind == Kind::other && before == Kind::other) || is_child_of_vfork()) {
+  const auto is_plain = [](int fd) { return kind_of(fd) == Kind::other; };
+  if ((is_plain(from) && is_plain(number)) || is_child_of_vfork()) {
     return plain_dup3(from, number, flags);
   }
+  if (!settle_at_any_rate(from)) return -1;
+  const Kind kind = kind_of(from);
   if (number >= kNumbers) {
     errno = EBADF;  // As beyond the process's limit.
     return -1;
   }
-  if (within([&] { return verbatim_rdup3(from, number, flags); }) < 0) return -1;
+  const bool simple = kind != Kind::rsocket && !is_ours(number);
+  const int done = simple ? plain_dup3(from, number, flags)
+                          : within([&] { return verbatim_rdup3(from, number, flags); });
+  if (done < 0) return -1;
+  stop_listening(number);
   set_kind(number, kind);
   return number;
 }
 
 int control(Control* plain, int fd, int command, void* argument) {
-  if (!is_ours(fd)) return plain(fd, command, argument);
+  const Kind kind = kind_of(fd);
+  if (kind == Kind::other) return plain(fd, command, argument);
   const int number = static_cast<int>(reinterpret_cast<long>(argument));
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return duplicate(fd, command, number);
+  if (kind != Kind::rsocket) return plain(fd, command, argument);
   return within([&] { return rfcntl(fd, command, number); });
 }
 
@@ -71,14 +83,16 @@ extern "C" {
 
 EXPORT int close(int fd) {
   static auto* const plain = VERBATIM_NEXT(close);
-  if (!is_ours(fd) || is_child_of_vfork()) return plain(fd);
+  const Kind kind = kind_of(fd);
+  if (kind == Kind::other || is_child_of_vfork()) return plain(fd);
+  stop_listening(fd);
   set_kind(fd, Kind::other);
-  return within([&] { return rclose(fd); });
+  return kind == Kind::rsocket ? within([&] { return rclose(fd); }) : plain(fd);
 }
 
 EXPORT int dup(int fd) {
   static auto* const plain = VERBATIM_NEXT(dup);
-  return is_ours(fd) ? duplicate(fd, F_DUPFD, 0) : plain(fd);
+  return kind_of(fd) == Kind::other ? plain(fd) : duplicate(fd, F_DUPFD, 0);
 }
 
 EXPORT int dup2(int from, int number) {

@@ -12,6 +12,7 @@
 
 #include "dropin/rspreload/next.h"
 #include "dropin/rspreload/numbers.h"
+#include "dropin/rspreload/pending.h"
 
 namespace verbatim::rspreload {
 namespace {
@@ -36,6 +37,25 @@ int accepted(int fd, sockaddr* address, socklen_t* length, int flags) {
   return number;
 }
 
+/// TCP's answer to the accept of a socket that may be `listening`.
+int accepted_pending(int listener, int number) {
+  if (number < 0 || kind_of(listener) != Kind::listening) return number;
+  if (set_kind(number, Kind::passive)) return number;
+  within([&] { return close(number); });
+  errno = EMFILE;
+  return -1;
+}
+
+/// TCP's answer to the connect of a socket that may be `fresh`.
+void note_connect(int fd, int error) {
+  if (error == EINPROGRESS || error == EINTR) {
+    replace_kind(fd, Kind::fresh, Kind::connecting);
+  } else if (error == 0 || error == EISCONN) {
+    static_cast<void>(replace_kind(fd, Kind::fresh, Kind::active) ||
+                      replace_kind(fd, Kind::connecting, Kind::active));
+  }
+}
+
 }  // namespace
 }  // namespace verbatim::rspreload
 
@@ -55,6 +75,11 @@ EXPORT int socket(int domain, int type, int protocol) {
   if (!wanted || inside() || is_librarys(__builtin_return_address(0))) {
     return plain(domain, type, protocol);
   }
+  if (starts_as_tcp(kind, protocol)) {
+    const int number = plain(domain, type, protocol);
+    set_kind(number, Kind::fresh);
+    return number;
+  }
   const int number = within([&] { return rsocket(domain, type, protocol); });
   if (number < 0) return plain(domain, type, protocol);
   if (set_kind(number, Kind::rsocket)) return number;
@@ -70,34 +95,42 @@ EXPORT int bind(int fd, const sockaddr* address, socklen_t length) {
 
 EXPORT int listen(int fd, int backlog) {
   static auto* const plain = VERBATIM_NEXT(listen);
-  if (!is_ours(fd)) return plain(fd, backlog);
-  return within([&] { return rlisten(fd, backlog); });
+  if (is_ours(fd)) return within([&] { return rlisten(fd, backlog); });
+  const int result = plain(fd, backlog);
+  if (result == 0) replace_kind(fd, Kind::fresh, Kind::listening);
+  return result;
 }
 
 EXPORT int accept(int fd, sockaddr* address, socklen_t* length) {
   static auto* const plain = VERBATIM_NEXT(accept);
-  return is_ours(fd) ? accepted(fd, address, length, 0) : plain(fd, address, length);
+  if (is_ours(fd)) return accepted(fd, address, length, 0);
+  return accepted_pending(fd, plain(fd, address, length));
 }
 
 EXPORT int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
   static auto* const plain = VERBATIM_NEXT(accept4);
-  return is_ours(fd) ? accepted(fd, address, length, flags) : plain(fd, address, length, flags);
+  if (is_ours(fd)) return accepted(fd, address, length, flags);
+  return accepted_pending(fd, plain(fd, address, length, flags));
 }
 
 EXPORT int connect(int fd, const sockaddr* address, socklen_t length) {
   static auto* const plain = VERBATIM_NEXT(connect);
-  if (!is_ours(fd)) return plain(fd, address, length);
-  return within([&] { return rconnect(fd, address, length); });
+  if (is_ours(fd)) return within([&] { return rconnect(fd, address, length); });
+  const int result = plain(fd, address, length);
+  note_connect(fd, result == 0 ? 0 : errno);
+  return result;
 }
 
 EXPORT int shutdown(int fd, int how) {
   static auto* const plain = VERBATIM_NEXT(shutdown);
+  if (how != SHUT_RDWR && !settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, how);
   return within([&] { return rshutdown(fd, how); });
 }
 
 EXPORT ssize_t recv(int fd, void* buffer, size_t size, int flags) {
   static auto* const plain = VERBATIM_NEXT(recv);
+  if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size, flags);
   return within([&] { return rrecv(fd, buffer, size, flags); });
 }
@@ -105,30 +138,35 @@ EXPORT ssize_t recv(int fd, void* buffer, size_t size, int flags) {
 EXPORT ssize_t recvfrom(int fd, void* buffer, size_t size, int flags, sockaddr* address,
                         socklen_t* length) {
   static auto* const plain = VERBATIM_NEXT(recvfrom);
+  if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size, flags, address, length);
   return within([&] { return rrecvfrom(fd, buffer, size, flags, address, length); });
 }
 
 EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(recvmsg);
+  if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, message, flags);
   return within([&] { return rrecvmsg(fd, message, flags); });
 }
 
 EXPORT ssize_t read(int fd, void* buffer, size_t size) {
   static auto* const plain = VERBATIM_NEXT(read);
+  if (!settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size);
   return within([&] { return rread(fd, buffer, size); });
 }
 
 EXPORT ssize_t readv(int fd, const iovec* pieces, int count) {
   static auto* const plain = VERBATIM_NEXT(readv);
+  if (!settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, pieces, count);
   return within([&] { return rreadv(fd, pieces, count); });
 }
 
 EXPORT ssize_t send(int fd, const void* buffer, size_t size, int flags) {
   static auto* const plain = VERBATIM_NEXT(send);
+  if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size, flags);
   return within([&] { return rsend(fd, buffer, size, flags); });
 }
@@ -136,30 +174,35 @@ EXPORT ssize_t send(int fd, const void* buffer, size_t size, int flags) {
 EXPORT ssize_t sendto(int fd, const void* buffer, size_t size, int flags, const sockaddr* address,
                       socklen_t length) {
   static auto* const plain = VERBATIM_NEXT(sendto);
+  if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size, flags, address, length);
   return within([&] { return rsendto(fd, buffer, size, flags, address, length); });
 }
 
 EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(sendmsg);
+  if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, message, flags);
   return within([&] { return rsendmsg(fd, message, flags); });
 }
 
 EXPORT ssize_t write(int fd, const void* buffer, size_t size) {
   static auto* const plain = VERBATIM_NEXT(write);
+  if (!settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size);
   return within([&] { return rwrite(fd, buffer, size); });
 }
 
 EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
   static auto* const plain = VERBATIM_NEXT(writev);
+  if (!settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, pieces, count);
   return within([&] { return rwritev(fd, pieces, count); });
 }
 
 EXPORT ssize_t sendfile(int out, int in, off_t* offset, size_t count) {
   static auto* const plain = next<ssize_t(int, int, off_t*, size_t)>("sendfile");
+  if (!settle(out, 0)) return -1;
   if (!is_ours(out)) return plain(out, in, offset, count);
   std::array<char, 65'536> piece;
   const size_t size = count < piece.size() ? count : piece.size();
