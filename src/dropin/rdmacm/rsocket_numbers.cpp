@@ -2,6 +2,7 @@
 // its own: duplicates of the handle's.
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <shared_mutex>
 #include <unordered_map>
 
@@ -34,7 +35,8 @@ void in_parent() { table().mutex.unlock(); }
 void in_child() {
   for (auto& [number, socket] : table().sockets) table().parents.push_back(std::move(socket));
   table().sockets.clear();
-  table().mutex.unlock();
+  // Its owner was a thread of another number, for whom only a new one can stand in.
+  new (&table().mutex) std::shared_mutex;
 }
 
 void set(int number, std::shared_ptr<Socket> socket) {
