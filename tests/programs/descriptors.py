@@ -7,6 +7,7 @@ import os
 import select
 import socket
 import stat
+import subprocess
 import sys
 import threading
 
@@ -148,6 +149,17 @@ def a_child_can_only_close(address):
     os.close(peer)
 
 
+def a_child_of_vfork_changes_nothing(address):
+    one, peer = pair(address)
+    # It takes the socket for its standard input, in the memory of this process.
+    subprocess.run(["/bin/true"], stdin=one, check=True)
+    expect("our own standard input", os.read(0, 1), b"")
+    expect_talk(one, peer)
+    os.close(one)
+    expect("the end", os.read(peer, 1), b"")
+    os.close(peer)
+
+
 def a_socket_looks_like_one(address):
     one, peer = pair(address)
     expect("a socket", stat.S_ISSOCK(os.fstat(one).st_mode), True)
@@ -170,7 +182,8 @@ def programs_that_check_the_size_of_buffers(address):
 if __name__ == "__main__":
     for check in (the_first_number_is_closed_first, the_last_number_ends_the_connection,
                   another_takes_the_number, a_number_that_has_duplicates_is_taken, waiting_at_a_duplicate,
-                  a_listener_has_duplicates, a_child_can_only_close, a_socket_looks_like_one,
+                  a_listener_has_duplicates, a_child_can_only_close,
+                  a_child_of_vfork_changes_nothing, a_socket_looks_like_one,
                   programs_that_check_the_size_of_buffers):
         check(sys.argv[1])
         print(f"{check.__name__}: ok", flush=True)
