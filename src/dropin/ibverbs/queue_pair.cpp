@@ -154,10 +154,18 @@ ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
 
 int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; }
 
-/// Enhanced connection establishment is for vendors' own options, and we have none.
-int ibv_set_ece(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
+namespace {
+
+/// Enhanced connection establishment is for vendors' own options.
+int refuse_options(const char* call) {
+  return refused(call, {EOPNOTSUPP, "the adapter has no enhanced connection options (ECE)"});
+}
+
+}  // namespace
+
+int ibv_set_ece(ibv_qp*, ibv_ece*) { return refuse_options("set_ece"); }
 
 int ibv_query_ece(ibv_qp*, ibv_ece* ece) {
   *ece = {};
-  return EOPNOTSUPP;
+  return refuse_options("query_ece");
 }
