@@ -71,7 +71,7 @@ void add_create_flag(Rows& rows, const std::string& name, std::uint32_t flag, ib
 
 void add_create_flags(Rows& rows) {
   add_create_flag(rows, "IBV_QP_CREATE_BLOCK_SELF_MCAST_LB", IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
-                  IBV_QPT_UD, "not yet: a member of a group gets what it sends to it itself");
+                  IBV_QPT_RAW_PACKET, "of raw packets not yet; `IBV_QPT_UD` has it");
   add_create_flag(rows, "IBV_QP_CREATE_SCATTER_FCS", IBV_QP_CREATE_SCATTER_FCS, IBV_QPT_RAW_PACKET,
                   "frames come without a check sequence, as the kernel's packet sockets have them");
   add_create_flag(rows, "IBV_QP_CREATE_CVLAN_STRIPPING", IBV_QP_CREATE_CVLAN_STRIPPING,
