@@ -79,6 +79,7 @@ struct QueuePairAttributes {
   std::uint8_t timeout = 0;
   std::uint8_t retry_count = 0;
   std::uint8_t rnr_retry = 0;
+  std::uint32_t rate_limit_kbps = 0;  // 0: none.
 };
 
 struct QueuePairOptions {
@@ -293,6 +294,7 @@ class QueuePair {
   /// After the last of some packets. True when there is something to send now.
   bool end_reception();
   void on_connected_packet(const wire::Packet& packet, const SocketAddress& source, TimeNs now);
+  void pace(std::uint32_t rate_kbps, std::uint32_t burst_bytes);
   bool is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const;
   void on_datagram(const wire::Packet& packet, const SocketAddress& source,
                    const SocketAddress& destination);

@@ -136,8 +136,8 @@ void add_modifications(Rows& rows) {
                                     .max_inline_data = 0};
                     });
                   }});
-  rows.push_back({"ibv_modify_qp", "`IBV_QP_RATE_LIMIT`", EINVAL,
-                  "for raw packets; `ibv_modify_qp_rate_limit` serves every type",
+  rows.push_back({"ibv_modify_qp", "`IBV_QP_RATE_LIMIT` but of `IBV_QPT_RAW_PACKET`", EINVAL,
+                  "as the kernel has it; `ibv_modify_qp_rate_limit` serves every type",
                   [](const Bench& bench) {
                     return modify(bench, IBV_QP_RATE_LIMIT,
                                   [](ibv_qp_attr& wanted) { wanted.rate_limit = 1000; });

@@ -60,6 +60,7 @@ adapter::QueuePairAttributes to_attributes(const ibv_qp_attr& theirs, int mask) 
   take(IBV_QP_TIMEOUT, own.timeout, theirs.timeout);
   take(IBV_QP_RETRY_CNT, own.retry_count, theirs.retry_cnt);
   take(IBV_QP_RNR_RETRY, own.rnr_retry, theirs.rnr_retry);
+  take(IBV_QP_RATE_LIMIT, own.rate_limit_kbps, theirs.rate_limit);
   return own;
 }
 
@@ -85,6 +86,7 @@ ibv_qp_attr to_verbs(const adapter::QueuePairAttributes& own) {
   theirs.timeout = own.timeout;
   theirs.retry_cnt = own.retry_count;
   theirs.rnr_retry = own.rnr_retry;
+  theirs.rate_limit = own.rate_limit_kbps;
   return theirs;
 }
 
