@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cerrno>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -50,6 +51,15 @@ inline constexpr const char* kSharedFile = "/proc/self/exe";
 /// Of calls that return a pointer, and of those that return -1.
 inline int errno_of(const void* made) { return made == nullptr ? errno : 0; }
 inline int errno_of(int result) { return result == -1 ? errno : 0; }
+
+/// A value that the header's enumeration lacks: C lets it hold any number.
+template <typename Enumeration>
+Enumeration beyond_the_header(unsigned value) {
+  Enumeration result;
+  static_assert(sizeof result == sizeof value);
+  std::memcpy(&result, &value, sizeof result);
+  return result;
+}
 
 /// Where the objects that an attempt needs cannot be made: no call answers so.
 inline constexpr int kNoBench = -1;

@@ -66,8 +66,8 @@ void add_flow_rules(Rows& rows) {
                   }});
   rows.push_back({"ibv_create_flow", "specifications that no header has", EOPNOTSUPP, "unknown",
                   [](const Bench& bench) {
-                    constexpr auto kUnknown = static_cast<ibv_flow_spec_type>(0x70);
-                    return create_flow(bench, IBV_QPT_RAW_PACKET, {}, kUnknown);
+                    const auto unknown = beyond_the_header<ibv_flow_spec_type>(0x70);
+                    return create_flow(bench, IBV_QPT_RAW_PACKET, {}, unknown);
                   }});
   rows.push_back({"ibv_create_flow", "`IBV_FLOW_ATTR_FLAGS_EGRESS`", EOPNOTSUPP,
                   "only actions make sense of a frame that is sent, and those that are served "

@@ -112,7 +112,7 @@ void add_memory(Rows& rows) {
   rows.push_back(
       {"ibv_advise_mr", "`advice` that no header has", ENOTSUP, "unknown", [](const Bench& bench) {
          ibv_sge nothing{};
-         return ibv_advise_mr(bench.pd, static_cast<ibv_advise_mr_advice>(3), 0, &nothing, 1);
+         return ibv_advise_mr(bench.pd, beyond_the_header<ibv_advise_mr_advice>(3), 0, &nothing, 1);
        }});
 }
 

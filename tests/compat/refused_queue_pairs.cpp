@@ -155,8 +155,8 @@ void add_requests(Rows& rows) {
   rows.push_back({"ibv_post_send", "`IBV_WR_FLUSH`", EOPNOTSUPP,
                   "`struct ibv_send_wr` has no place for it: `ibv_wr_flush` posts it",
                   [](const Bench& bench) {
-                    constexpr int kFlush = 14;  // Of newer headers.
-                    return post(bench, static_cast<ibv_wr_opcode>(kFlush));
+                    constexpr unsigned kFlush = 14;  // Of newer headers.
+                    return post(bench, beyond_the_header<ibv_wr_opcode>(kFlush));
                   }});
   rows.push_back({"ibv_post_send", "`IBV_SEND_IP_CSUM` but on raw packets", EINVAL,
                   "the kernel makes the checksums of RoCE's UDP packets; `device_cap_flags` say so",

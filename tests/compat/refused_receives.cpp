@@ -94,7 +94,8 @@ void add_work_queue_flag(Rows& rows, const std::string& name, std::uint32_t flag
 void add_receive_queues(Rows& rows) {
   rows.push_back({"ibv_create_srq_ex", "`srq_type` that no header has", EOPNOTSUPP,
                   "unknown: there are BASIC, XRC and TM", [](const Bench& bench) {
-                    return errno_of(make_srq(bench, static_cast<ibv_srq_type>(IBV_SRQT_TM + 1)));
+                    return errno_of(
+                        make_srq(bench, beyond_the_header<ibv_srq_type>(IBV_SRQT_TM + 1)));
                   }});
   rows.push_back({"ibv_create_qp", "not `IBV_QPT_RC`, with an `IBV_SRQT_TM` queue", EOPNOTSUPP,
                   "`tm_caps` name RC alone, as with mlx5", [](const Bench& bench) {
