@@ -79,6 +79,7 @@ struct QueuePairAttributes {
   std::uint8_t timeout = 0;
   std::uint8_t retry_count = 0;
   std::uint8_t rnr_retry = 0;
+  std::uint32_t rate_limit_kbps = 0;  // 0: none.
 };
 
 struct QueuePairOptions {
@@ -91,7 +92,8 @@ struct QueuePairOptions {
   AsyncEvents* events = nullptr;
   QueuePairCapacity capacity;
   bool signal_all = false;
-  void* owner = nullptr;  // The drop-in's object; comes back in asynchronous events.
+  bool ignores_own_multicast = false;  // UD: what it sends to a group that it is in itself.
+  void* owner = nullptr;               // The drop-in's object; comes back in asynchronous events.
   /// Of the send queue, which nobody else touches. May call the program; may throw bad_alloc.
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
   /// Raw packets: it only receives, and into the work queues of a table. Without completion queues.
@@ -294,6 +296,8 @@ class QueuePair {
   /// After the last of some packets. True when there is something to send now.
   bool end_reception();
   void on_connected_packet(const wire::Packet& packet, const SocketAddress& source, TimeNs now);
+  void pace(std::uint32_t rate_kbps, std::uint32_t burst_bytes);
+  bool is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const;
   void on_datagram(const wire::Packet& packet, const SocketAddress& source,
                    const SocketAddress& destination);
   void on_timer(TimeNs now);

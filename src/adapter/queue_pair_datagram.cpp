@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "adapter/adapter.h"
 #include "adapter/burst.h"
 #include "adapter/held_memory.h"
@@ -107,9 +109,17 @@ Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
   return add_request_packet(burst, *packet) ? Status::success : Status::local_protection_error;
 }
 
+bool QueuePair::is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const {
+  // Queue pairs of other nodes may have the same number.
+  return headers.bth.dest_qp == kMulticastQpn && headers.deth.source_qp == number_ &&
+         std::ranges::find(adapter_.node().gids, gid_of(source), &GidEntry::gid) !=
+             adapter_.node().gids.end();
+}
+
 void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& source,
                             const SocketAddress& destination) {
   const wire::Headers& headers = packet.headers;
+  if (options_.ignores_own_multicast && is_own_multicast(headers, source)) return;
   if (const auto taken = transport::check_datagram(datagram_config(), packet); !taken) {
     if (taken.error() == transport::DatagramDrop::wrong_qkey) {
       record_->counters.qkey_violations.add_exclusive();

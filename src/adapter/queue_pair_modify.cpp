@@ -35,6 +35,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   socket_ = socket;
   apply(wanted, mask);
   enter(to, mask);
+  if ((mask & kRateLimit) != 0) pace(wanted.rate_limit_kbps, 0);
   note_wire_use();
   const bool lacks_path = from == QpState::rtr && to == QpState::rts && link_ == nullptr &&
                           is_connected() && may_be_direct() && adapter_.only_direct();
@@ -84,6 +85,9 @@ Result<void> QueuePair::check_values(const QueuePairAttributes& wanted, std::uin
   }
   if (has(kMinRnrTimer) && wanted.min_rnr_timer > 31) {
     return bad(fmt::format("min_rnr_timer {} is above 31", wanted.min_rnr_timer));
+  }
+  if (has(kRateLimit) && wanted.rate_limit_kbps > Limits::rate_kbps) {
+    return bad(fmt::format("rate_limit {} is above {}", wanted.rate_limit_kbps, Limits::rate_kbps));
   }
   if (has(kAlternatePath) || has(kPathMigrationState)) {
     return refuse(EOPNOTSUPP, "alternate paths (APM) are not implemented: RoCE has none");

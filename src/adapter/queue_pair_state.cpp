@@ -58,6 +58,7 @@ constexpr std::uint32_t kRetries = kTimeout | kRetryCount | kRnrRetry;
 constexpr std::uint32_t kRunningUc = kCurrentState | kAccessFlags | kMigration;
 constexpr std::uint32_t kRunningRc = kRunningUc | kMinRnrTimer;
 constexpr std::uint32_t kRunningUd = kCurrentState | kQKey;
+constexpr std::uint32_t kRunningRaw = kCurrentState | kRateLimit;
 
 /// IBA volume 1, chapter 11, verb Modify Queue Pair, table "QP State Transition Properties", as
 /// drivers of cards enforce it. What is not here is refused; so is any state to RESET or ERR with
@@ -77,8 +78,8 @@ constexpr auto kTransitions = std::to_array<Transition>({
      {kRetries | kSendPsn | kMaxRdAtomic, kRunningRc},
      {kSendPsn, kRunningUc},
      {kSendPsn, kRunningUd},
-     {0, kCurrentState}},
-    {rts, rts, {0, kRunningRc}, {0, kRunningUc}, {0, kRunningUd}, {0, kCurrentState}},
+     {0, kRunningRaw}},
+    {rts, rts, {0, kRunningRc}, {0, kRunningUc}, {0, kRunningUd}, {0, kRunningRaw}},
     {rts,
      sqd,
      {0, kEnableSqdNotify},

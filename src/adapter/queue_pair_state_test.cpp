@@ -138,6 +138,9 @@ TEST(QueuePairState, AttributesThatChangeWhileItRuns) {
     EXPECT_EQ(optional_of({uc, from, rts, kState}), kUc);
     EXPECT_EQ(optional_of({ud, from, rts, kState}), kCurrentState | kQKey);
   }
+  for (const QpState from : {rtr, rts}) {
+    EXPECT_EQ(optional_of({QpType::raw_packet, from, rts, kState}), kCurrentState | kRateLimit);
+  }
   EXPECT_EQ(optional_of({rc, init, init, 0}), kPKeyIndex | kPort | kAccessFlags);
   EXPECT_EQ(optional_of({uc, init, init, 0}), kPKeyIndex | kPort | kAccessFlags);
   EXPECT_EQ(optional_of({ud, init, init, 0}), kPKeyIndex | kPort | kQKey);

@@ -129,15 +129,20 @@ bool QueuePair::may_send(TimeNs now) {
 }
 
 Result<void> QueuePair::limit_rate(std::uint32_t rate_kbps, std::uint32_t burst_bytes) {
-  /// Larger than what is sent in the time by which a sleeping thread oversleeps.
-  constexpr std::uint32_t kBurstBytes = 64 << 10;
   if (rate_kbps > Limits::rate_kbps) {
     return refuse(EINVAL, fmt::format("{} kbps are above {}", rate_kbps, Limits::rate_kbps));
   }
   const std::lock_guard guard(lock_);
+  pace(rate_kbps, burst_bytes);
+  return {};
+}
+
+void QueuePair::pace(std::uint32_t rate_kbps, std::uint32_t burst_bytes) {
+  /// Larger than what is sent in the time by which a sleeping thread oversleeps.
+  constexpr std::uint32_t kBurstBytes = 64 << 10;
+  attributes_.rate_limit_kbps = rate_kbps;
   pacer_.limit(rate_kbps, burst_bytes != 0 ? burst_bytes : kBurstBytes);
   transmit_locked(monotonic_now());
-  return {};
 }
 
 void QueuePair::transmit_requests(Burst& burst, TimeNs now) {

@@ -29,8 +29,36 @@ network namespaces that a pair of virtual Ethernet interfaces joins. Arguments t
 {summary}.
 """
 
+REFUSED_HEADING = "\n## What libibverbs and librdmacm refuse\n"
+REFUSED_HEAD = """What the headers of rdma-core 44 offer, and what is exported for newer programs, but is not served. Each call says so with
+the answer below, returned or in errno, and a line on standard error. Wrong use and limits that the device tells of are not here.
 
-def write(path, results, version_of, refused=""):
+| call | with | answer | why |
+|---|---|---|---|
+"""
+
+
+def refused_section(rows):
+    """The last section, of calls, their options, answers and reasons."""
+    lines = (f"| `{call}` | {option} | {answer} | {why} |\n" for call, option, answer, why in rows)
+    return REFUSED_HEADING + REFUSED_HEAD + "".join(lines)
+
+
+def read_refused(path):
+    with open(path, encoding="utf-8") as document:
+        _, heading, text = document.read().partition(REFUSED_HEADING)
+    return heading + text
+
+
+def write_refused(path, section):
+    """The rest of the document stays."""
+    with open(path, encoding="utf-8") as document:
+        rest = document.read().partition(REFUSED_HEADING)[0]
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(rest + section)
+
+
+def write(path, results, version_of, refused):
     groups = defaultdict(list)
     for result in results:
         groups[result.group].append(result)

@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "programs"))
 
 # pylint: disable=wrong-import-position
 import pyverbs
+import refused
 import report
 import table
 from lab import Failure, Lab, listens, option_parser, wait_until
@@ -216,12 +217,15 @@ def main():
         if options.pyverbs:
             with setup.lab() as lab:
                 results += pyverbs.run(lab, ADDRESS_A, options.pyverbs)
+        if options.write:
+            with setup.lab() as lab:
+                refusals = refused.section(refused.run(lab))
     finally:
         setup.peer.close()
     failed = sum(result.is_failure() for result in results)
     print(report.summary(results))
     if options.write:
-        report.write(os.path.join(ROOT, "docs", "compatibility.md"), results, is_installed)
+        report.write(os.path.join(ROOT, "docs", "compatibility.md"), results, is_installed, refusals)
     return 1 if failed else 0
 
 

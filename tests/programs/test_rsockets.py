@@ -10,7 +10,8 @@ import sys
 from lab import SKIPPED, Failure, Lab, option_parser, wait_until
 
 SECONDS = 60
-SPEAKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "echo.py")
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+SPEAKER = os.path.join(FOLDER, "echo.py")
 FILE_BYTES = 5_000_000
 
 # Arguments that server and client have in common; the server's address follows -b or -s.
@@ -67,14 +68,38 @@ def run_rcopy(lab):
     print("rcopy: ok", flush=True)
 
 
+def preload(lab):
+    return f"LD_PRELOAD={lab.build}/lib/rsocket/librspreload.so.1"
+
+
 def run_preloaded(lab, name, server_words, client_words):
-    preload = f"LD_PRELOAD={os.path.abspath(lab.build)}/lib/rsocket/librspreload.so.1"
     places = {"a": lab.address("a"), "port": str(lab.free_port())}
-    server = start_server(lab, ["env", preload, *[word.format(**places) for word in server_words]])
-    client = lab.start("b", ["env", preload, *[word.format(**places) for word in client_words]])
+    server = start_server(lab, ["env", preload(lab), *[word.format(**places) for word in server_words]])
+    client = lab.start("b", ["env", preload(lab), *[word.format(**places) for word in client_words]])
     client.expect_success(SECONDS)
     server.expect_success(SECONDS)
     print(f"{name} under librspreload: ok", flush=True)
+
+
+def run_descriptors(lab):
+    program = lab.start("a", ["env", preload(lab), "/usr/bin/python3", f"{FOLDER}/descriptors.py",
+                              lab.address("a")])
+    program.expect_success(SECONDS)
+    print("descriptors.py under librspreload: ok", flush=True)
+
+
+def run_forking(lab, mode):
+    words = ["env", preload(lab), "RDMAV_FORK_SAFE=1", "/usr/bin/python3", f"{FOLDER}/forking.py", mode]
+    plain_words = words[3:]
+    port = lab.free_port()
+    place = [lab.address("a"), str(port)]
+    server_words = plain_words if mode == "tcp" else words
+    client_words = plain_words if mode == "leaves" else words
+    server = lab.start_server("a", [*server_words, "server", *place], port)
+    client = lab.start("b", [*client_words, "client", *place])
+    client.expect_success(SECONDS)
+    server.expect_success(SECONDS)
+    print(f"forking.py {mode} under librspreload: ok", flush=True)
 
 
 def main():
@@ -88,6 +113,9 @@ def main():
         run_udpong(lab)
         run_rcopy(lab)
         if not options.preload:  # One library to preload is enough.
+            run_descriptors(lab)
+            for mode in ("asks", "greets", "waits", "inetd", "tcp", "leaves"):
+                run_forking(lab, mode)
             run_preloaded(lab, "echo.py", ["/usr/bin/python3", SPEAKER, "server", "{a}", "{port}"],
                           ["/usr/bin/python3", SPEAKER, "client", "{a}", "{port}"])
             run_preloaded(lab, "iperf3", ["iperf3", "-s", "-1", "-B", "{a}", "-p", "{port}"],

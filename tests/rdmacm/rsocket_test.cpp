@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <rdma/rsocket.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "kit.h"
 
@@ -216,6 +218,24 @@ TEST(Rsocket, Datagrams) {
   const std::vector<char> much(3000);
   EXPECT_EQ(rsendto(a.get(), much.data(), much.size(), 0, as_sockaddr(at_b), sizeof at_b), -1);
   EXPECT_EQ(errno, EMSGSIZE);
+}
+
+TEST(Rsocket, AForkedChildHasNoneOfItsParents) {
+  Pair pair;
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool none = rclose(pair.a.get()) == -1 && errno == EBADF;
+    // A socket of its own gets the number, and the parent's stays alone.
+    close(pair.a.get());
+    const int own = rsocket(AF_INET, SOCK_STREAM, 0);
+    _exit(none && own >= 0 && rclose(own) == 0 ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(rsend(pair.a.get(), "here", 4, 0), 4);
+  std::vector<char> got(4);
+  EXPECT_EQ(rrecv(pair.b.get(), got.data(), got.size(), MSG_WAITALL), 4);
 }
 
 TEST(Rsocket, WrongUse) {

@@ -297,6 +297,31 @@ TEST(Multicast, ReachesEachMemberOfOneNode) {
   ASSERT_OK(third.wait());
 }
 
+TEST(Multicast, IsKeptFromItsSenderWhereItAskedForThat) {
+  const Host host;
+  const ibv_gid gid = group(static_cast<std::uint8_t>(getpid()));
+  const Endpoint hears(host, {.type = IBV_QPT_UD});
+  const Endpoint ignores(host,
+                         {.type = IBV_QPT_UD, .create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB});
+  ibv_ah_attr attributes = route_to(gid);
+  const Owned<ibv_ah> handle(ibv_create_ah(host.pd(), &attributes));
+  for (const Endpoint* member : {&hears, &ignores}) {
+    member->connect({});
+    ASSERT_EQ(ibv_attach_mcast(member->qp(), &gid, 0), 0);
+    for (std::uint64_t i = 0; i < 4; ++i) ASSERT_EQ(member->receive(i, 0, 100), 0);
+  }
+  const auto send_to_group = [&](ibv_send_wr& request) {
+    request.wr.ud = {.ah = handle.get(), .remote_qpn = 0xffffff, .remote_qkey = kQKey};
+  };
+  ASSERT_EQ(ignores.post(IBV_WR_SEND, 9, 0, 20, send_to_group), 0);
+  ASSERT_EQ(ignores.wait().opcode, IBV_WC_SEND);
+  EXPECT_EQ(hears.wait().src_qp, ignores.qp()->qp_num);
+  ASSERT_EQ(hears.post(IBV_WR_SEND, 9, 0, 20, send_to_group), 0);
+  const ibv_wc first = ignores.wait();  // Its own would have come before.
+  ASSERT_EQ(first.opcode, IBV_WC_RECV);
+  EXPECT_EQ(first.src_qp, hears.qp()->qp_num);
+}
+
 TEST(Multicast, IsForDatagramsAndGroupsOnly) {
   const Pair pair;
   const ibv_gid gid = group(1);

@@ -115,8 +115,12 @@ Endpoint::Endpoint(const Host& host, const EndpointOptions& options)
     wanted.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     wanted.send_ops_flags = options.send_operations;
   }
+  if (options.create_flags != 0) {
+    wanted.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+    wanted.create_flags = options.create_flags;
+  }
   // The plain structure is the beginning of the extended one.
-  qp_.reset(options.send_operations != 0
+  qp_.reset(wanted.comp_mask != IBV_QP_INIT_ATTR_PD
                 ? ibv_create_qp_ex(host.context(), &wanted)
                 : ibv_create_qp(wanted.pd, reinterpret_cast<ibv_qp_init_attr*>(&wanted)));
   EXPECT_NE(qp_, nullptr) << std::strerror(errno);

@@ -90,6 +90,7 @@ struct EndpointOptions {
   ibv_pd* pd = nullptr;               // Of the queue pair, where it is not the host's.
   ibv_cq* shared_cq = nullptr;        // Instead of one of its own; outlives the endpoint.
   std::uint64_t send_operations = 0;  // `send_ops_flags`: an extended queue pair.
+  std::uint32_t create_flags = 0;     // IBV_QP_CREATE_*.
 };
 
 /// What the other side has to know.

@@ -1,6 +1,7 @@
 #include <cerrno>
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include "kit.h"
@@ -54,6 +55,17 @@ TEST(Port, IsAnActiveEthernetPort) {
   EXPECT_EQ(port.lid, 0);
   EXPECT_EQ(ibv_query_port(host.context(), 0, &port), EINVAL);
   EXPECT_EQ(ibv_query_port(host.context(), 2, &port), EINVAL);
+}
+
+TEST(Port, TellsItsSpeedAsWidthAndSpeedDo) {
+  using Query = int (*)(ibv_context*, std::uint32_t, std::uint64_t*);  // Of newer headers.
+  const auto query = reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "ibv_query_port_speed"));
+  ASSERT_NE(query, nullptr);
+  const Host host;
+  std::uint64_t speed = 0;
+  ASSERT_EQ(query(host.context(), 1, &speed), 0);
+  EXPECT_EQ(speed, 1000u);  // 100 Gbit/s: four lanes of EDR.
+  EXPECT_EQ(query(host.context(), 2, &speed), EINVAL);
 }
 
 TEST(Port, HasOnePartitionKey) {

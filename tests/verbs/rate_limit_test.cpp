@@ -76,6 +76,34 @@ TEST(RateLimit, HoldsDatagrams) {
   EXPECT_GT(std::chrono::duration<double>(steady_clock::now() - began).count(), 0.1);
 }
 
+/// Raw packets have it among the attributes of ibv_modify_qp, too.
+TEST(RateLimit, HoldsRawPackets) {
+  const Host host;
+  const Endpoint end(host, {.type = IBV_QPT_RAW_PACKET});
+  end.connect({});
+  constexpr std::uint32_t kFrameBytes = 1500;
+  std::memset(end.memory().data(), 0xff, 12);  // To a group that nobody is in.
+  const auto seconds_at = [&](std::uint32_t kbps) {
+    ibv_qp_attr wanted{};
+    wanted.rate_limit = kbps;
+    EXPECT_EQ(ibv_modify_qp(end.qp(), &wanted, IBV_QP_RATE_LIMIT), 0);
+    const auto began = steady_clock::now();
+    for (std::uint64_t i = 0; i < 100; ++i) {
+      EXPECT_EQ(end.post(IBV_WR_SEND, i, 0, kFrameBytes), 0);
+      EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
+    }
+    return std::chrono::duration<double>(steady_clock::now() - began).count();
+  };
+  EXPECT_GT(seconds_at(4000), 0.15);  // 500 KB a second; the first 64 KiB are a burst.
+  ibv_qp_attr now{};
+  ibv_qp_init_attr options{};
+  ASSERT_EQ(ibv_query_qp(end.qp(), &now, IBV_QP_RATE_LIMIT, &options), 0);
+  EXPECT_EQ(now.rate_limit, 4000u);
+  EXPECT_LT(seconds_at(0), 0.15);
+  now.rate_limit = UINT32_MAX;
+  EXPECT_EQ(ibv_modify_qp(end.qp(), &now, IBV_QP_RATE_LIMIT), EINVAL);
+}
+
 TEST(RateLimit, CapabilitiesAreTrue) {
   const Pair pair;
   ibv_device_attr_ex attributes{};

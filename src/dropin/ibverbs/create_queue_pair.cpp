@@ -20,14 +20,19 @@ constexpr std::uint32_t kServedAttributes = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_AT
                                             IBV_QP_INIT_ATTR_CREATE_FLAGS |
                                             IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | kScalingAttributes;
 
+std::uint32_t flags_of(const ibv_qp_init_attr_ex& wanted) {
+  return (wanted.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 ? wanted.create_flags : 0;
+}
+
 /// What `comp_mask` names; the rest of the program's structure may be anything.
 Result<void> check_extensions(const ibv_qp_init_attr_ex& wanted) {
   if (const std::uint32_t unknown = wanted.comp_mask & ~kServedAttributes; unknown != 0) {
     return refuse(EOPNOTSUPP, fmt::format("comp_mask bits {:#x} are not served", unknown));
   }
-  if ((wanted.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && wanted.create_flags != 0) {
-    return refuse(EOPNOTSUPP,
-                  fmt::format("create_flags {:#x} are not served", wanted.create_flags));
+  const std::uint32_t served =
+      wanted.qp_type == IBV_QPT_UD ? std::uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB} : 0;
+  if (const std::uint32_t unknown = flags_of(wanted) & ~served; unknown != 0) {
+    return refuse(EOPNOTSUPP, fmt::format("create_flags {:#x} are not served", unknown));
   }
   return {};
 }
@@ -77,9 +82,11 @@ Result<void> check(const ibv_qp_init_attr_ex& wanted) {
 /// Of the pieces that a queue pair of this type has; what else the program's structure names does
 /// not count.
 adapter::QueuePairOptions to_options(const ibv_qp_init_attr_ex& wanted) {
-  adapter::QueuePairOptions own{.type = static_cast<QpType>(wanted.qp_type),
-                                .capacity = to_capacity(wanted.cap),
-                                .signal_all = wanted.sq_sig_all != 0};
+  adapter::QueuePairOptions own{
+      .type = static_cast<QpType>(wanted.qp_type),
+      .capacity = to_capacity(wanted.cap),
+      .signal_all = wanted.sq_sig_all != 0,
+      .ignores_own_multicast = (flags_of(wanted) & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) != 0};
   if (own.type == QpType::xrc_receive) {
     own.xrc_domain = from(wanted.xrcd).number;
     return own;

@@ -94,6 +94,7 @@ static_assert(offsetof(PortAttributes, active_speed_ex) == 52);
 
 constexpr std::uint8_t kWidth4x = 2;
 constexpr std::uint8_t kSpeedEdr = 32;
+constexpr std::uint64_t kUnitsOf4xEdr = 1000;  // Of 100 Mbit/s.
 constexpr std::uint8_t kPhysicalStateDisabled = 3;
 constexpr std::uint8_t kPhysicalStateLinkUp = 5;
 
@@ -206,6 +207,15 @@ int ibv_query_device(ibv_context* context, ibv_device_attr* device_attr) {
 int ibv_query_port(ibv_context* context, std::uint8_t port_num, _compat_ibv_port_attr* port_attr) {
   constexpr std::size_t kOldSize = 48;
   return query_port(context, port_num, reinterpret_cast<ibv_port_attr*>(port_attr), kOldSize);
+}
+
+/// Of rdma-core 62 and later: in units of 100 Mbit/s.
+int ibv_query_port_speed(ibv_context*, std::uint32_t port_num, std::uint64_t* port_speed) {
+  if (auto exists = check_port(port_num); !exists) {
+    return refused("query_port_speed", exists.error());
+  }
+  *port_speed = kUnitsOf4xEdr;
+  return 0;
 }
 
 int ibv_query_pkey(ibv_context*, std::uint8_t port_num, int index, __be16* pkey) {

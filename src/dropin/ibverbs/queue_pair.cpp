@@ -60,6 +60,7 @@ adapter::QueuePairAttributes to_attributes(const ibv_qp_attr& theirs, int mask) 
   take(IBV_QP_TIMEOUT, own.timeout, theirs.timeout);
   take(IBV_QP_RETRY_CNT, own.retry_count, theirs.retry_cnt);
   take(IBV_QP_RNR_RETRY, own.rnr_retry, theirs.rnr_retry);
+  take(IBV_QP_RATE_LIMIT, own.rate_limit_kbps, theirs.rate_limit);
   return own;
 }
 
@@ -85,6 +86,7 @@ ibv_qp_attr to_verbs(const adapter::QueuePairAttributes& own) {
   theirs.timeout = own.timeout;
   theirs.retry_cnt = own.retry_count;
   theirs.rnr_retry = own.rnr_retry;
+  theirs.rate_limit = own.rate_limit_kbps;
   return theirs;
 }
 
@@ -154,10 +156,18 @@ ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
 
 int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; }
 
-/// Enhanced connection establishment is for vendors' own options, and we have none.
-int ibv_set_ece(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
+namespace {
+
+/// Enhanced connection establishment is for vendors' own options.
+int refuse_options(const char* call) {
+  return refused(call, {EOPNOTSUPP, "the adapter has no enhanced connection options (ECE)"});
+}
+
+}  // namespace
+
+int ibv_set_ece(ibv_qp*, ibv_ece*) { return refuse_options("set_ece"); }
 
 int ibv_query_ece(ibv_qp*, ibv_ece* ece) {
   *ece = {};
-  return EOPNOTSUPP;
+  return refuse_options("query_ece");
 }

@@ -5,7 +5,7 @@
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/not_implemented.h"
 
-/// The operations of a context that are not implemented yet. A null pointer would mean EOPNOTSUPP
+/// The operations of a context that are not implemented. A null pointer would mean EOPNOTSUPP
 /// too, but without a word; and the headers call some of them without looking.
 namespace verbatim::dropin {
 namespace {

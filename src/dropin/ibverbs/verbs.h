@@ -21,6 +21,7 @@ extern "C" {
 
 const char* ibv_get_sysfs_path();
 int ibv_read_sysfs_file(const char* dir, const char* file, char* buf, std::size_t size);
+int ibv_query_port_speed(ibv_context* context, std::uint32_t port_num, std::uint64_t* port_speed);
 int ibv_dontfork_range(void* base, std::size_t size);
 int ibv_dofork_range(void* base, std::size_t size);
 

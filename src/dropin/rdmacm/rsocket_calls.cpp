@@ -51,8 +51,8 @@ int rsocket(int domain, int type, int protocol) {
   const bool is_ip = domain == AF_INET || domain == AF_INET6;
   // A datagram socket sends over a UDP socket as well, which has no GIDs.
   if (!(is_stream && (is_ip || domain == AF_IB)) && !(is_datagram && is_ip)) {
-    errno = ENOTSUP;
-    return -1;
+    return answer(Outcome<void>(
+        unsupported("there are streams and datagrams over IP, and streams over AF_IB")));
   }
   auto socket = is_stream ? make_stream() : make_datagram(domain);
   if (!socket) {
@@ -95,12 +95,12 @@ int rshutdown(int socket, int how) {
 }
 
 int rclose(int socket) {
-  const std::shared_ptr<Socket> taken = take_out(socket);
+  const auto taken = take_out(socket);
   if (!taken) {
-    errno = EBADF;
+    errno = taken.error();
     return -1;
   }
-  taken->close();
+  if (*taken) (*taken)->close();
   return 0;
 }
 
@@ -147,8 +147,7 @@ ssize_t rsendto(int socket, const void* buf, size_t len, int flags, const sockad
 
 ssize_t rsendmsg(int socket, const msghdr* msg, int flags) {
   if (msg->msg_control != nullptr && msg->msg_controllen != 0) {
-    errno = ENOTSUP;
-    return -1;
+    return answer(Outcome<std::size_t>(unsupported("messages carry no control data")));
   }
   socklen_t length = msg->msg_namelen;
   return send(socket, {.pieces = {msg->msg_iov, msg->msg_iovlen},
@@ -203,8 +202,8 @@ int rfcntl(int socket, int cmd, ...) {
       it->descriptor_flags = argument;
       return 0;
     default:
-      errno = ENOTSUP;
-      return -1;
+      return answer(Outcome<void>(
+          unsupported("fcntl gets and sets the flags of files and descriptors alone")));
   }
 }
 

@@ -352,7 +352,7 @@ Outcome<void> Datagram::set_option(int level, int option, const void* value, soc
       sizes_.inline_bytes = requests;
       return {};
     default:
-      return fail(ENOTSUP);
+      return unsupported(kUnknownOption);
   }
 }
 
@@ -370,7 +370,7 @@ Outcome<void> Datagram::get_option(int level, int option, void* value, socklen_t
     case RDMA_INLINE:
       return give_integer(sizes_.inline_bytes, value, length);
     default:
-      return fail(ENOTSUP);
+      return unsupported(kUnknownOption);
   }
 }
 

@@ -29,8 +29,8 @@ class Datagram final : public Socket {
 
   int type() const override { return SOCK_DGRAM; }
   Outcome<void> bind(const sockaddr* address, socklen_t length) override;
-  Outcome<void> listen(int) override { return fail(EOPNOTSUPP); }
-  Outcome<std::shared_ptr<Socket>> accept() override { return fail(EOPNOTSUPP); }
+  Outcome<void> listen(int) override { return unsupported(kNoConnection); }
+  Outcome<std::shared_ptr<Socket>> accept() override { return unsupported(kNoConnection); }
   Outcome<void> connect(const sockaddr* address, socklen_t length) override;
   Outcome<void> shut_down(int how) override;
   void close() override;
@@ -43,13 +43,15 @@ class Datagram final : public Socket {
   Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) override;
   Outcome<void> set_option(int level, int option, const void* value, socklen_t length) override;
   Outcome<void> get_option(int level, int option, void* value, socklen_t* length) override;
-  Outcome<off_t> map(void*, std::size_t, int, off_t) override { return fail(EOPNOTSUPP); }
-  Outcome<void> unmap(void*, std::size_t) override { return fail(EOPNOTSUPP); }
+  Outcome<off_t> map(void*, std::size_t, int, off_t) override { return unsupported(kNoMapping); }
+  Outcome<void> unmap(void*, std::size_t) override { return unsupported(kNoMapping); }
   Outcome<std::size_t> write_mapped(const void*, std::size_t, off_t, int) override {
-    return fail(EOPNOTSUPP);
+    return unsupported(kNoMapping);
   }
 
  private:
+  static constexpr const char* kNoConnection = "datagram sockets have no connections";
+  static constexpr const char* kNoMapping = "datagram sockets have no remote memory";
   struct Peer {
     SocketAddress address;
     DatagramPort* port = nullptr;

@@ -109,7 +109,7 @@ ConnectData Endpoint::offer() const {
 }
 
 Outcome<void> Endpoint::start(const ConnectData& peer) {
-  if (peer.version != kVersion) return fail(ENOTSUP);
+  if (peer.version != kVersion) return unsupported("the peer has another version of the protocol");
   swap_ = ((peer.flags & kBigEndianHost) != 0) != kWeAreBigEndian;
   peer_targets_ = from_network(peer.targets);
   peer_target_ = 1;  // The first one is `peer.buffer`'s counterpart: it was told just now.

@@ -57,7 +57,7 @@ Outcome<void> Stream::set_rdma_option(int option, int value) {
       sizes_.iomap_entries = from_scale(to_scale(requests));
       return {};
     default:
-      return fail(ENOTSUP);
+      return unsupported(kUnknownOption);
   }
 }
 
@@ -172,7 +172,7 @@ Outcome<void> Stream::get_option(int level, int option, void* value, socklen_t* 
     case RDMA_IOMAPSIZE:
       return give_integer(static_cast<int>(sizes.iomap_entries), value, length);
     default:
-      return fail(ENOTSUP);
+      return unsupported(kUnknownOption);
   }
 }
 

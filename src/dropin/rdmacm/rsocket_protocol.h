@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <expected>
+
+#include "base/log.h"
 
 /// The rsocket protocol for streams, as rdma-core speaks it (its docs/rsocket): what two rsockets
 /// tell each other. Data and news are RDMA WRITEs with an immediate; the immediate is the message.
@@ -11,6 +14,13 @@ namespace verbatim::rsocket {
 template <typename T>
 using Outcome = std::expected<T, int>;
 inline std::unexpected<int> fail(int error) { return std::unexpected(error); }
+
+inline constexpr const char* kUnknownOption = "the option of level SOL_RDMA is unknown";
+/// EOPNOTSUPP, for what rsockets do not have at all; the log says what.
+inline std::unexpected<int> unsupported(const char* what) {
+  log(LogLevel::warn, "rsocket: {}", what);
+  return fail(EOPNOTSUPP);
+}
 
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::uint32_t kTargets = 2;       // Receive buffers that a peer knows of at once.

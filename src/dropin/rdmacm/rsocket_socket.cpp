@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <shared_mutex>
-#include <unordered_map>
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -16,17 +14,6 @@ namespace {
 
 /// No wait is longer: an event may have been taken by another thread's call meanwhile.
 constexpr int kLongestWaitMs = 100;
-
-struct Table {
-  std::shared_mutex mutex;
-  std::unordered_map<int, std::shared_ptr<Socket>> sockets;
-};
-
-/// Never destroyed: threads may use it while the process exits.
-Table& table() {
-  static Table* const table = new Table;
-  return *table;
-}
 
 }  // namespace
 
@@ -45,14 +32,19 @@ Outcome<void> Handle::add(int fd) {
 
 void Handle::remove(int fd) { epoll_ctl(number(), EPOLL_CTL_DEL, fd, nullptr); }
 
+void Socket::move_to(int number) {
+  std::unique_lock lock(mutex_);
+  handle_.move_to(number);
+}
+
 Outcome<void> Socket::wait_once(std::unique_lock<std::mutex>& lock) {
   if (somebody_waits_) {  // Who tells us when something has changed.
     changed_.wait_for(lock, std::chrono::milliseconds(kLongestWaitMs));
     return {};
   }
   somebody_waits_ = true;
-  lock.unlock();
   pollfd fd{.fd = number(), .events = POLLIN};
+  lock.unlock();
   const int count = ::poll(&fd, 1, kLongestWaitMs);
   const int error = errno;
   lock.lock();
@@ -60,27 +52,6 @@ Outcome<void> Socket::wait_once(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
   if (count < 0) return fail(error);
   return {};
-}
-
-std::shared_ptr<Socket> find(int number) {
-  std::shared_lock lock(table().mutex);
-  const auto found = table().sockets.find(number);
-  return found == table().sockets.end() ? nullptr : found->second;
-}
-
-void enter(std::shared_ptr<Socket> socket) {
-  std::unique_lock lock(table().mutex);
-  const int number = socket->number();
-  table().sockets[number] = std::move(socket);
-}
-
-std::shared_ptr<Socket> take_out(int number) {
-  std::unique_lock lock(table().mutex);
-  const auto found = table().sockets.find(number);
-  if (found == table().sockets.end()) return nullptr;
-  std::shared_ptr<Socket> socket = std::move(found->second);
-  table().sockets.erase(found);
-  return socket;
 }
 
 void copy_address(const sockaddr* from, sockaddr* to, socklen_t* length) {

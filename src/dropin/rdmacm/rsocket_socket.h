@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -24,6 +25,11 @@ class Handle {
   Outcome<void> add(int fd);
   void remove(int fd);
   int number() const { return epoll_.get(); }
+  /// It is `number` from now on, a duplicate, and leaves the descriptor that it was.
+  void move_to(int number) {
+    epoll_.release();
+    epoll_.reset(number);
+  }
 
  private:
   UniqueFd epoll_;
@@ -44,6 +50,7 @@ class Socket {
  public:
   virtual ~Socket() = default;
   int number() const { return handle_.number(); }
+  void move_to(int number);
   virtual int type() const = 0;
 
   virtual Outcome<void> bind(const sockaddr* address, socklen_t length) = 0;
@@ -77,6 +84,8 @@ class Socket {
   /// O_NONBLOCK and what else F_SETFL set; F_SETFD's flags.
   std::atomic<int> status_flags{0};
   std::atomic<int> descriptor_flags{0};
+  /// The handle's, and duplicates. Under the lock of the table of numbers.
+  std::vector<int> numbers;
 
  protected:
   explicit Socket(Handle handle) : handle_(std::move(handle)) {}
@@ -130,7 +139,8 @@ Outcome<void> Socket::wait_until(std::unique_lock<std::mutex>& lock, bool may_wa
 /// The rsockets of this process by number.
 std::shared_ptr<Socket> find(int number);
 void enter(std::shared_ptr<Socket> socket);
-std::shared_ptr<Socket> take_out(int number);
+/// The socket, to be closed, where that was its last number, else null. EBADF.
+Outcome<std::shared_ptr<Socket>> take_out(int number);
 
 Outcome<std::shared_ptr<Socket>> make_stream();
 Outcome<std::shared_ptr<Socket>> make_datagram(int domain);

@@ -1,6 +1,5 @@
 // The socket calls on one descriptor.
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
@@ -12,18 +11,11 @@
 #include <unistd.h>
 
 #include "dropin/rspreload/next.h"
+#include "dropin/rspreload/numbers.h"
+#include "dropin/rspreload/pending.h"
 
 namespace verbatim::rspreload {
 namespace {
-
-constexpr int kNumbers = 65'536;
-/// Descriptors that are rsockets.
-std::array<std::atomic<bool>, kNumbers> ours;
-thread_local int depth = 0;
-
-void note(int fd, bool is) {
-  if (fd >= 0 && fd < kNumbers) ours[static_cast<std::size_t>(fd)] = is;
-}
 
 /// Sockets that the libraries make for themselves stay plain ones.
 bool is_librarys(const void* caller) {
@@ -33,28 +25,38 @@ bool is_librarys(const void* caller) {
          std::strstr(info.dli_fname, "librdmacm.so") != nullptr;
 }
 
-template <typename Call>
-auto within(Call&& call) {
-  const Inside mark;
-  return call();
-}
-
 int accepted(int fd, sockaddr* address, socklen_t* length, int flags) {
   const int number = within([&] { return raccept(fd, address, length); });
-  note(number, true);
-  if (number >= 0 && (flags & SOCK_NONBLOCK) != 0) rfcntl(number, F_SETFL, O_NONBLOCK);
+  if (number < 0) return -1;
+  if (!set_kind(number, Kind::rsocket)) {
+    within([&] { return rclose(number); });
+    errno = EMFILE;
+    return -1;
+  }
+  if ((flags & SOCK_NONBLOCK) != 0) rfcntl(number, F_SETFL, O_NONBLOCK);
   return number;
 }
 
-}  // namespace
-
-Inside::Inside() { ++depth; }
-Inside::~Inside() { --depth; }
-bool inside() { return depth > 0; }
-bool is_ours(int fd) {
-  return depth == 0 && fd >= 0 && fd < kNumbers && ours[static_cast<std::size_t>(fd)];
+/// TCP's answer to the accept of a socket that may be `listening`.
+int accepted_pending(int listener, int number) {
+  if (number < 0 || kind_of(listener) != Kind::listening) return number;
+  if (set_kind(number, Kind::passive)) return number;
+  within([&] { return close(number); });
+  errno = EMFILE;
+  return -1;
 }
 
+/// TCP's answer to the connect of a socket that may be `fresh`.
+void note_connect(int fd, int error) {
+  if (error == EINPROGRESS || error == EINTR) {
+    replace_kind(fd, Kind::fresh, Kind::connecting);
+  } else if (error == 0 || error == EISCONN) {
+    static_cast<void>(replace_kind(fd, Kind::fresh, Kind::active) ||
+                      replace_kind(fd, Kind::connecting, Kind::active));
+  }
+}
+
+}  // namespace
 }  // namespace verbatim::rspreload
 
 using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
@@ -62,6 +64,8 @@ using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 #define EXPORT __attribute__((visibility("default")))
 
 extern "C" {
+
+[[noreturn]] void __chk_fail();  // libc's: the program is about to overrun a buffer.
 
 EXPORT int socket(int domain, int type, int protocol) {
   static auto* const plain = VERBATIM_NEXT(socket);
@@ -71,17 +75,16 @@ EXPORT int socket(int domain, int type, int protocol) {
   if (!wanted || inside() || is_librarys(__builtin_return_address(0))) {
     return plain(domain, type, protocol);
   }
+  if (starts_as_tcp(kind, protocol)) {
+    const int number = plain(domain, type, protocol);
+    set_kind(number, Kind::fresh);
+    return number;
+  }
   const int number = within([&] { return rsocket(domain, type, protocol); });
   if (number < 0) return plain(domain, type, protocol);
-  note(number, true);
-  return number;
-}
-
-EXPORT int close(int fd) {
-  static auto* const plain = VERBATIM_NEXT(close);
-  if (!is_ours(fd)) return plain(fd);
-  note(fd, false);
-  return within([&] { return rclose(fd); });
+  if (set_kind(number, Kind::rsocket)) return number;
+  within([&] { return rclose(number); });
+  return plain(domain, type, protocol);
 }
 
 EXPORT int bind(int fd, const sockaddr* address, socklen_t length) {
@@ -92,34 +95,42 @@ EXPORT int bind(int fd, const sockaddr* address, socklen_t length) {
 
 EXPORT int listen(int fd, int backlog) {
   static auto* const plain = VERBATIM_NEXT(listen);
-  if (!is_ours(fd)) return plain(fd, backlog);
-  return within([&] { return rlisten(fd, backlog); });
+  if (is_ours(fd)) return within([&] { return rlisten(fd, backlog); });
+  const int result = plain(fd, backlog);
+  if (result == 0) replace_kind(fd, Kind::fresh, Kind::listening);
+  return result;
 }
 
 EXPORT int accept(int fd, sockaddr* address, socklen_t* length) {
   static auto* const plain = VERBATIM_NEXT(accept);
-  return is_ours(fd) ? accepted(fd, address, length, 0) : plain(fd, address, length);
+  if (is_ours(fd)) return accepted(fd, address, length, 0);
+  return accepted_pending(fd, plain(fd, address, length));
 }
 
 EXPORT int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
   static auto* const plain = VERBATIM_NEXT(accept4);
-  return is_ours(fd) ? accepted(fd, address, length, flags) : plain(fd, address, length, flags);
+  if (is_ours(fd)) return accepted(fd, address, length, flags);
+  return accepted_pending(fd, plain(fd, address, length, flags));
 }
 
 EXPORT int connect(int fd, const sockaddr* address, socklen_t length) {
   static auto* const plain = VERBATIM_NEXT(connect);
-  if (!is_ours(fd)) return plain(fd, address, length);
-  return within([&] { return rconnect(fd, address, length); });
+  if (is_ours(fd)) return within([&] { return rconnect(fd, address, length); });
+  const int result = plain(fd, address, length);
+  note_connect(fd, result == 0 ? 0 : errno);
+  return result;
 }
 
 EXPORT int shutdown(int fd, int how) {
   static auto* const plain = VERBATIM_NEXT(shutdown);
+  if (how != SHUT_RDWR && !settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, how);
   return within([&] { return rshutdown(fd, how); });
 }
 
 EXPORT ssize_t recv(int fd, void* buffer, size_t size, int flags) {
   static auto* const plain = VERBATIM_NEXT(recv);
+  if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size, flags);
   return within([&] { return rrecv(fd, buffer, size, flags); });
 }
@@ -127,30 +138,35 @@ EXPORT ssize_t recv(int fd, void* buffer, size_t size, int flags) {
 EXPORT ssize_t recvfrom(int fd, void* buffer, size_t size, int flags, sockaddr* address,
                         socklen_t* length) {
   static auto* const plain = VERBATIM_NEXT(recvfrom);
+  if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size, flags, address, length);
   return within([&] { return rrecvfrom(fd, buffer, size, flags, address, length); });
 }
 
 EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(recvmsg);
+  if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, message, flags);
   return within([&] { return rrecvmsg(fd, message, flags); });
 }
 
 EXPORT ssize_t read(int fd, void* buffer, size_t size) {
   static auto* const plain = VERBATIM_NEXT(read);
+  if (!settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size);
   return within([&] { return rread(fd, buffer, size); });
 }
 
 EXPORT ssize_t readv(int fd, const iovec* pieces, int count) {
   static auto* const plain = VERBATIM_NEXT(readv);
+  if (!settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, pieces, count);
   return within([&] { return rreadv(fd, pieces, count); });
 }
 
 EXPORT ssize_t send(int fd, const void* buffer, size_t size, int flags) {
   static auto* const plain = VERBATIM_NEXT(send);
+  if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size, flags);
   return within([&] { return rsend(fd, buffer, size, flags); });
 }
@@ -158,30 +174,35 @@ EXPORT ssize_t send(int fd, const void* buffer, size_t size, int flags) {
 EXPORT ssize_t sendto(int fd, const void* buffer, size_t size, int flags, const sockaddr* address,
                       socklen_t length) {
   static auto* const plain = VERBATIM_NEXT(sendto);
+  if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size, flags, address, length);
   return within([&] { return rsendto(fd, buffer, size, flags, address, length); });
 }
 
 EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(sendmsg);
+  if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, message, flags);
   return within([&] { return rsendmsg(fd, message, flags); });
 }
 
 EXPORT ssize_t write(int fd, const void* buffer, size_t size) {
   static auto* const plain = VERBATIM_NEXT(write);
+  if (!settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size);
   return within([&] { return rwrite(fd, buffer, size); });
 }
 
 EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
   static auto* const plain = VERBATIM_NEXT(writev);
+  if (!settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, pieces, count);
   return within([&] { return rwritev(fd, pieces, count); });
 }
 
 EXPORT ssize_t sendfile(int out, int in, off_t* offset, size_t count) {
   static auto* const plain = next<ssize_t(int, int, off_t*, size_t)>("sendfile");
+  if (!settle(out, 0)) return -1;
   if (!is_ours(out)) return plain(out, in, offset, count);
   std::array<char, 65'536> piece;
   const size_t size = count < piece.size() ? count : piece.size();
@@ -223,28 +244,6 @@ EXPORT int getsockopt(int fd, int level, int option, void* value, socklen_t* len
   return within([&] { return rgetsockopt(fd, level, option, value, length); });
 }
 
-EXPORT int fcntl(int fd, int command, ...) {
-  static auto* const plain = next<int(int, int, void*)>("fcntl");
-  va_list arguments;
-  va_start(arguments, command);
-  void* const argument = va_arg(arguments, void*);
-  va_end(arguments);
-  if (!is_ours(fd)) return plain(fd, command, argument);
-  return within(
-      [&] { return rfcntl(fd, command, static_cast<int>(reinterpret_cast<long>(argument))); });
-}
-
-EXPORT int fcntl64(int fd, int command, ...) {
-  static auto* const plain = next<int(int, int, void*)>("fcntl64");
-  va_list arguments;
-  va_start(arguments, command);
-  void* const argument = va_arg(arguments, void*);
-  va_end(arguments);
-  if (!is_ours(fd)) return plain(fd, command, argument);
-  return within(
-      [&] { return rfcntl(fd, command, static_cast<int>(reinterpret_cast<long>(argument))); });
-}
-
 EXPORT int ioctl(int fd, unsigned long request, ...) {
   static auto* const plain = next<int(int, unsigned long, void*)>("ioctl");
   va_list arguments;
@@ -255,6 +254,24 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
   if (!is_ours(fd) || request != kNonblocking) return plain(fd, request, argument);
   const int flags = *static_cast<int*>(argument) != 0 ? O_NONBLOCK : 0;
   return within([&] { return rfcntl(fd, F_SETFL, flags); });
+}
+
+// What programs call that were built to check the size of buffers (_FORTIFY_SOURCE).
+
+EXPORT ssize_t __read_chk(int fd, void* buffer, size_t size, size_t room) {
+  if (size > room) __chk_fail();
+  return read(fd, buffer, size);
+}
+
+EXPORT ssize_t __recv_chk(int fd, void* buffer, size_t size, size_t room, int flags) {
+  if (size > room) __chk_fail();
+  return recv(fd, buffer, size, flags);
+}
+
+EXPORT ssize_t __recvfrom_chk(int fd, void* buffer, size_t size, size_t room, int flags,
+                              sockaddr* address, socklen_t* length) {
+  if (size > room) __chk_fail();
+  return recvfrom(fd, buffer, size, flags, address, length);
 }
 
 }  // extern "C"

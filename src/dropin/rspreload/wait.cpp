@@ -1,5 +1,8 @@
 // poll and select, where rsockets are among the descriptors.
+#include <algorithm>
+#include <chrono>
 #include <initializer_list>
+#include <vector>
 
 #include <poll.h>
 #include <rdma/rsocket.h>
@@ -7,6 +10,8 @@
 #include <sys/select.h>
 
 #include "dropin/rspreload/next.h"
+#include "dropin/rspreload/numbers.h"
+#include "dropin/rspreload/pending.h"
 
 using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 
@@ -14,20 +19,88 @@ using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 
 namespace {
 
-bool any_ours(const pollfd* fds, nfds_t count) {
-  for (nfds_t i = 0; i < count; ++i) {
-    if (is_ours(fds[i].fd)) return true;
-  }
-  return false;
+/// Who answers for a set of descriptors: the last of these that one of them needs.
+enum class Way : std::uint8_t { libc, rsockets, pending };
+
+Way way_of(int fd) {
+  const Kind kind = kind_of(fd);
+  return kind == Kind::rsocket ? Way::rsockets : is_pending(kind) ? Way::pending : Way::libc;
 }
 
-bool any_ours(int count, const fd_set* a, const fd_set* b, const fd_set* c) {
+Way way_of(const pollfd* fds, nfds_t count) {
+  Way way = Way::libc;
+  for (nfds_t i = 0; i < count; ++i) way = std::max(way, way_of(fds[i].fd));
+  return way;
+}
+
+Way way_of(int count, const fd_set* a, const fd_set* b, const fd_set* c) {
+  Way way = Way::libc;
   for (int fd = 0; fd < count; ++fd) {
     for (const fd_set* set : {a, b, c}) {
-      if (set != nullptr && FD_ISSET(fd, set) && is_ours(fd)) return true;
+      if (set != nullptr && FD_ISSET(fd, set)) way = std::max(way, way_of(fd));
     }
   }
-  return false;
+  return way;
+}
+
+/// poll, where some sockets are pending: they become rsockets as soon as their peers are there.
+int poll_pending(pollfd* fds, nfds_t count, int timeout_ms) {
+  using std::chrono::steady_clock;
+  const auto end = steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  std::vector<pollfd> all;
+  for (;;) {
+    all.assign(fds, fds + count);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - steady_clock::now());
+    int limit = timeout_ms < 0 ? -1 : static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+    for (nfds_t i = 0; i < count; ++i) {
+      // Whether it is connected is for TCP to say; whether it can be used, for the rsocket.
+      if (kind_of(fds[i].fd) == Kind::connecting || advance(fds[i].fd)) continue;
+      all[i].fd = -1;
+      const int longest = watch(fds[i].fd, all);
+      limit = limit < 0 ? longest : std::min(limit, longest);
+    }
+    if (within([&] { return rpoll(all.data(), all.size(), limit); }) < 0) return -1;
+    int ready = 0;
+    for (nfds_t i = 0; i < count; ++i) {
+      fds[i].revents = all[i].fd < 0 ? short{0} : all[i].revents;
+      if (fds[i].revents == 0) continue;
+      ++ready;
+      if (fds[i].revents != POLLIN) replace_kind(fds[i].fd, Kind::connecting, Kind::active);
+    }
+    if (ready > 0 || (timeout_ms >= 0 && steady_clock::now() >= end)) return ready;
+  }
+}
+
+/// The same for select.
+int select_pending(int count, fd_set* read, fd_set* write, fd_set* except, const timeval* timeout) {
+  std::vector<pollfd> fds;
+  for (int fd = 0; fd < count; ++fd) {
+    short events = 0;
+    if (read != nullptr && FD_ISSET(fd, read)) events |= POLLIN;
+    if (write != nullptr && FD_ISSET(fd, write)) events |= POLLOUT;
+    if (except != nullptr && FD_ISSET(fd, except)) events |= POLLPRI;
+    if (events != 0) fds.push_back({.fd = fd, .events = events, .revents = 0});
+  }
+  const int milliseconds =
+      timeout == nullptr
+          ? -1
+          : static_cast<int>(timeout->tv_sec * 1000 + (timeout->tv_usec + 999) / 1000);
+  if (poll_pending(fds.data(), fds.size(), milliseconds) < 0) return -1;
+  int ready = 0;
+  const auto keep = [&ready](const pollfd& fd, fd_set* set, short events) {
+    if (set == nullptr || !FD_ISSET(fd.fd, set)) return;
+    if ((fd.revents & events) != 0) {
+      ++ready;
+    } else {
+      FD_CLR(fd.fd, set);
+    }
+  };
+  for (const pollfd& fd : fds) {
+    keep(fd, read, POLLIN | POLLHUP | POLLERR);
+    keep(fd, write, POLLOUT | POLLERR);
+    keep(fd, except, POLLPRI);
+  }
+  return ready;
 }
 
 /// The caller's signal mask for as long as it waits. Between setting it and waiting a signal may
@@ -53,9 +126,10 @@ extern "C" {
 
 EXPORT int poll(pollfd* fds, nfds_t count, int timeout) {
   static auto* const plain = VERBATIM_NEXT(poll);
-  if (!any_ours(fds, count)) return plain(fds, count, timeout);
-  const Inside mark;
-  return rpoll(fds, count, timeout);
+  const Way way = way_of(fds, count);
+  if (way == Way::libc) return plain(fds, count, timeout);
+  if (way == Way::pending) return poll_pending(fds, count, timeout);
+  return within([&] { return rpoll(fds, count, timeout); });
 }
 
 EXPORT int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t) {
@@ -64,34 +138,38 @@ EXPORT int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t) {
 
 EXPORT int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* signals) {
   static auto* const plain = VERBATIM_NEXT(ppoll);
-  if (!any_ours(fds, count)) return plain(fds, count, timeout, signals);
+  if (way_of(fds, count) == Way::libc) return plain(fds, count, timeout, signals);
   const int milliseconds =
       timeout == nullptr
           ? -1
           : static_cast<int>(timeout->tv_sec * 1000 + (timeout->tv_nsec + 999'999) / 1'000'000);
   const Mask mask(signals);
-  const Inside mark;
-  return rpoll(fds, count, milliseconds);
+  return poll(fds, count, milliseconds);
+}
+
+EXPORT int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* signals,
+                       size_t) {
+  return ppoll(fds, count, timeout, signals);
 }
 
 EXPORT int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
   static auto* const plain = VERBATIM_NEXT(select);
-  if (!any_ours(count, read, write, except)) return plain(count, read, write, except, timeout);
-  const Inside mark;
-  return rselect(count, read, write, except, timeout);
+  const Way way = way_of(count, read, write, except);
+  if (way == Way::libc) return plain(count, read, write, except, timeout);
+  if (way == Way::pending) return select_pending(count, read, write, except, timeout);
+  return within([&] { return rselect(count, read, write, except, timeout); });
 }
 
 EXPORT int pselect(int count, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout,
                    const sigset_t* signals) {
   static auto* const plain = VERBATIM_NEXT(pselect);
-  if (!any_ours(count, read, write, except)) {
+  if (way_of(count, read, write, except) == Way::libc) {
     return plain(count, read, write, except, timeout, signals);
   }
   timeval limit{};
   if (timeout != nullptr) limit = {timeout->tv_sec, (timeout->tv_nsec + 999) / 1000};
   const Mask mask(signals);
-  const Inside mark;
-  return rselect(count, read, write, except, timeout == nullptr ? nullptr : &limit);
+  return select(count, read, write, except, timeout == nullptr ? nullptr : &limit);
 }
 
 }  // extern "C"

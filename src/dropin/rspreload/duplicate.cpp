@@ -1,0 +1,125 @@
+// How numbers come and go: close, dup and its kin, fcntl.
+#include <cerrno>
+#include <cstdarg>
+
+#include <fcntl.h>
+#include <rdma/rsocket.h>
+#include <unistd.h>
+
+#include "dropin/rdmacm/rsocket_private.h"
+#include "dropin/rspreload/next.h"
+#include "dropin/rspreload/numbers.h"
+#include "dropin/rspreload/pending.h"
+
+using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
+
+#define EXPORT __attribute__((visibility("default")))
+
+namespace {
+
+using Control = int(int, int, void*);  // fcntl, as its callees take every argument.
+
+void* as_argument(int number) { return reinterpret_cast<void*>(static_cast<long>(number)); }
+
+int plain_dup3(int from, int number, int flags) {
+  static auto* const plain = VERBATIM_NEXT(dup3);
+  return plain(from, number, flags);
+}
+
+/// A second number from `least` on; `command` is F_DUPFD or F_DUPFD_CLOEXEC.
+int duplicate(int fd, int command, int least) {
+  static auto* const plain = next<Control>("fcntl");
+  if (is_child_of_vfork()) return plain(fd, command, as_argument(least));
+  if (!settle_at_any_rate(fd)) return -1;
+  const Kind kind = kind_of(fd);
+  const int number = plain(fd, command, as_argument(least));
+  if (number < 0 || kind == Kind::other) return number;
+  const int flags = command == F_DUPFD_CLOEXEC ? O_CLOEXEC : 0;
+  bool done = set_kind(number, kind);
+  if (done && kind == Kind::rsocket) {
+    done = within([&] { return verbatim_rdup3(fd, number, flags); }) == number;
+  }
+  if (done) return number;
+  const int error = errno;
+  set_kind(number, Kind::other);
+  within([&] { return close(number); });
+  errno = error;
+  return -1;
+}
+
+/// dup3(2); the numbers differ.
+int duplicate_onto(int from, int number, int flags) {
+  const auto is_plain = [](int fd) { return kind_of(fd) == Kind::other; };
+  if ((is_plain(from) && is_plain(number)) || is_child_of_vfork()) {
+    return plain_dup3(from, number, flags);
+  }
+  if (!settle_at_any_rate(from)) return -1;
+  const Kind kind = kind_of(from);
+  if (number >= kNumbers) {
+    errno = EBADF;  // As beyond the process's limit.
+    return -1;
+  }
+  const bool simple = kind != Kind::rsocket && !is_ours(number);
+  const int done = simple ? plain_dup3(from, number, flags)
+                          : within([&] { return verbatim_rdup3(from, number, flags); });
+  if (done < 0) return -1;
+  stop_listening(number);
+  set_kind(number, kind);
+  return number;
+}
+
+int control(Control* plain, int fd, int command, void* argument) {
+  const Kind kind = kind_of(fd);
+  if (kind == Kind::other) return plain(fd, command, argument);
+  const int number = static_cast<int>(reinterpret_cast<long>(argument));
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return duplicate(fd, command, number);
+  if (kind != Kind::rsocket) return plain(fd, command, argument);
+  return within([&] { return rfcntl(fd, command, number); });
+}
+
+}  // namespace
+
+extern "C" {
+
+EXPORT int close(int fd) {
+  static auto* const plain = VERBATIM_NEXT(close);
+  const Kind kind = kind_of(fd);
+  if (kind == Kind::other || is_child_of_vfork()) return plain(fd);
+  stop_listening(fd);
+  set_kind(fd, Kind::other);
+  return kind == Kind::rsocket ? within([&] { return rclose(fd); }) : plain(fd);
+}
+
+EXPORT int dup(int fd) {
+  static auto* const plain = VERBATIM_NEXT(dup);
+  return kind_of(fd) == Kind::other ? plain(fd) : duplicate(fd, F_DUPFD, 0);
+}
+
+EXPORT int dup2(int from, int number) {
+  static auto* const plain = VERBATIM_NEXT(dup2);
+  return from == number ? plain(from, number) : duplicate_onto(from, number, 0);
+}
+
+EXPORT int dup3(int from, int number, int flags) {
+  return from == number ? plain_dup3(from, number, flags) : duplicate_onto(from, number, flags);
+}
+
+EXPORT int fcntl(int fd, int command, ...) {
+  static auto* const plain = next<Control>("fcntl");
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return control(plain, fd, command, argument);
+}
+
+EXPORT int fcntl64(int fd, int command, ...) {
+  static auto* const plain = next<Control>("fcntl64");
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return control(plain, fd, command, argument);
+}
+
+}  // extern "C"

@@ -1,0 +1,243 @@
+#include "dropin/rspreload/pending.h"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <rdma/rsocket.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "dropin/rdmacm/rsocket_private.h"
+
+// What is called here goes to libc: `Inside` says so.
+namespace verbatim::rspreload {
+namespace {
+
+constexpr int kRetryMs = 5;
+/// No wait for a peer is longer: another thread may have made an rsocket of the number meanwhile.
+constexpr int kLookAgainMs = 100;
+/// For a connection whose peer has ended its TCP connection already.
+constexpr int kLateMs = 500;
+
+bool is_set(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && std::atoi(value) != 0;
+}
+
+/// An IPv4 address in IPv6's form is one of IPv4 to an adapter.
+sockaddr_storage unmapped(const sockaddr_storage& address) {
+  sockaddr_in6 mapped{};
+  std::memcpy(&mapped, &address, sizeof mapped);
+  if (address.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&mapped.sin6_addr)) return address;
+  sockaddr_in plain{};
+  plain.sin_family = AF_INET;
+  plain.sin_port = mapped.sin6_port;
+  std::memcpy(&plain.sin_addr, mapped.sin6_addr.s6_addr + 12, sizeof plain.sin_addr);
+  sockaddr_storage result{};
+  std::memcpy(&result, &plain, sizeof plain);
+  return result;
+}
+
+sockaddr* as_sockaddr(sockaddr_storage& address) { return reinterpret_cast<sockaddr*>(&address); }
+
+socklen_t length_of(const sockaddr_storage& address) {
+  return address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+}
+
+short state_of(int fd) {
+  pollfd state{.fd = fd, .events = POLLIN | POLLRDHUP, .revents = 0};
+  return poll(&state, 1, 0) > 0 ? state.revents : short{0};
+}
+
+/// Resets the connection: both programs learn of it.
+Kind abandon(int fd) {
+  const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
+  [[maybe_unused]] const int done = connect(fd, &nobody, sizeof nobody);
+  return Kind::other;
+}
+
+/// The rsocket takes the TCP socket's place.
+Kind take_over(int fd, int number) {
+  rfcntl(number, F_SETFL, fcntl(fd, F_GETFL));
+  int no_delay = 0;
+  socklen_t length = sizeof no_delay;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &length) == 0 && no_delay != 0) {
+    rsetsockopt(number, IPPROTO_TCP, TCP_NODELAY, &no_delay, sizeof no_delay);
+  }
+  // Other processes may have it still.
+  shutdown(fd, SHUT_RDWR);
+  const int flags = (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
+  const bool done = verbatim_rdup3(number, fd, flags) == fd;
+  rclose(number);
+  return done ? Kind::rsocket : Kind::other;
+}
+
+Kind advance_active(int fd, Kind kind) {
+  const short state = state_of(fd);
+  if (state == 0) return kind;
+  // It may have been refused: the program's own call shall tell it.
+  if ((state & (POLLERR | POLLHUP)) != 0) return Kind::other;
+  std::uint32_t message = 0;
+  if (recv(fd, &message, sizeof message, MSG_PEEK | MSG_DONTWAIT) != sizeof message) {
+    return Kind::other;
+  }
+  if (message != 0) return Kind::other;
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  if (getpeername(fd, as_sockaddr(peer), &length) != 0) return abandon(fd);
+  peer = unmapped(peer);
+  const int number = rsocket(peer.ss_family, SOCK_STREAM, 0);
+  if (number < 0) return abandon(fd);
+  if (rconnect(number, as_sockaddr(peer), length_of(peer)) != 0) {
+    rclose(number);
+    return abandon(fd);
+  }
+  return take_over(fd, number);
+}
+
+/// Held by the one process that listens at an address: lets others wait without asking the adapter,
+/// and goes with the process. EADDRINUSE.
+int lock_address(const sockaddr_storage& address) {
+  static constexpr char kName[] = "verbatim/rspreload/";
+  sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
+  char* const after_zero = name.sun_path + 1;  // The kernel's abstract names: no file is left.
+  std::memcpy(after_zero, kName, sizeof kName);
+  std::memcpy(after_zero + sizeof kName, &address, length_of(address));
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + sizeof kName +
+                                             length_of(address));
+  const int lock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (lock < 0 || bind(lock, reinterpret_cast<const sockaddr*>(&name), length) == 0) return lock;
+  const int error = errno;
+  close(lock);
+  errno = error;
+  return -1;
+}
+
+/// An rsocket that listens at the accepted socket's address. EADDRINUSE where another does.
+Invitation listen_beside(int fd) {
+  sockaddr_storage local{};
+  socklen_t length = sizeof local;
+  if (getsockname(fd, as_sockaddr(local), &length) != 0) return {};
+  local = unmapped(local);
+  Invitation own{.lock = lock_address(local)};
+  if (own.lock < 0) return {};
+  own.listener = rsocket(local.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  if (own.listener >= 0 && rbind(own.listener, as_sockaddr(local), length_of(local)) == 0 &&
+      rlisten(own.listener, 1) == 0) {
+    return own;
+  }
+  const int error = errno;
+  if (own.listener >= 0) rclose(own.listener);
+  close(own.lock);
+  errno = error;
+  return {};
+}
+
+/// Begins to listen, and tells the peer.
+Kind invite(int fd) {
+  if (state_of(fd) != 0) return Kind::other;  // It speaks, or has left, uninvited.
+  const Invitation own = listen_beside(fd);
+  if (own.listener < 0) return errno == EADDRINUSE ? Kind::passive : abandon(fd);
+  set_invitation(fd, own);
+  const std::uint32_t message = 0;
+  if (send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof message) {
+    return Kind::passive;
+  }
+  stop_listening(fd);
+  return abandon(fd);
+}
+
+/// What has come to a peer that ended its TCP connection: it may have connected before.
+int accept_late(int listener) {
+  pollfd coming{.fd = listener, .events = POLLIN, .revents = 0};
+  rpoll(&coming, 1, kLateMs);
+  return raccept(listener, nullptr, nullptr);
+}
+
+Kind advance_passive(int fd) {
+  if (invitation_of(fd).listener < 0) {
+    const Kind kind = invite(fd);
+    if (kind != Kind::passive || invitation_of(fd).listener < 0) return kind;
+  }
+  int number = raccept(invitation_of(fd).listener, nullptr, nullptr);
+  const short state = number < 0 ? state_of(fd) : short{0};
+  if (number < 0 && state == 0) return Kind::passive;
+  const bool has_left = (state & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  if (number < 0 && has_left) number = accept_late(invitation_of(fd).listener);
+  stop_listening(fd);
+  if (number >= 0) return take_over(fd, number);
+  if (!has_left) return abandon(fd);  // It speaks, and is no rsocket's program.
+  // That it left zeroes unread makes a reset of its end: the program is to find an end.
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+  return Kind::other;
+}
+
+bool settle_or(int fd, bool may_wait) {
+  while (!advance(fd)) {
+    if (!may_wait) {
+      errno = EAGAIN;
+      return false;
+    }
+    std::vector<pollfd> fds;
+    const int limit = watch(fd, fds);
+    const Inside mark;
+    if (rpoll(fds.data(), fds.size(), limit) < 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool starts_as_tcp(int type, int protocol) {
+  static const bool forks = is_set("RDMAV_FORK_SAFE") || is_set("IBV_FORK_SAFE");
+  return forks && type == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP);
+}
+
+bool settle_pending(int fd, int flags) {
+  const int status = within([&] { return fcntl(fd, F_GETFL); });
+  return settle_or(fd, (flags & MSG_DONTWAIT) == 0 && (status & O_NONBLOCK) == 0);
+}
+
+bool settle_at_any_rate(int fd) { return settle_or(fd, true); }
+
+bool advance(int fd) {
+  const Kind kind = kind_of(fd);
+  if (!is_pending(kind)) return true;
+  if (kind == Kind::turning || !replace_kind(fd, kind, Kind::turning)) return false;
+  const Inside mark;
+  const Kind now = kind == Kind::passive ? advance_passive(fd) : advance_active(fd, kind);
+  replace_kind(fd, Kind::turning, now);
+  return now == Kind::rsocket || now == Kind::other;
+}
+
+int watch(int fd, std::vector<pollfd>& fds) {
+  const Kind kind = kind_of(fd);
+  if (!is_pending(kind)) return 0;
+  if (kind == Kind::turning) return kRetryMs;
+  fds.push_back({.fd = fd, .events = POLLIN | POLLRDHUP, .revents = 0});
+  if (kind != Kind::passive) return kLookAgainMs;
+  const int listener = invitation_of(fd).listener;
+  if (listener < 0) return kRetryMs;  // Another process listens at the port.
+  fds.push_back({.fd = listener, .events = POLLIN, .revents = 0});
+  return kLookAgainMs;
+}
+
+void stop_listening(int fd) {
+  const Invitation own = invitation_of(fd);
+  if (own.listener < 0) return;
+  set_invitation(fd, {});
+  const Inside mark;
+  rclose(own.listener);
+  close(own.lock);
+}
+
+}  // namespace verbatim::rspreload

@@ -1,0 +1,123 @@
+// Makes every call of the table on the device, and prints what it answered and logged, a row a
+// line, for refused.py. Status 1 where an answer is not the documented one, or nothing was logged.
+#include "refused.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+namespace refused {
+namespace {
+
+/// The other process: makes an object of each kind that might be imported or shared, and waits.
+[[noreturn]] void be_the_other(int tell) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const endpoint::Device own(1);
+  static char memory[64];
+  ibv_mr* const mr = ibv_reg_mr(own.pd, memory, sizeof memory, 0);
+  ibv_alloc_dm_attr wanted{};
+  wanted.length = 64;
+  ibv_dm* const dm = ibv_alloc_dm(own.context, &wanted);
+  ibv_xrcd_init_attr domain{};
+  domain.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  domain.fd = open(kSharedFile, O_RDONLY | O_CLOEXEC);
+  domain.oflags = O_CREAT;
+  ibv_xrcd* const xrcd = ibv_open_xrcd(own.context, &domain);
+  endpoint::check(mr != nullptr && dm != nullptr && xrcd != nullptr, "the other process");
+  const OtherObjects told{own.context->cmd_fd, own.pd->handle, mr->handle, dm->handle};
+  endpoint::check(write(tell, &told, sizeof told) == sizeof told, "the other process");
+  for (;;) pause();
+}
+
+/// Ends the other process with this one.
+struct Other {
+  pid_t process = -1;
+  OtherObjects objects;
+  Other() {
+    int ends[2];
+    endpoint::check(pipe(ends) == 0, "pipe");
+    process = fork();
+    if (process == 0) be_the_other(ends[1]);
+    close(ends[1]);
+    const bool told = read(ends[0], &objects, sizeof objects) == sizeof objects;
+    endpoint::check(told, "the other process");
+    close(ends[0]);
+    const std::string files = "/proc/" + std::to_string(process) + "/fd/";
+    objects.cmd_fd = open((files + std::to_string(objects.cmd_fd)).c_str(), O_RDWR | O_CLOEXEC);
+  }
+  ~Other() { kill(process, SIGKILL); }
+  Other(const Other&) = delete;
+  Other& operator=(const Other&) = delete;
+};
+
+/// What is written to standard error while it lives.
+class Captured {
+ public:
+  Captured() : shown_(dup(STDERR_FILENO)), file_(memfd_create("log", MFD_CLOEXEC)) {
+    dup2(file_, STDERR_FILENO);
+  }
+  ~Captured() {
+    dup2(shown_, STDERR_FILENO);
+    close(shown_);
+    close(file_);
+  }
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
+  std::string text() const {
+    std::string all(static_cast<std::size_t>(lseek(file_, 0, SEEK_END)), '\0');
+    return pread(file_, all.data(), all.size(), 0) < 0 ? "" : all;
+  }
+
+ private:
+  int shown_;
+  int file_;
+};
+
+/// One line of the table; true where the answer is as documented and said why.
+bool make(const Row& row, const Bench& bench) {
+  std::string log;
+  int answer = 0;
+  {
+    const Captured captured;
+    errno = 0;
+    answer = row.attempt(bench);
+    log = captured.text();
+  }
+  const auto lines = static_cast<std::size_t>(std::count(log.begin(), log.end(), '\n'));
+  std::replace(log.begin(), log.end(), '\n', ' ');
+  const char* const name = strerrorname_np(answer);
+  std::printf("refused\t%s\t%s\t%s\t%s\t%s\n", row.call.c_str(), row.option.c_str(),
+              name != nullptr ? name : "?", row.why.c_str(), log.c_str());
+  if (answer == row.answer && lines >= row.log_lines) return true;
+  std::printf("FAILED: %s, %s: %s and %zu lines of log; expected %s and %zu\n", row.call.c_str(),
+              row.option.c_str(), name != nullptr ? name : "?", lines, strerrorname_np(row.answer),
+              row.log_lines);
+  return false;
+}
+
+}  // namespace
+}  // namespace refused
+
+int main() {
+  using namespace refused;
+  const Other other;  // Before this process joins the node: a child of fork would have to anew.
+  const Bench bench(other.objects);
+  Rows rows;
+  add_objects(rows);
+  add_queue_pairs(rows);
+  add_receive_queues(rows);
+  add_flow_rules(rows);
+  add_connections(rows);
+  add_sockets(rows);
+  add_unserved_exports(rows);
+  bool as_documented = true;
+  for (const Row& row : rows) as_documented &= make(row, bench);
+  std::fflush(stdout);
+  return as_documented ? 0 : 1;
+}

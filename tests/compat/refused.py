@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""What libibverbs and librdmacm refuse: the program `refused` makes each call on a node and says what it answered.
+Fails where that is not what its table says, where docs/compatibility.md says something else, or where the sources
+refuse what the table lacks. --write writes the document's section instead."""
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests", "programs"))
+
+# pylint: disable=wrong-import-position
+import report
+from lab import Failure, Lab, option_parser
+
+SECONDS_MAX = 60
+FOLDERS = ("src/dropin/ibverbs", "src/dropin/rdmacm", "src/adapter")
+# A refusal in the sources, and the first text that follows in the same statement: what the log says.
+REFUSAL = re.compile(r'(?:\b(?:EOPNOTSUPP|ENOTSUP)\b|\bunsupported\()[^;"]*"((?:[^"\\]|\\.)*)"')
+# Between two programs of different releases.
+NOT_A_CALL = ("the peer has another version of the protocol",)
+
+
+@dataclass(frozen=True)
+class Call:
+    name: str
+    option: str
+    answer: str
+    why: str
+    log: str
+
+
+def run(lab):
+    """The calls, as made on node a."""
+    program = lab.start("a", [os.path.join(lab.build, "bin", "refused")])
+    program.expect_success(SECONDS_MAX)
+    lines = [line.split("\t") for line in program.output().splitlines() if line.startswith("refused\t")]
+    return [Call(*fields[1:]) for fields in lines]
+
+
+def section(calls):
+    return report.refused_section([(call.name, call.option, call.answer, call.why) for call in calls])
+
+
+def refusals(text):
+    """The longest piece without a placeholder of each refusal's words."""
+    for words in REFUSAL.findall(text):
+        yield max(re.split(r"\{[^}]*\}", words), key=len).strip()
+
+
+def check_sources(calls):
+    """Everything that the sources refuse so was said by a call of the table."""
+    log = "\n".join(call.log for call in calls)
+    for folder in FOLDERS:
+        for name in sorted(os.listdir(os.path.join(ROOT, folder))):
+            if not name.endswith((".cpp", ".h")) or name.endswith("_test.cpp"):
+                continue
+            with open(os.path.join(ROOT, folder, name), encoding="utf-8") as source:
+                for words in refusals(source.read()):
+                    if words not in log and words not in NOT_A_CALL:
+                        raise Failure(f"{folder}/{name} refuses with '{words}', which no call of tests/compat/"
+                                      "refused_*.cpp meets")
+
+
+def main():
+    parser = option_parser(__doc__)
+    parser.add_argument("--write", action="store_true", help="write the section of docs/compatibility.md")
+    options = parser.parse_args()
+    document = os.path.join(ROOT, "docs", "compatibility.md")
+    with Lab(options) as lab:
+        calls = run(lab)
+        check_sources(calls)
+        if options.write:
+            report.write_refused(document, section(calls))
+        elif report.read_refused(document) != section(calls):
+            raise Failure("docs/compatibility.md says something else: tests/compat/refused.py --write")
+        print(f"{len(calls)} calls are refused as documented")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+// Devices, completion queues, memory, addresses.
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "refused.h"
+
+namespace refused {
+namespace {
+
+int create_cq(const Bench& bench, const std::function<void(ibv_cq_init_attr_ex&)>& change) {
+  ibv_cq_init_attr_ex wanted{};
+  wanted.cqe = 4;
+  wanted.wc_flags = IBV_WC_STANDARD_FLAGS;
+  change(wanted);
+  return errno_of(ibv_create_cq_ex(bench.context, &wanted));
+}
+
+int create_handle_without_grh(const Bench& bench) {
+  ibv_ah_attr wanted = bench.path_to_self();
+  wanted.is_global = 0;
+  return errno_of(ibv_create_ah(bench.pd, &wanted));
+}
+
+int register_memory(const Bench& bench, int access) {
+  static char memory[4096];
+  return errno_of(ibv_reg_mr(bench.pd, memory, sizeof memory, access));
+}
+
+/// An event descriptor stands for a buffer of a device that offers the processor no mapping.
+int register_unmappable(const Bench& bench) {
+  const int fd = eventfd(0, EFD_CLOEXEC);
+  const int answer = errno_of(ibv_reg_dmabuf_mr(bench.pd, 0, 4096, 0, fd, IBV_ACCESS_LOCAL_WRITE));
+  close(fd);
+  return answer;
+}
+
+/// The context of the other process, in this one. Importing takes the descriptor over.
+ibv_context* import_context(const Bench& bench) {
+  return ibv_import_device(dup(bench.other.cmd_fd));
+}
+
+int import_region(const Bench& bench) {
+  ibv_context* const context = import_context(bench);
+  ibv_pd* const pd = context != nullptr ? ibv_alloc_pd(context) : nullptr;
+  return pd != nullptr ? errno_of(ibv_import_mr(pd, bench.other.mr)) : kNoBench;
+}
+
+int open_shared_domain(const Bench& bench) {
+  ibv_xrcd_init_attr wanted{};
+  wanted.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  wanted.fd = open(kSharedFile, O_RDONLY | O_CLOEXEC);
+  wanted.oflags = O_CREAT;
+  const int answer = errno_of(ibv_open_xrcd(bench.context, &wanted));
+  close(wanted.fd);
+  return answer;
+}
+
+int find_neighbour(const Bench& bench) {
+  ibv_ah_attr towards = bench.path_to_self();
+  std::uint8_t mac[6];
+  std::uint16_t vlan = 0;
+  return ibv_resolve_eth_l2_from_gid(bench.context, &towards, mac, &vlan);
+}
+
+void add_completion_queues(Rows& rows) {
+  rows.push_back({"ibv_modify_cq", "", EOPNOTSUPP,
+                  "not yet: `cq_mod_caps` are 0, as with rdma_rxe and siw", [](const Bench& bench) {
+                    ibv_modify_cq_attr wanted{};
+                    wanted.attr_mask = IBV_CQ_ATTR_MODERATE;
+                    wanted.moderate = {.cq_count = 8, .cq_period = 16};
+                    return ibv_modify_cq(bench.cq, &wanted);
+                  }});
+  rows.push_back({"ibv_create_cq_ex", "`wc_flags` `IBV_WC_EX_WITH_CVLAN`", EOPNOTSUPP,
+                  "not yet: tags stay in the frame, see `IBV_QP_CREATE_CVLAN_STRIPPING`",
+                  [](const Bench& bench) {
+                    return create_cq(bench, [](ibv_cq_init_attr_ex& wanted) {
+                      wanted.wc_flags |= IBV_WC_EX_WITH_CVLAN;
+                    });
+                  }});
+  rows.push_back({"ibv_create_cq_ex", "`flags` that no header has", EOPNOTSUPP, "unknown",
+                  [](const Bench& bench) {
+                    return create_cq(bench, [](ibv_cq_init_attr_ex& wanted) {
+                      wanted.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+                      wanted.flags = 1 << 30;
+                    });
+                  }});
+  rows.push_back({"ibv_create_cq_ex", "`comp_mask` bits that no header has", EOPNOTSUPP, "unknown",
+                  [](const Bench& bench) {
+                    return create_cq(
+                        bench, [](ibv_cq_init_attr_ex& wanted) { wanted.comp_mask = 1 << 30; });
+                  }});
+}
+
+void add_memory(Rows& rows) {
+  rows.push_back({"ibv_reg_mr", "`access` `IBV_ACCESS_FLUSH_PERSISTENT`", EOPNOTSUPP,
+                  "ordinary memory does not survive a loss of power; rdma_rxe wants some that does",
+                  [](const Bench& bench) {
+                    constexpr int kFlushPersistent = 1 << 9;  // Of newer headers.
+                    return register_memory(bench, IBV_ACCESS_LOCAL_WRITE | kFlushPersistent);
+                  }});
+  rows.push_back({"ibv_reg_dmabuf_mr", "a buffer that the processor cannot map", EOPNOTSUPP,
+                  "the adapter's processor is the program's own", register_unmappable});
+  rows.push_back({"ibv_rereg_mr", "a region that `ibv_reg_mr` did not make", EINVAL,
+                  "as the kernel has it of device memory", [](const Bench& bench) {
+                    ibv_mr* const region = ibv_alloc_null_mr(bench.pd);
+                    const int answer = errno_of(
+                        ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_PD, bench.pd, nullptr, 0, 0));
+                    ibv_dereg_mr(region);
+                    return answer;
+                  }});
+  rows.push_back(
+      {"ibv_advise_mr", "`advice` that no header has", ENOTSUP, "unknown", [](const Bench& bench) {
+         ibv_sge nothing{};
+         return ibv_advise_mr(bench.pd, beyond_the_header<ibv_advise_mr_advice>(3), 0, &nothing, 1);
+       }});
+}
+
+void add_shared_objects(Rows& rows) {
+  const char* const why =
+      "objects live in the memory of the process that made them; within it they are imported";
+  rows.push_back({"ibv_import_pd", "of another process", EOPNOTSUPP, why, [](const Bench& bench) {
+                    ibv_context* const context = import_context(bench);
+                    return context != nullptr ? errno_of(ibv_import_pd(context, bench.other.pd))
+                                              : kNoBench;
+                  }});
+  rows.push_back({"ibv_import_mr", "of another process", EOPNOTSUPP, why, import_region});
+  rows.push_back({"ibv_import_dm", "of another process", EOPNOTSUPP, why, [](const Bench& bench) {
+                    ibv_context* const context = import_context(bench);
+                    return context != nullptr ? errno_of(ibv_import_dm(context, bench.other.dm))
+                                              : kNoBench;
+                  }});
+  rows.push_back({"ibv_open_xrcd", "a file whose domain another process has open", EOPNOTSUPP,
+                  "not yet: a message for one process would have to be placed in another's memory",
+                  open_shared_domain});
+}
+
+}  // namespace
+
+void add_objects(Rows& rows) {
+  add_completion_queues(rows);
+  add_memory(rows);
+  add_shared_objects(rows);
+  rows.push_back({"ibv_create_ah", "`is_global` 0", EINVAL,
+                  "RoCE addresses by GID: every RoCE device wants a GRH",
+                  create_handle_without_grh});
+  rows.push_back({"ibv_query_gid_ex", "`flags` other than 0", EOPNOTSUPP, "the headers have none",
+                  [](const Bench& bench) {
+                    ibv_gid_entry entry;
+                    return ibv_query_gid_ex(bench.context, 1, 0, &entry, 1);
+                  }});
+  rows.push_back({"ibv_query_gid_table", "`flags` other than 0", EOPNOTSUPP,
+                  "the headers have none", [](const Bench& bench) {
+                    ibv_gid_entry entries[8];
+                    return static_cast<int>(-ibv_query_gid_table(bench.context, entries, 8, 1));
+                  }});
+  rows.push_back({"ibv_resolve_eth_l2_from_gid", "a GID that does not contain its MAC address",
+                  EOPNOTSUPP,
+                  "for providers; the adapter sends by IP address and never asks for neighbours",
+                  find_neighbour});
+}
+
+}  // namespace refused
