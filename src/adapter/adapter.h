@@ -89,6 +89,8 @@ struct Membership {
   std::function<Result<PeerDescriptors>(const SocketAddress&, Qpn)> ask_for_peer;
   /// RC and UC queue pairs that would need the wire do not get to RTS; datagrams fail that would.
   bool only_direct = false;
+  /// So long after packets have come the background thread looks for others without sleeping.
+  TimeNs busy_poll = 0;
 };
 
 /// Makes the memory file and the doorbell. What the kernel says where it refuses.
@@ -211,6 +213,7 @@ class Adapter {
   std::shared_ptr<DirectPeer> find_peer(const SocketAddress& address, Qpn qpn);
   bool takes_direct_path() const { return membership_.memory != nullptr; }
   bool only_direct() const { return membership_.only_direct; }
+  TimeNs busy_poll() const { return membership_.busy_poll; }
 
   region::RegionTable& regions() { return *regions_; }
   Progress& progress() { return *progress_; }

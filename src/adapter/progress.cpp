@@ -178,16 +178,26 @@ bool Progress::packets_wait() const {
                      [this](const auto& event) { return event.data.fd != quiet_epoll_.get(); });
 }
 
+bool Progress::polls_busily(TimeNs now) const {
+  return elapsed(last_receipt_, now) < adapter_.busy_poll();
+}
+
 /// The background thread.
 void Progress::run() {
   adapter_.arena().header().life.begin();
   lives_.count_down();
   while (!stop_.load(std::memory_order_acquire)) {
-    const bool rest = may_rest(monotonic_now());
+    const TimeNs now = monotonic_now();
+    const bool rest = may_rest(now);
+    const int sleep = polls_busily(now) ? 0 : -1;
     if (resting_.exchange(rest, std::memory_order_seq_cst) && !rest) set_alarm();
     std::array<epoll_event, 8> events;
     const int count = rest ? epoll_wait(quiet_epoll_.get(), events.data(), events.size(), 1)
-                           : epoll_wait(full_epoll_.get(), events.data(), events.size(), -1);
+                           : epoll_wait(full_epoll_.get(), events.data(), events.size(), sleep);
+    if (count == 0 && !rest) {
+      sched_yield();  // To the program, which may have been woken on this processor.
+      continue;
+    }
     if (count > 0) serve_quietly();
     if (rest && neglects_packets()) no_rest_before_ = monotonic_now() + kAttention;
     if (!rest || !may_rest(monotonic_now())) serve();
@@ -228,6 +238,7 @@ void Progress::serve() {
     const TimeNs now = monotonic_now();
     if (turns > 0 && may_rest(now)) return;
     busy = turn(now) > 0;
+    if (busy) last_receipt_ = now;
     flush_outputs();
     busy |= has_outputs_.load(std::memory_order_relaxed);
   }

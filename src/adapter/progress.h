@@ -108,6 +108,7 @@ class Progress {
   bool may_rest(TimeNs now) const;
   bool neglects_packets();
   bool packets_wait() const;
+  bool polls_busily(TimeNs now) const;
   std::size_t turn(TimeNs now);
   void flush_outputs();
   std::size_t receive(TimeNs now);
@@ -156,8 +157,9 @@ class Progress {
     TimeNs last_use = 0;
     TimeNs computed = 0;  // By the thread that polled or posted last.
   };
-  Sight sight_;  // The background thread's own, as is the next.
+  Sight sight_;  // The background thread's own, as are the next two.
   TimeNs no_rest_before_ = 0;
+  TimeNs last_receipt_ = 0;
   std::atomic<bool> resting_{false};
   std::atomic<bool> stop_{false};
   int event_fd_ = -1;

@@ -12,6 +12,7 @@ from lab import Failure, Lab, option_parser, wait_until
 SECONDS_WATCHED = 2
 CPU_MAX = 0.01  # Of one processor.
 KIB_PER_QUEUE_PAIR_MAX = 64
+BUSY_POLL_MICROSECONDS = 1000  # After the last packet: no program that idles has one.
 
 
 def cpu_seconds(pid):
@@ -32,7 +33,8 @@ def main():
     parser.add_argument("--count", type=int, default=1000, help="queue pairs")
     options = parser.parse_args()
     with Lab(options) as lab:
-        program = lab.start("a", [f"{lab.build}/bin/queue_pairs", str(options.count)],
+        program = lab.start("a", ["env", f"VERBATIM_BUSY_POLL={BUSY_POLL_MICROSECONDS}",
+                                  f"{lab.build}/bin/queue_pairs", str(options.count)],
                             stdin=subprocess.PIPE)
         wait_until(lambda: has_connected(program), 60, "the queue pairs to be connected")
         pids = [program.process.pid, *lab.agents()]

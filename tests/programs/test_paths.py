@@ -68,6 +68,8 @@ def main():
             server.kill()
         expect_words(lab.start("a", [*set_path("shortest"), "ibv_devinfo"]),
                      "VERBATIM_PATH=shortest is not auto, direct or wire")
+        expect_words(lab.start("a", ["env", "VERBATIM_BUSY_POLL=soon", "ibv_devinfo"]),
+                     "VERBATIM_BUSY_POLL=soon is no number of microseconds")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #include "dropin/ibverbs/program.h"
 
+#include <charconv>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
@@ -82,6 +83,22 @@ Result<Path> wanted_path() {
   return refuse(EINVAL, fmt::format("VERBATIM_PATH={} is not auto, direct or wire", wanted));
 }
 
+/// VERBATIM_BUSY_POLL, in microseconds. EINVAL for what is no number of them up to a second.
+Result<TimeNs> wanted_busy_poll() {
+  const char* const variable = std::getenv("VERBATIM_BUSY_POLL");
+  const std::string_view wanted = variable != nullptr && *variable != 0 ? variable : "0";
+  std::uint32_t microseconds = 0;
+  const auto [end, failure] =
+      std::from_chars(wanted.data(), wanted.data() + wanted.size(), microseconds);
+  const TimeNs time = microseconds * kMicrosecond;
+  if (failure == std::errc() && end == wanted.data() + wanted.size() && time <= kSecond) {
+    return time;
+  }
+  return refuse(EINVAL, fmt::format("VERBATIM_BUSY_POLL={} is no number of microseconds, 0 to "
+                                    "1000000",
+                                    wanted));
+}
+
 /// What the direct path needs. Without it the program keeps to the wire.
 Result<void> open_direct_path(adapter::Membership& membership) {
   if (auto prepared = adapter::prepare_direct_path(membership); !prepared) return prepared;
@@ -103,9 +120,12 @@ Result<std::unique_ptr<Program>> join() {
   if (!options) return std::unexpected(options.error());
   const auto path = wanted_path();
   if (!path) return std::unexpected(path.error());
+  const auto busy_poll = wanted_busy_poll();
+  if (!busy_poll) return std::unexpected(busy_poll.error());
   auto arena = adapter::Arena::create();
   if (!arena) return std::unexpected(arena.error());
   adapter::Membership membership;
+  membership.busy_poll = *busy_poll;
   agent::SharedFiles files{.arena = (*arena)->fd()};
   membership.only_direct = *path == Path::direct;
   if (*path != Path::wire) {
