@@ -68,7 +68,7 @@ DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
                               .opcode = CompletionOpcode::receive,
                               .qpn = config_.peer_qpn.value(),
                               .source_qpn = config_.own_qpn.value()};
-  const auto added = ring.add(peer_->base(), completion, false);
+  const auto added = ring.add(peer_->base(), completion, false, &target_.holds_receive);
   target_.holds_receive = false;
   target_.stop_serving();
   tell(kFailed | (added == CompletionRing::Added::and_must_tell ? kReceiveCompleted : 0u) |
@@ -141,11 +141,12 @@ std::expected<const region::Region*, region::KeyError> DirectLink::visit(const S
 
 /// Into the target, where it stays until it is completed, whoever dies.
 bool DirectLink::take_receive() {
+  // It is in use by a request that goes on, or that was left: whether it is complete is not sure.
+  if (target_.holds_receive) settle(target_, peer_->base());
   if (target_.holds_receive) return true;
   if (!target_.receives) return false;
   ReceiveRing& ring = *peer_->at(target_.receives);
-  if (!ring.take(peer_->base(), target_.receive)) return false;
-  target_.holds_receive = true;
+  if (!ring.take(peer_->base(), target_.receive, &target_.holds_receive)) return false;
   if (ring.disarm_limit()) tell(kReceivesFewerThanLimit);
   return true;
 }
@@ -275,8 +276,9 @@ DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
 DirectLink::Outcome DirectLink::complete_receive(const Completion& completion,
                                                  const SendRequest& request) {
   const auto added =
-      peer_->at(target_.receive_cq)->add(peer_->base(), completion, request.solicited);
-  target_.holds_receive = false;
+      peer_->at(target_.receive_cq)
+          ->add(peer_->base(), completion, request.solicited, &target_.holds_receive);
+  target_.holds_receive = false;  // Also where there was no room.
   if (added == CompletionRing::Added::not_at_all) {
     target_.stop_serving();
     tell(kCompletionsOverrun | kFailed);

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "adapter/completion_queue.h"
 #include "adapter/memory.h"
 #include "adapter/queue_pair_state.h"
 
@@ -53,6 +54,14 @@ void wait_for_visitor(DirectTarget& target) {
        target.is_visited() && target.visits.load(std::memory_order_seq_cst) == visits; ++spins) {
     target.lock.wait(spins);
   }
+}
+
+void settle(DirectTarget& target, std::byte* arena) {
+  const auto finish = [arena]<typename Ring>(Offset<Ring> ring) {
+    if (ring) reinterpret_cast<Ring*>(arena + ring.value)->finish(arena);
+  };
+  finish(target.receives);    // A request that it took: now it holds it.
+  finish(target.receive_cq);  // One that it completed: now it does not.
 }
 
 Result<std::shared_ptr<DirectPeer>> DirectPeer::map(PeerDescriptors descriptors) {

@@ -63,7 +63,8 @@ void QueuePair::open_target() {
   target_.receive_cq = options_.receive_cq->ring();
   target_.min_rnr_timer = attributes_.min_rnr_timer;
   target_.max_dest_rd_atomic = attributes_.max_dest_rd_atomic;
-  target_.established = target_.holds_receive = false;
+  target_.established = false;
+  target_.holds_receive = false;
   target_.assist.state.store(Assist::none, std::memory_order_relaxed);
   target_.news.store(0, std::memory_order_relaxed);
   target_.qkey = attributes_.qkey;
@@ -84,6 +85,9 @@ void QueuePair::close_target() {
   const TargetVisit visit(target_);
   target_.stop_serving();
   adapter_.set_visited(number_, false);
+  settle(target_, adapter_.arena().base());
+  target_.receives = {};
+  target_.receive_cq = {};
   if (!target_.holds_receive) return;
   target_.holds_receive = false;
   current_receive_ = target_.receive;
