@@ -240,6 +240,9 @@ class Adapter {
   // The direct path: adapter_direct.cpp.
   Result<void> serve_peers();
   void on_doorbell();
+  void serve_boards();
+  void watch_visitors();
+  void on_visitor_gone(std::uint32_t place, int fd);
   void on_peer_gone(const std::shared_ptr<DirectPeer>& peer);
   void wait_for_visitors();
   void wait_for_users();
@@ -311,7 +314,8 @@ class Adapter {
   std::mutex peers_lock_;  // Guards what follows.
   std::vector<std::shared_ptr<DirectPeer>> peers_;
 
-  std::unique_ptr<Progress> progress_;  // Last: its thread uses all of the above.
+  std::map<std::uint32_t, UniqueFd> visitors_;  // By place: pidfds. The background thread's own.
+  std::unique_ptr<Progress> progress_;          // Last: its thread uses all of the above.
 };
 
 }  // namespace verbatim::adapter

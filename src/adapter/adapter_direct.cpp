@@ -3,6 +3,8 @@
 
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "adapter/adapter.h"
 #include "adapter/progress.h"
@@ -73,9 +75,47 @@ void Adapter::on_peer_gone(const std::shared_ptr<DirectPeer>& peer) {
   progress_->unwatch(peer->process_fd());
 }
 
+void Adapter::watch_visitors() {
+  auto& places = arena_->header().visitors;
+  for (std::uint32_t i = 0; i < places.size(); ++i) {
+    const ProcessToken visitor = places[i].load(std::memory_order_seq_cst);
+    if (visitor == 0 || visitors_.contains(i)) continue;
+    const auto pid = static_cast<pid_t>(process_id_of(visitor));
+    UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    const int fd = process.get();
+    visitors_[i] = std::move(process);
+    if (fd < 0 || !process_lives(visitor)) {
+      on_visitor_gone(i, fd);
+      continue;
+    }
+    const auto watched = progress_->watch(fd, [this, i, fd] { on_visitor_gone(i, fd); });
+    if (!watched) log(LogLevel::warn, "visitor {}: {}", pid, watched.error().text);
+  }
+}
+
+/// It may have been in the middle of something: what it has not said is looked for.
+void Adapter::on_visitor_gone(std::uint32_t place, int fd) {
+  progress_->during_no_turn([&] {
+    for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
+      if (QueuePair* const queue_pair = find_local(i)) queue_pair->on_visitor_gone();
+    }
+  });
+  serve_boards();
+  if (fd >= 0) progress_->unwatch(fd);
+  visitors_.erase(place);
+  arena_->header().visitors[place].store(0, std::memory_order_seq_cst);
+}
+
 void Adapter::on_doorbell() {
   eventfd_t rung = 0;
   eventfd_read(membership_.doorbell.get(), &rung);
+  if (arena_->header().has_new_visitors.exchange(false, std::memory_order_seq_cst)) {
+    watch_visitors();
+  }
+  serve_boards();
+}
+
+void Adapter::serve_boards() {
   auto& boards = arena_->header().has_news;
   progress_->during_no_turn([&] {
     for (std::uint32_t i = 0; i < boards.size(); ++i) {

@@ -96,7 +96,20 @@ Result<void> DirectPeer::attach(PeerDescriptors descriptors) {
                       false)) {
     return refuse_errno("process_vm_readv of the peer");
   }
+  announce();
   return {};
+}
+
+/// Before the first visit. The owner may never ask for this program: it only hears of its end so.
+void DirectPeer::announce() const {
+  const ProcessToken own = own_process_token();
+  for (auto& place : header().visitors) {
+    ProcessToken there = 0;
+    if (place.compare_exchange_strong(there, own, std::memory_order_seq_cst)) break;
+    if (there == own) return;  // It had this arena mapped before.
+  }
+  header().has_new_visitors.store(true, std::memory_order_seq_cst);
+  eventfd_write(doorbell_.get(), 1);
 }
 
 std::shared_ptr<DirectPeer> DirectPeer::own(Arena& arena, const UniqueFd& doorbell) {

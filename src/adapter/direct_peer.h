@@ -92,6 +92,7 @@ class DirectPeer {
  private:
   DirectPeer() = default;
   Result<void> attach(PeerDescriptors descriptors);
+  void announce() const;
   Run find_extent(const region::Region& region, std::uint64_t address, std::uint64_t length,
                   WindowCache& cache) const;
   std::byte* window(std::uint64_t number) const;

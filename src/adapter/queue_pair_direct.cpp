@@ -232,6 +232,13 @@ void QueuePair::on_peer_gone(const DirectPeer& peer) {
   if (link_ != nullptr && &link_->peer() == &peer) transmit_locked(monotonic_now());
 }
 
+void QueuePair::on_visitor_gone() {
+  const std::lock_guard guard(lock_);
+  if (!may_be_direct()) return;
+  options_.receive_cq->mend();
+  take_news();
+}
+
 /// What the peer's processor cannot do.
 void QueuePair::assist() {
   Assist& wanted = target_.assist;
