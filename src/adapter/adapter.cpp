@@ -93,7 +93,7 @@ Result<std::unique_ptr<CompletionQueue>> Adapter::create_completion_queue(
 
 bool Adapter::look_for_completions(CompletionQueue& queue) {
   if (!queue.empty()) return true;
-  if (progress_->poll() && queue.empty()) queue.mend();
+  if (progress_->poll() && queue.lacks_entry()) queue.mend();
   return !queue.empty();
 }
 

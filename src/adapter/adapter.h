@@ -240,6 +240,7 @@ class Adapter {
   SharedReceiveQueue* find_shared_receive(SrqNumber number, XrcDomain domain) const;
   void publish(const SharedReceiveQueue& queue);
   void withdraw(const SharedReceiveQueue& queue);
+  void take_news(SharedReceiveQueue& queue);
   QueuePair* find_local(std::uint32_t local_number) const;
   /// Where an address vector leads, and the socket for packets to that queue pair.
   Result<Route> route(const AddressVector& vector, Qpn dest_qpn);
@@ -250,6 +251,9 @@ class Adapter {
   // The direct path: adapter_direct.cpp.
   Result<void> serve_peers();
   void on_doorbell();
+  void serve_boards();
+  void watch_visitors();
+  void on_visitor_gone(std::uint32_t place, int fd);
   void on_peer_gone(const std::shared_ptr<DirectPeer>& peer);
   void wait_for_visitors();
   void wait_for_users();
@@ -323,7 +327,8 @@ class Adapter {
   std::vector<std::shared_ptr<DirectPeer>> peers_;
   std::shared_ptr<DirectPeer> own_peer_;  // One of them; null where there is no direct path.
 
-  std::unique_ptr<Progress> progress_;  // Last: its thread uses all of the above.
+  std::map<std::uint32_t, UniqueFd> visitors_;  // By place: pidfds. The background thread's own.
+  std::unique_ptr<Progress> progress_;          // Last: its thread uses all of the above.
 };
 
 }  // namespace verbatim::adapter

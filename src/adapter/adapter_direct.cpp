@@ -3,9 +3,12 @@
 
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "adapter/adapter.h"
 #include "adapter/progress.h"
+#include "adapter/xrc_queue.h"
 #include "base/log.h"
 
 /// The adapter's side of the direct path: its peers, its memory, its doorbell.
@@ -78,7 +81,7 @@ namespace {
 
 /// `use(local_number)` for each that has news, whose bit is taken.
 template <typename Use>
-void take_news(NewsBoard& board, Use use) {
+void clear_board(NewsBoard& board, Use use) {
   for (std::uint32_t i = 0; i < board.size(); ++i) {
     if (board[i].load(std::memory_order_relaxed) == 0) continue;
     for (std::uint64_t bits = board[i].exchange(0, std::memory_order_seq_cst); bits != 0;
@@ -90,18 +93,63 @@ void take_news(NewsBoard& board, Use use) {
 
 }  // namespace
 
+void Adapter::take_news(SharedReceiveQueue& queue) {
+  queue.on_news(arena_->xrc_queue(queue.number()).news.exchange(0, std::memory_order_seq_cst));
+}
+
+void Adapter::watch_visitors() {
+  auto& places = arena_->header().visitors;
+  for (std::uint32_t i = 0; i < places.size(); ++i) {
+    const ProcessToken visitor = places[i].load(std::memory_order_seq_cst);
+    if (visitor == 0 || visitors_.contains(i)) continue;
+    const auto pid = static_cast<pid_t>(process_id_of(visitor));
+    UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    const int fd = process.get();
+    visitors_[i] = std::move(process);
+    if (fd < 0 || !process_lives(visitor)) {
+      on_visitor_gone(i, fd);
+      continue;
+    }
+    const auto watched = progress_->watch(fd, [this, i, fd] { on_visitor_gone(i, fd); });
+    if (!watched) log(LogLevel::warn, "visitor {}: {}", pid, watched.error().text);
+  }
+}
+
+/// It may have been in the middle of something: what it has not said is looked for.
+void Adapter::on_visitor_gone(std::uint32_t place, int fd) {
+  progress_->during_no_turn([&] {
+    for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
+      if (QueuePair* const queue_pair = find_local(i)) queue_pair->on_visitor_gone();
+    }
+    for (const auto& [local, queue] : shared_receives_) {
+      if (queue->options().type != SharedReceiveType::xrc) continue;
+      queue->options().cq->mend();
+      take_news(*queue);
+    }
+  });
+  serve_boards();
+  if (fd >= 0) progress_->unwatch(fd);
+  visitors_.erase(place);
+  arena_->header().visitors[place].store(0, std::memory_order_seq_cst);
+}
+
 void Adapter::on_doorbell() {
   eventfd_t rung = 0;
   eventfd_read(membership_.doorbell.get(), &rung);
+  if (arena_->header().has_new_visitors.exchange(false, std::memory_order_seq_cst)) {
+    watch_visitors();
+  }
+  serve_boards();
+}
+
+void Adapter::serve_boards() {
   progress_->during_no_turn([&] {
-    take_news(arena_->header().has_news, [&](std::uint32_t local) {
+    clear_board(arena_->header().has_news, [&](std::uint32_t local) {
       if (QueuePair* const queue_pair = find_local(local)) queue_pair->on_news();
     });
-    take_news(arena_->header().queue_has_news, [&](std::uint32_t local) {
-      const std::uint32_t news = arena_->at(arena_->header().xrc_queues)[local].news.exchange(
-          0, std::memory_order_seq_cst);
+    clear_board(arena_->header().queue_has_news, [&](std::uint32_t local) {
       const auto found = shared_receives_.find(local);
-      if (found != shared_receives_.end()) found->second->on_news(news);
+      if (found != shared_receives_.end()) take_news(*found->second);
     });
   });
 }

@@ -31,6 +31,7 @@ struct Offset {
 inline constexpr std::uint32_t kProgramQueuePairsMax = 1 << 14;
 inline constexpr std::uint32_t kRegionsMax = 1 << 20;
 inline constexpr std::uint32_t kConnectionsMax = 1 << 14;  // Of the CM, set up or being so.
+inline constexpr std::uint32_t kVisitorsMax = 1 << 10;     // Programs that watch out for one.
 inline constexpr std::uint64_t kArenaBytes = std::uint64_t{64} << 30;  // Of address space.
 
 /// What others may read of one queue pair. Written by its owner; plain values that a reader may see
@@ -88,6 +89,10 @@ struct ArenaHeader {
   std::atomic<std::uint32_t> connection_count{0};  // Records that may be in use, the first ones.
   NewsBoard has_news{};                            // Queue pairs whose target has news.
   NewsBoard queue_has_news{};                      // XRC queues that have.
+  /// Who has mapped this arena, for its owner to hear of their ends: they may end in the middle of
+  /// something. 0: free; where all are taken, one more says nothing.
+  std::array<std::atomic<ProcessToken>, kVisitorsMax> visitors{};
+  std::atomic<bool> has_new_visitors{false};  // Set after the visitor's place, before the doorbell.
 };
 
 /// Of this process: the inode of its pid namespace.

@@ -25,9 +25,9 @@ Result<void> check_capacity(std::uint32_t capacity) {
 }
 
 /// Whether an entry answers the request for notification.
-bool tells(std::uint32_t armed, const Completion& entry, bool solicited) {
-  if (armed == CompletionRing::not_armed) return false;
-  return armed == CompletionRing::any || solicited || entry.status != transport::Status::success;
+bool tells(std::uint32_t armed, transport::Status status, bool solicited) {
+  if (armed == CompletionRing::not_armed || armed == CompletionRing::telling) return false;
+  return armed == CompletionRing::any || solicited || status != transport::Status::success;
 }
 
 }  // namespace
@@ -110,11 +110,12 @@ Result<void> CompletionQueue::resize(std::uint32_t capacity) {
   return refuse(EINVAL, fmt::format("{} entries asked for; {} are in the queue", capacity, there));
 }
 
-CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion& entry,
-                                          bool solicited) {
+CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion& entry, bool solicited,
+                                          std::atomic<bool>* holds) {
   const TimeNs now = timestamps ? monotonic_now() : 0;
   const std::lock_guard guard(lock);
   if (overrun.load(std::memory_order_relaxed) != no_overrun) return Added::not_at_all;
+  const bool was_telling = armed.load(std::memory_order_relaxed) == telling;
   finish_last(arena);
   const std::uint64_t number = produced.load(std::memory_order_relaxed);
   if (number >= room_until && !make_room(number)) return Added::not_at_all;
@@ -122,12 +123,14 @@ CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion& en
   // All but the lap, at which a consumer may be looking.
   std::memcpy(static_cast<void*>(&place), &entry, offsetof(Completion, lap));
   place.timestamp = now;
+  const auto* const flag = reinterpret_cast<const std::byte*>(holds);
+  completes.store(holds == nullptr ? 0 : static_cast<std::uint64_t>(flag - arena),
+                  std::memory_order_release);
+  is_solicited.store(solicited, std::memory_order_release);
   produced.store(number + 1, std::memory_order_release);
-  std::atomic_ref(place.lap).store(lap_of(number, capacity), std::memory_order_release);
-  finished = number + 1;
-  if (!tells(armed.load(std::memory_order_relaxed), entry, solicited)) return Added::silently;
-  armed.store(not_armed, std::memory_order_relaxed);
-  return Added::and_must_tell;
+  finish_entry(arena, number + 1);
+  const bool is_telling = armed.load(std::memory_order_relaxed) == telling;
+  return is_telling && !was_telling ? Added::and_must_tell : Added::silently;
 }
 
 /// Whether entry `number` has a place; `room_until` is as far as the consumer has come.
@@ -144,21 +147,32 @@ bool CompletionRing::make_room(std::uint64_t number) {
   return true;
 }
 
-void CompletionRing::set_lap_of_last(std::byte* arena) {
-  const std::uint64_t end = produced.load(std::memory_order_relaxed);
+/// May be done twice: who does it may be killed as well. Each store is a release, so that they are
+/// seen in this order.
+void CompletionRing::finish_entry(std::byte* arena, std::uint64_t end) {
   auto& last = reinterpret_cast<Completion*>(arena + entries.value)[(end - 1) & (capacity - 1)];
+  if (const std::uint64_t flag = completes.load(std::memory_order_relaxed); flag != 0) {
+    reinterpret_cast<std::atomic<bool>*>(arena + flag)->store(false, std::memory_order_release);
+  }
+  // Before the consumer may arm again, having seen the entry.
+  const bool solicited = is_solicited.load(std::memory_order_relaxed);
+  if (tells(armed.load(std::memory_order_relaxed), last.status, solicited)) {
+    armed.store(telling, std::memory_order_release);
+  }
   std::atomic_ref(last.lap).store(lap_of(end - 1, capacity), std::memory_order_release);
-  finished = end;
+  finished.store(end, std::memory_order_release);
 }
 
 void CompletionQueue::mend() {
-  // Mostly there is nothing: no lock is taken, and no peer's line written.
-  if (ring_->produced.load(std::memory_order_relaxed) ==
-      ring_->consumed.load(std::memory_order_relaxed)) {
-    return;
-  }
-  const std::lock_guard guard(ring_->lock);
-  ring_->finish_last(arena_->base());
+  ring_->finish(arena_->base());
+  tell();
+}
+
+void CompletionQueue::tell() {
+  std::uint32_t expected = CompletionRing::telling;
+  const bool is_due = ring_->armed.compare_exchange_strong(expected, CompletionRing::not_armed,
+                                                           std::memory_order_acq_rel);
+  if (is_due && channel_ != nullptr) channel_->push(this);
 }
 
 bool CompletionQueue::push(const Completion& entry, bool solicited) {
@@ -194,10 +208,16 @@ void CompletionQueue::report_overrun() {
 /// Under the lock: a producer that came before is seen by the program's next poll, and one that
 /// comes later sees the request. So a program that arms and then polls misses nothing.
 void CompletionQueue::arm(bool solicited_only) {
-  const std::lock_guard guard(ring_->lock);
-  if (ring_->armed.load(std::memory_order_relaxed) == CompletionRing::any) return;
-  ring_->armed.store(solicited_only ? CompletionRing::solicited_only : CompletionRing::any,
-                     std::memory_order_relaxed);
+  std::uint32_t before = CompletionRing::any;
+  {
+    const std::lock_guard guard(ring_->lock);
+    if (ring_->armed.load(std::memory_order_relaxed) == CompletionRing::any) return;
+    before =
+        ring_->armed.exchange(solicited_only ? CompletionRing::solicited_only : CompletionRing::any,
+                              std::memory_order_acq_rel);
+  }
+  // The event of the last time was on its way.
+  if (before == CompletionRing::telling && channel_ != nullptr) channel_->push(this);
 }
 
 void CompletionQueue::count_delivered_event() {

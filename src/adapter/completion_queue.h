@@ -86,16 +86,18 @@ static_assert(sizeof(Completion) == 64);
 
 /// The ring in the arena. Producers (any process) take `lock`, consumers `taking`; each side has
 /// lines of its own, so that neither waits for the other's. Who is killed leaves the ring as before
-/// or as after: an entry counts when `produced` says so, and the next who has the lock gives it the
-/// lap that is missing (`finish_last`).
+/// or as after: an entry counts when `produced` says so, and the next who has the lock does what is
+/// missing then (`finish_last`): its lap, the end of the receive request that it completes, and
+/// what it means for the channel.
 struct CompletionRing {
   // Of producers.
   alignas(64) SpinLock lock;
   std::uint32_t capacity = 0;              // A power of two. Changes under both locks.
   std::atomic<std::uint64_t> produced{0};  // After the entry is written, before its lap.
-  std::uint64_t finished = 0;              // Entries that have their lap: `produced`, or one less.
+  std::atomic<std::uint64_t> finished{0};  // Entries of which all is done: `produced`, or one less.
   std::uint64_t room_until = 0;            // `produced` may grow so far; more has to be looked at.
-  enum Armed : std::uint32_t { not_armed, solicited_only, any };
+  /// `telling`: an entry has answered, and the channel does not know yet.
+  enum Armed : std::uint32_t { not_armed, solicited_only, any, telling };
   std::atomic<std::uint32_t> armed{not_armed};
   // From `lost_entry` on an entry found no room: the queue is in error for good.
   enum Overrun : std::uint32_t { no_overrun, lost_entry, reported };
@@ -103,6 +105,8 @@ struct CompletionRing {
   Offset<Completion> entries;  // Changes under both locks.
   bool timestamps = false;     // Constant, as is the next.
   bool ignores_overrun = false;
+  std::atomic<bool> is_solicited{false};    // The entry that is being added.
+  std::atomic<std::uint64_t> completes{0};  // The flag's offset, of the receive that it ends.
   // Of consumers.
   alignas(64) SpinLock taking;  // After `lock`, where both are taken.
   std::atomic<std::uint64_t> consumed{0};
@@ -112,14 +116,21 @@ struct CompletionRing {
   }
   /// Under `lock`: what a producer that was killed had added is there.
   void finish_last(std::byte* arena) {
-    if (finished != produced.load(std::memory_order_relaxed)) set_lap_of_last(arena);
+    const std::uint64_t end = produced.load(std::memory_order_relaxed);
+    if (finished.load(std::memory_order_relaxed) != end) finish_entry(arena, end);
+  }
+  void finish(std::byte* arena) {
+    const std::lock_guard guard(lock);
+    finish_last(arena);
   }
 
   enum class Added : std::uint8_t { silently, and_must_tell, not_at_all };
   /// Adds an entry; `arena` is where the ring's arena is mapped. What armed the ring is answered by
-  /// it: it is disarmed then, and the caller tells the channel. `not_at_all`: there is no room, or
-  /// there once was none.
-  Added add(std::byte* arena, const Completion& entry, bool solicited);
+  /// it: the caller tells the channel. `not_at_all`: there is no room, or there once was none.
+  /// `holds`, in the arena too, of the receive request that ends with the entry: it is false in the
+  /// very instant in which the entry is there.
+  Added add(std::byte* arena, const Completion& entry, bool solicited,
+            std::atomic<bool>* holds = nullptr);
   /// The place of the next entry is fetched, to be written soon. A hint.
   void prefetch_next(std::byte* arena) const {
     const std::uint64_t number = produced.load(std::memory_order_relaxed);
@@ -127,7 +138,7 @@ struct CompletionRing {
   }
 
  private:
-  void set_lap_of_last(std::byte* arena);
+  void finish_entry(std::byte* arena, std::uint64_t end);
   bool make_room(std::uint64_t number);
 };
 
@@ -151,7 +162,12 @@ class CompletionQueue {
 
   std::uint32_t capacity() const { return ring_->capacity; }
   bool empty() const { return next() == nullptr; }
-  /// What a producer that was killed had added is there afterwards.
+  /// It is empty, and yet an entry was counted: its producer is about to finish it, or was killed.
+  bool lacks_entry() const {
+    return empty() && ring_->produced.load(std::memory_order_relaxed) !=
+                          ring_->consumed.load(std::memory_order_relaxed);
+  }
+  /// What a producer that was killed had added is there afterwards, and the channel knows of it.
   void mend();
   /// Makes room for `capacity` entries at least and keeps those that are there. EINVAL for fewer
   /// than those.
@@ -186,15 +202,14 @@ class CompletionQueue {
   /// request for any (IBA 11.4.2.2).
   void arm(bool solicited_only);
   bool armed() const {
-    return ring_->armed.load(std::memory_order_relaxed) != CompletionRing::not_armed;
+    const std::uint32_t now = ring_->armed.load(std::memory_order_relaxed);
+    return now == CompletionRing::solicited_only || now == CompletionRing::any;
   }
 
   /// For peers, and what is to be done for them here: the channel hears of an entry that was armed
-  /// for, and the program of an overrun.
+  /// for, once, and the program of an overrun.
   Offset<CompletionRing> ring() const { return ring_offset_; }
-  void tell() {
-    if (channel_ != nullptr) channel_->push(this);
-  }
+  void tell();
   void report_overrun();
 
   CompletionChannel* channel() const { return channel_; }

@@ -30,6 +30,45 @@ TEST_F(CompletionRingTest, WhatAKilledProducerHasCountedComes) {
   EXPECT_EQ(poll(*queue, 4), (Ids{2, 3}));
 }
 
+/// As one leaves it that completes a receive request and is killed before it says so. The request
+/// is complete, once; and the channel hears of it, though nobody else comes.
+TEST_F(CompletionRingTest, WhatAKilledProducerHasCompletedIsNotInUseAndIsTold) {
+  const auto queue = make(4);
+  CompletionRing& ring = *arena_->at(queue->ring());
+  const auto flag = arena_->allocate(sizeof(std::atomic<bool>));
+  auto& holds = *reinterpret_cast<std::atomic<bool>*>(arena_->at(*flag));
+  for (const bool is_told_by_mending : {true, false}) {
+    holds = true;
+    queue->arm(false);
+    ring.add(arena_->base(), {.wr_id = 1}, false, &holds);
+    EXPECT_FALSE(holds);
+    holds = true;
+    ring.armed = CompletionRing::any;
+    --ring.finished;
+    if (is_told_by_mending) {
+      queue->mend();
+    } else {
+      ring.finish(arena_->base());  // By a visitor, who is killed too.
+      queue->arm(false);            // The event of before is due all the same.
+    }
+    EXPECT_FALSE(holds);
+    EXPECT_EQ(events(), 1);
+    EXPECT_EQ(poll(*queue, 4), Ids{1});
+  }
+}
+
+/// Whoever has added an entry tells the owner, and may be slow; the channel hears of it once.
+TEST_F(CompletionRingTest, AnEntryIsToldOnce) {
+  const auto queue = make(4);
+  CompletionRing& ring = *arena_->at(queue->ring());
+  queue->arm(false);
+  EXPECT_EQ(ring.add(arena_->base(), {.wr_id = 1}, false), CompletionRing::Added::and_must_tell);
+  EXPECT_EQ(ring.add(arena_->base(), {.wr_id = 2}, false), CompletionRing::Added::silently);
+  queue->mend();
+  queue->tell();
+  EXPECT_EQ(events(), 1);
+}
+
 /// A producer on one thread, growing and shrinking on another: nothing is lost or doubled.
 TEST_F(CompletionRingTest, ResizingWhileEntriesComeLosesNone) {
   const auto queue = make(64);

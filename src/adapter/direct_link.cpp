@@ -142,11 +142,12 @@ std::expected<const region::Region*, region::KeyError> DirectLink::visit(const S
 
 /// Into the target, where it stays until it is completed, whoever dies.
 bool DirectLink::take_receive() {
+  // It is in use by a request that goes on, or that was left: whether it is complete is not sure.
+  if (target_.holds_receive) settle(target_, peer_->base());
   if (target_.holds_receive) return true;
   if (!target_.receives) return false;
   ReceiveRing& ring = *peer_->at(target_.receives);
-  if (!ring.take(peer_->base(), target_.receive)) return false;
-  target_.holds_receive = true;
+  if (!ring.take(peer_->base(), target_.receive, &target_.holds_receive)) return false;
   if (ring.disarm_limit()) peer_->tell_of_receives(local_number_, kReceivesFewerThanLimit);
   return true;
 }

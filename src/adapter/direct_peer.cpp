@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "adapter/completion_queue.h"
 #include "adapter/memory.h"
 #include "adapter/queue_pair_state.h"
 
@@ -55,6 +56,14 @@ void wait_for_visitor(DirectTarget& target) {
   }
 }
 
+void settle(DirectTarget& target, std::byte* arena) {
+  const auto finish = [arena]<typename Ring>(Offset<Ring> ring) {
+    if (ring) reinterpret_cast<Ring*>(arena + ring.value)->finish(arena);
+  };
+  finish(target.receives);    // A request that it took: now it holds it.
+  finish(target.receive_cq);  // One that it completed: now it does not.
+}
+
 Result<std::shared_ptr<DirectPeer>> DirectPeer::map(PeerDescriptors descriptors) {
   std::shared_ptr<DirectPeer> peer(new DirectPeer);
   if (auto attached = peer->attach(std::move(descriptors)); !attached) {
@@ -87,7 +96,20 @@ Result<void> DirectPeer::attach(PeerDescriptors descriptors) {
                       false)) {
     return refuse_errno("process_vm_readv of the peer");
   }
+  announce();
   return {};
+}
+
+/// Before the first visit. The owner may never ask for this program: it only hears of its end so.
+void DirectPeer::announce() const {
+  const ProcessToken own = own_process_token();
+  for (auto& place : header().visitors) {
+    ProcessToken there = 0;
+    if (place.compare_exchange_strong(there, own, std::memory_order_seq_cst)) break;
+    if (there == own) return;  // It had this arena mapped before.
+  }
+  header().has_new_visitors.store(true, std::memory_order_seq_cst);
+  eventfd_write(doorbell_.get(), 1);
 }
 
 std::shared_ptr<DirectPeer> DirectPeer::own(Arena& arena, const UniqueFd& doorbell) {
@@ -147,8 +169,9 @@ bool DirectPeer::end_receive(std::uint32_t local_number, const Completion& compl
                              bool solicited) const {
   using Added = CompletionRing::Added;
   DirectTarget& served = target(local_number);
-  const Added added = at(served.receive_cq)->add(base_, completion, solicited);
-  served.holds_receive = false;
+  const Added added =
+      at(served.receive_cq)->add(base_, completion, solicited, &served.holds_receive);
+  served.holds_receive = false;  // Also where there was no room.
   if (added == Added::and_must_tell) tell_of_receives(local_number, kReceiveCompleted);
   if (added == Added::not_at_all) tell_of_receives(local_number, kCompletionsOverrun);
   return added != Added::not_at_all;

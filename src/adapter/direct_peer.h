@@ -101,6 +101,7 @@ class DirectPeer {
   void post(NewsBoard& board, std::uint32_t local_number, std::atomic<std::uint32_t>& place,
             std::uint32_t news) const;
   Result<void> attach(PeerDescriptors descriptors);
+  void announce() const;
   Run find_extent(const region::Region& region, std::uint64_t address, std::uint64_t length,
                   WindowCache& cache) const;
   std::byte* window(std::uint64_t number) const;

@@ -48,8 +48,8 @@ struct Assist {
 /// owner that changes what stands here. It is also what keeps regions alive: who deregisters one
 /// first makes its key invalid, then waits until every such lock has been free once
 /// (`region::RegionTable::visit`). A holder that is killed is found out by who waits; the receive
-/// request in use stands here until it has been completed. (One instant is open still: a holder
-/// that is killed between taking it from its ring and saying so here loses it.)
+/// request in use stands here until it has been completed, and what a holder has left half done in
+/// the rings is finished by the next (`settle`).
 struct alignas(64) DirectTarget {
   SpinLock lock;
   std::atomic<std::uint32_t> visits{0};  // That have ended.
@@ -71,9 +71,9 @@ struct alignas(64) DirectTarget {
   Offset<CompletionRing> receive_cq;
   SrqNumber receive_srq{};  // None but for XRC.
   // Written by who holds `lock`.
-  bool established = false;  // A first request has come.
-  bool holds_receive = false;
-  ReceiveRequest receive;  // Taken and not completed, while it `holds_receive`.
+  bool established = false;                // A first request has come.
+  std::atomic<bool> holds_receive{false};  // The rings set and clear it.
+  ReceiveRequest receive;                  // Taken and not completed, while it `holds_receive`.
   std::atomic<std::uint32_t> news{0};
   Assist assist;
 
@@ -110,6 +110,10 @@ class TargetVisit {
  private:
   DirectTarget& target_;
 };
+
+/// By who holds the lock: what somebody who was killed had left half done in the rings is finished,
+/// and `holds_receive` is right. `arena` is where the target's arena is mapped.
+void settle(DirectTarget& target, std::byte* arena);
 
 /// Returns when whoever holds the target's lock now has let it go.
 void wait_for_visitor(DirectTarget& target);

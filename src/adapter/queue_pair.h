@@ -289,6 +289,8 @@ class QueuePair {
   void on_news();
   void take_news();
   void on_peer_gone(const DirectPeer& peer);
+  /// What a program that has ended may have done and not told.
+  void on_visitor_gone();
 
   // Receiving: each under lock_, called by Progress during a turn.
   void on_packet(const wire::Packet& packet, const SocketAddress& source,

@@ -66,7 +66,8 @@ void QueuePair::open_target() {
   target_.peer_gid = attributes_.address.dest_gid;
   target_.min_rnr_timer = attributes_.min_rnr_timer;
   target_.max_dest_rd_atomic = attributes_.max_dest_rd_atomic;
-  target_.established = target_.holds_receive = false;
+  target_.established = false;
+  target_.holds_receive = false;
   target_.assist.state.store(Assist::none, std::memory_order_relaxed);
   target_.news.store(0, std::memory_order_relaxed);
   target_.qkey = attributes_.qkey;
@@ -87,8 +88,11 @@ void QueuePair::close_target() {
   const TargetVisit visit(target_);
   target_.stop_serving();
   adapter_.set_visited(number_, false);
+  settle(target_, adapter_.arena().base());
+  if (target_.holds_receive && type() == QpType::xrc_receive) flush_held();
+  target_.receives = {};
+  target_.receive_cq = {};
   if (!target_.holds_receive) return;
-  if (type() == QpType::xrc_receive) return flush_held();
   target_.holds_receive = false;
   current_receive_ = target_.receive;
   holds_receive_ = true;
@@ -108,9 +112,12 @@ void QueuePair::flush_held() {
 bool QueuePair::forget_held(SrqNumber srq) {
   if (!may_be_direct()) return false;
   const TargetVisit visit(target_);
-  const bool held = target_.holds_receive && target_.receive_srq == srq;
-  if (held) target_.holds_receive = false;
-  return held;
+  if (target_.receive_srq != srq) return false;
+  settle(target_, adapter_.arena().base());
+  target_.receives = {};
+  target_.receive_cq = {};
+  target_.receive_srq = {};
+  return target_.holds_receive.exchange(false);
 }
 
 bool QueuePair::has_nothing_to_send() const {
@@ -249,6 +256,13 @@ void QueuePair::on_peer_gone(const DirectPeer& peer) {
     return one.second.link != nullptr && &one.second.link->peer() == &peer;
   });
   if (link_ != nullptr && &link_->peer() == &peer) transmit_locked(monotonic_now());
+}
+
+void QueuePair::on_visitor_gone() {
+  const std::lock_guard guard(lock_);
+  if (!may_be_direct()) return;
+  if (options_.receive_cq != nullptr) options_.receive_cq->mend();
+  take_news();
 }
 
 /// What the peer's processor cannot do.

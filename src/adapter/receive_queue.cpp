@@ -102,8 +102,21 @@ int ReceiveQueue::post(std::uint64_t wr_id, std::span<const Segment> segments) {
   return 0;
 }
 
-bool ReceiveRing::take(std::byte* arena, ReceiveRequest& out) {
+void ReceiveRing::finish_last(std::byte* arena) {
+  const std::uint64_t end = taken.load(std::memory_order_relaxed);
+  if (finished.load(std::memory_order_relaxed) == end) return;
+  if (const std::uint64_t flag = holder.load(std::memory_order_relaxed); flag != 0) {
+    reinterpret_cast<std::atomic<bool>*>(arena + flag)->store(true, std::memory_order_release);
+  }
+  finished.store(end, std::memory_order_release);
+}
+
+/// What stands here is seen in this order by who comes after a taker that was killed: each store is
+/// a release.
+bool ReceiveRing::take(std::byte* arena, ReceiveRequest& out, std::atomic<bool>* holds) {
   const std::lock_guard guard(taking);
+  finish_last(arena);
+  if (holds != nullptr && holds->load(std::memory_order_relaxed)) return true;  // It was its own.
   const std::uint64_t number = taken.load(std::memory_order_relaxed);
   if (posted_seen <= number) {
     posted_seen = posted.load(std::memory_order_acquire);
@@ -118,7 +131,11 @@ bool ReceiveRing::take(std::byte* arena, ReceiveRequest& out) {
     out.segments[i] = segments_of(from)[i];
     out.capacity_bytes += out.segments[i].length;
   }
+  const auto* const flag = reinterpret_cast<const std::byte*>(holds);
+  holder.store(holds == nullptr ? 0 : static_cast<std::uint64_t>(flag - arena),
+               std::memory_order_release);
   taken.store(number + 1, std::memory_order_release);
+  finish_last(arena);
   if (posted_seen > number + 1) __builtin_prefetch(place(arena, number + 1));
   return true;
 }

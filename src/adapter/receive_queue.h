@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 
 #include "adapter/arena.h"
@@ -39,7 +40,8 @@ struct ReceivePlace {
 /// a ReceivePlace followed by `segments_max` segments. Who posts holds `posting`, who takes, in any
 /// process, `taking`; each side has a line of its own, and looks at the other's counter only when
 /// what it last saw of it is used up. A counter changes last: a ring whose user was killed is as
-/// before or as after.
+/// before or as after. A request that was taken by somebody who was killed before saying that it is
+/// held is said to be by the next who takes (`finish_last`).
 struct ReceiveRing {
   // Of who posts.
   alignas(64) SpinLock posting;  // Before `taking`, where both are taken.
@@ -49,6 +51,8 @@ struct ReceiveRing {
   alignas(64) SpinLock taking;
   std::atomic<std::uint64_t> taken{0};
   std::uint64_t posted_seen = 0;
+  std::atomic<std::uint64_t> finished{0};  // `taken`, or one less.
+  std::atomic<std::uint64_t> holder{0};    // The flag's offset, of who takes; 0: none.
   // Of both. Changes under both locks, but for `limit`.
   alignas(64) std::atomic<std::uint32_t> capacity{0};  // As asked for: so many make it full.
   std::uint32_t segments_max = 0;
@@ -63,8 +67,15 @@ struct ReceiveRing {
     return static_cast<std::uint32_t>(posted.load(std::memory_order_acquire) - before);
   }
   /// The oldest request; `arena` is where the ring's arena is mapped. False when there is none, and
-  /// `out` is untouched; else only the segments that the request has are written.
-  bool take(std::byte* arena, ReceiveRequest& out);
+  /// `out` is untouched; else only the segments that the request has are written. `holds`, in the
+  /// arena too, says then that `out` is a request in use: it is so in the very instant in which the
+  /// request is no longer in the ring.
+  bool take(std::byte* arena, ReceiveRequest& out, std::atomic<bool>* holds = nullptr);
+  /// What somebody who was killed has taken is in use.
+  void finish(std::byte* arena) {
+    const std::lock_guard guard(taking);
+    finish_last(arena);
+  }
   /// True once, as soon as fewer requests than the limit are there. Who takes a request asks
   /// afterwards, and who sets the limit too.
   bool disarm_limit() {
@@ -75,6 +86,10 @@ struct ReceiveRing {
   std::byte* place(std::byte* arena, std::uint64_t number) const {
     return arena + places.value + (number & mask) * place_bytes;
   }
+
+ private:
+  /// Under `taking`.
+  void finish_last(std::byte* arena);
 };
 
 /// A queue of receive requests: of one queue pair, or shared. Any thread, any process.

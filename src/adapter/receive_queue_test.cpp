@@ -50,6 +50,37 @@ TEST_F(ReceiveQueueTest, TakesWhatWasPostedInOrderAcrossTheRingsEnd) {
   EXPECT_EQ(queue->count(), 0U);
 }
 
+/// As a taker leaves the ring that is killed between taking a request and saying that it holds it.
+TEST_F(ReceiveQueueTest, WhatAKilledTakerHasTakenItHolds) {
+  const auto queue = make(4, 1);
+  ReceiveRing& ring = *arena_->at(queue->ring());
+  const auto flags = arena_->allocate(2 * sizeof(std::atomic<bool>));
+  auto* const holds = reinterpret_cast<std::atomic<bool>*>(arena_->at(*flags));
+  const Segment segment;
+  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(queue->post(id, {&segment, 1}), 0);
+  std::array<ReceiveRequest, 2> requests;
+  const auto kill_taker = [&](int taker) {
+    ASSERT_TRUE(ring.take(arena_->base(), requests[taker], &holds[taker]));
+    ASSERT_TRUE(holds[taker].exchange(false));
+    --ring.finished;
+  };
+  kill_taker(0);  // Another takes.
+  EXPECT_TRUE(ring.take(arena_->base(), requests[1], &holds[1]));
+  EXPECT_TRUE(holds[0]);
+  EXPECT_EQ(requests[0].wr_id, 0U);
+  EXPECT_EQ(requests[1].wr_id, 1U);
+  holds[0] = false;
+  kill_taker(0);  // Its successor in the same place takes: it has one.
+  EXPECT_TRUE(ring.take(arena_->base(), requests[0], &holds[0]));
+  EXPECT_TRUE(holds[0]);
+  EXPECT_EQ(requests[0].wr_id, 2U);
+  EXPECT_EQ(queue->count(), 1U);
+  holds[0] = false;
+  kill_taker(0);  // Nobody takes.
+  ring.finish(arena_->base());
+  EXPECT_TRUE(holds[0]);
+}
+
 TEST_F(ReceiveQueueTest, IsFullWithExactlyWhatWasAskedFor) {
   const auto queue = make(5, 1);
   EXPECT_EQ(queue->capacity(), 5U);

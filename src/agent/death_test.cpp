@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/client.h"
+#include "agent/conversation.h"
 #include "agent/lab_for_test.h"
+#include "agent/runtime_folder.h"
 #include "base/time.h"
 
 /// Programs and agents that are killed.
@@ -74,6 +76,31 @@ TEST_F(AgentDeath, AKilledProgramIsNoticedThoughItsChildHoldsTheConnection) {
   await_programs("a", 1);
   kill(child, SIGKILL);
   EXPECT_TRUE(has_ended(child));
+}
+
+/// The agent finds at once: a program's connection has ended, somebody asks, the program has ended.
+/// What it learned of the one is nothing to the other, whose descriptors have the same numbers.
+TEST_F(AgentDeath, AnEndDisturbsNoConnectionThatBeginsInTheSameMoment) {
+  const auto other = join("a", "127.78.0.1");
+  TestProgram program([](const TestProgram::Tell& tell) {
+    auto client = AgentClient::join(options("a"), {});
+    tell("joined");
+    client->reset();
+    tell("left");
+  });
+  ASSERT_EQ(program.told(), "joined");
+  const pid_t agent = node_description("a")->agent_pid;
+  ASSERT_EQ(kill(agent, SIGSTOP), 0);
+  program.let_go();
+  EXPECT_EQ(program.told(), "left");
+  const auto connection = connect_to(RuntimeFolder::open()->socket("a"));
+  ASSERT_TRUE(connection);
+  EXPECT_TRUE(send(connection->get(), DescriptionRequest{}));
+  program.let_go();
+  EXPECT_TRUE(has_ended(program.pid()));
+  ASSERT_EQ(kill(agent, SIGCONT), 0);
+  const auto answer = await_answer(connection->get());
+  EXPECT_TRUE(answer) << answer.error().text;
 }
 
 TEST_F(AgentDeath, AForkedChildThatLetsGoHoldsNothing) {

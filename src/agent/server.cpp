@@ -113,6 +113,7 @@ void Server::run() {
     std::array<epoll_event, 64> ready;
     const int count = epoll_wait(events_.get(), ready.data(), ready.size(), timeout_ms());
     for (int i = 0; i < count; ++i) on_ready(ready[static_cast<std::size_t>(i)].data.fd);
+    closed_.clear();
     on_time();
   }
 }
@@ -200,6 +201,7 @@ void Server::close_connection(int fd) {
     owner->second.bindings = -1;
   }
   connection_of_process_.erase(connection.process.get());
+  closed_.push_back(std::move(found->second));
   connections_.erase(found);
   idle_since_ = monotonic_now();
 }

@@ -122,6 +122,9 @@ class Server {
   std::optional<Slots> slots_;  // Empty while recovering.
   std::map<int, Connection> connections_;
   std::map<int, int> connection_of_process_;  // pidfd to connection.
+  /// Until the events that came together with their end are served: these name descriptors, and
+  /// nobody else's may have the same number.
+  std::vector<Connection> closed_;
   std::map<std::uint32_t, int> connection_of_slot_;
   std::optional<ManagementPort> management_;
   PortTable ports_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include <sched.h>
@@ -36,7 +37,11 @@ class SpinLock {
       return;
     }
     sched_yield();
-    if (spins % kSpinsBeforeLook != 0) return;
+    // A yield may take a time slice of somebody else's: the first looks are not far apart.
+    const unsigned yields = spins / kSpinsBeforeYield;
+    const bool looks = yields % kYieldsPerLook == 0 ||
+                       (yields >= kYieldsBeforeLook && std::has_single_bit(yields));
+    if (!looks) return;
     ProcessToken owner = owner_.load(std::memory_order_relaxed);
     // Its lock is opened, and whoever is first has it.
     if (owner != 0 && !process_lives(owner)) {
@@ -46,7 +51,8 @@ class SpinLock {
 
  private:
   static constexpr unsigned kSpinsBeforeYield = 64;
-  static constexpr unsigned kSpinsBeforeLook = 64 * 256;  // A millisecond or so.
+  static constexpr unsigned kYieldsBeforeLook = 4;
+  static constexpr unsigned kYieldsPerLook = 256;  // A millisecond or so.
 
   std::atomic<ProcessToken> owner_{0};
 };

@@ -50,6 +50,9 @@ TEST(SpinLock, IsTakenOverFromAProcessThatWasKilled) {
   }
   waitpid(child, nullptr, 0);
   EXPECT_TRUE(lock->is_locked());
+  // A wait is soon over: where others want the processor, each of its yields takes milliseconds.
+  for (unsigned spins = 1; spins <= 256; ++spins) lock->wait(spins);
+  EXPECT_FALSE(lock->is_locked());
   lock->lock();
   lock->unlock();
   EXPECT_FALSE(lock->is_locked());

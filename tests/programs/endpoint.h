@@ -87,7 +87,8 @@ struct Device {
   }
 
   /// From INIT to RTS; RC and UC: connected to `peer` of the same node.
-  void connect_initialised(ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu) const {
+  void connect_initialised(ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu,
+                           std::uint8_t timeout = 14) const {
     const bool datagram = qp->qp_type == IBV_QPT_UD;
     const bool reliable = qp->qp_type == IBV_QPT_RC;
     ibv_qp_attr attr{};
@@ -106,7 +107,7 @@ struct Device {
     attr.qp_state = IBV_QPS_RTS;
     attr.sq_psn = 0xfffff0;
     attr.max_rd_atomic = 4;
-    attr.timeout = 14;
+    attr.timeout = timeout;
     attr.retry_cnt = 7;
     attr.rnr_retry = 7;
     mask = IBV_QP_STATE | IBV_QP_SQ_PSN;

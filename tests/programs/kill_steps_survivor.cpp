@@ -1,0 +1,389 @@
+// The survivor of `kill_steps`: serves one victim after another and says what is wrong after a
+// death. It counts its receive requests: each completes once, whoever dies.
+#include <cstring>
+#include <set>
+
+#include <arpa/inet.h>
+#include <unistd.h>
+
+#include "tests/programs/endpoint.h"
+#include "tests/programs/kill_steps.h"
+#include "tests/programs/kill_steps_events.h"
+#include "tests/programs/kill_steps_windows.h"
+
+namespace kill_steps {
+namespace {
+
+constexpr std::uint32_t kReceives = 4;  // Posted at a time.
+constexpr std::int64_t kLimitNs = 1'000'000'000;
+constexpr std::uint64_t kInboxBytes = kLengthMax + kGrhBytes;
+constexpr std::uint64_t kGuardBytes = 64;  // Behind the area, which nobody writes.
+constexpr std::uint8_t kGuard = 0xee;
+
+class Watch {
+ public:
+  explicit Watch(Shared& shared)
+      : shared_(shared),
+        device_(64),
+        area_(device_, kLengthMax + kGuardBytes),
+        inbox_(device_, 2 * kReceives * kInboxBytes),
+        outbox_(device_, kGrhBytes),
+        windows_(device_, area_),
+        events_(device_, 64) {
+    ibv_srq_init_attr options{};
+    options.attr = {.max_wr = 2 * kReceives, .max_sge = 1, .srq_limit = 0};
+    srq_ = ibv_create_srq(device_.pd, &options);
+    endpoint::check(srq_ != nullptr, "ibv_create_srq");
+    connect_drain();
+  }
+
+  [[noreturn]] void run() {
+    for (std::uint32_t round = 1;; ++round) {
+      while (!shared_.tracer.wait(round, kBegun)) {
+      }
+      round_ = shared_.round;
+      what_ = round_.what;
+      serve();
+    }
+  }
+
+ private:
+  void serve() {
+    has_message_ = false;
+    set_up();
+    await_victim(kVictimConnected);
+    shared_.survivor.say(round_.number, kConnected);
+    await_victim(kWarm);
+    if (what_->deed == Deed::request && round_.warm) check_operation(true);
+    events_.expect();
+    ask_victim();
+    shared_.survivor.say(round_.number, kReady);
+    if (what_->survivor_deregisters) deregister();
+    await_death();
+    round_ = shared_.round;
+    look_for_error();
+    check_aftermath();
+    clean_up();
+    shared_.survivor.say(round_.number, kSatisfied);
+  }
+
+  // Before the death.
+
+  void set_up() {
+    if (qp_ == nullptr) {
+      qp_ = create_queue_pair(what_->type, what_->shared_receives ? srq_ : nullptr);
+    }
+    fill_area();
+    const bool needs_windows = what_->opcode == IBV_WR_SEND_WITH_INV;
+    if (needs_windows) windows_.make();
+    End& own = shared_.survivor_end;
+    own.qpn = qp_->qp_num;
+    own.rkey = area_.region->rkey;
+    own.address = area_.address();
+    if (!is_up_) device_.initialise(qp_);
+    while (outstanding_.size() < kReceives) post_receive();
+    await_victim(kVictimThere);
+    if (!is_up_) device_.connect_initialised(qp_, shared_.victim_end.qpn, IBV_MTU_4096, 4);
+    is_up_ = true;
+    if (needs_windows) windows_.bind(qp_, shared_.survivor_end.window_keys);
+    shared_.survivor.say(round_.number, kThere);
+  }
+
+  /// It completes its receives where events are heard of.
+  ibv_qp* create_queue_pair(ibv_qp_type type, ibv_srq* shared) const {
+    ibv_qp_init_attr options{};
+    options.send_cq = device_.cq;
+    options.recv_cq = events_.cq();
+    options.srq = shared;
+    options.qp_type = type;
+    options.cap = {.max_send_wr = 8,
+                   .max_recv_wr = shared != nullptr ? 0 : 2 * kReceives,
+                   .max_send_sge = 1,
+                   .max_recv_sge = 1,
+                   .max_inline_data = 0};
+    ibv_qp* const created = ibv_create_qp(device_.pd, &options);
+    endpoint::check(created != nullptr, "ibv_create_qp");
+    return created;
+  }
+
+  /// As if what is done first had been done.
+  void fill_area() {
+    for (std::uint64_t i = 0; i < kLengthMax; ++i) {
+      area_.bytes[i] = pattern(round_.number, true, i);
+    }
+    std::fill_n(area_.bytes.begin() + kLengthMax, kGuardBytes, kGuard);
+    if (!what_->is_atomic()) return;
+    const std::uint64_t word = first_word() + (round_.warm ? 0 : 1);
+    std::memcpy(area_.bytes.data(), &word, sizeof word);
+  }
+  std::uint64_t first_word() const { return std::uint64_t{round_.number} * 4; }
+
+  void post_receive() {
+    const std::uint64_t id = next_receive_++;
+    const std::uint64_t place = id % (2 * kReceives);
+    ibv_sge segment{inbox_.address() + place * kInboxBytes, static_cast<std::uint32_t>(kInboxBytes),
+                    inbox_.region->lkey};
+    outstanding_.insert(id);
+    if (!what_->shared_receives) return endpoint::post_receive(qp_, segment, id);
+    ibv_recv_wr request{};
+    request.wr_id = id;
+    request.sg_list = &segment;
+    request.num_sge = 1;
+    ibv_recv_wr* bad = nullptr;
+    endpoint::check(ibv_post_srq_recv(srq_, &request, &bad) == 0, "ibv_post_srq_recv");
+  }
+
+  /// A request of our own is on its way to the victim when it dies; where its memory or its
+  /// receives are what is looked at, one after the other.
+  void ask_victim() {
+    asks_ = what_->type == IBV_QPT_RC;
+    if (asks_) ask_once();
+  }
+
+  void ask_once() {
+    outbox_.bytes.assign(outbox_.bytes.size(), 1);
+    ibv_send_wr request{};
+    request.opcode = what_->deed == Deed::deregister ? IBV_WR_RDMA_WRITE : IBV_WR_SEND;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.wr.rdma = {shared_.victim_end.address, shared_.victim_end.rkey};
+    post(qp_, request);
+  }
+
+  /// False when it has failed.
+  bool look_after_request() {
+    ibv_wc entry;
+    while (asks_ && ibv_poll_cq(device_.cq, 1, &entry) > 0) {
+      if (entry.status != IBV_WC_SUCCESS) {
+        asks_ = false;
+        const bool may_fail = what_->deed == Deed::deregister || shared_.died_ns != 0;
+        if (!may_fail) wrong("our request fails, and the victim lives", entry.status);
+        const std::int64_t took = died() == 0 ? 0 : now_ns() - died();
+        if (took > shared_.slowest_ns) shared_.slowest_ns = took;
+      } else {
+        ask_once();
+      }
+    }
+    return asks_;
+  }
+
+  void deregister() {
+    if (!shared_.tracer.wait(round_.number, kStopped)) wrong("the victim does not come to a stop");
+    shared_.survivor.say(round_.number, kDeregisters);
+    ibv_mr*& region = what_->consumes_receive() ? inbox_.region : area_.region;
+    endpoint::check(ibv_dereg_mr(region) == 0, "ibv_dereg_mr");
+    if (died() != 0 && now_ns() - died() > kLimitNs) wrong("deregistration takes too long");
+  }
+
+  /// 0: it lives.
+  std::int64_t died() const { return shared_.died_ns.load(); }
+
+  void await_death() {
+    const bool is_busy = what_->deed != Deed::request;
+    if (!is_busy) {
+      if (!shared_.tracer.wait(round_.number, kDead)) wrong("the victim is not killed");
+      return;
+    }
+    const std::int64_t began = now_ns();
+    while (!shared_.tracer.has_said(round_.number, kDead)) {
+      if (!look_after_request()) usleep(100);
+      if (now_ns() - began > 10 * kLimitNs) wrong("the victim is not killed");
+    }
+  }
+
+  // After it.
+
+  /// What we ask of the dead fails within a second.
+  void look_for_error() {
+    while (look_after_request()) {
+      if (now_ns() - died() > kLimitNs) wrong("a request to the dead does not end");
+    }
+  }
+
+  void check_aftermath() {
+    if (what_->deed != Deed::request) return;
+    check_operation(false);
+    for (std::uint64_t i = 0; i < kGuardBytes; ++i) {
+      if (area_.bytes[kLengthMax + i] != kGuard) wrong("bytes behind the area are written");
+    }
+  }
+
+  /// What the victim has done, or begun, is right. `is_warm_up`: it has done it, and lives.
+  void check_operation(bool is_warm_up) {
+    const bool is_done = is_warm_up || round_.is_complete;
+    if (what_->consumes_receive() && !what_->survivor_deregisters) {
+      const bool has_come = take_message(is_warm_up, is_done);
+      if (is_done && !has_come) wrong("a message is lost");
+      if (!is_warm_up && has_come && !events_.has_come(kLimitNs)) {
+        wrong("a completion, and no event tells of it");
+      }
+    }
+    if (what_->is_atomic()) return check_word(is_warm_up, is_done);
+    const bool writes =
+        what_->opcode == IBV_WR_RDMA_WRITE || what_->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    for (std::uint64_t i = 0; i < kLengthMax; ++i) {
+      const std::uint8_t before = pattern(round_.number, true, i);
+      const std::uint8_t after =
+          writes && i < what_->length ? pattern(round_.number, is_warm_up, i) : before;
+      const std::uint8_t now = area_.bytes[i];
+      const bool may_lack = !is_done && now == before && !has_message_;
+      if (now != after && !may_lack) wrong("the area has other bytes", static_cast<long long>(i));
+    }
+  }
+
+  void check_word(bool is_warm_up, bool is_done) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, area_.bytes.data(), sizeof word);
+    const std::uint64_t after = first_word() + (is_warm_up ? 1 : 2);
+    if (word == after || (!is_done && word == after - 1)) return;
+    wrong("an atomic is lost or done twice", static_cast<long long>(word - after));
+  }
+
+  /// Of the victim's message, if it has come: waits for it where it `must` have.
+  bool take_message(bool is_warm_up, bool must) {
+    has_message_ = false;
+    ibv_wc entry;
+    const std::int64_t began = now_ns();
+    do {
+      while (ibv_poll_cq(events_.cq(), 1, &entry) > 0) {
+        strike_off(entry);
+        if (entry.status == IBV_WC_WR_FLUSH_ERR) continue;
+        if (entry.status != IBV_WC_SUCCESS) wrong("a receive fails", entry.status);
+        if (has_message_) wrong("one message completes two receives");
+        has_message_ = true;
+        check_message(entry, is_warm_up);
+      }
+    } while (must && !has_message_ && now_ns() - began < kLimitNs);
+    return has_message_;
+  }
+
+  void check_message(const ibv_wc& entry, bool is_warm_up) {
+    const std::uint32_t before = what_->type == IBV_QPT_UD ? kGrhBytes : 0;
+    if (entry.byte_len != what_->length + before) wrong("a message has another length");
+    if (what_->opcode == IBV_WR_SEND_WITH_IMM || what_->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+      if (entry.imm_data != htonl(kImmediate)) wrong("a message has other immediate data");
+    }
+    if (what_->opcode == IBV_WR_SEND_WITH_INV &&
+        entry.invalidated_rkey != shared_.survivor_end.window_keys[is_warm_up ? 0 : 1]) {
+      wrong("another key is invalidated");
+    }
+    const std::uint8_t* const bytes = &inbox_.bytes[entry.wr_id % (2 * kReceives) * kInboxBytes];
+    for (std::uint64_t i = 0; what_->is_send() && i < what_->length; ++i) {
+      if (bytes[before + i] != pattern(round_.number, is_warm_up, i)) {
+        wrong("a message has other bytes", static_cast<long long>(i));
+      }
+    }
+  }
+
+  void strike_off(const ibv_wc& entry) {
+    if (outstanding_.erase(entry.wr_id) != 1) {
+      wrong("a receive completes twice", static_cast<long long>(entry.wr_id));
+    }
+  }
+
+  // All receives are still there, or have come out: once.
+
+  void clean_up() {
+    // What a dead visitor of a datagram queue pair has left there, the next one meets.
+    const bool stays = what_->type == IBV_QPT_UD && !round_.warm && !round_.ends;
+    if (!stays) {
+      set_state(IBV_QPS_ERR);
+      if (what_->shared_receives) empty_shared_queue();
+      await_flushed();
+      set_state(IBV_QPS_RESET);
+      is_up_ = false;
+    }
+    ibv_wc entry;
+    while (ibv_poll_cq(device_.cq, 1, &entry) > 0) {
+    }
+    windows_.free();
+    if (what_->survivor_deregisters) {
+      endpoint::Buffer& gone = what_->consumes_receive() ? inbox_ : area_;
+      gone.region = ibv_reg_mr(device_.pd, gone.bytes.data(), gone.bytes.size(), endpoint::kAccess);
+      endpoint::check(gone.region != nullptr, "ibv_reg_mr");
+    }
+    if (!round_.ends) return;
+    endpoint::check(ibv_destroy_qp(qp_) == 0, "ibv_destroy_qp");
+    qp_ = nullptr;
+  }
+
+  void set_state(ibv_qp_state state) {
+    ibv_qp_attr attr{};
+    attr.qp_state = state;
+    endpoint::check(ibv_modify_qp(qp_, &attr, IBV_QP_STATE) == 0, "ibv_modify_qp");
+  }
+
+  void await_flushed() {
+    ibv_wc entry;
+    const std::int64_t began = now_ns();
+    while (!outstanding_.empty()) {
+      while (ibv_poll_cq(events_.cq(), 1, &entry) > 0) strike_off(entry);
+      if (now_ns() - began > kLimitNs) {
+        wrong("a receive is lost", static_cast<long long>(*outstanding_.begin()));
+      }
+    }
+    for (int i = 0; i < 3; ++i) {
+      if (ibv_poll_cq(events_.cq(), 1, &entry) > 0) wrong("a receive completes twice");
+    }
+  }
+
+  /// Receives that are shared are not flushed: messages of our own take them, over two queue pairs.
+  void empty_shared_queue() {
+    ibv_wc entry;
+    while (ibv_poll_cq(events_.cq(), 1, &entry) > 0) strike_off(entry);
+    for (std::size_t left = outstanding_.size(); left > 0; --left) {
+      ibv_send_wr request{};
+      request.opcode = IBV_WR_SEND;
+      post(drain_from_, request);
+    }
+  }
+
+  /// 8 bytes.
+  void post(ibv_qp* qp, ibv_send_wr& request) {
+    ibv_sge segment = outbox_.segment(8);
+    request.sg_list = &segment;
+    request.num_sge = 1;
+    ibv_send_wr* bad = nullptr;
+    endpoint::check(ibv_post_send(qp, &request, &bad) == 0, "ibv_post_send");
+  }
+
+  void connect_drain() {
+    drain_from_ = device_.create_queue_pair(IBV_QPT_RC, 2 * kReceives, 1);
+    drain_to_ = create_queue_pair(IBV_QPT_RC, srq_);
+    for (ibv_qp* const one : {drain_from_, drain_to_}) device_.initialise(one);
+    device_.connect_initialised(drain_to_, drain_from_->qp_num, IBV_MTU_4096);
+    device_.connect_initialised(drain_from_, drain_to_->qp_num, IBV_MTU_4096);
+  }
+
+  void await_victim(Victim step) {
+    if (!shared_.victim.wait(round_.number, step)) wrong("the victim takes too long", step);
+  }
+
+  [[noreturn]] void wrong(const char* what, long long detail = 0) {
+    fail(shared_, "survivor", what, detail);
+  }
+
+  Shared& shared_;
+  Round round_;
+  const Case* what_ = nullptr;
+  endpoint::Device device_;
+  endpoint::Buffer area_;   // The victim's to write and read.
+  endpoint::Buffer inbox_;  // Of receives.
+  endpoint::Buffer outbox_;
+  ibv_srq* srq_ = nullptr;
+  ibv_qp* qp_ = nullptr;  // Of the case.
+  ibv_qp* drain_from_ = nullptr;
+  ibv_qp* drain_to_ = nullptr;
+  Windows windows_;
+  Events events_;  // Of receives.
+  bool is_up_ = false;
+  bool asks_ = false;
+  bool has_message_ = false;
+  std::uint64_t next_receive_ = 0;
+  std::set<std::uint64_t> outstanding_;
+};
+
+}  // namespace
+
+void survive(Shared& shared) { Watch(shared).run(); }
+
+}  // namespace kill_steps
