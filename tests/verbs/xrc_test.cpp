@@ -384,7 +384,7 @@ TEST(Xrc, WrongUse) {
   queue.srq_type = IBV_SRQT_XRC;
   queue.pd = host.pd();
   EXPECT_EQ(ibv_create_srq_ex(host.context(), &queue), nullptr) << "without a domain";
-  queue.srq_type = static_cast<ibv_srq_type>(IBV_SRQT_TM + 1);
+  queue.srq_type = static_cast<ibv_srq_type>(IBV_SRQT_TM + 1);  // NOLINT: it is to be wrong.
   EXPECT_EQ(ibv_create_srq_ex(host.context(), &queue), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
