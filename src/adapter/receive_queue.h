@@ -54,7 +54,7 @@ struct ReceiveRing {
   std::atomic<std::uint64_t> finished{0};  // `taken`, or one less.
   std::atomic<std::uint64_t> holder{0};    // The flag's offset, of who takes; 0: none.
   // Of both. Changes under both locks, but for `limit`.
-  alignas(64) std::atomic<std::uint32_t> capacity{0};  // As asked for: so many make it full.
+  alignas(64) std::atomic<std::uint32_t> capacity{0};  // So many make it full.
   std::uint32_t segments_max = 0;
   std::uint32_t place_bytes = 0;
   std::atomic<std::uint32_t> limit{0};  // Of a shared queue: with fewer it tells once; 0: never.

@@ -9,11 +9,7 @@ using Attributes = ibv_qp_init_attr_ex;
 int create(const Bench& bench, ibv_qp_type type, const std::function<void(Attributes&)>& change) {
   Attributes wanted{};
   wanted.send_cq = wanted.recv_cq = bench.cq;
-  wanted.cap = {.max_send_wr = 4,
-                .max_recv_wr = 4,
-                .max_send_sge = 1,
-                .max_recv_sge = 1,
-                .max_inline_data = 0};
+  wanted.cap = endpoint::capacity(4, 4);
   wanted.qp_type = type;
   wanted.comp_mask = IBV_QP_INIT_ATTR_PD;
   wanted.pd = bench.pd;
@@ -129,11 +125,7 @@ void add_modifications(Rows& rows) {
                   "queues keep their size: the device lacks `IBV_DEVICE_RESIZE_MAX_WR`",
                   [](const Bench& bench) {
                     return modify(bench, IBV_QP_CAP, [](ibv_qp_attr& wanted) {
-                      wanted.cap = {.max_send_wr = 8,
-                                    .max_recv_wr = 8,
-                                    .max_send_sge = 1,
-                                    .max_recv_sge = 1,
-                                    .max_inline_data = 0};
+                      wanted.cap = endpoint::capacity(8, 8);
                     });
                   }});
   rows.push_back({"ibv_modify_qp", "`IBV_QP_RATE_LIMIT` but of `IBV_QPT_RAW_PACKET`", EINVAL,

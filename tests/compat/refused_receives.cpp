@@ -24,11 +24,7 @@ int create_on_srq(const Bench& bench, ibv_qp_type type, ibv_srq_type srq_type) {
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = bench.cq;
   wanted.srq = srq;
-  wanted.cap = {.max_send_wr = 4,
-                .max_recv_wr = 0,
-                .max_send_sge = 1,
-                .max_recv_sge = 0,
-                .max_inline_data = 0};
+  wanted.cap = endpoint::capacity(4, 0);
   wanted.qp_type = type;
   const int answer = errno_of(ibv_create_qp(bench.pd, &wanted));
   ibv_destroy_srq(srq);

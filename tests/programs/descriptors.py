@@ -38,6 +38,14 @@ def expect_talk(ours, peer):
     expect("read", os.read(ours, 100), b"and back")
 
 
+def expect_life_until_closed(last, peer):
+    """The socket's last number works, and its end is the connection's."""
+    expect_talk(last, peer)
+    os.close(last)
+    expect("the end", os.read(peer, 1), b"")
+    os.close(peer)
+
+
 def the_first_number_is_closed_first(address):
     first, peer = pair(address)
     os.dup2(first, HIGH)
@@ -143,10 +151,7 @@ def a_child_can_only_close(address):
         os.dup2(os.open("/dev/null", os.O_RDONLY), peer)
         os._exit(0 if os.read(peer, 1) == b"" else 1)
     expect("the child's status", os.waitpid(child, 0)[1], 0)
-    expect_talk(one, peer)
-    os.close(one)
-    expect("the end", os.read(peer, 1), b"")
-    os.close(peer)
+    expect_life_until_closed(one, peer)
 
 
 def a_child_of_vfork_changes_nothing(address):
@@ -154,10 +159,7 @@ def a_child_of_vfork_changes_nothing(address):
     # It takes the socket for its standard input, in the memory of this process.
     subprocess.run(["/bin/true"], stdin=one, check=True)
     expect("our own standard input", os.read(0, 1), b"")
-    expect_talk(one, peer)
-    os.close(one)
-    expect("the end", os.read(peer, 1), b"")
-    os.close(peer)
+    expect_life_until_closed(one, peer)
 
 
 def a_socket_looks_like_one(address):

@@ -26,6 +26,15 @@ inline constexpr std::uint8_t kGidIndex = 1;
 inline constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
+/// Queues of so many requests, of one segment each.
+inline ibv_qp_cap capacity(std::uint32_t sends, std::uint32_t receives) {
+  return {.max_send_wr = sends,
+          .max_recv_wr = receives,
+          .max_send_sge = 1,
+          .max_recv_sge = 1,
+          .max_inline_data = 0};
+}
+
 /// The first device, opened, with one protection domain and one completion queue.
 struct Device {
   ibv_context* context = nullptr;
@@ -52,11 +61,7 @@ struct Device {
     options.send_cq = cq;
     options.recv_cq = cq;
     options.qp_type = type;
-    options.cap = {.max_send_wr = sends,
-                   .max_recv_wr = receives,
-                   .max_send_sge = 1,
-                   .max_recv_sge = 1,
-                   .max_inline_data = 0};
+    options.cap = capacity(sends, receives);
     ibv_qp* qp = ibv_create_qp(pd, &options);
     check(qp != nullptr, "ibv_create_qp");
     return qp;

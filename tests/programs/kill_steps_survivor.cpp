@@ -96,11 +96,7 @@ class Watch {
     options.recv_cq = events_.cq();
     options.srq = shared;
     options.qp_type = type;
-    options.cap = {.max_send_wr = 8,
-                   .max_recv_wr = shared != nullptr ? 0 : 2 * kReceives,
-                   .max_send_sge = 1,
-                   .max_recv_sge = 1,
-                   .max_inline_data = 0};
+    options.cap = endpoint::capacity(8, shared != nullptr ? 0 : 2 * kReceives);
     ibv_qp* const created = ibv_create_qp(device_.pd, &options);
     endpoint::check(created != nullptr, "ibv_create_qp");
     return created;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""VERBATIM_PATH: which way two programs of one machine take, and what they say where there is none."""
+"""VERBATIM_PATH: which path two programs of one machine take, and what they say where there is none."""
 
 import sys
 
@@ -12,7 +12,7 @@ DIRECT, WIRE = "direct", "wire"
 PAIRS = [("", "", DIRECT), ("auto", "direct", DIRECT), ("direct", "direct", DIRECT),
          ("auto", "wire", WIRE), ("wire", "auto", WIRE)]
 # What a client says that insists on the direct path where there is none.
-NO_WAY = {"RC": "VERBATIM_PATH=direct, and QP", "UC": "VERBATIM_PATH=direct, and QP",
+NO_PATH = {"RC": "VERBATIM_PATH=direct, and QP", "UC": "VERBATIM_PATH=direct, and QP",
           "XRC": "VERBATIM_PATH=direct, and QP", "UD": "VERBATIM_PATH=direct: no datagram"}
 
 
@@ -27,7 +27,7 @@ def start_pair(lab, server_path, client_path, transport):
     return server, lab.start("b", [*set_path(client_path), *argv, lab.address("a")])
 
 
-def way_taken(lab):
+def path_taken(lab):
     """Where messages have come to node a; nothing yet: None."""
     for program in lab.status("a"):
         if program["direct"]["messages_received"] > 0:
@@ -37,14 +37,14 @@ def way_taken(lab):
     return None
 
 
-def expect_way(lab, server_path, client_path, way, transport):
+def expect_path(lab, server_path, client_path, path, transport):
     pair = start_pair(lab, server_path, client_path, transport)
-    taken = wait_until(lambda: way_taken(lab), SECONDS_MAX, "messages")
+    taken = wait_until(lambda: path_taken(lab), SECONDS_MAX, "messages")
     sent = lab.status("b")[0]["direct"]["messages_sent"]
     for program in pair:
         program.kill()
-    if taken != way or (sent > 0) != (way == DIRECT):
-        raise Failure(f"{transport} with {server_path!r} and {client_path!r} took the way {taken}")
+    if taken != path or (sent > 0) != (path == DIRECT):
+        raise Failure(f"{transport} with {server_path!r} and {client_path!r} took the path {taken}")
     wait_until(lambda: not lab.status("a") + lab.status("b"), SECONDS_MAX, "the programs to go")
 
 
@@ -59,10 +59,10 @@ def main():
     options.path = ""
     with Lab(options) as lab:
         for pair in PAIRS:
-            for transport in NO_WAY:
-                expect_way(lab, *pair, transport)
-        # Who insists on it is told when it is to send; a passive side never asks for a way.
-        for transport, words in NO_WAY.items():
+            for transport in NO_PATH:
+                expect_path(lab, *pair, transport)
+        # Who insists on it is told when it is to send; a passive side never asks for a path.
+        for transport, words in NO_PATH.items():
             server, client = start_pair(lab, "wire", "direct", transport)
             expect_words(client, words)
             server.kill()
