@@ -159,6 +159,13 @@ struct AdapterPair : testing::Test {
   }
 };
 
+TEST(GrantedReceives, LeaveSomeCacheLinesFree) {
+  for (const std::uint32_t wanted : {0u, 1u, 8u, 500u, 512u, 4096u}) {
+    EXPECT_GE(granted_receives(wanted), wanted + 8) << wanted;
+  }
+  EXPECT_EQ(granted_receives(Limits::requests), Limits::requests);
+}
+
 TEST_F(AdapterPair, RcMovesBytesByEveryOperation) {
   Side left(a, QpType::rc);
   Side right(b, QpType::rc);

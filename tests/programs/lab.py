@@ -41,6 +41,13 @@ def wait_until(condition, seconds, what):
         time.sleep(POLL_SECONDS)
 
 
+def cpu_seconds(pid):
+    """Processor time that the process has used, all threads."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def listens(pid, port):
     """True where a TCP socket listens at `port` in the network namespace of process `pid`."""
     for table in ("tcp", "tcp6"):

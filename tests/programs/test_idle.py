@@ -1,25 +1,17 @@
 #!/usr/bin/env python3
 """A program with many queue pairs open and no traffic uses no processor; and what its queue pairs cost."""
 
-import os
 import re
 import subprocess
 import sys
 import time
 
-from lab import Failure, Lab, option_parser, wait_until
+from lab import Failure, Lab, cpu_seconds, option_parser, wait_until
 
 SECONDS_WATCHED = 2
 CPU_MAX = 0.01  # Of one processor.
 KIB_PER_QUEUE_PAIR_MAX = 64
 BUSY_POLL_MICROSECONDS = 1000  # After the last packet: no program that idles has one.
-
-
-def cpu_seconds(pid):
-    """Processor time that the process has used, all threads."""
-    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-        fields = stat.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def has_connected(program):

@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""VERBATIM_BUSY_POLL: a program that waits for events looks for packets without sleeping."""
+
+import shutil
+import sys
+
+from lab import Lab, cpu_seconds, option_parser, wait_until
+
+SKIPPED = 77
+SECONDS = 20
+BUSY_SECONDS = 1
+SPUN_SECONDS = BUSY_SECONDS / 10  # At least, also on a machine that others use.
+
+
+def main():
+    options = option_parser(__doc__).parse_args()
+    if not shutil.which("rping"):
+        print("rdmacm-utils is not installed")
+        return SKIPPED
+    with Lab(options) as lab:
+        port = lab.free_port()
+        busy = ["env", f"VERBATIM_BUSY_POLL={BUSY_SECONDS * 1_000_000}"]
+        address = ["-a", lab.address("a"), "-p", str(port)]
+        server = lab.start("a", [*busy, "rping", "-s", "-P", *address])
+        wait_until(lambda: any(program["ports"] for program in lab.status("a")), SECONDS, "the server")
+        client = lab.start("b", ["rping", "-c", *address, "-C", "10"])
+        client.expect_success(SECONDS)
+        before = cpu_seconds(server.process.pid)
+        wait_until(lambda: cpu_seconds(server.process.pid) - before > SPUN_SECONDS, SECONDS,
+                   "the server to spin")
+        server.kill()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
