@@ -20,7 +20,6 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
   adapter->regions_ = std::make_unique<region::RegionTable>(
       header.region_header, std::span(adapter->arena_->at(header.regions), kRegionsMax));
   adapter->queue_pairs_ = std::make_unique<std::atomic<QueuePair*>[]>(kProgramQueuePairsMax);
-  adapter->visited_ = std::make_unique<std::atomic<bool>[]>(kProgramQueuePairsMax);
   // Numbers begin somewhere: packets for a queue pair of an earlier program rarely meet a new one.
   getrandom(&adapter->last_number_, sizeof adapter->last_number_, 0);
   adapter->last_shared_receive_ = adapter->last_number_;
@@ -178,6 +177,9 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
                             options.type == QpType::ud, options.memory);
   const std::lock_guard guard(lock_);
   if (auto there = check_parts(options); !there) return std::unexpected(there.error());
+  if (options.type == QpType::xrc_receive) {
+    options.xrc_file = xrc_domains_[options.xrc_domain].file;
+  }
   const std::uint32_t number = take_number();
   if (number == 0) {
     return refuse(ENOMEM, fmt::format("all {} queue pair numbers are in use", Limits::queue_pairs));

@@ -82,28 +82,23 @@ struct Membership {
   std::vector<int> receive_sockets;  // Borrowed: they outlive the adapter.
   int event_fd = -1;                 // Readable when the agent says something; -1: none. Not owned.
   std::function<void()> on_event;    // Called by the background thread then.
-  /// The direct path, if the program may take it: its memory file and doorbell, which its agent has
-  /// as well, and how to ask for those of the peer that a queue pair number at an address is of.
-  std::unique_ptr<region::MemoryFile> memory;
+  /// Its doorbell, which its agent has as well, and how to ask for what is known so of the program
+  /// that a queue pair number at an address is of.
   UniqueFd doorbell;
   std::function<Result<PeerDescriptors>(const SocketAddress&, Qpn)> ask_for_peer;
+  /// The direct path, if the program may take it: its memory file, which its agent has, too.
+  std::unique_ptr<region::MemoryFile> memory;
   /// RC and UC queue pairs that would need the wire do not get to RTS; datagrams fail that would.
   bool only_direct = false;
   /// So long after packets have come the background thread looks for others without sleeping.
   TimeNs busy_poll = 0;
 };
 
-/// Makes the memory file and the doorbell. What the kernel says where it refuses.
+/// Makes the memory file. What the kernel says where it refuses.
 Result<void> prepare_direct_path(Membership& membership);
 
-/// The file that an XRC domain is associated with.
-struct XrcFile {
-  std::uint64_t device = 0;
-  std::uint64_t inode = 0;
-  friend bool operator==(const XrcFile&, const XrcFile&) = default;
-};
 struct XrcOpening {
-  std::optional<XrcFile> file;
+  int fd = -1;             // Of the domain's file, borrowed; -1: none.
   bool create = false;     // O_CREAT
   bool exclusive = false;  // O_EXCL
 };
@@ -167,7 +162,7 @@ class Adapter {
   Result<void> destroy_shared_receive_queue(SharedReceiveQueue* queue);
 
   /// `ibv_open_xrcd`: EAGAIN for a file without a domain, EINVAL for one that has it (with
-  /// `exclusive`), EOPNOTSUPP for one whose domain another program of the node has open.
+  /// `exclusive`), and what the kernel says of a file that this program may not read.
   Result<XrcDomain> open_xrc_domain(const XrcOpening& opening);
   /// EBUSY while queue pairs or shared receive queues are in it.
   Result<void> close_xrc_domain(XrcDomain domain);
@@ -175,7 +170,8 @@ class Adapter {
   /// EINVAL for what Limits does not allow, ENOMEM when numbers run out. Capacities come back as
   /// given (at least as asked for) in `QueuePair::options`.
   Result<QueuePair*> create_queue_pair(const QueuePairOptions& options);
-  /// `ibv_open_qp`: another user of an XRC target of this program. ENOENT, EINVAL.
+  /// `ibv_open_qp`: another user of an XRC target of this program. EINVAL, and EOPNOTSUPP for one
+  /// of another program.
   Result<QueuePair*> open_queue_pair(Qpn qpn, XrcDomain domain, AsyncEvents& events, void* owner);
   /// This user is done with it; the last one destroys it.
   void release_queue_pair(QueuePair* queue_pair, const void* owner);
@@ -236,8 +232,14 @@ class Adapter {
   std::uint32_t& users_of(const QueuePairOptions& options);
   Result<void> check_shared_receive(const SharedReceiveOptions& wanted) const;
   QueuePair* find(Qpn qpn) const;
+  /// Whether a queue with that number would be this program's.
+  bool has_number(SrqNumber number) const {
+    return raw(number) / kProgramQueuePairsMax ==
+           membership_.first_qpn.value() / kProgramQueuePairsMax;
+  }
   /// An XRC queue of that domain; during a turn.
   SharedReceiveQueue* find_shared_receive(SrqNumber number, XrcDomain domain) const;
+  bool is_target_elsewhere(Qpn qpn, XrcDomain domain);
   void publish(const SharedReceiveQueue& queue);
   void withdraw(const SharedReceiveQueue& queue);
   void take_news(SharedReceiveQueue& queue);
@@ -252,6 +254,7 @@ class Adapter {
   Result<void> serve_peers();
   void on_doorbell();
   void serve_boards();
+  void serve_guest(DirectTarget& guest);
   void watch_visitors();
   void on_visitor_gone(std::uint32_t place, int fd);
   void on_peer_gone(const std::shared_ptr<DirectPeer>& peer);
@@ -259,7 +262,10 @@ class Adapter {
   void wait_for_users();
   /// Peers may visit the queue pair's target, or none does any more.
   void set_visited(Qpn qpn, bool visited) {
-    visited_[qpn.value() % kProgramQueuePairsMax].store(visited, std::memory_order_seq_cst);
+    const std::uint32_t local_number = qpn.value() % kProgramQueuePairsMax;
+    const std::uint64_t bit = std::uint64_t{1} << (local_number % 64);
+    std::atomic<std::uint64_t>& word = visited_[local_number / 64];
+    visited ? word.fetch_or(bit) : word.fetch_and(~bit);
   }
   std::shared_ptr<DirectPeer> known_peer(std::uint64_t arena_inode);
   const DirectPeer* own_peer() const { return own_peer_.get(); }
@@ -278,10 +284,10 @@ class Adapter {
     std::uint32_t users = 0;
   };
   struct Xrc {
-    std::optional<XrcFile> file;
+    XrcFile file;  // None: the domain is this program's alone.
     std::uint32_t handles = 0;
     std::uint32_t users = 0;
-    UniqueFd claim;
+    UniqueFd claim;  // Says to other programs that the file has a domain.
   };
   struct Group {
     Gid gid;
@@ -301,7 +307,7 @@ class Adapter {
   DeviceMemory device_memory_;
   std::vector<std::unique_ptr<mover::UdpSender>> senders_;  // By GID index.
   std::unique_ptr<std::atomic<QueuePair*>[]> queue_pairs_;  // By local number.
-  std::unique_ptr<std::atomic<bool>[]> visited_;            // By local number, see `set_visited`.
+  NumberBoard visited_{};                                   // See `set_visited`.
 
   std::mutex lock_;  // Guards what follows: the control path.
   std::map<PdNumber, Pd> pds_;

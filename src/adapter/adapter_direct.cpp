@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include "adapter/adapter.h"
+#include "adapter/execute.h"
+#include "adapter/memory.h"
 #include "adapter/progress.h"
+#include "adapter/xrc_hosts.h"
 #include "adapter/xrc_queue.h"
 #include "base/log.h"
 
@@ -18,15 +21,13 @@ Result<void> prepare_direct_path(Membership& membership) {
   constexpr unsigned kOwnThreads = 1;  // The background thread.
   auto memory = region::MemoryFile::create({.own_threads = kOwnThreads});
   if (!memory) return std::unexpected(memory.error());
-  UniqueFd doorbell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!doorbell) return refuse_errno("eventfd");
   membership.memory = std::move(*memory);
-  membership.doorbell = std::move(doorbell);
+  let_peers_copy();  // What is not in the file.
   return {};
 }
 
 Result<void> Adapter::serve_peers() {
-  if (!membership_.memory) return {};
+  if (!membership_.doorbell) return {};
   regions_->set_visitors({.wait_for_peers = [this] { wait_for_visitors(); },
                           .wait_for_own = [this] { wait_for_users(); }});
   own_peer_ = DirectPeer::own(*arena_, membership_.doorbell);
@@ -79,13 +80,13 @@ void Adapter::on_peer_gone(const std::shared_ptr<DirectPeer>& peer) {
 
 namespace {
 
-/// `use(local_number)` for each that has news, whose bit is taken.
+/// `use(local_number)` for each whose bit is set; where the board is to be cleared, it is first.
 template <typename Use>
-void clear_board(NewsBoard& board, Use use) {
+void for_each_number(NumberBoard& board, Use use, bool clears = false) {
   for (std::uint32_t i = 0; i < board.size(); ++i) {
-    if (board[i].load(std::memory_order_relaxed) == 0) continue;
-    for (std::uint64_t bits = board[i].exchange(0, std::memory_order_seq_cst); bits != 0;
-         bits &= bits - 1) {
+    std::uint64_t bits = board[i].load(std::memory_order_seq_cst);
+    if (bits != 0 && clears) bits = board[i].exchange(0, std::memory_order_seq_cst);
+    for (; bits != 0; bits &= bits - 1) {
       use(i * 64 + static_cast<std::uint32_t>(std::countr_zero(bits)));
     }
   }
@@ -117,7 +118,9 @@ void Adapter::watch_visitors() {
 
 /// It may have been in the middle of something: what it has not said is looked for.
 void Adapter::on_visitor_gone(std::uint32_t place, int fd) {
+  const ProcessToken ended = arena_->header().visitors[place].load(std::memory_order_seq_cst);
   progress_->during_no_turn([&] {
+    drop_guests(*own_peer_, ended);
     for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
       if (QueuePair* const queue_pair = find_local(i)) queue_pair->on_visitor_gone();
     }
@@ -144,31 +147,43 @@ void Adapter::on_doorbell() {
 
 void Adapter::serve_boards() {
   progress_->during_no_turn([&] {
-    clear_board(arena_->header().has_news, [&](std::uint32_t local) {
+    const auto serve_target = [&](std::uint32_t local) {
+      if (local >= kProgramQueuePairsMax) return serve_guest(arena_->target(local));
       if (QueuePair* const queue_pair = find_local(local)) queue_pair->on_news();
-    });
-    clear_board(arena_->header().queue_has_news, [&](std::uint32_t local) {
+    };
+    const auto serve_queue = [&](std::uint32_t local) {
       const auto found = shared_receives_.find(local);
       if (found != shared_receives_.end()) take_news(*found->second);
-    });
+    };
+    for_each_number(arena_->header().has_news, serve_target, true);
+    for_each_number(arena_->header().queue_has_news, serve_queue, true);
   });
 }
 
-/// Who visits a region of ours holds the lock of a target of ours.
-void Adapter::wait_for_visitors() {
-  for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
-    if (!visited_[i].load(std::memory_order_seq_cst)) continue;
-    wait_for_visitor(arena_->target(i));
+/// What the queue pairs of other programs have told, whose requests name queues of ours.
+void Adapter::serve_guest(DirectTarget& guest) {
+  const std::uint32_t news = guest.news.exchange(0, std::memory_order_seq_cst);
+  const bool is_asked = guest.assist.state.load(std::memory_order_acquire) == Assist::asked;
+  if ((news & kAssist) != 0 && is_asked) {
+    answer(guest.assist, *regions_, {guest.pd, Qpn(guest.qpn)});
   }
+}
+
+/// Who visits a region of ours holds the lock of a target of ours, or of a guest.
+void Adapter::wait_for_visitors() {
+  const std::uint32_t guests = arena_->header().guest_count.load(std::memory_order_seq_cst);
+  for (std::uint32_t i = 0; i < std::min(guests, kGuestsMax); ++i) {
+    wait_for_visitor(arena_->target(kProgramQueuePairsMax + i));
+  }
+  for_each_number(visited_, [this](std::uint32_t i) { wait_for_visitor(arena_->target(i)); });
 }
 
 /// A thread of ours that visits a region of ours holds the lock of the queue pair that it uses.
 void Adapter::wait_for_users() {
   progress_->during_no_turn([&] {  // So that none of them is destroyed meanwhile.
-    for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
-      if (!visited_[i].load(std::memory_order_seq_cst)) continue;
+    for_each_number(visited_, [this](std::uint32_t i) {
       if (QueuePair* const queue_pair = find_local(i)) queue_pair->wait_for_user();
-    }
+    });
   });
 }
 

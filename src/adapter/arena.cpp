@@ -96,7 +96,7 @@ Result<std::unique_ptr<Arena>> Arena::create() {
       round_up(sizeof(ArenaHeader), kPageBytes) +
       round_up(kProgramQueuePairsMax * sizeof(QueuePairRecord), kPageBytes) +
       round_up(kRegionsMax * sizeof(region::RegionEntry), kPageBytes) +
-      round_up(kProgramQueuePairsMax * sizeof(DirectTarget), kPageBytes) +
+      round_up(kTargetsMax * sizeof(DirectTarget), kPageBytes) +
       round_up(kProgramQueuePairsMax * sizeof(XrcQueue), kPageBytes);
   const auto reserved = arena->carve_pages(kReserved);
   if (!reserved) return std::unexpected(reserved.error());
@@ -118,7 +118,7 @@ void Arena::lay_out(std::uint64_t secret) {
   header->regions.value = at;
   at += round_up(kRegionsMax * sizeof(region::RegionEntry), kPageBytes);
   header->targets.value = at;
-  at += round_up(kProgramQueuePairsMax * sizeof(DirectTarget), kPageBytes);
+  at += round_up(kTargetsMax * sizeof(DirectTarget), kPageBytes);
   header->xrc_queues.value = at;
 }
 
@@ -149,7 +149,7 @@ QueuePairRecord& Arena::queue_pair(std::uint32_t local_number) {
 }
 
 DirectTarget& Arena::target(std::uint32_t local_number) {
-  VERBATIM_ASSERT(local_number < kProgramQueuePairsMax);
+  VERBATIM_ASSERT(local_number < kTargetsMax);
   return at(header().targets)[local_number];
 }
 

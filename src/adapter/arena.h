@@ -29,6 +29,9 @@ struct Offset {
 };
 
 inline constexpr std::uint32_t kProgramQueuePairsMax = 1 << 14;
+inline constexpr std::uint32_t kGuestsMax = 1 << 10;  // XRC targets of other programs.
+/// By local number: the program's own, then its guests.
+inline constexpr std::uint32_t kTargetsMax = kProgramQueuePairsMax + kGuestsMax;
 inline constexpr std::uint32_t kRegionsMax = 1 << 20;
 inline constexpr std::uint32_t kConnectionsMax = 1 << 14;  // Of the CM, set up or being so.
 inline constexpr std::uint32_t kVisitorsMax = 1 << 10;     // Programs that watch out for one.
@@ -68,11 +71,11 @@ struct DirectTarget;
 struct XrcQueue;
 
 /// A bit for each local number.
-using NewsBoard = std::array<std::atomic<std::uint64_t>, kProgramQueuePairsMax / 64>;
+using NumberBoard = std::array<std::atomic<std::uint64_t>, kTargetsMax / 64>;
 
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x76657262'61726e61;  // "verbarna"
-  static constexpr std::uint32_t kVersion = 4;
+  static constexpr std::uint32_t kVersion = 5;
   std::uint64_t magic = kMagic;
   std::uint32_t version = kVersion;
   ProcessToken process_token = 0;
@@ -83,12 +86,13 @@ struct ArenaHeader {
   region::RegionTableHeader region_header;
   Offset<QueuePairRecord> queue_pairs;  // kProgramQueuePairsMax of them, by local number.
   Offset<region::RegionEntry> regions;  // kRegionsMax of them.
-  Offset<DirectTarget> targets;         // kProgramQueuePairsMax of them, by local number.
-  Offset<XrcQueue> xrc_queues;          // As many.
+  Offset<DirectTarget> targets;         // kTargetsMax of them, by local number.
+  Offset<XrcQueue> xrc_queues;          // kProgramQueuePairsMax of them, by local number.
   Offset<ConnectionRecord> connections;
   std::atomic<std::uint32_t> connection_count{0};  // Records that may be in use, the first ones.
-  NewsBoard has_news{};                            // Queue pairs whose target has news.
-  NewsBoard queue_has_news{};                      // XRC queues that have.
+  std::atomic<std::uint32_t> guest_count{0};       // Guests that may be in use, the first ones.
+  NumberBoard has_news{};                          // Targets that have news.
+  NumberBoard queue_has_news{};                    // XRC queues that have.
   /// Who has mapped this arena, for its owner to hear of their ends: they may end in the middle of
   /// something. 0: free; where all are taken, one more says nothing.
   std::array<std::atomic<ProcessToken>, kVisitorsMax> visitors{};

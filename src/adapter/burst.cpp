@@ -87,22 +87,18 @@ std::expected<void, region::KeyError> Burst::append(const region::RegionTable& r
   const auto hold = hold_at(hold_count_ - 1).get(regions, key, address, length, rights, by);
   if (!hold) return std::unexpected(hold.error());
   if ((*hold)->backing() != region::Hold::Backing::memory) {
-    if (append_copy(**hold, length)) return {};
+    const auto read = [&](MutableByteSpan room) { return read_held(**hold, room); };
+    if (append_filled(length, read)) return {};
     return std::unexpected(region::KeyError::not_mapped);
   }
   append_bytes((*hold)->address(), length);
   return {};
 }
 
-bool Burst::append_copy(const region::Hold& hold, std::uint32_t length) {
+std::byte* Burst::room_for_copies() {
   // What fits into one burst fits behind what was copied for it already.
   if (copies_ == nullptr) copies_ = std::make_unique_for_overwrite<std::byte[]>(kCopiesBytes);
-  std::byte* at = copies_.get() + copied_;
-  if (!read_held(hold, {at, length})) return false;
-  copied_ += length;
-  icrc_.update({at, length});
-  add_piece(at, length);
-  return true;
+  return copies_.get() + copied_;
 }
 
 void Burst::append_bytes(const std::byte* bytes, std::uint32_t length) {

@@ -44,6 +44,16 @@ class Burst {
                                                std::uint64_t address, std::uint32_t length,
                                                std::uint32_t rights, const region::Accessor& by);
   void append_bytes(const std::byte* bytes, std::uint32_t length);
+  /// Bytes that `fill(room)` copies here: false where it refuses.
+  template <typename Fill>
+  bool append_filled(std::uint32_t length, Fill fill) {
+    std::byte* const at = room_for_copies();
+    if (!fill(MutableByteSpan(at, length))) return false;
+    copied_ += length;
+    icrc_.update({at, length});
+    add_piece(at, length);
+    return true;
+  }
   void end();
   void abandon();
   void flush();
@@ -64,7 +74,7 @@ class Burst {
   bool fits(std::uint32_t packet_bytes) const;
   void add_piece(const std::byte* bytes, std::size_t length);
   std::byte* store(std::size_t length);
-  bool append_copy(const region::Hold& hold, std::uint32_t length);
+  std::byte* room_for_copies();
   region::KeptHold& hold_at(std::size_t index);
   void drop_holds(std::size_t from);
 

@@ -1,8 +1,8 @@
 #include "adapter/direct_link.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "adapter/held_memory.h"
 #include "base/fence.h"
 #include "transport/ib/responder_checks.h"
 
@@ -11,29 +11,13 @@ namespace verbatim::adapter {
 using transport::Operation;
 using transport::SendRequest;
 using transport::Status;
-
-namespace {
-
-/// The value before.
-std::uint64_t apply_atomic(std::uint64_t& word, const SendRequest& request, std::uint64_t value) {
-  switch (request.operation) {
-    case Operation::compare_and_swap:
-      return compare_and_swap(word, request.compare_add, request.swap);
-    case Operation::fetch_and_add:
-      return fetch_and_add(word, request.compare_add);
-    default:
-      __atomic_store_n(&word, value, __ATOMIC_SEQ_CST);
-      return 0;
-  }
-}
-
-}  // namespace
+using Copied = DirectPlace::Copied;
 
 DirectLink::DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config)
-    : peer_(std::move(peer)),
-      config_(config),
-      local_number_(config.peer_qpn.value() % kProgramQueuePairsMax),
-      target_(peer_->target(local_number_)) {}
+    : config_(config),
+      own_(std::move(peer), config.peer_qpn.value() % kProgramQueuePairsMax),
+      target_(own_.target()),
+      at_(&own_) {}
 
 DirectLink::Outcome DirectLink::complete(Status status) {
   status_ = status;
@@ -62,12 +46,12 @@ DirectLink::Outcome DirectLink::refuse(Status status, std::uint32_t news) {
 
 /// The receive in use ends in error; its completion says all, so there is no asynchronous event.
 DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
-  const Completion completion{.wr_id = target_.receive.wr_id,
+  const Completion completion{.wr_id = at_->target().receive.wr_id,
                               .status = receives,
                               .opcode = CompletionOpcode::receive,
                               .qpn = config_.peer_qpn.value(),
                               .source_qpn = config_.own_qpn.value()};
-  peer_->end_receive(local_number_, completion, false);
+  at_->end_receive(completion, false);
   target_.stop_serving();
   tell(kFailed);
   return complete(config_.reliable ? sends : Status::success);
@@ -78,7 +62,14 @@ bool DirectLink::is_served() const {
 }
 
 DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalMemory& local) {
-  const Outcome outcome = attempt(request, local);
+  Outcome outcome = attempt(request, local);
+  if (found_guest_) {  // Its program is looked for with no lock held.
+    const std::uint32_t guest = *std::exchange(found_guest_, std::nullopt);
+    if (auto host = config_.find_host(request.remote_srq)) {
+      hosts_.add(std::move(host), request.remote_srq, guest);
+      outcome = attempt(request, local);
+    }
+  }
   if (outcome != Outcome::waits || begun_) return outcome;
   // Its own memory is looked at before the peer's answer.
   const auto info = transport::info(request.operation);
@@ -88,7 +79,7 @@ DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalM
 }
 
 DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalMemory& local) {
-  if (peer_->is_gone()) return no_answer();
+  if (peer().is_gone()) return no_answer();
   const TargetVisit visit(target_);
   if (!is_served()) return no_answer();
   if (!target_.established) {
@@ -98,13 +89,38 @@ DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalM
   return execute_visiting(request, local);
 }
 
-/// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.
+/// XRC: a request names a queue, of this program or, in a domain that has a file, of another.
 DirectLink::Outcome DirectLink::execute_visiting(const SendRequest& request,
                                                  const LocalMemory& local) {
-  if (raw(target_.xrc_domain) != 0 &&
-      !target_.enter(peer_->xrc_queue(request.remote_srq), request.remote_srq)) {
-    return refuse_request();
+  at_ = &own_;
+  const SrqNumber srq = request.remote_srq;
+  const bool is_here = raw(target_.xrc_domain) == 0 || target_.enter(peer().xrc_queue(srq), srq);
+  if (is_here) return execute_there(request, local);
+  return target_.xrc_file.exists() ? execute_at_host(request, local) : refuse_request();
+}
+
+DirectLink::Outcome DirectLink::execute_at_host(const SendRequest& request,
+                                                const LocalMemory& local) {
+  const SrqNumber srq = request.remote_srq;
+  if (DirectPlace* const host = hosts_.find(srq, config_.peer_qpn)) {
+    DirectTarget& guest = host->target();
+    const TargetVisit visit(guest);
+    if (guest.qpn == config_.peer_qpn.value()) {
+      if (!guest.enter(host->peer().xrc_queue(srq), srq, target_.xrc_file)) return refuse_request();
+      at_ = host;
+      return execute_there(request, local);
+    }
   }
+  const Outcome outcome = assist(request, Assist::find_host, 0, raw(srq));
+  if (outcome != Outcome::completed || status_ != Status::success) return outcome;
+  found_guest_ = static_cast<std::uint32_t>(target_.assist.original);
+  deadline_ = monotonic_now() + kLookAgain;
+  return Outcome::waits;
+}
+
+/// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.
+DirectLink::Outcome DirectLink::execute_there(const SendRequest& request,
+                                              const LocalMemory& local) {
   const auto info = transport::info(request.operation);
   const std::uint32_t right = transport::right_for(info.verb);
   if ((target_.access & right) != right ||
@@ -136,37 +152,26 @@ DirectLink::Outcome DirectLink::execute_visiting(const SendRequest& request,
 std::expected<const region::Region*, region::KeyError> DirectLink::visit(const SendRequest& request,
                                                                          std::uint64_t length,
                                                                          std::uint32_t right) {
-  return peer_->regions().visit(request.remote_key, request.remote_address, length, right,
-                                {target_.pd, config_.peer_qpn}, remote_key_);
-}
-
-/// Into the target, where it stays until it is completed, whoever dies.
-bool DirectLink::take_receive() {
-  // It is in use by a request that goes on, or that was left: whether it is complete is not sure.
-  if (target_.holds_receive) settle(target_, peer_->base());
-  if (target_.holds_receive) return true;
-  if (!target_.receives) return false;
-  ReceiveRing& ring = *peer_->at(target_.receives);
-  if (!ring.take(peer_->base(), target_.receive, &target_.holds_receive)) return false;
-  if (ring.disarm_limit()) peer_->tell_of_receives(local_number_, kReceivesFewerThanLimit);
-  return true;
+  return at_->visit(request.remote_key, request.remote_address, length, right, config_.peer_qpn);
 }
 
 DirectLink::Outcome DirectLink::send(const SendRequest& request, const LocalMemory& local) {
-  peer_->at(target_.receive_cq)->prefetch_next(peer_->base());
+  const DirectPeer& there = at_->peer();
+  const DirectTarget& target = at_->target();
+  there.at(target.receive_cq)->prefetch_next(there.base());
   if (!take_receive()) return not_ready();
   if (request.operation == Operation::send_with_invalidate && !begun_ &&
-      !peer_->regions().visit_invalidation(request.remote_key, {target_.pd, config_.peer_qpn})) {
+      !there.regions().visit_invalidation(request.remote_key, {target.pd, config_.peer_qpn})) {
     return refuse_access();
   }
-  if (request.length > target_.receive.capacity_bytes) {
+  if (request.length > target.receive.capacity_bytes) {
     // UC: the receive serves the next message.
     if (!config_.reliable) return complete(Status::success);
     return fail_receive(Status::local_length_error, Status::remote_invalid_request);
   }
   begun_ = true;
   const auto part = std::min(request.length - moved_, kBytesPerCall);
-  switch (copy_to_receive(local, moved_, part)) {
+  switch (at_->copy_to_receive(local, moved_, part)) {
     case Copied::here_refused:
       return complete(Status::local_protection_error);
     case Copied::there_refused:
@@ -187,8 +192,8 @@ std::optional<DirectLink::Outcome> DirectLink::move_bytes(const SendRequest& req
   if (!region) return refuse_access();
   begun_ = true;
   const auto part = std::min(request.length - moved_, kBytesPerCall);
-  const std::uint64_t there = (*region)->address + (request.remote_address - (*region)->iova);
-  switch (copy(**region, there + moved_, local, moved_, part, to_peer)) {
+  const std::uint64_t there = address_in(**region, request.remote_address);
+  switch (at_->copy(**region, there + moved_, local, moved_, part, to_peer)) {
     case Copied::here_refused:
       return complete(Status::local_protection_error);
     case Copied::there_refused:
@@ -220,7 +225,7 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
   const TargetVisit visit(target_);
   if (!is_there() || !target_.takes_datagrams) return lose(local);
   if (datagram.qkey != target_.qkey) {
-    peer_->header().port_counters.qkey_violations.add();
+    peer().header().port_counters.qkey_violations.add();
     return lose(local);
   }
   if (!take_receive()) return lose(local);
@@ -232,9 +237,9 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
   const DatagramHeader header(datagram.flow, immediate, request.length);
   const LocalMemory front{
       .regions = local.regions, .segments = {}, .inlined = header.grh, .cache = local.cache};
-  Copied copied = copy_to_receive(front, 0, wire::Grh::kSize);
+  Copied copied = at_->copy_to_receive(front, 0, wire::Grh::kSize);
   if (copied == Copied::all) {
-    copied = copy_to_receive(local, 0, request.length, wire::Grh::kSize);
+    copied = at_->copy_to_receive(local, 0, request.length, wire::Grh::kSize);
   }
   if (copied == Copied::here_refused) return complete(Status::local_protection_error);
   if (copied == Copied::there_refused) {
@@ -259,7 +264,7 @@ DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
     if (ended != Outcome::completed || status_ != Status::success) return ended;
   }
   const bool is_write = transport::is_write(request.operation);
-  const Completion completion{.wr_id = target_.receive.wr_id,
+  const Completion completion{.wr_id = at_->target().receive.wr_id,
                               .opcode = is_write ? CompletionOpcode::receive_write_with_immediate
                                                  : CompletionOpcode::receive,
                               .byte_count = static_cast<std::uint32_t>(request.length),
@@ -276,7 +281,7 @@ DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
 /// The receive in use ends with success, and so does the request.
 DirectLink::Outcome DirectLink::complete_receive(const Completion& completion,
                                                  const SendRequest& request) {
-  if (!peer_->end_receive(local_number_, completion, request.solicited)) {
+  if (!at_->end_receive(completion, request.solicited)) {
     target_.stop_serving();
     tell(kFailed);
   }
@@ -292,75 +297,14 @@ DirectLink::Outcome DirectLink::flush(const SendRequest& request) {
   const wire::Feth& flush = request.flush;
   const std::uint32_t rights = transport::right_for(flush);
   if (!transport::is_known(flush) || (target_.access & rights) != rights) return refuse_request();
-  const region::Accessor by{target_.pd, config_.peer_qpn};
-  const auto& regions = peer_->regions();
+  const region::Accessor by{at_->target().pd, config_.peer_qpn};
+  const auto& regions = at_->peer().regions();
   const bool may = flush.selectivity == wire::Feth::Selectivity::region
                        ? regions.visit_key(request.remote_key, rights, by).has_value()
                        : request.flush_bytes == 0 || visit(request, request.flush_bytes, rights);
   if (!may) return refuse_access();
   full_fence();
   return serve(request);
-}
-
-/// The owner's answer to what only it can do. `complete(success)` when it has done it.
-DirectLink::Outcome DirectLink::assist(const SendRequest& request, Assist::Kind kind,
-                                       std::uint64_t address, std::uint32_t key) {
-  Assist& wanted = target_.assist;
-  switch (wanted.state.load(std::memory_order_acquire)) {
-    case Assist::none:
-      wanted.kind = kind;
-      wanted.key = key;
-      wanted.address = address;
-      wanted.compare_add = request.compare_add;
-      wanted.swap = request.swap;
-      wanted.state.store(Assist::asked, std::memory_order_release);
-      begun_ = true;
-      tell(kAssist);
-      [[fallthrough]];
-    case Assist::asked:
-      if (peer_->is_gone()) return no_answer();
-      deadline_ = monotonic_now() + kLookAgain;
-      return Outcome::waits;
-    case Assist::refused:
-      wanted.state.store(Assist::none, std::memory_order_relaxed);
-      return refuse_access();
-    default:  // Done.
-      break;
-  }
-  wanted.state.store(Assist::none, std::memory_order_relaxed);
-  return complete(Status::success);
-}
-
-DirectLink::Outcome DirectLink::atomic(const SendRequest& request, const LocalMemory& local) {
-  const bool is_write = request.operation == Operation::atomic_write;
-  if (request.remote_address % 8 != 0) return refuse_request();
-  const auto region =
-      visit(request, 8, transport::right_for(transport::info(request.operation).verb));
-  if (!region) return refuse_access();
-  std::uint64_t value = 0;
-  if (is_write) {
-    if (!read_local(local, value)) return complete(Status::local_protection_error);
-  }
-  const std::uint64_t there = (*region)->address + (request.remote_address - (*region)->iova);
-  std::uint64_t original = 0;
-  const bool is_null = ((*region)->access & region::kNull) != 0;
-  const auto run = is_null ? DirectPeer::Run{} : peer_->find(**region, there, 8, cache_);
-  if (run.here != nullptr && run.length == 8) {
-    auto* const word = reinterpret_cast<std::uint64_t*>(run.here);
-    original = apply_atomic(*word, request, value);
-  } else if (!is_null) {
-    const Assist::Kind kind = is_write ? Assist::atomic_write
-                              : request.operation == Operation::compare_and_swap
-                                  ? Assist::compare_and_swap
-                                  : Assist::fetch_and_add;
-    SendRequest asked = request;
-    if (is_write) asked.compare_add = value;
-    const Outcome outcome = assist(asked, kind, request.remote_address, raw(request.remote_key));
-    if (outcome != Outcome::completed || status_ != Status::success) return outcome;
-    original = target_.assist.original;
-  }
-  if (is_write || write_local(local, original)) return serve(request);
-  return complete(Status::local_protection_error);
 }
 
 }  // namespace verbatim::adapter

@@ -2,39 +2,20 @@
 
 #include <cstdint>
 #include <expected>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 
-#include "adapter/completion_queue.h"
 #include "adapter/datagram_header.h"
-#include "adapter/direct_peer.h"
+#include "adapter/direct_place.h"
+#include "adapter/xrc_hosts.h"
 #include "base/time.h"
 #include "region/region_table.h"
 #include "transport/ib/work.h"
 #include "wire/aeth.h"
 
 namespace verbatim::adapter {
-
-/// The requester's own bytes of a request. Its regions are visited: whoever ends one waits for the
-/// queue pair's lock.
-struct LocalMemory {
-  const region::RegionTable& regions;
-  PdNumber pd{};
-  std::span<const Segment> segments;
-  ByteSpan inlined;  // Instead of segments.
-  region::KeyCache& cache;
-
-  /// Whether all segments' keys give the right, and their memory is there.
-  bool is_good(std::uint32_t right) const;
-  std::expected<region::Hold, region::KeyError> visit(MemoryKey key, std::uint64_t iova,
-                                                      std::uint64_t length,
-                                                      std::uint32_t right) const {
-    const auto region = regions.visit(key, iova, length, right, pd, cache);
-    if (!region) return std::unexpected(region.error());
-    return region::Hold::of_visitor(**region, iova);
-  }
-};
 
 /// A queue pair's way to a peer on the direct path: executes requests, in order, with the checks
 /// that the peer's responder would make. Used under the queue pair's lock.
@@ -48,6 +29,8 @@ class DirectLink {
     std::uint8_t timeout = 0;  // As in `ibv_qp_attr`, as are the next two.
     std::uint8_t retry_count = 0;
     std::uint8_t rnr_retry = 0;
+    /// XRC: the program at the peer's address that has the queue of this number. Null: none.
+    std::function<std::shared_ptr<DirectPeer>(SrqNumber)> find_host;
   };
   /// What became of a request.
   enum class Outcome : std::uint8_t {
@@ -60,14 +43,16 @@ class DirectLink {
   DirectLink(const DirectLink&) = delete;
   DirectLink& operator=(const DirectLink&) = delete;
 
-  const DirectPeer& peer() const { return *peer_; }
+  const DirectPeer& peer() const { return own_.peer(); }
+  /// XRC: a program has ended.
+  void forget_host(const DirectPeer& host) { hosts_.forget(host); }
   /// UD: one message, whose bytes come behind its header. It completes at once, and with success
   /// also where the peer does not take it (IBA 9.8.3): only its own memory may refuse.
   Outcome send_datagram(const transport::SendRequest& request, const LocalMemory& local,
                         const Datagram& datagram);
   /// The peer's queue pair exists, whatever its state.
   bool is_there() const {
-    return !peer_->is_gone() &&
+    return !peer().is_gone() &&
            target_.qpn.load(std::memory_order_relaxed) == config_.peer_qpn.value();
   }
   /// The oldest request that has not completed. Takes up to `kBytesPerCall` bytes at a time.
@@ -100,6 +85,8 @@ class DirectLink {
 
   Outcome attempt(const transport::SendRequest& request, const LocalMemory& local);
   Outcome execute_visiting(const transport::SendRequest& request, const LocalMemory& local);
+  Outcome execute_at_host(const transport::SendRequest& request, const LocalMemory& local);
+  Outcome execute_there(const transport::SendRequest& request, const LocalMemory& local);
   std::expected<const region::Region*, region::KeyError> visit(
       const transport::SendRequest& request, std::uint64_t length, std::uint32_t right);
   Outcome send(const transport::SendRequest& request, const LocalMemory& local);
@@ -114,32 +101,16 @@ class DirectLink {
   Outcome deliver(const transport::SendRequest& request);
   Outcome complete_receive(const Completion& completion, const transport::SendRequest& request);
   Outcome lose(const LocalMemory& local);
-  bool take_receive();
-  void tell(std::uint32_t news) const { peer_->tell(local_number_, news); }
+  bool take_receive() { return at_->take_receive(); }
+  /// The queue pair's owner hears of it.
+  void tell(std::uint32_t news) const { own_.tell(news); }
 
-  enum class Copied : std::uint8_t { all, here_refused, there_refused };
-  Copied copy_to_receive(const LocalMemory& local, std::uint64_t offset, std::uint64_t length,
-                         std::uint64_t before = 0);
-  Copied copy(const region::Region& there, std::uint64_t address, const LocalMemory& local,
-              std::uint64_t offset, std::uint64_t length, bool to_peer);
-  Copied copy_piece(const region::Region& there, std::uint64_t address, const region::Hold& here,
-                    std::uint64_t length, bool to_peer);
-  static Copied copy_zeroes(const region::Hold& here, std::uint64_t length, bool to_peer);
-  Copied copy_through(std::uint64_t address, const region::Hold& here, std::uint64_t length,
-                      bool to_peer);
-  Copied copy_inlined(const region::Region& there, std::uint64_t address, ByteSpan bytes);
-  template <typename Bytes, typename Use>
-  static bool with_local(const LocalMemory& local, Bytes bytes, std::uint32_t right, Use use);
-  static bool read_local(const LocalMemory& local, std::uint64_t& value);
-  static bool write_local(const LocalMemory& local, std::uint64_t value);
-
-  const std::shared_ptr<DirectPeer> peer_;
   const Config config_;
-  const std::uint32_t local_number_;
-  DirectTarget& target_;
-  DirectPeer::WindowCache cache_;
-  region::KeyCache remote_key_;
-  region::KeyCache receive_key_;
+  DirectPlace own_;       // The queue pair's.
+  DirectTarget& target_;  // Of that.
+  DirectPlace* at_;       // Where requests are executed: there, or XRC, at another program.
+  XrcHosts hosts_;
+  std::optional<std::uint32_t> found_guest_;  // Of the host that `find_host` names.
   transport::Status status_{};
   // Of the request that has begun.
   bool begun_ = false;

@@ -89,7 +89,8 @@ Result<void> DirectPeer::attach(PeerDescriptors descriptors) {
   memory_ = std::move(descriptors.memory);
   doorbell_ = std::move(descriptors.doorbell);
   regions_ = std::make_unique<region::RegionTable>(header().region_header,
-                                                   std::span(at(header().regions), kRegionsMax));
+                                                   std::span(at(header().regions), kRegionsMax),
+                                                   region::RegionTable::Use::visits);
   // Whether the kernel lets us reach what is not in the file: eight bytes that are certainly there.
   std::uint64_t magic = 0;
   if (!copy_by_kernel(reinterpret_cast<std::byte*>(&magic), header().base_address, sizeof magic,
@@ -120,7 +121,8 @@ std::shared_ptr<DirectPeer> DirectPeer::own(Arena& arena, const UniqueFd& doorbe
   peer->token_ = own_process_token();
   peer->doorbell_.reset(dup(doorbell.get()));
   peer->regions_ = std::make_unique<region::RegionTable>(
-      peer->header().region_header, std::span(peer->at(peer->header().regions), kRegionsMax));
+      peer->header().region_header, std::span(peer->at(peer->header().regions), kRegionsMax),
+      region::RegionTable::Use::visits);
   return peer;
 }
 
@@ -131,7 +133,7 @@ DirectPeer::~DirectPeer() {
 }
 
 DirectTarget& DirectPeer::target(std::uint32_t local_number) const {
-  return at(header().targets)[local_number % kProgramQueuePairsMax];
+  return at(header().targets)[local_number];
 }
 
 bool DirectPeer::serves(std::uint32_t local_number, Qpn qpn) const {
@@ -146,7 +148,7 @@ XrcQueue& DirectPeer::xrc_queue(SrqNumber number) const {
   return at(header().xrc_queues)[raw(number) % kProgramQueuePairsMax];
 }
 
-void DirectPeer::post(NewsBoard& board, std::uint32_t local_number,
+void DirectPeer::post(NumberBoard& board, std::uint32_t local_number,
                       std::atomic<std::uint32_t>& place, std::uint32_t news) const {
   place.fetch_or(news, std::memory_order_seq_cst);
   constexpr std::uint32_t kBits = 64;

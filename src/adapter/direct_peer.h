@@ -98,7 +98,7 @@ class DirectPeer {
 
  private:
   DirectPeer() = default;
-  void post(NewsBoard& board, std::uint32_t local_number, std::atomic<std::uint32_t>& place,
+  void post(NumberBoard& board, std::uint32_t local_number, std::atomic<std::uint32_t>& place,
             std::uint32_t news) const;
   Result<void> attach(PeerDescriptors descriptors);
   void announce() const;

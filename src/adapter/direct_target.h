@@ -5,6 +5,7 @@
 
 #include "adapter/receive_queue.h"
 #include "adapter/xrc_queue.h"
+#include "base/process_token.h"
 #include "base/spin_lock.h"
 #include "base/types.h"
 #include "observe/counters.h"
@@ -28,9 +29,16 @@ enum News : std::uint32_t {
 };
 
 /// What a peer asks the owner to do because the peer's processor cannot: to end the binding of a
-/// memory window; an atomic operation on memory that peers do not have.
+/// memory window; an atomic operation on memory that peers do not have; to take a guest target of
+/// the program whose XRC queue has the number `key` (`original` is its local number then).
 struct Assist {
-  enum Kind : std::uint32_t { invalidate, compare_and_swap, fetch_and_add, atomic_write };
+  enum Kind : std::uint32_t {
+    invalidate,
+    compare_and_swap,
+    fetch_and_add,
+    atomic_write,
+    find_host
+  };
   enum State : std::uint32_t { none, asked, done, refused };
   std::atomic<std::uint32_t> state{none};  // Release by whoever has written what goes with it.
   Kind kind{};
@@ -50,6 +58,9 @@ struct Assist {
 /// (`region::RegionTable::visit`). A holder that is killed is found out by who waits; the receive
 /// request in use stands here until it has been completed, and what a holder has left half done in
 /// the rings is finished by the next (`settle`).
+///
+/// Behind the program's own lie its guests: each belongs to an XRC target of another program (see
+/// xrc_hosts.h), which says here whom requests may serve, and holds only what concerns this one.
 struct alignas(64) DirectTarget {
   SpinLock lock;
   std::atomic<std::uint32_t> visits{0};  // That have ended.
@@ -60,6 +71,8 @@ struct alignas(64) DirectTarget {
   std::uint32_t access = 0;
   Gid peer_gid;
   XrcDomain xrc_domain{};        // Of an XRC target: each request names a queue of it.
+  XrcFile xrc_file;              // Of the domain.
+  ProcessToken guest_of = 0;     // Of a guest: the program that has the queue pair.
   bool takes_datagrams = false;  // UD: from everybody who knows the Q_Key.
   QKey qkey{};
   std::uint8_t min_rnr_timer = 0;
@@ -78,20 +91,29 @@ struct alignas(64) DirectTarget {
   Assist assist;
 
   bool is_visited() const { return lock.is_locked(); }
-  /// XRC: what follows concerns this queue. False where it is none of the target's domain.
+  /// XRC: what follows concerns this queue of the same program. False where it is none of the
+  /// target's domain.
   bool enter(const XrcQueue& queue, SrqNumber number) {
-    if (queue.number.load(std::memory_order_acquire) != raw(number) || queue.domain != xrc_domain) {
-      return false;
-    }
+    if (queue.number.load(std::memory_order_acquire) != raw(number)) return false;
+    return queue.domain == xrc_domain && use(queue, number);
+  }
+  /// The same of a guest, whose domain is the file's.
+  bool enter(const XrcQueue& queue, SrqNumber number, const XrcFile& file) {
+    if (queue.number.load(std::memory_order_acquire) != raw(number)) return false;
+    return file.exists() && queue.file == file && use(queue, number);
+  }
+  void stop_serving() {
+    peer_qpn = {};
+    takes_datagrams = false;
+  }
+
+ private:
+  bool use(const XrcQueue& queue, SrqNumber number) {
     pd = receive_pd = queue.pd;
     receives = queue.receives;
     receive_cq = queue.cq;
     receive_srq = number;
     return true;
-  }
-  void stop_serving() {
-    peer_qpn = {};
-    takes_datagrams = false;
   }
 };
 

@@ -44,7 +44,7 @@ TimeNs DirectLink::silence() const {
 
 DirectLink::Outcome DirectLink::no_answer() {
   if (!config_.reliable) return complete(Status::success);
-  if (peer_->is_gone()) return wait(silence(), 1, Status::retry_exceeded);
+  if (peer().is_gone()) return wait(silence(), 1, Status::retry_exceeded);
   if (config_.timeout == 0) return wait(kLookAgain, kForEver, Status::retry_exceeded);
   return wait(timeout_of(config_.timeout), config_.retry_count + 1u, Status::retry_exceeded);
 }

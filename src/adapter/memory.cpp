@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -106,6 +107,8 @@ Result<void> populate_memory(std::uint64_t address, std::uint64_t length, bool w
   // error names the page.
   return probe_memory(address, length, writable);
 }
+
+void let_peers_copy() { prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); }
 
 bool copy_by_kernel(pid_t process, std::byte* here, std::uint64_t there, std::uint64_t length,
                     bool to_there) {

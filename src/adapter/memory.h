@@ -26,4 +26,8 @@ Result<void> probe_memory(std::uint64_t address, std::uint64_t length, bool writ
 bool copy_by_kernel(pid_t process, std::byte* here, std::uint64_t there, std::uint64_t length,
                     bool to_there);
 
+/// Other programs of this user may copy so from and to this one: Yama forbids it by default. Does
+/// nothing where there is no Yama.
+void let_peers_copy();
+
 }  // namespace verbatim::adapter

@@ -231,9 +231,10 @@ void QueuePair::push_send_completion(std::uint64_t wr_id, const transport::SendR
        false);
 }
 
-void QueuePair::complete_receive(const transport::CompleteReceive& receive) {
-  Completion completion{
-      .wr_id = current_receive_.wr_id,
+Completion QueuePair::completion_of(const transport::CompleteReceive& receive,
+                                    std::uint64_t wr_id) const {
+  return {
+      .wr_id = wr_id,
       .status = receive.status,
       .opcode = receive.is_write ? CompletionOpcode::receive_write_with_immediate
                                  : CompletionOpcode::receive,
@@ -243,6 +244,10 @@ void QueuePair::complete_receive(const transport::CompleteReceive& receive) {
       .source_qpn = attributes_.dest_qpn.value(),
       .flags = (receive.has_immediate ? kCompletionWithImmediate : 0) |
                (receive.has_invalidated_key ? kCompletionWithInvalidate : 0)};
+}
+
+void QueuePair::complete_receive(const transport::CompleteReceive& receive) {
+  Completion completion = completion_of(receive, current_receive_.wr_id);
   tagged_.describe(completion);
   push(receive_cq(), completion, receive.solicited);
   holds_receive_ = false;

@@ -21,6 +21,7 @@
 #include "adapter/receive_queue.h"
 #include "adapter/send_queue.h"
 #include "adapter/shared_receive_queue.h"
+#include "adapter/xrc_hosts.h"
 #include "base/address.h"
 #include "base/error.h"
 #include "base/time.h"
@@ -89,6 +90,7 @@ struct QueuePairOptions {
   CompletionQueue* receive_cq = nullptr;  // None for XRC.
   SharedReceiveQueue* shared_receive = nullptr;  // Instead of a receive queue of its own.
   XrcDomain xrc_domain{};                        // Of an XRC target.
+  XrcFile xrc_file;                              // Of the domain; the adapter fills it in.
   AsyncEvents* events = nullptr;
   QueuePairCapacity capacity;
   bool signal_all = false;
@@ -283,9 +285,8 @@ class QueuePair {
   /// Whoever uses the program's regions under lock_ now has done when this returns.
   void wait_for_user() { const std::lock_guard guard(lock_); }
   void assist();
-  /// What peers have told, by way of the arena. The background thread hears the doorbell; who asks
-  /// for the state or changes it looks itself, so that a peer that has been refused finds the queue
-  /// pair in error.
+  /// What peers have told. The background thread hears the doorbell; who asks for the state or
+  /// changes it looks itself: a peer that was refused finds the queue pair in error.
   void on_news();
   void take_news();
   void on_peer_gone(const DirectPeer& peer);
@@ -308,15 +309,21 @@ class QueuePair {
   void drain(transport::ResponderEffects& effects);
   void apply(const transport::RequesterEffect& effect);
   void apply(const transport::ResponderEffect& effect);
-  /// The value before; nothing where the memory refuses.
-  std::optional<std::uint64_t> execute_atomic(const transport::ExecuteAtomic& atomic,
-                                              const region::Accessor& by);
-  bool execute_atomic_write(const transport::ExecuteAtomicWrite& write, const region::Accessor& by);
+  // XRC queues of other programs: queue_pair_host.cpp.
+  class HostReceives;
+  DirectPlace* host_of(SrqNumber number);
+  void tell_host();
+  /// False: the packet names no queue that there is.
+  bool on_packet_for_host(const wire::Packet& packet);
+  bool apply_at_host(const transport::ResponderEffect& effect);
+  void complete_at_host(const transport::CompleteReceive& receive);
+  bool append_from_host(Burst& burst, const transport::PayloadSource& payload);
 
   void complete_send(transport::Slot slot, transport::Status status);
   void push_send_completion(std::uint64_t wr_id, const transport::SendRequest& request,
                             transport::Status status);
   void complete_receive(const transport::CompleteReceive& receive);
+  Completion completion_of(const transport::CompleteReceive& receive, std::uint64_t wr_id) const;
   // Tag matching: queue_pair_tagged.cpp.
   bool take_tagged(const wire::Packet& packet);
   void tell_match();
@@ -370,9 +377,11 @@ class QueuePair {
   transport::Requester requester_;
   transport::Responder responder_;
   std::unique_ptr<DirectLink> link_;  // None: its requests go over the wire.
-  DatagramPaths paths_;               // UD: instead of a link.
-  region::KeyCache local_key_;        // The link's, of our own regions.
-  bool uses_wire_ = false;            // Packets may come for it.
+  XrcHosts hosts_;
+  DirectPlace* host_ = nullptr;  // Whom the packet concerns that is being received.
+  DatagramPaths paths_;          // UD: instead of a link.
+  region::KeyCache local_key_;   // The link's, of our own regions.
+  bool uses_wire_ = false;       // Packets may come for it.
   transport::RequesterEffects requester_effects_;
   std::optional<transport::Slot> refused_slot_;  // Its memory refused while effects were drained.
   enum class Refused : std::uint8_t { nothing, region, receive_memory };

@@ -1,4 +1,5 @@
 #include "adapter/adapter.h"
+#include "adapter/execute.h"
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
 #include "base/log.h"
@@ -29,7 +30,8 @@ void QueuePair::note_wire_use() {
 /// Null where the queue pair is not on this machine, of another user, or takes the wire.
 std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPlace& place) {
   auto peer = adapter_.find_peer(place.address, place.qpn);
-  if (peer == nullptr || peer->target(place.qpn.value()).qpn != place.qpn.value()) return nullptr;
+  const std::uint32_t local_number = place.qpn.value() % kProgramQueuePairsMax;
+  if (peer == nullptr || peer->target(local_number).qpn != place.qpn.value()) return nullptr;
   return std::make_unique<DirectLink>(
       std::move(peer),
       DirectLink::Config{.reliable = is_reliable(),
@@ -38,7 +40,10 @@ std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPlace& place) {
                          .peer_qpn = place.qpn,
                          .timeout = attributes_.timeout,
                          .retry_count = attributes_.retry_count,
-                         .rnr_retry = attributes_.rnr_retry});
+                         .rnr_retry = attributes_.rnr_retry,
+                         .find_host = [this, address = place.address](SrqNumber number) {
+                           return adapter_.find_peer(address, Qpn(raw(number)));
+                         }});
 }
 
 /// To the peer that the address vector names, if it takes the path as well.
@@ -53,6 +58,7 @@ void QueuePair::open_target() {
   adapter_.set_visited(number_, true);
   const TargetVisit visit(target_);
   target_.xrc_domain = options_.xrc_domain;
+  target_.xrc_file = options_.xrc_file;
   target_.receive_srq = {};
   target_.pd = target_.receive_pd = options_.pd;
   if (const SharedReceiveQueue* const shared = options_.shared_receive) {
@@ -84,6 +90,7 @@ void QueuePair::change_target() {
 }
 
 void QueuePair::close_target() {
+  hosts_.leave(number_);
   if (!may_be_direct()) return;
   const TargetVisit visit(target_);
   target_.stop_serving();
@@ -255,7 +262,10 @@ void QueuePair::on_peer_gone(const DirectPeer& peer) {
   std::erase_if(paths_, [&peer](const auto& one) {
     return one.second.link != nullptr && &one.second.link->peer() == &peer;
   });
-  if (link_ != nullptr && &link_->peer() == &peer) transmit_locked(monotonic_now());
+  hosts_.forget(peer);
+  if (link_ == nullptr) return;
+  link_->forget_host(peer);
+  if (&link_->peer() == &peer) transmit_locked(monotonic_now());
 }
 
 void QueuePair::on_visitor_gone() {
@@ -267,34 +277,9 @@ void QueuePair::on_visitor_gone() {
 
 /// What the peer's processor cannot do.
 void QueuePair::assist() {
-  Assist& wanted = target_.assist;
-  if (wanted.state.load(std::memory_order_acquire) != Assist::asked) return;
-  const MemoryKey key{wanted.key};
-  const region::Accessor by{target_.pd, number_};
-  bool is_done = false;
-  switch (wanted.kind) {
-    case Assist::invalidate:
-      is_done = regions().invalidate(key, by).has_value();
-      break;
-    case Assist::compare_and_swap:
-    case Assist::fetch_and_add: {
-      const bool swaps = wanted.kind == Assist::compare_and_swap;
-      const auto original = execute_atomic({.key = key,
-                                            .address = wanted.address,
-                                            .compare_and_swap = swaps,
-                                            .compare_add = wanted.compare_add,
-                                            .swap = wanted.swap},
-                                           by);
-      is_done = original.has_value();
-      wanted.original = original.value_or(0);
-      break;
-    }
-    case Assist::atomic_write:
-      is_done = execute_atomic_write(
-          {.key = key, .address = wanted.address, .value = wanted.compare_add}, by);
-      break;
-  }
-  wanted.state.store(is_done ? Assist::done : Assist::refused, std::memory_order_release);
+  if (target_.assist.state.load(std::memory_order_acquire) != Assist::asked) return;
+  if (target_.assist.kind == Assist::find_host) return tell_host();
+  answer(target_.assist, regions(), {target_.pd, number_});
 }
 
 }  // namespace verbatim::adapter

@@ -1,11 +1,13 @@
 #include <cstring>
 
 #include "adapter/adapter.h"
+#include "adapter/execute.h"
 #include "adapter/held_memory.h"
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
 #include "adapter/scatter.h"
 #include "base/fence.h"
+#include "base/overloaded.h"
 #include "transport/ib/datagram.h"
 #include "wire/grh.h"
 #include "wire/ip.h"
@@ -15,15 +17,6 @@
 namespace verbatim::adapter {
 
 using transport::Status;
-
-namespace {
-
-template <typename... Handlers>
-struct Overloaded : Handlers... {
-  using Handlers::operator()...;
-};
-
-}  // namespace
 
 void QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& source,
                           const SocketAddress& destination, TimeNs now) {
@@ -62,6 +55,9 @@ void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddr
   }
   if (wire::info(packet.headers.bth.opcode).is_request) {
     if (type() == QpType::xrc_send) return;  // It only asks.
+    const bool may_be_elsewhere =
+        type() == QpType::xrc_receive && !adapter_.has_number(packet.headers.xrc_eth.srq);
+    if (may_be_elsewhere && on_packet_for_host(packet)) return;
     Receives receives(*this);
     transport::ResponderEffects effects;
     responder_.on_packet(packet, receives, regions(), effects);
@@ -147,6 +143,7 @@ void QueuePair::drain(transport::ResponderEffects& effects) {
 
 void QueuePair::apply(const transport::ResponderEffect& effect) {
   if (responder_refused_ != Refused::nothing) return;  // What follows a refusal does not happen.
+  if (host_ != nullptr && apply_at_host(effect)) return;
   std::visit(
       Overloaded{
           [this](const transport::PlaceReceive& place) {
@@ -166,7 +163,7 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
             }
           },
           [this](const transport::ExecuteAtomic& atomic) {
-            const auto original = execute_atomic(atomic, peer_accessor());
+            const auto original = execute(regions(), atomic, peer_accessor());
             if (original) {
               responder_.on_atomic_result(*original);
             } else {
@@ -174,7 +171,7 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
             }
           },
           [this](const transport::ExecuteAtomicWrite& write) {
-            if (execute_atomic_write(write, peer_accessor())) {
+            if (execute(regions(), write, peer_accessor())) {
               responder_.on_atomic_result(0);
             } else {
               responder_refused_ = Refused::region;
@@ -204,26 +201,6 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
             fatal_ = true;
           }},
       effect);
-}
-
-std::optional<std::uint64_t> QueuePair::execute_atomic(const transport::ExecuteAtomic& atomic,
-                                                       const region::Accessor& by) {
-  const auto hold = regions().hold(atomic.key, atomic.address, 8, region::kRemoteAtomic, by);
-  std::uint64_t zero = 0;
-  std::uint64_t* const word = hold ? word_of(*hold, zero) : nullptr;
-  if (word == nullptr) return std::nullopt;
-  return atomic.compare_and_swap ? compare_and_swap(*word, atomic.compare_add, atomic.swap)
-                                 : fetch_and_add(*word, atomic.compare_add);
-}
-
-bool QueuePair::execute_atomic_write(const transport::ExecuteAtomicWrite& write,
-                                     const region::Accessor& by) {
-  const auto hold = regions().hold(write.key, write.address, 8, region::kRemoteWrite, by);
-  std::uint64_t zero = 0;
-  std::uint64_t* const word = hold ? word_of(*hold, zero) : nullptr;
-  if (word == nullptr) return false;
-  __atomic_store_n(word, write.value, __ATOMIC_SEQ_CST);
-  return true;
 }
 
 }  // namespace verbatim::adapter

@@ -260,8 +260,15 @@ bool QueuePair::transmit_responses(Burst& burst) {
 bool QueuePair::add_response_packet(Burst& burst, const OutgoingPacket& packet) {
   const PayloadSource& payload = packet.payload;
   burst.begin(packet.headers, payload.length);
-  if (payload.length > 0 && !burst.append(regions(), payload.key, payload.address, payload.length,
-                                          region::kRemoteRead, {payload.pd, number_})) {
+  const bool is_elsewhere = raw(payload.srq) != 0 && !adapter_.has_number(payload.srq);
+  const auto append = [&] {
+    if (is_elsewhere) return append_from_host(burst, payload);
+    return burst
+        .append(regions(), payload.key, payload.address, payload.length, region::kRemoteRead,
+                {payload.pd, number_})
+        .has_value();
+  };
+  if (payload.length > 0 && !append()) {
     burst.abandon();
     return false;
   }

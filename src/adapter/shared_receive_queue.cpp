@@ -7,6 +7,7 @@
 #include "adapter/adapter.h"
 #include "adapter/direct_target.h"
 #include "adapter/progress.h"
+#include "adapter/xrc_hosts.h"
 
 namespace verbatim::adapter {
 
@@ -175,6 +176,7 @@ Result<SharedReceiveQueue*> Adapter::create_shared_receive_queue(
 void Adapter::publish(const SharedReceiveQueue& queue) {
   XrcQueue& place = arena_->xrc_queue(queue.number());
   place.domain = queue.options().xrc_domain;
+  place.file = xrc_domains_[place.domain].file;
   place.pd = queue.options().pd;
   place.receives = queue.ring();
   place.cq = queue.options().cq->ring();
@@ -196,6 +198,7 @@ Result<void> Adapter::destroy_shared_receive_queue(SharedReceiveQueue* queue) {
   const SharedReceiveOptions options = queue->options();
   if (options.type == SharedReceiveType::xrc) withdraw(*queue);
   progress_->during_no_turn([&] {
+    if (own_peer_) forget_queue(*own_peer_, queue->number());
     // XRC: a message that is coming in ends with its queue.
     for (std::uint32_t i = 0; i < kProgramQueuePairsMax && options.cq != nullptr; ++i) {
       if (QueuePair* const queue_pair = find_local(i)) queue_pair->forget(*queue);

@@ -84,8 +84,8 @@ bool Hold::move_to(std::uint64_t iova, std::uint64_t length) {
   return true;
 }
 
-RegionTable::RegionTable(RegionTableHeader& header, std::span<RegionEntry> entries)
-    : header_(header), entries_(entries), permutation_(header.secret) {
+RegionTable::RegionTable(RegionTableHeader& header, std::span<RegionEntry> entries, Use use)
+    : header_(header), entries_(entries), permutation_(header.secret), use_(use) {
   VERBATIM_ASSERT(entries.size() <= std::size_t{1} << kIndexBits);
 }
 
@@ -239,6 +239,11 @@ std::expected<void, KeyError> RegionTable::visit_key(MemoryKey key, std::uint32_
 std::expected<void, KeyError> RegionTable::check(MemoryKey key, std::uint64_t iova,
                                                  std::uint64_t length, std::uint32_t rights,
                                                  const Accessor& by) const {
+  if (use_ == Use::visits) {
+    KeyCache unused;
+    const auto visited = visit(key, iova, length, rights, by, unused);
+    return visited ? std::expected<void, KeyError>() : std::unexpected(visited.error());
+  }
   const auto held = hold(key, iova, length, rights, by);
   if (!held) return std::unexpected(held.error());
   return {};
@@ -246,6 +251,7 @@ std::expected<void, KeyError> RegionTable::check(MemoryKey key, std::uint64_t io
 
 std::expected<void, KeyError> RegionTable::check_key(MemoryKey key, std::uint32_t rights,
                                                      const Accessor& by) const {
+  if (use_ == Use::visits) return visit_key(key, rights, by);
   const auto entered = enter(key, rights, by);
   if (!entered) return std::unexpected(entered.error());
   return {};

@@ -127,6 +127,10 @@ inline bool contains(const Region& region, std::uint64_t iova, std::uint64_t len
   return iova >= region.iova && length <= region.length &&
          iova - region.iova <= region.length - length;
 }
+/// Where that byte is in the process that registered the region.
+inline std::uint64_t address_in(const Region& region, std::uint64_t iova) {
+  return region.address + (iova - region.iova);
+}
 class RegionTable;
 
 /// Where the last key was found: a key names the same entry for ever, whatever that holds now. Of
@@ -171,8 +175,10 @@ class Hold {
 class RegionTable {
  public:
   /// `entries` are zeroed memory when `initialise` is called; at most 2^20 of them. `secret` is
-  /// random and stays in the arena. A view is made after `initialise`, in any process.
-  RegionTable(RegionTableHeader& header, std::span<RegionEntry> entries);
+  /// random and stays in the arena. A view is made after `initialise`, in any process. Who only
+  /// `visits` says so: a holder that is killed would hold for ever.
+  enum class Use : std::uint8_t { holds, visits };
+  RegionTable(RegionTableHeader& header, std::span<RegionEntry> entries, Use use = Use::holds);
   /// Who visits (see `visit`): `wait_for_peers` and `wait_for_own` return when everybody of that
   /// kind has left who visited when they were called. Peers visit regions and windows, with remote
   /// keys; the program's own threads visit regions only, with local keys, and may end the binding
@@ -213,8 +219,9 @@ class RegionTable {
   /// A queue pair has gone: so have the bindings of its type 2 windows.
   void unbind_all(Qpn qpn);
 
-  /// Checks in the order of KeyError, without holding: an engine's question. A request of no bytes
-  /// needs no key (IBA C9-88, o9-20), so callers do not ask then.
+  /// Checks in the order of KeyError, without holding: an engine's question; of a view that visits
+  /// under the visitor's lock. A request of no bytes needs no key (IBA C9-88, o9-20), so callers do
+  /// not ask then.
   std::expected<void, KeyError> check(MemoryKey key, std::uint64_t iova, std::uint64_t length,
                                       std::uint32_t rights, const Accessor& by) const;
   /// The same of the key alone, whatever the bytes.
@@ -257,6 +264,7 @@ class RegionTable {
   RegionTableHeader& header_;
   std::span<RegionEntry> entries_;
   KeyPermutation permutation_;
+  Use use_;
   Visitors visitors_;
 };
 

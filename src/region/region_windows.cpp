@@ -140,6 +140,7 @@ Result<void> RegionTable::bind(const WindowBinding& binding, const Accessor& by)
 
 std::expected<void, KeyError> RegionTable::check_invalidation(MemoryKey key,
                                                               const Accessor& by) const {
+  if (use_ == Use::visits) return visit_invalidation(key, by);
   const auto entered = enter(key);
   if (!entered) return std::unexpected(entered.error());
   return may_invalidate(*entered->entry_, by);

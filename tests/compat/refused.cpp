@@ -13,6 +13,17 @@
 #include <unistd.h>
 
 namespace refused {
+
+ibv_xrcd* open_shared_domain(const endpoint::Device& device) {
+  ibv_xrcd_init_attr wanted{};
+  wanted.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  wanted.fd = open(kSharedFile, O_RDONLY | O_CLOEXEC);
+  wanted.oflags = O_CREAT;
+  ibv_xrcd* const domain = ibv_open_xrcd(device.context, &wanted);
+  close(wanted.fd);
+  return domain;
+}
+
 namespace {
 
 /// The other process: makes an object of each kind that might be imported or shared, and waits.
@@ -24,13 +35,14 @@ namespace {
   ibv_alloc_dm_attr wanted{};
   wanted.length = 64;
   ibv_dm* const dm = ibv_alloc_dm(own.context, &wanted);
-  ibv_xrcd_init_attr domain{};
-  domain.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
-  domain.fd = open(kSharedFile, O_RDONLY | O_CLOEXEC);
-  domain.oflags = O_CREAT;
-  ibv_xrcd* const xrcd = ibv_open_xrcd(own.context, &domain);
-  endpoint::check(mr != nullptr && dm != nullptr && xrcd != nullptr, "the other process");
-  const OtherObjects told{own.context->cmd_fd, own.pd->handle, mr->handle, dm->handle};
+  ibv_qp_init_attr_ex target{};
+  target.qp_type = IBV_QPT_XRC_RECV;
+  target.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+  target.xrcd = open_shared_domain(own);
+  endpoint::check(mr != nullptr && dm != nullptr && target.xrcd != nullptr, "the other process");
+  const ibv_qp* const qp = ibv_create_qp_ex(own.context, &target);
+  endpoint::check(qp != nullptr, "the other process's target");
+  const OtherObjects told{own.context->cmd_fd, own.pd->handle, mr->handle, dm->handle, qp->qp_num};
   endpoint::check(write(tell, &told, sizeof told) == sizeof told, "the other process");
   for (;;) pause();
 }

@@ -18,6 +18,7 @@ struct OtherObjects {
   std::uint32_t pd = 0;
   std::uint32_t mr = 0;
   std::uint32_t dm = 0;
+  std::uint32_t target = 0;  // Number of an XRC target, of the shared domain.
 };
 
 /// What the attempts are made with.
@@ -47,6 +48,7 @@ void add_unserved_exports(Rows& rows);  // What exports.txt says that nobody ans
 
 /// The file that XRC domains of both processes belong to.
 inline constexpr const char* kSharedFile = "/proc/self/exe";
+ibv_xrcd* open_shared_domain(const endpoint::Device& device);
 
 /// Of calls that return a pointer, and of those that return -1.
 inline int errno_of(const void* made) { return made == nullptr ? errno : 0; }

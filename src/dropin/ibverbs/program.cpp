@@ -1,13 +1,16 @@
 #include "dropin/ibverbs/program.h"
 
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <string_view>
 #include <utility>
 
 #include <pthread.h>
-#include <sys/prctl.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
 
 #include "adapter/progress.h"
 #include "agent/node.h"
@@ -99,12 +102,12 @@ Result<TimeNs> wanted_busy_poll() {
                                     wanted));
 }
 
-/// What the direct path needs. Without it the program keeps to the wire.
-Result<void> open_direct_path(adapter::Membership& membership) {
-  if (auto prepared = adapter::prepare_direct_path(membership); !prepared) return prepared;
-  // Peers reach memory that is not in the file by process_vm_writev(2), which Yama forbids by
-  // default. It fails where there is no Yama.
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+/// How the programs of this machine find each other.
+Result<void> open_to_peers(adapter::Membership& membership) {
+  membership.doorbell.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!membership.doorbell) {
+    return refuse(errno, fmt::format("eventfd: {}", std::strerror(errno)));
+  }
   membership.ask_for_peer = [](const SocketAddress& address,
                                Qpn qpn) -> Result<adapter::PeerDescriptors> {
     auto files = agent::request_peer(address, agent::slot_of(qpn));
@@ -128,15 +131,16 @@ Result<std::unique_ptr<Program>> join() {
   membership.busy_poll = *busy_poll;
   agent::SharedFiles files{.arena = (*arena)->fd()};
   membership.only_direct = *path == Path::direct;
+  if (auto opened = open_to_peers(membership); !opened) return std::unexpected(opened.error());
   if (*path != Path::wire) {
-    if (auto opened = open_direct_path(membership); !opened) {
-      if (membership.only_direct) return std::unexpected(opened.error());
-      log(LogLevel::info, "the wire is taken everywhere: {}", opened.error().text);
-    } else {
-      files.memory = membership.memory->fd();
-      files.doorbell = membership.doorbell.get();
+    if (auto prepared = adapter::prepare_direct_path(membership); !prepared) {
+      if (membership.only_direct) return std::unexpected(prepared.error());
+      log(LogLevel::info, "the wire is taken everywhere: {}", prepared.error().text);
     }
   }
+  const UniqueFd no_memory(memfd_create("verbatim-no-memory", MFD_CLOEXEC));
+  files.memory = membership.memory ? membership.memory->fd() : no_memory.get();
+  files.doorbell = membership.doorbell.get();
   auto client = agent::AgentClient::join(*options, files);
   if (!client) return std::unexpected(client.error());
   membership.node = describe((*client)->node());

@@ -89,15 +89,10 @@ Result<adapter::XrcOpening> to_opening(const ibv_xrcd_init_attr& wanted) {
   if ((wanted.oflags & ~(O_CREAT | O_EXCL)) != 0) {
     return refuse(EINVAL, fmt::format("oflags {:#o}: O_CREAT and O_EXCL are known", wanted.oflags));
   }
-  adapter::XrcOpening opening{.create = (wanted.oflags & O_CREAT) != 0,
-                              .exclusive = (wanted.oflags & O_EXCL) != 0};
-  if (wanted.fd == -1) return opening;
-  struct stat file{};
-  if (fstat(wanted.fd, &file) != 0) {
-    return refuse(EBADF, fmt::format("descriptor {} is not open", wanted.fd));
-  }
-  opening.file = {.device = file.st_dev, .inode = file.st_ino};
-  return opening;
+  if (wanted.fd < -1) return refuse(EBADF, fmt::format("descriptor {} is not open", wanted.fd));
+  return adapter::XrcOpening{.fd = wanted.fd,
+                             .create = (wanted.oflags & O_CREAT) != 0,
+                             .exclusive = (wanted.oflags & O_EXCL) != 0};
 }
 
 }  // namespace

@@ -158,6 +158,7 @@ bool Responder::enter_domain(const wire::Packet& packet, const OpcodeInfo& info,
   const auto pd = receives.domain_of(srq);
   if (!pd) return false;
   config_.pd = *pd;
+  config_.srq = srq;
   return true;
 }
 

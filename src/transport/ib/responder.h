@@ -26,8 +26,9 @@ struct ResponderConfig {
   std::uint8_t min_rnr_timer = 12;  // The code of table 45, sent in RNR NAKs.
   /// region::kRemoteWrite | kRemoteRead | kRemoteAtomic | kFlushGlobal | kFlushPersistent.
   std::uint32_t access = 0;
-  PdNumber pd{};  // XRC: of the shared receive queue that each request names.
-  Qpn own_qp;     // What type 2 memory windows are bound to.
+  PdNumber pd{};    // XRC: of the shared receive queue that each request names,
+  SrqNumber srq{};  // which is this one.
+  Qpn own_qp;       // What type 2 memory windows are bound to.
 };
 
 /// A receive request, taken from its queue.

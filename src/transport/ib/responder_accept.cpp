@@ -89,7 +89,7 @@ void Responder::complete_receive(const wire::Packet& packet, const OpcodeInfo& i
 void Responder::accept_read(const wire::Packet& packet) {
   const wire::Headers& headers = packet.headers;
   msn_ = msn_ + 1;
-  responses_.add_read(headers.bth.psn, msn_, headers.reth, config_.pd);
+  responses_.add_read(headers.bth.psn, msn_, headers.reth, config_.pd, config_.srq);
   // IBA 9.7.2: a READ takes as many PSNs as its response has packets.
   expected_psn_ = expected_psn_ + responses_.packets_of(headers.reth.length);
   drop_stale_nak();

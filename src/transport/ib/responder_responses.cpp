@@ -49,9 +49,11 @@ ResponseQueue::Entry& ResponseQueue::add(Psn psn, wire::Msn msn, Verb verb) {
   return newest() = Entry{.first_psn = psn, .msn = msn, .verb = verb};
 }
 
-void ResponseQueue::add_read(Psn first_psn, wire::Msn msn, const wire::Reth& reth, PdNumber pd) {
+void ResponseQueue::add_read(Psn first_psn, wire::Msn msn, const wire::Reth& reth, PdNumber pd,
+                             SrqNumber srq) {
   Entry& entry = add(first_psn, msn, Verb::read_request);
   entry.pd = pd;
+  entry.srq = srq;
   entry.key = reth.key;
   entry.address = reth.address;
   entry.length = entry.end = reth.length;
@@ -166,6 +168,7 @@ void ResponseQueue::poll_read(Entry& entry, OutgoingPacket& out) const {
   out.payload.length = std::min(left, mtu_bytes_);
   out.payload.key = entry.key;
   out.payload.pd = entry.pd;
+  out.payload.srq = entry.srq;
   out.payload.address = entry.address + entry.next;
 }
 

@@ -28,7 +28,8 @@ class ResponseQueue {
   bool full() const;
   /// Remembers a new request; the caller has seen that it is not full. A READ enters the queue of
   /// answers at once, what is executed when its result is known.
-  void add_read(Psn first_psn, wire::Msn msn, const wire::Reth& reth, PdNumber pd);
+  void add_read(Psn first_psn, wire::Msn msn, const wire::Reth& reth, PdNumber pd,
+                SrqNumber srq = {});
   void add_executed(Psn psn, wire::Msn msn, wire::Verb verb);
   void set_atomic_result(std::uint64_t original);
 
@@ -71,6 +72,7 @@ class ResponseQueue {
     MemoryKey key{};
     std::uint64_t address = 0;
     PdNumber pd{};
+    SrqNumber srq{};
     std::uint32_t length = 0;  // Of the READ; the answer under way covers bytes [start, end) of it,
     std::uint32_t start = 0;   // and [next, end) is left to send.
     std::uint32_t next = 0;

@@ -63,7 +63,8 @@ struct PayloadSource {
   std::uint64_t offset = 0;
   MemoryKey key{};
   std::uint64_t address = 0;
-  PdNumber pd{};  // Of the region.
+  PdNumber pd{};    // Of the region.
+  SrqNumber srq{};  // XRC: that the request named.
 };
 
 /// A packet to send. `headers.bth.dest_qp`, `pkey` and `pad_count` are filled in by the engine.

@@ -1,9 +1,10 @@
+#include "adapter/direct_place.h"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
 
-#include "adapter/direct_link.h"
 #include "adapter/held_memory.h"
 #include "adapter/memory.h"
 #include "adapter/scatter.h"
@@ -17,6 +18,9 @@ using Done = std::expected<void, region::KeyError>;
 
 }  // namespace
 
+DirectPlace::DirectPlace(std::shared_ptr<DirectPeer> peer, std::uint32_t local_number)
+    : peer_(std::move(peer)), local_number_(local_number), target_(peer_->target(local_number)) {}
+
 bool LocalMemory::is_good(std::uint32_t right) const {
   return !inlined.empty() || std::ranges::all_of(segments, [&](const Segment& one) {
     if (one.length == 0) return true;
@@ -27,10 +31,8 @@ bool LocalMemory::is_good(std::uint32_t right) const {
   });
 }
 
-/// To the receive request that the target holds, of which `before` bytes are somebody else's. What
-/// its memory refuses is the peer's fault.
-DirectLink::Copied DirectLink::copy_to_receive(const LocalMemory& local, std::uint64_t offset,
-                                               std::uint64_t length, std::uint64_t before) {
+DirectPlace::Copied DirectPlace::copy_to_receive(const LocalMemory& local, std::uint64_t offset,
+                                                 std::uint64_t length, std::uint64_t before) {
   const std::span segments(target_.receive.segments, target_.receive.segment_count);
   Copied copied = Copied::all;
   const auto place = [&](MemoryKey key, std::uint64_t address, std::uint32_t bytes) -> Done {
@@ -38,7 +40,7 @@ DirectLink::Copied DirectLink::copy_to_receive(const LocalMemory& local, std::ui
                                                target_.receive_pd, receive_key_);
     copied = Copied::there_refused;
     if (!region) return std::unexpected(region.error());
-    const std::uint64_t there = (*region)->address + (address - (*region)->iova);
+    const std::uint64_t there = address_in(**region, address);
     copied = copy(**region, there, local, offset, bytes, true);
     offset += bytes;
     if (copied == Copied::all) return {};
@@ -48,12 +50,12 @@ DirectLink::Copied DirectLink::copy_to_receive(const LocalMemory& local, std::ui
   return placed ? Copied::all : copied;
 }
 
-/// Bytes [offset, offset + length) of the request, to or from `address` of the peer's process.
-DirectLink::Copied DirectLink::copy(const region::Region& there, std::uint64_t address,
-                                    const LocalMemory& local, std::uint64_t offset,
-                                    std::uint64_t length, bool to_peer) {
+DirectPlace::Copied DirectPlace::copy(const region::Region& there, std::uint64_t address,
+                                      const LocalMemory& local, std::uint64_t offset,
+                                      std::uint64_t length, bool to_peer) {
   if (!local.inlined.empty()) {
-    return copy_inlined(there, address, local.inlined.subspan(offset, length));
+    auto* const bytes = const_cast<std::byte*>(local.inlined.data() + offset);
+    return copy_plain(there, address, bytes, length, true) ? Copied::all : Copied::there_refused;
   }
   Copied copied = Copied::all;
   const std::uint32_t right = to_peer ? region::kLocalRead : region::kLocalWrite;
@@ -68,9 +70,9 @@ DirectLink::Copied DirectLink::copy(const region::Region& there, std::uint64_t a
   return moved ? Copied::all : copied;
 }
 
-DirectLink::Copied DirectLink::copy_piece(const region::Region& there, std::uint64_t address,
-                                          const region::Hold& here, std::uint64_t length,
-                                          bool to_peer) {
+DirectPlace::Copied DirectPlace::copy_piece(const region::Region& there, std::uint64_t address,
+                                            const region::Hold& here, std::uint64_t length,
+                                            bool to_peer) {
   const bool is_null = (there.access & region::kNull) != 0;
   for (std::uint64_t done = 0; done < length;) {
     auto run = is_null ? DirectPeer::Run{nullptr, length - done}
@@ -95,8 +97,8 @@ DirectLink::Copied DirectLink::copy_piece(const region::Region& there, std::uint
 }
 
 /// A null region takes everything, and gives zeroes.
-DirectLink::Copied DirectLink::copy_zeroes(const region::Hold& here, std::uint64_t length,
-                                           bool to_peer) {
+DirectPlace::Copied DirectPlace::copy_zeroes(const region::Hold& here, std::uint64_t length,
+                                             bool to_peer) {
   static constexpr std::array<std::byte, 4096> kZeroes{};
   for (std::uint64_t done = 0; !to_peer && done < length;) {
     const auto part = std::min<std::uint64_t>(length - done, kZeroes.size());
@@ -109,8 +111,8 @@ DirectLink::Copied DirectLink::copy_zeroes(const region::Hold& here, std::uint64
 }
 
 /// Neither side's memory is at hand: through a buffer.
-DirectLink::Copied DirectLink::copy_through(std::uint64_t address, const region::Hold& here,
-                                            std::uint64_t length, bool to_peer) {
+DirectPlace::Copied DirectPlace::copy_through(std::uint64_t address, const region::Hold& here,
+                                              std::uint64_t length, bool to_peer) const {
   std::array<std::byte, 4096> buffer;
   for (std::uint64_t done = 0; done < length;) {
     const auto part = std::min<std::uint64_t>(length - done, buffer.size());
@@ -126,45 +128,43 @@ DirectLink::Copied DirectLink::copy_through(std::uint64_t address, const region:
   return Copied::all;
 }
 
-DirectLink::Copied DirectLink::copy_inlined(const region::Region& there, std::uint64_t address,
-                                            ByteSpan bytes) {
-  if ((there.access & region::kNull) != 0) return Copied::all;
-  while (!bytes.empty()) {
-    const auto run = peer_->find(there, address, bytes.size(), cache_);
-    if (run.here != nullptr) {
-      copy_in_order(run.here, bytes.first(run.length));
-    } else if (!peer_->copy_by_kernel(const_cast<std::byte*>(bytes.data()), address, run.length,
-                                      true)) {
-      return Copied::there_refused;
+bool DirectPlace::copy_plain(const region::Region& there, std::uint64_t address, std::byte* here,
+                             std::uint64_t length, bool to_peer) {
+  if ((there.access & region::kNull) != 0) {
+    if (!to_peer) std::memset(here, 0, length);
+    return true;
+  }
+  while (length > 0) {
+    const auto run = peer_->find(there, address, length, cache_);
+    if (run.here == nullptr) {
+      if (!peer_->copy_by_kernel(here, address, run.length, to_peer)) return false;
+    } else if (to_peer) {
+      copy_in_order(run.here, ByteSpan(here, run.length));
+    } else {
+      copy_in_order(here, ByteSpan(run.here, run.length));
     }
     address += run.length;
-    bytes = bytes.subspan(run.length);
+    here += run.length;
+    length -= run.length;
   }
-  return Copied::all;
-}
-
-/// The 8 bytes of an atomic operation on this side: `use` reads or writes them.
-template <typename Bytes, typename Use>
-bool DirectLink::with_local(const LocalMemory& local, Bytes bytes, std::uint32_t right, Use use) {
-  const auto move = [&](MemoryKey key, std::uint64_t iova, std::uint32_t length) -> Done {
-    const auto here = local.visit(key, iova, length, right);
-    if (!here) return std::unexpected(here.error());
-    if (!use(*here, bytes.first(length))) return std::unexpected(region::KeyError::not_mapped);
-    bytes = bytes.subspan(length);
-    return {};
-  };
-  return for_each_piece(local.segments, 0, bytes.size(), move).has_value();
-}
-
-bool DirectLink::read_local(const LocalMemory& local, std::uint64_t& value) {
-  const auto bytes = std::as_writable_bytes(std::span(&value, 1));
-  if (local.inlined.empty()) return with_local(local, bytes, region::kLocalRead, read_held);
-  std::memcpy(bytes.data(), local.inlined.data(), bytes.size());
   return true;
 }
 
-bool DirectLink::write_local(const LocalMemory& local, std::uint64_t value) {
-  return with_local(local, std::as_bytes(std::span(&value, 1)), region::kLocalWrite, write_held);
+std::uint64_t* DirectPlace::word(const region::Region& there, std::uint64_t address) {
+  const auto run = peer_->find(there, address, 8, cache_);
+  if (run.here == nullptr || run.length != 8) return nullptr;
+  return reinterpret_cast<std::uint64_t*>(run.here);
+}
+
+bool DirectPlace::take_receive() {
+  // It is in use by a request that goes on, or that was left: whether it is complete is not sure.
+  if (target_.holds_receive) settle(target_, peer_->base());
+  if (target_.holds_receive) return true;
+  if (!target_.receives) return false;
+  ReceiveRing& ring = *peer_->at(target_.receives);
+  if (!ring.take(peer_->base(), target_.receive, &target_.holds_receive)) return false;
+  if (ring.disarm_limit()) peer_->tell_of_receives(local_number_, kReceivesFewerThanLimit);
+  return true;
 }
 
 }  // namespace verbatim::adapter
