@@ -58,10 +58,15 @@ Result<PdNumber> Adapter::allocate_pd() {
   if (pds_.size() >= Limits::protection_domains) {
     return refuse(ENOMEM, fmt::format("there are {} protection domains already", pds_.size()));
   }
+  return add_pd({});
+}
+
+/// Under lock_.
+PdNumber Adapter::add_pd(Pd pd) {
   do {
     ++last_pd_;
   } while (last_pd_ == 0 || pds_.contains(PdNumber{last_pd_}));
-  pds_.emplace(PdNumber{last_pd_}, Pd{});
+  pds_.emplace(PdNumber{last_pd_}, std::move(pd));
   return PdNumber{last_pd_};
 }
 
@@ -177,7 +182,12 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
                             options.type == QpType::ud, options.memory);
   const std::lock_guard guard(lock_);
   if (auto there = check_parts(options); !there) return std::unexpected(there.error());
-  if (options.type == QpType::xrc_receive) {
+  const auto is_elsewhere = [this](PdNumber pd) { return pds_[pd].exporter != nullptr; };
+  const SharedReceiveQueue* const shared = options.shared_receive;
+  if (options.type != QpType::xrc_receive) {
+    options.is_imported =
+        is_elsewhere(options.pd) || (shared != nullptr && is_elsewhere(shared->options().pd));
+  } else {
     options.xrc_file = xrc_domains_[options.xrc_domain].file;
   }
   const std::uint32_t number = take_number();

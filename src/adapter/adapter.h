@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "adapter/arena.h"
+#include "adapter/borrowed_memory.h"
 #include "adapter/completion_queue.h"
 #include "adapter/device_memory.h"
 #include "adapter/direct_peer.h"
@@ -122,6 +123,18 @@ class Adapter {
   /// EBUSY while regions, windows or queue pairs use it.
   Result<void> deallocate_pd(PdNumber pd);
   bool has_pd(PdNumber pd);
+  /// `ibv_import_pd` of another program, whose numbers begin with `first_qpn`: a domain of this one
+  /// in which that one's regions can be imported. ENOENT, ESRCH, EAGAIN.
+  Result<PdNumber> import_pd(Qpn first_qpn, PdNumber there);
+  void unimport_pd(PdNumber pd);
+  bool is_imported(PdNumber pd);
+  /// `ibv_import_mr` into such a domain: the region has its key here, too. Answers with what it is.
+  /// ENOENT, EEXIST where something of this program has the key, ENOMEM.
+  Result<region::Region> import_memory(PdNumber pd, MemoryKey key);
+  void unimport_memory(MemoryKey key);
+  /// `ibv_import_dm`: addresses in `BorrowedMemory`. ENOENT, ESRCH, EAGAIN, ENOMEM.
+  Result<MutableByteSpan> import_device_memory(Qpn first_qpn, std::uint32_t handle);
+  Qpn first_qpn() const { return membership_.first_qpn; }
 
   /// `ibv_reg_mr`: EINVAL for rights that contradict each other (remote write or atomic without
   /// local write), EFAULT for memory that is not mapped, ENOMEM for a full table. On-demand memory
@@ -140,6 +153,9 @@ class Adapter {
   enum class Prefetch : std::uint8_t { read, write, no_fault };
   Result<void> prefetch(PdNumber pd, Prefetch advice, bool waits, std::span<const Segment> list);
   DeviceMemory& device_memory() { return device_memory_; }
+  /// `ibv_free_dm`: EBUSY while regions of this program lie over it. Who has imported it has it no
+  /// more.
+  Result<void> free_device_memory(std::uint32_t handle);
 
   Result<std::unique_ptr<CompletionQueue>> create_completion_queue(
       const CompletionQueueOptions& options);
@@ -255,6 +271,9 @@ class Adapter {
   void on_doorbell();
   void serve_boards();
   void serve_guest(DirectTarget& guest);
+  Result<std::shared_ptr<DirectPlace>> exporter_of(Qpn first_qpn);
+  static Result<region::Region> borrow(Loan loan);
+  void answer_importer(Assist& wanted);
   void watch_visitors();
   void on_visitor_gone(std::uint32_t place, int fd);
   void on_peer_gone(const std::shared_ptr<DirectPeer>& peer);
@@ -282,7 +301,11 @@ class Adapter {
 
   struct Pd {
     std::uint32_t users = 0;
+    std::shared_ptr<DirectPlace> exporter;  // Imported: the program that it is of,
+    PdNumber there{};                       // and which it is there.
   };
+  PdNumber add_pd(Pd pd);
+  static constexpr PdNumber kDeviceMemoryPd{};  // Of regions that show device memory; no program's.
   struct Xrc {
     XrcFile file;  // None: the domain is this program's alone.
     std::uint32_t handles = 0;
@@ -317,6 +340,8 @@ class Adapter {
     Adopted adopted;
   };
   std::map<MemoryKey, Registered> registered_;
+  std::map<std::uint32_t, std::shared_ptr<DirectPlace>> exporters_;  // By first number.
+  std::map<std::uint32_t, MemoryKey> shown_device_memory_;           // By handle.
   std::uint32_t last_number_ = 0;
   std::map<XrcDomain, Xrc> xrc_domains_;
   std::uint32_t last_xrc_domain_ = 0;

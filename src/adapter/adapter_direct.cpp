@@ -164,9 +164,9 @@ void Adapter::serve_boards() {
 void Adapter::serve_guest(DirectTarget& guest) {
   const std::uint32_t news = guest.news.exchange(0, std::memory_order_seq_cst);
   const bool is_asked = guest.assist.state.load(std::memory_order_acquire) == Assist::asked;
-  if ((news & kAssist) != 0 && is_asked) {
-    answer(guest.assist, *regions_, {guest.pd, Qpn(guest.qpn)});
-  }
+  if ((news & kAssist) == 0 || !is_asked) return;
+  if (guest.assist.kind > Assist::find_host) return answer_importer(guest.assist);
+  answer(guest.assist, *regions_, {guest.pd, Qpn(guest.qpn)});
 }
 
 /// Who visits a region of ours holds the lock of a target of ours, or of a guest.
@@ -188,8 +188,9 @@ void Adapter::wait_for_users() {
 }
 
 Result<Adapter::Adopted> Adapter::adopt_memory(region::Region& region) {
+  constexpr std::uint32_t kNotAdopted = region::kOnDemand | region::kElsewhere | region::kNull;
   Adopted adopted;
-  if (!membership_.memory || (region.access & (region::kOnDemand | region::kNull)) != 0) {
+  if (!membership_.memory || (region.access & kNotAdopted) != 0) {
     return adopted;
   }
   adopted.extents = membership_.memory->adopt(region.address, region.length);

@@ -26,7 +26,7 @@ Result<void> check_memory(const region::Region& region) {
   if (region.length > Limits::region_bytes) {
     return refuse(EINVAL, fmt::format("{} bytes are above the largest region", region.length));
   }
-  if ((region.access & region::kOnDemand) != 0) return {};
+  if ((region.access & (region::kOnDemand | region::kElsewhere)) != 0) return {};
   return populate_memory(region.address, region.length, (region.access & region::kLocalWrite) != 0);
 }
 

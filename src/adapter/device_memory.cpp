@@ -33,17 +33,32 @@ Result<std::uint32_t> DeviceMemory::allocate(std::uint64_t length, std::uint32_t
   return last_handle_;
 }
 
-Result<void> DeviceMemory::free(std::uint32_t handle) {
-  const std::lock_guard guard(lock_);
+/// Under lock_.
+auto DeviceMemory::find_unused(std::uint32_t handle)
+    -> Result<std::map<std::uint32_t, Buffer>::iterator> {
   const auto found = buffers_.find(handle);
   if (found == buffers_.end()) return refuse(EINVAL, "there is no such device memory");
   if (found->second.regions > 0) {
     return refuse(EBUSY, fmt::format("{} memory regions lie over it", found->second.regions));
   }
-  const MutableByteSpan bytes = found->second.bytes;
+  return found;
+}
+
+Result<void> DeviceMemory::check_unused(std::uint32_t handle) {
+  const std::lock_guard guard(lock_);
+  const auto found = find_unused(handle);
+  if (!found) return std::unexpected(found.error());
+  return {};
+}
+
+Result<void> DeviceMemory::free(std::uint32_t handle) {
+  const std::lock_guard guard(lock_);
+  const auto found = find_unused(handle);
+  if (!found) return std::unexpected(found.error());
+  const MutableByteSpan bytes = (*found)->second.bytes;
   munmap(bytes.data(), bytes.size());
   used_ -= bytes.size();
-  buffers_.erase(found);
+  buffers_.erase(*found);
   return {};
 }
 
@@ -56,18 +71,21 @@ Result<MutableByteSpan> DeviceMemory::find(std::uint32_t handle) {
   return found->second.bytes;
 }
 
+Result<void> DeviceMemory::check_range(ByteSpan buffer, std::uint64_t offset, std::size_t length) {
+  if (offset > buffer.size() || length > buffer.size() - offset) {
+    return refuse(EFAULT, fmt::format("offset {} + {} bytes is not all in the {} bytes", offset,
+                                      length, buffer.size()));
+  }
+  if (offset % kCopyUnit == 0 && length % kCopyUnit == 0) return {};
+  return refuse(EINVAL, fmt::format("offset {} and length {} must be multiples of {}", offset,
+                                    length, kCopyUnit));
+}
+
 Result<MutableByteSpan> DeviceMemory::range(std::uint32_t handle, std::uint64_t offset,
                                             std::size_t length) {
   const auto bytes = find(handle);
   if (!bytes) return bytes;
-  if (offset > bytes->size() || length > bytes->size() - offset) {
-    return refuse(EFAULT, fmt::format("offset {} + {} bytes is not all in the {} bytes", offset,
-                                      length, bytes->size()));
-  }
-  if (offset % kCopyUnit != 0 || length % kCopyUnit != 0) {
-    return refuse(EINVAL, fmt::format("offset {} and length {} must be multiples of {}", offset,
-                                      length, kCopyUnit));
-  }
+  if (auto good = check_range(*bytes, offset, length); !good) return std::unexpected(good.error());
   return bytes->subspan(offset, length);
 }
 

@@ -28,9 +28,12 @@ class DeviceMemory {
   Result<std::uint32_t> allocate(std::uint64_t length, std::uint32_t log_align);
   /// EBUSY while regions lie over it.
   Result<void> free(std::uint32_t handle);
+  /// What `free` would say.
+  Result<void> check_unused(std::uint32_t handle);
   /// ENOENT: there is no such buffer.
   Result<MutableByteSpan> find(std::uint32_t handle);
   /// EFAULT where the bytes are not all in the buffer, EINVAL where they are not aligned.
+  static Result<void> check_range(ByteSpan buffer, std::uint64_t offset, std::size_t length);
   Result<void> copy_in(std::uint32_t handle, std::uint64_t offset, ByteSpan from);
   Result<void> copy_out(std::uint32_t handle, std::uint64_t offset, MutableByteSpan to);
 
@@ -44,6 +47,8 @@ class DeviceMemory {
     std::uint32_t regions = 0;
   };
   Result<MutableByteSpan> range(std::uint32_t handle, std::uint64_t offset, std::size_t length);
+
+  Result<std::map<std::uint32_t, Buffer>::iterator> find_unused(std::uint32_t handle);
 
   std::mutex lock_;  // Guards what follows.
   std::map<std::uint32_t, Buffer> buffers_;

@@ -80,7 +80,8 @@ class DirectPeer {
   /// From `address` of the peer's address space on. The region is being visited.
   Run find(const region::Region& region, std::uint64_t address, std::uint64_t length,
            WindowCache& cache) const {
-    if ((region.access & region::kOnDemand) != 0) return {nullptr, length};
+    constexpr std::uint32_t kNotHere = region::kOnDemand | region::kElsewhere;
+    if ((region.access & kNotHere) != 0) return {nullptr, length};
     if (is_own_) return {reinterpret_cast<std::byte*>(address), length};  // NOLINT
     // Mostly the whole of it lies in the window that was used last.
     const region::Extent& first = region.backing.first;

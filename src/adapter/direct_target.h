@@ -30,14 +30,18 @@ enum News : std::uint32_t {
 
 /// What a peer asks the owner to do because the peer's processor cannot: to end the binding of a
 /// memory window; an atomic operation on memory that peers do not have; to take a guest target of
-/// the program whose XRC queue has the number `key` (`original` is its local number then).
+/// the program whose XRC queue has the number `key` (`original` is its local number then). Of who
+/// imports objects: whether there is a protection domain `key`; the key of a region over the device
+/// memory `key`.
 struct Assist {
   enum Kind : std::uint32_t {
     invalidate,
     compare_and_swap,
     fetch_and_add,
     atomic_write,
-    find_host
+    find_host,
+    find_domain,
+    show_device_memory
   };
   enum State : std::uint32_t { none, asked, done, refused };
   std::atomic<std::uint32_t> state{none};  // Release by whoever has written what goes with it.

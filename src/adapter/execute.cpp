@@ -1,61 +1,129 @@
 #include "adapter/execute.h"
 
+#include <time.h>
+
+#include "adapter/borrowed_memory.h"
 #include "adapter/held_memory.h"
+#include "base/time.h"
 
 namespace verbatim::adapter {
+namespace {
+
+/// So long an owner may take.
+constexpr TimeNs kOwnerAnswers = kSecond;
+constexpr TimeNs kLookAgain = kMillisecond / 50;
+
+std::uint64_t apply(std::uint64_t& word, const Assist& wanted) {
+  switch (wanted.kind) {
+    case Assist::compare_and_swap:
+      return compare_and_swap(word, wanted.compare_add, wanted.swap);
+    case Assist::fetch_and_add:
+      return fetch_and_add(word, wanted.compare_add);
+    default:
+      __atomic_store_n(&word, wanted.compare_add, __ATOMIC_SEQ_CST);
+      return 0;
+  }
+}
+
+Assist to_assist(const transport::ExecuteAtomic& atomic) {
+  return {.kind = atomic.compare_and_swap ? Assist::compare_and_swap : Assist::fetch_and_add,
+          .key = raw(atomic.key),
+          .address = atomic.address,
+          .compare_add = atomic.compare_add,
+          .swap = atomic.swap};
+}
+Assist to_assist(const transport::ExecuteAtomicWrite& write) {
+  return {.kind = Assist::atomic_write,
+          .key = raw(write.key),
+          .address = write.address,
+          .compare_add = write.value};
+}
+
+/// On memory of this program, or what is borrowed of another.
+std::optional<std::uint64_t> execute(region::RegionTable& regions, const Assist& wanted,
+                                     const region::Accessor& by) {
+  const std::uint32_t right =
+      wanted.kind == Assist::atomic_write ? region::kRemoteWrite : region::kRemoteAtomic;
+  const auto hold = regions.hold(MemoryKey{wanted.key}, wanted.address, 8, right, by);
+  if (!hold) return std::nullopt;
+  if (hold->backing() == region::Hold::Backing::elsewhere) {
+    const auto address = reinterpret_cast<std::uint64_t>(hold->address());
+    return BorrowedMemory::of_process().execute(address, wanted);
+  }
+  std::uint64_t zero = 0;
+  std::uint64_t* const word = word_of(*hold, zero);
+  if (word == nullptr) return std::nullopt;
+  return apply(*word, wanted);
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> ask_owner(const DirectPlace& there, const Assist& wanted) {
+  Assist& asked = there.target().assist;
+  asked.kind = wanted.kind;
+  asked.key = wanted.key;
+  asked.address = wanted.address;
+  asked.compare_add = wanted.compare_add;
+  asked.swap = wanted.swap;
+  asked.state.store(Assist::asked, std::memory_order_release);
+  there.tell(kAssist);
+  const TimeNs deadline = monotonic_now() + kOwnerAnswers;
+  const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(kLookAgain)};
+  while (asked.state.load(std::memory_order_acquire) == Assist::asked) {
+    if (there.peer().is_gone() || monotonic_now() >= deadline) return std::nullopt;
+    nanosleep(&pause, nullptr);
+  }
+  const auto state = asked.state.exchange(Assist::none, std::memory_order_acq_rel);
+  if (state != Assist::done) return std::nullopt;
+  return asked.original;
+}
+
+std::optional<std::uint64_t> execute_at(DirectPlace& there, const region::Region& region,
+                                        MemoryKey key, std::uint64_t iova, const Assist& wanted) {
+  if ((region.access & region::kNull) != 0) return 0;
+  std::uint64_t* const word = there.word(region, address_in(region, iova));
+  if (word != nullptr) return apply(*word, wanted);
+  return ask_owner(there, {.kind = wanted.kind,
+                           .key = raw(key),
+                           .address = iova,
+                           .compare_add = wanted.compare_add,
+                           .swap = wanted.swap});
+}
 
 std::optional<std::uint64_t> execute(region::RegionTable& regions,
                                      const transport::ExecuteAtomic& atomic,
                                      const region::Accessor& by) {
-  const auto hold = regions.hold(atomic.key, atomic.address, 8, region::kRemoteAtomic, by);
-  std::uint64_t zero = 0;
-  std::uint64_t* const word = hold ? word_of(*hold, zero) : nullptr;
-  if (word == nullptr) return std::nullopt;
-  return atomic.compare_and_swap ? compare_and_swap(*word, atomic.compare_add, atomic.swap)
-                                 : fetch_and_add(*word, atomic.compare_add);
+  return execute(regions, to_assist(atomic), by);
 }
 
 bool execute(region::RegionTable& regions, const transport::ExecuteAtomicWrite& write,
              const region::Accessor& by) {
-  const auto hold = regions.hold(write.key, write.address, 8, region::kRemoteWrite, by);
-  std::uint64_t zero = 0;
-  std::uint64_t* const word = hold ? word_of(*hold, zero) : nullptr;
-  if (word == nullptr) return false;
-  __atomic_store_n(word, write.value, __ATOMIC_SEQ_CST);
-  return true;
+  return execute(regions, to_assist(write), by).has_value();
+}
+
+std::optional<std::uint64_t> execute_at(DirectPlace& there, const transport::ExecuteAtomic& atomic,
+                                        Qpn qpn) {
+  const auto region = there.visit(atomic.key, atomic.address, 8, region::kRemoteAtomic, qpn);
+  if (!region) return std::nullopt;
+  return execute_at(there, **region, atomic.key, atomic.address, to_assist(atomic));
+}
+
+std::optional<std::uint64_t> execute_at(DirectPlace& there,
+                                        const transport::ExecuteAtomicWrite& write, Qpn qpn) {
+  const auto region = there.visit(write.key, write.address, 8, region::kRemoteWrite, qpn);
+  if (!region) return std::nullopt;
+  return execute_at(there, **region, write.key, write.address, to_assist(write));
 }
 
 void answer(Assist& wanted, region::RegionTable& regions, const region::Accessor& by) {
-  const MemoryKey key{wanted.key};
-  bool is_done = false;
-  switch (wanted.kind) {
-    case Assist::invalidate:
-      is_done = regions.invalidate(key, by).has_value();
-      break;
-    case Assist::compare_and_swap:
-    case Assist::fetch_and_add: {
-      const auto original = execute(
-          regions,
-          transport::ExecuteAtomic{.key = key,
-                                   .address = wanted.address,
-                                   .compare_and_swap = wanted.kind == Assist::compare_and_swap,
-                                   .compare_add = wanted.compare_add,
-                                   .swap = wanted.swap},
-          by);
-      is_done = original.has_value();
-      wanted.original = original.value_or(0);
-      break;
-    }
-    case Assist::atomic_write:
-      is_done = execute(regions,
-                        transport::ExecuteAtomicWrite{
-                            .key = key, .address = wanted.address, .value = wanted.compare_add},
-                        by);
-      break;
-    case Assist::find_host:
-      break;
+  std::optional<std::uint64_t> original;
+  if (wanted.kind == Assist::invalidate) {
+    if (regions.invalidate(MemoryKey{wanted.key}, by)) original = 0;
+  } else if (wanted.kind <= Assist::atomic_write) {
+    original = execute(regions, wanted, by);
   }
-  wanted.state.store(is_done ? Assist::done : Assist::refused, std::memory_order_release);
+  wanted.original = original.value_or(0);
+  wanted.state.store(original ? Assist::done : Assist::refused, std::memory_order_release);
 }
 
 }  // namespace verbatim::adapter

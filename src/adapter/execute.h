@@ -3,11 +3,12 @@
 #include <cstdint>
 #include <optional>
 
+#include "adapter/direct_place.h"
 #include "adapter/direct_target.h"
 #include "region/region_table.h"
 #include "transport/ib/responder.h"
 
-/// What a responder does to 8 bytes of this program's memory.
+/// What a responder does to 8 bytes of memory, of this program or of another.
 namespace verbatim::adapter {
 
 /// The value before; nothing where the memory refuses.
@@ -16,6 +17,18 @@ std::optional<std::uint64_t> execute(region::RegionTable& regions,
                                      const region::Accessor& by);
 bool execute(region::RegionTable& regions, const transport::ExecuteAtomicWrite& write,
              const region::Accessor& by);
+
+/// Of a peer whose lock is held, for a queue pair of this number: as `execute`.
+std::optional<std::uint64_t> execute_at(DirectPlace& there, const transport::ExecuteAtomic& atomic,
+                                        Qpn qpn);
+std::optional<std::uint64_t> execute_at(DirectPlace& there,
+                                        const transport::ExecuteAtomicWrite& write, Qpn qpn);
+/// Of 8 aligned bytes of a peer, whose lock is held: the value before; nothing where it refuses.
+/// Where peers do not have the bytes their owner does it; that is waited for, a second at most.
+std::optional<std::uint64_t> execute_at(DirectPlace& there, const region::Region& region,
+                                        MemoryKey key, std::uint64_t iova, const Assist& wanted);
+/// What the owner answers to it; nothing where it refuses.
+std::optional<std::uint64_t> ask_owner(const DirectPlace& there, const Assist& wanted);
 
 /// What a peer has asked for, of the kinds that are a matter of memory. `done` or `refused`
 /// afterwards.

@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "adapter/borrowed_memory.h"
 #include "adapter/memory.h"
 
 namespace verbatim::adapter {
@@ -26,6 +27,9 @@ bool read_checked(const region::Hold& hold, MutableByteSpan to) {
     std::memset(to.data(), 0, to.size());
     return true;
   }
+  if (hold.backing() == Backing::elsewhere) {
+    return BorrowedMemory::of_process().copy(address_of(hold), to.data(), to.size(), false);
+  }
   if (copy_by_kernel(getpid(), to.data(), address_of(hold), to.size(), false)) return true;
   if (!is_forbidden(errno) || !probe_memory(address_of(hold), to.size(), false)) return false;
   copy_in_order(to.data(), ByteSpan(hold.address(), to.size()));
@@ -35,6 +39,9 @@ bool read_checked(const region::Hold& hold, MutableByteSpan to) {
 bool write_checked(const region::Hold& hold, ByteSpan from) {
   if (hold.backing() == Backing::nothing) return true;
   auto* const source = const_cast<std::byte*>(from.data());  // Only read.
+  if (hold.backing() == Backing::elsewhere) {
+    return BorrowedMemory::of_process().copy(address_of(hold), source, from.size(), true);
+  }
   if (copy_by_kernel(getpid(), source, address_of(hold), from.size(), true)) return true;
   if (!is_forbidden(errno) || !probe_memory(address_of(hold), from.size(), true)) return false;
   copy_in_order(hold.address(), from);
@@ -43,6 +50,7 @@ bool write_checked(const region::Hold& hold, ByteSpan from) {
 
 std::uint64_t* word_of(const region::Hold& hold, std::uint64_t& zero) {
   if (hold.backing() == Backing::nothing) return &zero;
+  if (hold.backing() == Backing::elsewhere) return nullptr;
   if (hold.backing() == Backing::on_demand &&
       !probe_memory(address_of(hold), sizeof(std::uint64_t), true)) {
     return nullptr;

@@ -90,7 +90,8 @@ struct QueuePairOptions {
   CompletionQueue* receive_cq = nullptr;  // None for XRC.
   SharedReceiveQueue* shared_receive = nullptr;  // Instead of a receive queue of its own.
   XrcDomain xrc_domain{};                        // Of an XRC target.
-  XrcFile xrc_file;                              // Of the domain; the adapter fills it in.
+  XrcFile xrc_file;          // Of the domain; the adapter fills it in, as it does the next.
+  bool is_imported = false;  // Its protection domain is another program's.
   AsyncEvents* events = nullptr;
   QueuePairCapacity capacity;
   bool signal_all = false;
@@ -271,8 +272,8 @@ class QueuePair {
   void flush_held();
   bool forget_held(SrqNumber srq);
   bool has_nothing_to_send() const;
-  /// A request that has nothing before it, without the send queue. False where it does not come to
-  /// its end at once: then the queue takes it, and goes on where this has stopped.
+  /// A request that has nothing before it, without the send queue. False: it has not come to its
+  /// end at once; the queue takes it.
   bool execute_at_once(const SendWork& work);
   void transmit_direct(TimeNs now);
   std::optional<transport::Status> execute_now(const transport::SendRequest& request,
@@ -290,8 +291,7 @@ class QueuePair {
   void on_news();
   void take_news();
   void on_peer_gone(const DirectPeer& peer);
-  /// What a program that has ended may have done and not told.
-  void on_visitor_gone();
+  void on_visitor_gone();  // What it may have done and not told.
 
   // Receiving: each under lock_, called by Progress during a turn.
   void on_packet(const wire::Packet& packet, const SocketAddress& source,

@@ -11,11 +11,13 @@ namespace verbatim::adapter {
 using transport::Status;
 using Outcome = DirectLink::Outcome;
 
-/// Tags are matched in private memory: queue pairs of such queues stay on the wire.
+/// Tags are matched in private memory, and imported regions are memory that peers do not have:
+/// queue pairs that have to do with them stay on the wire.
 bool QueuePair::may_be_direct() const {
   const bool matches_tags =
       options_.shared_receive != nullptr && options_.shared_receive->matches_tags();
-  return adapter_.takes_direct_path() && !matches_tags && (is_connected() || is_datagram());
+  return adapter_.takes_direct_path() && !matches_tags && !options_.is_imported &&
+         (is_connected() || is_datagram());
 }
 
 /// While any queue pair of the program takes the wire, each poll looks at the sockets.

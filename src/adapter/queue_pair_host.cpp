@@ -1,10 +1,6 @@
-#include <array>
-
-#include <time.h>
-
 #include "adapter/adapter.h"
 #include "adapter/burst.h"
-#include "adapter/held_memory.h"
+#include "adapter/execute.h"
 #include "adapter/queue_pair.h"
 #include "base/fence.h"
 #include "base/log.h"
@@ -14,29 +10,7 @@
 /// the requesters of the direct path, who ask for the host.
 namespace verbatim::adapter {
 
-
 namespace {
-
-/// So long packets wait for what only the host can do: an atomic operation on memory that it does
-/// not share.
-constexpr TimeNs kHostAnswers = kSecond;
-constexpr TimeNs kLookAgain = kMillisecond / 50;
-
-/// What `wanted` says already, of this memory, done by the host's background thread.
-bool await(const DirectPlace& host, MemoryKey key, std::uint64_t address) {
-  Assist& wanted = host.target().assist;
-  wanted.key = raw(key);
-  wanted.address = address;
-  wanted.state.store(Assist::asked, std::memory_order_release);
-  host.tell(kAssist);
-  const TimeNs deadline = monotonic_now() + kHostAnswers;
-  const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(kLookAgain)};
-  while (wanted.state.load(std::memory_order_acquire) == Assist::asked) {
-    if (host.peer().is_gone() || monotonic_now() >= deadline) return false;
-    nanosleep(&pause, nullptr);
-  }
-  return wanted.state.exchange(Assist::none, std::memory_order_acq_rel) == Assist::done;
-}
 
 /// Payload of a SEND. False also where the queue has been destroyed since the message began.
 bool place_at(DirectPlace& host, const transport::PlaceReceive& place, const LocalMemory& payload) {
@@ -51,49 +25,6 @@ bool write_at(DirectPlace& host, const transport::PlaceWrite& write, Qpn qpn) {
   if (!region) return false;
   return host.copy_plain(**region, address_in(**region, write.address),
                          const_cast<std::byte*>(write.payload.data()), write.payload.size(), true);
-}
-
-/// The value before, of 8 bytes of the host; nothing where it refuses. `use` does it where the
-/// bytes are at hand, else the host does what `wanted` says.
-template <typename Use>
-std::optional<std::uint64_t> execute_at(DirectPlace& host, MemoryKey key, std::uint64_t iova,
-                                        std::uint32_t right, Qpn qpn, const Assist& wanted,
-                                        Use use) {
-  const auto region = host.visit(key, iova, 8, right, qpn);
-  if (!region) return std::nullopt;
-  if (((*region)->access & region::kNull) != 0) return 0;
-  if (std::uint64_t* const word = host.word(**region, address_in(**region, iova))) {
-    return use(*word);
-  }
-  Assist& asked = host.target().assist;
-  asked.kind = wanted.kind;
-  asked.compare_add = wanted.compare_add;
-  asked.swap = wanted.swap;
-  if (!await(host, key, iova)) return std::nullopt;
-  return asked.original;
-}
-
-std::optional<std::uint64_t> execute_at(DirectPlace& host, const transport::ExecuteAtomic& atomic,
-                                        Qpn qpn) {
-  const bool swaps = atomic.compare_and_swap;
-  return execute_at(host, atomic.key, atomic.address, region::kRemoteAtomic, qpn,
-                    {.kind = swaps ? Assist::compare_and_swap : Assist::fetch_and_add,
-                     .compare_add = atomic.compare_add,
-                     .swap = atomic.swap},
-                    [&](std::uint64_t& word) {
-                      return swaps ? compare_and_swap(word, atomic.compare_add, atomic.swap)
-                                   : fetch_and_add(word, atomic.compare_add);
-                    });
-}
-
-std::optional<std::uint64_t> execute_at(DirectPlace& host,
-                                        const transport::ExecuteAtomicWrite& write, Qpn qpn) {
-  return execute_at(host, write.key, write.address, region::kRemoteWrite, qpn,
-                    {.kind = Assist::atomic_write, .compare_add = write.value},
-                    [&](std::uint64_t& word) {
-                      __atomic_store_n(&word, write.value, __ATOMIC_SEQ_CST);
-                      return std::uint64_t{0};
-                    });
 }
 
 }  // namespace

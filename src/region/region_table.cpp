@@ -125,6 +125,7 @@ Result<MemoryKey> RegionTable::claim(const Region& region, EntryKind kind) {
       permutation_.permute(entry->generation << kIndexBits | index_of(*entry));
   std::uint32_t random =
       static_cast<std::uint32_t>(mix(header_.secret, header_.additions++)) & 0xff;
+  if (raw(resolve(MemoryKey{name << 8 | random})) != (name << 8 | random)) random ^= 1;
   if (name == 0 && random == 0) random = 1;  // Zero means: free.
   header_.count.fetch_add(1, std::memory_order_relaxed);
   return MemoryKey{name << 8 | random};
@@ -210,6 +211,7 @@ RegionEntry* RegionTable::find_window(MemoryKey window) const {
 /// Holds what has this key. It may only be read while it is held: an entry can be removed and
 /// reused meanwhile.
 std::expected<Hold, KeyError> RegionTable::enter(MemoryKey key) const {
+  key = resolve(key);
   RegionEntry* const entry = find(key);
   if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
   entry->holders.fetch_add(1, std::memory_order_seq_cst);
@@ -226,6 +228,15 @@ std::expected<Hold, KeyError> RegionTable::enter(MemoryKey key, std::uint32_t ri
   if (!entered) return entered;
   if (const auto wrong = refusal_of(*entered->entry_, rights, by)) return std::unexpected(*wrong);
   return entered;
+}
+
+std::expected<const Region*, KeyError> RegionTable::visit_region(MemoryKey key, PdNumber pd) const {
+  const RegionEntry* const entry = find(key);
+  if (entry == nullptr || entry->kind != EntryKind::region) {
+    return std::unexpected(KeyError::unknown_key);
+  }
+  if (entry->region.pd != pd) return std::unexpected(KeyError::wrong_domain);
+  return &entry->region;
 }
 
 std::expected<void, KeyError> RegionTable::visit_key(MemoryKey key, std::uint32_t rights,
@@ -264,6 +275,30 @@ std::expected<Hold, KeyError> RegionTable::hold(MemoryKey key, std::uint64_t iov
   if (!entered) return entered;
   if (!entered->move_to(iova, length)) return std::unexpected(KeyError::out_of_bounds);
   return entered;
+}
+
+Result<void> RegionTable::add_alias(MemoryKey alias, MemoryKey key) {
+  const std::lock_guard guard(aliases_lock_);
+  const RegionEntry* const entry = entry_at(alias);
+  const bool is_taken = entry != nullptr && entry->key.load() == raw(alias);
+  if (is_taken || aliases_.contains(alias)) {
+    return refuse(EEXIST, fmt::format("the key {:#010x} is another region's here", raw(alias)));
+  }
+  aliases_.emplace(alias, key);
+  alias_count_.store(static_cast<std::uint32_t>(aliases_.size()));
+  return {};
+}
+
+void RegionTable::remove_alias(MemoryKey alias) {
+  const std::lock_guard guard(aliases_lock_);
+  aliases_.erase(alias);
+  alias_count_.store(static_cast<std::uint32_t>(aliases_.size()));
+}
+
+MemoryKey RegionTable::resolve_alias(MemoryKey key) const {
+  const std::shared_lock guard(aliases_lock_);
+  const auto found = aliases_.find(key);
+  return found == aliases_.end() ? key : found->second;
 }
 
 std::uint32_t RegionTable::count() const { return header_.count.load(std::memory_order_relaxed); }

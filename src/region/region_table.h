@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <expected>
 #include <functional>
+#include <map>
 #include <optional>
+#include <shared_mutex>
 #include <span>
 
 #include "base/error.h"
@@ -29,6 +31,7 @@ enum Access : std::uint32_t {
   kOnDemand = 64,
   kFlushGlobal = 256,
   kFlushPersistent = 512,
+  kElsewhere = 1u << 30,  // Our own: of another program, at addresses at which there is nothing.
   kNull = 1u << 31,  // Our own: no memory at all; reads as zeroes, and what is written is dropped.
 };
 inline constexpr std::uint32_t kRemoteRights =
@@ -155,8 +158,8 @@ class Hold {
   /// `backing` says that memory is there.
   std::byte* address() const { return address_; }
   /// What lies behind the bytes: memory that stays; memory that the program may unmap at any time;
-  /// none (a null region).
-  enum class Backing : std::uint8_t { memory, on_demand, nothing };
+  /// another program's; none (a null region).
+  enum class Backing : std::uint8_t { memory, on_demand, elsewhere, nothing };
   Backing backing() const { return backing_; }
   /// From now on it is for these bytes. False, and unchanged, where the region does not have them.
   bool move_to(std::uint64_t iova, std::uint64_t length);
@@ -201,6 +204,11 @@ class RegionTable {
   /// The region with this key is another from now on, under the same key; waits as `remove` does.
   /// EINVAL, EBUSY as there; then the region is as it was.
   Result<void> change(MemoryKey key, const Region& region);
+  /// The region with this key has another as well, that of a region of another program. EEXIST
+  /// where something has it. It goes with `remove_alias`. This view alone knows of it.
+  Result<void> add_alias(MemoryKey alias, MemoryKey key);
+  void remove_alias(MemoryKey alias);
+  MemoryKey key_behind(MemoryKey alias) const { return resolve(alias); }
   /// What the region with this key is. Nothing for an unknown key.
   std::optional<Region> find_region(MemoryKey key) const;
 
@@ -235,6 +243,8 @@ class RegionTable {
   std::expected<const Region*, KeyError> visit(MemoryKey key, std::uint64_t iova,
                                                std::uint64_t length, std::uint32_t rights,
                                                const Accessor& by, KeyCache& cache) const;
+  /// The region itself, where it is of the domain.
+  std::expected<const Region*, KeyError> visit_region(MemoryKey key, PdNumber pd) const;
   /// The same of the key alone, and of ending the binding of a window.
   std::expected<void, KeyError> visit_key(MemoryKey key, std::uint32_t rights,
                                           const Accessor& by) const;
@@ -242,6 +252,10 @@ class RegionTable {
   std::uint32_t count() const;
 
  private:
+  MemoryKey resolve(MemoryKey key) const {
+    return alias_count_.load(std::memory_order_relaxed) == 0 ? key : resolve_alias(key);
+  }
+  MemoryKey resolve_alias(MemoryKey key) const;
   RegionEntry* find(MemoryKey key) const;
   RegionEntry* find(MemoryKey key, KeyCache& cache) const;
   RegionEntry* entry_at(MemoryKey key) const;
@@ -266,12 +280,16 @@ class RegionTable {
   KeyPermutation permutation_;
   Use use_;
   Visitors visitors_;
+  std::atomic<std::uint32_t> alias_count_{0};
+  mutable std::shared_mutex aliases_lock_;  // Guards what follows.
+  std::map<MemoryKey, MemoryKey> aliases_;
 };
 
 // What the direct path does for each request.
 
 inline Hold::Backing backing_of(std::uint32_t access) {
   if ((access & kNull) != 0) return Hold::Backing::nothing;
+  if ((access & kElsewhere) != 0) return Hold::Backing::elsewhere;
   return (access & kOnDemand) != 0 ? Hold::Backing::on_demand : Hold::Backing::memory;
 }
 
@@ -308,6 +326,7 @@ inline Hold::~Hold() {
 
 /// The entry that the key would be in, if it carries this key now.
 inline RegionEntry* RegionTable::find(MemoryKey key, KeyCache& cache) const {
+  key = resolve(key);
   if (cache.key_ != key || cache.entry_ == nullptr) {
     cache.entry_ = raw(key) != 0 ? entry_at(key) : nullptr;
     cache.key_ = key;

@@ -124,7 +124,7 @@ Result<void> RegionTable::bind(const WindowBinding& binding, const Accessor& by)
       .address = shown.address + (binding.address - shown.iova),
       .length = binding.length,
       .iova = (binding.access & kZeroBased) != 0 ? 0 : binding.address,
-      .access = binding.access | (shown.access & (kOnDemand | kNull)),
+      .access = binding.access | (shown.access & (kOnDemand | kElsewhere | kNull)),
       .pd = by.pd,
       .backing = shown.backing,
   };

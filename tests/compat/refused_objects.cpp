@@ -40,11 +40,28 @@ ibv_context* import_context(const Bench& bench) {
   return ibv_import_device(dup(bench.other.cmd_fd));
 }
 
-int import_region(const Bench& bench) {
-  ibv_context* const context = import_context(bench);
-  ibv_pd* const pd = context != nullptr ? ibv_alloc_pd(context) : nullptr;
-  return pd != nullptr ? errno_of(ibv_import_mr(pd, bench.other.mr)) : kNoBench;
-}
+/// Objects of another process, imported.
+struct Imported {
+  explicit Imported(const Bench& bench) : context(import_context(bench)) {
+    if (context == nullptr) return;
+    pd = ibv_import_pd(context, bench.other.pd);
+    mr = pd != nullptr ? ibv_import_mr(pd, bench.other.mr) : nullptr;
+    dm = ibv_import_dm(context, bench.other.dm);
+  }
+  ~Imported() {
+    if (dm != nullptr) ibv_unimport_dm(dm);
+    if (mr != nullptr) ibv_unimport_mr(mr);
+    if (pd != nullptr) ibv_unimport_pd(pd);
+    if (context != nullptr) ibv_close_device(context);
+  }
+  Imported(const Imported&) = delete;
+  bool is_good() const { return mr != nullptr && dm != nullptr; }
+
+  ibv_context* context;
+  ibv_pd* pd = nullptr;
+  ibv_mr* mr = nullptr;
+  ibv_dm* dm = nullptr;
+};
 
 int open_target_of_another(const Bench& bench) {
   ibv_xrcd* const domain = open_shared_domain(bench);
@@ -121,18 +138,23 @@ void add_memory(Rows& rows) {
 
 void add_shared_objects(Rows& rows) {
   const char* const why =
-      "objects live in the memory of the process that made them; within it they are imported";
-  rows.push_back({"ibv_import_pd", "of another process", EOPNOTSUPP, why, [](const Bench& bench) {
-                    ibv_context* const context = import_context(bench);
-                    return context != nullptr ? errno_of(ibv_import_pd(context, bench.other.pd))
-                                              : kNoBench;
-                  }});
-  rows.push_back({"ibv_import_mr", "of another process", EOPNOTSUPP, why, import_region});
-  rows.push_back({"ibv_import_dm", "of another process", EOPNOTSUPP, why, [](const Bench& bench) {
-                    ibv_context* const context = import_context(bench);
-                    return context != nullptr ? errno_of(ibv_import_dm(context, bench.other.dm))
-                                              : kNoBench;
-                  }});
+      "the process that made it ends it, also for those who import it; they have "
+      "`ibv_unimport_*`";
+  rows.push_back(
+      {"ibv_dealloc_pd", "imported from another process", EOPNOTSUPP, why, [](const Bench& bench) {
+         const Imported imported(bench);
+         return imported.is_good() ? ibv_dealloc_pd(imported.pd) : kNoBench;
+       }});
+  rows.push_back(
+      {"ibv_dereg_mr", "imported from another process", EOPNOTSUPP, why, [](const Bench& bench) {
+         const Imported imported(bench);
+         return imported.is_good() ? ibv_dereg_mr(imported.mr) : kNoBench;
+       }});
+  rows.push_back(
+      {"ibv_free_dm", "imported from another process", EOPNOTSUPP, why, [](const Bench& bench) {
+         const Imported imported(bench);
+         return imported.is_good() ? ibv_free_dm(imported.dm) : kNoBench;
+       }});
   rows.push_back({"ibv_open_qp", "an XRC target of another process", EOPNOTSUPP,
                   "a queue pair ends with the process that made it; its requests reach the "
                   "domain's queues of every process without its being opened",

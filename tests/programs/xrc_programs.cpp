@@ -1,15 +1,10 @@
-#include <csignal>
-#include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "endpoint.h"
+#include "other_program.h"
 
 /// An XRC domain of several programs: one has the target queue pair, one the shared receive queue
 /// that requests name, one sends. Each request's content is looked at; then one of them is killed,
@@ -19,10 +14,11 @@ namespace {
 using endpoint::Buffer;
 using endpoint::check;
 using endpoint::Device;
+using programs::Child;
+using programs::Word;
 
 constexpr std::size_t kBytes = 3 << 20;  // More than one step of the direct path.
 constexpr std::uint32_t kImmediate = 0x01020304;
-constexpr int kSilenceMs = 20'000;
 
 std::uint8_t byte_at(std::size_t place, std::uint8_t seed) {
   return static_cast<std::uint8_t>(place * 7 + place / 256 + seed);
@@ -37,59 +33,6 @@ void check_bytes(const Buffer& buffer, std::size_t length, std::uint8_t seed, co
     std::exit(1);
   }
 }
-
-/// What the programs tell each other.
-struct Word {
-  std::uint64_t a = 0, b = 0, c = 0;
-};
-
-/// A program of its own, with a line to the one that has started it.
-class Child {
- public:
-  template <typename Run>
-  Child(const char* name, Run run) : name_(name) {
-    int line[2];
-    check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line) == 0, "socketpair");
-    pid_ = fork();
-    check(pid_ >= 0, "fork");
-    line_ = line[pid_ == 0 ? 1 : 0];
-    close(line[pid_ == 0 ? 0 : 1]);
-    if (pid_ != 0) return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    run(*this);
-    std::exit(0);
-  }
-  void say(const Word& word) const {
-    check(send(line_, &word, sizeof word, MSG_NOSIGNAL) == sizeof word, name_ + ": send");
-  }
-  Word hear() const {
-    Word word;
-    pollfd ready{.fd = line_, .events = POLLIN, .revents = 0};
-    check(poll(&ready, 1, kSilenceMs) == 1, name_ + " says nothing");
-    check(recv(line_, &word, sizeof word, 0) == sizeof word, name_ + " has ended");
-    return word;
-  }
-  void kill() const {
-    ::kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    close(line_);
-  }
-  void end() const {
-    close(line_);
-    int status = 0;
-    check(waitpid(pid_, &status, 0) == pid_ && status == 0, name_ + " failed");
-  }
-  /// Waits for a word. False: the other end is closed.
-  bool has_more() const {
-    Word word;
-    return recv(line_, &word, sizeof word, MSG_PEEK) == sizeof word;
-  }
-
- private:
-  std::string name_;
-  pid_t pid_ = 0;
-  int line_ = -1;
-};
 
 ibv_xrcd* open_domain(const Device& device, int file, int flags = O_CREAT) {
   ibv_xrcd_init_attr wanted{};

@@ -66,7 +66,7 @@ void fill_in(Context& context) {
 
 }  // namespace
 
-Result<Context*> open_context(Device& device, UniqueFd command_fd, int exporter) {
+Result<Context*> open_context(Device& device, UniqueFd command_fd, Exporter exporter) {
   auto joined = program();
   if (!joined) return std::unexpected(joined.error());
   auto semaphore = adapter::Semaphore::create();
@@ -81,7 +81,8 @@ Result<Context*> open_context(Device& device, UniqueFd command_fd, int exporter)
                   .living_lock = {},
                   .living = {},
                   .queue_pairs = {},
-                  .shared_receives = {}});
+                  .shared_receives = {},
+                  .xrc_domains = {}});
   fill_in(*context);
   context->adapter().port().add_listener(context->events);
   return context.release();
@@ -93,9 +94,12 @@ using namespace verbatim::dropin;
 
 ibv_context* ibv_open_device(ibv_device* device) {
   Device& own = from(device);
-  auto command_fd = make_command_file(own.node);
+  const auto joined = program();
+  if (!joined) return refused_null("open_device", joined.error());
+  const verbatim::adapter::Adapter& adapter = *(*joined)->adapter;
+  auto command_fd = make_command_file(adapter);
   if (!command_fd) return refused_null("open_device", command_fd.error());
-  auto context = open_context(own, std::move(*command_fd), getpid());
+  auto context = open_context(own, std::move(*command_fd), {getpid(), adapter.first_qpn()});
   if (!context) return refused_null("open_device", context.error());
   return &(*context)->verbs.context;
 }
@@ -112,6 +116,9 @@ int ibv_close_device(ibv_context* context) {
   for (SharedReceiveQueue* const left : own.shared_receives) {
     // Refused while in use: by nobody, now that its queue pairs are gone.
     static_cast<void>(own.adapter().destroy_shared_receive_queue(left->queue));
+  }
+  for (const XrcDomain* const left : own.xrc_domains) {
+    static_cast<void>(own.adapter().close_xrc_domain(left->number));  // As are these.
   }
   pthread_mutex_destroy(&context->mutex);
   delete &own;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "adapter/borrowed_memory.h"
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
@@ -17,15 +18,28 @@ adapter::DeviceMemory& memory_of(const ibv_dm* dm) {
   return from(dm->context).adapter().device_memory();
 }
 
+/// Between `host` and [offset, offset + length) of the device memory.
+Result<void> copy(ibv_dm* dm, std::uint64_t offset, std::byte* host, std::size_t length,
+                  bool to_device) {
+  const std::span<std::byte> borrowed = from(dm).borrowed;
+  if (borrowed.empty()) {
+    return to_device ? memory_of(dm).copy_in(dm->handle, offset, {host, length})
+                     : memory_of(dm).copy_out(dm->handle, offset, {host, length});
+  }
+  if (auto good = adapter::DeviceMemory::check_range(borrowed, offset, length); !good) return good;
+  const auto address = reinterpret_cast<std::uint64_t>(borrowed.data() + offset);
+  if (adapter::BorrowedMemory::of_process().copy(address, host, length, to_device)) return {};
+  return refuse(EFAULT, "the process that the device memory belongs to has freed it, or has ended");
+}
+
 int copy_to(ibv_dm* dm, std::uint64_t offset, const void* host, std::size_t length) {
-  const auto done =
-      memory_of(dm).copy_in(dm->handle, offset, {static_cast<const std::byte*>(host), length});
+  auto* const from_host = static_cast<std::byte*>(const_cast<void*>(host));  // Only read.
+  const auto done = copy(dm, offset, from_host, length, true);
   return done ? 0 : refused("memcpy_to_dm", done.error());
 }
 
 int copy_from(void* host, ibv_dm* dm, std::uint64_t offset, std::size_t length) {
-  const auto done =
-      memory_of(dm).copy_out(dm->handle, offset, {static_cast<std::byte*>(host), length});
+  const auto done = copy(dm, offset, static_cast<std::byte*>(host), length, false);
   return done ? 0 : refused("memcpy_from_dm", done.error());
 }
 
@@ -81,7 +95,14 @@ ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* wanted) {
 }
 
 int free_dm(ibv_dm* dm) {
-  if (auto done = memory_of(dm).free(dm->handle); !done) return refused("free_dm", done.error());
+  if (!from(dm).borrowed.empty()) {
+    return refused("free_dm", {EOPNOTSUPP,
+                               "the device memory is another process's, which frees it; "
+                               "ibv_unimport_dm lets go of it"});
+  }
+  if (auto done = from(dm->context).adapter().free_device_memory(dm->handle); !done) {
+    return refused("free_dm", done.error());
+  }
   delete &from(dm);
   return 0;
 }
@@ -91,16 +112,20 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t leng
   if ((access & IBV_ACCESS_ZERO_BASED) == 0) {
     return refused_null("reg_dm_mr", {EINVAL, "device memory needs IBV_ACCESS_ZERO_BASED"});
   }
-  const auto bytes = memory_of(dm).find(dm->handle);
+  const std::span<std::byte> borrowed = from(dm).borrowed;
+  const Result<MutableByteSpan> bytes =
+      borrowed.empty() ? memory_of(dm).find(dm->handle) : Result<MutableByteSpan>(borrowed);
   if (!bytes) return refused_null("reg_dm_mr", bytes.error());
   if (offset > bytes->size() || length > bytes->size() - offset) {
     return refused_null("reg_dm_mr", {EINVAL, fmt::format("offset {} + {} bytes is not all in the "
                                                           "{} bytes",
                                                           offset, length, bytes->size())});
   }
-  ibv_mr* const mr = register_memory("reg_dm_mr", pd, bytes->data() + offset, length, 0, access);
+  ibv_mr* const mr = register_memory("reg_dm_mr", pd, bytes->data() + offset, length, 0, access,
+                                     borrowed.empty() ? 0u : std::uint32_t{region::kElsewhere});
   if (mr == nullptr) return nullptr;
   mr->addr = nullptr;
+  if (!borrowed.empty()) return mr;
   from(mr).device_memory = dm->handle;
   memory_of(dm).add_region(dm->handle);
   return mr;

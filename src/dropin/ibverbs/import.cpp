@@ -5,13 +5,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "adapter/borrowed_memory.h"
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
 /// Importing contexts, protection domains, regions and device memory by descriptor and handle.
-/// Within a process everything is shared: one adapter serves all contexts. Another process that
-/// imports the descriptor gets a context of the same node; objects are their process's own there.
+/// Within a process everything is shared: one adapter serves all contexts, and what is imported is
+/// the object itself. Another process that imports the descriptor gets a context of its own, whose
+/// imported objects reach into the exporter's memory (adapter/borrowed_memory.h).
 namespace verbatim::dropin {
 namespace {
 
@@ -21,6 +23,7 @@ struct CommandFile {
   std::uint64_t magic = kMagic;
   std::uint64_t node_guid = 0;
   std::int32_t process_id = 0;
+  std::uint32_t first_qpn = 0;
 };
 
 Result<CommandFile> read_command_file(int fd) {
@@ -32,12 +35,7 @@ Result<CommandFile> read_command_file(int fd) {
   return file;
 }
 
-Result<void> check_exporter(const Context& context, const char* what, std::uint32_t handle) {
-  if (context.exporter == getpid()) return {};
-  return refuse(EOPNOTSUPP, fmt::format("{} {:#x} belongs to process {}: objects are shared within "
-                                        "a process",
-                                        what, handle, context.exporter));
-}
+bool is_ours(const Context& context) { return context.exporter.process_id == getpid(); }
 
 Result<Context*> import_context(int fd) {
   const auto file = read_command_file(fd);
@@ -49,14 +47,32 @@ Result<Context*> import_context(int fd) {
   if (device == nullptr || device->node.guid != file->node_guid) {
     return refuse(EINVAL, "the context is of another node than this process");
   }
-  return open_context(*device, UniqueFd(fd), file->process_id);
+  return open_context(*device, UniqueFd(fd), {file->process_id, Qpn(file->first_qpn)});
+}
+
+/// The adapter's number of it.
+Result<PdNumber> import_domain(const Context& context, PdNumber there) {
+  adapter::Adapter& adapter = context.adapter();
+  if (!is_ours(context)) return adapter.import_pd(context.exporter.first_qpn, there);
+  if (adapter.has_pd(there)) return there;
+  return refuse(ENOENT, fmt::format("there is no protection domain {}", raw(there)));
+}
+
+Result<region::Region> import_memory(const ProtectionDomain& pd, MemoryKey key, bool is_foreign) {
+  adapter::Adapter& adapter = from(pd.verbs.context).adapter();
+  if (is_foreign) return adapter.import_memory(pd.number(), key);
+  const auto region = adapter.regions().find_region(key);
+  if (region && region->pd == pd.number()) return *region;
+  return refuse(ENOENT, fmt::format("the protection domain has no region {:#010x}", raw(key)));
 }
 
 }  // namespace
 
-Result<UniqueFd> make_command_file(const adapter::NodeDescription& node) {
+Result<UniqueFd> make_command_file(const adapter::Adapter& adapter) {
   UniqueFd fd(memfd_create("verbatim-context", MFD_CLOEXEC));
-  const CommandFile file{.node_guid = node.guid, .process_id = getpid()};
+  const CommandFile file{.node_guid = adapter.node().guid,
+                         .process_id = getpid(),
+                         .first_qpn = adapter.first_qpn().value()};
   if (!fd || pwrite(fd.get(), &file, sizeof file, 0) != sizeof file) {
     return refuse(errno, fmt::format("no descriptor for the context: {}", std::strerror(errno)));
   }
@@ -75,49 +91,57 @@ ibv_context* ibv_import_device(int cmd_fd) {
 }
 
 ibv_pd* ibv_import_pd(ibv_context* context, std::uint32_t pd_handle) {
-  if (auto ours = check_exporter(from(context), "protection domain", pd_handle); !ours) {
-    return refused_null("import_pd", ours.error());
-  }
-  if (!from(context).adapter().has_pd(PdNumber{pd_handle})) {
-    return refused_null("import_pd",
-                        {ENOENT, fmt::format("there is no protection domain {}", pd_handle)});
-  }
+  const auto number = import_domain(from(context), PdNumber{pd_handle});
+  if (!number) return refused_null("import_pd", number.error());
   auto* pd = new ProtectionDomain;
-  pd->verbs = {.context = context, .handle = pd_handle};
+  pd->verbs = {.context = context, .handle = raw(*number)};
   return &pd->verbs;
 }
 
-void ibv_unimport_pd(ibv_pd* pd) { delete &from(pd); }
+void ibv_unimport_pd(ibv_pd* pd) {
+  if (adapter::Adapter& adapter = from(pd->context).adapter();
+      adapter.is_imported(from(pd).number())) {
+    adapter.unimport_pd(from(pd).number());
+  }
+  delete &from(pd);
+}
 
 ibv_mr* ibv_import_mr(ibv_pd* pd, std::uint32_t mr_handle) {
-  if (auto ours = check_exporter(from(pd->context), "memory region", mr_handle); !ours) {
-    return refused_null("import_mr", ours.error());
-  }
-  const auto region = from(pd->context).adapter().regions().find_region(MemoryKey{mr_handle});
-  if (!region || region->pd != from(pd).number()) {
-    return refused_null("import_mr", {ENOENT, fmt::format("the protection domain has no region "
-                                                          "{:#010x}",
-                                                          mr_handle)});
-  }
+  const bool is_foreign = from(pd->context).adapter().is_imported(from(pd).number());
+  const auto region = import_memory(from(pd), MemoryKey{mr_handle}, is_foreign);
+  if (!region) return refused_null("import_mr", region.error());
   auto* mr = new MemoryRegion{.verbs = {.context = pd->context,
                                         .pd = pd,
                                         .length = region->length,
                                         .handle = mr_handle,
                                         .lkey = mr_handle,
-                                        .rkey = mr_handle}};
+                                        .rkey = mr_handle},
+                              .is_foreign = is_foreign};
   return &mr->verbs;
 }
 
-void ibv_unimport_mr(ibv_mr* mr) { delete &from(mr); }
-
-ibv_dm* ibv_import_dm(ibv_context* context, std::uint32_t dm_handle) {
-  if (auto ours = check_exporter(from(context), "device memory", dm_handle); !ours) {
-    return refused_null("import_dm", ours.error());
-  }
-  if (const auto bytes = from(context).adapter().device_memory().find(dm_handle); !bytes) {
-    return refused_null("import_dm", bytes.error());
-  }
-  return wrap_device_memory(context, dm_handle);
+void ibv_unimport_mr(ibv_mr* mr) {
+  MemoryRegion& own = from(mr);
+  if (own.is_foreign) from(mr->context).adapter().unimport_memory(MemoryKey{mr->lkey});
+  delete &own;
 }
 
-void ibv_unimport_dm(ibv_dm* dm) { delete &from(dm); }
+ibv_dm* ibv_import_dm(ibv_context* context, std::uint32_t dm_handle) {
+  const Context& own = from(context);
+  adapter::Adapter& adapter = own.adapter();
+  const auto bytes = is_ours(own) ? adapter.device_memory().find(dm_handle)
+                                  : adapter.import_device_memory(own.exporter.first_qpn, dm_handle);
+  if (!bytes) return refused_null("import_dm", bytes.error());
+  ibv_dm* const dm = wrap_device_memory(context, dm_handle);
+  if (!is_ours(own)) from(dm).borrowed = *bytes;
+  return dm;
+}
+
+void ibv_unimport_dm(ibv_dm* dm) {
+  DeviceBuffer& own = from(dm);
+  if (!own.borrowed.empty()) {
+    const auto first = reinterpret_cast<std::uint64_t>(own.borrowed.data());
+    adapter::BorrowedMemory::of_process().remove(first);
+  }
+  delete &own;
+}

@@ -78,7 +78,7 @@ Result<std::uint32_t> to_rights(std::uint32_t access) {
 }
 
 ibv_mr* register_memory(const char* call, ibv_pd* pd, void* address, std::size_t length,
-                        std::uint64_t iova, std::uint32_t access) {
+                        std::uint64_t iova, std::uint32_t access, std::uint32_t made_of) {
   const auto granted = to_rights(access);
   if (!granted) return refused_null(call, granted.error());
   const bool zero_based = (*granted & IBV_ACCESS_ZERO_BASED) != 0;
@@ -87,7 +87,7 @@ ibv_mr* register_memory(const char* call, ibv_pd* pd, void* address, std::size_t
                        .register_memory({.address = reinterpret_cast<std::uint64_t>(address),
                                          .length = length,
                                          .iova = zero_based ? 0 : iova,
-                                         .access = *granted,
+                                         .access = *granted | made_of,
                                          .pd = from(pd).number()});
   if (!key) return refused_null(call, key.error());
   auto* region = new MemoryRegion{.verbs = {.context = pd->context,
@@ -166,7 +166,7 @@ int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std::size_t leng
   }
   adapter::Adapter& adapter = from(mr->context).adapter();
   const auto before = adapter.regions().find_region(MemoryKey{mr->lkey});
-  const bool ordinary = before && own.device_memory == 0 && own.mapped.empty() &&
+  const bool ordinary = before && own.device_memory == 0 && own.mapped.empty() && !own.is_foreign &&
                         (before->access & region::kNull) == 0;
   if (!ordinary) return refuse_input({EINVAL, "only regions of ibv_reg_mr can be changed"});
   const auto after = changed(*before, flags, pd, addr, length, access);
@@ -185,6 +185,11 @@ int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std::size_t leng
 int ibv_dereg_mr(ibv_mr* mr) {
   MemoryRegion& own = from(mr);
   adapter::Adapter& adapter = from(mr->context).adapter();
+  if (own.is_foreign) {
+    return refused("dereg_mr", {EOPNOTSUPP,
+                                "the region is another process's, which deregisters "
+                                "it; ibv_unimport_mr lets go of it"});
+  }
   if (auto done = adapter.deregister_memory(MemoryKey{mr->lkey}); !done) {
     return refused("dereg_mr", done.error());
   }

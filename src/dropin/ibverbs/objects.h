@@ -35,13 +35,20 @@ static_assert(offsetof(Device, provider_operations) == 664);
 
 struct QueuePair;
 struct SharedReceiveQueue;
+struct XrcDomain;
+
+/// The process that opened a context.
+struct Exporter {
+  int process_id = 0;
+  Qpn first_qpn;  // Of its numbers.
+};
 
 struct Context {
   verbs_context verbs;
   Program* program;  // Lives as long as the process.
   Device* device;
   UniqueFd command_fd;  // `ibv_context::cmd_fd`: see import.cpp.
-  int exporter = 0;     // The process whose objects it names: another's where it was imported.
+  Exporter exporter;    // Whose objects it names: another process's where it was imported.
   adapter::AsyncEvents events;
   /// Guards `living` and the `events_delivered` of its members. An event whose object is not here
   /// was taken from the queue while the object was being destroyed, and is dropped.
@@ -50,6 +57,7 @@ struct Context {
   // Guarded by living_lock too.
   std::unordered_set<QueuePair*> queue_pairs;
   std::unordered_set<SharedReceiveQueue*> shared_receives;
+  std::unordered_set<XrcDomain*> xrc_domains;
 
   adapter::Adapter& adapter() const { return *program->adapter; }
 };
@@ -122,6 +130,7 @@ struct MemoryRegion {
   ibv_mr verbs;
   std::uint32_t device_memory = 0;   // Handle of what it lies over; 0: none.
   std::span<std::byte> mapped = {};  // Of a DMA buffer: our mapping of it.
+  bool is_foreign = false;           // Imported, and another process's.
 };
 
 struct MemoryWindow {
@@ -130,6 +139,7 @@ struct MemoryWindow {
 
 struct DeviceBuffer {
   ibv_dm verbs;
+  std::span<std::byte> borrowed = {};  // Of another process: addresses in adapter::BorrowedMemory.
 };
 
 struct CompletionQueue;
@@ -292,16 +302,17 @@ adapter::AddressVector to_address_vector(const ibv_ah_attr& attributes);
 Result<std::uint32_t> to_rights(std::uint32_t access);
 /// A region of `length` bytes at `address`; its object, or null with errno.
 ibv_mr* register_memory(const char* call, ibv_pd* pd, void* address, std::size_t length,
-                        std::uint64_t iova, std::uint32_t access);
+                        std::uint64_t iova, std::uint32_t access, std::uint32_t made_of = 0);
 
 /// A binding as a send request carries it.
 region::WindowBinding to_binding(const ibv_mw& mw, std::uint32_t rkey,
                                  const ibv_mw_bind_info& info);
 
-/// A context of a device. Its `cmd_fd` is `command_fd`, of the process `exporter`; none: a new one.
-Result<Context*> open_context(Device& device, UniqueFd command_fd, int exporter);
+/// A context of a device. Its `cmd_fd` is `command_fd`, that of `exporter`; none of a process: a
+/// new one of this.
+Result<Context*> open_context(Device& device, UniqueFd command_fd, Exporter exporter);
 /// A descriptor that tells whoever imports it whose it is.
-Result<UniqueFd> make_command_file(const adapter::NodeDescription& node);
+Result<UniqueFd> make_command_file(const adapter::Adapter& adapter);
 
 /// EINVAL for a port that does not exist.
 Result<void> check_port(std::uint32_t port);

@@ -121,6 +121,11 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
 
 int ibv_dealloc_pd(ibv_pd* pd) {
   ProtectionDomain& own = from(pd);
+  if (own.parent == nullptr && from(pd->context).adapter().is_imported(own.number())) {
+    return refused("dealloc_pd", {EOPNOTSUPP,
+                                  "the domain is another process's, which deallocates "
+                                  "it; ibv_unimport_pd lets go of it"});
+  }
   if (auto unused = check_unused(own); !unused) return refused("dealloc_pd", unused.error());
   if (own.parent == nullptr) {
     if (auto done = from(pd->context).adapter().deallocate_pd(own.number()); !done) {

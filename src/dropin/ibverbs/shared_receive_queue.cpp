@@ -114,6 +114,8 @@ ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* wanted) {
   const auto number = from(context).adapter().open_xrc_domain(*opening);
   if (!number) return refused_null("open_xrcd", number.error());
   auto* own = new XrcDomain{.verbs = {.context = context}, .number = *number};
+  const std::lock_guard guard(from(context).living_lock);
+  from(context).xrc_domains.insert(own);
   return &own->verbs;
 }
 
@@ -122,6 +124,9 @@ int close_xrcd(ibv_xrcd* xrcd) {
   if (auto done = from(xrcd->context).adapter().close_xrc_domain(own.number); !done) {
     return refused("close_xrcd", done.error());
   }
+  Context& context = from(xrcd->context);
+  const std::lock_guard guard(context.living_lock);
+  context.xrc_domains.erase(&own);
   delete &own;
   return 0;
 }

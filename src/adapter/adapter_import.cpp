@@ -1,0 +1,173 @@
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "adapter/adapter.h"
+#include "adapter/borrowed_memory.h"
+#include "adapter/execute.h"
+#include "adapter/xrc_hosts.h"
+
+/// Objects of another program of the node (`ibv_import_pd`, `ibv_import_mr`, `ibv_import_dm`): this
+/// program takes a guest in the other's arena, as an XRC target does, under whose lock that one's
+/// regions are visited. What the other ends, or its own end, ends what was imported.
+namespace verbatim::adapter {
+namespace {
+
+/// What `wanted` asks of the exporter; nothing where it has no such object.
+std::optional<std::uint64_t> ask(const DirectPlace& exporter, const Assist& wanted) {
+  const TargetVisit visit(exporter.target());
+  return ask_owner(exporter, wanted);
+}
+
+}  // namespace
+
+/// Under lock_.
+Result<std::shared_ptr<DirectPlace>> Adapter::exporter_of(Qpn first_qpn) {
+  // No queue pair has the first number of a program's.
+  const Qpn own = membership_.first_qpn;
+  std::shared_ptr<DirectPlace>& known = exporters_[first_qpn.value()];
+  const bool serves = known && !known->peer().is_gone() && known->target().qpn == own.value();
+  if (serves) return known;
+  known = nullptr;
+  auto peer = find_peer(node().gids.front().address, first_qpn);
+  if (peer == nullptr || peer->is_own()) {
+    return refuse(ESRCH, "the program that the object belongs to has ended, or is of another user");
+  }
+  const auto guest = take_guest(*peer, own);
+  if (!guest) {
+    return refuse(EAGAIN, fmt::format("the object's program serves {} others already", kGuestsMax));
+  }
+  known = std::make_shared<DirectPlace>(std::move(peer), *guest);
+  return known;
+}
+
+Result<PdNumber> Adapter::import_pd(Qpn first_qpn, PdNumber there) {
+  const std::lock_guard guard(lock_);
+  auto exporter = exporter_of(first_qpn);
+  if (!exporter) return std::unexpected(exporter.error());
+  if (!ask(**exporter, {.kind = Assist::find_domain, .key = raw(there)})) {
+    return refuse(ENOENT, fmt::format("there is no protection domain {}", raw(there)));
+  }
+  return add_pd({.users = 0, .exporter = *exporter, .there = there});
+}
+
+void Adapter::unimport_pd(PdNumber pd) {
+  const std::lock_guard guard(lock_);
+  const auto found = pds_.find(pd);
+  // One that something was made on stays for that.
+  if (found != pds_.end() && found->second.users == 0) pds_.erase(found);
+}
+
+bool Adapter::is_imported(PdNumber pd) {
+  const std::lock_guard guard(lock_);
+  const auto found = pds_.find(pd);
+  return found != pds_.end() && found->second.exporter != nullptr;
+}
+
+Result<region::Region> Adapter::borrow(Loan loan) {
+  const Loan asked = loan;
+  {
+    const TargetVisit visit(asked.place->target());
+    region::KeyCache unused;
+    const auto& regions = asked.place->peer().regions();
+    // Of no bytes: the region as it is.
+    const auto entry = regions.visit_region(asked.key, asked.pd);
+    if (!entry) {
+      return refuse(ENOENT,
+                    fmt::format("the protection domain has no region {:#010x}", raw(asked.key)));
+    }
+    loan.region = **entry;
+  }
+  region::Region own = loan.region;
+  own.backing = {};
+  if ((own.access & region::kNull) != 0) return own;
+  own.access = (own.access & ~region::kOnDemand) | region::kElsewhere;
+  const auto first = BorrowedMemory::of_process().add(std::move(loan));
+  if (!first) return std::unexpected(first.error());
+  own.address = *first;
+  return own;
+}
+
+Result<region::Region> Adapter::import_memory(PdNumber pd, MemoryKey key) {
+  Loan loan{.guest = membership_.first_qpn, .key = key};
+  {
+    const std::lock_guard guard(lock_);
+    const auto found = pds_.find(pd);
+    if (found == pds_.end()) return refuse(EINVAL, "no such protection domain");
+    loan.place = found->second.exporter;
+    loan.pd = found->second.there;
+  }
+  auto own = borrow(std::move(loan));
+  if (!own) return own;
+  own->pd = pd;
+  const auto entered = enter(*own, {});
+  auto done = entered ? regions_->add_alias(key, *entered) : std::unexpected(entered.error());
+  if (done) return own;
+  if (entered) (void)deregister_memory(*entered);
+  BorrowedMemory::of_process().remove(own->address);
+  return std::unexpected(done.error());
+}
+
+void Adapter::unimport_memory(MemoryKey alias) {
+  const MemoryKey key = regions_->key_behind(alias);
+  const auto region = regions_->find_region(key);
+  regions_->remove_alias(alias);
+  if (!region || !deregister_memory(key)) return;
+  BorrowedMemory::of_process().remove(region->address);
+}
+
+Result<MutableByteSpan> Adapter::import_device_memory(Qpn first_qpn, std::uint32_t handle) {
+  const std::lock_guard guard(lock_);
+  auto exporter = exporter_of(first_qpn);
+  if (!exporter) return std::unexpected(exporter.error());
+  const auto key = ask(**exporter, {.kind = Assist::show_device_memory, .key = handle});
+  if (!key) return refuse(ENOENT, fmt::format("there is no device memory {}", handle));
+  auto own = borrow({.place = *exporter,
+                     .guest = membership_.first_qpn,
+                     .key = MemoryKey{static_cast<std::uint32_t>(*key)},
+                     .pd = kDeviceMemoryPd});
+  if (!own) return std::unexpected(own.error());
+  return MutableByteSpan(reinterpret_cast<std::byte*>(own->address), own->length);  // NOLINT
+}
+
+/// By the exporter's background thread: regions over its device memory are made when somebody
+/// imports it.
+void Adapter::answer_importer(Assist& wanted) {
+  std::optional<std::uint64_t> answer;
+  if (wanted.kind == Assist::find_domain && has_pd(PdNumber{wanted.key})) answer = 0;
+  if (wanted.kind == Assist::show_device_memory) {
+    const auto bytes = device_memory_.find(wanted.key);
+    const std::lock_guard guard(lock_);
+    MemoryKey& shown = shown_device_memory_[wanted.key];
+    if (bytes && raw(shown) == 0) {
+      const auto key = regions_->add(
+          {.address = reinterpret_cast<std::uint64_t>(bytes->data()),
+           .length = bytes->size(),
+           .access = region::kLocalWrite | (region::kRemoteRights & ~region::kFlushPersistent),
+           .pd = kDeviceMemoryPd});
+      if (key) shown = *key;
+    }
+    if (raw(shown) != 0) answer = raw(shown);
+  }
+  wanted.original = answer.value_or(0);
+  wanted.state.store(answer ? Assist::done : Assist::refused, std::memory_order_release);
+}
+
+Result<void> Adapter::free_device_memory(std::uint32_t handle) {
+  MemoryKey shown{};
+  {
+    const std::lock_guard guard(lock_);
+    if (const auto found = shown_device_memory_.find(handle); found != shown_device_memory_.end()) {
+      shown = found->second;
+    }
+  }
+  if (auto busy = device_memory_.check_unused(handle); !busy) return busy;
+  if (raw(shown) != 0) {
+    (void)regions_->remove(shown);
+    const std::lock_guard guard(lock_);
+    shown_device_memory_.erase(handle);
+  }
+  return device_memory_.free(handle);
+}
+
+}  // namespace verbatim::adapter
