@@ -71,7 +71,6 @@ struct NodeDescription {
   MacAddress mac{};
   std::string interface;  // Name of the network interface behind the port, such as "lo".
   std::uint32_t interface_index = 0;
-  Mtu active_mtu = Mtu::k4096;
   std::vector<GidEntry> gids;
 };
 
@@ -116,6 +115,7 @@ class Adapter {
 
   const NodeDescription& node() const { return membership_.node; }
   Port& port() { return port_; }
+  Mtu active_mtu() const { return port_.state().active_mtu; }
   Arena& arena() { return *arena_; }
 
   Result<PdNumber> allocate_pd();

@@ -33,7 +33,6 @@ struct Host {
         .guid = 1,
         .interface = "lo",
         .interface_index = 1,
-        .active_mtu = Mtu::k4096,
         .gids = {{link_local_gid(synthetic_mac(address)), address}, {gid_of(address), address}}};
     membership.first_qpn = Qpn(first_qpn);
     membership.receive_sockets = {socket};
@@ -226,6 +225,27 @@ TEST_F(AdapterPair, WrongKeyEndsInErrorAndFlushes) {
   EXPECT_EQ(Status::flushed, left.next().status);
   EXPECT_EQ(QpState::err, left.qp->state());
   EXPECT_EQ(AsyncEventType::qp_access_error, right.events.wait()->type);
+}
+
+TEST_F(AdapterPair, TheActiveMtuBoundsNewPathsOnly) {
+  Side left(a, QpType::rc);
+  Side right(b, QpType::rc);
+  left.connect(right, Mtu::k4096);
+  right.connect(left, Mtu::k4096);
+  a.adapter->port().change({.active_mtu = Mtu::k1024});
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 100'000), &right));
+  EXPECT_EQ(Status::success, left.next().status);
+
+  Side late(a, QpType::uc);
+  ASSERT_TRUE(
+      late.qp->modify({.state = QpState::init}, kState | kPKeyIndex | kPort | kAccessFlags));
+  QueuePairAttributes attributes{.state = QpState::rtr, .path_mtu = Mtu::k2048};
+  attributes.dest_qpn = right.qp->number();
+  attributes.address = {.dest_gid = b.adapter->node().gids[1].gid, .source_gid_index = 1};
+  const auto moved =
+      late.qp->modify(attributes, kState | kAddressVector | kPathMtu | kDestQpn | kReceivePsn);
+  ASSERT_FALSE(moved);
+  EXPECT_EQ(moved.error().text, "path_mtu 2048 is above the port's active MTU 1024");
 }
 
 TEST_F(AdapterPair, UnregisteredLocalMemoryIsAProtectionError) {

@@ -40,7 +40,7 @@ TEST_F(Agent, TellsTheNode) {
   const NodeDescription& node = client->node();
   EXPECT_EQ(node.name, "a");
   EXPECT_EQ(node.interface, "lo");
-  EXPECT_EQ(node.active_mtu, Mtu::k4096);
+  EXPECT_EQ(active_mtu(node.port.interface_mtu_bytes), Mtu::k4096);
   ASSERT_EQ(node.addresses.size(), 1u);
   EXPECT_EQ(node.addresses[0].text(), "127.78.0.1:4791");
   ASSERT_EQ(node.gids.size(), 2u);
@@ -56,7 +56,8 @@ TEST_F(Agent, TellsThePortFromTheStartAndAfterRejoining) {
   const auto client = join("a", "127.78.0.1,127.78.0.2");
   std::vector<PortState> heard;
   client->set_port_listener([&](const PortState& now) { heard.push_back(now); });
-  const PortState well{.addresses = 0b11};
+  const PortState well = client->port();
+  EXPECT_EQ(well.addresses, 0b11u);
   EXPECT_EQ(heard, std::vector{well});
   end_agent(client->node().agent_pid, SIGKILL);
   rejoin(*client);

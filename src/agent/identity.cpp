@@ -143,8 +143,7 @@ Result<NodeDescription> identify(const std::string& name, const std::vector<Sock
       *interface_with(interfaces, node.addresses[primary_index(node.addresses)]);
   node.interface = interface.name;
   node.interface_index = interface.index;
-  node.interface_mtu_bytes = interface.mtu_bytes;
-  node.active_mtu = active_mtu(interface.mtu_bytes);
+  node.port.interface_mtu_bytes = interface.mtu_bytes;
   add_link_identity(node, interface, may_be_interface);
   add_gids(node);
   return node;
@@ -152,8 +151,14 @@ Result<NodeDescription> identify(const std::string& name, const std::vector<Sock
 
 PortState port_state(const NodeDescription& node, const std::vector<Interface>& interfaces) {
   const auto own = std::ranges::find(interfaces, node.interface_index, &Interface::index);
-  if (own == interfaces.end()) return {.is_present = false, .is_active = false, .addresses = 0};
-  PortState state{.addresses = 0, .hardware_address = own->mac};
+  if (own == interfaces.end()) {
+    return {.is_present = false,
+            .is_active = false,
+            .addresses = 0,
+            .interface_mtu_bytes = node.port.interface_mtu_bytes};
+  }
+  PortState state{
+      .addresses = 0, .hardware_address = own->mac, .interface_mtu_bytes = own->mtu_bytes};
   for (std::uint32_t i = 0; i < node.addresses.size(); ++i) {
     if (interface_with(interfaces, node.addresses[i]) != nullptr) state.addresses |= 1u << i;
   }

@@ -69,6 +69,7 @@ struct PortState {
   bool is_active = true;
   std::uint32_t addresses = ~0u;  // Bit i: some interface has `addresses[i]`.
   MacAddress hardware_address{};  // The interface's own, whatever the node is known by.
+  std::uint32_t interface_mtu_bytes = 0;
 
   bool has(std::uint32_t address) const { return (addresses >> address & 1) != 0; }
   friend bool operator==(const PortState&, const PortState&) = default;
@@ -82,8 +83,6 @@ struct NodeDescription {
   /// The interface that the addresses belong to: "lo", "eth0".
   std::string interface;
   std::uint32_t interface_index = 0;  // Scope id of link-local addresses.
-  std::uint32_t interface_mtu_bytes = 0;
-  Mtu active_mtu = Mtu::k1024;
   /// Each with port 4791. A program has one socket for each, in this order.
   std::vector<SocketAddress> addresses;
   /// As Linux lays it out: index 0 the link-local GID, 1 the first IPv4 address, then the others.

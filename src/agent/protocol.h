@@ -39,7 +39,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 4;
+inline constexpr std::uint16_t kProtocolVersion = 5;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -84,6 +84,7 @@ struct PortRecord {
   std::uint8_t is_present = 0;
   std::uint8_t is_active = 0;
   std::array<std::uint8_t, 6> hardware_address{};
+  std::uint32_t interface_mtu_bytes = 0;
 };
 
 /// NodeDescription on the wire.
@@ -92,9 +93,7 @@ struct NodeRecord {
   std::array<char, 16> interface{};
   std::uint64_t guid = 0;
   std::uint32_t interface_index = 0;
-  std::uint32_t interface_mtu_bytes = 0;
   std::array<std::uint8_t, 6> mac{};
-  std::uint16_t active_mtu = 0;
   std::int32_t agent_pid = 0;
   std::uint32_t address_count = 0;
   std::array<AddressRecord, kAddressesMax> addresses{};

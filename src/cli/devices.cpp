@@ -64,7 +64,7 @@ int print_devices() {
   Table gids({"node", "index", "GID", "type"});
   for (const auto& node : *nodes) {
     devices.add({kDeviceName, node.name, guid_text(node.guid), "active", node.interface,
-                 std::to_string(bytes_of(node.active_mtu))});
+                 std::to_string(bytes_of(agent::active_mtu(node.port.interface_mtu_bytes)))});
     for (std::size_t index = 0; index < node.gids.size(); ++index) {
       gids.add({node.name, std::to_string(index), gid_text(node.gids[index].gid), "RoCE v2"});
     }

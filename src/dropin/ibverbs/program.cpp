@@ -60,8 +60,7 @@ adapter::NodeDescription describe(const agent::NodeDescription& node) {
                                .guid = node.guid,
                                .mac = node.mac,
                                .interface = node.interface,
-                               .interface_index = node.interface_index,
-                               .active_mtu = node.active_mtu};
+                               .interface_index = node.interface_index};
   for (const agent::GidEntry& entry : node.gids) {
     own.gids.push_back({.gid = entry.gid, .address = node.address_of(entry)});
   }
@@ -70,8 +69,10 @@ adapter::NodeDescription describe(const agent::NodeDescription& node) {
 
 void follow(const agent::NodeDescription& node, const agent::PortState& now,
             adapter::Adapter& adapter) {
-  adapter.port().change(
-      {.gids = gids_in_use(node, now), .is_present = now.is_present, .is_active = now.is_active});
+  adapter.port().change({.gids = gids_in_use(node, now),
+                         .is_present = now.is_present,
+                         .is_active = now.is_active,
+                         .active_mtu = agent::active_mtu(now.interface_mtu_bytes)});
 }
 
 enum class Path : std::uint8_t { automatic, direct, wire };

@@ -40,7 +40,7 @@ int join(VerbatimNode* out) {
     out->slot = program.client->slot();
     out->interface_index = node.interface_index;
     node.interface.copy(out->interface, sizeof out->interface - 1);
-    out->active_mtu = raw(node.active_mtu);
+    out->active_mtu = raw(program.adapter->active_mtu());
     for (const adapter::GidEntry& entry : node.gids) {
       if (out->gid_count == std::size(out->gids)) break;
       VerbatimGid& gid = out->gids[out->gid_count++];
