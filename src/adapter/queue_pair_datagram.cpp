@@ -112,8 +112,8 @@ Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
 bool QueuePair::is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const {
   // Queue pairs of other nodes may have the same number.
   return headers.bth.dest_qp == kMulticastQpn && headers.deth.source_qp == number_ &&
-         std::ranges::find(adapter_.node().gids, gid_of(source), &GidEntry::gid) !=
-             adapter_.node().gids.end();
+         std::ranges::any_of(adapter_.node().gids.elements(),
+                             [&](const GidEntry& own) { return own.gid == gid_of(source); });
 }
 
 void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& source,

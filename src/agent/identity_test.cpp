@@ -158,6 +158,24 @@ TEST(PortState, AnInterfaceThatIsGoneStaysGone) {
   EXPECT_EQ(port_state(own, interfaces), gone);
 }
 
+TEST(Strangers, AreTheOtherAddressesOfTheNodesInterface) {
+  const auto own = node("a", "10.0.0.5", both());  // And the interface's link-local address.
+  EXPECT_EQ(strangers_of(own, both()), std::vector{address("2001:db8::5")});
+  EXPECT_TRUE(strangers_of(own, {kLoopback}).empty());
+
+  const auto on_loopback = node("b", "127.0.0.7", both());
+  auto interfaces = both();
+  interfaces[0].addresses.push_back(address("10.9.9.9"));
+  EXPECT_EQ(strangers_of(on_loopback, interfaces), std::vector{address("10.9.9.9")});
+}
+
+TEST(Strangers, AnAddressThatLooksMadeUpIsNone) {
+  const auto own = node("a", "10.0.0.5", both());
+  auto interfaces = both();
+  interfaces[1].addresses = {address("10.0.0.5"), address("fe80::9ff:fe09:909%4")};
+  EXPECT_TRUE(strangers_of(own, interfaces).empty());
+}
+
 TEST(ActiveMtu, IsTheLargestThatFitsWithHeaders) {
   EXPECT_EQ(active_mtu(65'536), Mtu::k4096);
   EXPECT_EQ(active_mtu(4096 + 80), Mtu::k4096);

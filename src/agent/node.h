@@ -49,7 +49,7 @@ struct SharedFiles {
 /// What a node's one adapter is called.
 inline constexpr std::string_view kDeviceName = "verbatim0";
 
-inline constexpr std::size_t kAddressesMax = 8;
+inline constexpr std::size_t kAddressesMax = 15;
 inline constexpr std::size_t kGidsMax = kAddressesMax + 1;
 
 /// One entry of the GID table: all are RoCE v2.
@@ -88,9 +88,12 @@ struct NodeDescription {
   /// As Linux lays it out: index 0 the link-local GID, 1 the first IPv4 address, then the others.
   std::vector<GidEntry> gids;
   pid_t agent_pid = 0;
-  /// The one part that changes while the node lives.
+  /// This changes while the node lives. Addresses and GIDs are only added, at the end: those that
+  /// no interface has are marked here, so that each finds its index again.
   PortState port;
 
+  bool has_room() const { return addresses.size() < kAddressesMax && gids.size() < kGidsMax; }
+  void add(const SocketAddress& address);
   const SocketAddress& address_of(const GidEntry& entry) const { return addresses[entry.address]; }
 };
 

@@ -30,7 +30,8 @@
 ///                                        <-   Peer (arena, memory, doorbell) or Refusal
 ///     OpenBindings (socket)              ->                   the other end of a socket pair
 ///                                        <-   Mad            a management datagram for the program
-///                                        <-   Description    the node's port has changed
+///                                        <-   Description    the node's port or addresses have
+///                                                            changed (sockets of those added)
 ///
 /// and over that socket pair, whose answers no other message can delay:
 ///
@@ -127,6 +128,7 @@ struct Rejoin {
   std::uint32_t slot = 0;
   std::int64_t since_seconds = 0;
   std::array<char, 64> program_name{};
+  std::uint32_t address_count = 0;  // That the program has sockets for.
   // Descriptors: keepsake in, keepsake out, then as in Hello.
   static constexpr std::size_t kFixedDescriptors = 2;
 };
@@ -145,6 +147,7 @@ struct Description {
   static constexpr MessageType kType = MessageType::description;
   Header header{.type = kType};
   NodeRecord node;
+  // Descriptors: to a program, a socket for each address that it has not been told of.
 };
 
 struct StatusRequest {
