@@ -141,8 +141,8 @@ Result<PortChunk> Ports::make_chunk() const {
 
 Result<PortChunk> Ports::make_chunk_of(const SocketAddress& new_address) const {
   if (slot_count() > kDescriptorsMax) {
-    return refuse(ENOSPC, fmt::format("the node has had {} programs at once, and gets no further "
-                                      "address above {}",
+    return refuse(ENOSPC, fmt::format("a node with room for {} programs gets no further address "
+                                      "(above {})",
                                       slot_count(), kDescriptorsMax));
   }
   auto chunk = open(0, slot_count(), std::span(&new_address, 1));

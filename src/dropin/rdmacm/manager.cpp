@@ -195,9 +195,9 @@ void Manager::on_mad(const sockaddr* source, const sockaddr* destination, const 
 void Manager::on_alarm() {
   Manager* const manager = process().manager.load(std::memory_order_acquire);
   if (manager == nullptr) return;
-  const std::lock_guard guard(manager->lock);
   std::uint64_t count;
   [[maybe_unused]] const auto got = read(manager->alarm_.get(), &count, sizeof count);
+  const std::lock_guard guard(manager->lock);
   manager->alarm_at_ = kNever;
   manager->step([](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
     engine.on_timeout(now, out);
