@@ -23,9 +23,9 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
   // Numbers begin somewhere: packets for a queue pair of an earlier program rarely meet a new one.
   getrandom(&adapter->last_number_, sizeof adapter->last_number_, 0);
   adapter->last_shared_receive_ = adapter->last_number_;
-  for (const GidEntry& entry : adapter->node().gids) {
-    adapter->senders_.push_back(
-        std::make_unique<mover::UdpSender>(entry.address, adapter->node().interface_index));
+  for (std::size_t i = 0; i < adapter->node().gids.size(); ++i) {
+    adapter->senders_[i] = std::make_unique<mover::UdpSender>(adapter->node().gids[i].address,
+                                                              adapter->node().interface_index);
   }
   auto progress = Progress::create(*adapter, adapter->membership_.receive_sockets,
                                    adapter->membership_.event_fd, adapter->membership_.on_event);
@@ -295,6 +295,16 @@ Result<SocketAddress> Adapter::check_vector(const AddressVector& vector) const {
                             source.address.ip_text()));
   }
   return address;
+}
+
+Result<void> Adapter::add_gid(const GidEntry& entry, int receive_socket) {
+  auto& gids = membership_.node.gids;
+  if (gids.size() == kGidsMax) return refuse(ENOSPC, "the GID table is full");
+  if (auto received = progress_->receive_from(receive_socket); !received) return received;
+  // Before anybody can name it.
+  senders_[gids.size()] = std::make_unique<mover::UdpSender>(entry.address, node().interface_index);
+  gids.push_back(entry);
+  return {};
 }
 
 Result<const mover::SendSocket*> Adapter::sender(std::uint8_t gid_index,

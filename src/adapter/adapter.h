@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -22,6 +23,7 @@
 #include "adapter/shared_receive_queue.h"
 #include "adapter/steering.h"
 #include "base/address.h"
+#include "base/append_only_list.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "base/unique_fd.h"
@@ -65,15 +67,16 @@ struct GidEntry {
   SocketAddress address;  // What it is bound to; `port` is 4791.
 };
 
-/// What the agent tells a program of its node.
+inline constexpr std::size_t kGidsMax = 32;  // As many as PortState has bits.
+
+/// What the agent tells a program of its node. GIDs may be added while it runs, all else stays.
 struct NodeDescription {
   std::string name;
   std::uint64_t guid = 0;  // Host byte order.
   MacAddress mac{};
   std::string interface;  // Name of the network interface behind the port, such as "lo".
   std::uint32_t interface_index = 0;
-  Mtu active_mtu = Mtu::k4096;
-  std::vector<GidEntry> gids;
+  AppendOnlyList<GidEntry, kGidsMax> gids;
 };
 
 /// A program's place in its node: what the agent gave it (design decision 2).
@@ -116,7 +119,12 @@ class Adapter {
   Adapter& operator=(const Adapter&) = delete;
 
   const NodeDescription& node() const { return membership_.node; }
+  /// From now on the node has one GID more, the next of its table, and packets for its address come
+  /// over this socket (borrowed). ENOSPC where the table is full. One thread at a time; `port()`
+  /// then says that the entry is valid.
+  Result<void> add_gid(const GidEntry& entry, int receive_socket);
   Port& port() { return port_; }
+  Mtu active_mtu() const { return port_.state().active_mtu; }
   Arena& arena() { return *arena_; }
 
   Result<PdNumber> allocate_pd();
@@ -328,9 +336,9 @@ class Adapter {
   Port port_;
   std::unique_ptr<region::RegionTable> regions_;
   DeviceMemory device_memory_;
-  std::vector<std::unique_ptr<mover::UdpSender>> senders_;  // By GID index.
-  std::unique_ptr<std::atomic<QueuePair*>[]> queue_pairs_;  // By local number.
-  NumberBoard visited_{};                                   // See `set_visited`.
+  std::array<std::unique_ptr<mover::UdpSender>, kGidsMax> senders_;  // By GID index.
+  std::unique_ptr<std::atomic<QueuePair*>[]> queue_pairs_;           // By local number.
+  NumberBoard visited_{};                                            // See `set_visited`.
 
   std::mutex lock_;  // Guards what follows: the control path.
   std::map<PdNumber, Pd> pds_;

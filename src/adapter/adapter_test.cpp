@@ -20,32 +20,39 @@ using transport::Status;
 /// One node with one program.
 struct Host {
   explicit Host(std::uint8_t last_byte, std::uint32_t first_qpn) {
-    const auto pid = static_cast<std::uint32_t>(getpid());
-    const auto address = SocketAddress::ipv4({127, static_cast<std::uint8_t>(100 + pid / 256 % 100),
-                                              static_cast<std::uint8_t>(pid), last_byte},
-                                             kRocePort);
-    socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    EXPECT_GE(socket, 0);
-    EXPECT_TRUE(socket >= 0 && bind(socket, address.data(), address.size()) == 0) << address.text();
+    const auto address = own_address(last_byte);
+    socket = socket_at(address);
     Membership membership;
     membership.node = {
         .name = "test",
         .guid = 1,
         .interface = "lo",
         .interface_index = 1,
-        .active_mtu = Mtu::k4096,
         .gids = {{link_local_gid(synthetic_mac(address)), address}, {gid_of(address), address}}};
     membership.first_qpn = Qpn(first_qpn);
-    membership.receive_sockets = {socket};
+    membership.receive_sockets = {socket.get()};
     adapter = std::move(*Adapter::create(std::move(*Arena::create()), std::move(membership)));
     pd = *adapter->allocate_pd();
   }
-  ~Host() {
-    adapter.reset();
-    close(socket);
+  void add_gid(std::uint8_t last_byte) {
+    const auto address = own_address(last_byte);
+    second_socket = socket_at(address);
+    EXPECT_TRUE(adapter->add_gid({gid_of(address), address}, second_socket.get()));
   }
 
-  int socket = -1;
+  static SocketAddress own_address(std::uint8_t last_byte) {
+    const auto pid = static_cast<std::uint32_t>(getpid());
+    return SocketAddress::ipv4({127, static_cast<std::uint8_t>(100 + pid / 256 % 100),
+                                static_cast<std::uint8_t>(pid), last_byte},
+                               kRocePort);
+  }
+  static UniqueFd socket_at(const SocketAddress& address) {
+    UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    EXPECT_TRUE(fd && bind(fd.get(), address.data(), address.size()) == 0) << address.text();
+    return fd;
+  }
+
+  UniqueFd socket, second_socket;
   std::unique_ptr<Adapter> adapter;
   PdNumber pd{};
 };
@@ -226,6 +233,48 @@ TEST_F(AdapterPair, WrongKeyEndsInErrorAndFlushes) {
   EXPECT_EQ(Status::flushed, left.next().status);
   EXPECT_EQ(QpState::err, left.qp->state());
   EXPECT_EQ(AsyncEventType::qp_access_error, right.events.wait()->type);
+}
+
+TEST_F(AdapterPair, AGidThatIsAddedWhileOthersAreInUseServes) {
+  Side before(a, QpType::rc);
+  Side before_peer(b, QpType::rc);
+  before.connect(before_peer);
+  before_peer.connect(before);
+  const AddressVector by_new{.dest_gid = gid_of(Host::own_address(203)), .source_gid_index = 2};
+  EXPECT_EQ(a.adapter->resolve(by_new).error().code, EINVAL);
+  a.add_gid(203);
+  b.add_gid(204);
+  EXPECT_TRUE(a.adapter->resolve(by_new));
+
+  Side left(a, QpType::rc);
+  Side right(b, QpType::rc);
+  left.connect(right, Mtu::k4096, 2);
+  right.connect(left, Mtu::k4096, 2);
+  for (const auto& [from, to] : {std::pair{&left, &right}, {&before, &before_peer}}) {
+    ASSERT_EQ(0, from->post(Operation::write, from->segment(0, 100'000), to));
+    EXPECT_EQ(Status::success, from->next().status);
+  }
+}
+
+TEST_F(AdapterPair, TheActiveMtuBoundsNewPathsOnly) {
+  Side left(a, QpType::rc);
+  Side right(b, QpType::rc);
+  left.connect(right, Mtu::k4096);
+  right.connect(left, Mtu::k4096);
+  a.adapter->port().change({.active_mtu = Mtu::k1024});
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 100'000), &right));
+  EXPECT_EQ(Status::success, left.next().status);
+
+  Side late(a, QpType::uc);
+  ASSERT_TRUE(
+      late.qp->modify({.state = QpState::init}, kState | kPKeyIndex | kPort | kAccessFlags));
+  QueuePairAttributes attributes{.state = QpState::rtr, .path_mtu = Mtu::k2048};
+  attributes.dest_qpn = right.qp->number();
+  attributes.address = {.dest_gid = b.adapter->node().gids[1].gid, .source_gid_index = 1};
+  const auto moved =
+      late.qp->modify(attributes, kState | kAddressVector | kPathMtu | kDestQpn | kReceivePsn);
+  ASSERT_FALSE(moved);
+  EXPECT_EQ(moved.error().text, "path_mtu 2048 is above the port's active MTU 1024");
 }
 
 TEST_F(AdapterPair, UnregisteredLocalMemoryIsAProtectionError) {

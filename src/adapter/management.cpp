@@ -9,7 +9,7 @@ namespace verbatim::adapter {
 
 Result<void> Adapter::send_management(const SocketAddress& source, const SocketAddress& destination,
                                       wire::MadSpan mad) {
-  const auto& gids = node().gids;
+  const auto gids = node().gids.elements();
   const auto own = std::ranges::find_if(
       gids, [&](const GidEntry& entry) { return same_ip(entry.address, source); });
   if (own == gids.end()) {

@@ -72,10 +72,10 @@ Result<void> Adapter::attach_multicast(QueuePair& queue_pair, const Gid& gid) {
     return refuse(ENOMEM, "no room for another group");
   auto address = resolve_gid(gid, node().interface_index);
   if (!address) return std::unexpected(address.error());
-  const auto own = std::ranges::find_if(node().gids, [&](const GidEntry& entry) {
-    return entry.address.family() == address->family();
-  });
-  const SocketAddress local = own != node().gids.end() ? own->address : node().gids.front().address;
+  const auto gids = node().gids.elements();
+  const auto own = std::ranges::find_if(
+      gids, [&](const GidEntry& entry) { return entry.address.family() == address->family(); });
+  const SocketAddress local = own != gids.end() ? own->address : gids.front().address;
   if (auto joined = progress_->join(gid, *address, local, node().interface_index); !joined)
     return joined;
   progress_->during_no_turn([&] { groups_.push_back({gid, {&queue_pair}}); });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "adapter/async_event.h"
+#include "base/types.h"
 
 namespace verbatim::adapter {
 
@@ -15,6 +16,7 @@ struct PortState {
   std::uint32_t gids = ~0u;  // Bit i: entry i of the GID table is valid.
   bool is_present = true;    // False: the interface is gone, and the adapter with it.
   bool is_active = true;
+  Mtu active_mtu = Mtu::k4096;  // Changes without an event, as a kernel driver has it.
 
   bool has_gid(std::size_t index) const { return (gids >> index & 1) != 0; }
   friend bool operator==(const PortState&, const PortState&) = default;

@@ -18,6 +18,8 @@ TEST(Port, EachChangeIsToldOnce) {
   EXPECT_EQ(events_between(kWell, down), Types{port_error});
   EXPECT_EQ(events_between(down, kWell), Types{port_active});
   EXPECT_EQ(events_between(kWell, fewer), Types{gid_change});
+  EXPECT_EQ(events_between(fewer, kWell), Types{gid_change});
+  EXPECT_EQ(events_between(kWell, {.gids = 0b11, .active_mtu = Mtu::k1024}), Types());
   EXPECT_EQ(events_between(kWell, gone), (Types{port_error, gid_change, device_fatal}));
   EXPECT_EQ(events_between(down, gone), (Types{gid_change, device_fatal}));
 }

@@ -91,10 +91,7 @@ Result<std::unique_ptr<Progress>> Progress::create(Adapter& adapter,
       return std::unexpected(watched.error());
   }
   for (const int fd : sockets) {
-    auto socket = mover::UdpSocket::adopt(fd);
-    if (!socket) return std::unexpected(socket.error());
-    if (auto watched = progress->watch(full, fd); !watched) return std::unexpected(watched.error());
-    progress->sources_.push_back(std::make_unique<Source>(std::move(*socket), Gid{}));
+    if (auto added = progress->receive_from(fd); !added) return std::unexpected(added.error());
   }
   // Signals are the program's: none is delivered to a thread of ours.
   sigset_t all;
@@ -354,9 +351,19 @@ Result<void> Progress::join(const Gid& group, const SocketAddress& address,
                             const SocketAddress& node_address, std::uint32_t interface_index) {
   auto socket = mover::UdpSocket::join_multicast(address, node_address, interface_index);
   if (!socket) return std::unexpected(socket.error());
+  return add_source(std::move(*socket), group);
+}
+
+Result<void> Progress::receive_from(int fd) {
+  auto socket = mover::UdpSocket::adopt(fd);
+  if (!socket) return std::unexpected(socket.error());
+  return add_source(std::move(*socket), Gid{});
+}
+
+Result<void> Progress::add_source(mover::UdpSocket socket, const Gid& group) {
   const std::lock_guard guard(turn_lock_);
-  if (auto watched = watch(full_epoll_.get(), socket->fd()); !watched) return watched;
-  sources_.push_back(std::make_unique<Source>(std::move(*socket), group));
+  if (auto watched = watch(full_epoll_.get(), socket.fd()); !watched) return watched;
+  sources_.push_back(std::make_unique<Source>(std::move(socket), group));
   return {};
 }
 

@@ -91,6 +91,8 @@ class Progress {
     change();
   }
 
+  /// Packets come over this socket (borrowed), too.
+  Result<void> receive_from(int fd);
   /// Multicast groups: sockets of their own, served like the others.
   Result<void> join(const Gid& group, const SocketAddress& address,
                     const SocketAddress& node_address, std::uint32_t interface_index);
@@ -103,6 +105,7 @@ class Progress {
   };
   explicit Progress(Adapter& adapter) : adapter_(adapter) {}
   Result<void> watch(int epoll, int fd) const;
+  Result<void> add_source(mover::UdpSocket socket, const Gid& group);
   void run();
   TimeNs last_use(TimeNs now) const;
   bool may_rest(TimeNs now) const;

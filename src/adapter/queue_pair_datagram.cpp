@@ -46,7 +46,7 @@ const DatagramPath* QueuePair::path_to(const DatagramPlace& place) {
 std::optional<Status> QueuePair::send_directly(const transport::SendRequest& request,
                                                const RequestBytes& bytes, const DatagramPath& path,
                                                QKey qkey) {
-  if (path.link == nullptr || request.length > bytes_of(adapter_.node().active_mtu)) return {};
+  if (path.link == nullptr || request.length > bytes_of(adapter_.active_mtu())) return {};
   const bool controlled = (raw(qkey) & transport::kControlledQKey) != 0;
   const Datagram datagram{controlled ? attributes_.qkey : qkey, path.flow};
   execute_direct(*path.link, request, bytes, &datagram);
@@ -86,7 +86,7 @@ void QueuePair::transmit_datagrams(TimeNs now) {
 }
 
 transport::DatagramConfig QueuePair::datagram_config() const {
-  return {.qpn = number_, .qkey = attributes_.qkey, .mtu = adapter_.node().active_mtu};
+  return {.qpn = number_, .qkey = attributes_.qkey, .mtu = adapter_.active_mtu()};
 }
 
 Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
@@ -112,8 +112,8 @@ Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
 bool QueuePair::is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const {
   // Queue pairs of other nodes may have the same number.
   return headers.bth.dest_qp == kMulticastQpn && headers.deth.source_qp == number_ &&
-         std::ranges::find(adapter_.node().gids, gid_of(source), &GidEntry::gid) !=
-             adapter_.node().gids.end();
+         std::ranges::any_of(adapter_.node().gids.elements(),
+                             [&](const GidEntry& own) { return own.gid == gid_of(source); });
 }
 
 void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& source,

@@ -61,9 +61,9 @@ Result<void> QueuePair::check_values(const QueuePairAttributes& wanted, std::uin
     if (raw(wanted.path_mtu) < raw(Mtu::k256) || raw(wanted.path_mtu) > raw(Mtu::k4096)) {
       return bad(fmt::format("path_mtu {} is no MTU (1 to 5)", raw(wanted.path_mtu)));
     }
-    if (raw(wanted.path_mtu) > raw(adapter_.node().active_mtu)) {
+    if (raw(wanted.path_mtu) > raw(adapter_.active_mtu())) {
       return bad(fmt::format("path_mtu {} is above the port's active MTU {}",
-                             bytes_of(wanted.path_mtu), bytes_of(adapter_.node().active_mtu)));
+                             bytes_of(wanted.path_mtu), bytes_of(adapter_.active_mtu())));
     }
   }
   if (has(kMaxRdAtomic) && wanted.max_rd_atomic > Limits::rd_atomic) {

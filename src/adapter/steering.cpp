@@ -12,12 +12,13 @@ namespace verbatim::adapter {
 Result<void> Steering::open() {
   if (port_) return {};
   const NodeDescription& node = adapter_.node();
-  const auto ipv4 = std::ranges::find_if(
-      node.gids, [](const GidEntry& entry) { return entry.address.is_ipv4(); });
+  const auto gids = node.gids.elements();
+  const auto ipv4 =
+      std::ranges::find_if(gids, [](const GidEntry& entry) { return entry.address.is_ipv4(); });
   auto port = mover::EthernetPort::open(
       {.interface = node.interface,
        .interface_index = node.interface_index,
-       .address = ipv4 != node.gids.end() ? ipv4->address : node.gids.front().address});
+       .address = ipv4 != gids.end() ? ipv4->address : gids.front().address});
   if (!port) return std::unexpected(port.error());
   own_mac_ = node.mac;
   port_ = std::move(*port);

@@ -146,7 +146,7 @@ Result<void> Adapter::close_xrc_domain(XrcDomain domain) {
 bool Adapter::is_target_elsewhere(Qpn qpn, XrcDomain domain) {
   const XrcFile& file = xrc_domains_[domain].file;
   if (!file.exists() || has_number(SrqNumber{qpn.value()})) return false;
-  const auto peer = find_peer(node().gids.front().address, qpn);
+  const auto peer = find_peer(node().gids[0].address, qpn);
   if (peer == nullptr) return false;
   const std::uint32_t local_number = qpn.value() % kProgramQueuePairsMax;
   const QueuePairRecord& record = peer->at(peer->header().queue_pairs)[local_number];

@@ -36,6 +36,16 @@ Result<void> Claims::take_address(const SocketAddress& address) {
 
 bool Claims::take_interface(const std::string& name) { return take(name).has_value(); }
 
+bool Claims::take_new_addresses(const std::string& interface) {
+  if (!has_new_addresses_) has_new_addresses_ = take(interface + "-new").has_value();
+  return has_new_addresses_;
+}
+
+void Claims::release_last() {
+  held_.back().remove();
+  held_.pop_back();
+}
+
 Result<std::string> node_with_address(const RuntimeFolder& folder, const SocketAddress& address) {
   const std::string path = folder.claim(address.ip_text());
   if (access(path.c_str(), R_OK) != 0) return refuse_errno(address.ip_text());

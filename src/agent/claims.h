@@ -19,6 +19,10 @@ class Claims {
   Result<void> take_address(const SocketAddress& address);
   /// False where another node has it.
   bool take_interface(const std::string& name);
+  /// The right to the addresses that the interface gets from now on: one node's, which keeps it.
+  bool take_new_addresses(const std::string& interface);
+  /// Gives back what was taken last.
+  void release_last();
   /// Removes the files.
   void release();
 
@@ -28,6 +32,7 @@ class Claims {
   RuntimeFolder folder_;
   std::string node_;
   std::vector<LockFile> held_;
+  bool has_new_addresses_ = false;
 };
 
 /// The node of this user that has the address. ENOENT: none, or it does not run.

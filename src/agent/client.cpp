@@ -83,15 +83,14 @@ Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& optio
   std::unique_ptr<AgentClient> client(new AgentClient);
   client->options_ = options;
   client->node_ = std::move(*node);
-  client->port_ = client->node_.port;
   client->slot_ = welcome.slot;
   client->since_seconds_ = welcome.since_seconds;
   client->keepsake_in_ = std::move(descriptors[0]);
   client->keepsake_out_ = std::move(descriptors[1]);
   client->slot_lock_ = std::move(descriptors[2]);
+  client->sockets_.reserve(kAddressesMax);
   std::move(descriptors.begin() + Welcome::kFixedDescriptors, descriptors.end(),
             std::back_inserter(client->sockets_));
-  for (const auto& socket : client->sockets_) client->socket_numbers_.push_back(socket.get());
   for (const int file : numbers(files)) {
     client->files_.emplace_back(fcntl(file, F_DUPFD_CLOEXEC, 0));
   }
@@ -165,15 +164,17 @@ bool AgentClient::read_message() {
   return false;
 }
 
-void AgentClient::on_message(const Incoming& message) {
+void AgentClient::on_message(Incoming& message) {
   const std::lock_guard guard(events_lock_);
   if (const auto mad = message.as<MadMessage>()) {
     if (!agent_events_.on_mad || mad->address >= node_.addresses.size()) return;
     agent_events_.on_mad({.source = from_record(mad->source),
                           .destination = node_.addresses[mad->address],
                           .bytes = mad->bytes});
-  } else if (const auto description = message.as<Description>()) {
-    if (const auto node = from_record(description->node)) on_port(node->port);
+  } else if (message.type() == MessageType::description) {
+    if (const auto done = on_description(message); !done) {
+      log(LogLevel::warn, "the agent of node '{}': {}", node_.name, done.error().text);
+    }
   } else if (const auto refusal = message.as<Refusal>()) {
     log(LogLevel::warn, "the agent of node '{}': {}", node_.name, get_text(refusal->text));
   }
@@ -182,26 +183,51 @@ void AgentClient::on_message(const Incoming& message) {
 void AgentClient::set_events(AgentEvents events) {
   const std::lock_guard guard(events_lock_);
   agent_events_ = std::move(events);
-  if (agent_events_.on_port_changed) agent_events_.on_port_changed(port_, port_);
+  if (agent_events_.on_port_changed) agent_events_.on_port_changed(node_.port, node_);
 }
 
-void AgentClient::set_port_listener(std::function<void(const PortState&)> listener) {
+void AgentClient::set_port_listener(PortListener listener) {
   const std::lock_guard guard(events_lock_);
   port_listener_ = std::move(listener);
-  port_listener_(port_);
+  port_listener_(node_, socket_numbers());
 }
 
-PortState AgentClient::port() const {
-  const std::lock_guard guard(events_lock_);
-  return port_;
+NodeDescription AgentClient::node() const {
+  const std::lock_guard guard(node_lock_);
+  return node_;
 }
 
-/// With events_lock_ held.
-void AgentClient::on_port(const PortState& now) {
-  const PortState before = std::exchange(port_, now);
-  if (before == now) return;
-  if (port_listener_) port_listener_(now);
-  if (agent_events_.on_port_changed) agent_events_.on_port_changed(before, now);
+std::vector<int> AgentClient::sockets() const {
+  const std::lock_guard guard(node_lock_);
+  return socket_numbers();
+}
+
+std::vector<int> AgentClient::socket_numbers() const {
+  std::vector<int> numbers;
+  for (const UniqueFd& socket : sockets_) numbers.push_back(socket.get());
+  return numbers;
+}
+
+/// With events_lock_ held. The sockets of addresses that are new to this program come with it.
+Result<void> AgentClient::on_description(Incoming& message) {
+  const auto description = message.as<Description>();
+  if (!description) return std::unexpected(description.error());
+  auto now = from_record(description->node);
+  if (!now) return std::unexpected(now.error());
+  if (now->addresses.size() != sockets_.size() + message.descriptors.size()) {
+    return refuse(EPROTO, "a description without the sockets of new addresses");
+  }
+  const bool is_known = message.descriptors.empty() && now->port == node_.port;
+  const PortState before = node_.port;
+  {
+    const std::lock_guard guard(node_lock_);
+    std::ranges::move(message.descriptors, std::back_inserter(sockets_));
+    node_ = std::move(*now);
+  }
+  if (is_known) return {};
+  if (port_listener_) port_listener_(node_, socket_numbers());
+  if (agent_events_.on_port_changed) agent_events_.on_port_changed(before, node_);
+  return {};
 }
 
 void AgentClient::start_rejoining() {
@@ -217,6 +243,7 @@ void AgentClient::rejoin_until_done() {
   Rejoin rejoin;
   rejoin.slot = slot_;
   rejoin.since_seconds = since_seconds_;
+  rejoin.address_count = static_cast<std::uint32_t>(sockets_.size());  // Nobody adds one meanwhile.
   rejoin.program_name = program_name();
   std::vector<int> descriptors{keepsake_in_.get(), keepsake_out_.get()};
   for (const UniqueFd& file : files_) descriptors.push_back(file.get());

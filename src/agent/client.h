@@ -51,12 +51,11 @@ struct ReceivedMad {
 /// `handle_event`.
 struct AgentEvents {
   std::function<void(const ReceivedMad&)> on_mad;
-  /// The node's port has changed; at first, with the state as it is, twice.
-  std::function<void(const PortState& before, const PortState& now)> on_port_changed;
+  /// The node's port or addresses have changed; at first, with the state as it is, twice.
+  std::function<void(const PortState& before, const NodeDescription& now)> on_port_changed;
 };
 
-/// A program's membership in its node. Everything but `handle_event` and the port is fixed at
-/// `join` and may be read by any thread.
+/// A program's membership in its node. Any thread may read it.
 class AgentClient {
  public:
   /// Joins the node, starting its agent where none runs. `files` are borrowed. Errors:
@@ -69,13 +68,13 @@ class AgentClient {
   AgentClient(const AgentClient&) = delete;
   AgentClient& operator=(const AgentClient&) = delete;
 
-  /// Its `port` is as at the beginning; `port()` follows.
-  const NodeDescription& node() const { return node_; }
+  /// As the agent last told it: the port changes, and addresses are added at the end.
+  NodeDescription node() const;
   /// The program's slot, 1 to 1023: its queue pair numbers are `qpn_of(slot(), 0...16383)`.
   std::uint32_t slot() const { return slot_; }
   /// UDP sockets for receiving, one for each of `node().addresses`, in that order, bound to it.
   /// Owned by this object.
-  const std::vector<int>& sockets() const { return socket_numbers_; }
+  std::vector<int> sockets() const;
 
   /// Readable when `handle_event` has something to do. Stays the same for the object's life.
   int fd() const { return events_.get(); }
@@ -88,9 +87,10 @@ class AgentClient {
 
   /// From now on; what came before is dropped.
   void set_events(AgentEvents events);
-  /// Called with the port's state, now and at every change, before what `set_events` has set.
-  void set_port_listener(std::function<void(const PortState&)> listener);
-  PortState port() const;
+  /// Called with `node()` and `sockets()`, now and at every change of the port or the addresses,
+  /// before what `set_events` has set.
+  using PortListener = std::function<void(const NodeDescription&, const std::vector<int>& sockets)>;
+  void set_port_listener(PortListener listener);
   /// Ports of rdma_cm.
   Bindings& bindings() { return bindings_; }
 
@@ -107,15 +107,13 @@ class AgentClient {
   void rejoin_until_done();
   /// False where none is there (any more).
   bool read_message();
-  void on_message(const Incoming& message);
-  void on_port(const PortState& now);
+  void on_message(Incoming& message);
+  Result<void> on_description(Incoming& message);
+  std::vector<int> socket_numbers() const;
 
   AgentOptions options_;
-  NodeDescription node_;
   std::uint32_t slot_ = 0;
   std::int64_t since_seconds_ = 0;
-  std::vector<UniqueFd> sockets_;
-  std::vector<int> socket_numbers_;
   /// Both ends of the keepsake (README.md), which the next agent gets back.
   UniqueFd keepsake_in_, keepsake_out_;
   UniqueFd slot_lock_;           // Locks this slot's byte of NODE.programs.
@@ -131,8 +129,12 @@ class AgentClient {
   Bindings bindings_;
   mutable std::mutex events_lock_;  // Guards what follows.
   AgentEvents agent_events_;
-  PortState port_;
-  std::function<void(const PortState&)> port_listener_;
+  PortListener port_listener_;
+  /// Guards what follows, with events_lock_: to write takes both. Held for a look only, so that
+  /// what is called under events_lock_ may wait for locks whose holders look here.
+  mutable std::mutex node_lock_;
+  NodeDescription node_;
+  std::vector<UniqueFd> sockets_;  // With room for all: a child of fork finds it whole.
 };
 
 /// What a program of this user and network namespace shows to its peers.

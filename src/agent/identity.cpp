@@ -80,16 +80,19 @@ MacAddress made_up_mac(const SocketAddress& primary) {
           static_cast<std::uint8_t>(value)};
 }
 
+/// Its GID looks as if it were made from an IPv4 address, and would be taken for that.
+bool looks_made_up(const SocketAddress& address) {
+  return !ipv4_of_synthetic_gid(gid_of(address)).empty();
+}
+
 /// Sets MAC and GUID, and index 0 of the GID table where there is a link-local GID.
 void add_link_identity(NodeDescription& node, const Interface& interface,
                        const MayBeInterface& may_be_interface) {
   const std::uint32_t primary = primary_index(node.addresses);
   const SocketAddress& address = node.addresses[primary];
   const SocketAddress link_local = interface.link_local();
-  // One that looks as if it were made from an IPv4 address would be taken for that.
-  const bool ambiguous = !ipv4_of_synthetic_gid(gid_of(link_local)).empty();
-  const bool is_interface = !interface.is_loopback && interface.mac != MacAddress{} && !ambiguous &&
-                            may_be_interface(interface);
+  const bool is_interface = !interface.is_loopback && interface.mac != MacAddress{} &&
+                            !looks_made_up(link_local) && may_be_interface(interface);
   node.mac = is_interface ? interface.mac : made_up_mac(address);
   node.guid = eui64(node.mac);
   if (is_interface && !link_local.empty()) {
@@ -143,8 +146,7 @@ Result<NodeDescription> identify(const std::string& name, const std::vector<Sock
       *interface_with(interfaces, node.addresses[primary_index(node.addresses)]);
   node.interface = interface.name;
   node.interface_index = interface.index;
-  node.interface_mtu_bytes = interface.mtu_bytes;
-  node.active_mtu = active_mtu(interface.mtu_bytes);
+  node.port.interface_mtu_bytes = interface.mtu_bytes;
   add_link_identity(node, interface, may_be_interface);
   add_gids(node);
   return node;
@@ -152,13 +154,32 @@ Result<NodeDescription> identify(const std::string& name, const std::vector<Sock
 
 PortState port_state(const NodeDescription& node, const std::vector<Interface>& interfaces) {
   const auto own = std::ranges::find(interfaces, node.interface_index, &Interface::index);
-  if (own == interfaces.end()) return {.is_present = false, .is_active = false, .addresses = 0};
-  PortState state{.addresses = 0, .hardware_address = own->mac};
+  if (own == interfaces.end()) {
+    return {.is_present = false,
+            .is_active = false,
+            .addresses = 0,
+            .interface_mtu_bytes = node.port.interface_mtu_bytes};
+  }
+  PortState state{
+      .addresses = 0, .hardware_address = own->mac, .interface_mtu_bytes = own->mtu_bytes};
   for (std::uint32_t i = 0; i < node.addresses.size(); ++i) {
     if (interface_with(interfaces, node.addresses[i]) != nullptr) state.addresses |= 1u << i;
   }
   state.is_active = own->is_up && state.addresses != 0;
   return state;
+}
+
+std::vector<SocketAddress> strangers_of(const NodeDescription& node,
+                                        const std::vector<Interface>& interfaces) {
+  std::vector<SocketAddress> strangers;
+  const auto own = std::ranges::find(interfaces, node.interface_index, &Interface::index);
+  if (own == interfaces.end()) return strangers;
+  for (const SocketAddress& address : own->addresses) {
+    const bool is_own = std::ranges::any_of(
+        node.addresses, [&](const SocketAddress& a) { return same_ip(a, address); });
+    if (!is_own && !address.is_loopback() && !looks_made_up(address)) strangers.push_back(address);
+  }
+  return strangers;
 }
 
 }  // namespace verbatim::agent

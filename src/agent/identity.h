@@ -25,4 +25,9 @@ Result<NodeDescription> identify(const std::string& node, const std::vector<Sock
 /// How the interfaces, as they are now, stand to a node that was identified earlier.
 PortState port_state(const NodeDescription& node, const std::vector<Interface>& interfaces);
 
+/// Addresses of the node's interface that the node might take and does not have. None of
+/// 127.0.0.0/8 and ::1 are among them, which every loopback interface has.
+std::vector<SocketAddress> strangers_of(const NodeDescription& node,
+                                        const std::vector<Interface>& interfaces);
+
 }  // namespace verbatim::agent

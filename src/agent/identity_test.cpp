@@ -50,7 +50,7 @@ TEST(Identity, LocalNodeIsTheFirstInterfacesOwn) {
   EXPECT_EQ(local.interface, "eth0");
   EXPECT_EQ(local.mac, kEthernet.mac);
   EXPECT_EQ(local.guid, 0x505400fffe010203u);
-  EXPECT_EQ(local.active_mtu, Mtu::k1024);
+  EXPECT_EQ(local.port.interface_mtu_bytes, 1500u);
   EXPECT_EQ(gids(local), (Texts{"fe80::5054:ff:fe01:203 by fe80::5054:ff:fe01:203%4",
                                 "::ffff:10.0.0.5 by 10.0.0.5"}));
 }
@@ -121,30 +121,59 @@ TEST(Identity, AddressFromNameIsStable) {
 TEST(PortState, FollowsInterfaceAndAddresses) {
   const auto two = node("a", "10.0.0.5,2001:db8::5", both());
   auto interfaces = both();
-  EXPECT_EQ(port_state(two, interfaces),
-            (PortState{.addresses = 0b111, .hardware_address = kEthernet.mac}));
+  const PortState well{
+      .addresses = 0b111, .hardware_address = kEthernet.mac, .interface_mtu_bytes = 1500};
+  EXPECT_EQ(port_state(two, interfaces), well);
 
   std::erase(interfaces[1].addresses, address("10.0.0.5"));
-  EXPECT_EQ(port_state(two, interfaces),
-            (PortState{.addresses = 0b110, .hardware_address = kEthernet.mac}));
+  PortState expected = well;
+  expected.addresses = 0b110;
+  EXPECT_EQ(port_state(two, interfaces), expected);
 
   interfaces[1].addresses.clear();
-  EXPECT_EQ(port_state(two, interfaces),
-            (PortState{.is_active = false, .addresses = 0, .hardware_address = kEthernet.mac}));
+  expected.addresses = 0;
+  expected.is_active = false;
+  EXPECT_EQ(port_state(two, interfaces), expected);
 
   interfaces = both();
   interfaces[1].is_up = false;
-  EXPECT_EQ(port_state(two, interfaces),
-            (PortState{.is_active = false, .addresses = 0b111, .hardware_address = kEthernet.mac}));
+  expected = well;
+  expected.is_active = false;
+  EXPECT_EQ(port_state(two, interfaces), expected);
+
+  interfaces = both();
+  interfaces[1].mtu_bytes = 9000;
+  expected = well;
+  expected.interface_mtu_bytes = 9000;
+  EXPECT_EQ(port_state(two, interfaces), expected);
 }
 
 TEST(PortState, AnInterfaceThatIsGoneStaysGone) {
   const auto own = node("a", "10.0.0.5", both());
-  const PortState gone{.is_present = false, .is_active = false, .addresses = 0};
+  const PortState gone{
+      .is_present = false, .is_active = false, .addresses = 0, .interface_mtu_bytes = 1500};
   EXPECT_EQ(port_state(own, {kLoopback}), gone);
   auto interfaces = both();
   interfaces[1].index = 7;  // The kernel's next of the same name.
   EXPECT_EQ(port_state(own, interfaces), gone);
+}
+
+TEST(Strangers, AreTheOtherAddressesOfTheNodesInterface) {
+  const auto own = node("a", "10.0.0.5", both());  // And the interface's link-local address.
+  EXPECT_EQ(strangers_of(own, both()), std::vector{address("2001:db8::5")});
+  EXPECT_TRUE(strangers_of(own, {kLoopback}).empty());
+
+  const auto on_loopback = node("b", "127.0.0.7", both());
+  auto interfaces = both();
+  interfaces[0].addresses.push_back(address("10.9.9.9"));
+  EXPECT_EQ(strangers_of(on_loopback, interfaces), std::vector{address("10.9.9.9")});
+}
+
+TEST(Strangers, AnAddressThatLooksMadeUpIsNone) {
+  const auto own = node("a", "10.0.0.5", both());
+  auto interfaces = both();
+  interfaces[1].addresses = {address("10.0.0.5"), address("fe80::9ff:fe09:909%4")};
+  EXPECT_TRUE(strangers_of(own, interfaces).empty());
 }
 
 TEST(ActiveMtu, IsTheLargestThatFitsWithHeaders) {

@@ -23,7 +23,8 @@ struct KeepsakeHeader {
 struct ChunkRecord {
   std::uint32_t first_slot = 0;
   std::uint32_t slot_count = 0;
-  std::uint32_t address_count = 0;
+  std::uint32_t is_of_new_address = 0;
+  AddressRecord new_address;
 };
 
 /// Looks at the next `bytes` of the queue and the descriptors with them: exactly these, because a
@@ -71,13 +72,14 @@ Result<std::optional<PortChunk>> peek_chunk(int in, std::size_t address_count) {
   auto there = peek(in, std::as_writable_bytes(std::span(&record, 1)), descriptors);
   if (!there) return std::unexpected(there.error());
   if (!*there) return std::nullopt;
-  if (record.address_count != address_count || record.slot_count > kDescriptorsMax ||
-      record.slot_count * address_count != descriptors.size()) {
+  PortChunk chunk{.first_slot = record.first_slot, .new_address = {}, .slots = {}};
+  if (record.is_of_new_address != 0) chunk.new_address = from_record(record.new_address);
+  const std::size_t sockets = chunk.new_address ? 1 : address_count;
+  if (record.slot_count > kDescriptorsMax || record.slot_count * sockets != descriptors.size()) {
     return refuse(EPROTO, "a chunk of the keepsake without all its sockets");
   }
-  PortChunk chunk{record.first_slot, {}};
   for (std::size_t i = 0; i < descriptors.size(); ++i) {
-    if (i % address_count == 0) chunk.slots.emplace_back();
+    if (i % sockets == 0) chunk.slots.emplace_back();
     chunk.slots.back().push_back(std::move(descriptors[i]));
   }
   return chunk;
@@ -116,10 +118,11 @@ Result<std::vector<PortChunk>> Keepsake::chunks() const {
   if (auto rewound = rewind(in()); !rewound) return std::unexpected(rewound.error());
   if (auto node = peek_node(in()); !node) return std::unexpected(node.error());
   std::vector<PortChunk> chunks;
-  for (;;) {
-    auto chunk = peek_chunk(in(), node_.addresses.size());
+  for (std::size_t address_count = node_.addresses.size();;) {
+    auto chunk = peek_chunk(in(), address_count);
     if (!chunk) return std::unexpected(chunk.error());
     if (!*chunk) return chunks;
+    if ((*chunk)->new_address) ++address_count;
     chunks.push_back(std::move(**chunk));
   }
 }
@@ -129,8 +132,12 @@ Result<void> Keepsake::append(const PortChunk& chunk) const {
   for (const auto& slot : chunk.slots) {
     for (const auto& socket : slot) descriptors.push_back(socket.get());
   }
-  const ChunkRecord record{chunk.first_slot, static_cast<std::uint32_t>(chunk.slots.size()),
-                           static_cast<std::uint32_t>(node_.addresses.size())};
+  ChunkRecord record{.first_slot = chunk.first_slot,
+                     .slot_count = static_cast<std::uint32_t>(chunk.slots.size())};
+  if (chunk.new_address) {
+    record.is_of_new_address = 1;
+    record.new_address = to_record(*chunk.new_address);
+  }
   return send(out(), record, descriptors, MSG_DONTWAIT);
 }
 

@@ -11,15 +11,16 @@
 namespace verbatim::agent {
 
 /// A stream between two Unix sockets, both ends of which every program of the node holds and nobody
-/// reads from. The agent writes into it the node's description, then each chunk of sockets as it is
-/// made; descriptors in a queued message keep their files open. The next agent gets the ends from a
-/// program and looks at the queue (MSG_PEEK) without taking anything out.
+/// reads from. The agent writes into it the node's first description, then each chunk of sockets as
+/// it is made; descriptors in a queued message keep their files open. The next agent gets the ends
+/// from a program and looks at the queue (MSG_PEEK) without taking anything out.
 class Keepsake {
  public:
   static Result<Keepsake> create(const NodeDescription& node);
   /// The ends as a program gave them back. EPROTO where they hold something else.
   static Result<Keepsake> restore(UniqueFd in, UniqueFd out);
 
+  /// As it began: the chunks tell which addresses were added.
   const NodeDescription& node() const { return node_; }
   /// Looks at all chunks. Each call gives descriptors of its own.
   Result<std::vector<PortChunk>> chunks() const;

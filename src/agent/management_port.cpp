@@ -6,16 +6,22 @@ Result<ManagementPort> ManagementPort::create(const NodeDescription& node,
                                               std::span<const UniqueFd> sockets) {
   ManagementPort port;
   port.receiver_ = std::make_unique<mover::UdpReceiver>();
-  for (const UniqueFd& fd : sockets) {
-    auto socket = mover::UdpSocket::adopt(fd.get());
-    if (!socket) return std::unexpected(socket.error());
-    port.sockets_.push_back(std::move(*socket));
-  }
-  for (const SocketAddress& address : node.addresses) {
-    // One socket each is enough: what the agent says is little.
-    port.senders_.push_back(std::make_unique<mover::UdpSender>(address, node.interface_index, 1));
+  port.interface_index_ = node.interface_index;
+  for (std::size_t i = 0; i < sockets.size(); ++i) {
+    if (auto added = port.add(node.addresses[i], sockets[i].get()); !added) {
+      return std::unexpected(added.error());
+    }
   }
   return port;
+}
+
+Result<void> ManagementPort::add(const SocketAddress& address, int fd) {
+  auto socket = mover::UdpSocket::adopt(fd);
+  if (!socket) return std::unexpected(socket.error());
+  sockets_.push_back(std::move(*socket));
+  // One to send from is enough: what the agent says is little.
+  senders_.push_back(std::make_unique<mover::UdpSender>(address, interface_index_, 1));
+  return {};
 }
 
 std::vector<int> ManagementPort::fds() const {

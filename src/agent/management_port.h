@@ -20,6 +20,8 @@ class ManagementPort {
                                        std::span<const UniqueFd> sockets);
 
   std::vector<int> fds() const;
+  /// One address more.
+  Result<void> add(const SocketAddress& address, int socket);
   /// Takes what is there: `on_mad(address, source, mad)` for each that is whole and meant for queue
   /// pair 1, where `address` is the index of the node's address that it was sent to.
   template <typename OnMad>
@@ -51,6 +53,7 @@ class ManagementPort {
   std::vector<mover::UdpSocket> sockets_;
   std::vector<std::unique_ptr<mover::UdpSender>> senders_;
   std::unique_ptr<mover::UdpReceiver> receiver_;
+  std::uint32_t interface_index_ = 0;
   Psn psn_;
 };
 

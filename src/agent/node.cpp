@@ -2,6 +2,11 @@
 
 namespace verbatim::agent {
 
+void NodeDescription::add(const SocketAddress& address) {
+  gids.push_back({gid_of(address), static_cast<std::uint32_t>(addresses.size())});
+  addresses.push_back(address);
+}
+
 Mtu active_mtu(std::uint32_t interface_mtu_bytes) {
   constexpr std::uint32_t kHeaders =
       40 /* IPv6 */ + 8 /* UDP */ + 12 /* BTH */ + 16 /* RETH */ + 4 /* ICRC */;

@@ -49,7 +49,7 @@ struct SharedFiles {
 /// What a node's one adapter is called.
 inline constexpr std::string_view kDeviceName = "verbatim0";
 
-inline constexpr std::size_t kAddressesMax = 8;
+inline constexpr std::size_t kAddressesMax = 15;
 inline constexpr std::size_t kGidsMax = kAddressesMax + 1;
 
 /// One entry of the GID table: all are RoCE v2.
@@ -69,6 +69,7 @@ struct PortState {
   bool is_active = true;
   std::uint32_t addresses = ~0u;  // Bit i: some interface has `addresses[i]`.
   MacAddress hardware_address{};  // The interface's own, whatever the node is known by.
+  std::uint32_t interface_mtu_bytes = 0;
 
   bool has(std::uint32_t address) const { return (addresses >> address & 1) != 0; }
   friend bool operator==(const PortState&, const PortState&) = default;
@@ -82,16 +83,17 @@ struct NodeDescription {
   /// The interface that the addresses belong to: "lo", "eth0".
   std::string interface;
   std::uint32_t interface_index = 0;  // Scope id of link-local addresses.
-  std::uint32_t interface_mtu_bytes = 0;
-  Mtu active_mtu = Mtu::k1024;
   /// Each with port 4791. A program has one socket for each, in this order.
   std::vector<SocketAddress> addresses;
   /// As Linux lays it out: index 0 the link-local GID, 1 the first IPv4 address, then the others.
   std::vector<GidEntry> gids;
   pid_t agent_pid = 0;
-  /// The one part that changes while the node lives.
+  /// This changes while the node lives. Addresses and GIDs are only added, at the end: those that
+  /// no interface has are marked here, so that each finds its index again.
   PortState port;
 
+  bool has_room() const { return addresses.size() < kAddressesMax && gids.size() < kGidsMax; }
+  void add(const SocketAddress& address);
   const SocketAddress& address_of(const GidEntry& entry) const { return addresses[entry.address]; }
 };
 

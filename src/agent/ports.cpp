@@ -1,10 +1,14 @@
 #include "agent/ports.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 
 #include <linux/filter.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "agent/descriptors.h"
 #include "agent/node.h"
 
 namespace verbatim::agent {
@@ -35,20 +39,58 @@ Result<void> attach_steering(int fd) {
   return {};
 }
 
-Result<UniqueFd> bound_socket(const SocketAddress& address, bool shared) {
+Result<void> set_on(int fd, int level, int option, const char* name) {
+  const int on = 1;
+  if (setsockopt(fd, level, option, &on, sizeof on) != 0) return refuse_errno(name);
+  return {};
+}
+
+Result<void> share_port(int fd) { return set_on(fd, SOL_SOCKET, SO_REUSEPORT, "SO_REUSEPORT"); }
+
+/// Slots are also made while an interface lacks an address that the node had.
+Result<void> allow_absent(int fd, const SocketAddress& address) {
+  if (address.is_ipv4()) return set_on(fd, IPPROTO_IP, IP_FREEBIND, "IP_FREEBIND");
+  return set_on(fd, IPPROTO_IPV6, IPV6_FREEBIND, "IPV6_FREEBIND");
+}
+
+Result<UniqueFd> new_socket(const SocketAddress& address) {
   UniqueFd fd(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return refuse_errno("socket");
-  const int on = 1;
-  if (shared && setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0) {
-    return refuse_errno("SO_REUSEPORT");
-  }
-  if (bind(fd.get(), address.data(), address.size()) == 0) return fd;
+  return fd;
+}
+
+Result<void> bind_to(int fd, const SocketAddress& address) {
+  if (bind(fd, address.data(), address.size()) == 0) return {};
   if (errno != EADDRINUSE) return refuse_errno(fmt::format("cannot bind {}", address));
   return refuse(
       EADDRINUSE,
       fmt::format("{} is in use: by the kernel's rdma_rxe, by another user's node, or by a "
                   "node of yours that was started with another XDG_RUNTIME_DIR",
                   address));
+}
+
+/// The first one of a group finds out whether anybody else has the port, and opens it to the others
+/// when it has it: of two agents that want the same address one is refused. The second makes the
+/// group, which then can be steered.
+Result<void> bind_shared(int fd, const SocketAddress& address, std::uint32_t slot) {
+  if (auto set = allow_absent(fd, address); !set) return set;
+  if (slot == 0) {
+    auto bound = bind_to(fd, address);
+    return bound ? share_port(fd) : bound;
+  }
+  if (auto shared = share_port(fd); !shared) return shared;
+  auto bound = bind_to(fd, address);
+  return bound && slot == 1 ? attach_steering(fd) : bound;
+}
+
+Result<UniqueFd> open_socket(const SocketAddress& address, std::uint32_t slot) {
+  auto fd = new_socket(address);
+  if (!fd) return fd;
+  if (auto bound = bind_shared(fd->get(), address, slot); !bound) {
+    return std::unexpected(bound.error());
+  }
+  setsockopt(fd->get(), SOL_SOCKET, SO_RCVBUF, &kUnreadBufferBytes, sizeof kUnreadBufferBytes);
+  return fd;
 }
 
 bool is_bound_to(int fd, const SocketAddress& address) {
@@ -63,55 +105,84 @@ bool is_bound_to(int fd, const SocketAddress& address) {
 }  // namespace
 
 Result<void> Ports::probe(const SocketAddress& address) {
-  auto fd = bound_socket(address, false);
+  const auto fd = new_socket(address);
   if (!fd) return std::unexpected(fd.error());
-  return {};
+  return bind_to(fd->get(), address);
 }
 
-Result<UniqueFd> Ports::open(const SocketAddress& address, bool first) const {
-  auto fd = bound_socket(address, true);
-  if (!fd) return fd;
-  setsockopt(fd->get(), SOL_SOCKET, SO_RCVBUF, &kUnreadBufferBytes, sizeof kUnreadBufferBytes);
-  if (!first) return fd;
-  if (auto attached = attach_steering(fd->get()); !attached) {
-    return std::unexpected(attached.error());
-  }
-  return fd;
-}
-
-Result<PortChunk> Ports::make_chunk() const {
-  if (slot_count() + kSlotsPerChunk > kSlotsMax) {
-    return refuse(ENOSPC, fmt::format("{} programs share this node already", kSlotsMax - 1));
-  }
-  PortChunk chunk{slot_count(), {}};
-  for (std::uint32_t i = 0; i < kSlotsPerChunk; ++i) {
+Result<PortChunk> Ports::open(std::uint32_t first_slot, std::uint32_t count,
+                              std::span<const SocketAddress> addresses) {
+  PortChunk chunk{.first_slot = first_slot, .new_address = {}, .slots = {}};
+  for (std::uint32_t i = 0; i < count; ++i) {
     auto& slot = chunk.slots.emplace_back();
-    for (const SocketAddress& address : addresses_) {
-      auto fd = open(address, slot_count() + i == 0);
+    for (const SocketAddress& address : addresses) {
+      auto fd = open_socket(address, first_slot + i);
       if (fd) {
         slot.push_back(std::move(*fd));
         continue;
       }
-      // From the last to the first, so that none moves into the gap of an older one.
-      while (!chunk.slots.empty()) chunk.slots.pop_back();
+      close(chunk);
       return std::unexpected(fd.error());
     }
   }
   return chunk;
 }
 
-Result<void> Ports::add(PortChunk chunk) {
-  if (chunk.first_slot != slot_count()) return refuse(EPROTO, "sockets of a slot are missing");
-  if (slot_count() + chunk.slots.size() > kSlotsMax) return refuse(EPROTO, "too many slots");
+void Ports::close(PortChunk& chunk) {
+  while (!chunk.slots.empty()) chunk.slots.pop_back();
+}
+
+Result<PortChunk> Ports::make_chunk() const {
+  if (slot_count() + kSlotsPerChunk > kSlotsMax) {
+    return refuse(ENOSPC, fmt::format("{} programs share this node already", kSlotsMax - 1));
+  }
+  return open(slot_count(), kSlotsPerChunk, addresses_);
+}
+
+Result<PortChunk> Ports::make_chunk_of(const SocketAddress& new_address) const {
+  if (slot_count() > kDescriptorsMax) {
+    return refuse(ENOSPC, fmt::format("a node with room for {} programs gets no further address "
+                                      "(above {})",
+                                      slot_count(), kDescriptorsMax));
+  }
+  auto chunk = open(0, slot_count(), std::span(&new_address, 1));
+  if (chunk) chunk->new_address = new_address;
+  return chunk;
+}
+
+Result<void> Ports::check(const PortChunk& chunk) const {
+  const bool extends = chunk.new_address.has_value();
+  if (chunk.first_slot != (extends ? 0 : slot_count())) {
+    return refuse(EPROTO, "sockets of a slot are missing");
+  }
+  if (extends && chunk.slots.size() != slot_count()) {
+    return refuse(EPROTO, "an address without a socket for each slot");
+  }
+  if (!extends && slot_count() + chunk.slots.size() > kSlotsMax) {
+    return refuse(EPROTO, "too many slots");
+  }
+  const auto addresses = extends ? std::span(&*chunk.new_address, 1) : std::span(addresses_);
   for (const auto& slot : chunk.slots) {
-    if (slot.size() != addresses_.size()) return refuse(EPROTO, "a slot without all its sockets");
+    if (slot.size() != addresses.size()) return refuse(EPROTO, "a slot without all its sockets");
     for (std::size_t i = 0; i < slot.size(); ++i) {
-      if (!is_bound_to(slot[i].get(), addresses_[i])) {
-        return refuse(EPROTO, fmt::format("a socket that is not bound to {}", addresses_[i]));
+      if (!is_bound_to(slot[i].get(), addresses[i])) {
+        return refuse(EPROTO, fmt::format("a socket that is not bound to {}", addresses[i]));
       }
     }
   }
-  for (auto& slot : chunk.slots) slots_.push_back(std::move(slot));
+  return {};
+}
+
+Result<void> Ports::add(PortChunk chunk) {
+  if (auto fitting = check(chunk); !fitting) return fitting;
+  if (chunk.new_address) {
+    addresses_.push_back(*chunk.new_address);
+    for (std::uint32_t slot = 0; slot < slot_count(); ++slot) {
+      slots_[slot].push_back(std::move(chunk.slots[slot].front()));
+    }
+  } else {
+    std::ranges::move(chunk.slots, std::back_inserter(slots_));
+  }
   return {};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,9 +12,11 @@
 /// The UDP sockets that all programs of a node receive from.
 namespace verbatim::agent {
 
-/// Sockets of consecutive slots: for each slot one a node address.
+/// Sockets that are made together: for consecutive new slots one a node address, or of an address
+/// that is new one for each slot that there is.
 struct PortChunk {
   std::uint32_t first_slot = 0;
+  std::optional<SocketAddress> new_address;
   std::vector<std::vector<UniqueFd>> slots;
 };
 
@@ -35,6 +38,11 @@ class Ports {
   static Result<void> probe(const SocketAddress& address);
   /// Makes the sockets of the next slots, small and unread, until `add` is called.
   Result<PortChunk> make_chunk() const;
+  /// The same of one address more. ENOSPC where there are so many slots that their sockets do not
+  /// fit into one message.
+  Result<PortChunk> make_chunk_of(const SocketAddress& new_address) const;
+  /// Closes them from the last to the first, so that none moves into the gap of an older one.
+  static void close(PortChunk& chunk);
   /// Takes sockets over: those just made, or those that an earlier agent left. EPROTO where they
   /// are not the group's next.
   Result<void> add(PortChunk chunk);
@@ -45,7 +53,10 @@ class Ports {
   void drain(std::uint32_t slot) const;
 
  private:
-  Result<UniqueFd> open(const SocketAddress& address, bool first) const;
+  /// Sockets of these addresses for the next `count` slots.
+  static Result<PortChunk> open(std::uint32_t first_slot, std::uint32_t count,
+                                std::span<const SocketAddress> addresses);
+  Result<void> check(const PortChunk& chunk) const;
 
   std::vector<SocketAddress> addresses_;
   std::vector<std::vector<UniqueFd>> slots_;

@@ -108,14 +108,13 @@ NodeRecord to_record(const NodeDescription& node) {
   put_text(record.interface, node.interface);
   record.guid = node.guid;
   record.interface_index = node.interface_index;
-  record.interface_mtu_bytes = node.interface_mtu_bytes;
   record.mac = node.mac;
-  record.active_mtu = raw(node.active_mtu);
   record.agent_pid = node.agent_pid;
   record.port = {.addresses = node.port.addresses,
                  .is_present = node.port.is_present,
                  .is_active = node.port.is_active,
-                 .hardware_address = node.port.hardware_address};
+                 .hardware_address = node.port.hardware_address,
+                 .interface_mtu_bytes = node.port.interface_mtu_bytes};
   for (const auto& address : node.addresses) {
     record.addresses[record.address_count++] = to_record(address);
   }
@@ -128,21 +127,19 @@ NodeRecord to_record(const NodeDescription& node) {
 Result<NodeDescription> from_record(const NodeRecord& record) {
   const bool counts_fit = record.address_count >= 1 && record.address_count <= kAddressesMax &&
                           record.gid_count <= kGidsMax;
-  const bool mtu_fits = record.active_mtu >= raw(Mtu::k256) && record.active_mtu <= raw(Mtu::k4096);
-  if (!counts_fit || !mtu_fits) return refuse(EPROTO, "a node description out of range");
+  if (!counts_fit) return refuse(EPROTO, "a node description out of range");
   NodeDescription node;
   node.name = get_text(record.name);
   node.interface = get_text(record.interface);
   node.guid = record.guid;
   node.interface_index = record.interface_index;
-  node.interface_mtu_bytes = record.interface_mtu_bytes;
   node.mac = record.mac;
-  node.active_mtu = static_cast<Mtu>(record.active_mtu);
   node.agent_pid = record.agent_pid;
   node.port = {.is_present = record.port.is_present != 0,
                .is_active = record.port.is_active != 0,
                .addresses = record.port.addresses,
-               .hardware_address = record.port.hardware_address};
+               .hardware_address = record.port.hardware_address,
+               .interface_mtu_bytes = record.port.interface_mtu_bytes};
   for (std::uint32_t i = 0; i < record.address_count; ++i) {
     node.addresses.push_back(from_record(record.addresses[i]));
   }

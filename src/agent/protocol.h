@@ -30,7 +30,8 @@
 ///                                        <-   Peer (arena, memory, doorbell) or Refusal
 ///     OpenBindings (socket)              ->                   the other end of a socket pair
 ///                                        <-   Mad            a management datagram for the program
-///                                        <-   Description    the node's port has changed
+///                                        <-   Description    the node's port or addresses have
+///                                                            changed (sockets of those added)
 ///
 /// and over that socket pair, whose answers no other message can delay:
 ///
@@ -39,7 +40,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 4;
+inline constexpr std::uint16_t kProtocolVersion = 5;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -84,6 +85,7 @@ struct PortRecord {
   std::uint8_t is_present = 0;
   std::uint8_t is_active = 0;
   std::array<std::uint8_t, 6> hardware_address{};
+  std::uint32_t interface_mtu_bytes = 0;
 };
 
 /// NodeDescription on the wire.
@@ -92,9 +94,7 @@ struct NodeRecord {
   std::array<char, 16> interface{};
   std::uint64_t guid = 0;
   std::uint32_t interface_index = 0;
-  std::uint32_t interface_mtu_bytes = 0;
   std::array<std::uint8_t, 6> mac{};
-  std::uint16_t active_mtu = 0;
   std::int32_t agent_pid = 0;
   std::uint32_t address_count = 0;
   std::array<AddressRecord, kAddressesMax> addresses{};
@@ -128,6 +128,7 @@ struct Rejoin {
   std::uint32_t slot = 0;
   std::int64_t since_seconds = 0;
   std::array<char, 64> program_name{};
+  std::uint32_t address_count = 0;  // That the program has sockets for.
   // Descriptors: keepsake in, keepsake out, then as in Hello.
   static constexpr std::size_t kFixedDescriptors = 2;
 };
@@ -146,6 +147,7 @@ struct Description {
   static constexpr MessageType kType = MessageType::description;
   Header header{.type = kType};
   NodeRecord node;
+  // Descriptors: to a program, a socket for each address that it has not been told of.
 };
 
 struct StatusRequest {

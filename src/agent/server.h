@@ -9,6 +9,7 @@
 #include "agent/claims.h"
 #include "agent/early_requests.h"
 #include "agent/farewells.h"
+#include "agent/interfaces.h"
 #include "agent/link_watch.h"
 #include "agent/management_port.h"
 #include "agent/port_table.h"
@@ -55,7 +56,8 @@ class Server {
     int bindings = -1;                // A program's: the connection over which it asks for ports.
     std::uint64_t datagrams_dropped = 0;  // Management datagrams that found its socket full.
     int bindings_of = -1;                 // Such a connection: whose it is.
-    PortState told;                       // What a program knows of the node's port.
+    PortState told;                       // What a program knows of the node's port,
+    std::size_t addresses_told = 0;       // and of how many of its addresses it has sockets.
   };
 
   Server(Options options, RuntimeFolder folder, LockFile lock);
@@ -80,7 +82,10 @@ class Server {
   // Changes of the network: see server_port.cpp.
   Result<void> watch_links();
   void look_at_port();
+  void look_for_addresses(const std::vector<Interface>& interfaces);
+  Result<void> add_address(const SocketAddress& address);
   void tell_port();
+  Result<void> tell_port(Connection& connection);
 
   void on_recovery_time();
   void serve_waiting();
@@ -132,6 +137,9 @@ class Server {
   EarlyRequests early_requests_;
   std::optional<LinkWatch> links_;  // Empty where the kernel refuses.
   PortState port_;
+  /// Addresses of the node's interface that are not the node's: those it had before the agent, and
+  /// those that were refused. Empty until they are looked at first.
+  std::optional<std::vector<SocketAddress>> passed_over_;
   bool port_is_told_ = true;  // To every program. One that is stopped has no room for it.
   UniqueFd listening_, events_, signals_;
   TimeNs recovery_deadline_ = kNever;

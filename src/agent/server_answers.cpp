@@ -140,6 +140,7 @@ Result<void> Server::welcome(Connection& connection, Program program, const Uniq
   connection.program = std::move(program);
   connection_of_slot_[message.slot] = connection.fd.get();
   connection.told = port_;
+  connection.addresses_told = slots_->node().addresses.size();
   return send(connection.fd.get(), message, descriptors, MSG_DONTWAIT);
 }
 
@@ -163,16 +164,17 @@ Result<void> Server::on_rejoin(Connection& connection, Incoming& incoming) {
   } else if (!slots_->keepsake().is(incoming.descriptors[0].get())) {
     return refuse(ESTALE, "the program belongs to an earlier life of this node");
   }
+  if (rejoin->address_count > slots_->node().addresses.size()) {
+    return refuse(EPROTO, "the program has sockets of addresses that the node does not have");
+  }
   auto retaken = slots_->retake(program.slot);
   if (retaken) {
     connection_of_slot_[program.slot] = connection.fd.get();
     connection.program = std::move(program);
     retaken = send(connection.fd.get(), Rejoined{}, {}, MSG_DONTWAIT);
-    // What it knows is what an earlier agent saw.
-    Description seen;
-    seen.node = to_record(description());
-    connection.told = port_;
-    if (retaken) retaken = send(connection.fd.get(), seen, {}, MSG_DONTWAIT);
+    // What it knows is what an earlier agent told.
+    connection.addresses_told = rejoin->address_count;
+    if (retaken) retaken = tell_port(connection);
   }
   if (was_recovering) serve_waiting();
   return retaken;

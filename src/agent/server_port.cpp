@@ -1,10 +1,13 @@
+#include <algorithm>
+#include <utility>
+
 #include "agent/identity.h"
 #include "agent/interfaces.h"
 #include "agent/server.h"
 #include "base/log.h"
 
-/// The node's port: what becomes of it when interfaces and addresses come and go. Sockets stay as
-/// they are, so only addresses that the node had from the start are followed.
+/// The node's port: what becomes of it when interfaces and addresses come and go. Sockets stay
+/// where they are: those of an address that is gone wait until it is back.
 namespace verbatim::agent {
 
 /// Without it the node serves too: its port is what it was at the start.
@@ -23,6 +26,7 @@ void Server::look_at_port() {
   if (recovering()) return;
   const auto interfaces = read_interfaces();
   if (!interfaces) return log(LogLevel::warn, "{}", interfaces.error().text);
+  look_for_addresses(*interfaces);
   const PortState state = port_state(slots_->node(), *interfaces);
   if (state == port_) return;
   port_ = state;
@@ -30,16 +34,61 @@ void Server::look_at_port() {
   tell_port();
 }
 
+/// What the interface has from the start and the node was not given stays others'. So does a new
+/// address that is refused, until it goes and comes again.
+void Server::look_for_addresses(const std::vector<Interface>& interfaces) {
+  const auto strangers = strangers_of(slots_->node(), interfaces);
+  const bool are_ours = claims_.take_new_addresses(slots_->node().interface);
+  const auto before = std::exchange(passed_over_, std::vector<SocketAddress>());
+  for (const SocketAddress& address : strangers) {
+    const bool is_known = !before || std::ranges::find(*before, address) != before->end();
+    if (!is_known && are_ours) {
+      const auto added = add_address(address);
+      // An IPv6 address cannot be bound while the kernel looks for a duplicate: it tells the end.
+      if (added || added.error().code == EADDRNOTAVAIL) continue;
+      log(LogLevel::warn, "{} gets no GID: {}", address.ip_text(), added.error().text);
+    }
+    passed_over_->push_back(address);
+  }
+}
+
+Result<void> Server::add_address(const SocketAddress& address) {
+  if (auto free = Ports::probe(address); !free) return free;
+  if (auto taken = claims_.take_address(address); !taken) return taken;
+  if (auto added = slots_->add_address(address); !added) {
+    claims_.release_last();
+    return added;
+  }
+  if (!management_) return {};  // It is about to be opened, with all addresses.
+  const int socket = slots_->sockets(0).back().get();
+  if (auto opened = management_->add(address, socket); !opened) return opened;
+  return watch(socket);
+}
+
 void Server::tell_port() {
   port_is_told_ = true;
+  for (auto& [fd, connection] : connections_) {
+    const bool is_told =
+        connection.told == port_ && connection.addresses_told == slots_->node().addresses.size();
+    if (!connection.program || is_told) continue;
+    if (!tell_port(connection)) port_is_told_ = false;
+  }
+}
+
+/// A connection that has ended takes it, too, until its end is seen.
+Result<void> Server::tell_port(Connection& connection) {
+  const auto sockets = slots_->sockets(connection.program->slot);
+  std::vector<int> new_sockets;
+  for (const UniqueFd& socket : sockets.subspan(connection.addresses_told)) {
+    new_sockets.push_back(socket.get());
+  }
   Description message;
   message.node = to_record(description());
-  for (auto& [fd, connection] : connections_) {
-    if (!connection.program || connection.told == port_) continue;
-    const auto sent = send(fd, message, {}, MSG_DONTWAIT);
-    if (sent) connection.told = port_;
-    if (!sent && sent.error().code == EAGAIN) port_is_told_ = false;  // Others have ended.
-  }
+  auto sent = send(connection.fd.get(), message, new_sockets, MSG_DONTWAIT);
+  if (!sent) return sent;
+  connection.told = port_;
+  connection.addresses_told = sockets.size();
+  return {};
 }
 
 }  // namespace verbatim::agent

@@ -50,7 +50,10 @@ void SlotLocks::remove_if_free() const {
 }
 
 Slots::Slots(Keepsake keepsake, SlotLocks locks)
-    : keepsake_(std::move(keepsake)), locks_(std::move(locks)), ports_(node().addresses) {}
+    : keepsake_(std::move(keepsake)),
+      node_(keepsake_.node()),
+      locks_(std::move(locks)),
+      ports_(node_.addresses) {}
 
 Result<Slots> Slots::create(const NodeDescription& node, SlotLocks locks) {
   auto keepsake = Keepsake::create(node);
@@ -66,12 +69,9 @@ Result<Slots> Slots::restore(Keepsake keepsake, SlotLocks locks) {
   if (!chunks) return std::unexpected(chunks.error());
   Slots slots(std::move(keepsake), std::move(locks));
   for (auto& chunk : *chunks) {
-    if (auto added = slots.ports_.add(std::move(chunk)); !added) {
-      return std::unexpected(added.error());
-    }
+    if (auto added = slots.add(std::move(chunk)); !added) return std::unexpected(added.error());
   }
   if (slots.ports_.slot_count() == 0) return refuse(EPROTO, "a keepsake without sockets");
-  slots.is_taken_.resize(slots.ports_.slot_count());
   slots.is_taken_[0] = true;
   return slots;
 }
@@ -79,12 +79,31 @@ Result<Slots> Slots::restore(Keepsake keepsake, SlotLocks locks) {
 Result<void> Slots::grow() {
   auto chunk = ports_.make_chunk();
   if (!chunk) return std::unexpected(chunk.error());
-  if (auto kept = keepsake_.append(*chunk); !kept) {
-    // From the last to the first: see make_chunk.
-    while (!chunk->slots.empty()) chunk->slots.pop_back();
-    return refuse(ENOSPC, fmt::format("no room for more programs: {}", kept.error().text));
+  return keep(std::move(*chunk));
+}
+
+Result<void> Slots::add_address(const SocketAddress& address) {
+  if (!node_.has_room()) {
+    return refuse(ENOSPC, fmt::format("a node has at most {} addresses", kAddressesMax));
   }
-  if (auto added = ports_.add(std::move(*chunk)); !added) return added;
+  auto chunk = ports_.make_chunk_of(address);
+  if (!chunk) return std::unexpected(chunk.error());
+  return keep(std::move(*chunk));
+}
+
+Result<void> Slots::keep(PortChunk chunk) {
+  if (auto kept = keepsake_.append(chunk); !kept) {
+    Ports::close(chunk);
+    return refuse(ENOSPC, fmt::format("no room for more sockets: {}", kept.error().text));
+  }
+  return add(std::move(chunk));
+}
+
+Result<void> Slots::add(PortChunk chunk) {
+  const auto new_address = chunk.new_address;
+  if (new_address && !node_.has_room()) return refuse(EPROTO, "too many addresses");
+  if (auto added = ports_.add(std::move(chunk)); !added) return added;
+  if (new_address) node_.add(*new_address);
   is_taken_.resize(ports_.slot_count());
   return {};
 }

@@ -45,7 +45,7 @@ class Slots {
   /// theirs.
   static Result<Slots> restore(Keepsake keepsake, SlotLocks locks);
 
-  const NodeDescription& node() const { return keepsake_.node(); }
+  const NodeDescription& node() const { return node_; }
   const Keepsake& keepsake() const { return keepsake_; }
   std::span<const UniqueFd> sockets(std::uint32_t slot) const { return ports_.sockets(slot); }
 
@@ -55,13 +55,18 @@ class Slots {
   Result<void> retake(std::uint32_t slot);
   /// The program has gone.
   void release(std::uint32_t slot);
+  /// One address more, with a socket for each slot and a GID. ENOSPC, and what the kernel says.
+  Result<void> add_address(const SocketAddress& address);
 
  private:
   Slots(Keepsake keepsake, SlotLocks locks);
   Result<void> grow();
+  Result<void> keep(PortChunk chunk);
+  Result<void> add(PortChunk chunk);
   Result<Seat> take_free();
 
   Keepsake keepsake_;
+  NodeDescription node_;
   SlotLocks locks_;
   Ports ports_;
   std::vector<bool> is_taken_;  // By slot; slot 0 always is.

@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "agent/lab_for_test.h"
+
 namespace verbatim::agent {
 namespace {
 
@@ -75,6 +77,60 @@ TEST_F(SlotsTest, KeepsakeIsReadAnyNumberOfTimes) {
     EXPECT_EQ(restored->retake(5000).error().code, ESTALE);
     EXPECT_EQ(restored->take()->slot, 21u);
   }
+}
+
+TEST_F(SlotsTest, AnAddressThatIsAddedHasASocketForEachSlotNowAndLater) {
+  Slots slots = create();
+  const auto added = SocketAddress::parse("127.79.0.2", kRocePort).value();
+  ASSERT_TRUE(slots.add_address(added));
+  ASSERT_EQ(slots.node().addresses.size(), 2u);
+  EXPECT_EQ(slots.node().gids.back(), (GidEntry{gid_of(added), 1}));
+  std::vector<Seat> seats;
+  for (int i = 0; i < 10; ++i) seats.push_back(slots.take().value());
+
+  // The next agent has them as well, and they are in their order.
+  const auto restored = Slots::restore(copy(slots), locks());
+  ASSERT_TRUE(restored) << restored.error().text;
+  EXPECT_EQ(restored->node().addresses, slots.node().addresses);
+  EXPECT_EQ(restored->node().gids, slots.node().gids);
+  PacketSender sender(added);
+  for (const std::uint32_t slot : {0u, 1u, 7u, 8u, 10u}) {
+    sender.send(added, qpn_of(slot, 3));
+    EXPECT_EQ(received(restored->sockets(slot)[1].get(), kTestTimeoutMs),
+              std::vector{qpn_of(slot, 3).value()});
+  }
+}
+
+TEST_F(SlotsTest, AddressesAreBounded) {
+  Slots slots = create();
+  for (std::size_t i = 1; i < kAddressesMax; ++i) {
+    const auto added = slots.add_address(
+        SocketAddress::ipv4({127, 79, 1, static_cast<std::uint8_t>(i)}, kRocePort));
+    ASSERT_TRUE(added) << added.error().text;
+  }
+  const auto beyond = SocketAddress::parse("127.79.0.2", kRocePort).value();
+  EXPECT_EQ(slots.add_address(beyond).error().code, ENOSPC);
+  EXPECT_EQ(Slots::restore(copy(slots), locks())->node().addresses.size(), kAddressesMax);
+}
+
+TEST_F(SlotsTest, AnAddressOfSomebodyElseIsRefusedAndLeavesNothing) {
+  Slots slots = create();
+  const auto taken = SocketAddress::parse("127.79.0.2", kRocePort).value();
+  {
+    const auto others = Ports({taken}).make_chunk();
+    ASSERT_TRUE(others);
+    EXPECT_EQ(slots.add_address(taken).error().code, EADDRINUSE);
+  }
+  EXPECT_EQ(slots.node().addresses.size(), 1u);
+  EXPECT_TRUE(slots.add_address(taken));
+}
+
+TEST_F(SlotsTest, ThereAreSlotsForAnAddressThatIsGone) {
+  NodeDescription node = test_node();
+  node.addresses.push_back(SocketAddress::parse("198.51.100.1", kRocePort).value());
+  const auto slots = Slots::create(node, locks());
+  ASSERT_TRUE(slots) << slots.error().text;
+  EXPECT_EQ(slots->sockets(7).size(), 2u);
 }
 
 TEST_F(SlotsTest, SomethingElseIsNoKeepsake) {

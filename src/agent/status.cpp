@@ -23,8 +23,8 @@ Json node_json(const NodeDescription& node) {
   json["version"] = VERBATIM_VERSION;
   json["interface"] = node.interface;
   json["mac"] = mac_text(node.mac);
-  json["interface_mtu_bytes"] = node.interface_mtu_bytes;
-  json["active_mtu_bytes"] = bytes_of(node.active_mtu);
+  json["interface_mtu_bytes"] = node.port.interface_mtu_bytes;
+  json["active_mtu_bytes"] = bytes_of(active_mtu(node.port.interface_mtu_bytes));
   json["port_state"] = node.port.is_active ? "ACTIVE" : "DOWN";
   json["addresses"] = Json::array();
   for (const auto& address : node.addresses) json["addresses"].push_back(address.ip_text());

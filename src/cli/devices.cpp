@@ -63,9 +63,11 @@ int print_devices() {
   Table devices({"device", "node", "node GUID", "state", "interface", "MTU"});
   Table gids({"node", "index", "GID", "type"});
   for (const auto& node : *nodes) {
-    devices.add({kDeviceName, node.name, guid_text(node.guid), "active", node.interface,
-                 std::to_string(bytes_of(node.active_mtu))});
+    devices.add({kDeviceName, node.name, guid_text(node.guid),
+                 node.port.is_active ? "active" : "down", node.interface,
+                 std::to_string(bytes_of(agent::active_mtu(node.port.interface_mtu_bytes)))});
     for (std::size_t index = 0; index < node.gids.size(); ++index) {
+      if (!node.port.has(node.gids[index].address)) continue;
       gids.add({node.name, std::to_string(index), gid_text(node.gids[index].gid), "RoCE v2"});
     }
   }

@@ -13,6 +13,7 @@ import time
 
 SKIPPED = 77  # Exit status that ctest takes as "skipped".
 POLL_SECONDS = 0.01
+OUTPUT_SECONDS_MAX = 60  # For a program that only tells something.
 
 
 class Failure(Exception):
@@ -197,12 +198,25 @@ class Lab:
         wait_until(ready, 20, f"{program.name} to listen at port {port}")
         return program
 
-    def status(self, node):
-        """The node's programs, as `verbatim status --json` tells of them."""
+    def expect_output(self, node, argv, *words):
+        """Runs a program that shall say all of these."""
+        program = self.start(node, argv)
+        program.expect_success(OUTPUT_SECONDS_MAX)
+        missing = [word for word in words if word not in program.output()]
+        if missing:
+            raise Failure(f"{' '.join(argv)} does not say {missing}")
+
+    def node_status(self, node):
+        """What `verbatim status --json` tells of the node; None where it does not run."""
         done = subprocess.run([f"{self.build}/bin/verbatim", "status", "--json"], check=False,
                               env=self.environment(), capture_output=True, text=True, timeout=30)
         nodes = json.loads(done.stdout) if done.returncode == 0 else []
-        return [program for entry in nodes if entry["node"] == node for program in entry["programs"]]
+        return next((entry for entry in nodes if entry["node"] == node), None)
+
+    def status(self, node):
+        """The node's programs, as `verbatim status --json` tells of them."""
+        entry = self.node_status(node)
+        return entry["programs"] if entry else []
 
     def bound_ports(self, node):
         """What rdma_cm ids of the node's programs are bound to."""

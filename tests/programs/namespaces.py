@@ -47,6 +47,10 @@ class Namespace:
         self._holder.wait()
 
 
+def ip(command):
+    subprocess.run(command.split(), check=True)
+
+
 def wait_for_link(interface, peer=None):
     """Returns when the interface has its carrier. A busy kernel tells of one a second or more after
     both ends were set up, and until then the port is down, as a card's is while its link trains."""

@@ -2,11 +2,10 @@
 """What programs hear when their node's interface and address go and come back."""
 
 import re
-import subprocess
 import sys
 
 from lab import Failure, Lab, option_parser, wait_until
-from namespaces import enter_user_namespace, wait_for_link
+from namespaces import enter_user_namespace, ip, wait_for_link
 
 NODE = "a"
 ADDRESS = "10.78.0.1"
@@ -24,10 +23,6 @@ ADD = (f"ip address add {ADDRESS}/24 dev {INTERFACE}", ["GID_CHANGE", "PORT_ACTI
 REPLACE = (f"ip link set {INTERFACE} address 02:55:55:00:00:01", [], ["ADDR_CHANGE"])
 REMOVE = (f"ip link del {INTERFACE}", ["PORT_ERR", "GID_CHANGE", "DEVICE_FATAL"],
           ["DEVICE_REMOVAL"])
-
-
-def ip(command):
-    subprocess.run(command.split(), check=True)
 
 
 class Watchers:
@@ -63,14 +58,6 @@ class Watchers:
         return re.findall(r"RDMA_CM_EVENT_\w+", self.cm.output())
 
 
-def expect_output(lab, argv, *words):
-    program = lab.start(NODE, argv)
-    program.expect_success(SECONDS_MAX)
-    missing = [word for word in words if word not in program.output()]
-    if missing:
-        raise Failure(f"{' '.join(argv)} does not say {missing}")
-
-
 def expect_binding_fails(lab):
     program = lab.start(NODE, [f"{lab.build}/bin/cm_watch", ADDRESS])
     if program.wait(SECONDS_MAX) != 1 or "Cannot assign requested address" not in program.output():
@@ -80,22 +67,22 @@ def expect_binding_fails(lab):
 def follow(lab):
     watchers = Watchers(lab)
     watchers.expect_after(DOWN)
-    expect_output(lab, ["ibv_devinfo"], "PORT_DOWN")
-    expect_output(lab, ["cat", STATE], "1: DOWN")
+    lab.expect_output(NODE, ["ibv_devinfo"], "PORT_DOWN")
+    lab.expect_output(NODE, ["cat", STATE], "1: DOWN")
     watchers.expect_after(UP)
-    expect_output(lab, ["ibv_devinfo", "-v"], "PORT_ACTIVE", ADDRESS)
-    expect_output(lab, ["cat", STATE], "4: ACTIVE")
+    lab.expect_output(NODE, ["ibv_devinfo", "-v"], "PORT_ACTIVE", ADDRESS)
+    lab.expect_output(NODE, ["cat", STATE], "4: ACTIVE")
 
     watchers.expect_after(DELETE)
-    expect_output(lab, ["cat", GID], NO_GID)
+    lab.expect_output(NODE, ["cat", GID], NO_GID)
     expect_binding_fails(lab)
     watchers.expect_after(ADD)
-    expect_output(lab, ["cat", GID], "0a4e:0001")
+    lab.expect_output(NODE, ["cat", GID], "0a4e:0001")
 
     watchers.expect_after(REPLACE)
     watchers.expect_after(REMOVE)
     watchers.cm.expect_success(SECONDS_MAX)
-    expect_output(lab, ["ibv_devinfo"], "PORT_DOWN")
+    lab.expect_output(NODE, ["ibv_devinfo"], "PORT_DOWN")
     watchers.expect_nothing_else()
 
 

@@ -41,9 +41,7 @@ Device* device_of(adapter::NodeDescription node) {
   static auto* const devices = new std::vector<Device*>;
   const std::lock_guard guard(lock);
   for (Device* device : *devices) {
-    const bool same = device->node.name == node.name && device->node.guid == node.guid &&
-                      device->node.gids.size() == node.gids.size();
-    if (same) return device;
+    if (device->node.name == node.name && device->node.guid == node.guid) return device;
   }
   devices->push_back(make_device(std::move(node)));
   return devices->back();

@@ -20,6 +20,7 @@ namespace verbatim::dropin {
 namespace {
 
 static_assert(adapter::kProgramQueuePairsMax == 1u << agent::kLocalQpnBits);
+static_assert(adapter::kGidsMax >= agent::kGidsMax);
 
 /// The one piece of state that belongs to the process: C entry points have no object to hold it.
 /// Never destroyed, since threads of the program may call us while the process exits.
@@ -55,23 +56,32 @@ void in_child() {
   own.lock.unlock();
 }
 
+adapter::GidEntry gid_entry(const agent::NodeDescription& node, std::size_t index) {
+  return {.gid = node.gids[index].gid, .address = node.address_of(node.gids[index])};
+}
+
 adapter::NodeDescription describe(const agent::NodeDescription& node) {
   adapter::NodeDescription own{.name = node.name,
                                .guid = node.guid,
                                .mac = node.mac,
                                .interface = node.interface,
-                               .interface_index = node.interface_index,
-                               .active_mtu = node.active_mtu};
-  for (const agent::GidEntry& entry : node.gids) {
-    own.gids.push_back({.gid = entry.gid, .address = node.address_of(entry)});
-  }
+                               .interface_index = node.interface_index};
+  for (std::size_t i = 0; i < node.gids.size(); ++i) own.gids.push_back(gid_entry(node, i));
   return own;
 }
 
-void follow(const agent::NodeDescription& node, const agent::PortState& now,
+void follow(const agent::NodeDescription& node, const std::vector<int>& sockets,
             adapter::Adapter& adapter) {
-  adapter.port().change(
-      {.gids = gids_in_use(node, now), .is_present = now.is_present, .is_active = now.is_active});
+  for (std::size_t i = adapter.node().gids.size(); i < node.gids.size(); ++i) {
+    const auto added = adapter.add_gid(gid_entry(node, i), sockets[node.gids[i].address]);
+    if (added) continue;
+    log(LogLevel::warn, "no GID for a new address: {}", added.error().text);
+    break;  // The next would take its index.
+  }
+  adapter.port().change({.gids = gids_in_use(node),
+                         .is_present = node.port.is_present,
+                         .is_active = node.port.is_active,
+                         .active_mtu = agent::active_mtu(node.port.interface_mtu_bytes)});
 }
 
 enum class Path : std::uint8_t { automatic, direct, wire };
@@ -153,9 +163,10 @@ Result<std::unique_ptr<Program>> join() {
   auto joined = std::make_unique<Program>();
   joined->client = std::move(*client);
   joined->adapter = std::move(*adapter);
-  joined->client->set_port_listener([own = joined.get()](const agent::PortState& now) {
-    follow(own->client->node(), now, *own->adapter);
-  });
+  joined->client->set_port_listener(
+      [own = joined.get()](const agent::NodeDescription& node, const std::vector<int>& sockets) {
+        follow(node, sockets, *own->adapter);
+      });
   return joined;
 }
 
@@ -167,10 +178,10 @@ const Program* current_program() {
 
 }  // namespace
 
-std::uint32_t gids_in_use(const agent::NodeDescription& node, const agent::PortState& port) {
+std::uint32_t gids_in_use(const agent::NodeDescription& node) {
   std::uint32_t bits = 0;
   for (std::size_t i = 0; i < node.gids.size(); ++i) {
-    if (port.has(node.gids[i].address)) bits |= 1u << i;
+    if (node.port.has(node.gids[i].address)) bits |= 1u << i;
   }
   return bits;
 }
@@ -197,11 +208,7 @@ Result<Program*> program() {
 
 Result<agent::NodeDescription> agent_node() {
   // Not under the lock: handlers of the agent's messages take it.
-  if (const Program* const joined = current_program()) {
-    agent::NodeDescription now = joined->client->node();
-    now.port = joined->client->port();
-    return now;
-  }
+  if (const Program* const joined = current_program()) return joined->client->node();
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return std::unexpected(options.error());
   return agent::start_node(*options);

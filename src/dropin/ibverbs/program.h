@@ -27,6 +27,6 @@ Result<adapter::NodeDescription> node();
 Result<agent::NodeDescription> agent_node();
 
 /// Bit i: entry i of the GID table is valid.
-std::uint32_t gids_in_use(const agent::NodeDescription& node, const agent::PortState& port);
+std::uint32_t gids_in_use(const agent::NodeDescription& node);
 
 }  // namespace verbatim::dropin

@@ -98,12 +98,12 @@ constexpr std::uint64_t kUnitsOf4xEdr = 1000;  // Of 100 Mbit/s.
 constexpr std::uint8_t kPhysicalStateDisabled = 3;
 constexpr std::uint8_t kPhysicalStateLinkUp = 5;
 
-PortAttributes port_attributes(const adapter::NodeDescription& node, bool is_active) {
+PortAttributes port_attributes(const adapter::PortState& state) {
   PortAttributes attributes{};
   ibv_port_attr& port = attributes.common;
-  port.state = is_active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+  port.state = state.is_active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   port.max_mtu = IBV_MTU_4096;
-  port.active_mtu = static_cast<ibv_mtu>(raw(node.active_mtu));
+  port.active_mtu = static_cast<ibv_mtu>(raw(state.active_mtu));
   port.gid_tbl_len = kGidTableLength;
   port.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
   port.max_msg_sz = Limits::message_bytes;
@@ -111,7 +111,7 @@ PortAttributes port_attributes(const adapter::NodeDescription& node, bool is_act
   port.max_vl_num = 1;
   port.active_width = kWidth4x;
   port.active_speed = kSpeedEdr;
-  port.phys_state = is_active ? kPhysicalStateLinkUp : kPhysicalStateDisabled;
+  port.phys_state = state.is_active ? kPhysicalStateLinkUp : kPhysicalStateDisabled;
   port.link_layer = IBV_LINK_LAYER_ETHERNET;
   port.flags = IBV_QPF_GRH_REQUIRED;
   attributes.active_speed_ex = kSpeedEdr;
@@ -135,9 +135,7 @@ Result<void> check_port(std::uint32_t port) {
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,
                std::size_t size) {
   if (auto exists = check_port(port); !exists) return refused("query_port", exists.error());
-  adapter::Adapter& adapter = from(context).adapter();
-  copy_attributes(port_attributes(adapter.node(), adapter.port().state().is_active), attributes,
-                  size);
+  copy_attributes(port_attributes(from(context).adapter().port().state()), attributes, size);
   return 0;
 }
 

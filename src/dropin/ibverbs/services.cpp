@@ -32,51 +32,54 @@ int with_program(const char* name, Call call) {
   return done ? 0 : refused(name, done.error());
 }
 
-int join(VerbatimNode* out) {
-  return with_program("rdma_cm", [&](Program& program) -> Result<void> {
-    const adapter::NodeDescription& node = program.adapter->node();
-    *out = {};
-    out->guid = node.guid;
-    out->slot = program.client->slot();
-    out->interface_index = node.interface_index;
-    node.interface.copy(out->interface, sizeof out->interface - 1);
-    out->active_mtu = raw(node.active_mtu);
-    for (const adapter::GidEntry& entry : node.gids) {
-      if (out->gid_count == std::size(out->gids)) break;
-      VerbatimGid& gid = out->gids[out->gid_count++];
-      gid.gid = to_verbs(entry.gid);
-      store(entry.address.with_port(0), gid.address);
-    }
-    return {};
-  });
+VerbatimNode describe(const agent::NodeDescription& node, std::uint32_t slot) {
+  static_assert(std::size(VerbatimNode{}.gids) >= agent::kGidsMax);
+  VerbatimNode out{};
+  out.guid = node.guid;
+  out.slot = slot;
+  out.interface_index = node.interface_index;
+  node.interface.copy(out.interface, sizeof out.interface - 1);
+  out.active_mtu = raw(agent::active_mtu(node.port.interface_mtu_bytes));
+  for (const agent::GidEntry& entry : node.gids) {
+    VerbatimGid& gid = out.gids[out.gid_count++];
+    gid.gid = to_verbs(entry.gid);
+    store(node.address_of(entry).with_port(0), gid.address);
+  }
+  return out;
 }
 
-VerbatimPortChange change_between(const agent::NodeDescription& node,
-                                  const agent::PortState& before, const agent::PortState& now) {
-  return {.gids = gids_in_use(node, now),
-          .is_removed = before.is_present && !now.is_present,
-          .has_new_hardware_address =
-              now.is_present && before.hardware_address != now.hardware_address};
+int join(VerbatimNode* out) {
+  return with_program("rdma_cm", [&](Program& program) -> Result<void> {
+    *out = describe(program.client->node(), program.client->slot());
+    return {};
+  });
 }
 
 void set_events(const VerbatimEvents* events) {
   const auto own = program();
   if (!own) return;
-  const agent::NodeDescription& node = (*own)->client->node();
-  (*own)->client->set_events({.on_mad =
-                                  [events](const agent::ReceivedMad& mad) {
-                                    sockaddr_storage source, destination;
-                                    store(mad.source, source);
-                                    store(mad.destination, destination);
-                                    events->on_mad(reinterpret_cast<const sockaddr*>(&source),
-                                                   reinterpret_cast<const sockaddr*>(&destination),
-                                                   mad.bytes.data());
-                                  },
-                              .on_port_changed =
-                                  [events, &node](const auto& before, const auto& now) {
-                                    const auto change = change_between(node, before, now);
-                                    events->on_port_changed(&change);
-                                  }});
+  const std::uint32_t slot = (*own)->client->slot();
+  (*own)->client->set_events(
+      {.on_mad =
+           [events](const agent::ReceivedMad& mad) {
+             sockaddr_storage source, destination;
+             store(mad.source, source);
+             store(mad.destination, destination);
+             events->on_mad(reinterpret_cast<const sockaddr*>(&source),
+                            reinterpret_cast<const sockaddr*>(&destination), mad.bytes.data());
+           },
+       .on_port_changed =
+           [events, slot](const auto& before, const auto& now) {
+             const VerbatimNode node = describe(now, slot);
+             const agent::PortState& port = now.port;
+             const VerbatimPortChange change{
+                 .node = &node,
+                 .gids = gids_in_use(now),
+                 .is_removed = before.is_present && !port.is_present,
+                 .has_new_hardware_address =
+                     port.is_present && before.hardware_address != port.hardware_address};
+             events->on_port_changed(&change);
+           }});
 }
 
 int watch(int fd, void (*on_readable)()) {

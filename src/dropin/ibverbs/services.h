@@ -23,7 +23,7 @@ struct VerbatimNode {
   char interface[16];
   std::uint8_t active_mtu;  // As ibv_mtu.
   std::uint32_t gid_count;
-  VerbatimGid gids[16];
+  VerbatimGid gids[16];  // Entries are added at the end, and stay.
 };
 
 struct VerbatimBinding {
@@ -46,8 +46,9 @@ struct VerbatimConnection {
 };
 
 struct VerbatimPortChange {
-  std::uint32_t gids;  // Bit i: entry i of the GID table is valid now.
-  bool is_removed;     // The interface has just gone, and the device with it.
+  const VerbatimNode* node;  // As it is now.
+  std::uint32_t gids;        // Bit i: entry i of the GID table is valid now.
+  bool is_removed;           // The interface has just gone, and the device with it.
   bool has_new_hardware_address;
 };
 
@@ -84,6 +85,6 @@ __attribute__((visibility("default"))) const VerbatimServices* verbatim_services
 namespace verbatim::dropin {
 
 /// Counts up with every change above.
-inline constexpr std::uint32_t kServicesVersion = 2;
+inline constexpr std::uint32_t kServicesVersion = 3;
 
 }  // namespace verbatim::dropin

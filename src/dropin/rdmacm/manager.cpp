@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ranges>
 
 #include <pthread.h>
 #include <sys/random.h>
@@ -75,7 +76,11 @@ Manager::Manager(const VerbatimServices* services, const VerbatimNode& node, std
       node_(node),
       engine_(
           {.slot = static_cast<std::uint16_t>(node.slot), .node_guid = node.guid, .seed = seed}) {
-  for (std::uint32_t i = 0; i < node.gid_count; ++i) {
+  take_addresses(node);
+}
+
+void Manager::take_addresses(const VerbatimNode& node) {
+  for (std::size_t i = addresses_.size(); i < node.gid_count; ++i) {
     addresses_.push_back({.address = load(node.gids[i].address),
                           .gid = to_gid(node.gids[i].gid),
                           .gid_index = static_cast<std::uint8_t>(i)});
@@ -93,12 +98,12 @@ Result<void> Manager::start() {
 
 Result<OwnAddress> Manager::own(const SocketAddress& address) const {
   // The last that fits: GID 0, the link-local one, may stand for an IPv4 address, too.
-  for (auto at = addresses_.rbegin(); at != addresses_.rend(); ++at) {
-    if (!is_there(*at)) continue;
-    if (same_ip(at->address, address)) return *at;
+  for (const OwnAddress& own : std::views::reverse(addresses_.elements())) {
+    if (!is_there(own)) continue;
+    if (same_ip(own.address, address)) return own;
     if (address.is_link_local() && address.scope_id() == 0 &&
-        at->address.ipv6_bytes() == address.ipv6_bytes()) {
-      return *at;
+        own.address.ipv6_bytes() == address.ipv6_bytes()) {
+      return own;
     }
   }
   // As the kernel does with a card: the loopback address is the first of the node's own.
@@ -108,7 +113,7 @@ Result<OwnAddress> Manager::own(const SocketAddress& address) const {
 
 Result<OwnAddress> Manager::source_for(const SocketAddress& destination) const {
   const OwnAddress* fitting = nullptr;
-  for (const OwnAddress& own : addresses_) {
+  for (const OwnAddress& own : addresses_.elements()) {
     if (own.address.family() != destination.family() || !is_there(own)) continue;
     const bool same_scope = own.address.is_link_local() == destination.is_link_local();
     // Entries after the first are the addresses' own GIDs; the first is made from the MAC.
@@ -190,9 +195,9 @@ void Manager::on_mad(const sockaddr* source, const sockaddr* destination, const 
 void Manager::on_alarm() {
   Manager* const manager = process().manager.load(std::memory_order_acquire);
   if (manager == nullptr) return;
-  const std::lock_guard guard(manager->lock);
   std::uint64_t count;
   [[maybe_unused]] const auto got = read(manager->alarm_.get(), &count, sizeof count);
+  const std::lock_guard guard(manager->lock);
   manager->alarm_at_ = kNever;
   manager->step([](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
     engine.on_timeout(now, out);
@@ -207,6 +212,8 @@ void Manager::on_port_changed(const VerbatimPortChange* change) {
   Manager* const manager = process().manager.load(std::memory_order_acquire);
   if (manager == nullptr) return;
   const std::lock_guard guard(manager->lock);
+  manager->node_.active_mtu = change->node->active_mtu;  // All else stays.
+  manager->take_addresses(*change->node);
   manager->gids_ = change->gids;
   for (Id* const id : manager->ids_of_device_) {
     if (change->is_removed) {

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/append_only_list.h"
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "cm/connection_manager.h"
@@ -38,7 +39,6 @@ class Manager {
   Mtu active_mtu() const { return static_cast<Mtu>(node_.active_mtu); }
   std::uint32_t interface_index() const { return node_.interface_index; }
   bool is_on_loopback_interface() const { return std::string_view(node_.interface) == "lo"; }
-  const std::vector<OwnAddress>& addresses() const { return addresses_; }
   /// EADDRNOTAVAIL.
   Result<OwnAddress> own(const SocketAddress& address) const;
   /// From where to reach `destination`. ENODEV where the node has no address of its family.
@@ -92,11 +92,13 @@ class Manager {
   static void on_mad(const sockaddr* source, const sockaddr* destination, const void* mad);
   static void on_alarm();
   static void on_port_changed(const VerbatimPortChange* change);
+  /// Those that are new.
+  void take_addresses(const VerbatimNode& node);
   bool is_there(const OwnAddress& own) const { return (gids_ >> own.gid_index & 1) != 0; }
 
   const VerbatimServices* services_;
   VerbatimNode node_;
-  std::vector<OwnAddress> addresses_;
+  AppendOnlyList<OwnAddress, std::size(VerbatimNode{}.gids)> addresses_;  // By GID index.
   std::atomic<std::uint32_t> gids_ = ~0u;  // Bit i: an interface has the address of entry i.
   std::unordered_set<Id*> ids_of_device_;
   cm::ConnectionManager engine_;

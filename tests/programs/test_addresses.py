@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Addresses that interfaces get while nodes live: GIDs at indices that stay, for programs that run and
+for those that come, also when the agent has died. And an interface whose MTU changes."""
+
+import ipaddress
+import os
+import re
+import signal
+import sys
+
+from lab import Failure, Lab, option_parser, wait_until
+from namespaces import enter_user_namespace, ip, wait_for_link
+
+SECONDS_MAX = 60
+A, B, C, D = "a", "b", "c", "d"  # The last two share the loopback interface: new addresses are C's.
+INTERFACES = {A: "veth-a", B: "veth-b", C: "lo"}
+FIRST = {A: "10.78.0.1", B: "10.78.1.1"}
+NEW = {A: "10.78.0.9", B: "10.78.1.9", C: "10.78.2.9"}
+ANOTHER = "10.78.0.10"
+# The kernel looks for duplicates of these before anybody may use them.
+NEW_IPV6 = {A: "2001:db8::9", B: "2001:db8::19"}
+GIDS = "/sys/class/infiniband/verbatim0/ports/1/gids"
+NO_GID = ":".join(["0000"] * 8)
+
+
+def gid(address):
+    """As /sys shows it."""
+    ip_address = ipaddress.ip_address(address)
+    if ip_address.version == 4:
+        ip_address = ipaddress.ip_address(f"::ffff:{address}")
+    return ip_address.exploded
+
+
+def has_ipv6():
+    try:
+        with open(f"/proc/sys/net/ipv6/conf/{INTERFACES[A]}/disable_ipv6", encoding="ascii") as file:
+            return file.read().strip() == "0"
+    except OSError:
+        return False
+
+
+class Watcher:
+    """A program that opened the device before anything happened."""
+
+    def __init__(self, lab, node):
+        self._lab, self._node = lab, node
+        self._program = lab.start(node, ["stdbuf", "-oL", "ibv_asyncwatch"])
+        self._changes = 0
+        wait_until(lambda: "async event FD" in self._program.output(), SECONDS_MAX, "ibv_asyncwatch")
+
+    def expect_change(self, command, gids):
+        """The command changes the GID table once, and then it has these entries."""
+        ip(command)
+        self._changes += 1
+        wait_until(lambda: len(self._heard()) >= self._changes, SECONDS_MAX, f"event of: {command}")
+        self.expect_nothing_else()
+        for index, content in gids.items():
+            self._lab.expect_output(self._node, ["cat", f"{GIDS}/{index}"], content)
+        print(f"passed: {command}", flush=True)
+
+    def expect_nothing_else(self):
+        if self._heard() != ["IBV_EVENT_GID_CHANGE"] * self._changes:
+            raise Failure(f"heard {self._heard()}, expected {self._changes} changes of the GID table")
+
+    def _heard(self):
+        return re.findall(r"event_type (\w+)", self._program.output())
+
+
+def change(action, node, address):
+    prefix = 32 if node == C else 64 if ":" in address else 24
+    return f"ip address {action} {address}/{prefix} dev {INTERFACES[node]}"
+
+
+def pingpong(lab, index_of_a, index_of_b):
+    port = lab.free_port()
+    argv = ["ibv_rc_pingpong", "-p", str(port), "-c", "-g"]
+    server = lab.start_server(A, [*argv, str(index_of_a)], port)
+    lab.start(B, [*argv, str(index_of_b), FIRST[A]]).expect_success(SECONDS_MAX)
+    server.expect_success(SECONDS_MAX)
+    print(f"passed: ibv_rc_pingpong with GID indices {index_of_a} and {index_of_b}", flush=True)
+
+
+def rping_server(lab):
+    port = lab.free_port()
+    server = lab.start(A, ["rping", "-s", "-C", "10", "-p", str(port)])
+    wait_until(lambda: any(bound["listens"] for bound in lab.bound_ports(A)), SECONDS_MAX, "rping")
+    return server, port
+
+
+def rping(lab, server, port, address):
+    """A client of a server that listened before the address was there."""
+    client = lab.start(B, ["rping", "-c", "-C", "10", "-p", str(port), "-a", address])
+    client.expect_success(SECONDS_MAX)
+    server.expect_success(SECONDS_MAX)
+    print(f"passed: rping to {address}", flush=True)
+
+
+def kill_agent(lab, node):
+    old = lab.node_status(node)["agent_pid"]
+    os.kill(old, signal.SIGKILL)
+
+    def next_one():
+        status = lab.node_status(node)
+        return status and status["agent_pid"] != old and status["programs"]
+
+    wait_until(next_one, SECONDS_MAX, "the next agent")
+
+
+def follow_addresses(lab):
+    watchers = {node: Watcher(lab, node) for node in (A, B, C, D)}
+    a = watchers[A]
+    veteran = rping_server(lab)
+    for node, address in NEW.items():
+        watchers[node].expect_change(change("add", node, address), {2: gid(address)})
+    lab.expect_output(A, ["ibv_devinfo", "-v"], f"::ffff:{NEW[A]}")
+    pingpong(lab, 2, 2)
+    rping(lab, *veteran, NEW[A])
+
+    a.expect_change(change("del", A, NEW[A]), {2: NO_GID})
+    a.expect_change(change("add", A, ANOTHER), {2: NO_GID, 3: gid(ANOTHER)})
+    a.expect_change(change("add", A, NEW[A]), {2: gid(NEW[A]), 3: gid(ANOTHER)})
+
+    a.expect_change(change("del", A, NEW[A]), {2: NO_GID})
+    kill_agent(lab, A)
+    a.expect_change(change("add", A, NEW[A]), {2: gid(NEW[A]), 3: gid(ANOTHER)})
+    pingpong(lab, 2, 2)
+    rping(lab, *rping_server(lab), ANOTHER)
+    if has_ipv6():
+        a.expect_change(change("add", A, NEW_IPV6[A]), {4: gid(NEW_IPV6[A])})
+        watchers[B].expect_change(change("add", B, NEW_IPV6[B]), {3: gid(NEW_IPV6[B])})
+        pingpong(lab, 4, 3)
+    for watcher in watchers.values():
+        watcher.expect_nothing_else()
+
+
+def follow_mtu(lab):
+    watcher = Watcher(lab, A)
+    for mtu_bytes, active in ((1500, "1024 (3)"), (9000, "4096 (5)"), (2200, "2048 (4)")):
+        ip(f"ip link set {INTERFACES[A]} mtu {mtu_bytes}")
+        wait_until(lambda: lab.node_status(A)["interface_mtu_bytes"] == mtu_bytes, SECONDS_MAX,
+                   "the agent to see the MTU")
+        lab.expect_output(A, ["ibv_devinfo"], f"active_mtu:\t\t{active}")
+        print(f"passed: MTU {mtu_bytes}", flush=True)
+    watcher.expect_nothing_else()
+
+
+def main():
+    options = option_parser(__doc__).parse_args()
+    enter_user_namespace()
+    ip("ip link add veth-a type veth peer name veth-b")
+    for node, address in FIRST.items():
+        # No link-local addresses, which come and go when they like.
+        ip(f"ip link set {INTERFACES[node]} addrgenmode none")
+        ip(f"ip address add {address}/24 dev {INTERFACES[node]}")
+        ip(f"ip link set {INTERFACES[node]} up")
+    for node in FIRST:
+        wait_for_link(INTERFACES[node])
+    with Lab(options) as lab:
+        for node, address in {**FIRST, C: "127.0.0.2", D: "127.0.0.3"}.items():
+            lab.set_addresses(node, address)
+        follow_addresses(lab)
+        follow_mtu(lab)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
