@@ -29,7 +29,7 @@ Result<std::shared_ptr<DirectPlace>> Adapter::exporter_of(Qpn first_qpn) {
   const bool serves = known && !known->peer().is_gone() && known->target().qpn == own.value();
   if (serves) return known;
   known = nullptr;
-  auto peer = find_peer(node().gids.front().address, first_qpn);
+  auto peer = find_peer(node().gids[0].address, first_qpn);
   if (peer == nullptr || peer->is_own()) {
     return refuse(ESRCH, "the program that the object belongs to has ended, or is of another user");
   }

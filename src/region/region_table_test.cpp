@@ -54,6 +54,36 @@ TEST_F(RegionTableTest, ChecksInTheOrderOfKeyError) {
   EXPECT_TRUE(regions.check(key, 0x5000, 100, kRemoteRead, kPd));
 }
 
+TEST_F(RegionTableTest, AnAliasOpensWhatItsRegionDoes) {
+  RegionTable regions = table();
+  const MemoryKey key = *regions.add(region(0x5000, 100));
+  const MemoryKey alias{raw(key) ^ 0x12345600};
+  ASSERT_TRUE(regions.add_alias(alias, key));
+  EXPECT_EQ(regions.add_alias(alias, key).error().code, EEXIST);
+  EXPECT_EQ(regions.add_alias(key, key).error().code, EEXIST);
+  KeyCache cache;
+  EXPECT_TRUE(regions.check(alias, 0x5000, 100, kRemoteRead, kPd));
+  EXPECT_TRUE(regions.visit(alias, 0x5000, 100, kRemoteRead, kPd, cache));
+  EXPECT_TRUE(regions.find_region(alias));
+  EXPECT_EQ(regions.key_behind(alias), key);
+  regions.remove_alias(alias);
+  EXPECT_EQ(why(regions.check(alias, 0x5000, 100, kRemoteRead, kPd)), KeyError::unknown_key);
+  EXPECT_TRUE(regions.check(key, 0x5000, 100, kRemoteRead, kPd));
+}
+
+TEST_F(RegionTableTest, AViewThatVisitsHoldsNothing) {
+  RegionTable regions = table();
+  const RegionTable peers(header_, entries_, RegionTable::Use::visits);
+  const MemoryKey key = *regions.add(region(0x5000, 100));
+  EXPECT_TRUE(peers.check(key, 0x5000, 100, kRemoteRead, kPd));
+  EXPECT_EQ(why(peers.check(key, 0x5000, 101, kRemoteRead, kPd)), KeyError::out_of_bounds);
+  EXPECT_TRUE(peers.check_key(key, kRemoteRead, kPd));
+  ASSERT_TRUE(peers.visit_region(key, kPd));
+  EXPECT_EQ((*peers.visit_region(key, kPd))->length, 100u);
+  EXPECT_EQ(peers.visit_region(key, PdNumber{8}).error(), KeyError::wrong_domain);
+  for (const RegionEntry& entry : entries_) EXPECT_EQ(entry.holders, 0u);
+}
+
 TEST_F(RegionTableTest, VisitsCheckAsHoldsDoAndWriteNothing) {
   RegionTable regions = table();
   const MemoryKey key = *regions.add(region(0x5000, 100, kRemoteRead));
