@@ -310,7 +310,8 @@ class Adapter {
   struct Pd {
     std::uint32_t users = 0;
     std::shared_ptr<DirectPlace> exporter;  // Imported: the program that it is of,
-    PdNumber there{};                       // and which it is there.
+    PdNumber there{};                       // which it is there,
+    std::uint32_t imports = 0;              // and how often it was.
   };
   PdNumber add_pd(Pd pd);
   static constexpr PdNumber kDeviceMemoryPd{};  // Of regions that show device memory; no program's.
@@ -349,7 +350,8 @@ class Adapter {
   };
   std::map<MemoryKey, Registered> registered_;
   std::map<std::uint32_t, std::shared_ptr<DirectPlace>> exporters_;  // By first number.
-  std::map<std::uint32_t, MemoryKey> shown_device_memory_;           // By handle.
+  std::map<MemoryKey, std::uint32_t> imports_;              // Regions of others: how often.
+  std::map<std::uint32_t, MemoryKey> shown_device_memory_;  // By handle.
   std::uint32_t last_number_ = 0;
   std::map<XrcDomain, Xrc> xrc_domains_;
   std::uint32_t last_xrc_domain_ = 0;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <vector>
 
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -146,9 +147,10 @@ void Adapter::on_doorbell() {
 }
 
 void Adapter::serve_boards() {
+  std::vector<std::uint32_t> guests;  // They ask for what needs no turn, but the adapter's lock.
   progress_->during_no_turn([&] {
     const auto serve_target = [&](std::uint32_t local) {
-      if (local >= kProgramQueuePairsMax) return serve_guest(arena_->target(local));
+      if (local >= kProgramQueuePairsMax) return guests.push_back(local);
       if (QueuePair* const queue_pair = find_local(local)) queue_pair->on_news();
     };
     const auto serve_queue = [&](std::uint32_t local) {
@@ -158,6 +160,7 @@ void Adapter::serve_boards() {
     for_each_number(arena_->header().has_news, serve_target, true);
     for_each_number(arena_->header().queue_has_news, serve_queue, true);
   });
+  for (const std::uint32_t local : guests) serve_guest(arena_->target(local));
 }
 
 /// What the queue pairs of other programs have told, whose requests name queues of ours.

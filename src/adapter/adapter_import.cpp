@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 
 #include <fmt/format.h>
@@ -48,14 +49,20 @@ Result<PdNumber> Adapter::import_pd(Qpn first_qpn, PdNumber there) {
   if (!ask(**exporter, {.kind = Assist::find_domain, .key = raw(there)})) {
     return refuse(ENOENT, fmt::format("there is no protection domain {}", raw(there)));
   }
-  return add_pd({.users = 0, .exporter = *exporter, .there = there});
+  const auto known = std::ranges::find_if(pds_, [&](const auto& one) {
+    return one.second.exporter == *exporter && one.second.there == there;
+  });
+  if (known == pds_.end()) return add_pd({.exporter = *exporter, .there = there, .imports = 1});
+  ++known->second.imports;
+  return known->first;
 }
 
 void Adapter::unimport_pd(PdNumber pd) {
   const std::lock_guard guard(lock_);
   const auto found = pds_.find(pd);
+  if (found == pds_.end() || found->second.imports == 0) return;
   // One that something was made on stays for that.
-  if (found != pds_.end() && found->second.users == 0) pds_.erase(found);
+  if (--found->second.imports == 0 && found->second.users == 0) pds_.erase(found);
 }
 
 bool Adapter::is_imported(PdNumber pd) {
@@ -65,16 +72,12 @@ bool Adapter::is_imported(PdNumber pd) {
 }
 
 Result<region::Region> Adapter::borrow(Loan loan) {
-  const Loan asked = loan;
   {
-    const TargetVisit visit(asked.place->target());
-    region::KeyCache unused;
-    const auto& regions = asked.place->peer().regions();
-    // Of no bytes: the region as it is.
-    const auto entry = regions.visit_region(asked.key, asked.pd);
+    const TargetVisit visit(loan.place->target());
+    const auto entry = loan.place->peer().regions().visit_region(loan.key, loan.pd);
     if (!entry) {
       return refuse(ENOENT,
-                    fmt::format("the protection domain has no region {:#010x}", raw(asked.key)));
+                    fmt::format("the protection domain has no region {:#010x}", raw(loan.key)));
     }
     loan.region = **entry;
   }
@@ -94,6 +97,10 @@ Result<region::Region> Adapter::import_memory(PdNumber pd, MemoryKey key) {
     const std::lock_guard guard(lock_);
     const auto found = pds_.find(pd);
     if (found == pds_.end()) return refuse(EINVAL, "no such protection domain");
+    if (const auto known = imports_.find(key); known != imports_.end()) {
+      const auto region = regions_->find_region(key);
+      if (region && region->pd == pd && ++known->second > 0) return *region;
+    }
     loan.place = found->second.exporter;
     loan.pd = found->second.there;
   }
@@ -102,13 +109,23 @@ Result<region::Region> Adapter::import_memory(PdNumber pd, MemoryKey key) {
   own->pd = pd;
   const auto entered = enter(*own, {});
   auto done = entered ? regions_->add_alias(key, *entered) : std::unexpected(entered.error());
-  if (done) return own;
+  if (done) {
+    const std::lock_guard guard(lock_);
+    imports_[key] = 1;
+    return own;
+  }
   if (entered) (void)deregister_memory(*entered);
   BorrowedMemory::of_process().remove(own->address);
   return std::unexpected(done.error());
 }
 
 void Adapter::unimport_memory(MemoryKey alias) {
+  {
+    const std::lock_guard guard(lock_);
+    const auto known = imports_.find(alias);
+    if (known == imports_.end() || --known->second > 0) return;
+    imports_.erase(known);
+  }
   const MemoryKey key = regions_->key_behind(alias);
   const auto region = regions_->find_region(key);
   regions_->remove_alias(alias);
@@ -130,8 +147,8 @@ Result<MutableByteSpan> Adapter::import_device_memory(Qpn first_qpn, std::uint32
   return MutableByteSpan(reinterpret_cast<std::byte*>(own->address), own->length);  // NOLINT
 }
 
-/// By the exporter's background thread: regions over its device memory are made when somebody
-/// imports it.
+/// By the exporter's background thread, in no turn: regions over its device memory are made when
+/// somebody imports it.
 void Adapter::answer_importer(Assist& wanted) {
   std::optional<std::uint64_t> answer;
   if (wanted.kind == Assist::find_domain && has_pd(PdNumber{wanted.key})) answer = 0;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "adapter/execute.h"
 
@@ -45,6 +46,7 @@ Result<std::uint64_t> BorrowedMemory::add(Loan loan) {
                                       loan.region.length));
   }
   const auto first = reinterpret_cast<std::uint64_t>(at);
+  loan.process_id = getpid();
   const std::lock_guard guard(lock_);
   loans_.emplace(first, std::make_shared<const Loan>(std::move(loan)));
   return first;
@@ -68,6 +70,7 @@ std::shared_ptr<const Loan> BorrowedMemory::find(std::uint64_t address, std::uin
   auto found = loans_.upper_bound(address);
   if (found == loans_.begin()) return nullptr;
   --found;
+  if (found->second->process_id != getpid()) return nullptr;
   iova = found->second->region.iova + (address - found->first);
   return found->second;
 }

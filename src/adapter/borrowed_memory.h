@@ -18,6 +18,7 @@ namespace verbatim::adapter {
 /// A region of another program. `place` is a guest there (see xrc_hosts.h).
 struct Loan {
   std::shared_ptr<DirectPlace> place;
+  int process_id = 0;     // Of the borrower: not of a child of its, who has nothing of the peer.
   Qpn guest;              // Whose the guest is.
   MemoryKey key{};        // The region, in its owner's table,
   PdNumber pd{};          // of which domain there,

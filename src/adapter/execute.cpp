@@ -58,8 +58,25 @@ std::optional<std::uint64_t> execute(region::RegionTable& regions, const Assist&
 
 }  // namespace
 
+namespace {
+
+/// False: it takes too long.
+bool await_answer(const DirectPlace& there) {
+  const Assist& asked = there.target().assist;
+  const TimeNs deadline = monotonic_now() + kOwnerAnswers;
+  const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(kLookAgain)};
+  while (asked.state.load(std::memory_order_acquire) == Assist::asked) {
+    if (there.peer().is_gone() || monotonic_now() >= deadline) return false;
+    nanosleep(&pause, nullptr);
+  }
+  return true;
+}
+
+}  // namespace
+
 std::optional<std::uint64_t> ask_owner(const DirectPlace& there, const Assist& wanted) {
   Assist& asked = there.target().assist;
+  if (!await_answer(there)) return std::nullopt;  // To somebody whose patience has ended.
   asked.kind = wanted.kind;
   asked.key = wanted.key;
   asked.address = wanted.address;
@@ -67,12 +84,7 @@ std::optional<std::uint64_t> ask_owner(const DirectPlace& there, const Assist& w
   asked.swap = wanted.swap;
   asked.state.store(Assist::asked, std::memory_order_release);
   there.tell(kAssist);
-  const TimeNs deadline = monotonic_now() + kOwnerAnswers;
-  const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(kLookAgain)};
-  while (asked.state.load(std::memory_order_acquire) == Assist::asked) {
-    if (there.peer().is_gone() || monotonic_now() >= deadline) return std::nullopt;
-    nanosleep(&pause, nullptr);
-  }
+  if (!await_answer(there)) return std::nullopt;
   const auto state = asked.state.exchange(Assist::none, std::memory_order_acq_rel);
   if (state != Assist::done) return std::nullopt;
   return asked.original;

@@ -161,6 +161,12 @@ int main() {
   ibv_mr* const mr = ibv_import_mr(pd, static_cast<std::uint32_t>(first.c));
   check(mr != nullptr && mr->length == kBytes && mr->rkey == second.c, "ibv_import_mr");
 
+  ibv_pd* const again = ibv_import_pd(context, static_cast<std::uint32_t>(first.b));
+  ibv_mr* const twice = ibv_import_mr(again, static_cast<std::uint32_t>(first.c));
+  check(twice != nullptr && twice->lkey == mr->lkey, "what is imported twice");
+  ibv_unimport_mr(twice);
+  ibv_unimport_pd(again);
+
   ibv_pd* const own_pd = std::exchange(device.pd, pd);
   ibv_qp* const qp = device.create_queue_pair(IBV_QPT_RC, 8, 8);
   peer.say({qp->qp_num});
