@@ -56,10 +56,6 @@ std::optional<std::uint64_t> execute(region::RegionTable& regions, const Assist&
   return apply(*word, wanted);
 }
 
-}  // namespace
-
-namespace {
-
 /// False: it takes too long.
 bool await_answer(const DirectPlace& there) {
   const Assist& asked = there.target().assist;

@@ -39,7 +39,7 @@ void be_exporter(const Child& parent) {
               buffer.region->handle});
   parent.say({dm->handle, buffer.address(), buffer.region->rkey});
   while (parent.has_more()) {
-    switch (parent.hear().a) {
+    switch (static_cast<Ask>(parent.hear().a)) {
       case check_written: {
         for (std::size_t i = 0; i < kBytes / 4; ++i) {
           check(buffer.bytes[kBytes / 2 + i] == byte_at(i), "what was written by an imported key");
