@@ -11,9 +11,9 @@
 namespace verbatim::dropin {
 namespace {
 
-void fill_in(Context& context) {
+void fill_in(Context& context, Device& device) {
   ibv_context& verbs = context.verbs.context;
-  verbs.device = &context.device->verbs;
+  verbs.device = &device.verbs;
   verbs.cmd_fd = context.command_fd.get();
   verbs.async_fd = context.events.fd();
   verbs.num_comp_vectors = 1;
@@ -83,7 +83,7 @@ Result<Context*> open_context(Device& device, UniqueFd command_fd, Exporter expo
                   .queue_pairs = {},
                   .shared_receives = {},
                   .xrc_domains = {}});
-  fill_in(*context);
+  fill_in(*context, device);
   context->adapter().port().add_listener(context->events);
   return context.release();
 }
