@@ -133,8 +133,11 @@ def run_pair(row, lab, words):
             raise Failure("the client succeeded, but its row says that it is refused")
     else:
         client.expect_success(row.seconds)
-    if row.expect and not re.search(row.expect, client.output()):
-        raise Failure(f"the client's output lacks '{row.expect}'")
+    said = client.output()
+    if row.refused and server:
+        said += server.output()  # Both ends are refused: whichever is first tells the other.
+    if row.expect and not re.search(row.expect, said):
+        raise Failure(f"the output lacks '{row.expect}'")
     if server and row.ends:
         server.expect_success(row.seconds)
     if row.after:
