@@ -1,12 +1,13 @@
 #pragma once
 
-#include <atomic>
 #include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+
+#include "base/fence.h"
 
 /// Bytes as they stand on the wire: borrowed spans, and big-endian loads and stores at named
 /// offsets.
@@ -59,7 +60,7 @@ inline void copy_in_order(std::byte* to, ByteSpan from) {
     std::memcpy(&last, from.data() + before, sizeof last);
     if (before > 0) {
       std::memcpy(to, from.data(), before);
-      std::atomic_thread_fence(std::memory_order_release);
+      release_fence();
     }
     std::memcpy(to + before, &last, sizeof last);
   };

@@ -16,4 +16,13 @@ inline void full_fence() {
 #endif
 }
 
+/// All that this thread has written before comes before what it writes after.
+inline void release_fence() {
+#ifdef __SANITIZE_THREAD__
+  full_fence();
+#else
+  std::atomic_thread_fence(std::memory_order_release);
+#endif
+}
+
 }  // namespace verbatim
