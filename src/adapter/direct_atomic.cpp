@@ -2,6 +2,7 @@
 #include <span>
 
 #include "adapter/direct_link.h"
+#include "adapter/execute.h"
 #include "adapter/held_memory.h"
 #include "adapter/scatter.h"
 #include "transport/ib/responder_checks.h"
@@ -17,16 +18,14 @@ namespace {
 
 using Done = std::expected<void, region::KeyError>;
 
-/// The value before.
-std::uint64_t apply_atomic(std::uint64_t& word, const SendRequest& request, std::uint64_t value) {
-  switch (request.operation) {
+Assist::Kind kind_of(Operation operation) {
+  switch (operation) {
     case Operation::compare_and_swap:
-      return compare_and_swap(word, request.compare_add, request.swap);
+      return Assist::compare_and_swap;
     case Operation::fetch_and_add:
-      return fetch_and_add(word, request.compare_add);
+      return Assist::fetch_and_add;
     default:
-      __atomic_store_n(&word, value, __ATOMIC_SEQ_CST);
-      return 0;
+      return Assist::atomic_write;
   }
 }
 
@@ -57,17 +56,11 @@ bool write_local(const LocalMemory& local, std::uint64_t value) {
 }  // namespace
 
 /// The owner's answer to what only it can do. `complete(success)` when it has done it.
-DirectLink::Outcome DirectLink::assist(const SendRequest& request, Assist::Kind kind,
-                                       std::uint64_t address, std::uint32_t key) {
-  Assist& wanted = at_->target().assist;
-  switch (wanted.state.load(std::memory_order_acquire)) {
+DirectLink::Outcome DirectLink::assist(const Assist& wanted) {
+  Assist& there = at_->target().assist;
+  switch (there.state.load(std::memory_order_acquire)) {
     case Assist::none:
-      wanted.kind = kind;
-      wanted.key = key;
-      wanted.address = address;
-      wanted.compare_add = request.compare_add;
-      wanted.swap = request.swap;
-      wanted.state.store(Assist::asked, std::memory_order_release);
+      there.ask(wanted);
       begun_ = true;
       at_->tell(kAssist);
       [[fallthrough]];
@@ -76,12 +69,12 @@ DirectLink::Outcome DirectLink::assist(const SendRequest& request, Assist::Kind 
       deadline_ = monotonic_now() + kLookAgain;
       return Outcome::waits;
     case Assist::refused:
-      wanted.state.store(Assist::none, std::memory_order_relaxed);
-      return kind == Assist::find_host ? refuse_request() : refuse_access();
+      there.state.store(Assist::none, std::memory_order_relaxed);
+      return wanted.kind == Assist::find_host ? refuse_request() : refuse_access();
     default:  // Done.
       break;
   }
-  wanted.state.store(Assist::none, std::memory_order_relaxed);
+  there.state.store(Assist::none, std::memory_order_relaxed);
   return complete(Status::success);
 }
 
@@ -92,23 +85,20 @@ DirectLink::Outcome DirectLink::atomic(const SendRequest& request, const LocalMe
       visit(request, 8, transport::right_for(transport::info(request.operation).verb));
   if (!region) return refuse_access();
   std::uint64_t value = 0;
-  if (is_write) {
-    if (!read_local(local, value)) return complete(Status::local_protection_error);
-  }
-  const std::uint64_t there = address_in(**region, request.remote_address);
+  if (is_write && !read_local(local, value)) return complete(Status::local_protection_error);
+  const Assist wanted{.kind = kind_of(request.operation),
+                      .key = raw(request.remote_key),
+                      .address = request.remote_address,
+                      .compare_add = is_write ? value : request.compare_add,
+                      .swap = request.swap};
   std::uint64_t original = 0;
   const bool is_null = ((*region)->access & region::kNull) != 0;
+  const std::uint64_t there = address_in(**region, request.remote_address);
   std::uint64_t* const word = is_null ? nullptr : at_->word(**region, there);
   if (word != nullptr) {
-    original = apply_atomic(*word, request, value);
+    original = apply(*word, wanted);
   } else if (!is_null) {
-    const Assist::Kind kind = is_write ? Assist::atomic_write
-                              : request.operation == Operation::compare_and_swap
-                                  ? Assist::compare_and_swap
-                                  : Assist::fetch_and_add;
-    SendRequest asked = request;
-    if (is_write) asked.compare_add = value;
-    const Outcome outcome = assist(asked, kind, request.remote_address, raw(request.remote_key));
+    const Outcome outcome = assist(wanted);
     if (outcome != Outcome::completed || status_ != Status::success) return outcome;
     original = at_->target().assist.original;
   }

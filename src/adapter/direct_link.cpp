@@ -111,7 +111,7 @@ DirectLink::Outcome DirectLink::execute_at_host(const SendRequest& request,
       return execute_there(request, local);
     }
   }
-  const Outcome outcome = assist(request, Assist::find_host, 0, raw(srq));
+  const Outcome outcome = assist({.kind = Assist::find_host, .key = raw(srq)});
   if (outcome != Outcome::completed || status_ != Status::success) return outcome;
   found_guest_ = static_cast<std::uint32_t>(target_.assist.original);
   deadline_ = monotonic_now() + kLookAgain;
@@ -260,7 +260,7 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
 DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
   const auto info = transport::info(request.operation);
   if (info.invalidate) {
-    const Outcome ended = assist(request, Assist::invalidate, 0, raw(request.remote_key));
+    const Outcome ended = assist({.kind = Assist::invalidate, .key = raw(request.remote_key)});
     if (ended != Outcome::completed || status_ != Status::success) return ended;
   }
   const bool is_write = transport::is_write(request.operation);

@@ -96,8 +96,7 @@ class DirectLink {
   Outcome read(const transport::SendRequest& request, const LocalMemory& local);
   Outcome atomic(const transport::SendRequest& request, const LocalMemory& local);
   Outcome flush(const transport::SendRequest& request);
-  Outcome assist(const transport::SendRequest& request, Assist::Kind kind, std::uint64_t address,
-                 std::uint32_t key);
+  Outcome assist(const Assist& wanted);
   Outcome deliver(const transport::SendRequest& request);
   Outcome complete_receive(const Completion& completion, const transport::SendRequest& request);
   Outcome lose(const LocalMemory& local);

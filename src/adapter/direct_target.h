@@ -51,6 +51,16 @@ struct Assist {
   std::uint64_t compare_add = 0;  // Or what is written.
   std::uint64_t swap = 0;
   std::uint64_t original = 0;  // The answer.
+
+  /// Asks for what is `wanted`, where nothing is being asked.
+  void ask(const Assist& wanted) {
+    kind = wanted.kind;
+    key = wanted.key;
+    address = wanted.address;
+    compare_add = wanted.compare_add;
+    swap = wanted.swap;
+    state.store(asked, std::memory_order_release);
+  }
 };
 
 /// What a peer needs to be a queue pair's responder, in its owner's arena: one for each queue pair

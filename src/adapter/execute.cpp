@@ -13,18 +13,6 @@ namespace {
 constexpr TimeNs kOwnerAnswers = kSecond;
 constexpr TimeNs kLookAgain = kMillisecond / 50;
 
-std::uint64_t apply(std::uint64_t& word, const Assist& wanted) {
-  switch (wanted.kind) {
-    case Assist::compare_and_swap:
-      return compare_and_swap(word, wanted.compare_add, wanted.swap);
-    case Assist::fetch_and_add:
-      return fetch_and_add(word, wanted.compare_add);
-    default:
-      __atomic_store_n(&word, wanted.compare_add, __ATOMIC_SEQ_CST);
-      return 0;
-  }
-}
-
 Assist to_assist(const transport::ExecuteAtomic& atomic) {
   return {.kind = atomic.compare_and_swap ? Assist::compare_and_swap : Assist::fetch_and_add,
           .key = raw(atomic.key),
@@ -70,15 +58,22 @@ bool await_answer(const DirectPlace& there) {
 
 }  // namespace
 
+std::uint64_t apply(std::uint64_t& word, const Assist& wanted) {
+  switch (wanted.kind) {
+    case Assist::compare_and_swap:
+      return compare_and_swap(word, wanted.compare_add, wanted.swap);
+    case Assist::fetch_and_add:
+      return fetch_and_add(word, wanted.compare_add);
+    default:
+      __atomic_store_n(&word, wanted.compare_add, __ATOMIC_SEQ_CST);
+      return 0;
+  }
+}
+
 std::optional<std::uint64_t> ask_owner(const DirectPlace& there, const Assist& wanted) {
   Assist& asked = there.target().assist;
   if (!await_answer(there)) return std::nullopt;  // To somebody whose patience has ended.
-  asked.kind = wanted.kind;
-  asked.key = wanted.key;
-  asked.address = wanted.address;
-  asked.compare_add = wanted.compare_add;
-  asked.swap = wanted.swap;
-  asked.state.store(Assist::asked, std::memory_order_release);
+  asked.ask(wanted);
   there.tell(kAssist);
   if (!await_answer(there)) return std::nullopt;
   const auto state = asked.state.exchange(Assist::none, std::memory_order_acq_rel);

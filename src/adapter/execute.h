@@ -11,6 +11,9 @@
 /// What a responder does to 8 bytes of memory, of this program or of another.
 namespace verbatim::adapter {
 
+/// The value before; 0 of an atomic write.
+std::uint64_t apply(std::uint64_t& word, const Assist& wanted);
+
 /// The value before; nothing where the memory refuses.
 std::optional<std::uint64_t> execute(region::RegionTable& regions,
                                      const transport::ExecuteAtomic& atomic,

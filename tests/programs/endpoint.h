@@ -91,11 +91,12 @@ struct Device {
           "modify_qp to INIT");
   }
 
-  /// From INIT to RTS; RC and UC: connected to `peer` of the same node.
+  /// From INIT to RTS, an XRC target to RTR; RC, UC and XRC: connected to `peer` of the same node.
   void connect_initialised(ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu,
                            std::uint8_t timeout = 14) const {
     const bool datagram = qp->qp_type == IBV_QPT_UD;
-    const bool reliable = qp->qp_type == IBV_QPT_RC;
+    const bool target = qp->qp_type == IBV_QPT_XRC_RECV;
+    const bool reliable = target || qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND;
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
     attr.ah_attr = path_to_self();
@@ -108,6 +109,7 @@ struct Device {
     if (!datagram) mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     if (reliable) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
     check(ibv_modify_qp(qp, &attr, mask) == 0, "modify_qp to RTR");
+    if (target) return;
 
     attr.qp_state = IBV_QPS_RTS;
     attr.sq_psn = 0xfffff0;
@@ -122,7 +124,7 @@ struct Device {
     check(ibv_modify_qp(qp, &attr, mask) == 0, "modify_qp to RTS");
   }
 
-  /// From RESET to RTS.
+  /// From RESET.
   void connect(ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu) const {
     initialise(qp);
     connect_initialised(qp, peer, mtu);
@@ -162,6 +164,15 @@ struct Buffer {
     return {address(), static_cast<std::uint32_t>(length), region->lkey};
   }
 };
+
+/// A signaled request of one segment; what else it says stands in `request`.
+inline void post_send(ibv_qp* qp, ibv_send_wr request, ibv_sge segment) {
+  request.sg_list = &segment;
+  request.num_sge = 1;
+  request.send_flags |= IBV_SEND_SIGNALED;
+  ibv_send_wr* bad = nullptr;
+  check(ibv_post_send(qp, &request, &bad) == 0, "ibv_post_send");
+}
 
 inline void post_receive(ibv_qp* qp, ibv_sge segment, std::uint64_t id) {
   ibv_recv_wr request{};

@@ -63,13 +63,9 @@ struct Pair {
   }
 
   void post(const Operation& operation, std::size_t length) {
-    ibv_sge segment = local.segment(length);
     ibv_send_wr request{};
     request.wr_id = kSendId;
-    request.sg_list = &segment;
-    request.num_sge = 1;
     request.opcode = operation.opcode;
-    request.send_flags = IBV_SEND_SIGNALED;
     request.imm_data = htonl(kImmediate);
     if (handle != nullptr) {
       request.wr.ud = {handle, there->qp_num, kQKey};
@@ -78,8 +74,7 @@ struct Pair {
     } else {
       request.wr.rdma = {remote.address(), remote.region->rkey};
     }
-    ibv_send_wr* bad = nullptr;
-    check(ibv_post_send(here, &request, &bad) == 0, operation.name);
+    endpoint::post_send(here, request, local.segment(length));
   }
 };
 

@@ -10,13 +10,8 @@
 /// Objects that another process imports: it sends from the exporter's memory, lets a third write,
 /// read and add to it by the exporter's keys, and has nothing of it when the exporter has taken it
 /// back or has ended.
+namespace programs {
 namespace {
-
-using endpoint::Buffer;
-using endpoint::check;
-using endpoint::Device;
-using programs::Child;
-using programs::Word;
 
 constexpr std::size_t kBytes = 1 << 20;
 constexpr std::size_t kDeviceBytes = 4096;
@@ -121,12 +116,8 @@ int fetch_descriptor(pid_t process, int number) {
 
 void send_from(const Device& device, ibv_qp* qp, ibv_sge segment) {
   ibv_send_wr request{};
-  request.sg_list = &segment;
-  request.num_sge = 1;
   request.opcode = IBV_WR_SEND;
-  request.send_flags = IBV_SEND_SIGNALED;
-  ibv_send_wr* bad = nullptr;
-  check(ibv_post_send(qp, &request, &bad) == 0, "ibv_post_send");
+  post_send(qp, request, segment);
   device.completions(1);
 }
 
@@ -143,9 +134,7 @@ struct DeviceMemory {
   ibv_dm* dm;
 };
 
-}  // namespace
-
-int main() {
+int run() {
   const Child exporter("the exporter", be_exporter);
   const Child peer("the peer", be_peer);
   const Word first = exporter.hear();
@@ -209,3 +198,8 @@ int main() {
   std::puts("passed");
   return 0;
 }
+
+}  // namespace
+}  // namespace programs
+
+int main() { return programs::run(); }

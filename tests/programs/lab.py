@@ -42,6 +42,14 @@ def wait_until(condition, seconds, what):
         time.sleep(POLL_SECONDS)
 
 
+def are_installed(*commands):
+    """Whether all of them are; says which are not."""
+    missing = [command for command in commands if not shutil.which(command)]
+    if missing:
+        print("not installed:", *missing)
+    return not missing
+
+
 def cpu_seconds(pid):
     """Processor time that the process has used, all threads."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as stat:

@@ -16,6 +16,11 @@
 /// Tests of several programs: each is a process of its own, with a line to the one that started it.
 namespace programs {
 
+using endpoint::Buffer;
+using endpoint::check;
+using endpoint::Device;
+using endpoint::post_send;
+
 inline constexpr int kSilenceMs = 20'000;
 
 /// What the programs tell each other.
@@ -29,9 +34,9 @@ class Child {
   template <typename Run>
   Child(const char* name, Run run) : name_(name) {
     int line[2];
-    endpoint::check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line) == 0, "socketpair");
+    check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line) == 0, "socketpair");
     pid_ = fork();
-    endpoint::check(pid_ >= 0, "fork");
+    check(pid_ >= 0, "fork");
     line_ = line[pid_ == 0 ? 1 : 0];
     close(line[pid_ == 0 ? 0 : 1]);
     if (pid_ != 0) return;
@@ -40,13 +45,13 @@ class Child {
     std::exit(0);
   }
   void say(const Word& word) const {
-    endpoint::check(send(line_, &word, sizeof word, MSG_NOSIGNAL) == sizeof word, name_ + ": send");
+    check(send(line_, &word, sizeof word, MSG_NOSIGNAL) == sizeof word, name_ + ": send");
   }
   Word hear() const {
     Word word;
     pollfd ready{.fd = line_, .events = POLLIN, .revents = 0};
-    endpoint::check(poll(&ready, 1, kSilenceMs) == 1, name_ + " says nothing");
-    endpoint::check(recv(line_, &word, sizeof word, 0) == sizeof word, name_ + " has ended");
+    check(poll(&ready, 1, kSilenceMs) == 1, name_ + " says nothing");
+    check(recv(line_, &word, sizeof word, 0) == sizeof word, name_ + " has ended");
     return word;
   }
   pid_t process_id() const { return pid_; }
@@ -58,7 +63,7 @@ class Child {
   void end() const {
     close(line_);
     int status = 0;
-    endpoint::check(waitpid(pid_, &status, 0) == pid_ && status == 0, name_ + " failed");
+    check(waitpid(pid_, &status, 0) == pid_ && status == 0, name_ + " failed");
   }
   /// Waits for a word. False: the other end is closed.
   bool has_more() const {

@@ -54,12 +54,8 @@ int main(int argc, char** argv) {
   for (int i = 0; i < count; ++i) {
     ibv_sge segment = {buffer.address() + kMessageBytes, kMessageBytes, buffer.region->lkey};
     ibv_send_wr request{};
-    request.sg_list = &segment;
-    request.num_sge = 1;
     request.opcode = IBV_WR_SEND;
-    request.send_flags = IBV_SEND_SIGNALED;
-    ibv_send_wr* bad = nullptr;
-    check(ibv_post_send(pairs[i], &request, &bad) == 0, "ibv_post_send");
+    endpoint::post_send(pairs[i], request, segment);
   }
   device.completions(static_cast<std::size_t>(count) * 2);
   const long used = status_kib("VmRSS");

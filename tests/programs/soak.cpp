@@ -158,14 +158,11 @@ class Connection {
 
   /// To its completion. False when the connection has ended: then the peer has died, or is told so.
   bool run(ibv_wr_opcode operation, std::uint64_t offset, std::uint64_t length) {
-    ibv_sge segment{local_.address() + offset, static_cast<std::uint32_t>(length),
-                    local_.region->lkey};
+    const ibv_sge segment{local_.address() + offset, static_cast<std::uint32_t>(length),
+                          local_.region->lkey};
     ibv_send_wr request{};
     request.wr_id = kOwnRequest;
-    request.sg_list = &segment;
-    request.num_sge = 1;
     request.opcode = operation;
-    request.send_flags = IBV_SEND_SIGNALED;
     if (operation == IBV_WR_ATOMIC_FETCH_AND_ADD) {
       request.wr.atomic.remote_addr = remote_;
       request.wr.atomic.rkey = rkey_;
@@ -175,8 +172,7 @@ class Connection {
       request.wr.rdma.rkey = rkey_;
     }
     const auto began = Clock::now();
-    ibv_send_wr* bad = nullptr;
-    check(ibv_post_send(qp_, &request, &bad) == 0, "ibv_post_send", peer_);
+    endpoint::post_send(qp_, request, segment);
     is_done_ = false;
     while (!is_done_) {
       take_messages();

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
 """VERBATIM_BUSY_POLL: a program that waits for events looks for packets without sleeping."""
 
-import shutil
 import sys
 
-from lab import Lab, cpu_seconds, option_parser, wait_until
+from lab import SKIPPED, Lab, are_installed, cpu_seconds, option_parser, wait_until
 
-SKIPPED = 77
 SECONDS = 20
 BUSY_SECONDS = 1
 SPUN_SECONDS = BUSY_SECONDS / 10  # At least, also on a machine that others use.
@@ -14,8 +12,7 @@ SPUN_SECONDS = BUSY_SECONDS / 10  # At least, also on a machine that others use.
 
 def main():
     options = option_parser(__doc__).parse_args()
-    if not shutil.which("rping"):
-        print("rdmacm-utils is not installed")
+    if not are_installed("rping"):
         return SKIPPED
     with Lab(options) as lab:
         port = lab.free_port()

@@ -3,12 +3,11 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 
-from lab import SKIPPED, Failure, Lab, option_parser, wait_until
+from lab import SKIPPED, Failure, Lab, are_installed, option_parser, wait_until
 
 SECONDS = 60
 UDADDY_PORT = 7174  # It takes no other.
@@ -91,8 +90,7 @@ def run_killed_client(lab):
 
 def main():
     options = option_parser(__doc__).parse_args()
-    if not shutil.which("rping"):
-        print("rdmacm-utils is not installed")
+    if not are_installed("rping"):
         return SKIPPED
     with Lab(options) as lab:
         for pair in PAIRS:

@@ -3,11 +3,10 @@
 
 import filecmp
 import os
-import shutil
 import subprocess
 import sys
 
-from lab import SKIPPED, Failure, Lab, option_parser, wait_until
+from lab import SKIPPED, Failure, Lab, are_installed, option_parser, wait_until
 
 SECONDS = 60
 FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -104,8 +103,7 @@ def run_forking(lab, mode):
 
 def main():
     options = option_parser(__doc__).parse_args()
-    if not shutil.which("rstream") or not shutil.which("iperf3"):
-        print("rdmacm-utils or iperf3 is not installed")
+    if not are_installed("rstream", "iperf3"):
         return SKIPPED
     with Lab(options) as lab:
         for words in SAME_ARGUMENTS:

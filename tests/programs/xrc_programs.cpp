@@ -9,13 +9,8 @@
 /// An XRC domain of several programs: one has the target queue pair, one the shared receive queue
 /// that requests name, one sends. Each request's content is looked at; then one of them is killed,
 /// and the others go on with another in its place.
+namespace programs {
 namespace {
-
-using endpoint::Buffer;
-using endpoint::check;
-using endpoint::Device;
-using programs::Child;
-using programs::Word;
 
 constexpr std::size_t kBytes = 3 << 20;  // More than one step of the direct path.
 constexpr std::uint32_t kImmediate = 0x01020304;
@@ -69,31 +64,6 @@ struct Queue {
   std::uint32_t number = 0;
 };
 
-/// INIT to RTR, and to RTS where it `asks`.
-void connect(const Device& device, ibv_qp* qp, std::uint32_t peer, bool asks) {
-  device.initialise(qp);
-  ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_RTR;
-  attr.ah_attr = device.path_to_self();
-  attr.path_mtu = IBV_MTU_1024;
-  attr.dest_qp_num = peer;
-  attr.rq_psn = attr.sq_psn = 0xfffff0;
-  attr.max_dest_rd_atomic = attr.max_rd_atomic = 4;
-  attr.min_rnr_timer = 1;
-  check(ibv_modify_qp(qp, &attr,
-                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0,
-        "modify_qp to RTR");
-  if (!asks) return;
-  attr.qp_state = IBV_QPS_RTS;
-  attr.timeout = 14;
-  attr.retry_cnt = attr.rnr_retry = 7;
-  check(ibv_modify_qp(qp, &attr,
-                      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                          IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC) == 0,
-        "modify_qp to RTS");
-}
-
 /// The program with the target: says its number, hears the sender's, and with whom it ends.
 void be_target(const Child& parent, int file) {
   const Device device(16);
@@ -111,7 +81,7 @@ void be_target(const Child& parent, int file) {
   const Queue own(device, domain);
   own.post(buffer.segment(kBytes));
   parent.say({qp->qp_num, own.number});
-  connect(device, qp, static_cast<std::uint32_t>(parent.hear().a), false);
+  device.connect(qp, static_cast<std::uint32_t>(parent.hear().a), IBV_MTU_1024);
   parent.say({});
   parent.hear();  // There is a message in its own queue.
   const ibv_wc completion = device.completions(1).front();
@@ -167,18 +137,14 @@ struct Sender {
     target_queue = target.b;
     target_program.say({qp->qp_num});
     target_program.hear();
-    connect(device, qp, static_cast<std::uint32_t>(target_qpn), true);
+    device.connect(qp, static_cast<std::uint32_t>(target_qpn), IBV_MTU_1024);
   }
   Sender(const Sender&) = delete;
   ~Sender() { ibv_destroy_qp(qp); }
   void post(ibv_wr_opcode opcode, std::uint64_t srq, std::size_t length, std::size_t offset = 0,
             std::uint64_t operand = 0, std::uint64_t other = 0) const {
-    ibv_sge segment = buffer.segment(length);
     ibv_send_wr request{};
-    request.sg_list = &segment;
-    request.num_sge = 1;
     request.opcode = opcode;
-    request.send_flags = IBV_SEND_SIGNALED;
     request.imm_data = kImmediate;
     request.wr.rdma.remote_addr = queue.b + offset;
     request.wr.rdma.rkey = static_cast<std::uint32_t>(queue.c);
@@ -189,8 +155,7 @@ struct Sender {
       request.wr.atomic.rkey = static_cast<std::uint32_t>(queue.c);
     }
     request.qp_type.xrc.remote_srqn = static_cast<std::uint32_t>(srq);
-    ibv_send_wr* bad = nullptr;
-    check(ibv_post_send(qp, &request, &bad) == 0, "ibv_post_send");
+    post_send(qp, request, buffer.segment(length));
   }
   ibv_wc_status outcome() const {
     ibv_wc completion{};
@@ -273,9 +238,7 @@ void check_all(Sender& sender, const Child& target, const Child& queue) {
   check_sends(sender, queue);
 }
 
-}  // namespace
-
-int main() {
+int run() {
   char path[] = "/tmp/verbatim-xrc-programs-XXXXXX";
   const int file = mkostemp(path, O_CLOEXEC);
   check(file >= 0 && unlink(path) == 0, "a file");
@@ -314,3 +277,8 @@ int main() {
   std::puts("passed");
   return 0;
 }
+
+}  // namespace
+}  // namespace programs
+
+int main() { return programs::run(); }
