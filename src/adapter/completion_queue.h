@@ -12,6 +12,7 @@
 #include "adapter/arena.h"
 #include "adapter/async_event.h"
 #include "adapter/event_queue.h"
+#include "base/fence.h"
 #include "base/spin_lock.h"
 #include "transport/ib/work.h"
 
@@ -161,7 +162,11 @@ class CompletionQueue {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   std::uint32_t capacity() const { return ring_->capacity; }
-  bool empty() const { return next() == nullptr; }
+  /// A hint where the ring's lock is not held.
+  bool empty() const {
+    const auto [entry, lap] = oldest();
+    return glance(entry->lap) != lap;
+  }
   /// It is empty, and yet an entry was counted: its producer is about to finish it, or was killed.
   bool lacks_entry() const {
     return empty() && ring_->produced.load(std::memory_order_relaxed) !=
@@ -223,13 +228,22 @@ class CompletionQueue {
 
  private:
   CompletionQueue() = default;
-  /// The oldest entry, if there is one. Without the lock it is a hint.
-  const Completion* next() const {
+  /// The place of the oldest entry, and what its lap is when it is there.
+  struct Oldest {
+    Completion* entry;
+    std::uint32_t lap;
+  };
+  Oldest oldest() const {
     const std::uint64_t number = ring_->consumed.load(std::memory_order_relaxed);
     const std::uint64_t mask = mask_.load(std::memory_order_relaxed);
-    Completion& entry = entries_.load(std::memory_order_relaxed)[number & mask];
-    const auto lap = std::atomic_ref(entry.lap).load(std::memory_order_acquire);
-    return lap == CompletionRing::lap_of(number, mask + 1) ? &entry : nullptr;
+    return {.entry = entries_.load(std::memory_order_relaxed) + (number & mask),
+            .lap = CompletionRing::lap_of(number, mask + 1)};
+  }
+  /// The oldest entry, if there is one; under the lock.
+  const Completion* next() const {
+    const auto [entry, lap] = oldest();
+    const bool is_there = std::atomic_ref(entry->lap).load(std::memory_order_acquire) == lap;
+    return is_there ? entry : nullptr;
   }
 
   Arena* arena_ = nullptr;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 namespace verbatim {
 
@@ -23,6 +24,16 @@ inline void release_fence() {
 #else
   std::atomic_thread_fence(std::memory_order_release);
 #endif
+}
+
+/// A look at a word of memory that may have been given to somebody else meanwhile: a hint, to be
+/// looked at again under a lock. ThreadSanitizer is not asked.
+#ifdef __SANITIZE_THREAD__
+__attribute__((no_sanitize("thread"), noinline))
+#endif
+inline std::uint32_t
+glance(const std::uint32_t& word) {
+  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
 }
 
 }  // namespace verbatim

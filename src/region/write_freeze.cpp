@@ -130,6 +130,14 @@ Result<void> WriteFreeze::replace(const PageRange& old, std::uint64_t replacemen
   return refuse(static_cast<int>(-moved), "mremap refuses");
 }
 
+// ThreadSanitizer notes each call and each access in the thread's static TLS, below the block: in
+// g++ 12's libtsan 0xbfd60 bytes.
+#ifdef __SANITIZE_THREAD__
+constexpr std::uint64_t kBelowBlock = 0xc0000;
+#else
+constexpr std::uint64_t kBelowBlock = sizeof errno;
+#endif
+
 std::array<PageRange, 2> pages_of_this_thread() {
   constexpr std::uint64_t kPage = 4096;
   constexpr std::uint64_t kCalls = 64 << 10;     // Below here: of the calls that follow.
@@ -139,7 +147,7 @@ std::array<PageRange, 2> pages_of_this_thread() {
   };
   const auto here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
   const auto block = reinterpret_cast<std::uint64_t>(__builtin_thread_pointer());
-  return {pages(here - kCalls, here + kPage), pages(block - sizeof errno, block + kControlBlock)};
+  return {pages(here - kCalls, here + kPage), pages(block - kBelowBlock, block + kControlBlock)};
 }
 
 }  // namespace verbatim::region
