@@ -24,12 +24,6 @@ Result<void> check_capacity(std::uint32_t capacity) {
       EINVAL, fmt::format("{} entries asked for; 1 to {} are possible", capacity, kCompletionsMax));
 }
 
-/// Whether an entry answers the request for notification.
-bool tells(std::uint32_t armed, transport::Status status, bool solicited) {
-  if (armed == CompletionRing::not_armed || armed == CompletionRing::telling) return false;
-  return armed == CompletionRing::any || solicited || status != transport::Status::success;
-}
-
 }  // namespace
 
 Result<CompletionQueue*> take_completion_event(CompletionChannel& channel) {
@@ -110,29 +104,6 @@ Result<void> CompletionQueue::resize(std::uint32_t capacity) {
   return refuse(EINVAL, fmt::format("{} entries asked for; {} are in the queue", capacity, there));
 }
 
-CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion& entry, bool solicited,
-                                          std::atomic<bool>* holds) {
-  const TimeNs now = timestamps ? monotonic_now() : 0;
-  const std::lock_guard guard(lock);
-  if (overrun.load(std::memory_order_relaxed) != no_overrun) return Added::not_at_all;
-  const bool was_telling = armed.load(std::memory_order_relaxed) == telling;
-  finish_last(arena);
-  const std::uint64_t number = produced.load(std::memory_order_relaxed);
-  if (number >= room_until && !make_room(number)) return Added::not_at_all;
-  auto& place = reinterpret_cast<Completion*>(arena + entries.value)[number & (capacity - 1)];
-  // All but the lap, at which a consumer may be looking.
-  std::memcpy(static_cast<void*>(&place), &entry, offsetof(Completion, lap));
-  place.timestamp = now;
-  const auto* const flag = reinterpret_cast<const std::byte*>(holds);
-  completes.store(holds == nullptr ? 0 : static_cast<std::uint64_t>(flag - arena),
-                  std::memory_order_release);
-  is_solicited.store(solicited, std::memory_order_release);
-  produced.store(number + 1, std::memory_order_release);
-  finish_entry(arena, number + 1);
-  const bool is_telling = armed.load(std::memory_order_relaxed) == telling;
-  return is_telling && !was_telling ? Added::and_must_tell : Added::silently;
-}
-
 /// Whether entry `number` has a place; `room_until` is as far as the consumer has come.
 bool CompletionRing::make_room(std::uint64_t number) {
   room_until = consumed.load(std::memory_order_acquire) + capacity;
@@ -147,21 +118,7 @@ bool CompletionRing::make_room(std::uint64_t number) {
   return true;
 }
 
-/// May be done twice: who does it may be killed as well. Each store is a release, so that they are
-/// seen in this order.
-void CompletionRing::finish_entry(std::byte* arena, std::uint64_t end) {
-  auto& last = reinterpret_cast<Completion*>(arena + entries.value)[(end - 1) & (capacity - 1)];
-  if (const std::uint64_t flag = completes.load(std::memory_order_relaxed); flag != 0) {
-    reinterpret_cast<std::atomic<bool>*>(arena + flag)->store(false, std::memory_order_release);
-  }
-  // Before the consumer may arm again, having seen the entry.
-  const bool solicited = is_solicited.load(std::memory_order_relaxed);
-  if (tells(armed.load(std::memory_order_relaxed), last.status, solicited)) {
-    armed.store(telling, std::memory_order_release);
-  }
-  std::atomic_ref(last.lap).store(lap_of(end - 1, capacity), std::memory_order_release);
-  finished.store(end, std::memory_order_release);
-}
+void CompletionRing::mend(std::byte* arena, std::uint64_t end) { finish_entry(arena, end); }
 
 void CompletionQueue::mend() {
   ring_->finish(arena_->base());
@@ -173,13 +130,6 @@ void CompletionQueue::tell() {
   const bool is_due = ring_->armed.compare_exchange_strong(expected, CompletionRing::not_armed,
                                                            std::memory_order_acq_rel);
   if (is_due && channel_ != nullptr) channel_->push(this);
-}
-
-bool CompletionQueue::push(const Completion& entry, bool solicited) {
-  const auto added = ring_->add(arena_->base(), entry, solicited);
-  if (added == CompletionRing::Added::and_must_tell) tell();
-  if (added == CompletionRing::Added::not_at_all) report_overrun();
-  return added != CompletionRing::Added::not_at_all;
 }
 
 void CompletionQueue::forget(Qpn qpn) {

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -13,7 +14,9 @@
 #include "adapter/async_event.h"
 #include "adapter/event_queue.h"
 #include "base/fence.h"
+#include "base/hot.h"
 #include "base/spin_lock.h"
+#include "base/time.h"
 #include "transport/ib/work.h"
 
 /// Completion queues (IBA volume 1, section 11.4.2) and the channels that tell of them.
@@ -118,7 +121,7 @@ struct CompletionRing {
   /// Under `lock`: what a producer that was killed had added is there.
   void finish_last(std::byte* arena) {
     const std::uint64_t end = produced.load(std::memory_order_relaxed);
-    if (finished.load(std::memory_order_relaxed) != end) finish_entry(arena, end);
+    if (finished.load(std::memory_order_relaxed) != end) mend(arena, end);
   }
   void finish(std::byte* arena) {
     const std::lock_guard guard(lock);
@@ -140,6 +143,7 @@ struct CompletionRing {
 
  private:
   void finish_entry(std::byte* arena, std::uint64_t end);
+  void mend(std::byte* arena, std::uint64_t end);
   bool make_room(std::uint64_t number);
 };
 
@@ -261,5 +265,59 @@ class CompletionQueue {
   std::uint64_t events_delivered_ = 0;
   std::uint64_t events_acked_ = 0;
 };
+
+// What each request does.
+
+/// Whether an entry answers the request for notification.
+inline bool tells(std::uint32_t armed, transport::Status status, bool solicited) {
+  if (armed == CompletionRing::not_armed || armed == CompletionRing::telling) return false;
+  return armed == CompletionRing::any || solicited || status != transport::Status::success;
+}
+
+/// May be done twice: who does it may be killed as well. Each store is a release, so that they are
+/// seen in this order.
+HOT void CompletionRing::finish_entry(std::byte* arena, std::uint64_t end) {
+  auto& last = reinterpret_cast<Completion*>(arena + entries.value)[(end - 1) & (capacity - 1)];
+  if (const std::uint64_t flag = completes.load(std::memory_order_relaxed); flag != 0) {
+    reinterpret_cast<std::atomic<bool>*>(arena + flag)->store(false, std::memory_order_release);
+  }
+  // Before the consumer may arm again, having seen the entry.
+  const bool solicited = is_solicited.load(std::memory_order_relaxed);
+  if (tells(armed.load(std::memory_order_relaxed), last.status, solicited)) {
+    armed.store(telling, std::memory_order_release);
+  }
+  std::atomic_ref(last.lap).store(lap_of(end - 1, capacity), std::memory_order_release);
+  finished.store(end, std::memory_order_release);
+}
+
+HOT CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion& entry,
+                                              bool solicited, std::atomic<bool>* holds) {
+  const TimeNs now = timestamps ? monotonic_now() : 0;
+  const std::lock_guard guard(lock);
+  if (overrun.load(std::memory_order_relaxed) != no_overrun) return Added::not_at_all;
+  const bool was_telling = armed.load(std::memory_order_relaxed) == telling;
+  finish_last(arena);
+  const std::uint64_t number = produced.load(std::memory_order_relaxed);
+  if (number >= room_until && !make_room(number)) return Added::not_at_all;
+  auto& place = reinterpret_cast<Completion*>(arena + entries.value)[number & (capacity - 1)];
+  // All but the lap, at which a consumer may be looking.
+  std::memcpy(static_cast<void*>(&place), &entry, offsetof(Completion, lap));
+  place.timestamp = now;
+  const auto* const flag = reinterpret_cast<const std::byte*>(holds);
+  completes.store(holds == nullptr ? 0 : static_cast<std::uint64_t>(flag - arena),
+                  std::memory_order_release);
+  is_solicited.store(solicited, std::memory_order_release);
+  produced.store(number + 1, std::memory_order_release);
+  finish_entry(arena, number + 1);
+  const bool is_telling = armed.load(std::memory_order_relaxed) == telling;
+  return is_telling && !was_telling ? Added::and_must_tell : Added::silently;
+}
+
+HOT bool CompletionQueue::push(const Completion& entry, bool solicited) {
+  const auto added = ring_->add(arena_->base(), entry, solicited);
+  if (added == CompletionRing::Added::and_must_tell) tell();
+  if (added == CompletionRing::Added::not_at_all) report_overrun();
+  return added != CompletionRing::Added::not_at_all;
+}
 
 }  // namespace verbatim::adapter

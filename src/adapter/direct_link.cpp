@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/fence.h"
+#include "base/hot.h"
 #include "transport/ib/responder_checks.h"
 
 namespace verbatim::adapter {
@@ -18,22 +19,6 @@ DirectLink::DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config)
       own_(std::move(peer), config.peer_qpn.value() % kProgramQueuePairsMax),
       target_(own_.target()),
       at_(&own_) {}
-
-DirectLink::Outcome DirectLink::complete(Status status) {
-  status_ = status;
-  begun_ = false;
-  moved_ = 0;
-  tried_ = 0;
-  deadline_ = kNever;
-  return Outcome::completed;
-}
-
-/// It has reached the peer, and done there what it should.
-DirectLink::Outcome DirectLink::serve(const SendRequest& request) {
-  target_.received.messages.add_exclusive();
-  target_.received.bytes.add_exclusive(request.length);
-  return complete(Status::success);
-}
 
 /// As a NAK does: the peer's queue pair serves nobody any more, and its owner hears why. UC: the
 /// message is lost.
@@ -57,28 +42,7 @@ DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
   return complete(config_.reliable ? sends : Status::success);
 }
 
-bool DirectLink::is_served() const {
-  return target_.peer_qpn == config_.own_qpn && target_.peer_gid == config_.own_gid;
-}
-
-DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalMemory& local) {
-  Outcome outcome = attempt(request, local);
-  if (found_guest_) {  // Its program is looked for with no lock held.
-    const std::uint32_t guest = *std::exchange(found_guest_, std::nullopt);
-    if (auto host = config_.find_host(request.remote_srq)) {
-      hosts_.add(std::move(host), request.remote_srq, guest);
-      outcome = attempt(request, local);
-    }
-  }
-  if (outcome != Outcome::waits || begun_) return outcome;
-  // Its own memory is looked at before the peer's answer.
-  const auto info = transport::info(request.operation);
-  const std::uint32_t right =
-      info.data == transport::DataFlow::in ? region::kLocalWrite : region::kLocalRead;
-  return local.is_good(right) ? outcome : complete(Status::local_protection_error);
-}
-
-DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalMemory& local) {
+HOT DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalMemory& local) {
   if (peer().is_gone()) return no_answer();
   const TargetVisit visit(target_);
   if (!is_served()) return no_answer();
@@ -90,8 +54,8 @@ DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalM
 }
 
 /// XRC: a request names a queue, of this program or, in a domain that has a file, of another.
-DirectLink::Outcome DirectLink::execute_visiting(const SendRequest& request,
-                                                 const LocalMemory& local) {
+HOT DirectLink::Outcome DirectLink::execute_visiting(const SendRequest& request,
+                                                     const LocalMemory& local) {
   at_ = &own_;
   const SrqNumber srq = request.remote_srq;
   const bool is_here = raw(target_.xrc_domain) == 0 || target_.enter(peer().xrc_queue(srq), srq);
@@ -119,9 +83,9 @@ DirectLink::Outcome DirectLink::execute_at_host(const SendRequest& request,
 }
 
 /// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.
-DirectLink::Outcome DirectLink::execute_there(const SendRequest& request,
-                                              const LocalMemory& local) {
-  const auto info = transport::info(request.operation);
+HOT DirectLink::Outcome DirectLink::execute_there(const SendRequest& request,
+                                                  const LocalMemory& local) {
+  const auto& info = transport::info(request.operation);
   const std::uint32_t right = transport::right_for(info.verb);
   if ((target_.access & right) != right ||
       (info.awaits_response && target_.max_dest_rd_atomic == 0)) {
@@ -148,14 +112,7 @@ DirectLink::Outcome DirectLink::execute_there(const SendRequest& request,
   }
 }
 
-/// The peer's region that the request names.
-std::expected<const region::Region*, region::KeyError> DirectLink::visit(const SendRequest& request,
-                                                                         std::uint64_t length,
-                                                                         std::uint32_t right) {
-  return at_->visit(request.remote_key, request.remote_address, length, right, config_.peer_qpn);
-}
-
-DirectLink::Outcome DirectLink::send(const SendRequest& request, const LocalMemory& local) {
+HOT DirectLink::Outcome DirectLink::send(const SendRequest& request, const LocalMemory& local) {
   const DirectPeer& there = at_->peer();
   const DirectTarget& target = at_->target();
   there.at(target.receive_cq)->prefetch_next(there.base());
@@ -184,8 +141,9 @@ DirectLink::Outcome DirectLink::send(const SendRequest& request, const LocalMemo
 }
 
 /// The bytes of a WRITE or READ, as many as one call may move; nothing when all have been.
-std::optional<DirectLink::Outcome> DirectLink::move_bytes(const SendRequest& request,
-                                                          const LocalMemory& local, bool to_peer) {
+HOT std::optional<DirectLink::Outcome> DirectLink::move_bytes(const SendRequest& request,
+                                                              const LocalMemory& local,
+                                                              bool to_peer) {
   if (moved_ == request.length) return std::nullopt;
   const auto region =
       visit(request, request.length, to_peer ? region::kRemoteWrite : region::kRemoteRead);
@@ -206,7 +164,7 @@ std::optional<DirectLink::Outcome> DirectLink::move_bytes(const SendRequest& req
   return std::nullopt;
 }
 
-DirectLink::Outcome DirectLink::write(const SendRequest& request, const LocalMemory& local) {
+HOT DirectLink::Outcome DirectLink::write(const SendRequest& request, const LocalMemory& local) {
   const bool immediate = request.operation == Operation::write_with_immediate;
   if (const auto ended = move_bytes(request, local, true)) return *ended;
   if (!immediate) return serve(request);
@@ -257,8 +215,8 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
 }
 
 /// All bytes are there: the peer's completion.
-DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
-  const auto info = transport::info(request.operation);
+HOT DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
+  const auto& info = transport::info(request.operation);
   if (info.invalidate) {
     const Outcome ended = assist({.kind = Assist::invalidate, .key = raw(request.remote_key)});
     if (ended != Outcome::completed || status_ != Status::success) return ended;
@@ -279,8 +237,8 @@ DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
 }
 
 /// The receive in use ends with success, and so does the request.
-DirectLink::Outcome DirectLink::complete_receive(const Completion& completion,
-                                                 const SendRequest& request) {
+HOT DirectLink::Outcome DirectLink::complete_receive(const Completion& completion,
+                                                     const SendRequest& request) {
   if (!at_->end_receive(completion, request.solicited)) {
     target_.stop_serving();
     tell(kFailed);
@@ -305,6 +263,23 @@ DirectLink::Outcome DirectLink::flush(const SendRequest& request) {
   if (!may) return refuse_access();
   full_fence();
   return serve(request);
+}
+
+DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalMemory& local) {
+  Outcome outcome = attempt(request, local);
+  if (found_guest_) {  // Its program is looked for with no lock held.
+    const std::uint32_t guest = *std::exchange(found_guest_, std::nullopt);
+    if (auto host = config_.find_host(request.remote_srq)) {
+      hosts_.add(std::move(host), request.remote_srq, guest);
+      outcome = attempt(request, local);
+    }
+  }
+  if (outcome != Outcome::waits || begun_) return outcome;
+  // Its own memory is looked at before the peer's answer.
+  const auto& info = transport::info(request.operation);
+  const std::uint32_t right =
+      info.data == transport::DataFlow::in ? region::kLocalWrite : region::kLocalRead;
+  return local.is_good(right) ? outcome : complete(Status::local_protection_error);
 }
 
 }  // namespace verbatim::adapter

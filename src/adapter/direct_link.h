@@ -69,8 +69,20 @@ class DirectLink {
   /// Who waits for the owner's help, or for a peer without a time limit, looks again so often.
   static constexpr TimeNs kLookAgain = kMillisecond / 20;
 
-  Outcome complete(transport::Status status);
-  Outcome serve(const transport::SendRequest& request);
+  Outcome complete(transport::Status status) {
+    status_ = status;
+    begun_ = false;
+    moved_ = 0;
+    tried_ = 0;
+    deadline_ = kNever;
+    return Outcome::completed;
+  }
+  /// It has reached the peer, and done there what it should.
+  Outcome serve(const transport::SendRequest& request) {
+    target_.received.messages.add_exclusive();
+    target_.received.bytes.add_exclusive(request.length);
+    return complete(transport::Status::success);
+  }
   Outcome refuse(transport::Status status, std::uint32_t news);
   Outcome refuse_access() { return refuse(transport::Status::remote_access_error, kAccessError); }
   Outcome refuse_request() {
@@ -81,14 +93,19 @@ class DirectLink {
   TimeNs silence() const;
   Outcome no_answer();
   Outcome wait(TimeNs pause, unsigned tries, transport::Status at_last);
-  bool is_served() const;
+  bool is_served() const {
+    return target_.peer_qpn == config_.own_qpn && target_.peer_gid == config_.own_gid;
+  }
 
   Outcome attempt(const transport::SendRequest& request, const LocalMemory& local);
   Outcome execute_visiting(const transport::SendRequest& request, const LocalMemory& local);
   Outcome execute_at_host(const transport::SendRequest& request, const LocalMemory& local);
   Outcome execute_there(const transport::SendRequest& request, const LocalMemory& local);
+  /// The peer's region that the request names.
   std::expected<const region::Region*, region::KeyError> visit(
-      const transport::SendRequest& request, std::uint64_t length, std::uint32_t right);
+      const transport::SendRequest& request, std::uint64_t length, std::uint32_t right) {
+    return at_->visit(request.remote_key, request.remote_address, length, right, config_.peer_qpn);
+  }
   Outcome send(const transport::SendRequest& request, const LocalMemory& local);
   std::optional<Outcome> move_bytes(const transport::SendRequest& request, const LocalMemory& local,
                                     bool to_peer);

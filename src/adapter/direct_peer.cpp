@@ -167,18 +167,6 @@ void DirectPeer::tell_of_receives(std::uint32_t local_number, std::uint32_t news
   post(header().queue_has_news, raw(srq) % kProgramQueuePairsMax, xrc_queue(srq).news, news);
 }
 
-bool DirectPeer::end_receive(std::uint32_t local_number, const Completion& completion,
-                             bool solicited) const {
-  using Added = CompletionRing::Added;
-  DirectTarget& served = target(local_number);
-  const Added added =
-      at(served.receive_cq)->add(base_, completion, solicited, &served.holds_receive);
-  served.holds_receive = false;  // Also where there was no room.
-  if (added == Added::and_must_tell) tell_of_receives(local_number, kReceiveCompleted);
-  if (added == Added::not_at_all) tell_of_receives(local_number, kCompletionsOverrun);
-  return added != Added::not_at_all;
-}
-
 std::byte* DirectPeer::window(std::uint64_t number) const {
   const std::lock_guard guard(lock_);
   std::byte*& base = windows_[number];

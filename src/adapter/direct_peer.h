@@ -10,6 +10,7 @@
 #include "adapter/completion_queue.h"
 #include "adapter/direct_target.h"
 #include "base/error.h"
+#include "base/hot.h"
 #include "base/process_token.h"
 #include "base/unique_fd.h"
 #include "region/region_table.h"
@@ -119,5 +120,17 @@ class DirectPeer {
   mutable std::mutex lock_;  // Guards windows_.
   mutable std::unordered_map<std::uint64_t, std::byte*> windows_;
 };
+
+HOT bool DirectPeer::end_receive(std::uint32_t local_number, const Completion& completion,
+                                 bool solicited) const {
+  using Added = CompletionRing::Added;
+  DirectTarget& served = target(local_number);
+  const Added added =
+      at(served.receive_cq)->add(base_, completion, solicited, &served.holds_receive);
+  served.holds_receive = false;  // Also where there was no room.
+  if (added == Added::and_must_tell) tell_of_receives(local_number, kReceiveCompleted);
+  if (added == Added::not_at_all) tell_of_receives(local_number, kCompletionsOverrun);
+  return added != Added::not_at_all;
+}
 
 }  // namespace verbatim::adapter

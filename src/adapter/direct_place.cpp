@@ -50,9 +50,9 @@ DirectPlace::Copied DirectPlace::copy_to_receive(const LocalMemory& local, std::
   return placed ? Copied::all : copied;
 }
 
-DirectPlace::Copied DirectPlace::copy(const region::Region& there, std::uint64_t address,
-                                      const LocalMemory& local, std::uint64_t offset,
-                                      std::uint64_t length, bool to_peer) {
+DirectPlace::Copied DirectPlace::copy_pieces(const region::Region& there, std::uint64_t address,
+                                             const LocalMemory& local, std::uint64_t offset,
+                                             std::uint64_t length, bool to_peer) {
   if (!local.inlined.empty()) {
     auto* const bytes = const_cast<std::byte*>(local.inlined.data() + offset);
     return copy_plain(there, address, bytes, length, true) ? Copied::all : Copied::there_refused;
@@ -151,9 +151,7 @@ bool DirectPlace::copy_plain(const region::Region& there, std::uint64_t address,
 }
 
 std::uint64_t* DirectPlace::word(const region::Region& there, std::uint64_t address) {
-  const auto run = peer_->find(there, address, 8, cache_);
-  if (run.here == nullptr || run.length != 8) return nullptr;
-  return reinterpret_cast<std::uint64_t*>(run.here);
+  return reinterpret_cast<std::uint64_t*>(find(there, address, 8));
 }
 
 bool DirectPlace::take_receive() {

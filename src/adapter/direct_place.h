@@ -31,6 +31,16 @@ struct LocalMemory {
     if (!region) return std::unexpected(region.error());
     return region::Hold::of_visitor(**region, iova);
   }
+  /// Bytes [offset, offset + length), where they lie together in memory that stays; else null, also
+  /// where the key does not give the right.
+  std::byte* find(std::uint64_t offset, std::uint64_t length, std::uint32_t right) const {
+    if (!inlined.empty()) return const_cast<std::byte*>(inlined.data()) + offset;
+    if (segments.size() != 1) return nullptr;
+    const Segment& only = segments.front();
+    const auto here = visit(MemoryKey{only.key}, only.address + offset, length, right);
+    const bool stays = here && here->backing() == region::Hold::Backing::memory;
+    return stays ? here->address() : nullptr;
+  }
 };
 
 /// Where requests are executed: a target of a peer, and by it the peer's memory and queues. Whoever
@@ -68,7 +78,15 @@ class DirectPlace {
                          std::uint64_t before = 0);
   /// Bytes [offset, offset + length) of the request, to or from `address` of the peer's process.
   Copied copy(const region::Region& there, std::uint64_t address, const LocalMemory& local,
-              std::uint64_t offset, std::uint64_t length, bool to_peer);
+              std::uint64_t offset, std::uint64_t length, bool to_peer) {
+    // Mostly each side's bytes lie together, and at hand.
+    std::byte* const to = find(there, address, length);
+    const std::uint32_t right = to_peer ? region::kLocalRead : region::kLocalWrite;
+    std::byte* const here = to != nullptr ? local.find(offset, length, right) : nullptr;
+    if (here == nullptr) return copy_pieces(there, address, local, offset, length, to_peer);
+    copy_in_order(to_peer ? to : here, {to_peer ? here : to, length});
+    return Copied::all;
+  }
   /// Between memory that is here and `address` of the peer's process. False: it refuses.
   bool copy_plain(const region::Region& there, std::uint64_t address, std::byte* here,
                   std::uint64_t length, bool to_peer);
@@ -77,6 +95,14 @@ class DirectPlace {
   std::uint64_t* word(const region::Region& there, std::uint64_t address);
 
  private:
+  /// Bytes of a region, where they lie together here; else null.
+  std::byte* find(const region::Region& region, std::uint64_t address, std::uint64_t length) {
+    if ((region.access & region::kNull) != 0) return nullptr;
+    const auto run = peer_->find(region, address, length, cache_);
+    return run.length == length ? run.here : nullptr;
+  }
+  Copied copy_pieces(const region::Region& there, std::uint64_t address, const LocalMemory& local,
+                     std::uint64_t offset, std::uint64_t length, bool to_peer);
   Copied copy_piece(const region::Region& there, std::uint64_t address, const region::Hold& here,
                     std::uint64_t length, bool to_peer);
   static Copied copy_zeroes(const region::Hold& here, std::uint64_t length, bool to_peer);

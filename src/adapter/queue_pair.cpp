@@ -4,17 +4,35 @@
 
 #include "adapter/adapter.h"
 #include "adapter/progress.h"
+#include "base/hot.h"
 
 namespace verbatim::adapter {
 
 using transport::Operation;
 using transport::Status;
 
+namespace {
+
+/// What the program may post, one bit for each operation.
+std::uint32_t operations_of(const QueuePairOptions& options) {
+  static_assert(transport::kOperations <= 32);
+  if (options.scaling || options.finishes_rendezvous()) return 0;
+  std::uint32_t served = 0;
+  for (std::uint32_t i = 0; i < transport::kOperations; ++i) {
+    if (serves(options.type, static_cast<Operation>(i))) served |= 1u << i;
+  }
+  return served;
+}
+
+}  // namespace
+
 QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn number,
                      QueuePairRecord& record, DirectTarget& target, SendQueue send_queue,
                      std::unique_ptr<ReceiveQueue> receive_queue)
     : adapter_(adapter),
+      regions_(adapter.regions()),
       options_(options),
+      served_(operations_of(options)),
       number_(number),
       record_(&record),
       target_(target),
@@ -43,10 +61,8 @@ QueuePair::~QueuePair() {
   if (options_.shared_receive != nullptr) --options_.shared_receive->users;
 }
 
-region::RegionTable& QueuePair::regions() const { return adapter_.regions(); }
-
 bool serves(QpType type, Operation operation) {
-  const transport::OperationInfo info = transport::info(operation);
+  const transport::OperationInfo& info = transport::info(operation);
   if (!info.known) return false;
   switch (type) {
     case QpType::rc:
@@ -65,13 +81,12 @@ bool serves(QpType type, Operation operation) {
   return false;
 }
 
-int QueuePair::check_post(const SendWork& work) const {
+HOT int QueuePair::check_post(const SendWork& work) const {
   const QpState now = state();
   if (now == QpState::reset || now == QpState::init || now == QpState::rtr) return EINVAL;
   const Operation operation = work.request.operation;
-  if (!serves(type(), operation) || options_.scaling) return EINVAL;
-  if (options_.finishes_rendezvous()) return EINVAL;
-  const transport::OperationInfo info = transport::info(operation);
+  if ((served_ >> raw(operation) & 1) == 0) return EINVAL;
+  const transport::OperationInfo& info = transport::info(operation);
   const bool is_eight_bytes =
       transport::is_atomic(operation) || operation == Operation::atomic_write;
   if (is_eight_bytes && work.request.length != 8) return EINVAL;
@@ -222,13 +237,14 @@ void QueuePair::complete_send(transport::Slot slot, Status status) {
 
 void QueuePair::push_send_completion(std::uint64_t wr_id, const transport::SendRequest& request,
                                      Status status) {
-  push(*options_.send_cq,
-       {.wr_id = wr_id,
-        .status = status,
-        .opcode = opcode_of(request.operation),
-        .byte_count = static_cast<std::uint32_t>(request.length),
-        .qpn = number_.value()},
-       false);
+  const bool fits =
+      options_.send_cq->push({.wr_id = wr_id,
+                              .status = status,
+                              .opcode = opcode_of(request.operation),
+                              .byte_count = static_cast<std::uint32_t>(request.length),
+                              .qpn = number_.value()},
+                             false);
+  if (!fits) fatal_ = true;
 }
 
 Completion QueuePair::completion_of(const transport::CompleteReceive& receive,

@@ -200,12 +200,6 @@ class QueuePair {
     QueuePair& queue_pair_;
   };
 
-  /// The bytes of a request: in segments, or inlined.
-  struct RequestBytes {
-    std::span<const Segment> segments;
-    ByteSpan inlined;
-  };
-
   QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn number, QueuePairRecord& record,
             DirectTarget& target, SendQueue send_queue,
             std::unique_ptr<ReceiveQueue> receive_queue);
@@ -213,7 +207,6 @@ class QueuePair {
   bool is_raw() const { return options_.type == QpType::raw_packet; }
   bool is_connected() const { return !is_datagram() && !is_raw(); }
   bool is_reliable() const { return is_connected() && options_.type != QpType::uc; }
-  region::RegionTable& regions() const;
   /// Whom this queue pair's own operations are to the region table, and its peer's requests.
   region::Accessor accessor() const { return {options_.pd, number_}; }
   region::Accessor peer_accessor() const { return {responder_.config().pd, number_}; }
@@ -248,10 +241,10 @@ class QueuePair {
   transport::DatagramConfig datagram_config() const;
   const DatagramPath* path_to(const DatagramPlace& place);
   transport::Status send_datagram(Burst& burst, transport::Slot slot);
-  std::optional<transport::Status> send_directly(const SendWork& work, const RequestBytes& bytes);
+  std::optional<transport::Status> send_directly(const SendWork& work, const LocalMemory& local);
   std::optional<transport::Status> send_directly(const transport::SendRequest& request,
-                                                 const RequestBytes& bytes,
-                                                 const DatagramPath& path, QKey qkey);
+                                                 const LocalMemory& local, const DatagramPath& path,
+                                                 QKey qkey);
   bool add_request_packet(Burst& burst, const transport::OutgoingPacket& packet);
   bool add_response_packet(Burst& burst, const transport::OutgoingPacket& packet);
   void rearm_timer();
@@ -276,11 +269,14 @@ class QueuePair {
   /// end at once; the queue takes it.
   bool execute_at_once(const SendWork& work);
   void transmit_direct(TimeNs now);
+  /// Of a request's bytes, in segments or inlined.
+  LocalMemory local_memory(std::span<const Segment> segments, ByteSpan inlined) {
+    return {regions_, options_.pd, segments, inlined, local_key_};
+  }
+  LocalMemory local_memory(transport::Slot slot);
   std::optional<transport::Status> execute_now(const transport::SendRequest& request,
-                                               const RequestBytes& bytes);
-  RequestBytes bytes_of_request(transport::Slot slot) const;
-  DirectLink::Outcome execute_direct(DirectLink& link, const transport::SendRequest& request,
-                                     const RequestBytes& bytes, const Datagram* datagram = nullptr);
+                                               const LocalMemory& local);
+  void count_direct(const DirectLink& link, DirectLink::Outcome outcome, std::uint64_t length);
   void end_direct(std::uint64_t wr_id, const transport::SendRequest& request,
                   transport::Status status);
   /// Whoever uses the program's regions under lock_ now has done when this returns.
@@ -354,7 +350,9 @@ class QueuePair {
   void forget(const SharedReceiveQueue& queue);
 
   Adapter& adapter_;
+  region::RegionTable& regions_;
   const QueuePairOptions options_;
+  const std::uint32_t served_;  // Operations that may be posted: bits by their numbers.
   const Qpn number_;
   QueuePairRecord* const record_;
   DirectTarget& target_;

@@ -44,21 +44,22 @@ const DatagramPath* QueuePair::path_to(const DatagramPlace& place) {
 
 /// Nothing: it goes over the wire.
 std::optional<Status> QueuePair::send_directly(const transport::SendRequest& request,
-                                               const RequestBytes& bytes, const DatagramPath& path,
+                                               const LocalMemory& local, const DatagramPath& path,
                                                QKey qkey) {
   if (path.link == nullptr || request.length > bytes_of(adapter_.active_mtu())) return {};
   const bool controlled = (raw(qkey) & transport::kControlledQKey) != 0;
   const Datagram datagram{controlled ? attributes_.qkey : qkey, path.flow};
-  execute_direct(*path.link, request, bytes, &datagram);
+  const DirectLink::Outcome outcome = path.link->send_datagram(request, local, datagram);
+  count_direct(*path.link, outcome, request.length);
   return path.link->status();
 }
 
-std::optional<Status> QueuePair::send_directly(const SendWork& work, const RequestBytes& bytes) {
+std::optional<Status> QueuePair::send_directly(const SendWork& work, const LocalMemory& local) {
   const Destination& to = *work.destination;
   const DatagramPath* const path =
       path_to({to.address, to.vector.source_gid_index, work.remote_qpn});
   if (path == nullptr) return {};
-  return send_directly(work.request, bytes, *path, work.remote_qkey);
+  return send_directly(work.request, local, *path, work.remote_qkey);
 }
 
 void QueuePair::transmit_datagrams(TimeNs now) {
@@ -94,7 +95,7 @@ Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
   const DatagramTarget& target = send_queue_.target(slot);
   const DatagramPath* const path = path_to({target.address, target.source_gid_index, target.qpn});
   if (path == nullptr) return Status::local_qp_operation_error;
-  const auto direct = send_directly(place.request, bytes_of_request(slot), *path, target.qkey);
+  const auto direct = send_directly(place.request, local_memory(slot), *path, target.qkey);
   if (direct) return *direct;
   if (adapter_.only_direct()) {
     log(LogLevel::warn, "VERBATIM_PATH=direct: no datagram of QP {:#x} goes to QP {:#x} at {}",
@@ -146,8 +147,8 @@ void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& sou
                                  .destination = gid_of(destination),
                                  .source_port = source.port()},
                                 immediate, packet.payload.size());
-    if (!scatter(placing_, regions(), receive_pd(), segments, 0, header.grh) ||
-        !scatter(placing_, regions(), receive_pd(), segments, header.grh.size(), packet.payload)) {
+    if (!scatter(placing_, regions_, receive_pd(), segments, 0, header.grh) ||
+        !scatter(placing_, regions_, receive_pd(), segments, header.grh.size(), packet.payload)) {
       completion.status = Status::local_protection_error;
     }
   }

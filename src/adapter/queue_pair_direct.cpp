@@ -2,6 +2,7 @@
 #include "adapter/execute.h"
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
+#include "base/hot.h"
 #include "base/log.h"
 
 /// A queue pair on the direct path: its requests are executed by its own thread, its peer's by the
@@ -134,21 +135,29 @@ bool QueuePair::has_nothing_to_send() const {
   return is_direct && handed_ == send_queue_.posted() && !fatal_ && !responder_.has_output();
 }
 
+/// Nothing: it does not come to its end at once.
+HOT std::optional<Status> QueuePair::execute_now(const transport::SendRequest& request,
+                                                 const LocalMemory& local) {
+  if (link_ == nullptr) return {};
+  const Outcome outcome = link_->execute(request, local);
+  count_direct(*link_, outcome, request.length);
+  if (outcome != Outcome::completed) return {};
+  return link_->status();
+}
+
 bool QueuePair::execute_at_once(const SendWork& work) {
   const bool is_next = send_queue_.empty() && state() == QpState::rts && !fatal_ &&
                        !pacer_.is_limited() && executed_ < DirectLink::kBytesPerCall;
   const transport::SendRequest& request = work.request;
   const bool in_pieces = work.inlined && work.segments.size() > 1;
   if (!is_next || in_pieces || transport::info(request.operation).is_local) return false;
-  RequestBytes bytes;
-  if (!work.inlined) {
-    bytes.segments = work.segments;
-  } else if (!work.segments.empty()) {
-    // The program's own memory, by the program's own pointer: inline needs no region.
-    bytes.inlined = {reinterpret_cast<const std::byte*>(work.segments.front().address),
-                     request.length};
+  ByteSpan inlined;  // The program's own memory, by the program's own pointer: it needs no region.
+  if (work.inlined && !work.segments.empty()) {
+    inlined = {reinterpret_cast<const std::byte*>(work.segments.front().address), request.length};
   }
-  const auto status = is_datagram() ? send_directly(work, bytes) : execute_now(request, bytes);
+  const LocalMemory local =
+      local_memory(work.inlined ? std::span<const Segment>() : work.segments, inlined);
+  const auto status = is_datagram() ? send_directly(work, local) : execute_now(request, local);
   if (!status) return false;
   executed_ += request.length;
   const bool failed = *status != Status::success;
@@ -159,33 +168,15 @@ bool QueuePair::execute_at_once(const SendWork& work) {
   return true;
 }
 
-/// Nothing: it does not come to its end at once.
-std::optional<Status> QueuePair::execute_now(const transport::SendRequest& request,
-                                             const RequestBytes& bytes) {
-  if (link_ == nullptr) return {};
-  if (execute_direct(*link_, request, bytes) != Outcome::completed) return {};
-  return link_->status();
+void QueuePair::count_direct(const DirectLink& link, Outcome outcome, std::uint64_t length) {
+  if (outcome != Outcome::completed || link.status() != Status::success) return;
+  record_->direct_sent.messages.add_exclusive();
+  record_->direct_sent.bytes.add_exclusive(length);
 }
 
-QueuePair::RequestBytes QueuePair::bytes_of_request(transport::Slot slot) const {
-  if (send_queue_.place(slot).inlined) return {{}, send_queue_.inline_bytes(slot)};
-  return {send_queue_.segments(slot), {}};
-}
-
-Outcome QueuePair::execute_direct(DirectLink& link, const transport::SendRequest& request,
-                                  const RequestBytes& bytes, const Datagram* datagram) {
-  const LocalMemory local{.regions = regions(),
-                          .pd = options_.pd,
-                          .segments = bytes.segments,
-                          .inlined = bytes.inlined,
-                          .cache = local_key_};
-  const Outcome outcome = datagram != nullptr ? link.send_datagram(request, local, *datagram)
-                                              : link.execute(request, local);
-  if (outcome == Outcome::completed && link.status() == Status::success) {
-    record_->direct_sent.messages.add_exclusive();
-    record_->direct_sent.bytes.add_exclusive(request.length);
-  }
-  return outcome;
+LocalMemory QueuePair::local_memory(transport::Slot slot) {
+  if (send_queue_.place(slot).inlined) return local_memory({}, send_queue_.inline_bytes(slot));
+  return local_memory(send_queue_.segments(slot), {});
 }
 
 /// A request has failed: the queue pair stops.
@@ -221,7 +212,8 @@ void QueuePair::transmit_direct(TimeNs now) {
     if (transport::info(request.operation).is_local) {
       status = carry_out(slot);
     } else {
-      const Outcome outcome = execute_direct(*link_, request, bytes_of_request(slot));
+      const Outcome outcome = link_->execute(request, local_memory(slot));
+      count_direct(*link_, outcome, request.length);
       if (outcome != Outcome::completed) return come_again(outcome == Outcome::unfinished);
       status = link_->status();
       moved += request.length;
@@ -281,7 +273,7 @@ void QueuePair::on_visitor_gone() {
 void QueuePair::assist() {
   if (target_.assist.state.load(std::memory_order_acquire) != Assist::asked) return;
   if (target_.assist.kind == Assist::find_host) return tell_host();
-  answer(target_.assist, regions(), {target_.pd, number_});
+  answer(target_.assist, regions_, {target_.pd, number_});
 }
 
 }  // namespace verbatim::adapter

@@ -42,7 +42,7 @@ Status QueuePair::add_frame(transport::Slot slot) {
   if (place.inlined) {
     std::ranges::copy(send_queue_.inline_bytes(slot), frame.begin());
   } else {
-    if (!gather(regions(), options_.pd, send_queue_.segments(slot), frame)) {
+    if (!gather(regions_, options_.pd, send_queue_.segments(slot), frame)) {
       frames_->drop_last();
       return Status::local_protection_error;
     }
@@ -72,7 +72,7 @@ void QueuePair::on_frame(const SteeredFrame& frame) {
   const std::lock_guard guard(lock_);
   const QpState current = state();
   if (current == QpState::reset || current == QpState::init || current == QpState::err) return;
-  auto completion = receive_frame(frame, *receive_queue_, current_receive_, regions(), options_.pd);
+  auto completion = receive_frame(frame, *receive_queue_, current_receive_, regions_, options_.pd);
   if (!completion) return;  // Nobody waits for it: dropped.
   completion->qpn = number_.value();
   record_->counters.packets_received.add_exclusive();

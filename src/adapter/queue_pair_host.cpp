@@ -103,29 +103,28 @@ bool QueuePair::apply_at_host(const transport::ResponderEffect& effect) {
     return check(original.has_value(), Refused::region);
   };
   return std::visit(
-      Overloaded{[&](const transport::PlaceReceive& place) {
-                   const LocalMemory payload{.regions = regions(),
-                                             .segments = {},
-                                             .inlined = place.payload,
-                                             .cache = local_key_};
-                   return check(place_at(*host_, place, payload), Refused::receive_memory);
-                 },
-                 [&](const transport::PlaceWrite& write) {
-                   return check(write_at(*host_, write, number_), Refused::region);
-                 },
-                 [&](const transport::ExecuteAtomic& atomic) {
-                   return answer(execute_at(*host_, atomic, number_));
-                 },
-                 [&](const transport::ExecuteAtomicWrite& write) {
-                   return answer(execute_at(*host_, write, number_));
-                 },
-                 // Windows of type 2 are bound by queue pairs of the host: none is this one's.
-                 [&](const transport::InvalidateKey&) { return check(false, Refused::region); },
-                 [&](const transport::CompleteReceive& receive) {
-                   complete_at_host(receive);
-                   return true;
-                 },
-                 [](const auto&) { return false; }},
+      Overloaded{
+          [&](const transport::PlaceReceive& place) {
+            const LocalMemory payload{
+                .regions = regions_, .segments = {}, .inlined = place.payload, .cache = local_key_};
+            return check(place_at(*host_, place, payload), Refused::receive_memory);
+          },
+          [&](const transport::PlaceWrite& write) {
+            return check(write_at(*host_, write, number_), Refused::region);
+          },
+          [&](const transport::ExecuteAtomic& atomic) {
+            return answer(execute_at(*host_, atomic, number_));
+          },
+          [&](const transport::ExecuteAtomicWrite& write) {
+            return answer(execute_at(*host_, write, number_));
+          },
+          // Windows of type 2 are bound by queue pairs of the host: none is this one's.
+          [&](const transport::InvalidateKey&) { return check(false, Refused::region); },
+          [&](const transport::CompleteReceive& receive) {
+            complete_at_host(receive);
+            return true;
+          },
+          [](const auto&) { return false; }},
       effect);
 }
 

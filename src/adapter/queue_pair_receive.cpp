@@ -60,7 +60,7 @@ void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddr
     if (may_be_elsewhere && on_packet_for_host(packet)) return;
     Receives receives(*this);
     transport::ResponderEffects effects;
-    responder_.on_packet(packet, receives, regions(), effects);
+    responder_.on_packet(packet, receives, regions_, effects);
     drain(effects);
   } else if (state() != QpState::rtr) {
     requester_.on_packet(packet, now, requester_effects_);
@@ -103,13 +103,13 @@ void QueuePair::drain(transport::RequesterEffects& effects) {
 
 void QueuePair::apply(const transport::RequesterEffect& effect) {
   std::visit(Overloaded{[this](const transport::PlaceResponse& place) {
-                          const auto placed = scatter(placing_, regions(), send_pd(),
+                          const auto placed = scatter(placing_, regions_, send_pd(),
                                                       send_queue_.segments(place.slot),
                                                       place.offset, place.payload);
                           if (!placed && !refused_slot_) refused_slot_ = place.slot;
                         },
                         [this](const transport::PlaceAtomic& place) {
-                          const auto placed = scatter(placing_, regions(), options_.pd,
+                          const auto placed = scatter(placing_, regions_, options_.pd,
                                                       send_queue_.segments(place.slot), 0,
                                                       std::as_bytes(std::span(&place.original, 1)));
                           if (!placed && !refused_slot_) refused_slot_ = place.slot;
@@ -150,20 +150,19 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
             const std::span segments(current_receive_.segments, current_receive_.segment_count);
             const auto part =
                 tagged_.part(place.offset, place.payload, current_receive_.capacity_bytes);
-            if (!scatter(placing_, regions(), receive_pd(), segments, part.offset, part.payload)) {
+            if (!scatter(placing_, regions_, receive_pd(), segments, part.offset, part.payload)) {
               responder_refused_ = Refused::receive_memory;
             }
           },
           [this](const transport::PlaceWrite& place) {
-            const auto hold =
-                placing_.get(regions(), place.key, place.address, place.payload.size(),
-                             region::kRemoteWrite, peer_accessor());
+            const auto hold = placing_.get(regions_, place.key, place.address, place.payload.size(),
+                                           region::kRemoteWrite, peer_accessor());
             if (!hold || !write_held(**hold, place.payload)) {
               responder_refused_ = Refused::region;
             }
           },
           [this](const transport::ExecuteAtomic& atomic) {
-            const auto original = execute(regions(), atomic, peer_accessor());
+            const auto original = execute(regions_, atomic, peer_accessor());
             if (original) {
               responder_.on_atomic_result(*original);
             } else {
@@ -171,7 +170,7 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
             }
           },
           [this](const transport::ExecuteAtomicWrite& write) {
-            if (execute(regions(), write, peer_accessor())) {
+            if (execute(regions_, write, peer_accessor())) {
               responder_.on_atomic_result(0);
             } else {
               responder_refused_ = Refused::region;
@@ -185,7 +184,7 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
           },
           [this](const transport::InvalidateKey& invalidate) {
             placing_.let_go();  // Else it might wait for ourselves.
-            if (!regions().invalidate(invalidate.key, peer_accessor())) {
+            if (!regions_.invalidate(invalidate.key, peer_accessor())) {
               responder_refused_ = Refused::region;
             }
           },

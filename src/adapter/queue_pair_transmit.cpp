@@ -184,9 +184,9 @@ Status QueuePair::carry_out(transport::Slot slot) {
   const transport::SendRequest& request = send_queue_.place(slot).request;
   std::string refusal;
   if (request.operation == transport::Operation::bind_window) {
-    const auto bound = regions().bind(send_queue_.binding(slot), accessor());
+    const auto bound = regions_.bind(send_queue_.binding(slot), accessor());
     if (!bound) refusal = bound.error().text;
-  } else if (const auto ended = regions().invalidate(request.remote_key, accessor()); !ended) {
+  } else if (const auto ended = regions_.invalidate(request.remote_key, accessor()); !ended) {
     refusal = region::describe(ended.error());
   }
   if (refusal.empty()) return Status::success;
@@ -199,7 +199,7 @@ Status QueuePair::carry_out(transport::Slot slot) {
 bool QueuePair::add_request_packet(Burst& burst, const OutgoingPacket& packet) {
   const PayloadSource& payload = packet.payload;
   burst.begin(packet.headers, payload.length);
-  if (payload.length > 0 && !append_request_bytes(burst, send_queue_, regions(), options_.pd,
+  if (payload.length > 0 && !append_request_bytes(burst, send_queue_, regions_, options_.pd,
                                                   payload.slot, payload.offset, payload.length)) {
     burst.abandon();
     return false;
@@ -264,7 +264,7 @@ bool QueuePair::add_response_packet(Burst& burst, const OutgoingPacket& packet) 
   const auto append = [&] {
     if (is_elsewhere) return append_from_host(burst, payload);
     return burst
-        .append(regions(), payload.key, payload.address, payload.length, region::kRemoteRead,
+        .append(regions_, payload.key, payload.address, payload.length, region::kRemoteRead,
                 {payload.pd, number_})
         .has_value();
   };

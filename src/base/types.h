@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -71,6 +72,10 @@ constexpr auto raw(Enum value) {
 struct Gid {
   std::array<std::uint8_t, 16> bytes{};
   friend constexpr auto operator<=>(const Gid&, const Gid&) = default;
+  friend constexpr bool operator==(const Gid& left, const Gid& right) {
+    using Words = std::array<std::uint64_t, 2>;  // Not memcmp: each request compares them.
+    return std::bit_cast<Words>(left.bytes) == std::bit_cast<Words>(right.bytes);
+  }
 
   constexpr bool is_zero() const { return *this == Gid{}; }
   constexpr bool is_ipv4_mapped() const {

@@ -83,21 +83,23 @@ inline constexpr std::array<OperationInfo, kOperations> kOperationTable = [] {
   return table;
 }();
 
+inline constexpr OperationInfo kUnknownOperation;
+
 /// Of any number: `known` is false where there is no such operation.
-constexpr OperationInfo info(Operation operation) {
+constexpr const OperationInfo& info(Operation operation) {
   const auto index = static_cast<std::size_t>(operation);
-  return index < kOperations ? kOperationTable[index] : OperationInfo{};
+  return index < kOperations ? kOperationTable[index] : kUnknownOperation;
 }
 
 constexpr bool is_atomic(Operation operation) {
   return operation == Operation::compare_and_swap || operation == Operation::fetch_and_add;
 }
 constexpr bool is_send(Operation operation) {
-  const OperationInfo found = info(operation);
+  const OperationInfo& found = info(operation);
   return found.known && !found.is_local && found.verb == wire::Verb::send;
 }
 constexpr bool is_write(Operation operation) {
-  const OperationInfo found = info(operation);
+  const OperationInfo& found = info(operation);
   return found.known && !found.is_local && found.verb == wire::Verb::write;
 }
 

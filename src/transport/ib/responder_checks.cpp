@@ -66,22 +66,6 @@ std::optional<NakCode> check_flush(const wire::Headers& headers, const Responder
 
 }  // namespace
 
-std::uint32_t right_for(Verb verb) {
-  switch (verb) {
-    case Verb::write:
-      return region::kRemoteWrite;
-    case Verb::read_request:
-      return region::kRemoteRead;
-    case Verb::compare_swap:
-    case Verb::fetch_add:
-      return region::kRemoteAtomic;
-    case Verb::atomic_write:
-      return region::kRemoteWrite;
-    default:
-      return 0;
-  }
-}
-
 std::uint32_t right_for(const wire::Feth& flush) {
   return ((flush.placement & wire::Feth::kGlobal) != 0 ? region::kFlushGlobal : 0u) |
          ((flush.placement & wire::Feth::kPersistent) != 0 ? region::kFlushPersistent : 0u);

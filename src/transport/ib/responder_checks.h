@@ -43,7 +43,20 @@ std::optional<wire::NakCode> check_content(const wire::Packet& packet, const wir
                                            const region::RegionTable& regions);
 
 /// The right that an operation needs, of the queue pair and of the region.
-std::uint32_t right_for(wire::Verb verb);
+constexpr std::uint32_t right_for(wire::Verb verb) {
+  switch (verb) {
+    case wire::Verb::write:
+    case wire::Verb::atomic_write:
+      return region::kRemoteWrite;
+    case wire::Verb::read_request:
+      return region::kRemoteRead;
+    case wire::Verb::compare_swap:
+    case wire::Verb::fetch_add:
+      return region::kRemoteAtomic;
+    default:
+      return 0;
+  }
+}
 std::uint32_t right_for(const wire::Feth& flush);
 /// Annex A19: whether a FLUSH says what is to be flushed, and how far.
 bool is_known(const wire::Feth& flush);
