@@ -1,0 +1,174 @@
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <sys/ptrace.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/programs/endpoint.h"
+
+/// The instructions that one request takes on the direct path: a child posts it to a queue pair of
+/// its own between two breakpoints, and is executed step by step there. Prints `## step count`, and
+/// one line `file offset` for each instruction, which steps.py gives names.
+namespace {
+
+using endpoint::Buffer;
+using endpoint::check;
+using endpoint::Device;
+
+enum Kind { write, read, send };
+constexpr const char* kKinds[] = {"write", "read", "send"};
+constexpr const char* kSteps[] = {"ibv_post_send", "ibv_poll_cq, one entry", "ibv_poll_cq, empty"};
+constexpr int kWarmUp = 2'000;
+constexpr std::size_t kBytes = 1 << 20;
+
+void breakpoint() { asm volatile("int3"); }
+
+class Subject {
+ public:
+  Subject(Kind kind, std::uint32_t length, bool inlined)
+      : kind_(kind), length_(length), inlined_(inlined), device_(64), buffer_(device_, kBytes) {
+    asker_ = create();
+    peer_ = create();
+    device_.connect(asker_, peer_->qp_num, IBV_MTU_4096);
+    device_.connect(peer_, asker_->qp_num, IBV_MTU_4096);
+  }
+  void run(bool stops) {
+    if (kind_ == send) endpoint::post_receive(peer_, segment(kBytes / 4), 7);
+    ibv_sge from = segment(0);
+    ibv_send_wr request{};
+    request.sg_list = &from;
+    request.num_sge = 1;
+    request.opcode = kind_ == write  ? IBV_WR_RDMA_WRITE
+                     : kind_ == read ? IBV_WR_RDMA_READ
+                                     : IBV_WR_SEND;
+    request.send_flags = inlined_ ? IBV_SEND_SIGNALED | IBV_SEND_INLINE : IBV_SEND_SIGNALED;
+    request.wr.rdma = {buffer_.address() + kBytes / 2, buffer_.region->rkey};
+    ibv_send_wr* bad = nullptr;
+    ibv_wc entry;
+    // Nothing but the calls between breakpoints.
+    if (stops) breakpoint();
+    const int refused = ibv_post_send(asker_, &request, &bad);
+    if (stops) breakpoint();
+    int polled = ibv_poll_cq(device_.cq, 1, &entry);
+    if (stops) breakpoint();
+    if (kind_ == send) polled += ibv_poll_cq(device_.cq, 1, &entry);
+    if (stops) breakpoint();
+    const int extra = ibv_poll_cq(device_.cq, 1, &entry);
+    if (stops) breakpoint();
+    check(refused == 0 && polled == (kind_ == send ? 2 : 1) && extra == 0, "the request");
+  }
+
+ private:
+  ibv_qp* create() const {
+    ibv_qp_init_attr options{};
+    options.send_cq = options.recv_cq = device_.cq;
+    options.qp_type = IBV_QPT_RC;
+    options.cap = endpoint::capacity(16, 16);
+    options.cap.max_inline_data = 220;
+    ibv_qp* const qp = ibv_create_qp(device_.pd, &options);
+    check(qp != nullptr, "ibv_create_qp");
+    return qp;
+  }
+  ibv_sge segment(std::size_t offset) const {
+    return {buffer_.address() + offset, length_, buffer_.region->lkey};
+  }
+
+  const Kind kind_;
+  const std::uint32_t length_;
+  const bool inlined_;
+  const Device device_;
+  const Buffer buffer_;
+  ibv_qp* asker_ = nullptr;
+  ibv_qp* peer_ = nullptr;
+};
+
+[[noreturn]] void be_subject(Kind kind, std::uint32_t length, bool inlined) {
+  check(ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0, "ptrace");
+  Subject subject(kind, length, inlined);
+  for (int i = 0; i < kWarmUp; ++i) subject.run(false);
+  subject.run(true);
+  _exit(0);
+}
+
+/// A file that the subject has mapped.
+struct Mapping {
+  unsigned long begin = 0, end = 0, offset = 0;
+  std::string path;
+};
+std::vector<Mapping> mappings_of(pid_t process) {
+  std::vector<Mapping> found;
+  std::ifstream maps("/proc/" + std::to_string(process) + "/maps");
+  for (std::string line; std::getline(maps, line);) {
+    Mapping one;
+    char path[512] = "";
+    std::sscanf(line.c_str(), "%lx-%lx %*s %lx %*s %*s %511s", &one.begin, &one.end, &one.offset,
+                path);
+    one.path = path;
+    found.push_back(one);
+  }
+  return found;
+}
+
+/// The places between each two breakpoints.
+std::vector<std::vector<unsigned long>> trace(pid_t subject, std::vector<Mapping>& mappings) {
+  std::vector<std::vector<unsigned long>> parts;
+  int status = 0;
+  while (waitpid(subject, &status, 0) == subject && WIFSTOPPED(status)) {
+    siginfo_t why{};
+    user_regs_struct registers{};
+    ptrace(PTRACE_GETSIGINFO, subject, nullptr, &why);
+    ptrace(PTRACE_GETREGS, subject, nullptr, &registers);
+    const bool is_own = WSTOPSIG(status) == SIGTRAP;
+    if (is_own && why.si_code == SI_KERNEL) {  // A breakpoint.
+      if (parts.empty()) mappings = mappings_of(subject);
+      parts.emplace_back();
+    } else if (is_own && !parts.empty()) {
+      parts.back().push_back(registers.rip);
+    }
+    const int signal = is_own ? 0 : WSTOPSIG(status);
+    ptrace(parts.empty() ? PTRACE_CONT : PTRACE_SINGLESTEP, subject, nullptr, signal);
+  }
+  check(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the subject");
+  return parts;
+}
+
+void print(const char* name, const std::vector<unsigned long>& places,
+           const std::vector<Mapping>& mappings) {
+  std::printf("## %zu %s\n", places.size(), name);
+  for (const unsigned long place : places) {
+    for (const Mapping& one : mappings) {
+      if (place < one.begin || place >= one.end) continue;
+      std::printf("%s %lx\n", one.path.c_str(), place - one.begin + one.offset);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int kind = argc == 4 ? send : -1;
+  while (kind >= 0 && std::strcmp(argv[1], kKinds[kind]) != 0) --kind;
+  if (kind < 0) {
+    std::fputs("Usage: bench_steps write|read|send BYTES inline|registered\n", stderr);
+    return 2;
+  }
+  const auto length = static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 0));
+  const pid_t subject = fork();
+  check(subject >= 0, "fork");
+  if (subject == 0) {
+    be_subject(static_cast<Kind>(kind), length, std::strcmp(argv[3], "inline") == 0);
+  }
+  std::vector<Mapping> mappings;
+  const auto parts = trace(subject, mappings);
+  check(parts.size() == 5, "breakpoints");
+  print(kSteps[0], parts[0], mappings);
+  print(kSteps[1], parts[1], mappings);
+  print(kSteps[2], parts[3], mappings);
+  return 0;
+}

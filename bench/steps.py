@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Counts the instructions of one request on the direct path, and says in which functions they are.
+
+Noise of the machine does not show in it. What the compiler has made part of another function counts for that,
+with --inlined for itself."""
+
+import argparse
+import collections
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "programs"))
+from lab import Lab, option_parser  # noqa: E402  (the path has to be set first)
+
+
+def parts_of(output):
+    """(title, [(file, offset)]) of each step that bench_steps prints."""
+    parts = []
+    for line in output.splitlines():
+        if line.startswith("## "):
+            parts.append((line[3:], []))
+        elif parts and len(words := line.split()) == 2:
+            parts[-1][1].append((words[0], int(words[1], 16)))
+    return parts
+
+
+def names_of(places, inlined):
+    """Place -> its function: the innermost of those that are part of each other, or the outermost."""
+    names = {}
+    for file in {file for file, _ in places}:
+        if not os.path.exists(file):
+            continue
+        offsets = sorted({offset for at, offset in places if at == file})
+        found = subprocess.run(["addr2line", "-f", "-i", "-C", "-a", "-e", file, *map(hex, offsets)], check=True,
+                               capture_output=True, text=True).stdout
+        for block in found.split("0x")[1:]:
+            lines = block.splitlines()
+            functions = [name.split("(")[0] for name in lines[1::2]]
+            names[file, int(lines[0], 16)] = functions[0 if inlined else -1]
+    return names
+
+
+def main():
+    parser = option_parser(__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--inlined", action="store_true", help="name the innermost function")
+    parser.add_argument("kind", choices=["write", "read", "send"])
+    parser.add_argument("bytes", type=int, nargs="?", default=8)
+    parser.add_argument("how", choices=["inline", "registered"], nargs="?", default="registered")
+    options = parser.parse_args()
+    with Lab(options) as lab:
+        program = lab.start("a", [f"{lab.build}/bin/bench_steps", options.kind, str(options.bytes), options.how])
+        program.expect_success(60)
+        parts = parts_of(program.output())
+    for title, places in parts:
+        names = names_of(places, options.inlined)
+        counts = collections.Counter(names.get(place, os.path.basename(place[0])) for place in places)
+        print(f"{title}")
+        for name, count in counts.most_common(12):
+            print(f"  {count:5}  {name}")
+
+
+if __name__ == "__main__":
+    main()
