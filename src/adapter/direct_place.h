@@ -9,6 +9,7 @@
 #include "adapter/direct_peer.h"
 #include "adapter/receive_queue.h"
 #include "base/bytes.h"
+#include "base/hot.h"
 #include "region/region_table.h"
 
 namespace verbatim::adapter {
@@ -59,7 +60,7 @@ class DirectPlace {
   bool take_receive();
   /// The receive that the target holds ends with this completion, and whoever waits hears of it.
   /// False: there is no room for it.
-  bool end_receive(const Completion& completion, bool solicited) const {
+  HOT bool end_receive(const Completion& completion, bool solicited) const {
     return peer_->end_receive(local_number_, completion, solicited);
   }
   void tell(std::uint32_t news) const { peer_->tell(local_number_, news); }
