@@ -231,7 +231,9 @@ TEST(MemoryFile, HeapMemoryGrowsAndIsFreedWhileItIsAdopted) {
   for (int i = 0; i < 1 << 20; ++i) block[i] = static_cast<unsigned char>(i * 7);
   const auto extents = file->adopt(address_of(block), 1 << 20);
   ASSERT_FALSE(extents.empty());
-  block = static_cast<unsigned char*>(std::realloc(block, 8 << 20));
+  auto* const grown = static_cast<unsigned char*>(std::realloc(block, 8 << 20));
+  ASSERT_NE(grown, nullptr);
+  block = grown;
   for (int i = 0; i < 1 << 20; ++i) ASSERT_EQ(block[i], static_cast<unsigned char>(i * 7));
   file->release(extents);
   for (int i = 0; i < 1 << 20; ++i) ASSERT_EQ(block[i], static_cast<unsigned char>(i * 7));

@@ -208,6 +208,7 @@ class Lane {
         return steps;
       }
       if (WSTOPSIG(status) != SIGTRAP) fail(shared_, "tracer", "a signal", WSTOPSIG(status));
+      ++shared_.steps;
     }
     return most;
   }

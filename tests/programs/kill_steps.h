@@ -84,6 +84,7 @@ struct Shared {
   Word victim;
   End survivor_end;
   End victim_end;
+  std::atomic<long> steps{0};  // Taken by victims, of all rounds.
   std::atomic<std::int64_t> died_ns{0};
   std::atomic<std::size_t> next_case{0};
   std::atomic<int> busy_lanes{0};
