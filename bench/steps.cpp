@@ -1,10 +1,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <string>
 #include <vector>
 
+#include <dlfcn.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -26,6 +25,7 @@ constexpr const char* kKinds[] = {"write", "read", "send"};
 constexpr const char* kSteps[] = {"ibv_post_send", "ibv_poll_cq, one entry", "ibv_poll_cq, empty"};
 constexpr int kWarmUp = 2'000;
 constexpr std::size_t kBytes = 1 << 20;
+constexpr std::uint32_t kInlineBytes = 220;
 
 void breakpoint() { asm volatile("int3"); }
 
@@ -33,8 +33,8 @@ class Subject {
  public:
   Subject(Kind kind, std::uint32_t length, bool inlined)
       : kind_(kind), length_(length), inlined_(inlined), device_(64), buffer_(device_, kBytes) {
-    asker_ = create();
-    peer_ = create();
+    asker_ = device_.create_queue_pair(IBV_QPT_RC, 16, 16, kInlineBytes);
+    peer_ = device_.create_queue_pair(IBV_QPT_RC, 16, 16);
     device_.connect(asker_, peer_->qp_num, IBV_MTU_4096);
     device_.connect(peer_, asker_->qp_num, IBV_MTU_4096);
   }
@@ -65,16 +65,6 @@ class Subject {
   }
 
  private:
-  ibv_qp* create() const {
-    ibv_qp_init_attr options{};
-    options.send_cq = options.recv_cq = device_.cq;
-    options.qp_type = IBV_QPT_RC;
-    options.cap = endpoint::capacity(16, 16);
-    options.cap.max_inline_data = 220;
-    ibv_qp* const qp = ibv_create_qp(device_.pd, &options);
-    check(qp != nullptr, "ibv_create_qp");
-    return qp;
-  }
   ibv_sge segment(std::size_t offset) const {
     return {buffer_.address() + offset, length_, buffer_.region->lkey};
   }
@@ -96,27 +86,8 @@ class Subject {
   _exit(0);
 }
 
-/// A file that the subject has mapped.
-struct Mapping {
-  unsigned long begin = 0, end = 0, offset = 0;
-  std::string path;
-};
-std::vector<Mapping> mappings_of(pid_t process) {
-  std::vector<Mapping> found;
-  std::ifstream maps("/proc/" + std::to_string(process) + "/maps");
-  for (std::string line; std::getline(maps, line);) {
-    Mapping one;
-    char path[512] = "";
-    std::sscanf(line.c_str(), "%lx-%lx %*s %lx %*s %*s %511s", &one.begin, &one.end, &one.offset,
-                path);
-    one.path = path;
-    found.push_back(one);
-  }
-  return found;
-}
-
 /// The places between each two breakpoints.
-std::vector<std::vector<unsigned long>> trace(pid_t subject, std::vector<Mapping>& mappings) {
+std::vector<std::vector<unsigned long>> trace(pid_t subject) {
   std::vector<std::vector<unsigned long>> parts;
   int status = 0;
   while (waitpid(subject, &status, 0) == subject && WIFSTOPPED(status)) {
@@ -126,7 +97,6 @@ std::vector<std::vector<unsigned long>> trace(pid_t subject, std::vector<Mapping
     ptrace(PTRACE_GETREGS, subject, nullptr, &registers);
     const bool is_own = WSTOPSIG(status) == SIGTRAP;
     if (is_own && why.si_code == SI_KERNEL) {  // A breakpoint.
-      if (parts.empty()) mappings = mappings_of(subject);
       parts.emplace_back();
     } else if (is_own && !parts.empty()) {
       parts.back().push_back(registers.rip);
@@ -138,14 +108,14 @@ std::vector<std::vector<unsigned long>> trace(pid_t subject, std::vector<Mapping
   return parts;
 }
 
-void print(const char* name, const std::vector<unsigned long>& places,
-           const std::vector<Mapping>& mappings) {
+/// The subject is a fork: what it has loaded lies here at the same addresses.
+void print(const char* name, const std::vector<unsigned long>& places) {
   std::printf("## %zu %s\n", places.size(), name);
   for (const unsigned long place : places) {
-    for (const Mapping& one : mappings) {
-      if (place < one.begin || place >= one.end) continue;
-      std::printf("%s %lx\n", one.path.c_str(), place - one.begin + one.offset);
-    }
+    Dl_info found{};
+    if (dladdr(reinterpret_cast<const void*>(place), &found) == 0) continue;  // NOLINT
+    const auto base = reinterpret_cast<unsigned long>(found.dli_fbase);
+    std::printf("%s %lx\n", found.dli_fname, place - base);
   }
 }
 
@@ -164,11 +134,10 @@ int main(int argc, char** argv) {
   if (subject == 0) {
     be_subject(static_cast<Kind>(kind), length, std::strcmp(argv[3], "inline") == 0);
   }
-  std::vector<Mapping> mappings;
-  const auto parts = trace(subject, mappings);
+  const auto parts = trace(subject);
   check(parts.size() == 5, "breakpoints");
-  print(kSteps[0], parts[0], mappings);
-  print(kSteps[1], parts[1], mappings);
-  print(kSteps[2], parts[3], mappings);
+  print(kSteps[0], parts[0]);
+  print(kSteps[1], parts[1]);
+  print(kSteps[2], parts[3]);
   return 0;
 }

@@ -143,7 +143,7 @@ struct CompletionRing {
 
  private:
   void finish_entry(std::byte* arena, std::uint64_t end);
-  void mend(std::byte* arena, std::uint64_t end);
+  void mend(std::byte* arena, std::uint64_t end);  // `finish_entry`, out of the way of requests.
   bool make_room(std::uint64_t number);
 };
 
@@ -276,7 +276,7 @@ inline bool tells(std::uint32_t armed, transport::Status status, bool solicited)
 
 /// May be done twice: who does it may be killed as well. Each store is a release, so that they are
 /// seen in this order.
-HOT void CompletionRing::finish_entry(std::byte* arena, std::uint64_t end) {
+VERBATIM_HOT void CompletionRing::finish_entry(std::byte* arena, std::uint64_t end) {
   auto& last = reinterpret_cast<Completion*>(arena + entries.value)[(end - 1) & (capacity - 1)];
   if (const std::uint64_t flag = completes.load(std::memory_order_relaxed); flag != 0) {
     reinterpret_cast<std::atomic<bool>*>(arena + flag)->store(false, std::memory_order_release);
@@ -290,8 +290,8 @@ HOT void CompletionRing::finish_entry(std::byte* arena, std::uint64_t end) {
   finished.store(end, std::memory_order_release);
 }
 
-HOT CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion& entry,
-                                              bool solicited, std::atomic<bool>* holds) {
+VERBATIM_HOT CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion& entry,
+                                                       bool solicited, std::atomic<bool>* holds) {
   const TimeNs now = timestamps ? monotonic_now() : 0;
   const std::lock_guard guard(lock);
   if (overrun.load(std::memory_order_relaxed) != no_overrun) return Added::not_at_all;
@@ -313,7 +313,7 @@ HOT CompletionRing::Added CompletionRing::add(std::byte* arena, const Completion
   return is_telling && !was_telling ? Added::and_must_tell : Added::silently;
 }
 
-HOT bool CompletionQueue::push(const Completion& entry, bool solicited) {
+VERBATIM_HOT bool CompletionQueue::push(const Completion& entry, bool solicited) {
   const auto added = ring_->add(arena_->base(), entry, solicited);
   if (added == CompletionRing::Added::and_must_tell) tell();
   if (added == CompletionRing::Added::not_at_all) report_overrun();

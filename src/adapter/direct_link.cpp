@@ -42,7 +42,8 @@ DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
   return complete(config_.reliable ? sends : Status::success);
 }
 
-HOT DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const LocalMemory& local) {
+VERBATIM_HOT DirectLink::Outcome DirectLink::attempt(const SendRequest& request,
+                                                     const LocalMemory& local) {
   if (peer().is_gone()) return no_answer();
   const TargetVisit visit(target_);
   if (!is_served()) return no_answer();
@@ -54,8 +55,8 @@ HOT DirectLink::Outcome DirectLink::attempt(const SendRequest& request, const Lo
 }
 
 /// XRC: a request names a queue, of this program or, in a domain that has a file, of another.
-HOT DirectLink::Outcome DirectLink::execute_visiting(const SendRequest& request,
-                                                     const LocalMemory& local) {
+VERBATIM_HOT DirectLink::Outcome DirectLink::execute_visiting(const SendRequest& request,
+                                                              const LocalMemory& local) {
   at_ = &own_;
   const SrqNumber srq = request.remote_srq;
   const bool is_here = raw(target_.xrc_domain) == 0 || target_.enter(peer().xrc_queue(srq), srq);
@@ -83,8 +84,8 @@ DirectLink::Outcome DirectLink::execute_at_host(const SendRequest& request,
 }
 
 /// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.
-HOT DirectLink::Outcome DirectLink::execute_there(const SendRequest& request,
-                                                  const LocalMemory& local) {
+VERBATIM_HOT DirectLink::Outcome DirectLink::execute_there(const SendRequest& request,
+                                                           const LocalMemory& local) {
   const auto& info = transport::info(request.operation);
   const std::uint32_t right = transport::right_for(info.verb);
   if ((target_.access & right) != right ||
@@ -112,7 +113,8 @@ HOT DirectLink::Outcome DirectLink::execute_there(const SendRequest& request,
   }
 }
 
-HOT DirectLink::Outcome DirectLink::send(const SendRequest& request, const LocalMemory& local) {
+VERBATIM_HOT DirectLink::Outcome DirectLink::send(const SendRequest& request,
+                                                  const LocalMemory& local) {
   const DirectPeer& there = at_->peer();
   const DirectTarget& target = at_->target();
   there.at(target.receive_cq)->prefetch_next(there.base());
@@ -141,9 +143,9 @@ HOT DirectLink::Outcome DirectLink::send(const SendRequest& request, const Local
 }
 
 /// The bytes of a WRITE or READ, as many as one call may move; nothing when all have been.
-HOT std::optional<DirectLink::Outcome> DirectLink::move_bytes(const SendRequest& request,
-                                                              const LocalMemory& local,
-                                                              bool to_peer) {
+VERBATIM_HOT std::optional<DirectLink::Outcome> DirectLink::move_bytes(const SendRequest& request,
+                                                                       const LocalMemory& local,
+                                                                       bool to_peer) {
   if (moved_ == request.length) return std::nullopt;
   const auto region =
       visit(request, request.length, to_peer ? region::kRemoteWrite : region::kRemoteRead);
@@ -164,7 +166,8 @@ HOT std::optional<DirectLink::Outcome> DirectLink::move_bytes(const SendRequest&
   return std::nullopt;
 }
 
-HOT DirectLink::Outcome DirectLink::write(const SendRequest& request, const LocalMemory& local) {
+VERBATIM_HOT DirectLink::Outcome DirectLink::write(const SendRequest& request,
+                                                   const LocalMemory& local) {
   const bool immediate = request.operation == Operation::write_with_immediate;
   if (const auto ended = move_bytes(request, local, true)) return *ended;
   if (!immediate) return serve(request);
@@ -215,7 +218,7 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
 }
 
 /// All bytes are there: the peer's completion.
-HOT DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
+VERBATIM_HOT DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
   const auto& info = transport::info(request.operation);
   if (info.invalidate) {
     const Outcome ended = assist({.kind = Assist::invalidate, .key = raw(request.remote_key)});
@@ -237,8 +240,8 @@ HOT DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
 }
 
 /// The receive in use ends with success, and so does the request.
-HOT DirectLink::Outcome DirectLink::complete_receive(const Completion& completion,
-                                                     const SendRequest& request) {
+VERBATIM_HOT DirectLink::Outcome DirectLink::complete_receive(const Completion& completion,
+                                                              const SendRequest& request) {
   if (!at_->end_receive(completion, request.solicited)) {
     target_.stop_serving();
     tell(kFailed);

@@ -121,8 +121,8 @@ class DirectPeer {
   mutable std::unordered_map<std::uint64_t, std::byte*> windows_;
 };
 
-HOT bool DirectPeer::end_receive(std::uint32_t local_number, const Completion& completion,
-                                 bool solicited) const {
+VERBATIM_HOT bool DirectPeer::end_receive(std::uint32_t local_number, const Completion& completion,
+                                          bool solicited) const {
   using Added = CompletionRing::Added;
   DirectTarget& served = target(local_number);
   const Added added =

@@ -33,7 +33,7 @@ struct LocalMemory {
     return region::Hold::of_visitor(**region, iova);
   }
   /// Bytes [offset, offset + length), where they lie together in memory that stays; else null, also
-  /// where the key does not give the right.
+  /// where the key does not give the right. Inlined bytes are only read.
   std::byte* find(std::uint64_t offset, std::uint64_t length, std::uint32_t right) const {
     if (!inlined.empty()) return const_cast<std::byte*>(inlined.data()) + offset;
     if (segments.size() != 1) return nullptr;
@@ -60,7 +60,7 @@ class DirectPlace {
   bool take_receive();
   /// The receive that the target holds ends with this completion, and whoever waits hears of it.
   /// False: there is no room for it.
-  HOT bool end_receive(const Completion& completion, bool solicited) const {
+  VERBATIM_HOT bool end_receive(const Completion& completion, bool solicited) const {
     return peer_->end_receive(local_number_, completion, solicited);
   }
   void tell(std::uint32_t news) const { peer_->tell(local_number_, news); }

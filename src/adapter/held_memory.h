@@ -31,9 +31,8 @@ inline bool read_held(const region::Hold& hold, MutableByteSpan to) {
 }
 
 /// The 8 aligned bytes that are held, for an atomic operation: null where the memory is gone, or
-/// elsewhere. Of a
-/// null region `zero`, which the caller gives. On-demand memory is only looked at before: a program
-/// that unmaps it in the very moment between gets the fault.
+/// elsewhere. Of a null region `zero`, which the caller gives. On-demand memory is only looked at
+/// before: a program that unmaps it in the very moment between gets the fault.
 std::uint64_t* word_of(const region::Hold& hold, std::uint64_t& zero);
 
 /// Both answer with the value before.

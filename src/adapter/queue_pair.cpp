@@ -81,11 +81,13 @@ bool serves(QpType type, Operation operation) {
   return false;
 }
 
-HOT int QueuePair::check_post(const SendWork& work) const {
+VERBATIM_HOT int QueuePair::check_post(const SendWork& work) const {
   const QpState now = state();
   if (now == QpState::reset || now == QpState::init || now == QpState::rtr) return EINVAL;
   const Operation operation = work.request.operation;
-  if ((served_ >> raw(operation) & 1) == 0) return EINVAL;
+  const bool is_served =
+      raw(operation) < transport::kOperations && (served_ >> raw(operation) & 1) != 0;
+  if (!is_served) return EINVAL;
   const transport::OperationInfo& info = transport::info(operation);
   const bool is_eight_bytes =
       transport::is_atomic(operation) || operation == Operation::atomic_write;

@@ -136,8 +136,8 @@ bool QueuePair::has_nothing_to_send() const {
 }
 
 /// Nothing: it does not come to its end at once.
-HOT std::optional<Status> QueuePair::execute_now(const transport::SendRequest& request,
-                                                 const LocalMemory& local) {
+VERBATIM_HOT std::optional<Status> QueuePair::execute_now(const transport::SendRequest& request,
+                                                          const LocalMemory& local) {
   if (link_ == nullptr) return {};
   const Outcome outcome = link_->execute(request, local);
   count_direct(*link_, outcome, request.length);

@@ -56,12 +56,14 @@ struct Device {
     check(ibv_query_gid(context, 1, kGidIndex, &gid) == 0, "ibv_query_gid");
   }
 
-  ibv_qp* create_queue_pair(ibv_qp_type type, std::uint32_t sends, std::uint32_t receives) const {
+  ibv_qp* create_queue_pair(ibv_qp_type type, std::uint32_t sends, std::uint32_t receives,
+                            std::uint32_t inline_bytes = 0) const {
     ibv_qp_init_attr options{};
     options.send_cq = cq;
     options.recv_cq = cq;
     options.qp_type = type;
     options.cap = capacity(sends, receives);
+    options.cap.max_inline_data = inline_bytes;
     ibv_qp* qp = ibv_create_qp(pd, &options);
     check(qp != nullptr, "ibv_create_qp");
     return qp;
