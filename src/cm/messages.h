@@ -73,7 +73,7 @@ using wire::CmTransport;  // rc, uc or xrc. With xrc the asking side is the init
 /// What one side tells of its queue pair.
 struct QueuePairOffer {
   Qpn qpn{};
-  Psn starting_psn{};
+  Psn starting_psn{};  // At which the *other* side begins to send (IBA 12.7.31).
   /// READs and atomics outstanding. In what the user says: what this side accepts (responder) and
   /// wants to issue (initiator). In what the engine delivers they are turned round already, as
   /// librdmacm delivers them: the most that this side may accept, and may issue.

@@ -96,7 +96,7 @@ struct Connection {
   cm::Path path;
   cm::IpEnds ends;
   cm::QueuePairOffer peer;
-  Psn own_psn;
+  Psn own_psn;  // Told to the peer: its first packet has this one.
   std::uint8_t responder_resources = 0;
   std::uint8_t initiator_depth = 0;
   std::uint8_t retry_count = 7;

@@ -50,7 +50,7 @@ int to_rtr(const Id& id, ibv_qp_attr& attributes) {
   attributes.ah_attr = address_of_peer(id);
   attributes.path_mtu = static_cast<ibv_mtu>(raw(connection.path.mtu));
   attributes.dest_qp_num = connection.peer.qpn.value();
-  attributes.rq_psn = connection.peer.starting_psn.value();
+  attributes.rq_psn = connection.own_psn.value();  // What this side has asked for.
   const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   if (!answers_reads(id.type())) return mask;
   attributes.max_dest_rd_atomic = connection.responder_resources;
@@ -60,7 +60,7 @@ int to_rtr(const Id& id, ibv_qp_attr& attributes) {
 
 int to_rts(const Id& id, ibv_qp_attr& attributes) {
   const Connection& connection = id.connection;
-  attributes.sq_psn = connection.own_psn.value();
+  attributes.sq_psn = connection.peer.starting_psn.value();
   const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
   if (id.is_datagram() || id.type() == IBV_QPT_UC) return mask;
   attributes.timeout = connection.path.ack_timeout;
