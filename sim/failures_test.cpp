@@ -101,8 +101,8 @@ TEST_F(Failure, PeerIsGone) {
   const TimeNs begin = pair.now();
   EXPECT_TRUE(pair.run_until_complete());
   EXPECT_EQ(statuses_, (std::vector{Status::retry_exceeded, Status::flushed, Status::flushed}));
-  // One transmission and seven repetitions, each for one ACK time-out.
-  EXPECT_EQ(pair.now() - begin, 8 * (TimeNs{4096} << 14));
+  // One transmission for one ACK time-out, and seven repetitions: twice, then four times as long.
+  EXPECT_EQ(pair.now() - begin, (1 + 2 + 6 * 4) * (TimeNs{4096} << 14));
 }
 
 TEST_F(Failure, ReceivePostedLateServesTheSend) {

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::uint8_t kRnrRetryForEver = 7;
 constexpr std::uint32_t kProbeShiftMax = 10;
+constexpr std::uint32_t kAckTimeoutShiftMax = 2;
 
 /// IBA 9.7.6.1.3.
 constexpr TimeNs ack_timeout_ns(std::uint8_t timeout) { return TimeNs{4096} << (timeout & 31); }
@@ -83,9 +84,13 @@ TimeNs Requester::deadline() const {
   return std::min(ack_deadline(), probe_deadline());
 }
 
+/// A time-out may last up to four times what was asked for (IBA 9.7.6.1.3). Where nothing comes,
+/// each takes longer: the responder is a program, which may be waiting for a processor, and what is
+/// sent again meanwhile it has to read as well.
 TimeNs Requester::ack_deadline() const {
   if (!in_flight() || config_.timeout == 0) return kNever;
-  return progress_at_ + ack_timeout_ns(config_.timeout);
+  const std::uint32_t shift = std::min(retries_, kAckTimeoutShiftMax);
+  return progress_at_ + (ack_timeout_ns(config_.timeout) << shift);
 }
 
 /// Each probe without an answer doubles the time to the next.
