@@ -12,6 +12,7 @@ namespace {
 
 /// What holds a burst of several senders while the receiving thread is not scheduled.
 constexpr int kReceiveBufferBytes = 4 << 20;
+constexpr int kNoCheck6Receive = 102;  // UDP_NO_CHECK6_RX of linux/udp.h.
 
 Result<SocketAddress> bound_address(int fd) {
   sockaddr_storage storage{};
@@ -89,6 +90,9 @@ void UdpSocket::prepare() {
   const int on = 1;
   // A kernel before 5.0 does not merge: datagrams then come one by one.
   merges_ = setsockopt(fd_, IPPROTO_UDP, UDP_GRO, &on, sizeof on) == 0;
+  // RoCE v2 senders may leave the UDP checksum out (annex A17.4.5.1), and Linux's rxe does: the ICRC
+  // covers more. Over IPv6 the kernel drops such datagrams unless it is told.
+  if (local_.is_ipv6()) setsockopt(fd_, IPPROTO_UDP, kNoCheck6Receive, &on, sizeof on);
 }
 
 }  // namespace verbatim::mover

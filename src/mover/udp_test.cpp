@@ -17,6 +17,8 @@ SocketAddress address(std::string_view text, std::uint16_t port = 0) {
   return SocketAddress::parse(text, port).value();
 }
 
+constexpr int kNoCheck6Send = 101;  // UDP_NO_CHECK6_TX of linux/udp.h.
+
 std::uint32_t loopback_index() { return if_nametoindex("lo"); }
 
 struct Received {
@@ -154,6 +156,16 @@ TEST(Udp, TooMuchForOneCallIsRefused) {
   EXPECT_EQ(socket->send(bench.local(), pattern(65 * 100), 100), EMSGSIZE);
   EXPECT_EQ(socket->send(bench.local(), pattern(kSendBytesMax), 0), 0);
   EXPECT_EQ(joined(bench.receive(kSendBytesMax)), pattern(kSendBytesMax));
+}
+
+TEST(Udp, IPv6WithoutAChecksumIsTaken) {
+  Bench bench("::1");
+  UdpSender sender(address("::1"), loopback_index());
+  const auto* socket = sender.socket_for(bench.local(), Qpn(0x4001)).value();
+  const int on = 1;
+  ASSERT_EQ(setsockopt(descriptor_of(*socket), IPPROTO_UDP, kNoCheck6Send, &on, sizeof on), 0);
+  ASSERT_EQ(socket->send(bench.local(), pattern(100), 0), 0);
+  EXPECT_EQ(joined(bench.receive(100)), pattern(100));
 }
 
 TEST(Udp, SegmentsMaxKeepsBothLimits) {
