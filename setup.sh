@@ -5,13 +5,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
   cat <<'END'
-Usage: ./setup.sh [test] [compat] [lint]
+Usage: ./setup.sh [test] [compat] [peers] [lint]
 
 Installs the Debian packages that Verbatim needs (the list: dev/packages.txt), configures the release
 preset and builds it: build/bin/verbatim, build/bin/verbatimd, build/lib/libibverbs.so.1.
 
   test   also installs what the test suite needs, and builds the tests
   compat also installs the programs that ./compat.sh runs
+  peers  also installs what ./test.sh --peers makes its guest of
   lint   also installs what .ci/run needs to check form
 
 Packages are installed as root, or with sudo. Where it can do neither, it says what to install.
@@ -27,7 +28,7 @@ die() {
 groups=(build demo)
 for argument in "$@"; do
   case $argument in
-    test | compat | lint) groups+=("$argument") ;;
+    test | compat | peers | lint) groups+=("$argument") ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
   esac

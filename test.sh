@@ -12,6 +12,8 @@ UndefinedBehaviorSanitizer. With options, only what they name:
 
   --long          the release suite with its long set: every program at every MTU, with polling and
                   events, one and eight queue pairs, one way and both (two hours: an hour of it is one test)
+  --peers         against Linux's own rdma_rxe, in a kernel under QEMU (needs /dev/net/tun and network
+                  namespaces; three minutes)
   --asan          the whole suite, but the long set, under address and undefined sanitizers
   --tsan          the unit tests under ThreadSanitizer, but the simulations, which have one thread
   --fuzz SECONDS  each fuzz target for that long
@@ -27,7 +29,7 @@ stages=()
 fuzz_seconds=
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --long | --asan | --tsan | --fresh) stages+=("${1#--}") ;;
+    --long | --peers | --asan | --tsan | --fresh) stages+=("${1#--}") ;;
     --fuzz)
       fuzz_seconds=${2-}
       [[ $fuzz_seconds =~ ^[0-9]+$ ]] || { usage >&2 && exit 2; }
@@ -97,6 +99,12 @@ stage_release() {
 stage_long() {
   say "the suite with its long set"
   run_suite build
+}
+
+stage_peers() {
+  ./setup.sh test peers || return
+  say "Linux's own stack as the peer"
+  run_suite build -L peers
 }
 
 stage_asan_unit() {

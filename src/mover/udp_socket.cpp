@@ -90,8 +90,8 @@ void UdpSocket::prepare() {
   const int on = 1;
   // A kernel before 5.0 does not merge: datagrams then come one by one.
   merges_ = setsockopt(fd_, IPPROTO_UDP, UDP_GRO, &on, sizeof on) == 0;
-  // RoCE v2 senders may leave the UDP checksum out (annex A17.4.5.1), and Linux's rxe does: the ICRC
-  // covers more. Over IPv6 the kernel drops such datagrams unless it is told.
+  // RoCE v2 senders may leave the UDP checksum out (annex A17.4.5.1), and Linux's rxe does: the
+  // ICRC covers more. Over IPv6 the kernel drops such datagrams unless it is told.
   if (local_.is_ipv6()) setsockopt(fd_, IPPROTO_UDP, kNoCheck6Receive, &on, sizeof on);
 }
 

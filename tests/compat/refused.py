@@ -75,7 +75,7 @@ def main():
         check_sources(calls)
         if options.write:
             report.write_refused(document, section(calls))
-        elif report.read_refused(document) != section(calls):
+        elif report.read_section(document, report.REFUSED_HEADING) != section(calls):
             raise Failure("docs/compatibility.md says something else: tests/compat/refused.py --write")
         print(f"{len(calls)} calls are refused as documented")
 

@@ -38,27 +38,57 @@ the answer below, returned or in errno, and a line on standard error. Wrong use 
 """
 
 
+PEERS_HEADING = "\n## Linux's rdma_rxe\n"
+PEERS_HEAD = """Written by `python3 tests/peers/run.py --write`: {version} under QEMU. The first rows are of a program that requests each way and
+compares every byte, in messages of no byte to 8 MiB (`tests/peers/`); with which MTUs, stands behind "passed". perftest's `-R`
+connects a second time without waiting until its server listens again, for which the guest is too slow.
+
+| what was run | the kernel serves | we serve |
+|---|---|---|
+"""
+
+
 def refused_section(rows):
     """The last section, of calls, their options, answers and reasons."""
     lines = (f"| `{call}` | {option} | {answer} | {why} |\n" for call, option, answer, why in rows)
     return REFUSED_HEADING + REFUSED_HEAD + "".join(lines)
 
 
-def read_refused(path):
+def read_section(path, heading):
     with open(path, encoding="utf-8") as document:
-        _, heading, text = document.read().partition(REFUSED_HEADING)
-    return heading + text
+        _, found, text = document.read().partition(heading)
+    return found + text[:end_of_section(text)]
+
+
+def end_of_section(text):
+    next_heading = text.find("\n## ")
+    return next_heading if next_heading >= 0 else len(text)
+
+
+def write_section(path, heading, section):
+    """The rest of the document stays; a new section comes last."""
+    with open(path, encoding="utf-8") as document:
+        before, _, old = document.read().partition(heading)
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(before + section + old[end_of_section(old):])
 
 
 def write_refused(path, section):
-    """The rest of the document stays."""
-    with open(path, encoding="utf-8") as document:
-        rest = document.read().partition(REFUSED_HEADING)[0]
-    with open(path, "w", encoding="utf-8") as out:
-        out.write(rest + section)
+    write_section(path, REFUSED_HEADING, section)
 
 
-def write(path, results, version_of, refused):
+def write_peers(path, version, passed):
+    """`passed`: (what was run, "ours" or "theirs" serve) -> MTUs, or one empty text."""
+    def cell(name, side):
+        mtus = passed.get((name, side))
+        return "not run" if mtus is None else " ".join(["passed", *filter(None, mtus)])
+
+    names = dict.fromkeys(name for name, _ in passed)
+    rows = (f"| `{name}` | {cell(name, 'theirs')} | {cell(name, 'ours')} |\n" for name in names)
+    write_section(path, PEERS_HEADING, PEERS_HEADING + PEERS_HEAD.format(version=f"Linux {version}") + "".join(rows))
+
+
+def write(path, results, version_of, other_tests):
     groups = defaultdict(list)
     for result in results:
         groups[result.group].append(result)
@@ -69,4 +99,4 @@ def write(path, results, version_of, refused):
             out.write(f"\n## {group}{' ' + version if version else ''}\n| what was run | result | |\n|---|---|---|\n")
             for member in members:
                 out.write(f"| `{member.name}` | {member.result} | {member.note} |\n")
-        out.write(refused)
+        out.write(other_tests)

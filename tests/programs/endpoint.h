@@ -35,14 +35,20 @@ inline ibv_qp_cap capacity(std::uint32_t sends, std::uint32_t receives) {
           .max_inline_data = 0};
 }
 
+/// How long a requester tries, as in ibv_modify_qp(3).
+struct Retries {
+  std::uint8_t timeout = 14, count = 7, not_ready = 7;
+};
+
 /// The first device, opened, with one protection domain and one completion queue.
 struct Device {
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;
   ibv_cq* cq = nullptr;
+  std::uint8_t gid_index;
   ibv_gid gid{};
 
-  explicit Device(int completions) {
+  explicit Device(int completions, std::uint8_t index = kGidIndex) : gid_index(index) {
     int count = 0;
     ibv_device** devices = ibv_get_device_list(&count);
     check(devices != nullptr && count > 0, "no RDMA device");
@@ -53,7 +59,7 @@ struct Device {
     check(pd != nullptr, "ibv_alloc_pd");
     cq = ibv_create_cq(context, completions, nullptr, nullptr, 0);
     check(cq != nullptr, "ibv_create_cq");
-    check(ibv_query_gid(context, 1, kGidIndex, &gid) == 0, "ibv_query_gid");
+    check(ibv_query_gid(context, 1, gid_index, &gid) == 0, "ibv_query_gid");
   }
 
   ibv_qp* create_queue_pair(ibv_qp_type type, std::uint32_t sends, std::uint32_t receives,
@@ -69,11 +75,12 @@ struct Device {
     return qp;
   }
 
-  ibv_ah_attr path_to_self() const {
+  ibv_ah_attr path_to_self() const { return path_to(gid); }
+  ibv_ah_attr path_to(const ibv_gid& destination) const {
     ibv_ah_attr path{};
     path.is_global = 1;
-    path.grh.dgid = gid;
-    path.grh.sgid_index = kGidIndex;
+    path.grh.dgid = destination;
+    path.grh.sgid_index = gid_index;
     path.grh.hop_limit = 64;
     path.port_num = 1;
     return path;
@@ -96,12 +103,17 @@ struct Device {
   /// From INIT to RTS, an XRC target to RTR; RC, UC and XRC: connected to `peer` of the same node.
   void connect_initialised(ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu,
                            std::uint8_t timeout = 14) const {
+    connect_along(path_to_self(), qp, peer, mtu, {.timeout = timeout});
+  }
+  /// The same, with `peer` at the end of a path.
+  static void connect_along(const ibv_ah_attr& path, ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu,
+                            const Retries& retries) {
     const bool datagram = qp->qp_type == IBV_QPT_UD;
     const bool target = qp->qp_type == IBV_QPT_XRC_RECV;
     const bool reliable = target || qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND;
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
-    attr.ah_attr = path_to_self();
+    attr.ah_attr = path;
     attr.path_mtu = mtu;
     attr.dest_qp_num = peer;
     attr.rq_psn = 0xfffff0;  // Wraps after a few packets.
@@ -116,9 +128,9 @@ struct Device {
     attr.qp_state = IBV_QPS_RTS;
     attr.sq_psn = 0xfffff0;
     attr.max_rd_atomic = 4;
-    attr.timeout = timeout;
-    attr.retry_cnt = 7;
-    attr.rnr_retry = 7;
+    attr.timeout = retries.timeout;
+    attr.retry_cnt = retries.count;
+    attr.rnr_retry = retries.not_ready;
     mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
     if (reliable) {
       mask |= IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;

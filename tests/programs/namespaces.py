@@ -10,10 +10,15 @@ from lab import SKIPPED
 LINK_SECONDS_MAX = 20
 
 
+def is_inside():
+    """Whether enter_user_namespace has begun this script anew."""
+    return os.environ.get("VERBATIM_TEST_INSIDE") == "1"
+
+
 def enter_user_namespace():
     """Starts this script again as root of its own user and network namespace, once. As real root, only
     the network namespace is new. Ends the script as skipped where that is refused."""
-    if os.environ.get("VERBATIM_TEST_INSIDE") == "1":
+    if is_inside():
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         return
     flags = ["--net"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--net"]

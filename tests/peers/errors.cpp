@@ -1,0 +1,137 @@
+// Each error that a requester can cause, with the status that either side gets of it
+// (IBA 9.9.2, 9.9.3).
+#include <cerrno>
+#include <optional>
+
+#include "tests/peers/session.h"
+
+namespace peers {
+namespace {
+
+constexpr std::uint32_t kBytes = 4096;
+/// Of half a second each; 0: no receive is an error at once.
+constexpr endpoint::Retries kImpatient{.timeout = 17, .count = 2, .not_ready = 0};
+constexpr int kNoRights = IBV_ACCESS_LOCAL_WRITE;
+
+struct Misuse {
+  const char* name;
+  ibv_wr_opcode opcode;
+  ibv_wc_status status;
+  std::uint64_t beyond = 0;     // Bytes behind the place that was told.
+  std::uint32_t wrong_key = 0;  // What the key is changed by.
+  bool region_has_no_rights = false;
+  std::uint32_t receive_bytes = 0;  // Of a receive that the responder posts.
+  ibv_wc_status receives = IBV_WC_SUCCESS;
+  bool is_destroyed = false;                              // The responder's queue pair.
+  std::optional<ibv_wc_status> rxe_status, rxe_receives;  // Where Linux's rxe responds, if other.
+  bool may_be_refused = false;  // With EINVAL as it is posted: Linux's rxe does.
+};
+constexpr Misuse kMisuses[] = {
+    {.name = "WRITE with a wrong key",
+     .opcode = IBV_WR_RDMA_WRITE,
+     .status = IBV_WC_REM_ACCESS_ERR,
+     .wrong_key = 0x5500},
+    {.name = "READ with a wrong key",
+     .opcode = IBV_WR_RDMA_READ,
+     .status = IBV_WC_REM_ACCESS_ERR,
+     .wrong_key = 0x5500},
+    {.name = "WRITE beyond the region",
+     .opcode = IBV_WR_RDMA_WRITE,
+     .status = IBV_WC_REM_ACCESS_ERR,
+     .beyond = kBytes},
+    {.name = "READ beyond the region",
+     .opcode = IBV_WR_RDMA_READ,
+     .status = IBV_WC_REM_ACCESS_ERR,
+     .beyond = 1},
+    {.name = "WRITE without the region's right",
+     .opcode = IBV_WR_RDMA_WRITE,
+     .status = IBV_WC_REM_ACCESS_ERR,
+     .region_has_no_rights = true},
+    {.name = "READ without the region's right",
+     .opcode = IBV_WR_RDMA_READ,
+     .status = IBV_WC_REM_ACCESS_ERR,
+     .region_has_no_rights = true},
+    {.name = "atomic without the region's right",
+     .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+     .status = IBV_WC_REM_ACCESS_ERR,
+     .region_has_no_rights = true},
+    {.name = "atomic of a misaligned address",
+     .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+     .status = IBV_WC_REM_INV_REQ_ERR,
+     .beyond = 4,
+     .may_be_refused = true},
+    {.name = "SEND longer than its receive",
+     .opcode = IBV_WR_SEND,
+     .status = IBV_WC_REM_INV_REQ_ERR,
+     .receive_bytes = kBytes / 2,
+     .receives = IBV_WC_LOC_LEN_ERR,
+     .rxe_status = IBV_WC_REM_OP_ERR,
+     .rxe_receives = IBV_WC_LOC_QP_OP_ERR},
+    {.name = "SEND without a receive", .opcode = IBV_WR_SEND, .status = IBV_WC_RNR_RETRY_EXC_ERR},
+    {.name = "WRITE to a queue pair that is gone",
+     .opcode = IBV_WR_RDMA_WRITE,
+     .status = IBV_WC_RETRY_EXC_ERR,
+     .is_destroyed = true},
+};
+
+void request(const Session& session, const Misuse& misuse) {
+  const Pair pair(session, IBV_QPT_RC, session.mtu, kImpatient);
+  const auto there = session.line.hear<Place>();
+  ibv_send_wr wanted{};
+  wanted.opcode = misuse.opcode;
+  const std::uint64_t address = there.address + misuse.beyond;
+  const std::uint32_t key = there.key ^ misuse.wrong_key;
+  std::uint32_t length = kBytes;
+  if (misuse.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    wanted.wr.atomic = {address, 1, 0, key};
+    length = 8;
+  } else {
+    wanted.wr.rdma = {address, key};
+  }
+  ibv_sge segment = pair.memory->segment(length);
+  wanted.sg_list = &segment;
+  wanted.num_sge = 1;
+  wanted.send_flags = IBV_SEND_SIGNALED;
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(pair.qp, &wanted, &bad);
+  const bool is_refused = error == EINVAL && misuse.may_be_refused;
+  check(error == 0 || is_refused, misuse.name);
+  if (!is_refused) {
+    endpoint::post_send(pair.qp, {.opcode = IBV_WR_SEND}, pair.memory->segment(1));
+    const auto status = session.peer_is_rxe ? misuse.rxe_status : std::nullopt;
+    expect_status(session, status.value_or(misuse.status), misuse.name);
+    expect_status(session, IBV_WC_WR_FLUSH_ERR, "the request behind a failed one");
+  }
+  session.line.meet();
+}
+
+void respond(const Session& session, const Misuse& misuse) {
+  auto pair = std::make_unique<Pair>(session, IBV_QPT_RC, session.mtu, kImpatient);
+  auto& bytes = session.memory->bytes;
+  ibv_mr* const region = ibv_reg_mr(session.device.pd, bytes.data(), kBytes,
+                                    misuse.region_has_no_rights ? kNoRights : endpoint::kAccess);
+  check(region != nullptr, "ibv_reg_mr");
+  if (misuse.receive_bytes > 0) {
+    endpoint::post_receive(pair->qp, session.memory->segment(misuse.receive_bytes), 1);
+  }
+  if (misuse.is_destroyed) pair.reset();
+  session.line.say(
+      Place{.key = region->rkey, .address = reinterpret_cast<std::uint64_t>(bytes.data())});
+  if (misuse.receive_bytes > 0) {
+    const auto status = session.is_rxe ? misuse.rxe_receives : std::nullopt;
+    expect_status(session, status.value_or(misuse.receives), misuse.name);
+  }
+  session.line.meet();
+  ibv_dereg_mr(region);
+}
+
+}  // namespace
+
+void run_errors(const Session& session) {
+  for (const Misuse& misuse : kMisuses) {
+    session.each_way([&] { request(session, misuse); }, [&] { respond(session, misuse); });
+    session.report("RC", std::size_t{128} << session.mtu, misuse.name);
+  }
+}
+
+}  // namespace peers

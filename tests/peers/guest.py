@@ -1,0 +1,139 @@
+"""A Linux kernel with its own RDMA stack, under QEMU: a peer for our nodes at the other end of a TAP
+device. Everything is in this script's own network namespace and a folder that goes with it."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "programs"))
+
+from lab import Failure, SKIPPED, wait_until
+from namespaces import enter_user_namespace, is_inside
+
+ADDRESS, ADDRESS_6 = "10.77.0.2", "fd77::2"  # The guest's; see guest/init.
+OUR_ADDRESS, OUR_ADDRESS_6 = "10.77.0.1", "fd77::1"
+MTU = 4500  # RoCE's 4096 and its headers.
+TOOLS = ("qemu-system-x86_64", "busybox", "cpio", "modprobe", "rdma")
+BOOT_SECONDS_MAX = 300
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(SKIPPED)
+
+
+def enter_network(system):
+    """A network namespace with a TAP device, or the end of this script as skipped. `system`: the folder
+    where the guest's files are, or will be."""
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        skip("no access to /dev/net/tun")
+    missing = [tool for tool in TOOLS if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")]
+    if missing:
+        skip(f"not installed: {' '.join(missing)}; ./test.sh --peers installs them")
+    if not is_inside():  # From where packages can still be downloaded.
+        subprocess.run([f"{HERE}/guest/prepare.sh", system], check=True)
+    enter_user_namespace()
+    for command in ("ip tuntap add dev tap0 mode tap", f"ip address add {OUR_ADDRESS}/24 dev tap0",
+                    f"ip address add {OUR_ADDRESS_6}/64 dev tap0 nodad", f"ip link set tap0 mtu {MTU} up"):
+        subprocess.run(command.split(), check=True)
+
+
+class Job:
+    """A command in the guest."""
+
+    def __init__(self, guest, name, command):
+        self.name = f"in the guest: {command}"
+        self._guest = guest
+        self._stem = os.path.join(guest.share, name)
+
+    def output(self):
+        try:
+            with open(f"{self._stem}.out", encoding="utf-8", errors="replace") as out:
+                return out.read()
+        except FileNotFoundError:
+            return ""
+
+    def status(self):
+        """None as long as it runs."""
+        try:
+            with open(f"{self._stem}.status", encoding="ascii") as status:
+                return int(status.read())
+        except FileNotFoundError:
+            return None
+
+    def expect_success(self, seconds):
+        wait_until(lambda: self.status() is not None or self._guest.has_ended(), seconds, f"{self.name}: its end")
+        if self.status() != 0:
+            raise Failure(f"{self.name} ended with status {self.status()}")
+
+
+class Guest:
+    """Use as a context manager, within a lab, whose folder it uses."""
+
+    def __init__(self, folder, system):
+        self.share = os.path.join(folder, "guest")
+        self._jobs = []
+        os.makedirs(os.path.join(self.share, "todo"))
+        self._console = open(os.path.join(folder, "console"), "wb")
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "--", "qemu-system-x86_64", "-machine", "q35,accel=tcg",
+             "-cpu", "max", "-smp", "2", "-m", "2048", "-nographic", "-no-reboot", "-nodefaults",
+             "-serial", "stdio", "-kernel", f"{system}/vmlinuz", "-initrd", f"{system}/initramfs.gz",
+             "-append", "console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init",
+             "-netdev", "tap,id=n0,ifname=tap0,script=no,downscript=no",
+             "-device", f"virtio-net-pci,netdev=n0,host_mtu={MTU},romfile=",
+             "-virtfs", f"local,path={self.share},mount_tag=host,security_model=none"],
+            stdin=subprocess.DEVNULL, stdout=self._console, stderr=subprocess.STDOUT)
+        self.version = ""
+
+    def __enter__(self):
+        version = os.path.join(self.share, "version")
+        wait_until(lambda: os.path.exists(version) or self.has_ended(), BOOT_SECONDS_MAX, "the guest to boot")
+        if self.has_ended():
+            self._console.flush()
+            with open(self._console.name, encoding="utf-8", errors="replace") as console:
+                raise Failure(f"the guest did not boot:\n{console.read()}")
+        with open(version, encoding="ascii") as text:
+            self.version = text.read().strip()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is not None:
+            for job in self._jobs[-3:]:
+                print(f"--- {job.name}: status {job.status()}\n{job.output().rstrip()}")
+        with open(os.path.join(self.share, "over"), "wb"):
+            pass
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._console.close()
+
+    def has_ended(self):
+        return self._process.poll() is not None
+
+    def start(self, command):
+        name = str(len(self._jobs))
+        with open(f"{self.share}/{name}.new", "w", encoding="utf-8") as script:
+            script.write(f"{command}\n")
+        os.rename(f"{self.share}/{name}.new", f"{self.share}/todo/{name}")
+        self._jobs.append(Job(self, name, command))
+        return self._jobs[-1]
+
+    def run(self, command, seconds=60):
+        job = self.start(command)
+        job.expect_success(seconds)
+        return job.output()
+
+    def wait_for_listener(self, port, job):
+        """Until a program of the guest listens at the port: of TCP, or of the RDMA connection manager."""
+        command = (f"until netstat -ltn | grep -q ':{port} ' || rdma resource show cm_id | grep -q 'LISTEN.*:{port} '; "
+                   "do usleep 50000; done")
+        waiting = self.start(command)
+        wait_until(lambda: waiting.status() is not None or job.status() is not None, 60,
+                   f"{job.name}: to listen at {port}")
+        if job.status() is not None:
+            raise Failure(f"{job.name} ended before it listened")

@@ -1,0 +1,70 @@
+// Tests between two hosts, with every byte compared: either side may be any RDMA device, for this
+// uses nothing but libibverbs. One program serves, the other names its host:
+//
+//   peer_session [-p PORT] [-g GID-INDEX] [HOST [-m SMALLEST-MTU]]
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include <unistd.h>
+
+#include "tests/peers/session.h"
+
+namespace {
+
+/// The client's wish.
+ibv_mtu smallest(const peers::Line& line, bool is_client, int bytes) {
+  if (!is_client) return line.hear<ibv_mtu>();
+  int mtu = IBV_MTU_256;
+  while (mtu < IBV_MTU_4096 && 128 << mtu < bytes) ++mtu;
+  line.say(static_cast<ibv_mtu>(mtu));
+  return static_cast<ibv_mtu>(mtu);
+}
+
+ibv_mtu carried(const peers::Device& device, const peers::Line& line) {
+  ibv_port_attr port{};
+  peers::check(ibv_query_port(device.context, 1, &port) == 0, "ibv_query_port");
+  line.say(port.active_mtu);
+  return std::min(port.active_mtu, line.hear<ibv_mtu>());
+}
+
+/// Linux's own, which differs from the specification here and there.
+bool is_rxe(const peers::Device& device) {
+  return std::strncmp(ibv_get_device_name(device.context->device), "rxe", 3) == 0;
+}
+
+bool told(const peers::Line& line, bool own) {
+  line.say(own);
+  return line.hear<bool>();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* port = "18600";
+  int gid_index = endpoint::kGidIndex;
+  int mtu_bytes = 256;
+  for (int option; (option = getopt(argc, argv, "p:g:m:")) != -1;) {
+    if (option == 'p') port = optarg;
+    if (option == 'g') gid_index = std::atoi(optarg);
+    if (option == 'm') mtu_bytes = std::atoi(optarg);
+    if (option == '?') return 2;
+  }
+  const bool is_client = optind < argc;
+  peers::Device device(1024, static_cast<std::uint8_t>(gid_index));
+  const peers::Line line =
+      is_client ? peers::Line::of_client(argv[optind], port) : peers::Line::of_server(port);
+  const peers::Session session{device,
+                               line,
+                               is_client,
+                               std::make_unique<peers::Buffer>(device, peers::kBytesMax + 64),
+                               smallest(line, is_client, mtu_bytes),
+                               carried(device, line),
+                               is_rxe(device),
+                               told(line, is_rxe(device))};
+  run_transfers(session);
+  run_streams(session);
+  run_windows(session);
+  run_errors(session);
+  return 0;
+}

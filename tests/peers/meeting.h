@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/programs/endpoint.h"
+
+/// How two test programs on two hosts find each other and tell what they need: one TCP connection.
+namespace peers {
+
+using endpoint::check;
+
+/// A TCP connection to the other program; each end is the same processor's, so values go as they
+/// are.
+class Line {
+ public:
+  /// Waits for the other program at `port`.
+  static Line of_server(const char* port) {
+    addrinfo* found = resolve(nullptr, port);
+    const int listener = socket(found->ai_family, SOCK_STREAM, 0);
+    const int yes = 1;
+    check(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0, "SO_REUSEADDR");
+    check(bind(listener, found->ai_addr, found->ai_addrlen) == 0, "bind");
+    check(listen(listener, 1) == 0, "listen");
+    freeaddrinfo(found);
+    const Line line(accept(listener, nullptr, nullptr));
+    close(listener);
+    return line;
+  }
+  static Line of_client(const char* host, const char* port) {
+    addrinfo* found = resolve(host, port);
+    const int end = socket(found->ai_family, SOCK_STREAM, 0);
+    check(connect(end, found->ai_addr, found->ai_addrlen) == 0, std::string("connect to ") + host);
+    freeaddrinfo(found);
+    return Line(end);
+  }
+
+  template <typename T>
+  void say(const T& value) const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    check(send(end_, &value, sizeof value, MSG_NOSIGNAL) == sizeof value, "the peer has gone");
+  }
+  template <typename T>
+  T hear() const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    T value;
+    check(recv(end_, &value, sizeof value, MSG_WAITALL) == sizeof value, "the peer has ended");
+    return value;
+  }
+  /// Returns when the other side is here, too.
+  void meet() const {
+    say('m');
+    hear<char>();
+  }
+
+ private:
+  explicit Line(int end) : end_(end) { check(end >= 0, "TCP connection"); }
+  static addrinfo* resolve(const char* host, const char* port) {
+    addrinfo hints{};
+    hints.ai_family = host == nullptr ? AF_INET6 : AF_UNSPEC;  // One listener takes both.
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = host == nullptr ? AI_PASSIVE : 0;
+    addrinfo* found = nullptr;
+    const int error = getaddrinfo(host, port, &hints, &found);
+    check(error == 0, std::string("address: ") + gai_strerror(error));
+    return found;
+  }
+
+  int end_;
+};
+
+}  // namespace peers

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Our nodes with Linux's own rdma_rxe, which runs in a guest under QEMU: every row of table.py, each
+side as server and as client. Prints a line for each; --write also writes docs/compatibility.md."""
+
+import fnmatch
+import os
+import re
+import shutil
+import sys
+import time
+from collections import defaultdict
+
+import guest as peer
+from table import ROWS
+
+sys.path.insert(0, os.path.join(peer.HERE, "..", "compat"))
+
+import report
+from lab import Failure, Lab, listens, option_parser, wait_until
+
+OURS, THEIRS = "ours", "theirs"
+ROOT = os.path.abspath(os.path.join(peer.HERE, "..", ".."))
+OUR_PROGRAMS = ("peer_session", "peer_cm")
+NODE = "host"
+SETTLE_SECONDS = 30  # For a server to end when its client has.
+
+
+class Encounter:
+    """One row with the server on one of the two sides."""
+
+    def __init__(self, lab, guest, row, server_side):
+        self.lab, self.guest, self.row, self.server_side = lab, guest, row, server_side
+
+    def run(self):
+        """What the client printed."""
+        server = self._start(self.server_side, self.row.argv(self.row.server))
+        self._wait_for_listener(server)
+        client_side = OURS if self.server_side == THEIRS else THEIRS
+        client = self._start(client_side, self._client_argv())
+        client.expect_success(self.row.seconds)
+        server.expect_success(SETTLE_SECONDS)
+        return client.output()
+
+    def _client_argv(self):
+        hosts = {(OURS, 4): peer.OUR_ADDRESS, (OURS, 6): peer.OUR_ADDRESS_6,
+                 (THEIRS, 4): peer.ADDRESS, (THEIRS, 6): peer.ADDRESS_6}
+        return [*self.row.argv(self.row.client), hosts[self.server_side, self.row.host_ip()]]
+
+    def _start(self, side, argv):
+        if side == THEIRS:
+            program = f"/host/{argv[0]}" if argv[0] in OUR_PROGRAMS else argv[0]
+            return self.guest.start(" ".join([program, *argv[1:]]))
+        program = f"{self.lab.build}/bin/{argv[0]}" if argv[0] in OUR_PROGRAMS else argv[0]
+        return self.lab.start(NODE, [program, *argv[1:]])
+
+    def _wait_for_listener(self, server):
+        if self.server_side == THEIRS:
+            self.guest.wait_for_listener(self.row.port, server)
+            return
+
+        def ready():
+            if server.ended():
+                raise Failure(f"{server.name} ended before it listened")
+            return listens(server.process.pid, self.row.port) or self.lab.bound_ports(NODE)
+
+        wait_until(ready, 20, f"{server.name} to listen")
+
+
+def seen(row, output):
+    """(what was run, MTU or "") of each line that a program of ours has printed; of others, the row."""
+    family = " (IPv6)" if row.is_ours and row.ip == 6 else ""
+    if not row.is_ours:
+        return [(row.name(), "")]
+    lines = re.findall(r"^passed: (?:(RC|UC|UD) (\d+) )?(.*)", output, re.MULTILINE)
+    return [(f"{service} {what}".strip() + family, mtu) for service, mtu, what in lines]
+
+
+def run_all(lab, guest, rows):
+    """(what was run, side of the server) -> the MTUs with which it passed."""
+    passed = defaultdict(list)
+    for row in rows:
+        for server_side in row.server_sides:
+            began = time.monotonic()
+            output = Encounter(lab, guest, row, server_side).run()
+            print(f"passed in {time.monotonic() - began:5.1f} s, {server_side} serve: {row.name()}", flush=True)
+            for what, mtu in seen(row, output):
+                passed[what, server_side].append(mtu)
+    return passed
+
+
+def main():
+    parser = option_parser(__doc__)
+    parser.add_argument("--write", action="store_true", help="write docs/compatibility.md")
+    parser.add_argument("--list", action="store_true", help="say what would run")
+    parser.add_argument("pattern", nargs="*", help="only rows whose client's arguments match")
+    options = parser.parse_args()
+    rows = [row for row in ROWS
+            if not options.pattern or any(fnmatch.fnmatch(row.name(), f"*{p}*") for p in options.pattern)]
+    if options.list:
+        print(*(row.name() for row in rows), sep="\n")
+        return 0
+    system = os.path.join(options.build, "guest")
+    peer.enter_network(system)
+    options.path = "wire"
+    with Lab(options) as lab:
+        lab.set_addresses(NODE, peer.OUR_ADDRESS, peer.OUR_ADDRESS_6)
+        with peer.Guest(lab.folder, system) as guest:
+            for program in OUR_PROGRAMS:
+                shutil.copy(f"{lab.build}/bin/{program}", guest.share)
+            print(f"peer: Linux {guest.version}", flush=True)
+            passed = run_all(lab, guest, rows)
+            if options.write and not options.pattern:
+                report.write_peers(os.path.join(ROOT, "docs", "compatibility.md"), guest.version, passed)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

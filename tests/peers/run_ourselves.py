@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""peer_session and peer_cm between two of our nodes."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "programs"))
+
+from lab import Lab, option_parser, wait_until
+
+SECONDS_MAX = 100
+
+
+def main():
+    options = option_parser(__doc__).parse_args()
+    with Lab(options) as lab:
+        port = str(lab.free_port())
+        session = [f"{lab.build}/bin/peer_session", "-p", port]
+        server = lab.start_server("a", session, int(port))
+        # Every MTU takes its time, and the long set has them all.
+        lab.start("b", [*session, "-m", "4096", lab.address("a")]).expect_success(SECONDS_MAX)
+        server.expect_success(SECONDS_MAX)
+
+        connections = [f"{lab.build}/bin/peer_cm", "-p", port]
+        server = lab.start("a", connections)
+        wait_until(lambda: lab.bound_ports("a"), SECONDS_MAX, "peer_cm to listen")
+        lab.start("b", [*connections, lab.address("a")]).expect_success(SECONDS_MAX)
+        server.expect_success(SECONDS_MAX)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

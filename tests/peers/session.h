@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+
+#include "tests/peers/meeting.h"
+#include "tests/programs/endpoint.h"
+
+/// What the two programs of a test between two hosts have in common. Both run the same steps; where
+/// a step has two sides, each takes each in turn.
+namespace peers {
+
+using endpoint::Buffer;
+using endpoint::Device;
+
+inline constexpr std::size_t kBytesMax = 8 << 20;
+/// Half a second a time (4.1 us times 2^17), for an emulated peer may be slow. Linux's rxe takes a
+/// count of 7 for "for ever".
+inline constexpr endpoint::Retries kPatient{.timeout = 17, .count = 6};
+
+inline const char* name_of(ibv_qp_type type) {
+  return type == IBV_QPT_RC ? "RC" : type == IBV_QPT_UC ? "UC" : "UD";
+}
+
+/// What one side tells the other of a queue pair and its memory.
+struct Place {
+  ibv_gid gid{};
+  std::uint32_t number = 0;
+  std::uint32_t key = 0;
+  std::uint64_t address = 0;
+};
+
+struct Session {
+  Device& device;
+  Line line;
+  bool is_client;
+  std::unique_ptr<Buffer> memory;  // Of all queue pairs; one byte more than any message, and a GRH.
+  ibv_mtu smallest_mtu;
+  ibv_mtu mtu;  // What both ports carry.
+  bool is_rxe, peer_is_rxe;
+
+  /// The client requests first, then the server.
+  template <typename Request, typename Respond>
+  void each_way(Request request, Respond respond) const {
+    if (is_client) request();
+    respond();
+    if (!is_client) request();
+  }
+  /// Both sides have passed.
+  void report(const char* service, std::size_t mtu_bytes, const char* what) const {
+    if (is_client) std::printf("passed: %s %zu %s\n", service, mtu_bytes, what);
+    std::fflush(stdout);
+  }
+};
+
+/// This side's end of a connection between the two programs.
+struct Pair {
+  ibv_qp* qp;
+  Buffer* memory;
+  Place there;
+  ibv_ah* handle = nullptr;  // UD only.
+
+  Pair(const Session& session, ibv_qp_type type, ibv_mtu mtu,
+       const endpoint::Retries& retries = kPatient)
+      : qp(session.device.create_queue_pair(type, 64, 64)), memory(session.memory.get()) {
+    session.line.say(
+        Place{session.device.gid, qp->qp_num, memory->region->rkey, memory->address()});
+    there = session.line.hear<Place>();
+    ibv_ah_attr path = session.device.path_to(there.gid);
+    session.device.initialise(qp);
+    Device::connect_along(path, qp, there.number, mtu, retries);
+    if (type == IBV_QPT_UD) {
+      handle = ibv_create_ah(session.device.pd, &path);
+      check(handle != nullptr, "ibv_create_ah");
+    }
+    session.line.meet();  // Nobody sends before both can receive.
+  }
+  ~Pair() {
+    ibv_destroy_qp(qp);
+    if (handle != nullptr) ibv_destroy_ah(handle);
+  }
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+};
+
+/// The next completion, good or not.
+inline ibv_wc next_completion(const Session& session) {
+  ibv_wc completion{};
+  int polled = 0;
+  while (polled == 0) polled = ibv_poll_cq(session.device.cq, 1, &completion);
+  check(polled == 1, "ibv_poll_cq");
+  return completion;
+}
+
+inline void expect_status(const Session& session, ibv_wc_status expected, const char* what) {
+  const ibv_wc_status found = next_completion(session).status;
+  if (found == expected) return;
+  std::fprintf(stderr, "%s: %s, expected %s\n", what, ibv_wc_status_str(found),
+               ibv_wc_status_str(expected));
+  std::exit(1);
+}
+
+void run_transfers(const Session& session);
+void run_streams(const Session& session);
+void run_windows(const Session& session);
+void run_errors(const Session& session);
+
+}  // namespace peers
