@@ -24,6 +24,7 @@ class Line {
   static Line of_server(const char* port) {
     addrinfo* found = resolve(nullptr, port);
     const int listener = socket(found->ai_family, SOCK_STREAM, 0);
+    check(listener >= 0, "socket");
     const int yes = 1;
     check(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0, "SO_REUSEADDR");
     check(bind(listener, found->ai_addr, found->ai_addrlen) == 0, "bind");
@@ -36,6 +37,7 @@ class Line {
   static Line of_client(const char* host, const char* port) {
     addrinfo* found = resolve(host, port);
     const int end = socket(found->ai_family, SOCK_STREAM, 0);
+    check(end >= 0, "socket");
     check(connect(end, found->ai_addr, found->ai_addrlen) == 0, std::string("connect to ") + host);
     freeaddrinfo(found);
     return Line(end);
