@@ -128,9 +128,9 @@ stage_tsan() {
 stage_fuzz() {
   build_preset fuzz || return
   local target name found
-  for target in build/fuzz/bin/fuzz_*; do
+  for target in build/fuzzing/bin/fuzz_*; do
     name=${target##*/fuzz_}
-    found=build/fuzz/found/$name
+    found=build/fuzzing/found/$name
     say "fuzzing $name for $fuzz_seconds seconds"
     mkdir -p "$found"
     if "$target" -max_total_time="$fuzz_seconds" -print_final_stats=1 -artifact_prefix="$found/" \
