@@ -126,6 +126,7 @@ void Adapter::on_visitor_gone(std::uint32_t place, int fd) {
       if (QueuePair* const queue_pair = find_local(i)) queue_pair->on_visitor_gone();
     }
     for (const auto& [local, queue] : shared_receives_) {
+      queue->tell_of_limit();
       if (queue->options().type != SharedReceiveType::xrc) continue;
       queue->options().cq->mend();
       take_news(*queue);

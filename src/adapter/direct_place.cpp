@@ -161,7 +161,7 @@ bool DirectPlace::take_receive() {
   if (!target_.receives) return false;
   ReceiveRing& ring = *peer_->at(target_.receives);
   if (!ring.take(peer_->base(), target_.receive, &target_.holds_receive)) return false;
-  if (ring.disarm_limit()) peer_->tell_of_receives(local_number_, kReceivesFewerThanLimit);
+  if (ring.reaches_limit()) peer_->tell_of_receives(local_number_, kReceivesFewerThanLimit);
   return true;
 }
 

@@ -241,7 +241,7 @@ void QueuePair::take_news() {
   }
   if ((news & kAssist) != 0) assist();
   if ((news & kReceivesFewerThanLimit) != 0 && options_.shared_receive != nullptr) {
-    options_.shared_receive->raise_limit_event();
+    options_.shared_receive->tell_of_limit();
   }
   if ((news & kReceiveCompleted) != 0) options_.receive_cq->tell();
   if ((news & kCompletionsOverrun) != 0) options_.receive_cq->report_overrun();

@@ -58,7 +58,8 @@ struct ReceiveRing {
   std::uint32_t segments_max = 0;
   std::uint32_t place_bytes = 0;
   std::atomic<std::uint32_t> limit{0};  // Of a shared queue: with fewer it tells once; 0: never.
-  std::uint32_t mask = 0;               // Places - 1.
+  static constexpr std::uint32_t kLimitReached = 1U << 31;  // In its place: there is news of it.
+  std::uint32_t mask = 0;                                   // Places - 1.
   Offset<std::byte> places;
 
   std::uint32_t count() const {
@@ -76,11 +77,18 @@ struct ReceiveRing {
     const std::lock_guard guard(taking);
     finish_last(arena);
   }
-  /// True once, as soon as fewer requests than the limit are there. Who takes a request asks
-  /// afterwards, and who sets the limit too.
-  bool disarm_limit() {
+  /// Whether the owner has to be told that fewer requests than the limit are there, or were. True
+  /// until the owner has disarmed it, so nothing is lost with somebody who is killed before
+  /// telling. Who takes a request asks afterwards.
+  bool reaches_limit() {
     std::uint32_t now = limit.load();
-    return now != 0 && count() < now && limit.compare_exchange_strong(now, 0);
+    if (now == 0 || now == kLimitReached) return now != 0;
+    return count() < now && limit.compare_exchange_strong(now, kLimitReached);
+  }
+  /// Of the owner: true once for each limit that was reached.
+  bool disarm_limit() {
+    std::uint32_t reached = kLimitReached;
+    return reaches_limit() && limit.compare_exchange_strong(reached, 0);
   }
   /// Under one of the locks.
   std::byte* place(std::byte* arena, std::uint64_t number) const {
@@ -115,8 +123,13 @@ class ReceiveQueue {
   /// kReceivesMax.
   Result<void> resize(std::uint32_t capacity);
 
-  void set_limit(std::uint32_t limit) { ring_->limit.store(limit); }
-  std::uint32_t limit() const { return ring_->limit.load(std::memory_order_relaxed); }
+  /// True: the limit until now was reached, and that is still to be told.
+  bool set_limit(std::uint32_t limit) {
+    return ring_->limit.exchange(limit) == ReceiveRing::kLimitReached;
+  }
+  std::uint32_t limit() const {
+    return ring_->limit.load(std::memory_order_relaxed) & ~ReceiveRing::kLimitReached;
+  }
   bool disarm_limit() { return ring_->disarm_limit(); }
 
  private:

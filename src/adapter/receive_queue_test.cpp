@@ -152,6 +152,22 @@ TEST_F(ReceiveQueueTest, TheLimitIsReachedOnceBelowIt) {
   EXPECT_FALSE(queue->disarm_limit());
 }
 
+TEST_F(ReceiveQueueTest, WhoIsKilledBeforeTellingOfTheLimitLosesNothing) {
+  const auto queue = make(4, 1);
+  ReceiveRing& ring = *arena_->at(queue->ring());
+  ReceiveRequest request;
+  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(queue->post(id, {}), 0);
+  queue->set_limit(4);
+  ASSERT_TRUE(queue->take(request));
+  EXPECT_TRUE(ring.reaches_limit());  // And is killed.
+  EXPECT_EQ(queue->post(4, {}), 0);
+  EXPECT_TRUE(ring.reaches_limit()) << "also where enough are there again";
+  EXPECT_EQ(queue->limit(), 0U);
+  EXPECT_TRUE(queue->set_limit(2)) << "a new limit does not hide it";
+  EXPECT_FALSE(queue->disarm_limit());
+  EXPECT_EQ(queue->limit(), 2U);
+}
+
 TEST_F(ReceiveQueueTest, ThreadsTakeEveryRequestOnce) {
   constexpr std::uint64_t kEach = 20'000;
   const auto queue = make(100, 1);

@@ -82,7 +82,7 @@ void SharedReceiveQueue::raise_limit_event() {
 }
 
 void SharedReceiveQueue::on_news(std::uint32_t news) {
-  if ((news & kReceivesFewerThanLimit) != 0) raise_limit_event();
+  if ((news & kReceivesFewerThanLimit) != 0) tell_of_limit();
   if ((news & kReceiveCompleted) != 0) options_.cq->tell();
   if ((news & kCompletionsOverrun) != 0) options_.cq->report_overrun();
 }
@@ -101,7 +101,7 @@ Result<void> SharedReceiveQueue::modify(const SharedReceiveAttributes& wanted) {
     if (auto resized = queue_->resize(std::max(1u, *wanted.requests)); !resized) return resized;
   }
   if (wanted.limit) {
-    queue_->set_limit(*wanted.limit);
+    if (queue_->set_limit(*wanted.limit)) raise_limit_event();
     tell_of_limit();
   }
   return {};

@@ -64,7 +64,8 @@ class SharedReceiveQueue {
   bool take(ReceiveRequest& out);
   /// For peers, and what is to be done for them here.
   Offset<ReceiveRing> ring() const { return queue_->ring(); }
-  void raise_limit_event();
+  /// Raises IBV_EVENT_SRQ_LIMIT_REACHED where the limit was reached and nobody has told of it.
+  void tell_of_limit();
   /// XRC: what peers have told.
   void on_news(std::uint32_t news);
   bool matches_tags() const { return tags_.has_value(); }
@@ -84,7 +85,7 @@ class SharedReceiveQueue {
       : number_(number), options_(options), queue_(std::move(queue)) {
     if (options.type == SharedReceiveType::tag_matching) tags_.emplace(options.tags);
   }
-  void tell_of_limit();
+  void raise_limit_event();
 
   const SrqNumber number_;
   const SharedReceiveOptions options_;
