@@ -72,14 +72,14 @@ class Job:
 class Guest:
     """Use as a context manager, within a lab, whose folder it uses."""
 
-    def __init__(self, folder, system):
+    def __init__(self, folder, system, processors=2):
         self.share = os.path.join(folder, "guest")
         self._jobs = []
         os.makedirs(os.path.join(self.share, "todo"))
         self._console = open(os.path.join(folder, "console"), "wb")
         self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", "qemu-system-x86_64", "-machine", "q35,accel=tcg",
-             "-cpu", "max", "-smp", "2", "-m", "2048", "-nographic", "-no-reboot", "-nodefaults",
+             "-cpu", "max", "-smp", str(processors), "-m", "2048", "-nographic", "-no-reboot", "-nodefaults",
              "-serial", "stdio", "-kernel", f"{system}/vmlinuz", "-initrd", f"{system}/initramfs.gz",
              "-append", "console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init",
              "-netdev", "tap,id=n0,ifname=tap0,script=no,downscript=no",
