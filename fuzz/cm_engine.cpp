@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "cm/connection_manager.h"
+#include "fuzz/input.h"
 
 namespace {
 
@@ -13,17 +14,6 @@ using namespace verbatim::cm;
 
 constexpr std::size_t kKeptMax = 32;  // MADs that may still be delivered.
 constexpr TimeNs kForEver = 1'000'000 * kSecond;
-
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}
-  bool empty() const { return left_ == 0; }
-  std::uint32_t byte() { return left_ == 0 ? 0 : (--left_, *data_++); }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t left_;
-};
 
 /// One program and its engine.
 struct Side {

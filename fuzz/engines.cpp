@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/assert.h"
+#include "fuzz/input.h"
 #include "sim/pair.h"
 
 namespace {
@@ -19,21 +20,6 @@ constexpr std::array kOfRc{Operation::send,          Operation::write,
                            Operation::read,          Operation::flush,
                            Operation::fetch_and_add, Operation::write_with_immediate};
 constexpr std::array kOfUc{Operation::send, Operation::write, Operation::write_with_immediate};
-
-/// The bytes that libFuzzer gives, taken as numbers; zeros when they are used up.
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}
-  bool empty() const { return left_ == 0; }
-  std::uint32_t byte() { return left_ == 0 ? 0 : (--left_, *data_++); }
-  std::uint32_t two() { return byte() << 8 | byte(); }
-  /// Most often one of the few that matter, as the fuzzer soon finds out.
-  Psn near(Psn base) { return base + static_cast<std::uint32_t>(static_cast<std::int8_t>(byte())); }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t left_;
-};
 
 class Attack {
  public:
@@ -85,6 +71,9 @@ class Attack {
       ++sent_;
     }
   }
+  Psn near(Psn base) {
+    return base + static_cast<std::uint32_t>(static_cast<std::int8_t>(input_.byte()));
+  }
   /// A packet whose opcode, PSN, lengths and keys the fuzzer chooses.
   void arrive() {
     wire::Headers headers;
@@ -93,7 +82,7 @@ class Attack {
     headers.bth.pad_count = flags & 3;
     headers.bth.ack_request = (flags & 4) != 0;
     headers.bth.solicited_event = (flags & 8) != 0;
-    headers.bth.psn = input_.near(options_.first_psn + ((flags & 16) != 0 ? sent_ : came_));
+    headers.bth.psn = near(options_.first_psn + ((flags & 16) != 0 ? sent_ : came_));
     headers.xrc_eth.srq = (flags & 32) != 0 ? SrqNumber(input_.byte()) : sim::Node::kSrq;
     const MemoryKey key = (flags & 64) != 0 ? MemoryKey(input_.two()) : victim_.key();
     const std::uint64_t address = sim::Node::remote_address(input_.two() << 1);

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 
 #include "tests/peers/session.h"
+#include "tests/programs/operations.h"
 
 namespace peers {
 namespace {
@@ -12,24 +13,8 @@ constexpr std::uint32_t kImmediate = 0x01020304;
 constexpr std::size_t kGrhBytes = 40;
 constexpr std::uint8_t kUntouched = 0xee;
 
-struct Operation {
-  ibv_wr_opcode opcode;
-  const char* name;
-  bool consumes_receive, in_uc, in_ud;
-};
-constexpr Operation kOperations[] = {
-    {IBV_WR_SEND, "SEND", true, true, true},
-    {IBV_WR_SEND_WITH_IMM, "SEND with immediate", true, true, true},
-    {IBV_WR_RDMA_WRITE, "WRITE", false, true, false},
-    {IBV_WR_RDMA_WRITE_WITH_IMM, "WRITE with immediate", true, true, false},
-    {IBV_WR_RDMA_READ, "READ", false, false, false},
-    {IBV_WR_ATOMIC_CMP_AND_SWP, "compare and swap", false, false, false},
-    {IBV_WR_ATOMIC_FETCH_AND_ADD, "fetch and add", false, false, false},
-};
-
-bool is_atomic(ibv_wr_opcode opcode) {
-  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
+using endpoint::is_atomic;
+using endpoint::Operation;
 
 /// One message of one operation, on both sides of it.
 struct Message {
@@ -122,9 +107,8 @@ struct Message {
   void check_receive(const ibv_wc& completion) const {
     expect(completion.byte_len == length + headroom(), "wrong length");
     const bool announced = (completion.wc_flags & IBV_WC_WITH_IMM) != 0;
-    const bool has_immediate =
-        operation.opcode == IBV_WR_SEND_WITH_IMM || operation.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-    expect(announced == has_immediate, "immediate data announced wrongly");
+    expect(announced == endpoint::has_immediate(operation.opcode),
+           "immediate data announced wrongly");
     expect(!announced || ntohl(completion.imm_data) == kImmediate, "wrong immediate data");
   }
   /// An unreliable WRITE has no completion at its target: its bytes come when they come.
@@ -151,9 +135,8 @@ std::vector<std::size_t> lengths(const Operation& operation, ibv_qp_type type, s
 void run_service(const Session& session, ibv_qp_type type, ibv_mtu mtu) {
   const Pair pair(session, type, mtu);
   const std::size_t mtu_bytes = std::size_t{128} << mtu;
-  for (const auto& operation : kOperations) {
-    if (type == IBV_QPT_UC && !operation.in_uc) continue;
-    if (type == IBV_QPT_UD && !operation.in_ud) continue;
+  for (const auto& operation : endpoint::kOperations) {
+    if (!is_served(operation, type)) continue;
     for (const std::size_t length : lengths(operation, type, mtu_bytes)) {
       const Message message{session, pair, operation, length};
       session.each_way([&] { message.request(); }, [&] { message.respond(); });

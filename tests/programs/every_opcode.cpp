@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 
 #include "tests/programs/endpoint.h"
+#include "tests/programs/operations.h"
 
 namespace {
 
@@ -15,28 +16,6 @@ constexpr std::uint32_t kImmediate = 0x01020304;
 constexpr std::size_t kGrhBytes = 40;
 constexpr std::uint64_t kReceiveId = 1;
 constexpr std::uint64_t kSendId = 2;
-
-struct Operation {
-  ibv_wr_opcode opcode;
-  const char* name;
-  bool consumes_receive;
-  bool in_uc;
-  bool in_ud;
-};
-
-constexpr Operation kOperations[] = {
-    {IBV_WR_SEND, "SEND", true, true, true},
-    {IBV_WR_SEND_WITH_IMM, "SEND_WITH_IMM", true, true, true},
-    {IBV_WR_RDMA_WRITE, "RDMA_WRITE", false, true, false},
-    {IBV_WR_RDMA_WRITE_WITH_IMM, "RDMA_WRITE_WITH_IMM", true, true, false},
-    {IBV_WR_RDMA_READ, "RDMA_READ", false, false, false},
-    {IBV_WR_ATOMIC_CMP_AND_SWP, "ATOMIC_CMP_AND_SWP", false, false, false},
-    {IBV_WR_ATOMIC_FETCH_AND_ADD, "ATOMIC_FETCH_AND_ADD", false, false, false},
-};
-
-bool is_atomic(ibv_wr_opcode opcode) {
-  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
 
 /// Two connected queue pairs, and a buffer for each.
 struct Pair {
@@ -87,11 +66,10 @@ void expect(bool good, const Operation& operation, std::size_t length, const cha
 void check_receive(const ibv_wc& completion, const Operation& operation, std::size_t length,
                    std::size_t headroom) {
   expect(completion.byte_len == length + headroom, operation, length, "wrong length");
-  const bool has_immediate =
-      operation.opcode == IBV_WR_SEND_WITH_IMM || operation.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-  expect(((completion.wc_flags & IBV_WC_WITH_IMM) != 0) == has_immediate, operation, length,
+  const bool immediate = has_immediate(operation.opcode);
+  expect(((completion.wc_flags & IBV_WC_WITH_IMM) != 0) == immediate, operation, length,
          "immediate data announced wrongly");
-  if (has_immediate) {
+  if (immediate) {
     expect(ntohl(completion.imm_data) == kImmediate, operation, length, "wrong immediate data");
   }
 }
@@ -138,8 +116,7 @@ void run_service(Device& device, ibv_qp_type type, ibv_mtu mtu) {
   Pair pair(device, type, mtu);
   const std::size_t mtu_bytes = std::size_t{128} << mtu;
   for (const auto& operation : kOperations) {
-    if (type == IBV_QPT_UC && !operation.in_uc) continue;
-    if (type == IBV_QPT_UD && !operation.in_ud) continue;
+    if (!is_served(operation, type)) continue;
     if (is_atomic(operation.opcode)) {
       run_atomic(pair, operation);
       continue;
