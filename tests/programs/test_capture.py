@@ -12,6 +12,7 @@ from lab import Failure, Lab, option_parser, wait_until
 from namespaces import enter_user_namespace
 
 SECONDS_MAX = 60
+PCAP_HEADER_BYTES = 24
 PYTHON = "/usr/bin/python3"  # Debian's own, to which python3-scapy belongs.
 JUDGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "wire_judge", "judge.py")
 
@@ -51,6 +52,8 @@ class Capture:
         return "File:" in self._log()
 
     def stop(self):
+        # The kernel hands packets over in blocks, after a while; what it still has then is lost.
+        wait_until(lambda: os.path.getsize(self.path) > PCAP_HEADER_BYTES, SECONDS_MAX, "captured packets")
         self._process.send_signal(signal.SIGINT)
         self._process.wait(SECONDS_MAX)
         print(self._log())
