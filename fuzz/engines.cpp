@@ -1,7 +1,6 @@
 // Any packets in any order, at any time, to one end of a connection that has requests of its own
 // under way: requester and responder of RC, UC or XRC. Each posted request completes at most once
-// and in the order of posting, each receive at most once, and nothing touches memory that is not
-// the node's.
+// and in the order of posting, and nothing touches memory that is not the node's.
 #include <algorithm>
 
 #include "base/assert.h"

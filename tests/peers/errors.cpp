@@ -24,7 +24,7 @@ struct Misuse {
   ibv_wc_status receives = IBV_WC_SUCCESS;
   bool is_destroyed = false;                              // The responder's queue pair.
   std::optional<ibv_wc_status> rxe_status, rxe_receives;  // Where Linux's rxe responds, if other.
-  bool may_be_refused = false;  // With EINVAL as it is posted: Linux's rxe does.
+  bool rxe_refuses = false;                               // With EINVAL, as it is posted.
 };
 constexpr Misuse kMisuses[] = {
     {.name = "WRITE with a wrong key",
@@ -59,7 +59,7 @@ constexpr Misuse kMisuses[] = {
      .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
      .status = IBV_WC_REM_INV_REQ_ERR,
      .beyond = 4,
-     .may_be_refused = true},
+     .rxe_refuses = true},
     {.name = "SEND longer than its receive",
      .opcode = IBV_WR_SEND,
      .status = IBV_WC_REM_INV_REQ_ERR,
@@ -94,8 +94,8 @@ void request(const Session& session, const Misuse& misuse) {
   wanted.send_flags = IBV_SEND_SIGNALED;
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(pair.qp, &wanted, &bad);
-  const bool is_refused = error == EINVAL && misuse.may_be_refused;
-  check(error == 0 || is_refused, misuse.name);
+  const bool is_refused = session.is_rxe && misuse.rxe_refuses;
+  check(error == (is_refused ? EINVAL : 0), misuse.name);
   if (!is_refused) {
     endpoint::post_send(pair.qp, {.opcode = IBV_WR_SEND}, pair.memory->segment(1));
     const auto status = session.peer_is_rxe ? misuse.rxe_status : std::nullopt;

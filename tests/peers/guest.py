@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "programs"))
 from lab import Failure, SKIPPED, wait_until
 from namespaces import enter_user_namespace, is_inside
 
-ADDRESS, ADDRESS_6 = "10.77.0.2", "fd77::2"  # The guest's; see guest/init.
+ADDRESS, ADDRESS_6 = "10.77.0.2", "fd77::2"  # The guest's.
 OUR_ADDRESS, OUR_ADDRESS_6 = "10.77.0.1", "fd77::1"
 MTU = 4500  # RoCE's 4096 and its headers.
 TOOLS = ("qemu-system-x86_64", "busybox", "cpio", "modprobe", "rdma")
@@ -72,16 +72,17 @@ class Job:
 class Guest:
     """Use as a context manager, within a lab, whose folder it uses."""
 
-    def __init__(self, folder, system, processors=2):
+    def __init__(self, folder, system):
         self.share = os.path.join(folder, "guest")
         self._jobs = []
         os.makedirs(os.path.join(self.share, "todo"))
         self._console = open(os.path.join(folder, "console"), "wb")
         self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", "qemu-system-x86_64", "-machine", "q35,accel=tcg",
-             "-cpu", "max", "-smp", str(processors), "-m", "2048", "-nographic", "-no-reboot", "-nodefaults",
+             "-cpu", "max", "-smp", "2", "-m", "2048", "-nographic", "-no-reboot", "-nodefaults",
              "-serial", "stdio", "-kernel", f"{system}/vmlinuz", "-initrd", f"{system}/initramfs.gz",
-             "-append", "console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init",
+             "-append", "console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init "
+             f"guest_mtu={MTU} guest_address={ADDRESS} guest_address_6={ADDRESS_6}",
              "-netdev", "tap,id=n0,ifname=tap0,script=no,downscript=no",
              "-device", f"virtio-net-pci,netdev=n0,host_mtu={MTU},romfile=",
              "-virtfs", f"local,path={self.share},mount_tag=host,security_model=none"],

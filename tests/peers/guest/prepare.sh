@@ -90,6 +90,7 @@ build_root() {
   echo 'root:x:0:0::/:/bin/sh' >root/etc/passwd
   echo 'root:x:0:' >root/etc/group
   echo '127.0.0.1 localhost' >root/etc/hosts
+  printf '%s\n' "${modules[@]}" siw >root/etc/modules # For init.
   cp "$here/init" root/init
 }
 
