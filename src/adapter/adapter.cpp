@@ -95,8 +95,7 @@ Result<std::unique_ptr<CompletionQueue>> Adapter::create_completion_queue(
   return CompletionQueue::create(*arena_, options);
 }
 
-bool Adapter::look_for_completions(CompletionQueue& queue) {
-  if (!queue.empty()) return true;
+bool Adapter::await_completions(CompletionQueue& queue) {
   if (progress_->poll() && queue.lacks_entry()) queue.mend();
   return !queue.empty();
 }

@@ -18,6 +18,7 @@
 #include "adapter/device_memory.h"
 #include "adapter/direct_peer.h"
 #include "adapter/port.h"
+#include "adapter/progress.h"
 #include "adapter/queue_pair.h"
 #include "adapter/receive_queue.h"
 #include "adapter/shared_receive_queue.h"
@@ -107,8 +108,6 @@ struct XrcOpening {
   bool exclusive = false;  // O_EXCL
 };
 
-class Progress;
-
 /// One for each process that opened the device. Thread-safe.
 class Adapter {
  public:
@@ -167,8 +166,11 @@ class Adapter {
 
   Result<std::unique_ptr<CompletionQueue>> create_completion_queue(
       const CompletionQueueOptions& options);
-  /// Whether the queue has entries; where it has none, after a turn of progress in this thread.
-  bool look_for_completions(CompletionQueue& queue);
+  /// Whether the queue has entries; where it has none, after a turn of progress in this thread,
+  /// where one is due.
+  bool look_for_completions(CompletionQueue& queue) {
+    return !queue.empty() || (progress_->is_due() && await_completions(queue));
+  }
   /// `ibv_poll_cq`.
   template <typename Use>
   std::size_t poll(CompletionQueue& queue, std::size_t most, Use use) {
@@ -243,6 +245,7 @@ class Adapter {
   friend class QueuePair;
   friend class Progress;
   friend class Steering;
+  bool await_completions(CompletionQueue& queue);
   struct Route {
     SocketAddress address;
     const mover::SendSocket* socket = nullptr;

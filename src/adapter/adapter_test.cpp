@@ -132,7 +132,7 @@ struct Side {
                      .compare_add = compare_add,
                      .swap = swap},
          .segments = std::span(&local, 1),
-         .signaled = true});
+         .flags = kPostSignaled});
     return refused;
   }
 
@@ -227,7 +227,7 @@ TEST_F(AdapterPair, WrongKeyEndsInErrorAndFlushes) {
                                                  .remote_address = right.address(),
                                                  .remote_key = MemoryKey{raw(right.key) ^ 0x100}},
                                      .segments = std::span(&local, 1),
-                                     .signaled = true}));
+                                     .flags = kPostSignaled}));
   }
   EXPECT_EQ(Status::remote_access_error, left.next().status);
   EXPECT_EQ(Status::flushed, left.next().status);
@@ -365,7 +365,7 @@ TEST_F(AdapterPair, UdDeliversBehindAGrhToOneAndToAGroup) {
               left.qp->post_send({.wr_id = 1,
                                   .request = {.operation = Operation::send, .length = 100},
                                   .segments = std::span(&local, 1),
-                                  .signaled = true,
+                                  .flags = kPostSignaled,
                                   .destination = &*destination,
                                   .remote_qpn = gid == group ? kMulticastQpn : right.qp->number(),
                                   .remote_qkey = QKey{0x1234}}));

@@ -82,9 +82,28 @@ struct Completion {
   std::uint64_t timestamp = 0;  // TimeNs of the push, in queues whose programs ask for it.
   std::uint64_t tag = 0;        // Of a message that matched, as is `tag_context`.
   std::uint32_t tag_context = 0;
-  /// Of the ring, which counts its laps from 1: the entry is there when it says the lap in which
-  /// the consumer comes by. Release by the producer, so that one cache line tells the consumer all.
+  /// The entry is there when it names the lap in which the consumer comes by (`lap_of`; 0: it never
+  /// was). Release by the producer, so that one cache line tells the consumer all.
   std::uint32_t lap = 0;
+
+  /// All but the lap, at which a consumer may be looking, and the timestamp. Field by field: who
+  /// has just written small pieces waits for the store buffer when it reads them in large ones, and
+  /// there the payload comes first, whose line another processor has.
+  VERBATIM_HOT void take(const Completion& other) {
+    wr_id = other.wr_id;
+    status = other.status;
+    opcode = other.opcode;
+    pkey_index = other.pkey_index;
+    vendor_error = other.vendor_error;
+    byte_count = other.byte_count;
+    immediate = other.immediate;
+    qpn = other.qpn;
+    source_qpn = other.source_qpn;
+    flags = other.flags;
+    service_level = other.service_level;
+    tag = other.tag;
+    tag_context = other.tag_context;
+  }
 };
 static_assert(sizeof(Completion) == 64);
 
@@ -115,8 +134,9 @@ struct CompletionRing {
   alignas(64) SpinLock taking;  // After `lock`, where both are taken.
   std::atomic<std::uint64_t> consumed{0};
 
+  /// The number of the first entry of the next lap: never that of the lap before.
   static std::uint32_t lap_of(std::uint64_t number, std::uint64_t capacity) {
-    return static_cast<std::uint32_t>(number >> std::countr_zero(capacity)) + 1;
+    return static_cast<std::uint32_t>((number | (capacity - 1)) + 1);
   }
   /// Under `lock`: what a producer that was killed had added is there.
   void finish_last(std::byte* arena) {
@@ -185,7 +205,6 @@ class CompletionQueue {
   /// queue that was overrun gives what it has and then nothing.
   template <typename Use>
   std::size_t poll(std::size_t most, Use use) {
-    if (empty()) return 0;
     const std::lock_guard guard(ring_->taking);
     std::size_t taken = 0;
     for (const Completion* entry = nullptr; taken < most && (entry = next()) != nullptr; ++taken) {
@@ -300,8 +319,7 @@ VERBATIM_HOT CompletionRing::Added CompletionRing::add(std::byte* arena, const C
   const std::uint64_t number = produced.load(std::memory_order_relaxed);
   if (number >= room_until && !make_room(number)) return Added::not_at_all;
   auto& place = reinterpret_cast<Completion*>(arena + entries.value)[number & (capacity - 1)];
-  // All but the lap, at which a consumer may be looking.
-  std::memcpy(static_cast<void*>(&place), &entry, offsetof(Completion, lap));
+  place.take(entry);
   place.timestamp = now;
   const auto* const flag = reinterpret_cast<const std::byte*>(holds);
   completes.store(holds == nullptr ? 0 : static_cast<std::uint64_t>(flag - arena),

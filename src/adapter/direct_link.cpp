@@ -224,7 +224,7 @@ VERBATIM_HOT DirectLink::Outcome DirectLink::deliver(const SendRequest& request)
     const Outcome ended = assist({.kind = Assist::invalidate, .key = raw(request.remote_key)});
     if (ended != Outcome::completed || status_ != Status::success) return ended;
   }
-  const bool is_write = transport::is_write(request.operation);
+  const bool is_write = info.verb == wire::Verb::write;
   const Completion completion{.wr_id = at_->target().receive.wr_id,
                               .opcode = is_write ? CompletionOpcode::receive_write_with_immediate
                                                  : CompletionOpcode::receive,

@@ -10,6 +10,7 @@
 #include "adapter/datagram_header.h"
 #include "adapter/direct_place.h"
 #include "adapter/xrc_hosts.h"
+#include "base/hot.h"
 #include "base/time.h"
 #include "region/region_table.h"
 #include "transport/ib/work.h"
@@ -78,7 +79,7 @@ class DirectLink {
     return Outcome::completed;
   }
   /// It has reached the peer, and done there what it should.
-  Outcome serve(const transport::SendRequest& request) {
+  VERBATIM_HOT Outcome serve(const transport::SendRequest& request) {
     target_.received.messages.add_exclusive();
     target_.received.bytes.add_exclusive(request.length);
     return complete(transport::Status::success);

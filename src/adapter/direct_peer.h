@@ -127,9 +127,10 @@ VERBATIM_HOT bool DirectPeer::end_receive(std::uint32_t local_number, const Comp
   DirectTarget& served = target(local_number);
   const Added added =
       at(served.receive_cq)->add(base_, completion, solicited, &served.holds_receive);
-  served.holds_receive = false;  // Also where there was no room.
-  if (added == Added::and_must_tell) tell_of_receives(local_number, kReceiveCompleted);
-  if (added == Added::not_at_all) tell_of_receives(local_number, kCompletionsOverrun);
+  if (added == Added::silently) return true;
+  if (added == Added::not_at_all) served.holds_receive.store(false, std::memory_order_release);
+  tell_of_receives(local_number,
+                   added == Added::not_at_all ? kCompletionsOverrun : kReceiveCompleted);
   return added != Added::not_at_all;
 }
 

@@ -156,8 +156,8 @@ std::uint64_t* DirectPlace::word(const region::Region& there, std::uint64_t addr
 
 bool DirectPlace::take_receive() {
   // It is in use by a request that goes on, or that was left: whether it is complete is not sure.
-  if (target_.holds_receive) settle(target_, peer_->base());
-  if (target_.holds_receive) return true;
+  if (target_.holds_receive.load(std::memory_order_relaxed)) settle(target_, peer_->base());
+  if (target_.holds_receive.load(std::memory_order_relaxed)) return true;
   if (!target_.receives) return false;
   ReceiveRing& ring = *peer_->at(target_.receives);
   if (!ring.take(peer_->base(), target_.receive, &target_.holds_receive)) return false;

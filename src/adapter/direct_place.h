@@ -78,8 +78,9 @@ class DirectPlace {
   Copied copy_to_receive(const LocalMemory& local, std::uint64_t offset, std::uint64_t length,
                          std::uint64_t before = 0);
   /// Bytes [offset, offset + length) of the request, to or from `address` of the peer's process.
-  Copied copy(const region::Region& there, std::uint64_t address, const LocalMemory& local,
-              std::uint64_t offset, std::uint64_t length, bool to_peer) {
+  VERBATIM_HOT Copied copy(const region::Region& there, std::uint64_t address,
+                           const LocalMemory& local, std::uint64_t offset, std::uint64_t length,
+                           bool to_peer) {
     // Mostly each side's bytes lie together, and at hand.
     std::byte* const to = find(there, address, length);
     const std::uint32_t right = to_peer ? region::kLocalRead : region::kLocalWrite;

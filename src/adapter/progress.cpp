@@ -42,11 +42,6 @@ constexpr std::uint32_t kIdleTurnsBeforeYield = 32;
 constexpr std::uint32_t kIdleTurnsBeforePause = 16;
 constexpr TimeNs kPause = kMicrosecond;
 
-/// Without queue pairs on the wire, one poll in so many takes a turn, for management datagrams and
-/// for timers, and offers the processor. A turn is a system call, which takes longer than a message
-/// of the direct path.
-constexpr std::uint32_t kPollsPerTurn = 1024;
-
 clockid_t clock_of_this_thread() {
   clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
   pthread_getcpuclockid(pthread_self(), &clock);
@@ -243,10 +238,8 @@ void Progress::serve() {
 }
 
 bool Progress::poll() {
-  static thread_local std::uint32_t polls = 0;
   const bool may_skip = !has_outputs_.load(std::memory_order_relaxed);
   const bool awaits_packets = wire_users_.load(std::memory_order_relaxed) != 0;
-  if (may_skip && !awaits_packets && ++polls % kPollsPerTurn != 0) return false;
   const TimeNs now = monotonic_now();
   const bool is_idle = idle_turns_.load(std::memory_order_relaxed) > kIdleTurnsBeforePause;
   if (may_skip && is_idle && elapsed(last_poll_.load(std::memory_order_relaxed), now) < kPause) {

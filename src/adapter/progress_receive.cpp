@@ -49,7 +49,7 @@ class Progress::Reception {
   const mover::ReceivedDatagrams& origin_;
   const TimeNs now_;
   QueuePair* queue_pair_ = nullptr;
-  std::unique_lock<std::mutex> guard_;  // Its lock.
+  std::unique_lock<Mutex> guard_;  // Its lock.
 };
 
 void Progress::on_datagrams(const mover::ReceivedDatagrams& datagrams, const Source& source,

@@ -4,7 +4,6 @@
 
 #include "adapter/adapter.h"
 #include "adapter/progress.h"
-#include "base/hot.h"
 
 namespace verbatim::adapter {
 
@@ -81,86 +80,6 @@ bool serves(QpType type, Operation operation) {
   return false;
 }
 
-VERBATIM_HOT int QueuePair::check_post(const SendWork& work) const {
-  const QpState now = state();
-  if (now == QpState::reset || now == QpState::init || now == QpState::rtr) return EINVAL;
-  const Operation operation = work.request.operation;
-  const bool is_served =
-      raw(operation) < transport::kOperations && (served_ >> raw(operation) & 1) != 0;
-  if (!is_served) return EINVAL;
-  const transport::OperationInfo& info = transport::info(operation);
-  const bool is_eight_bytes =
-      transport::is_atomic(operation) || operation == Operation::atomic_write;
-  if (is_eight_bytes && work.request.length != 8) return EINVAL;
-  if (work.inlined) {
-    if (info.data == transport::DataFlow::in) return EINVAL;
-    const bool fits = work.request.length <= options_.capacity.inline_bytes ||
-                      operation == Operation::atomic_write;
-    if (!fits) return EINVAL;
-  } else if (work.segments.size() > send_queue_.segments_max()) {
-    return EINVAL;
-  }
-  if (work.request.length > Limits::message_bytes) return EINVAL;
-  if (is_datagram() && work.destination == nullptr) return EINVAL;
-  if (work.fill_checksums && !is_raw()) return EINVAL;
-  // IBA 11.2.5.2: with none outstanding allowed, READs and atomics are no operations of this queue
-  // pair.
-  return info.awaits_response && attributes_.max_rd_atomic == 0 ? EINVAL : 0;
-}
-
-int QueuePair::Posting::post(const SendWork& work) {
-  if (const int refused = queue_pair_.check_post(work); refused != 0) return refused;
-  if (queue_pair_.send_queue_.room() == 0) return ENOMEM;
-  queue_pair_.take_post(work);
-  return 0;
-}
-
-int QueuePair::Posting::post(std::span<const SendWork> works) {
-  for (const SendWork& work : works) {
-    if (const int refused = queue_pair_.check_post(work); refused != 0) return refused;
-  }
-  if (works.size() > queue_pair_.send_queue_.room()) return ENOMEM;
-  for (const SendWork& work : works) queue_pair_.take_post(work);
-  return 0;
-}
-
-QueuePair::Posting::~Posting() {
-  if (queue_pair_.has_nothing_to_send()) return;
-  const TimeNs now = monotonic_now();
-  const auto use = queue_pair_.adapter_.progress().note_post(now);
-  if (queue_pair_.may_gather()) {
-    queue_pair_.adapter_.progress().note_output(queue_pair_);
-    return;
-  }
-  queue_pair_.transmit_locked(now);
-  guard_.unlock();
-  queue_pair_.give_way();
-}
-
-void QueuePair::take_post(const SendWork& work) {
-  if (execute_at_once(work)) return;
-  push_send(work);
-  if (state() == QpState::err || state() == QpState::sqe) flush_posted();
-}
-
-void QueuePair::push_send(const SendWork& work) {
-  const auto slot = send_queue_.posted();
-  send_queue_.push({.wr_id = work.wr_id,
-                    .request = work.request,
-                    .segment_count = static_cast<std::uint32_t>(work.segments.size()),
-                    .signaled = work.signaled || options_.signal_all,
-                    .inlined = work.inlined,
-                    .fill_checksums = work.fill_checksums},
-                   work.segments);
-  if (work.binding) send_queue_.set_binding(*work.binding);
-  if (is_datagram()) {
-    send_queue_.target(slot) = {.address = work.destination->address,
-                                .source_gid_index = work.destination->vector.source_gid_index,
-                                .qpn = work.remote_qpn,
-                                .qkey = work.remote_qkey};
-  }
-}
-
 /// What was posted and never reached an engine completes as flushed (IBA 10.3.1.5, 10.3.1.7).
 void QueuePair::flush_posted() {
   while (!send_queue_.empty()) complete_send(send_queue_.completed(), Status::flushed);
@@ -194,59 +113,6 @@ bool QueuePair::remove_listener(const void* owner) {
   const std::lock_guard guard(lock_);
   std::erase_if(listeners_, [owner](const Listener& one) { return one.owner == owner; });
   return listeners_.empty();
-}
-
-namespace {
-
-CompletionOpcode opcode_of(Operation operation) {
-  switch (operation) {
-    case Operation::send:
-    case Operation::send_with_immediate:
-    case Operation::send_with_invalidate:
-      return CompletionOpcode::send;
-    case Operation::write:
-    case Operation::write_with_immediate:
-      return CompletionOpcode::write;
-    case Operation::read:
-      return CompletionOpcode::read;
-    case Operation::compare_and_swap:
-      return CompletionOpcode::compare_and_swap;
-    case Operation::fetch_and_add:
-      return CompletionOpcode::fetch_and_add;
-    case Operation::bind_window:
-      return CompletionOpcode::bind_window;
-    case Operation::local_invalidate:
-      return CompletionOpcode::local_invalidate;
-    case Operation::flush:
-      return CompletionOpcode::flush;
-    case Operation::atomic_write:
-      return CompletionOpcode::atomic_write;
-  }
-  return CompletionOpcode::send;
-}
-
-}  // namespace
-
-void QueuePair::complete_send(transport::Slot slot, Status status) {
-  VERBATIM_ASSERT(slot == send_queue_.completed());
-  if (options_.finishes_rendezvous()) return complete_rendezvous(slot, status);
-  const SendPlace& place = send_queue_.place(slot);
-  if (place.signaled || status != Status::success) {
-    push_send_completion(place.wr_id, place.request, status);
-  }
-  send_queue_.pop();
-}
-
-void QueuePair::push_send_completion(std::uint64_t wr_id, const transport::SendRequest& request,
-                                     Status status) {
-  const bool fits =
-      options_.send_cq->push({.wr_id = wr_id,
-                              .status = status,
-                              .opcode = opcode_of(request.operation),
-                              .byte_count = static_cast<std::uint32_t>(request.length),
-                              .qpn = number_.value()},
-                             false);
-  if (!fits) fatal_ = true;
 }
 
 Completion QueuePair::completion_of(const transport::CompleteReceive& receive,

@@ -20,10 +20,12 @@
 #include "adapter/queue_pair_state.h"
 #include "adapter/receive_queue.h"
 #include "adapter/send_queue.h"
+#include "adapter/send_work.h"
 #include "adapter/shared_receive_queue.h"
 #include "adapter/xrc_hosts.h"
 #include "base/address.h"
 #include "base/error.h"
+#include "base/mutex.h"
 #include "base/time.h"
 #include "base/types.h"
 #include "mover/frame_batch.h"
@@ -45,18 +47,6 @@ struct QueuePairCapacity {
   std::uint32_t send_segments = 0;
   std::uint32_t receive_segments = 0;
   std::uint32_t inline_bytes = 0;
-};
-
-/// An address vector: `struct ibv_ah_attr` in our types.
-struct AddressVector {
-  Gid dest_gid;
-  std::uint8_t source_gid_index = 0;
-  std::uint8_t hop_limit = 64;
-  std::uint8_t traffic_class = 0;
-  std::uint8_t service_level = 0;
-  std::uint8_t port = 1;
-  std::uint32_t flow_label = 0;
-  bool is_global = true;
 };
 
 /// Everything that modify and query speak of: `struct ibv_qp_attr` in our types.
@@ -110,27 +100,6 @@ struct QueuePairOptions {
   }
 };
 
-/// Where a UD request goes: an address handle resolved to a socket address.
-struct Destination {
-  SocketAddress address;
-  Gid gid;
-  AddressVector vector;
-};
-
-/// One send request as the program posts it.
-struct SendWork {
-  std::uint64_t wr_id = 0;
-  transport::SendRequest request;
-  std::span<const Segment> segments;
-  bool signaled = false;
-  bool fill_checksums = false;                   // Raw packets: of IP and TCP or UDP.
-  bool inlined = false;                          // The bytes are copied now; segments need no key.
-  std::optional<region::WindowBinding> binding;  // Of Operation::bind_window.
-  const Destination* destination = nullptr;      // UD: the address handle.
-  Qpn remote_qpn;                                // UD.
-  QKey remote_qkey{};                            // UD.
-};
-
 /// Whether queue pairs of this type do it.
 bool serves(QpType type, transport::Operation operation);
 
@@ -160,10 +129,17 @@ class QueuePair {
   /// may be done before.
   class Posting {
    public:
-    explicit Posting(QueuePair& queue_pair) : queue_pair_(queue_pair), guard_(queue_pair.lock_) {
+    explicit Posting(QueuePair& queue_pair) : queue_pair_(queue_pair) {
+      queue_pair_.lock_.lock();
       queue_pair_.executed_ = 0;
     }
-    ~Posting();
+    ~Posting() {
+      if (queue_pair_.has_nothing_to_send()) {
+        queue_pair_.lock_.unlock();
+      } else {
+        send_posted();
+      }
+    }
     Posting(const Posting&) = delete;
     Posting& operator=(const Posting&) = delete;
     /// All of them or none; 0 or an errno (EINVAL: wrong state, operation, too many segments, too
@@ -172,8 +148,8 @@ class QueuePair {
     int post(const SendWork& work);
 
    private:
+    void send_posted();
     QueuePair& queue_pair_;
-    std::unique_lock<std::mutex> guard_;
   };
   int post_send(std::span<const SendWork> works) { return Posting(*this).post(works); }
   int post_send(const SendWork& work) { return Posting(*this).post(work); }
@@ -264,7 +240,10 @@ class QueuePair {
   void close_target();
   void flush_held();
   bool forget_held(SrqNumber srq);
-  bool has_nothing_to_send() const;
+  bool has_nothing_to_send() const {
+    const bool is_direct = link_ != nullptr || is_datagram();
+    return is_direct && handed_ == send_queue_.posted() && !fatal_ && !responder_.has_output();
+  }
   /// A request that has nothing before it, without the send queue. False: it has not come to its
   /// end at once; the queue takes it.
   bool execute_at_once(const SendWork& work);
@@ -276,7 +255,13 @@ class QueuePair {
   LocalMemory local_memory(transport::Slot slot);
   std::optional<transport::Status> execute_now(const transport::SendRequest& request,
                                                const LocalMemory& local);
-  void count_direct(const DirectLink& link, DirectLink::Outcome outcome, std::uint64_t length);
+  void count_direct(const DirectLink& link, DirectLink::Outcome outcome, std::uint64_t length) {
+    const bool served =
+        outcome == DirectLink::Outcome::completed && link.status() == transport::Status::success;
+    if (!served) return;
+    record_->direct_sent.messages.add_exclusive();
+    record_->direct_sent.bytes.add_exclusive(length);
+  }
   void end_direct(std::uint64_t wr_id, const transport::SendRequest& request,
                   transport::Status status);
   /// Whoever uses the program's regions under lock_ now has done when this returns.
@@ -356,7 +341,7 @@ class QueuePair {
   const Qpn number_;
   QueuePairRecord* const record_;
   DirectTarget& target_;
-  mutable std::mutex lock_;  // Guards everything below.
+  mutable Mutex lock_;  // Guards everything below.
   struct Listener {
     AsyncEvents* events = nullptr;
     void* owner = nullptr;

@@ -130,50 +130,6 @@ bool QueuePair::forget_held(SrqNumber srq) {
   return target_.holds_receive.exchange(false);
 }
 
-bool QueuePair::has_nothing_to_send() const {
-  const bool is_direct = link_ != nullptr || is_datagram();
-  return is_direct && handed_ == send_queue_.posted() && !fatal_ && !responder_.has_output();
-}
-
-/// Nothing: it does not come to its end at once.
-VERBATIM_HOT std::optional<Status> QueuePair::execute_now(const transport::SendRequest& request,
-                                                          const LocalMemory& local) {
-  if (link_ == nullptr) return {};
-  const Outcome outcome = link_->execute(request, local);
-  count_direct(*link_, outcome, request.length);
-  if (outcome != Outcome::completed) return {};
-  return link_->status();
-}
-
-bool QueuePair::execute_at_once(const SendWork& work) {
-  const bool is_next = send_queue_.empty() && state() == QpState::rts && !fatal_ &&
-                       !pacer_.is_limited() && executed_ < DirectLink::kBytesPerCall;
-  const transport::SendRequest& request = work.request;
-  const bool in_pieces = work.inlined && work.segments.size() > 1;
-  if (!is_next || in_pieces || transport::info(request.operation).is_local) return false;
-  ByteSpan inlined;  // The program's own memory, by the program's own pointer: it needs no region.
-  if (work.inlined && !work.segments.empty()) {
-    inlined = {reinterpret_cast<const std::byte*>(work.segments.front().address), request.length};
-  }
-  const LocalMemory local =
-      local_memory(work.inlined ? std::span<const Segment>() : work.segments, inlined);
-  const auto status = is_datagram() ? send_directly(work, local) : execute_now(request, local);
-  if (!status) return false;
-  executed_ += request.length;
-  const bool failed = *status != Status::success;
-  if (failed || work.signaled || options_.signal_all) {
-    push_send_completion(work.wr_id, request, *status);
-  }
-  if (failed) end_direct(work.wr_id, request, *status);
-  return true;
-}
-
-void QueuePair::count_direct(const DirectLink& link, Outcome outcome, std::uint64_t length) {
-  if (outcome != Outcome::completed || link.status() != Status::success) return;
-  record_->direct_sent.messages.add_exclusive();
-  record_->direct_sent.bytes.add_exclusive(length);
-}
-
 LocalMemory QueuePair::local_memory(transport::Slot slot) {
   if (send_queue_.place(slot).inlined) return local_memory({}, send_queue_.inline_bytes(slot));
   return local_memory(send_queue_.segments(slot), {});

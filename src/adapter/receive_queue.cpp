@@ -102,14 +102,14 @@ int ReceiveQueue::post(std::uint64_t wr_id, std::span<const Segment> segments) {
   return 0;
 }
 
-void ReceiveRing::finish_last(std::byte* arena) {
-  const std::uint64_t end = taken.load(std::memory_order_relaxed);
-  if (finished.load(std::memory_order_relaxed) == end) return;
+VERBATIM_HOT void ReceiveRing::finish_take(std::byte* arena, std::uint64_t end) {
   if (const std::uint64_t flag = holder.load(std::memory_order_relaxed); flag != 0) {
     reinterpret_cast<std::atomic<bool>*>(arena + flag)->store(true, std::memory_order_release);
   }
   finished.store(end, std::memory_order_release);
 }
+
+void ReceiveRing::mend(std::byte* arena, std::uint64_t end) { finish_take(arena, end); }
 
 /// What stands here is seen in this order by who comes after a taker that was killed: each store is
 /// a release.
@@ -135,7 +135,7 @@ bool ReceiveRing::take(std::byte* arena, ReceiveRequest& out, std::atomic<bool>*
   holder.store(holds == nullptr ? 0 : static_cast<std::uint64_t>(flag - arena),
                std::memory_order_release);
   taken.store(number + 1, std::memory_order_release);
-  finish_last(arena);
+  finish_take(arena, number + 1);
   if (posted_seen > number + 1) __builtin_prefetch(place(arena, number + 1));
   return true;
 }

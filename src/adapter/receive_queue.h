@@ -8,6 +8,7 @@
 #include <span>
 
 #include "adapter/arena.h"
+#include "base/hot.h"
 #include "base/spin_lock.h"
 
 namespace verbatim::adapter {
@@ -97,7 +98,12 @@ struct ReceiveRing {
 
  private:
   /// Under `taking`.
-  void finish_last(std::byte* arena);
+  VERBATIM_HOT void finish_last(std::byte* arena) {
+    const std::uint64_t end = taken.load(std::memory_order_relaxed);
+    if (finished.load(std::memory_order_relaxed) != end) mend(arena, end);
+  }
+  void finish_take(std::byte* arena, std::uint64_t end);
+  void mend(std::byte* arena, std::uint64_t end);  // `finish_take`, out of the way of requests.
 };
 
 /// A queue of receive requests: of one queue pair, or shared. Any thread, any process.

@@ -6,6 +6,7 @@
 
 #include <sched.h>
 
+#include "base/hot.h"
 #include "base/process_token.h"
 
 namespace verbatim {
@@ -20,13 +21,13 @@ namespace verbatim {
 /// until each lock of a kind was free once.
 class SpinLock {
  public:
-  bool try_lock() {
+  VERBATIM_HOT bool try_lock() {
     ProcessToken expected = 0;
     return owner_.compare_exchange_strong(expected, own_process_token(), std::memory_order_seq_cst,
                                           std::memory_order_relaxed);
   }
-  void lock() {
-    for (unsigned spins = 1; !try_lock(); ++spins) wait(spins);
+  VERBATIM_HOT void lock() {
+    if (!try_lock()) lock_after_waiting();
   }
   void unlock() { owner_.store(0, std::memory_order_release); }
   bool is_locked() const { return owner_.load(std::memory_order_seq_cst) != 0; }
@@ -50,6 +51,10 @@ class SpinLock {
   }
 
  private:
+  [[gnu::noinline]] void lock_after_waiting() {
+    for (unsigned spins = 1; !try_lock(); ++spins) wait(spins);
+  }
+
   static constexpr unsigned kSpinsBeforeYield = 64;
   static constexpr unsigned kYieldsBeforeLook = 4;
   static constexpr unsigned kYieldsPerLook = 256;  // A millisecond or so.

@@ -45,8 +45,7 @@ SendBatch& batch(ibv_qp_ex* qp) { return *from(&qp->qp_base).batch; }
 adapter::SendWork begin(const ibv_qp_ex* qp, Operation operation) {
   adapter::SendWork work;
   work.wr_id = qp->wr_id;
-  work.signaled = (qp->wr_flags & IBV_SEND_SIGNALED) != 0;
-  work.fill_checksums = (qp->wr_flags & IBV_SEND_IP_CSUM) != 0;
+  work.flags = qp->wr_flags & (IBV_SEND_SIGNALED | IBV_SEND_IP_CSUM);
   work.request.operation = operation;
   work.request.fence = (qp->wr_flags & IBV_SEND_FENCE) != 0;
   work.request.solicited = (qp->wr_flags & IBV_SEND_SOLICITED) != 0;

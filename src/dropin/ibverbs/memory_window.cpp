@@ -74,7 +74,7 @@ int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* wanted) {
   const std::uint32_t rkey = ibv_inc_rkey(mw->rkey);
   adapter::SendWork work;
   work.wr_id = wanted->wr_id;
-  work.signaled = (wanted->send_flags & IBV_SEND_SIGNALED) != 0;
+  work.flags = wanted->send_flags & IBV_SEND_SIGNALED;
   work.request.operation = transport::Operation::bind_window;
   work.request.fence = (wanted->send_flags & IBV_SEND_FENCE) != 0;
   work.request.remote_key = MemoryKey{rkey};

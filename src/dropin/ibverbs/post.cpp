@@ -28,6 +28,10 @@ static_assert(int{raw(Operation::bind_window)} == IBV_WR_BIND_MW);
 static_assert(int{raw(Operation::send_with_invalidate)} == IBV_WR_SEND_WITH_INV);
 static_assert(int{raw(Operation::atomic_write)} == IBV_WR_ATOMIC_WRITE);
 
+static_assert(adapter::kPostSignaled == IBV_SEND_SIGNALED);
+static_assert(adapter::kPostInline == IBV_SEND_INLINE);
+static_assert(adapter::kPostFillChecksums == IBV_SEND_IP_CSUM);
+
 std::span<const Segment> segments_of(const ibv_sge* list, int count) {
   return {reinterpret_cast<const Segment*>(list), static_cast<std::size_t>(count)};
 }
@@ -79,9 +83,7 @@ int post(const ibv_qp& qp, adapter::QueuePair::Posting& posting, const ibv_send_
   adapter::SendWork own;
   own.wr_id = theirs.wr_id;
   own.segments = segments_of(theirs.sg_list, theirs.num_sge);
-  own.signaled = (theirs.send_flags & IBV_SEND_SIGNALED) != 0;
-  own.inlined = (theirs.send_flags & IBV_SEND_INLINE) != 0;
-  own.fill_checksums = (theirs.send_flags & IBV_SEND_IP_CSUM) != 0;
+  own.flags = theirs.send_flags;
   own.request.operation = operation;
   own.request.fence = (theirs.send_flags & IBV_SEND_FENCE) != 0;
   own.request.solicited = (theirs.send_flags & IBV_SEND_SOLICITED) != 0;

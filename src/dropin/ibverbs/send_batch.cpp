@@ -64,7 +64,7 @@ std::byte* SendBatch::set_inline(std::size_t length) {
                        .key = {}});
   work->segments = std::span(segments_).last(1);
   work->request.length = length;
-  work->inlined = true;
+  work->flags |= adapter::kPostInline;
   return bytes;
 }
 

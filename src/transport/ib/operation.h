@@ -38,7 +38,10 @@ struct OperationInfo {
   bool awaits_response = false;
   /// Carried out by the requester's own adapter, in its turn among the packets: nothing is sent.
   bool is_local = false;
+  /// Of 8 bytes, whatever its segments say: those have as many.
+  bool is_eight_bytes = false;
 };
+static_assert(sizeof(OperationInfo) == 8, "found by a shift");
 
 namespace detail {
 
@@ -59,12 +62,21 @@ inline constexpr OperationRow kOperationRows[] = {
     {Operation::read,
      {.verb = wire::Verb::read_request, .data = DataFlow::in, .awaits_response = true}},
     {Operation::compare_and_swap,
-     {.verb = wire::Verb::compare_swap, .data = DataFlow::in, .awaits_response = true}},
+     {.verb = wire::Verb::compare_swap,
+      .data = DataFlow::in,
+      .awaits_response = true,
+      .is_eight_bytes = true}},
     {Operation::fetch_and_add,
-     {.verb = wire::Verb::fetch_add, .data = DataFlow::in, .awaits_response = true}},
+     {.verb = wire::Verb::fetch_add,
+      .data = DataFlow::in,
+      .awaits_response = true,
+      .is_eight_bytes = true}},
     {Operation::flush, {.verb = wire::Verb::flush, .awaits_response = true}},
     {Operation::atomic_write,
-     {.verb = wire::Verb::atomic_write, .data = DataFlow::out, .awaits_response = true}},
+     {.verb = wire::Verb::atomic_write,
+      .data = DataFlow::out,
+      .awaits_response = true,
+      .is_eight_bytes = true}},
     {Operation::local_invalidate, {.is_local = true}},
     {Operation::bind_window, {.is_local = true}},
 };

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace verbatim {
+
+/// What std::mutex does, in line, in a fifth of its instructions: for locks that each request takes
+/// and that hardly ever somebody else holds. Of one program; who waits sleeps. Acquire on taking
+/// it, release on letting it go.
+class Mutex {
+ public:
+  bool try_lock() {
+    std::uint32_t expected = kFree;
+    return state_.compare_exchange_strong(expected, kTaken, std::memory_order_acquire,
+                                          std::memory_order_relaxed);
+  }
+  void lock() {
+    if (!try_lock()) wait();
+  }
+  void unlock() {
+    if (state_.exchange(kFree, std::memory_order_release) == kAwaited) state_.notify_one();
+  }
+
+ private:
+  enum State : std::uint32_t { kFree, kTaken, kAwaited };
+
+  /// Whoever has waited cannot know whether others still do: it says that they do.
+  [[gnu::noinline]] void wait() {
+    while (state_.exchange(kAwaited, std::memory_order_acquire) != kFree) {
+      state_.wait(kAwaited, std::memory_order_relaxed);
+    }
+  }
+
+  std::atomic<std::uint32_t> state_{kFree};
+};
+
+}  // namespace verbatim
