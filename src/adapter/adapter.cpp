@@ -293,7 +293,7 @@ Result<SocketAddress> Adapter::check_vector(const AddressVector& vector) const {
                             gid_text(vector.dest_gid), address->ip_text(), vector.source_gid_index,
                             source.address.ip_text()));
   }
-  return address;
+  return address->with_port(source.address.port());
 }
 
 Result<void> Adapter::add_gid(const GidEntry& entry, int receive_socket) {

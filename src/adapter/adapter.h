@@ -65,7 +65,7 @@ std::uint32_t granted_receives(std::uint32_t wanted);
 
 struct GidEntry {
   Gid gid;
-  SocketAddress address;  // What it is bound to; `port` is 4791.
+  SocketAddress address;  // What it is bound to; `port` is 4791, or 0 (RoceVersion).
 };
 
 inline constexpr std::size_t kGidsMax = 32;  // As many as PortState has bits.
@@ -77,6 +77,7 @@ struct NodeDescription {
   MacAddress mac{};
   std::string interface;  // Name of the network interface behind the port, such as "lo".
   std::uint32_t interface_index = 0;
+  RoceVersion version = RoceVersion::v2;  // That the communication manager uses.
   AppendOnlyList<GidEntry, kGidsMax> gids;
 };
 
@@ -331,6 +332,7 @@ class Adapter {
   Result<void> attach_frames(QueuePair& queue_pair, const Gid& group);
   Result<void> detach_frames(QueuePair& queue_pair, const Gid& group);
   void leave(Group& group, QueuePair& queue_pair);
+  Result<void> join(const Gid& gid);
   void drop_empty_groups();
   /// The queue pairs of a group; during a turn.
   std::span<QueuePair* const> members(const Gid& gid) const;

@@ -24,7 +24,8 @@ void Burst::set_route(const mover::SendSocket& socket, const SocketAddress& dest
   flush();
   socket_ = &socket;
   destination_ = destination;
-  seed_.emplace(flow_of(socket.local(), destination));
+  flow_ = flow_of(socket.local(), destination);
+  seed_.emplace(flow_);
 }
 
 /// Every packet takes at most as many pieces and holds as its scatter list has elements, and two
@@ -58,17 +59,24 @@ void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
   pad_count_ = static_cast<std::uint8_t>(-payload_bytes & 3);
   const std::uint32_t header_bytes =
       wire::Bth::kSize + wire::info(headers.bth.opcode).header_bytes();
-  packet_bytes_ = header_bytes + payload_bytes + pad_count_ + kIcrcBytes;
+  const std::size_t grh_bytes = flow_.has_grh() ? wire::Grh::kSize : 0;
+  const std::uint32_t from_bth = header_bytes + payload_bytes + pad_count_ + kIcrcBytes;
+  packet_bytes_ = static_cast<std::uint32_t>(grh_bytes) + from_bth;
   if (count_ > 0 && !fits(packet_bytes_)) flush();
   if (count_ == 0) segment_bytes_ = packet_bytes_;
   mark_ = {piece_count_, piece_count_ == 0 ? 0 : pieces_[piece_count_ - 1].iov_len, stored_,
            hold_count_, copied_};
-  std::byte* header = store(header_bytes);
+  std::byte* const start = store(grh_bytes + header_bytes);
+  if (grh_bytes != 0) {
+    wire::encode_packet_grh(flow_, from_bth,
+                            std::span<std::byte, wire::Grh::kSize>(start, grh_bytes));
+  }
+  std::byte* const header = start + grh_bytes;
   wire::encode_headers(headers, {header, header_bytes});
-  add_piece(header, header_bytes);
+  add_piece(start, grh_bytes + header_bytes);
   // With fragments forbidden, the kernel numbers the segments of one call from 0
   // (docs/decisions.md).
-  icrc_ = seed_->start(static_cast<std::uint16_t>(wire::kUdpHeaderBytes + packet_bytes_),
+  icrc_ = seed_->start(static_cast<std::uint16_t>(wire::kUdpHeaderBytes + from_bth),
                        static_cast<std::uint16_t>(count_), {header, header_bytes});
 }
 

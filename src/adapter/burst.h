@@ -16,6 +16,7 @@
 #include "mover/udp.h"
 #include "region/kept_hold.h"
 #include "transport/ib/work.h"
+#include "wire/grh.h"
 #include "wire/icrc.h"
 
 namespace verbatim::adapter {
@@ -69,7 +70,7 @@ class Burst {
   static constexpr std::size_t kTrailerMax = 3 + 4;  // Padding and ICRC.
   static constexpr std::size_t kPacketsMax = mover::kSegmentsMax;
   static constexpr std::size_t kStoredBytes =
-      kPacketsMax * (wire::kHeadersMaxBytes + kCopyBytesMax + kTrailerMax + 1);
+      kPacketsMax * (wire::Grh::kSize + wire::kHeadersMaxBytes + kCopyBytesMax + kTrailerMax + 1);
 
   bool fits(std::uint32_t packet_bytes) const;
   void add_piece(const std::byte* bytes, std::size_t length);
@@ -81,7 +82,8 @@ class Burst {
   observe::PortCounters& port_;
   const mover::SendSocket* socket_ = nullptr;
   SocketAddress destination_;
-  std::optional<wire::IcrcSeed> seed_;  // Of the flow to `destination_`.
+  wire::IpFlow flow_;                   // To `destination_`.
+  std::optional<wire::IcrcSeed> seed_;  // Of the flow.
   std::uint32_t segment_bytes_ = 0;     // Size of the first packet.
   std::uint32_t total_bytes_ = 0;
   std::uint32_t count_ = 0;

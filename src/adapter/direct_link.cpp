@@ -213,7 +213,7 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
                            .qpn = config_.peer_qpn.value(),
                            .source_qpn = config_.own_qpn.value(),
                            .flags = kCompletionGrh | (immediate ? kCompletionWithImmediate : 0),
-                           .service_level = wire::packet_type(datagram.flow.is_ipv4())},
+                           .service_level = wire::packet_type(datagram.flow)},
                           request);
 }
 

@@ -26,6 +26,7 @@ class DirectLink {
     bool reliable = true;  // Else the peer's refusals lose a message, and nobody hears of it.
     Qpn own_qpn;
     Gid own_gid;
+    RoceVersion version = RoceVersion::v2;  // Of both sides, or they do not hear each other.
     Qpn peer_qpn;
     std::uint8_t timeout = 0;  // As in `ibv_qp_attr`, as are the next two.
     std::uint8_t retry_count = 0;
@@ -95,7 +96,8 @@ class DirectLink {
   Outcome no_answer();
   Outcome wait(TimeNs pause, unsigned tries, transport::Status at_last);
   bool is_served() const {
-    return target_.peer_qpn == config_.own_qpn && target_.peer_gid == config_.own_gid;
+    return target_.peer_qpn == config_.own_qpn && target_.peer_gid == config_.own_gid &&
+           target_.version == config_.version;
   }
 
   Outcome attempt(const transport::SendRequest& request, const LocalMemory& local);

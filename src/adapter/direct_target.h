@@ -5,6 +5,7 @@
 
 #include "adapter/receive_queue.h"
 #include "adapter/xrc_queue.h"
+#include "base/address.h"
 #include "base/process_token.h"
 #include "base/spin_lock.h"
 #include "base/types.h"
@@ -84,6 +85,7 @@ struct alignas(64) DirectTarget {
   Qpn peer_qpn;  // Whom it serves; 0: nobody.
   std::uint32_t access = 0;
   Gid peer_gid;
+  RoceVersion version{};
   XrcDomain xrc_domain{};        // Of an XRC target: each request names a queue of it.
   XrcFile xrc_file;              // Of the domain.
   ProcessToken guest_of = 0;     // Of a guest: the program that has the queue pair.

@@ -10,12 +10,13 @@ namespace verbatim::adapter {
 Result<void> Adapter::send_management(const SocketAddress& source, const SocketAddress& destination,
                                       wire::MadSpan mad) {
   const auto gids = node().gids.elements();
-  const auto own = std::ranges::find_if(
-      gids, [&](const GidEntry& entry) { return same_ip(entry.address, source); });
+  const auto own = std::ranges::find_if(gids, [&](const GidEntry& entry) {
+    return same_ip(entry.address, source) && roce_version(entry.address) == node().version;
+  });
   if (own == gids.end()) {
     return refuse(EADDRNOTAVAIL, fmt::format("{} is no address of this node", source.ip_text()));
   }
-  const SocketAddress to = destination.with_port(kRocePort);
+  const SocketAddress to = destination.with_port(own->address.port());
   const auto gid_index = static_cast<std::uint8_t>(own - gids.begin());
   const auto socket = sender(gid_index, to, wire::kManagementQpn);
   if (!socket) return std::unexpected(socket.error());
@@ -25,7 +26,7 @@ Result<void> Adapter::send_management(const SocketAddress& source, const SocketA
                                                       .source_port = (*socket)->local().port(),
                                                       .destination_port = to.port()},
                                                      Psn(0), mad);
-  static_cast<void>((*socket)->send(to, packet, packet.size()));
+  static_cast<void>((*socket)->send(to, packet.bytes(), packet.bytes().size()));
   return {};
 }
 

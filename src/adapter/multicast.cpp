@@ -70,15 +70,35 @@ Result<void> Adapter::attach_multicast(QueuePair& queue_pair, const Gid& gid) {
   }
   if (groups_.size() >= Limits::multicast_groups)
     return refuse(ENOMEM, "no room for another group");
-  auto address = resolve_gid(gid, node().interface_index);
+  if (auto joined = join(gid); !joined) {
+    progress_->leave(gid);  // Over the versions that did.
+    return joined;
+  }
+  progress_->during_no_turn([&] { groups_.push_back({gid, {&queue_pair}}); });
+  return {};
+}
+
+/// Over each RoCE version that the node has.
+Result<void> Adapter::join(const Gid& gid) {
+  const std::uint32_t interface_index = node().interface_index;
+  auto address = resolve_gid(gid, interface_index);
   if (!address) return std::unexpected(address.error());
   const auto gids = node().gids.elements();
-  const auto own = std::ranges::find_if(
-      gids, [&](const GidEntry& entry) { return entry.address.family() == address->family(); });
-  const SocketAddress local = own != gids.end() ? own->address : gids.front().address;
-  if (auto joined = progress_->join(gid, *address, local, node().interface_index); !joined)
-    return joined;
-  progress_->during_no_turn([&] { groups_.push_back({gid, {&queue_pair}}); });
+  for (const RoceVersion version : {RoceVersion::v1, RoceVersion::v2}) {
+    const auto is_of_version = [version](const GidEntry& entry) {
+      return roce_version(entry.address) == version;
+    };
+    const auto any = std::ranges::find_if(gids, is_of_version);
+    if (any == gids.end()) continue;
+    const auto own = std::ranges::find_if(gids, [&](const GidEntry& entry) {
+      return is_of_version(entry) && entry.address.family() == address->family();
+    });
+    const SocketAddress local = own != gids.end() ? own->address : any->address;
+    auto joined = version == RoceVersion::v1
+                      ? progress_->join_frames(gid, interface_index)
+                      : progress_->join(gid, *address, local, interface_index);
+    if (!joined) return joined;
+  }
   return {};
 }
 

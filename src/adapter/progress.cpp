@@ -12,6 +12,7 @@
 #include <sys/timerfd.h>
 
 #include "adapter/adapter.h"
+#include "adapter/frame_socket.h"
 #include "adapter/queue_pair.h"
 
 namespace verbatim::adapter {
@@ -343,6 +344,14 @@ void Progress::forget(QueuePair& queue_pair) {
 Result<void> Progress::join(const Gid& group, const SocketAddress& address,
                             const SocketAddress& node_address, std::uint32_t interface_index) {
   auto socket = mover::UdpSocket::join_multicast(address, node_address, interface_index);
+  if (!socket) return std::unexpected(socket.error());
+  return add_source(std::move(*socket), group);
+}
+
+Result<void> Progress::join_frames(const Gid& group, std::uint32_t interface_index) {
+  auto fd = open_group_frame_socket(group, interface_index);
+  if (!fd) return std::unexpected(fd.error());
+  auto socket = mover::UdpSocket::adopt(std::move(*fd));
   if (!socket) return std::unexpected(socket.error());
   return add_source(std::move(*socket), group);
 }

@@ -101,6 +101,8 @@ class Progress {
   /// Multicast groups: sockets of their own, served like the others.
   Result<void> join(const Gid& group, const SocketAddress& address,
                     const SocketAddress& node_address, std::uint32_t interface_index);
+  /// The same over RoCE v1. EPERM without CAP_NET_RAW.
+  Result<void> join_frames(const Gid& group, std::uint32_t interface_index);
   void leave(const Gid& group);
 
  private:
@@ -120,6 +122,7 @@ class Progress {
   std::size_t turn(TimeNs now);
   void flush_outputs();
   std::size_t receive(TimeNs now);
+  void on_frame(const mover::ReceivedDatagrams& frame, const Source& source, TimeNs now);
   void on_datagrams(const mover::ReceivedDatagrams& datagrams, const Source& source, TimeNs now);
   class Reception;
   /// A datagram of those that came together, and whose ICRC is right.

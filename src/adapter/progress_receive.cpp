@@ -1,6 +1,7 @@
 #include "adapter/adapter.h"
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
+#include "wire/grh.h"
 #include "wire/ip.h"
 #include "wire/packet.h"
 
@@ -52,8 +53,23 @@ class Progress::Reception {
   std::unique_lock<Mutex> guard_;  // Its lock.
 };
 
+/// RoCE v1: the addresses are in the packet itself.
+void Progress::on_frame(const mover::ReceivedDatagrams& frame, const Source& source, TimeNs now) {
+  const auto packet = wire::decode_grh_packet(frame.bytes);
+  const std::uint32_t scope = adapter_.node().interface_index;
+  const auto from = packet ? resolve_gid(packet->grh.source, scope) : refuse(EPROTO, "no GRH");
+  const auto to = packet ? resolve_gid(packet->grh.destination, scope) : refuse(EPROTO, "no GRH");
+  if (!from || !to) return adapter_.arena().header().port_counters.malformed.add();
+  on_datagrams({.source = from->with_port(0),
+                .destination = to->with_port(0),
+                .segment_size = packet->packet.size(),
+                .bytes = packet->packet},
+               source, now);
+}
+
 void Progress::on_datagrams(const mover::ReceivedDatagrams& datagrams, const Source& source,
                             TimeNs now) {
+  if (datagrams.source.empty()) return on_frame(datagrams, source, now);
   const wire::IcrcSeed seed({.source = gid_of(datagrams.source),
                              .destination = gid_of(datagrams.destination),
                              .source_port = datagrams.source.port(),

@@ -31,7 +31,8 @@ const DatagramPath* QueuePair::path_to(const DatagramPlace& place) {
     path.socket = *socket;
     path.flow = {.source = gid_of(path.socket->local()),
                  .destination = gid_of(place.address),
-                 .source_port = path.socket->local().port()};
+                 .source_port = path.socket->local().port(),
+                 .destination_port = place.address.port()};
   }
   if (path.link != nullptr && !path.link->is_there()) path.link.reset();
   if (path.link != nullptr || !may_be_direct() || place.qpn == kMulticastQpn) return &path;
@@ -131,6 +132,10 @@ void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& sou
   if (!take_receive()) return;  // IBA 9.8.3.2: silently dropped.
   const std::uint64_t byte_count = wire::Grh::kSize + packet.payload.size();
   const bool immediate = wire::info(headers.bth.opcode).has(wire::kImmediate);
+  const wire::IpFlow flow{.source = gid_of(source),
+                          .destination = gid_of(destination),
+                          .source_port = source.port(),
+                          .destination_port = destination.port()};
   Completion completion{.wr_id = current_receive_.wr_id,
                         .opcode = CompletionOpcode::receive,
                         .byte_count = static_cast<std::uint32_t>(byte_count),
@@ -138,15 +143,12 @@ void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& sou
                         .qpn = number_.value(),
                         .source_qpn = headers.deth.source_qp.value(),
                         .flags = kCompletionGrh | (immediate ? kCompletionWithImmediate : 0),
-                        .service_level = wire::packet_type(destination.is_ipv4())};
+                        .service_level = wire::packet_type(flow)};
   if (byte_count > current_receive_.capacity_bytes) {
     completion.status = Status::local_length_error;
   } else {
     const std::span segments(current_receive_.segments, current_receive_.segment_count);
-    const DatagramHeader header({.source = gid_of(source),
-                                 .destination = gid_of(destination),
-                                 .source_port = source.port()},
-                                immediate, packet.payload.size());
+    const DatagramHeader header(flow, immediate, packet.payload.size());
     if (!scatter(placing_, regions_, receive_pd(), segments, 0, header.grh) ||
         !scatter(placing_, regions_, receive_pd(), segments, header.grh.size(), packet.payload)) {
       completion.status = Status::local_protection_error;

@@ -40,6 +40,7 @@ std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPlace& place) {
       DirectLink::Config{.reliable = is_reliable(),
                          .own_qpn = number_,
                          .own_gid = adapter_.node().gids[place.source_gid_index].gid,
+                         .version = roce_version(place.address),
                          .peer_qpn = place.qpn,
                          .timeout = attributes_.timeout,
                          .retry_count = attributes_.retry_count,
@@ -73,6 +74,7 @@ void QueuePair::open_target() {
   if (options_.receive_cq != nullptr) target_.receive_cq = options_.receive_cq->ring();
   target_.access = attributes_.access;
   target_.peer_gid = attributes_.address.dest_gid;
+  target_.version = roce_version(peer_);
   target_.min_rnr_timer = attributes_.min_rnr_timer;
   target_.max_dest_rd_atomic = attributes_.max_dest_rd_atomic;
   target_.established = false;

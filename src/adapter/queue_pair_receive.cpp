@@ -49,7 +49,7 @@ bool QueuePair::end_reception() {
 void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddress& source,
                                     TimeNs now) {
   // IBA 9.6.1.1.2: a connected queue pair hears its peer alone.
-  if (!same_ip(source, peer_)) {
+  if (!same_place(source, peer_)) {
     adapter_.arena().header().port_counters.dropped_no_qp.add();
     return;
   }

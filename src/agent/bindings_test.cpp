@@ -37,7 +37,7 @@ class Peer {
                                                         .source_port = socket->local().port(),
                                                         .destination_port = to.port()},
                                                        Psn(1), bytes);
-    ASSERT_EQ(socket->send(to, packet, packet.size()), 0);
+    ASSERT_EQ(socket->send(to, packet.bytes(), packet.bytes().size()), 0);
   }
   /// What comes within the test's patience; the ICRC is not looked at.
   std::optional<wire::CmMessage> heard() {

@@ -53,6 +53,9 @@ Result<Membership> say_hello(UniqueFd connection, const AgentOptions& options,
   for (const auto& address : options.addresses) {
     hello.addresses[hello.address_count++] = to_record(address);
   }
+  for (const RoceVersion version : options.versions) {
+    hello.versions[hello.version_count++] = version;
+  }
   auto answered = ask<Welcome>(connection.get(), hello, numbers(files));
   if (!answered) return std::unexpected(answered.error());
   return Membership{std::move(connection), answered->message, std::move(answered->descriptors)};

@@ -13,6 +13,7 @@
 
 #include "agent/bindings.h"
 #include "agent/node.h"
+#include "agent/roce_versions.h"
 #include "base/address.h"
 #include "base/error.h"
 #include "base/unique_fd.h"
@@ -31,11 +32,13 @@ struct AgentOptions {
   std::string node = "local";
   /// Wanted addresses (ports are ignored); empty: whatever the node has, or its default.
   std::vector<SocketAddress> addresses;
+  RoceVersions versions;  // Wanted; empty: whatever the node has, or version 2.
   /// Path of verbatimd; empty: found beside the library or program that holds this code, else in
   /// PATH.
   std::string agent_program;
 
-  /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated) and VERBATIMD. EINVAL where malformed.
+  /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated), VERBATIM_ROCE and VERBATIMD. EINVAL
+  /// where malformed.
   static Result<AgentOptions> from_environment();
 };
 

@@ -25,7 +25,8 @@ void add_gid_files(const NodeDescription& node, std::vector<DeviceFile>& files) 
     files.push_back(
         {fmt::format("ports/1/gids/{}", i), gid_in_full(used ? node.gids[i].gid : Gid{})});
     if (!used) continue;
-    files.push_back({fmt::format("ports/1/gid_attrs/types/{}", i), "RoCE v2"});
+    files.push_back({fmt::format("ports/1/gid_attrs/types/{}", i),
+                     std::string(name_of(roce_version(node.address_of(node.gids[i]))))});
     files.push_back({fmt::format("ports/1/gid_attrs/ndevs/{}", i), node.interface});
   }
 }

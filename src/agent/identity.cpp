@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace verbatim::agent {
 namespace {
@@ -149,6 +150,28 @@ Result<NodeDescription> identify(const std::string& name, const std::vector<Sock
   node.port.interface_mtu_bytes = interface.mtu_bytes;
   add_link_identity(node, interface, may_be_interface);
   add_gids(node);
+  return node;
+}
+
+Result<NodeDescription> with_versions(NodeDescription node, const RoceVersions& versions) {
+  const auto addresses = std::exchange(node.addresses, {});
+  const auto gids = std::exchange(node.gids, {});
+  if (addresses.size() * versions.size() > kAddressesMax) {
+    return refuse(ENOSPC, fmt::format("{} addresses of {} RoCE versions are more than {}",
+                                      addresses.size(), versions.size(), kAddressesMax));
+  }
+  const auto count = static_cast<std::uint32_t>(versions.size());
+  for (const SocketAddress& address : addresses) {
+    for (const RoceVersion version : versions)
+      node.addresses.push_back(of_version(address, version));
+  }
+  for (const GidEntry& entry : gids) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const bool is_own = entry.gid == gid_of(addresses[entry.address]);
+      if (!is_own && versions[i] == RoceVersion::v1) continue;
+      node.gids.push_back({entry.gid, entry.address * count + i});
+    }
+  }
   return node;
 }
 

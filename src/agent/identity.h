@@ -4,6 +4,7 @@
 
 #include "agent/interfaces.h"
 #include "agent/node.h"
+#include "agent/roce_versions.h"
 
 /// Which addresses, GIDs and GUID a node has. A pure function of the interfaces and what was asked.
 namespace verbatim::agent {
@@ -21,6 +22,11 @@ using MayBeInterface = std::function<bool(const Interface&)>;
 Result<NodeDescription> identify(const std::string& node, const std::vector<SocketAddress>& wanted,
                                  const std::vector<Interface>& interfaces,
                                  const MayBeInterface& may_be_interface);
+
+/// The node with its addresses and GIDs in these versions, those of one address side by side. A
+/// link-local GID that stands for an IPv4 address is of version 2: frames carry the GID itself.
+/// ENOSPC.
+Result<NodeDescription> with_versions(NodeDescription node, const RoceVersions& versions);
 
 /// How the interfaces, as they are now, stand to a node that was identified earlier.
 PortState port_state(const NodeDescription& node, const std::vector<Interface>& interfaces);

@@ -106,6 +106,34 @@ TEST(Identity, WrongAddressesAreRefused) {
   EXPECT_EQ(code("10.0.0.5,10.0.0.5"), EINVAL);
 }
 
+TEST(Identity, GidsOfTwoVersionsStandSideBySide) {
+  const auto two = with_versions(node("local", "", both()), {RoceVersion::v1, RoceVersion::v2});
+  ASSERT_TRUE(two);
+  EXPECT_EQ(gids(*two), (Texts{"fe80::5054:ff:fe01:203 by fe80::5054:ff:fe01:203%4",
+                               "fe80::5054:ff:fe01:203 by fe80::5054:ff:fe01:203%4",
+                               "::ffff:10.0.0.5 by 10.0.0.5", "::ffff:10.0.0.5 by 10.0.0.5"}));
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(roce_version(two->address_of(two->gids[i])),
+              i % 2 == 0 ? RoceVersion::v1 : RoceVersion::v2);
+  }
+  EXPECT_EQ(versions_of(two->addresses), (RoceVersions{RoceVersion::v1, RoceVersion::v2}));
+}
+
+TEST(Identity, AGidThatStandsForAnotherAddressIsNoneOfVersion1) {
+  // The first: made from the IPv4 address.
+  const auto made_up = node("a", "127.0.0.2", both());
+  ASSERT_EQ(made_up.gids.size(), 2u);
+  const auto framed = with_versions(made_up, {RoceVersion::v1});
+  ASSERT_TRUE(framed);
+  EXPECT_EQ(gids(*framed), (Texts{"::ffff:127.0.0.2 by 127.0.0.2"}));
+  std::vector<Interface> many{kLoopback};
+  const auto full = node(
+      "a", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5,127.0.0.6,127.0.0.7,127.0.0.8", many);
+  const auto refused = with_versions(full, {RoceVersion::v1, RoceVersion::v2});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ENOSPC);
+}
+
 TEST(Identity, AddressFromNameIsStable) {
   EXPECT_EQ(address_from_name("a"), address_from_name("a"));
   EXPECT_NE(address_from_name("a"), address_from_name("b"));

@@ -58,6 +58,7 @@ class Lab : public testing::Test {
   static AgentOptions options(const std::string& node, std::string_view address = "") {
     return {.node = node,
             .addresses = parse_addresses(address).value(),
+            .versions = {},
             // The test program lies beside it.
             .agent_program =
                 std::filesystem::read_symlink("/proc/self/exe").replace_filename("verbatimd")};

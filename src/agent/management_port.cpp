@@ -1,5 +1,7 @@
 #include "agent/management_port.h"
 
+#include "agent/roce_versions.h"
+
 namespace verbatim::agent {
 
 Result<ManagementPort> ManagementPort::create(const NodeDescription& node,
@@ -20,6 +22,7 @@ Result<void> ManagementPort::add(const SocketAddress& address, int fd) {
   if (!socket) return std::unexpected(socket.error());
   sockets_.push_back(std::move(*socket));
   // One to send from is enough: what the agent says is little.
+  addresses_.push_back(address);
   senders_.push_back(std::make_unique<mover::UdpSender>(address, interface_index_, 1));
   return {};
 }
@@ -33,7 +36,8 @@ std::vector<int> ManagementPort::fds() const {
 void ManagementPort::send(std::uint32_t address, const SocketAddress& destination,
                           wire::MadSpan mad) {
   if (address >= senders_.size()) return;
-  const SocketAddress to = destination.with_port(kRocePort);
+  const RoceVersion version = roce_version(addresses_[address]);
+  const SocketAddress to = of_version(destination, version);
   const auto socket = senders_[address]->socket_for(to, wire::kManagementQpn);
   if (!socket) return;
   psn_ = psn_ + 1;
@@ -42,7 +46,7 @@ void ManagementPort::send(std::uint32_t address, const SocketAddress& destinatio
                                                       .source_port = (*socket)->local().port(),
                                                       .destination_port = to.port()},
                                                      psn_, mad);
-  static_cast<void>((*socket)->send(to, packet, packet.size()));
+  static_cast<void>((*socket)->send(to, packet.bytes(), packet.bytes().size()));
 }
 
 }  // namespace verbatim::agent

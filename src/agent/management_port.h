@@ -28,7 +28,9 @@ class ManagementPort {
   void receive(OnMad on_mad) {
     for (std::uint32_t address = 0; address < sockets_.size(); ++address) {
       receiver_->receive(sockets_[address], [&](const mover::ReceivedDatagrams& datagrams) {
-        each_mad(datagrams, [&](wire::MadSpan mad) { on_mad(address, datagrams.source, mad); });
+        each_mad(datagrams, [&](const SocketAddress& source, wire::MadSpan mad) {
+          on_mad(address, source, mad);
+        });
       });
     }
   }
@@ -37,8 +39,22 @@ class ManagementPort {
 
  private:
   ManagementPort() = default;
+  /// RoCE v1: the addresses are in the packet itself.
   template <typename OnMad>
-  static void each_mad(const mover::ReceivedDatagrams& datagrams, OnMad on_mad) {
+  void frame_mad(const mover::ReceivedDatagrams& frame, OnMad on_mad) const {
+    const auto packet = wire::decode_grh_packet(frame.bytes);
+    if (!packet) return;
+    const wire::IcrcSeed seed({.source = packet->grh.source,
+                               .destination = packet->grh.destination,
+                               .source_port = 0,
+                               .destination_port = 0});
+    const auto source = resolve_gid(packet->grh.source, interface_index_);
+    const auto mad = wire::decode_management_packet(seed, packet->packet);
+    if (source && mad) on_mad(source->with_port(0), *mad);
+  }
+  template <typename OnMad>
+  void each_mad(const mover::ReceivedDatagrams& datagrams, OnMad on_mad) const {
+    if (datagrams.source.empty()) return frame_mad(datagrams, on_mad);
     const wire::IcrcSeed seed({.source = gid_of(datagrams.source),
                                .destination = gid_of(datagrams.destination),
                                .source_port = datagrams.source.port(),
@@ -46,10 +62,13 @@ class ManagementPort {
     for (std::size_t at = 0; at < datagrams.bytes.size(); at += datagrams.segment_size) {
       const std::size_t length = std::min(datagrams.segment_size, datagrams.bytes.size() - at);
       const auto packet = datagrams.bytes.subspan(at, length);
-      if (const auto mad = wire::decode_management_packet(seed, packet)) on_mad(*mad);
+      if (const auto mad = wire::decode_management_packet(seed, packet)) {
+        on_mad(datagrams.source, *mad);
+      }
     }
   }
 
+  std::vector<SocketAddress> addresses_;
   std::vector<mover::UdpSocket> sockets_;
   std::vector<std::unique_ptr<mover::UdpSender>> senders_;
   std::unique_ptr<mover::UdpReceiver> receiver_;

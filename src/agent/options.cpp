@@ -36,6 +36,13 @@ Result<AgentOptions> AgentOptions::from_environment() {
     }
     options.addresses = std::move(*addresses);
   }
+  if (const char* list = std::getenv("VERBATIM_ROCE"); list != nullptr && *list != '\0') {
+    auto versions = parse_roce_versions(list);
+    if (!versions) {
+      return refuse(versions.error().code, "VERBATIM_ROCE: " + versions.error().text);
+    }
+    options.versions = std::move(*versions);
+  }
   // Not from the environment of a program with raised privileges: it names a program to start.
   if (const char* program = secure_getenv("VERBATIMD")) options.agent_program = program;
   return options;

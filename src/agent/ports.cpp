@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "adapter/frame_socket.h"
 #include "agent/descriptors.h"
 #include "agent/node.h"
 
@@ -83,12 +84,20 @@ Result<void> bind_shared(int fd, const SocketAddress& address, std::uint32_t slo
   return bound && slot == 1 ? attach_steering(fd) : bound;
 }
 
-Result<UniqueFd> open_socket(const SocketAddress& address, std::uint32_t slot) {
+Result<UniqueFd> open_udp_socket(const SocketAddress& address, std::uint32_t slot) {
   auto fd = new_socket(address);
   if (!fd) return fd;
   if (auto bound = bind_shared(fd->get(), address, slot); !bound) {
     return std::unexpected(bound.error());
   }
+  return fd;
+}
+
+Result<UniqueFd> open_socket(const SocketAddress& address, std::uint32_t slot) {
+  auto fd = roce_version(address) == RoceVersion::v1
+                ? adapter::open_frame_socket(gid_of(address), slot)
+                : open_udp_socket(address, slot);
+  if (!fd) return fd;
   setsockopt(fd->get(), SOL_SOCKET, SO_RCVBUF, &kUnreadBufferBytes, sizeof kUnreadBufferBytes);
   return fd;
 }
@@ -98,6 +107,7 @@ bool is_bound_to(int fd, const SocketAddress& address) {
   socklen_t length = sizeof storage;
   auto* name = reinterpret_cast<sockaddr*>(&storage);
   if (getsockname(fd, name, &length) != 0) return false;
+  if (roce_version(address) == RoceVersion::v1) return name->sa_family == AF_PACKET;
   const auto bound = SocketAddress::from(name, length);
   return bound && *bound == address;
 }
@@ -105,6 +115,7 @@ bool is_bound_to(int fd, const SocketAddress& address) {
 }  // namespace
 
 Result<void> Ports::probe(const SocketAddress& address) {
+  if (roce_version(address) == RoceVersion::v1) return {};  // Others may listen, too.
   const auto fd = new_socket(address);
   if (!fd) return std::unexpected(fd.error());
   return bind_to(fd->get(), address);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agent/node.h"
+#include "agent/roce_versions.h"
 #include "base/error.h"
 #include "base/unique_fd.h"
 
@@ -40,7 +41,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 5;
+inline constexpr std::uint16_t kProtocolVersion = 6;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -109,6 +110,8 @@ struct Hello {
   std::array<char, 64> program_name{};
   std::uint32_t address_count = 0;  // 0: whatever the node has.
   std::array<AddressRecord, kAddressesMax> addresses{};
+  std::uint32_t version_count = 0;  // 0: whatever the node has.
+  std::array<RoceVersion, kRoceVersionsMax> versions{};
   // Descriptors: none, the arena, or arena, memory and doorbell.
 };
 

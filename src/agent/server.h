@@ -26,8 +26,9 @@ namespace verbatim::agent {
 class Server {
  public:
   struct Options {
-    std::string node;
+    std::string node = "local";
     std::vector<SocketAddress> addresses;  // Empty: the node's default.
+    RoceVersions versions = {RoceVersion::v2};
   };
 
   /// Takes the node's lock, and its addresses where no program of it lives. Errors: EADDRINUSE,
@@ -84,6 +85,7 @@ class Server {
   void look_at_port();
   void look_for_addresses(const std::vector<Interface>& interfaces);
   Result<void> add_address(const SocketAddress& address);
+  Result<void> add_address(const SocketAddress& address, RoceVersion version);
   void tell_port();
   Result<void> tell_port(Connection& connection);
 
@@ -99,6 +101,7 @@ class Server {
   Result<void> on_status_request(Connection& connection);
   Result<void> on_peer_request(Connection& connection, const Incoming& incoming);
   Result<void> check_addresses(const Hello& hello) const;
+  Result<void> check_versions(const Hello& hello) const;
   Result<void> on_open_bindings(Connection& connection, Incoming& incoming);
   Result<void> on_binding_request(Connection& connection, const Incoming& incoming);
   Result<void> welcome(Connection& connection, Program program, const UniqueFd& lock);

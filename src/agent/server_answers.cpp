@@ -112,11 +112,21 @@ Result<void> Server::check_addresses(const Hello& hello) const {
                                     options_.node, joined(own), joined(wanted)));
 }
 
+Result<void> Server::check_versions(const Hello& hello) const {
+  if (hello.version_count > kRoceVersionsMax) return refuse(EPROTO, "too many RoCE versions");
+  const RoceVersions wanted(hello.versions.begin(), hello.versions.begin() + hello.version_count);
+  const RoceVersions own = versions_of(slots_->node().addresses);
+  if (wanted.empty() || wanted == own) return {};
+  return refuse(EEXIST, fmt::format("node '{}' runs already, with RoCE {} (asked for: {})",
+                                    options_.node, text_of(own), text_of(wanted)));
+}
+
 Result<void> Server::on_hello(Connection& connection, Incoming& incoming) {
   const auto hello = incoming.as<Hello>();
   if (!hello) return std::unexpected(hello.error());
   if (connection.program) return refuse(EPROTO, "a second hello");
   if (auto same = check_addresses(*hello); !same) return same;
+  if (auto same = check_versions(*hello); !same) return same;
   Program program;
   program.since = std::time(nullptr);
   program.name = get_text(hello->program_name);

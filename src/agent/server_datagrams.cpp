@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include "agent/server.h"
+#include "base/log.h"
 #include "cm/routing.h"
 
 /// Management datagrams of the node: the communication manager's (IBA chapter 12) go to the program
@@ -51,6 +52,15 @@ void Server::on_mad(std::uint32_t address, const SocketAddress& source, wire::Ma
   const SocketAddress& own = slots_->node().addresses[address];
   const auto route = cm::route_of(mad);
   if (!route) return;
+  if (const auto& first = slots_->node().addresses.front();
+      roce_version(own) != roce_version(first)) {
+    log(LogLevel::warn, "{} asks over {}, but this node's connections are over {} (VERBATIM_ROCE)",
+        source.ip_text(), name_of(roce_version(own)), name_of(roce_version(first)));
+    if (const auto answer = cm::answer_to_other_version(mad, source, own)) {
+      management_->send(address, answer->destination, answer->bytes);
+    }
+    return;
+  }
   if (Connection* const program = up_to_date_manager_of(*route, own)) {
     return pass_on(*program, address, source, mad);
   }

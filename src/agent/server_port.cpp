@@ -55,13 +55,22 @@ void Server::look_for_addresses(const std::vector<Interface>& interfaces) {
 Result<void> Server::add_address(const SocketAddress& address) {
   if (auto free = Ports::probe(address); !free) return free;
   if (auto taken = claims_.take_address(address); !taken) return taken;
-  if (auto added = slots_->add_address(address); !added) {
-    claims_.release_last();
+  const RoceVersions versions = versions_of(slots_->node().addresses);
+  for (const RoceVersion version : versions) {
+    auto added = add_address(address, version);
+    if (added) continue;
+    if (version == versions.front()) claims_.release_last();
     return added;
   }
+  return {};
+}
+
+Result<void> Server::add_address(const SocketAddress& address, RoceVersion version) {
+  const SocketAddress own = of_version(address, version);
+  if (auto added = slots_->add_address(own); !added) return added;
   if (!management_) return {};  // It is about to be opened, with all addresses.
   const int socket = slots_->sockets(0).back().get();
-  if (auto opened = management_->add(address, socket); !opened) return opened;
+  if (auto opened = management_->add(own, socket); !opened) return opened;
   return watch(socket);
 }
 

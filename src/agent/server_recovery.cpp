@@ -18,14 +18,19 @@ Result<NodeDescription> Server::choose_identity() {
     return (link_local.empty() || Ports::probe(link_local)) &&
            claims_.take_interface(interface.name);
   };
-  return identify(options_.node, options_.addresses, *interfaces, may_be_interface);
+  auto node = identify(options_.node, options_.addresses, *interfaces, may_be_interface);
+  return node ? with_versions(std::move(*node), options_.versions) : node;
 }
 
 Result<void> Server::begin() {
   auto node = choose_identity();
   if (!node) return std::unexpected(node.error());
+  const RoceVersion first = roce_version(node->addresses.front());
   for (const SocketAddress& address : node->addresses) {
-    if (auto taken = claims_.take_address(address); !taken) return taken;
+    const bool is_claimed = roce_version(address) != first;  // One claim an address.
+    if (!is_claimed) {
+      if (auto taken = claims_.take_address(address); !taken) return taken;
+    }
     if (auto free = Ports::probe(address); !free) return free;
   }
   auto slots = Slots::create(*node, slot_locks_);
@@ -54,7 +59,9 @@ Result<void> Server::recover(Incoming& rejoin) {
   auto slots = Slots::restore(std::move(*keepsake), slot_locks_);
   if (!slots) return std::unexpected(slots.error());
   slots_.emplace(std::move(*slots));
+  const RoceVersion first = roce_version(slots_->node().addresses.front());
   for (const SocketAddress& address : slots_->node().addresses) {
+    if (roce_version(address) != first) continue;
     // Whoever claimed the address meanwhile could not bind it, and is about to let it go.
     if (auto taken = claims_.take_address(address); !taken) {
       log(LogLevel::warn, "{}", taken.error().text);

@@ -212,6 +212,9 @@ Result<void> start_agent(const AgentOptions& options) {
   if (!options.addresses.empty()) {
     arguments.insert(arguments.end(), {"--address", joined(options.addresses)});
   }
+  if (!options.versions.empty()) {
+    arguments.insert(arguments.end(), {"--roce", text_of(options.versions)});
+  }
   arguments.insert(arguments.end(), {"--ready-fd", std::to_string(kReadyFd)});
   std::vector<std::string> environment = agent_environment();
 

@@ -20,23 +20,26 @@ constexpr std::string_view kHelp =
 
 It is started by the first program of a node and leaves half a second after the last.
 
-usage: verbatimd [--node NAME] [--address IP[,IP...]]
+usage: verbatimd [--node NAME] [--address IP[,IP...]] [--roce VERSION[,VERSION]]
   --node NAME       the node (default: local)
   --address IP,...  its addresses (default: those of the first network interface for node 'local',
                     else an address of the loopback interface that follows from the name)
+  --roce v1,v2      versions of its GIDs, that of its connection manager first (default: v2); v1, Ethernet
+                    frames, needs CAP_NET_RAW
   --ready-fd N      close descriptor N when ready; log into the runtime folder
   --help, --version
 )";
 
 struct CommandLine {
-  Server::Options options{.node = "local", .addresses = {}};
+  Server::Options options;
   UniqueFd ready;
 };
 
 Result<CommandLine> parse(int argc, char** argv) {
   CommandLine line;
-  constexpr std::array<option, 6> kOptions{{{"node", required_argument, nullptr, 'n'},
+  constexpr std::array<option, 7> kOptions{{{"node", required_argument, nullptr, 'n'},
                                             {"address", required_argument, nullptr, 'a'},
+                                            {"roce", required_argument, nullptr, 'o'},
                                             {"ready-fd", required_argument, nullptr, 'r'},
                                             {"help", no_argument, nullptr, 'h'},
                                             {"version", no_argument, nullptr, 'v'},
@@ -48,6 +51,10 @@ Result<CommandLine> parse(int argc, char** argv) {
       auto addresses = parse_addresses(optarg);
       if (!addresses) return std::unexpected(addresses.error());
       line.options.addresses = std::move(*addresses);
+    } else if (c == 'o') {
+      auto versions = parse_roce_versions(optarg);
+      if (!versions) return std::unexpected(versions.error());
+      line.options.versions = std::move(*versions);
     } else if (c == 'r') {
       line.ready.reset(std::atoi(optarg));
       fcntl(line.ready.get(), F_SETFD, FD_CLOEXEC);

@@ -19,7 +19,7 @@ class ViewTest : public ::testing::Test {
     node_.name = "test";
     node_.guid = 0x0200'00ff'fe00'0002;
     node_.interface = "lo";
-    node_.gids.push_back({.gid = gid_of(SocketAddress::ipv4({127, 0, 0, 2}, 4791)), .address = 0});
+    node_.add(SocketAddress::ipv4({127, 0, 0, 2}, kRocePort));
   }
   ~ViewTest() override { std::filesystem::remove_all(std::filesystem::path(root_).parent_path()); }
 
@@ -45,6 +45,15 @@ TEST_F(ViewTest, ClassesLeadToTheDeviceAndBack) {
   EXPECT_EQ(line("/sys/class/infiniband_verbs/uverbs0/ibdev"), "verbatim0");
   EXPECT_EQ(line("/sys/class/infiniband/verbatim0/device/numa_node"), "-1");
   EXPECT_TRUE(std::filesystem::exists(root_ + "/sys/class/infiniband/verbatim0/device/net/lo"));
+}
+
+TEST_F(ViewTest, EachGidHasItsRoceVersion) {
+  node_.add(SocketAddress::ipv4({127, 0, 0, 2}, 0));
+  ASSERT_TRUE(write_view(root_, node_));
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/gid_attrs/types/0"), "RoCE v2");
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/gid_attrs/types/1"), "IB/RoCE v1");
+  EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/gids/1"),
+            "0000:0000:0000:0000:0000:ffff:7f00:0002");
 }
 
 TEST_F(ViewTest, TheVerbsDeviceIsACharacterDeviceForReadingAndWriting) {

@@ -148,6 +148,10 @@ bool operator==(const SocketAddress& a, const SocketAddress& b) {
   return same_ip(a, b) && a.port() == b.port();
 }
 
+std::string_view name_of(RoceVersion version) {
+  return version == RoceVersion::v1 ? "IB/RoCE v1" : "RoCE v2";
+}
+
 bool same_ip(const SocketAddress& a, const SocketAddress& b) {
   return a.family() == b.family() && a.scope_id() == b.scope_id() &&
          a.ipv6_bytes() == b.ipv6_bytes();

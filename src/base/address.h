@@ -68,6 +68,19 @@ class SocketAddress {
 /// True where both name the same address, whatever their ports.
 bool same_ip(const SocketAddress& a, const SocketAddress& b);
 
+/// What carries packets (IBA annexes A16 and A17): Ethernet frames with a GRH, or UDP datagrams.
+/// Version 1 has no ports: an address whose port is 0 is one of it.
+enum class RoceVersion : std::uint8_t { v1, v2 };
+inline RoceVersion roce_version(const SocketAddress& address) {
+  return address.port() == 0 ? RoceVersion::v1 : RoceVersion::v2;
+}
+/// "RoCE v2", "IB/RoCE v1": as the kernel's sysfs has it.
+std::string_view name_of(RoceVersion version);
+/// Of one node, over the same version.
+inline bool same_place(const SocketAddress& a, const SocketAddress& b) {
+  return roce_version(a) == roce_version(b) && same_ip(a, b);
+}
+
 using MacAddress = std::array<std::uint8_t, 6>;
 std::string mac_text(const MacAddress& mac);
 

@@ -9,6 +9,8 @@
 /// parsing runs it, and it sets `exit_status`.
 namespace verbatim::cli {
 
+struct NodeChoice;
+
 /// What the command itself could not do, as against what its child returned: as `env` and `nohup`.
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
@@ -20,5 +22,8 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_s
 void add_env(CLI::App& app, int& exit_status);
 void add_devices(CLI::App& app, int& exit_status);
 void add_status(CLI::App& app, int& exit_status);
+
+/// `--node`, `--address` and `--roce`. `choice` lives as long as the command.
+void add_node_options(CLI::App& command, NodeChoice& choice);
 
 }  // namespace verbatim::cli

@@ -68,7 +68,8 @@ int print_devices() {
                  std::to_string(bytes_of(agent::active_mtu(node.port.interface_mtu_bytes)))});
     for (std::size_t index = 0; index < node.gids.size(); ++index) {
       if (!node.port.has(node.gids[index].address)) continue;
-      gids.add({node.name, std::to_string(index), gid_text(node.gids[index].gid), "RoCE v2"});
+      gids.add({node.name, std::to_string(index), gid_text(node.gids[index].gid),
+                std::string(name_of(roce_version(node.address_of(node.gids[index]))))});
     }
   }
   fmt::print("{}\n{}", devices.text(), gids.text());

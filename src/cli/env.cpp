@@ -15,7 +15,8 @@ constexpr const char* kExamples =
     "  ibv_devinfo                 # from now on, in this shell, on node a\n"
     "\n"
     "The variables: LD_LIBRARY_PATH leads to Verbatim's libraries, VERBATIM_NODE names the node,\n"
-    "VERBATIM_ADDRESS its addresses; LD_PRELOAD and VERBATIM_VIEW show the device in /sys and "
+    "VERBATIM_ADDRESS its addresses, VERBATIM_ROCE their RoCE versions; LD_PRELOAD and "
+    "VERBATIM_VIEW show the device in /sys and "
     "/dev\n"
     "while programs use it. To go back: unset them, or leave the shell.";
 
@@ -37,11 +38,7 @@ void add_env(CLI::App& app, int& exit_status) {
   auto* env =
       app.add_subcommand("env", "Print shell commands that put a shell on an emulated host");
   auto choice = std::make_shared<NodeChoice>();  // Lives as long as the callback that reads it.
-  env->add_option("--node", choice->node, "Name of the node (emulated host)");
-  env->add_option("--address", choice->addresses,
-                  "IP address of the node; may be given several times")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_node_options(*env, *choice);
   env->footer(kExamples);
   env->callback([choice, &exit_status] { exit_status = print_exports(*choice); });
 }

@@ -97,6 +97,12 @@ Result<Variables> variables_for(const NodeChoice& choice, const std::string& dro
   if (!choice.addresses.empty()) {
     variables.emplace_back("VERBATIM_ADDRESS", fmt::format("{}", fmt::join(choice.addresses, ",")));
   }
+  if (choice.roce) {
+    if (const auto versions = agent::parse_roce_versions(*choice.roce); !versions) {
+      return std::unexpected(versions.error());
+    }
+    variables.emplace_back("VERBATIM_ROCE", *choice.roce);
+  }
   return variables;
 }
 

@@ -15,6 +15,7 @@ namespace verbatim::cli {
 struct NodeChoice {
   std::optional<std::string> node;
   std::vector<std::string> addresses;
+  std::optional<std::string> roce;  // Versions: "v1,v2".
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
@@ -38,7 +39,7 @@ struct OldEnvironment {
 inline constexpr std::string_view kViewLibrary = "/libverbatim-view.so";
 
 /// The variables to set for `choice`. `view` is the node's folder (VERBATIM_VIEW). EINVAL for a
-/// node name or an address that cannot be one.
+/// node name, an address or a RoCE version that cannot be one.
 Result<Variables> variables_for(const NodeChoice& choice, const std::string& dropin_folder,
                                 const std::string& view, const OldEnvironment& old);
 /// The node that `choice` or else the environment names.

@@ -68,6 +68,12 @@ TEST(Variables, NodeAndAddresses) {
                        {"VERBATIM_ADDRESS", "127.0.0.2,::1"}}));
 }
 
+TEST(Variables, RoceVersions) {
+  const auto variables = variables_for({.roce = "v1,v2"}, "/v", "/view", {}).value();
+  EXPECT_EQ(variables.back(), (std::pair<std::string, std::string>{"VERBATIM_ROCE", "v1,v2"}));
+  EXPECT_FALSE(variables_for({.roce = "v4"}, "/v", "/view", {}));
+}
+
 TEST(Variables, RefusesWhatCannotBeANodeOrAnAddress) {
   for (const char* name : {"", "a/b", ".a", "-a", "a b"}) {
     EXPECT_FALSE(variables_for({.node = name, .addresses = {}}, "/v", "/view", {})) << name;

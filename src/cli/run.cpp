@@ -34,7 +34,8 @@ constexpr const char* kExamples =
 class RunFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: verbatim run [--node NAME] [--address IP]... -- COMMAND [ARGUMENT]...\n";
+    return "Usage: verbatim run [--node NAME] [--address IP]... [--roce VERSIONS] -- COMMAND "
+           "[ARGUMENT]...\n";
   }
 };
 
@@ -93,11 +94,7 @@ int execute(const NodeChoice& choice, std::vector<std::string> command) {
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_status) {
   auto* run = app.add_subcommand("run", "Run a program on an emulated host");
   auto choice = std::make_shared<NodeChoice>();  // Lives as long as the callback that reads it.
-  run->add_option("--node", choice->node, "Name of the node (emulated host) that it belongs to");
-  run->add_option("--address", choice->addresses,
-                  "IP address of the node; may be given several times")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_node_options(*run, *choice);
   run->prefix_command();
   run->formatter(std::make_shared<RunFormatter>());
   run->footer(kExamples);

@@ -56,4 +56,12 @@ std::optional<SendMad> answer_for_nobody(ByteSpan mad, const SocketAddress& from
                     decoded->message);
 }
 
+std::optional<SendMad> answer_to_other_version(ByteSpan mad, const SocketAddress& from,
+                                               const SocketAddress& to) {
+  const auto decoded = wire::decode_cm(mad);
+  const auto* const req = decoded ? std::get_if<wire::CmReq>(&decoded->message) : nullptr;
+  if (req == nullptr) return std::nullopt;
+  return refuse_request({from, to, decoded->transaction}, *req, RejectReason::primary_gid);
+}
+
 }  // namespace verbatim::cm

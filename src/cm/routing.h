@@ -34,4 +34,9 @@ std::expected<Route, wire::WireError> route_of(ByteSpan mad);
 std::optional<SendMad> answer_for_nobody(ByteSpan mad, const SocketAddress& from,
                                          const SocketAddress& to);
 
+/// What a node answers to a REQ that came over another RoCE version than its communication manager
+/// uses: REJ "primary GID rejected", for a GID is of one version. Nothing to other messages.
+std::optional<SendMad> answer_to_other_version(ByteSpan mad, const SocketAddress& from,
+                                               const SocketAddress& to);
+
 }  // namespace verbatim::cm

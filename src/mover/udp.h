@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include <linux/if_packet.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -18,7 +19,9 @@
 #include "base/types.h"
 #include "base/unique_fd.h"
 
-/// Datagrams over UDP sockets, segmented and merged by the kernel. What is in them is opaque.
+/// Datagrams over UDP sockets, segmented and merged by the kernel (RoCE v2), or one by one in
+/// Ethernet frames of type 0x8915 over packet sockets (RoCE v1, IBA annex A16: addresses have port
+/// 0). What is in them is opaque.
 namespace verbatim::mover {
 
 /// What one receive buffer, and one send call, holds at most.
@@ -36,7 +39,10 @@ constexpr std::size_t segments_max(std::size_t segment_size) {
 class UdpSocket {
  public:
   /// Prepares a bound socket (borrowed, from the agent) for receiving: merging on, buffer enlarged.
+  /// A packet socket (packet(7), SOCK_DGRAM) has no address of its own: `local` is empty.
   static Result<UdpSocket> adopt(int fd);
+  /// The same, owned.
+  static Result<UdpSocket> adopt(UniqueFd fd);
   /// A socket of its own that is member of a multicast group (port 4791 or `group.port()` where not
   /// 0) on the interface of `node_address`. Every program of the machine that joins gets each
   /// datagram.
@@ -47,6 +53,7 @@ class UdpSocket {
   UdpSocket& operator=(UdpSocket&&) = default;
 
   int fd() const { return fd_; }
+  bool has_frames() const { return local_.empty(); }  // A packet socket.
   /// What it is bound to: the destination of every datagram that comes.
   const SocketAddress& local() const { return local_; }
   /// Receive buffer that the kernel granted (its own bookkeeping included).
@@ -63,8 +70,10 @@ class UdpSocket {
   bool merges_ = false;
 };
 
+inline constexpr std::uint16_t kRoceV1EtherType = 0x8915;
+
 /// Datagrams of one sender that the kernel merged: all `segment_size` long, the last may be
-/// shorter.
+/// shorter. Of frames, whose addresses are in their GRH, `source` and `destination` are empty.
 struct ReceivedDatagrams {
   const SocketAddress& source;
   const SocketAddress& destination;
@@ -124,8 +133,13 @@ class SendSocket {
   int send_one_by_one(const SocketAddress& destination, std::span<const iovec> bytes,
                       std::size_t segment_size) const noexcept;
 
+  msghdr message_to(const SocketAddress& destination, std::span<const iovec> pieces) const;
+  int send_one(const SocketAddress& destination, std::span<const iovec> pieces) const noexcept;
+
   UniqueFd fd_;
   SocketAddress local_;
+  sockaddr_ll link_{};  // RoCE v1: where frames go, whatever the destination. Empty otherwise.
+  sockaddr_ll also_{};  // A group's: the members of this machine.
   /// False once the kernel has refused segmentation here. Relaxed: only a hint.
   mutable std::atomic<bool> segments_{true};
 };
@@ -151,7 +165,8 @@ class UdpSender {
     std::uint32_t slot;
     friend bool operator==(const Program&, const Program&) = default;
   };
-  Result<std::unique_ptr<SendSocket>> open() const;
+  Result<std::unique_ptr<SendSocket>> open(const SocketAddress& destination) const;
+  Result<void> open_frames(SendSocket& socket, const SocketAddress& destination) const;
 
   SocketAddress local_;
   std::uint32_t interface_index_;

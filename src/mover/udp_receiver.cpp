@@ -48,8 +48,10 @@ std::size_t UdpReceiver::fill(const UdpSocket& socket) {
   if (count <= 0) return 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     msghdr& message = messages[i].msg_hdr;
-    const auto source =
-        SocketAddress::from(reinterpret_cast<const sockaddr*>(&names[i]), message.msg_namelen);
+    const auto source = socket.has_frames()
+                            ? Result<SocketAddress>()
+                            : SocketAddress::from(reinterpret_cast<const sockaddr*>(&names[i]),
+                                                  message.msg_namelen);
     const bool whole = source.has_value() && (message.msg_flags & MSG_TRUNC) == 0;
     lengths_[i] = whole ? messages[i].msg_len : 0;
     if (!whole) continue;

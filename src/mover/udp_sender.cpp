@@ -2,8 +2,11 @@
 #include <cerrno>
 #include <cstring>
 
+#include <net/if.h>
 #include <netinet/udp.h>
 
+#include "base/bytes.h"
+#include "mover/neighbour.h"
 #include "mover/udp.h"
 
 namespace verbatim::mover {
@@ -15,20 +18,13 @@ constexpr timeval kSendTimeout{0, 10'000};
 constexpr int kSendBufferBytes = 4 << 20;
 /// The scatter/gather pieces of one segment: its headers, payload pieces, padding and ICRC.
 constexpr std::size_t kPiecesMax = 64;
+/// That one address of a node sends frames to.
+constexpr std::size_t kHostsMax = 1 << 10;
 
 std::size_t total_bytes(std::span<const iovec> pieces) {
   std::size_t total = 0;
   for (const iovec& piece : pieces) total += piece.iov_len;
   return total;
-}
-
-msghdr message_to(const SocketAddress& destination, std::span<const iovec> pieces) {
-  msghdr message{};
-  message.msg_name = const_cast<sockaddr*>(destination.data());
-  message.msg_namelen = destination.size();
-  message.msg_iov = const_cast<iovec*>(pieces.data());
-  message.msg_iovlen = pieces.size();
-  return message;
 }
 
 int send_message(int fd, const msghdr& message) {
@@ -69,6 +65,16 @@ class PieceCursor {
   std::size_t offset_ = 0;
 };
 
+sockaddr_ll link_to(const LinkPlace& place) {
+  sockaddr_ll link{};
+  link.sll_family = AF_PACKET;
+  link.sll_protocol = to_big_endian(kRoceV1EtherType);
+  link.sll_ifindex = static_cast<int>(place.interface_index);
+  link.sll_halen = static_cast<unsigned char>(place.mac.size());
+  std::memcpy(link.sll_addr, place.mac.data(), place.mac.size());
+  return link;
+}
+
 /// Settings that a send socket cannot do without; what failed, or nothing.
 const char* prepare(int fd, const SocketAddress& local, std::uint32_t interface_index) {
   const auto set = [fd](int level, int name, const auto& value) {
@@ -102,12 +108,26 @@ const char* prepare(int fd, const SocketAddress& local, std::uint32_t interface_
 
 }  // namespace
 
+msghdr SendSocket::message_to(const SocketAddress& destination,
+                              std::span<const iovec> pieces) const {
+  msghdr message{};
+  message.msg_name = const_cast<sockaddr*>(destination.data());
+  message.msg_namelen = destination.size();
+  if (link_.sll_family == AF_PACKET) {
+    message.msg_name = const_cast<sockaddr_ll*>(&link_);
+    message.msg_namelen = sizeof link_;
+  }
+  message.msg_iov = const_cast<iovec*>(pieces.data());
+  message.msg_iovlen = pieces.size();
+  return message;
+}
+
 int SendSocket::send(const SocketAddress& destination, std::span<const iovec> bytes,
                      std::size_t segment_size) const noexcept {
   const std::size_t total = total_bytes(bytes);
   if (total > kSendBytesMax) return EMSGSIZE;
   if (segment_size == 0 || total <= segment_size) {
-    return send_message(fd_.get(), message_to(destination, bytes));
+    return send_one(destination, bytes);
   }
   if ((total + segment_size - 1) / segment_size > kSegmentsMax) return EMSGSIZE;
   if (!segments_.load(std::memory_order_relaxed)) {
@@ -127,6 +147,15 @@ int SendSocket::send(const SocketAddress& destination, ByteSpan bytes,
                      std::size_t segment_size) const noexcept {
   const iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
   return send(destination, std::span(&piece, 1), segment_size);
+}
+
+int SendSocket::send_one(const SocketAddress& destination,
+                         std::span<const iovec> pieces) const noexcept {
+  msghdr message = message_to(destination, pieces);
+  const int error = send_message(fd_.get(), message);
+  if (also_.sll_family != AF_PACKET) return error;
+  message.msg_name = const_cast<sockaddr_ll*>(&also_);
+  return send_message(fd_.get(), message);
 }
 
 int SendSocket::send_segmented(const SocketAddress& destination, std::span<const iovec> bytes,
@@ -153,7 +182,7 @@ int SendSocket::send_one_by_one(const SocketAddress& destination, std::span<cons
   for (PieceCursor cursor(bytes); !cursor.at_end();) {
     const auto segment = cursor.take(segment_size, pieces);
     if (segment.empty()) return cursor.at_end() ? 0 : EMSGSIZE;
-    if (const int error = send_message(fd_.get(), message_to(destination, segment))) return error;
+    if (const int error = send_one(destination, segment)) return error;
   }
   return 0;
 }
@@ -166,22 +195,52 @@ Result<const SendSocket*> UdpSender::socket_for(const SocketAddress& destination
                                                 Qpn destination_qpn) {
   // The programs of a node own ranges of 2^14 queue pair numbers each (agent/node.h). A peer of
   // another make does not divide them so, which only costs it sockets.
-  const Program program{destination, destination_qpn.value() >> 14};
+  // Frames are not merged, so each host needs one socket.
+  const bool is_framed = roce_version(destination) == RoceVersion::v1;
+  const Program program{destination, is_framed ? 0 : destination_qpn.value() >> 14};
   const std::scoped_lock lock(mutex_);
   const auto known = std::ranges::find(programs_, program);
   if (known != programs_.end()) return sockets_[known - programs_.begin()].get();
-  if (sockets_.size() == sockets_max_) {
+  if (is_framed && sockets_.size() == kHostsMax) {
+    return refuse(ENOBUFS, fmt::format("RoCE v1 to more than {} hosts", kHostsMax));
+  }
+  if (!is_framed && sockets_.size() == sockets_max_) {
     const std::size_t hash = std::hash<SocketAddress>()(destination) * 31 + program.slot;
     return sockets_[hash % sockets_.size()].get();
   }
-  auto socket = open();
+  auto socket = open(destination);
   if (!socket) return std::unexpected(socket.error());
   programs_.push_back(program);
   return sockets_.emplace_back(std::move(*socket)).get();
 }
 
-Result<std::unique_ptr<SendSocket>> UdpSender::open() const {
+/// The kernel writes the Ethernet header.
+Result<void> UdpSender::open_frames(SendSocket& socket, const SocketAddress& destination) const {
+  const auto place = find_link_place(destination, interface_index_);
+  if (!place) return std::unexpected(place.error());
+  socket.fd_.reset(::socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket.fd_) return refuse_errno("RoCE v1 needs CAP_NET_RAW: packet socket");
+  const int fd = socket.fd_.get();
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &kSendTimeout, sizeof kSendTimeout);
+  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof kSendBufferBytes);
+  socket.local_ = local_;
+  socket.link_ = link_to(*place);
+  const unsigned loopback = if_nametoindex("lo");
+  if (destination.is_multicast() && place->interface_index != loopback) {
+    socket.also_ = link_to({.interface_index = loopback, .mac = place->mac});
+  }
+  socket.segments_ = false;
+  return {};
+}
+
+Result<std::unique_ptr<SendSocket>> UdpSender::open(const SocketAddress& destination) const {
   std::unique_ptr<SendSocket> socket(new SendSocket);
+  if (roce_version(destination) == RoceVersion::v1) {
+    if (auto opened = open_frames(*socket, destination); !opened) {
+      return std::unexpected(opened.error());
+    }
+    return socket;
+  }
   socket->fd_.reset(::socket(local_.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const int fd = socket->fd_.get();
   if (fd < 0) return refuse_errno("socket");

@@ -24,6 +24,12 @@ Result<SocketAddress> bound_address(int fd) {
   return SocketAddress::from(address, length);
 }
 
+bool is_packet_socket(int fd) {
+  int domain = 0;
+  socklen_t length = sizeof domain;
+  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_PACKET;
+}
+
 int add_membership(int fd, const SocketAddress& group, const SocketAddress& node_address,
                    std::uint32_t interface_index) {
   if (group.is_ipv6()) {
@@ -42,12 +48,20 @@ int add_membership(int fd, const SocketAddress& group, const SocketAddress& node
 }  // namespace
 
 Result<UdpSocket> UdpSocket::adopt(int fd) {
-  auto local = bound_address(fd);
-  if (!local) return std::unexpected(local.error());
   UdpSocket socket;
   socket.fd_ = fd;
-  socket.local_ = *local;
+  if (!is_packet_socket(fd)) {
+    auto local = bound_address(fd);
+    if (!local) return std::unexpected(local.error());
+    socket.local_ = *local;
+  }
   socket.prepare();
+  return socket;
+}
+
+Result<UdpSocket> UdpSocket::adopt(UniqueFd fd) {
+  auto socket = adopt(fd.get());
+  if (socket) socket->owned_ = std::move(fd);
   return socket;
 }
 
@@ -71,9 +85,7 @@ Result<UdpSocket> UdpSocket::join_multicast(const SocketAddress& group,
     return refuse_errno(
         fmt::format("cannot join {} on interface {}", group.ip_text(), interface_index));
   }
-  auto socket = adopt(fd.get());
-  if (socket) socket->owned_ = std::move(fd);
-  return socket;
+  return adopt(std::move(fd));
 }
 
 void UdpSocket::prepare() {

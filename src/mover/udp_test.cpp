@@ -199,7 +199,7 @@ TEST(Udp, AFullPoolIsSharedAndStable) {
 
 TEST(Udp, AnAddressOfAnotherMachineIsRefused) {
   UdpSender sender(address("198.51.100.1"), loopback_index());
-  const auto socket = sender.socket_for(address("127.77.0.3"), Qpn(1));
+  const auto socket = sender.socket_for(address("127.77.0.3").with_port(kRocePort), Qpn(1));
   ASSERT_FALSE(socket);
   EXPECT_EQ(socket.error().code, EADDRNOTAVAIL);
 }

@@ -11,6 +11,7 @@
 
 namespace verbatim::wire {
 
+struct IpFlow;
 struct IpUdp;
 
 /// Global Route Header (IBA volume 1, section 8.3): laid out as an IPv6 header.
@@ -39,14 +40,26 @@ struct Grh {
 std::expected<Grh, WireError> decode_grh(ByteSpan bytes);
 void encode(const Grh& header, std::span<std::byte, Grh::kSize> out);
 
-/// The 40 bytes that stand before the payload in the receive buffer of a UD queue pair. Over IPv6
-/// they are the IPv6 header; over IPv4 the first 20 are zero and the last 20 the IPv4 header with a
-/// right checksum, by which receivers tell the two apart.
+/// The GRH of a RoCE v1 packet: `packet_bytes` from the BTH to the end of the ICRC.
+void encode_packet_grh(const IpFlow& flow, std::size_t packet_bytes,
+                       std::span<std::byte, Grh::kSize> out);
+
+/// A RoCE v1 packet as a frame carries it: its GRH, and what is from the BTH to the end of the ICRC
+/// (Ethernet pads short frames). An error where it is none.
+struct GrhPacket {
+  Grh grh;
+  MutableByteSpan packet;  // Borrowed.
+};
+std::expected<GrhPacket, WireError> decode_grh_packet(MutableByteSpan payload);
+
+/// The 40 bytes that stand before the payload in the receive buffer of a UD queue pair: the GRH of
+/// RoCE v1. Over IPv6 they are the IPv6 header; over IPv4 the first 20 are zero and the last 20 the
+/// IPv4 header with a right checksum, by which receivers tell the two apart.
 void encode_receive_grh(const IpUdp& headers, std::span<std::byte, Grh::kSize> out);
 
 /// What the completion of a UD receive tells where InfiniBand has a service level, which Ethernet
 /// has not: whether the packet came over IPv4 or IPv6 (IBA A17.4.5.1), in the form of NVIDIA's
-/// cards, on which UCX relies. Bit 3: UDP; bits 2 to 0: 0 for a GRH (RoCE v1), 1 IPv6, 2 IPv4.
-constexpr std::uint8_t packet_type(bool is_ipv4) { return is_ipv4 ? 0xa : 0x9; }
+/// cards, on which UCX relies. Bit 3: UDP; bits 1 and 0: 0 for a GRH (RoCE v1), 1 IPv6, 2 IPv4.
+std::uint8_t packet_type(const IpFlow& flow);
 
 }  // namespace verbatim::wire

@@ -1,5 +1,7 @@
 #include "wire/grh.h"
 
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "wire/hex_for_test.h"
@@ -55,6 +57,23 @@ TEST(ReceiveGrh, OverIpv6ItIsTheIpHeader) {
   EXPECT_EQ(grh->destination, kB);
   EXPECT_EQ(grh->next_header, 17) << "tells RoCE v2 from v1";
   EXPECT_EQ(grh->payload_length, 100);
+}
+
+TEST(Grh, APacketEndsWhereItsGrhSays) {
+  std::vector<std::byte> frame(Grh::kSize + 20);
+  const auto encode_length = [&](std::uint16_t length, std::uint8_t next) {
+    encode({.payload_length = length, .next_header = next}, std::span(frame).first<Grh::kSize>());
+  };
+  encode_length(16, Grh::kNextIba);  // Ethernet has padded it.
+  const auto found = decode_grh_packet(frame);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->packet.size(), 16u);
+  EXPECT_EQ(found->packet.data(), frame.data() + Grh::kSize);
+  encode_length(21, Grh::kNextIba);
+  EXPECT_FALSE(decode_grh_packet(frame));
+  encode_length(16, 17);
+  EXPECT_FALSE(decode_grh_packet(frame));
+  EXPECT_FALSE(decode_grh_packet(std::span(frame).first(Grh::kSize - 1)));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "wire/grh.h"
 #include "wire/packet.h"
 
 namespace verbatim::wire {
@@ -55,10 +56,19 @@ std::uint32_t difference_before(std::uint32_t syndrome, std::size_t bytes) {
 
 }  // namespace
 
-IcrcSeed::IcrcSeed(const IpFlow& flow) : ip_bytes_(flow.ip_header_bytes()) {
+IcrcSeed::IcrcSeed(const IpFlow& flow)
+    : is_ipv4_(flow.is_ipv4()),
+      has_grh_(flow.has_grh()),
+      ip_bytes_(flow.ip_header_bytes()),
+      udp_bytes_(has_grh_ ? 0 : kUdpHeaderBytes) {
   image_.fill(kOnes);
   std::byte* ip = &image_[kOnesBytes];
-  encode_ip_udp({.flow = flow}, MutableByteSpan(image_).subspan(kOnesBytes));
+  if (has_grh_) {
+    encode({.source = flow.source, .destination = flow.destination},
+           std::span<std::byte, Grh::kSize>(ip, Grh::kSize));
+  } else {
+    encode_ip_udp({.flow = flow}, MutableByteSpan(image_).subspan(kOnesBytes));
+  }
   if (is_ipv4()) {
     ip[1] = kOnes;            // TOS.
     ip[8] = kOnes;            // Time to live.
@@ -68,23 +78,23 @@ IcrcSeed::IcrcSeed(const IpFlow& flow) : ip_bytes_(flow.ip_header_bytes()) {
     ip[1] = ip[2] = ip[3] = kOnes;
     ip[7] = kOnes;  // Hop limit.
   }
-  ip[ip_bytes_ + 6] = ip[ip_bytes_ + 7] = kOnes;  // UDP checksum.
+  if (!has_grh_) ip[ip_bytes_ + 6] = ip[ip_bytes_ + 7] = kOnes;  // UDP checksum.
 }
 
 Icrc IcrcSeed::start(std::uint16_t udp_length, std::uint16_t ip_identification,
                      ByteSpan headers) const {
   VERBATIM_ASSERT(headers.size() >= Bth::kSize && headers.size() <= kHeadersMaxBytes);
   std::array<std::byte, kOnesBytes + kIpUdpMaxBytes + kHeadersMaxBytes> bytes;
-  const std::size_t prefix = kOnesBytes + ip_bytes_ + kUdpHeaderBytes;
+  const std::size_t prefix = kOnesBytes + ip_bytes_ + udp_bytes_;
   std::memcpy(bytes.data(), image_.data(), prefix);
   std::byte* ip = &bytes[kOnesBytes];
   if (is_ipv4()) {
     store_be(ip + 2, static_cast<std::uint16_t>(kIpv4HeaderBytes + udp_length));
     store_be(ip + kIdentificationByte, ip_identification);
   } else {
-    store_be(ip + 4, udp_length);
+    store_be(ip + 4, static_cast<std::uint16_t>(udp_length - kUdpHeaderBytes + udp_bytes_));
   }
-  store_be(ip + ip_bytes_ + 4, udp_length);
+  if (!has_grh_) store_be(ip + ip_bytes_ + 4, udp_length);
   std::memcpy(&bytes[prefix], headers.data(), headers.size());
   bytes[prefix + kBthReservedByte] = kOnes;
   Icrc icrc(0);

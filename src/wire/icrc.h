@@ -11,11 +11,11 @@
 #include "wire/bth.h"
 #include "wire/ip.h"
 
-/// The invariant CRC of RoCE v2 (IBA volume 1, section 7.8.1; annex A17.3.3): CRC-32 over eight
-/// bytes of ones in the place of the LRH, the IP and UDP headers, BTH, extended headers, payload
-/// and padding, with all that a router may change taken as ones: traffic class, hop limit and flow
-/// label, the IPv4 and UDP checksums, and the BTH's byte 4 (FECN, BECN). It stands behind the
-/// padding, least significant byte first.
+/// The invariant CRC of RoCE (IBA volume 1, section 7.8.1; annexes A16.5.1 and A17.3.3): CRC-32
+/// over eight bytes of ones in the place of the LRH, the GRH (version 1) or the IP and UDP headers
+/// (version 2), BTH, extended headers, payload and padding, with all that a router may change taken
+/// as ones: traffic class, hop limit and flow label, the IPv4 and UDP checksums, and the BTH's byte
+/// 4 (FECN, BECN). It stands behind the padding, least significant byte first.
 namespace verbatim::wire {
 
 inline constexpr std::size_t kIcrcBytes = 4;
@@ -50,18 +50,21 @@ class IcrcSeed {
   explicit IcrcSeed(const IpFlow& flow);
 
   /// Begins a packet: `headers` are the encoded BTH and extended headers, as `encode_headers` wrote
-  /// them, and at most kHeadersMaxBytes. `udp_length` counts the UDP header, `headers`, payload,
-  /// padding and ICRC.
+  /// them, and at most kHeadersMaxBytes. `udp_length` counts the UDP header (also of version 1,
+  /// which has none), `headers`, payload, padding and ICRC.
   Icrc start(std::uint16_t udp_length, std::uint16_t ip_identification, ByteSpan headers) const;
 
   /// Of a packet in one piece: what lies between the UDP header and the ICRC.
   std::uint32_t compute(ByteSpan packet, std::uint16_t ip_identification) const;
 
-  bool is_ipv4() const { return ip_bytes_ == kIpv4HeaderBytes; }
+  bool is_ipv4() const { return is_ipv4_; }
 
  private:
   std::array<std::byte, 8 + kIpUdpMaxBytes> image_;
-  std::size_t ip_bytes_;
+  bool is_ipv4_;
+  bool has_grh_;
+  std::size_t ip_bytes_;   // Or the GRH's.
+  std::size_t udp_bytes_;  // 0 behind a GRH.
 };
 
 /// Checks the ICRC at the end of `packet`, which begins with the BTH and is all that the UDP header

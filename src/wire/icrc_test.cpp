@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "wire/grh.h"
 #include "wire/hex_for_test.h"
 #include "wire/packet.h"
 
@@ -20,6 +21,11 @@ constexpr const char* kAckIpv4 =
 constexpr const char* kSendIpv6 =
     "60000000001c1140fd000000000000000000000000000001fd000000000000000000000000000002"
     "c35012b7001c000004f0ffff0000001180abcdef4100000046218652";
+
+// From the GRH on, by zlib's CRC-32: tests/wire_judge/roce.py.
+constexpr const char* kSendGrh =
+    "6123456700141b4000000000000000000000ffff0a00000100000000000000000000ffff0a000002"
+    "0470ffff0000001180abcdef4100000050d32396";
 
 struct Golden {
   std::vector<std::byte> datagram;
@@ -39,6 +45,23 @@ TEST(Icrc, GoldenDatagrams) {
                                     golden.ip.identification),
               load_icrc(golden.packet.last<kIcrcBytes>()));
   }
+}
+
+TEST(Icrc, OfVersion1) {
+  auto frame = from_hex(kSendGrh);
+  const auto found = decode_grh_packet(frame);
+  ASSERT_TRUE(found);
+  IpFlow flow{.source = found->grh.source,
+              .destination = found->grh.destination,
+              .source_port = 0,
+              .destination_port = 0};
+  EXPECT_TRUE(verify_icrc(IcrcSeed(flow), found->packet, 0));
+  // There is no identification that could explain damage.
+  found->packet[14] ^= std::byte{1};
+  EXPECT_FALSE(verify_icrc(IcrcSeed(flow), found->packet, 0));
+  found->packet[14] ^= std::byte{1};
+  flow.destination.bytes[15] ^= 1;
+  EXPECT_FALSE(verify_icrc(IcrcSeed(flow), found->packet, 0));
 }
 
 TEST(Icrc, IsStoredLeastSignificantByteFirst) {

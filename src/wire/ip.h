@@ -11,7 +11,7 @@
 
 /// The IP and UDP headers of a RoCE v2 datagram (RFC 791, RFC 8200, RFC 768; IBA annex A17). The
 /// kernel writes and strips them; we build them for the ICRC, which covers them, for the GRH that a
-/// datagram receiver gets, and for captures.
+/// datagram receiver gets, and for captures. RoCE v1 has a GRH in their place (annex A16).
 namespace verbatim::wire {
 
 inline constexpr std::size_t kIpv4HeaderBytes = 20;
@@ -19,8 +19,8 @@ inline constexpr std::size_t kIpv6HeaderBytes = 40;
 inline constexpr std::size_t kUdpHeaderBytes = 8;
 inline constexpr std::size_t kIpUdpMaxBytes = kIpv6HeaderBytes + kUdpHeaderBytes;
 
-/// What the datagrams of one sender to one receiver have in common. Addresses are GIDs: both IPv4
-/// addresses mapped into IPv6, or neither.
+/// What the packets of one sender to one receiver have in common. Addresses are GIDs: both IPv4
+/// addresses mapped into IPv6, or neither. A destination port of 0: RoCE v1.
 struct IpFlow {
   Gid source{};
   Gid destination{};
@@ -31,7 +31,8 @@ struct IpFlow {
   std::uint32_t flow_label = 0;    // IPv6 only, 20 bits.
   bool dont_fragment = true;       // IPv4 only.
 
-  constexpr bool is_ipv4() const { return source.is_ipv4_mapped(); }
+  constexpr bool has_grh() const { return destination_port == 0; }
+  constexpr bool is_ipv4() const { return !has_grh() && source.is_ipv4_mapped(); }
   constexpr std::size_t ip_header_bytes() const {
     return is_ipv4() ? kIpv4HeaderBytes : kIpv6HeaderBytes;
   }

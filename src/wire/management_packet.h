@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "wire/bth.h"
 #include "wire/deth.h"
+#include "wire/grh.h"
 #include "wire/icrc.h"
 #include "wire/mad.h"
 
@@ -23,10 +24,20 @@ inline constexpr QKey kManagementQKey{0x8001'0000};
 inline constexpr std::size_t kManagementPacketBytes =
     Bth::kSize + Deth::kSize + kMadBytes + kIcrcBytes;
 
-/// What follows the UDP header. `flow` is what the kernel will write in front of it; the IPv4
-/// identification is that of a datagram sent alone.
-std::array<std::byte, kManagementPacketBytes> encode_management_packet(const IpFlow& flow, Psn psn,
-                                                                       MadSpan mad);
+/// What follows the UDP header, or the Ethernet header (RoCE v1).
+class ManagementPacket {
+ public:
+  ByteSpan bytes() const { return ByteSpan(bytes_).subspan(has_grh_ ? 0 : Grh::kSize); }
+
+ private:
+  friend ManagementPacket encode_management_packet(const IpFlow& flow, Psn psn, MadSpan mad);
+  bool has_grh_ = false;
+  std::array<std::byte, Grh::kSize + kManagementPacketBytes> bytes_{};
+};
+
+/// `flow` is what the kernel will write in front of it; the IPv4 identification is that of a
+/// datagram sent alone.
+ManagementPacket encode_management_packet(const IpFlow& flow, Psn psn, MadSpan mad);
 
 /// The MAD in a packet, borrowed from it; nothing where the packet is damaged, or is for another
 /// queue pair, key or partition.

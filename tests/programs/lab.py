@@ -125,6 +125,7 @@ class Lab:
         self.namespace_pids = namespace_pids or {}
         self._addresses = {}
         self._more_addresses = {}
+        self._roce = {}
 
     def __enter__(self):
         return self
@@ -158,6 +159,10 @@ class Lab:
         self._addresses[node] = address
         self._more_addresses[node] = more
 
+    def set_roce(self, node, versions):
+        """VERBATIM_ROCE of the node: "v1,v2"."""
+        self._roce[node] = versions
+
     def free_port(self):
         """A TCP port where nobody listens. Labs start at different places."""
         self._next_port = self._next_port or 10000 + os.getpid() * 13 % 20000
@@ -189,7 +194,10 @@ class Lab:
             command = ["nsenter", "--net", "--target", pid, "--", *command]
         name = f"{os.path.basename(argv[0])} on node {node}"
         log_path = f"{self.folder}/{len(self.programs)}.log"
-        program = Program(name, command, self.environment(), log_path, stdin)
+        environment = self.environment()
+        if node in self._roce:
+            environment["VERBATIM_ROCE"] = self._roce[node]
+        program = Program(name, command, environment, log_path, stdin)
         self.programs.append(program)
         return program
 

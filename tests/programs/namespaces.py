@@ -1,5 +1,6 @@
 """Network namespaces for tests, without root where the kernel lets users have them."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -66,3 +67,22 @@ def wait_for_link(interface, peer=None):
         if time.monotonic() > deadline:
             sys.exit(f"FAILED: {interface} has no carrier after {LINK_SECONDS_MAX} s")
         time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def joined_by_veth(address_a="10.77.0.1", address_b="10.77.0.2"):
+    """A second namespace, joined with this one as by an Ethernet cable: veth-a here, veth-b there. Gives
+    it and both addresses."""
+    peer = Namespace()
+    try:
+        ip(f"ip link add veth-a type veth peer name veth-b netns {peer.pid}")
+        ip(f"ip address add {address_a}/24 dev veth-a")
+        ip("ip link set veth-a up")
+        for command in (f"ip address add {address_b}/24 dev veth-b", "ip link set veth-b up",
+                        "ip link set lo up"):
+            peer.run(*command.split())
+        wait_for_link("veth-a")
+        wait_for_link("veth-b", peer)
+        yield peer, address_a, address_b
+    finally:
+        peer.close()

@@ -31,15 +31,14 @@ RUNS = (
 
 
 class Capture:
-    """dumpcap on the loopback interface, from when the constructor returns until `stop`."""
+    """dumpcap, from when the constructor returns until `stop`."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, interface="lo", what="udp port 4791"):
         self.path = f"{folder}/capture.pcap"
         self._log_path = f"{folder}/dumpcap.log"
         with open(self._log_path, "wb") as log:
             self._process = subprocess.Popen(
-                ["dumpcap", "-q", "-P", "-i", "lo", "-f", "udp port 4791", "-B", "64",
-                 "-w", self.path], stdout=log, stderr=log)
+                ["dumpcap", "-q", "-P", "-i", interface, "-f", what, "-B", "64", "-w", self.path], stdout=log, stderr=log)
         wait_until(self._is_ready, 20, "dumpcap to begin")
 
     def _log(self):
@@ -61,6 +60,15 @@ class Capture:
             raise Failure("dumpcap said nothing about what it captured")
 
 
+def judged_opcodes(path):
+    """Has every packet judged. The opcodes that there are."""
+    judged = subprocess.run([PYTHON, JUDGE, path], check=False, text=True, stdout=subprocess.PIPE)
+    print(judged.stdout)
+    if judged.returncode != 0:
+        raise Failure(f"the judge found fault with the capture (status {judged.returncode})")
+    return {int(code, 16) for code in re.findall("^(0x[0-9a-f]{2}) ", judged.stdout, re.MULTILINE)}
+
+
 def main():
     options = option_parser(__doc__).parse_args()
     enter_user_namespace()
@@ -77,12 +85,7 @@ def main():
             lab.start("b", [*argv, lab.address("a")]).expect_success(SECONDS_MAX)
             server.expect_success(SECONDS_MAX)
         capture.stop()
-        judged = subprocess.run([PYTHON, JUDGE, capture.path], check=False, text=True,
-                                stdout=subprocess.PIPE)
-        print(judged.stdout)
-        if judged.returncode != 0:
-            raise Failure(f"the judge found fault with the capture (status {judged.returncode})")
-        seen = {int(code, 16) for code in re.findall("^(0x[0-9a-f]{2}) ", judged.stdout, re.MULTILINE)}
+        seen = judged_opcodes(capture.path)
         if OPCODES - seen:
             raise Failure("no packet of opcode " + ", ".join(f"0x{code:02x}" for code in OPCODES - seen))
 

@@ -1,14 +1,11 @@
 #!/usr/bin/env python3
 """Two nodes in two network namespaces, joined by a veth pair: as two hosts with an Ethernet cable."""
 
-import subprocess
 import sys
 
 from lab import Lab, option_parser
-from namespaces import Namespace, enter_user_namespace, wait_for_link
+from namespaces import enter_user_namespace, joined_by_veth
 
-ADDRESS_A = "10.77.0.1"
-ADDRESS_B = "10.77.0.2"
 SECONDS_MAX = 60
 
 RUNS = (
@@ -27,31 +24,19 @@ RUNS = (
 def main():
     options = option_parser(__doc__).parse_args()
     enter_user_namespace()
-    peer = Namespace()
-    try:
-        subprocess.run(["ip", "link", "add", "veth-a", "type", "veth", "peer", "name", "veth-b",
-                        "netns", str(peer.pid)], check=True)
-        for command in (f"ip address add {ADDRESS_A}/24 dev veth-a", "ip link set veth-a up"):
-            subprocess.run(command.split(), check=True)
-        for command in (f"ip address add {ADDRESS_B}/24 dev veth-b", "ip link set veth-b up",
-                        "ip link set lo up"):
-            peer.run(*command.split())
-        wait_for_link("veth-a")
-        wait_for_link("veth-b", peer)
+    with joined_by_veth() as (peer, address_a, address_b):
         with Lab(options, namespace_pids={"b": peer.pid}) as lab:
-            lab.set_addresses("a", ADDRESS_A)
-            lab.set_addresses("b", ADDRESS_B)
+            lab.set_addresses("a", address_a)
+            lab.set_addresses("b", address_b)
             for run in RUNS:
                 port = lab.free_port()
                 words = run.split()
                 argv = [words[0], "-p", str(port), *words[1:]]
                 server = lab.start_server("a", argv, port)
-                client = lab.start("b", [*argv, ADDRESS_A])
+                client = lab.start("b", [*argv, address_a])
                 client.expect_success(SECONDS_MAX)
                 server.expect_success(SECONDS_MAX)
                 print(f"passed: {run}", flush=True)
-    finally:
-        peer.close()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Judges a capture of RoCE v2 traffic with tools that are not ours: tshark decodes every packet to UDP
-port 4791 and must find none malformed; the ICRC of each is computed again, by zlib and, over IPv4, by
+"""Judges a capture of RoCE traffic with tools that are not ours: tshark decodes every packet to UDP port
+4791 and every frame of type 0x8915, and must find none malformed; the ICRC of each is computed again, by zlib and, over IPv4, by
 scapy's RoCE layer. Prints how many packets of each opcode there are. Status 1 if there is a fault."""
 
 import argparse
@@ -31,11 +31,12 @@ FAULTS_SHOWN = 20
 
 def tshark(path):
     """What tshark decodes: frame number to its fields, the opcode's name in `info`."""
-    command = ["tshark", "-r", path, "-Y", f"udp.dstport == {roce.ROCE_PORT} && !icmp && !icmpv6",
+    command = ["tshark", "-r", path, "-Y", f"(udp.dstport == {roce.ROCE_PORT} || eth.type == {roce.ROCE_V1_ETHERTYPE}) && !icmp && !icmpv6",
                "-T", "fields", "-E", "separator=/t", "-E", "occurrence=f",
                "-e", "frame.number", "-e", "_ws.malformed", "-e", "_ws.col.Info"]
     for guesser in PAYLOAD_GUESSERS:
         command += ["--disable-protocol", guesser]
+    command += ["--disable-heuristic", "eth_over_ib"]
     for field in FIELDS:
         command += ["-e", f"infiniband.{field}"]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -99,7 +100,7 @@ def judge(path):
             found.append("has an opcode that tshark does not know")
         faults += [f"frame {datagram.number} ({name}) {fault}" for fault in found]
     if not fields:
-        faults.append("no packet to UDP port 4791")
+        faults.append("no RoCE packet")
     return faults, counts, fields, by_scapy.total()
 
 

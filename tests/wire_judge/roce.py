@@ -1,5 +1,5 @@
-"""Reads RoCE v2 datagrams out of capture files, and computes their ICRC by annex A17's words, in a few
-lines that share nothing with the code under test."""
+"""Reads RoCE packets out of capture files, and computes their ICRC by the words of annexes A16 and A17, in
+a few lines that share nothing with the code under test."""
 
 import contextlib
 import struct
@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from scapy.utils import RawPcapReader
 
 ROCE_PORT = 4791
-UDP = 17
+ROCE_V1_ETHERTYPE = 0x8915
+UDP, UDP_BYTES = 17, 8
+GRH_BYTES, GRH_NEXT_IBA = 40, 0x1B
 ICRC_BYTES = 4
 BTH_BYTES = 12
 # Largest IP packet of one RoCE packet: IPv6, UDP, BTH, AtomicETH, 4096 bytes, ICRC.
@@ -20,17 +22,19 @@ ETHERNET, LINUX_COOKED, LINUX_COOKED_2 = 1, 113, 276
 LINK_HEADERS = {ETHERNET: (14, 12), LINUX_COOKED: (16, 14), LINUX_COOKED_2: (20, 0),
                 0: (4, None), 12: (0, None), 101: (0, None), 228: (0, None), 229: (0, None)}
 VLAN = 0x8100
-IP_ETHERTYPES = (0x0800, 0x86DD)
+ETHERTYPES = (0x0800, 0x86DD, ROCE_V1_ETHERTYPE)
 
 
 @dataclass
 class Datagram:
-    """One IP packet to port 4791, from the IP header on."""
+    """One IP packet to port 4791, from the IP header on; or what RoCE v1 has in its place, from the GRH
+    on, which is laid out as an IPv6 header."""
 
     number: int  # The frame's number in the file, from 1, as tshark counts.
     ip: bytes
     ip_header_bytes: int
-    udp_length: int
+    udp_length: int  # Of the UDP header and what follows it, or of what follows the GRH.
+    has_udp: bool
     is_whole: bool  # All that the lengths in the headers promise was captured.
 
     @property
@@ -40,7 +44,7 @@ class Datagram:
     @property
     def packet(self):
         """BTH to ICRC."""
-        start = self.ip_header_bytes + 8
+        start = self.ip_header_bytes + (UDP_BYTES if self.has_udp else 0)
         return self.ip[start:self.ip_header_bytes + self.udp_length]
 
     @property
@@ -49,10 +53,11 @@ class Datagram:
 
 
 def strip_link_header(frame, link_type):
-    """The IP packet in a frame, or None."""
+    """The IP packet in a frame and its ethertype, or None."""
     if link_type not in LINK_HEADERS:
         raise ValueError(f"link type {link_type} is not known")
     size, type_at = LINK_HEADERS[link_type]
+    ethertype = None
     if type_at is not None:
         if len(frame) < size:
             return None
@@ -60,9 +65,18 @@ def strip_link_header(frame, link_type):
         if ethertype == VLAN:
             ethertype = struct.unpack_from("!H", frame, size + 2)[0]
             size += 4
-        if ethertype not in IP_ETHERTYPES:
+        if ethertype not in ETHERTYPES:
             return None
-    return frame[size:]
+    return frame[size:], ethertype
+
+
+def parse_grh(number, packet):
+    """The RoCE v1 packet that begins with this GRH, or None."""
+    if len(packet) < GRH_BYTES or packet[0] >> 4 != 6 or packet[6] != GRH_NEXT_IBA:
+        return None
+    length = struct.unpack_from("!H", packet, 4)[0]
+    is_whole = len(packet) >= GRH_BYTES + length
+    return Datagram(number, packet[:GRH_BYTES + length], GRH_BYTES, length, False, is_whole)
 
 
 def parse(number, ip):
@@ -82,29 +96,34 @@ def parse(number, ip):
     if port != ROCE_PORT:
         return None
     is_whole = len(ip) >= total == header_bytes + udp_length
-    return Datagram(number, ip[:total], header_bytes, udp_length, is_whole)
+    return Datagram(number, ip[:total], header_bytes, udp_length, True, is_whole)
 
 
 def read(path):
-    """Every RoCE v2 datagram of a capture file (pcap or pcapng)."""
+    """Every RoCE packet of a capture file (pcap or pcapng)."""
     with contextlib.closing(RawPcapReader(path)) as reader:
         link_type = getattr(reader, "linktype", None)
         for number, (frame, meta) in enumerate(reader, 1):
-            ip = strip_link_header(frame, getattr(meta, "linktype", link_type))
-            datagram = parse(number, ip) if ip else None
+            found = strip_link_header(frame, getattr(meta, "linktype", link_type))
+            if not found:
+                continue
+            packet, ethertype = found
+            datagram = (parse_grh if ethertype == ROCE_V1_ETHERTYPE else parse)(number, packet)
             if datagram:
                 yield datagram
 
 
 def icrc(datagram):
-    """What the ICRC must be, as it stands in the packet (annex A17.3.3, IBA 7.8.1)."""
+    """What the ICRC must be, as it stands in the packet (annexes A16.5.1, A17.3.3, IBA 7.8.1)."""
     covered = bytearray(datagram.ip[:datagram.ip_header_bytes + datagram.udp_length - ICRC_BYTES])
-    udp = datagram.ip_header_bytes
+    after = datagram.ip_header_bytes
     if datagram.is_ipv4:
         covered[1] = covered[8] = covered[10] = covered[11] = 0xFF
     else:
         covered[0] |= 0x0F
         covered[1] = covered[2] = covered[3] = covered[7] = 0xFF
-    covered[udp + 6] = covered[udp + 7] = 0xFF
-    covered[udp + 8 + 4] = 0xFF
+    if datagram.has_udp:
+        covered[after + 6] = covered[after + 7] = 0xFF
+        after += UDP_BYTES
+    covered[after + 4] = 0xFF
     return struct.pack("<I", zlib.crc32(b"\xff" * 8 + covered))

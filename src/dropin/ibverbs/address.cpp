@@ -25,10 +25,14 @@ adapter::AddressVector to_address_vector(const ibv_ah_attr& attributes) {
 
 namespace {
 
+/// "Next header" of a GRH that a BTH follows: RoCE v1 (IBA 8.3.6).
+constexpr std::uint8_t kNextIba = 0x1b;
+
 /// What the 40 bytes before a received datagram say of its way.
 struct Received {
   Gid source;
   Gid destination;
+  RoceVersion version = RoceVersion::v2;
   std::uint32_t flow_label = 0;
   std::uint8_t hop_limit = 0;
   std::uint8_t traffic_class = 0;
@@ -43,6 +47,7 @@ Result<Received> parse(const ibv_grh& grh) {
     const auto first = load_be<std::uint32_t>(bytes);
     out.traffic_class = static_cast<std::uint8_t>(first >> 20);
     out.flow_label = first & 0xfffff;
+    if (grh.next_hdr == kNextIba) out.version = RoceVersion::v1;
     out.hop_limit = grh.hop_limit;
     out.source = to_gid(grh.sgid);
     out.destination = to_gid(grh.dgid);
@@ -65,10 +70,13 @@ Result<Received> parse(const ibv_grh& grh) {
 /// The node's GID to answer from. A datagram to a group came to none of them in particular.
 std::optional<std::uint8_t> answering_index(const adapter::NodeDescription& node,
                                             const Received& received) {
-  if (!received.destination.is_multicast()) return gid_index_of(node, received.destination);
+  if (!received.destination.is_multicast()) {
+    return gid_index_of(node, received.destination, received.version);
+  }
   for (std::size_t i = 0; i < node.gids.size(); ++i) {
     const Gid& own = node.gids[i].gid;
-    const bool same_kind = own.is_ipv4_mapped() == received.source.is_ipv4_mapped() &&
+    const bool same_kind = roce_version(node.gids[i].address) == received.version &&
+                           own.is_ipv4_mapped() == received.source.is_ipv4_mapped() &&
                            own.is_link_local() == received.source.is_link_local();
     if (same_kind) return static_cast<std::uint8_t>(i);
   }

@@ -26,7 +26,9 @@ ibv_gid_entry describe(const adapter::NodeDescription& node, std::uint32_t index
   return {.gid = to_verbs(node.gids[index].gid),
           .gid_index = index,
           .port_num = 1,
-          .gid_type = IBV_GID_TYPE_ROCE_V2,
+          .gid_type = std::uint32_t{roce_version(node.gids[index].address) == RoceVersion::v1
+                                        ? IBV_GID_TYPE_ROCE_V1
+                                        : IBV_GID_TYPE_ROCE_V2},
           .ndev_ifindex = node.interface_index};
 }
 
@@ -46,9 +48,11 @@ Result<ibv_gid_entry> find(ibv_context* context, std::uint32_t port, std::uint32
 
 }  // namespace
 
-std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid) {
+std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid,
+                                         RoceVersion version) {
   for (std::size_t i = 0; i < node.gids.size(); ++i) {
-    if (node.gids[i].gid == gid) return static_cast<std::uint8_t>(i);
+    const bool is_of_version = roce_version(node.gids[i].address) == version;
+    if (is_of_version && node.gids[i].gid == gid) return static_cast<std::uint8_t>(i);
   }
   return std::nullopt;
 }
@@ -108,6 +112,7 @@ int ibv_query_gid_type(ibv_context* context, std::uint8_t port_num, unsigned ind
     return refused_minus_one("query_gid_type", entry.error());
   }
   // An empty entry has the type that /sys would not tell: rdma-core says so too.
-  *type = entry ? IBV_GID_TYPE_SYSFS_ROCE_V2 : IBV_GID_TYPE_SYSFS_IB_ROCE_V1;
+  *type = entry && entry->gid_type == IBV_GID_TYPE_ROCE_V2 ? IBV_GID_TYPE_SYSFS_ROCE_V2
+                                                           : IBV_GID_TYPE_SYSFS_IB_ROCE_V1;
   return 0;
 }

@@ -282,8 +282,9 @@ inline ibv_qp_cap to_verbs(const adapter::QueuePairCapacity& own) {
 }
 
 using agent::kGidTableLength;
-/// Where the node's own GID stands in its table.
-std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid);
+/// Where the node's own GID of that version stands in its table.
+std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid,
+                                         RoceVersion version);
 
 /// Gives an extended completion queue the functions that programs poll it with.
 void extend(CompletionQueue& queue);

@@ -65,7 +65,8 @@ adapter::NodeDescription describe(const agent::NodeDescription& node) {
                                .guid = node.guid,
                                .mac = node.mac,
                                .interface = node.interface,
-                               .interface_index = node.interface_index};
+                               .interface_index = node.interface_index,
+                               .version = roce_version(node.addresses.front())};
   for (std::size_t i = 0; i < node.gids.size(); ++i) own.gids.push_back(gid_entry(node, i));
   return own;
 }

@@ -40,10 +40,14 @@ VerbatimNode describe(const agent::NodeDescription& node, std::uint32_t slot) {
   out.interface_index = node.interface_index;
   node.interface.copy(out.interface, sizeof out.interface - 1);
   out.active_mtu = raw(agent::active_mtu(node.port.interface_mtu_bytes));
+  const bool uses_frames = roce_version(node.addresses.front()) == RoceVersion::v1;
+  out.version = uses_frames ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
   for (const agent::GidEntry& entry : node.gids) {
     VerbatimGid& gid = out.gids[out.gid_count++];
     gid.gid = to_verbs(entry.gid);
-    store(node.address_of(entry).with_port(0), gid.address);
+    const SocketAddress& address = node.address_of(entry);
+    const bool is_for_connections = roce_version(address) == roce_version(node.addresses.front());
+    store(is_for_connections ? address.with_port(0) : SocketAddress(), gid.address);
   }
   return out;
 }

@@ -13,7 +13,8 @@ extern "C" {
 
 struct VerbatimGid {
   ibv_gid gid;
-  sockaddr_storage address;  // What it is bound to.
+  /// What it is bound to. Empty where connections do not use it: its RoCE version is another.
+  sockaddr_storage address;
 };
 
 struct VerbatimNode {
@@ -22,6 +23,7 @@ struct VerbatimNode {
   std::uint32_t interface_index;
   char interface[16];
   std::uint8_t active_mtu;  // As ibv_mtu.
+  std::uint8_t version;     // Of RoCE, that connections use, as ibv_gid_type.
   std::uint32_t gid_count;
   VerbatimGid gids[16];  // Entries are added at the end, and stay.
 };
@@ -85,6 +87,6 @@ __attribute__((visibility("default"))) const VerbatimServices* verbatim_services
 namespace verbatim::dropin {
 
 /// Counts up with every change above.
-inline constexpr std::uint32_t kServicesVersion = 3;
+inline constexpr std::uint32_t kServicesVersion = 4;
 
 }  // namespace verbatim::dropin

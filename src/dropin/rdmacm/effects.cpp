@@ -1,5 +1,6 @@
 #include <cerrno>
 
+#include "base/log.h"
 #include "dropin/rdmacm/addresses.h"
 #include "dropin/rdmacm/manager.h"
 
@@ -157,6 +158,12 @@ void Manager::on(const cm::Rejected& rejected) {
   if (id == nullptr) return;
   close(*id);
   id->state = IdState::ended;
+  if (rejected.reason == wire::RejectReason::primary_gid) {
+    log(LogLevel::warn,
+        "{} refuses this node's GID: its connections may be over another RoCE version "
+        "(VERBATIM_ROCE)",
+        id->connection.path.remote);
+  }
   auto event = make_event(*id, RDMA_CM_EVENT_REJECTED, raw(rejected.reason));
   attach_private_data(*event, false, rejected.private_data);
   push(*id, std::move(event));
@@ -167,6 +174,11 @@ void Manager::on(const cm::Unreachable& unreachable) {
   if (id == nullptr) return;
   close(*id);
   id->state = IdState::ended;
+  if (uses_frames()) {
+    log(LogLevel::warn,
+        "nobody answers at {} over RoCE v1: its node may be one of v2 (VERBATIM_ROCE)",
+        id->connection.path.remote);
+  }
   push(*id, make_event(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT));
 }
 

@@ -94,6 +94,8 @@ class Manager {
   static void on_port_changed(const VerbatimPortChange* change);
   /// Those that are new.
   void take_addresses(const VerbatimNode& node);
+  /// Connections are over RoCE v1.
+  bool uses_frames() const { return node_.version == IBV_GID_TYPE_ROCE_V1; }
   bool is_there(const OwnAddress& own) const { return (gids_ >> own.gid_index & 1) != 0; }
 
   const VerbatimServices* services_;

@@ -1,0 +1,43 @@
+#include "agent/roce_versions.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace verbatim::agent {
+
+Result<RoceVersions> parse_roce_versions(std::string_view list) {
+  RoceVersions versions;
+  for (std::string_view rest = list; !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    if (word != "v1" && word != "v2") {
+      return refuse(EINVAL, fmt::format("'{}' is no RoCE version: v1 and v2 are", word));
+    }
+    const auto version = word == "v1" ? RoceVersion::v1 : RoceVersion::v2;
+    if (std::ranges::find(versions, version) != versions.end()) {
+      return refuse(EINVAL, fmt::format("RoCE {} is named twice", word));
+    }
+    versions.push_back(version);
+  }
+  if (versions.empty()) return refuse(EINVAL, "no RoCE version is named: v1 and v2 are");
+  return versions;
+}
+
+std::string text_of(const RoceVersions& versions) {
+  std::string text;
+  for (const RoceVersion version : versions) {
+    text.append(text.empty() ? "" : ",").append(version == RoceVersion::v1 ? "v1" : "v2");
+  }
+  return text;
+}
+
+RoceVersions versions_of(const std::vector<SocketAddress>& addresses) {
+  RoceVersions versions;
+  for (const SocketAddress& address : addresses) {
+    const RoceVersion version = roce_version(address);
+    if (std::ranges::find(versions, version) == versions.end()) versions.push_back(version);
+  }
+  return versions;
+}
+
+}  // namespace verbatim::agent

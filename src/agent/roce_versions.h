@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/address.h"
+#include "base/error.h"
+
+namespace verbatim::agent {
+
+/// The RoCE versions of a node's GIDs, each once. The first is its communication manager's, as the
+/// kernel's `default_roce_mode` is.
+using RoceVersions = std::vector<RoceVersion>;
+inline constexpr std::size_t kRoceVersionsMax = 2;
+
+/// "v2", "v1", "v1,v2" or "v2,v1". EINVAL.
+Result<RoceVersions> parse_roce_versions(std::string_view list);
+std::string text_of(const RoceVersions& versions);
+
+/// Of addresses that belong together: in the order in which they come first.
+RoceVersions versions_of(const std::vector<SocketAddress>& addresses);
+/// The same address, of that version.
+inline SocketAddress of_version(const SocketAddress& address, RoceVersion version) {
+  return address.with_port(version == RoceVersion::v1 ? 0 : kRocePort);
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""RoCE v1: two nodes in two network namespaces, joined by a veth pair. Every kind of queue pair, through
+packet sockets; every packet is a frame of type 0x8915, and is judged (tests/wire_judge)."""
+
+import sys
+
+from lab import SKIPPED, Failure, Lab, are_installed, option_parser, wait_until
+from namespaces import enter_user_namespace, joined_by_veth
+from test_capture import SECONDS_MAX, Capture, judged_opcodes
+
+# RC, UC and UD: what these programs send.
+OPCODES = {*range(0x00, 0x03), 0x04, *range(0x06, 0x09), 0x0A, *range(0x0C, 0x13), 0x14, 0x20, 0x21, 0x22, 0x64}
+
+RUNS = (
+    "ibv_rc_pingpong -g 1 -c",
+    "ibv_rc_pingpong -g 1 -c -m 1024 -s 100000 -n 100",
+    "ibv_uc_pingpong -g 1 -c",
+    "ibv_ud_pingpong -g 1 -c -s 1024",
+    "ib_send_bw -F -x 1 -n 200",
+    "ib_write_bw -F -x 1 -n 200 -m 1024",
+    "ib_write_lat -F -x 1 -n 20 -s 100",
+    "ib_read_bw -F -x 1 -n 200 -e",
+    "ib_send_lat -F -x 1 -n 500",
+    "ib_send_lat -F -x 1 -n 500 -c UD",
+    "ib_atomic_bw -F -x 1 -n 500",
+)
+# Server and client of rdma_cm; the server's address follows the client's last word.
+CONNECTIONS = (
+    ("rping -s -C 10", "rping -c -C 10 -v -a"),
+    ("ucmatose", "ucmatose -s"),
+    ("udaddy", "udaddy -s"),
+    ("rstream -S 1000 -C 10 -I 10", "rstream -S 1000 -C 10 -I 10 -s"),
+)
+# VERBATIM_ROCE of server and client, and what the client says.
+DIFFERENT = (
+    ("v1,v2", "v2", "RDMA_CM_EVENT_REJECTED, error 12"),
+    ("v1,v2", "v2,v1", "RDMA_CM_EVENT_REJECTED, error 12"),
+    ("v2", "v1,v2", "RDMA_CM_EVENT_UNREACHABLE"),
+)
+
+
+def make_lab(options, cable, server, client):
+    peer, address_a, address_b = cable
+    lab = Lab(options, namespace_pids={"b": peer.pid})
+    lab.set_addresses("a", address_a)
+    lab.set_addresses("b", address_b)
+    lab.set_roce("a", server)
+    lab.set_roce("b", client)
+    return lab
+
+
+def run_programs(lab):
+    for run in RUNS:
+        port = lab.free_port()
+        words = run.split()
+        argv = [words[0], "-p", str(port), *words[1:]]
+        server = lab.start_server("a", argv, port)
+        lab.start("b", [*argv, lab.address("a")]).expect_success(SECONDS_MAX)
+        server.expect_success(SECONDS_MAX)
+        print(f"passed: {run}", flush=True)
+
+
+def listening(lab, server):
+    """The program, when it listens on the first node."""
+    program = lab.start("a", server.split())
+    wait_until(lambda: lab.bound_ports("a"), SECONDS_MAX, f"{server} to listen")
+    return program
+
+
+def run_connections(lab):
+    for server, client in CONNECTIONS:
+        program = listening(lab, server)
+        lab.start("b", [*client.split(), lab.address("a")]).expect_success(SECONDS_MAX)
+        program.expect_success(SECONDS_MAX)
+        wait_until(lambda: not lab.bound_ports("a"), SECONDS_MAX, f"{server} to be forgotten")
+        print(f"passed: {client}", flush=True)
+
+
+def run_group(lab):
+    """Members on both hosts hear what one of them sends."""
+    join = ["stdbuf", "-oL", "mckey", "-m", "239.77.0.5", "-b"]
+    members = [lab.start(node, [*join, lab.address(node)]) for node in ("a", "b")]
+    for member in members:
+        wait_until(lambda: "receiving data transfers" in member.output(), SECONDS_MAX, "a member to join")
+    lab.start("b", [*join, lab.address("b"), "-s"]).expect_success(SECONDS_MAX)
+    for member in members:
+        member.expect_success(SECONDS_MAX)
+    print("passed: mckey", flush=True)
+
+
+def check_difference(options, cable, server, client, word):
+    """Who asks over the other version is refused, and says so."""
+    with make_lab(options, cable, server, client) as lab:
+        listening(lab, "rping -s -C 1")
+        asking = lab.start("b", ["rping", "-c", "-C", "1", "-a", lab.address("a")])
+        asking.wait(SECONDS_MAX)
+        if word not in asking.output() or "VERBATIM_ROCE" not in asking.output():
+            raise Failure(f"{client} to {server}: the client does not say {word} and VERBATIM_ROCE")
+        print(f"passed: {client} to {server}: {word}", flush=True)
+
+
+def main():
+    options = option_parser(__doc__).parse_args()
+    if not are_installed("tshark", "dumpcap", "rping"):
+        return SKIPPED
+    enter_user_namespace()
+    with joined_by_veth() as cable:
+        with make_lab(options, cable, "v1,v2", "v1,v2") as lab:
+            lab.expect_output("a", ["ibv_devinfo", "-v"], "::ffff:10.77.0.1, RoCE v2", "RoCE v1")
+            lab.expect_output("a", ["cat", "/sys/class/infiniband/verbatim0/ports/1/gid_attrs/types/1"],
+                              "IB/RoCE v1")
+            capture = Capture(lab.folder, "veth-a", "ether proto 0x8915 or udp port 4791")
+            run_programs(lab)
+            run_connections(lab)
+            run_group(lab)
+            capture.stop()
+            seen = judged_opcodes(capture.path)
+            if OPCODES - seen:
+                raise Failure("no packet of opcode " + ", ".join(f"0x{code:02x}" for code in OPCODES - seen))
+        for difference in DIFFERENT:
+            check_difference(options, cable, *difference)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
