@@ -133,8 +133,8 @@ class SendSocket {
   int send_one_by_one(const SocketAddress& destination, std::span<const iovec> bytes,
                       std::size_t segment_size) const noexcept;
 
-  msghdr message_to(const SocketAddress& destination, std::span<const iovec> pieces) const;
-  int send_one(const SocketAddress& destination, std::span<const iovec> pieces) const noexcept;
+  int send_frames(std::span<const iovec> bytes, std::size_t segment_size,
+                  const sockaddr_ll& link) const noexcept;
 
   UniqueFd fd_;
   SocketAddress local_;

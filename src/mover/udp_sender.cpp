@@ -18,6 +18,8 @@ constexpr timeval kSendTimeout{0, 10'000};
 constexpr int kSendBufferBytes = 4 << 20;
 /// The scatter/gather pieces of one segment: its headers, payload pieces, padding and ICRC.
 constexpr std::size_t kPiecesMax = 64;
+/// Of all frames of one call.
+constexpr std::size_t kFramePiecesMax = 1024;
 /// That one address of a node sends frames to.
 constexpr std::size_t kHostsMax = 1 << 10;
 
@@ -25,6 +27,15 @@ std::size_t total_bytes(std::span<const iovec> pieces) {
   std::size_t total = 0;
   for (const iovec& piece : pieces) total += piece.iov_len;
   return total;
+}
+
+msghdr message_to(const SocketAddress& destination, std::span<const iovec> pieces) {
+  msghdr message{};
+  message.msg_name = const_cast<sockaddr*>(destination.data());
+  message.msg_namelen = destination.size();
+  message.msg_iov = const_cast<iovec*>(pieces.data());
+  message.msg_iovlen = pieces.size();
+  return message;
 }
 
 int send_message(int fd, const msghdr& message) {
@@ -108,28 +119,18 @@ const char* prepare(int fd, const SocketAddress& local, std::uint32_t interface_
 
 }  // namespace
 
-msghdr SendSocket::message_to(const SocketAddress& destination,
-                              std::span<const iovec> pieces) const {
-  msghdr message{};
-  message.msg_name = const_cast<sockaddr*>(destination.data());
-  message.msg_namelen = destination.size();
-  if (link_.sll_family == AF_PACKET) {
-    message.msg_name = const_cast<sockaddr_ll*>(&link_);
-    message.msg_namelen = sizeof link_;
-  }
-  message.msg_iov = const_cast<iovec*>(pieces.data());
-  message.msg_iovlen = pieces.size();
-  return message;
-}
-
 int SendSocket::send(const SocketAddress& destination, std::span<const iovec> bytes,
                      std::size_t segment_size) const noexcept {
   const std::size_t total = total_bytes(bytes);
   if (total > kSendBytesMax) return EMSGSIZE;
-  if (segment_size == 0 || total <= segment_size) {
-    return send_one(destination, bytes);
+  const bool is_one = segment_size == 0 || total <= segment_size;
+  if (!is_one && (total + segment_size - 1) / segment_size > kSegmentsMax) return EMSGSIZE;
+  if (link_.sll_family == AF_PACKET) {
+    const std::size_t frame_bytes = is_one ? total : segment_size;
+    const int error = send_frames(bytes, frame_bytes, link_);
+    return also_.sll_family == AF_PACKET ? send_frames(bytes, frame_bytes, also_) : error;
   }
-  if ((total + segment_size - 1) / segment_size > kSegmentsMax) return EMSGSIZE;
+  if (is_one) return send_message(fd_.get(), message_to(destination, bytes));
   if (!segments_.load(std::memory_order_relaxed)) {
     return send_one_by_one(destination, bytes, segment_size);
   }
@@ -149,13 +150,29 @@ int SendSocket::send(const SocketAddress& destination, ByteSpan bytes,
   return send(destination, std::span(&piece, 1), segment_size);
 }
 
-int SendSocket::send_one(const SocketAddress& destination,
-                         std::span<const iovec> pieces) const noexcept {
-  msghdr message = message_to(destination, pieces);
-  const int error = send_message(fd_.get(), message);
-  if (also_.sll_family != AF_PACKET) return error;
-  message.msg_name = const_cast<sockaddr_ll*>(&also_);
-  return send_message(fd_.get(), message);
+/// One frame each, with one system call.
+int SendSocket::send_frames(std::span<const iovec> bytes, std::size_t segment_size,
+                            const sockaddr_ll& link) const noexcept {
+  std::array<iovec, kFramePiecesMax> pieces;
+  std::array<mmsghdr, kSegmentsMax> messages{};
+  std::size_t used = 0;
+  unsigned count = 0;
+  for (PieceCursor cursor(bytes); !cursor.at_end() && count < messages.size(); ++count) {
+    const auto frame = cursor.take(segment_size, std::span(pieces).subspan(used));
+    if (frame.empty()) break;
+    used += frame.size();
+    msghdr& message = messages[count].msg_hdr;
+    message.msg_name = const_cast<sockaddr_ll*>(&link);
+    message.msg_namelen = sizeof link;
+    message.msg_iov = const_cast<iovec*>(frame.data());
+    message.msg_iovlen = frame.size();
+  }
+  for (unsigned sent = 0; sent < count;) {
+    const int more = sendmmsg(fd_.get(), &messages[sent], count - sent, MSG_NOSIGNAL);
+    if (more < 0 && errno != EINTR) return errno;
+    if (more > 0) sent += static_cast<unsigned>(more);
+  }
+  return 0;
 }
 
 int SendSocket::send_segmented(const SocketAddress& destination, std::span<const iovec> bytes,
@@ -182,7 +199,7 @@ int SendSocket::send_one_by_one(const SocketAddress& destination, std::span<cons
   for (PieceCursor cursor(bytes); !cursor.at_end();) {
     const auto segment = cursor.take(segment_size, pieces);
     if (segment.empty()) return cursor.at_end() ? 0 : EMSGSIZE;
-    if (const int error = send_one(destination, segment)) return error;
+    if (const int error = send_message(fd_.get(), message_to(destination, segment))) return error;
   }
   return 0;
 }
@@ -229,7 +246,6 @@ Result<void> UdpSender::open_frames(SendSocket& socket, const SocketAddress& des
   if (destination.is_multicast() && place->interface_index != loopback) {
     socket.also_ = link_to({.interface_index = loopback, .mac = place->mac});
   }
-  socket.segments_ = false;
   return {};
 }
 
