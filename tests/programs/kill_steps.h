@@ -68,6 +68,8 @@ class Word {
   bool has_said(std::uint32_t round, std::uint32_t step) const {
     return value_.load(std::memory_order_acquire) >= round * 16 + step;
   }
+  /// The last step that was said.
+  std::uint32_t step() const { return value_.load(std::memory_order_acquire) % 16; }
 
  private:
   mutable std::atomic<std::uint32_t> value_{0};

@@ -1,5 +1,6 @@
 // The survivor of `kill_steps`: serves one victim after another and says what is wrong after a
 // death. It counts its receive requests: each completes once, whoever dies.
+#include <cstdio>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -182,11 +183,12 @@ class Watch {
     }
     // On a busy machine each step may wait for a time slice, for we keep a processor busy.
     std::int64_t last = now_ns();
-    long steps = shared_.steps;
+    const long before = shared_.steps;
+    long steps = before;
     while (!shared_.tracer.has_said(round_.number, kDead)) {
       if (!look_after_request()) usleep(100);
       if (const long now = shared_.steps; std::exchange(steps, now) != now) last = now_ns();
-      if (now_ns() - last > 10 * kLimitNs) wrong("the victim is not killed");
+      if (now_ns() - last > 10 * kLimitNs) not_killed(steps - before);
     }
   }
 
@@ -356,6 +358,14 @@ class Watch {
 
   void await_victim(Victim step) {
     if (!shared_.victim.wait(round_.number, step)) wrong("the victim takes too long", step);
+  }
+
+  /// Tells how far everybody has come.
+  [[noreturn]] void not_killed(long steps) const {
+    std::printf("the tracer said %u, the victim %u, and took %ld steps; our request %s\n",
+                shared_.tracer.step(), shared_.victim.step(), steps,
+                asks_ ? "is under way" : "has ended");
+    fail(shared_, "survivor", "the victim is not killed");
   }
 
   [[noreturn]] void wrong(const char* what, long long detail = 0) {

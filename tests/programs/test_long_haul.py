@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Connections between two hosts (network namespaces, a veth pair) outlive what a card's connections outlive:
+the cable pulled, an address taken away, an MTU too small, for less than the retries take. rping checks each
+message's content. Over both versions of RoCE."""
+
+import sys
+import time
+
+from lab import Failure, Lab, option_parser, wait_until
+from namespaces import enter_user_namespace, ip, joined_by_veth
+
+SECONDS_MAX = 30
+GONE_SECONDS = 0.5  # Less than the retries of a connection take.
+BYTES = 30000
+FOREVER = "100000000"
+
+# What is done to the interface, and undone.
+TROUBLES = (
+    ("ip link set veth-a down", "ip link set veth-a up"),
+    ("ip address del 10.77.0.1/24 dev veth-a", "ip address add 10.77.0.1/24 dev veth-a"),
+    ("ip link set veth-a mtu 600", "ip link set veth-a mtu 1500"),
+)
+
+
+def messages(lab):
+    """That the first node's queue pairs have sent in packets, by the packets' count."""
+    return sum(pair["counters"]["packets_sent"] for program in lab.status("a")
+               for pair in program["queue_pairs"])
+
+
+def expect_progress(lab, programs, after):
+    def goes_on():
+        for program in programs:
+            if program.ended():
+                raise Failure(f"after {after}: {program.name} has ended")
+        return messages(lab) > before + 100
+
+    before = messages(lab)
+    wait_until(goes_on, SECONDS_MAX, f"packets after {after}")
+
+
+def outlive(options, cable, roce):
+    peer, address_a, address_b = cable
+    with Lab(options, namespace_pids={"b": peer.pid}) as lab:
+        lab.set_addresses("a", address_a)
+        lab.set_addresses("b", address_b)
+        for node in ("a", "b"):
+            lab.set_roce(node, roce)
+        words = ["rping", "-V", "-C", FOREVER, "-S", str(BYTES)]
+        server = lab.start("a", [*words, "-s"])
+        wait_until(lambda: lab.bound_ports("a"), SECONDS_MAX, "rping to listen")
+        programs = server, lab.start("b", [*words, "-c", "-a", address_a])
+        wait_until(lambda: lab.status("a")[0]["queue_pairs"], SECONDS_MAX, "the connection")
+        expect_progress(lab, programs, "connecting")
+        for trouble, end in TROUBLES:
+            ip(trouble)
+            time.sleep(GONE_SECONDS)
+            ip(end)
+            expect_progress(lab, programs, trouble)
+            print(f"passed, RoCE {roce}: {trouble}", flush=True)
+        for program in programs:
+            program.kill()
+
+
+def main():
+    options = option_parser(__doc__).parse_args()
+    enter_user_namespace()
+    with joined_by_veth() as cable:
+        for roce in ("v2", "v1"):
+            outlive(options, cable, roce)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
