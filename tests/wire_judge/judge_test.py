@@ -14,6 +14,10 @@ import judge
 
 EMITTER = None
 OPCODES = 37  # 23 of RC, 12 of UC, 2 of UD.
+# RoCE v1: Ethernet header, GRH, BTH of a SEND with one byte, payload and padding, ICRC.
+FRAME = bytes.fromhex("020000000002" "020000000001" "8915"
+                      "6123456700141b4000000000000000000000ffff0a00000100000000000000000000ffff0a000002"
+                      "0470ffff0000001180abcdef4100000050d32396")
 FILE_HEADER_BYTES = 24
 RECORD_HEADER_BYTES = 16
 
@@ -78,9 +82,21 @@ class Judge(unittest.TestCase):
         self.damage(at + 28, 0x15)
         self.assertTrue(any("opcode" in fault for fault in self.faults()), self.faults())
 
+    def frame_faults(self, frame):
+        header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 0xFFFF, 1)
+        record = struct.pack("<IIII", 0, 0, len(frame), len(frame))
+        self.capture.write_bytes(header + record + frame)
+        return self.faults()
+
+    def test_frames_of_version_1_are_judged(self):
+        self.assertEqual(self.frame_faults(FRAME), [])
+        for at in (30, len(FRAME) - 6, len(FRAME) - 1):  # The GRH's source, the payload, the ICRC.
+            damaged = FRAME[:at] + bytes([FRAME[at] ^ 1]) + FRAME[at + 1:]
+            self.assertEqual(len(self.frame_faults(damaged)), 1, at)
+
     def test_a_capture_without_roce_is_no_success(self):
         self.capture.write_bytes(self.capture.read_bytes()[:FILE_HEADER_BYTES])
-        self.assertEqual(self.faults(), ["no packet to UDP port 4791"])
+        self.assertEqual(self.faults(), ["no RoCE packet"])
 
 
 if __name__ == "__main__":
