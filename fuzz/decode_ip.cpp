@@ -17,9 +17,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     encode(*grh, out);
     VERBATIM_ASSERT(std::memcmp(out.data(), data, out.size()) == 0);
   }
+  std::vector<std::byte> again(bytes.begin(), bytes.end());
+  if (const auto found = wire::decode_grh_packet(again)) {
+    VERBATIM_ASSERT(found->packet.size() == found->grh.payload_length);
+    VERBATIM_ASSERT(found->packet.size() <= size - wire::Grh::kSize);
+  }
   const auto headers = wire::decode_ip_udp(bytes);
   if (!headers) return 0;
-  std::vector<std::byte> again(bytes.begin(), bytes.end());
   wire::encode_ip_udp(*headers, again);
   VERBATIM_ASSERT(wire::decode_ip_udp(again) == headers);
   return 0;

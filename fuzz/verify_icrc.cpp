@@ -13,8 +13,9 @@ namespace {
 using namespace verbatim;
 using namespace verbatim::wire;
 
-IpFlow flow(bool ipv4, bool dont_fragment) {
+IpFlow flow(bool ipv4, bool dont_fragment, bool has_grh) {
   IpFlow flow{.source_port = 0xc350, .dont_fragment = dont_fragment};
+  if (has_grh) flow.source_port = flow.destination_port = 0;
   flow.source.bytes[15] = 1;
   flow.destination.bytes[15] = 2;
   if (ipv4) {
@@ -28,13 +29,15 @@ IpFlow flow(bool ipv4, bool dont_fragment) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 3 || size > 60'000) return 0;
-  const bool ipv4 = (data[0] & 1) != 0;
   const bool dont_fragment = (data[0] & 2) != 0;
+  const bool has_grh = (data[0] & 4) != 0;  // RoCE v1.
+  const bool mapped = (data[0] & 1) != 0;
+  const bool ipv4 = mapped && !has_grh;
   const auto* bytes = reinterpret_cast<const std::byte*>(data);
   const auto expected = load_be<std::uint16_t>(bytes + 1);
   std::vector<std::byte> packet(bytes + 3, bytes + size);
-  const IcrcSeed seed(flow(ipv4, dont_fragment));
-  const IcrcSeed other_flag(flow(ipv4, !dont_fragment));
+  const IcrcSeed seed(flow(mapped, dont_fragment, has_grh));
+  const IcrcSeed other_flag(flow(mapped, !dont_fragment, has_grh));
 
   const auto found = verify_icrc(seed, packet, expected);
   if (packet.size() < Bth::kSize + kIcrcBytes) {
