@@ -25,6 +25,13 @@ enum class WireError : std::uint8_t {
   mad_class,           // Another management class, or another version of the class.
   mad_attribute,       // A method or attribute that the management class does not define.
   rdma_ip_version,     // The RDMA IP CM header has another version, or names neither IPv4 nor IPv6.
+  mpa_key,             // Neither a Request nor a Reply frame of MPA.
+  mpa_revision,        // Of MPA, neither 1 nor 2.
+  mpa_length,          // A length in an MPA frame or FPDU that cannot be.
+  mpa_crc,             // The CRC32c of an FPDU does not match.
+  ddp_version,         // The version of a DDP segment is not 1.
+  rdmap_version,       // The version of RDMAP is not 1.
+  rdmap_queue,         // An opcode of RDMAP in a segment of another kind, or of another queue.
 };
 
 /// One line for logs.
@@ -66,6 +73,20 @@ constexpr const char* describe(WireError error) {
       return "method or attribute unknown to the management class";
     case WireError::rdma_ip_version:
       return "unknown version in the RDMA IP CM header";
+    case WireError::mpa_key:
+      return "neither an MPA request nor a reply";
+    case WireError::mpa_revision:
+      return "MPA revision is neither 1 nor 2";
+    case WireError::mpa_length:
+      return "impossible length in an MPA frame";
+    case WireError::mpa_crc:
+      return "wrong CRC32c";
+    case WireError::ddp_version:
+      return "DDP version is not 1";
+    case WireError::rdmap_version:
+      return "RDMAP version is not 1";
+    case WireError::rdmap_queue:
+      return "RDMAP opcode and DDP segment disagree";
   }
   return "unknown wire error";
 }

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <optional>
+#include <span>
+
+#include <isa-l/crc.h>
+
+#include "base/bytes.h"
+#include "wire/error.h"
+
+/// MPA (RFC 5044; RFC 6581): how DDP segments lie in a TCP stream, and the frames by which the two
+/// sides agree on that.
+namespace verbatim::wire {
+
+/// Enhanced connection set-up (RFC 6581, section 4): the first 4 bytes of the private data.
+///
+///     byte   0-1 (1, 1, 14)           2-3 (1, 1, 14)
+///          +----+------+------------+-------+------+-----------+
+///          | A: | B:   | inbound    | C:    | D:   | outbound  |
+///          | p2p| SEND | read depth | WRITE | READ | read depth|
+///          +----+------+------------+-------+------+-----------+
+struct MpaEnhanced {
+  static constexpr std::size_t kSize = 4;
+  static constexpr std::uint16_t kDepthMask = 0x3fff;
+  bool peer_to_peer = false;
+  // What an initiator may send first, to say that it is ready: empty messages.
+  bool ready_by_send = false;
+  bool ready_by_write = false;
+  bool ready_by_read = false;
+  std::uint16_t inbound_reads = 0;   // IRD, 14 bits.
+  std::uint16_t outbound_reads = 0;  // ORD, 14 bits.
+  friend bool operator==(const MpaEnhanced&, const MpaEnhanced&) = default;
+};
+
+/// What begins a Request or a Reply frame.
+///
+///     byte   0-15               16 (1, 1, 1, 1, 4)   17         18-19
+///          +------------------+--------------------+----------+--------------+
+///          | "MPA ID Req      | M, C, R, S, 0      | revision | private data |
+///          |  Frame" or "Rep" |                    |          | length       |
+///          +------------------+--------------------+----------+--------------+
+struct MpaFrame {
+  static constexpr std::size_t kSize = 20;
+  static constexpr std::size_t kPrivateDataMax = 512;
+  bool is_reply = false;
+  bool wants_markers = false;  // In what comes to it.
+  bool wants_crc = false;      // Either side's wish binds both.
+  bool is_rejection = false;   // Of a reply.
+  bool is_enhanced = false;    // Of revision 2: the private data begins with MpaEnhanced.
+  std::uint8_t revision = 1;   // 1 or 2.
+  std::uint16_t private_data_bytes = 0;
+  friend bool operator==(const MpaFrame&, const MpaFrame&) = default;
+};
+
+std::expected<MpaFrame, WireError> decode_mpa_frame(
+    std::span<const std::byte, MpaFrame::kSize> bytes);
+void encode(const MpaFrame& frame, std::span<std::byte, MpaFrame::kSize> out);
+MpaEnhanced decode_mpa_enhanced(std::span<const std::byte, MpaEnhanced::kSize> bytes);
+void encode(const MpaEnhanced& enhanced, std::span<std::byte, MpaEnhanced::kSize> out);
+
+/// CRC32c (RFC 3385), of pieces in their order. It stands least significant byte first.
+class Crc32c {
+ public:
+  void update(ByteSpan bytes) {
+    // ISA-L does not write to its input; its length is an int, which no segment exceeds.
+    auto* const start =
+        const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));
+    value_ = crc32_iscsi(start, static_cast<int>(bytes.size()), value_);
+  }
+  std::uint32_t value() const { return ~value_; }
+
+ private:
+  std::uint32_t value_ = ~0U;
+};
+
+/// An FPDU, without markers: the segment's length in 2 bytes, the segment, padding to a multiple of
+/// four, the CRC of all that (zero where neither side wants one).
+inline constexpr std::size_t kFpduLengthBytes = 2;
+inline constexpr std::size_t kFpduCrcBytes = 4;
+/// What stands behind a segment: padding, then the CRC.
+constexpr std::size_t fpdu_padding(std::size_t segment_bytes) {
+  return -(kFpduLengthBytes + segment_bytes) & 3;
+}
+constexpr std::size_t fpdu_bytes(std::size_t segment_bytes) {
+  return kFpduLengthBytes + segment_bytes + fpdu_padding(segment_bytes) + kFpduCrcBytes;
+}
+
+/// How much of the stream the next FPDU takes, where its length has come.
+std::optional<std::size_t> next_fpdu_bytes(ByteSpan stream);
+/// The segment of a whole FPDU, whose CRC is right where it counts.
+std::expected<ByteSpan, WireError> decode_fpdu(ByteSpan fpdu, bool has_crc);
+/// Writes the length before and the trailer behind a segment that lies in `fpdu` already, at
+/// kFpduLengthBytes: `fpdu` has `fpdu_bytes(segment_bytes)`.
+void enclose_fpdu(MutableByteSpan fpdu, std::size_t segment_bytes, bool has_crc);
+
+}  // namespace verbatim::wire
