@@ -19,15 +19,19 @@ Binding binding(std::uint64_t handle, std::string_view address, std::uint16_t po
           .address = SocketAddress::parse(address, port).value()};
 }
 
+UniqueFd bound_socket(const SocketAddress& address) {
+  UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(bind(fd.get(), address.data(), address.size()), 0);
+  return fd;
+}
+
 /// A peer on another address of the loopback interface, without a node: what it sends and hears.
 class Peer {
  public:
   explicit Peer(const char* address)
-      : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)),
-        address_(SocketAddress::parse(address, kRocePort).value()),
-        sender_(address_, 1) {
-    EXPECT_EQ(bind(socket_.get(), address_.data(), address_.size()), 0);
-  }
+      : address_(SocketAddress::parse(address, kRocePort).value()),
+        socket_(bound_socket(address_)),
+        sender_(address_, 1) {}
   void send(const SocketAddress& to, const wire::CmMad& mad) {
     std::array<std::byte, wire::kMadBytes> bytes{};
     wire::encode(mad, bytes);
@@ -51,8 +55,8 @@ class Peer {
   }
 
  private:
-  UniqueFd socket_;
   SocketAddress address_;
+  UniqueFd socket_;
   mover::UdpSender sender_;
 };
 

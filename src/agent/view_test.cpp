@@ -15,7 +15,9 @@ class ViewTest : public ::testing::Test {
  protected:
   ViewTest() {
     std::string pattern = ::testing::TempDir() + "/verbatim-view-XXXXXX";
-    root_ = std::string(mkdtemp(pattern.data())) + "/view";
+    const char* const folder = mkdtemp(pattern.data());
+    EXPECT_NE(folder, nullptr);
+    root_ = folder != nullptr ? std::string(folder) + "/view" : "";
     node_.name = "test";
     node_.guid = 0x0200'00ff'fe00'0002;
     node_.interface = "lo";

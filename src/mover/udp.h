@@ -169,8 +169,8 @@ class UdpSender {
   Result<void> open_frames(SendSocket& socket, const SocketAddress& destination) const;
 
   SocketAddress local_;
-  std::uint32_t interface_index_;
-  std::size_t sockets_max_;
+  std::uint32_t interface_index_ = 0;
+  std::size_t sockets_max_ = 0;
   std::mutex mutex_;  // Guards the two below (a socket itself needs no lock).
   /// The first `sockets_max_` programs, each the owner of the socket at the same index.
   std::vector<Program> programs_;

@@ -20,6 +20,7 @@ enum class WireError : std::uint8_t {
   ip_checksum,         // The IPv4 header's checksum does not match.
   ip_protocol,         // What follows the IP header is not UDP.
   ip_length,           // The lengths in the IP and UDP headers disagree.
+  udp_port,            // To UDP port 0, which nobody can have (RFC 768).
   mad_length,          // A management datagram that has not 256 bytes.
   mad_version,         // The base version of a management datagram is not 1.
   mad_class,           // Another management class, or another version of the class.
@@ -63,6 +64,8 @@ constexpr const char* describe(WireError error) {
       return "not UDP";
     case WireError::ip_length:
       return "IP and UDP lengths disagree";
+    case WireError::udp_port:
+      return "to UDP port 0";
     case WireError::mad_length:
       return "management datagram has not 256 bytes";
     case WireError::mad_version:

@@ -129,6 +129,7 @@ std::expected<IpUdp, WireError> decode_ip_udp(ByteSpan datagram) {
   if (udp.size() < kUdpHeaderBytes) return std::unexpected(WireError::too_short);
   headers->flow.source_port = load_be<std::uint16_t>(&udp[0]);
   headers->flow.destination_port = load_be<std::uint16_t>(&udp[2]);
+  if (headers->flow.destination_port == 0) return std::unexpected(WireError::udp_port);
   headers->udp_length = load_be<std::uint16_t>(&udp[4]);
   if (headers->udp_length != udp.size()) return std::unexpected(WireError::ip_length);
   return headers;

@@ -87,6 +87,9 @@ TEST(IpUdp, OptionsFragmentsAndOtherProtocolsAreRefused) {
   EXPECT_EQ(error_with(kIpv6, 6, 6), WireError::ip_protocol);
   EXPECT_EQ(error_with(kIpv6, 5, 13), WireError::ip_length);
   EXPECT_EQ(error_with(kIpv6, 45, 13), WireError::ip_length);
+  auto to_nobody = datagram(kIpv6);
+  to_nobody[42] = to_nobody[43] = std::byte{0};
+  EXPECT_EQ(decode_ip_udp(to_nobody).error(), WireError::udp_port);
 }
 
 TEST(IpUdp, Rfc4942_MappedAddressInAnIpv6HeaderIsRefused) {

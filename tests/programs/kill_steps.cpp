@@ -15,6 +15,7 @@
 #include <ctime>
 #include <iterator>
 #include <new>
+#include <string>
 
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -47,6 +48,14 @@ bool Word::wait(std::uint32_t round, std::uint32_t step) const {
     if (now_ns() > end) return false;
   }
   return true;
+}
+
+void show_victim(const Shared& shared) {
+  std::fflush(stdout);
+  const std::string tasks = "/proc/" + std::to_string(shared.victim_pid) + "/task/*";
+  const std::string look =
+      "for task in " + tasks + "; do cut -d' ' -f1-3 $task/stat; cat $task/wchan; echo; done";
+  if (std::system(look.c_str()) != 0) std::puts("its threads cannot be looked at");
 }
 
 void fail(const Shared& shared, const char* who, const char* what, long long detail) {
@@ -180,6 +189,7 @@ class Lane {
     shared_.died_ns = 0;
     shared_.tracer.say(number_, kBegun);
     const pid_t victim = start([this] { be_victim(shared_); });
+    shared_.victim_pid = victim;
     if (!stops_by(victim, SIGSTOP)) fail(shared_, "tracer", "the victim did not get far");
     const long steps = step(victim, most);
     shared_.round.steps = steps;

@@ -130,7 +130,7 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   auto destination = from(pd->context).adapter().resolve(to_address_vector(*attr));
   if (!destination) return refused_null("create_ah", destination.error());
   auto* handle = new AddressHandle{.verbs = {.context = pd->context, .pd = pd, .handle = 0},
-                                   .destination = std::move(*destination),
+                                   .destination = *destination,
                                    .domain = Use(&from(pd))};
   return &handle->verbs;
 }
