@@ -87,7 +87,6 @@ struct Shared {
   End survivor_end;
   End victim_end;
   std::atomic<long> steps{0};  // Taken by victims, of all rounds.
-  std::atomic<int> victim_pid{0};
   std::atomic<std::int64_t> died_ns{0};
   std::atomic<std::size_t> next_case{0};
   std::atomic<int> busy_lanes{0};
@@ -100,8 +99,6 @@ struct Shared {
 
 [[noreturn]] void fail(const Shared& shared, const char* who, const char* what,
                        long long detail = 0);
-/// Prints what the kernel tells of its threads.
-void show_victim(const Shared& shared);
 std::int64_t now_ns();
 /// Byte `at` of what the victim sends or writes in a round: warm first.
 inline std::uint8_t pattern(std::uint32_t round, bool is_warm_up, std::uint64_t at) {

@@ -365,7 +365,6 @@ class Watch {
     std::printf("the tracer said %u, the victim %u, and took %ld steps; our request %s\n",
                 shared_.tracer.step(), shared_.victim.step(), steps,
                 asks_ ? "is under way" : "has ended");
-    show_victim(shared_);
     fail(shared_, "survivor", "the victim is not killed");
   }
 
