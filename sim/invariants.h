@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "transport/ib/work.h"
+#include "transport/work.h"
 
 /// Checkers of what must hold in every run. Each is an object of its own that is told what happens
 /// and keeps what was wrong in words; a test demands that there is nothing.

@@ -169,6 +169,10 @@ Result<void> Adapter::check_parts(const QueuePairOptions& options) const {
 
 Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
   if (auto ok = check_capacity(wanted); !ok) return std::unexpected(ok.error());
+  const bool tags = wanted.shared_receive != nullptr && wanted.shared_receive->matches_tags();
+  if (node().is_iwarp && (wanted.type != QpType::rc || tags)) {
+    return refuse(EOPNOTSUPP, "iWARP has RC queue pairs alone, without tag matching");
+  }
   QueuePairOptions options = wanted;
   const bool own_sends = options.finishes_rendezvous();
   const bool own_receives =
@@ -307,14 +311,15 @@ Result<void> Adapter::add_gid(const GidEntry& entry, int receive_socket) {
 }
 
 Result<const mover::SendSocket*> Adapter::sender(std::uint8_t gid_index,
-                                                 const SocketAddress& destination, Qpn dest_qpn) {
-  return senders_[gid_index]->socket_for(destination, dest_qpn);
+                                                 const SocketAddress& destination, Qpn dest_qpn,
+                                                 std::optional<TimeNs> patience) {
+  return senders_[gid_index]->socket_for(destination, dest_qpn, patience);
 }
 
 Result<Adapter::Route> Adapter::route(const AddressVector& vector, Qpn dest_qpn) {
   auto address = check_vector(vector);
   if (!address) return std::unexpected(address.error());
-  auto socket = sender(vector.source_gid_index, *address, dest_qpn);
+  auto socket = sender(vector.source_gid_index, *address, dest_qpn, mover::kNeighbourPatience);
   if (!socket) return std::unexpected(socket.error());
   return Route{*address, *socket};
 }
@@ -322,6 +327,10 @@ Result<Adapter::Route> Adapter::route(const AddressVector& vector, Qpn dest_qpn)
 Result<Destination> Adapter::resolve(const AddressVector& vector) {
   auto address = check_vector(vector);
   if (!address) return std::unexpected(address.error());
+  if (roce_version(*address) == RoceVersion::v1) {  // Here one may wait for the neighbour.
+    const auto found = sender(vector.source_gid_index, *address, Qpn{}, mover::kNeighbourPatience);
+    if (!found) return std::unexpected(found.error());
+  }
   return Destination{*address, vector.dest_gid, vector};
 }
 

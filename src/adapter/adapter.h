@@ -78,6 +78,7 @@ struct NodeDescription {
   std::string interface;  // Name of the network interface behind the port, such as "lo".
   std::uint32_t interface_index = 0;
   RoceVersion version = RoceVersion::v2;  // That the communication manager uses.
+  bool is_iwarp = false;                  // RC queue pairs alone, and `start_stream` connects them.
   AppendOnlyList<GidEntry, kGidsMax> gids;
 };
 
@@ -102,6 +103,8 @@ struct Membership {
 
 /// Makes the memory file. What the kernel says where it refuses.
 Result<void> prepare_direct_path(Membership& membership);
+
+struct StreamStart;
 
 struct XrcOpening {
   int fd = -1;             // Of the domain's file, borrowed; -1: none.
@@ -206,8 +209,13 @@ class Adapter {
   void destroy_queue_pair(QueuePair* queue_pair);
 
   /// Resolves an address vector for UD. EINVAL for GIDs that lead nowhere, a GID index or a port
-  /// that does not exist.
+  /// that does not exist; RoCE v1: EHOSTUNREACH where nobody answers within kNeighbourPatience.
   Result<Destination> resolve(const AddressVector& vector);
+
+  /// iWARP: `QueuePair::start_stream`. EINVAL where there is no such queue pair.
+  Result<void> start_stream(Qpn qpn, StreamStart start);
+  /// `QueuePair::on_stream`, now.
+  void drain_stream(Qpn qpn);
 
   /// A management datagram from queue pair 1 to queue pair 1. `source` is one of the node's
   /// addresses, else EADDRNOTAVAIL; one that the network does not take counts as lost.
@@ -275,7 +283,7 @@ class Adapter {
   /// Where an address vector leads, and the socket for packets to that queue pair.
   Result<Route> route(const AddressVector& vector, Qpn dest_qpn);
   Result<const mover::SendSocket*> sender(std::uint8_t gid_index, const SocketAddress& destination,
-                                          Qpn dest_qpn);
+                                          Qpn dest_qpn, std::optional<TimeNs> patience = {});
   Result<SocketAddress> check_vector(const AddressVector& vector) const;
 
   // The direct path: adapter_direct.cpp.

@@ -5,26 +5,14 @@
 #include "adapter/held_memory.h"
 
 namespace verbatim::adapter {
-namespace {
-
 using wire::kIcrcBytes;
-
-/// What the kernel will write into the IP and UDP headers.
-wire::IpFlow flow_of(const SocketAddress& source, const SocketAddress& destination) {
-  return {.source = gid_of(source),
-          .destination = gid_of(destination),
-          .source_port = source.port(),
-          .destination_port = destination.port()};
-}
-
-}  // namespace
 
 void Burst::set_route(const mover::SendSocket& socket, const SocketAddress& destination) {
   if (socket_ == &socket && destination_ == destination) return;
   flush();
   socket_ = &socket;
   destination_ = destination;
-  flow_ = flow_of(socket.local(), destination);
+  flow_ = wire::flow_of(socket.local(), destination);
   seed_.emplace(flow_);
 }
 

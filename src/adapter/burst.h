@@ -15,7 +15,7 @@
 #include "base/address.h"
 #include "mover/udp.h"
 #include "region/kept_hold.h"
-#include "transport/ib/work.h"
+#include "transport/work.h"
 #include "wire/grh.h"
 #include "wire/icrc.h"
 

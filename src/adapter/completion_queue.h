@@ -17,7 +17,7 @@
 #include "base/hot.h"
 #include "base/spin_lock.h"
 #include "base/time.h"
-#include "transport/ib/work.h"
+#include "transport/work.h"
 
 /// Completion queues (IBA volume 1, section 11.4.2) and the channels that tell of them.
 namespace verbatim::adapter {

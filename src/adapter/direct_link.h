@@ -13,7 +13,7 @@
 #include "base/hot.h"
 #include "base/time.h"
 #include "region/region_table.h"
-#include "transport/ib/work.h"
+#include "transport/work.h"
 #include "wire/aeth.h"
 
 namespace verbatim::adapter {

@@ -21,11 +21,8 @@ Result<void> Adapter::send_management(const SocketAddress& source, const SocketA
   const auto socket = sender(gid_index, to, wire::kManagementQpn);
   if (!socket) return std::unexpected(socket.error());
   // The PSN means nothing here: a receiver of unreliable datagrams does not look at it.
-  const auto packet = wire::encode_management_packet({.source = gid_of((*socket)->local()),
-                                                      .destination = gid_of(to),
-                                                      .source_port = (*socket)->local().port(),
-                                                      .destination_port = to.port()},
-                                                     Psn(0), mad);
+  const auto packet =
+      wire::encode_management_packet(wire::flow_of((*socket)->local(), to), Psn(0), mad);
   static_cast<void>((*socket)->send(to, packet.bytes(), packet.bytes().size()));
   return {};
 }

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/epoll.h>
@@ -73,7 +74,9 @@ Result<std::unique_ptr<Progress>> Progress::create(Adapter& adapter,
   progress->alarm_ = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   progress->quiet_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   progress->full_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-  if (!progress->wake_ || !progress->alarm_ || !progress->quiet_epoll_ || !progress->full_epoll_) {
+  progress->streams_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!progress->wake_ || !progress->alarm_ || !progress->quiet_epoll_ || !progress->full_epoll_ ||
+      !progress->streams_epoll_) {
     return refuse(errno, "no descriptors left for the background thread");
   }
   const int quiet = progress->quiet_epoll_.get();
@@ -81,6 +84,7 @@ Result<std::unique_ptr<Progress>> Progress::create(Adapter& adapter,
   for (const auto& [epoll, fd] : {std::pair{quiet, progress->wake_.get()},
                                   {quiet, progress->alarm_.get()},
                                   {quiet, event_fd},
+                                  {full, progress->streams_epoll_.get()},
                                   {full, quiet}}) {
     if (fd < 0) continue;
     if (auto watched = progress->watch(epoll, fd); !watched)
@@ -109,18 +113,19 @@ Progress::~Progress() {
 
 void Progress::abandon() { thread_.detach(); }
 
-Result<void> Progress::watch(int epoll, int fd) const {
-  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+Result<void> Progress::watch(int epoll, int fd, std::uint32_t events) const {
+  epoll_event event{.events = events, .data = {.fd = fd}};
   if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  if (errno == EEXIST && epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event) == 0) return {};
   return refuse(errno, "epoll refuses a descriptor");
 }
 
-Result<void> Progress::watch(int fd, std::function<void()> on_readable) {
+Result<void> Progress::watch(int fd, std::function<void()> on_ready, std::uint32_t events) {
   {
     const std::lock_guard guard(watched_lock_);
-    watched_[fd] = std::make_shared<std::function<void()>>(std::move(on_readable));
+    watched_[fd] = std::make_shared<std::function<void()>>(std::move(on_ready));
   }
-  return watch(quiet_epoll_.get(), fd);
+  return watch(quiet_epoll_.get(), fd, events);
 }
 
 void Progress::unwatch(int fd) {
@@ -184,9 +189,10 @@ void Progress::run() {
     const bool rest = may_rest(now);
     const int sleep = polls_busily(now) ? 0 : -1;
     if (resting_.exchange(rest, std::memory_order_seq_cst) && !rest) set_alarm();
-    std::array<epoll_event, 8> events;
-    const int count = rest ? epoll_wait(quiet_epoll_.get(), events.data(), events.size(), 1)
-                           : epoll_wait(full_epoll_.get(), events.data(), events.size(), sleep);
+    // Only a look: what is told once (EPOLLONESHOT) is for `serve_quietly`.
+    pollfd ready{
+        .fd = rest ? quiet_epoll_.get() : full_epoll_.get(), .events = POLLIN, .revents = 0};
+    const int count = ::poll(&ready, 1, rest ? 1 : sleep);
     if (count == 0 && !rest) {
       sched_yield();  // To the program, which may have been woken on this processor.
       continue;
@@ -304,7 +310,7 @@ std::size_t Progress::receive(TimeNs now) {
       on_datagrams(datagrams, *source, now);
     });
   }
-  return received + adapter_.steering().receive();
+  return received + serve_streams(now) + adapter_.steering().receive();
 }
 
 void Progress::serve_timers(TimeNs now) {

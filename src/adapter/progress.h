@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include <sys/epoll.h>
+
 #include "adapter/timer_queue.h"
 #include "base/error.h"
 #include "base/time.h"
@@ -80,9 +82,10 @@ class Progress {
   /// The background thread wakes for this descriptor until it is closed.
   Result<void> listen(int fd) { return watch(full_epoll_.get(), fd); }
 
-  /// The background thread calls `on_readable` when `fd` (borrowed, for as long as this object
-  /// lives) is readable, whether it rests or not, and never within a turn: it may call anything.
-  Result<void> watch(int fd, std::function<void()> on_readable);
+  /// The background thread calls `on_ready` when one of `events` comes of `fd` (borrowed, until
+  /// `unwatch`), whether it rests or not, and never within a turn: it may call anything. Called
+  /// again for a descriptor, it replaces what was said before.
+  Result<void> watch(int fd, std::function<void()> on_ready, std::uint32_t events = EPOLLIN);
   /// No longer; a call that is under way goes on.
   void unwatch(int fd);
 
@@ -105,13 +108,19 @@ class Progress {
   Result<void> join_frames(const Gid& group, std::uint32_t interface_index);
   void leave(const Gid& group);
 
+  // Queue pairs over iWARP: `QueuePair::on_stream` is called when their socket has something.
+  Result<void> add_stream(int fd, Qpn qpn);
+  void remove_stream(int fd);
+  /// Also when it has room, or no longer.
+  void await_room(int fd, Qpn qpn, bool awaits);
+
  private:
   struct Source {
     mover::UdpSocket socket;
     Gid group;  // Zero: unicast.
   };
   explicit Progress(Adapter& adapter) : adapter_(adapter) {}
-  Result<void> watch(int epoll, int fd) const;
+  Result<void> watch(int epoll, int fd, std::uint32_t events = EPOLLIN) const;
   Result<void> add_source(mover::UdpSocket socket, const Gid& group);
   void run();
   TimeNs last_use(TimeNs now) const;
@@ -122,6 +131,7 @@ class Progress {
   std::size_t turn(TimeNs now);
   void flush_outputs();
   std::size_t receive(TimeNs now);
+  std::size_t serve_streams(TimeNs now);
   void on_frame(const mover::ReceivedDatagrams& frame, const Source& source, TimeNs now);
   void on_datagrams(const mover::ReceivedDatagrams& datagrams, const Source& source, TimeNs now);
   class Reception;
@@ -188,8 +198,10 @@ class Progress {
   UniqueFd wake_;         // eventfd.
   UniqueFd alarm_;        // timerfd: the earliest deadline.
   UniqueFd quiet_epoll_;  // wake_, alarm_, the agent: all that it hears while it rests.
-  UniqueFd full_epoll_;   // quiet_epoll_ and the sockets.
-  std::latch lives_{1};   // The thread has begun its sign of life.
+  UniqueFd full_epoll_;   // quiet_epoll_, the sockets and the next one.
+  UniqueFd streams_epoll_;
+  std::atomic<int> streams_{0};
+  std::latch lives_{1};  // The thread has begun its sign of life.
   std::thread thread_;
 };
 

@@ -70,10 +70,7 @@ void Progress::on_frame(const mover::ReceivedDatagrams& frame, const Source& sou
 void Progress::on_datagrams(const mover::ReceivedDatagrams& datagrams, const Source& source,
                             TimeNs now) {
   if (datagrams.source.empty()) return on_frame(datagrams, source, now);
-  const wire::IcrcSeed seed({.source = gid_of(datagrams.source),
-                             .destination = gid_of(datagrams.destination),
-                             .source_port = datagrams.source.port(),
-                             .destination_port = datagrams.destination.port()});
+  const wire::IcrcSeed seed(wire::flow_of(datagrams.source, datagrams.destination));
   // All are checked before any is placed: placing is stores, which a checksum would wait for.
   std::array<Arrival, kDatagramsMax> arrivals;
   std::size_t count = 0;

@@ -4,6 +4,7 @@
 
 #include "adapter/adapter.h"
 #include "adapter/progress.h"
+#include "adapter/stream.h"
 
 namespace verbatim::adapter {
 
@@ -13,12 +14,14 @@ using transport::Status;
 namespace {
 
 /// What the program may post, one bit for each operation.
-std::uint32_t operations_of(const QueuePairOptions& options) {
+std::uint32_t operations_of(const QueuePairOptions& options, bool is_iwarp) {
   static_assert(transport::kOperations <= 32);
   if (options.scaling || options.finishes_rendezvous()) return 0;
   std::uint32_t served = 0;
   for (std::uint32_t i = 0; i < transport::kOperations; ++i) {
-    if (serves(options.type, static_cast<Operation>(i))) served |= 1u << i;
+    const auto operation = static_cast<Operation>(i);
+    const bool is_carried = !is_iwarp || transport::iwarp::carries(operation);
+    if (is_carried && serves(options.type, operation)) served |= 1u << i;
   }
   return served;
 }
@@ -31,7 +34,7 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
     : adapter_(adapter),
       regions_(adapter.regions()),
       options_(options),
-      served_(operations_of(options)),
+      served_(operations_of(options, adapter.node().is_iwarp)),
       number_(number),
       record_(&record),
       target_(target),
@@ -53,6 +56,7 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
 
 QueuePair::~QueuePair() {
   close_target();
+  forget_stream();
   if (uses_wire_) adapter_.progress().add_wire_users(-1);
   record_->qpn.store(0, std::memory_order_release);
   if (options_.send_cq != nullptr) --options_.send_cq->users;
@@ -159,14 +163,19 @@ void QueuePair::enter_error() {
   if (state() == QpState::err) return;
   close_target();
   set_state(QpState::err);
-  if (is_connected()) {
+  const auto flush = [this](auto& requester) {
     do {
       requester_effects_.list.clear();
       requester_effects_.more = false;
-      requester_.flush(requester_effects_);
+      requester.flush(requester_effects_);
       for (const auto& effect : requester_effects_.list) apply(effect);
     } while (requester_effects_.more);
     requester_effects_.list.clear();
+  };
+  if (stream_ != nullptr) {
+    flush(stream_->endpoint.requester());
+  } else if (is_connected()) {
+    flush(requester_);
     responder_.take_current_receive();
   }
   flush_posted();

@@ -40,6 +40,8 @@ namespace verbatim::adapter {
 class Adapter;
 class Burst;
 struct ReceiveScaling;
+struct Stream;
+struct StreamStart;
 
 struct QueuePairCapacity {
   std::uint32_t send_requests = 0;
@@ -157,6 +159,11 @@ class QueuePair {
   /// Sends what waits for the program's next post or poll.
   void transmit();
 
+  /// iWARP: from INIT to RTS, over a connection whose ends have agreed. EINVAL in other states.
+  Result<void> start_stream(StreamStart start);
+  /// Takes what has come, to the end where there is one.
+  void on_stream(TimeNs now);
+
   /// `ibv_modify_qp_rate_limit`: sends at most so much, in bursts of at most so many bytes (0: as
   /// many as suit the clock). 0: no limit. EINVAL above Limits::rate_kbps.
   Result<void> limit_rate(std::uint32_t rate_kbps, std::uint32_t burst_bytes);
@@ -185,7 +192,9 @@ class QueuePair {
   bool is_reliable() const { return is_connected() && options_.type != QpType::uc; }
   /// Whom this queue pair's own operations are to the region table, and its peer's requests.
   region::Accessor accessor() const { return {options_.pd, number_}; }
-  region::Accessor peer_accessor() const { return {responder_.config().pd, number_}; }
+  region::Accessor peer_accessor() const {
+    return {stream_ != nullptr ? options_.pd : responder_.config().pd, number_};
+  }
   void set_state(QpState state) { record_->state.store(raw(state), std::memory_order_relaxed); }
 
   // Modify: each under lock_.
@@ -221,6 +230,13 @@ class QueuePair {
   std::optional<transport::Status> send_directly(const transport::SendRequest& request,
                                                  const LocalMemory& local, const DatagramPath& path,
                                                  QKey qkey);
+  // iWARP: queue_pair_stream.cpp.
+  class Streaming;
+  void configure_stream();
+  void transmit_stream();
+  void refuse_stream_request(transport::Slot slot, transport::Status status);
+  void end_stream();
+  void forget_stream();
   bool add_request_packet(Burst& burst, const transport::OutgoingPacket& packet);
   bool add_response_packet(Burst& burst, const transport::OutgoingPacket& packet);
   void rearm_timer();
@@ -359,6 +375,7 @@ class QueuePair {
   region::KeptHold placing_;  // Where packets of this reception are placed.
   transport::Requester requester_;
   transport::Responder responder_;
+  std::unique_ptr<Stream> stream_;    // None: not iWARP.
   std::unique_ptr<DirectLink> link_;  // None: its requests go over the wire.
   XrcHosts hosts_;
   DirectPlace* host_ = nullptr;  // Whom the packet concerns that is being received.

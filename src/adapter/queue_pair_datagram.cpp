@@ -29,10 +29,7 @@ const DatagramPath* QueuePair::path_to(const DatagramPlace& place) {
     const auto socket = adapter_.sender(place.source_gid_index, place.address, place.qpn);
     if (!socket) return nullptr;
     path.socket = *socket;
-    path.flow = {.source = gid_of(path.socket->local()),
-                 .destination = gid_of(place.address),
-                 .source_port = path.socket->local().port(),
-                 .destination_port = place.address.port()};
+    path.flow = wire::flow_of(path.socket->local(), place.address);
   }
   if (path.link != nullptr && !path.link->is_there()) path.link.reset();
   if (path.link != nullptr || !may_be_direct() || place.qpn == kMulticastQpn) return &path;
@@ -132,10 +129,7 @@ void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& sou
   if (!take_receive()) return;  // IBA 9.8.3.2: silently dropped.
   const std::uint64_t byte_count = wire::Grh::kSize + packet.payload.size();
   const bool immediate = wire::info(headers.bth.opcode).has(wire::kImmediate);
-  const wire::IpFlow flow{.source = gid_of(source),
-                          .destination = gid_of(destination),
-                          .source_port = source.port(),
-                          .destination_port = destination.port()};
+  const wire::IpFlow flow = wire::flow_of(source, destination);
   Completion completion{.wr_id = current_receive_.wr_id,
                         .opcode = CompletionOpcode::receive,
                         .byte_count = static_cast<std::uint32_t>(byte_count),

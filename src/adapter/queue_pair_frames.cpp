@@ -42,7 +42,7 @@ Status QueuePair::add_frame(transport::Slot slot) {
   if (place.inlined) {
     std::ranges::copy(send_queue_.inline_bytes(slot), frame.begin());
   } else {
-    if (!gather(regions_, options_.pd, send_queue_.segments(slot), frame)) {
+    if (!gather(regions_, options_.pd, send_queue_.segments(slot), 0, frame)) {
       frames_->drop_last();
       return Status::local_protection_error;
     }

@@ -2,6 +2,7 @@
 
 #include "adapter/adapter.h"
 #include "adapter/queue_pair.h"
+#include "adapter/stream.h"
 
 /// `ibv_modify_qp` and `ibv_query_qp`.
 namespace verbatim::adapter {
@@ -21,6 +22,13 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   }
   if (auto allowed = check_transition(type(), from, to, mask); !allowed) return allowed;
   if (auto valid = check_values(wanted, mask); !valid) return valid;
+  const bool is_own_move =
+      to == QpState::rtr || to == QpState::sqd || (to == QpState::rts && to != from);
+  if (adapter_.node().is_iwarp && is_own_move) {
+    return refuse(EOPNOTSUPP,
+                  fmt::format("QP {:#x} to {}: over iWARP, rdma_cm connects queue pairs",
+                              number_.value(), name_of(to)));
+  }
 
   const mover::SendSocket* socket = socket_;
   SocketAddress peer = peer_;
@@ -125,7 +133,9 @@ void QueuePair::enter(QpState to, std::uint32_t mask) {
     return to == QpState::reset ? forget_everything() : enter_error();
   }
   constexpr std::uint32_t kResponderAttributes = kAccessFlags | kMinRnrTimer | kMaxDestRdAtomic;
-  if (is_connected()) {
+  if (stream_ != nullptr) {
+    if ((mask & kResponderAttributes) != 0) configure_stream();
+  } else if (is_connected()) {
     if (from == QpState::init && to == QpState::rtr) {
       start_responder();
     } else if ((mask & kResponderAttributes) != 0 && from != QpState::init &&
@@ -180,6 +190,7 @@ void QueuePair::start_requester() {
 /// Any state to RESET: as new; requests vanish without completions (IBA 10.3.1.1).
 void QueuePair::forget_everything() {
   close_target();
+  forget_stream();
   link_.reset();
   paths_.clear();
   set_state(QpState::reset);

@@ -6,6 +6,7 @@
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
 #include "adapter/scatter.h"
+#include "adapter/stream.h"
 #include "base/fence.h"
 #include "base/overloaded.h"
 #include "transport/ib/datagram.h"
@@ -69,8 +70,12 @@ void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddr
 }
 
 void QueuePair::on_timer(TimeNs now) {
-  const std::lock_guard guard(lock_);
+  std::unique_lock guard(lock_);
   armed_deadline_ = kNever;
+  if (stream_ != nullptr) {
+    guard.unlock();
+    return on_stream(now);
+  }
   if (state() != QpState::rts && state() != QpState::sqd) return;
   if (link_ != nullptr) return transmit_locked(now);
   if (now >= requester_.deadline()) {
@@ -94,9 +99,14 @@ void QueuePair::drain(transport::RequesterEffects& effects) {
     if (refused_slot_) {
       // Before what follows: the request that was refused must not complete as a success.
       const transport::Slot slot = *std::exchange(refused_slot_, std::nullopt);
-      requester_.on_local_error(slot, Status::local_protection_error, effects);
+      if (stream_ != nullptr) {
+        refuse_stream_request(slot, Status::local_protection_error);
+      } else {
+        requester_.on_local_error(slot, Status::local_protection_error, effects);
+      }
     } else if (std::exchange(more, false)) {
-      requester_.resume(effects);
+      stream_ != nullptr ? stream_->endpoint.requester().resume(effects)
+                         : requester_.resume(effects);
     }
   } while (more || effects.more || !effects.list.empty());
 }
@@ -133,11 +143,11 @@ void QueuePair::drain(transport::ResponderEffects& effects) {
     effects.clear();
     const Refused refused = std::exchange(responder_refused_, Refused::nothing);
     if (refused == Refused::nothing) return;
-    if (refused == Refused::region) {
-      responder_.on_region_error(effects);
-    } else {
-      responder_.on_receive_memory_error(effects);
-    }
+    const auto tell = [&](auto& engine) {
+      refused == Refused::region ? engine.on_region_error(effects)
+                                 : engine.on_receive_memory_error(effects);
+    };
+    stream_ != nullptr ? tell(stream_->endpoint) : tell(responder_);
   }
 }
 
@@ -163,7 +173,9 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
           },
           [this](const transport::ExecuteAtomic& atomic) {
             const auto original = execute(regions_, atomic, peer_accessor());
-            if (original) {
+            if (original && stream_ != nullptr) {
+              stream_->endpoint.responder().on_atomic_result(*original);
+            } else if (original) {
               responder_.on_atomic_result(*original);
             } else {
               responder_refused_ = Refused::region;

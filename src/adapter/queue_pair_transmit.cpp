@@ -9,6 +9,7 @@
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
 #include "adapter/scatter.h"
+#include "adapter/stream.h"
 #include "base/log.h"
 #include "transport/ib/datagram.h"
 
@@ -81,6 +82,7 @@ void QueuePair::transmit_locked(TimeNs now) {
   const QpState current = state();
   if (is_datagram()) return current == QpState::rts ? transmit_datagrams(now) : void();
   if (is_raw()) return transmit_frames(now);
+  if (stream_ != nullptr) return transmit_stream();
   if (socket_ == nullptr || current == QpState::reset || current == QpState::init ||
       current == QpState::err) {
     return;
@@ -112,6 +114,7 @@ void QueuePair::transmit_locked(TimeNs now) {
 /// What the responder still has to say before the queue pair stops: the NAK that tells the peer
 /// why, or an acknowledgement that waited for the next turn.
 void QueuePair::send_last_words() {
+  if (stream_ != nullptr) return end_stream();
   if (!is_connected() || socket_ == nullptr || !responder_.has_output()) return;
   Burst burst(adapter_.arena().header());
   burst.set_route(*socket_, peer_);

@@ -54,12 +54,12 @@ inline std::expected<void, region::KeyError> scatter(region::KeptHold& kept,
                         });
 }
 
-/// Copies the first bytes of the list to `to`, as many as it holds.
+/// Copies bytes [offset, ...) of the list to `to`, as many as it holds.
 inline std::expected<void, region::KeyError> gather(const region::RegionTable& regions, PdNumber pd,
                                                     std::span<const Segment> segments,
-                                                    MutableByteSpan to) {
+                                                    std::uint64_t offset, MutableByteSpan to) {
   using Done = std::expected<void, region::KeyError>;
-  return for_each_piece(segments, 0, to.size(),
+  return for_each_piece(segments, offset, to.size(),
                         [&](MemoryKey key, std::uint64_t address, std::uint32_t length) -> Done {
                           const auto hold =
                               regions.hold(key, address, length, region::kLocalRead, pd);

@@ -12,7 +12,7 @@
 #include "base/assert.h"
 #include "base/types.h"
 #include "region/region_table.h"
-#include "transport/ib/work.h"
+#include "transport/work.h"
 #include "wire/tag_header.h"
 
 namespace verbatim::adapter {

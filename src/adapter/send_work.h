@@ -8,7 +8,7 @@
 #include "base/address.h"
 #include "base/types.h"
 #include "region/region_table.h"
-#include "transport/ib/work.h"
+#include "transport/work.h"
 
 /// What a program posts.
 namespace verbatim::adapter {

@@ -36,11 +36,8 @@ class Peer {
     std::array<std::byte, wire::kMadBytes> bytes{};
     wire::encode(mad, bytes);
     const auto* socket = sender_.socket_for(to, wire::kManagementQpn).value();
-    const auto packet = wire::encode_management_packet({.source = gid_of(address_),
-                                                        .destination = gid_of(to),
-                                                        .source_port = socket->local().port(),
-                                                        .destination_port = to.port()},
-                                                       Psn(1), bytes);
+    const auto packet =
+        wire::encode_management_packet(wire::flow_of(socket->local(), to), Psn(1), bytes);
     ASSERT_EQ(socket->send(to, packet.bytes(), packet.bytes().size()), 0);
   }
   /// What comes within the test's patience; the ICRC is not looked at.

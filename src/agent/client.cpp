@@ -56,6 +56,10 @@ Result<Membership> say_hello(UniqueFd connection, const AgentOptions& options,
   for (const RoceVersion version : options.versions) {
     hello.versions[hello.version_count++] = version;
   }
+  if (options.protocol) {
+    hello.names_protocol = 1;
+    hello.protocol = *options.protocol;
+  }
   auto answered = ask<Welcome>(connection.get(), hello, numbers(files));
   if (!answered) return std::unexpected(answered.error());
   return Membership{std::move(connection), answered->message, std::move(answered->descriptors)};

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,13 +33,14 @@ struct AgentOptions {
   std::string node = "local";
   /// Wanted addresses (ports are ignored); empty: whatever the node has, or its default.
   std::vector<SocketAddress> addresses;
-  RoceVersions versions;  // Wanted; empty: whatever the node has, or version 2.
+  RoceVersions versions;                 // Wanted; empty: whatever the node has, or version 2.
+  std::optional<WireProtocol> protocol;  // Wanted; none: whatever the node has, or RoCE.
   /// Path of verbatimd; empty: found beside the library or program that holds this code, else in
   /// PATH.
   std::string agent_program;
 
-  /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated), VERBATIM_ROCE and VERBATIMD. EINVAL
-  /// where malformed.
+  /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated), VERBATIM_ROCE, VERBATIM_PROTOCOL and
+  /// VERBATIMD. EINVAL where malformed.
   static Result<AgentOptions> from_environment();
 };
 

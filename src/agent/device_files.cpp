@@ -39,7 +39,7 @@ std::vector<DeviceFile> device_files(const NodeDescription& node) {
       {"hca_type", "verbatim"},
       {"hw_rev", "0x1"},
       {"fw_ver", VERBATIM_VERSION},
-      {"node_type", "1: CA"},
+      {"node_type", node.protocol == WireProtocol::iwarp ? "4: RNIC" : "1: CA"},
       {"node_desc", node.name},
       {"node_guid", guid_text(node.guid)},
       {"sys_image_guid", guid_text(node.guid)},

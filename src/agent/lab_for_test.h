@@ -59,6 +59,7 @@ class Lab : public testing::Test {
     return {.node = node,
             .addresses = parse_addresses(address).value(),
             .versions = {},
+            .protocol = {},
             // The test program lies beside it.
             .agent_program =
                 std::filesystem::read_symlink("/proc/self/exe").replace_filename("verbatimd")};

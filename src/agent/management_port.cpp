@@ -41,11 +41,8 @@ void ManagementPort::send(std::uint32_t address, const SocketAddress& destinatio
   const auto socket = senders_[address]->socket_for(to, wire::kManagementQpn);
   if (!socket) return;
   psn_ = psn_ + 1;
-  const auto packet = wire::encode_management_packet({.source = gid_of((*socket)->local()),
-                                                      .destination = gid_of(to),
-                                                      .source_port = (*socket)->local().port(),
-                                                      .destination_port = to.port()},
-                                                     psn_, mad);
+  const auto packet =
+      wire::encode_management_packet(wire::flow_of((*socket)->local(), to), psn_, mad);
   static_cast<void>((*socket)->send(to, packet.bytes(), packet.bytes().size()));
 }
 

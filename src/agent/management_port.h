@@ -55,10 +55,7 @@ class ManagementPort {
   template <typename OnMad>
   void each_mad(const mover::ReceivedDatagrams& datagrams, OnMad on_mad) const {
     if (datagrams.source.empty()) return frame_mad(datagrams, on_mad);
-    const wire::IcrcSeed seed({.source = gid_of(datagrams.source),
-                               .destination = gid_of(datagrams.destination),
-                               .source_port = datagrams.source.port(),
-                               .destination_port = datagrams.destination.port()});
+    const wire::IcrcSeed seed(wire::flow_of(datagrams.source, datagrams.destination));
     for (std::size_t at = 0; at < datagrams.bytes.size(); at += datagrams.segment_size) {
       const std::size_t length = std::min(datagrams.segment_size, datagrams.bytes.size() - at);
       const auto packet = datagrams.bytes.subspan(at, length);

@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include "agent/wire_protocol.h"
 #include "base/address.h"
 #include "base/types.h"
 #include "wire/rdma_ip_header.h"
@@ -52,7 +53,7 @@ inline constexpr std::string_view kDeviceName = "verbatim0";
 inline constexpr std::size_t kAddressesMax = 15;
 inline constexpr std::size_t kGidsMax = kAddressesMax + 1;
 
-/// One entry of the GID table: all are RoCE v2.
+/// One entry of the GID table, of its address's RoCE version.
 struct GidEntry {
   Gid gid;
   /// Which of the node's addresses (and of a program's sockets) packets from this GID leave by.
@@ -83,10 +84,12 @@ struct NodeDescription {
   /// The interface that the addresses belong to: "lo", "eth0".
   std::string interface;
   std::uint32_t interface_index = 0;  // Scope id of link-local addresses.
-  /// Each with port 4791. A program has one socket for each, in this order.
+  /// Each with port 4791, or without one: RoCE v1. A program has one socket for each, in this
+  /// order.
   std::vector<SocketAddress> addresses;
   /// As Linux lays it out: index 0 the link-local GID, 1 the first IPv4 address, then the others.
   std::vector<GidEntry> gids;
+  WireProtocol protocol = WireProtocol::roce;
   pid_t agent_pid = 0;
   /// This changes while the node lives. Addresses and GIDs are only added, at the end: those that
   /// no interface has are marked here, so that each finds its index again.

@@ -43,6 +43,13 @@ Result<AgentOptions> AgentOptions::from_environment() {
     }
     options.versions = std::move(*versions);
   }
+  if (const char* name = std::getenv("VERBATIM_PROTOCOL"); name != nullptr && *name != '\0') {
+    const auto protocol = parse_wire_protocol(name);
+    if (!protocol) {
+      return refuse(protocol.error().code, "VERBATIM_PROTOCOL: " + protocol.error().text);
+    }
+    options.protocol = *protocol;
+  }
   // Not from the environment of a program with raised privileges: it names a program to start.
   if (const char* program = secure_getenv("VERBATIMD")) options.agent_program = program;
   return options;

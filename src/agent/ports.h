@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 
-/// The UDP sockets that all programs of a node receive from.
+/// The sockets that all programs of a node receive from.
 namespace verbatim::agent {
 
 /// Sockets that are made together: for consecutive new slots one a node address, or of an address
@@ -20,11 +20,12 @@ struct PortChunk {
   std::vector<std::vector<UniqueFd>> slots;
 };
 
-/// For each node address a group of sockets on port 4791 (SO_REUSEPORT), one a slot. The kernel
-/// gives each packet to the socket whose index in the group a classic BPF program computes: the
-/// upper 10 bits of the destination queue pair number. So the index must be the slot: sockets are
-/// made strictly in slot order and never closed while any program lives, because the kernel moves
-/// the last one into a gap.
+/// For each node address of RoCE v1 a packet socket a slot (adapter/frame_socket.h). For each other
+/// a group of sockets on port 4791 (SO_REUSEPORT), one a slot. The kernel gives each packet to the
+/// socket whose index in the group a classic BPF program computes: the upper 10 bits of the
+/// destination queue pair number. So the index must be the slot: sockets are made strictly in slot
+/// order and never closed while any program lives, because the kernel moves the last one into a
+/// gap.
 ///
 /// The kernel gives a packet for a slot beyond the last to some member of the group: receivers look
 /// at the queue pair number.

@@ -109,6 +109,7 @@ NodeRecord to_record(const NodeDescription& node) {
   record.guid = node.guid;
   record.interface_index = node.interface_index;
   record.mac = node.mac;
+  record.protocol = node.protocol;
   record.agent_pid = node.agent_pid;
   record.port = {.addresses = node.port.addresses,
                  .is_present = node.port.is_present,
@@ -134,6 +135,7 @@ Result<NodeDescription> from_record(const NodeRecord& record) {
   node.guid = record.guid;
   node.interface_index = record.interface_index;
   node.mac = record.mac;
+  node.protocol = record.protocol;
   node.agent_pid = record.agent_pid;
   node.port = {.is_present = record.port.is_present != 0,
                .is_active = record.port.is_active != 0,

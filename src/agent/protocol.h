@@ -41,7 +41,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 6;
+inline constexpr std::uint16_t kProtocolVersion = 7;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -96,6 +96,7 @@ struct NodeRecord {
   std::uint64_t guid = 0;
   std::uint32_t interface_index = 0;
   std::array<std::uint8_t, 6> mac{};
+  WireProtocol protocol = WireProtocol::roce;
   std::int32_t agent_pid = 0;
   std::uint32_t address_count = 0;
   std::array<AddressRecord, kAddressesMax> addresses{};
@@ -112,6 +113,8 @@ struct Hello {
   std::array<AddressRecord, kAddressesMax> addresses{};
   std::uint32_t version_count = 0;  // 0: whatever the node has.
   std::array<RoceVersion, kRoceVersionsMax> versions{};
+  std::uint8_t names_protocol = 0;  // Else: whatever the node has.
+  WireProtocol protocol = WireProtocol::roce;
   // Descriptors: none, the arena, or arena, memory and doorbell.
 };
 

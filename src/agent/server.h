@@ -29,6 +29,7 @@ class Server {
     std::string node = "local";
     std::vector<SocketAddress> addresses;  // Empty: the node's default.
     RoceVersions versions = {RoceVersion::v2};
+    WireProtocol protocol = WireProtocol::roce;
   };
 
   /// Takes the node's lock, and its addresses where no program of it lives. Errors: EADDRINUSE,
@@ -102,6 +103,7 @@ class Server {
   Result<void> on_peer_request(Connection& connection, const Incoming& incoming);
   Result<void> check_addresses(const Hello& hello) const;
   Result<void> check_versions(const Hello& hello) const;
+  Result<void> check_protocol(const Hello& hello) const;
   Result<void> on_open_bindings(Connection& connection, Incoming& incoming);
   Result<void> on_binding_request(Connection& connection, const Incoming& incoming);
   Result<void> welcome(Connection& connection, Program program, const UniqueFd& lock);
@@ -138,6 +140,7 @@ class Server {
   PortTable ports_;
   Farewells farewells_;
   EarlyRequests early_requests_;
+  TimeNs next_warning_ = 0;         // Of what the network asks.
   std::optional<LinkWatch> links_;  // Empty where the kernel refuses.
   PortState port_;
   /// Addresses of the node's interface that are not the node's: those it had before the agent, and

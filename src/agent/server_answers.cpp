@@ -121,12 +121,20 @@ Result<void> Server::check_versions(const Hello& hello) const {
                                     options_.node, text_of(own), text_of(wanted)));
 }
 
+Result<void> Server::check_protocol(const Hello& hello) const {
+  const WireProtocol own = slots_->node().protocol;
+  if (hello.names_protocol == 0 || hello.protocol == own) return {};
+  return refuse(EEXIST, fmt::format("node '{}' runs already, with protocol {} (asked for: {})",
+                                    options_.node, name_of(own), name_of(hello.protocol)));
+}
+
 Result<void> Server::on_hello(Connection& connection, Incoming& incoming) {
   const auto hello = incoming.as<Hello>();
   if (!hello) return std::unexpected(hello.error());
   if (connection.program) return refuse(EPROTO, "a second hello");
   if (auto same = check_addresses(*hello); !same) return same;
   if (auto same = check_versions(*hello); !same) return same;
+  if (auto same = check_protocol(*hello); !same) return same;
   Program program;
   program.since = std::time(nullptr);
   program.name = get_text(hello->program_name);

@@ -10,6 +10,12 @@
 /// Management datagrams of the node: the communication manager's (IBA chapter 12) go to the program
 /// that they are for; what is for no program is answered here.
 namespace verbatim::agent {
+namespace {
+
+/// What anybody on the network can cause is not told more often.
+constexpr TimeNs kBetweenWarnings = 10 * kSecond;
+
+}  // namespace
 
 Result<void> Server::open_management_port() {
   auto port = ManagementPort::create(slots_->node(), slots_->sockets(0));
@@ -54,8 +60,12 @@ void Server::on_mad(std::uint32_t address, const SocketAddress& source, wire::Ma
   if (!route) return;
   if (const auto& first = slots_->node().addresses.front();
       roce_version(own) != roce_version(first)) {
-    log(LogLevel::warn, "{} asks over {}, but this node's connections are over {} (VERBATIM_ROCE)",
-        source.ip_text(), name_of(roce_version(own)), name_of(roce_version(first)));
+    if (const TimeNs now = monotonic_now(); now >= next_warning_) {
+      log(LogLevel::warn,
+          "{} asks over {}, but this node's connections are over {} (VERBATIM_ROCE)",
+          source.ip_text(), name_of(roce_version(own)), name_of(roce_version(first)));
+      next_warning_ = now + kBetweenWarnings;
+    }
     if (const auto answer = cm::answer_to_other_version(mad, source, own)) {
       management_->send(address, answer->destination, answer->bytes);
     }

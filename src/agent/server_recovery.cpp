@@ -19,7 +19,9 @@ Result<NodeDescription> Server::choose_identity() {
            claims_.take_interface(interface.name);
   };
   auto node = identify(options_.node, options_.addresses, *interfaces, may_be_interface);
-  return node ? with_versions(std::move(*node), options_.versions) : node;
+  if (!node) return node;
+  node->protocol = options_.protocol;
+  return with_versions(std::move(*node), options_.versions);
 }
 
 Result<void> Server::begin() {

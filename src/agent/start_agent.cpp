@@ -215,6 +215,9 @@ Result<void> start_agent(const AgentOptions& options) {
   if (!options.versions.empty()) {
     arguments.insert(arguments.end(), {"--roce", text_of(options.versions)});
   }
+  if (options.protocol) {
+    arguments.insert(arguments.end(), {"--protocol", std::string(name_of(*options.protocol))});
+  }
   arguments.insert(arguments.end(), {"--ready-fd", std::to_string(kReadyFd)});
   std::vector<std::string> environment = agent_environment();
 

@@ -20,10 +20,11 @@ constexpr std::string_view kHelp =
 
 It is started by the first program of a node and leaves half a second after the last.
 
-usage: verbatimd [--node NAME] [--address IP[,IP...]] [--roce VERSION[,VERSION]]
+usage: verbatimd [--node NAME] [--address IP[,IP...]] [--protocol NAME] [--roce VERSION[,VERSION]]
   --node NAME       the node (default: local)
   --address IP,...  its addresses (default: those of the first network interface for node 'local',
                     else an address of the loopback interface that follows from the name)
+  --protocol NAME   what its adapter speaks: roce (default) or iwarp, over TCP
   --roce v1,v2      versions of its GIDs, that of its connection manager first (default: v2); v1, Ethernet
                     frames, needs CAP_NET_RAW
   --ready-fd N      close descriptor N when ready; log into the runtime folder
@@ -37,8 +38,9 @@ struct CommandLine {
 
 Result<CommandLine> parse(int argc, char** argv) {
   CommandLine line;
-  constexpr std::array<option, 7> kOptions{{{"node", required_argument, nullptr, 'n'},
+  constexpr std::array<option, 8> kOptions{{{"node", required_argument, nullptr, 'n'},
                                             {"address", required_argument, nullptr, 'a'},
+                                            {"protocol", required_argument, nullptr, 'p'},
                                             {"roce", required_argument, nullptr, 'o'},
                                             {"ready-fd", required_argument, nullptr, 'r'},
                                             {"help", no_argument, nullptr, 'h'},
@@ -55,6 +57,10 @@ Result<CommandLine> parse(int argc, char** argv) {
       auto versions = parse_roce_versions(optarg);
       if (!versions) return std::unexpected(versions.error());
       line.options.versions = std::move(*versions);
+    } else if (c == 'p') {
+      const auto protocol = parse_wire_protocol(optarg);
+      if (!protocol) return std::unexpected(protocol.error());
+      line.options.protocol = *protocol;
     } else if (c == 'r') {
       line.ready.reset(std::atoi(optarg));
       fcntl(line.ready.get(), F_SETFD, FD_CLOEXEC);

@@ -23,7 +23,7 @@ void add_env(CLI::App& app, int& exit_status);
 void add_devices(CLI::App& app, int& exit_status);
 void add_status(CLI::App& app, int& exit_status);
 
-/// `--node`, `--address` and `--roce`. `choice` lives as long as the command.
+/// `--node`, `--address`, `--protocol` and `--roce`. `choice` lives as long as the command.
 void add_node_options(CLI::App& command, NodeChoice& choice);
 
 }  // namespace verbatim::cli

@@ -15,7 +15,8 @@ constexpr const char* kExamples =
     "  ibv_devinfo                 # from now on, in this shell, on node a\n"
     "\n"
     "The variables: LD_LIBRARY_PATH leads to Verbatim's libraries, VERBATIM_NODE names the node,\n"
-    "VERBATIM_ADDRESS its addresses, VERBATIM_ROCE their RoCE versions; LD_PRELOAD and "
+    "VERBATIM_ADDRESS its addresses, VERBATIM_PROTOCOL what it speaks, VERBATIM_ROCE its RoCE "
+    "versions; LD_PRELOAD and "
     "VERBATIM_VIEW show the device in /sys and "
     "/dev\n"
     "while programs use it. To go back: unset them, or leave the shell.";

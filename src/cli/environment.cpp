@@ -103,6 +103,12 @@ Result<Variables> variables_for(const NodeChoice& choice, const std::string& dro
     }
     variables.emplace_back("VERBATIM_ROCE", *choice.roce);
   }
+  if (choice.protocol) {
+    if (const auto protocol = agent::parse_wire_protocol(*choice.protocol); !protocol) {
+      return std::unexpected(protocol.error());
+    }
+    variables.emplace_back("VERBATIM_PROTOCOL", *choice.protocol);
+  }
   return variables;
 }
 

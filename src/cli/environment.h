@@ -15,7 +15,8 @@ namespace verbatim::cli {
 struct NodeChoice {
   std::optional<std::string> node;
   std::vector<std::string> addresses;
-  std::optional<std::string> roce;  // Versions: "v1,v2".
+  std::optional<std::string> roce;      // Versions: "v1,v2".
+  std::optional<std::string> protocol;  // "iwarp".
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;

@@ -34,7 +34,8 @@ constexpr const char* kExamples =
 class RunFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: verbatim run [--node NAME] [--address IP]... [--roce VERSIONS] -- COMMAND "
+    return "Usage: verbatim run [--node NAME] [--address IP]... [--protocol NAME] [--roce "
+           "VERSIONS] -- COMMAND "
            "[ARGUMENT]...\n";
   }
 };

@@ -29,7 +29,7 @@ enum class ListenerId : std::uint32_t {};
 
 /// Bytes that the consumers exchange with a message; at most `k*PrivateBytes` below. What arrives
 /// has always the full length of its message's field: nothing tells how much the sender filled.
-using PrivateData = InplaceVector<std::byte, 224>;
+using PrivateData = InplaceVector<std::byte, 255>;
 
 inline constexpr std::size_t kRequestPrivateBytes = wire::CmReq::kPrivateDataBytes;  // 92
 /// With the RDMA IP header before it, as all port spaces of librdmacm have it but AF_IB's: 56.

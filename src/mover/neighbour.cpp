@@ -17,8 +17,7 @@
 namespace verbatim::mover {
 namespace {
 
-constexpr TimeNs kAnswerWithin = 3 * kSecond;
-constexpr TimeNs kLookAgain = 10 * kMillisecond;
+constexpr TimeNs kLookAgain = kMillisecond;
 constexpr std::uint16_t kDiscardPort = 9;
 
 /// The bytes of the address as rtnetlink has them: 4 or 16.
@@ -147,12 +146,13 @@ MacAddress multicast_mac(const SocketAddress& group) {
   return {0x33, 0x33, bytes[12], bytes[13], bytes[14], bytes[15]};
 }
 
-Result<LinkPlace> find_link_place(const SocketAddress& destination, std::uint32_t interface_index) {
+Result<LinkPlace> find_link_place(const SocketAddress& destination, std::uint32_t interface_index,
+                                  TimeNs patience) {
   if (destination.is_multicast()) return LinkPlace{interface_index, multicast_mac(destination)};
   const auto hop = find_hop(destination, interface_index);
   if (!hop) return std::unexpected(hop.error());
   if (hop->is_local) return LinkPlace{.interface_index = hop->interface_index};
-  for (const TimeNs end = monotonic_now() + kAnswerWithin;;) {
+  for (const TimeNs end = monotonic_now() + patience;;) {
     if (const auto mac = known_mac(destination, hop->interface_index)) {
       return LinkPlace{hop->interface_index, *mac};
     }

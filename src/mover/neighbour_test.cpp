@@ -12,7 +12,7 @@ SocketAddress address(std::string_view text) { return SocketAddress::parse(text)
 
 TEST(Neighbour, AnAddressOfThisMachineIsBehindTheLoopbackInterface) {
   for (const char* text : {"127.0.0.1", "127.77.5.9", "::1"}) {
-    const auto place = find_link_place(address(text), 0);
+    const auto place = find_link_place(address(text), 0, 0);
     ASSERT_TRUE(place) << place.error().text;
     EXPECT_EQ(place->interface_index, if_nametoindex("lo"));
     EXPECT_EQ(place->mac, MacAddress{});
@@ -20,7 +20,7 @@ TEST(Neighbour, AnAddressOfThisMachineIsBehindTheLoopbackInterface) {
 }
 
 TEST(Neighbour, AGroupHasAnAddressOfItsOwn) {
-  const auto place = find_link_place(address("239.1.2.3"), 7);
+  const auto place = find_link_place(address("239.1.2.3"), 7, 0);
   ASSERT_TRUE(place);
   EXPECT_EQ(place->interface_index, 7u);
   EXPECT_EQ(place->mac, (MacAddress{0x33, 0x33, 239, 1, 2, 3}));
@@ -28,7 +28,7 @@ TEST(Neighbour, AGroupHasAnAddressOfItsOwn) {
 }
 
 TEST(Neighbour, WhatNoRouteLeadsToIsRefused) {
-  const auto place = find_link_place(address("240.0.0.1"), 0);  // Reserved (RFC 1112).
+  const auto place = find_link_place(address("240.0.0.1"), 0, kSecond);  // Reserved (RFC 1112).
   ASSERT_FALSE(place);
 }
 

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include <linux/if_packet.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "base/unique_fd.h"
+#include "mover/neighbour.h"
 
 /// Datagrams over UDP sockets, segmented and merged by the kernel (RoCE v2), or one by one in
 /// Ethernet frames of type 0x8915 over packet sockets (RoCE v1, IBA annex A16: addresses have port
@@ -134,12 +135,14 @@ class SendSocket {
                       std::size_t segment_size) const noexcept;
 
   int send_frames(std::span<const iovec> bytes, std::size_t segment_size,
-                  const sockaddr_ll& link) const noexcept;
+                  const LinkPlace& place) const noexcept;
 
-  UniqueFd fd_;
+  UniqueFd owned_;
+  int fd_ = -1;
   SocketAddress local_;
-  sockaddr_ll link_{};  // RoCE v1: where frames go, whatever the destination. Empty otherwise.
-  sockaddr_ll also_{};  // A group's: the members of this machine.
+  bool has_frames_ = false;
+  MovingPlace place_;              // Where frames go, whatever the destination.
+  std::optional<LinkPlace> also_;  // A group's: the members of this machine.
   /// False once the kernel has refused segmentation here. Relaxed: only a hint.
   mutable std::atomic<bool> segments_{true};
 };
@@ -155,8 +158,11 @@ class UdpSender {
   /// The socket for packets to the program that owns `destination_qpn` at `destination`. Takes a
   /// lock and perhaps opens a socket: call it when a queue pair learns its peer, and keep the
   /// pointer, which is valid as long as this object. When all sockets are in use, programs share
-  /// them.
-  Result<const SendSocket*> socket_for(const SocketAddress& destination, Qpn destination_qpn);
+  /// them. Frames: looks where the neighbour is now, for the others who send to it, too; waits for
+  /// an unknown one's answer for `patience`, and by default for a moment, where the last one
+  /// answered.
+  Result<const SendSocket*> socket_for(const SocketAddress& destination, Qpn destination_qpn,
+                                       std::optional<TimeNs> patience = {});
   const SocketAddress& local() const { return local_; }
 
  private:
@@ -165,13 +171,19 @@ class UdpSender {
     std::uint32_t slot;
     friend bool operator==(const Program&, const Program&) = default;
   };
-  Result<std::unique_ptr<SendSocket>> open(const SocketAddress& destination) const;
-  Result<void> open_frames(SendSocket& socket, const SocketAddress& destination) const;
+  SendSocket* known(const Program& program) const;
+  Result<std::unique_ptr<SendSocket>> open() const;
+  Result<LinkPlace> find_neighbour(const SocketAddress& destination,
+                                   std::optional<TimeNs> patience);
+  Result<const SendSocket*> frames_to(const SocketAddress& destination,
+                                      std::optional<TimeNs> patience);
 
   SocketAddress local_;
   std::uint32_t interface_index_ = 0;
   std::size_t sockets_max_ = 0;
-  std::mutex mutex_;  // Guards the two below (a socket itself needs no lock).
+  std::atomic<TimeNs> patient_from_{0};  // Who waited in vain lets others not wait until then.
+  std::mutex mutex_;                     // Guards what follows (a socket itself needs no lock).
+  UniqueFd frames_;                      // What all frames leave by.
   /// The first `sockets_max_` programs, each the owner of the socket at the same index.
   std::vector<Program> programs_;
   std::vector<std::unique_ptr<SendSocket>> sockets_;

@@ -2,11 +2,11 @@
 #include <cerrno>
 #include <cstring>
 
+#include <linux/if_packet.h>
 #include <net/if.h>
 #include <netinet/udp.h>
 
 #include "base/bytes.h"
-#include "mover/neighbour.h"
 #include "mover/udp.h"
 
 namespace verbatim::mover {
@@ -22,6 +22,9 @@ constexpr std::size_t kPiecesMax = 64;
 constexpr std::size_t kFramePiecesMax = 1024;
 /// That one address of a node sends frames to.
 constexpr std::size_t kHostsMax = 1 << 10;
+/// Who sends in passing waits this long for a neighbour's answer, once a second at most where none
+/// comes: on an Ethernet it takes a fraction of a millisecond.
+constexpr TimeNs kMoment = 20 * kMillisecond;
 
 std::size_t total_bytes(std::span<const iovec> pieces) {
   std::size_t total = 0;
@@ -125,12 +128,12 @@ int SendSocket::send(const SocketAddress& destination, std::span<const iovec> by
   if (total > kSendBytesMax) return EMSGSIZE;
   const bool is_one = segment_size == 0 || total <= segment_size;
   if (!is_one && (total + segment_size - 1) / segment_size > kSegmentsMax) return EMSGSIZE;
-  if (link_.sll_family == AF_PACKET) {
+  if (has_frames_) {
     const std::size_t frame_bytes = is_one ? total : segment_size;
-    const int error = send_frames(bytes, frame_bytes, link_);
-    return also_.sll_family == AF_PACKET ? send_frames(bytes, frame_bytes, also_) : error;
+    const int error = send_frames(bytes, frame_bytes, place_.get());
+    return also_ ? send_frames(bytes, frame_bytes, *also_) : error;
   }
-  if (is_one) return send_message(fd_.get(), message_to(destination, bytes));
+  if (is_one) return send_message(fd_, message_to(destination, bytes));
   if (!segments_.load(std::memory_order_relaxed)) {
     return send_one_by_one(destination, bytes, segment_size);
   }
@@ -152,23 +155,24 @@ int SendSocket::send(const SocketAddress& destination, ByteSpan bytes,
 
 /// One frame each, with one system call.
 int SendSocket::send_frames(std::span<const iovec> bytes, std::size_t segment_size,
-                            const sockaddr_ll& link) const noexcept {
+                            const LinkPlace& place) const noexcept {
+  sockaddr_ll link = link_to(place);
   std::array<iovec, kFramePiecesMax> pieces;
   std::array<mmsghdr, kSegmentsMax> messages{};
   std::size_t used = 0;
   unsigned count = 0;
   for (PieceCursor cursor(bytes); !cursor.at_end() && count < messages.size(); ++count) {
     const auto frame = cursor.take(segment_size, std::span(pieces).subspan(used));
-    if (frame.empty()) break;
+    if (frame.empty()) return EMSGSIZE;
     used += frame.size();
     msghdr& message = messages[count].msg_hdr;
-    message.msg_name = const_cast<sockaddr_ll*>(&link);
+    message.msg_name = &link;
     message.msg_namelen = sizeof link;
     message.msg_iov = const_cast<iovec*>(frame.data());
     message.msg_iovlen = frame.size();
   }
   for (unsigned sent = 0; sent < count;) {
-    const int more = sendmmsg(fd_.get(), &messages[sent], count - sent, MSG_NOSIGNAL);
+    const int more = sendmmsg(fd_, &messages[sent], count - sent, MSG_NOSIGNAL);
     if (more < 0 && errno != EINTR) return errno;
     if (more > 0) sent += static_cast<unsigned>(more);
   }
@@ -190,7 +194,7 @@ int SendSocket::send_segmented(const SocketAddress& destination, std::span<const
   header->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
   const auto size = static_cast<std::uint16_t>(segment_size);
   std::memcpy(CMSG_DATA(header), &size, sizeof size);
-  return send_message(fd_.get(), message);
+  return send_message(fd_, message);
 }
 
 int SendSocket::send_one_by_one(const SocketAddress& destination, std::span<const iovec> bytes,
@@ -199,7 +203,7 @@ int SendSocket::send_one_by_one(const SocketAddress& destination, std::span<cons
   for (PieceCursor cursor(bytes); !cursor.at_end();) {
     const auto segment = cursor.take(segment_size, pieces);
     if (segment.empty()) return cursor.at_end() ? 0 : EMSGSIZE;
-    if (const int error = send_message(fd_.get(), message_to(destination, segment))) return error;
+    if (const int error = send_message(fd_, message_to(destination, segment))) return error;
   }
   return 0;
 }
@@ -209,56 +213,33 @@ UdpSender::UdpSender(const SocketAddress& local, std::uint32_t interface_index,
     : local_(local.with_port(0)), interface_index_(interface_index), sockets_max_(sockets_max) {}
 
 Result<const SendSocket*> UdpSender::socket_for(const SocketAddress& destination,
-                                                Qpn destination_qpn) {
+                                                Qpn destination_qpn,
+                                                std::optional<TimeNs> patience) {
+  if (roce_version(destination) == RoceVersion::v1) return frames_to(destination, patience);
   // The programs of a node own ranges of 2^14 queue pair numbers each (agent/node.h). A peer of
   // another make does not divide them so, which only costs it sockets.
-  // Frames are not merged, so each host needs one socket.
-  const bool is_framed = roce_version(destination) == RoceVersion::v1;
-  const Program program{destination, is_framed ? 0 : destination_qpn.value() >> 14};
+  const Program program{destination, destination_qpn.value() >> 14};
   const std::scoped_lock lock(mutex_);
-  const auto known = std::ranges::find(programs_, program);
-  if (known != programs_.end()) return sockets_[known - programs_.begin()].get();
-  if (is_framed && sockets_.size() == kHostsMax) {
-    return refuse(ENOBUFS, fmt::format("RoCE v1 to more than {} hosts", kHostsMax));
-  }
-  if (!is_framed && sockets_.size() == sockets_max_) {
+  if (const SendSocket* const socket = known(program)) return socket;
+  if (sockets_.size() == sockets_max_) {
     const std::size_t hash = std::hash<SocketAddress>()(destination) * 31 + program.slot;
     return sockets_[hash % sockets_.size()].get();
   }
-  auto socket = open(destination);
+  auto socket = open();
   if (!socket) return std::unexpected(socket.error());
   programs_.push_back(program);
   return sockets_.emplace_back(std::move(*socket)).get();
 }
 
-/// The kernel writes the Ethernet header.
-Result<void> UdpSender::open_frames(SendSocket& socket, const SocketAddress& destination) const {
-  const auto place = find_link_place(destination, interface_index_);
-  if (!place) return std::unexpected(place.error());
-  socket.fd_.reset(::socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket.fd_) return refuse_errno("RoCE v1 needs CAP_NET_RAW: packet socket");
-  const int fd = socket.fd_.get();
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &kSendTimeout, sizeof kSendTimeout);
-  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof kSendBufferBytes);
-  socket.local_ = local_;
-  socket.link_ = link_to(*place);
-  const unsigned loopback = if_nametoindex("lo");
-  if (destination.is_multicast() && place->interface_index != loopback) {
-    socket.also_ = link_to({.interface_index = loopback, .mac = place->mac});
-  }
-  return {};
+SendSocket* UdpSender::known(const Program& program) const {
+  const auto found = std::ranges::find(programs_, program);
+  return found == programs_.end() ? nullptr : sockets_[found - programs_.begin()].get();
 }
 
-Result<std::unique_ptr<SendSocket>> UdpSender::open(const SocketAddress& destination) const {
+Result<std::unique_ptr<SendSocket>> UdpSender::open() const {
   std::unique_ptr<SendSocket> socket(new SendSocket);
-  if (roce_version(destination) == RoceVersion::v1) {
-    if (auto opened = open_frames(*socket, destination); !opened) {
-      return std::unexpected(opened.error());
-    }
-    return socket;
-  }
-  socket->fd_.reset(::socket(local_.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const int fd = socket->fd_.get();
+  socket->owned_.reset(::socket(local_.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const int fd = socket->fd_ = socket->owned_.get();
   if (fd < 0) return refuse_errno("socket");
   if (const char* failed = prepare(fd, local_, interface_index_)) {
     return refuse_errno(fmt::format("{} from {}", failed, local_.ip_text()));
@@ -276,6 +257,49 @@ Result<std::unique_ptr<SendSocket>> UdpSender::open(const SocketAddress& destina
   if (!local) return std::unexpected(local.error());
   socket->local_ = *local;
   return socket;
+}
+
+/// Frames are not merged: hosts share one socket, which is told the Ethernet address each time and
+/// whose kernel writes the header.
+Result<const SendSocket*> UdpSender::frames_to(const SocketAddress& destination,
+                                               std::optional<TimeNs> patience) {
+  const auto place = find_neighbour(destination, patience);
+  const std::scoped_lock lock(mutex_);
+  if (SendSocket* const socket = known({destination, 0})) {
+    if (place) socket->place_.set(*place);
+    return socket;
+  }
+  if (!place) return std::unexpected(place.error());
+  if (sockets_.size() == kHostsMax) {
+    return refuse(ENOBUFS, fmt::format("RoCE v1 to more than {} hosts", kHostsMax));
+  }
+  if (!frames_) {
+    frames_.reset(::socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!frames_) return refuse_errno("RoCE v1 needs CAP_NET_RAW: packet socket");
+    setsockopt(frames_.get(), SOL_SOCKET, SO_SNDTIMEO, &kSendTimeout, sizeof kSendTimeout);
+    setsockopt(frames_.get(), SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof kSendBufferBytes);
+  }
+  std::unique_ptr<SendSocket> socket(new SendSocket);
+  socket->fd_ = frames_.get();
+  socket->local_ = local_;
+  socket->has_frames_ = true;
+  socket->place_.set(*place);
+  const unsigned loopback = if_nametoindex("lo");
+  if (destination.is_multicast() && place->interface_index != loopback) {
+    socket->also_ = {.interface_index = loopback, .mac = place->mac};
+  }
+  programs_.push_back({destination, 0});
+  return sockets_.emplace_back(std::move(socket)).get();
+}
+
+/// Called without the lock: it may wait.
+Result<LinkPlace> UdpSender::find_neighbour(const SocketAddress& destination,
+                                            std::optional<TimeNs> patience) {
+  const bool is_patient = patience || monotonic_now() >= patient_from_;
+  auto place = find_link_place(destination, interface_index_,
+                               patience.value_or(is_patient ? kMoment : TimeNs{}));
+  if (!place && is_patient) patient_from_ = monotonic_now() + kSecond;
+  return place;
 }
 
 }  // namespace verbatim::mover

@@ -9,6 +9,10 @@ constexpr std::uint8_t kVersionMask = 0x03;
 
 }  // namespace
 
+bool is_tagged(ByteSpan segment) {
+  return !segment.empty() && (std::to_integer<std::uint8_t>(segment[0]) & kTagged) != 0;
+}
+
 std::expected<Ddp, WireError> decode_ddp(ByteSpan segment) {
   if (segment.empty()) return std::unexpected(WireError::too_short);
   const auto control = std::to_integer<std::uint8_t>(segment[0]);

@@ -44,6 +44,8 @@ struct Ddp {
   friend bool operator==(const Ddp&, const Ddp&) = default;
 };
 
+/// Whether a segment, as far as it can be read, is a tagged one.
+bool is_tagged(ByteSpan segment);
 /// The payload is what follows `size()` bytes. Checks length and version.
 std::expected<Ddp, WireError> decode_ddp(ByteSpan segment);
 /// Writes `size()` bytes; `out` has as many at least.

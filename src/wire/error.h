@@ -30,6 +30,7 @@ enum class WireError : std::uint8_t {
   mpa_revision,        // Of MPA, neither 1 nor 2.
   mpa_length,          // A length in an MPA frame or FPDU that cannot be.
   mpa_crc,             // The CRC32c of an FPDU does not match.
+  mpa_marker,          // A marker does not point to the FPDU that it is in.
   ddp_version,         // The version of a DDP segment is not 1.
   rdmap_version,       // The version of RDMAP is not 1.
   rdmap_queue,         // An opcode of RDMAP in a segment of another kind, or of another queue.
@@ -84,6 +85,8 @@ constexpr const char* describe(WireError error) {
       return "impossible length in an MPA frame";
     case WireError::mpa_crc:
       return "wrong CRC32c";
+    case WireError::mpa_marker:
+      return "marker and FPDU disagree";
     case WireError::ddp_version:
       return "DDP version is not 1";
     case WireError::rdmap_version:

@@ -39,6 +39,14 @@ struct IpFlow {
   friend bool operator==(const IpFlow&, const IpFlow&) = default;
 };
 
+/// Of what goes from one socket to another, whose addresses have their RoCE version's ports.
+inline IpFlow flow_of(const SocketAddress& source, const SocketAddress& destination) {
+  return {.source = gid_of(source),
+          .destination = gid_of(destination),
+          .source_port = source.port(),
+          .destination_port = destination.port()};
+}
+
 /// The IP and UDP headers of one datagram.
 struct IpUdp {
   IpFlow flow{};

@@ -7,6 +7,7 @@
 #include "wire/ddp.h"
 #include "wire/hex_for_test.h"
 #include "wire/mpa.h"
+#include "wire/mpa_markers.h"
 #include "wire/rdmap.h"
 
 /// MPA, DDP and RDMAP: golden bytes by the drawings of their RFCs.
@@ -168,22 +169,60 @@ TEST(Mpa, AnFpduIsPaddedAndItsDamageIsFound) {
     std::vector<std::byte> fpdu(fpdu_bytes(size), std::byte{0xee});
     EXPECT_EQ(fpdu.size() % 4, 0u);
     for (std::size_t i = 0; i < size; ++i) fpdu[2 + i] = static_cast<std::byte>(i * 5);
-    enclose_fpdu(fpdu, size, true);
+    enclose_fpdu(fpdu, size);
+    set_crc(fpdu);
     EXPECT_EQ(next_fpdu_bytes(fpdu), fpdu.size());
-    const auto segment = decode_fpdu(fpdu, true);
-    ASSERT_TRUE(segment);
-    EXPECT_EQ(segment->size(), size);
-    EXPECT_EQ(segment->data(), fpdu.data() + 2);
+    EXPECT_EQ(segment_of(fpdu).size(), size);
+    EXPECT_EQ(segment_of(fpdu).data(), fpdu.data() + 2);
+    EXPECT_TRUE(has_right_crc(fpdu));
     for (std::size_t i = 0; i < fpdu.size(); ++i) {
       auto damaged = fpdu;
       damaged[i] ^= std::byte{0x10};
-      EXPECT_FALSE(decode_fpdu(damaged, true)) << size << " " << i;
+      EXPECT_FALSE(has_right_crc(damaged)) << size << " " << i;
     }
-    enclose_fpdu(fpdu, size, false);
-    EXPECT_TRUE(decode_fpdu(fpdu, false));
-    EXPECT_FALSE(decode_fpdu(std::span(fpdu).first(fpdu.size() - 1), false));
   }
   EXPECT_FALSE(next_fpdu_bytes({}));
+}
+
+// RFC 5044, section 4.3: the first marker stands before the first FPDU and points to it; the next
+// one 512 bytes behind it, 508 bytes into that FPDU.
+TEST(Mpa, MarkersStandAtEvery512thByteOfTheStream) {
+  const std::size_t bytes = fpdu_bytes(1000);
+  ASSERT_EQ(marked_bytes(0, bytes), bytes + 8);
+  std::vector<std::byte> marked(marked_bytes(0, bytes), std::byte{0xee});
+  insert_markers(marked, 0, bytes);
+  EXPECT_EQ(load_be<std::uint32_t>(&marked[0]), 0u);
+  EXPECT_EQ(load_be<std::uint32_t>(&marked[512]), 508u);
+  EXPECT_EQ(marked[4], std::byte{0xee});
+  EXPECT_EQ(marked[516], std::byte{0xee});
+}
+
+TEST(Mpa, AMarkerBetweenTwoFpdusBelongsToTheSecond) {
+  EXPECT_EQ(marked_bytes(4, 508), 508u);
+  EXPECT_EQ(marked_bytes(4, 512), 516u);
+  EXPECT_EQ(marked_bytes(512, 8), 12u);
+}
+
+TEST(Mpa, MarkersComeOutAsTheyWentIn) {
+  for (std::uint64_t position = 0; position <= 1024; position += 4) {
+    for (const std::size_t size : {8u, 40u, 504u, 508u, 512u, 1016u, 1500u, 65'544u}) {
+      std::vector<std::byte> fpdu(size);
+      for (std::size_t i = 0; i < size; ++i) fpdu[i] = static_cast<std::byte>(i * 7);
+      auto marked = fpdu;
+      marked.resize(marked_bytes(position, size));
+      insert_markers(marked, position, size);
+      ASSERT_TRUE(remove_markers(marked, position)) << position << " " << size;
+      marked.resize(size);
+      ASSERT_EQ(marked, fpdu) << position << " " << size;
+    }
+  }
+}
+
+TEST(Mpa, AMarkerThatPointsElsewhereIsFound) {
+  std::vector<std::byte> marked(marked_bytes(256, 800));
+  insert_markers(marked, 256, 800);
+  marked[256 + 3] ^= std::byte{4};
+  EXPECT_FALSE(remove_markers(marked, 256));
 }
 
 }  // namespace

@@ -15,7 +15,11 @@ constexpr std::size_t kLengthAt = 18;
 constexpr std::uint8_t kMarkers = 0x80, kCrc = 0x40, kReject = 0x20, kEnhanced = 0x10;
 constexpr std::uint16_t kFirst = 0x8000, kSecond = 0x4000;
 
-std::uint32_t load_crc(const std::byte* at) { return std::byteswap(load_be<std::uint32_t>(at)); }
+std::uint32_t crc_of(ByteSpan bytes) {
+  Crc32c crc;
+  crc.update(bytes);
+  return crc.value();
+}
 
 }  // namespace
 
@@ -27,14 +31,15 @@ std::expected<MpaFrame, WireError> decode_mpa_frame(
   const bool is_reply = is(kReplyKey);
   if (!is_reply && !is(kRequestKey)) return std::unexpected(WireError::mpa_key);
   const auto flags = std::to_integer<std::uint8_t>(bytes[kFlagsAt]);
-  const MpaFrame frame{.is_reply = is_reply,
-                       .wants_markers = (flags & kMarkers) != 0,
-                       .wants_crc = (flags & kCrc) != 0,
-                       .is_rejection = is_reply && (flags & kReject) != 0,
-                       .is_enhanced = (flags & kEnhanced) != 0,
-                       .revision = std::to_integer<std::uint8_t>(bytes[kRevisionAt]),
-                       .private_data_bytes = load_be<std::uint16_t>(&bytes[kLengthAt])};
+  MpaFrame frame{.is_reply = is_reply,
+                 .wants_markers = (flags & kMarkers) != 0,
+                 .wants_crc = (flags & kCrc) != 0,
+                 .is_rejection = is_reply && (flags & kReject) != 0,
+                 .is_enhanced = (flags & kEnhanced) != 0,
+                 .revision = std::to_integer<std::uint8_t>(bytes[kRevisionAt]),
+                 .private_data_bytes = load_be<std::uint16_t>(&bytes[kLengthAt])};
   if (frame.revision != 1 && frame.revision != 2) return std::unexpected(WireError::mpa_revision);
+  frame.is_enhanced &= frame.revision == 2;  // A reserved bit of revision 1.
   const bool is_long_enough = !frame.is_enhanced || frame.private_data_bytes >= MpaEnhanced::kSize;
   if (frame.private_data_bytes > MpaFrame::kPrivateDataMax || !is_long_enough) {
     return std::unexpected(WireError::mpa_length);
@@ -77,30 +82,24 @@ std::optional<std::size_t> next_fpdu_bytes(ByteSpan stream) {
   return fpdu_bytes(load_be<std::uint16_t>(stream.data()));
 }
 
-std::expected<ByteSpan, WireError> decode_fpdu(ByteSpan fpdu, bool has_crc) {
-  const auto expected = next_fpdu_bytes(fpdu);
-  if (!expected || *expected != fpdu.size()) return std::unexpected(WireError::mpa_length);
-  const ByteSpan covered = fpdu.first(fpdu.size() - kFpduCrcBytes);
-  if (has_crc) {
-    Crc32c crc;
-    crc.update(covered);
-    const bool is_right = crc.value() == load_crc(&fpdu[covered.size()]);
-    if (!is_right) return std::unexpected(WireError::mpa_crc);
-  }
+ByteSpan segment_of(ByteSpan fpdu) {
   return fpdu.subspan(kFpduLengthBytes, load_be<std::uint16_t>(fpdu.data()));
 }
 
-void enclose_fpdu(MutableByteSpan fpdu, std::size_t segment_bytes, bool has_crc) {
+void enclose_fpdu(MutableByteSpan fpdu, std::size_t segment_bytes) {
   store_be(fpdu.data(), static_cast<std::uint16_t>(segment_bytes));
-  const std::size_t covered = fpdu.size() - kFpduCrcBytes;
-  std::memset(&fpdu[kFpduLengthBytes + segment_bytes], 0, fpdu_padding(segment_bytes));
-  std::uint32_t value = 0;
-  if (has_crc) {
-    Crc32c crc;
-    crc.update(fpdu.first(covered));
-    value = crc.value();
-  }
-  store_be(&fpdu[covered], std::byteswap(value));
+  const std::size_t end = kFpduLengthBytes + segment_bytes;
+  std::memset(&fpdu[end], 0, fpdu.size() - end);
+}
+
+bool has_right_crc(ByteSpan fpdu) {
+  const ByteSpan covered = fpdu.first(fpdu.size() - kFpduCrcBytes);
+  return crc_of(covered) == std::byteswap(load_be<std::uint32_t>(covered.data() + covered.size()));
+}
+
+void set_crc(MutableByteSpan fpdu) {
+  const ByteSpan covered = fpdu.first(fpdu.size() - kFpduCrcBytes);
+  store_be(&fpdu[covered.size()], std::byteswap(crc_of(covered)));
 }
 
 }  // namespace verbatim::wire

@@ -91,10 +91,13 @@ constexpr std::size_t fpdu_bytes(std::size_t segment_bytes) {
 
 /// How much of the stream the next FPDU takes, where its length has come.
 std::optional<std::size_t> next_fpdu_bytes(ByteSpan stream);
-/// The segment of a whole FPDU, whose CRC is right where it counts.
-std::expected<ByteSpan, WireError> decode_fpdu(ByteSpan fpdu, bool has_crc);
-/// Writes the length before and the trailer behind a segment that lies in `fpdu` already, at
-/// kFpduLengthBytes: `fpdu` has `fpdu_bytes(segment_bytes)`.
-void enclose_fpdu(MutableByteSpan fpdu, std::size_t segment_bytes, bool has_crc);
+/// The segment of a whole FPDU, which has `next_fpdu_bytes`.
+ByteSpan segment_of(ByteSpan fpdu);
+/// Writes the length before and the padding behind a segment that lies in `fpdu` already, at
+/// kFpduLengthBytes: `fpdu` has `fpdu_bytes(segment_bytes)`. The CRC is zero.
+void enclose_fpdu(MutableByteSpan fpdu, std::size_t segment_bytes);
+/// Its CRC, over all bytes before it, markers included.
+bool has_right_crc(ByteSpan fpdu);
+void set_crc(MutableByteSpan fpdu);
 
 }  // namespace verbatim::wire

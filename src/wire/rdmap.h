@@ -35,6 +35,9 @@ inline constexpr std::uint32_t kRdmapRequestQueue = 1;
 inline constexpr std::uint32_t kRdmapTerminateQueue = 2;
 inline constexpr std::uint32_t kRdmapResponseQueue = 3;
 
+/// Payload of an Immediate Data message (RFC 7306, section 6).
+inline constexpr std::size_t kRdmapImmediateBytes = 8;
+
 struct RdmapInfo {
   bool known = false;
   bool tagged = false;  // Else of `queue`.
@@ -116,6 +119,7 @@ void encode(const RdmapAtomicResponse& response,
 ///          +-------+--------+--------+----------------------+
 struct RdmapTerminate {
   static constexpr std::size_t kSize = 4;
+  static constexpr std::size_t kLengthBytes = 2;  // Of the segment's length.
   enum class Layer : std::uint8_t { rdma = 0, ddp = 1, llp = 2 };
   Layer layer{};
   std::uint8_t type = 0;  // 4 bits.

@@ -113,14 +113,26 @@ bool make(const Row& row, const Bench& bench) {
   return false;
 }
 
+bool make_all(const Rows& rows, const Bench& bench) {
+  bool as_documented = true;
+  for (const Row& row : rows) as_documented &= make(row, bench);
+  std::fflush(stdout);
+  return as_documented;
+}
+
 }  // namespace
 }  // namespace refused
 
-int main() {
+/// `refused`, or `refused iwarp` on a node that speaks it.
+int main(int argc, char** argv) {
   using namespace refused;
+  Rows rows;
+  if (argc > 1 && std::strcmp(argv[1], "iwarp") == 0) {
+    add_iwarp(rows);
+    return make_all(rows, Bench({})) ? 0 : 1;
+  }
   const Other other;  // Before this process joins the node: a child of fork would have to anew.
   const Bench bench(other.objects);
-  Rows rows;
   add_objects(rows);
   add_queue_pairs(rows);
   add_receive_queues(rows);
@@ -128,8 +140,5 @@ int main() {
   add_connections(rows);
   add_sockets(rows);
   add_unserved_exports(rows);
-  bool as_documented = true;
-  for (const Row& row : rows) as_documented &= make(row, bench);
-  std::fflush(stdout);
-  return as_documented ? 0 : 1;
+  return make_all(rows, bench) ? 0 : 1;
 }

@@ -44,6 +44,7 @@ void add_receive_queues(Rows& rows);  // Shared receive queues, work queues.
 void add_flow_rules(Rows& rows);
 void add_connections(Rows& rows);       // librdmacm.
 void add_sockets(Rows& rows);           // rsockets.
+void add_iwarp(Rows& rows);             // Of a node that speaks it: these alone.
 void add_unserved_exports(Rows& rows);  // What exports.txt says that nobody answers.
 
 /// The file that XRC domains of both processes belong to.

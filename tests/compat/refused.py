@@ -34,10 +34,13 @@ class Call:
 
 
 def run(lab):
-    """The calls, as made on node a."""
-    program = lab.start("a", [os.path.join(lab.build, "bin", "refused")])
-    program.expect_success(SECONDS_MAX)
-    lines = [line.split("\t") for line in program.output().splitlines() if line.startswith("refused\t")]
+    """The calls, as made on node a, and on one that speaks iWARP."""
+    lab.set_protocol("i", "iwarp")
+    lines = []
+    for node, *words in (("a",), ("i", "iwarp")):
+        program = lab.start(node, [os.path.join(lab.build, "bin", "refused"), *words])
+        program.expect_success(SECONDS_MAX)
+        lines += [line.split("\t") for line in program.output().splitlines() if line.startswith("refused\t")]
     return [Call(*fields[1:]) for fields in lines]
 
 

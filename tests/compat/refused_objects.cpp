@@ -182,7 +182,7 @@ void add_objects(Rows& rows) {
                   }});
   rows.push_back({"ibv_resolve_eth_l2_from_gid", "a GID that does not contain its MAC address",
                   EOPNOTSUPP,
-                  "for providers; the adapter sends by IP address and never asks for neighbours",
+                  "for providers; the adapter sends by IP address and finds neighbours itself",
                   find_neighbour});
 }
 

@@ -126,6 +126,7 @@ class Lab:
         self._addresses = {}
         self._more_addresses = {}
         self._roce = {}
+        self._protocols = {}
 
     def __enter__(self):
         return self
@@ -163,6 +164,10 @@ class Lab:
         """VERBATIM_ROCE of the node: "v1,v2"."""
         self._roce[node] = versions
 
+    def set_protocol(self, node, protocol):
+        """VERBATIM_PROTOCOL of the node: "iwarp"."""
+        self._protocols[node] = protocol
+
     def free_port(self):
         """A TCP port where nobody listens. Labs start at different places."""
         self._next_port = self._next_port or 10000 + os.getpid() * 13 % 20000
@@ -195,6 +200,8 @@ class Lab:
         name = f"{os.path.basename(argv[0])} on node {node}"
         log_path = f"{self.folder}/{len(self.programs)}.log"
         environment = self.environment()
+        if node in self._protocols:
+            environment["VERBATIM_PROTOCOL"] = self._protocols[node]
         if node in self._roce:
             environment["VERBATIM_ROCE"] = self._roce[node]
         program = Program(name, command, environment, log_path, stdin)
@@ -213,6 +220,29 @@ class Lab:
 
         wait_until(ready, 20, f"{program.name} to listen at port {port}")
         return program
+
+    def run_pair(self, command, seconds):
+        """A program as server on node a and as client on node b; both shall succeed. Its option -p is the port."""
+        port = self.free_port()
+        name, *words = command.split()
+        argv = [name, "-p", str(port), *words]
+        server = self.start_server("a", argv, port)
+        self.start("b", [*argv, self.address("a")]).expect_success(seconds)
+        server.expect_success(seconds)
+        print(f"passed: {command}", flush=True)
+
+    def run_connection(self, server, client, seconds):
+        """A server of rdma_cm on node a, and its client on node b, whose last word the server's address follows; both
+        shall succeed. A server that serves for ever (rping -P) is ended."""
+        program = self.start("a", server.split())
+        wait_until(lambda: self.bound_ports("a"), seconds, f"{server} to listen")
+        self.start("b", [*client.split(), self.address("a")]).expect_success(seconds)
+        if "-P" in server.split():
+            program.kill()
+        else:
+            program.expect_success(seconds)
+        wait_until(lambda: not self.bound_ports("a"), seconds, f"{server} to be forgotten")
+        print(f"passed: {client}", flush=True)
 
     def expect_output(self, node, argv, *words):
         """Runs a program that shall say all of these."""

@@ -78,12 +78,7 @@ def main():
         capture = Capture(lab.folder)
         lab.start("a", [f"{lab.build}/bin/every_opcode"]).expect_success(SECONDS_MAX)
         for run in RUNS:
-            port = lab.free_port()
-            words = run.split()
-            argv = [words[0], "-p", str(port), *words[1:]]
-            server = lab.start_server("a", argv, port)
-            lab.start("b", [*argv, lab.address("a")]).expect_success(SECONDS_MAX)
-            server.expect_success(SECONDS_MAX)
+            lab.run_pair(run, SECONDS_MAX)
         capture.stop()
         seen = judged_opcodes(capture.path)
         if OPCODES - seen:

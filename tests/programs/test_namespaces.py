@@ -29,14 +29,7 @@ def main():
             lab.set_addresses("a", address_a)
             lab.set_addresses("b", address_b)
             for run in RUNS:
-                port = lab.free_port()
-                words = run.split()
-                argv = [words[0], "-p", str(port), *words[1:]]
-                server = lab.start_server("a", argv, port)
-                client = lab.start("b", [*argv, address_a])
-                client.expect_success(SECONDS_MAX)
-                server.expect_success(SECONDS_MAX)
-                print(f"passed: {run}", flush=True)
+                lab.run_pair(run, SECONDS_MAX)
 
 
 if __name__ == "__main__":

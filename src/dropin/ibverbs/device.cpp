@@ -23,8 +23,8 @@ void copy_name(std::span<char> to, std::string_view name) {
 
 Device* make_device(adapter::NodeDescription node) {
   auto* device = new Device{};
-  device->verbs.node_type = IBV_NODE_CA;
-  device->verbs.transport_type = IBV_TRANSPORT_IB;
+  device->verbs.node_type = node.is_iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
+  device->verbs.transport_type = node.is_iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
   copy_name(device->verbs.name, kDeviceName);
   copy_name(device->verbs.dev_name, kCharacterDeviceName);
   copy_name(device->verbs.dev_path, kCharacterDeviceFolder);

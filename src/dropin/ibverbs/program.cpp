@@ -66,7 +66,8 @@ adapter::NodeDescription describe(const agent::NodeDescription& node) {
                                .mac = node.mac,
                                .interface = node.interface,
                                .interface_index = node.interface_index,
-                               .version = roce_version(node.addresses.front())};
+                               .version = roce_version(node.addresses.front()),
+                               .is_iwarp = node.protocol == agent::WireProtocol::iwarp};
   for (std::size_t i = 0; i < node.gids.size(); ++i) own.gids.push_back(gid_entry(node, i));
   return own;
 }

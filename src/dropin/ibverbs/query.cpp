@@ -23,6 +23,16 @@ constexpr std::uint64_t kClockKhz = 1'000'000;
 /// number as leave to make that vendor's private calls.
 constexpr std::uint32_t kVendorId = 0x025642;
 
+/// What RC queue pairs over TCP have.
+void keep_iwarp(ibv_device_attr& attributes) {
+  attributes.device_cap_flags &= IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
+                                 IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |
+                                 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+  attributes.max_raw_ethy_qp = attributes.max_ah = 0;
+  attributes.max_mcast_grp = attributes.max_mcast_qp_attach = 0;
+  attributes.max_total_mcast_qp_attach = 0;
+}
+
 ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
   ibv_device_attr attributes{};
   std::strncpy(attributes.fw_ver, VERBATIM_VERSION, sizeof attributes.fw_ver - 1);
@@ -63,6 +73,7 @@ ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
   attributes.local_ca_ack_delay =
       15;  // 4.096 us << 15: a busy machine may keep a thread waiting so long.
   attributes.phys_port_cnt = 1;
+  if (node.is_iwarp) keep_iwarp(attributes);
   return attributes;
 }
 

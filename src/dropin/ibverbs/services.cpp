@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "adapter/progress.h"
+#include "adapter/stream.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -41,6 +42,7 @@ VerbatimNode describe(const agent::NodeDescription& node, std::uint32_t slot) {
   node.interface.copy(out.interface, sizeof out.interface - 1);
   out.active_mtu = raw(agent::active_mtu(node.port.interface_mtu_bytes));
   const bool uses_frames = roce_version(node.addresses.front()) == RoceVersion::v1;
+  out.is_iwarp = node.protocol == agent::WireProtocol::iwarp;
   out.version = uses_frames ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
   for (const agent::GidEntry& entry : node.gids) {
     VerbatimGid& gid = out.gids[out.gid_count++];
@@ -86,10 +88,32 @@ void set_events(const VerbatimEvents* events) {
            }});
 }
 
-int watch(int fd, void (*on_readable)()) {
+int watch(int fd, std::uint32_t events, void (*on_ready)(std::uint64_t tag), std::uint64_t tag) {
   return with_program("rdma_cm", [&](Program& program) {
-    return program.adapter->progress().watch(fd, on_readable);
+    return program.adapter->progress().watch(fd, [=] { on_ready(tag); }, events);
   });
+}
+
+void unwatch(int fd) {
+  if (const auto own = program()) (*own)->adapter->progress().unwatch(fd);
+}
+
+int start_stream(std::uint32_t qpn, int fd, const VerbatimStream* stream) {
+  return with_program("rdma_cm", [&](Program& program) {
+    return program.adapter->start_stream(
+        Qpn(qpn), {.socket = UniqueFd(fd),
+                   .agreement = {.sends_markers = stream->sends_markers,
+                                 .receives_markers = stream->receives_markers,
+                                 .has_crc = stream->has_crc,
+                                 .inbound_reads = stream->inbound_reads,
+                                 .outbound_reads = stream->outbound_reads,
+                                 .ready = static_cast<cm::MpaAgreement::Ready>(stream->ready)},
+                   .is_initiator = stream->is_initiator});
+  });
+}
+
+void drain_stream(std::uint32_t qpn) {
+  if (const auto own = program()) (*own)->adapter->drain_stream(Qpn(qpn));
 }
 
 int send_mad(const sockaddr* source, const sockaddr* destination, const void* mad) {
@@ -158,11 +182,14 @@ constexpr VerbatimServices kServices{.connections_max = adapter::kConnectionsMax
                                      .join = join,
                                      .set_events = set_events,
                                      .watch = watch,
+                                     .unwatch = unwatch,
                                      .send_mad = send_mad,
                                      .bind_port = bind_port,
                                      .listen_port = listen_port,
                                      .release_port = release_port,
-                                     .set_connection = set_connection};
+                                     .set_connection = set_connection,
+                                     .start_stream = start_stream,
+                                     .drain_stream = drain_stream};
 
 }  // namespace
 }  // namespace verbatim::dropin

@@ -24,6 +24,7 @@ struct VerbatimNode {
   char interface[16];
   std::uint8_t active_mtu;  // As ibv_mtu.
   std::uint8_t version;     // Of RoCE, that connections use, as ibv_gid_type.
+  bool is_iwarp;            // Connections are TCP streams instead.
   std::uint32_t gid_count;
   VerbatimGid gids[16];  // Entries are added at the end, and stay.
 };
@@ -47,6 +48,17 @@ struct VerbatimConnection {
   sockaddr_storage remote;
 };
 
+/// What two ends of a TCP connection have agreed on by MPA (cm/mpa_setup.h).
+struct VerbatimStream {
+  bool is_initiator;
+  bool sends_markers;
+  bool receives_markers;
+  bool has_crc;
+  std::uint8_t ready;  // As MpaAgreement::Ready.
+  std::uint16_t inbound_reads;
+  std::uint16_t outbound_reads;
+};
+
 struct VerbatimPortChange {
   const VerbatimNode* node;  // As it is now.
   std::uint32_t gids;        // Bit i: entry i of the GID table is valid now.
@@ -66,8 +78,11 @@ struct VerbatimServices {
   /// Makes the process a program of its node, where it is none yet, and describes it.
   int (*join)(VerbatimNode* node);
   void (*set_events)(const VerbatimEvents* events);
-  /// From now on, for ever.
-  int (*watch)(int fd, void (*on_readable)());
+  /// From now on, until `unwatch`, the background thread calls when one of `events` (of epoll)
+  /// comes; with EPOLLONESHOT once, until it is called again. Calls that are under way go on.
+  int (*watch)(int fd, std::uint32_t events, void (*on_ready)(std::uint64_t tag),
+               std::uint64_t tag);
+  void (*unwatch)(int fd);
   /// 256 bytes.
   int (*send_mad)(const sockaddr* source, const sockaddr* destination, const void* mad);
   /// Await the agent's answer.
@@ -76,6 +91,10 @@ struct VerbatimServices {
   void (*release_port)(std::uint64_t handle);
   /// `connection` null: the entry is free.
   int (*set_connection)(std::uint32_t entry, const VerbatimConnection* connection);
+  /// The queue pair, in INIT, goes to RTS over this connection; it takes the descriptor.
+  int (*start_stream)(std::uint32_t qpn, int fd, const VerbatimStream* stream);
+  /// Whatever has come for the queue pair is with it when this returns.
+  void (*drain_stream)(std::uint32_t qpn);
 };
 
 /// Null where the libraries do not come from the same build.
@@ -87,6 +106,6 @@ __attribute__((visibility("default"))) const VerbatimServices* verbatim_services
 namespace verbatim::dropin {
 
 /// Counts up with every change above.
-inline constexpr std::uint32_t kServicesVersion = 4;
+inline constexpr std::uint32_t kServicesVersion = 5;
 
 }  // namespace verbatim::dropin

@@ -51,6 +51,14 @@ cm::CmTransport transport_of(const Id& id) {
   return xrc ? cm::CmTransport::xrc : cm::CmTransport::rc;
 }
 
+/// Notes whose stream it will be.
+cm::StreamOffer stream_offer_of(Id& id, const rdma_conn_param* parameters, ByteSpan private_data) {
+  if (parameters != nullptr) id.connection.own_qpn = parameters->qp_num;
+  return {.inbound_reads = id.connection.responder_resources,
+          .outbound_reads = id.connection.initiator_depth,
+          .private_data = private_data};
+}
+
 cm::QueuePairOffer offer_of(const Id& id, const rdma_conn_param* parameters) {
   const ibv_qp* const qp = id.verbs.qp;
   return {.qpn = Qpn(qp != nullptr ? qp->qp_num : parameters->qp_num),
@@ -81,13 +89,17 @@ Result<void> ask_for_connection(Id& id, const rdma_conn_param* parameters) {
   std::string data = id.connect_data;
   const ByteSpan own = private_data_of(parameters);
   data.append(reinterpret_cast<const char*>(own.data()), own.size());
+  const ByteSpan private_data = std::as_bytes(std::span(data));
   const cm::ConnectParameters request{.service = service_of(id, id.remote.port()),
                                       .path = connection.path,
                                       .ends = ends_of(id),
                                       .transport = transport_of(id),
                                       .offer = offer_of(id, parameters),
                                       .retry_count = connection.retry_count,
-                                      .private_data = std::as_bytes(std::span(data))};
+                                      .private_data = private_data};
+  if (Streams* const streams = cm.streams()) {
+    return streams->connect(id, stream_offer_of(id, parameters, private_data));
+  }
   const auto number = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
     return engine.connect(request, now, out);
   });
@@ -132,8 +144,11 @@ Result<void> open_listener(Manager& cm, Id& id, int backlog) {
                            .both_families = any && id.local.is_ipv6() && !only,
                            .gid = id.is_af_ib && !any ? id.connection.path.local_gid : Gid{},
                            .datagram = id.is_datagram()};
-  const auto listener = cm.step(
-      [&](cm::ConnectionManager& engine, TimeNs, cm::Effects&) { return engine.listen(where); });
+  const auto listener = cm.streams() != nullptr
+                            ? cm.streams()->listen(id, backlog)
+                            : cm.step([&](cm::ConnectionManager& engine, TimeNs, cm::Effects&) {
+                                return engine.listen(where);
+                              });
   if (!listener) return std::unexpected(listener.error());
   id.listener = *listener;
   id.backlog = backlog > 0 ? backlog : kBacklogDefault;
@@ -200,6 +215,9 @@ Result<void> accept_connection(Id& id, const rdma_conn_param* parameters) {
       granted(connection.responder_resources, given ? &parameters->responder_resources : nullptr,
               RDMA_MAX_RESP_RES);
   if (auto ready = make_ready(id); !ready) return ready;
+  if (Streams* const streams = cm.streams()) {
+    return streams->accept(id, stream_offer_of(id, parameters, private_data_of(parameters)));
+  }
   auto accepted = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
     return engine.accept(
         connection.number,
@@ -219,13 +237,17 @@ Result<void> reject(Id& id, ByteSpan private_data, cm::RejectReason reason) {
   const std::lock_guard guard(cm.lock);
   if (!id.connection.is_open) return refuse(EINVAL, "the id has no request to reject");
   const auto number = id.connection.number;
-  auto rejected = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-    if (id.is_datagram()) {
-      return engine.answer(
-          number, {.status = cm::SidrStatus::rejected, .private_data = private_data}, now, out);
-    }
-    return engine.reject(number, reason, private_data, now, out);
-  });
+  auto rejected =
+      cm.streams() != nullptr
+          ? cm.streams()->reject(id, private_data)
+          : cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+              if (id.is_datagram()) {
+                return engine.answer(
+                    number, {.status = cm::SidrStatus::rejected, .private_data = private_data}, now,
+                    out);
+              }
+              return engine.reject(number, reason, private_data, now, out);
+            });
   if (!rejected) return rejected;
   cm.close(id);
   id.state = IdState::ended;
@@ -238,9 +260,12 @@ Result<void> establish(Id& id) {
   }
   Manager& cm = manager();
   const std::lock_guard guard(cm.lock);
-  auto established = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-    return engine.establish(id.connection.number, {}, now, out);
-  });
+  auto established =
+      cm.streams() != nullptr
+          ? cm.streams()->establish(id)
+          : cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+              return engine.establish(id.connection.number, {}, now, out);
+            });
   if (!established) return established;
   id.state = IdState::connected;
   cm.note_progress(id, true);
@@ -256,6 +281,7 @@ Result<void> disconnect(Id& id) {
     if (id.state == IdState::ended) return {};  // The peer was faster.
     return refuse(EINVAL, "the id is not connected");
   }
+  if (cm.streams() != nullptr) return cm.streams()->disconnect(id);
   return cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
     return engine.disconnect(id.connection.number, {}, now, out);
   });

@@ -74,10 +74,7 @@ Id* Manager::request_for(cm::ListenerId listener_id, cm::ConnectionId connection
   const auto found = listeners_.find(listener_id);
   Id* const listener = found == listeners_.end() ? nullptr : found->second;
   if (listener == nullptr || listener->waiting_requests.load() >= listener->backlog) {
-    step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-      engine.release(connection, now, out);
-      return 0;
-    });
+    release(connection);
     return nullptr;
   }
   ++listener->waiting_requests;
@@ -180,6 +177,22 @@ void Manager::on(const cm::Unreachable& unreachable) {
         id->connection.path.remote);
   }
   push(*id, make_event(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT));
+}
+
+/// As the kernel's cma tells the end of an iWARP connection that has not stood.
+void Manager::on(const cm::StreamFailed& failed) {
+  Id* const id = find(failed.connection);
+  if (id == nullptr) return;
+  close(*id);
+  id->state = IdState::ended;
+  const bool is_refused = failed.error == ECONNREFUSED || failed.error == ECONNRESET;
+  const bool is_unanswered = failed.error == ETIMEDOUT || failed.error == EHOSTUNREACH;
+  const rdma_cm_event_type type = is_refused      ? RDMA_CM_EVENT_REJECTED
+                                  : is_unanswered ? RDMA_CM_EVENT_UNREACHABLE
+                                                  : RDMA_CM_EVENT_CONNECT_ERROR;
+  auto event = make_event(*id, type, -failed.error);
+  attach_private_data(*event, false, failed.private_data);
+  push(*id, std::move(event));
 }
 
 void Manager::on(const cm::Disconnected& disconnected) {

@@ -30,7 +30,9 @@ void on_connect_response(Manager& manager, Event& event) {
   if (id.verbs.qp == nullptr) return;  // The program calls rdma_establish.
   const std::lock_guard guard(manager.lock);
   auto established = make_ready(id);
-  if (established) {
+  if (established && manager.streams() != nullptr) {
+    established = manager.streams()->establish(id);
+  } else if (established) {
     established = manager.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
       return engine.establish(id.connection.number, {}, now, out);
     });

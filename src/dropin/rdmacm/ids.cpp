@@ -210,10 +210,7 @@ int rdma_destroy_id(rdma_cm_id* id) {
     if (own.connection.is_open) {
       const auto connection = own.connection.number;
       cm.close(own);
-      cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-        engine.release(connection, now, out);
-        return 0;
-      });
+      cm.release(connection);
     }
   }
   if (own.binding != 0) cm.services().release_port(own.binding);

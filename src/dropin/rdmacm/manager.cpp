@@ -5,6 +5,7 @@
 #include <ranges>
 
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/timerfd.h>
 
@@ -90,10 +91,12 @@ void Manager::take_addresses(const VerbatimNode& node) {
 Result<void> Manager::start() {
   alarm_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!alarm_) return refuse(errno, "no descriptor for a timer");
-  if (const int error = services_->watch(alarm_.get(), on_alarm)) {
+  if (const int error = services_->watch(alarm_.get(), EPOLLIN, on_alarm, 0)) {
     return refuse(error, "the background thread takes no descriptor");
   }
-  return {};
+  if (!node_.is_iwarp) return {};
+  streams_ = std::make_unique<Streams>(*this, random_seed());
+  return streams_->start();
 }
 
 Result<OwnAddress> Manager::own(const SocketAddress& address) const {
@@ -109,6 +112,28 @@ Result<OwnAddress> Manager::own(const SocketAddress& address) const {
   // As the kernel does with a card: the loopback address is the first of the node's own.
   if (address.is_loopback() && !is_on_loopback_interface()) return source_for(address);
   return refuse(EADDRNOTAVAIL, fmt::format("{} is no address of this node", address.ip_text()));
+}
+
+std::vector<SocketAddress> Manager::own_addresses(int family, bool both) const {
+  std::vector<SocketAddress> addresses;
+  for (const OwnAddress& own : addresses_.elements()) {
+    const bool is_wanted = both || own.address.family() == family;
+    const bool is_known = std::ranges::any_of(
+        addresses, [&](const SocketAddress& one) { return same_ip(one, own.address); });
+    if (is_wanted && is_there(own) && !is_known && !own.address.empty()) {
+      addresses.push_back(own.address);
+    }
+  }
+  return addresses;
+}
+
+/// The program has done with a connection, in whatever state.
+void Manager::release(cm::ConnectionId connection) {
+  if (streams_ != nullptr) return streams_->release(connection);
+  step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+    engine.release(connection, now, out);
+    return 0;
+  });
 }
 
 Result<OwnAddress> Manager::source_for(const SocketAddress& destination) const {
@@ -144,14 +169,14 @@ void Manager::close(Id& id) {
 
 void Manager::remove_listener(Id& id) {
   if (!id.listener) return;
-  engine_.unlisten(*id.listener);
+  streams_ != nullptr ? streams_->unlisten(*id.listener) : engine_.unlisten(*id.listener);
   listeners_.erase(*id.listener);
   id.listener.reset();
 }
 
 void Manager::note_progress(Id& id, bool is_established) {
   Connection& connection = id.connection;
-  if (!connection.is_open) return;
+  if (!connection.is_open || streams_ != nullptr) return;  // The kernel ends a program's streams.
   if (!connection.entry && !free_entries_.empty()) {
     connection.entry = free_entries_.back();
     free_entries_.pop_back();
@@ -192,7 +217,7 @@ void Manager::on_mad(const sockaddr* source, const sockaddr* destination, const 
   });
 }
 
-void Manager::on_alarm() {
+void Manager::on_alarm(std::uint64_t) {
   Manager* const manager = process().manager.load(std::memory_order_acquire);
   if (manager == nullptr) return;
   std::uint64_t count;

@@ -15,6 +15,7 @@
 #include "cm/connection_manager.h"
 #include "dropin/ibverbs/services.h"
 #include "dropin/rdmacm/objects.h"
+#include "dropin/rdmacm/streams.h"
 
 namespace verbatim::rdmacm {
 
@@ -41,9 +42,13 @@ class Manager {
   bool is_on_loopback_interface() const { return std::string_view(node_.interface) == "lo"; }
   /// EADDRNOTAVAIL.
   Result<OwnAddress> own(const SocketAddress& address) const;
+  /// All of one family, or of both, without ports.
+  std::vector<SocketAddress> own_addresses(int family, bool both) const;
   /// From where to reach `destination`. ENODEV where the node has no address of its family.
   Result<OwnAddress> source_for(const SocketAddress& destination) const;
 
+  /// Null: connections are those of the InfiniBand connection manager.
+  Streams* streams() { return streams_.get(); }
   /// With `lock` held: `call(engine, now, effects)`, then what the engine says is done.
   template <typename Call>
   auto step(Call call) -> decltype(call(std::declval<cm::ConnectionManager&>(), TimeNs{},
@@ -70,27 +75,31 @@ class Manager {
   /// Tells the agent how far the id's connection is: what to say when this program dies.
   void note_progress(Id& id, bool is_established);
   void push(Id& subject, std::unique_ptr<Event> event);
+  Id* find(cm::ConnectionId connection) const;
+  void release(cm::ConnectionId connection);
+
+  // What engines say.
+  void on(const cm::ConnectRequest& request);
+  void on(const cm::ConnectResponse& response);
+  void on(const cm::Established& established);
+  void on(const cm::Disconnected& disconnected);
+  void on(const cm::StreamFailed& failed);
 
  private:
   Manager(const VerbatimServices* services, const VerbatimNode& node, std::uint64_t seed);
   Result<void> start();
   void carry_out(const cm::Effects& effects);
   void on(const cm::SendMad& mad);
-  void on(const cm::ConnectRequest& request);
-  void on(const cm::ConnectResponse& response);
-  void on(const cm::Established& established);
   void on(const cm::Rejected& rejected);
   void on(const cm::Unreachable& unreachable);
-  void on(const cm::Disconnected& disconnected);
   void on(const cm::TimeWaitExit& end);
   void on(const cm::SidrRequest& request);
   void on(const cm::SidrResponse& response);
-  Id* find(cm::ConnectionId connection) const;
   Id* request_for(cm::ListenerId listener, cm::ConnectionId connection, const cm::Path& path,
                   const cm::IpEnds& ends);
   void set_alarm();
   static void on_mad(const sockaddr* source, const sockaddr* destination, const void* mad);
-  static void on_alarm();
+  static void on_alarm(std::uint64_t tag);
   static void on_port_changed(const VerbatimPortChange* change);
   /// Those that are new.
   void take_addresses(const VerbatimNode& node);
@@ -104,6 +113,7 @@ class Manager {
   std::atomic<std::uint32_t> gids_ = ~0u;  // Bit i: an interface has the address of entry i.
   std::unordered_set<Id*> ids_of_device_;
   cm::ConnectionManager engine_;
+  std::unique_ptr<Streams> streams_;
   UniqueFd alarm_;
   TimeNs alarm_at_ = kNever;
   std::unordered_map<cm::ConnectionId, Id*> connections_;

@@ -102,6 +102,7 @@ struct Connection {
   std::uint8_t retry_count = 7;
   std::uint8_t rnr_retry_count = 7;
   std::optional<std::uint32_t> entry;  // In the agent's table.
+  std::uint32_t own_qpn = 0;           // iWARP: that the program named, where the id has none.
 };
 
 struct Id {

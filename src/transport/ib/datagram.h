@@ -4,7 +4,7 @@
 #include <expected>
 
 #include "base/types.h"
-#include "transport/ib/work.h"
+#include "transport/ib/outgoing_packet.h"
 
 /// Unreliable datagrams (IBA volume 1, section 9.8.3): one packet a message, no state but a
 /// counter, so functions are enough.

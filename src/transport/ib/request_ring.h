@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/types.h"
-#include "transport/ib/work.h"
+#include "transport/work.h"
 
 namespace verbatim::transport {
 

@@ -2,16 +2,15 @@
 
 #include <cstdint>
 #include <optional>
-#include <variant>
 
-#include "base/inplace_vector.h"
 #include "base/time.h"
 #include "base/types.h"
+#include "transport/effects.h"
+#include "transport/ib/outgoing_packet.h"
 #include "transport/ib/outstanding_reads.h"
 #include "transport/ib/request_ring.h"
 #include "transport/ib/round_trip.h"
 #include "transport/ib/send_window.h"
-#include "transport/ib/work.h"
 
 /// The requester of a connected queue pair (IBA volume 1, sections 9.7 and 9.8).
 namespace verbatim::transport {
@@ -29,39 +28,6 @@ struct RequesterConfig {
   std::uint8_t max_rd_atomic = 1;  // READs and atomics outstanding at the peer.
   std::uint32_t window_bytes_max =
       1 << 20;  // Most in flight, requested READ bytes included: `SendWindow`.
-};
-
-/// The payload of a READ response goes to bytes [offset, ...) of the request's scatter list.
-struct PlaceResponse {
-  Slot slot = 0;
-  std::uint64_t offset = 0;
-  ByteSpan payload;  // Borrowed from the packet.
-};
-/// The value before an atomic goes into the request's 8 bytes, in host byte order.
-struct PlaceAtomic {
-  Slot slot = 0;
-  std::uint64_t original = 0;
-};
-/// The request has ended: exactly once each, in the order of posting. Whether a success enters the
-/// completion queue (signalled or not) is the adapter's matter.
-struct CompleteRequest {
-  Slot slot = 0;
-  Status status = Status::success;
-};
-/// The queue pair goes to the error state; the requester has stopped. The adapter calls `flush`
-/// next.
-struct RequesterFailed {
-  Status status{};
-};
-
-using RequesterEffect = std::variant<PlaceResponse, PlaceAtomic, CompleteRequest, RequesterFailed>;
-
-/// What an input brings about, to be drained in order before the next input. One acknowledgement
-/// can complete many requests, so the list is bounded: when it is full it ends with `more` set, and
-/// the caller calls `resume` with an empty list after draining.
-struct RequesterEffects {
-  InplaceVector<RequesterEffect, 64> list;
-  bool more = false;
 };
 
 /// A pure step machine: no socket, clock, lock, thread, and no allocation after construction.

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/types.h"
-#include "transport/ib/work.h"
+#include "transport/ib/outgoing_packet.h"
 
 namespace verbatim::transport {
 

@@ -4,10 +4,10 @@
 
 #include "base/bytes.h"
 #include "base/types.h"
-#include "transport/ib/operation.h"
+#include "transport/operation.h"
 #include "wire/packet.h"
 
-/// What engines and the adapter say to each other: requests in, packets and completions out.
+/// What engines and the adapter say to each other: requests in, effects (effects.h) out.
 namespace verbatim::transport {
 
 /// Status of a completion, with the values of `enum ibv_wc_status`.
@@ -65,12 +65,6 @@ struct PayloadSource {
   std::uint64_t address = 0;
   PdNumber pd{};    // Of the region.
   SrqNumber srq{};  // XRC: that the request named.
-};
-
-/// A packet to send. `headers.bth.dest_qp`, `pkey` and `pad_count` are filled in by the engine.
-struct OutgoingPacket {
-  wire::Headers headers;
-  PayloadSource payload;
 };
 
 }  // namespace verbatim::transport

@@ -1,0 +1,290 @@
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "adapter/adapter.h"
+#include "adapter/held_memory.h"
+#include "adapter/progress.h"
+#include "adapter/queue_pair.h"
+#include "adapter/scatter.h"
+#include "adapter/stream.h"
+#include "base/log.h"
+#include "wire/mpa_markers.h"
+
+/// A queue pair over iWARP: its engine's segments into a TCP connection, and out of it.
+namespace verbatim::adapter {
+
+using transport::PayloadSource;
+using transport::Status;
+using transport::iwarp::OutgoingSegment;
+
+namespace {
+
+/// What one turn sends, and reads, at most: others want theirs, and the lock is held.
+constexpr int kBuffersPerTurn = 16;
+/// A peer that has sent nothing after so long has seen the Reply, or hears again that we are ready:
+/// `siw` (6.1) misses what comes while it still prepares its socket.
+constexpr TimeNs kStartPatience = 50 * kMillisecond;
+constexpr std::uint32_t kSaidReadyMax = 20;
+
+}  // namespace
+
+std::uint32_t ddp_segment_bytes(std::size_t tcp_segment_bytes, bool has_markers) {
+  constexpr std::size_t kAround = wire::kFpduLengthBytes + wire::kFpduCrcBytes;
+  constexpr std::size_t kSegmentMin = 128;  // Any header, and some payload.
+  constexpr std::size_t kSegmentMax = 65'000;
+  std::size_t room = tcp_segment_bytes - tcp_segment_bytes % 4;
+  if (has_markers) room -= std::min(room, (room / wire::kMarkerInterval + 1) * wire::kMarkerBytes);
+  room -= std::min(room, kAround);
+  return static_cast<std::uint32_t>(std::clamp(room, kSegmentMin, kSegmentMax));
+}
+
+/// What moves a stream, under its queue pair's lock.
+class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
+ public:
+  explicit Streaming(QueuePair& queue_pair) : qp_(queue_pair), stream_(*queue_pair.stream_) {}
+
+  /// What has come, as far as a turn goes. False: the connection has ended.
+  bool receive() {
+    for (int buffers = 0; buffers < kBuffersPerTurn; ++buffers) {
+      const int error = stream_.tcp.receive();
+      if (qp_.state() == QpState::err) {
+        stream_.tcp.consume(stream_.tcp.arrived().size());  // Only its end matters.
+      } else {
+        take_segments();
+      }
+      if (error == EAGAIN) return true;
+      if (error != 0) return false;
+    }
+    return true;
+  }
+
+  /// What waits for the socket. False: it goes on waiting, or never leaves.
+  bool send() {
+    const int error = stream_.tcp.send();
+    if (error == EAGAIN && !std::exchange(stream_.awaits_room, true)) {
+      qp_.adapter_.progress().await_room(stream_.tcp.fd(), qp_.number_, true);
+    }
+    // A connection that has ended is told by reading, after what has come before its end.
+    if (error != 0) return false;
+    stream_.endpoint.requester().on_handed_over(qp_.requester_effects_);
+    qp_.drain(qp_.requester_effects_);
+    return true;
+  }
+
+  /// As many segments as there are, or as there is room for. False: there are none.
+  bool fill() {
+    for (bool any = false;; any = true) {
+      const auto room = stream_.tcp.reserve(transport::iwarp::kFpduBytesMax);
+      if (room.empty()) return any;
+      OutgoingSegment segment;
+      if (stream_.endpoint.poll_transmit(segment)) {
+        append(segment, room);
+      } else if (const auto slot = stream_.endpoint.requester().poll_local()) {
+        const Status status = qp_.carry_out(*slot);
+        if (status != Status::success) qp_.refuse_stream_request(*slot, status);
+      } else {
+        return any;
+      }
+    }
+  }
+
+  /// Nothing has come from the peer since the connection stands, perhaps.
+  void go_on(TimeNs now) {
+    stream_.goes_on_at = kNever;
+    if (stream_.endpoint.has_heard()) return;
+    if (!stream_.is_initiator) return stream_.endpoint.hold_no_longer();
+    if (++stream_.said_ready > kSaidReadyMax) return;
+    stream_.endpoint.requester().post_ready(transport::iwarp::Requester::Ready::write);
+    stream_.goes_on_at = now + kStartPatience;
+    qp_.adapter_.progress().arm_timer(stream_.goes_on_at, qp_.number_);
+  }
+
+ private:
+  bool take(transport::Receive& out) override {
+    if (!qp_.take_receive()) return false;
+    qp_.holds_receive_ = true;
+    out = {.ticket = 0, .capacity_bytes = qp_.current_receive_.capacity_bytes};
+    return true;
+  }
+
+  void take_segments() {
+    auto& counters = qp_.record_->counters;
+    for (std::size_t taken = 0; !stream_.endpoint.ended(); stream_.tcp.consume(taken)) {
+      transport::ResponderEffects effects;
+      const auto found = stream_.reader.next(stream_.tcp.arrived());
+      taken = 0;
+      if (!found) {
+        stream_.endpoint.on_stream_error(found.error(), effects);
+      } else if (*found) {
+        taken = (*found)->bytes;
+        stream_.endpoint.on_segment((*found)->segment, *this, qp_.regions_, qp_.requester_effects_,
+                                    effects);
+        counters.packets_received.add_exclusive();
+        counters.bytes_received.add_exclusive(taken);
+      } else {
+        return;
+      }
+      qp_.drain(qp_.requester_effects_);
+      qp_.drain(effects);
+    }
+  }
+
+  void append(const OutgoingSegment& segment, MutableByteSpan room) {
+    const std::size_t size = segment.bytes();
+    const MutableByteSpan bytes = room.subspan(wire::kFpduLengthBytes, size);
+    encode(segment.header, bytes);
+    std::ranges::copy(segment.body.bytes(), bytes.subspan(segment.header.size()).begin());
+    if (!read(segment.payload, bytes.last(segment.payload.length))) return refuse(segment.payload);
+    const MutableByteSpan fpdu = room.first(stream_.writer.bytes_of(size));
+    stream_.writer.write(fpdu, size);
+    stream_.tcp.commit(fpdu.size());
+    qp_.record_->counters.packets_sent.add_exclusive();
+    qp_.record_->counters.bytes_sent.add_exclusive(fpdu.size());
+  }
+
+  /// A copy: the kernel sends it later, and its CRC must fit what it is then.
+  bool read(const PayloadSource& payload, MutableByteSpan to) {
+    switch (payload.from) {
+      case PayloadSource::From::nothing:
+        return true;
+      case PayloadSource::From::region: {
+        const auto hold = qp_.regions_.hold(payload.key, payload.address, payload.length,
+                                            region::kRemoteRead, {payload.pd, qp_.number_});
+        return hold && read_held(*hold, to);
+      }
+      case PayloadSource::From::request:
+        break;
+    }
+    const SendQueue& queue = qp_.send_queue_;
+    if (queue.place(payload.slot).inlined) {
+      std::ranges::copy(queue.inline_bytes(payload.slot).subspan(payload.offset, to.size()),
+                        to.begin());
+      return true;
+    }
+    return gather(qp_.regions_, qp_.options_.pd, queue.segments(payload.slot), payload.offset, to)
+        .has_value();
+  }
+
+  void refuse(const PayloadSource& payload) {
+    if (payload.from == PayloadSource::From::request) {
+      return qp_.refuse_stream_request(payload.slot, Status::local_protection_error);
+    }
+    transport::ResponderEffects effects;
+    stream_.endpoint.on_region_error(effects);
+    qp_.drain(effects);
+  }
+
+  QueuePair& qp_;
+  Stream& stream_;
+};
+
+Result<void> QueuePair::start_stream(StreamStart start) {
+  auto tcp = mover::TcpStream::adopt(std::move(start.socket));
+  if (!tcp) return std::unexpected(tcp.error());
+  const std::lock_guard guard(lock_);
+  if (state() != QpState::init) {
+    return refuse(EINVAL, fmt::format("QP {:#x} is in {}, not in INIT, and cannot be connected",
+                                      number_.value(), name_of(state())));
+  }
+  if (auto added = adapter_.progress().add_stream(tcp->fd(), number_); !added) return added;
+  stream_ = std::make_unique<Stream>(std::move(*tcp), start.agreement, send_queue_.capacity());
+  const auto depth = [](std::uint16_t agreed) {
+    return static_cast<std::uint8_t>(std::min<unsigned>(agreed, Limits::rd_atomic));
+  };
+  attributes_.max_rd_atomic = depth(start.agreement.outbound_reads);
+  attributes_.max_dest_rd_atomic = depth(start.agreement.inbound_reads);
+  configure_stream();
+  using Ready = cm::MpaAgreement::Ready;
+  using Saying = transport::iwarp::Requester::Ready;
+  const Ready ready = start.agreement.ready;
+  stream_->is_initiator = start.is_initiator;
+  if (!start.is_initiator) {
+    stream_->endpoint.hold_until_first_segment();
+  } else if (ready != Ready::nothing) {
+    stream_->endpoint.requester().post_ready(ready == Ready::read ? Saying::read : Saying::write);
+  }
+  // Who is told that the peer is ready waits for that word; who has said it by a READ, for its
+  // answer.
+  if (ready == (start.is_initiator ? Ready::write : Ready::nothing)) {
+    stream_->goes_on_at = monotonic_now() + kStartPatience;
+    adapter_.progress().arm_timer(stream_->goes_on_at, number_);
+  }
+  set_state(QpState::rts);
+  note_wire_use();
+  transmit_locked(monotonic_now());
+  return {};
+}
+
+void QueuePair::configure_stream() {
+  const std::uint32_t segment_bytes =
+      ddp_segment_bytes(stream_->tcp.segment_bytes(), stream_->agreement.sends_markers);
+  stream_->endpoint.configure({.requester = {.segment_bytes_max = segment_bytes,
+                                             .max_rd_atomic = attributes_.max_rd_atomic},
+                               .responder = {.segment_bytes_max = segment_bytes,
+                                             .max_dest_rd_atomic = attributes_.max_dest_rd_atomic,
+                                             .access = attributes_.access,
+                                             .pd = options_.pd,
+                                             .own_qp = number_}});
+}
+
+void QueuePair::on_stream(TimeNs now) {
+  const std::lock_guard guard(lock_);
+  if (stream_ == nullptr || stream_->has_ended) return;
+  if (std::exchange(stream_->awaits_room, false)) {
+    adapter_.progress().await_room(stream_->tcp.fd(), number_, false);
+  }
+  if (!Streaming(*this).receive()) {
+    stream_->has_ended = true;
+    adapter_.progress().remove_stream(stream_->tcp.fd());
+    fatal_ = true;
+  }
+  placing_.let_go();
+  if (now >= stream_->goes_on_at) Streaming(*this).go_on(now);
+  if (fatal_) fail();
+  transmit_locked(now);
+}
+
+void QueuePair::transmit_stream() {
+  Streaming streaming(*this);
+  while (state() == QpState::rts && handed_ < send_queue_.posted()) {
+    stream_->endpoint.requester().post(send_queue_.place(handed_++).request);
+  }
+  bool more = true;
+  for (int buffers = 0; more && buffers < kBuffersPerTurn; ++buffers) {
+    more = streaming.send() && state() == QpState::rts && streaming.fill();
+  }
+  if (more) adapter_.progress().note_output(*this);
+  if (stream_->ends_when_sent && stream_->tcp.has_sent_all()) stream_->tcp.shut_down();
+  if (fatal_) fail();
+}
+
+/// iWARP has no way back: the stream ends with the request.
+void QueuePair::refuse_stream_request(transport::Slot slot, Status status) {
+  stream_->endpoint.requester().on_local_error(slot, status, requester_effects_);
+  drain(requester_effects_);
+  transport::ResponderEffects effects;
+  stream_->endpoint.on_local_error(effects);
+  drain(effects);
+}
+
+/// What has been begun, and the Terminate message, if there is one; then the peer hears the end.
+void QueuePair::end_stream() {
+  Streaming streaming(*this);
+  if (stream_->endpoint.ended()) streaming.fill();
+  streaming.send();
+  if (const auto told = stream_->endpoint.told()) {
+    log(LogLevel::info, "QP {:#x} ends its stream: layer {}, type {}, code {:#x}", number_.value(),
+        static_cast<int>(told->layer), told->type, told->code);
+  }
+  stream_->ends_when_sent = true;
+  if (stream_->tcp.has_sent_all()) stream_->tcp.shut_down();
+}
+
+void QueuePair::forget_stream() {
+  if (stream_ == nullptr) return;
+  adapter_.progress().remove_stream(stream_->tcp.fd());
+  stream_.reset();
+}
+
+}  // namespace verbatim::adapter

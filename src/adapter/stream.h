@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/unique_fd.h"
+#include "cm/mpa_setup.h"
+#include "mover/tcp_stream.h"
+#include "transport/iwarp/endpoint.h"
+#include "transport/iwarp/stream.h"
+
+namespace verbatim::adapter {
+
+/// A TCP connection whose ends have agreed on an RDMAP stream.
+struct StreamStart {
+  UniqueFd socket;
+  cm::MpaAgreement agreement;
+  bool is_initiator = false;  // Has sent the MPA Request.
+};
+
+/// The iWARP stream of a queue pair: the engine, and the connection below it. Used under the queue
+/// pair's lock.
+struct Stream {
+  Stream(mover::TcpStream connection, const cm::MpaAgreement& agreed, std::uint32_t capacity)
+      : tcp(std::move(connection)),
+        endpoint(capacity),
+        reader({.has_crc = agreed.has_crc, .has_markers = agreed.receives_markers}),
+        writer({.has_crc = agreed.has_crc, .has_markers = agreed.sends_markers}),
+        agreement(agreed) {}
+
+  mover::TcpStream tcp;
+  transport::iwarp::Endpoint endpoint;
+  transport::iwarp::FpduReader reader;
+  transport::iwarp::FpduWriter writer;
+  cm::MpaAgreement agreement;
+  bool is_initiator = false;
+  /// Until a segment has come: when to go on without one, or to say again that this side is ready.
+  TimeNs goes_on_at = kNever;
+  std::uint32_t said_ready = 0;  // So many times again.
+  bool awaits_room = false;      // The socket did not take all.
+  bool ends_when_sent = false;   // Nothing is added to what waits.
+  bool has_ended = false;        // Nothing comes any more.
+};
+
+/// The longest DDP segment whose FPDU fits one TCP segment, markers or not (RFC 5044, section 5.1).
+std::uint32_t ddp_segment_bytes(std::size_t tcp_segment_bytes, bool has_markers);
+
+}  // namespace verbatim::adapter

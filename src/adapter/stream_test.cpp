@@ -1,0 +1,186 @@
+#include "adapter/stream.h"
+
+#include <thread>
+
+#include "adapter/adapter_kit.h"
+#include "mover/tcp_ends_for_test.h"
+
+/// Queue pairs over iWARP, between two adapters of one process.
+namespace verbatim::adapter {
+namespace {
+
+using cm::MpaAgreement;
+
+constexpr std::uint32_t kAccess =
+    region::kRemoteWrite | region::kRemoteRead | region::kRemoteAtomic;
+
+class StreamPair : public AdapterPair {
+ protected:
+  void connect(const MpaAgreement& agreement = {.inbound_reads = 4, .outbound_reads = 4}) {
+    for (Side* const side : {&left, &right}) {
+      const QueuePairAttributes attributes{.state = QpState::init, .access = kAccess};
+      ASSERT_TRUE(side->qp->modify(attributes, kState | kPKeyIndex | kPort | kAccessFlags));
+    }
+    mover::TcpEnds tcp;
+    MpaAgreement there = agreement;
+    std::swap(there.sends_markers, there.receives_markers);
+    const auto passive =
+        right.qp->start_stream({.socket = std::move(tcp.passive), .agreement = there});
+    ASSERT_TRUE(passive) << passive.error().text;
+    const auto active = left.qp->start_stream(
+        {.socket = std::move(tcp.active), .agreement = agreement, .is_initiator = true});
+    ASSERT_TRUE(active) << active.error().text;
+  }
+  void receive(Side& side, std::size_t offset, std::uint32_t length) {
+    const Segment segment = side.segment(offset, length);
+    ASSERT_EQ(0, side.qp->post_receive(77, std::span(&segment, 1)));
+  }
+  bool is_same(std::size_t here, std::size_t there, std::size_t length) const {
+    return std::equal(left.memory.begin() + static_cast<std::ptrdiff_t>(here),
+                      left.memory.begin() + static_cast<std::ptrdiff_t>(here + length),
+                      right.memory.begin() + static_cast<std::ptrdiff_t>(there));
+  }
+  /// WRITE, SEND, READ and both atomics.
+  void move_bytes() {
+    constexpr std::uint32_t kLength = 300'001;
+    fill(left, 0, kLength, 1);
+    ASSERT_EQ(0, left.post(Operation::write, left.segment(0, kLength), &right, 5));
+    ASSERT_EQ(Status::success, left.next().status);
+
+    receive(right, 400'000, kLength);
+    ASSERT_EQ(0, left.post(Operation::send, left.segment(0, kLength)));
+    const Completion received = right.next();
+    EXPECT_EQ(77u, received.wr_id);
+    EXPECT_EQ(kLength, received.byte_count);
+    EXPECT_TRUE(is_same(0, 5, kLength));
+    EXPECT_TRUE(is_same(0, 400'000, kLength));
+    ASSERT_EQ(Status::success, left.next().status);
+
+    ASSERT_EQ(0, left.post(Operation::read, left.segment(500'000, kLength), &right, 5));
+    ASSERT_EQ(Status::success, left.next().status);
+    EXPECT_TRUE(is_same(500'000, 5, kLength));
+
+    auto& word = *reinterpret_cast<std::uint64_t*>(right.memory.data() + 900'000);
+    word = 40;
+    ASSERT_EQ(0, left.post(Operation::fetch_and_add, left.segment(900'000, 8), &right, 900'000, 2));
+    ASSERT_EQ(Status::success, left.next().status);
+    ASSERT_EQ(0, left.post(Operation::compare_and_swap, left.segment(900'000, 8), &right, 900'000,
+                           42, 7));
+    ASSERT_EQ(Status::success, left.next().status);
+    EXPECT_EQ(7u, word);
+    EXPECT_EQ(42u, *reinterpret_cast<std::uint64_t*>(left.memory.data() + 900'000));
+  }
+
+  Side left{a, QpType::rc};
+  Side right{b, QpType::rc};
+};
+
+TEST_F(StreamPair, MovesBytesByEveryOperation) {
+  connect();
+  move_bytes();
+}
+
+TEST_F(StreamPair, MarkersAndCrcAreAsAgreed) {
+  connect({.sends_markers = true, .has_crc = false, .inbound_reads = 1, .outbound_reads = 1});
+  move_bytes();
+}
+
+TEST_F(StreamPair, PeersSayThatTheyAreReady) {
+  connect({.inbound_reads = 1, .outbound_reads = 1, .ready = MpaAgreement::Ready::read});
+  receive(left, 0, 100);
+  fill(right, 0, 100, 3);
+  ASSERT_EQ(0, right.post(Operation::send, right.segment(0, 100)));
+  EXPECT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(Status::success, right.next().status);
+  move_bytes();
+}
+
+TEST_F(StreamPair, ImmediateDataComesWithItsWrite) {
+  connect();
+  receive(right, 0, 0);
+  ASSERT_EQ(0, left.post(Operation::write_with_immediate, left.segment(0, 5000), &right, 0));
+  const Completion received = right.next();
+  EXPECT_EQ(CompletionOpcode::receive_write_with_immediate, received.opcode);
+  EXPECT_EQ(5000u, received.byte_count);
+  EXPECT_EQ(0x11223344u, received.immediate);
+}
+
+TEST_F(StreamPair, ManyRequestsBothWays) {
+  connect();
+  constexpr int kMessages = 500;
+  const auto flood = [](Side& from, const Side& to) {
+    int completed = 0;
+    for (int posted = 0; completed < kMessages;) {
+      while (posted < kMessages && posted - completed < 60) {
+        const auto length = static_cast<std::uint32_t>(posted * 211 % 60'000);
+        const auto operation = posted % 3 == 0 ? Operation::read : Operation::write;
+        ASSERT_EQ(0, from.post(operation, from.segment(500'000, length), &to, 100'000));
+        ++posted;
+      }
+      ASSERT_EQ(Status::success, from.next().status) << completed;
+      ++completed;
+    }
+  };
+  std::thread other([&] { flood(right, left); });
+  flood(left, right);
+  other.join();
+}
+
+TEST_F(StreamPair, AWrongKeyFailsTheReadAndEndsBothSides) {
+  connect();
+  const Segment local = left.segment(0, 8);
+  ASSERT_EQ(0, left.qp->post_send({.wr_id = 1,
+                                   .request = {.operation = Operation::read,
+                                               .length = 8,
+                                               .remote_address = right.address(),
+                                               .remote_key = MemoryKey{raw(right.key) ^ 0x100}},
+                                   .segments = std::span(&local, 1),
+                                   .flags = kPostSignaled}));
+  receive(right, 0, 100);
+  EXPECT_EQ(Status::remote_access_error, left.next().status);
+  EXPECT_EQ(Status::flushed, right.next().status);
+  EXPECT_EQ(QpState::err, left.qp->state());
+  EXPECT_EQ(QpState::err, right.qp->state());
+}
+
+TEST_F(StreamPair, AWrongLocalKeyFailsTheRequestAndEndsBothSides) {
+  connect();
+  Segment local = left.segment(0, 8);
+  local.key ^= 0x100;
+  receive(right, 0, 100);
+  ASSERT_EQ(0, left.post(Operation::send, local));
+  EXPECT_EQ(Status::local_protection_error, left.next().status);
+  EXPECT_EQ(Status::flushed, right.next().status);
+}
+
+TEST_F(StreamPair, WhoseProgramEndsIsHeardAfterItsLastMessage) {
+  connect();
+  receive(right, 0, 100);
+  receive(right, 0, 100);
+  ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 100)));
+  ASSERT_EQ(Status::success, left.next().status);
+  ASSERT_TRUE(left.qp->modify({.state = QpState::err}, kState));
+  EXPECT_EQ(Status::success, right.next().status);
+  EXPECT_EQ(Status::flushed, right.next().status);
+  EXPECT_EQ(QpState::err, right.qp->state());
+}
+
+TEST_F(StreamPair, OnlyFromInit) {
+  mover::TcpEnds tcp;
+  EXPECT_FALSE(left.qp->start_stream({.socket = std::move(tcp.active)}));
+  EXPECT_EQ(QpState::reset, left.qp->state());
+}
+
+TEST(DdpSegment, FitsATcpSegmentWithWhatMpaAdds) {
+  for (std::size_t tcp = 536; tcp < 70'000; tcp += 77) {
+    for (const bool markers : {false, true}) {
+      const std::size_t segment = ddp_segment_bytes(tcp, markers);
+      const std::size_t fpdu = wire::fpdu_bytes(segment);
+      EXPECT_LE(fpdu + (markers ? (fpdu / 508 + 1) * 4 : 0), tcp) << tcp;
+      EXPECT_GE(segment + 600, std::min<std::size_t>(tcp, 65'000)) << tcp;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace verbatim::adapter

@@ -1,0 +1,20 @@
+#include "agent/wire_protocol.h"
+
+#include <cerrno>
+
+#include <fmt/format.h>
+
+namespace verbatim::agent {
+
+Result<WireProtocol> parse_wire_protocol(std::string_view name) {
+  for (const WireProtocol protocol : {WireProtocol::roce, WireProtocol::iwarp}) {
+    if (name == name_of(protocol)) return protocol;
+  }
+  return refuse(EINVAL, fmt::format("'{}' is no protocol: roce and iwarp are", name));
+}
+
+std::string_view name_of(WireProtocol protocol) {
+  return protocol == WireProtocol::iwarp ? "iwarp" : "roce";
+}
+
+}  // namespace verbatim::agent

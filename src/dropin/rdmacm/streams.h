@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "cm/stream_manager.h"
+#include "dropin/rdmacm/objects.h"
+
+namespace verbatim::rdmacm {
+
+/// Connections over iWARP: the engine of cm/stream_manager.h, the sockets that it wants, and what
+/// it says as events of ids. Every call but `on_ready` under Manager::lock.
+class Streams {
+ public:
+  Streams(Manager& manager, std::uint64_t seed);
+  /// Refuses where there is no descriptor for the timer.
+  Result<void> start();
+
+  /// Opens the id's connection.
+  Result<void> connect(Id& id, const cm::StreamOffer& offer);
+  Result<void> establish(Id& id);
+  Result<void> accept(Id& id, const cm::StreamOffer& offer);
+  Result<void> reject(Id& id, ByteSpan private_data);
+  Result<void> disconnect(Id& id);
+  void release(cm::ConnectionId connection);
+
+  /// TCP sockets at the id's address and port; where it names no address, at each of the node's.
+  Result<cm::ListenerId> listen(Id& id, int backlog);
+  void unlisten(cm::ListenerId listener);
+
+ private:
+  struct Link {
+    UniqueFd fd;
+    bool is_connecting = false;
+    std::uint32_t qpn = 0;  // Whose the stream is; 0: nobody's yet.
+  };
+  using Listening = std::vector<UniqueFd>;  // Its sockets.
+
+  /// `call(engine, effects)`, then what the engine says is done.
+  template <typename Call>
+  auto step(Call call) {
+    cm::StreamEffects effects;
+    if constexpr (std::is_void_v<decltype(call(engine_, effects))>) {
+      call(engine_, effects);
+      carry_out(effects);
+    } else {
+      auto result = call(engine_, effects);
+      carry_out(effects);
+      return result;
+    }
+  }
+  void carry_out(const cm::StreamEffects& effects);
+  void on(const cm::OpenStream& open);
+  void on(const cm::SendBytes& send);
+  void on(const cm::HandOver& over);
+  void on(const cm::CloseStream& close);
+  void on(const cm::StreamRequest& request);
+  void on(const cm::StreamReply& reply);
+  void on(const cm::StreamFailed& failed);
+  void on(const cm::StreamEnded& ended);
+
+  Result<UniqueFd> open_socket(const SocketAddress& local, bool only_ipv6) const;
+  void end(cm::ConnectionId connection, int error);
+  void watch(cm::ConnectionId connection, const Link& link);
+  void set_alarm();
+
+  // The background thread.
+  static void on_ready(std::uint64_t tag);
+  void on_alarm();
+  void on_listener(cm::ListenerId listener);
+  void take_socket(cm::ListenerId listener, UniqueFd fd, const SocketAddress& peer);
+  void on_link(cm::ConnectionId connection);
+  bool read(cm::ConnectionId connection, Link& link);
+  std::uint32_t queue_pair_of(cm::ConnectionId connection);
+
+  Manager& manager_;
+  cm::StreamManager engine_;
+  UniqueFd alarm_;
+  TimeNs alarm_at_ = kNever;
+  std::unordered_map<cm::ConnectionId, Link> links_;
+  std::unordered_map<cm::ListenerId, Listening> listening_;
+  std::uint32_t last_listener_ = 0;
+};
+
+}  // namespace verbatim::rdmacm

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+
+#include "region/region_table.h"
+#include "wire/error.h"
+#include "wire/rdmap.h"
+
+/// What ends a stream. iWARP repairs nothing: who finds a fault says so in a Terminate message, and
+/// both sides close.
+namespace verbatim::transport::iwarp {
+
+/// Who found what, as the Terminate message has it (RFC 5040, section 4.8, figure 10; RFC 5041,
+/// section 7; RFC 5044, section 8).
+struct Fault {
+  wire::RdmapTerminate::Layer layer{};
+  std::uint8_t type = 0;
+  std::uint8_t code = 0;
+  friend bool operator==(const Fault&, const Fault&) = default;
+};
+
+namespace faults {
+
+using Layer = wire::RdmapTerminate::Layer;
+
+// RDMAP: what this side cannot do for itself, what protects memory, what asks for what is not.
+inline constexpr Fault kLocalCatastrophe{Layer::rdma, 0, 0x00};
+inline constexpr Fault kInvalidStag{Layer::rdma, 1, 0x00};
+inline constexpr Fault kBounds{Layer::rdma, 1, 0x01};
+inline constexpr Fault kAccessRights{Layer::rdma, 1, 0x02};
+inline constexpr Fault kForeignStag{Layer::rdma, 1, 0x03};
+inline constexpr Fault kOffsetWraps{Layer::rdma, 1, 0x04};
+inline constexpr Fault kNotInvalidated{Layer::rdma, 1, 0x09};
+inline constexpr Fault kProtection{Layer::rdma, 1, 0xff};
+inline constexpr Fault kRdmapVersion{Layer::rdma, 2, 0x05};
+inline constexpr Fault kUnexpectedOpcode{Layer::rdma, 2, 0x06};
+inline constexpr Fault kOperation{Layer::rdma, 2, 0xff};
+// DDP: tagged buffers, then untagged ones.
+inline constexpr Fault kTaggedInvalidStag{Layer::ddp, 1, 0x00};
+inline constexpr Fault kTaggedBounds{Layer::ddp, 1, 0x01};
+inline constexpr Fault kTaggedForeignStag{Layer::ddp, 1, 0x02};
+inline constexpr Fault kTaggedOffsetWraps{Layer::ddp, 1, 0x03};
+inline constexpr Fault kTaggedDdpVersion{Layer::ddp, 1, 0x04};
+inline constexpr Fault kInvalidQueue{Layer::ddp, 2, 0x01};
+inline constexpr Fault kNoBuffer{Layer::ddp, 2, 0x02};
+inline constexpr Fault kMessageNumber{Layer::ddp, 2, 0x03};
+inline constexpr Fault kMessageOffset{Layer::ddp, 2, 0x04};
+inline constexpr Fault kMessageTooLong{Layer::ddp, 2, 0x05};
+inline constexpr Fault kUntaggedDdpVersion{Layer::ddp, 2, 0x06};
+// MPA.
+inline constexpr Fault kConnectionLost{Layer::llp, 0, 0x01};
+inline constexpr Fault kCrc{Layer::llp, 0, 0x02};
+inline constexpr Fault kMarker{Layer::llp, 0, 0x03};
+inline constexpr Fault kMpaFrame{Layer::llp, 0, 0x04};
+
+}  // namespace faults
+
+/// Why a key does not serve a READ, an atomic operation or an invalidation.
+constexpr Fault fault_of(region::KeyError error) {
+  switch (error) {
+    case region::KeyError::unknown_key:
+      return faults::kInvalidStag;
+    case region::KeyError::wrong_domain:
+      return faults::kForeignStag;
+    case region::KeyError::missing_right:
+      return faults::kAccessRights;
+    case region::KeyError::out_of_bounds:
+      return faults::kBounds;
+    case region::KeyError::not_mapped:
+      return faults::kProtection;
+  }
+  return faults::kProtection;
+}
+
+/// Why a key does not serve a tagged segment: DDP finds it, but for the rights, which are RDMAP's.
+constexpr Fault tagged_fault_of(region::KeyError error) {
+  switch (error) {
+    case region::KeyError::unknown_key:
+      return faults::kTaggedInvalidStag;
+    case region::KeyError::wrong_domain:
+      return faults::kTaggedForeignStag;
+    case region::KeyError::out_of_bounds:
+      return faults::kTaggedBounds;
+    default:
+      return fault_of(error);
+  }
+}
+
+/// Why bytes are no segment.
+constexpr Fault fault_of(wire::WireError error, bool tagged) {
+  switch (error) {
+    case wire::WireError::ddp_version:
+      return tagged ? faults::kTaggedDdpVersion : faults::kUntaggedDdpVersion;
+    case wire::WireError::rdmap_version:
+      return faults::kRdmapVersion;
+    case wire::WireError::rdmap_queue:
+      return tagged ? faults::kUnexpectedOpcode : faults::kInvalidQueue;
+    case wire::WireError::unknown_opcode:
+      return faults::kUnexpectedOpcode;
+    case wire::WireError::mpa_crc:
+      return faults::kCrc;
+    case wire::WireError::mpa_marker:
+      return faults::kMarker;
+    default:
+      return faults::kOperation;
+  }
+}
+
+}  // namespace verbatim::transport::iwarp

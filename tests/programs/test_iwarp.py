@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""iWARP: two nodes over TCP. The programs of rdma_cm, and perftest's over it."""
+
+import sys
+
+from lab import SKIPPED, Lab, are_installed, option_parser
+
+SECONDS_MAX = 60
+
+# Server and client of rdma_cm; the server's address follows the client's last word.
+CONNECTIONS = (
+    ("rping -s -C 10 -v", "rping -c -C 10 -v -a"),
+    ("rping -s -C 3 -S 60000", "rping -c -C 3 -S 60000 -a"),
+    ("rping -s -P -p 7180", "rping -c -C 5 -p 7180 -a"),
+    ("ucmatose -c 10 -C 20 -S 5000", "ucmatose -c 10 -C 20 -S 5000 -s"),
+    ("rdma_server", "rdma_client -s"),
+    ("rstream -S all -C 10", "rstream -S all -C 10 -s"),
+)
+# perftest: -R has rdma_cm connect.
+RUNS = (
+    "ib_send_bw -R -F -n 200",
+    "ib_send_lat -R -F -n 500",
+    "ib_write_bw -R -F -n 200 -a",
+    "ib_write_lat -R -F -n 500 -s 100",
+    "ib_read_bw -R -F -n 200",
+    "ib_read_lat -R -F -n 200 -e",
+    "ib_atomic_bw -R -F -n 200",
+)
+
+
+def check_device(lab):
+    lab.expect_output("a", ["ibv_devinfo", "-v"], "iWARP (1)", "verbatim0")
+    lab.expect_output("a", ["cat", "/sys/class/infiniband/verbatim0/node_type"], "4: RNIC")
+
+
+def main():
+    options = option_parser(__doc__).parse_args()
+    if not are_installed("rping", "ib_write_bw"):
+        return SKIPPED
+    with Lab(options) as lab:
+        for node in ("a", "b"):
+            lab.set_protocol(node, "iwarp")
+        check_device(lab)
+        for server, client in CONNECTIONS:
+            lab.run_connection(server, client, SECONDS_MAX)
+        for run in RUNS:
+            lab.run_pair(run, SECONDS_MAX)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
