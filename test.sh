@@ -12,8 +12,8 @@ UndefinedBehaviorSanitizer. With options, only what they name:
 
   --long          the release suite with its long set: every program at every MTU, with polling and
                   events, one and eight queue pairs, one way and both (two hours: an hour of it is one test)
-  --peers         against Linux's own rdma_rxe, in a kernel under QEMU (needs /dev/net/tun and network
-                  namespaces; three minutes)
+  --peers         against Linux's own rdma_rxe and siw, in a kernel under QEMU (needs /dev/net/tun and
+                  network namespaces; seven minutes)
   --asan          the whole suite, but the long set, under address and undefined sanitizers
   --tsan          the unit tests under ThreadSanitizer, but the simulations, which have one thread
   --fuzz SECONDS  each fuzz target for that long

@@ -49,7 +49,9 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     for (int buffers = 0; buffers < kBuffersPerTurn; ++buffers) {
       const int error = stream_.tcp.receive();
       if (qp_.state() == QpState::err) {
-        stream_.tcp.consume(stream_.tcp.arrived().size());  // Only its end matters.
+        // Only its end matters, and that it is there.
+        if (!stream_.tcp.arrived().empty()) stream_.goes_on_at = kNever;
+        stream_.tcp.consume(stream_.tcp.arrived().size());
       } else {
         take_segments();
       }
@@ -96,11 +98,25 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     if (!stream_.is_initiator) return stream_.endpoint.hold_no_longer();
     if (++stream_.said_ready > kSaidReadyMax) return;
     stream_.endpoint.requester().post_ready(transport::iwarp::Requester::Ready::write);
+    if (stream_.ends_when_sent) fill();
+    if (stream_.ends_when_sent && !is_answer_due()) return;
     stream_.goes_on_at = now + kStartPatience;
     qp_.adapter_.progress().arm_timer(stream_.goes_on_at, qp_.number_);
   }
 
+  /// A peer from which nothing has come may not have seen that the connection stands: its program
+  /// would hear of no end, or of a failure instead. It gets its time, and hears again who is ready.
+  void end_when_sent() {
+    const bool waits_for_peer =
+        stream_.goes_on_at != kNever && !stream_.endpoint.has_heard() && !stream_.endpoint.ended();
+    if (!stream_.ends_when_sent || waits_for_peer) return;
+    if (stream_.tcp.has_sent_all()) stream_.tcp.shut_down();
+  }
+
  private:
+  /// The peer answers when it has seen that this side is ready.
+  bool is_answer_due() const { return stream_.agreement.ready == cm::MpaAgreement::Ready::read; }
+
   bool take(transport::Receive& out) override {
     if (!qp_.take_receive()) return false;
     qp_.holds_receive_ = true;
@@ -204,9 +220,8 @@ Result<void> QueuePair::start_stream(StreamStart start) {
   } else if (ready != Ready::nothing) {
     stream_->endpoint.requester().post_ready(ready == Ready::read ? Saying::read : Saying::write);
   }
-  // Who is told that the peer is ready waits for that word; who has said it by a READ, for its
-  // answer.
-  if (ready == (start.is_initiator ? Ready::write : Ready::nothing)) {
+  // Who is told that the peer is ready waits for that word, without any limit.
+  if (start.is_initiator == (ready != Ready::nothing)) {
     stream_->goes_on_at = monotonic_now() + kStartPatience;
     adapter_.progress().arm_timer(stream_->goes_on_at, number_);
   }
@@ -255,7 +270,7 @@ void QueuePair::transmit_stream() {
     more = streaming.send() && state() == QpState::rts && streaming.fill();
   }
   if (more) adapter_.progress().note_output(*this);
-  if (stream_->ends_when_sent && stream_->tcp.has_sent_all()) stream_->tcp.shut_down();
+  streaming.end_when_sent();
   if (fatal_) fail();
 }
 
@@ -278,7 +293,7 @@ void QueuePair::end_stream() {
         static_cast<int>(told->layer), told->type, told->code);
   }
   stream_->ends_when_sent = true;
-  if (stream_->tcp.has_sent_all()) stream_->tcp.shut_down();
+  streaming.end_when_sent();
 }
 
 void QueuePair::forget_stream() {

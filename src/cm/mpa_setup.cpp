@@ -69,9 +69,11 @@ std::vector<std::byte> compose_mpa_request(const MpaOffer& offer, ByteSpan priva
                        .revision = offer.revision};
   std::optional<MpaEnhanced> enhanced;
   if (offer.revision >= 2) {
+    // A READ is answered, so that this side knows when the peer has seen it.
+    const bool may_read = offer.outbound_reads > 0;
     enhanced = {.peer_to_peer = offer.peer_to_peer,
-                .ready_by_write = offer.peer_to_peer,
-                .ready_by_read = offer.peer_to_peer,
+                .ready_by_write = offer.peer_to_peer && !may_read,
+                .ready_by_read = offer.peer_to_peer && may_read,
                 .inbound_reads = offer.inbound_reads,
                 .outbound_reads = offer.outbound_reads};
   }
@@ -90,6 +92,10 @@ std::expected<MpaAcceptance, std::string> accept_mpa(const MpaMessage& request,
       agreement.ready = choose_ready(*request.enhanced);
       if (agreement.ready == MpaAgreement::Ready::nothing) {
         return std::unexpected("it would say that it is ready by a SEND alone");
+      }
+      if (agreement.ready == MpaAgreement::Ready::read) {  // There is room for that one.
+        agreement.inbound_reads = std::max<std::uint16_t>(agreement.inbound_reads, 1);
+        enhanced->inbound_reads = std::max<std::uint16_t>(enhanced->inbound_reads, 1);
       }
       enhanced->peer_to_peer = true;
       enhanced->ready_by_write = agreement.ready == MpaAgreement::Ready::write;

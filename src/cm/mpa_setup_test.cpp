@@ -53,8 +53,16 @@ TEST(MpaSetup, DepthsAreWhatBothCan) {
   EXPECT_EQ(meeting.there.outbound_reads, 4);
 }
 
-TEST(MpaSetup, PeersSayThatTheyAreReadyByAnEmptyWrite) {
-  const Meeting meeting({}, {});
+TEST(MpaSetup, PeersSayThatTheyAreReadyByAnEmptyRead) {
+  const Meeting meeting({.outbound_reads = 1}, {.inbound_reads = 0});
+  EXPECT_EQ(meeting.here.ready, Ready::read);
+  EXPECT_EQ(meeting.there.ready, Ready::read);
+  EXPECT_EQ(meeting.here.outbound_reads, 1);
+  EXPECT_EQ(meeting.there.inbound_reads, 1);
+}
+
+TEST(MpaSetup, WhoMayNotReadSaysSoByAnEmptyWrite) {
+  const Meeting meeting({.outbound_reads = 0}, {});
   EXPECT_EQ(meeting.here.ready, Ready::write);
   EXPECT_EQ(meeting.there.ready, Ready::write);
 }

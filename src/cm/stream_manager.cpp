@@ -204,12 +204,23 @@ Result<void> StreamManager::accept(ConnectionId id, const StreamOffer& offer, St
   return {};
 }
 
-Result<void> StreamManager::reject(ConnectionId id, ByteSpan private_data, StreamEffects& out) {
+Result<void> StreamManager::reject(ConnectionId id, ByteSpan private_data, TimeNs now,
+                                   StreamEffects& out) {
   const auto connection = find(id, State::requested);
   if (!connection) return std::unexpected(connection.error());
-  out.emplace_back(SendBytes{id, refuse_mpa(**parse_mpa((*connection)->received), private_data)});
-  forget(id, out);
+  turn_away(id, private_data, now, out);
   return {};
+}
+
+/// A peer may lose a Reply that the connection's end comes with: Linux's siw (6.1) does.
+void StreamManager::turn_away(ConnectionId id, ByteSpan private_data, TimeNs now,
+                              StreamEffects& out) {
+  auto& entry = *connections_.find(id);
+  Connection& connection = entry.second;
+  if (connection.has_ended) return forget(id, out);
+  out.emplace_back(SendBytes{id, refuse_mpa(**parse_mpa(connection.received), private_data)});
+  connection.state = State::rejected;
+  set_deadline(entry, now + kPatience);
 }
 
 Result<void> StreamManager::disconnect(ConnectionId id, TimeNs now, StreamEffects&) {
@@ -225,12 +236,10 @@ Result<void> StreamManager::disconnect(ConnectionId id, TimeNs now, StreamEffect
   return {};
 }
 
-void StreamManager::release(ConnectionId id, StreamEffects& out) {
+void StreamManager::release(ConnectionId id, TimeNs now, StreamEffects& out) {
   const auto found = connections_.find(id);
-  if (found == connections_.end()) return;
-  if (found->second.state == State::requested) {
-    out.emplace_back(SendBytes{id, refuse_mpa(**parse_mpa(found->second.received), {})});
-  }
+  if (found == connections_.end() || found->second.state == State::rejected) return;
+  if (found->second.state == State::requested) return turn_away(id, {}, now, out);
   forget(id, out);
 }
 
@@ -247,8 +256,9 @@ void StreamManager::on_end(ConnectionId id, int error, TimeNs now, StreamEffects
       if (error == ETIMEDOUT) return fail(id, error, out);
       return on_refusal(id, ECONNREFUSED, now, out);
     case State::replied:
-      return fail(id, error == ETIMEDOUT ? ETIMEDOUT : ECONNREFUSED, out);
+      return;  // The queue pair sees it, after what has come before.
     case State::awaits_request:
+    case State::rejected:
       return forget(id, out);
     case State::requested:
       found->second.has_ended = true;

@@ -109,12 +109,12 @@ class StreamManager {
   /// After StreamRequest. EPROTO where the Request asks for what is not there, ECONNRESET where the
   /// peer has not waited; then `reject` or `release`.
   Result<void> accept(ConnectionId id, const StreamOffer& offer, StreamEffects& out);
-  Result<void> reject(ConnectionId id, ByteSpan private_data, StreamEffects& out);
+  Result<void> reject(ConnectionId id, ByteSpan private_data, TimeNs now, StreamEffects& out);
   /// The queue pair has ended its side; StreamEnded follows when the peer has ended its, or within
   /// kPatience.
   Result<void> disconnect(ConnectionId id, TimeNs now, StreamEffects& out);
   /// The user forgets the id, in whatever state.
-  void release(ConnectionId id, StreamEffects& out);
+  void release(ConnectionId id, TimeNs now, StreamEffects& out);
 
   /// A socket of a listener. Nothing: there are too many; the caller closes it.
   std::optional<ConnectionId> on_accepted(ListenerId listener, const IpEnds& ends, TimeNs now);
@@ -139,7 +139,8 @@ class StreamManager {
     awaits_request,  // Accepted.
     requested,       // The program has the Request.
     established,
-    ending,  // This side has ended it.
+    ending,    // This side has ended it.
+    rejected,  // The program has let go; the peer closes first.
   };
   struct Connection {
     State state{};
@@ -159,6 +160,7 @@ class StreamManager {
   ConnectionId add(Connection connection, TimeNs deadline);
   void set_deadline(Connections::value_type& connection, TimeNs at);
   void forget(ConnectionId id, StreamEffects& out);
+  void turn_away(ConnectionId id, ByteSpan private_data, TimeNs now, StreamEffects& out);
   void fail(ConnectionId id, int error, StreamEffects& out, ByteSpan private_data = {});
   void on_request(ConnectionId id, const MpaMessage& message, StreamEffects& out);
   void on_reply(ConnectionId id, const MpaMessage& message, StreamEffects& out);

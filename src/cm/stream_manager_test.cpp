@@ -149,10 +149,14 @@ TEST_F(Streams, WhatFollowsTheReplyIsTheQueuePairs) {
 
 TEST_F(Streams, ARejectionTellsWhy) {
   ask();
-  ASSERT_TRUE(
-      b.step([&](StreamEffects& out) { return b.manager.reject(b.id, bytes_of("not now"), out); }));
+  b.told();
+  ASSERT_TRUE(b.step(
+      [&](StreamEffects& out) { return b.manager.reject(b.id, bytes_of("not now"), b.now, out); }));
   a.take_from(b);
   EXPECT_EQ(a.told(), fmt::format("close, failed {} not now", ECONNREFUSED));
+  EXPECT_EQ(b.told(), "");  // Until the peer has closed.
+  b.end(0);
+  EXPECT_EQ(b.told(), "close");
   EXPECT_EQ(a.manager.connections() + b.manager.connections(), 0u);
 }
 
@@ -185,6 +189,19 @@ TEST_F(Streams, WhoListensInAMomentIsFound) {
   a.step([&](StreamEffects& out) { a.manager.on_timeout(a.now, out); });
   EXPECT_EQ(a.opened.size(), 3u);
   EXPECT_EQ(a.told(), "");
+}
+
+TEST_F(Streams, AnEndRightBehindTheReplyIsTheQueuePairsToSee) {
+  ask();
+  b.accept({});
+  a.take_from(b);
+  a.told();
+  a.end(0);
+  EXPECT_EQ(a.told(), "");
+  ASSERT_TRUE(a.step([&](StreamEffects& out) { return a.manager.establish(a.id, out); }));
+  EXPECT_EQ(a.told(), "hand over as initiator");
+  a.end(0);
+  EXPECT_EQ(a.told(), "close, ended");
 }
 
 TEST_F(Streams, NobodyListens) {
@@ -247,13 +264,13 @@ TEST_F(Streams, APeerThatDidNotWaitCannotBeAccepted) {
   b.told();
   b.end(ECONNRESET);
   EXPECT_FALSE(b.accept({}));
-  b.step([&](StreamEffects& out) { b.manager.release(b.id, out); });
+  b.step([&](StreamEffects& out) { b.manager.release(b.id, b.now, out); });
   EXPECT_EQ(b.told(), "close");
 }
 
 TEST_F(Streams, ForgottenRequestsAreRejected) {
   ask();
-  b.step([&](StreamEffects& out) { b.manager.release(b.id, out); });
+  b.step([&](StreamEffects& out) { b.manager.release(b.id, b.now, out); });
   a.take_from(b);
   EXPECT_EQ(a.told(), fmt::format("close, failed {} ", ECONNREFUSED));
 }

@@ -116,6 +116,8 @@ TEST(Rdmap, GoldenPayloads) {
                                  .has_ddp_header = true};
   EXPECT_EQ(hex(terminate), "1205c000");
   EXPECT_EQ(decode_terminate(bytes_of<4>(hex(terminate))), terminate);
+  // As Linux's siw writes it.
+  EXPECT_EQ(decode_terminate(bytes_of<4>("21050300")), terminate);
 }
 
 TEST(Mpa, GoldenFrames) {

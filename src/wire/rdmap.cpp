@@ -113,12 +113,17 @@ void encode(const RdmapAtomicResponse& response,
 
 RdmapTerminate decode_terminate(std::span<const std::byte, RdmapTerminate::kSize> bytes) {
   const auto at = [&bytes](std::size_t i) { return std::to_integer<std::uint8_t>(bytes[i]); };
-  return {.layer = static_cast<RdmapTerminate::Layer>(at(0) >> 4),
-          .type = static_cast<std::uint8_t>(at(0) & 0x0f),
+  const unsigned first = at(0) >> 4U, second = at(0) & 0x0fU;
+  const unsigned length = at(2) & 0x80U, ddp = at(2) & 0x40U, rdmap = at(2) & 0x20U;
+  // Linux's siw (6.1) lays out the fields from the lowest bit on, where RFC 5040 has zeros.
+  const unsigned siw_length = at(2) & 1U, siw_ddp = at(2) & 2U, siw_rdmap = at(2) & 4U;
+  const bool is_siw = (length | ddp | rdmap) == 0 && (siw_length | siw_ddp | siw_rdmap) != 0;
+  return {.layer = static_cast<RdmapTerminate::Layer>(is_siw ? second : first),
+          .type = static_cast<std::uint8_t>(is_siw ? first : second),
           .code = at(1),
-          .has_segment_length = (at(2) & 0x80) != 0,
-          .has_ddp_header = (at(2) & 0x40) != 0,
-          .has_rdmap_header = (at(2) & 0x20) != 0};
+          .has_segment_length = (is_siw ? siw_length : length) != 0,
+          .has_ddp_header = (is_siw ? siw_ddp : ddp) != 0,
+          .has_rdmap_header = (is_siw ? siw_rdmap : rdmap) != 0};
 }
 
 void encode(const RdmapTerminate& terminate, std::span<std::byte, RdmapTerminate::kSize> out) {

@@ -38,14 +38,20 @@ the answer below, returned or in errno, and a line on standard error. Wrong use 
 """
 
 
-PEERS_HEADING = "\n## Linux's rdma_rxe\n"
-PEERS_HEAD = """Written by `python3 tests/peers/run.py --write`: {version} under QEMU. The first rows are of a program that requests each way and
-compares every byte, in messages of no byte to 8 MiB (`tests/peers/`); with which MTUs, stands behind "passed". perftest's `-R`
-connects a second time without waiting until its server listens again, for which the guest is too slow.
+PEERS_HEADINGS = {"rxe": "\n## Linux's rdma_rxe\n", "siw": "\n## Linux's siw\n"}
+PEERS_HEAD = """Written by `python3 tests/peers/run.py --stack {stack} --write`: {version} under QEMU. The first rows are of programs that request
+each way and compare every byte, in messages of no byte to 8 MiB, and of what either side says of errors (`tests/peers/`){remark}
+perftest's `-R` connects a second time without waiting until its server listens again, for which the guest is too slow.
 
 | what was run | the kernel serves | we serve |
 |---|---|---|
 """
+
+
+PEERS_REMARKS = {
+    "rxe": '; with\nwhich MTUs, stands behind "passed".',
+    "siw": ". As a peer,\nsiw does not look at a region's right to be read, and has no windows: what it invalidates is a region.",
+}
 
 
 def refused_section(rows):
@@ -77,15 +83,16 @@ def write_refused(path, section):
     write_section(path, REFUSED_HEADING, section)
 
 
-def write_peers(path, version, passed):
-    """`passed`: (what was run, "ours" or "theirs" serve) -> MTUs, or one empty text."""
+def write_peers(path, stack, version, passed):
+    """`stack`: rxe or siw. `passed`: (what was run, "ours" or "theirs" serve) -> MTUs, or one empty text."""
     def cell(name, side):
         mtus = passed.get((name, side))
         return "not run" if mtus is None else " ".join(["passed", *filter(None, mtus)])
 
     names = dict.fromkeys(name for name, _ in passed)
     rows = (f"| `{name}` | {cell(name, 'theirs')} | {cell(name, 'ours')} |\n" for name in names)
-    write_section(path, PEERS_HEADING, PEERS_HEADING + PEERS_HEAD.format(version=f"Linux {version}") + "".join(rows))
+    heading = PEERS_HEADINGS[stack]
+    write_section(path, heading, heading + PEERS_HEAD.format(stack=stack, version=f"Linux {version}", remark=PEERS_REMARKS[stack]) + "".join(rows))
 
 
 def write(path, results, version_of, other_tests):

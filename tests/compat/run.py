@@ -229,8 +229,8 @@ def main():
     print(report.summary(results))
     if options.write:
         document = os.path.join(ROOT, "docs", "compatibility.md")
-        of_peers = report.read_section(document, report.PEERS_HEADING)  # Another test's.
-        report.write(document, results, is_installed, refusals + of_peers)
+        of_peers = (report.read_section(document, heading) for heading in report.PEERS_HEADINGS.values())  # Another test's.
+        report.write(document, results, is_installed, refusals + "".join(of_peers))
     return 1 if failed else 0
 
 

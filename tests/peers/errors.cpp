@@ -1,5 +1,6 @@
 // Each error that a requester can cause, with the status that either side gets of it
-// (IBA 9.9.2, 9.9.3).
+// (IBA 9.9.2, 9.9.3). Over iWARP (RFC 5040, 4.8) each ends the stream, and a WRITE or SEND has
+// completed before.
 #include <cerrno>
 #include <optional>
 
@@ -25,6 +26,7 @@ struct Misuse {
   bool is_destroyed = false;                              // The responder's queue pair.
   std::optional<ibv_wc_status> rxe_status, rxe_receives;  // Where Linux's rxe responds, if other.
   bool rxe_refuses = false;                               // With EINVAL, as it is posted.
+  bool siw_serves = false;                                // It looks at no right to read.
 };
 constexpr Misuse kMisuses[] = {
     {.name = "WRITE with a wrong key",
@@ -50,7 +52,8 @@ constexpr Misuse kMisuses[] = {
     {.name = "READ without the region's right",
      .opcode = IBV_WR_RDMA_READ,
      .status = IBV_WC_REM_ACCESS_ERR,
-     .region_has_no_rights = true},
+     .region_has_no_rights = true,
+     .siw_serves = true},
     {.name = "atomic without the region's right",
      .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
      .status = IBV_WC_REM_ACCESS_ERR,
@@ -74,8 +77,46 @@ constexpr Misuse kMisuses[] = {
      .is_destroyed = true},
 };
 
+/// Whether the requester hears how it went.
+bool has_response(const Misuse& misuse) {
+  return misuse.opcode == IBV_WR_RDMA_READ || misuse.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+bool is_tried(const Session& session, const Misuse& misuse) {
+  if (!session.is_stream()) return true;
+  if (misuse.is_destroyed) return false;  // It has ended the stream before.
+  return misuse.opcode != IBV_WR_ATOMIC_FETCH_AND_ADD || !session.is_between(Stack::siw);
+}
+
+ibv_wc_status expected_status(const Session& session, const Misuse& misuse) {
+  if (session.is_stream() && !has_response(misuse)) return IBV_WC_SUCCESS;
+  if (session.theirs == Stack::rxe) return misuse.rxe_status.value_or(misuse.status);
+  return misuse.status;
+}
+
+void expect_outcome(const Session& session, const Pair& pair, const Misuse& misuse) {
+  const bool is_stream = session.is_stream();
+  if (!is_stream) endpoint::post_send(pair.qp, {.opcode = IBV_WR_SEND}, pair.memory->segment(1));
+  const ibv_wc_status expected = expected_status(session, misuse);
+  if (expected != IBV_WC_SUCCESS) {
+    expect_failure(session, expected, misuse.name);
+  } else if (session.own == Stack::siw) {
+    next_completion(session);  // The end may come first.
+  } else {
+    expect_status(session, expected, misuse.name);
+  }
+  expect_status(session, IBV_WC_WR_FLUSH_ERR,
+                is_stream ? "a receive of a stream that has ended" : "the request behind");
+  // siw flushes what programs post later only when the queue pair is destroyed.
+  if (!is_stream || session.own == Stack::siw) return;
+  endpoint::post_send(pair.qp, {.opcode = IBV_WR_SEND}, pair.memory->segment(1));
+  expect_status(session, IBV_WC_WR_FLUSH_ERR, "a request to a stream that has ended");
+}
+
 void request(const Session& session, const Misuse& misuse) {
+  if (session.theirs == Stack::siw && misuse.siw_serves) return;
   const Pair pair(session, IBV_QPT_RC, session.mtu, kImpatient);
+  if (session.is_stream()) endpoint::post_receive(pair.qp, pair.memory->segment(1), 1);
   const auto there = session.line.hear<Place>();
   ibv_send_wr wanted{};
   wanted.opcode = misuse.opcode;
@@ -94,18 +135,14 @@ void request(const Session& session, const Misuse& misuse) {
   wanted.send_flags = IBV_SEND_SIGNALED;
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(pair.qp, &wanted, &bad);
-  const bool is_refused = session.is_rxe && misuse.rxe_refuses;
+  const bool is_refused = session.own == Stack::rxe && misuse.rxe_refuses;
   check(error == (is_refused ? EINVAL : 0), misuse.name);
-  if (!is_refused) {
-    endpoint::post_send(pair.qp, {.opcode = IBV_WR_SEND}, pair.memory->segment(1));
-    const auto status = session.peer_is_rxe ? misuse.rxe_status : std::nullopt;
-    expect_status(session, status.value_or(misuse.status), misuse.name);
-    expect_status(session, IBV_WC_WR_FLUSH_ERR, "the request behind a failed one");
-  }
+  if (!is_refused) expect_outcome(session, pair, misuse);
   session.line.meet();
 }
 
 void respond(const Session& session, const Misuse& misuse) {
+  if (session.own == Stack::siw && misuse.siw_serves) return;
   auto pair = std::make_unique<Pair>(session, IBV_QPT_RC, session.mtu, kImpatient);
   auto& bytes = session.memory->bytes;
   ibv_mr* const region = ibv_reg_mr(session.device.pd, bytes.data(), kBytes,
@@ -118,7 +155,7 @@ void respond(const Session& session, const Misuse& misuse) {
   session.line.say(
       Place{.key = region->rkey, .address = reinterpret_cast<std::uint64_t>(bytes.data())});
   if (misuse.receive_bytes > 0) {
-    const auto status = session.is_rxe ? misuse.rxe_receives : std::nullopt;
+    const auto status = session.own == Stack::rxe ? misuse.rxe_receives : std::nullopt;
     expect_status(session, status.value_or(misuse.receives), misuse.name);
   }
   session.line.meet();
@@ -129,6 +166,7 @@ void respond(const Session& session, const Misuse& misuse) {
 
 void run_errors(const Session& session) {
   for (const Misuse& misuse : kMisuses) {
+    if (!is_tried(session, misuse)) continue;
     session.each_way([&] { request(session, misuse); }, [&] { respond(session, misuse); });
     session.report("RC", std::size_t{128} << session.mtu, misuse.name);
   }

@@ -15,6 +15,7 @@ from namespaces import enter_user_namespace, is_inside
 ADDRESS, ADDRESS_6 = "10.77.0.2", "fd77::2"  # The guest's.
 OUR_ADDRESS, OUR_ADDRESS_6 = "10.77.0.1", "fd77::1"
 MTU = 4500  # RoCE's 4096 and its headers.
+STACKS = ("rxe", "siw")  # Which of Linux's the guest has on its interface.
 TOOLS = ("qemu-system-x86_64", "busybox", "cpio", "modprobe", "rdma")
 BOOT_SECONDS_MAX = 300
 
@@ -72,7 +73,7 @@ class Job:
 class Guest:
     """Use as a context manager, within a lab, whose folder it uses."""
 
-    def __init__(self, folder, system):
+    def __init__(self, folder, system, stack):
         self.share = os.path.join(folder, "guest")
         self._jobs = []
         os.makedirs(os.path.join(self.share, "todo"))
@@ -82,7 +83,7 @@ class Guest:
              "-cpu", "max", "-smp", "2", "-m", "2048", "-nographic", "-no-reboot", "-nodefaults",
              "-serial", "stdio", "-kernel", f"{system}/vmlinuz", "-initrd", f"{system}/initramfs.gz",
              "-append", "console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init "
-             f"guest_mtu={MTU} guest_address={ADDRESS} guest_address_6={ADDRESS_6}",
+             f"guest_stack={stack} guest_mtu={MTU} guest_address={ADDRESS} guest_address_6={ADDRESS_6}",
              "-netdev", "tap,id=n0,ifname=tap0,script=no,downscript=no",
              "-device", f"virtio-net-pci,netdev=n0,host_mtu={MTU},romfile=",
              "-virtfs", f"local,path={self.share},mount_tag=host,security_model=none"],

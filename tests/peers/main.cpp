@@ -1,10 +1,13 @@
 // Tests between two hosts, with every byte compared: either side may be any RDMA device, for this
-// uses nothing but libibverbs. One program serves, the other names its host:
+// uses nothing but libibverbs, and librdmacm where it connects (iWARP). One program serves, the
+// other names its host:
 //
 //   peer_session [-p PORT] [-g GID-INDEX] [HOST [-m SMALLEST-MTU]]
+//
+// Connections of rdma_cm are at the port after PORT.
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
+#include <utility>
 
 #include <unistd.h>
 
@@ -28,14 +31,18 @@ ibv_mtu carried(const peers::Device& device, const peers::Line& line) {
   return std::min(port.active_mtu, line.hear<ibv_mtu>());
 }
 
-/// Linux's own, which differs from the specification here and there.
-bool is_rxe(const peers::Device& device) {
-  return std::strncmp(ibv_get_device_name(device.context->device), "rxe", 3) == 0;
+peers::Stack told(const peers::Line& line, peers::Stack own) {
+  line.say(own);
+  return line.hear<peers::Stack>();
 }
 
-bool told(const peers::Line& line, bool own) {
-  line.say(own);
-  return line.hear<bool>();
+/// As rdma_cm has it, which connects queue pairs of no other context.
+ibv_context* first_context() {
+  ibv_context** contexts = rdma_get_devices(nullptr);
+  peers::check(contexts != nullptr && contexts[0] != nullptr, "no RDMA device");
+  ibv_context* const first = contexts[0];
+  rdma_free_devices(contexts);
+  return first;
 }
 
 }  // namespace
@@ -51,17 +58,23 @@ int main(int argc, char** argv) {
     if (option == '?') return 2;
   }
   const bool is_client = optind < argc;
-  peers::Device device(1024, static_cast<std::uint8_t>(gid_index));
+  const char* const host = is_client ? argv[optind] : nullptr;
+  ibv_context* const context = first_context();
+  const bool is_iwarp = peers::is_iwarp(context);
+  peers::Device device(context, 1024, static_cast<std::uint8_t>(is_iwarp ? 0 : gid_index));
+  auto connections =
+      is_iwarp ? std::make_unique<peers::Connections>(host, std::atoi(port) + 1) : nullptr;
   const peers::Line line =
-      is_client ? peers::Line::of_client(argv[optind], port) : peers::Line::of_server(port);
+      is_client ? peers::Line::of_client(host, port) : peers::Line::of_server(port);
   const peers::Session session{device,
                                line,
                                is_client,
                                std::make_unique<peers::Buffer>(device, peers::kBytesMax + 64),
                                smallest(line, is_client, mtu_bytes),
                                carried(device, line),
-                               is_rxe(device),
-                               told(line, is_rxe(device))};
+                               peers::stack_of(context),
+                               told(line, peers::stack_of(context)),
+                               std::move(connections)};
   run_transfers(session);
   run_streams(session);
   run_windows(session);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Our nodes with Linux's own rdma_rxe, which runs in a guest under QEMU: every row of table.py, each
-side as server and as client. Prints a line for each; --write also writes docs/compatibility.md."""
+"""Our nodes with Linux's own rdma_rxe or siw, which runs in a guest under QEMU: every row of table.py,
+each side as server and as client. Prints a line for each; --write also writes docs/compatibility.md."""
 
 import fnmatch
 import os
@@ -21,6 +21,7 @@ from lab import Failure, Lab, listens, option_parser, wait_until
 OURS, THEIRS = "ours", "theirs"
 ROOT = os.path.abspath(os.path.join(peer.HERE, "..", ".."))
 OUR_PROGRAMS = ("peer_session", "peer_cm")
+PROTOCOLS = {"rxe": "roce", "siw": "iwarp"}
 NODE = "host"
 SETTLE_SECONDS = 30  # For a server to end when its client has.
 
@@ -90,12 +91,14 @@ def run_all(lab, guest, rows):
 
 def main():
     parser = option_parser(__doc__)
+    parser.add_argument("--stack", default="rxe", choices=peer.STACKS, help="Linux's")
     parser.add_argument("--write", action="store_true", help="write docs/compatibility.md")
     parser.add_argument("--list", action="store_true", help="say what would run")
     parser.add_argument("pattern", nargs="*", help="only rows whose client's arguments match")
     options = parser.parse_args()
-    rows = [row for row in ROWS
-            if not options.pattern or any(fnmatch.fnmatch(row.name(), f"*{p}*") for p in options.pattern)]
+    patterns = options.pattern or [""]
+    rows = [row for row in ROWS if options.stack in row.stacks
+            and any(fnmatch.fnmatch(row.name(), f"*{pattern}*") for pattern in patterns)]
     if options.list:
         print(*(row.name() for row in rows), sep="\n")
         return 0
@@ -104,13 +107,15 @@ def main():
     options.path = "wire"
     with Lab(options) as lab:
         lab.set_addresses(NODE, peer.OUR_ADDRESS, peer.OUR_ADDRESS_6)
-        with peer.Guest(lab.folder, system) as guest:
+        lab.set_protocol(NODE, PROTOCOLS[options.stack])
+        with peer.Guest(lab.folder, system, options.stack) as guest:
             for program in OUR_PROGRAMS:
                 shutil.copy(f"{lab.build}/bin/{program}", guest.share)
-            print(f"peer: Linux {guest.version}", flush=True)
+            print(f"peer: {options.stack} of Linux {guest.version}", flush=True)
             passed = run_all(lab, guest, rows)
             if options.write and not options.pattern:
-                report.write_peers(os.path.join(ROOT, "docs", "compatibility.md"), guest.version, passed)
+                document = os.path.join(ROOT, "docs", "compatibility.md")
+                report.write_peers(document, options.stack, guest.version, passed)
     return 0
 
 

@@ -12,8 +12,12 @@ SECONDS_MAX = 100
 
 
 def main():
-    options = option_parser(__doc__).parse_args()
+    parser = option_parser(__doc__)
+    parser.add_argument("--protocol", default="roce", choices=("roce", "iwarp"))
+    options = parser.parse_args()
     with Lab(options) as lab:
+        for node in ("a", "b"):
+            lab.set_protocol(node, options.protocol)
         port = str(lab.free_port())
         session = [f"{lab.build}/bin/peer_session", "-p", port]
         server = lab.start_server("a", session, int(port))

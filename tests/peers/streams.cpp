@@ -45,6 +45,20 @@ void for_all(std::vector<std::unique_ptr<Pair>>& pairs, Each each) {
   }
 }
 
+/// Over iWARP a WRITE has completed before its bytes are there: a READ behind it tells (RFC 5040,
+/// section 5.5).
+void wait_for_placement(const Session& session, const std::vector<std::unique_ptr<Pair>>& pairs) {
+  ibv_sge spare = session.memory->segment(1);
+  spare.addr += kBytesMax;
+  for (const auto& pair : pairs) {
+    ibv_send_wr wanted{};
+    wanted.opcode = IBV_WR_RDMA_READ;
+    wanted.wr.rdma = {pair->there.address, pair->there.key};
+    endpoint::post_send(pair->qp, wanted, spare);
+  }
+  session.device.completions(kPairs);
+}
+
 void request(const Session& session, std::vector<std::unique_ptr<Pair>>& pairs,
              const Stream& stream) {
   Buffer& memory = *session.memory;
@@ -62,6 +76,7 @@ void request(const Session& session, std::vector<std::unique_ptr<Pair>>& pairs,
     endpoint::post_send(pair.qp, wanted, slot_of(memory, slot));
   });
   session.device.completions(kAll);
+  if (stream.opcode == IBV_WR_RDMA_WRITE) wait_for_placement(session, pairs);
   if (reads) compare(memory, stream);
   session.line.meet();
   session.line.meet();  // It has looked.

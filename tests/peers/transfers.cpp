@@ -1,4 +1,5 @@
-// Each operation of RC, UC and UD, each way, at each MTU, in messages of no byte to 8 MiB.
+// Each operation of RC, UC and UD, each way, at each MTU, or over iWARP, in messages of no byte to
+// 8 MiB.
 #include <cstring>
 
 #include <arpa/inet.h>
@@ -132,11 +133,20 @@ std::vector<std::size_t> lengths(const Operation& operation, ibv_qp_type type, s
   return all;
 }
 
+/// RFC 5040, and 7306, which siw does not have.
+bool goes_over_stream(const Session& session, ibv_wr_opcode opcode) {
+  if (opcode == IBV_WR_SEND_WITH_IMM) return false;
+  const bool is_old =
+      opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_READ;
+  return is_old || !session.is_between(Stack::siw);
+}
+
 void run_service(const Session& session, ibv_qp_type type, ibv_mtu mtu) {
   const Pair pair(session, type, mtu);
   const std::size_t mtu_bytes = std::size_t{128} << mtu;
   for (const auto& operation : endpoint::kOperations) {
     if (!is_served(operation, type)) continue;
+    if (session.is_stream() && !goes_over_stream(session, operation.opcode)) continue;
     for (const std::size_t length : lengths(operation, type, mtu_bytes)) {
       const Message message{session, pair, operation, length};
       session.each_way([&] { message.request(); }, [&] { message.respond(); });
@@ -148,6 +158,7 @@ void run_service(const Session& session, ibv_qp_type type, ibv_mtu mtu) {
 }  // namespace
 
 void run_transfers(const Session& session) {
+  if (session.is_stream()) return run_service(session, IBV_QPT_RC, session.mtu);
   for (int mtu = session.smallest_mtu; mtu <= session.mtu; ++mtu) {
     run_service(session, IBV_QPT_RC, static_cast<ibv_mtu>(mtu));
     run_service(session, IBV_QPT_UC, static_cast<ibv_mtu>(mtu));

@@ -40,7 +40,7 @@ struct Retries {
   std::uint8_t timeout = 14, count = 7, not_ready = 7;
 };
 
-/// The first device, opened, with one protection domain and one completion queue.
+/// An RDMA device, opened, with one protection domain and one completion queue.
 struct Device {
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;
@@ -48,18 +48,25 @@ struct Device {
   std::uint8_t gid_index;
   ibv_gid gid{};
 
-  explicit Device(int completions, std::uint8_t index = kGidIndex) : gid_index(index) {
-    int count = 0;
-    ibv_device** devices = ibv_get_device_list(&count);
-    check(devices != nullptr && count > 0, "no RDMA device");
-    context = ibv_open_device(devices[0]);
-    check(context != nullptr, "ibv_open_device");
-    ibv_free_device_list(devices);
+  /// The first one.
+  explicit Device(int completions) : Device(open_first(), completions, kGidIndex) {}
+  Device(ibv_context* opened, int completions, std::uint8_t index)
+      : context(opened), gid_index(index) {
     pd = ibv_alloc_pd(context);
     check(pd != nullptr, "ibv_alloc_pd");
     cq = ibv_create_cq(context, completions, nullptr, nullptr, 0);
     check(cq != nullptr, "ibv_create_cq");
     check(ibv_query_gid(context, 1, gid_index, &gid) == 0, "ibv_query_gid");
+  }
+
+  static ibv_context* open_first() {
+    int count = 0;
+    ibv_device** devices = ibv_get_device_list(&count);
+    check(devices != nullptr && count > 0, "no RDMA device");
+    ibv_context* opened = ibv_open_device(devices[0]);
+    check(opened != nullptr, "ibv_open_device");
+    ibv_free_device_list(devices);
+    return opened;
   }
 
   ibv_qp* create_queue_pair(ibv_qp_type type, std::uint32_t sends, std::uint32_t receives,

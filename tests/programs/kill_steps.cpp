@@ -15,7 +15,6 @@
 #include <ctime>
 #include <iterator>
 #include <new>
-#include <thread>
 
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -24,6 +23,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "tests/programs/reap.h"
 
 namespace kill_steps {
 
@@ -191,18 +192,10 @@ class Lane {
     }
     shared_.died_ns = now_ns();
     kill(victim, SIGKILL);
-    await_death(victim);
+    endpoint::await_death(victim);
     shared_.tracer.say(number_, kDead);
     await_survivor(kSatisfied);
     return steps;
-  }
-
-  /// Linux may take seconds to forget a process whose /proc others have looked at (6.18 spins in
-  /// shrink_dcache_parent, in the thread that waits for it): nobody waits for that here.
-  static void await_death(pid_t victim) {
-    siginfo_t told{};
-    waitid(P_PID, static_cast<id_t>(victim), &told, WEXITED | WNOWAIT);
-    std::thread([victim] { waitpid(victim, nullptr, 0); }).detach();
   }
 
   /// By at most so many instructions, or until it stops by itself at the end.

@@ -12,7 +12,6 @@
 namespace verbatim::rsocket {
 namespace {
 
-constexpr std::uint64_t kReceive = std::uint64_t{1} << 63;
 constexpr std::size_t kGrhBytes = 40;
 constexpr std::size_t kSlotBytes = kGrhBytes + kDatagramBytes;
 constexpr int kResolveMs = 2000;

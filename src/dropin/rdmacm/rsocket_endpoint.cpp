@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint16_t kFewestRequests = 16;
 constexpr std::uint16_t kMostRequests = 0xfffe;
+constexpr std::uint16_t kWordBytes = sizeof(std::uint32_t);
 constexpr bool kWeAreBigEndian = std::endian::native == std::endian::big;
 
 Target to_network(const Target& target) {
@@ -28,10 +29,13 @@ Outcome<std::unique_ptr<Endpoint>> Endpoint::make(rdma_cm_id* id, const Sizes& s
   ibv_device_attr device{};
   if (ibv_query_device(id->verbs, &device) != 0) return fail(errno);
   const auto most = static_cast<std::uint16_t>(std::min<int>(device.max_qp_wr, int{kMostRequests}));
+  const bool sends_words = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+  const auto most_sends = static_cast<std::uint16_t>(sends_words ? most / 2 : most);
   Sizes fitting = sizes;
-  fitting.send_requests = std::clamp(sizes.send_requests, kFewestRequests, most);
+  fitting.send_requests = std::clamp(sizes.send_requests, kFewestRequests, most_sends);
   fitting.receive_requests = std::clamp(sizes.receive_requests, kFewestRequests, most);
-  std::unique_ptr<Endpoint> endpoint(new Endpoint(id, fitting));
+  if (sends_words) fitting.inline_bytes = std::max(sizes.inline_bytes, kWordBytes);
+  std::unique_ptr<Endpoint> endpoint(new Endpoint(id, fitting, sends_words));
   if (auto ok = endpoint->make_queues(); !ok) return fail(ok.error());
   if (auto ok = endpoint->make_buffers(); !ok) return fail(ok.error());
   for (unsigned i = 0; i < fitting.receive_requests; ++i) {
@@ -44,14 +48,15 @@ Outcome<void> Endpoint::make_queues() {
   channel_ = ibv_create_comp_channel(id_->verbs);
   if (channel_ == nullptr) return fail(errno);
   fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
-  cq_ = ibv_create_cq(id_->verbs, sizes_.send_requests + sizes_.receive_requests, nullptr, channel_,
-                      0);
+  const std::uint32_t sends = sizes_.send_requests * (sends_words_ ? 2U : 1U);
+  cq_ = ibv_create_cq(id_->verbs, static_cast<int>(sends + sizes_.receive_requests), nullptr,
+                      channel_, 0);
   if (cq_ == nullptr) return fail(errno);
   ibv_qp_init_attr attributes{};
   attributes.send_cq = attributes.recv_cq = cq_;
   attributes.qp_type = IBV_QPT_RC;
   attributes.sq_sig_all = 1;
-  attributes.cap = {.max_send_wr = sizes_.send_requests,
+  attributes.cap = {.max_send_wr = sends,
                     .max_recv_wr = sizes_.receive_requests,
                     .max_send_sge = 2,
                     .max_recv_sge = 1,
@@ -67,7 +72,8 @@ Outcome<void> Endpoint::make_buffers() {
   const std::size_t list = kTargets * sizeof(Target) + sizes_.iomap_entries * sizeof(IoMapping);
   // Behind what users send: a place for each piece of news on its way.
   auto send = Memory::make(pd, sizes_.send_bytes + kControlSlots * sizeof(Target), 0);
-  auto receive = Memory::make(pd, sizes_.receive_bytes, IBV_ACCESS_REMOTE_WRITE);
+  auto receive = Memory::make(pd, sizes_.receive_bytes + sizes_.receive_requests * kWordBytes,
+                              IBV_ACCESS_REMOTE_WRITE);
   auto targets = Memory::make(pd, list, IBV_ACCESS_REMOTE_WRITE);
   if (!send || !receive || !targets) return fail(ENOMEM);
   send_buffer_ = std::move(*send);
@@ -83,8 +89,15 @@ Outcome<void> Endpoint::make_buffers() {
 }
 
 Outcome<void> Endpoint::post_receive() {
-  ibv_recv_wr request{.wr_id = 0, .next = nullptr, .sg_list = nullptr, .num_sge = 0};
-  request.wr_id = std::uint64_t{1} << 63;
+  ibv_sge word{
+      .addr = receive_buffer_.address() + sizes_.receive_bytes + receive_slot_ * kWordBytes,
+      .length = kWordBytes,
+      .lkey = receive_buffer_.lkey()};
+  ibv_recv_wr request{.wr_id = kReceive | receive_slot_,
+                      .next = nullptr,
+                      .sg_list = &word,
+                      .num_sge = sends_words_ ? 1 : 0};
+  receive_slot_ = (receive_slot_ + 1) % sizes_.receive_requests;
   ibv_recv_wr* bad = nullptr;
   if (const int error = ibv_post_recv(id_->qp, &request, &bad); error != 0) return fail(error);
   return {};

@@ -82,7 +82,8 @@ class Endpoint {
     bool told = true;
   };
 
-  Endpoint(rdma_cm_id* id, const Sizes& sizes) : id_(id), sizes_(sizes) {}
+  Endpoint(rdma_cm_id* id, const Sizes& sizes, bool sends_words)
+      : id_(id), sizes_(sizes), sends_words_(sends_words) {}
   Outcome<void> make_queues();
   Outcome<void> make_buffers();
   Outcome<void> post_receive();
@@ -94,6 +95,8 @@ class Endpoint {
                       std::uint64_t address, std::uint32_t key);
   Outcome<void> post_write(ibv_sge* pieces, int count, std::uint32_t message, bool with_immediate,
                            unsigned flags, std::uint64_t address, std::uint32_t key);
+  Outcome<void> post_word(std::uint32_t message);
+  Outcome<void> post(ibv_send_wr& request);
   Target target() const;
   void consume(std::size_t bytes);
   void take(const ibv_wc& completion);
@@ -108,10 +111,11 @@ class Endpoint {
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
   bool armed_ = false;
+  bool sends_words_ = false;  // Over iWARP: SENDs, instead of immediates.
 
   Memory send_buffer_;
-  Memory receive_buffer_;
-  Memory target_list_;  // `kTargets` targets, then our map of the peer's buffers.
+  Memory receive_buffer_;  // And a word for each receive request.
+  Memory target_list_;     // `kTargets` targets, then our map of the peer's buffers.
 
   // Sending.
   std::uint32_t requests_free_ = 0;
@@ -130,7 +134,8 @@ class Endpoint {
   std::uint32_t offer_at_ = 0;          // The half to be offered next.
   std::uint16_t received_ = 0;          // Messages read,
   std::uint16_t credit_at_ = 0;         // and when to tell the peer.
-  unsigned receives_owed_ = 0;          // To be posted again.
+  unsigned receives_owed_ = 0;          // To be posted again,
+  std::uint32_t receive_slot_ = 0;      // and where the next one's word comes.
 
   // The peer's memory.
   Target peer_targets_{};

@@ -8,6 +8,7 @@
 
 /// The rsocket protocol for streams, as rdma-core speaks it (its docs/rsocket): what two rsockets
 /// tell each other. Data and news are RDMA WRITEs with an immediate; the immediate is the message.
+/// Over iWARP a WRITE without one is followed by a SEND of the message, in the host's byte order.
 namespace verbatim::rsocket {
 
 /// A result whose failure is an errno value.
@@ -28,6 +29,10 @@ inline constexpr std::uint32_t kControlSlots = 4;  // Send requests kept free fo
 inline constexpr std::uint32_t kLowWater = 2048;   // Less room than this is none.
 inline constexpr std::uint32_t kFirstTransfer = 2048;  // Transfers double from here, so that
 inline constexpr std::uint32_t kMostTransfer = 65536;  // copying and sending overlap.
+
+// What a request's id says beyond its message.
+inline constexpr std::uint64_t kReceive = std::uint64_t{1} << 63;
+inline constexpr std::uint64_t kUncounted = std::uint64_t{1} << 62;  // The message follows.
 
 /// The upper three bits of a message.
 enum class Op : std::uint32_t {

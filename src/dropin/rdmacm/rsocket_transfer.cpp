@@ -12,7 +12,6 @@
 namespace verbatim::rsocket {
 namespace {
 
-constexpr std::uint64_t kReceive = std::uint64_t{1} << 63;
 constexpr std::size_t kMostInline = 512;
 
 Target swapped(const Target& target) {
@@ -80,15 +79,33 @@ Outcome<void> Endpoint::write(Cursor& from, std::size_t bytes, std::uint32_t wor
 Outcome<void> Endpoint::post_write(ibv_sge* pieces, int count, std::uint32_t word,
                                    bool with_immediate, unsigned flags, std::uint64_t address,
                                    std::uint32_t key) {
+  const bool word_follows = with_immediate && sends_words_;
+  if (word_follows && count == 0) return post_word(word);
   ibv_send_wr request{};
-  request.wr_id = word;
+  request.wr_id = word_follows ? kUncounted | word : word;
   request.sg_list = pieces;
   request.num_sge = count;
-  request.opcode = with_immediate ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+  request.opcode = with_immediate && !word_follows ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
   request.send_flags = flags;
   request.imm_data = htobe32(word);
   request.wr.rdma.remote_addr = address;
   request.wr.rdma.rkey = key;
+  if (auto ok = post(request); !ok || !word_follows) return ok;
+  return post_word(word);
+}
+
+Outcome<void> Endpoint::post_word(std::uint32_t word) {
+  ibv_sge piece{.addr = reinterpret_cast<std::uint64_t>(&word), .length = sizeof word, .lkey = 0};
+  ibv_send_wr request{};
+  request.wr_id = word;
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = IBV_SEND_INLINE;
+  return post(request);
+}
+
+Outcome<void> Endpoint::post(ibv_send_wr& request) {
   ibv_send_wr* bad = nullptr;
   if (const int error = ibv_post_send(id_->qp, &request, &bad); error != 0) {
     broken_ = true;
@@ -213,12 +230,21 @@ void Endpoint::process() {
 
 void Endpoint::take(const ibv_wc& completion) {
   const bool well = completion.status == IBV_WC_SUCCESS;
+  if ((completion.wr_id & kUncounted) != 0) {
+    if (!well) broken_ = true;
+    return;
+  }
   if ((completion.wr_id & kReceive) == 0) {
     return on_sent(static_cast<std::uint32_t>(completion.wr_id), well);
   }
   if (!well) return;  // Flushed.
   ++receives_owed_;
-  on_message(be32toh(completion.imm_data));
+  if ((completion.wc_flags & IBV_WC_WITH_IMM) != 0) return on_message(be32toh(completion.imm_data));
+  const std::size_t slot = completion.wr_id & ~kReceive;
+  std::uint32_t word = 0;
+  std::memcpy(&word, receive_buffer_.data() + sizes_.receive_bytes + slot * sizeof word,
+              sizeof word);
+  on_message(word);
 }
 
 void Endpoint::on_message(std::uint32_t word) {

@@ -128,7 +128,7 @@ Result<void> Streams::accept(Id& id, const cm::StreamOffer& offer) {
 
 Result<void> Streams::reject(Id& id, ByteSpan private_data) {
   return step([&](cm::StreamManager& engine, cm::StreamEffects& out) {
-    return engine.reject(id.connection.number, private_data, out);
+    return engine.reject(id.connection.number, private_data, monotonic_now(), out);
   });
 }
 
@@ -139,7 +139,9 @@ Result<void> Streams::disconnect(Id& id) {
 }
 
 void Streams::release(cm::ConnectionId connection) {
-  step([&](cm::StreamManager& engine, cm::StreamEffects& out) { engine.release(connection, out); });
+  step([&](cm::StreamManager& engine, cm::StreamEffects& out) {
+    engine.release(connection, monotonic_now(), out);
+  });
 }
 
 void Streams::carry_out(const cm::StreamEffects& effects) {

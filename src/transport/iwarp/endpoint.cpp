@@ -66,16 +66,23 @@ OutgoingSegment terminate_of(const Fault& fault, const wire::Ddp* header, ByteSp
   return out;
 }
 
-/// Which request a Terminate is about: the number of its message; 0: none that has one.
-std::uint32_t message_of(const RdmapTerminate& terminate, ByteSpan found_in) {
-  if (!terminate.has_ddp_header) return 0;
+/// Which request a Terminate is about.
+Requester::Refused refused_by(const RdmapTerminate& terminate, ByteSpan found_in) {
+  if (!terminate.has_ddp_header) return {};
   if (terminate.has_segment_length) {
-    if (found_in.size() < RdmapTerminate::kLengthBytes) return 0;
+    if (found_in.size() < RdmapTerminate::kLengthBytes) return {};
     found_in = found_in.subspan(RdmapTerminate::kLengthBytes);
   }
   const auto header = wire::decode_ddp(found_in);
-  const bool is_request = header && !header->tagged && header->queue == wire::kRdmapRequestQueue;
-  return is_request ? header->message_number : 0;
+  if (!header || header->tagged || header->queue != wire::kRdmapRequestQueue) return {};
+  Requester::Refused refused{.message_number = header->message_number};
+  const ByteSpan request = found_in.subspan(header->size());
+  if (terminate.has_rdmap_header && rdmap_opcode(*header) == RdmapOpcode::read_request &&
+      request.size() >= wire::RdmapReadRequest::kSize) {
+    refused.sink =
+        wire::decode_read_request(request.first<wire::RdmapReadRequest::kSize>()).sink_stag;
+  }
+  return refused;
 }
 
 }  // namespace
@@ -138,14 +145,14 @@ void Endpoint::on_terminate(ByteSpan payload, RequesterEffects& requester_effect
                             ResponderEffects& responder_effects) {
   ended_ = true;
   Fault fault = faults::kOperation;
-  std::uint32_t message = 0;
+  Requester::Refused refused;
   if (payload.size() >= RdmapTerminate::kSize) {
     const auto terminate = wire::decode_terminate(payload.first<RdmapTerminate::kSize>());
     fault = {terminate.layer, terminate.type, terminate.code};
-    message = message_of(terminate, payload.subspan(RdmapTerminate::kSize));
+    refused = refused_by(terminate, payload.subspan(RdmapTerminate::kSize));
   }
   heard_ = fault;
-  requester_.on_terminate(message, status_of(fault), requester_effects);
+  requester_.on_terminate(refused, status_of(fault), requester_effects);
   responder_effects.push(ResponderFailed{});
 }
 

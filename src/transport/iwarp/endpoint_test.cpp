@@ -187,6 +187,30 @@ TEST(Endpoint, ReadinessIsNobodysRequest) {
   }
 }
 
+TEST(Endpoint, ReadinessInterruptsNoMessage) {
+  Pair pair(200, 1);
+  pair.b.post_receive(1000);
+  pair.a.post({.operation = Operation::send}, pattern(1000));
+  OutgoingSegment first;
+  ASSERT_TRUE(pair.a.endpoint.poll_transmit(first));
+  pair.a.endpoint.requester().post_ready(Requester::Ready::write);
+  OutgoingSegment next;
+  while (pair.a.endpoint.requester().in_message()) {
+    ASSERT_TRUE(pair.a.endpoint.poll_transmit(next));
+    EXPECT_FALSE(next.header.tagged);
+  }
+  ASSERT_TRUE(pair.a.endpoint.poll_transmit(next));
+  EXPECT_TRUE(next.header.tagged);
+}
+
+TEST(Endpoint, ReadinessLeavesWhereEveryRequestWasFlushed) {
+  Pair pair;
+  RequesterEffects effects;
+  pair.a.endpoint.requester().flush(effects);
+  pair.a.endpoint.requester().post_ready(Requester::Ready::write);
+  EXPECT_FALSE(pair.a.out().empty());
+}
+
 TEST(Endpoint, WhoAcceptsWaitsForTheFirstMessage) {
   Pair pair;
   pair.b.endpoint.hold_until_first_segment();

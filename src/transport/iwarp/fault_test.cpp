@@ -57,6 +57,24 @@ TEST(Fault, ReadsThatMemoryDoesNotAllowFailTheirRequest) {
   }
 }
 
+/// As Linux's siw writes it.
+TEST(Fault, ReadIsFoundByItsSinkWhereItsNumberIsWrong) {
+  Pair pair;
+  pair.a.post(pair.to_b(Operation::read, unknown_key(pair.b)));
+  pair.b.in(pair.a.out());
+  const Bytes fpdu = pair.b.out();
+  const std::size_t length = load_be<std::uint16_t>(fpdu.data());
+  Bytes segment(fpdu.begin() + wire::kFpduLengthBytes,
+                fpdu.begin() + static_cast<std::ptrdiff_t>(wire::kFpduLengthBytes + length));
+  constexpr std::size_t kUntagged = 18;
+  constexpr std::size_t kFoundIn =
+      kUntagged + wire::RdmapTerminate::kSize + wire::RdmapTerminate::kLengthBytes;
+  constexpr std::size_t kMessageNumber = kFoundIn + 10;
+  store_be(&segment[kMessageNumber], std::uint32_t{4711});
+  pair.a.on_segment(segment);
+  EXPECT_EQ(pair.a.said(), "request 0: 10, requester failed: 10, failed: none");
+}
+
 TEST(Fault, WritesThatMemoryDoesNotAllowEndTheStream) {
   const Forbidden rows[] = {
       {unknown_key, kRegionStart, faults::kTaggedInvalidStag},

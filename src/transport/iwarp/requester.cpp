@@ -40,8 +40,8 @@ bool Requester::may_begin(const SendRequest& request) const {
 }
 
 bool Requester::poll_transmit(OutgoingSegment& out) {
+  if (ready_ && !in_message()) return poll_ready(out);
   if (failed_) return false;
-  if (ready_) return poll_ready(out);
   if (send_slot_ == tail_slot_) return false;
   const SendRequest& request = at(send_slot_);
   if (info(request.operation).is_local) return false;

@@ -50,7 +50,7 @@ class Requester {
   /// and that a READ or atomic has max_rd_atomic of at least 1.
   Slot post(const SendRequest& request);
   /// What an initiator of a peer-to-peer connection sends first (RFC 6581, section 9): an empty
-  /// WRITE or READ.
+  /// WRITE or READ. It leaves even where everything else has failed.
   enum class Ready : std::uint8_t { write, read };
   void post_ready(Ready ready) { ready_ = ready; }
 
@@ -71,9 +71,13 @@ class Requester {
                                         RequesterEffects& out);
   std::optional<Fault> on_atomic_response(const wire::Ddp& header, ByteSpan payload,
                                           RequesterEffects& out);
-  /// The peer has ended the stream, because of the READ or atomic with this message number, or of
-  /// something else (0).
-  void on_terminate(std::uint32_t message_number, Status status, RequesterEffects& out);
+  /// What a Terminate message says of the READ or atomic that it is about. 0: nothing.
+  struct Refused {
+    std::uint32_t message_number = 0;
+    std::uint32_t sink = 0;  // Where the request says it: `siw` (6.1) gives READs a wrong number.
+  };
+  /// The peer has ended the stream.
+  void on_terminate(const Refused& refused, Status status, RequesterEffects& out);
   /// Continues after effects with `more`. Effects are appended: the caller has drained and cleared
   /// the list.
   void resume(RequesterEffects& out) { emit(out); }
@@ -106,6 +110,7 @@ class Requester {
   void end_request();
   void end_response(RequesterEffects& out);
   bool oldest_awaits_response() const;
+  bool is(const Outstanding& asked, const Refused& refused) const;
   std::optional<Status> due_status() const;
   void emit(RequesterEffects& out);
   /// The tag of a READ's sink. A peer can name it only while the READ is the oldest at it.

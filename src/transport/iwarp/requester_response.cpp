@@ -48,11 +48,17 @@ void Requester::end_response(RequesterEffects& out) {
   out.more = due_status().has_value();
 }
 
-void Requester::on_terminate(std::uint32_t message_number, Status status, RequesterEffects& out) {
+bool Requester::is(const Outstanding& asked, const Refused& refused) const {
+  if (asked.slot == kNoSlot) return false;
+  return refused.sink != 0 ? sink_of(asked.slot) == refused.sink
+                           : asked.message_number == refused.message_number;
+}
+
+void Requester::on_terminate(const Refused& refused, Status status, RequesterEffects& out) {
   if (failed_) return;
   failed_ = true;
   for (std::uint32_t i = 0; i < reads_.size(); ++i) {
-    if (reads_[i].message_number != message_number || reads_[i].slot == kNoSlot) continue;
+    if (!is(reads_[i], refused)) continue;
     error_slot_ = reads_[i].slot;
     error_status_ = status;
   }
