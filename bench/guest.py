@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Verbatim beside Linux's own rdma_rxe and siw, on the same emulated processors: Debian's perftest between
-two endpoints of the guest of ./test.sh --peers, the stacks in turn. Prints a table; --write also writes it
-into docs/benchmarks.md."""
+two endpoints of the guest of ./test.sh --peers, all in turn. Prints a table; --write also writes it into
+docs/benchmarks.md."""
 
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
 import sys
+from collections import defaultdict
 from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -22,46 +24,13 @@ from measure import MIB, last_row  # noqa: E402
 SECONDS_MAX = 90
 TRIES = 3  # perftest's -R connects a second time at once, and may be too early.
 HEADING = "\n## Beside the kernel's stacks, in one guest\n"
-HEAD = """Written by `bench/guest.py --write`: Linux {version} under QEMU without hardware's help, two emulated processors, medians of {rounds}
-rounds (least to greatest). Both ends in the guest: `rdma_rxe` and `siw` on its Ethernet interface, which lets nothing of this out, ours over loopback. Aims: twice
-the bandwidth of the kernel's stack of the same protocol, and no more latency.
+HEAD = """Written by `bench/guest.py --write`: Linux {version} under QEMU, which emulates two processors; medians of {rounds} rounds (least to
+greatest). Both ends are in the guest: `rdma_rxe` and `siw` on its Ethernet interface, which lets nothing of this out, all others over
+loopback. *direct* is what Verbatim does there by itself, the others are `VERBATIM_PATH=wire`.
 
-| work | Linux | Verbatim | ratio | aim | met |
+| work | Verbatim | kernel's stack, or limit | ratio | aim | met |
 |---|---|---|---|---|---|
 """
-# Runs one pair of programs of perftest in the guest; the words around them come from the stack.
-PAIR = """{prepare}
-{run} {program} {words} >/tmp/server 2>&1 &
-server=$!
-until netstat -ltn | grep -q ':18515 ' || ! kill -0 $server; do usleep 50000; done
-{run} {program} {words} {host}
-status=$?
-[ $status = 0 ] || kill $server 2>/dev/null
-wait
-exit $status
-"""
-
-
-@dataclass(frozen=True)
-class Stack:
-    name: str
-    words: str
-    prepare: str
-    run: str = ""  # Ours: in a network namespace of its own, for rxe has taken RoCE's port in the first one.
-
-
-def link(stack, other):
-    return f"rdma link del {other}0 2>/dev/null; rdma link add {stack}0 type {stack} netdev eth0 2>/dev/null"
-
-
-OWN_NETWORK = "ip link set lo up"
-OURS = "env VERBATIM_PATH=wire /tmp/verbatim/bin/verbatim run --node {protocol} --address 127.0.0.1 --protocol {protocol} --"
-PAIRS = (
-    (Stack("rdma_rxe", "-d rxe0 -x 1", link("rxe", "siw")),
-     Stack("RoCE v2", "-x 1", OWN_NETWORK, OURS.format(protocol="roce"))),
-    (Stack("siw", "-d siw0 -R", link("siw", "rxe")),
-     Stack("iWARP", "-R", OWN_NETWORK, OURS.format(protocol="iwarp"))),
-)
 
 
 @dataclass(frozen=True)
@@ -69,30 +38,104 @@ class Work:
     name: str
     program: str
     column: int  # Of perftest's last row.
-    unit: str
     scale: float
-
-    def aim(self):
-        return ("at most 1", lambda ratio: ratio <= 1) if self.unit == "us" else ("at least 2", lambda ratio: ratio >= 2)
+    unit: str
 
 
 WORKS = (
-    Work("`ib_write_bw`, 4 KiB", "ib_write_bw -F -D 2 -s 4096", 3, "MB/s", MIB / 1e6),
-    Work("`ib_write_bw`, 64 KiB", "ib_write_bw -F -D 2 -s 65536", 3, "MB/s", MIB / 1e6),
-    Work("`ib_send_lat`, 8 B", "ib_send_lat -F -n 2000 -s 8", 4, "us", 1),
+    Work("`ib_write_bw`, 4 KiB", "ib_write_bw -F -D 2 -s 4096", 3, MIB / 1e6, "MB/s"),
+    Work("`ib_write_bw`, 64 KiB", "ib_write_bw -F -D 2 -s 65536", 3, MIB / 1e6, "MB/s"),
+    Work("`ib_send_lat`, 8 B", "ib_send_lat -F -n 2000 -s 8", 4, 1, "us"),
+)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """perftest over one RDMA stack."""
+    name: str
+    words: str
+    prepare: str
+    run: str = ""  # Ours: in a network namespace of its own, for rxe has taken RoCE's port in the first one.
+
+    def script(self, work):
+        host = "127.0.0.1" if self.run else peer.ADDRESS
+        return f"""{self.prepare}
+{self.run} {work.program} {self.words} >/tmp/server 2>&1 &
+server=$!
+until netstat -ltn | grep -q ':18515 ' || ! kill -0 $server; do usleep 50000; done
+{self.run} {work.program} {self.words} {host}
+status=$?
+[ $status = 0 ] || kill $server 2>/dev/null
+wait
+exit $status
+"""
+
+    @staticmethod
+    def figure(work, output):
+        return last_row(output)[work.column] * work.scale
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What the guest's kernel gives without RDMA."""
+    name: str
+    command: str
+    units: tuple  # (unit that it prints, how many of the work's it is)
+
+    def script(self, _work):
+        server = "qperf -lp 19765 & server=$!; usleep 500000\n" if self.command.startswith("qperf") else "server=\n"
+        return f"{server}{self.command}\nstatus=$?\n[ -z $server ] || kill $server\nexit $status\n"
+
+    def figure(self, _work, output):
+        for unit, factor in self.units:
+            if found := re.search(rf"([\d.]+) {unit}\b", output):
+                return float(found.group(1)) * factor
+        raise Failure(f"no figure in:\n{output}")
+
+
+def link(stack, other):
+    return f"rdma link del {other}0 2>/dev/null; rdma link add {stack}0 type {stack} netdev eth0 2>/dev/null"
+
+
+def ours(name, words, path, protocol):
+    run = (f"env VERBATIM_PATH={path} /tmp/verbatim/bin/verbatim run --node {protocol} --address 127.0.0.1 "
+           f"--protocol {protocol} --")
+    return Stack(name, words, "ip link set lo up", run)
+
+
+RXE = Stack("`rdma_rxe`", "-d rxe0 -x 1", link("rxe", "siw"))
+SIW = Stack("`siw`", "-d siw0 -R", link("siw", "rxe"))
+ROCE = ours("RoCE v2", "-x 1", "wire", "roce")
+IWARP = ours("iWARP", "-R", "wire", "iwarp")
+DIRECT = ours("direct", "-x 1", "auto", "roce")
+BYTES = (("GB/sec", 1e3), ("MB/sec", 1), ("KB/sec", 1e-3), ("GB/s", 1e3))
+TIMES = (("us", 1), ("ms", 1e3))
+UDP = Limit("UDP, datagrams of 4,112 B, segmentation offload", "/tmp/verbatim/bin/bench_limits udp 2 4112 15", BYTES)
+TCP = Limit("TCP, `qperf`, 64 KiB a call", "qperf -lp 19765 -t 2 -m 65536 127.0.0.1 tcp_bw", BYTES)
+UDP_LATENCY = Limit("`qperf udp_lat`, 8 B", "qperf -lp 19765 -t 2 -m 8 127.0.0.1 udp_lat", TIMES)
+TCP_LATENCY = Limit("`qperf tcp_lat`, 8 B", "qperf -lp 19765 -t 2 -m 8 127.0.0.1 tcp_lat", TIMES)
+WRITE_4K, WRITE_64K, SEND = WORKS
+# Work, ours, beside what; and the aim, where there is one.
+ROWS = (
+    *((work, own, other, aim) for work, aim in ((WRITE_4K, 2), (WRITE_64K, 2), (SEND, 1))
+      for own, other in ((ROCE, RXE), (IWARP, SIW))),
+    *((work, DIRECT, other, None) for work in WORKS for other in (RXE, SIW)),
+    (WRITE_64K, ROCE, UDP, None), (WRITE_64K, IWARP, TCP, None),
+    (SEND, ROCE, UDP_LATENCY, None), (SEND, IWARP, TCP_LATENCY, None),
 )
 
 
 def install(guest, build):
     """Verbatim and what it loads, into the guest's memory."""
-    ours = pathlib.Path(guest.share, "verbatim")
+    own = pathlib.Path(guest.share, "verbatim")
     for folder in ("bin", "lib"):
-        (ours / folder).mkdir(parents=True)
+        (own / folder).mkdir(parents=True)
     libraries = pathlib.Path(guest.share, "libraries")
     libraries.mkdir()
-    files = ["bin/verbatim", "bin/verbatimd", *(f"lib/{path.name}" for path in pathlib.Path(build, "lib").glob("*.so*"))]
+    files = ["bin/verbatim", "bin/verbatimd", "bin/bench_limits",
+             *(f"lib/{path.name}" for path in pathlib.Path(build, "lib").glob("*.so*"))]
     for name in files:
-        shutil.copy(f"{build}/{name}", ours / name)
+        shutil.copy(f"{build}/{name}", own / name)
         listing = subprocess.run(["ldd", f"{build}/{name}"], check=True, text=True, stdout=subprocess.PIPE).stdout
         for path in (line.split()[2] for line in listing.splitlines() if "=> /" in line):
             if not path.startswith(f"{build}/"):
@@ -101,35 +144,37 @@ def install(guest, build):
               "cp $it /usr/lib/x86_64-linux-gnu/; done")
 
 
-def measure(guest, stack, work):
-    script = PAIR.format(prepare=stack.prepare, run=stack.run, program=work.program, words=stack.words,
-                         host="127.0.0.1" if stack.run else peer.ADDRESS)
-    name = pathlib.Path(guest.share, "pair")
-    name.write_text(script, encoding="utf-8")
+def measure(guest, what, work):
+    pathlib.Path(guest.share, "script").write_text(what.script(work), encoding="utf-8")
+    own_network = isinstance(what, Stack) and what.run
     for attempt in range(TRIES):
-        job = guest.start(f"{'unshare -n ' if stack.run else ''}sh /host/pair")
+        job = guest.start(f"{'unshare -n ' if own_network else ''}sh /host/script")
         try:
             job.expect_success(SECONDS_MAX)
-            return last_row(job.output())[work.column] * work.scale
+            return what.figure(work, job.output())
         except Failure as failure:
             if attempt + 1 == TRIES:
-                raise Failure(f"{stack.name}, {work.name}: {failure}\n{job.output()}") from failure
+                raise Failure(f"{what.name}, {work.name}: {failure}\n{job.output()}") from failure
     raise AssertionError
 
 
 def figure(values, unit):
-    return f"{statistics.median(values):.4g} {unit} ({min(values):.3g} to {max(values):.3g})"
+    return f"{statistics.median(values):.3g} {unit} ({min(values):.3g} to {max(values):.3g})"
 
 
-def rows(results):
-    for (work, theirs, ours), rounds in results.items():
-        ratios = [own / other for other, own in rounds]
-        aim, is_met = work.aim()
-        cells = (work.name, f"{theirs.name}: {figure([other for other, _ in rounds], work.unit)}",
-                 f"{ours.name}: {figure([own for _, own in rounds], work.unit)}",
-                 f"{statistics.median(ratios):.3g} ({min(ratios):.3g} to {max(ratios):.3g})",
-                 aim, "yes" if is_met(statistics.median(ratios)) else "no")
-        yield f"| {' | '.join(cells)} |\n"
+def row(work, own, other, aim, results):
+    ratios = [one / two for one, two in zip(results[work, own], results[work, other])]
+    ratio = statistics.median(ratios)
+    is_latency = work.unit == "us"
+    cells = [work.name, f"{own.name}: {figure(results[work, own], work.unit)}",
+             f"{other.name}: {figure(results[work, other], work.unit)}",
+             f"{ratio:.3g} ({min(ratios):.3g} to {max(ratios):.3g})"]
+    if aim is None:
+        cells += ["", ""]
+    else:
+        is_met = ratio <= aim if is_latency else ratio >= aim
+        cells += [f"at {'most' if is_latency else 'least'} {aim}", "yes" if is_met else "no"]
+    return f"| {' | '.join(cells)} |\n"
 
 
 def main():
@@ -139,16 +184,16 @@ def main():
     options = parser.parse_args()
     build = str(pathlib.Path(options.build).resolve())
     peer.enter_network(f"{build}/guest")
-    results = {}
+    # Each once a round, in the order of the rows.
+    tasks = dict.fromkeys((work, what) for work, own, other, _ in ROWS for what in (own, other))
+    results = defaultdict(list)
     with Lab(options) as lab, peer.Guest(lab.folder, f"{build}/guest", "rxe") as guest:
         install(guest, build)
         for number in range(options.rounds):
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-            for work in WORKS:
-                for theirs, ours in PAIRS:
-                    found = measure(guest, theirs, work), measure(guest, ours, work)
-                    results.setdefault((work, theirs, ours), []).append(found)
-        table = HEAD.format(version=guest.version, rounds=options.rounds) + "".join(rows(results))
+            for work, what in tasks:
+                results[work, what].append(measure(guest, what, work))
+        table = HEAD.format(version=guest.version, rounds=options.rounds) + "".join(row(*one, results) for one in ROWS)
     print(table)
     if options.write:
         report.write_section(ROOT / "docs" / "benchmarks.md", HEADING, HEADING + table)
