@@ -155,7 +155,7 @@ void StreamManager::on_request(ConnectionId id, const MpaMessage& message, Strea
     request.inbound_reads = depth_of(message.enhanced->outbound_reads);
     request.outbound_reads = depth_of(message.enhanced->inbound_reads);
   }
-  out.emplace_back(std::move(request));
+  out.emplace_back(request);
 }
 
 void StreamManager::on_reply(ConnectionId id, const MpaMessage& message, StreamEffects& out) {

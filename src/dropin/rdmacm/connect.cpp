@@ -60,16 +60,21 @@ cm::StreamOffer stream_offer_of(Id& id, const rdma_conn_param* parameters, ByteS
 }
 
 cm::QueuePairOffer offer_of(const Id& id, const rdma_conn_param* parameters) {
-  const ibv_qp* const qp = id.verbs.qp;
-  return {.qpn = Qpn(qp != nullptr ? qp->qp_num : parameters->qp_num),
-          .starting_psn = id.connection.own_psn,
-          .responder_resources = id.connection.responder_resources,
-          .initiator_depth = id.connection.initiator_depth,
-          .flow_control = parameters != nullptr && parameters->flow_control != 0,
-          .rnr_retry_count = parameters != nullptr
-                                 ? static_cast<std::uint8_t>(parameters->rnr_retry_count & 7)
-                                 : std::uint8_t{7},
-          .srq = qp != nullptr ? qp->srq != nullptr : parameters->srq != 0};
+  cm::QueuePairOffer offer{.starting_psn = id.connection.own_psn,
+                           .responder_resources = id.connection.responder_resources,
+                           .initiator_depth = id.connection.initiator_depth,
+                           .rnr_retry_count = 7};
+  if (parameters != nullptr) {
+    offer.qpn = Qpn(parameters->qp_num);
+    offer.srq = parameters->srq != 0;
+    offer.flow_control = parameters->flow_control != 0;
+    offer.rnr_retry_count = static_cast<std::uint8_t>(parameters->rnr_retry_count & 7);
+  }
+  if (const ibv_qp* const qp = id.verbs.qp; qp != nullptr) {
+    offer.qpn = Qpn(qp->qp_num);
+    offer.srq = qp->srq != nullptr;
+  }
+  return offer;
 }
 
 Result<void> ask_for_connection(Id& id, const rdma_conn_param* parameters) {
