@@ -1,6 +1,9 @@
 #include "adapter/stream.h"
 
+#include <array>
 #include <thread>
+
+#include <sys/socket.h>
 
 #include "adapter/adapter_kit.h"
 #include "mover/tcp_ends_for_test.h"
@@ -93,6 +96,24 @@ TEST_F(StreamPair, PeersSayThatTheyAreReady) {
   EXPECT_EQ(Status::success, left.next().status);
   EXPECT_EQ(Status::success, right.next().status);
   move_bytes();
+}
+
+TEST_F(StreamPair, AnEndWaitsUntilThePeerHasSeenThatThisSideIsReady) {
+  const QueuePairAttributes attributes{.state = QpState::init, .access = kAccess};
+  ASSERT_TRUE(left.qp->modify(attributes, kState | kPKeyIndex | kPort | kAccessFlags));
+  mover::TcpEnds tcp;
+  const MpaAgreement agreement{.outbound_reads = 1, .ready = MpaAgreement::Ready::read};
+  ASSERT_TRUE(left.qp->start_stream(
+      {.socket = std::move(tcp.active), .agreement = agreement, .is_initiator = true}));
+  ASSERT_TRUE(left.qp->modify({.state = QpState::err}, kState));
+  constexpr std::size_t kRead = 2 + 18 + 28 + 4, kWrite = 2 + 14 + 4;  // FPDUs of no payload.
+  std::array<std::byte, kRead + kWrite> said;
+  EXPECT_EQ(recv(tcp.passive.get(), said.data(), said.size(), MSG_WAITALL),
+            static_cast<ssize_t>(said.size()));
+  EXPECT_EQ(send(tcp.passive.get(), said.data(), 1, 0), 1);
+  ssize_t got = 1;
+  while (got > 0) got = recv(tcp.passive.get(), said.data(), said.size(), 0);
+  EXPECT_EQ(got, 0);
 }
 
 TEST_F(StreamPair, ImmediateDataComesWithItsWrite) {

@@ -89,7 +89,7 @@ using StreamEffects = std::vector<StreamEffect>;
 /// not fit.
 class StreamManager {
  public:
-  /// So long a peer may take for its Request, or its Reply.
+  /// So long a peer may take for its Request, its Reply, or to close what was rejected or ended.
   static constexpr TimeNs kPatience = 10 * kSecond;
   /// A server that listens at its port again in a moment (perftest's does for its second
   /// connection) is found: so long a refused connection is tried again, so often.

@@ -48,10 +48,8 @@ inline constexpr Fault kMessageOffset{Layer::ddp, 2, 0x04};
 inline constexpr Fault kMessageTooLong{Layer::ddp, 2, 0x05};
 inline constexpr Fault kUntaggedDdpVersion{Layer::ddp, 2, 0x06};
 // MPA.
-inline constexpr Fault kConnectionLost{Layer::llp, 0, 0x01};
 inline constexpr Fault kCrc{Layer::llp, 0, 0x02};
 inline constexpr Fault kMarker{Layer::llp, 0, 0x03};
-inline constexpr Fault kMpaFrame{Layer::llp, 0, 0x04};
 
 }  // namespace faults
 
