@@ -76,7 +76,7 @@ class Guest:
     def __init__(self, folder, system, stack):
         self.share = os.path.join(folder, "guest")
         self._jobs = []
-        os.makedirs(os.path.join(self.share, "todo"))
+        os.makedirs(self.share)
         self._console = open(os.path.join(folder, "console"), "wb")
         self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", "qemu-system-x86_64", "-machine", "q35,accel=tcg",
@@ -87,7 +87,7 @@ class Guest:
              "-netdev", "tap,id=n0,ifname=tap0,script=no,downscript=no",
              "-device", f"virtio-net-pci,netdev=n0,host_mtu={MTU},romfile=",
              "-virtfs", f"local,path={self.share},mount_tag=host,security_model=none"],
-            stdin=subprocess.DEVNULL, stdout=self._console, stderr=subprocess.STDOUT)
+            stdin=subprocess.PIPE, stdout=self._console, stderr=subprocess.STDOUT)
         self.version = ""
 
     def __enter__(self):
@@ -105,8 +105,7 @@ class Guest:
         if error is not None:
             for job in self._jobs[-3:]:
                 print(f"--- {job.name}: status {job.status()}\n{job.output().rstrip()}")
-        with open(os.path.join(self.share, "over"), "wb"):
-            pass
+        self._say("")
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -114,14 +113,22 @@ class Guest:
             self._process.wait()
         self._console.close()
 
+    def _say(self, line):
+        """A line on the guest's console."""
+        try:
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:  # It has ended, which whoever waits for it will see.
+            pass
+
     def has_ended(self):
         return self._process.poll() is not None
 
     def start(self, command):
         name = str(len(self._jobs))
-        with open(f"{self.share}/{name}.new", "w", encoding="utf-8") as script:
+        with open(f"{self.share}/{name}.sh", "w", encoding="utf-8") as script:
             script.write(f"{command}\n")
-        os.rename(f"{self.share}/{name}.new", f"{self.share}/todo/{name}")
+        self._say(name)
         self._jobs.append(Job(self, name, command))
         return self._jobs[-1]
 
