@@ -363,6 +363,7 @@ Result<void> Progress::join_frames(const Gid& group, std::uint32_t interface_ind
 }
 
 Result<void> Progress::receive_from(int fd) {
+  if (adapter_.node().is_iwarp) return {};  // Nothing is said by datagrams there.
   auto socket = mover::UdpSocket::adopt(fd);
   if (!socket) return std::unexpected(socket.error());
   return add_source(std::move(*socket), Gid{});

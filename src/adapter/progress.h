@@ -76,6 +76,7 @@ class Progress {
   Use note_post(TimeNs now) { return {*this, last_post_, now}; }
   /// The program polls and waits for no events: the background thread rests.
   bool is_polled() const { return resting_.load(std::memory_order_relaxed); }
+  TimeNs last_poll() const { return last_poll_.load(std::memory_order_relaxed); }
   void arm_timer(TimeNs at, Qpn qpn);
   /// The queue pair has something to send at the end of this turn, or the next.
   void note_output(QueuePair& queue_pair);

@@ -3,6 +3,7 @@
 #include "adapter/adapter.h"
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
+#include "adapter/stream.h"
 #include "base/assert.h"
 #include "base/hot.h"
 
@@ -174,6 +175,7 @@ void QueuePair::Posting::send_posted() {
   {
     const std::lock_guard guard(queue_pair_.lock_, std::adopt_lock);
     if (queue_pair_.may_gather()) return queue_pair_.adapter_.progress().note_output(queue_pair_);
+    if (queue_pair_.stream_ != nullptr) queue_pair_.stream_->posted_at = now;
     queue_pair_.transmit_locked(now);
   }
   queue_pair_.give_way();

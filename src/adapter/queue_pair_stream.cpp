@@ -8,6 +8,7 @@
 #include "adapter/queue_pair.h"
 #include "adapter/scatter.h"
 #include "adapter/stream.h"
+#include "base/inplace_vector.h"
 #include "base/log.h"
 #include "wire/mpa_markers.h"
 
@@ -22,6 +23,8 @@ namespace {
 
 /// What one turn sends, and reads, at most: others want theirs, and the lock is held.
 constexpr int kBuffersPerTurn = 16;
+/// A shorter payload is copied sooner than it is looked up and held.
+constexpr std::uint32_t kBorrowBytesMin = 2048;
 /// A peer that has sent nothing after so long has seen the Reply, or hears again that we are ready:
 /// `siw` (6.1) misses what comes while it still prepares its socket.
 constexpr TimeNs kStartPatience = 50 * kMillisecond;
@@ -43,6 +46,9 @@ std::uint32_t ddp_segment_bytes(std::size_t tcp_segment_bytes, bool has_markers)
 class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
  public:
   explicit Streaming(QueuePair& queue_pair) : qp_(queue_pair), stream_(*queue_pair.stream_) {}
+  ~Streaming() { let_go(); }
+  Streaming(const Streaming&) = delete;
+  Streaming& operator=(const Streaming&) = delete;
 
   /// What has come, as far as a turn goes. False: the connection has ended.
   bool receive() {
@@ -57,6 +63,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
       }
       if (error == EAGAIN) return true;
       if (error != 0) return false;
+      if (!stream_.tcp.may_have_more()) return true;
     }
     return true;
   }
@@ -64,6 +71,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
   /// What waits for the socket. False: it goes on waiting, or never leaves.
   bool send() {
     const int error = stream_.tcp.send();
+    let_go();
     if (error == EAGAIN && !std::exchange(stream_.awaits_room, true)) {
       qp_.adapter_.progress().await_room(stream_.tcp.fd(), qp_.number_, true);
     }
@@ -83,6 +91,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
       if (stream_.endpoint.poll_transmit(segment)) {
         append(segment, room);
       } else if (const auto slot = stream_.endpoint.requester().poll_local()) {
+        let_go();  // What is held may be what the operation waits for.
         const Status status = qp_.carry_out(*slot);
         if (status != Status::success) qp_.refuse_stream_request(*slot, status);
       } else {
@@ -151,12 +160,66 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     const MutableByteSpan bytes = room.subspan(wire::kFpduLengthBytes, size);
     encode(segment.header, bytes);
     std::ranges::copy(segment.body.bytes(), bytes.subspan(segment.header.size()).begin());
-    if (!read(segment.payload, bytes.last(segment.payload.length))) return refuse(segment.payload);
-    const MutableByteSpan fpdu = room.first(stream_.writer.bytes_of(size));
-    stream_.writer.write(fpdu, size);
-    stream_.tcp.commit(fpdu.size());
+    const std::size_t on_stream = stream_.writer.bytes_of(size);
+    const std::uint32_t payload = segment.payload.length;
+    Pieces pieces;
+    if (find(segment.payload, pieces)) {
+      const auto front = room.first(wire::kFpduLengthBytes + size - payload);
+      const auto end = room.subspan(front.size(), on_stream - front.size() - payload);
+      stream_.writer.write_around(front, payload, end);
+      stream_.tcp.commit(front.size());
+      for (const ByteSpan piece : pieces) stream_.tcp.borrow(piece);
+      stream_.tcp.commit(end.size());
+    } else if (read(segment.payload, bytes.last(segment.payload.length))) {
+      stream_.writer.write(room.first(on_stream), size);
+      stream_.tcp.commit(on_stream);
+    } else {
+      return refuse(segment.payload);
+    }
     qp_.record_->counters.packets_sent.add_exclusive();
-    qp_.record_->counters.bytes_sent.add_exclusive(fpdu.size());
+    qp_.record_->counters.bytes_sent.add_exclusive(on_stream);
+  }
+  using Pieces = InplaceVector<ByteSpan, kSegmentsMax>;
+  static_assert(kSegmentsMax <= mover::TcpStream::kBorrowsMax);
+
+  /// Where the payload lies, held until it has been sent or copied. False: copy it at once, for it
+  /// is short, may go at any moment, or must not change any more, as its CRC would not fit.
+  bool find(const PayloadSource& payload, Pieces& pieces) {
+    if (payload.length < kBorrowBytesMin || !stream_.writer.may_write_around()) return false;
+    const std::size_t held = stream_.holds.size();
+    using Added = std::expected<void, region::KeyError>;
+    const auto add = [&](auto hold, std::uint32_t length) -> Added {
+      if (!hold) return std::unexpected(hold.error());
+      if (hold->backing() != region::Hold::Backing::memory) {
+        return std::unexpected(region::KeyError::not_mapped);
+      }
+      pieces.push({hold->address(), length});
+      stream_.holds.push_back(std::move(*hold));
+      return {};
+    };
+    const auto in_request = [&](MemoryKey key, std::uint64_t address, std::uint32_t length) {
+      return add(qp_.regions_.hold(key, address, length, region::kLocalRead, qp_.options_.pd),
+                 length);
+    };
+    const SendQueue& queue = qp_.send_queue_;
+    const bool found = payload.from == PayloadSource::From::region
+                           ? add(hold_region(payload), payload.length).has_value()
+                           : !queue.place(payload.slot).inlined &&
+                                 for_each_piece(queue.segments(payload.slot), payload.offset,
+                                                payload.length, in_request)
+                                     .has_value();
+    if (!found) stream_.holds.resize(held);
+    return found;
+  }
+
+  std::expected<region::Hold, region::KeyError> hold_region(const PayloadSource& payload) const {
+    return qp_.regions_.hold(payload.key, payload.address, payload.length, region::kRemoteRead,
+                             {payload.pd, qp_.number_});
+  }
+
+  void let_go() {
+    stream_.tcp.keep_borrowed();
+    stream_.holds.clear();
   }
 
   /// A copy: the kernel sends it later, and its CRC must fit what it is then.
@@ -165,8 +228,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
       case PayloadSource::From::nothing:
         return true;
       case PayloadSource::From::region: {
-        const auto hold = qp_.regions_.hold(payload.key, payload.address, payload.length,
-                                            region::kRemoteRead, {payload.pd, qp_.number_});
+        const auto hold = hold_region(payload);
         return hold && read_held(*hold, to);
       }
       case PayloadSource::From::request:

@@ -63,14 +63,18 @@ void QueuePair::give_way() const {
 }
 
 /// Requests that a program posts one by one leave together, up to half of what one system call
-/// sends, where the program polls and something of this queue pair is on its way: nothing waits for
-/// them alone. The rest of them leaves at the program's next poll, or within a millisecond.
+/// sends, where the program polls and something of this queue pair is on its way (over iWARP: has
+/// left since the last poll): nothing waits for them alone. The rest of them leaves at the
+/// program's next poll, or within a millisecond.
 bool QueuePair::may_gather() const {
   constexpr std::uint64_t kTogether = 16;
   constexpr std::uint64_t kBytesTogether = mover::kSendBytesMax / 2;
   const std::uint64_t waiting = send_queue_.posted() - handed_;
   if (waiting == 0 || waiting >= kTogether || !is_reliable() || link_ != nullptr) return false;
-  if (!requester_.in_flight() || !adapter_.progress().is_polled()) return false;
+  const Progress& progress = adapter_.progress();
+  const bool has_company =
+      stream_ != nullptr ? stream_->posted_at > progress.last_poll() : requester_.in_flight();
+  if (!has_company || !progress.is_polled()) return false;
   std::uint64_t bytes = 0;
   for (auto slot = handed_; slot < send_queue_.posted(); ++slot) {
     bytes += send_queue_.place(slot).request.length;

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "base/time.h"
 #include "base/unique_fd.h"
 #include "cm/mpa_setup.h"
 #include "mover/tcp_stream.h"
+#include "region/region_table.h"
 #include "transport/iwarp/endpoint.h"
 #include "transport/iwarp/stream.h"
 
@@ -32,6 +35,10 @@ struct Stream {
   transport::iwarp::FpduReader reader;
   transport::iwarp::FpduWriter writer;
   cm::MpaAgreement agreement;
+  /// Of what `tcp` has borrowed.
+  std::vector<region::Hold> holds;
+  /// When a request was last sent by the call that posted it.
+  TimeNs posted_at = 0;
   bool is_initiator = false;
   /// Until a segment has come: when to go on without one, or to say again that this side is ready.
   TimeNs goes_on_at = kNever;

@@ -88,6 +88,35 @@ TEST_F(StreamPair, MarkersAndCrcAreAsAgreed) {
   move_bytes();
 }
 
+TEST_F(StreamPair, WithoutACrcPayloadIsSentFromWhereItLies) {
+  connect({.has_crc = false, .inbound_reads = 4, .outbound_reads = 4});
+  move_bytes();
+  fill(left, 0, 300'000, 9);
+  receive(right, 400'000, 300'000);
+  const std::array<Segment, 3> segments{left.segment(0, 100'000), left.segment(100'000, 3),
+                                        left.segment(100'003, 199'997)};
+  ASSERT_EQ(0, left.qp->post_send({.wr_id = 1,
+                                   .request = {.operation = Operation::send, .length = 300'000},
+                                   .segments = segments,
+                                   .flags = kPostSignaled}));
+  EXPECT_EQ(Status::success, right.next().status);
+  EXPECT_TRUE(is_same(0, 400'000, 300'000));
+  EXPECT_EQ(Status::success, left.next().status);
+}
+
+TEST_F(StreamPair, WithoutACrcAWrongLocalKeyFailsTheRequest) {
+  connect({.has_crc = false});
+  std::array<Segment, 2> segments{left.segment(0, 10'000), left.segment(10'000, 10'000)};
+  segments[1].key ^= 0x100;
+  receive(right, 400'000, 20'000);
+  ASSERT_EQ(0, left.qp->post_send({.wr_id = 1,
+                                   .request = {.operation = Operation::send, .length = 20'000},
+                                   .segments = segments,
+                                   .flags = kPostSignaled}));
+  EXPECT_EQ(Status::local_protection_error, left.next().status);
+  EXPECT_EQ(Status::flushed, right.next().status);
+}
+
 TEST_F(StreamPair, PeersSayThatTheyAreReady) {
   connect({.inbound_reads = 1, .outbound_reads = 1, .ready = MpaAgreement::Ready::read});
   receive(left, 0, 100);

@@ -1,12 +1,17 @@
 #include "mover/tcp_stream.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
+#include <utility>
 
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+
+#include "base/assert.h"
 
 namespace verbatim::mover {
 namespace {
@@ -44,33 +49,96 @@ std::size_t TcpStream::segment_bytes() const {
 }
 
 MutableByteSpan TcpStream::reserve(std::size_t bytes) {
-  if (begin_ == end_) begin_ = end_ = 0;
-  if (kBufferBytes - end_ < bytes) return {};
+  if (waiting_ == 0) end_ = first_ = count_ = 0;
+  if (kBufferBytes - std::max(waiting_, end_) < bytes) return {};
+  if (pieces_.size() - count_ < kBorrowsMax + 2) return {};
   return {&out_[end_], bytes};
 }
 
-int TcpStream::send() {
-  while (begin_ < end_) {
-    const ssize_t sent = ::send(fd_.get(), &out_[begin_], end_ - begin_, MSG_NOSIGNAL);
-    if (sent < 0 && errno != EINTR) return errno;
-    if (sent > 0) begin_ += static_cast<std::size_t>(sent);
+void TcpStream::add(ByteSpan bytes) {
+  if (bytes.empty()) return;
+  waiting_ += bytes.size();
+  if (count_ > first_) {
+    iovec& last = pieces_[count_ - 1];
+    if (static_cast<const std::byte*>(last.iov_base) + last.iov_len == bytes.data()) {
+      last.iov_len += bytes.size();
+      return;
+    }
   }
+  VERBATIM_ASSERT(count_ < pieces_.size());
+  pieces_[count_++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+}
+
+void TcpStream::commit(std::size_t bytes) {
+  add({&out_[end_], bytes});
+  end_ += bytes;
+}
+
+void TcpStream::borrow(ByteSpan bytes) {
+  has_borrowed_ = true;
+  add(bytes);
+}
+
+void TcpStream::on_sent(std::size_t bytes) {
+  waiting_ -= bytes;
+  while (bytes > 0) {
+    iovec& piece = pieces_[first_];
+    const std::size_t part = std::min(bytes, piece.iov_len);
+    piece = {static_cast<std::byte*>(piece.iov_base) + part, piece.iov_len - part};
+    if (piece.iov_len == 0) ++first_;
+    bytes -= part;
+  }
+}
+
+int TcpStream::send() {
+  while (waiting_ > 0) {
+    msghdr message{};
+    message.msg_iov = &pieces_[first_];
+    message.msg_iovlen = count_ - first_;
+    const ssize_t sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+    if (sent >= 0) {
+      on_sent(static_cast<std::size_t>(sent));
+    } else if (errno != EINTR) {
+      const int error = errno;
+      keep_borrowed();
+      return error;
+    }
+  }
+  has_borrowed_ = false;
   return 0;
 }
 
+void TcpStream::keep_borrowed() {
+  if (!std::exchange(has_borrowed_, false)) return;
+  if (spare_ == nullptr) spare_ = std::make_unique_for_overwrite<std::byte[]>(kBufferBytes);
+  end_ = 0;
+  for (const iovec& piece : std::span(pieces_).subspan(first_, count_ - first_)) {
+    std::memcpy(&spare_[end_], piece.iov_base, piece.iov_len);
+    end_ += piece.iov_len;
+  }
+  out_.swap(spare_);
+  pieces_[0] = {out_.get(), waiting_};
+  first_ = 0;
+  count_ = waiting_ > 0 ? 1 : 0;
+}
+
 int TcpStream::receive() {
-  if (taken_ > 0) {
+  may_have_more_ = false;
+  if (taken_ == arrived_) taken_ = arrived_ = 0;
+  if (arrived_ > kBufferBytes / 2) {
     std::memmove(&in_[0], &in_[taken_], arrived_ - taken_);
     arrived_ -= taken_;
     taken_ = 0;
   }
-  if (arrived_ == kBufferBytes) return 0;
+  const std::size_t room = kBufferBytes - arrived_;
+  if (room == 0) return 0;
   for (;;) {
-    const ssize_t got = recv(fd_.get(), &in_[arrived_], kBufferBytes - arrived_, MSG_DONTWAIT);
+    const ssize_t got = recv(fd_.get(), &in_[arrived_], room, MSG_DONTWAIT);
     if (got == 0) return ENODATA;
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno;
     arrived_ += static_cast<std::size_t>(got);
+    may_have_more_ = static_cast<std::size_t>(got) == room;
     return 0;
   }
 }

@@ -52,6 +52,54 @@ TEST_F(TcpStreams, WhatWaitsArrivesHoweverLittleTheSocketTakes) {
   EXPECT_EQ(b_.receive(), EAGAIN);
 }
 
+TEST_F(TcpStreams, WhatIsBorrowedIsCopiedWhereTheSocketDoesNotTakeIt) {
+  constexpr std::size_t kTotal = 8 << 20;
+  constexpr std::size_t kFront = 20, kPiece = 30'000, kAll = kFront + 2 * kPiece + 4;
+  const auto byte_at = [](std::size_t at) { return static_cast<std::byte>(at * 7 / 3); };
+  std::vector<std::byte> memory(2 * kPiece);
+  std::size_t made = 0, seen = 0;
+  while (seen < kTotal) {
+    for (int messages = 0; messages < 5; ++messages) {
+      const auto room = a_.reserve(kAll);
+      if (room.empty()) break;
+      a_.keep_borrowed();  // For `memory` is to hold another message.
+      const auto own = a_.reserve(kAll);
+      std::size_t at = made;
+      for (std::byte& byte : own.first(kFront)) byte = byte_at(at++);
+      for (std::byte& byte : memory) byte = byte_at(at++);
+      for (std::byte& byte : own.subspan(kFront, 4)) byte = byte_at(at++);
+      a_.commit(kFront);
+      a_.borrow(std::span(memory).first(kPiece));
+      a_.borrow(std::span(memory).subspan(kPiece));
+      a_.commit(4);
+      made = at;
+    }
+    const int error = a_.send();
+    ASSERT_TRUE(error == 0 || error == EAGAIN) << error;
+    std::ranges::fill(memory, std::byte{0xee});
+    wait_for(b_, POLLIN);
+    ASSERT_EQ(b_.receive(), 0);
+    for (const std::byte byte : b_.arrived()) ASSERT_EQ(byte, byte_at(seen++)) << seen;
+    b_.consume(b_.arrived().size());
+  }
+}
+
+TEST_F(TcpStreams, ThereIsNoRoomForMorePiecesThanOneCallSends) {
+  std::vector<std::byte> memory(2 * TcpStream::kBorrowsMax);
+  int reserved = 0;
+  for (; !a_.reserve(100).empty(); ++reserved) {
+    a_.commit(1);
+    for (std::size_t i = 0; i < TcpStream::kBorrowsMax; ++i) {
+      a_.borrow(std::span(memory).subspan(2 * i, 1));
+    }
+    a_.commit(1);
+  }
+  EXPECT_EQ(reserved, 2);
+  EXPECT_EQ(a_.send(), 0);
+  EXPECT_TRUE(a_.has_sent_all());
+  EXPECT_FALSE(a_.reserve(100).empty());
+}
+
 TEST_F(TcpStreams, WhatIsNotConsumedStays) {
   std::ranges::fill(a_.reserve(10), std::byte{1});
   a_.commit(10);

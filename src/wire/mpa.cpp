@@ -1,5 +1,6 @@
 #include "wire/mpa.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <string_view>
@@ -87,9 +88,12 @@ ByteSpan segment_of(ByteSpan fpdu) {
 }
 
 void enclose_fpdu(MutableByteSpan fpdu, std::size_t segment_bytes) {
-  store_be(fpdu.data(), static_cast<std::uint16_t>(segment_bytes));
-  const std::size_t end = kFpduLengthBytes + segment_bytes;
-  std::memset(&fpdu[end], 0, fpdu.size() - end);
+  enclose_fpdu(fpdu, segment_bytes, fpdu.subspan(kFpduLengthBytes + segment_bytes));
+}
+
+void enclose_fpdu(MutableByteSpan front, std::size_t segment_bytes, MutableByteSpan end) {
+  store_be(front.data(), static_cast<std::uint16_t>(segment_bytes));
+  std::ranges::fill(end, std::byte{0});
 }
 
 bool has_right_crc(ByteSpan fpdu) {

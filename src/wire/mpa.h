@@ -96,6 +96,9 @@ ByteSpan segment_of(ByteSpan fpdu);
 /// Writes the length before and the padding behind a segment that lies in `fpdu` already, at
 /// kFpduLengthBytes: `fpdu` has `fpdu_bytes(segment_bytes)`. The CRC is zero.
 void enclose_fpdu(MutableByteSpan fpdu, std::size_t segment_bytes);
+/// The same where the FPDU lies in pieces: `front` begins it, `end` is what stands behind the
+/// segment.
+void enclose_fpdu(MutableByteSpan front, std::size_t segment_bytes, MutableByteSpan end);
 /// Its CRC, over all bytes before it, markers included.
 bool has_right_crc(ByteSpan fpdu);
 void set_crc(MutableByteSpan fpdu);

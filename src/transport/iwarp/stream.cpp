@@ -40,4 +40,10 @@ void FpduWriter::write(MutableByteSpan out, std::size_t segment_bytes) {
   position_ += out.size();
 }
 
+void FpduWriter::write_around(MutableByteSpan front, std::size_t payload_bytes,
+                              MutableByteSpan end) {
+  wire::enclose_fpdu(front, front.size() - wire::kFpduLengthBytes + payload_bytes, end);
+  position_ += front.size() + payload_bytes + end.size();
+}
+
 }  // namespace verbatim::transport::iwarp

@@ -44,6 +44,12 @@ class FpduWriter {
   std::size_t bytes_of(std::size_t segment_bytes) const;
   /// The segment lies at `kFpduLengthBytes` of `out`, which has bytes_of() it: encloses it.
   void write(MutableByteSpan out, std::size_t segment_bytes);
+  /// Whether the FPDU is only put around the segment, neither marked nor summed up: then the
+  /// segment's payload may lie elsewhere.
+  bool may_write_around() const { return !options_.has_crc && !options_.has_markers; }
+  /// `front` is the FPDU up to the payload, with the segment's header in its place; `end` is what
+  /// follows the payload.
+  void write_around(MutableByteSpan front, std::size_t payload_bytes, MutableByteSpan end);
 
  private:
   StreamOptions options_;
