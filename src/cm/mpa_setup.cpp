@@ -1,6 +1,7 @@
 #include "cm/mpa_setup.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include <fmt/format.h>
 
@@ -47,6 +48,22 @@ MpaAgreement framing_of(const MpaOffer& offer, const MpaFrame& theirs) {
 }
 
 }  // namespace
+
+Result<MpaOffer> parse_mpa_wishes(std::string_view list) {
+  MpaOffer offer;
+  for (std::string_view rest = list; !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    if (word == "no-crc") {
+      offer.wants_crc = false;
+    } else if (word == "markers") {
+      offer.wants_markers = true;
+    } else {
+      return refuse(EINVAL, fmt::format("'{}' is no wish of MPA's: no-crc and markers are", word));
+    }
+  }
+  return offer;
+}
 
 std::expected<std::optional<MpaMessage>, wire::WireError> parse_mpa(ByteSpan stream) {
   if (stream.size() < MpaFrame::kSize) return std::nullopt;

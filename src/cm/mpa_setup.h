@@ -4,9 +4,11 @@
 #include <expected>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/error.h"
 #include "wire/mpa.h"
 
 /// How two ends of a TCP connection agree on an RDMAP stream (RFC 5044, section 7; RFC 6581): one
@@ -22,6 +24,10 @@ struct MpaOffer {
   std::uint16_t inbound_reads = 0;   // READs and atomics of the peer's: IRD.
   std::uint16_t outbound_reads = 0;  // Own ones: ORD.
 };
+
+/// Words, separated by commas: `no-crc`, where the peer wants none either; `markers`, in what
+/// comes. EINVAL.
+Result<MpaOffer> parse_mpa_wishes(std::string_view list);
 
 /// A Request or a Reply that has come whole.
 struct MpaMessage {

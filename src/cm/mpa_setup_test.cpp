@@ -128,6 +128,17 @@ TEST(MpaSetup, AMessageComesInPieces) {
   }
 }
 
+TEST(MpaSetup, WishesAreWords) {
+  const auto framing = [](std::string_view list) {
+    const MpaOffer offer = parse_mpa_wishes(list).value();
+    return std::pair{offer.wants_crc, offer.wants_markers};
+  };
+  EXPECT_EQ(framing(""), std::pair(true, false));
+  EXPECT_EQ(framing("no-crc"), std::pair(false, false));
+  EXPECT_EQ(framing("no-crc,markers"), std::pair(false, true));
+  EXPECT_EQ(parse_mpa_wishes("crc").error().code, EINVAL);
+}
+
 TEST(MpaSetup, WhatIsNoMpaIsRefused) {
   Bytes request = compose_mpa_request({}, words("private"));
   request[3] = std::byte{'x'};

@@ -58,15 +58,21 @@ void StreamManager::fail(ConnectionId id, int error, StreamEffects& out, ByteSpa
   out.emplace_back(StreamFailed{id, error, data});
 }
 
+MpaOffer StreamManager::offer_of(const StreamOffer& offer) const {
+  MpaOffer own = wishes_;
+  own.inbound_reads = offer.inbound_reads;
+  own.outbound_reads = offer.outbound_reads;
+  return own;
+}
+
 Result<ConnectionId> StreamManager::connect(const SocketAddress& local, const SocketAddress& remote,
                                             const StreamOffer& offer, TimeNs now,
                                             StreamEffects& out) {
   if (connections_.size() >= kConnectionsMax) return refuse(ENOMEM, "too many connections");
-  Connection connection{
-      .state = State::connecting,
-      .ends = {.source = local, .destination = remote},
-      .offer = {.inbound_reads = offer.inbound_reads, .outbound_reads = offer.outbound_reads},
-      .private_data = {offer.private_data.begin(), offer.private_data.end()}};
+  Connection connection{.state = State::connecting,
+                        .ends = {.source = local, .destination = remote},
+                        .offer = offer_of(offer),
+                        .private_data = {offer.private_data.begin(), offer.private_data.end()}};
   if (connection.private_data.size() > mpa_private_data_max(connection.offer.revision)) {
     return refuse(EINVAL, fmt::format("{} bytes of private data: MPA carries {}",
                                       connection.private_data.size(),
@@ -194,9 +200,7 @@ Result<void> StreamManager::accept(ConnectionId id, const StreamOffer& offer, St
   Connection& connection = **found;
   if (connection.has_ended) return refuse(ECONNRESET, "the peer has closed the connection");
   const auto request = parse_mpa(connection.received);
-  auto accepted = accept_mpa(
-      **request, {.inbound_reads = offer.inbound_reads, .outbound_reads = offer.outbound_reads},
-      offer.private_data);
+  auto accepted = accept_mpa(**request, offer_of(offer), offer.private_data);
   if (!accepted) return refuse(EPROTO, accepted.error());
   connection.state = State::established;
   out.emplace_back(SendBytes{id, std::move(accepted->reply)});

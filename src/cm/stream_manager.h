@@ -99,8 +99,9 @@ class StreamManager {
   /// Accepted sockets whose Request has not come: anybody may open them.
   static constexpr std::size_t kSilentMax = 1024;
 
-  /// `seed`: of ids, as a ConnectionManager's.
-  explicit StreamManager(std::uint64_t seed) : identifiers_(0, seed) {}
+  /// `seed`: of ids, as a ConnectionManager's. `wishes`: all of an offer but the depths.
+  explicit StreamManager(std::uint64_t seed, const MpaOffer& wishes = {})
+      : wishes_(wishes), identifiers_(0, seed) {}
 
   Result<ConnectionId> connect(const SocketAddress& local, const SocketAddress& remote,
                                const StreamOffer& offer, TimeNs now, StreamEffects& out);
@@ -168,6 +169,9 @@ class StreamManager {
   void open(ConnectionId id, StreamEffects& out);
   void on_refusal(ConnectionId id, int error, TimeNs now, StreamEffects& out);
 
+  MpaOffer offer_of(const StreamOffer& offer) const;
+
+  const MpaOffer wishes_;
   Identifiers identifiers_;
   Connections connections_;
   std::size_t silent_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <ranges>
 
 #include <pthread.h>
@@ -95,7 +96,10 @@ Result<void> Manager::start() {
     return refuse(error, "the background thread takes no descriptor");
   }
   if (!node_.is_iwarp) return {};
-  streams_ = std::make_unique<Streams>(*this, random_seed());
+  const char* const wanted = std::getenv("VERBATIM_MPA");
+  const auto wishes = cm::parse_mpa_wishes(wanted != nullptr ? wanted : "");
+  if (!wishes) return refuse(EINVAL, "VERBATIM_MPA: " + wishes.error().text);
+  streams_ = std::make_unique<Streams>(*this, random_seed(), *wishes);
   return streams_->start();
 }
 

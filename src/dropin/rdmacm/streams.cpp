@@ -48,7 +48,8 @@ bool has_peer_ended(int fd) {
 
 }  // namespace
 
-Streams::Streams(Manager& manager, std::uint64_t seed) : manager_(manager), engine_(seed) {}
+Streams::Streams(Manager& manager, std::uint64_t seed, const cm::MpaOffer& wishes)
+    : manager_(manager), engine_(seed, wishes) {}
 
 Result<void> Streams::start() {
   alarm_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));

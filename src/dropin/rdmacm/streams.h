@@ -15,7 +15,7 @@ namespace verbatim::rdmacm {
 /// it says as events of ids. Every call but `on_ready` under Manager::lock.
 class Streams {
  public:
-  Streams(Manager& manager, std::uint64_t seed);
+  Streams(Manager& manager, std::uint64_t seed, const cm::MpaOffer& wishes);
   /// Refuses where there is no descriptor for the timer.
   Result<void> start();
 
