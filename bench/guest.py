@@ -97,28 +97,31 @@ def link(stack, other):
     return f"rdma link del {other}0 2>/dev/null; rdma link add {stack}0 type {stack} netdev eth0 2>/dev/null"
 
 
-def ours(name, words, path, protocol):
-    run = (f"env VERBATIM_PATH={path} /tmp/verbatim/bin/verbatim run --node {protocol} --address 127.0.0.1 "
+def ours(name, words, protocol, *variables):
+    run = (f"env {' '.join(variables)} /tmp/verbatim/bin/verbatim run --node {protocol} --address 127.0.0.1 "
            f"--protocol {protocol} --")
     return Stack(name, words, "ip link set lo up", run)
 
 
 RXE = Stack("`rdma_rxe`", "-d rxe0 -x 1", link("rxe", "siw"))
 SIW = Stack("`siw`", "-d siw0 -R", link("siw", "rxe"))
-ROCE = ours("RoCE v2", "-x 1", "wire", "roce")
-IWARP = ours("iWARP", "-R", "wire", "iwarp")
-DIRECT = ours("direct", "-x 1", "auto", "roce")
+WIRE = "VERBATIM_PATH=wire"
+ROCE = ours("RoCE v2", "-x 1", "roce", WIRE)
+IWARP = ours("iWARP", "-R", "iwarp", WIRE, "VERBATIM_MPA=no-crc")  # As siw, which asks for none.
+IWARP_CRC = ours("iWARP with CRC", "-R", "iwarp", WIRE)
+DIRECT = ours("direct", "-x 1", "roce")
 BYTES = (("GB/sec", 1e3), ("MB/sec", 1), ("KB/sec", 1e-3), ("GB/s", 1e3))
 TIMES = (("us", 1), ("ms", 1e3))
 UDP = Limit("UDP, datagrams of 4,112 B, segmentation offload", "/tmp/verbatim/bin/bench_limits udp 2 4112 15", BYTES)
 TCP = Limit("TCP, `qperf`, 64 KiB a call", "qperf -lp 19765 -t 2 -m 65536 127.0.0.1 tcp_bw", BYTES)
-UDP_LATENCY = Limit("`qperf udp_lat`, 8 B", "qperf -lp 19765 -t 2 -m 8 127.0.0.1 udp_lat", TIMES)
-TCP_LATENCY = Limit("`qperf tcp_lat`, 8 B", "qperf -lp 19765 -t 2 -m 8 127.0.0.1 tcp_lat", TIMES)
+UDP_LATENCY = Limit("UDP, 8 B, both ends spin", "/tmp/verbatim/bin/bench_limits udp_latency 2 8", TIMES)
+TCP_LATENCY = Limit("TCP, 8 B, both ends spin", "/tmp/verbatim/bin/bench_limits tcp_latency 2 8", TIMES)
 WRITE_4K, WRITE_64K, SEND = WORKS
 # Work, ours, beside what; and the aim, where there is one.
 ROWS = (
     *((work, own, other, aim) for work, aim in ((WRITE_4K, 2), (WRITE_64K, 2), (SEND, 1))
       for own, other in ((ROCE, RXE), (IWARP, SIW))),
+    *((work, IWARP_CRC, SIW, None) for work in WORKS),
     *((work, DIRECT, other, None) for work in WORKS for other in (RXE, SIW)),
     (WRITE_64K, ROCE, UDP, None), (WRITE_64K, IWARP, TCP, None),
     (SEND, ROCE, UDP_LATENCY, None), (SEND, IWARP, TCP_LATENCY, None),

@@ -10,9 +10,11 @@
 #include <cstring>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <netinet/udp.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -215,14 +217,83 @@ void udp(double seconds, std::size_t bytes, std::size_t segments) {
   std::printf("%.4f GB/s %.4f M/s\n", rate / 1e9, rate / static_cast<double>(bytes) / 1e6);
 }
 
+/// The two ends of a connection over loopback: UDP sockets, or a TCP connection.
+std::pair<int, int> connect_two(bool tcp) {
+  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof address;
+  const auto open = [&] { return socket(AF_INET, tcp ? SOCK_STREAM : SOCK_DGRAM, 0); };
+  const int one = open();
+  int two = open();
+  check(bind(one, plain, size) == 0 && getsockname(one, plain, &size) == 0, "bind");
+  if (tcp) check(listen(one, 1) == 0, "listen");
+  check(connect(two, plain, size) == 0, "connect");
+  if (!tcp) {
+    check(getsockname(two, plain, &size) == 0 && connect(one, plain, size) == 0, "connect");
+    return {one, two};
+  }
+  const int accepted = accept(one, nullptr, nullptr);
+  close(one);
+  const int on = 1;
+  for (const int fd : {accepted, two}) {
+    check(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0, "TCP_NODELAY");
+  }
+  return {accepted, two};
+}
+
+/// False at the end of the connection, or when `ended` says so.
+bool await_message(int fd, std::vector<char>& message, const std::atomic<bool>& ended) {
+  for (std::size_t got = 0; got < message.size();) {
+    const ssize_t bytes = recv(fd, message.data() + got, message.size() - got, MSG_DONTWAIT);
+    if (bytes > 0) got += static_cast<std::size_t>(bytes);
+    if (bytes < 0 && errno != EAGAIN) fail("recv");
+    if (bytes < 0 && ended.load(std::memory_order_relaxed)) return false;
+  }
+  return true;
+}
+
+void say_message(int fd, const std::vector<char>& message) {
+  check(send(fd, message.data(), message.size(), 0) == static_cast<ssize_t>(message.size()),
+        "send");
+}
+
+/// A message goes to and fro between two threads that spin on their sockets. Prints microseconds
+/// one way.
+void latency(double seconds, std::size_t bytes, bool tcp) {
+  const auto [here, there] = connect_two(tcp);
+  std::atomic<bool> ended = false;
+  std::thread other([&ended, bytes, fd = there] {
+    stay_on_processor(1);
+    std::vector<char> message(bytes);
+    while (await_message(fd, message, ended)) say_message(fd, message);
+  });
+  stay_on_processor(0);
+  std::vector<char> message(bytes);
+  const double batch = median_seconds(seconds, [&, fd = here] {
+    for (std::uint64_t i = 0; i < kRoundTripsOfBatch; ++i) {
+      say_message(fd, message);
+      await_message(fd, message, ended);
+    }
+  });
+  ended.store(true, std::memory_order_relaxed);
+  other.join();
+  close(here);
+  close(there);
+  std::printf("%.4f us\n", batch * 1e6 / kRoundTripsOfBatch / 2);
+}
+
 int usage() {
-  std::fprintf(stderr,
-               "usage: bench_limits ping_pong SECONDS        a cache line between two processors\n"
-               "       bench_limits copy SECONDS BYTES       memcpy, the same two buffers\n"
-               "       bench_limits udp SECONDS BYTES COUNT  UDP over loopback, COUNT datagrams a "
-               "call\n"
-               "                                             (UDP_SEGMENT and UDP_GRO where more "
-               "than 1)\n");
+  std::fprintf(
+      stderr,
+      "usage: bench_limits ping_pong SECONDS        a cache line between two processors\n"
+      "       bench_limits copy SECONDS BYTES       memcpy, the same two buffers\n"
+      "       bench_limits udp SECONDS BYTES COUNT  UDP over loopback, COUNT datagrams a "
+      "call\n"
+      "                                             (UDP_SEGMENT and UDP_GRO where more "
+      "than 1)\n"
+      "       bench_limits udp_latency SECONDS BYTES   to and fro between two threads that "
+      "spin\n"
+      "       bench_limits tcp_latency SECONDS BYTES   on their sockets, over loopback\n");
   return 2;
 }
 
@@ -240,6 +311,8 @@ int main(int argc, char** argv) {
     copy(seconds, bytes);
   } else if (what == "udp" && argc == 5 && bytes > 0 && count > 0) {
     udp(seconds, bytes, count);
+  } else if ((what == "udp_latency" || what == "tcp_latency") && argc == 4 && bytes > 0) {
+    latency(seconds, bytes, what == "tcp_latency");
   } else {
     return usage();
   }
