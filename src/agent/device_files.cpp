@@ -18,16 +18,27 @@ std::string gid_in_full(const Gid& gid) {
   return text;
 }
 
+void add_gid_file(std::uint32_t index, const Gid& gid, std::vector<DeviceFile>& files) {
+  files.push_back({fmt::format("ports/1/gids/{}", index), gid_in_full(gid)});
+}
+
+void add_gid_attributes(std::uint32_t index, std::string_view type, const NodeDescription& node,
+                        std::vector<DeviceFile>& files) {
+  files.push_back({fmt::format("ports/1/gid_attrs/types/{}", index), std::string(type)});
+  files.push_back({fmt::format("ports/1/gid_attrs/ndevs/{}", index), node.interface});
+}
+
 /// As Linux: every entry has its file of `gids`, and only those in use a type and an interface.
 void add_gid_files(const NodeDescription& node, std::vector<DeviceFile>& files) {
+  if (node.protocol == WireProtocol::iwarp) {
+    add_gid_file(0, rnic_gid(node.mac), files);
+    return add_gid_attributes(0, name_of(RoceVersion::v1), node, files);
+  }
   for (std::uint32_t i = 0; i < kGidTableLength; ++i) {
     const bool used = i < node.gids.size() && node.port.has(node.gids[i].address);
-    files.push_back(
-        {fmt::format("ports/1/gids/{}", i), gid_in_full(used ? node.gids[i].gid : Gid{})});
+    add_gid_file(i, used ? node.gids[i].gid : Gid{}, files);
     if (!used) continue;
-    files.push_back({fmt::format("ports/1/gid_attrs/types/{}", i),
-                     std::string(name_of(roce_version(node.address_of(node.gids[i]))))});
-    files.push_back({fmt::format("ports/1/gid_attrs/ndevs/{}", i), node.interface});
+    add_gid_attributes(i, name_of(roce_version(node.address_of(node.gids[i]))), node, files);
   }
 }
 

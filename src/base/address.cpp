@@ -176,6 +176,12 @@ std::uint64_t eui64(const MacAddress& mac) {
   return load_be<std::uint64_t>(reinterpret_cast<const std::byte*>(bytes.data()));
 }
 
+Gid rnic_gid(const MacAddress& mac) {
+  Gid gid;
+  std::ranges::copy(mac, gid.bytes.begin());
+  return gid;
+}
+
 Gid link_local_gid(const MacAddress& mac) {
   Gid gid{{0xfe, 0x80}};
   store_be(reinterpret_cast<std::byte*>(gid.bytes.data() + 8), eui64(mac));

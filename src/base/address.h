@@ -95,6 +95,9 @@ Gid link_local_gid(const MacAddress& mac);
 /// The IPv4 address that a link-local GID was made from by `synthetic_mac`, else an empty one.
 SocketAddress ipv4_of_synthetic_gid(const Gid& gid);
 
+/// The one GID of an iWARP port: the MAC, and zeros behind it. It names nothing to anybody else.
+Gid rnic_gid(const MacAddress& mac);
+
 /// RoCE v2's GID of an address: ::ffff:a.b.c.d or the IPv6 address (IBA A17.4.5.1).
 Gid gid_of(const SocketAddress& address);
 /// Where packets for a GID go (multicast groups included), with port 4791:

@@ -66,6 +66,10 @@ int print_devices() {
     devices.add({kDeviceName, node.name, guid_text(node.guid),
                  node.port.is_active ? "active" : "down", node.interface,
                  std::to_string(bytes_of(agent::active_mtu(node.port.interface_mtu_bytes)))});
+    if (node.protocol == agent::WireProtocol::iwarp) {
+      gids.add({node.name, "0", gid_text(rnic_gid(node.mac)), "iWARP"});
+      continue;
+    }
     for (std::size_t index = 0; index < node.gids.size(); ++index) {
       if (!node.port.has(node.gids[index].address)) continue;
       gids.add({node.name, std::to_string(index), gid_text(node.gids[index].gid),

@@ -35,7 +35,7 @@ class Call:
 
 def run(lab):
     """The calls, as made on node a, and on one that speaks iWARP."""
-    lab.set_protocol("i", "iwarp")
+    lab.set_variables("i", VERBATIM_PROTOCOL="iwarp")
     lines = []
     for node, *words in (("a",), ("i", "iwarp")):
         program = lab.start(node, [os.path.join(lab.build, "bin", "refused"), *words])

@@ -24,6 +24,10 @@ OUR_PROGRAMS = ("peer_session", "peer_cm")
 PROTOCOLS = {"rxe": "roce", "siw": "iwarp"}
 NODE = "host"
 SETTLE_SECONDS = 30  # For a server to end when its client has.
+# siw (6.1) fails a SEND that has left whole if the connection ends before its call to TCP returns, which is late
+# in a guest (docs/decisions.md). perftest's last message is one; what was to be measured has been by then.
+END_FOUND_TOO_EARLY = re.compile(r"^ *\d+ +\d+ +[\d.]+ .*Bad wc status 2.*Failed to close connection",
+                                 re.MULTILINE | re.DOTALL)
 
 
 class Encounter:
@@ -38,9 +42,16 @@ class Encounter:
         self._wait_for_listener(server)
         client_side = OURS if self.server_side == THEIRS else THEIRS
         client = self._start(client_side, self._client_argv())
-        client.expect_success(self.row.seconds)
+        self._await_client(client, client_side)
         server.expect_success(SETTLE_SECONDS)
         return client.output()
+
+    def _await_client(self, client, side):
+        try:
+            client.expect_success(self.row.seconds)
+        except Failure:
+            if side == OURS or not END_FOUND_TOO_EARLY.search(client.output()):
+                raise
 
     def _client_argv(self):
         hosts = {(OURS, 4): peer.OUR_ADDRESS, (OURS, 6): peer.OUR_ADDRESS_6,
@@ -92,6 +103,7 @@ def run_all(lab, guest, rows):
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--stack", default="rxe", choices=peer.STACKS, help="Linux's")
+    parser.add_argument("--mpa", default="", help="VERBATIM_MPA of our side")
     parser.add_argument("--write", action="store_true", help="write docs/compatibility.md")
     parser.add_argument("--list", action="store_true", help="say what would run")
     parser.add_argument("pattern", nargs="*", help="only rows whose client's arguments match")
@@ -107,7 +119,7 @@ def main():
     options.path = "wire"
     with Lab(options) as lab:
         lab.set_addresses(NODE, peer.OUR_ADDRESS, peer.OUR_ADDRESS_6)
-        lab.set_protocol(NODE, PROTOCOLS[options.stack])
+        lab.set_variables(NODE, VERBATIM_PROTOCOL=PROTOCOLS[options.stack], VERBATIM_MPA=options.mpa)
         with peer.Guest(lab.folder, system, options.stack) as guest:
             for program in OUR_PROGRAMS:
                 shutil.copy(f"{lab.build}/bin/{program}", guest.share)

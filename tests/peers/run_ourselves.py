@@ -14,10 +14,11 @@ SECONDS_MAX = 100
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--protocol", default="roce", choices=("roce", "iwarp"))
+    parser.add_argument("--mpa", default="", help="VERBATIM_MPA of both")
     options = parser.parse_args()
     with Lab(options) as lab:
         for node in ("a", "b"):
-            lab.set_protocol(node, options.protocol)
+            lab.set_variables(node, VERBATIM_PROTOCOL=options.protocol, VERBATIM_MPA=options.mpa)
         port = str(lab.free_port())
         session = [f"{lab.build}/bin/peer_session", "-p", port]
         server = lab.start_server("a", session, int(port))

@@ -125,8 +125,7 @@ class Lab:
         self.namespace_pids = namespace_pids or {}
         self._addresses = {}
         self._more_addresses = {}
-        self._roce = {}
-        self._protocols = {}
+        self._variables = {}
 
     def __enter__(self):
         return self
@@ -160,13 +159,9 @@ class Lab:
         self._addresses[node] = address
         self._more_addresses[node] = more
 
-    def set_roce(self, node, versions):
-        """VERBATIM_ROCE of the node: "v1,v2"."""
-        self._roce[node] = versions
-
-    def set_protocol(self, node, protocol):
-        """VERBATIM_PROTOCOL of the node: "iwarp"."""
-        self._protocols[node] = protocol
+    def set_variables(self, node, **variables):
+        """Of the node's programs: VERBATIM_PROTOCOL="iwarp"."""
+        self._variables[node] = variables
 
     def free_port(self):
         """A TCP port where nobody listens. Labs start at different places."""
@@ -199,11 +194,7 @@ class Lab:
             command = ["nsenter", "--net", "--target", pid, "--", *command]
         name = f"{os.path.basename(argv[0])} on node {node}"
         log_path = f"{self.folder}/{len(self.programs)}.log"
-        environment = self.environment()
-        if node in self._protocols:
-            environment["VERBATIM_PROTOCOL"] = self._protocols[node]
-        if node in self._roce:
-            environment["VERBATIM_ROCE"] = self._roce[node]
+        environment = self.environment() | self._variables.get(node, {})
         program = Program(name, command, environment, log_path, stdin)
         self.programs.append(program)
         return program

@@ -30,7 +30,12 @@ RUNS = (
 
 def check_device(lab):
     lab.expect_output("a", ["ibv_devinfo", "-v"], "iWARP (1)", "verbatim0")
-    lab.expect_output("a", ["cat", "/sys/class/infiniband/verbatim0/node_type"], "4: RNIC")
+    lab.expect_output("a", ["ibv_devinfo", "-v"], "gid_tbl_len:\t\t1\n")
+    device = "/sys/class/infiniband/verbatim0"
+    lab.expect_output("a", ["cat", f"{device}/node_type"], "4: RNIC")
+    mac = [2, 0, *(int(byte) for byte in lab.address("a").split("."))]  # Of a node on loopback.
+    gid = ":".join(f"{high:02x}{low:02x}" for high, low in zip(mac[::2], mac[1::2])) + 5 * ":0000"
+    lab.expect_output("a", ["cat", f"{device}/ports/1/gids/0"], gid)
 
 
 def main():
@@ -39,7 +44,7 @@ def main():
         return SKIPPED
     with Lab(options) as lab:
         for node in ("a", "b"):
-            lab.set_protocol(node, "iwarp")
+            lab.set_variables(node, VERBATIM_PROTOCOL="iwarp")
         check_device(lab)
         for server, client in CONNECTIONS:
             lab.run_connection(server, client, SECONDS_MAX)

@@ -45,7 +45,7 @@ def outlive(options, cable, roce):
         lab.set_addresses("a", address_a)
         lab.set_addresses("b", address_b)
         for node in ("a", "b"):
-            lab.set_roce(node, roce)
+            lab.set_variables(node, VERBATIM_ROCE=roce)
         words = ["rping", "-V", "-C", FOREVER, "-S", str(BYTES)]
         server = lab.start("a", [*words, "-s"])
         wait_until(lambda: lab.bound_ports("a"), SECONDS_MAX, "rping to listen")

@@ -44,8 +44,8 @@ def make_lab(options, cable, server, client):
     lab = Lab(options, namespace_pids={"b": peer.pid})
     lab.set_addresses("a", address_a)
     lab.set_addresses("b", address_b)
-    lab.set_roce("a", server)
-    lab.set_roce("b", client)
+    lab.set_variables("a", VERBATIM_ROCE=server)
+    lab.set_variables("b", VERBATIM_ROCE=client)
     return lab
 
 

@@ -11,18 +11,29 @@
 namespace verbatim::dropin {
 namespace {
 
+/// Over iWARP the only entry is there always.
+bool is_in_use(adapter::Adapter& adapter, std::uint32_t index) {
+  if (adapter.node().is_iwarp) return index == 0;
+  return index < adapter.node().gids.size() && adapter.port().state().has_gid(index);
+}
+
 /// Indices of the entries that hold a GID at the moment.
 std::vector<std::uint32_t> entries_in_use(ibv_context* context) {
   adapter::Adapter& adapter = from(context).adapter();
-  const adapter::PortState state = adapter.port().state();
   std::vector<std::uint32_t> indices;
-  for (std::uint32_t i = 0; i < adapter.node().gids.size(); ++i) {
-    if (state.has_gid(i)) indices.push_back(i);
+  for (std::uint32_t i = 0; i < gid_table_length(adapter.node()); ++i) {
+    if (is_in_use(adapter, i)) indices.push_back(i);
   }
   return indices;
 }
 
 ibv_gid_entry describe(const adapter::NodeDescription& node, std::uint32_t index) {
+  if (node.is_iwarp) {
+    return {.gid = to_verbs(rnic_gid(node.mac)),
+            .port_num = 1,
+            .gid_type = IBV_GID_TYPE_IB,
+            .ndev_ifindex = node.interface_index};
+  }
   return {.gid = to_verbs(node.gids[index].gid),
           .gid_index = index,
           .port_num = 1,
@@ -35,12 +46,11 @@ ibv_gid_entry describe(const adapter::NodeDescription& node, std::uint32_t index
 /// EINVAL beyond the table, ENODATA for an entry that holds no GID.
 Result<ibv_gid_entry> find(ibv_context* context, std::uint32_t port, std::uint32_t index) {
   if (auto exists = check_port(port); !exists) return std::unexpected(exists.error());
-  if (index >= kGidTableLength) {
-    return refuse(EINVAL,
-                  fmt::format("index {} is beyond the table of {}", index, kGidTableLength));
-  }
   adapter::Adapter& adapter = from(context).adapter();
-  if (index >= adapter.node().gids.size() || !adapter.port().state().has_gid(index)) {
+  if (const std::uint32_t length = gid_table_length(adapter.node()); index >= length) {
+    return refuse(EINVAL, fmt::format("index {} is beyond the table of {}", index, length));
+  }
+  if (!is_in_use(adapter, index)) {
     return refuse(ENODATA, fmt::format("entry {} is empty", index));
   }
   return describe(adapter.node(), index);

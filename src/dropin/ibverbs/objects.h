@@ -281,7 +281,10 @@ inline ibv_qp_cap to_verbs(const adapter::QueuePairCapacity& own) {
           .max_inline_data = own.inline_bytes};
 }
 
-using agent::kGidTableLength;
+/// Of the table that programs see.
+inline std::uint32_t gid_table_length(const adapter::NodeDescription& node) {
+  return node.is_iwarp ? 1 : agent::kGidTableLength;
+}
 /// Where the node's own GID of that version stands in its table.
 std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid,
                                          RoceVersion version);

@@ -33,6 +33,18 @@ void keep_iwarp(ibv_device_attr& attributes) {
   attributes.max_total_mcast_qp_attach = 0;
 }
 
+void keep_iwarp(ibv_device_attr_ex& attributes) {
+  attributes.device_cap_flags_ex = attributes.orig_attr.device_cap_flags;
+  attributes.packet_pacing_caps = {};
+  attributes.rss_caps = {};
+  attributes.max_wq_type_rq = 0;
+  attributes.tm_caps = {};
+  attributes.raw_packet_caps = 0;
+  attributes.odp_caps.per_transport_caps.uc_odp_caps = 0;
+  attributes.odp_caps.per_transport_caps.ud_odp_caps = 0;
+  attributes.xrc_odp_caps = 0;
+}
+
 ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
   ibv_device_attr attributes{};
   std::strncpy(attributes.fw_ver, VERBATIM_VERSION, sizeof attributes.fw_ver - 1);
@@ -109,14 +121,16 @@ constexpr std::uint64_t kUnitsOf4xEdr = 1000;  // Of 100 Mbit/s.
 constexpr std::uint8_t kPhysicalStateDisabled = 3;
 constexpr std::uint8_t kPhysicalStateLinkUp = 5;
 
-PortAttributes port_attributes(const adapter::PortState& state) {
+PortAttributes port_attributes(const adapter::PortState& state,
+                               const adapter::NodeDescription& node) {
   PortAttributes attributes{};
   ibv_port_attr& port = attributes.common;
   port.state = state.is_active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   port.max_mtu = IBV_MTU_4096;
   port.active_mtu = static_cast<ibv_mtu>(raw(state.active_mtu));
-  port.gid_tbl_len = kGidTableLength;
-  port.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+  port.gid_tbl_len = static_cast<int>(gid_table_length(node));
+  port.port_cap_flags = IBV_PORT_CM_SUP;
+  if (!node.is_iwarp) port.port_cap_flags |= IBV_PORT_IP_BASED_GIDS;
   port.max_msg_sz = Limits::message_bytes;
   port.pkey_tbl_len = 1;
   port.max_vl_num = 1;
@@ -124,7 +138,7 @@ PortAttributes port_attributes(const adapter::PortState& state) {
   port.active_speed = kSpeedEdr;
   port.phys_state = state.is_active ? kPhysicalStateLinkUp : kPhysicalStateDisabled;
   port.link_layer = IBV_LINK_LAYER_ETHERNET;
-  port.flags = IBV_QPF_GRH_REQUIRED;
+  port.flags = node.is_iwarp ? std::uint8_t{0} : std::uint8_t{IBV_QPF_GRH_REQUIRED};
   attributes.active_speed_ex = kSpeedEdr;
   return attributes;
 }
@@ -146,7 +160,8 @@ Result<void> check_port(std::uint32_t port) {
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,
                std::size_t size) {
   if (auto exists = check_port(port); !exists) return refused("query_port", exists.error());
-  copy_attributes(port_attributes(from(context).adapter().port().state()), attributes, size);
+  adapter::Adapter& adapter = from(context).adapter();
+  copy_attributes(port_attributes(adapter.port().state(), adapter.node()), attributes, size);
   return 0;
 }
 
@@ -185,6 +200,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   all.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
   all.max_dm_size = adapter::DeviceMemory::kBytesMax;
   add_on_demand_paging(all);
+  if (from(context).adapter().node().is_iwarp) keep_iwarp(all);
   copy_attributes(all, attributes, size);
   return 0;
 }
