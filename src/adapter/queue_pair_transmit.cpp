@@ -69,6 +69,7 @@ void QueuePair::give_way() const {
 bool QueuePair::may_gather() const {
   constexpr std::uint64_t kTogether = 16;
   constexpr std::uint64_t kBytesTogether = mover::kSendBytesMax / 2;
+  constexpr std::uint64_t kBytesOfStreamTogether = 60'000;  // What TCP takes in one piece.
   const std::uint64_t waiting = send_queue_.posted() - handed_;
   if (waiting == 0 || waiting >= kTogether || !is_reliable() || link_ != nullptr) return false;
   const Progress& progress = adapter_.progress();
@@ -79,7 +80,7 @@ bool QueuePair::may_gather() const {
   for (auto slot = handed_; slot < send_queue_.posted(); ++slot) {
     bytes += send_queue_.place(slot).request.length;
   }
-  return bytes < kBytesTogether;
+  return bytes < (stream_ != nullptr ? kBytesOfStreamTogether : kBytesTogether);
 }
 
 void QueuePair::transmit_locked(TimeNs now) {
