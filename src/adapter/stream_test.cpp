@@ -189,8 +189,8 @@ TEST_F(StreamPair, AWrongKeyFailsTheReadAndEndsBothSides) {
   receive(right, 0, 100);
   EXPECT_EQ(Status::remote_access_error, left.next().status);
   EXPECT_EQ(Status::flushed, right.next().status);
-  EXPECT_EQ(QpState::err, left.qp->state());
-  EXPECT_EQ(QpState::err, right.qp->state());
+  EXPECT_EQ(QpState::err, left.qp->query().state);
+  EXPECT_EQ(QpState::err, right.qp->query().state);
 }
 
 TEST_F(StreamPair, AWrongLocalKeyFailsTheRequestAndEndsBothSides) {
@@ -212,13 +212,13 @@ TEST_F(StreamPair, WhoseProgramEndsIsHeardAfterItsLastMessage) {
   ASSERT_TRUE(left.qp->modify({.state = QpState::err}, kState));
   EXPECT_EQ(Status::success, right.next().status);
   EXPECT_EQ(Status::flushed, right.next().status);
-  EXPECT_EQ(QpState::err, right.qp->state());
+  EXPECT_EQ(QpState::err, right.qp->query().state);
 }
 
 TEST_F(StreamPair, OnlyFromInit) {
   mover::TcpEnds tcp;
   EXPECT_FALSE(left.qp->start_stream({.socket = std::move(tcp.active)}));
-  EXPECT_EQ(QpState::reset, left.qp->state());
+  EXPECT_EQ(QpState::reset, left.qp->query().state);
 }
 
 TEST(DdpSegment, FitsATcpSegmentWithWhatMpaAdds) {
