@@ -133,6 +133,17 @@ def follow_addresses(lab):
         watcher.expect_nothing_else()
 
 
+def follow_over_iwarp(lab):
+    """Its one GID stays; who listens at all addresses does at new ones."""
+    watcher = Watcher(lab, A)
+    for server, port in (rping_server(lab), rping_server(lab)):
+        ip(change("add", A, NEW[A]))
+        wait_until(lambda: NEW[A] in lab.node_status(A)["addresses"], SECONDS_MAX, "the agent to see the address")
+        rping(lab, server, port, NEW[A])
+        ip(change("del", A, NEW[A]))
+    watcher.expect_nothing_else()
+
+
 def follow_mtu(lab):
     watcher = Watcher(lab, A)
     for mtu_bytes, active in ((1500, "1024 (3)"), (9000, "4096 (5)"), (2200, "2048 (4)")):
@@ -160,6 +171,12 @@ def main():
             lab.set_addresses(node, address)
         follow_addresses(lab)
         follow_mtu(lab)
+    ip(change("del", A, NEW[A]))
+    with Lab(options) as lab:
+        for node, address in FIRST.items():
+            lab.set_addresses(node, address)
+            lab.set_variables(node, VERBATIM_PROTOCOL="iwarp")
+        follow_over_iwarp(lab)
 
 
 if __name__ == "__main__":

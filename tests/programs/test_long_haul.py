@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Connections between two hosts (network namespaces, a veth pair) outlive what a card's connections outlive:
 the cable pulled, an address taken away, an MTU too small, for less than the retries take. rping checks each
-message's content. Over both versions of RoCE."""
+message's content. Over both versions of RoCE, and iWARP."""
 
 import sys
 import time
@@ -14,6 +14,11 @@ GONE_SECONDS = 0.5  # Less than the retries of a connection take.
 BYTES = 30000
 FOREVER = "100000000"
 
+WIRES = {
+    "RoCE v2": {"VERBATIM_ROCE": "v2"},
+    "RoCE v1": {"VERBATIM_ROCE": "v1"},
+    "iWARP": {"VERBATIM_PROTOCOL": "iwarp"},
+}
 # What is done to the interface, and undone.
 TROUBLES = (
     ("ip link set veth-a down", "ip link set veth-a up"),
@@ -39,13 +44,13 @@ def expect_progress(lab, programs, after):
     wait_until(goes_on, SECONDS_MAX, f"packets after {after}")
 
 
-def outlive(options, cable, roce):
+def outlive(options, cable, wire):
     peer, address_a, address_b = cable
     with Lab(options, namespace_pids={"b": peer.pid}) as lab:
         lab.set_addresses("a", address_a)
         lab.set_addresses("b", address_b)
         for node in ("a", "b"):
-            lab.set_variables(node, VERBATIM_ROCE=roce)
+            lab.set_variables(node, **WIRES[wire])
         words = ["rping", "-V", "-C", FOREVER, "-S", str(BYTES)]
         server = lab.start("a", [*words, "-s"])
         wait_until(lambda: lab.bound_ports("a"), SECONDS_MAX, "rping to listen")
@@ -57,7 +62,7 @@ def outlive(options, cable, roce):
             time.sleep(GONE_SECONDS)
             ip(end)
             expect_progress(lab, programs, trouble)
-            print(f"passed, RoCE {roce}: {trouble}", flush=True)
+            print(f"passed, {wire}: {trouble}", flush=True)
         for program in programs:
             program.kill()
 
@@ -66,8 +71,8 @@ def main():
     options = option_parser(__doc__).parse_args()
     enter_user_namespace()
     with joined_by_veth() as cable:
-        for roce in ("v2", "v1"):
-            outlive(options, cable, roce)
+        for wire in WIRES:
+            outlive(options, cable, wire)
 
 
 if __name__ == "__main__":

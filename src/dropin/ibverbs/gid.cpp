@@ -11,9 +11,7 @@
 namespace verbatim::dropin {
 namespace {
 
-/// Over iWARP the only entry is there always.
 bool is_in_use(adapter::Adapter& adapter, std::uint32_t index) {
-  if (adapter.node().is_iwarp) return index == 0;
   return index < adapter.node().gids.size() && adapter.port().state().has_gid(index);
 }
 

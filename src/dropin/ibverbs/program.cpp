@@ -80,7 +80,8 @@ void follow(const agent::NodeDescription& node, const std::vector<int>& sockets,
     log(LogLevel::warn, "no GID for a new address: {}", added.error().text);
     break;  // The next would take its index.
   }
-  adapter.port().change({.gids = gids_in_use(node),
+  // Over iWARP the port has one GID, of no address.
+  adapter.port().change({.gids = adapter.node().is_iwarp ? 1 : gids_in_use(node),
                          .is_present = node.port.is_present,
                          .is_active = node.port.is_active,
                          .active_mtu = agent::active_mtu(node.port.interface_mtu_bytes)});

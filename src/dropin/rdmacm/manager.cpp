@@ -244,6 +244,7 @@ void Manager::on_port_changed(const VerbatimPortChange* change) {
   manager->node_.active_mtu = change->node->active_mtu;  // All else stays.
   manager->take_addresses(*change->node);
   manager->gids_ = change->gids;
+  if (manager->streams_ != nullptr) manager->streams_->follow_addresses();
   for (Id* const id : manager->ids_of_device_) {
     if (change->is_removed) {
       const int status = id->is_synchronous ? -ENODEV : 0;

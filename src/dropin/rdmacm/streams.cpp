@@ -70,36 +70,54 @@ Result<UniqueFd> Streams::open_socket(const SocketAddress& local, bool only_ipv6
   return fd;
 }
 
-Result<cm::ListenerId> Streams::listen(Id& id, int backlog) {
-  std::vector<SocketAddress> addresses;
-  if (is_wildcard(id.local)) {
-    // Other nodes of the machine listen at the same port.
-    const bool both = id.local.is_ipv6() && !id.options.own_family_only.value_or(false);
-    addresses = manager_.own_addresses(id.local.family(), both);
-  } else {
-    addresses.push_back(id.local);
+Result<void> Streams::listen_at(cm::ListenerId listener, Listening& listening,
+                                const SocketAddress& address) const {
+  const SocketAddress local = address.with_port(listening.at.port());
+  auto fd = open_socket(local, local.is_ipv6());
+  if (!fd) return std::unexpected(fd.error());
+  if (::listen(fd->get(), listening.backlog) != 0) {
+    return refuse_errno(fmt::format("listening at {}", local));
   }
+  manager_.services().watch(fd->get(), EPOLLIN, on_ready, tag_of(listener));
+  listening.sockets[address.with_port(0)] = std::move(*fd);
+  return {};
+}
+
+Result<cm::ListenerId> Streams::listen(Id& id, int backlog) {
   const auto number = static_cast<cm::ListenerId>(++last_listener_);
   Listening& listening = listening_[number];
-  for (const SocketAddress& address : addresses) {
-    auto fd = open_socket(address.with_port(id.local.port()), address.is_ipv6());
-    if (fd && ::listen(fd->get(), backlog > 0 ? backlog : SOMAXCONN) != 0) {
-      fd = refuse_errno(fmt::format("listening at {}", address));
-    }
-    if (!fd) {
+  listening.at = id.local;
+  listening.both_families = id.local.is_ipv6() && !id.options.own_family_only.value_or(false);
+  listening.backlog = backlog > 0 ? backlog : SOMAXCONN;
+  for (const SocketAddress& address : addresses_of(listening)) {
+    if (auto listens = listen_at(number, listening, address); !listens) {
       unlisten(number);
-      return std::unexpected(fd.error());
+      return std::unexpected(listens.error());
     }
-    manager_.services().watch(fd->get(), EPOLLIN, on_ready, tag_of(number));
-    listening.push_back(std::move(*fd));
   }
   return number;
+}
+
+/// Of a wildcard, for other nodes of the machine listen at the same port.
+std::vector<SocketAddress> Streams::addresses_of(const Listening& listening) const {
+  if (!is_wildcard(listening.at)) return {listening.at};
+  return manager_.own_addresses(listening.at.family(), listening.both_families);
+}
+
+void Streams::follow_addresses() {
+  for (auto& [number, listening] : listening_) {
+    for (const SocketAddress& address : addresses_of(listening)) {
+      if (listening.sockets.contains(address.with_port(0))) continue;
+      const auto listens = listen_at(number, listening, address);
+      if (!listens) log(LogLevel::warn, "a new address has no listener: {}", listens.error().text);
+    }
+  }
 }
 
 void Streams::unlisten(cm::ListenerId listener) {
   const auto found = listening_.find(listener);
   if (found == listening_.end()) return;
-  for (const UniqueFd& fd : found->second) manager_.services().unwatch(fd.get());
+  for (const auto& [address, fd] : found->second.sockets) manager_.services().unwatch(fd.get());
   listening_.erase(found);
 }
 
@@ -281,7 +299,7 @@ void Streams::on_listener(cm::ListenerId listener) {
   const std::lock_guard guard(manager_.lock);
   const auto found = listening_.find(listener);
   if (found == listening_.end()) return;
-  for (const UniqueFd& socket : found->second) {
+  for (const auto& [address, socket] : found->second.sockets) {
     for (;;) {
       sockaddr_storage storage{};
       socklen_t length = sizeof storage;

@@ -30,6 +30,8 @@ class Streams {
   /// TCP sockets at the id's address and port; where it names no address, at each of the node's.
   Result<cm::ListenerId> listen(Id& id, int backlog);
   void unlisten(cm::ListenerId listener);
+  /// The node's addresses have changed: who listens at all of them does at new ones, too.
+  void follow_addresses();
 
  private:
   struct Link {
@@ -37,7 +39,12 @@ class Streams {
     bool is_connecting = false;
     std::uint32_t qpn = 0;  // Whose the stream is; 0: nobody's yet.
   };
-  using Listening = std::vector<UniqueFd>;  // Its sockets.
+  struct Listening {
+    SocketAddress at;
+    bool both_families = false;  // Of a wildcard.
+    int backlog = 0;
+    std::unordered_map<SocketAddress, UniqueFd> sockets;  // By address, without a port.
+  };
 
   /// `call(engine, effects)`, then what the engine says is done.
   template <typename Call>
@@ -63,6 +70,9 @@ class Streams {
   void on(const cm::StreamEnded& ended);
 
   Result<UniqueFd> open_socket(const SocketAddress& local, bool only_ipv6) const;
+  std::vector<SocketAddress> addresses_of(const Listening& listening) const;
+  Result<void> listen_at(cm::ListenerId listener, Listening& listening,
+                         const SocketAddress& address) const;
   void end(cm::ConnectionId connection, int error);
   void watch(cm::ConnectionId connection, const Link& link);
   void set_alarm();
