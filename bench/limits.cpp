@@ -222,9 +222,13 @@ std::pair<int, int> connect_two(bool tcp) {
   sockaddr_in address{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
   auto* const plain = reinterpret_cast<sockaddr*>(&address);
   socklen_t size = sizeof address;
-  const auto open = [&] { return socket(AF_INET, tcp ? SOCK_STREAM : SOCK_DGRAM, 0); };
+  const auto open = [&] {
+    const int fd = socket(AF_INET, tcp ? SOCK_STREAM : SOCK_DGRAM, 0);
+    check(fd >= 0, "socket");
+    return fd;
+  };
   const int one = open();
-  int two = open();
+  const int two = open();
   check(bind(one, plain, size) == 0 && getsockname(one, plain, &size) == 0, "bind");
   if (tcp) check(listen(one, 1) == 0, "listen");
   check(connect(two, plain, size) == 0, "connect");
