@@ -22,7 +22,8 @@ using endpoint::Device;
 
 enum Kind { write, read, send };
 constexpr const char* kKinds[] = {"write", "read", "send"};
-constexpr const char* kSteps[] = {"ibv_post_send", "ibv_poll_cq, one entry", "ibv_poll_cq, empty"};
+constexpr const char* kSteps[] = {"ibv_post_send", "ibv_poll_cq, the first entry",
+                                  "ibv_poll_cq, the second entry", "ibv_poll_cq, empty"};
 constexpr int kWarmUp = 2'000;
 constexpr std::size_t kBytes = 1 << 20;
 constexpr std::uint32_t kInlineBytes = 220;
@@ -55,13 +56,15 @@ class Subject {
     if (stops) breakpoint();
     const int refused = ibv_post_send(asker_, &request, &bad);
     if (stops) breakpoint();
-    int polled = ibv_poll_cq(device_.cq, 1, &entry);
+    while (ibv_poll_cq(device_.cq, 1, &entry) == 0) {
+    }
     if (stops) breakpoint();
-    if (kind_ == send) polled += ibv_poll_cq(device_.cq, 1, &entry);
+    while (kind_ == send && ibv_poll_cq(device_.cq, 1, &entry) == 0) {
+    }
     if (stops) breakpoint();
     const int extra = ibv_poll_cq(device_.cq, 1, &entry);
     if (stops) breakpoint();
-    check(refused == 0 && polled == (kind_ == send ? 2 : 1) && extra == 0, "the request");
+    check(refused == 0 && extra == 0, "the request");
   }
 
  private:
@@ -138,6 +141,7 @@ int main(int argc, char** argv) {
   check(parts.size() == 5, "breakpoints");
   print(kSteps[0], parts[0]);
   print(kSteps[1], parts[1]);
-  print(kSteps[2], parts[3]);
+  if (kind == send) print(kSteps[2], parts[2]);
+  print(kSteps[3], parts[3]);
   return 0;
 }

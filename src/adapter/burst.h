@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "adapter/arena.h"
+#include "adapter/packet_route.h"
 #include "adapter/receive_queue.h"
 #include "base/address.h"
 #include "mover/udp.h"
@@ -30,7 +31,9 @@ namespace verbatim::adapter {
 /// `end`; or `abandon` instead of `end` when the payload's memory refuses. `flush` at last.
 class Burst {
  public:
-  explicit Burst(ArenaHeader& arena) : port_(arena.port_counters) {}
+  /// `route`: the last one of who sends, kept for the next burst.
+  Burst(ArenaHeader& arena, std::optional<PacketRoute>& route)
+      : port_(arena.port_counters), route_(route) {}
   ~Burst() { flush(); }
   Burst(const Burst&) = delete;
   Burst& operator=(const Burst&) = delete;
@@ -81,10 +84,8 @@ class Burst {
 
   observe::PortCounters& port_;
   const mover::SendSocket* socket_ = nullptr;
-  SocketAddress destination_;
-  wire::IpFlow flow_;                   // To `destination_`.
-  std::optional<wire::IcrcSeed> seed_;  // Of the flow.
-  std::uint32_t segment_bytes_ = 0;     // Size of the first packet.
+  std::optional<PacketRoute>& route_;  // From the socket.
+  std::uint32_t segment_bytes_ = 0;    // Size of the first packet.
   std::uint32_t total_bytes_ = 0;
   std::uint32_t count_ = 0;
   bool closed_ = false;  // A shorter packet was the last.

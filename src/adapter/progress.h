@@ -7,11 +7,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include <sys/epoll.h>
 
+#include "adapter/packet_route.h"
 #include "adapter/timer_queue.h"
 #include "base/error.h"
 #include "base/time.h"
@@ -161,7 +163,8 @@ class Progress {
 
   Adapter& adapter_;
   std::mutex turn_lock_;
-  mover::UdpReceiver receiver_;  // Guarded by turn_lock_, as are the next three.
+  mover::UdpReceiver receiver_;       // Guarded by turn_lock_, as are the next four.
+  std::optional<PacketRoute> route_;  // Of the datagrams that came last.
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<QueuePair*> flushing_;
   // Turns of `poll` in a row that received nothing. Written under turn_lock_.

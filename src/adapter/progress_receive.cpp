@@ -70,7 +70,9 @@ void Progress::on_frame(const mover::ReceivedDatagrams& frame, const Source& sou
 void Progress::on_datagrams(const mover::ReceivedDatagrams& datagrams, const Source& source,
                             TimeNs now) {
   if (datagrams.source.empty()) return on_frame(datagrams, source, now);
-  const wire::IcrcSeed seed(wire::flow_of(datagrams.source, datagrams.destination));
+  if (!route_ || !route_->is_of(datagrams.source, datagrams.destination)) {
+    route_.emplace(datagrams.source, datagrams.destination);
+  }
   // All are checked before any is placed: placing is stores, which a checksum would wait for.
   std::array<Arrival, kDatagramsMax> arrivals;
   std::size_t count = 0;
@@ -80,7 +82,7 @@ void Progress::on_datagrams(const mover::ReceivedDatagrams& datagrams, const Sou
   for (std::size_t at = 0; at < all.size(); at += datagrams.segment_size, ++index) {
     const ByteSpan bytes = all.subspan(at, std::min(datagrams.segment_size, all.size() - at));
     auto identification = static_cast<std::uint16_t>(first_identification + index);
-    if (!is_good(bytes, seed, identification)) continue;
+    if (!is_good(bytes, route_->seed, identification)) continue;
     first_identification = static_cast<std::uint16_t>(identification - index);
     arrivals[count++] = {bytes, is_response(bytes)};
     if (count < arrivals.size()) continue;

@@ -17,6 +17,7 @@
 #include "adapter/direct_target.h"
 #include "adapter/frame_delivery.h"
 #include "adapter/pacer.h"
+#include "adapter/packet_route.h"
 #include "adapter/queue_pair_state.h"
 #include "adapter/receive_queue.h"
 #include "adapter/send_queue.h"
@@ -29,7 +30,6 @@
 #include "base/time.h"
 #include "base/types.h"
 #include "mover/frame_batch.h"
-#include "mover/udp.h"
 #include "region/kept_hold.h"
 #include "transport/ib/datagram.h"
 #include "transport/ib/requester.h"
@@ -346,8 +346,7 @@ class QueuePair {
   bool take_receive(SrqNumber named = {});
   PdNumber receive_pd() const;
   CompletionQueue& receive_cq() const;
-  /// An XRC queue is being destroyed: a message that is on its way into it fails the queue pair.
-  /// During no turn.
+  /// During no turn: an XRC queue is being destroyed. A message on its way into it fails the pair.
   void forget(const SharedReceiveQueue& queue);
 
   Adapter& adapter_;
@@ -390,6 +389,7 @@ class QueuePair {
   bool fatal_ = false;                         // Go to the error state after this step.
   SocketAddress peer_;
   const mover::SendSocket* socket_ = nullptr;
+  std::optional<PacketRoute> route_;  // From there, as the last packet went.
   Pacer pacer_;
   bool held_back_ = false;  // By the pacer, with something to send.
   TimeNs armed_deadline_ = kNever;

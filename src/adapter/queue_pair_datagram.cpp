@@ -63,7 +63,7 @@ std::optional<Status> QueuePair::send_directly(const SendWork& work, const Local
 void QueuePair::transmit_datagrams(TimeNs now) {
   /// Nothing but its socket's buffer holds back what comes for a peer.
   constexpr std::uint64_t kTogether = 16;
-  Burst burst(adapter_.arena().header());
+  Burst burst(adapter_.arena().header(), route_);
   Status status = Status::success;
   while (status == Status::success && handed_ < send_queue_.posted() && may_send(now)) {
     const transport::Slot slot = handed_++;

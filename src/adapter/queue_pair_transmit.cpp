@@ -94,7 +94,7 @@ void QueuePair::transmit_locked(TimeNs now) {
   }
   if (link_ != nullptr) transmit_direct(now);
   if (link_ == nullptr || responder_.has_output()) {
-    Burst burst(adapter_.arena().header());
+    Burst burst(adapter_.arena().header(), route_);
     burst.set_route(*socket_, peer_);
     // A program that polls gets its own answer out first, and the acknowledgement rides behind it
     // in the same datagram; the receiver looks at acknowledgements first. One that waits for events
@@ -121,7 +121,7 @@ void QueuePair::transmit_locked(TimeNs now) {
 void QueuePair::send_last_words() {
   if (stream_ != nullptr) return end_stream();
   if (!is_connected() || socket_ == nullptr || !responder_.has_output()) return;
-  Burst burst(adapter_.arena().header());
+  Burst burst(adapter_.arena().header(), route_);
   burst.set_route(*socket_, peer_);
   transmit_responses(burst);
 }

@@ -87,6 +87,9 @@ class UdpReceiver {
  public:
   static constexpr std::size_t kBuffers = 8;
   UdpReceiver();
+  ~UdpReceiver();
+  UdpReceiver(const UdpReceiver&) = delete;
+  UdpReceiver& operator=(const UdpReceiver&) = delete;
 
   /// Takes what is there, at most kBuffers merged datagrams, without blocking, and calls
   /// `on_datagrams(const ReceivedDatagrams&)` for each. Returns how many; 0: nothing was there.
@@ -105,7 +108,9 @@ class UdpReceiver {
   std::byte* buffer(std::size_t i) { return buffers_.get() + i * kMergedBytesMax; }
   std::size_t fill(const UdpSocket& socket);
 
+  struct Messages;
   std::unique_ptr<std::byte[]> buffers_;
+  std::unique_ptr<Messages> messages_;
   std::array<SocketAddress, kBuffers> sources_;
   std::array<std::size_t, kBuffers> segment_sizes_{};
   std::array<std::size_t, kBuffers> lengths_{};

@@ -25,39 +25,53 @@ std::size_t merged_segment_size(msghdr& message) {
 
 }  // namespace
 
-UdpReceiver::UdpReceiver()
-    : buffers_(std::make_unique_for_overwrite<std::byte[]>(kBuffers * kMergedBytesMax)) {}
-
-std::size_t UdpReceiver::fill(const UdpSocket& socket) {
-  std::array<mmsghdr, kBuffers> messages{};
+/// What a call wants and tells, made once: most calls find nothing, and change nothing.
+struct UdpReceiver::Messages {
+  std::array<mmsghdr, kBuffers> headers{};
   std::array<iovec, kBuffers> pieces;
   std::array<ControlBuffer, kBuffers> controls;
   std::array<sockaddr_in6, kBuffers> names;
-  for (std::size_t i = 0; i < kBuffers; ++i) {
-    pieces[i] = {buffer(i), kMergedBytesMax};
-    msghdr& message = messages[i].msg_hdr;
-    message.msg_name = &names[i];
-    message.msg_namelen = sizeof names[i];
-    message.msg_iov = &pieces[i];
-    message.msg_iovlen = 1;
-    message.msg_control = &controls[i];
-    message.msg_controllen = sizeof controls[i];
-  }
 
-  const int count = recvmmsg(socket.fd(), messages.data(), kBuffers, MSG_DONTWAIT, nullptr);
+  explicit Messages(std::byte* buffers) {
+    for (std::size_t i = 0; i < kBuffers; ++i) {
+      pieces[i] = {buffers + i * kMergedBytesMax, kMergedBytesMax};
+      headers[i].msg_hdr.msg_iov = &pieces[i];
+      headers[i].msg_hdr.msg_iovlen = 1;
+      headers[i].msg_hdr.msg_name = &names[i];
+      headers[i].msg_hdr.msg_control = &controls[i];
+      prepare(i);
+    }
+  }
+  /// The kernel has written what came here.
+  void prepare(std::size_t i) {
+    headers[i].msg_hdr.msg_namelen = sizeof names[i];
+    headers[i].msg_hdr.msg_controllen = sizeof controls[i];
+  }
+};
+
+UdpReceiver::UdpReceiver()
+    : buffers_(std::make_unique_for_overwrite<std::byte[]>(kBuffers * kMergedBytesMax)),
+      messages_(std::make_unique<Messages>(buffers_.get())) {}
+
+UdpReceiver::~UdpReceiver() = default;
+
+std::size_t UdpReceiver::fill(const UdpSocket& socket) {
+  auto& headers = messages_->headers;
+  const int count = recvmmsg(socket.fd(), headers.data(), kBuffers, MSG_DONTWAIT, nullptr);
   if (count <= 0) return 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-    msghdr& message = messages[i].msg_hdr;
-    const auto source = socket.has_frames()
-                            ? Result<SocketAddress>()
-                            : SocketAddress::from(reinterpret_cast<const sockaddr*>(&names[i]),
-                                                  message.msg_namelen);
+    msghdr& message = headers[i].msg_hdr;
+    const auto* const name = reinterpret_cast<const sockaddr*>(message.msg_name);
+    const auto source = socket.has_frames() ? Result<SocketAddress>()
+                                            : SocketAddress::from(name, message.msg_namelen);
     const bool whole = source.has_value() && (message.msg_flags & MSG_TRUNC) == 0;
-    lengths_[i] = whole ? messages[i].msg_len : 0;
-    if (!whole) continue;
-    sources_[i] = *source;
-    const std::size_t merged = merged_segment_size(message);
-    segment_sizes_[i] = merged != 0 && merged < lengths_[i] ? merged : lengths_[i];
+    lengths_[i] = whole ? headers[i].msg_len : 0;
+    if (whole) {
+      sources_[i] = *source;
+      const std::size_t merged = merged_segment_size(message);
+      segment_sizes_[i] = merged != 0 && merged < lengths_[i] ? merged : lengths_[i];
+    }
+    messages_->prepare(i);
   }
   return static_cast<std::size_t>(count);
 }

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "base/address.h"
+#include "mover/udp.h"
+#include "wire/icrc.h"
+#include "wire/ip.h"
+
+namespace verbatim::adapter {
+
+/// The way of packets from one address to another, with what all their ICRCs begin with: computed
+/// once, for packet after packet goes the same way.
+struct PacketRoute {
+  PacketRoute(const SocketAddress& from, const SocketAddress& to)
+      : source(from), destination(to), flow(wire::flow_of(from, to)), seed(flow) {}
+  bool is_of(const SocketAddress& from, const SocketAddress& to) const {
+    return source == from && destination == to;
+  }
+
+  SocketAddress source;
+  SocketAddress destination;
+  wire::IpFlow flow;
+  wire::IcrcSeed seed;
+};
+
+}  // namespace verbatim::adapter
