@@ -53,7 +53,7 @@ Result<void> Adapter::start_stream(Qpn qpn, StreamStart start) {
 
 void Adapter::drain_stream(Qpn qpn) {
   progress_->during_no_turn([&] {
-    if (QueuePair* const queue_pair = find(qpn)) queue_pair->on_stream(monotonic_now());
+    if (QueuePair* const queue_pair = find(qpn)) queue_pair->on_stream(monotonic_now(), true);
   });
 }
 

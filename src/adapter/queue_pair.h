@@ -161,8 +161,8 @@ class QueuePair {
 
   /// iWARP: from INIT to RTS, over a connection whose ends have agreed. EINVAL in other states.
   Result<void> start_stream(StreamStart start);
-  /// Takes what has come, to the end where there is one.
-  void on_stream(TimeNs now);
+  /// Takes what has come; `to_the_end`, also an end that stands right behind it.
+  void on_stream(TimeNs now, bool to_the_end = false);
 
   /// `ibv_modify_qp_rate_limit`: sends at most so much, in bursts of at most so many bytes (0: as
   /// many as suit the clock). 0: no limit. EINVAL above Limits::rate_kbps.

@@ -50,8 +50,9 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
   Streaming(const Streaming&) = delete;
   Streaming& operator=(const Streaming&) = delete;
 
-  /// What has come, as far as a turn goes. False: the connection has ended.
-  bool receive() {
+  /// What has come, as far as a turn goes. False: the connection has ended, which a read finds that
+  /// finds nothing else: who wants to know it at once reads `to_the_end`.
+  bool receive(bool to_the_end) {
     for (int buffers = 0; buffers < kBuffersPerTurn; ++buffers) {
       const int error = stream_.tcp.receive();
       if (qp_.state() == QpState::err) {
@@ -63,7 +64,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
       }
       if (error == EAGAIN) return true;
       if (error != 0) return false;
-      if (!stream_.tcp.may_have_more()) return true;
+      if (!to_the_end && !stream_.tcp.may_have_more()) return true;
     }
     return true;
   }
@@ -305,13 +306,13 @@ void QueuePair::configure_stream() {
                                              .own_qp = number_}});
 }
 
-void QueuePair::on_stream(TimeNs now) {
+void QueuePair::on_stream(TimeNs now, bool to_the_end) {
   const std::lock_guard guard(lock_);
   if (stream_ == nullptr || stream_->has_ended) return;
   if (std::exchange(stream_->awaits_room, false)) {
     adapter_.progress().await_room(stream_->tcp.fd(), number_, false);
   }
-  if (!Streaming(*this).receive()) {
+  if (!Streaming(*this).receive(to_the_end)) {
     stream_->has_ended = true;
     adapter_.progress().remove_stream(stream_->tcp.fd());
     fatal_ = true;

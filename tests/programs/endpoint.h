@@ -49,7 +49,9 @@ struct Device {
   ibv_gid gid{};
 
   /// The first one.
-  explicit Device(int completions) : Device(open_first(), completions, kGidIndex) {}
+  explicit Device(int completions) : Device(open_first(), completions) {}
+  Device(ibv_context* opened, int completions)
+      : Device(opened, completions, is_iwarp(opened) ? std::uint8_t{0} : kGidIndex) {}
   Device(ibv_context* opened, int completions, std::uint8_t index)
       : context(opened), gid_index(index) {
     pd = ibv_alloc_pd(context);
@@ -59,6 +61,10 @@ struct Device {
     check(ibv_query_gid(context, 1, gid_index, &gid) == 0, "ibv_query_gid");
   }
 
+  /// Its port has one GID.
+  static bool is_iwarp(const ibv_context* opened) {
+    return opened->device->transport_type == IBV_TRANSPORT_IWARP;
+  }
   static ibv_context* open_first() {
     int count = 0;
     ibv_device** devices = ibv_get_device_list(&count);
