@@ -249,6 +249,7 @@ std::pair<int, int> connect_two(bool tcp) {
 bool await_message(int fd, std::vector<char>& message, const std::atomic<bool>& ended) {
   for (std::size_t got = 0; got < message.size();) {
     const ssize_t bytes = recv(fd, message.data() + got, message.size() - got, MSG_DONTWAIT);
+    if (bytes == 0) return false;
     if (bytes > 0) got += static_cast<std::size_t>(bytes);
     if (bytes < 0 && errno != EAGAIN) fail("recv");
     if (bytes < 0 && ended.load(std::memory_order_relaxed)) return false;

@@ -188,7 +188,11 @@ void Progress::run() {
     const TimeNs now = monotonic_now();
     const bool rest = may_rest(now);
     const int sleep = polls_busily(now) ? 0 : -1;
-    if (resting_.exchange(rest, std::memory_order_seq_cst) && !rest) set_alarm();
+    if (resting_.exchange(rest, std::memory_order_seq_cst) && !rest) {
+      set_alarm();
+      // Either this sees what a post has left to the next poll, or the post that nobody rests.
+      if (has_outputs_.load(std::memory_order_seq_cst)) serve();
+    }
     // Only a look: what is told once (EPOLLONESHOT) is for `serve_quietly`.
     pollfd ready{
         .fd = rest ? quiet_epoll_.get() : full_epoll_.get(), .events = POLLIN, .revents = 0};
@@ -287,7 +291,7 @@ void Progress::note_output(QueuePair& queue_pair) {
   if (queue_pair.output_pending_.exchange(true, std::memory_order_acq_rel)) return;
   const std::lock_guard guard(outputs_lock_);
   outputs_.push_back(&queue_pair);
-  has_outputs_.store(true, std::memory_order_relaxed);
+  has_outputs_.store(true, std::memory_order_seq_cst);  // See `run`.
 }
 
 void Progress::flush_outputs() {

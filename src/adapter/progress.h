@@ -82,6 +82,12 @@ class Progress {
   void arm_timer(TimeNs at, Qpn qpn);
   /// The queue pair has something to send at the end of this turn, or the next.
   void note_output(QueuePair& queue_pair);
+  /// The same of what the program's next poll is to send. False: it polls no longer, and nobody
+  /// else is sure to look.
+  bool leave(QueuePair& queue_pair) {
+    note_output(queue_pair);
+    return resting_.load(std::memory_order_seq_cst);
+  }
   /// The background thread wakes for this descriptor until it is closed.
   Result<void> listen(int fd) { return watch(full_epoll_.get(), fd); }
 

@@ -129,7 +129,9 @@ void QueuePair::apply(const QueuePairAttributes& wanted, std::uint32_t mask) {
 void QueuePair::enter(QpState to, std::uint32_t mask) {
   const QpState from = state();
   if (to == QpState::reset || to == QpState::err) {
-    if (from != QpState::err) send_last_words();
+    // Over iWARP, what has been posted leaves first: a post may have left it to be gathered.
+    if (from == QpState::rts && stream_ != nullptr) transmit_locked(monotonic_now());
+    if (state() != QpState::err) send_last_words();
     return to == QpState::reset ? forget_everything() : enter_error();
   }
   constexpr std::uint32_t kResponderAttributes = kAccessFlags | kMinRnrTimer | kMaxDestRdAtomic;

@@ -174,7 +174,7 @@ void QueuePair::Posting::send_posted() {
   const auto use = queue_pair_.adapter_.progress().note_post(now);
   {
     const std::lock_guard guard(queue_pair_.lock_, std::adopt_lock);
-    if (queue_pair_.may_gather()) return queue_pair_.adapter_.progress().note_output(queue_pair_);
+    if (queue_pair_.may_gather() && queue_pair_.adapter_.progress().leave(queue_pair_)) return;
     if (queue_pair_.stream_ != nullptr) queue_pair_.stream_->posted_at = now;
     queue_pair_.transmit_locked(now);
   }

@@ -246,6 +246,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
   }
 
   void refuse(const PayloadSource& payload) {
+    let_go();  // Requests end now whose bytes may still be borrowed.
     if (payload.from == PayloadSource::From::request) {
       return qp_.refuse_stream_request(payload.slot, Status::local_protection_error);
     }
@@ -332,7 +333,11 @@ void QueuePair::transmit_stream() {
   for (int buffers = 0; more && buffers < kBuffersPerTurn; ++buffers) {
     more = streaming.send() && state() == QpState::rts && streaming.fill();
   }
-  if (more) adapter_.progress().note_output(*this);
+  if (more) {  // Others want their turn; nothing else brings this one back.
+    streaming.send();
+    adapter_.progress().note_output(*this);
+    adapter_.progress().arm_timer(monotonic_now(), number_);
+  }
   streaming.end_when_sent();
   if (fatal_) fail();
 }

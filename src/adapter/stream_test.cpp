@@ -215,6 +215,38 @@ TEST_F(StreamPair, WhoseProgramEndsIsHeardAfterItsLastMessage) {
   EXPECT_EQ(QpState::err, right.qp->query().state);
 }
 
+TEST_F(StreamPair, WhatWasPostedLeavesBeforeAnEnd) {
+  connect();
+  constexpr int kGathered = 5;
+  for (int i = 0; i <= kGathered; ++i) receive(right, 0, 100);
+  ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 100)));
+  ASSERT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(Status::success, right.next().status);
+  for (int i = 0; i < kGathered; ++i) {
+    ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 100)));
+  }
+  ASSERT_TRUE(left.qp->modify({.state = QpState::err}, kState));
+  for (int i = 0; i < kGathered; ++i) {
+    EXPECT_EQ(Status::success, left.next().status) << i;
+    EXPECT_EQ(Status::success, right.next().status) << i;
+  }
+}
+
+TEST_F(StreamPair, WhatIsLeftToAPollLeavesWithoutOne) {
+  connect();
+  for (int i = 0; i < 3; ++i) {
+    receive(right, 0, 100);
+    receive(right, 0, 100);
+    for (int sent = 0; sent < 2; ++sent) {  // Right after a poll: the second may wait for another.
+      ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 100)));
+    }
+    EXPECT_EQ(Status::success, right.next().status);
+    EXPECT_EQ(Status::success, right.next().status);
+    EXPECT_EQ(Status::success, left.next().status);
+    EXPECT_EQ(Status::success, left.next().status);
+  }
+}
+
 TEST_F(StreamPair, OnlyFromInit) {
   mover::TcpEnds tcp;
   EXPECT_FALSE(left.qp->start_stream({.socket = std::move(tcp.active)}));

@@ -65,7 +65,7 @@ class TcpStream {
   std::unique_ptr<std::byte[]> out_, spare_;
   std::size_t end_ = 0;  // Of what has been written into `out_`.
   // What waits, in its order: bytes of `out_` and borrowed ones.
-  std::array<iovec, 2 * (kBorrowsMax + 2)> pieces_{};
+  std::array<iovec, 4 * (kBorrowsMax + 2)> pieces_{};
   std::size_t first_ = 0, count_ = 0;
   std::size_t waiting_ = 0;  // Bytes of all.
   bool has_borrowed_ = false;

@@ -94,7 +94,7 @@ TEST_F(TcpStreams, ThereIsNoRoomForMorePiecesThanOneCallSends) {
     }
     a_.commit(1);
   }
-  EXPECT_EQ(reserved, 2);
+  EXPECT_EQ(reserved, 4);
   EXPECT_EQ(a_.send(), 0);
   EXPECT_TRUE(a_.has_sent_all());
   EXPECT_FALSE(a_.reserve(100).empty());
