@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the instructions of one request on the direct path, and says in which functions they are.
+"""Counts the instructions of one request, and says in which functions they are.
 
 Noise of the machine does not show in it. What the compiler has made part of another function counts for that,
 with --inlined for itself."""

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "base/address.h"
-#include "mover/udp.h"
 #include "wire/icrc.h"
 #include "wire/ip.h"
 

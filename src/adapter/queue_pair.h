@@ -30,6 +30,7 @@
 #include "base/time.h"
 #include "base/types.h"
 #include "mover/frame_batch.h"
+#include "mover/udp.h"
 #include "region/kept_hold.h"
 #include "transport/ib/datagram.h"
 #include "transport/ib/requester.h"
@@ -127,8 +128,7 @@ class QueuePair {
   Result<void> modify(const QueuePairAttributes& attributes, std::uint32_t mask);
   QueuePairAttributes query();
 
-  /// Somebody posts requests. What was posted leaves at the end, together; on the direct path it
-  /// may be done before.
+  /// Somebody posts requests: they leave together at the end, or on the direct path before it.
   class Posting {
    public:
     explicit Posting(QueuePair& queue_pair) : queue_pair_(queue_pair) {

@@ -161,24 +161,24 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     const MutableByteSpan bytes = room.subspan(wire::kFpduLengthBytes, size);
     encode(segment.header, bytes);
     std::ranges::copy(segment.body.bytes(), bytes.subspan(segment.header.size()).begin());
-    const std::size_t on_stream = stream_.writer.bytes_of(size);
+    const std::size_t fpdu_bytes = stream_.writer.bytes_of(size);
     const std::uint32_t payload = segment.payload.length;
     Pieces pieces;
     if (find(segment.payload, pieces)) {
       const auto front = room.first(wire::kFpduLengthBytes + size - payload);
-      const auto end = room.subspan(front.size(), on_stream - front.size() - payload);
+      const auto end = room.subspan(front.size(), fpdu_bytes - front.size() - payload);
       stream_.writer.write_around(front, payload, end);
       stream_.tcp.commit(front.size());
       for (const ByteSpan piece : pieces) stream_.tcp.borrow(piece);
       stream_.tcp.commit(end.size());
     } else if (read(segment.payload, bytes.last(segment.payload.length))) {
-      stream_.writer.write(room.first(on_stream), size);
-      stream_.tcp.commit(on_stream);
+      stream_.writer.write(room.first(fpdu_bytes), size);
+      stream_.tcp.commit(fpdu_bytes);
     } else {
       return refuse(segment.payload);
     }
     qp_.record_->counters.packets_sent.add_exclusive();
-    qp_.record_->counters.bytes_sent.add_exclusive(on_stream);
+    qp_.record_->counters.bytes_sent.add_exclusive(fpdu_bytes);
   }
   using Pieces = InplaceVector<ByteSpan, kSegmentsMax>;
   static_assert(kSegmentsMax <= mover::TcpStream::kBorrowsMax);

@@ -28,7 +28,9 @@ struct Stream {
         endpoint(capacity),
         reader({.has_crc = agreed.has_crc, .has_markers = agreed.receives_markers}),
         writer({.has_crc = agreed.has_crc, .has_markers = agreed.sends_markers}),
-        agreement(agreed) {}
+        agreement(agreed) {
+    holds.reserve(mover::TcpStream::kPiecesMax);
+  }
 
   mover::TcpStream tcp;
   transport::iwarp::Endpoint endpoint;

@@ -36,6 +36,7 @@ Result<TcpStream> TcpStream::adopt(UniqueFd fd) {
   TcpStream stream;
   stream.fd_ = std::move(fd);
   stream.out_ = std::make_unique_for_overwrite<std::byte[]>(kBufferBytes);
+  stream.spare_ = std::make_unique_for_overwrite<std::byte[]>(kBufferBytes);
   stream.in_ = std::make_unique_for_overwrite<std::byte[]>(kBufferBytes);
   return stream;
 }
@@ -110,7 +111,6 @@ int TcpStream::send() {
 
 void TcpStream::keep_borrowed() {
   if (!std::exchange(has_borrowed_, false)) return;
-  if (spare_ == nullptr) spare_ = std::make_unique_for_overwrite<std::byte[]>(kBufferBytes);
   end_ = 0;
   for (const iovec& piece : std::span(pieces_).subspan(first_, count_ - first_)) {
     std::memcpy(&spare_[end_], piece.iov_base, piece.iov_len);

@@ -20,6 +20,8 @@ class TcpStream {
   static constexpr std::size_t kBufferBytes = 256 << 10;
   /// What is borrowed behind one `reserve` at most.
   static constexpr std::size_t kBorrowsMax = 62;
+  /// Of what waits, own bytes and borrowed ones.
+  static constexpr std::size_t kPiecesMax = 4 * (kBorrowsMax + 2);
 
   /// Takes a connected socket: EINVAL for another.
   static Result<TcpStream> adopt(UniqueFd fd);
@@ -65,7 +67,7 @@ class TcpStream {
   std::unique_ptr<std::byte[]> out_, spare_;
   std::size_t end_ = 0;  // Of what has been written into `out_`.
   // What waits, in its order: bytes of `out_` and borrowed ones.
-  std::array<iovec, 4 * (kBorrowsMax + 2)> pieces_{};
+  std::array<iovec, kPiecesMax> pieces_{};
   std::size_t first_ = 0, count_ = 0;
   std::size_t waiting_ = 0;  // Bytes of all.
   bool has_borrowed_ = false;

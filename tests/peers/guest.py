@@ -75,6 +75,7 @@ class Guest:
 
     def __init__(self, folder, system, stack):
         self.share = os.path.join(folder, "guest")
+        self.stack = stack
         self._jobs = []
         os.makedirs(self.share)
         self._console = open(os.path.join(folder, "console"), "wb")
