@@ -18,7 +18,9 @@ int main(int count, char** arguments) {
     std::perror("no bound id");
     return 1;
   }
-  std::puts("bound");
+  char gid[INET6_ADDRSTRLEN];
+  inet_ntop(AF_INET6, &id->route.addr.addr.ibaddr.sgid, gid, sizeof gid);
+  std::printf("bound, GID %s\n", gid);
   for (bool removed = false; !removed;) {
     rdma_cm_event* event = nullptr;
     if (rdma_get_cm_event(channel, &event) != 0) return 1;

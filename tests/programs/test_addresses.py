@@ -6,6 +6,7 @@ import ipaddress
 import os
 import re
 import signal
+import subprocess
 import sys
 
 from lab import Failure, Lab, option_parser, wait_until
@@ -19,6 +20,7 @@ NEW = {A: "10.78.0.9", B: "10.78.1.9", C: "10.78.2.9"}
 ANOTHER = "10.78.0.10"
 # The kernel looks for duplicates of these before anybody may use them.
 NEW_IPV6 = {A: "2001:db8::9", B: "2001:db8::19"}
+LATER_IPV6 = {A: "2001:db8::29", B: "2001:db8::39"}
 GIDS = "/sys/class/infiniband/verbatim0/ports/1/gids"
 NO_GID = ":".join(["0000"] * 8)
 
@@ -29,6 +31,12 @@ def gid(address):
     if ip_address.version == 4:
         ip_address = ipaddress.ip_address(f"::ffff:{address}")
     return ip_address.exploded
+
+
+def shown(kind, interface):
+    """Addresses of a kind, as `ip address show` says it."""
+    return subprocess.run(["ip", "-6", "-o", "address", "show", "dev", interface, kind],
+                          check=True, capture_output=True, text=True).stdout
 
 
 def has_ipv6():
@@ -80,9 +88,9 @@ def pingpong(lab, index_of_a, index_of_b):
     print(f"passed: ibv_rc_pingpong with GID indices {index_of_a} and {index_of_b}", flush=True)
 
 
-def rping_server(lab):
+def rping_server(lab, address="0.0.0.0"):
     port = lab.free_port()
-    server = lab.start(A, ["rping", "-s", "-C", "10", "-p", str(port)])
+    server = lab.start(A, ["rping", "-s", "-C", "10", "-p", str(port), "-a", address])
     wait_until(lambda: any(bound["listens"] for bound in lab.bound_ports(A)), SECONDS_MAX, "rping")
     return server, port
 
@@ -135,13 +143,23 @@ def follow_addresses(lab):
 
 def follow_over_iwarp(lab):
     """Its one GID stays; who listens at all addresses does at new ones."""
-    watcher = Watcher(lab, A)
+    watchers = Watcher(lab, A), Watcher(lab, B)
     for server, port in (rping_server(lab), rping_server(lab)):
         ip(change("add", A, NEW[A]))
         wait_until(lambda: NEW[A] in lab.node_status(A)["addresses"], SECONDS_MAX, "the agent to see the address")
         rping(lab, server, port, NEW[A])
         ip(change("del", A, NEW[A]))
-    watcher.expect_nothing_else()
+    if has_ipv6():
+        veteran = rping_server(lab, "::")
+        for node, address in LATER_IPV6.items():
+            ip(change("add", node, address))
+            wait_until(lambda: address in lab.node_status(node)["addresses"], SECONDS_MAX,
+                       "the agent to see the address")
+        wait_until(lambda: not any(shown("tentative", INTERFACES[node]) for node in LATER_IPV6),
+                   SECONDS_MAX, "the kernel to find no duplicates")
+        rping(lab, *veteran, LATER_IPV6[A])
+    for watcher in watchers:
+        watcher.expect_nothing_else()
 
 
 def follow_mtu(lab):

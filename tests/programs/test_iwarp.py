@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """iWARP: two nodes over TCP. The programs of rdma_cm, and perftest's over it."""
 
+import ipaddress
 import sys
 
-from lab import SKIPPED, Lab, are_installed, option_parser
+from lab import SKIPPED, Lab, are_installed, option_parser, wait_until
 
 SECONDS_MAX = 60
 
@@ -36,6 +37,10 @@ def check_device(lab):
     mac = [2, 0, *(int(byte) for byte in lab.address("a").split("."))]  # Of a node on loopback.
     gid = ":".join(f"{high:02x}{low:02x}" for high, low in zip(mac[::2], mac[1::2])) + 5 * ":0000"
     lab.expect_output("a", ["cat", f"{device}/ports/1/gids/0"], gid)
+    watch = lab.start("a", [f"{lab.build}/bin/cm_watch", lab.address("a")])
+    wait_until(lambda: watch.output() == f"bound, GID {ipaddress.IPv6Address(gid)}\n", SECONDS_MAX,
+               "rdma_cm to tell the port's GID")
+    watch.kill()
 
 
 def main():

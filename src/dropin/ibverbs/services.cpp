@@ -46,7 +46,7 @@ VerbatimNode describe(const agent::NodeDescription& node, std::uint32_t slot) {
   out.version = uses_frames ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
   for (const agent::GidEntry& entry : node.gids) {
     VerbatimGid& gid = out.gids[out.gid_count++];
-    gid.gid = to_verbs(entry.gid);
+    gid.gid = to_verbs(out.is_iwarp ? rnic_gid(node.mac) : entry.gid);
     const SocketAddress& address = node.address_of(entry);
     const bool is_for_connections = roce_version(address) == roce_version(node.addresses.front());
     store(is_for_connections ? address.with_port(0) : SocketAddress(), gid.address);

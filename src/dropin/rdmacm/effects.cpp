@@ -39,7 +39,7 @@ void complete(cm::Path& path, const Manager& manager) {
   if (const auto own = manager.own(path.local); own && path.local_gid.is_zero()) {
     path.local_gid = own->gid;
   }
-  if (path.remote_gid.is_zero()) path.remote_gid = gid_of(path.remote);
+  if (path.remote_gid.is_zero()) path.remote_gid = manager.peer_gid(path.remote);
 }
 
 }  // namespace

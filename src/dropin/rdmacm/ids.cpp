@@ -133,7 +133,7 @@ Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* des
           SocketAddress::ipv6(id.remote.ipv6_bytes(), id.remote.port(), cm.interface_index());
     }
     path.remote = id.remote;
-    path.remote_gid = gid_of(id.remote);
+    path.remote_gid = cm.peer_gid(id.remote);
     path.traffic_class = id.options.traffic_class;
     if (id.options.ack_timeout) path.ack_timeout = *id.options.ack_timeout;
   }

@@ -85,7 +85,8 @@ void Manager::take_addresses(const VerbatimNode& node) {
   for (std::size_t i = addresses_.size(); i < node.gid_count; ++i) {
     addresses_.push_back({.address = load(node.gids[i].address),
                           .gid = to_gid(node.gids[i].gid),
-                          .gid_index = static_cast<std::uint8_t>(i)});
+                          .gid_index = static_cast<std::uint8_t>(node.is_iwarp ? 0 : i),
+                          .entry = static_cast<std::uint8_t>(i)});
   }
 }
 

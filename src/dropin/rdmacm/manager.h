@@ -19,11 +19,13 @@
 
 namespace verbatim::rdmacm {
 
-/// An address of the node, and its place in the GID table.
+/// An address of the node, and its GID; over iWARP the GID is the port's only one, whatever the
+/// address.
 struct OwnAddress {
   SocketAddress address;
   Gid gid;
-  std::uint8_t gid_index = 0;
+  std::uint8_t gid_index = 0;  // In the table that the program sees.
+  std::uint8_t entry = 0;      // In VerbatimNode::gids.
 };
 
 /// Everything that ids share: the connection manager's engine, the device, and the way from what
@@ -46,6 +48,10 @@ class Manager {
   std::vector<SocketAddress> own_addresses(int family, bool both) const;
   /// From where to reach `destination`. ENODEV where the node has no address of its family.
   Result<OwnAddress> source_for(const SocketAddress& destination) const;
+  /// Zeros over iWARP, where a peer has none that anybody else knows.
+  Gid peer_gid(const SocketAddress& address) const {
+    return node_.is_iwarp ? Gid{} : gid_of(address);
+  }
 
   /// Null: connections are those of the InfiniBand connection manager.
   Streams* streams() { return streams_.get(); }
@@ -105,11 +111,11 @@ class Manager {
   void take_addresses(const VerbatimNode& node);
   /// Connections are over RoCE v1.
   bool uses_frames() const { return node_.version == IBV_GID_TYPE_ROCE_V1; }
-  bool is_there(const OwnAddress& own) const { return (gids_ >> own.gid_index & 1) != 0; }
+  bool is_there(const OwnAddress& own) const { return (gids_ >> own.entry & 1) != 0; }
 
   const VerbatimServices* services_;
   VerbatimNode node_;
-  AppendOnlyList<OwnAddress, std::size(VerbatimNode{}.gids)> addresses_;  // By GID index.
+  AppendOnlyList<OwnAddress, std::size(VerbatimNode{}.gids)> addresses_;  // By entry.
   std::atomic<std::uint32_t> gids_ = ~0u;  // Bit i: an interface has the address of entry i.
   std::unordered_set<Id*> ids_of_device_;
   cm::ConnectionManager engine_;
