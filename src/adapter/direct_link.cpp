@@ -20,6 +20,14 @@ DirectLink::DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config)
       target_(own_.target()),
       at_(&own_) {}
 
+bool DirectLink::accept(std::uint64_t invitation) {
+  const TargetVisit visit(target_);
+  if (!is_there() || target_.invitation != invitation) return false;
+  target_.invitation = 0;
+  target_.peer_qpn = config_.own_qpn;
+  return true;
+}
+
 /// As a NAK does: the peer's queue pair serves nobody any more, and its owner hears why. UC: the
 /// message is lost.
 DirectLink::Outcome DirectLink::refuse(Status status, std::uint32_t news) {
@@ -268,6 +276,17 @@ DirectLink::Outcome DirectLink::flush(const SendRequest& request) {
   return serve(request);
 }
 
+/// A WRITE or SEND has done when the stream has taken it; that the peer refused it, the stream's
+/// end tells.
+DirectLink::Outcome DirectLink::with_stream(const SendRequest& request, Outcome outcome) {
+  const bool is_refused =
+      outcome == Outcome::completed &&
+      (status_ == Status::remote_access_error || status_ == Status::remote_invalid_request ||
+       status_ == Status::remote_operation_error);
+  const bool is_answered = transport::info(request.operation).awaits_response;
+  return is_refused && !is_answered ? complete(Status::success) : outcome;
+}
+
 DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalMemory& local) {
   Outcome outcome = attempt(request, local);
   if (found_guest_) {  // Its program is looked for with no lock held.
@@ -277,6 +296,7 @@ DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalM
       outcome = attempt(request, local);
     }
   }
+  if (config_.has_stream) outcome = with_stream(request, outcome);
   if (outcome != Outcome::waits || begun_) return outcome;
   // Its own memory is looked at before the peer's answer.
   const auto& info = transport::info(request.operation);

@@ -31,6 +31,9 @@ class DirectLink {
     std::uint8_t timeout = 0;  // As in `ibv_qp_attr`, as are the next two.
     std::uint8_t retry_count = 0;
     std::uint8_t rnr_retry = 0;
+    /// iWARP: beside a stream, which tells of the end. Where the peer refuses what it would not
+    /// have answered, the request is done, and the stream ends.
+    bool has_stream = false;
     /// XRC: the program at the peer's address that has the queue of this number. Null: none.
     std::function<std::shared_ptr<DirectPeer>(SrqNumber)> find_host;
   };
@@ -46,6 +49,8 @@ class DirectLink {
   DirectLink& operator=(const DirectLink&) = delete;
 
   const DirectPeer& peer() const { return own_.peer(); }
+  /// iWARP: the peer's target serves this queue pair from now on, if it still invites.
+  bool accept(std::uint64_t invitation);
   /// XRC: a program has ended.
   void forget_host(const DirectPeer& host) { hosts_.forget(host); }
   /// UD: one message, whose bytes come behind its header. It completes at once, and with success
@@ -101,6 +106,7 @@ class DirectLink {
   }
 
   Outcome attempt(const transport::SendRequest& request, const LocalMemory& local);
+  Outcome with_stream(const transport::SendRequest& request, Outcome outcome);
   Outcome execute_visiting(const transport::SendRequest& request, const LocalMemory& local);
   Outcome execute_at_host(const transport::SendRequest& request, const LocalMemory& local);
   Outcome execute_there(const transport::SendRequest& request, const LocalMemory& local);

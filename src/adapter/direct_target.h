@@ -93,6 +93,9 @@ struct alignas(64) DirectTarget {
   QKey qkey{};
   std::uint8_t min_rnr_timer = 0;
   std::uint8_t max_dest_rd_atomic = 0;
+  /// iWARP: whoever shows this number, which only the peer has been told, becomes the one whom the
+  /// target serves. 0: nobody does.
+  std::uint64_t invitation = 0;
   // As well; of an XRC target by who holds `lock`, as the request's queue has it (`enter`).
   PdNumber pd{};
   PdNumber receive_pd{};
@@ -120,6 +123,7 @@ struct alignas(64) DirectTarget {
   }
   void stop_serving() {
     peer_qpn = {};
+    invitation = 0;
     takes_datagrams = false;
   }
 

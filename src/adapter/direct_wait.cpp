@@ -14,6 +14,10 @@ namespace {
 constexpr TimeNs timeout_of(std::uint8_t code) { return TimeNs{4096} << code; }
 constexpr unsigned kForEver = ~0u;
 constexpr std::uint8_t kInfiniteRnrRetry = 7;
+/// A stream holds what its receiver's program does not take, so a receiver may be late; without any
+/// receive the stream ends.
+constexpr TimeNs kStreamPatience = 2 * kSecond;
+constexpr TimeNs kStreamPause = kMillisecond / 2;
 
 }  // namespace
 
@@ -29,6 +33,11 @@ DirectLink::Outcome DirectLink::wait(TimeNs pause, unsigned tries, Status at_las
 
 DirectLink::Outcome DirectLink::not_ready() {
   if (!config_.reliable) return complete(Status::success);
+  if (config_.has_stream) {
+    const Outcome outcome =
+        wait(kStreamPause, kStreamPatience / kStreamPause, Status::rnr_retry_exceeded);
+    return outcome == Outcome::completed ? refuse_request() : outcome;
+  }
   const unsigned tries = config_.rnr_retry == kInfiniteRnrRetry ? kForEver : config_.rnr_retry;
   return wait(wire::Syndrome::rnr_nak(target_.min_rnr_timer).rnr_timer_ns(), tries,
               Status::rnr_retry_exceeded);

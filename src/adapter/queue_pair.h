@@ -36,6 +36,10 @@
 #include "transport/ib/requester.h"
 #include "transport/ib/responder.h"
 
+namespace verbatim::transport::iwarp {
+struct EmptySource;
+}
+
 namespace verbatim::adapter {
 
 class Adapter;
@@ -205,6 +209,12 @@ class QueuePair {
   void refuse_stream_request(transport::Slot slot, transport::Status status);
   void end_stream();
   void forget_stream();
+  // Which path it takes: queue_pair_path.cpp.
+  void begin_choice();
+  void choose_path(ByteSpan first_segment = {});
+  transport::iwarp::EmptySource invite_peer();
+  std::unique_ptr<DirectLink> link_to_guest();
+  std::unique_ptr<DirectLink> link_to_host(ByteSpan first_segment);
   bool add_request_packet(Burst& burst, const transport::OutgoingPacket& packet);
   bool add_response_packet(Burst& burst, const transport::OutgoingPacket& packet);
   void rearm_timer();

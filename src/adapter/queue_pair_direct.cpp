@@ -37,17 +37,19 @@ std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPlace& place) {
   if (peer == nullptr || peer->target(local_number).qpn != place.qpn.value()) return nullptr;
   return std::make_unique<DirectLink>(
       std::move(peer),
-      DirectLink::Config{.reliable = is_reliable(),
-                         .own_qpn = number_,
-                         .own_gid = adapter_.node().gids[place.source_gid_index].gid,
-                         .version = roce_version(place.address),
-                         .peer_qpn = place.qpn,
-                         .timeout = attributes_.timeout,
-                         .retry_count = attributes_.retry_count,
-                         .rnr_retry = attributes_.rnr_retry,
-                         .find_host = [this, address = place.address](SrqNumber number) {
-                           return adapter_.find_peer(address, Qpn(raw(number)));
-                         }});
+      DirectLink::Config{
+          .reliable = is_reliable(),
+          .own_qpn = number_,
+          .own_gid = stream_ != nullptr ? Gid{} : adapter_.node().gids[place.source_gid_index].gid,
+          .version = roce_version(place.address),
+          .peer_qpn = place.qpn,
+          .timeout = attributes_.timeout,
+          .retry_count = attributes_.retry_count,
+          .rnr_retry = attributes_.rnr_retry,
+          .has_stream = stream_ != nullptr,
+          .find_host = [this, address = place.address](SrqNumber number) {
+            return adapter_.find_peer(address, Qpn(raw(number)));
+          }});
 }
 
 /// To the peer that the address vector names, if it takes the path as well.
@@ -83,6 +85,7 @@ void QueuePair::open_target() {
   target_.news.store(0, std::memory_order_relaxed);
   target_.qkey = attributes_.qkey;
   target_.takes_datagrams = is_datagram();
+  target_.invitation = 0;
   target_.peer_qpn = attributes_.dest_qpn;
 }
 

@@ -130,13 +130,19 @@ void QueuePair::enter(QpState to, std::uint32_t mask) {
   const QpState from = state();
   if (to == QpState::reset || to == QpState::err) {
     // Over iWARP, what has been posted leaves first: a post may have left it to be gathered.
-    if (from == QpState::rts && stream_ != nullptr) transmit_locked(monotonic_now());
+    if (from == QpState::rts && stream_ != nullptr) {
+      choose_path();
+      transmit_locked(monotonic_now());
+    }
     if (state() != QpState::err) send_last_words();
     return to == QpState::reset ? forget_everything() : enter_error();
   }
   constexpr std::uint32_t kResponderAttributes = kAccessFlags | kMinRnrTimer | kMaxDestRdAtomic;
   if (stream_ != nullptr) {
-    if ((mask & kResponderAttributes) != 0) configure_stream();
+    if ((mask & kResponderAttributes) != 0) {
+      configure_stream();
+      change_target();
+    }
   } else if (is_connected()) {
     if (from == QpState::init && to == QpState::rtr) {
       start_responder();

@@ -25,28 +25,19 @@ namespace {
 constexpr int kBuffersPerTurn = 16;
 /// A shorter payload is copied sooner than it is looked up and held.
 constexpr std::uint32_t kBorrowBytesMin = 2048;
-/// A peer that has sent nothing after so long has seen the Reply, or hears again that we are ready:
-/// `siw` (6.1) misses what comes while it still prepares its socket.
-constexpr TimeNs kStartPatience = 50 * kMillisecond;
+/// So often it is said again that this side is ready.
 constexpr std::uint32_t kSaidReadyMax = 20;
 
 }  // namespace
-
-std::uint32_t ddp_segment_bytes(std::size_t tcp_segment_bytes, bool has_markers) {
-  constexpr std::size_t kAround = wire::kFpduLengthBytes + wire::kFpduCrcBytes;
-  constexpr std::size_t kSegmentMin = 128;  // Any header, and some payload.
-  constexpr std::size_t kSegmentMax = 65'000;
-  std::size_t room = tcp_segment_bytes - tcp_segment_bytes % 4;
-  if (has_markers) room -= std::min(room, (room / wire::kMarkerInterval + 1) * wire::kMarkerBytes);
-  room -= std::min(room, kAround);
-  return static_cast<std::uint32_t>(std::clamp(room, kSegmentMin, kSegmentMax));
-}
 
 /// What moves a stream, under its queue pair's lock.
 class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
  public:
   explicit Streaming(QueuePair& queue_pair) : qp_(queue_pair), stream_(*queue_pair.stream_) {}
-  ~Streaming() { let_go(); }
+  ~Streaming() {
+    let_go();
+    count();
+  }
   Streaming(const Streaming&) = delete;
   Streaming& operator=(const Streaming&) = delete;
 
@@ -106,11 +97,11 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     stream_.goes_on_at = kNever;
     if (stream_.endpoint.has_heard()) return;
     if (!stream_.is_initiator) return stream_.endpoint.hold_no_longer();
-    if (++stream_.said_ready > kSaidReadyMax) return;
+    if (++stream_.said_ready > kSaidReadyMax) return qp_.choose_path();
     stream_.endpoint.requester().post_ready(transport::iwarp::Requester::Ready::write);
     if (stream_.ends_when_sent) fill();
     if (stream_.ends_when_sent && !is_answer_due()) return;
-    stream_.goes_on_at = now + kStartPatience;
+    stream_.goes_on_at = now + Stream::kStartPatience;
     qp_.adapter_.progress().arm_timer(stream_.goes_on_at, qp_.number_);
   }
 
@@ -135,7 +126,6 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
   }
 
   void take_segments() {
-    auto& counters = qp_.record_->counters;
     for (std::size_t taken = 0; !stream_.endpoint.ended(); stream_.tcp.consume(taken)) {
       transport::ResponderEffects effects;
       const auto found = stream_.reader.next(stream_.tcp.arrived());
@@ -143,11 +133,12 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
       if (!found) {
         stream_.endpoint.on_stream_error(found.error(), effects);
       } else if (*found) {
+        if (stream_.chooses_path) qp_.choose_path((*found)->segment);
         taken = (*found)->bytes;
         stream_.endpoint.on_segment((*found)->segment, *this, qp_.regions_, qp_.requester_effects_,
                                     effects);
-        counters.packets_received.add_exclusive();
-        counters.bytes_received.add_exclusive(taken);
+        ++received_.segments;
+        received_.bytes += taken;
       } else {
         return;
       }
@@ -177,8 +168,8 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     } else {
       return refuse(segment.payload);
     }
-    qp_.record_->counters.packets_sent.add_exclusive();
-    qp_.record_->counters.bytes_sent.add_exclusive(fpdu_bytes);
+    ++sent_.segments;
+    sent_.bytes += fpdu_bytes;
   }
   using Pieces = InplaceVector<ByteSpan, kSegmentsMax>;
   static_assert(kSegmentsMax <= mover::TcpStream::kBorrowsMax);
@@ -255,57 +246,33 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     qp_.drain(effects);
   }
 
+  void count() {
+    auto& own = qp_.record_->counters;
+    auto& port = qp_.adapter_.arena().header().port_counters;
+    if (sent_.segments != 0) {
+      own.packets_sent.add_exclusive(sent_.segments);
+      own.bytes_sent.add_exclusive(sent_.bytes);
+      port.packets_sent.add(sent_.segments);
+      port.bytes_sent.add(sent_.bytes);
+    }
+    if (received_.segments != 0) {
+      own.packets_received.add_exclusive(received_.segments);
+      own.bytes_received.add_exclusive(received_.bytes);
+      port.packets_received.add(received_.segments);
+      port.bytes_received.add(received_.bytes);
+    }
+  }
+
+  struct Traffic {
+    std::uint64_t segments = 0;
+    std::uint64_t bytes = 0;
+  };
+
   QueuePair& qp_;
   Stream& stream_;
+  Traffic sent_;  // In this turn.
+  Traffic received_;
 };
-
-Result<void> QueuePair::start_stream(StreamStart start) {
-  auto tcp = mover::TcpStream::adopt(std::move(start.socket));
-  if (!tcp) return std::unexpected(tcp.error());
-  const std::lock_guard guard(lock_);
-  if (state() != QpState::init) {
-    return refuse(EINVAL, fmt::format("QP {:#x} is in {}, not in INIT, and cannot be connected",
-                                      number_.value(), name_of(state())));
-  }
-  if (auto added = adapter_.progress().add_stream(tcp->fd(), number_); !added) return added;
-  stream_ = std::make_unique<Stream>(std::move(*tcp), start.agreement, send_queue_.capacity());
-  const auto depth = [](std::uint16_t agreed) {
-    return static_cast<std::uint8_t>(std::min<unsigned>(agreed, Limits::rd_atomic));
-  };
-  attributes_.max_rd_atomic = depth(start.agreement.outbound_reads);
-  attributes_.max_dest_rd_atomic = depth(start.agreement.inbound_reads);
-  configure_stream();
-  using Ready = cm::MpaAgreement::Ready;
-  using Saying = transport::iwarp::Requester::Ready;
-  const Ready ready = start.agreement.ready;
-  stream_->is_initiator = start.is_initiator;
-  if (!start.is_initiator) {
-    stream_->endpoint.hold_until_first_segment();
-  } else if (ready != Ready::nothing) {
-    stream_->endpoint.requester().post_ready(ready == Ready::read ? Saying::read : Saying::write);
-  }
-  // Who is told that the peer is ready waits for that word, without any limit.
-  if (start.is_initiator == (ready != Ready::nothing)) {
-    stream_->goes_on_at = monotonic_now() + kStartPatience;
-    adapter_.progress().arm_timer(stream_->goes_on_at, number_);
-  }
-  set_state(QpState::rts);
-  note_wire_use();
-  transmit_locked(monotonic_now());
-  return {};
-}
-
-void QueuePair::configure_stream() {
-  const std::uint32_t segment_bytes =
-      ddp_segment_bytes(stream_->tcp.segment_bytes(), stream_->agreement.sends_markers);
-  stream_->endpoint.configure({.requester = {.segment_bytes_max = segment_bytes,
-                                             .max_rd_atomic = attributes_.max_rd_atomic},
-                               .responder = {.segment_bytes_max = segment_bytes,
-                                             .max_dest_rd_atomic = attributes_.max_dest_rd_atomic,
-                                             .access = attributes_.access,
-                                             .pd = options_.pd,
-                                             .own_qp = number_}});
-}
 
 void QueuePair::on_stream(TimeNs now, bool to_the_end) {
   const std::lock_guard guard(lock_);
@@ -322,11 +289,13 @@ void QueuePair::on_stream(TimeNs now, bool to_the_end) {
   if (now >= stream_->goes_on_at) Streaming(*this).go_on(now);
   if (fatal_) fail();
   transmit_locked(now);
+  if (link_ != nullptr) transmit_stream();
 }
 
 void QueuePair::transmit_stream() {
   Streaming streaming(*this);
-  while (state() == QpState::rts && handed_ < send_queue_.posted()) {
+  const bool may_hand_over = state() == QpState::rts && link_ == nullptr && !stream_->chooses_path;
+  while (may_hand_over && handed_ < send_queue_.posted()) {
     stream_->endpoint.requester().post(send_queue_.place(handed_++).request);
   }
   bool more = true;

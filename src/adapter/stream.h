@@ -23,6 +23,10 @@ struct StreamStart {
 /// The iWARP stream of a queue pair: the engine, and the connection below it. Used under the queue
 /// pair's lock.
 struct Stream {
+  /// A peer that has sent nothing after so long has seen the Reply, or hears again that we are
+  /// ready: `siw` (6.1) misses what comes while it still prepares its socket.
+  static constexpr TimeNs kStartPatience = 50 * kMillisecond;
+
   Stream(mover::TcpStream connection, const cm::MpaAgreement& agreed, std::uint32_t capacity)
       : tcp(std::move(connection)),
         endpoint(capacity),
@@ -48,6 +52,9 @@ struct Stream {
   bool awaits_room = false;      // The socket did not take all.
   bool ends_when_sent = false;   // Nothing is added to what waits.
   bool has_ended = false;        // Nothing comes any more.
+  /// Whether the peer is of this machine, and takes the direct path as well, is not known yet:
+  /// until then requests wait.
+  bool chooses_path = false;
 };
 
 /// The longest DDP segment whose FPDU fits one TCP segment, markers or not (RFC 5044, section 5.1).

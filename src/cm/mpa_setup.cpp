@@ -28,10 +28,11 @@ std::vector<std::byte> compose(MpaFrame frame, const std::optional<MpaEnhanced>&
 /// A depth of all ones is none of both sides' matter (RFC 6581, section 9.1).
 bool is_open(std::uint16_t depth) { return depth == MpaEnhanced::kDepthMask; }
 
-/// The first that both sides know; an empty WRITE costs the peer nothing.
+/// The first that both sides know. An empty READ is answered: so the initiator hears that the peer
+/// has heard it, and, on one machine, whether the two take the direct path.
 MpaAgreement::Ready choose_ready(const MpaEnhanced& theirs) {
-  if (theirs.ready_by_write) return MpaAgreement::Ready::write;
-  return theirs.ready_by_read ? MpaAgreement::Ready::read : MpaAgreement::Ready::nothing;
+  if (theirs.ready_by_read) return MpaAgreement::Ready::read;
+  return theirs.ready_by_write ? MpaAgreement::Ready::write : MpaAgreement::Ready::nothing;
 }
 
 /// Those of READs that one side asks for and the other one answers.
@@ -87,12 +88,11 @@ std::vector<std::byte> compose_mpa_request(const MpaOffer& offer, ByteSpan priva
   std::optional<MpaEnhanced> enhanced;
   if (offer.revision >= 2) {
     // A READ is answered, so that this side knows when the peer has seen it.
-    const bool may_read = offer.outbound_reads > 0;
+    const std::uint16_t least = offer.peer_to_peer ? 1 : 0;
     enhanced = {.peer_to_peer = offer.peer_to_peer,
-                .ready_by_write = offer.peer_to_peer && !may_read,
-                .ready_by_read = offer.peer_to_peer && may_read,
+                .ready_by_read = offer.peer_to_peer,
                 .inbound_reads = offer.inbound_reads,
-                .outbound_reads = offer.outbound_reads};
+                .outbound_reads = std::max(offer.outbound_reads, least)};
   }
   return compose(frame, enhanced, private_data);
 }

@@ -61,10 +61,12 @@ TEST(MpaSetup, PeersSayThatTheyAreReadyByAnEmptyRead) {
   EXPECT_EQ(meeting.there.inbound_reads, 1);
 }
 
-TEST(MpaSetup, WhoMayNotReadSaysSoByAnEmptyWrite) {
-  const Meeting meeting({.outbound_reads = 0}, {});
-  EXPECT_EQ(meeting.here.ready, Ready::write);
-  EXPECT_EQ(meeting.there.ready, Ready::write);
+TEST(MpaSetup, WhoAsksForNoReadsSaysSoByAnEmptyReadAsWell) {
+  const Meeting meeting({.outbound_reads = 0}, {.inbound_reads = 0});
+  EXPECT_EQ(meeting.here.ready, Ready::read);
+  EXPECT_EQ(meeting.there.ready, Ready::read);
+  EXPECT_EQ(meeting.here.outbound_reads, 0);
+  EXPECT_EQ(meeting.there.inbound_reads, 1);
 }
 
 TEST(MpaSetup, AClientAndItsServerSayNothing) {

@@ -4,9 +4,10 @@
 import ipaddress
 import sys
 
-from lab import SKIPPED, Lab, are_installed, option_parser, wait_until
+from lab import SKIPPED, Failure, Lab, are_installed, option_parser, wait_until
 
 SECONDS_MAX = 60
+MANY = 1000  # Messages or packets, more than setting up takes.
 
 # Server and client of rdma_cm; the server's address follows the client's last word.
 CONNECTIONS = (
@@ -43,6 +44,19 @@ def check_device(lab):
     watch.kill()
 
 
+def check_killed(lab, victim, survivor):
+    """Whose peer is killed hears of it, and ends."""
+    port = lab.free_port()
+    argv = ["ib_write_bw", "-R", "-F", "-p", str(port), "--run_infinitely"]
+    programs = {"a": lab.start_server("a", argv, port)}
+    programs["b"] = lab.start("b", [*argv, lab.address("a")])
+    wait_until(lambda: any(program["direct"]["messages_sent"] + program["counters"]["packets_sent"] > MANY
+                           for program in lab.status("b")), SECONDS_MAX, "the client to write")
+    programs[victim].kill()
+    if programs[survivor].wait(SECONDS_MAX) == 0:
+        raise Failure(f"{programs[survivor].name} noticed nothing when its peer was killed")
+
+
 def main():
     options = option_parser(__doc__).parse_args()
     if not are_installed("rping", "ib_write_bw"):
@@ -55,6 +69,8 @@ def main():
             lab.run_connection(server, client, SECONDS_MAX)
         for run in RUNS:
             lab.run_pair(run, SECONDS_MAX)
+        check_killed(lab, "a", "b")
+        check_killed(lab, "b", "a")
     return 0
 
 

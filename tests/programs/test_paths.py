@@ -6,14 +6,16 @@ import sys
 from lab import Failure, Lab, option_parser, wait_until
 
 SECONDS_MAX = 20
+SETUP_PACKETS_MAX = 100  # What rdma_cm and the choice of a path may need.
 DIRECT, WIRE = "direct", "wire"
+IWARP = "iWARP"
 
 # What the server and the client ask for ("": nothing), and what they get.
 PAIRS = [("", "", DIRECT), ("auto", "direct", DIRECT), ("direct", "direct", DIRECT),
          ("auto", "wire", WIRE), ("wire", "auto", WIRE)]
 # What a client says that insists on the direct path where there is none.
 NO_PATH = {"RC": "VERBATIM_PATH=direct, and QP", "UC": "VERBATIM_PATH=direct, and QP",
-          "XRC": "VERBATIM_PATH=direct, and QP", "UD": "VERBATIM_PATH=direct: no datagram"}
+           "XRC": "VERBATIM_PATH=direct, and QP", "UD": "VERBATIM_PATH=direct: no datagram"}
 
 
 def set_path(path):
@@ -22,7 +24,8 @@ def set_path(path):
 
 def start_pair(lab, server_path, client_path, transport):
     port = lab.free_port()
-    argv = ["ib_send_bw", "-F", "-p", str(port), "-s", "1024", "-c", transport, "--run_infinitely"]
+    kind = ["-R"] if transport == IWARP else ["-c", transport]
+    argv = ["ib_send_bw", "-F", "-p", str(port), "-s", "1024", *kind, "--run_infinitely"]
     server = lab.start_server("a", [*set_path(server_path), *argv], port)
     return server, lab.start("b", [*set_path(client_path), *argv, lab.address("a")])
 
@@ -32,7 +35,7 @@ def path_taken(lab):
     for program in lab.status("a"):
         if program["direct"]["messages_received"] > 0:
             return DIRECT
-        if program["counters"]["packets_received"] > 0:
+        if program["counters"]["packets_received"] > SETUP_PACKETS_MAX:
             return WIRE
     return None
 
@@ -70,6 +73,14 @@ def main():
                      "VERBATIM_PATH=shortest is not auto, direct or wire")
         expect_words(lab.start("a", ["env", "VERBATIM_BUSY_POLL=soon", "ibv_devinfo"]),
                      "VERBATIM_BUSY_POLL=soon is no number of microseconds")
+    with Lab(options) as lab:
+        for node in ("a", "b"):
+            lab.set_variables(node, VERBATIM_PROTOCOL="iwarp")
+        for pair in PAIRS:
+            expect_path(lab, *pair, IWARP)
+        server, client = start_pair(lab, "wire", "direct", IWARP)
+        expect_words(client, "VERBATIM_PATH=direct, and the peer of QP")
+        server.kill()
 
 
 if __name__ == "__main__":

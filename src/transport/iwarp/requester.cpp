@@ -71,7 +71,8 @@ bool Requester::poll_transmit(OutgoingSegment& out) {
 bool Requester::poll_ready(OutgoingSegment& out) {
   out = {};
   if (*std::exchange(ready_, std::nullopt) == Ready::read) {
-    fill_read({}, kNoSlot, out);
+    fill_read({.source_stag = ready_source_.stag, .source_offset = ready_source_.offset}, kNoSlot,
+              out);
   } else {
     set_rdmap(out.header, RdmapOpcode::write);
     out.header.last = true;

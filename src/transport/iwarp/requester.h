@@ -25,6 +25,13 @@ struct RequesterConfig {
   std::uint8_t max_rd_atomic = 1;          // READs and atomics at the peer: ORD.
 };
 
+/// What an empty READ asks for. Nobody looks there (RFC 5040, section 5.2), so that it may be a
+/// word to who knows it.
+struct EmptySource {
+  std::uint32_t stag = 0;
+  std::uint64_t offset = 0;
+};
+
 /// A pure step machine: no socket, clock, lock, thread, and no allocation after construction.
 ///
 /// The stream below is reliable: a WRITE or SEND has done when the stream has taken it, which the
@@ -52,7 +59,10 @@ class Requester {
   /// What an initiator of a peer-to-peer connection sends first (RFC 6581, section 9): an empty
   /// WRITE or READ. It leaves even where everything else has failed.
   enum class Ready : std::uint8_t { write, read };
-  void post_ready(Ready ready) { ready_ = ready; }
+  void post_ready(Ready ready, const EmptySource& source = {}) {
+    ready_ = ready;
+    ready_source_ = source;
+  }
 
   /// The next segment, if fences and max_rd_atomic allow one.
   bool poll_transmit(OutgoingSegment& out);
@@ -129,6 +139,7 @@ class Requester {
   std::uint64_t offset_ = 0;       // Bytes of the request to send that have been sent.
   bool immediate_is_due_ = false;  // Of the request to send: its bytes have been sent.
   std::optional<Ready> ready_;
+  EmptySource ready_source_;
   std::uint32_t send_number_ = 0;  // Of the last message to each queue.
   std::uint32_t request_number_ = 0;
   std::uint32_t response_number_ = 0;  // Of the last atomic response from the peer.
