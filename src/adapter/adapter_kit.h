@@ -1,10 +1,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,7 +23,10 @@ using transport::Status;
 
 /// One node with one program.
 struct Host {
-  explicit Host(std::uint8_t last_byte, std::uint32_t first_qpn) {
+  /// On the direct path as well it finds others of this process that are.
+  enum class Path : std::uint8_t { wire, direct };
+
+  explicit Host(std::uint8_t last_byte, std::uint32_t first_qpn, Path path = Path::wire) {
     const auto address = own_address(last_byte);
     socket = socket_at(address);
     Membership membership;
@@ -31,7 +38,9 @@ struct Host {
         .gids = {{link_local_gid(synthetic_mac(address)), address}, {gid_of(address), address}}};
     membership.first_qpn = Qpn(first_qpn);
     membership.receive_sockets = {socket.get()};
-    adapter = std::move(*Adapter::create(std::move(*Arena::create()), std::move(membership)));
+    auto arena = std::move(*Arena::create());
+    if (path == Path::direct) open_to_others(membership, arena->fd());
+    adapter = std::move(*Adapter::create(std::move(arena), std::move(membership)));
     pd = *adapter->allocate_pd();
   }
   void add_gid(std::uint8_t last_byte) {
@@ -50,6 +59,26 @@ struct Host {
     UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     EXPECT_TRUE(fd && bind(fd.get(), address.data(), address.size()) == 0) << address.text();
     return fd;
+  }
+
+  /// As an agent lets them find each other.
+  void open_to_others(Membership& membership, int arena) {
+    EXPECT_TRUE(prepare_direct_path(membership));
+    membership.doorbell.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    const std::uint32_t slot = membership.first_qpn.value() / kProgramQueuePairsMax;
+    known()[slot] = {arena, membership.memory->fd(), membership.doorbell.get()};
+    membership.ask_for_peer = [](const SocketAddress&, Qpn qpn) -> Result<PeerDescriptors> {
+      const auto found = known().find(qpn.value() / kProgramQueuePairsMax);
+      if (found == known().end()) return refuse(ENOENT, "no such program");
+      const auto& [arena_fd, memory, doorbell] = found->second;
+      return PeerDescriptors{UniqueFd(dup(arena_fd)), UniqueFd(dup(memory)),
+                             UniqueFd(dup(doorbell))};
+    };
+  }
+  /// Descriptors of arena, memory and doorbell, by what its queue pair numbers begin with.
+  static std::map<std::uint32_t, std::array<int, 3>>& known() {
+    static std::map<std::uint32_t, std::array<int, 3>> programs;
+    return programs;
   }
 
   UniqueFd socket, second_socket;
@@ -159,8 +188,10 @@ struct Side {
 };
 
 struct AdapterPair : testing::Test {
-  Host a{1, 1 << 14};
-  Host b{2, 2 << 14};
+  explicit AdapterPair(Host::Path path = Host::Path::wire)
+      : a(1, 1 << 14, path), b(2, 2 << 14, path) {}
+
+  Host a, b;
 
   static void fill(Side& side, std::size_t offset, std::size_t length, unsigned seed) {
     for (std::size_t i = 0; i < length; ++i) {

@@ -1,0 +1,155 @@
+#include <array>
+#include <thread>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "adapter/stream_kit.h"
+
+/// Which path two queue pairs over iWARP take that may take the direct one.
+namespace verbatim::adapter {
+namespace {
+
+constexpr MpaAgreement kAgreement{
+    .has_crc = false, .inbound_reads = 4, .outbound_reads = 4, .ready = MpaAgreement::Ready::read};
+
+/// What `left` says first goes through the test's hands, as does all that follows.
+class StreamPath : public StreamPair {
+ protected:
+  /// The FPDU of an empty READ: length, DDP and RDMAP headers, CRC.
+  using Invitation = std::array<std::byte, 2 + 18 + 28 + 4>;
+  static constexpr std::size_t kLastOfNumber = 2 + 18 + 27;
+
+  StreamPath() : StreamPair(Host::Path::direct) {}
+
+  void start() {
+    prepare();
+    ASSERT_TRUE(
+        right.qp->start_stream({.socket = std::move(there.passive), .agreement = kAgreement}));
+    ASSERT_TRUE(left.qp->start_stream(
+        {.socket = std::move(here.active), .agreement = kAgreement, .is_initiator = true}));
+    const auto got = recv(here.passive.get(), invitation.data(), invitation.size(), MSG_WAITALL);
+    ASSERT_EQ(got, static_cast<ssize_t>(invitation.size()));
+  }
+  void hand_over() const {
+    ASSERT_EQ(send(there.active.get(), invitation.data(), invitation.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(invitation.size()));
+  }
+  /// From now on the test hands over whatever either side says.
+  void relay() {
+    relay_ = std::jthread([this](const std::stop_token& stop) {
+      std::array<pollfd, 2> ends{
+          {{here.passive.get(), POLLIN, 0}, {there.active.get(), POLLIN, 0}}};
+      while (!stop.stop_requested()) {
+        if (poll(ends.data(), ends.size(), 5) <= 0) continue;
+        for (std::size_t i = 0; i < ends.size(); ++i) {
+          if (ends[i].revents != 0 && !pass_on(ends[i].fd, ends[1 - i].fd)) return;
+        }
+      }
+    });
+  }
+  static bool pass_on(int from, int to) {
+    std::array<std::byte, 4096> bytes;
+    const auto got = recv(from, bytes.data(), bytes.size(), 0);
+    return got > 0 && send(to, bytes.data(), static_cast<std::size_t>(got), MSG_NOSIGNAL) == got;
+  }
+  static bool is_silent(const UniqueFd& end) {
+    pollfd one{end.get(), POLLIN, 0};
+    return poll(&one, 1, 20) == 0;
+  }
+  /// Each side sends one message, and the other one gets it.
+  void exchange() {
+    for (auto [from, to] : {std::pair(&left, &right), std::pair(&right, &left)}) {
+      receive(*to, 1000, 8);
+      ASSERT_EQ(0, from->post(Operation::send, from->segment(0, 8)));
+    }
+    relay();
+    for (Side* const side : {&left, &right}) {
+      EXPECT_EQ(Status::success, side->next().status);
+      EXPECT_EQ(Status::success, side->next().status);
+    }
+  }
+  /// One segment, the READ, or its answer, is all that such a queue pair says over its stream.
+  static bool is_direct(const Side& side) { return side.qp->counters().packets_sent.value() == 1; }
+
+  mover::TcpEnds here, there;
+  Invitation invitation{};
+
+ private:
+  std::jthread relay_;
+};
+
+TEST_F(StreamPath, OfOneMachineTheyGoPastTheStream) {
+  start();
+  hand_over();
+  exchange();
+  EXPECT_TRUE(is_direct(left) && is_direct(right));
+  move_bytes();
+  EXPECT_TRUE(is_direct(left) && is_direct(right));
+}
+
+TEST_F(StreamPath, AnInvitationOfAnotherNumberIsNone) {
+  start();
+  invitation[kLastOfNumber] ^= std::byte{1};
+  hand_over();
+  exchange();
+  EXPECT_FALSE(is_direct(left) || is_direct(right));
+}
+
+TEST_F(StreamPath, AnInvitationToAQueuePairThatDoesNotInviteIsNone) {
+  start();
+  Side stranger(a, QpType::rc);
+  const QueuePairAttributes attributes{.state = QpState::init, .access = kAccess};
+  ASSERT_TRUE(stranger.qp->modify(attributes, kState | kPKeyIndex | kPort | kAccessFlags));
+  invitation[kLastOfNumber - 8] ^=
+      std::byte(left.qp->number().value() ^ stranger.qp->number().value());
+  hand_over();
+  exchange();
+  EXPECT_FALSE(is_direct(left) || is_direct(right));
+}
+
+TEST_F(StreamPath, AnEndChoosesTheStreamAndInvitesNoMore) {
+  start();
+  ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 8)));
+  ASSERT_TRUE(left.qp->modify({.state = QpState::err}, kState));
+  EXPECT_EQ(Status::success, left.next().status);
+  EXPECT_FALSE(is_silent(here.passive));
+  hand_over();
+  receive(left, 0, 8);
+  EXPECT_EQ(Status::flushed, left.next().status);
+  ASSERT_EQ(0, right.post(Operation::send, right.segment(0, 8)));
+  EXPECT_EQ(Status::success, right.next().status);
+  EXPECT_FALSE(is_silent(there.active));
+  EXPECT_FALSE(is_direct(right));
+}
+
+TEST_F(StreamPath, RequestsWaitForTheChoice) {
+  start();
+  receive(right, 1000, 8);
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 8), &right, 0));
+  ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 8)));
+  EXPECT_TRUE(is_silent(here.passive));
+  hand_over();
+  relay();
+  EXPECT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(Status::success, right.next().status);
+  EXPECT_TRUE(is_direct(left) && is_direct(right));
+}
+
+TEST_F(StreamPath, ARefusedWriteHasSucceededAndEndsBoth) {
+  connect(kAgreement);
+  receive(right, 0, 8);
+  right.key = MemoryKey{raw(right.key) ^ 0x100};
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 8), &right, 0));
+  right.key = MemoryKey{raw(right.key) ^ 0x100};
+  EXPECT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(Status::flushed, right.next().status);
+  receive(left, 0, 8);
+  left.qp->on_stream(monotonic_now(), true);  // As rdma_cm, which sees the end.
+  EXPECT_EQ(Status::flushed, left.next().status);
+  EXPECT_EQ(QpState::err, left.qp->query().state);
+}
+
+}  // namespace
+}  // namespace verbatim::adapter
