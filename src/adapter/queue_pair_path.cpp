@@ -1,5 +1,4 @@
 #include <sys/random.h>
-#include <sys/socket.h>
 
 #include "adapter/adapter.h"
 #include "adapter/progress.h"
@@ -18,15 +17,6 @@ namespace verbatim::adapter {
 using transport::iwarp::EmptySource;
 
 namespace {
-
-SocketAddress peer_of(int socket) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  auto* const name = reinterpret_cast<sockaddr*>(&storage);
-  if (getpeername(socket, name, &length) != 0) return {};
-  const auto address = SocketAddress::from(name, length);
-  return address ? address->with_port(kRocePort) : SocketAddress();
-}
 
 /// None where the segment is no empty READ that names anything.
 std::optional<EmptySource> invitation_in(ByteSpan segment) {
@@ -58,7 +48,8 @@ EmptySource QueuePair::invite_peer() {
 void QueuePair::begin_choice() {
   if (!may_be_direct()) return;
   stream_->chooses_path = true;
-  peer_ = peer_of(stream_->tcp.fd());
+  const auto peer = SocketAddress::of_peer(stream_->tcp.fd());
+  peer_ = peer ? peer->with_port(kRocePort) : SocketAddress();
   if (stream_->agreement.ready != cm::MpaAgreement::Ready::read) choose_path();  // Nobody invites.
 }
 

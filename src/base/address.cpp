@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <net/if.h>
+#include <sys/socket.h>
 
 #include "base/bytes.h"
 
@@ -67,6 +68,28 @@ Result<SocketAddress> SocketAddress::from(const sockaddr* address, socklen_t len
                                             address->sa_family, length));
   }
   return result;
+}
+
+namespace {
+
+using NameCall = int(int, sockaddr*, socklen_t*);
+
+Result<SocketAddress> ask_kernel(NameCall* ask, const char* name, int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  auto* const address = reinterpret_cast<sockaddr*>(&storage);
+  if (ask(fd, address, &length) != 0) return refuse_errno(name);
+  return SocketAddress::from(address, length);
+}
+
+}  // namespace
+
+Result<SocketAddress> SocketAddress::of_socket(int fd) {
+  return ask_kernel(getsockname, "getsockname", fd);
+}
+
+Result<SocketAddress> SocketAddress::of_peer(int fd) {
+  return ask_kernel(getpeername, "getpeername", fd);
 }
 
 Result<SocketAddress> SocketAddress::parse(std::string_view text, std::uint16_t port) {

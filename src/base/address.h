@@ -27,6 +27,9 @@ class SocketAddress {
                             std::uint32_t scope_id = 0);
   /// What the kernel wrote: refuses (EAFNOSUPPORT, EINVAL) other families and short ones.
   static Result<SocketAddress> from(const sockaddr* address, socklen_t length);
+  /// A socket's own address, and that of its peer: what the kernel says, and what `from` refuses.
+  static Result<SocketAddress> of_socket(int fd);
+  static Result<SocketAddress> of_peer(int fd);
   /// "10.0.0.1", "fe80::1", "fe80::1%eth0" or "fe80::1%2": an address without a port.
   static Result<SocketAddress> parse(std::string_view text, std::uint16_t port = 0);
 

@@ -247,13 +247,7 @@ Result<std::unique_ptr<SendSocket>> UdpSender::open() const {
   if (bind(fd, local_.data(), local_.size()) != 0) {
     return refuse_errno(fmt::format("cannot send from {}", local_.ip_text()));
   }
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  auto* bound = reinterpret_cast<sockaddr*>(&storage);
-  if (getsockname(fd, bound, &length) != 0) {
-    return refuse_errno("getsockname");
-  }
-  auto local = SocketAddress::from(bound, length);
+  auto local = SocketAddress::of_socket(fd);
   if (!local) return std::unexpected(local.error());
   socket->local_ = *local;
   return socket;

@@ -14,16 +14,6 @@ namespace {
 constexpr int kReceiveBufferBytes = 4 << 20;
 constexpr int kNoCheck6Receive = 102;  // UDP_NO_CHECK6_RX of linux/udp.h.
 
-Result<SocketAddress> bound_address(int fd) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  auto* address = reinterpret_cast<sockaddr*>(&storage);
-  if (getsockname(fd, address, &length) != 0) {
-    return refuse_errno("getsockname");
-  }
-  return SocketAddress::from(address, length);
-}
-
 bool is_packet_socket(int fd) {
   int domain = 0;
   socklen_t length = sizeof domain;
@@ -51,7 +41,7 @@ Result<UdpSocket> UdpSocket::adopt(int fd) {
   UdpSocket socket;
   socket.fd_ = fd;
   if (!is_packet_socket(fd)) {
-    auto local = bound_address(fd);
+    auto local = SocketAddress::of_socket(fd);
     if (!local) return std::unexpected(local.error());
     socket.local_ = *local;
   }

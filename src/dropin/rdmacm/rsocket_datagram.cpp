@@ -22,13 +22,7 @@ bool is_wildcard(const SocketAddress& address) {
                            : address.ipv6_bytes() == std::array<std::uint8_t, 16>{};
 }
 
-SocketAddress name_of(int fd) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  auto* address = reinterpret_cast<sockaddr*>(&storage);
-  if (getsockname(fd, address, &length) != 0) return {};
-  return SocketAddress::from(address, length).value_or(SocketAddress());
-}
+SocketAddress name_of(int fd) { return SocketAddress::of_socket(fd).value_or(SocketAddress()); }
 
 /// The header of a UDP datagram; its length.
 std::size_t put_udp_header(Op op, std::uint32_t qpn, const SocketAddress& local, std::byte* to) {

@@ -33,13 +33,7 @@ int error_of(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
 }
 
-SocketAddress name_of(int fd) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  auto* const name = reinterpret_cast<sockaddr*>(&storage);
-  if (getsockname(fd, name, &length) != 0) return {};
-  return SocketAddress::from(name, length).value_or(SocketAddress());
-}
+SocketAddress name_of(int fd) { return SocketAddress::of_socket(fd).value_or(SocketAddress()); }
 
 bool has_peer_ended(int fd) {
   pollfd look{.fd = fd, .events = POLLRDHUP, .revents = 0};
