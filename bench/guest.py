@@ -26,7 +26,8 @@ TRIES = 5  # perftest's -R connects a second time at once, and may be too early;
 HEADING = "\n## Beside the kernel's stacks, in one guest\n"
 HEAD = """Written by `bench/guest.py --write`: Linux {version} under QEMU, which emulates two processors; medians of {rounds} rounds (least to
 greatest). Both ends are in the guest: `rdma_rxe` and `siw` on its Ethernet interface, which lets nothing of this out, all others over
-loopback. *direct* is what Verbatim does there by itself, the others are `VERBATIM_PATH=wire`.
+loopback. The first rows are what Verbatim does there by itself: two programs of one machine take the direct path. *wire* is
+`VERBATIM_PATH=wire`, packets and segments between them as between two machines.
 
 | work | Verbatim | kernel's stack, or limit | ratio | aim | met |
 |---|---|---|---|---|---|
@@ -106,10 +107,11 @@ def ours(name, words, protocol, *variables):
 RXE = Stack("`rdma_rxe`", "-d rxe0 -x 1", link("rxe", "siw"))
 SIW = Stack("`siw`", "-d siw0 -R", link("siw", "rxe"))
 WIRE = "VERBATIM_PATH=wire"
-ROCE = ours("RoCE v2", "-x 1", "roce", WIRE)
-IWARP = ours("iWARP", "-R", "iwarp", WIRE, "VERBATIM_MPA=no-crc")  # As siw, which asks for none.
-IWARP_CRC = ours("iWARP with CRC", "-R", "iwarp", WIRE)
-DIRECT = ours("direct", "-x 1", "roce")
+ROCE = ours("RoCE v2", "-x 1", "roce")
+IWARP = ours("iWARP", "-R", "iwarp")
+ROCE_WIRE = ours("RoCE v2, wire", "-x 1", "roce", WIRE)
+IWARP_WIRE = ours("iWARP, wire", "-R", "iwarp", WIRE, "VERBATIM_MPA=no-crc")  # As siw, which asks for none.
+IWARP_CRC = ours("iWARP, wire, CRC", "-R", "iwarp", WIRE)
 BYTES = (("GB/sec", 1e3), ("MB/sec", 1), ("KB/sec", 1e-3), ("GB/s", 1e3))
 TIMES = (("us", 1), ("ms", 1e3))
 UDP = Limit("UDP, datagrams of 4,112 B, segmentation offload", "/tmp/verbatim/bin/bench_limits udp 2 4112 15", BYTES)
@@ -119,12 +121,11 @@ TCP_LATENCY = Limit("TCP, 8 B, both ends spin", "/tmp/verbatim/bin/bench_limits 
 WRITE_4K, WRITE_64K, SEND = WORKS
 # Work, ours, beside what; and the aim, where there is one.
 ROWS = (
-    *((work, own, other, aim) for work, aim in ((WRITE_4K, 2), (WRITE_64K, 2), (SEND, 1))
-      for own, other in ((ROCE, RXE), (IWARP, SIW))),
+    *((work, own, other, aim) for pairs in (((ROCE, RXE), (IWARP, SIW)), ((ROCE_WIRE, RXE), (IWARP_WIRE, SIW)))
+      for work, aim in ((WRITE_4K, 2), (WRITE_64K, 2), (SEND, 1)) for own, other in pairs),
     *((work, IWARP_CRC, SIW, None) for work in WORKS),
-    *((work, DIRECT, other, None) for work in WORKS for other in (RXE, SIW)),
-    (WRITE_64K, ROCE, UDP, None), (WRITE_64K, IWARP, TCP, None),
-    (SEND, ROCE, UDP_LATENCY, None), (SEND, IWARP, TCP_LATENCY, None),
+    (WRITE_64K, ROCE_WIRE, UDP, None), (WRITE_64K, IWARP_WIRE, TCP, None),
+    (SEND, ROCE_WIRE, UDP_LATENCY, None), (SEND, IWARP_WIRE, TCP_LATENCY, None),
 )
 
 
