@@ -59,6 +59,11 @@ void QueuePair::choose_path(ByteSpan first_segment) {
   if (link != nullptr) {
     link_ = std::move(link);
     adapter_.progress().remove_stream(stream_->tcp.fd());  // rdma_cm sees the end.
+  } else if (attributes_.dest_qpn.value() != 0) {
+    log(LogLevel::warn,
+        "the peer of QP {:#x} at {} takes the direct path, which is closed the other way: they end",
+        number_.value(), peer_.ip_text());
+    fatal_ = true;
   } else if (adapter_.only_direct()) {
     log(LogLevel::warn,
         "VERBATIM_PATH=direct, and the peer of QP {:#x} at {} is not on this machine, "

@@ -123,6 +123,18 @@ TEST_F(StreamPath, AnEndChoosesTheStreamAndInvitesNoMore) {
   EXPECT_FALSE(is_direct(right));
 }
 
+TEST_F(StreamPath, APathThatGoesOneWayAloneEndsTheConnection) {
+  start();
+  hand_over();
+  pollfd answer{there.active.get(), POLLIN, 0};
+  ASSERT_EQ(1, poll(&answer, 1, 5000));
+  Host::known().erase(right.qp->number().value() / kProgramQueuePairsMax);
+  receive(left, 0, 8);
+  relay();
+  EXPECT_EQ(Status::flushed, left.next().status);
+  EXPECT_EQ(QpState::err, left.qp->query().state);
+}
+
 TEST_F(StreamPath, RequestsWaitForTheChoice) {
   start();
   receive(right, 1000, 8);
