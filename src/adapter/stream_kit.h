@@ -21,7 +21,9 @@ class StreamPair : public AdapterPair {
 
   void prepare() {
     for (Side* const side : {&left, &right}) {
-      const QueuePairAttributes attributes{.state = QpState::init, .access = kAccess};
+      QueuePairAttributes attributes;
+      attributes.state = QpState::init;
+      attributes.access = kAccess;
       ASSERT_TRUE(side->qp->modify(attributes, kState | kPKeyIndex | kPort | kAccessFlags));
     }
   }
