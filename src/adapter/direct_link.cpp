@@ -20,10 +20,10 @@ DirectLink::DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config)
       target_(own_.target()),
       at_(&own_) {}
 
-bool DirectLink::accept(std::uint64_t invitation) {
+bool DirectLink::accept() {
   const TargetVisit visit(target_);
-  if (!is_there() || target_.invitation != invitation) return false;
-  target_.invitation = 0;
+  if (!is_there() || !target_.invites || target_.peer_gid != config_.own_gid) return false;
+  target_.invites = false;
   target_.peer_qpn = config_.own_qpn;
   return true;
 }

@@ -50,7 +50,7 @@ class DirectLink {
 
   const DirectPeer& peer() const { return own_.peer(); }
   /// iWARP: the peer's target serves this queue pair from now on, if it still invites.
-  bool accept(std::uint64_t invitation);
+  bool accept();
   /// XRC: a program has ended.
   void forget_host(const DirectPeer& host) { hosts_.forget(host); }
   /// UD: one message, whose bytes come behind its header. It completes at once, and with success

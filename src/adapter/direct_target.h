@@ -93,9 +93,9 @@ struct alignas(64) DirectTarget {
   QKey qkey{};
   std::uint8_t min_rnr_timer = 0;
   std::uint8_t max_dest_rd_atomic = 0;
-  /// iWARP: whoever shows this number, which only the peer has been told, becomes the one whom the
-  /// target serves. 0: nobody does.
-  std::uint64_t invitation = 0;
+  /// iWARP: whoever comes by `peer_gid`, a random number there that only the peer has been told,
+  /// becomes the one whom the target serves.
+  bool invites = false;
   // As well; of an XRC target by who holds `lock`, as the request's queue has it (`enter`).
   PdNumber pd{};
   PdNumber receive_pd{};
@@ -123,7 +123,7 @@ struct alignas(64) DirectTarget {
   }
   void stop_serving() {
     peer_qpn = {};
-    invitation = 0;
+    invites = false;
     takes_datagrams = false;
   }
 

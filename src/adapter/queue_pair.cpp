@@ -173,6 +173,7 @@ void QueuePair::enter_error() {
     requester_effects_.list.clear();
   };
   if (stream_ != nullptr) {
+    stream_->chooses_path = false;
     flush(stream_->endpoint.requester());
   } else if (is_connected()) {
     flush(requester_);

@@ -37,7 +37,7 @@
 #include "transport/ib/responder.h"
 
 namespace verbatim::transport::iwarp {
-struct EmptySource;
+struct EmptyPlace;
 }
 
 namespace verbatim::adapter {
@@ -212,7 +212,10 @@ class QueuePair {
   // Which path it takes: queue_pair_path.cpp.
   void begin_choice();
   void choose_path(ByteSpan first_segment = {});
-  transport::iwarp::EmptySource invite_peer();
+  void follow_choice(ByteSpan segment);
+  void leave_stream();
+  Gid name_of_stream() const;
+  transport::iwarp::EmptyPlace invite_peer();
   std::unique_ptr<DirectLink> link_to_guest();
   std::unique_ptr<DirectLink> link_to_host(ByteSpan first_segment);
   bool add_request_packet(Burst& burst, const transport::OutgoingPacket& packet);

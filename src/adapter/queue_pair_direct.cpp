@@ -2,6 +2,7 @@
 #include "adapter/execute.h"
 #include "adapter/progress.h"
 #include "adapter/queue_pair.h"
+#include "adapter/stream.h"
 #include "base/hot.h"
 #include "base/log.h"
 
@@ -24,8 +25,9 @@ bool QueuePair::may_be_direct() const {
 /// While any queue pair of the program takes the wire, each poll looks at the sockets.
 void QueuePair::note_wire_use() {
   const QpState now = state();
+  const bool is_on_wire = link_ == nullptr || (stream_ != nullptr && stream_->is_polled);
   const bool uses =
-      now != QpState::reset && now != QpState::init && now != QpState::err && link_ == nullptr;
+      now != QpState::reset && now != QpState::init && now != QpState::err && is_on_wire;
   if (std::exchange(uses_wire_, uses) == uses) return;
   adapter_.progress().add_wire_users(uses ? 1 : -1);
 }
@@ -37,19 +39,20 @@ std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPlace& place) {
   if (peer == nullptr || peer->target(local_number).qpn != place.qpn.value()) return nullptr;
   return std::make_unique<DirectLink>(
       std::move(peer),
-      DirectLink::Config{
-          .reliable = is_reliable(),
-          .own_qpn = number_,
-          .own_gid = stream_ != nullptr ? Gid{} : adapter_.node().gids[place.source_gid_index].gid,
-          .version = roce_version(place.address),
-          .peer_qpn = place.qpn,
-          .timeout = attributes_.timeout,
-          .retry_count = attributes_.retry_count,
-          .rnr_retry = attributes_.rnr_retry,
-          .has_stream = stream_ != nullptr,
-          .find_host = [this, address = place.address](SrqNumber number) {
-            return adapter_.find_peer(address, Qpn(raw(number)));
-          }});
+      DirectLink::Config{.reliable = is_reliable(),
+                         .own_qpn = number_,
+                         .own_gid = stream_ != nullptr
+                                        ? name_of_stream()
+                                        : adapter_.node().gids[place.source_gid_index].gid,
+                         .version = roce_version(place.address),
+                         .peer_qpn = place.qpn,
+                         .timeout = attributes_.timeout,
+                         .retry_count = attributes_.retry_count,
+                         .rnr_retry = attributes_.rnr_retry,
+                         .has_stream = stream_ != nullptr,
+                         .find_host = [this, address = place.address](SrqNumber number) {
+                           return adapter_.find_peer(address, Qpn(raw(number)));
+                         }});
 }
 
 /// To the peer that the address vector names, if it takes the path as well.
@@ -75,7 +78,7 @@ void QueuePair::open_target() {
   }
   if (options_.receive_cq != nullptr) target_.receive_cq = options_.receive_cq->ring();
   target_.access = attributes_.access;
-  target_.peer_gid = attributes_.address.dest_gid;
+  target_.peer_gid = stream_ != nullptr ? name_of_stream() : attributes_.address.dest_gid;
   target_.version = roce_version(peer_);
   target_.min_rnr_timer = attributes_.min_rnr_timer;
   target_.max_dest_rd_atomic = attributes_.max_dest_rd_atomic;
@@ -85,7 +88,7 @@ void QueuePair::open_target() {
   target_.news.store(0, std::memory_order_relaxed);
   target_.qkey = attributes_.qkey;
   target_.takes_datagrams = is_datagram();
-  target_.invitation = 0;
+  target_.invites = false;
   target_.peer_qpn = attributes_.dest_qpn;
 }
 

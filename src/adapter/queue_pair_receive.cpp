@@ -72,7 +72,7 @@ void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddr
 void QueuePair::on_timer(TimeNs now) {
   std::unique_lock guard(lock_);
   armed_deadline_ = kNever;
-  if (stream_ != nullptr && (link_ == nullptr || now >= stream_->goes_on_at)) {
+  if (stream_ != nullptr && (stream_->is_polled || now >= stream_->goes_on_at)) {
     guard.unlock();
     return on_stream(now);
   }

@@ -97,7 +97,10 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     stream_.goes_on_at = kNever;
     if (stream_.endpoint.has_heard()) return;
     if (!stream_.is_initiator) return stream_.endpoint.hold_no_longer();
-    if (++stream_.said_ready > kSaidReadyMax) return qp_.choose_path();
+    if (++stream_.said_ready > kSaidReadyMax) {
+      // Who insists on the direct path waits for the answer, or the end.
+      return qp_.adapter_.only_direct() ? void() : qp_.choose_path();
+    }
     stream_.endpoint.requester().post_ready(transport::iwarp::Requester::Ready::write);
     if (stream_.ends_when_sent) fill();
     if (stream_.ends_when_sent && !is_answer_due()) return;
@@ -133,7 +136,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
       if (!found) {
         stream_.endpoint.on_stream_error(found.error(), effects);
       } else if (*found) {
-        if (stream_.chooses_path) qp_.choose_path((*found)->segment);
+        if (stream_.chooses_path || qp_.link_ != nullptr) qp_.follow_choice((*found)->segment);
         taken = (*found)->bytes;
         stream_.endpoint.on_segment((*found)->segment, *this, qp_.regions_, qp_.requester_effects_,
                                     effects);
@@ -283,13 +286,14 @@ void QueuePair::on_stream(TimeNs now, bool to_the_end) {
   if (!Streaming(*this).receive(to_the_end)) {
     stream_->has_ended = true;
     adapter_.progress().remove_stream(stream_->tcp.fd());
+    adapter_.progress().unwatch(stream_->tcp.fd());
     fatal_ = true;
   }
   placing_.let_go();
   if (now >= stream_->goes_on_at) Streaming(*this).go_on(now);
   if (fatal_) fail();
   transmit_locked(now);
-  if (link_ != nullptr) transmit_stream();
+  if (!stream_->is_polled) transmit_stream();
 }
 
 void QueuePair::transmit_stream() {
@@ -336,6 +340,7 @@ void QueuePair::end_stream() {
 void QueuePair::forget_stream() {
   if (stream_ == nullptr) return;
   adapter_.progress().remove_stream(stream_->tcp.fd());
+  adapter_.progress().unwatch(stream_->tcp.fd());
   stream_.reset();
 }
 

@@ -12,7 +12,7 @@ namespace verbatim::adapter {
 
 namespace {
 
-constexpr transport::iwarp::EmptySource kNoInvitation;
+constexpr transport::iwarp::EmptyPlace kNoInvitation;
 
 }  // namespace
 

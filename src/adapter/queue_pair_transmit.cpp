@@ -87,7 +87,8 @@ void QueuePair::transmit_locked(TimeNs now) {
   const QpState current = state();
   if (is_datagram()) return current == QpState::rts ? transmit_datagrams(now) : void();
   if (is_raw()) return transmit_frames(now);
-  if (stream_ != nullptr && link_ == nullptr) return transmit_stream();
+  if (stream_ != nullptr && stream_->is_polled) transmit_stream();
+  if (stream_ != nullptr && link_ == nullptr) return;
   if ((socket_ == nullptr && link_ == nullptr) || current == QpState::reset ||
       current == QpState::init || current == QpState::err) {
     return;

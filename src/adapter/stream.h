@@ -52,6 +52,10 @@ struct Stream {
   bool awaits_room = false;      // The socket did not take all.
   bool ends_when_sent = false;   // Nothing is added to what waits.
   bool has_ended = false;        // Nothing comes any more.
+  /// The polls look at it, for the peer's requests may come over it; otherwise only its end does.
+  bool is_polled = true;
+  /// Of the direct path: the random number by which each end's target knows the other. 0: none yet.
+  std::uint64_t invitation = 0;
   /// Whether the peer is of this machine, and takes the direct path as well, is not known yet:
   /// until then requests wait.
   bool chooses_path = false;

@@ -63,14 +63,16 @@ class StreamPath : public StreamPair {
       receive(*to, 1000, 8);
       ASSERT_EQ(0, from->post(Operation::send, from->segment(0, 8)));
     }
-    relay();
     for (Side* const side : {&left, &right}) {
       EXPECT_EQ(Status::success, side->next().status);
       EXPECT_EQ(Status::success, side->next().status);
     }
   }
-  /// One segment, the READ, or its answer, is all that such a queue pair says over its stream.
-  static bool is_direct(const Side& side) { return side.qp->counters().packets_sent.value() == 1; }
+  /// All that such a queue pair says over its stream: the READ and the WRITE; the answer.
+  static bool is_direct(const Side& side) {
+    const std::uint64_t sent = side.qp->counters().packets_sent.value();
+    return side.qp->query().dest_qpn.value() != 0 && sent <= 2;
+  }
 
   mover::TcpEnds here, there;
   Invitation invitation{};
@@ -82,6 +84,7 @@ class StreamPath : public StreamPair {
 TEST_F(StreamPath, OfOneMachineTheyGoPastTheStream) {
   start();
   hand_over();
+  relay();
   exchange();
   EXPECT_TRUE(is_direct(left) && is_direct(right));
   move_bytes();
@@ -92,6 +95,7 @@ TEST_F(StreamPath, AnInvitationOfAnotherNumberIsNone) {
   start();
   invitation[kLastOfNumber] ^= std::byte{1};
   hand_over();
+  relay();
   exchange();
   EXPECT_FALSE(is_direct(left) || is_direct(right));
 }
@@ -104,6 +108,7 @@ TEST_F(StreamPath, AnInvitationToAQueuePairThatDoesNotInviteIsNone) {
   invitation[kLastOfNumber - 8] ^=
       std::byte(left.qp->number().value() ^ stranger.qp->number().value());
   hand_over();
+  relay();
   exchange();
   EXPECT_FALSE(is_direct(left) || is_direct(right));
 }
@@ -123,16 +128,39 @@ TEST_F(StreamPath, AnEndChoosesTheStreamAndInvitesNoMore) {
   EXPECT_FALSE(is_direct(right));
 }
 
-TEST_F(StreamPath, APathThatGoesOneWayAloneEndsTheConnection) {
+TEST_F(StreamPath, WhoCannotReachThePeerThatReachesItTakesTheStream) {
   start();
   hand_over();
   pollfd answer{there.active.get(), POLLIN, 0};
   ASSERT_EQ(1, poll(&answer, 1, 5000));
   Host::known().erase(right.qp->number().value() / kProgramQueuePairsMax);
-  receive(left, 0, 8);
   relay();
+  exchange();
+  EXPECT_TRUE(is_direct(right));
+  move_bytes();
+  EXPECT_FALSE(is_direct(left));
+}
+
+TEST_F(StreamPath, TheEndOfAPeerIsHeardWithoutRdmaCm) {
+  connect(kAgreement);
+  exchange();
+  receive(left, 0, 8);
+  ASSERT_TRUE(right.qp->modify({.state = QpState::err}, kState));
   EXPECT_EQ(Status::flushed, left.next().status);
   EXPECT_EQ(QpState::err, left.qp->query().state);
+}
+
+TEST_F(StreamPath, AConnectionThatIsOverReachesNoOther) {
+  connect(kAgreement);
+  exchange();
+  // As if its queue pair, of the same number, were another one's.
+  DirectTarget& target =
+      b.adapter->arena().target(right.qp->number().value() % kProgramQueuePairsMax);
+  target.peer_gid.bytes[0] ^= 1;
+  receive(right, 1000, 8);
+  ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 8)));
+  Completion none;
+  EXPECT_EQ(0u, b.adapter->poll(*right.cq, std::span(&none, 1)));
 }
 
 TEST_F(StreamPath, RequestsWaitForTheChoice) {
@@ -158,7 +186,6 @@ TEST_F(StreamPath, ARefusedWriteHasSucceededAndEndsBoth) {
   EXPECT_EQ(Status::success, left.next().status);
   EXPECT_EQ(Status::flushed, right.next().status);
   receive(left, 0, 8);
-  left.qp->on_stream(monotonic_now(), true);  // As rdma_cm, which sees the end.
   EXPECT_EQ(Status::flushed, left.next().status);
   EXPECT_EQ(QpState::err, left.qp->query().state);
 }

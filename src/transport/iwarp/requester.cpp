@@ -71,11 +71,13 @@ bool Requester::poll_transmit(OutgoingSegment& out) {
 bool Requester::poll_ready(OutgoingSegment& out) {
   out = {};
   if (*std::exchange(ready_, std::nullopt) == Ready::read) {
-    fill_read({.source_stag = ready_source_.stag, .source_offset = ready_source_.offset}, kNoSlot,
+    fill_read({.source_stag = ready_place_.stag, .source_offset = ready_place_.offset}, kNoSlot,
               out);
   } else {
     set_rdmap(out.header, RdmapOpcode::write);
     out.header.last = true;
+    out.header.stag = ready_place_.stag;
+    out.header.offset = ready_place_.offset;
   }
   return true;
 }

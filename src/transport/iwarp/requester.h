@@ -25,9 +25,9 @@ struct RequesterConfig {
   std::uint8_t max_rd_atomic = 1;          // READs and atomics at the peer: ORD.
 };
 
-/// What an empty READ asks for. Nobody looks there (RFC 5040, section 5.2), so that it may be a
-/// word to who knows it.
-struct EmptySource {
+/// What an empty READ or WRITE is of. Nobody looks there (RFC 5040, section 5.2), so that it may be
+/// a word to who knows it.
+struct EmptyPlace {
   std::uint32_t stag = 0;
   std::uint64_t offset = 0;
 };
@@ -59,9 +59,9 @@ class Requester {
   /// What an initiator of a peer-to-peer connection sends first (RFC 6581, section 9): an empty
   /// WRITE or READ. It leaves even where everything else has failed.
   enum class Ready : std::uint8_t { write, read };
-  void post_ready(Ready ready, const EmptySource& source = {}) {
+  void post_ready(Ready ready, const EmptyPlace& place = {}) {
     ready_ = ready;
-    ready_source_ = source;
+    ready_place_ = place;
   }
 
   /// The next segment, if fences and max_rd_atomic allow one.
@@ -139,7 +139,7 @@ class Requester {
   std::uint64_t offset_ = 0;       // Bytes of the request to send that have been sent.
   bool immediate_is_due_ = false;  // Of the request to send: its bytes have been sent.
   std::optional<Ready> ready_;
-  EmptySource ready_source_;
+  EmptyPlace ready_place_;
   std::uint32_t send_number_ = 0;  // Of the last message to each queue.
   std::uint32_t request_number_ = 0;
   std::uint32_t response_number_ = 0;  // Of the last atomic response from the peer.
