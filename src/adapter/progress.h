@@ -119,6 +119,8 @@ class Progress {
 
   // Queue pairs over iWARP: `QueuePair::on_stream` is called when their socket has something.
   Result<void> add_stream(int fd, Qpn qpn);
+  /// Nothing but its end is to come: polls look at it no more, the background thread does.
+  Result<void> await_end(int fd, Qpn qpn);
   void remove_stream(int fd);
   /// Also when it has room, or no longer.
   void await_room(int fd, Qpn qpn, bool awaits);
@@ -141,6 +143,7 @@ class Progress {
   void flush_outputs();
   std::size_t receive(TimeNs now);
   std::size_t serve_streams(TimeNs now);
+  void stop_polling(int fd);
   void on_frame(const mover::ReceivedDatagrams& frame, const Source& source, TimeNs now);
   void on_datagrams(const mover::ReceivedDatagrams& datagrams, const Source& source, TimeNs now);
   class Reception;

@@ -20,7 +20,19 @@ Result<void> Progress::add_stream(int fd, Qpn qpn) {
   return {};
 }
 
+Result<void> Progress::await_end(int fd, Qpn qpn) {
+  const auto watched = watch(
+      fd, [&adapter = adapter_, qpn] { adapter.drain_stream(qpn); }, EPOLLRDHUP | EPOLLONESHOT);
+  if (watched) stop_polling(fd);
+  return watched;
+}
+
 void Progress::remove_stream(int fd) {
+  stop_polling(fd);
+  unwatch(fd);
+}
+
+void Progress::stop_polling(int fd) {
   const bool was_there = epoll_ctl(streams_epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0;
   if (was_there) streams_.fetch_sub(1, std::memory_order_relaxed);
 }

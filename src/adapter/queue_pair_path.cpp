@@ -1,4 +1,3 @@
-#include <sys/epoll.h>
 #include <sys/random.h>
 
 #include "adapter/adapter.h"
@@ -13,7 +12,8 @@
 /// ready names its queue pair and a number that stands in its target. A peer that takes the direct
 /// path as well shows that number there, and thereby becomes the one whom the target serves; then
 /// it answers the READ. Until the answer comes the requests of both wait, so that none is on its
-/// way over the stream when the next goes past it. The stream stays, for the end.
+/// way over the stream when the next goes past it. Then an empty WRITE to the same place says that
+/// the initiator's requests go past the stream, too, which stays for the end.
 namespace verbatim::adapter {
 
 using transport::iwarp::EmptyPlace;
@@ -94,15 +94,9 @@ void QueuePair::follow_choice(ByteSpan segment) {
   if (stream_->is_polled && is_to(segment, farewell)) leave_stream();
 }
 
-/// Nothing but the peer's end is to come over it, of which the background thread hears.
+/// Nothing but the peer's end is to come over it.
 void QueuePair::leave_stream() {
-  const int fd = stream_->tcp.fd();
-  const auto watched = adapter_.progress().watch(
-      fd, [&adapter = adapter_, qpn = number_] { adapter.drain_stream(qpn); },
-      EPOLLRDHUP | EPOLLONESHOT);
-  if (!watched) return;  // It goes on being polled.
-  adapter_.progress().remove_stream(fd);
-  stream_->is_polled = false;
+  stream_->is_polled = !adapter_.progress().await_end(stream_->tcp.fd(), number_);
   note_wire_use();
 }
 

@@ -10,7 +10,7 @@
 #include "adapter/stream.h"
 #include "base/inplace_vector.h"
 #include "base/log.h"
-#include "wire/mpa_markers.h"
+#include "wire/mpa.h"
 
 /// A queue pair over iWARP: its engine's segments into a TCP connection, and out of it.
 namespace verbatim::adapter {
@@ -286,7 +286,6 @@ void QueuePair::on_stream(TimeNs now, bool to_the_end) {
   if (!Streaming(*this).receive(to_the_end)) {
     stream_->has_ended = true;
     adapter_.progress().remove_stream(stream_->tcp.fd());
-    adapter_.progress().unwatch(stream_->tcp.fd());
     fatal_ = true;
   }
   placing_.let_go();
@@ -340,7 +339,6 @@ void QueuePair::end_stream() {
 void QueuePair::forget_stream() {
   if (stream_ == nullptr) return;
   adapter_.progress().remove_stream(stream_->tcp.fd());
-  adapter_.progress().unwatch(stream_->tcp.fd());
   stream_.reset();
 }
 

@@ -19,16 +19,15 @@ class StreamPair : public AdapterPair {
  protected:
   using AdapterPair::AdapterPair;
 
-  void prepare() {
-    for (Side* const side : {&left, &right}) {
-      QueuePairAttributes attributes;
-      attributes.state = QpState::init;
-      attributes.access = kAccess;
-      ASSERT_TRUE(side->qp->modify(attributes, kState | kPKeyIndex | kPort | kAccessFlags));
-    }
+  static void prepare(Side& side) {
+    QueuePairAttributes attributes;
+    attributes.state = QpState::init;
+    attributes.access = kAccess;
+    ASSERT_TRUE(side.qp->modify(attributes, kState | kPKeyIndex | kPort | kAccessFlags));
   }
   void connect(const MpaAgreement& agreement = {.inbound_reads = 4, .outbound_reads = 4}) {
-    prepare();
+    prepare(left);
+    prepare(right);
     mover::TcpEnds tcp;
     MpaAgreement there = agreement;
     std::swap(there.sends_markers, there.receives_markers);

@@ -23,7 +23,8 @@ class StreamPath : public StreamPair {
   StreamPath() : StreamPair(Host::Path::direct) {}
 
   void start() {
-    prepare();
+    prepare(left);
+    prepare(right);
     ASSERT_TRUE(
         right.qp->start_stream({.socket = std::move(there.passive), .agreement = kAgreement}));
     ASSERT_TRUE(left.qp->start_stream(
@@ -68,6 +69,12 @@ class StreamPath : public StreamPair {
       EXPECT_EQ(Status::success, side->next().status);
     }
   }
+  /// Whether polls look at no stream any more, soon.
+  static bool leaves_stream(const Host& host) {
+    const TimeNs end = monotonic_now() + 5 * kSecond;
+    while (host.adapter->progress().is_due() && monotonic_now() < end) std::this_thread::yield();
+    return monotonic_now() < end;
+  }
   /// All that such a queue pair says over its stream: the READ and the WRITE; the answer.
   static bool is_direct(const Side& side) {
     const std::uint64_t sent = side.qp->counters().packets_sent.value();
@@ -91,6 +98,13 @@ TEST_F(StreamPath, OfOneMachineTheyGoPastTheStream) {
   EXPECT_TRUE(is_direct(left) && is_direct(right));
 }
 
+TEST_F(StreamPath, WhoGoesPastTheStreamLooksAtItNoMore) {
+  connect(kAgreement);
+  exchange();
+  EXPECT_TRUE(leaves_stream(a));
+  EXPECT_TRUE(leaves_stream(b));
+}
+
 TEST_F(StreamPath, AnInvitationOfAnotherNumberIsNone) {
   start();
   invitation[kLastOfNumber] ^= std::byte{1};
@@ -103,8 +117,7 @@ TEST_F(StreamPath, AnInvitationOfAnotherNumberIsNone) {
 TEST_F(StreamPath, AnInvitationToAQueuePairThatDoesNotInviteIsNone) {
   start();
   Side stranger(a, QpType::rc);
-  const QueuePairAttributes attributes{.state = QpState::init, .access = kAccess};
-  ASSERT_TRUE(stranger.qp->modify(attributes, kState | kPKeyIndex | kPort | kAccessFlags));
+  prepare(stranger);
   invitation[kLastOfNumber - 8] ^=
       std::byte(left.qp->number().value() ^ stranger.qp->number().value());
   hand_over();
@@ -144,10 +157,11 @@ TEST_F(StreamPath, WhoCannotReachThePeerThatReachesItTakesTheStream) {
 TEST_F(StreamPath, TheEndOfAPeerIsHeardWithoutRdmaCm) {
   connect(kAgreement);
   exchange();
-  receive(left, 0, 8);
-  ASSERT_TRUE(right.qp->modify({.state = QpState::err}, kState));
-  EXPECT_EQ(Status::flushed, left.next().status);
-  EXPECT_EQ(QpState::err, left.qp->query().state);
+  ASSERT_TRUE(leaves_stream(b));
+  receive(right, 0, 8);
+  ASSERT_TRUE(left.qp->modify({.state = QpState::err}, kState));
+  EXPECT_EQ(Status::flushed, right.next().status);
+  EXPECT_EQ(QpState::err, right.qp->query().state);
 }
 
 TEST_F(StreamPath, AConnectionThatIsOverReachesNoOther) {
@@ -156,7 +170,10 @@ TEST_F(StreamPath, AConnectionThatIsOverReachesNoOther) {
   // As if its queue pair, of the same number, were another one's.
   DirectTarget& target =
       b.adapter->arena().target(right.qp->number().value() % kProgramQueuePairsMax);
-  target.peer_gid.bytes[0] ^= 1;
+  {
+    const TargetVisit visit(target);
+    target.peer_gid.bytes[0] ^= 1;
+  }
   receive(right, 1000, 8);
   ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 8)));
   Completion none;

@@ -61,8 +61,7 @@ TEST_F(StreamPair, PeersSayThatTheyAreReady) {
 }
 
 TEST_F(StreamPair, AnEndWaitsUntilThePeerHasSeenThatThisSideIsReady) {
-  const QueuePairAttributes attributes{.state = QpState::init, .access = kAccess};
-  ASSERT_TRUE(left.qp->modify(attributes, kState | kPKeyIndex | kPort | kAccessFlags));
+  prepare(left);
   mover::TcpEnds tcp;
   const MpaAgreement agreement{.outbound_reads = 1, .ready = MpaAgreement::Ready::read};
   ASSERT_TRUE(left.qp->start_stream(

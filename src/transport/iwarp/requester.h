@@ -56,8 +56,9 @@ class Requester {
   /// The caller has checked that it is not full, that the operation is one of RDMAP or a local one,
   /// and that a READ or atomic has max_rd_atomic of at least 1.
   Slot post(const SendRequest& request);
-  /// What an initiator of a peer-to-peer connection sends first (RFC 6581, section 9): an empty
-  /// WRITE or READ. It leaves even where everything else has failed.
+  /// What an initiator of a peer-to-peer connection sends first (RFC 6581, section 9), or by which
+  /// it tells a peer of this machine more: an empty WRITE or READ. It leaves even where everything
+  /// else has failed.
   enum class Ready : std::uint8_t { write, read };
   void post_ready(Ready ready, const EmptyPlace& place = {}) {
     ready_ = ready;
