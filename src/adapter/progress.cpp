@@ -10,7 +10,6 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/timerfd.h>
 
 #include "adapter/adapter.h"
 #include "adapter/frame_socket.h"
@@ -71,18 +70,20 @@ Result<std::unique_ptr<Progress>> Progress::create(Adapter& adapter,
   progress->event_fd_ = event_fd;
   progress->on_event_ = std::move(on_event);
   progress->wake_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  progress->alarm_ = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   progress->quiet_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   progress->full_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   progress->streams_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-  if (!progress->wake_ || !progress->alarm_ || !progress->quiet_epoll_ || !progress->full_epoll_ ||
+  if (!progress->wake_ || !progress->quiet_epoll_ || !progress->full_epoll_ ||
       !progress->streams_epoll_) {
     return refuse(errno, "no descriptors left for the background thread");
   }
+  auto alarm = Alarm::create();
+  if (!alarm) return std::unexpected(alarm.error());
+  progress->alarm_ = std::move(*alarm);
   const int quiet = progress->quiet_epoll_.get();
   const int full = progress->full_epoll_.get();
   for (const auto& [epoll, fd] : {std::pair{quiet, progress->wake_.get()},
-                                  {quiet, progress->alarm_.get()},
+                                  {quiet, progress->alarm_.fd()},
                                   {quiet, event_fd},
                                   {full, progress->streams_epoll_.get()},
                                   {full, quiet}}) {
@@ -336,13 +337,7 @@ void Progress::set_alarm() {
   // both are sequentially consistent, here and in TimerQueue.
   if (resting_.load(std::memory_order_seq_cst)) return;
   const std::lock_guard guard(alarm_lock_);  // Who sets last has read last.
-  const TimeNs at = timers_.earliest();
-  itimerspec alarm{};  // Zero: none.
-  if (at != kNever) {
-    alarm.it_value = {.tv_sec = static_cast<time_t>(at / kSecond),
-                      .tv_nsec = static_cast<long>(at % kSecond)};
-  }
-  timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &alarm, nullptr);
+  alarm_.set(timers_.earliest());
 }
 
 void Progress::forget(QueuePair& queue_pair) {

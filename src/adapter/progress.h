@@ -15,6 +15,7 @@
 
 #include "adapter/packet_route.h"
 #include "adapter/timer_queue.h"
+#include "base/alarm.h"
 #include "base/error.h"
 #include "base/time.h"
 #include "base/types.h"
@@ -209,7 +210,7 @@ class Progress {
   // Shared with the call that is under way.
   std::map<int, std::shared_ptr<std::function<void()>>> watched_;
   UniqueFd wake_;         // eventfd.
-  UniqueFd alarm_;        // timerfd: the earliest deadline.
+  Alarm alarm_;           // The earliest deadline.
   UniqueFd quiet_epoll_;  // wake_, alarm_, the agent: all that it hears while it rests.
   UniqueFd full_epoll_;   // quiet_epoll_, the sockets and the next one.
   UniqueFd streams_epoll_;

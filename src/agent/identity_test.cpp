@@ -106,6 +106,15 @@ TEST(Identity, WrongAddressesAreRefused) {
   EXPECT_EQ(code("10.0.0.5,10.0.0.5"), EINVAL);
 }
 
+TEST(Identity, WhatIsNoListOfAddressesIsRefused) {
+  EXPECT_TRUE(parse_addresses("").value().empty());
+  for (const char* text : {",", "10.0.0.5,", "10.0.0.5,,::1", "10.0.0.5 ::1"}) {
+    const auto addresses = parse_addresses(text);
+    ASSERT_FALSE(addresses) << text;
+    EXPECT_EQ(addresses.error().code, EINVAL);
+  }
+}
+
 TEST(Identity, GidsOfTwoVersionsStandSideBySide) {
   const auto two = with_versions(node("local", "", both()), {RoceVersion::v1, RoceVersion::v2});
   ASSERT_TRUE(two);

@@ -1,18 +1,18 @@
 #include <cstdlib>
+#include <ranges>
 #include <string_view>
 
 #include "agent/client.h"
 #include "agent/runtime_folder.h"
 
 namespace verbatim::agent {
+
 Result<std::vector<SocketAddress>> parse_addresses(std::string_view list) {
   std::vector<SocketAddress> addresses;
-  while (!list.empty()) {
-    const std::size_t comma = list.find(',');
-    const auto address = SocketAddress::parse(list.substr(0, comma), kRocePort);
+  for (const auto part : std::views::split(list, ',')) {
+    const auto address = SocketAddress::parse(std::string_view(part), kRocePort);
     if (!address) return std::unexpected(address.error());
     addresses.push_back(*address);
-    list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
   }
   if (addresses.size() > kAddressesMax) {
     return refuse(EINVAL, fmt::format("{} addresses, but a node has at most {}", addresses.size(),

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ranges>
 
 namespace verbatim::agent {
 
 Result<RoceVersions> parse_roce_versions(std::string_view list) {
   RoceVersions versions;
-  for (std::string_view rest = list; !rest.empty();) {
-    const std::string_view word = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+  for (const auto part : std::views::split(list, ',')) {
+    const std::string_view word(part);
     if (word != "v1" && word != "v2") {
       return refuse(EINVAL, fmt::format("'{}' is no RoCE version: v1 and v2 are", word));
     }

@@ -16,7 +16,7 @@ TEST(RoceVersions, AreReadAndWritten) {
 }
 
 TEST(RoceVersions, WhatNamesNoneIsRefused) {
-  for (const char* text : {"", ",", "v3", "1", "v1,v1", "v1,,v2", "V2", "v1 v2"}) {
+  for (const char* text : {"", ",", "v3", "1", "v1,v1", "v1,", "v1,,v2", "V2", "v1 v2"}) {
     const auto versions = parse_roce_versions(text);
     ASSERT_FALSE(versions) << text;
     EXPECT_EQ(versions.error().code, EINVAL);

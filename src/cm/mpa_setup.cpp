@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ranges>
 
 #include <fmt/format.h>
 
@@ -52,9 +53,8 @@ MpaAgreement framing_of(const MpaOffer& offer, const MpaFrame& theirs) {
 
 Result<MpaOffer> parse_mpa_wishes(std::string_view list) {
   MpaOffer offer;
-  for (std::string_view rest = list; !rest.empty();) {
-    const std::string_view word = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+  for (const auto part : std::views::split(list, ',')) {
+    const std::string_view word(part);
     if (word == "no-crc") {
       offer.wants_crc = false;
     } else if (word == "markers") {

@@ -138,7 +138,11 @@ TEST(MpaSetup, WishesAreWords) {
   EXPECT_EQ(framing(""), std::pair(true, false));
   EXPECT_EQ(framing("no-crc"), std::pair(false, false));
   EXPECT_EQ(framing("no-crc,markers"), std::pair(false, true));
-  EXPECT_EQ(parse_mpa_wishes("crc").error().code, EINVAL);
+  for (const char* text : {"crc", ",", "no-crc,", "no-crc,,markers"}) {
+    const auto wishes = parse_mpa_wishes(text);
+    ASSERT_FALSE(wishes) << text;
+    EXPECT_EQ(wishes.error().code, EINVAL);
+  }
 }
 
 TEST(MpaSetup, WhatIsNoMpaIsRefused) {

@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
-#include <sys/timerfd.h>
 
 #include "base/log.h"
 
@@ -91,9 +90,10 @@ void Manager::take_addresses(const VerbatimNode& node) {
 }
 
 Result<void> Manager::start() {
-  alarm_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!alarm_) return refuse(errno, "no descriptor for a timer");
-  if (const int error = services_->watch(alarm_.get(), EPOLLIN, on_alarm, 0)) {
+  auto alarm = Alarm::create();
+  if (!alarm) return std::unexpected(alarm.error());
+  alarm_ = std::move(*alarm);
+  if (const int error = services_->watch(alarm_.fd(), EPOLLIN, on_alarm, 0)) {
     return refuse(error, "the background thread takes no descriptor");
   }
   if (!node_.is_iwarp) return {};
@@ -225,10 +225,8 @@ void Manager::on_mad(const sockaddr* source, const sockaddr* destination, const 
 void Manager::on_alarm(std::uint64_t) {
   Manager* const manager = process().manager.load(std::memory_order_acquire);
   if (manager == nullptr) return;
-  std::uint64_t count;
-  [[maybe_unused]] const auto got = read(manager->alarm_.get(), &count, sizeof count);
   const std::lock_guard guard(manager->lock);
-  manager->alarm_at_ = kNever;
+  manager->alarm_.clear();
   manager->step([](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
     engine.on_timeout(now, out);
     return 0;
@@ -259,12 +257,7 @@ void Manager::on_port_changed(const VerbatimPortChange* change) {
 void Manager::set_alarm() {
   const TimeNs at = engine_.deadline();
   // An alarm that comes too early finds nothing to do; most answers come long before theirs.
-  if (at >= alarm_at_) return;
-  itimerspec alarm{};
-  alarm.it_value = {.tv_sec = static_cast<time_t>(at / kSecond),
-                    .tv_nsec = static_cast<long>(at % kSecond)};
-  timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &alarm, nullptr);
-  alarm_at_ = at;
+  if (at < alarm_.at()) alarm_.set(at);
 }
 
 }  // namespace verbatim::rdmacm

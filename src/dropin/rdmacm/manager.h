@@ -9,9 +9,9 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/alarm.h"
 #include "base/append_only_list.h"
 #include "base/error.h"
-#include "base/unique_fd.h"
 #include "cm/connection_manager.h"
 #include "dropin/ibverbs/services.h"
 #include "dropin/rdmacm/objects.h"
@@ -120,8 +120,7 @@ class Manager {
   std::unordered_set<Id*> ids_of_device_;
   cm::ConnectionManager engine_;
   std::unique_ptr<Streams> streams_;
-  UniqueFd alarm_;
-  TimeNs alarm_at_ = kNever;
+  Alarm alarm_;
   std::unordered_map<cm::ConnectionId, Id*> connections_;
   std::unordered_map<cm::ListenerId, Id*> listeners_;
   std::vector<std::uint32_t> free_entries_;

@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -46,9 +45,10 @@ Streams::Streams(Manager& manager, std::uint64_t seed, const cm::MpaOffer& wishe
     : manager_(manager), engine_(seed, wishes) {}
 
 Result<void> Streams::start() {
-  alarm_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!alarm_) return refuse(errno, "no descriptor for a timer");
-  const int error = manager_.services().watch(alarm_.get(), EPOLLIN, on_ready, kAlarmTag);
+  auto alarm = Alarm::create();
+  if (!alarm) return std::unexpected(alarm.error());
+  alarm_ = std::move(*alarm);
+  const int error = manager_.services().watch(alarm_.fd(), EPOLLIN, on_ready, kAlarmTag);
   return error == 0 ? Result<void>() : refuse(error, "the background thread takes no descriptor");
 }
 
@@ -258,13 +258,7 @@ void Streams::on(const cm::StreamEnded& ended) {
 
 void Streams::set_alarm() {
   const TimeNs at = engine_.deadline();
-  if (at == std::exchange(alarm_at_, at)) return;
-  itimerspec alarm{};  // Zero: none.
-  if (at != kNever) {
-    alarm.it_value = {.tv_sec = static_cast<time_t>(at / kSecond),
-                      .tv_nsec = static_cast<long>(at % kSecond)};
-  }
-  timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &alarm, nullptr);
+  if (at != alarm_.at()) alarm_.set(at);
 }
 
 // The background thread.
@@ -280,10 +274,8 @@ void Streams::on_ready(std::uint64_t tag) {
 }
 
 void Streams::on_alarm() {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const auto got = ::read(alarm_.get(), &count, sizeof count);
   const std::lock_guard guard(manager_.lock);
-  alarm_at_ = kNever;
+  alarm_.clear();
   step([](cm::StreamManager& engine, cm::StreamEffects& out) {
     engine.on_timeout(monotonic_now(), out);
   });

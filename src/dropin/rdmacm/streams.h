@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/alarm.h"
 #include "base/unique_fd.h"
 #include "cm/stream_manager.h"
 #include "dropin/rdmacm/objects.h"
@@ -88,8 +89,7 @@ class Streams {
 
   Manager& manager_;
   cm::StreamManager engine_;
-  UniqueFd alarm_;
-  TimeNs alarm_at_ = kNever;
+  Alarm alarm_;
   std::unordered_map<cm::ConnectionId, Link> links_;
   std::unordered_map<cm::ListenerId, Listening> listening_;
   std::uint32_t last_listener_ = 0;
