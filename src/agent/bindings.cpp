@@ -12,8 +12,6 @@
 namespace verbatim::agent {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};
-
 BindingRequest request_for(BindingOperation operation, const Binding& binding) {
   BindingRequest request;
   request.operation = operation;
@@ -42,11 +40,17 @@ Result<void> Bindings::open() {
   }
   UniqueFd own(ends[0]);
   const UniqueFd theirs(ends[1]);
-  const timeval patience{.tv_sec = kPatience.count(), .tv_usec = 0};
+  const timeval patience{.tv_sec = patience_.count() / 1000,
+                         .tv_usec = patience_.count() % 1000 * 1000};
   setsockopt(own.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   if (auto sent = send(connection_, OpenBindings{}, std::span(&ends[1], 1)); !sent) {
     return refuse(kClosed, sent.error().text);
   }
+  for (const std::uint64_t handle : given_up_) {
+    const auto released = ask_for(own.get(), BindingOperation::release, {.handle = handle});
+    if (!released) return std::unexpected(released.error());
+  }
+  given_up_.clear();
   for (const auto& [handle, binding] : granted_) {
     const auto restored = ask_for(own.get(), BindingOperation::restore, binding);
     if (!restored) return std::unexpected(restored.error());
@@ -59,7 +63,7 @@ Result<void> Bindings::open() {
 /// it.
 template <typename Exchange>
 auto Bindings::with_channel(Exchange exchange) -> decltype(exchange(0)) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto end = std::chrono::steady_clock::now() + patience_;
   std::unique_lock guard(lock_);
   for (;;) {
     if (!attached_.wait_until(guard, end, [this] { return connection_ >= 0; })) {
@@ -69,8 +73,11 @@ auto Bindings::with_channel(Exchange exchange) -> decltype(exchange(0)) {
     if (!channel_) opened = open();
     auto result =
         opened ? exchange(channel_.get()) : decltype(exchange(0))(std::unexpected(opened.error()));
-    if (result || result.error().code != kClosed) return result;
-    channel_.reset();
+    if (result) return result;
+    const int error = result.error().code;
+    // An answer that comes too late must not be the next request's.
+    if (error == kClosed || error == ETIMEDOUT) channel_.reset();
+    if (error != kClosed) return result;
     connection_ = -1;  // `attach` follows when the background thread has noticed, too.
   }
 }
@@ -78,7 +85,10 @@ auto Bindings::with_channel(Exchange exchange) -> decltype(exchange(0)) {
 Result<std::uint16_t> Bindings::bind(const Binding& binding) {
   return with_channel([&](int channel) -> Result<std::uint16_t> {
     const auto port = ask_for(channel, BindingOperation::bind, binding);
-    if (!port) return port;
+    if (!port) {
+      if (port.error().code == ETIMEDOUT) given_up_.push_back(binding.handle);
+      return port;
+    }
     Binding granted = binding;
     granted.address = binding.address.with_port(*port);
     granted_.insert_or_assign(binding.handle, granted);
@@ -99,20 +109,20 @@ Result<void> Bindings::listen(std::uint64_t handle) {
 
 void Bindings::release(std::uint64_t handle) {
   const std::lock_guard guard(lock_);
-  const auto granted = granted_.find(handle);
-  if (granted == granted_.end()) return;
-  // Where it fails, the agent is gone, and the next will not hear of it.
-  if (channel_) {
-    static_cast<void>(
-        send(channel_.get(), request_for(BindingOperation::release, granted->second)));
-  }
-  granted_.erase(granted);
+  if (granted_.erase(handle) == 0) return;
+  const auto released = channel_
+                            ? ask_for(channel_.get(), BindingOperation::release, {.handle = handle})
+                            : refuse(ETIMEDOUT, "the agent has not answered before");
+  if (released) return;
+  given_up_.push_back(handle);
+  channel_.reset();
 }
 
 void Bindings::attach(int connection) {
   const std::lock_guard guard(lock_);
   connection_ = connection;
   channel_.reset();
+  given_up_.clear();  // It is another agent.
   if (!granted_.empty()) {
     if (auto opened = open(); !opened) {
       log(LogLevel::warn, "the agent does not take over ports: {}", opened.error().text);
@@ -134,6 +144,7 @@ void Bindings::close_in_child() {
   connection_ = -1;
   channel_.reset();
   granted_.clear();
+  given_up_.clear();
 }
 
 }  // namespace verbatim::agent

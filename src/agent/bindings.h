@@ -1,9 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "agent/node.h"
 #include "base/error.h"
@@ -15,11 +17,14 @@ namespace verbatim::agent {
 /// granted, and tells the next agent. Thread-safe.
 class Bindings {
  public:
+  explicit Bindings(std::chrono::milliseconds patience = std::chrono::seconds(5))
+      : patience_(patience) {}
+
   /// Waits for the agent's answer; while the agent is being replaced, for the next one, 5 s at most
   /// (ETIMEDOUT). Returns the port. Errors as PortTable's.
   Result<std::uint16_t> bind(const Binding& binding);
   Result<void> listen(std::uint64_t handle);
-  /// Awaits no answer.
+  /// Others may have the port when this returns; but where the agent does not answer, later.
   void release(std::uint64_t handle);
 
   /// A connection to the agent of this node stands (`connection` is borrowed until `detach`); it
@@ -34,11 +39,13 @@ class Bindings {
   auto with_channel(Exchange exchange) -> decltype(exchange(0));
   Result<void> open();
 
+  std::chrono::milliseconds patience_;
   std::mutex lock_;  // Guards everything.
   std::condition_variable attached_;
   int connection_ = -1;
   UniqueFd channel_;  // Opened when it is first needed.
   std::map<std::uint64_t, Binding> granted_;
+  std::vector<std::uint64_t> given_up_;  // The agent has not answered, and may hold them.
 };
 
 }  // namespace verbatim::agent

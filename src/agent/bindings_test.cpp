@@ -1,9 +1,12 @@
 #include "agent/bindings.h"
 
+#include <atomic>
 #include <optional>
+#include <thread>
 
 #include "agent/lab_for_test.h"
 #include "agent/management_port.h"
+#include "agent/protocol.h"
 #include "wire/cm_message.h"
 
 /// Ports and management datagrams between programs and the agent.
@@ -75,9 +78,96 @@ TEST_F(BindingsTest, TheNextAgentKeepsWhatTheDeadOneGranted) {
   rejoin(*b);
   EXPECT_EQ(b->bindings().bind(binding(1, "127.78.9.1")).error().code, EADDRINUSE);
   a->bindings().release(1);
-  // A request behind the release, on the same socket: it has been served when this is answered.
-  ASSERT_TRUE(a->bindings().bind(binding(2, "127.78.9.1", 0)));
   EXPECT_EQ(b->bindings().bind(binding(1, "127.78.9.1")), kPort);
+}
+
+TEST_F(BindingsTest, APortIsFreeForOthersAsSoonAsItIsReleased) {
+  constexpr std::uint64_t kMany = 100;
+  const auto a = join("n", "127.78.9.6");
+  const auto b = join("n");
+  ASSERT_TRUE(a && b);
+  for (std::uint64_t i = 0; i < kMany; ++i) {
+    ASSERT_TRUE(
+        a->bindings().bind(binding(i, "127.78.9.6", static_cast<std::uint16_t>(kPort + i))));
+  }
+  const auto agent = a->node().agent_pid;
+  kill(agent, SIGSTOP);  // It is slow to hear.
+  std::thread waker([agent] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    kill(agent, SIGCONT);
+  });
+  for (std::uint64_t i = 0; i < kMany; ++i) a->bindings().release(i);
+  EXPECT_TRUE(b->bindings().bind(binding(1, "127.78.9.6", kPort + kMany - 1)));
+  waker.join();
+}
+
+struct Asked {
+  BindingOperation operation;
+  std::uint64_t handle;
+  bool operator==(const Asked&) const = default;
+};
+
+/// An agent that answers nothing until it starts, then all: with port 1000 and the handle.
+class LateAgent {
+ public:
+  LateAgent() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+    connection_.reset(ends[0]);
+    own_.reset(ends[1]);
+  }
+  int connection() const { return connection_.get(); }
+  void start() {
+    thread_ = std::thread([this] { run(); });
+  }
+  const std::vector<Asked>& stop() {
+    stops_ = true;
+    thread_.join();
+    return asked_;
+  }
+
+ private:
+  void run() {
+    while (!stops_) {
+      while (auto opened = receive(own_.get(), MSG_DONTWAIT)) {
+        channels_.push_back(std::move(opened->descriptors.at(0)));
+      }
+      for (const UniqueFd& channel : channels_) answer(channel.get());
+      std::this_thread::yield();
+    }
+  }
+  void answer(int channel) {
+    while (const auto incoming = receive(channel, MSG_DONTWAIT)) {
+      const auto request = incoming->as<BindingRequest>().value();
+      asked_.push_back({request.operation, request.handle});
+      BindingAnswer answer;
+      answer.port = static_cast<std::uint16_t>(1000 + request.handle);
+      static_cast<void>(send(channel, answer));  // The program may wait no longer.
+    }
+  }
+
+  UniqueFd connection_;
+  UniqueFd own_;
+  std::vector<UniqueFd> channels_;
+  std::vector<Asked> asked_;
+  std::atomic<bool> stops_ = false;
+  std::thread thread_;
+};
+
+TEST(Bindings, AnAnswerThatComesTooLateIsNoOtherRequests) {
+  LateAgent agent;
+  Bindings bindings(std::chrono::milliseconds(50));
+  bindings.attach(agent.connection());
+  EXPECT_EQ(bindings.bind(binding(1, "127.0.0.1")).error().code, ETIMEDOUT);
+  agent.start();
+  auto port = bindings.bind(binding(2, "127.0.0.1"));
+  while (!port && port.error().code == ETIMEDOUT) port = bindings.bind(binding(2, "127.0.0.1"));
+  const auto& asked = agent.stop();
+  EXPECT_EQ(port, 1002);
+  ASSERT_GE(asked.size(), 3u);
+  EXPECT_EQ(asked[0], (Asked{BindingOperation::bind, 1}));
+  EXPECT_EQ(asked[1], (Asked{BindingOperation::release, 1})) << "nobody knows of it";
+  EXPECT_EQ(asked.back(), (Asked{BindingOperation::bind, 2}));
 }
 
 TEST_F(BindingsTest, AListenerGetsRequestsAndAProgramItsReplies) {

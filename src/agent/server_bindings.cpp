@@ -76,7 +76,7 @@ Result<void> Server::on_binding_request(Connection& connection, const Incoming& 
       if (const auto gone = ports_.release(program, binding.handle); gone && gone->listens) {
         early_requests_.on_listener_gone({gone->port_space, gone->address.port()}, monotonic_now());
       }
-      return {};  // Nobody waits for an answer.
+      break;
     case BindingOperation::restore:
       ports_.restore(program, binding);
       break;
