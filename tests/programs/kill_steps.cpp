@@ -257,7 +257,7 @@ int main(int argc, char** argv) {
     });
   }
   bool failed = false;
-  for (int i = 0; i < kLanes; ++i) {
+  for (int i = 0; i < kLanes && !failed; ++i) {  // The others end with this process.
     int status = 0;
     waitpid(-1, &status, 0);
     failed |= status != 0;
