@@ -23,6 +23,13 @@ struct Connection {
   Id server;
 };
 
+/// On a busy machine, the first connections leave their time-wait before the last have ended.
+bool hears_of_end(const Channel& channel) {
+  Event event = channel.next();
+  while (event && event->event == RDMA_CM_EVENT_TIMEWAIT_EXIT) event = channel.next();
+  return event && event->event == RDMA_CM_EVENT_DISCONNECTED;
+}
+
 /// Connects kConnections clients to the listener, and ends all of them.
 void live_and_die(Listener& listener) {
   std::vector<std::unique_ptr<Connection>> connections;
@@ -46,8 +53,8 @@ void live_and_die(Listener& listener) {
     ASSERT_EQ(rdma_disconnect(connection->client.id.get()), 0);
   }
   for (const auto& connection : connections) {
-    ASSERT_TRUE(listener.channel.expect(RDMA_CM_EVENT_DISCONNECTED));
-    ASSERT_TRUE(connection->client.channel.expect(RDMA_CM_EVENT_DISCONNECTED));
+    ASSERT_TRUE(hears_of_end(listener.channel));
+    ASSERT_TRUE(hears_of_end(connection->client.channel));
     ASSERT_EQ(rdma_disconnect(connection->server.get()), 0);
   }
 }

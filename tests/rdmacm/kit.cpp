@@ -52,16 +52,21 @@ std::string private_data(const rdma_cm_event& event, std::size_t length) {
   return {static_cast<const char*>(data), std::min(there, length)};
 }
 
-Event Channel::expect(rdma_cm_event_type type) const {
-  if (!readable(kTimeoutMs)) {
-    ADD_FAILURE() << "no event came, expected " << rdma_event_str(type);
-    return nullptr;
-  }
+Event Channel::next() const {
   rdma_cm_event* event = nullptr;
-  EXPECT_EQ(rdma_get_cm_event(channel_, &event), 0) << std::strerror(errno);
-  if (event == nullptr) return nullptr;
-  EXPECT_STREQ(rdma_event_str(event->event), rdma_event_str(type)) << "status " << event->status;
+  if (!readable(kTimeoutMs)) {
+    ADD_FAILURE() << "no event came";
+  } else {
+    EXPECT_EQ(rdma_get_cm_event(channel_, &event), 0) << std::strerror(errno);
+  }
   return Event(event);
+}
+
+Event Channel::expect(rdma_cm_event_type type) const {
+  Event event = next();
+  EXPECT_STREQ(event ? rdma_event_str(event->event) : "nothing", rdma_event_str(type))
+      << "status " << (event ? event->status : 0);
+  return event;
 }
 
 Id make_id(const Channel& channel, rdma_port_space space, void* context) {

@@ -42,7 +42,9 @@ class Channel {
     pollfd waiting{channel_->fd, POLLIN, 0};
     return poll(&waiting, 1, timeout_ms) == 1;
   }
-  /// The next event, which must be of this type; null and a failure otherwise.
+  /// The next event; null and a failure where none comes.
+  Event next() const;
+  /// The same, which must be of this type, else it is a failure.
   Event expect(rdma_cm_event_type type) const;
 
  private:
