@@ -9,6 +9,7 @@ namespace rdmacm_test {
 namespace {
 
 std::string runtime_folder;
+std::string address_of_node;
 
 void remove_runtime_folder() {
   std::error_code ignored;
@@ -22,17 +23,16 @@ void enter_own_node() {
   runtime_folder = folder;
   setenv("XDG_RUNTIME_DIR", folder, 1);
   const auto id = static_cast<unsigned>(getpid());
-  const std::string address = "127." + std::to_string(128 + (id >> 14 & 63)) + "." +
-                              std::to_string(id >> 6 & 255) + "." +
-                              std::to_string(((id & 63) << 2) + 1);
+  address_of_node = "127." + std::to_string(128 + (id >> 14 & 63)) + "." +
+                    std::to_string(id >> 6 & 255) + "." + std::to_string(((id & 63) << 2) + 1);
   setenv("VERBATIM_NODE", "alpha", 1);
-  setenv("VERBATIM_ADDRESS", address.c_str(), 1);
+  setenv("VERBATIM_ADDRESS", address_of_node.c_str(), 1);
   std::atexit(remove_runtime_folder);
 }
 
 }  // namespace
 
-std::string own_address() { return std::getenv("VERBATIM_ADDRESS"); }
+std::string own_address() { return address_of_node; }
 
 sockaddr_in address_of(const std::string& ip, std::uint16_t port) {
   sockaddr_in address{};
