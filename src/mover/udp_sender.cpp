@@ -99,18 +99,20 @@ const char* prepare(int fd, const SocketAddress& local, std::uint32_t interface_
   if (!set(SOL_SOCKET, SO_SNDBUFFORCE, kSendBufferBytes))
     set(SOL_SOCKET, SO_SNDBUF, kSendBufferBytes);
 
+  // PROBE, not DO: only the interface's MTU limits a datagram. The path's MTU comes in ICMP errors,
+  // which any host can forge; with DO each send would then fail for ten minutes.
   const int on = 1;
   if (local.is_ipv6()) {
-    if (!set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, int{IPV6_PMTUDISC_DO})) return "IPV6_MTU_DISCOVER";
+    if (!set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, int{IPV6_PMTUDISC_PROBE})) return "IPV6_MTU_DISCOVER";
     if (!set(IPPROTO_IPV6, IPV6_MULTICAST_IF, static_cast<int>(interface_index)) ||
         !set(IPPROTO_IPV6, IPV6_MULTICAST_LOOP, on)) {
       return "IPV6_MULTICAST_IF";
     }
     return nullptr;
   }
-  // Don't fragment: IBA A17.4.3 forbids fragments, and the kernel then numbers the segments of one
-  // call 0, 1, 2... in the IP identification, which the ICRC covers.
-  if (!set(IPPROTO_IP, IP_MTU_DISCOVER, int{IP_PMTUDISC_DO})) return "IP_MTU_DISCOVER";
+  // PROBE is don't-fragment: IBA A17.4.3 forbids fragments, and the kernel then numbers the
+  // segments of one call 0, 1, 2... in the IP identification, which the ICRC covers.
+  if (!set(IPPROTO_IP, IP_MTU_DISCOVER, int{IP_PMTUDISC_PROBE})) return "IP_MTU_DISCOVER";
   ip_mreqn interface{};
   std::memcpy(&interface.imr_address, local.ipv4_bytes().data(), 4);
   interface.imr_ifindex = static_cast<int>(interface_index);

@@ -32,6 +32,16 @@ int error_of(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
 }
 
+/// What has become of a connect that is no longer under way. SO_ERROR alone would also tell of ICMP
+/// errors that TCP rides out (RFC 5927), where one has come since the connection stands.
+int connect_error(int fd) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0) return 0;
+  const int error = error_of(fd);
+  return error != 0 ? error : ENOTCONN;
+}
+
 SocketAddress name_of(int fd) { return SocketAddress::of_socket(fd).value_or(SocketAddress()); }
 
 bool has_peer_ended(int fd) {
@@ -325,7 +335,7 @@ void Streams::on_link(cm::ConnectionId connection) {
   if (found == links_.end()) return;
   Link& link = found->second;
   if (std::exchange(link.is_connecting, false)) {
-    if (const int error = error_of(link.fd.get()); error != 0) return end(connection, error);
+    if (const int error = connect_error(link.fd.get())) return end(connection, error);
     step([&](cm::StreamManager& engine, cm::StreamEffects& out) {
       engine.on_connected(connection, monotonic_now(), out);
     });

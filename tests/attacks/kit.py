@@ -1,0 +1,42 @@
+"""Two hosts to attack: node a in this network namespace, node b in a second one, joined by an Ethernet cable."""
+
+import contextlib
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "programs"))
+
+from lab import SKIPPED, Failure, Lab, are_installed, option_parser, wait_until  # noqa: E402,F401
+from namespaces import enter_user_namespace, ip, joined_by_veth  # noqa: E402,F401
+
+IPV6_ADDRESSES = {"a": "fd77::1", "b": "fd77::2"}
+
+
+class Hosts:
+    """Their lab, and by node their addresses and the process whose network namespace is theirs (None: ours)."""
+
+    def __init__(self, lab, peer, ipv4_addresses):
+        self.lab = lab
+        self.pids = {"a": None, "b": peer.pid}
+        self.ipv4 = ipv4_addresses
+        self.ipv6 = IPV6_ADDRESSES
+        self._peer = peer
+
+    def run_at(self, node, *argv):
+        """A command in the node's network namespace."""
+        return self._peer.run(*argv) if node == "b" else ip(" ".join(argv))
+
+
+@contextlib.contextmanager
+def two_hosts(options, **variables):
+    """The nodes have an IPv4 and an IPv6 address each, and these variables. `Hosts.lab` uses the IPv4 addresses
+    where it chooses. Call `enter_user_namespace` first."""
+    with joined_by_veth() as (peer, address_a, address_b):
+        ip(f"ip address add {IPV6_ADDRESSES['a']}/64 dev veth-a nodad")
+        peer.run(*f"ip address add {IPV6_ADDRESSES['b']}/64 dev veth-b nodad".split())
+        with Lab(options, namespace_pids={"b": peer.pid}) as lab:
+            lab.set_addresses("a", address_a, IPV6_ADDRESSES["a"])
+            lab.set_addresses("b", address_b, IPV6_ADDRESSES["b"])
+            for node in ("a", "b"):
+                lab.set_variables(node, **variables)
+            yield Hosts(lab, peer, {"a": address_a, "b": address_b})

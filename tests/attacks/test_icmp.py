@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Forged ICMP errors of every kind, from a host that need not be on the path, end no connection and keep none from
+being made: over RoCE v2 and iWARP, IPv4 and IPv6, quoting what either side sends, while connections are made and
+used.
+
+The forger is given more than a stranger has: it quotes real packets, TCP sequence numbers included. Only what
+makes a TCP connection (a SYN) it quotes with a number of its own, as the kernel believes whoever knows that."""
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+import threading
+
+from kit import SKIPPED, Failure, are_installed, enter_user_namespace, option_parser, two_hosts, wait_until
+from packets import Attacker, icmp_packet, raw_socket, udp_packet
+
+SECONDS_MAX = 100
+ROCE_PORT = 4791
+ETH_P_ALL = 3
+TCP_SYN = 2
+ROUTERS = {4: "10.77.0.254", 6: "fd77::254"}
+
+# type, code, word after the checksum.
+UNREACHABLE_KINDS = [(3, code, 0) for code in (*range(4), *range(5, 16))]
+TOO_BIG_KINDS = [(3, 4, mtu) for mtu in (0, 68, 552, 1400)]
+REDIRECT_KINDS = [(5, code, int.from_bytes(socket.inet_aton("10.77.0.253"), "big")) for code in range(4)]
+OTHER_KINDS = [(4, 0, 0), (11, 0, 0), (11, 1, 0), (12, 0, 0), (12, 1, 0), (12, 2, 0)]
+KINDS = {
+    4: UNREACHABLE_KINDS + TOO_BIG_KINDS + REDIRECT_KINDS + OTHER_KINDS,
+    6: [(1, code, 0) for code in range(8)] + [(2, 0, mtu) for mtu in (0, 68, 1280, 1400)]
+       + [(3, 0, 0), (3, 1, 0), (4, 0, 0), (4, 1, 0), (4, 2, 0)]}
+
+
+def quotation(packet):
+    """What an ICMP error quotes of an IP packet; the forged number of a SYN. None: an ICMP error itself."""
+    version = packet[0] >> 4
+    header_bytes = 20 if version == 4 else 40
+    protocol = packet[9] if version == 4 else packet[6]
+    if protocol not in (socket.IPPROTO_UDP, socket.IPPROTO_TCP):
+        return None
+    quoted = packet[:header_bytes + 28]
+    if protocol == socket.IPPROTO_TCP and quoted[header_bytes + 13] & TCP_SYN:
+        at = header_bytes + 4
+        quoted = quoted[:at] + struct.pack("!I", 0x12345678) + quoted[at + 4:]
+    return quoted
+
+
+class Forger:
+    """Answers packets that leave either host with ICMP errors of each kind."""
+
+    def __init__(self, hosts):
+        self._addresses = {address: node for addresses in (hosts.ipv4, hosts.ipv6)
+                           for node, address in addresses.items()}
+        # What shall reach a host is sent from the other one.
+        self._towards = {"a": Attacker(hosts.pids["b"]), "b": Attacker(hosts.pids["a"])}
+        self._seen = raw_socket(None, socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
+        self._seen.bind(("veth-a", ETH_P_ALL))
+        self._seen.settimeout(0.05)
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._forge)
+        self.sent = 0
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ends.set()
+        self._thread.join()
+        self._seen.close()
+
+    def _forge(self):
+        while not self._ends.is_set():
+            try:
+                packet = self._seen.recv(128)
+            except TimeoutError:
+                continue
+            self.answer(packet)
+
+    def answer(self, packet):
+        version = packet[0] >> 4
+        quoted = quotation(packet) if version in KINDS else None
+        if not quoted:
+            return
+        source = socket.inet_ntop(*(socket.AF_INET, packet[12:16]) if version == 4
+                                  else (socket.AF_INET6, packet[8:24]))
+        node = self._addresses.get(source)
+        for kind, code, word in KINDS[version] if node else ():
+            self._towards[node].send(icmp_packet(ROUTERS[version], source, kind, code, word, quoted))
+            self.sent += 1
+
+
+def expect_path_mtu(hosts, addresses, protocol):
+    """The forger's packets are believed: by the kernel's table of routes."""
+    for node, peer in (("a", "b"), ("b", "a")):
+        enter = ["nsenter", "--net", "--target", str(hosts.pids[node]), "--"] if hosts.pids[node] else []
+        route = json.loads(subprocess.run([*enter, "ip", "-json", "route", "get", addresses[peer]], check=True,
+                                          capture_output=True, text=True).stdout)
+        mtu = next((metric["mtu"] for metric in route[0].get("metrics", ()) if "mtu" in metric), None)
+        if mtu is None or mtu > 1400:
+            raise Failure(f"the ICMP errors have not lowered the path MTU of {node}'s route ({protocol}): {route}")
+
+
+def transfer(hosts, address, rounds):
+    """rping compares every byte that a READ has read and a WRITE has written."""
+    options = f"-V -S 65000 -C {rounds}"
+    server = hosts.lab.start("a", f"rping -s -a {address} {options}".split())
+    wait_until(lambda: server.ended() or hosts.lab.bound_ports("a"), SECONDS_MAX, "rping -s to listen")
+    hosts.lab.start("b", f"rping -c -a {address} {options}".split()).expect_success(SECONDS_MAX)
+    server.expect_success(SECONDS_MAX)
+
+
+def attack(options, protocol):
+    with two_hosts(options, VERBATIM_PROTOCOL=protocol) as hosts:
+        for addresses in (hosts.ipv4, hosts.ipv6):
+            with Forger(hosts) as forger:
+                # A stranger knows no source port, but this one: the agents' sockets have it.
+                for node, peer in (("a", "b"), ("b", "a")):
+                    forger.answer(udp_packet(addresses[node], ROCE_PORT, addresses[peer], ROCE_PORT, b"\0" * 20))
+                for rounds in (1, 1, 1, 100):
+                    transfer(hosts, addresses["a"], rounds)
+            expect_path_mtu(hosts, addresses, protocol)
+            print(f"passed: {protocol} to {addresses['a']} among {forger.sent} ICMP errors", flush=True)
+
+
+def main():
+    options = option_parser(__doc__).parse_args()
+    if not are_installed("rping"):
+        return SKIPPED
+    enter_user_namespace()
+    for protocol in ("roce", "iwarp"):
+        attack(options, protocol)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
