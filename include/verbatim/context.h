@@ -1,0 +1,85 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <infiniband/verbs.h>
+#include <verbatim/result.h>
+
+namespace verbatim {
+
+namespace detail {
+struct DeviceHandle;
+struct DomainHandle;
+}  // namespace detail
+
+/// An InfiniBand or RoCE address (GID), 128 bits in network byte order.
+struct Gid {
+  std::array<std::uint8_t, 16> bytes{};
+
+  /// `fe80::2e0:4cff:fe68:1`, or `::ffff:192.0.2.1` for an address made of an IPv4 address.
+  std::string to_string() const;
+  friend bool operator==(const Gid&, const Gid&) = default;
+};
+
+struct PortInfo {
+  std::uint8_t number = 1;
+  bool active = false;
+  bool is_ethernet = false;  ///< RoCE or iWARP; else InfiniBand, with LIDs.
+  std::uint16_t lid = 0;
+  std::uint32_t mtu_bytes = 0;  ///< Active MTU.
+  std::vector<Gid> gids;        ///< By index; empty entries are all zero.
+};
+
+struct DeviceInfo {
+  std::string name;             ///< As `ibv_devices` prints it: `verbatim0`, `mlx5_0`.
+  std::uint64_t node_guid = 0;  ///< Host byte order.
+  bool is_iwarp = false;
+  std::vector<PortInfo> ports;
+};
+
+/// Which device and port. An empty field does not choose; the first that fits is taken.
+struct DeviceChoice {
+  std::string name;       ///< `verbatim0`
+  std::string address;    ///< An IP address or GID in text that one of the ports must have.
+  std::uint8_t port = 0;  ///< 0: the first active port.
+  int gid_index = -1;  ///< -1: that of `address`; without one, the port's first RoCE v2 GID of an
+                       ///< IPv4 address, else its first GID.
+};
+
+/// All devices that this process may open. Each call looks anew.
+Result<std::vector<DeviceInfo>> devices();
+
+class ProtectionDomain;
+
+/// An open device and one of its ports. Several may be open, also of one device. Copies are the
+/// same device; Any thread may use it.
+class Context {
+ public:
+  /// Fails with `Call::open_device`: no device, none that fits, or one that cannot be opened.
+  static Result<Context> open(const DeviceChoice& choice = {});
+
+  const DeviceInfo& device() const noexcept;
+  const PortInfo& port() const noexcept;
+  /// Which of `port().gids` connections use.
+  std::uint8_t gid_index() const noexcept;
+  Gid gid() const noexcept;
+
+  /// Memory and queue pairs of one domain can be used together.
+  Result<ProtectionDomain> allocate_domain() const;
+
+  /// Owned by the context. For what this library does not have.
+  ibv_context* native() const noexcept;
+
+  const std::shared_ptr<detail::DeviceHandle>& handle() const noexcept { return handle_; }
+
+ private:
+  explicit Context(std::shared_ptr<detail::DeviceHandle> handle) : handle_(std::move(handle)) {}
+  std::shared_ptr<detail::DeviceHandle> handle_;
+};
+
+}  // namespace verbatim

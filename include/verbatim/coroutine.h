@@ -1,0 +1,143 @@
+#pragma once
+
+#include <coroutine>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include <verbatim/request.h>
+
+/// Coroutines that await requests:
+///
+///     verbatim::Task<> put(QueuePair& qp, const Buffer& buffer, RemoteSlice to) {
+///       (co_await qp.write(buffer.slice(), to)).value();
+///       (co_await qp.send(buffer.slice(0, 8))).value();
+///     }
+///     run(qp.completions(), put(qp, buffer, remote));
+///
+/// A coroutine runs in the thread that polls its completion queue, from `poll`, `wait` or `run`.
+/// Destroying a task cancels it: the requests that it awaits go on without it, and the buffers that
+/// it owned stay until these have ended (`Buffer`).
+namespace verbatim {
+
+namespace detail {
+
+class Awaiter {
+ public:
+  explicit Awaiter(RequestToken& token) noexcept : token_(token) {}
+  bool await_ready() const noexcept { return token_.done(); }
+  bool await_suspend(std::coroutine_handle<> waiting) noexcept {
+    return token_.resume_with(waiting);
+  }
+  Result<Completion> await_resume() const { return token_.result(); }
+
+ private:
+  RequestToken& token_;
+};
+
+template <typename T>
+struct Returned {
+  std::optional<T> value;
+  template <typename U>
+  void return_value(U&& returned) {
+    value.emplace(std::forward<U>(returned));
+  }
+  T take() { return std::move(*value); }
+};
+template <>
+struct Returned<void> {
+  void return_void() noexcept {}
+  void take() noexcept {}
+};
+
+}  // namespace detail
+
+inline detail::Awaiter operator co_await(RequestToken& token) noexcept {
+  return detail::Awaiter(token);
+}
+inline detail::Awaiter operator co_await(RequestToken&& token) noexcept {
+  return detail::Awaiter(token);
+}
+
+/// A coroutine that has not begun: it does when it is awaited, started or run. Owns the coroutine;
+/// destroying it cancels.
+template <typename T = void>
+class [[nodiscard]] Task {
+ public:
+  struct promise_type : detail::Returned<T> {
+    std::coroutine_handle<> awaiting = std::noop_coroutine();
+    std::exception_ptr thrown;
+
+    Task get_return_object() noexcept {
+      return Task(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    auto final_suspend() noexcept {
+      struct Continue {
+        bool await_ready() noexcept { return false; }
+        std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> ended) noexcept {
+          return ended.promise().awaiting;
+        }
+        void await_resume() noexcept {}
+      };
+      return Continue{};
+    }
+    void unhandled_exception() noexcept { thrown = std::current_exception(); }
+  };
+
+  Task() = default;
+  Task(Task&& other) noexcept : coroutine_(std::exchange(other.coroutine_, nullptr)) {}
+  Task& operator=(Task&& other) noexcept {
+    if (this != &other) {
+      cancel();
+      coroutine_ = std::exchange(other.coroutine_, nullptr);
+    }
+    return *this;
+  }
+  ~Task() { cancel(); }
+
+  /// Runs it until it awaits a request that has not completed. Polls of its completion queue go on
+  /// with it.
+  void start() {
+    if (coroutine_ && !coroutine_.done()) coroutine_.resume();
+  }
+  bool done() const noexcept { return !coroutine_ || coroutine_.done(); }
+  /// What it returned; throws what it threw. Requires `done()`; once.
+  T result() {
+    if (coroutine_.promise().thrown) std::rethrow_exception(coroutine_.promise().thrown);
+    return coroutine_.promise().take();
+  }
+  void cancel() noexcept {
+    if (coroutine_) std::exchange(coroutine_, nullptr).destroy();
+  }
+
+  auto operator co_await() && noexcept {
+    struct Await {
+      std::coroutine_handle<promise_type> awaited;
+      bool await_ready() const noexcept { return !awaited || awaited.done(); }
+      std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) noexcept {
+        awaited.promise().awaiting = awaiting;
+        return awaited;
+      }
+      T await_resume() {
+        if (awaited.promise().thrown) std::rethrow_exception(awaited.promise().thrown);
+        return awaited.promise().take();
+      }
+    };
+    return Await{coroutine_};
+  }
+
+ private:
+  explicit Task(std::coroutine_handle<promise_type> coroutine) noexcept : coroutine_(coroutine) {}
+  std::coroutine_handle<promise_type> coroutine_;
+};
+
+/// Runs a task to its end, polling `completions`, where all that it awaits must complete.
+template <typename T>
+T run(CompletionQueue completions, Task<T> task) {
+  task.start();
+  while (!task.done()) completions.wait();
+  return task.result();
+}
+
+}  // namespace verbatim

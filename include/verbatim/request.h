@@ -1,0 +1,132 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <coroutine>
+#include <cstdint>
+#include <functional>
+
+#include <verbatim/completion.h>
+
+namespace verbatim {
+
+namespace detail {
+
+struct Queue;
+struct Ring;
+
+/// A request that somebody waits for. While it waits, one pointer leads to it: that of its slot in
+/// the queue pair's ring, or, from its completion until its callback or coroutine is called, that
+/// of the queue's list.
+class Pending {
+ public:
+  Pending() = default;
+  Pending(Pending&& other) noexcept { take(other); }
+  Pending& operator=(Pending&& other) noexcept {
+    if (this != &other) leave(), take(other);
+    return *this;
+  }
+  ~Pending() { leave(); }
+
+  /// True if the request has completed, or there is none.
+  bool done() const noexcept { return status() != kWaiting; }
+
+ protected:
+  friend struct Queue;
+  friend struct Ring;
+  friend struct Party;
+  using Resume = void (*)(Pending&);
+  static constexpr Status kWaiting{0xff};
+
+  /// The request goes on without it.
+  void leave() noexcept {
+    if (!done() || link_ != nullptr) leave_slot();
+  }
+  void take(Pending& other) noexcept;
+  Result<Completion> result() const;
+
+  // Another thread's poll may set it last, where threads share the queue.
+  Status status() const noexcept {
+    return std::atomic_ref(const_cast<Status&>(status_)).load(std::memory_order_acquire);
+  }
+  void set_status(Status status) noexcept {
+    std::atomic_ref(status_).store(status, std::memory_order_release);
+  }
+  void fail(const Failure& failure) noexcept;
+  bool call_when_done(Resume resume, void* continuation) noexcept;
+
+  void begin(Queue& queue, Pending*& slot, Operation operation, std::uint32_t queue_pair) noexcept {
+    queue_ = &queue;
+    link_ = &slot;
+    operation_ = operation;
+    queue_pair_ = queue_pair;
+    detail_ = "";
+    set_status(kWaiting);
+  }
+  void withdraw() noexcept { link_ = nullptr; }
+  void leave_slot() noexcept;
+  void unlink() noexcept;
+  void copy(Pending& other) noexcept;
+
+  Queue* queue_ = nullptr;    // Where to poll.
+  Pending** link_ = nullptr;  // What leads here.
+  Pending* next_ = nullptr;   // In the queue's list.
+  Resume resume_ = nullptr;   // The queue calls it, once, after a whole batch of completions.
+  void* continuation_;        // For `resume_`.
+  Status status_ = Status::cancelled;
+  Operation operation_ = Operation::none;
+  bool has_immediate_;  // From here on, set by the completion.
+  int code_;
+  std::uint32_t queue_pair_ = 0;
+  std::uint32_t bytes_;
+  std::uint32_t immediate_;
+  std::uint32_t source_queue_pair_;
+  std::uint32_t vendor_error_;
+  const char* detail_;
+};
+
+}  // namespace detail
+
+/// A posted request. Whether posting failed is told as an end of the request is: by `poll`, `wait`
+/// or `co_await`.
+///
+///     qp.write(buffer.slice(0, 8), remote).wait().value();
+///     RequestToken first = qp.read(...), second = qp.read(...);     // Both are under way.
+///     if (Result<Completion> end = second.wait_for(10ms); !end) log(end.error().message());
+///     Result<Completion> end = co_await qp.send(...);               // <verbatim/coroutine.h>
+///
+/// A token may be moved, and be destroyed at any time: the request goes on without it (what that
+/// means for the memory, `Buffer` says). It belongs to the thread of its completion queue
+/// (`CompletionQueueOptions`). It may outlive its queue pair: then it has failed with
+/// `Status::cancelled`.
+class [[nodiscard]] RequestToken : public detail::Pending {
+ public:
+  RequestToken() = default;  ///< Of no request: `poll` is true, and the result a failure.
+
+  /// True if the request has completed, after looking once.
+  bool poll();
+  /// Waits for ever.
+  Result<Completion> wait();
+  /// Fails with `Status::timed_out` when the time is over; the token can be waited for again.
+  Result<Completion> wait_for(std::chrono::nanoseconds timeout);
+  /// What became of it. Requires `done()`.
+  using Pending::result;
+
+  /// Resumes a coroutine from the completion queue's `poll` or `wait`. Returns false if the request
+  /// has completed meanwhile: then it is not resumed.
+  bool resume_with(std::coroutine_handle<> waiting) noexcept {
+    return call_when_done(
+        [](Pending& token) {
+          std::coroutine_handle<>::from_address(static_cast<RequestToken&>(token).continuation_)
+              .resume();
+        },
+        waiting.address());
+  }
+
+  /// Calls `callback` from the completion queue's `poll` or `wait`, with the result, exactly once,
+  /// also when the queue pair is destroyed. Takes the token's place, so a token is not needed any
+  /// more. Allocates.
+  void then(std::function<void(const Result<Completion>&)> callback) &&;
+};
+
+}  // namespace verbatim

@@ -1,0 +1,16 @@
+#pragma once
+
+/// RDMA in C++: everything.
+
+#include <verbatim/completion.h>
+#include <verbatim/connection.h>
+#include <verbatim/context.h>
+#include <verbatim/coroutine.h>
+#include <verbatim/datagram.h>
+#include <verbatim/error.h>
+#include <verbatim/exchange.h>
+#include <verbatim/memory.h>
+#include <verbatim/queue_pair.h>
+#include <verbatim/receive_queue.h>
+#include <verbatim/request.h>
+#include <verbatim/result.h>

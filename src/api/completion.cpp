@@ -1,0 +1,20 @@
+#include "verbatim/completion.h"
+
+#include "api/queue.h"
+
+namespace verbatim {
+
+Result<CompletionQueue> CompletionQueue::make(const Context& context,
+                                              const CompletionQueueOptions& options) {
+  auto made = detail::Queue::make(context, options);
+  if (!made) return made.error();
+  return CompletionQueue(std::move(*made));
+}
+
+int CompletionQueue::poll() { return queue_->poll(); }
+int CompletionQueue::wait(std::chrono::nanoseconds timeout) { return queue_->wait(timeout); }
+int CompletionQueue::event_descriptor() const noexcept { return queue_->channel->fd; }
+bool CompletionQueue::arm() { return queue_->arm(); }
+ibv_cq* CompletionQueue::native() const noexcept { return queue_->cq; }
+
+}  // namespace verbatim

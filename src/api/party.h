@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <infiniband/verbs.h>
+
+#include "api/queue.h"
+#include "verbatim/queue_pair.h"
+
+namespace verbatim::detail {
+
+/// What a request wants beyond its local bytes.
+struct Order {
+  Operation operation = Operation::none;
+  RemoteSlice remote;
+  Flags flags;
+  std::uint32_t immediate = 0;  // Host byte order.
+  std::uint64_t compare_add = 0;
+  std::uint64_t swap = 0;
+  ibv_ah* address = nullptr;  // UD
+  std::uint32_t remote_queue_pair = 0;
+  std::uint32_t remote_key = 0;  // Q_Key
+};
+
+/// A queue pair of any service: its requests, from posting to their end.
+struct Party {
+  Party(ProtectionDomain of, const QueuePairOptions& options);
+  ~Party();
+  Party(const Party&) = delete;
+  Party& operator=(const Party&) = delete;
+
+  /// The queues, made where the options have none. Before the queue pair itself is made.
+  Result<void> make_queues(const QueuePairOptions& options);
+  ibv_qp_init_attr attributes(const QueuePairOptions& options, ibv_qp_type type) const;
+  /// Takes over a queue pair that was made with `attributes`.
+  Result<void> adopt(ibv_qp* made, const ibv_qp_cap& given);
+  /// Ends what waits. The queue pair itself is the caller's to destroy, before or after.
+  void abandon();
+
+  /// Posts one request. Why it could not be posted is told to `pending`, or, where there is none,
+  /// to `failed`.
+  void post(Pending* pending, Failure* failed, const Order& order, std::span<const Slice> local);
+  void post_receive(Pending& pending, std::span<const Slice> into);
+  void on_completion(Queue& queue, const ibv_wc& entry);
+  Result<void> drain(std::chrono::nanoseconds timeout);
+
+  const ProtectionDomain domain;
+  ibv_qp* queue_pair = nullptr;
+  std::shared_ptr<Queue> queue;  // Of sends; of receives, too, without a shared queue.
+  std::shared_ptr<SharedReceives> shared;
+  Ring sends;
+  Ring receives;
+  std::uint32_t max_slices = 1;
+  std::uint32_t max_receive_slices = 1;
+  std::uint32_t max_inline = 0;
+  std::uint32_t header_bytes = 0;  // Of received bytes, what stands before the message (UD).
+  Failure first_failure;           // Of the sends.
+};
+
+}  // namespace verbatim::detail

@@ -1,0 +1,153 @@
+#include "verbatim/request.h"
+
+#include <arpa/inet.h>
+
+#include "api/queue.h"
+
+namespace verbatim {
+namespace detail {
+
+void Pending::leave_slot() noexcept {
+  const Queue::Guard guard(*queue_);
+  // Another thread's poll may have completed it meanwhile.
+  if (link_ != nullptr) unlink();
+}
+
+void Pending::unlink() noexcept {
+  if (next_ != nullptr) next_->link_ = link_;
+  if (queue_->ready_end_ == &next_) queue_->ready_end_ = link_;
+  *link_ = next_;
+  link_ = nullptr;
+  next_ = nullptr;
+}
+
+void Pending::take(Pending& other) noexcept {
+  if (other.done() && other.link_ == nullptr) return copy(other);
+  const Queue::Guard guard(*other.queue_);
+  copy(other);
+  if (link_ == nullptr) return;
+  *link_ = this;
+  if (next_ != nullptr) next_->link_ = &next_;
+  if (queue_->ready_end_ == &other.next_) queue_->ready_end_ = &next_;
+}
+
+void Pending::copy(Pending& other) noexcept {
+  queue_ = other.queue_;
+  link_ = std::exchange(other.link_, nullptr);
+  next_ = std::exchange(other.next_, nullptr);
+  resume_ = std::exchange(other.resume_, nullptr);
+  continuation_ = other.continuation_;
+  operation_ = other.operation_;
+  has_immediate_ = other.has_immediate_;
+  code_ = other.code_;
+  queue_pair_ = other.queue_pair_;
+  bytes_ = other.bytes_;
+  immediate_ = other.immediate_;
+  source_queue_pair_ = other.source_queue_pair_;
+  vendor_error_ = other.vendor_error_;
+  detail_ = other.detail_;
+  status_ = std::exchange(other.status_, Status::cancelled);
+}
+
+bool Pending::call_when_done(Resume resume, void* continuation) noexcept {
+  if (done()) return false;
+  const Queue::Guard guard(*queue_);
+  if (done()) return false;
+  resume_ = resume;
+  continuation_ = continuation;
+  return true;
+}
+
+void Pending::fail(const Failure& failure) noexcept {
+  operation_ = failure.operation;
+  queue_pair_ = failure.queue_pair;
+  code_ = failure.code;
+  vendor_error_ = failure.vendor_error;
+  detail_ = failure.detail;
+  set_status(failure.status);
+}
+
+Result<Completion> Pending::result() const {
+  if (status() == Status::success) {
+    return Completion{
+        .operation = operation_,
+        .bytes = bytes_,
+        .immediate = has_immediate_ ? std::optional(ntohl(immediate_)) : std::nullopt,
+        .queue_pair = queue_pair_,
+        .source_queue_pair = source_queue_pair_,
+    };
+  }
+  if (!done()) {
+    return Failure{.call = Call::wait,
+                   .operation = operation_,
+                   .status = Status::timed_out,
+                   .queue_pair = queue_pair_,
+                   .detail = "the request has not completed"};
+  }
+  if (operation_ == Operation::none) {
+    return Failure{
+        .call = Call::wait, .status = Status::cancelled, .detail = "the token is of no request"};
+  }
+  return Failure{.call = Call::none,
+                 .operation = operation_,
+                 .status = status(),
+                 .code = code_,
+                 .queue_pair = queue_pair_,
+                 .vendor_error = vendor_error_,
+                 .detail = detail_};
+}
+
+}  // namespace detail
+
+namespace {
+
+/// A token with a callback instead of an owner.
+class Detached : public RequestToken {
+ public:
+  Detached(RequestToken&& token, std::function<void(const Result<Completion>&)> callback)
+      : RequestToken(std::move(token)), callback_(std::move(callback)) {}
+  void start() {
+    const auto end = [](Pending& pending) { static_cast<Detached&>(pending).call(); };
+    if (!call_when_done(end, nullptr)) call();
+  }
+
+ private:
+  void call() {
+    const std::unique_ptr<Detached> self(this);
+    callback_(result());
+  }
+  std::function<void(const Result<Completion>&)> callback_;
+};
+
+/// Another thread's poll may take the event that this one sleeps for: so it looks from time to
+/// time.
+constexpr std::chrono::milliseconds kLook{1};
+
+}  // namespace
+
+bool RequestToken::poll() {
+  if (!done()) queue_->poll();
+  return done();
+}
+
+Result<Completion> RequestToken::wait() {
+  while (!done()) queue_->wait(queue_->shared_by_threads ? kLook : std::chrono::nanoseconds{-1});
+  return result();
+}
+
+Result<Completion> RequestToken::wait_for(std::chrono::nanoseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  for (auto left = timeout; !done() && left >= left.zero();
+       left = timeout - (Clock::now() - begin)) {
+    queue_->wait(queue_->shared_by_threads ? std::min<std::chrono::nanoseconds>(kLook, left)
+                                           : left);
+  }
+  return result();
+}
+
+void RequestToken::then(std::function<void(const Result<Completion>&)> callback) && {
+  (new Detached(std::move(*this), std::move(callback)))->start();
+}
+
+}  // namespace verbatim
