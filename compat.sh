@@ -8,7 +8,7 @@ usage() {
 Usage: ./compat.sh [--all | --quick] [--write] [--pyverbs RUNS] [--list] [PATTERN]...
 
 Runs Debian's unmodified programs (ibverbs-utils, perftest, rdmacm-utils, qperf, UCX, libfabric, Open
-MPI) between two nodes in network namespaces of their own, each with content or figures checked, and
+MPI, fio) between two nodes in network namespaces of their own, each with content or figures checked, and
 prints a line for each. Needs root, or a kernel that lets users have network namespaces.
 
   PATTERN         only rows whose "package: arguments" has it, such as 'qperf*' or '*rping*'

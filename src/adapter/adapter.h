@@ -82,6 +82,11 @@ struct NodeDescription {
   AppendOnlyList<GidEntry, kGidsMax> gids;
 };
 
+/// On the direct path, so long a message that finds no receive request waits for one before it
+/// counts as RNR. A card's message is on a cable and in its receiver's buffers meanwhile, and
+/// leaves its receiver the time to post.
+inline constexpr TimeNs kRnrGrace = 20 * kMillisecond;
+
 /// A program's place in its node: what the agent gave it (design decision 2).
 struct Membership {
   NodeDescription node;
@@ -99,6 +104,7 @@ struct Membership {
   bool only_direct = false;
   /// So long after packets have come the background thread looks for others without sleeping.
   TimeNs busy_poll = 0;
+  TimeNs rnr_grace = kRnrGrace;
 };
 
 /// Makes the memory file. What the kernel says where it refuses.
@@ -245,6 +251,7 @@ class Adapter {
   bool takes_direct_path() const { return membership_.memory != nullptr; }
   bool only_direct() const { return membership_.only_direct; }
   TimeNs busy_poll() const { return membership_.busy_poll; }
+  TimeNs rnr_grace() const { return membership_.rnr_grace; }
 
   region::RegionTable& regions() { return *regions_; }
   Progress& progress() { return *progress_; }

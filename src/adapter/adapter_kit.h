@@ -26,7 +26,8 @@ struct Host {
   /// On the direct path as well it finds others of this process that are.
   enum class Path : std::uint8_t { wire, direct };
 
-  explicit Host(std::uint8_t last_byte, std::uint32_t first_qpn, Path path = Path::wire) {
+  explicit Host(std::uint8_t last_byte, std::uint32_t first_qpn, Path path = Path::wire,
+                TimeNs rnr_grace = kRnrGrace) {
     const auto address = own_address(last_byte);
     socket = socket_at(address);
     Membership membership;
@@ -38,6 +39,7 @@ struct Host {
         .gids = {{link_local_gid(synthetic_mac(address)), address}, {gid_of(address), address}}};
     membership.first_qpn = Qpn(first_qpn);
     membership.receive_sockets = {socket.get()};
+    membership.rnr_grace = rnr_grace;
     auto arena = std::move(*Arena::create());
     if (path == Path::direct) open_to_others(membership, arena->fd());
     adapter = std::move(*Adapter::create(std::move(arena), std::move(membership)));
@@ -90,7 +92,7 @@ struct Host {
 struct Side {
   static constexpr std::size_t kBytes = 1 << 20;
 
-  Side(Host& owner, QpType type, std::uint32_t depth = 64)
+  Side(Host& owner, QpType type, std::uint32_t depth = 64, SharedReceiveQueue* shared = nullptr)
       : host(owner),
         events(std::move(*Semaphore::create())),
         channel(std::move(*Semaphore::create())) {
@@ -108,6 +110,7 @@ struct Side {
     options.send_cq = options.receive_cq = cq.get();
     options.events = &events;
     options.capacity = {depth, depth, 4, 4, 64};
+    options.shared_receive = shared;
     qp = *host.adapter->create_queue_pair(options);
   }
   ~Side() {
@@ -144,8 +147,9 @@ struct Side {
     ASSERT_TRUE(moved) << moved.error().text;
     attributes.state = QpState::rts;
     attributes.send_psn = Psn(0xfffff0);
-    attributes.timeout = 14;
-    attributes.retry_count = attributes.rnr_retry = 7;
+    attributes.timeout = timeout;
+    attributes.retry_count = 7;
+    attributes.rnr_retry = rnr_retry;
     attributes.max_rd_atomic = 4;
     ASSERT_TRUE(qp->modify(
         attributes,
@@ -185,11 +189,13 @@ struct Side {
   MemoryKey key{};
   QueuePair* qp = nullptr;
   std::uint64_t posted = 0;
+  std::uint8_t timeout = 14;  // Of `connect`, as is the next.
+  std::uint8_t rnr_retry = 7;
 };
 
 struct AdapterPair : testing::Test {
-  explicit AdapterPair(Host::Path path = Host::Path::wire)
-      : a(1, 1 << 14, path), b(2, 2 << 14, path) {}
+  explicit AdapterPair(Host::Path path = Host::Path::wire, TimeNs rnr_grace = kRnrGrace)
+      : a(1, 1 << 14, path, rnr_grace), b(2, 2 << 14, path, rnr_grace) {}
 
   Host a, b;
 

@@ -66,8 +66,7 @@ DirectLink::Outcome DirectLink::assist(const Assist& wanted) {
       [[fallthrough]];
     case Assist::asked:
       if (at_->peer().is_gone()) return no_answer();
-      deadline_ = monotonic_now() + kLookAgain;
-      return Outcome::waits;
+      return look_again();
     case Assist::refused:
       there.state.store(Assist::none, std::memory_order_relaxed);
       return wanted.kind == Assist::find_host ? refuse_request() : refuse_access();

@@ -87,8 +87,7 @@ DirectLink::Outcome DirectLink::execute_at_host(const SendRequest& request,
   const Outcome outcome = assist({.kind = Assist::find_host, .key = raw(srq)});
   if (outcome != Outcome::completed || status_ != Status::success) return outcome;
   found_guest_ = static_cast<std::uint32_t>(target_.assist.original);
-  deadline_ = monotonic_now() + kLookAgain;
-  return Outcome::waits;
+  return look_again();
 }
 
 /// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.

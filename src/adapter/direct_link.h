@@ -31,6 +31,7 @@ class DirectLink {
     std::uint8_t timeout = 0;  // As in `ibv_qp_attr`, as are the next two.
     std::uint8_t retry_count = 0;
     std::uint8_t rnr_retry = 0;
+    TimeNs rnr_grace = 0;  // Before the first of those retries, or the error where there is none.
     /// iWARP: beside a stream, which tells of the end. Where the peer refuses what it would not
     /// have answered, the request is done, and the stream ends.
     bool has_stream = false;
@@ -96,10 +97,19 @@ class DirectLink {
     return refuse(transport::Status::remote_invalid_request, kRequestError);
   }
   Outcome fail_receive(transport::Status receives, transport::Status sends);
+  bool is_on_its_way();
   Outcome not_ready();
   TimeNs silence() const;
   Outcome no_answer();
-  Outcome wait(TimeNs pause, unsigned tries, transport::Status at_last);
+  /// What a request waits for, each with a patience of its own.
+  enum class Awaited : std::uint8_t {
+    answer,   // Of a peer that does not serve it, or has ended.
+    grace,    // A receive request, and does not count as RNR yet.
+    receive,  // A receive request, by the rules of RNR.
+  };
+  /// For an answer that comes soon.
+  Outcome look_again();
+  Outcome wait(Awaited awaited, TimeNs pause, unsigned tries, transport::Status at_last);
   bool is_served() const {
     return target_.peer_qpn == config_.own_qpn && target_.peer_gid == config_.own_gid &&
            target_.version == config_.version;
@@ -140,8 +150,10 @@ class DirectLink {
   // Of the request that has begun.
   bool begun_ = false;
   std::uint64_t moved_ = 0;  // Bytes.
-  // Of waiting.
+  // Of waiting. What stands in `awaited_` concerns a former request while there is no deadline.
+  Awaited awaited_{};
   TimeNs deadline_ = kNever;
+  TimeNs grace_ends_at_ = 0;
   unsigned tried_ = 0;
 };
 

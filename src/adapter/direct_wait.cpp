@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "adapter/direct_link.h"
 
@@ -21,9 +22,14 @@ constexpr TimeNs kStreamPause = kMillisecond / 2;
 
 }  // namespace
 
-/// Attempts before the deadline cost nothing and count nothing.
-DirectLink::Outcome DirectLink::wait(TimeNs pause, unsigned tries, Status at_last) {
+/// Attempts before the deadline cost nothing and count nothing, nor do those for something else.
+DirectLink::Outcome DirectLink::wait(Awaited awaited, TimeNs pause, unsigned tries,
+                                     Status at_last) {
   const TimeNs now = monotonic_now();
+  if (std::exchange(awaited_, awaited) != awaited) {
+    deadline_ = kNever;
+    tried_ = 0;
+  }
   if (deadline_ != kNever && now < deadline_) return Outcome::waits;
   if (tried_ >= tries) return complete(at_last);
   if (tries != kForEver) ++tried_;
@@ -31,16 +37,42 @@ DirectLink::Outcome DirectLink::wait(TimeNs pause, unsigned tries, Status at_las
   return Outcome::waits;
 }
 
+DirectLink::Outcome DirectLink::look_again() {
+  awaited_ = Awaited::answer;
+  deadline_ = monotonic_now() + kLookAgain;
+  return Outcome::waits;
+}
+
+/// A cable and a receiver's buffers hold a message until its receiver gets to it; shared memory
+/// does not, so the message waits here. The looks come in quick succession at first: a receiver
+/// that is posting needs microseconds.
+bool DirectLink::is_on_its_way() {
+  constexpr unsigned kDoublingsMax = 4;
+  const TimeNs now = monotonic_now();
+  if (deadline_ == kNever || awaited_ == Awaited::answer) {
+    awaited_ = Awaited::grace;
+    grace_ends_at_ = now + config_.rnr_grace;
+    deadline_ = now;
+    tried_ = 0;
+  }
+  if (awaited_ != Awaited::grace || now >= grace_ends_at_) return false;
+  if (now < deadline_) return true;
+  deadline_ = std::min(now + (kLookAgain << std::min(tried_, kDoublingsMax)), grace_ends_at_);
+  ++tried_;
+  return true;
+}
+
 DirectLink::Outcome DirectLink::not_ready() {
   if (!config_.reliable) return complete(Status::success);
+  if (is_on_its_way()) return Outcome::waits;
   if (config_.has_stream) {
-    const Outcome outcome =
-        wait(kStreamPause, kStreamPatience / kStreamPause, Status::rnr_retry_exceeded);
+    const Outcome outcome = wait(Awaited::receive, kStreamPause, kStreamPatience / kStreamPause,
+                                 Status::rnr_retry_exceeded);
     return outcome == Outcome::completed ? refuse_request() : outcome;
   }
   const unsigned tries = config_.rnr_retry == kInfiniteRnrRetry ? kForEver : config_.rnr_retry;
-  return wait(wire::Syndrome::rnr_nak(target_.min_rnr_timer).rnr_timer_ns(), tries,
-              Status::rnr_retry_exceeded);
+  return wait(Awaited::receive, wire::Syndrome::rnr_nak(target_.min_rnr_timer).rnr_timer_ns(),
+              tries, Status::rnr_retry_exceeded);
 }
 
 /// Of a peer that has ended. What its agent says for it (a DREQ) comes first, as with cards, whose
@@ -53,9 +85,11 @@ TimeNs DirectLink::silence() const {
 
 DirectLink::Outcome DirectLink::no_answer() {
   if (!config_.reliable) return complete(Status::success);
-  if (peer().is_gone()) return wait(silence(), 1, Status::retry_exceeded);
-  if (config_.timeout == 0) return wait(kLookAgain, kForEver, Status::retry_exceeded);
-  return wait(timeout_of(config_.timeout), config_.retry_count + 1u, Status::retry_exceeded);
+  constexpr Status kAtLast = Status::retry_exceeded;
+  if (peer().is_gone()) return wait(Awaited::answer, silence(), 1, kAtLast);
+  if (config_.timeout == 0) return wait(Awaited::answer, kLookAgain, kForEver, kAtLast);
+  const unsigned tries = config_.retry_count + 1u;
+  return wait(Awaited::answer, timeout_of(config_.timeout), tries, kAtLast);
 }
 
 }  // namespace verbatim::adapter

@@ -49,6 +49,7 @@ std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPlace& place) {
                          .timeout = attributes_.timeout,
                          .retry_count = attributes_.retry_count,
                          .rnr_retry = attributes_.rnr_retry,
+                         .rnr_grace = adapter_.rnr_grace(),
                          .has_stream = stream_ != nullptr,
                          .find_host = [this, address = place.address](SrqNumber number) {
                            return adapter_.find_peer(address, Qpn(raw(number)));

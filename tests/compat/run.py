@@ -77,14 +77,16 @@ class Setup:
                                check=True).stdout
         return re.search(r"link/ether (\S+)", shown)[1]
 
-    def lab(self):
+    def lab(self, near=False):
+        if near:
+            return Lab(self.options)
         lab = Lab(self.options, namespace_pids={"b": self.peer.pid})
         lab.set_addresses("a", ADDRESS_A, ADDRESS_A6)
         lab.set_addresses("b", ADDRESS_B, ADDRESS_B6)
         return lab
 
     def words(self, lab, port):
-        return {"a": ADDRESS_A, "b": ADDRESS_B, "port": port, "folder": lab.folder, "build": lab.build,
+        return {"a": lab.address("a"), "b": lab.address("b"), "port": port, "folder": lab.folder, "build": lab.build,
                 "a6": ADDRESS_A6, "b6": ADDRESS_B6,
                 "mac_a": self.mac_a, "mac_b": self.mac_b}
 
@@ -166,7 +168,7 @@ def run_mpi(row, lab, transport):
 def run_row(row, setup):
     """'passed', or how it failed."""
     try:
-        with setup.lab() as lab:
+        with setup.lab(row.near) as lab:
             if row.client.startswith("mpi "):
                 run_mpi(row, lab, row.client.split()[1])
             else:

@@ -20,6 +20,7 @@ class Row:
     before: str = ""  # A shell command on node b, before.
     refused: str = ""  # Why it cannot run: the client fails, and says what `expect` has.
     source: str = ""  # A C file beside this one, and how it is linked: {program} is what comes of it.
+    near: bool = False  # Both nodes are in one network namespace: programs may take the direct path.
     after: str = ""  # A shell command that must succeed in the end: what was copied is the same...
 
 
@@ -192,6 +193,18 @@ def _open_mpi():
                   f"mpi {transport}", expect="mpi_check: all as expected", quick=transport == "rc_v", seconds=120)
 
 
+def _fio():
+    """Its server serves one client. The contents are verified where the server gets each block by a message."""
+    for near, where in ((False, "over the network"), (True, "on one machine")):
+        for verb in ("write", "read", "send"):
+            words = f"fio --name=job --thread --ioengine=rdma --bs=64k --size=16m --port={{port}} --verb={verb}"
+            check = " --verify=crc32c --do_verify=0" if verb == "send" else ""
+            client = f"{words} --rw=write --iodepth=4 --hostname={{a}}{check}"
+            yield Row("fio", f"--verb={verb} --bs=64k, {where}", client,
+                      f"{words} --rw=read --iodepth=64{check.replace(' --do_verify=0', '')}",
+                      expect=r"err= 0", near=near, quick=True)
+
+
 def all_rows():
-    for rows in (_ibverbs_utils(), _perftest(), _rdmacm_utils(), _qperf(), _ucx(), _libfabric(), _open_mpi()):
+    for rows in (_ibverbs_utils(), _perftest(), _rdmacm_utils(), _qperf(), _ucx(), _libfabric(), _open_mpi(), _fio()):
         yield from rows

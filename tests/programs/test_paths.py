@@ -73,6 +73,8 @@ def main():
                      "VERBATIM_PATH=shortest is not auto, direct or wire")
         expect_words(lab.start("a", ["env", "VERBATIM_BUSY_POLL=soon", "ibv_devinfo"]),
                      "VERBATIM_BUSY_POLL=soon is no number of microseconds")
+        expect_words(lab.start("a", ["env", "VERBATIM_RNR_GRACE=1000001", "ibv_devinfo"]),
+                     "VERBATIM_RNR_GRACE=1000001 is no number of microseconds")
     with Lab(options) as lab:
         for node in ("a", "b"):
             lab.set_variables(node, VERBATIM_PROTOCOL="iwarp")

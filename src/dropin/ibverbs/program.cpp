@@ -99,10 +99,12 @@ Result<Path> wanted_path() {
   return refuse(EINVAL, fmt::format("VERBATIM_PATH={} is not auto, direct or wire", wanted));
 }
 
-/// VERBATIM_BUSY_POLL, in microseconds. EINVAL for what is no number of them up to a second.
-Result<TimeNs> wanted_busy_poll() {
-  const char* const variable = std::getenv("VERBATIM_BUSY_POLL");
-  const std::string_view wanted = variable != nullptr && *variable != 0 ? variable : "0";
+/// A variable in microseconds; `otherwise` where it is not set. EINVAL for what is no number of
+/// them up to a second.
+Result<TimeNs> wanted_microseconds(const char* name, TimeNs otherwise) {
+  const char* const variable = std::getenv(name);
+  if (variable == nullptr || *variable == 0) return otherwise;
+  const std::string_view wanted = variable;
   std::uint32_t microseconds = 0;
   const auto [end, failure] =
       std::from_chars(wanted.data(), wanted.data() + wanted.size(), microseconds);
@@ -110,9 +112,8 @@ Result<TimeNs> wanted_busy_poll() {
   if (failure == std::errc() && end == wanted.data() + wanted.size() && time <= kSecond) {
     return time;
   }
-  return refuse(EINVAL, fmt::format("VERBATIM_BUSY_POLL={} is no number of microseconds, 0 to "
-                                    "1000000",
-                                    wanted));
+  return refuse(EINVAL,
+                fmt::format("{}={} is no number of microseconds, 0 to 1000000", name, wanted));
 }
 
 /// How the programs of this machine find each other.
@@ -136,12 +137,15 @@ Result<std::unique_ptr<Program>> join() {
   if (!options) return std::unexpected(options.error());
   const auto path = wanted_path();
   if (!path) return std::unexpected(path.error());
-  const auto busy_poll = wanted_busy_poll();
+  const auto busy_poll = wanted_microseconds("VERBATIM_BUSY_POLL", 0);
   if (!busy_poll) return std::unexpected(busy_poll.error());
+  const auto rnr_grace = wanted_microseconds("VERBATIM_RNR_GRACE", adapter::kRnrGrace);
+  if (!rnr_grace) return std::unexpected(rnr_grace.error());
   auto arena = adapter::Arena::create();
   if (!arena) return std::unexpected(arena.error());
   adapter::Membership membership;
   membership.busy_poll = *busy_poll;
+  membership.rnr_grace = *rnr_grace;
   agent::SharedFiles files{.arena = (*arena)->fd()};
   membership.only_direct = *path == Path::direct;
   if (auto opened = open_to_peers(membership); !opened) return std::unexpected(opened.error());
