@@ -15,6 +15,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/page.h"
+
 namespace verbatim::adapter {
 namespace {
 
@@ -26,11 +28,6 @@ struct Pages {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;  // Not included.
 };
-
-std::uint64_t page_bytes() {
-  static const auto bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
-}
 
 /// The pages that the range touches; nothing where the range or its last page wraps.
 std::optional<Pages> pages_of(std::uint64_t address, std::uint64_t length) {

@@ -8,6 +8,7 @@
 
 #include "base/hot.h"
 #include "base/process_token.h"
+#include "base/processor.h"
 
 namespace verbatim {
 
@@ -34,7 +35,7 @@ class SpinLock {
   /// What a waiter does in its loop, for the `spins`th time from 1.
   void wait(unsigned spins) {
     if (spins % kSpinsBeforeYield != 0) {
-      __builtin_ia32_pause();
+      relax_processor();
       return;
     }
     sched_yield();

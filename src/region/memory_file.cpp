@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/page.h"
 #include "base/sparse_file.h"
 #include "region/pinned_pages.h"
 
@@ -22,7 +23,6 @@
 namespace verbatim::region {
 namespace {
 
-constexpr std::uint64_t kPageBytes = 4096;
 /// Of the file and of addresses alike: so the kernel can use huge pages for both.
 constexpr std::uint64_t kAlignment = 2 << 20;
 /// So many pages move at once: who writes to them waits about a millisecond.
@@ -147,10 +147,10 @@ MemoryFile::~MemoryFile() = default;
 bool MemoryFile::is_ours() const { return getpid() == process_id_; }
 
 std::vector<Extent> MemoryFile::adopt(std::uint64_t address, std::uint64_t length) {
-  constexpr std::uint64_t kLast = std::numeric_limits<std::uint64_t>::max() - kPageBytes;
-  if (length == 0 || address > kLast || length > kLast - address || !is_ours()) return {};
-  const PageRange pages{address / kPageBytes * kPageBytes,
-                        (address + length + kPageBytes - 1) / kPageBytes * kPageBytes};
+  const std::uint64_t page = page_bytes();
+  const std::uint64_t last = std::numeric_limits<std::uint64_t>::max() - page;
+  if (length == 0 || address > last || length > last - address || !is_ours()) return {};
+  const PageRange pages{address / page * page, (address + length + page - 1) / page * page};
   const std::lock_guard guard(lock_);
   std::vector<Extent> extents;
   const auto mappings = mappings_of(pages);

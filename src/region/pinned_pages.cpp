@@ -18,12 +18,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/page.h"
 #include "base/unique_fd.h"
 
 namespace verbatim::region {
 namespace {
 
-constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::uint64_t kExclusivelyMapped = std::uint64_t{1} << 56;
 
 bool begins_with_any(std::string_view text, std::span<const std::string_view> beginnings) {
@@ -58,7 +58,7 @@ pid_t fork_silently() {
   if (child != 0) return child;
   syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (static_cast<pid_t>(syscall(SYS_getppid)) != parent) syscall(SYS_exit_group, 0);
-  for (;;) syscall(SYS_pause);  // Until it is killed.
+  for (;;) syscall(SYS_ppoll, nullptr, 0, nullptr, nullptr, 0);  // Until it is killed.
 }
 
 class SilentChild {
@@ -80,9 +80,9 @@ class SilentChild {
 
 void add_page(std::vector<PageRange>& runs, std::uint64_t page) {
   if (!runs.empty() && runs.back().end == page) {
-    runs.back().end += kPageBytes;
+    runs.back().end += page_bytes();
   } else {
-    runs.push_back({page, page + kPageBytes});
+    runs.push_back({page, page + page_bytes()});
   }
 }
 
@@ -110,13 +110,13 @@ Result<std::vector<PageRange>> pinned_pages(const PageRange& pages) {
   if (!child.lives()) return refuse_errno("clone");
   std::array<std::uint64_t, 512> entries;
   for (std::uint64_t page = pages.begin; page < pages.end;) {
-    const auto count = std::min<std::uint64_t>(entries.size(), (pages.end - page) / kPageBytes);
+    const auto count = std::min<std::uint64_t>(entries.size(), (pages.end - page) / page_bytes());
     const auto wanted = static_cast<ssize_t>(count * sizeof entries[0]);
-    const auto at = static_cast<off_t>(page / kPageBytes * sizeof entries[0]);
+    const auto at = static_cast<off_t>(page / page_bytes() * sizeof entries[0]);
     if (pread(pagemap.get(), entries.data(), static_cast<std::size_t>(wanted), at) != wanted) {
       return refuse_errno("reading /proc/self/pagemap");
     }
-    for (std::uint64_t i = 0; i < count; ++i, page += kPageBytes) {
+    for (std::uint64_t i = 0; i < count; ++i, page += page_bytes()) {
       if ((entries[i] & kExclusivelyMapped) != 0) add_page(runs, page);
     }
   }

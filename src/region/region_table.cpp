@@ -9,6 +9,7 @@
 #include <sched.h>
 
 #include "base/assert.h"
+#include "base/processor.h"
 
 namespace verbatim::region {
 namespace {
@@ -39,7 +40,7 @@ std::unexpected<Error> refuse_key(MemoryKey key) {
 void RegionTable::drain(const RegionEntry& entry) const {
   for (unsigned spins = 1; entry.holders.load(std::memory_order_seq_cst) != 0; ++spins) {
     if (spins < kSpinsBeforeYield) {
-      __builtin_ia32_pause();
+      relax_processor();
     } else {
       sched_yield();  // The holder may be a thread that waits for this processor.
     }

@@ -1,5 +1,6 @@
 #include "region/write_freeze.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -10,8 +11,14 @@
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#if __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#endif
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/page.h"
+#include "base/processor.h"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
@@ -32,23 +39,6 @@ UniqueFd open_with(std::uint64_t features) {
     if (fd && ioctl(fd.get(), UFFDIO_API, &api) == 0) return fd;
   }
   return {};
-}
-
-/// A system call that does not touch errno: the variable may lie in the pages that are frozen.
-long call(long number, long a, long b, long c, long d = 0, long e = 0) {
-  long result = number;
-  register long r10 asm("r10") = d;
-  register long r8 asm("r8") = e;
-  asm volatile("syscall"
-               : "+a"(result)
-               : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
-               : "rcx", "r11", "memory");
-  return result;
-}
-
-/// Of whole pages, whoever has their bytes: not memcpy, which AddressSanitizer watches.
-void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t length) {
-  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
 }
 
 /// Signals of this thread wait: a handler could write to what is frozen, and wait for us.
@@ -99,10 +89,10 @@ Result<void> WriteFreeze::freeze(const PageRange& pages) const {
   if (ioctl(fd_.get(), UFFDIO_REGISTER, &wanted) != 0) return refuse_errno("userfaultfd register");
   uffdio_writeprotect protect{.range = wanted.range, .mode = UFFDIO_WRITEPROTECT_MODE_WP};
   const long frozen =
-      call(SYS_ioctl, fd_.get(), UFFDIO_WRITEPROTECT, reinterpret_cast<long>(&protect));
+      bare_system_call(SYS_ioctl, fd_.get(), UFFDIO_WRITEPROTECT, reinterpret_cast<long>(&protect));
   if (frozen == 0) return {};
   uffdio_range range = wanted.range;
-  call(SYS_ioctl, fd_.get(), UFFDIO_UNREGISTER, reinterpret_cast<long>(&range));
+  bare_system_call(SYS_ioctl, fd_.get(), UFFDIO_UNREGISTER, reinterpret_cast<long>(&range));
   return refuse(static_cast<int>(-frozen), "userfaultfd does not protect the pages");
 }
 
@@ -115,39 +105,55 @@ Result<void> WriteFreeze::replace(const PageRange& old, std::uint64_t replacemen
   } else if (auto frozen = freeze(old); !frozen) {
     return frozen;
   }
-  // From here on only this function's own variables are written: anything else may be frozen.
-  copy_bytes(pointer_to(replacement), pointer_to(old.begin), old.length());
-  const long moved = call(SYS_mremap, static_cast<long>(replacement),
-                          static_cast<long>(old.length()), static_cast<long>(old.length()),
-                          MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<long>(old.begin));
+  // From here on only this function's own variables are written, not even errno: anything else may
+  // be frozen.
+  copy_pages(pointer_to(replacement), pointer_to(old.begin), old.length());
+  const long moved = bare_system_call(
+      SYS_mremap, static_cast<long>(replacement), static_cast<long>(old.length()),
+      static_cast<long>(old.length()), MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<long>(old.begin));
   if (fd_) {
     uffdio_range range{.start = old.begin, .len = old.length()};
     // Also wakes. Of the new mapping it says that it was never registered.
-    if (moved < 0) call(SYS_ioctl, fd_.get(), UFFDIO_UNREGISTER, reinterpret_cast<long>(&range));
-    call(SYS_ioctl, fd_.get(), UFFDIO_WAKE, reinterpret_cast<long>(&range));
+    if (moved < 0)
+      bare_system_call(SYS_ioctl, fd_.get(), UFFDIO_UNREGISTER, reinterpret_cast<long>(&range));
+    bare_system_call(SYS_ioctl, fd_.get(), UFFDIO_WAKE, reinterpret_cast<long>(&range));
   }
   if (moved >= 0) return {};
   return refuse(static_cast<int>(-moved), "mremap refuses");
 }
 
-// ThreadSanitizer notes each call and each access in the thread's static TLS, below the block: in
-// g++ 12's libtsan 0xbfd60 bytes.
-#ifdef __SANITIZE_THREAD__
-constexpr std::uint64_t kBelowBlock = 0xc0000;
-#else
-constexpr std::uint64_t kBelowBlock = sizeof errno;
+namespace {
+
+/// Where the kernel writes as the thread runs: its area for restartable sequences, rseq(2).
+std::uint64_t rseq_address(std::uint64_t thread_pointer) {
+#ifdef RSEQ_SIG
+  if (__rseq_size != 0) return thread_pointer + static_cast<std::uint64_t>(__rseq_offset);
 #endif
+  return thread_pointer;
+}
+
+}  // namespace
 
 std::array<PageRange, 2> pages_of_this_thread() {
-  constexpr std::uint64_t kPage = 4096;
+  const std::uint64_t page = page_bytes();
   constexpr std::uint64_t kCalls = 64 << 10;     // Below here: of the calls that follow.
   constexpr std::uint64_t kControlBlock = 4096;  // glibc's `struct pthread` is smaller.
-  const auto pages = [](std::uint64_t from, std::uint64_t to) {
-    return PageRange{from / kPage * kPage, (to + kPage - 1) / kPage * kPage};
+#ifdef __SANITIZE_THREAD__
+  // ThreadSanitizer notes each call and each access in the thread's static TLS, below the block: in
+  // g++ 12's libtsan 0xbfd60 bytes.
+  constexpr std::uint64_t kBelow = 0xc0000;
+#else
+  constexpr std::uint64_t kBelow = kControlBlockIsAboveThreadPointer ? 0 : kControlBlock;
+#endif
+  const auto pages = [page](std::uint64_t from, std::uint64_t to) {
+    return PageRange{from / page * page, (to + page - 1) / page * page};
   };
   const auto here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+  // errno and the area of rseq(2) lie where the C library's version puts them.
   const auto block = reinterpret_cast<std::uint64_t>(__builtin_thread_pointer());
-  return {pages(here - kCalls, here + kPage), pages(block - kBelowBlock, block + kControlBlock)};
+  const auto [first, last] =
+      std::minmax({block, reinterpret_cast<std::uint64_t>(&errno), rseq_address(block)});
+  return {pages(here - kCalls, here + page), pages(first - kBelow, last + kControlBlock)};
 }
 
 }  // namespace verbatim::region

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "adapter/borrowed_memory.h"
+#include "base/page.h"
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
@@ -42,8 +43,6 @@ int copy_from(void* host, ibv_dm* dm, std::uint64_t offset, std::size_t length) 
   const auto done = copy(dm, offset, static_cast<std::byte*>(host), length, false);
   return done ? 0 : refused("memcpy_from_dm", done.error());
 }
-
-std::uint64_t page_bytes() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }
 
 /// A file that its owner may cut off is on-demand memory: its pages can go at any moment.
 std::uint32_t backing_access(int fd) {
