@@ -89,7 +89,7 @@ and then ./setup.sh again."
   if ! as_root "${apt[@]}" install --no-install-recommends -y "${missing[@]}" >"$log" 2>&1; then
     tail -n 30 "$log" >&2
     rm -f "$log"
-    die "apt-get could not install the packages (above). Is there a network, and is this Debian 12?"
+    die "apt-get could not install the packages (above). Is there a network, and is this Debian 12 or 13?"
   fi
   rm -f "$log"
 }

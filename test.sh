@@ -11,14 +11,19 @@ Without an option: the release build's suite, then the unit tests under AddressS
 UndefinedBehaviorSanitizer. With options, only what they name:
 
   --long          the release suite with its long set: every program at every MTU, with polling and
-                  events, one and eight queue pairs, one way and both (two hours: an hour of it is one test)
+                  events, one and eight queue pairs, one way and both (two hours: an hour of it is one test);
+                  as root, --arm64 as well
   --peers         against Linux's own rdma_rxe and siw, in a kernel under QEMU (needs /dev/net/tun and
                   network namespaces; seven minutes)
   --asan          the whole suite, but the long set, under address and undefined sanitizers
   --tsan          the unit tests under ThreadSanitizer, but the simulations, which have one thread
   --fuzz SECONDS  each fuzz target for that long
-  --fresh         in minimal Debian 12 systems made with debootstrap: a clean clone, ./demo.sh and
-                  ./test.sh as root and as an ordinary user with sudo (needs root and a network)
+  --fresh [12|13] in minimal Debian systems made with debootstrap, of that release or of both: a clean
+                  clone, ./demo.sh and ./test.sh as root and as an ordinary user with sudo (needs root
+                  and a network)
+  --arm64         in a minimal Debian 13: builds everything for aarch64 with Debian's cross compiler, and
+                  runs the unit tests of base, wire, transport, cm and region under qemu-user (needs
+                  root and a network)
   --help          this text
 
 The last line says how many tests passed and failed; the exit status is 0 where none failed.
@@ -27,9 +32,21 @@ END
 
 stages=()
 fuzz_seconds=
+releases=(12 13)
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --long | --peers | --asan | --tsan | --fresh) stages+=("${1#--}") ;;
+    --peers | --asan | --tsan | --arm64) stages+=("${1#--}") ;;
+    --long)
+      stages+=(long)
+      if [[ $EUID -eq 0 ]]; then stages+=(arm64); fi
+      ;;
+    --fresh)
+      stages+=(fresh)
+      if [[ ${2-} =~ ^1[23]$ ]]; then
+        releases=("$2")
+        shift
+      fi
+      ;;
     --fuzz)
       fuzz_seconds=${2-}
       [[ $fuzz_seconds =~ ^[0-9]+$ ]] || { usage >&2 && exit 2; }
@@ -142,12 +159,21 @@ stage_fuzz() {
   done
 }
 
+# fresh RELEASE WHAT
+fresh() {
+  say "a fresh Debian $1: $2"
+  if dev/fresh.sh "$1" "$2"; then count 1 0; else count 0 1; fi
+}
+
 stage_fresh() {
-  local who
-  for who in user root; do
-    say "a fresh Debian 12, as $who"
-    if dev/fresh.sh "$who"; then count 1 0; else count 0 1; fi
+  local release who
+  for release in "${releases[@]}"; do
+    for who in user root; do fresh "$release" "$who"; done
   done
+}
+
+stage_arm64() {
+  fresh 13 arm64
 }
 
 ./setup.sh test || exit 1

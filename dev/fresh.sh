@@ -1,12 +1,16 @@
 #!/bin/bash
-# fresh.sh user|root: in a minimal Debian 12 made with debootstrap, clones this repository and runs the
-# README's two commands, as an ordinary user with sudo or as root. Needs root; nothing is left behind.
+# fresh.sh 12|13 user|root|arm64: in a minimal Debian of that release, made with debootstrap, clones this
+# repository and runs the README's two commands, as an ordinary user with sudo or as root. arm64: builds
+# everything for aarch64 with the cross compiler, and runs the unit tests of what engines and regions are
+# made of under QEMU's user emulation. Needs root; nothing is left behind.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-who=${1-}
-[[ $who == user || $who == root ]] || {
-  echo "usage: dev/fresh.sh user|root" >&2
+declare -A codenames=([12]=bookworm [13]=trixie)
+codename=${codenames[${1:-none}]-}
+who=${2-}
+[[ -n $codename && $who =~ ^(user|root|arm64)$ ]] || {
+  echo "usage: dev/fresh.sh 12|13 user|root|arm64" >&2
   exit 2
 }
 [[ $EUID -eq 0 ]] || {
@@ -16,7 +20,7 @@ who=${1-}
 
 # Mounts of its own, which go with the process.
 if [[ ${VERBATIM_FRESH_INSIDE-} != 1 ]]; then
-  VERBATIM_FRESH_INSIDE=1 exec unshare --mount --pid --fork --kill-child "$PWD/dev/fresh.sh" "$who"
+  VERBATIM_FRESH_INSIDE=1 exec unshare --mount --pid --fork --kill-child "$PWD/dev/fresh.sh" "$@"
 fi
 
 root=$(mktemp -d "${TMPDIR:-/tmp}/verbatim-fresh.XXXXXX")
@@ -29,28 +33,47 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-# The first mirror of Debian that this machine itself uses.
-# shellcheck disable=SC2016  # apt-get's own variable.
-mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 2>/dev/null |
-  grep -m 1 '/debian/\?$') || {
+# quietly COMMAND...: shows what it printed only where it fails.
+quietly() {
+  "$@" >"$root.log" 2>&1 || {
+    tail -n 20 "$root.log" >&2
+    rm -f "$root.log"
+    return 1
+  }
+  rm -f "$root.log"
+}
+
+# site PATTERN: the first of the mirrors that this machine itself uses whose address ends so.
+site() {
+  # shellcheck disable=SC2016  # apt-get's own variable.
+  apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 2>/dev/null | grep -m 1 "/$1/\?\$"
+}
+
+mirror=$(site debian) || {
   echo "fresh: error: apt knows no Debian mirror: run apt-get update" >&2
   exit 1
 }
-echo "fresh: debootstrap from $mirror"
-debootstrap --variant=minbase bookworm "$root" "$mirror" >"$root.log" 2>&1 || {
-  tail -n 20 "$root.log" >&2
-  rm -f "$root.log"
-  exit 1
-}
-rm -f "$root.log"
+echo "fresh: debootstrap of $codename from $mirror"
+quietly debootstrap --variant=minbase "$codename" "$root" "$mirror"
 
-# The machine's own package sources, keys and proxies.
+# The machine's own keys and proxies, and its package sources where it has this release itself: else the
+# same mirrors'.
+places=(auth.conf.d apt.conf apt.conf.d keyrings)
 rm -f "$root/etc/apt/sources.list"
-for place in sources.list sources.list.d preferences.d auth.conf.d apt.conf apt.conf.d keyrings; do
+if grep -qx "VERSION_CODENAME=$codename" /etc/os-release; then
+  places+=(sources.list sources.list.d preferences.d)
+else
+  {
+    echo "deb $mirror $codename main"
+    echo "deb $mirror $codename-updates main"
+    if security=$(site debian-security); then echo "deb $security $codename-security main"; fi
+  } >"$root/etc/apt/sources.list"
+fi
+for place in "${places[@]}"; do
   if [[ -e /etc/apt/$place ]]; then cp -a "/etc/apt/$place" "$root/etc/apt/"; fi
 done
 mkdir -p "$root/usr/share/keyrings"
-cp -a /usr/share/keyrings/. "$root/usr/share/keyrings/"
+cp -an /usr/share/keyrings/. "$root/usr/share/keyrings/"
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 
 mount -t proc proc "$root/proc"
@@ -62,25 +85,33 @@ git clone --quiet --no-hardlinks "$PWD" "$root/opt/verbatim"
 
 in_root() {
   env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb LANG=C.UTF-8 \
-    chroot "$root" "$@"
+    DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"
 }
 
-if [[ $who == user ]]; then
-  in_root sh -c 'apt-get -q update && DEBIAN_FRONTEND=noninteractive \
-    apt-get -q install -y --no-install-recommends sudo' >"$root/sudo.log" 2>&1 || {
-    tail -n 20 "$root/sudo.log" >&2
-    exit 1
-  }
-  in_root useradd --create-home --shell /bin/bash tester
-  echo 'tester ALL=(ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/tester"
-  in_root chown -R tester: /opt/verbatim
-  run=(in_root su - tester -c)
-else
-  run=(in_root bash -c)
-fi
+install() {
+  quietly in_root sh -c "apt-get -q update && apt-get -q install -y --no-install-recommends $*"
+}
 
-for command in ./demo.sh ./test.sh; do
+commands=(./demo.sh ./test.sh)
+run=(in_root bash -c)
+case $who in
+  user)
+    install sudo
+    in_root useradd --create-home --shell /bin/bash tester
+    echo 'tester ALL=(ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/tester"
+    in_root chown -R tester: /opt/verbatim
+    run=(in_root su - tester -c)
+    ;;
+  arm64)
+    in_root dpkg --add-architecture arm64
+    mapfile -t packages < <(awk '$1 == "arm64" { print $2 }' dev/packages.txt)
+    install "${packages[@]}"
+    commands=("cmake --preset aarch64" "cmake --build --preset aarch64" "ctest --preset aarch64")
+    ;;
+esac
+
+for command in "${commands[@]}"; do
   echo "fresh: $command as $who"
   "${run[@]}" "cd /opt/verbatim && $command"
 done
-echo "fresh: both commands passed as $who"
+echo "fresh: all commands passed in Debian $1, as $who"

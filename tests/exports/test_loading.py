@@ -2,6 +2,7 @@
 """Programs and providers of the distribution start on the library, each bound in full."""
 import argparse
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ PROGRAMS = ["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_
             "ibv_xsrq_pingpong", "ibv_asyncwatch", "qperf", "rping", "ucmatose", "udaddy", "mckey",
             "rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver", "rstream", "riostream",
             "udpong", "rcopy", "cmtime"]
+LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
 PROVIDERS = ["libmlx5.so.1", "libmlx4.so.1", "libefa.so.1", "librdmacm.so.1"]
 
 
@@ -46,12 +48,12 @@ def main():
         if path:
             tried += 1
             found += problems_of(program, [path], folder, library)
-    loader = "/lib64/ld-linux-x86-64.so.2"
+    machine = platform.machine()
     for provider in PROVIDERS:
-        path = f"/usr/lib/x86_64-linux-gnu/{provider}"
+        path = f"/usr/lib/{machine}-linux-gnu/{provider}"
         if os.path.exists(path):
             tried += 1
-            found += problems_of(provider, [loader, path], folder, library)
+            found += problems_of(provider, [LOADERS[machine], path], folder, library)
     print("\n".join(found) or f"{tried} programs and libraries load")
     if tried == 0:
         print("nothing is installed that could be loaded")

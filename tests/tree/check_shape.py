@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks the shape of the tree: each folder has a short README, no source file has grown too long, no
-file names a place of one machine."""
+file names a place of one machine, and one header alone knows kinds of processors."""
 
 import argparse
 import pathlib
@@ -13,6 +13,8 @@ SOURCES = (".cpp", ".h", ".c", ".py", ".sh")
 TOP_FOLDERS = ("sim", "tests", "bench", "dev", "fuzz")
 # Tables rather than code. Each with its reason.
 LONG_BY_NATURE = ()
+PROCESSOR_HEADER = "src/base/processor.h"
+PROCESSOR = re.compile(r"\b__builtin_ia32_|\b__(?:x86_64|i386|aarch64|arm)__|\b(?:asm|__asm__) volatile")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home)/\w+")
 
 
@@ -59,6 +61,9 @@ def source_faults(root):
         for number, line in enumerate(lines, 1):
             if MACHINE_PATH.search(line) and path.name != pathlib.Path(__file__).name:
                 yield f"{relative}:{number} names a place of one machine: {line.strip()}"
+            if (PROCESSOR.search(line) and path.suffix in (".cpp", ".h", ".c")
+                    and relative.parts[0] == "src" and str(relative) != PROCESSOR_HEADER):
+                yield f"{relative}:{number} knows a kind of processor: that belongs into {PROCESSOR_HEADER}"
 
 
 def main():
