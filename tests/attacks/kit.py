@@ -9,6 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from lab import SKIPPED, Failure, Lab, are_installed, option_parser, wait_until  # noqa: E402,F401
 from namespaces import enter_user_namespace, ip, joined_by_veth  # noqa: E402,F401
 
+RPING_SECONDS_MAX = 100
 IPV6_ADDRESSES = {"a": "fd77::1", "b": "fd77::2"}
 
 
@@ -40,3 +41,18 @@ def two_hosts(options, **variables):
             for node in ("a", "b"):
                 lab.set_variables(node, **variables)
             yield Hosts(lab, peer, {"a": address_a, "b": address_b})
+
+
+def start_rping(hosts, address, *options):
+    """A server at a and a client at b, which compare every byte that a READ has read and a WRITE has written. Gives
+    both."""
+    words = ["-a", address, "-V", "-S", "65000", *options]
+    server = hosts.lab.start("a", ["rping", "-s", *words])
+    wait_until(lambda: server.ended() or hosts.lab.bound_ports("a"), RPING_SECONDS_MAX, "rping -s to listen")
+    return server, hosts.lab.start("b", ["rping", "-c", *words])
+
+
+def rping(hosts, address, rounds):
+    server, client = start_rping(hosts, address, "-C", str(rounds))
+    client.expect_success(RPING_SECONDS_MAX)
+    server.expect_success(RPING_SECONDS_MAX)

@@ -31,7 +31,7 @@ def inside(pid):
 
 
 def raw_socket(pid, *kind):
-    """socket.socket(*kind) in the namespace of process `pid`; ends the test as skipped where raw sockets are refused."""
+    """socket.socket(*kind) in the namespace of process `pid`; skips the test where raw sockets are refused."""
     try:
         with inside(pid):
             return socket.socket(*kind)

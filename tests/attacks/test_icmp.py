@@ -11,14 +11,12 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 
-from kit import SKIPPED, Failure, are_installed, enter_user_namespace, option_parser, two_hosts, wait_until
-from packets import Attacker, icmp_packet, raw_socket, udp_packet
+from kit import SKIPPED, Failure, are_installed, enter_user_namespace, option_parser, rping, two_hosts
+from forger import Forger
+from packets import icmp_packet, udp_packet
 
-SECONDS_MAX = 100
 ROCE_PORT = 4791
-ETH_P_ALL = 3
 TCP_SYN = 2
 ROUTERS = {4: "10.77.0.254", 6: "fd77::254"}
 
@@ -47,49 +45,16 @@ def quotation(packet):
     return quoted
 
 
-class Forger:
-    """Answers packets that leave either host with ICMP errors of each kind."""
-
-    def __init__(self, hosts):
-        self._addresses = {address: node for addresses in (hosts.ipv4, hosts.ipv6)
-                           for node, address in addresses.items()}
-        # What shall reach a host is sent from the other one.
-        self._towards = {"a": Attacker(hosts.pids["b"]), "b": Attacker(hosts.pids["a"])}
-        self._seen = raw_socket(None, socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
-        self._seen.bind(("veth-a", ETH_P_ALL))
-        self._seen.settimeout(0.05)
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._forge)
-        self.sent = 0
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ends.set()
-        self._thread.join()
-        self._seen.close()
-
-    def _forge(self):
-        while not self._ends.is_set():
-            try:
-                packet = self._seen.recv(128)
-            except TimeoutError:
-                continue
-            self.answer(packet)
-
-    def answer(self, packet):
-        version = packet[0] >> 4
-        quoted = quotation(packet) if version in KINDS else None
-        if not quoted:
-            return
-        source = socket.inet_ntop(*(socket.AF_INET, packet[12:16]) if version == 4
-                                  else (socket.AF_INET6, packet[8:24]))
-        node = self._addresses.get(source)
-        for kind, code, word in KINDS[version] if node else ():
-            self._towards[node].send(icmp_packet(ROUTERS[version], source, kind, code, word, quoted))
-            self.sent += 1
+def answer(forger, packet):
+    """Tells the sender of the packet every error that ICMP has."""
+    version = packet[0] >> 4
+    quoted = quotation(packet) if version in KINDS else None
+    if not quoted:
+        return
+    source = socket.inet_ntop(*(socket.AF_INET, packet[12:16]) if version == 4
+                              else (socket.AF_INET6, packet[8:24]))
+    for kind, code, word in KINDS[version]:
+        forger.send(source, icmp_packet(ROUTERS[version], source, kind, code, word, quoted))
 
 
 def expect_path_mtu(hosts, addresses, protocol):
@@ -103,24 +68,15 @@ def expect_path_mtu(hosts, addresses, protocol):
             raise Failure(f"the ICMP errors have not lowered the path MTU of {node}'s route ({protocol}): {route}")
 
 
-def transfer(hosts, address, rounds):
-    """rping compares every byte that a READ has read and a WRITE has written."""
-    options = f"-V -S 65000 -C {rounds}"
-    server = hosts.lab.start("a", f"rping -s -a {address} {options}".split())
-    wait_until(lambda: server.ended() or hosts.lab.bound_ports("a"), SECONDS_MAX, "rping -s to listen")
-    hosts.lab.start("b", f"rping -c -a {address} {options}".split()).expect_success(SECONDS_MAX)
-    server.expect_success(SECONDS_MAX)
-
-
 def attack(options, protocol):
     with two_hosts(options, VERBATIM_PROTOCOL=protocol) as hosts:
         for addresses in (hosts.ipv4, hosts.ipv6):
-            with Forger(hosts) as forger:
+            with Forger(hosts, answer) as forger:
                 # A stranger knows no source port, but this one: the agents' sockets have it.
                 for node, peer in (("a", "b"), ("b", "a")):
-                    forger.answer(udp_packet(addresses[node], ROCE_PORT, addresses[peer], ROCE_PORT, b"\0" * 20))
+                    answer(forger, udp_packet(addresses[node], ROCE_PORT, addresses[peer], ROCE_PORT, b"\0" * 20))
                 for rounds in (1, 1, 1, 100):
-                    transfer(hosts, addresses["a"], rounds)
+                    rping(hosts, addresses["a"], rounds)
             expect_path_mtu(hosts, addresses, protocol)
             print(f"passed: {protocol} to {addresses['a']} among {forger.sent} ICMP errors", flush=True)
 

@@ -183,15 +183,19 @@ class Lab:
             environment.setdefault("ASAN_OPTIONS", "detect_leaks=0")
         return environment
 
+    def _enter(self, node):
+        """What a command begins with that runs in the node's network namespace."""
+        if node not in self.namespace_pids:
+            return []
+        return ["nsenter", "--net", "--target", str(self.namespace_pids[node]), "--"]
+
     def start(self, node, argv, stdin=None):
         addresses = [self.address(node), *self._more_addresses.get(node, ())]
         options = [word for address in addresses for word in ("--address", address)]
         command = [f"{self.build}/bin/verbatim", "run", "--node", node, *options, "--", *argv]
         # Nothing outlives the test, even where ctest kills it for its time limit.
         command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
-        if node in self.namespace_pids:
-            pid = str(self.namespace_pids[node])
-            command = ["nsenter", "--net", "--target", pid, "--", *command]
+        command = [*self._enter(node), *command]
         name = f"{os.path.basename(argv[0])} on node {node}"
         log_path = f"{self.folder}/{len(self.programs)}.log"
         environment = self.environment() | self._variables.get(node, {})
@@ -245,7 +249,8 @@ class Lab:
 
     def node_status(self, node):
         """What `verbatim status --json` tells of the node; None where it does not run."""
-        done = subprocess.run([f"{self.build}/bin/verbatim", "status", "--json"], check=False,
+        command = [*self._enter(node), f"{self.build}/bin/verbatim", "status", "--json"]
+        done = subprocess.run(command, check=False,
                               env=self.environment(), capture_output=True, text=True, timeout=30)
         nodes = json.loads(done.stdout) if done.returncode == 0 else []
         return next((entry for entry in nodes if entry["node"] == node), None)
