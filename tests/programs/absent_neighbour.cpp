@@ -1,4 +1,4 @@
-/// Makes address handles over RoCE v1 (GID index 1): `absent_neighbour ABSENT PRESENT`, two IPv4
+/// Makes address handles over RoCE v1 (GID index 2): `absent_neighbour ABSENT PRESENT`, two IPv4
 /// addresses. Nobody answers for the first: EHOSTUNREACH. That of the second is made meanwhile.
 /// It prints which came first and ends with status 0 where all was so.
 #include <cerrno>
@@ -21,7 +21,7 @@ ibv_ah* handle_to(ibv_pd* pd, const char* address) {
   ibv_ah_attr attr{};
   attr.is_global = 1;
   attr.port_num = 1;
-  attr.grh.sgid_index = 1;
+  attr.grh.sgid_index = 2;
   attr.grh.hop_limit = 1;
   attr.grh.dgid.raw[10] = attr.grh.dgid.raw[11] = 0xff;
   if (inet_pton(AF_INET, address, &attr.grh.dgid.raw[12]) != 1) die(address);

@@ -76,11 +76,17 @@ def joined_by_veth(address_a="10.77.0.1", address_b="10.77.0.2"):
     peer = Namespace()
     try:
         ip(f"ip link add veth-a type veth peer name veth-b netns {peer.pid}")
+        ip("ip link set veth-a addrgenmode none")
+        peer.run(*"ip link set veth-b addrgenmode none".split())
         ip(f"ip address add {address_a}/24 dev veth-a")
         ip("ip link set veth-a up")
         for command in (f"ip address add {address_b}/24 dev veth-b", "ip link set veth-b up",
                         "ip link set lo up"):
             peer.run(*command.split())
+        if os.path.exists("/proc/net/if_inet6"):
+            # In place of the kernel's own, which are tentative for a second or two (RFC 4862): GID 0 is there at once.
+            ip("ip address add fe80::77:1/64 dev veth-a nodad")
+            peer.run(*"ip address add fe80::77:2/64 dev veth-b nodad".split())
         wait_for_link("veth-a")
         wait_for_link("veth-b", peer)
         yield peer, address_a, address_b

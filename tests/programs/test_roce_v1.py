@@ -11,18 +11,19 @@ from test_capture import SECONDS_MAX, Capture, judged_opcodes
 # RC, UC and UD: what these programs send.
 OPCODES = {*range(0x00, 0x03), 0x04, *range(0x06, 0x09), 0x0A, *range(0x0C, 0x13), 0x14, 0x20, 0x21, 0x22, 0x64}
 
+# Of both versions, the GIDs of the link-local address come first: index 2 is RoCE v1 over IPv4.
 RUNS = (
-    "ibv_rc_pingpong -g 1 -c",
-    "ibv_rc_pingpong -g 1 -c -m 1024 -s 100000 -n 100",
-    "ibv_uc_pingpong -g 1 -c",
-    "ibv_ud_pingpong -g 1 -c -s 1024",
-    "ib_send_bw -F -x 1 -n 200",
-    "ib_write_bw -F -x 1 -n 200 -m 1024",
-    "ib_write_lat -F -x 1 -n 20 -s 100",
-    "ib_read_bw -F -x 1 -n 200 -e",
-    "ib_send_lat -F -x 1 -n 500",
-    "ib_send_lat -F -x 1 -n 500 -c UD",
-    "ib_atomic_bw -F -x 1 -n 500",
+    "ibv_rc_pingpong -g 2 -c",
+    "ibv_rc_pingpong -g 2 -c -m 1024 -s 100000 -n 100",
+    "ibv_uc_pingpong -g 2 -c",
+    "ibv_ud_pingpong -g 2 -c -s 1024",
+    "ib_send_bw -F -x 2 -n 200",
+    "ib_write_bw -F -x 2 -n 200 -m 1024",
+    "ib_write_lat -F -x 2 -n 20 -s 100",
+    "ib_read_bw -F -x 2 -n 200 -e",
+    "ib_send_lat -F -x 2 -n 500",
+    "ib_send_lat -F -x 2 -n 500 -c UD",
+    "ib_atomic_bw -F -x 2 -n 500",
 )
 # Server and client of rdma_cm; the server's address follows the client's last word.
 CONNECTIONS = (
@@ -101,7 +102,7 @@ def main():
     with joined_by_veth() as cable:
         with make_lab(options, cable, "v1,v2", "v1,v2") as lab:
             lab.expect_output("a", ["ibv_devinfo", "-v"], "::ffff:10.77.0.1, RoCE v2", "RoCE v1")
-            lab.expect_output("a", ["cat", "/sys/class/infiniband/verbatim0/ports/1/gid_attrs/types/1"],
+            lab.expect_output("a", ["cat", "/sys/class/infiniband/verbatim0/ports/1/gid_attrs/types/2"],
                               "IB/RoCE v1")
             capture = Capture(lab.folder, "veth-a", "ether proto 0x8915 or udp port 4791")
             run_programs(lab)
