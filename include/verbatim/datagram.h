@@ -58,6 +58,8 @@ class DatagramQueuePair {
   ~DatagramQueuePair();
 
  private:
+  RequestToken post(Slice from, const Destination& to, Operation operation, Immediate immediate,
+                    Flags flags);
   explicit DatagramQueuePair(std::unique_ptr<detail::DatagramState> state);
   std::unique_ptr<detail::DatagramState> state_;
 };

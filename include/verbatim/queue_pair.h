@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include <verbatim/memory.h>
 #include <verbatim/receive_queue.h>
@@ -137,24 +136,22 @@ class Batch {
   Batch& write(Slice from, RemoteSlice to, Immediate immediate, Flags flags = {});
   Batch& read(Slice into, RemoteSlice from, Flags flags = {});
 
-  /// Posts all with one call of the adapter. The token completes with the last one, or fails with
-  /// the first that failed.
+  /// Posts all with one call of the adapter, and empties the batch. The token completes with the
+  /// last request; where one before it fails, the token fails with `Status::flushed`, and
+  /// `QueuePair::drain` tells the first failure.
   RequestToken post();
 
-  std::size_t size() const noexcept { return requests_.size(); }
+  std::size_t size() const noexcept;
+
+  Batch(Batch&&) noexcept;
+  Batch& operator=(Batch&&) noexcept;
+  ~Batch();
 
  private:
   friend class QueuePair;
-  struct Request {
-    Operation operation;
-    Slice local;
-    RemoteSlice remote;
-    Immediate immediate;
-    Flags flags;
-  };
-  explicit Batch(detail::Connection& connection) : connection_(&connection) {}
-  detail::Connection* connection_;
-  std::vector<Request> requests_;
+  struct State;
+  explicit Batch(detail::Connection& connection);
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace verbatim

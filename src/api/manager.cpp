@@ -4,33 +4,18 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 
 #include "api/connection.h"
+#include "api/sockets.h"
 #include "verbatim/connection.h"
 
 namespace verbatim {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using Milliseconds = std::chrono::milliseconds;
-
-/// Until when a call may take; for ever where the time was below zero.
-class Deadline {
- public:
-  explicit Deadline(Milliseconds timeout)
-      : end_(Clock::now() + timeout), is_endless_(timeout < timeout.zero()) {}
-  int left_ms() const {
-    if (is_endless_) return -1;
-    const auto left = std::chrono::ceil<Milliseconds>(end_ - Clock::now());
-    return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
-  }
-
- private:
-  Clock::time_point end_;
-  bool is_endless_;
-};
+using detail::Addresses;
+using detail::Deadline;
+using detail::look_up;
 
 struct AckEvent {
   void operator()(rdma_cm_event* event) const { rdma_ack_cm_event(event); }
@@ -95,24 +80,6 @@ Result<detail::Channel> make_channel(Call call) {
   if (!channel) return detail::refused(call, errno, "no event channel of rdma_cm");
   fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
   return channel;
-}
-
-struct FreeAddresses {
-  void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
-};
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
-
-Result<Addresses> look_up(Call call, const std::string& host, std::uint16_t port, bool is_passive) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = is_passive ? AI_PASSIVE : 0;
-  if (host.empty() && is_passive) hints.ai_family = AF_INET6;  // Takes IPv4, too.
-  addrinfo* found = nullptr;
-  const int code = getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(),
-                               &hints, &found);
-  if (code != 0)
-    return detail::refused(call, code == EAI_SYSTEM ? errno : EHOSTUNREACH, gai_strerror(code));
-  return Addresses(found);
 }
 
 bool same_device(const ProtectionDomain& domain, const rdma_cm_id& id) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "api/bytes.h"
 #include "api/handles.h"
 #include "api/party.h"
 #include "api/shared_receives.h"
@@ -28,19 +29,6 @@ const char* why_not_registered(int code) {
   }
 }
 
-template <std::unsigned_integral T>
-void put(std::byte*& at, T value) {
-  for (std::size_t shift = sizeof(T) * 8; shift != 0; shift -= 8)
-    *at++ = static_cast<std::byte>(value >> (shift - 8));
-}
-template <std::unsigned_integral T>
-T take(const std::byte*& at) {
-  T value = 0;
-  for (std::size_t i = 0; i < sizeof(T); ++i)
-    value = static_cast<T>(value << 8 | static_cast<T>(*at++));
-  return value;
-}
-
 constexpr std::byte kMark{'V'};
 constexpr std::byte kForm{1};
 
@@ -49,10 +37,10 @@ constexpr std::byte kForm{1};
 std::array<std::byte, RegionToken::kBytes> RegionToken::to_bytes() const noexcept {
   std::array<std::byte, kBytes> bytes{kMark, kForm};
   std::byte* at = bytes.data() + 2;
-  put(at, static_cast<std::uint16_t>(rights));
-  put(at, remote_key);
-  put(at, address);
-  put(at, size);
+  detail::put(at, static_cast<std::uint16_t>(rights));
+  detail::put(at, remote_key);
+  detail::put(at, address);
+  detail::put(at, size);
   return bytes;
 }
 
@@ -62,10 +50,10 @@ Result<RegionToken> RegionToken::from_bytes(std::span<const std::byte> bytes) {
   }
   const std::byte* at = bytes.data() + 2;
   RegionToken token;
-  token.rights = static_cast<Access>(take<std::uint16_t>(at));
-  token.remote_key = take<std::uint32_t>(at);
-  token.address = take<std::uint64_t>(at);
-  token.size = take<std::uint64_t>(at);
+  token.rights = static_cast<Access>(detail::take<std::uint16_t>(at));
+  token.remote_key = detail::take<std::uint32_t>(at);
+  token.address = detail::take<std::uint64_t>(at);
+  token.size = detail::take<std::uint64_t>(at);
   return token;
 }
 

@@ -9,7 +9,12 @@
 namespace verbatim::detail {
 namespace {
 
-constexpr std::size_t kMaxSlices = 64;
+constexpr std::size_t kMaxSlices = 32;
+constexpr const char* kEnded = "the queue pair has been disconnected";
+constexpr const char* kFull = "send_depth requests are under way: wait for one, or make it deeper";
+constexpr const char* kAdapterFull = "the adapter's send queue is full";
+constexpr const char* kCannotSend =
+    "the queue pair cannot send, or the adapter has no such operation";
 
 struct OpcodeRow {
   Operation operation;
@@ -118,52 +123,45 @@ void Party::abandon() {
   queue_pair = nullptr;
 }
 
-void Party::post(Pending* pending, Failure* failed, const Order& order,
-                 std::span<const Slice> local) {
-  const Queue::Guard guard(*queue);
-  const auto refuse = [&](Status status, int code, const char* detail) {
-    const Failure failure{.call = Call::post,
-                          .operation = order.operation,
-                          .status = status,
-                          .code = code,
-                          .queue_pair = queue_pair == nullptr ? 0 : queue_pair->qp_num,
-                          .detail = detail};
-    pending != nullptr ? pending->fail(failure) : static_cast<void>(*failed = failure);
-  };
-  if (queue_pair == nullptr)
-    return refuse(Status::disconnected, 0, "the queue pair has been disconnected");
-  if (const char* const fault = fault_of(local, max_slices))
-    return refuse(Status::out_of_range, 0, fault);
+const char* Party::fault_of_order(const Order& order, std::span<const Slice> local) const {
+  if (const char* const fault = fault_of(local, max_slices)) return fault;
   std::uint64_t length = 0;
-  ibv_sge segments[kMaxSlices];
+  for (const Slice& slice : local) length += slice.size;
+  if (!order.remote.is_valid || (names_remote(order.operation) && length > order.remote.size)) {
+    return "the request has more bytes than the peer's region token";
+  }
+  if (order.flags.inlined && length > max_inline) {
+    return "more inline bytes than the queue pair was made for (inline_bytes)";
+  }
+  return nullptr;
+}
+
+void Party::refuse(Pending* pending, Failure* failed, Operation operation, Status status, int code,
+                   const char* detail) const {
+  const Failure failure{.call = Call::post,
+                        .operation = operation,
+                        .status = status,
+                        .code = code,
+                        .queue_pair = queue_pair == nullptr ? 0 : queue_pair->qp_num,
+                        .detail = detail};
+  pending != nullptr ? pending->fail(failure) : static_cast<void>(*failed = failure);
+}
+
+bool Party::has_room(std::uint32_t count) {
+  if (sends.in_flight() + count <= sends.depth) return true;
+  queue->poll();
+  return sends.in_flight() + count <= sends.depth;
+}
+
+void Party::fill(ibv_send_wr& request, const Order& order, std::uint64_t sequence,
+                 std::span<ibv_sge> segments, std::span<const Slice> local, bool signals) {
   for (std::size_t i = 0; i < local.size(); ++i) {
     segments[i] = {reinterpret_cast<std::uintptr_t>(local[i].data), local[i].size,
                    local[i].local_key};
-    length += local[i].size;
   }
-  if (!order.remote.is_valid || (names_remote(order.operation) && length > order.remote.size)) {
-    return refuse(Status::out_of_range, 0,
-                  "the request has more bytes than the peer's region token");
-  }
-  if (order.flags.inlined && length > max_inline) {
-    return refuse(Status::out_of_range, 0,
-                  "more inline bytes than the queue pair was made for (inline_bytes)");
-  }
-  if (sends.is_full()) {
-    queue->poll();
-    if (sends.is_full()) {
-      return refuse(Status::queue_full, ENOMEM,
-                    "send_depth requests are under way: wait for one, or make it deeper");
-    }
-  }
-
-  const std::uint64_t sequence = sends.posted() + 1;
-  // Without a token, now and then: else nobody would learn that the queue has room again.
-  const bool signals = pending != nullptr || sequence - sends.signaled >= (sends.depth + 3) / 4;
-  ibv_send_wr request;
   request.wr_id = work_id(Side::send, sequence);
   request.next = nullptr;
-  request.sg_list = segments;
+  request.sg_list = segments.data();
   request.num_sge = static_cast<int>(local.size());
   request.opcode = opcode_of(order.operation);
   request.send_flags =
@@ -177,27 +175,83 @@ void Party::post(Pending* pending, Failure* failed, const Order& order,
       break;
     case Operation::send:
     case Operation::send_with_immediate:
-      if (order.address != nullptr) {
+      if (order.address != nullptr)
         request.wr.ud = {order.address, order.remote_queue_pair, order.remote_key};
-      }
       break;
     default:
       request.wr.rdma = {order.remote.address, order.remote.remote_key};
   }
-  ibv_send_wr* bad = nullptr;
+}
+
+bool Party::wants_completion(std::uint64_t sequence) const {
+  // Now and then also without a token: else nobody would learn that the queue has room again.
+  return sequence - sends.signaled >= (sends.depth + 3) / 4;
+}
+
+void Party::post(Pending* pending, Failure* failed, const Order& order,
+                 std::span<const Slice> local) {
+  const Queue::Guard guard(*queue);
+  const Operation operation = order.operation;
+  if (queue_pair == nullptr)
+    return refuse(pending, failed, operation, Status::disconnected, 0, kEnded);
+  if (const char* const fault = fault_of_order(order, local)) {
+    return refuse(pending, failed, operation, Status::out_of_range, 0, fault);
+  }
+  if (!has_room(1)) return refuse(pending, failed, operation, Status::queue_full, ENOMEM, kFull);
+
+  const std::uint64_t sequence = sends.posted() + 1;
+  const bool signals = pending != nullptr || wants_completion(sequence);
+  ibv_send_wr request;
+  ibv_sge segments[kMaxSlices];
+  fill(request, order, sequence, segments, local, signals);
   // In the ring first: another thread's poll may see the end before this call returns.
-  sends.push(pending, order.operation);
+  sends.push(pending, operation);
   if (pending != nullptr)
-    pending->begin(*queue, sends.slot(sequence).pending, order.operation, queue_pair->qp_num);
+    pending->begin(*queue, sends.slot(sequence).pending, operation, queue_pair->qp_num);
+  ibv_send_wr* bad = nullptr;
   if (const int code = ibv_post_send(queue_pair, &request, &bad); code != 0) {
     sends.pop();
     if (pending != nullptr) pending->withdraw();
-    return refuse(Status::refused, code,
-                  code == ENOMEM
-                      ? "the adapter's send queue is full"
-                      : "the queue pair cannot send, or the adapter has no such operation");
+    return refuse(pending, failed, operation, Status::refused, code,
+                  code == ENOMEM ? kAdapterFull : kCannotSend);
   }
   if (signals) sends.signaled = sequence;
+}
+
+void Party::post_batch(Pending& pending, std::span<const BatchedRequest> requests) {
+  const Queue::Guard guard(*queue);
+  const Operation last = requests.empty() ? Operation::none : requests.back().order.operation;
+  const auto fail = [&](Status status, int code, const char* detail) {
+    refuse(&pending, nullptr, last, status, code, detail);
+  };
+  if (queue_pair == nullptr) return fail(Status::disconnected, 0, kEnded);
+  if (requests.empty()) return fail(Status::out_of_range, 0, "the batch has no requests");
+  for (const BatchedRequest& request : requests) {
+    if (const char* const fault = fault_of_order(request.order, {&request.local, 1})) {
+      return fail(Status::out_of_range, 0, fault);
+    }
+  }
+  if (!has_room(static_cast<std::uint32_t>(requests.size())))
+    return fail(Status::queue_full, ENOMEM, kFull);
+
+  std::vector<ibv_send_wr> chain(requests.size());
+  std::vector<ibv_sge> segments(requests.size());
+  const std::uint64_t before = sends.posted();
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const bool is_last = i + 1 == requests.size();
+    fill(chain[i], requests[i].order, before + i + 1, {&segments[i], 1}, {&requests[i].local, 1},
+         is_last || wants_completion(before + i + 1));
+    chain[i].next = is_last ? nullptr : &chain[i + 1];
+    sends.push(is_last ? &pending : nullptr, requests[i].order.operation);
+  }
+  pending.begin(*queue, sends.slot(sends.posted()).pending, last, queue_pair->qp_num);
+  ibv_send_wr* bad = nullptr;
+  if (const int code = ibv_post_send(queue_pair, chain.data(), &bad); code != 0) {
+    for (const ibv_send_wr* refused = bad; refused != nullptr; refused = refused->next) sends.pop();
+    pending.withdraw();
+    return fail(Status::refused, code, kCannotSend);
+  }
+  sends.signaled = sends.posted();
 }
 
 void Party::post_receive(Pending& pending, std::span<const Slice> into) {
@@ -210,8 +264,7 @@ void Party::post_receive(Pending& pending, std::span<const Slice> into) {
                   .queue_pair = queue_pair == nullptr ? 0 : queue_pair->qp_num,
                   .detail = detail});
   };
-  if (queue_pair == nullptr)
-    return refuse(Status::disconnected, 0, "the queue pair has been disconnected");
+  if (queue_pair == nullptr) return refuse(Status::disconnected, 0, kEnded);
   if (shared)
     return refuse(Status::refused, EINVAL,
                   "the queue pair takes its receives from a shared receive queue");

@@ -24,6 +24,11 @@ struct Order {
   std::uint32_t remote_key = 0;  // Q_Key
 };
 
+struct BatchedRequest {
+  Order order;
+  Slice local;
+};
+
 /// A queue pair of any service: its requests, from posting to their end.
 struct Party {
   Party(ProtectionDomain of, const QueuePairOptions& options);
@@ -42,6 +47,9 @@ struct Party {
   /// Posts one request. Why it could not be posted is told to `pending`, or, where there is none,
   /// to `failed`.
   void post(Pending* pending, Failure* failed, const Order& order, std::span<const Slice> local);
+  /// Posts all with one call; `pending` ends with the last, or with the failure of the first that
+  /// fails.
+  void post_batch(Pending& pending, std::span<const BatchedRequest> requests);
   void post_receive(Pending& pending, std::span<const Slice> into);
   void on_completion(Queue& queue, const ibv_wc& entry);
   Result<void> drain(std::chrono::nanoseconds timeout);
@@ -57,6 +65,15 @@ struct Party {
   std::uint32_t max_inline = 0;
   std::uint32_t header_bytes = 0;  // Of received bytes, what stands before the message (UD).
   Failure first_failure;           // Of the sends.
+
+ private:
+  const char* fault_of_order(const Order& order, std::span<const Slice> local) const;
+  void refuse(Pending* pending, Failure* failed, Operation operation, Status status, int code,
+              const char* detail) const;
+  bool has_room(std::uint32_t count);
+  bool wants_completion(std::uint64_t sequence) const;
+  static void fill(ibv_send_wr& request, const Order& order, std::uint64_t sequence,
+                   std::span<ibv_sge> segments, std::span<const Slice> local, bool signals);
 };
 
 }  // namespace verbatim::detail

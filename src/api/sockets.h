@@ -1,0 +1,67 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <netdb.h>
+
+#include "verbatim/result.h"
+
+namespace verbatim::detail {
+
+/// Until when a call may take; for ever where the time was below zero.
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit Deadline(std::chrono::milliseconds timeout)
+      : end_(Clock::now() + timeout), is_endless_(timeout < timeout.zero()) {}
+  /// As poll(2) takes it.
+  int left_ms() const;
+
+ private:
+  Clock::time_point end_;
+  bool is_endless_;
+};
+
+struct FreeAddresses {
+  void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
+};
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+
+/// The addresses of a host, or, of an empty name where `is_passive`, all local ones.
+Result<Addresses> look_up(Call call, const std::string& host, std::uint16_t port, bool is_passive);
+
+/// A file descriptor with one owner.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Socket();
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+Result<Socket> connect_tcp(Call call, const std::string& host, std::uint16_t port,
+                           const std::string& source, const Deadline& deadline);
+Result<Socket> listen_tcp(Call call, const std::string& address, std::uint16_t port, int backlog);
+Result<Socket> accept_tcp(Call call, int listener, const Deadline& deadline);
+
+/// All bytes, or a failure: `timed_out`, or `disconnected` where the other side closes first. The
+/// socket may block or not.
+Result<void> send_all(Call call, int socket, std::span<const std::byte> bytes,
+                      const Deadline& deadline);
+Result<void> receive_all(Call call, int socket, std::span<std::byte> bytes,
+                         const Deadline& deadline);
+
+}  // namespace verbatim::detail

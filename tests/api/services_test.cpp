@@ -1,0 +1,141 @@
+#include <future>
+
+#include <gtest/gtest.h>
+
+#include "kit.h"
+
+namespace verbatim {
+namespace {
+
+using kit::Pair;
+
+TEST(Batch, IsPostedAtOnceAndHasOneToken) {
+  Pair pair;
+  kit::put(pair.here, "abcdefgh");
+  RequestToken token = pair.asker.batch()
+                           .write(pair.here.slice(0, 4), pair.there.token(0, 4))
+                           .write(pair.here.slice(4, 4), pair.there.token(100, 4))
+                           .read(pair.here.slice(8, 4), pair.there.token(100, 4))
+                           .post();
+  const auto end = token.wait();
+  ASSERT_TRUE(end) << end.error().message();
+  EXPECT_EQ(kit::text(pair.there, 4), "abcd");
+  EXPECT_EQ(kit::text(pair.here, 4, 8), "efgh");
+}
+
+TEST(Batch, ThatDoesNotFitTheQueueIsRefusedWhole) {
+  ConnectOptions small;
+  small.queue_pair.send_depth = 4;
+  Pair pair(small);
+  Batch batch = pair.asker.batch();
+  for (int i = 0; i < 5; ++i) batch.write(pair.here.slice(0, 8), pair.there.token());
+  EXPECT_EQ(batch.post().wait().error().status, Status::queue_full);
+  EXPECT_EQ(pair.asker.in_flight(), 0u);
+  EXPECT_EQ(batch.size(), 0u);
+}
+
+TEST(Datagram, CarriesMessageAndImmediate) {
+  const ProtectionDomain domain = Context::open().value().allocate_domain().value();
+  DatagramQueuePair sender = DatagramQueuePair::make(domain).value();
+  DatagramQueuePair receiver = DatagramQueuePair::make(domain, {}, 77).value();
+  Buffer here = domain.allocate(4096).value();
+  Buffer there = domain.allocate(4096).value();
+  RequestToken received = receiver.receive(there.slice());
+  const Destination to = sender.resolve(receiver.address()).value();
+  kit::put(here, "datagram");
+  ASSERT_TRUE(sender.send(here.slice(0, 8), to, Immediate{9}).wait());
+  const auto message = received.wait();
+  ASSERT_TRUE(message) << message.error().message();
+  EXPECT_EQ(message->bytes, 8u);
+  EXPECT_EQ(message->immediate, 9u);
+  EXPECT_EQ(message->source_queue_pair, sender.number());
+  EXPECT_EQ(kit::text(there, 8, DatagramQueuePair::kHeaderBytes), "datagram");
+}
+
+TEST(SharedReceives, ServeSeveralQueuePairs) {
+  const ProtectionDomain domain = Context::open().value().allocate_domain().value();
+  const CompletionQueue completions = CompletionQueue::make(domain.context()).value();
+  SharedReceiveQueue shared = SharedReceiveQueue::make(domain, completions).value();
+  Buffer buffer = domain.allocate(4096).value();
+  for (std::uint64_t tag = 0; tag < 4; ++tag)
+    ASSERT_TRUE(shared.post(buffer.slice(tag * 64, 64), tag));
+  ConnectOptions receiving;
+  receiving.queue_pair.shared_receives = shared;
+  auto first = kit::connect_both(domain, {}, receiving);
+  auto second = kit::connect_both(domain, {}, receiving);
+  kit::put(buffer, "12", 1000);
+  ASSERT_TRUE(first.first.send(buffer.slice(1000, 1)).wait());
+  const Message one = shared.wait().value();
+  EXPECT_EQ(one.completion.queue_pair, first.second.number());
+  EXPECT_EQ(*one.memory.data, std::byte{'1'});
+  ASSERT_TRUE(second.first.send(buffer.slice(1001, 1)).wait());
+  const Message two = shared.wait().value();
+  EXPECT_EQ(two.completion.queue_pair, second.second.number());
+  EXPECT_EQ(two.completion.bytes, 1u);
+  EXPECT_FALSE(shared.next());
+}
+
+TEST(Exchange, ConnectsOverTcpAndCarriesTokens) {
+  const ProtectionDomain domain = Context::open().value().allocate_domain().value();
+  exchange::Listener listener = exchange::Listener::open(domain).value();
+  Buffer there = domain.allocate(4096).value();
+  ConnectOptions offer;
+  const auto token = there.token().to_bytes();
+  offer.data.assign(token.begin(), token.end());
+  auto accepted = std::async(
+      std::launch::async, [&] { return listener.accept(offer, std::chrono::seconds(10)).value(); });
+  QueuePair asker = exchange::connect(domain, "localhost", listener.port()).value();
+  const QueuePair peer = accepted.get();
+  EXPECT_EQ(asker.peer_number(), peer.number());
+  EXPECT_TRUE(peer.peer_data().empty());
+  Buffer here = domain.allocate(4096).value();
+  kit::put(here, "over TCP");
+  ASSERT_TRUE(
+      asker.write(here.slice(0, 8), RegionToken::from_bytes(asker.peer_data()).value()).wait());
+  EXPECT_EQ(kit::text(there, 8), "over TCP");
+}
+
+TEST(Connect, CarriesDataBothWaysAndSaysWhyNot) {
+  const ProtectionDomain domain = Context::open().value().allocate_domain().value();
+  Listener listener = Listener::open(domain).value();
+  const std::string address = kit::own_address(domain.context());
+  auto accepted = std::async(std::launch::async, [&] {
+    ConnectionRequest request = listener.next(std::chrono::seconds(10)).value();
+    EXPECT_EQ(request.peer_data()[0], std::byte{'?'});
+    ConnectOptions answer;
+    answer.data = {std::byte{'!'}};
+    return std::move(request).accept(answer).value();
+  });
+  ConnectOptions question;
+  question.data = {std::byte{'?'}};
+  const QueuePair asker = connect(domain, address, listener.port(), question).value();
+  const QueuePair peer = accepted.get();
+  EXPECT_EQ(asker.peer_data()[0], std::byte{'!'});
+
+  auto rejected = std::async(std::launch::async, [&] {
+    std::move(listener.next(std::chrono::seconds(10)).value()).reject();
+  });
+  const auto refused = connect(domain, address, listener.port());
+  rejected.get();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().status, Status::disconnected);
+  question.data.resize(57);
+  EXPECT_EQ(connect(domain, address, listener.port(), question).error().status,
+            Status::out_of_range);
+}
+
+TEST(RegionToken, HasAFixedForm) {
+  const RegionToken token{.address = 0x0102030405060708,
+                          .size = 0x1000,
+                          .remote_key = 0xa1b2c3d4,
+                          .rights = Access::remote_read};
+  const auto bytes = token.to_bytes();
+  EXPECT_EQ(bytes[0], std::byte{'V'});
+  EXPECT_EQ(bytes[4], std::byte{0xa1});
+  EXPECT_EQ(bytes[8], std::byte{0x01});
+  EXPECT_EQ(RegionToken::from_bytes(bytes).value(), token);
+  EXPECT_EQ(RegionToken::from_bytes(std::span(bytes).first(23)).error().status, Status::bad_format);
+}
+
+}  // namespace
+}  // namespace verbatim
