@@ -1,6 +1,7 @@
 #include <algorithm>
+#include <bitset>
 #include <cerrno>
-#include <vector>
+#include <cstring>
 
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include "adapter/progress.h"
 #include "adapter/xrc_hosts.h"
 #include "adapter/xrc_queue.h"
+#include "base/known_end.h"
 #include "base/log.h"
 
 /// The adapter's side of the direct path: its peers, its memory, its doorbell.
@@ -106,20 +108,26 @@ void Adapter::watch_visitors() {
     if (visitor == 0 || visitors_.contains(i)) continue;
     const auto pid = static_cast<pid_t>(process_id_of(visitor));
     UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!process && errno != ESRCH) {
+      log(LogLevel::warn, "visitor {}: pidfd_open: {}", pid, std::strerror(errno));
+      arena_->header().has_new_visitors.store(true, std::memory_order_seq_cst);  // Later again.
+      continue;
+    }
     const int fd = process.get();
-    visitors_[i] = std::move(process);
-    if (fd < 0 || !process_lives(visitor)) {
+    if (fd < 0) {
       on_visitor_gone(i, fd);
       continue;
     }
     const auto watched = progress_->watch(fd, [this, i, fd] { on_visitor_gone(i, fd); });
     if (!watched) log(LogLevel::warn, "visitor {}: {}", pid, watched.error().text);
+    visitors_[i] = std::move(process);
   }
 }
 
 /// It may have been in the middle of something: what it has not said is looked for.
 void Adapter::on_visitor_gone(std::uint32_t place, int fd) {
   const ProcessToken ended = arena_->header().visitors[place].load(std::memory_order_seq_cst);
+  const KnownEnd known(ended);  // Its locks are opened here, whoever has its number by now.
   progress_->during_no_turn([&] {
     drop_guests(*own_peer_, ended);
     for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
@@ -142,16 +150,26 @@ void Adapter::on_doorbell() {
   eventfd_t rung = 0;
   eventfd_read(membership_.doorbell.get(), &rung);
   if (arena_->header().has_new_visitors.exchange(false, std::memory_order_seq_cst)) {
-    watch_visitors();
+    try {
+      watch_visitors();
+    } catch (...) {  // No memory: the background thread comes again.
+      arena_->header().has_new_visitors.store(true, std::memory_order_seq_cst);
+      throw;
+    }
   }
   serve_boards();
 }
 
 void Adapter::serve_boards() {
-  std::vector<std::uint32_t> guests;  // They ask for what needs no turn, but the adapter's lock.
+  // They ask for what needs no turn, but the adapter's lock. Nothing is allocated here: what the
+  // boards have said would be lost.
+  std::bitset<kGuestsMax> guests;
   progress_->during_no_turn([&] {
     const auto serve_target = [&](std::uint32_t local) {
-      if (local >= kProgramQueuePairsMax) return guests.push_back(local);
+      if (local >= kProgramQueuePairsMax) {
+        guests.set(local - kProgramQueuePairsMax);
+        return;
+      }
       if (QueuePair* const queue_pair = find_local(local)) queue_pair->on_news();
     };
     const auto serve_queue = [&](std::uint32_t local) {
@@ -161,7 +179,10 @@ void Adapter::serve_boards() {
     for_each_number(arena_->header().has_news, serve_target, true);
     for_each_number(arena_->header().queue_has_news, serve_queue, true);
   });
-  for (const std::uint32_t local : guests) serve_guest(arena_->target(local));
+  if (guests.none()) return;
+  for (std::uint32_t i = 0; i < kGuestsMax; ++i) {
+    if (guests[i]) serve_guest(arena_->target(kProgramQueuePairsMax + i));
+  }
 }
 
 /// What the queue pairs of other programs have told, whose requests name queues of ours.

@@ -83,7 +83,10 @@ Result<std::unique_ptr<Arena>> Arena::create() {
   if (!secret) return std::unexpected(secret.error());
   std::unique_ptr<Arena> arena(new Arena);
   arena->process_id_ = getpid();
-  renew_own_process_token();  // This may be a forked child, with an arena of its own.
+  // This may be a forked child, with an arena of its own. Its parent's token has another number.
+  if (process_id_of(own_process_token()) != static_cast<std::uint32_t>(getpid())) {
+    renew_own_process_token();
+  }
   auto file = create_sparse_file("verbatim-arena", kArenaBytes);
   if (!file) return std::unexpected(file.error());
   arena->fd_ = std::move(*file);

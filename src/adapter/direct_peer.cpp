@@ -79,13 +79,20 @@ Result<void> DirectPeer::attach(PeerDescriptors descriptors) {
   if (header().magic != ArenaHeader::kMagic || header().version != ArenaHeader::kVersion) {
     return refuse(EPROTO, "the peer is of another release");
   }
-  if (header().pid_namespace != own_pid_namespace()) {
+  // Locks name their owners by process numbers, which both sides must understand alike.
+  const std::uint64_t pid_namespace = own_pid_namespace();
+  if (pid_namespace == 0 || header().pid_namespace == 0) {
+    return refuse(EXDEV, "/proc does not tell the pid namespace of this program or of the peer");
+  }
+  if (header().pid_namespace != pid_namespace) {
     return refuse(EXDEV, "the peer is in another pid namespace");
   }
   token_ = header().process_token;
   const auto pid = static_cast<pid_t>(process_id_of(token_));
   process_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (!process_ || !process_lives(token_)) return refuse(ESRCH, "the peer has ended");
+  if (!process_) return refuse_errno("pidfd_open of the peer");
+  // It lived after its number was opened, so that the descriptor is no later process's.
+  if (header().life.has_ended()) return refuse(ESRCH, "the peer has ended");
   memory_ = std::move(descriptors.memory);
   doorbell_ = std::move(descriptors.doorbell);
   regions_ = std::make_unique<region::RegionTable>(header().region_header,

@@ -50,9 +50,17 @@ Result<void> make_private_folder(const std::string& path) {
   return {};
 }
 
-ino_t network_namespace() {
+/// A number of the network namespace that all its processes see alike, with or without /proc.
+/// Kernels before 5.14 know none but its inode.
+Result<std::uint64_t> network_namespace() {
+  const UniqueFd any(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!any) return refuse_errno("socket");
+  std::uint64_t cookie = 0;
+  socklen_t length = sizeof cookie;
+  if (getsockopt(any.get(), SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &length) == 0) return cookie;
   struct stat info{};
-  return stat("/proc/self/ns/net", &info) == 0 ? info.st_ino : 0;
+  if (stat("/proc/self/ns/net", &info) != 0) return refuse_errno("/proc/self/ns/net");
+  return info.st_ino;
 }
 
 /// A Unix socket address for a path of any length: one that is too long for it goes by way of its
@@ -90,9 +98,11 @@ Result<void> check_node_name(const std::string& node) {
 }
 
 Result<RuntimeFolder> RuntimeFolder::open() {
+  const auto number = network_namespace();
+  if (!number) return std::unexpected(number.error());
   RuntimeFolder folder;
   folder.base_ = base_folder();
-  folder.path_ = fmt::format("{}/net-{}", folder.base_, network_namespace());
+  folder.path_ = fmt::format("{}/net-{}", folder.base_, *number);
   for (int attempt = 0;; ++attempt) {
     auto made = make_private_folder(folder.base_);
     if (made) made = make_private_folder(folder.path_);

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 namespace verbatim::agent {
@@ -28,9 +29,13 @@ class RuntimeFolderTest : public testing::Test {
 TEST_F(RuntimeFolderTest, IsPrivateAndNamesItsNamespace) {
   const auto folder = RuntimeFolder::open();
   ASSERT_TRUE(folder) << folder.error().text;
-  struct stat space{}, info{};
-  ASSERT_EQ(stat("/proc/self/ns/net", &space), 0);
-  EXPECT_EQ(folder->path(), base_ + "/verbatim/net-" + std::to_string(space.st_ino));
+  struct stat info{};
+  const int any = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  std::uint64_t space = 0;
+  socklen_t length = sizeof space;
+  ASSERT_EQ(getsockopt(any, SOL_SOCKET, SO_NETNS_COOKIE, &space, &length), 0);
+  close(any);
+  EXPECT_EQ(folder->path(), base_ + "/verbatim/net-" + std::to_string(space));
   ASSERT_EQ(stat(folder->path().c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0700u);
   folder->remove_if_empty();

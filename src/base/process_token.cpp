@@ -1,12 +1,17 @@
 #include "base/process_token.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/known_end.h"
 #include "base/unique_fd.h"
 
 namespace verbatim {
@@ -14,48 +19,53 @@ namespace {
 
 constexpr std::uint32_t kTimeBits = 10;
 
-struct ProcessStatus {
-  bool is_there = false;
-  char state = '?';
-  unsigned long long started = 0;  // Clock ticks after boot.
-};
+thread_local ProcessToken known_end = 0;
 
-/// proc_pid_stat(5): the name, which may hold anything, ends with the last parenthesis.
-ProcessStatus read_status(std::uint32_t pid) {
-  char path[32];
-  std::snprintf(path, sizeof path, "/proc/%u/stat", pid);
-  const UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
-  if (!file) return {.is_there = errno != ENOENT && errno != ESRCH};
+/// Clock ticks after boot, as proc_pid_stat(5) has them: the name, which may hold anything, ends
+/// with the last parenthesis. Without /proc, the time that it is now.
+unsigned long long start_time() {
+  unsigned long long started = 0;
   char text[1024];
-  const ssize_t length = read(file.get(), text, sizeof text - 1);
-  if (length <= 0) return {.is_there = false};
-  text[length] = '\0';
-  ProcessStatus status{.is_there = true};
+  const UniqueFd file(open("/proc/self/stat", O_RDONLY | O_CLOEXEC));
+  const ssize_t length = file ? read(file.get(), text, sizeof text - 1) : 0;
+  text[length > 0 ? length : 0] = '\0';
   const char* const name_end = std::strrchr(text, ')');
-  if (name_end == nullptr) return status;
-  std::sscanf(name_end + 1,
-              " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-              &status.state, &status.started);
-  return status;
-}
-
-ProcessToken token_of(std::uint32_t pid, unsigned long long started) {
-  return pid << kTimeBits | static_cast<std::uint32_t>(started & ((1u << kTimeBits) - 1));
+  const bool is_told =
+      name_end != nullptr &&
+      std::sscanf(name_end + 1,
+                  " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                  "%llu",
+                  &started) == 1;
+  if (is_told) return started;
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<unsigned long long>(now.tv_nsec);
 }
 
 }  // namespace
 
 ProcessToken renew_own_process_token() {
+  constexpr unsigned long long kMask = (1u << kTimeBits) - 1;
   const auto pid = static_cast<std::uint32_t>(getpid());
-  const ProcessToken token = token_of(pid, read_status(pid).started);
+  const ProcessToken token = pid << kTimeBits | static_cast<std::uint32_t>(start_time() & kMask);
   detail::own_process_token.store(token, std::memory_order_relaxed);
   return token;
 }
 
+/// Nothing of /proc: it may be missing, another pid namespace's, or mounted with hidepid. The
+/// kernel knows a number in the caller's own namespace. Some microseconds.
 bool process_lives(ProcessToken token) {
-  const ProcessStatus status = read_status(process_id_of(token));
-  if (!status.is_there || status.state == 'Z' || status.state == 'X') return false;
-  return status.state == '?' || token_of(process_id_of(token), status.started) == token;
+  if (token == own_process_token()) return true;
+  if (token == known_end) return false;
+  const auto pid = static_cast<pid_t>(process_id_of(token));
+  const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  // Without a descriptor left, signal 0 says at least whether anything has the number.
+  if (!process) return errno != ESRCH && (kill(pid, 0) == 0 || errno != ESRCH);
+  pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
+  return poll(&ended, 1, 0) <= 0;
 }
+
+KnownEnd::KnownEnd(ProcessToken ended) { known_end = ended; }
+KnownEnd::~KnownEnd() { known_end = 0; }
 
 }  // namespace verbatim

@@ -4,7 +4,9 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +37,24 @@ TEST(SpinLock, GuardsAPlainCounter) {
   work();
   other.join();
   EXPECT_EQ(counter, 40'000);
+}
+
+/// In a mount namespace of its own, and there a child without /proc.
+TEST(SpinLock, IsTakenFromNoThreadOfItsProcessWithoutProc) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool hidden = unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
+                        mount("none", "/proc", "tmpfs", 0, nullptr) == 0;
+    if (!hidden) _exit(77);
+    SpinLock lock;
+    lock.lock();
+    for (unsigned spins = 1; spins <= 100'000; ++spins) lock.wait(spins);
+    _exit(lock.is_locked() ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no user namespaces here";
+  EXPECT_EQ(status, 0);
 }
 
 TEST(SpinLock, IsTakenOverFromAProcessThatWasKilled) {

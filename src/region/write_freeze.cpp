@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <filesystem>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,6 +13,7 @@
 #if __has_include(<sys/rseq.h>)
 #include <sys/rseq.h>
 #endif
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -57,14 +57,13 @@ class SignalsWait {
   sigset_t before_;
 };
 
-unsigned count_threads() {
-  std::error_code failed;
-  unsigned threads = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", failed)) {
-    static_cast<void>(entry);
-    ++threads;
-  }
-  return threads;
+/// The links of the folder: itself, its parent's name for it, and each thread's folder.
+Result<unsigned> count_threads() {
+  constexpr unsigned kOfItself = 2;
+  struct stat info{};
+  if (stat("/proc/self/task", &info) != 0) return refuse_errno("/proc/self/task");
+  if (info.st_nlink <= kOfItself) return refuse(ENOENT, "/proc/self/task does not count threads");
+  return static_cast<unsigned>(info.st_nlink - kOfItself);
 }
 
 std::byte* pointer_to(std::uint64_t address) {
@@ -99,8 +98,10 @@ Result<void> WriteFreeze::freeze(const PageRange& pages) const {
 Result<void> WriteFreeze::replace(const PageRange& old, std::uint64_t replacement) const {
   const SignalsWait signals;
   if (!fd_) {
-    if (const unsigned threads = count_threads(); threads > 1 + own_threads_) {
-      return refuse(EBUSY, fmt::format("{} threads run and userfaultfd is refused", threads));
+    const auto threads = count_threads();
+    if (!threads) return std::unexpected(threads.error());
+    if (*threads > 1 + own_threads_) {
+      return refuse(EBUSY, fmt::format("{} threads run and userfaultfd is refused", *threads));
     }
   } else if (auto frozen = freeze(old); !frozen) {
     return frozen;
