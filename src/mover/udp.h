@@ -121,9 +121,9 @@ class SendSocket {
  public:
   /// Sends `bytes` as datagrams of `segment_size` each (the last may be shorter; 0 or at least the
   /// total: one datagram). At most kSendBytesMax in kSegmentsMax segments, else EMSGSIZE.
-  /// Returns 0 or an errno value: EMSGSIZE (the path's MTU is too small: fragments are forbidden),
-  /// EAGAIN and ENOBUFS (no room within some milliseconds: the datagrams count as lost),
-  /// ENETUNREACH...
+  /// Returns 0 or an errno value: EMSGSIZE (the interface's MTU is too small: fragments are
+  /// forbidden), EAGAIN and ENOBUFS (no room within some milliseconds: the datagrams count as
+  /// lost), ENETUNREACH...
   int send(const SocketAddress& destination, std::span<const iovec> bytes,
            std::size_t segment_size) const noexcept;
   /// The same where the bytes lie in one piece.
@@ -134,6 +134,8 @@ class SendSocket {
 
  private:
   friend class UdpSender;
+  int send_message(const SocketAddress& destination, const msghdr& message) const noexcept;
+  int tell_too_large(const SocketAddress& destination) const noexcept;
   int send_segmented(const SocketAddress& destination, std::span<const iovec> bytes,
                      std::size_t segment_size) const noexcept;
   int send_one_by_one(const SocketAddress& destination, std::span<const iovec> bytes,
@@ -150,6 +152,7 @@ class SendSocket {
   std::optional<LinkPlace> also_;  // A group's: the members of this machine.
   /// False once the kernel has refused segmentation here. Relaxed: only a hint.
   mutable std::atomic<bool> segments_{true};
+  mutable std::atomic<bool> has_told_{false};  // Of a datagram that was too large.
 };
 
 /// The send sockets of one node address. A receiver merges datagrams by port pair and steers the

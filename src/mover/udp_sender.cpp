@@ -7,6 +7,7 @@
 #include <netinet/udp.h>
 
 #include "base/bytes.h"
+#include "base/log.h"
 #include "mover/udp.h"
 
 namespace verbatim::mover {
@@ -39,13 +40,6 @@ msghdr message_to(const SocketAddress& destination, std::span<const iovec> piece
   message.msg_iov = const_cast<iovec*>(pieces.data());
   message.msg_iovlen = pieces.size();
   return message;
-}
-
-int send_message(int fd, const msghdr& message) {
-  while (sendmsg(fd, &message, MSG_NOSIGNAL) < 0) {
-    if (errno != EINTR) return errno;
-  }
-  return 0;
 }
 
 /// Walks through pieces of memory, taking the next bytes as pieces of their own.
@@ -124,6 +118,25 @@ const char* prepare(int fd, const SocketAddress& local, std::uint32_t interface_
 
 }  // namespace
 
+int SendSocket::send_message(const SocketAddress& destination,
+                             const msghdr& message) const noexcept {
+  while (sendmsg(fd_, &message, MSG_NOSIGNAL) < 0) {
+    if (errno == EMSGSIZE) return tell_too_large(destination);
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+int SendSocket::tell_too_large(const SocketAddress& destination) const noexcept {
+  if (!has_told_.exchange(true, std::memory_order_relaxed)) {
+    log(LogLevel::warn,
+        "packets from {} to {} are lost, for the network interface's MTU is smaller: choose a "
+        "smaller path MTU (-m of perftest and the ping-pong programs), or raise the interface's",
+        local_.ip_text(), destination.ip_text());
+  }
+  return EMSGSIZE;
+}
+
 int SendSocket::send(const SocketAddress& destination, std::span<const iovec> bytes,
                      std::size_t segment_size) const noexcept {
   const std::size_t total = total_bytes(bytes);
@@ -135,7 +148,7 @@ int SendSocket::send(const SocketAddress& destination, std::span<const iovec> by
     const int error = send_frames(bytes, frame_bytes, place_.get());
     return also_ ? send_frames(bytes, frame_bytes, *also_) : error;
   }
-  if (is_one) return send_message(fd_, message_to(destination, bytes));
+  if (is_one) return send_message(destination, message_to(destination, bytes));
   if (!segments_.load(std::memory_order_relaxed)) {
     return send_one_by_one(destination, bytes, segment_size);
   }
@@ -196,7 +209,7 @@ int SendSocket::send_segmented(const SocketAddress& destination, std::span<const
   header->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
   const auto size = static_cast<std::uint16_t>(segment_size);
   std::memcpy(CMSG_DATA(header), &size, sizeof size);
-  return send_message(fd_, message);
+  return send_message(destination, message);
 }
 
 int SendSocket::send_one_by_one(const SocketAddress& destination, std::span<const iovec> bytes,
@@ -205,7 +218,7 @@ int SendSocket::send_one_by_one(const SocketAddress& destination, std::span<cons
   for (PieceCursor cursor(bytes); !cursor.at_end();) {
     const auto segment = cursor.take(segment_size, pieces);
     if (segment.empty()) return cursor.at_end() ? 0 : EMSGSIZE;
-    if (const int error = send_message(fd_, message_to(destination, segment))) return error;
+    if (const int error = send_message(destination, message_to(destination, segment))) return error;
   }
   return 0;
 }
