@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "adapter/adapter.h"
+#include "adapter/carried.h"
 #include "adapter/progress.h"
 #include "adapter/stream.h"
 
@@ -20,8 +21,7 @@ std::uint32_t operations_of(const QueuePairOptions& options, bool is_iwarp) {
   std::uint32_t served = 0;
   for (std::uint32_t i = 0; i < transport::kOperations; ++i) {
     const auto operation = static_cast<Operation>(i);
-    const bool is_carried = !is_iwarp || transport::iwarp::carries(operation);
-    if (is_carried && serves(options.type, operation)) served |= 1u << i;
+    if (is_carried(operation, is_iwarp) && serves(options.type, operation)) served |= 1u << i;
   }
   return served;
 }

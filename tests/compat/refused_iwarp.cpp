@@ -27,6 +27,17 @@ int move_to_ready_to_receive(const Bench& bench) {
   return answer;
 }
 
+int send_with_immediate(const Bench& bench) {
+  ibv_qp* const qp = bench.create_queue_pair(IBV_QPT_RC, 4, 4);
+  bench.initialise(qp);
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_SEND_WITH_IMM;
+  ibv_send_wr* bad = nullptr;
+  const int answer = ibv_post_send(qp, &request, &bad);
+  ibv_destroy_qp(qp);
+  return answer;
+}
+
 }  // namespace
 
 void add_iwarp(Rows& rows) {
@@ -35,6 +46,8 @@ void add_iwarp(Rows& rows) {
   rows.push_back({"ibv_modify_qp", "over iWARP, `qp_state` RTR, RTS or SQD", EOPNOTSUPP,
                   "rdma_cm connects queue pairs: these attributes name no TCP connection",
                   move_to_ready_to_receive});
+  rows.push_back({"ibv_post_send", "over iWARP, `opcode` `IBV_WR_SEND_WITH_IMM`", EINVAL,
+                  "RDMAP's SEND has no immediate data", send_with_immediate});
 }
 
 }  // namespace refused

@@ -24,6 +24,23 @@ TEST(Bind, ASpecificAddressBindsToTheDevice) {
   EXPECT_NE(rdma_get_src_port(id.get()), 0);
 }
 
+TEST(QueuePair, OfAnotherTypeThanItsIdIsRefusedInWords) {
+  const Channel channel;
+  const Id id = make_id(channel);
+  ASSERT_EQ(bind_at(id.get(), own_address(), 0), 0);
+  ibv_qp_init_attr attributes{};
+  attributes.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
+  attributes.qp_type = IBV_QPT_UD;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(rdma_create_qp(id.get(), nullptr, &attributes), -1);
+  EXPECT_EQ(errno, EINVAL);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("the id is for RC queue pairs, as RDMA_PS_TCP says, not for UD"),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(id->qp, nullptr);
+}
+
 TEST(Bind, AWildcardDoesNot) {
   const Channel channel;
   const Id id = make_id(channel);

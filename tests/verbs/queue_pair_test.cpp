@@ -104,6 +104,17 @@ TEST(QueuePair, TransitionsWithoutTheirAttributesAreEinval) {
   EXPECT_EQ(end.state(), IBV_QPS_INIT);
 }
 
+TEST(QueuePair, ASendBeforeRtsIsEinvalAndSaysWhy) {
+  const Host host;
+  const Endpoint end(host);
+  end.to_init();
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(end.post(IBV_WR_SEND, 1, 0, 8), EINVAL);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("in INIT"), std::string::npos) << said;
+  EXPECT_NE(said.find("a queue pair sends from RTS on"), std::string::npos) << said;
+}
+
 /// The result of going to RTR with one thing changed.
 int rtr_with(const std::function<void(ibv_qp_attr&)>& change) {
   const Host host;

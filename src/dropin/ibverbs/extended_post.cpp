@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "adapter/carried.h"
 #include "dropin/ibverbs/calls.h"
 
 /// Building requests: each function that a program calls adds to the batch or says more of its last
@@ -184,17 +185,21 @@ void refuse(ibv_qp_ex* qp, Arguments...) {
 
 }  // namespace
 
-Result<std::uint64_t> to_operations(adapter::QpType type, std::uint64_t send_ops_flags) {
+Result<std::uint64_t> to_operations(adapter::QpType type, bool is_iwarp,
+                                    std::uint64_t send_ops_flags) {
   std::uint64_t operations = 0;
   for (const Served& served : kServed) {
-    if ((send_ops_flags & served.flag) == 0 || !adapter::serves(type, served.operation)) continue;
+    const bool is_served =
+        adapter::is_carried(served.operation, is_iwarp) && adapter::serves(type, served.operation);
+    if ((send_ops_flags & served.flag) == 0 || !is_served) continue;
     operations |= std::uint64_t{1} << raw(served.operation);
     send_ops_flags &= ~served.flag;
   }
   if (send_ops_flags == 0) return operations;
   return verbatim::refuse(EOPNOTSUPP, fmt::format("send_ops_flags {:#x} are not served by {} queue "
-                                                  "pairs",
-                                                  send_ops_flags, adapter::name_of(type)));
+                                                  "pairs{}",
+                                                  send_ops_flags, adapter::name_of(type),
+                                                  is_iwarp ? " over iWARP" : ""));
 }
 
 void extend(QueuePair& queue_pair, std::uint64_t operations) {

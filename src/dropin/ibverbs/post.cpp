@@ -1,6 +1,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "adapter/carried.h"
 #include "base/log.h"
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/objects.h"
@@ -106,20 +107,42 @@ int post(const ibv_qp& qp, adapter::QueuePair::Posting& posting, const ibv_send_
   return posting.post(own);
 }
 
+/// What the numbers of a refused request do not say; empty if they say it all.
+const char* why_refused(ibv_qp& qp, const ibv_send_wr& request) {
+  const adapter::QueuePair& queue_pair = *from(&qp).queue_pair;
+  const auto operation = static_cast<Operation>(request.opcode);
+  const bool is_known = request.opcode <= IBV_WR_ATOMIC_WRITE;
+  if (!is_known || !adapter::serves(queue_pair.type(), operation)) {
+    return ": its type has no such request";
+  }
+  const bool is_iwarp = qp.context->device->transport_type == IBV_TRANSPORT_IWARP;
+  if (!adapter::is_carried(operation, is_iwarp)) return ": iWARP has no such request";
+  switch (queue_pair.state()) {
+    case adapter::QpState::reset:
+    case adapter::QpState::init:
+    case adapter::QpState::rtr:
+      return ": a queue pair sends from RTS on";
+    default:
+      return "";
+  }
+}
+
 /// A full queue is the normal course of a program that posts until it is full.
 LogLevel level_of(int code) { return code == ENOMEM ? LogLevel::debug : LogLevel::warn; }
 
-void report(const adapter::QueuePair& qp, const ibv_send_wr& request, int code) {
+void report(ibv_qp& verbs, const ibv_send_wr& request, int code) {
+  const adapter::QueuePair& qp = *from(&verbs).queue_pair;
   const auto& limits = qp.options().capacity;
   std::uint64_t length = 0;
   for (int i = 0; i < request.num_sge; ++i) length += request.sg_list[i].length;
   log(level_of(code),
       "post_send: {}: {} QP {:#x} in {}, {}, {} of at most {} segments, {} bytes, flags {:#x} "
       "(inline at "
-      "most {} bytes, {} requests outstanding)",
+      "most {} bytes, {} requests outstanding){}",
       std::strerror(code), name_of(qp.type()), qp.number().value(), name_of(qp.state()),
       ibv_wr_opcode_str(request.opcode), request.num_sge, limits.send_segments, length,
-      request.send_flags, limits.inline_bytes, limits.send_requests);
+      request.send_flags, limits.inline_bytes, limits.send_requests,
+      code == ENOMEM ? "" : why_refused(verbs, request));
 }
 
 void report(const adapter::QueuePair& qp, const ibv_recv_wr& request, int code) {
@@ -168,7 +191,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
   }
   if (code == 0) return 0;
   *bad = request;
-  report(queue_pair, *request, code);
+  report(*qp, *request, code);
   return code;
 }
 

@@ -164,11 +164,46 @@ Result<void> choose_queues(rdma_cm_id& id, ibv_qp_init_attr_ex& attributes) {
   return {};
 }
 
+const char* name_of(ibv_qp_type type) {
+  switch (type) {
+    case IBV_QPT_RC:
+      return "RC";
+    case IBV_QPT_UC:
+      return "UC";
+    case IBV_QPT_UD:
+      return "UD";
+    case IBV_QPT_XRC_SEND:
+      return "XRC_SEND";
+    case IBV_QPT_XRC_RECV:
+      return "XRC_RECV";
+    default:
+      return "other";
+  }
+}
+
+const char* name_of(rdma_port_space space) {
+  switch (space) {
+    case RDMA_PS_IPOIB:
+      return "RDMA_PS_IPOIB";
+    case RDMA_PS_TCP:
+      return "RDMA_PS_TCP";
+    case RDMA_PS_UDP:
+      return "RDMA_PS_UDP";
+    default:
+      return "rdma_create_ep";
+  }
+}
+
 Result<void> create_queue_pair(Id& id, ibv_qp_init_attr_ex& attributes) {
   rdma_cm_id& verbs = id.verbs;
   if (verbs.qp != nullptr) return refuse(EINVAL, "the id has a queue pair already");
   if (verbs.verbs == nullptr) {
     return refuse(EINVAL, "the id is not bound to a device yet: resolve or bind its address");
+  }
+  if (attributes.qp_type != verbs.qp_type) {
+    return refuse(EINVAL, fmt::format("the id is for {} queue pairs, as {} says, not for {}",
+                                      name_of(verbs.qp_type), name_of(verbs.ps),
+                                      name_of(attributes.qp_type)));
   }
   if (auto chosen = choose_domain(verbs, attributes); !chosen) return chosen;
   if (auto chosen = choose_queues(verbs, attributes); !chosen) return chosen;
