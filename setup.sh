@@ -41,9 +41,10 @@ fi
 
 # Sets `missing` to the packages of the chosen groups that are not installed.
 find_missing() {
-  local group package wanted=()
-  while read -r group package; do
-    if [[ " ${groups[*]} " == *" $group "* ]]; then wanted+=("$package"); fi
+  local group package release own wanted=()
+  own=$(sed -n 's/^VERSION_ID="\?\([0-9]*\).*/\1/p' /etc/os-release)
+  while read -r group package release; do
+    if [[ " ${groups[*]} " == *" $group "* && ${release:-$own} == "$own" ]]; then wanted+=("$package"); fi
   done < <(grep -v -e '^#' -e '^$' dev/packages.txt)
   local installed
   # dpkg-query fails where it does not know a package: that one is missing, too.

@@ -21,7 +21,7 @@ inline constexpr std::string_view kCharacterDeviceName = "uverbs0";
 /// and addresses come and go.
 inline constexpr std::uint32_t kGidTableLength = 64;
 
-/// All of them. Counters are not among them: `verbatim status` has those.
+/// All that stay as they are. The counters: port_totals.h.
 std::vector<DeviceFile> device_files(const NodeDescription& node);
 /// Those of /sys/class/infiniband_verbs/uverbs0.
 std::vector<DeviceFile> character_device_files();

@@ -104,6 +104,7 @@ int Server::timeout_ms() const {
   if (!port_is_told_) next = std::min(next, now + kPortRetry);
   next = std::min(next, farewells_.next_deadline());
   next = std::min(next, early_requests_.next_deadline());
+  next = std::min(next, counters_deadline());
   if (next == kNever) return -1;
   return next <= now ? 0 : static_cast<int>((next - now) / kMillisecond + 1);
 }
@@ -142,6 +143,7 @@ void Server::on_time() {
   if (!port_is_told_) tell_port();
   say_farewells();
   serve_early_requests();
+  look_at_counters();
   if (connections_.empty() && farewells_.empty() && monotonic_now() >= idle_since_ + kGrace) {
     stopping_ = true;
   }
@@ -195,6 +197,7 @@ void Server::close_connection(int fd) {
     connection_of_slot_.erase(slot);
     ports_.release_all(static_cast<PortTable::ProgramId>(slot));
     farewells_.add(connection.program->arena(), monotonic_now());
+    totals_of_the_gone_ += port_totals(connection.program->arena());
     slots_->release(slot);
   }
   if (const auto owner = connections_.find(connection.bindings_of); owner != connections_.end()) {

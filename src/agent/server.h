@@ -13,6 +13,7 @@
 #include "agent/link_watch.h"
 #include "agent/management_port.h"
 #include "agent/port_table.h"
+#include "agent/port_totals.h"
 #include "agent/protocol.h"
 #include "agent/runtime_folder.h"
 #include "agent/slots.h"
@@ -80,6 +81,9 @@ class Server {
   bool recovering() const { return !slots_.has_value(); }
   Result<void> recover(Incoming& rejoin);
   void show_view() const;
+  /// The view's counters, anew if they are old; when that is to be.
+  void look_at_counters();
+  TimeNs counters_deadline() const;
 
   // Changes of the network: see server_port.cpp.
   Result<void> watch_links();
@@ -148,6 +152,9 @@ class Server {
   std::optional<std::vector<SocketAddress>> passed_over_;
   bool port_is_told_ = true;  // To every program. One that is stopped has no room for it.
   UniqueFd listening_, events_, signals_;
+  PortTotals totals_of_the_gone_;  // Of programs that have ended: counters never go back.
+  PortTotals totals_shown_;
+  TimeNs counters_deadline_ = 0;
   TimeNs recovery_deadline_ = kNever;
   TimeNs idle_since_ = 0;
   bool stopping_ = false;

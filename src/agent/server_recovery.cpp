@@ -45,7 +45,7 @@ Result<void> Server::begin() {
 
 /// Without it the node serves too, so it goes on where the view cannot be written.
 void Server::show_view() const {
-  if (auto shown = write_view(folder_.view(options_.node), description()); !shown) {
+  if (auto shown = write_view(folder_.view(options_.node), description(), totals_shown_); !shown) {
     log(LogLevel::warn, "no view of /sys for programs that look there: {}", shown.error().text);
   }
 }

@@ -43,7 +43,7 @@ std::string processor_mask() {
   }
 }
 
-bool write_device(const fs::path& root, const NodeDescription& node) {
+bool write_device(const fs::path& root, const NodeDescription& node, const PortTotals& totals) {
   const fs::path device = root / kDevice;
   const fs::path adapter = device / "infiniband" / kDeviceName;
   const fs::path uverbs = device / "infiniband_verbs" / kCharacterDeviceName;
@@ -53,6 +53,9 @@ bool write_device(const fs::path& root, const NodeDescription& node) {
   written &= write_file(device / "local_cpulist",
                         processors > 1 ? fmt::format("0-{}", processors - 1) : "0");
   for (const auto& file : device_files(node)) {
+    written &= write_file(adapter / file.path, file.content);
+  }
+  for (const auto& file : counter_files(totals)) {
     written &= write_file(adapter / file.path, file.content);
   }
   for (const auto& file : character_device_files()) {
@@ -79,11 +82,12 @@ bool write_classes(const fs::path& root) {
 
 }  // namespace
 
-Result<void> write_view(const std::string& folder, const NodeDescription& node) {
+Result<void> write_view(const std::string& folder, const NodeDescription& node,
+                        const PortTotals& totals) {
   const std::string fresh = folder + ".new";
   try {
     fs::remove_all(fresh);
-    if (!write_device(fresh, node) || !write_classes(fresh)) {
+    if (!write_device(fresh, node, totals) || !write_classes(fresh)) {
       return refuse(EIO, fmt::format("cannot write into {}", fresh));
     }
   } catch (const fs::filesystem_error& error) {
@@ -95,6 +99,19 @@ Result<void> write_view(const std::string& folder, const NodeDescription& node) 
   }
   remove_view(fresh);
   return {};
+}
+
+void show_counters(const std::string& folder, const PortTotals& totals) {
+  const fs::path adapter = fs::path(folder) / kDevice / "infiniband" / kDeviceName;
+  const fs::path fresh =
+      fs::path(folder) / "counter.new";  // Outside of the folder that readers list.
+  std::error_code ignored;
+  for (const auto& file : counter_files(totals)) {
+    std::ofstream out(fresh);
+    out << file.content << '\n';
+    out.close();
+    if (out) fs::rename(fresh, adapter / file.path, ignored);
+  }
 }
 
 void remove_view(const std::string& folder) {

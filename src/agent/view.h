@@ -3,6 +3,7 @@
 #include <string>
 
 #include "agent/node.h"
+#include "agent/port_totals.h"
 #include "base/error.h"
 
 /// A node's view of /sys and /dev: a folder with the files, folders and links that a kernel driver
@@ -10,7 +11,10 @@
 namespace verbatim::agent {
 
 /// Writes the view anew and puts it in place of an older one in one step.
-Result<void> write_view(const std::string& folder, const NodeDescription& node);
+Result<void> write_view(const std::string& folder, const NodeDescription& node,
+                        const PortTotals& totals = {});
+/// Replaces the counters of the view, each file in one step. Does nothing if there is no view.
+void show_counters(const std::string& folder, const PortTotals& totals);
 void remove_view(const std::string& folder);
 
 }  // namespace verbatim::agent

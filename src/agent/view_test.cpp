@@ -49,6 +49,25 @@ TEST_F(ViewTest, ClassesLeadToTheDeviceAndBack) {
   EXPECT_TRUE(std::filesystem::exists(root_ + "/sys/class/infiniband/verbatim0/device/net/lo"));
 }
 
+TEST_F(ViewTest, CountersAreThePortsInLinuxsUnits) {
+  const std::string folder = "/sys/class/infiniband/verbatim0/ports/1/counters/";
+  ASSERT_TRUE(write_view(root_, node_));
+  EXPECT_EQ(line(folder + "port_xmit_data"), "0");
+  show_counters(root_, {.packets_sent = 2,
+                        .bytes_sent = 4096,
+                        .packets_received = 1,
+                        .bytes_received = 400,
+                        .receive_errors = 3});
+  EXPECT_EQ(line(folder + "port_xmit_data"), "1024");
+  EXPECT_EQ(line(folder + "port_xmit_packets"), "2");
+  EXPECT_EQ(line(folder + "port_rcv_data"), "100");
+  EXPECT_EQ(line(folder + "port_rcv_packets"), "1");
+  EXPECT_EQ(line(folder + "port_rcv_errors"), "3");
+  for (const auto& entry : std::filesystem::directory_iterator(root_ + folder)) {
+    EXPECT_TRUE(entry.is_regular_file()) << entry.path();  // prometheus-node-exporter skips others.
+  }
+}
+
 TEST_F(ViewTest, EachGidHasItsRoceVersion) {
   node_.add(SocketAddress::ipv4({127, 0, 0, 2}, 0));
   ASSERT_TRUE(write_view(root_, node_));

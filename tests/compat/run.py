@@ -77,22 +77,25 @@ class Setup:
                                check=True).stdout
         return re.search(r"link/ether (\S+)", shown)[1]
 
-    def lab(self, near=False):
-        if near:
-            return Lab(self.options)
-        lab = Lab(self.options, namespace_pids={"b": self.peer.pid})
-        lab.set_addresses("a", ADDRESS_A, ADDRESS_A6)
-        lab.set_addresses("b", ADDRESS_B, ADDRESS_B6)
+    def lab(self, near=False, protocol=""):
+        """Nodes a and b: each in a namespace, or both on loopback."""
+        lab = Lab(self.options, namespace_pids={} if near else {"b": self.peer.pid})
+        if not near:
+            lab.set_addresses("a", ADDRESS_A, ADDRESS_A6)
+            lab.set_addresses("b", ADDRESS_B, ADDRESS_B6)
+        if protocol:
+            for node in ("a", "b"):
+                lab.set_variables(node, VERBATIM_PROTOCOL=protocol)
         return lab
 
     def words(self, lab, port):
-        return {"a": lab.address("a"), "b": lab.address("b"), "port": port, "folder": lab.folder, "build": lab.build,
-                "a6": ADDRESS_A6, "b6": ADDRESS_B6,
+        return {"a": lab.address("a"), "b": lab.address("b"), "port": port, "folder": lab.folder,
+                "build": lab.build, "here": HERE, "a6": ADDRESS_A6, "b6": ADDRESS_B6,
                 "mac_a": self.mac_a, "mac_b": self.mac_b}
 
 
 def await_server(lab, server, port, takes_port):
-    """Until it listens at its TCP port, has bound an rdma_cm id or has a queue pair that receives; or, where it
+    """Until it listens at its TCP port or with an rdma_cm id, or has a queue pair that receives; or, where it
     takes no port, has grown quiet: on a busy machine a program that has hardly begun is quiet, too."""
     def ready():
         if server.ended():
@@ -100,7 +103,8 @@ def await_server(lab, server, port, takes_port):
         return listens(server.process.pid, port) or is_served() or (not takes_port and quiet())
 
     def is_served():
-        return any(program.get("ports") or any(pair["state"] in ("RTR", "RTS") for pair in program["queue_pairs"])
+        return any(any(port["listens"] for port in program.get("ports", [])) or
+                   any(pair["state"] in ("RTR", "RTS") for pair in program["queue_pairs"])
                    for program in lab.status("a"))
 
     seen = [busy_ticks(server.process.pid), time.monotonic()]
@@ -128,7 +132,9 @@ def run_pair(row, lab, words):
     server = None
     if row.server:
         server = lab.start("a", shell(row.server))
-        await_server(lab, server, words["port"], "{port}" in row.server)
+        await_server(lab, server, row.listens or words["port"], bool(row.listens) or "{port}" in row.server)
+    if row.setup:
+        subprocess.run(["bash", "-c", row.setup.format_map(words)], check=True, timeout=row.seconds)
     client = lab.start("b" if row.server else "a", shell(row.client))
     if row.refused:
         if client.wait(row.seconds) == 0:
@@ -167,12 +173,27 @@ def run_mpi(row, lab, transport):
 
 def run_row(row, setup):
     """'passed', or how it failed."""
+    for runs_left in (2, 1, 0) if row.again else (0,):
+        said = []
+        result = run_once(row, setup, said)
+        if result != "FAILED" or not runs_left or not re.search(row.again, "".join(said)):
+            return result
+        print(f"again, for it says '{row.again}': {row.name}", flush=True)
+    raise AssertionError("the last run returns")
+
+
+def run_once(row, setup, said):
+    """As run_row; `said` gets what the programs of a run that failed have said."""
     try:
-        with setup.lab(row.near) as lab:
-            if row.client.startswith("mpi "):
-                run_mpi(row, lab, row.client.split()[1])
-            else:
-                run_pair(row, lab, setup.words(lab, lab.free_port()))
+        with setup.lab(row.near, row.protocol) as lab:
+            try:
+                if row.client.startswith("mpi "):
+                    run_mpi(row, lab, row.client.split()[1])
+                else:
+                    run_pair(row, lab, setup.words(lab, lab.free_port()))
+            except Failure:
+                said += [program.output() for program in lab.programs]
+                raise
     except SystemExit:
         return "FAILED"  # The lab has printed why.
     except (subprocess.SubprocessError, OSError) as error:
@@ -185,6 +206,10 @@ def run_rows(rows, setup):
     results = []
     for row in rows:
         began = time.monotonic()
+        if not is_installed(row.group):
+            print(f"skipped  {row.group:14} {row.name}: the package is not installed", flush=True)
+            results.append(report.Result(row.group, row.name, "skipped", "not installed"))
+            continue
         result = run_row(row, setup)
         print(f"{result:8} {row.group:14} {row.name} ({time.monotonic() - began:.1f} s)", flush=True)
         results.append(report.Result(row.group, row.name, result, row.refused))
@@ -194,6 +219,8 @@ def run_rows(rows, setup):
 def chosen(options):
     patterns = options.pattern or ["*"]
     rows = [row for row in table.all_rows() if not options.quick or row.quick]
+    if options.path == "wire":
+        rows = [row for row in rows if not row.near]  # Two namespaces have no other path.
     return [row for row in rows
             if any(fnmatch.fnmatch(f"{row.group}: {row.name}", f"*{pattern}*") for pattern in patterns)]
 

@@ -1,27 +1,12 @@
 """What is run of which program: the table behind docs/compatibility.md. Every program is Debian's, unmodified.
 
 `server` runs on node a, `client` on node b; a row without a server runs on node a alone. In both, {a} and {b}
-are the nodes' addresses, {a6} and {b6} their IPv6 ones, {port} a free port, {folder} a folder of the row's own, {build} the build folder.
+are the nodes' addresses, {a6} and {b6} their IPv6 ones, {port} a free port, {folder} a folder of the row's own, {build} the build folder,
+{here} this file's.
 """
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Row:
-    group: str  # The package that has the program.
-    name: str
-    client: str
-    server: str = ""
-    expect: str = ""  # A regular expression that the client's output must have.
-    quick: bool = False  # Also in the default test suite.
-    seconds: int = 60
-    ends: bool = True  # The server ends with the client; else it is stopped.
-    before: str = ""  # A shell command on node b, before.
-    refused: str = ""  # Why it cannot run: the client fails, and says what `expect` has.
-    source: str = ""  # A C file beside this one, and how it is linked: {program} is what comes of it.
-    near: bool = False  # Both nodes are in one network namespace: programs may take the direct path.
-    after: str = ""  # A shell command that must succeed in the end: what was copied is the same...
+import upper_layers
+from row import Row
 
 
 def _alone(group, program, arguments="", expect="", quick=True):
@@ -206,5 +191,6 @@ def _fio():
 
 
 def all_rows():
-    for rows in (_ibverbs_utils(), _perftest(), _rdmacm_utils(), _qperf(), _ucx(), _libfabric(), _open_mpi(), _fio()):
+    for rows in (_ibverbs_utils(), _perftest(), _rdmacm_utils(), _qperf(), _ucx(), _libfabric(), _open_mpi(), _fio(),
+                 upper_layers.rows()):
         yield from rows
