@@ -8,7 +8,7 @@ usage() {
 Usage: ./compat.sh [--all | --quick] [--write] [--pyverbs RUNS] [--list] [PATTERN]...
 
 Runs Debian's unmodified programs (ibverbs-utils, perftest, rdmacm-utils, qperf, UCX, libfabric, Open
-MPI, fio, uDAPL, QEMU's live migration...) between two nodes in network namespaces of their own, or on
+MPI, fio, uDAPL, iSER, QEMU's live migration...) between two nodes in network namespaces of their own, or on
 loopback where the direct path is meant, each with content or figures checked, and prints a line for
 each. Needs root, or a kernel that lets users have network namespaces.
 

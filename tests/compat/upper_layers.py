@@ -1,4 +1,4 @@
-"""Rows of programs on top of verbs that bring a protocol of their own: uDAPL, live migration; and of
+"""Rows of programs on top of verbs that bring a protocol of their own: storage (iSER), uDAPL, live migration; and of
 one that watches the port. Each runs over every path and protocol that it works on, with contents checked."""
 
 from row import Row
@@ -10,6 +10,65 @@ PATHS = {
     "direct": {"near": True},
     "direct, iWARP": {"near": True, "protocol": "iwarp"},
 }
+
+
+TARGET = "iqn.2001-04.com.verbatim:t"
+INITIATOR = "iqn.2001-04.com.verbatim:b"
+URL = f"-i {INITIATOR} iser://{{a}}:{{port}}/{TARGET}/1"
+DISK_BYTES = 4 << 20  # WRITE SAME of all of it takes tgtd less than the second that libiscsi has.
+
+
+def _tgtd():
+    """tgtd as the server of a row: one target with one disk, for one initiator."""
+    control = "-C {port}"  # Its number of the control socket, beside those of other tests.
+    target = f"tgtadm {control} --lld iser --op"
+    environment = "TGT_IPC_SOCKET={folder}/tgt"
+    return {
+        "before": f"head -c {DISK_BYTES} /dev/zero > {{folder}}/disk",
+        "server": f"env {environment} tgtd -f {control} --iscsi portal=127.0.0.1:0 --iser port={{port}}",
+        # tgtd 1.0.85 refuses all if it only knows "-I ALL": the initiator's name must be bound, too.
+        "setup": f"export {environment}; until {target} show --mode sys > /dev/null 2>&1; do sleep 0.1; done; "
+                 f"{target} new --mode target --tid 1 -T {TARGET} && "
+                 f"{target} new --mode logicalunit --tid 1 --lun 1 -b {{folder}}/disk && "
+                 f"{target} bind --mode target --tid 1 -I ALL && "
+                 f"{target} bind --mode target --tid 1 -Q {INITIATOR}",
+        "ends": False,
+        # libiscsi 1.19 takes a second without an answer for an error, which a busy machine may need; and tgtd ends
+        # with an assertion if an initiator has gone when it is accepted.
+        "again": "revents is not POLLIN|iser_conn_free: Assertion",
+    }
+
+
+# Left out: Read10 and Write10 (null pointer in libiscsi once its 256 descriptors are used up), iSCSITMF (libiscsi's
+# a664ca8), Inquiry's AllocLength and BlockLimits (tgtd answers another length than the test wants).
+FAMILIES = ("CompareAndWrite", "Inquiry.Standard", "Mandatory", "OrWrite", "Read6", "Read16", "ReadCapacity16",
+            "TestUnitReady", "Verify10", "Write16", "WriteSame10")
+
+
+def _iser():
+    # libiscsi's iser_reg_mr reads a list before it is written (mended upstream by b4ba920): MALLOC_PERTURB_ fills it.
+    perturbed = "env MALLOC_PERTURB_=255"
+    families = " ".join(FAMILIES)
+    all_passed = rf"(?s)(asserts +(\d+) +\2 +\2 +0 .*?){{{len(FAMILIES)}}}"
+    for path, fields in PATHS.items():
+        target = _tgtd() | fields
+        # At the first login tgtd makes and registers 1 GiB of buffers, which takes longer than libiscsi waits.
+        logged_in = f"until iscsi-inq {URL} > /dev/null 2>&1; do sleep 0.2; done"
+        yield Row("libiscsi-bin", f"iscsi-inq, iscsi-readcapacity16, iscsi-perf, of tgtd --iser ({path})",
+                  f"bash -c '{logged_in}; iscsi-inq {URL} && iscsi-readcapacity16 {URL} && iscsi-perf -m 8 -b 64 -t 2 {URL}'",
+                  expect=rf"(?s)VIRTUAL-DISK.*Total size:{DISK_BYTES}.*iops average", seconds=120, **target)
+        yield Row("libiscsi-bin", f"iscsi-test-cu, {len(FAMILIES)} families, of tgtd --iser ({path})",
+                  f"bash -c '{logged_in}; for family in {families}; do {perturbed} iscsi-test-cu -d -t ALL.$family {URL} || exit; "
+                  "done'",
+                  expect=all_passed, seconds=600, **target)
+        disk = (f"driver=raw,file.driver=iscsi,file.transport=iser,file.portal={{a}}:{{port}},file.target={TARGET},"
+                f"file.lun=1,file.initiator-name={INITIATOR}")
+        sizes = ("512", "4k", "64k", "256k")  # From 512 KiB on libiscsi 1.19 frees what is not its own.
+        steps = [f"-c \"{step} -P {number + 17} {number}M {size}\"" for step in ("write", "read")
+                 for number, size in enumerate(sizes)]
+        yield Row("qemu-block-extra", f"qemu-io, of tgtd --iser ({path})",
+                  f"bash -c '{logged_in}; {perturbed} qemu-io {' '.join(steps)} --image-opts {disk}'",
+                  expect=r"(?s)^(?!.*Pattern verification failed).*read 262144/262144", seconds=120, **target)
 
 
 def _dapl():
@@ -63,5 +122,5 @@ def _exporter():
 
 
 def rows():
-    for some in (_dapl(), _qemu(), _exporter()):
+    for some in (_iser(), _dapl(), _qemu(), _exporter()):
         yield from some
