@@ -13,6 +13,19 @@ using namespace verbatim;
 using namespace verbatim::cm;
 
 constexpr std::size_t kKeptMax = 32;  // MADs that may still be delivered.
+const SocketAddress kStranger = SocketAddress::ipv4({10, 0, 0, 66});
+
+/// Bounds so narrow that they are met.
+Settings settings(std::uint16_t slot) {
+  return {.slot = slot,
+          .node_guid = slot,
+          .seed = slot,
+          .connections_max = 12,
+          .half_open_max = 4,
+          .half_open_of_source_max = 3,
+          .remembered_max = 2,
+          .ending_max = 3};
+}
 constexpr TimeNs kForEver = 1'000'000 * kSecond;
 
 /// One program and its engine.
@@ -21,12 +34,12 @@ struct Side {
   ConnectionManager engine;
   std::vector<ConnectionId> known;  // What it has asked for or was told of.
 
-  Side(const SocketAddress& where, std::uint16_t slot)
-      : address(where), engine({.slot = slot, .node_guid = slot, .seed = slot}) {
+  Side(const SocketAddress& where, std::uint16_t slot) : address(where), engine(settings(slot)) {
     for (const bool datagram : {false, true}) {
       const auto listener = engine.listen({.service = wire::service_id_of(port_space(datagram), 7),
                                            .address = SocketAddress::ipv4({0, 0, 0, 0}),
-                                           .datagram = datagram});
+                                           .datagram = datagram,
+                                           .backlog = 2});
       VERBATIM_ASSERT(listener.has_value());
     }
   }
@@ -42,7 +55,7 @@ class World {
       Side& side = sides_[input_.byte() & 1];
       const std::uint32_t step = input_.byte();
       if (step < 96) {
-        call(side, step % 10);
+        call(side, step % 11);
       } else if (step < 232) {
         deliver(step);
       } else {
@@ -59,6 +72,7 @@ class World {
   }
 
   void take(Side& side) {
+    VERBATIM_ASSERT(side.engine.size() <= settings(0).connections_max);
     for (Effect& effect : effects_) {
       if (auto* const mad = std::get_if<SendMad>(&effect)) {
         if (mads_.size() == kKeptMax) mads_.erase(mads_.begin());
@@ -80,6 +94,7 @@ class World {
          --changes) {
       given.bytes[input_.byte()] = static_cast<std::byte>(input_.byte());
     }
+    if (step % 16 == 14) given.source = kStranger;
     Side& to = side_of(given.destination);
     to.engine.on_mad(given.bytes, given.source, given.destination, now_, effects_);
     take(to);
@@ -152,6 +167,8 @@ class World {
       case 7:
         return ignore(engine.disconnect(id, {}, now_, effects_));
       case 8:
+        return side.engine.note_taken(id);
+      case 9:
         return ignore(engine.answer(id, {.qpn = Qpn(3)}, now_, effects_));
       default:
         return engine.release(id, now_, effects_);

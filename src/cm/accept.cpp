@@ -5,11 +5,11 @@
 namespace verbatim::cm {
 
 void ConnectionManager::on_message(const wire::CmReq& req, const Arrival& arrival, Effects& out) {
-  const PeerKey peer{req.local_id, req.local_ca_guid};
+  const PeerKey peer{source_of(arrival.way.from), req.local_id, req.local_ca_guid};
   if (const auto known = peers_.find(peer); known != peers_.end()) {
     return on_repeated_request(*find(known->second), out);
   }
-  if (const auto reason = objection(req, arrival.now, out)) {
+  if (const auto reason = objection(req, arrival, out)) {
     out.push_back(refuse_request(arrival.way, req, *reason));
     return;
   }
@@ -20,13 +20,16 @@ void ConnectionManager::on_message(const wire::CmReq& req, const Arrival& arriva
     out.push_back(refuse_request(arrival.way, req, RejectReason::invalid_service_id));
     return;
   }
-  Connection* connection = create(State::request_received);
+  Connection* const connection =
+      admit(peer.source, *listener, out)
+          ? create(State::request_received, path_of(req, arrival.way.from, arrival.way.to), out)
+          : nullptr;
   if (connection == nullptr) {
+    // Nothing is remembered of it: a repetition is a new request.
     out.push_back(refuse_request(arrival.way, req, RejectReason::no_resources));
     return;
   }
   connection->transaction = arrival.way.transaction;
-  connection->path = path_of(req, arrival.way.from, arrival.way.to);
   set_peer(*connection, peer);
   deliver_request(req, *connection, *listener, ends, out);
 }
@@ -36,9 +39,11 @@ void ConnectionManager::deliver_request(const wire::CmReq& req, Connection& conn
   connection.service = req.service_id;
   connection.transport = req.transport;
   connection.remote_qpn = req.local_qpn;
-  connection.persist({req.local_response_timeout, req.max_cm_retries});
-  connection.remember = 2 * patience_ns(req.remote_response_timeout);
-  set_peer_queue_pair(connection, {req.local_ca_guid, req.local_qpn});
+  connection.persist({within_reason(req.local_response_timeout), req.max_cm_retries});
+  connection.remember = 2 * patience_ns(within_reason(req.remote_response_timeout));
+  wait_at(connection, listener);
+  set_peer_queue_pair(connection,
+                      {connection.peer.source, req.local_ca_guid, req.local_qpn.value()});
   const std::size_t header = ends.empty() ? 0 : wire::RdmaIpHeader::kSize;
   out.push_back(ConnectRequest{.connection = connection.id,
                                .listener = listener,
@@ -52,20 +57,22 @@ void ConnectionManager::deliver_request(const wire::CmReq& req, Connection& conn
 }
 
 /// IBA 12.9.8.3.1 and table 109: what a REQ may be refused for before anybody is asked.
-std::optional<RejectReason> ConnectionManager::objection(const wire::CmReq& req, TimeNs now,
-                                                         Effects& out) {
+std::optional<RejectReason> ConnectionManager::objection(const wire::CmReq& req,
+                                                         const Arrival& arrival, Effects& out) {
   const bool known_transport = req.transport == CmTransport::rc ||
                                req.transport == CmTransport::uc ||
                                req.transport == CmTransport::xrc;
   if (!known_transport) return RejectReason::invalid_transport;
   if (!is_mtu(req.path_mtu)) return RejectReason::invalid_path_mtu;
 
-  const auto known = peer_queue_pairs_.find({req.local_ca_guid, req.local_qpn});
+  // Only the peer's own address can name its queue pair: another's REQ must end no connection.
+  const auto known = peer_queue_pairs_.find(
+      {source_of(arrival.way.from), req.local_ca_guid, req.local_qpn.value()});
   if (known == peer_queue_pairs_.end()) return std::nullopt;
   // The peer's queue pair begins a new life: what we know of is the old one. It is ended, too.
   Connection* stale = find(known->second);
   if (stale->state == State::established || stale->state == State::reply_sent) {
-    start_disconnect(*stale, {}, now, out);
+    start_disconnect(*stale, {}, arrival.now, out);
   } else if (stale->state == State::request_received) {
     end_rejected(*stale, RejectReason::stale_connection, {}, out);
   }
@@ -79,7 +86,11 @@ void ConnectionManager::on_repeated_request(Connection& connection, Effects& out
     case State::request_received:
       return send_delay(connection, kServiceTimeout, out);
     case State::reply_sent:
+      out.push_back(connection.last);
+      return;
     case State::refused:
+      keep_no_longer(connection);  // It is the newest again.
+      keep(connection);
       out.push_back(connection.last);
       return;
     case State::time_wait:
@@ -99,7 +110,8 @@ Result<void> ConnectionManager::accept(ConnectionId id, const AcceptParameters& 
     return ok;
   }
   Connection& it = **connection;
-  it.state = State::reply_sent;
+  enter(it, State::reply_sent, out);
+  note_taken(id);
   wire::CmRep rep = reply_of(parameters, it.transport);
   rep.local_id = static_cast<wire::CommunicationId>(id);
   rep.remote_id = it.remote_id;
@@ -109,13 +121,10 @@ Result<void> ConnectionManager::accept(ConnectionId id, const AcceptParameters& 
   return {};
 }
 
-void ConnectionManager::on_message(const wire::CmRtu& rtu, const Arrival&, Effects& out) {
-  Connection* connection = find(rtu.remote_id, rtu.local_id);
-  if (connection == nullptr) {
-    ++counters_.unknown;
-    return;
-  }
-  if (connection->state != State::reply_sent) return;  // Data was faster, or it is over already.
+void ConnectionManager::on_message(const wire::CmRtu& rtu, const Arrival& arrival, Effects& out) {
+  Connection* connection = find(rtu.remote_id, rtu.local_id, arrival);
+  if (connection == nullptr || connection->state != State::reply_sent)
+    return;  // Data was faster, or it is over already.
   stand(*connection, private_data_of(rtu.private_data), out);
 }
 
@@ -130,7 +139,7 @@ Result<void> ConnectionManager::notify_established(ConnectionId id, TimeNs, Effe
 
 void ConnectionManager::stand(Connection& connection, const PrivateData& private_data,
                               Effects& out) {
-  connection.state = State::established;
+  enter(connection, State::established, out);
   set_timer(connection, kNever);
   if (!connection.released) out.push_back(Established{connection.id, private_data});
 }

@@ -14,13 +14,12 @@ Result<ConnectionId> ConnectionManager::connect(const ConnectParameters& paramet
   if (auto ok = check_ends(parameters.ends, "connect"); !ok) {
     return std::unexpected(std::move(ok).error());
   }
-  Connection* connection = create(State::request_sent);
+  Connection* connection = create(State::request_sent, parameters.path, out);
   if (connection == nullptr) return refuse(ENOMEM, "connect: too many connections");
   connection->active = true;
   connection->transaction = next_transaction();
   connection->service = parameters.service;
   connection->transport = parameters.transport;
-  connection->path = parameters.path;
   connection->persist(parameters.persistence);
 
   wire::CmReq req = request_of(parameters);
@@ -32,25 +31,25 @@ Result<ConnectionId> ConnectionManager::connect(const ConnectParameters& paramet
 }
 
 void ConnectionManager::on_message(const wire::CmRep& rep, const Arrival& arrival, Effects& out) {
-  Connection* connection = find(rep.remote_id, rep.local_id);
+  Connection* connection = find(rep.remote_id, rep.local_id, arrival);
   if (connection == nullptr || !connection->active) {
     // We gave up, or never asked: the peer must not believe that somebody is there.
-    ++counters_.unknown;
     out.push_back(refuse_reply(arrival.way, rep, RejectReason::invalid_communication_id));
     return;
   }
   if (connection->state != State::request_sent) return on_repeated_reply(*connection, out);
 
   const QueuePairOffer peer = offer_of(rep, connection->transport);
-  const PeerQueuePair queue_pair{rep.local_ca_guid, peer.qpn};
-  set_peer(*connection, {rep.local_id, rep.local_ca_guid});
+  const Source source = source_of(arrival.way.from);
+  const PeerQueuePair queue_pair{source, rep.local_ca_guid, peer.qpn.value()};
+  set_peer(*connection, {source, rep.local_id, rep.local_ca_guid});
   if (peer_queue_pairs_.contains(queue_pair)) {
     // IBA 12.9.8.3.1: the peer's queue pair has a connection, says our memory.
     send_reject(*connection, wire::CmAbout::rep, RejectReason::stale_connection, {}, out);
     return end_rejected(*connection, RejectReason::stale_connection, {}, out);
   }
   set_peer_queue_pair(*connection, queue_pair);
-  connection->state = State::reply_received;
+  enter(*connection, State::reply_received, out);
   connection->remote_qpn = peer.qpn;
   set_timer(*connection, kNever);
   out.push_back(ConnectResponse{.connection = connection->id,
@@ -82,7 +81,7 @@ Result<void> ConnectionManager::establish(ConnectionId id, ByteSpan private_data
     return ok;
   }
   Connection& it = **connection;
-  it.state = State::established;
+  enter(it, State::established, out);
   wire::CmRtu rtu{.local_id = static_cast<wire::CommunicationId>(id), .remote_id = it.remote_id};
   put(rtu.private_data, private_data);
   send(it, rtu, out);

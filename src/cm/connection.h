@@ -1,10 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 
 #include "base/time.h"
 #include "cm/messages.h"
+#include "cm/source.h"
 
 namespace verbatim::cm {
 
@@ -23,31 +25,61 @@ enum class State : std::uint8_t {
   resolve_answered,  // Our SIDR_REP is repeated if the SIDR_REQ comes again.
 };
 
-/// Who sent a REQ or a SIDR_REQ, so that its repetition is recognized (IBA 12.9.8.3.1).
+/// States whose connections somebody else can make us keep. Each kind has a bound (Settings).
+enum class Kept : std::uint8_t {
+  freely,      // The user asked for it, or it stands.
+  half_open,   // A peer has asked, and it does not stand yet.
+  remembered,  // It is over, but the answer may have to be repeated.
+  ending,      // The peer's DREP, or the end of TimeWait, is awaited.
+};
+constexpr Kept kept_in(State state) {
+  switch (state) {
+    case State::request_received:
+    case State::reply_sent:
+    case State::resolve_received:
+      return Kept::half_open;
+    case State::refused:
+    case State::resolve_answered:
+      return Kept::remembered;
+    case State::disconnect_sent:
+    case State::time_wait:
+      return Kept::ending;
+    case State::request_sent:
+    case State::reply_received:
+    case State::established:
+    case State::resolve_sent:
+      break;
+  }
+  return Kept::freely;
+}
+
+/// Names a REQ or a SIDR_REQ by its sender, so that its repetition is recognized (IBA 12.9.8.3.1).
 struct PeerKey {
+  Source source{};
   wire::CommunicationId id{};
-  std::uint64_t node = 0;  // The channel adapter's GUID; for a SIDR_REQ a digest of the address.
-  friend bool operator==(const PeerKey&, const PeerKey&) = default;
+  std::uint64_t node = 0;  // The channel adapter's GUID; 0 for a SIDR_REQ, which carries none.
+  bool resolves = false;   // A SIDR_REQ.
+  friend auto operator<=>(const PeerKey&, const PeerKey&) = default;
 };
 
 /// The peer's queue pair: it has one connection at a time (IBA 12.9.8.3.1).
 struct PeerQueuePair {
+  Source source{};
   std::uint64_t node = 0;
-  Qpn qpn{};
-  friend bool operator==(const PeerQueuePair&, const PeerQueuePair&) = default;
-};
-
-struct KeyHash {
-  static std::size_t mix(std::uint64_t a, std::uint64_t b) {
-    return static_cast<std::size_t>((a ^ b * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 >> 7);
-  }
-  std::size_t operator()(const PeerKey& key) const { return mix(key.node, raw(key.id)); }
-  std::size_t operator()(const PeerQueuePair& key) const { return mix(key.node, key.qpn.value()); }
+  std::uint32_t qpn = 0;
+  friend auto operator<=>(const PeerQueuePair&, const PeerQueuePair&) = default;
 };
 
 /// A time that a peer or the user chose, within reason: 67 ms to 69 s.
 constexpr TimeNs patience_ns(std::uint8_t exponent) {
   return wire::cm_time_ns(std::clamp<std::uint8_t>(exponent, 14, 24));
+}
+
+/// The longest time that a peer can choose for a connection of ours: 8.6 s. For TimeWait it covers
+/// what packets spend on their way; for a REP it is twice what Linux asks for.
+inline constexpr std::uint8_t kPeerTimeoutMax = 21;
+constexpr std::uint8_t within_reason(std::uint8_t peers_timeout) {
+  return std::min(peers_timeout, kPeerTimeoutMax);
 }
 
 /// What our MRA asks for: Linux's figure, 69 s.
@@ -57,9 +89,12 @@ inline constexpr std::uint8_t kServiceTimeout = 24;
 struct Connection {
   ConnectionId id{};
   State state{};
-  bool active = false;      // We asked.
-  bool released = false;    // The user has forgotten it: no effect but MADs.
-  bool stale_once = false;  // The peer took our queue pair for one of an earlier life.
+  bool active = false;       // We asked.
+  bool released = false;     // The user has forgotten it: no effect but MADs.
+  bool stale_once = false;   // The peer took our queue pair for one of an earlier life.
+  bool has_delayed = false;  // We have sent an MRA: the peer does not repeat its message soon.
+  ListenerId waits_at{};     // The listener whose backlog counts it; 0: none.
+  std::uint64_t since = 0;   // When it came to be kept as `kept_in` says: a serial number.
   wire::CommunicationId remote_id{};
   std::uint64_t transaction = 0;
   ServiceId service{};

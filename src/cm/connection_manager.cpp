@@ -42,25 +42,43 @@ const char* name_of(State state) {
 ConnectionManager::ConnectionManager(const Settings& settings)
     : settings_(settings),
       identifiers_(settings.slot, settings.seed),
-      transaction_(settings.seed << 32) {}
+      transaction_(settings.seed << 32),
+      half_open_(settings.half_open_max) {}
 
 Result<ListenerId> ConnectionManager::listen(const ListenAt& where) {
-  return listeners_.add(where);
+  auto listener = listeners_.add(where);
+  if (listener) backlogs_.emplace(*listener, FairQueue(where.backlog));
+  return listener;
 }
 
-void ConnectionManager::unlisten(ListenerId listener) { listeners_.remove(listener); }
+void ConnectionManager::unlisten(ListenerId listener) {
+  listeners_.remove(listener);
+  backlogs_.erase(listener);
+}
 
 Connection* ConnectionManager::find(ConnectionId id) {
   const auto found = connections_.find(id);
   return found == connections_.end() ? nullptr : &found->second;
 }
 
-Connection* ConnectionManager::find(wire::CommunicationId local, wire::CommunicationId remote) {
+Connection* ConnectionManager::find(wire::CommunicationId local, wire::CommunicationId remote,
+                                    const Arrival& arrival) {
   Connection* connection = find(static_cast<ConnectionId>(local));
-  if (connection == nullptr) return nullptr;
   // While our REQ is unanswered, the peer's id is still to be learned.
-  const bool fits = connection->remote_id == remote || connection->state == State::request_sent;
-  return fits ? connection : nullptr;
+  const bool fits = connection != nullptr &&
+                    (connection->remote_id == remote || connection->state == State::request_sent);
+  if (!fits) {
+    ++counters_.unknown;
+    return nullptr;
+  }
+  return is_from_peer(*connection, arrival) ? connection : nullptr;
+}
+
+/// Ids are 32 bits and can be guessed; an address that answers us cannot be had by guessing.
+bool ConnectionManager::is_from_peer(const Connection& connection, const Arrival& arrival) {
+  if (source_of(connection.path.remote) == source_of(arrival.way.from)) return true;
+  ++counters_.strangers;
+  return false;
 }
 
 Result<Connection*> ConnectionManager::find_in(ConnectionId id, State state, const char* call) {
@@ -75,17 +93,23 @@ Result<Connection*> ConnectionManager::find_in(ConnectionId id, State state, con
   return connection;
 }
 
-Connection* ConnectionManager::create(State state) {
-  if (connections_.size() >= settings_.connections_max) return nullptr;
+Connection* ConnectionManager::create(State state, const Path& path, Effects& out) {
+  if (connections_.size() >= settings_.connections_max) {
+    if (remembered_.empty() && ending_.empty()) return nullptr;
+    drop_oldest(remembered_.empty() ? ending_ : remembered_, out);
+  }
   ConnectionId id = identifiers_.next();
   while (connections_.contains(id)) id = identifiers_.next();
   Connection& connection = connections_[id];
   connection.id = id;
   connection.state = state;
+  connection.path = path;
+  keep(connection);
   return &connection;
 }
 
 void ConnectionManager::erase(Connection& connection) {
+  keep_no_longer(connection);
   set_timer(connection, kNever);
   if (const auto known = peers_.find(connection.peer);
       known != peers_.end() && known->second == connection.id) {
@@ -102,7 +126,7 @@ void ConnectionManager::set_peer(Connection& connection, PeerKey key) {
 }
 
 void ConnectionManager::set_peer_queue_pair(Connection& connection, PeerQueuePair key) {
-  if (key.qpn == Qpn(0)) return;  // Nobody's: the user has no queue pair.
+  if (key.qpn == 0) return;  // Nobody's: the user has no queue pair.
   connection.peer_queue_pair = key;
   peer_queue_pairs_[key] = connection.id;
 }

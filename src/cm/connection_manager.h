@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/time.h"
 #include "cm/connection.h"
+#include "cm/fair_queue.h"
 #include "cm/identifiers.h"
 #include "cm/listeners.h"
 #include "cm/messages.h"
@@ -26,14 +28,22 @@ struct Settings {
   /// Connections and resolutions alive, TimeWait included. Beyond it, calls are refused (ENOMEM),
   /// and REQs rejected with "no resources".
   std::size_t connections_max = 65'536;
+  /// Bounds of what peers can make us keep (README.md). At least 1 each.
+  std::size_t half_open_max = 4'096;
+  std::size_t half_open_of_source_max = 1'024;
+  std::size_t remembered_max = 1'024;
+  std::size_t ending_max = 16'384;
 };
 
 /// What happened that no effect tells.
 struct Counters {
-  std::uint64_t malformed = 0;   // MADs that are no message of a communication manager.
-  std::uint64_t unknown = 0;     // Messages about a connection that is not there.
-  std::uint64_t duplicates = 0;  // REQ, REP or SIDR_REQ that came before.
-  std::uint64_t repeated = 0;    // Messages that we sent again, because no answer came.
+  std::uint64_t malformed = 0;  // MADs that are no message of a communication manager.
+  std::uint64_t unknown = 0;    // Messages about a connection that is not there.
+  std::uint64_t strangers = 0;  // Messages about a connection that its peer's address did not send.
+  std::uint64_t duplicates = 0;   // REQ, REP or SIDR_REQ that came before.
+  std::uint64_t repeated = 0;     // Messages that we sent again, because no answer came.
+  std::uint64_t turned_away = 0;  // Requests refused because too many are half open.
+  std::uint64_t displaced = 0;    // Half-open connections that gave way to another source's.
 };
 
 /// How and when a message came.
@@ -99,6 +109,9 @@ class ConnectionManager {
   Result<ListenerId> listen(const ListenAt& where);
   /// Requests delivered before stay: they are answered one by one.
   void unlisten(ListenerId listener);
+  /// The user has taken a request from where the program queues it: the listener's backlog has a
+  /// place more. Answering the request does the same.
+  void note_taken(ConnectionId id);
 
   Result<ConnectionId> connect(const ConnectParameters& parameters, TimeNs now, Effects& out);
   Result<void> accept(ConnectionId id, const AcceptParameters& parameters, TimeNs now,
@@ -160,10 +173,14 @@ class ConnectionManager {
 
   // connection_manager.cpp: the tables.
   Connection* find(ConnectionId id);
-  /// The connection that a message is about: our id and the peer's fit.
-  Connection* find(wire::CommunicationId local, wire::CommunicationId remote);
+  /// The connection that a message is about. Returns null, and counts the message, unless it comes
+  /// from the peer's address and both ids fit.
+  Connection* find(wire::CommunicationId local, wire::CommunicationId remote,
+                   const Arrival& arrival);
+  bool is_from_peer(const Connection& connection, const Arrival& arrival);
   Result<Connection*> find_in(ConnectionId id, State state, const char* call);
-  Connection* create(State state);  // Null where the table is full.
+  /// Returns null if the table is full of what must be kept.
+  Connection* create(State state, const Path& path, Effects& out);
   void erase(Connection& connection);
   void set_peer(Connection& connection, PeerKey key);
   void set_peer_queue_pair(Connection& connection, PeerQueuePair key);
@@ -178,10 +195,20 @@ class ConnectionManager {
   void give_up(Connection& connection, TimeNs now, Effects& out);
   void end_rejected(Connection& connection, RejectReason reason, const PrivateData& private_data,
                     Effects& out);
+  // bounds.cpp: what peers can make us keep, and for how long.
+  void enter(Connection& connection, State state, Effects& out);
+  void keep(Connection& connection);
+  void keep_no_longer(Connection& connection);
+  void drop_oldest(std::map<std::uint64_t, ConnectionId>& kept, Effects& out);
+  bool admit(const Source& source, ListenerId listener, Effects& out);
+  void wait_at(Connection& connection, ListenerId listener);
+  bool make_room(const FairQueue& queue, const Source& source, Effects& out);
+  void displace(Connection& connection, Effects& out);
   // connect.cpp
   void on_repeated_reply(Connection& connection, Effects& out);
   // accept.cpp
-  std::optional<RejectReason> objection(const wire::CmReq& req, TimeNs now, Effects& out);
+  std::optional<RejectReason> objection(const wire::CmReq& req, const Arrival& arrival,
+                                        Effects& out);
   void deliver_request(const wire::CmReq& req, Connection& connection, ListenerId listener,
                        const IpEnds& ends, Effects& out);
   void on_repeated_request(Connection& connection, Effects& out);
@@ -192,7 +219,7 @@ class ConnectionManager {
   void send_delay(Connection& connection, std::uint8_t service_timeout, Effects& out);
   void refuse_and_remember(Connection& connection, RejectReason reason, ByteSpan private_data,
                            TimeNs now, Effects& out);
-  Connection* find_rejected(const wire::CmRej& rej);
+  Connection* find_rejected(const wire::CmRej& rej, const Arrival& arrival);
   // disconnect.cpp
   void start_disconnect(Connection& connection, ByteSpan private_data, TimeNs now, Effects& out);
   void finish(Connection& connection, const PrivateData& private_data, TimeNs now, Effects& out);
@@ -207,8 +234,13 @@ class ConnectionManager {
   Listeners listeners_;
   Timers timers_;
   std::unordered_map<ConnectionId, Connection> connections_;
-  std::unordered_map<PeerKey, ConnectionId, KeyHash> peers_;
-  std::unordered_map<PeerQueuePair, ConnectionId, KeyHash> peer_queue_pairs_;
+  std::uint64_t serial_ = 0;
+  FairQueue half_open_;
+  std::map<std::uint64_t, ConnectionId> remembered_, ending_;  // The oldest first.
+  std::map<ListenerId, FairQueue> backlogs_;
+  // Ordered: what peers choose can make no lookup slow.
+  std::map<PeerKey, ConnectionId> peers_;
+  std::map<PeerQueuePair, ConnectionId> peer_queue_pairs_;
   Counters counters_;
 };
 

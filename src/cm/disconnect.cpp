@@ -22,7 +22,7 @@ Result<void> ConnectionManager::disconnect(ConnectionId id, ByteSpan private_dat
 
 void ConnectionManager::start_disconnect(Connection& connection, ByteSpan private_data, TimeNs now,
                                          Effects& out) {
-  connection.state = State::disconnect_sent;
+  enter(connection, State::disconnect_sent, out);
   forget_peer_queue_pair(connection);
   wire::CmDreq dreq{.local_id = static_cast<wire::CommunicationId>(connection.id),
                     .remote_id = connection.remote_id,
@@ -33,13 +33,10 @@ void ConnectionManager::start_disconnect(Connection& connection, ByteSpan privat
 }
 
 void ConnectionManager::on_message(const wire::CmDreq& dreq, const Arrival& arrival, Effects& out) {
-  Connection* connection = find(dreq.remote_id, dreq.local_id);
+  Connection* connection = find(dreq.remote_id, dreq.local_id, arrival);
   // IBA 12.9.8.6: also to a DREQ of a connection that is not there any more.
   out.push_back(confirm_disconnect(arrival.way, dreq));
-  if (connection == nullptr) {
-    ++counters_.unknown;
-    return;
-  }
+  if (connection == nullptr) return;
   switch (connection->state) {
     case State::request_sent:  // The REP was lost, and the peer has lost patience.
       return end_rejected(*connection, RejectReason::consumer, {}, out);
@@ -54,20 +51,18 @@ void ConnectionManager::on_message(const wire::CmDreq& dreq, const Arrival& arri
 }
 
 void ConnectionManager::on_message(const wire::CmDrep& drep, const Arrival& arrival, Effects& out) {
-  Connection* connection = find(drep.remote_id, drep.local_id);
-  if (connection == nullptr || connection->state != State::disconnect_sent) {
-    ++counters_.unknown;
-    return;
-  }
+  Connection* connection = find(drep.remote_id, drep.local_id, arrival);
+  if (connection == nullptr || connection->state != State::disconnect_sent) return;
   finish(*connection, private_data_of(drep.private_data), arrival.now, out);
 }
 
 void ConnectionManager::finish(Connection& connection, const PrivateData& private_data, TimeNs now,
                                Effects& out) {
   if (!connection.released) out.push_back(Disconnected{connection.id, private_data});
-  connection.state = State::time_wait;
+  enter(connection, State::time_wait, out);
   forget_peer_queue_pair(connection);
-  set_timer(connection, now + wire::cm_time_ns(connection.path.ack_timeout));
+  // The peer chooses, up to 2.4 hours.
+  set_timer(connection, now + wire::cm_time_ns(within_reason(connection.path.ack_timeout)));
 }
 
 void ConnectionManager::release(ConnectionId id, TimeNs now, Effects& out) {

@@ -25,6 +25,8 @@ struct ListenAt {
   Gid gid{};
   /// Datagram services are asked for by SIDR_REQ, the others by REQ.
   bool datagram = false;
+  /// How many requests may wait until the user takes them (`note_taken`) or answers them.
+  std::size_t backlog = 1024;
 };
 
 /// What a request asks for.

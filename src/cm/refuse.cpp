@@ -39,7 +39,7 @@ void ConnectionManager::refuse_and_remember(Connection& connection, RejectReason
                                             ByteSpan private_data, TimeNs now, Effects& out) {
   const auto about = connection.active ? wire::CmAbout::rep : wire::CmAbout::req;
   send_reject(connection, about, reason, private_data, out);
-  connection.state = State::refused;
+  enter(connection, State::refused, out);
   connection.released = true;
   forget_peer_queue_pair(connection);
   set_timer(connection, now + connection.remember);
@@ -47,21 +47,21 @@ void ConnectionManager::refuse_and_remember(Connection& connection, RejectReason
 
 /// The connection that a REJ is about; for a time-out of a REQ whose sender never learned our id,
 /// the peer's own id and GUID say which.
-Connection* ConnectionManager::find_rejected(const wire::CmRej& rej) {
-  if (rej.remote_id != wire::CommunicationId{}) return find(rej.remote_id, rej.local_id);
+Connection* ConnectionManager::find_rejected(const wire::CmRej& rej, const Arrival& arrival) {
+  if (rej.remote_id != wire::CommunicationId{}) {
+    return find(rej.remote_id, rej.local_id, arrival);
+  }
   if (rej.reason != RejectReason::timeout || rej.info_length < sizeof(std::uint64_t)) {
     return nullptr;
   }
-  const auto known = peers_.find({rej.local_id, load_be<std::uint64_t>(rej.info.data())});
+  const auto known = peers_.find(
+      {source_of(arrival.way.from), rej.local_id, load_be<std::uint64_t>(rej.info.data())});
   return known == peers_.end() ? nullptr : find(known->second);
 }
 
 void ConnectionManager::on_message(const wire::CmRej& rej, const Arrival& arrival, Effects& out) {
-  Connection* connection = find_rejected(rej);
-  if (connection == nullptr) {
-    ++counters_.unknown;
-    return;
-  }
+  Connection* connection = find_rejected(rej, arrival);
+  if (connection == nullptr) return;
   switch (connection->state) {
     case State::request_sent:
       if (rej.reason == RejectReason::stale_connection && !connection->stale_once) {
@@ -96,6 +96,7 @@ Result<void> ConnectionManager::delay(ConnectionId id, std::uint8_t service_time
 void ConnectionManager::send_delay(Connection& connection, std::uint8_t service_timeout,
                                    Effects& out) {
   const auto about = connection.active ? wire::CmAbout::rep : wire::CmAbout::req;
+  connection.has_delayed = true;
   send(connection,
        wire::CmMra{.local_id = static_cast<wire::CommunicationId>(connection.id),
                    .remote_id = connection.remote_id,
@@ -105,11 +106,8 @@ void ConnectionManager::send_delay(Connection& connection, std::uint8_t service_
 }
 
 void ConnectionManager::on_message(const wire::CmMra& mra, const Arrival& arrival, Effects&) {
-  Connection* connection = find(mra.remote_id, mra.local_id);
-  if (connection == nullptr) {
-    ++counters_.unknown;
-    return;
-  }
+  Connection* connection = find(mra.remote_id, mra.local_id, arrival);
+  if (connection == nullptr) return;
   const bool fits =
       (connection->state == State::request_sent && mra.acknowledged == wire::CmAbout::req) ||
       (connection->state == State::reply_sent && mra.acknowledged == wire::CmAbout::rep);
@@ -119,11 +117,8 @@ void ConnectionManager::on_message(const wire::CmMra& mra, const Arrival& arriva
 }
 
 void ConnectionManager::on_message(const wire::CmLap& lap, const Arrival& arrival, Effects& out) {
-  Connection* connection = find(lap.remote_id, lap.local_id);
-  if (connection == nullptr || connection->state != State::established) {
-    ++counters_.unknown;
-    return;
-  }
+  Connection* connection = find(lap.remote_id, lap.local_id, arrival);
+  if (connection == nullptr || connection->state != State::established) return;
   out.push_back(
       answer_to(arrival.way, wire::CmApr{.local_id = lap.remote_id,
                                          .remote_id = lap.local_id,

@@ -5,13 +5,6 @@
 namespace verbatim::cm {
 namespace {
 
-/// A SIDR_REQ carries no GUID: who sent it is told by where it came from.
-std::uint64_t digest(const SocketAddress& address) {
-  std::uint64_t digest = 0;
-  for (const std::uint8_t byte : address.ipv6_bytes()) digest = (digest ^ byte) * 0x100000001b3;
-  return digest | 1ull << 63;
-}
-
 /// How long an answer is kept, in case the question comes again: twice what askers wait.
 constexpr std::uint8_t kAnswerTimeout = 20;
 
@@ -26,12 +19,11 @@ Result<ConnectionId> ConnectionManager::resolve(const ResolveParameters& paramet
   if (auto ok = check_ends(parameters.ends, "resolve"); !ok) {
     return std::unexpected(std::move(ok).error());
   }
-  Connection* resolution = create(State::resolve_sent);
+  Connection* resolution = create(State::resolve_sent, parameters.path, out);
   if (resolution == nullptr) return refuse(ENOMEM, "resolve: too many connections");
   resolution->active = true;
   resolution->transaction = next_transaction();
   resolution->service = parameters.service;
-  resolution->path = parameters.path;
   resolution->persist(parameters.persistence);
   wire::CmSidrReq request{.request_id = static_cast<wire::CommunicationId>(resolution->id),
                           .pkey = parameters.path.pkey,
@@ -42,12 +34,14 @@ Result<ConnectionId> ConnectionManager::resolve(const ResolveParameters& paramet
   return resolution->id;
 }
 
-void ConnectionManager::on_message(const wire::CmSidrRep& reply, const Arrival&, Effects& out) {
+void ConnectionManager::on_message(const wire::CmSidrRep& reply, const Arrival& arrival,
+                                   Effects& out) {
   Connection* resolution = find(static_cast<ConnectionId>(reply.request_id));
   if (resolution == nullptr || resolution->state != State::resolve_sent) {
     ++counters_.unknown;
     return;
   }
+  if (!is_from_peer(*resolution, arrival)) return;
   out.push_back(SidrResponse{.resolution = resolution->id,
                              .status = reply.status,
                              .qpn = reply.qpn,
@@ -58,7 +52,8 @@ void ConnectionManager::on_message(const wire::CmSidrRep& reply, const Arrival&,
 
 void ConnectionManager::on_message(const wire::CmSidrReq& request, const Arrival& arrival,
                                    Effects& out) {
-  const PeerKey peer{request.request_id, digest(arrival.way.from)};
+  const PeerKey peer{
+      .source = source_of(arrival.way.from), .id = request.request_id, .resolves = true};
   if (const auto known = peers_.find(peer); known != peers_.end()) {
     ++counters_.duplicates;
     const Connection& resolution = *find(known->second);
@@ -73,14 +68,18 @@ void ConnectionManager::on_message(const wire::CmSidrReq& request, const Arrival
     out.push_back(refuse_resolution(arrival.way, request, SidrStatus::service_not_supported));
     return;
   }
-  Connection* resolution = create(State::resolve_received);
-  if (resolution == nullptr) return;  // It asks again.
+  const Path path{.local = arrival.way.to,
+                  .remote = arrival.way.from,
+                  .local_gid = gid,
+                  .remote_gid = gid_of(arrival.way.from),
+                  .pkey = request.pkey};
+  Connection* const resolution =
+      admit(peer.source, *listener, out) ? create(State::resolve_received, path, out) : nullptr;
+  if (resolution == nullptr) {
+    out.push_back(refuse_resolution(arrival.way, request, SidrStatus::no_qp));
+    return;
+  }
   resolution->transaction = arrival.way.transaction;
-  resolution->path = {.local = arrival.way.to,
-                      .remote = arrival.way.from,
-                      .local_gid = gid,
-                      .remote_gid = gid_of(arrival.way.from),
-                      .pkey = request.pkey};
   set_peer(*resolution, peer);
   deliver_resolution(request, *resolution, *listener, ends, out);
 }
@@ -88,6 +87,7 @@ void ConnectionManager::on_message(const wire::CmSidrReq& request, const Arrival
 void ConnectionManager::deliver_resolution(const wire::CmSidrReq& request, Connection& resolution,
                                            ListenerId listener, const IpEnds& ends, Effects& out) {
   resolution.service = request.service_id;
+  wait_at(resolution, listener);
   const std::size_t header = ends.empty() ? 0 : wire::RdmaIpHeader::kSize;
   out.push_back(SidrRequest{.resolution = resolution.id,
                             .listener = listener,
@@ -117,8 +117,8 @@ void ConnectionManager::send_answer(Connection& resolution, const SidrAnswer& an
                         .qkey = answer.qkey};
   put(reply.private_data, answer.private_data);
   send(resolution, reply, out);
-  resolution.state = State::resolve_answered;
   resolution.released = true;
+  enter(resolution, State::resolve_answered, out);
   set_timer(resolution, now + wire::cm_time_ns(kAnswerTimeout));
 }
 

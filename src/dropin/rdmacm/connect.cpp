@@ -143,12 +143,14 @@ Result<void> open_listener(Manager& cm, Id& id, int backlog) {
   const std::lock_guard guard(cm.lock);
   const bool only = id.options.own_family_only.value_or(id.local.is_ipv4());
   const bool any = is_wildcard(id.local);
+  id.backlog = backlog > 0 ? backlog : kBacklogDefault;
   const cm::ListenAt where{.service = service_of(id, id.local.port()),
                            .service_mask = id.is_af_ib ? id.service_mask : ~std::uint64_t{0},
                            .address = id.is_af_ib ? SocketAddress() : id.local,
                            .both_families = any && id.local.is_ipv6() && !only,
                            .gid = id.is_af_ib && !any ? id.connection.path.local_gid : Gid{},
-                           .datagram = id.is_datagram()};
+                           .datagram = id.is_datagram(),
+                           .backlog = static_cast<std::size_t>(id.backlog)};
   const auto listener = cm.streams() != nullptr
                             ? cm.streams()->listen(id, backlog)
                             : cm.step([&](cm::ConnectionManager& engine, TimeNs, cm::Effects&) {
@@ -156,7 +158,6 @@ Result<void> open_listener(Manager& cm, Id& id, int backlog) {
                               });
   if (!listener) return std::unexpected(listener.error());
   id.listener = *listener;
-  id.backlog = backlog > 0 ? backlog : kBacklogDefault;
   cm.add_listener(id, *listener);
   id.state = IdState::listening;
   show_addresses(id);

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "dropin/rdmacm/addresses.h"
+#include "dropin/rdmacm/calls.h"
 #include "dropin/rdmacm/manager.h"
 
 /// What the connection manager's engine says, as events of ids.
@@ -150,10 +151,24 @@ void Manager::on(const cm::Established& established) {
   push(*id, std::move(event));
 }
 
+bool Manager::withdraw(Id& id) {
+  if (id.state != IdState::requested) return false;
+  const std::size_t withdrawn = from(id.verbs.channel).events.remove_if([&id](Event* event) {
+    const bool is_request = event->verbs.event == RDMA_CM_EVENT_CONNECT_REQUEST;
+    if (!is_request || event->verbs.id != &id.verbs) return false;
+    --event->subject->waiting_requests;
+    delete event;
+    return true;
+  });
+  if (withdrawn > 0) forget(id);
+  return withdrawn > 0;
+}
+
 void Manager::on(const cm::Rejected& rejected) {
   Id* const id = find(rejected.connection);
   if (id == nullptr) return;
   close(*id);
+  if (withdraw(*id)) return;
   id->state = IdState::ended;
   if (rejected.reason == wire::RejectReason::primary_gid) {
     log(LogLevel::warn,

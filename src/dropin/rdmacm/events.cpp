@@ -20,6 +20,7 @@ Result<void> on_connect_request(Manager& manager, Event& event) {
     if (rdma_migrate_id(&id.verbs, nullptr) != 0) return refuse(errno, "no channel for a new id");
   }
   const std::lock_guard guard(manager.lock);
+  manager.note_taken(id);
   show_addresses(id);
   return show_path(id);
 }

@@ -80,6 +80,10 @@ class Manager {
   void remove_listener(Id& id);
   /// Tells the agent how far the id's connection is: what to say when this program dies.
   void note_progress(Id& id, bool is_established);
+  /// The program has taken the id's request: it is none of its listener's backlog any more.
+  void note_taken(const Id& id) {
+    if (id.connection.is_open) engine_.note_taken(id.connection.number);
+  }
   void push(Id& subject, std::unique_ptr<Event> event);
   Id* find(cm::ConnectionId connection) const;
   void release(cm::ConnectionId connection);
@@ -101,6 +105,8 @@ class Manager {
   void on(const cm::TimeWaitExit& end);
   void on(const cm::SidrRequest& request);
   void on(const cm::SidrResponse& response);
+  /// Drops a request that has ended before the program took it. Returns false if it did.
+  bool withdraw(Id& id);
   Id* request_for(cm::ListenerId listener, cm::ConnectionId connection, const cm::Path& path,
                   const cm::IpEnds& ends);
   void set_alarm();
