@@ -4,6 +4,8 @@
 #include <optional>
 #include <thread>
 
+#include <nlohmann/json.hpp>
+
 #include "agent/lab_for_test.h"
 #include "agent/management_port.h"
 #include "agent/protocol.h"
@@ -190,6 +192,33 @@ TEST_F(BindingsTest, AListenerGetsRequestsAndAProgramItsReplies) {
   peer.send(program->node().addresses[0], reply);
   while (received.size() < 2 && readable(program->fd())) program->handle_event();
   EXPECT_EQ(received, (std::vector{request, reply}));
+}
+
+/// How many datagrams for programs the agent has dropped. It has served what came before, too.
+std::uint64_t dropped(const std::string& node) {
+  return nlohmann::json::parse(request_status(node).value())["programs"][0]["datagrams_dropped"];
+}
+
+TEST_F(BindingsTest, AFloodOfRequestsLeavesRoomForWhatConcernsConnections) {
+  const auto program = join("n", "127.78.9.6");
+  ASSERT_TRUE(program);
+  std::optional<wire::CmMad> last;
+  program->set_events(
+      {.on_mad = [&](const ReceivedMad& mad) { last = wire::decode_cm(mad.bytes).value(); },
+       .on_port_changed = {}});
+  ASSERT_TRUE(program->bindings().bind(binding(1, "127.78.9.6")));
+  ASSERT_TRUE(program->bindings().listen(1));
+  const SocketAddress node = program->node().addresses[0];
+  const wire::CmMad request{7, wire::CmReq{.service_id = kService}};
+  const wire::CmMad goodbye{8, wire::CmDreq{.remote_id = id_in(program->slot())}};
+  Peer peer("127.78.9.7");
+  while (dropped("n") == 0) {
+    for (int i = 0; i < 100; ++i) peer.send(node, request);
+  }
+  peer.send(node, goodbye);
+  for (int turns = 0; turns < 3; ++turns) dropped("n");
+  while (last != goodbye && readable(program->fd())) program->handle_event();
+  EXPECT_EQ(last, goodbye);
 }
 
 TEST_F(BindingsTest, WhatIsForNobodyIsAnswered) {

@@ -11,6 +11,7 @@
 #include "agent/node.h"
 #include "base/address.h"
 #include "base/time.h"
+#include "cm/source.h"
 #include "wire/management_packet.h"
 
 namespace verbatim::agent {
@@ -33,26 +34,35 @@ class EarlyRequests {
   /// For so long a listener that has gone is remembered.
   static constexpr TimeNs kMemory = 10'000 * kMillisecond;
   static constexpr std::size_t kMax = 1024;
+  /// Of one address (or IPv6 network), so that nobody takes the places of the others.
+  static constexpr std::size_t kMaxOfSource = 64;
   using Port = std::pair<PortSpace, std::uint16_t>;
 
   void on_listener_gone(Port port, TimeNs now);
-  /// False where too many wait. `port`: none for a service that is none of rdma_cm's.
+  /// Returns false if too many wait. `port`: none for a service that is none of rdma_cm's.
   bool add(std::optional<Port> port, const EarlyRequest& request, TimeNs now);
   /// `serve(request)` says whether somebody listens now; of the others, those that are due go to
   /// `refuse(request)`.
   template <typename Serve, typename Refuse>
   void step(TimeNs now, Serve serve, Refuse refuse) {
     std::erase_if(waiting_, [&](const EarlyRequest& request) {
-      if (serve(request)) return true;
-      if (now < request.due) return false;
-      refuse(request);
+      const bool is_served = serve(request);
+      if (!is_served && now < request.due) return false;
+      if (!is_served) refuse(request);
+      forget_source(request);
       return true;
     });
+    find_next_deadline();
   }
-  TimeNs next_deadline() const;
+  TimeNs next_deadline() const { return next_deadline_; }
 
  private:
+  void forget_source(const EarlyRequest& request);
+  void find_next_deadline();
+
   std::vector<EarlyRequest> waiting_;
+  std::map<cm::Source, std::size_t> count_of_;
+  TimeNs next_deadline_ = kNever;
   std::map<Port, TimeNs> listened_until_;
 };
 

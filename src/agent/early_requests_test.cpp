@@ -21,6 +21,12 @@ std::pair<int, int> step(EarlyRequests& requests, TimeNs now, bool somebody_list
   return count;
 }
 
+EarlyRequest from(std::uint8_t last) {
+  EarlyRequest request;
+  request.source = SocketAddress::ipv4({10, 0, 0, last});
+  return request;
+}
+
 using Counts = std::pair<int, int>;
 
 TEST(EarlyRequests, AreRefusedWhenTheirTimeIsOver) {
@@ -61,8 +67,21 @@ TEST(EarlyRequests, ForgetListenersOfLongAgo) {
 
 TEST(EarlyRequests, AreLimited) {
   EarlyRequests requests;
-  for (std::size_t i = 0; i < EarlyRequests::kMax; ++i) ASSERT_TRUE(requests.add(kPort, {}, kNow));
-  EXPECT_FALSE(requests.add(kPort, {}, kNow));
+  for (std::size_t i = 0; i < EarlyRequests::kMax; ++i) {
+    ASSERT_TRUE(requests.add(kPort, from(static_cast<std::uint8_t>(i % 255)), kNow));
+  }
+  EXPECT_FALSE(requests.add(kPort, from(255), kNow));
+}
+
+TEST(EarlyRequests, OfOneSourceLeaveRoomForOthers) {
+  EarlyRequests requests;
+  for (std::size_t i = 0; i < EarlyRequests::kMaxOfSource; ++i) {
+    ASSERT_TRUE(requests.add(kPort, from(1), kNow));
+  }
+  EXPECT_FALSE(requests.add(kPort, from(1), kNow));
+  EXPECT_TRUE(requests.add(kPort, from(2), kNow));
+  step(requests, kNow + EarlyRequests::kPatience);
+  EXPECT_TRUE(requests.add(kPort, from(1), kNow));
 }
 
 }  // namespace

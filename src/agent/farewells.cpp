@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "adapter/arena.h"
+#include "cm/source.h"
 
 namespace verbatim::agent {
 namespace {
@@ -64,14 +65,16 @@ void Farewells::add(int arena_fd, TimeNs now) {
   }
 }
 
-void Farewells::on_mad(wire::MadSpan mad) {
+void Farewells::on_mad(const SocketAddress& source, wire::MadSpan mad) {
+  if (waiting_.empty()) return;
   const auto decoded = wire::decode_cm(mad);
   const auto* reply = decoded ? std::get_if<wire::CmDrep>(&decoded->message) : nullptr;
   if (reply == nullptr) return;
   std::erase_if(waiting_, [&](const Farewell& farewell) {
     const auto* request = std::get_if<wire::CmDreq>(&farewell.mad.message);
     return request != nullptr && request->local_id == reply->remote_id &&
-           request->remote_id == reply->local_id;
+           request->remote_id == reply->local_id &&
+           cm::source_of(source) == cm::source_of(farewell.destination);
   });
 }
 

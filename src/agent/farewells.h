@@ -35,8 +35,8 @@ class Farewells {
     }
     std::erase_if(waiting_, [](const Farewell& farewell) { return farewell.times_left == 0; });
   }
-  /// A peer's DREP ends its DREQ.
-  void on_mad(wire::MadSpan mad);
+  /// A peer's DREP ends its DREQ, if it comes from where that went.
+  void on_mad(const SocketAddress& source, wire::MadSpan mad);
   TimeNs next_deadline() const;
   bool empty() const { return waiting_.empty(); }
 

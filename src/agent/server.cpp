@@ -175,6 +175,7 @@ void Server::on_connection() {
 }
 
 void Server::on_message(Connection& connection) {
+  programs_spoke_ = true;
   auto incoming = receive(connection.fd.get(), MSG_DONTWAIT);
   if (!incoming) {
     if (incoming.error().code != EAGAIN) close_connection(connection.fd.get());

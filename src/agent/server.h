@@ -144,6 +144,7 @@ class Server {
   PortTable ports_;
   Farewells farewells_;
   EarlyRequests early_requests_;
+  bool programs_spoke_ = false;     // Since early requests were served: one may listen now.
   TimeNs next_warning_ = 0;         // Of what the network asks.
   std::optional<LinkWatch> links_;  // Empty where the kernel refuses.
   PortState port_;

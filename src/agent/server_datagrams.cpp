@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <utility>
 
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "agent/server.h"
@@ -14,6 +17,15 @@ namespace {
 
 /// What anybody on the network can cause is not told more often.
 constexpr TimeNs kBetweenWarnings = 10 * kSecond;
+
+/// Whether a program's socket has room for what anybody can send: half of it is for messages about
+/// the connections that the program has.
+bool has_room_for_requests(int socket) {
+  int queued = 0, most = 0;
+  socklen_t length = sizeof most;
+  return ioctl(socket, SIOCOUTQ, &queued) != 0 ||
+         getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &most, &length) != 0 || queued <= most / 2;
+}
 
 }  // namespace
 
@@ -72,14 +84,18 @@ void Server::on_mad(std::uint32_t address, const SocketAddress& source, wire::Ma
     return;
   }
   if (Connection* const program = up_to_date_manager_of(*route, own)) {
-    return pass_on(*program, address, source, mad);
+    if (route->slot || has_room_for_requests(program->fd.get())) {
+      return pass_on(*program, address, source, mad);
+    }
+    ++program->datagrams_dropped;  // The peer asks again.
+    return;
   }
   if (!route->slot) {
     EarlyRequest early{.address = address, .source = source};
     std::ranges::copy(mad, early.mad.begin());
     if (early_requests_.add(port_of_service(route->service), early, monotonic_now())) return;
   }
-  farewells_.on_mad(mad);
+  farewells_.on_mad(source, mad);
   refuse_mad(address, source, mad);
 }
 
@@ -100,7 +116,10 @@ void Server::pass_on(Connection& program, std::uint32_t address, const SocketAdd
   if (!send(program.fd.get(), message, {}, MSG_DONTWAIT)) ++program.datagrams_dropped;
 }
 
+/// Not at every turn: what a flood of requests costs must not grow with how many wait.
 void Server::serve_early_requests() {
+  const TimeNs due = early_requests_.next_deadline();
+  if (due == kNever || (!std::exchange(programs_spoke_, false) && monotonic_now() < due)) return;
   const auto serve = [this](const EarlyRequest& early) {
     const SocketAddress& own = slots_->node().addresses[early.address];
     Connection* const program = manager_of(*cm::route_of(early.mad), own);
