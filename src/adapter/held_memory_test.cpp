@@ -6,11 +6,13 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include "base/page.h"
+
 namespace verbatim::adapter {
 namespace {
 
 constexpr PdNumber kPd{1};
-constexpr std::size_t kPage = 4096;
+const std::size_t kPage = page_bytes();
 
 /// Three pages of which the last can be taken away, as a region with these rights.
 class HeldMemory : public testing::Test {

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
 
+#include "base/page.h"
+
 namespace verbatim::region {
 namespace {
 
@@ -26,7 +28,7 @@ TEST(Mappings, LinesAsTheKernelWritesThem) {
 }
 
 TEST(Mappings, OnlyThoseThatTouchTheRange) {
-  constexpr std::size_t kPage = 4096;
+  const std::size_t kPage = page_bytes();
   auto* const place = static_cast<std::byte*>(
       mmap(nullptr, 4 * kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   ASSERT_EQ(mprotect(place + kPage, kPage, PROT_NONE), 0);

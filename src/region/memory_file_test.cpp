@@ -8,7 +8,6 @@
 #include <iterator>
 #include <numeric>
 #include <random>
-#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -16,10 +15,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/page.h"
+
 namespace verbatim::region {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+const std::size_t kPage = page_bytes();
 
 std::uint64_t address_of(const void* place) { return reinterpret_cast<std::uint64_t>(place); }
 

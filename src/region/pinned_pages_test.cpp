@@ -13,13 +13,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/page.h"
 #include "base/unique_fd.h"
 #include "region/memory_file.h"
 
 namespace verbatim::region {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+const std::size_t kPage = page_bytes();
 
 std::byte* new_pages(std::size_t pages) {
   void* const place = mmap(nullptr, pages * kPage, PROT_READ | PROT_WRITE,
