@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -108,12 +110,12 @@ void add_on_demand_paging(ibv_device_attr_ex& attributes) {
   attributes.xrc_odp_caps = kReliable;
 }
 
-/// `struct ibv_port_attr` as rdma-core 56 has it: the installed header may be older.
-struct PortAttributes {
-  ibv_port_attr common;
-  std::uint32_t active_speed_ex;
-};
-static_assert(offsetof(PortAttributes, active_speed_ex) == 52);
+/// The bytes of `struct ibv_port_attr`. Since rdma-core 56 it ends with active_speed_ex, which the
+/// installed header may lack.
+constexpr std::size_t kActiveSpeedExAt = 52;
+using PortAttributes = std::array<std::byte, std::max(sizeof(ibv_port_attr),
+                                                      kActiveSpeedExAt + sizeof(std::uint32_t))>;
+static_assert(sizeof(ibv_port_attr) >= kActiveSpeedExAt);
 
 constexpr std::uint8_t kWidth4x = 2;
 constexpr std::uint8_t kSpeedEdr = 32;
@@ -123,8 +125,7 @@ constexpr std::uint8_t kPhysicalStateLinkUp = 5;
 
 PortAttributes port_attributes(const adapter::PortState& state,
                                const adapter::NodeDescription& node) {
-  PortAttributes attributes{};
-  ibv_port_attr& port = attributes.common;
+  ibv_port_attr port{};
   port.state = state.is_active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   port.max_mtu = IBV_MTU_4096;
   port.active_mtu = static_cast<ibv_mtu>(raw(state.active_mtu));
@@ -139,7 +140,10 @@ PortAttributes port_attributes(const adapter::PortState& state,
   port.phys_state = state.is_active ? kPhysicalStateLinkUp : kPhysicalStateDisabled;
   port.link_layer = IBV_LINK_LAYER_ETHERNET;
   port.flags = node.is_iwarp ? std::uint8_t{0} : std::uint8_t{IBV_QPF_GRH_REQUIRED};
-  attributes.active_speed_ex = kSpeedEdr;
+  const std::uint32_t active_speed_ex = kSpeedEdr;
+  PortAttributes attributes{};
+  std::memcpy(attributes.data(), &port, sizeof port);
+  std::memcpy(attributes.data() + kActiveSpeedExAt, &active_speed_ex, sizeof active_speed_ex);
   return attributes;
 }
 
