@@ -3,17 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
+#include <exception>
 
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 
 #include "adapter/adapter.h"
 #include "adapter/frame_socket.h"
 #include "adapter/queue_pair.h"
+#include "base/log.h"
+#include "base/thread.h"
 
 namespace verbatim::adapter {
 namespace {
@@ -56,6 +59,21 @@ TimeNs computing_time(clockid_t clock) {
   return time.tv_sec * kSecond + time.tv_nsec;
 }
 
+/// Nobody is there to whom this thread could throw, and what is thrown is want of memory. What an
+/// event asks for is not asked for again: so many tries, a millisecond apart.
+template <typename Work>
+void do_patiently(Work work, int tries = 10) {
+  constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = static_cast<long>(kMillisecond)};
+  for (; tries > 0; --tries) {
+    try {
+      return work();
+    } catch (const std::exception& failure) {
+      log(LogLevel::error, "the background thread leaves something undone: {}", failure.what());
+    }
+    nanosleep(&kBetween, nullptr);
+  }
+}
+
 void drain_counter(int fd) {
   std::uint64_t count = 0;
   [[maybe_unused]] const auto got = read(fd, &count, sizeof count);
@@ -94,14 +112,9 @@ Result<std::unique_ptr<Progress>> Progress::create(Adapter& adapter,
   for (const int fd : sockets) {
     if (auto added = progress->receive_from(fd); !added) return std::unexpected(added.error());
   }
-  // Signals are the program's: none is delivered to a thread of ours.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  progress->thread_ = std::thread([self = progress.get()] { self->run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(progress->thread_.native_handle(), "verbatim");
+  auto thread = start_thread("verbatim", [self = progress.get()] { self->run(); });
+  if (!thread) return std::unexpected(thread.error());
+  progress->thread_ = std::move(*thread);
   progress->lives_.wait();  // Before any peer looks whether this program lives.
   return progress;
 }
@@ -192,7 +205,7 @@ void Progress::run() {
     if (resting_.exchange(rest, std::memory_order_seq_cst) && !rest) {
       set_alarm();
       // Either this sees what a post has left to the next poll, or the post that nobody rests.
-      if (has_outputs_.load(std::memory_order_seq_cst)) serve();
+      if (has_outputs_.load(std::memory_order_seq_cst)) do_patiently([this] { serve(); }, 1);
     }
     // Only a look: what is told once (EPOLLONESHOT) is for `serve_quietly`.
     pollfd ready{
@@ -204,7 +217,7 @@ void Progress::run() {
     }
     if (count > 0) serve_quietly();
     if (rest && neglects_packets()) no_rest_before_ = monotonic_now() + kAttention;
-    if (!rest || !may_rest(monotonic_now())) serve();
+    if (!rest || !may_rest(monotonic_now())) do_patiently([this] { serve(); }, 1);
   }
 }
 
@@ -222,9 +235,9 @@ void Progress::serve_quietly() {
       }
     }
     if (fd == event_fd_) {
-      on_event_();
+      do_patiently(on_event_);
     } else if (on_readable != nullptr) {
-      (*on_readable)();
+      do_patiently(*on_readable);
     } else {
       drain_counter(fd);
     }

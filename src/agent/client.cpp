@@ -4,14 +4,15 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/timerfd.h>
 
 #include "agent/conversation.h"
 #include "agent/protocol.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/time.h"
 
 namespace verbatim::agent {
@@ -71,6 +72,13 @@ bool is_final(const Error& error) {
   return std::ranges::find(kFinal, error.code) != kFinal.end();
 }
 
+void ring_after(TimeNs time, const UniqueFd& timer) {
+  const itimerspec when{.it_interval = {},
+                        .it_value = {.tv_sec = static_cast<time_t>(time / kSecond),
+                                     .tv_nsec = static_cast<long>(time % kSecond)}};
+  timerfd_settime(timer.get(), 0, &when, nullptr);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& options,
@@ -117,7 +125,7 @@ AgentClient::~AgentClient() {
 
 Result<void> AgentClient::prepare_events() {
   events_.reset(epoll_create1(EPOLL_CLOEXEC));
-  rejoined_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  rejoined_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!events_ || !rejoined_ || !stop_) return refuse_errno("no descriptor to watch the agent");
   if (auto watched = watch(rejoined_.get()); !watched) return watched;
@@ -137,8 +145,12 @@ void AgentClient::handle_event() {
   const int count = epoll_wait(events_.get(), ready.data(), ready.size(), 0);
   for (int i = 0; i < count; ++i) {
     if (ready[static_cast<std::size_t>(i)].data.fd == rejoined_.get()) {
-      eventfd_t ignored;
+      eventfd_t ignored;  // A timer is read like an event's counter.
       eventfd_read(rejoined_.get(), &ignored);
+      if (!rejoining_.joinable()) {  // No thread could be started.
+        start_rejoining();
+        continue;
+      }
       rejoining_.join();
       if (!new_connection_) continue;  // It has given up, and said so.
       connection_ = std::move(new_connection_);
@@ -168,6 +180,12 @@ bool AgentClient::read_message() {
   connection_.reset();
   connected_.store(false, std::memory_order_release);
   start_rejoining();
+  if (!rejoining_.joinable()) {  // Once: a next attempt is not worth another line.
+    log(LogLevel::warn,
+        "node '{}' has no agent, connections go on without it: no thread can be started now, "
+        "which would find another",
+        node_.name);
+  }
   return false;
 }
 
@@ -237,13 +255,15 @@ Result<void> AgentClient::on_description(Incoming& message) {
   return {};
 }
 
+/// Without a thread, once more a second later.
 void AgentClient::start_rejoining() {
-  // The thread takes over none of the program's signals.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  rejoining_ = std::thread(&AgentClient::rejoin_until_done, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  auto thread = start_thread("verbatim-rejoin", [this] { rejoin_until_done(); });
+  if (thread) {
+    rejoining_ = std::move(*thread);
+    return;
+  }
+  log(LogLevel::debug, "rejoining node '{}': {}", node_.name, thread.error().text);
+  ring_after(kSecond, rejoined_);
 }
 
 void AgentClient::rejoin_until_done() {
@@ -274,14 +294,14 @@ void AgentClient::rejoin_until_done() {
     if (is_final(connection.error())) break;
     if (poll(&stop, 1, static_cast<int>(pause / kMillisecond)) > 0) return;
   }
-  eventfd_write(rejoined_.get(), 1);
+  ring_after(1, rejoined_);
 }
 
 void AgentClient::close_in_child() {
   // The thread does not exist here: forget it, so that nobody waits for it.
   std::construct_at(&rejoining_);
-  for (UniqueFd* fd : {&keepsake_in_, &keepsake_out_, &slot_lock_, &connection_, &events_,
-                       &rejoined_, &stop_, &new_connection_}) {
+  for (UniqueFd* fd : {&keepsake_in_, &keepsake_out_, &slot_lock_, &connection_, &events_, &stop_,
+                       &new_connection_}) {
     fd->reset();
   }
   for (auto& socket : sockets_) socket.reset();
