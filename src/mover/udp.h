@@ -134,8 +134,8 @@ class SendSocket {
 
  private:
   friend class UdpSender;
-  int send_message(const SocketAddress& destination, const msghdr& message) const noexcept;
-  int tell_too_large(const SocketAddress& destination) const noexcept;
+  int send_message(const msghdr& message) const noexcept;
+  int tell_too_large(const msghdr& message) const noexcept;
   int send_segmented(const SocketAddress& destination, std::span<const iovec> bytes,
                      std::size_t segment_size) const noexcept;
   int send_one_by_one(const SocketAddress& destination, std::span<const iovec> bytes,

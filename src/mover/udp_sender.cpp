@@ -7,6 +7,7 @@
 #include <netinet/udp.h>
 
 #include "base/bytes.h"
+#include "base/hot.h"
 #include "base/log.h"
 #include "mover/udp.h"
 
@@ -118,21 +119,22 @@ const char* prepare(int fd, const SocketAddress& local, std::uint32_t interface_
 
 }  // namespace
 
-int SendSocket::send_message(const SocketAddress& destination,
-                             const msghdr& message) const noexcept {
+VERBATIM_HOT int SendSocket::send_message(const msghdr& message) const noexcept {
   while (sendmsg(fd_, &message, MSG_NOSIGNAL) < 0) {
-    if (errno == EMSGSIZE) return tell_too_large(destination);
+    if (errno == EMSGSIZE) return tell_too_large(message);
     if (errno != EINTR) return errno;
   }
   return 0;
 }
 
-int SendSocket::tell_too_large(const SocketAddress& destination) const noexcept {
-  if (!has_told_.exchange(true, std::memory_order_relaxed)) {
+[[gnu::cold, gnu::noinline]] int SendSocket::tell_too_large(const msghdr& message) const noexcept {
+  const auto* const name = static_cast<const sockaddr*>(message.msg_name);
+  const auto destination = SocketAddress::from(name, message.msg_namelen);
+  if (destination && !has_told_.exchange(true, std::memory_order_relaxed)) {
     log(LogLevel::warn,
         "packets from {} to {} are lost, for the network interface's MTU is smaller: choose a "
         "smaller path MTU (-m of perftest and the ping-pong programs), or raise the interface's",
-        local_.ip_text(), destination.ip_text());
+        local_.ip_text(), destination->ip_text());
   }
   return EMSGSIZE;
 }
@@ -148,7 +150,7 @@ int SendSocket::send(const SocketAddress& destination, std::span<const iovec> by
     const int error = send_frames(bytes, frame_bytes, place_.get());
     return also_ ? send_frames(bytes, frame_bytes, *also_) : error;
   }
-  if (is_one) return send_message(destination, message_to(destination, bytes));
+  if (is_one) return send_message(message_to(destination, bytes));
   if (!segments_.load(std::memory_order_relaxed)) {
     return send_one_by_one(destination, bytes, segment_size);
   }
@@ -209,7 +211,7 @@ int SendSocket::send_segmented(const SocketAddress& destination, std::span<const
   header->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
   const auto size = static_cast<std::uint16_t>(segment_size);
   std::memcpy(CMSG_DATA(header), &size, sizeof size);
-  return send_message(destination, message);
+  return send_message(message);
 }
 
 int SendSocket::send_one_by_one(const SocketAddress& destination, std::span<const iovec> bytes,
@@ -218,7 +220,7 @@ int SendSocket::send_one_by_one(const SocketAddress& destination, std::span<cons
   for (PieceCursor cursor(bytes); !cursor.at_end();) {
     const auto segment = cursor.take(segment_size, pieces);
     if (segment.empty()) return cursor.at_end() ? 0 : EMSGSIZE;
-    if (const int error = send_message(destination, message_to(destination, segment))) return error;
+    if (const int error = send_message(message_to(destination, segment))) return error;
   }
   return 0;
 }
