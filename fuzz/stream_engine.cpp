@@ -161,7 +161,8 @@ class World {
       peer.engine.on_end(theirs, ECONNREFUSED, now_, effects_);
       return take(1 - which);
     }
-    const auto id = side.engine.on_accepted(ListenerId{1}, {}, now_);
+    const auto id = side.engine.on_accepted(ListenerId{1}, {}, step % 16 == 0, now_, effects_);
+    take(which);
     if (!id) return;
     side.sockets[*id].other_end = theirs;
     peer.sockets.at(theirs).other_end = id;

@@ -44,12 +44,13 @@ ConnectionId StreamManager::add(Connection connection, TimeNs deadline) {
 }
 
 /// The socket goes with it.
-void StreamManager::forget(ConnectionId id, StreamEffects& out) {
+void StreamManager::forget(ConnectionId id, StreamEffects& out, bool is_turned_out) {
   const auto found = connections_.find(id);
-  if (found->second.state == State::awaits_request) --silent_;
+  if (found->second.state == State::requested) --requests_;
+  strangers_.remove(id);
   set_deadline(*found, kNever);
   connections_.erase(found);
-  out.emplace_back(CloseStream{id});
+  out.emplace_back(CloseStream{id, is_turned_out});
 }
 
 void StreamManager::fail(ConnectionId id, int error, StreamEffects& out, ByteSpan private_data) {
@@ -114,10 +115,24 @@ void StreamManager::ask(ConnectionId id, TimeNs now, StreamEffects& out) {
 }
 
 std::optional<ConnectionId> StreamManager::on_accepted(ListenerId listener, const IpEnds& ends,
-                                                       TimeNs now) {
-  if (silent_ >= kSilentMax || connections_.size() >= kConnectionsMax) return std::nullopt;
-  ++silent_;
-  return add({.state = State::awaits_request, .listener = listener, .ends = ends}, now + kPatience);
+                                                       bool few_are_left, TimeNs now,
+                                                       StreamEffects& out) {
+  const std::size_t room =
+      std::min(kStrangersMax, descriptors_ / (few_are_left ? kPartOfLast : kPart));
+  while (const auto surplus = strangers_.surplus(room, listener, ends.source)) {
+    forget(*surplus, out, true);
+  }
+  if (connections_.size() >= kConnectionsMax) return std::nullopt;
+  const ConnectionId id =
+      add({.state = State::awaits_request, .listener = listener, .ends = ends}, now + kPatience);
+  strangers_.add(id, listener, ends.source);
+  return id;
+}
+
+bool StreamManager::make_room(StreamEffects& out) {
+  const auto oldest = strangers_.oldest();
+  if (oldest) forget(*oldest, out, true);
+  return oldest.has_value();
 }
 
 std::size_t StreamManager::bytes_wanted(ConnectionId id) const {
@@ -148,8 +163,10 @@ void StreamManager::on_bytes(ConnectionId id, ByteSpan bytes, StreamEffects& out
 void StreamManager::on_request(ConnectionId id, const MpaMessage& message, StreamEffects& out) {
   auto& entry = *connections_.find(id);
   Connection& connection = entry.second;
+  if (requests_ >= descriptors_ / kPart) return forget(id, out, true);
   connection.state = State::requested;
-  --silent_;
+  ++requests_;
+  strangers_.remove(id);
   set_deadline(entry, kNever);
   StreamRequest request{.connection = id,
                         .listener = connection.listener,
@@ -203,6 +220,7 @@ Result<void> StreamManager::accept(ConnectionId id, const StreamOffer& offer, St
   auto accepted = accept_mpa(**request, offer_of(offer), offer.private_data);
   if (!accepted) return refuse(EPROTO, accepted.error());
   connection.state = State::established;
+  --requests_;
   out.emplace_back(SendBytes{id, std::move(accepted->reply)});
   out.emplace_back(HandOver{id, accepted->agreement, false});
   return {};
@@ -224,6 +242,8 @@ void StreamManager::turn_away(ConnectionId id, ByteSpan private_data, TimeNs now
   if (connection.has_ended) return forget(id, out);
   out.emplace_back(SendBytes{id, refuse_mpa(**parse_mpa(connection.received), private_data)});
   connection.state = State::rejected;
+  --requests_;
+  strangers_.add(id, connection.listener, connection.ends.source);
   set_deadline(entry, now + kPatience);
 }
 

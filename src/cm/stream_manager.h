@@ -11,6 +11,7 @@
 #include "cm/identifiers.h"
 #include "cm/messages.h"
 #include "cm/mpa_setup.h"
+#include "cm/strangers.h"
 #include "cm/timers.h"
 
 /// The connection manager of iWARP: TCP connections whose ends agree by MPA's Request and Reply.
@@ -45,6 +46,7 @@ struct HandOver {
 /// Close the socket. Nothing more comes of the connection.
 struct CloseStream {
   ConnectionId connection{};
+  bool is_turned_out = false;  // For want of room: nothing is left in the kernel of it, either.
 };
 /// A Request for a listener. Answer with `accept` or `reject`.
 struct StreamRequest {
@@ -96,8 +98,12 @@ class StreamManager {
   static constexpr TimeNs kMoment = kSecond / 2;
   static constexpr TimeNs kTryAgain = 10 * kMillisecond;
   static constexpr std::size_t kConnectionsMax = 65'536;
-  /// Accepted sockets whose Request has not come: anybody may open them.
-  static constexpr std::size_t kSilentMax = 1024;
+  /// Of the descriptors that the program may have, strangers get no more than the fourth part, and
+  /// in all no more than kStrangersMax (strangers.h). Requests that the program has not answered
+  /// get the same part. Where the program is about to run out of descriptors, strangers get less.
+  static constexpr std::size_t kPart = 4;
+  static constexpr std::size_t kPartOfLast = 32;
+  static constexpr std::size_t kStrangersMax = 1024;
 
   /// `seed`: of ids, as a ConnectionManager's. `wishes`: all of an offer but the depths.
   explicit StreamManager(std::uint64_t seed, const MpaOffer& wishes = {})
@@ -117,8 +123,14 @@ class StreamManager {
   /// The user forgets the id, in whatever state.
   void release(ConnectionId id, TimeNs now, StreamEffects& out);
 
-  /// A socket of a listener. Nothing: there are too many; the caller closes it.
-  std::optional<ConnectionId> on_accepted(ListenerId listener, const IpEnds& ends, TimeNs now);
+  /// How many descriptors the program may have (RLIMIT_NOFILE).
+  void set_descriptors(std::size_t count) { descriptors_ = count; }
+  /// A socket of a listener; `few_are_left`: descriptors. Nothing: there are too many connections;
+  /// the caller closes it.
+  std::optional<ConnectionId> on_accepted(ListenerId listener, const IpEnds& ends,
+                                          bool few_are_left, TimeNs now, StreamEffects& out);
+  /// Turns a stranger out, where there is one: there was no descriptor for the next.
+  bool make_room(StreamEffects& out);
   void on_connected(ConnectionId id, TimeNs now, StreamEffects& out);
   /// How many bytes the manager takes of the socket; 0: none, they are not its own.
   std::size_t bytes_wanted(ConnectionId id) const;
@@ -160,7 +172,7 @@ class StreamManager {
   Result<Connection*> find(ConnectionId id, State state);
   ConnectionId add(Connection connection, TimeNs deadline);
   void set_deadline(Connections::value_type& connection, TimeNs at);
-  void forget(ConnectionId id, StreamEffects& out);
+  void forget(ConnectionId id, StreamEffects& out, bool is_turned_out = false);
   void turn_away(ConnectionId id, ByteSpan private_data, TimeNs now, StreamEffects& out);
   void fail(ConnectionId id, int error, StreamEffects& out, ByteSpan private_data = {});
   void on_request(ConnectionId id, const MpaMessage& message, StreamEffects& out);
@@ -174,7 +186,9 @@ class StreamManager {
   const MpaOffer wishes_;
   Identifiers identifiers_;
   Connections connections_;
-  std::size_t silent_ = 0;
+  std::size_t descriptors_ = kPart * kStrangersMax;
+  Strangers strangers_;
+  std::size_t requests_ = 0;  // In State::requested.
   Timers timers_;
 };
 

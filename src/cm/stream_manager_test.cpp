@@ -33,7 +33,9 @@ class Side {
                        agreement = over.agreement;
                        say(over.is_initiator ? "hand over as initiator" : "hand over");
                      },
-                     [this](const CloseStream&) { say("close"); },
+                     [this](const CloseStream& close) {
+                       say(close.is_turned_out ? "turned out" : "close");
+                     },
                      [this](const StreamRequest& request) {
                        id = request.connection;
                        say(fmt::format("request {}/{} {}", request.inbound_reads,
@@ -71,6 +73,12 @@ class Side {
   void connected() {
     step([&](StreamEffects& out) { manager.on_connected(id, now, out); });
   }
+  void accepted(const IpEnds& ends = {}, ListenerId listener = ListenerId{1},
+                bool few_are_left = false) {
+    id = *step([&](StreamEffects& out) {
+      return manager.on_accepted(listener, ends, few_are_left, now, out);
+    });
+  }
   bool accept(const StreamOffer& offer) {
     return step([&](StreamEffects& out) { return manager.accept(id, offer, out); }).has_value();
   }
@@ -105,7 +113,7 @@ class Streams : public testing::Test {
   void ask(const StreamOffer& offer = {.inbound_reads = 4, .outbound_reads = 5}) {
     a.connect(offer);
     a.connected();
-    b.id = *b.manager.on_accepted(ListenerId{1}, {}, b.now);
+    b.accepted();
     b.take_from(a);
   }
   void establish() {
@@ -123,7 +131,7 @@ TEST_F(Streams, AskedAcceptedAndHandedOver) {
   a.connect({.inbound_reads = 4, .outbound_reads = 5, .private_data = bytes_of("hello")});
   EXPECT_EQ(a.opened.size(), 1u);
   a.connected();
-  b.id = *b.manager.on_accepted(ListenerId{1}, {}, b.now);
+  b.accepted();
   b.take_from(a);
   EXPECT_EQ(b.told(), "request 5/4 hello");
   EXPECT_TRUE(
@@ -228,20 +236,91 @@ TEST_F(Streams, WhatIsNoReplyIsAProtocolError) {
 }
 
 TEST_F(Streams, WhatIsNoRequestIsClosedWithoutAWord) {
-  b.id = *b.manager.on_accepted(ListenerId{1}, {}, b.now);
+  b.accepted();
   a.sent.assign(20, std::byte{'x'});
   b.take_from(a);
   EXPECT_EQ(b.told(), "close");
 }
 
-TEST_F(Streams, SilentSocketsAreFewAndEnd) {
-  for (std::size_t i = 0; i < StreamManager::kSilentMax; ++i) {
-    ASSERT_TRUE(b.manager.on_accepted(ListenerId{1}, {}, b.now));
-  }
-  EXPECT_FALSE(b.manager.on_accepted(ListenerId{1}, {}, b.now));
+TEST_F(Streams, SilentSocketsEnd) {
+  b.accepted();
   b.step([&](StreamEffects& out) { b.manager.on_timeout(b.manager.deadline(), out); });
+  EXPECT_EQ(b.told(), "close");
   EXPECT_EQ(b.manager.connections(), 0u);
-  EXPECT_TRUE(b.manager.on_accepted(ListenerId{1}, {}, b.now));
+}
+
+TEST_F(Streams, WhereTheSilentHaveTheirPartOfTheDescriptorsTheOldestGoes) {
+  b.manager.set_descriptors(64);
+  const auto accept_from = [&](std::uint8_t host, ListenerId listener = ListenerId{1}) {
+    b.accepted({.source = SocketAddress::ipv4({10, 0, 0, host}, 1024)}, listener);
+    return b.id;
+  };
+  // One source gets half of 16 at one listener.
+  for (int i = 0; i < 8; ++i) accept_from(1);
+  EXPECT_EQ(b.told(), "");
+  accept_from(1);
+  EXPECT_EQ(b.told(), "turned out");
+  const ConnectionId at_another = accept_from(1, ListenerId{2});
+  for (std::uint8_t host = 2; host < 9; ++host) accept_from(host);
+  EXPECT_EQ(b.told(), "");
+  EXPECT_EQ(b.manager.connections(), 16u);
+  // Then the oldest of all goes, eight times.
+  for (std::uint8_t host = 9; host < 17; ++host) accept_from(host);
+  EXPECT_GT(b.manager.bytes_wanted(at_another), 0u);
+  accept_from(17);
+  EXPECT_EQ(b.manager.bytes_wanted(at_another), 0u);
+  EXPECT_EQ(b.manager.connections(), 16u);
+}
+
+TEST_F(Streams, ThoseWhoAskAreInNobodysWay) {
+  b.manager.set_descriptors(64);
+  ask();
+  EXPECT_NE(b.told(), "");
+  const ConnectionId asked = b.id;
+  for (int i = 0; i < 100; ++i) b.accepted();
+  b.id = asked;
+  EXPECT_TRUE(b.accept({}));
+}
+
+TEST_F(Streams, RequestsThatTheProgramDoesNotAnswerAreBounded) {
+  b.manager.set_descriptors(64);
+  for (int i = 0; i < 16; ++i) {
+    a.sent.clear();
+    ask();
+    EXPECT_EQ(b.told(), "request 5/4 ");
+  }
+  a.sent.clear();
+  ask();
+  EXPECT_EQ(b.told(), "turned out");
+}
+
+TEST_F(Streams, ThoseWhoWereRejectedAndDoNotCloseMakeRoom) {
+  b.manager.set_descriptors(64);
+  for (int i = 0; i < 8; ++i) {
+    a.sent.clear();
+    ask();
+    b.step([&](StreamEffects& out) { b.manager.release(b.id, b.now, out); });
+  }
+  b.told();
+  b.accepted();
+  EXPECT_EQ(b.told(), "turned out");
+}
+
+TEST_F(Streams, WhereNoDescriptorIsLeftTheOldestSilentOneGoes) {
+  const auto make_room = [&] {
+    return b.step([&](StreamEffects& out) { return b.manager.make_room(out); });
+  };
+  EXPECT_FALSE(make_room());
+  b.accepted();
+  EXPECT_TRUE(make_room());
+  EXPECT_EQ(b.told(), "turned out");
+  EXPECT_FALSE(make_room());
+  // Where few are left, there is less room.
+  b.manager.set_descriptors(1024);
+  for (int i = 0; i < 100; ++i) b.accepted();
+  EXPECT_EQ(b.told(), "");
+  b.accepted({}, ListenerId{1}, true);
+  EXPECT_EQ(b.manager.connections(), 16u);
 }
 
 TEST_F(Streams, TheEndOfAConnectionIsToldOnce) {

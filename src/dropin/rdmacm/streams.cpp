@@ -1,7 +1,9 @@
 #include "dropin/rdmacm/streams.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -10,7 +12,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "dropin/rdmacm/addresses.h"
 #include "dropin/rdmacm/calls.h"
 #include "dropin/rdmacm/manager.h"
@@ -19,12 +20,6 @@
 /// what it numbers.
 namespace verbatim::rdmacm {
 namespace {
-
-constexpr std::uint64_t kListenerTag = std::uint64_t{1} << 32;
-constexpr std::uint64_t kAlarmTag = std::uint64_t{2} << 32;
-
-std::uint64_t tag_of(cm::ConnectionId connection) { return raw(connection); }
-std::uint64_t tag_of(cm::ListenerId listener) { return kListenerTag | raw(listener); }
 
 int error_of(int fd) {
   int error = 0;
@@ -42,7 +37,11 @@ int connect_error(int fd) {
   return error != 0 ? error : ENOTCONN;
 }
 
-SocketAddress name_of(int fd) { return SocketAddress::of_socket(fd).value_or(SocketAddress()); }
+/// Nothing is left of it in the kernel, which would wait for its end.
+void reset(int fd) {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
 
 bool has_peer_ended(int fd) {
   pollfd look{.fd = fd, .events = POLLRDHUP, .revents = 0};
@@ -72,57 +71,6 @@ Result<UniqueFd> Streams::open_socket(const SocketAddress& local, bool only_ipv6
     return refuse_errno(fmt::format("TCP socket at {}", local));
   }
   return fd;
-}
-
-Result<void> Streams::listen_at(cm::ListenerId listener, Listening& listening,
-                                const SocketAddress& address) const {
-  const SocketAddress local = address.with_port(listening.at.port());
-  auto fd = open_socket(local, local.is_ipv6());
-  if (!fd) return std::unexpected(fd.error());
-  if (::listen(fd->get(), listening.backlog) != 0) {
-    return refuse_errno(fmt::format("listening at {}", local));
-  }
-  manager_.services().watch(fd->get(), EPOLLIN, on_ready, tag_of(listener));
-  listening.sockets[address.with_port(0)] = std::move(*fd);
-  return {};
-}
-
-Result<cm::ListenerId> Streams::listen(Id& id, int backlog) {
-  const auto number = static_cast<cm::ListenerId>(++last_listener_);
-  Listening& listening = listening_[number];
-  listening.at = id.local;
-  listening.both_families = id.local.is_ipv6() && !id.options.own_family_only.value_or(false);
-  listening.backlog = backlog > 0 ? backlog : SOMAXCONN;
-  for (const SocketAddress& address : addresses_of(listening)) {
-    if (auto listens = listen_at(number, listening, address); !listens) {
-      unlisten(number);
-      return std::unexpected(listens.error());
-    }
-  }
-  return number;
-}
-
-/// Of a wildcard, for other nodes of the machine listen at the same port.
-std::vector<SocketAddress> Streams::addresses_of(const Listening& listening) const {
-  if (!is_wildcard(listening.at)) return {listening.at};
-  return manager_.own_addresses(listening.at.family(), listening.both_families);
-}
-
-void Streams::follow_addresses() {
-  for (auto& [number, listening] : listening_) {
-    for (const SocketAddress& address : addresses_of(listening)) {
-      if (listening.sockets.contains(address.with_port(0))) continue;
-      const auto listens = listen_at(number, listening, address);
-      if (!listens) log(LogLevel::warn, "a new address has no listener: {}", listens.error().text);
-    }
-  }
-}
-
-void Streams::unlisten(cm::ListenerId listener) {
-  const auto found = listening_.find(listener);
-  if (found == listening_.end()) return;
-  for (const auto& [address, fd] : found->second.sockets) manager_.services().unwatch(fd.get());
-  listening_.erase(found);
 }
 
 Result<void> Streams::connect(Id& id, const cm::StreamOffer& offer) {
@@ -193,7 +141,10 @@ void Streams::on(const cm::OpenStream& open) {
   if (link.fd) manager_.services().unwatch(link.fd.get());
   link = {};
   auto fd = open_socket(open.local.with_port(0), false);
-  if (!fd) return end(open.connection, fd.error().code);
+  if (!fd) {
+    warn("no connection to {}: {}", open.remote, fd.error().text);
+    return end(open.connection, fd.error().code);
+  }
   link.fd = std::move(*fd);
   link.is_connecting = true;
   const int result = ::connect(link.fd.get(), open.remote.data(), open.remote.size());
@@ -226,6 +177,7 @@ void Streams::on(const cm::HandOver& over) {
                               .outbound_reads = over.agreement.outbound_reads};
   const int own = fcntl(link.fd.get(), F_DUPFD_CLOEXEC, 0);
   const int error = own < 0 ? errno : manager_.services().start_stream(link.qpn, own, &stream);
+  if (own < 0) warn("QP {:#x} gets no stream: {}", link.qpn, std::strerror(error));
   if (error != 0) return end(over.connection, error);
   watch(over.connection, link);
   if (!over.is_initiator) manager_.on(cm::Established{.connection = over.connection});
@@ -234,8 +186,17 @@ void Streams::on(const cm::HandOver& over) {
 void Streams::on(const cm::CloseStream& close) {
   const auto found = links_.find(close.connection);
   if (found == links_.end()) return;
-  if (found->second.fd) manager_.services().unwatch(found->second.fd.get());
+  const int fd = found->second.fd.get();
+  if (fd >= 0) manager_.services().unwatch(fd);
+  if (close.is_turned_out) {
+    reset(fd);
+    warn(
+        "{} and others are disconnected: they say nothing, or ask for more connections than the "
+        "program answers, which may have {} descriptors",
+        SocketAddress::of_peer(fd).value_or(SocketAddress()), descriptor_limit());
+  }
   links_.erase(found);
+  resume();
 }
 
 void Streams::on(const cm::StreamRequest& request) {
@@ -267,7 +228,7 @@ void Streams::on(const cm::StreamEnded& ended) {
 }
 
 void Streams::set_alarm() {
-  const TimeNs at = engine_.deadline();
+  const TimeNs at = std::min(engine_.deadline(), resume_at_);
   if (at != alarm_.at()) alarm_.set(at);
 }
 
@@ -286,37 +247,10 @@ void Streams::on_ready(std::uint64_t tag) {
 void Streams::on_alarm() {
   const std::lock_guard guard(manager_.lock);
   alarm_.clear();
+  if (monotonic_now() >= resume_at_) resume();
   step([](cm::StreamManager& engine, cm::StreamEffects& out) {
     engine.on_timeout(monotonic_now(), out);
   });
-}
-
-void Streams::on_listener(cm::ListenerId listener) {
-  const std::lock_guard guard(manager_.lock);
-  const auto found = listening_.find(listener);
-  if (found == listening_.end()) return;
-  for (const auto& [address, socket] : found->second.sockets) {
-    for (;;) {
-      sockaddr_storage storage{};
-      socklen_t length = sizeof storage;
-      auto* const name = reinterpret_cast<sockaddr*>(&storage);
-      UniqueFd fd(accept4(socket.get(), name, &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!fd) break;
-      const auto peer = SocketAddress::from(name, length);
-      if (peer) take_socket(listener, std::move(fd), *peer);
-    }
-  }
-}
-
-void Streams::take_socket(cm::ListenerId listener, UniqueFd fd, const SocketAddress& peer) {
-  const cm::IpEnds ends{.source = peer, .destination = name_of(fd.get())};
-  const auto connection = engine_.on_accepted(listener, ends, monotonic_now());
-  if (!connection)
-    return log(LogLevel::warn, "{} is closed: too many connect and say nothing", peer);
-  Link& link = links_[*connection];
-  link.fd = std::move(fd);
-  watch(*connection, link);
-  set_alarm();
 }
 
 std::uint32_t Streams::queue_pair_of(cm::ConnectionId connection) {

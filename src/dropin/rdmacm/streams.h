@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/alarm.h"
+#include "base/log.h"
+#include "base/time.h"
 #include "base/unique_fd.h"
 #include "cm/stream_manager.h"
 #include "dropin/rdmacm/objects.h"
@@ -47,6 +49,15 @@ class Streams {
     std::unordered_map<SocketAddress, UniqueFd> sockets;  // By address, without a port.
   };
 
+  /// What the background thread is called with: a number, and above it what it numbers.
+  static constexpr std::uint64_t kListenerTag = std::uint64_t{1} << 32;
+  static constexpr std::uint64_t kAlarmTag = std::uint64_t{2} << 32;
+  static std::uint64_t tag_of(cm::ConnectionId connection) { return raw(connection); }
+  static std::uint64_t tag_of(cm::ListenerId listener) { return kListenerTag | raw(listener); }
+
+  /// How many descriptors this program may have now.
+  static int descriptor_limit();
+
   /// `call(engine, effects)`, then what the engine says is done.
   template <typename Call>
   auto step(Call call) {
@@ -77,12 +88,24 @@ class Streams {
   void end(cm::ConnectionId connection, int error);
   void watch(cm::ConnectionId connection, const Link& link);
   void set_alarm();
+  void pause();
+  void resume();
+  /// Not of each one of a flood.
+  template <typename... Args>
+  void warn(fmt::format_string<Args...> format, Args&&... args) {
+    const TimeNs now = monotonic_now();
+    if (now < next_warning_) return;
+    next_warning_ = now + 10 * kSecond;
+    log(LogLevel::warn, format, std::forward<Args>(args)...);
+  }
 
   // The background thread.
   static void on_ready(std::uint64_t tag);
   void on_alarm();
   void on_listener(cm::ListenerId listener);
-  void take_socket(cm::ListenerId listener, UniqueFd fd, const SocketAddress& peer);
+  bool accept_from(cm::ListenerId listener, int socket, int descriptors);
+  void take_socket(cm::ListenerId listener, UniqueFd fd, const SocketAddress& peer,
+                   bool few_are_left);
   void on_link(cm::ConnectionId connection);
   bool read(cm::ConnectionId connection, Link& link);
   std::uint32_t queue_pair_of(cm::ConnectionId connection);
@@ -93,6 +116,8 @@ class Streams {
   std::unordered_map<cm::ConnectionId, Link> links_;
   std::unordered_map<cm::ListenerId, Listening> listening_;
   std::uint32_t last_listener_ = 0;
+  TimeNs resume_at_ = kNever;  // Until then nobody is accepted: there was no descriptor.
+  TimeNs next_warning_ = 0;    // Of what strangers bring about.
 };
 
 }  // namespace verbatim::rdmacm
