@@ -66,6 +66,12 @@ Result<Membership> say_hello(UniqueFd connection, const AgentOptions& options,
   return Membership{std::move(connection), answered->message, std::move(answered->descriptors)};
 }
 
+/// Leaves the addresses that come first, and their GIDs: both are added at the end.
+void keep_first(NodeDescription& node, std::size_t addresses) {
+  node.addresses.resize(std::min(node.addresses.size(), addresses));
+  std::erase_if(node.gids, [&](const GidEntry& entry) { return entry.address >= addresses; });
+}
+
 /// Errors that another attempt to rejoin would meet again.
 bool is_final(const Error& error) {
   constexpr std::array kFinal{ESTALE, EPROTO, EPROTONOSUPPORT, EINVAL};
@@ -108,6 +114,7 @@ Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& optio
             std::back_inserter(client->sockets_));
   for (const int file : numbers(files)) {
     client->files_.emplace_back(fcntl(file, F_DUPFD_CLOEXEC, 0));
+    if (!client->files_.back()) return refuse_errno("no descriptor to keep for the next agent");
   }
   client->connection_ = std::move(membership->connection);
   if (auto prepared = client->prepare_events(); !prepared) {
@@ -175,6 +182,11 @@ bool AgentClient::read_message() {
     return true;
   }
   if (message.error().code == EAGAIN) return false;
+  if (message.error().code == EMFILE) {
+    log(LogLevel::warn, "news of node '{}' are lost, such as an address that it has got: {}",
+        node_.name, message.error().text);
+    return true;
+  }
   bindings_.detach();
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, connection_.get(), nullptr);
   connection_.reset();
@@ -240,7 +252,9 @@ Result<void> AgentClient::on_description(Incoming& message) {
   auto now = from_record(description->node);
   if (!now) return std::unexpected(now.error());
   if (now->addresses.size() != sockets_.size() + message.descriptors.size()) {
-    return refuse(EPROTO, "a description without the sockets of new addresses");
+    // Those of an earlier message were lost, for want of descriptors: the program does without.
+    message.descriptors.clear();
+    keep_first(*now, sockets_.size());
   }
   const bool is_known = message.descriptors.empty() && now->port == node_.port;
   const PortState before = node_.port;

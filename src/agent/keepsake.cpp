@@ -40,8 +40,11 @@ Result<bool> peek(int in, std::span<std::byte> bytes, std::vector<UniqueFd>& des
   if (length == 0 || (length < 0 && errno == EAGAIN)) return false;
   if (length < 0) return refuse_errno("cannot look into the keepsake");
   descriptors = take_descriptors(message);
-  if (static_cast<std::size_t>(length) != bytes.size() || (message.msg_flags & MSG_CTRUNC) != 0) {
-    return refuse(EPROTO, "the keepsake is cut off, or no descriptor is left");
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return refuse(EMFILE, "no descriptor is left in this process (ulimit -n) for the keepsake's");
+  }
+  if (static_cast<std::size_t>(length) != bytes.size()) {
+    return refuse(EPROTO, "the keepsake is cut off");
   }
   return true;
 }

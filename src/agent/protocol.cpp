@@ -56,10 +56,14 @@ Result<Incoming> receive(int fd, int flags) {
   if (length == 0) return refuse(kClosed, "the other side is gone");
   incoming.descriptors = take_descriptors(message);
   incoming.bytes.resize(static_cast<std::size_t>(length));
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-    return refuse(EPROTO,
-                  "a message with more bytes or descriptors than any has, or no descriptor "
-                  "is left in this process");
+  if ((message.msg_flags & MSG_TRUNC) != 0) {
+    return refuse(EPROTO, "a message with more bytes than any has");
+  }
+  // There is room for as many descriptors as the kernel passes.
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return refuse(EMFILE,
+                  "no descriptor is left in this process (ulimit -n) for those that came "
+                  "with a message");
   }
   return incoming;
 }

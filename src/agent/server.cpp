@@ -24,6 +24,8 @@ constexpr TimeNs kRecoveryTime = 2 * kSecond;
 constexpr TimeNs kRecoveryPoll = 20 * kMillisecond;
 /// How often a program whose socket is full is told of the port again.
 constexpr TimeNs kPortRetry = 100 * kMillisecond;
+/// How long one may take to ask whom the agent has but a spare descriptor for.
+constexpr TimeNs kSurplusTime = kSecond;
 
 /// A slot costs the agent, and the messages that it keeps (which count too), a descriptor an
 /// address.
@@ -78,6 +80,7 @@ Result<void> Server::listen() {
   events_.reset(epoll_create1(EPOLL_CLOEXEC));
   signals_.reset(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!events_ || !signals_) return refuse_errno("epoll");
+  spares_.fill(signals_.get());
   auto listening = listen_at(folder_.socket(options_.node));
   if (!listening) return std::unexpected(listening.error());
   listening_ = std::move(*listening);
@@ -105,6 +108,8 @@ int Server::timeout_ms() const {
   next = std::min(next, farewells_.next_deadline());
   next = std::min(next, early_requests_.next_deadline());
   next = std::min(next, counters_deadline());
+  next = std::min(next, resume_at_);
+  for (const auto& [fd, deadline] : surplus_deadlines_) next = std::min(next, deadline);
   if (next == kNever) return -1;
   return next <= now ? 0 : static_cast<int>((next - now) / kMillisecond + 1);
 }
@@ -131,7 +136,7 @@ void Server::on_ready(int fd) {
              process != connection_of_process_.end()) {
     close_connection(process->second);
   } else if (const auto known = connections_.find(fd); known != connections_.end()) {
-    on_message(known->second);
+    on_message(fd);
   } else if (management_) {
     management_->receive([this](std::uint32_t address, const SocketAddress& source,
                                 wire::MadSpan mad) { on_mad(address, source, mad); });
@@ -144,18 +149,18 @@ void Server::on_time() {
   say_farewells();
   serve_early_requests();
   look_at_counters();
+  if (monotonic_now() >= resume_at_) resume_accepting();
+  end_surplus();
   if (connections_.empty() && farewells_.empty() && monotonic_now() >= idle_since_ + kGrace) {
     stopping_ = true;
   }
 }
 
 void Server::on_connection() {
-  UniqueFd fd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd) {
-    // Out of descriptors: the program waits until somebody leaves. Do not spin meanwhile.
-    if (errno == EMFILE || errno == ENFILE) usleep(10'000);
-    return;
-  }
+  if (!closed_.empty()) return;  // In the next turn their descriptors are free.
+  bool is_surplus = false;
+  UniqueFd fd = accept(is_surplus);
+  if (!fd) return;
   ucred peer{};
   socklen_t length = sizeof peer;
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != geteuid()) {
@@ -164,21 +169,27 @@ void Server::on_connection() {
   Connection connection{
       .fd = std::move(fd), .process = {}, .pid = peer.pid, .program = {}, .waiting = {}};
   if (!watch(connection.fd.get())) return;
-  if (peer.pid > 0) {
+  if (peer.pid > 0 && !is_surplus) {
     connection.process.reset(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+    is_surplus = !connection.process && (errno == EMFILE || errno == ENFILE);
   }
   if (connection.process && watch(connection.process.get())) {
     connection_of_process_[connection.process.get()] = connection.fd.get();
   }
+  connection.is_surplus = is_surplus;
   const int key = connection.fd.get();
+  if (is_surplus) surplus_deadlines_[key] = monotonic_now() + kSurplusTime;
   connections_.emplace(key, std::move(connection));
 }
 
-void Server::on_message(Connection& connection) {
+void Server::on_message(int fd) {
   programs_spoke_ = true;
-  auto incoming = receive(connection.fd.get(), MSG_DONTWAIT);
+  Connection& connection = connections_.at(fd);
+  auto incoming = receive_from(connection);
   if (!incoming) {
-    if (incoming.error().code != EAGAIN) close_connection(connection.fd.get());
+    const int error = incoming.error().code;
+    if (error == EMFILE) return refuse_with(fd, out_of_descriptors());
+    if (error != EAGAIN) close_connection(fd);
     return;
   }
   if (recovering() && incoming->type() != MessageType::rejoin) {
@@ -205,6 +216,7 @@ void Server::close_connection(int fd) {
     owner->second.bindings = -1;
   }
   connection_of_process_.erase(connection.process.get());
+  surplus_deadlines_.erase(fd);
   closed_.push_back(std::move(found->second));
   connections_.erase(found);
   idle_since_ = monotonic_now();

@@ -17,6 +17,7 @@
 #include "agent/protocol.h"
 #include "agent/runtime_folder.h"
 #include "agent/slots.h"
+#include "agent/spare_descriptors.h"
 #include "agent/status.h"
 #include "base/time.h"
 #include "cm/routing.h"
@@ -59,6 +60,8 @@ class Server {
     int bindings = -1;                // A program's: the connection over which it asks for ports.
     std::uint64_t datagrams_dropped = 0;  // Management datagrams that found its socket full.
     int bindings_of = -1;                 // Such a connection: whose it is.
+    UniqueFd room;                        // A program's: keeps a number free for its `bindings`.
+    bool is_surplus = false;              // Accepted with a spare descriptor: it gets one answer.
     PortState told;                       // What a program knows of the node's port,
     std::size_t addresses_told = 0;       // and of how many of its addresses it has sockets.
   };
@@ -70,9 +73,20 @@ class Server {
   void on_ready(int fd);
   void on_time();
   void on_connection();
-  void on_message(Connection& connection);
+  void on_message(int fd);
   void close_connection(int fd);
   void finish();
+
+  // Where descriptors are few: server_limits.cpp.
+  UniqueFd accept(bool& is_surplus);
+  void pause_accepting();
+  void resume_accepting();
+  Result<Incoming> receive_from(const Connection& connection);
+  void leave_room(Connection& connection);
+  void end_surplus();
+  Error out_of_descriptors() const;
+  Result<void> check_room_for_program(Connection& connection);
+  void refuse_with(int fd, const Error& error);
 
   // Without programs of an earlier agent.
   Result<void> begin();
@@ -153,7 +167,10 @@ class Server {
   std::optional<std::vector<SocketAddress>> passed_over_;
   bool port_is_told_ = true;  // To every program. One that is stopped has no room for it.
   UniqueFd listening_, events_, signals_;
-  PortTotals totals_of_the_gone_;  // Of programs that have ended: counters never go back.
+  SpareDescriptors spares_;
+  TimeNs resume_at_ = kNever;                // Until then nobody is accepted.
+  std::map<int, TimeNs> surplus_deadlines_;  // By connection.
+  PortTotals totals_of_the_gone_;            // Of programs that have ended: counters never go back.
   PortTotals totals_shown_;
   TimeNs counters_deadline_ = 0;
   TimeNs recovery_deadline_ = kNever;

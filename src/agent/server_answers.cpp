@@ -53,14 +53,18 @@ Result<UniqueFd> memfd_with(const std::string& text) {
 }  // namespace
 
 void Server::serve(Connection& connection, Incoming incoming) {
+  const int fd = connection.fd.get();
+  if (connection.is_surplus) spares_.let_go();  // It is told of the node, and is no member.
   const auto answered = answer(connection, incoming);
-  if (answered) return;
-  Refusal refusal;
-  refusal.code = answered.error().code;
-  put_text(refusal.text, answered.error().text);
-  if (!send(connection.fd.get(), refusal, {}, MSG_DONTWAIT)) {
-    close_connection(connection.fd.get());
+  spares_.fill(signals_.get());
+  if (!answered) {
+    const bool is_full = answered.error().code == EMFILE || answered.error().code == ENFILE;
+    refuse_with(fd, is_full ? out_of_descriptors() : answered.error());
   }
+  const auto still = connections_.find(fd);
+  if (still == connections_.end()) return;
+  if (still->second.program) return leave_room(still->second);
+  if (still->second.is_surplus) close_connection(fd);
 }
 
 Result<void> Server::answer(Connection& connection, Incoming& incoming) {
@@ -135,12 +139,14 @@ Result<void> Server::on_hello(Connection& connection, Incoming& incoming) {
   if (auto same = check_addresses(*hello); !same) return same;
   if (auto same = check_versions(*hello); !same) return same;
   if (auto same = check_protocol(*hello); !same) return same;
+  if (auto fitting = check_room_for_program(connection); !fitting) return fitting;
   Program program;
   program.since = std::time(nullptr);
   program.name = get_text(hello->program_name);
   auto files = take_files(incoming.descriptors);
   if (!files) return std::unexpected(files.error());
   program.files = std::move(*files);
+  connection.room.reset();  // Serves for the lock, until that is the program's.
   auto seat = slots_->take();
   if (!seat) return std::unexpected(seat.error());
   program.slot = seat->slot;

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#include "base/log.h"
 #include "dropin/rdmacm/addresses.h"
 
 namespace verbatim::rsocket {
@@ -20,7 +21,11 @@ constexpr int kLongestWaitMs = 100;
 Outcome<Handle> Handle::make() {
   Handle handle;
   handle.epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-  if (handle.number() < 0) return fail(errno);
+  if (handle.number() < 0) {
+    const int error = errno;
+    log(LogLevel::warn, "rsocket: no descriptor for it: {}", std::strerror(error));
+    return fail(error);
+  }
   return handle;
 }
 
