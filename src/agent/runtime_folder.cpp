@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -18,6 +19,8 @@ constexpr int kBacklog = 128;
 /// Longest waits for an agent that listens but does not accept or answer: it is stopped or hangs.
 constexpr timeval kConnectTimeout{5, 0};
 constexpr timeval kAnswerTimeout{8, 0};
+/// How often a folder that others remove or change meanwhile is looked for.
+constexpr int kAttemptsMax = 100;
 
 bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -25,29 +28,104 @@ bool is_alphanumeric(char c) {
 
 /// The user's own runtime directory, where there is one that is really theirs. (A program started
 /// by sudo may have inherited somebody else's.)
-std::string base_folder() {
+std::optional<std::string> folder_in_runtime_directory() {
   const char* runtime = secure_getenv("XDG_RUNTIME_DIR");
   struct stat info{};
-  if (runtime != nullptr && runtime[0] == '/' && stat(runtime, &info) == 0 &&
-      S_ISDIR(info.st_mode) && info.st_uid == geteuid()) {
-    return fmt::format("{}/verbatim", runtime);
+  if (runtime == nullptr || runtime[0] != '/' || stat(runtime, &info) != 0 ||
+      !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
+    return std::nullopt;
   }
-  return fmt::format("/tmp/verbatim-{}", geteuid());
+  return fmt::format("{}/verbatim", runtime);
+}
+
+/// ENOENT where nothing is there, EPERM unless it is a folder that only this user may use.
+/// lstat needs no descriptor, and does not follow a symbolic link. Of a folder that passes, only
+/// its owner can change the owner, and in a directory with the sticky bit nobody else can put
+/// another in its place.
+Result<void> check_private_folder(const std::string& path) {
+  struct stat info{};
+  if (lstat(path.c_str(), &info) != 0) return refuse_errno(path);
+  if (S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0) return {};
+  return refuse(EPERM, fmt::format("{} is not a folder of user {} with mode 0700 (owner {}, mode "
+                                   "{:o}): remove it",
+                                   path, geteuid(), info.st_uid, info.st_mode & 07777));
 }
 
 Result<void> make_private_folder(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return refuse_errno("cannot make " + path);
   }
-  struct stat info{};
-  // lstat: a symbolic link, which somebody else may have laid, is not followed.
-  if (lstat(path.c_str(), &info) != 0) return refuse_errno(path);
-  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
-    return refuse(EPERM, fmt::format("{} is not a folder of user {} with mode 0700 (owner {}, mode "
-                                     "{:o}): remove it",
-                                     path, geteuid(), info.st_uid, info.st_mode & 07777));
+  return check_private_folder(path);
+}
+
+/// In a directory where everybody may write, another user may have taken a name first: then the
+/// next one serves.
+std::string candidate(const std::string& temporary, int number) {
+  const std::string first = fmt::format("{}/verbatim-{}", temporary, geteuid());
+  return number == 0 ? first : fmt::format("{}.{}", first, number);
+}
+
+/// The first candidate that is there and good, other than `except`.
+std::optional<std::string> find_candidate(const std::string& temporary,
+                                          const std::string& except = {}) {
+  for (int number = 0; number < RuntimeFolder::kCandidates; ++number) {
+    std::string path = candidate(temporary, number);
+    if (path != except && check_private_folder(path)) return path;
   }
-  return {};
+  return std::nullopt;
+}
+
+struct Candidate {
+  std::string path;
+  bool is_new = false;
+};
+
+/// Makes the first candidate whose name is free, unless a good one comes before. EEXIST where all
+/// names are taken.
+Result<Candidate> make_candidate(const std::string& temporary) {
+  for (int number = 0; number < RuntimeFolder::kCandidates; ++number) {
+    std::string path = candidate(temporary, number);
+    if (mkdir(path.c_str(), 0700) == 0) return Candidate{std::move(path), true};
+    if (errno != EEXIST) return refuse_errno("cannot make " + path);
+    if (check_private_folder(path)) return Candidate{std::move(path), false};
+  }
+  return refuse(EEXIST, "every name is taken");
+}
+
+std::unexpected<Error> refuse_all_taken(const std::string& temporary) {
+  return refuse(
+      EPERM, fmt::format("none of the folders {} to {} belongs to user {} alone, others have taken "
+                         "the names: set XDG_RUNTIME_DIR, for all programs of the node, to a "
+                         "folder of yours with mode 0700",
+                         candidate(temporary, 0),
+                         candidate(temporary, RuntimeFolder::kCandidates - 1), geteuid()));
+}
+
+/// All processes of a user find the same folder. One that exists goes before one that could be
+/// made, so that a name that becomes free moves nobody. Two processes may make two folders only if
+/// the first name becomes free between their two calls of mkdir; at least the later one then sees
+/// both, and who sees both takes its own back and begins anew. If another process uses the folder
+/// already, it cannot be taken back: then there are two agents, of which the second is refused the
+/// node's addresses, in words.
+Result<std::string> folder_in_temporary_directory(const std::string& temporary) {
+  for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
+    if (auto found = find_candidate(temporary)) return *found;
+    auto made = make_candidate(temporary);
+    if (!made && made.error().code == EEXIST) return refuse_all_taken(temporary);
+    if (!made) return std::unexpected(made.error());
+    if (!made->is_new || !find_candidate(temporary, made->path)) return made->path;
+    if (rmdir(made->path.c_str()) != 0 && errno != ENOENT) return made->path;
+  }
+  return refuse(EAGAIN, fmt::format("{} is made and removed all the time: set XDG_RUNTIME_DIR, for "
+                                    "all programs of the node, to a folder of yours with mode 0700",
+                                    candidate(temporary, 0)));
+}
+
+Result<std::string> base_folder(const std::string& temporary) {
+  const auto own = folder_in_runtime_directory();
+  if (!own) return folder_in_temporary_directory(temporary);
+  if (auto made = make_private_folder(*own); !made) return std::unexpected(made.error());
+  return *own;
 }
 
 /// A number of the network namespace that all its processes see alike, with or without /proc.
@@ -97,18 +175,25 @@ Result<void> check_node_name(const std::string& node) {
                                     node));
 }
 
-Result<RuntimeFolder> RuntimeFolder::open() {
+Result<RuntimeFolder> RuntimeFolder::open(const std::string& temporary) {
   const auto number = network_namespace();
   if (!number) return std::unexpected(number.error());
   RuntimeFolder folder;
-  folder.base_ = base_folder();
-  folder.path_ = fmt::format("{}/net-{}", folder.base_, *number);
   for (int attempt = 0;; ++attempt) {
-    auto made = make_private_folder(folder.base_);
-    if (made) made = make_private_folder(folder.path_);
+    auto base = base_folder(temporary);
+    Result<void> made;
+    if (base) {
+      folder.base_ = std::move(*base);
+      folder.path_ = fmt::format("{}/net-{}", folder.base_, *number);
+      made = make_private_folder(folder.path_);
+    } else {
+      made = std::unexpected(base.error());
+    }
     if (made) return folder;
     // An agent that leaves may remove the empty folders between our steps.
-    if (made.error().code != ENOENT || attempt == 100) return std::unexpected(made.error());
+    if (made.error().code != ENOENT || attempt == kAttemptsMax) {
+      return std::unexpected(made.error());
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/name_locks.h"
 #include "base/time.h"
 #include "base/unique_fd.h"
 
@@ -14,11 +15,17 @@ namespace verbatim::agent {
 /// digit.
 Result<void> check_node_name(const std::string& node);
 
-/// $XDG_RUNTIME_DIR/verbatim (or /tmp/verbatim-UID) / net-INODE, both of mode 0700 and ours.
+/// $XDG_RUNTIME_DIR/verbatim / net-COOKIE, both of mode 0700 and ours. Without a runtime directory
+/// of the user's the first is /tmp/verbatim-UID, or verbatim-UID.1, .2... where another user was
+/// first.
 class RuntimeFolder {
  public:
-  /// Makes the folder where it is missing. EPERM where somebody else's folder is in its place.
-  static Result<RuntimeFolder> open();
+  /// How many names in the temporary directory are tried.
+  static constexpr int kCandidates = 16;
+
+  /// Makes the folder where it is missing. EPERM where something that is not ours, or not ours
+  /// alone, is in its place: in the temporary directory, in the place of every candidate.
+  static Result<RuntimeFolder> open(const std::string& temporary = "/tmp");
 
   const std::string& path() const { return path_; }
   std::string socket(const std::string& node) const { return file(node, "sock"); }
@@ -33,6 +40,9 @@ class RuntimeFolder {
   std::string log(const std::string& node) const { return file(node, "log"); }
   /// Held by the agent whose node has the address or interface.
   std::string claim(const std::string& what) const { return path_ + "/claim-" + what; }
+
+  /// Of programs, by name (base/name_locks.h).
+  NameLocks locks() const { return NameLocks(path_ + "/locks"); }
 
   /// Names of nodes that have a socket here, sorted. Their agents may be dead.
   std::vector<std::string> nodes() const;

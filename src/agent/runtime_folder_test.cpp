@@ -1,8 +1,10 @@
 #include "agent/runtime_folder.h"
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -61,6 +63,78 @@ TEST_F(RuntimeFolderTest, AMissingRuntimeDirectoryFallsBackToTheTemporaryOne) {
   ASSERT_TRUE(folder) << folder.error().text;
   EXPECT_TRUE(folder->path().starts_with("/tmp/verbatim-" + std::to_string(geteuid()) + "/"));
   folder->remove_if_empty();
+}
+
+/// A directory where everybody may write, with the sticky bit, as /tmp; the user has no other.
+class TemporaryFolderTest : public RuntimeFolderTest {
+ protected:
+  void SetUp() override {
+    RuntimeFolderTest::SetUp();
+    unsetenv("XDG_RUNTIME_DIR");
+    ASSERT_EQ(chmod(base_.c_str(), 01777), 0);
+  }
+  std::string candidate(int number) const {
+    const std::string first = base_ + "/verbatim-" + std::to_string(geteuid());
+    return number == 0 ? first : first + "." + std::to_string(number);
+  }
+  /// The candidate in use; empty where none is.
+  std::string opened() const {
+    const auto folder = RuntimeFolder::open(base_);
+    return folder ? std::filesystem::path(folder->path()).parent_path().string() : std::string();
+  }
+};
+
+TEST_F(TemporaryFolderTest, TheFirstNameServes) { EXPECT_EQ(opened(), candidate(0)); }
+
+TEST_F(TemporaryFolderTest, NamesThatOthersHaveTakenArePassedOver) {
+  ASSERT_EQ(symlink("/tmp", candidate(0).c_str()), 0);
+  ASSERT_EQ(mkdir(candidate(1).c_str(), 0700), 0);
+  ASSERT_EQ(chmod(candidate(1).c_str(), 0777), 0);
+  ASSERT_EQ(symlink("nothing", candidate(2).c_str()), 0);
+  ASSERT_EQ(mknod(candidate(3).c_str(), S_IFREG | 0600, 0), 0);
+  EXPECT_EQ(opened(), candidate(4));
+  EXPECT_EQ(opened(), candidate(4));
+}
+
+TEST_F(TemporaryFolderTest, AFolderOfAnotherUserIsPassedOver) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  constexpr uid_t kNobody = 65534;
+  ASSERT_EQ(mkdir(candidate(0).c_str(), 0700), 0);
+  ASSERT_EQ(chown(candidate(0).c_str(), kNobody, kNobody), 0);
+  EXPECT_EQ(opened(), candidate(1));
+}
+
+TEST_F(TemporaryFolderTest, WhereEveryNameIsTakenTheWayOutIsTold) {
+  for (int number = 0; number < RuntimeFolder::kCandidates; ++number) {
+    ASSERT_EQ(symlink("/tmp", candidate(number).c_str()), 0);
+  }
+  const auto folder = RuntimeFolder::open(base_);
+  ASSERT_FALSE(folder);
+  EXPECT_EQ(folder.error().code, EPERM);
+  EXPECT_TRUE(folder.error().text.contains("XDG_RUNTIME_DIR")) << folder.error().text;
+}
+
+TEST_F(TemporaryFolderTest, ANameThatBecomesFreeMovesNobody) {
+  ASSERT_EQ(symlink("/tmp", candidate(0).c_str()), 0);
+  EXPECT_EQ(opened(), candidate(1));
+  ASSERT_EQ(unlink(candidate(0).c_str()), 0);
+  EXPECT_EQ(opened(), candidate(1));
+  // Nor one that is taken meanwhile.
+  ASSERT_EQ(symlink("/tmp", candidate(0).c_str()), 0);
+  EXPECT_EQ(opened(), candidate(1));
+}
+
+TEST_F(TemporaryFolderTest, AllWhoOpenAtOnceFindTheSame) {
+  ASSERT_EQ(symlink("/tmp", candidate(0).c_str()), 0);
+  for (int round = 0; round < 50; ++round) {
+    std::array<std::string, 4> found;
+    {
+      std::vector<std::jthread> threads;
+      for (std::string& one : found) threads.emplace_back([&] { one = opened(); });
+    }
+    for (const std::string& one : found) EXPECT_EQ(one, candidate(1));
+    std::filesystem::remove_all(candidate(1));
+  }
 }
 
 TEST_F(RuntimeFolderTest, SocketsWorkAtAPathOfAnyLength) {

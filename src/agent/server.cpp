@@ -230,6 +230,7 @@ void Server::finish() {
   claims_.release();
   slots_.reset();
   slot_locks_.remove_if_free();
+  folder_.locks().remove_if_free();
   struct stat log_file{};
   const std::string log_path = folder_.log(options_.node);
   if (stat(log_path.c_str(), &log_file) == 0 && log_file.st_size == 0) unlink(log_path.c_str());

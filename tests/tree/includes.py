@@ -16,7 +16,7 @@ MAY_INCLUDE = {
     "adapter": ("base", "observe", "wire", "region", "transport", "cm", "mad", "mover"),
     "agent": ("base", "observe", "wire", "region", "transport", "cm", "mad", "mover", "adapter"),
     "dropin": ("base", "adapter", "agent/client.h", "agent/device_files.h",
-               "agent/node.h", "cm", "mad"),
+               "agent/locks.h", "agent/node.h", "cm", "mad"),
     "api": ("base", "include"),
     "ulp": ("base", "include"),
     "offload": ("base", "observe"),

@@ -4,6 +4,7 @@
 
 #include "adapter/progress.h"
 #include "adapter/stream.h"
+#include "agent/locks.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -59,6 +60,14 @@ int join(VerbatimNode* out) {
     *out = describe(program.client->node(), program.client->slot());
     return {};
   });
+}
+
+int take_lock(const char* name) {
+  const auto locks = agent::name_locks();
+  if (!locks) return -refused("rdma_cm", locks.error());
+  auto taken = locks->take(name, NameLocks::Kind::exclusive);
+  if (taken) return taken->release();
+  return taken.error().code == EWOULDBLOCK ? -EWOULDBLOCK : -refused("rdma_cm", taken.error());
 }
 
 void set_events(const VerbatimEvents* events) {
@@ -180,6 +189,7 @@ int set_connection(std::uint32_t entry, const VerbatimConnection* connection) {
 
 constexpr VerbatimServices kServices{.connections_max = adapter::kConnectionsMax,
                                      .join = join,
+                                     .take_lock = take_lock,
                                      .set_events = set_events,
                                      .watch = watch,
                                      .unwatch = unwatch,

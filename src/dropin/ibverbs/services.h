@@ -77,6 +77,10 @@ struct VerbatimServices {
   std::uint32_t connections_max;
   /// Makes the process a program of its node, where it is none yet, and describes it.
   int (*join)(VerbatimNode* node);
+  /// A descriptor that holds the lock of this name, between all processes of this user and network
+  /// namespace, until its last copy is closed; else a negative errno value: -EWOULDBLOCK where
+  /// another has it. The process need not be a program of a node.
+  int (*take_lock)(const char* name);
   void (*set_events)(const VerbatimEvents* events);
   /// From now on, until `unwatch`, the background thread calls when one of `events` (of epoll)
   /// comes; with EPOLLONESHOT once, until it is called again. Calls that are under way go on.
@@ -106,6 +110,6 @@ __attribute__((visibility("default"))) const VerbatimServices* verbatim_services
 namespace verbatim::dropin {
 
 /// Counts up with every change above.
-inline constexpr std::uint32_t kServicesVersion = 5;
+inline constexpr std::uint32_t kServicesVersion = 6;
 
 }  // namespace verbatim::dropin

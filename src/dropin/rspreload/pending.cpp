@@ -1,17 +1,16 @@
 #include "dropin/rspreload/pending.h"
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <rdma/rsocket.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "dropin/rdmacm/rsocket_private.h"
@@ -105,19 +104,16 @@ Kind advance_active(int fd, Kind kind) {
 /// Held by the one process that listens at an address: lets others wait without asking the adapter,
 /// and goes with the process. EADDRINUSE.
 int lock_address(const sockaddr_storage& address) {
-  static constexpr char kName[] = "verbatim/rspreload/";
-  sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
-  char* const after_zero = name.sun_path + 1;  // The kernel's abstract names: no file is left.
-  std::memcpy(after_zero, kName, sizeof kName);
-  std::memcpy(after_zero + sizeof kName, &address, length_of(address));
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + sizeof kName +
-                                             length_of(address));
-  const int lock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (lock < 0 || bind(lock, reinterpret_cast<const sockaddr*>(&name), length) == 0) return lock;
-  const int error = errno;
-  close(lock);
-  errno = error;
-  return -1;
+  std::string name = "rspreload ";
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (std::size_t i = 0; i < length_of(address); ++i) {
+    const auto byte = reinterpret_cast<const std::uint8_t*>(&address)[i];
+    name += kDigits[byte >> 4];
+    name += kDigits[byte & 15];
+  }
+  const int lock = verbatim_take_lock(name.c_str());
+  if (lock < 0 && errno == EWOULDBLOCK) errno = EADDRINUSE;
+  return lock;
 }
 
 /// An rsocket that listens at the accepted socket's address. EADDRINUSE where another does.
