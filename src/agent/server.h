@@ -15,6 +15,7 @@
 #include "agent/port_table.h"
 #include "agent/port_totals.h"
 #include "agent/protocol.h"
+#include "agent/request_rates.h"
 #include "agent/runtime_folder.h"
 #include "agent/slots.h"
 #include "agent/spare_descriptors.h"
@@ -158,6 +159,7 @@ class Server {
   PortTable ports_;
   Farewells farewells_;
   EarlyRequests early_requests_;
+  RequestRates request_rates_;
   bool programs_spoke_ = false;     // Since early requests were served: one may listen now.
   TimeNs next_warning_ = 0;         // Of what the network asks.
   std::optional<LinkWatch> links_;  // Empty where the kernel refuses.

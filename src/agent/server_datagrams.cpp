@@ -18,13 +18,15 @@ namespace {
 /// What anybody on the network can cause is not told more often.
 constexpr TimeNs kBetweenWarnings = 10 * kSecond;
 
-/// Whether a program's socket has room for what anybody can send: half of it is for messages about
-/// the connections that the program has.
-bool has_room_for_requests(int socket) {
+/// Whether a program's socket has room for a request, which anybody can send. Half of it is for
+/// messages about the connections that the program has; a sixteenth for sources that send many
+/// requests, which so leave the rest to those that send few.
+bool has_room_for_request(int socket, bool source_sends_few) {
   int queued = 0, most = 0;
   socklen_t length = sizeof most;
   return ioctl(socket, SIOCOUTQ, &queued) != 0 ||
-         getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &most, &length) != 0 || queued <= most / 2;
+         getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &most, &length) != 0 ||
+         queued <= most / (source_sends_few ? 2 : 16);
 }
 
 }  // namespace
@@ -84,7 +86,8 @@ void Server::on_mad(std::uint32_t address, const SocketAddress& source, wire::Ma
     return;
   }
   if (Connection* const program = up_to_date_manager_of(*route, own)) {
-    if (route->slot || has_room_for_requests(program->fd.get())) {
+    if (route->slot ||
+        has_room_for_request(program->fd.get(), request_rates_.count(source, monotonic_now()))) {
       return pass_on(*program, address, source, mad);
     }
     ++program->datagrams_dropped;  // The peer asks again.
