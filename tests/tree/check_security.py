@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Checks that each test that SECURITY.md names is there."""
+
+import argparse
+import pathlib
+import re
+import sys
+
+NAME = re.compile(r"`((?:attacks|programs|[a-z_]+)\.[A-Za-z_.*]+)`")
+# Test programs of src/ and sim/ -> where their tests are.
+FOLDERS = {"transport_ib": "src/transport/ib", "transport_iwarp": "src/transport/iwarp", "sim": "sim"}
+
+
+def is_test(root, name):
+    group, rest = name.split(".", 1)
+    if group in ("attacks", "programs"):
+        folder = root / "tests" / group
+        return (folder / f"test_{rest}.py").exists() or re.search(
+            rf"\b{rest}\b", (folder / "CMakeLists.txt").read_text(encoding="utf-8")) is not None
+    suite, _, test = rest.partition(".")
+    pattern = re.compile(rf"TEST(_F|_P)?\({'.*' if suite == '*' else suite}, "
+                         rf"{'.*' if test in ('*', '') else test}\)")
+    folder = root / FOLDERS.get(group, f"src/{group}")
+    return any(pattern.search(path.read_text(encoding="utf-8")) for path in folder.glob("*_test.cpp"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", type=pathlib.Path, help="root of the source tree")
+    root = parser.parse_args().root
+    names = NAME.findall((root / "SECURITY.md").read_text(encoding="utf-8"))
+    faults = [f"SECURITY.md names {name}, and there is no such test" for name in names if not is_test(root, name)]
+    if not names:
+        faults.append("SECURITY.md names no test")
+    print("\n".join(faults) or f"all {len(names)} tests are there")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
