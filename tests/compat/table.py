@@ -183,7 +183,7 @@ def _fio():
     for near, where in ((False, "over the network"), (True, "on one machine")):
         for verb in ("write", "read", "send"):
             words = f"fio --name=job --thread --ioengine=rdma --bs=64k --size=16m --port={{port}} --verb={verb}"
-            check = " --verify=crc32c --do_verify=0" if verb == "send" else ""
+            check = " --verify=crc32c --verify_state_save=0 --do_verify=0" if verb == "send" else ""
             client = f"{words} --rw=write --iodepth=4 --hostname={{a}}{check}"
             yield Row("fio", f"--verb={verb} --bs=64k, {where}", client,
                       f"{words} --rw=read --iodepth=64{check.replace(' --do_verify=0', '')}",
