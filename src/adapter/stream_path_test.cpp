@@ -75,10 +75,11 @@ class StreamPath : public StreamPair {
     while (host.adapter->progress().is_due() && monotonic_now() < end) std::this_thread::yield();
     return monotonic_now() < end;
   }
-  /// All that such a queue pair says over its stream: the READ and the WRITE; the answer.
+  /// All that it was asked for has gone past its stream.
   static bool is_direct(const Side& side) {
-    const std::uint64_t sent = side.qp->counters().packets_sent.value();
-    return side.qp->query().dest_qpn.value() != 0 && sent <= 2;
+    const std::uint32_t local_number = side.qp->number().value() % kProgramQueuePairsMax;
+    const auto& sent = side.host.adapter->arena().queue_pair(local_number).direct_sent;
+    return side.qp->query().dest_qpn.value() != 0 && sent.messages.value() == side.posted;
   }
 
   mover::TcpEnds here, there;
