@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -246,7 +247,8 @@ class Adapter {
   /// this adapter's objects fails.
   void abandon_in_child();
 
-  /// The program on this machine that has the queue pair; null where the wire leads there.
+  /// The program on this machine that has the queue pair, or the XRC queue; null where the wire
+  /// leads there. Asks its node's agent, but for programs that were found before.
   std::shared_ptr<DirectPeer> find_peer(const SocketAddress& address, Qpn qpn);
   bool takes_direct_path() const { return membership_.memory != nullptr; }
   bool only_direct() const { return membership_.only_direct; }
@@ -313,7 +315,8 @@ class Adapter {
     std::atomic<std::uint64_t>& word = visited_[local_number / 64];
     visited ? word.fetch_or(bit) : word.fetch_and(~bit);
   }
-  std::shared_ptr<DirectPeer> known_peer(std::uint64_t arena_inode);
+  std::shared_ptr<DirectPeer> peer_at(const SocketAddress& address, Qpn qpn);
+  std::shared_ptr<DirectPeer> known_peer(std::uint64_t arena_inode, const SocketAddress& address);
   const DirectPeer* own_peer() const { return own_peer_.get(); }
   /// Makes the region's bytes known to peers; what it is made of is released by `release_memory`.
   struct Adopted {
@@ -385,7 +388,15 @@ class Adapter {
   std::map<std::pair<std::uint32_t, std::array<std::uint8_t, 16>>, FlowTable::RuleId> frame_groups_;
 
   std::mutex peers_lock_;  // Guards what follows.
-  std::vector<std::shared_ptr<DirectPeer>> peers_;
+  struct KnownPeer {
+    std::shared_ptr<DirectPeer> peer;
+    std::vector<SocketAddress> addresses;  // By which it was found.
+    bool is_at(const SocketAddress& address) const {
+      const auto is_same = [&](const SocketAddress& one) { return same_ip(one, address); };
+      return std::ranges::any_of(addresses, is_same);
+    }
+  };
+  std::vector<KnownPeer> peers_;
   std::shared_ptr<DirectPeer> own_peer_;  // One of them; null where there is no direct path.
 
   std::map<std::uint32_t, UniqueFd> visitors_;  // By place: pidfds. The background thread's own.

@@ -34,19 +34,38 @@ Result<void> Adapter::serve_peers() {
   regions_->set_visitors({.wait_for_peers = [this] { wait_for_visitors(); },
                           .wait_for_own = [this] { wait_for_users(); }});
   own_peer_ = DirectPeer::own(*arena_, membership_.doorbell);
-  peers_.push_back(own_peer_);
+  peers_.push_back({own_peer_, {}});
   return progress_->watch(membership_.doorbell.get(), [this] { on_doorbell(); });
 }
 
-std::shared_ptr<DirectPeer> Adapter::known_peer(std::uint64_t arena_inode) {
+/// The peer that was found at this address before, if it has the queue pair now. Numbers are unique
+/// at an address, so no other program has it.
+std::shared_ptr<DirectPeer> Adapter::peer_at(const SocketAddress& address, Qpn qpn) {
+  const std::lock_guard guard(peers_lock_);
+  const auto is_it = [&](const KnownPeer& known) {
+    return !known.peer->is_gone() && known.peer->has(qpn) && known.is_at(address);
+  };
+  const auto found = std::ranges::find_if(peers_, is_it);
+  return found == peers_.end() ? nullptr : found->peer;
+}
+
+/// The peer that has this arena, if it is known: from now on at this address, too.
+std::shared_ptr<DirectPeer> Adapter::known_peer(std::uint64_t arena_inode,
+                                                const SocketAddress& address) {
   const std::lock_guard guard(peers_lock_);
   // Those that have ended and that nobody uses any more go.
-  std::erase_if(peers_, [](const auto& peer) { return peer->is_gone() && peer.use_count() == 1; });
-  const auto found = std::ranges::find(peers_, arena_inode, &DirectPeer::arena_inode);
-  return found == peers_.end() ? nullptr : *found;
+  std::erase_if(peers_, [](const KnownPeer& known) {
+    return known.peer->is_gone() && known.peer.use_count() == 1;
+  });
+  const auto found = std::ranges::find(
+      peers_, arena_inode, [](const KnownPeer& known) { return known.peer->arena_inode(); });
+  if (found == peers_.end()) return nullptr;
+  if (!found->is_at(address)) found->addresses.push_back(address);
+  return found->peer;
 }
 
 std::shared_ptr<DirectPeer> Adapter::find_peer(const SocketAddress& address, Qpn qpn) {
+  if (auto known = peer_at(address, qpn)) return known;
   auto descriptors = membership_.ask_for_peer(address, qpn);
   if (!descriptors) {
     log(LogLevel::debug, "QP {:#x} at {} is reached over the wire: {}", qpn.value(),
@@ -55,7 +74,7 @@ std::shared_ptr<DirectPeer> Adapter::find_peer(const SocketAddress& address, Qpn
   }
   struct stat info{};
   if (fstat(descriptors->arena.get(), &info) != 0) return nullptr;
-  if (auto known = known_peer(info.st_ino)) return known;
+  if (auto known = known_peer(info.st_ino, address)) return known;
   auto peer = DirectPeer::map(std::move(*descriptors));
   if (!peer) {
     log(LogLevel::info, "QP {:#x} at {} is reached over the wire: {}", qpn.value(),
@@ -66,7 +85,7 @@ std::shared_ptr<DirectPeer> Adapter::find_peer(const SocketAddress& address, Qpn
       progress_->watch((*peer)->process_fd(), [this, one = *peer] { on_peer_gone(one); });
   if (!watched) return nullptr;
   const std::lock_guard guard(peers_lock_);
-  peers_.push_back(*peer);
+  peers_.push_back({*peer, {address}});
   return *peer;
 }
 

@@ -69,7 +69,8 @@ struct Host {
     membership.doorbell.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     const std::uint32_t slot = membership.first_qpn.value() / kProgramQueuePairsMax;
     known()[slot] = {arena, membership.memory->fd(), membership.doorbell.get()};
-    membership.ask_for_peer = [](const SocketAddress&, Qpn qpn) -> Result<PeerDescriptors> {
+    membership.ask_for_peer = [this](const SocketAddress&, Qpn qpn) -> Result<PeerDescriptors> {
+      ++questions;
       const auto found = known().find(qpn.value() / kProgramQueuePairsMax);
       if (found == known().end()) return refuse(ENOENT, "no such program");
       const auto& [arena_fd, memory, doorbell] = found->second;
@@ -83,6 +84,7 @@ struct Host {
     return programs;
   }
 
+  int questions = 0;  // Of `ask_for_peer`.
   UniqueFd socket, second_socket;
   std::unique_ptr<Adapter> adapter;
   PdNumber pd{};

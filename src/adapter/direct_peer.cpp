@@ -13,7 +13,6 @@
 
 #include "adapter/completion_queue.h"
 #include "adapter/memory.h"
-#include "adapter/queue_pair_state.h"
 
 namespace verbatim::adapter {
 namespace {
@@ -143,12 +142,12 @@ DirectTarget& DirectPeer::target(std::uint32_t local_number) const {
   return at(header().targets)[local_number];
 }
 
-bool DirectPeer::serves(std::uint32_t local_number, Qpn qpn) const {
+bool DirectPeer::has(Qpn number) const {
+  const std::uint32_t local_number = number.value() % kProgramQueuePairsMax;
   const QueuePairRecord& record = at(header().queue_pairs)[local_number];
-  if (record.qpn.load(std::memory_order_acquire) != qpn.value()) return false;
-  const auto state = QpState{record.state.load(std::memory_order_acquire)};
-  return state == QpState::rtr || state == QpState::rts || state == QpState::sqd ||
-         state == QpState::sqe;
+  return record.qpn.load(std::memory_order_acquire) == number.value() ||
+         xrc_queue(SrqNumber{number.value()}).number.load(std::memory_order_acquire) ==
+             number.value();
 }
 
 XrcQueue& DirectPeer::xrc_queue(SrqNumber number) const {

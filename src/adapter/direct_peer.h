@@ -55,8 +55,8 @@ class DirectPeer {
   T* at(Offset<T> offset) const {
     return reinterpret_cast<T*>(base_ + offset.value);
   }
-  /// Whether the queue pair is there and receives.
-  bool serves(std::uint32_t local_number, Qpn qpn) const;
+  /// Checks that a queue pair, or an XRC queue, of this number is there.
+  bool has(Qpn number) const;
   XrcQueue& xrc_queue(SrqNumber number) const;
   /// The target's owner hears of it.
   void tell(std::uint32_t local_number, std::uint32_t news) const;
