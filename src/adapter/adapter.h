@@ -27,6 +27,7 @@
 #include "base/address.h"
 #include "base/append_only_list.h"
 #include "base/error.h"
+#include "base/name_locks.h"
 #include "base/types.h"
 #include "base/unique_fd.h"
 #include "mover/udp.h"
@@ -99,6 +100,7 @@ struct Membership {
   /// that a queue pair number at an address is of.
   UniqueFd doorbell;
   std::function<Result<PeerDescriptors>(const SocketAddress&, Qpn)> ask_for_peer;
+  NameLocks locks;  // Between programs of this user and network namespace.
   /// The direct path, if the program may take it: its memory file, which its agent has, too.
   std::unique_ptr<region::MemoryFile> memory;
   /// RC and UC queue pairs that would need the wire do not get to RTS; datagrams fail that would.
@@ -199,7 +201,8 @@ class Adapter {
   Result<void> destroy_shared_receive_queue(SharedReceiveQueue* queue);
 
   /// `ibv_open_xrcd`: EAGAIN for a file without a domain, EINVAL for one that has it (with
-  /// `exclusive`), and what the kernel says of a file that this program may not read.
+  /// `exclusive`), EBUSY where another program has been opening it for ten seconds. Other calls do
+  /// not wait for one that waits here.
   Result<XrcDomain> open_xrc_domain(const XrcOpening& opening);
   /// EBUSY while queue pairs or shared receive queues are in it.
   Result<void> close_xrc_domain(XrcDomain domain);
@@ -284,7 +287,7 @@ class Adapter {
   }
   /// An XRC queue of that domain; during a turn.
   SharedReceiveQueue* find_shared_receive(SrqNumber number, XrcDomain domain) const;
-  bool is_target_elsewhere(Qpn qpn, XrcDomain domain);
+  bool is_target_elsewhere(Qpn qpn, const XrcFile& file);
   void publish(const SharedReceiveQueue& queue);
   void withdraw(const SharedReceiveQueue& queue);
   void take_news(SharedReceiveQueue& queue);
@@ -341,8 +344,12 @@ class Adapter {
     XrcFile file;  // None: the domain is this program's alone.
     std::uint32_t handles = 0;
     std::uint32_t users = 0;
+    UniqueFd kept_file;
     UniqueFd claim;  // Says to other programs that the file has a domain.
   };
+  Result<std::optional<XrcDomain>> open_known_domain(const XrcOpening& opening,
+                                                     const XrcFile& file);
+  Result<XrcDomain> add_xrc_domain(Xrc created);
   struct Group {
     Gid gid;
     std::vector<QueuePair*> members;
@@ -364,7 +371,12 @@ class Adapter {
   std::unique_ptr<std::atomic<QueuePair*>[]> queue_pairs_;           // By local number.
   NumberBoard visited_{};                                            // See `set_visited`.
 
-  std::mutex lock_;  // Guards what follows: the control path.
+  /// Guards what follows. Before lock_, and held while exporters are asked, who may be asking, too.
+  std::mutex exporters_lock_;
+  std::map<std::uint32_t, std::shared_ptr<DirectPlace>> exporters_;  // By first number.
+
+  /// Guards what follows: the control path. No call asks the agent or another program with it held.
+  std::mutex lock_;
   std::map<PdNumber, Pd> pds_;
   std::uint32_t last_pd_ = 0;
   struct Registered {
@@ -372,7 +384,6 @@ class Adapter {
     Adopted adopted;
   };
   std::map<MemoryKey, Registered> registered_;
-  std::map<std::uint32_t, std::shared_ptr<DirectPlace>> exporters_;  // By first number.
   std::map<MemoryKey, std::uint32_t> imports_;              // Regions of others: how often.
   std::map<std::uint32_t, MemoryKey> shown_device_memory_;  // By handle.
   std::uint32_t last_number_ = 0;

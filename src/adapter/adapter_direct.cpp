@@ -33,7 +33,9 @@ Result<void> Adapter::serve_peers() {
   if (!membership_.doorbell) return {};
   regions_->set_visitors({.wait_for_peers = [this] { wait_for_visitors(); },
                           .wait_for_own = [this] { wait_for_users(); }});
-  own_peer_ = DirectPeer::own(*arena_, membership_.doorbell);
+  auto own = DirectPeer::own(*arena_, membership_.doorbell);
+  if (!own) return std::unexpected(own.error());
+  own_peer_ = std::move(*own);
   peers_.push_back({own_peer_, {}});
   return progress_->watch(membership_.doorbell.get(), [this] { on_doorbell(); });
 }

@@ -22,7 +22,7 @@ std::optional<std::uint64_t> ask(const DirectPlace& exporter, const Assist& want
 
 }  // namespace
 
-/// Under lock_.
+/// Under exporters_lock_: it waits for the agent.
 Result<std::shared_ptr<DirectPlace>> Adapter::exporter_of(Qpn first_qpn) {
   // No queue pair has the first number of a program's.
   const Qpn own = membership_.first_qpn;
@@ -43,12 +43,13 @@ Result<std::shared_ptr<DirectPlace>> Adapter::exporter_of(Qpn first_qpn) {
 }
 
 Result<PdNumber> Adapter::import_pd(Qpn first_qpn, PdNumber there) {
-  const std::lock_guard guard(lock_);
+  const std::lock_guard waiting(exporters_lock_);
   auto exporter = exporter_of(first_qpn);
   if (!exporter) return std::unexpected(exporter.error());
   if (!ask(**exporter, {.kind = Assist::find_domain, .key = raw(there)})) {
     return refuse(ENOENT, fmt::format("there is no protection domain {}", raw(there)));
   }
+  const std::lock_guard guard(lock_);
   const auto known = std::ranges::find_if(pds_, [&](const auto& one) {
     return one.second.exporter == *exporter && one.second.there == there;
   });
@@ -134,7 +135,7 @@ void Adapter::unimport_memory(MemoryKey alias) {
 }
 
 Result<MutableByteSpan> Adapter::import_device_memory(Qpn first_qpn, std::uint32_t handle) {
-  const std::lock_guard guard(lock_);
+  const std::lock_guard waiting(exporters_lock_);
   auto exporter = exporter_of(first_qpn);
   if (!exporter) return std::unexpected(exporter.error());
   const auto key = ask(**exporter, {.kind = Assist::show_device_memory, .key = handle});

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -40,6 +41,7 @@ struct Host {
     membership.first_qpn = Qpn(first_qpn);
     membership.receive_sockets = {socket.get()};
     membership.rnr_grace = rnr_grace;
+    membership.locks = NameLocks(locks_path());
     auto arena = std::move(*Arena::create());
     if (path == Path::direct) open_to_others(membership, arena->fd());
     adapter = std::move(*Adapter::create(std::move(arena), std::move(membership)));
@@ -51,6 +53,10 @@ struct Host {
     EXPECT_TRUE(adapter->add_gid({gid_of(address), address}, second_socket.get()));
   }
 
+  /// Made by those who take one.
+  static std::string locks_path() {
+    return testing::TempDir() + "verbatim-adapter-locks-" + std::to_string(getpid());
+  }
   static SocketAddress own_address(std::uint8_t last_byte) {
     const auto pid = static_cast<std::uint32_t>(getpid());
     return SocketAddress::ipv4({127, static_cast<std::uint8_t>(100 + pid / 256 % 100),

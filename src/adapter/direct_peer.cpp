@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <span>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -119,13 +120,14 @@ void DirectPeer::announce() const {
   eventfd_write(doorbell_.get(), 1);
 }
 
-std::shared_ptr<DirectPeer> DirectPeer::own(Arena& arena, const UniqueFd& doorbell) {
+Result<std::shared_ptr<DirectPeer>> DirectPeer::own(Arena& arena, const UniqueFd& doorbell) {
   std::shared_ptr<DirectPeer> peer(new DirectPeer);
   peer->is_own_ = true;
   peer->base_ = arena.base();
   peer->arena_inode_ = inode_of(arena.fd());
   peer->token_ = own_process_token();
-  peer->doorbell_.reset(dup(doorbell.get()));
+  peer->doorbell_.reset(fcntl(doorbell.get(), F_DUPFD_CLOEXEC, 0));
+  if (!peer->doorbell_) return refuse_errno("the program's own doorbell");
   peer->regions_ = std::make_unique<region::RegionTable>(
       peer->header().region_header, std::span(peer->at(peer->header().regions), kRegionsMax),
       region::RegionTable::Use::visits);

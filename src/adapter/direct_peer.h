@@ -32,8 +32,8 @@ class DirectPeer {
   /// (process_vm_writev(2) is refused), ESRCH where it has ended, EXDEV where it is of another pid
   /// namespace.
   static Result<std::shared_ptr<DirectPeer>> map(PeerDescriptors descriptors);
-  /// This program itself: its memory is where it is.
-  static std::shared_ptr<DirectPeer> own(Arena& arena, const UniqueFd& doorbell);
+  /// This program itself: its memory is where it is. EMFILE.
+  static Result<std::shared_ptr<DirectPeer>> own(Arena& arena, const UniqueFd& doorbell);
   ~DirectPeer();
   DirectPeer(const DirectPeer&) = delete;
   DirectPeer& operator=(const DirectPeer&) = delete;

@@ -1,13 +1,9 @@
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <time.h>
 
 #include "adapter/adapter.h"
 #include "adapter/memory.h"
@@ -17,54 +13,30 @@
 namespace verbatim::adapter {
 namespace {
 
-std::unexpected<Error> refuse_errno(const char* what) {
-  return refuse(errno, fmt::format("XRC domain: {}: {}", what, std::strerror(errno)));
+/// So long one program may take to open a file's domain.
+constexpr TimeNs kOpeningPatience = 10 * kSecond;
+
+/// A domain is the node's.
+std::string name_of(const XrcFile& file, std::uint64_t node_guid) {
+  return fmt::format("XRC domain {:x}/{:x}/{:x}", node_guid, file.device, file.inode);
 }
 
-/// Programs that have the domain of a file hold a lock for reading on one byte of it, far behind
-/// whatever is in it, by a description of their own: it goes with them, however they end. Each node
-/// has a byte.
-struct flock lock_of(short type, std::uint64_t node_guid) {
-  constexpr off_t kFirst = off_t{1} << 62;
-  constexpr std::uint64_t kNodes = std::uint64_t{1} << 48;
-  return {.l_type = type,
-          .l_whence = SEEK_SET,
-          .l_start = kFirst + static_cast<off_t>(node_guid % kNodes),
-          .l_len = 1,
-          .l_pid = 0};
+/// One program at a time opens the domain of a file. EBUSY after ten seconds.
+Result<UniqueFd> enter_opening(const NameLocks& locks, const std::string& name) {
+  auto alone = locks.take("opening " + name, NameLocks::Kind::exclusive, kOpeningPatience);
+  if (alone || alone.error().code != EWOULDBLOCK) return alone;
+  return refuse(EBUSY, fmt::format("another program has been opening the file's XRC domain for "
+                                   "ten seconds; it is stopped, perhaps: {}",
+                                   alone.error().text));
 }
 
-/// Whether another program has it. `fd` is a description of this one's.
-Result<bool> is_claimed(int fd, std::uint64_t node_guid) {
-  struct flock others = lock_of(F_WRLCK, node_guid);
-  if (fcntl(fd, F_OFD_GETLK, &others) != 0) return refuse_errno("looking at its file's locks");
-  return others.l_type != F_UNLCK;
-}
-
-/// One program at a time opens the domain of a file: an abstract socket name goes with its owner,
-/// too. EBUSY after ten seconds.
-Result<UniqueFd> enter_opening(const XrcFile& file, std::uint64_t node_guid) {
-  UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd) return refuse_errno("socket");
-  const std::string name =
-      fmt::format("verbatim-xrc/{:x}/{:x}/{:x}", node_guid, file.device, file.inode);
-  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  std::ranges::copy(name, address.sun_path + 1);  // The zero before it makes it abstract.
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = static_cast<long>(kMillisecond)};
-  for (int tries = 0; tries < 10'000; ++tries) {
-    if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0) return fd;
-    if (errno != EADDRINUSE) return refuse_errno("bind");
-    nanosleep(&kPause, nullptr);
-  }
-  return refuse(EBUSY, "XRC domain: another program has been opening it for ten seconds");
-}
-
-/// A description of the file's, for locks alone.
-Result<UniqueFd> reopen(int fd) {
+/// Keeps the file's inode number from becoming another file's, and none of the program's locks on
+/// it: to close another kind of descriptor would release them (fcntl(2)).
+Result<UniqueFd> keep_file(int fd) {
   const std::string path = fmt::format("/proc/self/fd/{}", fd);
-  UniqueFd own(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!own) return refuse_errno("opening its file for reading");
+  UniqueFd own(open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (!own) own.reset(fcntl(fd, F_DUPFD_CLOEXEC, 0));  // Without /proc.
+  if (!own) return refuse_errno("XRC domain: keeping its file");
   return own;
 }
 
@@ -79,21 +51,15 @@ std::unexpected<Error> refuse_existing() {
   return refuse(EINVAL, "the file has an XRC domain already, and O_EXCL was asked for");
 }
 
-/// What says to other programs that this one has the domain.
-Result<UniqueFd> claim(const XrcOpening& opening, const XrcFile& file, std::uint64_t node_guid) {
-  auto own = reopen(opening.fd);
-  if (!own) return own;
-  const auto alone = enter_opening(file, node_guid);
-  if (!alone) return std::unexpected(alone.error());
-  const auto exists = is_claimed(own->get(), node_guid);
+/// What says to other programs that this one has the domain. Under the lock of `enter_opening`.
+Result<UniqueFd> claim(const NameLocks& locks, const std::string& name, const XrcOpening& opening) {
+  const auto exists = locks.is_held(name);
   if (!exists) return std::unexpected(exists.error());
   if (*exists && opening.create && opening.exclusive) return refuse_existing();
   if (!*exists && !opening.create) {
     return refuse(EAGAIN, "the file has no XRC domain, and O_CREAT was not given");
   }
-  struct flock lock = lock_of(F_RDLCK, node_guid);
-  if (fcntl(own->get(), F_OFD_SETLK, &lock) != 0) return refuse_errno("locking its file");
-  return own;
+  return locks.take(name, NameLocks::Kind::shared);
 }
 
 }  // namespace
@@ -101,27 +67,46 @@ Result<UniqueFd> claim(const XrcOpening& opening, const XrcFile& file, std::uint
 Result<XrcDomain> Adapter::open_xrc_domain(const XrcOpening& opening) {
   const auto file = file_of(opening.fd);
   if (!file) return std::unexpected(file.error());
-  const std::lock_guard guard(lock_);
-  const auto found = std::ranges::find_if(xrc_domains_, [&](const auto& entry) {
-    return file->exists() && entry.second.file == *file;
-  });
-  if (found != xrc_domains_.end()) {
-    if (opening.create && opening.exclusive) return refuse_existing();
-    ++found->second.handles;
-    return found->first;
-  }
   if (!file->exists() && !opening.create) {
     return refuse(EINVAL, "without a file and O_CREAT there is nothing to open");
   }
+  if (!file->exists())
+    return add_xrc_domain({.file = {}, .handles = 1, .kept_file = {}, .claim = {}});
+  auto known = open_known_domain(opening, *file);
+  if (!known) return std::unexpected(known.error());
+  if (*known) return **known;
+  // Without lock_, which the program's other calls need while this one waits.
+  const std::string name = name_of(*file, node().guid);
+  const auto alone = enter_opening(membership_.locks, name);
+  if (!alone) return std::unexpected(alone.error());
+  known = open_known_domain(opening, *file);  // Another thread's, meanwhile.
+  if (!known) return std::unexpected(known.error());
+  if (*known) return **known;
+  auto kept = keep_file(opening.fd);
+  if (!kept) return std::unexpected(kept.error());
+  auto claimed = claim(membership_.locks, name, opening);
+  if (!claimed) return std::unexpected(claimed.error());
+  let_peers_copy();  // Those whose requests name queues of this program.
+  return add_xrc_domain(
+      {.file = *file, .handles = 1, .kept_file = std::move(*kept), .claim = std::move(*claimed)});
+}
+
+/// One more handle of the file's domain, if this program has it.
+Result<std::optional<XrcDomain>> Adapter::open_known_domain(const XrcOpening& opening,
+                                                            const XrcFile& file) {
+  const std::lock_guard guard(lock_);
+  const auto found =
+      std::ranges::find(xrc_domains_, file, [](const auto& entry) { return entry.second.file; });
+  if (found == xrc_domains_.end()) return std::nullopt;
+  if (opening.create && opening.exclusive) return refuse_existing();
+  ++found->second.handles;
+  return found->first;
+}
+
+Result<XrcDomain> Adapter::add_xrc_domain(Xrc created) {
+  const std::lock_guard guard(lock_);
   if (xrc_domains_.size() >= Limits::xrc_domains) {
     return refuse(ENOMEM, fmt::format("there are {} XRC domains already", xrc_domains_.size()));
-  }
-  Xrc created{.file = *file, .handles = 1};
-  if (file->exists()) {
-    auto claimed = claim(opening, *file, node().guid);
-    if (!claimed) return std::unexpected(claimed.error());
-    created.claim = std::move(*claimed);
-    let_peers_copy();  // Those whose requests name queues of this program.
   }
   const XrcDomain number{++last_xrc_domain_};
   xrc_domains_.emplace(number, std::move(created));
@@ -142,9 +127,8 @@ Result<void> Adapter::close_xrc_domain(XrcDomain domain) {
   return {};
 }
 
-/// An XRC target of another program, in a domain that this one has as well. Under lock_.
-bool Adapter::is_target_elsewhere(Qpn qpn, XrcDomain domain) {
-  const XrcFile& file = xrc_domains_[domain].file;
+/// An XRC target of another program, in a domain that this one has as well. It waits for the agent.
+bool Adapter::is_target_elsewhere(Qpn qpn, const XrcFile& file) {
   if (!file.exists() || has_number(SrqNumber{qpn.value()})) return false;
   const auto peer = find_peer(node().gids[0].address, qpn);
   if (peer == nullptr) return false;
@@ -156,12 +140,17 @@ bool Adapter::is_target_elsewhere(Qpn qpn, XrcDomain domain) {
 
 Result<QueuePair*> Adapter::open_queue_pair(Qpn qpn, XrcDomain domain, AsyncEvents& events,
                                             void* owner) {
-  const std::lock_guard guard(lock_);
+  std::unique_lock guard(lock_);
   QueuePair* const found = find(qpn);
-  if (found == nullptr && is_target_elsewhere(qpn, domain)) {
-    return refuse(EOPNOTSUPP, fmt::format("QP {:#x} belongs to another program, and ends with it: "
-                                          "it serves the domain's queues without being opened",
-                                          qpn.value()));
+  if (found == nullptr) {
+    const XrcFile file = xrc_domains_[domain].file;
+    guard.unlock();
+    if (is_target_elsewhere(qpn, file)) {
+      return refuse(EOPNOTSUPP,
+                    fmt::format("QP {:#x} belongs to another program, and ends with it: "
+                                "it serves the domain's queues without being opened",
+                                qpn.value()));
+    }
   }
   if (found == nullptr || found->type() != QpType::xrc_receive) {
     return refuse(EINVAL, fmt::format("{:#x} is no XRC_RECV queue pair", qpn.value()));

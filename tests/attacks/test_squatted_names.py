@@ -59,6 +59,21 @@ def abstract_sockets(*names):
     return held
 
 
+def check_domain(lab):
+    """The names of XRC domains' locks, as they were when they were abstract."""
+    keeper = lab.start("a", ["cat"], stdin=subprocess.PIPE)
+    guid = wait_until(lambda: lab.node_status("a"), SECONDS_MAX, "node a")["guid"]
+    guid = int(guid.replace(":", ""), 16)
+    path = os.path.join(lab.folder, "domain")
+    with open(path, "wb"):
+        info = os.stat(path)
+    name = f"verbatim-xrc/{guid:x}/{info.st_dev:x}/{info.st_ino:x}".encode()
+    with another_user(lambda: abstract_sockets(name)):
+        lab.start("a", [f"{lab.build}/bin/domain_opener", path]).expect_success(SECONDS_MAX)
+    keeper.kill()
+    print("an XRC domain whose name is taken: ok", flush=True)
+
+
 def check_forking_server(lab):
     """The name of the lock of an rsocket server that forks, likewise."""
     port = lab.free_port()
@@ -138,6 +153,7 @@ def main():
             return 1
         return 0
     with Lab(options) as lab:
+        check_domain(lab)
         check_forking_server(lab)
     if os.path.abspath(options.build).startswith("/tmp/"):
         print("skipped: the build is in /tmp, which is to be another one")

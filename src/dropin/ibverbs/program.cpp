@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "adapter/progress.h"
+#include "agent/locks.h"
 #include "agent/node.h"
 #include "base/log.h"
 
@@ -160,6 +161,9 @@ Result<std::unique_ptr<Program>> join() {
   files.doorbell = membership.doorbell.get();
   auto client = agent::AgentClient::join(*options, files);
   if (!client) return std::unexpected(client.error());
+  auto locks = agent::name_locks();
+  if (!locks) return std::unexpected(locks.error());
+  membership.locks = std::move(*locks);
   membership.node = describe((*client)->node());
   membership.first_qpn = agent::qpn_of((*client)->slot(), 0);
   membership.receive_sockets = (*client)->sockets();
