@@ -91,4 +91,6 @@ def joined_by_veth(address_a="10.77.0.1", address_b="10.77.0.2"):
         wait_for_link("veth-b", peer)
         yield peer, address_a, address_b
     finally:
+        # Both ends go with it, at once; with its namespace the kernel takes it away some time later.
+        subprocess.run("ip link delete veth-a".split(), check=False, stderr=subprocess.DEVNULL)
         peer.close()
