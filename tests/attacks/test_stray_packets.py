@@ -84,7 +84,8 @@ def forge(forger, ip):
         seen = Seen(ip)
     except (ValueError, struct.error):
         return  # No IP packet.
-    if not seen.is_connected or len(seen.content) > BYTES_MAX:
+    # Of those made here, the one for another queue pair would be answered by one for the right queue pair.
+    if not seen.is_connected or len(seen.content) > BYTES_MAX or b"forged" in seen.content:
         return
     to = seen.destination
     for content in of_a_stranger(seen):
