@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "adapter/adoption.h"
 #include "adapter/arena.h"
 #include "adapter/borrowed_memory.h"
 #include "adapter/completion_queue.h"
@@ -298,6 +299,7 @@ class Adapter {
   void on_doorbell();
   void serve_boards();
   void serve_guest(DirectTarget& guest);
+  void serve_reach(Reach& reach);
   Result<std::shared_ptr<DirectPlace>> exporter_of(Qpn first_qpn);
   static Result<region::Region> borrow(Loan loan);
   void answer_importer(Assist& wanted);
@@ -315,16 +317,10 @@ class Adapter {
   }
   std::shared_ptr<DirectPeer> known_peer(std::uint64_t arena_inode);
   const DirectPeer* own_peer() const { return own_peer_.get(); }
-  /// Makes the region's bytes known to peers; what it is made of is released by `release_memory`.
-  struct Adopted {
-    std::vector<region::Extent> extents;
-    Offset<std::byte> list;  // In the arena, where there is more than one.
-  };
-  Result<Adopted> adopt_memory(region::Region& region);
-  void release_memory(const Adopted& adopted);
-  Result<MemoryKey> enter(const region::Region& region, const Adopted& adopted);
-  /// Leaves in `adopted` what the region had before.
-  Result<void> exchange(MemoryKey key, const region::Region& region, Adopted& adopted);
+  bool await_kernel_copies(TimeNs deadline);
+  Result<MemoryKey> enter(const region::Region& region);
+  /// Leaves in `backing` what the region had before.
+  Result<void> exchange(MemoryKey key, const region::Region& region, region::Backing& backing);
 
   struct Pd {
     std::uint32_t users = 0;
@@ -356,6 +352,7 @@ class Adapter {
   Membership membership_;
   Port port_;
   std::unique_ptr<region::RegionTable> regions_;
+  std::unique_ptr<Adoption> adoption_;  // Null where there is no direct path.
   DeviceMemory device_memory_;
   std::array<std::unique_ptr<mover::UdpSender>, kGidsMax> senders_;  // By GID index.
   std::unique_ptr<std::atomic<QueuePair*>[]> queue_pairs_;           // By local number.
@@ -366,7 +363,7 @@ class Adapter {
   std::uint32_t last_pd_ = 0;
   struct Registered {
     PdNumber pd{};
-    Adopted adopted;
+    region::Backing backing;
   };
   std::map<MemoryKey, Registered> registered_;
   std::map<std::uint32_t, std::shared_ptr<DirectPlace>> exporters_;  // By first number.

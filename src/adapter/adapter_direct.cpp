@@ -2,6 +2,7 @@
 #include <bitset>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -33,6 +34,11 @@ Result<void> Adapter::serve_peers() {
   if (!membership_.doorbell) return {};
   regions_->set_visitors({.wait_for_peers = [this] { wait_for_visitors(); },
                           .wait_for_own = [this] { wait_for_users(); }});
+  if (membership_.memory) {
+    adoption_ = std::make_unique<Adoption>(
+        *membership_.memory, *arena_, *regions_,
+        [this](TimeNs deadline) { return await_kernel_copies(deadline); });
+  }
   own_peer_ = DirectPeer::own(*arena_, membership_.doorbell);
   peers_.push_back(own_peer_);
   return progress_->watch(membership_.doorbell.get(), [this] { on_doorbell(); });
@@ -161,15 +167,13 @@ void Adapter::on_doorbell() {
 }
 
 void Adapter::serve_boards() {
-  // They ask for what needs no turn, but the adapter's lock. Nothing is allocated here: what the
-  // boards have said would be lost.
-  std::bitset<kGuestsMax> guests;
+  // What takes no turn: guests ask for the adapter's lock, and memory moves. Nothing is allocated
+  // here: what the boards have said would be lost.
+  std::bitset<kTargetsMax> told;
   progress_->during_no_turn([&] {
     const auto serve_target = [&](std::uint32_t local) {
-      if (local >= kProgramQueuePairsMax) {
-        guests.set(local - kProgramQueuePairsMax);
-        return;
-      }
+      told.set(local);
+      if (local >= kProgramQueuePairsMax) return;
       if (QueuePair* const queue_pair = find_local(local)) queue_pair->on_news();
     };
     const auto serve_queue = [&](std::uint32_t local) {
@@ -179,10 +183,24 @@ void Adapter::serve_boards() {
     for_each_number(arena_->header().has_news, serve_target, true);
     for_each_number(arena_->header().queue_has_news, serve_queue, true);
   });
-  if (guests.none()) return;
-  for (std::uint32_t i = 0; i < kGuestsMax; ++i) {
-    if (guests[i]) serve_guest(arena_->target(kProgramQueuePairsMax + i));
+  for (auto i = told._Find_first(); i < told.size(); i = told._Find_next(i)) {
+    DirectTarget& target = arena_->target(static_cast<std::uint32_t>(i));
+    if (i >= kProgramQueuePairsMax) serve_guest(target);
   }
+  for (auto i = told._Find_first(); i < told.size(); i = told._Find_next(i)) {
+    serve_reach(arena_->target(static_cast<std::uint32_t>(i)).reach);
+  }
+}
+
+/// Last, and in no turn: the peer's other wishes may be waited for.
+void Adapter::serve_reach(Reach& reach) {
+  if (reach.state.load(std::memory_order_acquire) != Reach::asked) return;
+  try {
+    if (adoption_) adoption_->move(reach);
+  } catch (const std::bad_alloc&) {
+    log(LogLevel::info, "memory stays where it is: there is none to move it");
+  }
+  reach.state.store(Reach::none, std::memory_order_release);
 }
 
 /// What the queue pairs of other programs have told, whose requests name queues of ours.
@@ -203,6 +221,17 @@ void Adapter::wait_for_visitors() {
   for_each_number(visited_, [this](std::uint32_t i) { wait_for_visitor(arena_->target(i)); });
 }
 
+bool Adapter::await_kernel_copies(TimeNs deadline) {
+  bool have_ended = true;
+  const auto await = [&](std::uint32_t local_number) {
+    have_ended = have_ended && await_kernel_copy(arena_->target(local_number), deadline);
+  };
+  const std::uint32_t guests = arena_->header().guest_count.load(std::memory_order_seq_cst);
+  for (std::uint32_t i = 0; i < std::min(guests, kGuestsMax); ++i) await(kProgramQueuePairsMax + i);
+  for_each_number(visited_, await);
+  return have_ended;
+}
+
 /// A thread of ours that visits a region of ours holds the lock of the queue pair that it uses.
 void Adapter::wait_for_users() {
   progress_->during_no_turn([&] {  // So that none of them is destroyed meanwhile.
@@ -210,37 +239,6 @@ void Adapter::wait_for_users() {
       if (QueuePair* const queue_pair = find_local(i)) queue_pair->wait_for_user();
     });
   });
-}
-
-Result<Adapter::Adopted> Adapter::adopt_memory(region::Region& region) {
-  constexpr std::uint32_t kNotAdopted = region::kOnDemand | region::kElsewhere | region::kNull;
-  Adopted adopted;
-  if (!membership_.memory || (region.access & kNotAdopted) != 0) {
-    return adopted;
-  }
-  adopted.extents = membership_.memory->adopt(region.address, region.length);
-  if (adopted.extents.empty()) return adopted;
-  region.backing = {.first = adopted.extents.front(),
-                    .all = 0,
-                    .count = static_cast<std::uint32_t>(adopted.extents.size())};
-  if (adopted.extents.size() == 1) return adopted;
-  const auto list = arena_->allocate(adopted.extents.size() * sizeof(region::Extent));
-  if (!list) {
-    release_memory(adopted);
-    return std::unexpected(list.error());
-  }
-  adopted.list = *list;
-  region.backing.all = list->value;
-  std::ranges::copy(adopted.extents, arena_->at(Offset<region::Extent>{list->value}));
-  return adopted;
-}
-
-void Adapter::release_memory(const Adopted& adopted) {
-  if (adopted.extents.empty()) return;
-  membership_.memory->release(adopted.extents);
-  if (adopted.list) {
-    arena_->free(adopted.list, adopted.extents.size() * sizeof(region::Extent));
-  }
 }
 
 }  // namespace verbatim::adapter

@@ -107,7 +107,7 @@ Result<region::Region> Adapter::import_memory(PdNumber pd, MemoryKey key) {
   auto own = borrow(std::move(loan));
   if (!own) return own;
   own->pd = pd;
-  const auto entered = enter(*own, {});
+  const auto entered = enter(*own);
   auto done = entered ? regions_->add_alias(key, *entered) : std::unexpected(entered.error());
   if (done) {
     const std::lock_guard guard(lock_);

@@ -35,51 +35,61 @@ Result<void> check_memory(const region::Region& region) {
 Result<MemoryKey> Adapter::register_memory(const region::Region& region) {
   if (auto valid = check_memory(region); !valid) return std::unexpected(valid.error());
   region::Region wanted = region;
-  auto adopted = adopt_memory(wanted);
-  if (!adopted) return std::unexpected(adopted.error());
-  auto key = enter(wanted, *adopted);
-  if (!key) release_memory(*adopted);
+  if (adoption_) {
+    if (auto ready = adoption_->prepare(wanted); !ready) return std::unexpected(ready.error());
+  }
+  auto key = enter(wanted);
+  if (!adoption_) return key;
+  key ? adoption_->enter(*key, wanted.backing) : adoption_->leave(wanted.backing);
   return key;
 }
 
-Result<MemoryKey> Adapter::enter(const region::Region& region, const Adopted& adopted) {
+Result<MemoryKey> Adapter::enter(const region::Region& region) {
   const std::lock_guard guard(lock_);
   const auto pd = pds_.find(region.pd);
   if (pd == pds_.end()) return refuse(EINVAL, "no such protection domain");
   auto key = regions_->add(region);
   if (!key) return key;
   ++pd->second.users;
-  registered_.emplace(*key, Registered{region.pd, adopted});
+  registered_.emplace(*key, Registered{region.pd, region.backing});
   return key;
 }
 
 Result<void> Adapter::deregister_memory(MemoryKey key) {
   if (auto removed = regions_->remove(key); !removed) return removed;
-  Adopted adopted;
+  region::Backing backing;
   {
     const std::lock_guard guard(lock_);
     const auto found = registered_.find(key);
     VERBATIM_ASSERT(found != registered_.end());
     --pds_[found->second.pd].users;
-    adopted = std::move(found->second.adopted);
+    backing = found->second.backing;
     registered_.erase(found);
   }
-  release_memory(adopted);
+  if (adoption_) adoption_->leave(backing);
   return {};
 }
 
 Result<void> Adapter::change_memory(MemoryKey key, const region::Region& region) {
   if (auto valid = check_memory(region); !valid) return valid;
   region::Region wanted = region;
-  auto adopted = adopt_memory(wanted);
-  if (!adopted) return std::unexpected(adopted.error());
+  if (adoption_) {
+    if (auto ready = adoption_->prepare(wanted); !ready) return ready;
+  }
   // Then the old one's, or, where it is refused, the new one's.
-  const auto changed = exchange(key, wanted, *adopted);
-  release_memory(*adopted);
+  region::Backing backing = wanted.backing;
+  const auto changed = exchange(key, wanted, backing);
+  if (!adoption_) return changed;
+  if (changed) {
+    adoption_->enter(key, wanted.backing);
+    adoption_->carry_over(backing, wanted.backing);
+  }
+  adoption_->leave(backing);
   return changed;
 }
 
-Result<void> Adapter::exchange(MemoryKey key, const region::Region& region, Adopted& adopted) {
+Result<void> Adapter::exchange(MemoryKey key, const region::Region& region,
+                               region::Backing& backing) {
   const std::lock_guard guard(lock_);
   const auto to = pds_.find(region.pd);
   if (to == pds_.end()) return refuse(EINVAL, "no such protection domain");
@@ -91,7 +101,7 @@ Result<void> Adapter::exchange(MemoryKey key, const region::Region& region, Adop
   --pds_[found->second.pd].users;
   ++to->second.users;
   found->second.pd = region.pd;
-  std::swap(found->second.adopted, adopted);
+  std::swap(found->second.backing, backing);
   return {};
 }
 

@@ -75,7 +75,7 @@ using NumberBoard = std::array<std::atomic<std::uint64_t>, kTargetsMax / 64>;
 
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x76657262'61726e61;  // "verbarna"
-  static constexpr std::uint32_t kVersion = 6;
+  static constexpr std::uint32_t kVersion = 7;
   std::uint64_t magic = kMagic;
   std::uint32_t version = kVersion;
   ProcessToken process_token = 0;
@@ -97,6 +97,10 @@ struct ArenaHeader {
   /// something. 0: free; where all are taken, one more says nothing.
   std::array<std::atomic<ProcessToken>, kVisitorsMax> visitors{};
   std::atomic<bool> has_new_visitors{false};  // Set after the visitor's place, before the doorbell.
+  /// The owner moves pages: who visits does not copy by the kernel meanwhile, but waits. A visitor
+  /// sets its target's `copies_by_kernel`, then looks here; the owner sets this, then looks there.
+  /// All four accesses are sequentially consistent: at least one sees the other.
+  std::atomic<bool> moves{false};
 };
 
 /// Of this process: the inode of its pid namespace.

@@ -141,6 +141,7 @@ VERBATIM_HOT DirectLink::Outcome DirectLink::send(const SendRequest& request,
     case Copied::here_refused:
       return complete(Status::local_protection_error);
     case Copied::there_refused:
+      if (there.is_gone()) return no_answer();  // In the middle of the copy.
       return fail_receive(Status::local_protection_error, Status::remote_operation_error);
     case Copied::all:
       break;
@@ -164,6 +165,7 @@ VERBATIM_HOT std::optional<DirectLink::Outcome> DirectLink::move_bytes(const Sen
     case Copied::here_refused:
       return complete(Status::local_protection_error);
     case Copied::there_refused:
+      if (at_->peer().is_gone()) return no_answer();  // In the middle of the copy.
       return refuse_access();
     case Copied::all:
       break;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,6 +15,8 @@
 #include "adapter/completion_queue.h"
 #include "adapter/memory.h"
 #include "adapter/queue_pair_state.h"
+#include "base/page.h"
+#include "base/processor.h"
 
 namespace verbatim::adapter {
 namespace {
@@ -38,14 +41,6 @@ std::uint64_t inode_of(int fd) {
   return fstat(fd, &info) == 0 ? info.st_ino : 0;
 }
 
-/// Of the extents, which are in order, the first that ends behind `address`.
-const region::Extent* extent_behind(std::span<const region::Extent> extents,
-                                    std::uint64_t address) {
-  const auto found = std::ranges::upper_bound(
-      extents, address, {}, [](const region::Extent& one) { return one.address + one.length; });
-  return found == extents.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 void wait_for_visitor(DirectTarget& target) {
@@ -54,6 +49,17 @@ void wait_for_visitor(DirectTarget& target) {
        target.is_visited() && target.visits.load(std::memory_order_seq_cst) == visits; ++spins) {
     target.lock.wait(spins);
   }
+}
+
+bool await_kernel_copy(DirectTarget& target, TimeNs deadline) {
+  constexpr unsigned kSpinsPerLook = 256;
+  const std::uint32_t visits = target.visits.load(std::memory_order_seq_cst);
+  for (unsigned spins = 1; target.copies_by_kernel.load(std::memory_order_seq_cst); ++spins) {
+    if (!target.is_visited() || target.visits.load(std::memory_order_seq_cst) != visits) break;
+    if (spins % kSpinsPerLook == 0 && monotonic_now() >= deadline) return false;
+    target.lock.wait(spins);
+  }
+  return true;
 }
 
 void settle(DirectTarget& target, std::byte* arena) {
@@ -182,25 +188,53 @@ std::byte* DirectPeer::window(std::uint64_t number) const {
   return base;
 }
 
-DirectPeer::Run DirectPeer::find_extent(const region::Region& region, std::uint64_t address,
-                                        std::uint64_t length, WindowCache& cache) const {
-  const region::Backing& backing = region.backing;
-  const region::Extent* extent = &backing.first;
-  if (address - extent->address >= extent->length) {
-    if (backing.count <= 1) return {nullptr, length};
-    const Offset<region::Extent> all{backing.all};
-    extent = extent_behind(std::span(at(all), backing.count), address);
-    if (extent == nullptr) return {nullptr, length};
-    if (address < extent->address) return {nullptr, std::min(length, extent->address - address)};
+std::byte* DirectPeer::window(std::uint64_t number, WindowCache& cache) const {
+  if (number == cache.number) return cache.base;
+  const auto place = std::ranges::find(cache.others, number, &WindowCache::Other::number);
+  WindowCache::Other found{number, nullptr};
+  if (place != cache.others.end()) {
+    found = *place;
+    *place = {cache.number, cache.base};
+  } else {
+    found.base = window(number);
+    cache.others[cache.next++ % cache.others.size()] = {cache.number, cache.base};
   }
-  const std::uint64_t within = address - extent->address;
-  const std::uint64_t offset = extent->offset + within;
-  const std::uint64_t number = offset / DirectPeer::kWindowBytes;
-  if (number != cache.number) cache = {number, window(number)};
-  if (cache.base == nullptr) return {nullptr, std::min(length, extent->length - within)};
-  return {cache.base + offset % DirectPeer::kWindowBytes,
-          std::min({length, extent->length - within,
-                    DirectPeer::kWindowBytes - offset % DirectPeer::kWindowBytes})};
+  cache.number = found.number;
+  cache.base = found.base;
+  return cache.base;
+}
+
+DirectPeer::Run DirectPeer::find_pages(const region::Region& region, std::uint64_t address,
+                                       std::uint64_t length, WindowCache& cache) const {
+  const region::Backing& backing = region.backing;
+  const std::uint64_t within = address - backing.address;
+  const std::uint64_t reached = reachable(backing);
+  std::uint64_t bytes = within < reached ? reached - within : 0;
+  if (bytes == 0) {
+    if (backing.map == 0) return {nullptr, length};
+    const std::uint64_t page = within / page_bytes();
+    const std::uint64_t last = (within + std::max<std::uint64_t>(length, 1) - 1) / page_bytes();
+    const auto run = region::PageMap(base_ + backing.map).run(page, last - page + 1);
+    bytes = std::min(length, (page + run.pages) * page_bytes() - within);
+    if (run.state != region::PageState::moved) {
+      return {nullptr, bytes, run.state == region::PageState::apart};
+    }
+  }
+  std::byte* const base = window(address / kWindowBytes, cache);
+  bytes = std::min({length, bytes, kWindowBytes - address % kWindowBytes});
+  return {base == nullptr ? nullptr : base + address % kWindowBytes, bytes};
+}
+
+void DirectPeer::await_move() const {
+  constexpr unsigned kSpinsBeforeYield = 64;
+  for (unsigned spins = 1; header().moves.load(std::memory_order_seq_cst); ++spins) {
+    if (spins < kSpinsBeforeYield) {
+      relax_processor();
+    } else {
+      sched_yield();
+      if (is_gone()) return;
+    }
+  }
 }
 
 bool DirectPeer::copy_by_kernel(std::byte* here, std::uint64_t there, std::uint64_t length,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -72,11 +73,18 @@ class DirectPeer {
   struct Run {
     std::byte* here = nullptr;  // Null: `copy_by_kernel` is the only way.
     std::uint64_t length = 0;   // At most what was asked for, and at least 1.
+    bool may_move = false;      // Null: the owner can move it into its memory file.
   };
-  /// The last window that was used: each user has one of its own, so that they share nothing.
+  /// The last windows that were used: each user has some of its own, so that they share nothing.
   struct WindowCache {
     std::uint64_t number = ~std::uint64_t{0};
     std::byte* base = nullptr;
+    struct Other {
+      std::uint64_t number = ~std::uint64_t{0};
+      std::byte* base = nullptr;
+    };
+    std::array<Other, 4> others{};  // Used before.
+    unsigned next = 0;
   };
   /// From `address` of the peer's address space on. The region is being visited.
   Run find(const region::Region& region, std::uint64_t address, std::uint64_t length,
@@ -85,18 +93,19 @@ class DirectPeer {
     if ((region.access & kNotHere) != 0) return {nullptr, length};
     if (is_own_) return {reinterpret_cast<std::byte*>(address), length};  // NOLINT
     // Mostly the whole of it lies in the window that was used last.
-    const region::Extent& first = region.backing.first;
-    const std::uint64_t within = address - first.address;
-    const std::uint64_t offset = first.offset + within;
-    const bool is_near = within < first.length && length <= first.length - within &&
-                         offset / kWindowBytes == cache.number && cache.base != nullptr &&
-                         offset % kWindowBytes + length <= kWindowBytes;
-    if (is_near) return {cache.base + offset % kWindowBytes, length};
-    return find_extent(region, address, length, cache);
+    const std::uint64_t within = address - region.backing.address;
+    const std::uint64_t reached = reachable(region.backing);
+    const bool is_near = within < reached && length <= reached - within &&
+                         address / kWindowBytes == cache.number && cache.base != nullptr &&
+                         address % kWindowBytes + length <= kWindowBytes;
+    if (is_near) return {cache.base + address % kWindowBytes, length};
+    return find_pages(region, address, length, cache);
   }
   /// Between memory here and memory of the peer. False where some of it is not mapped there.
   bool copy_by_kernel(std::byte* here, std::uint64_t there, std::uint64_t length,
                       bool to_peer) const;
+  /// Returns when the peer moves no pages, or has ended.
+  void await_move() const;
 
  private:
   DirectPeer() = default;
@@ -104,9 +113,10 @@ class DirectPeer {
             std::uint32_t news) const;
   Result<void> attach(PeerDescriptors descriptors);
   void announce() const;
-  Run find_extent(const region::Region& region, std::uint64_t address, std::uint64_t length,
-                  WindowCache& cache) const;
+  Run find_pages(const region::Region& region, std::uint64_t address, std::uint64_t length,
+                 WindowCache& cache) const;
   std::byte* window(std::uint64_t number) const;
+  std::byte* window(std::uint64_t number, WindowCache& cache) const;
 
   bool is_own_ = false;
   std::atomic<bool> gone_{false};

@@ -85,10 +85,11 @@ DirectPlace::Copied DirectPlace::copy_piece(const region::Region& there, std::ui
       copied = all ? Copied::all : Copied::here_refused;
     } else if (is_null) {
       copied = copy_zeroes(part, run.length, to_peer);
-    } else if (part.backing() != region::Hold::Backing::memory) {
-      copied = copy_through(address + done, part, run.length, to_peer);
-    } else if (!peer_->copy_by_kernel(part.address(), address + done, run.length, to_peer)) {
-      copied = Copied::there_refused;
+    } else {
+      // The kernel does not write to pages of this program that are moving: a thread waits.
+      const bool copies = part.backing() == region::Hold::Backing::memory &&
+                          copy_by_kernel(there, run, part.address(), address + done, to_peer);
+      if (!copies) copied = copy_through(there, run, address + done, part, to_peer);
     }
     if (copied != Copied::all) return copied;
     done += run.length;
@@ -111,21 +112,55 @@ DirectPlace::Copied DirectPlace::copy_zeroes(const region::Hold& here, std::uint
 }
 
 /// Neither side's memory is at hand: through a buffer.
-DirectPlace::Copied DirectPlace::copy_through(std::uint64_t address, const region::Hold& here,
-                                              std::uint64_t length, bool to_peer) const {
+DirectPlace::Copied DirectPlace::copy_through(const region::Region& there,
+                                              const DirectPeer::Run& run, std::uint64_t address,
+                                              const region::Hold& here, bool to_peer) {
   std::array<std::byte, 4096> buffer;
-  for (std::uint64_t done = 0; done < length;) {
-    const auto part = std::min<std::uint64_t>(length - done, buffer.size());
+  for (std::uint64_t done = 0; done < run.length;) {
+    const auto part = std::min<std::uint64_t>(run.length - done, buffer.size());
     const MutableByteSpan bytes(buffer.data(), part);
     const region::Hold rest = here.borrowed(done);
     if (to_peer && !read_held(rest, bytes)) return Copied::here_refused;
-    if (!peer_->copy_by_kernel(bytes.data(), address + done, part, to_peer)) {
+    const DirectPeer::Run one{.here = nullptr, .length = part, .may_move = run.may_move};
+    if (!copy_by_kernel(there, one, bytes.data(), address + done, to_peer)) {
       return Copied::there_refused;
     }
     if (!to_peer && !write_held(rest, bytes)) return Copied::here_refused;
     done += part;
   }
   return Copied::all;
+}
+
+bool DirectPlace::copy_by_kernel(const region::Region& region, const DirectPeer::Run& run,
+                                 std::byte* here, std::uint64_t there, bool to_peer) {
+  if (run.may_move) {
+    region::PageMap pages(peer_->base() + region.backing.map);
+    ask_to_move(region, there, run.length, pages.count_reach());
+  }
+  std::atomic<bool>& copies = target_.copies_by_kernel;
+  for (copies.store(true); peer_->header().moves.load(); copies.store(true)) {
+    copies.store(false);
+    peer_->await_move();
+    if (peer_->is_gone()) return false;
+  }
+  const bool done = peer_->copy_by_kernel(here, there, run.length, to_peer);
+  copies.store(false, std::memory_order_release);
+  return done;
+}
+
+/// What is used once does not move. One such wish of a target at a time: the next use has another.
+void DirectPlace::ask_to_move(const region::Region& region, std::uint64_t address,
+                              std::uint64_t length, std::uint32_t reaches) {
+  constexpr std::uint32_t kReachesBefore = 3;
+  Reach& wish = target_.reach;
+  if (reaches < kReachesBefore || wish.state.load(std::memory_order_acquire) == Reach::asked) {
+    return;
+  }
+  wish.map = region.backing.map;
+  wish.address = address;
+  wish.length = length;
+  wish.state.store(Reach::asked, std::memory_order_release);
+  tell(kReached);
 }
 
 bool DirectPlace::copy_plain(const region::Region& there, std::uint64_t address, std::byte* here,
@@ -137,7 +172,7 @@ bool DirectPlace::copy_plain(const region::Region& there, std::uint64_t address,
   while (length > 0) {
     const auto run = peer_->find(there, address, length, cache_);
     if (run.here == nullptr) {
-      if (!peer_->copy_by_kernel(here, address, run.length, to_peer)) return false;
+      if (!copy_by_kernel(there, run, here, address, to_peer)) return false;
     } else if (to_peer) {
       copy_in_order(run.here, ByteSpan(here, run.length));
     } else {
@@ -151,7 +186,9 @@ bool DirectPlace::copy_plain(const region::Region& there, std::uint64_t address,
 }
 
 std::uint64_t* DirectPlace::word(const region::Region& there, std::uint64_t address) {
-  return reinterpret_cast<std::uint64_t*>(find(there, address, 8));
+  const auto run = peer_->find(there, address, sizeof(std::uint64_t), cache_);
+  if (run.may_move) ask_to_move(there, address, run.length, ~0u);
+  return reinterpret_cast<std::uint64_t*>(run.here);
 }
 
 bool DirectPlace::take_receive() {

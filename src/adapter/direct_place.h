@@ -107,9 +107,14 @@ class DirectPlace {
                      std::uint64_t offset, std::uint64_t length, bool to_peer);
   Copied copy_piece(const region::Region& there, std::uint64_t address, const region::Hold& here,
                     std::uint64_t length, bool to_peer);
+  /// As `DirectPeer::copy_by_kernel`, of a run of `region`, while the peer moves no pages.
+  bool copy_by_kernel(const region::Region& region, const DirectPeer::Run& run, std::byte* here,
+                      std::uint64_t there, bool to_peer);
+  void ask_to_move(const region::Region& region, std::uint64_t address, std::uint64_t length,
+                   std::uint32_t reaches);
   static Copied copy_zeroes(const region::Hold& here, std::uint64_t length, bool to_peer);
-  Copied copy_through(std::uint64_t address, const region::Hold& here, std::uint64_t length,
-                      bool to_peer) const;
+  Copied copy_through(const region::Region& there, const DirectPeer::Run& run,
+                      std::uint64_t address, const region::Hold& here, bool to_peer);
 
   const std::shared_ptr<DirectPeer> peer_;
   const std::uint32_t local_number_;

@@ -8,6 +8,7 @@
 #include "base/address.h"
 #include "base/process_token.h"
 #include "base/spin_lock.h"
+#include "base/time.h"
 #include "base/types.h"
 #include "observe/counters.h"
 
@@ -25,8 +26,9 @@ enum News : std::uint32_t {
   kEstablished = 8,
   kRequestError = 16,  // The queue pair has failed, by an event of this kind,
   kAccessError = 32,
-  kFailed = 64,   // or by none: a completion has told it.
-  kAssist = 128,  // See Assist.
+  kFailed = 64,    // or by none: a completion has told it.
+  kAssist = 128,   // See Assist.
+  kReached = 256,  // See Reach.
 };
 
 /// What a peer asks the owner to do because the peer's processor cannot: to end the binding of a
@@ -62,6 +64,16 @@ struct Assist {
     swap = wanted.swap;
     state.store(asked, std::memory_order_release);
   }
+};
+
+/// Bytes that a peer has reached by the kernel, and that their owner is asked to move into its
+/// memory file (see adoption.h).
+struct Reach {
+  enum State : std::uint32_t { none, asked };
+  std::atomic<std::uint32_t> state{none};  // Release by who has written what goes with it.
+  std::uint64_t map = 0;                   // The region's page map (`region::Backing::map`).
+  std::uint64_t address = 0;               // In the owner's process.
+  std::uint64_t length = 0;
 };
 
 /// What a peer needs to be a queue pair's responder, in its owner's arena: one for each queue pair
@@ -108,6 +120,9 @@ struct alignas(64) DirectTarget {
   ReceiveRequest receive;                  // Taken and not completed, while it `holds_receive`.
   std::atomic<std::uint32_t> news{0};
   Assist assist;
+  Reach reach;
+  /// The visitor may be copying by the kernel: see `ArenaHeader::moves`.
+  std::atomic<bool> copies_by_kernel{false};
 
   bool is_visited() const { return lock.is_locked(); }
   /// XRC: what follows concerns this queue of the same program. False where it is none of the
@@ -159,5 +174,8 @@ void settle(DirectTarget& target, std::byte* arena);
 
 /// Returns when whoever holds the target's lock now has let it go.
 void wait_for_visitor(DirectTarget& target);
+/// Returns true if whoever holds the target's lock does not copy by the kernel, or has let it go;
+/// false when the time has come.
+bool await_kernel_copy(DirectTarget& target, TimeNs deadline);
 
 }  // namespace verbatim::adapter

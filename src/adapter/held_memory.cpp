@@ -7,6 +7,7 @@
 
 #include "adapter/borrowed_memory.h"
 #include "adapter/memory.h"
+#include "region/kernel_copies.h"
 
 namespace verbatim::adapter {
 namespace {
@@ -15,6 +16,11 @@ using Backing = region::Hold::Backing;
 
 std::uint64_t address_of(const region::Hold& hold) {
   return reinterpret_cast<std::uint64_t>(hold.address());
+}
+
+bool copy_here(std::byte* here, const region::Hold& hold, std::uint64_t length, bool to_there) {
+  const region::KernelCopies::Copy copying;
+  return copy_by_kernel(getpid(), here, address_of(hold), length, to_there);
 }
 
 /// Some containers forbid the call: there the pages are probed, and then touched.
@@ -30,7 +36,7 @@ bool read_checked(const region::Hold& hold, MutableByteSpan to) {
   if (hold.backing() == Backing::elsewhere) {
     return BorrowedMemory::of_process().copy(address_of(hold), to.data(), to.size(), false);
   }
-  if (copy_by_kernel(getpid(), to.data(), address_of(hold), to.size(), false)) return true;
+  if (copy_here(to.data(), hold, to.size(), false)) return true;
   if (!is_forbidden(errno) || !probe_memory(address_of(hold), to.size(), false)) return false;
   copy_in_order(to.data(), ByteSpan(hold.address(), to.size()));
   return true;
@@ -42,7 +48,7 @@ bool write_checked(const region::Hold& hold, ByteSpan from) {
   if (hold.backing() == Backing::elsewhere) {
     return BorrowedMemory::of_process().copy(address_of(hold), source, from.size(), true);
   }
-  if (copy_by_kernel(getpid(), source, address_of(hold), from.size(), true)) return true;
+  if (copy_here(source, hold, from.size(), true)) return true;
   if (!is_forbidden(errno) || !probe_memory(address_of(hold), from.size(), true)) return false;
   copy_in_order(hold.address(), from);
   return true;

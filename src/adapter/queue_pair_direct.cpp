@@ -86,6 +86,7 @@ void QueuePair::open_target() {
   target_.established = false;
   target_.holds_receive = false;
   target_.assist.state.store(Assist::none, std::memory_order_relaxed);
+  target_.reach.state.store(Reach::none, std::memory_order_relaxed);
   target_.news.store(0, std::memory_order_relaxed);
   target_.qkey = attributes_.qkey;
   target_.takes_datagrams = is_datagram();

@@ -61,6 +61,7 @@ std::optional<std::uint32_t> take_guest(const DirectPeer& host, Qpn qpn) {
     detach(guest);
     guest.guest_of = own_process_token();
     guest.assist.state.store(Assist::none, std::memory_order_relaxed);
+    guest.reach.state.store(Reach::none, std::memory_order_relaxed);
     guest.news.store(0, std::memory_order_relaxed);
     guest.holds_receive = false;
     guest.qpn.store(qpn.value(), std::memory_order_release);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <limits>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,6 +13,8 @@
 #include "base/log.h"
 #include "base/page.h"
 #include "base/sparse_file.h"
+#include "region/kernel_copies.h"
+#include "region/page_map.h"
 #include "region/pinned_pages.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -23,8 +24,6 @@
 namespace verbatim::region {
 namespace {
 
-/// Of the file and of addresses alike: so the kernel can use huge pages for both.
-constexpr std::uint64_t kAlignment = 2 << 20;
 /// So many pages move at once: who writes to them waits about a millisecond.
 constexpr std::uint64_t kChunkBytes = 4 << 20;
 
@@ -106,17 +105,25 @@ std::vector<PageRange> without(const PageRange& pages, std::span<const PageRange
   return left;
 }
 
-void append(std::vector<Extent>& list, const Extent& extent) {
-  if (!list.empty()) {
-    Extent& last = list.back();
-    if (last.address + last.length == extent.address &&
-        last.offset + last.length == extent.offset) {
-      last.length += extent.length;
-      return;
-    }
+void append(std::vector<PageRange>& list, const PageRange& pages) {
+  if (!list.empty() && list.back().end == pages.begin) {
+    list.back().end = pages.end;
+  } else {
+    list.push_back(pages);
   }
-  list.push_back(extent);
 }
+
+PageRange common(const PageRange& one, const PageRange& other) {
+  return {std::max(one.begin, other.begin), std::min(one.end, other.end)};
+}
+
+/// The bytes of the file that a mapping of it shows.
+PageRange shown_by(const Mapping& mapping) {
+  return {mapping.offset, mapping.offset + mapping.range.length()};
+}
+
+/// The program has not moved it since it was adopted.
+bool is_in_place(const Mapping& mapping) { return mapping.offset == mapping.range.begin; }
 
 /// Calls `use` for the pages, a chunk at a time, until it answers false.
 template <typename Use>
@@ -146,37 +153,37 @@ MemoryFile::~MemoryFile() = default;
 
 bool MemoryFile::is_ours() const { return getpid() == process_id_; }
 
-std::vector<Extent> MemoryFile::adopt(std::uint64_t address, std::uint64_t length) {
+auto MemoryFile::adopt(std::uint64_t address, std::uint64_t length) -> Adopted {
   const std::uint64_t page = page_bytes();
-  const std::uint64_t last = std::numeric_limits<std::uint64_t>::max() - page;
+  const std::uint64_t last = kBytes - page;
   if (length == 0 || address > last || length > last - address || !is_ours()) return {};
   const PageRange pages{address / page * page, (address + length + page - 1) / page * page};
   const std::lock_guard guard(lock_);
-  std::vector<Extent> extents;
+  Adopted adopted;
   const auto mappings = mappings_of(pages);
-  if (!mappings) {
-    log(LogLevel::info, "memory stays where it is: {}", mappings.error().text);
-    return extents;
+  const auto shown = mappings_of(file_, pages.begin, pages.length());
+  if (!mappings || !shown) {
+    log(LogLevel::info, "memory stays where it is: {}",
+        (mappings ? shown.error() : mappings.error()).text);
+    return adopted;
+  }
+  std::vector<PageRange> taken;  // Bytes of the file that the program sees elsewhere.
+  for (const Mapping& mapping : *shown) {
+    if (!is_in_place(mapping)) taken.push_back(shown_by(mapping));
   }
   for (const Mapping& mapping : *mappings) {
-    adopt_mapping(
-        mapping,
-        {std::max(pages.begin, mapping.range.begin), std::min(pages.end, mapping.range.end)},
-        extents);
+    for (const PageRange& part : without(common(pages, mapping.range), taken)) {
+      adopt_mapping(mapping, part, adopted);
+    }
   }
-  for (const Extent& extent : extents) {
-    users_.add({extent.offset, extent.offset + extent.length});
-  }
-  return extents;
+  for (const PageRange& part : adopted.pages) users_.add(part);
+  return adopted;
 }
 
 /// Of `mapping` the part `pages`.
-void MemoryFile::adopt_mapping(const Mapping& mapping, const PageRange& pages,
-                               std::vector<Extent>& out) {
-  if (mapping.file == file_) {  // Adopted before, and perhaps moved by mremap(2) since.
-    append(out, {.address = pages.begin,
-                 .length = pages.length(),
-                 .offset = mapping.offset + (pages.begin - mapping.range.begin)});
+void MemoryFile::adopt_mapping(const Mapping& mapping, const PageRange& pages, Adopted& out) {
+  if (mapping.file == file_) {
+    if (is_in_place(mapping)) append(out.pages, pages);
     return;
   }
   if (!is_adoptable(mapping)) return;
@@ -192,32 +199,44 @@ void MemoryFile::adopt_mapping(const Mapping& mapping, const PageRange& pages,
   for (const PageRange& part : without(pages, holes)) move_in(part, out);
 }
 
-/// A place in the file, never used before, that begins as far from a huge page's border as the
-/// address does.
-std::uint64_t MemoryFile::take_space(const PageRange& pages) {
-  const std::uint64_t begin = next_ + pages.begin % kAlignment;
-  next_ = (begin + pages.length() + kAlignment - 1) / kAlignment * kAlignment;
-  return begin;
-}
-
-void MemoryFile::move_in(const PageRange& pages, std::vector<Extent>& out) {
-  if (kBytes - next_ < pages.length() + 2 * kAlignment) return;
-  const std::uint64_t to = take_space(pages);
+void MemoryFile::move_in(const PageRange& pages, Adopted& out) {
   for_each_chunk(pages, [&](const PageRange& chunk) {
-    const std::uint64_t offset = to + (chunk.begin - pages.begin);
-    if (!move_chunk_in(chunk, offset)) return false;
-    append(out, {.address = chunk.begin, .length = chunk.length(), .offset = offset});
+    if (!move_chunk_in(chunk, out.may_succeed_later)) return false;
+    append(out.pages, chunk);
     return true;
   });
 }
 
-bool MemoryFile::move_chunk_in(const PageRange& pages, std::uint64_t offset) {
-  auto replacement = Replacement::of_file(pages.length(), fd(), offset);
+/// As long as it lives, nothing writes to memory of this process by process_vm_writev(2), if it
+/// `holds`.
+class MemoryFile::Alone {
+ public:
+  explicit Alone(const Writers& peers) : peers_(peers) {
+    constexpr TimeNs kCopiesEnd = 5 * kMillisecond;
+    holds_ = peers.begin() && KernelCopies::begin_move(monotonic_now() + kCopiesEnd);
+  }
+  ~Alone() {
+    KernelCopies::end_move();
+    peers_.end();
+  }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+  bool holds() const { return holds_; }
+
+ private:
+  const Writers& peers_;
+  bool holds_;
+};
+
+bool MemoryFile::move_chunk_in(const PageRange& pages, bool& may_succeed_later) {
+  auto replacement = Replacement::of_file(pages.length(), fd(), pages.begin);
   if (replacement.is_there()) {
     replacement.not_for_children();
-    if (replace(pages, replacement)) return true;
+    const Alone alone(writers_);
+    if (alone.holds() && replace(pages, replacement)) return true;
+    may_succeed_later |= !alone.holds();
   }
-  punch({offset, offset + pages.length()});
+  punch(pages);
   return false;
 }
 
@@ -237,13 +256,11 @@ void MemoryFile::punch(const PageRange& part) const {
             static_cast<off_t>(part.length()));
 }
 
-void MemoryFile::release(std::span<const Extent> extents) {
+void MemoryFile::release(std::span<const PageRange> pages) {
   if (!is_ours()) return;
   const std::lock_guard guard(lock_);
-  for (const Extent& extent : extents) {
-    for (const PageRange& part : users_.remove({extent.offset, extent.offset + extent.length})) {
-      move_back(part);
-    }
+  for (const PageRange& one : pages) {
+    for (const PageRange& part : users_.remove(one)) move_back(part);
   }
 }
 
@@ -255,15 +272,15 @@ void MemoryFile::move_back(const PageRange& part) {
   if (!mappings->empty() && may_have_pinned_pages()) return;
   bool all_moved = true;
   for (const Mapping& mapping : *mappings) {
-    const std::uint64_t first = std::max(part.begin, mapping.offset);
-    const std::uint64_t end = std::min(part.end, mapping.offset + mapping.range.length());
-    const PageRange pages{mapping.range.begin + (first - mapping.offset),
-                          mapping.range.begin + (end - mapping.offset)};
+    const PageRange shown = common(part, shown_by(mapping));
+    const PageRange pages{mapping.range.begin + (shown.begin - mapping.offset),
+                          mapping.range.begin + (shown.end - mapping.offset)};
     const auto parts = without(pages, pages_of_this_thread());
     all_moved &= parts == std::vector{pages};
     for (const PageRange& one : parts) {
       for_each_chunk(one, [&](const PageRange& chunk) {
-        const bool moved = move_chunk_back(chunk, mapping);
+        const Alone alone(writers_);
+        const bool moved = alone.holds() && move_chunk_back(chunk, mapping);
         all_moved &= moved;
         return moved;
       });
@@ -326,6 +343,7 @@ void MemoryFile::in_child() {
   // The parent reads the end of the pipe.
   child_done_[0].reset();
   child_done_[1].reset();
+  KernelCopies::forget();
   lock_.unlock();
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -9,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "region/extent.h"
 #include "region/mappings.h"
 #include "region/use_counts.h"
 #include "region/write_freeze.h"
@@ -24,12 +24,14 @@ struct MemoryFileOptions {
 /// Memory adoption (design decision 4): a program registers memory that it allocated as it liked;
 /// here its pages move, in place, into one sparse memfd, and when the last user has gone they move
 /// back, so that allocators that rely on fresh zero pages stay right. The program notices nothing:
-/// addresses and bytes are the same all the time, also under threads that write meanwhile.
+/// addresses and bytes are the same all the time, also under threads that write meanwhile. A byte's
+/// address is its offset in the file.
 ///
 /// Adopted are whole pages, also those that the range only touches, of private anonymous writable
 /// memory: heap and mmap. Not adopted, and so missing in the answer, are the main thread's stack,
 /// file mappings, shared memory, huge pages of hugetlbfs, what this thread itself runs on, what
-/// somebody may have pinned, and everything where threads cannot be stopped.
+/// somebody may have pinned, adopted memory that mremap(2) has moved since, and everything where
+/// threads cannot be stopped.
 ///
 /// Adopted memory is not inherited by a forked child, which would write to the parent's: the child
 /// gets a copy, made between `before_fork` and `in_parent`. Thread-safe.
@@ -44,11 +46,27 @@ class MemoryFile {
   ~MemoryFile();
 
   int fd() const { return fd_.get(); }
-  /// The parts of [address, address + length) that are in the file from now on, in order, as whole
-  /// pages; each has one more user. Bytes of the file are never used for other memory again.
-  std::vector<Extent> adopt(std::uint64_t address, std::uint64_t length);
-  /// What `adopt` answered has one user less. The caller makes sure that no peer touches it.
-  void release(std::span<const Extent> extents);
+  /// Other processes that may write to memory that moves, by the kernel, which no freeze stops.
+  /// `begin` returns true if none of them does so until `end`, which follows in either case.
+  struct Writers {
+    std::function<bool()> begin = [] { return true; };
+    std::function<void()> end = [] {};
+  };
+  void set_writers(Writers writers) { writers_ = std::move(writers); }
+  /// Any thread may move memory at any time: else only the program's, while it has no other.
+  bool moves_at_any_time() const { return freeze_.stops_threads(); }
+  /// No system call of another thread fails because it writes to a page that moves.
+  bool spares_system_calls() const { return freeze_.stops_kernel(); }
+
+  struct Adopted {
+    std::vector<PageRange> pages;    // In the file from now on, in order; each has one more user.
+    bool may_succeed_later = false;  // `Writers::begin` has refused: more could be in the file.
+  };
+  /// Of the pages that [address, address + length) touches.
+  Adopted adopt(std::uint64_t address, std::uint64_t length);
+  /// What `adopt` answered has one user less. The caller makes sure that no peer touches it by the
+  /// file.
+  void release(std::span<const PageRange> pages);
 
   // Handlers of pthread_atfork(3). `in_child` makes system calls only; afterwards the object only
   // waits for its end.
@@ -59,24 +77,24 @@ class MemoryFile {
  private:
   MemoryFile(UniqueFd fd, const MappedFile& file, WriteFreeze freeze)
       : fd_(std::move(fd)), file_(file), freeze_(std::move(freeze)) {}
+  class Alone;
   class Replacement;
   bool is_ours() const;
-  void adopt_mapping(const Mapping& mapping, const PageRange& pages, std::vector<Extent>& out);
-  void move_in(const PageRange& pages, std::vector<Extent>& out);
+  void adopt_mapping(const Mapping& mapping, const PageRange& pages, Adopted& out);
+  void move_in(const PageRange& pages, Adopted& out);
   bool replace(const PageRange& pages, Replacement& replacement) const;
-  bool move_chunk_in(const PageRange& pages, std::uint64_t offset);
+  bool move_chunk_in(const PageRange& pages, bool& may_succeed_later);
   void move_back(const PageRange& part);
   bool move_chunk_back(const PageRange& pages, const Mapping& mapping);
   bool move_protected_back(const PageRange& pages, const Mapping& mapping);
-  std::uint64_t take_space(const PageRange& pages);
   void punch(const PageRange& part) const;
 
   UniqueFd fd_;
   MappedFile file_;
   WriteFreeze freeze_;
+  Writers writers_;
   int process_id_ = 0;
   std::mutex lock_;  // Guards what follows; held across fork.
-  std::uint64_t next_ = 0;
   UseCounts users_;
   std::vector<Mapping> copied_by_child_;  // Between the handlers of a fork, as is the next.
   UniqueFd child_done_[2];                // A pipe.

@@ -56,21 +56,21 @@ class Pages {
 
 std::unique_ptr<MemoryFile> make_file(const MemoryFileOptions& options = {}) {
   auto made = MemoryFile::create(options);
-  EXPECT_TRUE(made) << made.error().text;
-  return std::move(*made);
+  return std::move(made.value());
 }
 
 /// What a peer sees that maps the file.
-std::vector<std::byte> bytes_in_file(const MemoryFile& file, const Extent& extent) {
-  std::vector<std::byte> bytes(extent.length);
-  EXPECT_EQ(pread(file.fd(), bytes.data(), bytes.size(), static_cast<off_t>(extent.offset)),
+std::vector<std::byte> bytes_in_file(const MemoryFile& file, const PageRange& adopted) {
+  std::vector<std::byte> bytes(adopted.length());
+  EXPECT_EQ(pread(file.fd(), bytes.data(), bytes.size(), static_cast<off_t>(adopted.begin)),
             static_cast<ssize_t>(bytes.size()));
   return bytes;
 }
 
-std::uint64_t total(std::span<const Extent> extents) {
-  return std::accumulate(extents.begin(), extents.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, const Extent& one) { return sum + one.length; });
+std::uint64_t total(std::span<const PageRange> adopted) {
+  return std::accumulate(
+      adopted.begin(), adopted.end(), std::uint64_t{0},
+      [](std::uint64_t sum, const PageRange& one) { return sum + one.length(); });
 }
 
 bool is_anonymous(std::uint64_t address) {
@@ -83,34 +83,34 @@ TEST(MemoryFile, AdoptedBytesAreTheSameForTheProgramAndInTheFile) {
   const auto file = make_file();
   const Pages pages(37);
   const auto before = pages.copy();
-  const auto extents = file->adopt(pages.address(), pages.length());
-  ASSERT_EQ(extents.size(), 1u);
-  EXPECT_EQ(extents[0].address, pages.address());
-  EXPECT_EQ(extents[0].length, pages.length());
+  const auto adopted = file->adopt(pages.address(), pages.length()).pages;
+  ASSERT_EQ(adopted.size(), 1u);
+  EXPECT_EQ(adopted[0].begin, pages.address());
+  EXPECT_EQ(adopted[0].length(), pages.length());
   EXPECT_EQ(pages.copy(), before);
-  EXPECT_EQ(bytes_in_file(*file, extents[0]), before);
+  EXPECT_EQ(bytes_in_file(*file, adopted[0]), before);
 }
 
 TEST(MemoryFile, WhatIsWrittenOnEitherSideIsSeenOnTheOther) {
   const auto file = make_file();
   const Pages pages(2);
-  const auto extents = file->adopt(pages.address(), pages.length());
-  ASSERT_EQ(extents.size(), 1u);
+  const auto adopted = file->adopt(pages.address(), pages.length()).pages;
+  ASSERT_EQ(adopted.size(), 1u);
   pages.data()[5000] = std::byte{0x5a};
-  EXPECT_EQ(bytes_in_file(*file, extents[0])[5000], std::byte{0x5a});
+  EXPECT_EQ(bytes_in_file(*file, adopted[0])[5000], std::byte{0x5a});
   const std::byte peers{0xa5};
-  ASSERT_EQ(pwrite(file->fd(), &peers, 1, static_cast<off_t>(extents[0].offset + 77)), 1);
+  ASSERT_EQ(pwrite(file->fd(), &peers, 1, static_cast<off_t>(adopted[0].begin + 77)), 1);
   EXPECT_EQ(pages.data()[77], peers);
 }
 
 TEST(MemoryFile, ReleasedMemoryIsPrivateAgainWithItsBytes) {
   const auto file = make_file();
   Pages pages(1030);  // More than a chunk.
-  const auto extents = file->adopt(pages.address(), pages.length());
-  EXPECT_EQ(total(extents), pages.length());
+  const auto adopted = file->adopt(pages.address(), pages.length()).pages;
+  EXPECT_EQ(total(adopted), pages.length());
   pages.fill(2);
   const auto before = pages.copy();
-  file->release(extents);
+  file->release(adopted);
   EXPECT_EQ(pages.copy(), before);
   EXPECT_TRUE(is_anonymous(pages.address()));
   ASSERT_EQ(madvise(pages.data(), pages.length(), MADV_DONTNEED), 0);
@@ -123,10 +123,10 @@ TEST(MemoryFile, ReleasedMemoryIsPrivateAgainWithItsBytes) {
 TEST(MemoryFile, PagesThatARangeOnlyTouchesAreAdoptedWhole) {
   const auto file = make_file();
   const Pages pages(3);
-  const auto extents = file->adopt(pages.address() + kPage + 100, 8);
-  ASSERT_EQ(extents.size(), 1u);
-  EXPECT_EQ(extents[0].address, pages.address() + kPage);
-  EXPECT_EQ(extents[0].length, kPage);
+  const auto adopted = file->adopt(pages.address() + kPage + 100, 8).pages;
+  ASSERT_EQ(adopted.size(), 1u);
+  EXPECT_EQ(adopted[0].begin, pages.address() + kPage);
+  EXPECT_EQ(adopted[0].length(), kPage);
   EXPECT_TRUE(is_anonymous(pages.address()));
 }
 
@@ -134,10 +134,10 @@ TEST(MemoryFile, OverlappingUsersShareThePagesUntilTheLastHasGone) {
   const auto file = make_file();
   const Pages pages(10);
   const auto before = pages.copy();
-  const auto first = file->adopt(pages.address(), 6 * kPage);
-  const auto second = file->adopt(pages.address() + 4 * kPage, 6 * kPage);
+  const auto first = file->adopt(pages.address(), 6 * kPage).pages;
+  const auto second = file->adopt(pages.address() + 4 * kPage, 6 * kPage).pages;
   ASSERT_EQ(total(second), 6 * kPage);
-  EXPECT_EQ(second[0].offset, first[0].offset + 4 * kPage) << "the same pages of the file";
+  EXPECT_EQ(bytes_in_file(*file, second[0]), std::vector(before.begin() + 4 * kPage, before.end()));
   file->release(first);
   EXPECT_TRUE(is_anonymous(pages.address() + 3 * kPage));
   EXPECT_FALSE(is_anonymous(pages.address() + 4 * kPage));
@@ -151,43 +151,43 @@ TEST(MemoryFile, SeveralMappingsAndTheHolesBetweenThem) {
   const Pages pages(9);
   ASSERT_EQ(mprotect(pages.data() + 3 * kPage, kPage, PROT_READ), 0);
   ASSERT_EQ(munmap(pages.data() + 6 * kPage, kPage), 0);
-  const auto extents = file->adopt(pages.address(), pages.length());
-  ASSERT_EQ(extents.size(), 3u);
-  EXPECT_EQ(extents[0].length, 3 * kPage);
-  EXPECT_EQ(extents[1].address, pages.address() + 4 * kPage);
-  EXPECT_EQ(extents[1].length, 2 * kPage);
-  EXPECT_EQ(extents[2].address, pages.address() + 7 * kPage);
-  EXPECT_EQ(extents[2].length, 2 * kPage);
+  const auto adopted = file->adopt(pages.address(), pages.length()).pages;
+  ASSERT_EQ(adopted.size(), 3u);
+  EXPECT_EQ(adopted[0].length(), 3 * kPage);
+  EXPECT_EQ(adopted[1].begin, pages.address() + 4 * kPage);
+  EXPECT_EQ(adopted[1].length(), 2 * kPage);
+  EXPECT_EQ(adopted[2].begin, pages.address() + 7 * kPage);
+  EXPECT_EQ(adopted[2].length(), 2 * kPage);
 }
 
 TEST(MemoryFile, WhatIsNotPrivateAnonymousStaysWhereItIs) {
   const auto file = make_file();
   const Pages shared(2, MAP_SHARED | MAP_ANONYMOUS);
-  EXPECT_TRUE(file->adopt(shared.address(), shared.length()).empty());
+  EXPECT_TRUE(file->adopt(shared.address(), shared.length()).pages.empty());
   int on_the_stack = 0;
-  EXPECT_TRUE(file->adopt(address_of(&on_the_stack), sizeof on_the_stack).empty());
-  EXPECT_TRUE(file->adopt(~std::uint64_t{0} - 100, 100).empty());
-  EXPECT_TRUE(file->adopt(kPage, 0).empty());
+  EXPECT_TRUE(file->adopt(address_of(&on_the_stack), sizeof on_the_stack).pages.empty());
+  EXPECT_TRUE(file->adopt(~std::uint64_t{0} - 100, 100).pages.empty());
+  EXPECT_TRUE(file->adopt(kPage, 0).pages.empty());
 }
 
 TEST(MemoryFile, AThreadsOwnControlBlockStaysWhereItIs) {
   const auto file = make_file();
-  EXPECT_TRUE(file->adopt(address_of(&errno), sizeof errno).empty());
+  EXPECT_TRUE(file->adopt(address_of(&errno), sizeof errno).pages.empty());
 }
 
 TEST(MemoryFile, WhatTheProgramHasUnmappedIsForgotten) {
   const auto file = make_file();
   auto* const place = static_cast<std::byte*>(
       mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  const auto extents = file->adopt(address_of(place), 4 * kPage);
+  const auto adopted = file->adopt(address_of(place), 4 * kPage).pages;
   ASSERT_EQ(munmap(place, 4 * kPage), 0);
   // Something else is there now.
   auto* const other = static_cast<std::byte*>(mmap(place, 4 * kPage, PROT_READ | PROT_WRITE,
                                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
   other[0] = std::byte{9};
-  const auto others = file->adopt(address_of(other), 4 * kPage);
-  EXPECT_NE(others[0].offset, extents[0].offset) << "the old bytes are not the new memory";
-  file->release(extents);
+  const auto others = file->adopt(address_of(other), 4 * kPage).pages;
+  EXPECT_EQ(bytes_in_file(*file, others[0])[0], std::byte{9}) << "a region is its addresses";
+  file->release(adopted);
   EXPECT_EQ(other[0], std::byte{9});
   file->release(others);
   EXPECT_EQ(other[0], std::byte{9});
@@ -199,12 +199,12 @@ TEST(MemoryFile, WhatTheProgramHasMovedKeepsItsBytes) {
   auto* place = static_cast<std::byte*>(
       mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   std::memset(place, 7, 4 * kPage);
-  const auto extents = file->adopt(address_of(place), 4 * kPage);
+  const auto adopted = file->adopt(address_of(place), 4 * kPage).pages;
   const Pages reserved(8);
   place = static_cast<std::byte*>(
       mremap(place, 4 * kPage, 4 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, reserved.data()));
   ASSERT_NE(place, MAP_FAILED);
-  file->release(extents);
+  file->release(adopted);
   EXPECT_TRUE(is_anonymous(address_of(place)));
   EXPECT_EQ(std::vector(place, place + 4 * kPage), std::vector(4 * kPage, std::byte{7}));
 }
@@ -213,10 +213,10 @@ TEST(MemoryFile, WhatTheProgramHasProtectedStaysSo) {
   const auto file = make_file();
   const Pages pages(4);
   const auto before = pages.copy();
-  const auto extents = file->adopt(pages.address(), pages.length());
+  const auto adopted = file->adopt(pages.address(), pages.length()).pages;
   ASSERT_EQ(mprotect(pages.data(), kPage, PROT_NONE), 0);
   ASSERT_EQ(mprotect(pages.data() + kPage, kPage, PROT_READ), 0);
-  file->release(extents);
+  file->release(adopted);
   const auto mappings = mappings_of(PageRange{pages.address(), pages.address() + 3 * kPage});
   ASSERT_EQ(mappings->size(), 3u);
   EXPECT_EQ(mappings->at(0).protection(), PROT_NONE);
@@ -230,13 +230,13 @@ TEST(MemoryFile, HeapMemoryGrowsAndIsFreedWhileItIsAdopted) {
   const auto file = make_file();
   auto* block = static_cast<unsigned char*>(std::malloc(1 << 20));
   for (int i = 0; i < 1 << 20; ++i) block[i] = static_cast<unsigned char>(i * 7);
-  const auto extents = file->adopt(address_of(block), 1 << 20);
-  ASSERT_FALSE(extents.empty());
+  const auto adopted = file->adopt(address_of(block), 1 << 20).pages;
+  ASSERT_FALSE(adopted.empty());
   auto* const grown = static_cast<unsigned char*>(std::realloc(block, 8 << 20));
   ASSERT_NE(grown, nullptr);
   block = grown;
   for (int i = 0; i < 1 << 20; ++i) ASSERT_EQ(block[i], static_cast<unsigned char>(i * 7));
-  file->release(extents);
+  file->release(adopted);
   for (int i = 0; i < 1 << 20; ++i) ASSERT_EQ(block[i], static_cast<unsigned char>(i * 7));
   std::free(block);
 }
@@ -283,13 +283,13 @@ TEST(MemoryFile, ThreadsThatWriteMeanwhileLoseNothing) {
   Writers writers(pages, 3);
   for (int i = 0; i < 100; ++i) {
     const auto seen = writers.rounds();
-    const auto extents = file->adopt(pages.address(), pages.length());
-    if (extents.empty()) {
+    const auto adopted = file->adopt(pages.address(), pages.length()).pages;
+    if (adopted.empty()) {
       writers.finish();
       GTEST_SKIP() << "this machine refuses userfaultfd";
     }
     while (writers.rounds() < seen + 4) std::this_thread::yield();
-    file->release(extents);
+    file->release(adopted);
   }
   EXPECT_EQ(writers.finish(), 0u);
 }
@@ -332,16 +332,16 @@ TEST(MemoryFile, WithoutAFreezeOnlyProgramsOfOneThreadAreServed) {
   const auto file = make_file({.own_threads = lasting_threads(), .without_freeze = true});
   Pages pages(8);
   const auto before = pages.copy();
-  const auto extents = file->adopt(pages.address(), pages.length());
-  EXPECT_EQ(total(extents), pages.length());
+  const auto adopted = file->adopt(pages.address(), pages.length()).pages;
+  EXPECT_EQ(total(adopted), pages.length());
   {
     const Another thread;
     const Pages more(8);
-    EXPECT_TRUE(file->adopt(more.address(), more.length()).empty());
-    file->release(extents);  // Cannot move back now: stays, and its bytes are right.
+    EXPECT_TRUE(file->adopt(more.address(), more.length()).pages.empty());
+    file->release(adopted);  // Cannot move back now: stays, and its bytes are right.
     EXPECT_EQ(pages.copy(), before);
   }
-  file->release(file->adopt(pages.address(), pages.length()));
+  file->release(file->adopt(pages.address(), pages.length()).pages);
   EXPECT_TRUE(is_anonymous(pages.address()));
   EXPECT_EQ(pages.copy(), before);
 }
@@ -365,7 +365,7 @@ TEST(MemoryFile, AForkedChildHasACopyOfItsOwn) {
   const auto file = make_file();
   const Pages pages(20);
   const auto before = pages.copy();
-  const auto extents = file->adopt(pages.address(), pages.length());
+  const auto adopted = file->adopt(pages.address(), pages.length()).pages;
   EXPECT_EQ(in_forked_child(*file,
                             [&] {
                               const bool same = pages.copy() == before;
@@ -374,7 +374,7 @@ TEST(MemoryFile, AForkedChildHasACopyOfItsOwn) {
                             }),
             0);
   EXPECT_EQ(pages.copy(), before) << "the child wrote to its parent's memory";
-  file->release(extents);
+  file->release(adopted);
   EXPECT_EQ(in_forked_child(*file, [&] { return pages.copy() == before; }), 0);
 }
 
@@ -382,7 +382,7 @@ TEST(MemoryFile, AChildThatIsForkedWithoutHandlersCannotWriteToItsParent) {
   const auto file = make_file();
   const Pages pages(2);
   const auto before = pages.copy();
-  const auto extents = file->adopt(pages.address(), pages.length());
+  const auto adopted = file->adopt(pages.address(), pages.length()).pages;
   const pid_t child = fork();  // No handlers are registered in this test.
   if (child == 0) {
     signal(SIGSEGV, SIG_DFL);  // A sanitizer would make an exit of it.
@@ -393,7 +393,7 @@ TEST(MemoryFile, AChildThatIsForkedWithoutHandlersCannotWriteToItsParent) {
   waitpid(child, &status, 0);
   EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(pages.copy(), before);
-  file->release(extents);
+  file->release(adopted);
 }
 
 }  // namespace

@@ -86,12 +86,12 @@ TEST(PinnedPages, TheyStayWhereTheyAreAndTheRestIsAdopted) {
   const auto file = MemoryFile::create({});
   ASSERT_TRUE(file) << file.error().text;
   const auto pages = range_of(place, 16);
-  const auto extents = (*file)->adopt(pages.begin, pages.length());
-  ASSERT_EQ(extents.size(), 2u);
-  EXPECT_EQ(extents[0].address, pages.begin);
-  EXPECT_EQ(extents[0].length, 4 * kPage);
-  EXPECT_EQ(extents[1].address, pages.begin + 7 * kPage);
-  EXPECT_EQ(extents[1].length, 9 * kPage);
+  const auto adopted = (*file)->adopt(pages.begin, pages.length()).pages;
+  ASSERT_EQ(adopted.size(), 2u);
+  EXPECT_EQ(adopted[0].begin, pages.begin);
+  EXPECT_EQ(adopted[0].length(), 4 * kPage);
+  EXPECT_EQ(adopted[1].begin, pages.begin + 7 * kPage);
+  EXPECT_EQ(adopted[1].length(), 9 * kPage);
 }
 
 /// Somebody may have pinned pages of the memory file since: they are not taken away.
@@ -100,14 +100,14 @@ TEST(PinnedPages, WhatMayHaveBeenPinnedSinceStaysInTheFile) {
   const auto file = MemoryFile::create({});
   ASSERT_TRUE(file) << file.error().text;
   const auto pages = range_of(place, 4);
-  const auto extents = (*file)->adopt(pages.begin, pages.length());
+  const auto adopted = (*file)->adopt(pages.begin, pages.length()).pages;
   {
     const UniqueFd ring = pin_by_io_uring(place, kPage);
     if (!ring) GTEST_SKIP() << "this machine refuses io_uring";
-    (*file)->release(extents);
+    (*file)->release(adopted);
     EXPECT_TRUE(mappings_of(pages)->front().shared);
   }
-  (*file)->release((*file)->adopt(pages.begin, pages.length()));
+  (*file)->release((*file)->adopt(pages.begin, pages.length()).pages);
   EXPECT_FALSE(mappings_of(pages)->front().shared);
   EXPECT_EQ(place[5], std::byte{1});
   munmap(place, 4 * kPage);

@@ -183,6 +183,14 @@ Result<void> RegionTable::change(MemoryKey key, const Region& region) {
   return {};
 }
 
+void RegionTable::set_reachable(MemoryKey key, std::uint64_t map, std::uint64_t bytes) {
+  const std::lock_guard guard(header_.lock);  // `change` clears the key under it before it writes.
+  RegionEntry* const entry = find(key);
+  if (entry == nullptr || entry->kind != EntryKind::region) return;
+  Backing& backing = entry->region.backing;
+  if (backing.map == map) __atomic_store_n(&backing.length, bytes, __ATOMIC_RELEASE);
+}
+
 std::optional<Region> RegionTable::find_region(MemoryKey key) const {
   const auto entered = enter(key);
   if (!entered || entered->entry_->kind != EntryKind::region) return std::nullopt;

@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/spin_lock.h"
 #include "base/types.h"
-#include "region/extent.h"
 #include "region/key_permutation.h"
+#include "region/page_map.h"
 
 /// Memory regions: who may touch which bytes with which key (IBA volume 1, section 10.6).
 namespace verbatim::region {
@@ -108,7 +108,8 @@ struct alignas(64) RegionEntry {
   Qpn qpn;                    // Of a bound window of type 2: its queue pair.
   EntryKind kind{};
 };
-static_assert(sizeof(RegionEntry) == 128, "the second cache line is the backing, for peers");
+static_assert(sizeof(RegionEntry) == 128 && sizeof(Region) <= 56,
+              "the first line is all that peers read");
 
 /// What the table needs beside its entries, also in the arena. All but `used` and `count` is
 /// written under `lock`.
@@ -209,6 +210,9 @@ class RegionTable {
   Result<void> add_alias(MemoryKey alias, MemoryKey key);
   void remove_alias(MemoryKey alias);
   MemoryKey key_behind(MemoryKey alias) const { return resolve(alias); }
+  /// So many bytes from the region's first page on lie in the memory file now (`Backing::length`).
+  /// Does nothing where the key names a region with another page map, or none any more.
+  void set_reachable(MemoryKey key, std::uint64_t map, std::uint64_t bytes);
   /// What the region with this key is. Nothing for an unknown key.
   std::optional<Region> find_region(MemoryKey key) const;
 

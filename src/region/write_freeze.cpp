@@ -30,14 +30,12 @@
 namespace verbatim::region {
 namespace {
 
-/// A descriptor with the features asked for; none where the kernel refuses.
-UniqueFd open_with(std::uint64_t features) {
+/// A descriptor of that mode with the features asked for; none where the kernel refuses.
+UniqueFd open_with(std::uint64_t features, int mode) {
   constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
-  for (const int mode : {0, UFFD_USER_MODE_ONLY}) {
-    UniqueFd fd(static_cast<int>(syscall(SYS_userfaultfd, kFlags | mode)));
-    uffdio_api api{.api = UFFD_API, .features = features, .ioctls = 0};
-    if (fd && ioctl(fd.get(), UFFDIO_API, &api) == 0) return fd;
-  }
+  UniqueFd fd(static_cast<int>(syscall(SYS_userfaultfd, kFlags | mode)));
+  uffdio_api api{.api = UFFD_API, .features = features, .ioctls = 0};
+  if (fd && ioctl(fd.get(), UFFDIO_API, &api) == 0) return fd;
   return {};
 }
 
@@ -73,12 +71,16 @@ std::byte* pointer_to(std::uint64_t address) {
 }  // namespace
 
 WriteFreeze WriteFreeze::open(unsigned own_threads, bool without_freeze) {
-  if (without_freeze) return {UniqueFd(), own_threads};
+  if (without_freeze) return {UniqueFd(), false, own_threads};
   // Memory that comes back is frozen as shared memory: kernels before 5.19 only do private memory.
-  UniqueFd fd =
-      open_with(UFFD_FEATURE_PAGEFAULT_FLAG_WP | std::uint64_t{UFFD_FEATURE_WP_HUGETLBFS_SHMEM});
-  if (!fd) fd = open_with(UFFD_FEATURE_PAGEFAULT_FLAG_WP);
-  return {std::move(fd), own_threads};
+  constexpr std::uint64_t kPrivate = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+  constexpr std::uint64_t kAll = kPrivate | std::uint64_t{UFFD_FEATURE_WP_HUGETLBFS_SHMEM};
+  for (const std::uint64_t features : {kAll, kPrivate}) {
+    for (const int mode : {0, UFFD_USER_MODE_ONLY}) {
+      if (UniqueFd fd = open_with(features, mode)) return {std::move(fd), mode == 0, own_threads};
+    }
+  }
+  return {UniqueFd(), false, own_threads};
 }
 
 Result<void> WriteFreeze::freeze(const PageRange& pages) const {

@@ -31,11 +31,18 @@ class WriteFreeze {
   /// `old` must hold none of `pages_of_this_thread`: it would wait for itself.
   Result<void> replace(const PageRange& old, std::uint64_t replacement) const;
 
+  /// Threads that write wait: else memory is replaced only while no other thread is there.
+  bool stops_threads() const { return static_cast<bool>(fd_); }
+  /// The kernel waits, too, where it writes for a thread: no system call fails.
+  bool stops_kernel() const { return stops_kernel_; }
+
  private:
-  WriteFreeze(UniqueFd fd, unsigned own_threads) : fd_(std::move(fd)), own_threads_(own_threads) {}
+  WriteFreeze(UniqueFd fd, bool stops_kernel, unsigned own_threads)
+      : fd_(std::move(fd)), stops_kernel_(stops_kernel), own_threads_(own_threads) {}
   Result<void> freeze(const PageRange& pages) const;
 
   UniqueFd fd_;  // None: threads cannot be stopped.
+  bool stops_kernel_ = false;
   unsigned own_threads_ = 0;
 };
 

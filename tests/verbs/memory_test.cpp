@@ -1,4 +1,7 @@
 #include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <string>
 
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -52,6 +55,25 @@ TEST(Memory, ZeroBasedRegionIsAddressedFromItsStart) {
   ASSERT_EQ(pair.a.post(IBV_WR_RDMA_WRITE, 1, 0, 100, remote(0, mr->rkey)), 0);
   ASSERT_OK(pair.a.wait());
   EXPECT_EQ(difference(pages.all().first(100), 1), std::nullopt);
+}
+
+/// Of the first mapping that holds the address: "rw-p" while it is private.
+std::string rights_of(const void* address) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    char* rest = nullptr;
+    if (number(address) < std::strtoull(line.c_str(), &rest, 16)) break;
+    if (number(address) < std::strtoull(rest + 1, &rest, 16)) return std::string(rest + 1, 4);
+  }
+  return "";
+}
+
+TEST(Memory, StaysWhereItIsUntilAPeerUsesIt) {
+  const Host host;
+  const Pages pages(8);
+  const Owned<ibv_mr> mr(ibv_reg_mr(host.pd(), pages.at(), 8 * kPage, kAllAccess));
+  ASSERT_NE(mr, nullptr);
+  EXPECT_EQ(rights_of(pages.at()), "rw-p");
 }
 
 TEST(Memory, ChangedAccessCountsFromThenOn) {
