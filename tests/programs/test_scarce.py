@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Threads, descriptors or address space run out at each place where a program asks for some (scarce.cpp): calls fail with an
+"""Memory, threads or descriptors run out at each place where a program asks for some (scarce.cpp): calls fail with an
 errno, no program is ended, and all can be had once there is enough again."""
 
 import os
@@ -27,7 +27,7 @@ def rejoins_when_there_are_threads_again(lab):
 
 def main():
     options = option_parser(__doc__).parse_args()
-    for what in ("address-space", "threads", "descriptors"):
+    for what in ("address-space", "threads", "descriptors", "memory"):
         with Lab(options) as lab:
             program = lab.start("a", [f"{lab.build}/bin/scarce", what])
             program.expect_success(SECONDS_MAX)

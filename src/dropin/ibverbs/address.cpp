@@ -123,8 +123,9 @@ std::optional<MacAddress> mac_of(const Gid& gid) {
 }  // namespace
 }  // namespace verbatim::dropin
 
-using namespace verbatim;
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   auto destination = from(pd->context).adapter().resolve(to_address_vector(*attr));
@@ -150,8 +151,8 @@ int ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port_num, ibv_wc* wc,
 
 ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, std::uint8_t port_num) {
   ibv_ah_attr attributes;
-  if (ibv_init_ah_from_wc(pd->context, port_num, wc, grh, &attributes) != 0) return nullptr;
-  return ibv_create_ah(pd, &attributes);
+  if (::ibv_init_ah_from_wc(pd->context, port_num, wc, grh, &attributes) != 0) return nullptr;
+  return ::ibv_create_ah(pd, &attributes);
 }
 
 int ibv_resolve_eth_l2_from_gid(ibv_context*, ibv_ah_attr* attr,
@@ -180,3 +181,5 @@ int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t) {
       from(qp->context).adapter().detach_multicast(*from(qp).queue_pair, to_gid(*gid));
   return done ? 0 : refused("detach_mcast", done.error());
 }
+
+}  // namespace verbatim::entry

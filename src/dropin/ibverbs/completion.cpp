@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -70,23 +71,28 @@ void to_verbs(const adapter::Completion& entry, ibv_wc& completion) {
 
 int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions) {
   if (entries <= 0) return 0;
-  const auto taken =
-      from(cq->context)
-          .adapter()
-          .poll(*from(cq).queue, static_cast<std::size_t>(entries),
-                [&](const adapter::Completion& entry) { to_verbs(entry, *completions++); });
-  return static_cast<int>(taken);
+  return guarded<Failing::negative>("poll_cq", [&] {
+    const auto taken =
+        from(cq->context)
+            .adapter()
+            .poll(*from(cq).queue, static_cast<std::size_t>(entries),
+                  [&](const adapter::Completion& entry) { to_verbs(entry, *completions++); });
+    return static_cast<int>(taken);
+  });
 }
 
 int request_notification(ibv_cq* cq, int solicited_only) {
-  from(cq->context).adapter().arm(*from(cq).queue, solicited_only != 0);
-  return 0;
+  return guarded<Failing::errno_value>("req_notify_cq", [&] {
+    from(cq->context).adapter().arm(*from(cq).queue, solicited_only != 0);
+    return 0;
+  });
 }
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim;
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
   auto semaphore = adapter::Semaphore::create();
@@ -135,3 +141,5 @@ void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {
   from(cq).queue->acknowledge_events(
       nevents);  // The last that touches it: it may be being destroyed.
 }
+
+}  // namespace verbatim::entry

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -27,40 +28,41 @@ void fill_in(Context& context, Device& device) {
   verbs.ops.post_recv = post_receive;
   verbs.ops.post_srq_recv = post_shared_receive;
   context.verbs.sz = sizeof(verbs_context);
-  context.verbs.query_port = query_port;
-  context.verbs.query_device_ex = query_device_ex;
-  context.verbs.alloc_td = alloc_td;
-  context.verbs.dealloc_td = dealloc_td;
-  context.verbs.alloc_parent_domain = alloc_parent_domain;
-  context.verbs.query_rt_values = query_rt_values;
-  context.verbs.create_cq_ex = create_cq_ex;
-  context.verbs.modify_qp_rate_limit = modify_qp_rate_limit;
-  context.verbs.create_qp_ex = create_qp_ex;
-  context.verbs.create_counters = create_counters;
-  context.verbs.destroy_counters = destroy_counters;
-  context.verbs.attach_counters_point_flow = attach_counters_point_flow;
-  context.verbs.read_counters = read_counters;
-  context.verbs.create_wq = create_wq;
-  context.verbs.modify_wq = modify_wq;
-  context.verbs.destroy_wq = destroy_wq;
-  context.verbs.create_rwq_ind_table = create_rwq_ind_table;
-  context.verbs.destroy_rwq_ind_table = destroy_rwq_ind_table;
-  context.verbs.ibv_create_flow = create_flow;
-  context.verbs.ibv_destroy_flow = destroy_flow;
-  context.verbs.open_qp = open_qp;
-  context.verbs.create_srq_ex = create_srq_ex;
-  context.verbs.get_srq_num = get_srq_num;
+  context.verbs.query_port = kGuarded<"query_port", query_port>;
+  context.verbs.query_device_ex = kGuarded<"query_device_ex", query_device_ex>;
+  context.verbs.alloc_td = kGuarded<"alloc_td", alloc_td>;
+  context.verbs.dealloc_td = kGuarded<"dealloc_td", dealloc_td>;
+  context.verbs.alloc_parent_domain = kGuarded<"alloc_parent_domain", alloc_parent_domain>;
+  context.verbs.query_rt_values = kGuarded<"query_rt_values", query_rt_values>;
+  context.verbs.create_cq_ex = kGuarded<"create_cq_ex", create_cq_ex>;
+  context.verbs.modify_qp_rate_limit = kGuarded<"modify_qp_rate_limit", modify_qp_rate_limit>;
+  context.verbs.create_qp_ex = kGuarded<"create_qp_ex", create_qp_ex>;
+  context.verbs.create_counters = kGuarded<"create_counters", create_counters>;
+  context.verbs.destroy_counters = kGuarded<"destroy_counters", destroy_counters>;
+  context.verbs.attach_counters_point_flow =
+      kGuarded<"attach_counters_point_flow", attach_counters_point_flow>;
+  context.verbs.read_counters = kGuarded<"read_counters", read_counters>;
+  context.verbs.create_wq = kGuarded<"create_wq", create_wq>;
+  context.verbs.modify_wq = kGuarded<"modify_wq", modify_wq>;
+  context.verbs.destroy_wq = kGuarded<"destroy_wq", destroy_wq>;
+  context.verbs.create_rwq_ind_table = kGuarded<"create_rwq_ind_table", create_rwq_ind_table>;
+  context.verbs.destroy_rwq_ind_table = kGuarded<"destroy_rwq_ind_table", destroy_rwq_ind_table>;
+  context.verbs.ibv_create_flow = kGuarded<"create_flow", create_flow>;
+  context.verbs.ibv_destroy_flow = kGuarded<"destroy_flow", destroy_flow>;
+  context.verbs.open_qp = kGuarded<"open_qp", open_qp>;
+  context.verbs.create_srq_ex = kGuarded<"create_srq_ex", create_srq_ex>;
+  context.verbs.get_srq_num = kGuarded<"get_srq_num", get_srq_num>;
   context.verbs.post_srq_ops = post_srq_ops;
-  context.verbs.open_xrcd = open_xrcd;
-  context.verbs.close_xrcd = close_xrcd;
-  verbs.ops.alloc_mw = alloc_mw;
-  verbs.ops.dealloc_mw = dealloc_mw;
+  context.verbs.open_xrcd = kGuarded<"open_xrcd", open_xrcd>;
+  context.verbs.close_xrcd = kGuarded<"close_xrcd", close_xrcd>;
+  verbs.ops.alloc_mw = kGuarded<"alloc_mw", alloc_mw>;
+  verbs.ops.dealloc_mw = kGuarded<"dealloc_mw", dealloc_mw>;
   verbs.ops.bind_mw = bind_mw;
-  context.verbs.alloc_null_mr = alloc_null_mr;
-  context.verbs.advise_mr = advise_mr;
-  context.verbs.alloc_dm = alloc_dm;
-  context.verbs.free_dm = free_dm;
-  context.verbs.reg_dm_mr = reg_dm_mr;
+  context.verbs.alloc_null_mr = kGuarded<"alloc_null_mr", alloc_null_mr>;
+  context.verbs.advise_mr = kGuarded<"advise_mr", advise_mr>;
+  context.verbs.alloc_dm = kGuarded<"alloc_dm", alloc_dm>;
+  context.verbs.free_dm = kGuarded<"free_dm", free_dm>;
+  context.verbs.reg_dm_mr = kGuarded<"reg_dm_mr", reg_dm_mr>;
   refuse_the_rest(context.verbs);
 }
 
@@ -90,7 +92,9 @@ Result<Context*> open_context(Device& device, UniqueFd command_fd, Exporter expo
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 ibv_context* ibv_open_device(ibv_device* device) {
   Device& own = from(device);
@@ -124,3 +128,5 @@ int ibv_close_device(ibv_context* context) {
   delete &own;
   return 0;
 }
+
+}  // namespace verbatim::entry

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -50,11 +51,17 @@ void enlist(CompletionQueue& own) {
     const std::lock_guard guard(context.living_lock);
     context.living.insert(&own);
   }
-  if (own.verbs.channel == nullptr) return;
-  Channel& events = from(own.verbs.channel);
-  const std::lock_guard guard(events.living_lock);
-  events.living.emplace(own.queue, &own);
-  ++events.verbs.refcnt;
+  Rollback left([&] {
+    const std::lock_guard guard(context.living_lock);
+    context.living.erase(&own);
+  });
+  if (own.verbs.channel != nullptr) {
+    Channel& events = from(own.verbs.channel);
+    const std::lock_guard guard(events.living_lock);
+    events.living.emplace(own.queue, &own);
+    ++events.verbs.refcnt;
+  }
+  left.keep();
 }
 
 Result<CompletionQueue*> create(ibv_context* verbs, const ibv_cq_init_attr_ex& wanted) {
@@ -76,11 +83,12 @@ Result<CompletionQueue*> create(ibv_context* verbs, const ibv_cq_init_attr_ex& w
        .timestamps = (wanted.wc_flags & kTimestamps) != 0,
        .ignores_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0});
   if (!queue) return std::unexpected(queue.error());
-  own->queue = queue->release();
+  own->queue = queue->get();
   own->verbs.cqe = static_cast<int>(own->queue->capacity());
   pthread_mutex_init(&own->verbs.mutex, nullptr);
   pthread_cond_init(&own->verbs.cond, nullptr);
   enlist(*own);
+  static_cast<void>(queue->release());
   return own.release();
 }
 
@@ -95,8 +103,9 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* wanted) {
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim;
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
                       int comp_vector) {
@@ -140,3 +149,5 @@ int ibv_destroy_cq(ibv_cq* cq) {
   delete &own;
   return 0;
 }
+
+}  // namespace verbatim::entry

@@ -4,6 +4,7 @@
 
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/extended_post.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 #include "dropin/ibverbs/work_queue.h"
@@ -133,7 +134,9 @@ Result<adapter::QueuePair*> create_on(Context& context, const adapter::QueuePair
 QueuePair* give_out(Context& context, std::unique_ptr<QueuePair> own) {
   const std::lock_guard guard(context.living_lock);
   context.living.insert(own.get());
+  Rollback left([&] { context.living.erase(own.get()); });
   context.queue_pairs.insert(own.get());
+  left.keep();
   return own.release();
 }
 
@@ -163,9 +166,13 @@ Result<QueuePair*> create(ibv_context* verbs, const ibv_qp_init_attr_ex& wanted)
   const auto created = create_on(context, options);
   if (!created) return std::unexpected(created.error());
   own->queue_pair = *created;
+  Rollback made(
+      [&, owner = options.owner] { context.adapter().release_queue_pair(*created, owner); });
   fill_in(*own, verbs, wanted);
   if (extended) extend(*own, *operations);
-  return give_out(context, std::move(own));
+  QueuePair* const given = give_out(context, std::move(own));
+  made.keep();
+  return given;
 }
 
 Result<QueuePair*> open(ibv_context* verbs, const ibv_qp_open_attr& wanted) {
@@ -185,12 +192,15 @@ Result<QueuePair*> open(ibv_context* verbs, const ibv_qp_open_attr& wanted) {
       Qpn(wanted.qp_num), from(wanted.xrcd).number, context.events, own.get());
   if (!opened) return std::unexpected(opened.error());
   own->queue_pair = *opened;
+  Rollback made([&, owner = own.get()] { context.adapter().release_queue_pair(*opened, owner); });
   ibv_qp_init_attr_ex same{};
   same.qp_type = IBV_QPT_XRC_RECV;
   if ((wanted.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0) same.qp_context = wanted.qp_context;
   fill_in(*own, verbs, same);
   own->verbs.qp_base.state = static_cast<ibv_qp_state>(raw(own->queue_pair->state()));
-  return give_out(context, std::move(own));
+  QueuePair* const given = give_out(context, std::move(own));
+  made.keep();
+  return given;
 }
 
 /// The extended attributes that say the same: the plain structure is the beginning of theirs.
@@ -230,8 +240,9 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* wanted) {
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim;
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* qp_init_attr) {
   const auto created = create(pd->context, extended(pd, *qp_init_attr));
@@ -239,3 +250,5 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* qp_init_attr) {
   qp_init_attr->cap = to_verbs((*created)->queue_pair->options().capacity);
   return &(*created)->verbs.qp_base;
 }
+
+}  // namespace verbatim::entry

@@ -50,8 +50,9 @@ Device* device_of(adapter::NodeDescription node) {
 }  // namespace
 }  // namespace verbatim::dropin
 
-using namespace verbatim;
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 ibv_device** ibv_get_device_list(int* num_devices) {
   if (num_devices != nullptr) *num_devices = 0;
@@ -78,3 +79,5 @@ const char* ibv_get_device_name(ibv_device* device) { return device->name; }
 int ibv_get_device_index(ibv_device*) { return 0; }
 
 __be64 ibv_get_device_guid(ibv_device* device) { return to_big_endian(from(device).node.guid); }
+
+}  // namespace verbatim::entry

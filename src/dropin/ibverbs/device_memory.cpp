@@ -132,7 +132,9 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t leng
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova,
                           int fd, int access) {
@@ -149,3 +151,5 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, 
   from(mr).mapped = *mapped;
   return mr;
 }
+
+}  // namespace verbatim::entry

@@ -76,8 +76,9 @@ void drop_async_events(Context& context, const void* object, const std::uint32_t
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim;
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
   Context& own = from(context);
@@ -119,3 +120,5 @@ void ibv_ack_async_event(ibv_async_event* event) {
       return;  // Events of the device and its port belong to no object.
   }
 }
+
+}  // namespace verbatim::entry

@@ -5,6 +5,7 @@
 
 #include "base/time.h"
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -16,13 +17,15 @@ const adapter::Completion& entry(ibv_cq_ex* cq) { return from(cq).entry; }
 
 /// 0, or ENOENT where there is none.
 int take(CompletionQueue& own, bool may_progress) {
-  const std::span one(&own.entry, 1);
-  const std::size_t taken =
-      may_progress ? from(own.verbs.context).adapter().poll(*own.queue, one) : own.queue->poll(one);
-  if (taken == 0) return ENOENT;
-  own.verbs.wr_id = own.entry.wr_id;
-  own.verbs.status = static_cast<ibv_wc_status>(raw(own.entry.status));
-  return 0;
+  return guarded<Failing::errno_value>("start_poll", [&] {
+    const std::span one(&own.entry, 1);
+    const std::size_t taken = may_progress ? from(own.verbs.context).adapter().poll(*own.queue, one)
+                                           : own.queue->poll(one);
+    if (taken == 0) return ENOENT;
+    own.verbs.wr_id = own.entry.wr_id;
+    own.verbs.status = static_cast<ibv_wc_status>(raw(own.entry.status));
+    return 0;
+  });
 }
 
 /// From a `start_poll` that succeeds to its `end_poll` the queue is one thread's.

@@ -8,6 +8,7 @@
 
 #include "adapter/carried.h"
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/guard.h"
 
 /// Building requests: each function that a program calls adds to the batch or says more of its last
 /// request. The hot path of programs that post this way.
@@ -174,7 +175,9 @@ void set_inline_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* list)
 }
 
 void start(ibv_qp_ex* qp) { batch(qp).start(); }
-int complete(ibv_qp_ex* qp) { return batch(qp).complete(); }
+int complete(ibv_qp_ex* qp) {
+  return guarded<Failing::errno_value>("wr_complete", [&] { return batch(qp).complete(); });
+}
 void abort(ibv_qp_ex* qp) { batch(qp).abort(); }
 
 /// What an adapter without the operation has there: the batch fails instead of the process.

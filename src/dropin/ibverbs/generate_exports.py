@@ -2,6 +2,8 @@
 """Makes a drop-in's version script, and its functions that are not implemented, from the list.
 
     generate_exports.py exports.txt library.map exports.cpp
+
+Its guards too: an exported function calls the one of its name in verbatim::entry, and what that throws becomes its failure.
 """
 import sys
 
@@ -16,15 +18,21 @@ FUNCTIONS = {
 
 
 def read(path):
-    """Rows of name, version, whether it is the default one, and kind."""
-    rows = []
+    """Rows of name, version, whether it is the default one, and kind; headers that declare the names; and of guarded
+    functions their name, kind of failure and number of arguments."""
+    rows, headers, guards = [], [], []
     for line in open(path):
+        if line.startswith("include "):
+            headers.append(line.split()[1])
+            continue
         if line.startswith("#") or not line.strip():
             continue
-        symbol, kind = line.split()
+        symbol, kind, *guard = line.split()
         name, version = symbol.replace("@@", "@").split("@")
         rows.append((name, version, "@@" in symbol, kind))
-    return rows
+        if guard:
+            guards.append((name, guard[0], int(guard[1])))
+    return rows, headers, guards
 
 
 def version_key(version):
@@ -85,9 +93,23 @@ def flag(name, versions):
     return text + '    "");\n'
 
 
-def source(rows):
+def guard(name, failing, count):
+    signature = f"verbatim::dropin::Signature<decltype({name})>"
+    parameters = ", ".join(f"{signature}::Argument<{i}> a{i}" for i in range(count))
+    arguments = ", ".join(f"a{i}" for i in range(count))
+    return (
+        f"namespace verbatim::entry {{ [[gnu::visibility(\"hidden\")]] decltype(::{name}) {name}; }}\n"
+        f"{signature}::Returned {name}({parameters}) {{\n"
+        f"  using namespace verbatim::dropin;\n"
+        f'  return guarded<Failing::{failing}>("{name}", [&] {{ return verbatim::entry::{name}({arguments}); }});\n}}\n'
+    )
+
+
+def source(rows, headers, guards):
     text = "// Made from exports.txt by generate_exports.py.\n"
-    text += '#include "dropin/ibverbs/not_implemented.h"\n\n'
+    for header in ("dropin/ibverbs/guard.h", "dropin/ibverbs/not_implemented.h", *headers):
+        text += f'#include "{header}"\n'
+    text += "\n" + "".join(guard(*one) for one in guards) + "\n"
     text += "#pragma GCC visibility push(default)\n"
     text += '#pragma GCC diagnostic ignored "-Wmissing-declarations"\n'
     text += 'extern "C" {\n'
@@ -103,9 +125,9 @@ def source(rows):
 
 
 def main():
-    rows = read(sys.argv[1])
+    rows, headers, guards = read(sys.argv[1])
     open(sys.argv[2], "w").write(version_script(rows))
-    open(sys.argv[3], "w").write(source(rows))
+    open(sys.argv[3], "w").write(source(rows, headers, guards))
 
 
 if __name__ == "__main__":

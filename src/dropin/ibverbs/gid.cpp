@@ -67,8 +67,9 @@ std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, c
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim;
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 int ibv_query_gid(ibv_context* context, std::uint8_t port_num, int index, ibv_gid* gid) {
   const auto entry = find(context, port_num, static_cast<std::uint32_t>(index));
@@ -124,3 +125,5 @@ int ibv_query_gid_type(ibv_context* context, std::uint8_t port_num, unsigned ind
                                                            : IBV_GID_TYPE_SYSFS_IB_ROCE_V1;
   return 0;
 }
+
+}  // namespace verbatim::entry

@@ -81,8 +81,9 @@ Result<UniqueFd> make_command_file(const adapter::Adapter& adapter) {
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim;
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 ibv_context* ibv_import_device(int cmd_fd) {
   const auto context = import_context(cmd_fd);
@@ -145,3 +146,5 @@ void ibv_unimport_dm(ibv_dm* dm) {
   }
   delete &own;
 }
+
+}  // namespace verbatim::entry

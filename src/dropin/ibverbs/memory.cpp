@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -90,6 +91,8 @@ ibv_mr* register_memory(const char* call, ibv_pd* pd, void* address, std::size_t
                                          .access = *granted | made_of,
                                          .pd = from(pd).number()});
   if (!key) return refused_null(call, key.error());
+  Rollback registered(
+      [&] { static_cast<void>(from(pd->context).adapter().deregister_memory(*key)); });
   auto* region = new MemoryRegion{.verbs = {.context = pd->context,
                                             .pd = pd,
                                             .addr = address,
@@ -97,6 +100,7 @@ ibv_mr* register_memory(const char* call, ibv_pd* pd, void* address, std::size_t
                                             .handle = raw(*key),
                                             .lkey = raw(*key),
                                             .rkey = raw(*key)}};
+  registered.keep();
   return &region->verbs;
 }
 
@@ -136,8 +140,9 @@ int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim;
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, std::size_t length, int access) {
   return register_memory("reg_mr", pd, addr, length, reinterpret_cast<std::uint64_t>(addr),
@@ -198,3 +203,5 @@ int ibv_dereg_mr(ibv_mr* mr) {
   delete &own;
   return 0;
 }
+
+}  // namespace verbatim::entry

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -68,7 +69,9 @@ int dealloc_mw(ibv_mw* mw) {
 }
 
 /// Type 1: the inline function of the header has looked at the type.
-int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* wanted) {
+namespace {
+
+int bind(ibv_qp* qp, ibv_mw* mw, const ibv_mw_bind* wanted) {
   if (auto valid = check_bind(*mw, *wanted); !valid) return refused("bind_mw", valid.error());
   adapter::QueuePair& queue_pair = *from(qp).queue_pair;
   const std::uint32_t rkey = ibv_inc_rkey(mw->rkey);
@@ -85,6 +88,12 @@ int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* wanted) {
   }
   mw->rkey = rkey;
   return 0;
+}
+
+}  // namespace
+
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* wanted) {
+  return guarded<Failing::errno_value>("bind_mw", [&] { return bind(qp, mw, wanted); });
 }
 
 }  // namespace verbatim::dropin

@@ -4,6 +4,7 @@
 #include "adapter/carried.h"
 #include "base/log.h"
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/objects.h"
 
 /// Posting: the hot path.
@@ -180,27 +181,31 @@ int post_list(Queue& queue, ibv_recv_wr* request, ibv_recv_wr** bad) {
 }  // namespace
 
 int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
-  adapter::QueuePair& queue_pair = *from(qp).queue_pair;
-  int code = 0;
-  {
-    // What was posted before a bad one goes out.
-    adapter::QueuePair::Posting posting(queue_pair);
-    while (request != nullptr && (code = post(*qp, posting, *request)) == 0) {
-      request = request->next;
+  return guarded<Failing::errno_value>("post_send", [&] {
+    adapter::QueuePair& queue_pair = *from(qp).queue_pair;
+    int code = 0;
+    {
+      // What was posted before a bad one goes out.
+      adapter::QueuePair::Posting posting(queue_pair);
+      while (request != nullptr && (code = post(*qp, posting, *request)) == 0) {
+        request = request->next;
+      }
     }
-  }
-  if (code == 0) return 0;
-  *bad = request;
-  report(*qp, *request, code);
-  return code;
+    if (code == 0) return 0;
+    *bad = request;
+    report(*qp, *request, code);
+    return code;
+  });
 }
 
 int post_receive(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad) {
-  return post_list(*from(qp).queue_pair, request, bad);
+  return guarded<Failing::errno_value>(
+      "post_recv", [&] { return post_list(*from(qp).queue_pair, request, bad); });
 }
 
 int post_shared_receive(ibv_srq* srq, ibv_recv_wr* request, ibv_recv_wr** bad) {
-  return post_list(*from(srq).queue, request, bad);
+  return guarded<Failing::errno_value>("post_srq_recv",
+                                       [&] { return post_list(*from(srq).queue, request, bad); });
 }
 
 }  // namespace verbatim::dropin

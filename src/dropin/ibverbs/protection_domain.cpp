@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -96,7 +97,7 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* w
   if (auto valid = check(*wanted); !valid) {
     return refused_null("alloc_parent_domain", valid.error());
   }
-  auto* const own = new ProtectionDomain;
+  auto own = std::make_unique<ProtectionDomain>();
   own->verbs = {.context = context, .handle = wanted->pd->handle};
   own->parent = std::make_unique<ParentDomain>();
   own->parent->domain = Use(&from(wanted->pd));
@@ -104,17 +105,21 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* w
   if ((wanted->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) != 0) {
     own->parent->memory.emplace(&own->verbs, *wanted);
   }
-  return &own->verbs;
+  return &own.release()->verbs;
 }
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
   const auto number = from(context).adapter().allocate_pd();
   if (!number) return refused_null("alloc_pd", number.error());
+  Rollback allocated([&] { static_cast<void>(from(context).adapter().deallocate_pd(*number)); });
   auto* pd = new ProtectionDomain;
+  allocated.keep();
   pd->verbs = {.context = context, .handle = raw(*number)};
   return &pd->verbs;
 }
@@ -135,3 +140,5 @@ int ibv_dealloc_pd(ibv_pd* pd) {
   delete &own;
   return 0;
 }
+
+}  // namespace verbatim::entry

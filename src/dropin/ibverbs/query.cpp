@@ -224,8 +224,9 @@ int query_rt_values(ibv_context*, ibv_values_ex* values) {
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim;
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 int ibv_query_device(ibv_context* context, ibv_device_attr* device_attr) {
   *device_attr = device_attributes(from(context).adapter().node());
@@ -268,3 +269,5 @@ int ibv_get_pkey_index(ibv_context*, std::uint8_t port_num, __be16 pkey) {
       "get_pkey_index",
       {ENOENT, fmt::format("P_Key {:#06x} is not in the table", to_big_endian(pkey))});
 }
+
+}  // namespace verbatim::entry

@@ -104,8 +104,9 @@ int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* wanted) {
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim;
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
   const auto done = from(qp).queue_pair->modify(to_attributes(*attr, attr_mask),
@@ -171,3 +172,5 @@ int ibv_query_ece(ibv_qp*, ibv_ece* ece) {
   *ece = {};
   return refuse_options("query_ece");
 }
+
+}  // namespace verbatim::entry

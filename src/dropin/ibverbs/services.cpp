@@ -5,6 +5,7 @@
 #include "adapter/progress.h"
 #include "adapter/stream.h"
 #include "agent/locks.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -63,11 +64,13 @@ int join(VerbatimNode* out) {
 }
 
 int take_lock(const char* name) {
-  const auto locks = agent::name_locks();
-  if (!locks) return -refused("rdma_cm", locks.error());
-  auto taken = locks->take(name, NameLocks::Kind::exclusive);
-  if (taken) return taken->release();
-  return taken.error().code == EWOULDBLOCK ? -EWOULDBLOCK : -refused("rdma_cm", taken.error());
+  return guarded<Failing::negative>("rdma_cm", [&] {
+    const auto locks = agent::name_locks();
+    if (!locks) return -refused("rdma_cm", locks.error());
+    auto taken = locks->take(name, NameLocks::Kind::exclusive);
+    if (taken) return taken->release();
+    return taken.error().code == EWOULDBLOCK ? -EWOULDBLOCK : -refused("rdma_cm", taken.error());
+  });
 }
 
 void set_events(const VerbatimEvents* events) {
@@ -188,18 +191,18 @@ int set_connection(std::uint32_t entry, const VerbatimConnection* connection) {
 }
 
 constexpr VerbatimServices kServices{.connections_max = adapter::kConnectionsMax,
-                                     .join = join,
+                                     .join = kGuarded<"join", join>,
                                      .take_lock = take_lock,
-                                     .set_events = set_events,
-                                     .watch = watch,
-                                     .unwatch = unwatch,
-                                     .send_mad = send_mad,
-                                     .bind_port = bind_port,
-                                     .listen_port = listen_port,
-                                     .release_port = release_port,
-                                     .set_connection = set_connection,
-                                     .start_stream = start_stream,
-                                     .drain_stream = drain_stream};
+                                     .set_events = kGuarded<"set_events", set_events>,
+                                     .watch = kGuarded<"watch", watch>,
+                                     .unwatch = kGuarded<"unwatch", unwatch>,
+                                     .send_mad = kGuarded<"send_mad", send_mad>,
+                                     .bind_port = kGuarded<"bind_port", bind_port>,
+                                     .listen_port = kGuarded<"listen_port", listen_port>,
+                                     .release_port = kGuarded<"release_port", release_port>,
+                                     .set_connection = kGuarded<"set_connection", set_connection>,
+                                     .start_stream = kGuarded<"start_stream", start_stream>,
+                                     .drain_stream = kGuarded<"drain_stream", drain_stream>};
 
 }  // namespace
 }  // namespace verbatim::dropin

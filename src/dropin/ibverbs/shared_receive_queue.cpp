@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -64,6 +65,8 @@ Result<SharedReceiveQueue*> create(ibv_context* verbs, ibv_srq_init_attr_ex& wan
   options->owner = own.get();
   const auto created = context.adapter().create_shared_receive_queue(*options);
   if (!created) return std::unexpected(created.error());
+  Rollback made(
+      [&] { static_cast<void>(context.adapter().destroy_shared_receive_queue(*created)); });
   own->queue = *created;
   own->verbs.context = verbs;
   own->verbs.srq_context = wanted.srq_context;
@@ -75,7 +78,10 @@ Result<SharedReceiveQueue*> create(ibv_context* verbs, ibv_srq_init_attr_ex& wan
   wanted.attr.max_sge = own->queue->segments_max();
   const std::lock_guard guard(context.living_lock);
   context.living.insert(own.get());
+  Rollback left([&] { context.living.erase(own.get()); });
   context.shared_receives.insert(own.get());
+  left.keep();
+  made.keep();
   return own.release();
 }
 
@@ -113,10 +119,13 @@ ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* wanted) {
   if (!opening) return refused_null("open_xrcd", opening.error());
   const auto number = from(context).adapter().open_xrc_domain(*opening);
   if (!number) return refused_null("open_xrcd", number.error());
-  auto* own = new XrcDomain{.verbs = {.context = context}, .number = *number};
+  Rollback opened([&] { static_cast<void>(from(context).adapter().close_xrc_domain(*number)); });
+  auto own =
+      std::make_unique<XrcDomain>(XrcDomain{.verbs = {.context = context}, .number = *number});
   const std::lock_guard guard(from(context).living_lock);
-  from(context).xrc_domains.insert(own);
-  return &own->verbs;
+  from(context).xrc_domains.insert(own.get());
+  opened.keep();
+  return &own.release()->verbs;
 }
 
 int close_xrcd(ibv_xrcd* xrcd) {
@@ -133,8 +142,9 @@ int close_xrcd(ibv_xrcd* xrcd) {
 
 }  // namespace verbatim::dropin
 
-using namespace verbatim;
-using namespace verbatim::dropin;
+namespace verbatim::entry {
+
+using namespace dropin;
 
 ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* srq_init_attr) {
   ibv_srq_init_attr_ex wanted{.srq_context = srq_init_attr->srq_context,
@@ -188,3 +198,5 @@ int ibv_destroy_srq(ibv_srq* srq) {
   delete &own;
   return 0;
 }
+
+}  // namespace verbatim::entry

@@ -79,13 +79,15 @@ int read_file(const std::string& path, char* buffer, std::size_t size) {
 }  // namespace
 }  // namespace verbatim::dropin
 
-using namespace verbatim::dropin;
-
-const char* ibv_get_sysfs_path() { return "/sys"; }
+namespace verbatim::entry {
 
 int ibv_read_sysfs_file(const char* dir, const char* file, char* buf, std::size_t size) {
-  return read_file(fmt::format("{}/{}", dir, file), buf, size);
+  return dropin::read_file(fmt::format("{}/{}", dir, file), buf, size);
 }
+
+}  // namespace verbatim::entry
+
+const char* ibv_get_sysfs_path() { return "/sys"; }
 
 /// Of a provider that asks for its device's files. None of ours has one, so only our device is
 /// meant.
@@ -100,5 +102,5 @@ int ibv_read_ibdev_sysfs_file(char* buf, std::size_t size, verbs_sysfs_dev*,
     errno = ENAMETOOLONG;
     return -1;
   }
-  return read_file(fmt::format("{}/{}", kDeviceFolder, name), buf, size);
+  return ::ibv_read_sysfs_file(kDeviceFolder, name, buf, size);
 }

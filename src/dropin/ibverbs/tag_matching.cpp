@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -58,13 +59,15 @@ Result<void> post(adapter::SharedReceiveQueue& queue, ibv_ops_wr& theirs) {
 }  // namespace
 
 int post_srq_ops(ibv_srq* srq, ibv_ops_wr* operation, ibv_ops_wr** bad) {
-  for (; operation != nullptr; operation = operation->next) {
-    const auto posted = post(*from(srq).queue, *operation);
-    if (posted) continue;
-    *bad = operation;
-    return refused("post_srq_ops", posted.error());
-  }
-  return 0;
+  return guarded<Failing::errno_value>("post_srq_ops", [&] {
+    for (; operation != nullptr; operation = operation->next) {
+      const auto posted = post(*from(srq).queue, *operation);
+      if (posted) continue;
+      *bad = operation;
+      return refused("post_srq_ops", posted.error());
+    }
+    return 0;
+  });
 }
 
 }  // namespace verbatim::dropin

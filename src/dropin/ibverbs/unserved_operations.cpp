@@ -1,20 +1,13 @@
-#include <algorithm>
-#include <cstddef>
 #include <type_traits>
 
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/guard.h"
 #include "dropin/ibverbs/not_implemented.h"
 
 /// The operations of a context that are not implemented. A null pointer would mean EOPNOTSUPP
 /// too, but without a word; and the headers call some of them without looking.
 namespace verbatim::dropin {
 namespace {
-
-template <std::size_t size>
-struct Name {
-  constexpr Name(const char (&name)[size]) { std::copy_n(name, size, text); }  // NOLINT: implicit.
-  char text[size];
-};
 
 template <Name name, typename Returned, typename... Arguments>
 void refuse_where_null(Returned (*&operation)(Arguments...)) {

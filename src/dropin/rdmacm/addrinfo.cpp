@@ -111,8 +111,9 @@ void copy_hints(const rdma_addrinfo& hints, rdma_addrinfo& out) {
 }  // namespace
 }  // namespace verbatim::rdmacm
 
-using namespace verbatim;
-using namespace verbatim::rdmacm;
+namespace verbatim::entry {
+
+using namespace rdmacm;
 
 int rdma_getaddrinfo(const char* node, const char* service, const rdma_addrinfo* hints,
                      rdma_addrinfo** res) {
@@ -127,7 +128,7 @@ int rdma_getaddrinfo(const char* node, const char* service, const rdma_addrinfo*
   if (made == nullptr) return answer(call, refuse(ENOMEM, "no memory"));
   if (node != nullptr || service != nullptr) {
     if (const int error = look_up(node, service, hints, *made)) {
-      rdma_freeaddrinfo(made);
+      ::rdma_freeaddrinfo(made);
       return error;  // As getaddrinfo has it.
     }
   } else {
@@ -170,7 +171,7 @@ int rdma_resolve_addrinfo(rdma_cm_id* id, const char* node, const char* service,
     own.is_resolving_addresses = true;
   }
   rdma_addrinfo* found = nullptr;
-  const int error = rdma_getaddrinfo(node, service, hints, &found);
+  const int error = ::rdma_getaddrinfo(node, service, hints, &found);
   {
     const std::lock_guard guard(cm.lock);
     if (error != 0) {
@@ -196,3 +197,5 @@ int rdma_query_addrinfo(rdma_cm_id* id, rdma_addrinfo** info) {
   own.is_resolving_addresses = false;
   return 0;
 }
+
+}  // namespace verbatim::entry

@@ -300,8 +300,9 @@ ByteSpan bytes_of(const void* data, std::uint8_t length) {
 }  // namespace
 }  // namespace verbatim::rdmacm
 
-using namespace verbatim;
-using namespace verbatim::rdmacm;
+namespace verbatim::entry {
+
+using namespace rdmacm;
 
 int rdma_connect(rdma_cm_id* id, rdma_conn_param* conn_param) {
   if (auto begun = connect(from(id), conn_param); !begun) return answer("rdma_connect", begun);
@@ -356,3 +357,5 @@ int rdma_notify(rdma_cm_id* id, ibv_event_type event) {
                   return engine.notify_established(own.connection.number, now, out);
                 }));
 }
+
+}  // namespace verbatim::entry

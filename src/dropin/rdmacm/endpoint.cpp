@@ -38,8 +38,9 @@ int make_active(Id& id, const rdma_addrinfo& where, ibv_pd* pd, ibv_qp_init_attr
 }  // namespace
 }  // namespace verbatim::rdmacm
 
-using namespace verbatim;
-using namespace verbatim::rdmacm;
+namespace verbatim::entry {
+
+using namespace rdmacm;
 
 int rdma_create_ep(rdma_cm_id** id, rdma_addrinfo* res, ibv_pd* pd,
                    ibv_qp_init_attr* qp_init_attr) {
@@ -52,7 +53,7 @@ int rdma_create_ep(rdma_cm_id** id, rdma_addrinfo* res, ibv_pd* pd,
                          : make_active(from(made), *res, pd, qp_init_attr);
   if (result != 0) {
     const int error = errno;
-    rdma_destroy_ep(made);
+    ::rdma_destroy_ep(made);
     errno = error;
     return -1;
   }
@@ -90,3 +91,5 @@ int rdma_get_request(rdma_cm_id* listen, rdma_cm_id** id) {
   (*id)->event = event;
   return 0;
 }
+
+}  // namespace verbatim::entry

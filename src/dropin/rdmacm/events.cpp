@@ -129,8 +129,9 @@ int complete(Id& id) {
 
 }  // namespace verbatim::rdmacm
 
-using namespace verbatim;
-using namespace verbatim::rdmacm;
+namespace verbatim::entry {
+
+using namespace rdmacm;
 
 rdma_event_channel* rdma_create_event_channel() {
   auto channel = make_channel();
@@ -192,7 +193,7 @@ int rdma_migrate_id(rdma_cm_id* id, rdma_event_channel* channel) {
     channel = &made->verbs;
   }
   if (own.is_synchronous) {
-    if (rdma_cm_event* const last = std::exchange(id->event, nullptr)) rdma_ack_cm_event(last);
+    if (rdma_cm_event* const last = std::exchange(id->event, nullptr)) ::rdma_ack_cm_event(last);
   }
   Manager& cm = manager();
   rdma_event_channel* const before = id->channel;
@@ -210,8 +211,10 @@ int rdma_migrate_id(rdma_cm_id* id, rdma_event_channel* channel) {
       from(channel).events.push(event);
     }
   }
-  if (own.is_synchronous) rdma_destroy_event_channel(before);
+  if (own.is_synchronous) ::rdma_destroy_event_channel(before);
   own.is_synchronous = made != nullptr;
   if (made) static_cast<void>(made.release());
   return 0;
 }
+
+}  // namespace verbatim::entry

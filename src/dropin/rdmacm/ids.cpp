@@ -189,8 +189,9 @@ void forget(Id& id) {
 
 }  // namespace verbatim::rdmacm
 
-using namespace verbatim;
-using namespace verbatim::rdmacm;
+namespace verbatim::entry {
+
+using namespace rdmacm;
 
 int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context,
                    rdma_port_space ps) {
@@ -246,3 +247,5 @@ static __be16 port_of(const sockaddr_storage& address) {
 __be16 rdma_get_src_port(rdma_cm_id* id) { return port_of(id->route.addr.src_storage); }
 
 __be16 rdma_get_dst_port(rdma_cm_id* id) { return port_of(id->route.addr.dst_storage); }
+
+}  // namespace verbatim::entry

@@ -10,6 +10,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "dropin/ibverbs/guard.h"
 
 namespace verbatim::rdmacm {
 namespace {
@@ -67,7 +68,9 @@ Result<Manager*> Manager::get() {
   std::unique_ptr<Manager> manager(new Manager(services, node, random_seed()));
   if (auto started = manager->start(); !started) return std::unexpected(started.error());
   own.manager.store(manager.get(), std::memory_order_release);
-  static constexpr VerbatimEvents kEvents{.on_mad = on_mad, .on_port_changed = on_port_changed};
+  static constexpr VerbatimEvents kEvents{
+      .on_mad = dropin::kGuarded<"on_mad", on_mad>,
+      .on_port_changed = dropin::kGuarded<"on_port_changed", on_port_changed>};
   services->set_events(&kEvents);
   return manager.release();
 }
@@ -93,7 +96,8 @@ Result<void> Manager::start() {
   auto alarm = Alarm::create();
   if (!alarm) return std::unexpected(alarm.error());
   alarm_ = std::move(*alarm);
-  if (const int error = services_->watch(alarm_.fd(), EPOLLIN, on_alarm, 0)) {
+  if (const int error =
+          services_->watch(alarm_.fd(), EPOLLIN, dropin::kGuarded<"on_alarm", on_alarm>, 0)) {
     return refuse(error, "the background thread takes no descriptor");
   }
   if (!node_.is_iwarp) return {};
@@ -227,10 +231,15 @@ void Manager::on_alarm(std::uint64_t) {
   if (manager == nullptr) return;
   const std::lock_guard guard(manager->lock);
   manager->alarm_.clear();
-  manager->step([](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-    engine.on_timeout(now, out);
-    return 0;
-  });
+  try {
+    manager->step([](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
+      engine.on_timeout(now, out);
+      return 0;
+    });
+  } catch (...) {  // No memory: once more, soon.
+    manager->alarm_.set(monotonic_now() + 10 * kMillisecond);
+    throw;
+  }
 }
 
 /// As the kernel: an id of the device hears that the device is gone, or that its interface's

@@ -82,8 +82,9 @@ int join_and_complete(const char* call, rdma_cm_id* id, const sockaddr* address,
 }  // namespace
 }  // namespace verbatim::rdmacm
 
-using namespace verbatim;
-using namespace verbatim::rdmacm;
+namespace verbatim::entry {
+
+using namespace rdmacm;
 
 int rdma_join_multicast(rdma_cm_id* id, sockaddr* addr, void* context) {
   return join_and_complete("rdma_join_multicast", id, addr, RDMA_MC_JOIN_FLAG_FULLMEMBER, context);
@@ -105,3 +106,5 @@ int rdma_join_multicast_ex(rdma_cm_id* id, rdma_cm_join_mc_attr_ex* mc_join_attr
 int rdma_leave_multicast(rdma_cm_id* id, sockaddr* addr) {
   return answer("rdma_leave_multicast", leave(from(id), addr));
 }
+
+}  // namespace verbatim::entry

@@ -96,8 +96,9 @@ Result<void> set_option(Id& id, int level, int name, const void* value, std::siz
 }  // namespace
 }  // namespace verbatim::rdmacm
 
-using namespace verbatim;
-using namespace verbatim::rdmacm;
+namespace verbatim::entry {
+
+using namespace rdmacm;
 
 int rdma_set_option(rdma_cm_id* id, int level, int optname, void* optval, std::size_t optlen) {
   return answer("rdma_set_option", set_option(from(id), level, optname, optval, optlen));
@@ -149,3 +150,5 @@ ibv_context** rdma_get_devices(int* num_devices) {
 }
 
 void rdma_free_devices(ibv_context** list) { std::free(list); }
+
+}  // namespace verbatim::entry

@@ -290,8 +290,9 @@ Result<void> stop_queue_pair(Id& id) {
 
 }  // namespace verbatim::rdmacm
 
-using namespace verbatim;
-using namespace verbatim::rdmacm;
+namespace verbatim::entry {
+
+using namespace rdmacm;
 
 int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attr) {
   return answer("rdma_create_qp", create_queue_pair(from(id), *attr));
@@ -302,7 +303,7 @@ int rdma_create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* qp_init_attr) {
   std::memcpy(&attributes, qp_init_attr, sizeof *qp_init_attr);
   attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
   attributes.pd = pd != nullptr ? pd : id->pd;
-  const int result = rdma_create_qp_ex(id, &attributes);
+  const int result = ::rdma_create_qp_ex(id, &attributes);
   std::memcpy(qp_init_attr, &attributes, sizeof *qp_init_attr);
   return result;
 }
@@ -323,7 +324,7 @@ int rdma_create_srq(rdma_cm_id* id, ibv_pd* pd, ibv_srq_init_attr* attr) {
   attributes.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
   attributes.srq_type = id->qp_type == IBV_QPT_XRC_RECV ? IBV_SRQT_XRC : IBV_SRQT_BASIC;
   attributes.pd = pd;
-  const int result = rdma_create_srq_ex(id, &attributes);
+  const int result = ::rdma_create_srq_ex(id, &attributes);
   std::memcpy(attr, &attributes, sizeof *attr);
   return result;
 }
@@ -342,3 +343,5 @@ int rdma_init_qp_attr(rdma_cm_id* id, ibv_qp_attr* qp_attr, int* qp_attr_mask) {
   *qp_attr_mask = *mask;
   return 0;
 }
+
+}  // namespace verbatim::entry

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdarg>
 
+#include "dropin/ibverbs/guard.h"
 #include "dropin/rdmacm/rsocket.h"
 #include "dropin/rdmacm/rsocket_socket.h"
 
@@ -13,7 +14,13 @@ template <typename Call>
 auto call_on(int number, Call&& call) -> decltype(call(std::declval<Socket&>())) {
   const std::shared_ptr<Socket> socket = find(number);
   if (!socket) return fail(EBADF);
-  return call(*socket);
+  try {
+    return call(*socket);
+  } catch (const abi::__forced_unwind&) {
+    throw;  // pthread_cancel(3) ends the thread.
+  } catch (...) {
+    return fail(dropin::thrown("rsocket"));
+  }
 }
 
 int answer(const Outcome<void>& outcome) {
@@ -42,7 +49,7 @@ iovec piece(const void* bytes, std::size_t size) { return {const_cast<void*>(byt
 
 using namespace verbatim::rsocket;  // NOLINT: a file of entry points.
 
-extern "C" {
+namespace verbatim::entry {
 
 int rsocket(int domain, int type, int protocol) {
   const int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -64,6 +71,20 @@ int rsocket(int domain, int type, int protocol) {
   enter(std::move(*socket));
   return number;
 }
+
+int rclose(int socket) {
+  const auto taken = take_out(socket);
+  if (!taken) {
+    errno = taken.error();
+    return -1;
+  }
+  if (*taken) (*taken)->close();
+  return 0;
+}
+
+}  // namespace verbatim::entry
+
+extern "C" {
 
 int rbind(int socket, const sockaddr* addr, socklen_t addrlen) {
   return answer(call_on(socket, [&](Socket& it) { return it.bind(addr, addrlen); }));
@@ -92,16 +113,6 @@ int rconnect(int socket, const sockaddr* addr, socklen_t addrlen) {
 
 int rshutdown(int socket, int how) {
   return answer(call_on(socket, [&](Socket& it) { return it.shut_down(how); }));
-}
-
-int rclose(int socket) {
-  const auto taken = take_out(socket);
-  if (!taken) {
-    errno = taken.error();
-    return -1;
-  }
-  if (*taken) (*taken)->close();
-  return 0;
 }
 
 ssize_t rrecv(int socket, void* buf, size_t len, int flags) {

@@ -85,11 +85,9 @@ int poll_all(std::span<pollfd> fds, int timeout_ms) {
 }  // namespace
 }  // namespace verbatim::rsocket
 
-extern "C" {
+namespace verbatim::entry {
 
-int rpoll(pollfd* fds, nfds_t nfds, int timeout) {
-  return verbatim::rsocket::poll_all({fds, nfds}, timeout);
-}
+int rpoll(pollfd* fds, nfds_t nfds, int timeout) { return rsocket::poll_all({fds, nfds}, timeout); }
 
 int rselect(int nfds, fd_set* readfds, fd_set* writefds, fd_set* exceptfds, timeval* timeout) {
   const auto wants = [](int fd, const fd_set* set) { return set != nullptr && FD_ISSET(fd, set); };
@@ -105,7 +103,7 @@ int rselect(int nfds, fd_set* readfds, fd_set* writefds, fd_set* exceptfds, time
       timeout == nullptr
           ? -1
           : static_cast<int>(timeout->tv_sec * 1000 + (timeout->tv_usec + 999) / 1000);
-  const int ready = verbatim::rsocket::poll_all(fds, milliseconds);
+  const int ready = rsocket::poll_all(fds, milliseconds);
   if (ready < 0) return -1;
   for (fd_set* set : {readfds, writefds, exceptfds}) {
     if (set != nullptr) FD_ZERO(set);
@@ -128,4 +126,4 @@ int rselect(int nfds, fd_set* readfds, fd_set* writefds, fd_set* exceptfds, time
   return count;
 }
 
-}  // extern "C"
+}  // namespace verbatim::entry

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "dropin/ibverbs/guard.h"
 #include "dropin/rdmacm/addresses.h"
 #include "dropin/rdmacm/calls.h"
 #include "dropin/rdmacm/manager.h"
@@ -235,22 +236,29 @@ void Streams::set_alarm() {
 // The background thread.
 
 void Streams::on_ready(std::uint64_t tag) {
-  const auto manager = Manager::get();
-  if (!manager || (*manager)->streams() == nullptr) return;
-  Streams& streams = *(*manager)->streams();
-  const auto number = static_cast<std::uint32_t>(tag);
-  if (tag == kAlarmTag) return streams.on_alarm();
-  if ((tag & kListenerTag) != 0) return streams.on_listener(static_cast<cm::ListenerId>(number));
-  streams.on_link(static_cast<cm::ConnectionId>(number));
+  dropin::guarded<dropin::Failing::nothing>("a stream's event", [&] {
+    const auto manager = Manager::get();
+    if (!manager || (*manager)->streams() == nullptr) return;
+    Streams& streams = *(*manager)->streams();
+    const auto number = static_cast<std::uint32_t>(tag);
+    if (tag == kAlarmTag) return streams.on_alarm();
+    if ((tag & kListenerTag) != 0) return streams.on_listener(static_cast<cm::ListenerId>(number));
+    streams.on_link(static_cast<cm::ConnectionId>(number));
+  });
 }
 
 void Streams::on_alarm() {
   const std::lock_guard guard(manager_.lock);
   alarm_.clear();
-  if (monotonic_now() >= resume_at_) resume();
-  step([](cm::StreamManager& engine, cm::StreamEffects& out) {
-    engine.on_timeout(monotonic_now(), out);
-  });
+  try {
+    if (monotonic_now() >= resume_at_) resume();
+    step([](cm::StreamManager& engine, cm::StreamEffects& out) {
+      engine.on_timeout(monotonic_now(), out);
+    });
+  } catch (...) {  // No memory: once more, soon.
+    alarm_.set(monotonic_now() + 10 * kMillisecond);
+    throw;
+  }
 }
 
 std::uint32_t Streams::queue_pair_of(cm::ConnectionId connection) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include <fcntl.h>
@@ -183,10 +184,15 @@ bool settle_or(int fd, bool may_wait) {
       errno = EAGAIN;
       return false;
     }
-    std::vector<pollfd> fds;
-    const int limit = watch(fd, fds);
-    const Inside mark;
-    if (rpoll(fds.data(), fds.size(), limit) < 0) return false;
+    try {
+      std::vector<pollfd> fds;
+      const int limit = watch(fd, fds);
+      const Inside mark;
+      if (rpoll(fds.data(), fds.size(), limit) < 0) return false;
+    } catch (const std::bad_alloc&) {
+      errno = ENOMEM;
+      return false;
+    }
   }
   return true;
 }

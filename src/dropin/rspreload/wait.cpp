@@ -103,6 +103,17 @@ int select_pending(int count, fd_set* read, fd_set* write, fd_set* except, const
   return ready;
 }
 
+/// Returns what `wait()` returns; -1 and ENOMEM without memory for its list.
+template <typename Wait>
+int with_memory(Wait wait) {
+  try {
+    return wait();
+  } catch (const std::bad_alloc&) {
+    errno = ENOMEM;
+    return -1;
+  }
+}
+
 /// The caller's signal mask for as long as it waits. Between setting it and waiting a signal may
 /// slip through; rsockets wait 100 ms at most.
 class Mask {
@@ -128,7 +139,9 @@ EXPORT int poll(pollfd* fds, nfds_t count, int timeout) {
   static auto* const plain = VERBATIM_NEXT(poll);
   const Way way = way_of(fds, count);
   if (way == Way::libc) return plain(fds, count, timeout);
-  if (way == Way::pending) return poll_pending(fds, count, timeout);
+  if (way == Way::pending) {
+    return with_memory([&] { return poll_pending(fds, count, timeout); });
+  }
   return within([&] { return rpoll(fds, count, timeout); });
 }
 
@@ -156,7 +169,9 @@ EXPORT int select(int count, fd_set* read, fd_set* write, fd_set* except, timeva
   static auto* const plain = VERBATIM_NEXT(select);
   const Way way = way_of(count, read, write, except);
   if (way == Way::libc) return plain(count, read, write, except, timeout);
-  if (way == Way::pending) return select_pending(count, read, write, except, timeout);
+  if (way == Way::pending) {
+    return with_memory([&] { return select_pending(count, read, write, except, timeout); });
+  }
   return within([&] { return rselect(count, read, write, except, timeout); });
 }
 
