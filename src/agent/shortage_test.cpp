@@ -84,8 +84,9 @@ TEST_F(Shortage, MembersStayAndGetWhatTheyAskFor) {
     EXPECT_TRUE(request_peer(client.node().addresses[0], client.slot()));
   }
 #ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP()
-      << "under AddressSanitizer the agent closes the status connection: not understood yet";
+  // UndefinedBehaviorSanitizer asks a pipe whether an object's memory is there, and ends an agent
+  // that has no descriptor left for one, inside of the request.
+  GTEST_SKIP() << "the sanitizer needs descriptors of its own";
 #endif
   const auto status = request_status("a");
   ASSERT_TRUE(status) << status.error().text;
