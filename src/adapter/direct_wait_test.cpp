@@ -28,7 +28,17 @@ struct EveryMessage : DirectWait, testing::WithParamInterface<Operation> {};
 
 INSTANTIATE_TEST_SUITE_P(Of, EveryMessage,
                          testing::Values(Operation::send, Operation::send_with_immediate,
-                                         Operation::write_with_immediate));
+                                         Operation::write_with_immediate),
+                         [](const auto& tested) {
+                           switch (tested.param) {
+                             case Operation::send:
+                               return "Send";
+                             case Operation::send_with_immediate:
+                               return "SendWithImmediate";
+                             default:
+                               return "WriteWithImmediate";
+                           }
+                         });
 
 TEST_P(EveryMessage, WaitsForAReceiveThatIsPostedSoon) {
   fill(left, 0, 64, 1);
