@@ -69,13 +69,18 @@ def wait_for_link(interface, peer=None):
         time.sleep(0.01)
 
 
+# Of either end: a MAC, and the link-local address that the kernel makes of it, which GID 0 is made of, too.
+MAC_A, LINK_LOCAL_A = "06:00:77:00:00:01", "fe80::400:77ff:fe00:1"
+MAC_B, LINK_LOCAL_B = "06:00:77:00:00:02", "fe80::400:77ff:fe00:2"
+
+
 @contextlib.contextmanager
 def joined_by_veth(address_a="10.77.0.1", address_b="10.77.0.2"):
     """A second namespace, joined with this one as by an Ethernet cable: veth-a here, veth-b there. Gives
     it and both addresses."""
     peer = Namespace()
     try:
-        ip(f"ip link add veth-a type veth peer name veth-b netns {peer.pid}")
+        ip(f"ip link add veth-a address {MAC_A} type veth peer name veth-b address {MAC_B} netns {peer.pid}")
         ip("ip link set veth-a addrgenmode none")
         peer.run(*"ip link set veth-b addrgenmode none".split())
         ip(f"ip address add {address_a}/24 dev veth-a")
@@ -84,9 +89,9 @@ def joined_by_veth(address_a="10.77.0.1", address_b="10.77.0.2"):
                         "ip link set lo up"):
             peer.run(*command.split())
         if os.path.exists("/proc/net/if_inet6"):
-            # In place of the kernel's own, which are tentative for a second or two (RFC 4862): GID 0 is there at once.
-            ip("ip address add fe80::77:1/64 dev veth-a nodad")
-            peer.run(*"ip address add fe80::77:2/64 dev veth-b nodad".split())
+            # In place of the kernel's, which is tentative for a second or two (RFC 4862): GID 0 is there at once.
+            ip(f"ip address add {LINK_LOCAL_A}/64 dev veth-a nodad")
+            peer.run(*f"ip address add {LINK_LOCAL_B}/64 dev veth-b nodad".split())
         wait_for_link("veth-a")
         wait_for_link("veth-b", peer)
         yield peer, address_a, address_b
