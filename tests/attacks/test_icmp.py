@@ -13,10 +13,10 @@ import subprocess
 import sys
 
 from kit import SKIPPED, Failure, are_installed, enter_user_namespace, option_parser, rping, two_hosts
+import roce
 from forger import Forger
 from packets import icmp_packet, udp_packet
 
-ROCE_PORT = 4791
 TCP_SYN = 2
 ROUTERS = {4: "10.77.0.254", 6: "fd77::254"}
 
@@ -74,7 +74,7 @@ def attack(options, protocol):
             with Forger(hosts, answer) as forger:
                 # A stranger knows no source port, but this one: the agents' sockets have it.
                 for node, peer in (("a", "b"), ("b", "a")):
-                    answer(forger, udp_packet(addresses[node], ROCE_PORT, addresses[peer], ROCE_PORT, b"\0" * 20))
+                    answer(forger, udp_packet(addresses[node], roce.PORT, addresses[peer], roce.PORT, b"\0" * 20))
                 for rounds in (1, 1, 1, 100):
                     rping(hosts, addresses["a"], rounds)
             expect_path_mtu(hosts, addresses, protocol)

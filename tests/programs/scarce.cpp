@@ -1,7 +1,7 @@
 // `scarce WHAT`: opens the device and makes one of each object while something runs out: the nth
-// allocation fails, or all from the nth on, or the nth thread is not started, or there are
-// descriptors for n more files; n grows until all goes well. Each time, a call fails with an errno
-// at most, and everything can be had once there is enough again. `scarce rejoin`: see there.
+// thread is not started, or there are descriptors for n more files; n grows until all goes well.
+// Each time, a call fails with an errno at most, and everything can be had once there is enough
+// again. `scarce rejoin`: see there.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -44,43 +44,11 @@ struct Shortage {
     return true;
   }
 };
-Shortage memory;
 Shortage threads;
 
 }  // namespace
 
 extern "C" {
-
-void* __libc_malloc(std::size_t bytes);
-void* __libc_calloc(std::size_t count, std::size_t bytes);
-void* __libc_realloc(void* place, std::size_t bytes);
-void* __libc_memalign(std::size_t alignment, std::size_t bytes);
-
-void* malloc(std::size_t bytes) {
-  if (!memory.refuses()) return __libc_malloc(bytes);
-  errno = ENOMEM;
-  return nullptr;
-}
-void* calloc(std::size_t count, std::size_t bytes) {
-  if (!memory.refuses()) return __libc_calloc(count, bytes);
-  errno = ENOMEM;
-  return nullptr;
-}
-void* realloc(void* place, std::size_t bytes) {
-  if (!memory.refuses()) return __libc_realloc(place, bytes);
-  errno = ENOMEM;
-  return nullptr;
-}
-void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
-  if (!memory.refuses()) return __libc_memalign(alignment, bytes);
-  errno = ENOMEM;
-  return nullptr;
-}
-int posix_memalign(void** place, std::size_t alignment, std::size_t bytes) {
-  if (memory.refuses()) return ENOMEM;
-  *place = __libc_memalign(alignment, bytes);
-  return *place != nullptr ? 0 : ENOMEM;
-}
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
                    void* argument) {
@@ -115,10 +83,14 @@ struct Objects {
 
   /// False after the first call that fails, which must say why.
   bool make() {
-    errno = 0;
-    const bool all = open() && make_queues() && connect() && exchange() && manage();
-    if (!all && errno == 0) give_up("a call failed without errno");
-    return all;
+    for (const auto step : {&Objects::open, &Objects::make_queues, &Objects::connect,
+                            &Objects::exchange, &Objects::manage}) {
+      errno = 0;
+      if ((this->*step)()) continue;
+      if (errno == 0) give_up("a call failed without errno");
+      return false;
+    }
+    return true;
   }
 
   void end() {
@@ -269,8 +241,8 @@ int live(Begin begin, End end) {
 
 /// One life for each n from 1, until one goes well.
 template <typename Life>
-int walk(const char* what, Life life, long step = 1) {
-  for (long n = 1;; n += step) {
+int walk(const char* what, Life life) {
+  for (long n = 1;; ++n) {
     const pid_t child = fork();
     if (child == 0) {
       alarm(kSecondsMax);
@@ -286,16 +258,16 @@ int walk(const char* what, Life life, long step = 1) {
     }
     if (code == kWentWell) {
       std::printf("%s: %ld\n", what, n - 1);
-      return 0;
+      return n > 1 ? 0 : 1;  // Else nothing was refused.
     }
   }
 }
 
-int live_without(Shortage& shortage, long n, bool lasts) {
-  return live([&] { shortage.begin(n, lasts); },
+int live_without_thread(long n) {
+  return live([&] { threads.begin(n, false); },
               [&] {
-                shortage.is_on = false;
-                return shortage.refused.load();
+                threads.is_on = false;
+                return threads.refused.load();
               });
 }
 
@@ -328,7 +300,7 @@ int live_with_little_address_space() {
       },
       [&] {
         setrlimit(RLIMIT_AS, &before);
-        return 1;
+        return 0L;
       });
 }
 
@@ -354,18 +326,10 @@ int rejoin() {
 
 int main(int argc, char** argv) {
   const std::string_view what = argc > 1 ? argv[1] : "";
-  if (what == "memory") {
-    return walk("allocations", [](long n) { return live_without(memory, n, false); }) +
-           walk(
-               "allocations and all that follow",
-               [](long n) { return live_without(memory, n, true); }, 7);
-  }
   if (what == "address-space") return live_with_little_address_space() == kFailedCleanly ? 0 : 1;
-  if (what == "threads") {
-    return walk("threads", [](long n) { return live_without(threads, n, false); });
-  }
+  if (what == "threads") return walk("threads", live_without_thread);
   if (what == "descriptors") return walk("descriptors", live_with_descriptors);
   if (what == "rejoin") return rejoin();
-  std::fprintf(stderr, "usage: scarce memory | address-space | threads | descriptors | rejoin\n");
+  std::fprintf(stderr, "usage: scarce address-space | threads | descriptors | rejoin\n");
   return 2;
 }
