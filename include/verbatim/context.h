@@ -21,7 +21,8 @@ struct DomainHandle;
 struct Gid {
   std::array<std::uint8_t, 16> bytes{};
 
-  /// `fe80::2e0:4cff:fe68:1`, or `::ffff:192.0.2.1` for an address made of an IPv4 address.
+  /// As IPv6 addresses are written, `fe80::2e0:4cff:fe68:1`; a GID that is made of an IPv4 address
+  /// ends in that one (IPv4-mapped, RFC 4291).
   std::string to_string() const;
   friend bool operator==(const Gid&, const Gid&) = default;
 };
