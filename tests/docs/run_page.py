@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Does what a page of the guide says: writes its files, runs its commands in order, compares what they print.
+In a scratch folder that is the home folder, in network and process namespaces of its own, without a network."""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from page import PageError, blocks_of, is_copy
+from terminal import Terminal
+
+SKIPPED = 77
+STAT = re.compile(r"\d+ \((.*)\) (\w)", re.DOTALL)
+AGENT_SECONDS_MAX = 10  # An agent leaves half a second after its last program.
+
+
+def enter_namespaces():
+    """Starts this script again where loopback and processes are its own. What it leaves ends with it."""
+    if os.environ.get("VERBATIM_TEST_INSIDE") == "1":
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        return
+    flags = ["--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if os.geteuid() != 0:
+        flags += ["--user", "--map-root-user"]
+    if subprocess.run(["unshare", *flags, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        print("skipped: this machine lets an ordinary user have no namespaces; run as root")
+        sys.exit(SKIPPED)
+    environment = dict(os.environ, VERBATIM_TEST_INSIDE="1")
+    os.execvpe("unshare", ["unshare", *flags, sys.executable, "-B", *sys.argv], environment)
+
+
+def environment_of(home, prefix):
+    """As a user has it who has installed Verbatim to `prefix`."""
+    runtime = home / ".runtime"
+    runtime.mkdir(mode=0o700)
+    return {"HOME": str(home), "XDG_RUNTIME_DIR": str(runtime), "LANG": "C.UTF-8", "TMPDIR": str(home),
+            "PATH": f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig", "CMAKE_PREFIX_PATH": str(prefix),
+            "LD_RUN_PATH": f"{prefix}/lib"}
+
+
+def show_tree(root, build, home):
+    """~/verbatim is the clone that the guide speaks of, already built."""
+    clone = home / "verbatim"
+    clone.mkdir()
+    for entry in root.iterdir():
+        if entry.name != "build":
+            (clone / entry.name).symlink_to(entry)
+    (clone / "build").symlink_to(build)
+
+
+class Run:
+    """One page, from its first block to its last."""
+
+    def __init__(self, root, home, environment):
+        self._root = root
+        self._home = home
+        self._environment = environment
+        self._terminals = {}
+
+    def page(self, text):
+        for block in blocks_of(text):
+            if block.reason:
+                print(f"not run: line {block.line}: {block.reason}")
+            elif block.kind == "file":
+                self._file(block)
+            elif block.kind == "console":
+                self._console(block)
+        for terminal in self._terminals.values():
+            terminal.finish()
+
+    def _file(self, block):
+        original = self._root / block.file
+        if "/" in block.file and original.is_file():
+            if not is_copy(block, original.read_text(encoding="utf-8")):
+                raise PageError(f"line {block.line}: these are not lines of {block.file}")
+            return
+        path = self._home / block.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.text(), encoding="utf-8")
+
+    def _console(self, block):
+        commands = block.commands()
+        for command in commands:
+            if command.terminal not in self._terminals:
+                self._terminals[command.terminal] = Terminal(self._home, self._environment)
+            terminal = self._terminals[command.terminal]
+            terminal.finish(status_is_shown=command.text == "echo $?")
+            terminal.start(command)
+            # A named terminal's command may go on while the other terminal has its own.
+            if command.terminal:
+                terminal.wait_until_it_begins()
+            elif command is commands[-1]:
+                terminal.finish()
+
+    def close(self):
+        for terminal in self._terminals.values():
+            terminal.close()
+
+
+def wait_for_agents():
+    """The names of the processes that stay although the page has ended. (The dead, of state Z, are init's to reap.)"""
+    deadline = time.monotonic() + AGENT_SECONDS_MAX
+    while True:
+        left = []
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                name, state = STAT.match((folder / "stat").read_text(encoding="utf-8")).groups()
+            except OSError:
+                continue  # It has ended.
+            if state != "Z" and int(folder.name) not in (1, os.getpid()):
+                left.append(name)
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.02)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("page", type=pathlib.Path)
+    parser.add_argument("--root", type=pathlib.Path, required=True, help="root of the source tree")
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder")
+    parser.add_argument("--prefix", type=pathlib.Path, required=True, help="where Verbatim is installed")
+    options = parser.parse_args()
+    enter_namespaces()
+    home = pathlib.Path(tempfile.mkdtemp(prefix="verbatim-guide."))
+    run = None
+    try:
+        show_tree(options.root.resolve(), options.build.resolve(), home)
+        run = Run(options.root, home, environment_of(home, options.prefix.resolve()))
+        run.page(options.page.read_text(encoding="utf-8"))
+        run.close()
+        left = wait_for_agents()
+        if left:
+            raise PageError(f"these processes stay: {' '.join(left)}")
+    except PageError as error:
+        print(f"FAILED: {options.page.name}: {error}")
+        return 1
+    finally:
+        if run:
+            run.close()
+        shutil.rmtree(home, ignore_errors=True)
+    print(f"passed: {options.page.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
