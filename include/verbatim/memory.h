@@ -65,7 +65,8 @@ struct RegionToken {
   Access rights = Access::local_read;
 
   std::array<std::byte, kBytes> to_bytes() const noexcept;
-  /// Fails with `Status::bad_format`, also where the bytes are more or fewer than `kBytes`.
+  /// Takes the first `kBytes`: what follows is the caller's, or the zeros that rdma_cm pads data
+  /// with (`QueuePair::peer_data`). Fails with `Status::bad_format`, also if there are fewer.
   static Result<RegionToken> from_bytes(std::span<const std::byte> bytes);
 
   RemoteSlice slice(std::uint64_t offset, std::uint64_t length) const noexcept {

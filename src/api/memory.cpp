@@ -45,7 +45,7 @@ std::array<std::byte, RegionToken::kBytes> RegionToken::to_bytes() const noexcep
 }
 
 Result<RegionToken> RegionToken::from_bytes(std::span<const std::byte> bytes) {
-  if (bytes.size() != kBytes || bytes[0] != kMark || bytes[1] != kForm) {
+  if (bytes.size() < kBytes || bytes[0] != kMark || bytes[1] != kForm) {
     return Failure{.status = Status::bad_format, .detail = "these bytes are no region token"};
   }
   const std::byte* at = bytes.data() + 2;

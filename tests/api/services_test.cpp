@@ -124,6 +124,15 @@ TEST(Connect, CarriesDataBothWaysAndSaysWhyNot) {
             Status::out_of_range);
 }
 
+TEST(Connect, CarriesARegionToken) {
+  const ProtectionDomain domain = Context::open().value().allocate_domain().value();
+  const Buffer memory = domain.allocate(64).value();
+  const auto bytes = memory.token().to_bytes();
+  const ConnectOptions offer{.data = {bytes.begin(), bytes.end()}};
+  const auto [asker, peer] = kit::connect_both(domain, {}, offer);
+  EXPECT_EQ(RegionToken::from_bytes(asker.peer_data()).value(), memory.token());
+}
+
 TEST(RegionToken, HasAFixedForm) {
   const RegionToken token{.address = 0x0102030405060708,
                           .size = 0x1000,
