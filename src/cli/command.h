@@ -22,6 +22,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_s
 void add_env(CLI::App& app, int& exit_status);
 void add_devices(CLI::App& app, int& exit_status);
 void add_status(CLI::App& app, int& exit_status);
+void add_doctor(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 
 /// `--node`, `--address`, `--protocol` and `--roce`. `choice` lives as long as the command.
 void add_node_options(CLI::App& command, NodeChoice& choice);

@@ -20,16 +20,6 @@ bool is_regular_file(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/// True where the program runs with rights that its caller has not: the loader then drops
-/// LD_LIBRARY_PATH (AT_SECURE).
-bool gains_rights(const std::string& path) {
-  struct stat status{};
-  if (stat(path.c_str(), &status) != 0) return false;
-  if ((status.st_mode & S_ISUID) != 0 && status.st_uid != getuid()) return true;
-  if ((status.st_mode & S_ISGID) != 0 && status.st_gid != getgid()) return true;
-  return getuid() != 0 && getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
-}
-
 enum class Elf { no, other_class, static_program, dynamic_program };
 
 Elf elf_kind(const std::string& path) {
@@ -78,6 +68,14 @@ Result<std::string> find_executable(const std::string& command, std::string_view
                             "the package that has it (Debian: ibverbs-utils has "
                             "ibv_rc_pingpong, perftest has ib_write_bw)",
                             command));
+}
+
+bool gains_rights(const std::string& path) {
+  struct stat status{};
+  if (stat(path.c_str(), &status) != 0) return false;
+  if ((status.st_mode & S_ISUID) != 0 && status.st_uid != getuid()) return true;
+  if ((status.st_mode & S_ISGID) != 0 && status.st_gid != getgid()) return true;
+  return getuid() != 0 && getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
 std::string reason_dropins_are_ignored(const std::string& path) {

@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   verbatim::cli::add_env(app, exit_status);
   verbatim::cli::add_devices(app, exit_status);
   verbatim::cli::add_status(app, exit_status);
+  verbatim::cli::add_doctor(app, command, exit_status);
   for (CLI::App* subcommand : app.get_subcommands({})) {
     subcommand->set_version_flag("--version", kVersion, "Print the version");
   }

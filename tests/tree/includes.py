@@ -21,7 +21,9 @@ MAY_INCLUDE = {
     "ulp": ("base", "include"),
     "offload": ("base", "observe"),
     # The commands ask the agents, as a drop-in does.
-    "cli": ("base", "observe", "fabric", "subnet", "include", "agent/client.h", "agent/node.h"),
+    "cli": ("base", "observe", "fabric", "subnet", "include", "agent/client.h", "agent/node.h",
+            # `verbatim doctor` asks the same functions as programs do.
+            "agent/interfaces.h", "agent/runtime_folder.h", "agent/start_agent.h"),
     "dashboard": ("base", "observe"),
 }
 

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <span>
+
+#include "cli/doctor/finding.h"
+#include "cli/doctor/machine.h"
+
+namespace verbatim::cli::doctor {
+
+/// One check: a pure function of the machine.
+using MachineCheck = Findings (*)(const Machine&);
+
+// installation_checks.cpp
+Findings check_installation(const Machine& machine);
+Findings check_variables(const Machine& machine);
+Findings check_runtime_folder(const Machine& machine);
+// kernel_checks.cpp
+Findings check_kernel(const Machine& machine);
+Findings check_peer_copy(const Machine& machine);
+Findings check_memory_sharing(const Machine& machine);
+Findings check_container(const Machine& machine);
+// limit_checks.cpp
+Findings check_address_space(const Machine& machine);
+Findings check_file_size(const Machine& machine);
+Findings check_open_files(const Machine& machine);
+Findings check_processes(const Machine& machine);
+Findings check_memory(const Machine& machine);
+Findings check_locked_memory(const Machine& machine);
+Findings check_shared_memory_folder(const Machine& machine);
+// network_checks.cpp
+Findings check_interfaces(const Machine& machine);
+Findings check_roce_port(const Machine& machine);
+Findings check_tcp_ports(const Machine& machine);
+Findings check_roce_v1(const Machine& machine);
+Findings check_receive_buffer(const Machine& machine);
+Findings check_connection_tracking(const Machine& machine);
+// node_checks.cpp
+Findings check_agents(const Machine& machine);
+Findings check_node(const Machine& machine);
+Findings check_device(const Machine& machine);
+Findings check_path(const Machine& machine);
+
+/// All of them, in the order in which a person reads them.
+Findings check_machine(const Machine& machine);
+
+/// The value of a variable; empty if it is not set.
+std::string variable(const Machine& machine, const char* name);
+/// "208 KiB", "64 GiB".
+std::string size_text(std::uint64_t bytes);
+/// Why no program here can take the direct path; empty if some can.
+std::string reason_for_wire(const Machine& machine);
+
+}  // namespace verbatim::cli::doctor

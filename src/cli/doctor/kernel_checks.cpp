@@ -1,0 +1,108 @@
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/doctor/checks.h"
+
+/// System calls that were tried, and what they are needed for.
+namespace verbatim::cli::doctor {
+namespace {
+
+using Version = std::pair<unsigned, unsigned>;
+/// pidfd_open(2), which tells an agent that a program has ended.
+constexpr Version kOldest{5, 3};
+/// userfaultfd(2) protects shared memory, too.
+constexpr Version kGood{5, 19};
+
+Version version_of(const std::string& release) {
+  Version version{0, 0};
+  std::sscanf(release.c_str(), "%u.%u", &version.first, &version.second);
+  return version;
+}
+
+std::string cause_of_refusal(const Machine& machine) {
+  constexpr int kOnlyWithCapability = 2;
+  if (machine.ptrace_scope > kOnlyWithCapability) {
+    return "kernel.yama.ptrace_scope is 3, which forbids it to everybody";
+  }
+  if (machine.ptrace_scope == kOnlyWithCapability) {
+    return "kernel.yama.ptrace_scope is 2, which forbids it without CAP_SYS_PTRACE";
+  }
+  return fmt::format("process_vm_readv: {}; a container's seccomp profile may forbid it",
+                     std::strerror(machine.peer_copy_error));
+}
+
+}  // namespace
+
+Findings check_kernel(const Machine& machine) {
+  constexpr const char* kSubject = "kernel";
+  const Version version = version_of(machine.kernel);
+  const std::string text = "Linux " + machine.kernel;
+  if (version < kOldest || machine.pidfd_error != 0) {
+    const std::string why = version < kOldest ? ": agents need pidfd_open(2) of Linux 5.3"
+                                              : fmt::format(": pidfd_open(2) is refused: {}",
+                                                            std::strerror(machine.pidfd_error));
+    return {fault(
+        kSubject, text + why,
+        version < kOldest ? "use a newer kernel" : "allow it in the container's seccomp profile")};
+  }
+  if (version < kGood) {
+    return {note(kSubject,
+                 text + ": works; 5.19 and later also move registered memory back "
+                        "while threads write to it",
+                 "use a newer kernel if a program's memory is registered for moments only")};
+  }
+  return {ok(kSubject, text)};
+}
+
+Findings check_memory_sharing(const Machine& machine) {
+  constexpr const char* kSubject = "memory sharing";
+  if (machine.memfd_error != 0) {
+    return {fault(kSubject,
+                  fmt::format("memfd_create(2) is refused: {}", std::strerror(machine.memfd_error)),
+                  "allow it in the container's seccomp profile: no program can open the device "
+                  "without")};
+  }
+  if (machine.userfaultfd_error != 0) {
+    return {note(kSubject,
+                 fmt::format("userfaultfd(2) is refused ({}): memory that a program with several "
+                             "threads registers is copied by the kernel, not shared; one more "
+                             "system call for each request of a peer on this machine",
+                             std::strerror(machine.userfaultfd_error)),
+                 "allow it in the container's seccomp profile (Docker forbids it by default), or "
+                 "as root: sysctl vm.unprivileged_userfaultfd=1")};
+  }
+  return {ok(kSubject, "registered memory can be shared with peers while threads write to it")};
+}
+
+Findings check_peer_copy(const Machine& machine) {
+  constexpr const char* kSubject = "peers' memory";
+  if (machine.peer_copy_error == 0) {
+    return {ok(kSubject,
+               "the kernel copies between processes of one user, as the direct path "
+               "needs it")};
+  }
+  const std::string text = fmt::format(
+      "the kernel does not copy between processes, so that the wire is taken everywhere: {}",
+      cause_of_refusal(machine));
+  const std::string advice =
+      machine.ptrace_scope > 1
+          ? "as root: sysctl kernel.yama.ptrace_scope=1 (a 3 stays until the next boot)"
+          : "allow process_vm_readv and process_vm_writev: docker run --cap-add SYS_PTRACE, or a "
+            "seccomp profile";
+  if (variable(machine, "VERBATIM_PATH") == "direct") return {fault(kSubject, text, advice)};
+  return {note(kSubject, text, advice)};
+}
+
+Findings check_container(const Machine& machine) {
+  constexpr const char* kSubject = "container";
+  if (machine.container.empty()) return {};
+  return {ok(kSubject, fmt::format("{}: other containers are other machines, unless they share the "
+                                   "network and process namespaces and the runtime folder",
+                                   machine.container))};
+}
+
+}  // namespace verbatim::cli::doctor

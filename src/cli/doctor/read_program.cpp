@@ -1,0 +1,161 @@
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/unique_fd.h"
+#include "cli/doctor/program.h"
+#include "cli/executable.h"
+
+namespace verbatim::cli::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kInterpretersMax = 4;  // As the kernel's: a script's interpreter may be a script.
+
+std::string search_path() {
+  const char* const path = getenv("PATH");
+  return path != nullptr ? path : "";
+}
+
+bool is_executable(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
+
+/// "#!/usr/bin/env python3 -u": the program that runs the script; empty if there is no such line.
+std::string interpreter_of(const std::string& path) {
+  const std::string line = first_line(path);
+  if (!line.starts_with("#!")) return {};
+  std::istringstream words(line.substr(2));
+  std::string interpreter, argument;
+  words >> interpreter;
+  if (!interpreter.ends_with("/env")) return interpreter;
+  while (words >> argument && (argument.starts_with('-') || argument.contains('='))) {
+  }
+  const auto found = find_executable(argument, search_path());
+  return found ? *found : argument;
+}
+
+/// Follows scripts to the program that runs them. Sets `elf` and what concerns interpreters.
+std::string follow_interpreters(std::string path, Program& program) {
+  for (int depth = 0; depth < kInterpretersMax; ++depth) {
+    program.elf = read_elf(path);
+    if (program.elf) return path;
+    std::string interpreter = interpreter_of(path);
+    if (interpreter.empty()) {
+      program.is_script_without_interpreter = true;
+      interpreter = "/bin/sh";
+    }
+    program.interpreters.push_back(interpreter);
+    if (!is_executable(interpreter)) {
+      program.missing_interpreter = interpreter;
+      return {};
+    }
+    path = std::move(interpreter);
+  }
+  return {};
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 4096> part;
+  for (;;) {
+    const ssize_t length = read(fd, part.data(), part.size());
+    if (length < 0 && errno == EINTR) continue;
+    if (length <= 0) return text;
+    text.append(part.data(), static_cast<std::size_t>(length));
+  }
+}
+
+/// What the loader prints when it is asked to load a program and not to start it.
+std::string ask_loader(const std::string& loader, const std::string& path) {
+  constexpr unsigned kSecondsMax = 20;
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return {};
+  const UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  const pid_t child = fork();
+  if (child < 0) return {};
+  if (child == 0) {
+    alarm(kSecondsMax);
+    dup2(writing.get(), STDOUT_FILENO);
+    dup2(writing.get(), STDERR_FILENO);
+    execl(loader.c_str(), loader.c_str(), "--list", path.c_str(), nullptr);
+    _exit(127);
+  }
+  writing.reset();
+  std::string text = read_all(reading.get());
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return text;
+}
+
+bool is_in(const std::string& path, const std::string& folder) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  return !error && real.parent_path() == fs::canonical(folder, error) && !error;
+}
+
+/// "	libz.so.1 => /lib/libz.so.1 (0x00...)", "	libx.so => not found", or a complaint.
+void read_loader_line(const std::string& line, const std::string& dropin_folder, Program& program) {
+  const auto arrow = line.find(" => ");
+  if (!line.starts_with('\t')) {
+    if (!line.empty()) program.loader_words += (program.loader_words.empty() ? "" : "; ") + line;
+    return;
+  }
+  if (arrow == std::string::npos) return;  // The loader itself, the kernel's own, the preloaded.
+  LoadedLibrary library;
+  library.name = line.substr(1, arrow - 1);
+  std::istringstream rest(line.substr(arrow + 4));
+  rest >> library.path;
+  if (library.path == "not") library.path.clear();
+  library.is_ours =
+      !library.path.empty() && !dropin_folder.empty() && is_in(library.path, dropin_folder);
+  if (auto elf = read_elf(library.path); elf && !library.is_ours) library.elf = std::move(*elf);
+  program.libraries.push_back(std::move(library));
+}
+
+void find_absent_names(const std::string& dropin_folder, Program& program) {
+  const auto look = [&](const ElfFile& elf) {
+    for (const std::string& name : elf.rdma_names) {
+      const std::string ours = dropin_folder + "/" + name;
+      const bool is_there = !name.starts_with('/') && access(ours.c_str(), F_OK) == 0;
+      if (!is_there) program.absent_names.push_back(name);
+    }
+  };
+  if (program.elf) look(*program.elf);
+  for (const LoadedLibrary& library : program.libraries) look(library.elf);
+}
+
+}  // namespace
+
+Program read_program(const std::string& command, const Result<std::string>& dropin_folder) {
+  Program program{.command = command,
+                  .path = find_executable(command, search_path()),
+                  .interpreters = {},
+                  .missing_interpreter = {},
+                  .elf = {},
+                  .libraries = {},
+                  .loader_words = {},
+                  .absent_names = {}};
+  if (!program.path) return program;
+  program.gains_rights = cli::gains_rights(*program.path);
+  const std::string started = follow_interpreters(*program.path, program);
+  if (!program.elf || !program.elf->is_dynamic) return program;
+  program.has_loader = is_executable(program.elf->loader);
+  if (!program.has_loader) return program;
+  const std::string folder = dropin_folder ? *dropin_folder : "";
+  std::istringstream lines(ask_loader(program.elf->loader, started));
+  for (std::string line; std::getline(lines, line);) read_loader_line(line, folder, program);
+  if (!folder.empty()) find_absent_names(folder, program);
+  return program;
+}
+
+}  // namespace verbatim::cli::doctor
