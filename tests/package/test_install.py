@@ -96,6 +96,10 @@ class Install(unittest.TestCase):
         self.assertLessEqual({"libibverbs.so.1", "librdmacm.so.1", "libverbatim-view.so",
                               "libisal.so.2"}, private)
 
+    def test_the_agent_needs_no_library_that_a_system_may_lack(self):
+        found = call("ldd", str(prefix() / "bin/verbatimd"))
+        self.assertRegex(found, rf"libisal.so.2 => {LAB.folder}/")
+
 
 def main():
     global OPTIONS, LAB  # pylint: disable=global-statement
