@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
   cat <<'END'
-Usage: ./setup.sh [test] [compat] [peers] [lint]
+Usage: ./setup.sh [test] [compat] [peers] [lint] [package]
 
 Installs the Debian packages that Verbatim needs (the list: dev/packages.txt), configures the release
 preset and builds it: build/bin/verbatim, build/bin/verbatimd, build/lib/libibverbs.so.1.
@@ -14,8 +14,11 @@ preset and builds it: build/bin/verbatim, build/bin/verbatimd, build/lib/libibve
   compat also installs the programs that ./compat.sh runs
   peers  also installs what ./test.sh --peers makes its guest of
   lint   also installs what .ci/run needs to check form
+  package also makes Debian packages of what it has built: build/debs/*.deb
 
 Packages are installed as root, or with sudo. Where it can do neither, it says what to install.
+
+VERBATIM_WERROR=ON makes a compiler's warnings errors, as CI does.
 END
 }
 
@@ -28,7 +31,7 @@ die() {
 groups=(build demo)
 for argument in "$@"; do
   case $argument in
-    test | compat | peers | lint) groups+=("$argument") ;;
+    test | compat | peers | lint | package) groups+=("$argument") ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
   esac
@@ -109,7 +112,7 @@ build() {
     build/CMakeCache.txt; }; then
     say "configuring (release preset)"
     if ! cmake --preset release -DBUILD_TESTING="$($wants_tests && echo ON || echo OFF)" \
-      >"$log" 2>&1; then
+      -DVERBATIM_WERROR="${VERBATIM_WERROR:-OFF}" >"$log" 2>&1; then
       tail -n 30 "$log" >&2
       die "CMake failed (above)"
     fi
@@ -118,6 +121,22 @@ build() {
   # Ninja's own progress, on one line of a terminal.
   NINJA_STATUS='setup: [%f/%t] ' cmake --build --preset release ||
     die "the build failed (above)"
+}
+
+# The packages of cmake/packages.cmake, from what is built.
+package() {
+  local log=build/package.log
+  if ninja -C build -t targets all | grep -q '^docs:'; then ninja -C build docs >"$log" 2>&1 || {
+    tail -n 30 "$log" >&2
+    die "Doxygen failed (above)"
+  }; fi
+  rm -rf build/debs
+  if ! (cd build && cpack -B debs) >"$log" 2>&1; then
+    tail -n 30 "$log" >&2
+    die "CPack failed (above)"
+  fi
+  rm -rf build/debs/_CPack_Packages
+  say "packages:" build/debs/*.deb
 }
 
 if ! command -v dpkg-query >/dev/null; then
@@ -129,3 +148,4 @@ find_missing
 if [[ ${#missing[@]} -gt 0 ]]; then install_missing; fi
 build
 say "ready: build/bin/verbatim, build/bin/verbatimd, build/lib/libibverbs.so.1"
+if [[ " ${groups[*]} " == *" package "* ]]; then package; fi

@@ -12,7 +12,7 @@ UndefinedBehaviorSanitizer. With options, only what they name:
 
   --long          the release suite with its long set: every program at every MTU, with polling and
                   events, one and eight queue pairs, one way and both (two hours: an hour of it is one test);
-                  as root, --arm64 as well
+                  as root, --arm64 and --packages as well
   --peers         against Linux's own rdma_rxe and siw, in a kernel under QEMU (needs /dev/net/tun and
                   network namespaces; seven minutes)
   --asan          the whole suite, but the long set, under address and undefined sanitizers
@@ -21,6 +21,8 @@ UndefinedBehaviorSanitizer. With options, only what they name:
   --fresh [12|13] in minimal Debian systems made with debootstrap, of that release or of both: a clean
                   clone, ./demo.sh and ./test.sh as root and as an ordinary user with sudo (needs root
                   and a network)
+  --packages [12|13]  in two minimal Debian systems of that release, or of each: makes the Debian packages in one, and in
+                  the other installs them, uses them, and removes them (needs root and a network)
   --arm64         in a minimal Debian 13: builds everything for aarch64 with Debian's cross compiler, and
                   runs the unit tests of base, wire, transport, cm and region under qemu-user (needs
                   root and a network)
@@ -38,10 +40,10 @@ while [[ $# -gt 0 ]]; do
     --peers | --asan | --tsan | --arm64) stages+=("${1#--}") ;;
     --long)
       stages+=(long)
-      if [[ $EUID -eq 0 ]]; then stages+=(arm64); fi
+      if [[ $EUID -eq 0 ]]; then stages+=(arm64 packages); fi
       ;;
-    --fresh)
-      stages+=(fresh)
+    --fresh | --packages)
+      stages+=("${1#--}")
       if [[ ${2-} =~ ^1[23]$ ]]; then
         releases=("$2")
         shift
@@ -170,6 +172,11 @@ stage_fresh() {
   for release in "${releases[@]}"; do
     for who in user root; do fresh "$release" "$who"; done
   done
+}
+
+stage_packages() {
+  local release
+  for release in "${releases[@]}"; do fresh "$release" package; done
 }
 
 stage_arm64() {

@@ -1,16 +1,17 @@
 #!/bin/bash
-# fresh.sh 12|13 user|root|arm64: in a minimal Debian of that release, made with debootstrap, clones this
+# fresh.sh 12|13 user|root|arm64|package: in a minimal Debian of that release, made with debootstrap, clones this
 # repository and runs the README's two commands, as an ordinary user with sudo or as root. arm64: builds
 # everything for aarch64 with the cross compiler, and runs the unit tests of what engines and regions are
-# made of under QEMU's user emulation. Needs root; nothing is left behind.
+# made of under QEMU's user emulation. package: makes the Debian packages, and tries them in a second system that has
+# nothing else (tests/package/try_packages.sh). Needs root; nothing is left behind.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 declare -A codenames=([12]=bookworm [13]=trixie)
 codename=${codenames[${1:-none}]-}
 who=${2-}
-[[ -n $codename && $who =~ ^(user|root|arm64)$ ]] || {
-  echo "usage: dev/fresh.sh 12|13 user|root|arm64" >&2
+[[ -n $codename && $who =~ ^(user|root|arm64|package)$ ]] || {
+  echo "usage: dev/fresh.sh 12|13 user|root|arm64|package" >&2
   exit 2
 }
 [[ $EUID -eq 0 ]] || {
@@ -24,11 +25,16 @@ if [[ ${VERBATIM_FRESH_INSIDE-} != 1 ]]; then
 fi
 
 root=$(mktemp -d "${TMPDIR:-/tmp}/verbatim-fresh.XXXXXX")
+first=$root
+second=$root.second # Only package has it.
 chmod 755 "$root" # Else "/" of the new system is closed to its ordinary user.
 cleanup() {
   # Never remove what is still mounted from outside.
-  umount --recursive --lazy "$root/proc" "$root/sys" "$root/dev" 2>/dev/null || true
-  rm -rf --one-file-system "$root"
+  local system
+  for system in "$first" "$second"; do
+    umount --recursive --lazy "$system"/{proc,sys,dev,var/cache/ccache} 2>/dev/null || true
+    rm -rf --one-file-system "$system"
+  done
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
@@ -76,16 +82,24 @@ mkdir -p "$root/usr/share/keyrings"
 cp -an /usr/share/keyrings/. "$root/usr/share/keyrings/"
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 
-mount -t proc proc "$root/proc"
-mount -t sysfs sysfs "$root/sys" 2>/dev/null || mount --rbind /sys "$root/sys"
-mount --rbind /dev "$root/dev"
-mount --make-rslave "$root/dev"
+mount_into() {
+  mount -t proc proc "$1/proc"
+  mount -t sysfs sysfs "$1/sys" 2>/dev/null || mount --rbind /sys "$1/sys"
+  mount --rbind /dev "$1/dev"
+  mount --make-rslave "$1/dev"
+}
 
+if [[ $who == package ]]; then
+  cp -a "$first" "$second"
+  mount_into "$second"
+fi
+mount_into "$first"
 git clone --quiet --no-hardlinks "$PWD" "$root/opt/verbatim"
 
+more_variables=()
 in_root() {
   env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb LANG=C.UTF-8 \
-    DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"
+    DEBIAN_FRONTEND=noninteractive "${more_variables[@]}" chroot "$root" "$@"
 }
 
 install() {
@@ -108,10 +122,28 @@ case $who in
     install "${packages[@]}"
     commands=("cmake --preset aarch64" "cmake --build --preset aarch64" "ctest --preset aarch64")
     ;;
+  package)
+    commands=("nice ./setup.sh package")
+    # Where there is a cache of what has been compiled, it serves here, too.
+    cache=${CCACHE_DIR:-${HOME-}/.cache/ccache}
+    if [[ -d $cache ]]; then
+      install ccache
+      mkdir -p "$root/var/cache/ccache"
+      mount --bind "$cache" "$root/var/cache/ccache"
+      more_variables=(CCACHE_DIR=/var/cache/ccache CCACHE_BASEDIR=/ CCACHE_NOHASHDIR=1)
+    fi
+    ;;
 esac
 
 for command in "${commands[@]}"; do
   echo "fresh: $command as $who"
   "${run[@]}" "cd /opt/verbatim && $command"
 done
+
+if [[ $who == package ]]; then
+  mkdir "$second/opt/verbatim"
+  cp -a "$first"/opt/verbatim/{demo.sh,tests,build/debs} "$second/opt/verbatim/"
+  root=$second
+  in_root /opt/verbatim/tests/package/try_packages.sh /opt/verbatim/debs
+fi
 echo "fresh: all commands passed in Debian $1, as $who"
