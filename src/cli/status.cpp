@@ -45,6 +45,17 @@ Result<Json> all_statuses() {
   return nodes;
 }
 
+/// A line each: for completion in shells, and for scripts.
+int print_names() {
+  const auto names = agent::list_nodes();
+  if (!names) {
+    fmt::print(stderr, "verbatim status: {}\n", names.error().text);
+    return kExitFailure;
+  }
+  for (const auto& name : *names) fmt::print("{}\n", name);
+  return 0;
+}
+
 int print_status(bool as_json) {
   const auto nodes = all_statuses();
   if (!nodes) {
@@ -71,10 +82,18 @@ int print_status(bool as_json) {
 
 void add_status(CLI::App& app, int& exit_status) {
   auto* status = app.add_subcommand("status", "Show nodes, programs, queue pairs and counters");
-  auto as_json = std::make_shared<bool>(false);  // Lives as long as the callback that reads it.
-  status->add_flag("--json", *as_json, "Print everything as JSON");
+  struct Form {
+    bool as_json = false;
+    bool names_only = false;
+  };
+  auto form = std::make_shared<Form>();  // Lives as long as the callback that reads it.
+  auto* json = status->add_flag("--json", form->as_json, "Print everything as JSON");
+  status->add_flag("--names", form->names_only, "Print the names of the nodes alone")
+      ->excludes(json);
   status->footer(kExamples);
-  status->callback([as_json, &exit_status] { exit_status = print_status(*as_json); });
+  status->callback([form, &exit_status] {
+    exit_status = form->names_only ? print_names() : print_status(form->as_json);
+  });
 }
 
 }  // namespace verbatim::cli

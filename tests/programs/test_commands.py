@@ -131,6 +131,8 @@ class Status(unittest.TestCase):
         nodes = json.loads(verbatim("status", "--json").stdout)
         # 'verbatim run' of the tests before may have nodes that are about to leave.
         self.assertIn("a", [node["node"] for node in nodes])
+        self.assertIn("a", verbatim("status", "--names").stdout.splitlines())
+        self.assertEqual(verbatim("status", "--names", "--json").returncode, 2)
         program.process.stdin.close()
         self.assertEqual(program.wait(30), 0)
 

@@ -1,0 +1,51 @@
+# Completion of verbatim(1) in bash. Debian's bash-completion loads it; else: source completion/verbatim.bash
+
+# The nodes that run: programs that are started join them.
+_verbatim_nodes() {
+  verbatim status --names 2> /dev/null
+}
+
+# What fits the current word, of the words given.
+_verbatim_reply() {
+  mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2")
+}
+
+# A command line of its own, which begins at the word of this number.
+_verbatim_other_command() {
+  if declare -F _command_offset > /dev/null; then
+    _command_offset "$1"
+  elif ((COMP_CWORD == $1)); then
+    mapfile -t COMPREPLY < <(compgen -c -- "${COMP_WORDS[COMP_CWORD]}")
+  else
+    mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
+  fi
+}
+
+_verbatim() {
+  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command="" word
+  local node_options="--node --address --protocol --roce" common="-h --help --version"
+  COMPREPLY=()
+  for ((word = 1; word < COMP_CWORD; ++word)); do
+    case ${COMP_WORDS[word]} in
+      --) _verbatim_other_command $((word + 1)); return ;;
+      -*) ;;
+      *) [[ -n $command ]] || command=${COMP_WORDS[word]} ;;
+    esac
+  done
+  case $previous in
+    --node) _verbatim_reply "$(_verbatim_nodes)" "$current"; return ;;
+    --address) _verbatim_reply "127.0.0.2 127.0.0.3 127.0.0.4" "$current"; return ;;
+    --protocol) _verbatim_reply "roce iwarp" "$current"; return ;;
+    --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
+  esac
+  case $command in
+    "") _verbatim_reply "run env devices status doctor $common" "$current" ;;
+    run) _verbatim_reply "-- $node_options $common" "$current" ;;
+    env) _verbatim_reply "$node_options $common" "$current" ;;
+    devices) _verbatim_reply "$common" "$current" ;;
+    status) _verbatim_reply "--json --names $common" "$current" ;;
+    doctor) _verbatim_reply "-- --json $node_options $common" "$current" ;;
+  esac
+}
+
+complete -F _verbatim verbatim

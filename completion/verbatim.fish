@@ -1,0 +1,49 @@
+# Completion of verbatim(1) in fish: in a folder of $fish_complete_path.
+
+function __verbatim_is_before_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 1
+end
+
+# Whether the command is one of these, and its own command line (after --) has not begun.
+function __verbatim_is_in
+    set -l words (commandline -opc)
+    test (count $words) -ge 2; and contains -- $words[2] $argv; and not contains -- -- $words
+end
+
+function __verbatim_is_after_dashes
+    contains -- -- (commandline -opc)
+end
+
+# What follows -- is a command line of its own.
+function __verbatim_other_command
+    set -l words (commandline -opc)
+    set -l dashes (contains -i -- -- $words)
+    set -l own $words[(math $dashes + 1)..-1] (commandline -ct)
+    complete -C (string join ' ' -- $own)
+end
+
+# The nodes that run: programs that are started join them.
+function __verbatim_nodes
+    verbatim status --names 2>/dev/null
+end
+
+complete -c verbatim -f
+complete -c verbatim -n __verbatim_is_after_dashes -a '(__verbatim_other_command)'
+
+complete -c verbatim -n 'not __verbatim_is_after_dashes' -s h -l help -d 'Print what it does, its options and examples'
+complete -c verbatim -n 'not __verbatim_is_after_dashes' -l version -d 'Print the version'
+
+complete -c verbatim -n __verbatim_is_before_command -a run -d 'Run a program on an emulated host'
+complete -c verbatim -n __verbatim_is_before_command -a env -d 'Print shell commands that put a shell on a host'
+complete -c verbatim -n __verbatim_is_before_command -a devices -d 'List the RDMA devices of the emulated hosts'
+complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, programs, queue pairs and counters'
+complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
+
+set -l has_node_options '__verbatim_is_in run env doctor'
+complete -c verbatim -n $has_node_options -x -l node -a '(__verbatim_nodes)' -d 'Name of the node'
+complete -c verbatim -n $has_node_options -x -l address -a '127.0.0.2 127.0.0.3 127.0.0.4' -d 'IP address of the node'
+complete -c verbatim -n $has_node_options -x -l protocol -a 'roce iwarp' -d 'What its adapter speaks'
+complete -c verbatim -n $has_node_options -x -l roce -a 'v2 v1 v1,v2 v2,v1' -d 'RoCE versions of its GIDs'
+complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
+complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'
