@@ -18,6 +18,7 @@ MAY_INCLUDE = {
     "dropin": ("base", "adapter", "agent/client.h", "agent/device_files.h",
                "agent/locks.h", "agent/node.h", "cm", "mad"),
     "api": ("base", "include"),
+    "infinity": ("include",),
     "ulp": ("base", "include"),
     "offload": ("base", "observe"),
     # The commands ask the agents, as a drop-in does.

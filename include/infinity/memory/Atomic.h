@@ -1,0 +1,25 @@
+#pragma once
+
+#include <infinity/core/Context.h>
+#include <infinity/memory/Region.h>
+#include <stdint.h>
+
+namespace infinity {
+namespace memory {
+
+/// 8 bytes, 0 at first, for `compareAndSwap` and `fetchAndAdd`: as their target, and for the value
+/// that was there before.
+class Atomic : public Region {
+ public:
+  Atomic(infinity::core::Context* context);
+  ~Atomic() override;
+
+  uint64_t getValue();
+  void setValueNonAtomic(uint64_t value);
+
+ protected:
+  uint64_t value;
+};
+
+}  // namespace memory
+}  // namespace infinity

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <infinity/core/Context.h>
+#include <infinity/memory/RegionType.h>
+#include <stdint.h>
+
+namespace infinity {
+namespace memory {
+
+class RegionToken;
+
+/// Memory that the device knows: a `Buffer` or an `Atomic`.
+class Region {
+ public:
+  virtual ~Region();
+
+  /// What a peer needs to reach the region from the offset on; the caller deletes it. Throws
+  /// `Error` if that is not within the region.
+  RegionToken* createRegionToken();
+  RegionToken* createRegionToken(uint64_t offset);
+  RegionToken* createRegionToken(uint64_t offset, uint64_t size);
+
+  RegionType getMemoryRegionType();
+  uint64_t getSizeInBytes();
+  /// 0 if the offset lies behind the region.
+  uint64_t getRemainingSizeInBytes(uint64_t offset);
+  uint64_t getAddress();
+  uint64_t getAddressWithOffset(uint64_t offset);
+  uint32_t getLocalKey();
+  uint32_t getRemoteKey();
+
+ protected:
+  Region() = default;
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  infinity::core::Context* context = nullptr;
+  RegionType memoryRegionType = UNKNOWN;
+  ibv_mr* ibvMemoryRegion = nullptr;
+
+  void* data = nullptr;
+  uint64_t sizeInBytes = 0;
+};
+
+}  // namespace memory
+}  // namespace infinity

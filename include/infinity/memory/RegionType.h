@@ -1,0 +1,9 @@
+#pragma once
+
+namespace infinity {
+namespace memory {
+
+enum RegionType { BUFFER, ATOMIC, UNKNOWN };
+
+}  // namespace memory
+}  // namespace infinity

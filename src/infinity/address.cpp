@@ -1,0 +1,69 @@
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <infinity/core/Configuration.h>
+#include <infinity/utils/Address.h>
+#include <strings.h>
+
+#include "infinity/device.h"
+#include "infinity/failure.h"
+
+namespace infinity::utils {
+
+using detail::fail;
+using detail::refuse;
+
+namespace {
+
+/// The address of the RDMA device that Infinity's programs know by the interface "ib0".
+std::string address_of_device() {
+  try {
+    const detail::Device device(0, 1);
+    const auto gid = device.gid_for(in6_addr{}, nullptr);
+    char text[INET_ADDRSTRLEN] = "";
+    if (gid) inet_ntop(AF_INET, &gid->gid.raw[12], text, sizeof text);
+    return gid && IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(gid->gid.raw)) ? text : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+char* copy_of(const std::string& text) {
+  char* const copy = strdup(text.c_str());
+  if (copy == nullptr) fail(ENOMEM, "Address: no memory");
+  return copy;
+}
+
+}  // namespace
+
+char* Address::getIpAddressOfInterface(const char* interfaceName) {
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) != 0) fail(errno, "Address: the interfaces cannot be listed");
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> list(found, freeifaddrs);
+  for (const ifaddrs* one = list.get(); one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET ||
+        strcasecmp(one->ifa_name, interfaceName) != 0)
+      continue;
+    char text[INET_ADDRSTRLEN];
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr, text,
+              sizeof text);
+    return copy_of(text);
+  }
+  if (strcasecmp(interfaceName, core::Configuration::DEFAULT_IB_DEVICE) == 0) {
+    if (const std::string text = address_of_device(); !text.empty()) return copy_of(text);
+  }
+  refuse("Address::getIpAddressOfInterface: no interface ", interfaceName, " with an IPv4 address");
+}
+
+uint32_t Address::getIpAddressAsUint32(const char* ipAddress) {
+  in_addr address{};
+  if (inet_pton(AF_INET, ipAddress, &address) != 1)
+    refuse("Address::getIpAddressAsUint32: ", ipAddress, " is no IPv4 address");
+  return ntohl(address.s_addr);
+}
+
+}  // namespace infinity::utils

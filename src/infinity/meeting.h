@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include <infinity/queues/QueuePair.h>
+
+#include "infinity/device.h"
+#include "infinity/exchange.h"
+#include "infinity/sockets.h"
+
+namespace infinity::detail {
+
+/// Connects a queue pair with its peer's, over a TCP connection between the two. Throws `Error`.
+class Meeting {
+ public:
+  Meeting(Device& device, queues::QueuePair& queue_pair, const Socket& socket)
+      : device_(device), queue_pair_(queue_pair), socket_(socket) {}
+
+  void connect(std::span<const std::byte> user_data);
+  void accept(std::span<const std::byte> user_data);
+
+ private:
+  void send_greeting(std::span<const std::byte> user_data) const;
+  void receive_greeting();
+  Offer receive_offer() const;
+  void prepare_offer(const SourceGid* peer);
+  void activate(const Offer& theirs);
+  void activate_by_lid();
+  void be_ready() const;
+
+  Device& device_;
+  queues::QueuePair& queue_pair_;
+  const Socket& socket_;
+  Greeting theirs_;
+  Offer ours_;
+  std::uint8_t own_gid_index_ = 0;
+};
+
+/// Over iWARP a queue pair cannot be its own peer: a second one is, whose messages count as its
+/// own.
+void connect_to_itself(Device& device, queues::QueuePair& queue_pair);
+
+}  // namespace infinity::detail

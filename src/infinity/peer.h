@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <infiniband/verbs.h>
+
+#include "infinity/device.h"
+
+namespace infinity::detail {
+
+/// Where a queue pair over InfiniBand or RoCE sends to, and how.
+struct PeerAddress {
+  std::uint16_t lid = 0;
+  std::optional<ibv_gid> gid;      // RoCE; else the LID alone.
+  std::uint8_t own_gid_index = 0;  // RoCE.
+  ibv_mtu mtu = IBV_MTU_4096;      // Infinity's, which both sides have to have.
+  std::uint32_t queue_pair = 0;
+  std::uint32_t sequence_number = 0;
+  std::uint8_t reads = 1;  // In flight, of both directions.
+};
+
+}  // namespace infinity::detail
