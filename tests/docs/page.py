@@ -22,6 +22,11 @@ class PageError(Exception):
     """The page has not the form above, or does not do what it says."""
 
 
+def normal(text):
+    """Lines with single spaces, without blank lines: tabs and columns are not compared."""
+    return "".join(" ".join(line.split()) + "\n" for line in text.splitlines() if line.strip())
+
+
 class Command:
     """A command of a terminal, and the lines that it shall print."""
 
@@ -32,13 +37,13 @@ class Command:
         self.expected = []
 
     def pattern(self, lines=None):
-        """A regular expression for what it prints, blank lines left out."""
+        """A regular expression for what it prints, as `normal` gives it."""
         parts = []
         for line in self.expected if lines is None else lines:
             if line == "...":
                 parts.append(r"(?:.*\n)*?")
             else:
-                parts.append(".*".join(re.escape(part) for part in line.split("...")) + r"\n")
+                parts.append(".*".join(re.escape(part) for part in normal(line)[:-1].split("...")) + r"\n")
         return re.compile("".join(parts))
 
 

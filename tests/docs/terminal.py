@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 
-from page import PageError
+from page import PageError, normal
 
 SECONDS_MAX = 120  # For one command, on a machine that is busy.
 END = re.compile(r"\n@@ended (\d+) (\d+)@@\n")
@@ -51,9 +51,7 @@ class Terminal:
         self._bash.stdin.flush()
 
     def _lines(self):
-        """What the command has printed, blank lines left out."""
-        text = END.sub("\n", self._printed)
-        return "".join(line.rstrip() + "\n" for line in text.splitlines() if line.strip())
+        return normal(END.sub("\n", self._printed))
 
     def _status(self):
         found = END.search(self._printed)

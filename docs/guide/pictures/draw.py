@@ -72,9 +72,9 @@ def objects():
     canvas.arrow((660, 268), (660, 308))
     canvas.text(668, 292, "wait()", "small")
 
-    canvas.text(20, 392, "Grey: kept alive by what is made from it. "
-                "Blue: owned by you; its end ends what it stands for.", "small")
-    canvas.text(20, 410, "White: a value. A Slice or a RegionToken does not keep its memory alive.", "small")
+    canvas.text(20, 392, "Blue: owned by you; its end ends what it stands for. Right column: values; a Slice or a "
+                "RegionToken", "small")
+    canvas.text(20, 410, "does not keep its memory alive. All others: kept alive by what is made from them.", "small")
     return canvas
 
 
