@@ -107,6 +107,8 @@ class QueuePair {
   /// What the peer gave to `connect` or `accept`. By rdma_cm over RoCE and InfiniBand, zeros follow
   /// it: 56 bytes come with a connect, 196 with an accept (IBA volume 1, 12.6). Else empty without.
   std::span<const std::byte> peer_data() const noexcept;
+  /// False once the peer has ended the connection, or a request has failed: then all requests have
+  /// ended, or do so at the next poll.
   bool is_connected() const noexcept;
   /// Requests posted and not known to have completed.
   std::uint32_t in_flight() const noexcept;

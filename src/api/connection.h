@@ -28,6 +28,9 @@ struct Connection {
 
   /// Ends the connection; requests under way fail. Again: nothing.
   void end();
+  /// Takes the events of rdma_cm. If the peer has ended the connection, so does this side: verbs
+  /// leave the queue pair as it is, with receives that nothing will come to.
+  void take_events();
 
   Channel channel;  // Of `id`, where rdma_cm connected it.
   Id id;

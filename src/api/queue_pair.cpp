@@ -25,6 +25,15 @@ void Connection::end() {
   id ? rdma_destroy_qp(id.get()) : static_cast<void>(ibv_destroy_qp(queue_pair));
 }
 
+void Connection::take_events() {
+  // The channel does not block.
+  for (rdma_cm_event* event = nullptr; channel && rdma_get_cm_event(channel.get(), &event) == 0;) {
+    const bool is_end = event->event == RDMA_CM_EVENT_DISCONNECTED;
+    rdma_ack_cm_event(event);
+    if (is_end && party.queue_pair != nullptr) rdma_disconnect(id.get());
+  }
+}
+
 }  // namespace detail
 
 namespace {
@@ -136,6 +145,7 @@ ibv_qp* QueuePair::native() const noexcept { return connection_->party.queue_pai
 void QueuePair::disconnect() { connection_->end(); }
 
 bool QueuePair::is_connected() const noexcept {
+  connection_->take_events();
   ibv_qp* const queue_pair = native();
   ibv_qp_attr attributes{};
   ibv_qp_init_attr unused{};

@@ -1,4 +1,5 @@
 #include <future>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -122,6 +123,18 @@ TEST(Connect, CarriesDataBothWaysAndSaysWhyNot) {
   question.data.resize(57);
   EXPECT_EQ(connect(domain, address, listener.port(), question).error().status,
             Status::out_of_range);
+}
+
+TEST(Connect, TellsThatThePeerHasLeft) {
+  Pair pair;
+  RequestToken waiting = pair.peer.receive(pair.there.slice());
+  EXPECT_TRUE(pair.peer.is_connected());
+  pair.asker.disconnect();
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (pair.peer.is_connected() && std::chrono::steady_clock::now() < until)
+    std::this_thread::yield();
+  EXPECT_FALSE(pair.peer.is_connected());
+  EXPECT_EQ(waiting.wait_for(std::chrono::seconds(10)).error().status, Status::flushed);
 }
 
 TEST(Connect, CarriesARegionToken) {
