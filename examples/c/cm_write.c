@@ -57,7 +57,8 @@ int main(int argc, char** argv) {
    * completion queue for sends and one for receives; rdma_cm takes it through its states. */
   struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP}, *found;
   if (!server) hints.ai_flags = RAI_PASSIVE;
-  check(rdma_getaddrinfo(server, port, &hints, &found) ? errno : 0, "no such address");
+  check(rdma_getaddrinfo(server, port, &hints, &found) ? ENODEV : 0,
+        "no such address, or not started by `verbatim run`");
   struct ibv_qp_init_attr wanted = {.cap = {2, 1, 1, 1, 0}, .sq_sig_all = 1};
   struct rdma_cm_id *id, *listener = NULL;
   check(rdma_create_ep(server ? &id : &listener, found, NULL, &wanted) ? errno : 0,
@@ -104,10 +105,11 @@ int main(int argc, char** argv) {
 
   /* 6. Poll until it has completed. */
   const struct ibv_wc end = poll_completion(id, server ? id->send_cq : id->recv_cq);
-  if (server) printf("wrote: %s\n", memory);
-  if (!server) printf("was written: %s", memory);
-  if (!server && end.wc_flags & IBV_WC_WITH_IMM) printf(" (immediate %u)", ntohl(end.imm_data));
-  if (!server) puts("");
+  const int has_immediate = !server && end.wc_flags & IBV_WC_WITH_IMM;
+  printf(server ? "wrote: " : "was written: ");
+  printf("%s", memory);
+  if (has_immediate) printf(" (immediate %u)", ntohl(end.imm_data));
+  puts("");
 
   /* 7. Clean up, the last first. */
   rdma_disconnect(id);

@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
 
   /* 1. Open a device. */
   struct ibv_device** devices = ibv_get_device_list(NULL);
-  check(devices && *devices ? 0 : ENODEV, "is this started by `verbatim run`?");
+  check(devices && *devices ? 0 : ENODEV, "no RDMA device; start it by `verbatim run`");
   struct ibv_context* device = ibv_open_device(*devices);
   check(device ? 0 : errno, "ibv_open_device");
   /* 2. Allocate a protection domain: what is made of one can be used together. */

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,8 @@ Task<> echo(QueuePair& qp, const Buffer& buffer) {
     Slice answer = half(buffer, i);
     answer.size = (co_await next).value().bytes;
     if (answer.size == 0) co_return;
-    next = qp.receive(half(buffer, 1 - i));  // Before the answer, for the client does not wait.
+    next =
+        qp.receive(half(buffer, 1 - i));  // Before the answer: the next message may come at once.
     (co_await qp.send(answer)).value();
   }
 }
