@@ -46,6 +46,7 @@ endfunction()
 verbatim_install_library(verbatim_api verbatim verbatim)
 if(TARGET verbatim_infinity)
   verbatim_install_library(verbatim_infinity infinity infinity)
+  set_target_properties(verbatim_infinity PROPERTIES INTERFACE_COMPILE_FEATURES cxx_std_11)  # As its programs.
 endif()
 install(EXPORT verbatimTargets NAMESPACE verbatim:: DESTINATION ${cmake_folder} COMPONENT development)
 configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/verbatimConfig.cmake.in

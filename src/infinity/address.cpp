@@ -11,6 +11,7 @@
 
 #include "infinity/device.h"
 #include "infinity/failure.h"
+#include "infinity/manager.h"
 
 namespace infinity::utils {
 
@@ -23,10 +24,19 @@ namespace {
 std::string address_of_device() {
   try {
     const detail::Device device(0, 1);
-    const auto gid = device.gid_for(in6_addr{}, nullptr);
+    in_addr address{};
+    if (device.is_iwarp) {
+      const auto found = detail::Manager::address_of(device);
+      if (!found) return "";
+      address = reinterpret_cast<const sockaddr_in&>(*found).sin_addr;
+    } else {
+      const auto gid = device.gid_for(in6_addr{}, nullptr);
+      if (!gid || !IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(gid->gid.raw))) return "";
+      std::memcpy(&address, &gid->gid.raw[12], sizeof address);
+    }
     char text[INET_ADDRSTRLEN] = "";
-    if (gid) inet_ntop(AF_INET, &gid->gid.raw[12], text, sizeof text);
-    return gid && IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(gid->gid.raw)) ? text : "";
+    inet_ntop(AF_INET, &address, text, sizeof text);
+    return text;
   } catch (const Error&) {
     return "";
   }

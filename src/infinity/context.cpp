@@ -132,8 +132,12 @@ void Context::report(const ibv_wc& completion) {
 }
 
 void Context::registerQueuePair(queues::QueuePair* queuePair) {
+  enroll(queuePair->getQueuePairNumber(), queuePair);
+}
+
+void Context::enroll(uint32_t number, queues::QueuePair* queuePair) {
   const std::unique_lock lock(device_->queue_pairs_lock);
-  queuePairMap[queuePair->getQueuePairNumber()] = queuePair;
+  queuePairMap[number] = queuePair;
 }
 
 void Context::forget(queues::QueuePair* queuePair) {

@@ -3,8 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
+#include <string>
+#include <vector>
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <poll.h>
 
 #include "infinity/failure.h"
@@ -141,6 +147,39 @@ std::unique_ptr<Manager> Manager::connect(const Device& device, const sockaddr_s
   }
   manager->is_connected_ = true;
   return manager;
+}
+
+std::optional<sockaddr_storage> Manager::address_of(const Device& device) {
+  std::vector<sockaddr_in> candidates;
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) == 0) {
+    for (const ifaddrs* one = found; one != nullptr; one = one->ifa_next) {
+      if (one->ifa_addr != nullptr && one->ifa_addr->sa_family == AF_INET)
+        candidates.push_back(*reinterpret_cast<const sockaddr_in*>(one->ifa_addr));
+    }
+    freeifaddrs(found);
+  }
+  // No interface has all those of 127.0.0.0/8, which Verbatim's nodes may have.
+  const char* const of_node = std::getenv("VERBATIM_ADDRESS");
+  std::istringstream list(of_node == nullptr ? "" : of_node);
+  for (std::string text; std::getline(list, text, ',');) {
+    sockaddr_in address{.sin_family = AF_INET};
+    if (inet_pton(AF_INET, text.c_str(), &address.sin_addr) == 1) candidates.push_back(address);
+  }
+  const Manager manager;
+  for (sockaddr_in& address : candidates) {
+    address.sin_port = 0;
+    rdma_cm_id* id = nullptr;
+    if (rdma_create_id(manager.channel_.get(), &id, nullptr, RDMA_PS_TCP) != 0) break;
+    const Owned<rdma_cm_id, rdma_destroy_id> owned(id);
+    if (rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&address)) != 0 ||
+        id->verbs != device.context)
+      continue;
+    sockaddr_storage result{};
+    std::memcpy(&result, &address, sizeof address);
+    return result;
+  }
+  return std::nullopt;
 }
 
 Manager::~Manager() {

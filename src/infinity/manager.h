@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <rdma/rdma_cma.h>
 #include <sys/socket.h>
@@ -23,6 +24,9 @@ class Manager {
   /// The port is part of the address.
   static std::unique_ptr<Manager> connect(const Device& device, const sockaddr_storage& address,
                                           std::uint32_t queue_pair, std::uint64_t ticket);
+
+  /// An IPv4 address of the device, which over iWARP its GIDs do not tell.
+  static std::optional<sockaddr_storage> address_of(const Device& device);
 
   /// Disconnects, and waits a moment until all that was sent has left.
   ~Manager();

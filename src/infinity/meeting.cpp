@@ -98,7 +98,7 @@ void Meeting::receive_greeting() {
   theirs_ = std::move(*greeting);
   queue_pair_.setRemoteUserData(theirs_.user_data.data(),
                                 static_cast<std::uint32_t>(theirs_.user_data.size()));
-  queue_pair_.enroll();
+  queue_pair_.enroll(&queue_pair_);
 }
 
 Offer Meeting::receive_offer() const {

@@ -85,12 +85,13 @@ void QueuePair::create() {
   }
 }
 
-/// Messages that come for the queue pair are now told as its own.
-void QueuePair::enroll() { context->registerQueuePair(this); }
+/// Messages that come for the queue pair are now told as the other's.
+void QueuePair::enroll(QueuePair* as) { context->enroll(getQueuePairNumber(), as); }
 
 QueuePair::~QueuePair() {
   context->forget(this);
   manager_.reset();
+  twin_.reset();
   ibv_destroy_qp(ibvQueuePair);
   delete[] static_cast<char*>(userData);
 }

@@ -270,7 +270,6 @@ TEST(Operations, AWrongTokenFailsTheRequestAndThoseBehindIt) {
 TEST(Operations, MoreThanTheSendQueueHoldsWaitsForRoom) {
   Connected pair;
   const uint32_t many = 2 * core::Configuration::SEND_COMPLETION_QUEUE_LENGTH + 100;
-  Atomic count(&pair.context_b);
   for (uint32_t i = 1; i <= many; ++i) {
     *static_cast<uint32_t*>(pair.here.getData()) = i;
     pair.a->write(&pair.here, pair.token.get(), 4);

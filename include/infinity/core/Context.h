@@ -94,6 +94,7 @@ class Context {
   std::unordered_map<uint32_t, infinity::queues::QueuePair*> queuePairMap;
 
  private:
+  void enroll(uint32_t number, infinity::queues::QueuePair* queuePair);
   void forget(infinity::queues::QueuePair* queuePair);
   infinity::queues::QueuePair* find(uint32_t number);
   void report(const ibv_wc& completion);

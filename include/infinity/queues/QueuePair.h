@@ -138,7 +138,7 @@ class QueuePair {
  private:
   struct Request;
   void create();
-  void enroll();
+  void enroll(QueuePair* as);
   void activate(const detail::PeerAddress& peer);
   void writeElements(const Request& wanted, infinity::memory::Buffer** buffers,
                      const uint32_t* sizesInBytes, const uint64_t* localOffsets,
