@@ -81,16 +81,18 @@ class Member {
     if (data.size() > RegionToken::kBytes)
       rank_ = std::to_integer<std::size_t>(data[RegionToken::kBytes]);
   }
-  // The first process ends the connection, when it knows that its last write has arrived.
-  ~Member() {
-    while (qp_.is_connected()) std::this_thread::yield();
-  }
   std::size_t rank() const { return rank_; }
 
   void wait(std::uint64_t round) {
     round_.as<std::uint64_t>()[1] = round;
     qp_.write(round_.slice(8, 8), arrived_.slice(rank_ * 8, 8)).wait().value();
     await(round_.as<std::uint64_t>()[0], round, qp_);
+  }
+
+  // The first process ends the connection, when it knows that its last write has arrived: to end
+  // before would make that write fail.
+  void leave() {
+    while (qp_.is_connected()) std::this_thread::yield();
   }
 
  private:
@@ -130,6 +132,7 @@ int main(int argc, char** argv) try {
   } else {
     Member barrier(domain, word);
     work(barrier, barrier.rank());
+    barrier.leave();
   }
 } catch (const std::exception& error) {
   std::cerr << "barrier: " << error.what() << '\n';

@@ -132,8 +132,10 @@ int main(int argc, char** argv) try {
   if (words.empty()) serve(domain);
   Store store(domain, words[0]);
   for (std::size_t i = 2; puts && i < words.size(); i += 2) store.put(words[i], words[i + 1]);
-  for (std::size_t i = 2; gets && i < words.size(); ++i)
-    std::cout << words[i] << " = " << store.get(words[i]).value_or("(not stored)") << '\n';
+  for (std::size_t i = 2; gets && i < words.size(); ++i) {
+    const std::string value = store.get(words[i]).value_or("(not stored)");
+    std::cout << words[i] << " = " << value << '\n';
+  }
 } catch (const std::exception& error) {
   std::cerr << "key_value: " << error.what() << '\n';
   return 1;
