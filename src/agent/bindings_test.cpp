@@ -30,10 +30,14 @@ UniqueFd bound_socket(const SocketAddress& address) {
   return fd;
 }
 
+wire::CommunicationId id_in(std::uint32_t slot) {
+  return static_cast<wire::CommunicationId>(slot << 22 | 5);
+}
+
 /// A peer on another address of the loopback interface, without a node: what it sends and hears.
 class Peer {
  public:
-  explicit Peer(const char* address)
+  explicit Peer(std::string_view address)
       : address_(SocketAddress::parse(address, kRocePort).value()),
         socket_(bound_socket(address_)),
         sender_(address_, 1) {}
@@ -55,16 +59,19 @@ class Peer {
     if (!mad) return std::nullopt;
     return mad->message;
   }
+  /// Waits until the node's agent has served what was sent to the node before: an answer of the
+  /// node, which has no program in that slot, comes behind it.
+  bool is_served_by(const SocketAddress& node) {
+    send(node, {9, wire::CmDreq{.remote_id = id_in(kSlotsMax - 1)}});
+    const auto answer = heard();
+    return answer && std::holds_alternative<wire::CmDrep>(*answer);
+  }
 
  private:
   SocketAddress address_;
   UniqueFd socket_;
   mover::UdpSender sender_;
 };
-
-wire::CommunicationId id_in(std::uint32_t slot) {
-  return static_cast<wire::CommunicationId>(slot << 22 | 5);
-}
 
 class BindingsTest : public Lab {};
 
@@ -219,6 +226,59 @@ TEST_F(BindingsTest, AFloodOfRequestsLeavesRoomForWhatConcernsConnections) {
   for (int turns = 0; turns < 3; ++turns) dropped("n");
   while (last != goodbye && readable(program->fd())) program->handle_event();
   EXPECT_EQ(last, goodbye);
+}
+
+/// More than a program that may not have a larger socket buffer has room for, and with the right to
+/// one (as root) more than it has for sources that send many.
+TEST_F(BindingsTest, AFloodOfEarlyRequestsLeavesRoomForWhatConcernsConnections) {
+  const auto program = join("n", "127.78.9.8");
+  ASSERT_TRUE(program);
+  std::optional<wire::CmMad> last;
+  program->set_events(
+      {.on_mad = [&](const ReceivedMad& mad) { last = wire::decode_cm(mad.bytes).value(); },
+       .on_port_changed = {}});
+  // Requests wait longer for a port that had a listener.
+  ASSERT_TRUE(program->bindings().bind(binding(1, "127.78.9.8")));
+  ASSERT_TRUE(program->bindings().listen(1));
+  program->bindings().release(1);
+  const SocketAddress node = program->node().addresses[0];
+  for (int source = 1; source <= 12; ++source) {
+    Peer peer(fmt::format("127.78.10.{}", source));
+    for (int i = 0; i < 60; ++i) peer.send(node, {7, wire::CmReq{.service_id = kService}});
+    ASSERT_TRUE(peer.is_served_by(node));
+  }
+  EXPECT_EQ(dropped("n"), 0u);
+  ASSERT_TRUE(program->bindings().bind(binding(2, "127.78.9.8")));
+  ASSERT_TRUE(program->bindings().listen(2));
+  EXPECT_GT(dropped("n"), 0u);
+  const wire::CmMad goodbye{8, wire::CmDreq{.remote_id = id_in(program->slot())}};
+  Peer peer("127.78.9.9");
+  peer.send(node, goodbye);
+  ASSERT_TRUE(peer.is_served_by(node));
+  while (last != goodbye && readable(program->fd(), 0)) program->handle_event();
+  EXPECT_EQ(last, goodbye);
+}
+
+TEST_F(BindingsTest, AFloodFromOneSourceLeavesRoomForRequestsOfOthers) {
+  const auto program = join("n", "127.78.9.10");
+  ASSERT_TRUE(program);
+  std::optional<wire::CmMad> last;
+  program->set_events(
+      {.on_mad = [&](const ReceivedMad& mad) { last = wire::decode_cm(mad.bytes).value(); },
+       .on_port_changed = {}});
+  ASSERT_TRUE(program->bindings().bind(binding(1, "127.78.9.10")));
+  ASSERT_TRUE(program->bindings().listen(1));
+  const SocketAddress node = program->node().addresses[0];
+  Peer flood("127.78.9.11");
+  while (dropped("n") == 0) {
+    for (int i = 0; i < 300; ++i) flood.send(node, {7, wire::CmReq{.service_id = kService}});
+  }
+  const wire::CmMad request{8, wire::CmReq{.service_id = kService}};
+  Peer peer("127.78.9.12");
+  peer.send(node, request);
+  ASSERT_TRUE(peer.is_served_by(node));
+  while (last != request && readable(program->fd(), 0)) program->handle_event();
+  EXPECT_EQ(last, request);
 }
 
 TEST_F(BindingsTest, WhatIsForNobodyIsAnswered) {

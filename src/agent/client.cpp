@@ -7,7 +7,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/timerfd.h>
 
 #include "agent/conversation.h"
 #include "agent/protocol.h"
@@ -78,13 +77,6 @@ bool is_final(const Error& error) {
   return std::ranges::find(kFinal, error.code) != kFinal.end();
 }
 
-void ring_after(TimeNs time, const UniqueFd& timer) {
-  const itimerspec when{.it_interval = {},
-                        .it_value = {.tv_sec = static_cast<time_t>(time / kSecond),
-                                     .tv_nsec = static_cast<long>(time % kSecond)}};
-  timerfd_settime(timer.get(), 0, &when, nullptr);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& options,
@@ -132,10 +124,12 @@ AgentClient::~AgentClient() {
 
 Result<void> AgentClient::prepare_events() {
   events_.reset(epoll_create1(EPOLL_CLOEXEC));
-  rejoined_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!events_ || !rejoined_ || !stop_) return refuse_errno("no descriptor to watch the agent");
-  if (auto watched = watch(rejoined_.get()); !watched) return watched;
+  if (!events_ || !stop_) return refuse_errno("no descriptor to watch the agent");
+  auto alarm = Alarm::create();
+  if (!alarm) return std::unexpected(alarm.error());
+  rejoined_ = std::move(*alarm);
+  if (auto watched = watch(rejoined_.fd()); !watched) return watched;
   connected_.store(true, std::memory_order_release);
   bindings_.attach(connection_.get());
   return watch(connection_.get());
@@ -151,14 +145,14 @@ void AgentClient::handle_event() {
   std::array<epoll_event, 2> ready;
   const int count = epoll_wait(events_.get(), ready.data(), ready.size(), 0);
   for (int i = 0; i < count; ++i) {
-    if (ready[static_cast<std::size_t>(i)].data.fd == rejoined_.get()) {
-      eventfd_t ignored;  // A timer is read like an event's counter.
-      eventfd_read(rejoined_.get(), &ignored);
-      if (!rejoining_.joinable()) {  // No thread could be started.
+    if (ready[static_cast<std::size_t>(i)].data.fd == rejoined_.fd()) {
+      const bool has_thread = rejoining_.joinable();
+      if (has_thread) rejoining_.join();
+      rejoined_.clear();
+      if (!has_thread) {  // None could be started.
         start_rejoining();
         continue;
       }
-      rejoining_.join();
       if (!new_connection_) continue;  // It has given up, and said so.
       connection_ = std::move(new_connection_);
       connected_.store(true, std::memory_order_release);
@@ -277,7 +271,7 @@ void AgentClient::start_rejoining() {
     return;
   }
   log(LogLevel::debug, "rejoining node '{}': {}", node_.name, thread.error().text);
-  ring_after(kSecond, rejoined_);
+  rejoined_.set(monotonic_now() + kSecond);
 }
 
 void AgentClient::rejoin_until_done() {
@@ -308,7 +302,7 @@ void AgentClient::rejoin_until_done() {
     if (is_final(connection.error())) break;
     if (poll(&stop, 1, static_cast<int>(pause / kMillisecond)) > 0) return;
   }
-  ring_after(1, rejoined_);
+  rejoined_.set(monotonic_now());
 }
 
 void AgentClient::close_in_child() {
@@ -318,6 +312,7 @@ void AgentClient::close_in_child() {
                        &new_connection_}) {
     fd->reset();
   }
+  rejoined_ = {};
   for (auto& socket : sockets_) socket.reset();
   for (auto& file : files_) file.reset();
   bindings_.close_in_child();

@@ -16,6 +16,7 @@
 #include "agent/node.h"
 #include "agent/roce_versions.h"
 #include "base/address.h"
+#include "base/alarm.h"
 #include "base/error.h"
 #include "base/unique_fd.h"
 
@@ -124,9 +125,9 @@ class AgentClient {
   UniqueFd slot_lock_;           // Locks this slot's byte of NODE.programs.
   std::vector<UniqueFd> files_;  // Copies of what others may have: for the next agent.
   UniqueFd connection_;
-  UniqueFd events_;    // epoll: connection_ and rejoined_.
-  UniqueFd rejoined_;  // eventfd: the thread has ended.
-  UniqueFd stop_;      // eventfd: the thread shall end.
+  UniqueFd events_;  // epoll: connection_ and rejoined_.
+  Alarm rejoined_;   // The thread has ended; without one, another may be started.
+  UniqueFd stop_;    // eventfd: the thread shall end.
   /// The connection to the new agent. Written by the thread, read when it has been joined.
   UniqueFd new_connection_;
   std::thread rejoining_;

@@ -82,7 +82,7 @@ class Server {
   UniqueFd accept(bool& is_surplus);
   void pause_accepting();
   void resume_accepting();
-  Result<Incoming> receive_from(const Connection& connection);
+  Result<Incoming> receive_from(Connection& connection);
   void leave_room(Connection& connection);
   void end_surplus();
   Error out_of_descriptors() const;
@@ -96,8 +96,9 @@ class Server {
   bool recovering() const { return !slots_.has_value(); }
   Result<void> recover(Incoming& rejoin);
   void show_view() const;
-  /// The view's counters, anew if they are old; when that is to be.
+  /// Writes the view's counters anew if they are old.
   void look_at_counters();
+  /// Returns when `look_at_counters` is due, kNever if no counter changes.
   TimeNs counters_deadline() const;
 
   // Changes of the network: see server_port.cpp.
@@ -133,6 +134,8 @@ class Server {
   void on_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad);
   void pass_on(Connection& program, std::uint32_t address, const SocketAddress& source,
                wire::MadSpan mad);
+  void pass_on_request(Connection& program, std::uint32_t address, const SocketAddress& source,
+                       wire::MadSpan mad);
   /// The program in a slot, if it takes part in connection management.
   Connection* manager_in(std::uint32_t slot);
   /// The program that a datagram to the node's address `own` is for.
@@ -167,7 +170,7 @@ class Server {
   /// Addresses of the node's interface that are not the node's: those it had before the agent, and
   /// those that were refused. Empty until they are looked at first.
   std::optional<std::vector<SocketAddress>> passed_over_;
-  bool port_is_told_ = true;  // To every program. One that is stopped has no room for it.
+  bool port_is_told_ = true;  // False if a program's socket was full: it is told again.
   UniqueFd listening_, events_, signals_;
   SpareDescriptors spares_;
   TimeNs resume_at_ = kNever;                // Until then nobody is accepted.

@@ -86,12 +86,8 @@ void Server::on_mad(std::uint32_t address, const SocketAddress& source, wire::Ma
     return;
   }
   if (Connection* const program = up_to_date_manager_of(*route, own)) {
-    if (route->slot ||
-        has_room_for_request(program->fd.get(), request_rates_.count(source, monotonic_now()))) {
-      return pass_on(*program, address, source, mad);
-    }
-    ++program->datagrams_dropped;  // The peer asks again.
-    return;
+    if (route->slot) return pass_on(*program, address, source, mad);
+    return pass_on_request(*program, address, source, mad);
   }
   if (!route->slot) {
     EarlyRequest early{.address = address, .source = source};
@@ -119,6 +115,16 @@ void Server::pass_on(Connection& program, std::uint32_t address, const SocketAdd
   if (!send(program.fd.get(), message, {}, MSG_DONTWAIT)) ++program.datagrams_dropped;
 }
 
+/// The peer of one that is dropped asks again.
+void Server::pass_on_request(Connection& program, std::uint32_t address,
+                             const SocketAddress& source, wire::MadSpan mad) {
+  const bool source_sends_few = request_rates_.count(source, monotonic_now());
+  if (has_room_for_request(program.fd.get(), source_sends_few)) {
+    return pass_on(program, address, source, mad);
+  }
+  ++program.datagrams_dropped;
+}
+
 /// Not at every turn: what a flood of requests costs must not grow with how many wait.
 void Server::serve_early_requests() {
   const TimeNs due = early_requests_.next_deadline();
@@ -126,7 +132,7 @@ void Server::serve_early_requests() {
   const auto serve = [this](const EarlyRequest& early) {
     const SocketAddress& own = slots_->node().addresses[early.address];
     Connection* const program = manager_of(*cm::route_of(early.mad), own);
-    if (program != nullptr) pass_on(*program, early.address, early.source, early.mad);
+    if (program != nullptr) pass_on_request(*program, early.address, early.source, early.mad);
     return program != nullptr;
   };
   early_requests_.step(monotonic_now(), serve, [this](const EarlyRequest& early) {

@@ -49,15 +49,15 @@ void Server::resume_accepting() {
 
 /// The descriptors of a member's message find numbers: of its own room for `bindings`, and of those
 /// that are spare. EMFILE where they do not, and the message is lost.
-Result<Incoming> Server::receive_from(const Connection& connection) {
+Result<Incoming> Server::receive_from(Connection& connection) {
   const int fd = connection.fd.get();
   const bool is_member = connection.program.has_value();
   if (!is_member && next_type(fd) != MessageType::rejoin) return receive(fd, MSG_DONTWAIT);
-  connections_.at(fd).room.reset();
+  connection.room.reset();
   spares_.let_go();
   auto incoming = receive(fd, MSG_DONTWAIT);
   spares_.fill(signals_.get());
-  if (is_member) leave_room(connections_.at(fd));
+  if (is_member) leave_room(connection);
   return incoming;
 }
 
@@ -67,12 +67,14 @@ void Server::leave_room(Connection& connection) {
   if (!connection.room) connection.room.reset(fcntl(signals_.get(), F_DUPFD_CLOEXEC, 0));
 }
 
-/// Those that have asked nothing. Who has rejoined stays.
+/// Those that have asked nothing. Those that have rejoined stay; those whose request waits get
+/// their answer, and end with it.
 void Server::end_surplus() {
   if (surplus_deadlines_.empty()) return;
   std::vector<int> late;
   std::erase_if(surplus_deadlines_, [&, now = monotonic_now()](const auto& entry) {
-    const bool stays = connections_.at(entry.first).program.has_value();
+    const Connection& connection = connections_.at(entry.first);
+    const bool stays = connection.program || connection.waiting;
     if (!stays && entry.second <= now) late.push_back(entry.first);
     return stays;
   });

@@ -104,15 +104,18 @@ void Server::serve_waiting() {
 }
 
 void Server::refuse_waiting(const Error& error) {
+  std::vector<int> surplus;
   for (auto& [fd, connection] : connections_) {
     if (!connection.waiting) continue;
     connection.waiting.reset();
+    if (connection.is_surplus) surplus.push_back(fd);
     Refusal refusal;
     refusal.code = error.code;
     put_text(refusal.text, error.text);
     // One that cannot be told is gone, which its end will say.
     static_cast<void>(send(fd, refusal, {}, MSG_DONTWAIT));
   }
+  for (const int fd : surplus) close_connection(fd);
 }
 
 }  // namespace verbatim::agent

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "agent/conversation.h"
 #include "agent/lab_for_test.h"
 #include "agent/runtime_folder.h"
 
@@ -125,6 +126,32 @@ TEST_F(Shortage, MembersRejoinTheNextAgent) {
   end_agent(node->agent_pid, SIGKILL);
   for (Member& member : members_) {
     rejoin(**member.client);
+  }
+}
+
+/// Those for whom the next agent has but a spare descriptor have a second to ask, and it has two
+/// for members to rejoin.
+TEST_F(Shortage, ThoseWhoHaveAskedAreAnsweredThoughTheAgentIsLate) {
+  end_agent(node_description("a")->agent_pid, SIGKILL);
+  TestProgram next([](const TestProgram::Tell& tell) {
+    const rlimit limit{kDescriptors, kDescriptors};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    const auto client = AgentClient::join(options("a", "127.78.6.1"), SharedFiles{});
+    tell(client ? "joined" : client.error().text);
+  });
+  const std::string socket = RuntimeFolder::open()->socket("a");
+  std::vector<UniqueFd> asking;
+  while (asking.size() < kDescriptors / 2) {
+    auto connection = connect_to(socket);
+    if (!connection) continue;  // There is no next agent yet.
+    ASSERT_TRUE(send(connection->get(), DescriptionRequest{}));
+    asking.push_back(std::move(*connection));
+  }
+  for (UniqueFd& connection : asking) {
+    const auto answer = await_answer(connection.get());
+    ASSERT_FALSE(answer);
+    EXPECT_EQ(answer.error().code, EBUSY) << answer.error().text;
+    connection.reset();
   }
 }
 

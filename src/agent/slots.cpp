@@ -16,8 +16,10 @@ struct flock byte_lock(off_t start, off_t length) {
   return lock;
 }
 
+/// True also where it cannot be told, such as for want of a descriptor: an agent that took living
+/// programs for dead would give their slots away.
 bool conflicts(int fd, struct flock lock) {
-  return fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  return fd < 0 || fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 }  // namespace

@@ -51,12 +51,13 @@ Connection* ConnectionManager::find_rejected(const wire::CmRej& rej, const Arriv
   if (rej.remote_id != wire::CommunicationId{}) {
     return find(rej.remote_id, rej.local_id, arrival);
   }
-  if (rej.reason != RejectReason::timeout || rej.info_length < sizeof(std::uint64_t)) {
-    return nullptr;
+  if (rej.reason == RejectReason::timeout && rej.info_length >= sizeof(std::uint64_t)) {
+    const auto known = peers_.find(
+        {source_of(arrival.way.from), rej.local_id, load_be<std::uint64_t>(rej.info.data())});
+    if (known != peers_.end()) return find(known->second);
   }
-  const auto known = peers_.find(
-      {source_of(arrival.way.from), rej.local_id, load_be<std::uint64_t>(rej.info.data())});
-  return known == peers_.end() ? nullptr : find(known->second);
+  ++counters_.unknown;
+  return nullptr;
 }
 
 void ConnectionManager::on_message(const wire::CmRej& rej, const Arrival& arrival, Effects& out) {

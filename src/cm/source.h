@@ -13,8 +13,8 @@ namespace verbatim::cm {
 using Source = std::array<std::uint8_t, 16>;
 inline Source source_of(const SocketAddress& address) { return address.ipv6_bytes(); }
 
-/// What is counted as one source where sources share something: whoever has a global IPv6 address
-/// has its whole /64.
+/// What is counted as one source where sources share something: a host may have all addresses of
+/// its IPv6 network (/64), unless they are link-local.
 inline Source network_of(Source source) {
   const bool is_ipv4 =
       std::all_of(source.begin(), source.begin() + 10, [](std::uint8_t byte) { return byte == 0; });

@@ -130,6 +130,19 @@ TEST(Stranger, NeitherEstablishesNorGivesUpARequestOfThePeers) {
   EXPECT_EQ(cm.b.engine.size(), 1u);
 }
 
+TEST(Stranger, RejectionsOfNoConnectionAreCounted) {
+  Bench cm;
+  wire::CmRej rej{.local_id = wire::CommunicationId{77},
+                  .rejected = wire::CmAbout::req,
+                  .reason = RejectReason::consumer};
+  cm.b.receive(forged(address_b(), rej), cm.now);  // No id of ours.
+  EXPECT_EQ(cm.b.engine.counters().unknown, 1u);
+  rej.reason = RejectReason::timeout;
+  rej.info_length = sizeof(std::uint64_t);
+  cm.b.receive(forged(address_b(), rej), cm.now);  // No GUID and id that we know.
+  EXPECT_EQ(cm.b.engine.counters().unknown, 2u);
+}
+
 TEST(Stranger, ResolvesNoService) {
   Bench cm;
   const auto asked = cm.a.engine.resolve({.service = wire::service_id_of(PortSpace::udp, kPort),

@@ -4,18 +4,8 @@
 
 namespace verbatim::cm {
 
-Strangers::Source Strangers::source_of(const SocketAddress& address) {
-  constexpr std::size_t kNetworkBytes = 8;
-  constexpr std::uint8_t kGlobal = 0x20;  // 2000::/3 (RFC 4291, section 2.4).
-  Source source = address.ipv6_bytes();
-  if (address.is_ipv6() && (source[0] & 0xe0) == kGlobal) {
-    std::fill(source.begin() + kNetworkBytes, source.end(), std::uint8_t{0});
-  }
-  return source;
-}
-
 void Strangers::add(ConnectionId id, ListenerId listener, const SocketAddress& source) {
-  all_.push_back({id, listener, source_of(source)});
+  all_.push_back({id, listener, network_of(source_of(source))});
 }
 
 void Strangers::remove(ConnectionId id) {
@@ -25,7 +15,7 @@ void Strangers::remove(ConnectionId id) {
 
 std::optional<ConnectionId> Strangers::surplus(std::size_t room, ListenerId listener,
                                                const SocketAddress& source) const {
-  const Source from = source_of(source);
+  const Source from = network_of(source_of(source));
   const auto is_like = [&](const Stranger& one) {
     return one.listener == listener && one.source == from;
   };

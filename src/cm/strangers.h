@@ -1,13 +1,12 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "base/address.h"
 #include "cm/messages.h"
+#include "cm/source.h"
 
 namespace verbatim::cm {
 
@@ -17,7 +16,6 @@ namespace verbatim::cm {
 /// and where those from one source at one listener have half of the room, the oldest of these.
 class Strangers {
  public:
-  std::size_t size() const { return all_.size(); }
   /// As the newest.
   void add(ConnectionId id, ListenerId listener, const SocketAddress& source);
   /// Does nothing for one that is not among them.
@@ -29,13 +27,10 @@ class Strangers {
   std::optional<ConnectionId> oldest() const;
 
  private:
-  /// An IPv4 address, or the network of an IPv6 address: a host has 2^64 of the latter.
-  using Source = std::array<std::uint8_t, 16>;
-  static Source source_of(const SocketAddress& address);
   struct Stranger {
     ConnectionId id{};
     ListenerId listener{};
-    Source source{};
+    Source source{};  // Its network.
   };
 
   std::vector<Stranger> all_;  // The oldest first.

@@ -272,6 +272,18 @@ TEST_F(Streams, WhereTheSilentHaveTheirPartOfTheDescriptorsTheOldestGoes) {
   EXPECT_EQ(b.manager.connections(), 16u);
 }
 
+/// An IPv6 host may have all addresses of its /64.
+TEST_F(Streams, TheSilentOfOneIpv6NetworkAreOneSource) {
+  b.manager.set_descriptors(64);
+  const auto accept_from = [&](int host) {
+    b.accepted({.source = SocketAddress::parse(fmt::format("fd00::{}", host), 1024).value()});
+  };
+  for (int host = 1; host <= 8; ++host) accept_from(host);
+  EXPECT_EQ(b.told(), "");
+  accept_from(9);
+  EXPECT_EQ(b.told(), "turned out");
+}
+
 TEST_F(Streams, ThoseWhoAskAreInNobodysWay) {
   b.manager.set_descriptors(64);
   ask();
