@@ -2,6 +2,7 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/wait.h>
 
 #include "adapter/adapter_kit.h"
@@ -16,6 +17,25 @@ TEST(GrantedReceives, LeaveSomeCacheLinesFree) {
     EXPECT_GE(granted_receives(wanted), wanted + 8) << wanted;
   }
   EXPECT_EQ(granted_receives(Limits::requests), Limits::requests);
+}
+
+/// As a card does that processes packets in the order in which they arrive.
+TEST_F(AdapterPair, AnAcknowledgementThatHasArrivedCountsBeforeAnError) {
+  Side left(a, QpType::rc);
+  Side right(b, QpType::rc);
+  left.connect(right);
+  right.connect(left);
+  const Segment receive = right.segment(0, 64);
+  ASSERT_EQ(0, right.qp->post_receive(7, std::span(&receive, 1)));
+  // Nobody looks at the socket before `modify`, but for the background thread, if it is faster.
+  a.adapter->progress().during_no_turn([&] {
+    EXPECT_EQ(0, left.post(Operation::send, left.segment(0, 64)));
+    EXPECT_EQ(Status::success, right.next().status);
+    pollfd acknowledgement{.fd = a.socket.get(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(1, ::poll(&acknowledgement, 1, 5000));
+  });
+  ASSERT_TRUE(left.qp->modify({.state = QpState::err}, kState));
+  EXPECT_EQ(Status::success, left.next().status);
 }
 
 TEST_F(AdapterPair, RcMovesBytesByEveryOperation) {

@@ -74,7 +74,7 @@ class DirectLink {
   static constexpr std::uint64_t kBytesPerCall = 1 << 20;
 
  private:
-  /// Who waits for the owner's help, or for a peer without a time limit, looks again so often.
+  /// Pause before the next look: for help, for a receive (it doubles), or without a time limit.
   static constexpr TimeNs kLookAgain = kMillisecond / 20;
 
   Outcome complete(transport::Status status) {

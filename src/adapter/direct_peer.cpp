@@ -145,6 +145,7 @@ DirectTarget& DirectPeer::target(std::uint32_t local_number) const {
 }
 
 bool DirectPeer::has(Qpn number) const {
+  if (number == Qpn{}) return false;  // A place without a queue pair has this number.
   const std::uint32_t local_number = number.value() % kProgramQueuePairsMax;
   const QueuePairRecord& record = at(header().queue_pairs)[local_number];
   return record.qpn.load(std::memory_order_acquire) == number.value() ||

@@ -28,9 +28,9 @@ struct PeerDescriptors {
 /// Any thread.
 class DirectPeer {
  public:
-  /// Maps its arena. EPERM where the peer's memory that is not in its memory file cannot be reached
-  /// (process_vm_writev(2) is refused), ESRCH where it has ended, EXDEV where it is of another pid
-  /// namespace.
+  /// Maps its arena. EPROTO if it is of another release; EXDEV if it is in another pid namespace;
+  /// ESRCH if it has ended; EPERM if process_vm_readv(2) is refused, the way to memory that is not
+  /// in its memory file; and what mmap(2) and pidfd_open(2) say (ENOMEM, EMFILE).
   static Result<std::shared_ptr<DirectPeer>> map(PeerDescriptors descriptors);
   /// This program itself: its memory is where it is. EMFILE.
   static Result<std::shared_ptr<DirectPeer>> own(Arena& arena, const UniqueFd& doorbell);

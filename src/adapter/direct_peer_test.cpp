@@ -52,5 +52,14 @@ TEST_F(DirectPeers, AnAddressWhereTheProgramWasNotFoundIsAskedFor) {
   EXPECT_EQ(2, a.questions);
 }
 
+TEST_F(DirectPeers, AProgramHasNoQueuePairOfNumberZero) {
+  Side right(b, QpType::rc);
+  const Qpn number = right.qp->number();
+  const auto peer = a.adapter->find_peer(b.adapter->node().gids[1].address, number);
+  ASSERT_NE(nullptr, peer);
+  EXPECT_TRUE(peer->has(number));
+  EXPECT_FALSE(peer->has(Qpn{}));
+}
+
 }  // namespace
 }  // namespace verbatim::adapter

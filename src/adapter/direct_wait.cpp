@@ -38,7 +38,7 @@ DirectLink::Outcome DirectLink::wait(Awaited awaited, TimeNs pause, unsigned tri
 }
 
 DirectLink::Outcome DirectLink::look_again() {
-  awaited_ = Awaited::answer;
+  if (std::exchange(awaited_, Awaited::answer) != Awaited::answer) tried_ = 0;
   deadline_ = monotonic_now() + kLookAgain;
   return Outcome::waits;
 }

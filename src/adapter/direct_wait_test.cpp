@@ -1,3 +1,8 @@
+#include <latch>
+#include <thread>
+
+#include <sys/epoll.h>
+
 #include "adapter/adapter_kit.h"
 
 /// What a request of the direct path waits for, and for how long.
@@ -49,16 +54,6 @@ TEST_P(EveryMessage, WaitsForAReceiveThatIsPostedSoon) {
   EXPECT_EQ(7u, right.next().wr_id);
   EXPECT_TRUE(std::equal(left.memory.begin(), left.memory.begin() + 64, right.memory.begin()));
   EXPECT_EQ(QpState::rts, left.qp->state());
-}
-
-TEST_F(DirectWait, EachMessageHasAGraceOfItsOwn) {
-  for (std::uint64_t i = 0; i < 3; ++i) {
-    ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 64)));
-    EXPECT_EQ(0, poll(left));
-    receive(i);
-    ASSERT_EQ(Status::success, left.next().status);
-    ASSERT_EQ(i, right.next().wr_id);
-  }
 }
 
 TEST_F(DirectWait, WhatIsPostedBehindAWaitingMessageStaysBehind) {
@@ -117,6 +112,85 @@ TEST_F(DirectWait, APeerThatFailsMeanwhileEndsIt) {
   EXPECT_EQ(Status::retry_exceeded, early.next().status);
 }
 
+/// A memory window that a queue pair has bound to its side's memory.
+class BoundWindow {
+ public:
+  explicit BoundWindow(Side& side)
+      : side_(side),
+        window_(*side.host.adapter->allocate_window(region::EntryKind::window_2, side.host.pd)),
+        key_{raw(window_) ^ 1},
+        region_(
+            *side.host.adapter->register_memory({.address = side.address(),
+                                                 .length = Side::kBytes,
+                                                 .iova = side.address(),
+                                                 .access = region::kLocalWrite | region::kMwBind,
+                                                 .pd = side.host.pd})) {
+    SendWork work{.flags = kPostSignaled};
+    work.request.operation = Operation::bind_window;
+    work.request.remote_key = key_;
+    work.binding = {.window = window_,
+                    .key = key_,
+                    .region = region_,
+                    .address = side.address(),
+                    .length = 64,
+                    .access = region::kRemoteWrite};
+    EXPECT_EQ(0, side.qp->post_send(work));
+    EXPECT_EQ(Status::success, side.next().status);
+  }
+  ~BoundWindow() {
+    EXPECT_TRUE(side_.host.adapter->deallocate_window(window_, side_.host.pd));
+    EXPECT_TRUE(side_.host.adapter->deregister_memory(region_));
+  }
+  BoundWindow(const BoundWindow&) = delete;
+  BoundWindow& operator=(const BoundWindow&) = delete;
+  MemoryKey key() const { return key_; }
+
+ private:
+  Side& side_;
+  MemoryKey window_, key_, region_;
+};
+
+/// The peer stops serving when it has been asked to invalidate.
+TEST_F(DirectWait, TheTimeOutsOfAPeerThatFailsBeginAfterTheGrace) {
+  constexpr TimeNs kTimeOuts = 8 * (TimeNs{4096} << 10);
+  Side early(a, QpType::rc);
+  Side late(b, QpType::rc);
+  early.timeout = 10;
+  early.connect(late);
+  late.connect(early);
+  const auto poll_for = [&](TimeNs time) {
+    for (const TimeNs end = monotonic_now() + time; monotonic_now() < end;) {
+      EXPECT_EQ(0, poll(early));
+    }
+  };
+  const BoundWindow window(late);
+  const Segment message = early.segment(0, 64);
+  SendWork work{.segments = std::span(&message, 1), .flags = kPostSignaled};
+  work.request.operation = Operation::send_with_invalidate;
+  work.request.length = message.length;
+  work.request.remote_key = window.key();
+  ASSERT_EQ(0, early.qp->post_send(work));
+  poll_for(20 * kMillisecond);
+  // Its background thread, which would answer, is busy.
+  const UniqueFd event(eventfd(1, EFD_CLOEXEC));
+  const auto is_busy = std::make_shared<std::latch>(1), is_done = std::make_shared<std::latch>(1);
+  const auto keep_busy = [=] {
+    is_busy->count_down();
+    is_done->wait();
+  };
+  ASSERT_TRUE(b.adapter->progress().watch(event.get(), keep_busy, EPOLLIN | EPOLLONESHOT));
+  is_busy->wait();
+  const Segment segment = late.segment(0, 64);
+  EXPECT_EQ(0, late.qp->post_receive(7, std::span(&segment, 1)));
+  poll_for(2 * kMillisecond);
+  const TimeNs failed_at = monotonic_now();
+  EXPECT_TRUE(late.qp->modify({.state = QpState::err}, kState));
+  EXPECT_EQ(Status::retry_exceeded, early.next().status);
+  EXPECT_GE(monotonic_now() - failed_at, kTimeOuts);
+  b.adapter->progress().unwatch(event.get());
+  is_done->count_down();
+}
+
 TEST_F(DirectWait, AProgramLeavesAWaitingMessageAtOnce) {
   ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 64)));
   EXPECT_EQ(0, poll(left));
@@ -141,6 +215,23 @@ TEST_F(DirectWait, SharedReceivesAreWaitedForAsWell) {
     EXPECT_EQ(7u, taker.next().wr_id);
   }
   EXPECT_TRUE(b.adapter->destroy_shared_receive_queue(shared));
+}
+
+struct MeasurableGrace : DirectWait {
+  static constexpr TimeNs kGrace = 300 * kMillisecond;
+  MeasurableGrace() : DirectWait(kGrace) {}
+};
+
+TEST_F(MeasurableGrace, BeginsAnewForEachMessage) {
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 64)));
+    EXPECT_EQ(0, poll(left));
+    receive(i);
+    ASSERT_EQ(Status::success, left.next().status);
+    ASSERT_EQ(i, right.next().wr_id);
+    for (const TimeNs end = monotonic_now() + kGrace; monotonic_now() <= end;)
+      std::this_thread::yield();
+  }
 }
 
 struct NoGrace : DirectWait {

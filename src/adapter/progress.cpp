@@ -59,24 +59,25 @@ TimeNs computing_time(clockid_t clock) {
   return time.tv_sec * kSecond + time.tv_nsec;
 }
 
-/// Nobody is there to whom this thread could throw, and what is thrown is want of memory. What an
-/// event asks for is not asked for again: so many tries, a millisecond apart.
+void log_undone(const std::exception& failure) try {
+  log(LogLevel::error, "the background thread leaves something undone: {}", failure.what());
+} catch (const std::exception&) {
+  return;  // There is no memory for the line, either.
+}
+
+/// Nobody catches what this thread throws, which is want of memory. What an event asks for is not
+/// asked for again: so many tries, a millisecond apart.
 template <typename Work>
-void do_patiently(Work work, int tries = 10) {
+void do_patiently(const Work& work, int tries = 10) {
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = static_cast<long>(kMillisecond)};
   for (; tries > 0; --tries) {
     try {
       return work();
     } catch (const std::exception& failure) {
-      log(LogLevel::error, "the background thread leaves something undone: {}", failure.what());
+      log_undone(failure);
     }
     nanosleep(&kBetween, nullptr);
   }
-}
-
-void drain_counter(int fd) {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const auto got = read(fd, &count, sizeof count);
 }
 
 }  // namespace
@@ -148,10 +149,7 @@ void Progress::unwatch(int fd) {
   watched_.erase(fd);
 }
 
-void Progress::wake() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = write(wake_.get(), &one, sizeof one);
-}
+void Progress::wake() { eventfd_write(wake_.get(), 1); }
 
 TimeNs Progress::last_use(TimeNs now) const {
   if (in_use_.load(std::memory_order_relaxed)) return now;
@@ -239,7 +237,8 @@ void Progress::serve_quietly() {
     } else if (on_readable != nullptr) {
       do_patiently(*on_readable);
     } else {
-      drain_counter(fd);
+      eventfd_t ignored;  // A timer is read like an event's counter.
+      eventfd_read(fd, &ignored);
     }
   }
 }

@@ -1,17 +1,32 @@
 #include <cerrno>
 
 #include "adapter/adapter.h"
+#include "adapter/progress.h"
 #include "adapter/queue_pair.h"
 #include "adapter/stream.h"
 
 /// `ibv_modify_qp` and `ibv_query_qp`.
 namespace verbatim::adapter {
+namespace {
+
+/// Whether the queue pair will take no packet any more. What has arrived is to count: the
+/// acknowledgement of a program's last message, and the last message of its peer.
+bool ends(const QueuePairAttributes& wanted, std::uint32_t mask) {
+  return (mask & kState) != 0 && (wanted.state == QpState::err || wanted.state == QpState::reset);
+}
+
+}  // namespace
 
 Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t given) {
   if (options_.scaling) {
     return refuse(EOPNOTSUPP, "a queue pair that scales has no states: its work queues have");
   }
   const std::uint32_t mask = attributes_for(type(), given);
+  // iWARP awaits no acknowledgement: a message is done when its stream has taken it.
+  if (ends(wanted, mask) && !adapter_.node().is_iwarp) {
+    adapter_.progress().poll();
+    adapter_.progress().settle();
+  }
   const std::lock_guard guard(lock_);
   take_news();
   const QpState from = (mask & kCurrentState) != 0 ? wanted.current_state : state();

@@ -10,20 +10,20 @@ namespace verbatim {
 /// Never 0. Good among processes of one pid namespace.
 using ProcessToken = std::uint32_t;
 
-/// In a forked child, which has another. Answers with it.
+/// Reads this process's token anew, as a forked child must, and returns it.
 ProcessToken renew_own_process_token();
 
 namespace detail {
 inline std::atomic<ProcessToken> own_process_token{0};
 }  // namespace detail
 
-/// Of this process; read from /proc once.
+/// Returns this process's token, which is read from /proc once.
 inline ProcessToken own_process_token() {
   const ProcessToken token = detail::own_process_token.load(std::memory_order_relaxed);
   return token != 0 ? token : renew_own_process_token();
 }
-/// False when the process has ended, also where nobody has waited for it yet. True where /proc does
-/// not tell. Some microseconds.
+/// Returns false if the process has ended, though its parent may not have waited for it yet; true
+/// if /proc does not tell. Takes some microseconds.
 bool process_lives(ProcessToken token);
 inline std::uint32_t process_id_of(ProcessToken token) { return token >> 10; }
 

@@ -115,7 +115,7 @@ const char* why_refused(ibv_qp& qp, const ibv_send_wr& request) {
   if (!is_known || !adapter::serves(queue_pair.type(), operation)) {
     return ": its type has no such request";
   }
-  const bool is_iwarp = qp.context->device->transport_type == IBV_TRANSPORT_IWARP;
+  const bool is_iwarp = from(qp.context).adapter().node().is_iwarp;
   if (!adapter::is_carried(operation, is_iwarp)) return ": iWARP has no such request";
   switch (queue_pair.state()) {
     case adapter::QpState::reset:
