@@ -20,6 +20,8 @@ using namespace verbatim;
 using namespace verbatim::cm;
 
 constexpr std::size_t kConnectionsMax = 64;
+/// Few, so that strangers and requests without an answer soon have their part: 8, or 1.
+constexpr std::size_t kDescriptors = 32;
 
 /// One end of a TCP connection: what has been sent to it.
 struct Socket {
@@ -36,7 +38,7 @@ struct Side {
   std::vector<ConnectionId> to_accept;  // Of the other side: they connect.
   std::set<ConnectionId> over;          // What has failed or ended.
 
-  explicit Side(std::uint64_t seed) : engine(seed) {}
+  explicit Side(std::uint64_t seed) : engine(seed) { engine.set_descriptors(kDescriptors); }
 };
 
 class World {
@@ -53,6 +55,8 @@ class World {
         deliver(which, step);
       } else if (step < 232) {
         accept_socket(which, step);
+      } else if (step < 240) {
+        make_room(which);
       } else {
         pass(std::min(sides_[which].engine.deadline(), now_ + kSecond));
       }
@@ -161,13 +165,24 @@ class World {
       peer.engine.on_end(theirs, ECONNREFUSED, now_, effects_);
       return take(1 - which);
     }
-    const auto id = side.engine.on_accepted(ListenerId{1}, {}, step % 16 == 0, now_, effects_);
+    const IpEnds ends{
+        .source = SocketAddress::ipv4({10, 0, 0, static_cast<std::uint8_t>(step % 4)}, 1024)};
+    const auto id = side.engine.on_accepted(ListenerId{1}, ends, step % 16 == 1, now_, effects_);
     take(which);
     if (!id) return;
     side.sockets[*id].other_end = theirs;
     peer.sockets.at(theirs).other_end = id;
     peer.engine.on_connected(theirs, now_, effects_);
     take(1 - which);
+  }
+
+  /// There was no descriptor for the next socket.
+  void make_room(std::size_t which) {
+    Side& side = sides_[which];
+    const std::size_t before = side.engine.connections();
+    const bool has_made_room = side.engine.make_room(effects_);
+    VERBATIM_ASSERT(side.engine.connections() + (has_made_room ? 1 : 0) == before);
+    take(which);
   }
 
   /// Bytes, most often as they were sent, or the end behind them.

@@ -129,6 +129,7 @@ TEST_F(Agent, APortThatAnotherProgramHasIsRefused) {
   const auto client = AgentClient::join(options("a", "127.78.0.5"), {});
   ASSERT_FALSE(client);
   EXPECT_EQ(client.error().code, EADDRINUSE);
+  EXPECT_TRUE(client.error().text.contains("127.78.0.5")) << client.error().text;
 }
 
 TEST_F(Agent, ARunningNodeKeepsItsAddresses) {

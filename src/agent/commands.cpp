@@ -6,7 +6,6 @@
 #include "agent/claims.h"
 #include "agent/client.h"
 #include "agent/conversation.h"
-#include "agent/locks.h"
 #include "agent/runtime_folder.h"
 
 namespace verbatim::agent {
@@ -32,12 +31,6 @@ Result<NodeDescription> describe(int connection) {
 }
 
 }  // namespace
-
-Result<NameLocks> name_locks() {
-  const auto folder = RuntimeFolder::open();
-  if (!folder) return std::unexpected(folder.error());
-  return folder->locks();
-}
 
 Result<std::vector<std::string>> list_nodes() {
   auto folder = RuntimeFolder::open();

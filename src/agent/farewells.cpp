@@ -1,23 +1,15 @@
 #include "agent/farewells.h"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 
-#include <unistd.h>
-
-#include "adapter/arena.h"
+#include "agent/arena_header.h"
 #include "cm/source.h"
 
 namespace verbatim::agent {
 namespace {
 
-using adapter::ArenaHeader;
 using adapter::ConnectionRecord;
-
-bool read_bytes(int fd, void* to, std::size_t size, std::uint64_t offset) {
-  return pread(fd, to, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
-}
 
 wire::CmMad farewell_for(const ConnectionRecord& record) {
   const auto local = static_cast<wire::CommunicationId>(record.local_id);
@@ -41,18 +33,13 @@ wire::CmMad farewell_for(const ConnectionRecord& record) {
 }  // namespace
 
 void Farewells::add(int arena_fd, TimeNs now) {
-  ArenaHeader header;
-  if (arena_fd < 0 || !read_bytes(arena_fd, &header, sizeof header, 0) ||
-      header.magic != ArenaHeader::kMagic || header.version != ArenaHeader::kVersion) {
-    return;
-  }
-  const std::uint32_t count = std::min(header.connection_count.load(), adapter::kConnectionsMax);
+  const auto header = read_arena_header(arena_fd);
+  if (header == nullptr) return;
+  const std::uint32_t count = std::min(header->connection_count.load(), adapter::kConnectionsMax);
   for (std::uint32_t i = 0; i < count; ++i) {
     ConnectionRecord record;
-    if (!read_bytes(arena_fd, &record, sizeof record,
-                    header.connections.value + i * sizeof record)) {
-      return;
-    }
+    const std::uint64_t offset = header->connections.value + i * sizeof record;
+    if (!read_objects(arena_fd, offset, std::span(&record, 1))) return;
     const auto state = record.state.load(std::memory_order_relaxed);
     if (state != ConnectionRecord::kConnecting && state != ConnectionRecord::kEstablished) continue;
     const auto destination = resolve_gid(record.remote_gid, record.scope_id);

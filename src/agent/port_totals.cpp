@@ -1,12 +1,8 @@
 #include "agent/port_totals.h"
 
-#include <array>
-#include <cstddef>
-
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include "adapter/arena.h"
+#include "agent/arena_header.h"
 
 namespace verbatim::agent {
 namespace {
@@ -26,15 +22,9 @@ PortTotals& PortTotals::operator+=(const PortTotals& more) {
 }
 
 PortTotals port_totals(int arena_fd) {
-  using adapter::ArenaHeader;
-  // The header's beginning: what comes behind the counters is long.
-  constexpr std::size_t kLength =
-      offsetof(ArenaHeader, port_counters) + sizeof(ArenaHeader::port_counters);
-  alignas(ArenaHeader) std::array<std::byte, sizeof(ArenaHeader)> bytes{};
-  if (arena_fd < 0 || pread(arena_fd, bytes.data(), kLength, 0) != ssize_t{kLength}) return {};
-  const auto& header = *reinterpret_cast<const ArenaHeader*>(bytes.data());
-  if (header.magic != ArenaHeader::kMagic || header.version != ArenaHeader::kVersion) return {};
-  const observe::PortCounters& counters = header.port_counters;
+  const auto header = read_arena_header(arena_fd);
+  if (header == nullptr) return {};
+  const observe::PortCounters& counters = header->port_counters;
   return {.packets_sent = counters.packets_sent.value(),
           .bytes_sent = counters.bytes_sent.value(),
           .packets_received = counters.packets_received.value(),

@@ -3,11 +3,9 @@
 #include <array>
 #include <memory>
 
-#include <unistd.h>
-
-#include "adapter/arena.h"
 #include "adapter/direct_target.h"
 #include "adapter/queue_pair_state.h"
+#include "agent/arena_header.h"
 #include "observe/counters.h"
 
 namespace verbatim::agent {
@@ -101,20 +99,6 @@ Json bindings_json(std::span<const Binding> bindings) {
   return json;
 }
 
-/// Reads exactly that many objects that lie at an offset of the file.
-template <typename T>
-bool read_objects(int fd, std::uint64_t offset, std::span<T> objects) {
-  const auto bytes = std::as_writable_bytes(objects);
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const auto length =
-        pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
-    if (length <= 0) return false;
-    done += static_cast<std::size_t>(length);
-  }
-  return true;
-}
-
 /// Of the queue pair with this local number: what it has sent, and what peers have for it.
 DirectTraffic direct_traffic(int arena_fd, const adapter::ArenaHeader& header,
                              const adapter::QueuePairRecord& record, std::size_t number) {
@@ -131,14 +115,9 @@ DirectTraffic direct_traffic(int arena_fd, const adapter::ArenaHeader& header,
 }  // namespace
 
 void append_program_details(Json& program, int arena_fd) {
-  using adapter::ArenaHeader;
   using adapter::QueuePairRecord;
-  if (arena_fd < 0) return;
-  auto header = std::make_unique<ArenaHeader>();
-  if (!read_objects(arena_fd, 0, std::span(header.get(), 1)) ||
-      header->magic != ArenaHeader::kMagic || header->version != ArenaHeader::kVersion) {
-    return;
-  }
+  const auto header = read_arena_header(arena_fd);
+  if (header == nullptr) return;
   program["counters"] = counters_json(header->port_counters, observe::kPortCounters);
   program["queue_pairs"] = Json::array();
   DirectTraffic all;

@@ -27,8 +27,7 @@ struct ProgramEntry {
 std::string status_text(const NodeDescription& node, std::span<const ProgramEntry> programs);
 
 /// Adds the port's counters and the queue pairs that a program's arena holds. Adds nothing where
-/// the arena is not one of this release's. The bytes are copied by read calls: the program may
-/// write them, or cut the file off, at any moment, and reading a hole allocates nothing.
+/// the arena is not one of this release's.
 void append_program_details(nlohmann::ordered_json& program, int arena_fd);
 
 }  // namespace verbatim::agent

@@ -47,11 +47,14 @@ TEST_F(RegionTableTest, ChecksInTheOrderOfKeyError) {
   const MemoryKey key = *regions.add(region(0x5000, 100));
   const MemoryKey other{raw(key) ^ 1};
   constexpr PdNumber kOtherPd{8};
-  EXPECT_EQ(why(regions.check(other, 0, 1000, kRemoteAtomic, kOtherPd)), KeyError::unknown_key);
-  EXPECT_EQ(why(regions.check(key, 0, 1000, kRemoteAtomic, kOtherPd)), KeyError::wrong_domain);
-  EXPECT_EQ(why(regions.check(key, 0, 1000, kRemoteAtomic, kPd)), KeyError::missing_right);
-  EXPECT_EQ(why(regions.check(key, 0, 1000, kRemoteRead, kPd)), KeyError::out_of_bounds);
-  EXPECT_TRUE(regions.check(key, 0x5000, 100, kRemoteRead, kPd));
+  for (const auto use : {RegionTable::Use::holds, RegionTable::Use::visits}) {
+    const RegionTable view(header_, entries_, use);
+    EXPECT_EQ(why(view.check(other, 0, 1000, kRemoteAtomic, kOtherPd)), KeyError::unknown_key);
+    EXPECT_EQ(why(view.check(key, 0, 1000, kRemoteAtomic, kOtherPd)), KeyError::wrong_domain);
+    EXPECT_EQ(why(view.check(key, 0, 1000, kRemoteAtomic, kPd)), KeyError::missing_right);
+    EXPECT_EQ(why(view.check(key, 0, 1000, kRemoteRead, kPd)), KeyError::out_of_bounds);
+    EXPECT_TRUE(view.check(key, 0x5000, 100, kRemoteRead, kPd));
+  }
 }
 
 TEST_F(RegionTableTest, AnAliasOpensWhatItsRegionDoes) {

@@ -1,8 +1,7 @@
 // Makes connections, and is asked for them.
 //
-//     connections serve PORT BACKLOG MS    takes a request each MS milliseconds: accepts those
-//     whose private data
-//                                          begins with "friend", rejects the others
+//     connections serve PORT BACKLOG MS    takes a request each MS milliseconds: accepts it if
+//                                          its private data begins with "friend", else rejects it
 //     connections connect ADDRESS PORT N   connects and disconnects N times
 //     connections hold ADDRESS PORT        connects, and says if the connection ends
 //

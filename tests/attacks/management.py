@@ -3,6 +3,7 @@
 import struct
 import threading
 import time
+import traceback
 
 from packets import address_bytes
 from roce import PORT, SERVICES, bth, roce_packet
@@ -39,7 +40,8 @@ def request(source, destination, port, number, guid=0xBAD, qpn=None):
 
 
 class Flood:
-    """Sends REQs at a steady rate, one after the other from each of the addresses."""
+    """Sends REQs at a steady rate, one after the other from each of the addresses. A fault in there fails the test at
+    the end."""
 
     def __init__(self, attacker, sources, destination, port, per_second):
         self._attacker = attacker
@@ -49,17 +51,27 @@ class Flood:
         self._per_second = per_second
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run)
+        self._fault = None
         self.sent = 0
 
     def __enter__(self):
         self._thread.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
         self._ends.set()
         self._thread.join()
+        if self._fault and kind is None:
+            raise self._fault
 
     def _run(self):
+        try:
+            self._send()
+        except Exception as fault:  # pylint: disable=broad-except
+            traceback.print_exc()
+            self._fault = fault
+
+    def _send(self):
         begin = time.monotonic()
         while not self._ends.is_set():
             while self.sent < (time.monotonic() - begin) * self._per_second and not self._ends.is_set():

@@ -89,7 +89,7 @@ def checked(source, destination, protocol, payload, at):
 def udp_packet(source, source_port, destination, destination_port, payload):
     header = struct.pack("!HHHH", source_port, destination_port, 8 + len(payload), 0)
     return ip_packet(source, destination, socket.IPPROTO_UDP,
-              checked(source, destination, socket.IPPROTO_UDP, header + payload, 6))
+                     checked(source, destination, socket.IPPROTO_UDP, header + payload, 6))
 
 
 def icmp_packet(source, destination, kind, code, word, quoted):
@@ -97,6 +97,6 @@ def icmp_packet(source, destination, kind, code, word, quoted):
     message = struct.pack("!BBHI", kind, code, 0, word) + quoted
     if ":" in source:
         return ip_packet(source, destination, socket.IPPROTO_ICMPV6,
-                  checked(source, destination, socket.IPPROTO_ICMPV6, message, 2))
+                         checked(source, destination, socket.IPPROTO_ICMPV6, message, 2))
     message = message[:2] + struct.pack("!H", checksum(message)) + message[4:]
     return ip_packet(source, destination, socket.IPPROTO_ICMP, message)

@@ -4,7 +4,10 @@ being made: over RoCE v2 and iWARP, IPv4 and IPv6, quoting what either side send
 used.
 
 The forger is given more than a stranger has: it quotes real packets, TCP sequence numbers included. Only what
-makes a TCP connection (a SYN) it quotes with a number of its own, as the kernel believes whoever knows that."""
+makes a TCP connection (a SYN) it quotes with a number of its own, as the kernel believes whoever knows that.
+
+Not forced: an error that comes between a TCP connection's last packet and the program's look at its socket, which asks
+getpeername first (src/dropin/rdmacm/streams.cpp). It takes luck to hit."""
 
 import json
 import socket

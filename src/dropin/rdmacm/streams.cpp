@@ -16,8 +16,8 @@
 #include "dropin/rdmacm/calls.h"
 #include "dropin/rdmacm/manager.h"
 
-/// Sockets, and what they tell. What the background thread is called with: a number, and above it
-/// what it numbers.
+/// Sockets of the stream manager. The background thread calls with a tag: the number of a
+/// connection or of a listener, and above it which of the two.
 namespace verbatim::rdmacm {
 namespace {
 
