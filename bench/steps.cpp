@@ -3,12 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include <dlfcn.h>
-#include <sys/ptrace.h>
-#include <sys/user.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+#include "bench/trace.h"
 #include "tests/programs/endpoint.h"
 
 /// The instructions that one request takes: a child posts it to a queue pair of
@@ -27,13 +22,6 @@ constexpr const char* kSteps[] = {"ibv_post_send", "ibv_poll_cq, the first entry
 constexpr int kWarmUp = 2'000;
 constexpr std::size_t kBytes = 1 << 20;
 constexpr std::uint32_t kInlineBytes = 220;
-
-/// Stops for bench/steps.py, which counts the instructions of x86-64 alone.
-void breakpoint() {
-#ifdef __x86_64__
-  asm volatile("int3");
-#endif
-}
 
 class Subject {
  public:
@@ -58,17 +46,17 @@ class Subject {
     ibv_send_wr* bad = nullptr;
     ibv_wc entry;
     // Nothing but the calls between breakpoints.
-    if (stops) breakpoint();
+    if (stops) trace::breakpoint();
     const int refused = ibv_post_send(asker_, &request, &bad);
-    if (stops) breakpoint();
+    if (stops) trace::breakpoint();
     int first = 0;
     while (first == 0) first = ibv_poll_cq(device_.cq, 1, &entry);
-    if (stops) breakpoint();
+    if (stops) trace::breakpoint();
     int second = kind_ == send ? 0 : 1;
     while (second == 0) second = ibv_poll_cq(device_.cq, 1, &entry);
-    if (stops) breakpoint();
+    if (stops) trace::breakpoint();
     const int extra = ibv_poll_cq(device_.cq, 1, &entry);
-    if (stops) breakpoint();
+    if (stops) trace::breakpoint();
     check(refused == 0 && first == 1 && second == 1 && extra == 0, "the request");
   }
 
@@ -86,45 +74,11 @@ class Subject {
   ibv_qp* peer_ = nullptr;
 };
 
-[[noreturn]] void be_subject(Kind kind, std::uint32_t length, bool inlined) {
-  check(ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0, "ptrace");
+void be_subject(Kind kind, std::uint32_t length, bool inlined) {
   Subject subject(kind, length, inlined);
   for (int i = 0; i < kWarmUp; ++i) subject.run(false);
   subject.run(true);
   _exit(0);
-}
-
-/// The places between each two breakpoints.
-std::vector<std::vector<unsigned long>> trace(pid_t subject) {
-  std::vector<std::vector<unsigned long>> parts;
-  int status = 0;
-  while (waitpid(subject, &status, 0) == subject && WIFSTOPPED(status)) {
-    siginfo_t why{};
-    user_regs_struct registers{};
-    ptrace(PTRACE_GETSIGINFO, subject, nullptr, &why);
-    ptrace(PTRACE_GETREGS, subject, nullptr, &registers);
-    const bool is_own = WSTOPSIG(status) == SIGTRAP;
-    if (is_own && why.si_code == SI_KERNEL) {  // A breakpoint.
-      parts.emplace_back();
-    } else if (is_own && !parts.empty()) {
-      parts.back().push_back(registers.rip);
-    }
-    const int signal = is_own ? 0 : WSTOPSIG(status);
-    ptrace(parts.empty() ? PTRACE_CONT : PTRACE_SINGLESTEP, subject, nullptr, signal);
-  }
-  check(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the subject");
-  return parts;
-}
-
-/// The subject is a fork: what it has loaded lies here at the same addresses.
-void print(const char* name, const std::vector<unsigned long>& places) {
-  std::printf("## %zu %s\n", places.size(), name);
-  for (const unsigned long place : places) {
-    Dl_info found{};
-    if (dladdr(reinterpret_cast<const void*>(place), &found) == 0) continue;  // NOLINT
-    const auto base = reinterpret_cast<unsigned long>(found.dli_fbase);
-    std::printf("%s %lx\n", found.dli_fname, place - base);
-  }
 }
 
 }  // namespace
@@ -137,16 +91,12 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto length = static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 0));
-  const pid_t subject = fork();
-  check(subject >= 0, "fork");
-  if (subject == 0) {
-    be_subject(static_cast<Kind>(kind), length, std::strcmp(argv[3], "inline") == 0);
-  }
-  const auto parts = trace(subject);
-  check(parts.size() == 5, "breakpoints");
-  print(kSteps[0], parts[0]);
-  print(kSteps[1], parts[1]);
-  if (kind == send) print(kSteps[2], parts[2]);
-  print(kSteps[3], parts[3]);
+  const bool inlined = std::strcmp(argv[3], "inline") == 0;
+  const auto parts = trace::parts_of([&] { be_subject(static_cast<Kind>(kind), length, inlined); });
+  check(parts.size() == 4, "breakpoints");
+  trace::print(kSteps[0], parts[0]);
+  trace::print(kSteps[1], parts[1]);
+  if (kind == send) trace::print(kSteps[2], parts[2]);
+  trace::print(kSteps[3], parts[3]);
   return 0;
 }

@@ -42,6 +42,16 @@ def names_of(places, inlined):
     return names
 
 
+def print_functions(parts, inlined):
+    """The functions where most instructions of each part are."""
+    for title, places in parts:
+        names = names_of(places, inlined)
+        counts = collections.Counter(names.get(place, os.path.basename(place[0])) for place in places)
+        print(f"{title}")
+        for name, count in counts.most_common(12):
+            print(f"  {count:5}  {name}")
+
+
 def main():
     parser = option_parser(__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -54,12 +64,7 @@ def main():
         program = lab.start("a", [f"{lab.build}/bin/bench_steps", options.kind, str(options.bytes), options.how])
         program.expect_success(60)
         parts = parts_of(program.output())
-    for title, places in parts:
-        names = names_of(places, options.inlined)
-        counts = collections.Counter(names.get(place, os.path.basename(place[0])) for place in places)
-        print(f"{title}")
-        for name, count in counts.most_common(12):
-            print(f"  {count:5}  {name}")
+    print_functions(parts, options.inlined)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ namespace verbatim {
 
 namespace detail {
 
+struct Party;
 struct Queue;
 struct Ring;
 
@@ -20,7 +21,7 @@ struct Ring;
 /// of the queue's list.
 class Pending {
  public:
-  Pending() = default;
+  Pending() noexcept { forget(); }
   Pending(Pending&& other) noexcept { take(other); }
   Pending& operator=(Pending&& other) noexcept {
     if (this != &other) leave(), take(other);
@@ -32,6 +33,8 @@ class Pending {
   bool done() const noexcept { return status() != kWaiting; }
 
  protected:
+  struct Unset {};
+  explicit Pending(Unset) noexcept {}  // `begin` or `fail` sets it.
   friend struct Queue;
   friend struct Ring;
   friend struct Party;
@@ -55,29 +58,49 @@ class Pending {
   void fail(const Failure& failure) noexcept;
   bool call_when_done(Resume resume, void* continuation) noexcept;
 
+  void forget() noexcept {
+    link_ = nullptr;
+    next_ = nullptr;
+    resume_ = nullptr;
+    status_ = Status::cancelled;
+    operation_ = Operation::none;
+  }
   void begin(Queue& queue, Pending*& slot, Operation operation, std::uint32_t queue_pair) noexcept {
     queue_ = &queue;
     link_ = &slot;
+    next_ = nullptr;
+    resume_ = nullptr;
     operation_ = operation;
     queue_pair_ = queue_pair;
-    detail_ = "";
     set_status(kWaiting);
   }
-  void withdraw() noexcept { link_ = nullptr; }
+  void set_details(const ibv_wc& entry, std::uint32_t bytes) noexcept {
+    bytes_ = bytes;
+    if (operation_ == Operation::receive) {
+      has_immediate_ = (entry.wc_flags & IBV_WC_WITH_IMM) != 0;
+      immediate_ = entry.imm_data;
+      source_queue_pair_ = entry.src_qp;
+    }
+    if (entry.status != IBV_WC_SUCCESS) [[unlikely]] {
+      code_ = entry.status;
+      vendor_error_ = entry.vendor_err;
+      detail_ = "";
+    }
+  }
   void leave_slot() noexcept;
   void unlink() noexcept;
   void copy(Pending& other) noexcept;
 
-  Queue* queue_ = nullptr;    // Where to poll.
-  Pending** link_ = nullptr;  // What leads here.
-  Pending* next_ = nullptr;   // In the queue's list.
-  Resume resume_ = nullptr;   // The queue calls it, once, after a whole batch of completions.
-  void* continuation_;        // For `resume_`.
-  Status status_ = Status::cancelled;
-  Operation operation_ = Operation::none;
-  bool has_immediate_;  // From here on, set by the completion.
+  Queue* queue_;        // Where to poll.
+  Pending** link_;      // What leads here.
+  Pending* next_;       // In the queue's list.
+  Resume resume_;       // The queue calls it, once, after a whole batch of completions.
+  void* continuation_;  // For `resume_`.
+  Status status_;
+  Operation operation_;
+  std::uint8_t has_immediate_;  // From here on, set by the completion.
   int code_;
-  std::uint32_t queue_pair_ = 0;
+  std::uint32_t queue_pair_;
   std::uint32_t bytes_;
   std::uint32_t immediate_;
   std::uint32_t source_queue_pair_;
@@ -101,7 +124,7 @@ class Pending {
 /// `Status::cancelled`.
 class [[nodiscard]] RequestToken : public detail::Pending {
  public:
-  RequestToken() = default;  ///< Of no request: `poll` is true, and the result a failure.
+  RequestToken() noexcept = default;  ///< Of no request: `poll` is true, and the result a failure.
 
   /// True if the request has completed, after looking once.
   bool poll();
@@ -127,6 +150,10 @@ class [[nodiscard]] RequestToken : public detail::Pending {
   /// also when the queue pair is destroyed. Takes the token's place, so a token is not needed any
   /// more. Allocates.
   void then(std::function<void(const Result<Completion>&)> callback) &&;
+
+ private:
+  friend struct detail::Party;
+  explicit RequestToken(Unset unset) noexcept : Pending(unset) {}
 };
 
 }  // namespace verbatim

@@ -6,6 +6,7 @@
 
 #include "api/connection.h"
 #include "api/modify.h"
+#include "api/posting.h"
 
 namespace verbatim {
 
@@ -91,16 +92,13 @@ Result<Destination> DatagramQueuePair::resolve(const DatagramAddress& address) {
 
 RequestToken DatagramQueuePair::post(Slice from, const Destination& to, Operation operation,
                                      Immediate immediate, Flags flags) {
-  RequestToken token;
-  state_->party.post(&token, nullptr,
-                     {.operation = operation,
-                      .flags = flags,
-                      .immediate = immediate.value,
-                      .address = to.handle_->handle,
-                      .remote_queue_pair = to.address_.queue_pair,
-                      .remote_key = to.address_.key},
-                     {&from, 1});
-  return token;
+  return state_->party.post({.operation = operation,
+                             .flags = flags,
+                             .immediate = immediate.value,
+                             .address = to.handle_->handle,
+                             .remote_queue_pair = to.address_.queue_pair,
+                             .remote_key = to.address_.key},
+                            from);
 }
 
 RequestToken DatagramQueuePair::send(Slice from, const Destination& to, Flags flags) {

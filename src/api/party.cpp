@@ -1,54 +1,22 @@
 #include "api/party.h"
 
+#include <algorithm>
 #include <cerrno>
 
-#include <arpa/inet.h>
-
+#include "api/posting.h"
 #include "api/shared_receives.h"
 
 namespace verbatim::detail {
 namespace {
 
-constexpr std::size_t kMaxSlices = 32;
 constexpr const char* kEnded = "the queue pair has been disconnected";
-constexpr const char* kFull = "send_depth requests are under way: wait for one, or make it deeper";
+constexpr const char* kFull =
+    "send_depth requests are under way: wait for one, or make the queue pair deeper";
 constexpr const char* kAdapterFull = "the adapter's send queue is full";
 constexpr const char* kCannotSend =
     "the queue pair cannot send, or the adapter has no such operation";
 
-struct OpcodeRow {
-  Operation operation;
-  ibv_wr_opcode opcode;
-};
-constexpr OpcodeRow kOpcodes[] = {
-    {Operation::send, IBV_WR_SEND},
-    {Operation::send_with_immediate, IBV_WR_SEND_WITH_IMM},
-    {Operation::write, IBV_WR_RDMA_WRITE},
-    {Operation::write_with_immediate, IBV_WR_RDMA_WRITE_WITH_IMM},
-    {Operation::read, IBV_WR_RDMA_READ},
-    {Operation::compare_and_swap, IBV_WR_ATOMIC_CMP_AND_SWP},
-    {Operation::fetch_and_add, IBV_WR_ATOMIC_FETCH_AND_ADD},
-};
-static_assert(kOpcodes[static_cast<int>(Operation::fetch_and_add) - 1].operation ==
-              Operation::fetch_and_add);
-
-ibv_wr_opcode opcode_of(Operation operation) {
-  return kOpcodes[static_cast<std::size_t>(operation) - 1].opcode;
-}
-
-bool names_remote(Operation operation) {
-  return operation != Operation::send && operation != Operation::send_with_immediate;
-}
-
-unsigned flags_of(const Flags& flags) {
-  constexpr unsigned kFence = IBV_SEND_FENCE;
-  constexpr unsigned kInline = IBV_SEND_INLINE;
-  constexpr unsigned kSolicited = IBV_SEND_SOLICITED;
-  return (flags.fenced ? kFence : 0) | (flags.inlined ? kInline : 0) |
-         (flags.solicited ? kSolicited : 0);
-}
-
-/// What is wrong with the local bytes of a request, in words; null where nothing is.
+/// What is wrong with the local bytes of a request, in words; null if nothing is.
 const char* fault_of(std::span<const Slice> local, std::uint32_t max_slices) {
   if (local.size() > max_slices) return "more slices than the queue pair was made for";
   for (const Slice& slice : local) {
@@ -105,6 +73,7 @@ Result<void> Party::adopt(ibv_qp* made, const ibv_qp_cap& given) {
     if (auto attached = shared->queue->attach(made->qp_num, *this, 0); !attached) return attached;
   }
   queue_pair = made;
+  is_plain_ = !queue->shared_by_threads;
   domain.handle()->add(*this);
   return {};
 }
@@ -121,19 +90,7 @@ void Party::abandon() {
   if (shared && shared->queue != queue) shared->queue->detach(number, 0);
   domain.handle()->remove(*this);
   queue_pair = nullptr;
-}
-
-const char* Party::fault_of_order(const Order& order, std::span<const Slice> local) const {
-  if (const char* const fault = fault_of(local, max_slices)) return fault;
-  std::uint64_t length = 0;
-  for (const Slice& slice : local) length += slice.size;
-  if (!order.remote.is_valid || (names_remote(order.operation) && length > order.remote.size)) {
-    return "the request has more bytes than the peer's region token";
-  }
-  if (order.flags.inlined && length > max_inline) {
-    return "more inline bytes than the queue pair was made for (inline_bytes)";
-  }
-  return nullptr;
+  is_plain_ = false;
 }
 
 void Party::refuse(Pending* pending, Failure* failed, Operation operation, Status status, int code,
@@ -147,45 +104,28 @@ void Party::refuse(Pending* pending, Failure* failed, Operation operation, Statu
   pending != nullptr ? pending->fail(failure) : static_cast<void>(*failed = failure);
 }
 
-bool Party::has_room(std::uint32_t count) {
-  if (sends.in_flight() + count <= sends.depth) return true;
-  queue->poll();
+bool Party::has_room_after_poll(std::uint32_t count) {
+  queue->collect();
   return sends.in_flight() + count <= sends.depth;
 }
 
-void Party::fill(ibv_send_wr& request, const Order& order, std::uint64_t sequence,
-                 std::span<ibv_sge> segments, std::span<const Slice> local, bool signals) {
-  for (std::size_t i = 0; i < local.size(); ++i) {
-    segments[i] = {reinterpret_cast<std::uintptr_t>(local[i].data), local[i].size,
-                   local[i].local_key};
+const char* Party::fault_of_order(const Order& order, std::span<const Slice> local) const {
+  if (const char* const fault = fault_of(local, max_slices)) return fault;
+  std::uint64_t length = 0;
+  for (const Slice& slice : local) length += slice.size;
+  if (names_remote(order.operation) && (!order.remote.is_valid || length > order.remote.size)) {
+    return "the request has more bytes than the peer's region token";
   }
-  request.wr_id = work_id(Side::send, sequence);
-  request.next = nullptr;
-  request.sg_list = segments.data();
-  request.num_sge = static_cast<int>(local.size());
-  request.opcode = opcode_of(order.operation);
-  request.send_flags =
-      flags_of(order.flags) | (signals ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0);
-  request.imm_data = htonl(order.immediate);
-  switch (order.operation) {
-    case Operation::compare_and_swap:
-    case Operation::fetch_and_add:
-      request.wr.atomic = {order.remote.address, order.compare_add, order.swap,
-                           order.remote.remote_key};
-      break;
-    case Operation::send:
-    case Operation::send_with_immediate:
-      if (order.address != nullptr)
-        request.wr.ud = {order.address, order.remote_queue_pair, order.remote_key};
-      break;
-    default:
-      request.wr.rdma = {order.remote.address, order.remote.remote_key};
+  if (order.flags.inlined && length > max_inline) {
+    return "more inline bytes than the queue pair was made for (inline_bytes)";
   }
+  return nullptr;
 }
 
-bool Party::wants_completion(std::uint64_t sequence) const {
-  // Now and then also without a token: else nobody would learn that the queue has room again.
-  return sequence - sends.signaled >= (sends.depth + 3) / 4;
+void Party::take_back(Pending* pending, Failure* failed, Operation operation, int code) {
+  sends.pop();
+  refuse(pending, failed, operation, Status::refused, code,
+         code == ENOMEM ? kAdapterFull : kCannotSend);
 }
 
 void Party::post(Pending* pending, Failure* failed, const Order& order,
@@ -194,28 +134,15 @@ void Party::post(Pending* pending, Failure* failed, const Order& order,
   const Operation operation = order.operation;
   if (queue_pair == nullptr)
     return refuse(pending, failed, operation, Status::disconnected, 0, kEnded);
-  if (const char* const fault = fault_of_order(order, local)) {
+  if (const char* const fault = fault_of_order(order, local))
     return refuse(pending, failed, operation, Status::out_of_range, 0, fault);
-  }
-  if (!has_room(1)) return refuse(pending, failed, operation, Status::queue_full, ENOMEM, kFull);
+  if (sends.is_full() && !has_room_after_poll(1))
+    return refuse(pending, failed, operation, Status::queue_full, ENOMEM, kFull);
+  submit(pending, failed, order, local);
+}
 
-  const std::uint64_t sequence = sends.posted() + 1;
-  const bool signals = pending != nullptr || wants_completion(sequence);
-  ibv_send_wr request;
-  ibv_sge segments[kMaxSlices];
-  fill(request, order, sequence, segments, local, signals);
-  // In the ring first: another thread's poll may see the end before this call returns.
-  sends.push(pending, operation);
-  if (pending != nullptr)
-    pending->begin(*queue, sends.slot(sequence).pending, operation, queue_pair->qp_num);
-  ibv_send_wr* bad = nullptr;
-  if (const int code = ibv_post_send(queue_pair, &request, &bad); code != 0) {
-    sends.pop();
-    if (pending != nullptr) pending->withdraw();
-    return refuse(pending, failed, operation, Status::refused, code,
-                  code == ENOMEM ? kAdapterFull : kCannotSend);
-  }
-  if (signals) sends.signaled = sequence;
+void Party::post_with_care(Pending* pending, Failure* failed, Order order, Slice local) {
+  post(pending, failed, order, {&local, 1});
 }
 
 void Party::post_batch(Pending& pending, std::span<const BatchedRequest> requests) {
@@ -231,7 +158,8 @@ void Party::post_batch(Pending& pending, std::span<const BatchedRequest> request
       return fail(Status::out_of_range, 0, fault);
     }
   }
-  if (!has_room(static_cast<std::uint32_t>(requests.size())))
+  const auto count = static_cast<std::uint32_t>(requests.size());
+  if (sends.in_flight() + count > sends.depth && !has_room_after_poll(count))
     return fail(Status::queue_full, ENOMEM, kFull);
 
   std::vector<ibv_send_wr> chain(requests.size());
@@ -242,13 +170,12 @@ void Party::post_batch(Pending& pending, std::span<const BatchedRequest> request
     fill(chain[i], requests[i].order, before + i + 1, {&segments[i], 1}, {&requests[i].local, 1},
          is_last || wants_completion(before + i + 1));
     chain[i].next = is_last ? nullptr : &chain[i + 1];
-    sends.push(is_last ? &pending : nullptr, requests[i].order.operation);
+    sends.push(before + i + 1, is_last ? &pending : nullptr, requests[i].order.operation);
   }
   pending.begin(*queue, sends.slot(sends.posted()).pending, last, queue_pair->qp_num);
   ibv_send_wr* bad = nullptr;
   if (const int code = ibv_post_send(queue_pair, chain.data(), &bad); code != 0) {
     for (const ibv_send_wr* refused = bad; refused != nullptr; refused = refused->next) sends.pop();
-    pending.withdraw();
     return fail(Status::refused, code, kCannotSend);
   }
   sends.signaled = sends.posted();
@@ -271,7 +198,7 @@ void Party::post_receive(Pending& pending, std::span<const Slice> into) {
   if (const char* const fault = fault_of(into, max_receive_slices))
     return refuse(Status::out_of_range, 0, fault);
   if (receives.is_full()) {
-    queue->poll();
+    queue->collect();
     if (receives.is_full())
       return refuse(Status::queue_full, ENOMEM, "receive_depth receives are posted already");
   }
@@ -284,38 +211,12 @@ void Party::post_receive(Pending& pending, std::span<const Slice> into) {
                       .next = nullptr,
                       .sg_list = segments,
                       .num_sge = static_cast<int>(into.size())};
-  receives.push(&pending, Operation::receive);
+  receives.push(sequence, &pending, Operation::receive);
   pending.begin(*queue, receives.slot(sequence).pending, Operation::receive, queue_pair->qp_num);
   ibv_recv_wr* bad = nullptr;
   if (const int code = ibv_post_recv(queue_pair, &request, &bad); code != 0) {
     receives.pop();
-    pending.withdraw();
     refuse(Status::refused, code, "the queue pair cannot receive");
-  }
-}
-
-void Party::on_completion(Queue& at, const ibv_wc& entry) {
-  switch (static_cast<Side>(entry.wr_id & 3)) {
-    case Side::send: {
-      const std::uint64_t sequence = entry.wr_id >> 2;
-      if (entry.status != IBV_WC_SUCCESS && first_failure.status == Status::success) {
-        first_failure = {.operation = sends.slot(sequence).operation,
-                         .status = status_of(entry.status),
-                         .code = entry.status,
-                         .queue_pair = entry.qp_num,
-                         .vendor_error = entry.vendor_err};
-      }
-      return at.complete(sends, sequence, entry);
-    }
-    case Side::receive: {
-      if (header_bytes == 0 || entry.byte_len < header_bytes)
-        return at.complete(receives, entry.wr_id >> 2, entry);
-      ibv_wc message = entry;
-      message.byte_len -= header_bytes;
-      return at.complete(receives, entry.wr_id >> 2, message);
-    }
-    case Side::shared_receive:
-      return shared->on_completion(entry);
   }
 }
 

@@ -44,13 +44,18 @@ struct Party {
   /// Ends what waits. The queue pair itself is the caller's to destroy, before or after.
   void abandon();
 
-  /// Posts one request. Why it could not be posted is told to `pending`, or, where there is none,
-  /// to `failed`.
+  /// Posts one request. Why it could not be posted is told to `pending`, or, if that is null, to
+  /// `failed`.
   void post(Pending* pending, Failure* failed, const Order& order, std::span<const Slice> local);
+  /// The same of one slice, in the caller (`posting.h`).
+  RequestToken post(const Order& order, const Slice& local);
+  Result<void> post_without_token(const Order& order, const Slice& local);
   /// Posts all with one call; `pending` ends with the last, or with the failure of the first that
   /// fails.
   void post_batch(Pending& pending, std::span<const BatchedRequest> requests);
   void post_receive(Pending& pending, std::span<const Slice> into);
+  /// Of the send that completes next.
+  std::uint64_t next_work_id() const { return work_id(Side::send, sends.completed() + 1); }
   void on_completion(Queue& queue, const ibv_wc& entry);
   Result<void> drain(std::chrono::nanoseconds timeout);
 
@@ -68,10 +73,17 @@ struct Party {
 
  private:
   const char* fault_of_order(const Order& order, std::span<const Slice> local) const;
+  bool is_plain(const Order& order, const Slice& local) const;
+  /// By value: what is handed on by reference cannot be left out where it is made.
+  void post_with_care(Pending* pending, Failure* failed, Order order, Slice local);
+  void submit(Pending* pending, Failure* failed, const Order& order, std::span<const Slice> local);
+  void take_back(Pending* pending, Failure* failed, Operation operation, int code);
+  void keep_first_failure(std::uint64_t sequence, const ibv_wc& entry);
   void refuse(Pending* pending, Failure* failed, Operation operation, Status status, int code,
               const char* detail) const;
-  bool has_room(std::uint32_t count);
+  bool has_room_after_poll(std::uint32_t count);
   bool wants_completion(std::uint64_t sequence) const;
+  bool is_plain_ = false;  // A post needs no lock, and there is a queue pair.
   static void fill(ibv_send_wr& request, const Order& order, std::uint64_t sequence,
                    std::span<ibv_sge> segments, std::span<const Slice> local, bool signals);
 };

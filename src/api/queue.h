@@ -19,6 +19,10 @@ enum class Side : std::uint64_t { send = 0, receive = 1, shared_receive = 2 };
 constexpr std::uint64_t work_id(Side side, std::uint64_t sequence) {
   return sequence << 2 | static_cast<std::uint64_t>(side);
 }
+/// Of a shared receive, the number of its queue and its place there.
+constexpr std::uint64_t shared_work_id(std::uint32_t number, std::uint32_t place) {
+  return work_id(Side::shared_receive, std::uint64_t{number} << 32 | place);
+}
 
 /// The requests of one direction of a queue pair, by sequence from 1: `posted` is the last one's
 /// number; all up to `completed` have ended. Both counts are written by the queue's thread, and
@@ -34,9 +38,15 @@ struct Ring {
   std::uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
   std::uint64_t in_flight() const { return posted() - completed(); }
   bool is_full() const { return in_flight() >= depth; }
-  Slot& slot(std::uint64_t sequence) { return slots_[sequence & (slots_.size() - 1)]; }
-  /// The request `posted() + 1` is the adapter's.
-  void push(Pending* pending, Operation operation);
+  Slot& slot(std::uint64_t sequence) { return slots_[sequence & mask_]; }
+  /// The request `sequence`, which is `posted() + 1`, is the adapter's. Returns its slot.
+  Slot& push(std::uint64_t sequence, Pending* pending, Operation operation) {
+    Slot& place = slot(sequence);
+    place.pending = pending;
+    place.operation = operation;
+    posted_.store(sequence, std::memory_order_relaxed);
+    return place;
+  }
   /// The last one was refused.
   void pop() { posted_.store(posted() - 1, std::memory_order_relaxed); }
   void set_completed(std::uint64_t sequence) {
@@ -51,27 +61,45 @@ struct Ring {
   std::atomic<std::uint64_t> posted_{0};
   std::atomic<std::uint64_t> completed_{0};
   std::vector<Slot> slots_;  // A power of two of them, at least `depth`.
+  const std::uint64_t mask_;
 };
 
 /// A completion queue, and who completes there. It takes a lock only where several threads share
 /// it.
-struct Queue {
+struct Queue : std::enable_shared_from_this<Queue> {
   static Result<std::shared_ptr<Queue>> make(const Context& context,
                                              const CompletionQueueOptions& options);
   ~Queue();
 
+  /// Takes what has completed, then calls callbacks and resumes coroutines. Returns how many
+  /// completions there were, or, without one, how many were called.
   int poll();
+  /// The same of one completion, in the caller (`completions.cpp`).
+  void poll_one();
   int wait(std::chrono::nanoseconds timeout);
+  /// Until `pending` has completed, or the time is over.
+  void wait_for(const Pending& pending, std::chrono::nanoseconds timeout);
   bool arm();
+  /// Takes completions, and leaves callbacks and coroutines to the next poll: for calls within
+  /// which the program does not expect to be called. Requires the lock.
+  int collect();
 
   /// From now on, completions of this queue pair go to `party`. Fails where the queue has no room
   /// for `entries` more.
   Result<void> attach(std::uint32_t number, Party& party, std::uint32_t entries);
   void detach(std::uint32_t number, std::uint32_t entries);
 
+  /// The same of a shared receive queue of `depth` receives. Its number goes into the id of each
+  /// receive.
+  Result<std::uint32_t> attach(SharedReceives& receives, std::uint32_t depth);
+  void detach_shared(std::uint32_t number, std::uint32_t depth);
+
   /// Ends the requests of a ring up to `sequence`: all succeed but the last, which ends as `entry`
   /// says.
-  void complete(Ring& ring, std::uint64_t sequence, const ibv_wc& entry);
+  void complete(Ring& ring, std::uint64_t sequence, const ibv_wc& entry, std::uint32_t bytes);
+  void complete_next(Ring& ring, const ibv_wc& entry);
+  void complete_with_earlier(Ring& ring, std::uint64_t sequence, const ibv_wc& entry,
+                             std::uint32_t bytes);
   /// Ends what still waits when its queue pair is destroyed.
   void cancel(Ring& ring, std::uint32_t number);
   /// Ends one request: its callback or coroutine is called after the whole batch.
@@ -104,15 +132,25 @@ struct Queue {
  private:
   static constexpr int kBatch = 16;
 
-  int poll_once();
-  bool sleep(std::chrono::nanoseconds timeout);
+  template <typename Look>
+  void wait_until(Look look, std::chrono::nanoseconds timeout);
+  void ask_for_event();
+  void take_events();
+  void sleep(std::chrono::nanoseconds timeout);
+  void poll_one_locked();
   void dispatch(const ibv_wc& entry);
-  void run_ready();
+  void dispatch_any(const ibv_wc& entry);
+  int call_ready();
+  int run_ready();
+  Result<void> reserve(Call call, std::uint32_t queue_pair, std::uint32_t count);
 
   std::uint32_t reserved_ = 0;
   std::uint32_t unacknowledged_events_ = 0;
   std::unordered_map<std::uint32_t, Party*> parties_;
-  std::uint32_t last_number_ = 0;  // The party of the last completion, without a look-up.
+  std::vector<SharedReceives*> shared_;  // By number; null if it is gone.
+  // The party of the last completion, without a look-up. No queue pair has the first number.
+  static constexpr std::uint32_t kNobody = ~0u;
+  std::uint32_t last_number_ = kNobody;
   Party* last_ = nullptr;
   Pending* ready_ = nullptr;  // Completed, with a callback or coroutine to call: in order.
   Pending** ready_end_ = &ready_;

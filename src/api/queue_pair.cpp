@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "api/connection.h"
+#include "api/posting.h"
 
 namespace verbatim {
 
@@ -55,7 +56,7 @@ RequestToken QueuePair::order(const Order& order, std::span<const Slice> local) 
 }
 
 RequestToken QueuePair::send(Slice from, Flags flags) {
-  return order({.operation = Operation::send, .flags = flags}, one(from));
+  return connection_->party.post({.operation = Operation::send, .flags = flags}, from);
 }
 RequestToken QueuePair::send(Slice from, Immediate immediate, Flags flags) {
   return order(
@@ -67,7 +68,8 @@ RequestToken QueuePair::send(std::span<const Slice> from, Flags flags) {
 }
 
 RequestToken QueuePair::write(Slice from, RemoteSlice to, Flags flags) {
-  return order({.operation = Operation::write, .remote = to, .flags = flags}, one(from));
+  return connection_->party.post({.operation = Operation::write, .remote = to, .flags = flags},
+                                 from);
 }
 RequestToken QueuePair::write(Slice from, RemoteSlice to, Immediate immediate, Flags flags) {
   return order({.operation = Operation::write_with_immediate,
@@ -81,7 +83,8 @@ RequestToken QueuePair::write(std::span<const Slice> from, RemoteSlice to, Flags
 }
 
 RequestToken QueuePair::read(Slice into, RemoteSlice from, Flags flags) {
-  return order({.operation = Operation::read, .remote = from, .flags = flags}, one(into));
+  return connection_->party.post({.operation = Operation::read, .remote = from, .flags = flags},
+                                 into);
 }
 RequestToken QueuePair::read(std::span<const Slice> into, RemoteSlice from, Flags flags) {
   return order({.operation = Operation::read, .remote = from, .flags = flags}, into);
@@ -113,16 +116,12 @@ RequestToken QueuePair::receive(std::span<const Slice> into) {
 }
 
 Result<void> QueuePair::post_send(Slice from, Flags flags) {
-  Failure failure;
-  connection_->party.post(nullptr, &failure, {.operation = Operation::send, .flags = flags},
-                          one(from));
-  return failure;
+  return connection_->party.post_without_token({.operation = Operation::send, .flags = flags},
+                                               from);
 }
 Result<void> QueuePair::post_write(Slice from, RemoteSlice to, Flags flags) {
-  Failure failure;
-  connection_->party.post(nullptr, &failure,
-                          {.operation = Operation::write, .remote = to, .flags = flags}, one(from));
-  return failure;
+  return connection_->party.post_without_token(
+      {.operation = Operation::write, .remote = to, .flags = flags}, from);
 }
 
 Result<void> QueuePair::drain(std::chrono::nanoseconds timeout) {

@@ -1,5 +1,7 @@
 #include "verbatim/request.h"
 
+#include <algorithm>
+
 #include <arpa/inet.h>
 
 #include "api/queue.h"
@@ -59,6 +61,7 @@ bool Pending::call_when_done(Resume resume, void* continuation) noexcept {
 }
 
 void Pending::fail(const Failure& failure) noexcept {
+  forget();
   operation_ = failure.operation;
   queue_pair_ = failure.queue_pair;
   code_ = failure.code;
@@ -69,12 +72,14 @@ void Pending::fail(const Failure& failure) noexcept {
 
 Result<Completion> Pending::result() const {
   if (status() == Status::success) {
+    const bool received = operation_ == Operation::receive;
     return Completion{
         .operation = operation_,
-        .bytes = bytes_,
-        .immediate = has_immediate_ ? std::optional(ntohl(immediate_)) : std::nullopt,
+        // Of a SEND or WRITE, adapters leave it undefined.
+        .bytes = operation_ >= Operation::read ? bytes_ : 0,
+        .immediate = received && has_immediate_ ? std::optional(ntohl(immediate_)) : std::nullopt,
         .queue_pair = queue_pair_,
-        .source_queue_pair = source_queue_pair_,
+        .source_queue_pair = received ? source_queue_pair_ : 0,
     };
   }
   if (!done()) {
@@ -119,32 +124,7 @@ class Detached : public RequestToken {
   std::function<void(const Result<Completion>&)> callback_;
 };
 
-/// Another thread's poll may take the event that this one sleeps for: so it looks from time to
-/// time.
-constexpr std::chrono::milliseconds kLook{1};
-
 }  // namespace
-
-bool RequestToken::poll() {
-  if (!done()) queue_->poll();
-  return done();
-}
-
-Result<Completion> RequestToken::wait() {
-  while (!done()) queue_->wait(queue_->shared_by_threads ? kLook : std::chrono::nanoseconds{-1});
-  return result();
-}
-
-Result<Completion> RequestToken::wait_for(std::chrono::nanoseconds timeout) {
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
-  for (auto left = timeout; !done() && left >= left.zero();
-       left = timeout - (Clock::now() - begin)) {
-    queue_->wait(queue_->shared_by_threads ? std::min<std::chrono::nanoseconds>(kLook, left)
-                                           : left);
-  }
-  return result();
-}
 
 void RequestToken::then(std::function<void(const Result<Completion>&)> callback) && {
   (new Detached(std::move(*this), std::move(callback)))->start();

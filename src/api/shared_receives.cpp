@@ -19,8 +19,11 @@ Result<std::shared_ptr<SharedReceives>> SharedReceives::make(
     return refused(Call::make_receive_queue, errno,
                    "deeper than the device allows (ibv_devinfo -v: max_srq_wr)");
   }
-  receives->domain = domain.handle();
+  const auto number = completions.handle()->attach(*receives, options.depth);
+  if (!number) return number.error();
+  receives->number_ = *number;
   receives->queue = completions.handle();
+  receives->domain = domain.handle();
   receives->receives_ = std::vector<Receive>(options.depth);
   for (std::uint32_t i = options.depth; i-- > 0;) receives->free_.push_back(i);
   receives->domain->add(*receives);
@@ -28,6 +31,7 @@ Result<std::shared_ptr<SharedReceives>> SharedReceives::make(
 }
 
 SharedReceives::~SharedReceives() {
+  if (queue) queue->detach_shared(number_, static_cast<std::uint32_t>(receives_.size()));
   if (srq != nullptr) ibv_destroy_srq(srq);
   if (domain) domain->remove(*this);
 }
@@ -51,10 +55,8 @@ Result<void> SharedReceives::post(const Slice& memory, std::uint64_t tag) {
   receive.tag = tag;
   receive.sequence.store(posted() + 1, std::memory_order_release);
   ibv_sge segment{reinterpret_cast<std::uintptr_t>(memory.data), memory.size, memory.local_key};
-  ibv_recv_wr request{.wr_id = work_id(Side::shared_receive, index),
-                      .next = nullptr,
-                      .sg_list = &segment,
-                      .num_sge = 1};
+  ibv_recv_wr request{
+      .wr_id = shared_work_id(number_, index), .next = nullptr, .sg_list = &segment, .num_sge = 1};
   ibv_recv_wr* bad = nullptr;
   if (const int code = ibv_post_srq_recv(srq, &request, &bad); code != 0) {
     receive.sequence.store(0, std::memory_order_release);
@@ -66,7 +68,7 @@ Result<void> SharedReceives::post(const Slice& memory, std::uint64_t tag) {
 }
 
 void SharedReceives::on_completion(const ibv_wc& entry) {
-  const auto index = static_cast<std::uint32_t>(entry.wr_id >> 2);
+  const auto index = static_cast<std::uint32_t>(entry.wr_id >> 2);  // The upper bits go.
   Receive& receive = receives_[index];
   if (entry.status == IBV_WC_SUCCESS) {
     const bool has_immediate = (entry.wc_flags & IBV_WC_WITH_IMM) != 0;

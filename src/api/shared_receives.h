@@ -38,6 +38,7 @@ struct SharedReceives {
     std::uint64_t tag = 0;
     std::atomic<std::uint64_t> sequence{0};  // 0: free.
   };
+  std::uint32_t number_ = 0;  // In the completion queue.
   std::atomic<std::uint64_t> posted_{0};
   std::vector<Receive> receives_;
   std::vector<std::uint32_t> free_;

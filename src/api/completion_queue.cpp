@@ -1,6 +1,5 @@
-#include "verbatim/completion.h"
-
 #include "api/queue.h"
+#include "verbatim/completion.h"
 
 namespace verbatim {
 

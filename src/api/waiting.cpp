@@ -1,0 +1,96 @@
+#include <algorithm>
+#include <ctime>
+
+#include <poll.h>
+
+#include "api/queue.h"
+
+/// Waiting for completions: first by looking again and again, then asleep until an event comes.
+namespace verbatim::detail {
+namespace {
+
+/// How long a thread sleeps that shares its queue with others: one of them may take what it sleeps
+/// for.
+constexpr std::chrono::milliseconds kLook{1};
+
+}  // namespace
+
+void Queue::ask_for_event() {
+  const Guard guard(*this);
+  ibv_req_notify_cq(cq, 0);
+}
+
+void Queue::take_events() {
+  pollfd ready{.fd = channel->fd, .events = POLLIN, .revents = 0};
+  while (::poll(&ready, 1, 0) == 1) {
+    ibv_cq* of = nullptr;
+    void* context = nullptr;
+    if (ibv_get_cq_event(channel, &of, &context) != 0) return;
+    if (++unacknowledged_events_ == 1024) {
+      ibv_ack_cq_events(cq, std::exchange(unacknowledged_events_, 0));
+    }
+  }
+}
+
+bool Queue::arm() {
+  const Guard guard(*this);
+  take_events();
+  ibv_req_notify_cq(cq, 0);
+  // What completed before brings no event.
+  return collect() == 0 && ready_ == nullptr;
+}
+
+void Queue::sleep(std::chrono::nanoseconds timeout) {
+  const auto nanoseconds = timeout.count();
+  const timespec limit{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
+  pollfd ready{.fd = channel->fd, .events = POLLIN, .revents = 0};
+  if (ppoll(&ready, 1, nanoseconds < 0 ? nullptr : &limit, nullptr) <= 0) return;
+  const Guard guard(*this);
+  take_events();
+}
+
+/// Looks until `look` says that what is waited for has come, or the time is over; a time below zero
+/// is never over.
+template <typename Look>
+void Queue::wait_until(Look look, std::chrono::nanoseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  const bool is_endless = timeout < timeout.zero();
+  const auto begin = Clock::now();
+  auto waited = Clock::duration::zero();
+  while (waited < spin && (is_endless || waited < timeout)) {
+    for (int i = 0; i < 64; ++i) {
+      if (look()) return;
+    }
+    waited = Clock::now() - begin;
+  }
+  while (is_endless || waited < timeout) {
+    ask_for_event();
+    if (look()) return;
+    auto left = is_endless ? timeout : timeout - waited;
+    // Another thread's poll may take what this one sleeps for.
+    if (shared_by_threads && (is_endless || left > kLook)) left = kLook;
+    sleep(left);
+    if (look()) return;
+    waited = Clock::now() - begin;
+  }
+}
+
+int Queue::wait(std::chrono::nanoseconds timeout) {
+  int count = poll();
+  if (count == 0 && timeout != timeout.zero()) {
+    wait_until([&] { return (count = poll()) != 0; }, timeout);
+  }
+  return count;
+}
+
+void Queue::wait_for(const Pending& pending, std::chrono::nanoseconds timeout) {
+  // Until nothing is left: of what completed before the queue was armed no event comes.
+  const auto look = [&] {
+    while (!pending.done() && poll() != 0) {
+    }
+    return pending.done();
+  };
+  if (!look() && timeout != timeout.zero()) wait_until(look, timeout);
+}
+
+}  // namespace verbatim::detail
