@@ -12,15 +12,15 @@ namespace verbatim::cli {
 namespace {
 
 constexpr const char* kExamples =
-    "Shown are the nodes of yours that run in this network namespace, and the node that a program\n"
-    "started from here would belong to.\n"
+    "Shown are the nodes of yours that run in this network namespace, and the node\n"
+    "that a program started from here would belong to.\n"
+    "\n"
+    "Programs that ask for a GID index (-g of ibv_rc_pingpong, -x of ib_write_bw):\n"
+    "take 1, the node's first IPv4 address.\n"
     "\n"
     "Examples:\n"
     "  verbatim devices\n"
-    "  VERBATIM_NODE=a VERBATIM_ADDRESS=127.0.0.2 verbatim devices\n"
-    "\n"
-    "Programs that ask for a GID index (-g of ibv_rc_pingpong, -x of ib_write_bw): take 1, the\n"
-    "node's first IPv4 address.";
+    "  VERBATIM_NODE=a VERBATIM_ADDRESS=127.0.0.2 verbatim devices";
 
 /// As the drop-in names it; each node has one adapter.
 constexpr const char* kDeviceName = "verbatim0";

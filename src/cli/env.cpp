@@ -10,16 +10,12 @@ namespace verbatim::cli {
 namespace {
 
 constexpr const char* kExamples =
+    "To go back: leave the shell, or unset the variables that 'verbatim env' prints.\n"
+    "man verbatim.7 tells what they mean.\n"
+    "\n"
     "Examples:\n"
     "  eval \"$(verbatim env --node a --address 127.0.0.2)\"\n"
-    "  ibv_devinfo                 # from now on, in this shell, on node a\n"
-    "\n"
-    "The variables: LD_LIBRARY_PATH leads to Verbatim's libraries, VERBATIM_NODE names the node,\n"
-    "VERBATIM_ADDRESS its addresses, VERBATIM_PROTOCOL what it speaks, VERBATIM_ROCE its RoCE "
-    "versions; LD_PRELOAD and "
-    "VERBATIM_VIEW show the device in /sys and "
-    "/dev\n"
-    "while programs use it. To go back: unset them, or leave the shell.";
+    "  ibv_devinfo                 # from now on, in this shell, on node a";
 
 int print_exports(const NodeChoice& choice) {
   const auto variables = own_variables_for(choice);
@@ -36,8 +32,7 @@ int print_exports(const NodeChoice& choice) {
 }  // namespace
 
 void add_env(CLI::App& app, int& exit_status) {
-  auto* env =
-      app.add_subcommand("env", "Print shell commands that put a shell on an emulated host");
+  auto* env = app.add_subcommand("env", "Print what puts a shell on an emulated host");
   auto choice = std::make_shared<NodeChoice>();  // Lives as long as the callback that reads it.
   add_node_options(*env, *choice);
   env->footer(kExamples);

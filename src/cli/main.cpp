@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,12 +8,13 @@
 #include <fmt/format.h>
 
 #include "cli/command.h"
+#include "cli/help.h"
 
 namespace {
 
 constexpr const char* kDescription =
-    "Verbatim: the whole RDMA stack in user space. Unmodified RDMA programs run without an RDMA\n"
-    "network card, a kernel module or root.";
+    "Verbatim: the whole RDMA stack in user space. Unmodified RDMA programs run\n"
+    "without an RDMA network card, a kernel module or root.";
 
 constexpr const char* kVersion = "verbatim " VERBATIM_VERSION;
 
@@ -36,6 +38,11 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", kVersion, "Print the version");
   app.footer(kExamples);
   app.require_subcommand(1);
+  app.formatter(std::make_shared<verbatim::cli::HelpFormatter>());
+  app.set_help_flag("-h,--help", "Print this help");
+  app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
+    return verbatim::cli::explain(*failed, error);
+  });
   int exit_status = 0;
   verbatim::cli::add_run(app, command, exit_status);
   verbatim::cli::add_env(app, exit_status);
@@ -44,6 +51,14 @@ int main(int argc, char** argv) {
   verbatim::cli::add_doctor(app, command, exit_status);
   for (CLI::App* subcommand : app.get_subcommands({})) {
     subcommand->set_version_flag("--version", kVersion, "Print the version");
+    subcommand->group("Commands");
+  }
+  if (own_end - argv > 1) {
+    const auto unknown = verbatim::cli::explain_unknown_command(app, argv[1]);
+    if (!unknown.empty()) {
+      fmt::print(stderr, "{}", unknown);
+      return verbatim::cli::kExitUsage;
+    }
   }
   try {
     app.parse(static_cast<int>(own_end - argv), argv);

@@ -4,16 +4,16 @@
 namespace verbatim::cli {
 
 void add_node_options(CLI::App& command, NodeChoice& choice) {
-  command.add_option("--node", choice.node, "Name of the node (emulated host)");
-  command
-      .add_option("--address", choice.addresses,
-                  "IP address of the node; may be given several times")
+  command.add_option("--node", choice.node, "The node (emulated host); default: local")
+      ->type_name("NAME");
+  command.add_option("--address", choice.addresses, "An address of the node; repeat it for more")
+      ->type_name("IP")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command.add_option("--protocol", choice.protocol,
-                     "What its adapter speaks: roce (default), or iwarp, over TCP");
-  command.add_option("--roce", choice.roce,
-                     "RoCE versions of its GIDs, that of rdma_cm first: v2 (default); v1,v2 ...");
+  command.add_option("--protocol", choice.protocol, "roce (default), or iwarp, over TCP")
+      ->type_name("NAME");
+  command.add_option("--roce", choice.roce, "RoCE versions: v2 (default), v1, v1,v2 or v2,v1")
+      ->type_name("VERSIONS");
 }
 
 }  // namespace verbatim::cli

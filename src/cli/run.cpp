@@ -13,32 +13,23 @@
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/executable.h"
+#include "cli/help.h"
 
 namespace verbatim::cli {
 namespace {
 
 constexpr const char* kExamples =
-    "Everything after '--' is the command. Its exit status is passed on; 127 says that it was not\n"
-    "found, 126 that it cannot be executed.\n"
+    "Everything after '--' is the command. Its exit status is passed on; 127 says\n"
+    "that it was not found, 126 that it cannot be executed.\n"
+    "\n"
+    "Programs of one node share its device. Nodes of one machine need no root: any\n"
+    "address of 127.0.0.0/8 will do. Without --node and --address, VERBATIM_NODE and\n"
+    "VERBATIM_ADDRESS of the environment count, else the node is 'local'.\n"
     "\n"
     "Examples:\n"
     "  verbatim run -- ibv_devinfo\n"
     "  verbatim run --node a --address 127.0.0.2 -- ib_write_bw\n"
-    "  verbatim run --node b --address 127.0.0.3 -- ib_write_bw 127.0.0.2\n"
-    "\n"
-    "Programs of one node share its device. Nodes of one machine need no root: any address of\n"
-    "127.0.0.0/8 will do. Without --node and --address, VERBATIM_NODE and VERBATIM_ADDRESS of the\n"
-    "environment count, else the node is 'local'.";
-
-/// CLI11 does not know that a command follows.
-class RunFormatter : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: verbatim run [--node NAME] [--address IP]... [--protocol NAME] [--roce "
-           "VERSIONS] -- COMMAND "
-           "[ARGUMENT]...\n";
-  }
-};
+    "  verbatim run --node b --address 127.0.0.3 -- ib_write_bw 127.0.0.2";
 
 /// The descriptor that the command inherits: high, so that the numbers it counts on are free.
 constexpr int kHoldDescriptorMin = 100;
@@ -97,13 +88,11 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_s
   auto choice = std::make_shared<NodeChoice>();  // Lives as long as the callback that reads it.
   add_node_options(*run, *choice);
   run->prefix_command();
-  run->formatter(std::make_shared<RunFormatter>());
   run->footer(kExamples);
   run->callback([run, choice, &command, &exit_status] {
-    // Without "--", the first word that is no option of ours begins the command.
-    auto words = run->remaining();
-    words.insert(words.end(), command.begin(), command.end());
-    exit_status = execute(*choice, std::move(words));
+    const auto words = command_line_of(*run, command);
+    if (!words) fmt::print(stderr, "{}", words.error().text);
+    exit_status = words ? execute(*choice, *words) : kExitUsage;
   });
 }
 

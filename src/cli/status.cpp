@@ -13,13 +13,13 @@ namespace verbatim::cli {
 namespace {
 
 constexpr const char* kExamples =
-    "Shown are the nodes of yours that run in this network namespace. Counters are those of the\n"
-    "programs that are open now.\n"
+    "Shown are the nodes of yours that run in this network namespace. Counters are\n"
+    "those of the programs that are open now.\n"
     "\n"
     "Examples:\n"
     "  verbatim status\n"
     "  watch -n 1 verbatim status\n"
-    "  verbatim status --json | jq '.[].programs[].queue_pairs[].counters.retransmissions'";
+    "  verbatim status --json | jq '.[].programs[].counters'";
 
 using Json = nlohmann::ordered_json;
 

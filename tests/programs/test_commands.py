@@ -143,13 +143,27 @@ class Help(unittest.TestCase):
             done = verbatim(*words, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn("Examples:", done.stdout)
+            self.assertEqual([line for line in done.stdout.splitlines() if len(line) > 80], [])
             done = verbatim(*words, "--version")
             self.assertEqual(done.returncode, 0)
             self.assertRegex(done.stdout, r"^verbatim \d+\.\d+\.\d+\n$")
 
-    def test_unknown_words_are_refused(self):
-        self.assertEqual(verbatim("nonsense").returncode, 2)
-        self.assertEqual(verbatim("status", "--nonsense").returncode, 2)
+    def test_unknown_words_are_refused_and_what_may_be_meant_is_told(self):
+        for words, told in ((("nonsense",), "verbatim: there is no command 'nonsense'"),
+                            (("stauts",), "there is no command 'stauts'; 'status' may be meant"),
+                            ((), "verbatim: which command?"),
+                            (("--nonsense",), "verbatim: there is no option '--nonsense'"),
+                            (("status", "--jsn"), "verbatim status: there is no option '--jsn'; '--json' may be meant"),
+                            (("status", "extra"), "verbatim status: 'extra' is one word too many"),
+                            (("devices", "--node", "a"), "verbatim devices: there is no option '--node'"),
+                            (("env", "--node"), "verbatim env: option '--node' needs a value"),
+                            (("run", "--adress", "127.0.0.2", "--", "true"), "'--address' may be meant"),
+                            (("doctor", "--nod", "a"), "'--node' may be meant"),
+                            (("run",), "verbatim run: which command?")):
+            done = verbatim(*words)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(told, done.stderr)
+            self.assertEqual(done.stdout, "")
 
 
 def main():

@@ -19,7 +19,7 @@ def _options(text):
 def commands(build):
     """The names of the commands."""
     text = _help(f"{build}/bin/verbatim")
-    section = text.split("Subcommands:", 1)[1].split("\n\n", 1)[0]
+    section = text.split("Commands:", 1)[1].split("\n\n", 1)[0]
     return re.findall(r"^  (\S+)", section, re.MULTILINE)
 
 

@@ -13,6 +13,7 @@
 #include "cli/doctor/program.h"
 #include "cli/doctor/report.h"
 #include "cli/environment.h"
+#include "cli/help.h"
 
 namespace verbatim::cli {
 namespace {
@@ -21,10 +22,10 @@ using doctor::ReportStyle;
 using doctor::Section;
 
 constexpr const char* kExamples =
-    "Each line says ok, note (it works, but perhaps not as you expect) or fault, and below it "
-    "what\n"
-    "to do. The exit status is 1 if there is a fault, else 0. A node that a program started here\n"
-    "would belong to is started for a moment.\n"
+    "Each line says ok, note (it works, but perhaps not as you expect) or fault, and\n"
+    "below it what to do. The exit status is 1 if there is a fault, else 0.\n"
+    "A node that a program started here would belong to is started for a moment; the\n"
+    "program that is asked about is not.\n"
     "\n"
     "Examples:\n"
     "  verbatim doctor                      # this machine\n"
@@ -92,9 +93,9 @@ void add_doctor(CLI::App& app, const std::vector<std::string>& command, int& exi
   doctor->prefix_command();
   doctor->footer(kExamples);
   doctor->callback([doctor, wishes, &command, &exit_status] {
-    auto words = doctor->remaining();
-    words.insert(words.end(), command.begin(), command.end());
-    exit_status = examine(*wishes, words);
+    const auto words = command_line_of(*doctor, command);
+    if (!words) fmt::print(stderr, "{}", words.error().text);
+    exit_status = words ? examine(*wishes, *words) : kExitUsage;
   });
 }
 

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <charconv>
 #include <initializer_list>
-#include <numeric>
 #include <ranges>
 #include <vector>
 
@@ -15,6 +14,7 @@
 
 #include "agent/client.h"
 #include "agent/runtime_folder.h"
+#include "cli/nearest.h"
 
 namespace verbatim::cli::doctor {
 namespace {
@@ -84,39 +84,14 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIMD", check_program},
 });
 
-/// How many letters have to be added, removed or changed to get from one to the other.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({changed, row[j] + 1, row[j - 1] + 1}));
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 std::span<const Variable> known_variables() { return kVariables; }
 
-std::string_view nearest_variable(std::string_view name) {
-  constexpr std::size_t kNear = 3;
-  std::string upper(name);
-  std::ranges::transform(upper, upper.begin(),
-                         [](char c) { return c >= 'a' && c <= 'z' ? char(c - 'a' + 'A') : c; });
-  std::string_view nearest;
-  std::size_t smallest = kNear + 1;
-  for (const Variable& known : kVariables) {
-    const std::size_t steps = distance(upper, known.name);
-    if (steps < smallest) {
-      smallest = steps;
-      nearest = known.name;
-    }
-  }
-  return nearest;
+std::string nearest_variable(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Variable& known : kVariables) names.emplace_back(known.name);
+  return nearest(name, names);
 }
 
 }  // namespace verbatim::cli::doctor

@@ -18,6 +18,6 @@ struct Variable {
 std::span<const Variable> known_variables();
 
 /// The known name that `name` was probably meant to be; empty if none is near.
-std::string_view nearest_variable(std::string_view name);
+std::string nearest_variable(std::string_view name);
 
 }  // namespace verbatim::cli::doctor
