@@ -53,6 +53,7 @@ TEST_F(XrcDomainTest, AnotherProgramsDomainIsSeen) {
   EXPECT_TRUE(open(false));
 }
 
+/// File systems give the next file the number of an inode that is free: the domain holds its own.
 TEST_F(XrcDomainTest, TheFilesInodeIsNoOtherFilesWhileItHasADomain) {
   struct stat before{}, after{};
   {

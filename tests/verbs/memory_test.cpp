@@ -11,7 +11,7 @@
 namespace verbs_test {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+const auto kPage = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE));
 
 /// Pages of anonymous memory that are given back at the end.
 class Pages {
@@ -108,7 +108,8 @@ TEST(Memory, WrongChangesLeaveTheRegionAsItIs) {
   refused(8, nullptr, nullptr, 0, 0, EINVAL);
   refused(IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, nullptr, 8, 0, EINVAL);
   refused(IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, mr->addr, 0, 0, EINVAL);
-  refused(IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, reinterpret_cast<void*>(kPage), 8, 0, EFAULT);
+  refused(IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, reinterpret_cast<void*>(std::uintptr_t{kPage}),
+          8, 0, EFAULT);
   refused(IBV_REREG_MR_CHANGE_PD, nullptr, nullptr, 0, 0, EINVAL);
   refused(IBV_REREG_MR_CHANGE_PD, pair.host.pd(), nullptr, 0, IBV_ACCESS_LOCAL_WRITE, EINVAL);
   refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE, EINVAL);

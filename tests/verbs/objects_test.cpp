@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "kit.h"
 
@@ -132,14 +133,15 @@ int refused_registration(const Host& host, void* address, std::size_t length, in
 
 TEST(Registration, OfMemoryThatIsNotMappedIsEfault) {
   const Host host;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* const memory =
-      mmap(nullptr, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_EQ(munmap(static_cast<char*>(memory) + 8192, 4096), 0);  // A hole.
-  EXPECT_EQ(refused_registration(host, memory, 16384, IBV_ACCESS_LOCAL_WRITE), EFAULT);
-  EXPECT_EQ(refused_registration(host, memory, 8193, IBV_ACCESS_LOCAL_WRITE), EFAULT);
-  EXPECT_EQ(refused_registration(host, memory, 8192, IBV_ACCESS_LOCAL_WRITE), 0);
-  EXPECT_EQ(refused_registration(host, nullptr, 4096, IBV_ACCESS_LOCAL_WRITE), EFAULT);
-  munmap(memory, 16384);
+      mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_EQ(munmap(static_cast<char*>(memory) + 2 * page, page), 0);  // A hole.
+  EXPECT_EQ(refused_registration(host, memory, 4 * page, IBV_ACCESS_LOCAL_WRITE), EFAULT);
+  EXPECT_EQ(refused_registration(host, memory, 2 * page + 1, IBV_ACCESS_LOCAL_WRITE), EFAULT);
+  EXPECT_EQ(refused_registration(host, memory, 2 * page, IBV_ACCESS_LOCAL_WRITE), 0);
+  EXPECT_EQ(refused_registration(host, nullptr, page, IBV_ACCESS_LOCAL_WRITE), EFAULT);
+  munmap(memory, 4 * page);
 }
 
 TEST(Registration, OfReadOnlyMemoryForWritingIsEfault) {
