@@ -70,35 +70,42 @@ class Zsh:
 
     name = "zsh"
     SECONDS_MAX = 60
+    # Only when the line editor has shown it are keys its own, and not the terminal's: ^D, ^U.
+    PROMPT = ">ready> "
 
     def __init__(self):
         self._master, slave = pty.openpty()
-        self._process = subprocess.Popen(["zsh", "-f", "-i"], env=environment(), stdin=slave, stdout=slave,
-                                         stderr=slave, start_new_session=True)
+        self._process = subprocess.Popen(["zsh", "-f", "-i"], env=environment() | {"PROMPT": self.PROMPT}, stdin=slave,
+                                         stdout=slave, stderr=slave, start_new_session=True)
         os.close(slave)
+        self._read_until(self.PROMPT)
         self._command(f"fpath=({FOLDER} $fpath); autoload -U compinit; compinit -u -D; unset zle_bracketed_paste; "
-                      "PROMPT=; LISTMAX=0; setopt list_rows_first nolist_types; stty cols 60 rows 500; "
+                      "LISTMAX=0; setopt nolist_types; stty cols 60 rows 500; "
                       "zstyle ':completion:*' list-separator '#'")
 
-    def _read_until(self, end):
-        text = b""
+    def _read_until(self, *ends):
+        """What the terminal shows up to all of these, one after the other."""
+        text = ""
         deadline = time.monotonic() + self.SECONDS_MAX
-        while end not in text:
-            if not select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise AssertionError(f"zsh does not say {end}, but: {text}")
-            text += os.read(self._master, 4096)
+        position = 0
+        for end in ends:
+            while (found := text.find(end, position)) < 0:
+                if not select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                    raise AssertionError(f"zsh does not say {end}, but: {text}")
+                text += os.read(self._master, 4096).decode(errors="replace")
+            position = found + len(end)
         return text
 
     def _command(self, line):
         """The end is written in two parts, so that the echo of the command is not it."""
         os.write(self._master, f"{line}; print -r -- en''d-of-$((40 + 2))\n".encode())
-        return self._read_until(b"end-of-42\r\n")
+        return self._read_until("end-of-42\r\n", self.PROMPT)
 
     def complete(self, line):
         os.write(self._master, line.encode() + b"\x04\x15")  # List; then forget the line.
-        text = self._command("true").decode(errors="replace").replace("\r", "\n")
-        return {row.split("#")[0].split(" ")[0] for row in text.split("\n")} | {
-            word for row in text.split("\n") if not row.startswith("verbatim") for word in row.split("#")[0].split()}
+        rows = self._command("true").replace("\r", "\n").split("\n")
+        return {word for row in rows if line.strip() not in row and self.PROMPT not in row
+                for word in row.split("#")[0].split()}
 
     def close(self):
         os.close(self._master)
