@@ -9,8 +9,9 @@ include(CMakePackageConfigHelpers)
 set(doc_folder ${CMAKE_INSTALL_DATADIR}/doc/verbatim)
 set(cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake/verbatim)
 
-# verbatim_install_library(TARGET NAME HEADERS): a C++ library, `verbatim::NAME` for those who find it.
-function(verbatim_install_library target name headers)
+# verbatim_install_library(TARGET NAME STANDARD): a C++ library, `verbatim::NAME` for those who find it, its headers those
+# of include/NAME, which need C++STANDARD.
+function(verbatim_install_library target name standard)
   # As an installed library, it names no path of this machine: headers are in the prefix, wherever that has been moved
   # to, and libraries are the linker's to find.
   set(libraries "")
@@ -27,13 +28,13 @@ function(verbatim_install_library target name headers)
   set_target_properties(${target} PROPERTIES
     EXPORT_NAME ${name}
     INTERFACE_LINK_LIBRARIES "${libraries}"
-    INTERFACE_COMPILE_FEATURES cxx_std_20
+    INTERFACE_COMPILE_FEATURES cxx_std_${standard}
     INTERFACE_INCLUDE_DIRECTORIES
       "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>;$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
   add_library(verbatim::${name} ALIAS ${target})
   install(TARGETS ${target} EXPORT verbatimTargets
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
-  install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
           COMPONENT development FILES_MATCHING PATTERN "*.h")
   # pkg-config knows where its file lies, so the prefix may move.
   file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
@@ -43,10 +44,9 @@ function(verbatim_install_library target name headers)
           COMPONENT development)
 endfunction()
 
-verbatim_install_library(verbatim_api verbatim verbatim)
+verbatim_install_library(verbatim_api verbatim 20)
 if(TARGET verbatim_infinity)
-  verbatim_install_library(verbatim_infinity infinity infinity)
-  set_target_properties(verbatim_infinity PROPERTIES INTERFACE_COMPILE_FEATURES cxx_std_11)  # As its programs.
+  verbatim_install_library(verbatim_infinity infinity 11)
 endif()
 install(EXPORT verbatimTargets NAMESPACE verbatim:: DESTINATION ${cmake_folder} COMPONENT development)
 configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/verbatimConfig.cmake.in
@@ -60,11 +60,15 @@ install(FILES ${CMAKE_BINARY_DIR}/cmake/verbatimConfig.cmake
         DESTINATION ${cmake_folder} COMPONENT development)
 
 # Manual pages and completion, under the names that the system looks for.
-foreach(section 1 7 8)
-  file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.${section})
-  if(pages)
-    install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT runtime)
-  endif()
+file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.[178])
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cmake/man)
+foreach(page ${pages})
+  get_filename_component(name ${page} NAME)
+  string(REGEX MATCH "[0-9]$" section ${name})
+  set(zipped ${CMAKE_BINARY_DIR}/cmake/man/${name}.gz)
+  install(CODE "execute_process(COMMAND gzip -9nc ${page} OUTPUT_FILE ${zipped} COMMAND_ERROR_IS_FATAL ANY)"
+          COMPONENT runtime)
+  install(FILES ${zipped} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT runtime)
 endforeach()
 # install_completion(FILE FOLDER [NAME])
 function(install_completion file folder)
@@ -76,6 +80,18 @@ endfunction()
 install_completion(verbatim.bash bash-completion/completions verbatim)
 install_completion(_verbatim zsh/vendor-completions _verbatim)
 install_completion(verbatim.fish fish/vendor_completions.d verbatim.fish)
+
+# The agent's units, made for the prefix that cmake --install or CPack chooses.
+foreach(kind system user)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/systemd/${kind})
+    set(unit ${kind}/verbatimd@.service)
+    install(CODE "
+      file(READ \"${CMAKE_BINARY_DIR}/systemd/${unit}\" text)
+      string(REPLACE \"${CMAKE_INSTALL_FULL_BINDIR}/\" \"\${CMAKE_INSTALL_PREFIX}/bin/\" text \"\${text}\")
+      file(WRITE \"${CMAKE_BINARY_DIR}/cmake/${unit}\" \"\${text}\")" COMPONENT runtime)
+    install(FILES ${CMAKE_BINARY_DIR}/cmake/${unit} DESTINATION lib/systemd/${kind} COMPONENT runtime)
+  endif()
+endforeach()
 
 install(FILES README.md SECURITY.md ARCHITECTURE.md DESTINATION ${doc_folder} COMPONENT doc)
 install(DIRECTORY docs/ DESTINATION ${doc_folder}/docs COMPONENT doc

@@ -45,7 +45,7 @@ for binary in /usr/bin/verbatim /usr/bin/verbatimd /usr/lib/verbatim/*.so* /usr/
   if grep "not found" "$log"; then fail "$binary lacks a library"; fi
 done
 expect 0 "verbatim devices; ls /usr/share/doc/verbatim"
-if as_user "ibv_devices" | grep verbatim; then fail "verbatim is before the system's libraries"; fi
+if as_user "ibv_devices 2>&1" | grep verbatim; then fail "verbatim is before the system's libraries"; fi
 
 echo "packages: twelve programs, as an ordinary user"
 as_user "VERBATIM_BUILD=/usr $here/../../demo.sh" || fail "demo.sh"
@@ -62,8 +62,8 @@ $VIA_B "$@" 127.0.0.2 7000 && wait $server
 END
 for path in auto wire; do
   for program in ./own_program own/own_program; do
-    expect 0 "VERBATIM_PATH=$path VIA_A=\"verbatim run --node a --address 127.0.0.2\" \
-      VIA_B=\"verbatim run --node b --address 127.0.0.3\" sh /opt/pair.sh $program"
+    expect 0 "VERBATIM_PATH=$path VIA_A=\"verbatim run --node a --address 127.0.0.2 --\" \
+      VIA_B=\"verbatim run --node b --address 127.0.0.3 --\" sh /opt/pair.sh $program"
     says "found: written from afar"
   done
 done
@@ -84,7 +84,7 @@ chmod +x /usr/bin/verbatimd
 
 echo "packages: removed, verbatim-system first"
 apt remove verbatim-system
-if as_user "ibv_devices" | grep verbatim; then fail "verbatim-system has left its traces"; fi
+if as_user "ibv_devices 2>&1" | grep verbatim; then fail "verbatim-system has left its traces"; fi
 apt remove verbatim libverbatim0 verbatim-dev verbatim-doc
 apt autoremove
 files >/opt/after
