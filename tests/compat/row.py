@@ -13,6 +13,7 @@ class Row:
     quick: bool = False  # Also in the default test suite.
     seconds: int = 60
     listens: int = 0  # The TCP port of a server that lets nobody choose it.
+    says: str = ""  # What a server says when it is ready, where its ports do not tell.
     ends: bool = True  # The server ends with the client; else it is stopped.
     before: str = ""  # A shell command on node b, before.
     setup: str = ""  # A shell command beside node a that sets the running server up: tgtadm.

@@ -19,7 +19,7 @@ import refused
 import report
 import table
 from lab import SKIPPED, Failure, Lab, listens, option_parser, wait_until
-from namespaces import Namespace, enter_user_namespace, wait_for_link
+from namespaces import LINK_LOCAL_A, LINK_LOCAL_B, MAC_A, MAC_B, Namespace, enter_user_namespace, wait_for_link
 
 ADDRESS_A = "10.77.0.1"
 ADDRESS_B = "10.77.0.2"
@@ -56,19 +56,25 @@ class Setup:
         self.options = options
         self.peer = Namespace()
         # Frames of 9,000 bytes, as where RDMA is at home: qperf insists on a path MTU of 2,048.
-        commands = (f"ip link add veth-a mtu 9000 type veth peer name veth-b mtu 9000 netns {self.peer.pid}",
-                    f"ip address add {ADDRESS_A}/24 dev veth-a",
-                    f"ip address add {ADDRESS_A6}/64 dev veth-a nodad", "ip link set veth-a up")
+        commands = (f"ip link add veth-a address {MAC_A} mtu 9000 type veth "
+                    f"peer name veth-b address {MAC_B} mtu 9000 netns {self.peer.pid}",
+                    *self._addresses("veth-a", ADDRESS_A, ADDRESS_A6, LINK_LOCAL_A))
         for command in commands:
             subprocess.run(command.split(), check=True)
-        for command in (f"ip address add {ADDRESS_B}/24 dev veth-b",
-                        f"ip address add {ADDRESS_B6}/64 dev veth-b nodad", "ip link set veth-b up",
-                        "ip link set lo up"):
+        for command in (*self._addresses("veth-b", ADDRESS_B, ADDRESS_B6, LINK_LOCAL_B), "ip link set lo up"):
             self.peer.run(*command.split())
         wait_for_link("veth-a")
         wait_for_link("veth-b", self.peer)
         self.mac_a = self._mac("veth-a")
         self.mac_b = self._mac("veth-b", self.peer.pid)
+
+    @staticmethod
+    def _addresses(interface, ipv4, ipv6, link_local):
+        """The link-local one is in place of the kernel's, which is tentative for a second or two (RFC 4862): with it,
+        GID 0 is there at once."""
+        return (f"ip link set {interface} addrgenmode none", f"ip address add {ipv4}/24 dev {interface}",
+                f"ip address add {ipv6}/64 dev {interface} nodad", f"ip link set {interface} up",
+                f"ip address add {link_local}/64 dev {interface} nodad")
 
     @staticmethod
     def _mac(interface, pid=None):
@@ -94,12 +100,15 @@ class Setup:
                 "mac_a": self.mac_a, "mac_b": self.mac_b}
 
 
-def await_server(lab, server, port, takes_port):
-    """Until it listens at its TCP port or with an rdma_cm id, or has a queue pair that receives; or, where it
-    takes no port, has grown quiet: on a busy machine a program that has hardly begun is quiet, too."""
+def await_server(lab, server, port, takes_port, says):
+    """Until it says what its row knows. Of others: until it listens at its TCP port or with an rdma_cm id, or has a
+    queue pair that receives; or, where it takes no port, has grown quiet: on a busy machine a program that has hardly
+    begun is quiet, too."""
     def ready():
         if server.ended():
             raise Failure(f"{server.name} ended with status {server.process.returncode} at once")
+        if says:
+            return says in server.output()
         return listens(server.process.pid, port) or is_served() or (not takes_port and quiet())
 
     def is_served():
@@ -132,7 +141,8 @@ def run_pair(row, lab, words):
     server = None
     if row.server:
         server = lab.start("a", shell(row.server))
-        await_server(lab, server, row.listens or words["port"], bool(row.listens) or "{port}" in row.server)
+        await_server(lab, server, row.listens or words["port"], bool(row.listens) or "{port}" in row.server,
+                     row.says)
     if row.setup:
         subprocess.run(["bash", "-c", row.setup.format_map(words)], check=True, timeout=row.seconds)
     client = lab.start("b" if row.server else "a", shell(row.client))

@@ -103,8 +103,7 @@ def _dapl():
                           f"{at % 'b'}dapltest {test.replace('-i', '-D verbatim -s {a} -i', 1)}",
                           f"{at % 'a'}dapltest -T S -D verbatim",
                           expect="Total Recv|Operation Throughput", before=make, ends=False,
-                          # -T P on the wire: a server that disconnects at once loses its last acknowledgement on a busy
-                          # machine (docs/decisions.md), a fault of ours. Until it is mended, the long set has these rows.
+                          says="Service Point Ready",
                           quick=path in ("wire", "direct, iWARP") and name.startswith("-T T"), **fields)
 
 
