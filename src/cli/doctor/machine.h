@@ -50,6 +50,7 @@ struct PortUser {
 struct RunningNode {
   std::string name;
   std::string version;  // Of its agent.
+  std::string silence;  // Why the agent does not tell; empty if it does.
   pid_t agent_pid = 0;
   std::vector<pid_t> programs;
 };

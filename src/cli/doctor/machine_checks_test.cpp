@@ -47,7 +47,11 @@ Machine healthy() {
   node.addresses = machine.interfaces[1].addresses;
   node.agent_pid = 50;
   machine.node = node;
-  machine.nodes = {{.name = "local", .version = VERBATIM_VERSION, .agent_pid = 50, .programs = {}}};
+  machine.nodes = {{.name = "local",
+                    .version = VERBATIM_VERSION,
+                    .silence = {},
+                    .agent_pid = 50,
+                    .programs = {}}};
   machine.trial = {.is_done = true, .has_opened = true, .step = {}, .words = {}};
   return machine;
 }
@@ -191,6 +195,8 @@ const std::vector<Case> kNode = {
      "agents", "of release 0.0.1", "verbatim status"},
     {"AgentThatSaysNothing", [](Machine& m) { m.nodes[0].version = ""; }, Verdict::fault, "agents",
      "of release ?", "verbatim status"},
+    {"AgentThatDoesNotAnswer", [](Machine& m) { m.nodes[0].silence = "timed out"; }, Verdict::fault,
+     "agents", "does not answer: timed out", "kill -CONT"},
     {"NodeRefused", [](Machine& m) { m.node = refuse(EEXIST, "runs with other addresses"); },
      Verdict::fault, "node", "runs with other addresses", "another node"},
     {"PortDown", [](Machine& m) { m.node->port.is_active = false; }, Verdict::fault, "node",

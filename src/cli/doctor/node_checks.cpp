@@ -20,6 +20,14 @@ Findings check_agents(const Machine& machine) {
   std::vector<std::string> names;
   for (const RunningNode& node : machine.nodes) {
     names.push_back(node.name);
+    if (!node.silence.empty()) {
+      findings.push_back(fault(
+          kSubject,
+          fmt::format("the agent of node {} does not answer: {}", node.name, node.silence),
+          "find it (pgrep -a verbatimd); let it go on if it is stopped (kill -CONT), else kill it: "
+          "programs go on, and the next one starts another"));
+      continue;
+    }
     if (node.version == VERBATIM_VERSION) continue;
     findings.push_back(fault(
         kSubject,

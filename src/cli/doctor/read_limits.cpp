@@ -57,8 +57,8 @@ std::uint64_t threads_of(uid_t uid) {
   return threads;
 }
 
-/// The tightest limit on the way from the process's control group to the root: version 2, else the
-/// one folder that version 1 mounts in a container.
+/// The tightest limit on the way from the process's control group to the root; none under version
+/// 1, where the folder's place is anybody's.
 Quota read_quota(const std::string& limit_file, const std::string& used_file) {
   Quota tightest;
   std::string line = first_line("/proc/self/cgroup");

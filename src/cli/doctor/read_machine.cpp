@@ -71,7 +71,8 @@ std::vector<RunningNode> read_nodes() {
   for (const std::string& name : *names) {
     const auto text = agent::request_status(name);
     if (!text && text.error().code == ENOENT) continue;  // It has left meanwhile.
-    RunningNode node{.name = name, .version = {}, .programs = {}};
+    RunningNode node{.name = name, .version = {}, .silence = {}, .programs = {}};
+    if (!text) node.silence = text.error().text;
     const auto status =
         nlohmann::json::parse(text ? *text : "", nullptr, /*allow_exceptions=*/false);
     if (status.is_object()) {

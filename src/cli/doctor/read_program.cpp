@@ -107,7 +107,9 @@ bool is_in(const std::string& path, const std::string& folder) {
 void read_loader_line(const std::string& line, const std::string& dropin_folder, Program& program) {
   const auto arrow = line.find(" => ");
   if (!line.starts_with('\t')) {
-    if (!line.empty()) program.loader_words += (program.loader_words.empty() ? "" : "; ") + line;
+    if (line.empty()) return;
+    if (!program.loader_words.empty()) program.loader_words += "; ";
+    program.loader_words += line;
     return;
   }
   if (arrow == std::string::npos) return;  // The loader itself, the kernel's own, the preloaded.
