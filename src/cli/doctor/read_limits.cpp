@@ -65,8 +65,8 @@ Quota read_quota(const std::string& limit_file, const std::string& used_file) {
   if (!line.starts_with("0::")) return tightest;
   for (fs::path group = line.substr(3);; group = group.parent_path()) {
     const std::string folder = "/sys/fs/cgroup" + (group == "/" ? "" : group.string());
-    const Limit limit = number_in(first_line(folder + "/" + limit_file));
-    const Limit used = number_in(first_line(folder + "/" + used_file));
+    const Limit limit = number_in(first_line(fmt::format("{}/{}", folder, limit_file)));
+    const Limit used = number_in(first_line(fmt::format("{}/{}", folder, used_file)));
     const auto room = [](const Quota& quota) {
       return *quota.limit - std::min(*quota.limit, quota.used);
     };
