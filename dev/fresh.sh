@@ -1,17 +1,18 @@
 #!/bin/bash
-# fresh.sh 12|13 user|root|arm64|package: in a minimal Debian of that release, made with debootstrap, clones this
+# fresh.sh 12|13 user|root|arm64|package [FOLDER]: in a minimal Debian of that release, made with debootstrap, clones this
 # repository and runs the README's two commands, as an ordinary user with sudo or as root. arm64: builds
 # everything for aarch64 with the cross compiler, and runs the unit tests of what engines and regions are
-# made of under QEMU's user emulation. package: makes the Debian packages, and tries them in a second system that has
-# nothing else (tests/package/try_packages.sh). Needs root; nothing is left behind.
+# made of under QEMU's user emulation. package: makes the Debian packages (or takes those of FOLDER), and tries them in a
+# second system that has nothing else (tests/package/try_packages.sh). Needs root; nothing is left behind.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 declare -A codenames=([12]=bookworm [13]=trixie)
 codename=${codenames[${1:-none}]-}
 who=${2-}
+debs=${3-} # Packages that were made before.
 [[ -n $codename && $who =~ ^(user|root|arm64|package)$ ]] || {
-  echo "usage: dev/fresh.sh 12|13 user|root|arm64|package" >&2
+  echo "usage: dev/fresh.sh 12|13 user|root|arm64|package [FOLDER]" >&2
   exit 2
 }
 [[ $EUID -eq 0 ]] || {
@@ -82,6 +83,9 @@ mkdir -p "$root/usr/share/keyrings"
 cp -an /usr/share/keyrings/. "$root/usr/share/keyrings/"
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 
+# A system that is thrown away need not reach the disk.
+echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io"
+
 mount_into() {
   mount -t proc proc "$1/proc"
   mount -t sysfs sysfs "$1/sys" 2>/dev/null || mount --rbind /sys "$1/sys"
@@ -124,9 +128,10 @@ case $who in
     ;;
   package)
     commands=("nice ./setup.sh package")
+    if [[ -n $debs ]]; then commands=(); fi
     # Where there is a cache of what has been compiled, it serves here, too.
     cache=${CCACHE_DIR:-${HOME-}/.cache/ccache}
-    if [[ -d $cache ]]; then
+    if [[ -z $debs && -d $cache ]]; then
       install ccache
       mkdir -p "$root/var/cache/ccache"
       mount --bind "$cache" "$root/var/cache/ccache"
@@ -142,8 +147,16 @@ done
 
 if [[ $who == package ]]; then
   mkdir "$second/opt/verbatim"
-  cp -a "$first"/opt/verbatim/{demo.sh,tests,build/debs} "$second/opt/verbatim/"
+  cp -a "$first"/opt/verbatim/{demo.sh,tests} "$second/opt/verbatim/"
+  cp -a "${debs:-$first/opt/verbatim/build/debs}" "$second/opt/verbatim/debs"
   root=$second
   in_root /opt/verbatim/tests/package/try_packages.sh /opt/verbatim/debs
+  # The ready CI jobs, with the packages in their cache.
+  for job in examples/ci/*.yml; do
+    echo "fresh: the commands of $job"
+    python3 -B tests/package/ci_steps.py "$job" >"$second/opt/job.sh"
+    quietly in_root sh -c "cd /opt/verbatim && bash /opt/job.sh"
+    in_root sh -c "userdel -f -r tester 2>/dev/null; apt-get -q -y purge 'verbatim*'" >/dev/null
+  done
 fi
 echo "fresh: all commands passed in Debian $1, as $who"

@@ -91,4 +91,5 @@ files >/opt/after
 ldconfig -p | sort >/opt/libraries_after
 diff /opt/before /opt/after >"$log" || fail "files have stayed, or have gone"
 diff /opt/libraries_before /opt/libraries_after >"$log" || fail "the linker's cache is another"
+userdel -f -r tester 2>/dev/null
 echo "packages: all passed; nothing is left"
