@@ -67,7 +67,7 @@ struct NodeDescription {
 /// leaves its receiver the time to post.
 inline constexpr TimeNs kRnrGrace = 20 * kMillisecond;
 
-/// A program's place in its node: what the agent gave it (design decision 2).
+/// A program's place in its node: what the agent gave it (docs/design.md, 2).
 struct Membership {
   NodeDescription node;
   Qpn first_qpn;                     // Of the range of kProgramQueuePairsMax numbers.

@@ -18,7 +18,7 @@
 #include "region/region_table.h"
 
 /// The shared arena of one process: everything that peers touch on the direct path lies in it, with
-/// offsets instead of pointers, in a memfd that the agent and peers can map (design decision 4).
+/// offsets instead of pointers, in a memfd that the agent and peers can map (docs/design.md, 4).
 namespace verbatim::adapter {
 
 /// Where something lies in the arena, in bytes from its start; 0 is nothing.

@@ -11,7 +11,7 @@
 #include "base/types.h"
 #include "observe/counters.h"
 
-/// The direct path (design decision 4): the processor of whoever asks does the adapter's work.
+/// The direct path (docs/design.md, 4): the processor of whoever asks does the adapter's work.
 namespace verbatim::adapter {
 
 struct CompletionRing;

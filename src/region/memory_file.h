@@ -21,7 +21,7 @@ struct MemoryFileOptions {
   bool without_freeze = false;  // As where userfaultfd(2) is refused: see WriteFreeze.
 };
 
-/// Memory adoption (design decision 4): a program registers memory that it allocated as it liked;
+/// Memory adoption (docs/design.md, 4): a program registers memory that it allocated as it liked;
 /// here its pages move, in place, into one sparse memfd, and when the last user has gone they move
 /// back, so that allocators that rely on fresh zero pages stay right. The program notices nothing:
 /// addresses and bytes are the same all the time, also under threads that write meanwhile.
