@@ -316,12 +316,12 @@ Result<const mover::SendSocket*> Adapter::sender(std::uint8_t gid_index,
   return senders_[gid_index]->socket_for(destination, dest_qpn, patience);
 }
 
-Result<Adapter::Route> Adapter::route(const AddressVector& vector, Qpn dest_qpn) {
+Result<Route> Adapter::route(const AddressVector& vector, Qpn dest_qpn) {
   auto address = check_vector(vector);
   if (!address) return std::unexpected(address.error());
   auto socket = sender(vector.source_gid_index, *address, dest_qpn, mover::kNeighbourPatience);
   if (!socket) return std::unexpected(socket.error());
-  return Route{*address, *socket};
+  return Route(**socket, *address);
 }
 
 Result<Destination> Adapter::resolve(const AddressVector& vector) {

@@ -245,10 +245,6 @@ class Adapter {
   friend class Progress;
   friend class Steering;
   bool await_completions(CompletionQueue& queue);
-  struct Route {
-    SocketAddress address;
-    const mover::SendSocket* socket = nullptr;
-  };
   Adapter() = default;
   Result<void> check_capacity(const QueuePairOptions& options) const;
   /// The next free number of the program's range; 0: none is left.

@@ -6,14 +6,12 @@
 #include <expected>
 #include <memory>
 #include <new>
-#include <optional>
 
 #include <sys/uio.h>
 
 #include "adapter/arena.h"
 #include "adapter/packet_route.h"
 #include "adapter/receive_queue.h"
-#include "base/address.h"
 #include "mover/udp.h"
 #include "region/kept_hold.h"
 #include "transport/work.h"
@@ -31,15 +29,18 @@ namespace verbatim::adapter {
 /// `end`; or `abandon` instead of `end` when the payload's memory refuses. `flush` at last.
 class Burst {
  public:
-  /// `route`: the last one of who sends, kept for the next burst.
-  Burst(ArenaHeader& arena, std::optional<PacketRoute>& route)
-      : port_(arena.port_counters), route_(route) {}
+  explicit Burst(ArenaHeader& arena) : port_(arena.port_counters) {}
   ~Burst() { flush(); }
   Burst(const Burst&) = delete;
   Burst& operator=(const Burst&) = delete;
 
   /// Where the packets go from now on; what was gathered for another destination leaves first.
-  void set_route(const mover::SendSocket& socket, const SocketAddress& destination);
+  /// `route` outlives the next `flush`.
+  void use(const Route& route) {
+    if (route_ == &route) return;
+    flush();
+    route_ = &route;
+  }
   /// Starts a packet: sends what is there when this one does not fit behind it.
   void begin(const wire::Headers& headers, std::uint32_t payload_bytes);
   /// Bytes of a region, which stays held until the burst leaves. An error where the key does not
@@ -83,9 +84,8 @@ class Burst {
   void drop_holds(std::size_t from);
 
   observe::PortCounters& port_;
-  const mover::SendSocket* socket_ = nullptr;
-  std::optional<PacketRoute>& route_;  // From the socket.
-  std::uint32_t segment_bytes_ = 0;    // Size of the first packet.
+  const Route* route_ = nullptr;
+  std::uint32_t segment_bytes_ = 0;  // Size of the first packet.
   std::uint32_t total_bytes_ = 0;
   std::uint32_t count_ = 0;
   bool closed_ = false;  // A shorter packet was the last.

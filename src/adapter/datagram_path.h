@@ -4,22 +4,21 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "adapter/direct_link.h"
+#include "adapter/packet_route.h"
 #include "base/address.h"
 #include "base/time.h"
 #include "base/types.h"
-#include "mover/udp.h"
-#include "wire/ip.h"
 
 namespace verbatim::adapter {
 
 /// How a UD queue pair reaches one destination. It looks that up once, for programs send to the
 /// same ones again and again.
 struct DatagramPath {
-  const mover::SendSocket* socket = nullptr;  // Of the wire.
-  wire::IpFlow flow;
+  std::optional<Route> route;        // Of packets.
   std::unique_ptr<DirectLink> link;  // Null: packets, until it is looked for again.
   TimeNs look_again = 0;
 };

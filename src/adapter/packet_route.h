@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/address.h"
+#include "mover/udp.h"
 #include "wire/icrc.h"
 #include "wire/ip.h"
 
@@ -19,6 +20,16 @@ struct PacketRoute {
   SocketAddress destination;
   wire::IpFlow flow;
   wire::IcrcSeed seed;
+};
+
+/// Where packets leave, and their way: resolved once, when a queue pair learns where its peer is,
+/// and when a datagram's destination is first seen.
+struct Route {
+  Route(const mover::SendSocket& from, const SocketAddress& to)
+      : socket(&from), way(from.local(), to) {}
+
+  const mover::SendSocket* socket;
+  PacketRoute way;
 };
 
 }  // namespace verbatim::adapter

@@ -196,6 +196,7 @@ class QueuePair {
   // Datagrams: queue_pair_datagram.cpp.
   void transmit_datagrams(TimeNs now);
   transport::DatagramConfig datagram_config() const;
+  void forget_old_paths();
   const DatagramPath* path_to(const DatagramPlace& place);
   transport::Status send_datagram(Burst& burst, transport::Slot slot);
   std::optional<transport::Status> send_directly(const SendWork& work, const LocalMemory& local);
@@ -369,8 +370,7 @@ class QueuePair {
   std::unique_ptr<mover::FrameBatch> frames_;  // Raw packets.
   bool fatal_ = false;                         // Go to the error state after this step.
   SocketAddress peer_;
-  const mover::SendSocket* socket_ = nullptr;
-  std::optional<PacketRoute> route_;  // From there, as the last packet went.
+  std::optional<Route> route_;  // Of packets to `peer_`: none over iWARP, none of datagrams.
   Pacer pacer_;
   bool held_back_ = false;  // By the pacer, with something to send.
   TimeNs armed_deadline_ = kNever;

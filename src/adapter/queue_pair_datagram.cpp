@@ -20,16 +20,19 @@ constexpr TimeNs kLookAgain = 100 * kMillisecond;
 
 }  // namespace
 
+/// Not while a burst is under way: it may use one of them.
+void QueuePair::forget_old_paths() {
+  constexpr std::size_t kPathsMax = 4096;
+  if (paths_.size() > kPathsMax) paths_.clear();
+}
+
 /// Null where no socket can be had.
 const DatagramPath* QueuePair::path_to(const DatagramPlace& place) {
-  constexpr std::size_t kPathsMax = 4096;
-  if (paths_.size() >= kPathsMax && !paths_.contains(place)) paths_.clear();
   DatagramPath& path = paths_[place];
-  if (path.socket == nullptr) {
+  if (!path.route) {
     const auto socket = adapter_.sender(place.source_gid_index, place.address, place.qpn);
     if (!socket) return nullptr;
-    path.socket = *socket;
-    path.flow = wire::flow_of(path.socket->local(), place.address);
+    path.route.emplace(**socket, place.address);
   }
   if (path.link != nullptr && !path.link->is_there()) path.link.reset();
   if (path.link != nullptr || !may_be_direct() || place.qpn == kMulticastQpn) return &path;
@@ -46,13 +49,14 @@ std::optional<Status> QueuePair::send_directly(const transport::SendRequest& req
                                                QKey qkey) {
   if (path.link == nullptr || request.length > bytes_of(adapter_.active_mtu())) return {};
   const bool controlled = (raw(qkey) & transport::kControlledQKey) != 0;
-  const Datagram datagram{controlled ? attributes_.qkey : qkey, path.flow};
+  const Datagram datagram{controlled ? attributes_.qkey : qkey, path.route->way.flow};
   const DirectLink::Outcome outcome = path.link->send_datagram(request, local, datagram);
   count_direct(*path.link, outcome, request.length);
   return path.link->status();
 }
 
 std::optional<Status> QueuePair::send_directly(const SendWork& work, const LocalMemory& local) {
+  forget_old_paths();
   const Destination& to = *work.destination;
   const DatagramPath* const path =
       path_to({to.address, to.vector.source_gid_index, work.remote_qpn});
@@ -63,7 +67,8 @@ std::optional<Status> QueuePair::send_directly(const SendWork& work, const Local
 void QueuePair::transmit_datagrams(TimeNs now) {
   /// Nothing but its socket's buffer holds back what comes for a peer.
   constexpr std::uint64_t kTogether = 16;
-  Burst burst(adapter_.arena().header(), route_);
+  forget_old_paths();
+  Burst burst(adapter_.arena().header());
   Status status = Status::success;
   while (status == Status::success && handed_ < send_queue_.posted() && may_send(now)) {
     const transport::Slot slot = handed_++;
@@ -104,7 +109,7 @@ Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
       datagram_config(), {.qpn = target.qpn, .qkey = target.qkey}, place.request, slot,
       attributes_.send_psn + static_cast<std::uint32_t>(slot));
   if (!packet) return packet.error();
-  burst.set_route(*path->socket, target.address);
+  burst.use(*path->route);
   return add_request_packet(burst, *packet) ? Status::success : Status::local_protection_error;
 }
 

@@ -45,17 +45,13 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
                               number_.value(), name_of(to)));
   }
 
-  const mover::SendSocket* socket = socket_;
-  SocketAddress peer = peer_;
   if ((mask & kAddressVector) != 0) {
     const auto route = adapter_.route(
         wanted.address, (mask & kDestQpn) != 0 ? wanted.dest_qpn : attributes_.dest_qpn);
     if (!route) return std::unexpected(route.error());
-    peer = route->address;
-    socket = route->socket;
+    route_ = *route;
+    peer_ = route->way.destination;
   }
-  peer_ = peer;
-  socket_ = socket;
   apply(wanted, mask);
   enter(to, mask);
   if ((mask & kRateLimit) != 0) pace(wanted.rate_limit_kbps, 0);

@@ -89,14 +89,14 @@ void QueuePair::transmit_locked(TimeNs now) {
   if (is_raw()) return transmit_frames(now);
   if (stream_ != nullptr && stream_->is_polled) transmit_stream();
   if (stream_ != nullptr && link_ == nullptr) return;
-  if ((socket_ == nullptr && link_ == nullptr) || current == QpState::reset ||
-      current == QpState::init || current == QpState::err) {
+  if ((!route_ && link_ == nullptr) || current == QpState::reset || current == QpState::init ||
+      current == QpState::err) {
     return;
   }
   if (link_ != nullptr) transmit_direct(now);
   if (link_ == nullptr || responder_.has_output()) {
-    Burst burst(adapter_.arena().header(), route_);
-    burst.set_route(*socket_, peer_);
+    Burst burst(adapter_.arena().header());
+    burst.use(*route_);
     // A program that polls gets its own answer out first, and the acknowledgement rides behind it
     // in the same datagram; the receiver looks at acknowledgements first. One that waits for events
     // may rely on their order: as with a card, its request completes before the peer's answer
@@ -121,9 +121,9 @@ void QueuePair::transmit_locked(TimeNs now) {
 /// why, or an acknowledgement that waited for the next turn.
 void QueuePair::send_last_words() {
   if (stream_ != nullptr) return end_stream();
-  if (!is_connected() || socket_ == nullptr || !responder_.has_output()) return;
-  Burst burst(adapter_.arena().header(), route_);
-  burst.set_route(*socket_, peer_);
+  if (!is_connected() || !route_ || !responder_.has_output()) return;
+  Burst burst(adapter_.arena().header());
+  burst.use(*route_);
   transmit_responses(burst);
 }
 
