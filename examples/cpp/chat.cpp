@@ -21,7 +21,6 @@ namespace {
 constexpr std::uint16_t kPort = 7477;
 constexpr std::size_t kLineBytes = 1024;
 constexpr std::size_t kReceives = 64;
-constexpr int kLookMilliseconds = 200;  // How often it looks who has left.
 
 class Chat {
  public:
@@ -42,13 +41,14 @@ class Chat {
 
   void join(const std::string& address) { add(connect(domain_, address, kPort, options_)); }
 
-  // One thread sleeps until a line is typed, a message comes, or a node does. Ends with the input.
+  // One thread sleeps until a line is typed, a message comes, or a node comes or leaves. Ends with
+  // the input.
   void run() {
     for (;;) {
       pollfd events[] = {{STDIN_FILENO, POLLIN, 0},
                          {listener_.event_descriptor(), POLLIN, 0},
                          {completions_.event_descriptor(), POLLIN, 0}};
-      if (completions_.arm()) poll(events, 3, kLookMilliseconds);
+      if (completions_.arm()) poll(events, 3, -1);
       while (const auto message = lines_.next()) show(*message);
       forget_those_who_left();
       if (events[1].revents != 0) add(listener_.accept(options_));

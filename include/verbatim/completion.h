@@ -49,8 +49,8 @@ class CompletionQueue {
   /// Readable when something may have completed, for poll(2) and event loops: then call `poll`.
   /// `arm` first.
   int event_descriptor() const noexcept;
-  /// Asks for one event. Returns false if something has completed already: call `poll` instead of
-  /// sleeping.
+  /// Asks for one event. Returns false if something has completed already, or a connection has
+  /// ended: call `poll` instead of sleeping.
   bool arm();
 
   ibv_cq* native() const noexcept;

@@ -12,7 +12,7 @@ Result<CompletionQueue> CompletionQueue::make(const Context& context,
 
 int CompletionQueue::poll() { return queue_->poll(); }
 int CompletionQueue::wait(std::chrono::nanoseconds timeout) { return queue_->wait(timeout); }
-int CompletionQueue::event_descriptor() const noexcept { return queue_->channel->fd; }
+int CompletionQueue::event_descriptor() const noexcept { return queue_->events; }
 bool CompletionQueue::arm() { return queue_->arm(); }
 ibv_cq* CompletionQueue::native() const noexcept { return queue_->cq; }
 

@@ -7,6 +7,7 @@
 #include <rdma/rdma_cma.h>
 
 #include "api/party.h"
+#include "api/shared_receives.h"
 
 namespace verbatim::detail {
 
@@ -28,6 +29,8 @@ struct Connection {
 
   /// Ends the connection; requests under way fail. Again: nothing.
   void end();
+  /// It is established: from now on, who waits for its requests learns of its end.
+  void begin();
   /// Takes the events of rdma_cm. If the peer has ended the connection, so does this side: verbs
   /// leave the queue pair as it is, with receives that nothing will come to.
   void take_events();
@@ -37,6 +40,10 @@ struct Connection {
   std::vector<std::byte> peer_data;
   std::uint32_t peer_number = 0;
   Party party;
+
+ private:
+  Queue& where_it_receives() { return party.shared ? *party.shared->queue : *party.queue; }
+  bool is_established_ = false;  // By rdma_cm.
 };
 
 }  // namespace verbatim::detail

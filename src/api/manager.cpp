@@ -189,6 +189,7 @@ Result<QueuePair> connect(const ProtectionDomain& domain, const std::string& hos
   if (!event) return event.error();
   connection->peer_data = private_data_of(**event);
   connection->peer_number = (*event)->param.conn.qp_num;
+  connection->begin();
   return ConnectionMaker::make(std::move(connection));
 }
 
@@ -319,6 +320,7 @@ Result<QueuePair> ConnectionRequest::accept(const ConnectOptions& options) && {
     return detail::refused(kCall, errno, "the peer cannot be accepted");
   auto event = expect(connection->channel.get(), RDMA_CM_EVENT_ESTABLISHED, kCall, deadline);
   if (!event) return event.error();
+  connection->begin();
   return ConnectionMaker::make(std::move(connection));
 }
 

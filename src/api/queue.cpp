@@ -3,6 +3,9 @@
 #include <bit>
 #include <cerrno>
 
+#include <sys/epoll.h>
+#include <unistd.h>
+
 #include "api/party.h"
 
 namespace verbatim::detail {
@@ -19,6 +22,12 @@ Result<std::shared_ptr<Queue>> Queue::make(const Context& context,
   if (queue->channel == nullptr) {
     return refused(Call::make_completion_queue, errno, "no completion channel");
   }
+  queue->events = epoll_create1(EPOLL_CLOEXEC);
+  epoll_event of_channel{.events = EPOLLIN, .data = {.ptr = nullptr}};
+  if (queue->events < 0 ||
+      epoll_ctl(queue->events, EPOLL_CTL_ADD, queue->channel->fd, &of_channel) != 0) {
+    return refused(Call::make_completion_queue, errno, "no descriptor to wait at");
+  }
   queue->cq = ibv_create_cq(context.native(), static_cast<int>(options.entries), nullptr,
                             queue->channel, 0);
   if (queue->cq == nullptr) {
@@ -34,6 +43,7 @@ Queue::~Queue() {
   run_ready();
   if (unacknowledged_events_ != 0) ibv_ack_cq_events(cq, unacknowledged_events_);
   if (cq != nullptr) ibv_destroy_cq(cq);
+  if (events >= 0) close(events);
   if (channel != nullptr) ibv_destroy_comp_channel(channel);
 }
 

@@ -64,6 +64,8 @@ struct Ring {
   const std::uint64_t mask_;
 };
 
+struct Connection;
+
 /// A completion queue, and who completes there. It takes a lock only where several threads share
 /// it.
 struct Queue : std::enable_shared_from_this<Queue> {
@@ -80,6 +82,11 @@ struct Queue : std::enable_shared_from_this<Queue> {
   /// Until `pending` has completed, or the time is over.
   void wait_for(const Pending& pending, std::chrono::nanoseconds timeout);
   bool arm();
+
+  /// From now on, who waits here also takes the connection's events of rdma_cm: a receive ends when
+  /// the peer does.
+  void watch(Connection& connection);
+  void unwatch(Connection& connection);
   /// Takes completions, and leaves callbacks and coroutines to the next poll: for calls within
   /// which the program does not expect to be called. Requires the lock.
   int collect();
@@ -123,6 +130,7 @@ struct Queue : std::enable_shared_from_this<Queue> {
 
   std::shared_ptr<DeviceHandle> device;
   ibv_comp_channel* channel = nullptr;
+  int events = -1;  // An epoll descriptor: `channel`, and the event channels of connections.
   ibv_cq* cq = nullptr;
   std::uint32_t entries = 0;
   bool shared_by_threads = false;
@@ -135,7 +143,9 @@ struct Queue : std::enable_shared_from_this<Queue> {
   template <typename Look>
   void wait_until(Look look, std::chrono::nanoseconds timeout);
   void ask_for_event();
-  void take_events();
+  /// Returns true if a connection had one.
+  bool take_events();
+  void take_completion_events();
   void sleep(std::chrono::nanoseconds timeout);
   void poll_one_locked();
   void dispatch(const ibv_wc& entry);

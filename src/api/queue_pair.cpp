@@ -14,9 +14,11 @@ namespace detail {
 void Connection::end() {
   ibv_qp* const queue_pair = party.queue_pair;
   if (queue_pair == nullptr) return;
-  if (id) {
+  if (is_established_) {
+    is_established_ = false;
+    where_it_receives().unwatch(*this);
     rdma_disconnect(id.get());
-  } else {
+  } else if (!id) {
     ibv_qp_attr error{.qp_state = IBV_QPS_ERR};
     ibv_modify_qp(queue_pair, &error, IBV_QP_STATE);
   }
@@ -26,12 +28,20 @@ void Connection::end() {
   id ? rdma_destroy_qp(id.get()) : static_cast<void>(ibv_destroy_qp(queue_pair));
 }
 
+void Connection::begin() {
+  is_established_ = true;
+  where_it_receives().watch(*this);
+}
+
 void Connection::take_events() {
   // The channel does not block.
   for (rdma_cm_event* event = nullptr; channel && rdma_get_cm_event(channel.get(), &event) == 0;) {
     const bool is_end = event->event == RDMA_CM_EVENT_DISCONNECTED;
     rdma_ack_cm_event(event);
-    if (is_end && party.queue_pair != nullptr) rdma_disconnect(id.get());
+    if (!is_end || !is_established_) continue;
+    is_established_ = false;
+    where_it_receives().unwatch(*this);
+    rdma_disconnect(id.get());
   }
 }
 

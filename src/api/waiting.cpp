@@ -2,8 +2,9 @@
 #include <ctime>
 
 #include <poll.h>
+#include <sys/epoll.h>
 
-#include "api/queue.h"
+#include "api/connection.h"
 
 /// Waiting for completions: first by looking again and again, then asleep until an event comes.
 namespace verbatim::detail {
@@ -20,7 +21,30 @@ void Queue::ask_for_event() {
   ibv_req_notify_cq(cq, 0);
 }
 
-void Queue::take_events() {
+void Queue::watch(Connection& connection) {
+  const Guard guard(*this);
+  epoll_event of_connection{.events = EPOLLIN, .data = {.ptr = &connection}};
+  epoll_ctl(events, EPOLL_CTL_ADD, connection.channel->fd, &of_connection);
+}
+
+void Queue::unwatch(Connection& connection) {
+  const Guard guard(*this);
+  epoll_ctl(events, EPOLL_CTL_DEL, connection.channel->fd, nullptr);
+}
+
+bool Queue::take_events() {
+  epoll_event ready[16];
+  bool has_connection = false;
+  const int count = epoll_wait(events, ready, std::size(ready), 0);
+  for (int i = 0; i < count; ++i) {
+    auto* const connection = static_cast<Connection*>(ready[i].data.ptr);
+    connection == nullptr ? take_completion_events() : connection->take_events();
+    has_connection |= connection != nullptr;
+  }
+  return has_connection;
+}
+
+void Queue::take_completion_events() {
   pollfd ready{.fd = channel->fd, .events = POLLIN, .revents = 0};
   while (::poll(&ready, 1, 0) == 1) {
     ibv_cq* of = nullptr;
@@ -34,16 +58,16 @@ void Queue::take_events() {
 
 bool Queue::arm() {
   const Guard guard(*this);
-  take_events();
+  const bool has_connection = take_events();
   ibv_req_notify_cq(cq, 0);
   // What completed before brings no event.
-  return collect() == 0 && ready_ == nullptr;
+  return collect() == 0 && ready_ == nullptr && !has_connection;
 }
 
 void Queue::sleep(std::chrono::nanoseconds timeout) {
   const auto nanoseconds = timeout.count();
   const timespec limit{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
-  pollfd ready{.fd = channel->fd, .events = POLLIN, .revents = 0};
+  pollfd ready{.fd = events, .events = POLLIN, .revents = 0};
   if (ppoll(&ready, 1, nanoseconds < 0 ? nullptr : &limit, nullptr) <= 0) return;
   const Guard guard(*this);
   take_events();

@@ -2,6 +2,7 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include "kit.h"
 
@@ -135,6 +136,32 @@ TEST(Connect, TellsThatThePeerHasLeft) {
     std::this_thread::yield();
   EXPECT_FALSE(pair.peer.is_connected());
   EXPECT_EQ(waiting.wait_for(std::chrono::seconds(10)).error().status, Status::flushed);
+}
+
+TEST(Connect, EndsTheReceivesOfWhoWaitsWhenThePeerLeaves) {
+  Pair pair;
+  RequestToken received = pair.peer.receive(pair.there.slice());
+  auto leaves = std::async(std::launch::async, [&] { pair.asker.disconnect(); });
+  EXPECT_EQ(received.wait_for(std::chrono::seconds(10)).error().status, Status::flushed);
+  leaves.get();
+  EXPECT_FALSE(pair.peer.is_connected());
+}
+
+TEST(Connect, WakesWhoSleepsAtTheDescriptorWhenThePeerLeaves) {
+  const ProtectionDomain domain = Context::open().value().allocate_domain().value();
+  CompletionQueue completions = CompletionQueue::make(domain.context()).value();
+  ConnectOptions receiving;
+  receiving.queue_pair.completions = completions;
+  receiving.queue_pair.shared_receives = SharedReceiveQueue::make(domain, completions).value();
+  auto [asker, peer] = kit::connect_both(domain, {}, receiving);
+  ASSERT_TRUE(completions.arm());
+  asker.disconnect();
+  pollfd events{.fd = completions.event_descriptor(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&events, 1, 10'000), 1);
+  EXPECT_FALSE(completions.arm());
+  EXPECT_TRUE(completions.arm());
+  EXPECT_FALSE(peer.is_connected());
+  EXPECT_EQ(poll(&events, 1, 0), 0);
 }
 
 TEST(Connect, CarriesARegionToken) {
