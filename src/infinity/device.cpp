@@ -76,8 +76,9 @@ Device::Device(std::uint16_t index, std::uint16_t number) {
 void Device::open(std::uint16_t index) {
   int count = 0;
   const Owned<ibv_device*, ibv_free_device_list> list(ibv_get_device_list(&count));
-  if (!list) fail(errno, "Context: the list of RDMA devices cannot be had");
-  if (count == 0) {
+  // ENOSYS: a kernel without RDMA, and the system's library.
+  if (!list && errno != ENOSYS) fail(errno, "Context: the list of RDMA devices cannot be had");
+  if (!list || count == 0) {
     refuse(
         "Context: there is no RDMA device: is the program started with `verbatim run`, or is a "
         "card's driver loaded?");

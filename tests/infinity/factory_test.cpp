@@ -52,7 +52,7 @@ TEST(Factory, TokensTravelAsRawBytes) {
         listening.acceptIncomingConnection(token.get(), sizeof(RegionToken)));
   });
   const std::unique_ptr<QueuePair> connected(
-      factory.connectToRemoteHost("localhost", listening.port()));
+      factory.connectToRemoteHost(is_iwarp() ? own_address() : "localhost", listening.port()));
   auto* const seen = static_cast<RegionToken*>(connected->getUserData());
   EXPECT_EQ(seen->getSizeInBytes(), 4096u);
   Buffer here(&context, 4096);
@@ -131,6 +131,10 @@ TEST(Factory, ALoopbackReceivesItsOwnMessages) {
   put(from, "loop");
   const std::unique_ptr<RegionToken> token(to.createRegionToken());
   loop->write(&from, token.get(), context.defaultRequestToken);
+  ASSERT_TRUE(done(*context.defaultRequestToken));
+  Buffer sink(&context, 8);
+  loop->read(&sink, token.get(), 8,
+             context.defaultRequestToken);  // Waits for the WRITE over iWARP.
   ASSERT_TRUE(done(*context.defaultRequestToken));
   EXPECT_EQ(text(to, 4), "loop");
   loop->send(&from, 4, context.defaultRequestToken);

@@ -4,6 +4,9 @@
 #include <cstdlib>
 #include <future>
 
+#include <gtest/gtest.h>
+#include <unistd.h>
+
 namespace kit {
 
 bool is_iwarp() {
@@ -49,3 +52,20 @@ receive_element_t next_message(Context& context) {
 }
 
 }  // namespace kit
+
+/// Without more arguments, as gtest's. `... PATH PROTOCOL` starts again with Verbatim's variables
+/// set, of which the library may read some before main: ctest's discovery has no list of variables.
+int main(int argc, char** argv) {
+  if (argc >= 3 && argv[argc - 1][0] != '-' && argv[argc - 2][0] != '-') {
+    const bool over_iwarp = std::string_view(argv[argc - 1]) == "iwarp";
+    setenv("VERBATIM_PATH", argv[argc - 2], 1);
+    setenv("VERBATIM_PROTOCOL", argv[argc - 1], 1);
+    setenv("VERBATIM_NODE", over_iwarp ? "infinity-iwarp" : "infinity-roce", 1);
+    setenv("VERBATIM_ADDRESS", over_iwarp ? "127.0.28.2" : "127.0.28.1", 1);
+    argv[argc - 2] = nullptr;
+    execv("/proc/self/exe", argv);
+    return 1;
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
