@@ -23,7 +23,7 @@ _verbatim_other_command() {
 
 _verbatim() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command="" word
-  local node_options="--node --address --protocol --roce" common="-h --help --version"
+  local node_options="--node --address --protocol --roce --device --profile" common="-h --help --version"
   COMPREPLY=()
   for ((word = 1; word < COMP_CWORD; ++word)); do
     case ${COMP_WORDS[word]} in
@@ -36,12 +36,16 @@ _verbatim() {
     --node) _verbatim_reply "$(_verbatim_nodes)" "$current"; return ;;
     --address) _verbatim_reply "127.0.0.2 127.0.0.3 127.0.0.4" "$current"; return ;;
     --protocol) _verbatim_reply "roce iwarp" "$current"; return ;;
+    --device) _verbatim_reply "verbatim0 mlx5_0 NAME_GUID NAME_NODE" "$current"; return ;;
+    --profile) _verbatim_reply "verbatim connectx-7 rxe tiny" "$current"; return ;;
+    --check) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
-    "") _verbatim_reply "run env devices status doctor $common" "$current" ;;
+    "") _verbatim_reply "run env config devices status doctor $common" "$current" ;;
     run) _verbatim_reply "-- $node_options $common" "$current" ;;
     env) _verbatim_reply "$node_options $common" "$current" ;;
+    config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
     devices) _verbatim_reply "$common" "$current" ;;
     status) _verbatim_reply "--json --names $common" "$current" ;;
     doctor) _verbatim_reply "-- --json $node_options $common" "$current" ;;

@@ -36,6 +36,7 @@ complete -c verbatim -n 'not __verbatim_is_after_dashes' -l version -d 'Print th
 
 complete -c verbatim -n __verbatim_is_before_command -a run -d 'Run a program on an emulated host'
 complete -c verbatim -n __verbatim_is_before_command -a env -d 'Print shell commands that put a shell on a host'
+complete -c verbatim -n __verbatim_is_before_command -a config -d 'Show what a node is told, and where'
 complete -c verbatim -n __verbatim_is_before_command -a devices -d 'List the RDMA devices of the emulated hosts'
 complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, programs, queue pairs and counters'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
@@ -45,5 +46,9 @@ complete -c verbatim -n $has_node_options -x -l node -a '(__verbatim_nodes)' -d 
 complete -c verbatim -n $has_node_options -x -l address -a '127.0.0.2 127.0.0.3 127.0.0.4' -d 'IP address of the node'
 complete -c verbatim -n $has_node_options -x -l protocol -a 'roce iwarp' -d 'What its adapter speaks'
 complete -c verbatim -n $has_node_options -x -l roce -a 'v2 v1 v1,v2 v2,v1' -d 'RoCE versions of its GIDs'
+complete -c verbatim -n $has_node_options -x -l device -a 'verbatim0 mlx5_0 NAME_GUID NAME_NODE' -d 'Name of its device'
+complete -c verbatim -n $has_node_options -x -l profile -a 'verbatim connectx-7 rxe tiny' -d 'The device whose limits it has'
+complete -c verbatim -n '__verbatim_is_in config' -a '(__verbatim_nodes)'
+complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this file'
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'

@@ -60,6 +60,8 @@ Result<Membership> say_hello(UniqueFd connection, const AgentOptions& options,
     hello.names_protocol = 1;
     hello.protocol = *options.protocol;
   }
+  put_text(hello.device, options.device);
+  put_text(hello.profile, options.profile);
   auto answered = ask<Welcome>(connection.get(), hello, numbers(files));
   if (!answered) return std::unexpected(answered.error());
   return Membership{std::move(connection), answered->message, std::move(answered->descriptors)};

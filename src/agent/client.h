@@ -14,7 +14,6 @@
 
 #include "agent/bindings.h"
 #include "agent/node.h"
-#include "agent/roce_versions.h"
 #include "base/address.h"
 #include "base/alarm.h"
 #include "base/error.h"
@@ -25,10 +24,9 @@ namespace verbatim::agent {
 
 struct Incoming;
 
-/// A comma-separated list of IP addresses, each with port 4791. EINVAL, ENODEV.
-Result<std::vector<SocketAddress>> parse_addresses(std::string_view list);
+using config::parse_addresses;
 
-/// Which node, and how to start its agent.
+/// Which node, and how to start its agent. What is wanted counts before the node's file.
 struct AgentOptions {
   /// 1 to 63 letters, digits, '-', '_' or '.', the first a letter or digit.
   std::string node = "local";
@@ -36,12 +34,14 @@ struct AgentOptions {
   std::vector<SocketAddress> addresses;
   RoceVersions versions;                 // Wanted; empty: whatever the node has, or version 2.
   std::optional<WireProtocol> protocol;  // Wanted; none: whatever the node has, or RoCE.
+  std::string device;                    // Wanted name or rule; empty: whatever the node has.
+  std::string profile;                   // Wanted; empty: whatever the node has.
   /// Path of verbatimd; empty: found beside the library or program that holds this code, else in
   /// PATH.
   std::string agent_program;
 
-  /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated), VERBATIM_ROCE, VERBATIM_PROTOCOL and
-  /// VERBATIMD. EINVAL where malformed.
+  /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated), VERBATIM_ROCE, VERBATIM_PROTOCOL,
+  /// VERBATIM_DEVICE, VERBATIM_PROFILE and VERBATIMD. EINVAL where malformed.
   static Result<AgentOptions> from_environment();
 };
 

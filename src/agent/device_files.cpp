@@ -42,14 +42,19 @@ void add_gid_files(const NodeDescription& node, std::vector<DeviceFile>& files) 
   }
 }
 
+std::string board_id_of(const NodeDescription& node) {
+  const config::Profile* const profile = config::find_profile(node.profile);
+  return std::string(profile != nullptr ? profile->board_id : "");
+}
+
 }  // namespace
 
 std::vector<DeviceFile> device_files(const NodeDescription& node) {
   std::vector<DeviceFile> files = {
-      {"board_id", "VERBATIM"},
+      {"board_id", board_id_of(node)},
       {"hca_type", "verbatim"},
-      {"hw_rev", "0x1"},
-      {"fw_ver", VERBATIM_VERSION},
+      {"hw_rev", fmt::format("{:#x}", node.limits.hw_ver)},
+      {"fw_ver", node.firmware},
       {"node_type", node.protocol == WireProtocol::iwarp ? "4: RNIC" : "1: CA"},
       {"node_desc", node.name},
       {"node_guid", guid_text(node.guid)},
@@ -69,8 +74,8 @@ std::vector<DeviceFile> device_files(const NodeDescription& node) {
   return files;
 }
 
-std::vector<DeviceFile> character_device_files() {
-  return {{"ibdev", std::string(kDeviceName)}, {"abi_version", "1"}, {"dev", "231:192"}};
+std::vector<DeviceFile> character_device_files(const NodeDescription& node) {
+  return {{"ibdev", node.device}, {"abi_version", "1"}, {"dev", "231:192"}};
 }
 
 }  // namespace verbatim::agent

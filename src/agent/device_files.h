@@ -6,7 +6,7 @@
 
 #include "agent/node.h"
 
-/// What a kernel driver would show of a node's device in /sys/class/infiniband/verbatim0.
+/// What a kernel driver would show of a node's device in /sys/class/infiniband/DEVICE.
 namespace verbatim::agent {
 
 struct DeviceFile {
@@ -24,6 +24,6 @@ inline constexpr std::uint32_t kGidTableLength = 64;
 /// All that stay as they are. The counters: port_totals.h.
 std::vector<DeviceFile> device_files(const NodeDescription& node);
 /// Those of /sys/class/infiniband_verbs/uverbs0.
-std::vector<DeviceFile> character_device_files();
+std::vector<DeviceFile> character_device_files(const NodeDescription& node);
 
 }  // namespace verbatim::agent

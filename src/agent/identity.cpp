@@ -13,6 +13,19 @@ std::uint32_t hash(std::string_view text) {  // FNV-1a: stable across machines a
   return value;
 }
 
+/// The first address of the interface, IPv4 before others.
+Result<SocketAddress> address_of(const std::string& name,
+                                 const std::vector<Interface>& interfaces) {
+  const auto found = std::ranges::find(interfaces, name, &Interface::name);
+  if (found == interfaces.end()) {
+    return refuse(ENODEV,
+                  fmt::format("this machine (or network namespace) has no interface {}", name));
+  }
+  if (!found->first_ipv4().empty()) return found->first_ipv4();
+  if (!found->addresses.empty()) return found->addresses.front();
+  return refuse(EADDRNOTAVAIL, fmt::format("the interface {} has no IP address", name));
+}
+
 SocketAddress default_address(const std::string& node, const std::vector<Interface>& interfaces) {
   if (node != "local") return address_from_name(node);
   for (const Interface& interface : interfaces) {
@@ -132,25 +145,59 @@ SocketAddress address_from_name(const std::string& node) {
   return SocketAddress::ipv4({127, part(0, 254, 1), part(8, 256, 0), part(16, 254, 1)}, kRocePort);
 }
 
-Result<NodeDescription> identify(const std::string& name, const std::vector<SocketAddress>& wanted,
+namespace {
+
+Result<std::vector<SocketAddress>> choose_addresses(const std::string& node,
+                                                    const config::NodeConfig& wanted,
+                                                    const std::vector<Interface>& interfaces) {
+  if (!wanted.addresses.empty()) return wanted.addresses;
+  if (wanted.interface.empty()) return std::vector{default_address(node, interfaces)};
+  const auto address = address_of(wanted.interface, interfaces);
+  if (!address) return std::unexpected(address.error());
+  return std::vector{*address};
+}
+
+/// The wanted device. What follows from the node's GUID follows from the wanted one.
+void add_device(NodeDescription& node, const config::NodeConfig& wanted) {
+  node.protocol = wanted.protocol;
+  if (wanted.node_guid) node.guid = *wanted.node_guid;
+  node.device = config::device_name(
+      wanted.device, {.node = node.name, .guid = node.guid, .protocol = node.protocol});
+  node.profile = wanted.profile->name;
+  node.firmware = wanted.firmware;
+  node.limits = wanted.limits;
+  node.enforces_memlock = wanted.enforces_memlock;
+}
+
+}  // namespace
+
+Result<NodeDescription> identify(const std::string& name, const config::NodeConfig& wanted,
                                  const std::vector<Interface>& interfaces,
                                  const MayBeInterface& may_be_interface) {
   NodeDescription node;
   node.name = name;
-  const auto chosen = wanted.empty() ? std::vector{default_address(name, interfaces)} : wanted;
-  for (const SocketAddress& address : chosen) {
+  const auto chosen = choose_addresses(name, wanted, interfaces);
+  if (!chosen) return std::unexpected(chosen.error());
+  for (const SocketAddress& address : *chosen) {
     if (auto added = add_wanted(node, address, interfaces); !added) {
       return std::unexpected(added.error());
     }
   }
   const Interface& interface =
       *interface_with(interfaces, node.addresses[primary_index(node.addresses)]);
+  if (!wanted.interface.empty() && interface.name != wanted.interface) {
+    return refuse(EADDRNOTAVAIL,
+                  fmt::format("the address {} belongs to interface {}, not {}",
+                              node.addresses[primary_index(node.addresses)].ip_text(),
+                              interface.name, wanted.interface));
+  }
   node.interface = interface.name;
   node.interface_index = interface.index;
   node.port.interface_mtu_bytes = interface.mtu_bytes;
   add_link_identity(node, interface, may_be_interface);
   add_gids(node);
-  return node;
+  add_device(node, wanted);
+  return with_versions(std::move(node), wanted.versions);
 }
 
 Result<NodeDescription> with_versions(NodeDescription node, const RoceVersions& versions) {

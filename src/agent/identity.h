@@ -4,9 +4,10 @@
 
 #include "agent/interfaces.h"
 #include "agent/node.h"
-#include "agent/roce_versions.h"
+#include "config/node_config.h"
 
-/// Which addresses, GIDs and GUID a node has. A pure function of the interfaces and what was asked.
+/// Which addresses, GIDs, GUID and device a node has. A pure function of the interfaces and what
+/// was asked.
 namespace verbatim::agent {
 
 /// A node without an address gets a stable one from its name: 127.x.y.z, never 127.0.0.1.
@@ -16,10 +17,12 @@ SocketAddress address_from_name(const std::string& node);
 /// by the interface's own MAC and link-local address. Another node may have been first.
 using MayBeInterface = std::function<bool(const Interface&)>;
 
-/// `wanted` empty: node `local` gets the first interface's that is up, IPv4 and link-local, else
-/// 127.0.0.1; others `address_from_name`. Errors: EADDRNOTAVAIL (no interface has the address),
-/// EINVAL (no unicast address, or twice the same), ENOSPC (more than kAddressesMax).
-Result<NodeDescription> identify(const std::string& node, const std::vector<SocketAddress>& wanted,
+/// Without wanted addresses, a node with a wanted interface gets the first of that, IPv4 before
+/// others; node `local` gets the first interface's that is up, IPv4 and link-local, else 127.0.0.1;
+/// others `address_from_name`. Errors: EADDRNOTAVAIL (no interface, or another one, has the
+/// address), ENODEV (no such interface), EINVAL (no unicast address, or twice the same), ENOSPC
+/// (more than kAddressesMax).
+Result<NodeDescription> identify(const std::string& node, const config::NodeConfig& wanted,
                                  const std::vector<Interface>& interfaces,
                                  const MayBeInterface& may_be_interface);
 

@@ -29,7 +29,7 @@ std::vector<Interface> both() { return {kLoopback, kEthernet}; }
 
 NodeDescription node(const std::string& name, std::string_view wanted,
                      const std::vector<Interface>& interfaces, bool may_be_interface = true) {
-  auto result = identify(name, parse_addresses(wanted).value(), interfaces,
+  auto result = identify(name, {.addresses = parse_addresses(wanted).value()}, interfaces,
                          [=](const Interface&) { return may_be_interface; });
   EXPECT_TRUE(result) << result.error().text;
   return result.value_or(NodeDescription());
@@ -53,6 +53,37 @@ TEST(Identity, LocalNodeIsTheFirstInterfacesOwn) {
   EXPECT_EQ(local.port.interface_mtu_bytes, 1500u);
   EXPECT_EQ(gids(local), (Texts{"fe80::5054:ff:fe01:203 by fe80::5054:ff:fe01:203%4",
                                 "::ffff:10.0.0.5 by 10.0.0.5"}));
+}
+
+TEST(Identity, AWantedInterfaceGivesItsFirstAddress) {
+  const auto eth = identify("a", {.interface = "eth0"}, both(), [](auto&) { return true; });
+  ASSERT_TRUE(eth) << eth.error().text;
+  EXPECT_EQ(eth->interface, "eth0");
+  EXPECT_EQ(eth->addresses.front().ip_text(), "10.0.0.5");
+}
+
+TEST(Identity, AWantedInterfaceHasToHaveTheAddress) {
+  const config::NodeConfig wanted{.addresses = {address("127.0.0.1")}, .interface = "eth0"};
+  const auto other = identify("a", wanted, both(), [](auto&) { return true; });
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().text, "the address 127.0.0.1 belongs to interface lo, not eth0");
+  const auto none = identify("a", {.interface = "eth7"}, both(), [](auto&) { return true; });
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ENODEV);
+}
+
+TEST(Identity, TheDeviceIsAsWanted) {
+  const config::NodeConfig wanted{.addresses = {address("127.0.0.1")},
+                                  .device = "NAME_GUID",
+                                  .node_guid = 0x1122'3344'5566'7788,
+                                  .profile = config::find_profile("tiny"),
+                                  .limits = {.max_mtu = 512}};
+  const auto node = identify("a", wanted, both(), [](auto&) { return true; });
+  ASSERT_TRUE(node) << node.error().text;
+  EXPECT_EQ(node->guid, 0x1122'3344'5566'7788u);
+  EXPECT_EQ(node->device, "rocex1122334455667788");
+  EXPECT_EQ(node->profile, "tiny");
+  EXPECT_EQ(active_mtu(*node), Mtu::k512);
 }
 
 TEST(Identity, AnInterfaceThatIsDownIsPassedOver) {
@@ -95,7 +126,7 @@ TEST(Identity, AMacThatLooksMadeUpIsNotUsed) {
 
 TEST(Identity, WrongAddressesAreRefused) {
   const auto code = [](std::string_view wanted) {
-    const auto result = identify("a", parse_addresses(wanted).value(), both(),
+    const auto result = identify("a", {.addresses = parse_addresses(wanted).value()}, both(),
                                  [](const Interface&) { return true; });
     return result ? 0 : result.error().code;
   };

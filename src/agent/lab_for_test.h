@@ -44,6 +44,7 @@ class Lab : public testing::Test {
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
     folder_ = folder;
     setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
+    setenv("VERBATIM_CONFIG", "/nonexistent", 1);  // No file of this machine's nodes.
   }
   void TearDown() override {
     const auto nodes = list_nodes();
@@ -60,6 +61,8 @@ class Lab : public testing::Test {
             .addresses = parse_addresses(address).value(),
             .versions = {},
             .protocol = {},
+            .device = {},
+            .profile = {},
             // The test program lies beside it.
             .agent_program =
                 std::filesystem::read_symlink("/proc/self/exe").replace_filename("verbatimd")};

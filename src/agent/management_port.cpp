@@ -1,6 +1,6 @@
 #include "agent/management_port.h"
 
-#include "agent/roce_versions.h"
+#include "agent/node.h"
 
 namespace verbatim::agent {
 

@@ -7,9 +7,13 @@
 
 #include <sys/types.h>
 
-#include "agent/wire_protocol.h"
 #include "base/address.h"
 #include "base/types.h"
+#include "config/addresses.h"
+#include "config/device.h"
+#include "config/device_name.h"
+#include "config/roce_versions.h"
+#include "config/wire_protocol.h"
 #include "wire/rdma_ip_header.h"
 
 /// What a node is, as its agent tells it to programs and commands.
@@ -25,6 +29,11 @@ constexpr Qpn qpn_of(std::uint32_t slot, std::uint32_t local_number) {
   return Qpn(slot << kLocalQpnBits | (local_number & ((1u << kLocalQpnBits) - 1)));
 }
 
+using config::kAddressesMax;
+using config::of_version;
+using config::RoceVersions;
+using config::versions_of;
+using config::WireProtocol;
 using wire::kMadBytes;
 
 using wire::PortSpace;
@@ -47,10 +56,6 @@ struct SharedFiles {
   int doorbell = -1;  // An eventfd.
 };
 
-/// What a node's one adapter is called.
-inline constexpr std::string_view kDeviceName = "verbatim0";
-
-inline constexpr std::size_t kAddressesMax = 15;
 inline constexpr std::size_t kGidsMax = kAddressesMax + 1;
 
 /// One entry of the GID table, of its address's RoCE version.
@@ -90,6 +95,11 @@ struct NodeDescription {
   /// As Linux lays it out: index 0 the link-local GID, 1 the first IPv4 address, then the others.
   std::vector<GidEntry> gids;
   WireProtocol protocol = WireProtocol::roce;
+  std::string device{config::kKernelName};  // What programs know it by: "verbatim0", "mlx5_0".
+  std::string profile{config::kDefaultProfile};
+  std::string firmware;
+  config::DeviceLimits limits = config::kVerbatimLimits;
+  bool enforces_memlock = false;
   pid_t agent_pid = 0;
   /// This changes while the node lives. Addresses and GIDs are only added, at the end: those that
   /// no interface has are marked here, so that each finds its index again.
@@ -103,5 +113,7 @@ struct NodeDescription {
 /// The largest path MTU whose packets fit the interface: RoCE v2 headers are reckoned as Linux does
 /// (IPv6, UDP, BTH, the largest extension header, and ICRC).
 Mtu active_mtu(std::uint32_t interface_mtu_bytes);
+/// The same, and no more than the device has.
+Mtu active_mtu(const NodeDescription& node);
 
 }  // namespace verbatim::agent

@@ -120,6 +120,11 @@ NodeRecord to_record(const NodeDescription& node) {
                  .is_active = node.port.is_active,
                  .hardware_address = node.port.hardware_address,
                  .interface_mtu_bytes = node.port.interface_mtu_bytes};
+  put_text(record.device, node.device);
+  put_text(record.profile, node.profile);
+  put_text(record.firmware, node.firmware);
+  record.limits = node.limits;
+  record.enforces_memlock = node.enforces_memlock;
   for (const auto& address : node.addresses) {
     record.addresses[record.address_count++] = to_record(address);
   }
@@ -146,6 +151,11 @@ Result<NodeDescription> from_record(const NodeRecord& record) {
                .addresses = record.port.addresses,
                .hardware_address = record.port.hardware_address,
                .interface_mtu_bytes = record.port.interface_mtu_bytes};
+  node.device = get_text(record.device);
+  node.profile = get_text(record.profile);
+  node.firmware = get_text(record.firmware);
+  node.limits = record.limits;
+  node.enforces_memlock = record.enforces_memlock != 0;
   for (std::uint32_t i = 0; i < record.address_count; ++i) {
     node.addresses.push_back(from_record(record.addresses[i]));
   }

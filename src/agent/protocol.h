@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "agent/node.h"
-#include "agent/roce_versions.h"
 #include "base/error.h"
 #include "base/unique_fd.h"
 
@@ -41,7 +40,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 8;
+inline constexpr std::uint16_t kProtocolVersion = 9;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -89,9 +88,13 @@ struct PortRecord {
   std::uint32_t interface_mtu_bytes = 0;
 };
 
+/// Text in all records ends with a zero.
+using DeviceNameText = std::array<char, config::kDeviceNameMax + 1>;
+using ProfileText = std::array<char, 32>;
+
 /// NodeDescription on the wire.
 struct NodeRecord {
-  std::array<char, 64> name{};  // Text in all records ends with a zero.
+  std::array<char, 64> name{};
   std::array<char, 16> interface{};
   std::uint64_t guid = 0;
   std::uint32_t interface_index = 0;
@@ -103,6 +106,11 @@ struct NodeRecord {
   std::uint32_t gid_count = 0;
   std::array<GidRecord, kGidsMax> gids{};
   PortRecord port;
+  DeviceNameText device{};
+  ProfileText profile{};
+  std::array<char, config::kFirmwareMax + 1> firmware{};
+  config::DeviceLimits limits;
+  std::uint32_t enforces_memlock = 0;
 };
 
 struct Hello {
@@ -112,9 +120,11 @@ struct Hello {
   std::uint32_t address_count = 0;  // 0: whatever the node has.
   std::array<AddressRecord, kAddressesMax> addresses{};
   std::uint32_t version_count = 0;  // 0: whatever the node has.
-  std::array<RoceVersion, kRoceVersionsMax> versions{};
+  std::array<RoceVersion, config::kRoceVersionsMax> versions{};
   std::uint8_t names_protocol = 0;  // Else: whatever the node has.
   WireProtocol protocol = WireProtocol::roce;
+  DeviceNameText device{};  // A name or a rule; empty: whatever the node has.
+  ProfileText profile{};    // Empty: whatever the node has.
   // Descriptors: none, the arena, or arena, memory and doorbell.
 };
 

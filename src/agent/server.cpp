@@ -101,7 +101,7 @@ Result<void> Server::watch(int fd) {
 
 int Server::timeout_ms() const {
   TimeNs next = kNever;
-  if (connections_.empty() && farewells_.empty()) next = idle_since_ + kGrace;
+  if (may_leave()) next = idle_since_ + kGrace;
   const TimeNs now = monotonic_now();
   if (recovering()) next = std::min(next, now + kRecoveryPoll);
   if (!port_is_told_) next = std::min(next, now + kPortRetry);
@@ -151,7 +151,7 @@ void Server::on_time() {
   look_at_counters();
   if (monotonic_now() >= resume_at_) resume_accepting();
   end_surplus();
-  if (connections_.empty() && farewells_.empty() && monotonic_now() >= idle_since_ + kGrace) {
+  if (may_leave() && monotonic_now() >= idle_since_ + kGrace) {
     stopping_ = true;
   }
 }

@@ -22,6 +22,7 @@
 #include "agent/status.h"
 #include "base/time.h"
 #include "cm/routing.h"
+#include "config/node_config.h"
 
 /// The agent: one thread that waits for messages of programs and commands, and for their ends.
 namespace verbatim::agent {
@@ -30,9 +31,8 @@ class Server {
  public:
   struct Options {
     std::string node = "local";
-    std::vector<SocketAddress> addresses;  // Empty: the node's default.
-    RoceVersions versions = {RoceVersion::v2};
-    WireProtocol protocol = WireProtocol::roce;
+    std::vector<config::Setting> given;  // These count before the node's file.
+    bool stays = false;                  // Also without programs, until a signal comes.
   };
 
   /// Takes the node's lock, and its addresses where no program of it lives. Errors: EADDRINUSE,
@@ -71,6 +71,8 @@ class Server {
   Result<void> listen();
   Result<void> watch(int fd);
   int timeout_ms() const;
+  /// Half a second later, if nobody comes.
+  bool may_leave() const { return connections_.empty() && farewells_.empty() && !options_.stays; }
   void on_ready(int fd);
   void on_time();
   void on_connection();
@@ -124,6 +126,7 @@ class Server {
   Result<void> check_addresses(const Hello& hello) const;
   Result<void> check_versions(const Hello& hello) const;
   Result<void> check_protocol(const Hello& hello) const;
+  Result<void> check_device(const Hello& hello) const;
   Result<void> on_open_bindings(Connection& connection, Incoming& incoming);
   Result<void> on_binding_request(Connection& connection, const Incoming& incoming);
   Result<void> welcome(Connection& connection, Program program, const UniqueFd& lock);

@@ -117,12 +117,13 @@ Result<void> Server::check_addresses(const Hello& hello) const {
 }
 
 Result<void> Server::check_versions(const Hello& hello) const {
-  if (hello.version_count > kRoceVersionsMax) return refuse(EPROTO, "too many RoCE versions");
+  if (hello.version_count > config::kRoceVersionsMax)
+    return refuse(EPROTO, "too many RoCE versions");
   const RoceVersions wanted(hello.versions.begin(), hello.versions.begin() + hello.version_count);
   const RoceVersions own = versions_of(slots_->node().addresses);
   if (wanted.empty() || wanted == own) return {};
   return refuse(EEXIST, fmt::format("node '{}' runs already, with RoCE {} (asked for: {})",
-                                    options_.node, text_of(own), text_of(wanted)));
+                                    options_.node, config::text_of(own), config::text_of(wanted)));
 }
 
 Result<void> Server::check_protocol(const Hello& hello) const {
@@ -132,6 +133,21 @@ Result<void> Server::check_protocol(const Hello& hello) const {
                                     options_.node, name_of(own), name_of(hello.protocol)));
 }
 
+Result<void> Server::check_device(const Hello& hello) const {
+  const NodeDescription& node = slots_->node();
+  const std::string device = get_text(hello.device);
+  const std::string name = config::device_name(
+      device, {.node = node.name, .guid = node.guid, .protocol = node.protocol});
+  if (!device.empty() && name != node.device) {
+    return refuse(EEXIST, fmt::format("node '{}' runs already, with device {} (asked for: {})",
+                                      node.name, node.device, name));
+  }
+  const std::string profile = get_text(hello.profile);
+  if (profile.empty() || profile == node.profile) return {};
+  return refuse(EEXIST, fmt::format("node '{}' runs already, with profile {} (asked for: {})",
+                                    node.name, node.profile, profile));
+}
+
 Result<void> Server::on_hello(Connection& connection, Incoming& incoming) {
   const auto hello = incoming.as<Hello>();
   if (!hello) return std::unexpected(hello.error());
@@ -139,6 +155,7 @@ Result<void> Server::on_hello(Connection& connection, Incoming& incoming) {
   if (auto same = check_addresses(*hello); !same) return same;
   if (auto same = check_versions(*hello); !same) return same;
   if (auto same = check_protocol(*hello); !same) return same;
+  if (auto same = check_device(*hello); !same) return same;
   if (auto fitting = check_room_for_program(connection); !fitting) return fitting;
   Program program;
   program.since = std::time(nullptr);

@@ -5,11 +5,16 @@
 #include "agent/server.h"
 #include "agent/view.h"
 #include "base/log.h"
+#include "config/layers.h"
 
 /// How an agent begins: anew, or with what programs kept of an earlier one.
 namespace verbatim::agent {
 
 Result<NodeDescription> Server::choose_identity() {
+  const auto folders = config::config_folders();
+  if (!folders) return std::unexpected(folders.error());
+  const auto wanted = config::resolve(options_.node, *folders, options_.given);
+  if (!wanted) return std::unexpected(wanted.error());
   auto interfaces = read_interfaces();
   if (!interfaces) return std::unexpected(interfaces.error());
   const auto may_be_interface = [this](const Interface& interface) {
@@ -18,10 +23,7 @@ Result<NodeDescription> Server::choose_identity() {
     return (link_local.empty() || Ports::probe(link_local)) &&
            claims_.take_interface(interface.name);
   };
-  auto node = identify(options_.node, options_.addresses, *interfaces, may_be_interface);
-  if (!node) return node;
-  node->protocol = options_.protocol;
-  return with_versions(std::move(*node), options_.versions);
+  return identify(options_.node, wanted->config, *interfaces, may_be_interface);
 }
 
 Result<void> Server::begin() {

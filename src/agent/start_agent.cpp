@@ -54,8 +54,8 @@ std::vector<std::string> agent_environment() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view variable(*entry);
     const std::string_view name = variable.substr(0, variable.find('='));
-    if (name == "XDG_RUNTIME_DIR" || name.starts_with("VERBATIM_") ||
-        name.ends_with("SAN_OPTIONS")) {
+    if (name == "XDG_RUNTIME_DIR" || name == "XDG_CONFIG_HOME" || name == "HOME" ||
+        name.starts_with("VERBATIM_") || name.ends_with("SAN_OPTIONS")) {
       kept.emplace_back(variable);
     }
   }
@@ -166,13 +166,18 @@ Result<void> wait_until_ready(int pipe, const std::string& program) {
   return refuse(failure.code, get_text(failure.text));
 }
 
-std::string joined(const std::vector<SocketAddress>& addresses) {
-  std::string list;
-  for (const auto& address : addresses) {
-    if (!list.empty()) list += ',';
-    list += address.ip_text();
-  }
-  return list;
+/// As options: what the first program wants counts before the node's file.
+std::vector<std::string> arguments_for(const AgentOptions& options) {
+  std::vector<std::string> arguments{"--node", options.node};
+  const auto add = [&arguments](const char* name, std::string value) {
+    if (!value.empty()) arguments.insert(arguments.end(), {name, std::move(value)});
+  };
+  add("--address", config::text_of(options.addresses));
+  add("--roce", config::text_of(options.versions));
+  add("--protocol", options.protocol ? std::string(name_of(*options.protocol)) : "");
+  add("--device", options.device);
+  add("--profile", options.profile);
+  return arguments;
 }
 
 }  // namespace
@@ -208,16 +213,8 @@ Result<std::string> find_agent_program(const AgentOptions& options) {
 Result<void> start_agent(const AgentOptions& options) {
   auto program = find_agent_program(options);
   if (!program) return std::unexpected(program.error());
-  std::vector<std::string> arguments{*program, "--node", options.node};
-  if (!options.addresses.empty()) {
-    arguments.insert(arguments.end(), {"--address", joined(options.addresses)});
-  }
-  if (!options.versions.empty()) {
-    arguments.insert(arguments.end(), {"--roce", text_of(options.versions)});
-  }
-  if (options.protocol) {
-    arguments.insert(arguments.end(), {"--protocol", std::string(name_of(*options.protocol))});
-  }
+  std::vector<std::string> arguments = arguments_for(options);
+  arguments.insert(arguments.begin(), *program);
   arguments.insert(arguments.end(), {"--ready-fd", std::to_string(kReadyFd)});
   std::vector<std::string> environment = agent_environment();
 

@@ -19,10 +19,12 @@ Json node_json(const NodeDescription& node) {
   json["guid"] = fmt::format("{:016x}", node.guid);
   json["agent_pid"] = node.agent_pid;
   json["version"] = VERBATIM_VERSION;
+  json["device"] = node.device;
+  json["profile"] = node.profile;
   json["interface"] = node.interface;
   json["mac"] = mac_text(node.mac);
   json["interface_mtu_bytes"] = node.port.interface_mtu_bytes;
-  json["active_mtu_bytes"] = bytes_of(active_mtu(node.port.interface_mtu_bytes));
+  json["active_mtu_bytes"] = bytes_of(active_mtu(node));
   json["port_state"] = node.port.is_active ? "ACTIVE" : "DOWN";
   json["addresses"] = Json::array();
   for (const auto& address : node.addresses) json["addresses"].push_back(address.ip_text());

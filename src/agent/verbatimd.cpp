@@ -1,10 +1,14 @@
 #include <array>
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "agent/protocol.h"
 #include "agent/server.h"
@@ -21,14 +25,20 @@ constexpr std::string_view kHelp =
 It is started by the first program of a node and leaves half a second after the last.
 
 usage: verbatimd [--node NAME] [--address IP[,IP...]] [--protocol NAME] [--roce VERSION[,VERSION]]
+                 [--device NAME] [--profile NAME] [--stay]
   --node NAME       the node (default: local)
   --address IP,...  its addresses (default: those of the first network interface for node 'local',
                     else an address of the loopback interface that follows from the name)
   --protocol NAME   what its adapter speaks: roce (default) or iwarp, over TCP
   --roce v1,v2      versions of its GIDs, that of its connection manager first (default: v2); v1, Ethernet
                     frames, needs CAP_NET_RAW
+  --device NAME     the name of its device, or a rule such as NAME_GUID (default: verbatim0)
+  --profile NAME    the device whose limits it has (default: verbatim)
+  --stay            serve until a signal comes, also without programs: for systemd
   --ready-fd N      close descriptor N when ready; log into the runtime folder
   --help, --version
+
+What no option says is as the file verbatim.d/NODE.conf in ~/.config or /etc says: see 'verbatim config'.
 )";
 
 struct CommandLine {
@@ -36,31 +46,29 @@ struct CommandLine {
   UniqueFd ready;
 };
 
+/// Options that are keys of a node's file, too: `getopt_long` gives 256 and the index.
+constexpr std::array<const char*, 5> kSettings{"address", "protocol", "roce", "device", "profile"};
+constexpr int kFirstSetting = 256;
+
 Result<CommandLine> parse(int argc, char** argv) {
   CommandLine line;
-  constexpr std::array<option, 8> kOptions{{{"node", required_argument, nullptr, 'n'},
-                                            {"address", required_argument, nullptr, 'a'},
-                                            {"protocol", required_argument, nullptr, 'p'},
-                                            {"roce", required_argument, nullptr, 'o'},
-                                            {"ready-fd", required_argument, nullptr, 'r'},
-                                            {"help", no_argument, nullptr, 'h'},
-                                            {"version", no_argument, nullptr, 'v'},
-                                            {}}};
-  for (int c; (c = getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
+  std::vector<option> known{{"node", required_argument, nullptr, 'n'},
+                            {"ready-fd", required_argument, nullptr, 'r'},
+                            {"stay", no_argument, nullptr, 's'},
+                            {"help", no_argument, nullptr, 'h'},
+                            {"version", no_argument, nullptr, 'v'}};
+  for (int i = 0; i < static_cast<int>(kSettings.size()); ++i) {
+    known.push_back({kSettings[i], required_argument, nullptr, kFirstSetting + i});
+  }
+  known.push_back({});
+  for (int c; (c = getopt_long(argc, argv, "", known.data(), nullptr)) != -1;) {
     if (c == 'n') {
       line.options.node = optarg;
-    } else if (c == 'a') {
-      auto addresses = parse_addresses(optarg);
-      if (!addresses) return std::unexpected(addresses.error());
-      line.options.addresses = std::move(*addresses);
-    } else if (c == 'o') {
-      auto versions = parse_roce_versions(optarg);
-      if (!versions) return std::unexpected(versions.error());
-      line.options.versions = std::move(*versions);
-    } else if (c == 'p') {
-      const auto protocol = parse_wire_protocol(optarg);
-      if (!protocol) return std::unexpected(protocol.error());
-      line.options.protocol = *protocol;
+    } else if (c >= kFirstSetting) {
+      const std::string key = kSettings[static_cast<std::size_t>(c - kFirstSetting)];
+      line.options.given.push_back({key, optarg, "--" + key});
+    } else if (c == 's') {
+      line.options.stays = true;
     } else if (c == 'r') {
       line.ready.reset(std::atoi(optarg));
       fcntl(line.ready.get(), F_SETFD, FD_CLOEXEC);
@@ -99,6 +107,21 @@ int fail(const UniqueFd& ready, const Error& error) {
   return 1;
 }
 
+/// Says to systemd (sd_notify(3)) that programs may come. Without it nobody waits.
+void notify_ready() {
+  const char* const path = secure_getenv("NOTIFY_SOCKET");
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  if (path == nullptr || std::strlen(path) >= sizeof address.sun_path) return;
+  std::strncpy(address.sun_path, path, sizeof address.sun_path - 1);
+  if (address.sun_path[0] == '@') address.sun_path[0] = '\0';  // An abstract one.
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
+  constexpr std::string_view kReady = "READY=1";
+  const auto sent = sendto(socket.get(), kReady.data(), kReady.size(), MSG_NOSIGNAL,
+                           reinterpret_cast<const sockaddr*>(&address), size);
+  if (sent < 0) log(LogLevel::warn, "cannot tell systemd: {}", std::strerror(errno));
+}
+
 int run(int argc, char** argv) {
   auto line = parse(argc, argv);
   if (!line) return fail(UniqueFd(), line.error());
@@ -109,6 +132,7 @@ int run(int argc, char** argv) {
   if (!server) return fail(line->ready, server.error());
   if (line->ready) log_into_folder(line->options.node);
   line->ready.reset();
+  notify_ready();
   (*server)->run();
   return 0;
 }

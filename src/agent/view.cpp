@@ -45,7 +45,7 @@ std::string processor_mask() {
 
 bool write_device(const fs::path& root, const NodeDescription& node, const PortTotals& totals) {
   const fs::path device = root / kDevice;
-  const fs::path adapter = device / "infiniband" / kDeviceName;
+  const fs::path adapter = device / "infiniband" / node.device;
   const fs::path uverbs = device / "infiniband_verbs" / kCharacterDeviceName;
   const auto processors = sysconf(_SC_NPROCESSORS_CONF);
   bool written = write_file(device / "numa_node", "-1");  // As where the kernel knows none.
@@ -58,7 +58,7 @@ bool write_device(const fs::path& root, const NodeDescription& node, const PortT
   for (const auto& file : counter_files(totals)) {
     written &= write_file(adapter / file.path, file.content);
   }
-  for (const auto& file : character_device_files()) {
+  for (const auto& file : character_device_files(node)) {
     written &= write_file(uverbs / file.path, file.content);
   }
   fs::create_directories(device / "drivers/verbatim");
@@ -69,9 +69,9 @@ bool write_device(const fs::path& root, const NodeDescription& node, const PortT
   return written;
 }
 
-bool write_classes(const fs::path& root) {
+bool write_classes(const fs::path& root, const std::string& name) {
   const fs::path up = fs::path("../../..") / kDevice;
-  link(root / "sys/class/infiniband" / kDeviceName, up / "infiniband" / kDeviceName);
+  link(root / "sys/class/infiniband" / name, up / "infiniband" / name);
   link(root / "sys/class/infiniband_verbs" / kCharacterDeviceName,
        up / "infiniband_verbs" / kCharacterDeviceName);
   // Programs look whether it is a character device that they may read and write, no more: their
@@ -87,7 +87,7 @@ Result<void> write_view(const std::string& folder, const NodeDescription& node,
   const std::string fresh = folder + ".new";
   try {
     fs::remove_all(fresh);
-    if (!write_device(fresh, node, totals) || !write_classes(fresh)) {
+    if (!write_device(fresh, node, totals) || !write_classes(fresh, node.device)) {
       return refuse(EIO, fmt::format("cannot write into {}", fresh));
     }
   } catch (const fs::filesystem_error& error) {
@@ -101,8 +101,9 @@ Result<void> write_view(const std::string& folder, const NodeDescription& node,
   return {};
 }
 
-void show_counters(const std::string& folder, const PortTotals& totals) {
-  const fs::path adapter = fs::path(folder) / kDevice / "infiniband" / kDeviceName;
+void show_counters(const std::string& folder, const NodeDescription& node,
+                   const PortTotals& totals) {
+  const fs::path adapter = fs::path(folder) / kDevice / "infiniband" / node.device;
   const fs::path fresh =
       fs::path(folder) / "counter.new";  // Outside of the folder that readers list.
   std::error_code ignored;

@@ -14,7 +14,8 @@ namespace verbatim::agent {
 Result<void> write_view(const std::string& folder, const NodeDescription& node,
                         const PortTotals& totals = {});
 /// Replaces the counters of the view, each file in one step. Does nothing if there is no view.
-void show_counters(const std::string& folder, const PortTotals& totals);
+void show_counters(const std::string& folder, const NodeDescription& node,
+                   const PortTotals& totals);
 void remove_view(const std::string& folder);
 
 }  // namespace verbatim::agent

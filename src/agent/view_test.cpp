@@ -53,11 +53,12 @@ TEST_F(ViewTest, CountersAreThePortsInLinuxsUnits) {
   const std::string folder = "/sys/class/infiniband/verbatim0/ports/1/counters/";
   ASSERT_TRUE(write_view(root_, node_));
   EXPECT_EQ(line(folder + "port_xmit_data"), "0");
-  show_counters(root_, {.packets_sent = 2,
-                        .bytes_sent = 4096,
-                        .packets_received = 1,
-                        .bytes_received = 400,
-                        .receive_errors = 3});
+  show_counters(root_, node_,
+                {.packets_sent = 2,
+                 .bytes_sent = 4096,
+                 .packets_received = 1,
+                 .bytes_received = 400,
+                 .receive_errors = 3});
   EXPECT_EQ(line(folder + "port_xmit_data"), "1024");
   EXPECT_EQ(line(folder + "port_xmit_packets"), "2");
   EXPECT_EQ(line(folder + "port_rcv_data"), "100");

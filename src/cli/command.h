@@ -20,6 +20,7 @@ inline constexpr int kExitNotFound = 127;
 /// `command` is what follows "--" on the command line.
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 void add_env(CLI::App& app, int& exit_status);
+void add_config(CLI::App& app, int& exit_status);
 void add_devices(CLI::App& app, int& exit_status);
 void add_status(CLI::App& app, int& exit_status);
 void add_doctor(CLI::App& app, const std::vector<std::string>& command, int& exit_status);

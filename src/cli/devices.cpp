@@ -22,9 +22,6 @@ constexpr const char* kExamples =
     "  verbatim devices\n"
     "  VERBATIM_NODE=a VERBATIM_ADDRESS=127.0.0.2 verbatim devices";
 
-/// As the drop-in names it; each node has one adapter.
-constexpr const char* kDeviceName = "verbatim0";
-
 std::string guid_text(std::uint64_t guid) {
   return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xffff,
                      guid >> 16 & 0xffff, guid & 0xffff);
@@ -63,9 +60,9 @@ int print_devices() {
   Table devices({"device", "node", "node GUID", "state", "interface", "MTU"});
   Table gids({"node", "index", "GID", "type"});
   for (const auto& node : *nodes) {
-    devices.add({kDeviceName, node.name, guid_text(node.guid),
+    devices.add({node.device, node.name, guid_text(node.guid),
                  node.port.is_active ? "active" : "down", node.interface,
-                 std::to_string(bytes_of(agent::active_mtu(node.port.interface_mtu_bytes)))});
+                 std::to_string(bytes_of(agent::active_mtu(node)))});
     if (node.protocol == agent::WireProtocol::iwarp) {
       gids.add({node.name, "0", gid_text(rnic_gid(node.mac)), "iWARP"});
       continue;

@@ -13,6 +13,7 @@
 
 #include "agent/client.h"
 #include "base/address.h"
+#include "config/node_config.h"
 
 namespace verbatim::cli {
 namespace {
@@ -97,17 +98,17 @@ Result<Variables> variables_for(const NodeChoice& choice, const std::string& dro
   if (!choice.addresses.empty()) {
     variables.emplace_back("VERBATIM_ADDRESS", fmt::format("{}", fmt::join(choice.addresses, ",")));
   }
-  if (choice.roce) {
-    if (const auto versions = agent::parse_roce_versions(*choice.roce); !versions) {
-      return std::unexpected(versions.error());
+  using Chosen = std::pair<std::string_view, const std::optional<std::string>*>;
+  for (const auto& [key, value] : {Chosen{"roce", &choice.roce},
+                                   {"protocol", &choice.protocol},
+                                   {"device", &choice.device},
+                                   {"profile", &choice.profile}}) {
+    if (!*value) continue;
+    config::NodeConfig checked;
+    if (auto fits = config::apply(key, **value, checked); !fits) {
+      return std::unexpected(fits.error());
     }
-    variables.emplace_back("VERBATIM_ROCE", *choice.roce);
-  }
-  if (choice.protocol) {
-    if (const auto protocol = agent::parse_wire_protocol(*choice.protocol); !protocol) {
-      return std::unexpected(protocol.error());
-    }
-    variables.emplace_back("VERBATIM_PROTOCOL", *choice.protocol);
+    variables.emplace_back(config::find_key(key)->variable, **value);
   }
   return variables;
 }

@@ -17,6 +17,8 @@ struct NodeChoice {
   std::vector<std::string> addresses;
   std::optional<std::string> roce;      // Versions: "v1,v2".
   std::optional<std::string> protocol;  // "iwarp".
+  std::optional<std::string> device;    // A name or a rule: "mlx5_0", "NAME_GUID".
+  std::optional<std::string> profile;   // "connectx-7".
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;

@@ -75,6 +75,7 @@ std::string HelpFormatter::make_usage(const CLI::App* app, std::string /*name*/)
   usage += " [OPTION]...";
   // Only these take a command line of another program.
   if (app->get_name() == "run") usage += " -- COMMAND [ARGUMENT]...";
+  if (app->get_name() == "config") usage += " [NODE]";
   if (app->get_name() == "doctor") usage += " [-- PROGRAM]";
   return usage + "\n";
 }

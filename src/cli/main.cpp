@@ -46,6 +46,7 @@ int main(int argc, char** argv) {
   int exit_status = 0;
   verbatim::cli::add_run(app, command, exit_status);
   verbatim::cli::add_env(app, exit_status);
+  verbatim::cli::add_config(app, exit_status);
   verbatim::cli::add_devices(app, exit_status);
   verbatim::cli::add_status(app, exit_status);
   verbatim::cli::add_doctor(app, command, exit_status);

@@ -14,6 +14,11 @@ void add_node_options(CLI::App& command, NodeChoice& choice) {
       ->type_name("NAME");
   command.add_option("--roce", choice.roce, "RoCE versions: v2 (default), v1, v1,v2 or v2,v1")
       ->type_name("VERSIONS");
+  command
+      .add_option("--device", choice.device, "Its device: verbatim0 (default), mlx5_0, NAME_GUID")
+      ->type_name("NAME");
+  command.add_option("--profile", choice.profile, "Limits: verbatim, connectx-7, rxe or tiny")
+      ->type_name("NAME");
 }
 
 }  // namespace verbatim::cli

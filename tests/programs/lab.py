@@ -175,6 +175,7 @@ class Lab:
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith("VERBATIM")}
         environment["XDG_RUNTIME_DIR"] = self.folder
+        environment["VERBATIM_CONFIG"] = f"{self.folder}/config"  # No file of this machine's nodes.
         if self._path:
             environment["VERBATIM_PATH"] = self._path
         if self._preload:

@@ -139,7 +139,7 @@ class Status(unittest.TestCase):
 
 class Help(unittest.TestCase):
     def test_help_and_version(self):
-        for words in ((), ("run",), ("env",), ("devices",), ("status",), ("doctor",)):
+        for words in ((), ("run",), ("env",), ("config",), ("devices",), ("status",), ("doctor",)):
             done = verbatim(*words, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn("Examples:", done.stdout)

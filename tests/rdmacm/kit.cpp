@@ -22,6 +22,7 @@ void enter_own_node() {
   if (mkdtemp(folder) == nullptr) std::abort();
   runtime_folder = folder;
   setenv("XDG_RUNTIME_DIR", folder, 1);
+  setenv("VERBATIM_CONFIG", folder, 1);  // No file of this machine's nodes.
   const auto id = static_cast<unsigned>(getpid());
   address_of_node = "127." + std::to_string(128 + (id >> 14 & 63)) + "." +
                     std::to_string(id >> 6 & 255) + "." + std::to_string(((id & 63) << 2) + 1);

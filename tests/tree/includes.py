@@ -4,6 +4,7 @@ folders that its row names; nothing in src/ includes tests, benchmarks or the si
 # Folder of src/ -> what it may include besides itself. A name that ends in .h is one header alone.
 MAY_INCLUDE = {
     "base": (),
+    "config": ("base",),
     "observe": ("base",),
     "wire": ("base",),
     "region": ("base",),
@@ -14,15 +15,15 @@ MAY_INCLUDE = {
     "fabric": ("base", "observe", "wire", "mad"),
     "mover": ("base", "observe"),
     "adapter": ("base", "observe", "wire", "region", "transport", "cm", "mad", "mover"),
-    "agent": ("base", "observe", "wire", "region", "transport", "cm", "mad", "mover", "adapter"),
-    "dropin": ("base", "adapter", "agent/client.h", "agent/device_files.h",
+    "agent": ("base", "config", "observe", "wire", "region", "transport", "cm", "mad", "mover", "adapter"),
+    "dropin": ("base", "config/device.h", "adapter", "agent/client.h", "agent/device_files.h",
                "agent/locks.h", "agent/node.h", "cm", "mad"),
     "api": ("base", "include"),
     "infinity": ("include",),
     "ulp": ("base", "include"),
     "offload": ("base", "observe"),
     # The commands ask the agents, as a drop-in does.
-    "cli": ("base", "observe", "fabric", "subnet", "include", "agent/client.h", "agent/node.h",
+    "cli": ("base", "config", "observe", "fabric", "subnet", "include", "agent/client.h", "agent/node.h",
             # `verbatim doctor` asks the same functions as programs do.
             "agent/interfaces.h", "agent/runtime_folder.h", "agent/start_agent.h"),
     "dashboard": ("base", "observe"),

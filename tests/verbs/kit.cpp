@@ -54,6 +54,7 @@ void enter_own_node() {
   if (mkdtemp(folder) == nullptr) std::abort();
   runtime_folder = folder;
   setenv("XDG_RUNTIME_DIR", folder, 1);
+  setenv("VERBATIM_CONFIG", folder, 1);  // No file of this machine's nodes.
   set_node("alpha", loopback_address(getpid(), 1));
   std::atexit(remove_runtime_folder);
 }

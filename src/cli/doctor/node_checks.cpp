@@ -77,7 +77,8 @@ Findings check_device(const Machine& machine) {
                               trial.words.empty() ? "" : ": ", trial.words),
                   "mend the faults above; VERBATIM_LOG=debug tells more")};
   }
-  return {ok(kSubject, fmt::format("a program opens {} and registers memory", agent::kDeviceName))};
+  const std::string device = machine.node ? machine.node->device : "the device";
+  return {ok(kSubject, fmt::format("a program opens {} and registers memory", device))};
 }
 
 std::string reason_for_wire(const Machine& machine) {

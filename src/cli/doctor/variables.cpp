@@ -15,6 +15,7 @@
 #include "agent/client.h"
 #include "agent/runtime_folder.h"
 #include "cli/nearest.h"
+#include "config/layers.h"
 
 namespace verbatim::cli::doctor {
 namespace {
@@ -34,14 +35,18 @@ Result<void> check_word(std::string_view value, Words words) {
 
 /// Empty ones count as not set.
 Result<void> check_anything(const std::string&) { return {}; }
-Result<void> check_addresses(const std::string& value) {
-  return outcome_of(agent::parse_addresses(value));
+template <const char* key>
+Result<void> check_key(const std::string& value) {
+  config::NodeConfig checked;
+  return config::apply(key, value, checked);
 }
-Result<void> check_roce(const std::string& value) {
-  return outcome_of(agent::parse_roce_versions(value));
-}
-Result<void> check_protocol(const std::string& value) {
-  return outcome_of(agent::parse_wire_protocol(value));
+constexpr char kAddress[] = "address";
+constexpr char kRoce[] = "roce";
+constexpr char kProtocol[] = "protocol";
+constexpr char kDevice[] = "device";
+constexpr char kProfile[] = "profile";
+Result<void> check_folders(const std::string& value) {
+  return outcome_of(config::parse_folders(value));
 }
 Result<void> check_log(const std::string& value) {
   return check_word(value, {"off", "error", "warn", "info", "debug"});
@@ -72,9 +77,12 @@ Result<void> check_program(const std::string& value) {
 
 constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIM_NODE", agent::check_node_name},
-    {"VERBATIM_ADDRESS", check_addresses},
-    {"VERBATIM_ROCE", check_roce},
-    {"VERBATIM_PROTOCOL", check_protocol},
+    {"VERBATIM_ADDRESS", check_key<kAddress>},
+    {"VERBATIM_ROCE", check_key<kRoce>},
+    {"VERBATIM_PROTOCOL", check_key<kProtocol>},
+    {"VERBATIM_DEVICE", check_key<kDevice>},
+    {"VERBATIM_PROFILE", check_key<kProfile>},
+    {"VERBATIM_CONFIG", check_folders},
     {"VERBATIM_MPA", check_mpa},
     {"VERBATIM_LOG", check_log},
     {"VERBATIM_PATH", check_path_name},

@@ -127,11 +127,15 @@ using namespace verbatim;
 using namespace verbatim::dropin;
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
-  auto destination = from(pd->context).adapter().resolve(to_address_vector(*attr));
+  const Context& context = from(pd->context);
+  auto share = context.usage().take(Resource::address_handle);
+  if (!share) return refused_null("create_ah", share.error());
+  auto destination = context.adapter().resolve(to_address_vector(*attr));
   if (!destination) return refused_null("create_ah", destination.error());
   auto* handle = new AddressHandle{.verbs = {.context = pd->context, .pd = pd, .handle = 0},
                                    .destination = *destination,
-                                   .domain = Use(&from(pd))};
+                                   .domain = Use(&from(pd)),
+                                   .share = std::move(*share)};
   return &handle->verbs;
 }
 

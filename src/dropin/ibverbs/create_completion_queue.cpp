@@ -67,6 +67,13 @@ Result<CompletionQueue*> create(ibv_context* verbs, const ibv_cq_init_attr_ex& w
   if ((wanted.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) {
     own->domain = Use(&from(wanted.parent_domain));
   }
+  const Context& context = from(verbs);
+  if (auto fits = check_limit("cqe", wanted.cqe, context.limits().max_cqe); !fits) {
+    return std::unexpected(fits.error());
+  }
+  auto share = context.usage().take(Resource::completion_queue, completion_queue_pages(wanted.cqe));
+  if (!share) return std::unexpected(share.error());
+  own->share = std::move(*share);
   own->single_threaded = (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
   auto queue = from(verbs).adapter().create_completion_queue(
       {.capacity = wanted.cqe,
@@ -111,6 +118,10 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
 
 int ibv_resize_cq(ibv_cq* cq, int cqe) {
   adapter::CompletionQueue& queue = *from(cq).queue;
+  const auto most = from(cq->context).limits().max_cqe;
+  if (auto fits = check_limit("cqe", static_cast<std::uint32_t>(cqe), most); !fits) {
+    return refused("resize_cq", fits.error());
+  }
   if (auto resized = queue.resize(static_cast<std::uint32_t>(cqe)); !resized) {
     return refused("resize_cq", resized.error());
   }

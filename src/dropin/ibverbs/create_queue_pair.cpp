@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 
 #include <fmt/format.h>
@@ -77,6 +78,29 @@ Result<void> check(const ibv_qp_init_attr_ex& wanted) {
     return refuse(EINVAL, "XRC queues serve XRC_RECV queue pairs, by their numbers");
   }
   return {};
+}
+
+Result<void> check_capacity(const ibv_qp_cap& wanted, const config::DeviceLimits& limits) {
+  const auto checks = {
+      check_limit("max_send_wr", wanted.max_send_wr, limits.max_qp_wr),
+      check_limit("max_recv_wr", wanted.max_recv_wr, limits.max_qp_wr),
+      check_limit("max_send_sge", wanted.max_send_sge, limits.max_sge),
+      check_limit("max_recv_sge", wanted.max_recv_sge, limits.max_sge),
+      check_limit("max_inline_data", wanted.max_inline_data, limits.max_inline_data)};
+  for (const auto& fits : checks) {
+    if (!fits) return fits;
+  }
+  return {};
+}
+
+/// A place among the device's queue pairs, and the memory of its queues.
+Result<Share> take_share(const Context& context, const ibv_qp_cap& wanted, bool own_receives) {
+  if (auto fits = check_capacity(wanted, context.limits()); !fits) {
+    return std::unexpected(fits.error());
+  }
+  auto pages = send_queue_pages(wanted.max_send_wr, wanted.max_send_sge, wanted.max_inline_data);
+  if (own_receives) pages += receive_queue_pages(wanted.max_recv_wr, wanted.max_recv_sge);
+  return context.usage().take(Resource::queue_pair, pages);
 }
 
 /// Of the pieces that a queue pair of this type has; what else the program's structure names does
@@ -160,6 +184,9 @@ Result<QueuePair*> create(ibv_context* verbs, const ibv_qp_init_attr_ex& wanted)
     own->domain = Use(&domain);
     options.memory = memory_of(domain);
   }
+  auto share = take_share(context, wanted.cap, wanted.srq == nullptr);
+  if (!share) return std::unexpected(share.error());
+  own->share = std::move(*share);
   const auto created = create_on(context, options);
   if (!created) return std::unexpected(created.error());
   own->queue_pair = *created;
@@ -193,6 +220,14 @@ Result<QueuePair*> open(ibv_context* verbs, const ibv_qp_open_attr& wanted) {
   return give_out(context, std::move(own));
 }
 
+/// As given. Rounding up may have led beyond the device, and the program counts on what it is told.
+ibv_qp_cap capacity_of(const QueuePair& own) {
+  const std::uint32_t most = from(own.verbs.qp_base.context).limits().max_qp_wr;
+  ibv_qp_cap capacity = to_verbs(own.queue_pair->options().capacity);
+  capacity.max_recv_wr = std::min(capacity.max_recv_wr, most);
+  return capacity;
+}
+
 /// The extended attributes that say the same: the plain structure is the beginning of theirs.
 ibv_qp_init_attr_ex extended(ibv_pd* pd, const ibv_qp_init_attr& plain) {
   return {.qp_context = plain.qp_context,
@@ -218,7 +253,7 @@ ibv_qp_init_attr_ex extended(ibv_pd* pd, const ibv_qp_init_attr& plain) {
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* wanted) {
   const auto created = create(context, *wanted);
   if (!created) return refused_null("create_qp_ex", created.error());
-  wanted->cap = to_verbs((*created)->queue_pair->options().capacity);
+  wanted->cap = capacity_of(**created);
   return &(*created)->verbs.qp_base;
 }
 
@@ -236,6 +271,6 @@ using namespace verbatim::dropin;
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* qp_init_attr) {
   const auto created = create(pd->context, extended(pd, *qp_init_attr));
   if (!created) return refused_null("create_qp", created.error());
-  qp_init_attr->cap = to_verbs((*created)->queue_pair->options().capacity);
+  qp_init_attr->cap = capacity_of(**created);
   return &(*created)->verbs.qp_base;
 }

@@ -21,14 +21,15 @@ void copy_name(std::span<char> to, std::string_view name) {
   to[length] = '\0';
 }
 
-Device* make_device(adapter::NodeDescription node) {
+Device* make_device(const agent::NodeDescription& described) {
+  adapter::NodeDescription node = describe(described);
   auto* device = new Device{};
   device->verbs.node_type = node.is_iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
   device->verbs.transport_type = node.is_iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
-  copy_name(device->verbs.name, kDeviceName);
+  copy_name(device->verbs.name, described.device);
   copy_name(device->verbs.dev_name, kCharacterDeviceName);
   copy_name(device->verbs.dev_path, kCharacterDeviceFolder);
-  copy_name(device->verbs.ibdev_path, kDeviceFolder);
+  copy_name(device->verbs.ibdev_path, device_folder(described.device));
   device->provider_operations = &kOurOperations;
   device->node = std::move(node);
   return device;
@@ -36,14 +37,16 @@ Device* make_device(adapter::NodeDescription node) {
 
 /// Programs use devices after they freed the list, so they are kept; a process that changes its
 /// node (a child of fork, before it opens the device) gets another.
-Device* device_of(adapter::NodeDescription node) {
+Device* device_of(const agent::NodeDescription& node) {
   static std::mutex lock;
   static auto* const devices = new std::vector<Device*>;
   const std::lock_guard guard(lock);
   for (Device* device : *devices) {
-    if (device->node.name == node.name && device->node.guid == node.guid) return device;
+    if (device->node.name == node.name && device->node.guid == node.guid &&
+        device->verbs.name == node.device)
+      return device;
   }
-  devices->push_back(make_device(std::move(node)));
+  devices->push_back(make_device(node));
   return devices->back();
 }
 
@@ -60,13 +63,13 @@ ibv_device** ibv_get_device_list(int* num_devices) {
     errno = ENOMEM;
     return nullptr;
   }
-  auto described = node();
+  const auto described = agent_node();
   if (!described) {
     // An empty list is what a machine without a card gives; null would be a failure of the library.
     refused("get_device_list", described.error());
     return list;
   }
-  list[0] = &device_of(std::move(*described))->verbs;
+  list[0] = &device_of(*described)->verbs;
   if (num_devices != nullptr) *num_devices = 1;
   return list;
 }

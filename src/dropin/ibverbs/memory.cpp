@@ -81,6 +81,10 @@ ibv_mr* register_memory(const char* call, ibv_pd* pd, void* address, std::size_t
                         std::uint64_t iova, std::uint32_t access, std::uint32_t made_of) {
   const auto granted = to_rights(access);
   if (!granted) return refused_null(call, granted.error());
+  Usage& usage = from(pd->context).usage();
+  const bool is_pinned = made_of == 0 && (*granted & IBV_ACCESS_ON_DEMAND) == 0;
+  auto share = usage.take(Resource::region, is_pinned ? pages_of(address, length) : 0);
+  if (!share) return refused_null(call, share.error());
   const bool zero_based = (*granted & IBV_ACCESS_ZERO_BASED) != 0;
   const auto key = from(pd->context)
                        .adapter()
@@ -96,12 +100,15 @@ ibv_mr* register_memory(const char* call, ibv_pd* pd, void* address, std::size_t
                                             .length = length,
                                             .handle = raw(*key),
                                             .lkey = raw(*key),
-                                            .rkey = raw(*key)}};
+                                            .rkey = raw(*key)},
+                                  .share = std::move(*share)};
   return &region->verbs;
 }
 
 ibv_mr* alloc_null_mr(ibv_pd* pd) {
   constexpr std::uint64_t kEverything = std::numeric_limits<std::uint64_t>::max();
+  auto share = from(pd->context).usage().take(Resource::region);
+  if (!share) return refused_null("alloc_null_mr", share.error());
   const auto key = from(pd->context)
                        .adapter()
                        .register_memory({.length = kEverything,
@@ -112,7 +119,8 @@ ibv_mr* alloc_null_mr(ibv_pd* pd) {
                                             .pd = pd,
                                             .length = std::numeric_limits<std::size_t>::max(),
                                             .handle = raw(*key),
-                                            .lkey = raw(*key)}};
+                                            .lkey = raw(*key)},
+                                  .share = std::move(*share)};
   return &region->verbs;
 }
 
@@ -171,9 +179,16 @@ int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std::size_t leng
   if (!ordinary) return refuse_input({EINVAL, "only regions of ibv_reg_mr can be changed"});
   const auto after = changed(*before, flags, pd, addr, length, access);
   if (!after) return refuse_input(after.error());
+  // Counted beside what it had: a kernel pins the new pages before it lets go of the old ones.
+  Share share = from(mr->context).usage().nothing();
+  const bool is_pinned = (after->access & region::kOnDemand) == 0;
+  const auto pages =
+      is_pinned ? pages_of(reinterpret_cast<const void*>(after->address), after->length) : 0;
+  if (auto locked = share.lock(pages); !locked) return refuse_input(locked.error());
   if (auto done = adapter.change_memory(MemoryKey{mr->lkey}, *after); !done) {
     return refuse_input(done.error());
   }
+  own.share.swap_locked(share);
   if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) mr->pd = pd;
   if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
     mr->addr = addr;

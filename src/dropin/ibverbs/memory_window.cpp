@@ -45,6 +45,8 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
   if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
     return refused_null("alloc_mw", {EINVAL, fmt::format("type {} is unknown", int{type})});
   }
+  auto share = from(pd->context).usage().take(Resource::window);
+  if (!share) return refused_null("alloc_mw", share.error());
   const auto key =
       from(pd->context)
           .adapter()
@@ -55,7 +57,8 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
                                             .pd = pd,
                                             .rkey = raw(*key),
                                             .handle = raw(*key) >> 8,
-                                            .type = type}};
+                                            .type = type},
+                                  .share = std::move(*share)};
   return &window->verbs;
 }
 

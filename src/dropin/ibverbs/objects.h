@@ -60,6 +60,8 @@ struct Context {
   std::unordered_set<XrcDomain*> xrc_domains;
 
   adapter::Adapter& adapter() const { return *program->adapter; }
+  Usage& usage() const { return *program->usage; }
+  const config::DeviceLimits& limits() const { return program->usage->limits(); }
 };
 
 /// How many objects use another one.
@@ -77,6 +79,7 @@ struct ProtectionDomain {
   std::shared_ptr<UserCount> users =
       std::make_shared<UserCount>(0);    // Objects made on it, where the adapter's count is no use.
   std::unique_ptr<ParentDomain> parent;  // What it was made of, if it is a parent domain.
+  Share share;                           // Of the device.
   PdNumber number() const { return PdNumber{verbs.handle}; }
 };
 
@@ -131,10 +134,12 @@ struct MemoryRegion {
   std::uint32_t device_memory = 0;   // Handle of what it lies over; 0: none.
   std::span<std::byte> mapped = {};  // Of a DMA buffer: our mapping of it.
   bool is_foreign = false;           // Imported, and another process's.
+  Share share = {};                  // Of the device.
 };
 
 struct MemoryWindow {
   ibv_mw verbs;
+  Share share;  // Of the device.
 };
 
 struct DeviceBuffer {
@@ -162,6 +167,7 @@ struct CompletionQueue {
   Use<ProtectionDomain> domain;  // Its parent domain.
   std::mutex polling;  // Held from start to end; guards `entry`, and `verbs.wr_id` and `status`.
   adapter::Completion entry;
+  Share share;  // Of the device.
 };
 
 struct WorkQueue {
@@ -188,6 +194,7 @@ struct QueuePair {
   std::uint32_t events_delivered = 0;
   Use<IndirectionTable> scaling;
   std::atomic<std::uint32_t> flows{0};  // Rules that lead to it: destroying is EBUSY then.
+  Share share;                          // Of the device.
 };
 
 struct Flow {
@@ -218,12 +225,14 @@ struct SharedReceiveQueue {
   adapter::SharedReceiveQueue* queue = nullptr;  // Owned by the adapter.
   Use<ProtectionDomain> domain;
   std::uint32_t events_delivered = 0;
+  Share share;  // Of the device.
 };
 
 struct AddressHandle {
   ibv_ah verbs;
   adapter::Destination destination;
   Use<ProtectionDomain> domain;
+  Share share;  // Of the device.
 };
 
 inline Device& from(ibv_device* device) { return *reinterpret_cast<Device*>(device); }

@@ -61,18 +61,6 @@ adapter::GidEntry gid_entry(const agent::NodeDescription& node, std::size_t inde
   return {.gid = node.gids[index].gid, .address = node.address_of(node.gids[index])};
 }
 
-adapter::NodeDescription describe(const agent::NodeDescription& node) {
-  adapter::NodeDescription own{.name = node.name,
-                               .guid = node.guid,
-                               .mac = node.mac,
-                               .interface = node.interface,
-                               .interface_index = node.interface_index,
-                               .version = roce_version(node.addresses.front()),
-                               .is_iwarp = node.protocol == agent::WireProtocol::iwarp};
-  for (std::size_t i = 0; i < node.gids.size(); ++i) own.gids.push_back(gid_entry(node, i));
-  return own;
-}
-
 void follow(const agent::NodeDescription& node, const std::vector<int>& sockets,
             adapter::Adapter& adapter) {
   for (std::size_t i = adapter.node().gids.size(); i < node.gids.size(); ++i) {
@@ -85,7 +73,7 @@ void follow(const agent::NodeDescription& node, const std::vector<int>& sockets,
   adapter.port().change({.gids = adapter.node().is_iwarp ? 1 : gids_in_use(node),
                          .is_present = node.port.is_present,
                          .is_active = node.port.is_active,
-                         .active_mtu = agent::active_mtu(node.port.interface_mtu_bytes)});
+                         .active_mtu = agent::active_mtu(node)});
 }
 
 enum class Path : std::uint8_t { automatic, direct, wire };
@@ -174,10 +162,13 @@ Result<std::unique_ptr<Program>> join() {
   auto joined = std::make_unique<Program>();
   joined->client = std::move(*client);
   joined->adapter = std::move(*adapter);
-  joined->client->set_port_listener(
-      [own = joined.get()](const agent::NodeDescription& node, const std::vector<int>& sockets) {
-        follow(node, sockets, *own->adapter);
-      });
+  const agent::NodeDescription own = joined->client->node();
+  joined->usage = std::make_unique<Usage>(own.limits, own.enforces_memlock);
+  joined->firmware = own.firmware;
+  joined->client->set_port_listener([program = joined.get()](const agent::NodeDescription& node,
+                                                             const std::vector<int>& sockets) {
+    follow(node, sockets, *program->adapter);
+  });
   return joined;
 }
 
@@ -188,6 +179,18 @@ const Program* current_program() {
 }
 
 }  // namespace
+
+adapter::NodeDescription describe(const agent::NodeDescription& node) {
+  adapter::NodeDescription own{.name = node.name,
+                               .guid = node.guid,
+                               .mac = node.mac,
+                               .interface = node.interface,
+                               .interface_index = node.interface_index,
+                               .version = roce_version(node.addresses.front()),
+                               .is_iwarp = node.protocol == agent::WireProtocol::iwarp};
+  for (std::size_t i = 0; i < node.gids.size(); ++i) own.gids.push_back(gid_entry(node, i));
+  return own;
+}
 
 std::uint32_t gids_in_use(const agent::NodeDescription& node) {
   std::uint32_t bits = 0;
@@ -223,12 +226,6 @@ Result<agent::NodeDescription> agent_node() {
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return std::unexpected(options.error());
   return agent::start_node(*options);
-}
-
-Result<adapter::NodeDescription> node() {
-  const auto described = agent_node();
-  if (!described) return std::unexpected(described.error());
-  return describe(*described);
 }
 
 }  // namespace verbatim::dropin

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "adapter/adapter.h"
 #include "agent/client.h"
 #include "base/error.h"
+#include "dropin/ibverbs/usage.h"
 
 /// What a process is to Verbatim: its place in a node. Here the adapter, its arena and the agent
 /// are wired together.
@@ -13,6 +15,8 @@ namespace verbatim::dropin {
 struct Program {
   std::unique_ptr<agent::AgentClient> client;  // Outlives the adapter, whose thread calls it.
   std::unique_ptr<adapter::Adapter> adapter;
+  std::unique_ptr<Usage> usage;  // Of the device, whose limits it has.
+  std::string firmware;
 };
 
 /// This process's program: joins the node that the environment names the first time. It stays until
@@ -22,9 +26,9 @@ Result<Program*> program();
 
 /// The node that this process belongs to or, before it has joined one, the node that the
 /// environment names, whose agent is started where none runs.
-Result<adapter::NodeDescription> node();
-/// The same as the agent tells it.
 Result<agent::NodeDescription> agent_node();
+/// The same as the adapter sees it.
+adapter::NodeDescription describe(const agent::NodeDescription& node);
 
 /// Bit i: entry i of the GID table is valid.
 std::uint32_t gids_in_use(const agent::NodeDescription& node);

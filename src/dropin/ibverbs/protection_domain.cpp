@@ -112,9 +112,12 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* w
 using namespace verbatim::dropin;
 
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
+  auto share = from(context).usage().take(Resource::protection_domain);
+  if (!share) return refused_null("alloc_pd", share.error());
   const auto number = from(context).adapter().allocate_pd();
   if (!number) return refused_null("alloc_pd", number.error());
   auto* pd = new ProtectionDomain;
+  pd->share = std::move(*share);
   pd->verbs = {.context = context, .handle = raw(*number)};
   return &pd->verbs;
 }

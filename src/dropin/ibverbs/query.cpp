@@ -21,10 +21,6 @@ using adapter::Limits;
 /// The clock of completions counts nanoseconds.
 constexpr std::uint64_t kClockKhz = 1'000'000;
 
-/// No vendor's: the bit of locally administered addresses is set. Programs take a known vendor's
-/// number as leave to make that vendor's private calls.
-constexpr std::uint32_t kVendorId = 0x025642;
-
 /// What RC queue pairs over TCP have.
 void keep_iwarp(ibv_device_attr& attributes) {
   attributes.device_cap_flags &= IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
@@ -47,42 +43,47 @@ void keep_iwarp(ibv_device_attr_ex& attributes) {
   attributes.xrc_odp_caps = 0;
 }
 
-ibv_device_attr device_attributes(const adapter::NodeDescription& node) {
+/// Of a number below 2^31: no limit of ours is higher.
+int to_int(std::uint32_t limit) { return static_cast<int>(limit); }
+
+ibv_device_attr device_attributes(const Program& program) {
+  const adapter::NodeDescription& node = program.adapter->node();
   ibv_device_attr attributes{};
-  std::strncpy(attributes.fw_ver, VERBATIM_VERSION, sizeof attributes.fw_ver - 1);
+  std::strncpy(attributes.fw_ver, program.firmware.c_str(), sizeof attributes.fw_ver - 1);
   attributes.node_guid = to_big_endian(node.guid);
   attributes.sys_image_guid = attributes.node_guid;
   attributes.max_mr_size = Limits::region_bytes;
   attributes.page_size_cap = 0xfffff000;
-  attributes.vendor_id = kVendorId;
-  attributes.vendor_part_id = 1;
-  attributes.hw_ver = 1;
-  attributes.max_qp = Limits::queue_pairs;
-  attributes.max_qp_wr = Limits::requests;
+  const config::DeviceLimits& limits = program.usage->limits();
+  attributes.vendor_id = limits.vendor_id;
+  attributes.vendor_part_id = limits.vendor_part_id;
+  attributes.hw_ver = limits.hw_ver;
+  attributes.max_qp = to_int(limits.max_qp);
+  attributes.max_qp_wr = to_int(limits.max_qp_wr);
   attributes.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
                                 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC |
                                 IBV_DEVICE_RAW_MULTI | IBV_DEVICE_RAW_IP_CSUM |
                                 IBV_DEVICE_MANAGED_FLOW_STEERING | IBV_DEVICE_MEM_WINDOW |
                                 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
-  attributes.max_sge = Limits::segments;
-  attributes.max_sge_rd = Limits::segments;
-  attributes.max_cq = Limits::completion_queues;
-  attributes.max_cqe = Limits::completions;
-  attributes.max_mr = Limits::regions;
-  attributes.max_mw = Limits::regions;
-  attributes.max_pd = Limits::protection_domains;
-  attributes.max_qp_rd_atom = Limits::rd_atomic;
-  attributes.max_res_rd_atom = Limits::rd_atomic * Limits::queue_pairs;
-  attributes.max_qp_init_rd_atom = Limits::rd_atomic;
-  attributes.atomic_cap = IBV_ATOMIC_HCA;
-  attributes.max_raw_ethy_qp = Limits::queue_pairs;
+  attributes.max_sge = to_int(limits.max_sge);
+  attributes.max_sge_rd = to_int(limits.max_sge);
+  attributes.max_cq = to_int(limits.max_cq);
+  attributes.max_cqe = to_int(limits.max_cqe);
+  attributes.max_mr = to_int(limits.max_mr);
+  attributes.max_mw = to_int(limits.max_mw);
+  attributes.max_pd = to_int(limits.max_pd);
+  attributes.max_qp_rd_atom = to_int(limits.max_qp_rd_atom);
+  attributes.max_res_rd_atom = to_int(limits.max_qp_rd_atom * limits.max_qp);
+  attributes.max_qp_init_rd_atom = to_int(limits.max_qp_init_rd_atom);
+  attributes.atomic_cap = static_cast<ibv_atomic_cap>(limits.atomic);
+  attributes.max_raw_ethy_qp = to_int(limits.max_qp);
   attributes.max_mcast_grp = Limits::multicast_groups;
   attributes.max_mcast_qp_attach = Limits::multicast_attachments;
   attributes.max_total_mcast_qp_attach = Limits::multicast_groups * Limits::multicast_attachments;
-  attributes.max_ah = Limits::address_handles;
-  attributes.max_srq = Limits::shared_receive_queues;
-  attributes.max_srq_wr = Limits::requests;
-  attributes.max_srq_sge = Limits::segments;
+  attributes.max_ah = to_int(limits.max_ah);
+  attributes.max_srq = to_int(limits.max_srq);
+  attributes.max_srq_wr = to_int(limits.max_srq_wr);
+  attributes.max_srq_sge = to_int(limits.max_srq_sge);
   attributes.max_pkeys = 1;
   attributes.local_ca_ack_delay =
       15;  // 4.096 us << 15: a busy machine may keep a thread waiting so long.
@@ -123,11 +124,19 @@ constexpr std::uint64_t kUnitsOf4xEdr = 1000;  // Of 100 Mbit/s.
 constexpr std::uint8_t kPhysicalStateDisabled = 3;
 constexpr std::uint8_t kPhysicalStateLinkUp = 5;
 
-PortAttributes port_attributes(const adapter::PortState& state,
-                               const adapter::NodeDescription& node) {
+ibv_mtu max_mtu(const config::DeviceLimits& limits) {
+  int mtu = IBV_MTU_256;
+  while (mtu < IBV_MTU_4096 && (128u << (mtu + 1)) <= limits.max_mtu) ++mtu;
+  return static_cast<ibv_mtu>(mtu);
+}
+
+PortAttributes port_attributes(const Program& program) {
+  const adapter::PortState state = program.adapter->port().state();
+  const adapter::NodeDescription& node = program.adapter->node();
+  const config::DeviceLimits& limits = program.usage->limits();
   ibv_port_attr port{};
   port.state = state.is_active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-  port.max_mtu = IBV_MTU_4096;
+  port.max_mtu = max_mtu(limits);
   port.active_mtu = static_cast<ibv_mtu>(raw(state.active_mtu));
   port.gid_tbl_len = static_cast<int>(gid_table_length(node));
   port.port_cap_flags = IBV_PORT_CM_SUP;
@@ -164,8 +173,7 @@ Result<void> check_port(std::uint32_t port) {
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,
                std::size_t size) {
   if (auto exists = check_port(port); !exists) return refused("query_port", exists.error());
-  adapter::Adapter& adapter = from(context).adapter();
-  copy_attributes(port_attributes(adapter.port().state(), adapter.node()), attributes, size);
+  copy_attributes(port_attributes(*from(context).program), attributes, size);
   return 0;
 }
 
@@ -180,7 +188,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
     return refused("query_device_ex", {EINVAL, fmt::format("{} bytes are too few", size)});
   }
   ibv_device_attr_ex all{};
-  all.orig_attr = device_attributes(from(context).adapter().node());
+  all.orig_attr = device_attributes(*from(context).program);
   all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
   all.completion_timestamp_mask = ~std::uint64_t{0};
   all.hca_core_clock = kClockKhz;
@@ -228,7 +236,7 @@ using namespace verbatim;
 using namespace verbatim::dropin;
 
 int ibv_query_device(ibv_context* context, ibv_device_attr* device_attr) {
-  *device_attr = device_attributes(from(context).adapter().node());
+  *device_attr = device_attributes(*from(context).program);
   return 0;
 }
 

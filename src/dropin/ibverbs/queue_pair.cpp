@@ -90,6 +90,24 @@ ibv_qp_attr to_verbs(const adapter::QueuePairAttributes& own) {
   return theirs;
 }
 
+/// What a smaller device than the adapter does not take.
+Result<void> check(const ibv_qp_attr& wanted, int mask, const config::DeviceLimits& limits) {
+  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) {
+    if (auto fits = check_limit("max_rd_atomic", wanted.max_rd_atomic, limits.max_qp_init_rd_atom);
+        !fits) {
+      return fits;
+    }
+  }
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) {
+    if (auto fits =
+            check_limit("max_dest_rd_atomic", wanted.max_dest_rd_atomic, limits.max_qp_rd_atom);
+        !fits) {
+      return fits;
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 /// The typical size of a packet is a hint that pacing by time does not need.
@@ -108,8 +126,14 @@ using namespace verbatim;
 using namespace verbatim::dropin;
 
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
-  const auto done = from(qp).queue_pair->modify(to_attributes(*attr, attr_mask),
-                                                static_cast<std::uint32_t>(attr_mask));
+  if (auto fits = check(*attr, attr_mask, from(qp->context).limits()); !fits) {
+    return refused("modify_qp", fits.error());
+  }
+  adapter::QueuePairAttributes wanted = to_attributes(*attr, attr_mask);
+  if (from(qp->context).limits().atomic == IBV_ATOMIC_NONE) {
+    wanted.access &= ~std::uint32_t{IBV_ACCESS_REMOTE_ATOMIC};  // The peer's atomics are refused.
+  }
+  const auto done = from(qp).queue_pair->modify(wanted, static_cast<std::uint32_t>(attr_mask));
   if (!done) return refused("modify_qp", done.error());
   if ((attr_mask & IBV_QP_STATE) != 0) qp->state = attr->qp_state;
   return 0;

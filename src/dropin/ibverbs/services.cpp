@@ -41,7 +41,7 @@ VerbatimNode describe(const agent::NodeDescription& node, std::uint32_t slot) {
   out.slot = slot;
   out.interface_index = node.interface_index;
   node.interface.copy(out.interface, sizeof out.interface - 1);
-  out.active_mtu = raw(agent::active_mtu(node.port.interface_mtu_bytes));
+  out.active_mtu = raw(agent::active_mtu(node));
   const bool uses_frames = roce_version(node.addresses.front()) == RoceVersion::v1;
   out.is_iwarp = node.protocol == agent::WireProtocol::iwarp;
   out.version = uses_frames ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;

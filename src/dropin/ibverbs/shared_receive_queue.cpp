@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 
 #include <fcntl.h>
@@ -62,6 +63,15 @@ Result<SharedReceiveQueue*> create(ibv_context* verbs, ibv_srq_init_attr_ex& wan
   own->domain = Use(&from(wanted.pd));
   options->events = &context.events;
   options->owner = own.get();
+  const config::DeviceLimits& limits = context.limits();
+  for (const auto& fits : {check_limit("max_wr", options->requests, limits.max_srq_wr),
+                           check_limit("max_sge", options->segments, limits.max_srq_sge)}) {
+    if (!fits) return std::unexpected(fits.error());
+  }
+  auto share = context.usage().take(Resource::shared_receive_queue,
+                                    receive_queue_pages(options->requests, options->segments));
+  if (!share) return std::unexpected(share.error());
+  own->share = std::move(*share);
   const auto created = context.adapter().create_shared_receive_queue(*options);
   if (!created) return std::unexpected(created.error());
   own->queue = *created;
@@ -71,7 +81,7 @@ Result<SharedReceiveQueue*> create(ibv_context* verbs, ibv_srq_init_attr_ex& wan
   own->verbs.handle = raw(own->queue->number());
   pthread_mutex_init(&own->verbs.mutex, nullptr);
   pthread_cond_init(&own->verbs.cond, nullptr);
-  wanted.attr.max_wr = own->queue->capacity();
+  wanted.attr.max_wr = std::min(own->queue->capacity(), limits.max_srq_wr);
   wanted.attr.max_sge = own->queue->segments_max();
   const std::lock_guard guard(context.living_lock);
   context.living.insert(own.get());
@@ -156,7 +166,13 @@ int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* srq_attr, int srq_attr_mask) {
     return refused("modify_srq", {EINVAL, fmt::format("mask bits {:#x} are unknown", unknown)});
   }
   adapter::SharedReceiveAttributes wanted;
-  if ((srq_attr_mask & IBV_SRQ_MAX_WR) != 0) wanted.requests = srq_attr->max_wr;
+  if ((srq_attr_mask & IBV_SRQ_MAX_WR) != 0) {
+    const auto most = from(srq->context).limits().max_srq_wr;
+    if (auto fits = check_limit("max_wr", srq_attr->max_wr, most); !fits) {
+      return refused("modify_srq", fits.error());
+    }
+    wanted.requests = srq_attr->max_wr;
+  }
   if ((srq_attr_mask & IBV_SRQ_LIMIT) != 0) wanted.limit = srq_attr->srq_limit;
   if (auto done = from(srq).queue->modify(wanted); !done) {
     return refused("modify_srq", done.error());

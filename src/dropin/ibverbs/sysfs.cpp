@@ -39,13 +39,16 @@ std::optional<Result<std::string>> our_file(std::string_view path) {
     }
     return path.substr(folder.size() + 1);
   };
+  if (!below("/sys/class/infiniband") && !below("/sys/class/infiniband_verbs")) {
+    return std::nullopt;
+  }
+  const auto described = agent_node();
+  if (!described) return std::unexpected(described.error());
   std::optional<std::string> content;
-  if (const auto name = below(kDeviceFolder)) {
-    const auto described = agent_node();
-    if (!described) return std::unexpected(described.error());
+  if (const auto name = below(device_folder(described->device))) {
     content = content_of(agent::device_files(*described), *name);
   } else if (const auto other = below(kCharacterDeviceFolder)) {
-    content = content_of(agent::character_device_files(), *other);
+    content = content_of(agent::character_device_files(*described), *other);
   } else {
     return std::nullopt;
   }
@@ -100,5 +103,10 @@ int ibv_read_ibdev_sysfs_file(char* buf, std::size_t size, verbs_sysfs_dev*,
     errno = ENAMETOOLONG;
     return -1;
   }
-  return read_file(fmt::format("{}/{}", kDeviceFolder, name), buf, size);
+  const auto described = agent_node();
+  if (!described) {
+    errno = described.error().code;
+    return -1;
+  }
+  return read_file(device_folder(described->device) + "/" + name, buf, size);
 }

@@ -1,11 +1,14 @@
 #pragma once
 
-/// The names under which programs know the device, and the folders of /sys where a kernel would
-/// describe it.
+#include <string>
+#include <string_view>
+
+/// The folders of /sys where a kernel would describe the device.
 namespace verbatim::dropin {
 
-inline constexpr char kDeviceName[] = "verbatim0";
-inline constexpr char kDeviceFolder[] = "/sys/class/infiniband/verbatim0";
+inline std::string device_folder(std::string_view device) {
+  return std::string("/sys/class/infiniband/").append(device);
+}
 inline constexpr char kCharacterDeviceName[] = "uverbs0";
 inline constexpr char kCharacterDeviceFolder[] = "/sys/class/infiniband_verbs/uverbs0";
 

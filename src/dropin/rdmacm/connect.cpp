@@ -7,7 +7,19 @@ namespace verbatim::rdmacm {
 namespace {
 
 /// What an adapter of ours has, as ibv_query_device tells it.
-constexpr std::uint8_t kReadsMax = 128;
+/// READs and atomics of one queue pair at a time, as their target and as their initiator.
+struct ReadsMax {
+  std::uint8_t inbound = 0;
+  std::uint8_t outbound = 0;
+};
+
+/// Those of the id's device; without a device none are possible.
+ReadsMax reads_max(const Id& id) {
+  ibv_device_attr has{};
+  if (id.verbs.verbs == nullptr || ibv_query_device(id.verbs.verbs, &has) != 0) return {};
+  return {static_cast<std::uint8_t>(has.max_qp_rd_atom),
+          static_cast<std::uint8_t>(has.max_qp_init_rd_atom)};
+}
 /// As the kernel's ucma has it.
 constexpr int kBacklogDefault = 1024;
 
@@ -33,14 +45,16 @@ Result<void> check(const Id& id, const rdma_conn_param* parameters) {
     return refuse(EINVAL, "neither a queue pair on the id nor parameters that name one");
   }
   if (parameters == nullptr) return {};
-  const auto fits = [](std::uint8_t value, std::uint8_t any) {
-    return value == any || value <= kReadsMax;
+  const ReadsMax most = reads_max(id);
+  const auto fits = [](std::uint8_t value, std::uint8_t any, std::uint8_t limit) {
+    return value == any || value <= limit;
   };
-  if (!fits(parameters->responder_resources, RDMA_MAX_RESP_RES) ||
-      !fits(parameters->initiator_depth, RDMA_MAX_INIT_DEPTH)) {
-    return refuse(EINVAL, fmt::format("responder_resources {} and initiator_depth {}: at most {}",
+  if (!fits(parameters->responder_resources, RDMA_MAX_RESP_RES, most.inbound) ||
+      !fits(parameters->initiator_depth, RDMA_MAX_INIT_DEPTH, most.outbound)) {
+    return refuse(EINVAL, fmt::format("responder_resources {} and initiator_depth {}: at most {} "
+                                      "and {}",
                                       parameters->responder_resources, parameters->initiator_depth,
-                                      kReadsMax));
+                                      most.inbound, most.outbound));
   }
   return {};
 }
@@ -82,14 +96,15 @@ Result<void> ask_for_connection(Id& id, const rdma_conn_param* parameters) {
   if (auto fitting = check(id, parameters); !fitting) return fitting;
   const std::lock_guard guard(cm.lock);
   Connection& connection = id.connection;
-  const auto wanted = [](std::uint8_t value, std::uint8_t any) {
-    return value == any ? kReadsMax : value;
-  };
-  connection.responder_resources = parameters != nullptr
-                                       ? wanted(parameters->responder_resources, RDMA_MAX_RESP_RES)
-                                       : kReadsMax;
-  connection.initiator_depth =
-      parameters != nullptr ? wanted(parameters->initiator_depth, RDMA_MAX_INIT_DEPTH) : kReadsMax;
+  const ReadsMax most = reads_max(id);
+  connection.responder_resources = most.inbound;
+  connection.initiator_depth = most.outbound;
+  if (parameters != nullptr && parameters->responder_resources != RDMA_MAX_RESP_RES) {
+    connection.responder_resources = parameters->responder_resources;
+  }
+  if (parameters != nullptr && parameters->initiator_depth != RDMA_MAX_INIT_DEPTH) {
+    connection.initiator_depth = parameters->initiator_depth;
+  }
   if (parameters != nullptr) connection.retry_count = parameters->retry_count & 7;
   std::string data = id.connect_data;
   const ByteSpan own = private_data_of(parameters);
@@ -210,16 +225,18 @@ Result<void> accept_connection(Id& id, const rdma_conn_param* parameters) {
   const std::lock_guard guard(cm.lock);
   Connection& connection = id.connection;
   if (id.state != IdState::requested) return refuse(EINVAL, "the id has no request to accept");
-  const auto granted = [](std::uint8_t asked, const std::uint8_t* value, std::uint8_t any) {
-    return value == nullptr || *value == any ? std::min(asked, kReadsMax) : *value;
+  const auto granted = [](std::uint8_t asked, const std::uint8_t* value, std::uint8_t any,
+                          std::uint8_t limit) {
+    return value == nullptr || *value == any ? std::min(asked, limit) : *value;
   };
+  const ReadsMax most = reads_max(id);
   const bool given = parameters != nullptr;
   connection.initiator_depth =
       granted(connection.initiator_depth, given ? &parameters->initiator_depth : nullptr,
-              RDMA_MAX_INIT_DEPTH);
+              RDMA_MAX_INIT_DEPTH, most.outbound);
   connection.responder_resources =
       granted(connection.responder_resources, given ? &parameters->responder_resources : nullptr,
-              RDMA_MAX_RESP_RES);
+              RDMA_MAX_RESP_RES, most.inbound);
   if (auto ready = make_ready(id); !ready) return ready;
   if (Streams* const streams = cm.streams()) {
     return streams->accept(id, stream_offer_of(id, parameters, private_data_of(parameters)));

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace verbatim::agent {
+namespace verbatim::config {
 
 /// What a node's adapter speaks with others.
 enum class WireProtocol : std::uint8_t {
@@ -17,4 +17,4 @@ enum class WireProtocol : std::uint8_t {
 Result<WireProtocol> parse_wire_protocol(std::string_view name);
 std::string_view name_of(WireProtocol protocol);
 
-}  // namespace verbatim::agent
+}  // namespace verbatim::config

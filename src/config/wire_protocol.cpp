@@ -1,10 +1,10 @@
-#include "agent/wire_protocol.h"
+#include "config/wire_protocol.h"
 
 #include <cerrno>
 
 #include <fmt/format.h>
 
-namespace verbatim::agent {
+namespace verbatim::config {
 
 Result<WireProtocol> parse_wire_protocol(std::string_view name) {
   for (const WireProtocol protocol : {WireProtocol::roce, WireProtocol::iwarp}) {
@@ -17,4 +17,4 @@ std::string_view name_of(WireProtocol protocol) {
   return protocol == WireProtocol::iwarp ? "iwarp" : "roce";
 }
 
-}  // namespace verbatim::agent
+}  // namespace verbatim::config

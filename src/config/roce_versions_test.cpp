@@ -1,10 +1,10 @@
-#include "agent/roce_versions.h"
+#include "config/roce_versions.h"
 
 #include <cerrno>
 
 #include <gtest/gtest.h>
 
-namespace verbatim::agent {
+namespace verbatim::config {
 namespace {
 
 TEST(RoceVersions, AreReadAndWritten) {
@@ -31,4 +31,4 @@ TEST(RoceVersions, AreToldByPorts) {
 }
 
 }  // namespace
-}  // namespace verbatim::agent
+}  // namespace verbatim::config

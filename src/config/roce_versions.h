@@ -8,7 +8,7 @@
 #include "base/address.h"
 #include "base/error.h"
 
-namespace verbatim::agent {
+namespace verbatim::config {
 
 /// The RoCE versions of a node's GIDs, each once. The first is its communication manager's, as the
 /// kernel's `default_roce_mode` is.
@@ -26,4 +26,4 @@ inline SocketAddress of_version(const SocketAddress& address, RoceVersion versio
   return address.with_port(version == RoceVersion::v1 ? 0 : kRocePort);
 }
 
-}  // namespace verbatim::agent
+}  // namespace verbatim::config

@@ -1,10 +1,10 @@
-#include "agent/roce_versions.h"
+#include "config/roce_versions.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <ranges>
 
-namespace verbatim::agent {
+namespace verbatim::config {
 
 Result<RoceVersions> parse_roce_versions(std::string_view list) {
   RoceVersions versions;
@@ -40,4 +40,4 @@ RoceVersions versions_of(const std::vector<SocketAddress>& addresses) {
   return versions;
 }
 
-}  // namespace verbatim::agent
+}  // namespace verbatim::config

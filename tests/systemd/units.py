@@ -1,0 +1,20 @@
+"""The agent's units as the build has made them."""
+
+import os
+
+KINDS = ("system", "user")
+
+
+def unit_text(build, kind):
+    """The unit with the build's own agent, which is not installed."""
+    with open(f"{build}/systemd/{kind}/verbatimd@.service", encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    program = f"{os.path.abspath(build)}/bin/verbatimd"
+    return "\n".join(f"ExecStart={program}{line[line.index(' '):]}" if line.startswith("ExecStart=") else line
+                     for line in lines) + "\n"
+
+
+def service_settings(text):
+    """The lines of [Service], as systemd-run takes them."""
+    section = text.split("[Service]\n")[1].split("\n[")[0]
+    return [line for line in section.splitlines() if "=" in line and not line.startswith("#")]
