@@ -36,7 +36,7 @@ complete -c verbatim -n 'not __verbatim_is_after_dashes' -l version -d 'Print th
 
 complete -c verbatim -n __verbatim_is_before_command -a run -d 'Run a program on an emulated host'
 complete -c verbatim -n __verbatim_is_before_command -a env -d 'Print shell commands that put a shell on a host'
-complete -c verbatim -n __verbatim_is_before_command -a config -d 'Show what a node is told, and where'
+complete -c verbatim -n __verbatim_is_before_command -a config -d 'Show a configuration, or check a file'
 complete -c verbatim -n __verbatim_is_before_command -a devices -d 'List the RDMA devices of the emulated hosts'
 complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, programs, queue pairs and counters'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'

@@ -116,8 +116,7 @@ int show(const std::string& node) {
 }  // namespace
 
 void add_config(CLI::App& app, int& exit_status) {
-  auto* command =
-      app.add_subcommand("config", "Show what a node is told, and where; check a node's file");
+  auto* command = app.add_subcommand("config", "Show a node's configuration, or check a file");
   auto wish = std::make_shared<Wish>();  // Lives as long as the callback that reads it.
   auto* node = command->add_option("NODE", wish->node, "The node; default: this shell's");
   node->type_name("");

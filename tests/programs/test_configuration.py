@@ -225,8 +225,11 @@ class Stay(unittest.TestCase):
 
 def gone_all():
     """Waits until no agent runs: each test's nodes begin anew. Asking the agents would keep them."""
-    wait_until(lambda: not any(name.endswith(".sock") for _, _, names in os.walk(LAB.folder) for name in names), 10,
-               "the agents to leave")
+    def is_agents(name):
+        return name.endswith(".sock") or name.startswith("claim-")
+
+    wait_until(lambda: not any(is_agents(name) for _, _, names in os.walk(LAB.folder) for name in names), 10,
+               "the agents to leave, and their addresses to be free")
 
 
 def main():

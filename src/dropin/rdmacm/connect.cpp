@@ -6,7 +6,6 @@
 namespace verbatim::rdmacm {
 namespace {
 
-/// What an adapter of ours has, as ibv_query_device tells it.
 /// READs and atomics of one queue pair at a time, as their target and as their initiator.
 struct ReadsMax {
   std::uint8_t inbound = 0;
