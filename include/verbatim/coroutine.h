@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <coroutine>
 #include <exception>
 #include <optional>
@@ -35,6 +36,26 @@ class Awaiter {
   RequestToken& token_;
 };
 
+/// As `Awaiter`, for a time at most.
+class TimedAwaiter {
+ public:
+  TimedAwaiter(RequestToken& token, std::chrono::nanoseconds timeout) noexcept
+      : token_(token), timeout_(timeout) {}
+  bool await_ready() const noexcept { return token_.done(); }
+  bool await_suspend(std::coroutine_handle<> waiting) noexcept {
+    return token_.resume_with(waiting, timer_, timeout_);
+  }
+  Result<Completion> await_resume() {
+    timer_.stop();
+    return token_.result();
+  }
+
+ private:
+  RequestToken& token_;
+  const std::chrono::nanoseconds timeout_;
+  Timer timer_;
+};
+
 template <typename T>
 struct Returned {
   std::optional<T> value;
@@ -59,6 +80,20 @@ inline detail::Awaiter operator co_await(RequestToken&& token) noexcept {
   return detail::Awaiter(token);
 }
 
+/// Awaits for a time at most, then fails with `Status::timed_out`: the request goes on, and a token
+/// that has a name may be awaited again. The buffers of a coroutine that ends then stay until the
+/// request has ended (`Buffer`). The queue's `poll` looks at the time, its `wait` returns for it.
+///
+///     Result<Completion> end = co_await with_timeout(qp.receive(buffer.slice()), 10ms);
+inline detail::TimedAwaiter with_timeout(RequestToken& token,
+                                         std::chrono::nanoseconds timeout) noexcept {
+  return detail::TimedAwaiter(token, timeout);
+}
+inline detail::TimedAwaiter with_timeout(RequestToken&& token,
+                                         std::chrono::nanoseconds timeout) noexcept {
+  return detail::TimedAwaiter(token, timeout);
+}
+
 /// A coroutine that has not begun: it does when it is awaited, started or run. Owns the coroutine;
 /// destroying it cancels.
 template <typename T = void>
@@ -67,6 +102,7 @@ class [[nodiscard]] Task {
   struct promise_type : detail::Returned<T> {
     std::coroutine_handle<> awaiting = std::noop_coroutine();
     std::exception_ptr thrown;
+    bool has_started = false;
 
     Task get_return_object() noexcept {
       return Task(std::coroutine_handle<promise_type>::from_promise(*this));
@@ -97,9 +133,9 @@ class [[nodiscard]] Task {
   ~Task() { cancel(); }
 
   /// Runs it until it awaits a request that has not completed. Polls of its completion queue go on
-  /// with it.
+  /// with it. Again: nothing.
   void start() {
-    if (coroutine_ && !coroutine_.done()) coroutine_.resume();
+    if (coroutine_ && !std::exchange(coroutine_.promise().has_started, true)) coroutine_.resume();
   }
   bool done() const noexcept { return !coroutine_ || coroutine_.done(); }
   /// What it returned; throws what it threw. Requires `done()`; once.
@@ -117,6 +153,7 @@ class [[nodiscard]] Task {
       bool await_ready() const noexcept { return !awaited || awaited.done(); }
       std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) noexcept {
         awaited.promise().awaiting = awaiting;
+        if (std::exchange(awaited.promise().has_started, true)) return std::noop_coroutine();
         return awaited;
       }
       T await_resume() {

@@ -51,7 +51,7 @@ struct Order;
 }  // namespace detail
 
 /// Several requests that are posted with one call: made by `QueuePair::batch`, posted by `post`.
-/// Nothing is posted if it is dropped before.
+/// Nothing is posted if it is dropped before. The queue pair outlives it.
 class Batch;
 
 /// A connected queue pair (RC). `connect`, `Listener::accept` and `exchange.h` make them. Moved,
@@ -116,7 +116,8 @@ class QueuePair {
   const ProtectionDomain& domain() const noexcept;
   ibv_qp* native() const noexcept;
 
-  /// Ends the connection, and waits until every request has ended (most with `Status::flushed`).
+  /// Ends the connection, and every request: with `Status::flushed`, or, where the adapter does not
+  /// tell within 10 ms, `cancelled`.
   /// Called by the destructor.
   void disconnect();
 
@@ -145,6 +146,9 @@ class Batch {
   RequestToken post();
 
   std::size_t size() const noexcept;
+  /// How many requests of the last `post` the adapter has taken: all, none, or, where it refuses
+  /// one (the token says so at once), those before it.
+  std::size_t taken() const noexcept;
 
   Batch(Batch&&) noexcept;
   Batch& operator=(Batch&&) noexcept;

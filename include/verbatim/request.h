@@ -16,6 +16,8 @@ struct Party;
 struct Queue;
 struct Ring;
 
+class Timer;
+
 /// A request that somebody waits for. While it waits, one pointer leads to it: that of its slot in
 /// the queue pair's ring, or, from its completion until its callback or coroutine is called, that
 /// of the queue's list.
@@ -38,6 +40,7 @@ class Pending {
   friend struct Queue;
   friend struct Ring;
   friend struct Party;
+  friend class Timer;
   using Resume = void (*)(Pending&);
   static constexpr Status kWaiting{0xff};
 
@@ -56,7 +59,8 @@ class Pending {
     std::atomic_ref(status_).store(status, std::memory_order_release);
   }
   void fail(const Failure& failure) noexcept;
-  bool call_when_done(Resume resume, void* continuation) noexcept;
+  bool call_when_done(Resume resume, void* continuation, Timer* timer = nullptr,
+                      std::chrono::nanoseconds timeout = {}) noexcept;
 
   void forget() noexcept {
     link_ = nullptr;
@@ -108,6 +112,29 @@ class Pending {
   const char* detail_;
 };
 
+/// Resumes a coroutine when a time is over, unless the request that it awaits completes before. In
+/// the queue's list while it runs.
+class Timer {
+ public:
+  Timer() = default;
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  ~Timer() { stop(); }
+  void stop() noexcept {
+    if (link_ != nullptr) unlink();
+  }
+
+ private:
+  friend struct Queue;
+  friend class Pending;
+  void unlink() noexcept;
+
+  std::chrono::steady_clock::time_point end_;
+  Pending* pending_ = nullptr;
+  Timer* next_ = nullptr;
+  Timer** link_ = nullptr;
+};
+
 }  // namespace detail
 
 /// A posted request. Whether posting failed is told as an end of the request is: by `poll`, `wait`
@@ -138,12 +165,12 @@ class [[nodiscard]] RequestToken : public detail::Pending {
   /// Resumes a coroutine from the completion queue's `poll` or `wait`. Returns false if the request
   /// has completed meanwhile: then it is not resumed.
   bool resume_with(std::coroutine_handle<> waiting) noexcept {
-    return call_when_done(
-        [](Pending& token) {
-          std::coroutine_handle<>::from_address(static_cast<RequestToken&>(token).continuation_)
-              .resume();
-        },
-        waiting.address());
+    return call_when_done(resume, waiting.address());
+  }
+  /// The same, and resumes it also when the time is over: then the token has not completed.
+  bool resume_with(std::coroutine_handle<> waiting, detail::Timer& timer,
+                   std::chrono::nanoseconds timeout) noexcept {
+    return call_when_done(resume, waiting.address(), &timer, timeout);
   }
 
   /// Calls `callback` from the completion queue's `poll` or `wait`, with the result, exactly once,
@@ -153,6 +180,9 @@ class [[nodiscard]] RequestToken : public detail::Pending {
 
  private:
   friend struct detail::Party;
+  static void resume(Pending& token) {
+    std::coroutine_handle<>::from_address(static_cast<RequestToken&>(token).continuation_).resume();
+  }
   explicit RequestToken(Unset unset) noexcept : Pending(unset) {}
 };
 

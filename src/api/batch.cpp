@@ -11,6 +11,7 @@ struct Batch::State {
   explicit State(detail::Party& of) : party(of) {}
   detail::Party& party;
   std::vector<BatchedRequest> requests;
+  std::size_t taken = 0;
 };
 
 Batch::Batch(detail::Connection& connection) : state_(std::make_unique<State>(connection.party)) {}
@@ -21,6 +22,7 @@ Batch::~Batch() = default;
 Batch QueuePair::batch() { return Batch(*connection_); }
 
 std::size_t Batch::size() const noexcept { return state_->requests.size(); }
+std::size_t Batch::taken() const noexcept { return state_->taken; }
 
 Batch& Batch::send(Slice from, Flags flags) {
   state_->requests.push_back({{.operation = Operation::send, .flags = flags}, from});
@@ -49,7 +51,7 @@ Batch& Batch::read(Slice into, RemoteSlice from, Flags flags) {
 
 RequestToken Batch::post() {
   RequestToken token;
-  state_->party.post_batch(token, state_->requests);
+  state_->taken = state_->party.post_batch(token, state_->requests);
   state_->requests.clear();
   return token;
 }

@@ -95,7 +95,7 @@ int Queue::poll() {
   {
     const Guard guard(*this);
     count = collect();
-    if (ready_ == nullptr) return count;
+    if (ready_ == nullptr && timers_ == nullptr) return count;
   }
   const int called = call_ready();
   return count != 0 ? count : called;
@@ -133,7 +133,8 @@ int Queue::call_ready() {
   // A callback may destroy the last queue pair of this queue.
   const std::shared_ptr<Queue> alive = shared_from_this();
   const Guard guard(*this);
-  return run_ready();
+  const int called = run_ready();
+  return called + (timers_ == nullptr ? 0 : call_overdue());
 }
 
 int Queue::run_ready() {

@@ -25,9 +25,12 @@ struct DatagramState {
   DatagramState(const ProtectionDomain& domain, const QueuePairOptions& options)
       : party(domain, options) {}
   ~DatagramState() {
-    ibv_qp* const queue_pair = party.queue_pair;
+    if (party.queue_pair == nullptr) return;
+    ibv_qp_attr error{.qp_state = IBV_QPS_ERR};
+    ibv_modify_qp(party.queue_pair, &error, IBV_QP_STATE);
+    party.settle();
+    ibv_destroy_qp(party.queue_pair);
     party.abandon();
-    if (queue_pair != nullptr) ibv_destroy_qp(queue_pair);
   }
   std::uint32_t key = 0;
   Party party;

@@ -9,12 +9,18 @@
 namespace verbatim::detail {
 namespace {
 
+/// How long a queue pair that ends waits for what its adapter flushes; then it is cancelled.
+constexpr std::chrono::milliseconds kFlushTime{10};
 constexpr const char* kEnded = "the queue pair has been disconnected";
 constexpr const char* kFull =
     "send_depth requests are under way: wait for one, or make the queue pair deeper";
 constexpr const char* kAdapterFull = "the adapter's send queue is full";
 constexpr const char* kCannotSend =
     "the queue pair cannot send, or the adapter has no such operation";
+
+constexpr const char* kTakenInPart =
+    "the adapter has taken the first requests of the batch, which go on (Batch::taken says how "
+    "many), and refused the next";
 
 /// What is wrong with the local bytes of a request, in words; null if nothing is.
 const char* fault_of(std::span<const Slice> local, std::uint32_t max_slices) {
@@ -31,7 +37,11 @@ const char* fault_of(std::span<const Slice> local, std::uint32_t max_slices) {
 Party::Party(ProtectionDomain of, const QueuePairOptions& options)
     : domain(std::move(of)), sends(options.send_depth), receives(options.receive_depth) {}
 
-Party::~Party() { abandon(); }
+Party::~Party() {
+  abandon();
+  // Nobody else polls the queue: its callbacks are called while all of this still is.
+  if (queue && queue.use_count() == 1) queue->poll();
+}
 
 Result<void> Party::make_queues(const QueuePairOptions& options) {
   if (options.shared_receives) shared = options.shared_receives->handle();
@@ -73,24 +83,38 @@ Result<void> Party::adopt(ibv_qp* made, const ibv_qp_cap& given) {
     if (auto attached = shared->queue->attach(made->qp_num, *this, 0); !attached) return attached;
   }
   queue_pair = made;
+  number = made->qp_num;
   is_plain_ = !queue->shared_by_threads;
   domain.handle()->add(*this);
   return {};
 }
 
+void Party::settle() {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + kFlushTime;
+  while (sends.in_flight() + receives.in_flight() != 0 && Clock::now() < until) {
+    const Queue::Guard guard(*queue);
+    queue->collect();
+  }
+  if (shared) {
+    const Queue::Guard guard(*shared->queue);
+    shared->queue->collect();
+  }
+}
+
 void Party::abandon() {
   if (queue_pair == nullptr) return;
-  const std::uint32_t number = queue_pair->qp_num;
+  queue_pair = nullptr;
+  is_plain_ = false;
   {
     const Queue::Guard guard(*queue);
-    queue->detach(number, sends.depth + (shared ? 0 : receives.depth));
+    queue->collect();
     queue->cancel(sends, number);
     queue->cancel(receives, number);
+    queue->detach(number, sends.depth + (shared ? 0 : receives.depth));
   }
   if (shared && shared->queue != queue) shared->queue->detach(number, 0);
   domain.handle()->remove(*this);
-  queue_pair = nullptr;
-  is_plain_ = false;
 }
 
 void Party::refuse(Pending* pending, Failure* failed, Operation operation, Status status, int code,
@@ -99,7 +123,7 @@ void Party::refuse(Pending* pending, Failure* failed, Operation operation, Statu
                         .operation = operation,
                         .status = status,
                         .code = code,
-                        .queue_pair = queue_pair == nullptr ? 0 : queue_pair->qp_num,
+                        .queue_pair = number,
                         .detail = detail};
   pending != nullptr ? pending->fail(failure) : static_cast<void>(*failed = failure);
 }
@@ -145,11 +169,12 @@ void Party::post_with_care(Pending* pending, Failure* failed, Order order, Slice
   post(pending, failed, order, {&local, 1});
 }
 
-void Party::post_batch(Pending& pending, std::span<const BatchedRequest> requests) {
+std::size_t Party::post_batch(Pending& pending, std::span<const BatchedRequest> requests) {
   const Queue::Guard guard(*queue);
   const Operation last = requests.empty() ? Operation::none : requests.back().order.operation;
   const auto fail = [&](Status status, int code, const char* detail) {
     refuse(&pending, nullptr, last, status, code, detail);
+    return std::size_t{0};
   };
   if (queue_pair == nullptr) return fail(Status::disconnected, 0, kEnded);
   if (requests.empty()) return fail(Status::out_of_range, 0, "the batch has no requests");
@@ -165,20 +190,29 @@ void Party::post_batch(Pending& pending, std::span<const BatchedRequest> request
   std::vector<ibv_send_wr> chain(requests.size());
   std::vector<ibv_sge> segments(requests.size());
   const std::uint64_t before = sends.posted();
+  const std::uint64_t signaled_before = sends.signaled;
   for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::uint64_t sequence = before + i + 1;
     const bool is_last = i + 1 == requests.size();
-    fill(chain[i], requests[i].order, before + i + 1, {&segments[i], 1}, {&requests[i].local, 1},
-         is_last || wants_completion(before + i + 1));
+    const bool signals = is_last || wants_completion(sequence);
+    fill(chain[i], requests[i].order, sequence, {&segments[i], 1}, {&requests[i].local, 1},
+         signals);
     chain[i].next = is_last ? nullptr : &chain[i + 1];
-    sends.push(before + i + 1, is_last ? &pending : nullptr, requests[i].order.operation);
+    sends.push(sequence, is_last ? &pending : nullptr, requests[i].order.operation);
+    if (signals) sends.signaled = sequence;
   }
   pending.begin(*queue, sends.slot(sends.posted()).pending, last, queue_pair->qp_num);
   ibv_send_wr* bad = nullptr;
-  if (const int code = ibv_post_send(queue_pair, chain.data(), &bad); code != 0) {
-    for (const ibv_send_wr* refused = bad; refused != nullptr; refused = refused->next) sends.pop();
-    return fail(Status::refused, code, kCannotSend);
+  const int code = ibv_post_send(queue_pair, chain.data(), &bad);
+  if (code == 0) return requests.size();
+  for (const ibv_send_wr* refused = bad; refused != nullptr; refused = refused->next) sends.pop();
+  const auto taken = static_cast<std::size_t>(sends.posted() - before);
+  sends.signaled = signaled_before;
+  for (std::size_t i = 0; i < taken; ++i) {
+    if ((chain[i].send_flags & IBV_SEND_SIGNALED) != 0) sends.signaled = before + i + 1;
   }
-  sends.signaled = sends.posted();
+  fail(Status::refused, code, taken == 0 ? kCannotSend : kTakenInPart);
+  return taken;
 }
 
 void Party::post_receive(Pending& pending, std::span<const Slice> into) {
@@ -188,7 +222,7 @@ void Party::post_receive(Pending& pending, std::span<const Slice> into) {
                   .operation = Operation::receive,
                   .status = status,
                   .code = code,
-                  .queue_pair = queue_pair == nullptr ? 0 : queue_pair->qp_num,
+                  .queue_pair = number,
                   .detail = detail});
   };
   if (queue_pair == nullptr) return refuse(Status::disconnected, 0, kEnded);

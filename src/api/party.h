@@ -41,7 +41,9 @@ struct Party {
   ibv_qp_init_attr attributes(const QueuePairOptions& options, ibv_qp_type type) const;
   /// Takes over a queue pair that was made with `attributes`.
   Result<void> adopt(ibv_qp* made, const ibv_qp_cap& given);
-  /// Ends what waits. The queue pair itself is the caller's to destroy, before or after.
+  /// Takes what the adapter flushes of a queue pair in the error state.
+  void settle();
+  /// Ends what still waits, after the queue pair was destroyed.
   void abandon();
 
   /// Posts one request. Why it could not be posted is told to `pending`, or, if that is null, to
@@ -51,8 +53,8 @@ struct Party {
   RequestToken post(const Order& order, const Slice& local);
   Result<void> post_without_token(const Order& order, const Slice& local);
   /// Posts all with one call; `pending` ends with the last, or with the failure of the first that
-  /// fails.
-  void post_batch(Pending& pending, std::span<const BatchedRequest> requests);
+  /// fails. Returns how many the adapter has taken.
+  std::size_t post_batch(Pending& pending, std::span<const BatchedRequest> requests);
   void post_receive(Pending& pending, std::span<const Slice> into);
   /// Of the send that completes next.
   std::uint64_t next_work_id() const { return work_id(Side::send, sends.completed() + 1); }
@@ -61,6 +63,7 @@ struct Party {
 
   const ProtectionDomain domain;
   ibv_qp* queue_pair = nullptr;
+  std::uint32_t number = 0;      // Also after its end.
   std::shared_ptr<Queue> queue;  // Of sends; of receives, too, without a shared queue.
   std::shared_ptr<SharedReceives> shared;
   Ring sends;

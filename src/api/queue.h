@@ -109,6 +109,8 @@ struct Queue : std::enable_shared_from_this<Queue> {
                              std::uint32_t bytes);
   /// Ends what still waits when its queue pair is destroyed.
   void cancel(Ring& ring, std::uint32_t number);
+  /// When the time is over, `pending`'s coroutine is resumed.
+  void start(Timer& timer, Pending& pending, std::chrono::nanoseconds timeout) noexcept;
   /// Ends one request: its callback or coroutine is called after the whole batch.
   void finish(Pending& pending, Status status);
 
@@ -151,6 +153,8 @@ struct Queue : std::enable_shared_from_this<Queue> {
   void dispatch(const ibv_wc& entry);
   void dispatch_any(const ibv_wc& entry);
   int call_ready();
+  int call_overdue();
+  std::chrono::nanoseconds until_timer() const;
   int run_ready();
   Result<void> reserve(Call call, std::uint32_t queue_pair, std::uint32_t count);
 
@@ -164,6 +168,7 @@ struct Queue : std::enable_shared_from_this<Queue> {
   Party* last_ = nullptr;
   Pending* ready_ = nullptr;  // Completed, with a callback or coroutine to call: in order.
   Pending** ready_end_ = &ready_;
+  Timer* timers_ = nullptr;  // By their end.
   friend class Pending;
 };
 

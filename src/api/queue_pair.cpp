@@ -22,10 +22,9 @@ void Connection::end() {
     ibv_qp_attr error{.qp_state = IBV_QPS_ERR};
     ibv_modify_qp(queue_pair, &error, IBV_QP_STATE);
   }
-  // What is flushed now is told as such; what an adapter does not tell any more, as cancelled.
-  party.queue->poll();
-  party.abandon();
+  party.settle();
   id ? rdma_destroy_qp(id.get()) : static_cast<void>(ibv_destroy_qp(queue_pair));
+  party.abandon();
 }
 
 void Connection::begin() {
@@ -138,9 +137,7 @@ Result<void> QueuePair::drain(std::chrono::nanoseconds timeout) {
   return connection_->party.drain(timeout);
 }
 
-std::uint32_t QueuePair::number() const noexcept {
-  return native() == nullptr ? 0 : native()->qp_num;
-}
+std::uint32_t QueuePair::number() const noexcept { return connection_->party.number; }
 std::uint32_t QueuePair::peer_number() const noexcept { return connection_->peer_number; }
 std::span<const std::byte> QueuePair::peer_data() const noexcept { return connection_->peer_data; }
 std::uint32_t QueuePair::in_flight() const noexcept {

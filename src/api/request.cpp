@@ -51,13 +51,23 @@ void Pending::copy(Pending& other) noexcept {
   status_ = std::exchange(other.status_, Status::cancelled);
 }
 
-bool Pending::call_when_done(Resume resume, void* continuation) noexcept {
+bool Pending::call_when_done(Resume resume, void* continuation, Timer* timer,
+                             std::chrono::nanoseconds timeout) noexcept {
   if (done()) return false;
   const Queue::Guard guard(*queue_);
   if (done()) return false;
   resume_ = resume;
   continuation_ = continuation;
+  if (timer != nullptr) queue_->start(*timer, *this, timeout);
   return true;
+}
+
+void Timer::unlink() noexcept {
+  const Queue::Guard guard(*pending_->queue_);
+  if (link_ == nullptr) return;
+  if (next_ != nullptr) next_->link_ = link_;
+  *link_ = next_;
+  link_ = nullptr;
 }
 
 void Pending::fail(const Failure& failure) noexcept {
@@ -89,11 +99,12 @@ Result<Completion> Pending::result() const {
                    .queue_pair = queue_pair_,
                    .detail = "the request has not completed"};
   }
-  if (operation_ == Operation::none) {
+  if (operation_ == Operation::none && status() == Status::cancelled) {
     return Failure{
         .call = Call::wait, .status = Status::cancelled, .detail = "the token is of no request"};
   }
-  return Failure{.call = Call::none,
+  const bool was_posted = status() >= Status::local_length || status() == Status::cancelled;
+  return Failure{.call = was_posted ? Call::none : Call::post,
                  .operation = operation_,
                  .status = status(),
                  .code = code_,

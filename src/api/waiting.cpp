@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -93,6 +94,10 @@ void Queue::wait_until(Look look, std::chrono::nanoseconds timeout) {
     auto left = is_endless ? timeout : timeout - waited;
     // Another thread's poll may take what this one sleeps for.
     if (shared_by_threads && (is_endless || left > kLook)) left = kLook;
+    if (timers_ != nullptr) {
+      const auto timer = until_timer();
+      left = left < left.zero() ? timer : std::min(left, timer);
+    }
     sleep(left);
     if (look()) return;
     waited = Clock::now() - begin;
@@ -115,6 +120,39 @@ void Queue::wait_for(const Pending& pending, std::chrono::nanoseconds timeout) {
     return pending.done();
   };
   if (!look() && timeout != timeout.zero()) wait_until(look, timeout);
+}
+
+// Timers
+// -----------------------------------------------------------------------------------------------
+
+void Queue::start(Timer& timer, Pending& pending, std::chrono::nanoseconds timeout) noexcept {
+  timer.end_ = std::chrono::steady_clock::now() + timeout;
+  timer.pending_ = &pending;
+  Timer** at = &timers_;
+  while (*at != nullptr && (*at)->end_ <= timer.end_) at = &(*at)->next_;
+  timer.next_ = *at;
+  timer.link_ = at;
+  if (timer.next_ != nullptr) timer.next_->link_ = &timer.next_;
+  *at = &timer;
+}
+
+int Queue::call_overdue() {
+  int called = 0;
+  const auto now = std::chrono::steady_clock::now();
+  while (timers_ != nullptr && timers_->end_ <= now) {
+    Pending& pending = *timers_->pending_;
+    timers_->stop();
+    // One that has completed is in the other list.
+    if (pending.done()) continue;
+    ++called;
+    std::exchange(pending.resume_, nullptr)(pending);
+  }
+  return called;
+}
+
+std::chrono::nanoseconds Queue::until_timer() const {
+  const std::chrono::nanoseconds left = timers_->end_ - std::chrono::steady_clock::now();
+  return std::max(left, left.zero());
 }
 
 }  // namespace verbatim::detail

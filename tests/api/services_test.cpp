@@ -1,5 +1,7 @@
+#include <cerrno>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -34,6 +36,39 @@ TEST(Batch, ThatDoesNotFitTheQueueIsRefusedWhole) {
   EXPECT_EQ(batch.post().wait().error().status, Status::queue_full);
   EXPECT_EQ(pair.asker.in_flight(), 0u);
   EXPECT_EQ(batch.size(), 0u);
+}
+
+/// Lets the first `kTaken` requests of a post through, and refuses the next.
+constexpr int kTaken = 2;
+int (*post_all)(ibv_qp*, ibv_send_wr*, ibv_send_wr**) = nullptr;
+int post_some(ibv_qp* queue_pair, ibv_send_wr* request, ibv_send_wr** bad) {
+  ibv_send_wr* last = request;
+  for (int i = 1; i < kTaken; ++i) last = last->next;
+  *bad = std::exchange(last->next, nullptr);
+  const int code = post_all(queue_pair, request, bad);
+  return code != 0 ? code : EINVAL;
+}
+
+TEST(Batch, SaysHowManyAnAdapterTookThatRefusesOne) {
+  Pair pair;
+  kit::put(pair.here, "abcdefgh");
+  Batch batch = pair.asker.batch();
+  for (std::size_t i = 0; i < 8; i += 2) batch.write(pair.here.slice(i, 2), pair.there.token(i, 2));
+  auto& post = pair.asker.native()->context->ops.post_send;
+  post_all = std::exchange(post, post_some);
+  const auto end = batch.post().wait();
+  post = post_all;
+  ASSERT_FALSE(end);
+  EXPECT_EQ(end.error().status, Status::refused);
+  EXPECT_NE(end.error().message().find("Batch::taken"), std::string::npos);
+  EXPECT_EQ(batch.taken(), static_cast<std::size_t>(kTaken));
+  EXPECT_EQ(pair.asker.in_flight(), static_cast<std::uint32_t>(kTaken));
+  const auto drained = pair.asker.drain(std::chrono::seconds(10));
+  EXPECT_TRUE(drained) << drained.error().message();
+  EXPECT_EQ(kit::text(pair.there, 4), "abcd");
+  batch.write(pair.here.slice(0, 2), pair.there.token(4, 2));
+  EXPECT_TRUE(batch.post().wait());
+  EXPECT_EQ(batch.taken(), 1u);
 }
 
 TEST(Datagram, CarriesMessageAndImmediate) {
@@ -75,6 +110,42 @@ TEST(SharedReceives, ServeSeveralQueuePairs) {
   EXPECT_EQ(two.completion.queue_pair, second.second.number());
   EXPECT_EQ(two.completion.bytes, 1u);
   EXPECT_FALSE(shared.next());
+}
+
+TEST(SharedReceives, ReserveTheirDepthInTheCompletionQueue) {
+  const ProtectionDomain domain = Context::open().value().allocate_domain().value();
+  const auto completions = CompletionQueue::make(domain.context(), {.entries = 64}).value();
+  const auto entries = static_cast<std::uint32_t>(completions.native()->cqe);
+  const auto larger = SharedReceiveQueue::make(domain, completions, {.depth = entries + 1});
+  ASSERT_FALSE(larger);
+  EXPECT_EQ(larger.error().status, Status::queue_full);
+  EXPECT_EQ(larger.error().call, Call::make_receive_queue);
+  {
+    const auto all = SharedReceiveQueue::make(domain, completions, {.depth = entries});
+    ASSERT_TRUE(all) << all.error().message();
+    EXPECT_FALSE(SharedReceiveQueue::make(domain, completions, {.depth = 1}));
+  }
+  EXPECT_TRUE(SharedReceiveQueue::make(domain, completions, {.depth = entries}));
+}
+
+TEST(SharedReceives, TakeAlsoWhatCameOnAQueuePairThatHasGone) {
+  const ProtectionDomain domain = Context::open().value().allocate_domain().value();
+  const CompletionQueue completions = CompletionQueue::make(domain.context()).value();
+  SharedReceiveQueue shared = SharedReceiveQueue::make(domain, completions, {.depth = 1}).value();
+  Buffer buffer = domain.allocate(4096).value();
+  ASSERT_TRUE(shared.post(buffer.slice(0, 64), 5));
+  EXPECT_EQ(shared.post(buffer.slice(0, 64)).error().status, Status::queue_full);
+  ConnectOptions receiving;
+  receiving.queue_pair.shared_receives = shared;
+  {
+    auto ends = kit::connect_both(domain, {}, receiving);
+    ASSERT_TRUE(ends.first.send(buffer.slice(100, 8)).wait());
+  }
+  const auto message = shared.wait(std::chrono::seconds(10));
+  ASSERT_TRUE(message) << message.error().message();
+  EXPECT_EQ(message->tag, 5u);
+  EXPECT_TRUE(shared.post(buffer.slice(0, 64)));
+  EXPECT_EQ(shared.wait(std::chrono::milliseconds(1)).error().status, Status::timed_out);
 }
 
 TEST(Exchange, ConnectsOverTcpAndCarriesTokens) {
