@@ -15,11 +15,11 @@ namespace verbatim {
 /// What one side tells the other while connecting: `QueuePair::peer_data` there. A region token
 /// fits; so do several.
 struct ConnectOptions {
-  QueuePairOptions queue_pair;
-  std::vector<std::byte>
-      data;  ///< By rdma_cm at most 56 bytes (connect) and 148 (accept); by exchange 64 KiB.
+  QueuePairOptions queue_pair = {};
+  /// By rdma_cm at most 56 bytes (connect) and 196 (accept); by exchange 64 KiB.
+  std::vector<std::byte> data = {};
   std::chrono::milliseconds timeout{10'000};
-  std::string source;  ///< Local IP address; empty: the route decides.
+  std::string source = {};  ///< Local IP address; empty: the route decides.
 };
 
 /// Connects by rdma_cm (IBA volume 1, annex A11; over iWARP, MPA) to `host` (a name or an IP
@@ -49,8 +49,8 @@ class ConnectionRequest {
 };
 
 struct ListenOptions {
-  std::string address;     ///< Local IP address; empty: all.
-  std::uint16_t port = 0;  ///< 0: a free one, which `Listener::port` tells.
+  std::string address = {};  ///< Local IP address; empty: all.
+  std::uint16_t port = 0;    ///< 0: a free one, which `Listener::port` tells.
   int backlog = 128;
 };
 

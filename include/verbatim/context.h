@@ -45,9 +45,9 @@ struct DeviceInfo {
 
 /// Which device and port. An empty field does not choose; the first that fits is taken.
 struct DeviceChoice {
-  std::string name;       ///< `verbatim0`
-  std::string address;    ///< An IP address or GID in text that one of the ports must have.
-  std::uint8_t port = 0;  ///< 0: the first active port.
+  std::string name = {};     ///< `verbatim0`
+  std::string address = {};  ///< An IP address or GID in text that one of the ports must have.
+  std::uint8_t port = 0;     ///< 0: the first active port.
   int gid_index = -1;  ///< -1: that of `address`; without one, the port's first RoCE v2 GID of an
                        ///< IPv4 address, else its first GID.
 };

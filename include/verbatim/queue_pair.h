@@ -20,8 +20,8 @@ struct QueuePairOptions {
   std::uint32_t receive_slices = 1;
   std::uint32_t inline_bytes = 64;  ///< What `Flags::inlined` can carry.
   /// Without one, the queue pair has one of its own for sends and receives.
-  std::optional<CompletionQueue> completions;
-  std::optional<SharedReceiveQueue> shared_receives;
+  std::optional<CompletionQueue> completions = {};
+  std::optional<SharedReceiveQueue> shared_receives = {};
 
   /// Of connections: how long the peer may be silent, and how often that is repeated (IBA volume
   /// 1, 9.7.6.1.3), how often a receiver that has no receive posted is asked again (7: without
