@@ -139,6 +139,14 @@ Findings check_memory(const Machine& machine) {
 Findings check_locked_memory(const Machine& machine) {
   constexpr const char* kSubject = "locked memory";
   if (!machine.locked_memory) return {ok(kSubject, "unlimited")};
+  if (machine.node && machine.node->enforces_memlock) {
+    return {
+        note(kSubject,
+             fmt::format("node {} enforces ulimit -l, as a kernel does: a program may register {}",
+                         machine.node->name, size_text(*machine.locked_memory)),
+             "raise it (ulimit -l unlimited), or say 'memlock = no' in the node's file: "
+             "'verbatim config' shows it")};
+  }
   return {ok(kSubject, fmt::format("limited to {} (ulimit -l), which Verbatim does not ask for: "
                                    "registered memory is not locked. A real card does",
                                    size_text(*machine.locked_memory)))};

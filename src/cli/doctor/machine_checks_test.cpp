@@ -146,6 +146,8 @@ const std::vector<Case> kLimits = {
      "memory", "100 MiB", "end some programs"},
     {"GroupMemory", [](Machine& m) { m.group_memory = {kGibibyte, kGibibyte}; }, Verdict::fault,
      "memory", "memory.max", "more memory"},
+    {"LockedMemoryCounts", [](Machine& m) { m.node->enforces_memlock = true; }, Verdict::note,
+     "locked memory", "a program may register 8192 KiB", "memlock = no"},
     {"NoSharedMemoryFolder", [](Machine& m) { m.shared_memory = {}; }, Verdict::note, "/dev/shm",
      "is missing", "mount -t tmpfs"},
     {"SharedMemoryReadOnly", [](Machine& m) { m.shared_memory.is_writable = false; }, Verdict::note,
