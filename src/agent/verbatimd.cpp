@@ -115,6 +115,7 @@ void notify_ready() {
   std::strncpy(address.sun_path, path, sizeof address.sun_path - 1);
   if (address.sun_path[0] == '@') address.sun_path[0] = '\0';  // An abstract one.
   const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return log(LogLevel::warn, "cannot tell systemd: {}", std::strerror(errno));
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
   constexpr std::string_view kReady = "READY=1";
   const auto sent = sendto(socket.get(), kReady.data(), kReady.size(), MSG_NOSIGNAL,

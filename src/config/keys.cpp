@@ -75,7 +75,7 @@ Result<void> set_node_guid(std::string_view value, NodeConfig& config) {
                                       "0200:00ff:fe00:0002",
                                       value));
   }
-  config.node_guid = *guid;
+  config.node_guid = guid;
   return {};
 }
 
