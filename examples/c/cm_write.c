@@ -42,6 +42,23 @@ static struct ibv_wc poll_completion(struct rdma_cm_id* id, struct ibv_cq* cq) {
   return end;
 }
 
+/* 5. Write with immediate: these 32 bits complete a receive, and so tell the server. iWARP has no
+ * such operation: there a SEND of no bytes follows the write, and tells it, too. */
+static void write_with_immediate(struct rdma_cm_id* id, char* memory, struct ibv_mr* region,
+                                 struct target target) {
+  const int is_iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+  snprintf(memory, region->length, "process %d was here", getpid());
+  struct ibv_sge bytes = {(uintptr_t)memory, (uint32_t)region->length, region->lkey};
+  struct ibv_send_wr send = {.opcode = IBV_WR_SEND}, *bad;
+  struct ibv_send_wr write = {.sg_list = &bytes, .num_sge = 1, .imm_data = htonl(42)};
+  write.opcode = is_iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM;
+  write.next = is_iwarp ? &send : NULL;
+  write.wr.rdma.remote_addr = be64toh(target.address);
+  write.wr.rdma.rkey = ntohl(target.remote_key);
+  check(ibv_post_send(id->qp, &write, &bad), "cannot post the write");
+  if (is_iwarp) poll_completion(id, id->send_cq);
+}
+
 int main(int argc, char** argv) {
   char* port = "7471";
   int option;
@@ -87,21 +104,7 @@ int main(int argc, char** argv) {
     memcpy(&target, id->event->param.conn.private_data, sizeof target);
   }
 
-  /* 5. Write with immediate: these 32 bits complete a receive, and so tell the server. iWARP has
-   * no such operation: there a SEND of no bytes follows the write, and tells it, too. */
-  if (server) {
-    const int is_iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
-    snprintf(memory, sizeof memory, "process %d was here", getpid());
-    struct ibv_sge bytes = {(uintptr_t)memory, sizeof memory, region->lkey};
-    struct ibv_send_wr send = {.opcode = IBV_WR_SEND}, *bad;
-    struct ibv_send_wr write = {.sg_list = &bytes, .num_sge = 1, .imm_data = htonl(42)};
-    write.opcode = is_iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM;
-    write.next = is_iwarp ? &send : NULL;
-    write.wr.rdma.remote_addr = be64toh(target.address);
-    write.wr.rdma.rkey = ntohl(target.remote_key);
-    check(ibv_post_send(id->qp, &write, &bad), "cannot post the write");
-    if (is_iwarp) poll_completion(id, id->send_cq);
-  }
+  if (server) write_with_immediate(id, memory, region, target);
 
   /* 6. Poll until it has completed. */
   const struct ibv_wc end = poll_completion(id, server ? id->send_cq : id->recv_cq);

@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "api/connecting/modify.h"
 #include "api/connection.h"
-#include "api/modify.h"
 #include "api/posting.h"
 
 namespace verbatim {

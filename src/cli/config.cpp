@@ -10,7 +10,7 @@
 #include "agent/client.h"
 #include "cli/command.h"
 #include "cli/environment.h"
-#include "cli/table.h"
+#include "cli/text/table.h"
 #include "config/layers.h"
 
 namespace verbatim::cli {

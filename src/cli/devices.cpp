@@ -6,7 +6,7 @@
 
 #include "agent/client.h"
 #include "cli/command.h"
-#include "cli/table.h"
+#include "cli/text/table.h"
 
 namespace verbatim::cli {
 namespace {

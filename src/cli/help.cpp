@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/nearest.h"
+#include "cli/text/nearest.h"
 
 namespace verbatim::cli {
 namespace {

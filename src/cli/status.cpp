@@ -7,7 +7,7 @@
 
 #include "agent/client.h"
 #include "cli/command.h"
-#include "cli/status_text.h"
+#include "cli/text/status_text.h"
 
 namespace verbatim::cli {
 namespace {

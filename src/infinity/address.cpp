@@ -11,7 +11,7 @@
 
 #include "infinity/device.h"
 #include "infinity/failure.h"
-#include "infinity/manager.h"
+#include "infinity/meeting/manager.h"
 
 namespace infinity::utils {
 

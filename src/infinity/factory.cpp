@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "infinity/failure.h"
-#include "infinity/meeting.h"
-#include "infinity/sockets.h"
+#include "infinity/meeting/meeting.h"
+#include "infinity/meeting/sockets.h"
 
 namespace infinity::queues {
 

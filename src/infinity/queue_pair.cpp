@@ -8,8 +8,8 @@
 
 #include "infinity/device.h"
 #include "infinity/failure.h"
-#include "infinity/manager.h"
-#include "infinity/peer.h"
+#include "infinity/meeting/manager.h"
+#include "infinity/meeting/peer.h"
 
 namespace infinity::queues {
 

@@ -19,7 +19,7 @@ MAY_INCLUDE = {
     "dropin": ("base", "config/device.h", "adapter", "agent/client.h", "agent/device_files.h",
                "agent/locks.h", "agent/node.h", "cm", "mad"),
     "api": ("base", "include"),
-    "infinity": ("include",),
+    "infinity": ("include", "base/unique_fd.h"),
     "ulp": ("base", "include"),
     "offload": ("base", "observe"),
     # The commands ask the agents, as a drop-in does.

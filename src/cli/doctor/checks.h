@@ -2,8 +2,8 @@
 
 #include <span>
 
+#include "cli/doctor/facts/machine.h"
 #include "cli/doctor/finding.h"
-#include "cli/doctor/machine.h"
 
 namespace verbatim::cli::doctor {
 

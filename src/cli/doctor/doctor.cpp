@@ -10,7 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/doctor/checks.h"
-#include "cli/doctor/program.h"
+#include "cli/doctor/facts/program.h"
 #include "cli/doctor/report.h"
 #include "cli/environment.h"
 #include "cli/help.h"

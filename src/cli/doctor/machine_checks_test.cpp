@@ -1,10 +1,10 @@
 #include <cerrno>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "cli/doctor/check_case_test_util.h"
 #include "cli/doctor/checks.h"
 
 namespace verbatim::cli::doctor {
@@ -57,14 +57,7 @@ Machine healthy() {
 }
 
 /// A fault or a shortcoming, and what is said of it.
-struct Case {
-  const char* name;
-  std::function<void(Machine&)> spoil;
-  Verdict verdict;
-  const char* subject;
-  const char* text;    // A part of it.
-  const char* advice;  // A part of it.
-};
+using Case = CheckCase<Machine>;
 
 SocketAddress roce(const char* address) { return SocketAddress::parse(address, kRocePort).value(); }
 
@@ -226,25 +219,15 @@ class Check : public ::testing::TestWithParam<Case> {};
 TEST_P(Check, SaysWhatIsWrongAndWhatToDo) {
   Machine machine = healthy();
   GetParam().spoil(machine);
-  std::string all;
-  for (const Finding& finding : check_machine(machine)) {
-    const bool is_it = finding.subject == GetParam().subject &&
-                       finding.verdict == GetParam().verdict &&
-                       finding.text.find(GetParam().text) != std::string::npos &&
-                       finding.advice.find(GetParam().advice) != std::string::npos;
-    if (is_it) return;
-    all += finding.subject + ": " + finding.text + " -> " + finding.advice + "\n";
-  }
-  ADD_FAILURE() << all;
+  expect_found(GetParam(), check_machine(machine));
 }
 
-std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
-
-INSTANTIATE_TEST_SUITE_P(Installation, Check, ::testing::ValuesIn(kInstallation), name_of_case);
-INSTANTIATE_TEST_SUITE_P(Kernel, Check, ::testing::ValuesIn(kKernel), name_of_case);
-INSTANTIATE_TEST_SUITE_P(Limits, Check, ::testing::ValuesIn(kLimits), name_of_case);
-INSTANTIATE_TEST_SUITE_P(Network, Check, ::testing::ValuesIn(kNetwork), name_of_case);
-INSTANTIATE_TEST_SUITE_P(Node, Check, ::testing::ValuesIn(kNode), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Installation, Check, ::testing::ValuesIn(kInstallation),
+                         name_of_case<Machine>);
+INSTANTIATE_TEST_SUITE_P(Kernel, Check, ::testing::ValuesIn(kKernel), name_of_case<Machine>);
+INSTANTIATE_TEST_SUITE_P(Limits, Check, ::testing::ValuesIn(kLimits), name_of_case<Machine>);
+INSTANTIATE_TEST_SUITE_P(Network, Check, ::testing::ValuesIn(kNetwork), name_of_case<Machine>);
+INSTANTIATE_TEST_SUITE_P(Node, Check, ::testing::ValuesIn(kNode), name_of_case<Machine>);
 
 TEST(HealthyMachine, HasNothingToComplainOf) {
   for (const Finding& finding : check_machine(healthy())) {

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/doctor/checks.h"
-#include "cli/doctor/program.h"
+#include "cli/doctor/facts/program.h"
 
 namespace verbatim::cli::doctor {
 namespace {

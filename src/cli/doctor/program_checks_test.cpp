@@ -1,12 +1,12 @@
 #include <cerrno>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include <elf.h>
 #include <gtest/gtest.h>
 
-#include "cli/doctor/program.h"
+#include "cli/doctor/check_case_test_util.h"
+#include "cli/doctor/facts/program.h"
 
 namespace verbatim::cli::doctor {
 namespace {
@@ -34,14 +34,7 @@ LoadedLibrary& rdma_library(Program& program) {
   return library;
 }
 
-struct Case {
-  const char* name;
-  std::function<void(Program&)> spoil;
-  Verdict verdict;
-  const char* subject;
-  const char* text;
-  const char* advice;
-};
+using Case = CheckCase<Program>;
 
 const std::vector<Case> kFile = {
     {"Missing", [](Program& p) { p.path = refuse(ENOENT, "no such command"); }, Verdict::fault,
@@ -116,22 +109,12 @@ class ProgramCheck : public ::testing::TestWithParam<Case> {};
 TEST_P(ProgramCheck, SaysWhatIsWrongAndWhatToDo) {
   Program program = healthy();
   GetParam().spoil(program);
-  std::string all;
-  for (const Finding& finding : check_program(program, Machine{})) {
-    const bool is_it = finding.subject == GetParam().subject &&
-                       finding.verdict == GetParam().verdict &&
-                       finding.text.find(GetParam().text) != std::string::npos &&
-                       finding.advice.find(GetParam().advice) != std::string::npos;
-    if (is_it) return;
-    all += finding.subject + ": " + finding.text + " -> " + finding.advice + "\n";
-  }
-  ADD_FAILURE() << all;
+  expect_found(GetParam(), check_program(program, Machine{}));
 }
 
-std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
-
-INSTANTIATE_TEST_SUITE_P(File, ProgramCheck, ::testing::ValuesIn(kFile), name_of_case);
-INSTANTIATE_TEST_SUITE_P(Loading, ProgramCheck, ::testing::ValuesIn(kLoading), name_of_case);
+INSTANTIATE_TEST_SUITE_P(File, ProgramCheck, ::testing::ValuesIn(kFile), name_of_case<Program>);
+INSTANTIATE_TEST_SUITE_P(Loading, ProgramCheck, ::testing::ValuesIn(kLoading),
+                         name_of_case<Program>);
 
 TEST(HealthyProgram, HasNothingToComplainOf) {
   for (const Finding& finding : check_program(healthy(), Machine{})) {

@@ -14,7 +14,7 @@
 
 #include "agent/client.h"
 #include "agent/runtime_folder.h"
-#include "cli/nearest.h"
+#include "cli/text/nearest.h"
 #include "config/layers.h"
 
 namespace verbatim::cli::doctor {

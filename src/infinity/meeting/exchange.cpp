@@ -1,4 +1,4 @@
-#include "infinity/exchange.h"
+#include "infinity/meeting/exchange.h"
 
 #include <algorithm>
 #include <cstring>

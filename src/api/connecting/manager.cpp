@@ -6,8 +6,8 @@
 #include <fcntl.h>
 #include <poll.h>
 
+#include "api/connecting/sockets.h"
 #include "api/connection.h"
-#include "api/sockets.h"
 #include "verbatim/connection.h"
 
 namespace verbatim {

@@ -1,11 +1,11 @@
-#include "infinity/meeting.h"
+#include "infinity/meeting/meeting.h"
 
 #include <algorithm>
 #include <random>
 
 #include "infinity/failure.h"
-#include "infinity/manager.h"
-#include "infinity/peer.h"
+#include "infinity/meeting/manager.h"
+#include "infinity/meeting/peer.h"
 
 namespace infinity::detail {
 namespace {

@@ -6,8 +6,8 @@
 #include <infinity/queues/QueuePair.h>
 
 #include "infinity/device.h"
-#include "infinity/exchange.h"
-#include "infinity/sockets.h"
+#include "infinity/meeting/exchange.h"
+#include "infinity/meeting/sockets.h"
 
 namespace infinity::detail {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cli/doctor/elf_file.h"
+#include "cli/doctor/facts/elf_file.h"
+#include "cli/doctor/facts/machine.h"
 #include "cli/doctor/finding.h"
-#include "cli/doctor/machine.h"
 
 /// The facts about a program that the checks judge.
 namespace verbatim::cli::doctor {

@@ -11,7 +11,7 @@
 #include "agent/client.h"
 #include "agent/runtime_folder.h"
 #include "agent/start_agent.h"
-#include "cli/doctor/machine.h"
+#include "cli/doctor/facts/machine.h"
 #include "cli/environment.h"
 
 namespace verbatim::cli::doctor {

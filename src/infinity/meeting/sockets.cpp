@@ -1,4 +1,4 @@
-#include "infinity/sockets.h"
+#include "infinity/meeting/sockets.h"
 
 #include <cerrno>
 #include <memory>
@@ -13,13 +13,9 @@
 
 namespace infinity::detail {
 
-Socket::~Socket() {
-  if (fd_ >= 0) close(fd_);
-}
-
 void Socket::send(std::span<const std::byte> bytes) const {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent = ::send(get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) fail(errno, "the other side has closed the TCP connection");
     bytes = bytes.subspan(static_cast<std::size_t>(sent));
@@ -28,7 +24,7 @@ void Socket::send(std::span<const std::byte> bytes) const {
 
 void Socket::receive(std::span<std::byte> bytes) const {
   while (!bytes.empty()) {
-    const ssize_t received = recv(fd_, bytes.data(), bytes.size(), 0);
+    const ssize_t received = recv(get(), bytes.data(), bytes.size(), 0);
     if (received < 0 && errno == EINTR) continue;
     if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       fail(ETIMEDOUT, "the other side of the TCP connection says nothing");
@@ -41,20 +37,20 @@ void Socket::receive(std::span<std::byte> bytes) const {
 
 void Socket::limit(std::chrono::seconds patience) const {
   const timeval time{.tv_sec = patience.count(), .tv_usec = 0};
-  setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+  setsockopt(get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
 }
 
 sockaddr_storage Socket::local_address() const {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
-  getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
+  getsockname(get(), reinterpret_cast<sockaddr*>(&address), &size);
   return address;
 }
 
 sockaddr_storage Socket::peer_address() const {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
-  getpeername(fd_, reinterpret_cast<sockaddr*>(&address), &size);
+  getpeername(get(), reinterpret_cast<sockaddr*>(&address), &size);
   return address;
 }
 

@@ -1,4 +1,4 @@
-#include "cli/nearest.h"
+#include "cli/text/nearest.h"
 
 #include <algorithm>
 #include <numeric>

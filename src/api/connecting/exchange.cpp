@@ -11,9 +11,9 @@
 #include <sys/socket.h>
 
 #include "api/bytes.h"
+#include "api/connecting/modify.h"
+#include "api/connecting/sockets.h"
 #include "api/connection.h"
-#include "api/modify.h"
-#include "api/sockets.h"
 
 namespace verbatim::exchange {
 namespace {

@@ -8,7 +8,7 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
-#include "cli/doctor/machine.h"
+#include "cli/doctor/facts/machine.h"
 
 /// Interfaces, and who has which port.
 namespace verbatim::cli::doctor {

@@ -1,4 +1,4 @@
-#include "api/modify.h"
+#include "api/connecting/modify.h"
 
 #include <algorithm>
 #include <cstring>

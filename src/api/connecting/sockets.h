@@ -8,6 +8,7 @@
 
 #include <netdb.h>
 
+#include "base/unique_fd.h"
 #include "verbatim/result.h"
 
 namespace verbatim::detail {
@@ -34,23 +35,7 @@ using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 /// The addresses of a host, or, of an empty name where `is_passive`, all local ones.
 Result<Addresses> look_up(Call call, const std::string& host, std::uint16_t port, bool is_passive);
 
-/// A file descriptor with one owner.
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Socket();
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
+using Socket = UniqueFd;
 
 Result<Socket> connect_tcp(Call call, const std::string& host, std::uint16_t port,
                            const std::string& source, const Deadline& deadline);

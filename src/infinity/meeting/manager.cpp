@@ -1,4 +1,4 @@
-#include "infinity/manager.h"
+#include "infinity/meeting/manager.h"
 
 #include <algorithm>
 #include <cerrno>

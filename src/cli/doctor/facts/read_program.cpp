@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -12,7 +11,8 @@
 #include <unistd.h>
 
 #include "base/unique_fd.h"
-#include "cli/doctor/program.h"
+#include "cli/doctor/facts/program.h"
+#include "cli/doctor/facts/read_all.h"
 #include "cli/executable.h"
 
 namespace verbatim::cli::doctor {
@@ -61,17 +61,6 @@ std::string follow_interpreters(std::string path, Program& program) {
     path = std::move(interpreter);
   }
   return {};
-}
-
-std::string read_all(int fd) {
-  std::string text;
-  std::array<char, 4096> part;
-  for (;;) {
-    const ssize_t length = read(fd, part.data(), part.size());
-    if (length < 0 && errno == EINTR) continue;
-    if (length <= 0) return text;
-    text.append(part.data(), static_cast<std::size_t>(length));
-  }
 }
 
 /// What the loader prints when it is asked to load a program and not to start it.

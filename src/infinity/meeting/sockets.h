@@ -4,27 +4,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 
 #include <sys/socket.h>
+
+#include "base/unique_fd.h"
 
 /// Plain TCP. Everything here blocks and throws `Error`.
 namespace infinity::detail {
 
-class Socket {
+class Socket : public verbatim::UniqueFd {
  public:
-  Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Socket();
-
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-  explicit operator bool() const { return fd_ >= 0; }
+  using UniqueFd::UniqueFd;
 
   void send(std::span<const std::byte> bytes) const;
   /// Fills it all.
@@ -33,9 +23,6 @@ class Socket {
   void limit(std::chrono::seconds patience) const;
   sockaddr_storage local_address() const;
   sockaddr_storage peer_address() const;
-
- private:
-  int fd_ = -1;
 };
 
 /// To each address of the host in turn.

@@ -11,7 +11,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "cli/doctor/machine.h"
+#include "cli/doctor/facts/machine.h"
 
 namespace verbatim::cli::doctor {
 namespace {

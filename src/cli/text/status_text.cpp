@@ -1,9 +1,9 @@
-#include "cli/status_text.h"
+#include "cli/text/status_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/table.h"
+#include "cli/text/table.h"
 
 namespace verbatim::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/doctor/elf_file.h"
+#include "cli/doctor/facts/elf_file.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "api/sockets.h"
+#include "api/connecting/sockets.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -44,10 +44,6 @@ int Deadline::left_ms() const {
   if (is_endless_) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, INT32_MAX));
-}
-
-Socket::~Socket() {
-  if (fd_ >= 0) close(fd_);
 }
 
 Result<Addresses> look_up(Call call, const std::string& host, std::uint16_t port, bool is_passive) {

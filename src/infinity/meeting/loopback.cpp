@@ -5,9 +5,9 @@
 #include <sys/socket.h>
 
 #include "infinity/failure.h"
-#include "infinity/manager.h"
-#include "infinity/meeting.h"
-#include "infinity/peer.h"
+#include "infinity/meeting/manager.h"
+#include "infinity/meeting/meeting.h"
+#include "infinity/meeting/peer.h"
 
 namespace infinity::detail {
 

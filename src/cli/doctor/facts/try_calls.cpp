@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #include "base/unique_fd.h"
-#include "cli/doctor/machine.h"
+#include "cli/doctor/facts/machine.h"
+#include "cli/doctor/facts/read_all.h"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
@@ -99,17 +100,6 @@ int use_device(const std::string& path) {
   void* const region = verbs.get<void*(void*, void*, std::size_t, int)>("ibv_reg_mr")(
       domain, memory.data(), memory.size(), kLocalWrite);
   return region == nullptr ? 5 : 0;
-}
-
-std::string read_all(int fd) {
-  std::string text;
-  std::array<char, 4096> part;
-  for (;;) {
-    const ssize_t length = read(fd, part.data(), part.size());
-    if (length < 0 && errno == EINTR) continue;
-    if (length <= 0) return text;
-    text.append(part.data(), static_cast<std::size_t>(length));
-  }
 }
 
 /// As one line, without the marks of the log.

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <array>
+#include <cerrno>
+#include <string>
+
+#include <unistd.h>
+
+namespace verbatim::cli::doctor {
+
+/// What comes from the descriptor until its end, or until reading fails.
+inline std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 4096> part;
+  for (;;) {
+    const ssize_t length = read(fd, part.data(), part.size());
+    if (length < 0 && errno == EINTR) continue;
+    if (length <= 0) return text;
+    text.append(part.data(), static_cast<std::size_t>(length));
+  }
+}
+
+}  // namespace verbatim::cli::doctor
