@@ -105,7 +105,7 @@ std::optional<Result<Message>> SharedReceives::next() {
   const Queue::Guard guard(*queue);
   if (arrived_.empty()) queue->poll();
   if (arrived_.empty()) return std::nullopt;
-  Result<Message> message = std::move(arrived_.front());
+  Result<Message> message = arrived_.front();
   arrived_.pop_front();
   return message;
 }
@@ -130,7 +130,7 @@ Result<Message> SharedReceiveQueue::wait(std::chrono::nanoseconds timeout) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   for (;;) {
-    if (auto message = next()) return std::move(*message);
+    if (auto message = next()) return *message;
     auto left = timeout < timeout.zero() ? timeout : timeout - (Clock::now() - begin);
     if (timeout >= timeout.zero() && left <= left.zero()) {
       return Failure{

@@ -116,7 +116,7 @@ void read_loader_line(const std::string& line, const std::string& dropin_folder,
 void find_absent_names(const std::string& dropin_folder, Program& program) {
   const auto look = [&](const ElfFile& elf) {
     for (const std::string& name : elf.rdma_names) {
-      const std::string ours = dropin_folder + "/" + name;
+      const std::string ours = fmt::format("{}/{}", dropin_folder, name);
       const bool is_there = !name.starts_with('/') && access(ours.c_str(), F_OK) == 0;
       if (!is_there) program.absent_names.push_back(name);
     }
