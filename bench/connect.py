@@ -10,14 +10,14 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests" / "programs"))
-from lab import Failure, Lab, option_parser, wait_until  # pylint: disable=wrong-import-position
+from testbed import Failure, Testbed, option_parser, wait_until  # pylint: disable=wrong-import-position
 
 SECONDS = 120
 
 
-def listens(lab):
-    status = subprocess.run([f"{lab.build}/bin/verbatim", "status", "--json"], check=False,
-                            env=lab.environment(), capture_output=True, text=True, timeout=30)
+def listens(testbed):
+    status = subprocess.run([f"{testbed.build}/bin/verbatim", "status", "--json"], check=False,
+                            env=testbed.environment(), capture_output=True, text=True, timeout=30)
     nodes = json.loads(status.stdout) if status.returncode == 0 else []
     return any(bound["listens"] for node in nodes for program in node["programs"]
                for bound in program.get("ports", []))
@@ -25,12 +25,12 @@ def listens(lab):
 
 def measure(options):
     """The client's table: step to microseconds a connection."""
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         count = str(options.connections)
-        server = lab.start("a", ["cmtime", "-b", lab.address("a"), "-c", count])
-        wait_until(lambda: server.ended() or listens(lab), 20, "cmtime to listen")
+        server = testbed.start("a", ["cmtime", "-b", testbed.address("a"), "-c", count])
+        wait_until(lambda: server.ended() or listens(testbed), 20, "cmtime to listen")
         began = time.monotonic()
-        client = lab.start("b", ["cmtime", "-s", lab.address("a"), "-c", count])
+        client = testbed.start("b", ["cmtime", "-s", testbed.address("a"), "-c", count])
         client.expect_success(SECONDS)
         elapsed = time.monotonic() - began
         if server.ended():

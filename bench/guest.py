@@ -18,7 +18,7 @@ for folder in ("tests/programs", "tests/peers", "tests/compat"):
 
 import guest as peer  # noqa: E402  (the path has to be set first)
 import report  # noqa: E402
-from lab import Failure, Lab, option_parser  # noqa: E402
+from testbed import Failure, Testbed, option_parser  # noqa: E402
 from measure import MIB, last_row  # noqa: E402
 
 SECONDS_MAX = 90
@@ -194,7 +194,7 @@ def main():
     # Each once a round, in the order of the rows.
     tasks = dict.fromkeys((work, what) for work, own, other, _ in ROWS for what in (own, other))
     results = defaultdict(list)
-    with Lab(options) as lab, peer.Guest(lab.folder, f"{build}/guest", "rxe") as guest:
+    with Testbed(options) as testbed, peer.Guest(testbed.folder, f"{build}/guest", "rxe") as guest:
         install(guest, build)
         for number in range(options.rounds):
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "programs"))
 
-from lab import Failure, listens, wait_until  # noqa: E402  (the path has to be set first)
+from testbed import Failure, listens, wait_until  # noqa: E402  (the path has to be set first)
 
 MIB = 1 << 20
 SECONDS_MAX = 120
@@ -82,15 +82,15 @@ def with_server(server_argv, port, client_argv, **variables):
 
 
 def on_path(path, argv):
-    """The words that run `argv` with this VERBATIM_PATH: the agents of a lab serve both paths."""
+    """The words that run `argv` with this VERBATIM_PATH: the agents of a testbed serve both paths."""
     return ["env", f"VERBATIM_PATH={path}", *argv]
 
 
 class Bench:
-    """Measures tasks in a lab, each for about `seconds`."""
+    """Measures tasks in a testbed, each for about `seconds`."""
 
-    def __init__(self, lab, seconds):
-        self.lab = lab
+    def __init__(self, testbed, seconds):
+        self.testbed = testbed
         self.seconds = seconds
         self.whole_seconds = str(max(1, round(seconds)))  # Of programs that take no others.
 
@@ -108,7 +108,7 @@ class Bench:
 
     def perftest(self, task):
         """Debian's perftest as server on node a and client on node b, both polling."""
-        port = self.lab.free_port()
+        port = self.testbed.free_port()
         program, *options = task.words.split()
         argv = [program, "-F", "-m", "4096", "-p", str(port), *options]
         if task.size:
@@ -121,22 +121,22 @@ class Bench:
     def _pair(self, over, argv, port):
         """What the client prints."""
         try:
-            server = self.lab.start_server("a", on_path(over, argv), port)
-            client = self.lab.start("b", on_path(over, [*argv, self.lab.address("a")]))
+            server = self.testbed.start_server("a", on_path(over, argv), port)
+            client = self.testbed.start("b", on_path(over, [*argv, self.testbed.address("a")]))
             client.expect_success(SECONDS_MAX)
             server.expect_success(SECONDS_MAX)
             return client.output()
         except Failure as failure:
-            outputs = [tail(program.output()) for program in self.lab.programs]
+            outputs = [tail(program.output()) for program in self.testbed.programs]
             raise Failure("\n".join([f"{' '.join(argv)}: {failure}", *outputs])) from failure
         finally:
             self._forget_programs()
 
     def _forget_programs(self):
-        """The next ones take the place of their logs, which are long and which a lab prints on failure."""
-        for program in self.lab.programs:
+        """The next ones take the place of their logs, which are long and which a testbed prints on failure."""
+        for program in self.testbed.programs:
             program.kill()
-        self.lab.programs.clear()
+        self.testbed.programs.clear()
 
     @staticmethod
     def _figure_of_perftest(task, output):
@@ -150,7 +150,7 @@ class Bench:
 
     def _alone(self, path, name, *options):
         """What a program of ours prints that runs on one node only."""
-        program = self.lab.start("a", on_path(path, [f"{self.lab.build}/bin/{name}", *options]))
+        program = self.testbed.start("a", on_path(path, [f"{self.testbed.build}/bin/{name}", *options]))
         try:
             program.expect_success(SECONDS_MAX)
             return program.output()
@@ -180,13 +180,13 @@ class Bench:
         """bench_limits: the machine with nothing in between."""
         name, *options = task.words.split()
         size = [str(task.size)] if task.size else []
-        output = run_client([f"{self.lab.build}/bin/bench_limits", name, str(self.seconds), *size,
+        output = run_client([f"{self.testbed.build}/bin/bench_limits", name, str(self.seconds), *size,
                              *options], os.environ)
         return self._before_unit(task, output)
 
     def ucx(self, task):
         """ucx_perftest over the transports `over`."""
-        port = str(self.lab.free_port())
+        port = str(self.testbed.free_port())
         is_latency = task.unit == "us"
         count = self._exchanges(task.size) if is_latency else self._messages(task.size)
         argv = ["ucx_perftest", "-p", port, "-t", task.words, "-s", str(task.size), "-n",
@@ -199,7 +199,7 @@ class Bench:
 
     def fabric(self, task):
         """libfabric's fi_pingpong, which knows no other test, with the provider `over`."""
-        port = str(self.lab.free_port())
+        port = str(self.testbed.free_port())
         argv = ["fi_pingpong", "-p", task.over, *task.words.split(), "-S", str(task.size), "-I",
                 str(self._exchanges(task.size))]
         output = with_server([*argv, "-B", port], int(port), [*argv, "-P", port, "127.0.0.1"])
@@ -208,7 +208,7 @@ class Bench:
 
     def qperf(self, task):
         """One way as qperf reckons it: half a round trip."""
-        port = str(self.lab.free_port())
+        port = str(self.testbed.free_port())
         output = with_server(["qperf", "-lp", port], int(port),
                              ["qperf", "-lp", port, "-t", self.whole_seconds, "-m", str(task.size),
                               "-uu", "127.0.0.1", task.words])
@@ -219,7 +219,7 @@ class Bench:
 
     def iperf3(self, task):
         """One TCP connection, `size` bytes a call."""
-        port = str(self.lab.free_port())
+        port = str(self.testbed.free_port())
         output = with_server(["iperf3", "-s", "-1", "-p", port], int(port),
                              ["iperf3", "-c", "127.0.0.1", "-p", port, "-t", self.whole_seconds,
                               "-l", str(task.size), "-J"])

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "programs"))
-from lab import Lab, option_parser  # noqa: E402  (the path has to be set first)
+from testbed import Testbed, option_parser  # noqa: E402  (the path has to be set first)
 
 
 def parts_of(output):
@@ -60,8 +60,8 @@ def main():
     parser.add_argument("bytes", type=int, nargs="?", default=8)
     parser.add_argument("how", choices=["inline", "registered"], nargs="?", default="registered")
     options = parser.parse_args()
-    with Lab(options) as lab:
-        program = lab.start("a", [f"{lab.build}/bin/bench_steps", options.kind, str(options.bytes), options.how])
+    with Testbed(options) as testbed:
+        program = testbed.start("a", [f"{testbed.build}/bin/bench_steps", options.kind, str(options.bytes), options.how])
         program.expect_success(60)
         parts = parts_of(program.output())
     print_functions(parts, options.inlined)

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/assert.h"
-#include "cm/connection_manager.h"
+#include "cm/ib/connection_manager.h"
 #include "fuzz/input.h"
 
 namespace {
@@ -119,7 +119,7 @@ class World {
     }
     take(side);
   }
-  IpEnds ends(const Side& side) {
+  IpEndpoints ends(const Side& side) {
     return {side.address.with_port(9), other(side).address.with_port(7)};
   }
   Side& other(const Side& side) { return sides_[&side == sides_.data() ? 1 : 0]; }
@@ -130,7 +130,7 @@ class World {
             .remote_gid = gid_of(other(side).address)};
   }
   QueuePairOffer offer() { return {.qpn = Qpn(input_.byte() & 7), .responder_resources = 1}; }
-  Persistence persistence() {
+  RetryPolicy retry() {
     return {.response_timeout = 14, .retries = static_cast<std::uint8_t>(input_.byte() & 3)};
   }
   void connect(Side& side) {
@@ -138,7 +138,7 @@ class World {
                                          .path = path(side),
                                          .ends = ends(side),
                                          .offer = offer(),
-                                         .persistence = persistence()},
+                                         .retry = retry()},
                                         now_, effects_);
     if (id) side.known.push_back(*id);
   }
@@ -146,7 +146,7 @@ class World {
     const auto id = side.engine.resolve({.service = wire::service_id_of(PortSpace::udp, 7),
                                          .path = path(side),
                                          .ends = ends(side),
-                                         .persistence = persistence()},
+                                         .retry = retry()},
                                         now_, effects_);
     if (id) side.known.push_back(*id);
   }

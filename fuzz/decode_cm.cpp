@@ -3,8 +3,8 @@
 #include <array>
 
 #include "base/assert.h"
-#include "wire/cm_message.h"
-#include "wire/rdma_ip_header.h"
+#include "wire/mad/cm_message.h"
+#include "wire/mad/rdma_ip_header.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace verbatim;

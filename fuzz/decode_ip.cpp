@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "wire/grh.h"
-#include "wire/ip.h"
+#include "wire/net/grh.h"
+#include "wire/net/ip.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace verbatim;

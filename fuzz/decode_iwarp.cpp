@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "cm/mpa_setup.h"
+#include "cm/iwarp/mpa_setup.h"
 #include "transport/iwarp/stream.h"
-#include "wire/rdmap.h"
+#include "wire/iwarp/rdmap.h"
 
 namespace {
 
@@ -30,7 +30,7 @@ void check_mpa(ByteSpan bytes) {
   if (found.enhanced) check_again(*found.enhanced, wire::decode_mpa_enhanced);
   const cm::MpaOffer offer{.inbound_reads = 4, .outbound_reads = 4};
   if (found.frame.is_reply) {
-    static_cast<void>(cm::agree_mpa(offer, found));
+    static_cast<void>(cm::negotiate_mpa(offer, found));
   } else if (const auto accepted = cm::accept_mpa(found, offer, {})) {
     const auto reply = cm::parse_mpa(accepted->reply);
     VERBATIM_ASSERT(reply && *reply && (*reply)->frame.is_reply);

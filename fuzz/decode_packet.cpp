@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "wire/packet.h"
+#include "wire/ib/packet.h"
 #include "wire/printer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

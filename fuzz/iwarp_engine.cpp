@@ -6,7 +6,7 @@
 
 #include "base/assert.h"
 #include "fuzz/input.h"
-#include "sim/iwarp_host.h"
+#include "sim/iwarp_node.h"
 
 namespace {
 
@@ -130,7 +130,7 @@ class Attack {
   }
 
   Input& input_;
-  Host host_;
+  Node host_;
   MemoryKey other_key_{}, window_{};
   std::array<std::uint32_t, 4> numbers_{};
 };

@@ -2,7 +2,7 @@
 // lies inside.
 
 #include "base/assert.h"
-#include "wire/frame.h"
+#include "wire/net/frame.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace verbatim;

@@ -11,7 +11,7 @@
 
 #include "base/assert.h"
 #include "base/overloaded.h"
-#include "cm/stream_manager.h"
+#include "cm/iwarp/stream_manager.h"
 #include "fuzz/input.h"
 
 namespace {
@@ -165,7 +165,7 @@ class World {
       peer.engine.on_end(theirs, ECONNREFUSED, now_, effects_);
       return take(1 - which);
     }
-    const IpEnds ends{
+    const IpEndpoints ends{
         .source = SocketAddress::ipv4({10, 0, 0, static_cast<std::uint8_t>(step % 4)}, 1024)};
     const auto id = side.engine.on_accepted(ListenerId{1}, ends, step % 16 == 1, now_, effects_);
     take(which);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "wire/icrc.h"
+#include "wire/net/icrc.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 
 #include "sim/invariants.h"
 #include "sim/random.h"
-#include "transport/ib/requester.h"
-#include "wire/opcode.h"
+#include "transport/ib/requester/requester.h"
+#include "wire/ib/opcode.h"
 
 /// A requester whose peer answers at random: nothing that it says may bring the requester to an
 /// assertion, to complete something twice or out of order, or to place bytes outside a request.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint8_t kNobody = 0xff;
 
-/// `TargetVisit` and `RegionTable::close`: visitors of two processes and the owner, who ends a
+/// `TargetLock` and `RegionTable::close`: visitors of two processes and the owner, who ends a
 /// region and gives its memory back. Each visitor may be killed anywhere.
 struct Visiting {
   std::uint8_t lock = kNobody;  // Of the target: who has it.

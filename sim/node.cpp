@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/assert.h"
-#include "wire/packet.h"
+#include "wire/ib/packet.h"
 
 namespace verbatim::sim {
 

@@ -11,8 +11,8 @@
 #include "region/region_table.h"
 #include "sim/invariants.h"
 #include "sim/network.h"
-#include "transport/ib/requester.h"
-#include "transport/ib/responder.h"
+#include "transport/ib/requester/requester.h"
+#include "transport/ib/responder/responder.h"
 
 namespace verbatim::sim {
 

@@ -7,7 +7,7 @@
 
 #include <sys/random.h>
 
-#include "adapter/progress.h"
+#include "adapter/progress/progress.h"
 
 namespace verbatim::adapter {
 
@@ -24,8 +24,8 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
   getrandom(&adapter->last_number_, sizeof adapter->last_number_, 0);
   adapter->last_shared_receive_ = adapter->last_number_;
   for (std::size_t i = 0; i < adapter->node().gids.size(); ++i) {
-    adapter->senders_[i] = std::make_unique<mover::UdpSender>(adapter->node().gids[i].address,
-                                                              adapter->node().interface_index);
+    adapter->senders_[i] = std::make_unique<link::UdpSender>(adapter->node().gids[i].address,
+                                                             adapter->node().interface_index);
   }
   auto progress = Progress::create(*adapter, adapter->membership_.receive_sockets,
                                    adapter->membership_.event_fd, adapter->membership_.on_event);
@@ -96,7 +96,7 @@ Result<std::unique_ptr<CompletionQueue>> Adapter::create_completion_queue(
 }
 
 bool Adapter::await_completions(CompletionQueue& queue) {
-  if (progress_->poll() && queue.lacks_entry()) queue.mend();
+  if (progress_->poll() && queue.lacks_entry()) queue.recover();
   return !queue.empty();
 }
 
@@ -185,11 +185,11 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
                             options.type == QpType::ud, options.memory);
   const std::lock_guard guard(lock_);
   if (auto there = check_parts(options); !there) return std::unexpected(there.error());
-  const auto is_elsewhere = [this](PdNumber pd) { return pds_[pd].exporter != nullptr; };
+  const auto is_imported = [this](PdNumber pd) { return pds_[pd].exporter != nullptr; };
   const SharedReceiveQueue* const shared = options.shared_receive;
   if (options.type != QpType::xrc_receive) {
     options.is_imported =
-        is_elsewhere(options.pd) || (shared != nullptr && is_elsewhere(shared->options().pd));
+        is_imported(options.pd) || (shared != nullptr && is_imported(shared->options().pd));
   } else {
     options.xrc_file = xrc_domains_[options.xrc_domain].file;
   }
@@ -305,21 +305,21 @@ Result<void> Adapter::add_gid(const GidEntry& entry, int receive_socket) {
   if (gids.size() == kGidsMax) return refuse(ENOSPC, "the GID table is full");
   if (auto received = progress_->receive_from(receive_socket); !received) return received;
   // Before anybody can name it.
-  senders_[gids.size()] = std::make_unique<mover::UdpSender>(entry.address, node().interface_index);
+  senders_[gids.size()] = std::make_unique<link::UdpSender>(entry.address, node().interface_index);
   gids.push_back(entry);
   return {};
 }
 
-Result<const mover::SendSocket*> Adapter::sender(std::uint8_t gid_index,
-                                                 const SocketAddress& destination, Qpn dest_qpn,
-                                                 std::optional<TimeNs> patience) {
-  return senders_[gid_index]->socket_for(destination, dest_qpn, patience);
+Result<const link::SendSocket*> Adapter::sender(std::uint8_t gid_index,
+                                                const SocketAddress& destination, Qpn dest_qpn,
+                                                std::optional<TimeNs> timeout) {
+  return senders_[gid_index]->socket_for(destination, dest_qpn, timeout);
 }
 
 Result<Route> Adapter::route(const AddressVector& vector, Qpn dest_qpn) {
   auto address = check_vector(vector);
   if (!address) return std::unexpected(address.error());
-  auto socket = sender(vector.source_gid_index, *address, dest_qpn, mover::kNeighbourPatience);
+  auto socket = sender(vector.source_gid_index, *address, dest_qpn, link::kNeighbourTimeout);
   if (!socket) return std::unexpected(socket.error());
   return Route(**socket, *address);
 }
@@ -328,7 +328,7 @@ Result<Destination> Adapter::resolve(const AddressVector& vector) {
   auto address = check_vector(vector);
   if (!address) return std::unexpected(address.error());
   if (roce_version(*address) == RoceVersion::v1) {  // Here one may wait for the neighbour.
-    const auto found = sender(vector.source_gid_index, *address, Qpn{}, mover::kNeighbourPatience);
+    const auto found = sender(vector.source_gid_index, *address, Qpn{}, link::kNeighbourTimeout);
     if (!found) return std::unexpected(found.error());
   }
   return Destination{*address, vector.dest_gid, vector};

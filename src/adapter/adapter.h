@@ -13,26 +13,26 @@
 #include <unordered_map>
 #include <vector>
 
-#include "adapter/arena.h"
-#include "adapter/borrowed_memory.h"
-#include "adapter/completion_queue.h"
-#include "adapter/device_memory.h"
-#include "adapter/direct_peer.h"
+#include "adapter/direct/direct_peer.h"
+#include "adapter/direct/imported_memory.h"
+#include "adapter/ethernet/steering.h"
 #include "adapter/limits.h"
-#include "adapter/port.h"
-#include "adapter/progress.h"
-#include "adapter/queue_pair.h"
-#include "adapter/receive_queue.h"
-#include "adapter/shared_receive_queue.h"
-#include "adapter/steering.h"
-#include "base/address.h"
+#include "adapter/memory/device_memory.h"
+#include "adapter/progress/progress.h"
+#include "adapter/queue_pair/queue_pair.h"
+#include "adapter/queues/completion_queue.h"
+#include "adapter/queues/receive_queue.h"
+#include "adapter/queues/shared_receive_queue.h"
+#include "arena/arena.h"
 #include "base/append_only_list.h"
 #include "base/error.h"
-#include "base/name_locks.h"
+#include "base/net/address.h"
+#include "base/os/name_locks.h"
+#include "base/os/unique_fd.h"
 #include "base/types.h"
-#include "base/unique_fd.h"
-#include "mover/udp.h"
-#include "region/memory_file.h"
+#include "link/udp/udp.h"
+#include "port/port.h"
+#include "region/adoption/memory_file.h"
 #include "region/region_table.h"
 
 /// The emulated channel adapter of one program: what the drop-in library drives.
@@ -130,7 +130,7 @@ class Adapter {
   /// ENOENT, EEXIST where something of this program has the key, ENOMEM.
   Result<region::Region> import_memory(PdNumber pd, MemoryKey key);
   void unimport_memory(MemoryKey key);
-  /// `ibv_import_dm`: addresses in `BorrowedMemory`. ENOENT, ESRCH, EAGAIN, ENOMEM.
+  /// `ibv_import_dm`: addresses in `ImportedMemory`. ENOENT, ESRCH, EAGAIN, ENOMEM.
   Result<MutableByteSpan> import_device_memory(Qpn first_qpn, std::uint32_t handle);
   Qpn first_qpn() const { return membership_.first_qpn; }
 
@@ -197,7 +197,7 @@ class Adapter {
   void destroy_queue_pair(QueuePair* queue_pair);
 
   /// Resolves an address vector for UD. EINVAL for GIDs that lead nowhere, a GID index or a port
-  /// that does not exist; RoCE v1: EHOSTUNREACH where nobody answers within kNeighbourPatience.
+  /// that does not exist; RoCE v1: EHOSTUNREACH where nobody answers within kNeighbourTimeout.
   Result<Destination> resolve(const AddressVector& vector);
 
   /// iWARP: `QueuePair::start_stream`. EINVAL where there is no such queue pair.
@@ -264,33 +264,33 @@ class Adapter {
   bool is_target_elsewhere(Qpn qpn, const XrcFile& file);
   void publish(const SharedReceiveQueue& queue);
   void withdraw(const SharedReceiveQueue& queue);
-  void take_news(SharedReceiveQueue& queue);
+  void take_notifications(SharedReceiveQueue& queue);
   QueuePair* find_local(std::uint32_t local_number) const;
   /// Where an address vector leads, and the socket for packets to that queue pair.
   Result<Route> route(const AddressVector& vector, Qpn dest_qpn);
-  Result<const mover::SendSocket*> sender(std::uint8_t gid_index, const SocketAddress& destination,
-                                          Qpn dest_qpn, std::optional<TimeNs> patience = {});
+  Result<const link::SendSocket*> sender(std::uint8_t gid_index, const SocketAddress& destination,
+                                         Qpn dest_qpn, std::optional<TimeNs> timeout = {});
   Result<SocketAddress> check_vector(const AddressVector& vector) const;
 
   // The direct path: adapter_direct.cpp.
   Result<void> serve_peers();
   void on_doorbell();
-  void serve_boards();
-  void serve_guest(DirectTarget& guest);
-  Result<std::shared_ptr<DirectPlace>> exporter_of(Qpn first_qpn);
-  static Result<region::Region> borrow(Loan loan);
-  void answer_importer(Assist& wanted);
-  void watch_visitors();
-  void on_visitor_gone(std::uint32_t place, int fd);
+  void serve_notifications();
+  void serve_proxy(DirectTarget& proxy);
+  Result<std::shared_ptr<MappedTarget>> exporter_of(Qpn first_qpn);
+  static Result<region::Region> reserve_imported(ImportedRegion loan);
+  void answer_importer(OwnerRequest& wanted);
+  void watch_attached_peers();
+  void on_attached_peer_gone(std::uint32_t place, int fd);
   void on_peer_gone(const std::shared_ptr<DirectPeer>& peer);
-  void wait_for_visitors();
+  void wait_for_target_unlocks();
   void wait_for_users();
   /// Peers may visit the queue pair's target, or none does any more.
-  void set_visited(Qpn qpn, bool visited) {
+  void set_exposed(Qpn qpn, bool found) {
     const std::uint32_t local_number = qpn.value() % kProgramQueuePairsMax;
     const std::uint64_t bit = std::uint64_t{1} << (local_number % 64);
-    std::atomic<std::uint64_t>& word = visited_[local_number / 64];
-    visited ? word.fetch_or(bit) : word.fetch_and(~bit);
+    std::atomic<std::uint64_t>& word = exposed_[local_number / 64];
+    found ? word.fetch_or(bit) : word.fetch_and(~bit);
   }
   std::shared_ptr<DirectPeer> peer_at(const SocketAddress& address, Qpn qpn);
   std::shared_ptr<DirectPeer> known_peer(std::uint64_t arena_inode, const SocketAddress& address);
@@ -308,9 +308,9 @@ class Adapter {
 
   struct Pd {
     std::uint32_t users = 0;
-    std::shared_ptr<DirectPlace> exporter;  // Imported: the program that it is of,
-    PdNumber there{};                       // which it is there,
-    std::uint32_t imports = 0;              // and how often it was.
+    std::shared_ptr<MappedTarget> exporter;  // Imported: the program that it is of,
+    PdNumber there{};                        // which it is there,
+    std::uint32_t imports = 0;               // and how often it was.
   };
   PdNumber add_pd(Pd pd);
   static constexpr PdNumber kDeviceMemoryPd{};  // Of regions that show device memory; no program's.
@@ -341,13 +341,13 @@ class Adapter {
   Port port_;
   std::unique_ptr<region::RegionTable> regions_;
   DeviceMemory device_memory_;
-  std::array<std::unique_ptr<mover::UdpSender>, kGidsMax> senders_;  // By GID index.
-  std::unique_ptr<std::atomic<QueuePair*>[]> queue_pairs_;           // By local number.
-  NumberBoard visited_{};                                            // See `set_visited`.
+  std::array<std::unique_ptr<link::UdpSender>, kGidsMax> senders_;  // By GID index.
+  std::unique_ptr<std::atomic<QueuePair*>[]> queue_pairs_;          // By local number.
+  LocalNumberBitmap exposed_{};                                     // See `set_exposed`.
 
   /// Guards what follows. Before lock_, and held while exporters are asked, who may be asking, too.
   std::mutex exporters_lock_;
-  std::map<std::uint32_t, std::shared_ptr<DirectPlace>> exporters_;  // By first number.
+  std::map<std::uint32_t, std::shared_ptr<MappedTarget>> exporters_;  // By first number.
 
   /// Guards what follows: the control path. No call asks the agent or another program with it held.
   std::mutex lock_;
@@ -384,8 +384,9 @@ class Adapter {
   std::vector<KnownPeer> peers_;
   std::shared_ptr<DirectPeer> own_peer_;  // One of them; null where there is no direct path.
 
-  std::map<std::uint32_t, UniqueFd> visitors_;  // By place: pidfds. The background thread's own.
-  std::unique_ptr<Progress> progress_;          // Last: its thread uses all of the above.
+  std::map<std::uint32_t, UniqueFd>
+      attached_peers_;                  // By place: pidfds. The background thread's own.
+  std::unique_ptr<Progress> progress_;  // Last: its thread uses all of the above.
 };
 
 }  // namespace verbatim::adapter

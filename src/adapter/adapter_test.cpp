@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <sys/wait.h>
 
-#include "adapter/adapter_kit.h"
+#include "adapter/adapter_test_util.h"
 
 /// Two adapters in one process, over sockets on loopback addresses of their own, without an agent:
 /// what the sanitizers see of the threads.
@@ -28,7 +28,7 @@ TEST_F(AdapterPair, AnAcknowledgementThatHasArrivedCountsBeforeAnError) {
   const Segment receive = right.segment(0, 64);
   ASSERT_EQ(0, right.qp->post_receive(7, std::span(&receive, 1)));
   // Nobody looks at the socket before `modify`, but for the background thread, if it is faster.
-  a.adapter->progress().during_no_turn([&] {
+  a.adapter->progress().between_passes([&] {
     EXPECT_EQ(0, left.post(Operation::send, left.segment(0, 64)));
     EXPECT_EQ(Status::success, right.next().status);
     pollfd acknowledgement{.fd = a.socket.get(), .events = POLLIN, .revents = 0};
@@ -105,7 +105,7 @@ TEST_F(AdapterPair, AGidThatIsAddedWhileOthersAreInUseServes) {
   Side before_peer(b, QpType::rc);
   before.connect(before_peer);
   before_peer.connect(before);
-  const AddressVector by_new{.dest_gid = gid_of(Host::own_address(203)), .source_gid_index = 2};
+  const AddressVector by_new{.dest_gid = gid_of(TestNode::own_address(203)), .source_gid_index = 2};
   EXPECT_EQ(a.adapter->resolve(by_new).error().code, EINVAL);
   a.add_gid(203);
   b.add_gid(204);
@@ -159,7 +159,7 @@ TEST_F(AdapterPair, EventsComeWithoutPolling) {
   for (int round = 0; round < 20; ++round) {
     const Segment receive = right.segment(0, 5000);
     ASSERT_EQ(0, right.qp->post_receive(1, std::span(&receive, 1)));
-    right.host.adapter->arm(*right.cq, false);
+    right.node.adapter->arm(*right.cq, false);
     ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 5000)));
     ASSERT_EQ(right.cq.get(), right.channel.wait().value());
     right.cq->count_delivered_event();

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "adapter/arena.h"
-#include "adapter/receive_queue.h"
+#include "adapter/queues/receive_queue.h"
+#include "arena/arena.h"
 
 namespace verbatim::adapter {
 

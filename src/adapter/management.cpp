@@ -2,7 +2,7 @@
 #include <cerrno>
 
 #include "adapter/adapter.h"
-#include "wire/management_packet.h"
+#include "wire/mad/management_packet.h"
 
 /// What the adapter does for the communication manager, which runs above it.
 namespace verbatim::adapter {

@@ -5,10 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "agent/client.h"
-#include "agent/conversation.h"
-#include "agent/lab_for_test.h"
-#include "agent/runtime_folder.h"
+#include "agent/agent_test_util.h"
+#include "agent/client/agent_request.h"
+#include "agent/client/client.h"
+#include "agent/protocol/runtime_folder.h"
 #include "base/time.h"
 
 /// Programs and agents that are killed.
@@ -22,7 +22,7 @@ std::ptrdiff_t descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
-class AgentDeath : public Lab {
+class AgentDeath : public AgentTest {
  protected:
   /// A program that joins, tells its slot, and lives until it is killed or let go.
   static TestProgram program(const std::string& node, const std::string& address) {

@@ -10,9 +10,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "agent/protocol.h"
-#include "agent/server.h"
-#include "agent/start_agent.h"
+#include "agent/client/start_agent.h"
+#include "agent/protocol/protocol.h"
+#include "agent/server/server.h"
 #include "base/log.h"
 
 /// The agent's program. Programs start it by themselves; nobody needs to.

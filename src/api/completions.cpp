@@ -3,12 +3,12 @@
 
 #include "api/party.h"
 #include "api/shared_receives.h"
-#include "base/hot.h"
+#include "base/always_inline.h"
 
 /// From a completion to the token that waits for it. Each step is part of `Queue::collect`.
 namespace verbatim::detail {
 
-VERBATIM_HOT void Queue::finish(Pending& pending, Status status) {
+VERBATIM_ALWAYS_INLINE void Queue::finish(Pending& pending, Status status) {
   // Its slot is not looked at again.
   pending.link_ = nullptr;
   if (pending.resume_ != nullptr) {
@@ -22,7 +22,7 @@ VERBATIM_HOT void Queue::finish(Pending& pending, Status status) {
 }
 
 /// The next request of a ring of sends has succeeded.
-VERBATIM_HOT void Queue::complete_next(Ring& ring, const ibv_wc& entry) {
+VERBATIM_ALWAYS_INLINE void Queue::complete_next(Ring& ring, const ibv_wc& entry) {
   const std::uint64_t sequence = ring.completed() + 1;
   if (Pending* const pending = ring.slot(sequence).pending) {
     pending->bytes_ = entry.byte_len;
@@ -31,8 +31,8 @@ VERBATIM_HOT void Queue::complete_next(Ring& ring, const ibv_wc& entry) {
   ring.set_completed(sequence);
 }
 
-VERBATIM_HOT void Queue::complete(Ring& ring, std::uint64_t sequence, const ibv_wc& entry,
-                                  std::uint32_t bytes) {
+VERBATIM_ALWAYS_INLINE void Queue::complete(Ring& ring, std::uint64_t sequence, const ibv_wc& entry,
+                                            std::uint32_t bytes) {
   if (sequence - ring.completed() != 1) [[unlikely]]
     return complete_with_earlier(ring, sequence, entry, bytes);
   if (Pending* const pending = ring.slot(sequence).pending) {
@@ -56,7 +56,7 @@ void Queue::complete_with_earlier(Ring& ring, std::uint64_t sequence, const ibv_
   complete(ring, sequence, entry, bytes);
 }
 
-VERBATIM_HOT void Party::on_completion(Queue& at, const ibv_wc& entry) {
+VERBATIM_ALWAYS_INLINE void Party::on_completion(Queue& at, const ibv_wc& entry) {
   const std::uint64_t sequence = entry.wr_id >> 2;
   if (static_cast<Side>(entry.wr_id & 3) == Side::receive) {
     const std::uint32_t header = std::min(header_bytes, entry.byte_len);
@@ -67,7 +67,7 @@ VERBATIM_HOT void Party::on_completion(Queue& at, const ibv_wc& entry) {
   at.complete(sends, sequence, entry, entry.byte_len);
 }
 
-VERBATIM_HOT void Queue::dispatch(const ibv_wc& entry) {
+VERBATIM_ALWAYS_INLINE void Queue::dispatch(const ibv_wc& entry) {
   if (static_cast<Side>(entry.wr_id & 3) == Side::shared_receive) {
     SharedReceives* const receives = shared_[entry.wr_id >> 34];
     if (receives != nullptr) receives->on_completion(entry);
@@ -103,7 +103,7 @@ int Queue::poll() {
 
 /// One completion: what a token polls that waits for a single request. The usual one, of a send
 /// that has succeeded, and that is the next of the same queue pair as before, takes no way round.
-VERBATIM_HOT void Queue::poll_one() {
+VERBATIM_ALWAYS_INLINE void Queue::poll_one() {
   ibv_wc entry;
   if (shared_by_threads) return poll_one_locked();
   if (ibv_poll_cq(cq, 1, &entry) == 1) {

@@ -3,7 +3,7 @@
 #include <arpa/inet.h>
 
 #include "api/party.h"
-#include "base/hot.h"
+#include "base/always_inline.h"
 
 /// The way of a post. Each function is part of its caller: where the operation is known there,
 /// nothing is left that asks for it.
@@ -27,15 +27,15 @@ constexpr OpcodeRow kOpcodes[] = {
 static_assert(kOpcodes[static_cast<int>(Operation::fetch_and_add) - 1].operation ==
               Operation::fetch_and_add);
 
-VERBATIM_HOT ibv_wr_opcode opcode_of(Operation operation) {
+VERBATIM_ALWAYS_INLINE ibv_wr_opcode opcode_of(Operation operation) {
   return kOpcodes[static_cast<std::size_t>(operation) - 1].opcode;
 }
 
-VERBATIM_HOT bool names_remote(Operation operation) {
+VERBATIM_ALWAYS_INLINE bool names_remote(Operation operation) {
   return operation != Operation::send && operation != Operation::send_with_immediate;
 }
 
-VERBATIM_HOT unsigned flags_of(const Flags& flags) {
+VERBATIM_ALWAYS_INLINE unsigned flags_of(const Flags& flags) {
   constexpr unsigned kFence = IBV_SEND_FENCE;
   constexpr unsigned kInline = IBV_SEND_INLINE;
   constexpr unsigned kSolicited = IBV_SEND_SOLICITED;
@@ -45,21 +45,21 @@ VERBATIM_HOT unsigned flags_of(const Flags& flags) {
 
 /// True if one slice can be posted without a lock and without a fault: what is said of the rest is
 /// said by `post`.
-VERBATIM_HOT bool Party::is_plain(const Order& order, const Slice& local) const {
+VERBATIM_ALWAYS_INLINE bool Party::is_plain(const Order& order, const Slice& local) const {
   const bool fits =
       !names_remote(order.operation) || (order.remote.is_valid && local.size <= order.remote.size);
   const bool fits_inline = !order.flags.inlined || local.size <= max_inline;
   return is_plain_ && local.is_valid && fits && fits_inline && !sends.is_full();
 }
 
-VERBATIM_HOT bool Party::wants_completion(std::uint64_t sequence) const {
+VERBATIM_ALWAYS_INLINE bool Party::wants_completion(std::uint64_t sequence) const {
   // Now and then also without a token: otherwise nobody would learn that the queue has room again.
   return sequence - sends.signaled >= (sends.depth + 3) / 4;
 }
 
-VERBATIM_HOT void Party::fill(ibv_send_wr& request, const Order& order, std::uint64_t sequence,
-                              std::span<ibv_sge> segments, std::span<const Slice> local,
-                              bool signals) {
+VERBATIM_ALWAYS_INLINE void Party::fill(ibv_send_wr& request, const Order& order,
+                                        std::uint64_t sequence, std::span<ibv_sge> segments,
+                                        std::span<const Slice> local, bool signals) {
   for (std::size_t i = 0; i < local.size(); ++i) {
     std::uint32_t size = local[i].size;
     // The caller has just written size and key one by one: read as one, they would wait for both.
@@ -92,8 +92,8 @@ VERBATIM_HOT void Party::fill(ibv_send_wr& request, const Order& order, std::uin
   }
 }
 
-VERBATIM_HOT void Party::submit(Pending* pending, Failure* failed, const Order& order,
-                                std::span<const Slice> local) {
+VERBATIM_ALWAYS_INLINE void Party::submit(Pending* pending, Failure* failed, const Order& order,
+                                          std::span<const Slice> local) {
   const std::uint64_t sequence = sends.posted() + 1;
   const bool signals = pending != nullptr || wants_completion(sequence);
   ibv_send_wr request;
@@ -107,7 +107,7 @@ VERBATIM_HOT void Party::submit(Pending* pending, Failure* failed, const Order& 
     take_back(pending, failed, order.operation, code);
 }
 
-VERBATIM_HOT RequestToken Party::post(const Order& order, const Slice& local) {
+VERBATIM_ALWAYS_INLINE RequestToken Party::post(const Order& order, const Slice& local) {
   RequestToken token(Pending::Unset{});
   if (is_plain(order, local)) [[likely]] {
     submit(&token, nullptr, order, {&local, 1});
@@ -117,7 +117,8 @@ VERBATIM_HOT RequestToken Party::post(const Order& order, const Slice& local) {
   return token;
 }
 
-VERBATIM_HOT Result<void> Party::post_without_token(const Order& order, const Slice& local) {
+VERBATIM_ALWAYS_INLINE Result<void> Party::post_without_token(const Order& order,
+                                                              const Slice& local) {
   Failure failure;
   if (is_plain(order, local)) [[likely]] {
     submit(nullptr, &failure, order, {&local, 1});

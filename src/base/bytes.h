@@ -7,7 +7,7 @@
 #include <cstring>
 #include <span>
 
-#include "base/fence.h"
+#include "base/os/fence.h"
 
 /// Bytes as they stand on the wire: borrowed spans, and big-endian loads and stores at named
 /// offsets.

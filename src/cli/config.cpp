@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "agent/client.h"
+#include "agent/client/client.h"
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/text/table.h"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "agent/client.h"
+#include "agent/client/client.h"
 #include "cli/command.h"
 #include "cli/text/table.h"
 

@@ -11,8 +11,8 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "agent/client.h"
-#include "base/address.h"
+#include "agent/client/client.h"
+#include "base/net/address.h"
 #include "config/node_config.h"
 
 namespace verbatim::cli {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "agent/client.h"
+#include "agent/client/client.h"
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/executable.h"

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "agent/client.h"
+#include "agent/client/client.h"
 #include "cli/command.h"
 #include "cli/text/status_text.h"
 

@@ -6,12 +6,12 @@
 #include <variant>
 #include <vector>
 
-#include "base/address.h"
 #include "base/bytes.h"
 #include "base/inplace_vector.h"
+#include "base/net/address.h"
 #include "base/types.h"
-#include "wire/cm_message.h"
-#include "wire/rdma_ip_header.h"
+#include "wire/mad/cm_message.h"
+#include "wire/mad/rdma_ip_header.h"
 
 /// What the connection manager and its program say to each other: values only.
 namespace verbatim::cm {
@@ -62,7 +62,7 @@ struct Path {
 
 /// The two ends as librdmacm's user names them, with ports. Both empty for a service without the
 /// RDMA IP header (AF_IB).
-struct IpEnds {
+struct IpEndpoints {
   SocketAddress source;       // Of who asks for the connection.
   SocketAddress destination;  // Of who listens.
   bool empty() const { return source.empty() && destination.empty(); }
@@ -86,7 +86,7 @@ struct QueuePairOffer {
 
 /// How messages are repeated: `response_timeout` each (4.096 us * 2^this, from 2^14 to 2^24 of
 /// them), `retries` times.
-struct Persistence {
+struct RetryPolicy {
   std::uint8_t response_timeout = 18;  // 1.07 s. Linux: 20, 4.3 s.
   std::uint8_t retries = 15;
 };
@@ -105,8 +105,8 @@ struct ConnectRequest {
   ConnectionId connection{};
   ListenerId listener{};
   ServiceId service{};
-  IpEnds ends;  // `source` is the peer.
-  Path path;    // As this side sees it.
+  IpEndpoints ends;  // `source` is the peer.
+  Path path;         // As this side sees it.
   CmTransport transport = CmTransport::rc;
   QueuePairOffer peer;
   std::uint8_t retry_count = 7;
@@ -151,7 +151,7 @@ struct SidrRequest {
   ConnectionId resolution{};
   ListenerId listener{};
   ServiceId service{};
-  IpEnds ends;
+  IpEndpoints ends;
   Path path;
   PrivateData private_data;
 };

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/address.h"
 #include "base/error.h"
+#include "base/net/address.h"
 
 namespace verbatim::config {
 

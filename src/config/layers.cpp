@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/unique_fd.h"
+#include "base/os/unique_fd.h"
 
 namespace verbatim::config {
 namespace {
@@ -96,9 +96,9 @@ Result<std::string> read_file(const std::string& path) {
   if (!file) {
     const int code = errno;
     const std::string folder = path.substr(0, path.rfind('/'));
-    const bool is_elsewhere =
+    const bool is_imported =
         code == ENOTDIR || (code == EACCES && access(folder.c_str(), X_OK) != 0);
-    if (code == ENOENT || is_elsewhere) return refuse(ENOENT, path + ": there is no such file");
+    if (code == ENOENT || is_imported) return refuse(ENOENT, path + ": there is no such file");
     errno = code;
     return refuse_errno("cannot read " + path);
   }

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/address.h"
 #include "base/error.h"
+#include "base/net/address.h"
 #include "config/device.h"
 #include "config/roce_versions.h"
 #include "config/wire_protocol.h"

@@ -225,7 +225,7 @@ void QueuePair::post(const Request& wanted, ibv_sge* elements, uint32_t numberOf
 }
 
 void QueuePair::postWithRoom(const Request& wanted, ibv_send_wr* request) {
-  constexpr std::chrono::seconds kPatience(10);
+  constexpr std::chrono::seconds kTimeout(10);
   ibv_send_wr* bad = nullptr;
   int code = ibv_post_send(ibvQueuePair, request, &bad);
   if (code == ENOMEM) {
@@ -233,7 +233,7 @@ void QueuePair::postWithRoom(const Request& wanted, ibv_send_wr* request) {
     do {
       context->pollSendCompletionQueue();
       code = ibv_post_send(ibvQueuePair, request, &bad);
-    } while (code == ENOMEM && std::chrono::steady_clock::now() - start < kPatience);
+    } while (code == ENOMEM && std::chrono::steady_clock::now() - start < kTimeout);
   }
   if (code == 0) return;
   if (code == ENOMEM)

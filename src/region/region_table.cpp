@@ -45,8 +45,8 @@ void RegionTable::drain(const RegionEntry& entry) const {
       sched_yield();  // The holder may be a thread that waits for this processor.
     }
   }
-  if (visitors_.wait_for_peers) visitors_.wait_for_peers();
-  if (visitors_.wait_for_own && entry.kind == EntryKind::region) visitors_.wait_for_own();
+  if (grace_period_.wait_for_peers) grace_period_.wait_for_peers();
+  if (grace_period_.wait_for_own && entry.kind == EntryKind::region) grace_period_.wait_for_own();
 }
 
 const char* describe(KeyError error) {
@@ -231,7 +231,8 @@ std::expected<Hold, KeyError> RegionTable::enter(MemoryKey key, std::uint32_t ri
   return entered;
 }
 
-std::expected<const Region*, KeyError> RegionTable::visit_region(MemoryKey key, PdNumber pd) const {
+std::expected<const Region*, KeyError> RegionTable::find_region_locked(MemoryKey key,
+                                                                       PdNumber pd) const {
   const RegionEntry* const entry = find(key);
   if (entry == nullptr || entry->kind != EntryKind::region) {
     return std::unexpected(KeyError::unknown_key);
@@ -240,8 +241,8 @@ std::expected<const Region*, KeyError> RegionTable::visit_region(MemoryKey key, 
   return &entry->region;
 }
 
-std::expected<void, KeyError> RegionTable::visit_key(MemoryKey key, std::uint32_t rights,
-                                                     const Accessor& by) const {
+std::expected<void, KeyError> RegionTable::check_key_locked(MemoryKey key, std::uint32_t rights,
+                                                            const Accessor& by) const {
   const RegionEntry* const entry = find(key);
   if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
   if (const auto wrong = refusal_of(*entry, rights, by)) return std::unexpected(*wrong);
@@ -251,10 +252,10 @@ std::expected<void, KeyError> RegionTable::visit_key(MemoryKey key, std::uint32_
 std::expected<void, KeyError> RegionTable::check(MemoryKey key, std::uint64_t iova,
                                                  std::uint64_t length, std::uint32_t rights,
                                                  const Accessor& by) const {
-  if (use_ == Use::visits) {
+  if (use_ == Use::lookup_only) {
     KeyCache unused;
-    const auto visited = visit(key, iova, length, rights, by, unused);
-    return visited ? std::expected<void, KeyError>() : std::unexpected(visited.error());
+    const auto found = find_locked(key, iova, length, rights, by, unused);
+    return found ? std::expected<void, KeyError>() : std::unexpected(found.error());
   }
   const auto held = hold(key, iova, length, rights, by);
   if (!held) return std::unexpected(held.error());
@@ -263,7 +264,7 @@ std::expected<void, KeyError> RegionTable::check(MemoryKey key, std::uint64_t io
 
 std::expected<void, KeyError> RegionTable::check_key(MemoryKey key, std::uint32_t rights,
                                                      const Accessor& by) const {
-  if (use_ == Use::visits) return visit_key(key, rights, by);
+  if (use_ == Use::lookup_only) return check_key_locked(key, rights, by);
   const auto entered = enter(key, rights, by);
   if (!entered) return std::unexpected(entered.error());
   return {};

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "base/error.h"
-#include "base/spin_lock.h"
+#include "base/os/spin_lock.h"
 #include "base/types.h"
 #include "region/extent.h"
 #include "region/key_permutation.h"
@@ -31,7 +31,7 @@ enum Access : std::uint32_t {
   kOnDemand = 64,
   kFlushGlobal = 256,
   kFlushPersistent = 512,
-  kElsewhere = 1u << 30,  // Our own: of another program, at addresses at which there is nothing.
+  kImported = 1u << 30,  // Our own: of another program, at addresses at which there is nothing.
   kNull = 1u << 31,  // Our own: no memory at all; reads as zeroes, and what is written is dropped.
 };
 inline constexpr std::uint32_t kRemoteRights =
@@ -150,7 +150,7 @@ class Hold {
   Hold() = default;
   Hold(RegionEntry* entry, std::byte* address) : entry_(entry), address_(address) {}
   /// Of who visits (`RegionTable::visit`): it holds nothing itself. The bytes are in the region.
-  static Hold of_visitor(const Region& region, std::uint64_t iova);
+  static Hold without_reference(const Region& region, std::uint64_t iova);
   Hold(Hold&& other) noexcept;
   Hold& operator=(Hold&& other) noexcept;
   ~Hold();
@@ -159,12 +159,12 @@ class Hold {
   std::byte* address() const { return address_; }
   /// What lies behind the bytes: memory that stays; memory that the program may unmap at any time;
   /// another program's; none (a null region).
-  enum class Backing : std::uint8_t { memory, on_demand, elsewhere, nothing };
+  enum class Backing : std::uint8_t { memory, on_demand, imported, nothing };
   Backing backing() const { return backing_; }
   /// From now on it is for these bytes. False, and unchanged, where the region does not have them.
   bool move_to(std::uint64_t iova, std::uint64_t length);
   /// The same from `offset` bytes on, for as long as this one lives.
-  Hold borrowed(std::uint64_t offset) const;
+  Hold subrange(std::uint64_t offset) const;
 
  private:
   friend class RegionTable;
@@ -180,17 +180,17 @@ class RegionTable {
   /// `entries` are zeroed memory when `initialise` is called; at most 2^20 of them. `secret` is
   /// random and stays in the arena. A view is made after `initialise`, in any process. Who only
   /// `visits` says so: a holder that is killed would hold for ever.
-  enum class Use : std::uint8_t { holds, visits };
+  enum class Use : std::uint8_t { holds, lookup_only };
   RegionTable(RegionTableHeader& header, std::span<RegionEntry> entries, Use use = Use::holds);
   /// Who visits (see `visit`): `wait_for_peers` and `wait_for_own` return when everybody of that
   /// kind has left who visited when they were called. Peers visit regions and windows, with remote
   /// keys; the program's own threads visit regions only, with local keys, and may end the binding
   /// of a window while they do.
-  struct Visitors {
+  struct GracePeriod {
     std::function<void()> wait_for_peers;
     std::function<void()> wait_for_own;
   };
-  void set_visitors(Visitors visitors) { visitors_ = std::move(visitors); }
+  void set_grace_period(GracePeriod grace_period) { grace_period_ = std::move(grace_period); }
   static void initialise(RegionTableHeader& header, std::uint64_t secret);
 
   /// Enters a region and returns its key: both lkey and rkey, never 0. ENOMEM when the table is
@@ -239,16 +239,16 @@ class RegionTable {
   std::expected<Hold, KeyError> hold(MemoryKey key, std::uint64_t iova, std::uint64_t length,
                                      std::uint32_t rights, const Accessor& by) const;
   /// Checks as `hold` does, for one who holds a lock that the table's owner waits for (see
-  /// `Visitors`): the answer is good until that lock is let go. Nothing in the table is written.
-  std::expected<const Region*, KeyError> visit(MemoryKey key, std::uint64_t iova,
-                                               std::uint64_t length, std::uint32_t rights,
-                                               const Accessor& by, KeyCache& cache) const;
+  /// `GracePeriod`): the answer is good until that lock is let go. Nothing in the table is written.
+  std::expected<const Region*, KeyError> find_locked(MemoryKey key, std::uint64_t iova,
+                                                     std::uint64_t length, std::uint32_t rights,
+                                                     const Accessor& by, KeyCache& cache) const;
   /// The region itself, where it is of the domain.
-  std::expected<const Region*, KeyError> visit_region(MemoryKey key, PdNumber pd) const;
+  std::expected<const Region*, KeyError> find_region_locked(MemoryKey key, PdNumber pd) const;
   /// The same of the key alone, and of ending the binding of a window.
-  std::expected<void, KeyError> visit_key(MemoryKey key, std::uint32_t rights,
-                                          const Accessor& by) const;
-  std::expected<void, KeyError> visit_invalidation(MemoryKey key, const Accessor& by) const;
+  std::expected<void, KeyError> check_key_locked(MemoryKey key, std::uint32_t rights,
+                                                 const Accessor& by) const;
+  std::expected<void, KeyError> check_invalidation_locked(MemoryKey key, const Accessor& by) const;
   std::uint32_t count() const;
 
  private:
@@ -279,7 +279,7 @@ class RegionTable {
   std::span<RegionEntry> entries_;
   KeyPermutation permutation_;
   Use use_;
-  Visitors visitors_;
+  GracePeriod grace_period_;
   std::atomic<std::uint32_t> alias_count_{0};
   mutable std::shared_mutex aliases_lock_;  // Guards what follows.
   std::map<MemoryKey, MemoryKey> aliases_;
@@ -289,7 +289,7 @@ class RegionTable {
 
 inline Hold::Backing backing_of(std::uint32_t access) {
   if ((access & kNull) != 0) return Hold::Backing::nothing;
-  if ((access & kElsewhere) != 0) return Hold::Backing::elsewhere;
+  if ((access & kImported) != 0) return Hold::Backing::imported;
   return (access & kOnDemand) != 0 ? Hold::Backing::on_demand : Hold::Backing::memory;
 }
 
@@ -306,15 +306,15 @@ inline std::optional<KeyError> refusal_of(const RegionEntry& entry, std::uint32_
   return std::nullopt;
 }
 
-inline Hold Hold::of_visitor(const Region& region, std::uint64_t iova) {
+inline Hold Hold::without_reference(const Region& region, std::uint64_t iova) {
   // An address of the program, as a region has it.
-  Hold visitor(nullptr,
-               reinterpret_cast<std::byte*>(region.address + (iova - region.iova)));  // NOLINT
-  visitor.backing_ = backing_of(region.access);
-  return visitor;
+  Hold unreferenced(nullptr,
+                    reinterpret_cast<std::byte*>(region.address + (iova - region.iova)));  // NOLINT
+  unreferenced.backing_ = backing_of(region.access);
+  return unreferenced;
 }
 
-inline Hold Hold::borrowed(std::uint64_t offset) const {
+inline Hold Hold::subrange(std::uint64_t offset) const {
   Hold part(nullptr, address_ + offset);
   part.backing_ = backing_;
   return part;
@@ -336,11 +336,9 @@ inline RegionEntry* RegionTable::find(MemoryKey key, KeyCache& cache) const {
   return entry;
 }
 
-inline std::expected<const Region*, KeyError> RegionTable::visit(MemoryKey key, std::uint64_t iova,
-                                                                 std::uint64_t length,
-                                                                 std::uint32_t rights,
-                                                                 const Accessor& by,
-                                                                 KeyCache& cache) const {
+inline std::expected<const Region*, KeyError> RegionTable::find_locked(
+    MemoryKey key, std::uint64_t iova, std::uint64_t length, std::uint32_t rights,
+    const Accessor& by, KeyCache& cache) const {
   const RegionEntry* const entry = find(key, cache);
   if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
   if (const auto wrong = refusal_of(*entry, rights, by)) return std::unexpected(*wrong);

@@ -47,7 +47,7 @@ TEST_F(RegionTableTest, ChecksInTheOrderOfKeyError) {
   const MemoryKey key = *regions.add(region(0x5000, 100));
   const MemoryKey other{raw(key) ^ 1};
   constexpr PdNumber kOtherPd{8};
-  for (const auto use : {RegionTable::Use::holds, RegionTable::Use::visits}) {
+  for (const auto use : {RegionTable::Use::holds, RegionTable::Use::lookup_only}) {
     const RegionTable view(header_, entries_, use);
     EXPECT_EQ(why(view.check(other, 0, 1000, kRemoteAtomic, kOtherPd)), KeyError::unknown_key);
     EXPECT_EQ(why(view.check(key, 0, 1000, kRemoteAtomic, kOtherPd)), KeyError::wrong_domain);
@@ -66,7 +66,7 @@ TEST_F(RegionTableTest, AnAliasOpensWhatItsRegionDoes) {
   EXPECT_EQ(regions.add_alias(key, key).error().code, EEXIST);
   KeyCache cache;
   EXPECT_TRUE(regions.check(alias, 0x5000, 100, kRemoteRead, kPd));
-  EXPECT_TRUE(regions.visit(alias, 0x5000, 100, kRemoteRead, kPd, cache));
+  EXPECT_TRUE(regions.find_locked(alias, 0x5000, 100, kRemoteRead, kPd, cache));
   EXPECT_TRUE(regions.find_region(alias));
   EXPECT_EQ(regions.key_behind(alias), key);
   regions.remove_alias(alias);
@@ -76,14 +76,14 @@ TEST_F(RegionTableTest, AnAliasOpensWhatItsRegionDoes) {
 
 TEST_F(RegionTableTest, AViewThatVisitsHoldsNothing) {
   RegionTable regions = table();
-  const RegionTable peers(header_, entries_, RegionTable::Use::visits);
+  const RegionTable peers(header_, entries_, RegionTable::Use::lookup_only);
   const MemoryKey key = *regions.add(region(0x5000, 100));
   EXPECT_TRUE(peers.check(key, 0x5000, 100, kRemoteRead, kPd));
   EXPECT_EQ(why(peers.check(key, 0x5000, 101, kRemoteRead, kPd)), KeyError::out_of_bounds);
   EXPECT_TRUE(peers.check_key(key, kRemoteRead, kPd));
-  ASSERT_TRUE(peers.visit_region(key, kPd));
-  EXPECT_EQ((*peers.visit_region(key, kPd))->length, 100u);
-  EXPECT_EQ(peers.visit_region(key, PdNumber{8}).error(), KeyError::wrong_domain);
+  ASSERT_TRUE(peers.find_region_locked(key, kPd));
+  EXPECT_EQ((*peers.find_region_locked(key, kPd))->length, 100u);
+  EXPECT_EQ(peers.find_region_locked(key, PdNumber{8}).error(), KeyError::wrong_domain);
   for (const RegionEntry& entry : entries_) EXPECT_EQ(entry.holders, 0u);
 }
 
@@ -91,34 +91,36 @@ TEST_F(RegionTableTest, VisitsCheckAsHoldsDoAndWriteNothing) {
   RegionTable regions = table();
   const MemoryKey key = *regions.add(region(0x5000, 100, kRemoteRead));
   KeyCache cache;
-  const auto visit = [&](MemoryKey by, std::uint64_t iova, std::uint32_t right) {
-    return regions.visit(by, iova, 10, right, kPd, cache);
+  const auto find_locked = [&](MemoryKey by, std::uint64_t iova, std::uint32_t right) {
+    return regions.find_locked(by, iova, 10, right, kPd, cache);
   };
   for (int time = 0; time < 2; ++time) {  // Looked up, and from the cache.
-    ASSERT_TRUE(visit(key, 0x5000, kRemoteRead));
-    EXPECT_EQ((*visit(key, 0x5000, kRemoteRead))->length, 100u);
-    EXPECT_EQ(visit(key, 0x5000, kRemoteWrite).error(), KeyError::missing_right);
-    EXPECT_EQ(visit(key, 0x505b, kRemoteRead).error(), KeyError::out_of_bounds);
+    ASSERT_TRUE(find_locked(key, 0x5000, kRemoteRead));
+    EXPECT_EQ((*find_locked(key, 0x5000, kRemoteRead))->length, 100u);
+    EXPECT_EQ(find_locked(key, 0x5000, kRemoteWrite).error(), KeyError::missing_right);
+    EXPECT_EQ(find_locked(key, 0x505b, kRemoteRead).error(), KeyError::out_of_bounds);
   }
-  EXPECT_EQ(visit(MemoryKey{raw(key) ^ 1}, 0x5000, kRemoteRead).error(), KeyError::unknown_key);
-  ASSERT_TRUE(visit(key, 0x5000, kRemoteRead));
+  EXPECT_EQ(find_locked(MemoryKey{raw(key) ^ 1}, 0x5000, kRemoteRead).error(),
+            KeyError::unknown_key);
+  ASSERT_TRUE(find_locked(key, 0x5000, kRemoteRead));
   // Nobody holds it: this would wait otherwise. The cache knows the entry, not what it carries.
   ASSERT_TRUE(regions.remove(key));
-  EXPECT_EQ(visit(key, 0x5000, kRemoteRead).error(), KeyError::unknown_key);
-  EXPECT_EQ(visit(MemoryKey{}, 0x5000, kRemoteRead).error(), KeyError::unknown_key);
+  EXPECT_EQ(find_locked(key, 0x5000, kRemoteRead).error(), KeyError::unknown_key);
+  EXPECT_EQ(find_locked(MemoryKey{}, 0x5000, kRemoteRead).error(), KeyError::unknown_key);
 }
 
 TEST_F(RegionTableTest, WhoEndsAnEntryWaitsForItsKindsOfVisitors) {
   RegionTable regions = table();
   int peers = 0;
   int own = 0;
-  regions.set_visitors({.wait_for_peers = [&] { ++peers; },
-                        .wait_for_own =
-                            [&] {
-                              // Without the table's lock: the program's own visitors may take it.
-                              EXPECT_FALSE(header_.lock.is_locked());
-                              ++own;
-                            }});
+  regions.set_grace_period({.wait_for_peers = [&] { ++peers; },
+                            .wait_for_own =
+                                [&] {
+                                  // Without the table's lock: the program's own visitors may take
+                                  // it.
+                                  EXPECT_FALSE(header_.lock.is_locked());
+                                  ++own;
+                                }});
   const MemoryKey key = *regions.add(region(0x5000, 100));
   ASSERT_TRUE(regions.change(key, region(0x5000, 50)));
   EXPECT_EQ(std::pair(peers, own), std::pair(1, 1));

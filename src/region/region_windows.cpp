@@ -124,7 +124,7 @@ Result<void> RegionTable::bind(const WindowBinding& binding, const Accessor& by)
       .address = shown.address + (binding.address - shown.iova),
       .length = binding.length,
       .iova = (binding.access & kZeroBased) != 0 ? 0 : binding.address,
-      .access = binding.access | (shown.access & (kOnDemand | kElsewhere | kNull)),
+      .access = binding.access | (shown.access & (kOnDemand | kImported | kNull)),
       .pd = by.pd,
       .backing = shown.backing,
   };
@@ -140,14 +140,14 @@ Result<void> RegionTable::bind(const WindowBinding& binding, const Accessor& by)
 
 std::expected<void, KeyError> RegionTable::check_invalidation(MemoryKey key,
                                                               const Accessor& by) const {
-  if (use_ == Use::visits) return visit_invalidation(key, by);
+  if (use_ == Use::lookup_only) return check_invalidation_locked(key, by);
   const auto entered = enter(key);
   if (!entered) return std::unexpected(entered.error());
   return may_invalidate(*entered->entry_, by);
 }
 
-std::expected<void, KeyError> RegionTable::visit_invalidation(MemoryKey key,
-                                                              const Accessor& by) const {
+std::expected<void, KeyError> RegionTable::check_invalidation_locked(MemoryKey key,
+                                                                     const Accessor& by) const {
   const RegionEntry* const entry = find(key);
   if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
   return may_invalidate(*entry, by);

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "region/mappings.h"
+#include "region/adoption/mappings.h"
 
 namespace verbatim::region {
 

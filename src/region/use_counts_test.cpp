@@ -38,15 +38,15 @@ TEST(UseCounts, APartAcrossGapsAndOtherParts) {
 }
 
 TEST(UseCounts, AgreesWithACountForEachPlace) {
-  constexpr std::uint64_t kPlaces = 64;
+  constexpr std::uint64_t kBufferSlots = 64;
   std::mt19937 random(42);
-  std::array<unsigned, kPlaces> expected{};
+  std::array<unsigned, kBufferSlots> expected{};
   UseCounts counts;
   Parts added;
   for (int step = 0; step < 5000; ++step) {
     if (added.empty() || random() % 2 == 0) {
-      const std::uint64_t begin = random() % kPlaces;
-      const PageRange part{begin, begin + 1 + random() % (kPlaces - begin)};
+      const std::uint64_t begin = random() % kBufferSlots;
+      const PageRange part{begin, begin + 1 + random() % (kBufferSlots - begin)};
       counts.add(part);
       added.push_back(part);
       for (auto i = part.begin; i < part.end; ++i) ++expected[i];

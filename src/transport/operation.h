@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "wire/opcode.h"
+#include "wire/ib/opcode.h"
 
 /// What a send request can ask for, as one table that the engines and the adapter share.
 namespace verbatim::transport {

@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 #include "base/types.h"
 #include "transport/operation.h"
-#include "wire/packet.h"
+#include "wire/ib/packet.h"
 
 /// What engines and the adapter say to each other: requests in, effects (effects.h) out.
 namespace verbatim::transport {

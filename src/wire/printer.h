@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "wire/packet.h"
+#include "wire/ib/packet.h"
 
 /// Packets in words, for logs, traces and failing tests; never on the packet path.
 namespace verbatim::wire {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "wire/hex_for_test.h"
+#include "wire/hex_test_util.h"
 
 namespace verbatim::wire {
 namespace {

@@ -40,7 +40,7 @@ def names_of(header):
 def main():
     root = Path(sys.argv[1])
     tests = "\n".join(path.read_text(encoding="utf-8") for path in sorted((root / "tests/api").glob("*.cpp")))
-    tests += (root / "tests/api/kit.h").read_text(encoding="utf-8")
+    tests += (root / "tests/api/test_util.h").read_text(encoding="utf-8")
     missing = []
     for header in sorted((root / "include/verbatim").glob("*.h")):
         names = names_of(header)

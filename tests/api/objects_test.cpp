@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 namespace verbatim {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 namespace verbatim {
 namespace {

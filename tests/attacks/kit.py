@@ -6,7 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "programs"))
 
-from lab import SKIPPED, Failure, Lab, are_installed, option_parser, wait_until  # noqa: E402,F401
+from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser, wait_until  # noqa: E402,F401
 from namespaces import enter_user_namespace, ip, joined_by_veth  # noqa: E402,F401
 
 RPING_SECONDS_MAX = 100
@@ -14,10 +14,10 @@ IPV6_ADDRESSES = {"a": "fd77::1", "b": "fd77::2"}
 
 
 class Hosts:
-    """Their lab, and by node their addresses and the process whose network namespace is theirs (None: ours)."""
+    """Their testbed, and by node their addresses and the process whose network namespace is theirs (None: ours)."""
 
-    def __init__(self, lab, peer, ipv4_addresses):
-        self.lab = lab
+    def __init__(self, testbed, peer, ipv4_addresses):
+        self.testbed = testbed
         self.pids = {"a": None, "b": peer.pid}
         self.ipv4 = ipv4_addresses
         self.ipv6 = IPV6_ADDRESSES
@@ -30,26 +30,26 @@ class Hosts:
 
 @contextlib.contextmanager
 def two_hosts(options, **variables):
-    """The nodes have an IPv4 and an IPv6 address each, and these variables. `Hosts.lab` uses the IPv4 addresses
+    """The nodes have an IPv4 and an IPv6 address each, and these variables. `Hosts.testbed` uses the IPv4 addresses
     where it chooses. Call `enter_user_namespace` first."""
     with joined_by_veth() as (peer, address_a, address_b):
         ip(f"ip address add {IPV6_ADDRESSES['a']}/64 dev veth-a nodad")
         peer.run(*f"ip address add {IPV6_ADDRESSES['b']}/64 dev veth-b nodad".split())
-        with Lab(options, namespace_pids={"b": peer.pid}) as lab:
-            lab.set_addresses("a", address_a, IPV6_ADDRESSES["a"])
-            lab.set_addresses("b", address_b, IPV6_ADDRESSES["b"])
+        with Testbed(options, namespace_pids={"b": peer.pid}) as testbed:
+            testbed.set_addresses("a", address_a, IPV6_ADDRESSES["a"])
+            testbed.set_addresses("b", address_b, IPV6_ADDRESSES["b"])
             for node in ("a", "b"):
-                lab.set_variables(node, **variables)
-            yield Hosts(lab, peer, {"a": address_a, "b": address_b})
+                testbed.set_variables(node, **variables)
+            yield Hosts(testbed, peer, {"a": address_a, "b": address_b})
 
 
 def start_rping(hosts, address, *options):
     """A server at a and a client at b, which compare every byte that a READ has read and a WRITE has written. Gives
     both."""
     words = ["-a", address, "-V", "-S", "65000", *options]
-    server = hosts.lab.start("a", ["rping", "-s", *words])
-    wait_until(lambda: server.ended() or hosts.lab.bound_ports("a"), RPING_SECONDS_MAX, "rping -s to listen")
-    return server, hosts.lab.start("b", ["rping", "-c", *words])
+    server = hosts.testbed.start("a", ["rping", "-s", *words])
+    wait_until(lambda: server.ended() or hosts.testbed.bound_ports("a"), RPING_SECONDS_MAX, "rping -s to listen")
+    return server, hosts.testbed.start("b", ["rping", "-c", *words])
 
 
 def rping(hosts, address, rounds):

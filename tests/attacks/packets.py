@@ -9,7 +9,7 @@ import struct
 import sys
 import threading
 
-from lab import SKIPPED
+from testbed import SKIPPED
 
 CLONE_NEWNET = 0x40000000
 

@@ -19,7 +19,7 @@ CONNECTS = 5
 
 
 def program(hosts, node, *words):
-    return hosts.lab.start(node, [f"{hosts.lab.build}/bin/connections", *map(str, words)])
+    return hosts.testbed.start(node, [f"{hosts.testbed.build}/bin/connections", *map(str, words)])
 
 
 def start_server(hosts, port, backlog, milliseconds):
@@ -41,7 +41,7 @@ def flood(hosts, port):
 
 def queue_pair_of_client(hosts):
     """GUID and queue pair number of node b's only queue pair: a stranger finds out or guesses as much."""
-    node = hosts.lab.node_status("b")
+    node = hosts.testbed.node_status("b")
     guid = int(node["guid"].replace(":", ""), 16)
     return guid, next(pair["qpn"] for one in node["programs"] for pair in one["queue_pairs"])
 

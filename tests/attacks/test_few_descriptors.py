@@ -5,25 +5,25 @@ with their connections. A program that has no more gets an errno and a line from
 import resource
 import sys
 
-from kit import Failure, Lab, enter_user_namespace, option_parser, wait_until
+from kit import Failure, Testbed, enter_user_namespace, option_parser, wait_until
 
 DESCRIPTORS = 64
 PROGRAMS = 12
 SECONDS_MAX = 60
 
 
-def ports_of(lab):
-    return {port["port"] for port in lab.bound_ports("a")}
+def ports_of(testbed):
+    return {port["port"] for port in testbed.bound_ports("a")}
 
 
-def check_agent(lab):
+def check_agent(testbed):
     """All that this process starts from now on have the limit, the agents too."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     servers = {}
     for _ in range(PROGRAMS):
-        port = lab.free_port()
-        servers[port] = lab.start("a", [f"{lab.build}/bin/greeter", "server", lab.address("a"), str(port)])
-    wait_until(lambda: all(port in ports_of(lab) or server.ended() for port, server in servers.items()), SECONDS_MAX,
+        port = testbed.free_port()
+        servers[port] = testbed.start("a", [f"{testbed.build}/bin/greeter", "server", testbed.address("a"), str(port)])
+    wait_until(lambda: all(port in ports_of(testbed) or server.ended() for port, server in servers.items()), SECONDS_MAX,
                "each program to become a member, or be refused")
     refused = [server for server in servers.values() if server.ended()]
     members = {port: server for port, server in servers.items() if not server.ended()}
@@ -34,28 +34,28 @@ def check_agent(lab):
         if "ulimit -n" not in server.output():
             raise Failure("a program was refused without being told why")
     for port, server in members.items():
-        lab.start("b", [f"{lab.build}/bin/greeter", "client", lab.address("a"), str(port)]).expect_success(SECONDS_MAX)
+        testbed.start("b", [f"{testbed.build}/bin/greeter", "client", testbed.address("a"), str(port)]).expect_success(SECONDS_MAX)
         if "gone" in server.output() or "no agent" in server.output():
             raise Failure("a member has lost its agent")
-    if ports_of(lab) != set(members):
-        raise Failure(f"the agent knows of ports {ports_of(lab)}, not {set(members)}")
+    if ports_of(testbed) != set(members):
+        raise Failure(f"the agent knows of ports {ports_of(testbed)}, not {set(members)}")
     for server in members.values():
         server.kill()
 
 
-def check_program(lab, node):
-    lab.start(node, [f"{lab.build}/bin/few_descriptors", lab.address(node)]).expect_success(4 * SECONDS_MAX)
+def check_program(testbed, node):
+    testbed.start(node, [f"{testbed.build}/bin/few_descriptors", testbed.address(node)]).expect_success(4 * SECONDS_MAX)
     print(f"a program on node {node} with ever more descriptors: ok", flush=True)
 
 
 def main():
     options = option_parser(__doc__).parse_args()
     enter_user_namespace()
-    with Lab(options) as lab:
-        lab.set_variables("c", VERBATIM_PROTOCOL="iwarp")
-        check_program(lab, "b")
-        check_program(lab, "c")
-        check_agent(lab)
+    with Testbed(options) as testbed:
+        testbed.set_variables("c", VERBATIM_PROTOCOL="iwarp")
+        check_program(testbed, "b")
+        check_program(testbed, "c")
+        check_agent(testbed)
     return 0
 
 

@@ -9,8 +9,8 @@ import socket
 import sys
 import time
 
-from kit import Failure, Lab, SKIPPED, enter_user_namespace, option_parser, wait_until
-from lab import cpu_seconds
+from kit import Failure, Testbed, SKIPPED, enter_user_namespace, option_parser, wait_until
+from testbed import cpu_seconds
 
 DESCRIPTORS = 1024  # What most shells allow.
 STRANGERS = 1100
@@ -44,30 +44,30 @@ def descriptors(server):
     return [int(number) for number in os.listdir(f"/proc/{server.process.pid}/fd")]
 
 
-def expect_service(lab, port):
-    lab.start("b", [f"{lab.build}/bin/greeter", "client", lab.address("a"), str(port)]).expect_success(SECONDS_MAX)
+def expect_service(testbed, port):
+    testbed.start("b", [f"{testbed.build}/bin/greeter", "client", testbed.address("a"), str(port)]).expect_success(SECONDS_MAX)
 
 
-def check_flood(lab, server, port):
-    with strangers(lab.address("a"), port, STRANGERS):
+def check_flood(testbed, server, port):
+    with strangers(testbed.address("a"), port, STRANGERS):
         expect_idle(server, f"{STRANGERS} silent connections")
         taken = len(descriptors(server))
         if taken > DESCRIPTORS // 2:
             raise Failure(f"strangers let the server have {taken} of its {DESCRIPTORS} descriptors")
-        expect_service(lab, port)
+        expect_service(testbed, port)
 
 
-def check_no_descriptor(lab, server, port):
+def check_no_descriptor(testbed, server, port):
     """All that the server may have are its own."""
     pid = server.process.pid
     wait_until(lambda: len(descriptors(server)) < 100, SECONDS_MAX, "the strangers to be forgotten")
     highest = max(descriptors(server)) + 1
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (highest, DESCRIPTORS))
     free = highest - len(descriptors(server))
-    with strangers(lab.address("a"), port, free + 5):
+    with strangers(testbed.address("a"), port, free + 5):
         expect_idle(server, "no descriptor left")
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
-        expect_service(lab, port)
+        expect_service(testbed, port)
 
 
 def main():
@@ -77,14 +77,14 @@ def main():
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 2 * STRANGERS:
         print("skipped: this test needs more descriptors than it may have")
         return SKIPPED
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         for node in ("a", "b"):
-            lab.set_variables(node, VERBATIM_PROTOCOL="iwarp")
-        port = lab.free_port()
-        command = f"ulimit -n {DESCRIPTORS}; exec {lab.build}/bin/greeter server {lab.address('a')} {port}"
-        server = lab.start_server("a", ["sh", "-c", command], port)
-        check_flood(lab, server, port)
-        check_no_descriptor(lab, server, port)
+            testbed.set_variables(node, VERBATIM_PROTOCOL="iwarp")
+        port = testbed.free_port()
+        command = f"ulimit -n {DESCRIPTORS}; exec {testbed.build}/bin/greeter server {testbed.address('a')} {port}"
+        server = testbed.start_server("a", ["sh", "-c", command], port)
+        check_flood(testbed, server, port)
+        check_no_descriptor(testbed, server, port)
     return 0
 
 

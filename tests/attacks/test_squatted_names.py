@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 
-from kit import Failure, Lab, SKIPPED, enter_user_namespace, option_parser, wait_until
+from kit import Failure, Testbed, SKIPPED, enter_user_namespace, option_parser, wait_until
 
 NOBODY = 65534
 SECONDS_MAX = 8  # A lock that another user could hold was waited for longer.
@@ -59,31 +59,31 @@ def abstract_sockets(*names):
     return held
 
 
-def check_domain(lab):
+def check_domain(testbed):
     """The names of XRC domains' locks, as they were when they were abstract."""
-    keeper = lab.start("a", ["cat"], stdin=subprocess.PIPE)
-    guid = wait_until(lambda: lab.node_status("a"), SECONDS_MAX, "node a")["guid"]
+    keeper = testbed.start("a", ["cat"], stdin=subprocess.PIPE)
+    guid = wait_until(lambda: testbed.node_status("a"), SECONDS_MAX, "node a")["guid"]
     guid = int(guid.replace(":", ""), 16)
-    path = os.path.join(lab.folder, "domain")
+    path = os.path.join(testbed.folder, "domain")
     with open(path, "wb"):
         info = os.stat(path)
     name = f"verbatim-xrc/{guid:x}/{info.st_dev:x}/{info.st_ino:x}".encode()
     with another_user(lambda: abstract_sockets(name)):
-        lab.start("a", [f"{lab.build}/bin/domain_opener", path]).expect_success(SECONDS_MAX)
+        testbed.start("a", [f"{testbed.build}/bin/domain_opener", path]).expect_success(SECONDS_MAX)
     keeper.kill()
     print("an XRC domain whose name is taken: ok", flush=True)
 
 
-def check_forking_server(lab):
+def check_forking_server(testbed):
     """The name of the lock of an rsocket server that forks, likewise."""
-    port = lab.free_port()
-    address = struct.pack("!4s8x", socket.inet_aton(lab.address("a")))
+    port = testbed.free_port()
+    address = struct.pack("!4s8x", socket.inet_aton(testbed.address("a")))
     name = b"verbatim/rspreload/\0" + struct.pack("=H", socket.AF_INET) + struct.pack("!H", port) + address
-    words = ["env", f"LD_PRELOAD={lab.build}/lib/rsocket/librspreload.so.1", "RDMAV_FORK_SAFE=1",
+    words = ["env", f"LD_PRELOAD={testbed.build}/lib/rsocket/librspreload.so.1", "RDMAV_FORK_SAFE=1",
              "/usr/bin/python3", f"{PROGRAMS}/forking.py", "asks"]
     with another_user(lambda: abstract_sockets(name)):
-        server = lab.start_server("a", [*words, "server", lab.address("a"), str(port)], port)
-        lab.start("b", [*words, "client", lab.address("a"), str(port)]).expect_success(4 * SECONDS_MAX)
+        server = testbed.start_server("a", [*words, "server", testbed.address("a"), str(port)], port)
+        testbed.start("b", [*words, "client", testbed.address("a"), str(port)]).expect_success(4 * SECONDS_MAX)
         server.expect_success(SECONDS_MAX)
     print("a forking server whose name is taken: ok", flush=True)
 
@@ -152,9 +152,9 @@ def main():
             print(f"FAILED: {failure}")
             return 1
         return 0
-    with Lab(options) as lab:
-        check_domain(lab)
-        check_forking_server(lab)
+    with Testbed(options) as testbed:
+        check_domain(testbed)
+        check_forking_server(testbed)
     if os.path.abspath(options.build).startswith("/tmp/"):
         print("skipped: the build is in /tmp, which is to be another one")
         return SKIPPED

@@ -110,7 +110,7 @@ KINDS = ((strange_packets, ("dropped_no_qp",)),
 
 def are_counted(hosts, counters):
     """Whether both programs have seen packets and dropped them, for each of the reasons."""
-    counted = [program["counters"] for node in ("a", "b") for program in hosts.lab.status(node)]
+    counted = [program["counters"] for node in ("a", "b") for program in hosts.testbed.status(node)]
     return len(counted) == 2 and all(one[name] > 0 for one in counted for name in counters)
 
 

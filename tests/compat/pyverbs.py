@@ -45,10 +45,10 @@ def installed(target):
     return [name for name in names() if name in found]
 
 
-def one_run(lab, target, tests):
+def one_run(testbed, target, tests):
     """Test -> verdict of one run of all."""
     argv = ["bash", "-c", f"cd {target} && exec /usr/bin/python3 run_tests.py --dev verbatim0 -v {' '.join(tests)}"]
-    program = lab.start("a", argv)
+    program = testbed.start("a", argv)
     program.wait(SECONDS_MAX)
     output = program.output()
     found = {}
@@ -58,14 +58,14 @@ def one_run(lab, target, tests):
     return found, output
 
 
-def run(lab, address, runs):
+def run(testbed, address, runs):
     """A result for each test over all runs: passed where it passed in each, skipped where it was in each."""
     del address
-    target = unpack(lab.folder)
+    target = unpack(testbed.folder)
     tests = installed(target)
     verdicts = defaultdict(list)
     for number in range(1, runs + 1):
-        found, output = one_run(lab, target, tests)
+        found, output = one_run(testbed, target, tests)
         for name in tests:
             verdicts[name].append(found.get(name, "missing"))
         bad = [name for name in tests if not found.get(name, "missing").startswith(("ok", "skipped"))]

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "programs"))
 
 # pylint: disable=wrong-import-position
 import report
-from lab import Failure, Lab, option_parser
+from testbed import Failure, Testbed, option_parser
 
 SECONDS_MAX = 60
 FOLDERS = ("src/dropin/ibverbs", "src/dropin/rdmacm", "src/adapter")
@@ -33,12 +33,12 @@ class Call:
     log: str
 
 
-def run(lab):
+def run(testbed):
     """The calls, as made on node a, and on one that speaks iWARP."""
-    lab.set_variables("i", VERBATIM_PROTOCOL="iwarp")
+    testbed.set_variables("i", VERBATIM_PROTOCOL="iwarp")
     lines = []
     for node, *words in (("a",), ("i", "iwarp")):
-        program = lab.start(node, [os.path.join(lab.build, "bin", "refused"), *words])
+        program = testbed.start(node, [os.path.join(testbed.build, "bin", "refused"), *words])
         program.expect_success(SECONDS_MAX)
         lines += [line.split("\t") for line in program.output().splitlines() if line.startswith("refused\t")]
     return [Call(*fields[1:]) for fields in lines]
@@ -73,8 +73,8 @@ def main():
     parser.add_argument("--write", action="store_true", help="write the section of docs/compatibility.md")
     options = parser.parse_args()
     document = os.path.join(ROOT, "docs", "compatibility.md")
-    with Lab(options) as lab:
-        calls = run(lab)
+    with Testbed(options) as testbed:
+        calls = run(testbed)
         check_sources(calls)
         if options.write:
             report.write_refused(document, section(calls))

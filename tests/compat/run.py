@@ -18,7 +18,7 @@ import pyverbs
 import refused
 import report
 import table
-from lab import SKIPPED, Failure, Lab, listens, option_parser, wait_until
+from testbed import SKIPPED, Failure, Testbed, listens, option_parser, wait_until
 from namespaces import LINK_LOCAL_A, LINK_LOCAL_B, MAC_A, MAC_B, Namespace, enter_user_namespace, wait_for_link
 
 ADDRESS_A = "10.77.0.1"
@@ -44,13 +44,13 @@ def busy_ticks(pid):
                     fields = stat.read().rpartition(")")[2].split()
             except OSError:
                 continue
-            if int(fields[3]) == pid:  # The session: lab.py starts one for each program.
+            if int(fields[3]) == pid:  # The session: testbed.py starts one for each program.
                 total += int(fields[11]) + int(fields[12])
     return total
 
 
 class Setup:
-    """Two network namespaces with a cable between them, and a lab on top."""
+    """Two network namespaces with a cable between them, and a testbed on top."""
 
     def __init__(self, options):
         self.options = options
@@ -83,24 +83,24 @@ class Setup:
                                check=True).stdout
         return re.search(r"link/ether (\S+)", shown)[1]
 
-    def lab(self, near=False, protocol=""):
+    def testbed(self, near=False, protocol=""):
         """Nodes a and b: each in a namespace, or both on loopback."""
-        lab = Lab(self.options, namespace_pids={} if near else {"b": self.peer.pid})
+        testbed = Testbed(self.options, namespace_pids={} if near else {"b": self.peer.pid})
         if not near:
-            lab.set_addresses("a", ADDRESS_A, ADDRESS_A6)
-            lab.set_addresses("b", ADDRESS_B, ADDRESS_B6)
+            testbed.set_addresses("a", ADDRESS_A, ADDRESS_A6)
+            testbed.set_addresses("b", ADDRESS_B, ADDRESS_B6)
         if protocol:
             for node in ("a", "b"):
-                lab.set_variables(node, VERBATIM_PROTOCOL=protocol)
-        return lab
+                testbed.set_variables(node, VERBATIM_PROTOCOL=protocol)
+        return testbed
 
-    def words(self, lab, port):
-        return {"a": lab.address("a"), "b": lab.address("b"), "port": port, "folder": lab.folder,
-                "build": lab.build, "here": HERE, "a6": ADDRESS_A6, "b6": ADDRESS_B6,
+    def words(self, testbed, port):
+        return {"a": testbed.address("a"), "b": testbed.address("b"), "port": port, "folder": testbed.folder,
+                "build": testbed.build, "here": HERE, "a6": ADDRESS_A6, "b6": ADDRESS_B6,
                 "mac_a": self.mac_a, "mac_b": self.mac_b}
 
 
-def await_server(lab, server, port, takes_port, says):
+def await_server(testbed, server, port, takes_port, says):
     """Until it says what its row knows. Of others: until it listens at its TCP port or with an rdma_cm id, or has a
     queue pair that receives; or, where it takes no port, has grown quiet: on a busy machine a program that has hardly
     begun is quiet, too."""
@@ -114,7 +114,7 @@ def await_server(lab, server, port, takes_port, says):
     def is_served():
         return any(any(port["listens"] for port in program.get("ports", [])) or
                    any(pair["state"] in ("RTR", "RTS") for pair in program["queue_pairs"])
-                   for program in lab.status("a"))
+                   for program in testbed.status("a"))
 
     seen = [busy_ticks(server.process.pid), time.monotonic()]
 
@@ -127,25 +127,25 @@ def await_server(lab, server, port, takes_port, says):
     wait_until(ready, 20, f"{server.name} to be ready")
 
 
-def run_pair(row, lab, words):
+def run_pair(row, testbed, words):
     def shell(template):
         return ["bash", "-c", f"exec {template}".format_map(words)]
 
     if row.source:
         source, *libraries = row.source.split()
-        words["program"] = os.path.join(lab.folder, "program")
+        words["program"] = os.path.join(testbed.folder, "program")
         subprocess.run(["cc", "-O1", "-Wall", "-o", words["program"], os.path.join(HERE, source), *libraries],
                        check=True)
     if row.before:
         subprocess.run(["bash", "-c", row.before.format_map(words)], check=True)
     server = None
     if row.server:
-        server = lab.start("a", shell(row.server))
-        await_server(lab, server, row.listens or words["port"], bool(row.listens) or "{port}" in row.server,
+        server = testbed.start("a", shell(row.server))
+        await_server(testbed, server, row.listens or words["port"], bool(row.listens) or "{port}" in row.server,
                      row.says)
     if row.setup:
         subprocess.run(["bash", "-c", row.setup.format_map(words)], check=True, timeout=row.seconds)
-    client = lab.start("b" if row.server else "a", shell(row.client))
+    client = testbed.start("b" if row.server else "a", shell(row.client))
     if row.refused:
         if client.wait(row.seconds) == 0:
             raise Failure("the client succeeded, but its row says that it is refused")
@@ -162,20 +162,20 @@ def run_pair(row, lab, words):
         subprocess.run(["bash", "-c", row.after.format_map(words)], check=True)
 
 
-def run_mpi(row, lab, transport):
+def run_mpi(row, testbed, transport):
     """Two ranks, each on a node of its own, both on loopback: mpirun talks with its ranks there."""
-    program = os.path.join(lab.folder, "mpi_check")
+    program = os.path.join(testbed.folder, "mpi_check")
     subprocess.run(["mpicc", "-O1", "-o", program, os.path.join(HERE, "mpi_check.c")], check=True)
-    wrapper = os.path.join(lab.folder, "rank")
+    wrapper = os.path.join(testbed.folder, "rank")
     with open(wrapper, "w", encoding="ascii") as script:
         script.write("#!/bin/sh\nrank=$OMPI_COMM_WORLD_RANK\n"
-                     f"exec {lab.build}/bin/verbatim run --node rank$rank --address 127.77.0.$((rank + 2)) "
+                     f"exec {testbed.build}/bin/verbatim run --node rank$rank --address 127.77.0.$((rank + 2)) "
                      f"-- {program}\n")
     os.chmod(wrapper, 0o755)
     argv = ["env", f"UCX_TLS={transport},self", "UCX_NET_DEVICES=verbatim0:1", "mpirun", "--allow-run-as-root",
             "--oversubscribe", "-np", "2", "--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "btl", "self",
             wrapper]
-    program = lab.start("a", argv)
+    program = testbed.start("a", argv)
     program.expect_success(row.seconds)
     if not re.search(row.expect, program.output()):
         raise Failure(f"the output lacks '{row.expect}'")
@@ -195,17 +195,17 @@ def run_row(row, setup):
 def run_once(row, setup, said):
     """As run_row; `said` gets what the programs of a run that failed have said."""
     try:
-        with setup.lab(row.near, row.protocol) as lab:
+        with setup.testbed(row.near, row.protocol) as testbed:
             try:
                 if row.client.startswith("mpi "):
-                    run_mpi(row, lab, row.client.split()[1])
+                    run_mpi(row, testbed, row.client.split()[1])
                 else:
-                    run_pair(row, lab, setup.words(lab, lab.free_port()))
+                    run_pair(row, testbed, setup.words(testbed, testbed.free_port()))
             except Failure:
-                said += [program.output() for program in lab.programs]
+                said += [program.output() for program in testbed.programs]
                 raise
     except SystemExit:
-        return "FAILED"  # The lab has printed why.
+        return "FAILED"  # The testbed has printed why.
     except (subprocess.SubprocessError, OSError) as error:
         print(error)
         return "FAILED"
@@ -260,11 +260,11 @@ def main():
     try:
         results = run_rows(rows, setup)
         if options.pyverbs:
-            with setup.lab() as lab:
-                results += pyverbs.run(lab, ADDRESS_A, options.pyverbs)
+            with setup.testbed() as testbed:
+                results += pyverbs.run(testbed, ADDRESS_A, options.pyverbs)
         if options.write:
-            with setup.lab() as lab:
-                refusals = refused.section(refused.run(lab))
+            with setup.testbed() as testbed:
+                refusals = refused.section(refused.run(testbed))
     finally:
         setup.peer.close()
     failed = sum(result.is_failure() for result in results)

@@ -9,28 +9,28 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "programs"))
-from lab import Failure, Lab, option_parser, wait_until  # noqa: E402 (found by the line above)
+from testbed import Failure, Testbed, option_parser, wait_until  # noqa: E402 (found by the line above)
 
 SECONDS_MAX = 30
 
 
 class Stage:
-    """The nodes of a lab, and the example's programs on them."""
+    """The nodes of a testbed, and the example's programs on them."""
 
-    def __init__(self, lab, name):
-        self.lab = lab
-        self.program = f"{lab.build}/bin/examples/{name}"
-        self.server_address = lab.address("a")
+    def __init__(self, testbed, name):
+        self.testbed = testbed
+        self.program = f"{testbed.build}/bin/examples/{name}"
+        self.server_address = testbed.address("a")
 
     def serve(self, *arguments):
         """Starts the example on node a, which listens by rdma_cm."""
-        server = self.lab.start("a", [self.program, *arguments])
-        wait_until(lambda: server.ended() or self.lab.bound_ports("a"), SECONDS_MAX, "the server to listen")
+        server = self.testbed.start("a", [self.program, *arguments])
+        wait_until(lambda: server.ended() or self.testbed.bound_ports("a"), SECONDS_MAX, "the server to listen")
         return server
 
     def start(self, *arguments, node="b"):
         """Starts the example on another node, as a client of node a's."""
-        return self.lab.start(node, [self.program, self.server_address, *arguments])
+        return self.testbed.start(node, [self.program, self.server_address, *arguments])
 
     def run(self, *arguments, node="b"):
         """What a client says that succeeds."""
@@ -49,9 +49,9 @@ def expect(pattern, program):
 
 
 def verbs_write(stage, _):
-    port = str(stage.lab.free_port())
-    server = stage.lab.start_server("a", [stage.program, "-p", port], int(port))
-    client = stage.lab.start("b", [stage.program, "-p", port, stage.server_address])
+    port = str(stage.testbed.free_port())
+    server = stage.testbed.start_server("a", [stage.program, "-p", port], int(port))
+    client = stage.testbed.start("b", [stage.program, "-p", port, stage.server_address])
     client.expect_success(SECONDS_MAX)
     server.expect_success(SECONDS_MAX)
     said = expect(r"wrote: (process \d+ was here)\n", client)[1]
@@ -101,7 +101,7 @@ def key_value(stage, _):
 
 
 def file_copy(stage, _):
-    original, copy = (pathlib.Path(stage.lab.folder) / name for name in ("original", "copy"))
+    original, copy = (pathlib.Path(stage.testbed.folder) / name for name in ("original", "copy"))
     original.write_bytes(random.Random(1).randbytes(10_000_001))
     stage.serve("serve", str(original))
     expect(r"10000001 bytes in .* MB/s", stage.run(str(copy)))
@@ -138,11 +138,11 @@ def barrier(stage, _):
 def chat(stage, _):
     nodes, inputs, programs = "abc", {}, {}
     for node in nodes:
-        others = [stage.lab.address(other) for other in nodes[:nodes.index(node)]]
+        others = [stage.testbed.address(other) for other in nodes[:nodes.index(node)]]
         reading, inputs[node] = os.pipe()
-        programs[node] = stage.lab.start(node, [stage.program, f"name-{node}", *others], stdin=reading)
+        programs[node] = stage.testbed.start(node, [stage.program, f"name-{node}", *others], stdin=reading)
         os.close(reading)
-        listening = functools.partial(stage.lab.bound_ports, node)
+        listening = functools.partial(stage.testbed.bound_ports, node)
         wait_until(listening, SECONDS_MAX, f"node {node} to listen")
 
     def wait_for(node, text):
@@ -186,10 +186,10 @@ def main():
         for name, (_, protocols) in CASES.items():
             print(name, *protocols)
         return 0
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         for node in "abc":
-            lab.set_variables(node, VERBATIM_PROTOCOL=options.protocol)
-        CASES[options.name][0](Stage(lab, options.name), options.protocol)
+            testbed.set_variables(node, VERBATIM_PROTOCOL=options.protocol)
+        CASES[options.name][0](Stage(testbed, options.name), options.protocol)
     return 0
 
 

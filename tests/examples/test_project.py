@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "programs"))
-from lab import Lab, option_parser, wait_until  # noqa: E402 (found by the line above)
+from testbed import Testbed, option_parser, wait_until  # noqa: E402 (found by the line above)
 
 SECONDS_MAX = 30
 EXAMPLES = ("cm_write", "counter")
@@ -29,15 +29,15 @@ def main():
     parser = option_parser(__doc__)
     parser.add_argument("examples", type=pathlib.Path, help="the folder examples/")
     options = parser.parse_args()
-    with Lab(options) as lab, tempfile.TemporaryDirectory() as folder:
+    with Testbed(options) as testbed, tempfile.TemporaryDirectory() as folder:
         programs = build(options.examples, options.build, pathlib.Path(folder))
-        server = lab.start("a", [f"{programs}/cm_write"])
-        wait_until(lambda: server.ended() or lab.bound_ports("a"), SECONDS_MAX, "the server to listen")
-        lab.expect_output("b", [f"{programs}/cm_write", lab.address("a")], "wrote: ")
+        server = testbed.start("a", [f"{programs}/cm_write"])
+        wait_until(lambda: server.ended() or testbed.bound_ports("a"), SECONDS_MAX, "the server to listen")
+        testbed.expect_output("b", [f"{programs}/cm_write", testbed.address("a")], "wrote: ")
         server.expect_success(SECONDS_MAX)
-        lab.start("a", [f"{programs}/counter"])
-        wait_until(lambda: lab.bound_ports("a"), SECONDS_MAX, "the server to listen")
-        lab.expect_output("b", [f"{programs}/counter", lab.address("a"), "add", "3"], "is 3 now")
+        testbed.start("a", [f"{programs}/counter"])
+        wait_until(lambda: testbed.bound_ports("a"), SECONDS_MAX, "the server to listen")
+        testbed.expect_output("b", [f"{programs}/counter", testbed.address("a"), "add", "3"], "is 3 now")
     return 0
 
 

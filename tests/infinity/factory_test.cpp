@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 namespace infinity {
 namespace {

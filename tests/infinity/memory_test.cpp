@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 namespace infinity {
 namespace {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 namespace infinity {
 namespace {

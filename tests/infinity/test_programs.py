@@ -8,31 +8,31 @@ import re
 import subprocess
 import sys
 
-from lab import SKIPPED, Lab, option_parser
+from testbed import SKIPPED, Testbed, option_parser
 
 SECONDS_MAX = 60
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def run(lab, server, client, port):
-    lab.start_server("a", server, port)
-    lab.start("b", client).expect_success(SECONDS_MAX)
-    lab.programs[-2].expect_success(SECONDS_MAX)
+def run(testbed, server, client, port):
+    testbed.start_server("a", server, port)
+    testbed.start("b", client).expect_success(SECONDS_MAX)
+    testbed.programs[-2].expect_success(SECONDS_MAX)
     print("passed:", *client, flush=True)
 
 
-def compile_example(lab, source, port, compiler):
+def compile_example(testbed, source, port, compiler):
     """The example with its two constants changed, which name another machine."""
     text = source.read_text(encoding="utf-8")
-    for name, value in (("SERVER_IP", f'"{lab.address("a")}"'), ("PORT_NUMBER", port)):
+    for name, value in (("SERVER_IP", f'"{testbed.address("a")}"'), ("PORT_NUMBER", port)):
         text, count = re.subn(rf"^#define {name} .*$", f"#define {name} {value}", text, flags=re.MULTILINE)
         if count != 1:
             sys.exit(f"{source} does not define {name}")
-    changed = pathlib.Path(lab.folder) / source.name
+    changed = pathlib.Path(testbed.folder) / source.name
     changed.write_text(text, encoding="utf-8")
     program = changed.with_suffix("")
     subprocess.run([compiler, "-std=c++11", "-O2", str(changed), "-o", str(program), f"-I{ROOT}/include",
-                    f"-L{lab.build}/lib/cxx", "-linfinity", "-libverbs", "-lrdmacm"], check=True)
+                    f"-L{testbed.build}/lib/cxx", "-linfinity", "-libverbs", "-lrdmacm"], check=True)
     return str(program)
 
 
@@ -47,21 +47,21 @@ def main():
     if tree and not (tree / "src/examples").is_dir():
         print("skipped: no tree of Infinity's sources; VERBATIM_INFINITY_TREE=FOLDER names one")
         return SKIPPED
-    with Lab(options) as lab:
-        port = lab.free_port()
-        variables = {"VERBATIM_PROTOCOL": options.protocol, "SERVER_IP": lab.address("a"), "PORT_NUMBER": str(port),
-                     "LD_LIBRARY_PATH": f"{lab.build}/lib/cxx"}
+    with Testbed(options) as testbed:
+        port = testbed.free_port()
+        variables = {"VERBATIM_PROTOCOL": options.protocol, "SERVER_IP": testbed.address("a"), "PORT_NUMBER": str(port),
+                     "LD_LIBRARY_PATH": f"{testbed.build}/lib/cxx"}
         for node in ("a", "b"):
-            lab.set_variables(node, **variables)
+            testbed.set_variables(node, **variables)
         if not tree:
-            run(lab, [f"{lab.build}/bin/issue_server"], [f"{lab.build}/bin/issue_program"], port)
+            run(testbed, [f"{testbed.build}/bin/issue_server"], [f"{testbed.build}/bin/issue_program"], port)
             return 0
         examples = [source for source in sorted((tree / "src/examples").glob("*.cpp")) if source.stem != options.but]
         if not examples:
             sys.exit(f"{tree}/src/examples has no examples")
         for source in examples:
-            program = compile_example(lab, source, port, options.compiler)
-            run(lab, [program, "-s"], [program], port)
+            program = compile_example(testbed, source, port, options.compiler)
+            run(testbed, [program, "-s"], [program], port)
     return 0
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from lab import Lab, option_parser, wait_until
+from testbed import Testbed, option_parser, wait_until
 
 HERE = pathlib.Path(__file__).resolve().parent
 OPTIONS = None
@@ -107,7 +107,7 @@ def main():
     parser.add_argument("--compiler", default="c++", help="C++ compiler")
     OPTIONS, rest = parser.parse_known_args()
     OPTIONS.build = os.path.abspath(OPTIONS.build)
-    with Lab(OPTIONS) as LAB:
+    with Testbed(OPTIONS) as LAB:
         first = LAB.folder + "/first"
         LAB.build = LAB.folder + "/prefix"
         call("cmake", "--install", OPTIONS.build, "--prefix", first)

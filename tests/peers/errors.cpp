@@ -117,7 +117,7 @@ void request(const Session& session, const Misuse& misuse) {
   if (session.theirs == Stack::siw && misuse.siw_serves) return;
   const Pair pair(session, IBV_QPT_RC, session.mtu, kImpatient);
   if (session.is_stream()) endpoint::post_receive(pair.qp, pair.memory->segment(1), 1);
-  const auto there = session.line.hear<Place>();
+  const auto there = session.line.receive_value<RemoteBuffer>();
   ibv_send_wr wanted{};
   wanted.opcode = misuse.opcode;
   const std::uint64_t address = there.address + misuse.beyond;
@@ -138,7 +138,7 @@ void request(const Session& session, const Misuse& misuse) {
   const bool is_refused = session.own == Stack::rxe && misuse.rxe_refuses;
   check(error == (is_refused ? EINVAL : 0), misuse.name);
   if (!is_refused) expect_outcome(session, pair, misuse);
-  session.line.meet();
+  session.line.barrier();
 }
 
 void respond(const Session& session, const Misuse& misuse) {
@@ -152,13 +152,13 @@ void respond(const Session& session, const Misuse& misuse) {
     endpoint::post_receive(pair->qp, session.memory->segment(misuse.receive_bytes), 1);
   }
   if (misuse.is_destroyed) pair.reset();
-  session.line.say(
-      Place{.key = region->rkey, .address = reinterpret_cast<std::uint64_t>(bytes.data())});
+  session.line.send_value(
+      RemoteBuffer{.key = region->rkey, .address = reinterpret_cast<std::uint64_t>(bytes.data())});
   if (misuse.receive_bytes > 0) {
     const auto status = session.own == Stack::rxe ? misuse.rxe_receives : std::nullopt;
     expect_status(session, status.value_or(misuse.receives), misuse.name);
   }
-  session.line.meet();
+  session.line.barrier();
   ibv_dereg_mr(region);
 }
 

@@ -9,7 +9,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "programs"))
 
-from lab import Failure, SKIPPED, wait_until
+from testbed import Failure, SKIPPED, wait_until
 from namespaces import enter_user_namespace, is_inside
 
 ADDRESS, ADDRESS_6 = "10.77.0.2", "fd77::2"  # The guest's.
@@ -71,7 +71,7 @@ class Job:
 
 
 class Guest:
-    """Use as a context manager, within a lab, whose folder it uses."""
+    """Use as a context manager, within a testbed, whose folder it uses."""
 
     def __init__(self, folder, system, stack):
         self.share = os.path.join(folder, "guest")

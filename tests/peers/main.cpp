@@ -16,24 +16,24 @@
 namespace {
 
 /// The client's wish.
-ibv_mtu smallest(const peers::Line& line, bool is_client, int bytes) {
-  if (!is_client) return line.hear<ibv_mtu>();
+ibv_mtu smallest(const peers::ControlConnection& line, bool is_client, int bytes) {
+  if (!is_client) return line.receive_value<ibv_mtu>();
   int mtu = IBV_MTU_256;
   while (mtu < IBV_MTU_4096 && 128 << mtu < bytes) ++mtu;
-  line.say(static_cast<ibv_mtu>(mtu));
+  line.send_value(static_cast<ibv_mtu>(mtu));
   return static_cast<ibv_mtu>(mtu);
 }
 
-ibv_mtu carried(const peers::Device& device, const peers::Line& line) {
+ibv_mtu carried(const peers::Device& device, const peers::ControlConnection& line) {
   ibv_port_attr port{};
   peers::check(ibv_query_port(device.context, 1, &port) == 0, "ibv_query_port");
-  line.say(port.active_mtu);
-  return std::min(port.active_mtu, line.hear<ibv_mtu>());
+  line.send_value(port.active_mtu);
+  return std::min(port.active_mtu, line.receive_value<ibv_mtu>());
 }
 
-peers::Stack told(const peers::Line& line, peers::Stack own) {
-  line.say(own);
-  return line.hear<peers::Stack>();
+peers::Stack told(const peers::ControlConnection& line, peers::Stack own) {
+  line.send_value(own);
+  return line.receive_value<peers::Stack>();
 }
 
 /// As rdma_cm has it, which connects queue pairs of no other context.
@@ -64,8 +64,8 @@ int main(int argc, char** argv) {
   peers::Device device(context, 1024, static_cast<std::uint8_t>(is_iwarp ? 0 : gid_index));
   auto connections =
       is_iwarp ? std::make_unique<peers::Connections>(host, std::atoi(port) + 1) : nullptr;
-  const peers::Line line =
-      is_client ? peers::Line::of_client(host, port) : peers::Line::of_server(port);
+  const peers::ControlConnection line = is_client ? peers::ControlConnection::of_client(host, port)
+                                                  : peers::ControlConnection::of_server(port);
   const peers::Session session{device,
                                line,
                                is_client,

@@ -18,10 +18,10 @@ using endpoint::check;
 
 /// A TCP connection to the other program; each end is the same processor's, so values go as they
 /// are.
-class Line {
+class ControlConnection {
  public:
   /// Waits for the other program at `port`.
-  static Line of_server(const char* port) {
+  static ControlConnection of_server(const char* port) {
     addrinfo* found = resolve(nullptr, port);
     const int listener = socket(found->ai_family, SOCK_STREAM, 0);
     check(listener >= 0, "socket");
@@ -30,39 +30,39 @@ class Line {
     check(bind(listener, found->ai_addr, found->ai_addrlen) == 0, "bind");
     check(listen(listener, 1) == 0, "listen");
     freeaddrinfo(found);
-    const Line line(accept(listener, nullptr, nullptr));
+    const ControlConnection line(accept(listener, nullptr, nullptr));
     close(listener);
     return line;
   }
-  static Line of_client(const char* host, const char* port) {
+  static ControlConnection of_client(const char* host, const char* port) {
     addrinfo* found = resolve(host, port);
     const int end = socket(found->ai_family, SOCK_STREAM, 0);
     check(end >= 0, "socket");
     check(connect(end, found->ai_addr, found->ai_addrlen) == 0, std::string("connect to ") + host);
     freeaddrinfo(found);
-    return Line(end);
+    return ControlConnection(end);
   }
 
   template <typename T>
-  void say(const T& value) const {
+  void send_value(const T& value) const {
     static_assert(std::is_trivially_copyable_v<T>);
     check(send(end_, &value, sizeof value, MSG_NOSIGNAL) == sizeof value, "the peer has gone");
   }
   template <typename T>
-  T hear() const {
+  T receive_value() const {
     static_assert(std::is_trivially_copyable_v<T>);
     T value;
     check(recv(end_, &value, sizeof value, MSG_WAITALL) == sizeof value, "the peer has ended");
     return value;
   }
   /// Returns when the other side is here, too.
-  void meet() const {
-    say('m');
-    hear<char>();
+  void barrier() const {
+    send_value('m');
+    receive_value<char>();
   }
 
  private:
-  explicit Line(int end) : end_(end) { check(end >= 0, "TCP connection"); }
+  explicit ControlConnection(int end) : end_(end) { check(end >= 0, "TCP connection"); }
   static addrinfo* resolve(const char* host, const char* port) {
     addrinfo hints{};
     hints.ai_family = host == nullptr ? AF_INET6 : AF_UNSPEC;  // One listener takes both.

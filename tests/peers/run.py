@@ -16,7 +16,7 @@ from table import ROWS
 sys.path.insert(0, os.path.join(peer.HERE, "..", "compat"))
 
 import report
-from lab import Failure, Lab, listens, option_parser, wait_until
+from testbed import Failure, Testbed, listens, option_parser, wait_until
 
 OURS, THEIRS = "ours", "theirs"
 ROOT = os.path.abspath(os.path.join(peer.HERE, "..", ".."))
@@ -33,8 +33,8 @@ END_FOUND_TOO_EARLY = re.compile(r"^ *\d+ +\d+ +[\d.]+ .*Bad wc status 2.*Failed
 class Encounter:
     """One row with the server on one of the two sides."""
 
-    def __init__(self, lab, guest, row, server_side):
-        self.lab, self.guest, self.row, self.server_side = lab, guest, row, server_side
+    def __init__(self, testbed, guest, row, server_side):
+        self.testbed, self.guest, self.row, self.server_side = testbed, guest, row, server_side
 
     def run(self):
         """What the client printed."""
@@ -63,8 +63,8 @@ class Encounter:
         if side == THEIRS:
             program = f"/host/{argv[0]}" if argv[0] in OUR_PROGRAMS else argv[0]
             return self.guest.start(" ".join([program, *argv[1:]]))
-        program = f"{self.lab.build}/bin/{argv[0]}" if argv[0] in OUR_PROGRAMS else argv[0]
-        return self.lab.start(NODE, [program, *argv[1:]])
+        program = f"{self.testbed.build}/bin/{argv[0]}" if argv[0] in OUR_PROGRAMS else argv[0]
+        return self.testbed.start(NODE, [program, *argv[1:]])
 
     def _wait_for_listener(self, server):
         if self.server_side == THEIRS:
@@ -74,7 +74,7 @@ class Encounter:
         def ready():
             if server.ended():
                 raise Failure(f"{server.name} ended before it listened")
-            return listens(server.process.pid, self.row.port) or self.lab.bound_ports(NODE)
+            return listens(server.process.pid, self.row.port) or self.testbed.bound_ports(NODE)
 
         wait_until(ready, 20, f"{server.name} to listen")
 
@@ -88,13 +88,13 @@ def seen(row, output):
     return [(f"{service} {what}".strip() + family, mtu) for service, mtu, what in lines]
 
 
-def run_all(lab, guest, rows):
+def run_all(testbed, guest, rows):
     """(what was run, side of the server) -> the MTUs with which it passed."""
     passed = defaultdict(list)
     for row in rows:
         for server_side in row.server_sides:
             began = time.monotonic()
-            output = Encounter(lab, guest, row, server_side).run()
+            output = Encounter(testbed, guest, row, server_side).run()
             print(f"passed in {time.monotonic() - began:5.1f} s, {server_side} serve: {row.name()}", flush=True)
             for what, mtu in seen(row, output):
                 passed[what, server_side].append(mtu)
@@ -118,14 +118,14 @@ def main():
     system = os.path.join(options.build, "guest")
     peer.enter_network(system)
     options.path = "wire"
-    with Lab(options) as lab:
-        lab.set_addresses(NODE, peer.OUR_ADDRESS, peer.OUR_ADDRESS_6)
-        lab.set_variables(NODE, VERBATIM_PROTOCOL=PROTOCOLS[options.stack], VERBATIM_MPA=options.mpa)
-        with peer.Guest(lab.folder, system, options.stack) as guest:
+    with Testbed(options) as testbed:
+        testbed.set_addresses(NODE, peer.OUR_ADDRESS, peer.OUR_ADDRESS_6)
+        testbed.set_variables(NODE, VERBATIM_PROTOCOL=PROTOCOLS[options.stack], VERBATIM_MPA=options.mpa)
+        with peer.Guest(testbed.folder, system, options.stack) as guest:
             for program in OUR_PROGRAMS:
-                shutil.copy(f"{lab.build}/bin/{program}", guest.share)
+                shutil.copy(f"{testbed.build}/bin/{program}", guest.share)
             print(f"peer: {options.stack} of Linux {guest.version}", flush=True)
-            passed = run_all(lab, guest, rows)
+            passed = run_all(testbed, guest, rows)
             if options.write and not options.pattern:
                 document = os.path.join(ROOT, "docs", "compatibility.md")
                 report.write_peers(document, options.stack, guest.version, passed)

@@ -6,7 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "programs"))
 
-from lab import Lab, option_parser, wait_until
+from testbed import Testbed, option_parser, wait_until
 
 SECONDS_MAX = 100
 
@@ -16,20 +16,20 @@ def main():
     parser.add_argument("--protocol", default="roce", choices=("roce", "iwarp"))
     parser.add_argument("--mpa", default="", help="VERBATIM_MPA of both")
     options = parser.parse_args()
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         for node in ("a", "b"):
-            lab.set_variables(node, VERBATIM_PROTOCOL=options.protocol, VERBATIM_MPA=options.mpa)
-        port = str(lab.free_port())
-        session = [f"{lab.build}/bin/peer_session", "-p", port]
-        server = lab.start_server("a", session, int(port))
+            testbed.set_variables(node, VERBATIM_PROTOCOL=options.protocol, VERBATIM_MPA=options.mpa)
+        port = str(testbed.free_port())
+        session = [f"{testbed.build}/bin/peer_session", "-p", port]
+        server = testbed.start_server("a", session, int(port))
         # Every MTU takes its time, and the long set has them all.
-        lab.start("b", [*session, "-m", "4096", lab.address("a")]).expect_success(SECONDS_MAX)
+        testbed.start("b", [*session, "-m", "4096", testbed.address("a")]).expect_success(SECONDS_MAX)
         server.expect_success(SECONDS_MAX)
 
-        connections = [f"{lab.build}/bin/peer_cm", "-p", port]
-        server = lab.start("a", connections)
-        wait_until(lambda: lab.bound_ports("a"), SECONDS_MAX, "peer_cm to listen")
-        lab.start("b", [*connections, lab.address("a")]).expect_success(SECONDS_MAX)
+        connections = [f"{testbed.build}/bin/peer_cm", "-p", port]
+        server = testbed.start("a", connections)
+        wait_until(lambda: testbed.bound_ports("a"), SECONDS_MAX, "peer_cm to listen")
+        testbed.start("b", [*connections, testbed.address("a")]).expect_success(SECONDS_MAX)
         server.expect_success(SECONDS_MAX)
     return 0
 

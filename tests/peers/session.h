@@ -25,7 +25,7 @@ inline const char* name_of(ibv_qp_type type) {
 }
 
 /// What one side tells the other of a queue pair and its memory.
-struct Place {
+struct RemoteBuffer {
   ibv_gid gid{};
   std::uint32_t number = 0;
   std::uint32_t key = 0;
@@ -34,7 +34,7 @@ struct Place {
 
 struct Session {
   Device& device;
-  Line line;
+  ControlConnection line;
   bool is_client;
   std::unique_ptr<Buffer> memory;  // Of all queue pairs; one byte more than any message, and a GRH.
   ibv_mtu smallest_mtu;
@@ -65,7 +65,7 @@ struct Pair {
   rdma_cm_id* id;  // Where rdma_cm connects.
   ibv_qp* qp;
   Buffer* memory;
-  Place there;
+  RemoteBuffer there;
   ibv_ah* handle = nullptr;  // UD only.
 
   Pair(const Session& session, ibv_qp_type type, ibv_mtu mtu,
@@ -74,11 +74,11 @@ struct Pair {
                                : nullptr),
         qp(id != nullptr ? id->qp : session.device.create_queue_pair(type, kDepth, kDepth)),
         memory(session.memory.get()) {
-    session.line.say(
-        Place{session.device.gid, qp->qp_num, memory->region->rkey, memory->address()});
-    there = session.line.hear<Place>();
+    session.line.send_value(
+        RemoteBuffer{session.device.gid, qp->qp_num, memory->region->rkey, memory->address()});
+    there = session.line.receive_value<RemoteBuffer>();
     if (id == nullptr) connect(session.device, mtu, retries);
-    session.line.meet();  // Nobody sends before both can receive.
+    session.line.barrier();  // Nobody sends before both can receive.
   }
   ~Pair() {
     if (id != nullptr) {

@@ -68,7 +68,7 @@ void request(const Session& session, std::vector<std::unique_ptr<Pair>>& pairs,
   } else {
     fill(memory);
   }
-  session.line.meet();
+  session.line.barrier();
   for_all(pairs, [&](const Pair& pair, std::size_t slot) {
     ibv_send_wr wanted{};
     wanted.opcode = stream.opcode;
@@ -78,8 +78,8 @@ void request(const Session& session, std::vector<std::unique_ptr<Pair>>& pairs,
   session.device.completions(kAll);
   if (stream.opcode == IBV_WR_RDMA_WRITE) wait_for_placement(session, pairs);
   if (reads) compare(memory, stream);
-  session.line.meet();
-  session.line.meet();  // It has looked.
+  session.line.barrier();
+  session.line.barrier();  // It has looked.
 }
 
 void respond(const Session& session, std::vector<std::unique_ptr<Pair>>& pairs,
@@ -97,11 +97,11 @@ void respond(const Session& session, std::vector<std::unique_ptr<Pair>>& pairs,
       endpoint::post_receive(pair.qp, slot_of(memory, slot), slot);
     });
   }
-  session.line.meet();
+  session.line.barrier();
   if (receives) session.device.completions(kAll);
-  session.line.meet();
+  session.line.barrier();
   if (!reads) compare(memory, stream);
-  session.line.meet();
+  session.line.barrier();
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ struct Message {
     } else {
       fill(memory);
     }
-    session.line.meet();
+    session.line.barrier();
     post();
     session.device.completions(1);
     if (is_atomic(operation.opcode)) {
@@ -62,14 +62,14 @@ struct Message {
     } else if (reads) {
       compare(memory);
     }
-    session.line.meet();
-    session.line.meet();  // It has looked.
+    session.line.barrier();
+    session.line.barrier();  // It has looked.
   }
   void post() const {
     ibv_send_wr request{};
     request.opcode = operation.opcode;
     request.imm_data = htonl(kImmediate);
-    const Place& there = pair.there;
+    const RemoteBuffer& there = pair.there;
     if (pair.handle != nullptr) {
       request.wr.ud = {pair.handle, there.number, endpoint::kQKey};
     } else if (is_atomic(operation.opcode)) {
@@ -93,9 +93,9 @@ struct Message {
     if (operation.consumes_receive) {
       endpoint::post_receive(pair.qp, memory.segment(length + headroom()), 1);
     }
-    session.line.meet();
+    session.line.barrier();
     if (operation.consumes_receive) check_receive(session.device.completions(1)[0]);
-    session.line.meet();
+    session.line.barrier();
     if (is_atomic(operation.opcode)) {
       const std::uint64_t after = operation.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? 7 : 10;
       expect(first_word(memory) == after, "wrong value left");
@@ -103,7 +103,7 @@ struct Message {
       wait_for_last_byte(memory);
       compare(memory);
     }
-    session.line.meet();
+    session.line.barrier();
   }
   void check_receive(const ibv_wc& completion) const {
     expect(completion.byte_len == length + headroom(), "wrong length");

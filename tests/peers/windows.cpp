@@ -74,7 +74,7 @@ void ask(const Session& session, const Pair& pair, ibv_wr_opcode opcode, std::ui
 
 void request(const Session& session, const Pair& pair, ibv_mw_type type, End end) {
   Buffer& memory = *session.memory;
-  const auto key = session.line.hear<std::uint32_t>();
+  const auto key = session.line.receive_value<std::uint32_t>();
   std::memset(memory.bytes.data(), 0x3c, kBytes);
   ask(session, pair, IBV_WR_RDMA_WRITE, key, "WRITE through a window");
   std::memset(memory.bytes.data(), 0, kBytes);
@@ -84,12 +84,12 @@ void request(const Session& session, const Pair& pair, ibv_mw_type type, End end
   if (type == IBV_MW_TYPE_2 && end == End::by_peer) {
     ask(session, pair, IBV_WR_SEND_WITH_INV, key, "SEND with invalidate");
   }
-  session.line.meet();
-  session.line.meet();  // It has ended the window.
+  session.line.barrier();
+  session.line.barrier();  // It has ended the window.
   // Over a stream a WRITE has completed before.
   const auto refused = session.is_stream() ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
   ask(session, pair, refused, key, "access through an ended window", IBV_WC_REM_ACCESS_ERR);
-  session.line.meet();
+  session.line.barrier();
 }
 
 void respond(const Session& session, const Pair& pair, ibv_mw_type type, End end) {
@@ -97,7 +97,7 @@ void respond(const Session& session, const Pair& pair, ibv_mw_type type, End end
   window.bind(session, pair.qp);
   const bool by_send = type == IBV_MW_TYPE_2 && end == End::by_peer;
   if (by_send) endpoint::post_receive(pair.qp, pair.memory->segment(0), 1);
-  session.line.say(window.key);
+  session.line.send_value(window.key);
   if (by_send) {
     const ibv_wc completion = session.device.completions(1)[0];
     // Linux's rxe shows programs the flag as the kernel has it, where it is bit 2.
@@ -106,7 +106,7 @@ void respond(const Session& session, const Pair& pair, ibv_mw_type type, End end
     check(!is_told || (completion.wc_flags & flag) != 0, "IBV_WC_WITH_INV");
     check(!is_told || completion.invalidated_rkey == window.key, "invalidated_rkey");
   }
-  session.line.meet();
+  session.line.barrier();
   if (type == IBV_MW_TYPE_1) {
     const std::uint32_t before = window.key;
     window.bind(session, pair.qp);
@@ -120,8 +120,8 @@ void respond(const Session& session, const Pair& pair, ibv_mw_type type, End end
     check(ibv_post_send(pair.qp, &invalidate, &bad) == 0, "IBV_WR_LOCAL_INV");
     session.device.completions(1);
   }
-  session.line.meet();
-  session.line.meet();
+  session.line.barrier();
+  session.line.barrier();
 }
 
 struct Case {

@@ -14,7 +14,7 @@ class Case:
     rows: int  # Lines of figures that the client prints.
     is_long: bool  # Only in the long set.
     seconds: int = 60
-    paths: tuple = ("auto", "wire")  # How the two may reach each other: see lab.py.
+    paths: tuple = ("auto", "wire")  # How the two may reach each other: see testbed.py.
 
 
 def _words(text):

@@ -30,11 +30,11 @@ void be_exporter(const Child& parent) {
   wanted.length = kDeviceBytes;
   ibv_dm* const dm = ibv_alloc_dm(device.context, &wanted);
   check(dm != nullptr, "ibv_alloc_dm");
-  parent.say({static_cast<std::uint64_t>(device.context->cmd_fd), device.pd->handle,
-              buffer.region->handle});
-  parent.say({dm->handle, buffer.address(), buffer.region->rkey});
+  parent.send_value({static_cast<std::uint64_t>(device.context->cmd_fd), device.pd->handle,
+                     buffer.region->handle});
+  parent.send_value({dm->handle, buffer.address(), buffer.region->rkey});
   while (parent.has_more()) {
-    switch (static_cast<Ask>(parent.hear().a)) {
+    switch (static_cast<Ask>(parent.receive_value().a)) {
       case check_written: {
         for (std::size_t i = 0; i < kBytes / 4; ++i) {
           check(buffer.bytes[kBytes / 2 + i] == byte_at(i), "what was written by an imported key");
@@ -43,16 +43,16 @@ void be_exporter(const Child& parent) {
         std::memcpy(&word, buffer.bytes.data() + kBytes - 8, sizeof word);
         std::uint64_t there = 0;
         check(ibv_memcpy_from_dm(&there, dm, 64, sizeof there) == 0, "ibv_memcpy_from_dm");
-        parent.say({word, there});
+        parent.send_value({word, there});
         break;
       }
       case deregister:
         check(ibv_dereg_mr(buffer.region) == 0, "ibv_dereg_mr");
-        parent.say({});
+        parent.send_value({});
         break;
       case free_device_memory:
         check(ibv_free_dm(dm) == 0, "ibv_free_dm");
-        parent.say({});
+        parent.send_value({});
         break;
     }
   }
@@ -65,10 +65,11 @@ void be_peer(const Child& parent) {
   ibv_qp* const qp = device.create_queue_pair(IBV_QPT_RC, 8, 8);
   device.initialise(qp);
   endpoint::post_receive(qp, buffer.segment(kBytes), 1);
-  parent.say({qp->qp_num});
-  device.connect_initialised(qp, static_cast<std::uint32_t>(parent.hear().a), IBV_MTU_4096);
-  parent.say({});
-  const Word exported = parent.hear();  // Address and key.
+  parent.send_value({qp->qp_num});
+  device.connect_initialised(qp, static_cast<std::uint32_t>(parent.receive_value().a),
+                             IBV_MTU_4096);
+  parent.send_value({});
+  const Message exported = parent.receive_value();  // Address and key.
   // What the importer has sent from the exporter's memory.
   const ibv_wc received = device.completions(1).front();
   check(received.byte_len == kBytes / 2, "length of the SEND");
@@ -100,10 +101,10 @@ void be_peer(const Child& parent) {
   check(ask(IBV_WR_RDMA_READ, kBytes / 4, kBytes / 2) == IBV_WC_SUCCESS, "READ");
   for (std::size_t i = 0; i < kBytes / 4; ++i) check(buffer.bytes[i] == byte_at(i), "READ");
   check(ask(IBV_WR_ATOMIC_FETCH_AND_ADD, 8, kBytes - 8) == IBV_WC_SUCCESS, "FETCH_AND_ADD");
-  parent.say({});
-  parent.hear();  // The exporter has deregistered.
+  parent.send_value({});
+  parent.receive_value();  // The exporter has deregistered.
   check(ask(IBV_WR_RDMA_READ, 8, 0) == IBV_WC_REM_ACCESS_ERR, "a READ of what was taken back");
-  parent.say({});
+  parent.send_value({});
 }
 
 /// The exporter's descriptor, in this process.
@@ -137,8 +138,8 @@ struct DeviceMemory {
 int run() {
   const Child exporter("the exporter", be_exporter);
   const Child peer("the peer", be_peer);
-  const Word first = exporter.hear();
-  const Word second = exporter.hear();
+  const Message first = exporter.receive_value();
+  const Message second = exporter.receive_value();
   Device device(16);
   ibv_context* const context =
       ibv_import_device(fetch_descriptor(exporter.process_id(), static_cast<int>(first.a)));
@@ -158,18 +159,18 @@ int run() {
 
   ibv_pd* const own_pd = std::exchange(device.pd, pd);
   ibv_qp* const qp = device.create_queue_pair(IBV_QPT_RC, 8, 8);
-  peer.say({qp->qp_num});
+  peer.send_value({qp->qp_num});
   device.initialise(qp);
-  device.connect_initialised(qp, static_cast<std::uint32_t>(peer.hear().a), IBV_MTU_4096);
-  peer.hear();
-  peer.say({0, second.b, second.c});
+  device.connect_initialised(qp, static_cast<std::uint32_t>(peer.receive_value().a), IBV_MTU_4096);
+  peer.receive_value();
+  peer.send_value({0, second.b, second.c});
   send_from(device, qp, {second.b, kBytes / 2, mr->lkey});
-  peer.hear();
+  peer.receive_value();
 
   const DeviceMemory memory(context, static_cast<std::uint32_t>(second.a));
   check(memory.write(4711) == 0, "ibv_memcpy_to_dm");
-  exporter.say({check_written});
-  const Word seen = exporter.hear();
+  exporter.send_value({check_written});
+  const Message seen = exporter.receive_value();
   check(seen.a == 5 && seen.b == 4711, "what the exporter has");
   check(memory.read() == 4711, "imported device memory");
   ibv_mr* const over = ibv_reg_dm_mr(own_pd, memory.dm, 0, kDeviceBytes,
@@ -179,13 +180,13 @@ int run() {
             ibv_free_dm(memory.dm) == EOPNOTSUPP,
         "what is the exporter's to end");
 
-  exporter.say({deregister});
-  exporter.hear();
-  exporter.say({free_device_memory});
-  exporter.hear();
+  exporter.send_value({deregister});
+  exporter.receive_value();
+  exporter.send_value({free_device_memory});
+  exporter.receive_value();
   check(memory.write(1) == EFAULT, "device memory that was freed");
-  peer.say({});
-  peer.hear();
+  peer.send_value({});
+  peer.receive_value();
   exporter.kill();
   check(memory.write(1) == EFAULT, "device memory of a process that was killed");
   ibv_unimport_dm(memory.dm);

@@ -34,15 +34,15 @@ std::int64_t now_ns() {
   return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-void Word::say(std::uint32_t round, std::uint32_t step) {
+void ProgressMark::say(std::uint32_t round, std::uint32_t step) {
   value_.store(round * 16 + step, std::memory_order_release);
   syscall(SYS_futex, &value_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-bool Word::wait(std::uint32_t round, std::uint32_t step) const {
-  constexpr std::int64_t kPatienceNs = 10'000'000'000;
+bool ProgressMark::wait(std::uint32_t round, std::uint32_t step) const {
+  constexpr std::int64_t kTimeoutNs = 10'000'000'000;
   const timespec a_while{.tv_sec = 0, .tv_nsec = 100'000'000};
-  for (const std::int64_t end = now_ns() + kPatienceNs; !has_said(round, step);) {
+  for (const std::int64_t end = now_ns() + kTimeoutNs; !has_said(round, step);) {
     const std::uint32_t now = value_.load(std::memory_order_acquire);
     if (now >= round * 16 + step) break;
     syscall(SYS_futex, &value_, FUTEX_WAIT, now, &a_while, nullptr, 0);
@@ -102,9 +102,9 @@ constexpr Case kCases[] = {
     {.name = "RC WRITE, target deregistered",
      .opcode = IBV_WR_RDMA_WRITE,
      .survivor_deregisters = true},
-    {.name = "post_recv", .deed = Deed::post_receive},
-    {.name = "poll_cq", .deed = Deed::poll},
-    {.name = "dereg_mr", .deed = Deed::deregister},
+    {.name = "post_recv", .action = VictimAction::post_receive},
+    {.name = "poll_cq", .action = VictimAction::poll},
+    {.name = "dereg_mr", .action = VictimAction::deregister},
 };
 
 /// Ends with whoever started it.

@@ -11,7 +11,7 @@
 namespace kill_steps {
 
 /// What the victim does while it is stepped through.
-enum class Deed : std::uint8_t {
+enum class VictimAction : std::uint8_t {
   request,       // A send request to the survivor, until its completion.
   post_receive,  // These are of the passive side: the survivor's requests come all the while.
   poll,
@@ -20,7 +20,7 @@ enum class Deed : std::uint8_t {
 
 struct Case {
   const char* name;
-  Deed deed = Deed::request;
+  VictimAction action = VictimAction::request;
   ibv_qp_type type = IBV_QPT_RC;
   ibv_wr_opcode opcode = IBV_WR_SEND;
   std::uint32_t length = 8;
@@ -35,7 +35,7 @@ struct Case {
            opcode == IBV_WR_SEND_WITH_INV;
   }
   bool consumes_receive() const {
-    return deed == Deed::request && (is_send() || opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
+    return action == VictimAction::request && (is_send() || opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
   }
 };
 inline constexpr std::uint32_t kLengthMax = 32 << 10;
@@ -60,7 +60,7 @@ struct End {
 };
 
 /// How far somebody has come. Only grows: 16 for each round, and what follows in it.
-class Word {
+class ProgressMark {
  public:
   void say(std::uint32_t round, std::uint32_t step);
   /// False when it takes longer than ten seconds.
@@ -81,9 +81,9 @@ enum Victim : std::uint32_t { kVictimThere = 1, kVictimConnected, kWarm };
 
 struct Shared {
   Round round;
-  Word tracer;
-  Word survivor;
-  Word victim;
+  ProgressMark tracer;
+  ProgressMark survivor;
+  ProgressMark victim;
   End survivor_end;
   End victim_end;
   std::atomic<long> steps{0};  // Taken by victims, of all rounds.

@@ -53,7 +53,7 @@ class Watch {
     await_victim(kVictimConnected);
     shared_.survivor.say(round_.number, kConnected);
     await_victim(kWarm);
-    if (what_->deed == Deed::request && round_.warm) check_operation(true);
+    if (what_->action == VictimAction::request && round_.warm) check_operation(true);
     events_.expect();
     ask_victim();
     shared_.survivor.say(round_.number, kReady);
@@ -146,7 +146,7 @@ class Watch {
   void ask_once() {
     outbox_.bytes.assign(outbox_.bytes.size(), 1);
     ibv_send_wr request{};
-    request.opcode = what_->deed == Deed::deregister ? IBV_WR_RDMA_WRITE : IBV_WR_SEND;
+    request.opcode = what_->action == VictimAction::deregister ? IBV_WR_RDMA_WRITE : IBV_WR_SEND;
     request.wr.rdma = {shared_.victim_end.address, shared_.victim_end.rkey};
     endpoint::post_send(qp_, request, outbox_.segment(8));
   }
@@ -157,7 +157,7 @@ class Watch {
     while (asks_ && ibv_poll_cq(device_.cq, 1, &entry) > 0) {
       if (entry.status != IBV_WC_SUCCESS) {
         asks_ = false;
-        const bool may_fail = what_->deed == Deed::deregister || shared_.died_ns != 0;
+        const bool may_fail = what_->action == VictimAction::deregister || shared_.died_ns != 0;
         if (!may_fail) wrong("our request fails, and the victim lives", entry.status);
         const std::int64_t took = died() == 0 ? 0 : now_ns() - died();
         if (took > shared_.slowest_ns) shared_.slowest_ns = took;
@@ -180,7 +180,7 @@ class Watch {
   std::int64_t died() const { return shared_.died_ns.load(); }
 
   void await_death() {
-    const bool is_busy = what_->deed != Deed::request;
+    const bool is_busy = what_->action != VictimAction::request;
     if (!is_busy) {
       if (!shared_.tracer.wait(round_.number, kDead)) wrong("the victim is not killed");
       return;
@@ -206,7 +206,7 @@ class Watch {
   }
 
   void check_aftermath() {
-    if (what_->deed != Deed::request) return;
+    if (what_->action != VictimAction::request) return;
     check_operation(false);
     for (std::uint64_t i = 0; i < kGuardBytes; ++i) {
       if (area_.bytes[kLengthMax + i] != kGuard) wrong("bytes behind the area are written");

@@ -26,7 +26,7 @@ class Life {
 
   [[noreturn]] void run() {
     connect();
-    if (what_.deed == Deed::request) {
+    if (what_.action == VictimAction::request) {
       live_asking();
     } else {
       live_passively();
@@ -39,7 +39,8 @@ class Life {
     qp_ = device_.create_queue_pair(what_.type, 4, kPassiveReceives);
     device_.initialise(qp_);
     // Else the survivor's requests wait for a receive until the end.
-    const bool receives = what_.deed == Deed::poll || what_.deed == Deed::deregister;
+    const bool receives =
+        what_.action == VictimAction::poll || what_.action == VictimAction::deregister;
     for (std::uint64_t i = 0; receives && i < kPassiveReceives; ++i) post_receive(i);
     End& own = shared_.victim_end;
     own.qpn = qp_->qp_num;
@@ -77,17 +78,17 @@ class Life {
     shared_.victim.say(round_.number, kWarm);
     await(kReady);
     ibv_wc entries[4];
-    if (what_.deed == Deed::poll) {  // Until there is something, which is left for later.
+    if (what_.action == VictimAction::poll) {  // Until there is something, which is left for later.
       while (!has_completion()) {
       }
     }
     raise(SIGSTOP);
-    switch (what_.deed) {
-      case Deed::post_receive:
+    switch (what_.action) {
+      case VictimAction::post_receive:
         post_receive(0);
         post_receive(1);
         break;
-      case Deed::poll:
+      case VictimAction::poll:
         ibv_poll_cq(device_.cq, 4, entries);
         break;
       default:

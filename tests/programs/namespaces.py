@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from lab import SKIPPED
+from testbed import SKIPPED
 
 LINK_SECONDS_MAX = 20
 

@@ -24,7 +24,7 @@ using endpoint::post_send;
 inline constexpr int kSilenceMs = 20'000;
 
 /// What the programs tell each other.
-struct Word {
+struct Message {
   std::uint64_t a = 0, b = 0, c = 0;
 };
 
@@ -44,11 +44,11 @@ class Child {
     run(*this);
     std::exit(0);
   }
-  void say(const Word& word) const {
+  void send_value(const Message& word) const {
     check(send(line_, &word, sizeof word, MSG_NOSIGNAL) == sizeof word, name_ + ": send");
   }
-  Word hear() const {
-    Word word;
+  Message receive_value() const {
+    Message word;
     pollfd ready{.fd = line_, .events = POLLIN, .revents = 0};
     check(poll(&ready, 1, kSilenceMs) == 1, name_ + " says nothing");
     check(recv(line_, &word, sizeof word, 0) == sizeof word, name_ + " has ended");
@@ -67,7 +67,7 @@ class Child {
   }
   /// Waits for a word. False: the other end is closed.
   bool has_more() const {
-    Word word;
+    Message word;
     return recv(line_, &word, sizeof word, MSG_PEEK) == sizeof word;
   }
 

@@ -3,7 +3,7 @@
 
 import sys
 
-from lab import Lab, option_parser
+from testbed import Testbed, option_parser
 
 
 def main():
@@ -11,8 +11,8 @@ def main():
     parser.add_argument("--seconds", type=int, default=50, help="it may take, at most")
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
-    with Lab(options) as lab:
-        lab.start("a", options.program).expect_success(options.seconds)
+    with Testbed(options) as testbed:
+        testbed.start("a", options.program).expect_success(options.seconds)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import re
 import sys
 
 import cases
-from lab import Failure, Lab, option_parser
+from testbed import Failure, Testbed, option_parser
 
 
 def rows_of_figures(case, output):
@@ -17,11 +17,11 @@ def rows_of_figures(case, output):
 
 
 def run(case, options):
-    with Lab(options) as lab:
-        port = lab.free_port()
+    with Testbed(options) as testbed:
+        port = testbed.free_port()
         argv = [case.program, "-p", str(port), *case.arguments]
-        server = lab.start_server("a", argv, port)
-        client = lab.start("b", [*argv, lab.address("a")])
+        server = testbed.start_server("a", argv, port)
+        client = testbed.start("b", [*argv, testbed.address("a")])
         client.expect_success(case.seconds)
         server.expect_success(case.seconds)
         rows = rows_of_figures(case, client.output())

@@ -16,15 +16,15 @@ using Clock = std::chrono::steady_clock;
 using endpoint::check;
 
 constexpr std::uint32_t kThreads = 8;
-constexpr std::uint32_t kPlaces = 4096;
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr std::uint32_t kBufferSlots = 4096;
+constexpr auto kTimeout = std::chrono::seconds(10);
 
 class Queue {
  public:
   explicit Queue(std::uint32_t receives_each)
       : each_(receives_each), device_(16), memory_(device_, 64), seen_(kThreads * each_) {
     ibv_srq_init_attr wanted{};
-    wanted.attr = {.max_wr = kPlaces, .max_sge = 1, .srq_limit = 0};
+    wanted.attr = {.max_wr = kBufferSlots, .max_sge = 1, .srq_limit = 0};
     queue_ = ibv_create_srq(device_.pd, &wanted);
     check(queue_ != nullptr, "ibv_create_srq");
     ibv_qp_init_attr options{};
@@ -71,7 +71,7 @@ class Queue {
 
   /// Its two completions.
   void await_message() {
-    const Clock::time_point latest = Clock::now() + kPatience;
+    const Clock::time_point latest = Clock::now() + kTimeout;
     for (int left = 2; left > 0;) {
       ibv_wc completion{};
       const int polled = ibv_poll_cq(device_.cq, 1, &completion);

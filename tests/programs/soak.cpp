@@ -27,7 +27,7 @@ constexpr int kProcesses = 4;
 constexpr std::uint64_t kAreaBytes = 3 << 20;  // More than one call moves.
 constexpr std::uint64_t kMessageBytes = 4096;
 constexpr int kReceives = 64;
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kTimeout = std::chrono::seconds(10);
 
 using Clock = std::chrono::steady_clock;
 
@@ -178,7 +178,7 @@ class Connection {
     is_done_ = false;
     while (!is_done_) {
       take_messages();
-      check(Clock::now() - began < kPatience, "a request does not end", peer_, operation);
+      check(Clock::now() - began < kTimeout, "a request does not end", peer_, operation);
     }
     const auto took = static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began).count());
@@ -209,7 +209,7 @@ class Connection {
     connected_ = false;
     const auto began = Clock::now();
     while (shared->epochs[peer_] == peer_epoch_) {
-      check(Clock::now() - began < kPatience, "an error, and the peer lives", peer_, entry.status);
+      check(Clock::now() - began < kTimeout, "an error, and the peer lives", peer_, entry.status);
       usleep(100);
     }
   }

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from lab import Failure, Lab, option_parser, wait_until
+from testbed import Failure, Testbed, option_parser, wait_until
 from namespaces import enter_user_namespace, ip, wait_for_link
 
 SECONDS_MAX = 60
@@ -50,9 +50,9 @@ def has_ipv6():
 class Watcher:
     """A program that opened the device before anything happened."""
 
-    def __init__(self, lab, node):
-        self._lab, self._node = lab, node
-        self._program = lab.start(node, ["stdbuf", "-oL", "ibv_asyncwatch"])
+    def __init__(self, testbed, node):
+        self._lab, self._node = testbed, node
+        self._program = testbed.start(node, ["stdbuf", "-oL", "ibv_asyncwatch"])
         self._changes = 0
         wait_until(lambda: "async event FD" in self._program.output(), SECONDS_MAX, "ibv_asyncwatch")
 
@@ -79,96 +79,96 @@ def change(action, node, address):
     return f"ip address {action} {address}/{prefix} dev {INTERFACES[node]}"
 
 
-def pingpong(lab, index_of_a, index_of_b):
-    port = lab.free_port()
+def pingpong(testbed, index_of_a, index_of_b):
+    port = testbed.free_port()
     argv = ["ibv_rc_pingpong", "-p", str(port), "-c", "-g"]
-    server = lab.start_server(A, [*argv, str(index_of_a)], port)
-    lab.start(B, [*argv, str(index_of_b), FIRST[A]]).expect_success(SECONDS_MAX)
+    server = testbed.start_server(A, [*argv, str(index_of_a)], port)
+    testbed.start(B, [*argv, str(index_of_b), FIRST[A]]).expect_success(SECONDS_MAX)
     server.expect_success(SECONDS_MAX)
     print(f"passed: ibv_rc_pingpong with GID indices {index_of_a} and {index_of_b}", flush=True)
 
 
-def rping_server(lab, address="0.0.0.0"):
-    port = lab.free_port()
-    server = lab.start(A, ["rping", "-s", "-C", "10", "-p", str(port), "-a", address])
-    wait_until(lambda: any(bound["listens"] for bound in lab.bound_ports(A)), SECONDS_MAX, "rping")
+def rping_server(testbed, address="0.0.0.0"):
+    port = testbed.free_port()
+    server = testbed.start(A, ["rping", "-s", "-C", "10", "-p", str(port), "-a", address])
+    wait_until(lambda: any(bound["listens"] for bound in testbed.bound_ports(A)), SECONDS_MAX, "rping")
     return server, port
 
 
-def rping(lab, server, port, address):
+def rping(testbed, server, port, address):
     """A client of a server that listened before the address was there."""
-    client = lab.start(B, ["rping", "-c", "-C", "10", "-p", str(port), "-a", address])
+    client = testbed.start(B, ["rping", "-c", "-C", "10", "-p", str(port), "-a", address])
     client.expect_success(SECONDS_MAX)
     server.expect_success(SECONDS_MAX)
     print(f"passed: rping to {address}", flush=True)
 
 
-def kill_agent(lab, node):
-    old = lab.node_status(node)["agent_pid"]
+def kill_agent(testbed, node):
+    old = testbed.node_status(node)["agent_pid"]
     os.kill(old, signal.SIGKILL)
 
     def next_one():
-        status = lab.node_status(node)
+        status = testbed.node_status(node)
         return status and status["agent_pid"] != old and status["programs"]
 
     wait_until(next_one, SECONDS_MAX, "the next agent")
 
 
-def follow_addresses(lab):
-    watchers = {node: Watcher(lab, node) for node in (A, B, C, D)}
+def follow_addresses(testbed):
+    watchers = {node: Watcher(testbed, node) for node in (A, B, C, D)}
     a = watchers[A]
-    veteran = rping_server(lab)
+    veteran = rping_server(testbed)
     for node, address in NEW.items():
         watchers[node].expect_change(change("add", node, address), {2: gid(address)})
-    lab.expect_output(A, ["ibv_devinfo", "-v"], f"::ffff:{NEW[A]}")
-    pingpong(lab, 2, 2)
-    rping(lab, *veteran, NEW[A])
+    testbed.expect_output(A, ["ibv_devinfo", "-v"], f"::ffff:{NEW[A]}")
+    pingpong(testbed, 2, 2)
+    rping(testbed, *veteran, NEW[A])
 
     a.expect_change(change("del", A, NEW[A]), {2: NO_GID})
     a.expect_change(change("add", A, ANOTHER), {2: NO_GID, 3: gid(ANOTHER)})
     a.expect_change(change("add", A, NEW[A]), {2: gid(NEW[A]), 3: gid(ANOTHER)})
 
     a.expect_change(change("del", A, NEW[A]), {2: NO_GID})
-    kill_agent(lab, A)
+    kill_agent(testbed, A)
     a.expect_change(change("add", A, NEW[A]), {2: gid(NEW[A]), 3: gid(ANOTHER)})
-    pingpong(lab, 2, 2)
-    rping(lab, *rping_server(lab), ANOTHER)
+    pingpong(testbed, 2, 2)
+    rping(testbed, *rping_server(testbed), ANOTHER)
     if has_ipv6():
         a.expect_change(change("add", A, NEW_IPV6[A]), {4: gid(NEW_IPV6[A])})
         watchers[B].expect_change(change("add", B, NEW_IPV6[B]), {3: gid(NEW_IPV6[B])})
-        pingpong(lab, 4, 3)
+        pingpong(testbed, 4, 3)
     for watcher in watchers.values():
         watcher.expect_nothing_else()
 
 
-def follow_over_iwarp(lab):
+def follow_over_iwarp(testbed):
     """Its one GID stays; who listens at all addresses does at new ones."""
-    watchers = Watcher(lab, A), Watcher(lab, B)
-    for server, port in (rping_server(lab), rping_server(lab)):
+    watchers = Watcher(testbed, A), Watcher(testbed, B)
+    for server, port in (rping_server(testbed), rping_server(testbed)):
         ip(change("add", A, NEW[A]))
-        wait_until(lambda: NEW[A] in lab.node_status(A)["addresses"], SECONDS_MAX, "the agent to see the address")
-        rping(lab, server, port, NEW[A])
+        wait_until(lambda: NEW[A] in testbed.node_status(A)["addresses"], SECONDS_MAX, "the agent to see the address")
+        rping(testbed, server, port, NEW[A])
         ip(change("del", A, NEW[A]))
     if has_ipv6():
-        veteran = rping_server(lab, "::")
+        veteran = rping_server(testbed, "::")
         for node, address in LATER_IPV6.items():
             ip(change("add", node, address))
-            wait_until(lambda: address in lab.node_status(node)["addresses"], SECONDS_MAX,
+            wait_until(lambda: address in testbed.node_status(node)["addresses"], SECONDS_MAX,
                        "the agent to see the address")
         wait_until(lambda: not any(shown("tentative", INTERFACES[node]) for node in LATER_IPV6),
                    SECONDS_MAX, "the kernel to find no duplicates")
-        rping(lab, *veteran, LATER_IPV6[A])
+        rping(testbed, *veteran, LATER_IPV6[A])
     for watcher in watchers:
         watcher.expect_nothing_else()
 
 
-def follow_mtu(lab):
-    watcher = Watcher(lab, A)
+def follow_mtu(testbed):
+    watcher = Watcher(testbed, A)
     for mtu_bytes, active in ((1500, "1024 (3)"), (9000, "4096 (5)"), (2200, "2048 (4)")):
         ip(f"ip link set {INTERFACES[A]} mtu {mtu_bytes}")
-        wait_until(lambda: lab.node_status(A)["interface_mtu_bytes"] == mtu_bytes, SECONDS_MAX,
+        wait_until(lambda: testbed.node_status(A)["interface_mtu_bytes"] == mtu_bytes, SECONDS_MAX,
                    "the agent to see the MTU")
-        lab.expect_output(A, ["ibv_devinfo"], f"active_mtu:\t\t{active}")
+        testbed.expect_output(A, ["ibv_devinfo"], f"active_mtu:\t\t{active}")
         print(f"passed: MTU {mtu_bytes}", flush=True)
     watcher.expect_nothing_else()
 
@@ -184,17 +184,17 @@ def main():
         ip(f"ip link set {INTERFACES[node]} up")
     for node in FIRST:
         wait_for_link(INTERFACES[node])
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         for node, address in {**FIRST, C: "127.0.0.2", D: "127.0.0.3"}.items():
-            lab.set_addresses(node, address)
-        follow_addresses(lab)
-        follow_mtu(lab)
+            testbed.set_addresses(node, address)
+        follow_addresses(testbed)
+        follow_mtu(testbed)
     ip(change("del", A, NEW[A]))
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         for node, address in FIRST.items():
-            lab.set_addresses(node, address)
-            lab.set_variables(node, VERBATIM_PROTOCOL="iwarp")
-        follow_over_iwarp(lab)
+            testbed.set_addresses(node, address)
+            testbed.set_variables(node, VERBATIM_PROTOCOL="iwarp")
+        follow_over_iwarp(testbed)
 
 
 if __name__ == "__main__":

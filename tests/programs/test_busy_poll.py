@@ -3,7 +3,7 @@
 
 import sys
 
-from lab import SKIPPED, Lab, are_installed, cpu_seconds, option_parser, wait_until
+from testbed import SKIPPED, Testbed, are_installed, cpu_seconds, option_parser, wait_until
 
 SECONDS = 20
 BUSY_SECONDS = 1
@@ -14,13 +14,13 @@ def main():
     options = option_parser(__doc__).parse_args()
     if not are_installed("rping"):
         return SKIPPED
-    with Lab(options) as lab:
-        port = lab.free_port()
+    with Testbed(options) as testbed:
+        port = testbed.free_port()
         busy = ["env", f"VERBATIM_BUSY_POLL={BUSY_SECONDS * 1_000_000}"]
-        address = ["-a", lab.address("a"), "-p", str(port)]
-        server = lab.start("a", [*busy, "rping", "-s", "-P", *address])
-        wait_until(lambda: any(program["ports"] for program in lab.status("a")), SECONDS, "the server")
-        client = lab.start("b", ["rping", "-c", *address, "-C", "10"])
+        address = ["-a", testbed.address("a"), "-p", str(port)]
+        server = testbed.start("a", [*busy, "rping", "-s", "-P", *address])
+        wait_until(lambda: any(program["ports"] for program in testbed.status("a")), SECONDS, "the server")
+        client = testbed.start("b", ["rping", "-c", *address, "-C", "10"])
         client.expect_success(SECONDS)
         before = cpu_seconds(server.process.pid)
         wait_until(lambda: cpu_seconds(server.process.pid) - before > SPUN_SECONDS, SECONDS,

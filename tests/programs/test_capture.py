@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from lab import Failure, Lab, option_parser, wait_until
+from testbed import Failure, Testbed, option_parser, wait_until
 from namespaces import enter_user_namespace
 
 SECONDS_MAX = 60
@@ -74,11 +74,11 @@ def main():
     enter_user_namespace()
     # So that a capture shows packets as they would be on a cable, not segmented datagrams whole.
     subprocess.run(["ethtool", "-K", "lo", "tx-udp-segmentation", "off"], check=True)
-    with Lab(options) as lab:
-        capture = Capture(lab.folder)
-        lab.start("a", [f"{lab.build}/bin/every_opcode"]).expect_success(SECONDS_MAX)
+    with Testbed(options) as testbed:
+        capture = Capture(testbed.folder)
+        testbed.start("a", [f"{testbed.build}/bin/every_opcode"]).expect_success(SECONDS_MAX)
         for run in RUNS:
-            lab.run_pair(run, SECONDS_MAX)
+            testbed.run_pair(run, SECONDS_MAX)
         capture.stop()
         seen = judged_opcodes(capture.path)
         if OPCODES - seen:

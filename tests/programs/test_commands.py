@@ -7,15 +7,15 @@ import subprocess
 import sys
 import unittest
 
-from lab import Lab, option_parser, wait_until
+from testbed import Testbed, option_parser, wait_until
 
-# Set in main: the lab that all tests share. Node `a` has the lab's address always: an agent outlives
+# Set in main: the testbed that all tests share. Node `a` has the testbed's address always: an agent outlives
 # its last program by half a second, and a node that runs cannot be had with another address.
 LAB = None
 
 
 def verbatim(*argv, shell=False, **variables):
-    """Runs the command to its end in the lab's environment."""
+    """Runs the command to its end in the testbed's environment."""
     environment = LAB.environment() | variables
     command = argv[0] if shell else [f"{LAB.build}/bin/verbatim", *argv]
     return subprocess.run(command, env=environment, shell=shell, text=True, check=False, timeout=60,
@@ -169,7 +169,7 @@ class Help(unittest.TestCase):
 def main():
     global LAB
     options = option_parser(__doc__).parse_args()
-    with Lab(options) as LAB:
+    with Testbed(options) as LAB:
         result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
     return 0 if result.wasSuccessful() else 1
 

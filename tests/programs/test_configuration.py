@@ -9,13 +9,13 @@ import sys
 import time
 import unittest
 
-from lab import Lab, option_parser, wait_until
+from testbed import Testbed, option_parser, wait_until
 
 LAB = None  # Set in main.
 
 
 def verbatim(*argv, prefix=(), **variables):
-    """Runs the command to its end in the lab's environment."""
+    """Runs the command to its end in the testbed's environment."""
     return subprocess.run([*prefix, f"{LAB.build}/bin/verbatim", *argv], env=LAB.environment() | variables, text=True,
                           check=False, timeout=60, stdin=subprocess.DEVNULL, capture_output=True)
 
@@ -235,7 +235,7 @@ def gone_all():
 def main():
     global LAB
     options = option_parser(__doc__).parse_args()
-    with Lab(options) as LAB:
+    with Testbed(options) as LAB:
         program = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2)
     return 0 if program.result.wasSuccessful() else 1
 

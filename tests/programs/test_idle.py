@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from lab import Failure, Lab, cpu_seconds, option_parser, wait_until
+from testbed import Failure, Testbed, cpu_seconds, option_parser, wait_until
 
 SECONDS_WATCHED = 2
 CPU_MAX = 0.01  # Of one processor.
@@ -24,12 +24,12 @@ def main():
     parser = option_parser(__doc__)
     parser.add_argument("--count", type=int, default=1000, help="queue pairs")
     options = parser.parse_args()
-    with Lab(options) as lab:
-        program = lab.start("a", ["env", f"VERBATIM_BUSY_POLL={BUSY_POLL_MICROSECONDS}",
-                                  f"{lab.build}/bin/queue_pairs", str(options.count)],
+    with Testbed(options) as testbed:
+        program = testbed.start("a", ["env", f"VERBATIM_BUSY_POLL={BUSY_POLL_MICROSECONDS}",
+                                  f"{testbed.build}/bin/queue_pairs", str(options.count)],
                             stdin=subprocess.PIPE)
         wait_until(lambda: has_connected(program), 60, "the queue pairs to be connected")
-        pids = [program.process.pid, *lab.agents()]
+        pids = [program.process.pid, *testbed.agents()]
         before = [cpu_seconds(pid) for pid in pids]
         started = time.monotonic()
         time.sleep(SECONDS_WATCHED)  # The measurement itself: nothing is awaited.

@@ -4,7 +4,7 @@
 import ipaddress
 import sys
 
-from lab import SKIPPED, Failure, Lab, are_installed, option_parser, wait_until
+from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser, wait_until
 
 SECONDS_MAX = 60
 MANY = 1000  # Messages or packets, more than setting up takes.
@@ -30,28 +30,28 @@ RUNS = (
 )
 
 
-def check_device(lab):
-    lab.expect_output("a", ["ibv_devinfo", "-v"], "iWARP (1)", "verbatim0")
-    lab.expect_output("a", ["ibv_devinfo", "-v"], "gid_tbl_len:\t\t1\n")
+def check_device(testbed):
+    testbed.expect_output("a", ["ibv_devinfo", "-v"], "iWARP (1)", "verbatim0")
+    testbed.expect_output("a", ["ibv_devinfo", "-v"], "gid_tbl_len:\t\t1\n")
     device = "/sys/class/infiniband/verbatim0"
-    lab.expect_output("a", ["cat", f"{device}/node_type"], "4: RNIC")
-    mac = [2, 0, *(int(byte) for byte in lab.address("a").split("."))]  # Of a node on loopback.
+    testbed.expect_output("a", ["cat", f"{device}/node_type"], "4: RNIC")
+    mac = [2, 0, *(int(byte) for byte in testbed.address("a").split("."))]  # Of a node on loopback.
     gid = ":".join(f"{high:02x}{low:02x}" for high, low in zip(mac[::2], mac[1::2])) + 5 * ":0000"
-    lab.expect_output("a", ["cat", f"{device}/ports/1/gids/0"], gid)
-    watch = lab.start("a", [f"{lab.build}/bin/cm_watch", lab.address("a")])
+    testbed.expect_output("a", ["cat", f"{device}/ports/1/gids/0"], gid)
+    watch = testbed.start("a", [f"{testbed.build}/bin/cm_watch", testbed.address("a")])
     wait_until(lambda: watch.output() == f"bound, GID {ipaddress.IPv6Address(gid)}\n", SECONDS_MAX,
                "rdma_cm to tell the port's GID")
     watch.kill()
 
 
-def check_killed(lab, victim, survivor):
+def check_killed(testbed, victim, survivor):
     """Whose peer is killed hears of it, and ends."""
-    port = lab.free_port()
+    port = testbed.free_port()
     argv = ["ib_write_bw", "-R", "-F", "-p", str(port), "--run_infinitely"]
-    programs = {"a": lab.start_server("a", argv, port)}
-    programs["b"] = lab.start("b", [*argv, lab.address("a")])
+    programs = {"a": testbed.start_server("a", argv, port)}
+    programs["b"] = testbed.start("b", [*argv, testbed.address("a")])
     wait_until(lambda: any(program["direct"]["messages_sent"] + program["counters"]["packets_sent"] > MANY
-                           for program in lab.status("b")), SECONDS_MAX, "the client to write")
+                           for program in testbed.status("b")), SECONDS_MAX, "the client to write")
     programs[victim].kill()
     if programs[survivor].wait(SECONDS_MAX) == 0:
         raise Failure(f"{programs[survivor].name} noticed nothing when its peer was killed")
@@ -61,16 +61,16 @@ def main():
     options = option_parser(__doc__).parse_args()
     if not are_installed("rping", "ib_write_bw"):
         return SKIPPED
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         for node in ("a", "b"):
-            lab.set_variables(node, VERBATIM_PROTOCOL="iwarp")
-        check_device(lab)
+            testbed.set_variables(node, VERBATIM_PROTOCOL="iwarp")
+        check_device(testbed)
         for server, client in CONNECTIONS:
-            lab.run_connection(server, client, SECONDS_MAX)
+            testbed.run_connection(server, client, SECONDS_MAX)
         for run in RUNS:
-            lab.run_pair(run, SECONDS_MAX)
-        check_killed(lab, "a", "b")
-        check_killed(lab, "b", "a")
+            testbed.run_pair(run, SECONDS_MAX)
+        check_killed(testbed, "a", "b")
+        check_killed(testbed, "b", "a")
     return 0
 
 

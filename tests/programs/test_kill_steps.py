@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from lab import SKIPPED, Failure, Lab, option_parser, wait_until
+from testbed import SKIPPED, Failure, Testbed, option_parser, wait_until
 
 SETTLED = "kill_steps: settled"
 SURVIVORS = 2
@@ -22,8 +22,8 @@ def mapped_arenas(pid):
         return len({line.split()[4] for line in maps if "memfd:" in line})
 
 
-def check_nothing_is_left(lab):
-    programs = lab.status("a")
+def check_nothing_is_left(testbed):
+    programs = testbed.status("a")
     if len(programs) != SURVIVORS:
         raise Failure(f"{len(programs)} programs of the agent are left: {programs}")
     # Beside its own: of the last few victims, which go when the next one connects.
@@ -34,7 +34,7 @@ def check_nothing_is_left(lab):
             raise Failure(f"a survivor still maps {arenas} arenas and memory files")
         if descriptors(program["pid"]) > 64:
             raise Failure(f"a survivor has {descriptors(program['pid'])} descriptors")
-    for agent in lab.agents():
+    for agent in testbed.agents():
         if descriptors(agent) > 128:
             raise Failure(f"the agent has {descriptors(agent)} descriptors")
 
@@ -44,10 +44,10 @@ def main():
     parser.add_argument("--seconds", type=int, default=150, help="it may take, at most")
     parser.add_argument("--points", default="6", help="of each operation; 0: every instruction")
     options = parser.parse_args()
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         # memcpy's `rep movsb` would stop at each byte.
         threshold = "GLIBC_TUNABLES=glibc.cpu.x86_rep_movsb_threshold=1000000000"
-        program = lab.start("a", ["env", threshold, f"{lab.build}/bin/kill_steps", options.points],
+        program = testbed.start("a", ["env", threshold, f"{testbed.build}/bin/kill_steps", options.points],
                             stdin=subprocess.PIPE)
         wait_until(lambda: program.ended() or SETTLED in program.output(), options.seconds,
                    "the last victim")
@@ -55,8 +55,8 @@ def main():
             print(program.output())
             sys.exit(SKIPPED)
         if not program.ended():
-            wait_until(lambda: len(lab.status("a")) == SURVIVORS, 5, "the agent to notice deaths")
-            check_nothing_is_left(lab)
+            wait_until(lambda: len(testbed.status("a")) == SURVIVORS, 5, "the agent to notice deaths")
+            check_nothing_is_left(testbed)
             program.process.stdin.close()
         program.expect_success(10)
         print(program.output())

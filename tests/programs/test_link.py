@@ -4,7 +4,7 @@
 import re
 import sys
 
-from lab import Failure, Lab, option_parser, wait_until
+from testbed import Failure, Testbed, option_parser, wait_until
 from namespaces import enter_user_namespace, ip, wait_for_link
 
 NODE = "a"
@@ -28,9 +28,9 @@ REMOVE = (f"ip link del {INTERFACE}", ["PORT_ERR", "GID_CHANGE", "DEVICE_FATAL"]
 class Watchers:
     """A program with an opened device and one with an rdma_cm_id, and all they have heard so far."""
 
-    def __init__(self, lab):
-        self._verbs = lab.start(NODE, ["stdbuf", "-oL", "ibv_asyncwatch"])
-        self.cm = lab.start(NODE, [f"{lab.build}/bin/cm_watch", ADDRESS])
+    def __init__(self, testbed):
+        self._verbs = testbed.start(NODE, ["stdbuf", "-oL", "ibv_asyncwatch"])
+        self.cm = testbed.start(NODE, [f"{testbed.build}/bin/cm_watch", ADDRESS])
         self._expected_verbs, self._expected_cm = [], []
         wait_until(lambda: "async event FD" in self._verbs.output() and
                    "bound" in self.cm.output(), SECONDS_MAX, "the watchers")
@@ -58,31 +58,31 @@ class Watchers:
         return re.findall(r"RDMA_CM_EVENT_\w+", self.cm.output())
 
 
-def expect_binding_fails(lab):
-    program = lab.start(NODE, [f"{lab.build}/bin/cm_watch", ADDRESS])
+def expect_binding_fails(testbed):
+    program = testbed.start(NODE, [f"{testbed.build}/bin/cm_watch", ADDRESS])
     if program.wait(SECONDS_MAX) != 1 or "Cannot assign requested address" not in program.output():
         raise Failure("an id is bound to an address that is not there")
 
 
-def follow(lab):
-    watchers = Watchers(lab)
+def follow(testbed):
+    watchers = Watchers(testbed)
     watchers.expect_after(DOWN)
-    lab.expect_output(NODE, ["ibv_devinfo"], "PORT_DOWN")
-    lab.expect_output(NODE, ["cat", STATE], "1: DOWN")
+    testbed.expect_output(NODE, ["ibv_devinfo"], "PORT_DOWN")
+    testbed.expect_output(NODE, ["cat", STATE], "1: DOWN")
     watchers.expect_after(UP)
-    lab.expect_output(NODE, ["ibv_devinfo", "-v"], "PORT_ACTIVE", ADDRESS)
-    lab.expect_output(NODE, ["cat", STATE], "4: ACTIVE")
+    testbed.expect_output(NODE, ["ibv_devinfo", "-v"], "PORT_ACTIVE", ADDRESS)
+    testbed.expect_output(NODE, ["cat", STATE], "4: ACTIVE")
 
     watchers.expect_after(DELETE)
-    lab.expect_output(NODE, ["cat", GID], NO_GID)
-    expect_binding_fails(lab)
+    testbed.expect_output(NODE, ["cat", GID], NO_GID)
+    expect_binding_fails(testbed)
     watchers.expect_after(ADD)
-    lab.expect_output(NODE, ["cat", GID], "0a4e:0001")
+    testbed.expect_output(NODE, ["cat", GID], "0a4e:0001")
 
     watchers.expect_after(REPLACE)
     watchers.expect_after(REMOVE)
     watchers.cm.expect_success(SECONDS_MAX)
-    lab.expect_output(NODE, ["ibv_devinfo"], "PORT_DOWN")
+    testbed.expect_output(NODE, ["ibv_devinfo"], "PORT_DOWN")
     watchers.expect_nothing_else()
 
 
@@ -97,9 +97,9 @@ def main():
                     f"ip link set {INTERFACE} up", "ip link set veth-b up"):
         ip(command)
     wait_for_link(INTERFACE)
-    with Lab(options) as lab:
-        lab.set_addresses(NODE, ADDRESS)
-        follow(lab)
+    with Testbed(options) as testbed:
+        testbed.set_addresses(NODE, ADDRESS)
+        follow(testbed)
 
 
 if __name__ == "__main__":

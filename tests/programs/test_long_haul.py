@@ -6,7 +6,7 @@ message's content. Over both versions of RoCE, and iWARP."""
 import sys
 import time
 
-from lab import Failure, Lab, option_parser, wait_until
+from testbed import Failure, Testbed, option_parser, wait_until
 from namespaces import enter_user_namespace, ip, joined_by_veth
 
 SECONDS_MAX = 30
@@ -27,41 +27,41 @@ TROUBLES = (
 )
 
 
-def messages(lab):
+def messages(testbed):
     """That the first node's queue pairs have sent in packets, by the packets' count."""
-    return sum(pair["counters"]["packets_sent"] for program in lab.status("a")
+    return sum(pair["counters"]["packets_sent"] for program in testbed.status("a")
                for pair in program["queue_pairs"])
 
 
-def expect_progress(lab, programs, after):
+def expect_progress(testbed, programs, after):
     def goes_on():
         for program in programs:
             if program.ended():
                 raise Failure(f"after {after}: {program.name} has ended")
-        return messages(lab) > before + 100
+        return messages(testbed) > before + 100
 
-    before = messages(lab)
+    before = messages(testbed)
     wait_until(goes_on, SECONDS_MAX, f"packets after {after}")
 
 
 def outlive(options, cable, wire):
     peer, address_a, address_b = cable
-    with Lab(options, namespace_pids={"b": peer.pid}) as lab:
-        lab.set_addresses("a", address_a)
-        lab.set_addresses("b", address_b)
+    with Testbed(options, namespace_pids={"b": peer.pid}) as testbed:
+        testbed.set_addresses("a", address_a)
+        testbed.set_addresses("b", address_b)
         for node in ("a", "b"):
-            lab.set_variables(node, **WIRES[wire])
+            testbed.set_variables(node, **WIRES[wire])
         words = ["rping", "-V", "-C", FOREVER, "-S", str(BYTES)]
-        server = lab.start("a", [*words, "-s"])
-        wait_until(lambda: lab.bound_ports("a"), SECONDS_MAX, "rping to listen")
-        programs = server, lab.start("b", [*words, "-c", "-a", address_a])
-        wait_until(lambda: lab.status("a")[0]["queue_pairs"], SECONDS_MAX, "the connection")
-        expect_progress(lab, programs, "connecting")
+        server = testbed.start("a", [*words, "-s"])
+        wait_until(lambda: testbed.bound_ports("a"), SECONDS_MAX, "rping to listen")
+        programs = server, testbed.start("b", [*words, "-c", "-a", address_a])
+        wait_until(lambda: testbed.status("a")[0]["queue_pairs"], SECONDS_MAX, "the connection")
+        expect_progress(testbed, programs, "connecting")
         for trouble, end in TROUBLES:
             ip(trouble)
             time.sleep(GONE_SECONDS)
             ip(end)
-            expect_progress(lab, programs, trouble)
+            expect_progress(testbed, programs, trouble)
             print(f"passed, {wire}: {trouble}", flush=True)
         for program in programs:
             program.kill()

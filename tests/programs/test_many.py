@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from lab import Failure, Lab, option_parser, wait_until
+from testbed import Failure, Testbed, option_parser, wait_until
 
 PROGRAMS = 8
 VICTIM = 3
@@ -16,18 +16,18 @@ MESSAGES = 200_000  # Some seconds: all of them must be at it before the kill.
 SECONDS_MAX = 90
 
 
-def arguments(lab, number):
+def arguments(testbed, number):
     """Of a couple. The victim would run for hours."""
     messages = 100_000_000 if number == VICTIM else MESSAGES  # perftest's most.
     # Sleeping on events (-e): sixteen polling programs would starve each other on two processors.
-    return ["ib_send_bw", "-F", "-e", "-N", "-p", str(lab.free_port()), "-s", "4096",
+    return ["ib_send_bw", "-F", "-e", "-N", "-p", str(testbed.free_port()), "-s", "4096",
             "-n", str(messages)]
 
 
-def programs_with_traffic(lab):
+def programs_with_traffic(testbed):
     """How many programs of node a have received anything, by what `verbatim status` tells."""
-    status = subprocess.run([f"{lab.build}/bin/verbatim", "status", "--json"], text=True, check=True,
-                            env=lab.environment(), stdout=subprocess.PIPE).stdout
+    status = subprocess.run([f"{testbed.build}/bin/verbatim", "status", "--json"], text=True, check=True,
+                            env=testbed.environment(), stdout=subprocess.PIPE).stdout
     return sum(program["counters"]["packets_received"] + program["direct"]["messages_received"] > 0
                for node in json.loads(status) if node["node"] == "a"
                for program in node["programs"])
@@ -35,12 +35,12 @@ def programs_with_traffic(lab):
 
 def main():
     options = option_parser(__doc__).parse_args()
-    with Lab(options) as lab:
-        argvs = [arguments(lab, number) for number in range(PROGRAMS)]
-        servers = [lab.start_server("a", argv, int(argv[argv.index("-p") + 1])) for argv in argvs]
-        clients = [lab.start("b", [*argv, lab.address("a")]) for argv in argvs]
+    with Testbed(options) as testbed:
+        argvs = [arguments(testbed, number) for number in range(PROGRAMS)]
+        servers = [testbed.start_server("a", argv, int(argv[argv.index("-p") + 1])) for argv in argvs]
+        clients = [testbed.start("b", [*argv, testbed.address("a")]) for argv in argvs]
         couples = list(zip(servers, clients))
-        wait_until(lambda: programs_with_traffic(lab) == PROGRAMS, SECONDS_MAX,
+        wait_until(lambda: programs_with_traffic(testbed) == PROGRAMS, SECONDS_MAX,
                    "all programs to receive at the same time")
         victim_server, victim_client = couples.pop(VICTIM)
         os.killpg(victim_server.process.pid, signal.SIGKILL)

@@ -3,7 +3,7 @@
 
 import sys
 
-from lab import Lab, option_parser
+from testbed import Testbed, option_parser
 from namespaces import enter_user_namespace, joined_by_veth
 
 SECONDS_MAX = 60
@@ -25,11 +25,11 @@ def main():
     options = option_parser(__doc__).parse_args()
     enter_user_namespace()
     with joined_by_veth() as (peer, address_a, address_b):
-        with Lab(options, namespace_pids={"b": peer.pid}) as lab:
-            lab.set_addresses("a", address_a)
-            lab.set_addresses("b", address_b)
+        with Testbed(options, namespace_pids={"b": peer.pid}) as testbed:
+            testbed.set_addresses("a", address_a)
+            testbed.set_addresses("b", address_b)
             for run in RUNS:
-                lab.run_pair(run, SECONDS_MAX)
+                testbed.run_pair(run, SECONDS_MAX)
 
 
 if __name__ == "__main__":

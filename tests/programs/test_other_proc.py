@@ -5,7 +5,7 @@ process that lives, and one of a killed process is free for the others."""
 import os
 import sys
 
-from lab import SKIPPED, Lab, option_parser
+from testbed import SKIPPED, Testbed, option_parser
 from namespaces import enter_user_namespace
 
 SECONDS_MAX = 140
@@ -33,8 +33,8 @@ def main():
     options = parser.parse_args()
     enter_user_namespace()
     for place, enter in places(options.program).items():
-        with Lab(options) as lab:
-            run = lab.start("a", [*enter, f"{lab.build}/bin/{options.program}", options.argument])
+        with Testbed(options) as testbed:
+            run = testbed.start("a", [*enter, f"{testbed.build}/bin/{options.program}", options.argument])
             if run.wait(SECONDS_MAX) == SKIPPED:
                 print(run.output())
                 return SKIPPED

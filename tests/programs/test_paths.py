@@ -3,7 +3,7 @@
 
 import sys
 
-from lab import Failure, Lab, option_parser, wait_until
+from testbed import Failure, Testbed, option_parser, wait_until
 
 SECONDS_MAX = 20
 SETUP_PACKETS_MAX = 100  # What rdma_cm and the choice of a path may need.
@@ -22,17 +22,17 @@ def set_path(path):
     return ["env", f"VERBATIM_PATH={path}"] if path else []
 
 
-def start_pair(lab, server_path, client_path, transport):
-    port = lab.free_port()
+def start_pair(testbed, server_path, client_path, transport):
+    port = testbed.free_port()
     kind = ["-R"] if transport == IWARP else ["-c", transport]
     argv = ["ib_send_bw", "-F", "-p", str(port), "-s", "1024", *kind, "--run_infinitely"]
-    server = lab.start_server("a", [*set_path(server_path), *argv], port)
-    return server, lab.start("b", [*set_path(client_path), *argv, lab.address("a")])
+    server = testbed.start_server("a", [*set_path(server_path), *argv], port)
+    return server, testbed.start("b", [*set_path(client_path), *argv, testbed.address("a")])
 
 
-def path_taken(lab):
+def path_taken(testbed):
     """Where messages have come to node a; nothing yet: None."""
-    for program in lab.status("a"):
+    for program in testbed.status("a"):
         if program["direct"]["messages_received"] > 0:
             return DIRECT
         if program["counters"]["packets_received"] > SETUP_PACKETS_MAX:
@@ -40,15 +40,15 @@ def path_taken(lab):
     return None
 
 
-def expect_path(lab, server_path, client_path, path, transport):
-    pair = start_pair(lab, server_path, client_path, transport)
-    taken = wait_until(lambda: path_taken(lab), SECONDS_MAX, "messages")
-    sent = lab.status("b")[0]["direct"]["messages_sent"]
+def expect_path(testbed, server_path, client_path, path, transport):
+    pair = start_pair(testbed, server_path, client_path, transport)
+    taken = wait_until(lambda: path_taken(testbed), SECONDS_MAX, "messages")
+    sent = testbed.status("b")[0]["direct"]["messages_sent"]
     for program in pair:
         program.kill()
     if taken != path or (sent > 0) != (path == DIRECT):
         raise Failure(f"{transport} with {server_path!r} and {client_path!r} took the path {taken}")
-    wait_until(lambda: not lab.status("a") + lab.status("b"), SECONDS_MAX, "the programs to go")
+    wait_until(lambda: not testbed.status("a") + testbed.status("b"), SECONDS_MAX, "the programs to go")
 
 
 def expect_words(program, words):
@@ -60,27 +60,27 @@ def main():
     # What the programs ask for is theirs.
     options = option_parser(__doc__).parse_args()
     options.path = ""
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         for pair in PAIRS:
             for transport in NO_PATH:
-                expect_path(lab, *pair, transport)
+                expect_path(testbed, *pair, transport)
         # Who insists on it is told when it is to send; a passive side never asks for a path.
         for transport, words in NO_PATH.items():
-            server, client = start_pair(lab, "wire", "direct", transport)
+            server, client = start_pair(testbed, "wire", "direct", transport)
             expect_words(client, words)
             server.kill()
-        expect_words(lab.start("a", [*set_path("shortest"), "ibv_devinfo"]),
+        expect_words(testbed.start("a", [*set_path("shortest"), "ibv_devinfo"]),
                      "VERBATIM_PATH=shortest is not auto, direct or wire")
-        expect_words(lab.start("a", ["env", "VERBATIM_BUSY_POLL=soon", "ibv_devinfo"]),
+        expect_words(testbed.start("a", ["env", "VERBATIM_BUSY_POLL=soon", "ibv_devinfo"]),
                      "VERBATIM_BUSY_POLL=soon is no number of microseconds")
-        expect_words(lab.start("a", ["env", "VERBATIM_RNR_GRACE=1000001", "ibv_devinfo"]),
+        expect_words(testbed.start("a", ["env", "VERBATIM_RNR_GRACE=1000001", "ibv_devinfo"]),
                      "VERBATIM_RNR_GRACE=1000001 is no number of microseconds")
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         for node in ("a", "b"):
-            lab.set_variables(node, VERBATIM_PROTOCOL="iwarp")
+            testbed.set_variables(node, VERBATIM_PROTOCOL="iwarp")
         for pair in PAIRS:
-            expect_path(lab, *pair, IWARP)
-        server, client = start_pair(lab, "wire", "direct", IWARP)
+            expect_path(testbed, *pair, IWARP)
+        server, client = start_pair(testbed, "wire", "direct", IWARP)
         expect_words(client, "VERBATIM_PATH=direct, and the peer of QP")
         server.kill()
 

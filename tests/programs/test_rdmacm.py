@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from lab import SKIPPED, Failure, Lab, are_installed, option_parser, wait_until
+from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser, wait_until
 
 SECONDS = 60
 UDADDY_PORT = 7174  # It takes no other.
@@ -25,20 +25,20 @@ PAIRS = [
 ]
 
 
-def argv(lab, command, port):
-    return command.format(a=lab.address("a"), b=lab.address("b"), port=port).split()
+def argv(testbed, command, port):
+    return command.format(a=testbed.address("a"), b=testbed.address("b"), port=port).split()
 
 
-def start_server(lab, command, port):
+def start_server(testbed, command, port):
     """Starts a program on node a, and waits until one of its ids listens: the agent tells."""
-    server = lab.start("a", argv(lab, command, port))
+    server = testbed.start("a", argv(testbed, command, port))
     awaited = port if "{port}" in command else UDADDY_PORT
 
     def listens():
         if server.ended():
             raise Failure(f"{server.name} ended with status {server.process.returncode} early")
-        status = subprocess.run([f"{lab.build}/bin/verbatim", "status", "--json"], check=False,
-                                env=lab.environment(), capture_output=True, text=True, timeout=30)
+        status = subprocess.run([f"{testbed.build}/bin/verbatim", "status", "--json"], check=False,
+                                env=testbed.environment(), capture_output=True, text=True, timeout=30)
         nodes = json.loads(status.stdout) if status.returncode == 0 else []
         return any(bound["listens"] and bound["port"] == awaited
                    for node in nodes if node["node"] == "a"
@@ -48,24 +48,24 @@ def start_server(lab, command, port):
     return server
 
 
-def run_pair(lab, name, server_command, client_command):
-    port = lab.free_port()
-    server = start_server(lab, server_command, port)
-    client = lab.start("b", argv(lab, client_command, port))
+def run_pair(testbed, name, server_command, client_command):
+    port = testbed.free_port()
+    server = start_server(testbed, server_command, port)
+    client = testbed.start("b", argv(testbed, client_command, port))
     client.expect_success(SECONDS)
     server.expect_success(SECONDS)
     print(f"{name}: ok", flush=True)
 
 
-def run_persistent_server(lab):
-    port = lab.free_port()
-    server = start_server(lab, "rping -s -P -a {a} -p {port}", port)
-    command = argv(lab, "rping -c -v -V -a {a} -p {port} -C 500", port)
+def run_persistent_server(testbed):
+    port = testbed.free_port()
+    server = start_server(testbed, "rping -s -P -a {a} -p {port}", port)
+    command = argv(testbed, "rping -c -v -V -a {a} -p {port} -C 500", port)
     clients = []
     # All at once, but one after the other: rping keeps one place for requests that it has not yet
     # taken up, and a second one in it makes it use the same id twice.
     for _ in range(4):
-        client = lab.start("b", command)
+        client = testbed.start("b", command)
         wait_until(lambda new=client: new.ended() or "rdma-ping-0:" in new.output(), SECONDS,
                    "the first ping")
         clients.append(client)
@@ -75,11 +75,11 @@ def run_persistent_server(lab):
     print("rping -P, four clients at once: ok", flush=True)
 
 
-def run_killed_client(lab):
+def run_killed_client(testbed):
     """kill -9 of one side: the other sees the end of the connection, and ends itself."""
-    port = lab.free_port()
-    server = start_server(lab, "rping -s -a {a} -p {port}", port)
-    client = lab.start("b", argv(lab, "rping -c -v -a {a} -p {port} -C 100000000", port))
+    port = testbed.free_port()
+    server = start_server(testbed, "rping -s -a {a} -p {port}", port)
+    client = testbed.start("b", argv(testbed, "rping -c -v -a {a} -p {port} -C 100000000", port))
     wait_until(lambda: client.ended() or "rdma-ping-10:" in client.output(), SECONDS, "pings")
     os.killpg(client.process.pid, signal.SIGKILL)
     server.wait(5)
@@ -92,11 +92,11 @@ def main():
     options = option_parser(__doc__).parse_args()
     if not are_installed("rping"):
         return SKIPPED
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         for pair in PAIRS:
-            run_pair(lab, *pair)
-        run_persistent_server(lab)
-        run_killed_client(lab)
+            run_pair(testbed, *pair)
+        run_persistent_server(testbed)
+        run_killed_client(testbed)
     return 0
 
 

@@ -4,7 +4,7 @@ packet sockets; every packet is a frame of type 0x8915, and is judged (tests/wir
 
 import sys
 
-from lab import SKIPPED, Failure, Lab, are_installed, option_parser, wait_until
+from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser, wait_until
 from namespaces import enter_user_namespace, joined_by_veth
 from test_capture import SECONDS_MAX, Capture, judged_opcodes
 
@@ -42,41 +42,41 @@ DIFFERENT = (
 
 def make_lab(options, cable, server, client):
     peer, address_a, address_b = cable
-    lab = Lab(options, namespace_pids={"b": peer.pid})
-    lab.set_addresses("a", address_a)
-    lab.set_addresses("b", address_b)
-    lab.set_variables("a", VERBATIM_ROCE=server)
-    lab.set_variables("b", VERBATIM_ROCE=client)
-    return lab
+    testbed = Testbed(options, namespace_pids={"b": peer.pid})
+    testbed.set_addresses("a", address_a)
+    testbed.set_addresses("b", address_b)
+    testbed.set_variables("a", VERBATIM_ROCE=server)
+    testbed.set_variables("b", VERBATIM_ROCE=client)
+    return testbed
 
 
-def run_programs(lab):
+def run_programs(testbed):
     for run in RUNS:
-        lab.run_pair(run, SECONDS_MAX)
+        testbed.run_pair(run, SECONDS_MAX)
 
 
-def listening(lab, server):
+def listening(testbed, server):
     """The program, when it listens on the first node."""
-    program = lab.start("a", server.split())
-    wait_until(lambda: lab.bound_ports("a"), SECONDS_MAX, f"{server} to listen")
+    program = testbed.start("a", server.split())
+    wait_until(lambda: testbed.bound_ports("a"), SECONDS_MAX, f"{server} to listen")
     return program
 
 
-def run_group(lab):
+def run_group(testbed):
     """Members on both hosts hear what one of them sends."""
     join = ["stdbuf", "-oL", "mckey", "-m", "239.77.0.5", "-b"]
-    members = [lab.start(node, [*join, lab.address(node)]) for node in ("a", "b")]
+    members = [testbed.start(node, [*join, testbed.address(node)]) for node in ("a", "b")]
     for member in members:
         wait_until(lambda: "receiving data transfers" in member.output(), SECONDS_MAX, "a member to join")
-    lab.start("b", [*join, lab.address("b"), "-s"]).expect_success(SECONDS_MAX)
+    testbed.start("b", [*join, testbed.address("b"), "-s"]).expect_success(SECONDS_MAX)
     for member in members:
         member.expect_success(SECONDS_MAX)
     print("passed: mckey", flush=True)
 
 
-def check_absent_neighbour(lab):
+def check_absent_neighbour(testbed):
     """Who waits for a host that is not there holds up nobody."""
-    absent = lab.start("b", ["stdbuf", "-oL", f"{lab.build}/bin/absent_neighbour", "10.77.0.99", lab.address("a")])
+    absent = testbed.start("b", ["stdbuf", "-oL", f"{testbed.build}/bin/absent_neighbour", "10.77.0.99", testbed.address("a")])
     absent.expect_success(SECONDS_MAX)
     if absent.output().index("a handle is made") > absent.output().index("nobody answers"):
         raise Failure("a handle to a host that is there waits for one that is not")
@@ -85,9 +85,9 @@ def check_absent_neighbour(lab):
 
 def check_difference(options, cable, server, client, word):
     """Who asks over the other version is refused, and says so."""
-    with make_lab(options, cable, server, client) as lab:
-        listening(lab, "rping -s -C 1")
-        asking = lab.start("b", ["rping", "-c", "-C", "1", "-a", lab.address("a")])
+    with make_lab(options, cable, server, client) as testbed:
+        listening(testbed, "rping -s -C 1")
+        asking = testbed.start("b", ["rping", "-c", "-C", "1", "-a", testbed.address("a")])
         asking.wait(SECONDS_MAX)
         if word not in asking.output() or "VERBATIM_ROCE" not in asking.output():
             raise Failure(f"{client} to {server}: the client does not say {word} and VERBATIM_ROCE")
@@ -100,16 +100,16 @@ def main():
         return SKIPPED
     enter_user_namespace()
     with joined_by_veth() as cable:
-        with make_lab(options, cable, "v1,v2", "v1,v2") as lab:
-            lab.expect_output("a", ["ibv_devinfo", "-v"], "::ffff:10.77.0.1, RoCE v2", "RoCE v1")
-            lab.expect_output("a", ["cat", "/sys/class/infiniband/verbatim0/ports/1/gid_attrs/types/2"],
+        with make_lab(options, cable, "v1,v2", "v1,v2") as testbed:
+            testbed.expect_output("a", ["ibv_devinfo", "-v"], "::ffff:10.77.0.1, RoCE v2", "RoCE v1")
+            testbed.expect_output("a", ["cat", "/sys/class/infiniband/verbatim0/ports/1/gid_attrs/types/2"],
                               "IB/RoCE v1")
-            capture = Capture(lab.folder, "veth-a", "ether proto 0x8915 or udp port 4791")
-            run_programs(lab)
+            capture = Capture(testbed.folder, "veth-a", "ether proto 0x8915 or udp port 4791")
+            run_programs(testbed)
             for server, client in CONNECTIONS:
-                lab.run_connection(server, client, SECONDS_MAX)
-            run_group(lab)
-            check_absent_neighbour(lab)
+                testbed.run_connection(server, client, SECONDS_MAX)
+            run_group(testbed)
+            check_absent_neighbour(testbed)
             capture.stop()
             seen = judged_opcodes(capture.path)
             if OPCODES - seen:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from lab import SKIPPED, Failure, Lab, are_installed, option_parser, wait_until
+from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser, wait_until
 
 SECONDS = 60
 FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -21,45 +21,45 @@ SAME_ARGUMENTS = [
 ]
 
 
-def start_server(lab, argv):
-    server = lab.start("a", argv)
+def start_server(testbed, argv):
+    server = testbed.start("a", argv)
 
     def is_bound():
         if server.ended():
             raise Failure(f"{server.name} ended with status {server.process.returncode} early")
-        return lab.bound_ports("a")
+        return testbed.bound_ports("a")
 
     wait_until(is_bound, 20, f"{server.name} to be bound")
     return server
 
 
-def run_pair(lab, words):
+def run_pair(testbed, words):
     program, *arguments = words.split()
-    port = str(lab.free_port())
-    server = start_server(lab, [program, "-b", lab.address("a"), "-p", port, *arguments])
-    client = lab.start("b", [program, "-s", lab.address("a"), "-p", port, *arguments])
+    port = str(testbed.free_port())
+    server = start_server(testbed, [program, "-b", testbed.address("a"), "-p", port, *arguments])
+    client = testbed.start("b", [program, "-s", testbed.address("a"), "-p", port, *arguments])
     client.expect_success(SECONDS)
     server.expect_success(SECONDS)
     print(f"{words}: ok", flush=True)
 
 
-def run_udpong(lab):
-    port = str(lab.free_port())
-    server = start_server(lab, ["udpong", "-b", lab.address("a"), "-p", port])
-    client = lab.start("b", ["udpong", "-s", lab.address("a"), "-p", port, "-S", "1000", "-C", "200",
+def run_udpong(testbed):
+    port = str(testbed.free_port())
+    server = start_server(testbed, ["udpong", "-b", testbed.address("a"), "-p", port])
+    client = testbed.start("b", ["udpong", "-s", testbed.address("a"), "-p", port, "-S", "1000", "-C", "200",
                              "-T", "e"])
     client.expect_success(SECONDS)
     server.kill()
     print("udpong: ok", flush=True)
 
 
-def run_rcopy(lab):
-    port = str(lab.free_port())
-    source, copy = f"{lab.folder}/source", f"{lab.folder}/copy"
+def run_rcopy(testbed):
+    port = str(testbed.free_port())
+    source, copy = f"{testbed.folder}/source", f"{testbed.folder}/copy"
     with open(source, "wb") as file:
         file.write(os.urandom(FILE_BYTES))
-    server = start_server(lab, ["rcopy", "-p", port])
-    client = lab.start("b", ["rcopy", source, f"{lab.address('a')}:{copy}", "-p", port])
+    server = start_server(testbed, ["rcopy", "-p", port])
+    client = testbed.start("b", ["rcopy", source, f"{testbed.address('a')}:{copy}", "-p", port])
     client.expect_success(SECONDS)
     if not filecmp.cmp(source, copy, shallow=False):
         raise Failure("rcopy made another file")
@@ -67,35 +67,35 @@ def run_rcopy(lab):
     print("rcopy: ok", flush=True)
 
 
-def preload(lab):
-    return f"LD_PRELOAD={lab.build}/lib/rsocket/librspreload.so.1"
+def preload(testbed):
+    return f"LD_PRELOAD={testbed.build}/lib/rsocket/librspreload.so.1"
 
 
-def run_preloaded(lab, name, server_words, client_words):
-    places = {"a": lab.address("a"), "port": str(lab.free_port())}
-    server = start_server(lab, ["env", preload(lab), *[word.format(**places) for word in server_words]])
-    client = lab.start("b", ["env", preload(lab), *[word.format(**places) for word in client_words]])
+def run_preloaded(testbed, name, server_words, client_words):
+    places = {"a": testbed.address("a"), "port": str(testbed.free_port())}
+    server = start_server(testbed, ["env", preload(testbed), *[word.format(**places) for word in server_words]])
+    client = testbed.start("b", ["env", preload(testbed), *[word.format(**places) for word in client_words]])
     client.expect_success(SECONDS)
     server.expect_success(SECONDS)
     print(f"{name} under librspreload: ok", flush=True)
 
 
-def run_descriptors(lab):
-    program = lab.start("a", ["env", preload(lab), "/usr/bin/python3", f"{FOLDER}/descriptors.py",
-                              lab.address("a")])
+def run_descriptors(testbed):
+    program = testbed.start("a", ["env", preload(testbed), "/usr/bin/python3", f"{FOLDER}/descriptors.py",
+                              testbed.address("a")])
     program.expect_success(SECONDS)
     print("descriptors.py under librspreload: ok", flush=True)
 
 
-def run_forking(lab, mode):
-    words = ["env", preload(lab), "RDMAV_FORK_SAFE=1", "/usr/bin/python3", f"{FOLDER}/forking.py", mode]
+def run_forking(testbed, mode):
+    words = ["env", preload(testbed), "RDMAV_FORK_SAFE=1", "/usr/bin/python3", f"{FOLDER}/forking.py", mode]
     plain_words = words[3:]
-    port = lab.free_port()
-    place = [lab.address("a"), str(port)]
+    port = testbed.free_port()
+    place = [testbed.address("a"), str(port)]
     server_words = plain_words if mode == "tcp" else words
     client_words = plain_words if mode == "leaves" else words
-    server = lab.start_server("a", [*server_words, "server", *place], port)
-    client = lab.start("b", [*client_words, "client", *place])
+    server = testbed.start_server("a", [*server_words, "server", *place], port)
+    client = testbed.start("b", [*client_words, "client", *place])
     client.expect_success(SECONDS)
     server.expect_success(SECONDS)
     print(f"forking.py {mode} under librspreload: ok", flush=True)
@@ -105,18 +105,18 @@ def main():
     options = option_parser(__doc__).parse_args()
     if not are_installed("rstream", "iperf3"):
         return SKIPPED
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         for words in SAME_ARGUMENTS:
-            run_pair(lab, words)
-        run_udpong(lab)
-        run_rcopy(lab)
+            run_pair(testbed, words)
+        run_udpong(testbed)
+        run_rcopy(testbed)
         if not options.preload:  # One library to preload is enough.
-            run_descriptors(lab)
+            run_descriptors(testbed)
             for mode in ("asks", "greets", "waits", "inetd", "tcp", "leaves"):
-                run_forking(lab, mode)
-            run_preloaded(lab, "echo.py", ["/usr/bin/python3", SPEAKER, "server", "{a}", "{port}"],
+                run_forking(testbed, mode)
+            run_preloaded(testbed, "echo.py", ["/usr/bin/python3", SPEAKER, "server", "{a}", "{port}"],
                           ["/usr/bin/python3", SPEAKER, "client", "{a}", "{port}"])
-            run_preloaded(lab, "iperf3", ["iperf3", "-s", "-1", "-B", "{a}", "-p", "{port}"],
+            run_preloaded(testbed, "iperf3", ["iperf3", "-s", "-1", "-B", "{a}", "-p", "{port}"],
                           ["iperf3", "-c", "{a}", "-p", "{port}", "-n", "20M"])
     return 0
 

@@ -7,19 +7,19 @@ import signal
 import subprocess
 import sys
 
-from lab import Lab, option_parser, wait_until
+from testbed import Testbed, option_parser, wait_until
 
 SECONDS_MAX = 170
 
 
-def rejoins_when_there_are_threads_again(lab):
-    program = lab.start("a", [f"{lab.build}/bin/scarce", "rejoin"], stdin=subprocess.PIPE)
+def rejoins_when_there_are_threads_again(testbed):
+    program = testbed.start("a", [f"{testbed.build}/bin/scarce", "rejoin"], stdin=subprocess.PIPE)
     wait_until(lambda: program.ended() or "without threads" in program.output(), 20, "the program to have joined")
-    agents = lab.agents()
+    agents = testbed.agents()
     for agent in agents:
         os.kill(agent, signal.SIGKILL)
     wait_until(lambda: program.ended() or "with threads" in program.output(), 20, "it to try again")
-    wait_until(lambda: program.ended() or lab.status("a"), 20, "it to have rejoined")
+    wait_until(lambda: program.ended() or testbed.status("a"), 20, "it to have rejoined")
     program.process.stdin.close()
     program.expect_success(20)
     print("passed: rejoins")
@@ -28,12 +28,12 @@ def rejoins_when_there_are_threads_again(lab):
 def main():
     options = option_parser(__doc__).parse_args()
     for what in ("address-space", "threads", "descriptors"):
-        with Lab(options) as lab:
-            program = lab.start("a", [f"{lab.build}/bin/scarce", what])
+        with Testbed(options) as testbed:
+            program = testbed.start("a", [f"{testbed.build}/bin/scarce", what])
             program.expect_success(SECONDS_MAX)
             print(f"passed: {what}\n{program.output()}", flush=True)
-    with Lab(options) as lab:
-        rejoins_when_there_are_threads_again(lab)
+    with Testbed(options) as testbed:
+        rejoins_when_there_are_threads_again(testbed)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ of our nodes agree whichever way it is, so the packets are looked at."""
 import subprocess
 import sys
 
-from lab import Failure, Lab, are_installed, option_parser, wait_until, SKIPPED
+from testbed import Failure, Testbed, are_installed, option_parser, wait_until, SKIPPED
 from namespaces import enter_user_namespace
 from test_capture import SECONDS_MAX, Capture
 
@@ -42,11 +42,11 @@ def main():
     if not are_installed("tshark", "dumpcap", "rping"):
         return SKIPPED
     enter_user_namespace()
-    with Lab(options) as lab:
-        capture = Capture(lab.folder)
-        server = lab.start("a", ["rping", "-s", "-C", "3"])
-        wait_until(lambda: lab.bound_ports("a"), SECONDS_MAX, "rping to listen")
-        lab.start("b", ["rping", "-c", "-C", "3", "-a", lab.address("a")]).expect_success(SECONDS_MAX)
+    with Testbed(options) as testbed:
+        capture = Capture(testbed.folder)
+        server = testbed.start("a", ["rping", "-s", "-C", "3"])
+        wait_until(lambda: testbed.bound_ports("a"), SECONDS_MAX, "rping to listen")
+        testbed.start("b", ["rping", "-c", "-C", "3", "-a", testbed.address("a")]).expect_success(SECONDS_MAX)
         server.expect_success(SECONDS_MAX)
         capture.stop()
         if check(capture.path) != 2:

@@ -80,22 +80,22 @@ void be_target(const Child& parent, int file) {
   Buffer buffer(device, kBytes);
   const Queue own(device, domain);
   own.post(buffer.segment(kBytes));
-  parent.say({qp->qp_num, own.number});
-  device.connect(qp, static_cast<std::uint32_t>(parent.hear().a), IBV_MTU_1024);
-  parent.say({});
-  parent.hear();  // There is a message in its own queue.
+  parent.send_value({qp->qp_num, own.number});
+  device.connect(qp, static_cast<std::uint32_t>(parent.receive_value().a), IBV_MTU_1024);
+  parent.send_value({});
+  parent.receive_value();  // There is a message in its own queue.
   const ibv_wc completion = device.completions(1).front();
   check_bytes(buffer, completion.byte_len, 5, "the target's own queue");
-  parent.say({});
+  parent.send_value({});
   // The queue's program is killed: the request that names it fails the queue pair.
   while (parent.has_more()) {
-    parent.hear();
+    parent.receive_value();
     ibv_async_event event{};
     do {
       check(ibv_get_async_event(device.context, &event) == 0, "ibv_get_async_event");
       ibv_ack_async_event(&event);
     } while (event.event_type == IBV_EVENT_COMM_EST);
-    parent.say({static_cast<std::uint64_t>(event.event_type)});
+    parent.send_value({static_cast<std::uint64_t>(event.event_type)});
   }
 }
 
@@ -109,12 +109,12 @@ void be_queue(const Child& parent, int file) {
   Buffer received(device, kBytes);
   Buffer shown(device, kBytes);
   std::memset(shown.bytes.data(), 0, 8);
-  parent.say({queue.number, shown.address(), shown.region->rkey});
+  parent.send_value({queue.number, shown.address(), shown.region->rkey});
   while (parent.has_more()) {
-    const Word wanted = parent.hear();
+    const Message wanted = parent.receive_value();
     if (wanted.a == 0) {
       queue.post(received.segment(kBytes));
-      parent.say({});
+      parent.send_value({});
       continue;
     }
     const ibv_wc completion = device.completions(1).front();
@@ -123,20 +123,20 @@ void be_queue(const Child& parent, int file) {
           "immediate data");
     check(completion.qp_num == wanted.b && completion.src_qp == wanted.c, "queue pair numbers");
     check_bytes(received, completion.byte_len, static_cast<std::uint8_t>(wanted.a), "SEND");
-    parent.say({completion.byte_len});
+    parent.send_value({completion.byte_len});
   }
 }
 
 /// The sender, connected to a target, and what it knows of the queue's program.
 struct Sender {
-  Sender(const Device& own, const Child& target_program, const Word& queue_word)
+  Sender(const Device& own, const Child& target_program, const Message& queue_word)
       : device(own), buffer(own, kBytes), queue(queue_word) {
     qp = device.create_queue_pair(IBV_QPT_XRC_SEND, 8, 0);
-    const Word target = target_program.hear();
+    const Message target = target_program.receive_value();
     target_qpn = target.a;
     target_queue = target.b;
-    target_program.say({qp->qp_num});
-    target_program.hear();
+    target_program.send_value({qp->qp_num});
+    target_program.receive_value();
     device.connect(qp, static_cast<std::uint32_t>(target_qpn), IBV_MTU_1024);
   }
   Sender(const Sender&) = delete;
@@ -179,7 +179,7 @@ struct Sender {
 
   const Device& device;
   Buffer buffer;
-  Word queue;  // Its number; address and key of memory of its program's.
+  Message queue;  // Its number; address and key of memory of its program's.
   ibv_qp* qp = nullptr;
   std::uint64_t target_qpn = 0;
   std::uint64_t target_queue = 0;
@@ -190,13 +190,13 @@ void check_sends(Sender& sender, const Child& queue) {
   std::uint8_t seed = 1;
   for (const std::size_t length : {std::size_t{0}, std::size_t{8}, std::size_t{100'001}, kBytes}) {
     const bool posts_first = length != 8;
-    if (posts_first) queue.say({}), queue.hear();
+    if (posts_first) queue.send_value({}), queue.receive_value();
     fill(sender.buffer, seed);
     sender.post(IBV_WR_SEND_WITH_IMM, sender.queue.a, length);
-    if (!posts_first) usleep(20'000), queue.say({}), queue.hear();
+    if (!posts_first) usleep(20'000), queue.send_value({}), queue.receive_value();
     sender.expect_success("SEND");
-    queue.say({seed++, sender.target_qpn, sender.qp->qp_num});
-    check(queue.hear().a == length, "length");
+    queue.send_value({seed++, sender.target_qpn, sender.qp->qp_num});
+    check(queue.receive_value().a == length, "length");
   }
 }
 
@@ -227,8 +227,8 @@ void check_targets_own_queue(Sender& sender, const Child& target) {
   fill(sender.buffer, 5);
   sender.post(IBV_WR_SEND, sender.target_queue, 5000);
   sender.expect_success("SEND to the target's own queue");
-  target.say({});
-  target.hear();
+  target.send_value({});
+  target.receive_value();
 }
 
 void check_all(Sender& sender, const Child& target, const Child& queue) {
@@ -246,7 +246,7 @@ int run() {
   const auto target_program = [file](const Child& parent) { be_target(parent, file); };
   // All of them are started before this program opens the device.
   const Child queue("the queue's program", queue_program);
-  const Word queue_word = queue.hear();
+  const Message queue_word = queue.receive_value();
   const Child victim("the first target's program", target_program);
   const Child target("the second target's program", target_program);
   const Device device(16);
@@ -262,16 +262,16 @@ int run() {
   // A message of which no receive takes all, and one for a queue that there is not.
   sender.post(IBV_WR_RDMA_WRITE, sender.queue.a, 8, kBytes);
   sender.expect(IBV_WC_REM_ACCESS_ERR, "WRITE behind the region");
-  target.say({});
-  check(target.hear().a == IBV_EVENT_QP_ACCESS_ERR, "the target's event");
+  target.send_value({});
+  check(target.receive_value().a == IBV_EVENT_QP_ACCESS_ERR, "the target's event");
   const Child third("the third target's program", target_program);
   Sender last(device, third, queue_word);
   check_all(last, third, queue);
   queue.kill();
   last.post(IBV_WR_SEND, last.queue.a, 8);
   last.expect(IBV_WC_REM_INV_REQ_ERR, "a request that names a queue of a program that was killed");
-  third.say({});
-  check(third.hear().a == IBV_EVENT_QP_REQ_ERR, "the third target's event");
+  third.send_value({});
+  check(third.receive_value().a == IBV_EVENT_QP_REQ_ERR, "the third target's event");
   third.end();
   target.end();
   std::puts("passed");

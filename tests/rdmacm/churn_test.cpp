@@ -7,7 +7,7 @@
 
 #include <malloc.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Many connections, one generation after the other: nothing of them may stay.
 namespace rdmacm_test {

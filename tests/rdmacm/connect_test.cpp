@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Which events come in which order, and what they say.
 namespace rdmacm_test {

@@ -3,7 +3,7 @@
 
 #include <rdma/rdma_verbs.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Ids without a peer: addresses, ports, options, names; and the synchronous calls.
 namespace rdmacm_test {

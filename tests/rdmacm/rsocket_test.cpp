@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 namespace rdmacm_test {
 namespace {

@@ -17,7 +17,7 @@ import command_help
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "programs"))
 
-from lab import Lab, option_parser, wait_until  # noqa: E402
+from testbed import Testbed, option_parser, wait_until  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "completion"
 LAB = None  # Set in main.
@@ -178,7 +178,7 @@ class InFish(Completion, unittest.TestCase):
 def main():
     global LAB
     options = option_parser(__doc__).parse_args()
-    with Lab(options) as LAB:
+    with Testbed(options) as LAB:
         program = LAB.start("a", ["sleep", "1000"])
         wait_until(lambda: LAB.node_status("a"), 30, "node a")
         result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result

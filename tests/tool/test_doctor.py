@@ -17,7 +17,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "programs"))
 
-from lab import Lab, option_parser  # noqa: E402
+from testbed import Testbed, option_parser  # noqa: E402
 
 LAB = None  # Set in main.
 ROCE_PORT = 4791
@@ -241,7 +241,7 @@ class Text(Case):
 def main():
     global LAB
     options = option_parser(__doc__).parse_args()
-    with Lab(options) as LAB:
+    with Testbed(options) as LAB:
         result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
     return 0 if result.wasSuccessful() else 1
 

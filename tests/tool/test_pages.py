@@ -13,7 +13,7 @@ import command_help
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "programs"))
 
-from lab import option_parser  # noqa: E402
+from testbed import option_parser  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "man"

@@ -1,59 +1,142 @@
 #!/usr/bin/env python3
-"""Checks who includes whom in src/ against the table in includes.py."""
+"""Checks who includes whom in src/, and whose namespaces they use, against the table in includes.py; that a folder
+holds at most 25 files; and that no unit (header and source) includes itself by way of others."""
 
 import argparse
+import collections
 import pathlib
 import re
 import sys
 
+import includes
 from includes import MAY_INCLUDE, TESTS_MAY_ALSO_INCLUDE
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+COMMENT_OR_TEXT = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|^\s*#[^\n]*', re.MULTILINE)
 TOP_FOLDERS = ("sim", "tests", "bench", "fuzz", "examples")
+FILES_MAX = 25
+# Folder of src/ whose namespace has its name, so that a use of it shows.
+NAMESPACES = ("observe", "wire", "region", "transport", "cm", "adapter", "agent", "link")
+USE = re.compile(rf"(?<![\w:])(?:verbatim::)?({'|'.join(NAMESPACES)})::")
 
 
-def is_allowed(owner, included, is_test):
-    """True where a file of folder `owner` may include the path `included`."""
-    folder = included.split("/")[0]
-    if folder == owner:
+def room_of(path):
+    """The room of a path below src/: the longest row that leads to it. None without."""
+    parts = path.split("/")[:-1]
+    return next((room for count in range(len(parts), 0, -1) if (room := "/".join(parts[:count])) in MAY_INCLUDE), None)
+
+
+def is_below(path, folder):
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def is_allowed(room, included, is_test):
+    """True where a file of `room` may include the path `included`."""
+    if room_of(included) == room:
         return True
-    allowed = MAY_INCLUDE[owner] + (TESTS_MAY_ALSO_INCLUDE if is_test else ())
-    return folder in allowed or included in allowed or (folder == "verbatim" and "include" in allowed)
+    allowed = MAY_INCLUDE[room] + (TESTS_MAY_ALSO_INCLUDE if is_test else ())
+    if included.split("/")[0] in ("verbatim", "infinity") and "include" in allowed:
+        return True
+    return any(is_below(included, folder) for folder in allowed)
 
 
-def faults_of(path, source):
-    """Sentences on the includes of one file that the table does not allow."""
+def may_use(room, folder, is_test):
+    """True where a file of `room` may say the namespace of `folder`."""
+    return is_below(room, folder) or any(is_below(allowed, folder) for allowed in MAY_INCLUDE[room]) or (
+        is_test and folder in TESTS_MAY_ALSO_INCLUDE)
+
+
+def uses_of(path, source):
+    """(room, other room, sentence) of each include and each namespace that the table does not allow."""
     relative = path.relative_to(source)
-    owner = relative.parts[0]
-    if owner not in MAY_INCLUDE:
-        yield f"src/{relative}: the folder src/{owner} has no row in tests/tree/includes.py"
+    room = room_of(str(relative))
+    if room is None:
+        yield None, None, f"src/{relative}: the folder src/{relative.parent} has no row in tests/tree/includes.py"
         return
     is_test = path.stem.endswith("_test")
-    for included in INCLUDE.findall(path.read_text(encoding="utf-8")):
+    text = path.read_text(encoding="utf-8")
+    allowed = ", ".join(MAY_INCLUDE[room]) or "nothing"
+    for included in INCLUDE.findall(text):
         if "/" not in included:
-            yield (f'src/{relative}: #include "{included}": write the path from src/, '
-                   f'as in "{owner}/{included}"')
-        elif not is_allowed(owner, included, is_test):
-            allowed = ", ".join(MAY_INCLUDE[owner]) or "nothing"
-            yield (f'src/{relative}: #include "{included}": src/{owner} may include '
-                   f"{allowed} (and itself)")
-        elif not (source / included).exists() and included.split("/")[0] not in (
-                *TOP_FOLDERS, "verbatim"):
-            yield f'src/{relative}: #include "{included}": there is no such file in src/'
+            yield None, None, f'src/{relative}: #include "{included}": write the path from src/, as in "{room}/{included}"'
+        elif not is_allowed(room, included, is_test):
+            yield (room, room_of(included) or included.split("/")[0],
+                   f'src/{relative}: #include "{included}": src/{room} may include {allowed} (and itself)')
+        elif not (source / included).exists() and included.split("/")[0] not in (*TOP_FOLDERS, "verbatim", "infinity"):
+            yield None, None, f'src/{relative}: #include "{included}": there is no such file in src/'
+    for namespace in sorted(set(USE.findall(COMMENT_OR_TEXT.sub("", text)))):
+        folder = namespace
+        if not may_use(room, folder, is_test):
+            yield (room, f"{folder}::", f"src/{relative}: uses {namespace}::, and src/{room} may include {allowed}")
 
 
-def check(source):
-    faults = []
+def units_of(source):
+    """Unit (path without its ending) -> the units that its files include."""
+    units = collections.defaultdict(set)
+    for path in source.rglob("*"):
+        if path.suffix in (".h", ".cpp") and not path.stem.endswith("_test"):
+            unit = str(path.relative_to(source).with_suffix(""))
+            units[unit] |= {name.rsplit(".", 1)[0] for name in INCLUDE.findall(path.read_text(encoding="utf-8"))} - {unit}
+    return units
+
+
+def knots_of(source):
+    """Sets of units that include each other, by way of others or at once (Tarjan)."""
+    units, order, low, stack, knots = units_of(source), {}, {}, [], []
+
+    def visit(unit):
+        order[unit] = low[unit] = len(order)
+        stack.append(unit)
+        for other in units.get(unit, ()):
+            if other not in order:
+                visit(other)
+            if other in stack:
+                low[unit] = min(low[unit], low[other])
+        if low[unit] == order[unit]:
+            at = stack.index(unit)
+            if len(stack) - at > 1:
+                knots.append(tuple(sorted(stack[at:])))
+            del stack[at:]
+
+    sys.setrecursionlimit(10000)
+    for unit in list(units):
+        if unit not in order:
+            visit(unit)
+    return sorted(knots)
+
+
+def against_not_yet(found, not_yet):
+    """Sentences where `found` ({(room, other): [sentence]}) has more, or less, than `not_yet` says."""
+    for pair in sorted(found.keys() | not_yet.keys()):
+        count, expected = len(found.get(pair, ())), not_yet.get(pair, 0)
+        if count > expected:
+            yield from found[pair]
+        elif count < expected:
+            yield f"tests/tree/includes.py: NOT_YET says {expected} for {pair}, and there are {count}: lower it"
+
+
+def check(source, not_yet=None, knots=()):
+    faults, found = [], collections.defaultdict(list)
     for path in sorted(source.rglob("*")):
+        if path.is_dir() and len(files := [child for child in path.iterdir() if child.is_file()]) > FILES_MAX:
+            faults.append(f"src/{path.relative_to(source)} has {len(files)} files: a folder holds at most {FILES_MAX}")
         if path.suffix in (".h", ".cpp", ".c"):
-            faults += faults_of(path, source)
+            for room, other, sentence in uses_of(path, source):
+                if room is None:
+                    faults.append(sentence)
+                else:
+                    found[room, other].append(sentence)
+    faults += against_not_yet(found, not_yet or {})
+    there = knots_of(source)
+    faults += [f"these units include each other: {', '.join(knot)}" for knot in there if knot not in knots]
+    faults += [f"tests/tree/includes.py: this knot is gone: {knot}" for knot in knots if knot not in there]
     return faults
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", type=pathlib.Path, help="root of the source tree")
-    faults = check(parser.parse_args().root / "src")
+    faults = check(parser.parse_args().root / "src", includes.NOT_YET, includes.KNOTS)
     print("\n".join(faults) or "every include is allowed by the table")
     return 1 if faults else 0
 

@@ -21,7 +21,7 @@ def is_test(root, name):
     pattern = re.compile(rf"TEST(_F|_P)?\({'.*' if suite == '*' else suite}, "
                          rf"{'.*' if test in ('*', '') else test}\)")
     folder = root / FOLDERS.get(group, f"src/{group}")
-    return any(pattern.search(path.read_text(encoding="utf-8")) for path in folder.glob("*_test.cpp"))
+    return any(pattern.search(path.read_text(encoding="utf-8")) for path in folder.rglob("*_test.cpp"))
 
 
 def main():

@@ -1,7 +1,7 @@
 #include <initializer_list>
 #include <tuple>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// What RC and UC carry, byte for byte, between two queue pairs.
 namespace verbs_test {

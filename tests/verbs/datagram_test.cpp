@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// UD: addresses, GRHs, Q_Keys, multicast.
 namespace verbs_test {
@@ -40,7 +40,7 @@ struct Datagrams {
       request.wr.ud = {.ah = handle.get(), .remote_qpn = b.qp()->qp_num, .remote_qkey = qkey};
     };
   }
-  Host host;
+  OpenDevice host;
   Endpoint a;
   Endpoint b;
   Owned<ibv_ah> handle;
@@ -225,7 +225,7 @@ TEST(Datagram, OtherOperationsAreRefused) {
 }
 
 TEST(AddressHandle, IsRefusedForWhatLeadsNowhere) {
-  const Host host;
+  const OpenDevice host;
   const auto refused = [&](const std::function<void(ibv_ah_attr&)>& change) {
     ibv_ah_attr attributes = route_to(host.gid(1));
     change(attributes);
@@ -246,7 +246,7 @@ ibv_gid group(std::uint8_t last) {
 TEST(Multicast, ReachesMembersOfOtherNodes) {
   const ibv_gid gid = group(static_cast<std::uint8_t>(getpid()));
   OtherNode other([&gid](const Pipe& pipe) {
-    const Host host;
+    const OpenDevice host;
     const Endpoint end(host, {.type = IBV_QPT_UD});
     end.connect({});
     ASSERT_EQ(ibv_attach_mcast(end.qp(), &gid, 0), 0);
@@ -259,7 +259,7 @@ TEST(Multicast, ReachesMembersOfOtherNodes) {
     EXPECT_EQ(ibv_detach_mcast(end.qp(), &gid, 0), 0);
     EXPECT_NE(ibv_detach_mcast(end.qp(), &gid, 0), 0);
   });
-  const Host host;
+  const OpenDevice host;
   const Endpoint end(host, {.type = IBV_QPT_UD});
   end.connect({});
   ibv_ah_attr attributes = route_to(gid);
@@ -298,7 +298,7 @@ TEST(Multicast, ReachesEachMemberOfOneNode) {
 }
 
 TEST(Multicast, IsKeptFromItsSenderWhereItAskedForThat) {
-  const Host host;
+  const OpenDevice host;
   const ibv_gid gid = group(static_cast<std::uint8_t>(getpid()));
   const Endpoint hears(host, {.type = IBV_QPT_UD});
   const Endpoint ignores(host,

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Completion channels and asynchronous events.
 namespace verbs_test {
@@ -43,7 +43,7 @@ struct Told {
     EXPECT_EQ(context, nullptr);
     ibv_ack_cq_events(cq, 1);
   }
-  Host host;
+  OpenDevice host;
   Owned<ibv_comp_channel> channel;
   std::unique_ptr<Endpoint> a, b;
 };
@@ -105,7 +105,7 @@ TEST(CompletionChannel, NonBlockingGivesEagain) {
 }
 
 TEST(CompletionChannel, GivesTheQueuesOwnContext) {
-  const Host host;
+  const OpenDevice host;
   const Owned<ibv_comp_channel> channel(ibv_create_comp_channel(host.context()));
   int mark = 0;
   const Owned<ibv_cq> cq(ibv_create_cq(host.context(), 4, &mark, channel.get(), 0));
@@ -142,7 +142,7 @@ TEST(CompletionChannel, DestroyingAQueueWaitsForTheAcknowledgement) {
 }
 
 TEST(AsyncEvents, DescriptorIsReadableWhenOneIsThere) {
-  const Host host;
+  const OpenDevice host;
   EXPECT_FALSE(readable(host.context()->async_fd));
   const int flags = fcntl(host.context()->async_fd, F_GETFL);
   ASSERT_EQ(fcntl(host.context()->async_fd, F_SETFL, flags | O_NONBLOCK), 0);
@@ -153,7 +153,7 @@ TEST(AsyncEvents, DescriptorIsReadableWhenOneIsThere) {
 }
 
 TEST(AsyncEvents, CommunicationIsEstablishedByTheFirstPacketInRtr) {
-  const Host host;
+  const OpenDevice host;
   const Endpoint a(host), b(host);
   a.connect(b.address());
   b.to_init();
@@ -194,7 +194,7 @@ TEST(AsyncEvents, OverrunCompletionQueueIsAnError) {
 }
 
 TEST(AsyncEvents, DestroyingAQueuePairWaitsForTheAcknowledgement) {
-  const Host host;
+  const OpenDevice host;
   auto a = std::make_unique<Endpoint>(host);
   auto b = std::make_unique<Endpoint>(host);
   a->connect(b->address());

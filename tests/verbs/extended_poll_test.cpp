@@ -2,7 +2,7 @@
 #include <ctime>
 #include <thread>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Extended completion queues, and resizing of either kind.
 namespace verbs_test {
@@ -13,7 +13,7 @@ struct Delete {
 };
 using OwnedCq = std::unique_ptr<ibv_cq_ex, Delete>;
 
-OwnedCq create(const Host& host, std::uint64_t fields, std::uint32_t flags = 0,
+OwnedCq create(const OpenDevice& host, std::uint64_t fields, std::uint32_t flags = 0,
                std::uint32_t entries = 16) {
   ibv_cq_init_attr_ex wanted{};
   wanted.cqe = entries;
@@ -26,7 +26,7 @@ OwnedCq create(const Host& host, std::uint64_t fields, std::uint32_t flags = 0,
 /// A queue pair connected to itself whose completions go into `cq`.
 class Loop {
  public:
-  explicit Loop(ibv_cq_ex* cq, const Host& host) : endpoint_(host, with(cq)) {
+  explicit Loop(ibv_cq_ex* cq, const OpenDevice& host) : endpoint_(host, with(cq)) {
     endpoint_.connect(endpoint_.address());
   }
   const Endpoint& operator*() const { return endpoint_; }
@@ -60,7 +60,7 @@ std::uint64_t wall_clock() {
 }
 
 TEST(ExtendedPoll, EveryFieldIsRead) {
-  const Host host;
+  const OpenDevice host;
   constexpr std::uint64_t kTimes =
       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
   const OwnedCq cq = create(host, std::uint64_t{IBV_WC_STANDARD_FLAGS} | kTimes);
@@ -99,7 +99,7 @@ TEST(ExtendedPoll, EveryFieldIsRead) {
 }
 
 TEST(ExtendedPoll, BothStylesTakeFromTheSameQueue) {
-  const Host host;
+  const OpenDevice host;
   const OwnedCq cq = create(host, IBV_WC_STANDARD_FLAGS);
   const Loop loop(cq.get(), host);
   for (std::uint64_t id = 0; id < 4; ++id) {
@@ -113,7 +113,7 @@ TEST(ExtendedPoll, BothStylesTakeFromTheSameQueue) {
 }
 
 TEST(ExtendedPoll, TwoThreadsTakeEachEntryOnce) {
-  const Host host;
+  const OpenDevice host;
   const OwnedCq cq = create(host, IBV_WC_STANDARD_FLAGS, 0, 256);
   const Loop loop(cq.get(), host);
   constexpr std::uint64_t kEach = 200;
@@ -142,7 +142,7 @@ TEST(ExtendedPoll, TwoThreadsTakeEachEntryOnce) {
 }
 
 TEST(ExtendedCompletionQueue, WhatIsNotServedIsRefused) {
-  const Host host;
+  const OpenDevice host;
   errno = 0;
   EXPECT_EQ(create(host, IBV_WC_EX_WITH_CVLAN), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
@@ -156,7 +156,7 @@ TEST(ExtendedCompletionQueue, WhatIsNotServedIsRefused) {
 }
 
 TEST(ExtendedCompletionQueue, OverrunThatIsIgnoredRaisesNoEvent) {
-  const Host host;
+  const OpenDevice host;
   const OwnedCq cq =
       create(host, 0, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN | IBV_CREATE_CQ_ATTR_SINGLE_THREADED, 4);
   const Loop loop(cq.get(), host);

@@ -1,7 +1,7 @@
 #include <cerrno>
 #include <thread>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Extended queue pairs: what the `ibv_wr_*` calls post, and that all of it is posted or nothing.
 namespace verbs_test {
@@ -186,7 +186,7 @@ TEST(ExtendedPost, BatchesOfTwoThreadsDoNotMix) {
 }
 
 TEST(ExtendedQueuePair, OperationsThatATypeDoesNotServeAreRefused) {
-  const Host host;
+  const OpenDevice host;
   const Owned<ibv_cq> cq(ibv_create_cq(host.context(), 16, nullptr, nullptr, 0));
   const auto create = [&](ibv_qp_type type, std::uint64_t operations,
                           std::uint32_t more_mask = 0) -> int {

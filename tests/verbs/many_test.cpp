@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Many queue pairs in one program.
 namespace verbs_test {
@@ -19,7 +19,7 @@ std::size_t resident_bytes() {
 
 TEST(ManyQueuePairs, AThousandWorkAndCostLittle) {
   constexpr std::size_t kPairs = 500;
-  const Host host;
+  const OpenDevice host;
   const Endpoint ends(host, {.completions = 4096});  // For its memory and completion queue.
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = ends.cq();

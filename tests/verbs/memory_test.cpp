@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Regions of every kind: changed, zero-based, null, on demand, over device memory and over
 /// descriptors; and imported ones.
@@ -85,7 +85,7 @@ TEST(Memory, ChangedTranslationLeadsElsewhere) {
 }
 
 TEST(Memory, ChangedDomainIsInUse) {
-  const Host host;
+  const OpenDevice host;
   ibv_pd* const other = ibv_alloc_pd(host.context());
   const Pages pages(1);
   Owned<ibv_mr> mr(ibv_reg_mr(host.pd(), pages.at(), kPage, kAllAccess));
@@ -142,13 +142,13 @@ TEST(Memory, NullRegionDropsAndReadsZeroes) {
 class OnDemand : public testing::Test {
  protected:
   static constexpr int kAccess = kAllAccess | IBV_ACCESS_ON_DEMAND;
-  Owned<ibv_mr> implicit(const Host& host) {
+  Owned<ibv_mr> implicit(const OpenDevice& host) {
     return Owned<ibv_mr>(ibv_reg_mr(host.pd(), nullptr, SIZE_MAX, kAccess));
   }
 };
 
 TEST_F(OnDemand, RegistrationTouchesNothing) {
-  const Host host;
+  const OpenDevice host;
   const Pages pages(64);
   const Owned<ibv_mr> mr(ibv_reg_mr(host.pd(), pages.at(), 64 * kPage, kAccess));
   ASSERT_NE(mr, nullptr);
@@ -214,7 +214,7 @@ TEST_F(OnDemand, OwnMemoryThatIsUnmappedIsAProtectionError) {
 }
 
 TEST_F(OnDemand, AdviceBringsPagesIn) {
-  const Host host;
+  const OpenDevice host;
   const Pages pages(4);
   const Owned<ibv_mr> mr(ibv_reg_mr(host.pd(), pages.at(), 4 * kPage, kAccess));
   ASSERT_NE(mr, nullptr);
@@ -229,7 +229,7 @@ TEST_F(OnDemand, AdviceBringsPagesIn) {
 }
 
 TEST_F(OnDemand, WrongAdvice) {
-  const Host host;
+  const OpenDevice host;
   const Pages pages(2);
   const Owned<ibv_mr> pinned(ibv_reg_mr(host.pd(), pages.at(), kPage, kAllAccess));
   const Owned<ibv_mr> read_only(
@@ -301,7 +301,7 @@ TEST_F(DmaBuffer, IsARegionWhereItCanBeMapped) {
 }
 
 TEST_F(DmaBuffer, RefusesWhatItCannotMap) {
-  const Host host;
+  const OpenDevice host;
   EXPECT_EQ(ibv_reg_dmabuf_mr(host.pd(), 0, 5 * kPage, 0, fd_, kAllAccess), nullptr);
   EXPECT_EQ(errno, EINVAL);
   const int counter = eventfd(0, 0);
@@ -334,7 +334,7 @@ TEST(Import, ContextDomainAndRegionAreShared) {
 }
 
 TEST(Import, AQueuePairOutlivesTheImportedDomain) {
-  const Host host;
+  const OpenDevice host;
   ibv_context* const context = ibv_import_device(dup(host.context()->cmd_fd));
   ASSERT_NE(context, nullptr);
   ibv_pd* const pd = ibv_import_pd(context, host.pd()->handle);
@@ -360,7 +360,7 @@ TEST(Import, DescriptorsOfOthersAreNoContexts) {
 }
 
 TEST(Limits, SayWhatWorksOnDemand) {
-  const Host host;
+  const OpenDevice host;
   ibv_device_attr_ex attributes{};
   ASSERT_EQ(ibv_query_device_ex(host.context(), nullptr, &attributes), 0);
   EXPECT_EQ(attributes.odp_caps.general_caps,

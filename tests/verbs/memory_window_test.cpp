@@ -1,6 +1,6 @@
 #include <cerrno>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Memory windows of both types, invalidation from both sides, and ATOMIC WRITE.
 namespace verbs_test {

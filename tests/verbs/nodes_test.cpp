@@ -1,4 +1,4 @@
-#include "kit.h"
+#include "test_util.h"
 
 /// Two nodes of one machine: processes of their own, with agents of their own.
 namespace verbs_test {
@@ -7,7 +7,7 @@ namespace {
 TEST(Nodes, HaveGidsOfTheirOwnAndReachEachOtherByBoth) {
   for (const std::uint8_t index : kGidIndexes) {
     OtherNode other([index](const Pipe& pipe) {
-      const Host host;
+      const OpenDevice host;
       const Endpoint end(host);
       end.connect(pipe.exchange(end.address()), {.gid_index = index});
       ASSERT_EQ(end.receive(1, 0, 1000), 0);
@@ -19,7 +19,7 @@ TEST(Nodes, HaveGidsOfTheirOwnAndReachEachOtherByBoth) {
       ASSERT_OK(end.wait());
       pipe.receive<bool>();
     });
-    const Host host;
+    const OpenDevice host;
     const Endpoint end(host);
     const Address peer = other.pipe().exchange(end.address());
     EXPECT_NE(std::memcmp(&peer.gids[index], host.gid(index).raw, sizeof(ibv_gid)), 0);
@@ -37,7 +37,7 @@ TEST(Nodes, HaveGidsOfTheirOwnAndReachEachOtherByBoth) {
 
 TEST(Nodes, OneSidedOperationsNeedNothingOfThePeersProgram) {
   OtherNode other([](const Pipe& pipe) {
-    const Host host;
+    const OpenDevice host;
     const Endpoint end(host, {.memory_bytes = 1 << 20});
     fill(end.memory().first(1 << 19), 3);
     end.connect(pipe.exchange(end.address()));
@@ -45,7 +45,7 @@ TEST(Nodes, OneSidedOperationsNeedNothingOfThePeersProgram) {
     pipe.receive<bool>();  // Sleeps here: its background thread answers.
     EXPECT_EQ(difference(end.memory().subspan(1 << 19), 4), std::nullopt);
   });
-  const Host host;
+  const OpenDevice host;
   const Endpoint end(host, {.memory_bytes = 1 << 20});
   const Address peer = other.pipe().exchange(end.address());
   end.connect(peer);
@@ -61,13 +61,13 @@ TEST(Nodes, OneSidedOperationsNeedNothingOfThePeersProgram) {
 
 TEST(Nodes, AKilledPeerExhaustsTheRetries) {
   OtherNode other([](const Pipe& pipe) {
-    const Host host;
+    const OpenDevice host;
     const Endpoint end(host);
     end.connect(pipe.exchange(end.address()));
     pipe.send(true);
     pipe.receive<bool>();  // Never comes.
   });
-  const Host host;
+  const OpenDevice host;
   const Endpoint end(host);
   const Address peer = other.pipe().exchange(end.address());
   end.connect(peer, {.timeout = 10, .retry_count = 2});

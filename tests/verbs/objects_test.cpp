@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Devices, regions, completion queues: what queries say, what is refused and with which errno,
 /// what is busy.
@@ -13,7 +13,7 @@ namespace verbs_test {
 namespace {
 
 TEST(Device, DescribesItself) {
-  const Host host;
+  const OpenDevice host;
   ibv_device* const device = host.context()->device;
   EXPECT_EQ(device->node_type, IBV_NODE_CA);
   EXPECT_EQ(device->transport_type, IBV_TRANSPORT_IB);
@@ -46,7 +46,7 @@ TEST(Device, OutlivesItsList) {
 }
 
 TEST(Port, IsAnActiveEthernetPort) {
-  const Host host;
+  const OpenDevice host;
   ibv_port_attr port{};
   ASSERT_EQ(ibv_query_port(host.context(), 1, &port), 0);
   EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
@@ -63,7 +63,7 @@ TEST(Port, TellsItsSpeedAsWidthAndSpeedDo) {
   using Query = int (*)(ibv_context*, std::uint32_t, std::uint64_t*);  // Of newer headers.
   const auto query = reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "ibv_query_port_speed"));
   ASSERT_NE(query, nullptr);
-  const Host host;
+  const OpenDevice host;
   std::uint64_t speed = 0;
   ASSERT_EQ(query(host.context(), 1, &speed), 0);
   EXPECT_EQ(speed, 1000u);  // 100 Gbit/s: four lanes of EDR.
@@ -71,7 +71,7 @@ TEST(Port, TellsItsSpeedAsWidthAndSpeedDo) {
 }
 
 TEST(Port, HasOnePartitionKey) {
-  const Host host;
+  const OpenDevice host;
   __be16 key = 0;
   ASSERT_EQ(ibv_query_pkey(host.context(), 1, 0, &key), 0);
   EXPECT_EQ(key, 0xffff);
@@ -81,7 +81,7 @@ TEST(Port, HasOnePartitionKey) {
 }
 
 TEST(GidTable, IsLaidOutAsLinuxDoes) {
-  const Host host;
+  const OpenDevice host;
   const ibv_gid link_local = host.gid(0);
   EXPECT_EQ(link_local.raw[0], 0xfe);
   EXPECT_EQ(link_local.raw[1], 0x80);
@@ -93,7 +93,7 @@ TEST(GidTable, IsLaidOutAsLinuxDoes) {
 }
 
 TEST(GidTable, EntriesHaveTypesAndTheTableHasAnEnd) {
-  const Host host;
+  const OpenDevice host;
   ibv_port_attr port{};
   ASSERT_EQ(ibv_query_port(host.context(), 1, &port), 0);
   ibv_gid_entry entries[64];
@@ -123,7 +123,7 @@ TEST(GidTable, EntriesHaveTypesAndTheTableHasAnEnd) {
 }
 
 /// errno of a registration that has to fail.
-int refused_registration(const Host& host, void* address, std::size_t length, int access) {
+int refused_registration(const OpenDevice& host, void* address, std::size_t length, int access) {
   errno = 0;
   ibv_mr* const region = ibv_reg_mr(host.pd(), address, length, access);
   if (region == nullptr) return errno;
@@ -132,7 +132,7 @@ int refused_registration(const Host& host, void* address, std::size_t length, in
 }
 
 TEST(Registration, OfMemoryThatIsNotMappedIsEfault) {
-  const Host host;
+  const OpenDevice host;
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* const memory =
       mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -145,7 +145,7 @@ TEST(Registration, OfMemoryThatIsNotMappedIsEfault) {
 }
 
 TEST(Registration, OfReadOnlyMemoryForWritingIsEfault) {
-  const Host host;
+  const OpenDevice host;
   void* const memory = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   EXPECT_EQ(refused_registration(host, memory, 4096, IBV_ACCESS_LOCAL_WRITE), EFAULT);
   EXPECT_EQ(refused_registration(host, memory, 4096, IBV_ACCESS_REMOTE_READ), 0);
@@ -153,7 +153,7 @@ TEST(Registration, OfReadOnlyMemoryForWritingIsEfault) {
 }
 
 TEST(Registration, ForRemoteWritingWithoutLocalWritingIsEinval) {
-  const Host host;
+  const OpenDevice host;
   std::vector<std::byte> memory(4096);
   EXPECT_EQ(refused_registration(host, memory.data(), 4096, IBV_ACCESS_REMOTE_WRITE), EINVAL);
   EXPECT_EQ(refused_registration(host, memory.data(), 4096, IBV_ACCESS_REMOTE_ATOMIC), EINVAL);
@@ -161,7 +161,7 @@ TEST(Registration, ForRemoteWritingWithoutLocalWritingIsEinval) {
 }
 
 TEST(Registration, IgnoresOptionalRightsAndRefusesUnknownOnes) {
-  const Host host;
+  const OpenDevice host;
   std::vector<std::byte> memory(4096);
   EXPECT_EQ(refused_registration(host, memory.data(), 4096,
                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING),
@@ -175,7 +175,7 @@ TEST(Registration, IgnoresOptionalRightsAndRefusesUnknownOnes) {
 }
 
 TEST(Registration, GivesKeysThatDoNotFollowEachOther) {
-  const Host host;
+  const OpenDevice host;
   std::vector<std::byte> memory(4096);
   const Owned<ibv_mr> a(ibv_reg_mr(host.pd(), memory.data(), 4096, kAllAccess));
   const Owned<ibv_mr> b(ibv_reg_mr(host.pd(), memory.data(), 4096, kAllAccess));
@@ -184,7 +184,7 @@ TEST(Registration, GivesKeysThatDoNotFollowEachOther) {
 }
 
 TEST(Busy, ObjectsInUseAreNotDestroyed) {
-  const Host host;
+  const OpenDevice host;
   const Owned<ibv_comp_channel> channel(ibv_create_comp_channel(host.context()));
   EndpointOptions options;
   options.channel = channel.get();
@@ -195,7 +195,7 @@ TEST(Busy, ObjectsInUseAreNotDestroyed) {
 }
 
 TEST(Busy, RegionsAndAddressHandlesKeepTheirDomain) {
-  const Host host;
+  const OpenDevice host;
   const Owned<ibv_pd> pd(ibv_alloc_pd(host.context()));
   {
     std::vector<std::byte> memory(64);
@@ -213,7 +213,7 @@ TEST(Busy, RegionsAndAddressHandlesKeepTheirDomain) {
 }
 
 TEST(CompletionQueue, SizesOutOfRangeAreEinval) {
-  const Host host;
+  const OpenDevice host;
   for (const int entries : {0, -1, 1 << 30}) {
     errno = 0;
     EXPECT_EQ(ibv_create_cq(host.context(), entries, nullptr, nullptr, 0), nullptr);
@@ -242,7 +242,7 @@ TEST(Device, ClosedWithObjectsLeftBehindStopsThem) {
   const std::uint32_t qpn = qp->qp_num;
   EXPECT_EQ(ibv_close_device(left), 0);
   on_purpose.reset();
-  const Host host;
+  const OpenDevice host;
   const Endpoint alone(host);
   Address gone = alone.address();
   gone.qpn = qpn;

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Parent domains and thread domains: what is made on one behaves as on its protection domain.
 namespace verbs_test {
@@ -13,7 +13,7 @@ struct DeleteThreads {
 };
 using OwnedTd = std::unique_ptr<ibv_td, DeleteThreads>;
 
-OwnedTd allocate_threads(const Host& host) {
+OwnedTd allocate_threads(const OpenDevice& host) {
   ibv_td_init_attr wanted{};
   return OwnedTd(ibv_alloc_td(host.context(), &wanted));
 }
@@ -48,7 +48,7 @@ void release(ibv_pd* pd, void* context, void* block, std::uint64_t) {
   std::free(block);
 }
 
-Owned<ibv_pd> allocate_parent(const Host& host, Memory* memory, ibv_td* td = nullptr) {
+Owned<ibv_pd> allocate_parent(const OpenDevice& host, Memory* memory, ibv_td* td = nullptr) {
   ibv_parent_domain_init_attr wanted{};
   wanted.pd = host.pd();
   wanted.td = td;
@@ -78,7 +78,7 @@ void expect_traffic(const Endpoint& endpoint) {
 }
 
 TEST(ParentDomain, IsItsProtectionDomain) {
-  const Host host;
+  const OpenDevice host;
   const OwnedTd td = allocate_threads(host);
   const auto parent = allocate_parent(host, nullptr, td.get());
   ASSERT_NE(parent, nullptr);
@@ -87,7 +87,7 @@ TEST(ParentDomain, IsItsProtectionDomain) {
 }
 
 TEST(ParentDomain, SendQueuesLieInTheProgramsMemory) {
-  const Host host;
+  const OpenDevice host;
   Memory memory;
   const auto parent = allocate_parent(host, &memory);
   {
@@ -102,7 +102,7 @@ TEST(ParentDomain, SendQueuesLieInTheProgramsMemory) {
 }
 
 TEST(ParentDomain, ProgramMayLeaveMemoryToUs) {
-  const Host host;
+  const OpenDevice host;
   Memory memory;
   memory.use_default = true;
   const auto parent = allocate_parent(host, &memory);
@@ -115,7 +115,7 @@ TEST(ParentDomain, ProgramMayLeaveMemoryToUs) {
 }
 
 TEST(ParentDomain, WithoutMemoryThereIsNoQueuePair) {
-  const Host host;
+  const OpenDevice host;
   Memory memory;
   memory.fail = true;
   const auto parent = allocate_parent(host, &memory);
@@ -129,7 +129,7 @@ TEST(ParentDomain, WithoutMemoryThereIsNoQueuePair) {
 }
 
 TEST(ParentDomain, WhatItIsMadeOfStaysAsLongAsItIsUsed) {
-  const Host host;
+  const OpenDevice host;
   OwnedTd td = allocate_threads(host);
   auto parent = allocate_parent(host, nullptr, td.get());
   EXPECT_EQ(ibv_dealloc_td(td.get()), EBUSY);
@@ -151,7 +151,7 @@ TEST(ParentDomain, WhatItIsMadeOfStaysAsLongAsItIsUsed) {
 }
 
 TEST(ParentDomain, WrongUseIsEinval) {
-  const Host host;
+  const OpenDevice host;
   const auto refused = [&](const ibv_parent_domain_init_attr& wanted) {
     ibv_parent_domain_init_attr copy = wanted;
     errno = 0;

@@ -1,13 +1,13 @@
 #include <cerrno>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Queue pairs: what their creation and each transition take and refuse, and what may be posted.
 namespace verbs_test {
 namespace {
 
 TEST(QueuePair, CapacitiesComeBackAtLeastAsAskedFor) {
-  const Host host;
+  const OpenDevice host;
   const Endpoint end(host, {.sends = 100, .receives = 33, .segments = 5, .inline_bytes = 200});
   ibv_qp_attr attributes{};
   ibv_qp_init_attr initial{};
@@ -33,7 +33,7 @@ TEST(QueuePair, HasRoomForAFewInlineBytesUnasked) {
 }
 
 TEST(QueuePair, BeyondTheLimitsIsEinval) {
-  const Host host;
+  const OpenDevice host;
   const Owned<ibv_cq> cq(ibv_create_cq(host.context(), 4, nullptr, nullptr, 0));
   ibv_device_attr device{};
   ASSERT_EQ(ibv_query_device(host.context(), &device), 0);
@@ -92,7 +92,7 @@ TEST(QueuePair, KeepsWhatItWasModifiedTo) {
 }
 
 TEST(QueuePair, TransitionsWithoutTheirAttributesAreEinval) {
-  const Host host;
+  const OpenDevice host;
   const Endpoint end(host);
   EXPECT_EQ(end.qp()->state, IBV_QPS_RESET);
   EXPECT_EQ(end.modify_state(IBV_QPS_INIT), EINVAL);  // Port, P_Key and access are missing.
@@ -105,7 +105,7 @@ TEST(QueuePair, TransitionsWithoutTheirAttributesAreEinval) {
 }
 
 TEST(QueuePair, ASendBeforeRtsIsEinvalAndSaysWhy) {
-  const Host host;
+  const OpenDevice host;
   const Endpoint end(host);
   end.to_init();
   testing::internal::CaptureStderr();
@@ -117,7 +117,7 @@ TEST(QueuePair, ASendBeforeRtsIsEinvalAndSaysWhy) {
 
 /// The result of going to RTR with one thing changed.
 int rtr_with(const std::function<void(ibv_qp_attr&)>& change) {
-  const Host host;
+  const OpenDevice host;
   const Endpoint end(host);
   end.to_init();
   ibv_qp_attr attributes{};
@@ -148,7 +148,7 @@ TEST(QueuePair, PathsThatCannotBeAreEinval) {
 }
 
 TEST(Posting, InStatesThatCannotSendIsEinval) {
-  const Host host;
+  const OpenDevice host;
   const Endpoint end(host);
   EXPECT_EQ(end.post(IBV_WR_SEND, 1, 0, 8), EINVAL);
   EXPECT_EQ(end.receive(1, 0, 8), EINVAL);

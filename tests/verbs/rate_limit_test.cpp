@@ -1,7 +1,7 @@
 #include <cerrno>
 #include <chrono>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Packet pacing: a queue pair sends no faster than it is told, and loses nothing by it.
 namespace verbs_test {
@@ -79,7 +79,7 @@ TEST(RateLimit, HoldsDatagrams) {
 
 /// Raw packets have it among the attributes of ibv_modify_qp, too.
 TEST(RateLimit, HoldsRawPackets) {
-  const Host host;
+  const OpenDevice host;
   const Endpoint end(host, {.type = IBV_QPT_RAW_PACKET});
   end.connect({});
   constexpr std::uint32_t kFrameBytes = 1500;

@@ -7,7 +7,7 @@
 #include <arpa/inet.h>
 #include <unistd.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Raw packet queue pairs and flow rules. The segment between nodes of the loopback interface is
 /// the machine's, and tests run side by side: each process has MAC addresses of its own.
@@ -77,7 +77,9 @@ struct Rule {
 };
 
 struct RawEnd : Endpoint {
-  explicit RawEnd(const Host& host) : Endpoint(host, {.type = IBV_QPT_RAW_PACKET}) { connect({}); }
+  explicit RawEnd(const OpenDevice& host) : Endpoint(host, {.type = IBV_QPT_RAW_PACKET}) {
+    connect({});
+  }
 
   /// A UDP datagram of four bytes to a port, or a frame of no known type; at the memory's start.
   std::uint32_t write_frame(const Mac& destination, std::uint16_t udp_port = 0) const {
@@ -104,7 +106,7 @@ struct RawEnd : Endpoint {
 };
 
 struct RawPackets : testing::Test {
-  Host host;
+  OpenDevice host;
   RawEnd a{host};
   RawEnd b{host};
 };
@@ -127,7 +129,7 @@ TEST(RawPacket, FrameToAnotherNodeAndBack) {
   constexpr std::uint8_t kHere = 2;
   constexpr std::uint8_t kThere = 3;
   OtherNode other([](const Pipe& pipe) {
-    const Host there_host;
+    const OpenDevice there_host;
     const RawEnd there(there_host);
     const Flow flow(Rule().to(pipe.receive<Mac>()).create(there));
     ASSERT_EQ(there.receive(1, 0, 2000), 0);
@@ -135,7 +137,7 @@ TEST(RawPacket, FrameToAnotherNodeAndBack) {
     ASSERT_OK(there.wait());
     there.send(pipe.receive<Mac>());
   });
-  const Host host;
+  const OpenDevice host;
   const RawEnd here(host);
   const Flow flow(Rule().to(mac(kHere)).create(here));
   ASSERT_EQ(here.receive(1, 0, 2000), 0);

@@ -1,12 +1,12 @@
 #include <cerrno>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Shared receive queues.
 namespace verbs_test {
 namespace {
 
-Owned<ibv_srq> create(const Host& host, std::uint32_t requests, std::uint32_t segments = 1) {
+Owned<ibv_srq> create(const OpenDevice& host, std::uint32_t requests, std::uint32_t segments = 1) {
   ibv_srq_init_attr wanted{.srq_context = nullptr,
                            .attr = {.max_wr = requests, .max_sge = segments, .srq_limit = 0}};
   Owned<ibv_srq> srq(ibv_create_srq(host.pd(), &wanted));
@@ -45,7 +45,7 @@ struct Shared {
       receivers.back()->connect(senders.back()->address(), connection);
     }
   }
-  Host host;
+  OpenDevice host;
   Owned<ibv_srq> srq;
   std::vector<std::unique_ptr<Endpoint>> senders;
   std::vector<std::unique_ptr<Endpoint>> receivers;
@@ -108,7 +108,7 @@ TEST(SharedReceive, TheLimitIsToldOncePerArming) {
 }
 
 TEST(SharedReceive, AnEventNobodyTookGoesWithItsQueue) {
-  Host host;
+  OpenDevice host;
   auto srq = create(host, 4);
   ASSERT_EQ(set_limit(srq.get(), 1), 0);
   srq.reset();

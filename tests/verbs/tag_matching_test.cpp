@@ -4,7 +4,7 @@
 #include <endian.h>
 #include <infiniband/tm_types.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Tag matching shared receive queues.
 namespace verbs_test {
@@ -14,7 +14,7 @@ constexpr std::uint64_t kTag = 0x1122334455667788;
 constexpr std::uint32_t kHeader = sizeof(ibv_tmh);
 constexpr int kSignaled = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC;
 
-Owned<ibv_srq> create(const Host& host, ibv_cq* cq, std::uint32_t tags = 8) {
+Owned<ibv_srq> create(const OpenDevice& host, ibv_cq* cq, std::uint32_t tags = 8) {
   ibv_srq_init_attr_ex wanted{};
   wanted.attr = {.max_wr = 16, .max_sge = 1, .srq_limit = 0};
   wanted.comp_mask =
@@ -39,7 +39,7 @@ struct Tags {
     srq.reset();
     EXPECT_EQ(ibv_destroy_cq(cq()), 0);
   }
-  static ibv_cq_ex* create_cq(const Host& host) {
+  static ibv_cq_ex* create_cq(const OpenDevice& host) {
     ibv_cq_init_attr_ex wanted{};
     wanted.cqe = 64;
     wanted.wc_flags = std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_TM_INFO;
@@ -104,7 +104,7 @@ struct Tags {
     EXPECT_EQ(entry.byte_len, bytes);
   }
 
-  Host host;
+  OpenDevice host;
   ibv_cq_ex* extended = create_cq(host);
   Owned<ibv_srq> srq = create(host, cq());
   Endpoint sender{host};

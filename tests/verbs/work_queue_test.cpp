@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Work queues, indirection tables and queue pairs that scale.
 namespace verbs_test {
@@ -66,7 +66,7 @@ struct Scaling : testing::Test {
     return attributes;
   }
 
-  Host host;
+  OpenDevice host;
   Endpoint first{host, {.type = IBV_QPT_RAW_PACKET}};
   Endpoint second{host, {.type = IBV_QPT_RAW_PACKET}};
   std::array<std::uint8_t, 40> key{0x2c, 0xc6, 0x81, 0xd1, 0x5b, 0xdb, 0xf4, 0xf7};

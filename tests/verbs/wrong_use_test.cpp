@@ -1,6 +1,6 @@
 #include <cerrno>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// Wrong use on the wire: each with the completion that a card gives on either side.
 namespace verbs_test {
@@ -64,7 +64,7 @@ TEST(RemoteKey, RegionWithoutTheRightIsAnAccessError) {
 }
 
 TEST(RemoteKey, RegionOfAnotherDomainIsAnAccessError) {
-  const Host host;
+  const OpenDevice host;
   const Owned<ibv_pd> other(ibv_alloc_pd(host.context()));
   const Endpoint a(host);
   EndpointOptions options;

@@ -5,13 +5,13 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "kit.h"
+#include "test_util.h"
 
 /// XRC: domains, queues that are named by number, and the two halves of a connection.
 namespace verbs_test {
 namespace {
 
-Owned<ibv_xrcd> open_domain(const Host& host, int fd = -1, int flags = O_CREAT) {
+Owned<ibv_xrcd> open_domain(const OpenDevice& host, int fd = -1, int flags = O_CREAT) {
   ibv_xrcd_init_attr wanted{
       .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = flags};
   return Owned<ibv_xrcd>(ibv_open_xrcd(host.context(), &wanted));
@@ -31,7 +31,7 @@ struct TemporaryFile {
 
 /// The receiving side: domain, target queue pair, and a queue with a completion queue of its own.
 struct Target {
-  explicit Target(const Host& host, int fd = -1, const EndpointOptions& options = {})
+  explicit Target(const OpenDevice& host, int fd = -1, const EndpointOptions& options = {})
       : endpoint(host, options), domain(open_domain(host, fd)) {
     EXPECT_NE(domain, nullptr);
     ibv_qp_init_attr_ex wanted{};
@@ -42,7 +42,7 @@ struct Target {
     EXPECT_NE(qp, nullptr) << std::strerror(errno);
     srq = create_queue(host, domain.get());
   }
-  Owned<ibv_srq> create_queue(const Host& host, ibv_xrcd* in) const {
+  Owned<ibv_srq> create_queue(const OpenDevice& host, ibv_xrcd* in) const {
     ibv_srq_init_attr_ex wanted{};
     wanted.attr = {.max_wr = 8, .max_sge = 1, .srq_limit = 0};
     wanted.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
@@ -74,7 +74,7 @@ std::uint32_t number_of(ibv_srq* srq) {
   return number;
 }
 
-void modify(ibv_qp* qp, const Host& host, std::uint32_t peer_qpn, bool asks) {
+void modify(ibv_qp* qp, const OpenDevice& host, std::uint32_t peer_qpn, bool asks) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = 1;
@@ -122,7 +122,7 @@ struct Xrc {
       if (opcode != IBV_WR_SEND) to(target.endpoint.address())(request);
     });
   }
-  Host host;
+  OpenDevice host;
   Target target;
   Endpoint sender;
 };
@@ -176,7 +176,7 @@ TEST(Xrc, AnEmptyQueueMakesTheSenderTryAgain) {
 }
 
 TEST(Xrc, WhoWaitsForAQueueHearsOfItsCompletionsAndOfItsLimit) {
-  const Host other;
+  const OpenDevice other;
   const Owned<ibv_comp_channel> channel(ibv_create_comp_channel(other.context()));
   Xrc xrc(-1, {.channel = channel.get()});
   ASSERT_EQ(xrc.target.post(5, 0, 8), 0);
@@ -345,13 +345,13 @@ TEST(Xrc, ACompletionQueuesErrorGoesToItsOwnContext) {
 }
 
 TEST(Xrc, ADomainWithUsersStays) {
-  Host host;
+  OpenDevice host;
   Target target(host);
   EXPECT_EQ(ibv_close_xrcd(target.domain.get()), EBUSY);
 }
 
 TEST(Xrc, AFilesDomainIsFoundAgain) {
-  Host host;
+  OpenDevice host;
   const TemporaryFile file;
   const int fd = file.fd;
   EXPECT_EQ(open_domain(host, fd, 0), nullptr);
@@ -371,7 +371,7 @@ TEST(Xrc, AFilesDomainIsFoundAgain) {
 }
 
 TEST(Xrc, WrongUse) {
-  Host host;
+  OpenDevice host;
   EXPECT_EQ(open_domain(host, -1, 0), nullptr);
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(open_domain(host, 9999), nullptr);

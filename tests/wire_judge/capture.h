@@ -5,9 +5,9 @@
 #include <fstream>
 #include <vector>
 
-#include "wire/icrc.h"
-#include "wire/ip.h"
-#include "wire/packet.h"
+#include "wire/ib/packet.h"
+#include "wire/net/icrc.h"
+#include "wire/net/ip.h"
 
 /// Whole RoCE v2 datagrams as our encoders write them, and captures of them.
 namespace verbatim::judge {

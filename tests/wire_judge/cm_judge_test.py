@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 EMITTER = None
-# What wire/cm_samples_for_test.h means, under tshark's names (without "infiniband.").
+# What wire/mad/cm_test_util.h means, under tshark's names (without "infiniband.").
 PATH = {"locallid": 0x1101, "remotelid": 0x2201, "localgid": "fd00::1", "remotegid": "fd00::11",
         "tfcclass": 0x9a, "hoplim": 0x40, "sl": 0xb,
         "subnetlocal": 1, "localacktout": 0x13}

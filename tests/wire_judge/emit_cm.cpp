@@ -3,8 +3,8 @@
 #include <cstdio>
 
 #include "tests/wire_judge/capture.h"
-#include "wire/cm_samples_for_test.h"
-#include "wire/rdma_ip_header.h"
+#include "wire/mad/cm_test_util.h"
+#include "wire/mad/rdma_ip_header.h"
 
 int main(int argc, char** argv) {
   using namespace verbatim;

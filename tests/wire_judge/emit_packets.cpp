@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "tests/wire_judge/capture.h"
-#include "wire/packet.h"
+#include "wire/ib/packet.h"
 #include "wire/printer.h"
 
 namespace {

@@ -8,7 +8,7 @@
 
 #include <netdb.h>
 
-#include "base/unique_fd.h"
+#include "base/os/unique_fd.h"
 #include "verbatim/result.h"
 
 namespace verbatim::detail {

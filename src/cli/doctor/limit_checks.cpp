@@ -10,9 +10,9 @@ namespace verbatim::cli::doctor {
 namespace {
 
 constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
-/// A program's arena (adapter/arena.h) is a sparse file that is mapped whole; a peer's is, too.
+/// A program's arena (arena/arena.h) is a sparse file that is mapped whole; a peer's is, too.
 constexpr std::uint64_t kArenaBytes = std::uint64_t{64} << 30;
-/// Registered memory is moved into one sparse file (region/memory_file.h).
+/// Registered memory is moved into one sparse file (region/adoption/memory_file.h).
 constexpr std::uint64_t kMemoryFileBytes = std::uint64_t{1} << 62;
 /// An agent's own, with its first eight slots, and a program's: below this they cannot start.
 constexpr std::uint64_t kOpenFilesMin = 64;

@@ -12,8 +12,8 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "agent/client.h"
-#include "agent/runtime_folder.h"
+#include "agent/client/client.h"
+#include "agent/protocol/runtime_folder.h"
 #include "cli/text/nearest.h"
 #include "config/layers.h"
 

@@ -78,8 +78,8 @@ Result<Context*> open_context(Device& device, UniqueFd command_fd, Exporter expo
                   .command_fd = std::move(command_fd),
                   .exporter = exporter,
                   .events = adapter::AsyncEvents(std::move(*semaphore)),
-                  .living_lock = {},
-                  .living = {},
+                  .live_objects_lock = {},
+                  .live_objects = {},
                   .queue_pairs = {},
                   .shared_receives = {},
                   .xrc_domains = {}});

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "adapter/adapter.h"
-#include "adapter/work_queue.h"
-#include "agent/device_files.h"
-#include "base/unique_fd.h"
+#include "adapter/ethernet/work_queue.h"
+#include "agent/protocol/device_files.h"
+#include "base/os/unique_fd.h"
+#include "dropin/ibverbs/data/send_batch.h"
 #include "dropin/ibverbs/program.h"
-#include "dropin/ibverbs/send_batch.h"
 #include "dropin/ibverbs/verbs.h"
 
 /// What stands behind the structures that programs hold: each begins with the public structure (a
@@ -52,9 +52,10 @@ struct Context {
   adapter::AsyncEvents events;
   /// Guards `living` and the `events_delivered` of its members. An event whose object is not here
   /// was taken from the queue while the object was being destroyed, and is dropped.
-  std::mutex living_lock;
-  std::unordered_set<const void*> living;  // Queue pairs, completion and shared receive queues.
-  // Guarded by living_lock too.
+  std::mutex live_objects_lock;
+  std::unordered_set<const void*>
+      live_objects;  // Queue pairs, completion and shared receive queues.
+  // Guarded by live_objects_lock too.
   std::unordered_set<QueuePair*> queue_pairs;
   std::unordered_set<SharedReceiveQueue*> shared_receives;
   std::unordered_set<XrcDomain*> xrc_domains;
@@ -133,7 +134,7 @@ struct MemoryRegion {
   ibv_mr verbs;
   std::uint32_t device_memory = 0;   // Handle of what it lies over; 0: none.
   std::span<std::byte> mapped = {};  // Of a DMA buffer: our mapping of it.
-  bool is_foreign = false;           // Imported, and another process's.
+  bool is_imported = false;          // Imported, and another process's.
   Share share = {};                  // Of the device.
 };
 
@@ -144,7 +145,7 @@ struct MemoryWindow {
 
 struct DeviceBuffer {
   ibv_dm verbs;
-  std::span<std::byte> borrowed = {};  // Of another process: addresses in adapter::BorrowedMemory.
+  std::span<std::byte> imported = {};  // Of another process: addresses in adapter::ImportedMemory.
 };
 
 struct CompletionQueue;
@@ -152,9 +153,9 @@ struct CompletionQueue;
 struct Channel {
   ibv_comp_channel verbs;
   adapter::CompletionChannel queue;
-  /// As Context::living_lock, for completion events. Also guards `verbs.refcnt`.
-  std::mutex living_lock;
-  std::unordered_map<adapter::CompletionQueue*, CompletionQueue*> living;
+  /// As Context::live_objects_lock, for completion events. Also guards `verbs.refcnt`.
+  std::mutex live_objects_lock;
+  std::unordered_map<adapter::CompletionQueue*, CompletionQueue*> live_objects;
 };
 
 struct CompletionQueue {
@@ -303,7 +304,7 @@ void extend(CompletionQueue& queue);
 
 /// Before an object's memory goes: drops its asynchronous events that nobody took and waits until
 /// the others are acknowledged. `completed` is guarded by `mutex`, `delivered` by
-/// Context::living_lock.
+/// Context::live_objects_lock.
 void drop_async_events(Context& context, const void* object, const std::uint32_t& delivered,
                        const std::uint32_t& completed, pthread_mutex_t& mutex,
                        pthread_cond_t& condition);

@@ -12,9 +12,9 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
-#include "adapter/progress.h"
-#include "agent/locks.h"
-#include "agent/node.h"
+#include "adapter/progress/progress.h"
+#include "agent/client/locks.h"
+#include "agent/protocol/node.h"
 #include "base/log.h"
 
 namespace verbatim::dropin {
@@ -204,7 +204,7 @@ std::uint32_t gids_in_use(const agent::NodeDescription& node) {
   Process& own = process();
   // Another thread may hold the lock and never run again: exit does not wait for it.
   const std::unique_lock guard(own.lock, std::try_to_lock);
-  if (guard && own.program != nullptr) own.program->adapter->progress().settle();
+  if (guard && own.program != nullptr) own.program->adapter->progress().finish_turn();
 }
 
 Result<Program*> program() {

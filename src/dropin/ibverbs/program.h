@@ -4,9 +4,9 @@
 #include <string>
 
 #include "adapter/adapter.h"
-#include "agent/client.h"
+#include "agent/client/client.h"
 #include "base/error.h"
-#include "dropin/ibverbs/usage.h"
+#include "dropin/ibverbs/control/usage.h"
 
 /// What a process is to Verbatim: its place in a node. Here the adapter, its arena and the agent
 /// are wired together.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "adapter/progress.h"
-#include "adapter/stream.h"
-#include "agent/locks.h"
+#include "adapter/progress/progress.h"
+#include "adapter/services/stream.h"
+#include "agent/client/locks.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -110,14 +110,15 @@ void unwatch(int fd) {
 int start_stream(std::uint32_t qpn, int fd, const VerbatimStream* stream) {
   return with_program("rdma_cm", [&](Program& program) {
     return program.adapter->start_stream(
-        Qpn(qpn), {.socket = UniqueFd(fd),
-                   .agreement = {.sends_markers = stream->sends_markers,
-                                 .receives_markers = stream->receives_markers,
-                                 .has_crc = stream->has_crc,
-                                 .inbound_reads = stream->inbound_reads,
-                                 .outbound_reads = stream->outbound_reads,
-                                 .ready = static_cast<cm::MpaAgreement::Ready>(stream->ready)},
-                   .is_initiator = stream->is_initiator});
+        Qpn(qpn),
+        {.socket = UniqueFd(fd),
+         .agreement = {.sends_markers = stream->sends_markers,
+                       .receives_markers = stream->receives_markers,
+                       .has_crc = stream->has_crc,
+                       .inbound_reads = stream->inbound_reads,
+                       .outbound_reads = stream->outbound_reads,
+                       .ready = static_cast<cm::MpaParameters::RtrMessage>(stream->ready)},
+         .is_initiator = stream->is_initiator});
   });
 }
 
@@ -134,7 +135,7 @@ int send_mad(const sockaddr* source, const sockaddr* destination, const void* ma
   });
 }
 
-int bind_port(const VerbatimBinding* wanted, std::uint16_t* port) {
+int bind_port(const VerbatimPortBinding* wanted, std::uint16_t* port) {
   return with_program("rdma_bind_addr", [&](Program& program) -> Result<void> {
     const auto bound = program.client->bindings().bind(
         {.handle = wanted->handle,

@@ -29,7 +29,7 @@ struct VerbatimNode {
   VerbatimGid gids[16];  // Entries are added at the end, and stay.
 };
 
-struct VerbatimBinding {
+struct VerbatimPortBinding {
   std::uint64_t handle;
   std::uint16_t port_space;  // As rdma_port_space.
   bool reuses_address;
@@ -48,13 +48,13 @@ struct VerbatimConnection {
   sockaddr_storage remote;
 };
 
-/// What two ends of a TCP connection have agreed on by MPA (cm/mpa_setup.h).
+/// What two ends of a TCP connection have agreed on by MPA (cm/iwarp/mpa_setup.h).
 struct VerbatimStream {
   bool is_initiator;
   bool sends_markers;
   bool receives_markers;
   bool has_crc;
-  std::uint8_t ready;  // As MpaAgreement::Ready.
+  std::uint8_t ready;  // As MpaParameters::RtrMessage.
   std::uint16_t inbound_reads;
   std::uint16_t outbound_reads;
 };
@@ -90,7 +90,7 @@ struct VerbatimServices {
   /// 256 bytes.
   int (*send_mad)(const sockaddr* source, const sockaddr* destination, const void* mad);
   /// Await the agent's answer.
-  int (*bind_port)(const VerbatimBinding* binding, std::uint16_t* port);
+  int (*bind_port)(const VerbatimPortBinding* binding, std::uint16_t* port);
   int (*listen_port)(std::uint64_t handle);
   void (*release_port)(std::uint64_t handle);
   /// `connection` null: the entry is free.

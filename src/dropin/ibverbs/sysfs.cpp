@@ -14,8 +14,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "agent/device_files.h"
-#include "base/unique_fd.h"
+#include "agent/protocol/device_files.h"
+#include "base/os/unique_fd.h"
 #include "dropin/ibverbs/program.h"
 #include "dropin/ibverbs/refusal.h"
 #include "dropin/ibverbs/verbs.h"

@@ -33,7 +33,7 @@ cm::ServiceId service_of(const Id& id, std::uint16_t port) {
 }
 
 /// The ends that a connection's first message names; AF_IB has none.
-cm::IpEnds ends_of(const Id& id) {
+cm::IpEndpoints endpoints_of(const Id& id) {
   if (id.is_af_ib) return {};
   return {.source = id.local, .destination = id.remote};
 }
@@ -111,7 +111,7 @@ Result<void> ask_for_connection(Id& id, const rdma_conn_param* parameters) {
   const ByteSpan private_data = std::as_bytes(std::span(data));
   const cm::ConnectParameters request{.service = service_of(id, id.remote.port()),
                                       .path = connection.path,
-                                      .ends = ends_of(id),
+                                      .ends = endpoints_of(id),
                                       .transport = transport_of(id),
                                       .offer = offer_of(id, parameters),
                                       .retry_count = connection.retry_count,
@@ -135,7 +135,7 @@ Result<void> ask_for_queue_pair(Id& id, const rdma_conn_param* parameters) {
   const auto number = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
     return engine.resolve({.service = service_of(id, id.remote.port()),
                            .path = id.connection.path,
-                           .ends = ends_of(id),
+                           .ends = endpoints_of(id),
                            .private_data = private_data_of(parameters)},
                           now, out);
   });

@@ -62,7 +62,7 @@ void Manager::carry_out(const cm::Effects& effects) {
   for (const cm::Effect& effect : effects) {
     std::visit([this](const auto& one) { on(one); }, effect);
   }
-  set_alarm();
+  arm_timer_fd();
 }
 
 void Manager::on(const cm::SendMad& mad) {
@@ -71,7 +71,7 @@ void Manager::on(const cm::SendMad& mad) {
 
 /// The id of a request, or nothing where nobody takes it: then the peer is refused.
 Id* Manager::request_for(cm::ListenerId listener_id, cm::ConnectionId connection,
-                         const cm::Path& path, const cm::IpEnds& ends) {
+                         const cm::Path& path, const cm::IpEndpoints& ends) {
   const auto found = listeners_.find(listener_id);
   Id* const listener = found == listeners_.end() ? nullptr : found->second;
   if (listener == nullptr || listener->waiting_requests.load() >= listener->backlog) {

@@ -37,11 +37,11 @@ Result<void> require(const Id& id, std::initializer_list<IdState> states, const 
 Result<void> take_port(Id& id, const Name& name) {
   Manager& cm = manager();
   const bool only = id.options.own_family_only.value_or(name.address.is_ipv4());
-  VerbatimBinding binding{.handle = ++last_binding,
-                          .port_space = static_cast<std::uint16_t>(id.verbs.ps),
-                          .reuses_address = id.options.reuses_address,
-                          .own_family_only = only,
-                          .address = {}};
+  VerbatimPortBinding binding{.handle = ++last_binding,
+                              .port_space = static_cast<std::uint16_t>(id.verbs.ps),
+                              .reuses_address = id.options.reuses_address,
+                              .own_family_only = only,
+                              .address = {}};
   std::memcpy(&binding.address, name.address.data(), name.address.size());
   std::uint16_t port = 0;
   if (const int error = cm.services().bind_port(&binding, &port)) {

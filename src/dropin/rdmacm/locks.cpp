@@ -1,7 +1,7 @@
 #include <cerrno>
 
 #include "dropin/ibverbs/services.h"
-#include "dropin/rdmacm/rsocket_private.h"
+#include "ulp/rsocket/private.h"
 
 int verbatim_take_lock(const char* name) {
   const VerbatimServices* const services = verbatim_services(verbatim::dropin::kServicesVersion);

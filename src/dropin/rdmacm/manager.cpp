@@ -90,15 +90,15 @@ void Manager::take_addresses(const VerbatimNode& node) {
 }
 
 Result<void> Manager::start() {
-  auto alarm = Alarm::create();
-  if (!alarm) return std::unexpected(alarm.error());
-  alarm_ = std::move(*alarm);
-  if (const int error = services_->watch(alarm_.fd(), EPOLLIN, on_alarm, 0)) {
+  auto timer_fd = TimerFd::create();
+  if (!timer_fd) return std::unexpected(timer_fd.error());
+  timer_fd_ = std::move(*timer_fd);
+  if (const int error = services_->watch(timer_fd_.fd(), EPOLLIN, on_timer_fd, 0)) {
     return refuse(error, "the background thread takes no descriptor");
   }
   if (!node_.is_iwarp) return {};
   const char* const wanted = std::getenv("VERBATIM_MPA");
-  const auto wishes = cm::parse_mpa_wishes(wanted != nullptr ? wanted : "");
+  const auto wishes = cm::parse_mpa_options(wanted != nullptr ? wanted : "");
   if (!wishes) return refuse(EINVAL, "VERBATIM_MPA: " + wishes.error().text);
   streams_ = std::make_unique<Streams>(*this, random_seed(), *wishes);
   return streams_->start();
@@ -222,11 +222,11 @@ void Manager::on_mad(const sockaddr* source, const sockaddr* destination, const 
   });
 }
 
-void Manager::on_alarm(std::uint64_t) {
+void Manager::on_timer_fd(std::uint64_t) {
   Manager* const manager = process().manager.load(std::memory_order_acquire);
   if (manager == nullptr) return;
   const std::lock_guard guard(manager->lock);
-  manager->alarm_.clear();
+  manager->timer_fd_.clear();
   manager->step([](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
     engine.on_timeout(now, out);
     return 0;
@@ -254,10 +254,10 @@ void Manager::on_port_changed(const VerbatimPortChange* change) {
   }
 }
 
-void Manager::set_alarm() {
+void Manager::arm_timer_fd() {
   const TimeNs at = engine_.deadline();
   // An alarm that comes too early finds nothing to do; most answers come long before theirs.
-  if (at < alarm_.at()) alarm_.set(at);
+  if (at < timer_fd_.at()) timer_fd_.set(at);
 }
 
 }  // namespace verbatim::rdmacm

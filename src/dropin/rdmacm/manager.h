@@ -9,10 +9,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/alarm.h"
 #include "base/append_only_list.h"
 #include "base/error.h"
-#include "cm/connection_manager.h"
+#include "base/os/timer_fd.h"
+#include "cm/ib/connection_manager.h"
 #include "dropin/ibverbs/services.h"
 #include "dropin/rdmacm/objects.h"
 #include "dropin/rdmacm/streams.h"
@@ -108,10 +108,10 @@ class Manager {
   /// Drops a request that has ended before the program took it. Returns false if it did.
   bool withdraw(Id& id);
   Id* request_for(cm::ListenerId listener, cm::ConnectionId connection, const cm::Path& path,
-                  const cm::IpEnds& ends);
-  void set_alarm();
+                  const cm::IpEndpoints& ends);
+  void arm_timer_fd();
   static void on_mad(const sockaddr* source, const sockaddr* destination, const void* mad);
-  static void on_alarm(std::uint64_t tag);
+  static void on_timer_fd(std::uint64_t tag);
   static void on_port_changed(const VerbatimPortChange* change);
   /// Those that are new.
   void take_addresses(const VerbatimNode& node);
@@ -126,7 +126,7 @@ class Manager {
   std::unordered_set<Id*> ids_of_device_;
   cm::ConnectionManager engine_;
   std::unique_ptr<Streams> streams_;
-  Alarm alarm_;
+  TimerFd timer_fd_;
   std::unordered_map<cm::ConnectionId, Id*> connections_;
   std::unordered_map<cm::ListenerId, Id*> listeners_;
   std::vector<std::uint32_t> free_entries_;

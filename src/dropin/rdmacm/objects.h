@@ -8,10 +8,10 @@
 #include <optional>
 #include <string>
 
-#include "adapter/event_queue.h"
-#include "base/address.h"
+#include "adapter/queues/event_queue.h"
 #include "base/error.h"
-#include "cm/connection_manager.h"
+#include "base/net/address.h"
+#include "cm/ib/connection_manager.h"
 #include "dropin/rdmacm/rdmacm.h"
 
 /// What stands behind the structures that programs hold: each begins with the public structure.
@@ -94,7 +94,7 @@ struct Connection {
   bool is_open = false;  // `number` is good.
   bool is_passive = false;
   cm::Path path;
-  cm::IpEnds ends;
+  cm::IpEndpoints ends;
   cm::QueuePairOffer peer;
   Psn own_psn;  // Told to the peer: its first packet has this one.
   std::uint8_t responder_resources = 0;

@@ -54,10 +54,10 @@ Streams::Streams(Manager& manager, std::uint64_t seed, const cm::MpaOffer& wishe
     : manager_(manager), engine_(seed, wishes) {}
 
 Result<void> Streams::start() {
-  auto alarm = Alarm::create();
-  if (!alarm) return std::unexpected(alarm.error());
-  alarm_ = std::move(*alarm);
-  const int error = manager_.services().watch(alarm_.fd(), EPOLLIN, on_ready, kAlarmTag);
+  auto timer_fd = TimerFd::create();
+  if (!timer_fd) return std::unexpected(timer_fd.error());
+  timer_fd_ = std::move(*timer_fd);
+  const int error = manager_.services().watch(timer_fd_.fd(), EPOLLIN, on_ready, kTimerTag);
   return error == 0 ? Result<void>() : refuse(error, "the background thread takes no descriptor");
 }
 
@@ -119,7 +119,7 @@ void Streams::carry_out(const cm::StreamEffects& effects) {
   for (const cm::StreamEffect& effect : effects) {
     std::visit([this](const auto& one) { on(one); }, effect);
   }
-  set_alarm();
+  arm_timer_fd();
 }
 
 void Streams::end(cm::ConnectionId connection, int error) {
@@ -227,9 +227,9 @@ void Streams::on(const cm::StreamEnded& ended) {
   if (id != nullptr) manager_.close(*id);
 }
 
-void Streams::set_alarm() {
+void Streams::arm_timer_fd() {
   const TimeNs at = std::min(engine_.deadline(), resume_at_);
-  if (at != alarm_.at()) alarm_.set(at);
+  if (at != timer_fd_.at()) timer_fd_.set(at);
 }
 
 // The background thread.
@@ -239,14 +239,14 @@ void Streams::on_ready(std::uint64_t tag) {
   if (!manager || (*manager)->streams() == nullptr) return;
   Streams& streams = *(*manager)->streams();
   const auto number = static_cast<std::uint32_t>(tag);
-  if (tag == kAlarmTag) return streams.on_alarm();
+  if (tag == kTimerTag) return streams.on_timer_fd();
   if ((tag & kListenerTag) != 0) return streams.on_listener(static_cast<cm::ListenerId>(number));
   streams.on_link(static_cast<cm::ConnectionId>(number));
 }
 
-void Streams::on_alarm() {
+void Streams::on_timer_fd() {
   const std::lock_guard guard(manager_.lock);
-  alarm_.clear();
+  timer_fd_.clear();
   if (monotonic_now() >= resume_at_) resume();
   step([](cm::StreamManager& engine, cm::StreamEffects& out) {
     engine.on_timeout(monotonic_now(), out);

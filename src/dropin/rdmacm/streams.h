@@ -5,17 +5,17 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/alarm.h"
 #include "base/log.h"
+#include "base/os/timer_fd.h"
+#include "base/os/unique_fd.h"
 #include "base/time.h"
-#include "base/unique_fd.h"
-#include "cm/stream_manager.h"
+#include "cm/iwarp/stream_manager.h"
 #include "dropin/rdmacm/objects.h"
 
 namespace verbatim::rdmacm {
 
-/// Connections over iWARP: the engine of cm/stream_manager.h, the sockets that it wants, and what
-/// it says as events of ids. Every call but `on_ready` under Manager::lock.
+/// Connections over iWARP: the engine of cm/iwarp/stream_manager.h, the sockets that it wants, and
+/// what it says as events of ids. Every call but `on_ready` under Manager::lock.
 class Streams {
  public:
   Streams(Manager& manager, std::uint64_t seed, const cm::MpaOffer& wishes);
@@ -51,7 +51,7 @@ class Streams {
 
   /// What the background thread is called with: a number, and above it what it numbers.
   static constexpr std::uint64_t kListenerTag = std::uint64_t{1} << 32;
-  static constexpr std::uint64_t kAlarmTag = std::uint64_t{2} << 32;
+  static constexpr std::uint64_t kTimerTag = std::uint64_t{2} << 32;
   static std::uint64_t tag_of(cm::ConnectionId connection) { return raw(connection); }
   static std::uint64_t tag_of(cm::ListenerId listener) { return kListenerTag | raw(listener); }
 
@@ -87,7 +87,7 @@ class Streams {
                          const SocketAddress& address) const;
   void end(cm::ConnectionId connection, int error);
   void watch(cm::ConnectionId connection, const Link& link);
-  void set_alarm();
+  void arm_timer_fd();
   void pause();
   void resume();
   /// Not of each one of a flood.
@@ -101,7 +101,7 @@ class Streams {
 
   // The background thread.
   static void on_ready(std::uint64_t tag);
-  void on_alarm();
+  void on_timer_fd();
   void on_listener(cm::ListenerId listener);
   bool accept_from(cm::ListenerId listener, int socket, int descriptors);
   void take_socket(cm::ListenerId listener, UniqueFd fd, const SocketAddress& peer,
@@ -112,7 +112,7 @@ class Streams {
 
   Manager& manager_;
   cm::StreamManager engine_;
-  Alarm alarm_;
+  TimerFd timer_fd_;
   std::unordered_map<cm::ConnectionId, Link> links_;
   std::unordered_map<cm::ListenerId, Listening> listening_;
   std::uint32_t last_listener_ = 0;

@@ -85,7 +85,7 @@ void Streams::pause() {
     for (const auto& [address, fd] : listening.sockets) manager_.services().unwatch(fd.get());
   }
   resume_at_ = monotonic_now() + kPause;
-  set_alarm();
+  arm_timer_fd();
 }
 
 void Streams::resume() {
@@ -145,7 +145,7 @@ bool Streams::accept_from(cm::ListenerId listener, int socket, int descriptors) 
 
 void Streams::take_socket(cm::ListenerId listener, UniqueFd fd, const SocketAddress& peer,
                           bool few_are_left) {
-  const cm::IpEnds ends{
+  const cm::IpEndpoints ends{
       .source = peer, .destination = SocketAddress::of_socket(fd.get()).value_or(SocketAddress())};
   const auto connection = step([&](cm::StreamManager& engine, cm::StreamEffects& out) {
     return engine.on_accepted(listener, ends, few_are_left, monotonic_now(), out);

@@ -6,10 +6,10 @@
 #include <rdma/rsocket.h>
 #include <unistd.h>
 
-#include "dropin/rdmacm/rsocket_private.h"
+#include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/next.h"
-#include "dropin/rspreload/numbers.h"
 #include "dropin/rspreload/pending.h"
+#include "ulp/rsocket/private.h"
 
 using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 

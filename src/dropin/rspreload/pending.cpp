@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "dropin/rdmacm/rsocket_private.h"
+#include "ulp/rsocket/private.h"
 
 // What is called here goes to libc: `Inside` says so.
 namespace verbatim::rspreload {
@@ -117,12 +117,12 @@ int lock_address(const sockaddr_storage& address) {
 }
 
 /// An rsocket that listens at the accepted socket's address. EADDRINUSE where another does.
-Invitation listen_beside(int fd) {
+PendingListener listen_beside(int fd) {
   sockaddr_storage local{};
   socklen_t length = sizeof local;
   if (getsockname(fd, as_sockaddr(local), &length) != 0) return {};
   local = unmapped(local);
-  Invitation own{.lock = lock_address(local)};
+  PendingListener own{.lock = lock_address(local)};
   if (own.lock < 0) return {};
   own.listener = rsocket(local.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
   if (own.listener >= 0 && rbind(own.listener, as_sockaddr(local), length_of(local)) == 0 &&
@@ -139,9 +139,9 @@ Invitation listen_beside(int fd) {
 /// Begins to listen, and tells the peer.
 Kind invite(int fd) {
   if (state_of(fd) != 0) return Kind::other;  // It speaks, or has left, uninvited.
-  const Invitation own = listen_beside(fd);
+  const PendingListener own = listen_beside(fd);
   if (own.listener < 0) return errno == EADDRINUSE ? Kind::passive : abandon(fd);
-  set_invitation(fd, own);
+  set_pending_listener(fd, own);
   const std::uint32_t message = 0;
   if (send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof message) {
     return Kind::passive;
@@ -158,15 +158,15 @@ int accept_late(int listener) {
 }
 
 Kind advance_passive(int fd) {
-  if (invitation_of(fd).listener < 0) {
+  if (pending_listener_of(fd).listener < 0) {
     const Kind kind = invite(fd);
-    if (kind != Kind::passive || invitation_of(fd).listener < 0) return kind;
+    if (kind != Kind::passive || pending_listener_of(fd).listener < 0) return kind;
   }
-  int number = raccept(invitation_of(fd).listener, nullptr, nullptr);
+  int number = raccept(pending_listener_of(fd).listener, nullptr, nullptr);
   const short state = number < 0 ? state_of(fd) : short{0};
   if (number < 0 && state == 0) return Kind::passive;
   const bool has_left = (state & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
-  if (number < 0 && has_left) number = accept_late(invitation_of(fd).listener);
+  if (number < 0 && has_left) number = accept_late(pending_listener_of(fd).listener);
   stop_listening(fd);
   if (number >= 0) return take_over(fd, number);
   if (!has_left) return abandon(fd);  // It speaks, and is no rsocket's program.
@@ -208,29 +208,29 @@ bool settle_at_any_rate(int fd) { return settle_or(fd, true); }
 bool advance(int fd) {
   const Kind kind = kind_of(fd);
   if (!is_pending(kind)) return true;
-  if (kind == Kind::turning || !replace_kind(fd, kind, Kind::turning)) return false;
+  if (kind == Kind::converting || !replace_kind(fd, kind, Kind::converting)) return false;
   const Inside mark;
   const Kind now = kind == Kind::passive ? advance_passive(fd) : advance_active(fd, kind);
-  replace_kind(fd, Kind::turning, now);
+  replace_kind(fd, Kind::converting, now);
   return now == Kind::rsocket || now == Kind::other;
 }
 
 int watch(int fd, std::vector<pollfd>& fds) {
   const Kind kind = kind_of(fd);
   if (!is_pending(kind)) return 0;
-  if (kind == Kind::turning) return kRetryMs;
+  if (kind == Kind::converting) return kRetryMs;
   fds.push_back({.fd = fd, .events = POLLIN | POLLRDHUP, .revents = 0});
   if (kind != Kind::passive) return kLookAgainMs;
-  const int listener = invitation_of(fd).listener;
+  const int listener = pending_listener_of(fd).listener;
   if (listener < 0) return kRetryMs;  // Another process listens at the port.
   fds.push_back({.fd = listener, .events = POLLIN, .revents = 0});
   return kLookAgainMs;
 }
 
 void stop_listening(int fd) {
-  const Invitation own = invitation_of(fd);
+  const PendingListener own = pending_listener_of(fd);
   if (own.listener < 0) return;
-  set_invitation(fd, {});
+  set_pending_listener(fd, {});
   const Inside mark;
   rclose(own.listener);
   close(own.lock);

@@ -4,7 +4,7 @@
 
 #include <poll.h>
 
-#include "dropin/rspreload/numbers.h"
+#include "dropin/rspreload/fd_table.h"
 
 /// Sockets of programs that fork. An rsocket cannot pass from a parent to its child. So with
 /// RDMAV_FORK_SAFE a stream socket begins as one of TCP, and becomes an rsocket when a process
@@ -26,7 +26,7 @@ namespace verbatim::rspreload {
 /// RDMAV_FORK_SAFE, or IBV_FORK_SAFE, is set.
 bool starts_as_tcp(int type, int protocol);
 
-inline bool is_pending(Kind kind) { return kind >= Kind::connecting && kind <= Kind::turning; }
+inline bool is_pending(Kind kind) { return kind >= Kind::connecting && kind <= Kind::converting; }
 
 /// Before a call that uses the descriptor: makes an rsocket of it if it is pending. Waits for the
 /// peer if such a call with such flags of recv(2) would wait. False with EAGAIN or EINTR.

@@ -10,8 +10,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/next.h"
-#include "dropin/rspreload/numbers.h"
 #include "dropin/rspreload/pending.h"
 
 namespace verbatim::rspreload {

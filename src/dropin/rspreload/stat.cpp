@@ -1,8 +1,8 @@
 // fstat: an rsocket is a socket to the program, although its descriptor is not one to the kernel.
 #include <sys/stat.h>
 
+#include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/next.h"
-#include "dropin/rspreload/numbers.h"
 
 using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 

@@ -9,8 +9,8 @@
 #include <signal.h>
 #include <sys/select.h>
 
+#include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/next.h"
-#include "dropin/rspreload/numbers.h"
 #include "dropin/rspreload/pending.h"
 
 using namespace verbatim::rspreload;  // NOLINT: a file of entry points.

@@ -7,7 +7,7 @@
 
 #include <sys/socket.h>
 
-#include "base/unique_fd.h"
+#include "base/os/unique_fd.h"
 
 /// Plain TCP. Everything here blocks and throws `Error`.
 namespace infinity::detail {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "transport/work.h"
-#include "wire/packet.h"
+#include "wire/ib/packet.h"
 
 namespace verbatim::transport {
 

@@ -90,9 +90,9 @@ Requester::Refused refused_by(const RdmapTerminate& terminate, ByteSpan found_in
 void Endpoint::reset() {
   requester_.reset();
   responder_.reset();
-  ended_ = is_held_ = has_heard_ = false;
-  told_.reset();
-  heard_.reset();
+  ended_ = is_held_ = has_received_segment_ = false;
+  sent_terminate_.reset();
+  received_terminate_.reset();
   terminate_.reset();
 }
 
@@ -106,7 +106,7 @@ void Endpoint::on_segment(ByteSpan segment, ReceiveSource& receives,
                           ResponderEffects& responder_effects) {
   if (ended_) return;
   is_held_ = false;
-  has_heard_ = true;
+  has_received_segment_ = true;
   const auto header = wire::decode_ddp(segment);
   if (!header) {
     const bool tagged = wire::is_tagged(segment);
@@ -151,7 +151,7 @@ void Endpoint::on_terminate(ByteSpan payload, RequesterEffects& requester_effect
     fault = {terminate.layer, terminate.type, terminate.code};
     refused = refused_by(terminate, payload.subspan(RdmapTerminate::kSize));
   }
-  heard_ = fault;
+  received_terminate_ = fault;
   requester_.on_terminate(refused, status_of(fault), requester_effects);
   responder_effects.push(ResponderFailed{});
 }
@@ -164,7 +164,7 @@ void Endpoint::on_receive_memory_error(ResponderEffects& out) {
 void Endpoint::end(const Fault& fault, const wire::Ddp* header, ByteSpan payload,
                    ResponderEffects& out) {
   if (std::exchange(ended_, true)) return;
-  told_ = fault;
+  sent_terminate_ = fault;
   terminate_ = terminate_of(fault, header, payload);
   out.push(ResponderFailed{event_of(fault)});
 }

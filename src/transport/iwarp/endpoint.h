@@ -33,7 +33,7 @@ class Endpoint {
   void hold_until_first_segment() { is_held_ = true; }
   void hold_no_longer() { is_held_ = false; }
   /// A segment has come.
-  bool has_heard() const { return has_heard_; }
+  bool has_received_segment() const { return has_received_segment_; }
   void on_segment(ByteSpan segment, ReceiveSource& receives, const region::RegionTable& regions,
                   RequesterEffects& requester_effects, ResponderEffects& responder_effects);
   /// The stream's bytes are no FPDUs.
@@ -51,8 +51,8 @@ class Endpoint {
   /// By either side; nothing but a Terminate leaves from now on.
   bool ended() const { return ended_; }
   /// Why, where this side or the peer has said so.
-  std::optional<Fault> told() const { return told_; }
-  std::optional<Fault> heard() const { return heard_; }
+  std::optional<Fault> sent_terminate() const { return sent_terminate_; }
+  std::optional<Fault> received_terminate() const { return received_terminate_; }
 
  private:
   std::optional<Fault> dispatch(wire::RdmapOpcode opcode, const wire::Ddp& header, ByteSpan payload,
@@ -67,10 +67,10 @@ class Endpoint {
   Responder responder_;
   bool ended_ = false;
   bool is_held_ = false;
-  bool has_heard_ = false;
+  bool has_received_segment_ = false;
   bool answers_next_ = true;  // Requests and responses take turns.
-  std::optional<Fault> told_;
-  std::optional<Fault> heard_;
+  std::optional<Fault> sent_terminate_;
+  std::optional<Fault> received_terminate_;
   std::optional<OutgoingSegment> terminate_;  // To be sent.
 };
 

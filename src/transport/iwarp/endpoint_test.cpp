@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "sim/iwarp_host.h"
+#include "sim/iwarp_node.h"
 
 /// What two endpoints do to each other where all is well.
 namespace verbatim::sim::iwarp {
@@ -15,7 +15,7 @@ struct Pair {
     return {.operation = operation, .remote_address = kRegionStart + offset, .remote_key = b.key};
   }
   void exchange() { iwarp::exchange(a, b); }
-  Host a, b;
+  Node a, b;
 };
 
 TEST(Endpoint, AWriteLiesInThePeersMemoryAndCompletesWhenTheStreamHasIt) {
@@ -153,7 +153,7 @@ TEST(Endpoint, ASendMayEndTheBindingOfAWindow) {
   pair.a.post(write, pattern(10));
   pair.b.in(pair.a.out());
   EXPECT_EQ(pair.b.said(), "receive 0: 10 bytes invalidated, failed: access");
-  EXPECT_EQ(pair.b.endpoint.told(), faults::kTaggedInvalidStag);
+  EXPECT_EQ(pair.b.endpoint.sent_terminate(), faults::kTaggedInvalidStag);
 }
 
 // RFC 5041, section 5.2: segments of two messages do not mix.
@@ -174,9 +174,9 @@ TEST(Endpoint, AMessageIsNotInterrupted) {
 
 // RFC 6581, section 9: an initiator says that it is ready with an empty message.
 TEST(Endpoint, ReadinessIsNobodysRequest) {
-  for (const auto ready : {Requester::Ready::write, Requester::Ready::read}) {
+  for (const auto ready : {Requester::RtrMessage::write, Requester::RtrMessage::read}) {
     Pair pair(200, 1);
-    pair.a.endpoint.requester().post_ready(ready);
+    pair.a.endpoint.requester().post_rtr(ready);
     SendRequest read = pair.to_b(Operation::read);
     read.length = 100;
     pair.a.post(read);
@@ -193,7 +193,7 @@ TEST(Endpoint, ReadinessInterruptsNoMessage) {
   pair.a.post({.operation = Operation::send}, pattern(1000));
   OutgoingSegment first;
   ASSERT_TRUE(pair.a.endpoint.poll_transmit(first));
-  pair.a.endpoint.requester().post_ready(Requester::Ready::write);
+  pair.a.endpoint.requester().post_rtr(Requester::RtrMessage::write);
   OutgoingSegment next;
   while (pair.a.endpoint.requester().in_message()) {
     ASSERT_TRUE(pair.a.endpoint.poll_transmit(next));
@@ -207,7 +207,7 @@ TEST(Endpoint, ReadinessLeavesWhereEveryRequestWasFlushed) {
   Pair pair;
   RequesterEffects effects;
   pair.a.endpoint.requester().flush(effects);
-  pair.a.endpoint.requester().post_ready(Requester::Ready::write);
+  pair.a.endpoint.requester().post_rtr(Requester::RtrMessage::write);
   EXPECT_FALSE(pair.a.out().empty());
 }
 
@@ -217,7 +217,7 @@ TEST(Endpoint, WhoAcceptsWaitsForTheFirstMessage) {
   pair.a.post_receive(10);
   pair.b.post({.operation = Operation::send}, pattern(10));
   EXPECT_TRUE(pair.b.out().empty());
-  pair.a.endpoint.requester().post_ready(Requester::Ready::write);
+  pair.a.endpoint.requester().post_rtr(Requester::RtrMessage::write);
   pair.exchange();
   EXPECT_EQ(pair.b.said(), "request 0: 0");
   EXPECT_EQ(pair.a.said(), "receive 0: 10 bytes");
@@ -252,7 +252,7 @@ TEST(Endpoint, FlushedRequestsEndInTheirOrder) {
 TEST(Endpoint, AStreamOfAnythingArrivesWhole) {
   for (const bool has_markers : {false, true}) {
     const StreamOptions options{.has_crc = true, .has_markers = has_markers};
-    Host a(options), b(options);
+    Node a(options), b(options);
     a.configure(1444, 3);
     b.configure(1444, 3);
     std::size_t messages = 0;
@@ -285,9 +285,9 @@ TEST(Endpoint, AStreamOfAnythingArrivesWhole) {
     std::size_t chunk = 1;
     for (bool more = true; more;) {
       more = false;
-      for (Host* from : {&a, &b}) {
+      for (Node* from : {&a, &b}) {
         const Bytes stream = from->out();
-        Host& to = from == &a ? b : a;
+        Node& to = from == &a ? b : a;
         for (std::size_t at = 0; at < stream.size();) {
           chunk = chunk * 5 % 4093;
           const std::size_t end = std::min(stream.size(), at + chunk);

@@ -4,7 +4,7 @@
 
 #include "region/region_table.h"
 #include "wire/error.h"
-#include "wire/rdmap.h"
+#include "wire/iwarp/rdmap.h"
 
 /// What ends a stream. iWARP repairs nothing: who finds a fault says so in a Terminate message, and
 /// both sides close.

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "sim/iwarp_host.h"
+#include "sim/iwarp_node.h"
 
 /// Broken rules: what each side says of them, and how the other one hears it.
 namespace verbatim::sim::iwarp {
@@ -16,25 +16,25 @@ struct Pair {
   SendRequest to_b(Operation operation, MemoryKey key, std::uint64_t address = kRegionStart) {
     return {.operation = operation, .length = 8, .remote_address = address, .remote_key = key};
   }
-  Host a, b;
+  Node a, b;
 };
 
 /// What memory does not allow, and the fault that it is.
 struct Forbidden {
-  MemoryKey (*key)(Host& peer);
+  MemoryKey (*key)(Node& peer);
   std::uint64_t address;
   Fault fault;
 };
 
-MemoryKey unknown_key(Host& peer) { return MemoryKey{raw(peer.key) ^ 0x55}; }
-MemoryKey foreign_key(Host& peer) { return peer.add_region(kEveryRight, PdNumber{9}); }
-MemoryKey right_key(Host& peer) { return peer.key; }
+MemoryKey unknown_key(Node& peer) { return MemoryKey{raw(peer.key) ^ 0x55}; }
+MemoryKey foreign_key(Node& peer) { return peer.add_region(kEveryRight, PdNumber{9}); }
+MemoryKey right_key(Node& peer) { return peer.key; }
 
 TEST(Fault, ReadsThatMemoryDoesNotAllowFailTheirRequest) {
   const Forbidden rows[] = {
       {unknown_key, kRegionStart, faults::kInvalidStag},
       {foreign_key, kRegionStart, faults::kForeignStag},
-      {[](Host& peer) { return peer.add_region(region::kRemoteWrite | region::kLocalWrite); },
+      {[](Node& peer) { return peer.add_region(region::kRemoteWrite | region::kLocalWrite); },
        kRegionStart, faults::kAccessRights},
       {right_key, kRegionStart + 0x10000 - 4, faults::kBounds},
       {right_key, ~std::uint64_t{0} - 3, faults::kOffsetWraps},
@@ -48,12 +48,12 @@ TEST(Fault, ReadsThatMemoryDoesNotAllowFailTheirRequest) {
     pair.b.in(pair.a.out());
     EXPECT_EQ(pair.a.said(), "request 0: 0");
     EXPECT_EQ(pair.b.said(), "failed: access");
-    EXPECT_EQ(pair.b.endpoint.told(), row.fault);
+    EXPECT_EQ(pair.b.endpoint.sent_terminate(), row.fault);
     pair.a.in(pair.b.out());
     // IBV_WC_REM_ACCESS_ERR; the READ before it was not answered any more.
     EXPECT_EQ(pair.a.said(),
               "request 1: 5, request 2: 10, requester failed: 10, request 3: 5, failed: none");
-    EXPECT_EQ(pair.a.endpoint.heard(), row.fault);
+    EXPECT_EQ(pair.a.endpoint.received_terminate(), row.fault);
   }
 }
 
@@ -79,7 +79,7 @@ TEST(Fault, WritesThatMemoryDoesNotAllowEndTheStream) {
   const Forbidden rows[] = {
       {unknown_key, kRegionStart, faults::kTaggedInvalidStag},
       {foreign_key, kRegionStart, faults::kTaggedForeignStag},
-      {[](Host& peer) { return peer.add_region(region::kRemoteRead); }, kRegionStart,
+      {[](Node& peer) { return peer.add_region(region::kRemoteRead); }, kRegionStart,
        faults::kAccessRights},
       {right_key, kRegionStart - 1, faults::kTaggedBounds},
       {right_key, ~std::uint64_t{0} - 3, faults::kTaggedOffsetWraps},
@@ -89,10 +89,10 @@ TEST(Fault, WritesThatMemoryDoesNotAllowEndTheStream) {
     const Bytes before = pair.b.memory;
     pair.a.post(pair.to_b(Operation::write, row.key(pair.b), row.address), pattern(8));
     pair.exchange();
-    EXPECT_EQ(pair.b.endpoint.told(), row.fault);
+    EXPECT_EQ(pair.b.endpoint.sent_terminate(), row.fault);
     EXPECT_EQ(pair.b.said(), "failed: access");
     EXPECT_EQ(pair.b.memory, before);
-    EXPECT_EQ(pair.a.endpoint.heard(), row.fault);
+    EXPECT_EQ(pair.a.endpoint.received_terminate(), row.fault);
     EXPECT_EQ(pair.a.said(), "request 0: 0, requester failed: 10, failed: none");
   }
 }
@@ -103,8 +103,8 @@ TEST(Fault, TheQueuePairsOwnRightsCount) {
     pair.b.configure(200, 4, 0);
     pair.a.post(pair.to_b(operation, pair.b.key));
     pair.exchange();
-    EXPECT_EQ(pair.b.endpoint.told(), faults::kAccessRights);
-    EXPECT_EQ(pair.a.endpoint.heard(), faults::kAccessRights);
+    EXPECT_EQ(pair.b.endpoint.sent_terminate(), faults::kAccessRights);
+    EXPECT_EQ(pair.a.endpoint.received_terminate(), faults::kAccessRights);
   }
 }
 
@@ -112,9 +112,9 @@ TEST(Fault, ASendWithoutAReceiveRequestEndsTheStream) {
   Pair pair;
   pair.a.post({.operation = Operation::send}, pattern(8));
   pair.exchange();
-  EXPECT_EQ(pair.b.endpoint.told(), faults::kNoBuffer);
+  EXPECT_EQ(pair.b.endpoint.sent_terminate(), faults::kNoBuffer);
   EXPECT_EQ(pair.b.said(), "failed: request");
-  EXPECT_EQ(pair.a.endpoint.heard(), faults::kNoBuffer);
+  EXPECT_EQ(pair.a.endpoint.received_terminate(), faults::kNoBuffer);
 }
 
 TEST(Fault, ASendThatIsTooLongEndsTheStream) {
@@ -122,7 +122,7 @@ TEST(Fault, ASendThatIsTooLongEndsTheStream) {
   pair.b.post_receive(300);
   pair.a.post({.operation = Operation::send}, pattern(301));
   pair.exchange();
-  EXPECT_EQ(pair.b.endpoint.told(), faults::kMessageTooLong);
+  EXPECT_EQ(pair.b.endpoint.sent_terminate(), faults::kMessageTooLong);
   EXPECT_EQ(pair.b.said(), "receive 0: status 1, failed: request");
 }
 
@@ -130,7 +130,7 @@ TEST(Fault, AnUnalignedAtomicEndsTheStream) {
   Pair pair;
   pair.a.post(pair.to_b(Operation::fetch_and_add, pair.b.key, kRegionStart + 4));
   pair.exchange();
-  EXPECT_EQ(pair.b.endpoint.told(), faults::kOperation);
+  EXPECT_EQ(pair.b.endpoint.sent_terminate(), faults::kOperation);
   EXPECT_EQ(pair.a.said(), "request 0: 9, requester failed: 9, failed: none");
 }
 
@@ -139,7 +139,7 @@ TEST(Fault, WhatGoesAwayMeanwhileEndsTheStream) {
   pair.b.refuses_placements = true;
   pair.a.post(pair.to_b(Operation::write, pair.b.key), pattern(8));
   pair.exchange();
-  EXPECT_EQ(pair.b.endpoint.told(), faults::kInvalidStag);
+  EXPECT_EQ(pair.b.endpoint.sent_terminate(), faults::kInvalidStag);
   EXPECT_EQ(pair.b.said(), "failed: access");
 }
 
@@ -156,7 +156,7 @@ TEST(Fault, WhatItsOwnMemoryRefusesFailsARequest) {
   pair.a.endpoint.on_local_error(ended);
   EXPECT_EQ(pair.a.said(), "request 0: 5, request 1: 4, requester failed: 4");
   pair.b.in(pair.a.out());
-  EXPECT_EQ(pair.b.endpoint.heard(), faults::kLocalCatastrophe);
+  EXPECT_EQ(pair.b.endpoint.received_terminate(), faults::kLocalCatastrophe);
 }
 
 /// Segments that no peer of ours sends, made of one that it does.
@@ -176,12 +176,12 @@ class Forged : public testing::Test {
     b_.on_segment(segment);
   }
   void expect(const Fault& fault) {
-    ASSERT_TRUE(b_.endpoint.told());
-    EXPECT_EQ(*b_.endpoint.told(), fault)
-        << static_cast<int>(b_.endpoint.told()->layer) << " " << +b_.endpoint.told()->type << " "
-        << +b_.endpoint.told()->code;
+    ASSERT_TRUE(b_.endpoint.sent_terminate());
+    EXPECT_EQ(*b_.endpoint.sent_terminate(), fault)
+        << static_cast<int>(b_.endpoint.sent_terminate()->layer) << " "
+        << +b_.endpoint.sent_terminate()->type << " " << +b_.endpoint.sent_terminate()->code;
   }
-  Host b_;
+  Node b_;
 };
 
 TEST_F(Forged, MessageNumberThatIsNotTheNext) {
@@ -287,7 +287,7 @@ TEST_F(Forged, BytesThatAreNoFpdu) {
 TEST_F(Forged, TerminateThatEndsTooEarly) {
   in(header(wire::RdmapOpcode::terminate), 2);
   EXPECT_TRUE(b_.endpoint.ended());
-  EXPECT_FALSE(b_.endpoint.told());
+  EXPECT_FALSE(b_.endpoint.sent_terminate());
   EXPECT_TRUE(b_.out().empty());
 }
 

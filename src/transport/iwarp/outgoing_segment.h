@@ -6,8 +6,8 @@
 
 #include "base/bytes.h"
 #include "transport/work.h"
-#include "wire/ddp.h"
-#include "wire/rdmap.h"
+#include "wire/iwarp/ddp.h"
+#include "wire/iwarp/rdmap.h"
 
 namespace verbatim::transport::iwarp {
 

@@ -22,7 +22,7 @@ void Requester::reset() {
   done_slot_ = handed_slot_ = send_slot_ = tail_slot_ = 0;
   offset_ = 0;
   immediate_is_due_ = failed_ = false;
-  ready_.reset();
+  rtr_.reset();
   send_number_ = request_number_ = response_number_ = 0;
   reads_.clear();
   error_slot_ = kNoSlot;
@@ -40,7 +40,7 @@ bool Requester::may_begin(const SendRequest& request) const {
 }
 
 bool Requester::poll_transmit(OutgoingSegment& out) {
-  if (ready_ && !in_message()) return poll_ready(out);
+  if (rtr_ && !in_message()) return poll_rtr(out);
   if (failed_) return false;
   if (send_slot_ == tail_slot_) return false;
   const SendRequest& request = at(send_slot_);
@@ -68,16 +68,16 @@ bool Requester::poll_transmit(OutgoingSegment& out) {
 }
 
 /// Empty, and of no request.
-bool Requester::poll_ready(OutgoingSegment& out) {
+bool Requester::poll_rtr(OutgoingSegment& out) {
   out = {};
-  if (*std::exchange(ready_, std::nullopt) == Ready::read) {
-    fill_read({.source_stag = ready_place_.stag, .source_offset = ready_place_.offset}, kNoSlot,
+  if (*std::exchange(rtr_, std::nullopt) == RtrMessage::read) {
+    fill_read({.source_stag = rtr_address_.stag, .source_offset = rtr_address_.offset}, kNoSlot,
               out);
   } else {
     set_rdmap(out.header, RdmapOpcode::write);
     out.header.last = true;
-    out.header.stag = ready_place_.stag;
-    out.header.offset = ready_place_.offset;
+    out.header.stag = rtr_address_.stag;
+    out.header.offset = rtr_address_.offset;
   }
   return true;
 }
@@ -179,7 +179,7 @@ void Requester::fill_atomic(const SendRequest& request, OutgoingSegment& out) {
 }
 
 std::optional<Slot> Requester::poll_local() {
-  if (failed_ || ready_ || send_slot_ == tail_slot_) return std::nullopt;
+  if (failed_ || rtr_ || send_slot_ == tail_slot_) return std::nullopt;
   const SendRequest& request = at(send_slot_);
   if (!info(request.operation).is_local || !may_begin(request)) return std::nullopt;
   return send_slot_++;

@@ -27,7 +27,7 @@ struct RequesterConfig {
 
 /// What an empty READ or WRITE is of. Nobody looks there (RFC 5040, section 5.2), so that it may be
 /// a word to who knows it.
-struct EmptyPlace {
+struct TaggedAddress {
   std::uint32_t stag = 0;
   std::uint64_t offset = 0;
 };
@@ -59,10 +59,10 @@ class Requester {
   /// What an initiator of a peer-to-peer connection sends first (RFC 6581, section 9), or by which
   /// it tells a peer of this machine more: an empty WRITE or READ. It leaves even where everything
   /// else has failed.
-  enum class Ready : std::uint8_t { write, read };
-  void post_ready(Ready ready, const EmptyPlace& place = {}) {
-    ready_ = ready;
-    ready_place_ = place;
+  enum class RtrMessage : std::uint8_t { write, read };
+  void post_rtr(RtrMessage ready, const TaggedAddress& place = {}) {
+    rtr_ = ready;
+    rtr_address_ = place;
   }
 
   /// The next segment, if fences and max_rd_atomic allow one.
@@ -110,7 +110,7 @@ class Requester {
   };
 
   bool may_begin(const SendRequest& request) const;
-  bool poll_ready(OutgoingSegment& out);
+  bool poll_rtr(OutgoingSegment& out);
   void fill_tagged(const SendRequest& request, OutgoingSegment& out);
   void fill_send(const SendRequest& request, OutgoingSegment& out);
   void fill_immediate(const SendRequest& request, OutgoingSegment& out);
@@ -139,8 +139,8 @@ class Requester {
   Slot tail_slot_ = 0;
   std::uint64_t offset_ = 0;       // Bytes of the request to send that have been sent.
   bool immediate_is_due_ = false;  // Of the request to send: its bytes have been sent.
-  std::optional<Ready> ready_;
-  EmptyPlace ready_place_;
+  std::optional<RtrMessage> rtr_;
+  TaggedAddress rtr_address_;
   std::uint32_t send_number_ = 0;  // Of the last message to each queue.
   std::uint32_t request_number_ = 0;
   std::uint32_t response_number_ = 0;  // Of the last atomic response from the peer.

@@ -1,6 +1,6 @@
 #include "transport/iwarp/stream.h"
 
-#include "wire/mpa_markers.h"
+#include "wire/iwarp/mpa_markers.h"
 
 namespace verbatim::transport::iwarp {
 

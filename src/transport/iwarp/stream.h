@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "wire/error.h"
-#include "wire/mpa.h"
+#include "wire/iwarp/mpa.h"
 
 /// FPDUs in one direction of a TCP stream, from the first byte after set-up on.
 namespace verbatim::transport::iwarp {

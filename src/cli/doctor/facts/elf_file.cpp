@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "base/unique_fd.h"
+#include "base/os/unique_fd.h"
 
 namespace verbatim::cli::doctor {
 namespace {

@@ -8,10 +8,10 @@
 
 #include <sys/types.h>
 
-#include "agent/interfaces.h"
-#include "agent/node.h"
-#include "base/address.h"
+#include "agent/identity/interfaces.h"
+#include "agent/protocol/node.h"
 #include "base/error.h"
+#include "base/net/address.h"
 
 /// The facts about this machine that the checks judge. Checks read nothing else, so that a test can
 /// describe any machine.

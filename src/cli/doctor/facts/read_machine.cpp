@@ -8,9 +8,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "agent/client.h"
-#include "agent/runtime_folder.h"
-#include "agent/start_agent.h"
+#include "agent/client/client.h"
+#include "agent/client/start_agent.h"
+#include "agent/protocol/runtime_folder.h"
 #include "cli/doctor/facts/machine.h"
 #include "cli/environment.h"
 

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/unique_fd.h"
+#include "base/os/unique_fd.h"
 #include "cli/doctor/facts/machine.h"
 #include "cli/doctor/facts/read_all.h"
 

@@ -1,0 +1,311 @@
+#include "adapter/direct/direct_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/always_inline.h"
+#include "base/os/fence.h"
+#include "transport/ib/responder/responder_checks.h"
+
+namespace verbatim::adapter {
+
+using transport::Operation;
+using transport::SendRequest;
+using transport::Status;
+using Copied = MappedTarget::Copied;
+
+DirectLink::DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config)
+    : config_(config),
+      own_(std::move(peer), config.peer_qpn.value() % kProgramQueuePairsMax),
+      target_(own_.target()),
+      at_(&own_) {}
+
+bool DirectLink::accept() {
+  const TargetLock target_lock(target_);
+  if (!is_there() || !target_.awaits_direct_peer || target_.peer_gid != config_.own_gid)
+    return false;
+  target_.awaits_direct_peer = false;
+  target_.peer_qpn = config_.own_qpn;
+  return true;
+}
+
+/// As a NAK does: the peer's queue pair serves nobody any more, and its owner hears why. UC: the
+/// message is lost.
+DirectLink::Outcome DirectLink::refuse(Status status, std::uint32_t notifications) {
+  if (!config_.reliable) return complete(Status::success);
+  target_.stop_serving();
+  notify(notifications);
+  return complete(status);
+}
+
+/// The receive in use ends in error; its completion says all, so there is no asynchronous event.
+DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
+  const Completion completion{.wr_id = at_->target().receive.wr_id,
+                              .status = receives,
+                              .opcode = CompletionOpcode::receive,
+                              .qpn = config_.peer_qpn.value(),
+                              .source_qpn = config_.own_qpn.value()};
+  at_->end_receive(completion, false);
+  target_.stop_serving();
+  notify(kFailed);
+  return complete(config_.reliable ? sends : Status::success);
+}
+
+VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::attempt(const SendRequest& request,
+                                                               const LocalMemory& local) {
+  if (peer().is_gone()) return no_answer();
+  const TargetLock target_lock(target_);
+  if (!is_served()) return no_answer();
+  if (!target_.established) {
+    target_.established = true;
+    notify(kEstablished);
+  }
+  return execute_locked(request, local);
+}
+
+/// XRC: a request names a queue, of this program or, in a domain that has a file, of another.
+VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::execute_locked(const SendRequest& request,
+                                                                      const LocalMemory& local) {
+  at_ = &own_;
+  const SrqNumber srq = request.remote_srq;
+  const bool is_here = raw(target_.xrc_domain) == 0 || target_.enter(peer().xrc_queue(srq), srq);
+  if (is_here) return execute_there(request, local);
+  return target_.xrc_file.exists() ? execute_at_queue_owner(request, local) : refuse_request();
+}
+
+DirectLink::Outcome DirectLink::execute_at_queue_owner(const SendRequest& request,
+                                                       const LocalMemory& local) {
+  const SrqNumber srq = request.remote_srq;
+  if (MappedTarget* const queue_owner = queue_owners_.find(srq, config_.peer_qpn)) {
+    DirectTarget& proxy = queue_owner->target();
+    const TargetLock target_lock(proxy);
+    if (proxy.qpn == config_.peer_qpn.value()) {
+      if (!proxy.enter(queue_owner->peer().xrc_queue(srq), srq, target_.xrc_file))
+        return refuse_request();
+      at_ = queue_owner;
+      return execute_there(request, local);
+    }
+  }
+  const Outcome outcome = request_owner({.kind = OwnerRequest::allocate_proxy, .key = raw(srq)});
+  if (outcome != Outcome::completed || status_ != Status::success) return outcome;
+  found_proxy_ = static_cast<std::uint32_t>(target_.owner_request.original);
+  return look_again();
+}
+
+/// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.
+VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::execute_there(const SendRequest& request,
+                                                                     const LocalMemory& local) {
+  const auto& info = transport::info(request.operation);
+  const std::uint32_t right = transport::right_for(info.verb);
+  if ((target_.access & right) != right ||
+      (info.awaits_response && target_.max_dest_rd_atomic == 0)) {
+    return refuse_request();
+  }
+  switch (request.operation) {
+    case Operation::send:
+    case Operation::send_with_immediate:
+    case Operation::send_with_invalidate:
+      return send(request, local);
+    case Operation::write:
+    case Operation::write_with_immediate:
+      return write(request, local);
+    case Operation::read:
+      return read(request, local);
+    case Operation::compare_and_swap:
+    case Operation::fetch_and_add:
+    case Operation::atomic_write:
+      return atomic(request, local);
+    case Operation::flush:
+      return flush(request);
+    default:
+      return refuse_request();
+  }
+}
+
+VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::send(const SendRequest& request,
+                                                            const LocalMemory& local) {
+  const DirectPeer& there = at_->peer();
+  const DirectTarget& target = at_->target();
+  there.at(target.receive_cq)->prefetch_next(there.base());
+  if (!take_receive()) return not_ready();
+  if (request.operation == Operation::send_with_invalidate && !begun_ &&
+      !there.regions().check_invalidation_locked(request.remote_key,
+                                                 {target.pd, config_.peer_qpn})) {
+    return refuse_access();
+  }
+  if (request.length > target.receive.capacity_bytes) {
+    // UC: the receive serves the next message.
+    if (!config_.reliable) return complete(Status::success);
+    return fail_receive(Status::local_length_error, Status::remote_invalid_request);
+  }
+  begun_ = true;
+  const auto part = std::min(request.length - moved_, kBytesPerCall);
+  switch (at_->copy_to_receive(local, moved_, part)) {
+    case Copied::here_refused:
+      return complete(Status::local_protection_error);
+    case Copied::there_refused:
+      return fail_receive(Status::local_protection_error, Status::remote_operation_error);
+    case Copied::all:
+      break;
+  }
+  moved_ += part;
+  return moved_ < request.length ? Outcome::unfinished : deliver(request);
+}
+
+/// The bytes of a WRITE or READ, as many as one call may move; nothing when all have been.
+VERBATIM_ALWAYS_INLINE std::optional<DirectLink::Outcome> DirectLink::move_bytes(
+    const SendRequest& request, const LocalMemory& local, bool to_peer) {
+  if (moved_ == request.length) return std::nullopt;
+  const auto region =
+      find_locked(request, request.length, to_peer ? region::kRemoteWrite : region::kRemoteRead);
+  if (!region) return refuse_access();
+  begun_ = true;
+  const auto part = std::min(request.length - moved_, kBytesPerCall);
+  const std::uint64_t there = address_in(**region, request.remote_address);
+  switch (at_->copy(**region, there + moved_, local, moved_, part, to_peer)) {
+    case Copied::here_refused:
+      return complete(Status::local_protection_error);
+    case Copied::there_refused:
+      return refuse_access();
+    case Copied::all:
+      break;
+  }
+  moved_ += part;
+  if (moved_ < request.length) return Outcome::unfinished;
+  return std::nullopt;
+}
+
+VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::write(const SendRequest& request,
+                                                             const LocalMemory& local) {
+  const bool immediate = request.operation == Operation::write_with_immediate;
+  if (const auto ended = move_bytes(request, local, true)) return *ended;
+  if (!immediate) return serve(request);
+  begun_ = true;
+  return take_receive() ? deliver(request) : not_ready();
+}
+
+/// UD: nobody hears of it. The sender's own memory is looked at all the same.
+DirectLink::Outcome DirectLink::lose(const LocalMemory& local) {
+  return complete(local.is_good(region::kLocalRead) ? Status::success
+                                                    : Status::local_protection_error);
+}
+
+DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const LocalMemory& local,
+                                              const Datagram& datagram) {
+  const TargetLock target_lock(target_);
+  if (!is_there() || !target_.takes_datagrams) return lose(local);
+  if (datagram.qkey != target_.qkey) {
+    peer().header().port_counters.qkey_violations.add();
+    return lose(local);
+  }
+  if (!take_receive()) return lose(local);
+  const std::uint64_t bytes = wire::Grh::kSize + request.length;
+  if (bytes > target_.receive.capacity_bytes) {
+    return fail_receive(Status::local_length_error, Status::success);
+  }
+  const bool immediate = transport::info(request.operation).immediate;
+  const DatagramHeader header(datagram.flow, immediate, request.length);
+  const LocalMemory front{
+      .regions = local.regions, .segments = {}, .inlined = header.grh, .cache = local.cache};
+  Copied copied = at_->copy_to_receive(front, 0, wire::Grh::kSize);
+  if (copied == Copied::all) {
+    copied = at_->copy_to_receive(local, 0, request.length, wire::Grh::kSize);
+  }
+  if (copied == Copied::here_refused) return complete(Status::local_protection_error);
+  if (copied == Copied::there_refused) {
+    return fail_receive(Status::local_protection_error, Status::success);
+  }
+  return complete_receive({.wr_id = target_.receive.wr_id,
+                           .opcode = CompletionOpcode::receive,
+                           .byte_count = static_cast<std::uint32_t>(bytes),
+                           .immediate = immediate ? request.immediate : 0,
+                           .qpn = config_.peer_qpn.value(),
+                           .source_qpn = config_.own_qpn.value(),
+                           .flags = kCompletionGrh | (immediate ? kCompletionWithImmediate : 0),
+                           .service_level = wire::packet_type(datagram.flow)},
+                          request);
+}
+
+/// All bytes are there: the peer's completion.
+VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
+  const auto& info = transport::info(request.operation);
+  if (info.invalidate) {
+    const Outcome ended =
+        request_owner({.kind = OwnerRequest::invalidate, .key = raw(request.remote_key)});
+    if (ended != Outcome::completed || status_ != Status::success) return ended;
+  }
+  const bool is_write = info.verb == wire::Verb::write;
+  const Completion completion{.wr_id = at_->target().receive.wr_id,
+                              .opcode = is_write ? CompletionOpcode::receive_write_with_immediate
+                                                 : CompletionOpcode::receive,
+                              .byte_count = static_cast<std::uint32_t>(request.length),
+                              .immediate = info.invalidate  ? raw(request.remote_key)
+                                           : info.immediate ? request.immediate
+                                                            : 0,
+                              .qpn = config_.peer_qpn.value(),
+                              .source_qpn = config_.own_qpn.value(),
+                              .flags = (info.immediate ? kCompletionWithImmediate : 0) |
+                                       (info.invalidate ? kCompletionWithInvalidate : 0)};
+  return complete_receive(completion, request);
+}
+
+/// The receive in use ends with success, and so does the request.
+VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::complete_receive(
+    const Completion& completion, const SendRequest& request) {
+  if (!at_->end_receive(completion, request.solicited)) {
+    target_.stop_serving();
+    notify(kFailed);
+  }
+  return serve(request);
+}
+
+DirectLink::Outcome DirectLink::read(const SendRequest& request, const LocalMemory& local) {
+  const auto ended = move_bytes(request, local, false);
+  return ended ? *ended : serve(request);
+}
+
+DirectLink::Outcome DirectLink::flush(const SendRequest& request) {
+  const wire::Feth& flush = request.flush;
+  const std::uint32_t rights = transport::right_for(flush);
+  if (!transport::is_known(flush) || (target_.access & rights) != rights) return refuse_request();
+  const region::Accessor by{at_->target().pd, config_.peer_qpn};
+  const auto& regions = at_->peer().regions();
+  const bool may =
+      flush.selectivity == wire::Feth::Selectivity::region
+          ? regions.check_key_locked(request.remote_key, rights, by).has_value()
+          : request.flush_bytes == 0 || find_locked(request, request.flush_bytes, rights);
+  if (!may) return refuse_access();
+  full_fence();
+  return serve(request);
+}
+
+/// A WRITE or SEND has done when the stream has taken it; that the peer refused it, the stream's
+/// end tells.
+DirectLink::Outcome DirectLink::with_stream(const SendRequest& request, Outcome outcome) {
+  const bool is_refused =
+      outcome == Outcome::completed &&
+      (status_ == Status::remote_access_error || status_ == Status::remote_invalid_request ||
+       status_ == Status::remote_operation_error);
+  const bool is_answered = transport::info(request.operation).awaits_response;
+  return is_refused && !is_answered ? complete(Status::success) : outcome;
+}
+
+DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalMemory& local) {
+  Outcome outcome = attempt(request, local);
+  if (found_proxy_) {  // Its program is looked for with no lock held.
+    const std::uint32_t proxy = *std::exchange(found_proxy_, std::nullopt);
+    if (auto queue_owner = config_.find_queue_owner(request.remote_srq)) {
+      queue_owners_.add(std::move(queue_owner), request.remote_srq, proxy);
+      outcome = attempt(request, local);
+    }
+  }
+  if (config_.has_stream) outcome = with_stream(request, outcome);
+  if (outcome != Outcome::waits || begun_) return outcome;
+  // Its own memory is looked at before the peer's answer.
+  const auto& info = transport::info(request.operation);
+  const std::uint32_t right =
+      info.data == transport::DataFlow::in ? region::kLocalWrite : region::kLocalRead;
+  return local.is_good(right) ? outcome : complete(Status::local_protection_error);
+}
+
+}  // namespace verbatim::adapter

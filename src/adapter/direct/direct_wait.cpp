@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <utility>
+
+#include "adapter/direct/direct_link.h"
+
+/// The direct path's patience: for a receive request, for an answer, and with a peer that has
+/// ended.
+namespace verbatim::adapter {
+
+using transport::Status;
+
+namespace {
+
+/// Without an answer a request is repeated after 4.096 us * 2^timeout (IBA 9.7.6.1.3).
+constexpr TimeNs timeout_of(std::uint8_t code) { return TimeNs{4096} << code; }
+constexpr unsigned kForEver = ~0u;
+constexpr std::uint8_t kInfiniteRnrRetry = 7;
+/// A stream holds what its receiver's program does not take, so a receiver may be late; without any
+/// receive the stream ends.
+constexpr TimeNs kStreamReceiveTimeout = 2 * kSecond;
+constexpr TimeNs kStreamPause = kMillisecond / 2;
+
+}  // namespace
+
+/// Attempts before the deadline cost nothing and count nothing, nor do those for something else.
+DirectLink::Outcome DirectLink::wait(Awaited awaited, TimeNs pause, unsigned tries,
+                                     Status at_last) {
+  const TimeNs now = monotonic_now();
+  if (std::exchange(awaited_, awaited) != awaited) {
+    deadline_ = kNever;
+    tried_ = 0;
+  }
+  if (deadline_ != kNever && now < deadline_) return Outcome::waits;
+  if (tried_ >= tries) return complete(at_last);
+  if (tries != kForEver) ++tried_;
+  deadline_ = now + pause;
+  return Outcome::waits;
+}
+
+DirectLink::Outcome DirectLink::look_again() {
+  if (std::exchange(awaited_, Awaited::answer) != Awaited::answer) tried_ = 0;
+  deadline_ = monotonic_now() + kLookAgain;
+  return Outcome::waits;
+}
+
+/// A cable and a receiver's buffers hold a message until its receiver gets to it; shared memory
+/// does not, so the message waits here. The looks come in quick succession at first: a receiver
+/// that is posting needs microseconds.
+bool DirectLink::is_on_its_way() {
+  constexpr unsigned kDoublingsMax = 4;
+  const TimeNs now = monotonic_now();
+  if (deadline_ == kNever || awaited_ == Awaited::answer) {
+    awaited_ = Awaited::grace;
+    grace_ends_at_ = now + config_.rnr_grace;
+    deadline_ = now;
+    tried_ = 0;
+  }
+  if (awaited_ != Awaited::grace || now >= grace_ends_at_) return false;
+  if (now < deadline_) return true;
+  deadline_ = std::min(now + (kLookAgain << std::min(tried_, kDoublingsMax)), grace_ends_at_);
+  ++tried_;
+  return true;
+}
+
+DirectLink::Outcome DirectLink::not_ready() {
+  if (!config_.reliable) return complete(Status::success);
+  if (is_on_its_way()) return Outcome::waits;
+  if (config_.has_stream) {
+    const Outcome outcome = wait(Awaited::receive, kStreamPause,
+                                 kStreamReceiveTimeout / kStreamPause, Status::rnr_retry_exceeded);
+    return outcome == Outcome::completed ? refuse_request() : outcome;
+  }
+  const unsigned tries = config_.rnr_retry == kInfiniteRnrRetry ? kForEver : config_.rnr_retry;
+  return wait(Awaited::receive, wire::Syndrome::rnr_nak(target_.min_rnr_timer).rnr_timer_ns(),
+              tries, Status::rnr_retry_exceeded);
+}
+
+/// Of a peer that has ended. What its agent says for it (a DREQ) comes first, as with cards, whose
+/// retries take longer.
+TimeNs DirectLink::silence() const {
+  constexpr TimeNs kErrorDelayMax = kSecond / 4;
+  if (config_.timeout == 0) return kErrorDelayMax;
+  return std::min(timeout_of(config_.timeout) * (config_.retry_count + 1u), kErrorDelayMax);
+}
+
+DirectLink::Outcome DirectLink::no_answer() {
+  if (!config_.reliable) return complete(Status::success);
+  constexpr Status kAtLast = Status::retry_exceeded;
+  if (peer().is_gone()) return wait(Awaited::answer, silence(), 1, kAtLast);
+  if (config_.timeout == 0) return wait(Awaited::answer, kLookAgain, kForEver, kAtLast);
+  const unsigned tries = config_.retry_count + 1u;
+  return wait(Awaited::answer, timeout_of(config_.timeout), tries, kAtLast);
+}
+
+}  // namespace verbatim::adapter

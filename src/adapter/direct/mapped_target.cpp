@@ -1,0 +1,168 @@
+#include "adapter/direct/mapped_target.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "adapter/memory/held_memory.h"
+#include "adapter/memory/memory.h"
+#include "adapter/memory/scatter.h"
+
+/// The direct path's bytes: between the program's own memory, whatever it is, and the peer's.
+namespace verbatim::adapter {
+
+namespace {
+
+using Done = std::expected<void, region::KeyError>;
+
+}  // namespace
+
+MappedTarget::MappedTarget(std::shared_ptr<DirectPeer> peer, std::uint32_t local_number)
+    : peer_(std::move(peer)), local_number_(local_number), target_(peer_->target(local_number)) {}
+
+bool LocalMemory::is_good(std::uint32_t right) const {
+  return !inlined.empty() || std::ranges::all_of(segments, [&](const Segment& one) {
+    if (one.length == 0) return true;
+    const auto hold = find_locked(MemoryKey{one.key}, one.address, one.length, right);
+    return hold && (hold->backing() != region::Hold::Backing::on_demand ||
+                    probe_memory(reinterpret_cast<std::uint64_t>(hold->address()), one.length,
+                                 right == region::kLocalWrite));
+  });
+}
+
+MappedTarget::Copied MappedTarget::copy_to_receive(const LocalMemory& local, std::uint64_t offset,
+                                                   std::uint64_t length, std::uint64_t before) {
+  const std::span segments(target_.receive.segments, target_.receive.segment_count);
+  Copied copied = Copied::all;
+  const auto place = [&](MemoryKey key, std::uint64_t address, std::uint32_t bytes) -> Done {
+    const auto region = peer_->regions().find_locked(key, address, bytes, region::kLocalWrite,
+                                                     target_.receive_pd, receive_key_);
+    copied = Copied::there_refused;
+    if (!region) return std::unexpected(region.error());
+    const std::uint64_t there = address_in(**region, address);
+    copied = copy(**region, there, local, offset, bytes, true);
+    offset += bytes;
+    if (copied == Copied::all) return {};
+    return std::unexpected(region::KeyError::not_mapped);
+  };
+  const auto placed = for_each_piece(segments, before + offset, length, place);
+  return placed ? Copied::all : copied;
+}
+
+MappedTarget::Copied MappedTarget::copy_pieces(const region::Region& there, std::uint64_t address,
+                                               const LocalMemory& local, std::uint64_t offset,
+                                               std::uint64_t length, bool to_peer) {
+  if (!local.inlined.empty()) {
+    auto* const bytes = const_cast<std::byte*>(local.inlined.data() + offset);
+    return copy_plain(there, address, bytes, length, true) ? Copied::all : Copied::there_refused;
+  }
+  Copied copied = Copied::all;
+  const std::uint32_t right = to_peer ? region::kLocalRead : region::kLocalWrite;
+  const auto move = [&](MemoryKey key, std::uint64_t iova, std::uint32_t bytes) -> Done {
+    const auto here = local.find_locked(key, iova, bytes, right);
+    copied = here ? copy_piece(there, address, *here, bytes, to_peer) : Copied::here_refused;
+    address += bytes;
+    if (copied == Copied::all) return {};
+    return std::unexpected(region::KeyError::not_mapped);
+  };
+  const auto moved = for_each_piece(local.segments, offset, length, move);
+  return moved ? Copied::all : copied;
+}
+
+MappedTarget::Copied MappedTarget::copy_piece(const region::Region& there, std::uint64_t address,
+                                              const region::Hold& here, std::uint64_t length,
+                                              bool to_peer) {
+  const bool is_null = (there.access & region::kNull) != 0;
+  for (std::uint64_t done = 0; done < length;) {
+    auto run = is_null ? DirectPeer::Run{nullptr, length - done}
+                       : peer_->find(there, address + done, length - done, cache_);
+    const region::Hold part = here.subrange(done);
+    Copied copied = Copied::all;
+    if (run.here != nullptr) {
+      const bool all = to_peer ? read_held(part, MutableByteSpan(run.here, run.length))
+                               : write_held(part, ByteSpan(run.here, run.length));
+      copied = all ? Copied::all : Copied::here_refused;
+    } else if (is_null) {
+      copied = copy_zeroes(part, run.length, to_peer);
+    } else if (part.backing() != region::Hold::Backing::memory) {
+      copied = copy_through(address + done, part, run.length, to_peer);
+    } else if (!peer_->copy_by_kernel(part.address(), address + done, run.length, to_peer)) {
+      copied = Copied::there_refused;
+    }
+    if (copied != Copied::all) return copied;
+    done += run.length;
+  }
+  return Copied::all;
+}
+
+/// A null region takes everything, and gives zeroes.
+MappedTarget::Copied MappedTarget::copy_zeroes(const region::Hold& here, std::uint64_t length,
+                                               bool to_peer) {
+  static constexpr std::array<std::byte, 4096> kZeroes{};
+  for (std::uint64_t done = 0; !to_peer && done < length;) {
+    const auto part = std::min<std::uint64_t>(length - done, kZeroes.size());
+    if (!write_held(here.subrange(done), ByteSpan(kZeroes).first(part))) {
+      return Copied::here_refused;
+    }
+    done += part;
+  }
+  return Copied::all;
+}
+
+/// Neither side's memory is at hand: through a buffer.
+MappedTarget::Copied MappedTarget::copy_through(std::uint64_t address, const region::Hold& here,
+                                                std::uint64_t length, bool to_peer) const {
+  std::array<std::byte, 4096> buffer;
+  for (std::uint64_t done = 0; done < length;) {
+    const auto part = std::min<std::uint64_t>(length - done, buffer.size());
+    const MutableByteSpan bytes(buffer.data(), part);
+    const region::Hold rest = here.subrange(done);
+    if (to_peer && !read_held(rest, bytes)) return Copied::here_refused;
+    if (!peer_->copy_by_kernel(bytes.data(), address + done, part, to_peer)) {
+      return Copied::there_refused;
+    }
+    if (!to_peer && !write_held(rest, bytes)) return Copied::here_refused;
+    done += part;
+  }
+  return Copied::all;
+}
+
+bool MappedTarget::copy_plain(const region::Region& there, std::uint64_t address, std::byte* here,
+                              std::uint64_t length, bool to_peer) {
+  if ((there.access & region::kNull) != 0) {
+    if (!to_peer) std::memset(here, 0, length);
+    return true;
+  }
+  while (length > 0) {
+    const auto run = peer_->find(there, address, length, cache_);
+    if (run.here == nullptr) {
+      if (!peer_->copy_by_kernel(here, address, run.length, to_peer)) return false;
+    } else if (to_peer) {
+      copy_in_order(run.here, ByteSpan(here, run.length));
+    } else {
+      copy_in_order(here, ByteSpan(run.here, run.length));
+    }
+    address += run.length;
+    here += run.length;
+    length -= run.length;
+  }
+  return true;
+}
+
+std::uint64_t* MappedTarget::word(const region::Region& there, std::uint64_t address) {
+  return reinterpret_cast<std::uint64_t*>(find(there, address, 8));
+}
+
+bool MappedTarget::take_receive() {
+  // It is in use by a request that goes on, or that was left: whether it is complete is not sure.
+  if (target_.holds_receive.load(std::memory_order_relaxed)) recover_target(target_, peer_->base());
+  if (target_.holds_receive.load(std::memory_order_relaxed)) return true;
+  if (!target_.receives) return false;
+  ReceiveRing& ring = *peer_->at(target_.receives);
+  if (!ring.take(peer_->base(), target_.receive, &target_.holds_receive)) return false;
+  if (ring.reaches_limit()) peer_->notify_receive_owner(local_number_, kSrqLimitReached);
+  return true;
+}
+
+}  // namespace verbatim::adapter

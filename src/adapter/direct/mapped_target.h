@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <expected>
+#include <memory>
+#include <span>
+
+#include "adapter/direct/direct_peer.h"
+#include "adapter/queues/completion_queue.h"
+#include "adapter/queues/receive_queue.h"
+#include "base/always_inline.h"
+#include "base/bytes.h"
+#include "region/region_table.h"
+
+namespace verbatim::adapter {
+
+/// The requester's own bytes of a request. Its regions are visited: whoever ends one waits for the
+/// queue pair's lock.
+struct LocalMemory {
+  const region::RegionTable& regions;
+  PdNumber pd{};
+  std::span<const Segment> segments;
+  ByteSpan inlined;  // Instead of segments.
+  region::KeyCache& cache;
+
+  /// Whether all segments' keys give the right, and their memory is there.
+  bool is_good(std::uint32_t right) const;
+  std::expected<region::Hold, region::KeyError> find_locked(MemoryKey key, std::uint64_t iova,
+                                                            std::uint64_t length,
+                                                            std::uint32_t right) const {
+    const auto region = regions.find_locked(key, iova, length, right, pd, cache);
+    if (!region) return std::unexpected(region.error());
+    return region::Hold::without_reference(**region, iova);
+  }
+  /// Bytes [offset, offset + length), where they lie together in memory that stays; else null, also
+  /// where the key does not give the right. Inlined bytes are only read.
+  std::byte* find(std::uint64_t offset, std::uint64_t length, std::uint32_t right) const {
+    if (!inlined.empty()) return const_cast<std::byte*>(inlined.data()) + offset;
+    if (segments.size() != 1) return nullptr;
+    const Segment& only = segments.front();
+    const auto here = find_locked(MemoryKey{only.key}, only.address + offset, length, right);
+    const bool stays = here && here->backing() == region::Hold::Backing::memory;
+    return stays ? here->address() : nullptr;
+  }
+};
+
+/// Where requests are executed: a target of a peer, and by it the peer's memory and queues. Whoever
+/// calls holds the target's lock.
+class MappedTarget {
+ public:
+  MappedTarget(std::shared_ptr<DirectPeer> peer, std::uint32_t local_number);
+  MappedTarget(const MappedTarget&) = delete;
+  MappedTarget& operator=(const MappedTarget&) = delete;
+
+  const DirectPeer& peer() const { return *peer_; }
+  DirectTarget& target() const { return target_; }
+  std::uint32_t local_number() const { return local_number_; }
+
+  /// Into the target, where it stays until it is completed, whoever dies. False: there is none.
+  bool take_receive();
+  /// The receive that the target holds ends with this completion, and whoever waits hears of it.
+  /// False: there is no room for it.
+  VERBATIM_ALWAYS_INLINE bool end_receive(const Completion& completion, bool solicited) const {
+    return peer_->end_receive(local_number_, completion, solicited);
+  }
+  void notify(std::uint32_t notifications) const { peer_->notify(local_number_, notifications); }
+
+  /// The peer's region that a request names, for a queue pair of this number.
+  std::expected<const region::Region*, region::KeyError> find_locked(MemoryKey key,
+                                                                     std::uint64_t iova,
+                                                                     std::uint64_t length,
+                                                                     std::uint32_t right, Qpn qpn) {
+    return peer_->regions().find_locked(key, iova, length, right, {target_.pd, qpn}, remote_key_);
+  }
+
+  enum class Copied : std::uint8_t { all, here_refused, there_refused };
+  /// To the receive request that the target holds, of which `before` bytes are somebody else's.
+  /// What its memory refuses is the peer's fault.
+  Copied copy_to_receive(const LocalMemory& local, std::uint64_t offset, std::uint64_t length,
+                         std::uint64_t before = 0);
+  /// Bytes [offset, offset + length) of the request, to or from `address` of the peer's process.
+  VERBATIM_ALWAYS_INLINE Copied copy(const region::Region& there, std::uint64_t address,
+                                     const LocalMemory& local, std::uint64_t offset,
+                                     std::uint64_t length, bool to_peer) {
+    // Mostly each side's bytes lie together, and at hand.
+    std::byte* const to = find(there, address, length);
+    const std::uint32_t right = to_peer ? region::kLocalRead : region::kLocalWrite;
+    std::byte* const here = to != nullptr ? local.find(offset, length, right) : nullptr;
+    if (here == nullptr) return copy_pieces(there, address, local, offset, length, to_peer);
+    copy_in_order(to_peer ? to : here, {to_peer ? here : to, length});
+    return Copied::all;
+  }
+  /// Between memory that is here and `address` of the peer's process. False: it refuses.
+  bool copy_plain(const region::Region& there, std::uint64_t address, std::byte* here,
+                  std::uint64_t length, bool to_peer);
+  /// The 8 aligned bytes at `address`, of a region that is not null: null where peers do not have
+  /// them.
+  std::uint64_t* word(const region::Region& there, std::uint64_t address);
+
+ private:
+  /// Bytes of a region, where they lie together here; else null.
+  std::byte* find(const region::Region& region, std::uint64_t address, std::uint64_t length) {
+    if ((region.access & region::kNull) != 0) return nullptr;
+    const auto run = peer_->find(region, address, length, cache_);
+    return run.length == length ? run.here : nullptr;
+  }
+  Copied copy_pieces(const region::Region& there, std::uint64_t address, const LocalMemory& local,
+                     std::uint64_t offset, std::uint64_t length, bool to_peer);
+  Copied copy_piece(const region::Region& there, std::uint64_t address, const region::Hold& here,
+                    std::uint64_t length, bool to_peer);
+  static Copied copy_zeroes(const region::Hold& here, std::uint64_t length, bool to_peer);
+  Copied copy_through(std::uint64_t address, const region::Hold& here, std::uint64_t length,
+                      bool to_peer) const;
+
+  const std::shared_ptr<DirectPeer> peer_;
+  const std::uint32_t local_number_;
+  DirectTarget& target_;
+  DirectPeer::WindowCache cache_;
+  region::KeyCache remote_key_;
+  region::KeyCache receive_key_;
+};
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "wire/net/frame.h"
+
+/// Receive-side scaling: a hash of a frame's addresses and ports chooses its work queue, so that
+/// the frames of one flow stay together. Pure.
+namespace verbatim::adapter {
+
+inline constexpr std::size_t kHashKeyBytes = 40;  // Covers two IPv6 addresses and two ports.
+
+/// With the values of `enum ibv_rx_hash_fields`.
+enum HashField : std::uint32_t {
+  kHashSourceIpv4 = 1u << 0,
+  kHashDestinationIpv4 = 1u << 1,
+  kHashSourceIpv6 = 1u << 2,
+  kHashDestinationIpv6 = 1u << 3,
+  kHashSourcePortTcp = 1u << 4,
+  kHashDestinationPortTcp = 1u << 5,
+  kHashSourcePortUdp = 1u << 6,
+  kHashDestinationPortUdp = 1u << 7,
+  kHashSpi = 1u << 8,
+  kHashInner = 1u << 31,  // Of what is in the tunnel.
+};
+inline constexpr std::uint32_t kHashFieldsAll = 0x1ff | kHashInner;
+
+struct ReceiveHash {
+  std::uint32_t fields = 0;  // HashField bits.
+  std::array<std::uint8_t, kHashKeyBytes> key{};
+};
+
+/// The Toeplitz hash of at most kHashKeyBytes - 4 bytes (Microsoft's specification of RSS).
+std::uint32_t toeplitz(const std::array<std::uint8_t, kHashKeyBytes>& key, ByteSpan input);
+
+/// Of those of `hash.fields` that the frame has, in the order source address, destination address,
+/// source port, destination port, SPI. 0 where it has none.
+std::uint32_t hash_of(const ReceiveHash& hash, const wire::Frame& frame);
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,83 @@
+#include "adapter/memory/held_memory.h"
+
+#include <array>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "base/os/page.h"
+
+namespace verbatim::adapter {
+namespace {
+
+constexpr PdNumber kPd{1};
+const std::size_t kPage = page_bytes();
+
+/// Three pages of which the last can be taken away, as a region with these rights.
+class HeldMemory : public testing::Test {
+ protected:
+  HeldMemory()
+      : entries_(4),
+        table_((region::RegionTable::initialise(header_, 1), header_), entries_),
+        pages_(static_cast<std::byte*>(mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE,
+                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
+  ~HeldMemory() override { munmap(pages_, 3 * kPage); }
+
+  region::Hold hold(std::uint32_t access, std::size_t offset, std::size_t length) {
+    const auto key = table_.add({.address = reinterpret_cast<std::uint64_t>(pages_),
+                                 .length = 3 * kPage,
+                                 .access = access | region::kLocalWrite,
+                                 .pd = kPd});
+    return *table_.hold(*key, offset, length, region::kLocalWrite, kPd);
+  }
+  void take_last_page_away() { munmap(pages_ + 2 * kPage, kPage); }
+
+  region::RegionTableHeader header_;
+  std::vector<region::RegionEntry> entries_;
+  region::RegionTable table_;
+  std::byte* pages_;
+};
+
+TEST_F(HeldMemory, OnDemandMemoryIsCopiedAcrossPages) {
+  const std::vector<std::byte> bytes(kPage, std::byte{7});
+  const auto held = hold(region::kOnDemand, kPage / 2, kPage);
+  ASSERT_TRUE(write_held(held, bytes));
+  std::vector<std::byte> back(kPage);
+  ASSERT_TRUE(read_held(held, back));
+  EXPECT_EQ(back, bytes);
+  EXPECT_EQ(pages_[kPage], std::byte{7});
+}
+
+TEST_F(HeldMemory, UnmappedMemoryIsRefusedNotAFault) {
+  take_last_page_away();
+  std::vector<std::byte> bytes(kPage);
+  const auto held = hold(region::kOnDemand, kPage + kPage / 2, kPage);
+  EXPECT_FALSE(write_held(held, bytes));
+  EXPECT_FALSE(read_held(held, bytes));
+  std::uint64_t zero = 0;
+  EXPECT_EQ(word_of(hold(region::kOnDemand, 2 * kPage, 8), zero), nullptr);
+}
+
+TEST_F(HeldMemory, MemoryThatLostItsRightIsRefused) {
+  mprotect(pages_, kPage, PROT_READ);
+  std::array<std::byte, 8> bytes{};
+  const auto held = hold(region::kOnDemand, 0, 8);
+  EXPECT_TRUE(read_held(held, bytes));
+  EXPECT_FALSE(write_held(held, bytes));
+}
+
+TEST_F(HeldMemory, NullRegionReadsAsZeroesAndDropsWhatIsWritten) {
+  const auto held = hold(region::kNull, 0, 8);
+  std::array<std::byte, 8> bytes;
+  bytes.fill(std::byte{5});
+  EXPECT_TRUE(write_held(held, bytes));
+  EXPECT_EQ(pages_[0], std::byte{0});
+  EXPECT_TRUE(read_held(held, bytes));
+  EXPECT_EQ(bytes, (std::array<std::byte, 8>{}));
+  std::uint64_t zero = 0;
+  EXPECT_EQ(word_of(held, zero), &zero);
+}
+
+}  // namespace
+}  // namespace verbatim::adapter

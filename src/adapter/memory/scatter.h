@@ -1,0 +1,75 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <expected>
+#include <span>
+
+#include "adapter/memory/held_memory.h"
+#include "adapter/queues/receive_queue.h"
+#include "base/bytes.h"
+#include "region/cached_hold.h"
+
+/// Walking scatter/gather lists, with the checks of each element's key.
+namespace verbatim::adapter {
+
+/// Calls `use(key, address, length)` for the pieces of bytes [offset, offset + length) of the list,
+/// in order, until one is refused: it answers with an expected<void, KeyError>.
+template <typename Use>
+std::expected<void, region::KeyError> for_each_piece(std::span<const Segment> segments,
+                                                     std::uint64_t offset, std::uint64_t length,
+                                                     Use use) {
+  for (const Segment& segment : segments) {
+    if (length == 0) return {};
+    if (offset >= segment.length) {
+      offset -= segment.length;
+      continue;
+    }
+    const auto piece = std::min<std::uint64_t>(segment.length - offset, length);
+    const auto used =
+        use(MemoryKey{segment.key}, segment.address + offset, static_cast<std::uint32_t>(piece));
+    if (!used) return used;
+    offset = 0;
+    length -= piece;
+  }
+  return {};
+}
+
+/// Copies `payload` to bytes [offset, ...) of the list. What it wrote to last stays held in `kept`.
+inline std::expected<void, region::KeyError> scatter(region::CachedHold& kept,
+                                                     const region::RegionTable& regions,
+                                                     PdNumber pd, std::span<const Segment> segments,
+                                                     std::uint64_t offset, ByteSpan payload) {
+  using Done = std::expected<void, region::KeyError>;
+  return for_each_piece(segments, offset, payload.size(),
+                        [&](MemoryKey key, std::uint64_t address, std::uint32_t length) -> Done {
+                          const auto hold =
+                              kept.get(regions, key, address, length, region::kLocalWrite, pd);
+                          if (!hold) return std::unexpected(hold.error());
+                          if (!write_held(**hold, payload.first(length))) {
+                            return std::unexpected(region::KeyError::not_mapped);
+                          }
+                          payload = payload.subspan(length);
+                          return {};
+                        });
+}
+
+/// Copies bytes [offset, ...) of the list to `to`, as many as it holds.
+inline std::expected<void, region::KeyError> gather(const region::RegionTable& regions, PdNumber pd,
+                                                    std::span<const Segment> segments,
+                                                    std::uint64_t offset, MutableByteSpan to) {
+  using Done = std::expected<void, region::KeyError>;
+  return for_each_piece(segments, offset, to.size(),
+                        [&](MemoryKey key, std::uint64_t address, std::uint32_t length) -> Done {
+                          const auto hold =
+                              regions.hold(key, address, length, region::kLocalRead, pd);
+                          if (!hold) return std::unexpected(hold.error());
+                          if (!read_held(*hold, to.first(length))) {
+                            return std::unexpected(region::KeyError::not_mapped);
+                          }
+                          to = to.subspan(length);
+                          return {};
+                        });
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,398 @@
+#include "adapter/progress/progress.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <exception>
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+
+#include "adapter/adapter.h"
+#include "adapter/queue_pair/queue_pair.h"
+#include "base/log.h"
+#include "base/os/thread.h"
+#include "link/ethernet/roce_v1_socket.h"
+
+namespace verbatim::adapter {
+namespace {
+
+/// How long after its last poll, or post, a program counts as polling.
+constexpr TimeNs kPollingGrace = kMillisecond;
+/// So long it may post and not poll: a hundred requests of 64 KiB take 3 ms.
+constexpr TimeNs kPostingGrace = 20 * kMillisecond;
+/// A program that armed a completion queue within this time waits for events: resting would cost it
+/// a wake-up each time.
+constexpr TimeNs kEventGrace = kSecond;
+
+/// A thread that has computed for so long since it was last seen, neither polled nor posted, and
+/// lets packets lie, spins on memory that those packets write (`ib_write_lat`). One that has not
+/// computed waits for a processor: to help it would take that away from it.
+constexpr TimeNs kNeglect = kMillisecond / 10;
+/// Then resting waits so long: in a hundred milliseconds one goes by in a nap, not each.
+constexpr TimeNs kAttention = 200 * kMillisecond;
+
+/// So many turns in vain, some 20 µs, and the processor is offered to others: the peer may be
+/// waiting for this very one. Without it, two polling programs on one processor exchange a message
+/// each time slice.
+constexpr std::uint32_t kIdlePassesBeforeYield = 32;
+
+/// After so many turns in vain the next ones are so far apart: between them, polls see what peers
+/// write to completion queues themselves.
+constexpr std::uint32_t kIdlePassesBeforePause = 16;
+constexpr TimeNs kPause = kMicrosecond;
+
+clockid_t clock_of_this_thread() {
+  clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
+  pthread_getcpuclockid(pthread_self(), &clock);
+  return clock;
+}
+
+/// 0 for a thread that has ended.
+TimeNs computing_time(clockid_t clock) {
+  timespec time{};
+  if (clock_gettime(clock, &time) != 0) return 0;
+  return time.tv_sec * kSecond + time.tv_nsec;
+}
+
+void log_undone(const std::exception& failure) try {
+  log(LogLevel::error, "the background thread leaves something undone: {}", failure.what());
+} catch (const std::exception&) {
+  return;  // There is no memory for the line, either.
+}
+
+/// Nobody catches what this thread throws, which is want of memory. What an event asks for is not
+/// asked for again: so many tries, a millisecond apart.
+template <typename Work>
+void do_patiently(const Work& work, int tries = 10) {
+  constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = static_cast<long>(kMillisecond)};
+  for (; tries > 0; --tries) {
+    try {
+      return work();
+    } catch (const std::exception& failure) {
+      log_undone(failure);
+    }
+    nanosleep(&kBetween, nullptr);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Progress>> Progress::create(Adapter& adapter,
+                                                   const std::vector<int>& sockets, int event_fd,
+                                                   std::function<void()> on_event) {
+  std::unique_ptr<Progress> progress(new Progress(adapter));
+  progress->event_fd_ = event_fd;
+  progress->on_event_ = std::move(on_event);
+  progress->wake_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  progress->idle_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  progress->full_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  progress->streams_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!progress->wake_ || !progress->idle_epoll_ || !progress->full_epoll_ ||
+      !progress->streams_epoll_) {
+    return refuse(errno, "no descriptors left for the background thread");
+  }
+  auto timer_fd = TimerFd::create();
+  if (!timer_fd) return std::unexpected(timer_fd.error());
+  progress->timer_fd_ = std::move(*timer_fd);
+  const int quiet = progress->idle_epoll_.get();
+  const int full = progress->full_epoll_.get();
+  for (const auto& [epoll, fd] : {std::pair{quiet, progress->wake_.get()},
+                                  {quiet, progress->timer_fd_.fd()},
+                                  {quiet, event_fd},
+                                  {full, progress->streams_epoll_.get()},
+                                  {full, quiet}}) {
+    if (fd < 0) continue;
+    if (auto watched = progress->watch(epoll, fd); !watched)
+      return std::unexpected(watched.error());
+  }
+  for (const int fd : sockets) {
+    if (auto added = progress->receive_from(fd); !added) return std::unexpected(added.error());
+  }
+  auto thread = start_thread("verbatim", [self = progress.get()] { self->run(); });
+  if (!thread) return std::unexpected(thread.error());
+  progress->thread_ = std::move(*thread);
+  progress->liveness_begun_.wait();  // Before any peer looks whether this program lives.
+  return progress;
+}
+
+Progress::~Progress() {
+  stop_.store(true, std::memory_order_release);
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Progress::abandon() { thread_.detach(); }
+
+Result<void> Progress::watch(int epoll, int fd, std::uint32_t events) const {
+  epoll_event event{.events = events, .data = {.fd = fd}};
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  if (errno == EEXIST && epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event) == 0) return {};
+  return refuse(errno, "epoll refuses a descriptor");
+}
+
+Result<void> Progress::watch(int fd, std::function<void()> on_ready, std::uint32_t events) {
+  {
+    const std::lock_guard guard(watched_lock_);
+    watched_[fd] = std::make_shared<std::function<void()>>(std::move(on_ready));
+  }
+  return watch(idle_epoll_.get(), fd, events);
+}
+
+void Progress::unwatch(int fd) {
+  epoll_ctl(idle_epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  const std::lock_guard guard(watched_lock_);
+  watched_.erase(fd);
+}
+
+void Progress::wake() { eventfd_write(wake_.get(), 1); }
+
+TimeNs Progress::last_use(TimeNs now) const {
+  if (in_use_.load(std::memory_order_relaxed)) return now;
+  return std::max(last_poll_.load(std::memory_order_relaxed),
+                  last_post_.load(std::memory_order_relaxed));
+}
+
+bool Progress::program_polls(TimeNs now) const {
+  return elapsed(last_use(now), now) < kPollingGrace &&
+         elapsed(last_poll_.load(std::memory_order_relaxed), now) < kPostingGrace &&
+         elapsed(last_event_use_.load(std::memory_order_relaxed), now) > kEventGrace &&
+         now >= serve_until_;
+}
+
+Progress::ProgramCall::ProgramCall(Progress& progress, std::atomic<TimeNs>& last, TimeNs now)
+    : progress_(progress) {
+  static thread_local const clockid_t own = clock_of_this_thread();
+  last.store(now, std::memory_order_relaxed);
+  if (progress_.user_clock_.load(std::memory_order_relaxed) != own) {
+    progress_.user_clock_.store(own, std::memory_order_relaxed);
+  }
+  progress_.in_use_.store(true, std::memory_order_relaxed);
+}
+
+bool Progress::leaves_packets_unread() {
+  const ProgramActivity before = activity_;
+  activity_ = {last_use(monotonic_now()),
+               computing_time(user_clock_.load(std::memory_order_relaxed))};
+  if (activity_.last_use != before.last_use) return false;
+  return activity_.computed - before.computed > kNeglect && packets_wait();
+}
+
+bool Progress::packets_wait() const {
+  std::array<epoll_event, 8> events;
+  const int count = epoll_wait(full_epoll_.get(), events.data(), events.size(), 0);
+  return std::any_of(events.begin(), events.begin() + std::max(count, 0),
+                     [this](const auto& event) { return event.data.fd != idle_epoll_.get(); });
+}
+
+bool Progress::polls_busily(TimeNs now) const {
+  return elapsed(last_receipt_, now) < adapter_.busy_poll();
+}
+
+/// The background thread.
+void Progress::run() {
+  adapter_.arena().header().liveness.begin();
+  liveness_begun_.count_down();
+  while (!stop_.load(std::memory_order_acquire)) {
+    const TimeNs now = monotonic_now();
+    const bool rest = program_polls(now);
+    const int sleep = polls_busily(now) ? 0 : -1;
+    if (polled_by_program_.exchange(rest, std::memory_order_seq_cst) && !rest) {
+      arm_timer_fd();
+      // Either this sees what a post has left to the next poll, or the post that nobody rests.
+      if (has_outputs_.load(std::memory_order_seq_cst)) do_patiently([this] { serve(); }, 1);
+    }
+    // Only a look: what is told once (EPOLLONESHOT) is for `serve_idle_descriptors`.
+    pollfd ready{
+        .fd = rest ? idle_epoll_.get() : full_epoll_.get(), .events = POLLIN, .revents = 0};
+    const int count = ::poll(&ready, 1, rest ? 1 : sleep);
+    if (count == 0 && !rest) {
+      sched_yield();  // To the program, which may have been woken on this processor.
+      continue;
+    }
+    if (count > 0) serve_idle_descriptors();
+    if (rest && leaves_packets_unread()) serve_until_ = monotonic_now() + kAttention;
+    if (!rest || !program_polls(monotonic_now())) do_patiently([this] { serve(); }, 1);
+  }
+}
+
+/// The descriptors of `idle_epoll_`.
+void Progress::serve_idle_descriptors() {
+  std::array<epoll_event, 8> events;
+  const int count = epoll_wait(idle_epoll_.get(), events.data(), events.size(), 0);
+  for (int i = 0; i < count; ++i) {
+    const int fd = events[static_cast<std::size_t>(i)].data.fd;
+    std::shared_ptr<std::function<void()>> on_readable;
+    {
+      const std::lock_guard guard(watched_lock_);
+      if (const auto found = watched_.find(fd); found != watched_.end()) {
+        on_readable = found->second;
+      }
+    }
+    if (fd == event_fd_) {
+      do_patiently(on_event_);
+    } else if (on_readable != nullptr) {
+      do_patiently(*on_readable);
+    } else {
+      eventfd_t ignored;  // A timer is read like an event's counter.
+      eventfd_read(fd, &ignored);
+    }
+  }
+}
+
+/// Turns until nothing comes any more and all is said, or until the program polls again, or until
+/// it is time to look at the quiet descriptors again.
+void Progress::serve() {
+  constexpr int kPassesMax = 256;
+  const std::lock_guard guard(pass_lock_);
+  bool busy = true;
+  for (int passes = 0; busy && passes < kPassesMax && !stop_.load(std::memory_order_relaxed);
+       ++passes) {
+    const TimeNs now = monotonic_now();
+    if (passes > 0 && program_polls(now)) return;
+    busy = run_pass(now) > 0;
+    if (busy) last_receipt_ = now;
+    flush_outputs();
+    busy |= has_outputs_.load(std::memory_order_relaxed);
+  }
+  if (busy) wake();
+}
+
+bool Progress::poll() {
+  const bool may_skip = !has_outputs_.load(std::memory_order_relaxed);
+  const bool awaits_packets = wire_users_.load(std::memory_order_relaxed) != 0;
+  const TimeNs now = monotonic_now();
+  const bool is_idle = idle_passes_.load(std::memory_order_relaxed) > kIdlePassesBeforePause;
+  if (may_skip && is_idle && elapsed(last_poll_.load(std::memory_order_relaxed), now) < kPause) {
+    return false;
+  }
+  const ProgramCall use(*this, last_poll_, now);
+  if (!pass_lock_.try_lock()) return false;
+  const std::lock_guard guard(pass_lock_, std::adopt_lock);
+  // What the turn before left to say, if the program has not said something itself meanwhile.
+  if (has_outputs_.load(std::memory_order_relaxed)) flush_outputs();
+  const std::uint32_t idle =
+      run_pass(now) > 0 ? 0 : idle_passes_.load(std::memory_order_relaxed) + 1;
+  idle_passes_.store(idle, std::memory_order_relaxed);
+  if (!is_polled()) flush_outputs();
+  const std::uint32_t yield_after = awaits_packets ? kIdlePassesBeforeYield : 1;
+  if (idle > 0 && idle % yield_after == 0) sched_yield();
+  return true;
+}
+
+void Progress::finish_turn() {
+  for (const TimeNs end = monotonic_now() + 10 * kMillisecond; monotonic_now() < end;) {
+    if (const std::unique_lock ended(pass_lock_, std::try_to_lock); ended) return flush_outputs();
+    sched_yield();
+  }
+}
+
+void Progress::serve_events() {
+  last_event_use_.store(monotonic_now(), std::memory_order_seq_cst);
+  if (polled_by_program_.load(std::memory_order_seq_cst)) wake();
+}
+
+std::size_t Progress::run_pass(TimeNs now) {
+  const std::size_t received = receive(now);
+  if (now >= timers_.earliest()) serve_timers(now);
+  return received;
+}
+
+void Progress::note_output(QueuePair& queue_pair) {
+  if (queue_pair.output_pending_.exchange(true, std::memory_order_acq_rel)) return;
+  const std::lock_guard guard(outputs_lock_);
+  outputs_.push_back(&queue_pair);
+  has_outputs_.store(true, std::memory_order_seq_cst);  // See `run`.
+}
+
+void Progress::flush_outputs() {
+  {
+    const std::lock_guard guard(outputs_lock_);
+    flushing_.swap(outputs_);
+    has_outputs_.store(false, std::memory_order_relaxed);
+  }
+  for (QueuePair* queue_pair : flushing_) {
+    queue_pair->output_pending_.store(false, std::memory_order_release);
+    queue_pair->transmit_output(monotonic_now());
+  }
+  flushing_.clear();
+}
+
+std::size_t Progress::receive(TimeNs now) {
+  std::size_t received = 0;
+  for (const auto& source : sources_) {
+    received += receiver_.receive(source->socket, [&](const link::ReceivedDatagrams& datagrams) {
+      on_datagrams(datagrams, *source, now);
+    });
+  }
+  return received + serve_streams(now) + adapter_.steering().receive();
+}
+
+void Progress::serve_timers(TimeNs now) {
+  TimerQueue::Entry entry;
+  while (timers_.take_due(now, entry)) {
+    if (QueuePair* queue_pair = adapter_.find_local(entry.local_number)) queue_pair->on_timer(now);
+  }
+  arm_timer_fd();
+}
+
+void Progress::arm_timer(TimeNs at, Qpn qpn) {
+  if (timers_.add({at, qpn.value() % kProgramQueuePairsMax})) arm_timer_fd();
+}
+
+/// To the earliest deadline that stands in the queue: another queue pair's, or an older one. A
+/// program that polls serves the timers itself; the thread sets the alarm when it ends its rest.
+void Progress::arm_timer_fd() {
+  // Either this sees the rest end, or the thread, which looks after it has said so, the deadline:
+  // both are sequentially consistent, here and in TimerQueue.
+  if (polled_by_program_.load(std::memory_order_seq_cst)) return;
+  const std::lock_guard guard(timer_fd_lock_);  // Who sets last has read last.
+  timer_fd_.set(timers_.earliest());
+}
+
+void Progress::forget(QueuePair& queue_pair) {
+  const std::lock_guard pass_guard(pass_lock_);
+  const std::lock_guard guard(outputs_lock_);
+  std::erase(outputs_, &queue_pair);
+}
+
+Result<void> Progress::join(const Gid& group, const SocketAddress& address,
+                            const SocketAddress& node_address, std::uint32_t interface_index) {
+  auto socket = link::UdpSocket::join_multicast(address, node_address, interface_index);
+  if (!socket) return std::unexpected(socket.error());
+  return add_source(std::move(*socket), group);
+}
+
+Result<void> Progress::join_frames(const Gid& group, std::uint32_t interface_index) {
+  auto fd = open_group_frame_socket(group, interface_index);
+  if (!fd) return std::unexpected(fd.error());
+  auto socket = link::UdpSocket::adopt(std::move(*fd));
+  if (!socket) return std::unexpected(socket.error());
+  return add_source(std::move(*socket), group);
+}
+
+Result<void> Progress::receive_from(int fd) {
+  if (adapter_.node().is_iwarp) return {};  // Nothing is said by datagrams there.
+  auto socket = link::UdpSocket::adopt(fd);
+  if (!socket) return std::unexpected(socket.error());
+  return add_source(std::move(*socket), Gid{});
+}
+
+Result<void> Progress::add_source(link::UdpSocket socket, const Gid& group) {
+  const std::lock_guard guard(pass_lock_);
+  if (auto watched = watch(full_epoll_.get(), socket.fd()); !watched) return watched;
+  sources_.push_back(std::make_unique<Source>(std::move(socket), group));
+  return {};
+}
+
+void Progress::leave(const Gid& group) {
+  const std::lock_guard guard(pass_lock_);
+  // Closing the socket takes it out of the epoll set.
+  std::erase_if(sources_, [&group](const auto& source) { return source->group == group; });
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include "adapter/queue_pair/queue_pair_state.h"
+#include "adapter/queue_pair/send_work.h"
+#include "base/types.h"
+
+namespace verbatim::adapter {
+
+struct QueuePairCapacity {
+  std::uint32_t send_requests = 0;
+  std::uint32_t receive_requests = 0;
+  std::uint32_t send_segments = 0;
+  std::uint32_t receive_segments = 0;
+  std::uint32_t inline_bytes = 0;
+};
+
+/// Everything that modify and query speak of: `struct ibv_qp_attr` in our types.
+struct QueuePairAttributes {
+  QpState state = QpState::reset;
+  QpState current_state = QpState::reset;
+  Mtu path_mtu = Mtu::k1024;
+  QKey qkey{};
+  Psn receive_psn;
+  Psn send_psn;
+  Qpn dest_qpn;
+  std::uint32_t access = 0;
+  QueuePairCapacity capacity;
+  AddressVector address;
+  std::uint16_t pkey_index = 0;
+  bool sqd_notify = false;
+  std::uint8_t max_rd_atomic = 0;
+  std::uint8_t max_dest_rd_atomic = 0;
+  std::uint8_t min_rnr_timer = 0;
+  std::uint8_t port = 1;
+  std::uint8_t timeout = 0;
+  std::uint8_t retry_count = 0;
+  std::uint8_t rnr_retry = 0;
+  std::uint32_t rate_limit_kbps = 0;  // 0: none.
+};
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include "adapter/queues/completion_queue.h"
+
+/// What tests of completion queues have: an arena, a channel, and where errors go.
+namespace verbatim::adapter {
+
+class CompletionQueueTest : public testing::Test {
+ protected:
+  CompletionQueueTest() {
+    fcntl(channel_.fd(), F_SETFL, O_NONBLOCK);
+    fcntl(async_events_.fd(), F_SETFL, O_NONBLOCK);
+  }
+
+  std::unique_ptr<CompletionQueue> make(std::uint32_t capacity) {
+    return std::move(*CompletionQueue::create(
+        *arena_,
+        {.capacity = capacity, .channel = &channel_, .events = &async_events_, .owner = this}));
+  }
+  static bool push(CompletionQueue& queue, std::uint64_t wr_id, bool solicited = false,
+                   transport::Status status = transport::Status::success) {
+    return queue.push({.wr_id = wr_id, .status = status}, solicited);
+  }
+  static std::vector<std::uint64_t> poll(CompletionQueue& queue, std::size_t count) {
+    std::vector<Completion> out(count);
+    out.resize(queue.poll(out));
+    std::vector<std::uint64_t> ids;
+    for (const Completion& entry : out) ids.push_back(entry.wr_id);
+    return ids;
+  }
+  /// Takes and acknowledges all events that are there.
+  int events() {
+    int count = 0;
+    while (const auto queue = take_completion_event(channel_)) {
+      (*queue)->acknowledge_events(1);
+      ++count;
+    }
+    return count;
+  }
+
+  /// Takes all asynchronous events that are there: this queue's error, every one.
+  int errors() {
+    int count = 0;
+    while (const auto event = async_events_.wait()) {
+      EXPECT_EQ(event->type, AsyncEventType::cq_error);
+      EXPECT_EQ(event->object, this);
+      ++count;
+    }
+    return count;
+  }
+
+  std::unique_ptr<Arena> arena_ = std::move(*Arena::create());
+  CompletionChannel channel_{*Semaphore::create()};
+  AsyncEvents async_events_{*Semaphore::create()};
+};
+
+using Ids = std::vector<std::uint64_t>;
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,143 @@
+#include "adapter/queues/receive_queue.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace verbatim::adapter {
+namespace {
+
+Segment* segments_of(std::byte* wqe) {
+  return reinterpret_cast<Segment*>(wqe + sizeof(ReceiveWqe));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ReceiveQueue>> ReceiveQueue::create(Arena& arena, std::uint32_t capacity,
+                                                           std::uint32_t segments_max) {
+  if (capacity > kReceivesMax || segments_max > kSegmentsMax) {
+    return refuse(EINVAL,
+                  fmt::format("receive queue: {} requests of {} segments asked for; at most {} of "
+                              "{} are possible",
+                              capacity, segments_max, kReceivesMax, kSegmentsMax));
+  }
+  const std::uint64_t wqes = std::bit_ceil(std::uint64_t{capacity});
+  const std::size_t wqe_bytes = sizeof(ReceiveWqe) + segments_max * sizeof(Segment);
+  const auto ring = arena.allocate(sizeof(ReceiveRing));
+  if (!ring) return std::unexpected(ring.error());
+  const auto memory = arena.allocate(wqes * wqe_bytes);
+  if (!memory) {
+    arena.free(*ring, sizeof(ReceiveRing));
+    return std::unexpected(memory.error());
+  }
+  std::unique_ptr<ReceiveQueue> queue(new ReceiveQueue);
+  queue->arena_ = &arena;
+  queue->base_ = arena.base();
+  queue->ring_offset_.value = ring->value;
+  queue->ring_ = new (arena.at(*ring)) ReceiveRing;
+  queue->ring_->capacity = capacity;
+  queue->ring_->segments_max = segments_max;
+  queue->ring_->wqe_bytes = static_cast<std::uint32_t>(wqe_bytes);
+  queue->ring_->wqes = *memory;
+  queue->ring_->mask = static_cast<std::uint32_t>(wqes - 1);
+  return queue;
+}
+
+ReceiveQueue::~ReceiveQueue() {
+  arena_->free(ring_->wqes, (std::size_t{ring_->mask} + 1) * ring_->wqe_bytes);
+  arena_->free({ring_offset_.value}, sizeof(ReceiveRing));
+}
+
+Result<void> ReceiveQueue::resize(std::uint32_t capacity) {
+  const auto bad = [&] {
+    return refuse(EINVAL, fmt::format("{} requests asked for: the queue holds {} now, and can have "
+                                      "{} at most",
+                                      capacity, count(), kReceivesMax));
+  };
+  if (capacity > kReceivesMax) return bad();
+  const auto mask = static_cast<std::uint32_t>(std::bit_ceil(std::uint64_t{capacity}) - 1);
+  const std::size_t wqe_bytes = ring_->wqe_bytes;
+  const auto memory = arena_->allocate((std::size_t{mask} + 1) * wqe_bytes);
+  if (!memory) return std::unexpected(memory.error());
+  std::byte* const wqes = arena_->at(*memory);
+  Offset<std::byte> unused = *memory;
+  std::size_t unused_mask = mask;
+  {
+    const std::scoped_lock guard(ring_->posting, ring_->taking);
+    if (count() <= capacity) {
+      const std::uint64_t end = ring_->posted.load(std::memory_order_relaxed);
+      for (auto i = ring_->taken.load(std::memory_order_relaxed); i != end; ++i) {
+        std::memcpy(wqes + (i & mask) * wqe_bytes, ring_->wqe(base_, i), wqe_bytes);
+      }
+      unused = std::exchange(ring_->wqes, *memory);
+      unused_mask = std::exchange(ring_->mask, mask);
+      ring_->capacity.store(capacity, std::memory_order_relaxed);
+    }
+  }
+  arena_->free(unused, (unused_mask + 1) * wqe_bytes);
+  if (unused.value == memory->value) return bad();
+  return {};
+}
+
+int ReceiveQueue::post(std::uint64_t wr_id, std::span<const Segment> segments) {
+  if (segments.size() > ring_->segments_max) return EINVAL;
+  const std::lock_guard guard(ring_->posting);
+  const std::uint64_t posted = ring_->posted.load(std::memory_order_relaxed);
+  if (posted - ring_->taken_seen >= ring_->capacity) {
+    // Acquire: whoever took from the place has read it.
+    ring_->taken_seen = ring_->taken.load(std::memory_order_acquire);
+    if (posted - ring_->taken_seen >= ring_->capacity) return ENOMEM;
+  }
+  std::byte* const to = ring_->wqe(base_, posted);
+  new (to) ReceiveWqe{wr_id, static_cast<std::uint32_t>(segments.size())};
+  std::ranges::copy(segments, segments_of(to));
+  ring_->posted.store(posted + 1, std::memory_order_release);
+  __builtin_prefetch(ring_->wqe(base_, posted + 1), 1);
+  return 0;
+}
+
+VERBATIM_ALWAYS_INLINE void ReceiveRing::finish_take(std::byte* arena, std::uint64_t end) {
+  if (const std::uint64_t flag = holder.load(std::memory_order_relaxed); flag != 0) {
+    reinterpret_cast<std::atomic<bool>*>(arena + flag)->store(true, std::memory_order_release);
+  }
+  finished.store(end, std::memory_order_release);
+}
+
+void ReceiveRing::recover(std::byte* arena, std::uint64_t end) { finish_take(arena, end); }
+
+/// What stands here is seen in this order by who comes after a taker that was killed: each store is
+/// a release.
+bool ReceiveRing::take(std::byte* arena, ReceiveRequest& out, std::atomic<bool>* holds) {
+  const std::lock_guard guard(taking);
+  finish_last(arena);
+  if (holds != nullptr && holds->load(std::memory_order_relaxed)) return true;  // It was its own.
+  const std::uint64_t number = taken.load(std::memory_order_relaxed);
+  if (posted_seen <= number) {
+    posted_seen = posted.load(std::memory_order_acquire);
+    if (posted_seen <= number) return false;
+  }
+  std::byte* const from = wqe(arena, number);
+  const auto* const header = reinterpret_cast<const ReceiveWqe*>(from);
+  out.wr_id = header->wr_id;
+  out.segment_count = header->segment_count;
+  out.capacity_bytes = 0;
+  for (std::uint32_t i = 0; i < header->segment_count; ++i) {
+    out.segments[i] = segments_of(from)[i];
+    out.capacity_bytes += out.segments[i].length;
+  }
+  const auto* const flag = reinterpret_cast<const std::byte*>(holds);
+  holder.store(holds == nullptr ? 0 : static_cast<std::uint64_t>(flag - arena),
+               std::memory_order_release);
+  taken.store(number + 1, std::memory_order_release);
+  finish_take(arena, number + 1);
+  if (posted_seen > number + 1) __builtin_prefetch(wqe(arena, number + 1));
+  return true;
+}
+
+}  // namespace verbatim::adapter

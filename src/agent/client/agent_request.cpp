@@ -1,0 +1,68 @@
+#include "agent/client/agent_request.h"
+
+#include "agent/client/start_agent.h"
+#include "agent/protocol/runtime_folder.h"
+
+namespace verbatim::agent {
+namespace {
+
+/// Starting takes milliseconds; the lock may be held for as long as one start may take at most.
+constexpr TimeNs kStartLockTimeout = 15 * kSecond;
+
+bool nobody_listens(const Error& error) {
+  return error.code == ENOENT || error.code == ECONNREFUSED;
+}
+
+/// Under the start lock: whoever held it before has started the agent, most likely.
+Result<UniqueFd> connect_or_start_alone(const AgentOptions& options, const std::string& path) {
+  auto connection = connect_to(path);
+  if (connection || !nobody_listens(connection.error())) return connection;
+  if (auto started = start_agent(options); !started) return std::unexpected(started.error());
+  connection = connect_to(path);
+  if (!connection && nobody_listens(connection.error())) {
+    return refuse(kClosed, "the agent left as soon as it was ready");
+  }
+  return connection;
+}
+
+}  // namespace
+
+Result<UniqueFd> connect_or_start(const AgentOptions& options) {
+  if (auto fitting = check_node_name(options.node); !fitting) {
+    return std::unexpected(fitting.error());
+  }
+  auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  const std::string path = folder->socket(options.node);
+  auto connection = connect_to(path);
+  if (!connection && nobody_listens(connection.error())) {
+    auto lock = LockFile::take(folder->start_lock(options.node), kStartLockTimeout);
+    if (!lock) {
+      // ENOENT: an agent that left has removed the empty folder.
+      const int code = lock.error().code == ENOENT ? kClosed : lock.error().code;
+      return refuse(code, lock.error().text);
+    }
+    connection = connect_or_start_alone(options, path);
+    lock->remove();
+  }
+  if (!connection) {
+    if (connection.error().code != EAGAIN) return connection;
+    return refuse(ETIMEDOUT,
+                  fmt::format("the agent of node '{}' takes no connection", options.node));
+  }
+  return connection;
+}
+
+Result<Incoming> await_answer(int connection) {
+  auto incoming = receive(connection);
+  if (!incoming) {
+    if (incoming.error().code == EAGAIN) return refuse(ETIMEDOUT, "the agent does not answer");
+    return incoming;
+  }
+  if (incoming->type() != MessageType::refusal) return incoming;
+  const auto refusal = incoming->as<Refusal>();
+  if (!refusal) return std::unexpected(refusal.error());
+  return refuse(refusal->code, get_text(refusal->text));
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <span>
+
+#include "agent/client/client.h"
+#include "agent/protocol/protocol.h"
+
+/// A program's or command's side of a request to the agent.
+namespace verbatim::agent {
+
+/// A connection to the agent of `options.node`, which is started where none runs. kClosed where it
+/// left at once.
+Result<UniqueFd> connect_or_start(const AgentOptions& options);
+
+/// The next message; the refusal in it, where it is one; kClosed where the agent left before it
+/// answered; ETIMEDOUT after some seconds.
+Result<Incoming> await_answer(int connection);
+
+template <typename Answer>
+struct Answered {
+  Answer message;
+  std::vector<UniqueFd> descriptors;
+};
+
+/// Sends a request and awaits the answer to it.
+template <typename Answer, typename Request>
+Result<Answered<Answer>> ask(int connection, const Request& request,
+                             std::span<const int> descriptors = {}) {
+  if (auto sent = send(connection, request, descriptors); !sent) {
+    // EPIPE: the agent left before it took the connection.
+    const int code = sent.error().code == EPIPE ? kClosed : sent.error().code;
+    return refuse(code, sent.error().text);
+  }
+  auto incoming = await_answer(connection);
+  if (!incoming) return std::unexpected(incoming.error());
+  auto answer = incoming->as<Answer>();
+  if (!answer) return std::unexpected(answer.error());
+  return Answered<Answer>{*answer, std::move(incoming->descriptors)};
+}
+
+/// `exchange(connection)` with the agent, which is started where none runs; again with the next
+/// agent where one leaves (or dies) in the middle of it.
+template <typename Exchange>
+auto with_agent(const AgentOptions& options, Exchange exchange) -> decltype(exchange(UniqueFd())) {
+  constexpr int kAttemptsMax = 20;
+  for (int attempt = 1;; ++attempt) {
+    auto connection = connect_or_start(options);
+    auto result = connection ? exchange(std::move(*connection))
+                             : decltype(exchange(UniqueFd()))(std::unexpected(connection.error()));
+    if (result || result.error().code != kClosed || attempt == kAttemptsMax) return result;
+  }
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,173 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "agent/client/port_bindings.h"
+#include "agent/protocol/node.h"
+#include "base/error.h"
+#include "base/net/address.h"
+#include "base/os/timer_fd.h"
+#include "base/os/unique_fd.h"
+
+/// How programs and commands reach the agent of their node.
+namespace verbatim::agent {
+
+struct Incoming;
+
+using config::parse_addresses;
+
+/// Which node, and how to start its agent. What is wanted counts before the node's file.
+struct AgentOptions {
+  /// 1 to 63 letters, digits, '-', '_' or '.', the first a letter or digit.
+  std::string node = "local";
+  /// Wanted addresses (ports are ignored); empty: whatever the node has, or its default.
+  std::vector<SocketAddress> addresses;
+  RoceVersions versions;                 // Wanted; empty: whatever the node has, or version 2.
+  std::optional<WireProtocol> protocol;  // Wanted; none: whatever the node has, or RoCE.
+  std::string device;                    // Wanted name or rule; empty: whatever the node has.
+  std::string profile;                   // Wanted; empty: whatever the node has.
+  /// Path of verbatimd; empty: found beside the library or program that holds this code, else in
+  /// PATH.
+  std::string agent_program;
+
+  /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated), VERBATIM_ROCE, VERBATIM_PROTOCOL,
+  /// VERBATIM_DEVICE, VERBATIM_PROFILE and VERBATIMD. EINVAL where malformed.
+  static Result<AgentOptions> from_environment();
+};
+
+/// A management datagram that the agent has passed on: it was sent to the program's queue pair 1,
+/// as it were.
+struct ReceivedMad {
+  SocketAddress source;
+  SocketAddress destination;                    // Of the node's addresses.
+  std::span<const std::byte, kMadBytes> bytes;  // Valid during the call.
+};
+
+/// What a program does when its agent says something. Called by the thread that calls
+/// `handle_event`.
+struct AgentEvents {
+  std::function<void(const ReceivedMad&)> on_mad;
+  /// The node's port or addresses have changed; at first, with the state as it is, twice.
+  std::function<void(const PortState& before, const NodeDescription& now)> on_port_changed;
+};
+
+/// A program's membership in its node. Any thread may read it.
+class AgentClient {
+ public:
+  /// Joins the node, starting its agent where none runs. `files` are borrowed. Errors:
+  /// EADDRINUSE (address belongs to another node or program), EADDRNOTAVAIL, EEXIST (the node runs
+  /// with other addresses), ENOSPC (no slot left), ENOENT (no verbatimd), ETIMEDOUT, EPERM (the
+  /// runtime folder is not ours).
+  static Result<std::unique_ptr<AgentClient>> join(const AgentOptions& options,
+                                                   const SharedFiles& files);
+  ~AgentClient();
+  AgentClient(const AgentClient&) = delete;
+  AgentClient& operator=(const AgentClient&) = delete;
+
+  /// As the agent last told it: the port changes, and addresses are added at the end.
+  NodeDescription node() const;
+  /// The program's slot, 1 to 1023: its queue pair numbers are `qpn_of(slot(), 0...16383)`.
+  std::uint32_t slot() const { return slot_; }
+  /// UDP sockets for receiving, one for each of `node().addresses`, in that order, bound to it.
+  /// Owned by this object.
+  std::vector<int> sockets() const;
+
+  /// Readable when `handle_event` has something to do. Stays the same for the object's life.
+  int fd() const { return events_.get(); }
+  /// Reads the agent's messages without blocking. When the agent has died, a thread of its own
+  /// starts or finds another and rejoins it, however often that takes; established connections, and
+  /// the sockets, go on meanwhile. One thread at a time.
+  void handle_event();
+  /// False between the agent's death and the rejoining of another.
+  bool connected() const { return connected_.load(std::memory_order_acquire); }
+
+  /// From now on; what came before is dropped.
+  void set_events(AgentEvents events);
+  /// Called with `node()` and `sockets()`, now and at every change of the port or the addresses,
+  /// before what `set_events` has set.
+  using PortListener = std::function<void(const NodeDescription&, const std::vector<int>& sockets)>;
+  void set_port_listener(PortListener listener);
+  /// Ports of rdma_cm.
+  PortBindings& bindings() { return bindings_; }
+
+  /// In a forked child, once, before anything else: lets go of the descriptors, which belong to the
+  /// parent, without telling the agent. The object serves nothing after that and may be leaked or
+  /// destroyed. Async-signal-safe.
+  void close_in_child();
+
+ private:
+  AgentClient() = default;
+  Result<void> prepare_events();
+  Result<void> watch(int fd);
+  void start_rejoining();
+  void rejoin_until_done();
+  /// False where none is there (any more).
+  bool read_message();
+  void on_message(Incoming& message);
+  Result<void> on_description(Incoming& message);
+  std::vector<int> socket_numbers() const;
+
+  AgentOptions options_;
+  std::uint32_t slot_ = 0;
+  std::int64_t since_seconds_ = 0;
+  /// Both ends of the descriptor store (README.md), which the next agent gets back.
+  UniqueFd store_in_, store_out_;
+  UniqueFd slot_lock_;           // Locks this slot's byte of NODE.programs.
+  std::vector<UniqueFd> files_;  // Copies of what others may have: for the next agent.
+  UniqueFd connection_;
+  UniqueFd events_;   // epoll: connection_ and rejoined_.
+  TimerFd rejoined_;  // The thread has ended; without one, another may be started.
+  UniqueFd stop_;     // eventfd: the thread shall end.
+  /// The connection to the new agent. Written by the thread, read when it has been joined.
+  UniqueFd new_connection_;
+  std::thread rejoining_;
+  std::atomic<bool> connected_ = false;
+  PortBindings bindings_;
+  mutable std::mutex events_lock_;  // Guards what follows.
+  AgentEvents agent_events_;
+  PortListener port_listener_;
+  /// Guards what follows, with events_lock_: to write takes both. Held for a look only, so that
+  /// what is called under events_lock_ may wait for locks whose holders look here.
+  mutable std::mutex node_lock_;
+  NodeDescription node_;
+  std::vector<UniqueFd> sockets_;  // With room for all: a child of fork finds it whole.
+};
+
+/// What a program of this user and network namespace shows to its peers.
+struct PeerFiles {
+  UniqueFd arena;
+  UniqueFd memory;
+  UniqueFd doorbell;
+};
+/// The program that has this slot of the node with this address. ENOENT where there is none, or its
+/// node is none of this user's here; EOPNOTSUPP where it keeps to the wire.
+Result<PeerFiles> request_peer(const SocketAddress& address, std::uint32_t slot);
+
+// For commands. None of these takes a slot.
+
+/// Names of the nodes that run in this network namespace and belong to this user, sorted.
+Result<std::vector<std::string>> list_nodes();
+/// The node's description, starting its agent where none runs. An agent that nobody joins leaves
+/// after half a second.
+Result<NodeDescription> start_node(const AgentOptions& options);
+/// A connection that keeps the node's agent, started where none runs, until the descriptor and all
+/// copies of it are closed or the calling process ends, whichever is first.
+Result<UniqueFd> hold_node(const AgentOptions& options);
+/// The node's folder with a view of /sys and /dev: there while its agent runs.
+Result<std::string> view_folder(const std::string& node);
+/// The description of a node that runs; ENOENT where it does not.
+Result<NodeDescription> node_description(const std::string& node);
+/// The status of a node that runs, as JSON; ENOENT where it does not. README.md has its fields.
+Result<std::string> request_status(const std::string& node);
+
+}  // namespace verbatim::agent

@@ -1,0 +1,101 @@
+#include <cstdio>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "agent/client/agent_request.h"
+#include "agent/client/client.h"
+#include "agent/protocol/claims.h"
+#include "agent/protocol/runtime_folder.h"
+
+namespace verbatim::agent {
+namespace {
+
+/// A connection to a node that runs; ENOENT where it does not.
+Result<UniqueFd> connect_to_running(const std::string& node) {
+  if (auto fitting = check_node_name(node); !fitting) return std::unexpected(fitting.error());
+  auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  auto connection = connect_to(folder->socket(node));
+  const int code = connection ? 0 : connection.error().code;
+  if (code == ENOENT || code == ECONNREFUSED) {
+    return refuse(ENOENT, fmt::format("node '{}' does not run", node));
+  }
+  return connection;
+}
+
+Result<NodeDescription> describe(int connection) {
+  auto answered = ask<Description>(connection, DescriptionRequest{});
+  if (!answered) return std::unexpected(answered.error());
+  return from_record(answered->message.node);
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> list_nodes() {
+  auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  std::vector<std::string> running;
+  for (const auto& node : folder->nodes()) {
+    if (connect_to(folder->socket(node))) running.push_back(node);
+  }
+  folder->remove_if_empty();
+  return running;
+}
+
+Result<NodeDescription> start_node(const AgentOptions& options) {
+  auto node = with_agent(options, [](UniqueFd connection) { return describe(connection.get()); });
+  return node;
+}
+
+Result<UniqueFd> hold_node(const AgentOptions& options) {
+  return with_agent(options, [](UniqueFd connection) -> Result<UniqueFd> {
+    // It answers when it serves, not while it leaves.
+    if (auto described = describe(connection.get()); !described) {
+      return std::unexpected(described.error());
+    }
+    return connection;
+  });
+}
+
+Result<std::string> view_folder(const std::string& node) {
+  auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  folder->remove_if_empty();
+  return folder->view(node);
+}
+
+Result<NodeDescription> node_description(const std::string& node) {
+  auto connection = connect_to_running(node);
+  if (!connection) return std::unexpected(connection.error());
+  return describe(connection->get());
+}
+
+Result<PeerFiles> request_peer(const SocketAddress& address, std::uint32_t slot) {
+  auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  const auto node = node_with_address(*folder, address);
+  if (!node) return std::unexpected(node.error());
+  auto connection = connect_to_running(*node);
+  if (!connection) return std::unexpected(connection.error());
+  auto answered = ask<Peer>(connection->get(), PeerRequest{.slot = slot});
+  if (!answered) return std::unexpected(answered.error());
+  auto& files = answered->descriptors;
+  if (files.size() != Peer::kDescriptors) return refuse(EPROTO, "a peer without its files");
+  return PeerFiles{std::move(files[0]), std::move(files[1]), std::move(files[2])};
+}
+
+Result<std::string> request_status(const std::string& node) {
+  auto connection = connect_to_running(node);
+  if (!connection) return std::unexpected(connection.error());
+  auto answered = ask<Status>(connection->get(), StatusRequest{});
+  if (!answered) return std::unexpected(answered.error());
+  if (answered->descriptors.size() != 1) return refuse(EPROTO, "a status without its text");
+  std::string text(answered->message.size, '\0');
+  const auto length = pread(answered->descriptors[0].get(), text.data(), text.size(), 0);
+  if (length < 0) return refuse_errno("cannot read the status");
+  text.resize(static_cast<std::size_t>(length));
+  return text;
+}
+
+}  // namespace verbatim::agent

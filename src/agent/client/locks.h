@@ -1,0 +1,12 @@
+#pragma once
+
+#include "base/error.h"
+#include "base/os/name_locks.h"
+
+namespace verbatim::agent {
+
+/// Locks by name between all programs of this user and network namespace, of whatever node. They
+/// need no agent.
+Result<NameLocks> name_locks();
+
+}  // namespace verbatim::agent

@@ -1,0 +1,34 @@
+#include <cstdlib>
+#include <string_view>
+
+#include "agent/client/client.h"
+#include "agent/protocol/runtime_folder.h"
+#include "config/layers.h"
+
+namespace verbatim::agent {
+
+Result<AgentOptions> AgentOptions::from_environment() {
+  AgentOptions options;
+  if (const char* node = std::getenv("VERBATIM_NODE"); node != nullptr && *node != '\0') {
+    options.node = node;
+  }
+  if (auto fitting = check_node_name(options.node); !fitting) {
+    return refuse(fitting.error().code, "VERBATIM_NODE: " + fitting.error().text);
+  }
+  for (const config::Setting& setting : config::from_environment()) {
+    config::NodeConfig wanted;
+    if (auto applied = config::apply(setting.key, setting.value, wanted); !applied) {
+      return refuse(applied.error().code, setting.from + ": " + applied.error().text);
+    }
+    if (setting.key == "address") options.addresses = std::move(wanted.addresses);
+    if (setting.key == "roce") options.versions = std::move(wanted.versions);
+    if (setting.key == "protocol") options.protocol = wanted.protocol;
+    if (setting.key == "device") options.device = std::move(wanted.device);
+    if (setting.key == "profile") options.profile = setting.value;
+  }
+  // Not from the environment of a program with raised privileges: it names a program to start.
+  if (const char* program = secure_getenv("VERBATIMD")) options.agent_program = program;
+  return options;
+}
+
+}  // namespace verbatim::agent

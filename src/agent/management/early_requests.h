@@ -1,0 +1,69 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "agent/protocol/node.h"
+#include "base/net/address.h"
+#include "base/time.h"
+#include "cm/ib/guard/source.h"
+#include "wire/mad/management_packet.h"
+
+namespace verbatim::agent {
+
+struct EarlyRequest {
+  TimeNs due = 0;  // Then it is refused.
+  std::uint32_t address = 0;
+  SocketAddress source;
+  std::array<std::byte, wire::kMadBytes> mad{};
+};
+
+/// Requests for a port at which nobody listens yet. Between two hosts, a request takes longer than
+/// here, and a program that listens again after its first connection (perftest does) has done so
+/// when the second request comes. A busy machine is late; so a request waits before it is refused,
+/// and longer where a living program has just stopped to listen: it may be about to begin again.
+class EarlyRequests {
+ public:
+  static constexpr TimeNs kTimeout = 100 * kMillisecond;
+  static constexpr TimeNs kTimeoutAfterListener = 2000 * kMillisecond;
+  /// For so long a listener that has gone is remembered.
+  static constexpr TimeNs kMemory = 10'000 * kMillisecond;
+  static constexpr std::size_t kMax = 1024;
+  /// Of one address (or IPv6 network), so that nobody takes the places of the others.
+  static constexpr std::size_t kMaxOfSource = 64;
+  using Port = std::pair<PortSpace, std::uint16_t>;
+
+  void on_listener_gone(Port port, TimeNs now);
+  /// Returns false if too many wait. `port`: none for a service that is none of rdma_cm's.
+  bool add(std::optional<Port> port, const EarlyRequest& request, TimeNs now);
+  /// `serve(request)` says whether somebody listens now; of the others, those that are due go to
+  /// `refuse(request)`.
+  template <typename Serve, typename Refuse>
+  void step(TimeNs now, Serve serve, Refuse refuse) {
+    std::erase_if(waiting_, [&](const EarlyRequest& request) {
+      const bool is_served = serve(request);
+      if (!is_served && now < request.due) return false;
+      if (!is_served) refuse(request);
+      forget_source(request);
+      return true;
+    });
+    find_next_deadline();
+  }
+  TimeNs next_deadline() const { return next_deadline_; }
+
+ private:
+  void forget_source(const EarlyRequest& request);
+  void find_next_deadline();
+
+  std::vector<EarlyRequest> waiting_;
+  std::map<cm::Source, std::size_t> count_of_;
+  TimeNs next_deadline_ = kNever;
+  std::map<Port, TimeNs> listened_until_;
+};
+
+}  // namespace verbatim::agent

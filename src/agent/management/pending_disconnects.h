@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/net/address.h"
+#include "base/time.h"
+#include "wire/mad/cm_message.h"
+#include "wire/mad/management_packet.h"
+
+namespace verbatim::agent {
+
+/// What the agent still has to say to the peers of programs that have died: DREQ for a connection,
+/// REJ for one that was being set up. A DREQ is repeated until its DREP comes.
+class PendingDisconnects {
+ public:
+  struct Message {
+    wire::CmMad mad;
+    std::uint32_t address = 0;  // Of the node's: where it leaves from.
+    SocketAddress destination;
+    TimeNs due = 0;
+    unsigned times_left = 0;
+  };
+
+  /// The connections that a dead program's arena shows; -1: it had none.
+  void add(int arena_fd, TimeNs now);
+  /// Takes what is due: `say(farewell)`.
+  template <typename Send>
+  void send_due(TimeNs now, Send send) {
+    for (Message& message : waiting_) {
+      if (message.due > now) continue;
+      send(message);
+      message.due = now + kRepeatTime;
+      --message.times_left;
+    }
+    std::erase_if(waiting_, [](const Message& message) { return message.times_left == 0; });
+  }
+  /// A peer's DREP ends its DREQ, if it comes from where that went.
+  void on_mad(const SocketAddress& source, wire::MadSpan mad);
+  TimeNs next_deadline() const;
+  bool empty() const { return waiting_.empty(); }
+
+ private:
+  static constexpr TimeNs kRepeatTime = 200 * kMillisecond;
+  static constexpr unsigned kTimes = 5;
+  std::vector<Message> waiting_;
+};
+
+}  // namespace verbatim::agent

@@ -1,0 +1,163 @@
+#include "agent/management/rdma_cm_ports.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+namespace verbatim::agent {
+namespace {
+
+/// IANA's dynamic ports, which Linux gives out as well (ip_local_port_range).
+constexpr std::uint16_t kFirstFreePort = 32'768;
+constexpr std::uint16_t kLastFreePort = 60'999;
+constexpr std::uint16_t kFirstUnprivilegedPort = 1024;
+constexpr std::array kPortSpaces{PortSpace::ipoib, PortSpace::ib, PortSpace::tcp, PortSpace::udp};
+
+/// A wildcard that takes connections to addresses of the other family, too.
+bool spans_families(const PortBinding& binding) {
+  return binding.address.is_ipv6() && !binding.own_family_only;
+}
+
+bool matches(const PortBinding& binding, const SocketAddress& destination) {
+  if (!is_wildcard(binding.address)) return same_ip(binding.address, destination);
+  return binding.address.family() == destination.family() || spans_families(binding);
+}
+
+}  // namespace
+
+bool is_wildcard(const SocketAddress& address) {
+  const auto bytes = address.ipv6_bytes();
+  const auto first = bytes.begin() + (address.is_ipv4() ? 12 : 0);
+  return std::all_of(first, bytes.end(), [](std::uint8_t byte) { return byte == 0; });
+}
+
+std::optional<std::pair<PortSpace, std::uint16_t>> port_of_service(wire::ServiceId service) {
+  const PortSpace space = wire::port_space_of(service);
+  if (raw(service) >> 32 != 0 || std::ranges::find(kPortSpaces, space) == kPortSpaces.end()) {
+    return std::nullopt;
+  }
+  return std::pair{space, wire::port_of(service)};
+}
+
+Result<void> PortTable::check(const Entry& wanted, bool may_reuse) const {
+  const PortBinding& own = wanted.binding;
+  const auto [first, last] = entries_.equal_range({own.port_space, own.address.port()});
+  for (auto at = first; at != last; ++at) {
+    const PortBinding& other = at->second.binding;
+    if (at->second.program == wanted.program && other.handle == own.handle) continue;
+    if (may_reuse && own.reuses_address && other.reuses_address && !other.listens) continue;
+    if (own.own_family_only && other.own_family_only &&
+        own.address.family() != other.address.family()) {
+      continue;
+    }
+    if (is_wildcard(own.address) || is_wildcard(other.address)) {
+      return refuse(EADDRNOTAVAIL, fmt::format("{} is in use on this node: another is bound to {}",
+                                               own.address, other.address));
+    }
+    if (same_ip(own.address, other.address)) {
+      return refuse(EADDRINUSE, fmt::format("{} is in use on this node", own.address));
+    }
+  }
+  return {};
+}
+
+Result<std::uint16_t> PortTable::free_port(PortSpace space) {
+  constexpr std::uint16_t kCount = kLastFreePort - kFirstFreePort + 1;
+  if (last_port_ == 0) {
+    // Ports begin somewhere, so that those of an earlier life of the node do not return at once.
+    std::uint16_t random = 0;
+    [[maybe_unused]] const auto got = getrandom(&random, sizeof random, 0);
+    last_port_ = static_cast<std::uint16_t>(kFirstFreePort + random % kCount);
+  }
+  for (unsigned tries = 0; tries < kCount; ++tries) {
+    last_port_ =
+        last_port_ == kLastFreePort ? kFirstFreePort : static_cast<std::uint16_t>(last_port_ + 1);
+    if (!entries_.contains({space, last_port_})) return last_port_;
+  }
+  return refuse(EADDRNOTAVAIL, "no free port is left");
+}
+
+void PortTable::add(ProgramId program, const PortBinding& binding) {
+  const auto at =
+      entries_.emplace(Port{binding.port_space, binding.address.port()}, Entry{program, binding});
+  owners_.emplace(std::pair{program, binding.handle}, at);
+}
+
+Result<std::uint16_t> PortTable::bind(ProgramId program, const PortBinding& wanted,
+                                      bool privileged) {
+  if (owners_.contains({program, wanted.handle})) {
+    return refuse(EEXIST, fmt::format("handle {} is bound already", wanted.handle));
+  }
+  PortBinding binding = wanted;
+  binding.listens = false;
+  if (binding.address.port() == 0) {
+    const auto port = free_port(binding.port_space);
+    if (!port) return port;
+    binding.address = binding.address.with_port(*port);
+  } else if (binding.address.port() < kFirstUnprivilegedPort && !privileged) {
+    return refuse(EACCES,
+                  fmt::format("port {} is for privileged programs", binding.address.port()));
+  } else if (auto free = check({program, binding}, true); !free) {
+    return std::unexpected(free.error());
+  }
+  add(program, binding);
+  return binding.address.port();
+}
+
+Result<void> PortTable::listen(ProgramId program, std::uint64_t handle) {
+  const auto owner = owners_.find({program, handle});
+  if (owner == owners_.end()) return refuse(EINVAL, fmt::format("handle {} is not bound", handle));
+  Entry& entry = owner->second->second;
+  if (auto alone = check(entry, false); !alone) return alone;
+  entry.binding.listens = true;
+  return {};
+}
+
+std::optional<PortBinding> PortTable::release(ProgramId program, std::uint64_t handle) {
+  const auto owner = owners_.find({program, handle});
+  if (owner == owners_.end()) return std::nullopt;
+  const PortBinding released = owner->second->second.binding;
+  entries_.erase(owner->second);
+  owners_.erase(owner);
+  return released;
+}
+
+void PortTable::release_all(ProgramId program) {
+  for (auto owner = owners_.lower_bound({program, 0});
+       owner != owners_.end() && owner->first.first == program;) {
+    entries_.erase(owner->second);
+    owner = owners_.erase(owner);
+  }
+}
+
+std::vector<PortBinding> PortTable::of(ProgramId program) const {
+  std::vector<PortBinding> bindings;
+  for (auto owner = owners_.lower_bound({program, 0});
+       owner != owners_.end() && owner->first.first == program; ++owner) {
+    bindings.push_back(owner->second->second.binding);
+  }
+  return bindings;
+}
+
+void PortTable::restore(ProgramId program, const PortBinding& binding) {
+  release(program, binding.handle);
+  add(program, binding);
+}
+
+std::optional<PortTable::Listener> PortTable::find(PortSpace space, std::uint16_t port,
+                                                   const SocketAddress& destination) const {
+  const Entry* found = nullptr;
+  const auto [first, last] = entries_.equal_range({space, port});
+  for (auto at = first; at != last; ++at) {
+    const PortBinding& binding = at->second.binding;
+    if (!binding.listens || !matches(binding, destination)) continue;
+    if (found == nullptr || !is_wildcard(binding.address)) found = &at->second;
+  }
+  if (found == nullptr) return std::nullopt;
+  return Listener{found->program, found->binding.handle};
+}
+
+}  // namespace verbatim::agent

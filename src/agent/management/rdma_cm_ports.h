@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "agent/protocol/node.h"
+#include "base/error.h"
+
+/// Which program of a node has which port of rdma_cm's port spaces. Without I/O.
+namespace verbatim::agent {
+
+/// The rules are those of Linux's rdma_cm (man rdma_bind_addr, rdma_set_option):
+///  - An address with a port is one binding's, and a wildcard is every address of its family (and
+///    of both families, for [::] that is not restricted to its own);
+///  - bindings that all may reuse addresses share one, until one of them listens: a listener has
+///    its address to itself.
+class PortTable {
+ public:
+  /// Programs are told apart by whatever number the caller chooses.
+  using ProgramId = int;
+  struct Listener {
+    ProgramId program = 0;
+    std::uint64_t handle = 0;
+  };
+
+  /// Returns the port. EADDRINUSE, EADDRNOTAVAIL (as the kernel has it: a wildcard meets another
+  /// binding; no port is free), EACCES for a port below 1024 where `privileged` is false, EEXIST
+  /// for a handle that is in use.
+  Result<std::uint16_t> bind(ProgramId program, const PortBinding& binding, bool privileged);
+  /// EINVAL for an unknown handle, EADDRINUSE where others share the address.
+  Result<void> listen(ProgramId program, std::uint64_t handle);
+  /// What it was; nothing for an unknown handle.
+  std::optional<PortBinding> release(ProgramId program, std::uint64_t handle);
+  /// The program has gone.
+  void release_all(ProgramId program);
+  /// What an earlier agent has granted: no rule is asked.
+  void restore(ProgramId program, const PortBinding& binding);
+
+  /// Who listens for this address: a binding to exactly it before a wildcard.
+  std::optional<Listener> find(PortSpace space, std::uint16_t port,
+                               const SocketAddress& destination) const;
+  std::vector<PortBinding> of(ProgramId program) const;
+  std::size_t size() const { return owners_.size(); }
+
+ private:
+  struct Entry {
+    ProgramId program = 0;
+    PortBinding binding;
+  };
+  using Port = std::pair<PortSpace, std::uint16_t>;
+  using Entries = std::multimap<Port, Entry>;
+  Result<void> check(const Entry& wanted, bool may_reuse) const;
+  Result<std::uint16_t> free_port(PortSpace space);
+  void add(ProgramId program, const PortBinding& binding);
+
+  Entries entries_;
+  std::map<std::pair<ProgramId, std::uint64_t>, Entries::iterator> owners_;
+  std::uint16_t last_port_ = 0;
+};
+
+/// The port space and the port of a service; nothing for services that are none of rdma_cm's.
+std::optional<std::pair<PortSpace, std::uint16_t>> port_of_service(wire::ServiceId service);
+
+bool is_wildcard(const SocketAddress& address);
+
+}  // namespace verbatim::agent

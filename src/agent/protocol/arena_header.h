@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <unistd.h>
+
+#include "arena/arena.h"
+
+/// How the agent looks into a program's arena: by read calls, since the program may write its file,
+/// or cut it off, at any moment; and reading a hole allocates nothing.
+namespace verbatim::agent {
+
+/// Copies the objects that lie at an offset of the file. Returns false if it has not all of them.
+template <typename T>
+bool read_objects(int fd, std::uint64_t offset, std::span<T> objects) {
+  const auto bytes = std::as_writable_bytes(objects);
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const auto length =
+        pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (length <= 0) return false;
+    done += static_cast<std::size_t>(length);
+  }
+  return true;
+}
+
+/// Returns null if the program has no arena (-1), or one of another release.
+inline std::unique_ptr<adapter::ArenaHeader> read_arena_header(int arena_fd) {
+  using adapter::ArenaHeader;
+  auto header = std::make_unique<ArenaHeader>();
+  const bool is_ours = arena_fd >= 0 && read_objects(arena_fd, 0, std::span(header.get(), 1)) &&
+                       header->magic == ArenaHeader::kMagic &&
+                       header->version == ArenaHeader::kVersion;
+  return is_ours ? std::move(header) : nullptr;
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/protocol/node.h"
+
+/// What a kernel driver would show of a node's device in /sys/class/infiniband/DEVICE.
+namespace verbatim::agent {
+
+struct DeviceFile {
+  std::string path;     // Below the device's folder: "ports/1/gids/0".
+  std::string content;  // Without the line's end.
+};
+
+/// The character device of the device, and its folder in /sys/class/infiniband_verbs.
+inline constexpr std::string_view kCharacterDeviceName = "uverbs0";
+
+/// Entries of the GID table, most of them empty. Fixed, as Linux's are, since programs may ask once
+/// and addresses come and go.
+inline constexpr std::uint32_t kGidTableLength = 64;
+
+/// All that stay as they are. The counters: port_totals.h.
+std::vector<DeviceFile> device_files(const NodeDescription& node);
+/// Those of /sys/class/infiniband_verbs/uverbs0.
+std::vector<DeviceFile> character_device_files(const NodeDescription& node);
+
+}  // namespace verbatim::agent

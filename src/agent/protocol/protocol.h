@@ -1,0 +1,284 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "agent/protocol/node.h"
+#include "base/error.h"
+#include "base/os/unique_fd.h"
+
+/// What programs and the agent say to each other over NODE.sock (SOCK_SEQPACKET): one structure a
+/// message, in the machine's own byte order, with descriptors beside it.
+///
+///     program                                 agent
+///     Hello (shared files)               ->
+///                                        <-   Welcome (descriptor store, slot lock, sockets) or
+///                                        Refusal
+///     Rejoin (descriptor store, shared files)    ->                   to an agent that replaces a
+///     dead one
+///                                        <-   Rejoined or Refusal
+///     DescriptionRequest                 ->
+///                                        <-   Description
+///     StatusRequest                      ->
+///                                        <-   Status (memfd with JSON text)
+///     PeerRequest                        ->                   for the direct path
+///                                        <-   Peer (arena, memory, doorbell) or Refusal
+///     OpenBindings (socket)              ->                   the other end of a socket pair
+///                                        <-   Mad            a management datagram for the program
+///                                        <-   Description    the node's port or addresses have
+///                                                            changed (sockets of those added)
+///
+/// and over that socket pair, whose answers no other message can delay:
+///
+///     BindingRequest                     ->
+///                                        <-   BindingAnswer or Refusal
+namespace verbatim::agent {
+
+/// Counts up with every change of a structure below: program and agent must agree.
+inline constexpr std::uint16_t kProtocolVersion = 9;
+
+enum class MessageType : std::uint16_t {
+  hello = 1,
+  rejoin,
+  description_request,
+  status_request,
+  open_bindings,
+  binding_request,
+  peer_request,
+  welcome = 0x100,
+  rejoined,
+  description,
+  status,
+  refusal,
+  binding_answer,
+  mad,
+  peer,
+};
+
+struct Header {
+  std::uint32_t magic = kMagic;
+  std::uint16_t version = kProtocolVersion;
+  MessageType type{};
+  static constexpr std::uint32_t kMagic = 0x56726274;  // "Vrbt"
+};
+
+struct AddressRecord {
+  std::array<std::uint8_t, 16> bytes{};  // An IPv4 address as ::ffff:a.b.c.d.
+  std::uint32_t scope_id = 0;
+  std::uint16_t port = 0;
+  std::uint16_t is_ipv4 = 0;
+};
+
+struct GidRecord {
+  std::array<std::uint8_t, 16> bytes{};
+  std::uint32_t address = 0;
+};
+
+/// PortState on the wire.
+struct PortRecord {
+  std::uint32_t addresses = 0;
+  std::uint8_t is_present = 0;
+  std::uint8_t is_active = 0;
+  std::array<std::uint8_t, 6> hardware_address{};
+  std::uint32_t interface_mtu_bytes = 0;
+};
+
+/// Text in all records ends with a zero.
+using DeviceNameText = std::array<char, config::kDeviceNameMax + 1>;
+using ProfileText = std::array<char, 32>;
+
+/// NodeDescription on the wire.
+struct NodeRecord {
+  std::array<char, 64> name{};
+  std::array<char, 16> interface{};
+  std::uint64_t guid = 0;
+  std::uint32_t interface_index = 0;
+  std::array<std::uint8_t, 6> mac{};
+  WireProtocol protocol = WireProtocol::roce;
+  std::int32_t agent_pid = 0;
+  std::uint32_t address_count = 0;
+  std::array<AddressRecord, kAddressesMax> addresses{};
+  std::uint32_t gid_count = 0;
+  std::array<GidRecord, kGidsMax> gids{};
+  PortRecord port;
+  DeviceNameText device{};
+  ProfileText profile{};
+  std::array<char, config::kFirmwareMax + 1> firmware{};
+  config::DeviceLimits limits;
+  std::uint32_t enforces_memlock = 0;
+};
+
+struct Hello {
+  static constexpr MessageType kType = MessageType::hello;
+  Header header{.type = kType};
+  std::array<char, 64> program_name{};
+  std::uint32_t address_count = 0;  // 0: whatever the node has.
+  std::array<AddressRecord, kAddressesMax> addresses{};
+  std::uint32_t version_count = 0;  // 0: whatever the node has.
+  std::array<RoceVersion, config::kRoceVersionsMax> versions{};
+  std::uint8_t names_protocol = 0;  // Else: whatever the node has.
+  WireProtocol protocol = WireProtocol::roce;
+  DeviceNameText device{};  // A name or a rule; empty: whatever the node has.
+  ProfileText profile{};    // Empty: whatever the node has.
+  // Descriptors: none, the arena, or arena, memory and doorbell.
+};
+
+struct Welcome {
+  static constexpr MessageType kType = MessageType::welcome;
+  Header header{.type = kType};
+  std::uint32_t slot = 0;
+  std::int64_t since_seconds = 0;  // Unix time.
+  NodeRecord node;
+  // Descriptors: descriptor store in and out, slot lock, then a socket for each address.
+  static constexpr std::size_t kFixedDescriptors = 3;
+};
+
+struct Rejoin {
+  static constexpr MessageType kType = MessageType::rejoin;
+  Header header{.type = kType};
+  std::uint32_t slot = 0;
+  std::int64_t since_seconds = 0;
+  std::array<char, 64> program_name{};
+  std::uint32_t address_count = 0;  // That the program has sockets for.
+  // Descriptors: descriptor store in and out, then as in Hello.
+  static constexpr std::size_t kFixedDescriptors = 2;
+};
+
+struct Rejoined {
+  static constexpr MessageType kType = MessageType::rejoined;
+  Header header{.type = kType};
+};
+
+struct DescriptionRequest {
+  static constexpr MessageType kType = MessageType::description_request;
+  Header header{.type = kType};
+};
+
+struct Description {
+  static constexpr MessageType kType = MessageType::description;
+  Header header{.type = kType};
+  NodeRecord node;
+  // Descriptors: to a program, a socket for each address that it has not been told of.
+};
+
+struct StatusRequest {
+  static constexpr MessageType kType = MessageType::status_request;
+  Header header{.type = kType};
+};
+
+struct Status {
+  static constexpr MessageType kType = MessageType::status;
+  Header header{.type = kType};
+  std::uint64_t size = 0;  // Bytes of text in the memfd.
+};
+
+struct PeerRequest {
+  static constexpr MessageType kType = MessageType::peer_request;
+  Header header{.type = kType};
+  std::uint32_t slot = 0;
+};
+
+struct Peer {
+  static constexpr MessageType kType = MessageType::peer;
+  Header header{.type = kType};
+  // Descriptors: arena, memory, doorbell.
+  static constexpr std::size_t kDescriptors = 3;
+};
+
+struct Refusal {
+  static constexpr MessageType kType = MessageType::refusal;
+  Header header{.type = kType};
+  std::int32_t code = 0;
+  std::array<char, 508> text{};
+};
+
+struct OpenBindings {
+  static constexpr MessageType kType = MessageType::open_bindings;
+  Header header{.type = kType};
+  // Descriptor: the agent's end of the socket pair.
+};
+
+enum class BindingOperation : std::uint16_t { bind = 1, listen, release, restore };
+
+/// `bind` and `restore` need all of it, the others the handle alone.
+struct BindingRequest {
+  static constexpr MessageType kType = MessageType::binding_request;
+  Header header{.type = kType};
+  BindingOperation operation{};
+  PortSpace port_space{};
+  std::uint64_t handle = 0;
+  AddressRecord address;
+  std::uint16_t reuses_address = 0;
+  std::uint16_t own_family_only = 0;
+  std::uint16_t listens = 0;  // `restore`: what an earlier agent has granted.
+};
+
+struct BindingAnswer {
+  static constexpr MessageType kType = MessageType::binding_answer;
+  Header header{.type = kType};
+  std::uint16_t port = 0;
+};
+
+struct MadMessage {
+  static constexpr MessageType kType = MessageType::mad;
+  Header header{.type = kType};
+  std::uint32_t address = 0;  // Of the node's: which one it was sent to.
+  AddressRecord source;       // With the port that it came from.
+  std::array<std::byte, kMadBytes> bytes{};
+};
+
+/// A message that came: bytes of some length and the descriptors beside them.
+struct Incoming {
+  std::vector<std::byte> bytes;
+  std::vector<UniqueFd> descriptors;
+
+  MessageType type() const;
+  /// The message as a `T`, or why it is none (EPROTO: type or length; EPROTONOSUPPORT: version).
+  template <typename T>
+  Result<T> as() const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (auto fitting = check(T::kType, sizeof(T)); !fitting) {
+      return std::unexpected(fitting.error());
+    }
+    T message;
+    std::memcpy(&message, bytes.data(), sizeof message);
+    return message;
+  }
+
+ private:
+  Result<void> check(MessageType type, std::size_t size) const;
+};
+
+/// The code of `receive` when the other side is gone.
+inline constexpr int kClosed = ECONNRESET;
+
+/// One message, or an errno value: kClosed at the end, EAGAIN (with MSG_DONTWAIT, or after the
+/// socket's timeout) when none is there.
+Result<Incoming> receive(int fd, int flags = 0);
+Result<void> send_bytes(int fd, std::span<const std::byte> bytes, std::span<const int> descriptors,
+                        int flags);
+template <typename T>
+Result<void> send(int fd, const T& message, std::span<const int> descriptors = {}, int flags = 0) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return send_bytes(fd, std::as_bytes(std::span(&message, 1)), descriptors, flags);
+}
+
+/// Fixed-length text: cut where it is too long, always ended by a zero.
+void put_text(std::span<char> field, std::string_view text);
+/// The text up to the first zero; what is not printable ASCII becomes '?'.
+std::string get_text(std::span<const char> field);
+
+AddressRecord to_record(const SocketAddress& address);
+SocketAddress from_record(const AddressRecord& record);
+NodeRecord to_record(const NodeDescription& node);
+/// EPROTO where counts or indices are out of range.
+Result<NodeDescription> from_record(const NodeRecord& record);
+
+}  // namespace verbatim::agent

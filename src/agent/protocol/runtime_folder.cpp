@@ -1,0 +1,268 @@
+#include "agent/protocol/runtime_folder.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+namespace verbatim::agent {
+namespace {
+
+constexpr int kBacklog = 128;
+/// Longest waits for an agent that listens but does not accept or answer: it is stopped or hangs.
+constexpr timeval kConnectTimeout{5, 0};
+constexpr timeval kAnswerTimeout{8, 0};
+/// How often a folder that others remove or change meanwhile is looked for.
+constexpr int kAttemptsMax = 100;
+
+bool is_alphanumeric(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/// The user's own runtime directory, where there is one that is really theirs. (A program started
+/// by sudo may have inherited somebody else's.)
+std::optional<std::string> folder_in_runtime_directory() {
+  const char* runtime = secure_getenv("XDG_RUNTIME_DIR");
+  struct stat info{};
+  if (runtime == nullptr || runtime[0] != '/' || stat(runtime, &info) != 0 ||
+      !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
+    return std::nullopt;
+  }
+  return fmt::format("{}/verbatim", runtime);
+}
+
+/// ENOENT where nothing is there, EPERM unless it is a folder that only this user may use.
+/// lstat needs no descriptor, and does not follow a symbolic link. Of a folder that passes, only
+/// its owner can change the owner, and in a directory with the sticky bit nobody else can put
+/// another in its place.
+Result<void> check_private_folder(const std::string& path) {
+  struct stat info{};
+  if (lstat(path.c_str(), &info) != 0) return refuse_errno(path);
+  if (S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0) return {};
+  return refuse(EPERM, fmt::format("{} is not a folder of user {} with mode 0700 (owner {}, mode "
+                                   "{:o}): remove it",
+                                   path, geteuid(), info.st_uid, info.st_mode & 07777));
+}
+
+Result<void> make_private_folder(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return refuse_errno("cannot make " + path);
+  }
+  return check_private_folder(path);
+}
+
+/// In a directory where everybody may write, another user may have taken a name first: then the
+/// next one serves.
+std::string candidate(const std::string& temporary, int number) {
+  const std::string first = fmt::format("{}/verbatim-{}", temporary, geteuid());
+  return number == 0 ? first : fmt::format("{}.{}", first, number);
+}
+
+/// The first candidate that is there and good, other than `except`.
+std::optional<std::string> find_candidate(const std::string& temporary,
+                                          const std::string& except = {}) {
+  for (int number = 0; number < RuntimeFolder::kCandidates; ++number) {
+    std::string path = candidate(temporary, number);
+    if (path != except && check_private_folder(path)) return path;
+  }
+  return std::nullopt;
+}
+
+struct Candidate {
+  std::string path;
+  bool is_new = false;
+};
+
+/// Makes the first candidate whose name is free, unless a good one comes before. EEXIST where all
+/// names are taken.
+Result<Candidate> make_candidate(const std::string& temporary) {
+  for (int number = 0; number < RuntimeFolder::kCandidates; ++number) {
+    std::string path = candidate(temporary, number);
+    if (mkdir(path.c_str(), 0700) == 0) return Candidate{std::move(path), true};
+    if (errno != EEXIST) return refuse_errno("cannot make " + path);
+    if (check_private_folder(path)) return Candidate{std::move(path), false};
+  }
+  return refuse(EEXIST, "every name is taken");
+}
+
+std::unexpected<Error> refuse_all_taken(const std::string& temporary) {
+  return refuse(
+      EPERM, fmt::format("none of the folders {} to {} belongs to user {} alone, others have taken "
+                         "the names: set XDG_RUNTIME_DIR, for all programs of the node, to a "
+                         "folder of yours with mode 0700",
+                         candidate(temporary, 0),
+                         candidate(temporary, RuntimeFolder::kCandidates - 1), geteuid()));
+}
+
+/// All processes of a user find the same folder. One that exists goes before one that could be
+/// made, so that a name that becomes free moves nobody. Two processes may make two folders only if
+/// the first name becomes free between their two calls of mkdir; at least the later one then sees
+/// both, and who sees both takes its own back and begins anew. If another process uses the folder
+/// already, it cannot be taken back: then there are two agents, of which the second is refused the
+/// node's addresses, in words.
+Result<std::string> folder_in_temporary_directory(const std::string& temporary) {
+  for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
+    if (auto found = find_candidate(temporary)) return *found;
+    auto made = make_candidate(temporary);
+    if (!made && made.error().code == EEXIST) return refuse_all_taken(temporary);
+    if (!made) return std::unexpected(made.error());
+    if (!made->is_new || !find_candidate(temporary, made->path)) return made->path;
+    if (rmdir(made->path.c_str()) != 0 && errno != ENOENT) return made->path;
+  }
+  return refuse(EAGAIN, fmt::format("{} is made and removed all the time: set XDG_RUNTIME_DIR, for "
+                                    "all programs of the node, to a folder of yours with mode 0700",
+                                    candidate(temporary, 0)));
+}
+
+Result<std::string> base_folder(const std::string& temporary) {
+  const auto own = folder_in_runtime_directory();
+  if (!own) return folder_in_temporary_directory(temporary);
+  if (auto made = make_private_folder(*own); !made) return std::unexpected(made.error());
+  return *own;
+}
+
+/// A number of the network namespace that all its processes see alike, with or without /proc.
+/// Kernels before 5.14 know none but its inode.
+Result<std::uint64_t> network_namespace() {
+  const UniqueFd any(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!any) return refuse_errno("socket");
+  std::uint64_t cookie = 0;
+  socklen_t length = sizeof cookie;
+  if (getsockopt(any.get(), SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &length) == 0) return cookie;
+  struct stat info{};
+  if (stat("/proc/self/ns/net", &info) != 0) return refuse_errno("/proc/self/ns/net");
+  return info.st_ino;
+}
+
+/// A Unix socket address for a path of any length: one that is too long for it goes by way of its
+/// folder's descriptor, which lives as long as this object.
+class UnixAddress {
+ public:
+  explicit UnixAddress(const std::string& path) {
+    address_.sun_family = AF_UNIX;
+    std::string text = path;
+    if (text.size() >= sizeof address_.sun_path) {
+      const std::size_t slash = path.rfind('/');
+      folder_.reset(::open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+      text = fmt::format("/proc/self/fd/{}{}", folder_.get(), path.substr(slash));
+    }
+    text.copy(address_.sun_path, sizeof address_.sun_path - 1);
+  }
+  const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&address_); }
+
+ private:
+  sockaddr_un address_{};
+  UniqueFd folder_;
+};
+
+}  // namespace
+
+Result<void> check_node_name(const std::string& node) {
+  const bool fits = !node.empty() && node.size() <= 63 && is_alphanumeric(node[0]) &&
+                    std::ranges::all_of(node, [](char c) {
+                      return is_alphanumeric(c) || c == '-' || c == '_' || c == '.';
+                    });
+  if (fits) return {};
+  return refuse(EINVAL, fmt::format("'{}' is no node name: 1 to 63 letters, digits, '-', '_' and "
+                                    "'.', the first a letter or digit",
+                                    node));
+}
+
+Result<RuntimeFolder> RuntimeFolder::open(const std::string& temporary) {
+  const auto number = network_namespace();
+  if (!number) return std::unexpected(number.error());
+  RuntimeFolder folder;
+  for (int attempt = 0;; ++attempt) {
+    auto base = base_folder(temporary);
+    Result<void> made;
+    if (base) {
+      folder.base_ = std::move(*base);
+      folder.path_ = fmt::format("{}/net-{}", folder.base_, *number);
+      made = make_private_folder(folder.path_);
+    } else {
+      made = std::unexpected(base.error());
+    }
+    if (made) return folder;
+    // An agent that leaves may remove the empty folders between our steps.
+    if (made.error().code != ENOENT || attempt == kAttemptsMax) {
+      return std::unexpected(made.error());
+    }
+  }
+}
+
+std::vector<std::string> RuntimeFolder::nodes() const {
+  std::vector<std::string> names;
+  DIR* folder = opendir(path_.c_str());
+  if (folder == nullptr) return names;
+  while (const dirent* entry = readdir(folder)) {
+    const std::string name = entry->d_name;
+    if (name.ends_with(".sock")) names.push_back(name.substr(0, name.size() - 5));
+  }
+  closedir(folder);
+  std::ranges::sort(names);
+  return names;
+}
+
+void RuntimeFolder::remove_if_empty() const {
+  if (rmdir(path_.c_str()) == 0) rmdir(base_.c_str());
+}
+
+Result<LockFile> LockFile::take(const std::string& path, TimeNs timeout_ns) {
+  const TimeNs deadline = monotonic_now() + timeout_ns;
+  for (;;) {
+    LockFile lock;
+    lock.path_ = path;
+    lock.fd_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!lock.fd_) return refuse_errno("cannot open " + path);
+    if (flock(lock.fd(), LOCK_EX | LOCK_NB) == 0) {
+      struct stat locked{}, present{};
+      if (fstat(lock.fd(), &locked) == 0 && stat(path.c_str(), &present) == 0 &&
+          locked.st_ino == present.st_ino) {
+        return lock;
+      }
+    } else if (errno != EWOULDBLOCK && errno != EINTR) {
+      return refuse_errno("cannot lock " + path);
+    } else if (monotonic_now() >= deadline) {
+      return refuse(EWOULDBLOCK, path + " is locked by another process");
+    } else {
+      usleep(1000);  // A wait in the kernel could not be bounded without a signal.
+    }
+  }
+}
+
+void LockFile::remove() {
+  if (fd_) unlink(path_.c_str());
+  fd_.reset();
+}
+
+Result<UniqueFd> connect_to(const std::string& path) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd) return refuse_errno("socket");
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &kConnectTimeout, sizeof kConnectTimeout);
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout, sizeof kAnswerTimeout);
+  const UnixAddress address(path);
+  while (connect(fd.get(), address.data(), sizeof(sockaddr_un)) != 0) {
+    if (errno != EINTR) return refuse_errno("cannot connect to " + path);
+  }
+  return fd;
+}
+
+Result<UniqueFd> listen_at(const std::string& path) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return refuse_errno("socket");
+  unlink(path.c_str());
+  const UnixAddress address(path);
+  if (bind(fd.get(), address.data(), sizeof(sockaddr_un)) != 0 || listen(fd.get(), kBacklog) != 0) {
+    return refuse_errno("cannot listen at " + path);
+  }
+  return fd;
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,191 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/identity/interface_watch.h"
+#include "agent/identity/interfaces.h"
+#include "agent/management/early_requests.h"
+#include "agent/management/management_port.h"
+#include "agent/management/pending_disconnects.h"
+#include "agent/management/rdma_cm_ports.h"
+#include "agent/management/request_rates.h"
+#include "agent/protocol/claims.h"
+#include "agent/protocol/protocol.h"
+#include "agent/protocol/runtime_folder.h"
+#include "agent/server/port_totals.h"
+#include "agent/server/status.h"
+#include "agent/sockets/slots.h"
+#include "agent/sockets/spare_descriptors.h"
+#include "base/time.h"
+#include "cm/ib/routing.h"
+#include "config/node_config.h"
+
+/// The agent: one thread that waits for messages of programs and commands, and for their ends.
+namespace verbatim::agent {
+
+class Server {
+ public:
+  struct Options {
+    std::string node = "local";
+    std::vector<config::Setting> given;  // These count before the node's file.
+    bool stays = false;                  // Also without programs, until a signal comes.
+  };
+
+  /// Takes the node's lock, and its addresses where no program of it lives. Errors: EADDRINUSE,
+  /// EADDRNOTAVAIL, EEXIST (another agent runs), EINVAL...
+  static Result<std::unique_ptr<Server>> create(Options options);
+  ~Server();
+
+  /// Serves until the last program has left or a signal comes. Then removes the node's files.
+  void run();
+
+ private:
+  struct Program {
+    std::uint32_t slot = 0;
+    std::time_t since = 0;
+    std::string name;
+    std::vector<UniqueFd> files;  // As `SharedFiles` has them: none, the arena, or all.
+    int arena() const { return files.empty() ? -1 : files[0].get(); }
+  };
+  struct Connection {
+    UniqueFd fd;
+    UniqueFd
+        process;  // pidfd: readable when the process has ended, though a child holds its socket.
+    pid_t pid = 0;
+    std::optional<Program> program;
+    std::optional<Incoming> waiting;  // A request that came before the node was known.
+    int bindings = -1;                // A program's: the connection over which it asks for ports.
+    std::uint64_t datagrams_dropped = 0;  // Management datagrams that found its socket full.
+    int bindings_of = -1;                 // Such a connection: whose it is.
+    UniqueFd room;                        // A program's: keeps a number free for its `bindings`.
+    bool is_surplus = false;              // Accepted with a spare descriptor: it gets one answer.
+    PortState announced_port;             // What a program knows of the node's port,
+    std::size_t announced_addresses = 0;  // and of how many of its addresses it has sockets.
+  };
+
+  Server(Options options, RuntimeFolder folder, LockFile lock);
+  Result<void> listen();
+  Result<void> watch(int fd);
+  int timeout_ms() const;
+  /// Half a second later, if nobody comes.
+  bool may_leave() const {
+    return connections_.empty() && pending_disconnects_.empty() && !options_.stays;
+  }
+  void on_ready(int fd);
+  void on_time();
+  void on_connection();
+  void on_message(int fd);
+  void close_connection(int fd);
+  void finish();
+
+  // Where descriptors are few: server_limits.cpp.
+  UniqueFd accept(bool& is_surplus);
+  void pause_accepting();
+  void resume_accepting();
+  Result<Incoming> receive_from(Connection& connection);
+  void leave_room(Connection& connection);
+  void end_surplus();
+  Error out_of_descriptors() const;
+  Result<void> check_room_for_program(Connection& connection);
+  void refuse_with(int fd, const Error& error);
+
+  // Without programs of an earlier agent.
+  Result<void> begin();
+  Result<NodeDescription> choose_identity();
+  // With them: until one rejoins, nobody else is served.
+  bool recovering() const { return !slots_.has_value(); }
+  Result<void> recover(Incoming& rejoin);
+  void show_view() const;
+  /// Writes the view's counters anew if they are old.
+  void look_at_counters();
+  /// Returns when `look_at_counters` is due, kNever if no counter changes.
+  TimeNs counters_deadline() const;
+
+  // Changes of the network: see server_port.cpp.
+  Result<void> watch_interfaces();
+  void look_at_port();
+  void look_for_addresses(const std::vector<Interface>& interfaces);
+  Result<void> add_address(const SocketAddress& address);
+  Result<void> add_address(const SocketAddress& address, RoceVersion version);
+  void announce_port();
+  Result<void> announce_port(Connection& connection);
+
+  void on_recovery_time();
+  void serve_waiting();
+  void refuse_waiting(const Error& error);
+
+  /// Refusals go to the other side; a failure to send means that it is gone.
+  void serve(Connection& connection, Incoming incoming);
+  Result<void> answer(Connection& connection, Incoming& incoming);
+  Result<void> on_hello(Connection& connection, Incoming& incoming);
+  Result<void> on_rejoin(Connection& connection, Incoming& incoming);
+  Result<void> on_status_request(Connection& connection);
+  Result<void> on_peer_request(Connection& connection, const Incoming& incoming);
+  Result<void> check_addresses(const Hello& hello) const;
+  Result<void> check_versions(const Hello& hello) const;
+  Result<void> check_protocol(const Hello& hello) const;
+  Result<void> check_device(const Hello& hello) const;
+  Result<void> on_open_bindings(Connection& connection, Incoming& incoming);
+  Result<void> on_binding_request(Connection& connection, const Incoming& incoming);
+  Result<void> welcome(Connection& connection, Program program, const UniqueFd& lock);
+  NodeDescription description() const;
+
+  // Management datagrams: to the program that they are for, or answered.
+  Result<void> open_management_port();
+  void on_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad);
+  void pass_on(Connection& program, std::uint32_t address, const SocketAddress& source,
+               wire::MadSpan mad);
+  void pass_on_request(Connection& program, std::uint32_t address, const SocketAddress& source,
+                       wire::MadSpan mad);
+  /// The program in a slot, if it takes part in connection management.
+  Connection* manager_in(std::uint32_t slot);
+  /// The program that a datagram to the node's address `own` is for.
+  Connection* manager_of(const cm::Route& route, const SocketAddress& own);
+  void send_disconnects();
+  /// As `manager_of`, after what it has to say itself.
+  Connection* up_to_date_manager_of(const cm::Route& route, const SocketAddress& own);
+  void refuse_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad);
+  void serve_early_requests();
+
+  Options options_;
+  RuntimeFolder folder_;
+  LockFile lock_;
+  Claims claims_;
+  SlotLocks slot_locks_;
+  std::optional<Slots> slots_;  // Empty while recovering.
+  std::map<int, Connection> connections_;
+  std::map<int, int> connection_of_process_;  // pidfd to connection.
+  /// Until the events that came together with their end are served: these name descriptors, and
+  /// nobody else's may have the same number.
+  std::vector<Connection> closed_;
+  std::map<std::uint32_t, int> connection_of_slot_;
+  std::optional<ManagementPort> management_;
+  PortTable ports_;
+  PendingDisconnects pending_disconnects_;
+  EarlyRequests early_requests_;
+  RequestRates request_rates_;
+  bool programs_spoke_ = false;  // Since early requests were served: one may listen now.
+  TimeNs next_warning_ = 0;      // Of what the network asks.
+  std::optional<InterfaceWatch> interface_watch_;  // Empty where the kernel refuses.
+  PortState port_;
+  /// Addresses of the node's interface that are not the node's: those it had before the agent, and
+  /// those that were refused. Empty until they are looked at first.
+  std::optional<std::vector<SocketAddress>> ignored_addresses_;
+  bool port_is_announced_ = true;  // False if a program's socket was full: it is told again.
+  UniqueFd listening_, events_, signals_;
+  SpareDescriptors spares_;
+  TimeNs resume_at_ = kNever;                // Until then nobody is accepted.
+  std::map<int, TimeNs> surplus_deadlines_;  // By connection.
+  PortTotals totals_of_the_gone_;            // Of programs that have ended: counters never go back.
+  PortTotals totals_shown_;
+  TimeNs counters_deadline_ = 0;
+  TimeNs recovery_deadline_ = kNever;
+  TimeNs idle_since_ = 0;
+  bool stopping_ = false;
+};
+
+}  // namespace verbatim::agent

@@ -1,0 +1,34 @@
+#include "agent/identity/view.h"
+#include "agent/server/server.h"
+
+/// The port's counters in the view: how a reader there sees traffic without asking the agent.
+namespace verbatim::agent {
+namespace {
+
+/// How old the view's counters may be. A look costs one read call for each program.
+constexpr TimeNs kCountersAge = kSecond;
+
+}  // namespace
+
+TimeNs Server::counters_deadline() const {
+  const bool nothing_changes = connection_of_slot_.empty() && totals_of_the_gone_ == totals_shown_;
+  return nothing_changes ? kNever : counters_deadline_;
+}
+
+void Server::look_at_counters() {
+  const TimeNs now = monotonic_now();
+  if (now < counters_deadline_) return;
+  counters_deadline_ = now + kCountersAge;
+  PortTotals totals = totals_of_the_gone_;
+  for (const auto& [slot, fd] : connection_of_slot_) {
+    const auto found = connections_.find(fd);
+    if (found != connections_.end() && found->second.program) {
+      totals += port_totals(found->second.program->arena());
+    }
+  }
+  if (totals == totals_shown_) return;
+  totals_shown_ = totals;
+  show_counters(folder_.view(options_.node), slots_->node(), totals);
+}
+
+}  // namespace verbatim::agent

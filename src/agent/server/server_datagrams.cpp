@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <utility>
+
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "agent/server/server.h"
+#include "base/log.h"
+#include "cm/ib/routing.h"
+
+/// Management datagrams of the node: the communication manager's (IBA chapter 12) go to the program
+/// that they are for; what is for no program is answered here.
+namespace verbatim::agent {
+namespace {
+
+/// What anybody on the network can cause is not told more often.
+constexpr TimeNs kBetweenWarnings = 10 * kSecond;
+
+/// Whether a program's socket has room for a request, which anybody can send. Half of it is for
+/// messages about the connections that the program has; a sixteenth for sources that send many
+/// requests, which so leave the rest to those that send few.
+bool has_room_for_request(int socket, bool source_sends_few) {
+  int queued = 0, most = 0;
+  socklen_t length = sizeof most;
+  return ioctl(socket, SIOCOUTQ, &queued) != 0 ||
+         getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &most, &length) != 0 ||
+         queued <= most / (source_sends_few ? 2 : 16);
+}
+
+}  // namespace
+
+Result<void> Server::open_management_port() {
+  auto port = ManagementPort::create(slots_->node(), slots_->sockets(0));
+  if (!port) return std::unexpected(port.error());
+  management_.emplace(std::move(*port));
+  for (const int fd : management_->fds()) {
+    if (auto watched = watch(fd); !watched) return watched;
+  }
+  return {};
+}
+
+Server::Connection* Server::manager_in(std::uint32_t slot) {
+  const auto found = connection_of_slot_.find(slot);
+  if (found == connection_of_slot_.end()) return nullptr;
+  Connection& connection = connections_.at(found->second);
+  return connection.bindings >= 0 ? &connection : nullptr;
+}
+
+Server::Connection* Server::manager_of(const cm::Route& route, const SocketAddress& own) {
+  if (route.slot) return manager_in(*route.slot);
+  const auto port = port_of_service(route.service);
+  const auto listener = port ? ports_.find(port->first, port->second, own) : std::nullopt;
+  return listener ? manager_in(static_cast<std::uint32_t>(listener->program)) : nullptr;
+}
+
+Server::Connection* Server::up_to_date_manager_of(const cm::Route& route,
+                                                  const SocketAddress& own) {
+  for (;;) {
+    Connection* const program = manager_of(route, own);
+    if (program == nullptr || route.slot) return program;
+    // A peer that knows of a listener's end may ask for the next one: what the program told us of
+    // that before lies in its socket, and the order in which sockets are read is not that of time.
+    pollfd messages{.fd = program->bindings, .events = POLLIN, .revents = 0};
+    if (poll(&messages, 1, 0) <= 0) return program;
+    on_ready(messages.fd);
+  }
+}
+
+void Server::on_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad) {
+  const SocketAddress& own = slots_->node().addresses[address];
+  const auto route = cm::route_of(mad);
+  if (!route) return;
+  if (const auto& first = slots_->node().addresses.front();
+      roce_version(own) != roce_version(first)) {
+    if (const TimeNs now = monotonic_now(); now >= next_warning_) {
+      log(LogLevel::warn,
+          "{} asks over {}, but this node's connections are over {} (VERBATIM_ROCE)",
+          source.ip_text(), name_of(roce_version(own)), name_of(roce_version(first)));
+      next_warning_ = now + kBetweenWarnings;
+    }
+    if (const auto answer = cm::answer_to_other_version(mad, source, own)) {
+      management_->send(address, answer->destination, answer->bytes);
+    }
+    return;
+  }
+  if (Connection* const program = up_to_date_manager_of(*route, own)) {
+    if (route->slot) return pass_on(*program, address, source, mad);
+    return pass_on_request(*program, address, source, mad);
+  }
+  if (!route->slot) {
+    EarlyRequest early{.address = address, .source = source};
+    std::ranges::copy(mad, early.mad.begin());
+    if (early_requests_.add(port_of_service(route->service), early, monotonic_now())) return;
+  }
+  pending_disconnects_.on_mad(source, mad);
+  refuse_mad(address, source, mad);
+}
+
+void Server::refuse_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad) {
+  const SocketAddress& own = slots_->node().addresses[address];
+  if (const auto answer = cm::answer_unmatched(mad, source, own)) {
+    management_->send(address, answer->destination, answer->bytes);
+  }
+}
+
+void Server::pass_on(Connection& program, std::uint32_t address, const SocketAddress& source,
+                     wire::MadSpan mad) {
+  MadMessage message;
+  message.address = address;
+  message.source = to_record(source);
+  std::ranges::copy(mad, message.bytes.begin());
+  // A program that does not read misses it, as a card whose receive queue is full: the CM repeats.
+  if (!send(program.fd.get(), message, {}, MSG_DONTWAIT)) ++program.datagrams_dropped;
+}
+
+/// The peer of one that is dropped asks again.
+void Server::pass_on_request(Connection& program, std::uint32_t address,
+                             const SocketAddress& source, wire::MadSpan mad) {
+  const bool source_sends_few = request_rates_.count(source, monotonic_now());
+  if (has_room_for_request(program.fd.get(), source_sends_few)) {
+    return pass_on(program, address, source, mad);
+  }
+  ++program.datagrams_dropped;
+}
+
+/// Not at every turn: what a flood of requests costs must not grow with how many wait.
+void Server::serve_early_requests() {
+  const TimeNs due = early_requests_.next_deadline();
+  if (due == kNever || (!std::exchange(programs_spoke_, false) && monotonic_now() < due)) return;
+  const auto serve = [this](const EarlyRequest& early) {
+    const SocketAddress& own = slots_->node().addresses[early.address];
+    Connection* const program = manager_of(*cm::route_of(early.mad), own);
+    if (program != nullptr) pass_on_request(*program, early.address, early.source, early.mad);
+    return program != nullptr;
+  };
+  early_requests_.step(monotonic_now(), serve, [this](const EarlyRequest& early) {
+    refuse_mad(early.address, early.source, early.mad);
+  });
+}
+
+void Server::send_disconnects() {
+  if (!management_) return;
+  pending_disconnects_.send_due(monotonic_now(),
+                                [this](const PendingDisconnects::Message& message) {
+                                  std::array<std::byte, wire::kMadBytes> bytes{};
+                                  wire::encode(message.mad, bytes);
+                                  management_->send(message.address, message.destination, bytes);
+                                });
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,110 @@
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "agent/server/server.h"
+
+/// The agent at its limit of descriptors: members keep what they have and get what they ask for,
+/// newcomers are refused in words.
+namespace verbatim::agent {
+namespace {
+
+/// How long nobody is accepted if not even a spare descriptor is left.
+constexpr TimeNs kPause = 100 * kMillisecond;
+
+bool is_shortage(int error) { return error == EMFILE || error == ENFILE; }
+
+MessageType next_type(int fd) {
+  Header header{.magic = 0};
+  const ssize_t length = recv(fd, &header, sizeof header, MSG_PEEK | MSG_DONTWAIT);
+  const bool is_ours = length == sizeof header && header.magic == Header::kMagic;
+  return is_ours ? header.type : MessageType{};
+}
+
+}  // namespace
+
+/// `is_surplus` is set if it took a spare descriptor.
+UniqueFd Server::accept(bool& is_surplus) {
+  constexpr int kFlags = SOCK_CLOEXEC | SOCK_NONBLOCK;
+  UniqueFd fd(accept4(listening_.get(), nullptr, nullptr, kFlags));
+  if (fd || !is_shortage(errno)) return fd;
+  is_surplus = true;
+  spares_.let_go();
+  fd.reset(accept4(listening_.get(), nullptr, nullptr, kFlags));
+  if (!fd && is_shortage(errno)) pause_accepting();
+  spares_.fill(signals_.get());
+  return fd;
+}
+
+/// The listening socket stays readable: the agent would not sleep.
+void Server::pause_accepting() {
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, listening_.get(), nullptr);
+  resume_at_ = monotonic_now() + kPause;
+}
+
+void Server::resume_accepting() {
+  resume_at_ = watch(listening_.get()) ? kNever : monotonic_now() + kPause;
+}
+
+/// The descriptors of a member's message find numbers: of its own room for `bindings`, and of those
+/// that are spare. EMFILE where they do not, and the message is lost.
+Result<Incoming> Server::receive_from(Connection& connection) {
+  const int fd = connection.fd.get();
+  const bool is_member = connection.program.has_value();
+  if (!is_member && next_type(fd) != MessageType::rejoin) return receive(fd, MSG_DONTWAIT);
+  connection.room.reset();
+  spares_.let_go();
+  auto incoming = receive(fd, MSG_DONTWAIT);
+  spares_.fill(signals_.get());
+  if (is_member) leave_room(connection);
+  return incoming;
+}
+
+/// For the socket over which the program will ask for ports.
+void Server::leave_room(Connection& connection) {
+  if (connection.bindings >= 0) return connection.room.reset();
+  if (!connection.room) connection.room.reset(fcntl(signals_.get(), F_DUPFD_CLOEXEC, 0));
+}
+
+/// Those that have asked nothing. Those that have rejoined stay; those whose request waits get
+/// their answer, and end with it.
+void Server::end_surplus() {
+  if (surplus_deadlines_.empty()) return;
+  std::vector<int> late;
+  std::erase_if(surplus_deadlines_, [&, now = monotonic_now()](const auto& entry) {
+    const Connection& connection = connections_.at(entry.first);
+    const bool stays = connection.program || connection.waiting;
+    if (!stays && entry.second <= now) late.push_back(entry.first);
+    return stays;
+  });
+  for (const int fd : late) close_connection(fd);
+  closed_.clear();
+}
+
+Error Server::out_of_descriptors() const {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return {EMFILE,
+          fmt::format("node '{}' takes no more: its agent may have {} descriptors (ulimit -n), "
+                      "and {} programs use them; give the node's first program a higher limit, "
+                      "or use another node",
+                      options_.node, limit.rlim_cur, connection_of_slot_.size())};
+}
+
+Result<void> Server::check_room_for_program(Connection& connection) {
+  if (!connection.is_surplus && spares_.fill(signals_.get())) {
+    leave_room(connection);
+    if (connection.room) return {};
+  }
+  return std::unexpected(out_of_descriptors());
+}
+
+void Server::refuse_with(int fd, const Error& error) {
+  Refusal refusal;
+  refusal.code = error.code;
+  put_text(refusal.text, error.text);
+  if (!send(fd, refusal, {}, MSG_DONTWAIT)) close_connection(fd);
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+
+#include "agent/identity/identity.h"
+#include "agent/identity/interfaces.h"
+#include "agent/identity/view.h"
+#include "agent/server/server.h"
+#include "base/log.h"
+#include "config/layers.h"
+
+/// How an agent begins: anew, or with what programs kept of an earlier one.
+namespace verbatim::agent {
+
+Result<NodeDescription> Server::choose_identity() {
+  const auto folders = config::config_folders();
+  if (!folders) return std::unexpected(folders.error());
+  const auto wanted = config::resolve(options_.node, *folders, options_.given);
+  if (!wanted) return std::unexpected(wanted.error());
+  auto interfaces = read_interfaces();
+  if (!interfaces) return std::unexpected(interfaces.error());
+  const auto may_be_interface = [this](const Interface& interface) {
+    const SocketAddress link_local = interface.link_local();
+    // A link-local address cannot be bound while the kernel still looks for a duplicate of it.
+    return (link_local.empty() || ReceiveSockets::probe(link_local)) &&
+           claims_.take_interface(interface.name);
+  };
+  return identify(options_.node, wanted->config, *interfaces, may_be_interface);
+}
+
+Result<void> Server::begin() {
+  auto node = choose_identity();
+  if (!node) return std::unexpected(node.error());
+  const RoceVersion first = roce_version(node->addresses.front());
+  for (const SocketAddress& address : node->addresses) {
+    const bool is_claimed = roce_version(address) != first;  // One claim an address.
+    if (!is_claimed) {
+      if (auto taken = claims_.take_address(address); !taken) return taken;
+    }
+    if (auto free = ReceiveSockets::probe(address); !free) return free;
+  }
+  auto slots = Slots::create(*node, slot_locks_);
+  if (!slots) return std::unexpected(slots.error());
+  slots_.emplace(std::move(*slots));
+  look_at_port();
+  // The sockets are watched when there is something to watch them with: see `listen`.
+  return events_ ? open_management_port() : Result<void>();
+}
+
+/// Without it the node serves too, so it goes on where the view cannot be written.
+void Server::show_view() const {
+  if (auto shown = write_view(folder_.view(options_.node), description(), totals_shown_); !shown) {
+    log(LogLevel::warn, "no view of /sys for programs that look there: {}", shown.error().text);
+  }
+}
+
+Result<void> Server::recover(Incoming& rejoin) {
+  auto store =
+      DescriptorStore::restore(std::move(rejoin.descriptors[0]), std::move(rejoin.descriptors[1]));
+  if (!store) return std::unexpected(store.error());
+  if (store->node().name != options_.node) {
+    return refuse(EPROTO, fmt::format("a descriptor store of node '{}', but this is '{}'",
+                                      store->node().name, options_.node));
+  }
+  auto slots = Slots::restore(std::move(*store), slot_locks_);
+  if (!slots) return std::unexpected(slots.error());
+  slots_.emplace(std::move(*slots));
+  const RoceVersion first = roce_version(slots_->node().addresses.front());
+  for (const SocketAddress& address : slots_->node().addresses) {
+    if (roce_version(address) != first) continue;
+    // Whoever claimed the address meanwhile could not bind it, and is about to let it go.
+    if (auto taken = claims_.take_address(address); !taken) {
+      log(LogLevel::warn, "{}", taken.error().text);
+    }
+  }
+  // The node goes on under the interface's own MAC where it has it: see identify.
+  claims_.take_interface(slots_->node().interface);
+  look_at_port();
+  return open_management_port();
+}
+
+void Server::on_recovery_time() {
+  if (!slot_locks_.any_is_held()) {
+    if (auto begun = begin(); !begun) {
+      refuse_waiting(begun.error());
+      stopping_ = true;
+    } else {
+      serve_waiting();
+    }
+  } else if (monotonic_now() >= recovery_deadline_) {
+    refuse_waiting({EBUSY, fmt::format("programs of node '{}' live, but none of them has told its "
+                                       "new agent the node's state: perhaps they are stopped",
+                                       options_.node)});
+  }
+}
+
+void Server::serve_waiting() {
+  std::vector<int> waiting;
+  for (const auto& [fd, connection] : connections_) {
+    if (connection.waiting) waiting.push_back(fd);
+  }
+  for (const int fd : waiting) {
+    Connection& connection = connections_.at(fd);
+    Incoming incoming = std::move(*connection.waiting);
+    connection.waiting.reset();
+    serve(connection, std::move(incoming));
+  }
+}
+
+void Server::refuse_waiting(const Error& error) {
+  std::vector<int> surplus;
+  for (auto& [fd, connection] : connections_) {
+    if (!connection.waiting) continue;
+    connection.waiting.reset();
+    if (connection.is_surplus) surplus.push_back(fd);
+    Refusal refusal;
+    refusal.code = error.code;
+    put_text(refusal.text, error.text);
+    // One that cannot be told is gone, which its end will say.
+    static_cast<void>(send(fd, refusal, {}, MSG_DONTWAIT));
+  }
+  for (const int fd : surplus) close_connection(fd);
+}
+
+}  // namespace verbatim::agent

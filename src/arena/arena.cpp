@@ -1,0 +1,221 @@
+#include "arena/arena.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string_view>
+#include <type_traits>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arena/target.h"
+#include "arena/xrc_queue.h"
+#include "base/assert.h"
+#include "base/os/process_token.h"
+#include "base/os/sparse_file.h"
+
+namespace verbatim::adapter {
+namespace {
+
+constexpr std::size_t kCacheLineBytes = 64;
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kSmallChunkBytes = 64 << 10;
+/// The mapping becomes accessible in steps: a program that calls mlockall() makes all of it
+/// resident that is.
+constexpr std::uint64_t kAccessStepBytes = 16 << 20;
+
+static_assert(std::is_standard_layout_v<ArenaHeader>);
+static_assert(std::is_trivially_destructible_v<ArenaHeader>);
+static_assert(sizeof(QueuePairRecord) % kCacheLineBytes == 0);
+
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+/// Small blocks in steps of a cache line; from a page on powers of two: pages that nobody touches
+/// cost nothing, and few sizes mean that freed blocks fit again.
+constexpr std::size_t block_bytes_of(std::size_t bytes) {
+  const std::size_t lines = round_up(std::max<std::size_t>(bytes, 1), kCacheLineBytes);
+  return lines < kPageBytes ? lines : std::bit_ceil(lines);
+}
+
+std::unexpected<Error> refuse_errno(std::string_view what) {
+  const int code = errno;
+  return refuse(code, fmt::format("arena: {}: {}", what, std::strerror(code)));
+}
+
+Result<std::byte*> map_file(int fd) {
+  void* base = mmap(nullptr, kArenaBytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (base == MAP_FAILED) {
+    return refuse_errno("mapping 64 GiB of address space (is ulimit -v set?)");
+  }
+  // A core dump would read every page of the mapping and thereby fill it with 64 GiB of zeroes.
+  if (madvise(base, kArenaBytes, MADV_DONTFORK) != 0 ||
+      madvise(base, kArenaBytes, MADV_DONTDUMP) != 0) {
+    auto refused = refuse_errno("madvise");
+    munmap(base, kArenaBytes);
+    return refused;
+  }
+  return static_cast<std::byte*>(base);
+}
+
+Result<std::uint64_t> random_secret() {
+  std::uint64_t secret = 0;
+  ssize_t got = 0;
+  do {
+    got = getrandom(&secret, sizeof secret, 0);
+  } while (got < 0 && errno == EINTR);
+  if (got != sizeof secret) return refuse_errno("getrandom");
+  return secret;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Arena>> Arena::create() {
+  const auto secret = random_secret();
+  if (!secret) return std::unexpected(secret.error());
+  std::unique_ptr<Arena> arena(new Arena);
+  arena->process_id_ = getpid();
+  // This may be a forked child, with an arena of its own. Its parent's token has another number.
+  if (process_id_of(own_process_token()) != static_cast<std::uint32_t>(getpid())) {
+    renew_own_process_token();
+  }
+  auto file = create_sparse_file("verbatim-arena", kArenaBytes);
+  if (!file) return std::unexpected(file.error());
+  arena->fd_ = std::move(*file);
+  const auto base = map_file(arena->fd());
+  if (!base) return std::unexpected(base.error());
+  arena->base_ = *base;
+
+  const std::lock_guard guard(arena->lock_);
+  constexpr std::uint64_t kReserved =
+      round_up(sizeof(ArenaHeader), kPageBytes) +
+      round_up(kProgramQueuePairsMax * sizeof(QueuePairRecord), kPageBytes) +
+      round_up(kRegionsMax * sizeof(region::RegionEntry), kPageBytes) +
+      round_up(kTargetsMax * sizeof(DirectTarget), kPageBytes) +
+      round_up(kProgramQueuePairsMax * sizeof(XrcQueue), kPageBytes);
+  const auto reserved = arena->carve_pages(kReserved);
+  if (!reserved) return std::unexpected(reserved.error());
+  arena->lay_out(*secret);
+  return arena;
+}
+
+/// Only the header is touched: records and entries are zeroed memory, which is what they are when
+/// unused.
+void Arena::lay_out(std::uint64_t secret) {
+  auto* const header = new (base_) ArenaHeader;
+  header->process_token = own_process_token();
+  header->pid_namespace = own_pid_namespace();
+  header->base_address = reinterpret_cast<std::uint64_t>(base_);
+  region::RegionTable::initialise(header->region_header, secret);
+  std::uint64_t at = round_up(sizeof(ArenaHeader), kPageBytes);
+  header->queue_pairs.value = at;
+  at += round_up(kProgramQueuePairsMax * sizeof(QueuePairRecord), kPageBytes);
+  header->regions.value = at;
+  at += round_up(kRegionsMax * sizeof(region::RegionEntry), kPageBytes);
+  header->targets.value = at;
+  at += round_up(kTargetsMax * sizeof(DirectTarget), kPageBytes);
+  header->xrc_queues.value = at;
+}
+
+std::uint64_t own_pid_namespace() {
+  struct stat info{};
+  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
+Arena::~Arena() {
+  // In a forked child something else may be mapped there.
+  if (base_ != nullptr && is_ours()) munmap(base_, kArenaBytes);
+}
+
+bool Arena::is_ours() const { return getpid() == process_id_; }
+
+void Arena::abandon_in_child() {
+  VERBATIM_ASSERT(!is_ours());
+  void* const zeroes =
+      mmap(base_, kArenaBytes, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  // Kernels before 4.17 take the address as a hint only; the arena stays a hole then.
+  if (zeroes != MAP_FAILED && zeroes != base_) munmap(zeroes, kArenaBytes);
+}
+
+QueuePairRecord& Arena::queue_pair(std::uint32_t local_number) {
+  VERBATIM_ASSERT(local_number < kProgramQueuePairsMax);
+  return at(header().queue_pairs)[local_number];
+}
+
+DirectTarget& Arena::target(std::uint32_t local_number) {
+  VERBATIM_ASSERT(local_number < kTargetsMax);
+  return at(header().targets)[local_number];
+}
+
+XrcQueue& Arena::xrc_queue(SrqNumber number) {
+  return at(header().xrc_queues)[raw(number) % kProgramQueuePairsMax];
+}
+
+Result<Offset<std::byte>> Arena::allocate(std::size_t bytes) {
+  if (!is_ours()) return refuse(EPERM, "arena: it belongs to the process before fork");
+  if (bytes > kArenaBytes) {
+    return refuse(ENOMEM, fmt::format("arena: {} bytes are more than it has", bytes));
+  }
+  const std::size_t block_bytes = block_bytes_of(bytes);
+  const std::lock_guard guard(lock_);
+  if (const auto freed = free_.find(block_bytes); freed != free_.end() && !freed->second.empty()) {
+    const std::uint64_t found = freed->second.back();
+    freed->second.pop_back();
+    return Offset<std::byte>{found};
+  }
+  const auto carved = carve(block_bytes);
+  if (!carved) return std::unexpected(carved.error());
+  return Offset<std::byte>{*carved};
+}
+
+Result<std::uint64_t> Arena::carve(std::size_t block_bytes) {
+  if (block_bytes >= kPageBytes) return carve_pages(block_bytes);
+  if (small_end_ - small_next_ < block_bytes) {
+    const auto chunk = carve_pages(kSmallChunkBytes);
+    if (!chunk) return chunk;
+    if (small_next_ != small_end_) free_[small_end_ - small_next_].push_back(small_next_);
+    small_next_ = *chunk;
+    small_end_ = *chunk + kSmallChunkBytes;
+  }
+  return std::exchange(small_next_, small_next_ + block_bytes);
+}
+
+Result<std::uint64_t> Arena::carve_pages(std::size_t block_bytes) {
+  if (block_bytes > kArenaBytes - next_) {
+    return refuse(ENOMEM, fmt::format("arena: {} bytes asked for, {} left", block_bytes,
+                                      kArenaBytes - next_));
+  }
+  const std::uint64_t end = next_ + block_bytes;
+  if (end > accessible_) {
+    const std::uint64_t wanted = std::min(round_up(end, kAccessStepBytes), kArenaBytes);
+    if (mprotect(base_ + accessible_, wanted - accessible_, PROT_READ | PROT_WRITE) != 0) {
+      return refuse_errno("mprotect");
+    }
+    accessible_ = wanted;
+  }
+  return std::exchange(next_, end);
+}
+
+void Arena::free(Offset<std::byte> block, std::size_t bytes) {
+  if (!is_ours()) return;
+  const std::size_t block_bytes = block_bytes_of(bytes);
+  VERBATIM_ASSERT(block && block.value % kCacheLineBytes == 0);
+  const bool punched =
+      block_bytes >= kPageBytes &&
+      fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(block.value),
+                static_cast<off_t>(block_bytes)) == 0;
+  if (!punched) std::memset(at(block), 0, block_bytes);
+  const std::lock_guard guard(lock_);
+  free_[block_bytes].push_back(block.value);
+}
+
+}  // namespace verbatim::adapter

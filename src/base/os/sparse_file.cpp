@@ -1,0 +1,34 @@
+#include "base/os/sparse_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+namespace verbatim {
+
+Result<UniqueFd> create_sparse_file(const char* name, std::uint64_t bytes) {
+  rlimit file_size{};
+  if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur < bytes) {
+    // Asked here because the kernel would answer ftruncate with the signal SIGXFSZ.
+    return refuse(EFBIG, fmt::format("{}: the file size limit (ulimit -f) is {} bytes; {} are "
+                                     "needed",
+                                     name, file_size.rlim_cur, bytes));
+  }
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  UniqueFd fd(memfd_create(name, kFlags | MFD_NOEXEC_SEAL));
+  if (!fd && errno == EINVAL) fd.reset(memfd_create(name, kFlags));  // Before Linux 6.3.
+  if (!fd) return refuse_errno("memfd_create");
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
+      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return refuse_errno("sizing the memfd");
+  }
+  return fd;
+}
+
+}  // namespace verbatim

@@ -1,0 +1,149 @@
+// The passive side of a connection: REQ in, REP out, RTU in (IBA 12.9.5, figure 135).
+#include "cm/ib/compose.h"
+#include "cm/ib/connection_manager.h"
+
+namespace verbatim::cm {
+
+void ConnectionManager::on_message(const wire::CmReq& req, const Arrival& arrival, Effects& out) {
+  const PeerKey peer{source_of(arrival.reply_path.from), req.local_id, req.local_ca_guid};
+  if (const auto known = peers_.find(peer); known != peers_.end()) {
+    return on_repeated_request(*find(known->second), out);
+  }
+  if (const auto reason = reject_reason(req, arrival, out)) {
+    out.push_back(refuse_request(arrival.reply_path, req, *reason));
+    return;
+  }
+  const IpEndpoints ends = endpoints_of(req.service_id, req.private_data, arrival.reply_path.to);
+  const auto listener = listeners_.find(
+      {.service = req.service_id, .address = ends.destination, .gid = req.primary.remote_gid});
+  if (!listener) {
+    out.push_back(refuse_request(arrival.reply_path, req, RejectReason::invalid_service_id));
+    return;
+  }
+  Connection* const connection =
+      admit(peer.source, *listener, out)
+          ? create(State::request_received,
+                   path_of(req, arrival.reply_path.from, arrival.reply_path.to), out)
+          : nullptr;
+  if (connection == nullptr) {
+    // Nothing is remembered of it: a repetition is a new request.
+    out.push_back(refuse_request(arrival.reply_path, req, RejectReason::no_resources));
+    return;
+  }
+  connection->transaction = arrival.reply_path.transaction;
+  set_peer(*connection, peer);
+  deliver_request(req, *connection, *listener, ends, out);
+}
+
+void ConnectionManager::deliver_request(const wire::CmReq& req, Connection& connection,
+                                        ListenerId listener, const IpEndpoints& ends,
+                                        Effects& out) {
+  connection.service = req.service_id;
+  connection.transport = req.transport;
+  connection.remote_qpn = req.local_qpn;
+  connection.set_retry({within_reason(req.local_response_timeout), req.max_cm_retries});
+  connection.remember = 2 * message_timeout_ns(within_reason(req.remote_response_timeout));
+  wait_at(connection, listener);
+  set_peer_queue_pair(connection,
+                      {connection.peer.source, req.local_ca_guid, req.local_qpn.value()});
+  const std::size_t header = ends.empty() ? 0 : wire::RdmaIpHeader::kSize;
+  out.push_back(ConnectRequest{.connection = connection.id,
+                               .listener = listener,
+                               .service = req.service_id,
+                               .ends = ends,
+                               .path = connection.path,
+                               .transport = req.transport,
+                               .peer = offer_of(req),
+                               .retry_count = req.retry_count,
+                               .private_data = private_data_of(req.private_data, header)});
+}
+
+/// IBA 12.9.8.3.1 and table 109: what a REQ may be refused for before anybody is asked.
+std::optional<RejectReason> ConnectionManager::reject_reason(const wire::CmReq& req,
+                                                             const Arrival& arrival, Effects& out) {
+  const bool known_transport = req.transport == CmTransport::rc ||
+                               req.transport == CmTransport::uc ||
+                               req.transport == CmTransport::xrc;
+  if (!known_transport) return RejectReason::invalid_transport;
+  if (!is_mtu(req.path_mtu)) return RejectReason::invalid_path_mtu;
+
+  // Only the peer's own address can name its queue pair: another's REQ must end no connection.
+  const auto known = peer_queue_pairs_.find(
+      {source_of(arrival.reply_path.from), req.local_ca_guid, req.local_qpn.value()});
+  if (known == peer_queue_pairs_.end()) return std::nullopt;
+  // The peer's queue pair begins a new life: what we know of is the old one. It is ended, too.
+  Connection* stale = find(known->second);
+  if (stale->state == State::established || stale->state == State::reply_sent) {
+    start_disconnect(*stale, {}, arrival.now, out);
+  } else if (stale->state == State::request_received) {
+    end_rejected(*stale, RejectReason::stale_connection, {}, out);
+  }
+  return RejectReason::stale_connection;
+}
+
+/// The peer did not see our answer, or has none yet.
+void ConnectionManager::on_repeated_request(Connection& connection, Effects& out) {
+  ++counters_.duplicates;
+  switch (connection.state) {
+    case State::request_received:
+      return send_delay(connection, kServiceTimeout, out);
+    case State::reply_sent:
+      out.push_back(connection.last);
+      return;
+    case State::refused:
+      keep_no_longer(connection);  // It is the newest again.
+      keep(connection);
+      out.push_back(connection.last);
+      return;
+    case State::time_wait:
+      // IBA 12.9.8.3.1: it will never be a connection again. If the REQ is merely late, the peer is
+      // past caring.
+      return send_reject(connection, wire::CmAbout::req, RejectReason::stale_connection, {}, out);
+    default:
+      return;  // It has had the answer since.
+  }
+}
+
+Result<void> ConnectionManager::accept(ConnectionId id, const AcceptParameters& parameters,
+                                       TimeNs now, Effects& out) {
+  auto connection = find_in(id, State::request_received, "accept");
+  if (!connection) return std::unexpected(std::move(connection).error());
+  if (auto ok = check_private_data(parameters.private_data, kReplyPrivateBytes, "accept"); !ok) {
+    return ok;
+  }
+  Connection& it = **connection;
+  enter(it, State::reply_sent, out);
+  note_taken(id);
+  wire::CmRep rep = reply_of(parameters, it.transport);
+  rep.local_id = static_cast<wire::CommunicationId>(id);
+  rep.remote_id = it.remote_id;
+  rep.local_ca_guid = settings_.node_guid;
+  send(it, rep, out);
+  await_answer(it, now);
+  return {};
+}
+
+void ConnectionManager::on_message(const wire::CmRtu& rtu, const Arrival& arrival, Effects& out) {
+  Connection* connection = find(rtu.remote_id, rtu.local_id, arrival);
+  if (connection == nullptr || connection->state != State::reply_sent)
+    return;  // Data was faster, or it is over already.
+  become_established(*connection, private_data_of(rtu.private_data), out);
+}
+
+Result<void> ConnectionManager::notify_established(ConnectionId id, TimeNs, Effects& out) {
+  Connection* connection = find(id);
+  if (connection == nullptr || connection->released) {
+    return refuse(EINVAL, "notify: the connection does not exist");
+  }
+  if (connection->state == State::reply_sent) become_established(*connection, {}, out);
+  return {};
+}
+
+void ConnectionManager::become_established(Connection& connection, const PrivateData& private_data,
+                                           Effects& out) {
+  enter(connection, State::established, out);
+  set_timer(connection, kNever);
+  if (!connection.released) out.push_back(Established{connection.id, private_data});
+}
+
+}  // namespace verbatim::cm

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "base/net/address.h"
+
+namespace verbatim::cm {
+
+/// The address that a message comes from, without port and scope. A GUID can be claimed by anyone;
+/// so an address is part of whatever names a peer.
+using Source = std::array<std::uint8_t, 16>;
+inline Source source_of(const SocketAddress& address) { return address.ipv6_bytes(); }
+
+/// What is counted as one source where sources share something: a host may have all addresses of
+/// its IPv6 network (/64), unless they are link-local.
+inline Source network_of(Source source) {
+  const bool is_ipv4 =
+      std::all_of(source.begin(), source.begin() + 10, [](std::uint8_t byte) { return byte == 0; });
+  const bool is_link_local = source[0] == 0xfe && (source[1] & 0xc0) == 0x80;
+  if (!is_ipv4 && !is_link_local) std::fill(source.begin() + 8, source.end(), std::uint8_t{0});
+  return source;
+}
+
+}  // namespace verbatim::cm

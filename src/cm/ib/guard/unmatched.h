@@ -1,0 +1,22 @@
+#pragma once
+
+#include "cm/messages.h"
+
+/// Answers to messages that belong to no connection.
+namespace verbatim::cm {
+
+/// How a message came: its answer goes back the same way with the same transaction id.
+struct ReplyPath {
+  const SocketAddress& from;
+  const SocketAddress& to;
+  std::uint64_t transaction = 0;
+};
+
+SendMad answer_to(const ReplyPath& reply_path, const wire::CmMessage& message);
+SendMad refuse_request(const ReplyPath& reply_path, const wire::CmReq& req, RejectReason reason);
+SendMad refuse_reply(const ReplyPath& reply_path, const wire::CmRep& rep, RejectReason reason);
+SendMad refuse_resolution(const ReplyPath& reply_path, const wire::CmSidrReq& request,
+                          SidrStatus status);
+SendMad confirm_disconnect(const ReplyPath& reply_path, const wire::CmDreq& dreq);
+
+}  // namespace verbatim::cm

@@ -1,0 +1,197 @@
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/objects.h"
+#include "dropin/ibverbs/refusal.h"
+
+/// Queue pairs: modifying, querying, destroying.
+namespace verbatim::dropin {
+namespace {
+
+using adapter::QpState;
+using adapter::QpType;
+static_assert(int{raw(QpState::reset)} == IBV_QPS_RESET && int{raw(QpState::rtr)} == IBV_QPS_RTR);
+static_assert(int{raw(QpState::sqe)} == IBV_QPS_SQE && int{raw(QpState::err)} == IBV_QPS_ERR);
+static_assert(int{raw(QpType::rc)} == IBV_QPT_RC && int{raw(QpType::ud)} == IBV_QPT_UD);
+static_assert(int{raw(QpType::raw_packet)} == IBV_QPT_RAW_PACKET);
+static_assert(int{adapter::kState} == IBV_QP_STATE && int{adapter::kAddressVector} == IBV_QP_AV);
+static_assert(int{adapter::kReceivePsn} == IBV_QP_RQ_PSN &&
+              int{adapter::kSendPsn} == IBV_QP_SQ_PSN);
+static_assert(int{adapter::kDestQpn} == IBV_QP_DEST_QPN);
+static_assert(int{adapter::kRateLimit} == IBV_QP_RATE_LIMIT);
+
+ibv_ah_attr to_verbs(const adapter::AddressVector& own) {
+  ibv_ah_attr theirs{};
+  theirs.grh = {.dgid = dropin::to_verbs(own.dest_gid),
+                .flow_label = own.flow_label,
+                .sgid_index = own.source_gid_index,
+                .hop_limit = own.hop_limit,
+                .traffic_class = own.traffic_class};
+  theirs.sl = own.service_level;
+  theirs.is_global = own.is_global;
+  theirs.port_num = own.port;
+  return theirs;
+}
+
+/// What `mask` names; the rest of the program's structure may be anything.
+adapter::QueuePairAttributes to_attributes(const ibv_qp_attr& theirs, int mask) {
+  adapter::QueuePairAttributes own;
+  const auto take = [mask](int bit, auto& to, auto value) {
+    if ((mask & bit) != 0) to = value;
+  };
+  take(IBV_QP_STATE, own.state, static_cast<QpState>(theirs.qp_state));
+  take(IBV_QP_CUR_STATE, own.current_state, static_cast<QpState>(theirs.cur_qp_state));
+  take(IBV_QP_PATH_MTU, own.path_mtu, static_cast<Mtu>(theirs.path_mtu));
+  take(IBV_QP_QKEY, own.qkey, QKey{theirs.qkey});
+  take(IBV_QP_RQ_PSN, own.receive_psn, Psn(theirs.rq_psn));
+  take(IBV_QP_SQ_PSN, own.send_psn, Psn(theirs.sq_psn));
+  take(IBV_QP_DEST_QPN, own.dest_qpn, Qpn(theirs.dest_qp_num));
+  take(IBV_QP_ACCESS_FLAGS, own.access, theirs.qp_access_flags);
+  take(IBV_QP_CAP, own.capacity, to_capacity(theirs.cap));
+  if ((mask & IBV_QP_AV) != 0) own.address = to_address_vector(theirs.ah_attr);
+  take(IBV_QP_PKEY_INDEX, own.pkey_index, theirs.pkey_index);
+  take(IBV_QP_EN_SQD_ASYNC_NOTIFY, own.sqd_notify, theirs.en_sqd_async_notify != 0);
+  take(IBV_QP_MAX_QP_RD_ATOMIC, own.max_rd_atomic, theirs.max_rd_atomic);
+  take(IBV_QP_MAX_DEST_RD_ATOMIC, own.max_dest_rd_atomic, theirs.max_dest_rd_atomic);
+  take(IBV_QP_MIN_RNR_TIMER, own.min_rnr_timer, theirs.min_rnr_timer);
+  take(IBV_QP_PORT, own.port, theirs.port_num);
+  take(IBV_QP_TIMEOUT, own.timeout, theirs.timeout);
+  take(IBV_QP_RETRY_CNT, own.retry_count, theirs.retry_cnt);
+  take(IBV_QP_RNR_RETRY, own.rnr_retry, theirs.rnr_retry);
+  take(IBV_QP_RATE_LIMIT, own.rate_limit_kbps, theirs.rate_limit);
+  return own;
+}
+
+ibv_qp_attr to_verbs(const adapter::QueuePairAttributes& own) {
+  ibv_qp_attr theirs{};
+  theirs.qp_state = static_cast<ibv_qp_state>(raw(own.state));
+  theirs.cur_qp_state = static_cast<ibv_qp_state>(raw(own.current_state));
+  theirs.path_mtu = static_cast<ibv_mtu>(raw(own.path_mtu));
+  theirs.path_mig_state = IBV_MIG_MIGRATED;  // There are no alternate paths.
+  theirs.qkey = raw(own.qkey);
+  theirs.rq_psn = own.receive_psn.value();
+  theirs.sq_psn = own.send_psn.value();
+  theirs.dest_qp_num = own.dest_qpn.value();
+  theirs.qp_access_flags = own.access;
+  theirs.cap = dropin::to_verbs(own.capacity);
+  theirs.ah_attr = to_verbs(own.address);
+  theirs.pkey_index = own.pkey_index;
+  theirs.en_sqd_async_notify = own.sqd_notify;
+  theirs.max_rd_atomic = own.max_rd_atomic;
+  theirs.max_dest_rd_atomic = own.max_dest_rd_atomic;
+  theirs.min_rnr_timer = own.min_rnr_timer;
+  theirs.port_num = own.port;
+  theirs.timeout = own.timeout;
+  theirs.retry_cnt = own.retry_count;
+  theirs.rnr_retry = own.rnr_retry;
+  theirs.rate_limit = own.rate_limit_kbps;
+  return theirs;
+}
+
+/// What a smaller device than the adapter does not take.
+Result<void> check(const ibv_qp_attr& wanted, int mask, const config::DeviceLimits& limits) {
+  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) {
+    if (auto fits = check_limit("max_rd_atomic", wanted.max_rd_atomic, limits.max_qp_init_rd_atom);
+        !fits) {
+      return fits;
+    }
+  }
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) {
+    if (auto fits =
+            check_limit("max_dest_rd_atomic", wanted.max_dest_rd_atomic, limits.max_qp_rd_atom);
+        !fits) {
+      return fits;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+/// The typical size of a packet is a hint that pacing by time does not need.
+int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* wanted) {
+  if (wanted->comp_mask != 0) {
+    return refused("modify_qp_rate_limit",
+                   {EINVAL, fmt::format("comp_mask {:#x} is unknown", wanted->comp_mask)});
+  }
+  const auto done = from(qp).queue_pair->limit_rate(wanted->rate_limit, wanted->max_burst_sz);
+  return done ? 0 : refused("modify_qp_rate_limit", done.error());
+}
+
+}  // namespace verbatim::dropin
+
+using namespace verbatim;
+using namespace verbatim::dropin;
+
+int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
+  if (auto fits = check(*attr, attr_mask, from(qp->context).limits()); !fits) {
+    return refused("modify_qp", fits.error());
+  }
+  adapter::QueuePairAttributes wanted = to_attributes(*attr, attr_mask);
+  if (from(qp->context).limits().atomic == IBV_ATOMIC_NONE) {
+    wanted.access &= ~std::uint32_t{IBV_ACCESS_REMOTE_ATOMIC};  // The peer's atomics are refused.
+  }
+  const auto done = from(qp).queue_pair->modify(wanted, static_cast<std::uint32_t>(attr_mask));
+  if (!done) return refused("modify_qp", done.error());
+  if ((attr_mask & IBV_QP_STATE) != 0) qp->state = attr->qp_state;
+  return 0;
+}
+
+int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
+  adapter::QueuePair& own = *from(qp).queue_pair;
+  *attr = to_verbs(own.query());
+  attr->cap = to_verbs(own.options().capacity);
+  *init_attr = {.qp_context = qp->qp_context,
+                .send_cq = qp->send_cq,
+                .recv_cq = qp->recv_cq,
+                .srq = qp->srq,
+                .cap = attr->cap,
+                .qp_type = qp->qp_type,
+                .sq_sig_all = own.options().signal_all};
+  qp->state = attr->qp_state;
+  return 0;
+}
+
+int ibv_destroy_qp(ibv_qp* qp) {
+  QueuePair& own = from(qp);
+  if (const std::uint32_t flows = own.flows; flows > 0) {
+    return refused("destroy_qp",
+                   {EBUSY, fmt::format("{} flow rules still lead to the queue pair", flows)});
+  }
+  Context& context = from(qp->context);
+  {
+    const std::lock_guard guard(context.live_objects_lock);
+    context.queue_pairs.erase(&own);
+  }
+  context.adapter().release_queue_pair(own.queue_pair, &own);
+  drop_async_events(context, &own, own.events_delivered, qp->events_completed, qp->mutex, qp->cond);
+  pthread_cond_destroy(&qp->cond);
+  pthread_mutex_destroy(&qp->mutex);
+  delete &own;
+  return 0;
+}
+
+ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
+  QueuePair& own = from(qp);
+  return own.batch != nullptr ? &own.verbs : nullptr;
+}
+
+int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; }
+
+namespace {
+
+/// Enhanced connection establishment is for vendors' own options.
+int refuse_options(const char* call) {
+  return refused(call, {EOPNOTSUPP, "the adapter has no enhanced connection options (ECE)"});
+}
+
+}  // namespace
+
+int ibv_set_ece(ibv_qp*, ibv_ece*) { return refuse_options("set_ece"); }
+
+int ibv_query_ece(ibv_qp*, ibv_ece* ece) {
+  *ece = {};
+  return refuse_options("query_ece");
+}

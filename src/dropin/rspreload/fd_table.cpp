@@ -1,0 +1,87 @@
+#include "dropin/rspreload/fd_table.h"
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+
+#include <pthread.h>
+#include <unistd.h>
+
+namespace verbatim::rspreload {
+namespace {
+
+struct Number {
+  std::atomic<Kind> kind;
+  // Numbers plus one: so that zeroes, which cost no memory, are the beginning.
+  std::atomic<int> listener;
+  std::atomic<int> lock;
+};
+
+std::array<Number, kNumbers> numbers;
+std::atomic<int> end = 0;  // No number from here on is ours.
+std::atomic<pid_t> process = 0;
+thread_local int depth = 0;
+
+bool is_in_table(int fd) { return fd >= 0 && fd < kNumbers; }
+Number& at(int fd) { return numbers[static_cast<std::size_t>(fd)]; }
+
+PendingListener take_pending_listener(Number& own) {
+  return {.listener = own.listener.exchange(0) - 1, .lock = own.lock.exchange(0) - 1};
+}
+
+void in_child() {
+  process = getpid();
+  for (int fd = 0; fd < end; ++fd) {
+    Number& own = at(fd);
+    const PendingListener parents = take_pending_listener(own);
+    const Inside mark;
+    if (parents.lock >= 0) close(parents.lock);
+    if (own.kind == Kind::rsocket || own.kind == Kind::converting || parents.listener >= 0) {
+      own.kind = Kind::other;
+    }
+  }
+}
+
+void remember_process() {
+  process = getpid();
+  pthread_atfork(nullptr, nullptr, in_child);
+}
+
+}  // namespace
+
+Inside::Inside() { ++depth; }
+Inside::~Inside() { --depth; }
+bool inside() { return depth > 0; }
+
+Kind kind_of(int fd) { return depth == 0 && is_in_table(fd) ? at(fd).kind.load() : Kind::other; }
+
+bool set_kind(int fd, Kind kind) {
+  if (!is_in_table(fd)) {
+    errno = EMFILE;
+    return kind == Kind::other;
+  }
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (kind != Kind::other) pthread_once(&once, remember_process);
+  at(fd).kind = kind;
+  for (int known = end; known <= fd && !end.compare_exchange_weak(known, fd + 1);) {
+  }
+  return true;
+}
+
+bool replace_kind(int fd, Kind from, Kind to) {
+  return is_in_table(fd) && at(fd).kind.compare_exchange_strong(from, to);
+}
+
+PendingListener pending_listener_of(int fd) {
+  if (!is_in_table(fd)) return {};
+  return {.listener = at(fd).listener - 1, .lock = at(fd).lock - 1};
+}
+
+void set_pending_listener(int fd, PendingListener pending_listener) {
+  at(fd).listener = pending_listener.listener + 1;
+  at(fd).lock = pending_listener.lock + 1;
+}
+
+bool is_child_of_vfork() { return process != getpid(); }
+
+}  // namespace verbatim::rspreload

@@ -1,0 +1,200 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/net/address.h"
+#include "base/os/unique_fd.h"
+#include "base/types.h"
+#include "link/ethernet/neighbour.h"
+
+/// Datagrams over UDP sockets, segmented and merged by the kernel (RoCE v2), or one by one in
+/// Ethernet frames of type 0x8915 over packet sockets (RoCE v1, IBA annex A16: addresses have port
+/// 0). What is in them is opaque.
+namespace verbatim::link {
+
+/// What one receive buffer, and one send call, holds at most.
+inline constexpr std::size_t kMergedBytesMax = 65'536;
+inline constexpr std::size_t kSendBytesMax = 65'507;  // UDP over IPv4.
+inline constexpr std::size_t kSegmentsMax = 64;       // The kernel's UDP_MAX_SEGMENTS.
+
+/// How many segments of this size one send call takes, at least 1.
+constexpr std::size_t segments_max(std::size_t segment_size) {
+  const std::size_t fitting = segment_size == 0 ? 1 : kSendBytesMax / segment_size;
+  return fitting < 1 ? 1 : (fitting > kSegmentsMax ? kSegmentsMax : fitting);
+}
+
+/// A socket that datagrams are received from, bound to one unicast or multicast address.
+class UdpSocket {
+ public:
+  /// Prepares a bound socket (borrowed, from the agent) for receiving: merging on, buffer enlarged.
+  /// A packet socket (packet(7), SOCK_DGRAM) has no address of its own: `local` is empty.
+  static Result<UdpSocket> adopt(int fd);
+  /// The same, owned.
+  static Result<UdpSocket> adopt(UniqueFd fd);
+  /// A socket of its own that is member of a multicast group (port 4791 or `group.port()` where not
+  /// 0) on the interface of `node_address`. Every program of the machine that joins gets each
+  /// datagram.
+  static Result<UdpSocket> join_multicast(const SocketAddress& group,
+                                          const SocketAddress& node_address,
+                                          std::uint32_t interface_index);
+  UdpSocket(UdpSocket&&) = default;
+  UdpSocket& operator=(UdpSocket&&) = default;
+
+  int fd() const { return fd_; }
+  bool has_frames() const { return local_.empty(); }  // A packet socket.
+  /// What it is bound to: the destination of every datagram that comes.
+  const SocketAddress& local() const { return local_; }
+  /// Receive buffer that the kernel granted (its own bookkeeping included).
+  std::size_t receive_buffer_bytes() const { return receive_buffer_bytes_; }
+  bool merges() const { return merges_; }
+
+ private:
+  UdpSocket() = default;
+  void prepare();
+  UniqueFd owned_;
+  int fd_ = -1;
+  SocketAddress local_;
+  std::size_t receive_buffer_bytes_ = 0;
+  bool merges_ = false;
+};
+
+inline constexpr std::uint16_t kRoceV1EtherType = 0x8915;
+
+/// Datagrams of one sender that the kernel merged: all `segment_size` long, the last may be
+/// shorter. Of frames, whose addresses are in their GRH, `source` and `destination` are empty.
+struct ReceivedDatagrams {
+  const SocketAddress& source;
+  const SocketAddress& destination;
+  std::size_t segment_size;  // bytes.size() where there is one datagram.
+  MutableByteSpan bytes;     // Valid during the callback.
+};
+
+/// Receive buffers, reused by each call; one thread at a time. One receiver serves many sockets.
+class UdpReceiver {
+ public:
+  static constexpr std::size_t kBuffers = 8;
+  UdpReceiver();
+  ~UdpReceiver();
+  UdpReceiver(const UdpReceiver&) = delete;
+  UdpReceiver& operator=(const UdpReceiver&) = delete;
+
+  /// Takes what is there, at most kBuffers merged datagrams, without blocking, and calls
+  /// `on_datagrams(const ReceivedDatagrams&)` for each. Returns how many; 0: nothing was there.
+  template <typename Callback>
+  std::size_t receive(const UdpSocket& socket, Callback&& on_datagrams) {
+    const std::size_t count = fill(socket);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (lengths_[i] == 0) continue;  // An empty datagram, or one of no known family.
+      on_datagrams(ReceivedDatagrams{sources_[i], socket.local(), segment_sizes_[i],
+                                     MutableByteSpan(buffer(i), lengths_[i])});
+    }
+    return count;
+  }
+
+ private:
+  std::byte* buffer(std::size_t i) { return buffers_.get() + i * kMergedBytesMax; }
+  std::size_t fill(const UdpSocket& socket);
+
+  struct Messages;
+  std::unique_ptr<std::byte[]> buffers_;
+  std::unique_ptr<Messages> messages_;
+  std::array<SocketAddress, kBuffers> sources_;
+  std::array<std::size_t, kBuffers> segment_sizes_{};
+  std::array<std::size_t, kBuffers> lengths_{};
+};
+
+/// A socket to send from, with a source port of its own. Any thread may send: the kernel locks.
+class SendSocket {
+ public:
+  /// Sends `bytes` as datagrams of `segment_size` each (the last may be shorter; 0 or at least the
+  /// total: one datagram). At most kSendBytesMax in kSegmentsMax segments, else EMSGSIZE.
+  /// Returns 0 or an errno value: EMSGSIZE (the interface's MTU is too small: fragments are
+  /// forbidden), EAGAIN and ENOBUFS (no room within some milliseconds: the datagrams count as
+  /// lost), ENETUNREACH...
+  int send(const SocketAddress& destination, std::span<const iovec> bytes,
+           std::size_t segment_size) const noexcept;
+  /// The same where the bytes lie in one piece.
+  int send(const SocketAddress& destination, ByteSpan bytes,
+           std::size_t segment_size) const noexcept;
+
+  const SocketAddress& local() const { return local_; }
+
+ private:
+  friend class UdpSender;
+  int send_message(const msghdr& message) const noexcept;
+  int tell_too_large(const msghdr& message) const noexcept;
+  int send_segmented(const SocketAddress& destination, std::span<const iovec> bytes,
+                     std::size_t segment_size) const noexcept;
+  int send_one_by_one(const SocketAddress& destination, std::span<const iovec> bytes,
+                      std::size_t segment_size) const noexcept;
+
+  int send_frames(std::span<const iovec> bytes, std::size_t segment_size,
+                  const LinkAddress& place) const noexcept;
+
+  UniqueFd owned_;
+  int fd_ = -1;
+  SocketAddress local_;
+  bool has_frames_ = false;
+  AtomicLinkAddress place_;          // Where frames go, whatever the destination.
+  std::optional<LinkAddress> also_;  // A group's: the members of this machine.
+  /// False once the kernel has refused segmentation here. Relaxed: only a hint.
+  mutable std::atomic<bool> segments_{true};
+  mutable std::atomic<bool> has_told_{false};  // Of a datagram that was too large.
+};
+
+/// The send sockets of one node address. A receiver merges datagrams by port pair and steers the
+/// merged one as a whole, so each destination program gets a source port of its own.
+class UdpSender {
+ public:
+  /// `local`: the node's address; its port is ignored.
+  UdpSender(const SocketAddress& local, std::uint32_t interface_index,
+            std::size_t sockets_max = 64);
+
+  /// The socket for packets to the program that owns `destination_qpn` at `destination`. Takes a
+  /// lock and perhaps opens a socket: call it when a queue pair learns its peer, and keep the
+  /// pointer, which is valid as long as this object. When all sockets are in use, programs share
+  /// them. Frames: looks where the neighbour is now, for the others who send to it, too; waits for
+  /// an unknown one's answer for `patience`, and by default for a moment, where the last one
+  /// answered.
+  Result<const SendSocket*> socket_for(const SocketAddress& destination, Qpn destination_qpn,
+                                       std::optional<TimeNs> timeout = {});
+  const SocketAddress& local() const { return local_; }
+
+ private:
+  struct Program {
+    SocketAddress destination;
+    std::uint32_t slot;
+    friend bool operator==(const Program&, const Program&) = default;
+  };
+  SendSocket* known(const Program& program) const;
+  Result<std::unique_ptr<SendSocket>> open() const;
+  Result<LinkAddress> find_neighbour(const SocketAddress& destination,
+                                     std::optional<TimeNs> timeout);
+  Result<const SendSocket*> frames_to(const SocketAddress& destination,
+                                      std::optional<TimeNs> timeout);
+
+  SocketAddress local_;
+  std::uint32_t interface_index_ = 0;
+  std::size_t sockets_max_ = 0;
+  std::atomic<TimeNs> no_wait_until_{0};  // Who waited in vain lets others not wait until then.
+  std::mutex mutex_;                      // Guards what follows (a socket itself needs no lock).
+  UniqueFd frames_;                       // What all frames leave by.
+  /// The first `sockets_max_` programs, each the owner of the socket at the same index.
+  std::vector<Program> programs_;
+  std::vector<std::unique_ptr<SendSocket>> sockets_;
+};
+
+}  // namespace verbatim::link

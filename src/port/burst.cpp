@@ -1,0 +1,144 @@
+#include "port/burst.h"
+
+#include <cstring>
+
+#include "adapter/memory/held_memory.h"
+
+namespace verbatim::adapter {
+using wire::kIcrcBytes;
+
+/// Every packet takes at most as many pieces and holds as its scatter list has elements, and two
+/// pieces of its own.
+bool Burst::fits(std::uint32_t packet_bytes) const {
+  return !closed_ && packet_bytes <= segment_bytes_ && count_ < kPacketsMax &&
+         total_bytes_ + packet_bytes <= link::kSendBytesMax &&
+         piece_count_ + adapter::kSegmentsMax + 2 <= kPiecesMax &&
+         hold_count_ + adapter::kSegmentsMax <= kHoldsMax;
+}
+
+std::byte* Burst::store(std::size_t length) {
+  std::byte* at = storage_ + stored_;
+  stored_ += length;
+  return at;
+}
+
+void Burst::add_piece(const std::byte* bytes, std::size_t length) {
+  if (length == 0) return;
+  if (piece_count_ > 0) {
+    iovec& last = pieces_[piece_count_ - 1];
+    if (static_cast<const std::byte*>(last.iov_base) + last.iov_len == bytes) {
+      last.iov_len += length;
+      return;
+    }
+  }
+  pieces_[piece_count_++] = {const_cast<std::byte*>(bytes), length};
+}
+
+void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
+  pad_count_ = static_cast<std::uint8_t>(-payload_bytes & 3);
+  const std::uint32_t header_bytes =
+      wire::Bth::kSize + wire::info(headers.bth.opcode).header_bytes();
+  const std::size_t grh_bytes = route_->way.flow.has_grh() ? wire::Grh::kSize : 0;
+  const std::uint32_t from_bth = header_bytes + payload_bytes + pad_count_ + kIcrcBytes;
+  packet_bytes_ = static_cast<std::uint32_t>(grh_bytes) + from_bth;
+  if (count_ > 0 && !fits(packet_bytes_)) flush();
+  if (count_ == 0) segment_bytes_ = packet_bytes_;
+  mark_ = {piece_count_, piece_count_ == 0 ? 0 : pieces_[piece_count_ - 1].iov_len, stored_,
+           hold_count_, copied_};
+  std::byte* const start = store(grh_bytes + header_bytes);
+  if (grh_bytes != 0) {
+    wire::encode_packet_grh(route_->way.flow, from_bth,
+                            std::span<std::byte, wire::Grh::kSize>(start, grh_bytes));
+  }
+  std::byte* const header = start + grh_bytes;
+  wire::encode_headers(headers, {header, header_bytes});
+  add_piece(start, grh_bytes + header_bytes);
+  // With fragments forbidden, the kernel numbers the segments of one call from 0
+  // (docs/decisions.md).
+  icrc_ = route_->way.seed.start(static_cast<std::uint16_t>(wire::kUdpHeaderBytes + from_bth),
+                                 static_cast<std::uint16_t>(count_), {header, header_bytes});
+}
+
+region::CachedHold& Burst::hold_at(std::size_t index) {
+  return *std::launder(
+      reinterpret_cast<region::CachedHold*>(holds_ + index * sizeof(region::CachedHold)));
+}
+
+std::expected<void, region::KeyError> Burst::append(const region::RegionTable& regions,
+                                                    MemoryKey key, std::uint64_t address,
+                                                    std::uint32_t length, std::uint32_t rights,
+                                                    const region::Accessor& by) {
+  // Packet after packet is mostly of one region: the last hold serves them all.
+  const bool serves = hold_count_ > 0 && hold_at(hold_count_ - 1).is_of(key, rights, by);
+  if (!serves) new (holds_ + hold_count_++ * sizeof(region::CachedHold)) region::CachedHold;
+  const auto hold = hold_at(hold_count_ - 1).get(regions, key, address, length, rights, by);
+  if (!hold) return std::unexpected(hold.error());
+  if ((*hold)->backing() != region::Hold::Backing::memory) {
+    const auto read = [&](MutableByteSpan room) { return read_held(**hold, room); };
+    if (append_filled(length, read)) return {};
+    return std::unexpected(region::KeyError::not_mapped);
+  }
+  append_bytes((*hold)->address(), length);
+  return {};
+}
+
+std::byte* Burst::room_for_copies() {
+  // What fits into one burst fits behind what was copied for it already.
+  if (copies_ == nullptr) copies_ = std::make_unique_for_overwrite<std::byte[]>(kCopiesBytes);
+  return copies_.get() + copied_;
+}
+
+void Burst::append_bytes(const std::byte* bytes, std::uint32_t length) {
+  if (packet_bytes_ <= kCopyBytesMax) {
+    std::byte* at = store(length);
+    std::memcpy(at, bytes, length);
+    bytes = at;
+  }
+  icrc_.update({bytes, length});
+  add_piece(bytes, length);
+}
+
+void Burst::end() {
+  std::byte* trailer = store(pad_count_ + kIcrcBytes);
+  std::memset(trailer, 0, pad_count_);
+  icrc_.update({trailer, pad_count_});
+  wire::store_icrc(icrc_.value(),
+                   std::span<std::byte, kIcrcBytes>(trailer + pad_count_, kIcrcBytes));
+  add_piece(trailer, pad_count_ + kIcrcBytes);
+  total_bytes_ += packet_bytes_;
+  closed_ = packet_bytes_ < segment_bytes_;
+  ++count_;
+  ++packets_;
+  bytes_ += packet_bytes_ - kIcrcBytes;
+}
+
+void Burst::abandon() {
+  drop_holds(mark_.holds);
+  piece_count_ = mark_.pieces;
+  if (piece_count_ > 0) pieces_[piece_count_ - 1].iov_len = mark_.last_length;
+  stored_ = mark_.stored;
+  copied_ = mark_.copied;
+}
+
+void Burst::drop_holds(std::size_t from) {
+  while (hold_count_ > from) {
+    hold_at(--hold_count_).~CachedHold();
+  }
+}
+
+void Burst::flush() {
+  if (count_ > 0) {
+    // A datagram that the kernel does not take counts as lost on the way: time-outs and retries see
+    // to it.
+    (void)route_->socket->send(route_->way.destination, std::span(pieces_.data(), piece_count_),
+                               segment_bytes_);
+    port_.packets_sent.add(count_);
+    port_.bytes_sent.add(total_bytes_);
+  }
+  drop_holds(0);
+  count_ = total_bytes_ = segment_bytes_ = 0;
+  piece_count_ = stored_ = copied_ = 0;
+  closed_ = false;
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <memory>
+#include <new>
+
+#include <sys/uio.h>
+
+#include "adapter/queues/receive_queue.h"
+#include "arena/arena.h"
+#include "link/udp/udp.h"
+#include "port/route.h"
+#include "region/cached_hold.h"
+#include "transport/work.h"
+#include "wire/net/grh.h"
+#include "wire/net/icrc.h"
+
+namespace verbatim::adapter {
+
+/// Packets on their way to one peer, gathered so that one system call sends as many as the kernel
+/// segments: all of one size, the last may be shorter. Payload is not copied: it goes to the kernel
+/// from the program's memory, and its regions are held until then; small payloads are copied beside
+/// the headers, which is cheaper than a piece of their own.
+///
+/// Lives on the stack of one transmission. Use: `begin`, `append` for each piece of the payload,
+/// `end`; or `abandon` instead of `end` when the payload's memory refuses. `flush` at last.
+class Burst {
+ public:
+  explicit Burst(ArenaHeader& arena) : port_(arena.port_counters) {}
+  ~Burst() { flush(); }
+  Burst(const Burst&) = delete;
+  Burst& operator=(const Burst&) = delete;
+
+  /// Where the packets go from now on; what was gathered for another destination leaves first.
+  /// `route` outlives the next `flush`.
+  void use(const Route& route) {
+    if (route_ == &route) return;
+    flush();
+    route_ = &route;
+  }
+  /// Starts a packet: sends what is there when this one does not fit behind it.
+  void begin(const wire::Headers& headers, std::uint32_t payload_bytes);
+  /// Bytes of a region, which stays held until the burst leaves. An error where the key does not
+  /// serve, or its memory is gone: `abandon` the packet.
+  std::expected<void, region::KeyError> append(const region::RegionTable& regions, MemoryKey key,
+                                               std::uint64_t address, std::uint32_t length,
+                                               std::uint32_t rights, const region::Accessor& by);
+  void append_bytes(const std::byte* bytes, std::uint32_t length);
+  /// Bytes that `fill(room)` copies here: false where it refuses.
+  template <typename Fill>
+  bool append_filled(std::uint32_t length, Fill fill) {
+    std::byte* const at = room_for_copies();
+    if (!fill(MutableByteSpan(at, length))) return false;
+    copied_ += length;
+    icrc_.update({at, length});
+    add_piece(at, length);
+    return true;
+  }
+  void end();
+  void abandon();
+  void flush();
+
+  std::uint64_t packets() const { return packets_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr std::uint32_t kCopyBytesMax = 256;
+  static constexpr std::size_t kPiecesMax = 512;
+  static constexpr std::size_t kHoldsMax = 128;
+  static constexpr std::size_t kCopiesBytes = link::kSendBytesMax;
+  static constexpr std::size_t kTrailerMax = 3 + 4;  // Padding and ICRC.
+  static constexpr std::size_t kPacketsMax = link::kSegmentsMax;
+  static constexpr std::size_t kStoredBytes =
+      kPacketsMax * (wire::Grh::kSize + wire::kHeadersMaxBytes + kCopyBytesMax + kTrailerMax + 1);
+
+  bool fits(std::uint32_t packet_bytes) const;
+  void add_piece(const std::byte* bytes, std::size_t length);
+  std::byte* store(std::size_t length);
+  std::byte* room_for_copies();
+  region::CachedHold& hold_at(std::size_t index);
+  void drop_holds(std::size_t from);
+
+  observe::PortCounters& port_;
+  const Route* route_ = nullptr;
+  std::uint32_t segment_bytes_ = 0;  // Size of the first packet.
+  std::uint32_t total_bytes_ = 0;
+  std::uint32_t count_ = 0;
+  bool closed_ = false;  // A shorter packet was the last.
+  std::uint64_t packets_ = 0;
+  std::uint64_t bytes_ = 0;
+
+  // The packet being built.
+  std::uint32_t packet_bytes_ = 0;
+  std::uint8_t pad_count_ = 0;
+  wire::Icrc icrc_{0};
+  struct Mark {
+    std::size_t pieces = 0, last_length = 0, stored = 0, holds = 0, copied = 0;
+  } mark_;  // What stood before it.
+
+  std::size_t piece_count_ = 0;
+  std::size_t stored_ = 0;
+  std::size_t hold_count_ = 0;
+  std::size_t copied_ = 0;
+  /// Bytes that cannot be sent from where they are, since their memory may go at any moment. Made
+  /// where the first such byte is met: only on-demand regions pay for it.
+  std::unique_ptr<std::byte[]> copies_;
+  // Not initialised: a burst of one small packet touches some hundred bytes of them.
+  std::array<iovec, kPiecesMax> pieces_;
+  alignas(region::CachedHold) std::byte holds_[kHoldsMax * sizeof(region::CachedHold)];
+  std::byte storage_[kStoredBytes];
+};
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,21 @@
+#include "port/receive_header.h"
+
+#include <cstdint>
+
+#include "transport/ib/datagram.h"
+#include "wire/ib/opcode.h"
+#include "wire/ib/packet.h"
+#include "wire/net/icrc.h"
+
+namespace verbatim::adapter {
+
+DatagramHeader::DatagramHeader(const wire::IpFlow& flow, bool immediate,
+                               std::size_t payload_bytes) {
+  const auto& info = wire::info(transport::datagram_opcode(immediate));
+  const std::size_t padded = (payload_bytes + 3) & ~std::size_t{3};
+  const std::size_t bytes =
+      wire::kUdpHeaderBytes + wire::Bth::kSize + info.header_bytes() + padded + wire::kIcrcBytes;
+  wire::encode_receive_grh({.flow = flow, .udp_length = static_cast<std::uint16_t>(bytes)}, grh);
+}
+
+}  // namespace verbatim::adapter

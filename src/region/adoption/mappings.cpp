@@ -1,0 +1,82 @@
+#include "region/adoption/mappings.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+
+namespace verbatim::region {
+namespace {
+
+struct CloseFile {
+  void operator()(FILE* file) const { std::fclose(file); }
+};
+
+/// Calls `use` for each mapping, in order of addresses, until it answers false.
+template <typename Use>
+Result<void> for_each_mapping(Use use) {
+  const std::unique_ptr<FILE, CloseFile> maps(std::fopen("/proc/self/maps", "re"));
+  if (!maps) return refuse_errno("/proc/self/maps");
+  char* line = nullptr;
+  std::size_t capacity = 0;
+  Mapping mapping;
+  while (getline(&line, &capacity, maps.get()) > 0) {
+    if (parse_mapping(line, mapping) && !use(mapping)) break;
+  }
+  std::free(line);
+  return {};
+}
+
+}  // namespace
+
+int Mapping::protection() const {
+  return (readable ? PROT_READ : 0) | (writable ? PROT_WRITE : 0) | (executable ? PROT_EXEC : 0);
+}
+
+bool parse_mapping(const char* line, Mapping& out) {
+  unsigned major_number = 0;
+  unsigned minor_number = 0;
+  char rights[5] = {};
+  int name_at = 0;
+  if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n",
+                  &out.range.begin, &out.range.end, rights, &out.offset, &major_number,
+                  &minor_number, &out.file.inode, &name_at) < 7) {
+    return false;
+  }
+  out.readable = rights[0] == 'r';
+  out.writable = rights[1] == 'w';
+  out.executable = rights[2] == 'x';
+  out.shared = rights[3] == 's';
+  out.file.device = makedev(major_number, minor_number);
+  out.name.assign(line + name_at, std::strcspn(line + name_at, "\n"));
+  return true;
+}
+
+Result<std::vector<Mapping>> mappings_of(const PageRange& range) {
+  std::vector<Mapping> found;
+  const auto read = for_each_mapping([&](const Mapping& mapping) {
+    if (mapping.range.begin >= range.end) return false;
+    if (mapping.range.end > range.begin) found.push_back(mapping);
+    return true;
+  });
+  if (!read) return std::unexpected(read.error());
+  return found;
+}
+
+Result<std::vector<Mapping>> mappings_of(const MappedFile& file, std::uint64_t offset,
+                                         std::uint64_t length) {
+  std::vector<Mapping> found;
+  const auto read = for_each_mapping([&](const Mapping& mapping) {
+    const bool shows = mapping.file == file && mapping.offset < offset + length &&
+                       offset < mapping.offset + mapping.range.length();
+    if (shows) found.push_back(mapping);
+    return true;
+  });
+  if (!read) return std::unexpected(read.error());
+  return found;
+}
+
+}  // namespace verbatim::region

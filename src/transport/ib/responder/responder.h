@@ -1,0 +1,165 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/time.h"
+#include "base/types.h"
+#include "region/region_table.h"
+#include "transport/effects.h"
+#include "transport/ib/outgoing_packet.h"
+#include "transport/ib/responder/responder_checks.h"
+#include "transport/ib/responder/responder_responses.h"
+
+/// The responder of a connected queue pair (IBA volume 1, section 9.7 and 9.8).
+namespace verbatim::transport {
+
+struct ResponderConfig {
+  wire::Service service = wire::Service::rc;  // rc, uc or xrc.
+  Qpn dest_qp;                                // The peer: where acknowledgements go.
+  PKey pkey = kDefaultPKey;
+  Psn expected_psn;
+  Mtu path_mtu = Mtu::k1024;
+  std::uint8_t max_dest_rd_atomic =
+      1;  // READs and atomics remembered; at most ResponseQueue::kDepthMax.
+  std::uint8_t min_rnr_timer = 12;  // The code of table 45, sent in RNR NAKs.
+  /// region::kRemoteWrite | kRemoteRead | kRemoteAtomic | kFlushGlobal | kFlushPersistent.
+  std::uint32_t access = 0;
+  PdNumber pd{};    // XRC: of the shared receive queue that each request names,
+  SrqNumber srq{};  // which is this one.
+  Qpn own_qp;       // What type 2 memory windows are bound to.
+};
+
+/// Where the responder takes receive requests from: a receive queue, a shared one, or a test's
+/// deque.
+class ReceiveSource {
+ public:
+  /// The next receive request, for the message that `packet` begins (or, a WRITE with immediate,
+  /// ends).
+  virtual bool take(const wire::Packet& packet, Receive& out) = 0;
+  /// XRC: the protection domain of a shared receive queue of the responder's XRC domain; nothing
+  /// where there is no such queue.
+  virtual std::optional<PdNumber> domain_of(SrqNumber) { return std::nullopt; }
+
+ protected:
+  ~ReceiveSource() = default;
+};
+
+/// What the peer did that is no plain progress; since `configure`.
+struct ResponderCounters {
+  std::uint64_t out_of_sequence = 0;  // Packets ahead of the expected PSN.
+  std::uint64_t duplicates = 0;       // Packets that had come before.
+  std::uint64_t rnr_naks = 0;
+  std::uint64_t naks = 0;              // Of every code.
+  std::uint64_t dropped_messages = 0;  // UC: messages that were begun or wanted and are lost.
+};
+
+/// A pure step machine, as the requester is. The adapter drains the effects of a packet in order,
+/// then continues; acknowledgements, NAKs, READ and atomic responses come out of `poll_transmit`,
+/// so that many packets are answered by one acknowledgement.
+///
+/// When an effect cannot be carried out, the adapter drops the remaining effects of that packet and
+/// calls `on_region_error` (PlaceWrite, ExecuteAtomic, ExecuteAtomicWrite, InvalidateKey) or
+/// `on_receive_memory_error` (PlaceReceive), whose effects take their place. After ResponderFailed,
+/// what `poll_transmit` still yields is sent (the NAK and the answers before it); packets are
+/// ignored from then on.
+class Responder {
+ public:
+  Responder() = default;
+  Responder(const Responder&) = delete;
+  Responder& operator=(const Responder&) = delete;
+
+  void reset();
+  void configure(const ResponderConfig& config);
+  const ResponderConfig& config() const { return config_; }
+  /// Attributes that may change while it runs (modify_qp in RTS and SQD).
+  void change(std::uint32_t access, std::uint8_t min_rnr_timer);
+
+  void on_packet(const wire::Packet& packet, ReceiveSource& receives,
+                 const region::RegionTable& regions, ResponderEffects& out);
+  void on_atomic_result(std::uint64_t original);
+  void on_region_error(ResponderEffects& out);
+  void on_receive_memory_error(ResponderEffects& out);
+  /// The memory of a READ response (PayloadSource::From::region) refused while it was being sent:
+  /// the packet that was polled last has not left.
+  void on_read_error(ResponderEffects& out);
+
+  /// True while `poll_transmit` has something to say.
+  bool has_output() const { return acknowledgement_.pending || !responses_.empty(); }
+  bool poll_transmit(OutgoingPacket& out);
+
+  /// The receive in use, when the queue pair goes to error or reset: it is flushed before those
+  /// still queued.
+  std::optional<Receive> take_current_receive();
+  bool failed() const { return failed_; }
+  Psn expected_psn() const { return expected_psn_; }
+  wire::Msn msn() const { return msn_; }
+  const ResponderCounters& counters() const { return counters_; }
+
+ private:
+  /// The acknowledgement or NAK to send: one is enough, as each covers all PSNs before it.
+  struct Acknowledgement {
+    bool pending = false;
+    ResponseQueue::Reach reach;
+    wire::Syndrome syndrome;
+  };
+  /// What the last packet changed, for the case that its effect cannot be carried out.
+  struct Before {
+    Psn expected_psn;
+    wire::Msn msn;
+    std::optional<Receive> completed;  // The receive that the packet completed.
+    bool awaits_atomic_result = false;
+  };
+  /// Which NAK has been given for the expected PSN: later packets are dropped silently until it
+  /// comes.
+  enum class Awaiting : std::uint8_t { nothing, missing_packet, retry_after_rnr };
+
+  void on_reliable(const wire::Packet& packet, const wire::OpcodeInfo& info,
+                   ReceiveSource& receives, const region::RegionTable& regions,
+                   ResponderEffects& out);
+  void on_unreliable(const wire::Packet& packet, const wire::OpcodeInfo& info,
+                     ReceiveSource& receives, const region::RegionTable& regions,
+                     ResponderEffects& out);
+  void out_of_sequence();
+  void duplicate(const wire::Packet& packet, const wire::OpcodeInfo& info, ReceiveSource& receives,
+                 const region::RegionTable& regions);
+  bool enter_domain(const wire::Packet& packet, const wire::OpcodeInfo& info,
+                    ReceiveSource& receives);
+  bool ensure_receive(const wire::Packet& packet, const wire::OpcodeInfo& info,
+                      ReceiveSource& receives);
+  bool receive_too_small(const wire::Packet& packet, const wire::OpcodeInfo& info) const;
+  void drop_message();
+
+  void accept(const wire::Packet& packet, const wire::OpcodeInfo& info, ResponderEffects& out);
+  void accept_message_packet(const wire::Packet& packet, const wire::OpcodeInfo& info,
+                             ResponderEffects& out);
+  void accept_read(const wire::Packet& packet);
+  void accept_executed(const wire::Packet& packet, const wire::OpcodeInfo& info,
+                       ResponderEffects& out);
+  void complete_receive(const wire::Packet& packet, const wire::OpcodeInfo& info,
+                        ResponderEffects& out);
+  void undo_last();
+
+  void acknowledge(ResponseQueue::Reach reach);
+  void acknowledge_duplicate(Psn psn);
+  void drop_stale_nak();
+  void nak(ResponseQueue::Reach reach, wire::Syndrome syndrome);
+  void fail(wire::NakCode code, ResponderFailed::Event event, ResponderEffects& out);
+  void refuse(wire::NakCode code, ResponderEffects& out);
+  void fail_receive(Status status, wire::NakCode code, ResponderEffects& out);
+
+  ResponderConfig config_;
+  Psn expected_psn_;
+  wire::Msn msn_;
+  bool failed_ = false;
+  bool established_ = false;
+  Awaiting awaiting_ = Awaiting::nothing;
+  IncomingMessage message_;
+  std::optional<Receive> receive_;  // Taken and not yet completed.
+  Acknowledgement acknowledgement_;
+  Before before_;
+  ResponseQueue responses_;
+  ResponderCounters counters_;
+};
+
+}  // namespace verbatim::transport

@@ -1,0 +1,254 @@
+// How stream rsockets come together: the events of the connection manager.
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+
+#include "ulp/rsocket/stream.h"
+
+namespace verbatim::rsocket {
+namespace {
+
+constexpr int kResolveMs = 2000;
+
+Outcome<rdma_event_channel*> make_channel() {
+  rdma_event_channel* channel = rdma_create_event_channel();
+  if (channel == nullptr) return fail(errno);
+  fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
+  return channel;
+}
+
+/// What connect(2) would say.
+int error_of(rdma_cm_event_type event, int status) {
+  switch (event) {
+    case RDMA_CM_EVENT_REJECTED:
+      return ECONNREFUSED;
+    case RDMA_CM_EVENT_UNREACHABLE:
+      return ETIMEDOUT;
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+      return status < 0 ? -status : EHOSTUNREACH;
+    default:
+      return ECONNRESET;
+  }
+}
+
+}  // namespace
+
+Outcome<std::shared_ptr<Stream>> Stream::make() {
+  auto handle = Handle::make();
+  if (!handle) return fail(handle.error());
+  std::shared_ptr<Stream> stream(new Stream(std::move(*handle)));
+  auto channel = make_channel();
+  if (!channel) return fail(channel.error());
+  stream->channel_ = *channel;
+  if (rdma_create_id(*channel, &stream->id_, nullptr, RDMA_PS_TCP) != 0) return fail(errno);
+  if (auto ok = stream->handle_.add((*channel)->fd); !ok) return fail(ok.error());
+  return stream;
+}
+
+Stream::~Stream() {
+  pending_accepts_.clear();
+  accepted_.clear();
+  endpoint_.reset();
+  if (id_ != nullptr) rdma_destroy_id(id_);
+  if (channel_ != nullptr) rdma_destroy_event_channel(channel_);
+}
+
+Outcome<void> Stream::bind(const sockaddr* address, socklen_t) {
+  std::unique_lock lock(mutex_);
+  // The call wants the whole address although it only reads it.
+  if (rdma_bind_addr(id_, const_cast<sockaddr*>(address)) != 0) return fail(errno);
+  return {};
+}
+
+Outcome<void> Stream::listen(int backlog) {
+  std::unique_lock lock(mutex_);
+  if (phase_ == Phase::listening) return {};
+  if (phase_ != Phase::fresh) return fail(EINVAL);
+  if (rdma_listen(id_, backlog) != 0) return fail(errno);
+  phase_ = Phase::listening;
+  return {};
+}
+
+Outcome<std::shared_ptr<Socket>> Stream::accept() {
+  std::unique_lock lock(mutex_);
+  if (phase_ != Phase::listening) return fail(EINVAL);
+  if (auto ok = wait_until(lock, waits(0), [this] { return !accepted_.empty(); }); !ok) {
+    return fail(ok.error());
+  }
+  std::shared_ptr<Socket> socket = std::move(accepted_.front());
+  accepted_.pop_front();
+  return socket;
+}
+
+Outcome<void> Stream::connect(const sockaddr* address, socklen_t) {
+  std::unique_lock lock(mutex_);
+  if (phase_ == Phase::open) return fail(EISCONN);
+  if (phase_ == Phase::opening) {
+    auto ok = finish_opening(lock, false);
+    return ok || ok.error() != EAGAIN ? ok : fail(EALREADY);
+  }
+  if (phase_ != Phase::fresh) return fail(EINVAL);
+  active_ = true;
+  phase_ = Phase::opening;
+  if (rdma_resolve_addr(id_, nullptr, const_cast<sockaddr*>(address), kResolveMs) != 0) {
+    const int error = errno;
+    phase_ = Phase::fresh;
+    return fail(error);
+  }
+  auto ok = finish_opening(lock, waits(0));
+  return ok || ok.error() != EAGAIN ? ok : fail(EINPROGRESS);
+}
+
+Outcome<void> Stream::finish_opening(std::unique_lock<std::mutex>& lock, bool may_wait) {
+  if (auto ok = wait_until(lock, may_wait, [this] { return phase_ != Phase::opening; }); !ok) {
+    return ok;
+  }
+  if (phase_ == Phase::open) return {};
+  return fail(error_ == 0 ? ENOTCONN : std::exchange(error_, 0));
+}
+
+void Stream::take_events() {
+  rdma_cm_event* event = nullptr;
+  while (rdma_get_cm_event(channel_, &event) == 0) {
+    // Copied, so that the event is acknowledged before anything is done with its id.
+    const rdma_cm_event_type kind = event->event;
+    const int status = event->status;
+    rdma_cm_id* const id = event->id;
+    rdma_conn_param parameters = event->param.conn;
+    std::vector<std::byte> data(parameters.private_data_len);
+    if (!data.empty()) std::memcpy(data.data(), parameters.private_data, data.size());
+    parameters.private_data = data.data();
+    rdma_ack_cm_event(event);
+    if (kind == RDMA_CM_EVENT_CONNECT_REQUEST) {
+      on_request(id, parameters);
+    } else {
+      on_event(kind, status, parameters);
+    }
+  }
+}
+
+void Stream::on_event(rdma_cm_event_type event, int status, const rdma_conn_param& parameters) {
+  switch (event) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+      if (rdma_resolve_route(id_, kResolveMs) != 0) fail_with(errno);
+      return;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+      if (auto ok = request_connection(); !ok) fail_with(ok.error());
+      return;
+    case RDMA_CM_EVENT_ESTABLISHED:
+      return on_established(parameters);
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_REJECTED:
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      return fail_with(error_of(event, status));
+    case RDMA_CM_EVENT_DISCONNECTED:
+      if (endpoint_) endpoint_->process();
+      disconnected_ = true;
+      if (phase_ == Phase::opening) fail_with(ECONNRESET);
+      return;
+    default:
+      return;
+  }
+}
+
+Outcome<void> Stream::make_endpoint() {
+  auto endpoint = Endpoint::make(id_, sizes_);
+  if (!endpoint) return fail(endpoint.error());
+  endpoint_ = std::move(*endpoint);
+  return handle_.add(endpoint_->channel());
+}
+
+Outcome<void> Stream::request_connection() {
+  if (auto ok = make_endpoint(); !ok) return ok;
+  const ConnectData offer = endpoint_->offer();
+  rdma_conn_param parameters{};
+  parameters.private_data = &offer;
+  parameters.private_data_len = sizeof offer;
+  parameters.flow_control = 1;
+  parameters.retry_count = 7;
+  parameters.rnr_retry_count = 7;
+  if (rdma_connect(id_, &parameters) != 0) return fail(errno);
+  return {};
+}
+
+void Stream::on_established(const rdma_conn_param& parameters) {
+  if (phase_ != Phase::opening) return;
+  if (active_) {
+    ConnectData peer{};
+    if (parameters.private_data_len < sizeof peer) return fail_with(EPROTO);
+    std::memcpy(&peer, parameters.private_data, sizeof peer);
+    if (auto ok = endpoint_->start(peer); !ok) return fail_with(ok.error());
+  }
+  phase_ = Phase::open;
+}
+
+void Stream::on_request(rdma_cm_id* id, const rdma_conn_param& parameters) {
+  auto handle = Handle::make();
+  if (handle) {
+    std::shared_ptr<Stream> stream(new Stream(std::move(*handle)));
+    stream->sizes_ = sizes_;
+    if (stream->take_request(id, parameters)) {
+      static_cast<void>(handle_.add(stream->number()));
+      return pending_accepts_.push_back(std::move(stream));
+    }
+    if (stream->id_ != nullptr) {
+      rdma_reject(stream->id_, nullptr, 0);
+      return;  // The stream destroys it.
+    }
+  }
+  rdma_reject(id, nullptr, 0);
+  rdma_destroy_id(id);
+}
+
+/// As accept(2) gives only connections that stand.
+void Stream::poll_pending_accepts() {
+  std::erase_if(pending_accepts_, [this](const std::shared_ptr<Stream>& stream) {
+    std::unique_lock lock(stream->mutex_);
+    stream->wake_locked(true);
+    if (stream->phase_ == Phase::opening) return false;
+    handle_.remove(stream->number());
+    if (stream->phase_ == Phase::open) accepted_.push_back(stream);
+    return true;
+  });
+}
+
+Outcome<void> Stream::take_request(rdma_cm_id* id, const rdma_conn_param& parameters) {
+  ConnectData peer{};
+  if (parameters.private_data_len < sizeof peer) return fail(EPROTO);
+  std::memcpy(&peer, parameters.private_data, sizeof peer);
+  auto channel = make_channel();
+  if (!channel) return fail(channel.error());
+  channel_ = *channel;
+  if (rdma_migrate_id(id, channel_) != 0) return fail(errno);
+  id_ = id;
+  if (auto ok = handle_.add(channel_->fd); !ok) return ok;
+  if (auto ok = make_endpoint(); !ok) return ok;
+  if (auto ok = endpoint_->start(peer); !ok) return ok;
+  const ConnectData offer = endpoint_->offer();
+  rdma_conn_param answer = parameters;
+  answer.private_data = &offer;
+  answer.private_data_len = sizeof offer;
+  phase_ = Phase::opening;
+  if (rdma_accept(id_, &answer) != 0) return fail(errno);
+  return {};
+}
+
+void Stream::fail_with(int error) {
+  error_ = error;
+  phase_ = Phase::failed;
+}
+
+Outcome<std::shared_ptr<Socket>> make_stream() {
+  auto stream = Stream::make();
+  if (!stream) return fail(stream.error());
+  return std::shared_ptr<Socket>(std::move(*stream));
+}
+
+}  // namespace verbatim::rsocket

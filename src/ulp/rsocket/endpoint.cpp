@@ -1,0 +1,139 @@
+// Setting up one end of a stream: queue pair, buffers, the exchange of what both offer.
+#include "ulp/rsocket/endpoint.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include <endian.h>
+#include <fcntl.h>
+
+namespace verbatim::rsocket {
+namespace {
+
+constexpr std::uint16_t kFewestRequests = 16;
+constexpr std::uint16_t kMostRequests = 0xfffe;
+constexpr std::uint16_t kWordBytes = sizeof(std::uint32_t);
+constexpr bool kWeAreBigEndian = std::endian::native == std::endian::big;
+
+Target to_network(const Target& target) {
+  return {htobe64(target.address), htobe32(target.key), htobe32(target.length)};
+}
+Target from_network(const Target& target) {
+  return {be64toh(target.address), be32toh(target.key), be32toh(target.length)};
+}
+
+}  // namespace
+
+Outcome<std::unique_ptr<Endpoint>> Endpoint::make(rdma_cm_id* id, const Sizes& sizes) {
+  ibv_device_attr device{};
+  if (ibv_query_device(id->verbs, &device) != 0) return fail(errno);
+  const auto most = static_cast<std::uint16_t>(std::min<int>(device.max_qp_wr, int{kMostRequests}));
+  const bool sends_words = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+  const auto most_sends = static_cast<std::uint16_t>(sends_words ? most / 2 : most);
+  Sizes fitting = sizes;
+  fitting.send_requests = std::clamp(sizes.send_requests, kFewestRequests, most_sends);
+  fitting.receive_requests = std::clamp(sizes.receive_requests, kFewestRequests, most);
+  if (sends_words) fitting.inline_bytes = std::max(sizes.inline_bytes, kWordBytes);
+  std::unique_ptr<Endpoint> endpoint(new Endpoint(id, fitting, sends_words));
+  if (auto ok = endpoint->make_queues(); !ok) return fail(ok.error());
+  if (auto ok = endpoint->make_buffers(); !ok) return fail(ok.error());
+  for (unsigned i = 0; i < fitting.receive_requests; ++i) {
+    if (auto ok = endpoint->post_receive(); !ok) return fail(ok.error());
+  }
+  return endpoint;
+}
+
+Outcome<void> Endpoint::make_queues() {
+  channel_ = ibv_create_comp_channel(id_->verbs);
+  if (channel_ == nullptr) return fail(errno);
+  fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  const std::uint32_t sends = sizes_.send_requests * (sends_words_ ? 2U : 1U);
+  cq_ = ibv_create_cq(id_->verbs, static_cast<int>(sends + sizes_.receive_requests), nullptr,
+                      channel_, 0);
+  if (cq_ == nullptr) return fail(errno);
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = attributes.recv_cq = cq_;
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.sq_sig_all = 1;
+  attributes.cap = {.max_send_wr = sends,
+                    .max_recv_wr = sizes_.receive_requests,
+                    .max_send_sge = 2,
+                    .max_recv_sge = 1,
+                    .max_inline_data = sizes_.inline_bytes};
+  if (rdma_create_qp(id_, nullptr, &attributes) != 0) return fail(errno);
+  sizes_.inline_bytes =
+      static_cast<std::uint16_t>(std::min<std::uint32_t>(attributes.cap.max_inline_data, 0xffff));
+  return {};
+}
+
+Outcome<void> Endpoint::make_buffers() {
+  ibv_pd* pd = id_->qp->pd;
+  const std::size_t list = kTargets * sizeof(Target) + sizes_.iomap_entries * sizeof(IoMapping);
+  // Behind what users send: a place for each piece of news on its way.
+  auto send = Memory::make(pd, sizes_.send_bytes + kControlSlots * sizeof(Target), 0);
+  auto receive = Memory::make(pd, sizes_.receive_bytes + sizes_.receive_requests * kWordBytes,
+                              IBV_ACCESS_REMOTE_WRITE);
+  auto targets = Memory::make(pd, list, IBV_ACCESS_REMOTE_WRITE);
+  if (!send || !receive || !targets) return fail(ENOMEM);
+  send_buffer_ = std::move(*send);
+  receive_buffer_ = std::move(*receive);
+  target_list_ = std::move(*targets);
+  requests_free_ = data_requests();
+  send_free_ = sizes_.send_bytes;
+  // The first half is offered by the connection's private data, the second is to be.
+  offer_at_ = half();
+  read_ = half();
+  credit_at_ = sizes_.receive_requests / 2;
+  return {};
+}
+
+Outcome<void> Endpoint::post_receive() {
+  ibv_sge word{
+      .addr = receive_buffer_.address() + sizes_.receive_bytes + receive_slot_ * kWordBytes,
+      .length = kWordBytes,
+      .lkey = receive_buffer_.lkey()};
+  ibv_recv_wr request{.wr_id = kReceive | receive_slot_,
+                      .next = nullptr,
+                      .sg_list = &word,
+                      .num_sge = sends_words_ ? 1 : 0};
+  receive_slot_ = (receive_slot_ + 1) % sizes_.receive_requests;
+  ibv_recv_wr* bad = nullptr;
+  if (const int error = ibv_post_recv(id_->qp, &request, &bad); error != 0) return fail(error);
+  return {};
+}
+
+Endpoint::~Endpoint() {
+  if (id_->qp != nullptr) rdma_destroy_qp(id_);
+  for (const Mapped& mapped : mapped_) ibv_dereg_mr(mapped.region);
+  if (cq_ != nullptr) ibv_destroy_cq(cq_);
+  if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
+}
+
+ConnectData Endpoint::offer() const {
+  ConnectData data{};
+  data.version = kVersion;
+  data.flags = kHasIoMap | (kWeAreBigEndian ? kBigEndianHost : 0);
+  data.credits = htobe16(sizes_.receive_requests);
+  data.iomap_size = to_scale(sizes_.iomap_entries);
+  data.targets = to_network({target_list_.address(), target_list_.rkey(), kTargets});
+  data.buffer = to_network({receive_buffer_.address(), receive_buffer_.rkey(), half()});
+  return data;
+}
+
+Outcome<void> Endpoint::start(const ConnectData& peer) {
+  if (peer.version != kVersion) return unsupported("the peer has another version of the protocol");
+  swap_ = ((peer.flags & kBigEndianHost) != 0) != kWeAreBigEndian;
+  peer_targets_ = from_network(peer.targets);
+  peer_target_ = 1;  // The first one is `peer.buffer`'s counterpart: it was told just now.
+  if ((peer.flags & kHasIoMap) != 0) {
+    peer_iomap_ = {peer_targets_.address + peer_targets_.length * sizeof(Target), peer_targets_.key,
+                   from_scale(peer.iomap_size)};
+  }
+  const Target first = from_network(peer.buffer);
+  std::memcpy(target_list_.data(), &first, sizeof first);
+  sent_limit_ = be16toh(peer.credits);
+  return {};
+}
+
+}  // namespace verbatim::rsocket

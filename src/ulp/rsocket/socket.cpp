@@ -1,0 +1,85 @@
+#include "ulp/rsocket/socket.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include "base/log.h"
+#include "dropin/rdmacm/addresses.h"
+
+namespace verbatim::rsocket {
+namespace {
+
+/// No wait is longer: an event may have been taken by another thread's call meanwhile.
+constexpr int kLongestWaitMs = 100;
+
+}  // namespace
+
+Outcome<Handle> Handle::make() {
+  Handle handle;
+  handle.epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (handle.number() < 0) {
+    const int error = errno;
+    log(LogLevel::warn, "rsocket: no descriptor for it: {}", std::strerror(error));
+    return fail(error);
+  }
+  return handle;
+}
+
+Outcome<void> Handle::add(int fd) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  if (epoll_ctl(number(), EPOLL_CTL_ADD, fd, &event) != 0) return fail(errno);
+  return {};
+}
+
+void Handle::remove(int fd) { epoll_ctl(number(), EPOLL_CTL_DEL, fd, nullptr); }
+
+void Socket::move_to(int number) {
+  std::unique_lock lock(mutex_);
+  handle_.move_to(number);
+}
+
+Outcome<void> Socket::wait_once(std::unique_lock<std::mutex>& lock) {
+  if (somebody_waits_) {  // Who tells us when something has changed.
+    changed_.wait_for(lock, std::chrono::milliseconds(kLongestWaitMs));
+    return {};
+  }
+  somebody_waits_ = true;
+  pollfd fd{.fd = number(), .events = POLLIN};
+  lock.unlock();
+  const int count = ::poll(&fd, 1, kLongestWaitMs);
+  const int error = errno;
+  lock.lock();
+  somebody_waits_ = false;
+  changed_.notify_all();
+  if (count < 0) return fail(error);
+  return {};
+}
+
+void copy_address(const sockaddr* from, sockaddr* to, socklen_t* length) {
+  if (to == nullptr || length == nullptr) return;
+  const socklen_t size = rdmacm::length_of(from);
+  std::memcpy(to, from, std::min(*length, size));
+  *length = size;
+}
+
+Outcome<int> integer_of(const void* value, socklen_t length) {
+  if (value == nullptr) return fail(EFAULT);
+  int number = 0;
+  if (length < sizeof number) return fail(EINVAL);
+  std::memcpy(&number, value, sizeof number);
+  return number;
+}
+
+Outcome<void> give_integer(int value, void* to, socklen_t* length) {
+  if (to == nullptr || length == nullptr) return fail(EFAULT);
+  const socklen_t size = std::min<socklen_t>(*length, sizeof value);
+  std::memcpy(to, &value, size);
+  *length = size;
+  return {};
+}
+
+}  // namespace verbatim::rsocket

@@ -1,0 +1,207 @@
+// A stream rsocket that stands: bytes, readiness, its end.
+#include "ulp/rsocket/stream.h"
+
+#include <cerrno>
+
+#include <poll.h>
+#include <sys/mman.h>
+
+namespace verbatim::rsocket {
+namespace {
+
+/// A caller that never waits still learns of a peer that died without a word.
+constexpr unsigned kTurnsBetweenEvents = 64;
+
+}  // namespace
+
+void Stream::process() {
+  if (endpoint_ && phase_ == Phase::open) endpoint_->process();
+}
+
+void Stream::arm_locked() {
+  if (endpoint_) endpoint_->arm();
+}
+
+void Stream::wake_locked(bool surely) {
+  // An open stream's events matter seldom, and reading them costs a system call.
+  const bool look = surely || phase_ != Phase::open || ++idle_turns_ % kTurnsBetweenEvents == 0;
+  if (look) take_events();
+  if (!pending_accepts_.empty()) poll_pending_accepts();
+  if (endpoint_ && phase_ == Phase::opening && !active_) {
+    endpoint_->process();
+    if (endpoint_->has_data()) phase_ = Phase::open;  // Faster than the RTU.
+  }
+  process();
+}
+
+void Stream::arm() {
+  std::unique_lock lock(mutex_);
+  arm_locked();
+}
+
+bool Stream::armed_locked() const { return !endpoint_ || endpoint_->armed(); }
+
+bool Stream::armed() {
+  std::unique_lock lock(mutex_);
+  return armed_locked();
+}
+
+void Stream::wake() {
+  std::unique_lock lock(mutex_);
+  wake_locked(true);
+}
+
+bool Stream::is_up() const {
+  return !disconnected_ && !endpoint_->peer_gone() && !endpoint_->broken();
+}
+
+Outcome<void> Stream::check_open(std::unique_lock<std::mutex>& lock, bool may_wait) {
+  if (phase_ == Phase::opening) {
+    if (auto ok = finish_opening(lock, may_wait); !ok) return ok;
+  }
+  return phase_ == Phase::open ? Outcome<void>{} : fail(ENOTCONN);
+}
+
+Outcome<std::size_t> Stream::receive(const Message& message) {
+  std::unique_lock lock(mutex_);
+  const bool may_wait = waits(message.flags);
+  if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
+  Cursor to(message.pieces);
+  std::size_t total = 0;
+  do {
+    const auto done = [this] { return can_read() || !is_up(); };
+    if (!endpoint_->has_data()) {
+      if (auto ok = wait_until(lock, may_wait, done); !ok) {
+        return total > 0 ? Outcome<std::size_t>(total) : fail(ok.error());
+      }
+    }
+    if ((message.flags & MSG_PEEK) != 0) return endpoint_->peek(to);
+    const std::size_t bytes = endpoint_->receive(to);
+    total += bytes;
+    if (bytes == 0) break;  // The end.
+  } while ((message.flags & MSG_WAITALL) != 0 && to.left() > 0);
+  return total;
+}
+
+Outcome<std::size_t> Stream::send(const Message& message) {
+  std::unique_lock lock(mutex_);
+  const bool may_wait = waits(message.flags);
+  if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
+  Cursor from(message.pieces);
+  return send_all(lock, from, may_wait, nullptr);
+}
+
+Outcome<void> Stream::send_rest_of_map(std::unique_lock<std::mutex>& lock, bool may_wait) {
+  while (endpoint_->has_mappings_to_send()) {
+    if (auto ok = wait_until(lock, may_wait, [this] { return can_write(); }); !ok) return ok;
+    if (!writable_ || !is_up()) return fail(ECONNRESET);
+    if (auto ok = endpoint_->send_mappings(); !ok) return ok;
+  }
+  return {};
+}
+
+/// Into the stream, or with `offset` into the buffer that the peer mapped there.
+Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor& from,
+                                      bool may_wait, off_t* offset) {
+  if (auto ok = send_rest_of_map(lock, may_wait); !ok) return fail(ok.error());
+  std::size_t total = 0;
+  std::size_t most = kFirstTransfer;
+  while (from.left() > 0) {
+    int error = 0;
+    if (!endpoint_->can_send()) {
+      auto ok = wait_until(lock, may_wait, [this] { return can_write(); });
+      if (!ok) error = ok.error();
+    }
+    if (error == 0 && !writable_) error = EPIPE;
+    if (error == 0 && !is_up()) error = ECONNRESET;
+    if (error != 0) return total > 0 ? Outcome<std::size_t>(total) : fail(error);
+    const std::size_t limit = from.left() > most ? most : from.left();
+    most = std::min<std::size_t>(most * 2, kMostTransfer);
+    const auto sent = offset == nullptr ? endpoint_->send_some(from, limit)
+                                        : endpoint_->write_some(from, limit, *offset);
+    if (!sent) return total > 0 ? Outcome<std::size_t>(total) : fail(ECONNRESET);
+    if (*sent == 0) break;  // Nothing is mapped there.
+    if (offset != nullptr) *offset += static_cast<off_t>(*sent);
+    total += *sent;
+  }
+  return total;
+}
+
+short Stream::ready(short events) {
+  std::unique_lock lock(mutex_);
+  wake_locked(false);
+  short found = 0;
+  switch (phase_) {
+    case Phase::fresh:
+      return static_cast<short>((events & POLLOUT) | POLLHUP);
+    case Phase::listening:
+      return accepted_.empty() ? 0 : events & POLLIN;
+    case Phase::opening:
+      return 0;
+    case Phase::failed:
+      return static_cast<short>((events & (POLLIN | POLLOUT)) | POLLERR | POLLHUP);
+    case Phase::open:
+      if (can_read() || !is_up()) found |= POLLIN | POLLRDNORM;
+      if (can_write()) found |= POLLOUT | POLLWRNORM;
+      if (endpoint_->peer_shut() || !is_up()) found |= POLLRDHUP;
+      found &= events;
+      if (endpoint_->broken() && !endpoint_->peer_gone()) found |= POLLERR;
+      // As with TCP, the end is told when everything before it has been read.
+      if (!is_up() && !endpoint_->has_data()) found |= POLLHUP;
+      return found;
+  }
+  return 0;
+}
+
+Outcome<void> Stream::shut_down(int how) {
+  std::unique_lock lock(mutex_);
+  if (phase_ != Phase::open) return fail(ENOTCONN);
+  if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) return fail(EINVAL);
+  const bool was_writable = writable_;
+  if (how != SHUT_WR) readable_ = false;
+  if (how != SHUT_RD) writable_ = false;
+  const bool gone = !readable_ && !writable_;
+  if (!gone && (how == SHUT_RD || !was_writable)) return {};
+  if (disconnect_sent_ || !is_up()) return {};
+  const auto done = [this] { return endpoint_->can_control() || !is_up(); };
+  if (auto ok = wait_until(lock, true, done); !ok) return ok;
+  if (!is_up()) return {};
+  disconnect_sent_ = gone;
+  if (auto ok = endpoint_->send_control(gone ? Control::disconnect : Control::shutdown); !ok) {
+    return {};  // There is nobody to tell.
+  }
+  if (!gone) return {};
+  const auto sent = [this] {
+    return endpoint_->all_sent() || endpoint_->broken() || disconnected_;
+  };
+  return wait_until(lock, true, sent);
+}
+
+void Stream::close() {
+  if (phase_ == Phase::open && !disconnect_sent_) static_cast<void>(shut_down(SHUT_RDWR));
+  std::unique_lock lock(mutex_);
+  if (phase_ == Phase::open || phase_ == Phase::opening) rdma_disconnect(id_);
+}
+
+Outcome<off_t> Stream::map(void* buffer, std::size_t bytes, int protection, off_t offset) {
+  std::unique_lock lock(mutex_);
+  const bool met = phase_ == Phase::open || (phase_ == Phase::opening && !active_);
+  if (!met || (protection & ~PROT_WRITE) != 0) return fail(EINVAL);
+  return endpoint_->map(buffer, bytes, (protection & PROT_WRITE) != 0, offset);
+}
+
+Outcome<void> Stream::unmap(void* buffer, std::size_t bytes) {
+  std::unique_lock lock(mutex_);
+  return endpoint_ ? endpoint_->unmap(buffer, bytes) : fail(EINVAL);
+}
+
+Outcome<std::size_t> Stream::write_mapped(const void* from, std::size_t bytes, off_t offset,
+                                          int flags) {
+  std::unique_lock lock(mutex_);
+  if (auto ok = check_open(lock, waits(flags)); !ok) return fail(ok.error());
+  const iovec piece{const_cast<void*>(from), bytes};
+  Cursor cursor({&piece, 1});
+  return send_all(lock, cursor, waits(flags), &offset);
+}
+
+}  // namespace verbatim::rsocket

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+
+#include <rdma/rdma_cma.h>
+
+#include "ulp/rsocket/endpoint.h"
+#include "ulp/rsocket/socket.h"
+
+namespace verbatim::rsocket {
+
+/// A stream rsocket: connects, accepts, and carries bytes through its `Endpoint`.
+class Stream final : public Socket {
+ public:
+  static Outcome<std::shared_ptr<Stream>> make();
+  ~Stream() override;
+
+  int type() const override { return SOCK_STREAM; }
+  Outcome<void> bind(const sockaddr* address, socklen_t length) override;
+  Outcome<void> listen(int backlog) override;
+  Outcome<std::shared_ptr<Socket>> accept() override;
+  Outcome<void> connect(const sockaddr* address, socklen_t length) override;
+  Outcome<void> shut_down(int how) override;
+  void close() override;
+  Outcome<std::size_t> send(const Message& message) override;
+  Outcome<std::size_t> receive(const Message& message) override;
+  short ready(short events) override;
+  void arm() override;
+  bool armed() override;
+  void wake() override;
+  Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) override;
+  Outcome<void> set_option(int level, int option, const void* value, socklen_t length) override;
+  Outcome<void> get_option(int level, int option, void* value, socklen_t* length) override;
+  Outcome<off_t> map(void* buffer, std::size_t bytes, int protection, off_t offset) override;
+  Outcome<void> unmap(void* buffer, std::size_t bytes) override;
+  Outcome<std::size_t> write_mapped(const void* from, std::size_t bytes, off_t offset,
+                                    int flags) override;
+
+ private:
+  enum class Phase : std::uint8_t {
+    fresh,  // Maybe bound.
+    listening,
+    opening,  // Addresses, route, REQ; or accepted and waiting for the peer.
+    open,     // Once it was: bytes may still be there to be read.
+    failed,   // `error_` says why.
+  };
+
+  explicit Stream(Handle handle) : Socket(std::move(handle)) {}
+  void process() override;
+  void arm_locked() override;
+  bool armed_locked() const override;
+  void wake_locked(bool surely) override;
+
+  // rsocket_connect.cpp
+  Outcome<void> adopt(rdma_cm_id* id);
+  void take_events();
+  void poll_pending_accepts();
+  void on_event(rdma_cm_event_type event, int status, const rdma_conn_param& parameters);
+  void on_request(rdma_cm_id* id, const rdma_conn_param& parameters);
+  Outcome<void> take_request(rdma_cm_id* id, const rdma_conn_param& parameters);
+  Outcome<void> make_endpoint();
+  Outcome<void> request_connection();
+  void on_established(const rdma_conn_param& parameters);
+  void fail_with(int error);
+  /// The connection is being made: waits for it, as far as the caller waits.
+  Outcome<void> finish_opening(std::unique_lock<std::mutex>& lock, bool may_wait);
+
+  // rsocket_stream.cpp
+  bool is_up() const;  // Neither side has ended it.
+  bool can_read() const { return endpoint_->has_data() || !readable_ || endpoint_->peer_shut(); }
+  bool can_write() const { return endpoint_->can_send() || !writable_ || !is_up(); }
+  Outcome<void> check_open(std::unique_lock<std::mutex>& lock, bool may_wait);
+  Outcome<void> send_rest_of_map(std::unique_lock<std::mutex>& lock, bool may_wait);
+  Outcome<std::size_t> send_all(std::unique_lock<std::mutex>& lock, Cursor& from, bool may_wait,
+                                off_t* offset);
+  bool option_is_on(int level, int option) const;
+  Outcome<void> set_rdma_option(int option, int value);
+
+  rdma_event_channel* channel_ = nullptr;
+  rdma_cm_id* id_ = nullptr;
+  std::unique_ptr<Endpoint> endpoint_;
+  Phase phase_ = Phase::fresh;
+  bool active_ = false;   // We asked for the connection.
+  bool readable_ = true;  // Not shut down on this side.
+  bool writable_ = true;
+  bool disconnected_ = false;     // Says the connection manager.
+  bool disconnect_sent_ = false;  // We told the peer that we are gone.
+  int error_ = 0;                 // For SO_ERROR.
+  Sizes sizes_;
+  std::deque<std::shared_ptr<Stream>>
+      pending_accepts_;                           // Of a listener: accepted, waiting for the peer,
+  std::deque<std::shared_ptr<Stream>> accepted_;  // and open.
+  std::uint64_t socket_options_ = 0;              // A bit each that was switched on.
+  std::uint64_t tcp_options_ = 0;
+  std::uint64_t ipv6_options_ = 0;
+  int type_of_service_ = 0;
+  int keep_idle_ = 7200;
+  unsigned idle_turns_ = 0;
+};
+
+}  // namespace verbatim::rsocket

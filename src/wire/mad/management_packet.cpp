@@ -1,0 +1,47 @@
+#include "wire/mad/management_packet.h"
+
+#include <algorithm>
+
+#include "wire/ib/packet.h"
+
+namespace verbatim::wire {
+namespace {
+
+constexpr Opcode kSendOnly = opcode_of(Service::ud, Verb::send, Position::only);
+
+}  // namespace
+
+ManagementPacket encode_management_packet(const IpFlow& flow, Psn psn, MadSpan mad) {
+  ManagementPacket whole;
+  whole.has_grh_ = flow.has_grh();
+  encode_packet_grh(flow, kManagementPacketBytes, std::span(whole.bytes_).first<Grh::kSize>());
+  const auto packet = std::span(whole.bytes_).last<kManagementPacketBytes>();
+  const Headers headers{.bth = {.opcode = kSendOnly, .dest_qp = kManagementQpn, .psn = psn},
+                        .deth = {.qkey = kManagementQKey, .source_qp = kManagementQpn}};
+  const std::size_t header_bytes = encode_headers(headers, packet);
+  std::ranges::copy(mad, packet.begin() + header_bytes);
+  const ByteSpan covered = packet.first(header_bytes + kMadBytes);
+  Icrc icrc =
+      IcrcSeed(flow).start(static_cast<std::uint16_t>(kUdpHeaderBytes + kManagementPacketBytes), 0,
+                           covered.first(header_bytes));
+  icrc.update(mad);
+  store_icrc(icrc.value(), packet.last<kIcrcBytes>());
+  return whole;
+}
+
+std::optional<MadSpan> decode_management_packet(const IcrcSeed& seed, ByteSpan packet) {
+  if (packet.size() != kManagementPacketBytes || !verify_icrc(seed, packet, 0)) return std::nullopt;
+  const auto decoded = decode_packet(packet.first(packet.size() - kIcrcBytes));
+  if (!decoded) return std::nullopt;
+  const Headers& headers = decoded->headers;
+  // IBA 10.9.3: the lower 15 bits match, and one of the two is a full member.
+  const bool same_partition = (raw(headers.bth.pkey) & 0x7fff) == (raw(kDefaultPKey) & 0x7fff);
+  if (headers.bth.opcode != kSendOnly || headers.bth.dest_qp != kManagementQpn ||
+      headers.deth.qkey != kManagementQKey || !same_partition ||
+      decoded->payload.size() != kMadBytes) {
+    return std::nullopt;
+  }
+  return decoded->payload.first<kMadBytes>();
+}
+
+}  // namespace verbatim::wire

@@ -1,0 +1,77 @@
+#include "wire/mad/management_packet.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace verbatim::wire {
+namespace {
+
+const IpFlow kFlow{.source = gid_of(SocketAddress::ipv4({10, 0, 0, 1})),
+                   .destination = gid_of(SocketAddress::ipv4({10, 0, 0, 2})),
+                   .source_port = 50'000};
+
+std::array<std::byte, kMadBytes> some_mad() {
+  std::array<std::byte, kMadBytes> mad;
+  for (std::size_t i = 0; i < mad.size(); ++i) mad[i] = static_cast<std::byte>(i * 7);
+  return mad;
+}
+
+std::vector<std::byte> packet_of(const IpFlow& flow) {
+  const ManagementPacket packet = encode_management_packet(flow, Psn(5), some_mad());
+  return {packet.bytes().begin(), packet.bytes().end()};
+}
+
+TEST(ManagementPacket, ComesOutAsItWentIn) {
+  const auto packet = packet_of(kFlow);
+  const auto decoded = decode_management_packet(IcrcSeed(kFlow), packet);
+  ASSERT_TRUE(decoded);
+  EXPECT_TRUE(std::ranges::equal(*decoded, some_mad()));
+}
+
+TEST(ManagementPacket, OfVersion1BeginsWithItsGrh) {
+  IpFlow flow = kFlow;
+  flow.source_port = flow.destination_port = 0;
+  auto frame = packet_of(flow);
+  frame.resize(frame.size() + 6);  // What Ethernet pads.
+  const auto found = decode_grh_packet(frame);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->grh.source, flow.source);
+  EXPECT_EQ(found->grh.destination, flow.destination);
+  const auto decoded = decode_management_packet(IcrcSeed(flow), found->packet);
+  ASSERT_TRUE(decoded);
+  EXPECT_TRUE(std::ranges::equal(*decoded, some_mad()));
+}
+
+TEST(ManagementPacket, NoDamagePassesButThatOfBytesThatRoutersChange) {
+  // Over IPv6: an IPv4 identification would explain some damage (docs/decisions.md).
+  const IpFlow flow{.source = gid_of(SocketAddress::parse("fd00::1").value()),
+                    .destination = gid_of(SocketAddress::parse("fd00::2").value())};
+  const auto good = packet_of(flow);
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    auto packet = good;
+    packet[i] ^= std::byte{0x10};
+    // Byte 4 of the BTH is FECN and BECN.
+    EXPECT_EQ(decode_management_packet(IcrcSeed(flow), packet).has_value(), i == 4) << i;
+  }
+}
+
+TEST(ManagementPacket, OtherQueuePairsKeysAndLengthsAreRefused) {
+  const auto good = packet_of(kFlow);
+  const auto accepts = [](auto packet) {
+    const std::size_t covered = packet.size() - kIcrcBytes;
+    const auto icrc = IcrcSeed(kFlow).compute(std::span(packet).first(covered), 0);
+    store_icrc(icrc, std::span(packet).template last<kIcrcBytes>());
+    return decode_management_packet(IcrcSeed(kFlow), packet).has_value();
+  };
+  ASSERT_TRUE(accepts(good));
+  for (const std::size_t changed : {3, 7, 12, 15}) {  // P_Key, destination, two of the Q_Key.
+    auto packet = good;
+    packet[changed] ^= std::byte{0x02};
+    EXPECT_FALSE(accepts(packet)) << changed;
+  }
+  EXPECT_FALSE(accepts(std::vector(good.begin(), good.end() - 4)));
+}
+
+}  // namespace
+}  // namespace verbatim::wire

@@ -1,0 +1,298 @@
+"""Emulated hosts for tests that run whole programs: each Testbed has nodes, addresses and a runtime folder
+of its own, so that labs may run side by side, and leaves nothing behind."""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIPPED = 77  # Exit status that ctest takes as "skipped".
+POLL_SECONDS = 0.01
+OUTPUT_SECONDS_MAX = 60  # For a program that only tells something.
+
+
+class Failure(Exception):
+    """The test has failed; the text says how."""
+
+
+def option_parser(description):
+    """The options that every test of programs has: they become a testbed's."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--build", default="build", help="build folder")
+    parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
+    parser.add_argument("--path", default="", choices=("", "auto", "wire"),
+                        help="how programs of one machine reach each other; default: Verbatim's")
+    return parser
+
+
+def wait_until(condition, seconds, what):
+    """Polls `condition` until it gives something true, which is returned."""
+    deadline = time.monotonic() + seconds
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            raise Failure(f"after {seconds} seconds, still waiting for {what}")
+        time.sleep(POLL_SECONDS)
+
+
+def are_installed(*commands):
+    """Whether all of them are; says which are not."""
+    missing = [command for command in commands if not shutil.which(command)]
+    if missing:
+        print("not installed:", *missing)
+    return not missing
+
+
+def cpu_seconds(pid):
+    """Processor time that the process has used, all threads."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def listens(pid, port):
+    """True where a TCP socket listens at `port` in the network namespace of process `pid`."""
+    for table in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/{pid}/net/{table}", encoding="ascii") as lines:
+                next(lines)
+                for line in lines:
+                    fields = line.split()
+                    if fields[3] == "0A" and int(fields[1].rsplit(":", 1)[1], 16) == port:
+                        return True
+        except OSError:
+            pass  # The process has ended.
+    return False
+
+
+class Program:
+    """A program that runs on a node. Its output goes to a file, which `output()` reads."""
+
+    def __init__(self, name, argv, environment, log_path, stdin=None):
+        self.name = name
+        self.argv = argv
+        self._log_path = log_path
+        with open(log_path, "wb") as log:
+            # A session of its own: `kill` reaches what it has started, too.
+            self.process = subprocess.Popen(
+                argv, env=environment, stdin=stdin or subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True)
+
+    def output(self):
+        with open(self._log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def ended(self):
+        return self.process.poll() is not None
+
+    def wait(self, seconds):
+        """The exit status; Failure where it does not end in time."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{self.name} did not end within {seconds} seconds") from None
+
+    def expect_success(self, seconds):
+        status = self.wait(seconds)
+        if status != 0:
+            raise Failure(f"{self.name} ended with status {status}")
+
+    def kill(self):
+        if not self.ended():
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+class Testbed:
+    """Use as a context manager. On failure it prints what the programs wrote."""
+
+    AGENT_GRACE_SECONDS = 10
+
+    def __init__(self, options, namespace_pids=None):
+        self.build = os.path.abspath(options.build)
+        self.folder = tempfile.mkdtemp(prefix="verbatim-testbed.", dir="/tmp")
+        self.programs = []
+        self._preload = options.preload
+        self._path = options.path
+        self._next_port = 0
+        self.namespace_pids = namespace_pids or {}
+        self._addresses = {}
+        self._more_addresses = {}
+        self._variables = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for program in self.programs:
+            program.kill()
+        left = self._agents_left_after_grace()
+        if kind is None and left:
+            error = Failure(f"verbatimd is left running: processes {left}")
+        if error is not None:
+            self._print_outputs()
+            print(f"FAILED: {error}", flush=True)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if isinstance(error, Failure):
+            sys.exit(1)
+
+    def address(self, node):
+        """An address of 127.0.0.0/8 that no other testbed has: 22 bits of it are this process's id."""
+        if node not in self._addresses:
+            number = len(self._addresses) + 1
+            if number > 3:
+                raise ValueError("a testbed has at most three nodes on loopback")
+            value = (os.getpid() & 0x3FFFFF) << 2 | number
+            self._addresses[node] = f"127.{value >> 16}.{value >> 8 & 255}.{value & 255}"
+        return self._addresses[node]
+
+    def set_addresses(self, node, address, *more):
+        self._addresses[node] = address
+        self._more_addresses[node] = more
+
+    def set_variables(self, node, **variables):
+        """Of the node's programs: VERBATIM_PROTOCOL="iwarp"."""
+        self._variables[node] = variables
+
+    def free_port(self):
+        """A TCP port where nobody listens. Labs start at different places."""
+        self._next_port = self._next_port or 10000 + os.getpid() * 13 % 20000
+        while True:
+            self._next_port += 1
+            if not listens(os.getpid(), self._next_port):
+                return self._next_port
+
+    def environment(self):
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith("VERBATIM")}
+        environment["XDG_RUNTIME_DIR"] = self.folder
+        environment["VERBATIM_CONFIG"] = f"{self.folder}/config"  # No file of this machine's nodes.
+        if self._path:
+            environment["VERBATIM_PATH"] = self._path
+        if self._preload:
+            environment["LD_PRELOAD"] = self._preload
+            # Debian's programs leak, which is not what is tested.
+            environment.setdefault("ASAN_OPTIONS", "detect_leaks=0")
+        return environment
+
+    def _enter(self, node):
+        """What a command begins with that runs in the node's network namespace."""
+        if node not in self.namespace_pids:
+            return []
+        return ["nsenter", "--net", "--target", str(self.namespace_pids[node]), "--"]
+
+    def start(self, node, argv, stdin=None):
+        addresses = [self.address(node), *self._more_addresses.get(node, ())]
+        options = [word for address in addresses for word in ("--address", address)]
+        command = [f"{self.build}/bin/verbatim", "run", "--node", node, *options, "--", *argv]
+        # Nothing outlives the test, even where ctest kills it for its time limit.
+        command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
+        command = [*self._enter(node), *command]
+        name = f"{os.path.basename(argv[0])} on node {node}"
+        log_path = f"{self.folder}/{len(self.programs)}.log"
+        environment = self.environment() | self._variables.get(node, {})
+        program = Program(name, command, environment, log_path, stdin)
+        self.programs.append(program)
+        return program
+
+    def start_server(self, node, argv, port):
+        """Starts a program that will listen at `port`, and waits until it does."""
+        program = self.start(node, argv)
+
+        def ready():
+            if program.ended():
+                raise Failure(f"{program.name} ended with status {program.process.returncode} "
+                              "before it listened")
+            return listens(program.process.pid, port)
+
+        wait_until(ready, 20, f"{program.name} to listen at port {port}")
+        return program
+
+    def run_pair(self, command, seconds):
+        """A program as server on node a and as client on node b; both shall succeed. Its option -p is the port."""
+        port = self.free_port()
+        name, *words = command.split()
+        argv = [name, "-p", str(port), *words]
+        server = self.start_server("a", argv, port)
+        self.start("b", [*argv, self.address("a")]).expect_success(seconds)
+        server.expect_success(seconds)
+        print(f"passed: {command}", flush=True)
+
+    def run_connection(self, server, client, seconds):
+        """A server of rdma_cm on node a, and its client on node b, whose last word the server's address follows; both
+        shall succeed. A server that serves for ever (rping -P) is ended."""
+        program = self.start("a", server.split())
+        wait_until(lambda: self.bound_ports("a"), seconds, f"{server} to listen")
+        self.start("b", [*client.split(), self.address("a")]).expect_success(seconds)
+        if "-P" in server.split():
+            program.kill()
+        else:
+            program.expect_success(seconds)
+        wait_until(lambda: not self.bound_ports("a"), seconds, f"{server} to be forgotten")
+        print(f"passed: {client}", flush=True)
+
+    def expect_output(self, node, argv, *words):
+        """Runs a program that shall say all of these."""
+        program = self.start(node, argv)
+        program.expect_success(OUTPUT_SECONDS_MAX)
+        missing = [word for word in words if word not in program.output()]
+        if missing:
+            raise Failure(f"{' '.join(argv)} does not say {missing}")
+
+    def node_status(self, node):
+        """What `verbatim status --json` tells of the node; None where it does not run."""
+        command = [*self._enter(node), f"{self.build}/bin/verbatim", "status", "--json"]
+        done = subprocess.run(command, check=False,
+                              env=self.environment(), capture_output=True, text=True, timeout=30)
+        nodes = json.loads(done.stdout) if done.returncode == 0 else []
+        return next((entry for entry in nodes if entry["node"] == node), None)
+
+    def status(self, node):
+        """The node's programs, as `verbatim status --json` tells of them."""
+        entry = self.node_status(node)
+        return entry["programs"] if entry else []
+
+    def bound_ports(self, node):
+        """What rdma_cm ids of the node's programs are bound to."""
+        return [port for program in self.status(node) for port in program.get("ports", [])]
+
+    def agents(self):
+        """Process ids of the agents that this testbed's programs have started."""
+        wanted = b"XDG_RUNTIME_DIR=" + self.folder.encode()
+        found = []
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                with open(f"/proc/{entry}/comm", encoding="ascii", errors="replace") as comm:
+                    if comm.read().strip() != "verbatimd":
+                        continue
+                with open(f"/proc/{entry}/environ", "rb") as environ:
+                    if wanted in environ.read().split(b"\0"):
+                        found.append(int(entry))
+            except OSError:
+                pass  # It has ended meanwhile.
+        return found
+
+    def _agents_left_after_grace(self):
+        try:
+            wait_until(lambda: not self.agents(), self.AGENT_GRACE_SECONDS, "agents to leave")
+        except Failure:
+            pass
+        return self.agents()
+
+    def _print_outputs(self):
+        for program in self.programs:
+            print(f"--- {program.name}: status {program.process.returncode}")
+            print("    " + " ".join(program.argv))
+            print(program.output().rstrip())
+        print("---")
