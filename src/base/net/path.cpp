@@ -31,8 +31,8 @@ std::string path_text(const Path& path) {
       Overloaded{
           [](const RoceV2Path& roce) { return roce.destination.text(); },
           [](const RoceV1Path& roce) { return roce.destination.ip_text() + " (RoCE v1)"; },
-          [](const InfinibandPath& path) {
-            return fmt::format("LID {}", static_cast<std::uint16_t>(path.dlid));
+          [](const InfinibandPath& infiniband) {
+            return fmt::format("LID {}", static_cast<std::uint16_t>(infiniband.dlid));
           },
           [](const StreamPath& stream) { return stream.destination.text() + " (TCP)"; },
       },
