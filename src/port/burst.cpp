@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "adapter/memory/held_memory.h"
+#include "region/held_memory.h"
 
 namespace verbatim::adapter {
 using wire::kIcrcBytes;

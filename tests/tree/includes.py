@@ -67,7 +67,6 @@ NOT_YET = {
     ("adapter/ethernet", "region::"): 4,
     ("adapter/ethernet", "transport::"): 2,
     ("adapter/memory", "adapter"): 1,
-    ("adapter/memory", "adapter/direct"): 1,
     ("adapter/memory", "adapter/queues"): 1,
     ("adapter/progress", "adapter"): 3,
     ("adapter/progress", "adapter/queue_pair"): 3,
@@ -83,7 +82,6 @@ NOT_YET = {
     ("adapter/queue_pair", "link::"): 3,
     ("adapter/queues", "adapter"): 3,
     ("adapter/queues", "adapter/direct"): 1,
-    ("adapter/queues", "adapter/memory"): 1,
     ("adapter/queues", "region::"): 1,
     ("adapter/queues", "wire"): 1,
     ("adapter/queues", "wire::"): 3,
@@ -116,7 +114,6 @@ NOT_YET = {
     ("dropin/rdmacm", "ulp/rsocket"): 1,
     ("dropin/rdmacm", "wire::"): 4,
     ("link", "arena"): 1,
-    ("port", "adapter/memory"): 1,
     ("port", "adapter/queues"): 2,
     ("port", "adapter::"): 1,
     ("port", "arena"): 1,
@@ -128,12 +125,9 @@ NOT_YET = {
 # Units that include each other. A knot here only goes.
 KNOTS = (
     ("adapter/adapter", "adapter/ethernet/steering", "adapter/progress/progress", "adapter/queue_pair/queue_pair", "adapter/queues/shared_receive_queue"),
-    ("adapter/direct/execute", "adapter/direct/imported_memory", "adapter/direct/mapped_target", "adapter/memory/held_memory", "adapter/memory/scatter"),
     ("adapter/queues/receive_queue", "arena/arena", "arena/target", "arena/xrc_queue"),
-    ("agent/client/agent_request", "agent/client/client", "agent/client/port_bindings", "agent/client/start_agent"),
     ("api/party", "api/posting", "api/queue", "api/shared_receives"),
     ("base/os/known_end", "base/os/process_token"),
     ("dropin/rdmacm/calls", "dropin/rdmacm/manager", "dropin/rdmacm/streams"),
-    ("transport/ib/responder/responder", "transport/ib/responder/responder_checks"),
     ("wire/net/grh", "wire/net/ip"),
 )

@@ -11,11 +11,11 @@
 #include "adapter/adapter.h"
 #include "adapter/direct/execute.h"
 #include "adapter/direct/xrc_queue_owners.h"
-#include "adapter/memory/memory.h"
 #include "adapter/progress/progress.h"
 #include "arena/xrc_queue.h"
 #include "base/log.h"
 #include "base/os/known_end.h"
+#include "base/os/peer_copies.h"
 
 /// The adapter's side of the direct path: its peers, its memory, its doorbell.
 namespace verbatim::adapter {

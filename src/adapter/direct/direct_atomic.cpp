@@ -3,8 +3,8 @@
 
 #include "adapter/direct/direct_link.h"
 #include "adapter/direct/execute.h"
-#include "adapter/memory/held_memory.h"
 #include "adapter/memory/scatter.h"
+#include "region/held_memory.h"
 #include "transport/ib/responder/responder_checks.h"
 
 /// The direct path's atomic operations, and what the peer has to do itself.
@@ -44,13 +44,14 @@ bool with_local(const LocalMemory& local, Bytes bytes, std::uint32_t right, Use 
 
 bool read_local(const LocalMemory& local, std::uint64_t& value) {
   const auto bytes = std::as_writable_bytes(std::span(&value, 1));
-  if (local.inlined.empty()) return with_local(local, bytes, region::kLocalRead, read_held);
+  if (local.inlined.empty()) return with_local(local, bytes, region::kLocalRead, region::read_held);
   std::memcpy(bytes.data(), local.inlined.data(), bytes.size());
   return true;
 }
 
 bool write_local(const LocalMemory& local, std::uint64_t value) {
-  return with_local(local, std::as_bytes(std::span(&value, 1)), region::kLocalWrite, write_held);
+  return with_local(local, std::as_bytes(std::span(&value, 1)), region::kLocalWrite,
+                    region::write_held);
 }
 
 }  // namespace

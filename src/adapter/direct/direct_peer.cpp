@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "adapter/memory/memory.h"
 #include "adapter/queues/completion_queue.h"
+#include "region/memory.h"
 
 namespace verbatim::adapter {
 namespace {
@@ -210,7 +210,7 @@ DirectPeer::Run DirectPeer::find_extent(const region::Region& region, std::uint6
 bool DirectPeer::copy_by_kernel(std::byte* here, std::uint64_t there, std::uint64_t length,
                                 bool to_peer) const {
   const auto process = static_cast<pid_t>(process_id_of(token_));
-  return adapter::copy_by_kernel(process, here, there, length, to_peer);
+  return region::copy_by_kernel(process, here, there, length, to_peer);
 }
 
 }  // namespace verbatim::adapter

@@ -3,8 +3,8 @@
 #include <time.h>
 
 #include "adapter/direct/imported_memory.h"
-#include "adapter/memory/held_memory.h"
 #include "base/time.h"
+#include "region/held_memory.h"
 
 namespace verbatim::adapter {
 namespace {
@@ -37,7 +37,7 @@ std::optional<std::uint64_t> execute(region::RegionTable& regions, const OwnerRe
   if (!hold) return std::nullopt;
   if (hold->backing() == region::Hold::Backing::imported) {
     const auto address = reinterpret_cast<std::uint64_t>(hold->address());
-    return ImportedMemory::of_process().execute(address, wanted);
+    return ImportedMemory::of_process().execute(address, wanted, execute_at);
   }
   std::uint64_t zero = 0;
   std::uint64_t* const word = word_of(*hold, zero);
@@ -62,9 +62,9 @@ bool await_answer(const MappedTarget& there) {
 std::uint64_t apply(std::uint64_t& word, const OwnerRequest& wanted) {
   switch (wanted.kind) {
     case OwnerRequest::compare_and_swap:
-      return compare_and_swap(word, wanted.compare_add, wanted.swap);
+      return region::compare_and_swap(word, wanted.compare_add, wanted.swap);
     case OwnerRequest::fetch_and_add:
-      return fetch_and_add(word, wanted.compare_add);
+      return region::fetch_and_add(word, wanted.compare_add);
     default:
       __atomic_store_n(&word, wanted.compare_add, __ATOMIC_SEQ_CST);
       return 0;

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "adapter/direct/execute.h"
+#include "region/held_memory.h"
 
 namespace verbatim::adapter {
 namespace {
@@ -35,7 +35,13 @@ const region::Region* find_locked(const ImportedRegion& imported, std::uint64_t 
 }  // namespace
 
 ImportedMemory& ImportedMemory::of_process() {
-  static ImportedMemory* const one = new ImportedMemory;  // Used by threads while others exit.
+  static ImportedMemory* const one = [] {
+    region::set_copy_imported(
+        [](std::uint64_t address, std::byte* here, std::uint64_t length, bool to_owner) {
+          return of_process().copy(address, here, length, to_owner);
+        });
+    return new ImportedMemory;  // Used by threads while others exit.
+  }();
   return *one;
 }
 
@@ -90,7 +96,7 @@ bool ImportedMemory::copy(std::uint64_t address, std::byte* here, std::uint64_t 
 }
 
 std::optional<std::uint64_t> ImportedMemory::execute(std::uint64_t address,
-                                                     const OwnerRequest& wanted) {
+                                                     const OwnerRequest& wanted, Execute at_owner) {
   std::uint64_t iova = 0;
   const auto imported = find(address, iova);
   if (imported == nullptr) return std::nullopt;
@@ -98,7 +104,7 @@ std::optional<std::uint64_t> ImportedMemory::execute(std::uint64_t address,
   const region::Region* const region = find_locked(*imported, iova, 8, region::kLocalWrite);
   if (region == nullptr) return std::nullopt;
   imported->target->target().pd = imported->pd;
-  return execute_at(*imported->target, *region, imported->key, iova, wanted);
+  return at_owner(*imported->target, *region, imported->key, iova, wanted);
 }
 
 }  // namespace verbatim::adapter

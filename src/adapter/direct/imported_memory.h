@@ -41,9 +41,14 @@ class ImportedMemory {
 
   /// Between memory here and borrowed memory. False: its owner has ended, or refuses.
   bool copy(std::uint64_t address, std::byte* here, std::uint64_t length, bool to_owner);
-  /// The value before, of 8 bytes; `wanted` says what is done. Waits for the owner, a second at
-  /// most, where it does not share the memory.
-  std::optional<std::uint64_t> execute(std::uint64_t address, const OwnerRequest& wanted);
+  /// Does to 8 aligned bytes, of the region `key` of a peer whose lock is held, what `wanted` says.
+  /// The value before; nothing where the memory refuses.
+  using Execute = std::optional<std::uint64_t> (*)(MappedTarget& there,
+                                                   const region::Region& region, MemoryKey key,
+                                                   std::uint64_t iova, const OwnerRequest& wanted);
+  /// Calls it for 8 bytes of borrowed memory. Nothing: their owner has ended, or refuses.
+  std::optional<std::uint64_t> execute(std::uint64_t address, const OwnerRequest& wanted,
+                                       Execute at_owner);
 
  private:
   std::shared_ptr<const ImportedRegion> find(std::uint64_t address, std::uint64_t& iova);

@@ -5,9 +5,9 @@
 #include <atomic>
 #include <cstring>
 
-#include "adapter/memory/held_memory.h"
-#include "adapter/memory/memory.h"
 #include "adapter/memory/scatter.h"
+#include "region/held_memory.h"
+#include "region/memory.h"
 
 /// The direct path's bytes: between the program's own memory, whatever it is, and the peer's.
 namespace verbatim::adapter {
@@ -26,8 +26,8 @@ bool LocalMemory::is_good(std::uint32_t right) const {
     if (one.length == 0) return true;
     const auto hold = find_locked(MemoryKey{one.key}, one.address, one.length, right);
     return hold && (hold->backing() != region::Hold::Backing::on_demand ||
-                    probe_memory(reinterpret_cast<std::uint64_t>(hold->address()), one.length,
-                                 right == region::kLocalWrite));
+                    region::probe_memory(reinterpret_cast<std::uint64_t>(hold->address()),
+                                         one.length, right == region::kLocalWrite));
   });
 }
 

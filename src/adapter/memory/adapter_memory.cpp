@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "adapter/adapter.h"
-#include "adapter/memory/memory.h"
+#include "region/memory.h"
 
 /// Memory regions, windows and prefetching: the control path around the region table.
 namespace verbatim::adapter {
@@ -27,7 +27,8 @@ Result<void> check_memory(const region::Region& region) {
     return refuse(EINVAL, fmt::format("{} bytes are above the largest region", region.length));
   }
   if ((region.access & (region::kOnDemand | region::kImported)) != 0) return {};
-  return populate_memory(region.address, region.length, (region.access & region::kLocalWrite) != 0);
+  return region::populate_memory(region.address, region.length,
+                                 (region.access & region::kLocalWrite) != 0);
 }
 
 }  // namespace
@@ -135,7 +136,7 @@ Result<void> Adapter::prefetch(PdNumber pd, Prefetch advice, bool waits,
     const auto region = regions_->find_region(MemoryKey{segment.key});
     if (!region) continue;  // Deregistered meanwhile.
     const std::uint64_t address = region->address + (segment.address - region->iova);
-    const auto there = populate_memory(address, segment.length, advice == Prefetch::write);
+    const auto there = region::populate_memory(address, segment.length, advice == Prefetch::write);
     if (!there && waits) return there;
   }
   return {};

@@ -5,10 +5,10 @@
 #include <expected>
 #include <span>
 
-#include "adapter/memory/held_memory.h"
 #include "adapter/queues/receive_queue.h"
 #include "base/bytes.h"
 #include "region/cached_hold.h"
+#include "region/held_memory.h"
 
 /// Walking scatter/gather lists, with the checks of each element's key.
 namespace verbatim::adapter {

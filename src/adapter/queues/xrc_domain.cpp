@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "adapter/adapter.h"
-#include "adapter/memory/memory.h"
+#include "base/os/peer_copies.h"
 
 /// XRC domains (IBA annex A14). One that is made for a file is that of every program of the node
 /// that opens the same file.

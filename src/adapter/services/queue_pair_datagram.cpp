@@ -1,11 +1,11 @@
 #include <algorithm>
 
 #include "adapter/adapter.h"
-#include "adapter/memory/held_memory.h"
 #include "adapter/memory/scatter.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "base/log.h"
 #include "port/burst.h"
+#include "region/held_memory.h"
 #include "transport/ib/datagram.h"
 
 /// Datagrams: each takes its own path, in memory to a program of this machine, else in packets.

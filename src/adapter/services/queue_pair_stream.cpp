@@ -3,13 +3,13 @@
 #include <utility>
 
 #include "adapter/adapter.h"
-#include "adapter/memory/held_memory.h"
 #include "adapter/memory/scatter.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "adapter/services/stream.h"
 #include "base/inplace_vector.h"
 #include "base/log.h"
+#include "region/held_memory.h"
 #include "wire/iwarp/mpa.h"
 
 /// A queue pair over iWARP: its engine's segments into a TCP connection, and out of it.

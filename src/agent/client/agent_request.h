@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "agent/client/client.h"
+#include "agent/client/options.h"
 #include "agent/protocol/protocol.h"
 
 /// A program's or command's side of a request to the agent.

@@ -1,7 +1,7 @@
-#include <cstdlib>
-#include <string_view>
+#include "agent/client/options.h"
 
-#include "agent/client/client.h"
+#include <cstdlib>
+
 #include "agent/protocol/runtime_folder.h"
 #include "config/layers.h"
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "agent/client/client.h"
+#include "agent/client/options.h"
 #include "base/error.h"
 
 /// Starting verbatimd from inside any program.

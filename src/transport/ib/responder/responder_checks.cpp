@@ -1,7 +1,5 @@
 #include "transport/ib/responder/responder_checks.h"
 
-#include "transport/ib/responder/responder.h"
-
 namespace verbatim::transport {
 namespace {
 

@@ -5,14 +5,13 @@
 
 #include "base/types.h"
 #include "region/region_table.h"
+#include "transport/ib/responder/responder_config.h"
 #include "wire/ib/packet.h"
 
 /// What a responder checks on a request packet whose PSN is the expected one (IBA volume 1,
 /// section 9.7.4.1). Pure questions, which RC and UC share: RC answers a violation with a NAK, UC
 /// drops the message.
 namespace verbatim::transport {
-
-struct ResponderConfig;
 
 /// Longest message (IBA volume 1, section 9.7.4.1: DMA lengths are 0 to 2^31).
 inline constexpr std::uint32_t kMessageBytesMax = 1u << 31;

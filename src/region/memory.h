@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace verbatim::adapter {
+namespace verbatim::region {
 
 /// Checks that [address, address + length) is mapped, readable and, where asked, writable, and
 /// makes it resident as a card's pinning would (MADV_POPULATE_READ/WRITE; where the kernel lacks
@@ -26,8 +26,4 @@ Result<void> probe_memory(std::uint64_t address, std::uint64_t length, bool writ
 bool copy_by_kernel(pid_t process, std::byte* here, std::uint64_t there, std::uint64_t length,
                     bool to_there);
 
-/// Other programs of this user may copy so from and to this one: Yama forbids it by default. Does
-/// nothing where there is no Yama.
-void let_peers_copy();
-
-}  // namespace verbatim::adapter
+}  // namespace verbatim::region

@@ -1,4 +1,4 @@
-#include "adapter/memory/memory.h"
+#include "region/memory.h"
 
 #include <array>
 #include <atomic>
@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace verbatim::adapter {
+namespace verbatim::region {
 namespace {
 
 using Populate = Result<void> (*)(std::uint64_t, std::uint64_t, bool);
@@ -128,4 +128,4 @@ TEST_P(MemoryTest, ChangesNoByteThatOthersWrite) {
 }
 
 }  // namespace
-}  // namespace verbatim::adapter
+}  // namespace verbatim::region

@@ -1,4 +1,4 @@
-#include "adapter/memory/memory.h"
+#include "region/memory.h"
 
 #include <algorithm>
 #include <array>
@@ -10,14 +10,13 @@
 #include <fmt/format.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/os/page.h"
 
-namespace verbatim::adapter {
+namespace verbatim::region {
 namespace {
 
 // Written out: the C library of older distributions does not name them.
@@ -105,8 +104,6 @@ Result<void> populate_memory(std::uint64_t address, std::uint64_t length, bool w
   return probe_memory(address, length, writable);
 }
 
-void let_peers_copy() { prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); }
-
 bool copy_by_kernel(pid_t process, std::byte* here, std::uint64_t there, std::uint64_t length,
                     bool to_there) {
   const auto copy = to_there ? process_vm_writev : process_vm_readv;
@@ -126,4 +123,4 @@ bool copy_by_kernel(pid_t process, std::byte* here, std::uint64_t there, std::ui
   return true;
 }
 
-}  // namespace verbatim::adapter
+}  // namespace verbatim::region

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/protocol/node.h"
+#include "base/error.h"
+#include "base/net/address.h"
+
+namespace verbatim::agent {
+
+using config::parse_addresses;
+
+/// Which node, and how to start its agent. What is wanted counts before the node's file.
+struct AgentOptions {
+  /// 1 to 63 letters, digits, '-', '_' or '.', the first a letter or digit.
+  std::string node = "local";
+  /// Wanted addresses (ports are ignored); empty: whatever the node has, or its default.
+  std::vector<SocketAddress> addresses;
+  RoceVersions versions;                 // Wanted; empty: whatever the node has, or version 2.
+  std::optional<WireProtocol> protocol;  // Wanted; none: whatever the node has, or RoCE.
+  std::string device;                    // Wanted name or rule; empty: whatever the node has.
+  std::string profile;                   // Wanted; empty: whatever the node has.
+  /// Path of verbatimd; empty: found beside the library or program that holds this code, else in
+  /// PATH.
+  std::string agent_program;
+
+  /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated), VERBATIM_ROCE, VERBATIM_PROTOCOL,
+  /// VERBATIM_DEVICE, VERBATIM_PROFILE and VERBATIMD. EINVAL where malformed.
+  static Result<AgentOptions> from_environment();
+};
+
+}  // namespace verbatim::agent
