@@ -39,6 +39,7 @@ MAY_INCLUDE = {
     "dropin/ibverbs": ("base", "region", "transport", "arena", "adapter", "wire", "agent/client", "agent/protocol/node.h",
                        "config/device.h"),
     "dropin/rdmacm": ("base", "arena", "connect", "dropin/ibverbs/services.h"),
+    "dropin/rspreload": ("base", "dropin/rdmacm/locks.h", "ulp/rsocket/private.h"),
     "dropin": ("base",),
     "api": ("base", "include"),
     "infinity": ("include", "base/os/unique_fd.h"),
@@ -103,7 +104,6 @@ NOT_YET = {
     ("agent/sockets", "adapter::"): 1,
     ("agent/sockets", "agent"): 1,
     ("arena", "adapter/queues"): 1,
-    ("dropin", "ulp/rsocket"): 2,
     ("dropin/ibverbs", "agent/protocol"): 2,
     ("dropin/ibverbs", "cm::"): 1,
     ("dropin/rdmacm", "adapter/queues"): 1,
@@ -111,7 +111,6 @@ NOT_YET = {
     ("dropin/rdmacm", "cm"): 3,
     ("dropin/rdmacm", "cm::"): 13,
     ("dropin/rdmacm", "dropin/ibverbs"): 1,
-    ("dropin/rdmacm", "ulp/rsocket"): 1,
     ("dropin/rdmacm", "wire::"): 4,
     ("link", "arena"): 1,
     ("port", "adapter/queues"): 2,
@@ -120,7 +119,6 @@ NOT_YET = {
     ("port", "transport"): 2,
     ("port", "transport::"): 1,
     ("region", "region/adoption"): 1,
-    ("ulp/rsocket", "dropin/rdmacm"): 1,
 }
 # Units that include each other. A knot here only goes.
 KNOTS = (

@@ -1,7 +1,8 @@
+#include "dropin/rdmacm/locks.h"
+
 #include <cerrno>
 
 #include "dropin/ibverbs/services.h"
-#include "ulp/rsocket/private.h"
 
 int verbatim_take_lock(const char* name) {
   const VerbatimServices* const services = verbatim_services(verbatim::dropin::kServicesVersion);

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "dropin/rdmacm/locks.h"
 #include "ulp/rsocket/private.h"
 
 // What is called here goes to libc: `Inside` says so.

@@ -1,15 +1,11 @@
 #pragma once
 
-/// What librspreload needs of our librdmacm beyond rsocket(7): private symbols.
+/// What librspreload needs of our librdmacm beyond rsocket(7): a private symbol.
 extern "C" {
 
 /// dup3(2), where one of the numbers, or both, are rsockets: `number` becomes another number of
 /// what `from` is, at once, and stands no more for what it stood for. An rsocket ends with its last
 /// number. Answers with `number`, or with -1 and errno as dup3(2).
 __attribute__((visibility("default"))) int verbatim_rdup3(int from, int number, int flags);
-
-/// A descriptor that holds the lock of this name, of all processes of the user and network
-/// namespace, until its last copy is closed; else -1 and errno: EWOULDBLOCK where another has it.
-__attribute__((visibility("default"))) int verbatim_take_lock(const char* name);
 
 }  // extern "C"

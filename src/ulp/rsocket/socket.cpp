@@ -4,17 +4,33 @@
 #include <chrono>
 #include <cstring>
 
+#include <infiniband/ib.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
 
 #include "base/log.h"
-#include "dropin/rdmacm/addresses.h"
 
 namespace verbatim::rsocket {
 namespace {
 
 /// No wait is longer: an event may have been taken by another thread's call meanwhile.
 constexpr int kLongestWaitMs = 100;
+
+/// Bytes of an address by its family; 0 for one that is not known, or null.
+socklen_t length_of(const sockaddr* address) {
+  if (address == nullptr) return 0;
+  switch (address->sa_family) {
+    case AF_INET:
+      return sizeof(sockaddr_in);
+    case AF_INET6:
+      return sizeof(sockaddr_in6);
+    case AF_IB:
+      return sizeof(sockaddr_ib);
+    default:
+      return 0;
+  }
+}
 
 }  // namespace
 
@@ -61,7 +77,7 @@ Outcome<void> Socket::wait_once(std::unique_lock<std::mutex>& lock) {
 
 void copy_address(const sockaddr* from, sockaddr* to, socklen_t* length) {
   if (to == nullptr || length == nullptr) return;
-  const socklen_t size = rdmacm::length_of(from);
+  const socklen_t size = length_of(from);
   std::memcpy(to, from, std::min(*length, size));
   *length = size;
 }
