@@ -7,6 +7,8 @@
 
 #include <infiniband/ib.h>
 
+#include "connect/addresses.h"
+
 namespace verbatim::rdmacm {
 
 socklen_t length_of(const sockaddr* address) {
@@ -60,17 +62,11 @@ void store(const SocketAddress& address, const Id& id, sockaddr_storage& to) {
   sockaddr_ib ib{};
   ib.sib_family = AF_IB;
   ib.sib_pkey = htobe16(0xffff);
-  const Gid gid = is_wildcard(address) ? Gid{} : gid_of(address);
+  const Gid gid = connect::is_wildcard(address) ? Gid{} : gid_of(address);
   std::ranges::copy(gid.bytes, ib.sib_addr.sib_raw);
   ib.sib_sid = htobe64(std::uint64_t{id.verbs.ps} << 16 | address.port());
   ib.sib_sid_mask = htobe64(id.service_mask);
   std::memcpy(&to, &ib, sizeof ib);
-}
-
-bool is_wildcard(const SocketAddress& address) {
-  const auto bytes = address.ipv6_bytes();
-  const auto first = bytes.begin() + (address.is_ipv4() ? 12 : 0);
-  return std::all_of(first, bytes.end(), [](std::uint8_t byte) { return byte == 0; });
 }
 
 void show_addresses(Id& id) {
@@ -79,15 +75,15 @@ void show_addresses(Id& id) {
   store(id.remote, id, address.dst_storage);
   if (!id.verbs.verbs) return;
   id.verbs.port_num = 1;
-  address.addr.ibaddr.sgid = to_verbs(id.connection.path.local_gid);
-  address.addr.ibaddr.dgid = to_verbs(id.connection.path.remote_gid);
+  address.addr.ibaddr.sgid = to_verbs(id.connection.plan.path.local_gid);
+  address.addr.ibaddr.dgid = to_verbs(id.connection.plan.path.remote_gid);
   address.addr.ibaddr.pkey = htobe16(0xffff);
 }
 
 Result<void> show_path(Id& id) {
   auto* const record = static_cast<ibv_sa_path_rec*>(std::calloc(1, sizeof(ibv_sa_path_rec)));
   if (record == nullptr) return refuse(ENOMEM, "no memory for a path record");
-  const cm::Path& path = id.connection.path;
+  const cm::Path& path = id.connection.plan.path;
   constexpr std::uint8_t kExactly = 2;
   record->sgid = to_verbs(path.local_gid);
   record->dgid = to_verbs(path.remote_gid);

@@ -21,8 +21,6 @@ Result<Name> name_from(const sockaddr* address);
 /// Writes `address` as the id's family has it.
 void store(const SocketAddress& address, const Id& id, sockaddr_storage& to);
 
-bool is_wildcard(const SocketAddress& address);
-
 /// Fills in what programs read of the id's addresses and route.
 void show_addresses(Id& id);
 /// The route's path record; EALREADY does not happen: an older one is replaced.

@@ -52,7 +52,7 @@ sockaddr_ib to_ib(const sockaddr* address, int port_space) {
   ib.sib_family = AF_IB;
   ib.sib_pkey = htobe16(0xffff);
   const auto ip = SocketAddress::from(address, sizeof(sockaddr_in6)).value_or(SocketAddress());
-  const Gid gid = is_wildcard(ip) ? Gid{} : gid_of(ip);
+  const Gid gid = connect::is_wildcard(ip) ? Gid{} : gid_of(ip);
   std::copy(gid.bytes.begin(), gid.bytes.end(), ib.sib_addr.sib_raw);
   ib.sib_scope_id = ip.scope_id();
   ib.sib_sid = htobe64(static_cast<std::uint64_t>(port_space) << 16 | ip.port());

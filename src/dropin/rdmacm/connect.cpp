@@ -67,15 +67,15 @@ cm::CmTransport transport_of(const Id& id) {
 /// Notes whose stream it will be.
 cm::StreamOffer stream_offer_of(Id& id, const rdma_conn_param* parameters, ByteSpan private_data) {
   if (parameters != nullptr) id.connection.own_qpn = parameters->qp_num;
-  return {.inbound_reads = id.connection.responder_resources,
-          .outbound_reads = id.connection.initiator_depth,
+  return {.inbound_reads = id.connection.plan.responder_resources,
+          .outbound_reads = id.connection.plan.initiator_depth,
           .private_data = private_data};
 }
 
 cm::QueuePairOffer offer_of(const Id& id, const rdma_conn_param* parameters) {
-  cm::QueuePairOffer offer{.starting_psn = id.connection.own_psn,
-                           .responder_resources = id.connection.responder_resources,
-                           .initiator_depth = id.connection.initiator_depth,
+  cm::QueuePairOffer offer{.starting_psn = id.connection.plan.own_psn,
+                           .responder_resources = id.connection.plan.responder_resources,
+                           .initiator_depth = id.connection.plan.initiator_depth,
                            .rnr_retry_count = 7};
   if (parameters != nullptr) {
     offer.qpn = Qpn(parameters->qp_num);
@@ -96,25 +96,25 @@ Result<void> ask_for_connection(Id& id, const rdma_conn_param* parameters) {
   const std::lock_guard guard(cm.lock);
   Connection& connection = id.connection;
   const ReadsMax most = reads_max(id);
-  connection.responder_resources = most.inbound;
-  connection.initiator_depth = most.outbound;
+  connection.plan.responder_resources = most.inbound;
+  connection.plan.initiator_depth = most.outbound;
   if (parameters != nullptr && parameters->responder_resources != RDMA_MAX_RESP_RES) {
-    connection.responder_resources = parameters->responder_resources;
+    connection.plan.responder_resources = parameters->responder_resources;
   }
   if (parameters != nullptr && parameters->initiator_depth != RDMA_MAX_INIT_DEPTH) {
-    connection.initiator_depth = parameters->initiator_depth;
+    connection.plan.initiator_depth = parameters->initiator_depth;
   }
-  if (parameters != nullptr) connection.retry_count = parameters->retry_count & 7;
+  if (parameters != nullptr) connection.plan.retry_count = parameters->retry_count & 7;
   std::string data = id.connect_data;
   const ByteSpan own = private_data_of(parameters);
   data.append(reinterpret_cast<const char*>(own.data()), own.size());
   const ByteSpan private_data = std::as_bytes(std::span(data));
   const cm::ConnectParameters request{.service = service_of(id, id.remote.port()),
-                                      .path = connection.path,
+                                      .path = connection.plan.path,
                                       .ends = endpoints_of(id),
                                       .transport = transport_of(id),
                                       .offer = offer_of(id, parameters),
-                                      .retry_count = connection.retry_count,
+                                      .retry_count = connection.plan.retry_count,
                                       .private_data = private_data};
   if (Streams* const streams = cm.streams()) {
     return streams->connect(id, stream_offer_of(id, parameters, private_data));
@@ -134,7 +134,7 @@ Result<void> ask_for_queue_pair(Id& id, const rdma_conn_param* parameters) {
   const std::lock_guard guard(cm.lock);
   const auto number = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
     return engine.resolve({.service = service_of(id, id.remote.port()),
-                           .path = id.connection.path,
+                           .path = id.connection.plan.path,
                            .ends = endpoints_of(id),
                            .private_data = private_data_of(parameters)},
                           now, out);
@@ -156,13 +156,13 @@ Result<void> connect(Id& id, const rdma_conn_param* parameters) {
 Result<void> open_listener(Manager& cm, Id& id, int backlog) {
   const std::lock_guard guard(cm.lock);
   const bool only = id.options.own_family_only.value_or(id.local.is_ipv4());
-  const bool any = is_wildcard(id.local);
+  const bool any = connect::is_wildcard(id.local);
   id.backlog = backlog > 0 ? backlog : kBacklogDefault;
   const cm::ListenAt where{.service = service_of(id, id.local.port()),
                            .service_mask = id.is_af_ib ? id.service_mask : ~std::uint64_t{0},
                            .address = id.is_af_ib ? SocketAddress() : id.local,
                            .both_families = any && id.local.is_ipv6() && !only,
-                           .gid = id.is_af_ib && !any ? id.connection.path.local_gid : Gid{},
+                           .gid = id.is_af_ib && !any ? id.connection.plan.path.local_gid : Gid{},
                            .datagram = id.is_datagram(),
                            .backlog = static_cast<std::size_t>(id.backlog)};
   const auto listener = cm.streams() != nullptr
@@ -230,12 +230,12 @@ Result<void> accept_connection(Id& id, const rdma_conn_param* parameters) {
   };
   const ReadsMax most = reads_max(id);
   const bool given = parameters != nullptr;
-  connection.initiator_depth =
-      granted(connection.initiator_depth, given ? &parameters->initiator_depth : nullptr,
+  connection.plan.initiator_depth =
+      granted(connection.plan.initiator_depth, given ? &parameters->initiator_depth : nullptr,
               RDMA_MAX_INIT_DEPTH, most.outbound);
-  connection.responder_resources =
-      granted(connection.responder_resources, given ? &parameters->responder_resources : nullptr,
-              RDMA_MAX_RESP_RES, most.inbound);
+  connection.plan.responder_resources =
+      granted(connection.plan.responder_resources,
+              given ? &parameters->responder_resources : nullptr, RDMA_MAX_RESP_RES, most.inbound);
   if (auto ready = make_ready(id); !ready) return ready;
   if (Streams* const streams = cm.streams()) {
     return streams->accept(id, stream_offer_of(id, parameters, private_data_of(parameters)));
@@ -320,7 +320,8 @@ using namespace verbatim;
 using namespace verbatim::rdmacm;
 
 int rdma_connect(rdma_cm_id* id, rdma_conn_param* conn_param) {
-  if (auto begun = connect(from(id), conn_param); !begun) return answer("rdma_connect", begun);
+  if (auto begun = rdmacm::connect(from(id), conn_param); !begun)
+    return answer("rdma_connect", begun);
   return complete(from(id));
 }
 

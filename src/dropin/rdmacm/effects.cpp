@@ -37,7 +37,7 @@ void attach_private_data(Event& event, bool is_datagram, const cm::PrivateData& 
 
 /// `path` as a listener's side fills in what no message tells.
 void complete(cm::Path& path, const Manager& manager) {
-  if (const auto own = manager.own(path.local); own && path.local_gid.is_zero()) {
+  if (const auto own = manager.addresses().own(path.local); own && path.local_gid.is_zero()) {
     path.local_gid = own->gid;
   }
   if (path.remote_gid.is_zero()) path.remote_gid = manager.peer_gid(path.remote);
@@ -88,11 +88,11 @@ Id* Manager::request_for(cm::ListenerId listener_id, cm::ConnectionId connection
   id->options = listener->options;
   id->state = IdState::requested;
   id->connection.is_passive = true;
-  id->connection.path = path;
+  id->connection.plan.path = path;
   id->connection.ends = ends;
   id->local = ends.empty() ? path.local.with_port(listener->local.port()) : ends.destination;
   id->remote = ends.empty() ? path.remote.with_port(0) : ends.source;
-  complete(id->connection.path, *this);
+  complete(id->connection.plan.path, *this);
   open(*id, connection);
   return id;
 }
@@ -101,11 +101,11 @@ void Manager::on(const cm::ConnectRequest& request) {
   Id* const id = request_for(request.listener, request.connection, request.path, request.ends);
   if (id == nullptr) return;
   Connection& connection = id->connection;
-  connection.peer = request.peer;
-  connection.responder_resources = request.peer.responder_resources;
-  connection.initiator_depth = request.peer.initiator_depth;
-  connection.retry_count = request.retry_count;
-  connection.rnr_retry_count = request.peer.rnr_retry_count;
+  connection.plan.peer = request.peer;
+  connection.plan.responder_resources = request.peer.responder_resources;
+  connection.plan.initiator_depth = request.peer.initiator_depth;
+  connection.plan.retry_count = request.retry_count;
+  connection.plan.rnr_retry_count = request.peer.rnr_retry_count;
   Id& listener = *listeners_.at(request.listener);
   if (request.transport == cm::CmTransport::xrc) id->verbs.qp_type = IBV_QPT_XRC_RECV;
   if (request.transport == cm::CmTransport::uc) id->verbs.qp_type = IBV_QPT_UC;
@@ -130,13 +130,13 @@ void Manager::on(const cm::ConnectResponse& response) {
   Id* const id = find(response.connection);
   if (id == nullptr) return;
   Connection& connection = id->connection;
-  connection.peer = response.peer;
-  connection.responder_resources = response.peer.responder_resources;
-  connection.initiator_depth = response.peer.initiator_depth;
-  connection.rnr_retry_count = response.peer.rnr_retry_count;
+  connection.plan.peer = response.peer;
+  connection.plan.responder_resources = response.peer.responder_resources;
+  connection.plan.initiator_depth = response.peer.initiator_depth;
+  connection.plan.rnr_retry_count = response.peer.rnr_retry_count;
   note_progress(*id, true);
   auto event = make_event(*id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
-  event->verbs.param.conn = parameters_of(response.peer, connection.retry_count);
+  event->verbs.param.conn = parameters_of(response.peer, connection.plan.retry_count);
   attach_private_data(*event, false, response.private_data);
   push(*id, std::move(event));
 }
@@ -174,7 +174,7 @@ void Manager::on(const cm::Rejected& rejected) {
     log(LogLevel::warn,
         "{} refuses this node's GID: its connections may be over another RoCE version "
         "(VERBATIM_ROCE)",
-        id->connection.path.remote);
+        id->connection.plan.path.remote);
   }
   auto event = make_event(*id, RDMA_CM_EVENT_REJECTED, raw(rejected.reason));
   attach_private_data(*event, false, rejected.private_data);
@@ -189,7 +189,7 @@ void Manager::on(const cm::Unreachable& unreachable) {
   if (uses_frames()) {
     log(LogLevel::warn,
         "nobody answers at {} over RoCE v1: its node may be one of v2 (VERBATIM_ROCE)",
-        id->connection.path.remote);
+        id->connection.plan.path.remote);
   }
   push(*id, make_event(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT));
 }
@@ -236,8 +236,8 @@ void Manager::on(const cm::SidrResponse& response) {
   auto event = make_event(*id, found ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_UNREACHABLE,
                           found ? 0 : raw(response.status));
   rdma_ud_param& parameters = event->verbs.param.ud;
-  const cm::Path& path = id->connection.path;
-  const auto own = this->own(path.local);
+  const cm::Path& path = id->connection.plan.path;
+  const auto own = addresses_.own(path.local);
   parameters.ah_attr.grh = {.dgid = to_verbs(path.remote_gid),
                             .flow_label = path.flow_label,
                             .sgid_index = own ? own->gid_index : std::uint8_t{0},

@@ -57,11 +57,11 @@ Result<void> take_port(Id& id, const Name& name) {
 }
 
 /// The id is one of the node's addresses, and so of its device.
-Result<void> use_source(Id& id, const OwnAddress& own) {
+Result<void> use_source(Id& id, const connect::OwnAddress& own) {
   Manager& cm = manager();
   if (auto attached = cm.attach_device(id); !attached) return attached;
   const std::lock_guard guard(cm.lock);
-  cm::Path& path = id.connection.path;
+  cm::Path& path = id.connection.plan.path;
   path.local = own.address;
   path.local_gid = own.gid;
   path.mtu = cm.active_mtu();
@@ -76,13 +76,13 @@ Result<void> bind_to(Id& id, const sockaddr* address) {
   if (auto idle = require(id, {IdState::idle}, "the id is bound already"); !idle) return idle;
   auto name = name_from(address);
   if (!name) return std::unexpected(name.error());
-  if (is_wildcard(name->address)) {
+  if (connect::is_wildcard(name->address)) {
     if (auto taken = take_port(id, *name); !taken) return taken;
     const std::lock_guard guard(manager().lock);
     show_addresses(id);
     return {};
   }
-  const auto own = manager().own(name->address);
+  const auto own = manager().addresses().own(name->address);
   if (!own) return std::unexpected(own.error());
   name->address = own->address.with_port(name->address.port());
   if (auto taken = take_port(id, *name); !taken) return taken;
@@ -92,16 +92,16 @@ Result<void> bind_to(Id& id, const sockaddr* address) {
 namespace {
 
 /// Where a name leads: for the loopback address, to the node itself.
-Result<OwnAddress> find_source(const Id& id, SocketAddress& destination) {
+Result<connect::OwnAddress> find_source(const Id& id, SocketAddress& destination) {
   Manager& cm = manager();
-  if (destination.is_loopback() && !cm.is_on_loopback_interface()) {
-    auto own = cm.own(destination);
+  if (destination.is_loopback() && !cm.addresses().is_on_loopback_interface()) {
+    auto own = cm.addresses().own(destination);
     if (!own) return own;
     destination = own->address.with_port(destination.port());
     return own;
   }
-  if (!is_wildcard(id.local)) return cm.own(id.local);
-  return cm.source_for(destination);
+  if (!connect::is_wildcard(id.local)) return cm.addresses().own(id.local);
+  return cm.addresses().source_for(destination);
 }
 
 Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* destination) {
@@ -125,7 +125,7 @@ Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* des
   }
   {
     const std::lock_guard guard(cm.lock);
-    cm::Path& path = id.connection.path;
+    cm::Path& path = id.connection.plan.path;
     id.remote = name->address;
     id.service = name->service;
     if (id.remote.is_link_local() && id.remote.scope_id() == 0) {

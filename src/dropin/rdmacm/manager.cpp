@@ -1,9 +1,7 @@
 #include "dropin/rdmacm/manager.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <ranges>
 
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -75,6 +73,7 @@ Result<Manager*> Manager::get() {
 Manager::Manager(const VerbatimServices* services, const VerbatimNode& node, std::uint64_t seed)
     : services_(services),
       node_(node),
+      addresses_(std::string_view(node.interface) == "lo"),
       engine_(
           {.slot = static_cast<std::uint16_t>(node.slot), .node_guid = node.guid, .seed = seed}) {
   take_addresses(node);
@@ -82,10 +81,9 @@ Manager::Manager(const VerbatimServices* services, const VerbatimNode& node, std
 
 void Manager::take_addresses(const VerbatimNode& node) {
   for (std::size_t i = addresses_.size(); i < node.gid_count; ++i) {
-    addresses_.push_back({.address = load(node.gids[i].address),
-                          .gid = to_gid(node.gids[i].gid),
-                          .gid_index = static_cast<std::uint8_t>(node.is_iwarp ? 0 : i),
-                          .entry = static_cast<std::uint8_t>(i)});
+    addresses_.add({.address = load(node.gids[i].address),
+                    .gid = to_gid(node.gids[i].gid),
+                    .gid_index = static_cast<std::uint8_t>(node.is_iwarp ? 0 : i)});
   }
 }
 
@@ -104,34 +102,6 @@ Result<void> Manager::start() {
   return streams_->start();
 }
 
-Result<OwnAddress> Manager::own(const SocketAddress& address) const {
-  // The last that fits: GID 0, the link-local one, may stand for an IPv4 address, too.
-  for (const OwnAddress& own : std::views::reverse(addresses_.elements())) {
-    if (!is_there(own)) continue;
-    if (same_ip(own.address, address)) return own;
-    if (address.is_link_local() && address.scope_id() == 0 &&
-        own.address.ipv6_bytes() == address.ipv6_bytes()) {
-      return own;
-    }
-  }
-  // As the kernel does with a card: the loopback address is the first of the node's own.
-  if (address.is_loopback() && !is_on_loopback_interface()) return source_for(address);
-  return refuse(EADDRNOTAVAIL, fmt::format("{} is no address of this node", address.ip_text()));
-}
-
-std::vector<SocketAddress> Manager::own_addresses(int family, bool both) const {
-  std::vector<SocketAddress> addresses;
-  for (const OwnAddress& own : addresses_.elements()) {
-    const bool is_wanted = both || own.address.family() == family;
-    const bool is_known = std::ranges::any_of(
-        addresses, [&](const SocketAddress& one) { return same_ip(one, own.address); });
-    if (is_wanted && is_there(own) && !is_known && !own.address.empty()) {
-      addresses.push_back(own.address);
-    }
-  }
-  return addresses;
-}
-
 /// The program has done with a connection, in whatever state.
 void Manager::release(cm::ConnectionId connection) {
   if (streams_ != nullptr) return streams_->release(connection);
@@ -139,20 +109,6 @@ void Manager::release(cm::ConnectionId connection) {
     engine.release(connection, now, out);
     return 0;
   });
-}
-
-Result<OwnAddress> Manager::source_for(const SocketAddress& destination) const {
-  const OwnAddress* fitting = nullptr;
-  for (const OwnAddress& own : addresses_.elements()) {
-    if (own.address.family() != destination.family() || !is_there(own)) continue;
-    const bool same_scope = own.address.is_link_local() == destination.is_link_local();
-    // Entries after the first are the addresses' own GIDs; the first is made from the MAC.
-    if (fitting == nullptr || same_scope) fitting = &own;
-    if (same_scope && own.gid == gid_of(own.address)) break;
-  }
-  if (fitting != nullptr) return *fitting;
-  return refuse(ENODEV, fmt::format("this node has no address from which to reach {}",
-                                    destination.ip_text()));
 }
 
 void Manager::open(Id& id, cm::ConnectionId connection) {
@@ -193,11 +149,11 @@ void Manager::note_progress(Id& id, bool is_established) {
                           .has_sent_reply = connection.is_passive,
                           .local_id = raw(connection.number),
                           .remote_id = engine_.peer_id(connection.number),
-                          .remote_qpn = connection.peer.qpn.value(),
+                          .remote_qpn = connection.plan.peer.qpn.value(),
                           .local = {},
                           .remote = {}};
-  std::memcpy(&told.local, connection.path.local.data(), connection.path.local.size());
-  std::memcpy(&told.remote, connection.path.remote.data(), connection.path.remote.size());
+  std::memcpy(&told.local, connection.plan.path.local.data(), connection.plan.path.local.size());
+  std::memcpy(&told.remote, connection.plan.path.remote.data(), connection.plan.path.remote.size());
   services_->set_connection(*connection.entry, &told);
 }
 
@@ -242,7 +198,7 @@ void Manager::on_port_changed(const VerbatimPortChange* change) {
   const std::lock_guard guard(manager->lock);
   manager->node_.active_mtu = change->node->active_mtu;  // All else stays.
   manager->take_addresses(*change->node);
-  manager->gids_ = change->gids;
+  manager->addresses_.set_valid(change->gids);
   if (manager->streams_ != nullptr) manager->streams_->follow_addresses();
   for (Id* const id : manager->ids_of_device_) {
     if (change->is_removed) {

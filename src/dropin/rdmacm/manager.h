@@ -9,24 +9,15 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/append_only_list.h"
 #include "base/error.h"
 #include "base/os/timer_fd.h"
 #include "cm/ib/connection_manager.h"
+#include "connect/addresses.h"
 #include "dropin/ibverbs/services.h"
 #include "dropin/rdmacm/objects.h"
 #include "dropin/rdmacm/streams.h"
 
 namespace verbatim::rdmacm {
-
-/// An address of the node, and its GID; over iWARP the GID is the port's only one, whatever the
-/// address.
-struct OwnAddress {
-  SocketAddress address;
-  Gid gid;
-  std::uint8_t gid_index = 0;  // In the table that the program sees.
-  std::uint8_t entry = 0;      // In VerbatimNode::gids.
-};
 
 /// Everything that ids share: the connection manager's engine, the device, and the way from what
 /// the engine says to events. One for each process.
@@ -41,13 +32,7 @@ class Manager {
   std::uint64_t node_guid() const { return node_.guid; }
   Mtu active_mtu() const { return static_cast<Mtu>(node_.active_mtu); }
   std::uint32_t interface_index() const { return node_.interface_index; }
-  bool is_on_loopback_interface() const { return std::string_view(node_.interface) == "lo"; }
-  /// EADDRNOTAVAIL.
-  Result<OwnAddress> own(const SocketAddress& address) const;
-  /// All of one family, or of both, without ports.
-  std::vector<SocketAddress> own_addresses(int family, bool both) const;
-  /// From where to reach `destination`. ENODEV where the node has no address of its family.
-  Result<OwnAddress> source_for(const SocketAddress& destination) const;
+  const connect::Addresses& addresses() const { return addresses_; }
   /// Zeros over iWARP, where a peer has none that anybody else knows.
   Gid peer_gid(const SocketAddress& address) const {
     return node_.is_iwarp ? Gid{} : gid_of(address);
@@ -117,12 +102,10 @@ class Manager {
   void take_addresses(const VerbatimNode& node);
   /// Connections are over RoCE v1.
   bool uses_frames() const { return node_.version == IBV_GID_TYPE_ROCE_V1; }
-  bool is_there(const OwnAddress& own) const { return (gids_ >> own.entry & 1) != 0; }
 
   const VerbatimServices* services_;
   VerbatimNode node_;
-  AppendOnlyList<OwnAddress, std::size(VerbatimNode{}.gids)> addresses_;  // By entry.
-  std::atomic<std::uint32_t> gids_ = ~0u;  // Bit i: an interface has the address of entry i.
+  connect::Addresses addresses_;
   std::unordered_set<Id*> ids_of_device_;
   cm::ConnectionManager engine_;
   std::unique_ptr<Streams> streams_;

@@ -12,12 +12,12 @@ namespace {
 constexpr std::uint32_t kMulticastQueuePair = 0xffffff;
 
 void describe(const Id& id, const Multicast& multicast, rdma_ud_param& parameters) {
-  const auto own = manager().own(id.connection.path.local);
+  const auto own = manager().addresses().own(id.connection.plan.path.local);
   parameters.private_data = multicast.context;
   parameters.ah_attr.grh = {.dgid = multicast.group,
                             .flow_label = 0,
                             .sgid_index = own ? own->gid_index : std::uint8_t{0},
-                            .hop_limit = id.connection.path.hop_limit,
+                            .hop_limit = id.connection.plan.path.hop_limit,
                             .traffic_class = id.options.traffic_class};
   parameters.ah_attr.is_global = 1;
   parameters.ah_attr.port_num = 1;

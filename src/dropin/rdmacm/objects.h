@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/net/address.h"
 #include "cm/ib/connection_manager.h"
+#include "connect/queue_pair_plan.h"
 #include "dropin/rdmacm/rdmacm.h"
 
 /// What stands behind the structures that programs hold: each begins with the public structure.
@@ -88,25 +89,19 @@ struct IdOptions {
   std::optional<std::uint8_t> ack_timeout;
 };
 
-/// What the queue pair's attributes are made from.
+/// What the id is one end of.
 struct Connection {
   cm::ConnectionId number{};
   bool is_open = false;  // `number` is good.
   bool is_passive = false;
-  cm::Path path;
   cm::IpEndpoints ends;
-  cm::QueuePairOffer peer;
-  Psn own_psn;  // Told to the peer: its first packet has this one.
-  std::uint8_t responder_resources = 0;
-  std::uint8_t initiator_depth = 0;
-  std::uint8_t retry_count = 7;
-  std::uint8_t rnr_retry_count = 7;
+  connect::QueuePairPlan plan;
   std::optional<std::uint32_t> entry;  // In the agent's table.
   std::uint32_t own_qpn = 0;           // iWARP: that the program named, where the id has none.
 };
 
 struct Id {
-  explicit Id(const Manager* owning) : owner(owning) { connection.own_psn = random_psn(); }
+  explicit Id(const Manager* owning) : owner(owning) { connection.plan.own_psn = random_psn(); }
   rdma_cm_id verbs{};
   const Manager* const owner;  // In a child of fork: its parent's.
   bool is_synchronous = false;

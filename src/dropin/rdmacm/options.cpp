@@ -21,7 +21,7 @@ Result<void> set_traffic_class(Id& id, const void* value, std::size_t length) {
   const auto wanted = value_of<std::uint8_t>(value, length);
   if (!wanted) return std::unexpected(wanted.error());
   id.options.traffic_class = *wanted;
-  id.connection.path.traffic_class = *wanted;
+  id.connection.plan.path.traffic_class = *wanted;
   return {};
 }
 
@@ -48,7 +48,7 @@ Result<void> set_ack_timeout(Id& id, const void* value, std::size_t length) {
   if (*wanted > kLargest) return refuse(EINVAL, "an ACK timeout has 5 bits");
   if (id.is_datagram()) return refuse(EINVAL, "datagrams have no ACK timeout");
   id.options.ack_timeout = *wanted;
-  id.connection.path.ack_timeout = *wanted;
+  id.connection.plan.path.ack_timeout = *wanted;
   return {};
 }
 
@@ -63,10 +63,10 @@ Result<void> set_path(Id& id, const void* value, std::size_t length) {
   }
   ibv_path_data data;
   std::memcpy(&data, value, sizeof data);
-  if (to_gid(data.path.dgid) != id.connection.path.remote_gid) {
+  if (to_gid(data.path.dgid) != id.connection.plan.path.remote_gid) {
     return refuse(EINVAL, "the path leads to another GID than the id's");
   }
-  id.connection.path.traffic_class = data.path.tclass;
+  id.connection.plan.path.traffic_class = data.path.tclass;
   if (auto shown = show_path(id); !shown) return shown;
   id.state = IdState::route_resolved;
   manager().push(id, make_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0));

@@ -6,69 +6,9 @@
 namespace verbatim::rdmacm {
 namespace {
 
-constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms: docs/decisions.md.
-
 std::uint8_t gid_index(const Id& id) {
-  const auto own = manager().own(id.connection.path.local);
+  const auto own = manager().addresses().own(id.connection.plan.path.local);
   return own ? own->gid_index : std::uint8_t{0};
-}
-
-ibv_ah_attr address_of_peer(const Id& id) {
-  const cm::Path& path = id.connection.path;
-  ibv_ah_attr address{};
-  address.grh = {.dgid = to_verbs(path.remote_gid),
-                 .flow_label = path.flow_label,
-                 .sgid_index = gid_index(id),
-                 .hop_limit = path.hop_limit,
-                 .traffic_class = path.traffic_class};
-  address.sl = path.service_level;
-  address.is_global = 1;
-  address.port_num = 1;
-  return address;
-}
-
-bool answers_reads(ibv_qp_type type) { return type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV; }
-
-int to_init(const Id& id, ibv_qp_attr& attributes) {
-  attributes.pkey_index = 0;
-  attributes.port_num = 1;
-  const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
-  if (id.is_datagram()) {
-    attributes.qkey = RDMA_UDP_QKEY;
-    return mask | IBV_QP_QKEY;
-  }
-  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-  if (answers_reads(id.type()) && id.connection.responder_resources > 0) {
-    attributes.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-  }
-  return mask | IBV_QP_ACCESS_FLAGS;
-}
-
-int to_rtr(const Id& id, ibv_qp_attr& attributes) {
-  if (id.is_datagram()) return IBV_QP_STATE;
-  const Connection& connection = id.connection;
-  attributes.ah_attr = address_of_peer(id);
-  attributes.path_mtu = static_cast<ibv_mtu>(raw(connection.path.mtu));
-  attributes.dest_qp_num = connection.peer.qpn.value();
-  attributes.rq_psn = connection.own_psn.value();  // What this side has asked for.
-  const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-  if (!answers_reads(id.type())) return mask;
-  attributes.max_dest_rd_atomic = connection.responder_resources;
-  attributes.min_rnr_timer = kMinRnrTimer;
-  return mask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-}
-
-int to_rts(const Id& id, ibv_qp_attr& attributes) {
-  const Connection& connection = id.connection;
-  attributes.sq_psn = connection.peer.starting_psn.value();
-  const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-  if (id.is_datagram() || id.type() == IBV_QPT_UC) return mask;
-  attributes.timeout = connection.path.ack_timeout;
-  if (id.type() == IBV_QPT_XRC_RECV) return mask | IBV_QP_TIMEOUT;
-  attributes.retry_cnt = connection.retry_count;
-  attributes.rnr_retry = connection.rnr_retry_count;
-  attributes.max_rd_atomic = connection.initiator_depth;
-  return mask | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 }
 
 Result<void> modify(ibv_qp* qp, ibv_qp_attr& attributes, int mask) {
@@ -261,18 +201,8 @@ Result<void> create_shared_queue(Id& id, ibv_srq_init_attr_ex& attributes) {
 }  // namespace
 
 Result<int> attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr& attributes) {
-  attributes.qp_state = state;
-  switch (state) {
-    case IBV_QPS_INIT:
-      return to_init(id, attributes);
-    case IBV_QPS_RTR:
-      return to_rtr(id, attributes);
-    case IBV_QPS_RTS:
-      return to_rts(id, attributes);
-    default:
-      return refuse(EINVAL, fmt::format("attributes are known for INIT, RTR and RTS, not for {}",
-                                        static_cast<int>(state)));
-  }
+  const ibv_qp_type type = id.is_datagram() ? IBV_QPT_UD : id.type();
+  return connect::attributes_for(id.connection.plan, type, gid_index(id), state, attributes);
 }
 
 Result<void> make_ready(Id& id) {

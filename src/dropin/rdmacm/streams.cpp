@@ -76,7 +76,7 @@ Result<UniqueFd> Streams::open_socket(const SocketAddress& local, bool only_ipv6
 Result<void> Streams::connect(Id& id, const cm::StreamOffer& offer) {
   cm::StreamEffects effects;
   const auto number =
-      engine_.connect(id.connection.path.local, id.remote, offer, monotonic_now(), effects);
+      engine_.connect(id.connection.plan.path.local, id.remote, offer, monotonic_now(), effects);
   if (!number) return std::unexpected(number.error());
   // Before the effects: the kernel may refuse at once.
   manager_.open(id, *number);

@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "dropin/rdmacm/addresses.h"
 #include "dropin/rdmacm/manager.h"
 #include "dropin/rdmacm/streams.h"
 
@@ -58,8 +57,8 @@ Result<cm::ListenerId> Streams::listen(Id& id, int backlog) {
 
 /// Of a wildcard, for other nodes of the machine listen at the same port.
 std::vector<SocketAddress> Streams::addresses_of(const Listening& listening) const {
-  if (!is_wildcard(listening.at)) return {listening.at};
-  return manager_.own_addresses(listening.at.family(), listening.both_families);
+  if (!connect::is_wildcard(listening.at)) return {listening.at};
+  return manager_.addresses().all(listening.at.family(), listening.both_families);
 }
 
 void Streams::follow_addresses() {

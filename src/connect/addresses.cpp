@@ -1,0 +1,59 @@
+#include "connect/addresses.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+namespace verbatim::connect {
+
+bool is_wildcard(const SocketAddress& address) {
+  const auto bytes = address.ipv6_bytes();
+  const auto first = bytes.begin() + (address.is_ipv4() ? 12 : 0);
+  return std::all_of(first, bytes.end(), [](std::uint8_t byte) { return byte == 0; });
+}
+
+Result<OwnAddress> Addresses::own(const SocketAddress& address) const {
+  // The last that fits: GID 0, the link-local one, may stand for an IPv4 address, too.
+  for (std::size_t i = entries_.size(); i-- > 0;) {
+    const OwnAddress& own = entries_[i];
+    if (!is_valid(i)) continue;
+    if (same_ip(own.address, address)) return own;
+    if (address.is_link_local() && address.scope_id() == 0 &&
+        own.address.ipv6_bytes() == address.ipv6_bytes()) {
+      return own;
+    }
+  }
+  // As the kernel does with a card: the loopback address is the first of the node's own.
+  if (address.is_loopback() && !is_on_loopback_interface_) return source_for(address);
+  return refuse(EADDRNOTAVAIL, fmt::format("{} is no address of this node", address.ip_text()));
+}
+
+Result<OwnAddress> Addresses::source_for(const SocketAddress& destination) const {
+  const OwnAddress* fitting = nullptr;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const OwnAddress& own = entries_[i];
+    if (own.address.family() != destination.family() || !is_valid(i)) continue;
+    const bool same_scope = own.address.is_link_local() == destination.is_link_local();
+    // Entries after the first are the addresses' own GIDs; the first is made from the MAC.
+    if (fitting == nullptr || same_scope) fitting = &own;
+    if (same_scope && own.gid == gid_of(own.address)) break;
+  }
+  if (fitting != nullptr) return *fitting;
+  return refuse(ENODEV, fmt::format("this node has no address from which to reach {}",
+                                    destination.ip_text()));
+}
+
+std::vector<SocketAddress> Addresses::all(int family, bool both) const {
+  std::vector<SocketAddress> addresses;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const SocketAddress& address = entries_[i].address;
+    const bool is_wanted = both || address.family() == family;
+    const bool is_known = std::ranges::any_of(
+        addresses, [&](const SocketAddress& one) { return same_ip(one, address); });
+    if (is_wanted && is_valid(i) && !is_known && !address.empty()) addresses.push_back(address);
+  }
+  return addresses;
+}
+
+}  // namespace verbatim::connect

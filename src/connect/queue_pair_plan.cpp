@@ -1,0 +1,89 @@
+#include "connect/queue_pair_plan.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+
+#include <fmt/format.h>
+#include <rdma/rdma_cma.h>
+
+namespace verbatim::connect {
+namespace {
+
+constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms: docs/decisions.md.
+
+bool answers_reads(ibv_qp_type type) { return type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV; }
+
+ibv_ah_attr address_of_peer(const cm::Path& path, std::uint8_t gid_index) {
+  ibv_ah_attr address{};
+  std::ranges::copy(path.remote_gid.bytes, std::begin(address.grh.dgid.raw));
+  address.grh.flow_label = path.flow_label;
+  address.grh.sgid_index = gid_index;
+  address.grh.hop_limit = path.hop_limit;
+  address.grh.traffic_class = path.traffic_class;
+  address.sl = path.service_level;
+  address.is_global = 1;
+  address.port_num = 1;
+  return address;
+}
+
+int to_init(const QueuePairPlan& plan, ibv_qp_type type, ibv_qp_attr& attributes) {
+  attributes.pkey_index = 0;
+  attributes.port_num = 1;
+  const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+  if (type == IBV_QPT_UD) {
+    attributes.qkey = RDMA_UDP_QKEY;
+    return mask | IBV_QP_QKEY;
+  }
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+  if (answers_reads(type) && plan.responder_resources > 0) {
+    attributes.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  }
+  return mask | IBV_QP_ACCESS_FLAGS;
+}
+
+int to_rtr(const QueuePairPlan& plan, ibv_qp_type type, std::uint8_t gid_index,
+           ibv_qp_attr& attributes) {
+  if (type == IBV_QPT_UD) return IBV_QP_STATE;
+  attributes.ah_attr = address_of_peer(plan.path, gid_index);
+  attributes.path_mtu = static_cast<ibv_mtu>(raw(plan.path.mtu));
+  attributes.dest_qp_num = plan.peer.qpn.value();
+  attributes.rq_psn = plan.own_psn.value();  // What this side has asked for.
+  const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  if (!answers_reads(type)) return mask;
+  attributes.max_dest_rd_atomic = plan.responder_resources;
+  attributes.min_rnr_timer = kMinRnrTimer;
+  return mask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+}
+
+int to_rts(const QueuePairPlan& plan, ibv_qp_type type, ibv_qp_attr& attributes) {
+  attributes.sq_psn = plan.peer.starting_psn.value();
+  const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  if (type == IBV_QPT_UD || type == IBV_QPT_UC) return mask;
+  attributes.timeout = plan.path.ack_timeout;
+  if (type == IBV_QPT_XRC_RECV) return mask | IBV_QP_TIMEOUT;
+  attributes.retry_cnt = plan.retry_count;
+  attributes.rnr_retry = plan.rnr_retry_count;
+  attributes.max_rd_atomic = plan.initiator_depth;
+  return mask | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+}
+
+}  // namespace
+
+Result<int> attributes_for(const QueuePairPlan& plan, ibv_qp_type type, std::uint8_t gid_index,
+                           ibv_qp_state state, ibv_qp_attr& attributes) {
+  attributes.qp_state = state;
+  switch (state) {
+    case IBV_QPS_INIT:
+      return to_init(plan, type, attributes);
+    case IBV_QPS_RTR:
+      return to_rtr(plan, type, gid_index, attributes);
+    case IBV_QPS_RTS:
+      return to_rts(plan, type, attributes);
+    default:
+      return refuse(EINVAL, fmt::format("attributes are known for INIT, RTR and RTS, not for {}",
+                                        static_cast<int>(state)));
+  }
+}
+
+}  // namespace verbatim::connect
