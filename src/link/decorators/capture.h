@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "link/decorators/capture_ring.h"
+#include "link/decorators/decorator.h"
+#include "link/decorators/faults.h"
+
+namespace verbatim::link {
+
+/// Where the captures of all links of a program write. Thread-safe.
+class CaptureTap {
+ public:
+  /// Null: packets are captured no longer.
+  void set_ring(std::unique_ptr<CaptureRing> ring);
+  void add(const Packets& packets, Remark remark);
+  void add(const Received& packets, Remark remark);
+
+ private:
+  std::mutex lock_;  // Guards the ring and what is written there.
+  std::unique_ptr<CaptureRing> ring_;
+};
+
+/// Writes each packet that is sent or received into the tap's ring.
+class Capture final : public Decorator, public FaultWitness {
+ public:
+  /// Both outlive the decorator.
+  Capture(Link& next, CaptureTap& tap) : Decorator(next), tap_(tap) {}
+
+  int send(const Packets& packets) noexcept override;
+  std::size_t receive(Sink& sink, TimeNs now) override;
+
+  int send_marked(const Packets& packet, Remark remark) noexcept override;
+  void note_lost(const Packets& packet, Remark remark) noexcept override {
+    tap_.add(packet, remark);
+  }
+  void note_lost(const Received& packet, Remark remark) noexcept override {
+    tap_.add(packet, remark);
+  }
+
+ private:
+  class TappedSink;
+  CaptureTap& tap_;
+};
+
+}  // namespace verbatim::link

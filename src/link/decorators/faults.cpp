@@ -1,0 +1,373 @@
+#include "link/decorators/faults.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+#include <variant>
+
+#include "wire/ib/bth.h"
+#include "wire/net/grh.h"
+#include "wire/net/ip.h"
+
+namespace verbatim::link {
+namespace {
+
+/// Bytes before the BTH: RoCE v1 has its GRH in the packet.
+std::size_t bytes_before_bth(const Path& path) {
+  return std::holds_alternative<RoceV1Path>(path) ? wire::Grh::kSize : 0;
+}
+
+template <typename Span>
+Span from_bth(const Path& path, Span packet) {
+  return packet.subspan(std::min(bytes_before_bth(path), packet.size()));
+}
+
+/// The `index`-th packet of those that came or leave together.
+template <typename Span>
+Span packet_of(Span bytes, std::size_t packet_bytes, std::size_t index) {
+  const std::size_t at = index * packet_bytes;
+  return bytes.subspan(at, std::min(packet_bytes, bytes.size() - at));
+}
+
+/// `packet`'s ICRC for another IP identification: a difference of what it covers makes a difference
+/// of the CRC that depends on nothing else, so one that was wrong stays wrong.
+void move_icrc(const wire::IcrcSeed& seed, MutableByteSpan packet, std::size_t from,
+               std::size_t to) {
+  if (from == to || !seed.is_ipv4() || packet.size() < wire::Bth::kSize + wire::kIcrcBytes) return;
+  const auto icrc = packet.last<wire::kIcrcBytes>();
+  const ByteSpan covered = packet.first(packet.size() - wire::kIcrcBytes);
+  const std::uint32_t difference = seed.compute(covered, static_cast<std::uint16_t>(from)) ^
+                                   seed.compute(covered, static_cast<std::uint16_t>(to));
+  wire::store_icrc(wire::load_icrc(icrc) ^ difference, icrc);
+}
+
+/// One packet that takes the way of others.
+class Single {
+ public:
+  Single(const Packets& like, ByteSpan packet)
+      : piece_{const_cast<std::byte*>(packet.data()), packet.size()},
+        packets_{.to = like.to,
+                 .path = like.path,
+                 .seed = like.seed,
+                 .pieces = std::span(&piece_, 1),
+                 .packet_bytes = packet.size(),
+                 .count = 1,
+                 .lane = like.lane} {}
+  Single(const Single&) = delete;
+  Single& operator=(const Single&) = delete;
+  const Packets& packets() const { return packets_; }
+
+ private:
+  const iovec piece_;
+  const Packets packets_;
+};
+
+Remark remark_of(const FaultDecision& decision) {
+  if (decision.corrupt) return Remark::corrupted;
+  if (decision.delay != 0) return Remark::delayed;
+  return decision.reorder ? Remark::reordered : Remark::none;
+}
+
+}  // namespace
+
+void corrupt(const wire::IcrcSeed& seed, MutableByteSpan packet, std::uint64_t random) {
+  // Not what says where the packet goes, and not what the ICRC does not cover.
+  constexpr std::size_t kFirst = 8;
+  if (packet.size() <= kFirst) return;
+  const std::size_t bits = (packet.size() - kFirst) * 8;
+  for (std::size_t tried = 0; tried < bits; ++tried) {
+    const std::size_t bit = (random + tried) % bits;
+    std::byte& target = packet[kFirst + bit / 8];
+    target ^= std::byte{1} << (bit & 7);
+    // A receiver does not see the IP identification, so it may take a corruption for another one.
+    if (!wire::verify_icrc(seed, packet, 0)) return;
+    target ^= std::byte{1} << (bit & 7);
+  }
+}
+
+/// A copy of packets that leave together, in one piece.
+class Faults::Burst {
+ public:
+  explicit Burst(const Packets& packets) : like_(packets) {
+    std::size_t total = 0;
+    for (const iovec& piece : packets.pieces) total += piece.iov_len;
+    bytes_.reserve(total);
+    for (const iovec& piece : packets.pieces) {
+      const auto* const start = static_cast<const std::byte*>(piece.iov_base);
+      bytes_.insert(bytes_.end(), start, start + piece.iov_len);
+    }
+  }
+  const Packets& like() const { return like_; }
+  std::size_t count() const { return like_.count; }
+  MutableByteSpan packet(std::size_t index) {
+    return packet_of(MutableByteSpan(bytes_), like_.packet_bytes, index);
+  }
+  MutableByteSpan from_bth(std::size_t index) { return link::from_bth(like_.path, packet(index)); }
+  /// Makes the packet's ICRC that of the `index`-th datagram of a call.
+  void number(std::size_t packet, std::size_t index) {
+    move_icrc(like_.seed, from_bth(packet), packet, index);
+  }
+  /// Sends packets [first, end), which no fault has hit, as they were.
+  int send_run(Link& to, std::size_t first, std::size_t end) {
+    if (first == end) return 0;
+    for (std::size_t i = first; i < end; ++i) number(i, i - first);
+    const MutableByteSpan last = packet(end - 1);
+    std::byte* const start = packet(first).data();
+    const iovec piece{start, static_cast<std::size_t>(last.data() + last.size() - start)};
+    return to.send({.to = like_.to,
+                    .path = like_.path,
+                    .seed = like_.seed,
+                    .pieces = std::span(&piece, 1),
+                    .packet_bytes = std::min(like_.packet_bytes, piece.iov_len),
+                    .count = static_cast<std::uint32_t>(end - first),
+                    .lane = like_.lane});
+  }
+
+ private:
+  const Packets& like_;
+  std::vector<std::byte> bytes_;
+};
+
+Faults::Faults(Link& next, observe::FaultCounters& counters, FaultWitness* witness, TimerFd timer,
+               Clock clock)
+    : Decorator(next),
+      counters_(counters),
+      witness_(witness),
+      clock_(clock),
+      timer_(std::move(timer)) {}
+
+void Faults::set_plan(const FaultPlan& plan) {
+  const std::lock_guard guard(lock_);
+  plan_ = plan;
+  history_ = {};
+}
+
+template <typename PacketAt>
+std::vector<FaultDecision> Faults::decide(Direction direction, const Path& peer, std::size_t count,
+                                          PacketAt packet_at) {
+  std::vector<FaultDecision> decisions;
+  const SocketAddress address = address_of(peer);
+  const std::lock_guard guard(lock_);
+  for (std::size_t i = 0; i < count; ++i) {
+    wire::Bth bth;
+    if (wire::decode_bth(packet_at(i), bth)) continue;
+    if (!plan_.chooses(direction, address, bth.opcode)) continue;
+    const auto decision = plan_.decide(history_.note(direction, address, bth));
+    if (decision.is_none()) continue;
+    decisions.resize(count);
+    decisions[i] = decision;
+  }
+  return decisions;
+}
+
+int Faults::send(const Packets& packets) noexcept {
+  try {
+    return send_some(packets);
+  } catch (const std::bad_alloc&) {
+    counters_.overflowed.add(packets.count);
+    return ENOBUFS;
+  }
+}
+
+int Faults::send_some(const Packets& packets) {
+  Burst burst(packets);
+  const auto decisions = decide(Direction::send, packets.path, burst.count(),
+                                [&burst](std::size_t i) { return burst.from_bth(i); });
+  if (decisions.empty()) {
+    const int error = next().send(packets);
+    send_reordered(packets.to);
+    return error;
+  }
+  int error = 0;
+  std::size_t run = 0;  // Where the packets begin that wait to be sent together.
+  for (std::size_t i = 0; i < burst.count(); ++i) {
+    if (decisions[i].is_none()) {
+      // The first one behind a reordered packet lets that go.
+      if (reordered_.load(std::memory_order_relaxed) == 0) continue;
+      error |= burst.send_run(next(), run, i + 1);
+      send_reordered(packets.to);
+    } else {
+      error |= burst.send_run(next(), run, i);
+      if (i > run) send_reordered(packets.to);
+      error |= send_single(burst, i, decisions[i]);
+    }
+    run = i + 1;
+  }
+  error |= burst.send_run(next(), run, burst.count());
+  return error == 0 ? 0 : ENOBUFS;
+}
+
+int Faults::send_single(Burst& burst, std::size_t index, const FaultDecision& decision) {
+  const Packets& like = burst.like();
+  burst.number(index, 0);
+  const MutableByteSpan packet = burst.packet(index);
+  if (decision.lose) {
+    counters_.lost.add();
+    if (witness_ != nullptr) witness_->note_lost(Single(like, packet).packets(), Remark::lost);
+    return 0;
+  }
+  if (decision.corrupt) {
+    counters_.corrupted.add();
+    corrupt(like.seed, burst.from_bth(index), decision.random);
+  }
+  const Remark remark = remark_of(decision);
+  int error = 0;
+  if (decision.delay != 0 || decision.reorder) {
+    wait(like, packet, remark, decision.delay, decision.reorder);
+  } else {
+    error = send_one(like, packet, remark);
+    send_reordered(like.to);
+  }
+  if (!decision.duplicate) return error;
+  counters_.duplicated.add();
+  if (decision.delay == 0) return error | send_one(like, packet, Remark::duplicated);
+  wait(like, packet, Remark::duplicated, decision.delay, false);
+  return error;
+}
+
+int Faults::send_one(const Packets& like, ByteSpan packet, Remark remark) noexcept {
+  const Single one(like, packet);
+  if (witness_ != nullptr) return witness_->send_marked(one.packets(), remark);
+  return next().send(one.packets());
+}
+
+void Faults::wait(const Packets& like, ByteSpan packet, Remark remark, TimeNs delay,
+                  bool is_reordered) {
+  const TimeNs due = clock_() + delay + (is_reordered ? kReorderTime : 0);
+  Waiting waiting{.to = &like.to,
+                  .path = like.path,
+                  .seed = like.seed,
+                  .lane = like.lane,
+                  .remark = remark,
+                  .is_reordered = is_reordered && delay == 0,
+                  .bytes = std::vector<std::byte>(packet.begin(), packet.end())};
+  {
+    const std::lock_guard guard(lock_);
+    if (waiting_.size() < kDelayedMax && waiting_bytes_ + packet.size() <= kDelayedBytesMax) {
+      (is_reordered ? counters_.reordered : counters_.delayed).add();
+      waiting_bytes_ += packet.size();
+      if (waiting.is_reordered) reordered_.fetch_add(1, std::memory_order_relaxed);
+      waiting_.emplace(due, std::move(waiting));
+      if (due < timer_.at()) timer_.set(due);
+      return;
+    }
+  }
+  counters_.overflowed.add();
+  if (witness_ != nullptr) witness_->note_lost(Single(like, packet).packets(), Remark::overflowed);
+}
+
+template <typename Chooses>
+std::vector<Faults::Waiting> Faults::take_waiting(Chooses chooses) {
+  std::vector<Waiting> taken;
+  const std::lock_guard guard(lock_);
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    if (!chooses(at->first, at->second)) {
+      ++at;
+      continue;
+    }
+    waiting_bytes_ -= at->second.bytes.size();
+    if (at->second.is_reordered) reordered_.fetch_sub(1, std::memory_order_relaxed);
+    taken.push_back(std::move(at->second));
+    at = waiting_.erase(at);
+  }
+  timer_.clear();
+  timer_.set(waiting_.empty() ? kNever : waiting_.begin()->first);
+  return taken;
+}
+
+void Faults::send_reordered(const NextHop& way) {
+  if (reordered_.load(std::memory_order_relaxed) == 0) return;
+  send_all(take_waiting(
+      [&way](TimeNs, const Waiting& one) { return one.is_reordered && one.to == &way; }));
+}
+
+void Faults::send_due() {
+  const TimeNs now = clock_();
+  send_all(take_waiting([now](TimeNs due, const Waiting&) { return due <= now; }));
+}
+
+void Faults::send_all(const std::vector<Waiting>& packets) noexcept {
+  for (const Waiting& one : packets) {
+    const Packets like{.to = *one.to,
+                       .path = one.path,
+                       .seed = one.seed,
+                       .pieces = {},
+                       .packet_bytes = one.bytes.size(),
+                       .count = 1,
+                       .lane = one.lane};
+    send_one(like, one.bytes, one.remark);
+  }
+}
+
+/// Passes on what the plan lets through, in runs.
+class Faults::FaultySink final : public Sink {
+ public:
+  FaultySink(Faults& faults, Sink& to) : faults_(faults), to_(to) {}
+
+  void on_packets(const Received& packets, TimeNs now) override {
+    if (packets.from == nullptr || packets.to == nullptr || packets.packet_bytes == 0) {
+      return to_.on_packets(packets, now);
+    }
+    const std::size_t count =
+        (packets.bytes.size() + packets.packet_bytes - 1) / packets.packet_bytes;
+    const auto packet = [&packets](std::size_t i) {
+      return packet_of(packets.bytes, packets.packet_bytes, i);
+    };
+    const auto decisions =
+        faults_.decide(Direction::receive, *packets.from, count,
+                       [&](std::size_t i) { return from_bth(*packets.from, packet(i)); });
+    if (decisions.empty()) return to_.on_packets(packets, now);
+    std::size_t run = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (decisions[i].is_none()) continue;
+      if (i > run) pass(packets, packet(run).data(), packet(i).data(), now);
+      on_unlucky(packets, packet(i), decisions[i], now);
+      run = i + 1;
+    }
+    std::byte* const end = packets.bytes.data() + packets.bytes.size();
+    if (run < count) pass(packets, packet(run).data(), end, now);
+  }
+
+ private:
+  void pass(const Received& like, std::byte* begin, std::byte* end, TimeNs now) {
+    Received run = like;
+    run.bytes = MutableByteSpan(begin, end);
+    run.packet_bytes = std::min(like.packet_bytes, run.bytes.size());
+    to_.on_packets(run, now);
+  }
+  void on_unlucky(const Received& like, MutableByteSpan packet, const FaultDecision& decision,
+                  TimeNs now) {
+    Received one = like;
+    one.bytes = packet;
+    one.packet_bytes = packet.size();
+    if (decision.lose) {
+      faults_.counters_.lost.add();
+      if (faults_.witness_ != nullptr) faults_.witness_->note_lost(one, Remark::lost);
+      return;
+    }
+    if (decision.corrupt) {
+      faults_.counters_.corrupted.add();
+      const wire::IcrcSeed seed(wire::flow_of(address_of(*like.from), address_of(*like.to)));
+      corrupt(seed, from_bth(*like.from, packet), decision.random);
+    }
+    if (decision.duplicate) {
+      // The receiver may write into the bytes.
+      std::vector<std::byte> copy(packet.begin(), packet.end());
+      faults_.counters_.duplicated.add();
+      pass(one, copy.data(), copy.data() + copy.size(), now);
+    }
+    to_.on_packets(one, now);
+  }
+
+  Faults& faults_;
+  Sink& to_;
+};
+
+std::size_t Faults::receive(Sink& sink, TimeNs now) {
+  FaultySink faulty(*this, sink);
+  return next().receive(faulty, now);
+}
+
+}  // namespace verbatim::link

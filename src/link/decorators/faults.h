@@ -1,0 +1,102 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/os/timer_fd.h"
+#include "base/time.h"
+#include "link/decorators/decorator.h"
+#include "link/decorators/fault_plan.h"
+#include "link/decorators/packet_history.h"
+#include "link/decorators/remark.h"
+#include "observe/fault_counters.h"
+
+namespace verbatim::link {
+
+/// Sees each packet that a fault hit: a capture.
+class FaultWitness {
+ public:
+  /// Sends `packet` (one), which a fault has hit.
+  virtual int send_marked(const Packets& packet, Remark remark) noexcept = 0;
+  /// `packet` (one) is not sent, or was received and is not passed on.
+  virtual void note_lost(const Packets& packet, Remark remark) noexcept = 0;
+  virtual void note_lost(const Received& packet, Remark remark) noexcept = 0;
+
+ protected:
+  ~FaultWitness() = default;
+};
+
+/// Loses, delays, duplicates, reorders and corrupts packets as its plan says. Delayed packets are
+/// copies, of which there are so many at most; the others count as lost. Thread-safe.
+class Faults final : public Decorator {
+ public:
+  static constexpr std::size_t kDelayedMax = 8192;
+  static constexpr std::size_t kDelayedBytesMax = 32 << 20;
+  /// A reordered packet leaves after this time if no other packet takes the same way.
+  static constexpr TimeNs kReorderTime = kMillisecond;
+  using Clock = TimeNs (*)();
+
+  /// All outlive the decorator. `witness` may be null.
+  Faults(Link& next, observe::FaultCounters& counters, FaultWitness* witness, TimerFd timer,
+         Clock clock = monotonic_now);
+
+  /// From the next packet on. Flows and attempts are counted anew.
+  void set_plan(const FaultPlan& plan);
+
+  int send(const Packets& packets) noexcept override;
+  std::size_t receive(Sink& sink, TimeNs now) override;
+
+  /// Readable when `send_due` has something to send.
+  int timer() const { return timer_.fd(); }
+  /// Sends the delayed packets whose time has come.
+  void send_due();
+
+ private:
+  class Burst;
+  class FaultySink;
+  /// A packet that waits.
+  struct Waiting {
+    NextHop* to;
+    Path path;
+    wire::IcrcSeed seed;
+    std::uint8_t lane;
+    Remark remark;
+    bool is_reordered;  // Leaves behind the next packet that takes the same way.
+    std::vector<std::byte> bytes;
+  };
+
+  /// Decides on all packets that `packet_at(i)` gives from their BTH on; empty if no fault hits.
+  template <typename PacketAt>
+  std::vector<FaultDecision> decide(Direction direction, const Path& peer, std::size_t count,
+                                    PacketAt packet_at);
+  int send_some(const Packets& packets);
+  int send_single(Burst& burst, std::size_t index, const FaultDecision& decision);
+  int send_one(const Packets& like, ByteSpan packet, Remark remark) noexcept;
+  void wait(const Packets& like, ByteSpan packet, Remark remark, TimeNs delay, bool is_reordered);
+  void send_reordered(const NextHop& way);
+  void send_all(const std::vector<Waiting>& packets) noexcept;
+  template <typename Chooses>
+  std::vector<Waiting> take_waiting(Chooses chooses);
+
+  observe::FaultCounters& counters_;
+  FaultWitness* const witness_;
+  const Clock clock_;
+  std::atomic<std::uint32_t> reordered_{0};  // Of waiting_. A hint: spares the lock.
+  std::mutex lock_;                          // Guards what follows; nothing is sent under it.
+  TimerFd timer_;
+  FaultPlan plan_;
+  PacketHistory history_;
+  std::multimap<TimeNs, Waiting> waiting_;  // By when they leave.
+  std::size_t waiting_bytes_ = 0;
+};
+
+/// Inverts a bit of `packet` (from its BTH to its ICRC), which `random` chooses, such that the
+/// receiver's check of the ICRC fails.
+void corrupt(const wire::IcrcSeed& seed, MutableByteSpan packet, std::uint64_t random);
+
+}  // namespace verbatim::link
