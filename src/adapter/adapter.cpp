@@ -5,34 +5,62 @@
 #include <cerrno>
 #include <optional>
 
-#include <sys/random.h>
-
 #include "adapter/progress/progress.h"
+#include "adapter/services/stream.h"
 
 namespace verbatim::adapter {
 
 Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
                                                  Membership membership) {
-  std::unique_ptr<Adapter> adapter(new Adapter);
-  adapter->arena_ = std::move(arena);
-  adapter->membership_ = std::move(membership);
-  ArenaHeader& header = adapter->arena_->header();
-  adapter->regions_ = std::make_unique<region::RegionTable>(
-      header.region_header, std::span(adapter->arena_->at(header.regions), kRegionsMax));
-  adapter->queue_pairs_ = std::make_unique<std::atomic<QueuePair*>[]>(kProgramQueuePairsMax);
-  // Numbers begin somewhere: packets for a queue pair of an earlier program rarely meet a new one.
-  getrandom(&adapter->last_number_, sizeof adapter->last_number_, 0);
-  adapter->last_shared_receive_ = adapter->last_number_;
-  for (std::size_t i = 0; i < adapter->node().gids.size(); ++i) {
-    adapter->senders_[i] = std::make_unique<link::UdpSender>(adapter->node().gids[i].address,
-                                                             adapter->node().interface_index);
-  }
-  auto progress = Progress::create(*adapter, adapter->membership_.receive_sockets,
-                                   adapter->membership_.event_fd, adapter->membership_.on_event);
-  if (!progress) return std::unexpected(progress.error());
-  adapter->progress_ = std::move(*progress);
+  std::unique_ptr<Adapter> adapter(new Adapter(std::move(arena), std::move(membership)));
+  if (auto begun = adapter->begin_progress(); !begun) return std::unexpected(begun.error());
   if (auto served = adapter->serve_peers(); !served) return std::unexpected(served.error());
   return adapter;
+}
+
+Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership)
+    : arena_(std::move(arena)),
+      membership_(std::move(membership)),
+      numbers_(membership_.first_qpn) {
+  ArenaHeader& header = arena_->header();
+  regions_ = std::make_unique<region::RegionTable>(
+      header.region_header, std::span(arena_->at(header.regions), kRegionsMax));
+  for (std::size_t i = 0; i < node().gids.size(); ++i) {
+    senders_[i] = std::make_unique<link::UdpSender>(node().gids[i].address, node().interface_index);
+  }
+}
+
+Result<void> Adapter::begin_progress() {
+  ArenaHeader& header = arena_->header();
+  auto progress =
+      Progress::create(numbers_, {.event_fd = membership_.event_fd,
+                                  .on_event = membership_.on_event,
+                                  .thread_begins = [&header] { header.liveness.begin(); },
+                                  .busy_poll = membership_.busy_poll});
+  if (!progress) return std::unexpected(progress.error());
+  progress_ = std::move(*progress);
+  delivery_.emplace(numbers_, groups_, *progress_, header.port_counters);
+  packets_.emplace(*progress_, *delivery_, header.port_counters, node().interface_index);
+  if (node().is_iwarp) return {};  // Nothing is said by datagrams there.
+  for (const int fd : membership_.receive_sockets) {
+    if (auto received = packets_->receive_from(fd); !received) return received;
+  }
+  progress_->add(*packets_);
+  return {};
+}
+
+/// Programs without streams have no turns look for them.
+Result<void> Adapter::begin_streams() {
+  const std::lock_guard guard(lock_);
+  if (streams_ != nullptr) return {};
+  auto streams = StreamSource::create(*progress_, [this](Qpn qpn, TimeNs now, bool to_the_end) {
+    if (QueuePair* const queue_pair = numbers_.find(qpn)) {
+      queue_pair->on_stream(now, to_the_end);
+    }
+  });
+  if (!streams) return std::unexpected(streams.error());
+  streams_ = std::move(*streams);
+  return {};
 }
 
 Adapter::~Adapter() = default;
@@ -144,15 +172,6 @@ QueuePairCapacity granted(const QueuePairCapacity& wanted, bool own_receives, bo
 
 }  // namespace
 
-std::uint32_t Adapter::take_number() {
-  for (std::uint32_t tries = 0; tries < kProgramQueuePairsMax; ++tries) {
-    const std::uint32_t number = ++last_number_ % kProgramQueuePairsMax;
-    if (number != 0 && queue_pairs_[number].load(std::memory_order_relaxed) == nullptr)
-      return number;
-  }
-  return 0;
-}
-
 Result<void> Adapter::check_parts(const QueuePairOptions& options) const {
   if (options.type == QpType::xrc_receive) {
     if (!xrc_domains_.contains(options.xrc_domain)) return refuse(EINVAL, "no such XRC domain");
@@ -193,7 +212,7 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
   } else {
     options.xrc_file = xrc_domains_[options.xrc_domain].file;
   }
-  const std::uint32_t number = take_number();
+  const std::uint32_t number = numbers_.take_number();
   if (number == 0) {
     return refuse(ENOMEM, fmt::format("all {} queue pair numbers are in use", Limits::queue_pairs));
   }
@@ -207,11 +226,11 @@ Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
     if (!created) return std::unexpected(created.error());
     receives = std::move(*created);
   }
-  auto* queue_pair = new QueuePair(*this, options, Qpn(membership_.first_qpn.value() + number),
-                                   arena_->queue_pair(number), arena_->target(number),
-                                   std::move(sends), std::move(receives));
+  auto* queue_pair =
+      new QueuePair(*this, options, numbers_.number(number), arena_->queue_pair(number),
+                    arena_->target(number), std::move(sends), std::move(receives));
   ++users_of(options);
-  queue_pairs_[number].store(queue_pair, std::memory_order_release);
+  numbers_.add(*queue_pair);
   return queue_pair;
 }
 
@@ -235,8 +254,7 @@ void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
   std::erase_if(frame_groups_, [queue_pair](const auto& joined) {
     return joined.first.first == queue_pair->number().value();
   });
-  queue_pairs_[queue_pair->number().value() % kProgramQueuePairsMax].store(
-      nullptr, std::memory_order_release);
+  numbers_.remove(*queue_pair);
   progress_->forget(*queue_pair);
   regions_->unbind_all(queue_pair->number());
   --users_of(queue_pair->options());
@@ -244,13 +262,22 @@ void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
   delete queue_pair;
 }
 
-QueuePair* Adapter::find_local(std::uint32_t local_number) const {
-  return queue_pairs_[local_number].load(std::memory_order_acquire);
+Result<void> Adapter::start_stream(Qpn qpn, StreamStart start) {
+  if (auto begun = begin_streams(); !begun) return begun;
+  QueuePair* queue_pair = nullptr;
+  progress_->between_passes([&] { queue_pair = numbers_.find(qpn); });
+  if (queue_pair == nullptr) {
+    return refuse(EINVAL, fmt::format("there is no QP {:#x}", qpn.value()));
+  }
+  return queue_pair->start_stream(std::move(start));
 }
 
-QueuePair* Adapter::find(Qpn qpn) const {
-  QueuePair* found = find_local(qpn.value() % kProgramQueuePairsMax);
-  return found != nullptr && found->number() == qpn ? found : nullptr;
+void Adapter::drain_stream(Qpn qpn) {
+  progress_->between_passes([&] {
+    if (QueuePair* const queue_pair = numbers_.find(qpn)) {
+      queue_pair->on_stream(monotonic_now(), true);
+    }
+  });
 }
 
 // Flow rules.
@@ -303,7 +330,9 @@ Result<SocketAddress> Adapter::check_vector(const AddressVector& vector) const {
 Result<void> Adapter::add_gid(const GidEntry& entry, int receive_socket) {
   auto& gids = membership_.node.gids;
   if (gids.size() == kGidsMax) return refuse(ENOSPC, "the GID table is full");
-  if (auto received = progress_->receive_from(receive_socket); !received) return received;
+  if (!node().is_iwarp) {  // Nothing is said by datagrams there.
+    if (auto received = packets_->receive_from(receive_socket); !received) return received;
+  }
   // Before anybody can name it.
   senders_[gids.size()] = std::make_unique<link::UdpSender>(entry.address, node().interface_index);
   gids.push_back(entry);

@@ -13,16 +13,20 @@
 #include <unordered_map>
 #include <vector>
 
+#include "adapter/delivery.h"
 #include "adapter/direct/direct_peer.h"
 #include "adapter/direct/imported_memory.h"
 #include "adapter/ethernet/steering.h"
 #include "adapter/limits.h"
 #include "adapter/memory/device_memory.h"
+#include "adapter/numbers.h"
+#include "adapter/packet_source.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "adapter/queues/completion_queue.h"
 #include "adapter/queues/receive_queue.h"
 #include "adapter/queues/shared_receive_queue.h"
+#include "adapter/services/stream_source.h"
 #include "arena/arena.h"
 #include "base/append_only_list.h"
 #include "base/error.h"
@@ -200,7 +204,8 @@ class Adapter {
   /// that does not exist; RoCE v1: EHOSTUNREACH where nobody answers within kNeighbourTimeout.
   Result<Destination> resolve(const AddressVector& vector);
 
-  /// iWARP: `QueuePair::start_stream`. EINVAL where there is no such queue pair.
+  /// iWARP: from INIT to RTS, over a connection whose ends have agreed. EINVAL where there is no
+  /// such queue pair, and in other states.
   Result<void> start_stream(Qpn qpn, StreamStart start);
   /// `QueuePair::on_stream`, now.
   void drain_stream(Qpn qpn);
@@ -239,33 +244,29 @@ class Adapter {
   region::RegionTable& regions() { return *regions_; }
   Progress& progress() { return *progress_; }
   Steering& steering() { return steering_; }
+  /// Only once a stream was started.
+  StreamSource& streams() { return *streams_; }
 
  private:
   friend class QueuePair;
-  friend class Progress;
   friend class Steering;
   bool await_completions(CompletionQueue& queue);
-  Adapter() = default;
+  Result<void> begin_progress();
+  Result<void> begin_streams();
+  Adapter(std::unique_ptr<Arena> arena, Membership membership);
   Result<void> check_capacity(const QueuePairOptions& options) const;
-  /// The next free number of the program's range; 0: none is left.
-  std::uint32_t take_number();
   /// What a queue pair of this type needs beside its capacity.
   Result<void> check_parts(const QueuePairOptions& options) const;
   std::uint32_t& users_of(const QueuePairOptions& options);
   Result<void> check_shared_receive(const SharedReceiveOptions& wanted) const;
-  QueuePair* find(Qpn qpn) const;
   /// Whether a queue with that number would be this program's.
-  bool has_number(SrqNumber number) const {
-    return raw(number) / kProgramQueuePairsMax ==
-           membership_.first_qpn.value() / kProgramQueuePairsMax;
-  }
+  bool has_number(SrqNumber number) const { return numbers_.has(raw(number)); }
   /// An XRC queue of that domain; during a turn.
   SharedReceiveQueue* find_shared_receive(SrqNumber number, XrcDomain domain) const;
   bool is_target_elsewhere(Qpn qpn, const XrcFile& file);
   void publish(const SharedReceiveQueue& queue);
   void withdraw(const SharedReceiveQueue& queue);
   void take_notifications(SharedReceiveQueue& queue);
-  QueuePair* find_local(std::uint32_t local_number) const;
   /// Where an address vector leads, and the socket for packets to that queue pair.
   Result<Route> route(const AddressVector& vector, Qpn dest_qpn);
   Result<const link::SendSocket*> sender(std::uint8_t gid_index, const SocketAddress& destination,
@@ -324,17 +325,11 @@ class Adapter {
   Result<std::optional<XrcDomain>> open_known_domain(const XrcOpening& opening,
                                                      const XrcFile& file);
   Result<XrcDomain> add_xrc_domain(Xrc created);
-  struct Group {
-    Gid gid;
-    std::vector<QueuePair*> members;
-  };
   Result<void> attach_frames(QueuePair& queue_pair, const Gid& group);
   Result<void> detach_frames(QueuePair& queue_pair, const Gid& group);
   void leave(Group& group, QueuePair& queue_pair);
   Result<void> join(const Gid& gid);
   void drop_empty_groups();
-  /// The queue pairs of a group; during a turn.
-  std::span<QueuePair* const> members(const Gid& gid) const;
 
   std::unique_ptr<Arena> arena_;
   Membership membership_;
@@ -342,8 +337,8 @@ class Adapter {
   std::unique_ptr<region::RegionTable> regions_;
   DeviceMemory device_memory_;
   std::array<std::unique_ptr<link::UdpSender>, kGidsMax> senders_;  // By GID index.
-  std::unique_ptr<std::atomic<QueuePair*>[]> queue_pairs_;          // By local number.
-  LocalNumberBitmap exposed_{};                                     // See `set_exposed`.
+  Numbers numbers_;
+  LocalNumberBitmap exposed_{};  // See `set_exposed`.
 
   /// Guards what follows. Before lock_, and held while exporters are asked, who may be asking, too.
   std::mutex exporters_lock_;
@@ -360,14 +355,12 @@ class Adapter {
   std::map<MemoryKey, Registered> registered_;
   std::map<MemoryKey, std::uint32_t> imports_;              // Regions of others: how often.
   std::map<std::uint32_t, MemoryKey> shown_device_memory_;  // By handle.
-  std::uint32_t last_number_ = 0;
   std::map<XrcDomain, Xrc> xrc_domains_;
   std::uint32_t last_xrc_domain_ = 0;
   /// By local number. Read during turns, written under both locks, as groups_ is.
   std::unordered_map<std::uint32_t, std::unique_ptr<SharedReceiveQueue>> shared_receives_;
-  std::uint32_t last_shared_receive_ = 0;
-  std::vector<Group>
-      groups_;  // Read during turns under Progress's turn lock, written under both locks.
+  std::uint32_t last_shared_receive_ = random_number();
+  Groups groups_;  // Read during turns under Progress's turn lock, written under both locks.
   Steering steering_{*this};
   /// The rules of groups that raw packet queue pairs joined, by queue pair number and GID.
   std::map<std::pair<std::uint32_t, std::array<std::uint8_t, 16>>, FlowTable::RuleId> frame_groups_;
@@ -385,8 +378,11 @@ class Adapter {
   std::shared_ptr<DirectPeer> own_peer_;  // One of them; null where there is no direct path.
 
   std::map<std::uint32_t, UniqueFd>
-      attached_peers_;                  // By place: pidfds. The background thread's own.
-  std::unique_ptr<Progress> progress_;  // Last: its thread uses all of the above.
+      attached_peers_;  // By place: pidfds. The background thread's own.
+  std::optional<Delivery> delivery_;
+  std::optional<PacketSource> packets_;
+  std::unique_ptr<StreamSource> streams_;  // Null before the first stream.
+  std::unique_ptr<Progress> progress_;     // Last: its thread uses all of the above.
 };
 
 }  // namespace verbatim::adapter

@@ -19,7 +19,7 @@ def main():
         busy = ["env", f"VERBATIM_BUSY_POLL={BUSY_SECONDS * 1_000_000}"]
         address = ["-a", testbed.address("a"), "-p", str(port)]
         server = testbed.start("a", [*busy, "rping", "-s", "-P", *address])
-        wait_until(lambda: any(program["ports"] for program in testbed.status("a")), SECONDS, "the server")
+        wait_until(lambda: any(program.get("ports") for program in testbed.status("a")), SECONDS, "the server")
         client = testbed.start("b", ["rping", "-c", *address, "-C", "10"])
         client.expect_success(SECONDS)
         before = cpu_seconds(server.process.pid)

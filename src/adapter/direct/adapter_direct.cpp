@@ -94,11 +94,8 @@ std::shared_ptr<DirectPeer> Adapter::find_peer(const SocketAddress& address, Qpn
 /// By the background thread, in no turn.
 void Adapter::on_peer_gone(const std::shared_ptr<DirectPeer>& peer) {
   peer->set_gone();
-  progress_->between_passes([&] {
-    for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
-      if (QueuePair* const queue_pair = find_local(i)) queue_pair->on_peer_gone(*peer);
-    }
-  });
+  progress_->between_passes(
+      [&] { numbers_.for_each([&](QueuePair& queue_pair) { queue_pair.on_peer_gone(*peer); }); });
   progress_->unwatch(peer->process_fd());
 }
 
@@ -153,9 +150,7 @@ void Adapter::on_attached_peer_gone(std::uint32_t place, int fd) {
   const KnownEnd known(ended);  // Its locks are opened here, whoever has its number by now.
   progress_->between_passes([&] {
     release_proxies_of(*own_peer_, ended);
-    for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
-      if (QueuePair* const queue_pair = find_local(i)) queue_pair->on_attached_peer_gone();
-    }
+    numbers_.for_each([&](QueuePair& queue_pair) { queue_pair.on_attached_peer_gone(); });
     for (const auto& [local, queue] : shared_receives_) {
       queue->report_limit();
       if (queue->options().type != SharedReceiveType::xrc) continue;
@@ -193,7 +188,7 @@ void Adapter::serve_notifications() {
         proxies.set(local - kProgramQueuePairsMax);
         return;
       }
-      if (QueuePair* const queue_pair = find_local(local)) queue_pair->on_notifications();
+      if (QueuePair* const queue_pair = numbers_.find_local(local)) queue_pair->on_notifications();
     };
     const auto serve_queue = [&](std::uint32_t local) {
       const auto found = shared_receives_.find(local);
@@ -232,7 +227,7 @@ void Adapter::wait_for_target_unlocks() {
 void Adapter::wait_for_users() {
   progress_->between_passes([&] {  // So that none of them is destroyed meanwhile.
     for_each_number(exposed_, [this](std::uint32_t i) {
-      if (QueuePair* const queue_pair = find_local(i)) queue_pair->wait_for_user();
+      if (QueuePair* const queue_pair = numbers_.find_local(i)) queue_pair->wait_for_user();
     });
   });
 }

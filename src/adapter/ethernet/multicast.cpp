@@ -71,7 +71,7 @@ Result<void> Adapter::attach_multicast(QueuePair& queue_pair, const Gid& gid) {
   if (groups_.size() >= Limits::multicast_groups)
     return refuse(ENOMEM, "no room for another group");
   if (auto joined = join(gid); !joined) {
-    progress_->leave(gid);  // Over the versions that did.
+    packets_->leave(gid);  // Over the versions that did.
     return joined;
   }
   progress_->between_passes([&] { groups_.push_back({gid, {&queue_pair}}); });
@@ -80,8 +80,7 @@ Result<void> Adapter::attach_multicast(QueuePair& queue_pair, const Gid& gid) {
 
 /// Over each RoCE version that the node has.
 Result<void> Adapter::join(const Gid& gid) {
-  const std::uint32_t interface_index = node().interface_index;
-  auto address = resolve_gid(gid, interface_index);
+  auto address = resolve_gid(gid, node().interface_index);
   if (!address) return std::unexpected(address.error());
   const auto gids = node().gids.elements();
   for (const RoceVersion version : {RoceVersion::v1, RoceVersion::v2}) {
@@ -94,9 +93,8 @@ Result<void> Adapter::join(const Gid& gid) {
       return is_of_version(entry) && entry.address.family() == address->family();
     });
     const SocketAddress local = own != gids.end() ? own->address : any->address;
-    auto joined = version == RoceVersion::v1
-                      ? progress_->join_frames(gid, interface_index)
-                      : progress_->join(gid, *address, local, interface_index);
+    auto joined = version == RoceVersion::v1 ? packets_->join_frames(gid)
+                                             : packets_->join(gid, *address, local);
     if (!joined) return joined;
   }
   return {};
@@ -122,13 +120,7 @@ void Adapter::drop_empty_groups() {
 
 void Adapter::leave(Group& group, QueuePair& queue_pair) {
   progress_->between_passes([&] { std::erase(group.members, &queue_pair); });
-  if (group.members.empty()) progress_->leave(group.gid);
-}
-
-std::span<QueuePair* const> Adapter::members(const Gid& gid) const {
-  const auto group = std::ranges::find(groups_, gid, &Group::gid);
-  if (group == groups_.end()) return {};
-  return group->members;
+  if (group.members.empty()) packets_->leave(group.gid);
 }
 
 }  // namespace verbatim::adapter

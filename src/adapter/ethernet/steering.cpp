@@ -22,6 +22,7 @@ Result<void> Steering::open() {
   if (!port) return std::unexpected(port.error());
   own_mac_ = node.mac;
   port_ = std::move(*port);
+  adapter_.progress().add(*this);
   return {};
 }
 
@@ -68,7 +69,7 @@ void Steering::stop_where_empty() {
   port_->stop_receiving();  // Closing the socket takes it out of the epoll set.
 }
 
-std::size_t Steering::receive() {
+std::size_t Steering::receive(TimeNs /*now*/) {
   if (!receiving_) return 0;
   return port_->receive([this](const link::ReceivedFrame& frame) { on_frame(frame); });
 }
@@ -80,7 +81,7 @@ void Steering::on_frame(const link::ReceivedFrame& received) {
   if (deliveries_.empty()) return;
   if (received.checksums_missing) wire::fill_checksums(received.bytes, frame.outer);
   const bool valid = wire::checksums_valid(received.bytes, frame.outer);
-  for (const Delivery& delivery : deliveries_) {
+  for (const FrameDelivery& delivery : deliveries_) {
     delivery.queue_pair->on_frame(
         {.bytes = received.bytes, .layers = frame, .tag = delivery.tag, .checksums_valid = valid});
   }
@@ -90,10 +91,10 @@ void Steering::find_deliveries(const wire::Frame& frame, std::size_t bytes, bool
   deliveries_.clear();
   rules_.steer(frame, sent, [&](const FlowRule& rule) {
     if (rule.counter != nullptr) rule.counter->count(bytes);
-    QueuePair* const target = adapter_.find(rule.target);
+    QueuePair* const target = adapter_.numbers_.find(rule.target);
     // A queue pair gets a frame once, however many of its rules match.
     if (rule.drop || target == nullptr ||
-        std::ranges::find(deliveries_, target, &Delivery::queue_pair) != deliveries_.end()) {
+        std::ranges::find(deliveries_, target, &FrameDelivery::queue_pair) != deliveries_.end()) {
       return;
     }
     deliveries_.push_back({target, rule.tag});

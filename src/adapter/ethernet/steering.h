@@ -7,8 +7,10 @@
 
 #include "adapter/ethernet/flow_table.h"
 #include "adapter/ethernet/frame_delivery.h"
+#include "adapter/progress/task.h"
 #include "base/error.h"
 #include "base/net/address.h"
+#include "base/time.h"
 #include "link/ethernet/ethernet.h"
 
 namespace verbatim::adapter {
@@ -22,7 +24,7 @@ class QueuePair;
 ///
 /// Frames that the node itself sends come back where they go to a group or to the node's own
 /// address, as from an adapter that loops them back; other sent frames only sniffers see.
-class Steering {
+class Steering final : public Source {
  public:
   explicit Steering(Adapter& adapter) : adapter_(adapter) {}
 
@@ -39,10 +41,10 @@ class Steering {
   std::size_t frame_bytes_max() const { return port_->frame_bytes_max(); }
 
   /// During a turn: receives what is there.
-  std::size_t receive();
+  std::size_t receive(TimeNs now) override;
 
  private:
-  struct Delivery {
+  struct FrameDelivery {
     QueuePair* queue_pair = nullptr;
     std::uint32_t tag = 0;
   };
@@ -55,7 +57,7 @@ class Steering {
   std::unique_ptr<link::EthernetPort> port_;  // Set once, before anybody sends.
   FlowTable rules_;                           // Written during no turn.
   bool receiving_ = false;
-  std::vector<Delivery> deliveries_;  // Of the frame at hand.
+  std::vector<FrameDelivery> deliveries_;  // Of the frame at hand.
 };
 
 }  // namespace verbatim::adapter

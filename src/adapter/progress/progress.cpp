@@ -12,11 +12,8 @@
 #include <sys/eventfd.h>
 #include <time.h>
 
-#include "adapter/adapter.h"
-#include "adapter/queue_pair/queue_pair.h"
 #include "base/log.h"
 #include "base/os/thread.h"
-#include "link/ethernet/roce_v1_socket.h"
 
 namespace verbatim::adapter {
 namespace {
@@ -82,18 +79,12 @@ void do_patiently(const Work& work, int tries = 10) {
 
 }  // namespace
 
-Result<std::unique_ptr<Progress>> Progress::create(Adapter& adapter,
-                                                   const std::vector<int>& sockets, int event_fd,
-                                                   std::function<void()> on_event) {
-  std::unique_ptr<Progress> progress(new Progress(adapter));
-  progress->event_fd_ = event_fd;
-  progress->on_event_ = std::move(on_event);
+Result<std::unique_ptr<Progress>> Progress::create(const Tasks& tasks, ProgressOptions options) {
+  std::unique_ptr<Progress> progress(new Progress(tasks, std::move(options)));
   progress->wake_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   progress->idle_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   progress->full_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-  progress->streams_epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-  if (!progress->wake_ || !progress->idle_epoll_ || !progress->full_epoll_ ||
-      !progress->streams_epoll_) {
+  if (!progress->wake_ || !progress->idle_epoll_ || !progress->full_epoll_) {
     return refuse(errno, "no descriptors left for the background thread");
   }
   auto timer_fd = TimerFd::create();
@@ -103,15 +94,11 @@ Result<std::unique_ptr<Progress>> Progress::create(Adapter& adapter,
   const int full = progress->full_epoll_.get();
   for (const auto& [epoll, fd] : {std::pair{quiet, progress->wake_.get()},
                                   {quiet, progress->timer_fd_.fd()},
-                                  {quiet, event_fd},
-                                  {full, progress->streams_epoll_.get()},
+                                  {quiet, progress->options_.event_fd},
                                   {full, quiet}}) {
     if (fd < 0) continue;
     if (auto watched = progress->watch(epoll, fd); !watched)
       return std::unexpected(watched.error());
-  }
-  for (const int fd : sockets) {
-    if (auto added = progress->receive_from(fd); !added) return std::unexpected(added.error());
   }
   auto thread = start_thread("verbatim", [self = progress.get()] { self->run(); });
   if (!thread) return std::unexpected(thread.error());
@@ -124,6 +111,10 @@ Progress::~Progress() {
   stop_.store(true, std::memory_order_release);
   wake();
   if (thread_.joinable()) thread_.join();
+}
+
+void Progress::add(Source& source) {
+  between_passes([&] { sources_.push_back(&source); });
 }
 
 void Progress::abandon() { thread_.detach(); }
@@ -190,12 +181,12 @@ bool Progress::packets_wait() const {
 }
 
 bool Progress::polls_busily(TimeNs now) const {
-  return elapsed(last_receipt_, now) < adapter_.busy_poll();
+  return elapsed(last_receipt_, now) < options_.busy_poll;
 }
 
 /// The background thread.
 void Progress::run() {
-  adapter_.arena().header().liveness.begin();
+  if (options_.thread_begins) options_.thread_begins();
   liveness_begun_.count_down();
   while (!stop_.load(std::memory_order_acquire)) {
     const TimeNs now = monotonic_now();
@@ -233,8 +224,8 @@ void Progress::serve_idle_descriptors() {
         on_readable = found->second;
       }
     }
-    if (fd == event_fd_) {
-      do_patiently(on_event_);
+    if (fd == options_.event_fd) {
+      do_patiently(options_.on_event);
     } else if (on_readable != nullptr) {
       do_patiently(*on_readable);
     } else {
@@ -297,15 +288,16 @@ void Progress::serve_events() {
 }
 
 std::size_t Progress::run_pass(TimeNs now) {
-  const std::size_t received = receive(now);
+  std::size_t received = 0;
+  for (Source* source : sources_) received += source->receive(now);
   if (now >= timers_.earliest()) serve_timers(now);
   return received;
 }
 
-void Progress::note_output(QueuePair& queue_pair) {
-  if (queue_pair.output_pending_.exchange(true, std::memory_order_acq_rel)) return;
+void Progress::note_output(Task& task) {
+  if (task.output_pending_.exchange(true, std::memory_order_acq_rel)) return;
   const std::lock_guard guard(outputs_lock_);
-  outputs_.push_back(&queue_pair);
+  outputs_.push_back(&task);
   has_outputs_.store(true, std::memory_order_seq_cst);  // See `run`.
 }
 
@@ -315,33 +307,23 @@ void Progress::flush_outputs() {
     flushing_.swap(outputs_);
     has_outputs_.store(false, std::memory_order_relaxed);
   }
-  for (QueuePair* queue_pair : flushing_) {
-    queue_pair->output_pending_.store(false, std::memory_order_release);
-    queue_pair->transmit_output(monotonic_now());
+  for (Task* task : flushing_) {
+    task->output_pending_.store(false, std::memory_order_release);
+    task->transmit_output(monotonic_now());
   }
   flushing_.clear();
-}
-
-std::size_t Progress::receive(TimeNs now) {
-  std::size_t received = 0;
-  for (const auto& source : sources_) {
-    received += receiver_.receive(source->socket, [&](const link::ReceivedDatagrams& datagrams) {
-      on_datagrams(datagrams, *source, now);
-    });
-  }
-  return received + serve_streams(now) + adapter_.steering().receive();
 }
 
 void Progress::serve_timers(TimeNs now) {
   TimerQueue::Entry entry;
   while (timers_.take_due(now, entry)) {
-    if (QueuePair* queue_pair = adapter_.find_local(entry.local_number)) queue_pair->on_timer(now);
+    if (Task* task = tasks_.find_task(entry.task)) task->on_timer(now);
   }
   arm_timer_fd();
 }
 
-void Progress::arm_timer(TimeNs at, Qpn qpn) {
-  if (timers_.add({at, qpn.value() % kProgramQueuePairsMax})) arm_timer_fd();
+void Progress::arm_timer(TimeNs at, Qpn task) {
+  if (timers_.add({at, task})) arm_timer_fd();
 }
 
 /// To the earliest deadline that stands in the queue: another queue pair's, or an older one. A
@@ -354,45 +336,10 @@ void Progress::arm_timer_fd() {
   timer_fd_.set(timers_.earliest());
 }
 
-void Progress::forget(QueuePair& queue_pair) {
+void Progress::forget(Task& task) {
   const std::lock_guard pass_guard(pass_lock_);
   const std::lock_guard guard(outputs_lock_);
-  std::erase(outputs_, &queue_pair);
-}
-
-Result<void> Progress::join(const Gid& group, const SocketAddress& address,
-                            const SocketAddress& node_address, std::uint32_t interface_index) {
-  auto socket = link::UdpSocket::join_multicast(address, node_address, interface_index);
-  if (!socket) return std::unexpected(socket.error());
-  return add_source(std::move(*socket), group);
-}
-
-Result<void> Progress::join_frames(const Gid& group, std::uint32_t interface_index) {
-  auto fd = open_group_frame_socket(group, interface_index);
-  if (!fd) return std::unexpected(fd.error());
-  auto socket = link::UdpSocket::adopt(std::move(*fd));
-  if (!socket) return std::unexpected(socket.error());
-  return add_source(std::move(*socket), group);
-}
-
-Result<void> Progress::receive_from(int fd) {
-  if (adapter_.node().is_iwarp) return {};  // Nothing is said by datagrams there.
-  auto socket = link::UdpSocket::adopt(fd);
-  if (!socket) return std::unexpected(socket.error());
-  return add_source(std::move(*socket), Gid{});
-}
-
-Result<void> Progress::add_source(link::UdpSocket socket, const Gid& group) {
-  const std::lock_guard guard(pass_lock_);
-  if (auto watched = watch(full_epoll_.get(), socket.fd()); !watched) return watched;
-  sources_.push_back(std::make_unique<Source>(std::move(socket), group));
-  return {};
-}
-
-void Progress::leave(const Gid& group) {
-  const std::lock_guard guard(pass_lock_);
-  // Closing the socket takes it out of the epoll set.
-  std::erase_if(sources_, [&group](const auto& source) { return source->group == group; });
+  std::erase(outputs_, &task);
 }
 
 }  // namespace verbatim::adapter

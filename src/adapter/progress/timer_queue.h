@@ -1,23 +1,23 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <mutex>
 #include <queue>
 #include <vector>
 
 #include "base/time.h"
+#include "base/types.h"
 
 namespace verbatim::adapter {
 
-/// Deadlines of queue pairs. Lazy: a queue pair enters only when its deadline comes before the one
-/// that it already has here, so acknowledgements that move a deadline later cost nothing; when an
-/// entry comes up, the queue pair is asked for its true deadline. Any thread.
+/// Deadlines of tasks. Lazy: a task enters only when its deadline comes before the one that it
+/// already has here, so acknowledgements that move a deadline later cost nothing; when an entry
+/// comes up, the task is asked for its true deadline. Any thread.
 class TimerQueue {
  public:
   struct Entry {
     TimeNs at = kNever;
-    std::uint32_t local_number = 0;
+    Qpn task;
     friend bool operator>(const Entry& a, const Entry& b) { return a.at > b.at; }
   };
 

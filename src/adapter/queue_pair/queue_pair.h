@@ -12,6 +12,7 @@
 #include "adapter/direct/direct_link.h"
 #include "adapter/direct/xrc_queue_owners.h"
 #include "adapter/ethernet/frame_delivery.h"
+#include "adapter/progress/task.h"
 #include "adapter/queue_pair/pacer.h"
 #include "adapter/queue_pair/queue_pair_attributes.h"
 #include "adapter/queue_pair/send_queue.h"
@@ -80,7 +81,7 @@ bool serves(QpType type, transport::Operation operation);
 
 /// One queue pair: its state, its two engines, its queues. Any thread may call anything; one lock a
 /// queue pair.
-class QueuePair {
+class QueuePair final : public Task {
  public:
   ~QueuePair();
   QueuePair(const QueuePair&) = delete;
@@ -131,8 +132,6 @@ class QueuePair {
   /// Sends what waits for the program's next post or poll.
   void transmit();
 
-  /// iWARP: from INIT to RTS, over a connection whose ends have agreed. EINVAL in other states.
-  Result<void> start_stream(StreamStart start);
   /// Takes what has come; `to_the_end`, also an end that stands right behind it.
   void on_stream(TimeNs now, bool to_the_end = false);
 
@@ -142,7 +141,7 @@ class QueuePair {
 
  private:
   friend class Adapter;
-  friend class Progress;
+  friend class Delivery;
   friend class Steering;
   /// The responder takes receive requests through it; one is in use at a time.
   class Receives final : public transport::ReceiveSource {
@@ -182,7 +181,7 @@ class QueuePair {
   void take_post(const SendWork& work);
   void push_send(const SendWork& work);
   void flush_posted();
-  void transmit_output(TimeNs now);
+  void transmit_output(TimeNs now) override;
   void yield_if_unreliable() const;
   void transmit_locked(TimeNs now);
   bool may_gather() const;
@@ -205,6 +204,7 @@ class QueuePair {
                                                  QKey qkey);
   // iWARP: queue_pair_stream.cpp.
   class Streaming;
+  Result<void> start_stream(StreamStart start);  // See Adapter.
   void configure_stream();
   void transmit_stream();
   void refuse_stream_request(transport::Slot slot, transport::Status status);
@@ -272,7 +272,7 @@ class QueuePair {
   void on_peer_gone(const DirectPeer& peer);
   void on_attached_peer_gone();  // What it may have done and not told.
 
-  // Receiving: each under lock_, called by Progress during a turn.
+  // Receiving: each under lock_, during a turn.
   void on_packet(const wire::Packet& packet, const SocketAddress& source,
                  const SocketAddress& destination, TimeNs now);
   /// After the last of some packets. True when there is something to send now.
@@ -282,7 +282,7 @@ class QueuePair {
   bool is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const;
   void on_datagram(const wire::Packet& packet, const SocketAddress& source,
                    const SocketAddress& destination);
-  void on_timer(TimeNs now);
+  void on_timer(TimeNs now) override;
   void on_frame(const SteeredFrame& frame);
   void drain(transport::RequesterEffects& effects);
   void drain(transport::ResponderEffects& effects);
@@ -374,7 +374,6 @@ class QueuePair {
   Pacer pacer_;
   bool held_back_ = false;  // By the pacer, with something to send.
   TimeNs armed_deadline_ = kNever;
-  std::atomic<bool> output_pending_{false};  // In Progress's list.
   bool drain_reported_ = false;
 };
 

@@ -200,8 +200,8 @@ Result<void> Adapter::destroy_shared_receive_queue(SharedReceiveQueue* queue) {
   progress_->between_passes([&] {
     if (own_peer_) forget_queue(*own_peer_, queue->number());
     // XRC: a message that is coming in ends with its queue.
-    for (std::uint32_t i = 0; i < kProgramQueuePairsMax && options.cq != nullptr; ++i) {
-      if (QueuePair* const queue_pair = find_local(i)) queue_pair->forget(*queue);
+    if (options.cq != nullptr) {
+      numbers_.for_each([&](QueuePair& queue_pair) { queue_pair.forget(*queue); });
     }
     shared_receives_.erase(raw(queue->number()) % kProgramQueuePairsMax);
   });

@@ -141,7 +141,7 @@ bool Adapter::is_target_elsewhere(Qpn qpn, const XrcFile& file) {
 Result<QueuePair*> Adapter::open_queue_pair(Qpn qpn, XrcDomain domain, AsyncEvents& events,
                                             void* owner) {
   std::unique_lock guard(lock_);
-  QueuePair* const found = find(qpn);
+  QueuePair* const found = numbers_.find(qpn);
   if (found == nullptr) {
     const XrcFile file = xrc_domains_[domain].file;
     guard.unlock();

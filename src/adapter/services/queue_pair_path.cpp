@@ -97,7 +97,7 @@ void QueuePair::on_path_segment(ByteSpan segment) {
 
 /// Nothing but the peer's end is to come over it.
 void QueuePair::stop_polling_stream() {
-  stream_->is_polled = !adapter_.progress().await_end(stream_->tcp.fd(), number_);
+  stream_->is_polled = !adapter_.streams().await_end(stream_->tcp.fd(), number_);
   note_wire_use();
 }
 

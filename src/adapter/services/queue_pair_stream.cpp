@@ -65,7 +65,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     const int error = stream_.tcp.send();
     release();
     if (error == EAGAIN && !std::exchange(stream_.awaits_room, true)) {
-      qp_.adapter_.progress().await_room(stream_.tcp.fd(), qp_.number_, true);
+      qp_.adapter_.streams().await_room(stream_.tcp.fd(), qp_.number_, true);
     }
     // A connection that has ended is told by reading, after what has come before its end.
     if (error != 0) return false;
@@ -284,11 +284,11 @@ void QueuePair::on_stream(TimeNs now, bool to_the_end) {
   const std::lock_guard guard(lock_);
   if (stream_ == nullptr || stream_->has_ended) return;
   if (std::exchange(stream_->awaits_room, false)) {
-    adapter_.progress().await_room(stream_->tcp.fd(), number_, false);
+    adapter_.streams().await_room(stream_->tcp.fd(), number_, false);
   }
   if (!Streaming(*this).receive(to_the_end)) {
     stream_->has_ended = true;
-    adapter_.progress().remove_stream(stream_->tcp.fd());
+    adapter_.streams().remove(stream_->tcp.fd());
     fatal_ = true;
   }
   placement_hold_.release();
@@ -342,7 +342,7 @@ void QueuePair::end_stream() {
 
 void QueuePair::forget_stream() {
   if (stream_ == nullptr) return;
-  adapter_.progress().remove_stream(stream_->tcp.fd());
+  adapter_.streams().remove(stream_->tcp.fd());
   stream_.reset();
 }
 

@@ -34,7 +34,7 @@ Result<void> QueuePair::start_stream(StreamStart start) {
     return refuse(EINVAL, fmt::format("QP {:#x} is in {}, not in INIT, and cannot be connected",
                                       number_.value(), name_of(state())));
   }
-  if (auto added = adapter_.progress().add_stream(tcp->fd(), number_); !added) return added;
+  if (auto added = adapter_.streams().add(tcp->fd(), number_); !added) return added;
   stream_ = std::make_unique<Stream>(std::move(*tcp), start.agreement, send_queue_.capacity());
   const auto depth = [](std::uint16_t agreed) {
     return static_cast<std::uint8_t>(std::min<unsigned>(agreed, Limits::rd_atomic));

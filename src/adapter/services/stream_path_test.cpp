@@ -27,10 +27,9 @@ class StreamPath : public StreamPair {
   void start() {
     prepare(left);
     prepare(right);
-    ASSERT_TRUE(
-        right.qp->start_stream({.socket = std::move(there.passive), .agreement = kAgreement}));
-    ASSERT_TRUE(left.qp->start_stream(
-        {.socket = std::move(here.active), .agreement = kAgreement, .is_initiator = true}));
+    ASSERT_TRUE(start_stream(right, {.socket = std::move(there.passive), .agreement = kAgreement}));
+    ASSERT_TRUE(start_stream(
+        left, {.socket = std::move(here.active), .agreement = kAgreement, .is_initiator = true}));
     const auto got = recv(here.passive.get(), cookie.data(), cookie.size(), MSG_WAITALL);
     ASSERT_EQ(got, static_cast<ssize_t>(cookie.size()));
   }

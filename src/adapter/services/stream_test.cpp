@@ -64,8 +64,8 @@ TEST_F(StreamPair, AnEndWaitsUntilThePeerHasSeenThatThisSideIsReady) {
   prepare(left);
   link::TcpPair tcp;
   const MpaParameters agreement{.outbound_reads = 1, .ready = MpaParameters::RtrMessage::read};
-  ASSERT_TRUE(left.qp->start_stream(
-      {.socket = std::move(tcp.active), .agreement = agreement, .is_initiator = true}));
+  ASSERT_TRUE(start_stream(
+      left, {.socket = std::move(tcp.active), .agreement = agreement, .is_initiator = true}));
   ASSERT_TRUE(left.qp->modify({.state = QpState::err}, kState));
   constexpr std::size_t kRead = 2 + 18 + 28 + 4, kWrite = 2 + 14 + 4;  // FPDUs of no payload.
   std::array<std::byte, kRead + kWrite> said;
@@ -179,7 +179,7 @@ TEST_F(StreamPair, WhatIsLeftToAPollLeavesWithoutOne) {
 
 TEST_F(StreamPair, OnlyFromInit) {
   link::TcpPair tcp;
-  EXPECT_FALSE(left.qp->start_stream({.socket = std::move(tcp.active)}));
+  EXPECT_FALSE(start_stream(left, {.socket = std::move(tcp.active)}));
   EXPECT_EQ(QpState::reset, left.qp->query().state);
 }
 

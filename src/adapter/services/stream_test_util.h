@@ -19,6 +19,10 @@ class StreamPair : public AdapterPair {
  protected:
   using AdapterPair::AdapterPair;
 
+  static Result<void> start_stream(Side& side, StreamStart start) {
+    return side.node.adapter->start_stream(side.qp->number(), std::move(start));
+  }
+
   static void prepare(Side& side) {
     QueuePairAttributes attributes;
     attributes.state = QpState::init;
@@ -32,10 +36,10 @@ class StreamPair : public AdapterPair {
     MpaParameters there = agreement;
     std::swap(there.sends_markers, there.receives_markers);
     const auto passive =
-        right.qp->start_stream({.socket = std::move(tcp.passive), .agreement = there});
+        start_stream(right, {.socket = std::move(tcp.passive), .agreement = there});
     ASSERT_TRUE(passive) << passive.error().text;
-    const auto active = left.qp->start_stream(
-        {.socket = std::move(tcp.active), .agreement = agreement, .is_initiator = true});
+    const auto active = start_stream(
+        left, {.socket = std::move(tcp.active), .agreement = agreement, .is_initiator = true});
     ASSERT_TRUE(active) << active.error().text;
   }
   void receive(Side& side, std::size_t offset, std::uint32_t length) {

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "adapter/progress/task.h"
+#include "arena/arena.h"
+#include "base/types.h"
+
+namespace verbatim::adapter {
+
+class QueuePair;
+
+/// Somewhere, so that packets for an object of an earlier program rarely meet a new one.
+std::uint32_t random_number();
+
+/// The queue pairs of this program by their local numbers. Look-ups: any thread that knows that the
+/// queue pair is not destroyed meanwhile, so during a turn. Changes: one thread at a time.
+class Numbers final : public Tasks {
+ public:
+  explicit Numbers(Qpn first)
+      : first_(first),
+        last_(random_number()),
+        queue_pairs_(std::make_unique<std::atomic<QueuePair*>[]>(kProgramQueuePairsMax)) {}
+
+  /// Null for a number that no queue pair has.
+  QueuePair* find(Qpn qpn) const;
+  QueuePair* find_local(std::uint32_t local_number) const {
+    return queue_pairs_[local_number].load(std::memory_order_acquire);
+  }
+  Task* find_task(Qpn number) const override;
+  template <typename Use>
+  void for_each(Use use) const {
+    for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
+      if (QueuePair* const queue_pair = find_local(i)) use(*queue_pair);
+    }
+  }
+  /// Whether an object with that number would be this program's.
+  bool has(std::uint32_t number) const {
+    return number / kProgramQueuePairsMax == first_.value() / kProgramQueuePairsMax;
+  }
+
+  /// The next free local number; 0: none is left.
+  std::uint32_t take_number();
+  Qpn number(std::uint32_t local_number) const { return Qpn(first_.value() + local_number); }
+  void add(QueuePair& queue_pair);
+  void remove(const QueuePair& queue_pair);
+
+ private:
+  const Qpn first_;
+  std::uint32_t last_;
+  const std::unique_ptr<std::atomic<QueuePair*>[]> queue_pairs_;
+};
+
+}  // namespace verbatim::adapter

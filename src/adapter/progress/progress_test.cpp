@@ -1,0 +1,123 @@
+#include "adapter/progress/progress.h"
+
+#include <atomic>
+#include <future>
+#include <map>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+namespace verbatim::adapter {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = 10s;
+
+/// Counts what it was asked for.
+class Counting final : public Task {
+ public:
+  void transmit_output(TimeNs /*now*/) override { ++outputs; }
+  void on_timer(TimeNs /*now*/) override { timer.set_value(); }
+  std::atomic<int> outputs{0};
+  std::promise<void> timer;
+};
+
+class ByNumber final : public Tasks {
+ public:
+  Task* find_task(Qpn number) const override {
+    const auto found = tasks.find(number);
+    return found == tasks.end() ? nullptr : found->second;
+  }
+  std::map<Qpn, Task*> tasks;
+};
+
+/// Has something once a descriptor is written.
+class Eventful final : public Source {
+ public:
+  std::size_t receive(TimeNs /*now*/) override {
+    ++turns;
+    eventfd_t value = 0;
+    if (eventfd_read(event.get(), &value) != 0) return 0;
+    received.set_value();
+    return 1;
+  }
+  UniqueFd event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::atomic<int> turns{0};
+  std::promise<void> received;
+};
+
+class ProgressTest : public testing::Test {
+ protected:
+  void SetUp() override { make({}); }
+  void make(ProgressOptions options) {
+    progress.reset();
+    auto made = Progress::create(tasks, std::move(options));
+    ASSERT_TRUE(made) << made.error().text;
+    progress = std::move(*made);
+  }
+  ByNumber tasks;
+  Counting task;
+  Eventful source;
+  std::unique_ptr<Progress> progress;  // Last: its thread uses the source.
+};
+
+TEST_F(ProgressTest, TheBackgroundThreadReceivesWhereNobodyPolls) {
+  progress->add(source);
+  ASSERT_TRUE(progress->listen(source.event.get()));
+  eventfd_write(source.event.get(), 1);
+  EXPECT_EQ(std::future_status::ready, source.received.get_future().wait_for(kPatience));
+}
+
+TEST_F(ProgressTest, APollAsksEachSourceOnce) {
+  Eventful other;
+  progress->add(source);
+  progress->add(other);
+  while (!progress->poll()) std::this_thread::yield();
+  EXPECT_EQ(1, source.turns);
+  EXPECT_EQ(1, other.turns);
+  progress.reset();
+}
+
+TEST_F(ProgressTest, OutputIsSentOnceHoweverOftenItWasNoted) {
+  progress->note_output(task);
+  progress->note_output(task);
+  EXPECT_TRUE(progress->is_due());
+  progress->finish_turn();
+  EXPECT_EQ(1, task.outputs);
+  progress->note_output(task);
+  progress->finish_turn();
+  EXPECT_EQ(2, task.outputs);
+}
+
+TEST_F(ProgressTest, AForgottenTaskSendsNothing) {
+  progress->note_output(task);
+  progress->forget(task);
+  progress->finish_turn();
+  EXPECT_EQ(0, task.outputs);
+}
+
+TEST_F(ProgressTest, ATimerFindsItsTaskByNumber) {
+  tasks.tasks[Qpn(2)] = &task;
+  progress->arm_timer(monotonic_now(), Qpn(1));  // There is none.
+  progress->arm_timer(monotonic_now() + kMillisecond, Qpn(2));
+  EXPECT_EQ(std::future_status::ready, task.timer.get_future().wait_for(kPatience));
+}
+
+TEST_F(ProgressTest, TheThreadHasBegunWhenCreateReturns) {
+  std::atomic<bool> begun{false};
+  std::promise<void> heard;
+  const UniqueFd event(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  const auto on_event = [&] {
+    eventfd_t value = 0;
+    if (eventfd_read(event.get(), &value) == 0) heard.set_value();
+  };
+  make({.event_fd = event.get(), .on_event = on_event, .thread_begins = [&] { begun = true; }});
+  EXPECT_TRUE(begun);
+  EXPECT_EQ(std::future_status::ready, heard.get_future().wait_for(kPatience));
+  progress.reset();
+}
+
+}  // namespace
+}  // namespace verbatim::adapter
