@@ -15,10 +15,44 @@ namespace verbatim::wire {
 inline constexpr std::size_t kMadBytes = 256;
 
 /// Management classes (IBA 13.4.4, table 109).
-enum class MadClass : std::uint8_t { communication_management = 0x07 };
+enum class MadClass : std::uint8_t {
+  subnet_management = 0x01,  // LID routed.
+  subnet_administration = 0x03,
+  performance_management = 0x04,
+  communication_management = 0x07,
+  directed_route_subnet_management = 0x81,
+};
 
-/// Methods (IBA 13.4.5). `send` carries a message that is no request to be answered by its method.
-enum class MadMethod : std::uint8_t { get = 0x01, set = 0x02, send = 0x03, get_response = 0x81 };
+/// Methods (IBA 13.4.5, 15.2.2). `send` carries a message that is no request to be answered by its
+/// method. A response has the highest bit set, but for `trap_repress`.
+enum class MadMethod : std::uint8_t {
+  get = 0x01,
+  set = 0x02,
+  send = 0x03,
+  trap = 0x05,
+  report = 0x06,
+  trap_repress = 0x07,
+  get_table = 0x12,
+  get_trace_table = 0x13,
+  get_multi = 0x14,
+  remove = 0x15,  // SubnAdmDelete.
+  get_response = 0x81,
+  report_response = 0x86,
+  get_table_response = 0x92,
+  get_multi_response = 0x94,
+  remove_response = 0x95,
+};
+
+/// Why a request is refused: bits 0 to 4 of the status (IBA 13.4.7).
+enum class MadStatus : std::uint16_t {
+  ok = 0,
+  busy = 0x0001,
+  redirect = 0x0002,
+  bad_version = 0x0004,
+  unsupported_method = 0x0008,
+  unsupported_attribute = 0x000c,
+  invalid_value = 0x001c,
+};
 
 /// The MAD's common header (IBA 13.4.2).
 ///
