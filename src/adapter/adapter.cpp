@@ -7,12 +7,17 @@
 
 #include "adapter/progress/progress.h"
 #include "adapter/services/stream.h"
+#include "link/ethernet/neighbour.h"
+#include "port/roce_link.h"
 
 namespace verbatim::adapter {
 
 Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
                                                  Membership membership) {
   std::unique_ptr<Adapter> adapter(new Adapter(std::move(arena), std::move(membership)));
+  for (const GidEntry& entry : adapter->node().gids.elements()) {
+    if (auto linked = adapter->link_gid(entry); !linked) return std::unexpected(linked.error());
+  }
   if (auto begun = adapter->begin_progress(); !begun) return std::unexpected(begun.error());
   if (auto served = adapter->serve_peers(); !served) return std::unexpected(served.error());
   return adapter;
@@ -25,9 +30,6 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership)
   ArenaHeader& header = arena_->header();
   regions_ = std::make_unique<region::RegionTable>(
       header.region_header, std::span(arena_->at(header.regions), kRegionsMax));
-  for (std::size_t i = 0; i < node().gids.size(); ++i) {
-    senders_[i] = std::make_unique<link::UdpSender>(node().gids[i].address, node().interface_index);
-  }
 }
 
 Result<void> Adapter::begin_progress() {
@@ -327,37 +329,40 @@ Result<SocketAddress> Adapter::check_vector(const AddressVector& vector) const {
   return address->with_port(source.address.port());
 }
 
+Result<void> Adapter::link_gid(const GidEntry& entry) {
+  if (link::Stack* const known = port_.links_of(entry.address)) {
+    port_.add_gid(entry, *known);
+    return {};
+  }
+  auto link = port::make_roce_link(entry.address, node().interface_index, buffers_, -1);
+  if (!link) return std::unexpected(link.error());
+  port_.add_gid(entry, std::move(*link));
+  return {};
+}
+
 Result<void> Adapter::add_gid(const GidEntry& entry, int receive_socket) {
   auto& gids = membership_.node.gids;
   if (gids.size() == kGidsMax) return refuse(ENOSPC, "the GID table is full");
   if (!node().is_iwarp) {  // Nothing is said by datagrams there.
     if (auto received = packets_->receive_from(receive_socket); !received) return received;
   }
-  // Before anybody can name it.
-  senders_[gids.size()] = std::make_unique<link::UdpSender>(entry.address, node().interface_index);
-  gids.push_back(entry);
+  if (auto linked = link_gid(entry); !linked) return linked;
+  gids.push_back(entry);  // Last: now it can be named.
   return {};
 }
 
-Result<const link::SendSocket*> Adapter::sender(std::uint8_t gid_index,
-                                                const SocketAddress& destination, Qpn dest_qpn,
-                                                std::optional<TimeNs> timeout) {
-  return senders_[gid_index]->socket_for(destination, dest_qpn, timeout);
-}
-
-Result<Route> Adapter::route(const AddressVector& vector, Qpn dest_qpn) {
+Result<port::Route> Adapter::route(const AddressVector& vector, Qpn dest_qpn) {
   auto address = check_vector(vector);
   if (!address) return std::unexpected(address.error());
-  auto socket = sender(vector.source_gid_index, *address, dest_qpn, link::kNeighbourTimeout);
-  if (!socket) return std::unexpected(socket.error());
-  return Route(**socket, *address);
+  return port_.route(vector.source_gid_index, roce_path(*address), dest_qpn,
+                     link::kNeighbourTimeout);
 }
 
 Result<Destination> Adapter::resolve(const AddressVector& vector) {
   auto address = check_vector(vector);
   if (!address) return std::unexpected(address.error());
   if (roce_version(*address) == RoceVersion::v1) {  // Here one may wait for the neighbour.
-    const auto found = sender(vector.source_gid_index, *address, Qpn{}, link::kNeighbourTimeout);
+    const auto found = route(vector, Qpn{});
     if (!found) return std::unexpected(found.error());
   }
   return Destination{*address, vector.dest_gid, vector};

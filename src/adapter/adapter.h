@@ -47,13 +47,6 @@ namespace verbatim::adapter {
 /// far it has come.
 std::uint32_t granted_receives(std::uint32_t wanted);
 
-struct GidEntry {
-  Gid gid;
-  SocketAddress address;  // What it is bound to; `port` is 4791, or 0 (RoceVersion).
-};
-
-inline constexpr std::size_t kGidsMax = 32;  // As many as PortState has bits.
-
 /// What the agent tells a program of its node. GIDs may be added while it runs, all else stays.
 struct NodeDescription {
   std::string name;
@@ -267,10 +260,10 @@ class Adapter {
   void publish(const SharedReceiveQueue& queue);
   void withdraw(const SharedReceiveQueue& queue);
   void take_notifications(SharedReceiveQueue& queue);
-  /// Where an address vector leads, and the socket for packets to that queue pair.
-  Result<Route> route(const AddressVector& vector, Qpn dest_qpn);
-  Result<const link::SendSocket*> sender(std::uint8_t gid_index, const SocketAddress& destination,
-                                         Qpn dest_qpn, std::optional<TimeNs> timeout = {});
+  /// The port's next GID: GIDs of one address share its link.
+  Result<void> link_gid(const GidEntry& entry);
+  /// Where an address vector leads, and how packets get to that queue pair.
+  Result<port::Route> route(const AddressVector& vector, Qpn dest_qpn);
   Result<SocketAddress> check_vector(const AddressVector& vector) const;
 
   // The direct path: adapter_direct.cpp.
@@ -334,9 +327,9 @@ class Adapter {
   std::unique_ptr<Arena> arena_;
   Membership membership_;
   Port port_;
+  std::shared_ptr<link::UdpReceiver> buffers_ = std::make_shared<link::UdpReceiver>();
   std::unique_ptr<region::RegionTable> regions_;
   DeviceMemory device_memory_;
-  std::array<std::unique_ptr<link::UdpSender>, kGidsMax> senders_;  // By GID index.
   Numbers numbers_;
   LocalNumberBitmap exposed_{};  // See `set_exposed`.
 

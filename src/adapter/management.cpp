@@ -1,3 +1,5 @@
+#include "port/management.h"
+
 #include <algorithm>
 #include <cerrno>
 
@@ -17,14 +19,8 @@ Result<void> Adapter::send_management(const SocketAddress& source, const SocketA
     return refuse(EADDRNOTAVAIL, fmt::format("{} is no address of this node", source.ip_text()));
   }
   const SocketAddress to = destination.with_port(own->address.port());
-  const auto gid_index = static_cast<std::uint8_t>(own - gids.begin());
-  const auto socket = sender(gid_index, to, wire::kManagementQpn);
-  if (!socket) return std::unexpected(socket.error());
   // The PSN means nothing here: a receiver of unreliable datagrams does not look at it.
-  const auto packet =
-      wire::encode_management_packet(wire::flow_of((*socket)->local(), to), Psn(0), mad);
-  static_cast<void>((*socket)->send(to, packet.bytes(), packet.bytes().size()));
-  return {};
+  return port::send_management(port_.links(own - gids.begin()), roce_path(to), Psn(0), mad);
 }
 
 Result<ConnectionRecord*> Adapter::connection_record(std::uint32_t record) {

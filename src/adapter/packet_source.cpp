@@ -33,7 +33,7 @@ Result<void> PacketSource::join(const Gid& group, const SocketAddress& address,
 }
 
 Result<void> PacketSource::join_frames(const Gid& group) {
-  auto fd = open_group_frame_socket(group, scope_);
+  auto fd = link::open_group_frame_socket(group, scope_);
   if (!fd) return std::unexpected(fd.error());
   auto socket = link::UdpSocket::adopt(std::move(*fd));
   if (!socket) return std::unexpected(socket.error());

@@ -68,7 +68,7 @@ class PacketSource final : public Source {
   const std::uint32_t scope_;
   // The turn lock guards what follows.
   link::UdpReceiver receiver_;
-  std::optional<PacketRoute> route_;  // Of the datagrams that came last.
+  std::optional<port::PacketRoute> route_;  // Of the datagrams that came last.
   std::vector<std::unique_ptr<Socket>> sockets_;
   std::array<wire::Packet, kDatagramsMax> packets_;  // On their way.
 };

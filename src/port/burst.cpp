@@ -38,7 +38,7 @@ void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
   pad_count_ = static_cast<std::uint8_t>(-payload_bytes & 3);
   const std::uint32_t header_bytes =
       wire::Bth::kSize + wire::info(headers.bth.opcode).header_bytes();
-  const std::size_t grh_bytes = route_->way.flow.has_grh() ? wire::Grh::kSize : 0;
+  const std::size_t grh_bytes = route_->headers.has_grh() ? wire::Grh::kSize : 0;
   const std::uint32_t from_bth = header_bytes + payload_bytes + pad_count_ + kIcrcBytes;
   packet_bytes_ = static_cast<std::uint32_t>(grh_bytes) + from_bth;
   if (count_ > 0 && !fits(packet_bytes_)) flush();
@@ -47,7 +47,7 @@ void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
            hold_count_, copied_};
   std::byte* const start = store(grh_bytes + header_bytes);
   if (grh_bytes != 0) {
-    wire::encode_packet_grh(route_->way.flow, from_bth,
+    wire::encode_packet_grh(route_->headers, from_bth,
                             std::span<std::byte, wire::Grh::kSize>(start, grh_bytes));
   }
   std::byte* const header = start + grh_bytes;
@@ -55,8 +55,8 @@ void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
   add_piece(start, grh_bytes + header_bytes);
   // With fragments forbidden, the kernel numbers the segments of one call from 0
   // (docs/decisions.md).
-  icrc_ = route_->way.seed.start(static_cast<std::uint16_t>(wire::kUdpHeaderBytes + from_bth),
-                                 static_cast<std::uint16_t>(count_), {header, header_bytes});
+  icrc_ = route_->seed.start(static_cast<std::uint16_t>(wire::kUdpHeaderBytes + from_bth),
+                             static_cast<std::uint16_t>(count_), {header, header_bytes});
 }
 
 region::CachedHold& Burst::hold_at(std::size_t index) {
@@ -130,8 +130,13 @@ void Burst::flush() {
   if (count_ > 0) {
     // A datagram that the kernel does not take counts as lost on the way: time-outs and retries see
     // to it.
-    (void)route_->socket->send(route_->way.destination, std::span(pieces_.data(), piece_count_),
-                               segment_bytes_);
+    (void)route_->links->top().send({.to = *route_->next_hop,
+                                     .path = route_->path,
+                                     .seed = route_->seed,
+                                     .pieces = std::span(pieces_.data(), piece_count_),
+                                     .packet_bytes = segment_bytes_,
+                                     .count = count_,
+                                     .lane = route_->lane});
     port_.packets_sent.add(count_);
     port_.bytes_sent.add(total_bytes_);
   }

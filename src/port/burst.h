@@ -36,7 +36,7 @@ class Burst {
 
   /// Where the packets go from now on; what was gathered for another destination leaves first.
   /// `route` outlives the next `flush`.
-  void use(const Route& route) {
+  void use(const port::Route& route) {
     if (route_ == &route) return;
     flush();
     route_ = &route;
@@ -84,7 +84,7 @@ class Burst {
   void drop_holds(std::size_t from);
 
   observe::PortCounters& port_;
-  const Route* route_ = nullptr;
+  const port::Route* route_ = nullptr;
   std::uint32_t segment_bytes_ = 0;  // Size of the first packet.
   std::uint32_t total_bytes_ = 0;
   std::uint32_t count_ = 0;

@@ -1,5 +1,8 @@
 #include "port/port.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace verbatim::adapter {
 
 std::vector<AsyncEventType> events_between(const PortState& before, const PortState& now) {
@@ -9,6 +12,29 @@ std::vector<AsyncEventType> events_between(const PortState& before, const PortSt
   if (!before.is_active && now.is_active) events.push_back(AsyncEventType::port_active);
   if (before.is_present && !now.is_present) events.push_back(AsyncEventType::device_fatal);
   return events;
+}
+
+void Port::add_gid(const GidEntry& entry, std::unique_ptr<link::Link> link) {
+  add_gid(entry, *stacks_.emplace_back(std::make_unique<link::Stack>(std::move(link))));
+}
+
+void Port::add_gid(const GidEntry& entry, link::Stack& links) {
+  links_[gids_.size()] = &links;  // Before anybody can name it.
+  gids_.push_back(entry);
+}
+
+link::Stack* Port::links_of(const SocketAddress& address) const {
+  const auto gids = this->gids();
+  const auto found = std::ranges::find(gids, address, &GidEntry::address);
+  return found == gids.end() ? nullptr : links_[found - gids.begin()];
+}
+
+Result<port::Route> Port::route(std::size_t gid_index, const Path& path, Qpn destination,
+                                std::optional<TimeNs> patience) const {
+  link::Stack& from = links(gid_index);
+  const auto hop = from.top().next_hop(path, destination, patience);
+  if (!hop) return std::unexpected(hop.error());
+  return port::Route(from, **hop, path);
 }
 
 void Port::change(PortState next) {

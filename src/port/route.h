@@ -1,14 +1,17 @@
 #pragma once
 
+#include <cstdint>
+
 #include "base/net/address.h"
-#include "link/udp/udp.h"
+#include "base/net/path.h"
+#include "link/link.h"
 #include "wire/net/icrc.h"
 #include "wire/net/ip.h"
 
-namespace verbatim::adapter {
+namespace verbatim::port {
 
 /// The way of packets from one address to another, with what all their ICRCs begin with: computed
-/// once, for packet after packet goes the same way.
+/// once, for packet after packet comes the same way.
 struct PacketRoute {
   PacketRoute(const SocketAddress& from, const SocketAddress& to)
       : source(from), destination(to), flow(wire::flow_of(from, to)), seed(flow) {}
@@ -22,14 +25,22 @@ struct PacketRoute {
   wire::IcrcSeed seed;
 };
 
-/// Where packets leave, and their way: resolved once, when a queue pair learns where its peer is,
-/// and when a datagram's destination is first seen.
+/// Where packets leave, and what stands before each: resolved once, when a queue pair learns where
+/// its peer is, and when a datagram's destination is first seen.
 struct Route {
-  Route(const link::SendSocket& from, const SocketAddress& to)
-      : socket(&from), way(from.local(), to) {}
+  Route(link::Stack& from, link::NextHop& hop, const Path& to)
+      : path(to),
+        links(&from),
+        next_hop(&hop),
+        headers(wire::flow_of(hop.local(), address_of(to))),
+        seed(headers) {}
 
-  const link::SendSocket* socket;
-  PacketRoute way;
+  Path path;
+  link::Stack* links;
+  link::NextHop* next_hop;
+  wire::IpFlow headers;
+  wire::IcrcSeed seed;
+  std::uint8_t lane = 0;  // Of a link that has some.
 };
 
-}  // namespace verbatim::adapter
+}  // namespace verbatim::port

@@ -370,7 +370,7 @@ class QueuePair final : public Task {
   std::unique_ptr<link::FrameBatch> frames_;  // Raw packets.
   bool fatal_ = false;                        // Go to the error state after this step.
   SocketAddress peer_;
-  std::optional<Route> route_;  // Of packets to `peer_`: none over iWARP, none of datagrams.
+  std::optional<port::Route> route_;  // Of packets to `peer_`: none over iWARP, none of datagrams.
   Pacer pacer_;
   bool held_back_ = false;  // By the pacer, with something to send.
   TimeNs armed_deadline_ = kNever;

@@ -50,7 +50,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
         wanted.address, (mask & kDestQpn) != 0 ? wanted.dest_qpn : attributes_.dest_qpn);
     if (!route) return std::unexpected(route.error());
     route_ = *route;
-    peer_ = route->way.destination;
+    peer_ = address_of(route->path);
   }
   apply(wanted, mask);
   enter(to, mask);

@@ -18,7 +18,7 @@ namespace verbatim::adapter {
 /// How a UD queue pair reaches one destination. It looks that up once, for programs send to the
 /// same ones again and again.
 struct DatagramPath {
-  std::optional<Route> route;        // Of packets.
+  std::optional<port::Route> route;  // Of packets.
   std::unique_ptr<DirectLink> link;  // Null: packets, until it is looked for again.
   TimeNs look_again = 0;
 };

@@ -30,9 +30,9 @@ void QueuePair::forget_old_paths() {
 const DatagramPath* QueuePair::path_to(const DatagramPathKey& key) {
   DatagramPath& path = paths_[key];
   if (!path.route) {
-    const auto socket = adapter_.sender(key.source_gid_index, key.address, key.qpn);
-    if (!socket) return nullptr;
-    path.route.emplace(**socket, key.address);
+    const auto route = adapter_.port().route(key.source_gid_index, roce_path(key.address), key.qpn);
+    if (!route) return nullptr;
+    path.route = *route;
   }
   if (path.link != nullptr && !path.link->is_there()) path.link.reset();
   if (path.link != nullptr || !may_be_direct() || key.qpn == kMulticastQpn) return &path;
@@ -49,7 +49,7 @@ std::optional<Status> QueuePair::send_directly(const transport::SendRequest& req
                                                QKey qkey) {
   if (path.link == nullptr || request.length > bytes_of(adapter_.active_mtu())) return {};
   const bool controlled = (raw(qkey) & transport::kControlledQKey) != 0;
-  const Datagram datagram{controlled ? attributes_.qkey : qkey, path.route->way.flow};
+  const Datagram datagram{controlled ? attributes_.qkey : qkey, path.route->headers};
   const DirectLink::Outcome outcome = path.link->send_datagram(request, local, datagram);
   count_direct(*path.link, outcome, request.length);
   return path.link->status();

@@ -1,13 +1,15 @@
 #include "agent/management/management_port.h"
 
 #include "agent/protocol/node.h"
+#include "port/management.h"
+#include "port/roce_link.h"
 
 namespace verbatim::agent {
 
 Result<ManagementPort> ManagementPort::create(const NodeDescription& node,
                                               std::span<const UniqueFd> sockets) {
   ManagementPort port;
-  port.receiver_ = std::make_unique<link::UdpReceiver>();
+  port.receiver_ = std::make_shared<link::UdpReceiver>();
   port.interface_index_ = node.interface_index;
   for (std::size_t i = 0; i < sockets.size(); ++i) {
     if (auto added = port.add(node.addresses[i], sockets[i].get()); !added) {
@@ -20,10 +22,12 @@ Result<ManagementPort> ManagementPort::create(const NodeDescription& node,
 Result<void> ManagementPort::add(const SocketAddress& address, int fd) {
   auto socket = link::UdpSocket::adopt(fd);
   if (!socket) return std::unexpected(socket.error());
+  // One socket to send from is enough: what the agent says is little.
+  auto link = port::make_roce_link(address, interface_index_, receiver_, -1, 1);
+  if (!link) return std::unexpected(link.error());
   sockets_.push_back(std::move(*socket));
-  // One to send from is enough: what the agent says is little.
   addresses_.push_back(address);
-  senders_.push_back(std::make_unique<link::UdpSender>(address, interface_index_, 1));
+  links_.push_back(std::make_unique<link::Stack>(std::move(*link)));
   return {};
 }
 
@@ -35,15 +39,11 @@ std::vector<int> ManagementPort::fds() const {
 
 void ManagementPort::send(std::uint32_t address, const SocketAddress& destination,
                           wire::MadSpan mad) {
-  if (address >= senders_.size()) return;
+  if (address >= links_.size()) return;
   const RoceVersion version = roce_version(addresses_[address]);
-  const SocketAddress to = of_version(destination, version);
-  const auto socket = senders_[address]->socket_for(to, wire::kManagementQpn);
-  if (!socket) return;
+  const Path path = roce_path(of_version(destination, version));
   psn_ = psn_ + 1;
-  const auto packet =
-      wire::encode_management_packet(wire::flow_of((*socket)->local(), to), psn_, mad);
-  static_cast<void>((*socket)->send(to, packet.bytes(), packet.bytes().size()));
+  static_cast<void>(port::send_management(*links_[address], path, psn_, mad));
 }
 
 }  // namespace verbatim::agent

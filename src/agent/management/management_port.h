@@ -67,8 +67,8 @@ class ManagementPort {
 
   std::vector<SocketAddress> addresses_;
   std::vector<link::UdpSocket> sockets_;
-  std::vector<std::unique_ptr<link::UdpSender>> senders_;
-  std::unique_ptr<link::UdpReceiver> receiver_;
+  std::vector<std::unique_ptr<link::Stack>> links_;  // By address.
+  std::shared_ptr<link::UdpReceiver> receiver_;
   std::uint32_t interface_index_ = 0;
   Psn psn_;
 };

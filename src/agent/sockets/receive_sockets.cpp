@@ -95,7 +95,7 @@ Result<UniqueFd> open_udp_socket(const SocketAddress& address, std::uint32_t slo
 
 Result<UniqueFd> open_socket(const SocketAddress& address, std::uint32_t slot) {
   auto fd = roce_version(address) == RoceVersion::v1
-                ? adapter::open_frame_socket(gid_of(address), slot)
+                ? link::open_frame_socket(gid_of(address), slot, kLocalQpnBits)
                 : open_udp_socket(address, slot);
   if (!fd) return fd;
   setsockopt(fd->get(), SOL_SOCKET, SO_RCVBUF, &kUnreadBufferBytes, sizeof kUnreadBufferBytes);

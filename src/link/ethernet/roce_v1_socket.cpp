@@ -2,21 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 
 #include <linux/filter.h>
 #include <linux/if_packet.h>
 #include <sys/socket.h>
 
-#include "arena/arena.h"
 #include "base/bytes.h"
 #include "base/net/address.h"
 #include "link/ethernet/neighbour.h"
-#include "link/udp/udp.h"
 #include "wire/net/grh.h"
 
-namespace verbatim::adapter {
+namespace verbatim::link {
 namespace {
 
 // Offsets within a frame's payload: the GRH, then the BTH (see wire/net/grh.h, wire/ib/bth.h).
@@ -24,11 +21,10 @@ constexpr std::uint32_t kNextHeader = 6;
 constexpr std::uint32_t kDestinationGid = 24;
 constexpr std::uint32_t kDestinationQpn = wire::Grh::kSize + 4;
 constexpr std::uint32_t kQpnMask = 0xffffff;
-constexpr std::uint32_t kLocalNumberBits = std::countr_zero(kProgramQueuePairsMax);
 constexpr std::uint32_t kWhole = 0x40000;  // What a filter answers for "all of it".
 
 /// Takes what has a BTH and is for this GID and slot.
-Result<void> attach_filter(int fd, const Gid& gid, std::uint32_t slot) {
+Result<void> attach_filter(int fd, const Gid& gid, std::uint32_t slot, std::uint32_t qpn_bits) {
   const auto word = [&gid](std::size_t i) {
     return load_be<std::uint32_t>(reinterpret_cast<const std::byte*>(&gid.bytes[4 * i]));
   };
@@ -46,7 +42,7 @@ Result<void> attach_filter(int fd, const Gid& gid, std::uint32_t slot) {
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, word(3), 0, 5),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kDestinationQpn),
       BPF_STMT(BPF_ALU | BPF_AND | BPF_K, kQpnMask),
-      BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, kLocalNumberBits),
+      BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, qpn_bits),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, slot, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, kWhole),
       BPF_STMT(BPF_RET | BPF_K, 0),
@@ -60,16 +56,17 @@ Result<void> attach_filter(int fd, const Gid& gid, std::uint32_t slot) {
 
 }  // namespace
 
-Result<UniqueFd> open_frame_socket(const Gid& destination, std::uint32_t slot) {
+Result<UniqueFd> open_frame_socket(const Gid& destination, std::uint32_t slot,
+                                   std::uint32_t qpn_bits) {
   // Protocol 0: nothing comes before the filter stands.
   UniqueFd fd(::socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return refuse_errno("RoCE v1 needs CAP_NET_RAW: packet socket");
-  if (auto filtered = attach_filter(fd.get(), destination, slot); !filtered) {
+  if (auto filtered = attach_filter(fd.get(), destination, slot, qpn_bits); !filtered) {
     return std::unexpected(filtered.error());
   }
   sockaddr_ll all{};
   all.sll_family = AF_PACKET;
-  all.sll_protocol = to_big_endian(link::kRoceV1EtherType);
+  all.sll_protocol = to_big_endian(kRoceV1EtherType);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&all), sizeof all) != 0) {
     return refuse_errno("packet socket for RoCE v1");
   }
@@ -79,12 +76,12 @@ Result<UniqueFd> open_frame_socket(const Gid& destination, std::uint32_t slot) {
 Result<UniqueFd> open_group_frame_socket(const Gid& group, std::uint32_t interface_index) {
   const auto address = resolve_gid(group, interface_index);
   if (!address) return std::unexpected(address.error());
-  auto fd = open_frame_socket(group, kMulticastQpn.value() >> kLocalNumberBits);
+  auto fd = open_frame_socket(group, kMulticastQpn.value(), 0);
   if (!fd) return fd;
   packet_mreq membership{};
   membership.mr_ifindex = static_cast<int>(interface_index);
   membership.mr_type = PACKET_MR_MULTICAST;
-  const MacAddress mac = link::multicast_mac(*address);
+  const MacAddress mac = multicast_mac(*address);
   membership.mr_alen = mac.size();
   std::ranges::copy(mac, membership.mr_address);
   if (setsockopt(fd->get(), SOL_PACKET, PACKET_ADD_MEMBERSHIP, &membership, sizeof membership) !=
@@ -94,4 +91,4 @@ Result<UniqueFd> open_group_frame_socket(const Gid& group, std::uint32_t interfa
   return fd;
 }
 
-}  // namespace verbatim::adapter
+}  // namespace verbatim::link

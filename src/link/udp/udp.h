@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <sys/socket.h>
@@ -18,11 +18,9 @@
 #include "base/net/address.h"
 #include "base/os/unique_fd.h"
 #include "base/types.h"
-#include "link/ethernet/neighbour.h"
+#include "link/link.h"
 
-/// Datagrams over UDP sockets, segmented and merged by the kernel (RoCE v2), or one by one in
-/// Ethernet frames of type 0x8915 over packet sockets (RoCE v1, IBA annex A16: addresses have port
-/// 0). What is in them is opaque.
+/// Datagrams over UDP sockets, segmented and merged by the kernel. What is in them is opaque.
 namespace verbatim::link {
 
 /// What one receive buffer, and one send call, holds at most.
@@ -71,8 +69,6 @@ class UdpSocket {
   bool merges_ = false;
 };
 
-inline constexpr std::uint16_t kRoceV1EtherType = 0x8915;
-
 /// Datagrams of one sender that the kernel merged: all `segment_size` long, the last may be
 /// shorter. Of frames, whose addresses are in their GRH, `source` and `destination` are empty.
 struct ReceivedDatagrams {
@@ -117,7 +113,7 @@ class UdpReceiver {
 };
 
 /// A socket to send from, with a source port of its own. Any thread may send: the kernel locks.
-class SendSocket {
+class SendSocket final : public NextHop {
  public:
   /// Sends `bytes` as datagrams of `segment_size` each (the last may be shorter; 0 or at least the
   /// total: one datagram). At most kSendBytesMax in kSegmentsMax segments, else EMSGSIZE.
@@ -130,10 +126,9 @@ class SendSocket {
   int send(const SocketAddress& destination, ByteSpan bytes,
            std::size_t segment_size) const noexcept;
 
-  const SocketAddress& local() const { return local_; }
-
  private:
   friend class UdpSender;
+  SendSocket(UniqueFd fd, const SocketAddress& local) : fd_(std::move(fd)) { local_ = local; }
   int send_message(const msghdr& message) const noexcept;
   int tell_too_large(const msghdr& message) const noexcept;
   int send_segmented(const SocketAddress& destination, std::span<const iovec> bytes,
@@ -141,15 +136,7 @@ class SendSocket {
   int send_one_by_one(const SocketAddress& destination, std::span<const iovec> bytes,
                       std::size_t segment_size) const noexcept;
 
-  int send_frames(std::span<const iovec> bytes, std::size_t segment_size,
-                  const LinkAddress& place) const noexcept;
-
-  UniqueFd owned_;
-  int fd_ = -1;
-  SocketAddress local_;
-  bool has_frames_ = false;
-  AtomicLinkAddress place_;          // Where frames go, whatever the destination.
-  std::optional<LinkAddress> also_;  // A group's: the members of this machine.
+  const UniqueFd fd_;
   /// False once the kernel has refused segmentation here. Relaxed: only a hint.
   mutable std::atomic<bool> segments_{true};
   mutable std::atomic<bool> has_told_{false};  // Of a datagram that was too large.
@@ -166,11 +153,8 @@ class UdpSender {
   /// The socket for packets to the program that owns `destination_qpn` at `destination`. Takes a
   /// lock and perhaps opens a socket: call it when a queue pair learns its peer, and keep the
   /// pointer, which is valid as long as this object. When all sockets are in use, programs share
-  /// them. Frames: looks where the neighbour is now, for the others who send to it, too; waits for
-  /// an unknown one's answer for `patience`, and by default for a moment, where the last one
-  /// answered.
-  Result<const SendSocket*> socket_for(const SocketAddress& destination, Qpn destination_qpn,
-                                       std::optional<TimeNs> timeout = {});
+  /// them.
+  Result<SendSocket*> socket_for(const SocketAddress& destination, Qpn destination_qpn);
   const SocketAddress& local() const { return local_; }
 
  private:
@@ -179,19 +163,12 @@ class UdpSender {
     std::uint32_t slot;
     friend bool operator==(const Program&, const Program&) = default;
   };
-  SendSocket* known(const Program& program) const;
   Result<std::unique_ptr<SendSocket>> open() const;
-  Result<LinkAddress> find_neighbour(const SocketAddress& destination,
-                                     std::optional<TimeNs> timeout);
-  Result<const SendSocket*> frames_to(const SocketAddress& destination,
-                                      std::optional<TimeNs> timeout);
 
   SocketAddress local_;
   std::uint32_t interface_index_ = 0;
   std::size_t sockets_max_ = 0;
-  std::atomic<TimeNs> no_wait_until_{0};  // Who waited in vain lets others not wait until then.
-  std::mutex mutex_;                      // Guards what follows (a socket itself needs no lock).
-  UniqueFd frames_;                       // What all frames leave by.
+  std::mutex mutex_;  // Guards what follows (a socket itself needs no lock).
   /// The first `sockets_max_` programs, each the owner of the socket at the same index.
   std::vector<Program> programs_;
   std::vector<std::unique_ptr<SendSocket>> sockets_;
