@@ -7,7 +7,7 @@ The forger is given more than a stranger has: it quotes real packets, TCP sequen
 makes a TCP connection (a SYN) it quotes with a number of its own, as the kernel believes whoever knows that.
 
 Not forced: an error that comes between a TCP connection's last packet and the program's look at its socket, which asks
-getpeername first (src/dropin/rdmacm/streams.cpp). It takes luck to hit."""
+getpeername first (src/connect/mpa_service.cpp). It takes luck to hit."""
 
 import json
 import socket

@@ -100,10 +100,7 @@ NOT_YET = {
     ("dropin/ibverbs", "cm::"): 1,
     ("dropin/rdmacm", "adapter/queues"): 1,
     ("dropin/rdmacm", "adapter::"): 2,
-    ("dropin/rdmacm", "cm"): 3,
-    ("dropin/rdmacm", "cm::"): 12,
     ("dropin/rdmacm", "dropin/ibverbs"): 1,
-    ("dropin/rdmacm", "wire::"): 4,
     ("port", "adapter/queues"): 2,
     ("port", "adapter::"): 1,
     ("port", "arena"): 1,
@@ -118,6 +115,5 @@ KNOTS = (
     ("adapter/queues/receive_queue", "arena/arena", "arena/target", "arena/xrc_queue"),
     ("api/party", "api/posting", "api/queue", "api/shared_receives"),
     ("base/os/known_end", "base/os/process_token"),
-    ("dropin/rdmacm/calls", "dropin/rdmacm/manager", "dropin/rdmacm/streams"),
     ("wire/net/grh", "wire/net/ip"),
 )

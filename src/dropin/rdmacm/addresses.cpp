@@ -40,7 +40,7 @@ Result<Name> name_from(const sockaddr* address) {
   const std::uint64_t service = be64toh(ib.sib_sid);
   const auto port = static_cast<std::uint16_t>(service & RDMA_IB_IP_PORT_MASK);
   Name name{.is_af_ib = true,
-            .service = static_cast<cm::ServiceId>(service),
+            .service = static_cast<connect::ServiceId>(service),
             .service_mask = be64toh(ib.sib_sid_mask)};
   if (gid.is_ipv4_mapped()) {
     const auto& b = gid.bytes;
@@ -83,7 +83,7 @@ void show_addresses(Id& id) {
 Result<void> show_path(Id& id) {
   auto* const record = static_cast<ibv_sa_path_rec*>(std::calloc(1, sizeof(ibv_sa_path_rec)));
   if (record == nullptr) return refuse(ENOMEM, "no memory for a path record");
-  const cm::Path& path = id.connection.plan.path;
+  const connect::Path& path = id.connection.plan.path;
   constexpr std::uint8_t kExactly = 2;
   record->sgid = to_verbs(path.local_gid);
   record->dgid = to_verbs(path.remote_gid);

@@ -12,7 +12,7 @@ socklen_t length_of(const sockaddr* address);
 struct Name {
   SocketAddress address;
   bool is_af_ib = false;
-  cm::ServiceId service{};
+  connect::ServiceId service{};
   std::uint64_t service_mask = ~std::uint64_t{0};
 };
 /// EINVAL for another family.

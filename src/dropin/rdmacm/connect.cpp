@@ -19,21 +19,18 @@ ReadsMax reads_max(const Id& id) {
   return {static_cast<std::uint8_t>(has.max_qp_rd_atom),
           static_cast<std::uint8_t>(has.max_qp_init_rd_atom)};
 }
-/// As the kernel's ucma has it.
-constexpr int kBacklogDefault = 1024;
-
 ByteSpan private_data_of(const rdma_conn_param* parameters) {
   if (parameters == nullptr || parameters->private_data == nullptr) return {};
   return {static_cast<const std::byte*>(parameters->private_data), parameters->private_data_len};
 }
 
-cm::ServiceId service_of(const Id& id, std::uint16_t port) {
+connect::ServiceId service_of(const Id& id, std::uint16_t port) {
   if (id.is_af_ib && raw(id.service) != 0) return id.service;
-  return wire::service_id_of(static_cast<wire::PortSpace>(id.verbs.ps), port);
+  return connect::service_id_of(static_cast<connect::PortSpace>(id.verbs.ps), port);
 }
 
 /// The ends that a connection's first message names; AF_IB has none.
-cm::IpEndpoints endpoints_of(const Id& id) {
+connect::IpEndpoints endpoints_of(const Id& id) {
   if (id.is_af_ib) return {};
   return {.source = id.local, .destination = id.remote};
 }
@@ -58,25 +55,17 @@ Result<void> check(const Id& id, const rdma_conn_param* parameters) {
   return {};
 }
 
-cm::CmTransport transport_of(const Id& id) {
-  if (id.type() == IBV_QPT_UC) return cm::CmTransport::uc;
+connect::CmTransport transport_of(const Id& id) {
+  if (id.type() == IBV_QPT_UC) return connect::CmTransport::uc;
   const bool xrc = id.type() == IBV_QPT_XRC_SEND || id.type() == IBV_QPT_XRC_RECV;
-  return xrc ? cm::CmTransport::xrc : cm::CmTransport::rc;
+  return xrc ? connect::CmTransport::xrc : connect::CmTransport::rc;
 }
 
-/// Notes whose stream it will be.
-cm::StreamOffer stream_offer_of(Id& id, const rdma_conn_param* parameters, ByteSpan private_data) {
-  if (parameters != nullptr) id.connection.own_qpn = parameters->qp_num;
-  return {.inbound_reads = id.connection.plan.responder_resources,
-          .outbound_reads = id.connection.plan.initiator_depth,
-          .private_data = private_data};
-}
-
-cm::QueuePairOffer offer_of(const Id& id, const rdma_conn_param* parameters) {
-  cm::QueuePairOffer offer{.starting_psn = id.connection.plan.own_psn,
-                           .responder_resources = id.connection.plan.responder_resources,
-                           .initiator_depth = id.connection.plan.initiator_depth,
-                           .rnr_retry_count = 7};
+connect::QueuePairOffer offer_of(const Id& id, const rdma_conn_param* parameters) {
+  connect::QueuePairOffer offer{.starting_psn = id.connection.plan.own_psn,
+                                .responder_resources = id.connection.plan.responder_resources,
+                                .initiator_depth = id.connection.plan.initiator_depth,
+                                .rnr_retry_count = 7};
   if (parameters != nullptr) {
     offer.qpn = Qpn(parameters->qp_num);
     offer.srq = parameters->srq != 0;
@@ -109,22 +98,16 @@ Result<void> ask_for_connection(Id& id, const rdma_conn_param* parameters) {
   const ByteSpan own = private_data_of(parameters);
   data.append(reinterpret_cast<const char*>(own.data()), own.size());
   const ByteSpan private_data = std::as_bytes(std::span(data));
-  const cm::ConnectParameters request{.service = service_of(id, id.remote.port()),
-                                      .path = connection.plan.path,
-                                      .ends = endpoints_of(id),
-                                      .transport = transport_of(id),
-                                      .offer = offer_of(id, parameters),
-                                      .retry_count = connection.plan.retry_count,
-                                      .private_data = private_data};
-  if (Streams* const streams = cm.streams()) {
-    return streams->connect(id, stream_offer_of(id, parameters, private_data));
-  }
-  const auto number = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-    return engine.connect(request, now, out);
-  });
+  const connect::ConnectParameters request{.service = service_of(id, id.remote.port()),
+                                           .path = connection.plan.path,
+                                           .ends = endpoints_of(id),
+                                           .transport = transport_of(id),
+                                           .offer = offer_of(id, parameters),
+                                           .retry_count = connection.plan.retry_count,
+                                           .private_data = private_data};
+  const auto number = cm.connections().connect(request);
   if (!number) return std::unexpected(number.error());
   cm.open(id, *number);
-  cm.note_progress(id, false);
   id.state = IdState::connecting;
   return {};
 }
@@ -132,13 +115,10 @@ Result<void> ask_for_connection(Id& id, const rdma_conn_param* parameters) {
 Result<void> ask_for_queue_pair(Id& id, const rdma_conn_param* parameters) {
   Manager& cm = manager();
   const std::lock_guard guard(cm.lock);
-  const auto number = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-    return engine.resolve({.service = service_of(id, id.remote.port()),
-                           .path = id.connection.plan.path,
-                           .ends = endpoints_of(id),
-                           .private_data = private_data_of(parameters)},
-                          now, out);
-  });
+  const auto number = cm.connections().resolve({.service = service_of(id, id.remote.port()),
+                                                .path = id.connection.plan.path,
+                                                .ends = endpoints_of(id),
+                                                .private_data = private_data_of(parameters)});
   if (!number) return std::unexpected(number.error());
   cm.open(id, *number);
   id.state = IdState::connecting;
@@ -157,19 +137,16 @@ Result<void> open_listener(Manager& cm, Id& id, int backlog) {
   const std::lock_guard guard(cm.lock);
   const bool only = id.options.own_family_only.value_or(id.local.is_ipv4());
   const bool any = connect::is_wildcard(id.local);
-  id.backlog = backlog > 0 ? backlog : kBacklogDefault;
-  const cm::ListenAt where{.service = service_of(id, id.local.port()),
-                           .service_mask = id.is_af_ib ? id.service_mask : ~std::uint64_t{0},
-                           .address = id.is_af_ib ? SocketAddress() : id.local,
-                           .both_families = any && id.local.is_ipv6() && !only,
-                           .gid = id.is_af_ib && !any ? id.connection.plan.path.local_gid : Gid{},
-                           .datagram = id.is_datagram(),
-                           .backlog = static_cast<std::size_t>(id.backlog)};
-  const auto listener = cm.streams() != nullptr
-                            ? cm.streams()->listen(id, backlog)
-                            : cm.step([&](cm::ConnectionManager& engine, TimeNs, cm::Effects&) {
-                                return engine.listen(where);
-                              });
+  // A service of AF_IB has no address but its id; over TCP there is nothing but the address.
+  const bool by_service = id.is_af_ib && !cm.connections().uses_streams();
+  const auto listener = cm.connections().listen(
+      {.service = service_of(id, id.local.port()),
+       .service_mask = id.is_af_ib ? id.service_mask : ~std::uint64_t{0},
+       .address = by_service ? SocketAddress() : id.local,
+       .both_families = any && id.local.is_ipv6() && !only,
+       .gid = by_service && !any ? id.connection.plan.path.local_gid : Gid{},
+       .datagram = id.is_datagram()},
+      backlog);
   if (!listener) return std::unexpected(listener.error());
   id.listener = *listener;
   cm.add_listener(id, *listener);
@@ -203,14 +180,11 @@ Result<void> accept_datagrams(Id& id, const rdma_conn_param* parameters) {
   Manager& cm = manager();
   const std::lock_guard guard(cm.lock);
   const Qpn qpn(id.verbs.qp != nullptr ? id.verbs.qp->qp_num : parameters->qp_num);
-  auto answered = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-    return engine.answer(id.connection.number,
-                         {.status = cm::SidrStatus::found,
-                          .qpn = qpn,
-                          .qkey = static_cast<QKey>(RDMA_UDP_QKEY),
-                          .private_data = private_data_of(parameters)},
-                         now, out);
-  });
+  auto answered =
+      cm.connections().answer(id.connection.number, {.status = connect::SidrStatus::found,
+                                                     .qpn = qpn,
+                                                     .qkey = static_cast<QKey>(RDMA_UDP_QKEY),
+                                                     .private_data = private_data_of(parameters)});
   if (answered) {
     cm.close(id);
     id.state = IdState::connected;
@@ -237,39 +211,27 @@ Result<void> accept_connection(Id& id, const rdma_conn_param* parameters) {
       granted(connection.plan.responder_resources,
               given ? &parameters->responder_resources : nullptr, RDMA_MAX_RESP_RES, most.inbound);
   if (auto ready = make_ready(id); !ready) return ready;
-  if (Streams* const streams = cm.streams()) {
-    return streams->accept(id, stream_offer_of(id, parameters, private_data_of(parameters)));
-  }
-  auto accepted = cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-    return engine.accept(
-        connection.number,
-        {.offer = offer_of(id, parameters), .private_data = private_data_of(parameters)}, now, out);
-  });
-  if (!accepted) {
-    static_cast<void>(stop_queue_pair(id));
-    return accepted;
-  }
   id.state = IdState::connecting;
-  cm.note_progress(id, false);
-  return {};
+  auto accepted = cm.connections().accept(
+      connection.number,
+      {.offer = offer_of(id, parameters), .private_data = private_data_of(parameters)});
+  if (accepted) return {};
+  id.state = IdState::requested;
+  // Over MPA it is in INIT still, as the program made it.
+  if (!cm.connections().uses_streams()) static_cast<void>(stop_queue_pair(id));
+  return accepted;
 }
 
-Result<void> reject(Id& id, ByteSpan private_data, cm::RejectReason reason) {
+Result<void> reject(Id& id, ByteSpan private_data, connect::RejectReason reason) {
   Manager& cm = manager();
   const std::lock_guard guard(cm.lock);
   if (!id.connection.is_open) return refuse(EINVAL, "the id has no request to reject");
   const auto number = id.connection.number;
-  auto rejected =
-      cm.streams() != nullptr
-          ? cm.streams()->reject(id, private_data)
-          : cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-              if (id.is_datagram()) {
-                return engine.answer(
-                    number, {.status = cm::SidrStatus::rejected, .private_data = private_data}, now,
-                    out);
-              }
-              return engine.reject(number, reason, private_data, now, out);
-            });
+  const bool is_resolution = id.is_datagram() && !cm.connections().uses_streams();
+  auto rejected = is_resolution
+                      ? cm.connections().answer(number, {.status = connect::SidrStatus::rejected,
+                                                         .private_data = private_data})
+                      : cm.connections().reject(number, reason, private_data);
   if (!rejected) return rejected;
   cm.close(id);
   id.state = IdState::ended;
@@ -282,15 +244,9 @@ Result<void> establish(Id& id) {
   }
   Manager& cm = manager();
   const std::lock_guard guard(cm.lock);
-  auto established =
-      cm.streams() != nullptr
-          ? cm.streams()->establish(id)
-          : cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-              return engine.establish(id.connection.number, {}, now, out);
-            });
+  auto established = cm.connections().establish(id.connection.number);
   if (!established) return established;
   id.state = IdState::connected;
-  cm.note_progress(id, true);
   return {};
 }
 
@@ -303,10 +259,7 @@ Result<void> disconnect(Id& id) {
     if (id.state == IdState::ended) return {};  // The peer was faster.
     return refuse(EINVAL, "the id is not connected");
   }
-  if (cm.streams() != nullptr) return cm.streams()->disconnect(id);
-  return cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-    return engine.disconnect(id.connection.number, {}, now, out);
-  });
+  return cm.connections().disconnect(id.connection.number);
 }
 
 ByteSpan bytes_of(const void* data, std::uint8_t length) {
@@ -344,12 +297,12 @@ int rdma_accept(rdma_cm_id* id, rdma_conn_param* conn_param) {
 
 int rdma_reject(rdma_cm_id* id, const void* private_data, std::uint8_t private_data_len) {
   return answer("rdma_reject", reject(from(id), bytes_of(private_data, private_data_len),
-                                      cm::RejectReason::consumer));
+                                      connect::RejectReason::consumer));
 }
 
 int rdma_reject_ece(rdma_cm_id* id, const void* private_data, std::uint8_t private_data_len) {
   return answer("rdma_reject_ece", reject(from(id), bytes_of(private_data, private_data_len),
-                                          cm::RejectReason::vendor_option_not_supported));
+                                          connect::RejectReason::vendor_option_not_supported));
 }
 
 int rdma_establish(rdma_cm_id* id) { return answer("rdma_establish", establish(from(id))); }
@@ -368,8 +321,5 @@ int rdma_notify(rdma_cm_id* id, ibv_event_type event) {
   Id& own = from(id);
   Manager& cm = manager();
   const std::lock_guard guard(cm.lock);
-  return answer("rdma_notify",
-                cm.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-                  return engine.notify_established(own.connection.number, now, out);
-                }));
+  return answer("rdma_notify", cm.connections().notify_established(own.connection.number));
 }

@@ -5,11 +5,11 @@
 #include "dropin/rdmacm/calls.h"
 #include "dropin/rdmacm/manager.h"
 
-/// What the connection manager's engine says, as events of ids.
+/// What the service of connections says, as events of ids.
 namespace verbatim::rdmacm {
 namespace {
 
-rdma_conn_param parameters_of(const cm::QueuePairOffer& peer, std::uint8_t retry_count) {
+rdma_conn_param parameters_of(const connect::QueuePairOffer& peer, std::uint8_t retry_count) {
   return {.private_data = nullptr,
           .private_data_len = 0,
           .responder_resources = peer.responder_resources,
@@ -22,7 +22,7 @@ rdma_conn_param parameters_of(const cm::QueuePairOffer& peer, std::uint8_t retry
 }
 
 /// The event's own copy, and where the program finds it.
-void attach_private_data(Event& event, bool is_datagram, const cm::PrivateData& data) {
+void attach_private_data(Event& event, bool is_datagram, const connect::PrivateData& data) {
   event.private_data = data;
   const auto length = static_cast<std::uint8_t>(event.private_data.size());
   const void* const bytes = length == 0 ? nullptr : &*event.private_data.begin();
@@ -33,14 +33,6 @@ void attach_private_data(Event& event, bool is_datagram, const cm::PrivateData& 
     event.verbs.param.conn.private_data = bytes;
     event.verbs.param.conn.private_data_len = length;
   }
-}
-
-/// `path` as a listener's side fills in what no message tells.
-void complete(cm::Path& path, const Manager& manager) {
-  if (const auto own = manager.addresses().own(path.local); own && path.local_gid.is_zero()) {
-    path.local_gid = own->gid;
-  }
-  if (path.remote_gid.is_zero()) path.remote_gid = manager.peer_gid(path.remote);
 }
 
 }  // namespace
@@ -58,27 +50,27 @@ void Manager::push(Id& subject, std::unique_ptr<Event> event) {
   from(subject.verbs.channel).events.push(event.release());
 }
 
-void Manager::carry_out(const cm::Effects& effects) {
-  for (const cm::Effect& effect : effects) {
-    std::visit([this](const auto& one) { on(one); }, effect);
-  }
-  arm_timer_fd();
+void Manager::on(const connect::Event& event) {
+  std::visit([this](const auto& one) { on(one); }, event);
 }
 
-void Manager::on(const cm::SendMad& mad) {
-  services_->send_mad(mad.source.data(), mad.destination.data(), mad.bytes.data());
+void Manager::complete(connect::Path& path) const {
+  if (const auto own = addresses_.own(path.local); own && path.local_gid.is_zero()) {
+    path.local_gid = own->gid;
+  }
+  if (path.remote_gid.is_zero()) path.remote_gid = peer_gid(path.remote);
+  if (service_->uses_streams()) path.mtu = active_mtu();
 }
 
 /// The id of a request, or nothing where nobody takes it: then the peer is refused.
-Id* Manager::request_for(cm::ListenerId listener_id, cm::ConnectionId connection,
-                         const cm::Path& path, const cm::IpEndpoints& ends) {
+Id* Manager::request_for(connect::ListenerId listener_id, connect::ConnectionId connection,
+                         const connect::Path& path, const connect::IpEndpoints& ends) {
   const auto found = listeners_.find(listener_id);
   Id* const listener = found == listeners_.end() ? nullptr : found->second;
-  if (listener == nullptr || listener->waiting_requests.load() >= listener->backlog) {
-    release(connection);
+  if (listener == nullptr) {
+    service_->release(connection);
     return nullptr;
   }
-  ++listener->waiting_requests;
   Id* const id = new Id(this);
   id->verbs.channel = listener->verbs.channel;
   id->verbs.context = listener->verbs.context;
@@ -92,12 +84,12 @@ Id* Manager::request_for(cm::ListenerId listener_id, cm::ConnectionId connection
   id->connection.ends = ends;
   id->local = ends.empty() ? path.local.with_port(listener->local.port()) : ends.destination;
   id->remote = ends.empty() ? path.remote.with_port(0) : ends.source;
-  complete(id->connection.plan.path, *this);
+  complete(id->connection.plan.path);
   open(*id, connection);
   return id;
 }
 
-void Manager::on(const cm::ConnectRequest& request) {
+void Manager::on(const connect::ConnectRequest& request) {
   Id* const id = request_for(request.listener, request.connection, request.path, request.ends);
   if (id == nullptr) return;
   Connection& connection = id->connection;
@@ -107,8 +99,8 @@ void Manager::on(const cm::ConnectRequest& request) {
   connection.plan.retry_count = request.retry_count;
   connection.plan.rnr_retry_count = request.peer.rnr_retry_count;
   Id& listener = *listeners_.at(request.listener);
-  if (request.transport == cm::CmTransport::xrc) id->verbs.qp_type = IBV_QPT_XRC_RECV;
-  if (request.transport == cm::CmTransport::uc) id->verbs.qp_type = IBV_QPT_UC;
+  if (request.transport == connect::CmTransport::xrc) id->verbs.qp_type = IBV_QPT_XRC_RECV;
+  if (request.transport == connect::CmTransport::uc) id->verbs.qp_type = IBV_QPT_UC;
   auto event = make_event(*id, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
   event->verbs.listen_id = &listener.verbs;
   event->verbs.param.conn = parameters_of(request.peer, request.retry_count);
@@ -116,7 +108,7 @@ void Manager::on(const cm::ConnectRequest& request) {
   push(listener, std::move(event));
 }
 
-void Manager::on(const cm::SidrRequest& request) {
+void Manager::on(const connect::SidrRequest& request) {
   Id* const id = request_for(request.listener, request.resolution, request.path, request.ends);
   if (id == nullptr) return;
   Id& listener = *listeners_.at(request.listener);
@@ -126,7 +118,7 @@ void Manager::on(const cm::SidrRequest& request) {
   push(listener, std::move(event));
 }
 
-void Manager::on(const cm::ConnectResponse& response) {
+void Manager::on(const connect::ConnectResponse& response) {
   Id* const id = find(response.connection);
   if (id == nullptr) return;
   Connection& connection = id->connection;
@@ -134,18 +126,16 @@ void Manager::on(const cm::ConnectResponse& response) {
   connection.plan.responder_resources = response.peer.responder_resources;
   connection.plan.initiator_depth = response.peer.initiator_depth;
   connection.plan.rnr_retry_count = response.peer.rnr_retry_count;
-  note_progress(*id, true);
   auto event = make_event(*id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
   event->verbs.param.conn = parameters_of(response.peer, connection.plan.retry_count);
   attach_private_data(*event, false, response.private_data);
   push(*id, std::move(event));
 }
 
-void Manager::on(const cm::Established& established) {
+void Manager::on(const connect::Established& established) {
   Id* const id = find(established.connection);
   if (id == nullptr) return;
   id->state = IdState::connected;
-  note_progress(*id, true);
   auto event = make_event(*id, RDMA_CM_EVENT_ESTABLISHED, 0);
   attach_private_data(*event, false, established.private_data);
   push(*id, std::move(event));
@@ -156,7 +146,6 @@ bool Manager::withdraw(Id& id) {
   const std::size_t withdrawn = from(id.verbs.channel).events.remove_if([&id](Event* event) {
     const bool is_request = event->verbs.event == RDMA_CM_EVENT_CONNECT_REQUEST;
     if (!is_request || event->verbs.id != &id.verbs) return false;
-    --event->subject->waiting_requests;
     delete event;
     return true;
   });
@@ -164,13 +153,13 @@ bool Manager::withdraw(Id& id) {
   return withdrawn > 0;
 }
 
-void Manager::on(const cm::Rejected& rejected) {
+void Manager::on(const connect::Rejected& rejected) {
   Id* const id = find(rejected.connection);
   if (id == nullptr) return;
   close(*id);
   if (withdraw(*id)) return;
   id->state = IdState::ended;
-  if (rejected.reason == wire::RejectReason::primary_gid) {
+  if (rejected.reason == connect::RejectReason::primary_gid) {
     log(LogLevel::warn,
         "{} refuses this node's GID: its connections may be over another RoCE version "
         "(VERBATIM_ROCE)",
@@ -181,7 +170,7 @@ void Manager::on(const cm::Rejected& rejected) {
   push(*id, std::move(event));
 }
 
-void Manager::on(const cm::Unreachable& unreachable) {
+void Manager::on(const connect::Unreachable& unreachable) {
   Id* const id = find(unreachable.connection);
   if (id == nullptr) return;
   close(*id);
@@ -195,7 +184,7 @@ void Manager::on(const cm::Unreachable& unreachable) {
 }
 
 /// As the kernel's cma tells the end of an iWARP connection that has not stood.
-void Manager::on(const cm::StreamFailed& failed) {
+void Manager::on(const connect::StreamFailed& failed) {
   Id* const id = find(failed.connection);
   if (id == nullptr) return;
   close(*id);
@@ -210,33 +199,38 @@ void Manager::on(const cm::StreamFailed& failed) {
   push(*id, std::move(event));
 }
 
-void Manager::on(const cm::Disconnected& disconnected) {
+void Manager::on(const connect::Disconnected& disconnected) {
   Id* const id = find(disconnected.connection);
   if (id == nullptr) return;
   id->state = IdState::ended;
-  if (id->connection.entry) services_->set_connection(*id->connection.entry, nullptr);
   auto event = make_event(*id, RDMA_CM_EVENT_DISCONNECTED, 0);
   attach_private_data(*event, false, disconnected.private_data);
   push(*id, std::move(event));
 }
 
-void Manager::on(const cm::TimeWaitExit& end) {
+void Manager::on(const connect::StreamEnded& ended) {
+  Id* const id = find(ended.connection);
+  on(connect::Disconnected{.connection = ended.connection});
+  if (id != nullptr) close(*id);
+}
+
+void Manager::on(const connect::TimeWaitExit& end) {
   Id* const id = find(end.connection);
   if (id == nullptr) return;
   close(*id);
   push(*id, make_event(*id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0));
 }
 
-void Manager::on(const cm::SidrResponse& response) {
+void Manager::on(const connect::SidrResponse& response) {
   Id* const id = find(response.resolution);
   if (id == nullptr) return;
   close(*id);
-  const bool found = response.status == cm::SidrStatus::found;
+  const bool found = response.status == connect::SidrStatus::found;
   id->state = found ? IdState::connected : IdState::ended;
   auto event = make_event(*id, found ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_UNREACHABLE,
                           found ? 0 : raw(response.status));
   rdma_ud_param& parameters = event->verbs.param.ud;
-  const cm::Path& path = id->connection.plan.path;
+  const connect::Path& path = id->connection.plan.path;
   const auto own = addresses_.own(path.local);
   parameters.ah_attr.grh = {.dgid = to_verbs(path.remote_gid),
                             .flow_label = path.flow_label,

@@ -13,7 +13,6 @@ namespace {
 Result<void> on_connect_request(Manager& manager, Event& event) {
   Id& listener = *event.subject;
   Id& id = from(event.verbs.id);
-  --listener.waiting_requests;
   id.verbs.context = listener.verbs.context;
   if (auto attached = manager.attach_device(id); !attached) return attached;
   if (listener.is_synchronous) {
@@ -31,16 +30,9 @@ void on_connect_response(Manager& manager, Event& event) {
   if (id.verbs.qp == nullptr) return;  // The program calls rdma_establish.
   const std::lock_guard guard(manager.lock);
   auto established = make_ready(id);
-  if (established && manager.streams() != nullptr) {
-    established = manager.streams()->establish(id);
-  } else if (established) {
-    established = manager.step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-      return engine.establish(id.connection.number, {}, now, out);
-    });
-  }
+  if (established) established = manager.connections().establish(id.connection.number);
   if (established) {
     id.state = IdState::connected;
-    manager.note_progress(id, true);
     event.verbs.event = RDMA_CM_EVENT_ESTABLISHED;
     return;
   }

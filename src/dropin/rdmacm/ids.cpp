@@ -61,7 +61,7 @@ Result<void> use_source(Id& id, const connect::OwnAddress& own) {
   Manager& cm = manager();
   if (auto attached = cm.attach_device(id); !attached) return attached;
   const std::lock_guard guard(cm.lock);
-  cm::Path& path = id.connection.plan.path;
+  connect::Path& path = id.connection.plan.path;
   path.local = own.address;
   path.local_gid = own.gid;
   path.mtu = cm.active_mtu();
@@ -125,7 +125,7 @@ Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* des
   }
   {
     const std::lock_guard guard(cm.lock);
-    cm::Path& path = id.connection.plan.path;
+    connect::Path& path = id.connection.plan.path;
     id.remote = name->address;
     id.service = name->service;
     if (id.remote.is_link_local() && id.remote.scope_id() == 0) {
@@ -210,7 +210,7 @@ int rdma_destroy_id(rdma_cm_id* id) {
     if (own.connection.is_open) {
       const auto connection = own.connection.number;
       cm.close(own);
-      cm.release(connection);
+      cm.connections().release(connection);
     }
   }
   if (own.binding != 0) cm.services().release_port(own.binding);

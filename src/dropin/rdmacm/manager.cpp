@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include <pthread.h>
-#include <sys/epoll.h>
 #include <sys/random.h>
 
 #include "base/log.h"
@@ -62,7 +61,7 @@ Result<Manager*> Manager::get() {
   if (registered != 0) return refuse(registered, "pthread_atfork found no memory");
   const std::lock_guard guard(own.lock);
   if (Manager* const manager = own.manager.load(std::memory_order_relaxed)) return manager;
-  std::unique_ptr<Manager> manager(new Manager(services, node, random_seed()));
+  std::unique_ptr<Manager> manager(new Manager(services, node));
   if (auto started = manager->start(); !started) return std::unexpected(started.error());
   own.manager.store(manager.get(), std::memory_order_release);
   static constexpr VerbatimEvents kEvents{.on_mad = on_mad, .on_port_changed = on_port_changed};
@@ -70,16 +69,13 @@ Result<Manager*> Manager::get() {
   return manager.release();
 }
 
-Manager::Manager(const VerbatimServices* services, const VerbatimNode& node, std::uint64_t seed)
-    : services_(services),
-      node_(node),
-      addresses_(std::string_view(node.interface) == "lo"),
-      engine_(
-          {.slot = static_cast<std::uint16_t>(node.slot), .node_guid = node.guid, .seed = seed}) {
+Manager::Manager(const VerbatimServices* services, const VerbatimNode& node)
+    : services_(services), node_(node), addresses_(std::string_view(node.interface) == "lo") {
   take_addresses(node);
 }
 
 void Manager::take_addresses(const VerbatimNode& node) {
+  static_assert(connect::Addresses::kMax >= std::size(VerbatimNode{}.gids));
   for (std::size_t i = addresses_.size(); i < node.gid_count; ++i) {
     addresses_.add({.address = load(node.gids[i].address),
                     .gid = to_gid(node.gids[i].gid),
@@ -88,30 +84,20 @@ void Manager::take_addresses(const VerbatimNode& node) {
 }
 
 Result<void> Manager::start() {
-  auto timer_fd = TimerFd::create();
-  if (!timer_fd) return std::unexpected(timer_fd.error());
-  timer_fd_ = std::move(*timer_fd);
-  if (const int error = services_->watch(timer_fd_.fd(), EPOLLIN, on_timer_fd, 0)) {
-    return refuse(error, "the background thread takes no descriptor");
-  }
-  if (!node_.is_iwarp) return {};
-  const char* const wanted = std::getenv("VERBATIM_MPA");
-  const auto wishes = cm::parse_mpa_options(wanted != nullptr ? wanted : "");
-  if (!wishes) return refuse(EINVAL, "VERBATIM_MPA: " + wishes.error().text);
-  streams_ = std::make_unique<Streams>(*this, random_seed(), *wishes);
-  return streams_->start();
+  const char* const wishes = std::getenv("VERBATIM_MPA");
+  auto made = node_.is_iwarp
+                  ? connect::make_mpa_service(*this, *this, addresses_, random_seed(),
+                                              wishes != nullptr ? wishes : "")
+                  : connect::make_ib_service(*this, *this,
+                                             {.slot = static_cast<std::uint16_t>(node_.slot),
+                                              .node_guid = node_.guid,
+                                              .seed = random_seed()});
+  if (!made) return std::unexpected(made.error());
+  service_ = std::move(*made);
+  return {};
 }
 
-/// The program has done with a connection, in whatever state.
-void Manager::release(cm::ConnectionId connection) {
-  if (streams_ != nullptr) return streams_->release(connection);
-  step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-    engine.release(connection, now, out);
-    return 0;
-  });
-}
-
-void Manager::open(Id& id, cm::ConnectionId connection) {
+void Manager::open(Id& id, connect::ConnectionId connection) {
   id.connection.number = connection;
   id.connection.is_open = true;
   connections_.emplace(connection, &id);
@@ -121,43 +107,16 @@ void Manager::close(Id& id) {
   if (!id.connection.is_open) return;
   connections_.erase(id.connection.number);
   id.connection.is_open = false;
-  if (id.connection.entry) {
-    services_->set_connection(*id.connection.entry, nullptr);
-    free_entries_.push_back(*id.connection.entry);
-    id.connection.entry.reset();
-  }
 }
 
 void Manager::remove_listener(Id& id) {
   if (!id.listener) return;
-  streams_ != nullptr ? streams_->unlisten(*id.listener) : engine_.unlisten(*id.listener);
+  service_->unlisten(*id.listener);
   listeners_.erase(*id.listener);
   id.listener.reset();
 }
 
-void Manager::note_progress(Id& id, bool is_established) {
-  Connection& connection = id.connection;
-  if (!connection.is_open || streams_ != nullptr) return;  // The kernel ends a program's streams.
-  if (!connection.entry && !free_entries_.empty()) {
-    connection.entry = free_entries_.back();
-    free_entries_.pop_back();
-  } else if (!connection.entry && entries_ < services_->connections_max) {
-    connection.entry = entries_++;
-  }
-  if (!connection.entry) return;  // More than the table holds: their peers wait for a time-out.
-  VerbatimConnection told{.is_established = is_established,
-                          .has_sent_reply = connection.is_passive,
-                          .local_id = raw(connection.number),
-                          .remote_id = engine_.peer_id(connection.number),
-                          .remote_qpn = connection.plan.peer.qpn.value(),
-                          .local = {},
-                          .remote = {}};
-  std::memcpy(&told.local, connection.plan.path.local.data(), connection.plan.path.local.size());
-  std::memcpy(&told.remote, connection.plan.path.remote.data(), connection.plan.path.remote.size());
-  services_->set_connection(*connection.entry, &told);
-}
-
-Id* Manager::find(cm::ConnectionId connection) const {
+Id* Manager::find(connect::ConnectionId connection) const {
   const auto found = connections_.find(connection);
   return found == connections_.end() ? nullptr : found->second;
 }
@@ -170,23 +129,22 @@ void Manager::on_mad(const sockaddr* source, const sockaddr* destination, const 
   const auto from = SocketAddress::from(source, sizeof(sockaddr_storage));
   const auto to = SocketAddress::from(destination, sizeof(sockaddr_storage));
   if (!from || !to) return;
-  const ByteSpan bytes(static_cast<const std::byte*>(mad), wire::kMadBytes);
+  const ByteSpan bytes(static_cast<const std::byte*>(mad), connect::kMadBytes);
   const std::lock_guard guard(manager->lock);
-  manager->step([&](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-    engine.on_mad(bytes, *from, *to, now, out);
-    return 0;
-  });
+  manager->service_->on_mad(bytes, *from, *to);
 }
 
-void Manager::on_timer_fd(std::uint64_t) {
+void Manager::on_ready(std::uint64_t tag) {
   Manager* const manager = process().manager.load(std::memory_order_acquire);
   if (manager == nullptr) return;
+  Qpn qpn;
+  {
+    const std::lock_guard guard(manager->lock);
+    qpn = manager->service_->queue_pair_of(tag);
+  }
+  if (qpn != Qpn{}) manager->services_->drain_stream(qpn.value());
   const std::lock_guard guard(manager->lock);
-  manager->timer_fd_.clear();
-  manager->step([](cm::ConnectionManager& engine, TimeNs now, cm::Effects& out) {
-    engine.on_timeout(now, out);
-    return 0;
-  });
+  manager->service_->on_ready(tag);
 }
 
 /// As the kernel: an id of the device hears that the device is gone, or that its interface's
@@ -199,7 +157,7 @@ void Manager::on_port_changed(const VerbatimPortChange* change) {
   manager->node_.active_mtu = change->node->active_mtu;  // All else stays.
   manager->take_addresses(*change->node);
   manager->addresses_.set_valid(change->gids);
-  if (manager->streams_ != nullptr) manager->streams_->follow_addresses();
+  manager->service_->on_addresses_changed();
   for (Id* const id : manager->ids_of_device_) {
     if (change->is_removed) {
       const int status = id->is_synchronous ? -ENODEV : 0;
@@ -208,12 +166,6 @@ void Manager::on_port_changed(const VerbatimPortChange* change) {
       manager->push(*id, make_event(*id, RDMA_CM_EVENT_ADDR_CHANGE, 0));
     }
   }
-}
-
-void Manager::arm_timer_fd() {
-  const TimeNs at = engine_.deadline();
-  // An alarm that comes too early finds nothing to do; most answers come long before theirs.
-  if (at < timer_fd_.at()) timer_fd_.set(at);
 }
 
 }  // namespace verbatim::rdmacm

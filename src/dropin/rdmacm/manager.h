@@ -10,18 +10,16 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/os/timer_fd.h"
-#include "cm/ib/connection_manager.h"
 #include "connect/addresses.h"
+#include "connect/connection_service.h"
 #include "dropin/ibverbs/services.h"
 #include "dropin/rdmacm/objects.h"
-#include "dropin/rdmacm/streams.h"
 
 namespace verbatim::rdmacm {
 
-/// Everything that ids share: the connection manager's engine, the device, and the way from what
-/// the engine says to events. One for each process.
-class Manager {
+/// Everything that ids share: the service that makes connections, what it is given and where its
+/// events go, and the device. One for each process.
+class Manager final : private connect::Host, private connect::Events {
  public:
   /// This process's; a child of fork gets another. Refuses where the process cannot join its node.
   static Result<Manager*> get();
@@ -38,17 +36,8 @@ class Manager {
     return node_.is_iwarp ? Gid{} : gid_of(address);
   }
 
-  /// Null: connections are those of the InfiniBand connection manager.
-  Streams* streams() { return streams_.get(); }
-  /// With `lock` held: `call(engine, now, effects)`, then what the engine says is done.
-  template <typename Call>
-  auto step(Call call) -> decltype(call(std::declval<cm::ConnectionManager&>(), TimeNs{},
-                                        std::declval<cm::Effects&>())) {
-    cm::Effects effects;
-    auto result = call(engine_, monotonic_now(), effects);
-    carry_out(effects);
-    return result;
-  }
+  /// With `lock` held.
+  connect::ConnectionService& connections() { return *service_; }
 
   /// The opened device, with a protection domain for all ids. Not under `lock`.
   Result<void> attach_device(Id& id);
@@ -59,44 +48,52 @@ class Manager {
   Result<ibv_xrcd*> domain_of_xrc();
 
   /// Also under `lock`.
-  void open(Id& id, cm::ConnectionId connection);
+  void open(Id& id, connect::ConnectionId connection);
   void close(Id& id);
-  void add_listener(Id& id, cm::ListenerId listener) { listeners_.emplace(listener, &id); }
+  void add_listener(Id& id, connect::ListenerId listener) { listeners_.emplace(listener, &id); }
   void remove_listener(Id& id);
-  /// Tells the agent how far the id's connection is: what to say when this program dies.
-  void note_progress(Id& id, bool is_established);
   /// The program has taken the id's request: it is none of its listener's backlog any more.
   void note_taken(const Id& id) {
-    if (id.connection.is_open) engine_.note_taken(id.connection.number);
+    if (id.connection.is_open) service_->note_taken(id.connection.number);
   }
   void push(Id& subject, std::unique_ptr<Event> event);
-  Id* find(cm::ConnectionId connection) const;
-  void release(cm::ConnectionId connection);
-
-  // What engines say.
-  void on(const cm::ConnectRequest& request);
-  void on(const cm::ConnectResponse& response);
-  void on(const cm::Established& established);
-  void on(const cm::Disconnected& disconnected);
-  void on(const cm::StreamFailed& failed);
+  Id* find(connect::ConnectionId connection) const;
 
  private:
-  Manager(const VerbatimServices* services, const VerbatimNode& node, std::uint64_t seed);
+  Manager(const VerbatimServices* services, const VerbatimNode& node);
   Result<void> start();
-  void carry_out(const cm::Effects& effects);
-  void on(const cm::SendMad& mad);
-  void on(const cm::Rejected& rejected);
-  void on(const cm::Unreachable& unreachable);
-  void on(const cm::TimeWaitExit& end);
-  void on(const cm::SidrRequest& request);
-  void on(const cm::SidrResponse& response);
+
+  // host.cpp: what the service is given.
+  void send_mad(const SocketAddress& source, const SocketAddress& destination,
+                std::span<const std::byte, connect::kMadBytes> mad) override;
+  Result<void> watch(int fd, std::uint32_t events, std::uint64_t tag) override;
+  void unwatch(int fd) override;
+  Result<void> start_stream(Qpn qpn, UniqueFd socket, const connect::StreamAgreement& agreed,
+                            bool is_initiator) override;
+  void note(std::uint32_t entry, const connect::ConnectionNote* note) override;
+  std::uint32_t notes_max() const override { return services_->connections_max; }
+
+  // effects.cpp: what the service says.
+  void on(const connect::Event& event) override;
+  void on(const connect::ConnectRequest& request);
+  void on(const connect::ConnectResponse& response);
+  void on(const connect::Established& established);
+  void on(const connect::Rejected& rejected);
+  void on(const connect::Unreachable& unreachable);
+  void on(const connect::Disconnected& disconnected);
+  void on(const connect::TimeWaitExit& end);
+  void on(const connect::SidrRequest& request);
+  void on(const connect::SidrResponse& response);
+  void on(const connect::StreamFailed& failed);
+  void on(const connect::StreamEnded& ended);
   /// Drops a request that has ended before the program took it. Returns false if it did.
   bool withdraw(Id& id);
-  Id* request_for(cm::ListenerId listener, cm::ConnectionId connection, const cm::Path& path,
-                  const cm::IpEndpoints& ends);
-  void arm_timer_fd();
+  Id* request_for(connect::ListenerId listener, connect::ConnectionId connection,
+                  const connect::Path& path, const connect::IpEndpoints& ends);
+  /// What no message tells of the path to a peer.
+  void complete(connect::Path& path) const;
   static void on_mad(const sockaddr* source, const sockaddr* destination, const void* mad);
-  static void on_timer_fd(std::uint64_t tag);
+  static void on_ready(std::uint64_t tag);
   static void on_port_changed(const VerbatimPortChange* change);
   /// Those that are new.
   void take_addresses(const VerbatimNode& node);
@@ -107,13 +104,9 @@ class Manager {
   VerbatimNode node_;
   connect::Addresses addresses_;
   std::unordered_set<Id*> ids_of_device_;
-  cm::ConnectionManager engine_;
-  std::unique_ptr<Streams> streams_;
-  TimerFd timer_fd_;
-  std::unordered_map<cm::ConnectionId, Id*> connections_;
-  std::unordered_map<cm::ListenerId, Id*> listeners_;
-  std::vector<std::uint32_t> free_entries_;
-  std::uint32_t entries_ = 0;
+  std::unique_ptr<connect::ConnectionService> service_;
+  std::unordered_map<connect::ConnectionId, Id*> connections_;
+  std::unordered_map<connect::ListenerId, Id*> listeners_;
 
   std::mutex device_lock_;  // Guards what follows.
   ibv_context* context_ = nullptr;

@@ -11,7 +11,7 @@
 #include "adapter/queues/event_queue.h"
 #include "base/error.h"
 #include "base/net/address.h"
-#include "cm/ib/connection_manager.h"
+#include "connect/connection_service.h"
 #include "connect/queue_pair_plan.h"
 #include "dropin/rdmacm/rdmacm.h"
 
@@ -57,7 +57,7 @@ struct Event {
   rdma_cm_event verbs{};
   Id* subject = nullptr;  // Whose event it is: the listener's, where `verbs.id` is a new one.
   Multicast* multicast = nullptr;
-  cm::PrivateData private_data;
+  connect::PrivateData private_data;
 };
 
 struct Channel {
@@ -91,13 +91,11 @@ struct IdOptions {
 
 /// What the id is one end of.
 struct Connection {
-  cm::ConnectionId number{};
+  connect::ConnectionId number{};
   bool is_open = false;  // `number` is good.
   bool is_passive = false;
-  cm::IpEndpoints ends;
+  connect::IpEndpoints ends;
   connect::QueuePairPlan plan;
-  std::optional<std::uint32_t> entry;  // In the agent's table.
-  std::uint32_t own_qpn = 0;           // iWARP: that the program named, where the id has none.
 };
 
 struct Id {
@@ -112,12 +110,10 @@ struct Id {
   std::uint64_t binding = 0;  // 0: none.
   SocketAddress local;        // With port.
   SocketAddress remote;
-  cm::ServiceId service{};  // AF_IB: as the program named it.
+  connect::ServiceId service{};  // AF_IB: as the program named it.
   std::uint64_t service_mask = ~std::uint64_t{0};
   bool is_af_ib = false;
-  std::optional<cm::ListenerId> listener;
-  int backlog = 0;
-  std::atomic<int> waiting_requests{0};  // Of a listener: not taken by the program yet.
+  std::optional<connect::ListenerId> listener;
 
   Connection connection;
   bool connect_failed = false;  // The program knows already.

@@ -207,8 +207,7 @@ Result<int> attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr& attributes) 
 
 Result<void> make_ready(Id& id) {
   if (id.verbs.qp == nullptr) return {};
-  if (manager().streams() != nullptr)
-    return move(id, id.verbs.qp, {IBV_QPS_INIT});  // Then a stream.
+  if (manager().connections().uses_streams()) return move(id, id.verbs.qp, {IBV_QPS_INIT});
   return move(id, id.verbs.qp, {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS});
 }
 
