@@ -45,7 +45,7 @@ struct TestNode {
     auto arena = std::move(*Arena::create());
     if (path == Path::direct) open_to_others(membership, arena->fd());
     adapter = std::move(*Adapter::create(std::move(arena), std::move(membership)));
-    pd = *adapter->allocate_pd();
+    pd = *adapter->memory().allocate_pd();
   }
   void add_gid(std::uint8_t last_byte) {
     const auto address = own_address(last_byte);
@@ -106,12 +106,13 @@ struct Side {
         channel(std::move(*Semaphore::create())) {
     cq = std::move(*node.adapter->create_completion_queue({.capacity = 1024, .channel = &channel}));
     memory.resize(kBytes);
-    key = *node.adapter->register_memory({.address = address(),
-                                          .length = memory.size(),
-                                          .iova = address(),
-                                          .access = region::kLocalWrite | region::kRemoteWrite |
-                                                    region::kRemoteRead | region::kRemoteAtomic,
-                                          .pd = node.pd});
+    key = *node.adapter->memory().register_memory(
+        {.address = address(),
+         .length = memory.size(),
+         .iova = address(),
+         .access = region::kLocalWrite | region::kRemoteWrite | region::kRemoteRead |
+                   region::kRemoteAtomic,
+         .pd = node.pd});
     QueuePairOptions options;
     options.type = type;
     options.pd = node.pd;
@@ -123,7 +124,7 @@ struct Side {
   }
   ~Side() {
     node.adapter->destroy_queue_pair(qp);
-    EXPECT_TRUE(node.adapter->deregister_memory(key));
+    EXPECT_TRUE(node.adapter->memory().deregister_memory(key));
   }
 
   std::uint64_t address(std::size_t offset = 0) const {

@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "adapter/multicast.h"
 #include "adapter/queue_pair/queue_pair.h"
 
 namespace verbatim::adapter {
@@ -48,19 +49,13 @@ void Delivery::on_packets(std::span<const wire::Packet> packets, const SocketAdd
   for (const wire::Packet& packet : packets) {
     const Qpn to = packet.headers.bth.dest_qp;
     if (to == kMulticastQpn) {
-      for (QueuePair* member : members(group)) reception.deliver(*member, packet);
+      for (QueuePair* member : groups_.members(group)) reception.deliver(*member, packet);
     } else if (QueuePair* const queue_pair = numbers_.find(to)) {
       reception.deliver(*queue_pair, packet);
     } else {
       counters_.dropped_no_qp.add();
     }
   }
-}
-
-std::span<QueuePair* const> Delivery::members(const Gid& gid) const {
-  const auto group = std::ranges::find(groups_, gid, &Group::gid);
-  if (group == groups_.end()) return {};
-  return group->members;
 }
 
 }  // namespace verbatim::adapter

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <algorithm>
 #include <span>
-#include <vector>
 
 #include "adapter/numbers.h"
 #include "adapter/progress/progress.h"
@@ -14,20 +12,12 @@
 
 namespace verbatim::adapter {
 
-class QueuePair;
-
-/// Multicast groups (IBA 10.5) and the UD queue pairs that are in them. Read during turns, changed
-/// between them.
-struct Group {
-  Gid gid;
-  std::vector<QueuePair*> members;
-};
-using Groups = std::vector<Group>;
+class Multicast;
 
 /// From packets to queue pairs: by the number that they name, or by the group that they came to.
 class Delivery {
  public:
-  Delivery(const Numbers& numbers, const Groups& groups, Progress& progress,
+  Delivery(const Numbers& numbers, const Multicast& groups, Progress& progress,
            observe::PortCounters& counters)
       : numbers_(numbers), groups_(groups), progress_(progress), counters_(counters) {}
 
@@ -38,10 +28,9 @@ class Delivery {
 
  private:
   class Reception;
-  std::span<QueuePair* const> members(const Gid& gid) const;
 
   const Numbers& numbers_;
-  const Groups& groups_;
+  const Multicast& groups_;
   Progress& progress_;
   observe::PortCounters& counters_;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "adapter/queues/receive_queue.h"
@@ -29,5 +30,14 @@ struct Limits {
   static constexpr std::uint32_t multicast_groups = 1 << 12;
   static constexpr std::uint32_t multicast_attachments = 1 << 10;  // Queue pairs of one group.
 };
+
+/// Room for more receive requests than were asked for, by some cache lines at least: who posts one
+/// for each that was taken then neither writes beside where the peer takes, nor asks each time how
+/// far it has come.
+constexpr std::uint32_t granted_receives(std::uint32_t wanted) {
+  constexpr std::uint32_t kApart = 8;
+  const std::uint32_t granted = std::bit_ceil(wanted + kApart);
+  return granted < Limits::requests ? granted : Limits::requests;
+}
 
 }  // namespace verbatim::adapter

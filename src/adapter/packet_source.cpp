@@ -25,17 +25,39 @@ Result<void> PacketSource::receive_from(int fd) {
   return add(std::move(*socket), Gid{});
 }
 
-Result<void> PacketSource::join(const Gid& group, const SocketAddress& address,
-                                const SocketAddress& node_address) {
-  auto socket = link::UdpSocket::join_multicast(address, node_address, scope_);
-  if (!socket) return std::unexpected(socket.error());
-  return add(std::move(*socket), group);
+Result<void> PacketSource::join(const Gid& group) {
+  auto address = resolve_gid(group, node_.interface_index);
+  if (!address) return std::unexpected(address.error());
+  for (const RoceVersion version : {RoceVersion::v1, RoceVersion::v2}) {
+    auto joined = join_over(version, group, *address);
+    if (!joined) {
+      leave(group);  // Over the version that did.
+      return joined;
+    }
+  }
+  return {};
 }
 
-Result<void> PacketSource::join_frames(const Gid& group) {
-  auto fd = link::open_group_frame_socket(group, scope_);
-  if (!fd) return std::unexpected(fd.error());
-  auto socket = link::UdpSocket::adopt(std::move(*fd));
+Result<void> PacketSource::join_over(RoceVersion version, const Gid& group,
+                                     const SocketAddress& address) {
+  const auto gids = node_.gids.elements();
+  const auto is_of_version = [version](const GidEntry& entry) {
+    return roce_version(entry.address) == version;
+  };
+  const auto any = std::ranges::find_if(gids, is_of_version);
+  if (any == gids.end()) return {};
+  if (version == RoceVersion::v1) {
+    auto fd = link::open_group_frame_socket(group, node_.interface_index);
+    if (!fd) return std::unexpected(fd.error());
+    auto socket = link::UdpSocket::adopt(std::move(*fd));
+    if (!socket) return std::unexpected(socket.error());
+    return add(std::move(*socket), group);
+  }
+  const auto own = std::ranges::find_if(gids, [&](const GidEntry& entry) {
+    return is_of_version(entry) && entry.address.family() == address.family();
+  });
+  const SocketAddress local = own != gids.end() ? own->address : any->address;
+  auto socket = link::UdpSocket::join_multicast(address, local, node_.interface_index);
   if (!socket) return std::unexpected(socket.error());
   return add(std::move(*socket), group);
 }
@@ -69,8 +91,10 @@ std::size_t PacketSource::receive(TimeNs now) {
 /// RoCE v1: the addresses are in the packet itself.
 void PacketSource::on_frame(const link::ReceivedDatagrams& frame, const Gid& group, TimeNs now) {
   const auto packet = wire::decode_grh_packet(frame.bytes);
-  const auto from = packet ? resolve_gid(packet->grh.source, scope_) : refuse(EPROTO, "no GRH");
-  const auto to = packet ? resolve_gid(packet->grh.destination, scope_) : refuse(EPROTO, "no GRH");
+  const auto from =
+      packet ? resolve_gid(packet->grh.source, node_.interface_index) : refuse(EPROTO, "no GRH");
+  const auto to = packet ? resolve_gid(packet->grh.destination, node_.interface_index)
+                         : refuse(EPROTO, "no GRH");
   if (!from || !to) return counters_.malformed.add();
   on_datagrams({.source = from->with_port(0),
                 .destination = to->with_port(0),

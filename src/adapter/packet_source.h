@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "adapter/delivery.h"
+#include "adapter/membership.h"
 #include "adapter/progress/progress.h"
 #include "adapter/progress/task.h"
 #include "base/error.h"
@@ -25,19 +26,16 @@ namespace verbatim::adapter {
 /// From sockets to whole packets: their ICRC, their headers, their partition key.
 class PacketSource final : public Source {
  public:
-  /// `scope`: the network interface of link-local addresses. Nothing is received until somebody
-  /// calls `Progress::add`.
+  /// Nothing is received until somebody calls `Progress::add`.
   PacketSource(Progress& progress, Delivery& delivery, observe::PortCounters& counters,
-               std::uint32_t scope)
-      : progress_(progress), delivery_(delivery), counters_(counters), scope_(scope) {}
+               const NodeDescription& node)
+      : progress_(progress), delivery_(delivery), counters_(counters), node_(node) {}
 
   /// Packets come over this socket (borrowed), too.
   Result<void> receive_from(int fd);
-  /// Multicast groups: sockets of their own, served like the others.
-  Result<void> join(const Gid& group, const SocketAddress& address,
-                    const SocketAddress& node_address);
-  /// The same over RoCE v1. EPERM without CAP_NET_RAW.
-  Result<void> join_frames(const Gid& group);
+  /// Multicast groups: sockets of their own, served like the others, over each RoCE version that
+  /// the node has. EPERM for version 1 without CAP_NET_RAW.
+  Result<void> join(const Gid& group);
   void leave(const Gid& group);
 
   std::size_t receive(TimeNs now) override;
@@ -54,6 +52,7 @@ class PacketSource final : public Source {
   };
   static constexpr std::size_t kDatagramsMax = link::kSegmentsMax;
 
+  Result<void> join_over(RoceVersion version, const Gid& group, const SocketAddress& address);
   Result<void> add(link::UdpSocket socket, const Gid& group);
   void on_frame(const link::ReceivedDatagrams& frame, const Gid& group, TimeNs now);
   void on_datagrams(const link::ReceivedDatagrams& datagrams, const Gid& group, TimeNs now);
@@ -65,7 +64,7 @@ class PacketSource final : public Source {
   Progress& progress_;
   Delivery& delivery_;
   observe::PortCounters& counters_;
-  const std::uint32_t scope_;
+  const NodeDescription& node_;
   // The turn lock guards what follows.
   link::UdpReceiver receiver_;
   std::optional<port::PacketRoute> route_;  // Of the datagrams that came last.

@@ -117,10 +117,10 @@ class BoundWindow {
  public:
   explicit BoundWindow(Side& side)
       : side_(side),
-        window_(*side.node.adapter->allocate_window(region::EntryKind::window_2,
-                                                           side.node.pd)),
+        window_(*side.node.adapter->memory().allocate_window(region::EntryKind::window_2,
+                                                             side.node.pd)),
         key_{raw(window_) ^ 1},
-        region_(*side.node.adapter->register_memory(
+        region_(*side.node.adapter->memory().register_memory(
             {.address = side.address(),
              .length = Side::kBytes,
              .iova = side.address(),
@@ -139,8 +139,8 @@ class BoundWindow {
     EXPECT_EQ(Status::success, side.next().status);
   }
   ~BoundWindow() {
-    EXPECT_TRUE(side_.node.adapter->deallocate_window(window_, side_.node.pd));
-    EXPECT_TRUE(side_.node.adapter->deregister_memory(region_));
+    EXPECT_TRUE(side_.node.adapter->memory().deallocate_window(window_, side_.node.pd));
+    EXPECT_TRUE(side_.node.adapter->memory().deregister_memory(region_));
   }
   BoundWindow(const BoundWindow&) = delete;
   BoundWindow& operator=(const BoundWindow&) = delete;

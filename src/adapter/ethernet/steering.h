@@ -2,21 +2,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "adapter/ethernet/flow_table.h"
 #include "adapter/ethernet/frame_delivery.h"
+#include "adapter/progress/progress.h"
 #include "adapter/progress/task.h"
 #include "base/error.h"
 #include "base/net/address.h"
 #include "base/time.h"
+#include "base/types.h"
 #include "link/ethernet/ethernet.h"
 
 namespace verbatim::adapter {
-
-class Adapter;
-class QueuePair;
 
 /// The Ethernet side of an adapter: what raw packet queue pairs send leaves here, and frames that
 /// come go where the flow rules lead. Nothing is open before the first raw packet queue pair, and
@@ -26,15 +26,18 @@ class QueuePair;
 /// address, as from an adapter that loops them back; other sent frames only sniffers see.
 class Steering final : public Source {
  public:
-  explicit Steering(Adapter& adapter) : adapter_(adapter) {}
+  /// Gives a frame to the queue pair with that number, if there is one. During a turn.
+  using Deliver = std::function<void(Qpn target, const SteeredFrame& frame)>;
+  Steering(Progress& progress, Deliver deliver)
+      : progress_(progress), deliver_(std::move(deliver)) {}
 
   // The control path: one thread at a time.
   /// EPERM and what else link::EthernetPort::open says.
-  Result<void> open();
+  Result<void> open(const link::EthernetIdentity& identity, const MacAddress& own_mac);
   Result<FlowTable::RuleId> add(FlowRule rule);
   void remove(FlowTable::RuleId id);
-  void forget(const QueuePair& queue_pair);
-  bool is_target(const QueuePair& queue_pair) const;
+  void forget(Qpn target);
+  bool is_target(Qpn target) const { return rules_.has_target(target); }
 
   /// Sends a batch; only after `open`.
   int send(const link::FrameBatch& batch) const { return port_->send(batch); }
@@ -45,14 +48,15 @@ class Steering final : public Source {
 
  private:
   struct FrameDelivery {
-    QueuePair* queue_pair = nullptr;
+    Qpn target;
     std::uint32_t tag = 0;
   };
   void on_frame(const link::ReceivedFrame& received);
   void find_deliveries(const wire::Frame& frame, std::size_t bytes, bool sent);
   void stop_where_empty();
 
-  Adapter& adapter_;
+  Progress& progress_;
+  const Deliver deliver_;
   MacAddress own_mac_{};
   std::unique_ptr<link::EthernetPort> port_;  // Set once, before anybody sends.
   FlowTable rules_;                           // Written during no turn.

@@ -210,9 +210,9 @@ CompletionQueue& QueuePair::receive_cq() const {
 bool QueuePair::take_receive(SrqNumber named) {
   VERBATIM_ASSERT(!holds_receive_);
   if (receive_queue_ != nullptr) return receive_queue_->take(current_receive_);
-  SharedReceiveQueue* const shared = type() == QpType::xrc_receive
-                                         ? adapter_.find_shared_receive(named, options_.xrc_domain)
-                                         : options_.shared_receive;
+  SharedReceiveQueue* const shared =
+      type() == QpType::xrc_receive ? adapter_.shared_receives().find(named, options_.xrc_domain)
+                                    : options_.shared_receive;
   receive_source_ = shared;
   return shared != nullptr && shared->take(current_receive_);
 }
@@ -231,7 +231,7 @@ bool QueuePair::Receives::take(const wire::Packet& packet, transport::Receive& o
 
 std::optional<PdNumber> QueuePair::Receives::domain_of(SrqNumber number) {
   const SharedReceiveQueue* const shared =
-      queue_pair_.adapter_.find_shared_receive(number, queue_pair_.options_.xrc_domain);
+      queue_pair_.adapter_.shared_receives().find(number, queue_pair_.options_.xrc_domain);
   if (shared == nullptr) return std::nullopt;
   return shared->options().pd;
 }

@@ -18,7 +18,7 @@ using Outcome = DirectLink::Outcome;
 bool QueuePair::may_be_direct() const {
   const bool matches_tags =
       options_.shared_receive != nullptr && options_.shared_receive->matches_tags();
-  return adapter_.takes_direct_path() && !matches_tags && !options_.is_imported &&
+  return adapter_.membership().memory != nullptr && !matches_tags && !options_.is_imported &&
          (is_connected() || is_datagram());
 }
 
@@ -34,7 +34,7 @@ void QueuePair::note_wire_use() {
 
 /// Null where the queue pair is not on this machine, of another user, or takes the wire.
 std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPathKey& key) {
-  auto peer = adapter_.find_peer(key.address, key.qpn);
+  auto peer = adapter_.peers().find_peer(key.address, key.qpn);
   const std::uint32_t local_number = key.qpn.value() % kProgramQueuePairsMax;
   if (peer == nullptr || peer->target(local_number).qpn != key.qpn.value()) return nullptr;
   return std::make_unique<DirectLink>(
@@ -49,10 +49,10 @@ std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPathKey& key) {
                          .timeout = attributes_.timeout,
                          .retry_count = attributes_.retry_count,
                          .rnr_retry = attributes_.rnr_retry,
-                         .rnr_grace = adapter_.rnr_grace(),
+                         .rnr_grace = adapter_.membership().rnr_grace,
                          .has_stream = stream_ != nullptr,
                          .find_queue_owner = [this, address = key.address](SrqNumber number) {
-                           return adapter_.find_peer(address, Qpn(raw(number)));
+                           return adapter_.peers().find_peer(address, Qpn(raw(number)));
                          }});
 }
 
@@ -65,7 +65,7 @@ void QueuePair::open_link() {
 
 void QueuePair::open_target() {
   if (!may_be_direct() || type() == QpType::xrc_send) return;  // Whom nobody asks.
-  adapter_.set_exposed(number_, true);
+  adapter_.peers().set_exposed(number_, true);
   const TargetLock target_lock(target_);
   target_.xrc_domain = options_.xrc_domain;
   target_.xrc_file = options_.xrc_file;
@@ -106,7 +106,7 @@ void QueuePair::close_target() {
   if (!may_be_direct()) return;
   const TargetLock target_lock(target_);
   target_.stop_serving();
-  adapter_.set_exposed(number_, false);
+  adapter_.peers().set_exposed(number_, false);
   recover_target(target_, adapter_.arena().base());
   if (target_.holds_receive && type() == QpType::xrc_receive) flush_held();
   target_.receives = {};
@@ -119,12 +119,12 @@ void QueuePair::close_target() {
 
 /// XRC: the receive that the target holds is from a queue that the queue pair does not know.
 void QueuePair::flush_held() {
-  adapter_.own_peer()->end_receive(number_.value() % kProgramQueuePairsMax,
-                                   {.wr_id = target_.receive.wr_id,
-                                    .status = Status::flushed,
-                                    .opcode = CompletionOpcode::receive,
-                                    .qpn = number_.value()},
-                                   false);
+  adapter_.peers().own()->end_receive(number_.value() % kProgramQueuePairsMax,
+                                      {.wr_id = target_.receive.wr_id,
+                                       .status = Status::flushed,
+                                       .opcode = CompletionOpcode::receive,
+                                       .qpn = number_.value()},
+                                      false);
 }
 
 /// The queue is being destroyed, and peers find it no more.

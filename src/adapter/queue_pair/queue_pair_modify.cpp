@@ -57,7 +57,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   if ((mask & kRateLimit) != 0) pace(wanted.rate_limit_kbps, 0);
   note_wire_use();
   const bool lacks_path = from == QpState::rtr && to == QpState::rts && link_ == nullptr &&
-                          is_connected() && may_be_direct() && adapter_.only_direct();
+                          is_connected() && may_be_direct() && adapter_.membership().only_direct;
   if (!lacks_path) return {};
   enter_error();
   return refuse(EHOSTUNREACH,
@@ -80,9 +80,10 @@ Result<void> QueuePair::check_values(const QueuePairAttributes& wanted, std::uin
     if (raw(wanted.path_mtu) < raw(Mtu::k256) || raw(wanted.path_mtu) > raw(Mtu::k4096)) {
       return bad(fmt::format("path_mtu {} is no MTU (1 to 5)", raw(wanted.path_mtu)));
     }
-    if (raw(wanted.path_mtu) > raw(adapter_.active_mtu())) {
+    if (raw(wanted.path_mtu) > raw(adapter_.port().state().active_mtu)) {
       return bad(fmt::format("path_mtu {} is above the port's active MTU {}",
-                             bytes_of(wanted.path_mtu), bytes_of(adapter_.active_mtu())));
+                             bytes_of(wanted.path_mtu),
+                             bytes_of(adapter_.port().state().active_mtu)));
     }
   }
   if (has(kMaxRdAtomic) && wanted.max_rd_atomic > Limits::rd_atomic) {

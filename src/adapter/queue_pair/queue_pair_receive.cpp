@@ -56,8 +56,8 @@ void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddr
   }
   if (wire::info(packet.headers.bth.opcode).is_request) {
     if (type() == QpType::xrc_send) return;  // It only asks.
-    const bool may_be_imported =
-        type() == QpType::xrc_receive && !adapter_.has_number(packet.headers.xrc_eth.srq);
+    const bool may_be_imported = type() == QpType::xrc_receive &&
+                                 !adapter_.shared_receives().has(packet.headers.xrc_eth.srq);
     if (may_be_imported && on_packet_for_queue_owner(packet)) return;
     Receives receives(*this);
     transport::ResponderEffects effects;

@@ -269,7 +269,7 @@ bool QueuePair::transmit_responses(Burst& burst) {
 bool QueuePair::add_response_packet(Burst& burst, const OutgoingPacket& packet) {
   const PayloadSource& payload = packet.payload;
   burst.begin(packet.headers, payload.length);
-  const bool is_imported = raw(payload.srq) != 0 && !adapter_.has_number(payload.srq);
+  const bool is_imported = raw(payload.srq) != 0 && !adapter_.shared_receives().has(payload.srq);
   const auto append = [&] {
     if (is_imported) return append_from_queue_owner(burst, payload);
     return burst

@@ -47,7 +47,8 @@ const DatagramPath* QueuePair::path_to(const DatagramPathKey& key) {
 std::optional<Status> QueuePair::send_directly(const transport::SendRequest& request,
                                                const LocalMemory& local, const DatagramPath& path,
                                                QKey qkey) {
-  if (path.link == nullptr || request.length > bytes_of(adapter_.active_mtu())) return {};
+  if (path.link == nullptr || request.length > bytes_of(adapter_.port().state().active_mtu))
+    return {};
   const bool controlled = (raw(qkey) & transport::kControlledQKey) != 0;
   const Datagram datagram{controlled ? attributes_.qkey : qkey, path.route->headers};
   const DirectLink::Outcome outcome = path.link->send_datagram(request, local, datagram);
@@ -90,7 +91,7 @@ void QueuePair::transmit_datagrams(TimeNs now) {
 }
 
 transport::DatagramConfig QueuePair::datagram_config() const {
-  return {.qpn = number_, .qkey = attributes_.qkey, .mtu = adapter_.active_mtu()};
+  return {.qpn = number_, .qkey = attributes_.qkey, .mtu = adapter_.port().state().active_mtu};
 }
 
 Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
@@ -100,7 +101,7 @@ Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
   if (path == nullptr) return Status::local_qp_operation_error;
   const auto direct = send_directly(wqe.request, local_memory(slot), *path, target.qkey);
   if (direct) return *direct;
-  if (adapter_.only_direct()) {
+  if (adapter_.membership().only_direct) {
     log(LogLevel::warn, "VERBATIM_PATH=direct: no datagram of QP {:#x} goes to QP {:#x} at {}",
         number_.value(), target.qpn.value(), target.address.ip_text());
     return Status::local_qp_operation_error;

@@ -79,7 +79,7 @@ void QueuePair::finish_path_negotiation(ByteSpan first_segment) {
     stream_->endpoint.requester().post_rtr(Requester::RtrMessage::write,
                                            {number_.value(), stream_->cookie});
     stop_polling_stream();
-  } else if (link_ == nullptr && adapter_.only_direct()) {
+  } else if (link_ == nullptr && adapter_.membership().only_direct) {
     log(LogLevel::warn,
         "VERBATIM_PATH=direct, and the peer of QP {:#x} at {} is not on this machine, "
         "of another user, or takes the wire",

@@ -99,7 +99,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     if (!stream_.is_initiator) return stream_.endpoint.hold_no_longer();
     if (++stream_.rtr_repeats > kRtrRepeatsMax) {
       // Who insists on the direct path waits for the answer, or the end.
-      return qp_.adapter_.only_direct() ? void() : qp_.finish_path_negotiation();
+      return qp_.adapter_.membership().only_direct ? void() : qp_.finish_path_negotiation();
     }
     stream_.endpoint.requester().post_rtr(transport::iwarp::Requester::RtrMessage::write);
     if (stream_.ends_when_sent) fill();

@@ -99,7 +99,8 @@ ibv_context* ibv_open_device(ibv_device* device) {
   const verbatim::adapter::Adapter& adapter = *(*joined)->adapter;
   auto command_fd = make_command_file(adapter);
   if (!command_fd) return refused_null("open_device", command_fd.error());
-  auto context = open_context(own, std::move(*command_fd), {getpid(), adapter.first_qpn()});
+  auto context =
+      open_context(own, std::move(*command_fd), {getpid(), adapter.membership().first_qpn});
   if (!context) return refused_null("open_device", context.error());
   return &(*context)->verbs.context;
 }
@@ -118,7 +119,7 @@ int ibv_close_device(ibv_context* context) {
     static_cast<void>(own.adapter().destroy_shared_receive_queue(left->queue));
   }
   for (const XrcDomain* const left : own.xrc_domains) {
-    static_cast<void>(own.adapter().close_xrc_domain(left->number));  // As are these.
+    static_cast<void>(own.adapter().xrc_domains().close(left->number));  // As are these.
   }
   pthread_mutex_destroy(&context->mutex);
   delete &own;

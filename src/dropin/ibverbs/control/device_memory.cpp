@@ -16,7 +16,7 @@ namespace verbatim::dropin {
 namespace {
 
 adapter::DeviceMemory& memory_of(const ibv_dm* dm) {
-  return from(dm->context).adapter().device_memory();
+  return from(dm->context).adapter().imports().device_memory();
 }
 
 /// Between `host` and [offset, offset + length) of the device memory.
@@ -87,8 +87,8 @@ ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* wanted) {
     return refused_null("alloc_dm",
                         {EINVAL, fmt::format("comp_mask {:#x} is unknown", wanted->comp_mask)});
   }
-  const auto handle =
-      from(context).adapter().device_memory().allocate(wanted->length, wanted->log_align_req);
+  const auto handle = from(context).adapter().imports().device_memory().allocate(
+      wanted->length, wanted->log_align_req);
   if (!handle) return refused_null("alloc_dm", handle.error());
   return wrap_device_memory(context, *handle);
 }
@@ -99,7 +99,7 @@ int free_dm(ibv_dm* dm) {
                                "the device memory is another process's, which frees it; "
                                "ibv_unimport_dm lets go of it"});
   }
-  if (auto done = from(dm->context).adapter().free_device_memory(dm->handle); !done) {
+  if (auto done = from(dm->context).adapter().imports().free_device_memory(dm->handle); !done) {
     return refused("free_dm", done.error());
   }
   delete &from(dm);

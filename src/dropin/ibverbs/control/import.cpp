@@ -53,14 +53,14 @@ Result<Context*> import_context(int fd) {
 /// The adapter's number of it.
 Result<PdNumber> import_domain(const Context& context, PdNumber there) {
   adapter::Adapter& adapter = context.adapter();
-  if (!is_ours(context)) return adapter.import_pd(context.exporter.first_qpn, there);
-  if (adapter.has_pd(there)) return there;
+  if (!is_ours(context)) return adapter.imports().import_pd(context.exporter.first_qpn, there);
+  if (adapter.memory().has_pd(there)) return there;
   return refuse(ENOENT, fmt::format("there is no protection domain {}", raw(there)));
 }
 
 Result<region::Region> import_memory(const ProtectionDomain& pd, MemoryKey key, bool is_imported) {
   adapter::Adapter& adapter = from(pd.verbs.context).adapter();
-  if (is_imported) return adapter.import_memory(pd.number(), key);
+  if (is_imported) return adapter.imports().import_memory(pd.number(), key);
   const auto region = adapter.regions().find_region(key);
   if (region && region->pd == pd.number()) return *region;
   return refuse(ENOENT, fmt::format("the protection domain has no region {:#010x}", raw(key)));
@@ -72,7 +72,7 @@ Result<UniqueFd> make_command_file(const adapter::Adapter& adapter) {
   UniqueFd fd(memfd_create("verbatim-context", MFD_CLOEXEC));
   const CommandFile file{.node_guid = adapter.node().guid,
                          .process_id = getpid(),
-                         .first_qpn = adapter.first_qpn().value()};
+                         .first_qpn = adapter.membership().first_qpn.value()};
   if (!fd || pwrite(fd.get(), &file, sizeof file, 0) != sizeof file) {
     return refuse(errno, fmt::format("no descriptor for the context: {}", std::strerror(errno)));
   }
@@ -100,14 +100,14 @@ ibv_pd* ibv_import_pd(ibv_context* context, std::uint32_t pd_handle) {
 
 void ibv_unimport_pd(ibv_pd* pd) {
   if (adapter::Adapter& adapter = from(pd->context).adapter();
-      adapter.is_imported(from(pd).number())) {
-    adapter.unimport_pd(from(pd).number());
+      adapter.memory().is_imported(from(pd).number())) {
+    adapter.memory().unimport_pd(from(pd).number());
   }
   delete &from(pd);
 }
 
 ibv_mr* ibv_import_mr(ibv_pd* pd, std::uint32_t mr_handle) {
-  const bool is_imported = from(pd->context).adapter().is_imported(from(pd).number());
+  const bool is_imported = from(pd->context).adapter().memory().is_imported(from(pd).number());
   const auto region = import_memory(from(pd), MemoryKey{mr_handle}, is_imported);
   if (!region) return refused_null("import_mr", region.error());
   auto* mr = new MemoryRegion{.verbs = {.context = pd->context,
@@ -122,15 +122,16 @@ ibv_mr* ibv_import_mr(ibv_pd* pd, std::uint32_t mr_handle) {
 
 void ibv_unimport_mr(ibv_mr* mr) {
   MemoryRegion& own = from(mr);
-  if (own.is_imported) from(mr->context).adapter().unimport_memory(MemoryKey{mr->lkey});
+  if (own.is_imported) from(mr->context).adapter().imports().unimport_memory(MemoryKey{mr->lkey});
   delete &own;
 }
 
 ibv_dm* ibv_import_dm(ibv_context* context, std::uint32_t dm_handle) {
   const Context& own = from(context);
   adapter::Adapter& adapter = own.adapter();
-  const auto bytes = is_ours(own) ? adapter.device_memory().find(dm_handle)
-                                  : adapter.import_device_memory(own.exporter.first_qpn, dm_handle);
+  const auto bytes =
+      is_ours(own) ? adapter.imports().device_memory().find(dm_handle)
+                   : adapter.imports().import_device_memory(own.exporter.first_qpn, dm_handle);
   if (!bytes) return refused_null("import_dm", bytes.error());
   ibv_dm* const dm = wrap_device_memory(context, dm_handle);
   if (!is_ours(own)) from(dm).imported = *bytes;

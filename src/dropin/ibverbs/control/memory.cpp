@@ -88,6 +88,7 @@ ibv_mr* register_memory(const char* call, ibv_pd* pd, void* address, std::size_t
   const bool zero_based = (*granted & IBV_ACCESS_ZERO_BASED) != 0;
   const auto key = from(pd->context)
                        .adapter()
+                       .memory()
                        .register_memory({.address = reinterpret_cast<std::uint64_t>(address),
                                          .length = length,
                                          .iova = zero_based ? 0 : iova,
@@ -111,6 +112,7 @@ ibv_mr* alloc_null_mr(ibv_pd* pd) {
   if (!share) return refused_null("alloc_null_mr", share.error());
   const auto key = from(pd->context)
                        .adapter()
+                       .memory()
                        .register_memory({.length = kEverything,
                                          .access = region::kLocalWrite | region::kNull,
                                          .pd = from(pd).number()});
@@ -126,7 +128,7 @@ ibv_mr* alloc_null_mr(ibv_pd* pd) {
 
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* list,
               std::uint32_t count) {
-  using Prefetch = adapter::Adapter::Prefetch;
+  using Prefetch = adapter::Regions::Prefetch;
   if (advice < IBV_ADVISE_MR_ADVICE_PREFETCH || advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) {
     return refused("advise_mr", {ENOTSUP, fmt::format("advice {} is unknown", int{advice})});
   }
@@ -136,6 +138,7 @@ int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_
   if (count == 0) return refused("advise_mr", {EINVAL, "there is nothing in the list"});
   const auto done = from(pd->context)
                         .adapter()
+                        .memory()
                         .prefetch(from(pd).number(), static_cast<Prefetch>(advice),
                                   (flags & IBV_ADVISE_MR_FLAG_FLUSH) != 0,
                                   {reinterpret_cast<const adapter::Segment*>(list), count});
@@ -185,7 +188,7 @@ int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std::size_t leng
   const auto pages =
       is_pinned ? pages_of(reinterpret_cast<const void*>(after->address), after->length) : 0;
   if (auto locked = share.lock(pages); !locked) return refuse_input(locked.error());
-  if (auto done = adapter.change_memory(MemoryKey{mr->lkey}, *after); !done) {
+  if (auto done = adapter.memory().change_memory(MemoryKey{mr->lkey}, *after); !done) {
     return refuse_input(done.error());
   }
   own.share.swap_locked(share);
@@ -205,10 +208,10 @@ int ibv_dereg_mr(ibv_mr* mr) {
                                 "the region is another process's, which deregisters "
                                 "it; ibv_unimport_mr lets go of it"});
   }
-  if (auto done = adapter.deregister_memory(MemoryKey{mr->lkey}); !done) {
+  if (auto done = adapter.memory().deregister_memory(MemoryKey{mr->lkey}); !done) {
     return refused("dereg_mr", done.error());
   }
-  if (own.device_memory != 0) adapter.device_memory().remove_region(own.device_memory);
+  if (own.device_memory != 0) adapter.imports().device_memory().remove_region(own.device_memory);
   if (!own.mapped.empty()) munmap(own.mapped.data(), own.mapped.size());
   delete &own;
   return 0;

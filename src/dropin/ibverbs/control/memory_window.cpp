@@ -50,6 +50,7 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
   const auto key =
       from(pd->context)
           .adapter()
+          .memory()
           .allocate_window(type == IBV_MW_TYPE_1 ? EntryKind::window_1 : EntryKind::window_2,
                            from(pd).number());
   if (!key) return refused_null("alloc_mw", key.error());
@@ -63,8 +64,10 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
 }
 
 int dealloc_mw(ibv_mw* mw) {
-  const auto done =
-      from(mw->context).adapter().deallocate_window(MemoryKey{mw->rkey}, PdNumber{mw->pd->handle});
+  const auto done = from(mw->context)
+                        .adapter()
+                        .memory()
+                        .deallocate_window(MemoryKey{mw->rkey}, PdNumber{mw->pd->handle});
   if (!done) return refused("dealloc_mw", done.error());
   delete &from(mw);
   return 0;

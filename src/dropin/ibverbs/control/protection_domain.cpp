@@ -114,7 +114,7 @@ using namespace verbatim::dropin;
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
   auto share = from(context).usage().take(Resource::protection_domain);
   if (!share) return refused_null("alloc_pd", share.error());
-  const auto number = from(context).adapter().allocate_pd();
+  const auto number = from(context).adapter().memory().allocate_pd();
   if (!number) return refused_null("alloc_pd", number.error());
   auto* pd = new ProtectionDomain;
   pd->share = std::move(*share);
@@ -124,14 +124,14 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
 
 int ibv_dealloc_pd(ibv_pd* pd) {
   ProtectionDomain& own = from(pd);
-  if (own.parent == nullptr && from(pd->context).adapter().is_imported(own.number())) {
+  if (own.parent == nullptr && from(pd->context).adapter().memory().is_imported(own.number())) {
     return refused("dealloc_pd", {EOPNOTSUPP,
                                   "the domain is another process's, which deallocates "
                                   "it; ibv_unimport_pd lets go of it"});
   }
   if (auto unused = check_unused(own); !unused) return refused("dealloc_pd", unused.error());
   if (own.parent == nullptr) {
-    if (auto done = from(pd->context).adapter().deallocate_pd(own.number()); !done) {
+    if (auto done = from(pd->context).adapter().memory().deallocate_pd(own.number()); !done) {
       return refused("dealloc_pd", done.error());
     }
   }

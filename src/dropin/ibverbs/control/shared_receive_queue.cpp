@@ -121,7 +121,7 @@ int get_srq_num(ibv_srq* srq, std::uint32_t* number) {
 ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* wanted) {
   const auto opening = to_opening(*wanted);
   if (!opening) return refused_null("open_xrcd", opening.error());
-  const auto number = from(context).adapter().open_xrc_domain(*opening);
+  const auto number = from(context).adapter().xrc_domains().open(*opening);
   if (!number) return refused_null("open_xrcd", number.error());
   auto* own = new XrcDomain{.verbs = {.context = context}, .number = *number};
   const std::lock_guard guard(from(context).live_objects_lock);
@@ -131,7 +131,7 @@ ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* wanted) {
 
 int close_xrcd(ibv_xrcd* xrcd) {
   XrcDomain& own = from(xrcd);
-  if (auto done = from(xrcd->context).adapter().close_xrc_domain(own.number); !done) {
+  if (auto done = from(xrcd->context).adapter().xrc_domains().close(own.number); !done) {
     return refused("close_xrcd", done.error());
   }
   Context& context = from(xrcd->context);

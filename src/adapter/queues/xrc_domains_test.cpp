@@ -17,7 +17,7 @@ class XrcDomainTest : public testing::Test {
     unlink(TestNode::locks_path().c_str());
   }
   Result<XrcDomain> open(bool create = true, bool exclusive = false) {
-    return queue_owner_.adapter->open_xrc_domain(
+    return queue_owner_.adapter->xrc_domains().open(
         {.fd = file_.get(), .create = create, .exclusive = exclusive});
   }
   /// Another program's hand on every lock.
@@ -40,14 +40,14 @@ TEST_F(XrcDomainTest, AFileHasOneDomain) {
   ASSERT_TRUE(first) << first.error().text;
   EXPECT_EQ(open(false), *first);
   EXPECT_EQ(open(true, true).error().code, EINVAL);
-  EXPECT_TRUE(queue_owner_.adapter->close_xrc_domain(*first));
-  EXPECT_TRUE(queue_owner_.adapter->close_xrc_domain(*first));
+  EXPECT_TRUE(queue_owner_.adapter->xrc_domains().close(*first));
+  EXPECT_TRUE(queue_owner_.adapter->xrc_domains().close(*first));
   EXPECT_EQ(open(false).error().code, EAGAIN);
 }
 
 TEST_F(XrcDomainTest, AnotherProgramsDomainIsSeen) {
   TestNode other(2, 0x8000);
-  const auto theirs = other.adapter->open_xrc_domain({.fd = file_.get(), .create = true});
+  const auto theirs = other.adapter->xrc_domains().open({.fd = file_.get(), .create = true});
   ASSERT_TRUE(theirs);
   EXPECT_EQ(open(true, true).error().code, EINVAL);
   EXPECT_TRUE(open(false));
@@ -60,7 +60,7 @@ TEST_F(XrcDomainTest, TheFilesInodeIsNoOtherFilesWhileItHasADomain) {
     std::string path = testing::TempDir() + "verbatim-xrc-domain-XXXXXX";
     const UniqueFd file(mkstemp(path.data()));
     ASSERT_EQ(fstat(file.get(), &before), 0);
-    ASSERT_TRUE(queue_owner_.adapter->open_xrc_domain({.fd = file.get(), .create = true}));
+    ASSERT_TRUE(queue_owner_.adapter->xrc_domains().open({.fd = file.get(), .create = true}));
     unlink(path.c_str());
   }
   for (int i = 0; i < 20; ++i) {
@@ -85,13 +85,13 @@ TEST_F(XrcDomainTest, OtherCallsGoOnWhileOneWaitsForAnotherProgram) {
   // Long enough for the thread to wait, and the calls that it must not hold up.
   for (const TimeNs end = monotonic_now() + 200 * kMillisecond; monotonic_now() < end;) {
     const TimeNs before = monotonic_now();
-    const auto key = queue_owner_.adapter->register_memory({.address = address,
-                                                            .length = memory.size(),
-                                                            .iova = address,
-                                                            .access = region::kLocalWrite,
-                                                            .pd = queue_owner_.pd});
+    const auto key = queue_owner_.adapter->memory().register_memory({.address = address,
+                                                                     .length = memory.size(),
+                                                                     .iova = address,
+                                                                     .access = region::kLocalWrite,
+                                                                     .pd = queue_owner_.pd});
     ASSERT_TRUE(key) << key.error().text;
-    EXPECT_TRUE(queue_owner_.adapter->deregister_memory(*key));
+    EXPECT_TRUE(queue_owner_.adapter->memory().deregister_memory(*key));
     EXPECT_LT(elapsed(before, monotonic_now()), 5 * kSecond);
   }
   EXPECT_FALSE(is_open);

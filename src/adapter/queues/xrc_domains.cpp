@@ -1,15 +1,16 @@
+#include "adapter/queues/xrc_domains.h"
+
 #include <algorithm>
 #include <cerrno>
+#include <string>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include "adapter/adapter.h"
+#include "adapter/limits.h"
 #include "base/os/peer_copies.h"
 
-/// XRC domains (IBA annex A14). One that is made for a file is that of every program of the node
-/// that opens the same file.
 namespace verbatim::adapter {
 namespace {
 
@@ -40,7 +41,7 @@ Result<UniqueFd> keep_file(int fd) {
   return own;
 }
 
-Result<XrcFile> file_of(int fd) {
+Result<XrcFile> identify(int fd) {
   if (fd < 0) return XrcFile{};
   struct stat info{};
   if (fstat(fd, &info) != 0) return refuse(EBADF, fmt::format("descriptor {} is not open", fd));
@@ -64,106 +65,85 @@ Result<UniqueFd> claim(const NameLocks& locks, const std::string& name, const Xr
 
 }  // namespace
 
-Result<XrcDomain> Adapter::open_xrc_domain(const XrcOpening& opening) {
-  const auto file = file_of(opening.fd);
+Result<XrcDomain> XrcDomains::open(const XrcOpening& opening) {
+  const auto file = identify(opening.fd);
   if (!file) return std::unexpected(file.error());
   if (!file->exists() && !opening.create) {
     return refuse(EINVAL, "without a file and O_CREAT there is nothing to open");
   }
-  if (!file->exists())
-    return add_xrc_domain({.file = {}, .handles = 1, .kept_file = {}, .claim = {}});
-  auto known = open_known_domain(opening, *file);
+  if (!file->exists()) return add({.file = {}, .handles = 1, .kept_file = {}, .claim = {}});
+  auto known = open_known(opening, *file);
   if (!known) return std::unexpected(known.error());
   if (*known) return **known;
   // Without lock_, which the program's other calls need while this one waits.
-  const std::string name = name_of(*file, node().guid);
-  const auto alone = enter_opening(membership_.locks, name);
+  const std::string name = name_of(*file, node_guid_);
+  const auto alone = enter_opening(locks_, name);
   if (!alone) return std::unexpected(alone.error());
-  known = open_known_domain(opening, *file);  // Another thread's, meanwhile.
+  known = open_known(opening, *file);  // Another thread's, meanwhile.
   if (!known) return std::unexpected(known.error());
   if (*known) return **known;
   auto kept = keep_file(opening.fd);
   if (!kept) return std::unexpected(kept.error());
-  auto claimed = claim(membership_.locks, name, opening);
+  auto claimed = claim(locks_, name, opening);
   if (!claimed) return std::unexpected(claimed.error());
   let_peers_copy();  // Those whose requests name queues of this program.
-  return add_xrc_domain(
+  return add(
       {.file = *file, .handles = 1, .kept_file = std::move(*kept), .claim = std::move(*claimed)});
 }
 
 /// One more handle of the file's domain, if this program has it.
-Result<std::optional<XrcDomain>> Adapter::open_known_domain(const XrcOpening& opening,
-                                                            const XrcFile& file) {
+Result<std::optional<XrcDomain>> XrcDomains::open_known(const XrcOpening& opening,
+                                                        const XrcFile& file) {
   const std::lock_guard guard(lock_);
   const auto found =
-      std::ranges::find(xrc_domains_, file, [](const auto& entry) { return entry.second.file; });
-  if (found == xrc_domains_.end()) return std::nullopt;
+      std::ranges::find(domains_, file, [](const auto& entry) { return entry.second.file; });
+  if (found == domains_.end()) return std::nullopt;
   if (opening.create && opening.exclusive) return refuse_existing();
   ++found->second.handles;
   return found->first;
 }
 
-Result<XrcDomain> Adapter::add_xrc_domain(Xrc created) {
+Result<XrcDomain> XrcDomains::add(Domain created) {
   const std::lock_guard guard(lock_);
-  if (xrc_domains_.size() >= Limits::xrc_domains) {
-    return refuse(ENOMEM, fmt::format("there are {} XRC domains already", xrc_domains_.size()));
+  if (domains_.size() >= Limits::xrc_domains) {
+    return refuse(ENOMEM, fmt::format("there are {} XRC domains already", domains_.size()));
   }
-  const XrcDomain number{++last_xrc_domain_};
-  xrc_domains_.emplace(number, std::move(created));
+  const XrcDomain number{++last_};
+  domains_.emplace(number, std::move(created));
   return number;
 }
 
-Result<void> Adapter::close_xrc_domain(XrcDomain domain) {
+Result<void> XrcDomains::close(XrcDomain domain) {
   const std::lock_guard guard(lock_);
-  const auto found = xrc_domains_.find(domain);
-  if (found == xrc_domains_.end()) return refuse(EINVAL, "no such XRC domain");
-  Xrc& xrc = found->second;
+  const auto found = domains_.find(domain);
+  if (found == domains_.end()) return refuse(EINVAL, "no such XRC domain");
+  Domain& xrc = found->second;
   if (xrc.handles == 1 && xrc.users > 0) {
     return refuse(
         EBUSY,
         fmt::format("{} queue pairs or shared receive queues are in the XRC domain", xrc.users));
   }
-  if (--xrc.handles == 0) xrc_domains_.erase(found);
+  if (--xrc.handles == 0) domains_.erase(found);
   return {};
 }
 
-/// An XRC target of another program, in a domain that this one has as well. It waits for the agent.
-bool Adapter::is_target_elsewhere(Qpn qpn, const XrcFile& file) {
-  if (!file.exists() || has_number(SrqNumber{qpn.value()})) return false;
-  const auto peer = find_peer(node().gids[0].address, qpn);
-  if (peer == nullptr) return false;
-  const std::uint32_t local_number = qpn.value() % kProgramQueuePairsMax;
-  const QueuePairRecord& record = peer->at(peer->header().queue_pairs)[local_number];
-  return record.qpn.load(std::memory_order_acquire) == qpn.value() &&
-         QpType{record.type.load(std::memory_order_relaxed)} == QpType::xrc_receive;
+Result<XrcFile> XrcDomains::enter(XrcDomain domain) {
+  const std::lock_guard guard(lock_);
+  const auto found = domains_.find(domain);
+  if (found == domains_.end()) return refuse(EINVAL, "no such XRC domain");
+  ++found->second.users;
+  return found->second.file;
 }
 
-Result<QueuePair*> Adapter::open_queue_pair(Qpn qpn, XrcDomain domain, AsyncEvents& events,
-                                            void* owner) {
-  std::unique_lock guard(lock_);
-  QueuePair* const found = numbers_.find(qpn);
-  if (found == nullptr) {
-    const XrcFile file = xrc_domains_[domain].file;
-    guard.unlock();
-    if (is_target_elsewhere(qpn, file)) {
-      return refuse(EOPNOTSUPP,
-                    fmt::format("QP {:#x} belongs to another program, and ends with it: "
-                                "it serves the domain's queues without being opened",
-                                qpn.value()));
-    }
-  }
-  if (found == nullptr || found->type() != QpType::xrc_receive) {
-    return refuse(EINVAL, fmt::format("{:#x} is no XRC_RECV queue pair", qpn.value()));
-  }
-  if (found->options().xrc_domain != domain) {
-    return refuse(EINVAL, fmt::format("QP {:#x} is in another XRC domain", qpn.value()));
-  }
-  found->add_listener(events, owner);
-  return found;
+void XrcDomains::leave(XrcDomain domain) {
+  const std::lock_guard guard(lock_);
+  --domains_[domain].users;
 }
 
-void Adapter::release_queue_pair(QueuePair* queue_pair, const void* owner) {
-  if (queue_pair->remove_listener(owner)) destroy_queue_pair(queue_pair);
+XrcFile XrcDomains::file_of(XrcDomain domain) {
+  const std::lock_guard guard(lock_);
+  const auto found = domains_.find(domain);
+  return found != domains_.end() ? found->second.file : XrcFile{};
 }
 
 }  // namespace verbatim::adapter

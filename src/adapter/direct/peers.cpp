@@ -1,0 +1,209 @@
+#include "adapter/direct/peers.h"
+
+#include <algorithm>
+#include <bitset>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "adapter/direct/execute.h"
+#include "adapter/direct/xrc_queue_owners.h"
+#include "adapter/progress/progress.h"
+#include "arena/xrc_queue.h"
+#include "base/log.h"
+#include "base/os/known_end.h"
+#include "base/os/peer_copies.h"
+
+namespace verbatim::adapter {
+
+Result<void> PeerDirectory::open(const UniqueFd& doorbell) {
+  regions_.set_grace_period({.wait_for_peers = [this] { wait_for_target_unlocks(); },
+                             .wait_for_own = [this] { wait_for_users(); }});
+  doorbell_ = doorbell.get();
+  auto own = DirectPeer::own(arena_, doorbell);
+  if (!own) return std::unexpected(own.error());
+  own_peer_ = std::move(*own);
+  peers_.push_back({own_peer_, {}});
+  return progress_.watch(doorbell_, [this] { on_doorbell(); });
+}
+
+/// The peer that was found at this address before, if it has the queue pair now. Numbers are unique
+/// at an address, so no other program has it.
+std::shared_ptr<DirectPeer> PeerDirectory::peer_at(const SocketAddress& address, Qpn qpn) {
+  const std::lock_guard guard(lock_);
+  const auto is_it = [&](const KnownPeer& known) {
+    return !known.peer->is_gone() && known.peer->has(qpn) && known.is_at(address);
+  };
+  const auto found = std::ranges::find_if(peers_, is_it);
+  return found == peers_.end() ? nullptr : found->peer;
+}
+
+/// The peer that has this arena, if it is known: from now on at this address, too.
+std::shared_ptr<DirectPeer> PeerDirectory::known_peer(std::uint64_t arena_inode,
+                                                      const SocketAddress& address) {
+  const std::lock_guard guard(lock_);
+  // Those that have ended and that nobody uses any more go.
+  std::erase_if(peers_, [](const KnownPeer& known) {
+    return known.peer->is_gone() && known.peer.use_count() == 1;
+  });
+  const auto found = std::ranges::find(
+      peers_, arena_inode, [](const KnownPeer& known) { return known.peer->arena_inode(); });
+  if (found == peers_.end()) return nullptr;
+  if (!found->is_at(address)) found->addresses.push_back(address);
+  return found->peer;
+}
+
+std::shared_ptr<DirectPeer> PeerDirectory::find_peer(const SocketAddress& address, Qpn qpn) {
+  if (auto known = peer_at(address, qpn)) return known;
+  auto descriptors = ask_(address, qpn);
+  if (!descriptors) {
+    log(LogLevel::debug, "QP {:#x} at {} is reached over the wire: {}", qpn.value(),
+        address.ip_text(), descriptors.error().text);
+    return nullptr;
+  }
+  struct stat info{};
+  if (fstat(descriptors->arena.get(), &info) != 0) return nullptr;
+  if (auto known = known_peer(info.st_ino, address)) return known;
+  auto peer = DirectPeer::map(std::move(*descriptors));
+  if (!peer) {
+    log(LogLevel::info, "QP {:#x} at {} is reached over the wire: {}", qpn.value(),
+        address.ip_text(), peer.error().text);
+    return nullptr;
+  }
+  const auto watched =
+      progress_.watch((*peer)->process_fd(), [this, one = *peer] { on_peer_gone(one); });
+  if (!watched) return nullptr;
+  const std::lock_guard guard(lock_);
+  peers_.push_back({*peer, {address}});
+  return *peer;
+}
+
+/// By the background thread, in no turn.
+void PeerDirectory::on_peer_gone(const std::shared_ptr<DirectPeer>& peer) {
+  peer->set_gone();
+  progress_.between_passes([&] { visited_.on_peer_gone(*peer); });
+  progress_.unwatch(peer->process_fd());
+}
+
+namespace {
+
+/// `use(local_number)` for each whose bit is set; where the board is to be cleared, it is first.
+template <typename Use>
+void for_each_number(LocalNumberBitmap& bitmap, Use use, bool clears = false) {
+  for (std::uint32_t i = 0; i < bitmap.size(); ++i) {
+    std::uint64_t bits = bitmap[i].load(std::memory_order_seq_cst);
+    if (bits != 0 && clears) bits = bitmap[i].exchange(0, std::memory_order_seq_cst);
+    for (; bits != 0; bits &= bits - 1) {
+      use(i * 64 + static_cast<std::uint32_t>(std::countr_zero(bits)));
+    }
+  }
+}
+
+}  // namespace
+
+void PeerDirectory::watch_attached_peers() {
+  auto& places = arena_.header().attached_peers;
+  for (std::uint32_t i = 0; i < places.size(); ++i) {
+    const ProcessToken attached_peer = places[i].load(std::memory_order_seq_cst);
+    if (attached_peer == 0 || attached_peers_.contains(i)) continue;
+    const auto pid = static_cast<pid_t>(process_id_of(attached_peer));
+    UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!process && errno != ESRCH) {
+      log(LogLevel::warn, "visitor {}: pidfd_open: {}", pid, std::strerror(errno));
+      arena_.header().has_new_attached_peers.store(true,
+                                                   std::memory_order_seq_cst);  // Later again.
+      continue;
+    }
+    const int fd = process.get();
+    if (fd < 0) {
+      on_attached_peer_gone(i, fd);
+      continue;
+    }
+    const auto watched = progress_.watch(fd, [this, i, fd] { on_attached_peer_gone(i, fd); });
+    if (!watched) log(LogLevel::warn, "visitor {}: {}", pid, watched.error().text);
+    attached_peers_[i] = std::move(process);
+  }
+}
+
+/// It may have been in the middle of something: what it has not said is looked for.
+void PeerDirectory::on_attached_peer_gone(std::uint32_t place, int fd) {
+  const ProcessToken ended = arena_.header().attached_peers[place].load(std::memory_order_seq_cst);
+  const KnownEnd known(ended);  // Its locks are opened here, whoever has its number by now.
+  progress_.between_passes([&] {
+    release_proxies_of(*own_peer_, ended);
+    visited_.on_attached_peer_gone();
+  });
+  serve_notifications();
+  if (fd >= 0) progress_.unwatch(fd);
+  attached_peers_.erase(place);
+  arena_.header().attached_peers[place].store(0, std::memory_order_seq_cst);
+}
+
+void PeerDirectory::on_doorbell() {
+  eventfd_t rung = 0;
+  eventfd_read(doorbell_, &rung);
+  if (arena_.header().has_new_attached_peers.exchange(false, std::memory_order_seq_cst)) {
+    try {
+      watch_attached_peers();
+    } catch (...) {  // No memory: the background thread comes again.
+      arena_.header().has_new_attached_peers.store(true, std::memory_order_seq_cst);
+      throw;
+    }
+  }
+  serve_notifications();
+}
+
+void PeerDirectory::serve_notifications() {
+  // They ask for what needs no turn, but the adapter's lock. Nothing is allocated here: what the
+  // boards have said would be lost.
+  std::bitset<kProxyTargetsMax> proxies;
+  progress_.between_passes([&] {
+    const auto serve_target = [&](std::uint32_t local) {
+      if (local >= kProgramQueuePairsMax) {
+        proxies.set(local - kProgramQueuePairsMax);
+        return;
+      }
+      visited_.on_target_notified(local);
+    };
+    const auto serve_queue = [&](std::uint32_t local) { visited_.on_queue_notified(local); };
+    for_each_number(arena_.header().notified_targets, serve_target, true);
+    for_each_number(arena_.header().notified_srqs, serve_queue, true);
+  });
+  if (proxies.none()) return;
+  for (std::uint32_t i = 0; i < kProxyTargetsMax; ++i) {
+    if (proxies[i]) serve_proxy(arena_.target(kProgramQueuePairsMax + i));
+  }
+}
+
+/// What the queue pairs of other programs have told, whose requests name queues of ours.
+void PeerDirectory::serve_proxy(DirectTarget& proxy) {
+  const std::uint32_t notifications = proxy.notifications.exchange(0, std::memory_order_seq_cst);
+  const bool is_asked =
+      proxy.owner_request.state.load(std::memory_order_acquire) == OwnerRequest::asked;
+  if ((notifications & kOwnerRequest) == 0 || !is_asked) return;
+  if (proxy.owner_request.kind > OwnerRequest::allocate_proxy)
+    return visited_.answer_importer(proxy.owner_request);
+  answer(proxy.owner_request, regions_, {proxy.pd, Qpn(proxy.qpn)});
+}
+
+/// Who visits a region of ours holds the lock of a target of ours, or of a guest.
+void PeerDirectory::wait_for_target_unlocks() {
+  const std::uint32_t proxies = arena_.header().proxy_count.load(std::memory_order_seq_cst);
+  for (std::uint32_t i = 0; i < std::min(proxies, kProxyTargetsMax); ++i) {
+    wait_for_target_unlock(arena_.target(kProgramQueuePairsMax + i));
+  }
+  for_each_number(exposed_, [this](std::uint32_t i) { wait_for_target_unlock(arena_.target(i)); });
+}
+
+/// A thread of ours that visits a region of ours holds the lock of the queue pair that it uses.
+void PeerDirectory::wait_for_users() {
+  progress_.between_passes([&] {  // So that none of them is destroyed meanwhile.
+    for_each_number(exposed_, [this](std::uint32_t i) { visited_.wait_for_user(i); });
+  });
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "adapter/direct/peers.h"
+#include "base/append_only_list.h"
+#include "base/error.h"
+#include "base/net/address.h"
+#include "base/os/name_locks.h"
+#include "base/os/unique_fd.h"
+#include "base/time.h"
+#include "base/types.h"
+#include "port/port.h"
+#include "region/adoption/memory_file.h"
+
+namespace verbatim::adapter {
+
+/// What the agent tells a program of its node. GIDs may be added while it runs, all else stays.
+struct NodeDescription {
+  std::string name;
+  std::uint64_t guid = 0;  // Host byte order.
+  MacAddress mac{};
+  std::string interface;  // Name of the network interface behind the port, such as "lo".
+  std::uint32_t interface_index = 0;
+  RoceVersion version = RoceVersion::v2;  // That the communication manager uses.
+  bool is_iwarp = false;                  // RC queue pairs alone, and `start_stream` connects them.
+  AppendOnlyList<GidEntry, kGidsMax> gids;
+};
+
+/// On the direct path, so long a message that finds no receive request waits for one before it
+/// counts as RNR. A card's message is on a cable and in its receiver's buffers meanwhile, and
+/// leaves its receiver the time to post.
+inline constexpr TimeNs kRnrGrace = 20 * kMillisecond;
+
+/// A program's place in its node: what the agent gave it (docs/design.md, 2).
+struct Membership {
+  NodeDescription node;
+  Qpn first_qpn;                     // Of the range of kProgramQueuePairsMax numbers.
+  std::vector<int> receive_sockets;  // Borrowed: they outlive the adapter.
+  int event_fd = -1;                 // Readable when the agent says something; -1: none. Not owned.
+  std::function<void()> on_event;    // Called by the background thread then.
+  /// Its doorbell, which its agent has as well, and how to ask for what is known so of the program
+  /// that a queue pair number at an address is of.
+  UniqueFd doorbell;
+  AskForPeer ask_for_peer;
+  NameLocks locks;  // Between programs of this user and network namespace.
+  /// The direct path, if the program may take it: its memory file, which its agent has, too.
+  std::unique_ptr<region::MemoryFile> memory;
+  /// RC and UC queue pairs that would need the wire do not get to RTS; datagrams fail that would.
+  bool only_direct = false;
+  /// So long after packets have come the background thread looks for others without sleeping.
+  TimeNs busy_poll = 0;
+  TimeNs rnr_grace = kRnrGrace;
+};
+
+/// Makes the memory file. What the kernel says where it refuses.
+Result<void> prepare_direct_path(Membership& membership);
+
+}  // namespace verbatim::adapter
