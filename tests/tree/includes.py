@@ -14,6 +14,7 @@ MAY_INCLUDE = {
     "cm": ("base", "observe", "wire"),
     "mad": ("base", "observe", "wire"),
     "subnet": ("base", "observe", "wire", "mad"),
+    "fabric/topology": ("base",),
     "fabric": ("base", "observe", "wire", "mad"),
     "arena": ("base", "observe", "region"),
     "link": ("base", "observe", "wire"),
