@@ -38,12 +38,13 @@ _verbatim() {
     --protocol) _verbatim_reply "roce iwarp" "$current"; return ;;
     --device) _verbatim_reply "verbatim0 mlx5_0 NAME_GUID NAME_NODE" "$current"; return ;;
     --profile) _verbatim_reply "verbatim connectx-7 rxe tiny" "$current"; return ;;
+    --fault) _verbatim_reply "loss=1% delay=1ms duplicate=1% reorder=1% corrupt=0.1%" "$current"; return ;;
     --check) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
     "") _verbatim_reply "run env config devices status doctor $common" "$current" ;;
-    run) _verbatim_reply "-- $node_options $common" "$current" ;;
+    run) _verbatim_reply "-- $node_options --fault $common" "$current" ;;
     env) _verbatim_reply "$node_options $common" "$current" ;;
     config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
     devices) _verbatim_reply "$common" "$current" ;;

@@ -48,6 +48,7 @@ complete -c verbatim -n $has_node_options -x -l protocol -a 'roce iwarp' -d 'Wha
 complete -c verbatim -n $has_node_options -x -l roce -a 'v2 v1 v1,v2 v2,v1' -d 'RoCE versions of its GIDs'
 complete -c verbatim -n $has_node_options -x -l device -a 'verbatim0 mlx5_0 NAME_GUID NAME_NODE' -d 'Name of its device'
 complete -c verbatim -n $has_node_options -x -l profile -a 'verbatim connectx-7 rxe tiny' -d 'The device whose limits it has'
+complete -c verbatim -n '__verbatim_is_in run' -x -l fault -a 'loss=1% delay=1ms duplicate=1% reorder=1% corrupt=0.1%' -d 'Faults of the packets it sends'
 complete -c verbatim -n '__verbatim_is_in config' -a '(__verbatim_nodes)'
 complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this file'
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'

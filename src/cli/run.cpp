@@ -2,11 +2,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "agent/client/client.h"
@@ -14,6 +17,7 @@
 #include "cli/environment.h"
 #include "cli/executable.h"
 #include "cli/help.h"
+#include "link/decorators/fault_plan.h"
 
 namespace verbatim::cli {
 namespace {
@@ -26,10 +30,16 @@ constexpr const char* kExamples =
     "address of 127.0.0.0/8 will do. Without --node and --address, VERBATIM_NODE and\n"
     "VERBATIM_ADDRESS of the environment count, else the node is 'local'.\n"
     "\n"
+    "--fault injects faults into the packets that the program sends (man 1 verbatim):\n"
+    "loss, duplicate, reorder and corrupt are shares, delay is a time or a range;\n"
+    "peer=IP+IP and opcode=WORD+WORD choose packets. Programs on one machine need\n"
+    "VERBATIM_PATH=wire, else their requests are no packets.\n"
+    "\n"
     "Examples:\n"
     "  verbatim run -- ibv_devinfo\n"
     "  verbatim run --node a --address 127.0.0.2 -- ib_write_bw\n"
-    "  verbatim run --node b --address 127.0.0.3 -- ib_write_bw 127.0.0.2";
+    "  verbatim run --node b --address 127.0.0.3 -- ib_write_bw 127.0.0.2\n"
+    "  verbatim run --fault loss=1%,delay=100us..1ms,seed=7 -- ib_send_lat 10.0.0.2";
 
 /// The descriptor that the command inherits: high, so that the numbers it counts on are free.
 constexpr int kHoldDescriptorMin = 100;
@@ -43,8 +53,29 @@ void hold_node() {
   if (held) fcntl(held->get(), F_DUPFD, kHoldDescriptorMin);
 }
 
+/// Says which faults there will be, with the seed that gives the same ones again.
+Result<void> set_faults(const std::string& text) {
+  auto plan = link::FaultPlan::parse_for_programs(text);
+  if (!plan) return std::unexpected(plan.error());
+  if (!plan->is_off() && !plan->seed) {
+    plan->seed = 0;
+    getrandom(&*plan->seed, sizeof(std::uint32_t), 0);
+  }
+  const std::string with_seed = plan->text();
+  fmt::print(stderr, "verbatim: faults: {}\n", with_seed);
+  const char* const path = getenv("VERBATIM_PATH");
+  if (!plan->is_off() && (path == nullptr || std::string_view(path) != "wire")) {
+    fmt::print(stderr,
+               "verbatim: between programs of one machine there are no packets to hit: set "
+               "VERBATIM_PATH=wire for both\n");
+  }
+  setenv("VERBATIM_FAULT", with_seed.c_str(), 1);
+  return {};
+}
+
 /// Comes back only where it fails.
-int execute(const NodeChoice& choice, std::vector<std::string> command) {
+int execute(const NodeChoice& choice, const std::optional<std::string>& faults,
+            std::vector<std::string> command) {
   if (command.empty()) {
     fmt::print(stderr,
                "verbatim run: which command? Write it after '--', as in "
@@ -66,6 +97,12 @@ int execute(const NodeChoice& choice, std::vector<std::string> command) {
     fmt::print(stderr, "verbatim: warn: {}\n", reason);
   }
   for (const auto& [name, value] : *variables) setenv(name.c_str(), value.c_str(), 1);
+  if (faults) {
+    if (const auto set = set_faults(*faults); !set) {
+      fmt::print(stderr, "verbatim run: --fault: {}\n", set.error().text);
+      return kExitUsage;
+    }
+  }
   hold_node();
 
   std::vector<char*> arguments;
@@ -85,14 +122,20 @@ int execute(const NodeChoice& choice, std::vector<std::string> command) {
 
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_status) {
   auto* run = app.add_subcommand("run", "Run a program on an emulated host");
-  auto choice = std::make_shared<NodeChoice>();  // Lives as long as the callback that reads it.
-  add_node_options(*run, *choice);
+  struct Form {
+    NodeChoice node;
+    std::optional<std::string> faults;
+  };
+  auto form = std::make_shared<Form>();  // Lives as long as the callback that reads it.
+  add_node_options(*run, form->node);
+  run->add_option("--fault", form->faults, "Faults of its packets: loss=1%,delay=1ms,seed=7")
+      ->type_name("FAULTS");
   run->prefix_command();
   run->footer(kExamples);
-  run->callback([run, choice, &command, &exit_status] {
+  run->callback([run, form, &command, &exit_status] {
     const auto words = command_line_of(*run, command);
     if (!words) fmt::print(stderr, "{}", words.error().text);
-    exit_status = words ? execute(*choice, *words) : kExitUsage;
+    exit_status = words ? execute(form->node, form->faults, *words) : kExitUsage;
   });
 }
 

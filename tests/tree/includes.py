@@ -48,6 +48,8 @@ MAY_INCLUDE = {
     "offload": ("base", "observe"),
     # The commands ask the agents, as a drop-in does.
     "cli": ("base", "config", "observe", "fabric", "subnet", "include", "agent/client", "agent/protocol",
+            # `verbatim run --fault` reads a plan.
+            "link/decorators/fault_plan.h",
             # `verbatim doctor` asks the same functions as programs do.
             "agent/identity/interfaces.h"),
     "dashboard": ("base", "observe"),

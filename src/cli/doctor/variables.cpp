@@ -16,6 +16,7 @@
 #include "agent/protocol/runtime_folder.h"
 #include "cli/text/nearest.h"
 #include "config/layers.h"
+#include "link/decorators/fault_plan.h"
 
 namespace verbatim::cli::doctor {
 namespace {
@@ -54,6 +55,9 @@ Result<void> check_log(const std::string& value) {
 Result<void> check_path_name(const std::string& value) {
   return check_word(value, {"auto", "direct", "wire"});
 }
+Result<void> check_fault(const std::string& value) {
+  return outcome_of(link::FaultPlan::parse_for_programs(value));
+}
 Result<void> check_mpa(const std::string& value) {
   for (const auto part : std::views::split(value, ',')) {
     if (auto word = check_word(std::string_view(part), {"no-crc", "markers"}); !word) return word;
@@ -83,6 +87,7 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIM_DEVICE", check_key<kDevice>},
     {"VERBATIM_PROFILE", check_key<kProfile>},
     {"VERBATIM_CONFIG", check_folders},
+    {"VERBATIM_FAULT", check_fault},
     {"VERBATIM_MPA", check_mpa},
     {"VERBATIM_LOG", check_log},
     {"VERBATIM_PATH", check_path_name},

@@ -25,6 +25,7 @@ TEST(Variables, EachKnowsWhatItMayBe) {
        {Value{"VERBATIM_NODE", "a-1.b", "a/b"},
         Value{"VERBATIM_ADDRESS", "127.0.0.2,fd00::2", "localhost"},
         Value{"VERBATIM_ROCE", "v1,v2", "v3"}, Value{"VERBATIM_PROTOCOL", "iwarp", "infiniband"},
+        Value{"VERBATIM_FAULT", "loss=1%", "loss=1"},
         Value{"VERBATIM_MPA", "no-crc,markers", "crc"}, Value{"VERBATIM_LOG", "debug", "verbose"},
         Value{"VERBATIM_PATH", "direct", "Direct"},
         Value{"VERBATIM_RNR_GRACE", "1000000", "1000001"}, Value{"VERBATIM_BUSY_POLL", "0", "10us"},

@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
+#include "adapter/link_decorators.h"
 #include "adapter/progress/progress.h"
 #include "agent/client/locks.h"
 #include "agent/protocol/node.h"
@@ -105,6 +106,19 @@ Result<TimeNs> wanted_microseconds(const char* name, TimeNs otherwise) {
                 fmt::format("{}={} is no number of microseconds, 0 to 1000000", name, wanted));
 }
 
+/// What is put around the adapter's links: never destroyed, since senders may be inside it. EINVAL
+/// where VERBATIM_FAULT is malformed.
+Result<adapter::LinkDecorators*> decorate_links(adapter::Adapter& adapter) {
+  auto decorators = std::make_unique<adapter::LinkDecorators>(adapter.port(), adapter.progress());
+  const char* const faults = std::getenv("VERBATIM_FAULT");
+  if (faults != nullptr && *faults != 0) {
+    if (const auto set = decorators->set_faults(faults); !set) {
+      return refuse(set.error().code, fmt::format("VERBATIM_FAULT: {}", set.error().text));
+    }
+  }
+  return decorators.release();
+}
+
 /// How the programs of this machine find each other.
 Result<void> open_to_peers(adapter::Membership& membership) {
   membership.doorbell.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -165,10 +179,14 @@ Result<std::unique_ptr<Program>> join() {
   const agent::NodeDescription own = joined->client->node();
   joined->usage = std::make_unique<Usage>(own.limits, own.enforces_memlock);
   joined->firmware = own.firmware;
-  joined->client->set_port_listener([program = joined.get()](const agent::NodeDescription& node,
-                                                             const std::vector<int>& sockets) {
-    follow(node, sockets, *program->adapter);
-  });
+  const auto decorators = decorate_links(*joined->adapter);
+  if (!decorators) return std::unexpected(decorators.error());
+  joined->client->set_port_listener(
+      [program = joined.get(), decorators = *decorators](const agent::NodeDescription& node,
+                                                         const std::vector<int>& sockets) {
+        follow(node, sockets, *program->adapter);
+        decorators->follow_port();
+      });
   return joined;
 }
 

@@ -1,0 +1,88 @@
+#include "adapter/link_decorators.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "adapter/progress/progress.h"
+#include "base/log.h"
+
+namespace verbatim::adapter {
+
+Result<void> LinkDecorators::set_faults(std::string_view plan) {
+  auto parsed = link::FaultPlan::parse_for_programs(plan);
+  if (!parsed) return std::unexpected(parsed.error());
+  const std::lock_guard guard(lock_);
+  plan_ = *parsed;
+  if (auto wrapped = wrap_links(); !wrapped) return wrapped;
+  for (const auto& layers : layers_) layers->faults.set_plan(plan_);
+  choose_tops();
+  return {};
+}
+
+Result<int> LinkDecorators::start_capture() {
+  auto ring = link::CaptureRing::create();
+  if (!ring) return std::unexpected(ring.error());
+  const int fd = (*ring)->fd();
+  const std::lock_guard guard(lock_);
+  is_capturing_ = true;
+  if (auto wrapped = wrap_links(); !wrapped) return std::unexpected(wrapped.error());
+  tap_.set_ring(std::move(*ring));
+  choose_tops();
+  return fd;
+}
+
+void LinkDecorators::stop_capture() {
+  const std::lock_guard guard(lock_);
+  is_capturing_ = false;
+  choose_tops();
+  tap_.set_ring(nullptr);
+}
+
+void LinkDecorators::follow_port() {
+  const std::lock_guard guard(lock_);
+  if (layers_.empty()) return;
+  if (const auto wrapped = wrap_links(); !wrapped) {
+    log(LogLevel::warn, "packets of a new address are neither captured nor hit by faults: {}",
+        wrapped.error().text);
+  }
+  choose_tops();
+}
+
+/// Those that are not wrapped yet, where there is a reason.
+Result<void> LinkDecorators::wrap_links() {
+  if (plan_.is_off() && !is_capturing_) return {};
+  for (std::size_t i = 0; i < port_.gids().size(); ++i) {
+    link::Stack& links = port_.links(i);
+    const auto is_of = [&links](const auto& layers) { return &layers->links == &links; };
+    if (std::ranges::any_of(layers_, is_of)) continue;  // GIDs of one address share its link.
+    if (auto wrapped = wrap(links); !wrapped) return wrapped;
+  }
+  return {};
+}
+
+Result<void> LinkDecorators::wrap(link::Stack& links) {
+  auto timer = TimerFd::create();
+  if (!timer) return std::unexpected(timer.error());
+  auto layers = std::make_unique<Layers>(links, tap_, counters_, std::move(*timer));
+  layers->faults.set_plan(plan_);
+  link::Faults& faults = layers->faults;
+  if (auto watched = progress_.watch(faults.timer(), [&faults] { faults.send_due(); }); !watched) {
+    return watched;
+  }
+  layers_.push_back(std::move(layers));
+  return {};
+}
+
+void LinkDecorators::choose_tops() {
+  for (const auto& layers : layers_) {
+    if (!plan_.is_off()) {
+      layers->links.set_top(layers->faults);
+    } else if (is_capturing_) {
+      layers->links.set_top(layers->capture);
+    } else {
+      layers->links.set_top(layers->links.base());
+    }
+  }
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Fault injection: programs' messages arrive whole under 1 % of each fault, and a black hole
+ends as a card ends it."""
+
+import subprocess
+import sys
+import time
+
+from testbed import Failure, Testbed, option_parser, are_installed, SKIPPED
+
+SECONDS_MAX = 60
+EACH = "loss=1%,delay=10us..100us,duplicate=1%,reorder=1%,corrupt=1%,seed=7"
+ONE_BY_ONE = ("loss=1%,seed=7", "delay=10us..100us,seed=7", "duplicate=1%,seed=7", "reorder=1%,seed=7", "corrupt=1%,seed=7")
+# 4.096 us * 2^14, eight times: the first transmission and seven retries (IBA 9.7.6.1.3). A card may take four times that.
+RETRIES_SECONDS = 8 * 0.067
+CHECKED = "ibv_rc_pingpong -c -n 200 -s 4096 -g 1"  # -c compares what came.
+
+
+def set_faults(testbed, faults):
+    for node in ("a", "b"):
+        testbed.set_variables(node, VERBATIM_FAULT=faults)
+
+
+def run_checked(testbed):
+    """The client ends when it has received all. A fault that hits its last acknowledgement leaves the server without
+    a peer, as on any network: it then sends in vain."""
+    port = testbed.free_port()
+    name, *words = CHECKED.split()
+    server = testbed.start_server("a", [name, "-p", str(port), *words], port)
+    testbed.start("b", [name, "-p", str(port), *words, testbed.address("a")]).expect_success(SECONDS_MAX)
+    if server.wait(SECONDS_MAX) != 0 and "transport retry counter exceeded (12)" not in server.output():
+        raise Failure("the server failed")
+    if "invalid data" in server.output():
+        raise Failure("the server received wrong bytes")
+
+
+def test_contents(testbed):
+    for faults in (*ONE_BY_ONE, EACH):
+        set_faults(testbed, faults)
+        begun = time.monotonic()
+        run_checked(testbed)
+        print(f"passed: {faults} in {time.monotonic() - begun:.1f} s", flush=True)
+
+
+def test_black_hole(testbed):
+    testbed.set_variables("a", VERBATIM_FAULT="")
+    testbed.set_variables("b", VERBATIM_FAULT="loss=100%")
+    port = str(testbed.free_port())
+    argv = ["ibv_rc_pingpong", "-p", port, "-n", "10", "-g", "1"]
+    server = testbed.start_server("a", argv, int(port))
+    begun = time.monotonic()
+    client = testbed.start("b", [*argv, testbed.address("a")])
+    client.wait(SECONDS_MAX)
+    seconds = time.monotonic() - begun
+    server.kill()
+    if "transport retry counter exceeded" not in client.output():
+        raise Failure("a black hole did not end with IBV_WC_RETRY_EXC_ERR")
+    if not RETRIES_SECONDS * 0.9 < seconds < 4 * RETRIES_SECONDS + 5:
+        raise Failure(f"the retries took {seconds:.2f} s")
+
+
+def test_option(testbed):
+    def run(faults):
+        return subprocess.run([f"{testbed.build}/bin/verbatim", "run", "--fault", faults, "--", "sh", "-c",
+                               "echo $VERBATIM_FAULT"], check=False, text=True, capture_output=True, timeout=SECONDS_MAX)
+    done = run("loss=2%,seed=5")
+    if done.stdout != "loss=2%,seed=5\n" or "faults: loss=2%,seed=5" not in done.stderr:
+        raise Failure(f"--fault gave {done}")
+    if ",seed=" not in run("loss=2%").stdout:
+        raise Failure("--fault chose no seed")
+    refused = run("loss=2")
+    if refused.returncode != 2 or "as in '1%'" not in refused.stderr:
+        raise Failure(f"--fault took nonsense: {refused}")
+
+
+def main():
+    options = option_parser(__doc__).parse_args()
+    if not are_installed("ibv_rc_pingpong"):
+        return SKIPPED
+    with Testbed(options) as testbed:
+        test_option(testbed)
+        test_contents(testbed)
+        test_black_hole(testbed)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
