@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "adapter/progress/task.h"
-#include "arena/arena.h"
+#include "arena/arena_header.h"
 #include "base/types.h"
 
 namespace verbatim::adapter {
@@ -22,7 +22,7 @@ class Numbers final : public Tasks {
   explicit Numbers(Qpn first)
       : first_(first),
         last_(random_number()),
-        queue_pairs_(std::make_unique<std::atomic<QueuePair*>[]>(kProgramQueuePairsMax)) {}
+        queue_pairs_(std::make_unique<std::atomic<QueuePair*>[]>(arena::kProgramQueuePairsMax)) {}
 
   /// Null for a number that no queue pair has.
   QueuePair* find(Qpn qpn) const;
@@ -32,13 +32,13 @@ class Numbers final : public Tasks {
   Task* find_task(Qpn number) const override;
   template <typename Use>
   void for_each(Use use) const {
-    for (std::uint32_t i = 0; i < kProgramQueuePairsMax; ++i) {
+    for (std::uint32_t i = 0; i < arena::kProgramQueuePairsMax; ++i) {
       if (QueuePair* const queue_pair = find_local(i)) use(*queue_pair);
     }
   }
   /// Whether an object with that number would be this program's.
   bool has(std::uint32_t number) const {
-    return number / kProgramQueuePairsMax == first_.value() / kProgramQueuePairsMax;
+    return number / arena::kProgramQueuePairsMax == first_.value() / arena::kProgramQueuePairsMax;
   }
 
   /// The next free local number; 0: none is left.

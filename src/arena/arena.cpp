@@ -21,7 +21,7 @@
 #include "base/os/process_token.h"
 #include "base/os/sparse_file.h"
 
-namespace verbatim::adapter {
+namespace verbatim::arena {
 namespace {
 
 constexpr std::size_t kCacheLineBytes = 64;
@@ -218,4 +218,4 @@ void Arena::free(Offset<std::byte> block, std::size_t bytes) {
   free_[block_bytes].push_back(block.value);
 }
 
-}  // namespace verbatim::adapter
+}  // namespace verbatim::arena

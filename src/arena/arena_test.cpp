@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace verbatim::adapter {
+namespace verbatim::arena {
 namespace {
 
 std::uint64_t resident_bytes(const Arena& arena) {
@@ -172,4 +172,4 @@ TEST_F(ArenaTest, ThreadsNeverShareABlock) {
 }
 
 }  // namespace
-}  // namespace verbatim::adapter
+}  // namespace verbatim::arena

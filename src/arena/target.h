@@ -3,7 +3,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "adapter/queues/receive_queue.h"
+#include "arena/offset.h"
+#include "arena/receive_ring.h"
 #include "arena/xrc_queue.h"
 #include "base/net/address.h"
 #include "base/os/process_token.h"
@@ -12,7 +13,7 @@
 #include "observe/counters.h"
 
 /// The direct path (docs/design.md, 4): the processor of whoever asks does the adapter's work.
-namespace verbatim::adapter {
+namespace verbatim::arena {
 
 struct CompletionRing;
 
@@ -161,4 +162,4 @@ void recover_target(DirectTarget& target, std::byte* arena);
 /// Returns when whoever holds the target's lock now has let it go.
 void wait_for_target_unlock(DirectTarget& target);
 
-}  // namespace verbatim::adapter
+}  // namespace verbatim::arena

@@ -3,10 +3,10 @@
 #include <atomic>
 #include <cstdint>
 
-#include "arena/arena.h"
+#include "arena/offset.h"
 #include "base/types.h"
 
-namespace verbatim::adapter {
+namespace verbatim::arena {
 
 struct CompletionRing;
 struct ReceiveRing;
@@ -36,4 +36,4 @@ struct alignas(64) XrcQueue {
   std::atomic<std::uint32_t> notifications{0};  // Bits of `News` that concern it.
 };
 
-}  // namespace verbatim::adapter
+}  // namespace verbatim::arena

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "base/completion_status.h"
 #include "base/types.h"
 #include "transport/operation.h"
 #include "wire/ib/packet.h"
@@ -10,24 +11,7 @@
 /// What engines and the adapter say to each other: requests in, effects (effects.h) out.
 namespace verbatim::transport {
 
-/// Status of a completion, with the values of `enum ibv_wc_status`.
-enum class Status : std::uint8_t {
-  success = 0,
-  local_length_error = 1,
-  local_qp_operation_error = 2,
-  local_protection_error = 4,
-  flushed = 5,
-  memory_window_bind_error = 6,
-  bad_response = 7,
-  local_access_error = 8,
-  remote_invalid_request = 9,
-  remote_access_error = 10,
-  remote_operation_error = 11,
-  retry_exceeded = 12,
-  rnr_retry_exceeded = 13,
-  tag_matching_error = 22,
-  rendezvous_incomplete = 23,
-};
+using Status = CompletionStatus;
 
 /// A send request as the engine sees it. Its memory (scatter/gather list or inline bytes) stays
 /// with the adapter, which finds it by the request's slot.

@@ -16,7 +16,7 @@ COMMENT_OR_TEXT = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|^\s*#[^\n]*', re.MUL
 TOP_FOLDERS = ("sim", "tests", "bench", "fuzz", "examples")
 FILES_MAX = 25
 # Folder of src/ whose namespace has its name, so that a use of it shows.
-NAMESPACES = ("observe", "wire", "region", "transport", "cm", "adapter", "agent", "link")
+NAMESPACES = ("observe", "wire", "region", "transport", "cm", "arena", "adapter", "agent", "link")
 USE = re.compile(rf"(?<![\w:])(?:verbatim::)?({'|'.join(NAMESPACES)})::")
 
 

@@ -48,22 +48,6 @@ const region::Extent* extent_behind(std::span<const region::Extent> extents,
 
 }  // namespace
 
-void wait_for_target_unlock(DirectTarget& target) {
-  const std::uint32_t unlocks = target.unlocks.load(std::memory_order_seq_cst);
-  for (unsigned spins = 1;
-       target.is_locked() && target.unlocks.load(std::memory_order_seq_cst) == unlocks; ++spins) {
-    target.lock.wait(spins);
-  }
-}
-
-void recover_target(DirectTarget& target, std::byte* arena) {
-  const auto finish = [arena]<typename Ring>(Offset<Ring> ring) {
-    if (ring) reinterpret_cast<Ring*>(arena + ring.value)->finish(arena);
-  };
-  finish(target.receives);    // A request that it took: now it holds it.
-  finish(target.receive_cq);  // One that it completed: now it does not.
-}
-
 Result<std::shared_ptr<DirectPeer>> DirectPeer::map(PeerDescriptors descriptors) {
   std::shared_ptr<DirectPeer> peer(new DirectPeer);
   if (auto attached = peer->attach(std::move(descriptors)); !attached) {

@@ -35,7 +35,7 @@ void vacate(const DirectPeer& queue_owner, std::uint32_t local_number, DirectTar
   if (proxy.holds_receive && proxy.receive_cq) {
     queue_owner.end_receive(local_number,
                             {.wr_id = proxy.receive.wr_id,
-                             .status = transport::Status::flushed,
+                             .status = CompletionStatus::flushed,
                              .opcode = CompletionOpcode::receive,
                              .qpn = proxy.qpn},
                             false);

@@ -4,7 +4,7 @@
 
 namespace verbatim::adapter {
 
-using transport::Status;
+using Status = CompletionStatus;
 
 std::optional<Completion> receive_frame(const SteeredFrame& frame, ReceiveQueue& receives,
                                         ReceiveRequest& scratch, const region::RegionTable& regions,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arena/arena.h"
+#include "arena/receive_ring.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "region/adoption/memory_file.h"
@@ -17,8 +18,9 @@
 
 namespace verbatim::adapter {
 
+using namespace arena;
+
 class MappedTarget;
-struct Segment;
 
 /// A protection domain of another program: which it is there.
 struct ForeignDomain {

@@ -153,29 +153,6 @@ std::string names_of(std::uint32_t mask) {
 
 }  // namespace
 
-const char* name_of(QpState state) {
-  constexpr std::array kNames{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
-  return raw(state) < kNames.size() ? kNames[raw(state)] : "unknown";
-}
-
-const char* name_of(QpType type) {
-  switch (type) {
-    case QpType::rc:
-      return "RC";
-    case QpType::uc:
-      return "UC";
-    case QpType::ud:
-      return "UD";
-    case QpType::raw_packet:
-      return "RAW_PACKET";
-    case QpType::xrc_send:
-      return "XRC_SEND";
-    case QpType::xrc_receive:
-      return "XRC_RECV";
-  }
-  return "unknown";
-}
-
 wire::Service service_of(QpType type) {
   switch (type) {
     case QpType::rc:

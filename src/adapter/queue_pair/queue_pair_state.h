@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "arena/queue_pair_record.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "wire/ib/opcode.h"
@@ -10,20 +11,9 @@
 /// (IBA volume 1, section 10.3 and table 96 on).
 namespace verbatim::adapter {
 
-/// With the values of `enum ibv_qp_state`.
-enum class QpState : std::uint8_t { reset, init, rtr, rts, sqd, sqe, err };
-/// With the values of `enum ibv_qp_type`.
-enum class QpType : std::uint8_t {
-  rc = 2,
-  uc = 3,
-  ud = 4,
-  raw_packet = 8,
-  xrc_send = 9,
-  xrc_receive = 10
-};
+using arena::QpState;
+using arena::QpType;
 
-const char* name_of(QpState state);
-const char* name_of(QpType type);
 wire::Service service_of(QpType type);
 
 /// With the values of `enum ibv_qp_attr_mask`.

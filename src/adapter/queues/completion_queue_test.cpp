@@ -15,7 +15,7 @@
 namespace verbatim::adapter {
 namespace {
 
-using transport::Status;
+using Status = CompletionStatus;
 
 TEST_F(CompletionQueueTest, RefusesCapacitiesThatItCannotHave) {
   for (const std::uint32_t capacity : {0U, kCompletionsMax + 1, 0xffffffffU}) {

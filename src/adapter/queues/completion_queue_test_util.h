@@ -24,7 +24,7 @@ class CompletionQueueTest : public testing::Test {
         {.capacity = capacity, .channel = &channel_, .events = &async_events_, .owner = this}));
   }
   static bool push(CompletionQueue& queue, std::uint64_t wr_id, bool solicited = false,
-                   transport::Status status = transport::Status::success) {
+                   CompletionStatus status = CompletionStatus::success) {
     return queue.push({.wr_id = wr_id, .status = status}, solicited);
   }
   static std::vector<std::uint64_t> poll(CompletionQueue& queue, std::size_t count) {

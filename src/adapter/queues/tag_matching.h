@@ -11,6 +11,7 @@
 #include "adapter/queues/completion_queue.h"
 #include "adapter/queues/receive_queue.h"
 #include "base/bytes.h"
+#include "transport/work.h"
 #include "wire/ib/tag_header.h"
 
 /// Tag matching (rdma-core's tag_matching.md): receives that only messages with their tag take.

@@ -13,6 +13,8 @@
 
 namespace verbatim::adapter {
 
+using namespace arena;
+
 struct XrcOpening {
   int fd = -1;             // Of the domain's file, borrowed; -1: none.
   bool create = false;     // O_CREAT

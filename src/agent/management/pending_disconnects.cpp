@@ -9,7 +9,7 @@
 namespace verbatim::agent {
 namespace {
 
-using adapter::ConnectionRecord;
+using arena::ConnectionRecord;
 
 wire::CmMad message_for(const ConnectionRecord& record) {
   const auto local = static_cast<wire::CommunicationId>(record.local_id);
@@ -35,7 +35,7 @@ wire::CmMad message_for(const ConnectionRecord& record) {
 void PendingDisconnects::add(int arena_fd, TimeNs now) {
   const auto header = read_arena_header(arena_fd);
   if (header == nullptr) return;
-  const std::uint32_t count = std::min(header->connection_count.load(), adapter::kConnectionsMax);
+  const std::uint32_t count = std::min(header->connection_count.load(), arena::kConnectionsMax);
   for (std::uint32_t i = 0; i < count; ++i) {
     ConnectionRecord record;
     const std::uint64_t offset = header->connections.value + i * sizeof record;

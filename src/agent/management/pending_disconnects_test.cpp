@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "arena/arena.h"
+#include "arena/arena_header.h"
 #include "base/os/unique_fd.h"
 
 namespace verbatim::agent {
@@ -22,12 +22,12 @@ SocketAddress address_of(std::uint8_t host) {
 /// The arena of a program that was connected with host 2.
 UniqueFd arena_with_connection() {
   UniqueFd fd(memfd_create("arena-for-test", MFD_CLOEXEC));
-  adapter::ArenaHeader header;
+  arena::ArenaHeader header;
   header.connections.value = sizeof header;
   header.connection_count = 1;
   EXPECT_EQ(write(fd.get(), &header, sizeof header), ssize_t{sizeof header});
-  adapter::ConnectionRecord record;
-  record.state = adapter::ConnectionRecord::kEstablished;
+  arena::ConnectionRecord record;
+  record.state = arena::ConnectionRecord::kEstablished;
   record.local_id = kLocalId;
   record.remote_id = kRemoteId;
   record.remote_gid = gid_of(address_of(2));

@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-#include "arena/arena.h"
+#include "arena/arena_header.h"
 
 /// How the agent looks into a program's arena: by read calls, since the program may write its file,
 /// or cut it off, at any moment; and reading a hole allocates nothing.
@@ -28,8 +28,8 @@ bool read_objects(int fd, std::uint64_t offset, std::span<T> objects) {
 }
 
 /// Returns null if the program has no arena (-1), or one of another release.
-inline std::unique_ptr<adapter::ArenaHeader> read_arena_header(int arena_fd) {
-  using adapter::ArenaHeader;
+inline std::unique_ptr<arena::ArenaHeader> read_arena_header(int arena_fd) {
+  using arena::ArenaHeader;
   auto header = std::make_unique<ArenaHeader>();
   const bool is_ours = arena_fd >= 0 && read_objects(arena_fd, 0, std::span(header.get(), 1)) &&
                        header->magic == ArenaHeader::kMagic &&

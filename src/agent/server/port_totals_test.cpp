@@ -6,26 +6,26 @@
 #include <unistd.h>
 
 #include "agent/agent_test_util.h"
-#include "arena/arena.h"
+#include "arena/arena_header.h"
 #include "base/time.h"
 
 namespace verbatim::agent {
 namespace {
 
-UniqueFd arena_of(const adapter::ArenaHeader& header) {
+UniqueFd arena_of(const arena::ArenaHeader& header) {
   UniqueFd fd(memfd_create("arena-for-test", MFD_CLOEXEC));
   EXPECT_EQ(write(fd.get(), &header, sizeof header), ssize_t{sizeof header});
   return fd;
 }
 
 UniqueFd arena_that_has_sent(std::uint64_t packets) {
-  adapter::ArenaHeader header;
+  arena::ArenaHeader header;
   header.port_counters.packets_sent.set(packets);
   return arena_of(header);
 }
 
 TEST(PortTotals, AreWhatTheProgramsPortHasCounted) {
-  adapter::ArenaHeader header;
+  arena::ArenaHeader header;
   header.port_counters.packets_sent.set(1);
   header.port_counters.bytes_sent.set(20);
   header.port_counters.packets_received.set(300);
@@ -41,7 +41,7 @@ TEST(PortTotals, AreWhatTheProgramsPortHasCounted) {
 TEST(PortTotals, AreZeroWithoutAnArenaOfThisRelease) {
   EXPECT_EQ(port_totals(-1), PortTotals());
   EXPECT_EQ(port_totals(UniqueFd(memfd_create("empty", MFD_CLOEXEC)).get()), PortTotals());
-  adapter::ArenaHeader header;
+  arena::ArenaHeader header;
   header.port_counters.packets_sent.set(1);
   ++header.version;
   EXPECT_EQ(port_totals(arena_of(header).get()), PortTotals());

@@ -3,8 +3,8 @@
 #include <array>
 #include <memory>
 
-#include "adapter/queue_pair/queue_pair_state.h"
 #include "agent/protocol/arena_header.h"
+#include "arena/queue_pair_record.h"
 #include "arena/target.h"
 #include "observe/counters.h"
 
@@ -44,11 +44,11 @@ Json counters_json(const Counters& counters,
   return json;
 }
 
-Json queue_pair_json(const adapter::QueuePairRecord& record, std::uint32_t qpn) {
+Json queue_pair_json(const arena::QueuePairRecord& record, std::uint32_t qpn) {
   Json json;
   json["qpn"] = qpn;
-  json["type"] = adapter::name_of(adapter::QpType{record.type.load(std::memory_order_relaxed)});
-  json["state"] = adapter::name_of(adapter::QpState{record.state.load(std::memory_order_relaxed)});
+  json["type"] = arena::name_of(arena::QpType{record.type.load(std::memory_order_relaxed)});
+  json["state"] = arena::name_of(arena::QpState{record.state.load(std::memory_order_relaxed)});
   json["dest_qpn"] = record.dest_qpn.load(std::memory_order_relaxed);
   json["dest_gid"] = gid_text(record.dest_gid);
   json["counters"] = counters_json(record.counters, observe::kQueuePairCounters);
@@ -102,9 +102,9 @@ Json bindings_json(std::span<const PortBinding> bindings) {
 }
 
 /// Of the queue pair with this local number: what it has sent, and what peers have for it.
-DirectTraffic direct_traffic(int arena_fd, const adapter::ArenaHeader& header,
-                             const adapter::QueuePairRecord& record, std::size_t number) {
-  using adapter::DirectTarget;
+DirectTraffic direct_traffic(int arena_fd, const arena::ArenaHeader& header,
+                             const arena::QueuePairRecord& record, std::size_t number) {
+  using arena::DirectTarget;
   const auto target = std::make_unique<DirectTarget>();
   const std::uint64_t offset = header.targets.value + number * sizeof(DirectTarget);
   if (!read_objects(arena_fd, offset, std::span(target.get(), 1))) return {};
@@ -117,7 +117,7 @@ DirectTraffic direct_traffic(int arena_fd, const adapter::ArenaHeader& header,
 }  // namespace
 
 void append_program_details(Json& program, int arena_fd) {
-  using adapter::QueuePairRecord;
+  using arena::QueuePairRecord;
   const auto header = read_arena_header(arena_fd);
   if (header == nullptr) return;
   program["counters"] = counters_json(header->port_counters, observe::kPortCounters);
@@ -126,7 +126,7 @@ void append_program_details(Json& program, int arena_fd) {
   // In pieces: the table of all queue pairs is some megabytes, most of it holes.
   constexpr std::size_t kPiece = 256;
   const auto piece = std::make_unique<QueuePairRecord[]>(kPiece);
-  for (std::size_t first = 0; first < adapter::kProgramQueuePairsMax; first += kPiece) {
+  for (std::size_t first = 0; first < arena::kProgramQueuePairsMax; first += kPiece) {
     const std::uint64_t offset = header->queue_pairs.value + first * sizeof(QueuePairRecord);
     if (!read_objects(arena_fd, offset, std::span(piece.get(), kPiece))) return;
     for (std::size_t i = 0; i < kPiece; ++i) {

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "agent/agent_test_util.h"
-#include "arena/arena.h"
+#include "arena/arena_header.h"
 
 namespace verbatim::agent {
 namespace {
@@ -15,18 +15,18 @@ using Json = nlohmann::json;
 UniqueFd arena_with_queue_pair(Qpn qpn) {
   UniqueFd fd(memfd_create("arena-for-test", MFD_CLOEXEC));
   constexpr std::uint64_t kTableAt = 65'536;
-  EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(adapter::kArenaBytes)), 0);
-  adapter::ArenaHeader header;
+  EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(arena::kArenaBytes)), 0);
+  arena::ArenaHeader header;
   header.queue_pairs.value = kTableAt;
   header.port_counters.packets_sent.set(42);
   EXPECT_EQ(pwrite(fd.get(), &header, sizeof header, 0), sizeof header);
-  adapter::QueuePairRecord record;
+  arena::QueuePairRecord record;
   record.qpn = qpn.value();
   record.dest_qpn = 77;
   record.type = 2;
   record.state = 3;
   record.counters.timeouts.set(5);
-  const std::uint64_t index = qpn.value() % adapter::kProgramQueuePairsMax;
+  const std::uint64_t index = qpn.value() % arena::kProgramQueuePairsMax;
   EXPECT_EQ(pwrite(fd.get(), &record, sizeof record,
                    static_cast<off_t>(kTableAt + index * sizeof record)),
             sizeof record);

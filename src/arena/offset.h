@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+namespace verbatim::arena {
+
+/// Where something lies in the arena, in bytes from its start; 0 is nothing.
+template <typename T>
+struct Offset {
+  std::uint64_t value = 0;
+  explicit operator bool() const { return value != 0; }
+};
+
+}  // namespace verbatim::arena

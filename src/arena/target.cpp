@@ -1,0 +1,23 @@
+#include "arena/target.h"
+
+#include "arena/completion_ring.h"
+
+namespace verbatim::arena {
+
+void wait_for_target_unlock(DirectTarget& target) {
+  const std::uint32_t unlocks = target.unlocks.load(std::memory_order_seq_cst);
+  for (unsigned spins = 1;
+       target.is_locked() && target.unlocks.load(std::memory_order_seq_cst) == unlocks; ++spins) {
+    target.lock.wait(spins);
+  }
+}
+
+void recover_target(DirectTarget& target, std::byte* arena) {
+  const auto finish = [arena]<typename Ring>(Offset<Ring> ring) {
+    if (ring) reinterpret_cast<Ring*>(arena + ring.value)->finish(arena);
+  };
+  finish(target.receives);    // A request that it took: now it holds it.
+  finish(target.receive_cq);  // One that it completed: now it does not.
+}
+
+}  // namespace verbatim::arena
