@@ -203,6 +203,8 @@ void AgentClient::on_message(Incoming& message) {
     if (!agent_events_.on_mad || mad->address >= node_.addresses.size()) return;
     agent_events_.on_mad({.source = from_record(mad->source),
                           .destination = node_.addresses[mad->address],
+                          .source_qpn = Qpn(mad->source_qpn),
+                          .pkey_index = mad->pkey_index,
                           .bytes = mad->bytes});
   } else if (message.type() == MessageType::description) {
     if (const auto done = on_description(message); !done) {

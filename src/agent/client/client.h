@@ -28,7 +28,9 @@ struct Incoming;
 /// as it were.
 struct ReceivedMad {
   SocketAddress source;
-  SocketAddress destination;                    // Of the node's addresses.
+  SocketAddress destination;  // Of the node's addresses.
+  Qpn source_qpn;
+  std::uint16_t pkey_index = 0;
   std::span<const std::byte, kMadBytes> bytes;  // Valid during the call.
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/management/mad.h"
 #include "agent/protocol/node.h"
 #include "base/net/address.h"
 #include "base/time.h"
@@ -20,7 +21,18 @@ struct EarlyRequest {
   TimeNs due = 0;  // Then it is refused.
   std::uint32_t address = 0;
   SocketAddress source;
-  std::array<std::byte, wire::kMadBytes> mad{};
+  Qpn source_qpn = wire::kManagementQpn;
+  std::uint16_t pkey_index = 0;
+  std::array<std::byte, wire::kMadBytes> bytes{};
+
+  /// Borrows the bytes.
+  Mad mad() const {
+    return {.peer = roce_path(source),
+            .own_address = address,
+            .source_qpn = source_qpn,
+            .pkey_index = pkey_index,
+            .bytes = bytes};
+  }
 };
 
 /// Requests for a port at which nobody listens yet. Between two hosts, a request takes longer than

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "agent/management/mad.h"
 #include "agent/protocol/node.h"
 #include "base/error.h"
 #include "base/os/unique_fd.h"
@@ -22,15 +23,18 @@ class ManagementPort {
   std::vector<int> fds() const;
   /// One address more.
   Result<void> add(const SocketAddress& address, int socket);
-  /// Takes what is there: `on_mad(address, source, mad)` for each that is whole and meant for queue
-  /// pair 1, where `address` is the index of the node's address that it was sent to.
+  /// Takes what is there: `on_mad(const Mad&)` for each that is whole and meant for queue pair 1.
   template <typename OnMad>
   void receive(OnMad on_mad) {
     for (std::uint32_t address = 0; address < sockets_.size(); ++address) {
       receiver_->receive(sockets_[address], [&](const link::ReceivedDatagrams& datagrams) {
-        each_mad(datagrams, [&](const SocketAddress& source, wire::MadSpan mad) {
-          on_mad(address, source, mad);
-        });
+        each_mad(datagrams,
+                 [&](const SocketAddress& source, const wire::ManagementDatagram& datagram) {
+                   on_mad(Mad{.peer = roce_path(source),
+                              .own_address = address,
+                              .source_qpn = datagram.source_qpn,
+                              .bytes = datagram.mad});
+                 });
       });
     }
   }

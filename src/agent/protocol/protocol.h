@@ -42,7 +42,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 9;
+inline constexpr std::uint16_t kProtocolVersion = 10;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -231,6 +231,8 @@ struct MadMessage {
   Header header{.type = kType};
   std::uint32_t address = 0;  // Of the node's: which one it was sent to.
   AddressRecord source;       // With the port that it came from.
+  std::uint32_t source_qpn = 0;
+  std::uint16_t pkey_index = 0;
   std::array<std::byte, kMadBytes> bytes{};
 };
 

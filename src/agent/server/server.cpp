@@ -138,8 +138,7 @@ void Server::on_ready(int fd) {
   } else if (const auto known = connections_.find(fd); known != connections_.end()) {
     on_message(fd);
   } else if (management_) {
-    management_->receive([this](std::uint32_t address, const SocketAddress& source,
-                                wire::MadSpan mad) { on_mad(address, source, mad); });
+    management_->receive([this](const Mad& mad) { on_mad(mad); });
   }
 }
 

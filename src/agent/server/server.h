@@ -8,6 +8,7 @@
 
 #include "agent/identity/interface_watch.h"
 #include "agent/identity/interfaces.h"
+#include "agent/management/dispatcher.h"
 #include "agent/management/early_requests.h"
 #include "agent/management/management_port.h"
 #include "agent/management/pending_disconnects.h"
@@ -136,11 +137,11 @@ class Server {
 
   // Management datagrams: to the program that they are for, or answered.
   Result<void> open_management_port();
-  void on_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad);
-  void pass_on(Connection& program, std::uint32_t address, const SocketAddress& source,
-               wire::MadSpan mad);
-  void pass_on_request(Connection& program, std::uint32_t address, const SocketAddress& source,
-                       wire::MadSpan mad);
+  void on_mad(const Mad& mad);
+  /// The communication manager's.
+  void on_cm_mad(const Mad& mad);
+  void pass_on(Connection& program, const Mad& mad);
+  void pass_on_request(Connection& program, const Mad& mad);
   /// The program in a slot, if it takes part in connection management.
   Connection* manager_in(std::uint32_t slot);
   /// The program that a datagram to the node's address `own` is for.
@@ -148,7 +149,7 @@ class Server {
   void send_disconnects();
   /// As `manager_of`, after what it has to say itself.
   Connection* up_to_date_manager_of(const cm::Route& route, const SocketAddress& own);
-  void refuse_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad);
+  void refuse_mad(const Mad& mad);
   void serve_early_requests();
 
   Options options_;
@@ -164,6 +165,8 @@ class Server {
   std::vector<Connection> closed_;
   std::map<std::uint32_t, int> connection_of_slot_;
   std::optional<ManagementPort> management_;
+  Dispatcher dispatcher_;
+  ClientId communication_manager_{};  // Of the dispatcher.
   PortTable ports_;
   PendingDisconnects pending_disconnects_;
   EarlyRequests early_requests_;

@@ -9,6 +9,7 @@
 #include "agent/server/server.h"
 #include "base/log.h"
 #include "cm/ib/routing.h"
+#include "wire/mad/cm_message.h"
 
 /// Management datagrams of the node: the communication manager's (IBA chapter 12) go to the program
 /// that they are for; what is for no program is answered here.
@@ -35,6 +36,12 @@ Result<void> Server::open_management_port() {
   auto port = ManagementPort::create(slots_->node(), slots_->sockets(0));
   if (!port) return std::unexpected(port.error());
   management_.emplace(std::move(*port));
+  Registration manager{.management_class = wire::MadClass::communication_management,
+                       .class_version = wire::kCmClassVersion};
+  manager.methods.set(raw(wire::MadMethod::send));
+  const auto client = dispatcher_.add(manager);
+  if (!client) return std::unexpected(client.error());
+  communication_manager_ = *client;
   for (const int fd : management_->fds()) {
     if (auto watched = watch(fd); !watched) return watched;
   }
@@ -68,9 +75,18 @@ Server::Connection* Server::up_to_date_manager_of(const cm::Route& route,
   }
 }
 
-void Server::on_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad) {
-  const SocketAddress& own = slots_->node().addresses[address];
-  const auto route = cm::route_of(mad);
+void Server::on_mad(const Mad& mad) {
+  const auto decision = dispatcher_.route(SpecialQp::qp1, mad);
+  if (decision.client == communication_manager_) return on_cm_mad(mad);
+  if (decision.answer_unsupported) {
+    management_->send(mad.own_address, address_of(mad.peer), unsupported_answer(mad.bytes));
+  }
+}
+
+void Server::on_cm_mad(const Mad& mad) {
+  const SocketAddress source = address_of(mad.peer);
+  const SocketAddress& own = slots_->node().addresses[mad.own_address];
+  const auto route = cm::route_of(mad.bytes);
   if (!route) return;
   if (const auto& first = slots_->node().addresses.front();
       roce_version(own) != roce_version(first)) {
@@ -80,47 +96,50 @@ void Server::on_mad(std::uint32_t address, const SocketAddress& source, wire::Ma
           source.ip_text(), name_of(roce_version(own)), name_of(roce_version(first)));
       next_warning_ = now + kBetweenWarnings;
     }
-    if (const auto answer = cm::answer_to_other_version(mad, source, own)) {
-      management_->send(address, answer->destination, answer->bytes);
+    if (const auto answer = cm::answer_to_other_version(mad.bytes, source, own)) {
+      management_->send(mad.own_address, answer->destination, answer->bytes);
     }
     return;
   }
   if (Connection* const program = up_to_date_manager_of(*route, own)) {
-    if (route->slot) return pass_on(*program, address, source, mad);
-    return pass_on_request(*program, address, source, mad);
+    if (route->slot) return pass_on(*program, mad);
+    return pass_on_request(*program, mad);
   }
   if (!route->slot) {
-    EarlyRequest early{.address = address, .source = source};
-    std::ranges::copy(mad, early.mad.begin());
+    EarlyRequest early{.address = mad.own_address,
+                       .source = source,
+                       .source_qpn = mad.source_qpn,
+                       .pkey_index = mad.pkey_index};
+    std::ranges::copy(mad.bytes, early.bytes.begin());
     if (early_requests_.add(port_of_service(route->service), early, monotonic_now())) return;
   }
-  pending_disconnects_.on_mad(source, mad);
-  refuse_mad(address, source, mad);
+  pending_disconnects_.on_mad(source, mad.bytes);
+  refuse_mad(mad);
 }
 
-void Server::refuse_mad(std::uint32_t address, const SocketAddress& source, wire::MadSpan mad) {
-  const SocketAddress& own = slots_->node().addresses[address];
-  if (const auto answer = cm::answer_unmatched(mad, source, own)) {
-    management_->send(address, answer->destination, answer->bytes);
+void Server::refuse_mad(const Mad& mad) {
+  const SocketAddress& own = slots_->node().addresses[mad.own_address];
+  if (const auto answer = cm::answer_unmatched(mad.bytes, address_of(mad.peer), own)) {
+    management_->send(mad.own_address, answer->destination, answer->bytes);
   }
 }
 
-void Server::pass_on(Connection& program, std::uint32_t address, const SocketAddress& source,
-                     wire::MadSpan mad) {
+void Server::pass_on(Connection& program, const Mad& mad) {
   MadMessage message;
-  message.address = address;
-  message.source = to_record(source);
-  std::ranges::copy(mad, message.bytes.begin());
+  message.address = mad.own_address;
+  message.source = to_record(address_of(mad.peer));
+  message.source_qpn = mad.source_qpn.value();
+  message.pkey_index = mad.pkey_index;
+  std::ranges::copy(mad.bytes, message.bytes.begin());
   // A program that does not read misses it, as a card whose receive queue is full: the CM repeats.
   if (!send(program.fd.get(), message, {}, MSG_DONTWAIT)) ++program.datagrams_dropped;
 }
 
 /// The peer of one that is dropped asks again.
-void Server::pass_on_request(Connection& program, std::uint32_t address,
-                             const SocketAddress& source, wire::MadSpan mad) {
-  const bool source_sends_few = request_rates_.count(source, monotonic_now());
+void Server::pass_on_request(Connection& program, const Mad& mad) {
+  const bool source_sends_few = request_rates_.count(address_of(mad.peer), monotonic_now());
   if (has_room_for_request(program.fd.get(), source_sends_few)) {
-    return pass_on(program, address, source, mad);
+    return pass_on(program, mad);
   }
   ++program.datagrams_dropped;
 }
@@ -131,13 +150,12 @@ void Server::serve_early_requests() {
   if (due == kNever || (!std::exchange(programs_spoke_, false) && monotonic_now() < due)) return;
   const auto serve = [this](const EarlyRequest& early) {
     const SocketAddress& own = slots_->node().addresses[early.address];
-    Connection* const program = manager_of(*cm::route_of(early.mad), own);
-    if (program != nullptr) pass_on_request(*program, early.address, early.source, early.mad);
+    Connection* const program = manager_of(*cm::route_of(early.bytes), own);
+    if (program != nullptr) pass_on_request(*program, early.mad());
     return program != nullptr;
   };
-  early_requests_.step(monotonic_now(), serve, [this](const EarlyRequest& early) {
-    refuse_mad(early.address, early.source, early.mad);
-  });
+  early_requests_.step(monotonic_now(), serve,
+                       [this](const EarlyRequest& early) { refuse_mad(early.mad()); });
 }
 
 void Server::send_disconnects() {

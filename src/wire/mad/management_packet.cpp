@@ -29,7 +29,7 @@ ManagementPacket encode_management_packet(const IpFlow& flow, Psn psn, MadSpan m
   return whole;
 }
 
-std::optional<MadSpan> decode_management_packet(const IcrcSeed& seed, ByteSpan packet) {
+std::optional<ManagementDatagram> decode_management_packet(const IcrcSeed& seed, ByteSpan packet) {
   if (packet.size() != kManagementPacketBytes || !verify_icrc(seed, packet, 0)) return std::nullopt;
   const auto decoded = decode_packet(packet.first(packet.size() - kIcrcBytes));
   if (!decoded) return std::nullopt;
@@ -41,7 +41,8 @@ std::optional<MadSpan> decode_management_packet(const IcrcSeed& seed, ByteSpan p
       decoded->payload.size() != kMadBytes) {
     return std::nullopt;
   }
-  return decoded->payload.first<kMadBytes>();
+  return ManagementDatagram{.mad = decoded->payload.first<kMadBytes>(),
+                            .source_qpn = headers.deth.source_qp};
 }
 
 }  // namespace verbatim::wire

@@ -39,8 +39,13 @@ class ManagementPacket {
 /// datagram sent alone.
 ManagementPacket encode_management_packet(const IpFlow& flow, Psn psn, MadSpan mad);
 
-/// The MAD in a packet, borrowed from it; nothing where the packet is damaged, or is for another
-/// queue pair, key or partition.
-std::optional<MadSpan> decode_management_packet(const IcrcSeed& seed, ByteSpan packet);
+struct ManagementDatagram {
+  MadSpan mad;  // Borrowed from the packet.
+  Qpn source_qpn;
+};
+
+/// The MAD in a packet; nothing where the packet is damaged, or is for another queue pair, key or
+/// partition.
+std::optional<ManagementDatagram> decode_management_packet(const IcrcSeed& seed, ByteSpan packet);
 
 }  // namespace verbatim::wire
