@@ -1,5 +1,5 @@
 #pragma once
 
-/// Steps that every request takes and that are functions for the reader's sake: they become part of
-/// their caller. On the direct path calls cost as much as what is done between them.
+/// For short functions on the path of each request: the compiler inlines them. On the direct path a
+/// call costs as much as the work of the function.
 #define VERBATIM_ALWAYS_INLINE [[gnu::always_inline]] inline

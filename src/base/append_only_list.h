@@ -11,30 +11,31 @@
 
 namespace verbatim {
 
-/// At most `N` elements, to which one thread at a time adds while others read. An element never
-/// changes or moves once it is there, so readers need no lock.
+/// A list of at most `N` elements. One thread at a time adds; others read meanwhile without a lock,
+/// because an element never changes or moves once it is added.
 template <typename T, std::size_t N>
 class AppendOnlyList {
  public:
   AppendOnlyList() = default;
   AppendOnlyList(std::initializer_list<T> elements) { assign(elements); }
-  // While nobody adds to either.
+  // Requires that no thread adds to either list.
   AppendOnlyList(const AppendOnlyList& other) { assign(other.elements()); }
   AppendOnlyList& operator=(const AppendOnlyList& other) {
     if (this != &other) assign(other.elements());
     return *this;
   }
 
-  /// There is room: whoever adds has looked.
+  /// Requires that the list is not full.
   void push_back(T value) {
     const std::size_t at = size();
     VERBATIM_ASSERT(at < N);
     elements_[at] = std::move(value);
-    size_.store(at + 1, std::memory_order_release);  // Pairs with size(): the element is there.
+    size_.store(at + 1, std::memory_order_release);  // Release; pairs with size(): a reader that
+                                                     // sees the size sees the element.
   }
 
   std::size_t size() const { return size_.load(std::memory_order_acquire); }
-  /// Those that are there now.
+  /// Returns the elements that have been added so far.
   std::span<const T> elements() const { return std::span(elements_).first(size()); }
   const T& operator[](std::size_t i) const { return elements_[i]; }
 

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-/// An assertion that stays on in release builds: a failure is a bug of ours, never something that a
-/// peer or a caller sent.
+/// An assertion that stays on in release builds. It fails only on a bug in Verbatim, never on what
+/// a peer or a caller sent.
 #define VERBATIM_ASSERT(condition)                                                        \
   do {                                                                                    \
     if (!(condition)) [[unlikely]] {                                                      \

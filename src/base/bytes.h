@@ -9,8 +9,7 @@
 
 #include "base/os/fence.h"
 
-/// Bytes as they stand on the wire: borrowed spans, and big-endian loads and stores at named
-/// offsets.
+/// Bytes in wire format: borrowed spans, and big-endian loads and stores at named offsets.
 namespace verbatim {
 
 using ByteSpan = std::span<const std::byte>;
@@ -24,7 +23,7 @@ constexpr T to_big_endian(T value) {
   return value;
 }
 
-/// The unsigned integer that stands big-endian at `at`. The caller has checked that it is there.
+/// Loads the big-endian unsigned integer at `at`. The caller has checked the bounds.
 template <std::unsigned_integral T>
 T load_be(const std::byte* at) {
   T value;
@@ -50,9 +49,9 @@ inline void store_be24(std::byte* at, std::uint32_t value) {
   at[2] = static_cast<std::byte>(value);
 }
 
-/// Copies `from` to `to`, which has as many bytes: the last 8 when all others are there, and at
-/// once where they lie in one word (as many as a power of two where there are fewer). Programs wait
-/// for a message by spinning on its end, and memcpy copies in any order.
+/// Copies `from` to `to`, which has the same size. Writes the last 8 bytes after all others, in one
+/// store if they lie in one aligned word (below 8 bytes: the largest power of two that fits).
+/// Programs wait for a message by spinning on its last byte, and memcpy copies in any order.
 inline void copy_in_order(std::byte* to, ByteSpan from) {
   const auto last_bytes = [&]<typename Last>(Last) {
     const std::size_t before = from.size() - sizeof(Last);

@@ -52,8 +52,8 @@ TEST(Bytes, CopyInOrderCopiesEveryLengthAndNothingBeside) {
   }
 }
 
-// Not for ThreadSanitizer: as with RDMA, nothing but the bytes themselves tells that they are
-// there.
+// Not under ThreadSanitizer: as with RDMA, the reader sees only from the bytes themselves that they
+// have arrived, which is a data race in C++.
 #ifndef __SANITIZE_THREAD__
 TEST(Bytes, WhoSeesTheLastBytesOfACopySeesAll) {
   constexpr std::size_t kLength = 4096;

@@ -8,8 +8,8 @@
 
 namespace verbatim {
 
-/// Why the caller cannot have what they asked for: an errno value, which the drop-ins return as it
-/// is, and the exact cause in words, which the first function that knows it writes.
+/// A refusal: an errno value, which the drop-ins return unchanged, and the exact cause in words,
+/// written by the first function that knows it.
 struct Error {
   int code = 0;
   std::string text;
@@ -22,7 +22,7 @@ inline std::unexpected<Error> refuse(int code, std::string text) {
   return std::unexpected(Error{code, std::move(text)});
 }
 
-/// The same after a failed system call: the code is errno, the text `what: ` and errno in words.
+/// Refuses after a failed system call: the code is errno, the text is `what: ` and strerror(errno).
 inline std::unexpected<Error> refuse_errno(const std::string& what) {
   const int code = errno;
   return refuse(code, what + ": " + std::strerror(code));

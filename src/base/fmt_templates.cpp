@@ -1,7 +1,6 @@
-/// The instances of templates that fmt's headers only declare to other files. Which these are, and
-/// what they are called, differs from version to version of fmt: this file calls fmt's public
-/// functions header-only, and is compiled without inlining, so that the compiler emits every
-/// instance that they reach.
+/// Instances of the templates that fmt's headers only declare. Their names differ between versions
+/// of fmt, so this file calls fmt's public functions header-only and is compiled without inlining:
+/// the compiler then emits each instance that they use.
 #define FMT_HEADER_ONLY
 #include <cstdio>
 #include <string>

@@ -8,7 +8,7 @@
 
 namespace verbatim {
 
-/// A vector that never allocates: at most `N` elements, which live in it. `T` is
+/// A vector of at most `N` elements, stored in the object itself: it never allocates. `T` is
 /// default-constructible.
 template <typename T, std::size_t N>
 class InplaceVector {
@@ -19,7 +19,7 @@ class InplaceVector {
   bool full() const { return size_ == N; }
   void clear() { size_ = 0; }
 
-  /// The caller knows that there is room: what fills it is bounded.
+  /// Requires that the vector is not full.
   T& push(T value) {
     VERBATIM_ASSERT(size_ < N);
     return elements_[size_++] = std::move(value);

@@ -29,7 +29,7 @@ LogLevel log_level() {
 void log_line(LogLevel level, std::string_view text) {
   const std::string line =
       fmt::format("verbatim: {}: {}\n", kNames[static_cast<std::size_t>(level)], text);
-  // Nothing can be done about a standard error that takes no more.
+  // An error is ignored: there is nowhere else to report it.
   [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -5,16 +5,15 @@
 
 #include <fmt/format.h>
 
-/// Log lines for the person who runs the program, on standard error: `verbatim: warn: TEXT`.
-/// `VERBATIM_LOG` chooses the level (off, error, warn, info, debug; warn by default). Never called
-/// on the packet path.
+/// Log lines for the user, on standard error: `verbatim: warn: TEXT`. `VERBATIM_LOG` sets the level
+/// (off, error, warn, info, debug; default: warn). Never called on the packet path.
 namespace verbatim {
 
 enum class LogLevel { off, error, warn, info, debug };
 
-/// The level in force: read from the environment once.
+/// Returns the level, which is read from the environment once.
 LogLevel log_level();
-/// One line, written in one system call.
+/// Writes one line with one system call.
 void log_line(LogLevel level, std::string_view text);
 
 template <typename... Args>

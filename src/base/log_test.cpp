@@ -7,7 +7,7 @@
 namespace verbatim {
 namespace {
 
-/// The level is read once in a process, so each test asks a process of its own.
+/// A process reads the level once, so each test starts its own process.
 [[noreturn]] void log_all_with(const char* level) {
   if (level != nullptr) {
     setenv("VERBATIM_LOG", level, 1);

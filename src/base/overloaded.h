@@ -2,7 +2,7 @@
 
 namespace verbatim {
 
-/// For std::visit: a lambda for each alternative.
+/// Combines lambdas, one for each alternative, for std::visit.
 template <typename... Handlers>
 struct Overloaded : Handlers... {
   using Handlers::operator()...;

@@ -10,11 +10,11 @@
 #include <unistd.h>
 #endif
 
-/// Code that differs between kinds of processors; memory orders are in `fence.h`. A processor that
-/// is not named here gets portable code.
+/// Code that depends on the CPU architecture; memory barriers are in `fence.h`. Others than those
+/// named here get portable code.
 namespace verbatim {
 
-/// Pauses in a loop that waits for a write of another processor.
+/// Pauses in a loop that waits for another CPU's write.
 inline void relax_processor() {
 #if defined __x86_64__
   __builtin_ia32_pause();
@@ -26,14 +26,14 @@ inline void relax_processor() {
 #endif
 }
 
-/// Whether glibc's control block of a thread begins at the thread pointer. Elsewhere it ends there.
+/// True if glibc's control block of a thread begins at the thread pointer; else it ends there.
 #if defined __x86_64__
 inline constexpr bool kControlBlockIsAboveThreadPointer = true;
 #else
 inline constexpr bool kControlBlockIsAboveThreadPointer = false;
 #endif
 
-/// Makes a system call without writing to memory of the C library; errno keeps its value. Returns
+/// Makes a system call without writing to the C library's memory; errno keeps its value. Returns
 /// the result, or a negative errno.
 inline long bare_system_call(long number, long a, long b, long c, long d = 0, long e = 0) {
 #if defined __x86_64__
@@ -63,7 +63,7 @@ inline long bare_system_call(long number, long a, long b, long c, long d = 0, lo
 #endif
 }
 
-/// Copies whole pages. Unlike memcpy, AddressSanitizer does not check the bytes.
+/// Copies whole pages. Unlike memcpy, it is not checked by AddressSanitizer.
 inline void copy_pages(std::byte* to, const std::byte* from, std::uint64_t length) {
 #if defined __x86_64__
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");

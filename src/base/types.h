@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-/// Numbers with a meaning. Each has a type of its own, so that they do not mix.
+/// Numbers with a meaning. Each has its own type, so that they do not mix.
 namespace verbatim {
 
 /// Queue pair number, 24 bits (IBA volume 1, section 9.2.5).
@@ -43,15 +43,15 @@ class Psn {
   std::uint32_t value_ = 0;
 };
 
-/// How many packets `to` is ahead of `from`: -2^23 to 2^23 - 1.
+/// Returns by how many packets `to` is ahead of `from`: -2^23 to 2^23 - 1.
 constexpr std::int32_t distance(Psn from, Psn to) {
   return static_cast<std::int32_t>((to.value() - from.value()) << 8) >> 8;
 }
 
-/// Local or remote key of a memory region: the upper 24 bits name the table's entry in a permuted
-/// order, the lower 8 bits are random (and the user's own for a type 2 memory window).
+/// Local or remote key of a memory region: the upper 24 bits select the table entry in a permuted
+/// order; the lower 8 bits are random, or chosen by the user for a type 2 memory window.
 enum class MemoryKey : std::uint32_t {};
-/// Partition key; the highest bit says full member.
+/// Partition key; the highest bit means full membership.
 enum class PKey : std::uint16_t {};
 /// Queue key of a datagram queue pair.
 enum class QKey : std::uint32_t {};
@@ -73,7 +73,7 @@ struct Gid {
   std::array<std::uint8_t, 16> bytes{};
   friend constexpr auto operator<=>(const Gid&, const Gid&) = default;
   friend constexpr bool operator==(const Gid& left, const Gid& right) {
-    // The compiler makes two comparisons of it: each request takes them.
+    // With constant size, the compiler compares two words; each request needs this.
     return __builtin_memcmp(left.bytes.data(), right.bytes.data(), sizeof left.bytes) == 0;
   }
 
@@ -90,8 +90,8 @@ struct Gid {
   }
 };
 
-/// Path MTUs that InfiniBand knows, as bytes of payload. The enumerators' values are those of
-/// `enum ibv_mtu`.
+/// Path MTUs of InfiniBand in bytes of payload. The enumerators' values are those of `enum
+/// ibv_mtu`.
 enum class Mtu : std::uint8_t { k256 = 1, k512 = 2, k1024 = 3, k2048 = 4, k4096 = 5 };
 
 constexpr std::uint32_t bytes_of(Mtu mtu) { return 128u << raw(mtu); }

@@ -5,20 +5,20 @@
 #include <cstdint>
 #include <type_traits>
 
-/// What a port and a queue pair have seen: counters that lie in shared memory, where `verbatim
-/// status` reads them while programs run.
+/// Counters of a port and of a queue pair. They are in shared memory, where `verbatim status` reads
+/// them while programs run.
 namespace verbatim::observe {
 
-/// One count. Several threads of its process may add, any process may read; all accesses are
-/// relaxed, because a counter orders nothing and guards nothing.
+/// One counter. Several threads of its process may add, any process may read. All accesses are
+/// relaxed: no other memory access depends on a counter.
 class Counter {
  public:
   void add(std::uint64_t amount = 1) { value_.fetch_add(amount, std::memory_order_relaxed); }
-  /// For a writer that holds the lock of what is counted: no locked instruction.
+  /// Adds without a locked instruction. Requires the lock of the counted object.
   void add_exclusive(std::uint64_t amount = 1) {
     value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }
-  /// For what somebody else counts.
+  /// Stores a value that was counted elsewhere.
   void set(std::uint64_t value) { value_.store(value, std::memory_order_relaxed); }
   void reset() { set(0); }
   std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
@@ -28,7 +28,7 @@ class Counter {
 };
 static_assert(sizeof(Counter) == 8 && std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// Of one queue pair.
+/// Counters of one queue pair.
 struct QueuePairCounters {
   Counter packets_sent;
   Counter bytes_sent;  // Transport packets without IP and UDP headers and ICRC.
@@ -41,19 +41,19 @@ struct QueuePairCounters {
   Counter rnr_naks_sent;
   Counter rnr_naks_received;
   Counter retransmissions;  // Packets sent again.
-  Counter timeouts;         // Acknowledgements that did not come in time.
-  Counter duplicates;       // Requests that had been executed before.
+  Counter timeouts;         // Acknowledgements that did not arrive in time.
+  Counter duplicates;       // Requests that had been executed already.
   Counter out_of_sequence;  // Requests ahead of the expected PSN.
   Counter qkey_violations;
 };
 
-/// What went one way on the direct path: requests that were executed, and their bytes.
+/// Requests of one direction on the direct path, and their bytes.
 struct DirectCounters {
   Counter messages;
   Counter bytes;
 };
 
-/// Of one port: what happened before a queue pair was found, and the sums.
+/// Counters of one port: packets that reached no queue pair, and the sums over all queue pairs.
 struct PortCounters {
   Counter packets_sent;
   Counter bytes_sent;
@@ -66,7 +66,7 @@ struct PortCounters {
   Counter qkey_violations;
 };
 
-/// A counter's name and place, so that printing loops over a table.
+/// Name and member of a counter, so that printing is a loop over a table.
 template <typename Counters>
 struct CounterName {
   const char* name;
@@ -103,7 +103,7 @@ inline constexpr std::array kPortCounters = std::to_array<CounterName<PortCounte
     {"qkey_violations", &PortCounters::qkey_violations},
 });
 
-// Every counter is in its table, and the layout is the same in every process.
+// Each table has a row for each counter, and the layout is the same in every process.
 static_assert(kQueuePairCounters.size() * sizeof(Counter) == sizeof(QueuePairCounters));
 static_assert(kPortCounters.size() * sizeof(Counter) == sizeof(PortCounters));
 static_assert(std::is_standard_layout_v<QueuePairCounters> &&

@@ -12,8 +12,8 @@
 namespace verbatim::observe {
 namespace {
 
-/// Counting one at a time through the table changes that counter and no other: no name stands
-/// twice, no member is missing.
+/// Adding through each row of the table changes exactly one counter: no row is double, no member is
+/// missing.
 template <typename Counters, std::size_t N>
 void each_row_names_its_own(const std::array<CounterName<Counters>, N>& table) {
   Counters counters;
@@ -62,7 +62,7 @@ TEST(Counters, AddExclusiveAddsAndResetClears) {
   EXPECT_EQ(counter.value(), 0u);
 }
 
-/// Zeroed shared memory is a set of counters at zero, and what one process counts another reads.
+/// Zeroed shared memory is a valid set of zero counters; one process reads what another counts.
 TEST(Counters, LieInSharedMemory) {
   void* memory = mmap(nullptr, sizeof(QueuePairCounters), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);

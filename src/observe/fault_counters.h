@@ -14,7 +14,7 @@ struct FaultCounters {
   Counter duplicated;
   Counter reordered;
   Counter corrupted;
-  Counter overflowed;  // Lost, because too many packets were being delayed.
+  Counter overflowed;  // Lost because too many packets were delayed.
 };
 
 inline constexpr std::array kFaultCounters = std::to_array<CounterName<FaultCounters>>({

@@ -4,15 +4,15 @@
 
 namespace verbatim::wire {
 
-/// Why bytes are not the header or packet that they should be. The sender broke the rules: the
-/// receiver counts it and drops the packet.
+/// Why bytes are not a valid header or packet. The sender broke the rules: the receiver counts the
+/// error and drops the packet.
 enum class WireError : std::uint8_t {
-  too_short,           // Ends within a header that must be there.
+  too_short,           // Ends within a required header.
   unknown_opcode,      // Not in the table of opcodes.
   transport_version,   // TVer of the BTH is not 0.
   unaligned_length,    // Payload and padding are not a multiple of four bytes.
   bad_padding,         // More padding than bytes, or padding where no payload may be.
-  unexpected_payload,  // Payload on an opcode that has none.
+  unexpected_payload,  // The opcode has no payload, but the packet does.
   reserved_syndrome,   // An AETH syndrome, or a NAK code, that the specification reserves.
   ip_version,          // Neither version 4 nor version 6.
   ip_header,           // An IPv4 header with options, or a fragment.
@@ -20,23 +20,23 @@ enum class WireError : std::uint8_t {
   ip_checksum,         // The IPv4 header's checksum does not match.
   ip_protocol,         // What follows the IP header is not UDP.
   ip_length,           // The lengths in the IP and UDP headers disagree.
-  udp_port,            // To UDP port 0, which nobody can have (RFC 768).
-  mad_length,          // A management datagram that has not 256 bytes.
+  udp_port,            // Port 0 is reserved (RFC 768).
+  mad_length,          // A management datagram has not 256 bytes.
   mad_version,         // The base version of a management datagram is not 1.
-  mad_class,           // Another management class, or another version of the class.
+  mad_class,           // An unexpected management class or class version.
   mad_attribute,       // A method or attribute that the management class does not define.
   rdma_ip_version,     // The RDMA IP CM header has another version, or names neither IPv4 nor IPv6.
-  mpa_key,             // Neither a Request nor a Reply frame of MPA.
-  mpa_revision,        // Of MPA, neither 1 nor 2.
-  mpa_length,          // A length in an MPA frame or FPDU that cannot be.
+  mpa_key,             // Neither an MPA Request nor an MPA Reply frame.
+  mpa_revision,        // The MPA revision is neither 1 nor 2.
+  mpa_length,          // An impossible length in an MPA frame or FPDU.
   mpa_crc,             // The CRC32c of an FPDU does not match.
-  mpa_marker,          // A marker does not point to the FPDU that it is in.
+  mpa_marker,          // A marker does not point to the start of its FPDU.
   ddp_version,         // The version of a DDP segment is not 1.
   rdmap_version,       // The version of RDMAP is not 1.
-  rdmap_queue,         // An opcode of RDMAP in a segment of another kind, or of another queue.
+  rdmap_queue,         // The RDMAP opcode does not match the kind of segment, or its queue.
 };
 
-/// One line for logs.
+/// Returns the text for a log line.
 constexpr const char* describe(WireError error) {
   switch (error) {
     case WireError::too_short:

@@ -11,7 +11,7 @@
 /// Golden bytes in tests: written and compared as hexadecimal digits.
 namespace verbatim::wire {
 
-/// "04 70 ffff" to bytes; all but digits separates.
+/// Converts "04 70 ffff" to bytes; characters that are no digits are ignored.
 inline std::vector<std::byte> from_hex(std::string_view text) {
   std::vector<std::byte> bytes;
   std::string digits;
@@ -36,11 +36,11 @@ inline std::string to_hex(std::span<const std::byte> bytes) {
   return text;
 }
 
-/// What `encode` makes of a header, as digits.
+/// Returns the encoded header as hexadecimal digits.
 template <typename Header>
 std::string encoded_hex(const Header& header) {
   std::array<std::byte, Header::kSize> out;
-  out.fill(std::byte{0xa5});  // Every byte must be written.
+  out.fill(std::byte{0xa5});  // A byte that `encode` does not write shows up.
   encode(header, out);
   return to_hex(out);
 }

@@ -26,7 +26,7 @@ std::string_view service_name(Service service) {
   return "?";
 }
 
-/// Verbs that are one packet have no position in their names.
+/// Verbs with a single packet have no position in their names.
 struct VerbName {
   std::string_view text;
   bool has_position;

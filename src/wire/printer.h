@@ -4,14 +4,14 @@
 
 #include "wire/ib/packet.h"
 
-/// Packets in words, for logs, traces and failing tests; never on the packet path.
+/// Packets as text, for logs, traces and failing tests; never on the packet path.
 namespace verbatim::wire {
 
-/// The specification's name: "RC SEND_ONLY_WITH_IMMEDIATE", or "opcode 0x15" for one that is not in
-/// the table.
+/// Returns the specification's name: "RC SEND_ONLY_WITH_IMMEDIATE", or "opcode 0x15" for an unknown
+/// one.
 std::string opcode_name(Opcode opcode);
 
-/// One line: opcode, queue pair, PSN, flags, each extended header that the opcode has, and payload
+/// Returns one line: opcode, queue pair, PSN, flags, the opcode's extended headers, and payload
 /// bytes.
 std::string describe(const Packet& packet);
 std::string describe(const Headers& headers);

@@ -13,7 +13,7 @@
 namespace verbatim {
 namespace {
 
-/// The first byte of a synthetic MAC: locally administered, not a group (IEEE 802).
+/// First byte of a synthetic MAC: locally administered, unicast (IEEE 802).
 constexpr std::uint8_t kLocallyAdministered = 0x02;
 constexpr std::uint8_t kUniversalLocalBit = 0x02;
 

@@ -18,19 +18,20 @@ namespace verbatim {
 /// The UDP port of RoCE v2 (IBA annex A17).
 inline constexpr std::uint16_t kRocePort = 4791;
 
-/// An IPv4 or IPv6 address with a port: a value. Default-constructed it names nothing (AF_UNSPEC).
+/// An IPv4 or IPv6 address with a port, as a value. A default-constructed one is empty (AF_UNSPEC).
 class SocketAddress {
  public:
   SocketAddress() : storage_{} {}
   static SocketAddress ipv4(std::array<std::uint8_t, 4> bytes, std::uint16_t port = 0);
   static SocketAddress ipv6(std::array<std::uint8_t, 16> bytes, std::uint16_t port = 0,
                             std::uint32_t scope_id = 0);
-  /// What the kernel wrote: refuses (EAFNOSUPPORT, EINVAL) other families and short ones.
+  /// Converts a kernel's sockaddr. EAFNOSUPPORT for another family, EINVAL for a short length.
   static Result<SocketAddress> from(const sockaddr* address, socklen_t length);
-  /// A socket's own address, and that of its peer: what the kernel says, and what `from` refuses.
+  /// Return a socket's local address, and its peer's. Errors of getsockname, getpeername and
+  /// `from`.
   static Result<SocketAddress> of_socket(int fd);
   static Result<SocketAddress> of_peer(int fd);
-  /// "10.0.0.1", "fe80::1", "fe80::1%eth0" or "fe80::1%2": an address without a port.
+  /// Parses an address without a port: "10.0.0.1", "fe80::1", "fe80::1%eth0" or "fe80::1%2".
   static Result<SocketAddress> parse(std::string_view text, std::uint16_t port = 0);
 
   sa_family_t family() const { return storage_.any.sa_family; }
@@ -40,21 +41,21 @@ class SocketAddress {
   std::uint16_t port() const;
   std::uint32_t scope_id() const { return is_ipv6() ? storage_.ipv6.sin6_scope_id : 0; }
   SocketAddress with_port(std::uint16_t port) const;
-  /// The four bytes of an IPv4 address (zeros for another family).
+  /// Returns the four bytes of an IPv4 address; zeros for another family.
   std::array<std::uint8_t, 4> ipv4_bytes() const;
-  /// The sixteen bytes of an IPv6 address; an IPv4 address as ::ffff:a.b.c.d.
+  /// Returns the sixteen bytes of an IPv6 address; an IPv4 address as ::ffff:a.b.c.d.
   std::array<std::uint8_t, 16> ipv6_bytes() const;
   bool is_loopback() const;
   bool is_link_local() const;  // IPv6 fe80::/10 only.
   bool is_multicast() const;
 
-  /// For system calls.
+  /// The sockaddr and its length, for system calls.
   const sockaddr* data() const { return &storage_.any; }
   socklen_t size() const;
 
-  /// "10.0.0.1", "fe80::1%2": what `parse` reads.
+  /// Returns "10.0.0.1" or "fe80::1%2", which `parse` accepts.
   std::string ip_text() const;
-  /// "10.0.0.1:4791", "[fe80::1%2]:4791".
+  /// Returns "10.0.0.1:4791" or "[fe80::1%2]:4791".
   std::string text() const;
 
   friend bool operator==(const SocketAddress& a, const SocketAddress& b);
@@ -63,23 +64,23 @@ class SocketAddress {
   union Storage {
     sockaddr any;
     sockaddr_in ipv4;
-    sockaddr_in6 ipv6;  // The largest: first bytes are shared.
+    sockaddr_in6 ipv6;  // The largest member; all share the family field.
     Storage() : ipv6{} {}
   } storage_;
 };
 
-/// True where both name the same address, whatever their ports.
+/// Returns true if both have the same IP address; ports are ignored.
 bool same_ip(const SocketAddress& a, const SocketAddress& b);
 
-/// What carries packets (IBA annexes A16 and A17): Ethernet frames with a GRH, or UDP datagrams.
-/// Version 1 has no ports: an address whose port is 0 is one of it.
+/// How RoCE packets travel (IBA annexes A16 and A17): v1 in Ethernet frames with a GRH, v2 in UDP
+/// datagrams. Version 1 has no ports: an address with port 0 means RoCE v1.
 enum class RoceVersion : std::uint8_t { v1, v2 };
 inline RoceVersion roce_version(const SocketAddress& address) {
   return address.port() == 0 ? RoceVersion::v1 : RoceVersion::v2;
 }
-/// "RoCE v2", "IB/RoCE v1": as the kernel's sysfs has it.
+/// Returns "IB/RoCE v1" or "RoCE v2", as in the kernel's sysfs.
 std::string_view name_of(RoceVersion version);
-/// Of one node, over the same version.
+/// Returns true if both have the same IP address and RoCE version.
 inline bool same_roce_address(const SocketAddress& a, const SocketAddress& b) {
   return roce_version(a) == roce_version(b) && same_ip(a, b);
 }
@@ -87,21 +88,22 @@ inline bool same_roce_address(const SocketAddress& a, const SocketAddress& b) {
 using MacAddress = std::array<std::uint8_t, 6>;
 std::string mac_text(const MacAddress& mac);
 
-/// The MAC that a node on the loopback interface has: 02:00:a:b:c:d for the address a.b.c.d. It is
-/// locally administered, and arithmetic leads back from it to the address.
+/// Returns the MAC of a node on the loopback interface: 02:00:a:b:c:d for the address a.b.c.d. It
+/// is locally administered, and the address can be computed from it.
 MacAddress synthetic_mac(const SocketAddress& ipv4);
-/// EUI-64 of a MAC with the universal/local bit inverted (RFC 4291, appendix A), in host order:
-/// node GUID, and the lower half of a link-local GID.
+/// Returns the EUI-64 of a MAC with the universal/local bit inverted (RFC 4291, appendix A), in
+/// host order. It is the node GUID, and the lower half of the link-local GID.
 std::uint64_t eui64(const MacAddress& mac);
-/// fe80:: followed by the EUI-64 of the MAC.
+/// Returns fe80:: followed by the EUI-64 of the MAC.
 Gid link_local_gid(const MacAddress& mac);
-/// The IPv4 address that a link-local GID was made from by `synthetic_mac`, else an empty one.
+/// Returns the IPv4 address whose `synthetic_mac` the link-local GID was made from; else an empty
+/// one.
 SocketAddress ipv4_of_synthetic_gid(const Gid& gid);
 
-/// The one GID of an iWARP port: the MAC, and zeros behind it. It names nothing to anybody else.
+/// Returns the only GID of an iWARP port: the MAC, followed by zeros. Peers do not use it.
 Gid rnic_gid(const MacAddress& mac);
 
-/// RoCE v2's GID of an address: ::ffff:a.b.c.d or the IPv6 address (IBA A17.4.5.1).
+/// Returns the RoCE v2 GID of an address: ::ffff:a.b.c.d or the IPv6 address (IBA A17.4.5.1).
 Gid gid_of(const SocketAddress& address);
 /// Where packets for a GID go (multicast groups included), with port 4791:
 ///   ::ffff:a.b.c.d                 a.b.c.d
@@ -110,7 +112,7 @@ Gid gid_of(const SocketAddress& address);
 ///   anything else                  the IPv6 address
 /// EINVAL for the zero GID and other unusable ones (loopback ::1 is usable on one machine).
 Result<SocketAddress> resolve_gid(const Gid& gid, std::uint32_t scope_id);
-/// As `ibv_devinfo` prints it, with IPv6 abbreviation ("::ffff:10.0.0.1").
+/// Returns the GID as `ibv_devinfo` prints it, in IPv6's short form ("::ffff:10.0.0.1").
 std::string gid_text(const Gid& gid);
 
 }  // namespace verbatim

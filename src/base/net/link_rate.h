@@ -58,7 +58,7 @@ constexpr const LinkSpeedFacts& facts_of(LinkSpeed speed) {
   return kLinkSpeeds[static_cast<std::size_t>(speed)];
 }
 
-/// Bits of packets that a link carries in a second: what is left of the signalling after its
+/// Returns the bits of packets that a link carries in a second: the signalling rate less the
 /// coding.
 constexpr std::uint64_t effective_rate_bps(LinkWidth width, LinkSpeed speed) {
   const LinkSpeedFacts& lane = facts_of(speed);

@@ -10,11 +10,11 @@
 
 namespace verbatim {
 
-/// Local identifier of a port in an InfiniBand subnet (IBA 4.1.3): 1 to 0xbfff of one port, 0xc000
-/// to 0xfffe of a multicast group, 0xffff the permissive one.
+/// Local identifier of a port in an InfiniBand subnet (IBA 4.1.3): 1 to 0xbfff unicast, 0xc000 to
+/// 0xfffe multicast, 0xffff permissive.
 enum class Lid : std::uint16_t {};
 
-/// What a GRH says (IBA 8.3).
+/// The fields of a GRH that an address vector sets (IBA 8.3).
 struct GlobalRoute {
   Gid source{};
   Gid destination{};
@@ -24,8 +24,8 @@ struct GlobalRoute {
   bool operator==(const GlobalRoute&) const = default;
 };
 
-/// Where a peer is in RoCE. Version 1 (annex A16): the destination's port is 0; its MAC is the
-/// link's to know, for it may move. Version 2 (annex A17): the port is the peer's UDP port.
+/// The way to a RoCE peer. v1 (annex A16): the destination's port is 0, and the link resolves the
+/// MAC, which may change. v2 (annex A17): the destination's port is the peer's UDP port.
 template <RoceVersion version>
 struct RocePath {
   SocketAddress destination;
@@ -35,12 +35,12 @@ struct RocePath {
 using RoceV1Path = RocePath<RoceVersion::v1>;
 using RoceV2Path = RocePath<RoceVersion::v2>;
 
-/// Where a peer is in an InfiniBand subnet.
+/// The way to a peer in an InfiniBand subnet.
 struct InfinibandPath {
   Lid dlid{};
-  Lid slid{};                      // The port's own, path bits included.
+  Lid slid{};                      // This port's own LID, with its path bits.
   std::uint8_t service_level = 0;  // 0 to 15.
-  std::uint8_t static_rate = 0;    // As `ibv_rate`; 0: the port's.
+  std::uint8_t static_rate = 0;    // As `ibv_rate`; 0: the port's rate.
   std::optional<GlobalRoute> grh;
   bool operator==(const InfinibandPath&) const = default;
 };
@@ -51,17 +51,18 @@ struct StreamPath {
   bool operator==(const StreamPath&) const = default;
 };
 
-/// Where a peer is, seen from one port. A value.
+/// The way to a peer, as one port sees it. A value.
 using Path = std::variant<RoceV2Path, RoceV1Path, InfinibandPath, StreamPath>;
 
-/// The RoCE path to an address: version 1 where its port is 0.
+/// Returns the RoCE path to an address: v1 if the port is 0, else v2.
 Path roce_path(const SocketAddress& destination);
-/// The address that a path of RoCE or iWARP leads to; an empty one for InfiniBand.
+/// Returns the destination address of a RoCE or iWARP path; an empty one for InfiniBand.
 SocketAddress address_of(const Path& path);
-/// True where both lead to one port of one node over the same kind of link, whatever the UDP port,
-/// flow label and hop limit: by this a packet counts as its peer's (IBA 9.6.1.1.2).
+/// Returns true if both lead to the same port of the same node over the same kind of link, whatever
+/// the UDP port, flow label and hop limit. A packet is accepted from a peer by this (IBA
+/// 9.6.1.1.2).
 bool same_source(const Path& a, const Path& b);
-/// "10.0.0.1:4791", "10.0.0.1 (RoCE v1)", "LID 3", "10.0.0.1:5000 (TCP)".
+/// Returns "10.0.0.1:4791", "10.0.0.1 (RoCE v1)", "LID 3" or "10.0.0.1:5000 (TCP)".
 std::string path_text(const Path& path);
 
 }  // namespace verbatim

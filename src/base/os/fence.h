@@ -5,11 +5,10 @@
 
 namespace verbatim {
 
-/// All that this thread has read and written before comes before all that it reads and writes
-/// after.
+/// A full memory barrier: this thread's reads and writes before it come before those after it.
 inline void full_fence() {
 #ifdef __SANITIZE_THREAD__
-  // ThreadSanitizer knows no fences; it orders an exchange as strongly.
+  // ThreadSanitizer does not know fences; an exchange orders as strongly.
   static std::atomic<int> word{0};
   word.exchange(0, std::memory_order_seq_cst);
 #else
@@ -17,7 +16,7 @@ inline void full_fence() {
 #endif
 }
 
-/// All that this thread has written before comes before what it writes after.
+/// A write barrier: this thread's writes before it come before its writes after it.
 inline void release_fence() {
 #ifdef __SANITIZE_THREAD__
   full_fence();
@@ -26,8 +25,8 @@ inline void release_fence() {
 #endif
 }
 
-/// A look at a word of memory that may have been given to somebody else meanwhile: a hint, to be
-/// looked at again under a lock. ThreadSanitizer is not asked.
+/// Acquire load of a word whose memory may have been freed or reused: a hint, to be checked again
+/// under a lock. Excluded from ThreadSanitizer.
 #ifdef __SANITIZE_THREAD__
 __attribute__((no_sanitize("thread"), noinline))
 #endif

@@ -4,8 +4,8 @@
 
 namespace verbatim {
 
-/// While it exists, `process_lives` of this thread takes the process for dead: a pidfd that was
-/// opened while it lived has said so. Another process may have its number by now.
+/// Scope object: in this thread, `process_lives` returns false for the process meanwhile. A pidfd
+/// has shown that the process has ended, but another process may have its number by now.
 class KnownEnd {
  public:
   explicit KnownEnd(ProcessToken ended);

@@ -9,9 +9,9 @@
 
 namespace verbatim {
 
-/// A word of shared memory in which the kernel itself notes that a thread has ended, however it
-/// ended, before anybody can have waited for its process: a robust mutex that the thread holds as
-/// long as it lives (set_robust_list(2)).
+/// Tells other processes whether a thread has ended, however it ended: a robust, process-shared
+/// mutex that the thread holds all its life (set_robust_list(2)). The kernel marks it before a
+/// parent can reap the process.
 class Liveness {
  public:
   Liveness() {
@@ -22,11 +22,11 @@ class Liveness {
     pthread_mutex_init(&mutex_, &attributes);
     pthread_mutexattr_destroy(&attributes);
   }
-  /// By the thread whose life it shows; once.
+  /// Called once, by the thread to be watched.
   void begin() { pthread_mutex_lock(&mutex_); }
-  /// Whether it has begun and ended. One load; any process.
+  /// Returns true if the thread has begun and ended. One load; for any process.
   bool has_ended() const {
-    // The futex word is the first of glibc's mutex: its type says so.
+    // The futex word is the first field of glibc's mutex.
     static_assert(offsetof(pthread_mutex_t, __data.__lock) == 0);
     return (__atomic_load_n(&mutex_.__data.__lock, __ATOMIC_ACQUIRE) & FUTEX_OWNER_DIED) != 0;
   }

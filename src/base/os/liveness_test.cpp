@@ -19,7 +19,7 @@ Liveness* in_shared_memory() {
   return new (place) Liveness;
 }
 
-/// QEMU's user emulation has no robust lists.
+/// QEMU's user-mode emulation has no robust lists.
 bool has_robust_lists() {
   void* head = nullptr;
   std::size_t length = 0;

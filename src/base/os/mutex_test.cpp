@@ -18,7 +18,7 @@ TEST(Mutex, IsTakenOnce) {
   mutex.unlock();
 }
 
-/// More threads than processors, and a holder that gives its processor away: all ways of waiting.
+/// More threads than CPUs, and a holder that yields: covers all ways of waiting.
 TEST(Mutex, OneThreadAtATimeIsWithin) {
   constexpr int kThreads = 6;
   constexpr int kRounds = 2'000;

@@ -10,7 +10,7 @@
 namespace verbatim {
 namespace {
 
-/// FNV-1a: the same in each process.
+/// FNV-1a: gives the same byte in each process.
 off_t byte_of(std::string_view name) {
   constexpr std::uint64_t kBasis = 0xcbf29ce484222325;
   constexpr std::uint64_t kPrime = 0x100000001b3;
@@ -46,13 +46,13 @@ Result<UniqueFd> NameLocks::take(std::string_view name, Kind kind, TimeNs patien
     struct flock lock = lock_of(kind == Kind::shared ? F_RDLCK : F_WRLCK, byte_of(name), 1);
     if (fcntl(fd->get(), F_OFD_SETLK, &lock) == 0) {
       if (is_file_at(fd->get(), path_)) return fd;
-      continue;  // It has been removed before we had the lock.
+      continue;  // The file was removed before we had the lock.
     }
     if (errno != EAGAIN && errno != EACCES) return refuse_errno("cannot lock " + path_);
     if (monotonic_now() >= deadline) {
       return refuse(EWOULDBLOCK, fmt::format("'{}' is locked in {}", name, path_));
     }
-    usleep(1000);  // A wait in the kernel could not be bounded without a signal.
+    usleep(1000);  // The kernel cannot bound a wait for a lock without a signal.
   }
 }
 

@@ -55,7 +55,7 @@ TEST_F(NameLocksTest, ItIsOneUsersFileAndIsRemovedWhenItIsFree) {
 }
 
 TEST_F(NameLocksTest, OneAtATimeHasItThoughTheFileIsRemovedBetween) {
-  int inside = 0;  // Guarded by the lock alone.
+  int inside = 0;  // Protected only by the lock.
   std::vector<std::jthread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {

@@ -21,8 +21,9 @@ constexpr std::uint32_t kTimeBits = 10;
 
 thread_local ProcessToken known_end = 0;
 
-/// Clock ticks after boot, as proc_pid_stat(5) has them: the name, which may hold anything, ends
-/// with the last parenthesis. Without /proc, the time that it is now.
+/// Returns the process's start time in clock ticks after boot (proc_pid_stat(5)). The name before
+/// it may contain anything and ends with the last parenthesis. Without /proc: returns the current
+/// time.
 unsigned long long start_time() {
   unsigned long long started = 0;
   char text[1024];
@@ -52,14 +53,14 @@ ProcessToken renew_own_process_token() {
   return token;
 }
 
-/// Nothing of /proc: it may be missing, another pid namespace's, or mounted with hidepid. The
-/// kernel knows a number in the caller's own namespace. Some microseconds.
+/// Does not use /proc: it may be missing, belong to another pid namespace, or hide processes
+/// (hidepid). The kernel resolves the number in the caller's namespace. Takes some microseconds.
 bool process_lives(ProcessToken token) {
   if (token == own_process_token()) return true;
   if (token == known_end) return false;
   const auto pid = static_cast<pid_t>(process_id_of(token));
   const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  // Without a descriptor left, signal 0 says at least whether anything has the number.
+  // No descriptor is left: signal 0 tells at least whether a process has the number.
   if (!process) return errno != ESRCH && (kill(pid, 0) == 0 || errno != ESRCH);
   pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
   return poll(&ended, 1, 0) <= 0;

@@ -28,7 +28,7 @@ TEST(ProcessToken, ANumberThatNoProcessHasIsDead) {
   EXPECT_FALSE(process_lives(static_cast<ProcessToken>(child) << 10));
 }
 
-/// Its state in /proc is that of a zombie, though another thread of it runs.
+/// /proc shows such a process as a zombie, although another of its threads runs.
 TEST(ProcessToken, AProcessLivesWhoseFirstThreadHasEnded) {
   const pid_t child = fork();
   if (child == 0) {
@@ -52,7 +52,7 @@ TEST(ProcessToken, AProcessLivesWhoseFirstThreadHasEnded) {
   waitpid(child, nullptr, 0);
 }
 
-/// Its number is another process's by now: here, the parent's.
+/// Another process has its number by now; here, the parent's.
 TEST(ProcessToken, OneThatIsKnownToHaveEndedIsDeadAsLongAsThatIsSaid) {
   const auto other = static_cast<ProcessToken>(getppid()) << 10;
   EXPECT_TRUE(process_lives(other));

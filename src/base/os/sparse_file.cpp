@@ -15,7 +15,7 @@ namespace verbatim {
 Result<UniqueFd> create_sparse_file(const char* name, std::uint64_t bytes) {
   rlimit file_size{};
   if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur < bytes) {
-    // Asked here because the kernel would answer ftruncate with the signal SIGXFSZ.
+    // Checked here, because ftruncate beyond the limit raises the signal SIGXFSZ.
     return refuse(EFBIG, fmt::format("{}: the file size limit (ulimit -f) is {} bytes; {} are "
                                      "needed",
                                      name, file_size.rlim_cur, bytes));

@@ -7,9 +7,9 @@
 
 namespace verbatim {
 
-/// A memfd of that size without any memory yet, sealed: whoever has it too can neither cut it off
-/// under our feet nor make it grow. EFBIG under a file size limit (ulimit -f); ENOMEM, EMFILE and
-/// what else the kernel says.
+/// Creates a sparse memfd of `bytes`, sealed against shrinking and growing, so that a process that
+/// shares it cannot truncate it under a mapping. EFBIG under a file size limit (ulimit -f), ENOMEM,
+/// EMFILE and other errors of memfd_create and ftruncate.
 Result<UniqueFd> create_sparse_file(const char* name, std::uint64_t bytes);
 
 }  // namespace verbatim

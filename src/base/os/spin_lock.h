@@ -12,14 +12,13 @@
 
 namespace verbatim {
 
-/// A lock for critical sections of some tens of nanoseconds, four bytes, fit for shared memory. It
-/// names the process that owns it: a waiter that waits for long looks whether the owner lives, and
-/// takes over from a dead one. What the section guards must be consistent at any instruction. A
-/// waiter yields its processor after a short spin: two threads may share one core.
+/// Spin lock for critical sections of some tens of nanoseconds; 4 bytes, usable in shared memory.
+/// It stores the owner's process: a waiter checks now and then that this process lives, and takes
+/// the lock over if not. So the data must be consistent at every instruction of the section. After
+/// a short spin a waiter yields its CPU, because two threads may share one core.
 ///
-/// Acquire on taking it, release on letting it go: what the section wrote is seen by the next
-/// owner. Taking it and looking whether it is taken are sequentially consistent, for those who wait
-/// until each lock of a kind was free once.
+/// Acquire on lock, release on unlock. Taking the lock and reading whether it is taken are
+/// sequentially consistent, for threads that wait until each lock of a set has been free once.
 class SpinLock {
  public:
   VERBATIM_ALWAYS_INLINE bool try_lock() {
@@ -32,20 +31,20 @@ class SpinLock {
   }
   void unlock() { owner_.store(0, std::memory_order_release); }
   bool is_locked() const { return owner_.load(std::memory_order_seq_cst) != 0; }
-  /// What a waiter does in its loop, for the `spins`th time from 1.
+  /// One step of a waiter's loop; `spins` counts the steps from 1.
   void wait(unsigned spins) {
     if (spins % kSpinsBeforeYield != 0) {
       relax_processor();
       return;
     }
     sched_yield();
-    // A yield may take a time slice of somebody else's: the first looks are not far apart.
+    // A yield may take a whole time slice of another thread, so the first checks come soon.
     const unsigned yields = spins / kSpinsBeforeYield;
     const bool looks = yields % kYieldsPerLook == 0 ||
                        (yields >= kYieldsBeforeLook && std::has_single_bit(yields));
     if (!looks) return;
     ProcessToken owner = owner_.load(std::memory_order_relaxed);
-    // Its lock is opened, and whoever is first has it.
+    // The owner is dead: opens its lock; the first waiter takes it.
     if (owner != 0 && !process_lives(owner)) {
       owner_.compare_exchange_strong(owner, 0, std::memory_order_acq_rel);
     }
@@ -58,7 +57,7 @@ class SpinLock {
 
   static constexpr unsigned kSpinsBeforeYield = 64;
   static constexpr unsigned kYieldsBeforeLook = 4;
-  static constexpr unsigned kYieldsPerLook = 256;  // A millisecond or so.
+  static constexpr unsigned kYieldsPerLook = 256;  // About a millisecond.
 
   std::atomic<ProcessToken> owner_{0};
 };

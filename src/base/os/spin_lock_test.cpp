@@ -39,7 +39,7 @@ TEST(SpinLock, GuardsAPlainCounter) {
   EXPECT_EQ(counter, 40'000);
 }
 
-/// In a mount namespace of its own, and there a child without /proc.
+/// In a new mount namespace, with a child that has no /proc.
 TEST(SpinLock, IsTakenFromNoThreadOfItsProcessWithoutProc) {
   const pid_t child = fork();
   if (child == 0) {
@@ -70,7 +70,7 @@ TEST(SpinLock, IsTakenOverFromAProcessThatWasKilled) {
   }
   waitpid(child, nullptr, 0);
   EXPECT_TRUE(lock->is_locked());
-  // A wait is soon over: where others want the processor, each of its yields takes milliseconds.
+  // Few spins: if other threads want the CPU, each yield takes milliseconds.
   for (unsigned spins = 1; spins <= 256; ++spins) lock->wait(spins);
   EXPECT_FALSE(lock->is_locked());
   lock->lock();

@@ -7,9 +7,9 @@
 
 namespace verbatim {
 
-/// Starts a thread of the library's in the program: every thread of ours begins here. Signals are
-/// the program's, so none is delivered to it. `name` has at most 15 characters; `body` does not
-/// throw. EAGAIN if the system or the user's limit has room for no other thread.
+/// Starts a background thread in the program; all threads of the library are started here. Signals
+/// belong to the program, so all are blocked in the thread. `name` has at most 15 characters;
+/// `body` does not throw. EAGAIN if a limit on threads is reached.
 Result<std::thread> start_thread(const char* name, std::function<void()> body);
 
 }  // namespace verbatim

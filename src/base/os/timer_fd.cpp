@@ -14,7 +14,7 @@ Result<TimerFd> TimerFd::create() {
 }
 
 void TimerFd::set(TimeNs at) {
-  itimerspec when{};  // Zero: none.
+  itimerspec when{};  // Zero disarms the timer.
   if (at != kNever) {
     when.it_value = {.tv_sec = static_cast<time_t>(at / kSecond),
                      .tv_nsec = static_cast<long>(at % kSecond)};

@@ -6,19 +6,19 @@
 
 namespace verbatim {
 
-/// A descriptor that is readable from a time on (timerfd_create(2)): what a thread that sleeps in
-/// poll(2) is woken by. Its users order their calls.
+/// A timerfd: readable from a given time on. Wakes a thread that sleeps in poll(2). Not
+/// thread-safe.
 class TimerFd {
  public:
   TimerFd() = default;
-  /// EMFILE, ENFILE, ENOMEM.
+  /// Fails with EMFILE, ENFILE or ENOMEM.
   static Result<TimerFd> create();
 
   int fd() const { return fd_.get(); }
-  /// When it rings; kNever: it does not, or has rung.
+  /// Returns the time at which it expires; kNever: it is not armed, or has been cleared.
   TimeNs at() const { return at_; }
   void set(TimeNs at);
-  /// It has rung, and is readable no more.
+  /// Makes it unreadable after it has expired.
   void clear();
 
  private:

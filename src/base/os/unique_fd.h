@@ -6,7 +6,7 @@
 
 namespace verbatim {
 
-/// Owner of a file descriptor: closes it.
+/// Owns a file descriptor and closes it.
 class UniqueFd {
  public:
   UniqueFd() = default;

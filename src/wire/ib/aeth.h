@@ -27,7 +27,7 @@ class Msn {
   std::uint32_t value_ = 0;
 };
 
-/// What a responder refuses (IBA volume 1, table 46). Codes 5 to 31 are reserved.
+/// Why a responder refuses a request (IBA volume 1, table 46). Codes 5 to 31 are reserved.
 enum class NakCode : std::uint8_t {
   psn_sequence_error = 0,
   invalid_request = 1,
@@ -36,13 +36,13 @@ enum class NakCode : std::uint8_t {
   invalid_rd_request = 4,
 };
 
-/// The credit count of a responder that does not count: a shared receive queue, or none of the
+/// Credit count of a responder that gives no credits: it uses a shared receive queue, or no
 /// end-to-end flow control (IBA 9.7.7.2, table 47).
 inline constexpr std::uint8_t kCreditsInvalid = 31;
 
-/// How long the requester waits after an RNR NAK, by timer code (IBA volume 1, table 45).
+/// Time that the requester waits after an RNR NAK, by timer code (IBA volume 1, table 45).
 inline constexpr std::array<TimeNs, 32> kRnrTimerNs = [] {
-  // In units of 10 µs; code 0 is the longest.
+  // In units of 10 µs; code 0 is the longest time.
   constexpr std::array<std::uint32_t, 32> kTenMicroseconds{
       65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
       48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
@@ -55,7 +55,7 @@ inline constexpr std::array<TimeNs, 32> kRnrTimerNs = [] {
 }();
 
 /// The syndrome of an AETH (IBA volume 1, tables 44 to 47): an acknowledgement with a credit count,
-/// an RNR NAK with a timer code, or a NAK with its code. Only valid ones can be built.
+/// an RNR NAK with a timer code, or a NAK with its code. Only valid values can be built.
 ///
 ///     bit    7      6-5                          4-0
 ///          +------+----------------------------+----------------------------------+
@@ -65,7 +65,7 @@ class Syndrome {
  public:
   enum class Kind : std::uint8_t { ack = 0, rnr_nak = 1, nak = 3 };
 
-  /// An acknowledgement that says nothing on credits.
+  /// An acknowledgement without a credit count.
   constexpr Syndrome() = default;
   static constexpr Syndrome ack(std::uint8_t credit_count = kCreditsInvalid) {
     return Syndrome(Kind::ack, credit_count);
@@ -87,7 +87,7 @@ class Syndrome {
   constexpr bool is_ack() const { return kind_ == Kind::ack; }
   constexpr bool is_rnr_nak() const { return kind_ == Kind::rnr_nak; }
   constexpr bool is_nak() const { return kind_ == Kind::nak; }
-  /// Each of these counts only for its kind.
+  /// Each accessor is valid only for its kind of syndrome.
   constexpr std::uint8_t credit_count() const { return value_; }
   constexpr std::uint8_t rnr_timer_code() const { return value_; }
   constexpr TimeNs rnr_timer_ns() const { return kRnrTimerNs[value_]; }

@@ -19,7 +19,7 @@ struct AtomicEth {
   static constexpr std::size_t kSize = 28;
   std::uint64_t address = 0;
   MemoryKey key{};
-  std::uint64_t swap_or_add = 0;  // CompareSwap: the new value. FetchAdd: what is added.
+  std::uint64_t swap_or_add = 0;  // CompareSwap: the new value. FetchAdd: the addend.
   std::uint64_t compare = 0;      // CompareSwap only.
   friend bool operator==(const AtomicEth&, const AtomicEth&) = default;
 };

@@ -20,13 +20,13 @@ namespace verbatim::wire {
 ///          +--------+--+--+----+------+-------+-+-+-------+--------+-+--------+------+
 ///     bits    8      1  1   2     4      16    1 1    6       24    1     7      24
 ///
-/// Reserved bits are ignored on receive and sent as zero; so are, until there is congestion
-/// control, F (FECN) and B (BECN). TVer is always 0.
+/// Reserved bits are ignored on receive and sent as zero; F (FECN) and B (BECN) likewise, because
+/// there is no congestion control. TVer is always 0.
 struct Bth {
   static constexpr std::size_t kSize = 12;
   Opcode opcode{};
   bool solicited_event = false;
-  bool migrated = true;  // M: "migrated" is the state of a queue pair without an alternate path.
+  bool migrated = true;        // M: the sender's path migration state is "migrated".
   std::uint8_t pad_count = 0;  // Bytes of padding after the payload, 0 to 3.
   PKey pkey = kDefaultPKey;
   Qpn dest_qp{};
@@ -35,15 +35,15 @@ struct Bth {
   friend bool operator==(const Bth&, const Bth&) = default;
 };
 
-/// Checks the length and TVer. The opcode may be one that is not in the table.
+/// Checks the length and TVer. The opcode may be unknown.
 ///
-/// Field by field into its place: a header that is made elsewhere and then copied as a whole waits
-/// until all that was stored before has left the processor, the last packet's payload among it.
+/// Written field by field into `bth`: copying a header that was just built elsewhere stalls until
+/// all earlier stores, such as the last packet's payload, have left the store buffer.
 inline std::optional<WireError> decode_bth(ByteSpan packet, Bth& bth) {
   if (packet.size() < Bth::kSize) return WireError::too_short;
   const std::byte* at = packet.data();
   const auto flags = std::to_integer<std::uint8_t>(at[1]);
-  // IBA C9-5: a packet of another transport header version is dropped.
+  // IBA C9-5: drop packets of another transport header version.
   if ((flags & 0x0f) != 0) return WireError::transport_version;
   bth.opcode = static_cast<Opcode>(at[0]);
   bth.solicited_event = (flags & 0x80) != 0;

@@ -9,8 +9,8 @@
 
 namespace verbatim::wire {
 
-/// Datagram Extended Transport Header (IBA volume 1, section 9.3.2): who sent an unreliable
-/// datagram, and the key that the receiver checks.
+/// Datagram Extended Transport Header (IBA volume 1, section 9.3.2): the sender's queue pair
+/// number, and the Q_Key that the receiver checks.
 ///
 ///     byte   0-3     4      5-7
 ///          +-------+------+-----------+

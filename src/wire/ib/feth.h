@@ -8,8 +8,8 @@
 
 namespace verbatim::wire {
 
-/// Flush Extended Transport Header (IBA volume 1, annex A19): how far the bytes of earlier WRITEs
-/// must have come before a FLUSH is answered, and of which bytes.
+/// Flush Extended Transport Header (IBA volume 1, annex A19): which bytes of earlier WRITEs a FLUSH
+/// is for, and how far they must have got before it is answered.
 ///
 ///     bit    31-6       5-4           3-0
 ///          +----------+-------------+----------------+
@@ -19,7 +19,7 @@ namespace verbatim::wire {
 /// Reserved bits are ignored on receive and sent as zero.
 struct Feth {
   static constexpr std::size_t kSize = 4;
-  enum Placement : std::uint8_t { kGlobal = 1, kPersistent = 2 };  // Bits.
+  enum Placement : std::uint8_t { kGlobal = 1, kPersistent = 2 };  // A set of bits.
   enum class Selectivity : std::uint8_t { range = 0, region = 1 };
   std::uint8_t placement = 0;
   Selectivity selectivity{};

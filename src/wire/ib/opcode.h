@@ -10,7 +10,7 @@ namespace verbatim::wire {
 /// The service: the upper three bits of an opcode.
 enum class Service : std::uint8_t { rc = 0, uc = 1, rd = 2, ud = 3, cnp = 4, xrc = 5 };
 
-/// What a packet does.
+/// The operation that a packet belongs to.
 enum class Verb : std::uint8_t {
   send,
   write,
@@ -24,7 +24,7 @@ enum class Verb : std::uint8_t {
   atomic_write,  // Annex A19.
 };
 
-/// Where a packet stands in its message.
+/// The packet's position in its message.
 enum class Position : std::uint8_t { first, middle, last, only };
 
 /// The extended headers that follow the BTH; `decode_packet` has their order.
@@ -36,7 +36,7 @@ enum Header : std::uint16_t {
   kAtomicAckEth = 16,
   kImmediate = 32,
   kIeth = 64,
-  kXrcEth = 128,  // Comes first, right behind the BTH.
+  kXrcEth = 128,  // The first one, directly after the BTH.
   kFeth = 256,
 };
 
@@ -56,7 +56,7 @@ struct OpcodeInfo {
   constexpr bool ends_message() const {
     return position == Position::last || position == Position::only;
   }
-  /// Bytes of the extended headers.
+  /// Returns the size of the extended headers.
   constexpr std::uint32_t header_bytes() const {
     return (has(kDeth) ? 8u : 0u) + (has(kReth) ? 16u : 0u) + (has(kAtomicEth) ? 28u : 0u) +
            (has(kAeth) ? 4u : 0u) + (has(kAtomicAckEth) ? 8u : 0u) + (has(kImmediate) ? 4u : 0u) +
@@ -76,8 +76,8 @@ struct Row {
   bool has_payload;
 };
 
-/// The connected services' rows; UC has those of SEND and WRITE, UD the two "only" SENDs. XRC has
-/// all, and an XRCETH in every request (IBA annex A14).
+/// The rows of the connected services. UC has those of SEND and WRITE, UD the two "only" SENDs. XRC
+/// has all, with an XRCETH in every request (IBA annex A14).
 inline constexpr Row kRows[] = {
     {0x00, Verb::send, Position::first, 0, true},
     {0x01, Verb::send, Position::middle, 0, true},
@@ -140,7 +140,7 @@ constexpr const OpcodeInfo& info(Opcode opcode) {
   return kOpcodes[static_cast<std::uint8_t>(opcode)];
 }
 
-/// The opcode with these properties; it must be in the table.
+/// Returns the opcode with these properties, which must be in the table.
 constexpr Opcode opcode_of(Service service, Verb verb, Position position, bool immediate = false,
                            bool invalidate = false) {
   for (std::size_t i = 0; i < kOpcodes.size(); ++i) {
@@ -153,13 +153,13 @@ constexpr Opcode opcode_of(Service service, Verb verb, Position position, bool i
   return static_cast<Opcode>(0xff);
 }
 
-/// The same row of the table for another service.
+/// Returns the same opcode for another service.
 constexpr Opcode in_service(Opcode opcode, Service service) {
   return static_cast<Opcode>((static_cast<std::uint8_t>(opcode) & 0x1f) |
                              static_cast<std::uint8_t>(service) << 5);
 }
 
-/// The services that acknowledge: XRC is RC with other opcodes and receive queues.
+/// Returns true for the services that acknowledge. XRC is RC with other opcodes and receive queues.
 constexpr bool is_reliable(Service service) {
   return service == Service::rc || service == Service::xrc;
 }

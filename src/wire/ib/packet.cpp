@@ -8,7 +8,7 @@
 namespace verbatim::wire {
 namespace {
 
-/// The next `N` bytes; the caller has checked that all headers of the opcode are there.
+/// Returns the next `N` bytes. The caller has checked that all headers of the opcode are there.
 template <std::size_t N>
 std::span<const std::byte, N> take(const std::byte*& at) {
   const std::span<const std::byte, N> taken(at, N);
@@ -25,7 +25,7 @@ std::span<std::byte, N> give(std::byte*& at) {
 
 using Fault = std::optional<WireError>;
 
-/// The extended headers that `opcode` names, from `at` on. The caller has checked that they are
+/// Decodes the extended headers of `opcode` from `at` on. The caller has checked that they are
 /// there.
 Fault decode_extended(const OpcodeInfo& opcode, const std::byte* at, Headers& headers) {
   if (opcode.has(kXrcEth)) headers.xrc_eth = decode_xrc_eth(take<XrcEth::kSize>(at));
@@ -70,7 +70,7 @@ Fault decode_into(ByteSpan bytes, Packet& packet) {
 }  // namespace
 
 std::expected<Packet, WireError> decode_packet(ByteSpan bytes) {
-  // One object that is returned in place: a packet is too large to be copied for each error path.
+  // A single object, returned in place: a packet is too large to copy.
   std::expected<Packet, WireError> result;
   const Fault fault = decode_into(bytes, *result);
   if (fault) result = std::unexpected(*fault);

@@ -14,12 +14,12 @@
 #include "wire/ib/reth.h"
 #include "wire/ib/xrc_eth.h"
 
-/// A transport packet as a value: the BTH, the extended headers that its opcode names, and a
-/// borrowed payload. Nothing above `wire/` knows a byte offset.
+/// A transport packet as a value: the BTH, the extended headers of its opcode, and a borrowed
+/// payload. Nothing above `wire/` knows a byte offset.
 namespace verbatim::wire {
 
-/// The headers of a transport packet. Of the extended headers those count that `info(bth.opcode)`
-/// has.
+/// The headers of a transport packet. Only those extended headers are valid that `info(bth.opcode)`
+/// lists.
 struct Headers {
   Bth bth;
   XrcEth xrc_eth;
@@ -29,26 +29,26 @@ struct Headers {
   AtomicEth atomic_eth;
   Aeth aeth;
   std::uint64_t atomic_ack = 0;  // AtomicAckETH: the value before the operation.
-  std::uint32_t immediate = 0;   // ImmDt, in network byte order as the program gave it.
+  std::uint32_t immediate = 0;   // ImmDt, in network byte order, as the program passes it.
   MemoryKey invalidate_key{};    // IETH.
   friend bool operator==(const Headers&, const Headers&) = default;
 };
 
-/// BTH and every extended header of the longest combination (BTH + XRCETH + AtomicETH).
+/// Size of the longest combination of BTH and extended headers (BTH + XRCETH + AtomicETH).
 inline constexpr std::size_t kHeadersMaxBytes = Bth::kSize + 4 + 28;
 
 struct Packet {
   Headers headers;
-  ByteSpan payload;  // Without padding; borrowed from the received bytes.
+  ByteSpan payload;  // Borrowed from the received bytes; without padding.
 };
 
-/// Decodes what lies between the UDP header and the ICRC (the ICRC itself is not part of `bytes`).
-/// Every length is checked: unknown opcode, too short for its headers, padding that is longer than
-/// the payload, payload on an opcode that has none.
+/// Decodes the bytes between the UDP header and the ICRC, which is not part of `bytes`. Checks
+/// every length and refuses an unknown opcode, a packet that is too short for its headers, more
+/// padding than payload, and a payload that the opcode does not have.
 std::expected<Packet, WireError> decode_packet(ByteSpan bytes);
 
-/// Writes BTH and extended headers to `out` (kHeadersMaxBytes serve every opcode); returns their
-/// size in bytes. The opcode is one of the table.
+/// Writes the BTH and extended headers to `out` (kHeadersMaxBytes are enough for every opcode) and
+/// returns their size in bytes. The opcode must be in the table.
 std::size_t encode_headers(const Headers& headers, MutableByteSpan out);
 
 }  // namespace verbatim::wire

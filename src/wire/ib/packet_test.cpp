@@ -21,7 +21,7 @@ std::vector<Opcode> known_opcodes() {
   return opcodes;
 }
 
-/// Every field that the opcode has, no two alike.
+/// Sets every field of the opcode, each to a different value.
 Headers sample(Opcode opcode) {
   const OpcodeInfo& row = info(opcode);
   Headers headers;
@@ -85,7 +85,7 @@ TEST(Packet, EveryOpcodeSurvivesTheRoundTrip) {
   }
 }
 
-/// Each length gets an allocation of its own, so that a sanitizer sees one byte read past the end.
+/// Each length gets its own allocation, so that a sanitizer sees a read past the end.
 TEST(Packet, EveryTruncationOfEveryOpcodeIsRefused) {
   for (const Opcode opcode : known_opcodes()) {
     const auto whole = encoded(sample(opcode),
@@ -103,7 +103,7 @@ TEST(Packet, GoldenBytesOfEachCombinationOfHeaders) {
   const auto golden = [](unsigned opcode) {
     return to_hex(encoded(sample(static_cast<Opcode>(opcode)), {}));
   };
-  constexpr const char* kRest = "c080020000001180ffeedd";  // BTH after the opcode.
+  constexpr const char* kRest = "c080020000001180ffeedd";  // The BTH after the opcode.
   EXPECT_EQ(golden(0x04), std::string("04") + kRest);
   EXPECT_EQ(golden(0x05), std::string("05") + kRest + "b1b2b3b4");
   EXPECT_EQ(golden(0x17), std::string("17") + kRest + "c1c2c3c4");

@@ -9,7 +9,8 @@
 
 namespace verbatim::wire {
 
-/// RDMA Extended Transport Header (IBA volume 1, section 9.3.3): what a WRITE or READ touches.
+/// RDMA Extended Transport Header (IBA volume 1, section 9.3.3): the remote memory of a WRITE or
+/// READ.
 ///
 ///     byte   0-7               8-11     12-15
 ///          +-----------------+--------+------------+

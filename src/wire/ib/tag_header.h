@@ -9,23 +9,23 @@
 
 namespace verbatim::wire {
 
-/// Tag matching header (<infiniband/tm_types.h>): how the payload of a SEND to a tag matching queue
-/// begins.
+/// Tag matching header (<infiniband/tm_types.h>): the first bytes of a SEND to a tag matching
+/// queue.
 ///
 ///     byte   0           1-3    4-7       8-15
 ///          +-----------+------+---------+-----+
 ///          | operation | rsvd | context | tag |
 ///          +-----------+------+---------+-----+
 ///
-/// A rendezvous header follows in requests and ends of a rendezvous: where the data lies, laid out
-/// as a RETH is.
+/// In a rendezvous request and its end, a rendezvous header follows: the address, key and length of
+/// the data, in the layout of a RETH.
 struct TagHeader {
   static constexpr std::size_t kSize = 16;
   static constexpr std::size_t kRendezvousSize = kSize + Reth::kSize;
   enum class Operation : std::uint8_t { no_tag = 0, rendezvous = 1, finished = 2, eager = 3 };
 
   Operation operation{};
-  std::uint32_t context = 0;  // The program's own.
+  std::uint32_t context = 0;  // Chosen by the program.
   std::uint64_t tag = 0;
   friend bool operator==(const TagHeader&, const TagHeader&) = default;
 };

@@ -9,8 +9,8 @@
 
 namespace verbatim::wire {
 
-/// XRC Extended Transport Header (IBA volume 1, annex A14): the shared receive queue that a request
-/// is for.
+/// XRC Extended Transport Header (IBA volume 1, annex A14): the number of the shared receive queue
+/// that a request uses.
 ///
 ///     byte   0      1-3
 ///          +------+------------+

@@ -10,7 +10,7 @@
 #include "wire/iwarp/mpa_markers.h"
 #include "wire/iwarp/rdmap.h"
 
-/// MPA, DDP and RDMAP: golden bytes by the drawings of their RFCs.
+/// MPA, DDP and RDMAP: golden bytes from the drawings in their RFCs.
 namespace verbatim::wire {
 namespace {
 
@@ -186,8 +186,8 @@ TEST(Mpa, AnFpduIsPaddedAndItsDamageIsFound) {
   EXPECT_FALSE(next_fpdu_bytes({}));
 }
 
-// RFC 5044, section 4.3: the first marker stands before the first FPDU and points to it; the next
-// one 512 bytes behind it, 508 bytes into that FPDU.
+// RFC 5044, section 4.3: the first marker is before the first FPDU and points to it; the next one
+// is 512 bytes later, 508 bytes into that FPDU.
 TEST(Mpa, MarkersStandAtEvery512thByteOfTheStream) {
   const std::size_t bytes = fpdu_bytes(1000);
   ASSERT_EQ(marked_bytes(0, bytes), bytes + 8);

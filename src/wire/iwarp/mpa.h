@@ -12,8 +12,8 @@
 #include "base/bytes.h"
 #include "wire/error.h"
 
-/// MPA (RFC 5044; RFC 6581): how DDP segments lie in a TCP stream, and the frames by which the two
-/// sides agree on that.
+/// MPA (RFC 5044, RFC 6581): the framing of DDP segments in a TCP stream, and the Request and Reply
+/// frames that negotiate it.
 namespace verbatim::wire {
 
 /// Enhanced connection set-up (RFC 6581, section 4): the first 4 bytes of the private data.
@@ -27,7 +27,7 @@ struct MpaEnhanced {
   static constexpr std::size_t kSize = 4;
   static constexpr std::uint16_t kDepthMask = 0x3fff;
   bool peer_to_peer = false;
-  // What an initiator may send first, to say that it is ready: empty messages.
+  // Which empty message the initiator may send first, to show that it is ready (RTR).
   bool ready_by_send = false;
   bool ready_by_write = false;
   bool ready_by_read = false;
@@ -36,7 +36,7 @@ struct MpaEnhanced {
   friend bool operator==(const MpaEnhanced&, const MpaEnhanced&) = default;
 };
 
-/// What begins a Request or a Reply frame.
+/// The start of a Request or Reply frame.
 ///
 ///     byte   0-15               16 (1, 1, 1, 1, 4)   17         18-19
 ///          +------------------+--------------------+----------+--------------+
@@ -47,10 +47,10 @@ struct MpaFrame {
   static constexpr std::size_t kSize = 20;
   static constexpr std::size_t kPrivateDataMax = 512;
   bool is_reply = false;
-  bool wants_markers = false;  // In what comes to it.
-  bool wants_crc = false;      // Either side's wish binds both.
-  bool is_rejection = false;   // Of a reply.
-  bool is_enhanced = false;    // Of revision 2: the private data begins with MpaEnhanced.
+  bool wants_markers = false;  // In the stream that its sender receives.
+  bool wants_crc = false;      // A CRC is used if either side wants one.
+  bool is_rejection = false;   // Reply frames only.
+  bool is_enhanced = false;    // Revision 2: the private data begins with MpaEnhanced.
   std::uint8_t revision = 1;   // 1 or 2.
   std::uint16_t private_data_bytes = 0;
   friend bool operator==(const MpaFrame&, const MpaFrame&) = default;
@@ -62,11 +62,11 @@ void encode(const MpaFrame& frame, std::span<std::byte, MpaFrame::kSize> out);
 MpaEnhanced decode_mpa_enhanced(std::span<const std::byte, MpaEnhanced::kSize> bytes);
 void encode(const MpaEnhanced& enhanced, std::span<std::byte, MpaEnhanced::kSize> out);
 
-/// CRC32c (RFC 3385), of pieces in their order. It stands least significant byte first.
+/// CRC32c (RFC 3385), computed over pieces in order. It is sent least significant byte first.
 class Crc32c {
  public:
   void update(ByteSpan bytes) {
-    // ISA-L does not write to its input; its length is an int, which no segment exceeds.
+    // ISA-L does not write to its input. Its length is an int, which no segment exceeds.
     auto* const start =
         const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));
     value_ = crc32_iscsi(start, static_cast<int>(bytes.size()), value_);
@@ -77,11 +77,11 @@ class Crc32c {
   std::uint32_t value_ = ~0U;
 };
 
-/// An FPDU, without markers: the segment's length in 2 bytes, the segment, padding to a multiple of
-/// four, the CRC of all that (zero where neither side wants one).
+/// An FPDU without markers: the segment's length (2 bytes), the segment, padding to a multiple of
+/// four, and the CRC of these (zero if neither side wants one).
 inline constexpr std::size_t kFpduLengthBytes = 2;
 inline constexpr std::size_t kFpduCrcBytes = 4;
-/// What stands behind a segment: padding, then the CRC.
+/// Size of the padding, and of padding and CRC, after a segment.
 constexpr std::size_t fpdu_padding(std::size_t segment_bytes) {
   return -(kFpduLengthBytes + segment_bytes) & 3;
 }
@@ -89,17 +89,16 @@ constexpr std::size_t fpdu_bytes(std::size_t segment_bytes) {
   return kFpduLengthBytes + segment_bytes + fpdu_padding(segment_bytes) + kFpduCrcBytes;
 }
 
-/// How much of the stream the next FPDU takes, where its length has come.
+/// Returns the size of the next FPDU in the stream; nothing if its length field is incomplete.
 std::optional<std::size_t> next_fpdu_bytes(ByteSpan stream);
-/// The segment of a whole FPDU, which has `next_fpdu_bytes`.
+/// Returns the segment of a complete FPDU of `next_fpdu_bytes`.
 ByteSpan segment_of(ByteSpan fpdu);
-/// Writes the length before and the padding behind a segment that lies in `fpdu` already, at
-/// kFpduLengthBytes: `fpdu` has `fpdu_bytes(segment_bytes)`. The CRC is zero.
+/// Writes the length field and the padding around a segment that is already in `fpdu`, at
+/// kFpduLengthBytes. `fpdu` has `fpdu_bytes(segment_bytes)`. The CRC is set to zero.
 void enclose_fpdu(MutableByteSpan fpdu, std::size_t segment_bytes);
-/// The same where the FPDU lies in pieces: `front` begins it, `end` is what stands behind the
-/// segment.
+/// The same for an FPDU in pieces: `front` is its start, `end` the bytes after the segment.
 void enclose_fpdu(MutableByteSpan front, std::size_t segment_bytes, MutableByteSpan end);
-/// Its CRC, over all bytes before it, markers included.
+/// The CRC of an FPDU covers all bytes before it, with the markers.
 bool has_right_crc(ByteSpan fpdu);
 void set_crc(MutableByteSpan fpdu);
 

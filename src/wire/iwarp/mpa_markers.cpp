@@ -6,19 +6,21 @@
 namespace verbatim::wire {
 namespace {
 
-/// Between two markers.
+/// Bytes between two markers.
 constexpr std::size_t kBetween = kMarkerInterval - kMarkerBytes;
 
-/// How many bytes stand before the first marker from `position` on.
+/// Returns the number of bytes before the first marker from `position` on.
 std::size_t before_marker(std::uint64_t position) { return -position % kMarkerInterval; }
 
-/// In an FPDU of so many bytes; one at its very end is the next one's.
+/// Returns the number of markers in an FPDU of this size. A marker right after its end belongs to
+/// the next one.
 std::size_t marker_count(std::uint64_t position, std::size_t fpdu_bytes) {
   const std::size_t before = before_marker(position);
   return fpdu_bytes <= before ? 0 : (fpdu_bytes - before - 1) / kBetween + 1;
 }
 
-/// From the length field to the marker at `at`; a marker before the field counts nothing.
+/// Returns the distance from the length field to the marker at `at`; 0 for a marker before that
+/// field.
 std::uint16_t pointer_at(std::size_t at, std::size_t before_first) {
   const std::size_t start = before_first == 0 ? kMarkerBytes : 0;
   return static_cast<std::uint16_t>(at == 0 ? 0 : at - start);

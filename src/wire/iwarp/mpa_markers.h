@@ -5,9 +5,10 @@
 
 #include "base/bytes.h"
 
-/// Markers (RFC 5044, section 4.3): where a receiver wants them, four bytes stand in the stream at
-/// every 512th byte from the first FPDU on, themselves counted, and tell how far before them the
-/// FPDU begins that they are in. One between two FPDUs belongs to the second. The CRC covers them.
+/// Markers (RFC 5044, section 4.3): if a receiver wants them, the stream has four bytes at every
+/// 512th byte, counted from the first FPDU with the markers included. They give the distance back
+/// to the start of the FPDU that they are in. A marker between two FPDUs belongs to the second. The
+/// CRC covers markers.
 ///
 ///     byte   0-1        2-3
 ///          +----------+------------------------------------------+
@@ -18,13 +19,13 @@ namespace verbatim::wire {
 inline constexpr std::size_t kMarkerInterval = 512;
 inline constexpr std::size_t kMarkerBytes = 4;
 
-/// What an FPDU of `fpdu_bytes` takes with its markers, where it begins at byte `position` of the
-/// stream. Both are multiples of four.
+/// Returns the size of an FPDU of `fpdu_bytes` with its markers, if it begins at byte `position` of
+/// the stream. Both are multiples of four.
 std::size_t marked_bytes(std::uint64_t position, std::size_t fpdu_bytes);
-/// Moves the FPDU at the start of `marked`, which has marked_bytes(), apart and writes the markers.
+/// Inserts the markers into the FPDU at the start of `marked`, which has marked_bytes().
 void insert_markers(MutableByteSpan marked, std::uint64_t position, std::size_t fpdu_bytes);
-/// The same the other way: the FPDU is at the start of `marked` then. False: a marker tells
-/// something else.
+/// Removes the markers; the FPDU is then at the start of `marked`. Returns false if a marker has a
+/// wrong distance.
 bool remove_markers(MutableByteSpan marked, std::uint64_t position);
 
 }  // namespace verbatim::wire

@@ -115,7 +115,7 @@ RdmapTerminate decode_terminate(std::span<const std::byte, RdmapTerminate::kSize
   const auto at = [&bytes](std::size_t i) { return std::to_integer<std::uint8_t>(bytes[i]); };
   const unsigned first = at(0) >> 4U, second = at(0) & 0x0fU;
   const unsigned length = at(2) & 0x80U, ddp = at(2) & 0x40U, rdmap = at(2) & 0x20U;
-  // Linux's siw (6.1) lays out the fields from the lowest bit on, where RFC 5040 has zeros.
+  // Linux's siw (6.1) lays these fields out from the lowest bit on, where RFC 5040 has zeros.
   const unsigned siw_length = at(2) & 1U, siw_ddp = at(2) & 2U, siw_rdmap = at(2) & 4U;
   const bool is_siw = (length | ddp | rdmap) == 0 && (siw_length | siw_ddp | siw_rdmap) != 0;
   return {.layer = static_cast<RdmapTerminate::Layer>(is_siw ? second : first),

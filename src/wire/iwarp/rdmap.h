@@ -10,8 +10,8 @@
 #include "wire/error.h"
 #include "wire/iwarp/ddp.h"
 
-/// RDMAP (RFC 5040, and RFC 7306 for atomic operations and immediate data): what a DDP segment
-/// means, and the messages whose payload is RDMAP's own.
+/// RDMAP (RFC 5040; RFC 7306 for atomic operations and immediate data): the meaning of DDP
+/// segments, and the messages whose payload RDMAP defines.
 namespace verbatim::wire {
 
 enum class RdmapOpcode : std::uint8_t {
@@ -40,18 +40,19 @@ inline constexpr std::size_t kRdmapImmediateBytes = 8;
 
 struct RdmapInfo {
   bool known = false;
-  bool tagged = false;  // Else of `queue`.
+  bool tagged = false;  // If not, the message goes to `queue`.
   std::uint32_t queue = 0;
   bool solicited = false;
-  bool invalidate = false;  // The word names the STag that ends.
+  bool invalidate = false;  // The upper word is the STag to invalidate.
 };
 
-/// Of any number: `known` is false where there is no such opcode.
+/// For any number; `known` is false if there is no such opcode.
 const RdmapInfo& info(RdmapOpcode opcode);
 
-/// Sets what DDP leaves to RDMAP, and what follows from the opcode: tagged or not, the queue.
+/// Sets the fields that DDP leaves to RDMAP, and those that follow from the opcode: tagged or not,
+/// and the queue.
 void set_rdmap(Ddp& header, RdmapOpcode opcode, std::uint32_t invalidated_stag = 0);
-/// Checks RDMAP's version, and that opcode and DDP header agree.
+/// Checks RDMAP's version, and that the DDP header fits the opcode.
 std::expected<RdmapOpcode, WireError> rdmap_opcode(const Ddp& header);
 
 /// Payload of an RDMA Read Request (RFC 5040, section 4.4).
@@ -72,7 +73,7 @@ struct RdmapReadRequest {
 RdmapReadRequest decode_read_request(std::span<const std::byte, RdmapReadRequest::kSize> bytes);
 void encode(const RdmapReadRequest& request, std::span<std::byte, RdmapReadRequest::kSize> out);
 
-/// Payload of an Atomic Request (RFC 7306, section 5.2.1): the values' masks choose bits.
+/// Payload of an Atomic Request (RFC 7306, section 5.2.1). A mask selects the bits of its value.
 ///
 ///     byte   0-3            4-7          8-11    12-19    20-27    28-35    36-43     44-51
 ///          +--------------+------------+-------+--------+--------+--------+---------+---------+
@@ -96,8 +97,8 @@ RdmapAtomicRequest decode_atomic_request(
     std::span<const std::byte, RdmapAtomicRequest::kSize> bytes);
 void encode(const RdmapAtomicRequest& request, std::span<std::byte, RdmapAtomicRequest::kSize> out);
 
-/// Payload of an Atomic Response (RFC 7306, section 5.2.2): the request's identifier, and the value
-/// before.
+/// Payload of an Atomic Response (RFC 7306, section 5.2.2): the request's identifier, and the old
+/// value.
 struct RdmapAtomicResponse {
   static constexpr std::size_t kSize = 12;
   std::uint32_t identifier = 0;
@@ -109,8 +110,8 @@ RdmapAtomicResponse decode_atomic_response(
 void encode(const RdmapAtomicResponse& response,
             std::span<std::byte, RdmapAtomicResponse::kSize> out);
 
-/// The head of a Terminate's payload (RFC 5040, section 4.8): who found what wrong. What it was
-/// found in may follow: the DDP segment's length, its header, and a read request's.
+/// Start of a Terminate message's payload (RFC 5040, section 4.8): the layer and the error. The DDP
+/// segment that caused it may follow: its length, its header and a Read Request's header.
 ///
 ///     byte   0 (4, 4)         1        2 (1, 1, 1, 5) and 3
 ///          +-------+--------+--------+----------------------+
@@ -119,7 +120,7 @@ void encode(const RdmapAtomicResponse& response,
 ///          +-------+--------+--------+----------------------+
 struct RdmapTerminate {
   static constexpr std::size_t kSize = 4;
-  static constexpr std::size_t kLengthBytes = 2;  // Of the segment's length.
+  static constexpr std::size_t kLengthBytes = 2;  // The size of the segment length field.
   enum class Layer : std::uint8_t { rdma = 0, ddp = 1, llp = 2 };
   Layer layer{};
   std::uint8_t type = 0;  // 4 bits.

@@ -4,7 +4,7 @@
 
 namespace verbatim::wire {
 
-/// LAP, load alternate path (IBA 12.8.1, table 115). The path's fields lie closer than in a REQ.
+/// LAP, load alternate path (IBA 12.8.1, table 115). The path's layout differs from that in a REQ.
 ///
 ///     byte   0-3       4-7       8-11   12-14    15 (5, 3)                16-19
 ///          +---------+---------+------+--------+-----------------+------+------+
@@ -76,7 +76,7 @@ inline void encode(const CmLap& message, MutableCmBody out) {
   store_bytes(at + 64, message.private_data);
 }
 
-/// How a LAP was answered (IBA 12.8.2.1). Others name the field that was wrong.
+/// Status of the answer to a LAP (IBA 12.8.2.1). Other values name the wrong field.
 enum class AlternatePathStatus : std::uint8_t {
   loaded = 0,
   invalid_communication_id = 1,

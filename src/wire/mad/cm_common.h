@@ -11,24 +11,25 @@
 #include "base/types.h"
 #include "wire/mad/mad.h"
 
-/// What the messages of the communication manager share (IBA volume 1, chapter 12).
+/// Definitions that several messages of the communication manager share (IBA volume 1, chapter 12).
 namespace verbatim::wire {
 
-/// Names a connection (or a service resolution) at one of its two ends (IBA 12.6.5). A message
-/// carries its sender's as "local" and its receiver's as "remote".
+/// Names a connection (or a service resolution) at one of its ends (IBA 12.6.5). In a message,
+/// "local" is the sender's id and "remote" the receiver's.
 enum class CommunicationId : std::uint32_t {};
-/// What a listener offers and a REQ asks for (IBA 12.6.7.1, annex A3).
+/// The service that a listener offers and a REQ asks for (IBA 12.6.7.1, annex A3).
 enum class ServiceId : std::uint64_t {};
 
-/// The 232 bytes behind the MAD's header.
+/// The 232 bytes after the MAD's header.
 using CmBody = std::span<const std::byte, kMadDataBytes>;
 using MutableCmBody = std::span<std::byte, kMadDataBytes>;
 
-/// The bytes that the consumers exchange at the end of a message. The field is always sent in full.
+/// Private data at the end of a message, which the consumers exchange. The field is always sent in
+/// full.
 template <std::size_t N>
 using CmPrivateData = std::array<std::byte, N>;
 
-/// A time of the communication manager: 4.096 us * 2^exponent, 5 bits (IBA 12.7.31).
+/// A CM time-out: 4.096 us * 2^exponent, 5 bits (IBA 12.7.31).
 constexpr std::uint64_t cm_time_ns(std::uint8_t exponent) {
   return std::uint64_t{4096} << (exponent & 31);
 }
@@ -52,7 +53,7 @@ inline void store_gid(std::byte* at, const Gid& gid) {
 inline CommunicationId load_communication_id(const std::byte* at) {
   return static_cast<CommunicationId>(load_be<std::uint32_t>(at));
 }
-/// The `width` bits of a byte that end `shift` bits above its lowest.
+/// Returns `width` bits of a byte, the lowest of which is bit `shift`.
 constexpr std::uint8_t bits_of(std::byte value, unsigned shift, unsigned width) {
   return static_cast<std::uint8_t>(std::to_integer<unsigned>(value) >> shift & ((1u << width) - 1));
 }

@@ -12,7 +12,7 @@ CmMessage decode_as(CmBody body) {
   return decode(body);
 }
 
-/// In the order of the attribute ids.
+/// In the order of attribute ids.
 constexpr std::array<Decode, std::variant_size_v<CmMessage>> kDecoders{
     &decode_as<decode_cm_req>,  &decode_as<decode_cm_mra>,      &decode_as<decode_cm_rej>,
     &decode_as<decode_cm_rep>,  &decode_as<decode_cm_rtu>,      &decode_as<decode_cm_dreq>,

@@ -14,16 +14,16 @@
 
 namespace verbatim::wire {
 
-/// Any message of the communication manager (IBA 12.6, table 105). The attribute id of each is
-/// 0x10 and its place in this list.
+/// A message of the communication manager (IBA 12.6, table 105). Its attribute id is 0x10 plus its
+/// index in this list.
 using CmMessage = std::variant<CmReq, CmMra, CmRej, CmRep, CmRtu, CmDreq, CmDrep, CmSidrReq,
                                CmSidrRep, CmLap, CmApr>;
 
 inline constexpr std::uint8_t kCmClassVersion = 2;
 inline constexpr std::uint16_t kCmFirstAttribute = 0x10;
 
-/// A message with what its MAD's header says besides. All messages of one exchange carry the
-/// transaction id of its first.
+/// A message, and the fields of its MAD header that matter. All messages of one exchange have the
+/// transaction id of the first.
 struct CmMad {
   std::uint64_t transaction = 0;
   CmMessage message{};
@@ -34,7 +34,7 @@ struct CmMad {
 std::expected<CmMad, WireError> decode_cm(ByteSpan mad);
 void encode(const CmMad& mad, std::span<std::byte, kMadBytes> out);
 
-/// "REQ", "SIDR_REP": the specification's name.
+/// Returns the specification's name: "REQ", "SIDR_REP".
 const char* name_of(const CmMessage& message);
 
 }  // namespace verbatim::wire

@@ -13,12 +13,13 @@ namespace {
 
 std::array<std::byte, kMadBytes> encoded(const CmMessage& message) {
   std::array<std::byte, kMadBytes> bytes;
-  bytes.fill(std::byte{0xa5});  // Every byte must be written.
+  bytes.fill(std::byte{0xa5});  // A byte that `encode` does not write shows up.
   encode(CmMad{0x0102030405060708, message}, bytes);
   return bytes;
 }
 
-/// The message's first bytes; what follows is `rest` bytes that count from `first`.
+/// `body` gives the message's first bytes; `rest` further bytes follow, with values that count up
+/// from `first`.
 void expect_golden(const std::string& body, unsigned first, std::size_t rest,
                    const std::string& golden) {
   EXPECT_EQ(body.substr(0, body.size() - 2 * rest), golden);

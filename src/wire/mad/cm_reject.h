@@ -7,7 +7,7 @@ namespace verbatim::wire {
 /// Which message a REJ or an MRA is about (IBA 12.6.6, 12.6.7).
 enum class CmAbout : std::uint8_t { req = 0, rep = 1, other = 2 };
 
-/// Why (IBA 12.6.7.2, table 109). Other values are the peer's own.
+/// Reason of a REJ (IBA 12.6.7.2, table 109). A peer may send other values.
 enum class RejectReason : std::uint16_t {
   no_qp = 1,
   no_eec = 2,
@@ -59,7 +59,7 @@ struct CmRej {
   CommunicationId local_id{};
   CommunicationId remote_id{};
   CmAbout rejected{};
-  std::uint8_t info_length = 0;  // 7 bits: how much of `info` the peer says to have filled.
+  std::uint8_t info_length = 0;  // 7 bits: the number of valid bytes of `info`, as the peer says.
   RejectReason reason{};
   CmPrivateData<kInfoBytes> info{};
   CmPrivateData<kPrivateDataBytes> private_data{};
@@ -89,8 +89,8 @@ inline void encode(const CmRej& message, MutableCmBody out) {
   store_bytes(at + 84, message.private_data);
 }
 
-/// MRA, message receipt acknowledgement (IBA 12.6.6, table 107): "I have it, my answer takes up to
-/// `service_timeout`". The sender of the message then waits instead of repeating it.
+/// MRA, message receipt acknowledgement (IBA 12.6.6, table 107): the message has arrived, and the
+/// answer takes up to `service_timeout`. Until then its sender waits and does not repeat it.
 ///
 ///     byte   0-3       4-7       8 (2, 6)         9 (5, 3)         10-231
 ///          +---------+---------+---------+------+---------+------+--------------+
@@ -102,7 +102,7 @@ struct CmMra {
   static constexpr std::size_t kPrivateDataBytes = 222;
   CommunicationId local_id{};
   CommunicationId remote_id{};
-  CmAbout acknowledged{};  // `other` is a LAP.
+  CmAbout acknowledged{};  // `other` means a LAP.
   std::uint8_t service_timeout = 0;
   CmPrivateData<kPrivateDataBytes> private_data{};
   friend bool operator==(const CmMra&, const CmMra&) = default;

@@ -22,7 +22,7 @@ namespace verbatim::wire {
 ///          | count     |     |      | CA GUID |              |
 ///          +-----------+-----+------+---------+--------------+
 ///
-/// An XRC target tells its queue pair number in the EECN's field.
+/// An XRC target sends its queue pair number in the EECN field.
 struct CmRep {
   static constexpr std::size_t kSize = kMadDataBytes;
   static constexpr std::size_t kPrivateDataBytes = 196;

@@ -8,7 +8,7 @@ constexpr std::size_t kAlternateAt = 96;
 constexpr std::size_t kPrivateDataAt = 140;
 static_assert(kPrivateDataAt + CmReq::kPrivateDataBytes == CmReq::kSize);
 
-// The transport type 3 says that the extended type holds the answer; of those only XRC is known.
+// Transport type 3 refers to the extended transport type, of which only XRC is supported.
 constexpr unsigned kExtended = 3;
 constexpr unsigned kExtendedXrc = 1;
 

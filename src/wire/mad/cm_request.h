@@ -7,7 +7,7 @@
 
 namespace verbatim::wire {
 
-/// A path within a REQ: 44 bytes, first the primary one, then the alternate one (IBA 12.6.5).
+/// A path in a REQ: 44 bytes, for the primary and the alternate path (IBA 12.6.5).
 ///
 ///     byte   0-1     2-3      4-19    20-35    36-38.3  38.4-39.1  39.2-39.7
 ///          +-------+--------+-------+--------+--------+----------+------+
@@ -21,7 +21,7 @@ namespace verbatim::wire {
 ///          +---------+-------+---------+---------+--------+---------+------+
 ///     bits     8       8       4         1         3        5         3
 ///
-/// RoCE has no LIDs: 0xffff stands in both fields.
+/// RoCE has no LIDs: both fields are 0xffff.
 struct CmPath {
   static constexpr std::size_t kSize = 44;
   std::uint16_t local_lid = 0;
@@ -29,7 +29,7 @@ struct CmPath {
   Gid local_gid{};
   Gid remote_gid{};
   std::uint32_t flow_label = 0;
-  std::uint8_t packet_rate = 0;  // As `enum ibv_rate` numbers rates.
+  std::uint8_t packet_rate = 0;  // As `enum ibv_rate`.
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
   std::uint8_t service_level = 0;
@@ -38,7 +38,7 @@ struct CmPath {
   friend bool operator==(const CmPath&, const CmPath&) = default;
 };
 
-/// The kind of queue pair that asks for a connection. The last lies in the field "extended
+/// The service of the queue pair that asks for a connection. XRC is sent in the field "extended
 /// transport type" (IBA annex A14).
 enum class CmTransport : std::uint8_t { rc = 0, uc = 1, rd = 2, reserved = 3, xrc = 0x13 };
 
@@ -65,7 +65,7 @@ enum class CmTransport : std::uint8_t { rc = 0, uc = 1, rd = 2, reserved = 3, xr
 ///          | retries |     | transport | path    | path      | data    |
 ///          +---------+-----+-----------+---------+-----------+---------+
 ///
-/// EE contexts belong to reliable datagrams, which nothing implements: ignored, sent as zero.
+/// EE contexts are for reliable datagrams, which no implementation has: ignored, sent as zero.
 struct CmReq {
   static constexpr std::size_t kSize = kMadDataBytes;
   static constexpr std::size_t kPrivateDataBytes = 92;
@@ -83,7 +83,7 @@ struct CmReq {
   std::uint8_t local_response_timeout = 0;
   std::uint8_t retry_count = 0;
   PKey pkey = kDefaultPKey;
-  std::uint8_t path_mtu = 0;  // 4 bits; as `Mtu` where the peer keeps to it.
+  std::uint8_t path_mtu = 0;  // 4 bits; a value of `Mtu` if the peer obeys the specification.
   bool rdc_exists = false;
   std::uint8_t rnr_retry_count = 0;
   std::uint8_t max_cm_retries = 0;

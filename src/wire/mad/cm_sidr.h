@@ -4,8 +4,8 @@
 
 namespace verbatim::wire {
 
-/// SIDR_REQ, service id resolution request (IBA 12.11.1, table 119): which queue pair and Q_Key
-/// serve datagrams to this service?
+/// SIDR_REQ, service id resolution request (IBA 12.11.1, table 119): asks for the queue pair and
+/// Q_Key of a datagram service.
 ///
 ///     byte   0-3          4-5     6-7    8-15         16-231
 ///          +------------+-------+------+------------+--------------+
@@ -37,7 +37,7 @@ inline void encode(const CmSidrReq& message, MutableCmBody out) {
   store_bytes(&out[16], message.private_data);
 }
 
-/// How a service resolution ended (IBA 12.11.2.3).
+/// Result of a service resolution (IBA 12.11.2.3).
 enum class SidrStatus : std::uint8_t {
   found = 0,
   service_not_supported = 1,

@@ -2,7 +2,7 @@
 
 #include "wire/mad/cm_message.h"
 
-/// One message of each kind with no two fields alike, for tests and judges.
+/// One message of each kind, all fields different, for tests and judges.
 namespace verbatim::wire {
 
 template <std::size_t N>
@@ -134,7 +134,7 @@ inline CmApr sample_apr() {
           .private_data = counting_bytes<CmApr::kPrivateDataBytes>(9)};
 }
 
-/// In the order of the attribute ids.
+/// In the order of attribute ids.
 inline std::array<CmMessage, std::variant_size_v<CmMessage>> sample_messages() {
   return {sample_req(),      sample_mra(),  sample_rej(),  sample_rep(),
           sample_rtu(),      sample_dreq(), sample_drep(), sample_sidr_req(),

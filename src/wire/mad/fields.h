@@ -11,13 +11,13 @@
 #include "base/bytes.h"
 #include "base/types.h"
 
-/// Attributes of management classes are many fields of few bits. Each attribute is a table, of
-/// which decoding and encoding follow.
+/// Attributes of management classes have many fields of few bits. A table describes each attribute;
+/// decoding and encoding follow from the table.
 namespace verbatim::wire {
 
-/// A member of an attribute's value, and where it stands: `width` bits, of which the first is `bit`
-/// bits behind the attribute's first (bit 0 is the highest of byte 0), as the specification counts.
-/// An array's elements have `width` bits each and follow each other.
+/// A member of an attribute's value and its position: `width` bits, which begin `bit` bits after
+/// the attribute's start (bit 0 is the highest bit of byte 0, as the specification counts). The
+/// elements of an array have `width` bits each and follow each other.
 template <typename Value, typename Member>
 struct Field {
   Member Value::* member;
@@ -29,7 +29,7 @@ template <typename Value, typename Member>
 constexpr Field<Value, Member> field(Member Value::* member, unsigned bit, unsigned width) {
   return {member, bit, width};
 }
-/// A member of as many bits as its type.
+/// A field with as many bits as the member's type.
 template <typename Value, typename Member>
 constexpr Field<Value, Member> field(Member Value::* member, unsigned bit) {
   return {member, bit, unsigned{8 * sizeof(Member)}};
@@ -40,7 +40,7 @@ constexpr Field<Value, std::array<Element, N>> field(std::array<Element, N> Valu
   return {member, bit, unsigned{8 * sizeof(Element)}};
 }
 
-/// `kSize` bytes on the wire, and a tuple of its fields.
+/// Requires `kSize`, the number of bytes on the wire, and a tuple of fields.
 template <typename T>
 concept Fields = requires { T::kSize, T::kFields; };
 
@@ -51,14 +51,14 @@ inline constexpr std::size_t kElements = 1;
 template <typename T, std::size_t N>
 inline constexpr std::size_t kElements<std::array<T, N>> = N;
 
-/// A field begins and ends within 8 bytes, or is a GID.
+/// Checks that the field lies within 8 bytes, or is a GID.
 template <typename Value, typename Member>
 constexpr bool is_loadable(const Field<Value, Member>& field) {
   if constexpr (std::is_same_v<Member, Gid>) return field.bit % 8 == 0 && field.width == 128;
   return field.width >= 1 && field.bit % 8 + field.width <= 64;
 }
 
-/// True where every field lies in the attribute, and no two have a bit in common.
+/// Returns true if every field lies in the attribute and no two overlap.
 template <Fields T>
 consteval bool are_sound() {
   std::array<bool, 8 * T::kSize> taken{};
@@ -85,7 +85,7 @@ inline std::uint64_t load_bits(const std::byte* at, std::size_t bit, unsigned wi
   return value >> (7 - last % 8) & (~std::uint64_t{0} >> (64 - width));
 }
 
-/// Sets bits that are zero.
+/// Sets bits that are zero so far.
 inline void store_bits(std::byte* at, std::size_t bit, unsigned width, std::uint64_t value) {
   const std::size_t last = bit + width - 1;
   value = (value & (~std::uint64_t{0} >> (64 - width))) << (7 - last % 8);
@@ -122,7 +122,7 @@ void store(const std::array<Element, N>& member, std::byte* at, std::size_t bit,
 
 }  // namespace fields
 
-/// Every value of every field has a meaning or is kept as it came, so this cannot fail.
+/// Cannot fail: every value of every field is accepted, with or without a meaning.
 template <Fields T>
 T decode(std::span<const std::byte, T::kSize> bytes) {
   static_assert(fields::are_sound<T>());
@@ -135,7 +135,7 @@ T decode(std::span<const std::byte, T::kSize> bytes) {
   return value;
 }
 
-/// A value of more bits than its field has is cut to the field's.
+/// A value that is too large for its field is cut to the field's bits.
 template <Fields T>
 void encode(const T& value, std::span<std::byte, T::kSize> out) {
   static_assert(fields::are_sound<T>());

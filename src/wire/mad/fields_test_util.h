@@ -10,7 +10,7 @@
 
 #include "wire/mad/fields.h"
 
-/// What holds of every attribute that is a table of fields.
+/// Checks for every attribute that has a table of fields.
 namespace verbatim::wire {
 
 template <Fields T>
@@ -23,7 +23,8 @@ constexpr std::size_t bits_in_fields() {
   return bits;
 }
 
-/// Any bytes decode, and encode to themselves but for reserved bits, which are sent as zero.
+/// Any bytes decode, and encode to the same bytes, except for reserved bits, which are sent as
+/// zero.
 template <Fields T>
 void expect_round_trip() {
   std::mt19937 random(7);

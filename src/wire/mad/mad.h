@@ -10,8 +10,8 @@
 
 namespace verbatim::wire {
 
-/// A management datagram (IBA volume 1, section 13.4): a header and 232 bytes that the management
-/// class defines, always 256 bytes together, as payload of a UD packet to QP0 or QP1.
+/// A management datagram (IBA volume 1, section 13.4): a header and 232 bytes that depend on the
+/// management class. It has 256 bytes and is the payload of a UD packet to QP0 or QP1.
 inline constexpr std::size_t kMadBytes = 256;
 
 /// Management classes (IBA 13.4.4, table 109).
@@ -23,8 +23,8 @@ enum class MadClass : std::uint8_t {
   directed_route_subnet_management = 0x81,
 };
 
-/// Methods (IBA 13.4.5, 15.2.2). `send` carries a message that is no request to be answered by its
-/// method. A response has the highest bit set, but for `trap_repress`.
+/// Methods (IBA 13.4.5, 15.2.2). `send` needs no response. A response has the highest bit set,
+/// except `trap_repress`.
 enum class MadMethod : std::uint8_t {
   get = 0x01,
   set = 0x02,
@@ -43,7 +43,7 @@ enum class MadMethod : std::uint8_t {
   remove_response = 0x95,
 };
 
-/// Why a request is refused: bits 0 to 4 of the status (IBA 13.4.7).
+/// Status of a response (IBA 13.4.7). Bits 2 to 4 say why a request is refused.
 enum class MadStatus : std::uint16_t {
   ok = 0,
   busy = 0x0001,
@@ -81,7 +81,7 @@ struct MadHeader {
 
 inline constexpr std::size_t kMadDataBytes = kMadBytes - MadHeader::kSize;
 
-/// Checks the MAD's length and base version. Class, method and attribute may be unknown ones.
+/// Checks the MAD's length and base version. Class, method and attribute may be unknown.
 inline std::expected<MadHeader, WireError> decode_mad_header(ByteSpan mad) {
   if (mad.size() != kMadBytes) return std::unexpected(WireError::mad_length);
   const std::byte* at = mad.data();

@@ -34,7 +34,7 @@ std::optional<ManagementDatagram> decode_management_packet(const IcrcSeed& seed,
   const auto decoded = decode_packet(packet.first(packet.size() - kIcrcBytes));
   if (!decoded) return std::nullopt;
   const Headers& headers = decoded->headers;
-  // IBA 10.9.3: the lower 15 bits match, and one of the two is a full member.
+  // IBA 10.9.3: the lower 15 bits match, and at least one of the two is a full member.
   const bool same_partition = (raw(headers.bth.pkey) & 0x7fff) == (raw(kDefaultPKey) & 0x7fff);
   if (headers.bth.opcode != kSendOnly || headers.bth.dest_qp != kManagementQpn ||
       headers.deth.qkey != kManagementQKey || !same_partition ||

@@ -12,19 +12,19 @@
 #include "wire/net/grh.h"
 #include "wire/net/icrc.h"
 
-/// A management datagram as RoCE v2 carries it: BTH, DETH, 256 bytes of MAD, ICRC. It goes from
-/// queue pair 1 to queue pair 1 (IBA 13.5.1, A17.5).
+/// A management datagram in a RoCE packet: BTH, DETH, 256 bytes of MAD, ICRC. Sent from queue pair
+/// 1 to queue pair 1 (IBA 13.5.1, A17.5).
 namespace verbatim::wire {
 
 using MadSpan = std::span<const std::byte, kMadBytes>;
 
 inline constexpr Qpn kManagementQpn{1};
-/// The well-known key of queue pair 1 (IBA 10.2.5).
+/// The well-known Q_Key of queue pair 1 (IBA 10.2.5).
 inline constexpr QKey kManagementQKey{0x8001'0000};
 inline constexpr std::size_t kManagementPacketBytes =
     Bth::kSize + Deth::kSize + kMadBytes + kIcrcBytes;
 
-/// What follows the UDP header, or the Ethernet header (RoCE v1).
+/// The bytes after the UDP header, or after the GRH (RoCE v1).
 class ManagementPacket {
  public:
   ByteSpan bytes() const { return ByteSpan(bytes_).subspan(has_grh_ ? 0 : Grh::kSize); }
@@ -35,8 +35,8 @@ class ManagementPacket {
   std::array<std::byte, Grh::kSize + kManagementPacketBytes> bytes_{};
 };
 
-/// `flow` is what the kernel will write in front of it; the IPv4 identification is that of a
-/// datagram sent alone.
+/// `flow`: the IP header that the kernel will write. The IPv4 identification is that of a datagram
+/// that is sent alone.
 ManagementPacket encode_management_packet(const IpFlow& flow, Psn psn, MadSpan mad);
 
 struct ManagementDatagram {
@@ -44,8 +44,8 @@ struct ManagementDatagram {
   Qpn source_qpn;
 };
 
-/// The MAD in a packet; nothing where the packet is damaged, or is for another queue pair, key or
-/// partition.
+/// Returns the MAD of a packet; nothing if the packet is damaged, or is for another queue pair, key
+/// or partition.
 std::optional<ManagementDatagram> decode_management_packet(const IcrcSeed& seed, ByteSpan packet);
 
 }  // namespace verbatim::wire

@@ -34,7 +34,7 @@ TEST(ManagementPacket, OfVersion1BeginsWithItsGrh) {
   IpFlow flow = kFlow;
   flow.source_port = flow.destination_port = 0;
   auto frame = packet_of(flow);
-  frame.resize(frame.size() + 6);  // What Ethernet pads.
+  frame.resize(frame.size() + 6);  // Ethernet's padding.
   const auto found = decode_grh_packet(frame);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->grh.source, flow.source);
@@ -46,14 +46,14 @@ TEST(ManagementPacket, OfVersion1BeginsWithItsGrh) {
 }
 
 TEST(ManagementPacket, NoDamagePassesButThatOfBytesThatRoutersChange) {
-  // Over IPv6: an IPv4 identification would explain some damage (docs/decisions.md).
+  // Over IPv6: over IPv4 some damage passes as another identification (docs/decisions.md).
   const IpFlow flow{.source = gid_of(SocketAddress::parse("fd00::1").value()),
                     .destination = gid_of(SocketAddress::parse("fd00::2").value())};
   const auto good = packet_of(flow);
   for (std::size_t i = 0; i < good.size(); ++i) {
     auto packet = good;
     packet[i] ^= std::byte{0x10};
-    // Byte 4 of the BTH is FECN and BECN.
+    // Byte 4 of the BTH has FECN and BECN, which the ICRC does not cover.
     EXPECT_EQ(decode_management_packet(IcrcSeed(flow), packet).has_value(), i == 4) << i;
   }
 }
@@ -67,7 +67,7 @@ TEST(ManagementPacket, OtherQueuePairsKeysAndLengthsAreRefused) {
     return decode_management_packet(IcrcSeed(kFlow), packet).has_value();
   };
   ASSERT_TRUE(accepts(good));
-  for (const std::size_t changed : {3, 7, 12, 15}) {  // P_Key, destination, two of the Q_Key.
+  for (const std::size_t changed : {3, 7, 12, 15}) {  // P_Key, destination, two bytes of the Q_Key.
     auto packet = good;
     packet[changed] ^= std::byte{0x02};
     EXPECT_FALSE(accepts(packet)) << changed;

@@ -10,9 +10,9 @@
 
 namespace verbatim::wire {
 
-/// The RDMA IP CM service (IBA annex A11): connections asked for by IP address and port. What the
-/// service id says: bytes 00 00 00 00 01, the IP protocol number, the destination port.
-enum class PortSpace : std::uint16_t {  // As librdmacm numbers them.
+/// The RDMA IP CM service (IBA annex A11): connections to an IP address and port. The service id
+/// has the bytes 00 00 00 00 01, the IP protocol number and the destination port.
+enum class PortSpace : std::uint16_t {  // Values as in librdmacm.
   ipoib = 0x0002,
   tcp = 0x0106,
   udp = 0x0111,
@@ -23,12 +23,12 @@ constexpr ServiceId service_id_of(PortSpace space, std::uint16_t port) {
   return static_cast<ServiceId>(std::uint64_t{raw(space)} << 16 | port);
 }
 constexpr std::uint16_t port_of(ServiceId id) { return static_cast<std::uint16_t>(raw(id)); }
-/// True where the service id is one of annex A11: an `RdmaIpHeader` leads the private data.
+/// Returns true for a service id of annex A11: an `RdmaIpHeader` begins the private data.
 constexpr bool is_rdma_ip(ServiceId id) { return raw(id) >> 24 == 1 || raw(id) >> 16 == 2; }
-/// The service id's port space; only for one that `is_rdma_ip`.
+/// Returns the service id's port space. Requires `is_rdma_ip`.
 constexpr PortSpace port_space_of(ServiceId id) { return static_cast<PortSpace>(raw(id) >> 16); }
 
-/// Leads the private data of a REQ or SIDR_REQ to the RDMA IP CM service (IBA A11.3.2).
+/// Begins the private data of a REQ or SIDR_REQ to the RDMA IP CM service (IBA A11.3.2).
 ///
 ///     byte   0 (4, 4)         1 (4, 4)            2-3      4-19      20-35
 ///          +-------+-------+---------+----------+--------+---------+-------------+
@@ -36,11 +36,11 @@ constexpr PortSpace port_space_of(ServiceId id) { return static_cast<PortSpace>(
 ///          | vers. | vers. | version |          | port   | address | address     |
 ///          +-------+-------+---------+----------+--------+---------+-------------+
 ///
-/// An IPv4 address stands in the last four bytes of its field, the others are zero. The values here
-/// are GIDs: an IPv4 address is mapped (::ffff:a.b.c.d).
+/// On the wire an IPv4 address is in the last four bytes of its field, and the others are zero.
+/// Here both are GIDs: an IPv4 address is mapped (::ffff:a.b.c.d).
 struct RdmaIpHeader {
   static constexpr std::size_t kSize = 36;
-  bool ipv4 = false;  // Both addresses are of this kind.
+  bool ipv4 = false;  // Both addresses are IPv4.
   std::uint16_t source_port = 0;
   Gid source{};
   Gid destination{};
@@ -64,7 +64,7 @@ inline void store_ip(std::byte* at, Gid gid, bool ipv4) {
 
 }  // namespace detail
 
-/// Checks the versions. The bytes before an IPv4 address are ignored.
+/// Checks the versions. Ignores the bytes before an IPv4 address.
 inline std::expected<RdmaIpHeader, WireError> decode_rdma_ip(
     std::span<const std::byte, RdmaIpHeader::kSize> bytes) {
   const std::uint8_t ip_version = bits_of(bytes[1], 4, 4);

@@ -11,7 +11,7 @@ constexpr std::uint16_t kTypeIpv6 = 0x86dd;
 constexpr std::uint16_t kTypeVlan = 0x8100;
 constexpr std::uint16_t kTypeServiceVlan = 0x88a8;
 constexpr std::uint16_t kTypeMpls = 0x8847;
-constexpr std::uint16_t kTypeTransparentEthernet = 0x6558;  // RFC 1701: in GRE.
+constexpr std::uint16_t kTypeTransparentEthernet = 0x6558;  // RFC 1701: Ethernet in GRE.
 
 constexpr std::uint8_t kProtocolTcp = 6;
 constexpr std::uint8_t kProtocolUdp = 17;
@@ -23,14 +23,14 @@ constexpr std::uint8_t kVxlanHasIdentifier = 0x08;
 constexpr int kVlanTagsMax = 2;
 constexpr int kExtensionHeadersMax = 8;
 
-/// Reads a frame from front to back. Each step that succeeds moves on; the first that does not ends
-/// the look.
+/// Reads a frame from front to back. Each step moves past its layer; the first step that fails ends
+/// the reading.
 class Reader {
  public:
   explicit Reader(ByteSpan frame) : frame_(frame) {}
 
   void ethernet(FrameLayers& out);
-  /// What tunnels carry: at most one inside the frame.
+  /// Returns the Ethertype of a tunnel's content. Only one level of tunnels is parsed.
   std::uint16_t tunnelled() const { return tunnelled_; }
   void network(std::uint16_t type, FrameLayers& out);
 
@@ -50,7 +50,7 @@ class Reader {
   void set_extent(std::size_t total, FrameLayers& out) const;
   void ipv4(FrameLayers& out);
   void ipv6(FrameLayers& out);
-  /// Skips extension headers; false where no transport layer follows.
+  /// Skips extension headers. Returns false if no transport layer follows.
   bool ipv6_extensions(FrameLayers& out);
   void transport(FrameLayers& out);
   void udp(FrameLayers& out);
@@ -58,7 +58,7 @@ class Reader {
 
   ByteSpan frame_;
   std::size_t at_ = 0;
-  std::uint16_t tunnelled_ = 0;  // Ethertype of what the tunnel carries; 0: there is no tunnel.
+  std::uint16_t tunnelled_ = 0;  // Ethertype of the tunnel's content; 0: no tunnel.
 };
 
 void Reader::ethernet(FrameLayers& out) {
@@ -155,7 +155,7 @@ bool Reader::ipv6_extensions(FrameLayers& out) {
 }
 
 void Reader::transport(FrameLayers& out) {
-  frame_ = frame_.first(out.ip_end);  // What is behind it is padding.
+  frame_ = frame_.first(out.ip_end);  // The rest is padding.
   if (at_ > frame_.size()) return;
   out.transport_at = static_cast<std::uint32_t>(at_);
   switch (out.fields.protocol) {

@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 
-/// Ethernet frames as flow steering, checksum offload and receive-side scaling see them: which
+/// Parses Ethernet frames for flow steering, checksum offload and receive-side scaling: which
 /// layers there are, where they begin, and the fields that rules match.
 namespace verbatim::wire {
 
@@ -31,17 +31,17 @@ enum FrameLayer : std::uint16_t {
 inline constexpr std::uint8_t kIpv4DontFragment = 2;
 inline constexpr std::uint8_t kIpv4MoreFragments = 4;
 
-/// The fields of the layers, each in network byte order; zeros where a layer is not there. Bytes
-/// only: two of them compare as their bytes do, and rules mask them as a whole.
+/// The fields of the layers, in network byte order; zeros for a missing layer. All members are
+/// bytes: two values compare as memory does, and rules mask a value as a whole.
 struct FrameFields {
   std::array<std::uint8_t, 6> destination_mac{};
   std::array<std::uint8_t, 6> source_mac{};
-  std::array<std::uint8_t, 2> ether_type{};  // Behind the last VLAN tag.
-  std::array<std::uint8_t, 2> vlan_tag{};    // The first one's: priority, CFI, id.
-  std::array<std::uint8_t, 16> source_ip{};  // IPv4: the first four bytes.
+  std::array<std::uint8_t, 2> ether_type{};  // After the last VLAN tag.
+  std::array<std::uint8_t, 2> vlan_tag{};    // The first tag: priority, CFI, id.
+  std::array<std::uint8_t, 16> source_ip{};  // IPv4: in the first four bytes.
   std::array<std::uint8_t, 16> destination_ip{};
   std::array<std::uint8_t, 4> flow_label{};  // IPv6.
-  std::uint8_t protocol = 0;                 // Behind the IPv6 extension headers.
+  std::uint8_t protocol = 0;                 // After the IPv6 extension headers.
   std::uint8_t traffic_class = 0;            // IPv4: TOS.
   std::uint8_t hop_limit = 0;                // IPv4: time to live.
   std::uint8_t ip_flags = 0;                 // IPv4.
@@ -50,20 +50,20 @@ struct FrameFields {
   std::array<std::uint8_t, 4> tunnel_id{};  // VXLAN: the 24 bits of the network identifier.
   std::array<std::uint8_t, 4> spi{};        // ESP.
   std::array<std::uint8_t, 4> sequence{};   // ESP.
-  std::array<std::uint8_t, 2> gre_flags{};  // And version.
+  std::array<std::uint8_t, 2> gre_flags{};  // Flags and version.
   std::array<std::uint8_t, 2> gre_protocol{};
   std::array<std::uint8_t, 4> gre_key{};
   std::array<std::uint8_t, 4> mpls_label{};  // The whole entry at the top of the stack.
-  std::array<std::uint8_t, 4> reserved{};    // To a multiple of eight bytes.
+  std::array<std::uint8_t, 4> reserved{};    // Pads to a multiple of eight bytes.
   friend bool operator==(const FrameFields&, const FrameFields&) = default;
 };
 static_assert(sizeof(FrameFields) == 88 && alignof(FrameFields) == 1);
 
 struct FrameLayers {
   std::uint16_t layers = 0;  // FrameLayer bits.
-  std::uint32_t ip_at = 0;   // Offsets in the frame, where the layer is there.
-  std::uint32_t ip_end = 0;  // Where the IP packet ends: Ethernet may have padded the frame.
-  bool is_whole = false;     // The frame has all that the IP header speaks of.
+  std::uint32_t ip_at = 0;   // Offset in the frame; valid if the layer is there, like the others.
+  std::uint32_t ip_end = 0;  // End of the IP packet: Ethernet may have padded the frame.
+  bool is_whole = false;     // The frame has all bytes that the IP header counts.
   std::uint32_t transport_at = 0;
   FrameFields fields;
 
@@ -73,15 +73,14 @@ struct FrameLayers {
 
 struct Frame {
   FrameLayers outer;
-  FrameLayers inner;  // Of VXLAN and GRE tunnels.
+  FrameLayers inner;  // Of a VXLAN or GRE tunnel.
 
   bool is_group() const { return (outer.fields.destination_mac[0] & 1) != 0; }
 };
 
-/// Looks through a frame as it comes from the wire, without the frame check sequence. A layer that
-/// whose header is cut short, and what is behind it, is not there; lengths that IP headers claim
-/// beyond the frame's end are forgiven, as cards do. A fragment but the first has no transport
-/// layer. Any bytes will do: no layer at all is found in fewer than 14.
+/// Parses a received frame without its frame check sequence. A layer with an incomplete header is
+/// not there, nor is any after it. IP lengths beyond the frame's end are accepted, as cards do. Of
+/// fragments only the first has a transport layer. Accepts any bytes; fewer than 14 have no layer.
 Frame parse_frame(ByteSpan frame);
 
 }  // namespace verbatim::wire

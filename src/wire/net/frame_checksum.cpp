@@ -7,7 +7,7 @@ constexpr std::size_t kIpv4ChecksumAt = 10;
 constexpr std::size_t kTcpChecksumAt = 16;
 constexpr std::size_t kUdpChecksumAt = 6;
 
-/// A sum of 16-bit words in network byte order, carries not yet added.
+/// A sum of 16-bit words in network byte order, before carries are added.
 std::uint64_t sum(ByteSpan bytes) {
   std::uint64_t total = 0;
   std::size_t at = 0;
@@ -22,7 +22,7 @@ std::uint16_t folded(std::uint64_t total) {
   return static_cast<std::uint16_t>(total);
 }
 
-constexpr std::uint16_t kAllOnes = 0xffff;  // What a right checksum and its data add up to.
+constexpr std::uint16_t kAllOnes = 0xffff;  // The sum of data with a right checksum.
 
 std::size_t ipv4_header_bytes(ByteSpan frame, const FrameLayers& layers) {
   return (std::to_integer<std::size_t>(frame[layers.ip_at]) & 0xf) * 4;
@@ -37,7 +37,7 @@ ByteSpan transport_of(ByteSpan frame, const FrameLayers& layers) {
   return frame.subspan(layers.transport_at, layers.ip_end - layers.transport_at);
 }
 
-/// The pseudo header and the transport layer as it stands.
+/// The sum of the pseudo header and the transport layer.
 std::uint64_t transport_sum(ByteSpan frame, const FrameLayers& layers) {
   const ByteSpan transport = transport_of(frame, layers);
   const bool is_ipv4 = layers.has(kLayerIpv4);
@@ -75,7 +75,7 @@ void fill_checksums(MutableByteSpan frame, const FrameLayers& layers) {
       &frame[layers.transport_at + (is_udp ? kUdpChecksumAt : kTcpChecksumAt)];
   store_be<std::uint16_t>(checksum, 0);
   auto value = static_cast<std::uint16_t>(~folded(transport_sum(frame, layers)));
-  if (is_udp && value == 0) value = kAllOnes;  // Zero would say that there is none (RFC 768).
+  if (is_udp && value == 0) value = kAllOnes;  // Zero would mean "no checksum" (RFC 768).
   store_be<std::uint16_t>(checksum, value);
 }
 

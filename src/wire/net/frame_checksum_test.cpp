@@ -11,7 +11,7 @@ namespace verbatim::wire {
 namespace {
 
 const std::string kMacs = "015056 1920a7 248a07 a528c8";
-// The checksums are scapy's.
+// The checksums were computed by scapy.
 const std::string kUdp4 =
     kMacs + "0800 4500002000004000401134c8 01010101 02020202 04d2162e 000cf54d 70617921";
 const std::string kTcp6 =
@@ -31,11 +31,11 @@ TEST(FrameChecksum, FilledChecksumsAreTheRightOnes) {
   Bytes udp(kUdp4);
   EXPECT_TRUE(udp.valid());
   const auto right = udp.bytes;
-  udp.bytes[24] ^= std::byte{1};  // IPv4's.
+  udp.bytes[24] ^= std::byte{1};  // The IPv4 checksum.
   EXPECT_FALSE(udp.valid());
   udp.fill();
   EXPECT_EQ(to_hex(udp.bytes), to_hex(right));
-  udp.bytes[40] ^= std::byte{1};  // UDP's.
+  udp.bytes[40] ^= std::byte{1};  // The UDP checksum.
   EXPECT_FALSE(udp.valid());
   udp.fill();
   EXPECT_EQ(to_hex(udp.bytes), to_hex(right));

@@ -117,8 +117,8 @@ TEST(Frame, MplsAndEsp) {
   EXPECT_EQ(hex(esp.outer.fields.sequence), "00000007");
 }
 
-/// In an allocation of its own, so that a sanitizer sees what is read beyond it. Each layer appears
-/// at one length and stays.
+/// Each length gets its own allocation, so that a sanitizer sees a read past the end. Each layer
+/// appears at one length and stays from there on.
 TEST(Frame, EveryTruncation) {
   const auto whole = from_hex(kMacs + "8100bc0c 0800" + kUdp4);
   std::uint16_t before = 0;

@@ -10,9 +10,9 @@
 namespace verbatim::wire {
 namespace {
 
-constexpr std::size_t kOnesBytes = 8;  // In the place of the LRH.
+constexpr std::size_t kOnesBytes = 8;  // In place of the LRH.
 constexpr std::size_t kBthReservedByte = 4;
-constexpr std::size_t kIdentificationByte = 4;  // Within the IPv4 header.
+constexpr std::size_t kIdentificationByte = 4;  // Offset in the IPv4 header.
 constexpr std::byte kOnes{0xff};
 
 /// The polynomial of CRC-32, reflected: bit 31 stands for x^0, bit 0 for x^31.
@@ -24,7 +24,7 @@ constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
   std::uint32_t product = 0;
   for (std::uint32_t bit = kOne; bit != 0; bit >>= 1) {
     product ^= (a & bit) != 0 ? b : 0;
-    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);  // b times x.
+    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);  // b = b * x.
   }
   return product;
 }
@@ -34,7 +34,7 @@ constexpr std::uint32_t divide_by_x(std::uint32_t value) {
   return (value & kOne) != 0 ? (value ^ kPolynomial) << 1 | 1 : value << 1;
 }
 
-/// x^(-8 * step * i) for i from 0.
+/// Table of x^(-8 * step * i), for i from 0.
 template <std::size_t N>
 constexpr std::array<std::uint32_t, N> inverse_powers(std::uint32_t step) {
   std::uint32_t factor = kOne;
@@ -48,8 +48,8 @@ constexpr std::array<std::uint32_t, N> inverse_powers(std::uint32_t step) {
 constexpr auto kByByte = inverse_powers<256>(1);
 constexpr auto kBy256Bytes = inverse_powers<257>(256);
 
-/// Which difference in four bytes makes a difference of `syndrome` in the CRC `bytes` later,
-/// counted from the first of the four. The first byte is the lowest in the result.
+/// Returns the difference in four bytes that causes the difference `syndrome` in the CRC `bytes`
+/// later, counted from the first of the four. The first byte is the lowest of the result.
 std::uint32_t difference_before(std::uint32_t syndrome, std::size_t bytes) {
   return multiply(multiply(syndrome, kByByte[bytes & 255]), kBy256Bytes[bytes >> 8]);
 }
@@ -119,7 +119,7 @@ std::optional<std::uint16_t> verify_icrc(const IcrcSeed& seed, ByteSpan packet,
   if (syndrome == 0) return expected_identification;
   if (!seed.is_ipv4()) return std::nullopt;
 
-  // The identification's two bytes are followed by the flags, of which only DF may differ.
+  // The flags follow the identification's two bytes; of these only DF may differ.
   constexpr std::uint32_t kMayDiffer = 0x0040ffff;
   const std::size_t after = kIpv4HeaderBytes - kIdentificationByte + kUdpHeaderBytes;
   const std::uint32_t difference = difference_before(syndrome, after + covered.size());

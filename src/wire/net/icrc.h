@@ -12,15 +12,15 @@
 #include "wire/net/ip.h"
 
 /// The invariant CRC of RoCE (IBA volume 1, section 7.8.1; annexes A16.5.1 and A17.3.3): CRC-32
-/// over eight bytes of ones in the place of the LRH, the GRH (version 1) or the IP and UDP headers
-/// (version 2), BTH, extended headers, payload and padding, with all that a router may change taken
-/// as ones: traffic class, hop limit and flow label, the IPv4 and UDP checksums, and the BTH's byte
-/// 4 (FECN, BECN). It stands behind the padding, least significant byte first.
+/// over eight bytes of ones in place of the LRH, the GRH (v1) or the IP and UDP headers (v2), BTH,
+/// extended headers, payload and padding. Fields that routers may change count as ones: traffic
+/// class, hop limit and flow label, the IPv4 and UDP checksums, and byte 4 of the BTH (FECN, BECN).
+/// The ICRC follows the padding, least significant byte first.
 namespace verbatim::wire {
 
 inline constexpr std::size_t kIcrcBytes = 4;
 
-/// The CRC of a packet whose pieces lie apart: feed them in order, then take the value.
+/// The CRC of a packet in pieces: feed them in order, then take the value.
 class Icrc {
  public:
   explicit Icrc(std::uint32_t value) : value_(value) {}
@@ -43,18 +43,18 @@ inline std::uint32_t load_icrc(std::span<const std::byte, kIcrcBytes> bytes) {
   return std::byteswap(load_be<std::uint32_t>(bytes.data()));
 }
 
-/// What the ICRC covers before the BTH, as a template of one flow: a packet costs the copy of at
-/// most 56 bytes and one pass over them. A value; immutable, so any thread may use it.
+/// The bytes before the BTH that the ICRC covers, prepared for one flow: each packet costs a copy
+/// of at most 56 bytes and one pass over them. An immutable value; any thread may use it.
 class IcrcSeed {
  public:
   explicit IcrcSeed(const IpFlow& flow);
 
-  /// Begins a packet: `headers` are the encoded BTH and extended headers, as `encode_headers` wrote
-  /// them, and at most kHeadersMaxBytes. `udp_length` counts the UDP header (also of version 1,
-  /// which has none), `headers`, payload, padding and ICRC.
+  /// Begins a packet. `headers`: the encoded BTH and extended headers from `encode_headers`, at
+  /// most kHeadersMaxBytes. `udp_length` counts the UDP header (also for v1, which has none),
+  /// `headers`, payload, padding and ICRC.
   Icrc start(std::uint16_t udp_length, std::uint16_t ip_identification, ByteSpan headers) const;
 
-  /// Of a packet in one piece: what lies between the UDP header and the ICRC.
+  /// Computes the ICRC of a packet in one piece: the bytes between the UDP header and the ICRC.
   std::uint32_t compute(ByteSpan packet, std::uint16_t ip_identification) const;
 
   bool is_ipv4() const { return is_ipv4_; }
@@ -63,17 +63,16 @@ class IcrcSeed {
   std::array<std::byte, 8 + kIpUdpMaxBytes> image_;
   bool is_ipv4_;
   bool has_grh_;
-  std::size_t ip_bytes_;   // Or the GRH's.
-  std::size_t udp_bytes_;  // 0 behind a GRH.
+  std::size_t ip_bytes_;   // Of the IP header or the GRH.
+  std::size_t udp_bytes_;  // 0 with a GRH.
 };
 
-/// Checks the ICRC at the end of `packet`, which begins with the BTH and is all that the UDP header
-/// is followed by. Returns the IP identification under which it is right, or nothing.
+/// Checks the ICRC at the end of `packet`, which contains all bytes after the UDP header. Returns
+/// the IP identification for which it is right, or nothing.
 ///
-/// The ICRC covers the IPv4 identification (and its DF flag), which a socket does not show. So a
-/// mismatch is not yet an error: a CRC is linear, and the identification that explains the
-/// difference is computed. Any other damage passes as an identification with a probability of
-/// 2^-15. Over IPv6 only equality counts.
+/// The ICRC covers the IPv4 identification (and the DF flag), which a socket does not show. So on a
+/// mismatch the identification that explains it is computed, for a CRC is linear. Other damage
+/// passes as an identification with a probability of 2^-15. Over IPv6 the ICRC must be equal.
 std::optional<std::uint16_t> verify_icrc(const IcrcSeed& seed, ByteSpan packet,
                                          std::uint16_t expected_identification);
 

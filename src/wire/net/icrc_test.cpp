@@ -11,7 +11,7 @@
 namespace verbatim::wire {
 namespace {
 
-// Whole datagrams: the IPv4 ones as scapy's RoCE layer builds them, the IPv6 one by zlib's CRC-32.
+// Complete datagrams: over IPv4 as built by scapy's RoCE layer, over IPv6 with zlib's CRC-32.
 constexpr const char* kSendIpv4 =
     "4500003012344000401114870a0000010a000002c35012b7001c0000"
     "0470ffff0000001180abcdef4100000024ecfb7f";
@@ -22,7 +22,7 @@ constexpr const char* kSendIpv6 =
     "60000000001c1140fd000000000000000000000000000001fd000000000000000000000000000002"
     "c35012b7001c000004f0ffff0000001180abcdef4100000046218652";
 
-// From the GRH on, by zlib's CRC-32: tests/wire_judge/roce.py.
+// From the GRH on, with zlib's CRC-32: tests/wire_judge/roce.py.
 constexpr const char* kSendGrh =
     "6123456700141b4000000000000000000000ffff0a00000100000000000000000000ffff0a000002"
     "0470ffff0000001180abcdef4100000050d32396";
@@ -30,7 +30,7 @@ constexpr const char* kSendGrh =
 struct Golden {
   std::vector<std::byte> datagram;
   IpUdp ip;
-  ByteSpan packet;  // BTH to ICRC.
+  ByteSpan packet;  // From BTH to ICRC.
 
   explicit Golden(const char* hex) : datagram(from_hex(hex)), ip(*decode_ip_udp(datagram)) {
     packet = ByteSpan(datagram).subspan(ip.flow.ip_header_bytes() + kUdpHeaderBytes);
@@ -56,7 +56,7 @@ TEST(Icrc, OfVersion1) {
               .source_port = 0,
               .destination_port = 0};
   EXPECT_TRUE(verify_icrc(IcrcSeed(flow), found->packet, 0));
-  // There is no identification that could explain damage.
+  // There is no identification that could explain the damage.
   found->packet[14] ^= std::byte{1};
   EXPECT_FALSE(verify_icrc(IcrcSeed(flow), found->packet, 0));
   found->packet[14] ^= std::byte{1};
@@ -155,7 +155,7 @@ TEST(VerifyIcrc, RandomDamagePassesAsAnIdentificationOneTimeIn32768) {
     }
     if (verify_icrc(seed, packet, 0)) ++passed;
   }
-  EXPECT_LT(passed, 20);  // 6 are expected; a test that always passed or never looked would show.
+  EXPECT_LT(passed, 20);  // 6 are expected. Shows that the check is done at all.
 }
 
 TEST(VerifyIcrc, OverIpv6OnlyEqualityCounts) {

@@ -12,7 +12,7 @@ constexpr std::uint8_t kProtocolUdp = 17;
 constexpr std::uint16_t kDontFragment = 0x4000;
 constexpr std::size_t kMappedPrefixBytes = 12;
 
-/// The Internet checksum of an IPv4 header: zero if the checksum in it is right (RFC 1071).
+/// Returns the Internet checksum of an IPv4 header: zero if the checksum in it is right (RFC 1071).
 std::uint16_t header_checksum(const std::byte* header) {
   std::uint32_t sum = 0;
   for (std::size_t i = 0; i < kIpv4HeaderBytes; i += 2) sum += load_be<std::uint16_t>(header + i);

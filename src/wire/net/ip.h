@@ -10,8 +10,8 @@
 #include "wire/error.h"
 
 /// The IP and UDP headers of a RoCE v2 datagram (RFC 791, RFC 8200, RFC 768; IBA annex A17). The
-/// kernel writes and strips them; we build them for the ICRC, which covers them, for the GRH that a
-/// datagram receiver gets, and for captures. RoCE v1 has a GRH in their place (annex A16).
+/// kernel writes and strips them. Verbatim builds them for the ICRC, which covers them, for the GRH
+/// of a UD receive, and for captures. RoCE v1 has a GRH instead (annex A16).
 namespace verbatim::wire {
 
 inline constexpr std::size_t kIpv4HeaderBytes = 20;
@@ -19,8 +19,8 @@ inline constexpr std::size_t kIpv6HeaderBytes = 40;
 inline constexpr std::size_t kUdpHeaderBytes = 8;
 inline constexpr std::size_t kIpUdpMaxBytes = kIpv6HeaderBytes + kUdpHeaderBytes;
 
-/// What the packets of one sender to one receiver have in common. Addresses are GIDs: both IPv4
-/// addresses mapped into IPv6, or neither. A destination port of 0: RoCE v1.
+/// The fields that all packets from one sender to one receiver share. Addresses are GIDs: both IPv4
+/// addresses mapped into IPv6, or neither. A destination port of 0 means RoCE v1.
 struct IpFlow {
   Gid source{};
   Gid destination{};
@@ -39,7 +39,7 @@ struct IpFlow {
   friend bool operator==(const IpFlow&, const IpFlow&) = default;
 };
 
-/// Of what goes from one socket to another, whose addresses have their RoCE version's ports.
+/// Returns the flow between two sockets, whose addresses have the ports of their RoCE version.
 inline IpFlow flow_of(const SocketAddress& source, const SocketAddress& destination) {
   return {.source = gid_of(source),
           .destination = gid_of(destination),
@@ -50,21 +50,21 @@ inline IpFlow flow_of(const SocketAddress& source, const SocketAddress& destinat
 /// The IP and UDP headers of one datagram.
 struct IpUdp {
   IpFlow flow{};
-  std::uint16_t udp_length = kUdpHeaderBytes;  // UDP header and what follows it.
+  std::uint16_t udp_length = kUdpHeaderBytes;  // UDP header and payload.
   std::uint16_t identification = 0;            // IPv4 only.
   friend bool operator==(const IpUdp&, const IpUdp&) = default;
 };
 
-/// Writes the IP header alone (with the right checksum for IPv4); returns its bytes: 20 or 40.
-/// `out` holds at least kIpv6HeaderBytes, or kIpv4HeaderBytes for IPv4.
+/// Writes only the IP header (IPv4: with the right checksum) and returns its size: 20 or 40 bytes.
+/// `out` has at least kIpv4HeaderBytes for IPv4, else kIpv6HeaderBytes.
 std::size_t encode_ip(const IpUdp& headers, MutableByteSpan out);
 
-/// Writes both headers, the UDP checksum as zero: "none" (annex A17.4.5.3). Returns their bytes: 28
-/// or 48.
+/// Writes both headers, with a zero UDP checksum, which means "none" (annex A17.4.5.3). Returns
+/// their size: 28 or 48 bytes.
 std::size_t encode_ip_udp(const IpUdp& headers, MutableByteSpan out);
 
-/// Decodes the headers at the start of `datagram`, which is the whole IP packet: lengths and the
-/// IPv4 checksum are checked; options, fragments and extension headers are refused.
+/// Decodes the headers of `datagram`, a complete IP packet. Checks lengths and the IPv4 checksum;
+/// refuses options, fragments and extension headers.
 std::expected<IpUdp, WireError> decode_ip_udp(ByteSpan datagram);
 
 }  // namespace verbatim::wire

@@ -25,7 +25,7 @@ const IpUdp kIpv6{.flow = {.source = kA6,
                            .flow_label = 0xcdef1},
                   .udp_length = 12};
 
-// The checksums are scapy's.
+// The checksums were computed by scapy.
 constexpr const char* kIpv4Golden =
     "45000020 12344000 40111497 0a000001 0a000002 c35012b7 000c0000";
 constexpr const char* kIpv6Golden =

@@ -11,8 +11,8 @@
 
 namespace verbatim::wire {
 
-/// What an agent of a management class can do, where else its requests go, and where its traps go
-/// (IBA 13.4.8.1). `capabilities` has bits of its class from bit 8 on.
+/// The capabilities of a management class's agent, where its requests are redirected, and where its
+/// traps go (IBA 13.4.8.1). The bits of `capabilities` from bit 8 on depend on the class.
 struct ClassPortInfo {
   static constexpr std::size_t kSize = 72;
   std::uint8_t base_version = 0;

@@ -9,8 +9,8 @@
 
 namespace verbatim::wire {
 
-/// What PortCounters::receive_errors and receive_switch_relay_errors are the sums of
-/// (IBA 16.1.4).
+/// The counters that PortCounters::receive_errors and receive_switch_relay_errors sum up (IBA
+/// 16.1.4).
 struct PortReceiveErrorDetails {
   static constexpr std::size_t kSize = 16;
   std::uint8_t port_select = 0;
@@ -33,7 +33,7 @@ struct PortReceiveErrorDetails {
                  field(&PortReceiveErrorDetails::looping_errors, 112));
 };
 
-/// What PortCounters::transmit_discards is the sum of (IBA 16.1.4).
+/// The counters that PortCounters::transmit_discards sums up (IBA 16.1.4).
 struct PortTransmitDiscardDetails {
   static constexpr std::size_t kSize = 12;
   std::uint8_t port_select = 0;
@@ -53,7 +53,7 @@ struct PortTransmitDiscardDetails {
                  field(&PortTransmitDiscardDetails::switch_head_of_queue_limit, 80));
 };
 
-/// Packets and words that came for this port (IBA 16.1.4).
+/// Packets and words received for this port (IBA 16.1.4).
 struct PortOperationalReceiveCounters {
   static constexpr std::size_t kSize = 12;
   std::uint8_t port_select = 0;

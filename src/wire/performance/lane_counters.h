@@ -9,7 +9,7 @@
 
 namespace verbatim::wire {
 
-/// Packets that came on each virtual lane (IBA 16.1.4).
+/// Packets received on each virtual lane (IBA 16.1.4).
 struct PortVlOperationalPackets {
   static constexpr std::size_t kSize = 36;
   std::uint8_t port_select = 0;
@@ -22,7 +22,7 @@ struct PortVlOperationalPackets {
                                              field(&PortVlOperationalPackets::lanes, 32));
 };
 
-/// Words of 4 bytes that came on each virtual lane (IBA 16.1.4).
+/// Words of 4 bytes received on each virtual lane (IBA 16.1.4).
 struct PortVlOperationalData {
   static constexpr std::size_t kSize = 68;
   std::uint8_t port_select = 0;
@@ -34,7 +34,7 @@ struct PortVlOperationalData {
                                              field(&PortVlOperationalData::lanes, 32));
 };
 
-/// How often each lane's credits stayed away for too long (IBA 16.1.4): 2 bits each.
+/// Number of times that a lane's credit update was overdue (IBA 16.1.4): 2 bits each.
 struct PortVlTransmitFlowControlUpdateErrors {
   static constexpr std::size_t kSize = 8;
   std::uint8_t port_select = 0;
@@ -48,7 +48,7 @@ struct PortVlTransmitFlowControlUpdateErrors {
                  field(&PortVlTransmitFlowControlUpdateErrors::lanes, 32, 2));
 };
 
-/// Ticks for which each virtual lane had data and sent none (IBA 16.1.4).
+/// Ticks for which each virtual lane had data but sent none (IBA 16.1.4).
 struct PortVlTransmitWaitCounters {
   static constexpr std::size_t kSize = 36;
   std::uint8_t port_select = 0;

@@ -54,11 +54,11 @@ struct PerformancePacket {
   friend bool operator==(const PerformancePacket&, const PerformancePacket&) = default;
 };
 
-/// Checks length, versions and class. Any method and attribute is taken.
+/// Checks length, versions and class. Accepts any method and attribute.
 std::expected<PerformancePacket, WireError> decode_performance_packet(ByteSpan mad);
 void encode(const PerformancePacket& packet, std::span<std::byte, PerformancePacket::kSize> out);
 
-/// The packet's data as the attribute `T`.
+/// Decodes the packet's data as attribute `T`.
 template <Fields T>
 T data_as(const PerformancePacket& packet) {
   return decode<T>(std::span(packet.data).template first<T::kSize>());

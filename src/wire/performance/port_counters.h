@@ -9,13 +9,13 @@
 
 namespace verbatim::wire {
 
-/// Counters of a port (IBA 16.1.3.5). Each stays at its maximum; the data counters count words of
-/// 4 bytes. A Set writes those that `counter_select` and `counter_select2` name.
+/// Counters of a port (IBA 16.1.3.5). Each stops at its maximum; the data counters count words of 4
+/// bytes. A Set writes the counters that `counter_select` and `counter_select2` select.
 struct PortCounters {
   static constexpr std::size_t kSize = 44;
   static constexpr std::uint8_t kAllPorts = 255;
-  static constexpr std::uint8_t kTransmitWaitSelect = 1;  // Of `counter_select2`.
-  std::uint8_t port_select = 0;                           // kAllPorts: the sum of all.
+  static constexpr std::uint8_t kTransmitWaitSelect = 1;  // A bit of `counter_select2`.
+  std::uint8_t port_select = 0;                           // kAllPorts: the sum over all ports.
   std::uint16_t counter_select = 0;
   std::uint16_t symbol_errors = 0;
   std::uint8_t link_error_recoveries = 0;
@@ -75,8 +75,8 @@ enum class CounterSelect : std::uint16_t {
   receive_packets = 1u << 15,
 };
 
-/// The same with 64 bits, which wrap (IBA 16.1.4). `counter_select2` is of the error counters,
-/// which are there where the agent's `capabilities2` says so.
+/// The same counters with 64 bits, which wrap (IBA 16.1.4). `counter_select2` selects error
+/// counters, which exist if the agent's `capabilities2` has their bit.
 struct PortCountersExtended {
   static constexpr std::size_t kSize = 184;
   std::uint8_t port_select = 0;

@@ -11,8 +11,8 @@ namespace verbatim::wire {
 
 enum class SampleStatus : std::uint8_t { done = 0, started = 1, running = 2 };
 
-/// Counting for a limited time (IBA 16.1.3.2). An agent that has no sampling mechanism answers with
-/// `mechanisms` 0 and no counters; the tick is still that of the transmit wait counters.
+/// Counting for a limited time (IBA 16.1.3.2). An agent without a sampling mechanism answers with
+/// `mechanisms` 0 and no counters; `tick` is still the unit of the transmit wait counters.
 struct PortSamplesControl {
   static constexpr std::size_t kSize = 68;
   static constexpr std::uint8_t kTickBaseNs = 4;  // A symbol's time at 1x SDR.

@@ -1,5 +1,5 @@
-// Golden bytes are what Debian's ibsim 0.10 sent under Debian's opensm (three switches in a
-// triangle, four hosts), and the values are what Debian's smpquery printed of them.
+// The golden bytes were sent by Debian's ibsim 0.10 under Debian's opensm (three switches in a
+// triangle, four hosts); the values are those that Debian's smpquery printed for them.
 #include <array>
 #include <string_view>
 #include <vector>
@@ -16,7 +16,7 @@
 namespace verbatim::wire {
 namespace {
 
-/// The bytes of `text`, then zeros.
+/// Returns the bytes of `text`, followed by zeros.
 template <std::size_t kSize>
 std::array<std::byte, kSize> bytes_of(std::string_view text) {
   std::array<std::byte, kSize> bytes{};
@@ -24,7 +24,7 @@ std::array<std::byte, kSize> bytes_of(std::string_view text) {
   return bytes;
 }
 
-/// `text` decodes to `value`, and `value` encodes to `text` with zeros behind it.
+/// Checks that `text` decodes to `value`, and that `value` encodes to `text` followed by zeros.
 template <Fields T>
 void expect_golden(std::string_view text, const T& value) {
   const auto bytes = bytes_of<T::kSize>(text);

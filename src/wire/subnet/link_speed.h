@@ -9,8 +9,8 @@
 
 namespace verbatim::wire {
 
-/// Rates as path records, multicast groups and address handles say them (IBA 15.2.5.16). The values
-/// are those of `ibv_rate`; they are not in the order of the rates.
+/// Rates in path records, multicast groups and address handles (IBA 15.2.5.16), with the values of
+/// `ibv_rate`, which are not in the order of rates.
 enum class RateCode : std::uint8_t {};
 
 struct RateFacts {
@@ -37,8 +37,8 @@ constexpr std::uint32_t mbps_of(RateCode code) {
   return 0;
 }
 
-/// The bit of a speed in each of PortInfo's masks. FDR10 is QDR there, with a bit of its own in
-/// `MellanoxExtendedPortInfo`. `rates` are those of 1x, 2x, 4x, 8x and 12x; 0: there is no code.
+/// The bit of a speed in each of PortInfo's masks. FDR10 counts as QDR there and has its own bit in
+/// `MellanoxExtendedPortInfo`. `rates` are the codes for 1x, 2x, 4x, 8x and 12x; 0: no code.
 struct LinkSpeedCodes {
   std::uint8_t speed;
   std::uint8_t extended;
@@ -46,7 +46,7 @@ struct LinkSpeedCodes {
   std::array<std::uint8_t, 5> rates;
 };
 
-/// In the order of `LinkSpeed`. An extended speed counts only where CapabilityMask says so;
+/// In the order of `LinkSpeed`. An extended speed is valid only if CapabilityMask has its bit;
 /// managers that do not know it read QDR.
 inline constexpr std::array<LinkSpeedCodes, 9> kLinkSpeedCodes{{
     {1, 0, 0, {2, 5, 3, 6, 4}},
@@ -75,14 +75,14 @@ constexpr std::optional<RateCode> rate_code(LinkWidth width, LinkSpeed speed) {
   return std::nullopt;
 }
 
-/// Sets what the link runs at. FDR10 reads as QDR.
+/// Sets the active speed of the link. FDR10 reads as QDR.
 constexpr void set_active_speed(PortInfo& port, LinkSpeed speed) {
   port.speed_active = codes_of(speed).speed;
   port.speed_extended_active = codes_of(speed).extended;
   port.speed_extended2_active = codes_of(speed).extended2;
 }
 
-/// Returns nothing if the link is down or a field has a value that is no speed.
+/// Returns nothing if the link is down or a field's value is no speed.
 constexpr std::optional<LinkSpeed> active_speed(const PortInfo& port) {
   for (std::size_t i = kLinkSpeedCodes.size(); i-- > 0;) {
     const LinkSpeedCodes& codes = kLinkSpeedCodes[i];

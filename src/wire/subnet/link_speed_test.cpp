@@ -60,7 +60,8 @@ TEST(RateCode, IsTheNominalRateOfWidthAndSpeed) {
         EXPECT_EQ(speed, LinkSpeed::xdr);
         continue;
       }
-      // Whole Gb/s of the signalling, above QDR of the data; DDR and SDR count their coding.
+      // Above QDR, rates are named by their data rate in whole Gb/s; DDR and SDR by the signalling
+      // rate.
       const double nominal = static_cast<double>(mbps_of(*code));
       const double signalling =
           static_cast<double>(facts_of(speed).signalling_bps * lanes_of(width)) / 1e6;

@@ -21,25 +21,26 @@ struct NodeDescription {
   static constexpr auto kFields = std::tuple(field(&NodeDescription::text, 0));
 };
 
-/// The first 64 bytes of `text`.
+/// Returns a description with the first 64 bytes of `text`.
 inline NodeDescription node_description(std::string_view text) {
   NodeDescription description;
   text.copy(description.text.data(), description.text.size());
   return description;
 }
-/// `description` must outlive what is returned.
+/// Requires that `description` outlives the result.
 inline std::string_view text_of(const NodeDescription& description) {
   const auto end = std::ranges::find(description.text, '\0');
   return {description.text.data(), static_cast<std::size_t>(end - description.text.begin())};
 }
 
-/// What a node is (IBA 14.2.5.3). `port_guid` and `local_port` are of the port that was asked.
+/// Kind and identity of a node (IBA 14.2.5.3). `port_guid` and `local_port` are those of the port
+/// that received the request.
 struct NodeInfo {
   static constexpr std::size_t kSize = 40;
   std::uint8_t base_version = 1;
   std::uint8_t class_version = 1;
   NodeType node_type{};
-  std::uint8_t ports = 0;  // Physical ones: a switch's port 0 does not count.
+  std::uint8_t ports = 0;  // Physical ports, without a switch's port 0.
   std::uint64_t system_image_guid = 0;
   std::uint64_t node_guid = 0;
   std::uint64_t port_guid = 0;
@@ -47,7 +48,7 @@ struct NodeInfo {
   std::uint16_t device_id = 0;
   std::uint32_t revision = 0;
   std::uint8_t local_port = 0;
-  std::uint32_t vendor_id = 0;  // 24 bits: the IEEE's.
+  std::uint32_t vendor_id = 0;  // 24 bits, assigned by the IEEE.
   friend bool operator==(const NodeInfo&, const NodeInfo&) = default;
   static constexpr auto kFields =
       std::tuple(field(&NodeInfo::base_version, 0), field(&NodeInfo::class_version, 8),
@@ -58,10 +59,10 @@ struct NodeInfo {
                  field(&NodeInfo::local_port, 288), field(&NodeInfo::vendor_id, 296, 24));
 };
 
-/// What a switch can do and how it forwards (IBA 14.2.5.4).
+/// Capabilities and forwarding of a switch (IBA 14.2.5.4).
 struct SwitchInfo {
   static constexpr std::size_t kSize = 20;
-  /// LifeTimeValue from which on packets live for ever; below, 4.096 us * 2^n.
+  /// Packets have no lifetime limit from this LifeTimeValue on; below, it is 4.096 us * 2^n.
   static constexpr std::uint8_t kUnlimitedLifetime = 0x14;
   std::uint16_t linear_forwarding_cap = 0;
   std::uint16_t random_forwarding_cap = 0;
@@ -99,7 +100,7 @@ struct SwitchInfo {
       field(&SwitchInfo::multicast_forwarding_top, 144));
 };
 
-/// Whether the port's light that helps to find it is on (IBA 14.2.5.15).
+/// State of the port's locator light (IBA 14.2.5.15).
 struct LedInfo {
   static constexpr std::size_t kSize = 4;
   bool is_on = false;

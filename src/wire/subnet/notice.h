@@ -20,7 +20,7 @@ enum class NoticeType : std::uint8_t {
   informational = 4,
 };
 
-/// Who makes a generic notice. The values are those of `NodeType`, and the manager's.
+/// Producer of a generic notice: a value of `NodeType`, or the subnet manager.
 enum class NoticeProducer : std::uint32_t {
   channel_adapter = 1,
   switch_node = 2,
@@ -46,12 +46,12 @@ enum class TrapNumber : std::uint16_t {
   bad_p_key_at_switch = 259,
 };
 
-/// The data of a trap, or of the Notice attribute (IBA 13.4.8.2). `details` is what the trap has to
-/// say; one of the values below.
+/// The data of a trap, or the Notice attribute (IBA 13.4.8.2). The layout of `details` depends on
+/// the trap: one of the structures below.
 struct Notice {
   static constexpr std::size_t kSize = 64;
   static constexpr std::size_t kDetailsBytes = 54;
-  bool is_generic = true;  // Else `producer` is a vendor id, and `trap` a device id.
+  bool is_generic = true;  // If not, `producer` is a vendor id and `trap` a device id.
   NoticeType type{};
   NoticeProducer producer{};  // 24 bits.
   TrapNumber trap{};
@@ -66,7 +66,7 @@ struct Notice {
       field(&Notice::count, 65, 15), field(&Notice::details, 80));
 };
 
-/// Traps 64 to 67: the GID that came, went, was created or deleted.
+/// Traps 64 to 67: the GID that came into or out of service, or that was created or deleted.
 struct GidDetails {
   static constexpr std::size_t kSize = Notice::kDetailsBytes;
   Gid gid{};
@@ -74,7 +74,7 @@ struct GidDetails {
   static constexpr auto kFields = std::tuple(field(&GidDetails::gid, 48));
 };
 
-/// Trap 128: a port of this switch changed its state.
+/// Trap 128: a port of this switch has changed its state.
 struct SwitchDetails {
   static constexpr std::size_t kSize = Notice::kDetailsBytes;
   Lid lid{};
@@ -92,7 +92,7 @@ struct PortErrorDetails {
       std::tuple(field(&PortErrorDetails::lid, 16), field(&PortErrorDetails::port, 32));
 };
 
-/// Trap 144: what changed at a port: its capabilities, or, if `is_other`, what `changes` says.
+/// Trap 144: a port's changed capabilities or, if `is_other`, the bits of `changes`.
 struct LocalChangesDetails {
   static constexpr std::size_t kSize = Notice::kDetailsBytes;
   static constexpr std::uint16_t kNodeDescription = 0x01;
@@ -122,10 +122,10 @@ struct SystemImageGuidDetails {
                                              field(&SystemImageGuidDetails::system_image_guid, 48));
 };
 
-/// Trap 256: an SMP with a wrong M_Key, and by which way it came.
+/// Trap 256: an SMP with a wrong M_Key, and its route.
 struct BadMKeyDetails {
   static constexpr std::size_t kSize = Notice::kDetailsBytes;
-  Lid lid{};  // The sender's.
+  Lid lid{};  // Of the sender.
   Lid route_source_lid{};
   MadMethod method{};
   std::uint16_t attribute = 0;
@@ -145,14 +145,14 @@ struct BadMKeyDetails {
       field(&BadMKeyDetails::return_path, 192));
 };
 
-/// Traps 257 and 258: a packet with a P_Key or Q_Key that its queue pair has not.
+/// Traps 257 and 258: a packet whose P_Key or Q_Key does not match its queue pair.
 struct BadKeyDetails {
   static constexpr std::size_t kSize = Notice::kDetailsBytes;
   Lid source_lid{};
   Lid destination_lid{};
   std::uint32_t key = 0;
   std::uint8_t service_level = 0;
-  std::uint32_t source_qpn = 0;  // 24 bits, as the next.
+  std::uint32_t source_qpn = 0;  // 24 bits, like the next field.
   std::uint32_t destination_qpn = 0;
   Gid source_gid{};
   Gid destination_gid{};
@@ -164,15 +164,15 @@ struct BadKeyDetails {
       field(&BadKeyDetails::source_gid, 144), field(&BadKeyDetails::destination_gid, 272, 128));
 };
 
-/// Trap 259: a packet with a P_Key that a switch's port does not let pass.
+/// Trap 259: a packet whose P_Key a switch's port refuses.
 struct SwitchBadPKeyDetails {
   static constexpr std::size_t kSize = Notice::kDetailsBytes;
-  std::uint16_t valid = 0;  // Which of the fields are.
+  std::uint16_t valid = 0;  // Bits: which fields are valid.
   Lid source_lid{};
   Lid destination_lid{};
   PKey p_key{};
   std::uint8_t service_level = 0;
-  std::uint32_t source_qpn = 0;  // 24 bits, as the next.
+  std::uint32_t source_qpn = 0;  // 24 bits, like the next field.
   std::uint32_t destination_qpn = 0;
   Gid source_gid{};
   Gid destination_gid{};

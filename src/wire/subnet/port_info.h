@@ -11,7 +11,7 @@
 
 namespace verbatim::wire {
 
-/// State of the port's link layer (IBA 14.2.5.6). `no_change` is of Sets.
+/// State of the port's link layer (IBA 14.2.5.6). `no_change` is for Set only.
 enum class PortState : std::uint8_t {
   no_change = 0,
   down = 1,
@@ -20,7 +20,7 @@ enum class PortState : std::uint8_t {
   active = 4
 };
 
-/// State of the port's physical layer. `no_change` is of Sets, which may ask for 1 to 3.
+/// State of the port's physical layer. `no_change` is for Set only, which may ask for 1 to 3.
 enum class PhysicalState : std::uint8_t {
   no_change = 0,
   sleep = 1,
@@ -32,7 +32,7 @@ enum class PhysicalState : std::uint8_t {
   phy_test = 7,
 };
 
-/// How many data lanes: VL0; 0 and 1; 0 to 3; 0 to 7; 0 to 14. Zero: no change.
+/// Data lanes: VL0; 0 and 1; 0 to 3; 0 to 7; 0 to 14. Zero: no change.
 enum class VirtualLanes : std::uint8_t {
   no_change = 0,
   one = 1,
@@ -94,13 +94,12 @@ inline constexpr std::uint16_t kSpeedNdr = 0x0400;
 inline constexpr std::uint16_t kSpeedXdr = 0x1000;
 }  // namespace port_capability2
 
-/// A port: who it is, what its link can do and does, how it treats packets (IBA 14.2.5.6).
-/// `width_*` and `speed_*` are masks, `*_active` of one bit; as Enabled, all ones mean all that is
-/// supported. subnet/link_speed.h says which speed has which bits. Times are exponents:
-/// 4.096 us * 2^n.
+/// A port: its identity, capabilities, state and packet handling (IBA 14.2.5.6). `width_*` and
+/// `speed_*` are masks; `*_active` has one bit; in `*_enabled` all ones mean "all that are
+/// supported". subnet/link_speed.h maps speeds to bits. Times are exponents: 4.096 us * 2^n.
 struct PortInfo {
   static constexpr std::size_t kSize = 64;
-  /// HOQLife from which on a packet waits at the head of its queue for ever.
+  /// With this HOQLife or more, a packet may wait at the head of its queue without limit.
   static constexpr std::uint8_t kUnlimitedHeadOfQueueLife = 0x14;
   std::uint64_t m_key = 0;
   std::uint64_t gid_prefix = 0;
@@ -125,7 +124,7 @@ struct PortInfo {
   std::uint8_t sm_service_level = 0;
   VirtualLanes vl_cap{};
   std::uint8_t init_type = 0;
-  std::uint8_t vl_high_limit = 0;  // In units of 4,096 bytes; 255: high priority never yields.
+  std::uint8_t vl_high_limit = 0;  // In units of 4,096 bytes; 255: no limit.
   std::uint8_t vl_arbitration_high_cap = 0;
   std::uint8_t vl_arbitration_low_cap = 0;
   std::uint8_t init_type_reply = 0;
@@ -192,7 +191,8 @@ struct PortInfo {
       field(&PortInfo::speed_extended_enabled, 507, 5));
 };
 
-/// Mellanox's attribute 0xff90: whether FDR10 is supported, enabled and active (bit 0 of each).
+/// Mellanox's attribute 0xff90: bit 0 of each field tells whether FDR10 is supported, enabled and
+/// active.
 struct MellanoxExtendedPortInfo {
   static constexpr std::size_t kSize = 16;
   static constexpr std::uint8_t kFdr10 = 1;

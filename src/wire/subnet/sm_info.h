@@ -10,7 +10,7 @@ namespace verbatim::wire {
 
 enum class SmState : std::uint8_t { not_active = 0, discovering = 1, standby = 2, master = 3 };
 
-/// Attribute modifier of Set(SMInfo): what the sender wants the receiver to do (IBA 14.4.1).
+/// Attribute modifier of Set(SMInfo): what the receiver should do (IBA 14.4.1).
 enum class SmControl : std::uint32_t {
   handover = 1,
   acknowledge = 2,
@@ -24,7 +24,7 @@ struct SmInfo {
   static constexpr std::size_t kSize = 24;
   std::uint64_t guid = 0;
   std::uint64_t sm_key = 0;
-  std::uint32_t activity = 0;  // A counter that shows that the manager lives.
+  std::uint32_t activity = 0;  // Counts up while the manager runs.
   std::uint8_t priority = 0;
   SmState state{};
   friend bool operator==(const SmInfo&, const SmInfo&) = default;

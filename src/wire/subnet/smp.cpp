@@ -12,7 +12,7 @@ constexpr std::size_t kDestinationLidAt = 34;
 constexpr std::size_t kDataAt = 64;
 constexpr std::size_t kInitialPathAt = 128;
 constexpr std::size_t kReturnPathAt = 192;
-/// Of a directed-route SMP's status field.
+/// A bit of a directed-route SMP's status field.
 constexpr std::uint16_t kDirectionBit = 0x8000;
 
 DirectedRoute load_route(const MadHeader& header, const std::byte* at) {

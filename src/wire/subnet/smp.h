@@ -38,8 +38,8 @@ enum class SubnetAttribute : std::uint16_t {
   mellanox_extended_port_info = 0xff90,
 };
 
-/// How a directed-route SMP finds its way (IBA 14.2.2): the ports by which it leaves each node.
-/// Entry 0 of both paths is never used.
+/// The route of a directed-route SMP (IBA 14.2.2): the egress port at each node. Entry 0 of both
+/// paths is unused.
 struct DirectedRoute {
   static constexpr std::uint8_t kHopsMax = 63;
   using Ports = std::array<std::uint8_t, kHopsMax + 1>;
@@ -52,12 +52,11 @@ struct DirectedRoute {
   Ports return_path{};
   friend bool operator==(const DirectedRoute&, const DirectedRoute&) = default;
 
-  /// True where hop count and hop pointer can be of a path: all others are
-  /// discarded.
+  /// Returns true if hop count and hop pointer are within a path; other SMPs are discarded.
   constexpr bool is_within_path() const {
     return hop_count <= kHopsMax && hop_pointer <= hop_count + 1;
   }
-  /// The port of one hop. Port 0 leads nowhere; it is also that of hops that no path has.
+  /// Returns the port of one hop; 0, which leads nowhere, for a hop beyond the path.
   static constexpr std::uint8_t port_at(const Ports& path, unsigned hop) {
     return hop < path.size() ? path[hop] : std::uint8_t{0};
   }
@@ -67,18 +66,17 @@ inline constexpr std::size_t kSmpDataBytes = 64;
 
 /// Subnet management packet (IBA 14.2.1): the MAD of QP0, LID routed or with a directed route.
 ///
-///     byte   0-3                  4 (1, 15 bits)  6         7       8-15          16-19     20-23
-///          +--------------------+---+-----------+---------+-------+-------------+---------+----------+
-///          | version, class,    | D | status    | hop     | hop   | transaction | attri-  |
-///          modifier | | version, method    |   |           | pointer | count | id          | bute
-///          |          |
-///          +--------------------+---+-----------+---------+-------+-------------+---------+----------+
+///     byte   0-3               4 (1, 15 bits)  6         7       8-15          16-19  20-23
+///          +-----------------+---+-----------+---------+-------+-------------+------+----------+
+///          | version, class, | D | status    | hop     | hop   | transaction | attr | modifier |
+///          | version, method |   |           | pointer | count | id          |      |          |
+///          +-----------------+---+-----------+---------+-------+-------------+------+----------+
 ///     byte   24-31   32-33    34-35    36-63  64-127  128-191        192-255
 ///          +-------+--------+--------+------+-------+--------------+-------------+
 ///          | M_Key | DrSLID | DrDLID | rsvd | data  | initial path | return path |
 ///          +-------+--------+--------+------+-------+--------------+-------------+
 ///
-/// LID routed: the status has 16 bits, and all that is of the route is reserved.
+/// LID routed: the status has 16 bits, and the route's fields are reserved.
 struct Smp {
   static constexpr std::size_t kSize = kMadBytes;
   static constexpr std::uint8_t kClassVersion = 1;
@@ -93,12 +91,12 @@ struct Smp {
   friend bool operator==(const Smp&, const Smp&) = default;
 };
 
-/// Checks length, versions and class. Any method, attribute, hop count and hop pointer is taken:
-/// what to do with each is the agent's to decide (IBA 14.2.2, 14.3).
+/// Checks length, versions and class. Accepts any method, attribute, hop count and hop pointer: the
+/// agent decides what to do with them (IBA 14.2.2, 14.3).
 std::expected<Smp, WireError> decode_smp(ByteSpan mad);
 void encode(const Smp& smp, std::span<std::byte, Smp::kSize> out);
 
-/// The SMP's data as the attribute `T`.
+/// Decodes the SMP's data as attribute `T`.
 template <Fields T>
 T data_as(const Smp& smp) {
   return decode<T>(std::span(smp.data).template first<T::kSize>());

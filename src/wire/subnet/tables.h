@@ -9,10 +9,10 @@
 #include "base/types.h"
 #include "wire/mad/fields.h"
 
-/// Tables of ports and switches. An SMP carries one block, which its attribute modifier names.
+/// Tables of ports and switches. An SMP carries one block, which the attribute modifier selects.
 namespace verbatim::wire {
 
-/// Further GUIDs of a port; entry 0 of block 0 is read only (IBA 14.2.5.5).
+/// Additional GUIDs of a port; entry 0 of block 0 is read-only (IBA 14.2.5.5).
 struct GuidInfo {
   static constexpr std::size_t kSize = 64;
   static constexpr std::size_t kEntries = 8;
@@ -21,7 +21,7 @@ struct GuidInfo {
   static constexpr auto kFields = std::tuple(field(&GuidInfo::guids, 0));
 };
 
-/// Partitions of a port (IBA 14.2.5.7).
+/// P_Keys of a port (IBA 14.2.5.7).
 struct PKeyTable {
   static constexpr std::size_t kSize = 64;
   static constexpr std::size_t kEntries = 32;
@@ -79,7 +79,7 @@ struct LinearForwardingTable {
   static constexpr auto kFields = std::tuple(field(&LinearForwardingTable::ports, 0));
 };
 
-/// For each of 32 multicast LIDs, which of 16 ports are output ports (IBA 14.2.5.12).
+/// Output ports of 32 multicast LIDs, 16 ports each (IBA 14.2.5.12).
 struct MulticastForwardingTable {
   static constexpr std::size_t kSize = 64;
   static constexpr std::size_t kEntries = 32;
@@ -90,11 +90,11 @@ struct MulticastForwardingTable {
   static constexpr auto kFields = std::tuple(field(&MulticastForwardingTable::port_masks, 0));
 };
 
-/// Attribute modifiers of the attributes that have several blocks. GUIDInfo and
-/// LinearForwardingTable have the number of the block as it is.
+/// Attribute modifiers of attributes with several blocks. For GUIDInfo and LinearForwardingTable it
+/// is the block number itself.
 struct PortInfoModifier {
   static constexpr std::size_t kSize = 4;
-  bool knows_extended_speeds = false;  // The manager does.
+  bool knows_extended_speeds = false;  // The manager knows them.
   std::uint8_t port = 0;
   friend bool operator==(const PortInfoModifier&, const PortInfoModifier&) = default;
   static constexpr auto kFields = std::tuple(field(&PortInfoModifier::knows_extended_speeds, 0, 1),
@@ -116,7 +116,7 @@ struct SlToVlModifier {
   static constexpr auto kFields =
       std::tuple(field(&SlToVlModifier::input_port, 16), field(&SlToVlModifier::output_port, 24));
 };
-/// Blocks 1 and 2 are the low table's, 3 and 4 the high one's.
+/// Blocks 1 and 2: low priority table; 3 and 4: high priority table.
 struct VlArbitrationModifier {
   static constexpr std::size_t kSize = 4;
   std::uint16_t block = 0;
@@ -127,7 +127,7 @@ struct VlArbitrationModifier {
 };
 struct MulticastForwardingModifier {
   static constexpr std::size_t kSize = 4;
-  std::uint8_t position = 0;  // Ports 16 * position to 16 * position + 15.
+  std::uint8_t position = 0;  // Selects ports 16 * position to 16 * position + 15.
   std::uint16_t block = 0;    // 9 bits.
   friend bool operator==(const MulticastForwardingModifier&,
                          const MulticastForwardingModifier&) = default;
