@@ -6,9 +6,9 @@
 
 namespace verbatim::cm {
 
-/// Local communication ids: the slot in the upper 10 bits, below it a number that counts from a
-/// random start, so that an id comes again only after four million connections and a program does
-/// not use the ids of its predecessor in the slot.
+/// Local communication ids: the slot in the upper 10 bits, and a counter with a random start below.
+/// So an id repeats only after four million connections, and a program does not use the ids of an
+/// earlier program in its slot.
 class Identifiers {
  public:
   static constexpr unsigned kNumberBits = 22;
@@ -16,7 +16,7 @@ class Identifiers {
   Identifiers(std::uint16_t slot, std::uint64_t seed)
       : slot_(std::uint32_t{slot} << kNumberBits), number_(scrambled(seed)) {}
 
-  /// Never 0. The caller skips those in use.
+  /// Returns the next id, never 0. The caller skips ids that are in use.
   ConnectionId next() {
     do {
       number_ = (number_ + 1) & kNumberMask;

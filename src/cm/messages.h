@@ -13,7 +13,7 @@
 #include "wire/mad/cm_message.h"
 #include "wire/mad/rdma_ip_header.h"
 
-/// What the connection manager and its program say to each other: values only.
+/// Values that the connection manager and its user exchange.
 namespace verbatim::cm {
 
 using wire::PortSpace;
@@ -21,18 +21,19 @@ using wire::RejectReason;
 using wire::ServiceId;
 using wire::SidrStatus;
 
-/// Names a connection or a service resolution at this program: its local communication id. It is
-/// good from the call or effect that gave it until the effect that ends it, or `release`; used
-/// later it is refused with EINVAL (`release`: ignored). Ids come again only after millions.
+/// Names a connection or a service resolution of this program: its local communication id. Valid
+/// from the call or effect that returned it until the effect that ends it, or until `release`.
+/// Later it is refused with EINVAL (`release`: ignored). Ids repeat only after millions.
 enum class ConnectionId : std::uint32_t {};
 enum class ListenerId : std::uint32_t {};
 
-/// Bytes that the consumers exchange with a message; at most `k*PrivateBytes` below. What arrives
-/// has always the full length of its message's field: nothing tells how much the sender filled.
+/// Bytes that the consumers exchange with a message; at most `k*PrivateBytes` below. Received data
+/// always has the full length of the message's field, because the message does not say how much of
+/// it the sender filled.
 using PrivateData = InplaceVector<std::byte, 255>;
 
 inline constexpr std::size_t kRequestPrivateBytes = wire::CmReq::kPrivateDataBytes;  // 92
-/// With the RDMA IP header before it, as all port spaces of librdmacm have it but AF_IB's: 56.
+/// After the RDMA IP header, which all port spaces of librdmacm except AF_IB use: 56.
 inline constexpr std::size_t kIpRequestPrivateBytes =
     kRequestPrivateBytes - wire::RdmaIpHeader::kSize;
 inline constexpr std::size_t kReplyPrivateBytes = wire::CmRep::kPrivateDataBytes;        // 196
@@ -43,10 +44,10 @@ inline constexpr std::size_t kIpResolvePrivateBytes =
     kResolvePrivateBytes - wire::RdmaIpHeader::kSize;                                   // 180
 inline constexpr std::size_t kAnswerPrivateBytes = wire::CmSidrRep::kPrivateDataBytes;  // 136
 
-/// Between which two ports the queue pairs will talk, and how: what `ibv_modify_qp` to RTR needs.
+/// The path between the two queue pairs' ports, as `ibv_modify_qp` to RTR needs it.
 struct Path {
-  SocketAddress local;   // Where MADs leave from and arrive; their UDP ports mean nothing.
-  SocketAddress remote;  // Where MADs go.
+  SocketAddress local;   // Of our MADs; the UDP port is not used.
+  SocketAddress remote;  // Of the peer's MADs.
   Gid local_gid{};
   Gid remote_gid{};
   PKey pkey = kDefaultPKey;
@@ -56,27 +57,27 @@ struct Path {
   std::uint8_t traffic_class = 0;
   std::uint32_t flow_label = 0;
   std::uint8_t hop_limit = 64;
-  /// How long the peer's queue pair should wait for an acknowledgement: 4.096 us * 2^this.
+  /// How long the peer's queue pair waits for an acknowledgement: 4.096 us * 2^this.
   std::uint8_t ack_timeout = 17;
 };
 
-/// The two ends as librdmacm's user names them, with ports. Both empty for a service without the
-/// RDMA IP header (AF_IB).
+/// The two ends as librdmacm's user names them, with ports. Both are empty for a service without
+/// the RDMA IP header (AF_IB).
 struct IpEndpoints {
-  SocketAddress source;       // Of who asks for the connection.
-  SocketAddress destination;  // Of who listens.
+  SocketAddress source;       // The end that asks for the connection.
+  SocketAddress destination;  // The end that listens.
   bool empty() const { return source.empty() && destination.empty(); }
 };
 
-using wire::CmTransport;  // rc, uc or xrc. With xrc the asking side is the initiator.
+using wire::CmTransport;  // rc, uc or xrc. With xrc the active side is the initiator.
 
-/// What one side tells of its queue pair.
+/// The parameters of one side's queue pair.
 struct QueuePairOffer {
   Qpn qpn{};
-  Psn starting_psn{};  // At which the *other* side begins to send (IBA 12.7.31).
-  /// READs and atomics outstanding. In what the user says: what this side accepts (responder) and
-  /// wants to issue (initiator). In what the engine delivers they are turned round already, as
-  /// librdmacm delivers them: the most that this side may accept, and may issue.
+  Psn starting_psn{};  // The first PSN that the *other* side sends (IBA 12.7.31).
+  /// READs and atomics outstanding. From the user: what this side accepts (responder) and wants to
+  /// issue (initiator). From the engine, as librdmacm delivers them: the maximum that this side may
+  /// accept, and may issue; the engine has exchanged the peer's values.
   std::uint8_t responder_resources = 0;
   std::uint8_t initiator_depth = 0;
   bool flow_control = false;
@@ -84,14 +85,14 @@ struct QueuePairOffer {
   bool srq = false;
 };
 
-/// How messages are repeated: `response_timeout` each (4.096 us * 2^this, from 2^14 to 2^24 of
-/// them), `retries` times.
+/// Repetition of messages: `retries` times, after `response_timeout` each (4.096 us * 2^this, from
+/// 2^14 to 2^24 of them).
 struct RetryPolicy {
   std::uint8_t response_timeout = 18;  // 1.07 s. Linux: 20, 4.3 s.
   std::uint8_t retries = 15;
 };
 
-/// --- effects: what `ConnectionManager` tells; all of them are to be taken, in order. ---
+/// --- effects of `ConnectionManager`: to be carried out, all of them and in order. ---
 
 /// Send this MAD from QP1 at `source` to QP1 at `destination` (Q_Key 0x80010000).
 struct SendMad {
@@ -112,37 +113,37 @@ struct ConnectRequest {
   std::uint8_t retry_count = 7;
   PrivateData private_data;
 };
-/// The REP to our `connect`. Bring the queue pair to RTS, then `establish` (or `reject`).
+/// The REP to our `connect`. Bring the queue pair to RTS, then call `establish` (or `reject`).
 struct ConnectResponse {
   ConnectionId connection{};
   QueuePairOffer peer;
   std::uint8_t target_ack_delay = 0;
   PrivateData private_data;
 };
-/// Passive side: the peer's RTU has come, or `notify_established` said the same.
+/// Passive side: the peer's RTU has arrived, or `notify_established` was called.
 struct Established {
   ConnectionId connection{};
-  PrivateData private_data;  // Empty where data came before the RTU.
+  PrivateData private_data;  // Empty if data came before the RTU.
 };
-/// The peer said no, at any time before the connection stood or while it did. Ends the connection.
+/// The peer has rejected or ended the connection with a REJ, before or after it was established.
+/// Ends the connection.
 struct Rejected {
   ConnectionId connection{};
   RejectReason reason{};
   PrivateData private_data;
 };
-/// The peer does not answer our REQ, our REP, or our SIDR_REQ: all repetitions are spent. Ends the
-/// connection.
+/// The peer did not answer our REQ, REP or SIDR_REQ after all repetitions. Ends the connection.
 struct Unreachable {
   ConnectionId connection{};
 };
-/// Once for each connection that stood or was about to: the peer asked for the end, answered our
-/// `disconnect`, or did not answer it at all. The connection lives on in TimeWait.
+/// Comes once for each connection that was established or about to be: the peer disconnected,
+/// answered our `disconnect`, or did not answer it. The connection stays in TimeWait.
 struct Disconnected {
   ConnectionId connection{};
-  PrivateData private_data;  // Of the peer's DREQ or DREP; empty if neither came.
+  PrivateData private_data;  // From the peer's DREQ or DREP; empty if neither came.
 };
-/// No packet of the connection can be on its way any more: the queue pair's number may serve again.
-/// Ends the connection.
+/// No packet of the connection can arrive any more: the queue pair's number may be used again. Ends
+/// the connection.
 struct TimeWaitExit {
   ConnectionId connection{};
 };

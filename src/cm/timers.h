@@ -8,17 +8,17 @@
 
 namespace verbatim::cm {
 
-/// When each connection wants to be looked at next: at most one time each.
+/// The next deadline of each connection, at most one each.
 class Timers {
  public:
-  /// `at` is the connection's own note of the time that was set; kNever for none.
+  /// `at` is the connection's copy of its deadline; kNever: none.
   void set(ConnectionId id, TimeNs& at, TimeNs new_at) {
     if (at != kNever) due_.erase({at, id});
     at = new_at;
     if (at != kNever) due_.insert({at, id});
   }
   TimeNs deadline() const { return due_.empty() ? kNever : due_.begin()->first; }
-  /// The connection whose time came first. There is one.
+  /// Returns the connection with the earliest deadline. Requires that there is one.
   ConnectionId first() const { return due_.begin()->second; }
 
  private:

@@ -8,19 +8,19 @@
 
 namespace verbatim::region {
 
-/// The hold of one who asks for bytes of the same region again and again, packet by packet: the
-/// region stays held in between, and only the bounds are checked again.
+/// Caches a hold from packet to packet: while key, rights and accessor stay the same, only the
+/// bounds are checked again.
 ///
-/// Whoever ends or changes a region waits for its holders. So let go before anything that may wait
-/// for such a one, at the end of a burst or turn, and before this thread itself invalidates a key.
+/// Deregistration waits for it. Release it at the end of a burst or pass, and before this thread
+/// waits for a deregistration or invalidates a key itself.
 class CachedHold {
  public:
-  /// As `RegionTable::hold`; the hold is good until the next call.
+  /// As `RegionTable::hold`; the result is valid until the next call.
   std::expected<const Hold*, KeyError> get(const RegionTable& table, MemoryKey key,
                                            std::uint64_t iova, std::uint64_t length,
                                            std::uint32_t rights, const Accessor& by) {
     if (is_of(key, rights, by)) {
-      // Refused bytes end no hold: those found before may still be in use.
+      // Refused bytes keep the hold: bytes found before may still be in use.
       if (!hold_.move_to(iova, length)) return std::unexpected(KeyError::out_of_bounds);
       return &hold_;
     }
@@ -43,7 +43,7 @@ class CachedHold {
 
  private:
   Hold hold_;
-  MemoryKey key_{};  // None: nothing is held.
+  MemoryKey key_{};  // None: there is no hold.
   std::uint32_t rights_ = 0;
   Accessor by_{PdNumber{}};
 };

@@ -20,7 +20,7 @@ class CachedHoldTest : public testing::Test {
                           .access = kRemoteRead | kRemoteWrite,
                           .pd = kPd});
   }
-  /// How many hold any of the regions.
+  /// Returns the number of holds on any region.
   std::uint32_t holders() const {
     std::uint32_t sum = 0;
     for (const RegionEntry& entry : entries_) sum += entry.holders.load();
@@ -44,7 +44,7 @@ TEST_F(CachedHoldTest, StaysFromBytesToBytesOfARegion) {
   EXPECT_EQ(holders(), 0u);
 }
 
-/// What was found before may still be on its way to the kernel.
+/// The kernel may not have read the bytes found before yet.
 TEST_F(CachedHoldTest, ARequestBeyondTheRegionDoesNotEndIt) {
   const MemoryKey key = add(0x10000);
   ASSERT_TRUE(kept_.get(regions_, key, 0, 10, kRemoteWrite, kPd));

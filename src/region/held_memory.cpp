@@ -22,7 +22,7 @@ bool copy_at_owner(const Hold& hold, std::byte* here, std::size_t length, bool t
   return copy != nullptr && copy(address_of(hold), here, length, to_owner);
 }
 
-/// Some containers forbid the call: there the pages are probed, and then touched.
+/// Some containers forbid the call: then the pages are probed, and accessed directly.
 bool is_forbidden(int code) { return code == EPERM || code == ENOSYS; }
 
 }  // namespace

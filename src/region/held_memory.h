@@ -6,47 +6,47 @@
 #include "base/bytes.h"
 #include "region/region_table.h"
 
-/// Touching the bytes of a region that is held, whatever lies behind it: memory that stays is
-/// copied directly; on-demand memory, which the program may unmap at any moment, by the kernel,
-/// which reports a missing page instead of a fault; a null region reads as zeroes.
+/// Access to the bytes of a held region, whatever kind of memory is behind them. Permanent memory
+/// is copied directly. On-demand memory, which the program may unmap at any moment, is copied by
+/// the kernel, which reports a missing page instead of a fault. A null region reads as zeroes.
 namespace verbatim::region {
 
-/// Copies between here and memory of another program, which an imported region lies over. False
-/// where its owner has ended or refuses.
+/// Copies between `here` and another process's memory, which an imported region refers to. Returns
+/// false if its owner has ended or refuses.
 using CopyImported = bool (*)(std::uint64_t address, std::byte* here, std::uint64_t length,
                               bool to_owner);
-/// By who imports, before the first region is (Hold::Backing::imported). Without one all of them
-/// refuse.
+/// Called by the importer before the first imported region is added (Hold::Backing::imported).
+/// Without it, all accesses to them are refused.
 void set_copy_imported(CopyImported copy);
 
-/// What `read_held` and `write_held` do where no memory stays. False where some of it is gone; then
-/// part may have been copied.
+/// Used by `read_held` and `write_held` unless the memory is permanent. Return false if some of it
+/// is missing; then a part may have been copied.
 bool read_checked(const Hold& hold, MutableByteSpan to);
 bool write_checked(const Hold& hold, ByteSpan from);
 
-/// The last bytes last (`copy_in_order`).
+/// Writes the last bytes last (`copy_in_order`).
 inline bool write_held(const Hold& hold, ByteSpan from) {
   if (hold.backing() != Hold::Backing::memory) return write_checked(hold, from);
   copy_in_order(hold.address(), from);
   return true;
 }
 
-/// Also the last bytes last: `to` may be a peer's memory.
+/// Writes the last bytes of `to` last, too: `to` may be a peer's memory.
 inline bool read_held(const Hold& hold, MutableByteSpan to) {
   if (hold.backing() != Hold::Backing::memory) return read_checked(hold, to);
   copy_in_order(to.data(), ByteSpan(hold.address(), to.size()));
   return true;
 }
 
-/// The 8 aligned bytes that are held, for an atomic operation: null where the memory is gone, or
-/// elsewhere. Of a null region `zero`, which the caller gives. On-demand memory is only looked at
-/// before: a program that unmaps it in the very moment between gets the fault.
+/// Returns the 8 aligned bytes for an atomic operation; null if the memory is missing, or imported.
+/// For a null region returns `zero`, which the caller provides. On-demand memory is checked first:
+/// if the program unmaps it right then, the access faults.
 std::uint64_t* word_of(const Hold& hold, std::uint64_t& zero);
 
-/// Both answer with the value before.
+/// Both return the old value.
 inline std::uint64_t compare_and_swap(std::uint64_t& word, std::uint64_t compare,
                                       std::uint64_t swap) {
-  // On failure the builtin stores what it found: the value before, either way.
+  // On failure the builtin stores what it found, so `compare` has the old value either way.
   __atomic_compare_exchange_n(&word, &compare, swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
   return compare;
 }

@@ -14,7 +14,7 @@ namespace {
 constexpr PdNumber kPd{1};
 const std::size_t kPage = page_bytes();
 
-/// Three pages of which the last can be taken away, as a region with these rights.
+/// Three pages, of which the last can be unmapped, as a region with these rights.
 class HeldMemory : public testing::Test {
  protected:
   HeldMemory()

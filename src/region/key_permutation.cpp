@@ -15,7 +15,7 @@ std::uint32_t round_value(std::uint32_t half, std::uint64_t round_key) {
 }  // namespace
 
 std::uint64_t mix(std::uint64_t secret, std::uint64_t counter) {
-  // The finisher of SplitMix64 (public domain), applied before and after the counter enters.
+  // The finisher of SplitMix64 (public domain), applied before and after adding the counter.
   const auto finish = [](std::uint64_t value) {
     value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
     value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
@@ -25,7 +25,7 @@ std::uint64_t mix(std::uint64_t secret, std::uint64_t counter) {
 }
 
 KeyPermutation::KeyPermutation(std::uint64_t secret) {
-  // Counters from the top: those from 0 on are the random bits' (region_table.cpp).
+  // Counts down from the top; counters from 0 up are used for the random bits (region_table.cpp).
   std::uint64_t counter = ~std::uint64_t{0};
   for (std::uint64_t& key : round_keys_) key = mix(secret, counter--);
 }

@@ -3,14 +3,14 @@
 #include <array>
 #include <cstdint>
 
-/// Which key names which entry: a keyed permutation, so that a peer that knows one key cannot tell
-/// the next.
+/// Maps keys to entries by a keyed permutation, so that a peer that knows one key cannot guess the
+/// next.
 namespace verbatim::region {
 
 /// A permutation of the 24-bit numbers, chosen by a 64-bit secret: a Feistel network of four rounds
 /// over two halves of 12 bits (Luby and Rackoff: four rounds make a strong permutation of a good
-/// round function). It guards against a peer that guesses, not against one that can read this
-/// process's memory.
+/// round function). It protects against guessing, not against a peer that can read this process's
+/// memory.
 class KeyPermutation {
  public:
   explicit KeyPermutation(std::uint64_t secret);
@@ -23,7 +23,7 @@ class KeyPermutation {
   std::array<std::uint64_t, 4> round_keys_;
 };
 
-/// One well-mixed number for each (secret, counter) pair.
+/// Returns a well-mixed number for each (secret, counter) pair.
 std::uint64_t mix(std::uint64_t secret, std::uint64_t counter);
 
 }  // namespace verbatim::region

@@ -28,11 +28,11 @@ TEST(KeyPermutation, AnotherSecretIsAnotherPermutation) {
   const KeyPermutation two(2);
   int equal = 0;
   for (std::uint32_t n = 0; n < 10'000; ++n) equal += one.permute(n) == two.permute(n);
-  EXPECT_LT(equal, 10);  // By chance: 10,000 / 2^24.
+  EXPECT_LT(equal, 10);  // Expected by chance: 10,000 / 2^24.
 }
 
 TEST(KeyPermutation, NeighboursLieFarApart) {
-  // The distances of neighbours are themselves spread: none comes up more than a handful of times.
+  // The distances between neighbours are spread, too: none occurs more than a few times.
   const KeyPermutation permutation(42);
   std::vector<std::uint32_t> distances(1024, 0);
   for (std::uint32_t n = 0; n < 100'000; ++n) {
@@ -40,7 +40,7 @@ TEST(KeyPermutation, NeighboursLieFarApart) {
     ++distances[(distance & (kNumbers - 1)) >> 14];
   }
   for (const std::uint32_t count : distances) {
-    EXPECT_GT(count, 40u);  // 98 is the mean, 10 the standard deviation.
+    EXPECT_GT(count, 40u);  // The mean is 98, the standard deviation 10.
     EXPECT_LT(count, 160u);
   }
 }

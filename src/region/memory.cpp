@@ -19,16 +19,16 @@
 namespace verbatim::region {
 namespace {
 
-// Written out: the C library of older distributions does not name them.
+// Numbers, because the C library of older distributions lacks the names.
 constexpr int kPopulateRead = 22;
 constexpr int kPopulateWrite = 23;
 
 struct Pages {
   std::uint64_t begin = 0;
-  std::uint64_t end = 0;  // Not included.
+  std::uint64_t end = 0;  // Exclusive.
 };
 
-/// The pages that the range touches; nothing where the range or its last page wraps.
+/// Returns the pages that the range overlaps; nothing if the range or its last page wraps around.
 std::optional<Pages> pages_of(std::uint64_t address, std::uint64_t length) {
   const std::uint64_t page = page_bytes();
   constexpr std::uint64_t kLast = std::numeric_limits<std::uint64_t>::max();
@@ -40,23 +40,23 @@ std::unexpected<Error> refuse_wrap(std::uint64_t address, std::uint64_t length) 
   return refuse(EINVAL, fmt::format("{:#x}+{} wraps around the address space", address, length));
 }
 
-/// Memory of the program that nobody has looked at yet: an address is all that there is.
+/// Converts an address of the program's memory that may not be mapped.
 void* pointer_to(std::uint64_t address) {
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-/// Lets the kernel read 8 bytes there: a signal mask for a change that it then refuses because
-/// there is no such kind of change. EFAULT comes first where it cannot read.
+/// Makes the kernel read 8 bytes there: as the mask of a signal mask change of an invalid kind,
+/// which it then refuses. EFAULT comes first if it cannot read.
 bool can_read(std::uint64_t page) {
   constexpr int kNoSuchChange = -1;
-  // Not the page's first byte: that of page 0 would be a null pointer, which stands for no mask.
+  // Not the page's first byte, because address 0 would be a null pointer, which means no mask.
   syscall(SYS_rt_sigprocmask, kNoSuchChange, page + 8, nullptr, std::size_t{8});
   return errno != EFAULT;
 }
 
-/// Lets the kernel OR zero to the first word, atomically: FUTEX_WAKE_OP does so before it wakes at
-/// most one waiter of each word. One that is woken for nothing looks at its word and sleeps again,
-/// as users of futexes must.
+/// Makes the kernel OR zero to the page's first word atomically: FUTEX_WAKE_OP does so before it
+/// wakes at most one waiter of each word. A thread that is woken for nothing checks its word and
+/// sleeps again, as users of futexes must.
 bool can_write(std::uint64_t page) {
   std::uint32_t nobody_waits_here = 0;
   constexpr std::uint32_t kOrZero = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_LT, 0);
@@ -99,8 +99,8 @@ Result<void> populate_memory(std::uint64_t address, std::uint64_t length, bool w
   if (madvise(pointer_to(pages->begin), pages->end - pages->begin, advice) == 0) {
     return {};
   }
-  // EINVAL stands for an old kernel, for missing rights and for a device's memory alike, and no
-  // error names the page.
+  // EINVAL can mean an old kernel, missing rights or a device's memory, and no error names the
+  // page.
   return probe_memory(address, length, writable);
 }
 
@@ -108,7 +108,7 @@ bool copy_by_kernel(pid_t process, std::byte* here, std::uint64_t there, std::ui
                     bool to_there) {
   const auto copy = to_there ? process_vm_writev : process_vm_readv;
   while (length > 0) {
-    // The kernel takes one range after the other, and within one copies in any order.
+    // The kernel copies one range after the other, but in any order within one.
     const std::uint64_t last = std::min<std::uint64_t>(length, sizeof(std::uint64_t));
     const std::uint64_t before = length - last;
     const iovec local{here, length};

@@ -16,7 +16,7 @@ namespace {
 
 using Populate = Result<void> (*)(std::uint64_t, std::uint64_t, bool);
 
-/// Three pages of the test's own, and both ways to populate them.
+/// Three pages of the test, for both ways of populating.
 class MemoryTest : public testing::TestWithParam<Populate> {
  protected:
   ~MemoryTest() override { munmap(page(0), 3 * page_); }
@@ -62,7 +62,7 @@ TEST_P(MemoryTest, NoBytesNeedNoMemory) {
 TEST_P(MemoryTest, WrappingRangeIsEinval) {
   EXPECT_EQ(code(base_, ~0ULL, false), EINVAL);
   EXPECT_EQ(code(~0ULL - 10, 100, false), EINVAL);
-  EXPECT_EQ(code(~0ULL - 10, 5, false), EINVAL);  // Its last page ends beyond 2^64.
+  EXPECT_EQ(code(~0ULL - 10, 5, false), EINVAL);  // The last page would end beyond 2^64.
 }
 
 TEST_P(MemoryTest, HoleIsEfaultAndNamed) {
@@ -120,7 +120,7 @@ TEST_P(MemoryTest, ChangesNoByteThatOthersWrite) {
   std::thread writer([&] {
     for (; !stop; ++added) counter.fetch_add(1);
   });
-  // As long as it takes for the two to meet often, also on one processor.
+  // Long enough for the two to meet often, even on one CPU.
   while (counter < 50'000) ASSERT_EQ(code(base_, 3 * page_, true), 0);
   stop = true;
   writer.join();

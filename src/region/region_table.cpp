@@ -36,13 +36,15 @@ std::unexpected<Error> refuse_key(MemoryKey key) {
 
 }  // namespace
 
-/// Waits until nobody holds or visits the entry, whose key is cleared: nobody comes any more.
+/// Waits until no reference to the entry, and no lookup of it under a lock, is left. Requires that
+/// its key is cleared and, for a region, that the table's lock is not held: the program's own
+/// lookups may take it.
 void RegionTable::drain(const RegionEntry& entry) const {
   for (unsigned spins = 1; entry.holders.load(std::memory_order_seq_cst) != 0; ++spins) {
     if (spins < kSpinsBeforeYield) {
       relax_processor();
     } else {
-      sched_yield();  // The holder may be a thread that waits for this processor.
+      sched_yield();  // The holder may be a thread that waits for this CPU.
     }
   }
   if (grace_period_.wait_for_peers) grace_period_.wait_for_peers();
@@ -99,7 +101,7 @@ void RegionTable::initialise(RegionTableHeader& header, std::uint64_t secret) {
   header.additions = 0;
 }
 
-/// A freed entry, or the next untouched one; null when the table is full. Under the lock.
+/// Returns a freed entry, or the next unused one; null if the table is full. Requires lock.
 RegionEntry* RegionTable::allocate() {
   if (header_.first_free != 0) {
     RegionEntry& entry = entries_[header_.first_free - 1];
@@ -112,7 +114,7 @@ RegionEntry* RegionTable::allocate() {
   return &entries_[used];
 }
 
-/// An entry with a key that names it and is not yet published. Under the lock.
+/// Allocates an entry and chooses its key, without publishing it. Requires lock.
 Result<MemoryKey> RegionTable::claim(const Region& region, EntryKind kind) {
   RegionEntry* const entry = allocate();
   if (entry == nullptr) {
@@ -127,12 +129,12 @@ Result<MemoryKey> RegionTable::claim(const Region& region, EntryKind kind) {
   std::uint32_t random =
       static_cast<std::uint32_t>(mix(header_.secret, header_.additions++)) & 0xff;
   if (raw(resolve(MemoryKey{name << 8 | random})) != (name << 8 | random)) random ^= 1;
-  if (name == 0 && random == 0) random = 1;  // Zero means: free.
+  if (name == 0 && random == 0) random = 1;  // Zero means a free entry.
   header_.count.fetch_add(1, std::memory_order_relaxed);
   return MemoryKey{name << 8 | random};
 }
 
-/// Back among the free ones. Under the lock; the key is cleared and nobody holds it.
+/// Returns the entry to the free list. Requires lock, a cleared key, and no reference to the entry.
 void RegionTable::release(RegionEntry& entry) {
   entry.kind = EntryKind::unused;
   entry.generation = (entry.generation + 1) & kGenerationMask;
@@ -149,8 +151,8 @@ Result<MemoryKey> RegionTable::add(const Region& region) {
   return key;
 }
 
-/// The region's entry when nobody holds or visits it any more, nor will: its key is cleared. Of
-/// several threads that ask for the same key, one succeeds.
+/// Clears the region's key, waits as `drain` does and returns the entry, which now belongs to the
+/// caller. Of several threads that close the same key one succeeds.
 Result<RegionEntry*> RegionTable::close(MemoryKey key) {
   RegionEntry* entry = nullptr;
   {
@@ -162,7 +164,7 @@ Result<RegionEntry*> RegionTable::close(MemoryKey key) {
     }
     entry->key.store(0, std::memory_order_seq_cst);
   }
-  drain(*entry);  // Without the lock: the program's own visitors may wait for it.
+  drain(*entry);  // Without the lock, for which the program's own lookups may wait.
   return entry;
 }
 
@@ -189,7 +191,7 @@ std::optional<Region> RegionTable::find_region(MemoryKey key) const {
   return entered->entry_->region;
 }
 
-/// The entry that the key names, whether or not it carries this key now.
+/// Returns the entry of the key, whether or not it has this key now.
 RegionEntry* RegionTable::entry_at(MemoryKey key) const {
   const std::uint32_t index = permutation_.restore(raw(key) >> 8) & kIndexMask;
   return index < header_.used.load(std::memory_order_relaxed) ? &entries_[index] : nullptr;
@@ -200,7 +202,7 @@ RegionEntry* RegionTable::find(MemoryKey key) const {
   return find(key, unused);
 }
 
-/// A window's entry, bound or not. Under the lock.
+/// Returns a window's entry, bound or not. Requires lock.
 RegionEntry* RegionTable::find_window(MemoryKey window) const {
   RegionEntry* const entry = entry_at(window);
   if (entry == nullptr) return nullptr;
@@ -209,14 +211,14 @@ RegionEntry* RegionTable::find_window(MemoryKey window) const {
   return is_window && is_it ? entry : nullptr;
 }
 
-/// Holds what has this key. It may only be read while it is held: an entry can be removed and
-/// reused meanwhile.
+/// Takes a reference to the entry with this key. The entry may only be read with a reference,
+/// because it can be removed and reused at any time.
 std::expected<Hold, KeyError> RegionTable::enter(MemoryKey key) const {
   key = resolve(key);
   RegionEntry* const entry = find(key);
   if (entry == nullptr) return std::unexpected(KeyError::unknown_key);
   entry->holders.fetch_add(1, std::memory_order_seq_cst);
-  Hold entered(entry, nullptr);  // Lets go where it is refused.
+  Hold entered(entry, nullptr);  // Releases it if the key is refused.
   if (entry->key.load(std::memory_order_seq_cst) != raw(key)) {
     return std::unexpected(KeyError::unknown_key);
   }

@@ -15,11 +15,12 @@
 #include "region/extent.h"
 #include "region/key_permutation.h"
 
-/// Memory regions: who may touch which bytes with which key (IBA volume 1, section 10.6).
+/// Memory regions: which bytes a key gives access to, with which rights (IBA volume 1, section
+/// 10.6).
 namespace verbatim::region {
 
-/// Rights of a region or window, with the values of `enum ibv_access_flags`, and what it is made
-/// of.
+/// Rights of a region or window, with the values of `enum ibv_access_flags`, and its kind of
+/// memory.
 enum Access : std::uint32_t {
   kLocalRead = 0,  // Every region has it.
   kLocalWrite = 1,
@@ -31,14 +32,15 @@ enum Access : std::uint32_t {
   kOnDemand = 64,
   kFlushGlobal = 256,
   kFlushPersistent = 512,
-  kImported = 1u << 30,  // Our own: of another program, at addresses at which there is nothing.
-  kNull = 1u << 31,  // Our own: no memory at all; reads as zeroes, and what is written is dropped.
+  kImported =
+      1u << 30,      // Internal: memory of another process; nothing is mapped at these addresses.
+  kNull = 1u << 31,  // Internal: no memory; reads as zeroes, and writes are dropped.
 };
 inline constexpr std::uint32_t kRemoteRights =
     kRemoteWrite | kRemoteRead | kRemoteAtomic | kFlushGlobal | kFlushPersistent;
 
 struct Region {
-  std::uint64_t address = 0;  // Where the bytes are in the process that registered them.
+  std::uint64_t address = 0;  // Of the bytes in the process that registered them.
   std::uint64_t length = 0;   // Bytes.
   std::uint64_t iova = 0;     // The address that requests use for the first byte.
   std::uint32_t access = 0;   // Bits of `Access`.
@@ -46,20 +48,20 @@ struct Region {
   Backing backing{};
 };
 
-/// Why a key does not serve a request. The order is that of the checks.
+/// Why a key does not permit a request, in the order of the checks.
 enum class KeyError : std::uint8_t {
   unknown_key,
   wrong_domain,
   missing_right,
   out_of_bounds,
-  not_mapped,  // Of on-demand memory, when it is touched.
+  not_mapped,  // On-demand memory: not mapped at the time of the access.
 };
 const char* describe(KeyError error);
 
-/// Who asks: a queue pair in its protection domain. Where no queue pair is named, only windows of
-/// type 2 are closed to it.
+/// Identity under which keys are checked: a queue pair in its protection domain. Without a queue
+/// pair, type 2 windows are refused.
 struct Accessor {
-  // Implicit: most keys are a matter of the domain alone.
+  // Implicit, because most checks need only the domain.
   Accessor(PdNumber domain, Qpn queue_pair = {})  // NOLINT(google-explicit-constructor)
       : pd(domain), qpn(queue_pair) {}
   PdNumber pd;
@@ -67,103 +69,108 @@ struct Accessor {
   friend bool operator==(const Accessor&, const Accessor&) = default;
 };
 
-/// Memory windows (IBA 10.6.7): type 1 belongs to its protection domain; type 2 (this adapter has
-/// 2B) to the queue pair that bound it, and its key's lower 8 bits are the program's choice.
+/// Memory windows (IBA 10.6.7). A type 1 window belongs to its protection domain; a type 2 window
+/// (here of kind 2B) to the queue pair that bound it, and the program chooses the lower 8 bits of
+/// its key.
 enum class EntryKind : std::uint8_t { unused, region, window_1, window_2 };
 
-/// What a window is to show. A binding of no bytes ends the one that a type 1 window has.
+/// Parameters of a bind. A bind of 0 bytes ends a type 1 window's binding.
 struct WindowBinding {
-  MemoryKey window{};  // Any key that the window had: the upper 24 bits name it.
-  MemoryKey key{};     // Its key from now on.
+  MemoryKey window{};  // Any key that the window has had: the upper 24 bits identify it.
+  MemoryKey key{};     // Its new key.
   MemoryKey region{};
-  std::uint64_t address = 0;  // As requests address the region: its iova.
+  std::uint64_t address = 0;  // In the region's address space for requests (iova).
   std::uint64_t length = 0;
   std::uint32_t access = 0;  // Remote rights, and kZeroBased.
 };
 
-/// One region or window as it lies in the shared arena: fixed size, no pointers of our own. A
-/// window that is not bound has no key.
+/// A region or window in the shared arena: fixed size, without pointers. An unbound window has no
+/// key.
 ///
-/// Two sides meet here, in any process: who holds raises `holders` and then looks at `key` again;
-/// who removes clears `key` and then looks at `holders`. Each writes one word and reads the
-/// other's, so all four accesses are sequentially consistent: at least one side sees the other.
-/// Either the holder sees the cleared key and lets go without having read `region`, or the remover
-/// sees the holder and waits.
+/// Holders and the remover, in any processes, synchronise like this. A holder increments `holders`
+/// and then reads `key` again; the remover clears `key` and then reads `holders`. Each writes one
+/// word and reads the other's, so all four accesses are sequentially consistent: at least one side
+/// sees the other. Either the holder sees the cleared key and releases without having read
+/// `region`, or the remover sees the holder and waits.
 ///
-/// A visitor (`RegionTable::visit`) writes nothing here: it looks at `key` under a lock of its own,
-/// and who removes waits, after clearing `key`, until each such lock was free once.
+/// A lookup under a lock (`RegionTable::find_locked`) writes nothing here. The remover clears `key`
+/// and then waits until each of those locks has been free once, as for an RCU grace period.
 ///
-/// All other fields are written under the table's lock while `key` is zero
-/// and nobody holds or visits; storing the new `key` publishes them. A holder's last decrement is a
-/// release, which the remover's reading of zero acquires: all copying is over before the memory is
-/// given back.
+/// All other fields are written under the table's lock while `key` is zero and neither a reference
+/// nor a lookup is left; storing the new `key` publishes them. A holder's last decrement is a
+/// release, which the remover's read of zero acquires: all copying has ended before the memory is
+/// returned.
 struct alignas(64) RegionEntry {
   std::atomic<std::uint32_t> key{0};
   std::atomic<std::uint32_t> holders{0};
-  Region region;  // Of a window: what it shows.
+  Region region;  // Window: the part that it gives access to.
   std::uint32_t generation = 0;
   std::uint32_t next_free = 0;
-  std::uint32_t windows = 0;  // Of a region: the windows bound to it.
-  std::uint32_t parent = 0;   // Of a bound window: its region's index + 1.
-  Qpn qpn;                    // Of a bound window of type 2: its queue pair.
+  std::uint32_t windows = 0;  // Region: number of windows bound to it.
+  std::uint32_t parent = 0;   // Bound window: index of its region + 1.
+  Qpn qpn;                    // Bound type 2 window: its queue pair.
   EntryKind kind{};
 };
 static_assert(sizeof(RegionEntry) == 128, "the second cache line is the backing, for peers");
 
-/// What the table needs beside its entries, also in the arena. All but `used` and `count` is
-/// written under `lock`.
+/// The table's other data, also in the arena. All fields except `used` and `count` are protected by
+/// `lock`.
 struct RegionTableHeader {
   SpinLock lock;
   std::uint32_t first_free = 0;  // Index + 1 of a freed entry; 0 for none.
-  /// Entries that were ever in use: the rest is untouched memory, which a lookup must not touch
-  /// either (reading it would make the arena larger). Written under `lock`; relaxed, for it only
+  /// Number of entries that were ever used. The rest is untouched memory, which a lookup must not
+  /// read, because that would make the arena larger. Written under `lock`; relaxed, because it only
   /// grows and the entry's key decides.
   std::atomic<std::uint32_t> used{0};
-  std::atomic<std::uint32_t> count{0};  // Live regions. Written under `lock`; relaxed, a statistic.
-  std::uint32_t bound_windows = 0;      // Of type 2.
-  std::uint64_t secret = 0;             // Keys the permutation of indexes and the random bits.
-  std::uint64_t additions = 0;  // Regions ever entered: what the random bits are drawn from.
+  std::atomic<std::uint32_t> count{
+      0};                           // Live regions, for statistics: relaxed. Written under `lock`.
+  std::uint32_t bound_windows = 0;  // Type 2 only.
+  std::uint64_t secret = 0;         // Keys the permutation of indexes and the random bits.
+  std::uint64_t additions = 0;      // Regions ever added: the counter for the random bits.
 };
 
-/// Whether [iova, iova + length) lies in the region. No sum is formed, so none can overflow.
+/// Returns true if [iova, iova + length) is in the region. Computes no sum that could overflow.
 inline bool contains(const Region& region, std::uint64_t iova, std::uint64_t length) {
   return iova >= region.iova && length <= region.length &&
          iova - region.iova <= region.length - length;
 }
-/// Where that byte is in the process that registered the region.
+/// Returns the byte's address in the process that registered the region.
 inline std::uint64_t address_in(const Region& region, std::uint64_t iova) {
   return region.address + (iova - region.iova);
 }
 class RegionTable;
 
-/// Where the last key was found: a key names the same entry for ever, whatever that holds now. Of
-/// one table and one thread at a time.
+/// Caches the entry of the last key. A key always maps to the same entry, so only the entry's
+/// current key has to be compared. For one table and one thread.
 class KeyCache {
   friend class RegionTable;
   MemoryKey key_{};
   RegionEntry* entry_ = nullptr;
 };
 
-/// The right to touch the bytes of a region: while it lives, the region is not deregistered.
+/// A reference to a region: while it exists, the region's bytes may be accessed and the region is
+/// not deregistered.
 class Hold {
  public:
   Hold() = default;
   Hold(RegionEntry* entry, std::byte* address) : entry_(entry), address_(address) {}
-  /// Of who visits (`RegionTable::visit`): it holds nothing itself. The bytes are in the region.
+  /// A Hold without a reference, for bytes of a region that was looked up under a lock
+  /// (`RegionTable::find_locked`). `iova` is in the region.
   static Hold without_reference(const Region& region, std::uint64_t iova);
   Hold(Hold&& other) noexcept;
   Hold& operator=(Hold&& other) noexcept;
   ~Hold();
-  /// The first byte asked for, in the registering process's address space. Touch it only where
-  /// `backing` says that memory is there.
+  /// Address of the first byte in the registering process. May be accessed only if `backing` is
+  /// memory.
   std::byte* address() const { return address_; }
-  /// What lies behind the bytes: memory that stays; memory that the program may unmap at any time;
-  /// another program's; none (a null region).
+  /// The kind of memory: permanent; such as the program may unmap at any time; another process's;
+  /// none (a null region).
   enum class Backing : std::uint8_t { memory, on_demand, imported, nothing };
   Backing backing() const { return backing_; }
-  /// From now on it is for these bytes. False, and unchanged, where the region does not have them.
+  /// Moves the hold to another range of its region. Returns false, with the hold unchanged, if the
+  /// range is out of bounds.
   bool move_to(std::uint64_t iova, std::uint64_t length);
-  /// The same from `offset` bytes on, for as long as this one lives.
+  /// A sub-range from `offset` on, without its own reference; valid while this Hold exists.
   Hold subrange(std::uint64_t offset) const;
 
  private:
@@ -173,19 +180,19 @@ class Hold {
   Backing backing_ = Backing::memory;
 };
 
-/// The regions and windows of one process. Any thread may call anything. The table is a view: it
-/// owns neither header nor entries.
+/// The regions and windows of one process. Thread-safe. It is a view, which owns neither header nor
+/// entries.
 class RegionTable {
  public:
-  /// `entries` are zeroed memory when `initialise` is called; at most 2^20 of them. `secret` is
-  /// random and stays in the arena. A view is made after `initialise`, in any process. Who only
-  /// `visits` says so: a holder that is killed would hold for ever.
+  /// `entries` must be zeroed before `initialise`; at most 2^20. `secret` is random and stays in
+  /// the arena. Construct a view after `initialise`, in any process. `Use::lookup_only`: the view
+  /// never takes references, because a killed process would never release them.
   enum class Use : std::uint8_t { holds, lookup_only };
   RegionTable(RegionTableHeader& header, std::span<RegionEntry> entries, Use use = Use::holds);
-  /// Who visits (see `visit`): `wait_for_peers` and `wait_for_own` return when everybody of that
-  /// kind has left who visited when they were called. Peers visit regions and windows, with remote
-  /// keys; the program's own threads visit regions only, with local keys, and may end the binding
-  /// of a window while they do.
+  /// How `remove` waits for lookups that hold a lock instead of a reference (see `find_locked`):
+  /// each function returns when every such lock that was held at the call has been released.
+  /// wait_for_peers: peers, on regions and windows. wait_for_own: this process's threads, on
+  /// regions; they may take the table's lock meanwhile, so the caller must not hold it.
   struct GracePeriod {
     std::function<void()> wait_for_peers;
     std::function<void()> wait_for_own;
@@ -193,59 +200,60 @@ class RegionTable {
   void set_grace_period(GracePeriod grace_period) { grace_period_ = std::move(grace_period); }
   static void initialise(RegionTableHeader& header, std::uint64_t secret);
 
-  /// Enters a region and returns its key: both lkey and rkey, never 0. ENOMEM when the table is
-  /// full, EINVAL when the addresses wrap. A region of no bytes is allowed: it serves requests of
-  /// no bytes.
+  /// Adds a region and returns its key, which is lkey and rkey, never 0. ENOMEM if the table is
+  /// full, EINVAL if the addresses wrap around. An empty region is allowed, for requests of 0
+  /// bytes.
   Result<MemoryKey> add(const Region& region);
-  /// Takes the region out; waits until nobody holds it, so the caller must not hold it. EINVAL for
-  /// an unknown key, also when another thread has just removed it; EBUSY while windows are bound to
-  /// it.
+  /// Removes the region. Waits until no reference is left, so the caller must not have one. EINVAL
+  /// for an unknown key, also if another thread has just removed it; EBUSY while windows are bound
+  /// to it.
   Result<void> remove(MemoryKey key);
-  /// The region with this key is another from now on, under the same key; waits as `remove` does.
-  /// EINVAL, EBUSY as there; then the region is as it was.
+  /// Replaces the region of `key`, keeping the key (ibv_rereg_mr). Waits as `remove` does. EINVAL,
+  /// EBUSY as there; then nothing has changed.
   Result<void> change(MemoryKey key, const Region& region);
-  /// The region with this key has another as well, that of a region of another program. EEXIST
-  /// where something has it. It goes with `remove_alias`. This view alone knows of it.
+  /// Makes the region of `key` reachable under `alias` too: the key that an imported region has at
+  /// its exporter. EEXIST if `alias` is in use. Only this view knows the alias; `remove_alias`
+  /// removes it.
   Result<void> add_alias(MemoryKey alias, MemoryKey key);
   void remove_alias(MemoryKey alias);
   MemoryKey key_behind(MemoryKey alias) const { return resolve(alias); }
-  /// What the region with this key is. Nothing for an unknown key.
+  /// Returns the region with this key; nothing if the key is unknown.
   std::optional<Region> find_region(MemoryKey key) const;
 
   // Windows: region_windows.cpp.
-  /// A new window, not bound. Its key names it, but opens nothing.
+  /// Adds an unbound window. Its key identifies it, but gives no access.
   Result<MemoryKey> add_window(EntryKind type, PdNumber pd);
-  /// Ends the binding, if any, and the window. Waits as `remove` does. EINVAL: there is none.
+  /// Removes the window, and its binding if any. Waits as `remove` does. EINVAL if there is none.
   Result<void> remove_window(MemoryKey window);
-  /// EINVAL, in words that name the rule, where IBA 10.6.7.2 forbids it; then nothing has changed.
-  /// Waits until nobody touches bytes through the binding that ends.
+  /// Binds a window. EINVAL, with a text that names the rule, if IBA 10.6.7.2 forbids it; then
+  /// nothing has changed. Waits until no access through the previous binding is left.
   Result<void> bind(const WindowBinding& binding, const Accessor& by);
   /// Ends the binding of the type 2 window with this key: local and remote invalidation.
   std::expected<void, KeyError> invalidate(MemoryKey key, const Accessor& by);
-  /// Whether `invalidate` would do it.
+  /// Returns whether `invalidate` would succeed.
   std::expected<void, KeyError> check_invalidation(MemoryKey key, const Accessor& by) const;
-  /// A queue pair has gone: so have the bindings of its type 2 windows.
+  /// A queue pair was destroyed: ends the bindings of its type 2 windows.
   void unbind_all(Qpn qpn);
 
-  /// Checks in the order of KeyError, without holding: an engine's question; of a view that visits
-  /// under the visitor's lock. A request of no bytes needs no key (IBA C9-88, o9-20), so callers do
-  /// not ask then.
+  /// Checks in the order of KeyError and takes no reference: for engines. A view of
+  /// `Use::lookup_only` requires the lock described at `find_locked`. Requests of 0 bytes need no
+  /// key (IBA C9-88, o9-20): do not call.
   std::expected<void, KeyError> check(MemoryKey key, std::uint64_t iova, std::uint64_t length,
                                       std::uint32_t rights, const Accessor& by) const;
-  /// The same of the key alone, whatever the bytes.
+  /// The same for the key only, whatever the bytes.
   std::expected<void, KeyError> check_key(MemoryKey key, std::uint32_t rights,
                                           const Accessor& by) const;
-  /// Checks and holds.
+  /// Checks and takes a reference.
   std::expected<Hold, KeyError> hold(MemoryKey key, std::uint64_t iova, std::uint64_t length,
                                      std::uint32_t rights, const Accessor& by) const;
-  /// Checks as `hold` does, for one who holds a lock that the table's owner waits for (see
-  /// `GracePeriod`): the answer is good until that lock is let go. Nothing in the table is written.
+  /// Checks as `hold` does, but takes no reference. Requires a lock that `remove` waits for (see
+  /// `GracePeriod`); the result is valid until that lock is released. Writes nothing to the table.
   std::expected<const Region*, KeyError> find_locked(MemoryKey key, std::uint64_t iova,
                                                      std::uint64_t length, std::uint32_t rights,
                                                      const Accessor& by, KeyCache& cache) const;
-  /// The region itself, where it is of the domain.
+  /// Returns the region with this key, if it belongs to the domain.
   std::expected<const Region*, KeyError> find_region_locked(MemoryKey key, PdNumber pd) const;
-  /// The same of the key alone, and of ending the binding of a window.
+  /// The same for the key only, and for invalidating a window.
   std::expected<void, KeyError> check_key_locked(MemoryKey key, std::uint32_t rights,
                                                  const Accessor& by) const;
   std::expected<void, KeyError> check_invalidation_locked(MemoryKey key, const Accessor& by) const;
@@ -281,11 +289,11 @@ class RegionTable {
   Use use_;
   GracePeriod grace_period_;
   std::atomic<std::uint32_t> alias_count_{0};
-  mutable std::shared_mutex aliases_lock_;  // Guards what follows.
+  mutable std::shared_mutex aliases_lock_;  // Protects the members below.
   std::map<MemoryKey, MemoryKey> aliases_;
 };
 
-// What the direct path does for each request.
+// Inlined for the direct path, which calls these for each request.
 
 inline Hold::Backing backing_of(std::uint32_t access) {
   if ((access & kNull) != 0) return Hold::Backing::nothing;
@@ -293,11 +301,11 @@ inline Hold::Backing backing_of(std::uint32_t access) {
   return (access & kOnDemand) != 0 ? Hold::Backing::on_demand : Hold::Backing::memory;
 }
 
-/// Why the entry does not give these rights.
+/// Returns why the entry does not give these rights.
 inline std::optional<KeyError> refusal_of(const RegionEntry& entry, std::uint32_t rights,
                                           const Accessor& by) {
   if (entry.kind != EntryKind::region) {
-    // A window's key is a remote key alone (IBA 10.6.7.1).
+    // A window's key is only a remote key (IBA 10.6.7.1).
     if ((rights & kRemoteRights) == 0) return KeyError::unknown_key;
     if (entry.kind == EntryKind::window_2 && entry.qpn != by.qpn) return KeyError::wrong_domain;
   }
@@ -307,7 +315,7 @@ inline std::optional<KeyError> refusal_of(const RegionEntry& entry, std::uint32_
 }
 
 inline Hold Hold::without_reference(const Region& region, std::uint64_t iova) {
-  // An address of the program, as a region has it.
+  // The address in the program's own memory, as the region has it.
   Hold unreferenced(nullptr,
                     reinterpret_cast<std::byte*>(region.address + (iova - region.iova)));  // NOLINT
   unreferenced.backing_ = backing_of(region.access);
@@ -324,7 +332,7 @@ inline Hold::~Hold() {
   if (entry_ != nullptr) entry_->holders.fetch_sub(1, std::memory_order_release);
 }
 
-/// The entry that the key would be in, if it carries this key now.
+/// Returns the entry of the key, if it has this key now.
 inline RegionEntry* RegionTable::find(MemoryKey key, KeyCache& cache) const {
   key = resolve(key);
   if (cache.key_ != key || cache.entry_ == nullptr) {

@@ -94,7 +94,7 @@ TEST_F(RegionTableTest, VisitsCheckAsHoldsDoAndWriteNothing) {
   const auto find_locked = [&](MemoryKey by, std::uint64_t iova, std::uint32_t right) {
     return regions.find_locked(by, iova, 10, right, kPd, cache);
   };
-  for (int time = 0; time < 2; ++time) {  // Looked up, and from the cache.
+  for (int time = 0; time < 2; ++time) {  // First by a lookup, then from the cache.
     ASSERT_TRUE(find_locked(key, 0x5000, kRemoteRead));
     EXPECT_EQ((*find_locked(key, 0x5000, kRemoteRead))->length, 100u);
     EXPECT_EQ(find_locked(key, 0x5000, kRemoteWrite).error(), KeyError::missing_right);
@@ -103,7 +103,7 @@ TEST_F(RegionTableTest, VisitsCheckAsHoldsDoAndWriteNothing) {
   EXPECT_EQ(find_locked(MemoryKey{raw(key) ^ 1}, 0x5000, kRemoteRead).error(),
             KeyError::unknown_key);
   ASSERT_TRUE(find_locked(key, 0x5000, kRemoteRead));
-  // Nobody holds it: this would wait otherwise. The cache knows the entry, not what it carries.
+  // No reference is left, else this would wait. The cache has the entry, not its content.
   ASSERT_TRUE(regions.remove(key));
   EXPECT_EQ(find_locked(key, 0x5000, kRemoteRead).error(), KeyError::unknown_key);
   EXPECT_EQ(find_locked(MemoryKey{}, 0x5000, kRemoteRead).error(), KeyError::unknown_key);
@@ -116,8 +116,8 @@ TEST_F(RegionTableTest, WhoEndsAnEntryWaitsForItsKindsOfVisitors) {
   regions.set_grace_period({.wait_for_peers = [&] { ++peers; },
                             .wait_for_own =
                                 [&] {
-                                  // Without the table's lock: the program's own visitors may take
-                                  // it.
+                                  // The table's lock is free, because the program's own lookups may
+                                  // take it.
                                   EXPECT_FALSE(header_.lock.is_locked());
                                   ++own;
                                 }});
@@ -197,7 +197,7 @@ TEST_F(RegionTableTest, KeyZeroIsNeverARegion) {
 }
 
 TEST_F(RegionTableTest, KeyIsNotZeroWhereNameAndRandomBitsAre) {
-  // A secret that was searched for: it gives entry 34 in generation 2 the name 0 and the random
+  // A secret found by search: it gives entry 34 in generation 2 the index bits 0 and the random
   // bits 0.
   constexpr std::uint64_t kSecret = 1'262'904;
   constexpr std::uint32_t kIndex = 34;
@@ -239,7 +239,7 @@ TEST_F(RegionTableTest, ReusedEntryGetsSixteenNamesBeforeOneReturns) {
 }
 
 TEST_F(RegionTableTest, NextKeyCannotBeToldFromTheLast) {
-  // The same differences of keys never come twice, with the same secret or another.
+  // Differences of keys do not repeat, with the same secret or another.
   std::set<std::uint32_t> differences;
   for (const std::uint64_t secret : {1, 2, 3}) {
     RegionTable::initialise(header_, secret);
@@ -289,21 +289,21 @@ TEST_F(RegionTableTest, RemoveWaitsForTheHolder) {
   });
   while (regions.check(key, 0, 8, 0, kPd)) std::this_thread::yield();  // The key goes at once,
   for (int i = 0; i < 1'000; ++i) std::this_thread::yield();
-  EXPECT_FALSE(removed);  // the region does not.
+  EXPECT_FALSE(removed);  // but the region does not.
   *held = Hold();
   remover.join();
   EXPECT_TRUE(removed);
 }
 
-/// Two words of memory that are whole while registered and broken by the owner as soon as remove()
-/// returns: a holder that sees them broken was inside a region that had been given back.
+// The owner sets two words of memory while it is registered and clears them as soon as remove()
+// returns: a holder that sees them cleared was in a region that was already returned.
 TEST_F(RegionTableTest, StressNobodyIsInsideARemovedRegion) {
   constexpr int kHolders = 3;
   constexpr int kRounds = 4'000;
-  constexpr std::uint64_t kReads = 1'000;  // A busy machine lets the holders run late.
+  constexpr std::uint64_t kReads = 1'000;  // On a busy machine the holders may start late.
   struct Memory {
     std::atomic<bool> registered{false};
-    std::uint64_t word = 0;  // Not atomic: the thread sanitizer checks the ordering through it.
+    std::uint64_t word = 0;  // Not atomic: ThreadSanitizer checks the ordering with it.
   };
   Memory memory;
   std::atomic<std::uint32_t> current{0};
@@ -324,7 +324,7 @@ TEST_F(RegionTableTest, StressNobodyIsInsideARemovedRegion) {
         }
         const auto& inside = *reinterpret_cast<const Memory*>(held->address());
         ASSERT_TRUE(inside.registered.load(std::memory_order_relaxed));
-        if (++good % 4 == 0) std::this_thread::yield();  // Lets the owner run while we are inside.
+        if (++good % 4 == 0) std::this_thread::yield();  // Lets the owner run during an access.
         ASSERT_NE(inside.word, 0u);
         reads.fetch_add(1, std::memory_order_relaxed);
       }

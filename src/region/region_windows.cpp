@@ -16,14 +16,14 @@ std::unexpected<Error> refuse_window(MemoryKey window) {
   return refuse(EINVAL, fmt::format("no memory window has the key {:#010x}", raw(window)));
 }
 
-/// The rules on the window alone.
+/// The rules about the window only.
 Result<void> check_window(const RegionEntry& window, const WindowBinding& binding) {
   if ((raw(binding.key) & kNameMask) != (raw(binding.window) & kNameMask) ||
       raw(binding.key) == 0) {
     return refuse(EINVAL, fmt::format("key {:#010x}: the upper 24 bits must be those of {:#010x}",
                                       raw(binding.key), raw(binding.window)));
   }
-  // Local write says nothing of a window: programs give it, cards let it pass.
+  // Local write has no meaning for a window, but programs set it, and cards accept it.
   constexpr std::uint32_t kKnown = kWindowRights | kZeroBased | kLocalWrite;
   if ((binding.access & ~kKnown) != 0) {
     return refuse(EINVAL, fmt::format("access {:#x}: a window gives remote rights alone",
@@ -39,7 +39,7 @@ Result<void> check_window(const RegionEntry& window, const WindowBinding& bindin
   return {};
 }
 
-/// The rules on the region that the window is to show a part of.
+/// The rules about the region to which the window is bound.
 Result<void> check_region(const RegionEntry& region, const WindowBinding& binding) {
   const Region& shown = region.region;
   if ((shown.access & kMwBind) == 0) {  // IBA C10-73.
@@ -56,7 +56,8 @@ Result<void> check_region(const RegionEntry& region, const WindowBinding& bindin
   return {};
 }
 
-/// IBA o10-37.2.26: neither regions that were registered by a call nor windows of type 1.
+/// IBA o10-37.2.26: neither regions that a call has registered nor type 1 windows can be
+/// invalidated.
 std::expected<void, KeyError> may_invalidate(const RegionEntry& entry, const Accessor& by) {
   if (entry.kind != EntryKind::window_2) return std::unexpected(KeyError::missing_right);
   if (entry.qpn != by.qpn || entry.region.pd != by.pd) {
@@ -81,7 +82,7 @@ Result<void> RegionTable::remove_window(MemoryKey window) {
   return {};
 }
 
-/// Under the lock. Who holds the window never waits for the lock, so waiting under it ends.
+/// Requires lock. A holder of the window never waits for the lock, so waiting under it ends.
 void RegionTable::unbind(RegionEntry& window) {
   if (window.parent == 0) return;
   window.key.store(0, std::memory_order_seq_cst);
@@ -91,7 +92,7 @@ void RegionTable::unbind(RegionEntry& window) {
   window.parent = 0;
 }
 
-/// The region that the binding names, if it is allowed. Under the lock.
+/// Returns the region of the bind, if the bind is allowed. Requires lock.
 Result<const RegionEntry*> RegionTable::check_binding(const RegionEntry& window,
                                                       const WindowBinding& binding,
                                                       const Accessor& by) const {

@@ -36,7 +36,7 @@ class Windows : public testing::Test {
             .length = length,
             .access = kRemoteWrite};
   }
-  /// As ibv_inc_rkey: another key of the same window.
+  /// As ibv_inc_rkey: the next key of the same window.
   static MemoryKey next(MemoryKey key) {
     return MemoryKey{(raw(key) & ~0xffu) | ((raw(key) + 1) & 0xff)};
   }

@@ -5,7 +5,7 @@
 
 namespace verbatim::region {
 
-/// From now on a part begins there, if one holds the place.
+/// Splits the part that contains `at`, so that a part begins there.
 void UseCounts::split(std::uint64_t at) {
   const auto after = counts_.upper_bound(at);
   if (after == counts_.begin()) return;

@@ -8,11 +8,12 @@
 
 namespace verbatim::region {
 
-/// How many users each part of a file has.
+/// Number of users of each part of a file.
 class UseCounts {
  public:
   void add(const PageRange& part);
-  /// One user less; answers with what has none from now on. What nobody uses stays as it is.
+  /// Decrements the counts in `part`; returns the ranges that have no user left. Ranges without
+  /// users are skipped.
   std::vector<PageRange> remove(const PageRange& part);
   bool empty() const { return counts_.empty(); }
 
@@ -23,7 +24,7 @@ class UseCounts {
   };
   void split(std::uint64_t at);
 
-  std::map<std::uint64_t, Counted> counts_;  // By where it begins; what is missing has no user.
+  std::map<std::uint64_t, Counted> counts_;  // By start; a range that is missing has no user.
 };
 
 }  // namespace verbatim::region

@@ -8,29 +8,29 @@
 #include "base/types.h"
 #include "transport/work.h"
 
-/// What the engines of every transport ask of the adapter.
+/// The effects of all transport engines: what the adapter has to do.
 namespace verbatim::transport {
 
-// Of a requester.
+// Effects of a requester.
 
-/// The payload of a READ response goes to bytes [offset, ...) of the request's scatter list.
+/// Copy the payload of a READ response to bytes [offset, ...) of the request's scatter list.
 struct PlaceResponse {
   Slot slot = 0;
   std::uint64_t offset = 0;
   ByteSpan payload;  // Borrowed from the packet.
 };
-/// The value before an atomic goes into the request's 8 bytes, in host byte order.
+/// Store the old value of an atomic in the request's 8 bytes, in host byte order.
 struct PlaceAtomic {
   Slot slot = 0;
   std::uint64_t original = 0;
 };
-/// The request has ended: exactly once each, in the order of posting. Whether a success enters the
-/// completion queue (signalled or not) is the adapter's matter.
+/// Complete the request. Comes once for each request, in the order of posting. The adapter decides
+/// whether a success enters the completion queue (signalled or not).
 struct CompleteRequest {
   Slot slot = 0;
   Status status = Status::success;
 };
-/// The queue pair goes to the error state; the requester has stopped. The adapter calls `flush`
+/// Move the queue pair to the error state; the requester has stopped. The adapter calls `flush`
 /// next.
 struct RequesterFailed {
   Status status{};
@@ -38,76 +38,76 @@ struct RequesterFailed {
 
 using RequesterEffect = std::variant<PlaceResponse, PlaceAtomic, CompleteRequest, RequesterFailed>;
 
-/// What an input brings about, to be drained in order before the next input. One acknowledgement
-/// can complete many requests, so the list is bounded: when it is full it ends with `more` set, and
-/// the caller calls `resume` with an empty list after draining.
+/// The effects of one input. The caller carries them out in order before the next input. One
+/// acknowledgement can complete many requests, so the list is bounded: if it is full, it ends with
+/// `more` set, and the caller empties it and calls `resume`.
 struct RequesterEffects {
   InplaceVector<RequesterEffect, 64> list;
   bool more = false;
 };
 
-// Of a responder.
+// Effects of a responder.
 
-/// A receive request, taken from its queue.
+/// A receive request that was taken from its queue.
 struct Receive {
-  std::uint64_t ticket = 0;          // The adapter's name for it.
-  std::uint64_t capacity_bytes = 0;  // Sum of its scatter list.
+  std::uint64_t ticket = 0;          // Names the request to the adapter.
+  std::uint64_t capacity_bytes = 0;  // Sum of the scatter list.
 };
 
-/// Payload of a SEND: to bytes [offset, ...) of the receive request's scatter list. If the list's
-/// memory refuses, the adapter calls `on_receive_memory_error`.
+/// Copy a SEND's payload to bytes [offset, ...) of the receive request's scatter list. If the
+/// list's memory cannot be written, the adapter calls `on_receive_memory_error`.
 struct PlaceReceive {
   std::uint64_t ticket = 0;
   std::uint64_t offset = 0;
   ByteSpan payload;
 };
-/// Payload of a WRITE: to `address` under `key`. If the region has gone meanwhile:
+/// Copy a WRITE's payload to `address` under `key`. If the region was deregistered meanwhile:
 /// `on_region_error`.
 struct PlaceWrite {
   MemoryKey key{};
   std::uint64_t address = 0;
   ByteSpan payload;
 };
-/// Execute on 8 aligned bytes at `address` under `key`, then call `on_atomic_result` with the value
-/// before.
+/// Execute an atomic on 8 aligned bytes at `address` under `key`, then call `on_atomic_result` with
+/// the old value.
 struct ExecuteAtomic {
   MemoryKey key{};
   std::uint64_t address = 0;
-  bool compare_and_swap = false;  // Else fetch and add.
+  bool compare_and_swap = false;  // If not: fetch and add.
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;
 };
-/// Store 8 bytes at once at 8 aligned bytes at `address` under `key`, then call `on_atomic_result`.
+/// Store 8 bytes in one step at the aligned `address` under `key`, then call `on_atomic_result`.
 struct ExecuteAtomicWrite {
   MemoryKey key{};
   std::uint64_t address = 0;
-  std::uint64_t value = 0;  // As the program's memory has it: not in network byte order.
+  std::uint64_t value = 0;  // In the byte order of the program's memory, not in network byte order.
 };
-/// All bytes that were placed before must have come as far as `placement` says, then
-/// `on_atomic_result` is called.
+/// Flush all bytes that were placed before, as far as `placement` says, then call
+/// `on_atomic_result`.
 struct ExecuteFlush {
   std::uint8_t placement = 0;  // Bits of wire::Feth::Placement.
 };
-/// The peer ends the binding of the window with this key, with the last packet of a SEND. Where the
-/// key has gone meanwhile: `on_region_error`.
+/// Invalidate the memory window with this key, on behalf of the peer; comes with the last packet of
+/// a SEND. If the key has become invalid meanwhile: `on_region_error`.
 struct InvalidateKey {
   MemoryKey key{};
 };
-/// The receive request has ended: an entry of the completion queue.
+/// Complete the receive request, with an entry in the completion queue.
 struct CompleteReceive {
   std::uint64_t ticket = 0;
   Status status = Status::success;
   std::uint64_t byte_count = 0;
-  bool is_write = false;  // RDMA WRITE with immediate: no payload placed by the receive itself.
+  bool is_write = false;  // RDMA WRITE with immediate: the receive's buffer has no payload.
   bool has_immediate = false;
   std::uint32_t immediate = 0;
   bool has_invalidated_key = false;
   MemoryKey invalidated_key{};
   bool solicited = false;
 };
-/// The first packet of a connection has come while the queue pair is in RTR (IBV_EVENT_COMM_EST).
+/// The first packet has arrived while the queue pair is in RTR (IBV_EVENT_COMM_EST).
 struct Established {};
-/// The queue pair goes to the error state. `event` tells which asynchronous event goes with it.
+/// Move the queue pair to the error state. `event`: the asynchronous event to raise.
 struct ResponderFailed {
   enum class Event : std::uint8_t { none, request_error, access_error, fatal };
   Event event = Event::none;

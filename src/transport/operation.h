@@ -6,10 +6,10 @@
 
 #include "wire/ib/opcode.h"
 
-/// What a send request can ask for, as one table that the engines and the adapter share.
+/// The operations of send requests, as one table that the engines and the adapter share.
 namespace verbatim::transport {
 
-/// With the values of `enum ibv_wr_opcode`, those of newer rdma-core included.
+/// Values as in `enum ibv_wr_opcode`, with those of newer rdma-core versions.
 enum class Operation : std::uint8_t {
   write = 0,
   write_with_immediate = 1,
@@ -25,7 +25,7 @@ enum class Operation : std::uint8_t {
   atomic_write = 15,
 };
 
-/// Where the bytes of a request's scatter/gather list go.
+/// Direction of the bytes in a request's scatter/gather list.
 enum class DataFlow : std::uint8_t { none, out, in };
 
 struct OperationInfo {
@@ -34,11 +34,11 @@ struct OperationInfo {
   DataFlow data = DataFlow::none;
   bool immediate = false;
   bool invalidate = false;
-  /// Its end is told by a response, not by an acknowledgement: max_rd_atomic bounds those.
+  /// Completed by a response, not by an acknowledgement; max_rd_atomic bounds these.
   bool awaits_response = false;
-  /// Carried out by the requester's own adapter, in its turn among the packets: nothing is sent.
+  /// Executed by the requester's own adapter, in order between the packets: nothing is sent.
   bool is_local = false;
-  /// Of 8 bytes, whatever its segments say: those have as many.
+  /// Has 8 bytes, whatever the segments say.
   bool is_eight_bytes = false;
 };
 static_assert(sizeof(OperationInfo) == 8, "found by a shift");
@@ -97,7 +97,7 @@ inline constexpr std::array<OperationInfo, kOperations> kOperationTable = [] {
 
 inline constexpr OperationInfo kUnknownOperation;
 
-/// Of any number: `known` is false where there is no such operation.
+/// For any number; `known` is false if there is no such operation.
 constexpr const OperationInfo& info(Operation operation) {
   const auto index = static_cast<std::size_t>(operation);
   return index < kOperations ? kOperationTable[index] : kUnknownOperation;

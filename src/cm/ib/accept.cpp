@@ -26,7 +26,7 @@ void ConnectionManager::on_message(const wire::CmReq& req, const Arrival& arriva
                    path_of(req, arrival.reply_path.from, arrival.reply_path.to), out)
           : nullptr;
   if (connection == nullptr) {
-    // Nothing is remembered of it: a repetition is a new request.
+    // The request is not remembered: a repetition counts as a new one.
     out.push_back(refuse_request(arrival.reply_path, req, RejectReason::no_resources));
     return;
   }
@@ -58,7 +58,7 @@ void ConnectionManager::deliver_request(const wire::CmReq& req, Connection& conn
                                .private_data = private_data_of(req.private_data, header)});
 }
 
-/// IBA 12.9.8.3.1 and table 109: what a REQ may be refused for before anybody is asked.
+/// IBA 12.9.8.3.1 and table 109: reasons to refuse a REQ before the user sees it.
 std::optional<RejectReason> ConnectionManager::reject_reason(const wire::CmReq& req,
                                                              const Arrival& arrival, Effects& out) {
   const bool known_transport = req.transport == CmTransport::rc ||
@@ -67,11 +67,12 @@ std::optional<RejectReason> ConnectionManager::reject_reason(const wire::CmReq& 
   if (!known_transport) return RejectReason::invalid_transport;
   if (!is_mtu(req.path_mtu)) return RejectReason::invalid_path_mtu;
 
-  // Only the peer's own address can name its queue pair: another's REQ must end no connection.
+  // Only the peer's own address can name its queue pair: a REQ from another address ends no
+  // connection.
   const auto known = peer_queue_pairs_.find(
       {source_of(arrival.reply_path.from), req.local_ca_guid, req.local_qpn.value()});
   if (known == peer_queue_pairs_.end()) return std::nullopt;
-  // The peer's queue pair begins a new life: what we know of is the old one. It is ended, too.
+  // The peer's queue pair was reused, so the connection that we know is stale. It is ended, too.
   Connection* stale = find(known->second);
   if (stale->state == State::established || stale->state == State::reply_sent) {
     start_disconnect(*stale, {}, arrival.now, out);
@@ -81,7 +82,7 @@ std::optional<RejectReason> ConnectionManager::reject_reason(const wire::CmReq& 
   return RejectReason::stale_connection;
 }
 
-/// The peer did not see our answer, or has none yet.
+/// The peer did not get our answer, or has none yet.
 void ConnectionManager::on_repeated_request(Connection& connection, Effects& out) {
   ++counters_.duplicates;
   switch (connection.state) {
@@ -91,16 +92,16 @@ void ConnectionManager::on_repeated_request(Connection& connection, Effects& out
       out.push_back(connection.last);
       return;
     case State::refused:
-      keep_no_longer(connection);  // It is the newest again.
+      keep_no_longer(connection);  // It is the newest one again.
       keep(connection);
       out.push_back(connection.last);
       return;
     case State::time_wait:
-      // IBA 12.9.8.3.1: it will never be a connection again. If the REQ is merely late, the peer is
-      // past caring.
+      // IBA 12.9.8.3.1: the connection will never be made. If this REQ is only a late copy, the
+      // peer ignores the REJ.
       return send_reject(connection, wire::CmAbout::req, RejectReason::stale_connection, {}, out);
     default:
-      return;  // It has had the answer since.
+      return;  // The answer was given meanwhile.
   }
 }
 
@@ -126,7 +127,7 @@ Result<void> ConnectionManager::accept(ConnectionId id, const AcceptParameters& 
 void ConnectionManager::on_message(const wire::CmRtu& rtu, const Arrival& arrival, Effects& out) {
   Connection* connection = find(rtu.remote_id, rtu.local_id, arrival);
   if (connection == nullptr || connection->state != State::reply_sent)
-    return;  // Data was faster, or it is over already.
+    return;  // Data was faster than the RTU, or the connection has ended.
   become_established(*connection, private_data_of(rtu.private_data), out);
 }
 

@@ -1,4 +1,4 @@
-// What peers can make us keep is bounded: half-open connections by source, the others by age.
+// Bounds what peers can make us keep: half-open connections by source, the others by age.
 #include "cm/ib/connection_manager.h"
 
 namespace verbatim::cm {
@@ -50,7 +50,7 @@ void ConnectionManager::note_taken(ConnectionId id) {
   connection->waits_at = {};
 }
 
-/// Its peer finds out by itself what it missed: a repeated message is a new one, or unknown.
+/// The peer finds out by itself: a repeated message counts as new, or as unknown.
 void ConnectionManager::drop_oldest(std::map<std::uint64_t, ConnectionId>& kept, Effects& out) {
   Connection& connection = *find(kept.begin()->second);
   const bool is_told = kept_in(connection.state) == Kept::ending && !connection.released;
@@ -61,7 +61,8 @@ void ConnectionManager::drop_oldest(std::map<std::uint64_t, ConnectionId>& kept,
   erase(connection);
 }
 
-/// Whether a request of this source finds room; another source's may have to leave for it.
+/// Returns true if there is room for a request of this source; another source's request may be
+/// dropped for it.
 bool ConnectionManager::admit(const Source& source, ListenerId listener, Effects& out) {
   const FairQueue& backlog = backlogs_.at(listener);
   const bool has_room = half_open_.size_of(source) < settings_.half_open_of_source_max &&
@@ -77,7 +78,8 @@ bool ConnectionManager::make_room(const FairQueue& queue, const Source& source, 
   return displaced.has_value();
 }
 
-/// Silently, so that the peer asks again; but not if it has been told to wait for long.
+/// Drops it silently, so that the peer asks again; but sends a REJ if an MRA has told the peer to
+/// wait long.
 void ConnectionManager::displace(Connection& connection, Effects& out) {
   ++counters_.displaced;
   if (connection.state == State::reply_sent) {

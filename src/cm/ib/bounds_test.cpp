@@ -1,4 +1,4 @@
-// What peers can make us keep, and for how long, while a well-behaved peer connects all the same.
+// Bounds what peers can make us keep, and for how long; a well-behaved peer can still connect.
 #include "cm/ib/cm_test_util.h"
 #include "cm/ib/compose.h"
 
@@ -21,7 +21,7 @@ SendMad to_b(const SocketAddress& from, const Message& message) {
   return mad;
 }
 
-/// The request number `number`, from `from`; its sender asks to be waited for as long as can be.
+/// Request `number` from `from`, which asks for the longest waiting time.
 wire::CmReq request(std::uint32_t number, const SocketAddress& from) {
   wire::CmReq req{
       .local_id = wire::CommunicationId{number},
@@ -38,7 +38,7 @@ wire::CmReq request(std::uint32_t number, const SocketAddress& from) {
   return req;
 }
 
-/// A's request comes through to B's user, and B's answer to A's.
+/// A's request reaches B's user, and B's answer reaches A's user.
 void expect_connects(Bench& cm) {
   take<ConnectRequest>(cm.b.effects), take<Rejected>(cm.b.effects);
   take<SendMad>(cm.b.effects), take<TimeWaitExit>(cm.b.effects);
@@ -75,7 +75,8 @@ TEST(Bounds, TimeWaitLeavesRoomForConnections) {
     cm.b.effects.clear();
   }
   EXPECT_EQ(cm.b.engine.size(), Settings().ending_max);
-  EXPECT_EQ(cm.b.engine.size() + left, kFlood);  // The oldest have left, and their users know.
+  EXPECT_EQ(cm.b.engine.size() + left,
+            kFlood);  // The oldest were dropped, and their users were told.
   expect_connects(cm);
 }
 
@@ -94,7 +95,7 @@ TEST(Bounds, DisconnectRequestsThatNobodyAnswersLeaveRoomForConnections) {
   expect_connects(cm);
 }
 
-/// How many effects of each kind came of `kFlood` requests that nobody takes.
+/// The effects of `kFlood` requests that no user answers, by kind.
 struct Came {
   std::size_t requests = 0, mads = 0, rejected = 0;
 };
@@ -115,7 +116,7 @@ TEST(Bounds, OneSourcesRequestsThatNobodyTakesEndAtTheBacklog) {
   cm.listen();
   const Came came = flood(cm, false);
   EXPECT_EQ(came.requests, ListenAt().backlog);
-  EXPECT_EQ(came.mads, kFlood - ListenAt().backlog);  // REJ, each.
+  EXPECT_EQ(came.mads, kFlood - ListenAt().backlog);  // A REJ each.
   EXPECT_EQ(came.rejected, 0u);
   EXPECT_EQ(cm.b.engine.size(), ListenAt().backlog);
   expect_connects(cm);
@@ -126,7 +127,7 @@ TEST(Bounds, ManySourcesRequestsGiveWayToNewOnes) {
   cm.listen();
   const Came came = flood(cm, true);
   EXPECT_EQ(came.requests, kFlood);
-  EXPECT_EQ(came.mads, 0u);  // They may ask again.
+  EXPECT_EQ(came.mads, 0u);  // No answer: they may ask again.
   EXPECT_EQ(came.rejected, kFlood - ListenAt().backlog);
   EXPECT_EQ(cm.b.engine.size(), ListenAt().backlog);
   expect_connects(cm);
@@ -170,7 +171,7 @@ TEST(Bounds, AcceptedRequestsOfPeersThatFallSilentGiveWay) {
   EXPECT_EQ(displaced, kFlood - Settings().half_open_max);
   expect_connects(cm);
   cm.pass(16 * 9 * kSecond, false);
-  EXPECT_EQ(cm.b.engine.size(), 1u);  // A's.
+  EXPECT_EQ(cm.b.engine.size(), 1u);  // A's connection.
 }
 
 TEST(Bounds, OneSourceHasAShareOfWhatIsHalfOpen) {
@@ -197,14 +198,14 @@ TEST(Bounds, RefusalsAreRememberedForTheLatestOnly) {
     ASSERT_TRUE(
         cm.b.engine.reject(asked->connection, RejectReason::consumer, {}, cm.now, cm.b.effects));
     cm.b.effects.clear();
-    if (i == 1'001) {  // The first one again: it is the latest now.
+    if (i == 1'001) {  // The first one again, which is now the newest.
       cm.b.receive(to_b(noisy(1), request(1, noisy(1))), cm.now);
       EXPECT_TRUE(Bench::message<wire::CmRej>(cm.mad_of(cm.b)));
     } else if (i == 2'000) {
       cm.b.receive(to_b(noisy(1), request(1, noisy(1))), cm.now);
       EXPECT_TRUE(Bench::message<wire::CmRej>(cm.mad_of(cm.b)));
       cm.b.receive(to_b(noisy(2), request(2, noisy(2))), cm.now);
-      EXPECT_TRUE(cm.b.only<ConnectRequest>());  // Forgotten: its user is asked again.
+      EXPECT_TRUE(cm.b.only<ConnectRequest>());  // It was forgotten, so its user is asked again.
     }
   }
   EXPECT_LE(cm.b.engine.size(), Settings().remembered_max + 1);

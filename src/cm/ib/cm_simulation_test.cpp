@@ -1,5 +1,5 @@
 // Two programs connect, refuse, disconnect and resolve over a network that loses, repeats and
-// reorders MADs. Whatever happens: nobody waits for ever, both sides agree, nothing is left over.
+// reorders MADs. In each run every wait ends, both sides agree, and nothing is left over.
 #include <map>
 
 #include "cm/ib/cm_test_util.h"
@@ -8,19 +8,19 @@
 namespace verbatim::cm {
 namespace {
 
-/// What a user has been told of one connection.
+/// The events of one connection, as its user saw them.
 struct Told {
-  Qpn pair{};  // The active side's queue pair: no two connections of a run have the same.
+  Qpn pair{};  // The active side's queue pair, which is different for each connection of a run.
   bool active = false;
   bool resolution = false;
-  bool notified = false;     // Passive: data told it, without the RTU.
-  bool established = false;  // Active: we established; passive: told so.
+  bool notified = false;     // Passive: data arrived before the RTU.
+  bool established = false;  // Active: we established it. Passive: the event came.
   bool disconnected = false;
   bool ended = false;
   bool released = false;
 };
 
-/// One program with a user that acts at random, late or not at all.
+/// A program with a user that acts at random: at once, late or never.
 class Program {
  public:
   Program(const SocketAddress& where, std::uint64_t guid, std::uint64_t seed, sim::Random& random)
@@ -54,7 +54,7 @@ class Program {
     }
   }
 
-  /// The user hears of everything but the MADs, and decides what to do later.
+  /// Records all effects except MADs, and decides what the user does later.
   void hear(TimeNs now) {
     for (Effect& effect : std::exchange(effects, {})) {
       if (std::holds_alternative<SendMad>(effect)) {
@@ -65,7 +65,7 @@ class Program {
     }
   }
 
-  /// Does what is due, and says when the next is.
+  /// Performs the due actions and returns the time of the next.
   void act(TimeNs now) {
     while (!plans_.empty() && plans_.begin()->first <= now) {
       const ConnectionId id = plans_.begin()->second;
@@ -144,7 +144,7 @@ class Program {
       known.released = true;
       return;
     }
-    if (known.disconnected) return;  // Heard meanwhile.
+    if (known.disconnected) return;  // It has ended meanwhile.
     if (known.established) {
       EXPECT_TRUE(engine.disconnect(id, {}, now, effects));
     } else if (known.active) {
@@ -169,7 +169,7 @@ class Program {
   std::uint32_t qpns_ = 0;
 };
 
-/// The passive side stood only where the active side did.
+/// The passive side was established only if the active side was.
 void expect_agreement(const Program& passive, const Program& active) {
   for (const auto& [id, known] : passive.told) {
     if (known.active || !known.established || known.notified) continue;
@@ -181,7 +181,7 @@ void expect_agreement(const Program& passive, const Program& active) {
   }
 }
 
-/// One run; how many times a side stood.
+/// Runs once and returns how often a side was established.
 int run_once(std::uint64_t seed) {
   SCOPED_TRACE(fmt::format("run_once({})", seed));
   sim::Random random(seed);

@@ -8,7 +8,7 @@
 
 #include "cm/ib/connection_manager.h"
 
-/// Two connection managers, or one against a hand-made peer, as message ladders.
+/// Two connection managers, or one against a scripted peer; tests are ladders of messages.
 namespace verbatim::cm {
 
 inline SocketAddress address_a() { return SocketAddress::ipv4({10, 0, 0, 1}); }
@@ -25,7 +25,7 @@ inline bool begins_with(const PrivateData& data, std::string_view text) {
   return data.size() >= text.size() && std::memcmp(data.begin(), text.data(), text.size()) == 0;
 }
 
-/// The effects of kind `Kind` taken out of `effects`, in order.
+/// Takes the effects of type `Kind` out of `effects`, in order.
 template <typename Kind>
 std::vector<Kind> take(Effects& effects) {
   std::vector<Kind> taken;
@@ -37,7 +37,7 @@ std::vector<Kind> take(Effects& effects) {
   return taken;
 }
 
-/// One program: its engine and what it told.
+/// A program: its engine and the effects.
 struct Side {
   Side(const SocketAddress& where, std::uint64_t guid, std::uint16_t slot)
       : address(where), engine({.slot = slot, .node_guid = guid, .seed = guid * 77}) {}
@@ -45,7 +45,7 @@ struct Side {
   void receive(const SendMad& mad, TimeNs now) {
     engine.on_mad(mad.bytes, mad.source, mad.destination, now, effects);
   }
-  /// The only effect of this kind that there is, taken.
+  /// Takes the effect of this type; there must be exactly one.
   template <typename Kind>
   std::optional<Kind> only() {
     auto taken = take<Kind>(effects);
@@ -58,7 +58,7 @@ struct Side {
   Effects effects;
 };
 
-/// Time and two sides whose MADs a test delivers, or loses, by hand.
+/// A clock and two sides; the test delivers or loses each MAD.
 struct Bench {
   Side a{address_a(), kGuidA, 3};
   Side b{address_b(), kGuidB, 5};
@@ -91,9 +91,9 @@ struct Bench {
                                  .address = SocketAddress::ipv4({0, 0, 0, 0})}));
   }
 
-  /// The only MAD that `from` wants to send.
+  /// The MAD that `from` wants to send; there must be exactly one.
   std::optional<SendMad> mad_of(Side& from) { return from.only<SendMad>(); }
-  /// Delivers all that is to be sent, until there is nothing.
+  /// Delivers MADs until none is left.
   void deliver() {
     for (bool sent = true; sent;) {
       sent = false;
@@ -101,7 +101,7 @@ struct Bench {
       for (const SendMad& mad : take<SendMad>(b.effects)) a.receive(mad, now), sent = true;
     }
   }
-  /// Both sides' timers up to then; what is sent is delivered where `through`.
+  /// Advances the clock and runs both sides' timers; delivers MADs if `through`.
   void pass(TimeNs span, bool through = true) {
     const TimeNs until = now + span;
     while (std::min(a.engine.deadline(), b.engine.deadline()) <= until) {
@@ -116,7 +116,7 @@ struct Bench {
     }
     now = until;
   }
-  /// What a MAD carries.
+  /// Decodes the message of a MAD.
   template <typename Message>
   static std::optional<Message> message(const std::optional<SendMad>& mad) {
     if (!mad) return std::nullopt;
@@ -129,7 +129,7 @@ struct Bench {
     ConnectionId a{};
     ConnectionId b{};
   };
-  /// REQ and REP delivered; A has its `ConnectResponse`.
+  /// Delivers REQ and REP; A then has its `ConnectResponse`.
   Ids half_connected() {
     Ids ids;
     ids.a = *a.engine.connect(to_b(), now, a.effects);

@@ -5,7 +5,7 @@
 namespace verbatim::cm {
 namespace {
 
-/// RoCE has no LIDs; both are the permissive one (as Linux has it).
+/// RoCE has no LIDs; both are set to the permissive LID, as Linux does.
 constexpr std::uint16_t kPermissiveLid = 0xffff;
 
 SocketAddress address_of(const Gid& gid, bool ipv4, std::uint16_t port, std::uint32_t scope_id) {
@@ -54,7 +54,7 @@ IpEndpoints endpoints_of(ServiceId service, ByteSpan private_data,
                          const SocketAddress& arrived_at) {
   if (!wire::is_rdma_ip(service)) return {};
   const auto header = wire::decode_rdma_ip(private_data.first<wire::RdmaIpHeader::kSize>());
-  if (!header) return {};  // AF_IB: no header at all.
+  if (!header) return {};  // AF_IB has no header.
   const std::uint32_t scope_id = arrived_at.scope_id();
   return {address_of(header->source, header->ipv4, header->source_port, scope_id),
           address_of(header->destination, header->ipv4, wire::port_of(service), scope_id)};
@@ -81,7 +81,7 @@ wire::CmReq request_of(const ConnectParameters& parameters) {
       .primary = to_wire(parameters.path),
   };
   if (parameters.transport == CmTransport::xrc) {
-    // An initiator answers no READs and receives nothing (annex A14).
+    // An XRC initiator answers no READs and receives nothing (annex A14).
     req.responder_resources = 0;
     req.srq = false;
   }
@@ -98,7 +98,7 @@ wire::CmRep reply_of(const AcceptParameters& parameters, CmTransport transport) 
                   .end_to_end_flow_control = offer.flow_control,
                   .rnr_retry_count = offer.rnr_retry_count,
                   .srq = offer.srq};
-  if (transport == CmTransport::xrc) {  // The target's number stands in the EE context's field.
+  if (transport == CmTransport::xrc) {  // The target's number is in the EE context's field.
     rep.local_eecn = offer.qpn;
     rep.srq = true;
   } else {

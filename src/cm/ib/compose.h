@@ -8,7 +8,7 @@
 #include "cm/ib/connection_manager.h"
 #include "cm/messages.h"
 
-/// Between the program's values and those of the messages.
+/// Conversion between the user's values and the fields of messages.
 namespace verbatim::cm {
 
 template <std::size_t N>
@@ -18,29 +18,29 @@ PrivateData private_data_of(const wire::CmPrivateData<N>& field, std::size_t ski
   return data;
 }
 
-/// The caller has checked that it fits.
+/// Requires that the bytes fit.
 template <std::size_t N>
 void put(wire::CmPrivateData<N>& field, ByteSpan data, std::size_t at = 0) {
   std::ranges::copy(data, field.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-/// EINVAL where there is more than the message has room for.
+/// EINVAL if there are more bytes than the message has room for.
 Result<void> check_private_data(ByteSpan data, std::size_t most, const char* call);
 
-/// EINVAL for ends of which only one is given, or of two families.
+/// EINVAL if only one end is given, or the ends are of two families.
 Result<void> check_endpoints(const IpEndpoints& ends, const char* call);
-/// The RDMA IP header and the user's bytes behind it; only these where there are no ends.
+/// Returns the RDMA IP header and the user's bytes after it; only these if `ends` is empty.
 template <std::size_t N>
 void put_request(wire::CmPrivateData<N>& field, const IpEndpoints& ends, ByteSpan data);
-/// The ends that a request names, empty if it has no (good) header. Link-local addresses get the
-/// scope that the MAD arrived in.
+/// Returns the ends that a request names; empty if it has no valid header. Link-local addresses get
+/// the scope of the interface on which the MAD arrived.
 IpEndpoints endpoints_of(ServiceId service, ByteSpan private_data, const SocketAddress& arrived_at);
 
 wire::CmReq request_of(const ConnectParameters& parameters);
 wire::CmRep reply_of(const AcceptParameters& parameters, CmTransport transport);
-/// The path as the side sees it that the REQ arrived at. The path's MTU is checked already.
+/// Returns the path as the side that received the REQ sees it. The path's MTU is checked already.
 Path path_of(const wire::CmReq& req, const SocketAddress& from, const SocketAddress& to);
-/// What the peer offers, turned round.
+/// Returns the peer's offer from this side's point of view: initiator and responder are exchanged.
 QueuePairOffer offer_of(const wire::CmReq& req);
 QueuePairOffer offer_of(const wire::CmRep& rep, CmTransport transport);
 

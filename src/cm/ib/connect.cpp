@@ -33,7 +33,7 @@ Result<ConnectionId> ConnectionManager::connect(const ConnectParameters& paramet
 void ConnectionManager::on_message(const wire::CmRep& rep, const Arrival& arrival, Effects& out) {
   Connection* connection = find(rep.remote_id, rep.local_id, arrival);
   if (connection == nullptr || !connection->active) {
-    // We gave up, or never asked: the peer must not believe that somebody is there.
+    // We gave up or never asked: the peer must learn that there is no connection.
     out.push_back(refuse_reply(arrival.reply_path, rep, RejectReason::invalid_communication_id));
     return;
   }
@@ -44,7 +44,7 @@ void ConnectionManager::on_message(const wire::CmRep& rep, const Arrival& arriva
   const PeerQueuePair queue_pair{source, rep.local_ca_guid, peer.qpn.value()};
   set_peer(*connection, {source, rep.local_id, rep.local_ca_guid});
   if (peer_queue_pairs_.contains(queue_pair)) {
-    // IBA 12.9.8.3.1: the peer's queue pair has a connection, says our memory.
+    // IBA 12.9.8.3.1: the peer's queue pair already has a connection in our tables.
     send_reject(*connection, wire::CmAbout::rep, RejectReason::stale_connection, {}, out);
     return end_rejected(*connection, RejectReason::stale_connection, {}, out);
   }
@@ -62,13 +62,13 @@ void ConnectionManager::on_repeated_reply(Connection& connection, Effects& out) 
   ++counters_.duplicates;
   switch (connection.state) {
     case State::established:  // The RTU was lost.
-    case State::refused:      // The REJ was.
+    case State::refused:      // The REJ was lost.
       out.push_back(connection.last);
       return;
     case State::reply_received:
       return send_delay(connection, kServiceTimeout, out);
     default:
-      return;  // The DREQ that is on its way, or has been answered, says more.
+      return;  // A DREQ is in flight or answered, which is enough.
   }
 }
 

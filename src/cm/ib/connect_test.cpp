@@ -24,7 +24,7 @@ TEST(Connect, EachSideLearnsOfTheOther) {
   EXPECT_TRUE(same_ip(request->path.remote, address_a()));
   EXPECT_EQ(request->peer.qpn, Qpn(0xa1));
   EXPECT_EQ(request->peer.starting_psn, Psn(0xa2a2a2));
-  EXPECT_EQ(request->peer.responder_resources, 5);  // Turned round.
+  EXPECT_EQ(request->peer.responder_resources, 5);  // Roles are exchanged.
   EXPECT_EQ(request->peer.initiator_depth, 3);
   EXPECT_EQ(request->private_data.size(), kIpRequestPrivateBytes);
   EXPECT_TRUE(begins_with(request->private_data, "hello"));
@@ -155,7 +155,7 @@ TEST(Connect, RtuThatNeverComesEndsBothSides) {
   const auto ids = cm.half_connected();
   ASSERT_TRUE(cm.a.engine.establish(ids.a, {}, cm.now, cm.a.effects));
   cm.pass(16 * 1'073 * kMillisecond, false);
-  cm.pass(2 * kSecond);  // The last word, a REJ, gets through.
+  cm.pass(2 * kSecond);  // The final REJ is delivered.
   EXPECT_TRUE(cm.b.only<Unreachable>());
   EXPECT_TRUE(cm.a.only<Disconnected>());
   EXPECT_EQ(cm.b.engine.size(), 0u);
@@ -172,14 +172,14 @@ TEST(Connect, DataBeforeTheRtuEstablishes) {
   EXPECT_EQ(cm.b.engine.deadline(), kNever);
   cm.b.receive(*rtu, cm.now);
   ASSERT_TRUE(cm.b.engine.notify_established(ids.b, cm.now, cm.b.effects));
-  EXPECT_TRUE(cm.b.effects.empty());  // Once.
+  EXPECT_TRUE(cm.b.effects.empty());  // Only once.
 }
 
 TEST(Connect, SlowUserOfTheActiveSideAsksForPatience) {
   Bench cm;
   cm.listen();
   const auto ids = cm.half_connected();
-  cm.pass(100 * kSecond);  // B's REP comes again, MRAs answer.
+  cm.pass(100 * kSecond);  // B repeats its REP; MRAs answer.
   EXPECT_TRUE(cm.a.effects.empty());
   EXPECT_TRUE(cm.b.effects.empty());
   ASSERT_TRUE(cm.a.engine.establish(ids.a, {}, cm.now, cm.a.effects));

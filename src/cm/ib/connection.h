@@ -10,27 +10,28 @@
 
 namespace verbatim::cm {
 
-/// Where a connection or a service resolution is in its life (IBA 12.9.5 to 12.9.7, 12.11).
+/// State of a connection or a service resolution (IBA 12.9.5 to 12.9.7, 12.11).
 enum class State : std::uint8_t {
-  request_sent,      // Active: the REQ is repeated until REP or REJ come.
+  request_sent,      // Active: repeats the REQ until a REP or REJ comes.
   reply_received,    // Active: the user brings the queue pair up.
   request_received,  // Passive: the user decides.
-  reply_sent,        // Passive: the REP is repeated until the RTU comes.
-  established,       // Nothing is on its way.
-  disconnect_sent,   // The DREQ is repeated until the DREP comes.
-  time_wait,         // Packets of the connection may still be on their way.
-  refused,           // Passive: our REJ is repeated if the REQ comes again.
-  resolve_sent,      // The SIDR_REQ is repeated until the SIDR_REP comes.
+  reply_sent,        // Passive: repeats the REP until the RTU comes.
+  established,       // No message is outstanding.
+  disconnect_sent,   // Repeats the DREQ until the DREP comes.
+  time_wait,         // Packets of the connection may still arrive.
+  refused,           // Passive: sends our REJ again if the REQ comes again.
+  resolve_sent,      // Repeats the SIDR_REQ until the SIDR_REP comes.
   resolve_received,  // The user decides.
-  resolve_answered,  // Our SIDR_REP is repeated if the SIDR_REQ comes again.
+  resolve_answered,  // Sends our SIDR_REP again if the SIDR_REQ comes again.
 };
 
-/// States whose connections somebody else can make us keep. Each kind has a bound (Settings).
+/// Why a connection is kept. Peers can cause all but the first, so each of these has a bound
+/// (Settings).
 enum class Kept : std::uint8_t {
-  freely,      // The user asked for it, or it stands.
-  half_open,   // A peer has asked, and it does not stand yet.
-  remembered,  // It is over, but the answer may have to be repeated.
-  ending,      // The peer's DREP, or the end of TimeWait, is awaited.
+  freely,      // The user asked for it, or it is established.
+  half_open,   // A peer has asked for it, and it is not established.
+  remembered,  // It has ended, but the answer may have to be repeated.
+  ending,      // Waits for the peer's DREP, or for the end of TimeWait.
 };
 constexpr Kept kept_in(State state) {
   switch (state) {
@@ -53,16 +54,16 @@ constexpr Kept kept_in(State state) {
   return Kept::freely;
 }
 
-/// Names a REQ or a SIDR_REQ by its sender, so that its repetition is recognized (IBA 12.9.8.3.1).
+/// Identifies a REQ or a SIDR_REQ by its sender, to recognise its repetitions (IBA 12.9.8.3.1).
 struct PeerKey {
   Source source{};
   wire::CommunicationId id{};
-  std::uint64_t node = 0;  // The channel adapter's GUID; 0 for a SIDR_REQ, which carries none.
+  std::uint64_t node = 0;  // The channel adapter's GUID; 0 for a SIDR_REQ, which has none.
   bool resolves = false;   // A SIDR_REQ.
   friend auto operator<=>(const PeerKey&, const PeerKey&) = default;
 };
 
-/// The peer's queue pair: it has one connection at a time (IBA 12.9.8.3.1).
+/// A peer's queue pair, which has one connection at a time (IBA 12.9.8.3.1).
 struct PeerQueuePair {
   Source source{};
   std::uint64_t node = 0;
@@ -70,31 +71,32 @@ struct PeerQueuePair {
   friend auto operator<=>(const PeerQueuePair&, const PeerQueuePair&) = default;
 };
 
-/// A time that a peer or the user chose, within reason: 67 ms to 69 s.
+/// Returns a time-out that a peer or the user chose, limited to 67 ms to 69 s.
 constexpr TimeNs message_timeout_ns(std::uint8_t exponent) {
   return wire::cm_time_ns(std::clamp<std::uint8_t>(exponent, 14, 24));
 }
 
-/// The longest time that a peer can choose for a connection of ours: 8.6 s. For TimeWait it covers
-/// what packets spend on their way; for a REP it is twice what Linux asks for.
+/// The longest time-out that we accept from a peer: 8.6 s. For TimeWait this covers the lifetime of
+/// packets; for a REP it is twice what Linux asks for.
 inline constexpr std::uint8_t kPeerTimeoutMax = 21;
 constexpr std::uint8_t within_reason(std::uint8_t peers_timeout) {
   return std::min(peers_timeout, kPeerTimeoutMax);
 }
 
-/// What our MRA asks for: Linux's figure, 69 s.
+/// The time that our MRA asks for: 69 s, as Linux does.
 inline constexpr std::uint8_t kServiceTimeout = 24;
 
-/// What the engine knows of one connection or resolution.
+/// A connection or resolution, as the engine keeps it.
 struct Connection {
   ConnectionId id{};
   State state{};
-  bool active = false;       // We asked.
-  bool released = false;     // The user has forgotten it: no effect but MADs.
-  bool stale_once = false;   // The peer took our queue pair for one of an earlier life.
-  bool has_delayed = false;  // We have sent an MRA: the peer does not repeat its message soon.
-  ListenerId waits_at{};     // The listener whose backlog counts it; 0: none.
-  std::uint64_t since = 0;   // When it came to be kept as `kept_in` says: a serial number.
+  bool active = false;      // We asked.
+  bool released = false;    // The user has released it: only MADs are sent for it.
+  bool stale_once = false;  // The peer has taken our queue pair for one of an earlier connection.
+  bool has_delayed =
+      false;  // We have sent an MRA: the peer waits longer before it repeats its message.
+  ListenerId waits_at{};    // The listener whose backlog counts it; 0: none.
+  std::uint64_t since = 0;  // Serial number of the time when `kept_in` last changed.
   wire::CommunicationId remote_id{};
   std::uint64_t transaction = 0;
   ServiceId service{};
@@ -103,12 +105,12 @@ struct Connection {
   Qpn remote_qpn{};
   PeerKey peer;                   // Its entry in the table of peers.
   PeerQueuePair peer_queue_pair;  // Its entry in the table of queue pairs; QPN 0 for none.
-  SendMad last;                   // Repeated by the timer, or when the peer repeats.
-  TimeNs timer = kNever;          // As `Timers` has it.
-  TimeNs repeat_after = 0;        // How long an answer may take.
-  unsigned retries = 0;           // For each message.
-  unsigned retries_left = 0;      // For the one that is being repeated.
-  TimeNs remember = 0;            // How long a refusal is kept for repetitions.
+  SendMad last;               // Sent again when the timer expires or the peer repeats its message.
+  TimeNs timer = kNever;      // As set in `Timers`.
+  TimeNs repeat_after = 0;    // Time to wait for an answer.
+  unsigned retries = 0;       // For each message.
+  unsigned retries_left = 0;  // For the message that is being repeated.
+  TimeNs remember = 0;        // How long a refusal is remembered for repetitions.
 
   void set_retry(const RetryPolicy& retry) {
     repeat_after = message_timeout_ns(retry.response_timeout);

@@ -64,7 +64,7 @@ Connection* ConnectionManager::find(ConnectionId id) {
 Connection* ConnectionManager::find(wire::CommunicationId local, wire::CommunicationId remote,
                                     const Arrival& arrival) {
   Connection* connection = find(static_cast<ConnectionId>(local));
-  // While our REQ is unanswered, the peer's id is still to be learned.
+  // While our REQ is unanswered, the peer's id is not known.
   const bool fits = connection != nullptr &&
                     (connection->remote_id == remote || connection->state == State::request_sent);
   if (!fits) {
@@ -74,7 +74,7 @@ Connection* ConnectionManager::find(wire::CommunicationId local, wire::Communica
   return is_from_peer(*connection, arrival) ? connection : nullptr;
 }
 
-/// Ids are 32 bits and can be guessed; an address that answers us cannot be had by guessing.
+/// A 32-bit id can be guessed, but an attacker cannot receive at the peer's address.
 bool ConnectionManager::is_from_peer(const Connection& connection, const Arrival& arrival) {
   if (source_of(connection.path.remote) == source_of(arrival.reply_path.from)) return true;
   ++counters_.strangers;
@@ -126,7 +126,7 @@ void ConnectionManager::set_peer(Connection& connection, PeerKey key) {
 }
 
 void ConnectionManager::set_peer_queue_pair(Connection& connection, PeerQueuePair key) {
-  if (key.qpn == 0) return;  // Nobody's: the user has no queue pair.
+  if (key.qpn == 0) return;  // None: the user has no queue pair.
   connection.peer_queue_pair = key;
   peer_queue_pairs_[key] = connection.id;
 }
@@ -197,12 +197,12 @@ void ConnectionManager::on_timer(Connection& connection, TimeNs now, Effects& ou
     case State::request_received:
     case State::resolve_received:
     case State::established:
-      return;  // These wait for somebody else.
+      return;  // These wait for the peer's or the user's next step.
   }
 }
 
 void ConnectionManager::give_up(Connection& connection, TimeNs now, Effects& out) {
-  // IBA 12.9.8.7: nobody answered the DREQ; the connection is as dead as if somebody had.
+  // IBA 12.9.8.7: the DREQ was not answered; the connection ends as if it had been.
   if (connection.state == State::disconnect_sent) return finish(connection, {}, now, out);
   if (connection.state == State::request_sent) {
     send_reject(connection, wire::CmAbout::req, RejectReason::timeout, {}, out);

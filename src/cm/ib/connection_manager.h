@@ -19,34 +19,34 @@
 namespace verbatim::cm {
 
 struct Settings {
-  /// The upper 10 bits of each local communication id, by which the agent routes the answers.
+  /// The upper 10 bits of each local communication id, by which the agent routes answers.
   std::uint16_t slot = 0;
   std::uint64_t node_guid = 0;
-  /// Of ids and transaction ids: different at each start of a program, so that what is left of an
-  /// earlier life is recognized.
+  /// Seed of ids and transaction ids: different at each start of a program, so that messages of an
+  /// earlier process are recognised.
   std::uint64_t seed = 0;
-  /// Connections and resolutions alive, TimeWait included. Beyond it, calls are refused (ENOMEM),
-  /// and REQs rejected with "no resources".
+  /// Limit of connections and resolutions, those in TimeWait included. At the limit, calls are
+  /// refused (ENOMEM) and REQs rejected with "no resources".
   std::size_t connections_max = 65'536;
-  /// Bounds of what peers can make us keep (README.md). At least 1 each.
+  /// Bounds for what peers can make us keep (README.md). At least 1 each.
   std::size_t half_open_max = 4'096;
   std::size_t half_open_of_source_max = 1'024;
   std::size_t remembered_max = 1'024;
   std::size_t ending_max = 16'384;
 };
 
-/// What happened that no effect tells.
+/// Counts of events that cause no effect.
 struct Counters {
-  std::uint64_t malformed = 0;  // MADs that are no message of a communication manager.
-  std::uint64_t unknown = 0;    // Messages about a connection that is not there.
-  std::uint64_t strangers = 0;  // Messages about a connection that its peer's address did not send.
-  std::uint64_t duplicates = 0;   // REQ, REP or SIDR_REQ that came before.
-  std::uint64_t repeated = 0;     // Messages that we sent again, because no answer came.
-  std::uint64_t turned_away = 0;  // Requests refused because too many are half open.
-  std::uint64_t displaced = 0;    // Half-open connections that gave way to another source's.
+  std::uint64_t malformed = 0;  // MADs that are no valid CM message.
+  std::uint64_t unknown = 0;    // Messages about an unknown connection.
+  std::uint64_t strangers = 0;  // Messages about a connection from another address than its peer's.
+  std::uint64_t duplicates = 0;   // REQ, REP or SIDR_REQ that had arrived before.
+  std::uint64_t repeated = 0;     // Messages sent again because no answer came.
+  std::uint64_t turned_away = 0;  // Requests refused because too many are half-open.
+  std::uint64_t displaced = 0;    // Half-open connections dropped for another source's.
 };
 
-/// How and when a message came.
+/// Addresses and time of an incoming message.
 struct Arrival {
   ReplyPath reply_path;
   TimeNs now = 0;
@@ -55,7 +55,8 @@ struct Arrival {
 struct ConnectParameters {
   ServiceId service{};
   Path path;
-  /// With both ends, the RDMA IP header leads the private data, which then is at most 56 bytes.
+  /// If both ends are set, the private data begins with the RDMA IP header, and the user's part has
+  /// at most 56 bytes.
   IpEndpoints ends;
   CmTransport transport = CmTransport::rc;
   QueuePairOffer offer;
@@ -78,7 +79,7 @@ struct ResolveParameters {
   RetryPolicy retry{};
 };
 
-/// The answer to a SIDR_REQ; queue pair and key count only where the status is `found`.
+/// The answer to a SIDR_REQ; queue pair and key are valid only if the status is `found`.
 struct SidrAnswer {
   SidrStatus status = SidrStatus::found;
   Qpn qpn{};
@@ -86,10 +87,10 @@ struct SidrAnswer {
   ByteSpan private_data{};
 };
 
-/// The InfiniBand connection manager of one program (IBA volume 1, chapter 12), with the RDMA IP
-/// CM service (annex A11) on top: connections, and service resolution for datagrams. A pure step
-/// engine: calls, MADs and time in; effects out, appended in order. Not thread-safe. Time never
-/// goes backwards.
+/// The InfiniBand connection manager of one program (IBA volume 1, chapter 12) with the RDMA IP CM
+/// service (annex A11): connections, and service resolution for datagrams. A pure step engine:
+/// calls, MADs and time in; effects out, appended in order. Not thread-safe. Time never goes
+/// backwards.
 ///
 /// The life of a connection:
 ///
@@ -99,66 +100,71 @@ struct SidrAnswer {
 ///     passive  ConnectRequest -> accept -> Established ->                              : ended
 ///                             -> reject: ended
 ///
-/// All calls but `release` refuse with EINVAL an id that they do not know or a state that they do
-/// not fit (with words), and with EINVAL private data that is too long.
+/// All calls except `release` refuse, with EINVAL and a text, an unknown id, a call that does not
+/// fit the state, and private data that is too long.
 class ConnectionManager {
  public:
   explicit ConnectionManager(const Settings& settings);
 
-  /// EADDRINUSE where the same service is listened to at the same address already.
+  /// EADDRINUSE if a listener for the same service and address exists.
   Result<ListenerId> listen(const ListenAt& where);
-  /// Requests delivered before stay: they are answered one by one.
+  /// Requests that were delivered before stay valid: each is answered as usual.
   void unlisten(ListenerId listener);
-  /// The user has taken a request from where the program queues it: the listener's backlog has a
-  /// place more. Answering the request does the same.
+  /// The user has taken a request from the program's queue, which frees an entry of the listener's
+  /// backlog. Answering the request does the same.
   void note_taken(ConnectionId id);
 
   Result<ConnectionId> connect(const ConnectParameters& parameters, TimeNs now, Effects& out);
   Result<void> accept(ConnectionId id, const AcceptParameters& parameters, TimeNs now,
                       Effects& out);
-  /// After `ConnectResponse`, when the queue pair is in RTS: sends the RTU. The connection stands.
+  /// Called after `ConnectResponse`, when the queue pair is in RTS: sends the RTU. The connection
+  /// is established.
   Result<void> establish(ConnectionId id, ByteSpan private_data, TimeNs now, Effects& out);
-  /// After `ConnectRequest` or `ConnectResponse`. Ends the connection without another effect. The
-  /// refusal is remembered as long as the peer might repeat what it answers.
+  /// Called after `ConnectRequest` or `ConnectResponse`. Ends the connection without another
+  /// effect. The refusal is remembered as long as the peer may repeat its message.
   Result<void> reject(ConnectionId id, RejectReason reason, ByteSpan private_data, TimeNs now,
                       Effects& out);
-  /// After `ConnectRequest`, `ConnectResponse`: sends an MRA, the answer may take 4.096 us *
-  /// 2^service_timeout more. The engine does so by itself when the peer repeats its message.
+  /// Called after `ConnectRequest` or `ConnectResponse`: sends an MRA, which announces that the
+  /// answer may take 4.096 us * 2^service_timeout more. The engine sends one by itself when the
+  /// peer repeats its message.
   Result<void> delay(ConnectionId id, std::uint8_t service_timeout, TimeNs now, Effects& out);
-  /// Passive side, after `accept`: data arrived on the queue pair, so the RTU was lost or is late.
-  /// `Established` follows, once. In any later state: nothing (the event came late).
+  /// Passive side, called after `accept`: data arrived on the queue pair, so the RTU was lost or is
+  /// late. `Established` follows, once. Does nothing in any later state (the event came late).
   Result<void> notify_established(ConnectionId id, TimeNs now, Effects& out);
-  /// Of a connection that stands, or was accepted. In any later state: nothing.
+  /// Disconnects a connection that is established or accepted. Does nothing in any later state.
   Result<void> disconnect(ConnectionId id, ByteSpan private_data, TimeNs now, Effects& out);
-  /// The user forgets the id, in whatever state: refuses, disconnects or cancels as fits. No
-  /// effect but MADs comes of it any more.
+  /// The user releases the id, in any state: refuses, disconnects or cancels the connection. It
+  /// causes only MADs from now on.
   void release(ConnectionId id, TimeNs now, Effects& out);
 
-  /// SIDR: which queue pair and Q_Key serve datagrams to this service. `SidrResponse` follows, or
-  /// `Unreachable`.
+  /// SIDR: asks for the queue pair and Q_Key of a datagram service. `SidrResponse` or `Unreachable`
+  /// follows.
   Result<ConnectionId> resolve(const ResolveParameters& parameters, TimeNs now, Effects& out);
-  /// After `SidrRequest`. Ends the resolution; the answer is repeated when the peer asks again.
+  /// Called after `SidrRequest`. Ends the resolution; the answer is sent again if the peer asks
+  /// again.
   Result<void> answer(ConnectionId id, const SidrAnswer& answer, TimeNs now, Effects& out);
 
-  /// A MAD for QP1: `from` is who sent it, `to` the address that it came to. Answers go back the
-  /// same way. What is no message of a communication manager is ignored and counted.
+  /// Handles a MAD for QP1. `from`: the sender; `to`: the address at which it arrived. Answers are
+  /// sent back between the same addresses. A MAD that is no CM message is ignored and counted.
   void on_mad(ByteSpan mad, const SocketAddress& from, const SocketAddress& to, TimeNs now,
               Effects& out);
   void on_timeout(TimeNs now, Effects& out);
-  /// When `on_timeout` wants to be called; kNever while nothing waits.
+  /// The time at which to call `on_timeout`; kNever if nothing waits.
   TimeNs deadline() const { return timers_.deadline(); }
 
-  /// The peer's communication id; 0 while none is known.
+  /// Returns the peer's communication id; 0 if it is not known.
   std::uint32_t peer_id(ConnectionId id) const {
     const auto found = connections_.find(id);
     return found == connections_.end() ? 0 : raw(found->second.remote_id);
   }
-  /// How many connections and resolutions are alive, those in TimeWait and released ones included.
+  /// Returns the number of connections and resolutions, those in TimeWait and released ones
+  /// included.
   std::size_t size() const { return connections_.size(); }
   const Counters& counters() const { return counters_; }
 
  private:
-  // Messages in, one function each, beside the calls of the same part of the protocol.
+  // One function for each incoming message, in the file with the calls of the same part of the
+  // protocol.
   void on_message(const wire::CmReq& req, const Arrival& arrival, Effects& out);
   void on_message(const wire::CmMra& mra, const Arrival& arrival, Effects& out);
   void on_message(const wire::CmRej& rej, const Arrival& arrival, Effects& out);
@@ -173,13 +179,13 @@ class ConnectionManager {
 
   // connection_manager.cpp: the tables.
   Connection* find(ConnectionId id);
-  /// The connection that a message is about. Returns null, and counts the message, unless it comes
-  /// from the peer's address and both ids fit.
+  /// Returns the connection that a message is about. Returns null, and counts the message, unless
+  /// it comes from the peer's address and both ids match.
   Connection* find(wire::CommunicationId local, wire::CommunicationId remote,
                    const Arrival& arrival);
   bool is_from_peer(const Connection& connection, const Arrival& arrival);
   Result<Connection*> find_in(ConnectionId id, State state, const char* call);
-  /// Returns null if the table is full of what must be kept.
+  /// Returns null if the table is full of connections that must be kept.
   Connection* create(State state, const Path& path, Effects& out);
   void erase(Connection& connection);
   void set_peer(Connection& connection, PeerKey key);
@@ -187,7 +193,7 @@ class ConnectionManager {
   void forget_peer_queue_pair(Connection& connection);
   std::uint64_t next_transaction() { return ++transaction_; }
 
-  // connection_manager.cpp: what all parts do.
+  // connection_manager.cpp: helpers of all parts.
   void send(Connection& connection, const wire::CmMessage& message, Effects& out);
   void await_answer(Connection& connection, TimeNs now);
   void set_timer(Connection& connection, TimeNs at);
@@ -195,7 +201,7 @@ class ConnectionManager {
   void give_up(Connection& connection, TimeNs now, Effects& out);
   void end_rejected(Connection& connection, RejectReason reason, const PrivateData& private_data,
                     Effects& out);
-  // bounds.cpp: what peers can make us keep, and for how long.
+  // bounds.cpp: limits on what peers can make us keep, and for how long.
   void enter(Connection& connection, State state, Effects& out);
   void keep(Connection& connection);
   void keep_no_longer(Connection& connection);
@@ -236,9 +242,9 @@ class ConnectionManager {
   std::unordered_map<ConnectionId, Connection> connections_;
   std::uint64_t serial_ = 0;
   FairQueue half_open_;
-  std::map<std::uint64_t, ConnectionId> remembered_, ending_;  // The oldest first.
+  std::map<std::uint64_t, ConnectionId> remembered_, ending_;  // Oldest first.
   std::map<ListenerId, FairQueue> backlogs_;
-  // Ordered: what peers choose can make no lookup slow.
+  // Ordered maps: no choice of keys by a peer makes a lookup slow.
   std::map<PeerKey, ConnectionId> peers_;
   std::map<PeerQueuePair, ConnectionId> peer_queue_pairs_;
   Counters counters_;

@@ -1,4 +1,4 @@
-// The end of a connection: DREQ, DREP, TimeWait (IBA 12.9.6, 12.9.7); and the user's leaving.
+// The end of a connection: DREQ, DREP, TimeWait (IBA 12.9.6, 12.9.7), and `release`.
 #include "cm/ib/compose.h"
 #include "cm/ib/connection_manager.h"
 
@@ -34,16 +34,16 @@ void ConnectionManager::start_disconnect(Connection& connection, ByteSpan privat
 
 void ConnectionManager::on_message(const wire::CmDreq& dreq, const Arrival& arrival, Effects& out) {
   Connection* connection = find(dreq.remote_id, dreq.local_id, arrival);
-  // IBA 12.9.8.6: also to a DREQ of a connection that is not there any more.
+  // IBA 12.9.8.6: a DREQ of an unknown connection is answered, too.
   out.push_back(confirm_disconnect(arrival.reply_path, dreq));
   if (connection == nullptr) return;
   switch (connection->state) {
-    case State::request_sent:  // The REP was lost, and the peer has lost patience.
+    case State::request_sent:  // The REP was lost, and the peer has timed out.
       return end_rejected(*connection, RejectReason::consumer, {}, out);
     case State::reply_received:
     case State::reply_sent:
     case State::established:
-    case State::disconnect_sent:  // Both at once.
+    case State::disconnect_sent:  // Both sides disconnect at the same time.
       return finish(*connection, private_data_of(dreq.private_data), arrival.now, out);
     default:
       return;
@@ -61,7 +61,7 @@ void ConnectionManager::finish(Connection& connection, const PrivateData& privat
   if (!connection.released) out.push_back(Disconnected{connection.id, private_data});
   enter(connection, State::time_wait, out);
   forget_peer_queue_pair(connection);
-  // The peer chooses, up to 2.4 hours.
+  // The peer chooses this time; without the limit, up to 2.4 hours.
   set_timer(connection, now + wire::cm_time_ns(within_reason(connection.path.ack_timeout)));
 }
 
@@ -87,7 +87,7 @@ void ConnectionManager::release(ConnectionId id, TimeNs now, Effects& out) {
     case State::time_wait:
     case State::refused:
     case State::resolve_answered:
-      return;  // Its timer ends it.
+      return;  // The timer ends it.
   }
 }
 

@@ -45,7 +45,7 @@ TEST(Reject, LostRejectionIsRepeatedForARepeatedRequest) {
   take<SendMad>(cm.b.effects);  // Lost.
   cm.pass(1'100 * kMillisecond);
   EXPECT_TRUE(cm.a.only<Rejected>());
-  EXPECT_FALSE(cm.b.only<ConnectRequest>());  // Not asked again.
+  EXPECT_FALSE(cm.b.only<ConnectRequest>());  // The user is not asked again.
 }
 
 TEST(Reject, ActiveSideMayRejectTheReply) {
@@ -117,7 +117,7 @@ TEST(Disconnect, LostReplyIsRepeatedForARepeatedRequest) {
   cm.b.receive(*cm.mad_of(cm.a), cm.now);
   take<SendMad>(cm.b.effects);  // The DREP is lost.
   EXPECT_TRUE(cm.b.only<Disconnected>());
-  cm.pass(2 * kSecond);  // B has left TimeWait: it does not know the connection any more.
+  cm.pass(2 * kSecond);  // B has left TimeWait and does not know the connection any more.
   EXPECT_TRUE(cm.a.only<Disconnected>());
   EXPECT_FALSE(cm.b.only<Disconnected>());
 }
@@ -126,7 +126,7 @@ TEST(Disconnect, C12_9_8_6_UnknownConnectionIsAnsweredByDrep) {
   Bench cm;
   cm.listen();
   const auto ids = cm.connected();
-  Side reborn(address_b(), kGuidB, 5);  // B's program died and came again.
+  Side reborn(address_b(), kGuidB, 5);  // B's program was killed and started again.
   ASSERT_TRUE(cm.a.engine.disconnect(ids.a, {}, cm.now, cm.a.effects));
   reborn.receive(*cm.mad_of(cm.a), cm.now);
   const auto drep = reborn.only<SendMad>();
@@ -160,7 +160,7 @@ TEST(Stale, C12_9_8_3_1_NewRequestOfAKnownQueuePairEndsTheOldConnection) {
   Bench cm;
   cm.listen();
   const auto ids = cm.connected();
-  Side reborn(address_a(), kGuidA, 4);  // A's program died; its number serves again.
+  Side reborn(address_a(), kGuidA, 4);  // A's program was killed; its slot is reused.
   ASSERT_TRUE(reborn.engine.connect(Bench::to_b(), cm.now, reborn.effects));
   const auto req = reborn.only<SendMad>();
   cm.b.receive(*req, cm.now);
@@ -171,7 +171,7 @@ TEST(Stale, C12_9_8_3_1_NewRequestOfAKnownQueuePairEndsTheOldConnection) {
   ASSERT_TRUE(rej);
   EXPECT_EQ(rej->reason, RejectReason::stale_connection);
 
-  // The new A asks once more by itself, and there is nothing in the way any more.
+  // The new A repeats its REQ by itself, and nothing stops it now.
   reborn.receive(answers[1], cm.now);
   EXPECT_TRUE(reborn.effects.empty());
   reborn.engine.on_timeout(reborn.engine.deadline(), reborn.effects);

@@ -12,7 +12,7 @@ bool is_wildcard(const SocketAddress& address) {
                            : address.ipv6_bytes() == std::array<std::uint8_t, 16>{};
 }
 
-/// The RDMA IP header has no scope, so an address is the same in each.
+/// The RDMA IP header has no scope, so addresses are compared without it.
 bool names_the_same(const SocketAddress& a, const SocketAddress& b) {
   return a.family() == b.family() && a.ipv6_bytes() == b.ipv6_bytes();
 }
@@ -27,7 +27,7 @@ bool is_same(const ListenAt& a, const ListenAt& b) {
   return same_ip(a.address, b.address);
 }
 
-/// How well a listener fits: 0 for not at all.
+/// Returns how specifically a listener matches; 0: not at all.
 int fit(const ListenAt& where, const Wanted& wanted) {
   constexpr int kOther = 1;
   constexpr int kWildcard = 2;

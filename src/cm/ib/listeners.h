@@ -11,39 +11,40 @@
 
 namespace verbatim::cm {
 
-/// Whose requests a listener takes.
+/// The requests that a listener accepts.
 struct ListenAt {
   ServiceId service{};
   /// Bits of the service id that must match (AF_IB's `sib_sid_mask`).
   std::uint64_t service_mask = ~std::uint64_t{0};
-  /// Empty: requests without the RDMA IP header (AF_IB). 0.0.0.0 or [::]: any of that family.
-  /// Else those to this address. The port does not matter: it is part of the service id.
+  /// Empty: requests without the RDMA IP header (AF_IB). 0.0.0.0 or [::]: any address of that
+  /// family. Else: requests to this address. The port is ignored, because the service id contains
+  /// it.
   SocketAddress address;
-  /// With [::]: those over IPv4, too, that no IPv4 listener takes (no RDMA_OPTION_ID_AFONLY).
+  /// With [::]: also IPv4 requests that no IPv4 listener accepts (no RDMA_OPTION_ID_AFONLY).
   bool both_families = false;
-  /// With an empty address: the GID that must be asked for; zero for any.
+  /// With an empty address: the GID that the request must name; zero: any.
   Gid gid{};
-  /// Datagram services are asked for by SIDR_REQ, the others by REQ.
+  /// Datagram services are requested by SIDR_REQ, the others by REQ.
   bool datagram = false;
-  /// How many requests may wait until the user takes them (`note_taken`) or answers them.
+  /// Number of requests that may wait until the user takes (`note_taken`) or answers them.
   std::size_t backlog = 1024;
 };
 
-/// What a request asks for.
+/// The service that a request asks for.
 struct Wanted {
   ServiceId service{};
   bool datagram = false;
-  SocketAddress address;  // Of the RDMA IP header; empty without one.
+  SocketAddress address;  // From the RDMA IP header; empty if there is none.
   Gid gid{};
 };
 
-/// The listeners of one program. At most one answers a request: an address before a wildcard, a
-/// wildcard of the request's family before one of both.
+/// The listeners of one program. At most one accepts a request: an exact address before a wildcard,
+/// a wildcard of the request's family before one of both families.
 class Listeners {
  public:
   static constexpr std::size_t kMax = 65'536;
 
-  /// EADDRINUSE where one with the same service, kind and address exists; ENOMEM beyond `kMax`.
+  /// EADDRINUSE if one with the same service, kind and address exists; ENOMEM beyond `kMax`.
   Result<ListenerId> add(const ListenAt& where);
   void remove(ListenerId id);
   std::optional<ListenerId> find(const Wanted& wanted) const;

@@ -1,11 +1,12 @@
-// REJ and MRA, in both directions, and LAP, which is always refused (IBA 12.6.6, 12.6.7, 12.8).
+// REJ and MRA in both directions; LAP is always refused (IBA 12.6.6, 12.6.7, 12.8).
 #include "cm/ib/compose.h"
 #include "cm/ib/connection_manager.h"
 
 namespace verbatim::cm {
 namespace {
 
-/// IBA table 109: a REJ for a time-out tells who sends it, since the receiver may not know the id.
+/// IBA table 109: a REJ for a time-out identifies its sender, because the receiver may not know the
+/// id.
 void put_guid(wire::CmRej& rej, std::uint64_t guid) {
   store_be(rej.info.data(), guid);
   rej.info_length = sizeof guid;
@@ -45,8 +46,8 @@ void ConnectionManager::refuse_and_remember(Connection& connection, RejectReason
   set_timer(connection, now + connection.remember);
 }
 
-/// The connection that a REJ is about; for a time-out of a REQ whose sender never learned our id,
-/// the peer's own id and GUID say which.
+/// Finds the connection that a REJ is about. The sender of a REJ for a timed-out REQ may not know
+/// our id; then its own id and GUID identify the connection.
 Connection* ConnectionManager::find_rejected(const wire::CmRej& rej, const Arrival& arrival) {
   if (rej.remote_id != wire::CommunicationId{}) {
     return find(rej.remote_id, rej.local_id, arrival);
@@ -66,8 +67,8 @@ void ConnectionManager::on_message(const wire::CmRej& rej, const Arrival& arriva
   switch (connection->state) {
     case State::request_sent:
       if (rej.reason == RejectReason::stale_connection && !connection->stale_once) {
-        // The peer ends now what it took for our queue pair's connection, of an earlier life. The
-        // REQ comes again a little later.
+        // The peer now ends the earlier connection that it had for our queue pair number. The REQ
+        // is sent again a little later.
         connection->stale_once = true;
         return set_timer(*connection, arrival.now + connection->repeat_after / 8);
       }
@@ -80,7 +81,7 @@ void ConnectionManager::on_message(const wire::CmRej& rej, const Arrival& arriva
     case State::disconnect_sent:
       return finish(*connection, {}, arrival.now, out);
     default:
-      return;  // It is over already.
+      return;  // It has ended already.
   }
 }
 
@@ -113,7 +114,7 @@ void ConnectionManager::on_message(const wire::CmMra& mra, const Arrival& arriva
       (connection->state == State::request_sent && mra.acknowledged == wire::CmAbout::req) ||
       (connection->state == State::reply_sent && mra.acknowledged == wire::CmAbout::rep);
   if (!fits) return;
-  // IBA 12.9.8.5: wait that long for the answer, then go on repeating.
+  // IBA 12.9.8.5: waits that long for the answer, then repeats the message again.
   set_timer(*connection,
             arrival.now + connection->repeat_after + message_timeout_ns(mra.service_timeout));
 }
@@ -127,7 +128,7 @@ void ConnectionManager::on_message(const wire::CmLap& lap, const Arrival& arriva
                                       .status = wire::AlternatePathStatus::not_supported}));
 }
 
-/// We never send a LAP.
+/// Ignored: we never send a LAP.
 void ConnectionManager::on_message(const wire::CmApr&, const Arrival&, Effects&) {
   ++counters_.unknown;
 }

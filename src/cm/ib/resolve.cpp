@@ -5,7 +5,7 @@
 namespace verbatim::cm {
 namespace {
 
-/// How long an answer is kept, in case the question comes again: twice what askers wait.
+/// How long an answer is kept for repeated questions: twice the time that a requester waits.
 constexpr std::uint8_t kAnswerTimeout = 20;
 
 }  // namespace

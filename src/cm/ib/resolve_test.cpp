@@ -63,7 +63,7 @@ TEST(Resolve, LostAnswerIsRepeated) {
 
 TEST(Resolve, NoListenerIsNotSupported) {
   Bench cm;
-  cm.listen();  // Another kind of service.
+  cm.listen();  // A service of another kind.
   ASSERT_TRUE(cm.a.engine.resolve(to_b(), cm.now, cm.a.effects));
   cm.deliver();
   EXPECT_EQ(cm.a.only<SidrResponse>()->status, SidrStatus::service_not_supported);

@@ -26,18 +26,19 @@ std::vector<std::byte> compose(MpaFrame frame, const std::optional<MpaEnhanced>&
   return bytes;
 }
 
-/// A depth of all ones is none of both sides' matter (RFC 6581, section 9.1).
+/// A depth of all ones is not negotiated (RFC 6581, section 9.1).
 bool is_open(std::uint16_t depth) { return depth == MpaEnhanced::kDepthMask; }
 
-/// The first that both sides know. An empty READ is answered: so the initiator hears that the peer
-/// has heard it, and, on one machine, whether the two take the direct path.
+/// Chooses an RTR message that both sides support; an empty READ is preferred, because it is
+/// answered: the answer tells the initiator that the peer has received it and, on one machine,
+/// whether both take the direct path.
 MpaParameters::RtrMessage choose_ready(const MpaEnhanced& theirs) {
   if (theirs.ready_by_read) return MpaParameters::RtrMessage::read;
   return theirs.ready_by_write ? MpaParameters::RtrMessage::write
                                : MpaParameters::RtrMessage::nothing;
 }
 
-/// Those of READs that one side asks for and the other one answers.
+/// Returns the number of READs that one side may issue and the other one accepts.
 std::uint16_t common_depth(std::uint16_t own, std::uint16_t theirs) {
   return is_open(theirs) ? own : std::min(own, theirs);
 }
@@ -88,7 +89,7 @@ std::vector<std::byte> compose_mpa_request(const MpaOffer& offer, ByteSpan priva
                        .revision = offer.revision};
   std::optional<MpaEnhanced> enhanced;
   if (offer.revision >= 2) {
-    // A READ is answered, so that this side knows when the peer has seen it.
+    // An RTR READ is answered, so that this side knows when the peer has received it.
     const std::uint16_t least = offer.peer_to_peer ? 1 : 0;
     enhanced = {.peer_to_peer = offer.peer_to_peer,
                 .ready_by_read = offer.peer_to_peer,
@@ -111,7 +112,7 @@ std::expected<MpaAcceptance, std::string> accept_mpa(const MpaMessage& request,
       if (agreement.ready == MpaParameters::RtrMessage::nothing) {
         return std::unexpected("it would say that it is ready by a SEND alone");
       }
-      if (agreement.ready == MpaParameters::RtrMessage::read) {  // There is room for that one.
+      if (agreement.ready == MpaParameters::RtrMessage::read) {  // Room for the RTR READ.
         agreement.inbound_reads = std::max<std::uint16_t>(agreement.inbound_reads, 1);
         enhanced->inbound_reads = std::max<std::uint16_t>(enhanced->inbound_reads, 1);
       }

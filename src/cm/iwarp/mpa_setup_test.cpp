@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-/// Requests and Replies of MPA, between two sides of ours and with older ones.
+/// Requests and Replies of MPA, between two sides of ours and with older peers.
 namespace verbatim::cm {
 namespace {
 
@@ -22,7 +22,7 @@ MpaMessage parsed(const Bytes& bytes) {
   return **message;
 }
 
-/// Both sides' views of what they agree on.
+/// Each side's view of the negotiated parameters.
 struct Meeting {
   Meeting(const MpaOffer& initiator, const MpaOffer& responder) {
     request = compose_mpa_request(initiator, words("to you"));

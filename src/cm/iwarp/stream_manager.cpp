@@ -7,7 +7,7 @@
 namespace verbatim::cm {
 namespace {
 
-/// As much as an event of librdmacm carries.
+/// As much as an event of librdmacm can carry.
 PrivateData private_data_of(ByteSpan bytes) {
   PrivateData data;
   for (const std::byte byte : bytes.first(std::min(bytes.size(), PrivateData::capacity()))) {
@@ -43,7 +43,7 @@ ConnectionId StreamManager::add(Connection connection, TimeNs deadline) {
   return id;
 }
 
-/// The socket goes with it.
+/// Also removes the socket.
 void StreamManager::forget(ConnectionId id, StreamEffects& out, bool is_turned_out) {
   const auto found = connections_.find(id);
   if (found->second.state == State::requested) --requests_;
@@ -85,7 +85,7 @@ Result<ConnectionId> StreamManager::connect(const SocketAddress& local, const So
   return id;
 }
 
-/// The kernel's own time-out ends what does not connect.
+/// The kernel's own time-out ends a connection attempt.
 void StreamManager::open(ConnectionId id, StreamEffects& out) {
   auto& entry = *connections_.find(id);
   entry.second.state = State::connecting;
@@ -93,7 +93,7 @@ void StreamManager::open(ConnectionId id, StreamEffects& out) {
   out.emplace_back(OpenStream{id, entry.second.ends.source, entry.second.ends.destination});
 }
 
-/// By the peer's kernel, without a word of MPA.
+/// The peer's kernel refused it, before any MPA message.
 void StreamManager::on_refusal(ConnectionId id, int error, TimeNs now, StreamEffects& out) {
   auto& entry = *connections_.find(id);
   if (now >= entry.second.gives_up_at) return fail(id, error, out);
@@ -185,7 +185,8 @@ void StreamManager::on_reply(ConnectionId id, const MpaMessage& message, StreamE
   auto& entry = *connections_.find(id);
   Connection& connection = entry.second;
   if (message.frame.is_rejection) {
-    // RFC 6581, section 10: a peer that knows revision 1 alone says so, and is asked once more.
+    // RFC 6581, section 10: a peer with revision 1 only says so, and the request is repeated once
+    // with it.
     if (message.frame.revision >= connection.offer.revision) {
       return fail(id, ECONNREFUSED, out, message.private_data);
     }
@@ -234,7 +235,8 @@ Result<void> StreamManager::reject(ConnectionId id, ByteSpan private_data, TimeN
   return {};
 }
 
-/// A peer may lose a Reply that the connection's end comes with: Linux's siw (6.1) does.
+/// A peer may lose a Reply if the connection ends with it, as Linux's siw (6.1) does. So the peer
+/// closes first.
 void StreamManager::turn_away(ConnectionId id, ByteSpan private_data, TimeNs now,
                               StreamEffects& out) {
   auto& entry = *connections_.find(id);
@@ -280,7 +282,7 @@ void StreamManager::on_end(ConnectionId id, int error, TimeNs now, StreamEffects
       if (error == ETIMEDOUT) return fail(id, error, out);
       return on_refusal(id, ECONNREFUSED, now, out);
     case State::replied:
-      return;  // The queue pair sees it, after what has come before.
+      return;  // The queue pair sees the end, after the data before it.
     case State::awaits_request:
     case State::rejected:
       return forget(id, out);

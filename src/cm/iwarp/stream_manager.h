@@ -14,20 +14,21 @@
 #include "cm/messages.h"
 #include "cm/timers.h"
 
-/// The connection manager of iWARP: TCP connections whose ends agree by MPA's Request and Reply.
+/// The connection manager of iWARP: TCP connections whose ends negotiate by MPA's Request and
+/// Reply.
 namespace verbatim::cm {
 
-/// What one end wants of a connection, and what it tells the other.
+/// Parameters that one end requests, and its private data.
 struct StreamOffer {
-  std::uint8_t inbound_reads = 0;   // READs and atomics of the peer's at once.
-  std::uint8_t outbound_reads = 0;  // Own ones.
+  std::uint8_t inbound_reads = 0;   // READs and atomics of the peer at once.
+  std::uint8_t outbound_reads = 0;  // Of this side.
   ByteSpan private_data{};          // At most mpa_private_data_max(2).
 };
 
-/// --- effects: what `StreamManager` tells; all of them are to be taken, in order. ---
+/// --- effects of `StreamManager`: to be carried out, all of them and in order. ---
 
-/// Connect a TCP socket from `local` (its port, where it has one) to `remote`; then tell
-/// `on_connected` or `on_end`. A socket that the connection has already is closed.
+/// Connect a TCP socket from `local` (with its port, if it has one) to `remote`; then call
+/// `on_connected` or `on_end`. If the connection has a socket already, close it first.
 struct OpenStream {
   ConnectionId connection{};
   SocketAddress local;
@@ -37,42 +38,43 @@ struct SendBytes {
   ConnectionId connection{};
   std::vector<std::byte> bytes;
 };
-/// The socket is the queue pair's from now on; the manager wants to hear of its end only.
+/// Give the socket to the queue pair. Afterwards report only its end (`on_end`).
 struct HandOver {
   ConnectionId connection{};
   MpaParameters agreement;
   bool is_initiator = false;
 };
-/// Close the socket. Nothing more comes of the connection.
+/// Close the socket. No effect of the connection follows.
 struct CloseStream {
   ConnectionId connection{};
-  bool is_turned_out = false;  // For want of room: nothing is left in the kernel of it, either.
+  bool is_turned_out = false;  // Dropped for lack of room: close it with a reset, so that the
+                               // kernel keeps nothing of it.
 };
 /// A Request for a listener. Answer with `accept` or `reject`.
 struct StreamRequest {
   ConnectionId connection{};
   ListenerId listener{};
   IpEndpoints ends;  // `source` is the peer.
-  /// As this side may grant them.
+  /// READs that this side may grant.
   std::uint8_t inbound_reads = 0;
   std::uint8_t outbound_reads = 0;
   PrivateData private_data;
 };
-/// The Reply to our `connect`. Then `establish`, or `release`.
+/// The Reply to our `connect`. Call `establish` or `release` next.
 struct StreamReply {
   ConnectionId connection{};
   std::uint8_t inbound_reads = 0;
   std::uint8_t outbound_reads = 0;
   PrivateData private_data;
 };
-/// Our `connect` has come to nothing: ECONNREFUSED (by the peer's program, or nobody listens),
-/// ETIMEDOUT, EPROTO (what it said is no Reply), or what the socket said. Ends the connection.
+/// Our `connect` failed: ECONNREFUSED (by the peer's program, or there is no listener), ETIMEDOUT,
+/// EPROTO (invalid Reply), or the socket's error. Ends the connection.
 struct StreamFailed {
   ConnectionId connection{};
   int error = 0;
   PrivateData private_data;
 };
-/// The connection that stood has ended, by whichever side. Ends it here.
+/// The established connection was ended by either side. Ends it here.
 struct StreamEnded {
   ConnectionId connection{};
 };
@@ -81,90 +83,91 @@ using StreamEffect = std::variant<OpenStream, SendBytes, HandOver, CloseStream, 
                                   StreamReply, StreamFailed, StreamEnded>;
 using StreamEffects = std::vector<StreamEffect>;
 
-/// A pure step engine: calls, what happens to sockets, and time in; effects out, appended in order.
-/// Not thread-safe. Time never goes backwards.
+/// A pure step engine: calls, socket events and time in; effects out, appended in order. Not
+/// thread-safe. Time never goes backwards.
 ///
 ///     active   connect -> OpenStream; on_connected; on_bytes -> StreamReply; establish -> HandOver
 ///     passive  on_accepted; on_bytes -> StreamRequest; accept -> HandOver
 ///
-/// All calls but `release` refuse with EINVAL an id that they do not know or a state that they do
-/// not fit.
+/// All calls except `release` refuse, with EINVAL, an unknown id and a call that does not fit the
+/// state.
 class StreamManager {
  public:
-  /// So long a peer may take for its Request, its Reply, or to close what was rejected or ended.
+  /// How long the program waits for the peer's Request or Reply, and for the peer to close what was
+  /// rejected or ended.
   static constexpr TimeNs kTimeout = 10 * kSecond;
-  /// A server that listens at its port again in a moment (perftest's does for its second
-  /// connection) is found: so long a refused connection is tried again, so often.
+  /// A refused connection is tried again every kTryAgain for kMoment: a server may close its
+  /// listener and listen again (perftest does, for its second connection).
   static constexpr TimeNs kMoment = kSecond / 2;
   static constexpr TimeNs kTryAgain = 10 * kMillisecond;
   static constexpr std::size_t kConnectionsMax = 65'536;
-  /// Of the descriptors that the program may have, strangers get no more than the fourth part, and
-  /// in all no more than kStrangersMax (strangers.h). Requests that the program has not answered
-  /// get the same part. Where the program is about to run out of descriptors, strangers get less.
+  /// Strangers (strangers.h) get at most a quarter of the program's descriptors, and at most
+  /// kStrangersMax. Requests that the program has not answered get the same share. If the program
+  /// is about to run out of descriptors, strangers get less.
   static constexpr std::size_t kPart = 4;
   static constexpr std::size_t kPartOfLast = 32;
   static constexpr std::size_t kStrangersMax = 1024;
 
-  /// `seed`: of ids, as a ConnectionManager's. `wishes`: all of an offer but the depths.
+  /// `seed`: as a ConnectionManager's. `wishes`: all of an offer except the depths.
   explicit StreamManager(std::uint64_t seed, const MpaOffer& wishes = {})
       : options_(wishes), identifiers_(0, seed) {}
 
   Result<ConnectionId> connect(const SocketAddress& local, const SocketAddress& remote,
                                const StreamOffer& offer, TimeNs now, StreamEffects& out);
-  /// After StreamReply: the stream is the queue pair's.
+  /// Called after StreamReply: gives the stream to the queue pair.
   Result<void> establish(ConnectionId id, StreamEffects& out);
-  /// After StreamRequest. EPROTO where the Request asks for what is not there, ECONNRESET where the
-  /// peer has not waited; then `reject` or `release`.
+  /// Called after StreamRequest. EPROTO if the Request cannot be served, ECONNRESET if the peer has
+  /// gone; then call `reject` or `release`.
   Result<void> accept(ConnectionId id, const StreamOffer& offer, StreamEffects& out);
   Result<void> reject(ConnectionId id, ByteSpan private_data, TimeNs now, StreamEffects& out);
-  /// The queue pair has ended its side; StreamEnded follows when the peer has ended its, or within
-  /// kTimeout.
+  /// The queue pair has ended its side. StreamEnded follows when the peer has ended its side, or
+  /// after kTimeout.
   Result<void> disconnect(ConnectionId id, TimeNs now, StreamEffects& out);
-  /// The user forgets the id, in whatever state.
+  /// The user releases the id, in any state.
   void release(ConnectionId id, TimeNs now, StreamEffects& out);
 
-  /// How many descriptors the program may have (RLIMIT_NOFILE).
+  /// `count`: the limit of the program's descriptors (RLIMIT_NOFILE).
   void set_descriptors(std::size_t count) { descriptors_ = count; }
-  /// A socket of a listener; `few_are_left`: descriptors. Nothing: there are too many connections;
-  /// the caller closes it.
+  /// A listener has accepted a socket; `few_are_left`: descriptors. Returns nothing if there are
+  /// too many connections; the caller then closes the socket.
   std::optional<ConnectionId> on_accepted(ListenerId listener, const IpEndpoints& ends,
                                           bool few_are_left, TimeNs now, StreamEffects& out);
-  /// Turns a stranger out, where there is one: there was no descriptor for the next.
+  /// Drops a stranger, if there is one, because no descriptor was left for the next connection.
   bool make_room(StreamEffects& out);
   void on_connected(ConnectionId id, TimeNs now, StreamEffects& out);
-  /// How many bytes the manager takes of the socket; 0: none, they are not its own.
+  /// Number of bytes that the manager wants from the socket now; 0: none, leave them in it.
   std::size_t bytes_wanted(ConnectionId id) const;
-  /// At most so many.
+  /// Passes bytes that were read, at most `bytes_wanted`.
   void on_bytes(ConnectionId id, ByteSpan bytes, StreamEffects& out);
-  /// The socket has ended: an errno value, or 0 where the peer has closed it.
+  /// The socket has ended: an errno value, or 0 if the peer closed it.
   void on_end(ConnectionId id, int error, TimeNs now, StreamEffects& out);
   void on_timeout(TimeNs now, StreamEffects& out);
-  /// kNever while nothing waits.
+  /// Returns kNever if nothing waits.
   TimeNs deadline() const { return timers_.deadline(); }
   std::size_t connections() const { return connections_.size(); }
 
  private:
   enum class State : std::uint8_t {
     connecting,      // No TCP connection yet.
-    refused,         // To be tried again.
+    refused,         // Will be tried again.
     awaits_reply,    // The Request has been sent.
     replied,         // The program has the Reply.
     awaits_request,  // Accepted.
     requested,       // The program has the Request.
     established,
     ending,    // This side has ended it.
-    rejected,  // The program has let go; the peer closes first.
+    rejected,  // The program has released it; the peer closes first.
   };
   struct Connection {
     State state{};
     ListenerId listener{};
     IpEndpoints ends;
     MpaOffer offer{};
-    std::vector<std::byte> private_data{};  // Of our Request.
-    std::vector<std::byte> received{};      // Of the peer's message.
+    std::vector<std::byte> private_data{};  // Private data of our Request.
+    std::vector<std::byte> received{};      // Part of the peer's message.
     MpaParameters agreement{};
-    bool has_ended = false;  // The peer did not wait for the program's answer.
-    TimeNs gives_up_at = 0;  // On a peer that refuses.
+    bool has_ended = false;  // The peer has gone before the program answered.
+    TimeNs gives_up_at = 0;  // When to give up on a peer that refuses.
     TimeNs at = kNever;
   };
   using Connections = std::unordered_map<ConnectionId, Connection>;
@@ -188,7 +191,7 @@ class StreamManager {
   Connections connections_;
   std::size_t descriptors_ = kPart * kStrangersMax;
   Strangers strangers_;
-  std::size_t requests_ = 0;  // In State::requested.
+  std::size_t requests_ = 0;  // Number in State::requested.
   Timers timers_;
 };
 

@@ -8,7 +8,7 @@
 
 #include "base/overloaded.h"
 
-/// Two managers, and between them sockets that are queues of bytes.
+/// Two managers, with queues of bytes as sockets between them.
 namespace verbatim::cm {
 namespace {
 
@@ -21,7 +21,7 @@ class Side {
  public:
   explicit Side(std::uint64_t seed) : manager(seed) {}
 
-  /// Does what the manager wants of sockets; what it tells the program goes to `said`.
+  /// Carries out the effects on sockets; events for the program go to `said`.
   void carry_out(const StreamEffects& effects) {
     for (const StreamEffect& effect : effects) {
       std::visit(
@@ -82,7 +82,7 @@ class Side {
   bool accept(const StreamOffer& offer) {
     return step([&](StreamEffects& out) { return manager.accept(id, offer, out); }).has_value();
   }
-  /// As many bytes as it takes, one at a time.
+  /// Delivers as many bytes as the manager wants, one at a time.
   void take_from(Side& peer) {
     while (!peer.sent.empty() && manager.bytes_wanted(id) > 0) {
       const std::byte byte = peer.sent.front();
@@ -109,7 +109,7 @@ class Side {
 
 class Streams : public testing::Test {
  protected:
-  /// To the program of the listening side.
+  /// Delivers a request to the program of the listening side.
   void ask(const StreamOffer& offer = {.inbound_reads = 4, .outbound_reads = 5}) {
     a.connect(offer);
     a.connected();
@@ -162,7 +162,7 @@ TEST_F(Streams, ARejectionTellsWhy) {
       [&](StreamEffects& out) { return b.manager.reject(b.id, bytes_of("not now"), b.now, out); }));
   a.take_from(b);
   EXPECT_EQ(a.told(), fmt::format("close, failed {} not now", ECONNREFUSED));
-  EXPECT_EQ(b.told(), "");  // Until the peer has closed.
+  EXPECT_EQ(b.told(), "");  // Not before the peer has closed.
   b.end(0);
   EXPECT_EQ(b.told(), "close");
   EXPECT_EQ(a.manager.connections() + b.manager.connections(), 0u);
@@ -192,7 +192,7 @@ TEST_F(Streams, WhoListensInAMomentIsFound) {
   a.step([&](StreamEffects& out) { a.manager.on_timeout(a.now, out); });
   EXPECT_EQ(a.opened.size(), 2u);
   a.connected();
-  a.end(ECONNRESET);  // The listener closed with the connection in its queue.
+  a.end(ECONNRESET);  // The listener closed with the connection in its backlog.
   a.now = a.manager.deadline();
   a.step([&](StreamEffects& out) { a.manager.on_timeout(a.now, out); });
   EXPECT_EQ(a.opened.size(), 3u);
@@ -255,7 +255,7 @@ TEST_F(Streams, WhereTheSilentHaveTheirPartOfTheDescriptorsTheOldestGoes) {
     b.accepted({.source = SocketAddress::ipv4({10, 0, 0, host}, 1024)}, listener);
     return b.id;
   };
-  // One source gets half of 16 at one listener.
+  // One source gets half of the 16 places at one listener.
   for (int i = 0; i < 8; ++i) accept_from(1);
   EXPECT_EQ(b.told(), "");
   accept_from(1);
@@ -264,7 +264,7 @@ TEST_F(Streams, WhereTheSilentHaveTheirPartOfTheDescriptorsTheOldestGoes) {
   for (std::uint8_t host = 2; host < 9; ++host) accept_from(host);
   EXPECT_EQ(b.told(), "");
   EXPECT_EQ(b.manager.connections(), 16u);
-  // Then the oldest of all goes, eight times.
+  // Then the oldest of all is dropped, eight times.
   for (std::uint8_t host = 9; host < 17; ++host) accept_from(host);
   EXPECT_GT(b.manager.bytes_wanted(at_another), 0u);
   accept_from(17);
@@ -327,7 +327,7 @@ TEST_F(Streams, WhereNoDescriptorIsLeftTheOldestSilentOneGoes) {
   EXPECT_TRUE(make_room());
   EXPECT_EQ(b.told(), "turned out");
   EXPECT_FALSE(make_room());
-  // Where few are left, there is less room.
+  // With few descriptors left, there is less room.
   b.manager.set_descriptors(1024);
   for (int i = 0; i < 100; ++i) b.accepted();
   EXPECT_EQ(b.told(), "");

@@ -15,7 +15,7 @@ struct CloseFile {
   void operator()(FILE* file) const { std::fclose(file); }
 };
 
-/// Calls `use` for each mapping, in order of addresses, until it answers false.
+/// Calls `use` for each mapping, in order of addresses, until it returns false.
 template <typename Use>
 Result<void> for_each_mapping(Use use) {
   const std::unique_ptr<FILE, CloseFile> maps(std::fopen("/proc/self/maps", "re"));

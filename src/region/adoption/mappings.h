@@ -11,12 +11,12 @@ namespace verbatim::region {
 /// A range of whole pages of this process's address space.
 struct PageRange {
   std::uint64_t begin = 0;
-  std::uint64_t end = 0;  // Not included.
+  std::uint64_t end = 0;  // Exclusive.
   std::uint64_t length() const { return end - begin; }
   friend bool operator==(const PageRange&, const PageRange&) = default;
 };
 
-/// The file behind a mapping, as stat(2) names it. No inode: anonymous memory.
+/// The file behind a mapping, as stat(2) identifies it. Without an inode: anonymous memory.
 struct MappedFile {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -30,17 +30,17 @@ struct Mapping {
   bool writable = false;
   bool executable = false;
   bool shared = false;
-  std::uint64_t offset = 0;  // Of its first byte in the file.
+  std::uint64_t offset = 0;  // Offset of the first byte in the file.
   MappedFile file;
-  int protection() const;  // PROT_READ | PROT_WRITE | PROT_EXEC, as mmap(2) has them.
+  int protection() const;  // As in mmap(2): PROT_READ | PROT_WRITE | PROT_EXEC.
   std::string name;        // "[heap]", "[stack]", a path; empty for most anonymous memory.
 };
 
-/// A line of /proc/self/maps; nothing where it is none.
+/// Parses a line of /proc/self/maps; returns false for any other text.
 bool parse_mapping(const char* line, Mapping& out);
-/// The mappings that touch the range, in order.
+/// Returns the mappings that overlap the range, in order.
 Result<std::vector<Mapping>> mappings_of(const PageRange& range);
-/// All mappings of the file that show one of its bytes [offset, offset + length).
+/// Returns all mappings of the file that contain one of its bytes [offset, offset + length).
 Result<std::vector<Mapping>> mappings_of(const MappedFile& file, std::uint64_t offset,
                                          std::uint64_t length);
 

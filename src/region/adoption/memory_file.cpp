@@ -23,17 +23,17 @@
 namespace verbatim::region {
 namespace {
 
-/// Of the file and of addresses alike: so the kernel can use huge pages for both.
+/// For the file and for addresses, so that the kernel can use huge pages for both.
 constexpr std::uint64_t kAlignment = 2 << 20;
-/// So many pages move at once: who writes to them waits about a millisecond.
+/// Bytes moved at a time: a thread that writes to them waits about a millisecond.
 constexpr std::uint64_t kChunkBytes = 4 << 20;
 
 std::byte* pointer_to(std::uint64_t address) {
   return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-/// By the bare system call: these are whole pages, and a sanitizer that guards bytes of them would
-/// take `pread` for a fault.
+/// With a bare system call: the ranges are whole pages, and a sanitizer that protects some of their
+/// bytes would report `pread` as an error.
 bool read_all(int fd, std::uint64_t to, std::uint64_t length, std::uint64_t offset) {
   for (std::uint64_t done = 0; done < length;) {
     const long got = syscall(SYS_pread64, fd, pointer_to(to + done), length - done,
@@ -46,7 +46,7 @@ bool read_all(int fd, std::uint64_t to, std::uint64_t length, std::uint64_t offs
 
 }  // namespace
 
-/// New memory of that size, writable and resident; none where there is no more.
+/// New memory of a given size, writable and resident; empty if there is no more.
 class MemoryFile::Replacement {
  public:
   static Replacement of_file(std::uint64_t length, int fd, std::uint64_t offset) {
@@ -78,7 +78,8 @@ class MemoryFile::Replacement {
 
 namespace {
 
-/// Private anonymous memory that a program reads and writes; not the stack, which grows.
+/// Returns true for private anonymous memory that a program reads and writes; not for the stack,
+/// which grows.
 bool is_adoptable(const Mapping& mapping) {
   const bool is_plain =
       mapping.name.empty() || mapping.name == "[heap]" || mapping.name.starts_with("[anon");
@@ -86,7 +87,7 @@ bool is_adoptable(const Mapping& mapping) {
          !mapping.shared && mapping.file.inode == 0;
 }
 
-/// What is left of the pages without the holes.
+/// Returns the pages without the holes.
 std::vector<PageRange> without(const PageRange& pages, std::span<const PageRange> holes) {
   std::vector<PageRange> left{pages};
   for (const PageRange& hole : holes) {
@@ -118,7 +119,7 @@ void append(std::vector<Extent>& list, const Extent& extent) {
   list.push_back(extent);
 }
 
-/// Calls `use` for the pages, a chunk at a time, until it answers false.
+/// Calls `use` for the pages, a chunk at a time, until it returns false.
 template <typename Use>
 void for_each_chunk(const PageRange& pages, Use use) {
   for (std::uint64_t at = pages.begin; at < pages.end;) {
@@ -170,17 +171,17 @@ std::vector<Extent> MemoryFile::adopt(std::uint64_t address, std::uint64_t lengt
   return extents;
 }
 
-/// Of `mapping` the part `pages`.
+/// Adopts `pages`, which are a part of `mapping`.
 void MemoryFile::adopt_mapping(const Mapping& mapping, const PageRange& pages,
                                std::vector<Extent>& out) {
-  if (mapping.file == file_) {  // Adopted before, and perhaps moved by mremap(2) since.
+  if (mapping.file == file_) {  // Adopted earlier, and perhaps moved by mremap(2) since.
     append(out, {.address = pages.begin,
                  .length = pages.length(),
                  .offset = mapping.offset + (pages.begin - mapping.range.begin)});
     return;
   }
   if (!is_adoptable(mapping)) return;
-  // Pages of no memory yet cannot be frozen. Before the look for pins, which wants them, too.
+  // Pages without memory cannot be frozen, nor examined for pins; so this comes before both.
   if (madvise(pointer_to(pages.begin), pages.length(), MADV_POPULATE_WRITE) != 0) return;
   std::vector<PageRange> holes;
   if (may_have_pinned_pages()) {
@@ -192,8 +193,8 @@ void MemoryFile::adopt_mapping(const Mapping& mapping, const PageRange& pages,
   for (const PageRange& part : without(pages, holes)) move_in(part, out);
 }
 
-/// A place in the file, never used before, that begins as far from a huge page's border as the
-/// address does.
+/// Allocates unused space of the file, with the same offset from a huge page's boundary as the
+/// address has.
 std::uint64_t MemoryFile::take_space(const PageRange& pages) {
   const std::uint64_t begin = next_ + pages.begin % kAlignment;
   next_ = (begin + pages.length() + kAlignment - 1) / kAlignment * kAlignment;
@@ -247,8 +248,8 @@ void MemoryFile::release(std::span<const Extent> extents) {
   }
 }
 
-/// Wherever the program has these bytes now: it may have unmapped some and moved others. What
-/// cannot move back stays shared, and is adopted as it is the next time.
+/// Moves the bytes back wherever the program has them now: it may have unmapped or moved some. What
+/// cannot be moved back stays shared; the next adoption uses it as it is.
 void MemoryFile::move_back(const PageRange& part) {
   const auto mappings = mappings_of(file_, part.begin, part.length());
   if (!mappings) return;
@@ -272,7 +273,8 @@ void MemoryFile::move_back(const PageRange& part) {
   if (all_moved) punch(part);
 }
 
-/// The program has changed its protection since: nobody writes there, and perhaps nobody can read.
+/// The program has changed the protection meanwhile: no thread can write to the pages, and perhaps
+/// none can read them.
 bool MemoryFile::move_protected_back(const PageRange& pages, const Mapping& mapping) {
   auto replacement = Replacement::anonymous(pages.length());
   if (!replacement.is_there()) return false;
@@ -303,7 +305,7 @@ void MemoryFile::before_fork() {
   child_done_[1].reset(ends[1]);
 }
 
-/// Waits until the child has its copy: later bytes are not the child's.
+/// Waits until the child has its copy: later bytes must not get into it.
 void MemoryFile::in_parent() {
   child_done_[1].reset();
   std::byte done{};
@@ -323,7 +325,7 @@ void MemoryFile::in_child() {
     read_all(fd(), pages.begin, pages.length(), mapping.offset);
     mprotect(place, pages.length(), mapping.protection());
   }
-  // The parent reads the end of the pipe.
+  // The parent only reads the pipe.
   child_done_[0].reset();
   child_done_[1].reset();
   lock_.unlock();

@@ -17,41 +17,41 @@
 namespace verbatim::region {
 
 struct MemoryFileOptions {
-  unsigned own_threads = 0;     // Threads of ours, which write to no memory that is adopted.
-  bool without_freeze = false;  // As where userfaultfd(2) is refused: see WriteFreeze.
+  unsigned own_threads = 0;     // Our threads, which do not write to adopted memory.
+  bool without_freeze = false;  // As if userfaultfd(2) were refused: see WriteFreeze.
 };
 
-/// Memory adoption (docs/design.md, 4): a program registers memory that it allocated as it liked;
-/// here its pages move, in place, into one sparse memfd, and when the last user has gone they move
-/// back, so that allocators that rely on fresh zero pages stay right. The program notices nothing:
-/// addresses and bytes are the same all the time, also under threads that write meanwhile.
+/// Memory adoption (docs/design.md, 4). A program registers memory that it has allocated in any
+/// way; its pages are moved, in place, into one sparse memfd. When the last user is gone they are
+/// moved back, because allocators rely on fresh pages being zero. The program does not notice:
+/// addresses and bytes stay the same at every moment, even if threads write meanwhile.
 ///
-/// Adopted are whole pages, also those that the range only touches, of private anonymous writable
-/// memory: heap and mmap. Not adopted, and so missing in the answer, are the main thread's stack,
-/// file mappings, shared memory, huge pages of hugetlbfs, what this thread itself runs on, what
-/// somebody may have pinned, and everything where threads cannot be stopped.
+/// Whole pages are adopted, also those that the range only overlaps, if they are private anonymous
+/// writable memory: heap and mmap. Not adopted, and so missing in the result: the main thread's
+/// stack, file mappings, shared memory, huge pages of hugetlbfs, the memory that this thread itself
+/// runs on, pages that may be pinned, and everything if threads cannot be stopped.
 ///
-/// Adopted memory is not inherited by a forked child, which would write to the parent's: the child
-/// gets a copy, made between `before_fork` and `in_parent`. Thread-safe.
+/// A forked child does not share adopted memory, else it would write to the parent's: it gets a
+/// copy, made between `before_fork` and `in_parent`. Thread-safe.
 class MemoryFile {
  public:
   static constexpr std::uint64_t kBytes = std::uint64_t{1} << 62;
 
-  /// ENOMEM, EMFILE, EFBIG and what else the kernel says, in words.
+  /// Fails with ENOMEM, EMFILE, EFBIG and other errors of the kernel, with a text.
   static Result<std::unique_ptr<MemoryFile>> create(const MemoryFileOptions& options);
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
   ~MemoryFile();
 
   int fd() const { return fd_.get(); }
-  /// The parts of [address, address + length) that are in the file from now on, in order, as whole
-  /// pages; each has one more user. Bytes of the file are never used for other memory again.
+  /// Adopts [address, address + length). Returns the parts that are in the file now, in order, as
+  /// whole pages; each has one more user. Bytes of the file are never reused for other memory.
   std::vector<Extent> adopt(std::uint64_t address, std::uint64_t length);
-  /// What `adopt` answered has one user less. The caller makes sure that no peer touches it.
+  /// Removes a user from a result of `adopt`. Requires that no peer accesses the bytes any more.
   void release(std::span<const Extent> extents);
 
-  // Handlers of pthread_atfork(3). `in_child` makes system calls only; afterwards the object only
-  // waits for its end.
+  // Handlers for pthread_atfork(3). `in_child` only makes system calls; afterwards the object can
+  // only be destroyed.
   void before_fork();
   void in_parent();
   void in_child();
@@ -75,10 +75,10 @@ class MemoryFile {
   MappedFile file_;
   WriteFreeze freeze_;
   int process_id_ = 0;
-  std::mutex lock_;  // Guards what follows; held across fork.
+  std::mutex lock_;  // Protects the members below; held across fork.
   std::uint64_t next_ = 0;
   UseCounts users_;
-  std::vector<Mapping> copied_by_child_;  // Between the handlers of a fork, as is the next.
+  std::vector<Mapping> copied_by_child_;  // Used between a fork's handlers only, like the next one.
   UniqueFd child_done_[2];                // A pipe.
 };
 

@@ -24,7 +24,7 @@ const std::size_t kPage = page_bytes();
 
 std::uint64_t address_of(const void* place) { return reinterpret_cast<std::uint64_t>(place); }
 
-/// Anonymous memory with different bytes everywhere.
+/// Anonymous memory filled with different bytes.
 class Pages {
  public:
   explicit Pages(std::size_t pages, int flags = MAP_PRIVATE | MAP_ANONYMOUS)
@@ -60,7 +60,7 @@ std::unique_ptr<MemoryFile> make_file(const MemoryFileOptions& options = {}) {
   return std::move(*made);
 }
 
-/// What a peer sees that maps the file.
+/// Returns what a peer sees that maps the file.
 std::vector<std::byte> bytes_in_file(const MemoryFile& file, const Extent& extent) {
   std::vector<std::byte> bytes(extent.length);
   EXPECT_EQ(pread(file.fd(), bytes.data(), bytes.size(), static_cast<off_t>(extent.offset)),
@@ -105,7 +105,7 @@ TEST(MemoryFile, WhatIsWrittenOnEitherSideIsSeenOnTheOther) {
 
 TEST(MemoryFile, ReleasedMemoryIsPrivateAgainWithItsBytes) {
   const auto file = make_file();
-  Pages pages(1030);  // More than a chunk.
+  Pages pages(1030);  // More than one chunk.
   const auto extents = file->adopt(pages.address(), pages.length());
   EXPECT_EQ(total(extents), pages.length());
   pages.fill(2);
@@ -181,7 +181,7 @@ TEST(MemoryFile, WhatTheProgramHasUnmappedIsForgotten) {
       mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   const auto extents = file->adopt(address_of(place), 4 * kPage);
   ASSERT_EQ(munmap(place, 4 * kPage), 0);
-  // Something else is there now.
+  // The addresses are reused for other memory.
   auto* const other = static_cast<std::byte*>(mmap(place, 4 * kPage, PROT_READ | PROT_WRITE,
                                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
   other[0] = std::byte{9};
@@ -241,7 +241,7 @@ TEST(MemoryFile, HeapMemoryGrowsAndIsFreedWhileItIsAdopted) {
   std::free(block);
 }
 
-/// Threads that count in words of the pages, and would notice a lost write.
+/// Threads that count in words of the pages, and so detect a lost write.
 class Writers {
  public:
   Writers(const Pages& pages, unsigned count) {
@@ -251,7 +251,7 @@ class Writers {
     }
   }
   ~Writers() { finish(); }
-  /// How many writes were lost.
+  /// Returns the number of lost writes.
   unsigned finish() {
     stop_ = true;
     for (std::thread& thread : threads_) thread.join();
@@ -294,7 +294,7 @@ TEST(MemoryFile, ThreadsThatWriteMeanwhileLoseNothing) {
   EXPECT_EQ(writers.finish(), 0u);
 }
 
-/// Runs beside this thread. A joined one may still be in the kernel's list for a moment.
+/// A thread beside this one. After a join the kernel may still list it for a moment.
 class Another {
  public:
   Another() : thread_([this] { runs(); }) {
@@ -319,7 +319,7 @@ class Another {
   std::thread thread_;
 };
 
-/// Of the runtime, beside this one: ThreadSanitizer starts one with the program's first.
+/// Counts the runtime's own threads: ThreadSanitizer starts one with the program's first.
 unsigned lasting_threads() {
   {
     const Another first;
@@ -338,7 +338,7 @@ TEST(MemoryFile, WithoutAFreezeOnlyProgramsOfOneThreadAreServed) {
     const Another thread;
     const Pages more(8);
     EXPECT_TRUE(file->adopt(more.address(), more.length()).empty());
-    file->release(extents);  // Cannot move back now: stays, and its bytes are right.
+    file->release(extents);  // Cannot be moved back now: stays, with the right bytes.
     EXPECT_EQ(pages.copy(), before);
   }
   file->release(file->adopt(pages.address(), pages.length()));
@@ -346,7 +346,7 @@ TEST(MemoryFile, WithoutAFreezeOnlyProgramsOfOneThreadAreServed) {
   EXPECT_EQ(pages.copy(), before);
 }
 
-/// Exits with 0 in a child that finds what `check` wants.
+/// Runs a child, which exits with 0 if `check` succeeds there.
 template <typename Check>
 int in_forked_child(MemoryFile& file, Check check) {
   file.before_fork();
@@ -383,9 +383,9 @@ TEST(MemoryFile, AChildThatIsForkedWithoutHandlersCannotWriteToItsParent) {
   const Pages pages(2);
   const auto before = pages.copy();
   const auto extents = file->adopt(pages.address(), pages.length());
-  const pid_t child = fork();  // No handlers are registered in this test.
+  const pid_t child = fork();  // This test registers no handlers.
   if (child == 0) {
-    signal(SIGSEGV, SIG_DFL);  // A sanitizer would make an exit of it.
+    signal(SIGSEGV, SIG_DFL);  // A sanitizer would turn the signal into an exit.
     pages.data()[0] = std::byte{1};
     _exit(0);
   }

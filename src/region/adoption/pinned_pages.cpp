@@ -37,7 +37,7 @@ bool is_xdp_socket(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family == AF_XDP;
 }
 
-/// Whether the open file behind a descriptor is one that can pin.
+/// Returns true if the open file behind a descriptor is of a kind that can pin pages.
 bool can_pin(int fd, std::string_view target) {
   static constexpr std::array<std::string_view, 11> kHarmless = {
       "/dev/null",   "/dev/zero",    "/dev/full", "/dev/tty",     "/dev/pts/",   "/dev/ptmx",
@@ -50,8 +50,8 @@ bool can_pin(int fd, std::string_view target) {
   return flags >= 0 && (flags & O_DIRECT) != 0;
 }
 
-/// A child that shares nothing and does nothing until it is killed. The C library does not hear of
-/// it: no handler of the program runs.
+/// Forks a child that shares nothing and waits until it is killed. The C library is bypassed, so no
+/// fork handler of the program runs.
 pid_t fork_silently() {
   const pid_t parent = getpid();
   const auto child = static_cast<pid_t>(syscall(SYS_clone, 0, nullptr, nullptr, nullptr, 0));
@@ -95,7 +95,8 @@ bool may_have_pinned_pages() {
     const std::string number = entry->path().filename();
     int fd = -1;
     std::from_chars(number.data(), number.data() + number.size(), fd);
-    std::error_code gone;  // The descriptor that reads the folder, or another thread's.
+    std::error_code
+        gone;  // The descriptor that reads the folder, or one that another thread has closed.
     const std::string target = std::filesystem::read_symlink(entry->path(), gone);
     if (!gone && can_pin(fd, target)) return true;
   }

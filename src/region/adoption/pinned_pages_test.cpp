@@ -35,7 +35,7 @@ PageRange range_of(const std::byte* place, std::size_t pages) {
   return {begin, begin + pages * kPage};
 }
 
-/// An io_uring that has registered the bytes as a fixed buffer: the kernel pins its pages.
+/// Pins pages: an io_uring that has registered the bytes as a fixed buffer.
 UniqueFd pin_by_io_uring(std::byte* place, std::size_t bytes) {
   io_uring_params parameters{};
   UniqueFd ring(static_cast<int>(syscall(SYS_io_uring_setup, 1, &parameters)));
@@ -94,7 +94,7 @@ TEST(PinnedPages, TheyStayWhereTheyAreAndTheRestIsAdopted) {
   EXPECT_EQ(extents[1].length, 9 * kPage);
 }
 
-/// Somebody may have pinned pages of the memory file since: they are not taken away.
+/// Pages of the memory file may have been pinned since: they are not moved.
 TEST(PinnedPages, WhatMayHaveBeenPinnedSinceStaysInTheFile) {
   std::byte* const place = new_pages(4);
   const auto file = MemoryFile::create({});

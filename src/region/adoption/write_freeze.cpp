@@ -30,7 +30,7 @@
 namespace verbatim::region {
 namespace {
 
-/// A descriptor with the features asked for; none where the kernel refuses.
+/// Returns a descriptor with these features; empty if the kernel refuses them.
 UniqueFd open_with(std::uint64_t features) {
   constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
   for (const int mode : {0, UFFD_USER_MODE_ONLY}) {
@@ -41,7 +41,7 @@ UniqueFd open_with(std::uint64_t features) {
   return {};
 }
 
-/// Signals of this thread wait: a handler could write to what is frozen, and wait for us.
+/// Blocks this thread's signals: a handler could write to frozen memory, and wait for this thread.
 class SignalsWait {
  public:
   SignalsWait() {
@@ -57,7 +57,7 @@ class SignalsWait {
   sigset_t before_;
 };
 
-/// The links of the folder: itself, its parent's name for it, and each thread's folder.
+/// Counts the links of the folder: itself, its parent's entry, and one for each thread.
 Result<unsigned> count_threads() {
   constexpr unsigned kOfItself = 2;
   struct stat info{};
@@ -74,7 +74,8 @@ std::byte* pointer_to(std::uint64_t address) {
 
 WriteFreeze WriteFreeze::open(unsigned own_threads, bool without_freeze) {
   if (without_freeze) return {UniqueFd(), own_threads};
-  // Memory that comes back is frozen as shared memory: kernels before 5.19 only do private memory.
+  // Memory that is moved back is frozen as shared memory; kernels before 5.19 can only freeze
+  // private memory.
   UniqueFd fd =
       open_with(UFFD_FEATURE_PAGEFAULT_FLAG_WP | std::uint64_t{UFFD_FEATURE_WP_HUGETLBFS_SHMEM});
   if (!fd) fd = open_with(UFFD_FEATURE_PAGEFAULT_FLAG_WP);
@@ -106,15 +107,15 @@ Result<void> WriteFreeze::replace(const PageRange& old, std::uint64_t replacemen
   } else if (auto frozen = freeze(old); !frozen) {
     return frozen;
   }
-  // From here on only this function's own variables are written, not even errno: anything else may
-  // be frozen.
+  // From here on this thread may write only its own locals, not even errno: all other memory may be
+  // frozen, and the thread would wait for itself.
   copy_pages(pointer_to(replacement), pointer_to(old.begin), old.length());
   const long moved = bare_system_call(
       SYS_mremap, static_cast<long>(replacement), static_cast<long>(old.length()),
       static_cast<long>(old.length()), MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<long>(old.begin));
   if (fd_) {
     uffdio_range range{.start = old.begin, .len = old.length()};
-    // Also wakes. Of the new mapping it says that it was never registered.
+    // Also wakes waiting threads. Fails for the new mapping, because that was never registered.
     if (moved < 0)
       bare_system_call(SYS_ioctl, fd_.get(), UFFDIO_UNREGISTER, reinterpret_cast<long>(&range));
     bare_system_call(SYS_ioctl, fd_.get(), UFFDIO_WAKE, reinterpret_cast<long>(&range));
@@ -125,7 +126,8 @@ Result<void> WriteFreeze::replace(const PageRange& old, std::uint64_t replacemen
 
 namespace {
 
-/// Where the kernel writes as the thread runs: its area for restartable sequences, rseq(2).
+/// Returns where the kernel writes while the thread runs: its area for restartable sequences,
+/// rseq(2).
 std::uint64_t rseq_address(std::uint64_t thread_pointer) {
 #ifdef RSEQ_SIG
   if (__rseq_size != 0) return thread_pointer + static_cast<std::uint64_t>(__rseq_offset);
@@ -137,11 +139,12 @@ std::uint64_t rseq_address(std::uint64_t thread_pointer) {
 
 std::array<PageRange, 2> pages_of_this_thread() {
   const std::uint64_t page = page_bytes();
-  constexpr std::uint64_t kCalls = 64 << 10;     // Below here: of the calls that follow.
+  constexpr std::uint64_t kCalls = 64
+                                   << 10;  // Of stack below this frame, for the calls that follow.
   constexpr std::uint64_t kControlBlock = 4096;  // glibc's `struct pthread` is smaller.
 #ifdef __SANITIZE_THREAD__
-  // ThreadSanitizer notes each call and each access in the thread's static TLS, below the block: in
-  // g++ 12's libtsan 0xbfd60 bytes.
+  // ThreadSanitizer records each call and access in the thread's static TLS, below the block:
+  // 0xbfd60 bytes in g++ 12's libtsan.
   constexpr std::uint64_t kBelow = 0xc0000;
 #else
   constexpr std::uint64_t kBelow = kControlBlockIsAboveThreadPointer ? 0 : kControlBlock;
@@ -150,7 +153,7 @@ std::array<PageRange, 2> pages_of_this_thread() {
     return PageRange{from / page * page, (to + page - 1) / page * page};
   };
   const auto here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
-  // errno and the area of rseq(2) lie where the C library's version puts them.
+  // The C library's version determines where errno and the area of rseq(2) are.
   const auto block = reinterpret_cast<std::uint64_t>(__builtin_thread_pointer());
   const auto [first, last] =
       std::minmax({block, reinterpret_cast<std::uint64_t>(&errno), rseq_address(block)});

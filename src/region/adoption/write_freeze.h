@@ -9,38 +9,38 @@
 
 namespace verbatim::region {
 
-/// Replaces memory of this process by other memory with the same bytes while all its threads run:
-/// whoever writes there in between waits, by userfaultfd(2), and then writes to the new memory. No
-/// write is lost.
+/// Replaces memory of this process by other memory with the same bytes while all its threads run. A
+/// thread that writes there meanwhile waits, by userfaultfd(2), and then writes to the new memory.
+/// No write is lost.
 ///
-/// An ordinary user's userfaultfd may stop threads that write by themselves, not the kernel that
-/// writes for them: a read(2) of another thread into just these pages at just this moment fails
-/// with EFAULT. Root, and users where vm.unprivileged_userfaultfd is 1, have it without that gap.
+/// The userfaultfd of an ordinary user stops threads that write themselves, but not the kernel that
+/// writes for them: a read(2) of another thread into these pages at this moment fails with EFAULT.
+/// For root, and if vm.unprivileged_userfaultfd is 1, there is no such gap.
 class WriteFreeze {
  public:
-  /// ENOSYS, EPERM where the kernel or a container's filter refuses: then `replace` serves programs
-  /// with a single thread only, beside `own_threads` of ours, which must not write meanwhile.
-  /// `without_freeze`: as if refused; tests say it.
+  /// If the kernel or a container's filter refuses (ENOSYS, EPERM), `replace` works only in
+  /// programs with a single thread, beside our `own_threads`, which must not write meanwhile.
+  /// `without_freeze`: as if refused, for tests.
   static WriteFreeze open(unsigned own_threads, bool without_freeze = false);
 
-  /// The bytes of `old` are copied to the mapping at `replacement`, of the same length, which then
-  /// takes its place. Both are of whole pages, and one mapping each; the replacement is writable
-  /// and resident. On failure all is as it was: EBUSY where other threads run and cannot be
-  /// stopped, or where the program has a userfaultfd of its own there.
+  /// Copies the bytes of `old` to the mapping at `replacement`, which has the same length and then
+  /// takes its place. Both consist of whole pages and are one mapping each; the replacement is
+  /// writable and resident. A failure changes nothing: EBUSY if other threads run and cannot be
+  /// stopped, or if the program has its own userfaultfd there.
   ///
-  /// `old` must hold none of `pages_of_this_thread`: it would wait for itself.
+  /// Requires that `old` contains none of `pages_of_this_thread`: the thread would wait for itself.
   Result<void> replace(const PageRange& old, std::uint64_t replacement) const;
 
  private:
   WriteFreeze(UniqueFd fd, unsigned own_threads) : fd_(std::move(fd)), own_threads_(own_threads) {}
   Result<void> freeze(const PageRange& pages) const;
 
-  UniqueFd fd_;  // None: threads cannot be stopped.
+  UniqueFd fd_;  // Empty: threads cannot be stopped.
   unsigned own_threads_ = 0;
 };
 
-/// What the caller's thread writes whatever it does: its stack around here, and its control block,
-/// which the kernel writes to as well (rseq(2)).
+/// Returns the memory that the calling thread always writes: its stack around here, and its control
+/// block, which the kernel writes, too (rseq(2)).
 std::array<PageRange, 2> pages_of_this_thread();
 
 }  // namespace verbatim::region

@@ -35,7 +35,7 @@ std::expected<OutgoingPacket, Status> make_datagram(const DatagramConfig& config
   bth.dest_qp = destination.qpn;
   bth.psn = psn;
   bth.pad_count = static_cast<std::uint8_t>((4 - request.length % 4) % 4);
-  // IBA 10.2.5: a request that names a controlled Q_Key sends the queue pair's own.
+  // IBA 10.2.5: a request with a controlled Q_Key sends the queue pair's own Q_Key.
   const bool controlled = (raw(destination.qkey) & kControlledQKey) != 0;
   out.headers.deth = {.qkey = controlled ? config.qkey : destination.qkey, .source_qp = config.qpn};
   if (immediate) out.headers.immediate = request.immediate;

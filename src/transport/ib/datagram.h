@@ -6,56 +6,56 @@
 #include "base/types.h"
 #include "transport/ib/outgoing_packet.h"
 
-/// Unreliable datagrams (IBA volume 1, section 9.8.3): one packet a message, no state but a
-/// counter, so functions are enough.
+/// Unreliable datagrams (IBA volume 1, section 9.8.3): each message is one packet, and the only
+/// state is a counter, so functions are enough.
 namespace verbatim::transport {
 
-/// What a receive request of a datagram queue pair holds before the payload: a GRH, or 20 unused
-/// bytes and an IPv4 header (IBA 11.4.2.1, annex A17).
+/// Bytes before the payload in a UD receive buffer: a GRH, or 20 unused bytes and an IPv4 header
+/// (IBA 11.4.2.1, annex A17).
 inline constexpr std::uint32_t kGrhBytes = 40;
 
-/// A Q_Key with this bit stands for the queue pair's own one in a send request, and only privileged
-/// programs may set one (IBA 10.2.5, Q_Keys).
+/// This bit marks a controlled Q_Key: a send request with it uses the queue pair's own Q_Key, and
+/// only privileged programs may set one (IBA 10.2.5).
 inline constexpr std::uint32_t kControlledQKey = 0x8000'0000;
 
 struct DatagramConfig {
   Qpn qpn;
   PKey pkey = kDefaultPKey;
   QKey qkey{};
-  Mtu mtu = Mtu::k1024;  // The port's.
+  Mtu mtu = Mtu::k1024;  // Of the port.
 };
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 struct DatagramDestination {
-  Qpn qpn;  // kMulticastQpn to a multicast group.
+  Qpn qpn;  // kMulticastQpn for a multicast group.
   QKey qkey{};
 };
 
 wire::Opcode datagram_opcode(bool immediate);
 
-/// The packet of a send request. `length` is at most the MTU: local_length_error otherwise. The
-/// operation is send or send_with_immediate: local_qp_operation_error otherwise.
+/// Builds the packet of a send request. local_length_error if `length` exceeds the MTU;
+/// local_qp_operation_error unless the operation is send or send_with_immediate.
 std::expected<OutgoingPacket, Status> make_datagram(const DatagramConfig& config,
                                                     const DatagramDestination& destination,
                                                     const SendRequest& request, Slot slot, Psn psn);
 
-/// Why a datagram is dropped. There is nobody to tell: a counter each.
+/// Reasons to drop a datagram. UD reports no error to the sender.
 enum class DatagramDrop : std::uint8_t {
-  wrong_opcode,  // Not a UD SEND.
+  wrong_opcode,  // No UD SEND.
   wrong_pkey,
   wrong_qkey,
   too_long,  // More payload than the MTU.
 };
 const char* describe(DatagramDrop reason);
 
-/// Whether the queue pair takes the packet. The caller then takes a receive request (none: the
-/// packet is dropped) of kGrhBytes and the payload; one that is too small ends with
-/// local_length_error, as adapters do.
+/// Checks whether the queue pair accepts the packet. If so, the caller takes a receive request for
+/// kGrhBytes and the payload, and drops the packet if none is posted. A receive that is too small
+/// completes with local_length_error, as on cards.
 std::expected<void, DatagramDrop> check_datagram(const DatagramConfig& config,
                                                  const wire::Packet& packet);
 
-/// Two P_Keys match when their lower 15 bits are equal and not 0, and at least one is a full
-/// member's (IBA 10.9.3).
+/// Two P_Keys match if their lower 15 bits are equal and not 0, and at least one is a full member's
+/// (IBA 10.9.3).
 constexpr bool pkeys_match(PKey one, PKey other) {
   constexpr std::uint16_t kMembership = 0x8000;
   constexpr std::uint16_t kBase = 0x7fff;

@@ -21,7 +21,7 @@ SendRequest send(std::uint64_t length, Operation operation = Operation::send) {
   return {.operation = operation, .immediate = 0xdeadbeef, .length = length};
 }
 
-/// What `kConfig`'s queue pair accepts.
+/// A packet that the queue pair of `kConfig` accepts.
 wire::Packet incoming(std::size_t length) {
   wire::Packet packet;
   packet.headers.bth.opcode = wire::opcode_of(Service::ud, Verb::send, Position::only);

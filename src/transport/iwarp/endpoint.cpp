@@ -11,7 +11,7 @@ using wire::RdmapTerminate;
 
 enum class Subject : std::uint8_t { own, memory, request };
 
-/// What a fault is about.
+/// Returns the kind of message that caused the fault.
 Subject subject_of(const Fault& fault) {
   if (fault.layer == RdmapTerminate::Layer::llp || fault.type == 0) return Subject::own;
   return fault.type == 1 ? Subject::memory : Subject::request;
@@ -29,7 +29,7 @@ ResponderFailed::Event event_of(const Fault& fault) {
   return ResponderFailed::Event::fatal;
 }
 
-/// How the request ends that the peer could not serve.
+/// Returns the completion status of the request that the peer refused with this fault.
 Status status_of(const Fault& fault) {
   switch (subject_of(fault)) {
     case Subject::memory:
@@ -42,7 +42,7 @@ Status status_of(const Fault& fault) {
   return Status::remote_operation_error;
 }
 
-/// RFC 5040, section 4.8: what the fault was found in goes with it.
+/// RFC 5040, section 4.8: the Terminate contains the segment that caused it.
 OutgoingSegment terminate_of(const Fault& fault, const wire::Ddp* header, ByteSpan payload) {
   OutgoingSegment out;
   set_rdmap(out.header, RdmapOpcode::terminate);
@@ -66,7 +66,7 @@ OutgoingSegment terminate_of(const Fault& fault, const wire::Ddp* header, ByteSp
   return out;
 }
 
-/// Which request a Terminate is about.
+/// Returns the request that a Terminate is about.
 Requester::Refused refused_by(const RdmapTerminate& terminate, ByteSpan found_in) {
   if (!terminate.has_ddp_header) return {};
   if (terminate.has_segment_length) {
@@ -140,7 +140,7 @@ std::optional<Fault> Endpoint::dispatch(RdmapOpcode opcode, const wire::Ddp& hea
   }
 }
 
-/// Nobody answers a Terminate: what it says is the stream's end, whether it can be read or not.
+/// A Terminate is not answered: it ends the stream, whether it can be decoded or not.
 void Endpoint::on_terminate(ByteSpan payload, RequesterEffects& requester_effects,
                             ResponderEffects& responder_effects) {
   ended_ = true;

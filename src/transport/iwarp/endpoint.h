@@ -5,7 +5,7 @@
 #include "transport/iwarp/requester.h"
 #include "transport/iwarp/responder.h"
 
-/// One end of an RDMAP stream: both sides, and how it ends.
+/// One end of an RDMAP stream: requester, responder, and termination.
 namespace verbatim::transport::iwarp {
 
 struct EndpointConfig {
@@ -13,15 +13,16 @@ struct EndpointConfig {
   ResponderConfig responder;
 };
 
-/// A pure step machine. Turn of a user: `requester().post`; `poll_transmit` until false, handing
-/// each segment to the stream; `requester().on_handed_over`; feed segments; drain effects.
+/// A pure step machine. How to use it: `requester().post`; `poll_transmit` until it returns false,
+/// and pass each segment to the stream; `requester().on_handed_over`; pass in segments; carry out
+/// the effects.
 ///
-/// When an effect cannot be carried out, the adapter drops the remaining effects of that segment
-/// and tells. After ResponderFailed, what `poll_transmit` still yields is sent: the Terminate
-/// message that tells the peer why. Segments are ignored from then on.
+/// If an effect cannot be carried out, the adapter drops the remaining effects of that segment and
+/// reports it here. After ResponderFailed, the adapter sends what `poll_transmit` still returns:
+/// the Terminate message with the reason. Further segments are ignored.
 class Endpoint {
  public:
-  /// `capacity` requests at most are outstanding.
+  /// `capacity`: requests outstanding at most.
   explicit Endpoint(std::uint32_t capacity) : requester_(capacity) {}
 
   void reset();
@@ -29,28 +30,29 @@ class Endpoint {
   Requester& requester() { return requester_; }
   Responder& responder() { return responder_; }
 
-  /// RFC 5044, section 7.1.3: who accepts sends nothing before the other side has.
+  /// RFC 5044, section 7.1.3: the accepting side sends nothing before the initiator has.
   void hold_until_first_segment() { is_held_ = true; }
   void hold_no_longer() { is_held_ = false; }
-  /// A segment has come.
+  /// Returns true after the first received segment.
   bool has_received_segment() const { return has_received_segment_; }
   void on_segment(ByteSpan segment, ReceiveSource& receives, const region::RegionTable& regions,
                   RequesterEffects& requester_effects, ResponderEffects& responder_effects);
-  /// The stream's bytes are no FPDUs.
+  /// The stream's bytes are not valid FPDUs.
   void on_stream_error(wire::WireError error, ResponderEffects& out) {
     end(fault_of(error, false), nullptr, {}, out);
   }
-  /// The region that a PlaceWrite, an ExecuteAtomic, an InvalidateKey or a READ response names has
-  /// gone meanwhile.
+  /// The region of a PlaceWrite, an ExecuteAtomic, an InvalidateKey or a READ response was
+  /// deregistered meanwhile.
   void on_region_error(ResponderEffects& out) { end(faults::kInvalidStag, nullptr, {}, out); }
   void on_receive_memory_error(ResponderEffects& out);
-  /// A request's own memory refused. The requester is told as well, for its completion.
+  /// A request's own memory was refused. The caller reports it to the requester, too, for its
+  /// completion.
   void on_local_error(ResponderEffects& out) { end(faults::kLocalCatastrophe, nullptr, {}, out); }
 
   bool poll_transmit(OutgoingSegment& out);
-  /// By either side; nothing but a Terminate leaves from now on.
+  /// Returns true if either side has ended the stream; only a Terminate is sent from then on.
   bool ended() const { return ended_; }
-  /// Why, where this side or the peer has said so.
+  /// The fault in the Terminate message that this side has sent, or the peer.
   std::optional<Fault> sent_terminate() const { return sent_terminate_; }
   std::optional<Fault> received_terminate() const { return received_terminate_; }
 
@@ -68,10 +70,10 @@ class Endpoint {
   bool ended_ = false;
   bool is_held_ = false;
   bool has_received_segment_ = false;
-  bool answers_next_ = true;  // Requests and responses take turns.
+  bool answers_next_ = true;  // Requests and responses alternate.
   std::optional<Fault> sent_terminate_;
   std::optional<Fault> received_terminate_;
-  std::optional<OutgoingSegment> terminate_;  // To be sent.
+  std::optional<OutgoingSegment> terminate_;  // The message to be sent.
 };
 
 }  // namespace verbatim::transport::iwarp

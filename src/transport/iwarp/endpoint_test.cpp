@@ -2,7 +2,7 @@
 
 #include "sim/iwarp_node.h"
 
-/// What two endpoints do to each other where all is well.
+/// Two endpoints, without faults.
 namespace verbatim::sim::iwarp {
 namespace {
 
@@ -172,7 +172,7 @@ TEST(Endpoint, AMessageIsNotInterrupted) {
   EXPECT_TRUE(order == "rrrrrrssssss" || order == "ssssssrrrrrr") << order;
 }
 
-// RFC 6581, section 9: an initiator says that it is ready with an empty message.
+// RFC 6581, section 9: the initiator's RTR message is empty and completes no request.
 TEST(Endpoint, ReadinessIsNobodysRequest) {
   for (const auto ready : {Requester::RtrMessage::write, Requester::RtrMessage::read}) {
     Pair pair(200, 1);
@@ -248,7 +248,7 @@ TEST(Endpoint, FlushedRequestsEndInTheirOrder) {
   EXPECT_EQ(pair.a.said(), "request 1: 5, request 2: 5");
 }
 
-/// Everything at once, in chunks of any size, with markers and without.
+/// All operations together, in chunks of random size, with and without markers.
 TEST(Endpoint, AStreamOfAnythingArrivesWhole) {
   for (const bool has_markers : {false, true}) {
     const StreamOptions options{.has_crc = true, .has_markers = has_markers};

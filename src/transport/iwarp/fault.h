@@ -6,12 +6,12 @@
 #include "wire/error.h"
 #include "wire/iwarp/rdmap.h"
 
-/// What ends a stream. iWARP repairs nothing: who finds a fault says so in a Terminate message, and
-/// both sides close.
+/// Faults, which end a stream. iWARP does not recover: the side that finds a fault sends a
+/// Terminate message, and both sides close.
 namespace verbatim::transport::iwarp {
 
-/// Who found what, as the Terminate message has it (RFC 5040, section 4.8, figure 10; RFC 5041,
-/// section 7; RFC 5044, section 8).
+/// The fields of a Terminate message: layer, type and code (RFC 5040, section 4.8, figure 10; RFC
+/// 5041, section 7; RFC 5044, section 8).
 struct Fault {
   wire::RdmapTerminate::Layer layer{};
   std::uint8_t type = 0;
@@ -23,7 +23,7 @@ namespace faults {
 
 using Layer = wire::RdmapTerminate::Layer;
 
-// RDMAP: what this side cannot do for itself, what protects memory, what asks for what is not.
+// RDMAP: local catastrophic errors, protection errors, operation errors.
 inline constexpr Fault kLocalCatastrophe{Layer::rdma, 0, 0x00};
 inline constexpr Fault kInvalidStag{Layer::rdma, 1, 0x00};
 inline constexpr Fault kBounds{Layer::rdma, 1, 0x01};
@@ -35,7 +35,7 @@ inline constexpr Fault kProtection{Layer::rdma, 1, 0xff};
 inline constexpr Fault kRdmapVersion{Layer::rdma, 2, 0x05};
 inline constexpr Fault kUnexpectedOpcode{Layer::rdma, 2, 0x06};
 inline constexpr Fault kOperation{Layer::rdma, 2, 0xff};
-// DDP: tagged buffers, then untagged ones.
+// DDP: faults in tagged segments, then in untagged ones.
 inline constexpr Fault kTaggedInvalidStag{Layer::ddp, 1, 0x00};
 inline constexpr Fault kTaggedBounds{Layer::ddp, 1, 0x01};
 inline constexpr Fault kTaggedForeignStag{Layer::ddp, 1, 0x02};
@@ -53,7 +53,7 @@ inline constexpr Fault kMarker{Layer::llp, 0, 0x03};
 
 }  // namespace faults
 
-/// Why a key does not serve a READ, an atomic operation or an invalidation.
+/// Returns the fault for a key that a READ, atomic or invalidation may not use.
 constexpr Fault fault_of(region::KeyError error) {
   switch (error) {
     case region::KeyError::unknown_key:
@@ -70,7 +70,8 @@ constexpr Fault fault_of(region::KeyError error) {
   return faults::kProtection;
 }
 
-/// Why a key does not serve a tagged segment: DDP finds it, but for the rights, which are RDMAP's.
+/// Returns the fault for a key that a tagged segment may not use: DDP's, except for access rights,
+/// which RDMAP checks.
 constexpr Fault tagged_fault_of(region::KeyError error) {
   switch (error) {
     case region::KeyError::unknown_key:
@@ -84,7 +85,7 @@ constexpr Fault tagged_fault_of(region::KeyError error) {
   }
 }
 
-/// Why bytes are no segment.
+/// Returns the fault for bytes that are no valid segment.
 constexpr Fault fault_of(wire::WireError error, bool tagged) {
   switch (error) {
     case wire::WireError::ddp_version:

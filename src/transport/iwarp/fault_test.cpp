@@ -2,7 +2,7 @@
 
 #include "sim/iwarp_node.h"
 
-/// Broken rules: what each side says of them, and how the other one hears it.
+/// Violations of the protocol: the fault that each side reports, and how the peer handles it.
 namespace verbatim::sim::iwarp {
 namespace {
 
@@ -11,7 +11,7 @@ struct Pair {
     a.configure();
     b.configure();
   }
-  /// What `a` asked for reaches `b`, and its Terminate comes back.
+  /// Passes `a`'s requests to `b`, and `b`'s Terminate back.
   void exchange() { iwarp::exchange(a, b); }
   SendRequest to_b(Operation operation, MemoryKey key, std::uint64_t address = kRegionStart) {
     return {.operation = operation, .length = 8, .remote_address = address, .remote_key = key};
@@ -19,7 +19,7 @@ struct Pair {
   Node a, b;
 };
 
-/// What memory does not allow, and the fault that it is.
+/// An access that memory refuses, and the resulting fault.
 struct Forbidden {
   MemoryKey (*key)(Node& peer);
   std::uint64_t address;
@@ -50,14 +50,14 @@ TEST(Fault, ReadsThatMemoryDoesNotAllowFailTheirRequest) {
     EXPECT_EQ(pair.b.said(), "failed: access");
     EXPECT_EQ(pair.b.endpoint.sent_terminate(), row.fault);
     pair.a.in(pair.b.out());
-    // IBV_WC_REM_ACCESS_ERR; the READ before it was not answered any more.
+    // IBV_WC_REM_ACCESS_ERR; the READ before it is flushed.
     EXPECT_EQ(pair.a.said(),
               "request 1: 5, request 2: 10, requester failed: 10, request 3: 5, failed: none");
     EXPECT_EQ(pair.a.endpoint.received_terminate(), row.fault);
   }
 }
 
-/// As Linux's siw writes it.
+/// In the layout of Linux's siw.
 TEST(Fault, ReadIsFoundByItsSinkWhereItsNumberIsWrong) {
   Pair pair;
   pair.a.post(pair.to_b(Operation::read, unknown_key(pair.b)));
@@ -159,7 +159,7 @@ TEST(Fault, WhatItsOwnMemoryRefusesFailsARequest) {
   EXPECT_EQ(pair.b.endpoint.received_terminate(), faults::kLocalCatastrophe);
 }
 
-/// Segments that no peer of ours sends, made of one that it does.
+/// Segments that Verbatim never sends, made by changing one that it does.
 class Forged : public testing::Test {
  protected:
   Forged() { b_.configure(); }

@@ -11,18 +11,18 @@
 
 namespace verbatim::transport::iwarp {
 
-/// RDMAP's own payload of a segment: what is asked for, or why the stream ends.
+/// Payload that RDMAP itself defines: a request, or the reason of a Terminate.
 class SegmentBody {
  public:
-  /// A Terminate with the length and the header of the segment that it is about, and the read
-  /// request in it: as long as an atomic request, the longest of all.
+  /// A Terminate contains the length and the header of a segment, and the Read Request in it: as
+  /// long as an atomic request, the longest of all.
   static constexpr std::size_t kMax = wire::RdmapAtomicRequest::kSize;
   static_assert(kMax >= wire::RdmapTerminate::kSize + wire::RdmapTerminate::kLengthBytes +
                             wire::Ddp::kUntaggedSize + wire::RdmapReadRequest::kSize);
 
   void clear() { size_ = 0; }
   ByteSpan bytes() const { return std::span(bytes_).first(size_); }
-  /// The next `N` bytes, to be written.
+  /// Returns the next `N` bytes, to be written.
   template <std::size_t N>
   std::span<std::byte, N> grow() {
     return std::span<std::byte, N>(grow(N));
@@ -38,7 +38,7 @@ class SegmentBody {
   std::size_t size_ = 0;
 };
 
-/// A DDP segment to send: the header, then `body` or `payload`.
+/// A DDP segment to send: the header, followed by `body` or `payload`.
 struct OutgoingSegment {
   wire::Ddp header;
   SegmentBody body;

@@ -67,7 +67,7 @@ bool Requester::poll_transmit(OutgoingSegment& out) {
   return true;
 }
 
-/// Empty, and of no request.
+/// An empty message that belongs to no request.
 bool Requester::poll_rtr(OutgoingSegment& out) {
   out = {};
   if (*std::exchange(rtr_, std::nullopt) == RtrMessage::read) {
@@ -82,7 +82,7 @@ bool Requester::poll_rtr(OutgoingSegment& out) {
   return true;
 }
 
-/// The next bytes of the request, as many as the segment has room for; marks the last.
+/// Adds the request's next bytes, as many as fit in the segment; marks the last segment.
 std::uint32_t Requester::take_payload(const SendRequest& request, OutgoingSegment& out) {
   const std::uint64_t room = config_.segment_bytes_max - out.header.size();
   const auto length = static_cast<std::uint32_t>(std::min(request.length - offset_, room));
@@ -131,7 +131,7 @@ void Requester::fill_send(const SendRequest& request, OutgoingSegment& out) {
   if (out.header.last) end_request();
 }
 
-/// RFC 7306, section 6: a message of its own behind the WRITE. Of its 8 bytes a program has four.
+/// RFC 7306, section 6: a separate message after the WRITE. Programs use four of its 8 bytes.
 void Requester::fill_immediate(const SendRequest& request, OutgoingSegment& out) {
   set_rdmap(out.header,
             request.solicited ? RdmapOpcode::immediate_solicited : RdmapOpcode::immediate);

@@ -10,23 +10,23 @@
 #include "transport/iwarp/outgoing_segment.h"
 #include "transport/iwarp/ring.h"
 
-/// The side of an RDMAP stream that asks (RFC 5040, RFC 7306).
+/// The requester of an RDMAP stream (RFC 5040, RFC 7306).
 namespace verbatim::transport::iwarp {
 
-/// Whether RDMAP has the operation, or it is a local one. A SEND has no immediate data: its message
-/// would take two receive requests.
+/// Returns true if RDMAP has the operation, or it is a local one. A SEND has no immediate data: as
+/// a separate message it would take a second receive request.
 constexpr bool carries(Operation operation) {
   return info(operation).known && operation != Operation::send_with_immediate &&
          operation != Operation::flush && operation != Operation::atomic_write;
 }
 
 struct RequesterConfig {
-  std::uint32_t segment_bytes_max = 1024;  // A DDP segment and its header: MULPDU (RFC 5044, 5.1).
-  std::uint8_t max_rd_atomic = 1;          // READs and atomics at the peer: ORD.
+  std::uint32_t segment_bytes_max = 1024;  // DDP segment with header: MULPDU (RFC 5044, 5.1).
+  std::uint8_t max_rd_atomic = 1;          // READs and atomics outstanding at the peer: ORD.
 };
 
-/// What an empty READ or WRITE is of. Nobody looks there (RFC 5040, section 5.2), so that it may be
-/// a word to who knows it.
+/// STag and offset of a zero-length READ or WRITE. Responders do not check them (RFC 5040, 5.2);
+/// Verbatim uses them to negotiate the direct path.
 struct TaggedAddress {
   std::uint32_t stag = 0;
   std::uint64_t offset = 0;
@@ -34,75 +34,73 @@ struct TaggedAddress {
 
 /// A pure step machine: no socket, clock, lock, thread, and no allocation after construction.
 ///
-/// The stream below is reliable: a WRITE or SEND has done when the stream has taken it, which the
-/// caller tells with `on_handed_over`, a READ or atomic when its response has come. Requests
-/// complete in the order of posting. The sink of a READ is a tag of our own, which names the
-/// request; its offsets are those of the request's scatter list.
+/// The TCP stream is reliable. A WRITE or SEND is done when the stream has taken it, which the
+/// caller reports with `on_handed_over`; a READ or atomic when its response has arrived. Requests
+/// complete in the order of posting. The sink STag of a READ is the request's number, and offsets
+/// count in the request's scatter list.
 class Requester {
  public:
   static constexpr std::uint32_t kReadsMax = 128;
 
-  /// `capacity` requests at most are outstanding.
+  /// `capacity`: requests outstanding at most.
   explicit Requester(std::uint32_t capacity);
   Requester(const Requester&) = delete;
   Requester& operator=(const Requester&) = delete;
 
   void reset();
-  /// At any time: what follows is sent so.
+  /// May be called at any time; applies to what is sent afterwards.
   void configure(const RequesterConfig& config) { config_ = config; }
 
   bool full() const { return tail_slot_ - done_slot_ == capacity_; }
   std::uint32_t outstanding() const { return static_cast<std::uint32_t>(tail_slot_ - done_slot_); }
-  /// The caller has checked that it is not full, that the operation is one of RDMAP or a local one,
-  /// and that a READ or atomic has max_rd_atomic of at least 1.
+  /// Requires that it is not full, an operation that RDMAP has or a local one, and max_rd_atomic of
+  /// at least 1 for a READ or atomic.
   Slot post(const SendRequest& request);
-  /// What an initiator of a peer-to-peer connection sends first (RFC 6581, section 9), or by which
-  /// it tells a peer of this machine more: an empty WRITE or READ. It leaves even where everything
-  /// else has failed.
+  /// The RTR message: an empty WRITE or READ that the initiator of a peer-to-peer connection sends
+  /// first (RFC 6581, section 9); to a peer on this machine it says more. It is sent even if
+  /// everything else has failed.
   enum class RtrMessage : std::uint8_t { write, read };
   void post_rtr(RtrMessage ready, const TaggedAddress& place = {}) {
     rtr_ = ready;
     rtr_address_ = place;
   }
 
-  /// The next segment, if fences and max_rd_atomic allow one.
+  /// Returns the next segment, or false if a fence or max_rd_atomic forbids one.
   bool poll_transmit(OutgoingSegment& out);
-  /// Within a message, which nothing may interrupt (RFC 5041, section 5.2).
+  /// Returns true within a message, which must not be interrupted (RFC 5041, section 5.2).
   bool in_message() const { return offset_ > 0; }
-  /// After `poll_transmit` said false: the local operation whose turn it is. The caller carries it
-  /// out at once, calls `on_local_error` where it fails, and goes on with `poll_transmit`.
+  /// After `poll_transmit` has returned false: returns the next local operation. The caller
+  /// executes it at once, calls `on_local_error` if it fails, and goes on with `poll_transmit`.
   std::optional<Slot> poll_local();
-  /// All segments that were polled are the stream's.
+  /// The stream has taken all segments that were polled.
   void on_handed_over(RequesterEffects& out);
 
-  /// Of a segment that is of this kind. The completion of a READ or atomic never comes with the
-  /// placement of its last bytes but with the `resume` after it, so that `on_local_error` can come
-  /// between.
+  /// Handle a segment of this kind. A READ or atomic does not complete in the effects that place
+  /// its last bytes, but in the `resume` after them, so that `on_local_error` can come between.
   std::optional<Fault> on_read_response(const wire::Ddp& header, ByteSpan payload,
                                         RequesterEffects& out);
   std::optional<Fault> on_atomic_response(const wire::Ddp& header, ByteSpan payload,
                                           RequesterEffects& out);
-  /// What a Terminate message says of the READ or atomic that it is about. 0: nothing.
+  /// What a Terminate message says about the refused READ or atomic; 0: nothing.
   struct Refused {
     std::uint32_t message_number = 0;
-    std::uint32_t sink = 0;  // Where the request says it: `siw` (6.1) gives READs a wrong number.
+    std::uint32_t sink = 0;  // If the message has it: `siw` (6.1) gives READs a wrong number.
   };
   /// The peer has ended the stream.
   void on_terminate(const Refused& refused, Status status, RequesterEffects& out);
-  /// Continues after effects with `more`. Effects are appended: the caller has drained and cleared
-  /// the list.
+  /// Continues after effects with `more`. Appends effects: the caller has emptied the list.
   void resume(RequesterEffects& out) { emit(out); }
 
-  /// The request's own memory refused, or a local operation failed: it ends with `status`, those
-  /// before it that have not ended are flushed, and the requester fails.
+  /// The request's own memory was refused, or a local operation failed: it completes with `status`,
+  /// earlier incomplete ones are flushed, and the requester fails.
   void on_local_error(Slot slot, Status status, RequesterEffects& out);
-  /// Every outstanding request completes: as flushed where it has not been done.
+  /// Completes all outstanding requests; as flushed unless they are done.
   void flush(RequesterEffects& out);
   bool failed() const { return failed_; }
 
  private:
   static constexpr Slot kNoSlot = ~Slot{0};
-  /// A READ or atomic at the peer. Responses come in the order of the requests (RFC 5040, 5.5).
+  /// A READ or atomic at the peer. Responses arrive in the order of the requests (RFC 5040, 5.5).
   struct Outstanding {
     Slot slot = kNoSlot;
     std::uint32_t message_number = 0;
@@ -124,7 +122,7 @@ class Requester {
   bool is(const Outstanding& asked, const Refused& refused) const;
   std::optional<Status> due_status() const;
   void emit(RequesterEffects& out);
-  /// The tag of a READ's sink. A peer can name it only while the READ is the oldest at it.
+  /// The sink STag of a READ. A peer can use it only while the READ is the oldest outstanding one.
   static std::uint32_t sink_of(Slot slot) { return static_cast<std::uint32_t>(slot + 1); }
   SendRequest& at(Slot slot) { return requests_[slot & mask_]; }
 
@@ -137,13 +135,14 @@ class Requester {
   Slot handed_slot_ = 0;
   Slot send_slot_ = 0;
   Slot tail_slot_ = 0;
-  std::uint64_t offset_ = 0;       // Bytes of the request to send that have been sent.
-  bool immediate_is_due_ = false;  // Of the request to send: its bytes have been sent.
+  std::uint64_t offset_ = 0;  // Bytes of the current request that are sent.
+  bool immediate_is_due_ =
+      false;  // The current request's bytes are sent, its immediate data is not.
   std::optional<RtrMessage> rtr_;
   TaggedAddress rtr_address_;
-  std::uint32_t send_number_ = 0;  // Of the last message to each queue.
+  std::uint32_t send_number_ = 0;  // Number of the last message to each queue.
   std::uint32_t request_number_ = 0;
-  std::uint32_t response_number_ = 0;  // Of the last atomic response from the peer.
+  std::uint32_t response_number_ = 0;  // Number of the last atomic response from the peer.
   Ring<Outstanding, kReadsMax> reads_;
   bool failed_ = false;
   Slot error_slot_ = kNoSlot;

@@ -1,6 +1,6 @@
 #include "transport/iwarp/requester.h"
 
-/// What comes back to who asked, and how requests end.
+/// Responses, and the completion of requests.
 namespace verbatim::transport::iwarp {
 
 std::optional<Fault> Requester::on_read_response(const wire::Ddp& header, ByteSpan payload,
@@ -42,7 +42,7 @@ std::optional<Fault> Requester::on_atomic_response(const wire::Ddp& header, Byte
   return std::nullopt;
 }
 
-/// The completion comes with `resume`: the placement before it may still be refused.
+/// `resume` completes it: the placement before may still be refused.
 void Requester::end_response(RequesterEffects& out) {
   reads_.pop();
   out.more = due_status().has_value();
@@ -86,7 +86,8 @@ bool Requester::oldest_awaits_response() const {
   return reads_.size() > first && reads_[first].slot == done_slot_;
 }
 
-/// How the oldest request that has not completed ends, if it ends now.
+/// Returns the status with which the oldest incomplete request completes now; nothing if it does
+/// not yet.
 std::optional<Status> Requester::due_status() const {
   if (done_slot_ == tail_slot_) return std::nullopt;
   if (done_slot_ == error_slot_) return error_status_;
@@ -96,7 +97,7 @@ std::optional<Status> Requester::due_status() const {
 }
 
 void Requester::emit(RequesterEffects& out) {
-  // A failure takes two effects.
+  // A failure needs two effects.
   constexpr std::size_t kRoom = decltype(out.list)::capacity() - 2;
   while (out.list.size() <= kRoom) {
     const auto status = due_status();
@@ -104,7 +105,7 @@ void Requester::emit(RequesterEffects& out) {
     const bool is_error = done_slot_ == error_slot_;
     out.list.push(CompleteRequest{done_slot_++, *status});
     if (is_error) out.list.push(RequesterFailed{*status});
-    // Whatever was done after one that was not, nobody hears of.
+    // Requests after one that was not done complete as flushed, even if they were done.
     if (*status != Status::success) handed_slot_ = 0;
   }
   out.more = due_status().has_value();

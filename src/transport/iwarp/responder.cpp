@@ -11,16 +11,16 @@ using wire::RdmapOpcode;
 
 constexpr std::uint32_t kAtomicBytes = 8;
 
-/// Whether [offset, offset + length) ends behind the last address there is.
+/// Returns true if [offset, offset + length) wraps around.
 bool wraps(std::uint64_t offset, std::uint64_t length) {
   return length > 0 && offset > std::numeric_limits<std::uint64_t>::max() - (length - 1);
 }
 
-/// The bits that a masked operation leaves out are no adapter's of ours.
+/// Masked atomics are not supported: the masks must select all bits.
 bool is_whole(const wire::RdmapAtomicRequest& request) {
   constexpr std::uint64_t kEveryBit = ~std::uint64_t{0};
   if (request.operation == wire::RdmapAtomicRequest::Operation::fetch_and_add) {
-    return request.add_or_swap_mask == 0;  // No carry ends before the last bit.
+    return request.add_or_swap_mask == 0;  // No carry is cut before the last bit.
   }
   return request.operation == wire::RdmapAtomicRequest::Operation::compare_and_swap &&
          request.add_or_swap_mask == kEveryBit && request.compare_mask == kEveryBit;
@@ -61,7 +61,7 @@ std::optional<Fault> Responder::on_segment(RdmapOpcode opcode, const wire::Ddp& 
   }
 }
 
-/// The receive request of the message that this segment belongs to.
+/// Takes the receive request for the message that this segment belongs to.
 std::optional<Fault> Responder::take_receive(RdmapOpcode opcode, const wire::Ddp& header,
                                              ReceiveSource& receives) {
   if (header.message_number != send_number_ + 1) return faults::kMessageNumber;
@@ -108,7 +108,7 @@ void Responder::complete_send(RdmapOpcode opcode, const wire::Ddp& header, Respo
   ++send_number_;
 }
 
-/// The receive request's memory stays as it is: the bytes are those of the WRITE before.
+/// Leaves the receive request's memory unchanged: the data went into the WRITE before.
 std::optional<Fault> Responder::on_immediate(RdmapOpcode opcode, const wire::Ddp& header,
                                              ByteSpan payload, ReceiveSource& receives,
                                              ResponderEffects& out) {
@@ -131,7 +131,7 @@ std::optional<Fault> Responder::on_write(const wire::Ddp& header, ByteSpan paylo
                                          ResponderEffects& out) {
   if (std::exchange(write_ended_, header.last)) written_ = 0;
   written_ += payload.size();
-  if (payload.empty()) return std::nullopt;  // RFC 5040, 5.2: then the tag is nobody's matter.
+  if (payload.empty()) return std::nullopt;  // RFC 5040, 5.2: then the STag is not checked.
   if (wraps(header.offset, payload.size())) return faults::kTaggedOffsetWraps;
   if ((config_.access & region::kRemoteWrite) == 0) return faults::kAccessRights;
   const MemoryKey key{header.stag};
@@ -142,8 +142,8 @@ std::optional<Fault> Responder::on_write(const wire::Ddp& header, ByteSpan paylo
   return std::nullopt;
 }
 
-/// A READ or atomic has come whole, and there is room for its answer. An empty READ may say that an
-/// initiator is ready (RFC 6581), whatever the depth.
+/// A READ or atomic request is complete: checks its number, and that its answer can be queued. At
+/// least one always can, because the initiator's RTR message may be an empty READ (RFC 6581).
 std::optional<Fault> Responder::begin_response(const wire::Ddp& header) {
   if (header.message_number != request_number_ + 1) return faults::kMessageNumber;
   if (header.message_offset != 0) return faults::kMessageOffset;

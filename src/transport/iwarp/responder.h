@@ -9,18 +9,18 @@
 #include "transport/iwarp/outgoing_segment.h"
 #include "transport/iwarp/ring.h"
 
-/// The side of an RDMAP stream that is asked (RFC 5040, RFC 7306).
+/// The responder of an RDMAP stream (RFC 5040, RFC 7306).
 namespace verbatim::transport::iwarp {
 
 struct ResponderConfig {
-  std::uint32_t segment_bytes_max = 1024;  // As a requester's.
-  std::uint8_t max_dest_rd_atomic = 1;     // READs and atomics not yet answered: IRD.
+  std::uint32_t segment_bytes_max = 1024;  // As the requester's.
+  std::uint8_t max_dest_rd_atomic = 1;     // READs and atomics that are not answered yet: IRD.
   std::uint32_t access = 0;                // region::kRemoteWrite | kRemoteRead | kRemoteAtomic.
   PdNumber pd{};
-  Qpn own_qp;  // What type 2 memory windows are bound to.
+  Qpn own_qp;  // Type 2 memory windows are bound to it.
 };
 
-/// Where the responder takes receive requests from. False: there is none, which ends the stream.
+/// Source of receive requests. Returns false if none is posted, which ends the stream.
 class ReceiveSource {
  public:
   virtual bool take(Receive& out) = 0;
@@ -29,8 +29,8 @@ class ReceiveSource {
   ~ReceiveSource() = default;
 };
 
-/// A pure step machine, as the requester is. The adapter drains the effects of a segment in order.
-/// What it cannot carry out it tells the endpoint, which ends the stream.
+/// A pure step machine, as the requester. The adapter carries out the effects of a segment in
+/// order. If it cannot carry one out, it reports that to the endpoint, which ends the stream.
 class Responder {
  public:
   static constexpr std::uint32_t kResponsesMax = 128;
@@ -40,28 +40,28 @@ class Responder {
   Responder& operator=(const Responder&) = delete;
 
   void reset();
-  /// At any time.
+  /// May be called at any time.
   void configure(const ResponderConfig& config) { config_ = config; }
 
-  /// Of a segment of a SEND, Immediate Data, WRITE, READ request or atomic request.
+  /// Handles a segment of a SEND, Immediate Data, WRITE, Read Request or atomic request.
   std::optional<Fault> on_segment(wire::RdmapOpcode opcode, const wire::Ddp& header,
                                   ByteSpan payload, ReceiveSource& receives,
                                   const region::RegionTable& regions, ResponderEffects& out);
-  /// What an ExecuteAtomic found.
+  /// The old value of an ExecuteAtomic.
   void on_atomic_result(std::uint64_t original);
-  /// The memory of the receive in use refused.
+  /// The memory of the current receive was refused.
   void on_receive_memory_error(ResponderEffects& out);
 
   bool has_output() const { return !responses_.empty(); }
   bool poll_transmit(OutgoingSegment& out);
-  /// Within a response, which nothing may interrupt.
+  /// Returns true within a response, which must not be interrupted.
   bool in_message() const { return sent_ > 0; }
 
  private:
   struct Response {
     bool is_read = false;
     wire::RdmapReadRequest read{};
-    std::uint32_t identifier = 0;  // Of an atomic, as the next.
+    std::uint32_t identifier = 0;  // Atomics only, like the next field.
     std::uint64_t original = 0;
   };
 
@@ -84,16 +84,16 @@ class Responder {
   region::Accessor accessor() const { return {config_.pd, config_.own_qp}; }
 
   ResponderConfig config_;
-  std::optional<Receive> receive_;  // Of the SEND that has begun and not ended.
-  wire::RdmapOpcode opcode_{};      // And its kind.
-  std::uint64_t received_ = 0;      // And its bytes so far.
+  std::optional<Receive> receive_;  // Of the SEND that is being received.
+  wire::RdmapOpcode opcode_{};      // The kind of that SEND.
+  std::uint64_t received_ = 0;      // Its bytes so far.
   std::uint64_t written_ = 0;       // Bytes of the last WRITE.
   bool write_ended_ = true;
-  std::uint32_t send_number_ = 0;  // Of the last whole message from each queue.
+  std::uint32_t send_number_ = 0;  // Number of the last complete message of each queue.
   std::uint32_t request_number_ = 0;
-  std::uint32_t response_number_ = 0;  // Of the last atomic response that was sent.
+  std::uint32_t response_number_ = 0;  // Number of the last atomic response that was sent.
   Ring<Response, kResponsesMax> responses_;
-  std::uint64_t sent_ = 0;  // Bytes of the first one.
+  std::uint64_t sent_ = 0;  // Bytes sent of the first answer.
 };
 
 }  // namespace verbatim::transport::iwarp

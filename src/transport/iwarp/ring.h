@@ -7,7 +7,7 @@
 
 namespace verbatim::transport::iwarp {
 
-/// A queue that never allocates: at most `N` elements, which live in it.
+/// A bounded queue of at most `N` elements, stored in the object itself: it never allocates.
 template <typename T, std::uint32_t N>
 class Ring {
  public:

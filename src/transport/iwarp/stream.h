@@ -8,7 +8,7 @@
 #include "wire/error.h"
 #include "wire/iwarp/mpa.h"
 
-/// FPDUs in one direction of a TCP stream, from the first byte after set-up on.
+/// FPDUs in one direction of a TCP stream, from the first byte after connection set-up on.
 namespace verbatim::transport::iwarp {
 
 struct StreamOptions {
@@ -16,7 +16,7 @@ struct StreamOptions {
   bool has_markers = false;
 };
 
-/// The longest FPDU, markers included.
+/// Size of the longest FPDU, with markers.
 inline constexpr std::size_t kFpduBytesMax = 66'560;
 
 class FpduReader {
@@ -24,11 +24,11 @@ class FpduReader {
   explicit FpduReader(const StreamOptions& options = {}) : options_(options) {}
 
   struct Found {
-    std::size_t bytes = 0;  // Of the stream.
+    std::size_t bytes = 0;  // In the stream.
     ByteSpan segment;
   };
-  /// The FPDU that `stream` begins with, where all of it has come. Its markers are taken out in
-  /// place, so the caller goes on behind it.
+  /// Returns the first FPDU of `stream`, if it is complete. Removes its markers in place, so the
+  /// caller continues after it.
   std::expected<std::optional<Found>, wire::WireError> next(MutableByteSpan stream);
 
  private:
@@ -40,15 +40,15 @@ class FpduWriter {
  public:
   explicit FpduWriter(const StreamOptions& options = {}) : options_(options) {}
 
-  /// What a segment of `segment_bytes` takes of the stream.
+  /// Returns the number of bytes in the stream for a segment of `segment_bytes`.
   std::size_t bytes_of(std::size_t segment_bytes) const;
-  /// The segment lies at `kFpduLengthBytes` of `out`, which has bytes_of() it: encloses it.
+  /// Makes an FPDU of the segment at `kFpduLengthBytes` of `out`, which has bytes_of() it.
   void write(MutableByteSpan out, std::size_t segment_bytes);
-  /// Whether the FPDU is only put around the segment, neither marked nor summed up: then the
-  /// segment's payload may lie elsewhere.
+  /// Returns true if the FPDU has neither markers nor a CRC: then its payload may stay in another
+  /// place.
   bool may_write_around() const { return !options_.has_crc && !options_.has_markers; }
-  /// `front` is the FPDU up to the payload, with the segment's header in its place; `end` is what
-  /// follows the payload.
+  /// `front`: the FPDU up to the payload, which has the segment's header; `end`: the bytes after
+  /// the payload.
   void write_around(MutableByteSpan front, std::size_t payload_bytes, MutableByteSpan end);
 
  private:

@@ -8,7 +8,7 @@ namespace {
 Source source(std::uint8_t last) { return source_of(SocketAddress::ipv4({10, 0, 0, last})); }
 Source ipv6(std::string_view text) { return source_of(*SocketAddress::parse(text)); }
 
-/// Entries numbered from `first`; ids as their numbers.
+/// Adds entries numbered from `first`; their ids are their numbers.
 void add(FairQueue& queue, const Source& from, std::uint64_t first, std::uint32_t count) {
   for (std::uint64_t i = first; i < first + count; ++i) {
     queue.add(from, i, static_cast<ConnectionId>(i));
@@ -36,7 +36,7 @@ TEST(FairQueue, SourcesWithEqualSharesKeepThem) {
 TEST(FairQueue, OfSourcesWithFewEntriesTheOldestEntryGoes) {
   FairQueue queue(256);
   add(queue, source(1), 10, 1);
-  add(queue, source(2), 20, 3);  // Four would be more than few.
+  add(queue, source(2), 20, 3);  // Four would be more than "few".
   EXPECT_EQ(queue.displaced_by(source(2)), ConnectionId{10});
   EXPECT_EQ(queue.displaced_by(source(1)), std::nullopt);
   queue.remove(source(1), 10);
@@ -49,7 +49,7 @@ TEST(FairQueue, AnIpv6NetworkIsOneSource) {
   add(queue, ipv6("2001:db8::ffff:2"), 100, 10);
   EXPECT_EQ(queue.size_of(ipv6("2001:db8::3")), 20u);
   EXPECT_EQ(queue.size_of(ipv6("2001:db8:0:1::3")), 0u);
-  add(queue, ipv6("fe80::1"), 200, 1);  // Of one link: neighbours are many.
+  add(queue, ipv6("fe80::1"), 200, 1);  // Link-local: many hosts share the network.
   EXPECT_EQ(queue.size_of(ipv6("fe80::2")), 0u);
 }
 
@@ -60,7 +60,8 @@ TEST(FairQueue, WithFewPlacesEveryEntryCounts) {
   EXPECT_FALSE(queue.is_full());
   add(queue, source(2), 30, 1);
   EXPECT_TRUE(queue.is_full());
-  EXPECT_EQ(queue.displaced_by(source(2)), std::nullopt);  // Not the other's, though it is older.
+  EXPECT_EQ(queue.displaced_by(source(2)),
+            std::nullopt);  // The other source does not lose its entry, though it is older.
   EXPECT_EQ(queue.displaced_by(source(1)), ConnectionId{10});
 }
 

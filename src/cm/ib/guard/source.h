@@ -8,12 +8,12 @@
 
 namespace verbatim::cm {
 
-/// The address that a message comes from, without port and scope. A GUID can be claimed by anyone;
-/// so an address is part of whatever names a peer.
+/// The address that a message comes from, without port and scope. Any peer can claim any GUID, so
+/// an address is part of each key that identifies a peer.
 using Source = std::array<std::uint8_t, 16>;
 inline Source source_of(const SocketAddress& address) { return address.ipv6_bytes(); }
 
-/// What is counted as one source where sources share something: a host may have all addresses of
+/// Returns what counts as one source where addresses are cheap: a host may have all addresses of
 /// its IPv6 network (/64), unless they are link-local.
 inline Source network_of(Source source) {
   const bool is_ipv4 =

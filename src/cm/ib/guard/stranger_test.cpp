@@ -1,4 +1,4 @@
-// Messages from an address that is not the peer's, with everything else guessed right: they change
+// Messages from an address that is not the peer's, with all other fields guessed right, change
 // nothing.
 #include "cm/ib/cm_test_util.h"
 #include "cm/ib/compose.h"
@@ -10,7 +10,7 @@ SocketAddress stranger() { return SocketAddress::ipv4({10, 0, 0, 66}); }
 
 wire::CommunicationId wire_id(ConnectionId id) { return static_cast<wire::CommunicationId>(id); }
 
-/// A MAD to `to` that comes from the stranger.
+/// Returns a MAD to `to` from the stranger.
 template <typename Message>
 SendMad forged(const SocketAddress& to, const Message& message) {
   SendMad mad{.source = stranger(), .destination = to};
@@ -18,7 +18,7 @@ SendMad forged(const SocketAddress& to, const Message& message) {
   return mad;
 }
 
-/// The side's effects but for MADs: what its program would hear of.
+/// Returns the number of the side's effects, without MADs.
 std::size_t told(Side& side) {
   take<SendMad>(side.effects);
   return side.effects.size();
@@ -36,9 +36,10 @@ TEST(Stranger, RequestWithThePeersGuidAndQueuePairEndsNothing) {
   for (const SendMad& mad : take<SendMad>(cm.b.effects)) {
     EXPECT_FALSE(Bench::message<wire::CmDreq>(mad));
   }
-  EXPECT_TRUE(cm.b.only<ConnectRequest>());  // A connection of its own.
+  EXPECT_TRUE(cm.b.only<ConnectRequest>());  // A separate connection.
   ASSERT_TRUE(cm.b.engine.disconnect(ids.b, {}, cm.now, cm.b.effects));
-  EXPECT_TRUE(Bench::message<wire::CmDreq>(cm.mad_of(cm.b)));  // It stood until now.
+  EXPECT_TRUE(
+      Bench::message<wire::CmDreq>(cm.mad_of(cm.b)));  // The established one was disconnected.
 }
 
 TEST(Stranger, RequestWithThePeersGuidAndIdIsNoRepetition) {
@@ -50,7 +51,7 @@ TEST(Stranger, RequestWithThePeersGuidAndIdIsNoRepetition) {
   copy.source = stranger();
   cm.b.receive(copy, cm.now);
   EXPECT_TRUE(cm.b.only<ConnectRequest>());
-  cm.b.receive(req, cm.now);  // The stranger was first, and has not taken the peer's place.
+  cm.b.receive(req, cm.now);  // The stranger came first, but does not take the peer's place.
   EXPECT_TRUE(cm.b.only<ConnectRequest>());
 }
 
@@ -120,7 +121,7 @@ TEST(Stranger, NeitherEstablishesNorGivesUpARequestOfThePeers) {
   cm.b.receive(
       forged(address_b(), wire::CmRtu{.local_id = wire_id(ids.a), .remote_id = wire_id(ids.b)}),
       cm.now);
-  // The time-out of a REQ: our id is not in it, but the peer's own id and GUID.
+  // A REJ for a timed-out REQ has no id of ours, but the peer's id and GUID.
   wire::CmRej rej{
       .local_id = wire_id(ids.a), .rejected = wire::CmAbout::req, .reason = RejectReason::timeout};
   rej.info_length = sizeof(std::uint64_t);
@@ -135,11 +136,11 @@ TEST(Stranger, RejectionsOfNoConnectionAreCounted) {
   wire::CmRej rej{.local_id = wire::CommunicationId{77},
                   .rejected = wire::CmAbout::req,
                   .reason = RejectReason::consumer};
-  cm.b.receive(forged(address_b(), rej), cm.now);  // No id of ours.
+  cm.b.receive(forged(address_b(), rej), cm.now);  // Without an id of ours.
   EXPECT_EQ(cm.b.engine.counters().unknown, 1u);
   rej.reason = RejectReason::timeout;
   rej.info_length = sizeof(std::uint64_t);
-  cm.b.receive(forged(address_b(), rej), cm.now);  // No GUID and id that we know.
+  cm.b.receive(forged(address_b(), rej), cm.now);  // Without a GUID and id that we know.
   EXPECT_EQ(cm.b.engine.counters().unknown, 2u);
 }
 

@@ -10,30 +10,30 @@
 
 namespace verbatim::cm {
 
-/// TCP connections that cost a descriptor and belong to no program: accepted ones whose Request has
-/// not come, and rejected ones that their peers have not closed. Anybody may open them, so there is
-/// room for a number of them. A new one always gets in: where there is no room, the oldest goes,
-/// and where those from one source at one listener have half of the room, the oldest of these.
+/// TCP connections that use a descriptor but belong to no program yet, or no more: accepted ones
+/// without a Request, and rejected ones that the peer has not closed. Anyone can open them, so
+/// their number is limited. A new one is always accepted: if there is no room, the oldest is
+/// dropped; if one source has half of the room at one listener, the oldest of that source.
 class Strangers {
  public:
-  /// As the newest.
+  /// Adds it as the newest.
   void add(ConnectionId id, ListenerId listener, const SocketAddress& source);
-  /// Does nothing for one that is not among them.
+  /// Does nothing if it is not in the list.
   void remove(ConnectionId id);
-  /// Who has to go before another from there gets in; nothing if there is room.
+  /// Returns the one to drop before another one from `source` is added; nothing if there is room.
   std::optional<ConnectionId> surplus(std::size_t room, ListenerId listener,
                                       const SocketAddress& source) const;
-  /// Nothing if there is none.
+  /// Returns nothing if the list is empty.
   std::optional<ConnectionId> oldest() const;
 
  private:
   struct Stranger {
     ConnectionId id{};
     ListenerId listener{};
-    Source source{};  // Its network.
+    Source source{};  // The network that counts as one source.
   };
 
-  std::vector<Stranger> all_;  // The oldest first.
+  std::vector<Stranger> all_;  // Oldest first.
 };
 
 }  // namespace verbatim::cm

@@ -2,10 +2,10 @@
 
 #include "cm/messages.h"
 
-/// Answers to messages that belong to no connection.
+/// Answers to messages that match no connection.
 namespace verbatim::cm {
 
-/// How a message came: its answer goes back the same way with the same transaction id.
+/// Where a message came from: its answer goes back there, with the same transaction id.
 struct ReplyPath {
   const SocketAddress& from;
   const SocketAddress& to;

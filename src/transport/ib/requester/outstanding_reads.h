@@ -8,10 +8,10 @@
 
 namespace verbatim::transport {
 
-/// The READ and atomic requests that the peer has not wholly answered, oldest first: at most
-/// max_rd_atomic (the peer's responder resources, IBA 9.7.4). A large READ of the program is
-/// several of them. Each keeps its end when it is repeated, since a responder may refuse a
-/// repetition that runs past the request it remembers (IBA 9.7.5, duplicate READs).
+/// READ and atomic requests whose responses are incomplete, oldest first: at most max_rd_atomic
+/// (the peer's responder resources, IBA 9.7.4). A large READ of the program is split into several.
+/// A repeated one keeps its end, because a responder may refuse a repetition that runs past the
+/// request that it remembers (IBA 9.7.5, duplicate READs).
 class OutstandingReads {
  public:
   static constexpr std::uint32_t kMax = 128;
@@ -29,14 +29,14 @@ class OutstandingReads {
     VERBATIM_ASSERT(count_ < kMax);
     ranges_[(first_ + count_++) % kMax] = range;
   }
-  /// Forgets those that end at or before `sequence`.
+  /// Removes those that end at or before `sequence`.
   void answered(Sequence sequence) {
     while (count_ > 0 && oldest().end <= sequence) {
       ++first_;
       --count_;
     }
   }
-  /// The one that holds `sequence`; it is there. In the common case it is the oldest.
+  /// Returns the one that contains `sequence`, which must exist. It is usually the oldest.
   const Range& holding(Sequence sequence) const {
     std::uint32_t i = first_;
     while (i != first_ + count_ && sequence >= ranges_[i % kMax].end) ++i;

@@ -9,22 +9,21 @@
 
 namespace verbatim::transport {
 
-/// A packet's place in the requester's stream, counted from the first packet of the connection: a
-/// PSN that does not wrap. A READ takes one for each response packet (IBA 9.7.3: its PSN and the
-/// following).
+/// Number of a packet in the requester's stream, counted from the first packet of the connection: a
+/// PSN that does not wrap. A READ takes one for each response packet (IBA 9.7.3).
 using Sequence = std::uint64_t;
 inline constexpr Sequence kNoSequence = ~Sequence{0};
 
-/// What the requester keeps of a posted request until it completes.
+/// A posted request, until it completes.
 struct PostedRequest {
   Sequence first_sequence = 0;
-  std::uint64_t first_position = 0;  // Window bytes of all requests before it: see `SendWindow`.
+  std::uint64_t first_position = 0;  // Window bytes of all earlier requests: see `SendWindow`.
   std::uint64_t remote_address = 0;
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;
   std::uint32_t length = 0;     // Bytes.
-  std::uint32_t packets = 0;    // PSNs: at least 1, and 0 of a local operation.
-  std::uint32_t immediate = 0;  // Or, of a FLUSH, the bytes of the range.
+  std::uint32_t packets = 0;    // PSNs: at least 1; local operations have 0.
+  std::uint32_t immediate = 0;  // For a FLUSH: the size of the range in bytes.
   MemoryKey remote_key{};
   SrqNumber remote_srq{};
   Operation operation{};
@@ -40,7 +39,7 @@ struct PostedRequest {
 };
 static_assert(sizeof(PostedRequest) <= 64, "a request fits a cache line");
 
-/// The requests by slot: a power of two of them, allocated once.
+/// Requests by slot; their number is a power of two, allocated once.
 class RequestRing {
  public:
   explicit RequestRing(std::uint32_t capacity)

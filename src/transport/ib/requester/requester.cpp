@@ -21,7 +21,7 @@ void Requester::reset() {
   local_end_ = 0;
   acknowledged_ = send_sequence_ = sent_end_ = posted_end_ = 0;
   posted_position_ = acknowledged_position_ = ack_requested_position_ = 0;
-  mtu_bytes_ = bytes_of(Mtu::k256);  // What is posted before the start is only ever flushed.
+  mtu_bytes_ = bytes_of(Mtu::k256);  // Requests posted before the start are only flushed.
   reads_.clear();
   recovery_end_ = 0;
   went_back_to_ = kNoSequence;
@@ -37,8 +37,8 @@ void Requester::configure(const RequesterConfig& config) {
   started_ = true;
   mtu_bytes_ = bytes_of(config.path_mtu);
   full_packet_cost_ = mtu_bytes_ + SendWindow::kPacketOverheadBytes;
-  // No window holds 2^23 packets (IBA 9.7.2: PSNs that far apart could not be told from old ones),
-  // since a packet counts more than 2^32 / 2^23 bytes.
+  // No window holds 2^23 packets, since each counts more than 2^32 / 2^23 bytes. IBA 9.7.2: a PSN
+  // that far ahead looks like an old one.
   static_assert(SendWindow::kPacketOverheadBytes >= 512);
   window_.start(full_packet_cost_, config.window_bytes_max);
   round_trip_.start();
@@ -60,7 +60,7 @@ Slot Requester::post(const SendRequest& request) {
   posted.swap = request.swap;
   const bool is_local = info(request.operation).is_local;
   posted.length = is_local ? 0 : static_cast<std::uint32_t>(request.length);
-  // A request without bytes is one packet, and so is an atomic (8 bytes are below every MTU).
+  // A request without bytes is one packet, and so is an atomic: 8 bytes fit in every MTU.
   posted.packets = std::max((posted.length + mtu_bytes_ - 1) >> std::countr_zero(mtu_bytes_), 1u);
   if (is_local) posted.packets = 0;
   posted.first_sequence = posted_end_;
@@ -71,7 +71,7 @@ Slot Requester::post(const SendRequest& request) {
   return tail_slot_++;
 }
 
-/// The oldest request that is not acknowledged ends with `status`, and the requester with it.
+/// Completes the oldest unacknowledged request with `status` and stops the requester.
 void Requester::fail(Status status) {
   failed_ = true;
   error_slot_ = ack_slot_;
@@ -92,7 +92,8 @@ void Requester::flush(RequesterEffects& out) {
   emit(out, tail_slot_);
 }
 
-/// How the oldest request that has not completed ends, if it ends now.
+/// Returns the status with which the oldest incomplete request completes now; nothing if it does
+/// not yet.
 std::optional<Status> Requester::due_status() const {
   if (done_slot_ == tail_slot_) return std::nullopt;
   if (done_slot_ == error_slot_) {
@@ -104,10 +105,10 @@ std::optional<Status> Requester::due_status() const {
   return std::nullopt;
 }
 
-/// Tells the completions that are due, of slots before `end`, as far as the list has room.
+/// Appends the due completions of slots before `end`, as far as the list has room.
 void Requester::emit(RequesterEffects& out, Slot end) {
   if (ack_slot_ >= error_slot_) failed_ = true;
-  // A failure takes two effects.
+  // A failure needs two effects.
   constexpr std::size_t kRoom = decltype(out.list)::capacity() - 2;
   while (done_slot_ < end && out.list.size() <= kRoom) {
     const auto status = due_status();

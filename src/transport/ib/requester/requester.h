@@ -22,94 +22,94 @@ struct RequesterConfig {
   Psn first_psn;
   Mtu path_mtu = Mtu::k1024;
   std::uint8_t timeout =
-      14;  // Local ACK timeout: 4.096 µs × 2^timeout; 0 is for ever (IBA 9.7.6.1.3).
-  std::uint8_t retry_count = 7;    // Repetitions after a time-out or a sequence error.
-  std::uint8_t rnr_retry = 7;      // Repetitions after RNR NAKs; 7 is for ever.
+      14;  // Local ACK timeout: 4.096 µs × 2^timeout; 0: infinite (IBA 9.7.6.1.3).
+  std::uint8_t retry_count = 7;    // Retries after a time-out or a sequence error.
+  std::uint8_t rnr_retry = 7;      // Retries after RNR NAKs; 7: without limit.
   std::uint8_t max_rd_atomic = 1;  // READs and atomics outstanding at the peer.
   std::uint32_t window_bytes_max =
-      1 << 20;  // Most in flight, requested READ bytes included: `SendWindow`.
+      1 << 20;  // Bytes in flight at most, with requested READ bytes: `SendWindow`.
 };
 
 /// A pure step machine: no socket, clock, lock, thread, and no allocation after construction.
 ///
-/// Turn of a user: `post` requests; `poll_transmit` until false, sending each packet; feed packets
-/// and time-outs; drain effects, `resume` while there are `more`; poll_transmit again.
+/// How to use it: `post` requests; call `poll_transmit` until it returns false, and send each
+/// packet; pass in packets and time-outs; carry out the effects and `resume` while there are
+/// `more`; then `poll_transmit` again.
 class Requester {
  public:
-  /// `capacity` requests at most are outstanding (the send queue's depth).
+  /// `capacity`: requests outstanding at most (the send queue's depth).
   explicit Requester(std::uint32_t capacity);
   Requester(const Requester&) = delete;
   Requester& operator=(const Requester&) = delete;
 
-  /// At INIT to RTR: forgets everything, and at RTR to RTS: starts.
+  /// Called for INIT to RTR: forgets everything. For RTR to RTS: starts.
   void reset();
-  /// The first call after `reset` starts the stream of packets. Later ones change the time-outs,
-  /// the counts of repetitions, max_rd_atomic and the largest window; the other attributes must be
-  /// as they were.
+  /// The first call after `reset` starts the packet stream. Later ones change the time-outs, retry
+  /// counts, max_rd_atomic and the largest window; all other attributes must be unchanged.
   void configure(const RequesterConfig& config);
-  /// Attributes that may change while it runs (RTS to RTS, SQD): see modify_qp's table.
+  /// Attributes that may change while it runs (RTS to RTS, SQD): see the table of modify_qp.
   const RequesterConfig& config() const { return config_; }
 
   bool full() const { return tail_slot_ - done_slot_ == capacity_; }
-  /// Requests posted and not yet completed.
+  /// Number of requests that are posted and not completed.
   std::uint32_t outstanding() const { return static_cast<std::uint32_t>(tail_slot_ - done_slot_); }
-  /// The caller has checked that it is not full, and that a READ or atomic has max_rd_atomic of at
-  /// least 1. Returns the slot: 0, 1, 2, ... A failed requester takes requests too: the next
-  /// `flush` completes them.
+  /// Requires that it is not full, and max_rd_atomic of at least 1 for a READ or atomic. Returns
+  /// the slot: 0, 1, 2, ... A failed requester accepts requests, too: the next `flush` completes
+  /// them.
   Slot post(const SendRequest& request);
 
-  /// The next packet to send now, if the window and the fences allow one. `window_bytes_max`,
-  /// outstanding READs, fences and waiting after an RNR NAK hold packets back. UC completes a
-  /// request with the effect that `after_transmit` yields after its last packet.
+  /// Returns the next packet to send, or false if window, max_rd_atomic, a fence or the wait after
+  /// an RNR NAK forbids one. UC: the effects of `after_transmit` complete a request after its last
+  /// packet.
   bool poll_transmit(TimeNs now, OutgoingPacket& out);
-  /// After `poll_transmit` said false: the local operation (bind, local invalidate) whose turn it
-  /// is, for everything before it has been sent and its fence is satisfied. The caller carries it
-  /// out at once, calls `on_local_error` where it fails, and goes on with `poll_transmit`. It
-  /// completes in its turn, with the effect that `after_transmit` or a later packet yields.
+  /// After `poll_transmit` has returned false: returns the next local operation (bind, local
+  /// invalidate), if all requests before it are sent and its fence allows it. The caller executes
+  /// it at once, calls `on_local_error` if it fails, and goes on with `poll_transmit`. It completes
+  /// in order, by an effect of `after_transmit` or of a later packet.
   std::optional<Slot> poll_local();
-  /// Drains what sending itself completed: requests of UC, and local operations. Before it,
-  /// `on_local_error` may still fail the request.
+  /// Appends completions that sending itself caused: UC requests and local operations. Until then
+  /// `on_local_error` can fail the request.
   void after_transmit(RequesterEffects& out) { emit(out, tail_slot_); }
 
-  /// An ACK, NAK, READ response or atomic response for this queue pair. Others are ignored. The
-  /// completion of a READ or atomic never comes with the placement of its last bytes but with the
-  /// `resume` after it, so that `on_local_error` can come between.
+  /// Handles an ACK, NAK, READ response or atomic response for this queue pair; ignores other
+  /// packets. A READ or atomic does not complete in the effects that place its last bytes, but in
+  /// the `resume` after them, so that `on_local_error` can come between.
   void on_packet(const wire::Packet& packet, TimeNs now, RequesterEffects& out);
-  /// Call when `deadline()` has come; too early or too late does no harm.
+  /// To be called at `deadline()`. Calls that are too early or too late are harmless.
   void on_timeout(TimeNs now, RequesterEffects& out);
-  /// kNever while nothing is awaited. While acknowledgements flow it moves only later (but for a
-  /// round trip that became shorter: being late then does no harm); an RNR NAK may bring it nearer.
+  /// Returns kNever if nothing is awaited. While acknowledgements arrive it only moves later
+  /// (unless the round trip became shorter; then a late call is harmless). An RNR NAK may move it
+  /// earlier.
   TimeNs deadline() const;
-  /// Continues after effects with `more`. Effects are appended: the caller has drained and cleared
-  /// the list.
+  /// Continues after effects with `more`. Appends effects: the caller has emptied the list.
   void resume(RequesterEffects& out) { emit(out, tail_slot_); }
 
-  /// The request's own memory refused (lkey checks) while a packet was sent or a response placed:
-  /// earlier requests still complete, this one ends with `status`, and the requester fails after it
-  /// (IBA 9.9.2).
+  /// The request's own memory was refused (lkey check) while a packet was sent or a response
+  /// placed. Earlier requests still complete, this one completes with `status`, and the requester
+  /// fails after it (IBA 9.9.2).
   void on_local_error(Slot slot, Status status, RequesterEffects& out);
-  /// Error state: every outstanding request completes as flushed, those that were acknowledged as
-  /// what they are.
+  /// Error state: completes each outstanding request; acknowledged ones with success, the others as
+  /// flushed.
   void flush(RequesterEffects& out);
   bool failed() const { return failed_; }
-  /// Something has been sent and not acknowledged.
+  /// Returns true if packets are sent and not acknowledged.
   bool in_flight() const { return acknowledged_ < send_sequence_; }
 
-  /// PSN of the next new packet: query_qp's sq_psn.
+  /// PSN of the next new packet; sq_psn of query_qp.
   Psn next_psn() const { return psn_of(sent_end_); }
-  /// Packets sent again.
+  /// Number of packets that were sent again.
   std::uint64_t retransmissions() const { return retransmissions_; }
-  /// The window now, for counters: see `SendWindow`.
+  /// The current window, for counters: see `SendWindow`.
   std::uint32_t window_bytes() const { return window_.bytes(); }
 
  private:
   static constexpr Slot kNoSlot = ~Slot{0};
 
-  // Places in the stream. A position counts window bytes, a sequence counts packets.
+  // Conversions: a position counts window bytes, a sequence counts packets.
   Psn psn_of(Sequence sequence) const {
     return config_.first_psn + static_cast<std::uint32_t>(sequence);
   }
-  /// `sequence` lies in the request or just behind it.
+  /// Requires that `sequence` is in the request or directly after it.
   std::uint64_t position_of(const PostedRequest& request, Sequence sequence) const {
     const std::uint64_t packets = sequence - request.first_sequence;
     const std::uint64_t bytes =
@@ -156,7 +156,7 @@ class Requester {
   RequesterConfig config_;
   std::uint32_t capacity_;
   std::uint32_t mtu_bytes_ = 0;
-  std::uint32_t full_packet_cost_ = 0;  // Window bytes of a packet of MTU size.
+  std::uint32_t full_packet_cost_ = 0;  // Window bytes of an MTU-sized packet.
   bool started_ = false;
   bool failed_ = false;
   bool flushing_ = false;
@@ -165,36 +165,37 @@ class Requester {
   std::uint32_t retries_ = 0;      // Since the last progress.
   std::uint32_t rnr_retries_ = 0;  // Since the last progress.
   std::uint32_t probes_ = 0;       // Since the last progress.
-  bool asked_oldest_ = false;      // By the last probe: who answers that alone lacks the rest.
+  bool asked_oldest_ =
+      false;  // The last probe was the oldest packet. If it alone is answered, the rest is lost.
 
   RequestRing requests_;
-  // done_slot_ <= ack_slot_ <= send_slot_ <= tail_slot_, and the sequences stand in the slots of
-  // their names.
-  Slot done_slot_ = 0;         // The oldest whose completion has not been told.
-  Slot ack_slot_ = 0;          // Holds `acknowledged_`.
-  Slot send_slot_ = 0;         // Holds `send_sequence_`.
+  // done_slot_ <= ack_slot_ <= send_slot_ <= tail_slot_. The comments say which slot contains which
+  // sequence.
+  Slot done_slot_ = 0;         // The oldest request whose completion was not reported.
+  Slot ack_slot_ = 0;          // Contains `acknowledged_`.
+  Slot send_slot_ = 0;         // Contains `send_sequence_`.
   Slot tail_slot_ = 0;         // The next one to be posted.
-  Slot local_end_ = 0;         // Local operations before it have been carried out.
-  Slot error_slot_ = kNoSlot;  // Ends with `error_status_` when all before it have completed.
+  Slot local_end_ = 0;         // Local operations before it are executed.
+  Slot error_slot_ = kNoSlot;  // Completes with `error_status_` after all earlier ones.
   Status error_status_{};
 
-  Sequence acknowledged_ = 0;   // Everything before it is.
-  Sequence send_sequence_ = 0;  // The next to send; goes back after a loss.
-  Sequence sent_end_ = 0;       // Behind the last that was ever sent.
-  Sequence posted_end_ = 0;     // Behind the last that is posted.
+  Sequence acknowledged_ = 0;   // All packets before it are acknowledged.
+  Sequence send_sequence_ = 0;  // The next to send; moves back after a loss.
+  Sequence sent_end_ = 0;       // After the last packet that was ever sent.
+  Sequence posted_end_ = 0;     // After the last packet that is posted.
   std::uint64_t posted_position_ = 0;
   std::uint64_t acknowledged_position_ = 0;
-  std::uint64_t ack_requested_position_ = 0;  // Behind the last packet with AckReq.
+  std::uint64_t ack_requested_position_ = 0;  // After the last packet with AckReq.
 
   OutstandingReads reads_;
   SendWindow window_;
-  Sequence recovery_end_ = 0;  // Losses before it belong to a window that was halved already.
-  Sequence went_back_to_ = kNoSequence;  // A missing response is asked for again once.
+  Sequence recovery_end_ = 0;            // Losses before it do not halve the window again.
+  Sequence went_back_to_ = kNoSequence;  // A missing response is requested again only once.
 
   RoundTrip round_trip_;
-  TimeNs progress_at_ = 0;  // When acknowledgements last came, or sending began.
+  TimeNs progress_at_ = 0;  // When the last acknowledgement came, or sending began.
   TimeNs rnr_until_ = 0;
-  Sequence rnr_sequence_ = 0;  // What found no receive request.
+  Sequence rnr_sequence_ = 0;  // The packet that found no receive request.
   std::uint64_t retransmissions_ = 0;
 };
 

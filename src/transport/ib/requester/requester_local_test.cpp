@@ -2,7 +2,7 @@
 
 #include "transport/ib/requester/requester_test_util.h"
 
-/// Local operations (bind, local invalidate) among the packets, SEND with invalidate, FLUSH and
+/// Local operations (bind, local invalidate) between packets, SEND with invalidate, FLUSH and
 /// ATOMIC WRITE.
 namespace verbatim::transport {
 namespace {

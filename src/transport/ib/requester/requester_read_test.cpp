@@ -2,8 +2,7 @@
 
 #include "transport/ib/requester/requester_test_util.h"
 
-/// READs and atomics: what is asked for, what is asked for again, and which responses break the
-/// rules.
+/// READs and atomics: requests, repeated requests, and responses that break the rules.
 namespace verbatim::transport {
 namespace {
 
@@ -117,7 +116,7 @@ TEST(RequesterRead, GapInResponsesAsksForTheRestOnce) {
   bench.read_response(0, Position::first, 256);
   bench.read_response(2, Position::middle, 256);  // 1 was lost.
   EXPECT_EQ(bench.transmit(), (std::vector<Sent>{{kReadRequest, 1, 775, 0x1100, true}}));
-  bench.read_response(3, Position::middle, 256);  // Still those of the first request.
+  bench.read_response(3, Position::middle, 256);  // Still responses to the first request.
   bench.read_response(4, Position::last, 7);
   EXPECT_TRUE(bench.transmit().empty());
   // The answer to the repetition begins with "first".

@@ -13,8 +13,8 @@ void Requester::on_packet(const wire::Packet& packet, TimeNs now, RequesterEffec
   const wire::OpcodeInfo& info = wire::info(packet.headers.bth.opcode);
   if (failed_ || info.service != config_.service || info.is_request) return;
   if (!wire::is_reliable(config_.service)) return;
-  // IBA 9.7.5: a response to a packet that was acknowledged already, or was never sent (a
-  // "ghost"), means nothing.
+  // IBA 9.7.5: ignore a response to a packet that is already acknowledged, or that was never sent
+  // (a "ghost").
   const std::int32_t ahead = distance(psn_of(acknowledged_), packet.headers.bth.psn);
   if (ahead < 0) return;
   const Sequence sequence = acknowledged_ + static_cast<std::uint32_t>(ahead);
@@ -41,13 +41,13 @@ void Requester::on_acknowledge(wire::Syndrome syndrome, Sequence sequence, TimeN
 }
 
 void Requester::on_nak(wire::NakCode code, Sequence sequence, TimeNs now) {
-  // A NAK acknowledges what was before it (IBA 9.7.5). Where the response of an earlier READ is
-  // missing, that one must be repeated first.
+  // A NAK acknowledges the packets before it (IBA 9.7.5). If the response of an earlier READ is
+  // missing, that READ must be repeated first.
   if (!acknowledge_before(sequence, now)) return on_missing_response(now);
   switch (code) {
     case wire::NakCode::psn_sequence_error:
-      // The NAK of a gap that was filled meanwhile, or a second copy of it: nothing is in flight
-      // behind the gap.
+      // If nothing is in flight behind the gap, the gap was filled meanwhile, or this NAK is a
+      // duplicate.
       if (in_flight()) on_loss(now);
       return;
     case wire::NakCode::invalid_request:
@@ -60,8 +60,8 @@ void Requester::on_nak(wire::NakCode code, Sequence sequence, TimeNs now) {
   }
 }
 
-/// A READ or atomic response: acknowledges everything before it (IBA 9.7.5), and must then be
-/// the one that is awaited.
+/// A READ or atomic response acknowledges everything before it (IBA 9.7.5). It must be the awaited
+/// one.
 void Requester::on_response(const wire::Packet& packet, Sequence sequence, TimeNs now,
                             RequesterEffects& out) {
   if (!acknowledge_before(sequence, now)) {
@@ -83,12 +83,11 @@ void Requester::on_response(const wire::Packet& packet, Sequence sequence, TimeN
   reads_.answered(acknowledged_);
   window_.on_acknowledged(acknowledged_position_ - position);
   note_progress(now);
-  // The request that the payload belongs to completes with the next `resume`.
+  // `resume` completes the request that the payload belongs to.
   emit(out, placed);
 }
 
-/// IBA 9.9.2: the response must be of the kind, the place and the length that were
-/// asked for.
+/// IBA 9.9.2: the response must have the kind, the position and the length of the request.
 bool Requester::breaks_rules(const wire::Packet& packet, Sequence sequence) const {
   const wire::OpcodeInfo& info = wire::info(packet.headers.bth.opcode);
   const PostedRequest& request = requests_[ack_slot_];
@@ -96,13 +95,13 @@ bool Requester::breaks_rules(const wire::Packet& packet, Sequence sequence) cons
   if (info.verb == Verb::atomic_acknowledge) return !request.is_atomic();
   if (!request.awaits_response() || request.is_atomic()) return true;
 
-  // A request that was repeated from its middle is answered by "first" there, so only the ends are
+  // A request that was repeated from its middle gets a "first" response there, so only the ends are
   // certain.
   const OutstandingReads::Range& range = reads_.holding(sequence);
   const bool is_last = sequence + 1 == range.end;
   if (info.ends_message() != is_last) return true;
   if (sequence == range.first && !info.starts_message()) return true;
-  // FLUSH and ATOMIC WRITE are answered as a READ of no bytes is (annex A19).
+  // The responses to FLUSH and ATOMIC WRITE are like that to a READ of 0 bytes (annex A19).
   const std::uint64_t asked = request.is_read() ? request.length : 0;
   const std::uint64_t offset = (sequence - request.first_sequence) * mtu_bytes_;
   return packet.payload.size() != std::min<std::uint64_t>(mtu_bytes_, asked - offset);
@@ -118,8 +117,8 @@ void Requester::place(const wire::Packet& packet, RequesterEffects& out) const {
   }
 }
 
-/// Everything before `end` has arrived at the peer. False if a READ or atomic among it has not been
-/// answered: its response was lost (IBA 9.7.6).
+/// Acknowledges everything before `end`. Returns false if it contains an unanswered READ or atomic,
+/// whose response was lost (IBA 9.7.6).
 bool Requester::acknowledge_before(Sequence end, TimeNs now) {
   const Sequence before = acknowledged_;
   const std::uint64_t position_before = acknowledged_position_;
@@ -140,7 +139,7 @@ bool Requester::acknowledge_before(Sequence end, TimeNs now) {
   return !response_missing;
 }
 
-/// Local operations that were carried out are done when everything before them is.
+/// Executed local operations count as acknowledged when all before them are.
 void Requester::skip_local() {
   while (ack_slot_ < local_end_ && requests_[ack_slot_].is_local()) ++ack_slot_;
 }
@@ -151,7 +150,7 @@ void Requester::note_progress(TimeNs now) {
   if (acknowledged_ > rnr_sequence_) waiting_rnr_ = false;
   progress_at_ = now;
   round_trip_.answered(acknowledged_, now);
-  // What was to be sent again has arrived after all.
+  // Packets that were to be sent again have arrived after all.
   if (send_sequence_ < acknowledged_) {
     send_sequence_ = acknowledged_;
     send_slot_ = ack_slot_;

@@ -2,7 +2,7 @@
 
 #include "transport/ib/requester/requester_test_util.h"
 
-/// What the requester sends, and how acknowledgements complete it.
+/// Packets that the requester sends, and how acknowledgements complete requests.
 namespace verbatim::transport {
 namespace {
 
@@ -176,8 +176,8 @@ TEST(Requester, OldAndGhostAcknowledgementsMeanNothing) {
   bench.transmit();
   bench.ack(0);
   bench.ended();
-  bench.ack(0);                                      // Old.
-  bench.nak(0, wire::NakCode::remote_access_error);  // Old.
+  bench.ack(0);                                      // An old one.
+  bench.nak(0, wire::NakCode::remote_access_error);  // An old one.
   bench.ack(2);                                      // Never sent.
   bench.ack(0xffffff);                               // Before the first.
   EXPECT_TRUE(bench.ended().empty());

@@ -11,15 +11,16 @@
 #include "transport/ib/requester/requester.h"
 #include "wire/ib/opcode.h"
 
-/// A requester and a scripted peer: the tests say each packet of the ladder.
+/// A requester against a scripted peer: each test writes down the packet ladder.
 namespace verbatim::transport {
 
-/// What was sent, as far as tests compare it.
+/// The fields of a sent packet that tests compare.
 struct Sent {
   wire::Opcode opcode{};
   std::uint32_t psn = 0;
-  std::uint32_t payload = 0;  // Bytes; of a READ request the bytes asked for.
-  std::uint64_t address = 0;  // Of a READ request; else where in the request the payload begins.
+  std::uint32_t payload = 0;  // In bytes; for a READ request the requested bytes.
+  std::uint64_t address =
+      0;  // For a READ request its address; else the payload's offset in the request.
   bool ack_request = false;
   friend bool operator==(const Sent&, const Sent&) = default;
 };
@@ -95,13 +96,13 @@ class RequesterBench {
     requester.on_packet(packet, now, effects_);
     collect();
   }
-  /// Lets the clock run to the deadline.
+  /// Advances the clock to the deadline.
   void expire() {
     now = requester.deadline();
     requester.on_timeout(now, effects_);
     collect();
   }
-  /// Lets time-outs and probes pass until the ACK time-out has struck.
+  /// Lets probes expire until the ACK time-out has expired.
   void expire_ack_timeout(std::uint8_t timeout) {
     now += TimeNs{4096} << timeout;
     requester.on_timeout(now, effects_);
@@ -120,7 +121,7 @@ class RequesterBench {
     collect();
   }
 
-  /// What has completed since it was last asked.
+  /// Returns the completions since the last call.
   std::vector<Ended> ended() { return std::exchange(ended_, {}); }
   std::vector<PlaceResponse> placed() { return std::exchange(placed_, {}); }
   std::vector<PlaceAtomic> atomics() { return std::exchange(atomics_, {}); }

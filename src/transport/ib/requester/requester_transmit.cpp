@@ -11,7 +11,7 @@ namespace {
 using wire::Position;
 using wire::Verb;
 
-/// Those that may end a receive request at the peer (IBA 9.2.3: the SE bit).
+/// Operations that may complete a receive request at the peer (IBA 9.2.3: the SE bit).
 constexpr bool may_solicit(const OperationInfo& operation) {
   return operation.verb == Verb::send || operation.immediate;
 }
@@ -19,8 +19,8 @@ constexpr bool may_solicit(const OperationInfo& operation) {
 constexpr std::size_t kPositions = 4;
 using OpcodeTable = std::array<std::array<wire::Opcode, kPositions>, kOperations>;
 
-/// The opcode of each operation's packet at each position. The immediate, or the key to invalidate,
-/// is in the last packet.
+/// The opcode of each operation at each position. The last packet has the immediate, or the key to
+/// invalidate.
 constexpr OpcodeTable opcodes_of(wire::Service service) {
   OpcodeTable table{};
   for (std::size_t op = 0; op < kOperations; ++op) {
@@ -54,7 +54,7 @@ bool Requester::poll_transmit(TimeNs now, OutgoingPacket& out) {
   }
   if (probe_due_ && poll_probe(out)) return true;
   pass_local();
-  // Nothing from a request on that failed here goes out any more.
+  // No request from the failed one on is sent.
   if (send_slot_ >= std::min(tail_slot_, error_slot_)) return false;
   const PostedRequest& request = requests_[send_slot_];
   if (request.is_local()) return false;
@@ -68,7 +68,7 @@ bool Requester::poll_transmit(TimeNs now, OutgoingPacket& out) {
   return true;
 }
 
-/// After going back: what was carried out is not carried out again.
+/// After going back: executed operations are not executed again.
 void Requester::pass_local() {
   while (send_slot_ < local_end_ && requests_[send_slot_].is_local()) ++send_slot_;
 }
@@ -86,16 +86,16 @@ std::optional<Slot> Requester::poll_local() {
   return slot;
 }
 
-/// Behind the last PSN that the packet at the cursor takes: a READ takes one for each response.
+/// Returns the sequence after the packet at the cursor. A READ request takes one for each response.
 Sequence Requester::end_of_packet(const PostedRequest& request) const {
   if (!request.is_read()) return send_sequence_ + 1;
   if (send_sequence_ < sent_end_) return reads_.holding(send_sequence_).end;
-  // What the peer may answer at one stroke is bounded: it goes into our socket's buffer.
+  // Bounds what the peer may answer at once: it must fit in our socket's receive buffer.
   const std::uint32_t packets_max = std::max(window_.quarter() / full_packet_cost_, 1u);
   return std::min(send_sequence_ + packets_max, request.end_sequence());
 }
 
-/// IBA 10.8.3.3: a fenced request waits until all READs and atomics before it have completed.
+/// IBA 10.8.3.3: a fenced request waits for the completion of all earlier READs and atomics.
 bool Requester::is_fenced(const PostedRequest& request) const {
   return request.fence && !reads_.empty() && reads_.oldest().first < request.first_sequence;
 }
@@ -106,20 +106,20 @@ bool Requester::may_send(const PostedRequest& request, Sequence end) {
       std::min<std::uint32_t>(config_.max_rd_atomic, OutstandingReads::kMax);
   if (is_new && request.awaits_response() && reads_.size() >= reads_max) return false;
   if (is_fenced(request)) return false;
-  // The smallest window is one packet, however large.
+  // The smallest window is one packet of any size.
   if (!in_flight()) return true;
   if (position_of(request, end) - acknowledged_position_ <= window_.bytes()) return true;
   window_.note_full();
   return false;
 }
 
-/// The packet at the cursor: a new one, or one that is sent again after going back.
+/// Sends the packet at the cursor: a new one, or one again after going back.
 void Requester::send(const PostedRequest& request, Sequence end, TimeNs now, OutgoingPacket& out) {
   const bool is_new = send_sequence_ == sent_end_;
   if (is_new && request.awaits_response()) reads_.push({send_sequence_, end});
   fill(send_slot_, send_sequence_, end, out);
-  // At the latest each quarter of the window asks for an acknowledgement, so that the window moves
-  // on before it is full (IBA 9.7.3 leaves the choice to the requester).
+  // At least each quarter of the window requests an acknowledgement, so that the window moves
+  // before it is full (IBA 9.7.3 leaves the choice to the requester).
   const std::uint64_t position = position_of(request, end);
   bool& ack_request = out.headers.bth.ack_request;
   ack_request |= position - ack_requested_position_ >= window_.quarter();
@@ -134,7 +134,7 @@ void Requester::send(const PostedRequest& request, Sequence end, TimeNs now, Out
   if (end == request.end_sequence()) ++send_slot_;
 }
 
-/// UC: what was sent is done, whether it arrives or not (IBA 9.8.2).
+/// UC: a packet that is sent counts as done, whether it arrives or not (IBA 9.8.2).
 void Requester::send_unacknowledged(const PostedRequest& request, Sequence end,
                                     OutgoingPacket& out) {
   fill(send_slot_, send_sequence_, end, out);
@@ -144,16 +144,17 @@ void Requester::send_unacknowledged(const PostedRequest& request, Sequence end,
   ack_slot_ = send_slot_;
 }
 
-/// After some silence: the last packet again, so that the responder says what it has. If only the
-/// tail of a burst was lost, no later packet tells of the gap, and the ACK time-out is thousands of
-/// round trips. A missing READ or atomic response is asked for again as a time-out would.
+/// A probe after some silence: sends the last packet again, so that the responder reports what it
+/// has. If only the tail of a burst was lost, no later packet shows the gap, and the ACK time-out
+/// takes thousands of round trips. A missing READ or atomic response is requested again, as after a
+/// time-out.
 bool Requester::poll_probe(OutgoingPacket& out) {
   probe_due_ = false;
   if (!in_flight()) return false;
   Slot slot = ack_slot_;
   Sequence sequence = acknowledged_;
-  // First the newest: it makes the peer tell of a gap. But of each gap it tells once
-  // (IBA 9.7.5.2.8): where that was lost, the oldest closes it.
+  // The first probe is the newest packet: it makes the responder NAK a gap. A gap is NAKed once
+  // (IBA 9.7.5.2.8); if that NAK was lost, the second probe, the oldest packet, fills the gap.
   asked_oldest_ = probes_ > 1;
   if (!requests_[slot].awaits_response() && !asked_oldest_) {
     sequence = send_sequence_ - 1;
@@ -175,8 +176,8 @@ bool Requester::poll_probe(OutgoingPacket& out) {
   return true;
 }
 
-/// Packet `sequence` of a request; of a READ, the request for the responses from `sequence` to
-/// `end`.
+/// Builds packet `sequence` of a request; for a READ, the request for the responses from `sequence`
+/// to `end`.
 void Requester::fill(Slot slot, Sequence sequence, Sequence end, OutgoingPacket& out) const {
   const PostedRequest& request = requests_[slot];
   const std::uint64_t index = sequence - request.first_sequence;
@@ -209,7 +210,7 @@ void Requester::fill(Slot slot, Sequence sequence, Sequence end, OutgoingPacket&
   }
 }
 
-/// The extended headers of a packet with, or a READ of, bytes [offset, offset + bytes).
+/// Fills in the extended headers for bytes [offset, offset + bytes) of the request.
 void Requester::fill_request_headers(const PostedRequest& request, std::uint64_t offset,
                                      std::uint32_t bytes, wire::Headers& headers) const {
   switch (request.operation) {

@@ -2,8 +2,8 @@
 
 #include "transport/ib/requester/requester.h"
 
-/// What the requester does when something did not arrive: it goes back to the oldest packet that is
-/// not acknowledged and sends from there (IBA 9.7.6).
+/// Retransmission: the requester goes back to the oldest unacknowledged packet and sends from there
+/// (IBA 9.7.6).
 namespace verbatim::transport {
 namespace {
 
@@ -30,7 +30,7 @@ void Requester::shrink_window() {
   recovery_end_ = sent_end_;
 }
 
-/// A sequence error or a time-out: one repetition is used up (IBA 9.7.5.2 and 9.7.6).
+/// A sequence error or a time-out uses up one retry (IBA 9.7.5.2 and 9.7.6).
 void Requester::on_loss(TimeNs now) {
   if (retries_ >= config_.retry_count) return fail(Status::retry_exceeded);
   ++retries_;
@@ -40,16 +40,17 @@ void Requester::on_loss(TimeNs now) {
   go_back();
 }
 
-/// A later response shows that the response to the oldest request was lost. The packets that follow
-/// it say so again and again, so it is asked for once; if that is lost too, time tells.
+/// A later response shows that the response to the oldest request was lost. Each response that
+/// follows shows it again, so it is requested again only once; if it is lost again, a time-out
+/// repeats it.
 void Requester::on_missing_response(TimeNs now) {
   if (went_back_to_ != acknowledged_) on_loss(now);
 }
 
-/// IBA 9.7.5.2.8: waits, then sends from the packet that found no receive request.
+/// IBA 9.7.5.2.8: waits, then sends again from the packet that found no receive request.
 void Requester::on_rnr_nak(TimeNs wait_ns, Sequence sequence, TimeNs now) {
-  // While it waits, a second copy says nothing new. Nor does one of a packet that is to be sent
-  // again anyway.
+  // Ignores a duplicate during the wait, and an RNR NAK of a packet that is to be sent again
+  // anyway.
   if (waiting_rnr_ || sequence >= send_sequence_) return;
   if (config_.rnr_retry != kRnrRetryForEver) {
     if (rnr_retries_ >= config_.rnr_retry) return fail(Status::rnr_retry_exceeded);
@@ -84,16 +85,16 @@ TimeNs Requester::deadline() const {
   return std::min(ack_deadline(), probe_deadline());
 }
 
-/// A time-out may last up to four times what was asked for (IBA 9.7.6.1.3). Where nothing comes,
-/// each takes longer: the responder is a program, which may be waiting for a processor, and what is
-/// sent again meanwhile it has to read as well.
+/// A time-out may be up to four times as long as requested (IBA 9.7.6.1.3). Without progress each
+/// one is longer than the one before: the responder is a program that may be waiting for a CPU, and
+/// it must read the retransmitted packets, too.
 TimeNs Requester::ack_deadline() const {
   if (!in_flight() || config_.timeout == 0) return kNever;
   const std::uint32_t shift = std::min(retries_, kAckTimeoutShiftMax);
   return progress_at_ + (ack_timeout_ns(config_.timeout) << shift);
 }
 
-/// Each probe without an answer doubles the time to the next.
+/// Each unanswered probe doubles the time to the next.
 TimeNs Requester::probe_deadline() const {
   if (!in_flight() || probe_due_) return kNever;
   return progress_at_ + (round_trip_.probe_after() << std::min(probes_, kProbeShiftMax));

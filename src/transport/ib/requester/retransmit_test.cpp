@@ -128,14 +128,14 @@ TEST(Retransmit, SilenceIsProbedWithTheLastPacketBeforeTheTimeout) {
   bench.transmit();
   bench.now += 20 * kMicrosecond;
   bench.ack(0);
-  // Packets 1 and 2 were lost: nothing behind them will tell.
+  // Packets 1 and 2 were lost, and no later packet shows it.
   EXPECT_EQ(bench.requester.deadline(), bench.now + RoundTrip::kProbeMin);
   bench.expire();
   EXPECT_EQ(bench.transmit_psns(), (Psns{2}));
   const TimeNs second = bench.requester.deadline();
   EXPECT_EQ(second, bench.now + RoundTrip::kProbeMin);  // Twice the silence.
   bench.expire();
-  // The peer may have told of the gap, which it does once: now the oldest packet closes it.
+  // The peer's only NAK of the gap may have been lost: now the oldest packet fills the gap.
   EXPECT_EQ(bench.transmit_psns(), (Psns{1}));
   EXPECT_FALSE(bench.requester.failed());
   EXPECT_EQ(bench.requester.window_bytes(), SendWindow::kStartBytes);
@@ -151,7 +151,7 @@ TEST(Retransmit, AnswerToTheOldestThatTellsOfAllRepeatsNothing) {
     bench.expire();
     bench.transmit();
   }
-  bench.ack(2);  // Only the acknowledgement had been lost.
+  bench.ack(2);  // Only the acknowledgement was lost.
   EXPECT_TRUE(bench.transmit_psns().empty());
   EXPECT_EQ(bench.requester.deadline(), kNever);
 }
@@ -176,7 +176,7 @@ TEST(Retransmit, S9_7_5_2_8_RnrNakWaitsForItsTimer) {
   EXPECT_EQ(bench.ended(), (std::vector<Ended>{{0, Status::success}}));
   EXPECT_TRUE(bench.transmit().empty());
   EXPECT_EQ(bench.requester.deadline(), bench.now + 640 * kMicrosecond);
-  bench.nak(1, NakCode::psn_sequence_error);  // Of the packet that followed.
+  bench.nak(1, NakCode::psn_sequence_error);  // For the packet after it.
   EXPECT_TRUE(bench.transmit().empty());
   bench.expire();
   EXPECT_EQ(bench.transmit_psns(), (Psns{1, 2}));
@@ -236,7 +236,7 @@ TEST_P(FatalNak, FailsItsRequestAndFlushesTheRest) {
       bench.ended(),
       (std::vector<Ended>{{0, Status::success}, {1, Status::success}, {2, GetParam().status}}));
   EXPECT_EQ(bench.failure, GetParam().status);
-  bench.post(Operation::write, 10);  // The error state takes requests, to flush them.
+  bench.post(Operation::write, 10);  // In the error state requests are accepted and flushed.
   bench.flush();
   EXPECT_EQ(bench.ended(), (std::vector<Ended>{{3, Status::flushed}, {4, Status::flushed}}));
   EXPECT_TRUE(bench.transmit().empty());
@@ -250,7 +250,7 @@ TEST(Retransmit, LocalErrorLetsEarlierRequestsComplete) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(bench.requester.poll_transmit(bench.now, packet));
   bench.local_error(2, Status::local_protection_error);
   EXPECT_TRUE(bench.ended().empty());
-  EXPECT_TRUE(bench.transmit().empty());  // Neither it nor what follows.
+  EXPECT_TRUE(bench.transmit().empty());  // Neither it nor any later one.
   bench.ack(0);
   EXPECT_EQ(bench.ended(), (std::vector<Ended>{{0, Status::success}}));
   EXPECT_FALSE(bench.failure.has_value());
@@ -297,7 +297,7 @@ TEST(SendWindow, GrowsOnlyByFullCleanWindowsUpToItsBound) {
   window.start(1000, 140'000);
   const std::uint32_t start = window.bytes();
   window.on_acknowledged(start);
-  EXPECT_EQ(window.bytes(), start);  // It held nothing back.
+  EXPECT_EQ(window.bytes(), start);  // The window held no packet back.
   window.note_full();
   window.on_acknowledged(start);
   EXPECT_EQ(window.bytes(), start + start / 16);
@@ -322,7 +322,7 @@ TEST(SendWindow, GrowsMoreCautiouslyAfterEachLoss) {
   };
   EXPECT_EQ(clean_windows_to_grow(), 1);
   for (int i = 0; i < 50; ++i) window.on_loss();
-  EXPECT_EQ(window.bytes(), 1000);  // The ceiling is there by now: all growth is beyond it.
+  EXPECT_EQ(window.bytes(), 1000);  // The ceiling is reached: growth is now beyond it.
   EXPECT_EQ(clean_windows_to_grow(), SendWindow::kWindowsPerStepMax);
   EXPECT_LT(clean_windows_to_grow(), SendWindow::kWindowsPerStepMax);
 }

@@ -8,14 +8,14 @@
 
 namespace verbatim::transport {
 
-/// Smoothed round-trip time, from one timed packet at a time. A packet that was sent twice is not
-/// timed (Karn's rule: which of the two was answered is unknown).
+/// Smoothed round-trip time; one packet is timed at a time. A packet that was sent twice is not
+/// timed (Karn's rule: it is unknown which of the two was answered).
 class RoundTrip {
  public:
-  /// Before the first sample: well over a round trip on any machine, well under common ACK
+  /// Before the first sample: longer than a round trip on any machine, shorter than common ACK
   /// time-outs.
   static constexpr TimeNs kProbeStart = 10 * kMillisecond;
-  /// A peer may be off its processor for some scheduler ticks without anything being lost.
+  /// A peer may lose its CPU for some scheduler ticks without any packet being lost.
   static constexpr TimeNs kProbeMin = 1 * kMillisecond;
 
   void start() { *this = RoundTrip(); }
@@ -26,7 +26,7 @@ class RoundTrip {
     sent_at_ = now;
   }
   void cancel() { timing_ = false; }
-  /// Everything before `sequence` has been answered.
+  /// All packets before `sequence` are acknowledged.
   void answered(Sequence sequence, TimeNs now) {
     if (!timing_ || sequence <= sequence_) return;
     timing_ = false;
@@ -40,7 +40,7 @@ class RoundTrip {
     deviation_ += error / 4 - deviation_ / 4;
     smoothed_ = std::max<TimeNs>(smoothed_ - smoothed_ / 8 + sample / 8, 1);
   }
-  /// Silence of this length hints at a lost tail.
+  /// Returns the time of silence after which a probe is sent.
   TimeNs probe_after() const {
     return smoothed_ == 0 ? kProbeStart : std::max(2 * smoothed_ + 4 * deviation_, kProbeMin);
   }
@@ -49,7 +49,7 @@ class RoundTrip {
   bool timing_ = false;
   Sequence sequence_ = 0;
   TimeNs sent_at_ = 0;
-  TimeNs smoothed_ = 0;  // 0: not known yet.
+  TimeNs smoothed_ = 0;  // 0: unknown.
   TimeNs deviation_ = 0;
 };
 

@@ -5,29 +5,30 @@
 
 namespace verbatim::transport {
 
-/// How many bytes may be in flight. The wire path runs over sockets whose receive buffer is small
-/// and shared by all queue pairs of a program, and a loss costs far more than a smaller window: a
-/// burst's lost tail is noticed by time only. So the window starts where a 208 KiB socket buffer
-/// holds it.
+/// Number of bytes that may be in flight. On the wire path all queue pairs of a program share small
+/// socket receive buffers, and a loss costs far more than a smaller window: the lost tail of a
+/// burst is noticed only by time. So the window starts at a size that fits in a 208 KiB socket
+/// buffer.
 ///
-/// A loss says that the window was too large, or nothing (a packet was damaged on its way). So it
-/// halves, but comes back fast: each window that was full and came back whole closes a quarter of
-/// the gap to the ceiling. Beyond the ceiling it grows by one step for some number of such windows.
-/// A loss right after a step, or soon after the last loss, tells of a buffer that overflows: the
-/// ceiling comes down, by a step or half way to the halved window, and that number doubles, so that
-/// probing where it hurts becomes rare. Any other is a chance, and halves the number.
+/// A loss means that the window was too large, or that a packet was damaged by chance. In both
+/// cases the window halves. It then grows back fast: each full window that is acknowledged without
+/// loss closes a quarter of the gap to the ceiling. At the ceiling it grows by one step per
+/// `windows_per_step_` such windows. A loss right after a step, or within 16 windows of the last
+/// loss, is taken for a buffer overflow: the ceiling comes down (by a step, or half way to the
+/// halved window) and `windows_per_step_` doubles. Any other loss is taken for chance and halves
+/// `windows_per_step_`.
 ///
-/// A packet counts its payload and `kPacketOverheadBytes`: about what the kernel charges a socket's
-/// buffer for it, so that small messages do not overrun the buffer either.
+/// A packet counts its payload plus `kPacketOverheadBytes`, about the kernel's overhead in a
+/// socket's buffer, so that small messages do not overflow the buffer either.
 class SendWindow {
  public:
   static constexpr std::uint32_t kPacketOverheadBytes = 512;
   static constexpr std::uint32_t kStartBytes = 128 << 10;
   static constexpr std::uint32_t kWindowsPerStepMax = 1024;
-  /// After so many windows without one, a loss is a chance.
+  /// After this many windows without a loss, the next loss is taken for chance.
   static constexpr std::uint32_t kWindowsByChance = 16;
 
-  /// `packet_bytes` is the cost of a full packet: the smallest window and the step.
+  /// `packet_bytes`: the cost of a full packet, which is the smallest window and the step.
   void start(std::uint32_t packet_bytes, std::uint32_t bytes_max) {
     packet_bytes_ = packet_bytes;
     bytes_max_ = std::max(bytes_max, packet_bytes);
@@ -44,7 +45,7 @@ class SendWindow {
 
   std::uint32_t bytes() const { return bytes_; }
   std::uint32_t quarter() const { return bytes_ / 4; }
-  /// The window held a packet back: only then does growing serve anything.
+  /// The window has held a packet back; only then growing helps.
   void note_full() { was_full_ = true; }
 
   void on_acknowledged(std::uint64_t bytes) {
@@ -64,7 +65,7 @@ class SendWindow {
     windows_per_step_ = std::max(windows_per_step_ - windows_per_step_ / 16, 1u);
     has_stepped_ = true;
   }
-  /// Once for each window of packets that lost some.
+  /// Called once for each window with a loss.
   void on_loss() {
     const bool by_step = has_stepped_ && clean_windows_ < 2;
     if (by_step || since_loss_ < kWindowsByChance) {
@@ -83,10 +84,10 @@ class SendWindow {
   std::uint32_t packet_bytes_ = 0;
   std::uint32_t bytes_ = 0;
   std::uint32_t bytes_max_ = 0;
-  std::uint32_t ceiling_ = 0;        // Where it hurt; at least `bytes_`.
+  std::uint32_t ceiling_ = 0;        // Size at which losses began; at least `bytes_`.
   std::uint64_t acknowledged_ = 0;   // Since the last full window.
   std::uint32_t clean_windows_ = 0;  // Since the last step.
-  std::uint32_t since_loss_ = 0;     // Windows that came back whole.
+  std::uint32_t since_loss_ = 0;     // Windows without a loss.
   std::uint32_t windows_per_step_ = 1;
   bool was_full_ = false;
   bool has_stepped_ = false;  // Since the last loss.

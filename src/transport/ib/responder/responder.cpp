@@ -4,8 +4,8 @@
 
 #include "base/assert.h"
 
-/// Packets in: what their PSN says, and the refusals. What an accepted packet does is in
-/// responder_accept.cpp, what goes out in responder_transmit.cpp.
+/// Request packets: PSN checks and refusals. responder_accept.cpp executes accepted packets,
+/// responder_transmit.cpp sends.
 namespace verbatim::transport {
 
 using wire::NakCode;
@@ -39,7 +39,7 @@ void Responder::change(std::uint32_t access, std::uint8_t min_rnr_timer) {
 void Responder::on_packet(const wire::Packet& packet, ReceiveSource& receives,
                           const region::RegionTable& regions, ResponderEffects& out) {
   const OpcodeInfo& info = wire::info(packet.headers.bth.opcode);
-  // IBA 9.6.1: a packet of another service than the queue pair's is dropped silently.
+  // IBA 9.6.1: silently drop a packet of another service than the queue pair's.
   if (failed_ || !info.known || !info.is_request || info.service != config_.service) return;
   if (config_.service == wire::Service::uc) {
     on_unreliable(packet, info, receives, regions, out);
@@ -57,7 +57,7 @@ void Responder::on_reliable(const wire::Packet& packet, const OpcodeInfo& info,
   if (ahead < 0) return duplicate(packet, info, receives, regions);  // IBA C9-105.
   awaiting_ = Awaiting::nothing;
 
-  // The order of the checks is that of IBA 9.7.4.1: opcodes, resources, lengths and keys.
+  // Checks in the order of IBA 9.7.4.1: opcodes, resources, lengths and keys.
   if (const auto code = check_operation(info, message_, config_)) return refuse(*code, out);
   if (!enter_domain(packet, info, receives)) return refuse(NakCode::invalid_request, out);
   if (is_remembered(info.verb) && responses_.full()) return refuse(NakCode::invalid_request, out);
@@ -70,26 +70,26 @@ void Responder::on_reliable(const wire::Packet& packet, const OpcodeInfo& info,
     return refuse(*code, out);
   }
   if (receive_too_small(packet, info)) {
-    // IBA 9.9.3: the receive ends with a length error, the sender learns of an invalid request.
+    // IBA 9.9.3: the receive completes with a length error, the sender gets "invalid request".
     return fail_receive(Status::local_length_error, NakCode::invalid_request, out);
   }
   accept(packet, info, out);
 }
 
-/// UC tells nobody what it refuses: the message is lost, and the next first or only packet begins
-/// another (IBA 9.8.2.2). A receive that a lost message has taken serves the next one.
+/// UC reports no refusal: the message is lost, and the next first or only packet begins another one
+/// (IBA 9.8.2.2). A receive that a lost message has taken is used for the next message.
 void Responder::on_unreliable(const wire::Packet& packet, const OpcodeInfo& info,
                               ReceiveSource& receives, const region::RegionTable& regions,
                               ResponderEffects& out) {
   const bool in_sequence = packet.headers.bth.psn == expected_psn_;
   if (!in_sequence) ++counters_.out_of_sequence;
-  expected_psn_ = packet.headers.bth.psn;  // Where the stream goes on, whatever was lost.
+  expected_psn_ = packet.headers.bth.psn;  // The stream continues here, whatever was lost.
   const bool broken = message_.active && (!in_sequence || !follows(info, message_));
   if (broken) drop_message();
 
   if (check_operation(info, message_, config_) || !ensure_receive(packet, info, receives) ||
       check_content(packet, info, message_, config_, regions) || receive_too_small(packet, info)) {
-    // The rest of a message that is being dropped counts no second time.
+    // The rest of a dropped message is not counted again.
     if (message_.active || info.starts_message()) drop_message();
     expected_psn_ = expected_psn_ + 1;
     return;
@@ -104,8 +104,8 @@ void Responder::drop_message() {
 
 void Responder::out_of_sequence() {
   ++counters_.out_of_sequence;
-  // IBA 9.7.5.2.8: one NAK for a gap; those that follow are dropped until the expected packet
-  // comes. So they are after an RNR NAK (IBA 9.7.5.2.8).
+  // IBA 9.7.5.2.8: one NAK for a gap; packets are dropped until the expected one comes. The same
+  // after an RNR NAK.
   if (awaiting_ != Awaiting::nothing) return;
   awaiting_ = Awaiting::missing_packet;
   nak({expected_psn_, msn_}, Syndrome::nak(NakCode::psn_sequence_error));
@@ -124,13 +124,14 @@ void Responder::duplicate(const wire::Packet& packet, const OpcodeInfo& info,
     case Verb::fetch_add:
     case Verb::flush:
     case Verb::atomic_write:
-      // Never executed again: the remembered result, or silence where it is too old (IBA 9.7.5.1).
+      // Never executed again: the remembered result is sent again, or nothing if it is too old (IBA
+      // 9.7.5.1).
       responses_.repeat_executed(psn, info.verb);
       return;
     case Verb::read_request: {
-      // A READ is executed again, so its key must still hold. Where it does not, the request is
-      // most likely a packet that the network doubled, of a READ that has long ended: dropped, not
-      // a reason to break the connection.
+      // A READ is executed again, so its key must still be valid. If not, the packet is most likely
+      // a duplicate made by the network, of a READ that completed long ago: it is dropped, which
+      // does not break the connection.
       const wire::Reth& reth = headers.reth;
       const auto pd = config_.service == wire::Service::xrc
                           ? receives.domain_of(headers.xrc_eth.srq)
@@ -147,9 +148,9 @@ void Responder::duplicate(const wire::Packet& packet, const OpcodeInfo& info,
   }
 }
 
-/// XRC: what a request touches belongs to the protection domain of the shared receive queue that it
-/// names, and all packets of a message name the same (IBA annex A14). False where it is none of the
-/// queue pair's XRC domain.
+/// XRC: the protection domain is that of the shared receive queue that the request names; all
+/// packets of a message name the same queue (IBA annex A14). Returns false if the queue is not in
+/// the queue pair's XRC domain.
 bool Responder::enter_domain(const wire::Packet& packet, const OpcodeInfo& info,
                              ReceiveSource& receives) {
   if (config_.service != wire::Service::xrc) return true;
@@ -162,7 +163,7 @@ bool Responder::enter_domain(const wire::Packet& packet, const OpcodeInfo& info,
   return true;
 }
 
-/// Takes a receive request where the packet needs one and none is in use.
+/// Takes a receive request if the packet needs one and none is in use.
 bool Responder::ensure_receive(const wire::Packet& packet, const OpcodeInfo& info,
                                ReceiveSource& receives) {
   if (!needs_receive(info) || receive_) return true;
@@ -178,14 +179,14 @@ bool Responder::receive_too_small(const wire::Packet& packet, const OpcodeInfo& 
   return before + packet.payload.size() > receive_->capacity_bytes;
 }
 
-/// NAK, and the queue pair goes to the error state (IBA 9.9.3, faults of class C).
+/// Sends a NAK and moves the queue pair to the error state (IBA 9.9.3, class C faults).
 void Responder::fail(NakCode code, ResponderFailed::Event event, ResponderEffects& out) {
   if (config_.service != wire::Service::uc) nak({expected_psn_, msn_}, Syndrome::nak(code));
   failed_ = true;
   out.push(ResponderFailed{event});
 }
 
-/// The peer broke a rule. A receive in use is flushed with the others (take_current_receive).
+/// The peer broke a rule. The current receive is flushed with the others (take_current_receive).
 void Responder::refuse(NakCode code, ResponderEffects& out) {
   fail(code,
        code == NakCode::remote_access_error ? ResponderFailed::Event::access_error
@@ -193,7 +194,8 @@ void Responder::refuse(NakCode code, ResponderEffects& out) {
        out);
 }
 
-/// The receive in use ends in error; its completion says all, so there is no asynchronous event.
+/// The current receive completes in error. The completion reports it, so there is no asynchronous
+/// event.
 void Responder::fail_receive(Status status, NakCode code, ResponderEffects& out) {
   out.push(CompleteReceive{.ticket = receive_->ticket, .status = status});
   receive_.reset();

@@ -15,39 +15,38 @@
 /// The responder of a connected queue pair (IBA volume 1, section 9.7 and 9.8).
 namespace verbatim::transport {
 
-/// Where the responder takes receive requests from: a receive queue, a shared one, or a test's
-/// deque.
+/// Source of receive requests: a receive queue, a shared one, or a test's deque.
 class ReceiveSource {
  public:
-  /// The next receive request, for the message that `packet` begins (or, a WRITE with immediate,
+  /// Takes the next receive request for the message that `packet` begins (WRITE with immediate:
   /// ends).
   virtual bool take(const wire::Packet& packet, Receive& out) = 0;
-  /// XRC: the protection domain of a shared receive queue of the responder's XRC domain; nothing
-  /// where there is no such queue.
+  /// XRC: returns the protection domain of a shared receive queue of the responder's XRC domain;
+  /// nothing if there is no such queue.
   virtual std::optional<PdNumber> domain_of(SrqNumber) { return std::nullopt; }
 
  protected:
   ~ReceiveSource() = default;
 };
 
-/// What the peer did that is no plain progress; since `configure`.
+/// Events since `configure` that are not plain progress.
 struct ResponderCounters {
   std::uint64_t out_of_sequence = 0;  // Packets ahead of the expected PSN.
-  std::uint64_t duplicates = 0;       // Packets that had come before.
+  std::uint64_t duplicates = 0;       // Packets that had arrived before.
   std::uint64_t rnr_naks = 0;
-  std::uint64_t naks = 0;              // Of every code.
-  std::uint64_t dropped_messages = 0;  // UC: messages that were begun or wanted and are lost.
+  std::uint64_t naks = 0;              // NAKs with any code.
+  std::uint64_t dropped_messages = 0;  // UC: lost messages.
 };
 
-/// A pure step machine, as the requester is. The adapter drains the effects of a packet in order,
-/// then continues; acknowledgements, NAKs, READ and atomic responses come out of `poll_transmit`,
-/// so that many packets are answered by one acknowledgement.
+/// A pure step machine, as the requester. The adapter carries out the effects of a packet in order
+/// before the next one. `poll_transmit` returns acknowledgements, NAKs, READ and atomic responses,
+/// so that one acknowledgement can answer many packets.
 ///
-/// When an effect cannot be carried out, the adapter drops the remaining effects of that packet and
+/// If an effect cannot be carried out, the adapter drops the remaining effects of the packet and
 /// calls `on_region_error` (PlaceWrite, ExecuteAtomic, ExecuteAtomicWrite, InvalidateKey) or
-/// `on_receive_memory_error` (PlaceReceive), whose effects take their place. After ResponderFailed,
-/// what `poll_transmit` still yields is sent (the NAK and the answers before it); packets are
-/// ignored from then on.
+/// `on_receive_memory_error` (PlaceReceive), whose effects replace them. After ResponderFailed, the
+/// adapter sends what `poll_transmit` still returns (the NAK and the answers before it); further
+/// packets are ignored.
 class Responder {
  public:
   Responder() = default;
@@ -65,16 +64,16 @@ class Responder {
   void on_atomic_result(std::uint64_t original);
   void on_region_error(ResponderEffects& out);
   void on_receive_memory_error(ResponderEffects& out);
-  /// The memory of a READ response (PayloadSource::From::region) refused while it was being sent:
-  /// the packet that was polled last has not left.
+  /// The memory of a READ response (PayloadSource::From::region) was refused while it was being
+  /// sent: the packet from the last poll was not sent.
   void on_read_error(ResponderEffects& out);
 
-  /// True while `poll_transmit` has something to say.
+  /// Returns true if `poll_transmit` has a packet to send.
   bool has_output() const { return acknowledgement_.pending || !responses_.empty(); }
   bool poll_transmit(OutgoingPacket& out);
 
-  /// The receive in use, when the queue pair goes to error or reset: it is flushed before those
-  /// still queued.
+  /// Returns the current receive, when the queue pair goes to error or reset: it is flushed before
+  /// those in the queue.
   std::optional<Receive> take_current_receive();
   bool failed() const { return failed_; }
   Psn expected_psn() const { return expected_psn_; }
@@ -82,21 +81,21 @@ class Responder {
   const ResponderCounters& counters() const { return counters_; }
 
  private:
-  /// The acknowledgement or NAK to send: one is enough, as each covers all PSNs before it.
+  /// The acknowledgement or NAK to send. One is enough, because each covers all PSNs before it.
   struct Acknowledgement {
     bool pending = false;
     ResponseQueue::Reach reach;
     wire::Syndrome syndrome;
   };
-  /// What the last packet changed, for the case that its effect cannot be carried out.
+  /// State before the last packet, to undo the packet if its effect cannot be carried out.
   struct Before {
     Psn expected_psn;
     wire::Msn msn;
     std::optional<Receive> completed;  // The receive that the packet completed.
     bool awaits_atomic_result = false;
   };
-  /// Which NAK has been given for the expected PSN: later packets are dropped silently until it
-  /// comes.
+  /// The NAK that was sent for the expected PSN. Until that packet comes, later ones are dropped
+  /// silently.
   enum class Awaiting : std::uint8_t { nothing, missing_packet, retry_after_rnr };
 
   void on_reliable(const wire::Packet& packet, const wire::OpcodeInfo& info,
@@ -140,7 +139,7 @@ class Responder {
   bool established_ = false;
   Awaiting awaiting_ = Awaiting::nothing;
   IncomingMessage message_;
-  std::optional<Receive> receive_;  // Taken and not yet completed.
+  std::optional<Receive> receive_;  // The current one: taken and not completed.
   Acknowledgement acknowledgement_;
   Before before_;
   ResponseQueue responses_;

@@ -4,14 +4,14 @@
 #include "base/assert.h"
 #include "transport/ib/responder/responder.h"
 
-/// What an accepted request packet does, and how it is taken back where memory refuses.
+/// The state change of an accepted request packet, and how it is undone if memory is refused.
 namespace verbatim::transport {
 
 using wire::NakCode;
 using wire::OpcodeInfo;
 using wire::Verb;
 
-/// The packet has passed every check: the state moves on once, before any effect is carried out.
+/// The packet has passed every check: changes the state once, before any effect is carried out.
 void Responder::accept(const wire::Packet& packet, const OpcodeInfo& info, ResponderEffects& out) {
   before_ = Before{};
   before_.expected_psn = expected_psn_;
@@ -63,8 +63,8 @@ void Responder::accept_message_packet(const wire::Packet& packet, const OpcodeIn
     msn_ = msn_ + 1;
   }
   if (config_.service == wire::Service::uc) return;
-  // IBA 9.7.5.1.2: an acknowledgement covers all before it, so one that waits moves on with each
-  // packet. A NAK that waits for this very packet is out of date.
+  // IBA 9.7.5.1.2: an acknowledgement covers all before it, so a pending one advances with each
+  // packet. A pending NAK for this packet is obsolete.
   const bool nak_waits = acknowledgement_.pending && !acknowledgement_.syndrome.is_ack();
   const bool ack_can_move = acknowledgement_.pending && responses_.empty();
   if (headers.bth.ack_request || nak_waits || ack_can_move) acknowledge({headers.bth.psn, msn_});
@@ -95,7 +95,7 @@ void Responder::accept_read(const wire::Packet& packet) {
   drop_stale_nak();
 }
 
-/// What is executed once, remembered, and answered when the result is known.
+/// Operations that are executed once, remembered, and answered when the result is known.
 void Responder::accept_executed(const wire::Packet& packet, const OpcodeInfo& info,
                                 ResponderEffects& out) {
   const wire::Headers& headers = packet.headers;
@@ -127,7 +127,7 @@ void Responder::on_atomic_result(std::uint64_t original) {
   responses_.set_atomic_result(original);
 }
 
-/// The last packet has not happened.
+/// Restores the state before the last packet.
 void Responder::undo_last() {
   expected_psn_ = before_.expected_psn;
   msn_ = before_.msn;
@@ -136,7 +136,7 @@ void Responder::undo_last() {
 
 void Responder::on_region_error(ResponderEffects& out) {
   if (config_.service == wire::Service::uc) {
-    if (before_.completed) receive_ = before_.completed;  // Serves the next message.
+    if (before_.completed) receive_ = before_.completed;  // Used for the next message.
     return drop_message();
   }
   undo_last();
@@ -145,7 +145,7 @@ void Responder::on_region_error(ResponderEffects& out) {
 
 void Responder::on_receive_memory_error(ResponderEffects& out) {
   undo_last();
-  // IBA 9.9.3, "local memory protection error": the fault is the responder's own, on every service.
+  // IBA 9.9.3, "local memory protection error": the responder's own fault, on every service.
   fail_receive(Status::local_protection_error, NakCode::remote_operational_error, out);
 }
 

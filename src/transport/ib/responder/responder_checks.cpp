@@ -10,7 +10,7 @@ using wire::Verb;
 
 bool is_atomic(Verb verb) { return verb == Verb::compare_swap || verb == Verb::fetch_add; }
 
-/// The payload's length by the packet's position (IBA 9.7.4.1, length validation): first and middle
+/// Checks the payload's length for its position (IBA 9.7.4.1, length validation): first and middle
 /// packets are full, a last one has 1 byte to the path MTU, an only one may be empty.
 bool payload_fits_position(const wire::Packet& packet, const OpcodeInfo& info,
                            std::uint32_t mtu_bytes) {
@@ -27,8 +27,8 @@ bool payload_fits_position(const wire::Packet& packet, const OpcodeInfo& info,
   return false;
 }
 
-/// Whether the packets of a WRITE bring what its RETH said: never more, and all of it with the
-/// last.
+/// Checks that the packets of a WRITE have no more bytes than its RETH says, and all of them after
+/// the last one.
 bool write_length_agrees(const wire::Packet& packet, const OpcodeInfo& info,
                          const IncomingMessage& message) {
   const std::uint64_t total = info.has(wire::kReth) ? packet.headers.reth.length : message.length;
@@ -41,13 +41,14 @@ bool write_length_agrees(const wire::Packet& packet, const OpcodeInfo& info,
 std::optional<NakCode> check_key(const region::RegionTable& regions, MemoryKey key,
                                  std::uint64_t address, std::uint64_t length, std::uint32_t rights,
                                  const ResponderConfig& config) {
-  // IBA C9-88: a request of no bytes has no key to check.
+  // IBA C9-88: the key of a request of 0 bytes is not checked.
   if (length == 0) return std::nullopt;
   if (regions.check(key, address, length, rights, {config.pd, config.own_qp})) return std::nullopt;
   return NakCode::remote_access_error;
 }
 
-/// Annex A19: what is to be flushed must be known, and allowed by queue pair and region.
+/// Annex A19: the selectivity and type of a FLUSH must be known, and allowed by queue pair and
+/// region.
 std::optional<NakCode> check_flush(const wire::Headers& headers, const ResponderConfig& config,
                                    const region::RegionTable& regions) {
   const wire::Feth& flush = headers.feth;
@@ -95,8 +96,8 @@ std::optional<NakCode> check_operation(const OpcodeInfo& info, const IncomingMes
   // IBA 9.7.4.1, opcode sequence check.
   if (!follows(info, message)) return NakCode::invalid_request;
   // IBA 9.9.3, responder errors, "unsupported or reserved opcode": an operation that the queue pair
-  // is not set up for ("RDMA or ATOMIC on QP not set up for this") is an invalid request, not an
-  // access error. Linux's rxe and hfi1 answer the same.
+  // is not enabled for ("RDMA or ATOMIC on QP not set up for this") is an invalid request, not an
+  // access error. Linux's rxe and hfi1 do the same.
   const std::uint32_t right = right_for(info.verb);
   if (info.starts_message() && (config.access & right) != right) return NakCode::invalid_request;
   if (is_remembered(info.verb) && config.max_dest_rd_atomic == 0) return NakCode::invalid_request;
@@ -119,12 +120,12 @@ std::optional<NakCode> check_content(const wire::Packet& packet, const OpcodeInf
       break;
     case Verb::compare_swap:
     case Verb::fetch_add:
-      // IBA 9.7.4.1: atomics work on 8 bytes at an address that is a multiple of 8.
+      // IBA 9.7.4.1: an atomic's address is a multiple of 8.
       if (headers.atomic_eth.address % 8 != 0) return NakCode::invalid_request;
       return check_key(regions, headers.atomic_eth.key, headers.atomic_eth.address, 8,
                        right_for(info.verb), config);
     case Verb::atomic_write:
-      // Annex A19: so do ATOMIC WRITEs.
+      // Annex A19: an ATOMIC WRITE has 8 bytes at a multiple of 8.
       if (headers.reth.address % 8 != 0 || headers.reth.length != 8 || packet.payload.size() != 8) {
         return NakCode::invalid_request;
       }

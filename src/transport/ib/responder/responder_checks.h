@@ -8,40 +8,40 @@
 #include "transport/ib/responder/responder_config.h"
 #include "wire/ib/packet.h"
 
-/// What a responder checks on a request packet whose PSN is the expected one (IBA volume 1,
-/// section 9.7.4.1). Pure questions, which RC and UC share: RC answers a violation with a NAK, UC
-/// drops the message.
+/// Checks on a request packet with the expected PSN (IBA volume 1, section 9.7.4.1). They have no
+/// side effects. RC and UC share them: RC answers a violation with a NAK, UC drops the message.
 namespace verbatim::transport {
 
 /// Longest message (IBA volume 1, section 9.7.4.1: DMA lengths are 0 to 2^31).
 inline constexpr std::uint32_t kMessageBytesMax = 1u << 31;
 
-/// A SEND or WRITE of which the first packet has come and the last has not.
+/// A SEND or WRITE whose first packet has arrived, but not its last.
 struct IncomingMessage {
   bool active = false;
   wire::Verb verb{};
-  SrqNumber srq{};  // XRC: that its packets name.
-  MemoryKey key{};  // WRITE: from the RETH of its first packet, as the next two.
+  SrqNumber srq{};  // XRC: the queue that its packets name.
+  MemoryKey key{};  // WRITE: from the first packet's RETH, as are the next two.
   std::uint64_t address = 0;
   std::uint64_t length = 0;
   std::uint64_t received = 0;  // Bytes so far.
 };
 
-/// Whether first, middle, last and only follow each other as they must.
+/// Checks that the packet's position (first, middle, last, only) and verb may follow the previous
+/// packet of the message.
 bool follows(const wire::OpcodeInfo& info, const IncomingMessage& message);
 
-/// Opcode sequence and whether the queue pair serves this operation at all.
+/// Checks the opcode sequence, and that the queue pair supports the operation.
 std::optional<wire::NakCode> check_operation(const wire::OpcodeInfo& info,
                                              const IncomingMessage& message,
                                              const ResponderConfig& config);
 
-/// Lengths, alignment and, at the first packet of a message, the key.
+/// Checks lengths, alignment and, for the first packet of a message, the key.
 std::optional<wire::NakCode> check_content(const wire::Packet& packet, const wire::OpcodeInfo& info,
                                            const IncomingMessage& message,
                                            const ResponderConfig& config,
                                            const region::RegionTable& regions);
 
-/// The right that an operation needs, of the queue pair and of the region.
+/// Returns the access right that an operation needs, of the queue pair and of the region.
 constexpr std::uint32_t right_for(wire::Verb verb) {
   switch (verb) {
     case wire::Verb::write:
@@ -57,14 +57,14 @@ constexpr std::uint32_t right_for(wire::Verb verb) {
   }
 }
 std::uint32_t right_for(const wire::Feth& flush);
-/// Annex A19: whether a FLUSH says what is to be flushed, and how far.
+/// Annex A19: returns true if the FLUSH's selectivity and placement types are valid.
 bool is_known(const wire::Feth& flush);
 
-/// Requests that are answered by a response of their own, and remembered for repetitions.
+/// Returns true for requests that have their own response, which is remembered for repetitions.
 bool is_remembered(wire::Verb verb);
 
-/// Whether this packet takes a receive request: the first of a SEND, the last of a WRITE with
-/// immediate.
+/// Returns true if this packet takes a receive request: the first of a SEND, the last of a WRITE
+/// with immediate.
 bool needs_receive(const wire::OpcodeInfo& info);
 
 }  // namespace verbatim::transport

@@ -7,10 +7,10 @@
 
 namespace verbatim::transport {
 
-/// What a queue pair's attributes make of its responder.
+/// Configuration of a responder, from the queue pair's attributes.
 struct ResponderConfig {
   wire::Service service = wire::Service::rc;  // rc, uc or xrc.
-  Qpn dest_qp;                                // The peer: where acknowledgements go.
+  Qpn dest_qp;                                // The peer, to which acknowledgements are sent.
   PKey pkey = kDefaultPKey;
   Psn expected_psn;
   Mtu path_mtu = Mtu::k1024;
@@ -19,9 +19,9 @@ struct ResponderConfig {
   std::uint8_t min_rnr_timer = 12;  // The code of table 45, sent in RNR NAKs.
   /// region::kRemoteWrite | kRemoteRead | kRemoteAtomic | kFlushGlobal | kFlushPersistent.
   std::uint32_t access = 0;
-  PdNumber pd{};    // XRC: of the shared receive queue that each request names,
-  SrqNumber srq{};  // which is this one.
-  Qpn own_qp;       // What type 2 memory windows are bound to.
+  PdNumber pd{};    // XRC: that of the shared receive queue in each request,
+  SrqNumber srq{};  // whose number this is.
+  Qpn own_qp;       // Type 2 memory windows are bound to it.
 };
 
 }  // namespace verbatim::transport

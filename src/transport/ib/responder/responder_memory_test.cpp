@@ -42,7 +42,7 @@ TEST_P(RcResponderMemory, RepetitionInvalidatesNothing) {
   EXPECT_EQ(rc.out(), "ack 0 msn 1");
 }
 
-/// IBA 10.6.7.2 and o10-37.2.26: neither regions nor what belongs to another queue pair.
+/// IBA 10.6.7.2 and o10-37.2.26: neither regions nor windows of another queue pair.
 TEST_P(RcResponderMemory, KeyThatCannotBeInvalidatedIsAnAccessError) {
   for (int which = 0; which < 3; ++which) {
     Bench rc(start());

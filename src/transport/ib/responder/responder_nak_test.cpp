@@ -3,7 +3,7 @@
 #include "transport/ib/responder/responder.h"
 #include "transport/ib/responder/responder_test_util.h"
 
-/// RC: what the responder refuses, each with its NAK and the state that it leaves.
+/// RC: each refusal, its NAK and the state after it.
 namespace verbatim::transport::bench {
 namespace {
 
@@ -12,7 +12,8 @@ using enum Position;
 class RcResponderNak : public AtEveryWrap {};
 INSTANTIATE_TEST_SUITE_P(Starts, RcResponderNak, testing::ValuesIn(kStarts));
 
-/// The packet is refused as an invalid request, nothing of it is executed, and nothing comes after.
+/// Checks that the packet is refused as an invalid request, nothing of it is executed, and later
+/// packets are ignored.
 void expect_invalid(Bench& rc, Request request) {
   const int psn = request.psn;
   EXPECT_EQ(rc.in(std::move(request)), "fail request");

@@ -10,7 +10,7 @@
 #include "transport/ib/responder/responder.h"
 #include "transport/ib/responder/responder_test_util.h"
 
-/// Any packets in any order: what must hold whatever a peer sends.
+/// Random packets in random order: invariants that hold whatever a peer sends.
 namespace verbatim::transport::bench {
 namespace {
 
@@ -24,12 +24,12 @@ class Chance {
   std::mt19937 engine_;
 };
 
-/// A peer that mostly keeps to the rules: its messages have one or two packets.
+/// A peer that mostly obeys the rules; its messages have one or two packets.
 class Peer {
  public:
   explicit Peer(Chance& chance) : chance_(chance) {}
 
-  /// What comes next, or now and then anything else.
+  /// Returns the next packet in order, or sometimes any other one.
   Request next(int expected) {
     Request request = within_message_ ? second_packet(expected) : new_request(expected);
     if (chance_.one_in(3)) request = std::move(request).ack();
@@ -73,7 +73,7 @@ class Peer {
   Verb verb_{};
 };
 
-/// Receives complete in the order of posting and once each; atomics are executed once for each PSN.
+/// Receives complete in the order of posting and once each; an atomic is executed once per PSN.
 class Invariants {
  public:
   void on_effects(const std::string& effects, int psn) {
@@ -93,7 +93,7 @@ class Invariants {
   std::set<int> atomics_;
 };
 
-/// Returns how many packets came before the responder failed.
+/// Returns the number of packets before the responder failed.
 int run(std::uint32_t seed, Service service) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   Chance chance(seed);

@@ -3,7 +3,7 @@
 #include "transport/ib/responder/responder.h"
 #include "transport/ib/responder/responder_test_util.h"
 
-/// RC: READs and atomics, their order among the acknowledgements, and their repetition.
+/// RC: READs and atomics, their order among acknowledgements, and their repetition.
 namespace verbatim::transport::bench {
 namespace {
 
@@ -58,7 +58,7 @@ TEST_P(RcResponderRead, AnswersLeaveInTheOrderOfTheRequests) {
   rc.in(read(1, 512));
   rc.in(fetch_add(3, 1));
   rc.in(write(only, 4, 8).ack());
-  // The first acknowledgement is not needed any more: the READ's response covers it.
+  // The first acknowledgement is not sent: the READ's response covers it.
   EXPECT_EQ(rc.out(), "first 1 +0 256, last 2 +256 256, atomic 3 = 0, ack 4 msn 4");
 }
 
@@ -135,7 +135,7 @@ TEST_P(RcResponderRead, DuplicateWriteBeforeALostReadIsNotAcknowledgedPastIt) {
   rc.in(write(only, 0, 8).ack());
   rc.in(read(1, 512));
   rc.in(write(only, 3, 8).ack());
-  rc.out();  // All lost: the requester goes back to the first.
+  rc.out();  // All are lost: the requester goes back to the first.
   rc.in(write(only, 0, 8).ack());
   EXPECT_EQ(rc.out(), "ack 0 msn 1");
   rc.in(read(1, 512));

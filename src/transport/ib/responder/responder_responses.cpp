@@ -39,8 +39,8 @@ bool ResponseQueue::full() const { return count_ == depth_ && (depth_ == 0 || !o
 ResponseQueue::Entry& ResponseQueue::add(Psn psn, wire::Msn msn, Verb verb) {
   VERBATIM_ASSERT(!full());
   if (count_ == depth_) {
-    // A new request tells that the requester has the oldest one's answer: a repetition of it is not
-    // wanted any more.
+    // A new request shows that the requester has the answer to the oldest one: a repetition of it
+    // is not needed any more.
     if (entries_[oldest_].queued) dequeue(entries_[oldest_]);
     oldest_ = (oldest_ + 1) % depth_;
     --count_;
@@ -70,7 +70,7 @@ void ResponseQueue::set_atomic_result(std::uint64_t original) {
 bool ResponseQueue::repeat_read(Psn psn, const wire::Reth& reth) {
   Entry* const entry = find(psn);
   if (entry == nullptr || entry->verb != Verb::read_request) return false;
-  // IBA 9.7.5.1: the repetition asks for bytes of the first request, from the packet that it names.
+  // IBA 9.7.5.1: the repetition is for bytes of the first request, from the packet that it names.
   const auto start = static_cast<std::uint32_t>(distance(entry->first_psn, psn)) * mtu_bytes_;
   if (reth.key != entry->key || reth.address != entry->address + start ||
       reth.length > entry->length - start) {
@@ -92,7 +92,7 @@ bool ResponseQueue::repeat_executed(Psn psn, Verb verb) {
 std::optional<ResponseQueue::Reach> ResponseQueue::reach_between(Psn psn, Psn end) const {
   for (std::uint32_t i = 0; i < count_; ++i) {
     const Entry& entry = entries_[(oldest_ + i) % depth_];
-    // Both distances, for a request may be remembered from half the circle of PSNs ago.
+    // Compares both distances, because a remembered request may be half the PSN range old.
     if (distance(psn, entry.first_psn) > 0 && distance(entry.first_psn, end) > 0) {
       return Reach{entry.first_psn - 1, wire::Msn(entry.msn.value() - 1)};
     }
@@ -100,7 +100,8 @@ std::optional<ResponseQueue::Reach> ResponseQueue::reach_between(Psn psn, Psn en
   return std::nullopt;
 }
 
-/// The remembered request that owns this PSN. The newest first: PSNs come again after 2^24 packets.
+/// Returns the remembered request that contains this PSN. Searches from the newest, because PSNs
+/// repeat after 2^24 packets.
 ResponseQueue::Entry* ResponseQueue::find(Psn psn) {
   for (std::uint32_t i = count_; i-- > 0;) {
     Entry& entry = entries_[(oldest_ + i) % depth_];
@@ -145,7 +146,7 @@ void ResponseQueue::poll(OutgoingPacket& out) {
     out.headers.bth.opcode = wire::in_service(kAtomicAcknowledge, service_);
     out.headers.atomic_ack = entry.original;
   } else {
-    // FLUSH and ATOMIC WRITE are answered as a READ of no bytes is (annex A19).
+    // The responses to FLUSH and ATOMIC WRITE are like that to a READ of 0 bytes (annex A19).
     poll_read(entry, out);
     entry.next += out.payload.length;
     if (entry.next != entry.end) return;

@@ -4,8 +4,8 @@
 
 #include "transport/ib/responder/responder_test_util.h"
 
-/// RC: SEND and WRITE, PSNs, acknowledgements and RNR. READs and atomics are in
-/// responder_read_test.cpp, refusals in responder_nak_test.cpp, UC in responder_uc_test.cpp.
+/// RC: SEND and WRITE, PSNs, acknowledgements and RNR. READs and atomics: responder_read_test.cpp,
+/// refusals: responder_nak_test.cpp, UC: responder_uc_test.cpp.
 namespace verbatim::transport::bench {
 namespace {
 

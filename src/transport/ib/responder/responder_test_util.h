@@ -13,8 +13,8 @@
 #include "region/region_table.h"
 #include "transport/ib/responder/responder.h"
 
-/// A responder on the bench: packets in and out as lines of text, PSNs counted from the first
-/// expected one, addresses from the region's start. A test reads like a packet ladder.
+/// A responder under test: packets in and out are lines of text, PSNs count from the first expected
+/// one, addresses from the region's start. A test reads like a packet ladder.
 namespace verbatim::transport::bench {
 
 using wire::Position;
@@ -25,8 +25,8 @@ inline constexpr std::uint64_t kRegionStart = 0x10000;
 inline constexpr std::uint64_t kRegionBytes = 0x10000;
 inline constexpr std::uint32_t kMtu = 256;
 inline constexpr PdNumber kPd{3};
-/// XRC: the shared receive queue that requests name unless they say otherwise, and one of another
-/// protection domain.
+/// XRC: the shared receive queue that requests name by default, and one of another protection
+/// domain.
 inline constexpr SrqNumber kSrq{0x51};
 inline constexpr SrqNumber kOtherSrq{0x52};
 inline constexpr PdNumber kOtherPd{4};
@@ -67,7 +67,7 @@ struct Request {
     own_key = true;
     return std::move(*this);
   }
-  /// Address, counted from the region's start.
+  /// Sets the address, counted from the region's start.
   Request at(std::uint64_t offset) && {
     headers.reth.address = headers.atomic_eth.address = kRegionStart + offset;
     return std::move(*this);
@@ -137,14 +137,14 @@ class Bench final : private ReceiveSource {
                          .own_qp = kOwnQpn});
   }
 
-  /// Posts a receive request; its ticket is the count of those before.
+  /// Posts a receive request; its ticket is the number of those before it.
   void post(std::uint64_t capacity_bytes = 0x10000) {
     receives_.push_back({.ticket = tickets_++, .capacity_bytes = capacity_bytes});
   }
   MemoryKey add_region(std::uint32_t access, PdNumber pd) {
     return *regions_.add(region(access, pd));
   }
-  /// A type 2 window on the region's first bytes, bound by queue pair `by`.
+  /// Adds a type 2 window on the region's first bytes, bound by queue pair `by`.
   MemoryKey add_window(std::uint64_t bytes, std::uint32_t access, Qpn by = kOwnQpn) {
     const MemoryKey shown = add_region(kEveryRight | region::kMwBind | region::kLocalWrite, kPd);
     const MemoryKey window = *regions_.add_window(region::EntryKind::window_2, kPd);
@@ -159,13 +159,13 @@ class Bench final : private ReceiveSource {
   }
   void remove_region(MemoryKey which) { ASSERT_TRUE(regions_.remove(which)); }
 
-  /// A packet comes: its effects. Atomics are answered from `word`.
+  /// Passes a packet in and returns its effects. Atomics are executed on `word`.
   std::string in(Request request) {
     ResponderEffects effects;
     responder.on_packet(packet_of(request), *this, regions_, effects);
     return text(effects);
   }
-  /// Everything that goes out now.
+  /// Returns all packets that are sent now.
   std::string out() {
     std::string lines;
     while (responder.has_output()) append(lines, next());
@@ -173,7 +173,7 @@ class Bench final : private ReceiveSource {
     EXPECT_FALSE(responder.poll_transmit(none));
     return lines;
   }
-  /// One packet that goes out.
+  /// Returns one packet that is sent.
   std::string next() {
     OutgoingPacket packet;
     if (!responder.poll_transmit(packet)) return "";
@@ -197,13 +197,13 @@ class Bench final : private ReceiveSource {
     responder.on_read_error(effects);
     return text(effects);
   }
-  /// The expected PSN, counted from the first one.
+  /// Returns the expected PSN, counted from the first one.
   std::int32_t expected() const { return distance(start_, responder.expected_psn()); }
   std::size_t receives_left() const { return receives_.size(); }
 
   Responder responder;
-  MemoryKey key{};         // Of the region that requests use unless they say otherwise.
-  std::uint64_t word = 0;  // The 8 bytes that atomics work on.
+  MemoryKey key{};         // The region that requests use by default.
+  std::uint64_t word = 0;  // The 8 bytes for atomics.
   int executed_atomics = 0;
   bool answer_atomics = true;
   int established = 0;
@@ -342,7 +342,7 @@ class Bench final : private ReceiveSource {
   std::uint64_t tickets_ = 0;
 };
 
-/// First PSNs that put the wrap, and the middle of the number circle, at each spot of the ladders.
+/// First PSNs that put the wrap, and the middle of the PSN range, at each step of the ladders.
 class AtEveryWrap : public testing::TestWithParam<std::uint32_t> {
  protected:
   Psn start() const { return Psn(GetParam()); }

@@ -1,6 +1,6 @@
 #include "transport/ib/responder/responder.h"
 
-/// What the responder says: acknowledgements and NAKs between the responses to READs and atomics.
+/// Responder's output: acknowledgements and NAKs between the responses to READs and atomics.
 namespace verbatim::transport {
 
 using wire::Syndrome;
@@ -16,14 +16,14 @@ void Responder::acknowledge(ResponseQueue::Reach reach) {
   acknowledgement_ = {.pending = true, .reach = reach, .syndrome = Syndrome::ack()};
 }
 
-/// IBA C9-105: a repeated SEND or WRITE is acknowledged, never executed. The newest PSN that can be
-/// acknowledged answers all repetitions at once; that is the one before the next READ or atomic,
-/// whose response may be what the requester misses: an acknowledgement behind it would tell that it
-/// is lost.
+/// IBA C9-105: a repeated SEND or WRITE is acknowledged, never executed. One acknowledgement of the
+/// newest possible PSN answers all repetitions: the one before the next READ or atomic. That
+/// response may be the one that the requester misses, and an acknowledgement after it would say
+/// that it is lost.
 void Responder::acknowledge_duplicate(Psn psn) {
   const ResponseQueue::Reach reach = responses_.reach_between(psn, expected_psn_)
                                          .value_or(ResponseQueue::Reach{expected_psn_ - 1, msn_});
-  // What waits already may say more: a later PSN, or a NAK.
+  // A pending one may say more: a later PSN, or a NAK.
   if (acknowledgement_.pending && distance(acknowledgement_.reach.psn, reach.psn) <= 0) return;
   acknowledge(reach);
 }
@@ -33,15 +33,15 @@ void Responder::nak(ResponseQueue::Reach reach, Syndrome syndrome) {
   acknowledgement_ = {.pending = true, .reach = reach, .syndrome = syndrome};
 }
 
-/// The packet that a waiting NAK is about has come after all.
+/// The packet that a pending NAK is about has arrived.
 void Responder::drop_stale_nak() {
   if (acknowledgement_.pending && !acknowledgement_.syndrome.is_ack()) {
     acknowledge({before_.expected_psn - 1, before_.msn});
   }
 }
 
-/// Answers leave in the order of the requests (IBA 9.7.5.1): an acknowledgement waits for the
-/// responses to what was asked before it.
+/// Answers are sent in the order of the requests (IBA 9.7.5.1): an acknowledgement waits for the
+/// responses to earlier requests.
 bool Responder::poll_transmit(OutgoingPacket& out) {
   if (!has_output()) return false;
   out = {};
@@ -64,7 +64,7 @@ bool Responder::poll_transmit(OutgoingPacket& out) {
 
 void Responder::on_read_error(ResponderEffects& out) {
   const auto reach = responses_.fail_last();
-  // A repetition that cannot be served any more is silent, as in `duplicate`.
+  // A repetition that cannot be answered any more is dropped, as in `duplicate`.
   if (!reach) return;
   nak(*reach, Syndrome::nak(wire::NakCode::remote_access_error));
   if (failed_) return;

@@ -3,7 +3,7 @@
 #include "transport/ib/responder/responder.h"
 #include "transport/ib/responder/responder_test_util.h"
 
-/// UC: what is lost is lost in silence, and the stream goes on at the next message.
+/// UC: losses are silent, and the stream continues with the next message.
 namespace verbatim::transport::bench {
 namespace {
 
@@ -125,7 +125,7 @@ TEST_P(UcResponder, ReceiveMemoryThatRefusesIsOurOwnFault) {
 }
 
 TEST_P(UcResponder, RepeatedFirstPacketBeginsAgain) {
-  // UC cannot tell a packet that the network doubled from a message that begins anew (IBA 9.8.2.2).
+  // UC cannot tell a duplicated packet from the start of a new message (IBA 9.8.2.2).
   uc.post();
   uc.in(send(first, 0, 256));
   EXPECT_EQ(uc.in(send(first, 0, 256)), "place #0 +0 256");

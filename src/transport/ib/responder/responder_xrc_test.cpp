@@ -2,7 +2,7 @@
 
 #include "transport/ib/responder/responder_test_util.h"
 
-/// What XRC adds to RC: each request names a shared receive queue (IBA annex A14).
+/// XRC in addition to RC: each request names a shared receive queue (IBA annex A14).
 namespace verbatim::transport::bench {
 namespace {
 
