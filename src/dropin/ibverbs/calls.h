@@ -2,7 +2,7 @@
 
 #include "dropin/ibverbs/verbs.h"
 
-/// Calls that programs reach through the operations of a context, not by name.
+/// Calls that programs reach through a context's operations, not by symbol.
 namespace verbatim::dropin {
 
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,
@@ -57,10 +57,11 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
 int dealloc_mw(ibv_mw* mw);
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* wanted);
 
-/// An object for device memory that exists.
+/// Creates the verbs object of existing device memory.
 ibv_dm* wrap_device_memory(ibv_context* context, std::uint32_t handle);
 
-/// Gives every operation that is still null a function that says so and fails with EOPNOTSUPP.
+/// Sets each operation that is still null to a function that logs its name and fails with
+/// EOPNOTSUPP.
 void refuse_the_rest(verbs_context& context);
 
 }  // namespace verbatim::dropin

@@ -105,9 +105,9 @@ ibv_context* ibv_open_device(ibv_device* device) {
   return &(*context)->verbs.context;
 }
 
-/// What the program has left behind goes as when a kernel closes the device: its queue pairs and
-/// shared receive queues stop, which other contexts of the program may reach (XRC); the structures
-/// stay, for who may still hold them.
+/// Objects that the program has not destroyed are treated as by the kernel when a device is closed:
+/// queue pairs and shared receive queues stop, because other contexts of the program may reach them
+/// (XRC). The structures stay, because the program may still have pointers to them.
 int ibv_close_device(ibv_context* context) {
   Context& own = from(context);
   own.adapter().port().remove_listener(own.events);
@@ -115,11 +115,11 @@ int ibv_close_device(ibv_context* context) {
     own.adapter().release_queue_pair(left->queue_pair, left);
   }
   for (SharedReceiveQueue* const left : own.shared_receives) {
-    // Refused while in use: by nobody, now that its queue pairs are gone.
+    // Cannot be refused as in use: its queue pairs are gone.
     static_cast<void>(own.adapter().destroy_shared_receive_queue(left->queue));
   }
   for (const XrcDomain* const left : own.xrc_domains) {
-    static_cast<void>(own.adapter().xrc_domains().close(left->number));  // As are these.
+    static_cast<void>(own.adapter().xrc_domains().close(left->number));  // XRC domains likewise.
   }
   pthread_mutex_destroy(&context->mutex);
   delete &own;

@@ -8,11 +8,11 @@
 #include "dropin/ibverbs/refusal.h"
 #include "dropin/ibverbs/sysfs.h"
 
-/// The device list. A process sees one device, that of its node.
+/// The device list. A process sees one device, its node's.
 namespace verbatim::dropin {
 namespace {
 
-/// Only its address counts: it is no provider's.
+/// Only its address matters: no provider has this table.
 constexpr char kOurOperations = 0;
 
 void copy_name(std::span<char> to, std::string_view name) {
@@ -35,8 +35,8 @@ Device* make_device(const agent::NodeDescription& described) {
   return device;
 }
 
-/// Programs use devices after they freed the list, so they are kept; a process that changes its
-/// node (a child of fork, before it opens the device) gets another.
+/// Programs use devices after they have freed the list, so devices are kept. A process that changes
+/// its node (a forked child, before it opens the device) gets another device.
 Device* device_of(const agent::NodeDescription& node) {
   static std::mutex lock;
   static auto* const devices = new std::vector<Device*>;
@@ -65,7 +65,8 @@ ibv_device** ibv_get_device_list(int* num_devices) {
   }
   const auto described = agent_node();
   if (!described) {
-    // An empty list is what a machine without a card gives; null would be a failure of the library.
+    // An empty list is what a machine without a card returns; null would mean a failure of the
+    // library.
     refused("get_device_list", described.error());
     return list;
   }

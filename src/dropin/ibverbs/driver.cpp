@@ -4,10 +4,9 @@
 #include "base/log.h"
 #include "dropin/ibverbs/verbs.h"
 
-/// What providers loaded on top of us call and must get.
+/// Symbols that providers loaded on top of this library need.
 
-/// A provider's log line. Its levels are those of rdma-core: 1 error, 2 warning, 3 information, 4
-/// debug.
+/// A provider's log line, with the levels of rdma-core: 1 error, 2 warning, 3 information, 4 debug.
 void __verbs_log(verbs_context*, std::uint32_t level, const char* format, ...) {
   using verbatim::LogLevel;
   constexpr LogLevel kLevels[] = {LogLevel::off, LogLevel::error, LogLevel::warn, LogLevel::info};

@@ -1,7 +1,7 @@
 #include "dropin/ibverbs/verbs.h"
 
-/// Fork. No page is pinned and no device writes to memory behind the processor's back: parent and
-/// child keep copies of their own as after any fork, with or without `ibv_fork_init`.
+/// Fork. No page is pinned and no device writes to memory by itself, so parent and child have
+/// separate copies as after any fork, with or without `ibv_fork_init`.
 
 int ibv_fork_init() { return 0; }
 

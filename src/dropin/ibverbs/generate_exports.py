@@ -5,7 +5,7 @@
 """
 import sys
 
-# What a function that is not implemented looks like, by the second column of the list.
+# The body of a function that is not implemented, by the list's second column.
 FUNCTIONS = {
     "errno": ("int", "return verbatim::dropin::refuse_as_errno({name});"),
     "minus_one": ("int", "return verbatim::dropin::refuse_as_minus_one({name});"),
@@ -53,7 +53,8 @@ def version_script(rows):
 
 def function(name, version, default, kind):
     returned, body = FUNCTIONS[kind]
-    # An entry that is not the default has a name of its own; the directive gives it the public one.
+    # An entry that is not the default version gets a C name; the directive exports it under the
+    # public name.
     symbol = name if default else f"{name}__{version.replace('.', '_')}"
     directive = "" if default else f'asm(".symver {symbol}, {name}@{version}");\n'
     label = name if default else f"{name}@{version}"

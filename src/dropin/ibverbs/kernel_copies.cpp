@@ -2,7 +2,7 @@
 
 #include "dropin/ibverbs/verbs.h"
 
-/// Structures between the kernel's form and libibverbs', for librdmacm.
+/// Converts structures between the kernel's form and libibverbs', for librdmacm.
 
 void ibv_copy_ah_attr_from_kern(ibv_ah_attr* dst, ib_uverbs_ah_attr* src) {
   static_assert(sizeof dst->grh.dgid.raw == sizeof src->grh.dgid);
@@ -52,7 +52,7 @@ void ibv_copy_qp_attr_from_kern(ibv_qp_attr* dst, ib_uverbs_qp_attr* src) {
 
 namespace {
 
-/// The two forms of a path record have the same fields in another order.
+/// The two forms of a path record have the same fields in different order.
 template <typename To, typename From>
 void copy_common(To& to, const From& from) {
   std::memcpy(&to.dgid, &from.dgid, sizeof to.dgid);

@@ -21,13 +21,14 @@
 #include "dropin/ibverbs/program.h"
 #include "dropin/ibverbs/verbs.h"
 
-/// What stands behind the structures that programs hold: each begins with the public structure (a
-/// context ends with it), so that a pointer to one is a pointer to the other.
+/// The objects behind the structures that programs see. Each begins with the public structure (a
+/// context ends with it), so a pointer to one converts to the other.
 namespace verbatim::dropin {
 
 struct Device {
   ibv_device verbs;
-  /// Providers that are loaded on top of us read a pointer here to see whether a device is theirs.
+  /// Providers loaded on top of this library read a pointer here, to see whether a device is
+  /// theirs.
   const void* provider_operations;
   adapter::NodeDescription node;
 };
@@ -40,22 +41,22 @@ struct XrcDomain;
 /// The process that opened a context.
 struct Exporter {
   int process_id = 0;
-  Qpn first_qpn;  // Of its numbers.
+  Qpn first_qpn;  // First of its numbers.
 };
 
 struct Context {
   verbs_context verbs;
-  Program* program;  // Lives as long as the process.
+  Program* program;  // Valid until the process ends.
   Device* device;
   UniqueFd command_fd;  // `ibv_context::cmd_fd`: see import.cpp.
-  Exporter exporter;    // Whose objects it names: another process's where it was imported.
+  Exporter exporter;    // The owner of its objects: another process, if it was imported.
   adapter::AsyncEvents events;
-  /// Guards `living` and the `events_delivered` of its members. An event whose object is not here
-  /// was taken from the queue while the object was being destroyed, and is dropped.
+  /// Guards `live_objects` and the `events_delivered` of its members. An event whose object is no
+  /// longer in `live_objects` is dropped: the object is being destroyed.
   std::mutex live_objects_lock;
   std::unordered_set<const void*>
       live_objects;  // Queue pairs, completion and shared receive queues.
-  // Guarded by live_objects_lock too.
+  // Also protected by live_objects_lock.
   std::unordered_set<QueuePair*> queue_pairs;
   std::unordered_set<SharedReceiveQueue*> shared_receives;
   std::unordered_set<XrcDomain*> xrc_domains;
@@ -65,7 +66,7 @@ struct Context {
   const config::DeviceLimits& limits() const { return program->usage->limits(); }
 };
 
-/// How many objects use another one.
+/// Number of objects that use another one.
 using UserCount = std::atomic<std::uint32_t>;
 
 struct ThreadDomain {
@@ -76,16 +77,16 @@ struct ThreadDomain {
 struct ParentDomain;
 
 struct ProtectionDomain {
-  ibv_pd verbs;  // `handle` is the adapter's number: a parent domain's is that of its domain.
+  ibv_pd verbs;  // `handle`: the adapter's number; a parent domain has that of its domain.
   std::shared_ptr<UserCount> users =
-      std::make_shared<UserCount>(0);    // Objects made on it, where the adapter's count is no use.
-  std::unique_ptr<ParentDomain> parent;  // What it was made of, if it is a parent domain.
-  Share share;                           // Of the device.
+      std::make_shared<UserCount>(0);    // Objects made on it that the adapter does not count.
+  std::unique_ptr<ParentDomain> parent;  // If it is a parent domain: what it was made of.
+  Share share;                           // Use of the device's limits.
   PdNumber number() const { return PdNumber{verbs.handle}; }
 };
 
-/// Counts an object among the domain's users as long as it lives. The domain may go before: who
-/// un-imports one need not destroy first what was made on it.
+/// Counts an object among the domain's users for its lifetime. The domain may end before: a program
+/// that un-imports it need not first destroy the objects made on it.
 template <typename Domain>
 class Use {
  public:
@@ -106,7 +107,7 @@ class Use {
   std::shared_ptr<UserCount> users_;
 };
 
-/// Memory for private buffers from the program's own functions (ibv_alloc_parent_domain).
+/// Allocates private buffers with the program's functions (ibv_alloc_parent_domain).
 class ProgramMemory final : public std::pmr::memory_resource {
  public:
   ProgramMemory(ibv_pd* domain, const ibv_parent_domain_init_attr& attributes);
@@ -121,7 +122,7 @@ class ProgramMemory final : public std::pmr::memory_resource {
   decltype(ibv_parent_domain_init_attr::free) free_;
   void* context_;
   std::mutex lock_;
-  std::unordered_set<void*> defaults_;  // What the program left to us.
+  std::unordered_set<void*> defaults_;  // Allocated by us, as the program asked.
 };
 
 struct ParentDomain {
@@ -132,20 +133,21 @@ struct ParentDomain {
 
 struct MemoryRegion {
   ibv_mr verbs;
-  std::uint32_t device_memory = 0;   // Handle of what it lies over; 0: none.
-  std::span<std::byte> mapped = {};  // Of a DMA buffer: our mapping of it.
-  bool is_imported = false;          // Imported, and another process's.
-  Share share = {};                  // Of the device.
+  std::uint32_t device_memory = 0;   // Handle of the device memory under it; 0: none.
+  std::span<std::byte> mapped = {};  // Our mapping of a DMA buffer.
+  bool is_imported = false;          // Imported from another process.
+  Share share = {};                  // Use of the device's limits.
 };
 
 struct MemoryWindow {
   ibv_mw verbs;
-  Share share;  // Of the device.
+  Share share;  // Use of the device's limits.
 };
 
 struct DeviceBuffer {
   ibv_dm verbs;
-  std::span<std::byte> imported = {};  // Of another process: addresses in adapter::ImportedMemory.
+  std::span<std::byte> imported =
+      {};  // Memory of another process, at addresses of adapter::ImportedMemory.
 };
 
 struct CompletionQueue;
@@ -153,7 +155,7 @@ struct CompletionQueue;
 struct Channel {
   ibv_comp_channel verbs;
   adapter::CompletionChannel queue;
-  /// As Context::live_objects_lock, for completion events. Also guards `verbs.refcnt`.
+  /// The same as Context::live_objects_lock, for completion events. Also protects `verbs.refcnt`.
   std::mutex live_objects_lock;
   std::unordered_map<adapter::CompletionQueue*, CompletionQueue*> live_objects;
 };
@@ -162,20 +164,22 @@ struct CompletionQueue {
   ibv_cq_ex verbs;
   /// Owned. Threads that acknowledge events use it until its destructor has waited for them.
   adapter::CompletionQueue* queue = nullptr;
-  std::uint32_t events_delivered = 0;  // Asynchronous ones.
-  // Extended queues: what the program reads between start_poll and end_poll.
+  std::uint32_t events_delivered = 0;  // Asynchronous events.
+  // Extended queues: the entry that the program reads between start_poll and end_poll.
   bool single_threaded = false;
   Use<ProtectionDomain> domain;  // Its parent domain.
-  std::mutex polling;  // Held from start to end; guards `entry`, and `verbs.wr_id` and `status`.
+  std::mutex polling;  // Held from start_poll to end_poll; protects `entry`, `verbs.wr_id` and
+                       // `verbs.status`.
   adapter::Completion entry;
-  Share share;  // Of the device.
+  Share share;  // Use of the device's limits.
 };
 
 struct WorkQueue {
   ibv_wq verbs;
   std::unique_ptr<adapter::WorkQueue> queue;
   Use<ProtectionDomain> domain;
-  std::atomic<std::uint32_t> users{0};  // Entries of indirection tables: destroying is EBUSY then.
+  std::atomic<std::uint32_t> users{
+      0};  // Entries of indirection tables; EBUSY to destroy it meanwhile.
   std::uint32_t events_delivered = 0;
 };
 
@@ -183,19 +187,21 @@ struct IndirectionTable {
   ibv_rwq_ind_table verbs;
   std::vector<WorkQueue*> queues;
   std::shared_ptr<UserCount> users =
-      std::make_shared<UserCount>(0);  // Queue pairs: destroying is EBUSY then.
+      std::make_shared<UserCount>(0);  // Queue pairs; EBUSY to destroy it meanwhile.
 };
 
 struct QueuePair {
   ibv_qp_ex verbs;
-  void* newer_fields;  // What rdma-core 56 added to ibv_qp_ex: programs built with it may look.
+  void* newer_fields;  // Fields that rdma-core 56 added to ibv_qp_ex; programs built with it may
+                       // read them.
   adapter::QueuePair* queue_pair = nullptr;  // Owned by the adapter.
-  std::unique_ptr<SendBatch> batch;          // Of extended queue pairs.
+  std::unique_ptr<SendBatch> batch;          // Extended queue pairs only.
   Use<ProtectionDomain> domain;
   std::uint32_t events_delivered = 0;
   Use<IndirectionTable> scaling;
-  std::atomic<std::uint32_t> flows{0};  // Rules that lead to it: destroying is EBUSY then.
-  Share share;                          // Of the device.
+  std::atomic<std::uint32_t> flows{
+      0};       // Flow rules that lead to it; EBUSY to destroy it meanwhile.
+  Share share;  // Use of the device's limits.
 };
 
 struct Flow {
@@ -210,9 +216,9 @@ struct Counters {
     ibv_counter_description what{};
   };
   ibv_counters verbs;
-  /// Shared with the flow rules that count with it.
+  /// Shared with the flow rules that count in it.
   std::shared_ptr<adapter::FlowCounter> counter = std::make_shared<adapter::FlowCounter>();
-  std::mutex lock;  // Guards what follows.
+  std::mutex lock;  // Protects the members below.
   std::vector<Point> points;
 };
 
@@ -226,14 +232,14 @@ struct SharedReceiveQueue {
   adapter::SharedReceiveQueue* queue = nullptr;  // Owned by the adapter.
   Use<ProtectionDomain> domain;
   std::uint32_t events_delivered = 0;
-  Share share;  // Of the device.
+  Share share;  // Use of the device's limits.
 };
 
 struct AddressHandle {
   ibv_ah verbs;
   adapter::Destination destination;
   Use<ProtectionDomain> domain;
-  Share share;  // Of the device.
+  Share share;  // Use of the device's limits.
 };
 
 inline Device& from(ibv_device* device) { return *reinterpret_cast<Device*>(device); }
@@ -291,44 +297,44 @@ inline ibv_qp_cap to_verbs(const adapter::QueuePairCapacity& own) {
           .max_inline_data = own.inline_bytes};
 }
 
-/// Of the table that programs see.
+/// Length of the GID table that programs see.
 inline std::uint32_t gid_table_length(const adapter::NodeDescription& node) {
   return node.is_iwarp ? 1 : agent::kGidTableLength;
 }
-/// Where the node's own GID of that version stands in its table.
+/// Returns the index of the node's own GID with that version.
 std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid,
                                          RoceVersion version);
 
-/// Gives an extended completion queue the functions that programs poll it with.
+/// Sets the functions with which programs poll an extended completion queue.
 void extend(CompletionQueue& queue);
 
-/// Before an object's memory goes: drops its asynchronous events that nobody took and waits until
-/// the others are acknowledged. `completed` is guarded by `mutex`, `delivered` by
-/// Context::live_objects_lock.
+/// Called before an object's memory is freed: drops its asynchronous events that the program has
+/// not taken, and waits until the others are acknowledged. `completed` is protected by `mutex`,
+/// `delivered` by Context::live_objects_lock.
 void drop_async_events(Context& context, const void* object, const std::uint32_t& delivered,
                        const std::uint32_t& completed, pthread_mutex_t& mutex,
                        pthread_cond_t& condition);
 
 adapter::AddressVector to_address_vector(const ibv_ah_attr& attributes);
 
-/// The rights that `access` asks for. Optional bits are hints, which a device may ignore; so is
-/// that of huge pages.
+/// Returns the rights in `access`. Optional bits and the one of huge pages are hints, which a
+/// device may ignore.
 Result<std::uint32_t> to_rights(std::uint32_t access);
-/// A region of `length` bytes at `address`; its object, or null with errno.
+/// Registers `length` bytes at `address`. Returns the object, or null with errno.
 ibv_mr* register_memory(const char* call, ibv_pd* pd, void* address, std::size_t length,
                         std::uint64_t iova, std::uint32_t access, std::uint32_t made_of = 0);
 
-/// A binding as a send request carries it.
+/// Converts a binding to the form of a send request.
 region::WindowBinding to_binding(const ibv_mw& mw, std::uint32_t rkey,
                                  const ibv_mw_bind_info& info);
 
-/// A context of a device. Its `cmd_fd` is `command_fd`, that of `exporter`; none of a process: a
-/// new one of this.
+/// Creates a context of a device. `command_fd` becomes its `cmd_fd`; `exporter`: the process that
+/// owns its objects.
 Result<Context*> open_context(Device& device, UniqueFd command_fd, Exporter exporter);
-/// A descriptor that tells whoever imports it whose it is.
+/// Creates a descriptor that tells an importer which process owns the objects.
 Result<UniqueFd> make_command_file(const adapter::Adapter& adapter);
 
-/// EINVAL for a port that does not exist.
+/// EINVAL if the port does not exist.
 Result<void> check_port(std::uint32_t port);
 
 }  // namespace verbatim::dropin

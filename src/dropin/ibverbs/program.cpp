@@ -24,8 +24,8 @@ namespace {
 static_assert(adapter::kProgramQueuePairsMax == 1u << agent::kLocalQpnBits);
 static_assert(adapter::kGidsMax >= agent::kGidsMax);
 
-/// The one piece of state that belongs to the process: C entry points have no object to hold it.
-/// Never destroyed, since threads of the program may call us while the process exits.
+/// The process's only global state: C entry points have no object that could have it. Never
+/// destroyed, because threads of the program may call while the process exits.
 struct Process {
   std::mutex lock;
   Program* program = nullptr;
@@ -51,7 +51,8 @@ void in_parent() {
 void in_child() {
   Process& own = process();
   if (Program* const parents = std::exchange(own.program, nullptr)) {
-    // Not destroyed: its threads are gone, and the program may still hold objects of it.
+    // Not destroyed: its threads do not exist in the child, and the program may still have pointers
+    // to its objects.
     parents->adapter->abandon_in_child();
     parents->client->close_in_child();
   }
@@ -68,9 +69,9 @@ void follow(const agent::NodeDescription& node, const std::vector<int>& sockets,
     const auto added = adapter.add_gid(gid_entry(node, i), sockets[node.gids[i].address]);
     if (added) continue;
     log(LogLevel::warn, "no GID for a new address: {}", added.error().text);
-    break;  // The next would take its index.
+    break;  // A later one would get this one's index.
   }
-  // Over iWARP the port has one GID, of no address.
+  // Over iWARP the port has one GID, without an address.
   adapter.port().change({.gids = adapter.node().is_iwarp ? 1 : gids_in_use(node),
                          .is_present = node.port.is_present,
                          .is_active = node.port.is_active,
@@ -79,7 +80,7 @@ void follow(const agent::NodeDescription& node, const std::vector<int>& sockets,
 
 enum class Path : std::uint8_t { automatic, direct, wire };
 
-/// VERBATIM_PATH. EINVAL for what it cannot be.
+/// Reads VERBATIM_PATH. EINVAL for an unknown value.
 Result<Path> wanted_path() {
   const char* const path = std::getenv("VERBATIM_PATH");
   const std::string_view wanted = path != nullptr && *path != 0 ? path : "auto";
@@ -89,8 +90,8 @@ Result<Path> wanted_path() {
   return refuse(EINVAL, fmt::format("VERBATIM_PATH={} is not auto, direct or wire", wanted));
 }
 
-/// A variable in microseconds; `otherwise` where it is not set. EINVAL for what is no number of
-/// them up to a second.
+/// Reads a variable in microseconds; returns `otherwise` if it is not set. EINVAL unless it is a
+/// number up to a second.
 Result<TimeNs> wanted_microseconds(const char* name, TimeNs otherwise) {
   const char* const variable = std::getenv(name);
   if (variable == nullptr || *variable == 0) return otherwise;
@@ -106,8 +107,8 @@ Result<TimeNs> wanted_microseconds(const char* name, TimeNs otherwise) {
                 fmt::format("{}={} is no number of microseconds, 0 to 1000000", name, wanted));
 }
 
-/// What is put around the adapter's links: never destroyed, since senders may be inside it. EINVAL
-/// where VERBATIM_FAULT is malformed.
+/// Creates the decorators of the adapter's links. Never destroyed, because a sender may be inside.
+/// EINVAL if VERBATIM_FAULT is malformed.
 Result<adapter::LinkDecorators*> decorate_links(adapter::Adapter& adapter) {
   auto decorators = std::make_unique<adapter::LinkDecorators>(adapter.port(), adapter.progress());
   const char* const faults = std::getenv("VERBATIM_FAULT");
@@ -119,7 +120,7 @@ Result<adapter::LinkDecorators*> decorate_links(adapter::Adapter& adapter) {
   return decorators.release();
 }
 
-/// How the programs of this machine find each other.
+/// Publishes what the programs of this machine need to find each other.
 Result<void> open_to_peers(adapter::Membership& membership) {
   membership.doorbell.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!membership.doorbell) {
@@ -220,7 +221,7 @@ std::uint32_t gids_in_use(const agent::NodeDescription& node) {
 
 [[gnu::destructor]] static void at_exit() {
   Process& own = process();
-  // Another thread may hold the lock and never run again: exit does not wait for it.
+  // Another thread may hold the lock and never run again; exit does not wait for it.
   const std::unique_lock guard(own.lock, std::try_to_lock);
   if (guard && own.program != nullptr) own.program->adapter->progress().finish_turn();
 }
@@ -239,7 +240,7 @@ Result<Program*> program() {
 }
 
 Result<agent::NodeDescription> agent_node() {
-  // Not under the lock: handlers of the agent's messages take it.
+  // Without the lock: handlers of the agent's messages take it.
   if (const Program* const joined = current_program()) return joined->client->node();
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return std::unexpected(options.error());

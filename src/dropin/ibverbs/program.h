@@ -8,26 +8,25 @@
 #include "base/error.h"
 #include "dropin/ibverbs/control/usage.h"
 
-/// What a process is to Verbatim: its place in a node. Here the adapter, its arena and the agent
-/// are wired together.
+/// A process as a program of a node. Wires adapter, arena and agent together.
 namespace verbatim::dropin {
 
 struct Program {
   std::unique_ptr<agent::AgentClient> client;  // Outlives the adapter, whose thread calls it.
   std::unique_ptr<adapter::Adapter> adapter;
-  std::unique_ptr<Usage> usage;  // Of the device, whose limits it has.
+  std::unique_ptr<Usage> usage;  // The device's limits, and what is used of them.
   std::string firmware;
 };
 
-/// This process's program: joins the node that the environment names the first time. It stays until
-/// the process ends, as a card stays when its last user has gone: queue pairs that a program leaves
-/// open are flushed when it dies. A child of fork gets one of its own when it asks.
+/// Returns this process's program; the first call joins the node that the environment names. It
+/// exists until the process ends, as a card does: queue pairs that the program leaves open are
+/// flushed when it dies. A forked child gets a new one when it asks.
 Result<Program*> program();
 
-/// The node that this process belongs to or, before it has joined one, the node that the
-/// environment names, whose agent is started where none runs.
+/// Returns this process's node or, before the process has joined one, the node that the environment
+/// names, whose agent is started if necessary.
 Result<agent::NodeDescription> agent_node();
-/// The same as the adapter sees it.
+/// Converts it to the adapter's form.
 adapter::NodeDescription describe(const agent::NodeDescription& node);
 
 /// Bit i: entry i of the GID table is valid.

@@ -2,11 +2,11 @@
 
 #include "base/error.h"
 
-/// Where an Error becomes an errno value: each refusal is logged here, once, with the call's name.
+/// Converts an Error to an errno value. Each refusal is logged here, once, with the call's name.
 namespace verbatim::dropin {
 
-/// Logs `call: text` (warn; what happens in the normal course of a program, such as EAGAIN or
-/// EBUSY, at debug) and returns the code.
+/// Logs `call: text` and returns the code. The level is warn; debug for codes that are normal, such
+/// as EAGAIN or EBUSY.
 int refused(const char* call, const Error& error);
 
 /// The same for calls that set errno and return a null pointer.

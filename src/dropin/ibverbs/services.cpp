@@ -8,7 +8,7 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// The connection manager's way to this process's adapter and agent.
+/// Access to this process's adapter and agent for the connection manager.
 namespace verbatim::dropin {
 namespace {
 
@@ -25,7 +25,8 @@ SocketAddress load(const sockaddr_storage& from) {
   return load(reinterpret_cast<const sockaddr*>(&from));
 }
 
-/// `call(program)` with this process's program: 0 or an errno value, refusals logged under `name`.
+/// Runs `call(program)` with this process's program. Returns 0 or an errno value; refusals are
+/// logged under `name`.
 template <typename Call>
 int with_program(const char* name, Call call) {
   const auto own = program();
@@ -158,7 +159,7 @@ void release_port(std::uint64_t handle) {
   if (const auto own = program()) (*own)->client->bindings().release(handle);
 }
 
-/// Which of the agent's list of addresses; the agent sends from it.
+/// Returns the index of the address in the agent's list; the agent sends from it.
 std::uint8_t address_index(const agent::NodeDescription& node, const SocketAddress& address) {
   const auto found = std::ranges::find_if(
       node.addresses, [&](const SocketAddress& own) { return same_ip(own, address); });

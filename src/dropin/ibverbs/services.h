@@ -6,14 +6,15 @@
 #include <infiniband/verbs.h>
 #include <sys/socket.h>
 
-/// What libibverbs.so.1 does for our librdmacm.so.1, through one private symbol. The two libraries
-/// come from one build, but each brings its own C++ library: only C types pass between them.
+/// The services of our libibverbs.so.1 for our librdmacm.so.1, through one private symbol. Both
+/// come from one build, but each contains its own C++ library, so only C types pass between them.
 /// Functions that return int return 0 or an errno value.
 extern "C" {
 
 struct VerbatimGid {
   ibv_gid gid;
-  /// What it is bound to. Empty where connections do not use it: its RoCE version is another.
+  /// The IP address of the GID. Empty if connections do not use it, because it is of another RoCE
+  /// version.
   sockaddr_storage address;
 };
 
@@ -23,10 +24,10 @@ struct VerbatimNode {
   std::uint32_t interface_index;
   char interface[16];
   std::uint8_t active_mtu;  // As ibv_mtu.
-  std::uint8_t version;     // Of RoCE, that connections use, as ibv_gid_type.
-  bool is_iwarp;            // Connections are TCP streams instead.
+  std::uint8_t version;     // The RoCE version of connections, as ibv_gid_type.
+  bool is_iwarp;            // Connections are TCP streams.
   std::uint32_t gid_count;
-  VerbatimGid gids[16];  // Entries are added at the end, and stay.
+  VerbatimGid gids[16];  // Entries are added at the end and never removed.
 };
 
 struct VerbatimPortBinding {
@@ -37,7 +38,7 @@ struct VerbatimPortBinding {
   sockaddr_storage address;
 };
 
-/// An entry for the agent, which tells the peer when this program dies.
+/// A connection, as stored for the agent, which disconnects the peer if this program dies.
 struct VerbatimConnection {
   bool is_established;
   bool has_sent_reply;
@@ -48,7 +49,7 @@ struct VerbatimConnection {
   sockaddr_storage remote;
 };
 
-/// What two ends of a TCP connection have agreed on by MPA (cm/iwarp/mpa_setup.h).
+/// The parameters that the two ends of a TCP connection negotiated by MPA (cm/iwarp/mpa_setup.h).
 struct VerbatimStream {
   bool is_initiator;
   bool sends_markers;
@@ -60,48 +61,50 @@ struct VerbatimStream {
 };
 
 struct VerbatimPortChange {
-  const VerbatimNode* node;  // As it is now.
+  const VerbatimNode* node;  // The current state.
   std::uint32_t gids;        // Bit i: entry i of the GID table is valid now.
-  bool is_removed;           // The interface has just gone, and the device with it.
+  bool is_removed;           // The interface was removed just now, and with it the device.
   bool has_new_hardware_address;
 };
 
-/// Called by the background thread, which may call back anything but what awaits the agent.
+/// Called by the background thread. They may call all services except those that wait for the
+/// agent.
 struct VerbatimEvents {
   void (*on_mad)(const sockaddr* source, const sockaddr* destination, const void* mad);
-  /// At every change and, within `set_events`, with the port as it is.
+  /// Called at every change, and once within `set_events` with the current state.
   void (*on_port_changed)(const VerbatimPortChange* change);
 };
 
 struct VerbatimServices {
   std::uint32_t connections_max;
-  /// Makes the process a program of its node, where it is none yet, and describes it.
+  /// Joins the node, if the process has not yet, and describes it.
   int (*join)(VerbatimNode* node);
-  /// A descriptor that holds the lock of this name, between all processes of this user and network
-  /// namespace, until its last copy is closed; else a negative errno value: -EWOULDBLOCK where
-  /// another has it. The process need not be a program of a node.
+  /// Returns a descriptor that holds the lock of this name, among all processes of this user and
+  /// network namespace, until its last copy is closed; else a negative errno value: -EWOULDBLOCK if
+  /// another holds it. The process need not have joined a node.
   int (*take_lock)(const char* name);
   void (*set_events)(const VerbatimEvents* events);
-  /// From now on, until `unwatch`, the background thread calls when one of `events` (of epoll)
-  /// comes; with EPOLLONESHOT once, until it is called again. Calls that are under way go on.
+  /// Until `unwatch`, the background thread calls `on_ready` when one of `events` (of epoll)
+  /// occurs; with EPOLLONESHOT once, until `watch` is called again. Calls that have begun are
+  /// completed.
   int (*watch)(int fd, std::uint32_t events, void (*on_ready)(std::uint64_t tag),
                std::uint64_t tag);
   void (*unwatch)(int fd);
-  /// 256 bytes.
+  /// `mad`: 256 bytes.
   int (*send_mad)(const sockaddr* source, const sockaddr* destination, const void* mad);
-  /// Await the agent's answer.
+  /// These wait for the agent's answer.
   int (*bind_port)(const VerbatimPortBinding* binding, std::uint16_t* port);
   int (*listen_port)(std::uint64_t handle);
   void (*release_port)(std::uint64_t handle);
-  /// `connection` null: the entry is free.
+  /// `connection` null: frees the entry.
   int (*set_connection)(std::uint32_t entry, const VerbatimConnection* connection);
-  /// The queue pair, in INIT, goes to RTS over this connection; it takes the descriptor.
+  /// Moves the queue pair from INIT to RTS over this connection; takes the descriptor.
   int (*start_stream)(std::uint32_t qpn, int fd, const VerbatimStream* stream);
-  /// Whatever has come for the queue pair is with it when this returns.
+  /// When it returns, the queue pair has processed all received data.
   void (*drain_stream)(std::uint32_t qpn);
 };
 
-/// Null where the libraries do not come from the same build.
+/// Returns null if the libraries are from different builds.
 __attribute__((visibility("default"))) const VerbatimServices* verbatim_services(
     std::uint32_t version);
 
@@ -109,7 +112,7 @@ __attribute__((visibility("default"))) const VerbatimServices* verbatim_services
 
 namespace verbatim::dropin {
 
-/// Counts up with every change above.
+/// Incremented with every change above.
 inline constexpr std::uint32_t kServicesVersion = 6;
 
 }  // namespace verbatim::dropin

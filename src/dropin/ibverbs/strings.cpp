@@ -2,7 +2,7 @@
 
 #include "dropin/ibverbs/verbs.h"
 
-/// Words for numbers, as rdma-core has them: programs print them, and scripts search for them.
+/// Texts for numbers, the same as rdma-core's: programs print them, and scripts search for them.
 namespace {
 
 constexpr const char* kNodeTypes[] = {

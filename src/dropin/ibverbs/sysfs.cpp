@@ -20,7 +20,7 @@
 #include "dropin/ibverbs/refusal.h"
 #include "dropin/ibverbs/verbs.h"
 
-/// The files of /sys that programs read through libibverbs. Those of our device come from memory.
+/// The files of /sys that programs read through libibverbs. Those of our device are generated.
 namespace verbatim::dropin {
 namespace {
 
@@ -30,8 +30,8 @@ std::optional<std::string> content_of(const std::vector<agent::DeviceFile>& file
   return file == files.end() ? std::nullopt : std::optional(file->content);
 }
 
-/// What `path` would hold if our device were the kernel's; nothing for other paths, ENOENT for a
-/// file of our device that does not exist.
+/// Returns the content of `path`, as if the kernel had our device; nothing for paths outside it,
+/// ENOENT for a file that the device does not have.
 std::optional<Result<std::string>> our_file(std::string_view path) {
   const auto below = [path](std::string_view folder) -> std::optional<std::string_view> {
     if (!path.starts_with(folder) || path.size() <= folder.size() || path[folder.size()] != '/') {
@@ -56,7 +56,7 @@ std::optional<Result<std::string>> our_file(std::string_view path) {
   return *content;
 }
 
-/// As rdma-core does it: no line end, a final zero where there is room; the number of bytes.
+/// As rdma-core does: no line end, and a final zero if there is room. Returns the number of bytes.
 int deliver(std::string_view content, char* buffer, std::size_t size) {
   const std::size_t length = std::min(content.size(), size);
   std::copy_n(content.begin(), length, buffer);
@@ -67,7 +67,7 @@ int deliver(std::string_view content, char* buffer, std::size_t size) {
 int read_file(const std::string& path, char* buffer, std::size_t size) {
   if (const auto ours = our_file(path)) {
     if (*ours) return deliver(**ours, buffer, size);
-    errno = ours->error().code;  // Programs try files that a device may lack: nothing to tell of.
+    errno = ours->error().code;  // No log line: programs try files that a device may lack.
     return -1;
   }
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -90,7 +90,7 @@ int ibv_read_sysfs_file(const char* dir, const char* file, char* buf, std::size_
   return read_file(fmt::format("{}/{}", dir, file), buf, size);
 }
 
-/// Of a provider that asks for its device's files. None of ours has one, so only our device is
+/// For providers that read their device's files. No provider's device is here, so our device is
 /// meant.
 int ibv_read_ibdev_sysfs_file(char* buf, std::size_t size, verbs_sysfs_dev*,
                               const char* name_format, ...) {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-/// The folders of /sys where a kernel would describe the device.
+/// The folders of /sys in which a kernel would describe the device.
 namespace verbatim::dropin {
 
 inline std::string device_folder(std::string_view device) {

@@ -5,8 +5,8 @@
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/not_implemented.h"
 
-/// The operations of a context that are not implemented. A null pointer would mean EOPNOTSUPP
-/// too, but without a word; and the headers call some of them without looking.
+/// The operations of a context that are not implemented. A null pointer would mean EOPNOTSUPP, too,
+/// but without a log line; and the headers call some of them without a check.
 namespace verbatim::dropin {
 namespace {
 

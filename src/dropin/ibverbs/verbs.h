@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The C interface that this folder implements: libibverbs' own header, and what the library
-/// exports beside it. Everything declared here is visible outside the library; all else is hidden.
+/// The C interface of this folder: libibverbs' own header, and the library's further exports.
+/// Everything declared here is exported; all else is hidden.
 #pragma GCC visibility push(default)
 
 #include <infiniband/sa.h>
@@ -12,7 +12,7 @@
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
 
-// The header hides these entry points behind macros for its users; here they are defined.
+// The header hides these entry points behind macros; here they are defined.
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova

@@ -7,7 +7,7 @@
 #include "dropin/rdmacm/addresses.h"
 #include "dropin/rdmacm/calls.h"
 
-/// Names and services to addresses: the C library's resolver, told what rdma_addrinfo wants.
+/// Resolves names and services with the C library, by the hints of rdma_addrinfo.
 namespace verbatim::rdmacm {
 namespace {
 
@@ -39,14 +39,14 @@ addrinfo to_hints(const rdma_addrinfo& wanted) {
   return hints;
 }
 
-/// A copy on the C heap; programs free it with rdma_freeaddrinfo.
+/// Copies to the C heap; programs free it with rdma_freeaddrinfo.
 sockaddr* copy(const void* address, socklen_t length) {
   auto* const own = static_cast<sockaddr*>(std::malloc(length));
   if (own != nullptr) std::memcpy(own, address, length);
   return own;
 }
 
-/// An IPv6 address as the GID that it is.
+/// Converts an IPv6 address to AF_IB, as the same GID.
 sockaddr_ib to_ib(const sockaddr* address, int port_space) {
   sockaddr_ib ib{};
   ib.sib_family = AF_IB;
@@ -67,7 +67,7 @@ void put_address(rdma_addrinfo& to, bool passive, const void* address, socklen_t
   (passive ? to.ai_src_len : to.ai_dst_len) = length;
 }
 
-/// The resolver's first answer.
+/// Returns the resolver's first answer.
 int look_up(const char* node, const char* service, const rdma_addrinfo* wanted,
             rdma_addrinfo& out) {
   const addrinfo hints = wanted != nullptr ? to_hints(*wanted) : addrinfo{};
@@ -99,7 +99,7 @@ int look_up(const char* node, const char* service, const rdma_addrinfo* wanted,
   return 0;
 }
 
-/// Neither node nor service: what the hints say already.
+/// Neither node nor service is given: the result is the hints.
 void copy_hints(const rdma_addrinfo& hints, rdma_addrinfo& out) {
   out.ai_flags = hints.ai_flags;
   out.ai_family = hints.ai_family;
@@ -128,7 +128,7 @@ int rdma_getaddrinfo(const char* node, const char* service, const rdma_addrinfo*
   if (node != nullptr || service != nullptr) {
     if (const int error = look_up(node, service, hints, *made)) {
       rdma_freeaddrinfo(made);
-      return error;  // As getaddrinfo has it.
+      return error;  // A value of getaddrinfo.
     }
   } else {
     copy_hints(*hints, *made);

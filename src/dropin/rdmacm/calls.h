@@ -5,13 +5,13 @@
 #include "dropin/ibverbs/refusal.h"
 #include "dropin/rdmacm/manager.h"
 
-/// What the entry points share.
+/// Helpers of the entry points.
 namespace verbatim::rdmacm {
 
-/// What libibverbs.so.1 has refused, in words of its own.
+/// A refusal of libibverbs.so.1, which has logged it.
 inline std::unexpected<Error> refused_below(int error) { return refuse(error, ""); }
 
-/// 0, or -1 with errno set and the refusal logged under the call's name.
+/// Returns 0, or -1 with errno set and the refusal logged under the call's name.
 inline int answer(const char* call, const Result<void>& result) {
   if (result) return 0;
   if (!result.error().text.empty()) return dropin::refused_minus_one(call, result.error());
@@ -19,23 +19,23 @@ inline int answer(const char* call, const Result<void>& result) {
   return -1;
 }
 
-/// Calls on an id exist only where the manager does.
+/// Requires that the manager exists, as it does for every id.
 inline Manager& manager() { return **Manager::get(); }
 
-/// A synchronous id: waits for the event that ends what the call began, leaves it in `id->event`,
-/// and makes its status the call's result. Else 0 at once.
+/// Synchronous ids: waits for the event that completes the call, stores it in `id->event` and
+/// returns its status. Otherwise returns 0 at once.
 int complete(Id& id);
 
-/// Moves the queue pair of the id, where it has one.
-Result<void> make_ready(Id& id);  // To RTR and RTS, as the connection says.
+/// Change the state of the id's queue pair, if it has one.
+Result<void> make_ready(Id& id);  // To RTR and RTS, with the connection's attributes.
 Result<void> stop_queue_pair(Id& id);
-/// The attributes for `state` as the connection says, and their mask.
+/// Returns the attributes for `state` from the connection, and their mask.
 Result<int> attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr& attributes);
 
-/// Frees the id: nobody else knows it any more.
+/// Frees the id. Requires that no other reference to it is left.
 void forget(Id& id);
 
-/// The calls behind entry points that others need.
+/// Implementations that several entry points use.
 Result<void> bind_to(Id& id, const sockaddr* address);
 Result<std::unique_ptr<Channel>> make_channel();
 

@@ -1,18 +1,18 @@
 #include "dropin/rdmacm/addresses.h"
 #include "dropin/rdmacm/calls.h"
 
-/// Connections: asking, listening, answering, ending; and the same for datagrams, where a service
-/// is resolved to a queue pair.
+/// Connecting, listening, accepting, disconnecting; and for datagrams, resolving a service to a
+/// queue pair.
 namespace verbatim::rdmacm {
 namespace {
 
-/// READs and atomics of one queue pair at a time, as their target and as their initiator.
+/// Limits of a queue pair's outstanding READs and atomics, as responder and as initiator.
 struct ReadsMax {
   std::uint8_t inbound = 0;
   std::uint8_t outbound = 0;
 };
 
-/// Those of the id's device; without a device none are possible.
+/// Returns those of the id's device; zeros without a device.
 ReadsMax reads_max(const Id& id) {
   ibv_device_attr has{};
   if (id.verbs.verbs == nullptr || ibv_query_device(id.verbs.verbs, &has) != 0) return {};
@@ -29,7 +29,7 @@ connect::ServiceId service_of(const Id& id, std::uint16_t port) {
   return connect::service_id_of(static_cast<connect::PortSpace>(id.verbs.ps), port);
 }
 
-/// The ends that a connection's first message names; AF_IB has none.
+/// Returns the ends that a connection's first message names; AF_IB has none.
 connect::IpEndpoints endpoints_of(const Id& id) {
   if (id.is_af_ib) return {};
   return {.source = id.local, .destination = id.remote};
@@ -132,12 +132,12 @@ Result<void> connect(Id& id, const rdma_conn_param* parameters) {
   return id.is_datagram() ? ask_for_queue_pair(id, parameters) : ask_for_connection(id, parameters);
 }
 
-/// The engine takes the listener's requests from now on.
+/// The engine accepts the listener's requests from now on.
 Result<void> open_listener(Manager& cm, Id& id, int backlog) {
   const std::lock_guard guard(cm.lock);
   const bool only = id.options.own_family_only.value_or(id.local.is_ipv4());
   const bool any = connect::is_wildcard(id.local);
-  // A service of AF_IB has no address but its id; over TCP there is nothing but the address.
+  // An AF_IB service is identified by its id alone; over TCP there is only the address.
   const bool by_service = id.is_af_ib && !cm.connections().uses_streams();
   const auto listener = cm.connections().listen(
       {.service = service_of(id, id.local.port()),
@@ -163,7 +163,7 @@ Result<void> listen(Id& id, int backlog) {
   }
   if (id.state != IdState::bound) return refuse(EINVAL, "an id that is not bound cannot listen");
   if (auto opened = open_listener(cm, id, backlog); !opened) return opened;
-  // Last: requests come as soon as the agent knows.
+  // Last, because requests arrive as soon as the agent knows the listener.
   if (const int error = cm.services().listen_port(id.binding)) {
     const std::lock_guard guard(cm.lock);
     cm.remove_listener(id);
@@ -217,7 +217,7 @@ Result<void> accept_connection(Id& id, const rdma_conn_param* parameters) {
       {.offer = offer_of(id, parameters), .private_data = private_data_of(parameters)});
   if (accepted) return {};
   id.state = IdState::requested;
-  // Over MPA it is in INIT still, as the program made it.
+  // Over MPA it is still in INIT, as the program created it.
   if (!cm.connections().uses_streams()) static_cast<void>(stop_queue_pair(id));
   return accepted;
 }

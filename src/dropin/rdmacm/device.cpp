@@ -4,8 +4,7 @@
 
 #include "dropin/rdmacm/manager.h"
 
-/// The device as ids see it: opened once, with one protection domain that lives while an id uses
-/// it.
+/// The device of all ids: opened once, with one protection domain while an id uses it.
 namespace verbatim::rdmacm {
 
 Result<ibv_context*> Manager::device() {
@@ -53,7 +52,7 @@ void Manager::detach_device(Id& id) {
   }
   const std::lock_guard guard(device_lock_);
   if (--device_users_ > 0) return;
-  // The program may still have objects in them: they stay then, and serve the next id.
+  // The program may still have objects in it; then it stays, and the next id uses it.
   if (ibv_dealloc_pd(pd_) == 0) pd_ = nullptr;
   if (xrcd_ != nullptr && ibv_close_xrcd(xrcd_) == 0) xrcd_ = nullptr;
 }

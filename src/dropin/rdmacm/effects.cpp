@@ -5,7 +5,7 @@
 #include "dropin/rdmacm/calls.h"
 #include "dropin/rdmacm/manager.h"
 
-/// What the service of connections says, as events of ids.
+/// Converts the connection service's events to events of ids.
 namespace verbatim::rdmacm {
 namespace {
 
@@ -21,7 +21,7 @@ rdma_conn_param parameters_of(const connect::QueuePairOffer& peer, std::uint8_t 
           .qp_num = peer.qpn.value()};
 }
 
-/// The event's own copy, and where the program finds it.
+/// Copies private data into the event, and sets the pointer that the program reads.
 void attach_private_data(Event& event, bool is_datagram, const connect::PrivateData& data) {
   event.private_data = data;
   const auto length = static_cast<std::uint8_t>(event.private_data.size());
@@ -62,7 +62,7 @@ void Manager::complete(connect::Path& path) const {
   if (service_->uses_streams()) path.mtu = active_mtu();
 }
 
-/// The id of a request, or nothing where nobody takes it: then the peer is refused.
+/// Returns the id of a request; nothing if there is no room, then the peer is refused.
 Id* Manager::request_for(connect::ListenerId listener_id, connect::ConnectionId connection,
                          const connect::Path& path, const connect::IpEndpoints& ends) {
   const auto found = listeners_.find(listener_id);
@@ -183,7 +183,7 @@ void Manager::on(const connect::Unreachable& unreachable) {
   push(*id, make_event(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT));
 }
 
-/// As the kernel's cma tells the end of an iWARP connection that has not stood.
+/// As the kernel's cma reports the end of an iWARP connection that was not established.
 void Manager::on(const connect::StreamFailed& failed) {
   Id* const id = find(failed.connection);
   if (id == nullptr) return;

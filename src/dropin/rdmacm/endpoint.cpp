@@ -1,6 +1,6 @@
 #include "dropin/rdmacm/calls.h"
 
-/// Endpoints: an id, its addresses and its queue pair in one call, always synchronous.
+/// Endpoints: one call creates an id with its addresses and queue pair; always synchronous.
 namespace verbatim::rdmacm {
 namespace {
 

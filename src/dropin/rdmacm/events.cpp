@@ -4,12 +4,13 @@
 #include "dropin/rdmacm/addresses.h"
 #include "dropin/rdmacm/calls.h"
 
-/// Channels and their events. Queue pairs move in the thread that takes the event, as with
-/// rdma-core: when the program sees ESTABLISHED, its queue pair is ready.
+/// Channels and their events. As in rdma-core, the thread that takes an event moves the queue pair:
+/// when the program sees ESTABLISHED, its queue pair is ready.
 namespace verbatim::rdmacm {
 namespace {
 
-/// The passive side's new id, as its listener is by now.
+/// Prepares the passive side's new id like its listener as that is now: context, device,
+/// synchronous or not.
 Result<void> on_connect_request(Manager& manager, Event& event) {
   Id& listener = *event.subject;
   Id& id = from(event.verbs.id);
@@ -24,7 +25,7 @@ Result<void> on_connect_request(Manager& manager, Event& event) {
   return show_path(id);
 }
 
-/// The active side's answer: the queue pair becomes ready, then the peer hears of it.
+/// The active side's answer: makes the queue pair ready, then tells the peer.
 void on_connect_response(Manager& manager, Event& event) {
   Id& id = from(event.verbs.id);
   if (id.verbs.qp == nullptr) return;  // The program calls rdma_establish.
@@ -52,7 +53,7 @@ void on_multicast_join(Event& event) {
   }
 }
 
-/// False: the program does not get to see it.
+/// Returns false if the program does not get the event.
 bool prepare(Manager& manager, Event& event) {
   switch (event.verbs.event) {
     case RDMA_CM_EVENT_CONNECT_REQUEST:
@@ -132,7 +133,7 @@ rdma_event_channel* rdma_create_event_channel() {
 
 void rdma_destroy_event_channel(rdma_event_channel* channel) {
   Channel& own = from(channel);
-  // Of ids that the program has not destroyed.
+  // Frees the events of ids that the program has not destroyed.
   own.events.remove_if([](Event* event) {
     delete event;
     return true;
@@ -189,7 +190,7 @@ int rdma_migrate_id(rdma_cm_id* id, rdma_event_channel* channel) {
   Manager& cm = manager();
   rdma_event_channel* const before = id->channel;
   {
-    const std::lock_guard guard(cm.lock);  // Nobody pushes meanwhile.
+    const std::lock_guard guard(cm.lock);  // No event is added meanwhile.
     std::vector<Event*> moved;
     from(before).events.remove_if([&](Event* event) {
       if (event->subject != &own) return false;

@@ -2,7 +2,7 @@
 
 #include "dropin/rdmacm/manager.h"
 
-/// What the service of connections is given, from libibverbs.so.1.
+/// The connection service's host, by means of libibverbs.so.1.
 namespace verbatim::rdmacm {
 namespace {
 

@@ -4,7 +4,7 @@
 #include "dropin/rdmacm/addresses.h"
 #include "dropin/rdmacm/calls.h"
 
-/// The life of an id, and its addresses.
+/// Creating and destroying ids, and their addresses.
 namespace verbatim::rdmacm {
 namespace {
 
@@ -14,7 +14,8 @@ ibv_qp_type default_type(rdma_port_space space) {
   return space == RDMA_PS_IPOIB || space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
 }
 
-/// Drops what the program has not taken; the ids of requests among it are new and only ours.
+/// Drops events that the program has not taken. Ids of requests among them are new, so the program
+/// does not know them.
 void drop_events(Id& id) {
   std::vector<rdma_cm_id*> requests;
   from(id.verbs.channel).events.remove_if([&](Event* event) {
@@ -26,7 +27,7 @@ void drop_events(Id& id) {
   for (rdma_cm_id* request : requests) rdma_destroy_id(request);
 }
 
-/// The kernel's rules for what an id may do in which state, with words.
+/// Checks the kernel's rules for calls in each state of an id, with a text.
 Result<void> require(const Id& id, std::initializer_list<IdState> states, const char* words) {
   for (const IdState state : states) {
     if (id.state == state) return {};
@@ -56,7 +57,7 @@ Result<void> take_port(Id& id, const Name& name) {
   return {};
 }
 
-/// The id is one of the node's addresses, and so of its device.
+/// Binds the id to one of the node's addresses, and so to the device.
 Result<void> use_source(Id& id, const connect::OwnAddress& own) {
   Manager& cm = manager();
   if (auto attached = cm.attach_device(id); !attached) return attached;
@@ -91,7 +92,7 @@ Result<void> bind_to(Id& id, const sockaddr* address) {
 
 namespace {
 
-/// Where a name leads: for the loopback address, to the node itself.
+/// Finds the source address for a destination; a loopback address leads to the node itself.
 Result<connect::OwnAddress> find_source(const Id& id, SocketAddress& destination) {
   Manager& cm = manager();
   if (destination.is_loopback() && !cm.addresses().is_on_loopback_interface()) {

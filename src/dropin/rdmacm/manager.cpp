@@ -11,7 +11,7 @@
 namespace verbatim::rdmacm {
 namespace {
 
-/// The process's one manager. Never destroyed: the background thread and the program's threads may
+/// The process's only manager. Never destroyed: the background thread and the program's threads may
 /// call while the process exits.
 struct Process {
   std::mutex lock;
@@ -25,7 +25,8 @@ Process& process() {
 
 void before_fork() { process().lock.lock(); }
 void in_parent() { process().lock.unlock(); }
-/// The child's ids are the parent's: it gets a manager of its own when it makes new ones.
+/// The ids in a child belong to the parent; the child gets its own manager when it creates new
+/// ones.
 void in_child() {
   process().manager.store(nullptr);
   process().lock.unlock();
@@ -53,8 +54,8 @@ Result<Manager*> Manager::get() {
   if (services == nullptr) {
     return refuse(ENOSYS, "libibverbs.so.1 and librdmacm.so.1 come from different builds");
   }
-  // Before the handlers are registered: libibverbs' own must come first, so that a fork takes the
-  // two locks in the order in which we do.
+  // Before the handlers are registered: libibverbs' handler must be registered first, so that a
+  // fork takes the two locks in the usual order.
   VerbatimNode node;
   if (const int error = services->join(&node)) return refuse(error, "no node to be part of");
   static const int registered = pthread_atfork(before_fork, in_parent, in_child);
@@ -121,7 +122,7 @@ Id* Manager::find(connect::ConnectionId connection) const {
   return found == connections_.end() ? nullptr : found->second;
 }
 
-// The background thread.
+// Called by the background thread.
 
 void Manager::on_mad(const sockaddr* source, const sockaddr* destination, const void* mad) {
   Manager* const manager = process().manager.load(std::memory_order_acquire);
@@ -147,14 +148,14 @@ void Manager::on_ready(std::uint64_t tag) {
   manager->service_->on_ready(tag);
 }
 
-/// As the kernel: an id of the device hears that the device is gone, or that its interface's
-/// hardware address is another. A synchronous id waits for other events and hears the first as
-/// their failure.
+/// As in the kernel: ids of the device get an event if the device is removed, or if its interface's
+/// hardware address changes. A synchronous id, which waits for another event, gets the former as a
+/// failure.
 void Manager::on_port_changed(const VerbatimPortChange* change) {
   Manager* const manager = process().manager.load(std::memory_order_acquire);
   if (manager == nullptr) return;
   const std::lock_guard guard(manager->lock);
-  manager->node_.active_mtu = change->node->active_mtu;  // All else stays.
+  manager->node_.active_mtu = change->node->active_mtu;  // The rest is unchanged.
   manager->take_addresses(*change->node);
   manager->addresses_.set_valid(change->gids);
   manager->service_->on_addresses_changed();

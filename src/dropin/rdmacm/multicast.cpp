@@ -4,8 +4,8 @@
 #include "dropin/rdmacm/addresses.h"
 #include "dropin/rdmacm/calls.h"
 
-/// Multicast groups of datagram ids. RoCE has no subnet administrator to ask: the group's GID is
-/// its IP address (IBA A17.4.5), and membership is a matter of each node's IP stack.
+/// Multicast groups of datagram ids. RoCE has no subnet administrator: the group's GID is its IP
+/// address (IBA A17.4.5), and each node's IP stack handles membership.
 namespace verbatim::rdmacm {
 namespace {
 

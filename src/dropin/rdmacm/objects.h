@@ -15,14 +15,14 @@
 #include "connect/queue_pair_plan.h"
 #include "dropin/rdmacm/rdmacm.h"
 
-/// What stands behind the structures that programs hold: each begins with the public structure.
-/// Guarded by Manager::lock where nothing else is said.
+/// The objects behind the structures that programs see; each begins with the public structure.
+/// Protected by Manager::lock unless stated otherwise.
 namespace verbatim::rdmacm {
 
 struct Id;
 class Manager;
 
-/// How many of an object's events the program has, and has given back.
+/// Counts the events of an object that were delivered, and acknowledged.
 class EventCount {
  public:
   void deliver() { delivered_.fetch_add(1, std::memory_order_relaxed); }
@@ -31,14 +31,15 @@ class EventCount {
     ++acknowledged_;
     changed_.notify_all();
   }
-  /// Nothing is delivered any more.
+  /// Requires that no further event is delivered.
   void wait_for_acknowledgements() {
     std::unique_lock guard(lock_);
     changed_.wait(guard, [this] { return acknowledged_ == delivered_.load(); });
   }
 
  private:
-  std::atomic<std::uint32_t> delivered_{0};  // Counted by whoever takes an event from its queue.
+  std::atomic<std::uint32_t> delivered_{
+      0};  // Incremented by the thread that takes an event from its queue.
   std::mutex lock_;
   std::condition_variable changed_;
   std::uint32_t acknowledged_ = 0;
@@ -55,7 +56,8 @@ struct Multicast {
 
 struct Event {
   rdma_cm_event verbs{};
-  Id* subject = nullptr;  // Whose event it is: the listener's, where `verbs.id` is a new one.
+  Id* subject =
+      nullptr;  // The id that the event belongs to: the listener, if `verbs.id` is a new one.
   Multicast* multicast = nullptr;
   connect::PrivateData private_data;
 };
@@ -65,8 +67,8 @@ struct Channel {
   adapter::EventQueue<Event*> events;
 };
 
-/// Where a queue pair's packets begin. An id knows it from the start: programs that move their
-/// queue pairs themselves ask before they accept.
+/// Returns the first PSN of a queue pair. An id has it from the start: programs that move their
+/// queue pairs themselves ask for it before they accept.
 Psn random_psn();
 
 enum class IdState : std::uint8_t {
@@ -75,13 +77,13 @@ enum class IdState : std::uint8_t {
   address_resolved,
   route_resolved,
   listening,
-  requested,  // A request that this side has to answer.
+  requested,  // This side must answer a request.
   connecting,
   connected,
   ended,
 };
 
-/// What `rdma_set_option` sets.
+/// Options set by `rdma_set_option`.
 struct IdOptions {
   std::uint8_t traffic_class = 0;
   bool reuses_address = false;
@@ -89,10 +91,10 @@ struct IdOptions {
   std::optional<std::uint8_t> ack_timeout;
 };
 
-/// What the id is one end of.
+/// The id's connection.
 struct Connection {
   connect::ConnectionId number{};
-  bool is_open = false;  // `number` is good.
+  bool is_open = false;  // `number` is valid.
   bool is_passive = false;
   connect::IpEndpoints ends;
   connect::QueuePairPlan plan;
@@ -101,7 +103,7 @@ struct Connection {
 struct Id {
   explicit Id(const Manager* owning) : owner(owning) { connection.plan.own_psn = random_psn(); }
   rdma_cm_id verbs{};
-  const Manager* const owner;  // In a child of fork: its parent's.
+  const Manager* const owner;  // In a forked child: the parent's.
   bool is_synchronous = false;
   IdState state = IdState::idle;
   IdOptions options;
@@ -116,15 +118,15 @@ struct Id {
   std::optional<connect::ListenerId> listener;
 
   Connection connection;
-  bool connect_failed = false;  // The program knows already.
+  bool connect_failed = false;  // The program was told already.
   bool has_device = false;
   std::list<Multicast> multicasts;
-  std::unique_ptr<ibv_qp_init_attr> queue_pair_attributes;  // rdma_create_ep's, of a listener.
-  std::string connect_data;                                 // rdma_addrinfo's ai_connect.
+  std::unique_ptr<ibv_qp_init_attr> queue_pair_attributes;  // Listener: from rdma_create_ep.
+  std::string connect_data;                                 // ai_connect of rdma_addrinfo.
   rdma_addrinfo* resolved_addresses = nullptr;
   bool is_resolving_addresses = false;
 
-  /// What a queue pair is, or will be.
+  /// Returns the type of the id's queue pair, also before it is created.
   ibv_qp_type type() const { return verbs.qp != nullptr ? verbs.qp->qp_type : verbs.qp_type; }
   bool is_datagram() const { return verbs.qp_type == IBV_QPT_UD; }
 };

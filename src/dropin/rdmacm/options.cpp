@@ -3,7 +3,7 @@
 #include "dropin/rdmacm/addresses.h"
 #include "dropin/rdmacm/calls.h"
 
-/// Options of ids (man rdma_set_option), ECE, and what an id may be asked.
+/// Options of ids (man rdma_set_option), ECE, and queries.
 namespace verbatim::rdmacm {
 namespace {
 
@@ -52,8 +52,8 @@ Result<void> set_ack_timeout(Id& id, const void* value, std::size_t length) {
   return {};
 }
 
-/// Path records that the program brings: with RoCE the route follows from the address alone, so
-/// they serve where they say the same, and stand for rdma_resolve_route.
+/// Path records that the program provides. A RoCE route follows from the address alone, so they are
+/// accepted if they agree with it, and replace rdma_resolve_route.
 Result<void> set_path(Id& id, const void* value, std::size_t length) {
   if (value == nullptr || length < sizeof(ibv_path_data) || length % sizeof(ibv_path_data) != 0) {
     return refuse(EINVAL, "not a list of path records");
@@ -116,7 +116,7 @@ int rdma_get_remote_ece(rdma_cm_id* id, ibv_ece* ece) {
   if (id->qp != nullptr || ece == nullptr) {
     return answer("rdma_get_remote_ece", refuse(EINVAL, "asked before the queue pair is made"));
   }
-  *ece = {};  // No vendor: none were offered.
+  *ece = {};  // No vendor: there are no options.
   return 0;
 }
 

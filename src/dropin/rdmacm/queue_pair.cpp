@@ -2,7 +2,7 @@
 
 #include "dropin/rdmacm/calls.h"
 
-/// Queue pairs of ids: made, moved through their states as the connection says, and unmade.
+/// Queue pairs of ids: creation, state changes with the connection's attributes, destruction.
 namespace verbatim::rdmacm {
 namespace {
 
@@ -28,10 +28,10 @@ Result<void> move(Id& id, ibv_qp* qp, std::initializer_list<ibv_qp_state> states
   return {};
 }
 
-// Completion queues that the program did not bring.
+// Creates completion queues that the program has not given.
 
 void destroy_queues(rdma_cm_id& id) {
-  if (id.qp_type == IBV_QPT_XRC_RECV && id.srq != nullptr) return;  // The SRQ's own.
+  if (id.qp_type == IBV_QPT_XRC_RECV && id.srq != nullptr) return;  // The SRQ has one.
   if (id.recv_cq != nullptr) {
     ibv_destroy_cq(id.recv_cq);
     if (id.send_cq != nullptr && id.send_cq != id.recv_cq) ibv_destroy_cq(id.send_cq);
@@ -160,7 +160,7 @@ Result<void> create_queue_pair(Id& id, ibv_qp_init_attr_ex& attributes) {
     destroy_queues(verbs);
     return moved;
   }
-  verbs.pd = attributes.pd;  // An XRC target has none itself; what is made beside it has.
+  verbs.pd = attributes.pd;  // An XRC target itself has none; objects created for it use this one.
   verbs.qp = qp;
   return {};
 }

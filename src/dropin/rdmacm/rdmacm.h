@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The C interface that this folder implements: librdmacm's own header, and what newer versions
-/// declare beside it. Everything declared here is visible outside the library; all else is hidden.
+/// The C interface of this folder: librdmacm's own header, and additions of newer versions.
+/// Everything declared here is exported; all else is hidden.
 #pragma GCC visibility push(default)
 
 #include <rdma/rdma_cma.h>
@@ -25,7 +25,7 @@ int rdma_query_addrinfo(rdma_cm_id* id, rdma_addrinfo** info);
 
 namespace verbatim::rdmacm {
 
-/// Events that rdma-core 65 added: beyond the enumeration of the headers here.
+/// Events that rdma-core 65 added, beyond the enumeration in the installed header.
 inline constexpr auto kAddrinfoResolved = std::bit_cast<rdma_cm_event_type>(16u);
 inline constexpr auto kAddrinfoError = std::bit_cast<rdma_cm_event_type>(17u);
 inline constexpr auto kUserEvent = std::bit_cast<rdma_cm_event_type>(18u);

@@ -1,4 +1,4 @@
-// How numbers come and go: close, dup and its kin, fcntl.
+// Calls that create and close fds: close, dup and its variants, fcntl.
 #include <cerrno>
 #include <cstdarg>
 
@@ -17,7 +17,7 @@ using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 
 namespace {
 
-using Control = int(int, int, void*);  // fcntl, as its callees take every argument.
+using Control = int(int, int, void*);  // fcntl, with the argument that every command can take.
 
 void* as_argument(int number) { return reinterpret_cast<void*>(static_cast<long>(number)); }
 
@@ -26,7 +26,7 @@ int plain_dup3(int from, int number, int flags) {
   return plain(from, number, flags);
 }
 
-/// A second number from `least` on; `command` is F_DUPFD or F_DUPFD_CLOEXEC.
+/// Duplicates `fd` to a number from `least` on; `command` is F_DUPFD or F_DUPFD_CLOEXEC.
 int duplicate(int fd, int command, int least) {
   static auto* const plain = next<Control>("fcntl");
   if (is_child_of_vfork()) return plain(fd, command, as_argument(least));
@@ -47,7 +47,7 @@ int duplicate(int fd, int command, int least) {
   return -1;
 }
 
-/// dup3(2); the numbers differ.
+/// dup3(2) with different numbers.
 int duplicate_onto(int from, int number, int flags) {
   const auto is_plain = [](int fd) { return kind_of(fd) == Kind::other; };
   if ((is_plain(from) && is_plain(number)) || is_child_of_vfork()) {
@@ -56,7 +56,7 @@ int duplicate_onto(int from, int number, int flags) {
   if (!settle_at_any_rate(from)) return -1;
   const Kind kind = kind_of(from);
   if (number >= kNumbers) {
-    errno = EBADF;  // As beyond the process's limit.
+    errno = EBADF;  // As for a number beyond the process's limit.
     return -1;
   }
   const bool simple = kind != Kind::rsocket && !is_ours(number);

@@ -12,13 +12,13 @@ namespace {
 
 struct Number {
   std::atomic<Kind> kind;
-  // Numbers plus one: so that zeroes, which cost no memory, are the beginning.
+  // Stores fds plus one, so that zeroed memory, which costs nothing, is the initial state.
   std::atomic<int> listener;
   std::atomic<int> lock;
 };
 
 std::array<Number, kNumbers> numbers;
-std::atomic<int> end = 0;  // No number from here on is ours.
+std::atomic<int> end = 0;  // All fds from here on are `other`.
 std::atomic<pid_t> process = 0;
 thread_local int depth = 0;
 

@@ -2,13 +2,13 @@
 
 #include <cstdint>
 
-/// What the numbers of descriptors stand for. Any thread may ask and tell at any time.
+/// What each file descriptor is: an rsocket, a socket that may become one, or neither. Any thread.
 namespace verbatim::rspreload {
 
 inline constexpr int kNumbers = 65'536;
 
 enum class Kind : std::uint8_t {
-  other,  // libc's business.
+  other,  // Handled by libc.
   rsocket,
   // TCP sockets of programs that fork (pending.h).
   fresh,
@@ -16,13 +16,13 @@ enum class Kind : std::uint8_t {
   connecting,  // Not known to be connected.
   active,      // Connected, and not used yet.
   passive,     // Accepted, and not used yet.
-  converting,  // Into an rsocket, by a thread.
+  converting,  // Becoming an rsocket, in some thread.
 };
 
-/// Whether this thread is inside an rsocket call: what it calls then is meant for libc.
+/// Returns true if this thread is inside an rsocket call: calls that it makes then go to libc.
 bool inside();
 
-/// Marks the thread while it is inside.
+/// Scope object: the thread is inside an rsocket call.
 class Inside {
  public:
   Inside();
@@ -36,26 +36,27 @@ auto within(Call&& call) {
   return call();
 }
 
-/// `other` for all calls that are not the program's. After fork, the child's numbers of its
-/// parent's rsockets are `other`, too: a child can but close them. So are those of sockets that
-/// were on their way to be rsockets.
+/// Returns `other` for calls that the program did not make itself. In a forked child the parent's
+/// rsockets, and sockets that were becoming rsockets, are `other`, too: the child can only close
+/// them.
 Kind kind_of(int fd);
 inline bool is_ours(int fd) { return kind_of(fd) == Kind::rsocket; }
 
-/// EMFILE from `kNumbers` on, where nothing but `other` can be noted.
+/// Returns false with EMFILE from `kNumbers` on, where all fds are `other`.
 bool set_kind(int fd, Kind kind);
-/// False where it was not `from`. Only one thread succeeds.
+/// Returns false if it was not `from`. Only one of several threads succeeds.
 bool replace_kind(int fd, Kind from, Kind to);
 
-/// Where the peer of a passive socket will connect.
+/// The listener to which the peer of a passive socket will connect.
 struct PendingListener {
-  int listener = -1;  // An rsocket. -1 where there is none yet.
+  int listener = -1;  // An rsocket; -1: none yet.
   int lock = -1;
 };
 PendingListener pending_listener_of(int fd);
 void set_pending_listener(int fd, PendingListener pending_listener);
 
-/// A child of vfork(2) has descriptors of its own, but shares this table with its parent.
+/// Returns true in a child of vfork(2), which has its own descriptors, but shares this table with
+/// its parent.
 bool is_child_of_vfork();
 
 }  // namespace verbatim::rspreload

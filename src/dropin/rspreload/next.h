@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-/// What libc does: the functions that ours stand before.
+/// Access to libc's functions that this library's functions hide.
 namespace verbatim::rspreload {
 
 template <typename Function>
@@ -12,5 +12,5 @@ Function* next(const char* name) {
 
 }  // namespace verbatim::rspreload
 
-/// libc's function of the same name.
+/// libc's function of this name.
 #define VERBATIM_NEXT(function) (verbatim::rspreload::next<decltype(::function)>(#function))

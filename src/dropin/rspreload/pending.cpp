@@ -16,14 +16,14 @@
 #include "dropin/rdmacm/locks.h"
 #include "ulp/rsocket/private.h"
 
-// What is called here goes to libc: `Inside` says so.
+// Calls in this file go to libc, by `Inside`.
 namespace verbatim::rspreload {
 namespace {
 
 constexpr int kRetryMs = 5;
-/// No wait for a peer is longer: another thread may have made an rsocket of the number meanwhile.
+/// Bounds each wait for a peer: another thread may have made the fd an rsocket meanwhile.
 constexpr int kLookAgainMs = 100;
-/// For a connection whose peer has ended its TCP connection already.
+/// Wait for a connection whose peer has already ended its TCP connection.
 constexpr int kLateMs = 500;
 
 bool is_set(const char* name) {
@@ -31,7 +31,7 @@ bool is_set(const char* name) {
   return value != nullptr && std::atoi(value) != 0;
 }
 
-/// An IPv4 address in IPv6's form is one of IPv4 to an adapter.
+/// Converts an IPv4-mapped address to IPv4, as adapters need it.
 sockaddr_storage unmapped(const sockaddr_storage& address) {
   sockaddr_in6 mapped{};
   std::memcpy(&mapped, &address, sizeof mapped);
@@ -56,14 +56,14 @@ short state_of(int fd) {
   return poll(&state, 1, 0) > 0 ? state.revents : short{0};
 }
 
-/// Resets the connection: both programs learn of it.
+/// Resets the connection, which both programs see.
 Kind abandon(int fd) {
   const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
   [[maybe_unused]] const int done = connect(fd, &nobody, sizeof nobody);
   return Kind::other;
 }
 
-/// The rsocket takes the TCP socket's place.
+/// Replaces the TCP socket by the rsocket.
 Kind take_over(int fd, int number) {
   rfcntl(number, F_SETFL, fcntl(fd, F_GETFL));
   int no_delay = 0;
@@ -71,7 +71,7 @@ Kind take_over(int fd, int number) {
   if (getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &length) == 0 && no_delay != 0) {
     rsetsockopt(number, IPPROTO_TCP, TCP_NODELAY, &no_delay, sizeof no_delay);
   }
-  // Other processes may have it still.
+  // Other processes may still have the TCP socket.
   shutdown(fd, SHUT_RDWR);
   const int flags = (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
   const bool done = verbatim_rdup3(number, fd, flags) == fd;
@@ -82,7 +82,7 @@ Kind take_over(int fd, int number) {
 Kind advance_active(int fd, Kind kind) {
   const short state = state_of(fd);
   if (state == 0) return kind;
-  // It may have been refused: the program's own call shall tell it.
+  // It may have been refused; the program's own call then reports it.
   if ((state & (POLLERR | POLLHUP)) != 0) return Kind::other;
   std::uint32_t message = 0;
   if (recv(fd, &message, sizeof message, MSG_PEEK | MSG_DONTWAIT) != sizeof message) {
@@ -102,8 +102,8 @@ Kind advance_active(int fd, Kind kind) {
   return take_over(fd, number);
 }
 
-/// Held by the one process that listens at an address: lets others wait without asking the adapter,
-/// and goes with the process. EADDRINUSE.
+/// Returns a lock, which one process at a time can have for the address at which it listens: others
+/// wait for it without asking the adapter. It ends with the process. EADDRINUSE.
 int lock_address(const sockaddr_storage& address) {
   std::string name = "rspreload ";
   constexpr char kDigits[] = "0123456789abcdef";
@@ -117,7 +117,8 @@ int lock_address(const sockaddr_storage& address) {
   return lock;
 }
 
-/// An rsocket that listens at the accepted socket's address. EADDRINUSE where another does.
+/// Returns an rsocket that listens at the accepted socket's address. EADDRINUSE if another process
+/// listens there.
 PendingListener listen_beside(int fd) {
   sockaddr_storage local{};
   socklen_t length = sizeof local;
@@ -137,9 +138,9 @@ PendingListener listen_beside(int fd) {
   return {};
 }
 
-/// Begins to listen, and tells the peer.
+/// Starts to listen, and tells the peer by writing zeroes.
 Kind invite(int fd) {
-  if (state_of(fd) != 0) return Kind::other;  // It speaks, or has left, uninvited.
+  if (state_of(fd) != 0) return Kind::other;  // It sends data without the zeroes, or has closed.
   const PendingListener own = listen_beside(fd);
   if (own.listener < 0) return errno == EADDRINUSE ? Kind::passive : abandon(fd);
   set_pending_listener(fd, own);
@@ -151,7 +152,8 @@ Kind invite(int fd) {
   return abandon(fd);
 }
 
-/// What has come to a peer that ended its TCP connection: it may have connected before.
+/// Accepts the connection of a peer that has ended its TCP connection: it may have connected before
+/// that.
 int accept_late(int listener) {
   pollfd coming{.fd = listener, .events = POLLIN, .revents = 0};
   rpoll(&coming, 1, kLateMs);
@@ -170,8 +172,9 @@ Kind advance_passive(int fd) {
   if (number < 0 && has_left) number = accept_late(pending_listener_of(fd).listener);
   stop_listening(fd);
   if (number >= 0) return take_over(fd, number);
-  if (!has_left) return abandon(fd);  // It speaks, and is no rsocket's program.
-  // That it left zeroes unread makes a reset of its end: the program is to find an end.
+  if (!has_left) return abandon(fd);  // It sends data: its program does not use rsockets.
+  // The peer has closed with our zeroes unread, which the kernel reports as a reset. The program
+  // must see an end instead.
   int error = 0;
   socklen_t length = sizeof error;
   getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);

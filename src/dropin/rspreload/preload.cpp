@@ -1,4 +1,4 @@
-// The socket calls on one descriptor.
+// Socket calls with one descriptor.
 #include <array>
 #include <cerrno>
 #include <cstdarg>
@@ -17,7 +17,7 @@
 namespace verbatim::rspreload {
 namespace {
 
-/// Sockets that the libraries make for themselves stay plain ones.
+/// Sockets that the libraries create for themselves remain plain.
 bool is_librarys(const void* caller) {
   Dl_info info{};
   if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return false;
@@ -37,7 +37,7 @@ int accepted(int fd, sockaddr* address, socklen_t* length, int flags) {
   return number;
 }
 
-/// TCP's answer to the accept of a socket that may be `listening`.
+/// Handles TCP's result of accept on a socket that may be `listening`.
 int accepted_pending(int listener, int number) {
   if (number < 0 || kind_of(listener) != Kind::listening) return number;
   if (set_kind(number, Kind::passive)) return number;
@@ -46,7 +46,7 @@ int accepted_pending(int listener, int number) {
   return -1;
 }
 
-/// TCP's answer to the connect of a socket that may be `fresh`.
+/// Handles TCP's result of connect on a socket that may be `fresh`.
 void note_connect(int fd, int error) {
   if (error == EINPROGRESS || error == EINTR) {
     replace_kind(fd, Kind::fresh, Kind::connecting);
@@ -65,7 +65,7 @@ using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 
 extern "C" {
 
-[[noreturn]] void __chk_fail();  // libc's: the program is about to overrun a buffer.
+[[noreturn]] void __chk_fail();  // libc's: called when a buffer would be overrun.
 
 EXPORT int socket(int domain, int type, int protocol) {
   static auto* const plain = VERBATIM_NEXT(socket);
@@ -250,13 +250,13 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  constexpr unsigned long kNonblocking = 0x5421;  // FIONBIO, as some runtimes use it.
+  constexpr unsigned long kNonblocking = 0x5421;  // FIONBIO, which some runtimes use.
   if (!is_ours(fd) || request != kNonblocking) return plain(fd, request, argument);
   const int flags = *static_cast<int*>(argument) != 0 ? O_NONBLOCK : 0;
   return within([&] { return rfcntl(fd, F_SETFL, flags); });
 }
 
-// What programs call that were built to check the size of buffers (_FORTIFY_SOURCE).
+// Variants with buffer size checks, for programs built with _FORTIFY_SOURCE.
 
 EXPORT ssize_t __read_chk(int fd, void* buffer, size_t size, size_t room) {
   if (size > room) __chk_fail();

@@ -1,4 +1,4 @@
-// fstat: an rsocket is a socket to the program, although its descriptor is not one to the kernel.
+// fstat reports an rsocket as a socket, although its descriptor is no socket to the kernel.
 #include <sys/stat.h>
 
 #include "dropin/rspreload/fd_table.h"
@@ -30,7 +30,7 @@ EXPORT int fstat64(int fd, struct stat64* status) {
   return as_socket(plain(fd, status), fd, status);
 }
 
-// What programs call that were built with a C library before 2.33.
+// Variants for programs built with a C library before 2.33.
 
 EXPORT int __fxstat(int version, int fd, struct stat* status) {
   static auto* const plain = next<int(int, int, struct stat*)>("__fxstat");

@@ -1,4 +1,4 @@
-// poll and select, where rsockets are among the descriptors.
+// poll and select with rsockets among the descriptors.
 #include <algorithm>
 #include <chrono>
 #include <initializer_list>
@@ -19,7 +19,7 @@ using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 
 namespace {
 
-/// Who answers for a set of descriptors: the last of these that one of them needs.
+/// The implementation that serves a set of descriptors: the last of these that one of them needs.
 enum class Way : std::uint8_t { libc, rsockets, pending };
 
 Way way_of(int fd) {
@@ -43,7 +43,7 @@ Way way_of(int count, const fd_set* a, const fd_set* b, const fd_set* c) {
   return way;
 }
 
-/// poll, where some sockets are pending: they become rsockets as soon as their peers are there.
+/// poll with pending sockets, which become rsockets as soon as their peers are ready.
 int poll_pending(pollfd* fds, nfds_t count, int timeout_ms) {
   using std::chrono::steady_clock;
   const auto end = steady_clock::now() + std::chrono::milliseconds(timeout_ms);
@@ -53,7 +53,7 @@ int poll_pending(pollfd* fds, nfds_t count, int timeout_ms) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - steady_clock::now());
     int limit = timeout_ms < 0 ? -1 : static_cast<int>(std::max<std::int64_t>(left.count(), 0));
     for (nfds_t i = 0; i < count; ++i) {
-      // Whether it is connected is for TCP to say; whether it can be used, for the rsocket.
+      // TCP tells whether it is connected, the rsocket whether it can be used.
       if (kind_of(fds[i].fd) == Kind::connecting || advance(fds[i].fd)) continue;
       all[i].fd = -1;
       const int longest = watch(fds[i].fd, all);
@@ -103,8 +103,8 @@ int select_pending(int count, fd_set* read, fd_set* write, fd_set* except, const
   return ready;
 }
 
-/// The caller's signal mask for as long as it waits. Between setting it and waiting a signal may
-/// slip through; rsockets wait 100 ms at most.
+/// Sets the caller's signal mask during the wait. A signal between setting it and waiting may be
+/// missed; rsockets wait 100 ms at most.
 class Mask {
  public:
   explicit Mask(const sigset_t* mask) : is_set_(mask != nullptr) {

@@ -1,6 +1,6 @@
-/// The path calls of the C library, in front of its own: each leads paths of the view into it and
-/// calls the next function of its name. Programs of old C libraries call __xstat and its like,
-/// programs that are built with fortification the names that end in _2 and _chk.
+/// The path calls of the C library, interposed: each redirects paths of the view and calls the next
+/// function of its name. Programs built with old C libraries call __xstat and similar ones;
+/// programs built with fortification call names that end in _2 and _chk.
 #include <cstdarg>
 #include <cstddef>
 #include <cstdio>
@@ -20,7 +20,7 @@ namespace {
 
 using verbatim::view::Redirected;
 
-/// The function of that name behind this library. `Function` is the type of a plain function.
+/// Returns the next function of that name after this library. `Function` is a plain function type.
 template <typename Function>
 Function* next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
@@ -34,7 +34,7 @@ mode_t mode_of(int flags, va_list arguments) {
 
 }  // namespace
 
-// Two definitions of one shape each: the plain name, and the one for large files.
+// Defines two functions of the same shape: the plain name, and the one for large files.
 
 #define VERBATIM_OPEN(NAME)                                            \
   VERBATIM_EXPORT int NAME(const char* path, int flags, ...) {         \
@@ -60,7 +60,7 @@ VERBATIM_OPEN(open64)
 VERBATIM_OPENAT(openat)
 VERBATIM_OPENAT(openat64)
 
-/// A function whose one path is its first argument, and then the one whose path is its second.
+/// For functions whose only path is the first argument, and for those whose path is the second.
 #define VERBATIM_PATH_FIRST(RESULT, NAME, DECLARED, PASSED)                              \
   VERBATIM_EXPORT RESULT NAME(const char* path VERBATIM_UNPACK DECLARED) {               \
     static auto* const call = next<RESULT(const char* VERBATIM_UNPACK DECLARED)>(#NAME); \
@@ -129,7 +129,7 @@ VERBATIM_PATH_FIRST(ssize_t, lgetxattr, (const char* name, void* out, std::size_
 VERBATIM_PATH_FIRST(ssize_t, listxattr, (char* out, std::size_t size), (out, size))
 VERBATIM_PATH_FIRST(ssize_t, llistxattr, (char* out, std::size_t size), (out, size))
 
-/// These answer with a path: as the program knows it.
+/// For functions that return a path: returned as the program knows it.
 #define VERBATIM_RESOLVE(NAME, DECLARED, PASSED)                                        \
   VERBATIM_EXPORT char* NAME(const char* path VERBATIM_UNPACK DECLARED) {               \
     static auto* const call = next<char*(const char* VERBATIM_UNPACK DECLARED)>(#NAME); \

@@ -7,15 +7,15 @@
 namespace verbatim::view {
 namespace {
 
-/// Whole folders: what the view lacks does not exist, so a program never sees half of a real card.
+/// Whole folders: a file that the view lacks does not exist, so a program never sees parts of a
+/// real card.
 constexpr std::string_view kFolders[] = {
     "/sys/class/infiniband",    "/sys/class/infiniband_verbs", "/sys/class/infiniband_mad",
     "/sys/class/infiniband_cm", "/sys/class/infiniband_srp",   "/sys/devices/virtual/verbatim",
     "/dev/infiniband",
 };
 
-/// The path from its second component on, where it has `folder` as its beginning; slashes count
-/// once. -1: it has not.
+/// Returns true if the path is `folder` or inside it; repeated slashes count as one.
 bool lies_in(const char* path, std::string_view folder) {
   std::size_t at = 0;
   for (; *path != '\0' && at < folder.size(); ++at) {

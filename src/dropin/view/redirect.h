@@ -3,14 +3,14 @@
 #include <climits>
 #include <cstddef>
 
-/// Which paths of /sys and /dev are the view's.
+/// Redirection of paths in /sys and /dev to the view.
 namespace verbatim::view {
 
-/// The folder that VERBATIM_VIEW names; null where it is not set or no absolute path.
+/// Returns the folder in VERBATIM_VIEW; null if it is not set or not an absolute path.
 const char* root();
 
-/// A path that programs give, led into the view where it is ours. Lives as long as the call that
-/// it is for. Safe anywhere: no memory is allocated, nothing is locked, errno stays.
+/// A program's path, redirected into the view if it belongs there. Valid during the call that it is
+/// made for. Async-signal-safe: no allocation, no lock, errno unchanged.
 class Redirected {
  public:
   /// `path` may be null.
@@ -23,7 +23,7 @@ class Redirected {
   char buffer_[PATH_MAX];
 };
 
-/// A path inside the view as programs know it: the reverse. In place; other paths stay.
+/// Converts a path inside the view to the one that programs know, in place; other paths stay.
 void strip_root(char* path, const char* view_root = root());
 
 }  // namespace verbatim::view

@@ -9,7 +9,7 @@
 
 namespace verbatim::rsocket {
 
-/// Walks through the user's buffers, as one piece.
+/// Reads and writes the user's buffers as if they were one.
 class Cursor {
  public:
   explicit Cursor(std::span<const iovec> pieces) : pieces_(pieces) {
@@ -17,7 +17,7 @@ class Cursor {
   }
   std::size_t left() const { return left_; }
 
-  /// Copies the next bytes out of the user's buffers. There are so many.
+  /// Copies the next bytes out of the user's buffers. The caller has checked that there are enough.
   void read(void* to, std::size_t bytes) {
     auto* at = static_cast<std::byte*>(to);
     walk(bytes, [&at](std::byte* piece, std::size_t size) {
@@ -52,7 +52,7 @@ class Cursor {
   }
 
   std::span<const iovec> pieces_;
-  std::size_t offset_ = 0;  // In the first piece.
+  std::size_t offset_ = 0;  // Within the first piece.
   std::size_t left_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// The entry points of rsocket(7), but rpoll and rselect: numbers to sockets, failures to errno.
+// The entry points of rsocket(7), except rpoll and rselect: they map fds to sockets and failures to
+// errno.
 
 #include <cerrno>
 #include <cstdarg>
@@ -49,7 +50,7 @@ int rsocket(int domain, int type, int protocol) {
   const bool is_stream = kind == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP);
   const bool is_datagram = kind == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP);
   const bool is_ip = domain == AF_INET || domain == AF_INET6;
-  // A datagram socket sends over a UDP socket as well, which has no GIDs.
+  // A datagram socket also sends over a UDP socket, which has no AF_IB addresses.
   if (!(is_stream && (is_ip || domain == AF_IB)) && !(is_datagram && is_ip)) {
     return answer(Outcome<void>(
         unsupported("there are streams and datagrams over IP, and streams over AF_IB")));
@@ -80,7 +81,7 @@ int raccept(int socket, sockaddr* addr, socklen_t* addrlen) {
     return -1;
   }
   const int number = (*accepted)->number();
-  // The peer's name is known although the connection may not stand yet.
+  // The peer's name is known even if the connection is not established yet.
   if (addr != nullptr) static_cast<void>((*accepted)->name(addr, addrlen, true));
   enter(std::move(*accepted));
   return number;

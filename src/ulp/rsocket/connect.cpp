@@ -1,4 +1,4 @@
-// How stream rsockets come together: the events of the connection manager.
+// Connecting stream rsockets: handles the connection manager's events.
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -20,7 +20,7 @@ Outcome<rdma_event_channel*> make_channel() {
   return channel;
 }
 
-/// What connect(2) would say.
+/// Returns the errno value of connect(2) for the event.
 int error_of(rdma_cm_event_type event, int status) {
   switch (event) {
     case RDMA_CM_EVENT_REJECTED:
@@ -59,7 +59,7 @@ Stream::~Stream() {
 
 Outcome<void> Stream::bind(const sockaddr* address, socklen_t) {
   std::unique_lock lock(mutex_);
-  // The call wants the whole address although it only reads it.
+  // rdma_bind_addr takes a non-const address, but only reads it.
   if (rdma_bind_addr(id_, const_cast<sockaddr*>(address)) != 0) return fail(errno);
   return {};
 }
@@ -114,7 +114,7 @@ Outcome<void> Stream::finish_opening(std::unique_lock<std::mutex>& lock, bool ma
 void Stream::take_events() {
   rdma_cm_event* event = nullptr;
   while (rdma_get_cm_event(channel_, &event) == 0) {
-    // Copied, so that the event is acknowledged before anything is done with its id.
+    // Copied, so that the event can be acknowledged before its id is used or destroyed.
     const rdma_cm_event_type kind = event->event;
     const int status = event->status;
     rdma_cm_id* const id = event->id;
@@ -200,14 +200,14 @@ void Stream::on_request(rdma_cm_id* id, const rdma_conn_param& parameters) {
     }
     if (stream->id_ != nullptr) {
       rdma_reject(stream->id_, nullptr, 0);
-      return;  // The stream destroys it.
+      return;  // The stream destroys the id.
     }
   }
   rdma_reject(id, nullptr, 0);
   rdma_destroy_id(id);
 }
 
-/// As accept(2) gives only connections that stand.
+/// Like accept(2), raccept returns only established connections.
 void Stream::poll_pending_accepts() {
   std::erase_if(pending_accepts_, [this](const std::shared_ptr<Stream>& stream) {
     std::unique_lock lock(stream->mutex_);

@@ -24,7 +24,7 @@ bool is_wildcard(const SocketAddress& address) {
 
 SocketAddress name_of(int fd) { return SocketAddress::of_socket(fd).value_or(SocketAddress()); }
 
-/// The header of a UDP datagram; its length.
+/// Writes the header of a UDP datagram and returns its length.
 std::size_t put_udp_header(Op op, std::uint32_t qpn, const SocketAddress& local, std::byte* to) {
   const std::size_t length = local.is_ipv4() ? 16 : kUdpHeaderMax;
   store_be(to, kUdpTag);
@@ -41,7 +41,7 @@ std::size_t put_udp_header(Op op, std::uint32_t qpn, const SocketAddress& local,
   return length;
 }
 
-/// Room for the ancillary data that says where a datagram leaves from.
+/// Space for the ancillary data that sets a datagram's source address.
 union SourceControl {
   cmsghdr header;
   std::array<char, CMSG_SPACE(sizeof(in6_pktinfo))> bytes;
@@ -89,7 +89,7 @@ Outcome<void> Datagram::bind(const sockaddr* address, socklen_t length) {
   std::unique_lock lock(mutex_);
   if (::bind(udp_.get(), address, length) != 0) return fail(errno);
   const SocketAddress local = name_of(udp_.get());
-  // The queue pair of a certain address is there from the beginning: others may ask for it.
+  // A socket bound to a specific address gets its queue pair at once: peers may ask for it.
   if (!is_wildcard(local)) static_cast<void>(port_at(local));
   return {};
 }
@@ -104,7 +104,7 @@ Outcome<void> Datagram::connect(const sockaddr* address, socklen_t length) {
   return {};
 }
 
-/// Our own address towards a peer; the UDP socket's where that has a certain one.
+/// Returns the local address for a peer: the UDP socket's, if it is bound to a specific one.
 Outcome<SocketAddress> Datagram::local_for(const SocketAddress& peer) {
   const SocketAddress bound = name_of(udp_.get());
   if (!is_wildcard(bound)) return bound;
@@ -118,7 +118,7 @@ Outcome<SocketAddress> Datagram::local_for(const SocketAddress& peer) {
   auto address = SocketAddress::from(
       local, local->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
   if (!address) return fail(address.error().code);
-  if (bound.port() == 0) {  // From now on it has a name.
+  if (bound.port() == 0) {  // The UDP socket has a name from now on.
     const SocketAddress any = address->with_port(0);
     if (::bind(udp_.get(), any.data(), any.size()) != 0) return fail(errno);
   }
@@ -230,7 +230,7 @@ void Datagram::on_udp(ByteSpan bytes, const SocketAddress& from) {
 }
 
 void Datagram::deliver(const SocketAddress& from, ByteSpan bytes) {
-  if (waiting_.size() >= kWaitingMax) return;  // As a full socket buffer.
+  if (waiting_.size() >= kWaitingMax) return;  // Dropped, as by a full socket buffer.
   waiting_.push_back({from, {bytes.begin(), bytes.end()}});
 }
 

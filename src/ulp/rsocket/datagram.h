@@ -11,8 +11,8 @@
 
 namespace verbatim::rsocket {
 
-/// Before the user's bytes of a datagram that goes over UDP, while the peer's queue pair is not
-/// known yet, and of the answer that tells ours:
+/// Header before the user's bytes of a datagram that is sent over UDP because the peer's queue pair
+/// is unknown, and of the answer that gives our queue pair:
 ///
 ///     byte   0-3            4            5    6        7      8-11                12-15 or 12-27
 ///          +--------------+------------+----+--------+------+-------------------+---------------+
@@ -20,8 +20,8 @@ namespace verbatim::rsocket {
 ///          +--------------+------------+----+--------+------+-------------------+---------------+
 inline constexpr std::size_t kUdpHeaderMax = 28;
 
-/// A datagram rsocket: a UDP socket that owns the name and finds peers, and a queue pair for each
-/// local address, over which datagrams go as soon as the peer's queue pair is known.
+/// A datagram rsocket: a UDP socket that owns the name and finds peers, and one queue pair per
+/// local address, which sends datagrams as soon as the peer's queue pair is known.
 class Datagram final : public Socket {
  public:
   static Outcome<std::shared_ptr<Datagram>> make(int domain);
@@ -55,7 +55,7 @@ class Datagram final : public Socket {
   struct Peer {
     SocketAddress address;
     DatagramPort* port = nullptr;
-    ibv_ah* ah = nullptr;  // Null until its queue pair is known.
+    ibv_ah* ah = nullptr;  // Null until the peer's queue pair is known.
     std::uint32_t qpn = 0;
   };
   struct Waiting {

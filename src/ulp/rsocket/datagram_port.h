@@ -14,16 +14,16 @@
 
 namespace verbatim::rsocket {
 
-/// Before the user's bytes between queue pairs: who sends them.
+/// Header before the user's bytes between queue pairs: the sender's address.
 ///
 ///     byte   0            1        2-3    4-7 (IPv4), or 4-7 flow information and 8-23 (IPv6)
 ///          +------------+--------+------+-----------------------------------------------------+
 ///          | IP version | length | port | address                                             |
 ///          +------------+--------+------+-----------------------------------------------------+
 inline constexpr std::size_t kHeaderMax = 24;
-inline constexpr std::size_t kDatagramBytes = kLowWater;  // Header and user's bytes.
+inline constexpr std::size_t kDatagramBytes = kLowWater;  // Header and payload.
 
-/// Writes the header; how long it is.
+/// Writes the header and returns its length.
 std::size_t put_sender(const SocketAddress& sender, std::byte* to);
 Outcome<SocketAddress> sender_of(ByteSpan datagram);
 
@@ -48,7 +48,7 @@ class DatagramPort {
 
   void arm();
   bool armed() const { return armed_; }
-  /// The next datagram that came.
+  /// Returns the next received datagram.
   std::optional<Received> next();
   bool can_send() const { return !free_.empty(); }
   bool all_sent() const { return free_.size() == slots_; }
@@ -68,7 +68,7 @@ class DatagramPort {
   std::size_t slots_ = 0;
   Memory send_memory_;
   Memory receive_memory_;
-  std::vector<std::uint32_t> free_;  // Places in the send memory.
+  std::vector<std::uint32_t> free_;  // Free slots of the send memory.
 };
 
 }  // namespace verbatim::rsocket

@@ -1,4 +1,4 @@
-// Setting up one end of a stream: queue pair, buffers, the exchange of what both offer.
+// Sets up one end of a stream: queue pair, buffers, and the exchange of buffer addresses.
 #include "ulp/rsocket/endpoint.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ Outcome<void> Endpoint::make_queues() {
 Outcome<void> Endpoint::make_buffers() {
   ibv_pd* pd = id_->qp->pd;
   const std::size_t list = kTargets * sizeof(Target) + sizes_.iomap_entries * sizeof(IoMapping);
-  // Behind what users send: a place for each piece of news on its way.
+  // After the send buffer: a slot for each control message in flight.
   auto send = Memory::make(pd, sizes_.send_bytes + kControlSlots * sizeof(Target), 0);
   auto receive = Memory::make(pd, sizes_.receive_bytes + sizes_.receive_requests * kWordBytes,
                               IBV_ACCESS_REMOTE_WRITE);
@@ -81,7 +81,7 @@ Outcome<void> Endpoint::make_buffers() {
   target_list_ = std::move(*targets);
   requests_free_ = data_requests();
   send_free_ = sizes_.send_bytes;
-  // The first half is offered by the connection's private data, the second is to be.
+  // The connection's private data offers the first half; the second is offered next.
   offer_at_ = half();
   read_ = half();
   credit_at_ = sizes_.receive_requests / 2;
@@ -125,7 +125,7 @@ Outcome<void> Endpoint::start(const ConnectData& peer) {
   if (peer.version != kVersion) return unsupported("the peer has another version of the protocol");
   swap_ = ((peer.flags & kBigEndianHost) != 0) != kWeAreBigEndian;
   peer_targets_ = from_network(peer.targets);
-  peer_target_ = 1;  // The first one is `peer.buffer`'s counterpart: it was told just now.
+  peer_target_ = 1;  // Target 0 is the buffer in the peer's private data.
   if ((peer.flags & kHasIoMap) != 0) {
     peer_iomap_ = {peer_targets_.address + peer_targets_.length * sizeof(Target), peer_targets_.key,
                    from_scale(peer.iomap_size)};

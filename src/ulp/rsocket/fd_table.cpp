@@ -1,5 +1,5 @@
-// The rsockets of this process by number. A socket may have several numbers, each a descriptor of
-// its own: duplicates of the handle's.
+// The rsockets of this process by fd. A socket may have several fds; each is a duplicate of the
+// handle's descriptor.
 #include <algorithm>
 #include <cerrno>
 #include <new>
@@ -19,7 +19,8 @@ namespace {
 struct Table {
   std::shared_mutex mutex;
   std::unordered_map<int, std::shared_ptr<Socket>> sockets;
-  std::vector<std::shared_ptr<Socket>> parents;  // In a child of fork: never touched.
+  std::vector<std::shared_ptr<Socket>>
+      parents;  // In a forked child: the parent's sockets, never used.
 };
 
 /// Never destroyed: threads may use it while the process exits.
@@ -30,12 +31,12 @@ Table& table() {
 
 void before_fork() { table().mutex.lock(); }
 void in_parent() { table().mutex.unlock(); }
-/// The parent's rsockets are none of the child's: to destroy them would end the parent's
-/// connections. Their descriptors stay, for the program to close.
+/// A child must not use the parent's rsockets: destroying them would end the parent's connections.
+/// Their descriptors stay open until the program closes them.
 void in_child() {
   for (auto& [number, socket] : table().sockets) table().parents.push_back(std::move(socket));
   table().sockets.clear();
-  // Its owner was a thread of another number, for whom only a new one can stand in.
+  // The lock was held by the parent's thread, so the child constructs a new one.
   new (&table().mutex) std::shared_mutex;
 }
 
@@ -44,8 +45,8 @@ void set(int number, std::shared_ptr<Socket> socket) {
   table().sockets[number] = std::move(socket);
 }
 
-/// The socket has the number no more. Its handle must be another by then, unless the number was
-/// the last. Answers with the socket where it was.
+/// Removes the fd from its socket. Its handle must be another descriptor by then, unless this was
+/// the last fd. Returns the socket, if there was one.
 std::shared_ptr<Socket> unset(int number) {
   const auto found = table().sockets.find(number);
   std::shared_ptr<Socket> socket = std::move(found->second);
@@ -54,7 +55,7 @@ std::shared_ptr<Socket> unset(int number) {
   return socket->numbers.empty() ? std::move(socket) : nullptr;
 }
 
-/// `number` will be another file's, so the socket's handle must not be in its place.
+/// `number` will be another file's fd, so moves the socket's handle away from it.
 Outcome<void> make_way(Socket& socket, int number) {
   if (socket.number() != number) return {};
   const auto other = std::ranges::find_if(socket.numbers, [&](int it) { return it != number; });
@@ -68,7 +69,7 @@ Outcome<void> make_way(Socket& socket, int number) {
   return {};
 }
 
-/// dup3(2), where an rsocket is what is duplicated, or what loses the number, or both.
+/// dup3(2), if `from`, `number` or both are rsockets.
 Outcome<void> duplicate(int from, int number, int flags) {
   std::shared_ptr<Socket> last;
   {
@@ -96,7 +97,7 @@ std::shared_ptr<Socket> find(int number) {
 }
 
 void enter(std::shared_ptr<Socket> socket) {
-  // Without memory for it a child would only have what it cannot use.
+  // If this fails for lack of memory, a child only has rsockets that it cannot use.
   [[maybe_unused]] static const int registered = pthread_atfork(before_fork, in_parent, in_child);
   std::unique_lock lock(table().mutex);
   const int number = socket->number();
@@ -108,7 +109,7 @@ Outcome<std::shared_ptr<Socket>> take_out(int number) {
   const auto found = table().sockets.find(number);
   if (found == table().sockets.end()) return fail(EBADF);
   const std::shared_ptr<Socket> socket = found->second;
-  // The last number goes with the handle, when the last call on the socket is done.
+  // The last fd is closed with the handle, when the last call on the socket has returned.
   if (socket->numbers.size() > 1) {
     if (auto ok = make_way(*socket, number); !ok) return fail(ok.error());
   }

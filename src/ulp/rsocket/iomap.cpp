@@ -1,4 +1,4 @@
-// Buffers that one side maps and the other writes without a copy: riomap, riounmap, riowrite.
+// Buffers that one side maps and the other writes to without a copy: riomap, riounmap, riowrite.
 #include <bit>
 
 #include "ulp/rsocket/endpoint.h"
@@ -14,7 +14,7 @@ Outcome<off_t> Endpoint::map(void* buffer, std::size_t bytes, bool remote, off_t
       if (other.index >= 0) taken[static_cast<std::size_t>(other.index)] = true;
     }
     const auto free = std::ranges::find(taken, false);
-    if (free == taken.end()) return fail(ENOMEM);  // The peer has no room in its map.
+    if (free == taken.end()) return fail(ENOMEM);  // The peer's map is full.
     mapped.index = static_cast<int>(free - taken.begin());
     mapped.told = false;
     access |= IBV_ACCESS_REMOTE_WRITE;

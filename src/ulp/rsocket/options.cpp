@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t bit(int option) { return std::uint64_t{1} << (option & 63); }
 
-/// Accepted, and without a meaning on a reliable connection of an adapter.
+/// Options that are stored, but have no effect on a reliable connection.
 bool is_remembered_only(int level, int option) {
   if (level == SOL_SOCKET) {
     return option == SO_KEEPALIVE || option == SO_OOBINLINE || option == SO_LINGER;

@@ -1,4 +1,4 @@
-// rpoll and rselect: rsockets and other descriptors together.
+// rpoll and rselect, for rsockets together with other descriptors.
 #include <algorithm>
 #include <cerrno>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace verbatim::rsocket {
 namespace {
 
-/// As with single sockets: another thread may have taken the event that would wake us.
+/// Another thread may have taken the event that would wake this one.
 constexpr TimeNs kLongestWait = 100 * kMillisecond;
 
 struct Waiting {
@@ -22,7 +22,7 @@ struct Waiting {
   bool all_rsockets = true;
 };
 
-/// How many are ready, without waiting; -1 as poll(2).
+/// Returns the number of ready descriptors without waiting; -1 as poll(2).
 int check(Waiting& waiting) {
   int count = 0;
   if (!waiting.all_rsockets) {
@@ -77,7 +77,8 @@ int poll_all(std::span<pollfd> fds, int timeout_ms) {
     }
     if (const int count = check(waiting); count != 0) return count;
     const auto is_armed = [](const auto& socket) { return !socket || socket->armed(); };
-    if (!std::ranges::all_of(waiting.sockets, is_armed)) continue;  // Something came just now.
+    if (!std::ranges::all_of(waiting.sockets, is_armed))
+      continue;  // An event has arrived meanwhile.
     if (wait(waiting, std::min(end - now, kLongestWait)) < 0) return -1;
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The C interface of rsocket(7): librdmacm's own header. Everything declared here is visible
-/// outside the library.
+/// The C interface of rsocket(7), from librdmacm's own header. Everything declared here is
+/// exported.
 #pragma GCC visibility push(default)
 #include <rdma/rsocket.h>
 #pragma GCC visibility pop

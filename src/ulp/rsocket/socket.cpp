@@ -14,10 +14,10 @@
 namespace verbatim::rsocket {
 namespace {
 
-/// No wait is longer: an event may have been taken by another thread's call meanwhile.
+/// Bounds each wait: another thread's call may have taken the event meanwhile.
 constexpr int kLongestWaitMs = 100;
 
-/// Bytes of an address by its family; 0 for one that is not known, or null.
+/// Returns the length of an address by its family; 0 for an unknown one, or null.
 socklen_t length_of(const sockaddr* address) {
   if (address == nullptr) return 0;
   switch (address->sa_family) {
@@ -59,7 +59,7 @@ void Socket::move_to(int number) {
 }
 
 Outcome<void> Socket::wait_once(std::unique_lock<std::mutex>& lock) {
-  if (somebody_waits_) {  // Who tells us when something has changed.
+  if (somebody_waits_) {  // That thread takes the event and wakes this one.
     changed_.wait_for(lock, std::chrono::milliseconds(kLongestWaitMs));
     return {};
   }

@@ -18,14 +18,14 @@
 
 namespace verbatim::rsocket {
 
-/// Several descriptors as one, readable when one of them is. Its number is the rsocket's.
+/// Several descriptors as one that is readable if any of them is. Its number is the rsocket's fd.
 class Handle {
  public:
   static Outcome<Handle> make();
   Outcome<void> add(int fd);
   void remove(int fd);
   int number() const { return epoll_.get(); }
-  /// It is `number` from now on, a duplicate, and leaves the descriptor that it was.
+  /// Becomes `number`, a duplicate, and leaves the earlier descriptor.
   void move_to(int number) {
     epoll_.release();
     epoll_.reset(number);
@@ -43,9 +43,8 @@ struct Message {
   socklen_t* length = nullptr;
 };
 
-/// A stream or a datagram rsocket: what the calls of rsocket(7) do. Every call locks the socket;
-/// those that wait let go of the lock meanwhile, so that one thread can send while another
-/// receives.
+/// A stream or datagram rsocket, with the calls of rsocket(7). Every call locks the socket. Calls
+/// that wait release the lock meanwhile, so that one thread can send while another receives.
 class Socket {
  public:
   virtual ~Socket() = default;
@@ -58,19 +57,20 @@ class Socket {
   virtual Outcome<std::shared_ptr<Socket>> accept() = 0;
   virtual Outcome<void> connect(const sockaddr* address, socklen_t length) = 0;
   virtual Outcome<void> shut_down(int how) = 0;
-  /// Before the last reference goes: says farewell.
+  /// Disconnects from the peer. Called before the last reference is dropped.
   virtual void close() = 0;
 
   virtual Outcome<std::size_t> send(const Message& message) = 0;
   virtual Outcome<std::size_t> receive(const Message& message) = 0;
 
-  /// What poll(2) would tell of these events, without waiting.
+  /// Returns what poll(2) would for these events, without waiting.
   virtual short ready(short events) = 0;
-  /// From now on the handle becomes readable when something happens.
+  /// Requests that the handle becomes readable at the next event.
   virtual void arm() = 0;
-  /// Whether it still will: a look at the socket takes the event that it finds.
+  /// Returns true if the next event will make the handle readable. Reading the socket's state takes
+  /// the event, and then it will not.
   virtual bool armed() = 0;
-  /// The handle has become readable: take what happened.
+  /// Takes events after the handle has become readable.
   virtual void wake() = 0;
 
   virtual Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) = 0;
@@ -81,10 +81,10 @@ class Socket {
   virtual Outcome<std::size_t> write_mapped(const void* from, std::size_t bytes, off_t offset,
                                             int flags) = 0;
 
-  /// O_NONBLOCK and what else F_SETFL set; F_SETFD's flags.
+  /// O_NONBLOCK and other flags of F_SETFL; flags of F_SETFD.
   std::atomic<int> status_flags{0};
   std::atomic<int> descriptor_flags{0};
-  /// The handle's, and duplicates. Under the lock of the table of numbers.
+  /// The handle's descriptor and its duplicates. Protected by the fd table's lock.
   std::vector<int> numbers;
 
  protected:
@@ -92,16 +92,16 @@ class Socket {
   bool waits(int flags) const {
     return (status_flags & O_NONBLOCK) == 0 && (flags & MSG_DONTWAIT) == 0;
   }
-  /// Waits until `done` says so, which may look at the socket and is called under `lock`. EAGAIN
-  /// where the caller does not wait, EINTR after a signal.
+  /// Waits until `done` returns true. `done` may use the socket and is called under `lock`. EAGAIN
+  /// for a non-blocking call, EINTR after a signal.
   template <typename Done>
   Outcome<void> wait_until(std::unique_lock<std::mutex>& lock, bool may_wait, Done&& done);
-  /// One step of waiting.
+  /// Waits once.
   Outcome<void> wait_once(std::unique_lock<std::mutex>& lock);
-  virtual void process() = 0;  // Completions.
+  virtual void process() = 0;  // Handles completions.
   virtual void arm_locked() = 0;
   virtual bool armed_locked() const = 0;
-  /// Completions, and events: always where `surely`, else where they are awaited.
+  /// Handles completions and events: always if `surely`, else only if they are awaited.
   virtual void wake_locked(bool surely) = 0;
 
   std::mutex mutex_;
@@ -112,7 +112,7 @@ class Socket {
   bool somebody_waits_ = false;
 };
 
-/// How long calls spin before they wait (`polling_time` of rsocket(7)).
+/// Time that calls spin before they wait (`polling_time` of rsocket(7)).
 inline constexpr TimeNs kSpin = 10 * kMicrosecond;
 
 template <typename Done>
@@ -129,25 +129,25 @@ Outcome<void> Socket::wait_until(std::unique_lock<std::mutex>& lock, bool may_wa
     arm_locked();
     process();
     if (done()) return {};
-    if (!armed_locked()) continue;  // Something came just now.
+    if (!armed_locked()) continue;  // An event has arrived meanwhile.
     if (auto ok = wait_once(lock); !ok) return ok;
     wake_locked(true);
     if (done()) return {};
   }
 }
 
-/// The rsockets of this process by number.
+/// The fd table of this process's rsockets.
 std::shared_ptr<Socket> find(int number);
 void enter(std::shared_ptr<Socket> socket);
-/// The socket, to be closed, where that was its last number, else null. EBADF.
+/// Removes an fd. Returns the socket, to be closed, if this was its last fd, else null. EBADF.
 Outcome<std::shared_ptr<Socket>> take_out(int number);
 
 Outcome<std::shared_ptr<Socket>> make_stream();
 Outcome<std::shared_ptr<Socket>> make_datagram(int domain);
 
-/// Copies an address out as getpeername(2) does.
+/// Copies an address out, as getpeername(2) does.
 void copy_address(const sockaddr* from, sockaddr* to, socklen_t* length);
-/// Options that are integers.
+/// Reads an option that is an integer.
 Outcome<int> integer_of(const void* value, socklen_t length);
 Outcome<void> give_integer(int value, void* to, socklen_t* length);
 

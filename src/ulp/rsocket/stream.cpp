@@ -1,4 +1,4 @@
-// A stream rsocket that stands: bytes, readiness, its end.
+// An open stream rsocket: bytes, readiness, its end.
 #include "ulp/rsocket/stream.h"
 
 #include <cerrno>
@@ -9,7 +9,7 @@
 namespace verbatim::rsocket {
 namespace {
 
-/// A caller that never waits still learns of a peer that died without a word.
+/// Calls that never wait must also notice that the peer was killed.
 constexpr unsigned kTurnsBetweenEvents = 64;
 
 }  // namespace
@@ -23,13 +23,13 @@ void Stream::arm_locked() {
 }
 
 void Stream::wake_locked(bool surely) {
-  // An open stream's events matter seldom, and reading them costs a system call.
+  // On an open stream events are rare, and reading them costs a system call.
   const bool look = surely || phase_ != Phase::open || ++idle_turns_ % kTurnsBetweenEvents == 0;
   if (look) take_events();
   if (!pending_accepts_.empty()) poll_pending_accepts();
   if (endpoint_ && phase_ == Phase::opening && !active_) {
     endpoint_->process();
-    if (endpoint_->has_data()) phase_ = Phase::open;  // Faster than the RTU.
+    if (endpoint_->has_data()) phase_ = Phase::open;  // Data was faster than the RTU.
   }
   process();
 }
@@ -78,7 +78,7 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
     if ((message.flags & MSG_PEEK) != 0) return endpoint_->peek(to);
     const std::size_t bytes = endpoint_->receive(to);
     total += bytes;
-    if (bytes == 0) break;  // The end.
+    if (bytes == 0) break;  // End of the stream.
   } while ((message.flags & MSG_WAITALL) != 0 && to.left() > 0);
   return total;
 }
@@ -100,7 +100,7 @@ Outcome<void> Stream::send_rest_of_map(std::unique_lock<std::mutex>& lock, bool 
   return {};
 }
 
-/// Into the stream, or with `offset` into the buffer that the peer mapped there.
+/// Sends to the stream or, with `offset`, to the buffer that the peer mapped there.
 Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor& from,
                                       bool may_wait, off_t* offset) {
   if (auto ok = send_rest_of_map(lock, may_wait); !ok) return fail(ok.error());
@@ -120,7 +120,7 @@ Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor
     const auto sent = offset == nullptr ? endpoint_->send_some(from, limit)
                                         : endpoint_->write_some(from, limit, *offset);
     if (!sent) return total > 0 ? Outcome<std::size_t>(total) : fail(ECONNRESET);
-    if (*sent == 0) break;  // Nothing is mapped there.
+    if (*sent == 0) break;  // No buffer is mapped there.
     if (offset != nullptr) *offset += static_cast<off_t>(*sent);
     total += *sent;
   }
@@ -146,7 +146,7 @@ short Stream::ready(short events) {
       if (endpoint_->peer_shut() || !is_up()) found |= POLLRDHUP;
       found &= events;
       if (endpoint_->broken() && !endpoint_->peer_gone()) found |= POLLERR;
-      // As with TCP, the end is told when everything before it has been read.
+      // As with TCP, the end is reported after all data has been read.
       if (!is_up() && !endpoint_->has_data()) found |= POLLHUP;
       return found;
   }
@@ -168,7 +168,7 @@ Outcome<void> Stream::shut_down(int how) {
   if (!is_up()) return {};
   disconnect_sent_ = gone;
   if (auto ok = endpoint_->send_control(gone ? Control::disconnect : Control::shutdown); !ok) {
-    return {};  // There is nobody to tell.
+    return {};  // The peer is gone; no error can be reported.
   }
   if (!gone) return {};
   const auto sent = [this] {

@@ -10,7 +10,7 @@
 
 namespace verbatim::rsocket {
 
-/// A stream rsocket: connects, accepts, and carries bytes through its `Endpoint`.
+/// A stream rsocket: connects, accepts, and transfers bytes through its `Endpoint`.
 class Stream final : public Socket {
  public:
   static Outcome<std::shared_ptr<Stream>> make();
@@ -39,11 +39,11 @@ class Stream final : public Socket {
 
  private:
   enum class Phase : std::uint8_t {
-    fresh,  // Maybe bound.
+    fresh,  // Perhaps bound.
     listening,
-    opening,  // Addresses, route, REQ; or accepted and waiting for the peer.
-    open,     // Once it was: bytes may still be there to be read.
-    failed,   // `error_` says why.
+    opening,  // Resolving, connecting; or accepted and waiting for the peer.
+    open,     // Or was open: there may still be bytes to read.
+    failed,   // The reason is in `error_`.
   };
 
   explicit Stream(Handle handle) : Socket(std::move(handle)) {}
@@ -52,7 +52,7 @@ class Stream final : public Socket {
   bool armed_locked() const override;
   void wake_locked(bool surely) override;
 
-  // rsocket_connect.cpp
+  // connect.cpp
   Outcome<void> adopt(rdma_cm_id* id);
   void take_events();
   void poll_pending_accepts();
@@ -63,10 +63,10 @@ class Stream final : public Socket {
   Outcome<void> request_connection();
   void on_established(const rdma_conn_param& parameters);
   void fail_with(int error);
-  /// The connection is being made: waits for it, as far as the caller waits.
+  /// Waits until the connection is established, if the call may wait.
   Outcome<void> finish_opening(std::unique_lock<std::mutex>& lock, bool may_wait);
 
-  // rsocket_stream.cpp
+  // stream.cpp
   bool is_up() const;  // Neither side has ended it.
   bool can_read() const { return endpoint_->has_data() || !readable_ || endpoint_->peer_shut(); }
   bool can_write() const { return endpoint_->can_send() || !writable_ || !is_up(); }
@@ -81,17 +81,17 @@ class Stream final : public Socket {
   rdma_cm_id* id_ = nullptr;
   std::unique_ptr<Endpoint> endpoint_;
   Phase phase_ = Phase::fresh;
-  bool active_ = false;   // We asked for the connection.
+  bool active_ = false;   // This side asked for the connection.
   bool readable_ = true;  // Not shut down on this side.
   bool writable_ = true;
-  bool disconnected_ = false;     // Says the connection manager.
-  bool disconnect_sent_ = false;  // We told the peer that we are gone.
+  bool disconnected_ = false;     // By the connection manager's event.
+  bool disconnect_sent_ = false;  // This side has told the peer.
   int error_ = 0;                 // For SO_ERROR.
   Sizes sizes_;
   std::deque<std::shared_ptr<Stream>>
-      pending_accepts_;                           // Of a listener: accepted, waiting for the peer,
+      pending_accepts_;                           // Listener: accepted, waiting for the peer,
   std::deque<std::shared_ptr<Stream>> accepted_;  // and open.
-  std::uint64_t socket_options_ = 0;              // A bit each that was switched on.
+  std::uint64_t socket_options_ = 0;              // A bit for each option that was switched on.
   std::uint64_t tcp_options_ = 0;
   std::uint64_t ipv6_options_ = 0;
   int type_of_service_ = 0;

@@ -20,7 +20,7 @@ Target swapped(const Target& target) {
 
 }  // namespace
 
-/// The target in use. The peer writes it while we look: its length comes last.
+/// Returns the target in use. The peer may be writing it: its length is written last.
 Target Endpoint::target() const {
   auto* at = reinterpret_cast<Target*>(target_list_.data()) + target_;
   Target now{};
@@ -39,7 +39,7 @@ Outcome<std::size_t> Endpoint::send_some(Cursor& from, std::size_t most) {
   const Target now = target();
   const std::size_t bytes =
       std::min({from.left(), most, std::size_t{send_free_}, std::size_t{now.length}});
-  // Our note of the target changes before the data leaves: afterwards the peer may refresh it.
+  // Updates our copy of the target before the data is sent: afterwards the peer may renew it.
   auto* note = reinterpret_cast<Target*>(target_list_.data()) + target_;
   note->address += bytes;
   note->length -= static_cast<std::uint32_t>(bytes);
@@ -64,7 +64,7 @@ Outcome<void> Endpoint::write(Cursor& from, std::size_t bytes, std::uint32_t wor
   }
   std::array<ibv_sge, 2> pieces{};
   int count = 0;
-  for (std::size_t left = bytes; left > 0; ++count) {  // Around the buffer's end: two pieces.
+  for (std::size_t left = bytes; left > 0; ++count) {  // Two pieces if the buffer wraps.
     const std::size_t size = std::min<std::size_t>(left, sizes_.send_bytes - send_at_);
     from.read(send_buffer_.data() + send_at_, size);
     pieces[count] = {.addr = send_buffer_.address() + send_at_,
@@ -179,7 +179,7 @@ void Endpoint::give_credits() {
     }
     Target fresh{receive_buffer_.address() + offer_at_, receive_buffer_.rkey(), half()};
     if (swap_) fresh = swapped(fresh);
-    // Inline would do, but not every queue pair has it.
+    // Inline data would be enough, but not every queue pair has it.
     std::byte* place = send_buffer_.data() + sizes_.send_bytes + control_place_ * sizeof(Target);
     control_place_ = (control_place_ + 1) % kControlSlots;
     ibv_sge piece{.addr = reinterpret_cast<std::uint64_t>(&fresh),
@@ -237,7 +237,7 @@ void Endpoint::take(const ibv_wc& completion) {
   if ((completion.wr_id & kReceive) == 0) {
     return on_sent(static_cast<std::uint32_t>(completion.wr_id), well);
   }
-  if (!well) return;  // Flushed.
+  if (!well) return;  // It was flushed.
   ++receives_owed_;
   if ((completion.wc_flags & IBV_WC_WITH_IMM) != 0) return on_message(be32toh(completion.imm_data));
   const std::size_t slot = completion.wr_id & ~kReceive;
@@ -257,7 +257,7 @@ void Endpoint::on_message(std::uint32_t word) {
       sent_limit_ = static_cast<std::uint16_t>(value);
       return;
     case Op::iomap:
-      ++received_;  // It cost the peer a credit.
+      ++received_;  // It has cost the peer a credit.
       return;
     case Op::control:
       if (value == static_cast<std::uint32_t>(Control::disconnect)) peer_shut_ = peer_gone_ = true;

@@ -25,10 +25,10 @@ adapter::AddressVector to_address_vector(const ibv_ah_attr& attributes) {
 
 namespace {
 
-/// "Next header" of a GRH that a BTH follows: RoCE v1 (IBA 8.3.6).
+/// "Next header" of a GRH before a BTH: RoCE v1 (IBA 8.3.6).
 constexpr std::uint8_t kNextIba = 0x1b;
 
-/// What the 40 bytes before a received datagram say of its way.
+/// Addresses in the 40 bytes before a received datagram.
 struct Received {
   Gid source;
   Gid destination;
@@ -38,7 +38,7 @@ struct Received {
   std::uint8_t traffic_class = 0;
 };
 
-/// The bytes are a GRH, or twenty unused bytes and an IPv4 header (IBA A17.4.5.2).
+/// Parses a GRH, or twenty unused bytes and an IPv4 header (IBA A17.4.5.2).
 Result<Received> parse(const ibv_grh& grh) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&grh);
   const auto at = [bytes](int i) { return std::to_integer<std::uint8_t>(bytes[i]); };
@@ -67,7 +67,7 @@ Result<Received> parse(const ibv_grh& grh) {
   return refuse(EINVAL, "the bytes are neither a GRH nor an IPv4 header");
 }
 
-/// The node's GID to answer from. A datagram to a group came to none of them in particular.
+/// Returns the GID index from which to answer. A datagram to a group does not name one.
 std::optional<std::uint8_t> answering_index(const adapter::NodeDescription& node,
                                             const Received& received) {
   if (!received.destination.is_multicast()) {
@@ -106,7 +106,7 @@ Result<ibv_ah_attr> attributes_of(ibv_context* context, std::uint8_t port, const
   return attributes;
 }
 
-/// The Ethernet address that a GID stands for by arithmetic alone: groups (RFC 1112, RFC 2464),
+/// Returns the Ethernet address that can be computed from a GID: groups (RFC 1112, RFC 2464),
 /// link-local ones (EUI-64).
 std::optional<MacAddress> mac_of(const Gid& gid) {
   const auto& b = gid.bytes;

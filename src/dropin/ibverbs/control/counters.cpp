@@ -7,7 +7,8 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// Counters objects: what the flow rules that name one have taken (IBV_FLOW_SPEC_ACTION_COUNT).
+/// Counters objects: packets and bytes of the flow rules that name one
+/// (IBV_FLOW_SPEC_ACTION_COUNT).
 namespace verbatim::dropin {
 
 ibv_counters* create_counters(ibv_context* context, ibv_counters_init_attr* wanted) {
@@ -29,7 +30,7 @@ int destroy_counters(ibv_counters* counters) {
   return 0;
 }
 
-/// As with the cards of others, a counters object is bound to rules when they are created.
+/// As with other adapters, a counters object is bound to rules at their creation.
 int attach_counters_point_flow(ibv_counters* counters, ibv_counter_attach_attr* wanted,
                                ibv_flow* flow) {
   const auto refuse = [](int code, std::string why) {
@@ -51,7 +52,7 @@ int attach_counters_point_flow(ibv_counters* counters, ibv_counter_attach_attr* 
   return 0;
 }
 
-/// The counters are never cached: what is read is so now. Points of one index add up.
+/// Nothing is cached: reads the current values. Points with the same index are added up.
 int read_counters(ibv_counters* counters, std::uint64_t* values, std::uint32_t count,
                   std::uint32_t flags) {
   if ((flags & ~std::uint32_t{IBV_READ_COUNTERS_ATTR_PREFER_CACHED}) != 0) {

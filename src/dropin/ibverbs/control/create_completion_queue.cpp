@@ -43,7 +43,7 @@ Result<void> check(const ibv_context* verbs, const ibv_cq_init_attr_ex& wanted) 
   return {};
 }
 
-/// From here on events for it are delivered.
+/// Events for the queue are delivered from here on.
 void enlist(CompletionQueue& own) {
   Context& context = from(own.verbs.context);
   {
@@ -107,7 +107,7 @@ using namespace verbatim::dropin;
 
 ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
                       int comp_vector) {
-  // What is negative becomes too large.
+  // A negative number becomes too large.
   const auto created = create(context, {.cqe = static_cast<std::uint32_t>(cqe),
                                         .cq_context = cq_context,
                                         .channel = channel,

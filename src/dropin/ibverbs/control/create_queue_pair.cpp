@@ -25,7 +25,7 @@ std::uint32_t flags_of(const ibv_qp_init_attr_ex& wanted) {
   return (wanted.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 ? wanted.create_flags : 0;
 }
 
-/// What `comp_mask` names; the rest of the program's structure may be anything.
+/// Checks the fields that `comp_mask` names; other fields of the program's structure are undefined.
 Result<void> check_extensions(const ibv_qp_init_attr_ex& wanted) {
   if (const std::uint32_t unknown = wanted.comp_mask & ~kServedAttributes; unknown != 0) {
     return refuse(EOPNOTSUPP, fmt::format("comp_mask bits {:#x} are not served", unknown));
@@ -65,7 +65,7 @@ Result<void> check(const ibv_qp_init_attr_ex& wanted) {
     if (wanted.send_cq != nullptr) return {};
     return refuse(EINVAL, "an XRC_SEND queue pair needs a send completion queue");
   }
-  if (wants_scaling(wanted)) return {};  // `to_scaling` looks at the rest.
+  if (wants_scaling(wanted)) return {};  // `to_scaling` checks the rest.
   if (wanted.send_cq == nullptr || wanted.recv_cq == nullptr) {
     return refuse(EINVAL, "a queue pair needs a send and a receive completion queue");
   }
@@ -93,7 +93,7 @@ Result<void> check_capacity(const ibv_qp_cap& wanted, const config::DeviceLimits
   return {};
 }
 
-/// A place among the device's queue pairs, and the memory of its queues.
+/// Counts one queue pair of the device, and the memory of its queues.
 Result<Share> take_share(const Context& context, const ibv_qp_cap& wanted, bool own_receives) {
   if (auto fits = check_capacity(wanted, context.limits()); !fits) {
     return std::unexpected(fits.error());
@@ -103,8 +103,7 @@ Result<Share> take_share(const Context& context, const ibv_qp_cap& wanted, bool 
   return context.usage().take(Resource::queue_pair, pages);
 }
 
-/// Of the pieces that a queue pair of this type has; what else the program's structure names does
-/// not count.
+/// Reads only the fields that a queue pair of this type has; the program's others are ignored.
 adapter::QueuePairOptions to_options(const ibv_qp_init_attr_ex& wanted) {
   adapter::QueuePairOptions own{
       .type = static_cast<QpType>(wanted.qp_type),
@@ -220,7 +219,8 @@ Result<QueuePair*> open(ibv_context* verbs, const ibv_qp_open_attr& wanted) {
   return give_out(context, std::move(own));
 }
 
-/// As given. Rounding up may have led beyond the device, and the program counts on what it is told.
+/// Returns the capacity that was given. Rounding up may exceed the device's limit, and programs
+/// rely on the reported value, so it is capped.
 ibv_qp_cap capacity_of(const QueuePair& own) {
   const std::uint32_t most = from(own.verbs.qp_base.context).limits().max_qp_wr;
   ibv_qp_cap capacity = to_verbs(own.queue_pair->options().capacity);
@@ -228,7 +228,7 @@ ibv_qp_cap capacity_of(const QueuePair& own) {
   return capacity;
 }
 
-/// The extended attributes that say the same: the plain structure is the beginning of theirs.
+/// Returns the equivalent extended attributes, whose first members are the plain ones.
 ibv_qp_init_attr_ex extended(ibv_pd* pd, const ibv_qp_init_attr& plain) {
   return {.qp_context = plain.qp_context,
           .send_cq = plain.send_cq,

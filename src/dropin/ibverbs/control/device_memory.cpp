@@ -11,7 +11,7 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// Memory that is not the program's by address: device memory, and DMA buffers given by descriptor.
+/// Memory that is not at a program's address: device memory, and DMA buffers given by descriptor.
 namespace verbatim::dropin {
 namespace {
 
@@ -19,7 +19,7 @@ adapter::DeviceMemory& memory_of(const ibv_dm* dm) {
   return from(dm->context).adapter().imports().device_memory();
 }
 
-/// Between `host` and [offset, offset + length) of the device memory.
+/// Copies between `host` and [offset, offset + length) of the device memory.
 Result<void> copy(ibv_dm* dm, std::uint64_t offset, std::byte* host, std::size_t length,
                   bool to_device) {
   const std::span<std::byte> imported = from(dm).imported;
@@ -44,7 +44,8 @@ int copy_from(void* host, ibv_dm* dm, std::uint64_t offset, std::size_t length) 
   return done ? 0 : refused("memcpy_from_dm", done.error());
 }
 
-/// A file that its owner may cut off is on-demand memory: its pages can go at any moment.
+/// A file that its owner may truncate is treated as on-demand memory: its pages can vanish at any
+/// time.
 std::uint32_t backing_access(int fd) {
   struct stat status{};
   const bool is_file = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
@@ -145,7 +146,7 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, 
     munmap(mapped->data(), mapped->size());
     return nullptr;
   }
-  mr->addr = reinterpret_cast<void*>(offset);  // As rdma-core has it: where in the buffer.
+  mr->addr = reinterpret_cast<void*>(offset);  // As in rdma-core: the offset in the buffer.
   from(mr).mapped = *mapped;
   return mr;
 }

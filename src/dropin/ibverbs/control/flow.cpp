@@ -9,7 +9,7 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// Flow rules: from `struct ibv_flow_attr` and the specifications behind it to ours.
+/// Flow rules: converts `struct ibv_flow_attr` and the specifications after it.
 namespace verbatim::dropin {
 namespace {
 
@@ -22,11 +22,11 @@ static_assert(int{raw(FlowType::multicast_default)} == IBV_FLOW_ATTR_MC_DEFAULT)
 static_assert(int{raw(FlowType::sniffer)} == IBV_FLOW_ATTR_SNIFFER);
 static_assert(wire::kIpv4DontFragment == 2 && wire::kIpv4MoreFragments == 4);
 
-/// One field of a filter structure, and where it stands in our fields.
+/// A field of a filter structure, and its position in our fields.
 struct Field {
   std::size_t from = 0;
   std::size_t to = 0;
-  std::size_t bytes = 0;  // 0: there are no more.
+  std::size_t bytes = 0;  // 0: end of the list.
 };
 constexpr std::size_t kFieldsMax = 7;
 
@@ -35,7 +35,7 @@ struct Specification {
   std::uint16_t size = 0;
   std::size_t value_at = 0;
   std::size_t mask_at = 0;
-  std::uint16_t layers = 0;  // That it asks for.
+  std::uint16_t layers = 0;  // Layers that the field requires.
   const char* name = "";
   std::array<Field, kFieldsMax> fields{};
 };
@@ -97,7 +97,7 @@ constexpr auto kSpecifications = std::to_array<Specification>({
 #undef VERBATIM_SPECIFICATION
 #undef VERBATIM_FIELD
 
-/// Layers of which a packet has at most one: a rule that asks for two never matches.
+/// A packet has at most one layer of each of these sets: a rule that requires two never matches.
 constexpr std::uint16_t kExclusive[] = {
     wire::kLayerIpv4 | wire::kLayerIpv6,
     wire::kLayerTcp | wire::kLayerUdp | wire::kLayerEsp | wire::kLayerGre,
@@ -197,10 +197,10 @@ Result<FlowRule> to_rule(const ibv_flow_attr& theirs) {
   FlowRule rule{.type = static_cast<FlowType>(theirs.type),
                 .priority = theirs.priority,
                 .trap = (theirs.flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP) == 0};
-  // As the kernel's library walks them: each specification says how long it is.
+  // As in the kernel's library: each specification contains its size.
   const auto* at = reinterpret_cast<const std::byte*>(&theirs + 1);
   for (int i = 0; i < theirs.num_of_specs; ++i) {
-    // A copy: programs put them one behind the other at any address.
+    // Copied, because programs place them one after the other, at any alignment.
     ibv_flow_spec specification{};
     std::memcpy(&specification.hdr, at, sizeof specification.hdr);
     std::memcpy(&specification, at,

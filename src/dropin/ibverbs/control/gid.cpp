@@ -15,7 +15,7 @@ bool is_in_use(adapter::Adapter& adapter, std::uint32_t index) {
   return index < adapter.node().gids.size() && adapter.port().state().has_gid(index);
 }
 
-/// Indices of the entries that hold a GID at the moment.
+/// Returns the indices of entries that have a GID now.
 std::vector<std::uint32_t> entries_in_use(ibv_context* context) {
   adapter::Adapter& adapter = from(context).adapter();
   std::vector<std::uint32_t> indices;
@@ -41,7 +41,7 @@ ibv_gid_entry describe(const adapter::NodeDescription& node, std::uint32_t index
           .ndev_ifindex = node.interface_index};
 }
 
-/// EINVAL beyond the table, ENODATA for an entry that holds no GID.
+/// EINVAL for an index beyond the table, ENODATA for an entry without a GID.
 Result<ibv_gid_entry> find(ibv_context* context, std::uint32_t port, std::uint32_t index) {
   if (auto exists = check_port(port); !exists) return std::unexpected(exists.error());
   adapter::Adapter& adapter = from(context).adapter();
@@ -84,7 +84,7 @@ int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port_num, std::uint32_
   }
   const auto found = find(context, port_num, gid_index);
   if (!found && found.error().code == ENODATA)
-    return ENODATA;  // Programs walk through the table so.
+    return ENODATA;  // Programs iterate over the table with this.
   if (!found) return refused("query_gid_ex", found.error());
   std::memset(entry, 0, entry_size);
   std::memcpy(entry, &*found, std::min(entry_size, sizeof *found));
@@ -119,7 +119,7 @@ int ibv_query_gid_type(ibv_context* context, std::uint8_t port_num, unsigned ind
   if (!entry && entry.error().code != ENODATA) {
     return refused_minus_one("query_gid_type", entry.error());
   }
-  // An empty entry has the type that /sys would not tell: rdma-core says so too.
+  // For an empty entry /sys has no type; rdma-core returns this one, too.
   *type = entry && entry->gid_type == IBV_GID_TYPE_ROCE_V2 ? IBV_GID_TYPE_SYSFS_ROCE_V2
                                                            : IBV_GID_TYPE_SYSFS_IB_ROCE_V1;
   return 0;

@@ -10,14 +10,14 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// Importing contexts, protection domains, regions and device memory by descriptor and handle.
-/// Within a process everything is shared: one adapter serves all contexts, and what is imported is
-/// the object itself. Another process that imports the descriptor gets a context of its own, whose
-/// imported objects reach into the exporter's memory (adapter/direct/imported_memory.h).
+/// Imports contexts, protection domains, regions and device memory by descriptor and handle. Within
+/// a process objects are shared: one adapter serves all contexts, and an import is the object
+/// itself. If another process imports the descriptor, it gets a new context, whose imported objects
+/// access the exporter's memory (adapter/direct/imported_memory.h).
 namespace verbatim::dropin {
 namespace {
 
-/// What stands in the file behind `ibv_context::cmd_fd`.
+/// Content of the file behind `ibv_context::cmd_fd`.
 struct CommandFile {
   static constexpr std::uint64_t kMagic = 0x76657262'61636d64;  // "verbacmd"
   std::uint64_t magic = kMagic;
@@ -43,14 +43,14 @@ Result<Context*> import_context(int fd) {
   int count = 0;
   ibv_device** const list = ibv_get_device_list(&count);
   Device* const device = count > 0 ? &from(list[0]) : nullptr;
-  ibv_free_device_list(list);  // Devices stay.
+  ibv_free_device_list(list);  // Devices outlive the list.
   if (device == nullptr || device->node.guid != file->node_guid) {
     return refuse(EINVAL, "the context is of another node than this process");
   }
   return open_context(*device, UniqueFd(fd), {file->process_id, Qpn(file->first_qpn)});
 }
 
-/// The adapter's number of it.
+/// Imports domain `there` and returns its number in this adapter.
 Result<PdNumber> import_domain(const Context& context, PdNumber there) {
   adapter::Adapter& adapter = context.adapter();
   if (!is_ours(context)) return adapter.imports().import_pd(context.exporter.first_qpn, there);

@@ -19,12 +19,12 @@ static_assert(int{region::kRemoteAtomic} == int{IBV_ACCESS_REMOTE_ATOMIC});
 static_assert(int{region::kMwBind} == int{IBV_ACCESS_MW_BIND});
 static_assert(int{region::kZeroBased} == int{IBV_ACCESS_ZERO_BASED});
 
-// Newer than some distributions' headers.
+// Missing in older headers.
 constexpr std::uint32_t kAccessFlushGlobal = 1 << 8;
 constexpr std::uint32_t kAccessFlushPersistent = 1 << 9;
 static_assert(int{region::kFlushGlobal} == int{kAccessFlushGlobal});
 
-/// The region as `flags` change it.
+/// Returns the region with the changes that `flags` ask for.
 Result<region::Region> changed(region::Region region, int flags, const ibv_pd* pd, void* address,
                                std::size_t length, int access) {
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) {
@@ -166,7 +166,7 @@ ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, std::size_t length, std::uint64
 }
 
 int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std::size_t length, int access) {
-  // What is refused here has changed nothing: the old region is valid.
+  // A refusal here has changed nothing: the old region stays valid.
   const auto refuse_input = [](const Error& error) {
     errno = refused("rereg_mr", error);
     return int{IBV_REREG_MR_ERR_INPUT};
@@ -182,7 +182,8 @@ int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std::size_t leng
   if (!ordinary) return refuse_input({EINVAL, "only regions of ibv_reg_mr can be changed"});
   const auto after = changed(*before, flags, pd, addr, length, access);
   if (!after) return refuse_input(after.error());
-  // Counted beside what it had: a kernel pins the new pages before it lets go of the old ones.
+  // Counted in addition to the old pages: a kernel pins the new pages before it releases the old
+  // ones.
   Share share = from(mr->context).usage().nothing();
   const bool is_pinned = (after->access & region::kOnDemand) == 0;
   const auto pages =

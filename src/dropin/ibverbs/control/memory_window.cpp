@@ -6,14 +6,13 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// Memory windows. Those of type 2 are bound by a send request: `to_binding` is for all who post
-/// one.
+/// Memory windows. Type 2 windows are bound by a send request, for which `to_binding` converts.
 namespace verbatim::dropin {
 namespace {
 
 using region::EntryKind;
 
-/// What the call itself refuses of a type 1 binding; the rest shows in its completion.
+/// Checks what the call itself refuses for a type 1 binding; other errors show in its completion.
 Result<void> check_bind(const ibv_mw& mw, const ibv_mw_bind& wanted) {
   const ibv_mw_bind_info& info = wanted.bind_info;
   constexpr unsigned kFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
@@ -73,7 +72,7 @@ int dealloc_mw(ibv_mw* mw) {
   return 0;
 }
 
-/// Type 1: the inline function of the header has looked at the type.
+/// Type 1 only: the inline function in the header checks the type.
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* wanted) {
   if (auto valid = check_bind(*mw, *wanted); !valid) return refused("bind_mw", valid.error());
   adapter::QueuePair& queue_pair = *from(qp).queue_pair;

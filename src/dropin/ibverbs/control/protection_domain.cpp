@@ -21,10 +21,10 @@ ProgramMemory::ProgramMemory(ibv_pd* domain, const ibv_parent_domain_init_attr& 
 
 namespace {
 
-/// What the program's functions are told that the memory is for.
+/// The resource type that the program's allocation functions are given.
 constexpr std::uint64_t kSendQueue = 1;
 
-/// A cache line: programs may hand the alignment to functions that want no less than a pointer's.
+/// A cache line. Programs may pass the alignment to functions that require at least a pointer's.
 constexpr std::size_t kAlignment = 64;
 
 Result<void> check(const ibv_parent_domain_init_attr& wanted) {
@@ -55,7 +55,7 @@ Result<void> check_unused(const ProtectionDomain& domain) {
 void* ProgramMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
   alignment = std::max(alignment, kAlignment);
   void* const memory = allocate_(domain_, context_, bytes, alignment, kSendQueue);
-  if (memory == nullptr) throw std::bad_alloc();  // Caught where the queue pair is created.
+  if (memory == nullptr) throw std::bad_alloc();  // Caught in the creation of the queue pair.
   if (memory != IBV_ALLOCATOR_USE_DEFAULT) return memory;
   void* const own = ::operator new(bytes, std::align_val_t{kAlignment});
   const std::lock_guard guard(lock_);
@@ -73,8 +73,8 @@ void ProgramMemory::do_deallocate(void* memory, std::size_t, std::size_t) {
   free_(domain_, context_, memory, kSendQueue);
 }
 
-/// Objects are safe to use from any thread, and a lock that nobody else wants costs nothing worth
-/// sparing: a thread domain is a name.
+/// Objects are thread-safe, and an uncontended lock costs next to nothing: so a thread domain is
+/// only a name.
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* wanted) {
   if (wanted->comp_mask != 0) {
     return refused_null("alloc_td",

@@ -12,16 +12,16 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// What the device and its port are.
+/// Attributes of the device and its port.
 namespace verbatim::dropin {
 namespace {
 
 using adapter::Limits;
 
-/// The clock of completions counts nanoseconds.
+/// The clock of completions counts nanoseconds, which is this frequency.
 constexpr std::uint64_t kClockKhz = 1'000'000;
 
-/// What RC queue pairs over TCP have.
+/// Restricts the attributes to those of RC queue pairs over TCP.
 void keep_iwarp(ibv_device_attr& attributes) {
   attributes.device_cap_flags &= IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
                                  IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |
@@ -43,7 +43,7 @@ void keep_iwarp(ibv_device_attr_ex& attributes) {
   attributes.xrc_odp_caps = 0;
 }
 
-/// Of a number below 2^31: no limit of ours is higher.
+/// Requires a number below 2^31, as all our limits are.
 int to_int(std::uint32_t limit) { return static_cast<int>(limit); }
 
 ibv_device_attr device_attributes(const Program& program) {
@@ -86,21 +86,21 @@ ibv_device_attr device_attributes(const Program& program) {
   attributes.max_srq_sge = to_int(limits.max_srq_sge);
   attributes.max_pkeys = 1;
   attributes.local_ca_ack_delay =
-      15;  // 4.096 us << 15: a busy machine may keep a thread waiting so long.
+      15;  // 4.096 us << 15: a busy machine may delay a thread this long.
   attributes.phys_port_cnt = 1;
   if (node.is_iwarp) keep_iwarp(attributes);
   return attributes;
 }
 
-// Newer than some distributions' headers.
+// Missing in older headers.
 constexpr std::uint64_t kDeviceFlushGlobal = std::uint64_t{1} << 38;
 constexpr std::uint64_t kDeviceAtomicWrite = std::uint64_t{1} << 40;
 
-/// Every operation that a service has works on on-demand memory: the adapter's processor is the
-/// program's own.
+/// On-demand memory works with every operation that a service has: the adapter runs on the
+/// program's CPU.
 void add_on_demand_paging(ibv_device_attr_ex& attributes) {
   constexpr std::uint32_t kMessages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV;
-  constexpr std::uint32_t kFlushAndAtomicWrite = 1 << 6 | 1 << 7;  // Of newer headers.
+  constexpr std::uint32_t kFlushAndAtomicWrite = 1 << 6 | 1 << 7;  // Missing in older headers.
   constexpr std::uint32_t kReliable = kMessages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
                                       IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV |
                                       kFlushAndAtomicWrite;
@@ -111,7 +111,7 @@ void add_on_demand_paging(ibv_device_attr_ex& attributes) {
   attributes.xrc_odp_caps = kReliable;
 }
 
-/// The bytes of `struct ibv_port_attr`. Since rdma-core 56 it ends with active_speed_ex, which the
+/// Size of `struct ibv_port_attr`. Since rdma-core 56 it ends with active_speed_ex, which the
 /// installed header may lack.
 constexpr std::size_t kActiveSpeedExAt = 52;
 using PortAttributes = std::array<std::byte, std::max(sizeof(ibv_port_attr),
@@ -156,7 +156,7 @@ PortAttributes port_attributes(const Program& program) {
   return attributes;
 }
 
-/// Fills what the caller has room for; what we do not know of is zero.
+/// Fills as much of the structure as the caller has; fields that we do not know are set to zero.
 template <typename T>
 void copy_attributes(const T& from, void* to, std::size_t size) {
   std::memset(to, 0, size);
@@ -217,8 +217,8 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   return 0;
 }
 
-/// The raw clock is what completions are stamped with, and as with the cards of others it stands in
-/// `tv_nsec` whole.
+/// Completions are stamped with the raw clock. As with other adapters, `tv_nsec` has the whole
+/// value.
 int query_rt_values(ibv_context*, ibv_values_ex* values) {
   if (values->comp_mask & ~std::uint32_t{IBV_VALUES_MASK_RAW_CLOCK}) {
     return refused("query_rt_values_ex",
@@ -240,13 +240,13 @@ int ibv_query_device(ibv_context* context, ibv_device_attr* device_attr) {
   return 0;
 }
 
-/// The entry of old: programs built today come by `query_port` above.
+/// The old symbol; programs built today call `query_port` above.
 int ibv_query_port(ibv_context* context, std::uint8_t port_num, _compat_ibv_port_attr* port_attr) {
   constexpr std::size_t kOldSize = 48;
   return query_port(context, port_num, reinterpret_cast<ibv_port_attr*>(port_attr), kOldSize);
 }
 
-/// Of rdma-core 62 and later: in units of 100 Mbit/s.
+/// Since rdma-core 62; in units of 100 Mbit/s.
 int ibv_query_port_speed(ibv_context*, std::uint32_t port_num, std::uint64_t* port_speed) {
   if (auto exists = check_port(port_num); !exists) {
     return refused("query_port_speed", exists.error());

@@ -35,7 +35,7 @@ ibv_ah_attr to_verbs(const adapter::AddressVector& own) {
   return theirs;
 }
 
-/// What `mask` names; the rest of the program's structure may be anything.
+/// Reads the fields that `mask` names; other fields of the program's structure are undefined.
 adapter::QueuePairAttributes to_attributes(const ibv_qp_attr& theirs, int mask) {
   adapter::QueuePairAttributes own;
   const auto take = [mask](int bit, auto& to, auto value) {
@@ -69,7 +69,7 @@ ibv_qp_attr to_verbs(const adapter::QueuePairAttributes& own) {
   theirs.qp_state = static_cast<ibv_qp_state>(raw(own.state));
   theirs.cur_qp_state = static_cast<ibv_qp_state>(raw(own.current_state));
   theirs.path_mtu = static_cast<ibv_mtu>(raw(own.path_mtu));
-  theirs.path_mig_state = IBV_MIG_MIGRATED;  // There are no alternate paths.
+  theirs.path_mig_state = IBV_MIG_MIGRATED;  // Alternate paths are not supported.
   theirs.qkey = raw(own.qkey);
   theirs.rq_psn = own.receive_psn.value();
   theirs.sq_psn = own.send_psn.value();
@@ -90,7 +90,7 @@ ibv_qp_attr to_verbs(const adapter::QueuePairAttributes& own) {
   return theirs;
 }
 
-/// What a smaller device than the adapter does not take.
+/// Refuses attributes that exceed the limits of the configured device.
 Result<void> check(const ibv_qp_attr& wanted, int mask, const config::DeviceLimits& limits) {
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) {
     if (auto fits = check_limit("max_rd_atomic", wanted.max_rd_atomic, limits.max_qp_init_rd_atom);
@@ -110,7 +110,7 @@ Result<void> check(const ibv_qp_attr& wanted, int mask, const config::DeviceLimi
 
 }  // namespace
 
-/// The typical size of a packet is a hint that pacing by time does not need.
+/// The typical packet size is a hint, which pacing by time does not need.
 int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* wanted) {
   if (wanted->comp_mask != 0) {
     return refused("modify_qp_rate_limit",
@@ -131,7 +131,7 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
   }
   adapter::QueuePairAttributes wanted = to_attributes(*attr, attr_mask);
   if (from(qp->context).limits().atomic == IBV_ATOMIC_NONE) {
-    wanted.access &= ~std::uint32_t{IBV_ACCESS_REMOTE_ATOMIC};  // The peer's atomics are refused.
+    wanted.access &= ~std::uint32_t{IBV_ACCESS_REMOTE_ATOMIC};  // Atomics of the peer are refused.
   }
   const auto done = from(qp).queue_pair->modify(wanted, static_cast<std::uint32_t>(attr_mask));
   if (!done) return refused("modify_qp", done.error());
@@ -182,7 +182,7 @@ int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0
 
 namespace {
 
-/// Enhanced connection establishment is for vendors' own options.
+/// Enhanced connection establishment transports options of vendors; there are none.
 int refuse_options(const char* call) {
   return refused(call, {EOPNOTSUPP, "the adapter has no enhanced connection options (ECE)"});
 }

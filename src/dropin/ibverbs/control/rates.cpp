@@ -1,11 +1,11 @@
 #include "dropin/ibverbs/verbs.h"
 
-/// Static rates (IBA volume 1, table 9-5 and what followed it) in other units.
+/// Static rates (IBA volume 1, table 9-5 and later additions) in other units.
 namespace {
 
 struct Rate {
   ibv_rate rate;
-  int multiple;  // Of 2.5 Gbit/s; -1 where it is none.
+  int multiple;  // Of 2.5 Gbit/s; -1: no multiple.
   int mbps;      // Mbit/s.
 };
 

@@ -18,7 +18,7 @@ static_assert(int{raw(SharedReceiveType::basic)} == IBV_SRQT_BASIC);
 static_assert(int{raw(SharedReceiveType::xrc)} == IBV_SRQT_XRC);
 static_assert(int{raw(SharedReceiveType::tag_matching)} == IBV_SRQT_TM);
 
-/// What `comp_mask` names; the rest of the program's structure may be anything.
+/// Checks the fields that `comp_mask` names; other fields of the program's structure are undefined.
 Result<adapter::SharedReceiveOptions> to_options(const ibv_srq_init_attr_ex& wanted) {
   const auto has = [&wanted](std::uint32_t bit) { return (wanted.comp_mask & bit) != 0; };
   if (const std::uint32_t unknown = wanted.comp_mask & ~(IBV_SRQ_INIT_ATTR_RESERVED - 1u)) {

@@ -6,7 +6,7 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// Operations on the lists of tags of tag matching queues.
+/// Operations on the tag lists of tag matching queues.
 namespace verbatim::dropin {
 namespace {
 

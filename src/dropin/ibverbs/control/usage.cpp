@@ -20,7 +20,7 @@ struct Counted {
   const char* key;
   std::uint32_t config::DeviceLimits::* limit;
 };
-/// By Resource.
+/// Indexed by Resource.
 constexpr std::array<Counted, kResources> kCounted{{
     {"queue pairs", "max_qp", &config::DeviceLimits::max_qp},
     {"completion queues", "max_cq", &config::DeviceLimits::max_cq},
@@ -31,7 +31,7 @@ constexpr std::array<Counted, kResources> kCounted{{
     {"address handles", "max_ah", &config::DeviceLimits::max_ah},
 }};
 
-/// Of the calling thread, as the kernel asks.
+/// Checks the calling thread's capability, as the kernel does.
 bool may_lock_memory() {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};

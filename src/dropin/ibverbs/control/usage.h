@@ -9,11 +9,11 @@
 #include "base/error.h"
 #include "config/device.h"
 
-/// The device's limits, as a card's driver sees to them before the card is asked.
+/// The device's limits, which are checked before the adapter is called, as a driver does.
 
 namespace verbatim::dropin {
 
-/// What a device has a limited number of.
+/// Kinds of objects whose number a device limits.
 enum class Resource : std::uint8_t {
   queue_pair,
   completion_queue,
@@ -22,13 +22,14 @@ enum class Resource : std::uint8_t {
   protection_domain,
   shared_receive_queue,
   address_handle,
-  none,  // A share of locked memory alone.
+  none,  // Counts locked memory only.
 };
 inline constexpr std::size_t kResources = 7;
 
 class Usage;
 
-/// The place that one object takes of its kind, and of locked memory; given back at its end.
+/// What one object uses of the limits: one object of its kind, and locked memory. Released at its
+/// end.
 class Share {
  public:
   Share() = default;
@@ -45,9 +46,9 @@ class Share {
   }
   ~Share();
 
-  /// Locks so many pages beside what it has locked. As `Usage::lock`.
+  /// Locks `pages` more. Errors as `Usage::lock`.
   Result<void> lock(std::uint64_t pages);
-  /// Another memory takes the place of the object's.
+  /// Exchanges the locked pages of two objects.
   void swap_locked(Share& other) { std::swap(locked_pages_, other.locked_pages_); }
 
  private:
@@ -56,7 +57,8 @@ class Share {
   std::uint64_t locked_pages_ = 0;
 };
 
-/// What a program has of its device. Creation asks here, and no request does. Thread-safe.
+/// What a program uses of its device. Called when objects are created, never for a request.
+/// Thread-safe.
 class Usage {
  public:
   Usage(const config::DeviceLimits& limits, bool enforces_memlock)
@@ -66,15 +68,15 @@ class Usage {
 
   const config::DeviceLimits& limits() const { return limits_; }
 
-  /// Counts one object more. ENOMEM if the device has no more of them, as drivers say.
+  /// Counts one object. ENOMEM at the device's limit, as drivers return.
   Result<Share> take(Resource resource);
-  /// The same, and locks its memory.
+  /// The same, and locks the object's memory.
   Result<Share> take(Resource resource, std::uint64_t pages);
   Share nothing() { return {this, Resource::none}; }
 
-  /// Where the node enforces it, counts pages as a kernel that pins them does: each registration
-  /// for itself, whatever overlaps. ENOMEM above RLIMIT_MEMLOCK as it is now, but for a program
-  /// with CAP_IPC_LOCK.
+  /// Counts locked pages, if the node enforces the limit, as a kernel that pins pages does: each
+  /// registration counts, even if they overlap. ENOMEM above the current RLIMIT_MEMLOCK, unless the
+  /// program has CAP_IPC_LOCK.
   Result<void> lock(std::uint64_t pages);
   void unlock(std::uint64_t pages) { locked_pages_.fetch_sub(pages, std::memory_order_relaxed); }
   std::uint64_t locked_pages() const { return locked_pages_.load(std::memory_order_relaxed); }
@@ -89,14 +91,14 @@ class Usage {
   std::atomic<std::uint64_t> locked_pages_ = 0;
 };
 
-/// EINVAL if `value` is above `limit`, with both and `what` they are of.
+/// EINVAL if `value` is above `limit`; the text has both and `what`.
 Result<void> check_limit(const char* what, std::uint32_t value, std::uint32_t limit);
 
-/// The pages that these bytes lie in.
+/// Returns the number of pages that contain these bytes.
 std::uint64_t pages_of(const void* address, std::uint64_t length);
 
-/// What a driver pins for queues, about as the mlx5 driver lays them out: 64 bytes at a time for a
-/// send request with its segments or inline data, 16 for a segment of a receive request, 64 for a
+/// Pages that a driver pins for queues, about as the mlx5 driver lays them out: a send request with
+/// its segments or inline data in units of 64 bytes, 16 for each receive segment, 64 for a
 /// completion.
 std::uint64_t send_queue_pages(std::uint32_t requests, std::uint32_t segments,
                                std::uint32_t inline_bytes);

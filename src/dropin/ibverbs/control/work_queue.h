@@ -11,8 +11,8 @@ inline constexpr std::uint32_t kScalingAttributes =
 inline bool wants_scaling(const ibv_qp_init_attr_ex& wanted) {
   return (wanted.comp_mask & kScalingAttributes) != 0;
 }
-/// How an extended queue pair asks to spread what it receives. EINVAL for an unknown hash or a
-/// queue pair that also wants queues of its own.
+/// Converts the receive-side scaling of an extended queue pair. EINVAL for an unknown hash, or if
+/// the queue pair also asks for its own queues.
 Result<std::shared_ptr<const adapter::ReceiveScaling>> to_scaling(
     const ibv_qp_init_attr_ex& wanted);
 

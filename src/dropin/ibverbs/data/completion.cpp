@@ -120,7 +120,7 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) 
     const std::lock_guard guard(own.live_objects_lock);
     const auto found = own.live_objects.find(*event);
     if (found == own.live_objects.end())
-      continue;  // Destroyed since; see Context::live_objects_lock.
+      continue;  // Destroyed meanwhile; see Context::live_objects_lock.
     found->first->count_delivered_event();
     *cq = to_verbs(*found->second);
     *cq_context = (*cq)->cq_context;
@@ -134,5 +134,5 @@ void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {
   cq->comp_events_completed += nevents;
   pthread_mutex_unlock(&cq->mutex);
   from(cq).queue->acknowledge_events(
-      nevents);  // The last that touches it: it may be being destroyed.
+      nevents);  // The last access: the queue may be about to be destroyed.
 }

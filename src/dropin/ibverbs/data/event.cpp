@@ -22,7 +22,7 @@ static_assert(int{raw(AsyncEventType::qp_last_request_reached)} == IBV_EVENT_QP_
 static_assert(int{raw(AsyncEventType::gid_change)} == IBV_EVENT_GID_CHANGE);
 static_assert(int{raw(AsyncEventType::wq_fatal)} == IBV_EVENT_WQ_FATAL);
 
-/// Fills `out` and counts the delivery; false where the event's object is gone. Under
+/// Fills `out` and counts the delivery. Returns false if the event's object is destroyed. Requires
 /// Context::live_objects_lock.
 bool deliver(Context& context, const adapter::AsyncEvent& event, ibv_async_event& out) {
   out.event_type = static_cast<ibv_event_type>(raw(event.type));
@@ -65,7 +65,7 @@ void drop_async_events(Context& context, const void* object, const std::uint32_t
                        pthread_cond_t& condition) {
   {
     const std::lock_guard guard(context.live_objects_lock);
-    context.live_objects.erase(object);  // From here on nobody counts another delivery.
+    context.live_objects.erase(object);  // No further delivery is counted from here on.
   }
   context.events.remove_if(
       [object](const adapter::AsyncEvent& event) { return event.object == object; });

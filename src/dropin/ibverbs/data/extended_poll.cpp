@@ -8,13 +8,13 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// Polling extended completion queues: one entry at a time, its fields read as the program asks.
+/// Polls extended completion queues: one entry at a time, whose fields are read by separate calls.
 namespace verbatim::dropin {
 namespace {
 
 const adapter::Completion& entry(ibv_cq_ex* cq) { return from(cq).entry; }
 
-/// 0, or ENOENT where there is none.
+/// Returns 0, or ENOENT if there is no entry.
 int take(CompletionQueue& own, bool may_progress) {
   const std::span one(&own.entry, 1);
   const std::size_t taken =
@@ -25,7 +25,7 @@ int take(CompletionQueue& own, bool may_progress) {
   return 0;
 }
 
-/// From a `start_poll` that succeeds to its `end_poll` the queue is one thread's.
+/// From a successful `start_poll` to `end_poll` one thread owns the queue.
 int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attributes) {
   if (attributes->comp_mask != 0) {
     return refused("start_poll",
@@ -57,7 +57,7 @@ std::uint32_t read_source_lid(ibv_cq_ex*) { return 0; }  // RoCE has no LIDs.
 std::uint8_t read_service_level(ibv_cq_ex* cq) { return entry(cq).service_level; }
 std::uint8_t read_path_bits(ibv_cq_ex*) { return 0; }
 std::uint64_t read_timestamp(ibv_cq_ex* cq) { return entry(cq).timestamp; }
-/// Raw packets have one where others have immediate data.
+/// Raw packets have a flow tag in the field of immediate data.
 std::uint32_t read_flow_tag(ibv_cq_ex* cq) { return entry(cq).immediate; }
 
 void read_tag(ibv_cq_ex* cq, ibv_wc_tm_info* info) {

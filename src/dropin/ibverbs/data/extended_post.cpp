@@ -9,14 +9,14 @@
 #include "adapter/queue_pair/carried.h"
 #include "dropin/ibverbs/calls.h"
 
-/// Building requests: each function that a program calls adds to the batch or says more of its last
-/// request. The hot path of programs that post this way.
+/// Builds requests: each function that a program calls adds a request to the batch, or fields to
+/// its last request. The hot path of programs that post this way.
 namespace verbatim::dropin {
 namespace {
 
 using transport::Operation;
 
-// Newer than some distributions' headers.
+// Missing in older headers.
 constexpr std::uint64_t kWithFlush = 1 << 11;
 using FlushFunction = void (*)(ibv_qp_ex*, std::uint32_t, std::uint64_t, std::size_t, std::uint8_t,
                                std::uint8_t);
@@ -42,7 +42,7 @@ constexpr Served kServed[] = {
 
 SendBatch& batch(ibv_qp_ex* qp) { return *from(&qp->qp_base).batch; }
 
-/// A request with what the program has set in the queue pair's own fields.
+/// Starts a request with the fields that the program has set in the queue pair.
 adapter::SendWork begin(const ibv_qp_ex* qp, Operation operation) {
   adapter::SendWork work;
   work.wr_id = qp->wr_id;
@@ -177,7 +177,8 @@ void start(ibv_qp_ex* qp) { batch(qp).start(); }
 int complete(ibv_qp_ex* qp) { return batch(qp).complete(); }
 void abort(ibv_qp_ex* qp) { batch(qp).abort(); }
 
-/// What an adapter without the operation has there: the batch fails instead of the process.
+/// For an operation that the adapter does not have: the batch fails, instead of a crash of the
+/// process.
 template <typename... Arguments>
 void refuse(ibv_qp_ex* qp, Arguments...) {
   batch(qp).fail(EINVAL, "the operation is not among the queue pair's send_ops_flags");

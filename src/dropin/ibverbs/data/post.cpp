@@ -63,7 +63,7 @@ void add_remote(const ibv_send_wr& theirs, transport::SendRequest& own) {
   }
 }
 
-/// A bind of a type 2 window; `ibv_bind_mw` binds the others. 0 or an errno.
+/// Adds a bind of a type 2 window (`ibv_bind_mw` binds the others). Returns 0 or an errno value.
 int add_binding(const ibv_send_wr& theirs, adapter::SendWork& own) {
   const ibv_mw* mw = theirs.bind_mw.mw;
   if (mw == nullptr || mw->type != IBV_MW_TYPE_2) return EINVAL;
@@ -72,9 +72,9 @@ int add_binding(const ibv_send_wr& theirs, adapter::SendWork& own) {
   return 0;
 }
 
-/// 0 or an errno.
+/// Returns 0 or an errno value.
 int post(const ibv_qp& qp, adapter::QueuePair::Posting& posting, const ibv_send_wr& theirs) {
-  // A FLUSH has no place in this structure: ibv_wr_flush posts it.
+  // ibv_send_wr cannot express a FLUSH; ibv_wr_flush posts it.
   const auto operation = static_cast<Operation>(theirs.opcode);
   if (theirs.opcode > IBV_WR_ATOMIC_WRITE || !transport::info(operation).known ||
       operation == Operation::flush) {
@@ -107,7 +107,8 @@ int post(const ibv_qp& qp, adapter::QueuePair::Posting& posting, const ibv_send_
   return posting.post(own);
 }
 
-/// What the numbers of a refused request do not say; empty if they say it all.
+/// Returns the reason that the logged numbers of a refused request do not show; empty if they show
+/// it.
 const char* why_refused(ibv_qp& qp, const ibv_send_wr& request) {
   const adapter::QueuePair& queue_pair = *from(&qp).queue_pair;
   const auto operation = static_cast<Operation>(request.opcode);
@@ -127,7 +128,7 @@ const char* why_refused(ibv_qp& qp, const ibv_send_wr& request) {
   }
 }
 
-/// A full queue is the normal course of a program that posts until it is full.
+/// A full queue is normal for programs that post until it is full.
 LogLevel level_of(int code) { return code == ENOMEM ? LogLevel::debug : LogLevel::warn; }
 
 void report(ibv_qp& verbs, const ibv_send_wr& request, int code) {
@@ -161,7 +162,7 @@ void report(const adapter::SharedReceiveQueue& queue, const ibv_recv_wr& request
       queue.capacity());
 }
 
-/// Posts a list; 0 or an errno with the first that was refused.
+/// Posts a list; returns 0, or an errno value and the first request that was refused.
 template <typename Queue>
 int post_list(Queue& queue, ibv_recv_wr* request, ibv_recv_wr** bad) {
   for (; request != nullptr; request = request->next) {
@@ -183,7 +184,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
   adapter::QueuePair& queue_pair = *from(qp).queue_pair;
   int code = 0;
   {
-    // What was posted before a bad one goes out.
+    // Requests before a bad one are sent.
     adapter::QueuePair::Posting posting(queue_pair);
     while (request != nullptr && (code = post(*qp, posting, *request)) == 0) {
       request = request->next;

@@ -77,7 +77,7 @@ int SendBatch::complete() {
   }
   if (code_ == 0) return 0;
   const auto& most = queue_pair_.options().capacity;
-  // A full queue is the normal course of a program that posts until it is full.
+  // A full queue is normal for programs that post until it is full.
   log(code_ == ENOMEM ? LogLevel::debug : LogLevel::warn,
       "wr_complete: {}: {} ({} QP {:#x} in {}, {} requests built; at most {} segments, {} bytes "
       "inline, {} requests outstanding)",

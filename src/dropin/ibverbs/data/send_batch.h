@@ -12,20 +12,20 @@
 
 namespace verbatim::dropin {
 
-/// The requests that a program builds between `ibv_wr_start` and `ibv_wr_complete`: nothing reaches
-/// the queue pair before, and then all do or none. The lock is held from start to the end, so that
-/// threads take turns; the queue pair's own is not, so that building holds nothing back.
+/// The requests that a program builds between `ibv_wr_start` and `ibv_wr_complete`. They are posted
+/// at the end, all or none. The batch's lock is held from start to end, so that threads take turns;
+/// the queue pair's own lock is not, so that building delays nothing else.
 ///
-/// The first thing that goes wrong is remembered; what follows is ignored.
+/// The first error is kept; later calls are ignored.
 class SendBatch {
  public:
-  /// `operations`: bit `1 << Operation` for each that the program has asked for.
+  /// `operations`: bit `1 << Operation` for each that the program asked for.
   SendBatch(adapter::QueuePair& queue_pair, std::uint64_t operations)
       : queue_pair_(queue_pair), operations_(operations) {
-    // Reserved, not touched: memory becomes resident as far as it is used, and never moves.
+    // Reserves address space only: memory becomes resident as it is used, and never moves.
     const auto& most = queue_pair.options().capacity;
     works_.reserve(most.send_requests);
-    // An ATOMIC WRITE brings 8 bytes of its own, whatever the queue pair's limits.
+    // An ATOMIC WRITE has 8 bytes of data, whatever the queue pair's limits.
     segments_.reserve(std::size_t{most.send_requests} * std::max(most.send_segments, 1u));
     inline_bytes_.reserve(std::size_t{most.send_requests} *
                           std::max<std::size_t>(most.inline_bytes, sizeof(std::uint64_t)));
@@ -40,14 +40,14 @@ class SendBatch {
     why_ = "";
   }
   void abort() { lock_.unlock(); }
-  /// Posts what was built; 0 or the errno of what went wrong first.
+  /// Posts the requests; returns 0 or the errno value of the first error.
   int complete();
 
   void add(const adapter::SendWork& work);
-  /// The request that was added last, to say more of it; null where something has gone wrong.
+  /// Returns the request that was added last, to set more fields; null after an error.
   adapter::SendWork* last();
   void set_segments(std::span<const adapter::Segment> list);
-  /// Makes room for `length` inline bytes of the last request; null where something has gone wrong.
+  /// Makes room for `length` inline bytes of the last request; returns null after an error.
   std::byte* set_inline(std::size_t length);
   void fail(int code, const char* why);
 
@@ -56,11 +56,11 @@ class SendBatch {
 
   adapter::QueuePair& queue_pair_;
   const std::uint64_t operations_;
-  std::mutex lock_;  // Guards what follows.
+  std::mutex lock_;  // Protects the members below.
   std::vector<adapter::SendWork> works_;
   std::vector<adapter::Segment> segments_;
   std::vector<std::byte> inline_bytes_;
-  bool has_data_ = false;  // The last request's memory is named.
+  bool has_data_ = false;  // The last request has its data already.
   int code_ = 0;
   const char* why_ = "";
 };
