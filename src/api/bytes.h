@@ -5,7 +5,7 @@
 
 namespace verbatim::detail {
 
-/// Big-endian numbers, one after the other.
+/// Reads and writes consecutive big-endian numbers.
 template <std::unsigned_integral T>
 void put(std::byte*& at, T value) {
   for (std::size_t shift = sizeof(T) * 8; shift != 0; shift -= 8)

@@ -5,11 +5,11 @@
 #include "api/shared_receives.h"
 #include "base/always_inline.h"
 
-/// From a completion to the token that waits for it. Each step is part of `Queue::collect`.
+/// From a completion to the token that waits for it. Each function is a step of `Queue::collect`.
 namespace verbatim::detail {
 
 VERBATIM_ALWAYS_INLINE void Queue::finish(Pending& pending, Status status) {
-  // Its slot is not looked at again.
+  // Its slot is not used again.
   pending.link_ = nullptr;
   if (pending.resume_ != nullptr) {
     pending.link_ = ready_end_;
@@ -17,11 +17,11 @@ VERBATIM_ALWAYS_INLINE void Queue::finish(Pending& pending, Status status) {
     *ready_end_ = &pending;
     ready_end_ = &pending.next_;
   }
-  // The last step: now another thread may end it.
+  // The last step: another thread may destroy the token afterwards.
   pending.set_status(status);
 }
 
-/// The next request of a ring of sends has succeeded.
+/// The next request of a send ring has succeeded.
 VERBATIM_ALWAYS_INLINE void Queue::complete_next(Ring& ring, const ibv_wc& entry) {
   const std::uint64_t sequence = ring.completed() + 1;
   if (Pending* const pending = ring.slot(sequence).pending) {
@@ -44,7 +44,7 @@ VERBATIM_ALWAYS_INLINE void Queue::complete(Ring& ring, std::uint64_t sequence, 
 
 void Queue::complete_with_earlier(Ring& ring, std::uint64_t sequence, const ibv_wc& entry,
                                   std::uint32_t bytes) {
-  // Else of a queue pair that had this number before.
+  // Otherwise it belongs to an earlier queue pair with this number.
   if (sequence - ring.completed() - 1 >= ring.in_flight()) return;
   for (std::uint64_t ended = ring.completed() + 1; ended < sequence; ++ended) {
     if (Pending* const pending = ring.slot(ended).pending) {
@@ -75,7 +75,7 @@ VERBATIM_ALWAYS_INLINE void Queue::dispatch(const ibv_wc& entry) {
   }
   if (entry.qp_num != last_number_) [[unlikely]] {
     const auto found = parties_.find(entry.qp_num);
-    // Of a queue pair that was destroyed: `cancel` has told whoever waited.
+    // Its queue pair is destroyed, and `cancel` has completed the tokens.
     if (found == parties_.end()) return;
     last_number_ = entry.qp_num;
     last_ = found->second;
@@ -101,8 +101,8 @@ int Queue::poll() {
   return count != 0 ? count : called;
 }
 
-/// One completion: what a token polls that waits for a single request. The usual one, of a send
-/// that has succeeded, and that is the next of the same queue pair as before, takes no way round.
+/// Takes one completion, for a token that waits for a single request. The usual case, a send that
+/// succeeded and is next in the same queue pair as before, is the fast path.
 VERBATIM_ALWAYS_INLINE void Queue::poll_one() {
   ibv_wc entry;
   if (shared_by_threads) return poll_one_locked();
@@ -138,7 +138,7 @@ int Queue::call_ready() {
 }
 
 int Queue::run_ready() {
-  // A callback may poll, and so end others: each is taken out before it is called.
+  // A callback may poll and complete others: each is removed from the list before its call.
   int called = 0;
   for (; ready_ != nullptr; ++called) {
     Pending& pending = *ready_;

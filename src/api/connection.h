@@ -21,21 +21,22 @@ struct DestroyChannel {
 };
 using Channel = std::unique_ptr<rdma_event_channel, DestroyChannel>;
 
-/// A connected queue pair, and what connected it.
+/// A connected queue pair, and the means of its connection.
 struct Connection {
   Connection(const ProtectionDomain& domain, const QueuePairOptions& options)
       : party(domain, options) {}
   ~Connection() { end(); }
 
-  /// Ends the connection; requests under way fail. Again: nothing.
+  /// Ends the connection; outstanding requests fail. Later calls do nothing.
   void end();
-  /// It is established: from now on, who waits for its requests learns of its end.
+  /// The connection is established: from now on, a thread that waits for its requests also sees its
+  /// end.
   void begin();
-  /// Takes the events of rdma_cm. If the peer has ended the connection, so does this side: verbs
-  /// leave the queue pair as it is, with receives that nothing will come to.
+  /// Takes the events of rdma_cm. If the peer has disconnected, this side ends the connection, too:
+  /// otherwise the receives of the queue pair would stay outstanding.
   void take_events();
 
-  Channel channel;  // Of `id`, where rdma_cm connected it.
+  Channel channel;  // Of `id`, if rdma_cm connected it.
   Id id;
   std::vector<std::byte> peer_data;
   std::uint32_t peer_number = 0;
@@ -50,7 +51,7 @@ struct Connection {
 
 namespace verbatim {
 
-/// Makes queue pairs of connections.
+/// Creates queue pairs of connections.
 class ConnectionMaker {
  public:
   static QueuePair make(std::unique_ptr<detail::Connection> connection) {

@@ -14,8 +14,8 @@
 namespace verbatim {
 namespace {
 
-/// The contexts that rdma_cm has opened: a queue pair that rdma_cm connects must be made of one of
-/// these. They stay open as long as the program runs.
+/// The contexts that rdma_cm has opened: a queue pair that rdma_cm connects must be made in one of
+/// these. They stay open until the program ends.
 struct DeviceList {
   DeviceList() : contexts(rdma_get_devices(&count)) {}
   ~DeviceList() {
@@ -28,7 +28,7 @@ struct DeviceList {
   ibv_context** contexts;
 };
 
-/// An IP address or a GID in text, as a GID.
+/// Converts an IP address or a GID in text to a GID.
 std::optional<Gid> gid_of(const std::string& text) {
   Gid gid;
   in_addr four{};
@@ -76,7 +76,7 @@ DeviceInfo describe(ibv_context* context) {
   return info;
 }
 
-/// The index that connections of the port use, or -1 if the port does not fit the choice.
+/// Returns the GID index for the port's connections; -1 if the port does not fit the choice.
 int gid_index_of(const PortInfo& port, const DeviceChoice& choice,
                  const std::optional<Gid>& wanted) {
   if (choice.port != 0 ? choice.port != port.number : !port.active) return -1;

@@ -45,7 +45,7 @@ constexpr std::array<std::string_view, 9> kOperations{
 
 struct StatusRow {
   Status status;
-  ibv_wc_status code;  // IBV_WC_GENERAL_ERR: not of a completion.
+  ibv_wc_status code;  // IBV_WC_GENERAL_ERR: not from a completion.
   std::string_view name;
   std::string_view cause;
 };

@@ -19,24 +19,23 @@ struct SharedReceives;
 
 /// A device and one of its ports.
 struct DeviceHandle {
-  ibv_context* context = nullptr;  // rdma_cm's.
+  ibv_context* context = nullptr;  // Owned by rdma_cm.
   DeviceInfo info;
   PortInfo port;
   std::uint8_t gid_index = 0;
 };
 
-/// A memory region, and the pages that were allocated for it.
+/// A memory region, and its memory if the library allocated it.
 struct Registration {
   ~Registration();
 
   std::shared_ptr<DomainHandle> domain;
   ibv_mr* region = nullptr;
-  void* allocated = nullptr;  // From aligned_alloc; null where the memory is the caller's.
+  void* allocated = nullptr;  // From aligned_alloc; null if the memory belongs to the caller.
   Access rights = Access::local_read;
 };
 
-/// A protection domain, and the buffers whose owners have gone before the requests that may use
-/// them.
+/// A protection domain, and the buffers that outlive their owners because requests may use them.
 struct DomainHandle : std::enable_shared_from_this<DomainHandle> {
   explicit DomainHandle(Context of) : context(std::move(of)) {}
   ~DomainHandle();
@@ -46,9 +45,9 @@ struct DomainHandle : std::enable_shared_from_this<DomainHandle> {
   void add(SharedReceives& receives);
   void remove(SharedReceives& receives);
 
-  /// Frees it now, or when all requests that are under way have ended.
+  /// Frees the buffer now, or after all outstanding requests.
   void retire(std::unique_ptr<Registration> registration);
-  /// Frees what nothing uses any more.
+  /// Frees buffers that no request can use any more.
   void reclaim();
 
   const Context context;
@@ -57,7 +56,7 @@ struct DomainHandle : std::enable_shared_from_this<DomainHandle> {
  private:
   /// Requests up to these numbers may use the memory.
   struct Until {
-    const void* user;  // Party or SharedReceives: by then, it may be gone.
+    const void* user;  // Party or SharedReceives; it may be destroyed by then.
     std::uint64_t sends;
     std::uint64_t receives;
   };
@@ -74,7 +73,7 @@ struct DomainHandle : std::enable_shared_from_this<DomainHandle> {
   std::list<Retired> retired_;
 };
 
-/// A refused call of the C interface, from errno or the code that it returned.
+/// Converts a refused call of the C interface, from errno or its return value.
 Failure refused(Call call, int code, const char* detail);
 
 }  // namespace verbatim::detail

@@ -14,7 +14,7 @@ namespace verbatim {
 namespace {
 
 constexpr std::size_t kPageBytes =
-    4096;  // What is aligned to a smaller page than the system's wastes nothing.
+    4096;  // A larger alignment would waste memory on systems with larger pages.
 
 const char* why_not_registered(int code) {
   switch (code) {
@@ -117,7 +117,7 @@ void DomainHandle::retire(std::unique_ptr<Registration> registration) {
         retired.until.push_back({receives, 0, receives->posted()});
     }
     if (!retired.until.empty()) {
-      // The domain must not wait for itself.
+      // Otherwise the domain would wait for itself.
       registration->domain.reset();
       retired.registration = std::move(registration);
       retired_.push_back(std::move(retired));

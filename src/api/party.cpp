@@ -9,7 +9,7 @@
 namespace verbatim::detail {
 namespace {
 
-/// How long a queue pair that ends waits for what its adapter flushes; then it is cancelled.
+/// A closing queue pair waits this long for the adapter to flush its requests, then cancels them.
 constexpr std::chrono::milliseconds kFlushTime{10};
 constexpr const char* kEnded = "the queue pair has been disconnected";
 constexpr const char* kFull =
@@ -22,7 +22,7 @@ constexpr const char* kTakenInPart =
     "the adapter has taken the first requests of the batch, which go on (Batch::taken says how "
     "many), and refused the next";
 
-/// What is wrong with the local bytes of a request, in words; null if nothing is.
+/// Returns a text for a fault in a request's local bytes; null if there is none.
 const char* fault_of(std::span<const Slice> local, std::uint32_t max_slices) {
   if (local.size() > max_slices) return "more slices than the queue pair was made for";
   for (const Slice& slice : local) {
@@ -39,7 +39,7 @@ Party::Party(ProtectionDomain of, const QueuePairOptions& options)
 
 Party::~Party() {
   abandon();
-  // Nobody else polls the queue: its callbacks are called while all of this still is.
+  // No other owner polls the queue: its callbacks are called while these objects still exist.
   if (queue && queue.use_count() == 1) queue->poll();
 }
 
@@ -257,7 +257,7 @@ void Party::post_receive(Pending& pending, std::span<const Slice> into) {
 Result<void> Party::drain(std::chrono::nanoseconds timeout) {
   RequestToken last;
   if (sends.signaled < sends.posted()) {
-    // A WRITE of no bytes comes after all others, and the peer does not see it.
+    // A WRITE of 0 bytes completes after all others, and the peer does not notice it.
     post(&last, nullptr, {.operation = Operation::write}, {});
     const auto end = timeout < timeout.zero() ? last.wait() : last.wait_for(timeout);
     if (!end && first_failure.status == Status::success) return end.error();

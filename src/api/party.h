@@ -11,7 +11,7 @@
 
 namespace verbatim::detail {
 
-/// What a request wants beyond its local bytes.
+/// The parameters of a request beside its local bytes.
 struct Order {
   Operation operation = Operation::none;
   RemoteSlice remote;
@@ -19,9 +19,9 @@ struct Order {
   std::uint32_t immediate = 0;  // Host byte order.
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;
-  ibv_ah* address = nullptr;  // UD
+  ibv_ah* address = nullptr;  // UD only.
   std::uint32_t remote_queue_pair = 0;
-  std::uint32_t remote_key = 0;  // Q_Key
+  std::uint32_t remote_key = 0;  // UD: the Q_Key.
 };
 
 struct BatchedRequest {
@@ -29,55 +29,54 @@ struct BatchedRequest {
   Slice local;
 };
 
-/// A queue pair of any service: its requests, from posting to their end.
+/// A queue pair of any service: its requests, from posting to completion.
 struct Party {
   Party(ProtectionDomain of, const QueuePairOptions& options);
   ~Party();
   Party(const Party&) = delete;
   Party& operator=(const Party&) = delete;
 
-  /// The queues, made where the options have none. Before the queue pair itself is made.
+  /// Creates the queues that the options do not give. Called before the queue pair is created.
   Result<void> make_queues(const QueuePairOptions& options);
   ibv_qp_init_attr attributes(const QueuePairOptions& options, ibv_qp_type type) const;
-  /// Takes over a queue pair that was made with `attributes`.
+  /// Takes over a queue pair that was created with `attributes`.
   Result<void> adopt(ibv_qp* made, const ibv_qp_cap& given);
-  /// Takes what the adapter flushes of a queue pair in the error state.
+  /// Takes the completions that the adapter flushes in the error state.
   void settle();
-  /// Ends what still waits, after the queue pair was destroyed.
+  /// Cancels the requests that still wait, after the queue pair was destroyed.
   void abandon();
 
-  /// Posts one request. Why it could not be posted is told to `pending`, or, if that is null, to
-  /// `failed`.
+  /// Posts one request. A failure to post is reported to `pending`, or to `failed` if that is null.
   void post(Pending* pending, Failure* failed, const Order& order, std::span<const Slice> local);
-  /// The same of one slice, in the caller (`posting.h`).
+  /// The same for one slice, inlined in the caller (`posting.h`).
   RequestToken post(const Order& order, const Slice& local);
   Result<void> post_without_token(const Order& order, const Slice& local);
-  /// Posts all with one call; `pending` ends with the last, or with the failure of the first that
-  /// fails. Returns how many the adapter has taken.
+  /// Posts all requests with one call. `pending` completes with the last one, or with the first
+  /// failure. Returns the number of requests that the adapter accepted.
   std::size_t post_batch(Pending& pending, std::span<const BatchedRequest> requests);
   void post_receive(Pending& pending, std::span<const Slice> into);
-  /// Of the send that completes next.
+  /// Returns the id of the send that completes next.
   std::uint64_t next_work_id() const { return work_id(Side::send, sends.completed() + 1); }
   void on_completion(Queue& queue, const ibv_wc& entry);
   Result<void> drain(std::chrono::nanoseconds timeout);
 
   const ProtectionDomain domain;
   ibv_qp* queue_pair = nullptr;
-  std::uint32_t number = 0;      // Also after its end.
-  std::shared_ptr<Queue> queue;  // Of sends; of receives, too, without a shared queue.
+  std::uint32_t number = 0;      // Valid after the end, too.
+  std::shared_ptr<Queue> queue;  // For sends; without a shared queue, also for receives.
   std::shared_ptr<SharedReceives> shared;
   Ring sends;
   Ring receives;
   std::uint32_t max_slices = 1;
   std::uint32_t max_receive_slices = 1;
   std::uint32_t max_inline = 0;
-  std::uint32_t header_bytes = 0;  // Of received bytes, what stands before the message (UD).
-  Failure first_failure;           // Of the sends.
+  std::uint32_t header_bytes = 0;  // Bytes before a received message (UD).
+  Failure first_failure;           // Of sends.
 
  private:
   const char* fault_of_order(const Order& order, std::span<const Slice> local) const;
   bool is_plain(const Order& order, const Slice& local) const;
-  /// By value: what is handed on by reference cannot be left out where it is made.
+  /// By value, so that the compiler can omit arguments that it knows.
   void post_with_care(Pending* pending, Failure* failed, Order order, Slice local);
   void submit(Pending* pending, Failure* failed, const Order& order, std::span<const Slice> local);
   void take_back(Pending* pending, Failure* failed, Operation operation, int code);

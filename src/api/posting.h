@@ -5,8 +5,8 @@
 #include "api/party.h"
 #include "base/always_inline.h"
 
-/// The way of a post. Each function is part of its caller: where the operation is known there,
-/// nothing is left that asks for it.
+/// The hot path of posting. Each function is inlined: if the caller's operation is constant, no
+/// test of it remains.
 namespace verbatim::detail {
 
 constexpr std::size_t kMaxSlices = 32;
@@ -43,8 +43,8 @@ VERBATIM_ALWAYS_INLINE unsigned flags_of(const Flags& flags) {
          (flags.solicited ? kSolicited : 0);
 }
 
-/// True if one slice can be posted without a lock and without a fault: what is said of the rest is
-/// said by `post`.
+/// Returns true if one slice can be posted without a lock and without an error; `post` reports
+/// errors in all other cases.
 VERBATIM_ALWAYS_INLINE bool Party::is_plain(const Order& order, const Slice& local) const {
   const bool fits =
       !names_remote(order.operation) || (order.remote.is_valid && local.size <= order.remote.size);
@@ -53,7 +53,7 @@ VERBATIM_ALWAYS_INLINE bool Party::is_plain(const Order& order, const Slice& loc
 }
 
 VERBATIM_ALWAYS_INLINE bool Party::wants_completion(std::uint64_t sequence) const {
-  // Now and then also without a token: otherwise nobody would learn that the queue has room again.
+  // Now and then also without a token: only a completion shows that the queue has room again.
   return sequence - sends.signaled >= (sends.depth + 3) / 4;
 }
 
@@ -62,7 +62,8 @@ VERBATIM_ALWAYS_INLINE void Party::fill(ibv_send_wr& request, const Order& order
                                         std::span<const Slice> local, bool signals) {
   for (std::size_t i = 0; i < local.size(); ++i) {
     std::uint32_t size = local[i].size;
-    // The caller has just written size and key one by one: read as one, they would wait for both.
+    // The caller has just written size and key separately: a single load of both would wait for the
+    // store buffer.
     asm("" : "+r"(size));
     segments[i] = {reinterpret_cast<std::uintptr_t>(local[i].data), size, local[i].local_key};
   }

@@ -14,19 +14,19 @@
 
 namespace verbatim::detail {
 
-/// What a work request's id says: whose it is, in the lowest two bits, and which, above.
+/// A work request's id: the kind of its owner in the lowest two bits, and a number above.
 enum class Side : std::uint64_t { send = 0, receive = 1, shared_receive = 2 };
 constexpr std::uint64_t work_id(Side side, std::uint64_t sequence) {
   return sequence << 2 | static_cast<std::uint64_t>(side);
 }
-/// Of a shared receive, the number of its queue and its place there.
+/// A shared receive: the number of its queue, and its index there.
 constexpr std::uint64_t shared_work_id(std::uint32_t number, std::uint32_t place) {
   return work_id(Side::shared_receive, std::uint64_t{number} << 32 | place);
 }
 
-/// The requests of one direction of a queue pair, by sequence from 1: `posted` is the last one's
-/// number; all up to `completed` have ended. Both counts are written by the queue's thread, and
-/// read by any (`DomainHandle::reclaim`).
+/// The requests of one direction of a queue pair, by sequence from 1: `posted` is the last number;
+/// all up to `completed` have completed. The queue's thread writes both counts, and any thread
+/// reads them (`DomainHandle::reclaim`).
 struct Ring {
   struct Slot {
     Pending* pending = nullptr;
@@ -39,7 +39,7 @@ struct Ring {
   std::uint64_t in_flight() const { return posted() - completed(); }
   bool is_full() const { return in_flight() >= depth; }
   Slot& slot(std::uint64_t sequence) { return slots_[sequence & mask_]; }
-  /// The request `sequence`, which is `posted() + 1`, is the adapter's. Returns its slot.
+  /// The adapter has accepted request `sequence`, which is `posted() + 1`. Returns its slot.
   Slot& push(std::uint64_t sequence, Pending* pending, Operation operation) {
     Slot& place = slot(sequence);
     place.pending = pending;
@@ -54,67 +54,67 @@ struct Ring {
   }
 
   const std::uint32_t depth;
-  std::uint64_t signaled = 0;  // The last one that asked for a completion.
+  std::uint64_t signaled = 0;  // The last one that requested a completion.
 
  private:
   friend struct Queue;
   std::atomic<std::uint64_t> posted_{0};
   std::atomic<std::uint64_t> completed_{0};
-  std::vector<Slot> slots_;  // A power of two of them, at least `depth`.
+  std::vector<Slot> slots_;  // A power of two, at least `depth`.
   const std::uint64_t mask_;
 };
 
 struct Connection;
 
-/// A completion queue, and who completes there. It takes a lock only where several threads share
-/// it.
+/// A completion queue, and the parties whose requests complete there. It takes a lock only if
+/// several threads share it.
 struct Queue : std::enable_shared_from_this<Queue> {
   static Result<std::shared_ptr<Queue>> make(const Context& context,
                                              const CompletionQueueOptions& options);
   ~Queue();
 
-  /// Takes what has completed, then calls callbacks and resumes coroutines. Returns how many
-  /// completions there were, or, without one, how many were called.
+  /// Takes completions, then calls callbacks and resumes coroutines. Returns the number of
+  /// completions or, if there were none, of calls.
   int poll();
-  /// The same of one completion, in the caller (`completions.cpp`).
+  /// The same for one completion, inlined in the caller (`completions.cpp`).
   void poll_one();
   int wait(std::chrono::nanoseconds timeout);
-  /// Until `pending` has completed, or the time is over.
+  /// Waits until `pending` has completed, or the time is over.
   void wait_for(const Pending& pending, std::chrono::nanoseconds timeout);
   bool arm();
 
-  /// From now on, who waits here also takes the connection's events of rdma_cm: a receive ends when
-  /// the peer does.
+  /// From now on, a thread that waits here also takes the connection's events of rdma_cm, so that
+  /// receives end when the peer disconnects.
   void watch(Connection& connection);
   void unwatch(Connection& connection);
-  /// Takes completions, and leaves callbacks and coroutines to the next poll: for calls within
-  /// which the program does not expect to be called. Requires the lock.
+  /// Takes completions, and leaves callbacks and coroutines to the next poll: for calls in which
+  /// the program does not expect to be called back. Requires the lock.
   int collect();
 
-  /// From now on, completions of this queue pair go to `party`. Fails where the queue has no room
-  /// for `entries` more.
+  /// From now on, completions of this queue pair go to `party`. Fails if the queue has no room for
+  /// `entries` more.
   Result<void> attach(std::uint32_t number, Party& party, std::uint32_t entries);
   void detach(std::uint32_t number, std::uint32_t entries);
 
-  /// The same of a shared receive queue of `depth` receives. Its number goes into the id of each
-  /// receive.
+  /// The same for a shared receive queue of `depth` receives. Its number is part of each receive's
+  /// id.
   Result<std::uint32_t> attach(SharedReceives& receives, std::uint32_t depth);
   void detach_shared(std::uint32_t number, std::uint32_t depth);
 
-  /// Ends the requests of a ring up to `sequence`: all succeed but the last, which ends as `entry`
-  /// says.
+  /// Completes the requests of a ring up to `sequence`: all succeed except the last, which gets the
+  /// status of `entry`.
   void complete(Ring& ring, std::uint64_t sequence, const ibv_wc& entry, std::uint32_t bytes);
   void complete_next(Ring& ring, const ibv_wc& entry);
   void complete_with_earlier(Ring& ring, std::uint64_t sequence, const ibv_wc& entry,
                              std::uint32_t bytes);
-  /// Ends what still waits when its queue pair is destroyed.
+  /// Cancels the requests that still wait when their queue pair is destroyed.
   void cancel(Ring& ring, std::uint32_t number);
-  /// When the time is over, `pending`'s coroutine is resumed.
+  /// Resumes `pending`'s coroutine when the time is over.
   void start(Timer& timer, Pending& pending, std::chrono::nanoseconds timeout) noexcept;
-  /// Ends one request: its callback or coroutine is called after the whole batch.
+  /// Completes one request; its callback or coroutine is called after the whole batch.
   void finish(Pending& pending, Status status);
 
-  /// Holds the lock, where there is one. A callback may post and poll: the lock is recursive.
+  /// Holds the lock, if there is one. It is recursive, because a callback may post and poll.
   class Guard {
    public:
     explicit Guard(Queue& queue) : mutex_(queue.shared_by_threads ? &queue.mutex : nullptr) {
@@ -132,7 +132,7 @@ struct Queue : std::enable_shared_from_this<Queue> {
 
   std::shared_ptr<DeviceHandle> device;
   ibv_comp_channel* channel = nullptr;
-  int events = -1;  // An epoll descriptor: `channel`, and the event channels of connections.
+  int events = -1;  // An epoll descriptor of `channel` and of connections' event channels.
   ibv_cq* cq = nullptr;
   std::uint32_t entries = 0;
   bool shared_by_threads = false;
@@ -145,7 +145,7 @@ struct Queue : std::enable_shared_from_this<Queue> {
   template <typename Look>
   void wait_until(Look look, std::chrono::nanoseconds timeout);
   void ask_for_event();
-  /// Returns true if a connection had one.
+  /// Returns true if a connection had an event.
   bool take_events();
   void take_completion_events();
   void sleep(std::chrono::nanoseconds timeout);
@@ -161,14 +161,14 @@ struct Queue : std::enable_shared_from_this<Queue> {
   std::uint32_t reserved_ = 0;
   std::uint32_t unacknowledged_events_ = 0;
   std::unordered_map<std::uint32_t, Party*> parties_;
-  std::vector<SharedReceives*> shared_;  // By number; null if it is gone.
-  // The party of the last completion, without a look-up. No queue pair has the first number.
+  std::vector<SharedReceives*> shared_;  // By number; null if destroyed.
+  // Caches the party of the last completion. No queue pair has the initial number.
   static constexpr std::uint32_t kNobody = ~0u;
   std::uint32_t last_number_ = kNobody;
   Party* last_ = nullptr;
-  Pending* ready_ = nullptr;  // Completed, with a callback or coroutine to call: in order.
+  Pending* ready_ = nullptr;  // Completed ones with a callback or coroutine to call, in order.
   Pending** ready_end_ = &ready_;
-  Timer* timers_ = nullptr;  // By their end.
+  Timer* timers_ = nullptr;  // Ordered by their end.
   friend class Pending;
 };
 

@@ -33,7 +33,7 @@ void Connection::begin() {
 }
 
 void Connection::take_events() {
-  // The channel does not block.
+  // The channel is non-blocking.
   for (rdma_cm_event* event = nullptr; channel && rdma_get_cm_event(channel.get(), &event) == 0;) {
     const bool is_end = event->event == RDMA_CM_EVENT_DISCONNECTED;
     rdma_ack_cm_event(event);

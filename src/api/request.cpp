@@ -85,7 +85,7 @@ Result<Completion> Pending::result() const {
     const bool received = operation_ == Operation::receive;
     return Completion{
         .operation = operation_,
-        // Of a SEND or WRITE, adapters leave it undefined.
+        // For SEND and WRITE, adapters leave it undefined.
         .bytes = operation_ >= Operation::read ? bytes_ : 0,
         .immediate = received && has_immediate_ ? std::optional(ntohl(immediate_)) : std::nullopt,
         .queue_pair = queue_pair_,
@@ -117,7 +117,7 @@ Result<Completion> Pending::result() const {
 
 namespace {
 
-/// A token with a callback instead of an owner.
+/// A token that has a callback and no owner.
 class Detached : public RequestToken {
  public:
   Detached(RequestToken&& token, std::function<void(const Result<Completion>&)> callback)

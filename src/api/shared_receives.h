@@ -12,8 +12,7 @@
 
 namespace verbatim::detail {
 
-/// The receives of a shared receive queue, and the messages that have come and wait for the
-/// program.
+/// The receives of a shared receive queue, and the received messages that wait for the program.
 struct SharedReceives {
   static Result<std::shared_ptr<SharedReceives>> make(const ProtectionDomain& domain,
                                                       const CompletionQueue& completions,
@@ -24,7 +23,8 @@ struct SharedReceives {
   std::optional<Result<Message>> next();
   void on_completion(const ibv_wc& entry);
 
-  /// Any thread (`DomainHandle`): how many were posted, and up to which all have ended.
+  /// For any thread (`DomainHandle`): the number of posted receives, and the number up to which all
+  /// have completed.
   std::uint64_t posted() const { return posted_.load(std::memory_order_relaxed); }
   std::uint64_t ended() const;
 
@@ -38,7 +38,7 @@ struct SharedReceives {
     std::uint64_t tag = 0;
     std::atomic<std::uint64_t> sequence{0};  // 0: free.
   };
-  std::uint32_t number_ = 0;  // In the completion queue.
+  std::uint32_t number_ = 0;  // Number within the completion queue.
   std::atomic<std::uint64_t> posted_{0};
   std::vector<Receive> receives_;
   std::vector<std::uint32_t> free_;

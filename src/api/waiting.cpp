@@ -7,12 +7,12 @@
 
 #include "api/connection.h"
 
-/// Waiting for completions: first by looking again and again, then asleep until an event comes.
+/// Waiting for completions: polls for a while, then sleeps until an event comes.
 namespace verbatim::detail {
 namespace {
 
-/// How long a thread sleeps that shares its queue with others: one of them may take what it sleeps
-/// for.
+/// Bounds the sleep of a thread that shares its queue: another thread may take the completion that
+/// it waits for.
 constexpr std::chrono::milliseconds kLook{1};
 
 }  // namespace
@@ -61,7 +61,7 @@ bool Queue::arm() {
   const Guard guard(*this);
   const bool has_connection = take_events();
   ibv_req_notify_cq(cq, 0);
-  // What completed before brings no event.
+  // Completions before the queue was armed cause no event.
   return collect() == 0 && ready_ == nullptr && !has_connection;
 }
 
@@ -74,8 +74,7 @@ void Queue::sleep(std::chrono::nanoseconds timeout) {
   take_events();
 }
 
-/// Looks until `look` says that what is waited for has come, or the time is over; a time below zero
-/// is never over.
+/// Calls `look` until it returns true or the time is over; a negative time has no end.
 template <typename Look>
 void Queue::wait_until(Look look, std::chrono::nanoseconds timeout) {
   using Clock = std::chrono::steady_clock;
@@ -92,7 +91,7 @@ void Queue::wait_until(Look look, std::chrono::nanoseconds timeout) {
     ask_for_event();
     if (look()) return;
     auto left = is_endless ? timeout : timeout - waited;
-    // Another thread's poll may take what this one sleeps for.
+    // Another thread's poll may take the completion that this one waits for.
     if (shared_by_threads && (is_endless || left > kLook)) left = kLook;
     if (timers_ != nullptr) {
       const auto timer = until_timer();
@@ -113,7 +112,7 @@ int Queue::wait(std::chrono::nanoseconds timeout) {
 }
 
 void Queue::wait_for(const Pending& pending, std::chrono::nanoseconds timeout) {
-  // Until nothing is left: of what completed before the queue was armed no event comes.
+  // Until nothing is left, because completions before the queue was armed cause no event.
   const auto look = [&] {
     while (!pending.done() && poll() != 0) {
     }
@@ -142,7 +141,7 @@ int Queue::call_overdue() {
   while (timers_ != nullptr && timers_->end_ <= now) {
     Pending& pending = *timers_->pending_;
     timers_->stop();
-    // One that has completed is in the other list.
+    // A completed one is in the other list.
     if (pending.done()) continue;
     ++called;
     std::exchange(pending.resume_, nullptr)(pending);

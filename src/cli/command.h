@@ -5,19 +5,19 @@
 
 #include <CLI/CLI.hpp>
 
-/// The subcommands of `verbatim`. Each function adds one to `app`; when the person has chosen it,
+/// The subcommands of `verbatim`. Each function adds one to `app`; if the command line selects it,
 /// parsing runs it, and it sets `exit_status`.
 namespace verbatim::cli {
 
 struct NodeChoice;
 
-/// What the command itself could not do, as against what its child returned: as `env` and `nohup`.
+/// Status of a failure of the command itself, not of its child: the same as for `env` and `nohup`.
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;
 
-/// `command` is what follows "--" on the command line.
+/// `command`: the words after "--" on the command line.
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 void add_env(CLI::App& app, int& exit_status);
 void add_config(CLI::App& app, int& exit_status);
@@ -25,7 +25,7 @@ void add_devices(CLI::App& app, int& exit_status);
 void add_status(CLI::App& app, int& exit_status);
 void add_doctor(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 
-/// `--node`, `--address`, `--protocol` and `--roce`. `choice` lives as long as the command.
+/// Adds `--node`, `--address`, `--protocol` and `--roce`. `choice` must outlive the command.
 void add_node_options(CLI::App& command, NodeChoice& choice);
 
 }  // namespace verbatim::cli

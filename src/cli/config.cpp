@@ -18,7 +18,7 @@ namespace {
 
 struct Wish {
   std::string node;
-  std::string file;  // To check.
+  std::string file;  // The file to check.
 };
 
 std::string examples() {
@@ -60,7 +60,7 @@ int check_file(const std::string& path) {
   return 0;
 }
 
-/// What a running node has otherwise than `wanted` says, in words.
+/// Returns, in words, how a running node differs from `wanted`.
 std::vector<std::string> differences(const config::NodeConfig& wanted,
                                      const agent::NodeDescription& node) {
   std::vector<std::string> found;
@@ -117,7 +117,7 @@ int show(const std::string& node) {
 
 void add_config(CLI::App& app, int& exit_status) {
   auto* command = app.add_subcommand("config", "Show a node's configuration, or check a file");
-  auto wish = std::make_shared<Wish>();  // Lives as long as the callback that reads it.
+  auto wish = std::make_shared<Wish>();  // Shared with the callback that reads it.
   auto* node = command->add_option("NODE", wish->node, "The node; default: this shell's");
   node->type_name("");
   command->add_option("--check", wish->file, "Check this file instead")

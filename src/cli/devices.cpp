@@ -27,7 +27,7 @@ std::string guid_text(std::uint64_t guid) {
                      guid >> 16 & 0xffff, guid & 0xffff);
 }
 
-/// The default node first (started where it does not run yet), then the others that run.
+/// Returns the default node first (starting it if it does not run), then the others that run.
 Result<std::vector<agent::NodeDescription>> all_nodes() {
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return std::unexpected(options.error());
@@ -45,7 +45,7 @@ Result<std::vector<agent::NodeDescription>> all_nodes() {
                own.error().text);
   }
   for (const auto& name : *names) {
-    // A node may leave between the listing and the question.
+    // A node may end between the listing and the request.
     if (auto node = agent::node_description(name)) nodes.push_back(*std::move(node));
   }
   return nodes;

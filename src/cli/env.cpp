@@ -33,7 +33,7 @@ int print_exports(const NodeChoice& choice) {
 
 void add_env(CLI::App& app, int& exit_status) {
   auto* env = app.add_subcommand("env", "Print what puts a shell on an emulated host");
-  auto choice = std::make_shared<NodeChoice>();  // Lives as long as the callback that reads it.
+  auto choice = std::make_shared<NodeChoice>();  // Shared with the callback that reads it.
   add_node_options(*env, *choice);
   env->footer(kExamples);
   env->callback([choice, &exit_status] { exit_status = print_exports(*choice); });

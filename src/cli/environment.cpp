@@ -31,7 +31,8 @@ bool is_node_name(std::string_view name) {
   return true;
 }
 
-/// LD_PRELOAD takes colons and spaces. Behind the others: a sanitizer's library must be the first.
+/// LD_PRELOAD is separated by colons or spaces. Appended at the end, because a sanitizer's library
+/// must be first.
 std::string append_once(std::string_view list, const std::string& library) {
   if (list.empty()) return library;
   if (list.find(library) != std::string_view::npos) return std::string(list);
@@ -68,7 +69,7 @@ std::string prepend_folder(const std::string& folder, std::string_view old_path)
   while (!old_path.empty()) {
     const auto entry = old_path.substr(0, old_path.find(':'));
     old_path.remove_prefix(std::min(old_path.size(), entry.size() + 1));
-    // An empty entry would be the current folder: nobody means that.
+    // An empty entry would mean the current folder, which is never intended.
     if (!entry.empty() && entry != folder) path.append(":").append(entry);
   }
   return path;

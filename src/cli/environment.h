@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 
-/// What makes a program run on Verbatim: a few environment variables.
+/// The environment variables that make a program run on Verbatim.
 namespace verbatim::cli {
 
-/// As the person gave it on the command line; what is not given stays as the environment has it.
+/// Options of the command line; for those that are not given, the environment is used.
 struct NodeChoice {
   std::optional<std::string> node;
   std::vector<std::string> addresses;
@@ -23,35 +23,37 @@ struct NodeChoice {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-/// The folder with our libibverbs.so.1, found relative to this program: `../lib/verbatim` where it
-/// is installed, `../lib` in the build tree. ENOENT where neither has it.
+/// Returns the folder of our libibverbs.so.1, relative to this program: `../lib/verbatim` if
+/// installed, `../lib` in the build tree. ENOENT if neither has it.
 Result<std::string> find_dropin_folder(std::string_view program_folder);
-/// The folder of the program that runs.
+/// Returns the folder of the running program.
 Result<std::string> own_folder();
 
-/// `folder` in front of what `old_path` (a colon-separated list, may be empty) names, once.
+/// Returns `folder` followed by `old_path` (a colon-separated list, or empty), with `folder` only
+/// once.
 std::string prepend_folder(const std::string& folder, std::string_view old_path);
 
-/// What the environment holds already and what we add to; empty where it is not set.
+/// Variables that are extended; empty if not set.
 struct OldEnvironment {
   std::string_view library_path;
   std::string_view preload;
 };
 
-/// The library that leads paths of /sys and /dev into a node's view, beside the drop-ins.
+/// The library that redirects paths in /sys and /dev to a node's view; it is in the drop-ins'
+/// folder.
 inline constexpr std::string_view kViewLibrary = "/libverbatim-view.so";
 
-/// The variables to set for `choice`. `view` is the node's folder (VERBATIM_VIEW). EINVAL for a
-/// node name, an address or a RoCE version that cannot be one.
+/// Returns the variables to set for `choice`. `view`: the node's folder (VERBATIM_VIEW). EINVAL for
+/// an invalid node name, address or RoCE version.
 Result<Variables> variables_for(const NodeChoice& choice, const std::string& dropin_folder,
                                 const std::string& view, const OldEnvironment& old);
-/// The node that `choice` or else the environment names.
+/// Returns the node in `choice`, or else in the environment.
 std::string node_of(const NodeChoice& choice);
 
-/// The variables for this program's own libraries and the environment that it runs in.
+/// Returns the variables for this program's own libraries in its current environment.
 Result<Variables> own_variables_for(const NodeChoice& choice);
 
-/// `text` as one word of a POSIX shell.
+/// Returns `text` quoted as one word of a POSIX shell.
 std::string shell_quoted(std::string_view text);
 
 }  // namespace verbatim::cli

@@ -8,7 +8,7 @@
 namespace verbatim::cli {
 namespace {
 
-/// A folder of the test's own that goes with it.
+/// A folder that is removed after the test.
 class Environment : public ::testing::Test {
  protected:
   Environment() {

@@ -97,7 +97,7 @@ std::string reason_dropins_are_ignored(const std::string& path) {
           "{} is a program for another word size than Verbatim's libraries: it will "
           "not see Verbatim's device",
           path);
-    case Elf::no:  // A script: its interpreter's children are what matters.
+    case Elf::no:  // A script: its interpreter and their children matter.
     case Elf::dynamic_program:
       return "";
   }

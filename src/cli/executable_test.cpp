@@ -29,7 +29,7 @@ class Executable : public ::testing::Test {
     return path;
   }
 
-  /// An ELF file with one segment of the type given.
+  /// Builds an ELF file with one segment of this type.
   static std::string elf(std::uint32_t segment_type, unsigned char word_size = ELFCLASS64) {
     Elf64_Ehdr header{};
     std::memcpy(header.e_ident, ELFMAG, SELFMAG);

@@ -36,7 +36,7 @@ std::string unknown_word(const CLI::App& app, const std::string& word) {
                          nearest(word, options_of(app)));
 }
 
-/// "verbatim run"
+/// Returns "verbatim run".
 std::string full_name(const CLI::App& app) {
   return app.get_parent() == nullptr
              ? app.get_name()
@@ -48,8 +48,8 @@ const CLI::App& chosen_command(const CLI::App& app) {
   return chosen.empty() ? app : *chosen.front();
 }
 
-/// CLI11 lists all that it does not know: "... not expected: VALUE --option", in any order. An
-/// option's value is left over with it, so that the option is what was wrong.
+/// CLI11 lists all words that it does not know: "... not expected: VALUE --option", in any order.
+/// An unknown option leaves its value over, too, so the option is reported.
 std::string offending_word(std::string_view text) {
   constexpr std::string_view kBefore = "expected: ";
   const auto list = text.find(kBefore);
@@ -73,7 +73,7 @@ std::string HelpFormatter::make_usage(const CLI::App* app, std::string /*name*/)
   std::string usage = "Usage: " + full_name(*app);
   if (app->get_parent() == nullptr) return usage + " COMMAND [OPTION]...\n";
   usage += " [OPTION]...";
-  // Only these take a command line of another program.
+  // Only these are followed by another program's command line.
   if (app->get_name() == "run") usage += " -- COMMAND [ARGUMENT]...";
   if (app->get_name() == "config") usage += " [NODE]";
   if (app->get_name() == "doctor") usage += " [-- PROGRAM]";

@@ -31,7 +31,7 @@ constexpr const char* kExamples =
 }  // namespace
 
 int main(int argc, char** argv) {
-  // What follows "--" belongs to the command that `run` starts; CLI11 would try to understand it.
+  // The words after "--" belong to the command that `run` starts; CLI11 must not parse them.
   char** const own_end = std::find(argv, argv + argc, std::string_view("--"));
   const std::vector<std::string> command(std::min(own_end + 1, argv + argc), argv + argc);
   CLI::App app(kDescription, "verbatim");

@@ -41,11 +41,12 @@ constexpr const char* kExamples =
     "  verbatim run --node b --address 127.0.0.3 -- ib_write_bw 127.0.0.2\n"
     "  verbatim run --fault loss=1%,delay=100us..1ms,seed=7 -- ib_send_lat 10.0.0.2";
 
-/// The descriptor that the command inherits: high, so that the numbers it counts on are free.
+/// The descriptor that the command inherits. Its number is high, so that low ones stay free for the
+/// command.
 constexpr int kHoldDescriptorMin = 100;
 
-/// From now on until the command ends the node has its agent, and with it its view of /sys. Where
-/// that fails the command learns why when it opens the device.
+/// Keeps the node's agent, and with it the node's view of /sys, until the command ends. If this
+/// fails, the command gets the error when it opens the device.
 void hold_node() {
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return;
@@ -53,7 +54,7 @@ void hold_node() {
   if (held) fcntl(held->get(), F_DUPFD, kHoldDescriptorMin);
 }
 
-/// Says which faults there will be, with the seed that gives the same ones again.
+/// Prints the faults to be injected, with the seed that reproduces them.
 Result<void> set_faults(const std::string& text) {
   auto plan = link::FaultPlan::parse_for_programs(text);
   if (!plan) return std::unexpected(plan.error());
@@ -73,7 +74,7 @@ Result<void> set_faults(const std::string& text) {
   return {};
 }
 
-/// Comes back only where it fails.
+/// Returns only on failure.
 int execute(const NodeChoice& choice, const std::optional<std::string>& faults,
             std::vector<std::string> command) {
   if (command.empty()) {
@@ -109,7 +110,7 @@ int execute(const NodeChoice& choice, const std::optional<std::string>& faults,
   for (auto& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
   execv(program->c_str(), arguments.data());
-  if (errno == ENOEXEC) {  // A script without "#!": as a shell does, give it to the shell.
+  if (errno == ENOEXEC) {  // A script without "#!": run by a shell, as shells do.
     arguments[0] = const_cast<char*>(program->c_str());
     arguments.insert(arguments.begin(), const_cast<char*>("sh"));
     execv("/bin/sh", arguments.data());
@@ -126,7 +127,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_s
     NodeChoice node;
     std::optional<std::string> faults;
   };
-  auto form = std::make_shared<Form>();  // Lives as long as the callback that reads it.
+  auto form = std::make_shared<Form>();  // Shared with the callback that reads it.
   add_node_options(*run, form->node);
   run->add_option("--fault", form->faults, "Faults of its packets: loss=1%,delay=1ms,seed=7")
       ->type_name("FAULTS");

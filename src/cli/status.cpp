@@ -23,7 +23,7 @@ constexpr const char* kExamples =
 
 using Json = nlohmann::ordered_json;
 
-/// The status of each node that runs, as an array.
+/// Returns an array with the status of each running node.
 Result<Json> all_statuses() {
   const auto names = agent::list_nodes();
   if (!names) return std::unexpected(names.error());
@@ -31,7 +31,7 @@ Result<Json> all_statuses() {
   for (const auto& name : *names) {
     const auto status = agent::request_status(name);
     if (!status) {
-      if (status.error().code == ENOENT) continue;  // It has left meanwhile.
+      if (status.error().code == ENOENT) continue;  // It has ended meanwhile.
       return std::unexpected(status.error());
     }
     auto node = Json::parse(*status, nullptr, /*allow_exceptions=*/false);
@@ -45,7 +45,7 @@ Result<Json> all_statuses() {
   return nodes;
 }
 
-/// A line each: for completion in shells, and for scripts.
+/// Prints one name per line, for shell completion and scripts.
 int print_names() {
   const auto names = agent::list_nodes();
   if (!names) {
@@ -86,7 +86,7 @@ void add_status(CLI::App& app, int& exit_status) {
     bool as_json = false;
     bool names_only = false;
   };
-  auto form = std::make_shared<Form>();  // Lives as long as the callback that reads it.
+  auto form = std::make_shared<Form>();  // Shared with the callback that reads it.
   auto* json = status->add_flag("--json", form->as_json, "Print everything as JSON");
   status->add_flag("--names", form->names_only, "Print the names of the nodes alone")
       ->excludes(json);

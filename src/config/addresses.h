@@ -10,13 +10,13 @@
 
 namespace verbatim::config {
 
-/// A node has at most so many addresses.
+/// Number of addresses that a node can have.
 inline constexpr std::size_t kAddressesMax = 15;
 
-/// A comma-separated list of IP addresses, each with port 4791; spaces around them are ignored.
+/// Parses a comma-separated list of IP addresses, ignoring spaces around them; each gets port 4791.
 /// EINVAL, ENODEV.
 Result<std::vector<SocketAddress>> parse_addresses(std::string_view list);
-/// Their IP addresses, separated by commas.
+/// Returns the IP addresses, separated by commas.
 std::string text_of(const std::vector<SocketAddress>& addresses);
 
 }  // namespace verbatim::config

@@ -30,7 +30,7 @@ constexpr std::uint32_t least(std::uint32_t card, std::uint32_t DeviceLimits::* 
   return std::min(card, kVerbatimLimits.*member);
 }
 
-/// A card's numbers, cut to what Verbatim has.
+/// Limits a card's numbers to those of Verbatim.
 constexpr DeviceLimits as_far_as_possible(DeviceLimits limits) {
   for (const LimitField& field : kLimitFields) {
     limits.*field.member = least(limits.*field.member, field.member);
@@ -40,10 +40,10 @@ constexpr DeviceLimits as_far_as_possible(DeviceLimits limits) {
 
 constexpr auto kHca = static_cast<std::uint32_t>(AtomicCapability::hca);
 
-/// `ibv_devinfo -v` of mlx5 cards on Ethernet, which agree in the counts: ConnectX-5 (firmware
+/// From `ibv_devinfo -v` of mlx5 cards on Ethernet, which agree in the counts: ConnectX-5 (firmware
 /// 16.32.1010), ConnectX-6 Dx, and for identity and firmware the ConnectX-7 of openucx/ucx issue
 /// 10317. Inline: 1024 bytes of a work queue entry, less control and remote address segments (16
-/// each) and the inline header (4), as rdma-core's providers/mlx5 reckons for RC.
+/// each) and the inline header (4), as rdma-core's providers/mlx5 computes for RC.
 constexpr DeviceLimits kConnectX7 = as_far_as_possible({
     .max_qp = 131'072,
     .max_qp_wr = 32'768,
@@ -91,7 +91,8 @@ constexpr DeviceLimits kRxe = as_far_as_possible({
     .hw_ver = 0,
 });
 
-/// No card's: what a program meets early that counts on more than the specification promises.
+/// No real card: small limits, with which a program fails early that relies on more than the
+/// specification promises.
 constexpr DeviceLimits kTiny{
     .max_qp = 8,
     .max_qp_wr = 16,

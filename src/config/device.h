@@ -6,20 +6,19 @@
 #include <string>
 #include <string_view>
 
-/// What a device says that it is, and how much of everything it has: that of a card, of rdma_rxe,
-/// or Verbatim's own.
+/// Identity and limits that a device reports: a card's, rdma_rxe's, or Verbatim's own.
 namespace verbatim::config {
 
 enum class AtomicCapability : std::uint32_t { none, hca, global };
 
-/// As `ibv_query_device` reports them, under its names. Counts are of one program.
+/// As `ibv_query_device` reports them, with the same names. Counts are for one program.
 struct DeviceLimits {
   std::uint32_t max_qp = 0;
-  std::uint32_t max_qp_wr = 0;  // Requests of one send or receive queue.
+  std::uint32_t max_qp_wr = 0;  // Requests in a send or receive queue.
   std::uint32_t max_sge = 0;
   std::uint32_t max_inline_data = 0;  // Bytes.
   std::uint32_t max_cq = 0;
-  std::uint32_t max_cqe = 0;  // Entries of one completion queue.
+  std::uint32_t max_cqe = 0;  // Entries in a completion queue.
   std::uint32_t max_mr = 0;
   std::uint32_t max_mw = 0;
   std::uint32_t max_pd = 0;
@@ -27,8 +26,8 @@ struct DeviceLimits {
   std::uint32_t max_srq_wr = 0;
   std::uint32_t max_srq_sge = 0;
   std::uint32_t max_ah = 0;
-  std::uint32_t max_qp_rd_atom = 0;       // READs and atomics as their target,
-  std::uint32_t max_qp_init_rd_atom = 0;  // and as their initiator.
+  std::uint32_t max_qp_rd_atom = 0;       // READs and atomics outstanding as responder,
+  std::uint32_t max_qp_init_rd_atom = 0;  // and as initiator.
   std::uint32_t max_mtu = 0;              // 256, 512, 1024, 2048 or 4096.
   std::uint32_t atomic = 0;               // AtomicCapability.
   std::uint32_t vendor_id = 0;
@@ -37,7 +36,7 @@ struct DeviceLimits {
   friend bool operator==(const DeviceLimits&, const DeviceLimits&) = default;
 };
 
-/// One number of a device that a file may set.
+/// A limit that a file can set.
 struct LimitField {
   std::string_view name;
   std::uint32_t DeviceLimits::* member;
@@ -54,15 +53,15 @@ struct Profile {
   DeviceLimits limits;
 };
 
-/// Characters of a firmware's version, as `struct ibv_device_attr` has room for.
+/// Length of a firmware version; the room in `struct ibv_device_attr`.
 inline constexpr std::size_t kFirmwareMax = 63;
 
-/// No vendor's: the bit of locally administered addresses is set. Programs take a known vendor's
-/// number as leave to make that vendor's private calls.
+/// No real vendor: the bit of locally administered addresses is set. For a known vendor's id,
+/// programs would make that vendor's private calls.
 inline constexpr std::uint32_t kVendorId = 0x025642;
 
-/// What Verbatim can do, and the default. No device has more: adapter/limits.h is asserted to
-/// agree.
+/// The limits of Verbatim itself, which are the default. No device has more; adapter/limits.h
+/// asserts that both agree.
 inline constexpr DeviceLimits kVerbatimLimits{
     .max_qp = (1 << 14) - 1,
     .max_qp_wr = 1 << 15,
@@ -88,10 +87,10 @@ inline constexpr DeviceLimits kVerbatimLimits{
 
 inline constexpr std::string_view kDefaultProfile = "verbatim";
 
-/// All profiles; the first is the default. Of a card that has more of something than Verbatim, the
-/// profile has what Verbatim has.
+/// Returns all profiles; the first is the default. If a card has more of something than Verbatim,
+/// its profile has Verbatim's number.
 std::span<const Profile> profiles();
-/// Null where there is none of that name.
+/// Returns null if there is no profile with that name.
 const Profile* find_profile(std::string_view name);
 
 }  // namespace verbatim::config

@@ -24,7 +24,7 @@ std::string by_node(const DeviceIdentity& identity) {
 
 struct Rule {
   std::string_view name;
-  std::string (*make)(const DeviceIdentity&);  // Null: no emulated device has what it needs.
+  std::string (*make)(const DeviceIdentity&);  // Null: no emulated device has what the rule needs.
 };
 constexpr auto kRules = std::to_array<Rule>({
     {"NAME_KERNEL", by_kernel},

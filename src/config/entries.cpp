@@ -9,7 +9,7 @@
 namespace verbatim::config {
 namespace {
 
-/// Up to a '#' or ';' that begins the line or follows a blank.
+/// Returns the line up to a '#' or ';' that begins it or follows a blank.
 std::string_view without_comment(std::string_view line) {
   for (std::size_t i = 0; i < line.size(); ++i) {
     const bool begins = i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t';
@@ -23,7 +23,7 @@ bool is_key(std::string_view key) {
          std::ranges::all_of(key, [](char c) { return is_alphanumeric(c) || c == '_'; });
 }
 
-/// For a message: what is not printable ASCII as '?'.
+/// Returns the text for a message, with '?' for all but printable ASCII.
 std::string shown(std::string_view text) {
   constexpr std::size_t kShownMax = 40;
   std::string cut(text.substr(0, kShownMax));

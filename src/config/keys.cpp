@@ -14,7 +14,7 @@
 namespace verbatim::config {
 namespace {
 
-/// Decimal, or hexadecimal after "0x".
+/// Parses a decimal number, or a hexadecimal one after "0x".
 std::optional<std::uint64_t> parse_number(std::string_view text, int base = 10) {
   if (text.starts_with("0x")) {
     text.remove_prefix(2);
@@ -33,7 +33,7 @@ Result<std::uint32_t> parse_number_between(std::string_view value, std::uint32_t
   return refuse(EINVAL, fmt::format("'{}' is no number from {} to {}", value, least, most));
 }
 
-/// Stores what `parse` makes of the value.
+/// Stores the parsed value.
 template <auto parse, typename T>
 Result<void> parse_into(T& to, std::string_view value) {
   auto parsed = parse(value);
@@ -62,7 +62,7 @@ Result<void> set_device(std::string_view value, NodeConfig& config) {
   return {};
 }
 
-/// As `ibv_devinfo` prints it, or as one number.
+/// Accepts the form of `ibv_devinfo`, or a single number.
 Result<void> set_node_guid(std::string_view value, NodeConfig& config) {
   std::string digits(value);
   if (value.size() == 19 && value[4] == ':' && value[9] == ':' && value[14] == ':') {
@@ -213,7 +213,7 @@ const Key* find_key(std::string_view name) {
 
 std::string_view nearest_key(std::string_view name) {
   std::string_view nearest;
-  std::size_t least = name.size() / 2 + 1;  // More changes than this would make any word of it.
+  std::size_t least = name.size() / 2 + 1;  // With more changes than this, any word would match.
   for (const Key& key : keys()) {
     const std::size_t distance = edit_distance(name, key.name);
     if (distance >= least) continue;

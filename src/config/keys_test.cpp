@@ -9,7 +9,7 @@
 namespace verbatim::config {
 namespace {
 
-/// What is wrong with the value, or nothing.
+/// Returns what is wrong with the value; empty if nothing is.
 std::string fault(std::string_view key, std::string_view value) {
   NodeConfig config;
   const auto applied = apply(key, value, config);

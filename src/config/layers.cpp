@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kFolderName = "/verbatim.d";
 constexpr const char* kSystemFolder = "/etc/verbatim.d";
 
-/// Null where it is unset or empty, and in a program with raised privileges.
+/// Returns null if it is unset or empty, or the program runs with raised privileges.
 const char* variable(const char* name) {
   const char* const value = secure_getenv(name);
   return value != nullptr && *value != '\0' ? value : nullptr;
@@ -28,7 +28,7 @@ const Setting* find(const std::vector<Setting>& settings, std::string_view key) 
   return found == settings.end() ? nullptr : &*found;
 }
 
-/// "FILE:3: cause", and how many more there are.
+/// Builds "FILE:3: cause", and the number of further faults.
 Error told(const std::string& path, const std::vector<Fault>& faults) {
   const Fault& first = faults.front();
   std::string text = first.line == 0 ? fmt::format("{}: {}", path, first.text)
@@ -39,7 +39,7 @@ Error told(const std::string& path, const std::vector<Fault>& faults) {
   return {EINVAL, std::move(text)};
 }
 
-/// Adds the file's settings, if there is a file.
+/// Adds the file's settings, if the file exists.
 Result<void> add_file(const std::string& path, std::vector<Setting>& settings,
                       std::vector<std::string>& files) {
   const auto content = read_file(path);
@@ -50,7 +50,7 @@ Result<void> add_file(const std::string& path, std::vector<Setting>& settings,
   }
   files.push_back(path);
   for (Entry& entry : parse_entries(*content).entries) {
-    if (find(settings, entry.key) != nullptr) continue;  // Said by what counts more.
+    if (find(settings, entry.key) != nullptr) continue;  // A setting with higher priority exists.
     std::string from = fmt::format("{}:{}", path, entry.line);
     settings.push_back({std::move(entry.key), std::move(entry.value), std::move(from)});
   }
@@ -77,7 +77,7 @@ Result<Folders> config_folders() {
   Folders folders;
   const char* const base = variable("XDG_CONFIG_HOME");
   const char* const home = variable("HOME");
-  if (base != nullptr && *base == '/') {  // As the XDG specification: relative ones do not count.
+  if (base != nullptr && *base == '/') {  // Relative paths are ignored (XDG specification).
     folders.push_back(std::string(base) + kFolderName);
   } else if (home != nullptr && *home == '/') {
     folders.push_back(std::string(home) + "/.config" + kFolderName);
@@ -91,7 +91,7 @@ std::string file_of(const std::string& folder, std::string_view node) {
 }
 
 Result<std::string> read_file(const std::string& path) {
-  // O_NONBLOCK: a pipe by that name does not hold up the agent.
+  // O_NONBLOCK: opening a pipe with that name does not block the agent.
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) {
     const int code = errno;
@@ -149,7 +149,7 @@ Result<Effective> resolve(std::string_view node, const Folders& folders,
       return refuse(applied.error().code, setting->from + ": " + applied.error().text);
     }
   }
-  bool is_of_profile = false;  // What follows the profile is its own, where nobody says otherwise.
+  bool is_of_profile = false;  // The following settings belong to the profile, unless they are set.
   const std::string profile = fmt::format("profile {}", effective.config.profile->name);
   for (const Key& key : keys()) {
     const Setting* const setting = find(said, key.name);

@@ -12,7 +12,7 @@
 namespace verbatim::config {
 namespace {
 
-/// Two folders of the test's own: the user's and the system's.
+/// The test's two folders: the user's and the system's.
 class Layers : public testing::Test {
  protected:
   Layers() {
@@ -114,7 +114,7 @@ TEST_F(Layers, OtherNodesFilesAreTheirs) {
   EXPECT_EQ(resolved()->config.device, "verbatim0");
 }
 
-/// What the variables say where the folders are.
+/// Variables that name the folders.
 class FoldersOf : public testing::Test {
  protected:
   void SetUp() override {

@@ -14,11 +14,11 @@
 
 namespace verbatim::config {
 
-/// What a node is to be: its agent reads it once, when the node begins.
+/// Configuration of a node. Its agent reads it once, when the node begins.
 struct NodeConfig {
-  std::vector<SocketAddress> addresses;  // Empty: `interface`'s, or the node's default.
-  std::string interface;                 // Empty: whichever has the first address.
-  std::string device = "verbatim0";      // A name or a rule: device_name.h.
+  std::vector<SocketAddress> addresses;  // Empty: those of `interface`, or the node's default.
+  std::string interface;                 // Empty: the interface that has the first address.
+  std::string device = "verbatim0";      // A name or a rule; see device_name.h.
   std::optional<std::uint64_t> node_guid;
   WireProtocol protocol = WireProtocol::roce;
   RoceVersions versions = {RoceVersion::v2};
@@ -28,17 +28,17 @@ struct NodeConfig {
   bool enforces_memlock = false;
 };
 
-/// What names a value and where it was said: "a.conf:3", "VERBATIM_ADDRESS", "--address".
+/// A value, and where it was set: "a.conf:3", "VERBATIM_ADDRESS", "--address".
 struct Setting {
   std::string key;
   std::string value;
   std::string from;
 };
 
-/// One thing that a node may be told.
+/// A key of a node's configuration.
 struct Key {
   std::string_view name;
-  std::string_view variable;  // Of the environment; empty: a file alone says it.
+  std::string_view variable;  // Environment variable; empty: only a file can set the key.
   std::string_view meaning;
   const LimitField* limit = nullptr;
   /// EINVAL, ENODEV. Null for a limit.
@@ -46,16 +46,16 @@ struct Key {
   std::string (*text)(const NodeConfig& config) = nullptr;
 };
 
-/// In the order in which they are applied: the profile before the limits.
+/// In the order of application: the profile before the limits.
 const std::vector<Key>& keys();
-/// Null where there is none.
+/// Returns null if there is no such key.
 const Key* find_key(std::string_view name);
-/// The key that looks most like `name`; empty where none does.
+/// Returns the key that is most similar to `name`; empty if none is.
 std::string_view nearest_key(std::string_view name);
 
-/// Sets one value. EINVAL for an unknown key or a value that it cannot have, in words.
+/// Sets one value. EINVAL with a text for an unknown key or an invalid value.
 Result<void> apply(std::string_view key, std::string_view value, NodeConfig& config);
-/// The value of a key as a file would say it; empty where there is none.
+/// Returns the value of a key in a file's syntax; empty if it has none.
 std::string text_of(const Key& key, const NodeConfig& config);
 
 }  // namespace verbatim::config

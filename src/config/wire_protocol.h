@@ -7,13 +7,13 @@
 
 namespace verbatim::config {
 
-/// What a node's adapter speaks with others.
+/// The protocol between a node's adapter and others.
 enum class WireProtocol : std::uint8_t {
-  roce,   // InfiniBand's transport over Ethernet: UDP (v2) or frames of its own (v1).
+  roce,   // InfiniBand's transport over Ethernet: in UDP (v2) or in its own frames (v1).
   iwarp,  // RDMAP over TCP.
 };
 
-/// "roce", "iwarp". EINVAL.
+/// Parses "roce" or "iwarp". EINVAL for others.
 Result<WireProtocol> parse_wire_protocol(std::string_view name);
 std::string_view name_of(WireProtocol protocol);
 

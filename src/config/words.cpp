@@ -7,7 +7,8 @@
 namespace verbatim::config {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);  // Distances of a's beginning to those of b.
+  std::vector<std::size_t> row(b.size() +
+                               1);  // Edit distances of a prefix of `a` to all prefixes of `b`.
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
     std::size_t diagonal = row[0];

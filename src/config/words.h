@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-/// What words in files and options are made of.
+/// Helpers for words in files and options.
 namespace verbatim::config {
 
 constexpr bool is_alphanumeric(char c) {
@@ -17,7 +17,7 @@ constexpr std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-/// Returns how many letters one has to insert, remove or replace to make `b` of `a`.
+/// Returns the number of letters to insert, remove or replace in order to turn `a` into `b`.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace verbatim::config

@@ -14,7 +14,7 @@ bool is_wildcard(const SocketAddress& address) {
 }
 
 Result<OwnAddress> Addresses::own(const SocketAddress& address) const {
-  // The last that fits: GID 0, the link-local one, may stand for an IPv4 address, too.
+  // Searches from the end: GID 0, the link-local one, may stand for an IPv4 address, too.
   for (std::size_t i = entries_.size(); i-- > 0;) {
     const OwnAddress& own = entries_[i];
     if (!is_valid(i)) continue;
@@ -24,7 +24,7 @@ Result<OwnAddress> Addresses::own(const SocketAddress& address) const {
       return own;
     }
   }
-  // As the kernel does with a card: the loopback address is the first of the node's own.
+  // As the kernel does with a card: a loopback address means the first of the node's own addresses.
   if (address.is_loopback() && !is_on_loopback_interface_) return source_for(address);
   return refuse(EADDRNOTAVAIL, fmt::format("{} is no address of this node", address.ip_text()));
 }
@@ -35,7 +35,7 @@ Result<OwnAddress> Addresses::source_for(const SocketAddress& destination) const
     const OwnAddress& own = entries_[i];
     if (own.address.family() != destination.family() || !is_valid(i)) continue;
     const bool same_scope = own.address.is_link_local() == destination.is_link_local();
-    // Entries after the first are the addresses' own GIDs; the first is made from the MAC.
+    // The entries after the first are the addresses' own GIDs; the first is made from the MAC.
     if (fitting == nullptr || same_scope) fitting = &own;
     if (same_scope && own.gid == gid_of(own.address)) break;
   }

@@ -11,19 +11,19 @@
 
 namespace verbatim::connect {
 
-/// An address of the node, and its GID; over iWARP the GID is the port's only one, whatever the
+/// An address of the node, and its GID. Over iWARP the port has one GID, which belongs to every
 /// address.
 struct OwnAddress {
   SocketAddress address;  // Empty: connections do not use this GID.
   Gid gid;
-  std::uint8_t gid_index = 0;  // In the table that the program sees.
+  std::uint8_t gid_index = 0;  // In the table that programs see.
 };
 
-/// 0.0.0.0 or [::].
+/// Returns true for 0.0.0.0 and [::].
 bool is_wildcard(const SocketAddress& address);
 
 /// The addresses of one node, in the order of its GID table. One thread at a time adds entries and
-/// says which are valid; others may look at the same time.
+/// marks them valid; other threads may read meanwhile.
 class Addresses {
  public:
   static constexpr std::size_t kMax = 16;
@@ -31,18 +31,20 @@ class Addresses {
   explicit Addresses(bool is_on_loopback_interface)
       : is_on_loopback_interface_(is_on_loopback_interface) {}
 
-  /// How many entries there are, valid or not.
+  /// Returns the number of entries, valid or not.
   std::size_t size() const { return entries_.size(); }
   void add(const OwnAddress& entry) { entries_.push_back(entry); }
-  /// Bit i: an interface has the address of entry i. All are valid until this is said.
+  /// Bit i: an interface has the address of entry i. Before the first call all are valid.
   void set_valid(std::uint32_t entries) { valid_ = entries; }
 
-  /// The entry of this address, whatever its port. A loopback address stands for the node's own, as
-  /// with a card; fe80:: without a scope for the one of any interface. EADDRNOTAVAIL.
+  /// Returns the entry of this address, whatever its port. A loopback address means the node's own,
+  /// as with a card; fe80:: without a scope means that of any interface. EADDRNOTAVAIL if there is
+  /// none.
   Result<OwnAddress> own(const SocketAddress& address) const;
-  /// From where to reach `destination`. ENODEV if the node has no address of its family.
+  /// Returns the address from which to reach `destination`. ENODEV if the node has none of its
+  /// family.
   Result<OwnAddress> source_for(const SocketAddress& destination) const;
-  /// All valid addresses of one family, or of both, each once and without ports.
+  /// Returns all valid addresses of one family, or of both, each once and without ports.
   std::vector<SocketAddress> all(int family, bool both) const;
   bool is_on_loopback_interface() const { return is_on_loopback_interface_; }
 

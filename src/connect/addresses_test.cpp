@@ -7,8 +7,8 @@ namespace {
 
 SocketAddress at(const char* text) { return SocketAddress::parse(text).value(); }
 
-/// As a node has them: GID 0 made from the MAC, which stands for the IPv4 address; then each
-/// address's own.
+/// As on a real node: GID 0 is made from the MAC and stands for the IPv4 address; then each
+/// address's own GID.
 struct NodeAddresses {
   explicit NodeAddresses(bool is_on_loopback_interface = false)
       : addresses(is_on_loopback_interface) {

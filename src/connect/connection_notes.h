@@ -9,17 +9,18 @@
 
 namespace verbatim::connect {
 
-/// The notes that the agent has of this program's connections, one entry each as long as the agent
-/// has something to tell the peer. Peers of connections beyond the table wait for a time-out.
+/// Notes on this program's connections for the agent, which disconnects the peers if the program
+/// dies: one entry per connection that needs it. Peers of connections beyond the table wait for a
+/// time-out.
 class ConnectionNotes {
  public:
   explicit ConnectionNotes(Host& host) : host_(host) {}
 
-  /// A connection that has begun: nothing is noted yet.
+  /// A connection begins; nothing is noted yet.
   void begin(ConnectionId id, const Path& path, bool has_sent_reply);
   void set_remote_qpn(ConnectionId id, Qpn qpn);
   void write(ConnectionId id, std::uint32_t remote_id, bool is_established);
-  /// Its entry serves the next one. Unknown ids are ignored.
+  /// Frees the connection's entry. Ignores unknown ids.
   void end(ConnectionId id);
 
  private:
@@ -32,7 +33,7 @@ class ConnectionNotes {
   Host& host_;
   std::unordered_map<ConnectionId, Noted> noted_;
   std::vector<std::uint32_t> free_;
-  std::uint32_t used_ = 0;  // Entries that were ever taken.
+  std::uint32_t used_ = 0;  // Entries that were ever used.
 };
 
 }  // namespace verbatim::connect

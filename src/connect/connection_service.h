@@ -13,8 +13,8 @@
 #include "cm/iwarp/stream_manager.h"
 #include "connect/addresses.h"
 
-/// Connections of one program, whichever protocol makes them: InfiniBand's CM in MADs, or MPA in
-/// TCP connections. What passes are the values of `cm/`, which have names of this room, too.
+/// Connections of one program, independent of the protocol: InfiniBand's CM in MADs, or MPA in TCP
+/// connections. The values are those of `cm/`, which have names in this namespace, too.
 namespace verbatim::connect {
 
 using cm::AcceptParameters;
@@ -49,7 +49,7 @@ using wire::service_id_of;
 
 inline constexpr std::size_t kMadBytes = wire::kMadBytes;
 
-/// How far a connection is: what the agent tells its peer if this program dies.
+/// State of a connection, for the agent: what it tells the peer if this program dies.
 struct ConnectionNote {
   ConnectionId local_id{};
   std::uint32_t remote_id = 0;
@@ -59,24 +59,24 @@ struct ConnectionNote {
   bool has_sent_reply = false;
 };
 
-/// What a connection service is given: in librdmacm.so.1 the private symbol of libibverbs.so.1, in
-/// tests a fake. Nothing here waits for the agent.
+/// The environment of a connection service: in librdmacm.so.1 the private symbol of
+/// libibverbs.so.1, in tests a fake. No function waits for the agent.
 class Host {
  public:
-  /// From QP1 at `source` to QP1 at `destination`.
+  /// Sends from QP1 at `source` to QP1 at `destination`.
   virtual void send_mad(const SocketAddress& source, const SocketAddress& destination,
                         std::span<const std::byte, kMadBytes> mad) = 0;
-  /// `on_ready(tag)` is called when one of `events` (of epoll) comes, until `unwatch`; with
-  /// EPOLLONESHOT once. Calls that are under way go on.
+  /// Until `unwatch`, `on_ready(tag)` is called when one of `events` (of epoll) occurs; with
+  /// EPOLLONESHOT once. Calls that have begun are completed.
   virtual Result<void> watch(int fd, std::uint32_t events, std::uint64_t tag) = 0;
   virtual void unwatch(int fd) = 0;
-  /// The queue pair, in INIT, goes to RTS over this socket.
+  /// Moves the queue pair from INIT to RTS over this socket.
   virtual Result<void> start_stream(Qpn qpn, UniqueFd socket, const StreamAgreement& agreed,
                                     bool is_initiator) = 0;
-  /// Writes an entry of the agent's table, which has `notes_max()`; null: the entry is free.
+  /// Writes an entry of the agent's table, which has `notes_max()` entries; null: frees the entry.
   virtual void note(std::uint32_t entry, const ConnectionNote* note) = 0;
   virtual std::uint32_t notes_max() const = 0;
-  /// The clock. Tests have one of their own.
+  /// The clock; tests replace it.
   virtual TimeNs now() const { return monotonic_now(); }
 
  protected:
@@ -87,7 +87,7 @@ using Event =
     std::variant<ConnectRequest, ConnectResponse, Established, Rejected, Unreachable, Disconnected,
                  TimeWaitExit, SidrRequest, SidrResponse, StreamFailed, StreamEnded>;
 
-/// Who is told what comes of connections: within a call of the service, under the caller's lock. It
+/// Receives the events of connections, within a call of the service and under the caller's lock. It
 /// may call the service.
 class Events {
  public:
@@ -97,54 +97,56 @@ class Events {
   ~Events() = default;
 };
 
-/// Connections of one program. Each call requires the caller's lock, the same one; none waits. Ids
-/// and their life: cm/messages.h. Refusals: cm/ib/connection_manager.h, cm/iwarp/stream_manager.h.
+/// Connections of one program. Each call requires the caller's lock, always the same one; none
+/// waits. The life of ids: cm/messages.h. Errors: cm/ib/connection_manager.h,
+/// cm/iwarp/stream_manager.h.
 class ConnectionService {
  public:
   virtual ~ConnectionService() = default;
 
-  /// `backlog`: how many requests may wait for `note_taken` or an answer; 0 or less: the default.
+  /// `backlog`: number of requests that may wait for `note_taken` or an answer; 0 or less: the
+  /// default.
   virtual Result<ListenerId> listen(ListenAt where, int backlog) = 0;
-  /// Requests that were told stay.
+  /// Requests that were delivered before stay valid.
   virtual void unlisten(ListenerId listener) = 0;
-  /// The user has taken the request from where the program queues it.
+  /// The user has taken the request from the program's queue.
   virtual void note_taken(ConnectionId id) = 0;
 
-  /// What comes of it is told after it has returned.
+  /// Its events come after it has returned.
   virtual Result<ConnectionId> connect(const ConnectParameters& parameters) = 0;
   virtual Result<void> accept(ConnectionId id, const AcceptParameters& parameters) = 0;
-  /// After ConnectResponse, when the queue pair is ready.
+  /// Called after ConnectResponse, when the queue pair is ready.
   virtual Result<void> establish(ConnectionId id) = 0;
   virtual Result<void> reject(ConnectionId id, RejectReason reason, ByteSpan private_data) = 0;
   virtual Result<void> disconnect(ConnectionId id) = 0;
-  /// The user forgets the id, in whatever state. No event of it follows.
+  /// The user releases the id, in any state. No event of it follows.
   virtual void release(ConnectionId id) = 0;
 
-  /// Service resolution for datagrams; EOPNOTSUPP over MPA.
+  /// Resolves a datagram service; EOPNOTSUPP over MPA.
   virtual Result<ConnectionId> resolve(const ResolveParameters& parameters) = 0;
   virtual Result<void> answer(ConnectionId id, const SidrAnswer& answer) = 0;
-  /// Data has come on the queue pair, so the connection stands.
+  /// Data has arrived on the queue pair, so the connection is established.
   virtual Result<void> notify_established(ConnectionId id) = 0;
 
-  /// True of MPA: queue pairs go from INIT to RTS with the stream, listeners and peers are found by
-  /// their IP addresses alone, and no GID or MTU of a peer is known.
+  /// Returns true for MPA: queue pairs go from INIT to RTS with the stream, listeners and peers are
+  /// identified by IP addresses only, and a peer's GID and MTU are not known.
   virtual bool uses_streams() const = 0;
 
-  // What the host hears, in its background thread.
+  // Input from the host, in its background thread.
   virtual void on_mad(ByteSpan mad, const SocketAddress& from, const SocketAddress& to) = 0;
-  /// The queue pair that has the stream which `tag` is about; 0: none. The host lets the queue pair
-  /// take what has come before it calls `on_ready`, without the lock: the program gets what the
-  /// peer has sent before it hears that the peer has gone.
+  /// Returns the queue pair that has the stream of `tag`; 0: none. Before it calls `on_ready`, and
+  /// without the lock, the host lets this queue pair process all received data: so the program gets
+  /// the data before the event that the peer has disconnected.
   virtual Qpn queue_pair_of(std::uint64_t tag) const = 0;
   virtual void on_ready(std::uint64_t tag) = 0;
   /// The node's addresses have changed.
   virtual void on_addresses_changed() = 0;
 };
 
-/// Both refuse if there is no descriptor for a timer.
+/// Both fail if there is no descriptor for a timer.
 Result<std::unique_ptr<ConnectionService>> make_ib_service(Host& host, Events& events,
                                                            const cm::Settings& settings);
-/// `seed`: of ids. `wishes`: words of VERBATIM_MPA (cm/iwarp/mpa_setup.h); EINVAL.
+/// `seed`: for ids. `wishes`: the value of VERBATIM_MPA (cm/iwarp/mpa_setup.h); EINVAL.
 Result<std::unique_ptr<ConnectionService>> make_mpa_service(Host& host, Events& events,
                                                             const Addresses& addresses,
                                                             std::uint64_t seed,

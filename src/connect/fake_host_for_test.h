@@ -13,8 +13,8 @@
 
 #include "connect/connection_service.h"
 
-/// What a connection service is given in tests: time is what the test says, MADs wait until the
-/// test delivers them, sockets are watched by an epoll of the test's own, and events are kept.
+/// A connection service's host for tests: the test sets the time and delivers MADs, an epoll of the
+/// test watches sockets, and events are recorded.
 namespace verbatim::connect {
 
 inline ByteSpan bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
@@ -69,7 +69,7 @@ class FakeHost final : public Host, public Events {
   // Events.
   void on(const Event& event) override { told.push_back(event); }
 
-  /// The only event that there is, which is of this kind; taken.
+  /// Takes the event of this type; there must be exactly one.
   template <typename Kind>
   std::optional<Kind> only() {
     if (told.size() != 1 || !std::holds_alternative<Kind>(told.front())) return std::nullopt;
@@ -77,7 +77,7 @@ class FakeHost final : public Host, public Events {
     told.clear();
     return one;
   }
-  /// `service.on_ready` for each timer that rings by now, and for each socket that is ready, as the
+  /// Calls `service.on_ready` for each timer that has expired and each socket that is ready, as the
   /// background thread does. Returns false if there was none.
   bool serve(ConnectionService& service) {
     bool served = false;
@@ -95,7 +95,7 @@ class FakeHost final : public Host, public Events {
   }
   int epoll() const { return epoll_.get(); }
 
-  /// Ahead of the clock: no timer of a service rings by itself.
+  /// Ahead of the real clock: no timer of a service expires by itself.
   TimeNs time = monotonic_now() + 100'000 * kSecond;
   std::vector<Mad> mads;
   std::vector<Event> told;
@@ -106,7 +106,7 @@ class FakeHost final : public Host, public Events {
   bool refuses_streams = false;
 
  private:
-  /// The kernel tells how long a timer has left by its own clock.
+  /// The kernel computes a timer's remaining time by its own clock.
   bool rings(int fd) const {
     itimerspec left{};
     timerfd_gettime(fd, &left);
@@ -119,7 +119,7 @@ class FakeHost final : public Host, public Events {
   std::vector<std::pair<int, std::uint64_t>> timers_;
 };
 
-/// A service with its host.
+/// A service and its host.
 struct Side {
   SocketAddress address;
   Addresses addresses{false};
@@ -127,9 +127,9 @@ struct Side {
   std::unique_ptr<ConnectionService> service;
 };
 
-/// Two of them, and the one time.
+/// Two sides with the same time.
 struct Bench {
-  /// All MADs, both ways, until there is none.
+  /// Delivers MADs in both directions until none is left.
   void deliver() {
     for (bool sent = true; sent;) sent = deliver(a, b) || deliver(b, a);
   }
@@ -140,7 +140,8 @@ struct Bench {
     }
     return !mads.empty();
   }
-  /// Time passes in small steps; timers ring, sockets are served, MADs arrive if `through`.
+  /// Advances the time in small steps: timers expire, sockets are served, MADs are delivered if
+  /// `through`.
   void pass(TimeNs span, bool through = true) {
     constexpr TimeNs kStep = 5 * kMillisecond;
     for (TimeNs passed = 0; passed < span; passed += kStep) {
@@ -150,7 +151,7 @@ struct Bench {
       through ? deliver() : void(a.host.mads.clear());
     }
   }
-  /// Serves sockets, without any time passing for the services, until `reached()`.
+  /// Serves sockets until `reached()` returns true, without advancing the services' time.
   template <typename Condition>
   bool until(Condition reached) {
     for (int tries = 0; tries < 100 && !reached(); ++tries) {

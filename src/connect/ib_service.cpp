@@ -8,11 +8,11 @@
 namespace verbatim::connect {
 namespace {
 
-constexpr int kBacklogDefault = 1024;  // As the kernel's ucma has it.
+constexpr int kBacklogDefault = 1024;  // As the kernel's ucma.
 constexpr std::uint64_t kTimerTag = 0;
 
 class IbService final : public ConnectionService {
-  /// `call(now, effects)` of the engine, then what the engine says is done.
+  /// Calls `call(now, effects)` of the engine, then carries out the effects.
   template <typename Call>
   auto step(Call call) {
     cm::Effects effects;
@@ -101,14 +101,15 @@ class IbService final : public ConnectionService {
     timer_.clear();
     step([&](TimeNs now, cm::Effects& out) { engine_.on_timeout(now, out); });
   }
-  void on_addresses_changed() override {}  // Listeners are asked by address, not opened at one.
+  void on_addresses_changed() override {
+  }  // Listeners match requests by address and have no sockets.
 
  private:
   void carry_out(const cm::Effects& effects) {
     for (const cm::Effect& effect : effects) {
       std::visit([this](const auto& one) { on(one); }, effect);
     }
-    // A timer that rings too early finds nothing to do; most answers come long before theirs.
+    // A timer that expires too early is harmless; most answers arrive long before their time-out.
     if (const TimeNs at = engine_.deadline(); at < timer_.at()) timer_.set(at);
   }
 

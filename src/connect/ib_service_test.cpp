@@ -63,7 +63,7 @@ TEST(IbService, ConnectsAndTellsTheAgentHowFarItIs) {
   const auto request = bench.b.host.only<ConnectRequest>();
   ASSERT_TRUE(request);
   EXPECT_TRUE(begins_with(request->private_data, "hello"));
-  EXPECT_TRUE(bench.b.host.notes.empty());  // The peer asks again, until there is an answer.
+  EXPECT_TRUE(bench.b.host.notes.empty());  // The peer repeats its request until it is answered.
   ASSERT_TRUE(bench.b.service->accept(request->connection, IbBench::yes()));
   ASSERT_EQ(bench.b.host.notes.size(), 1u);
   EXPECT_TRUE(bench.b.host.notes[0].has_sent_reply);

@@ -10,17 +10,17 @@
 
 #include "connect/mpa_service.h"
 
-/// Who listens, and whom it accepts.
+/// Listeners, and accepting connections.
 namespace verbatim::connect {
 namespace {
 
-/// So long nobody is accepted where there was no descriptor, unless a connection ends before.
+/// If no descriptor is left, accepting pauses for this long, or until a connection ends.
 constexpr TimeNs kPause = 100 * kMillisecond;
-/// At one time: those that were accepted before shall be read, too.
+/// Connections accepted at a time; then those that are accepted are read.
 constexpr int kAcceptedMax = 16;
-/// Strangers do not get the last of the descriptors: one part in so many.
+/// The last 1 / kLastPart of the descriptors count as few: strangers get less room then.
 constexpr int kLastPart = 8;
-/// Requests that wait for the user where the program names no backlog: as the kernel's ucma.
+/// Requests that wait for the user, if the program gives no backlog: as the kernel's ucma.
 constexpr int kRequestsDefault = 1024;
 
 }  // namespace
@@ -73,13 +73,14 @@ Result<ListenerId> MpaService::listen(ListenAt where, int backlog) {
   return number;
 }
 
-/// Of a wildcard, for other nodes of the machine listen at the same port.
+/// For a wildcard, each address has its own socket, because other nodes of the machine listen at
+/// the same port.
 std::vector<SocketAddress> MpaService::addresses_of(const Listener& listener) const {
   if (!is_wildcard(listener.at)) return {listener.at};
   return addresses_.all(listener.at.family(), listener.both_families);
 }
 
-/// Who listens at all of the node's addresses does at new ones, too.
+/// Wildcard listeners listen at new addresses, too.
 void MpaService::on_addresses_changed() {
   for (auto& [number, listener] : listeners_) {
     for (const SocketAddress& address : addresses_of(listener)) {
@@ -97,7 +98,7 @@ void MpaService::unlisten(ListenerId listener) {
   listeners_.erase(found);
 }
 
-/// False: as many wait as may.
+/// Returns false if the backlog is full.
 bool MpaService::wait_at(ListenerId listener, ConnectionId request) {
   const auto found = listeners_.find(listener);
   if (found == listeners_.end()) return false;
@@ -116,7 +117,7 @@ void MpaService::note_taken(ConnectionId id) {
   }
 }
 
-/// A listener that nobody is accepted from stays readable: the thread would not sleep.
+/// A listener with waiting connections stays readable, so the thread could not sleep.
 void MpaService::pause() {
   for (const auto& [number, listener] : listeners_) {
     for (const auto& [address, fd] : listener.sockets) host_.unwatch(fd.get());
@@ -144,7 +145,7 @@ void MpaService::on_listener(ListenerId listener) {
   }
 }
 
-/// Some of those who wait. False: there is no descriptor for the next.
+/// Accepts some waiting connections. Returns false if no descriptor is left.
 bool MpaService::accept_from(ListenerId listener, int socket, int descriptors) {
   for (int accepted = 0; accepted < kAcceptedMax;) {
     sockaddr_storage storage{};
@@ -179,7 +180,7 @@ void MpaService::take_socket(ListenerId listener, UniqueFd fd, const SocketAddre
   if (!connection) return warn("{} is disconnected: there are too many connections", peer);
   Stream& stream = streams_[*connection];
   stream.fd = std::move(fd);
-  // The Request is there, most often.
+  // The Request has usually arrived already.
   if (read(*connection, stream)) watch(*connection, stream);
 }
 

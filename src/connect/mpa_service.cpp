@@ -20,8 +20,8 @@ int error_of(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
 }
 
-/// What has become of a connect that is no longer under way. SO_ERROR alone would also tell of ICMP
-/// errors that TCP rides out (RFC 5927), where one has come since the connection stands.
+/// Returns the result of a connect that has ended. SO_ERROR alone may also have an ICMP error that
+/// TCP survives (RFC 5927) and that came after the connection was established.
 int connect_error(int fd) {
   sockaddr_storage peer{};
   socklen_t length = sizeof peer;
@@ -30,7 +30,7 @@ int connect_error(int fd) {
   return error != 0 ? error : ENOTCONN;
 }
 
-/// Nothing is left of it in the kernel, which would wait for its end.
+/// Closes with a reset, so that the kernel keeps no state of the connection.
 void reset(int fd) {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -110,7 +110,7 @@ Result<void> MpaService::notify_established(ConnectionId) {
   return refuse(EINVAL, "over iWARP a connection is established by its stream alone");
 }
 
-// What the engine says.
+// Effects of the engine.
 
 void MpaService::carry_out(const cm::StreamEffects& effects) {
   for (const cm::StreamEffect& effect : effects) {
@@ -136,7 +136,7 @@ void MpaService::on(const cm::OpenStream& open) {
   failed_opens_.push_back({open.connection, errno});
 }
 
-/// Less than any socket's buffer.
+/// Less than any socket's send buffer.
 void MpaService::on(const cm::SendBytes& send) {
   const auto found = streams_.find(send.connection);
   if (found == streams_.end()) return;
@@ -207,7 +207,7 @@ void MpaService::end(ConnectionId connection, int error) {
   step([&](cm::StreamEffects& out) { engine_.on_end(connection, error, host_.now(), out); });
 }
 
-/// Once; whoever serves it watches again.
+/// Watches once; the handler watches again.
 void MpaService::watch(ConnectionId connection, const Stream& stream) {
   std::uint32_t events = EPOLLONESHOT | EPOLLRDHUP;
   if (stream.is_connecting) events |= EPOLLOUT;
@@ -252,17 +252,17 @@ void MpaService::on_stream(ConnectionId connection) {
   } else if (has_peer_ended(stream.fd.get())) {
     return end(connection, error_of(stream.fd.get()));
   }
-  // It may have gone meanwhile.
+  // It may have ended meanwhile.
   if (const auto still = streams_.find(connection); still != streams_.end()) {
     watch(connection, still->second);
   }
 }
 
-/// As many bytes as the engine wants. False: the connection has ended.
+/// Reads as many bytes as the engine wants. Returns false if the connection has ended.
 bool MpaService::read(ConnectionId connection, Stream& stream) {
   std::array<std::byte, wire::MpaFrame::kSize + wire::MpaFrame::kPrivateDataMax> bytes;
   while (const std::size_t wanted = engine_.bytes_wanted(connection)) {
-    // It does not block. NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection)
+    // The socket does not block. NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection)
     const ssize_t got = recv(stream.fd.get(), bytes.data(), std::min(wanted, bytes.size()), 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (got <= 0) {
@@ -274,7 +274,7 @@ bool MpaService::read(ConnectionId connection, Stream& stream) {
     });
     const auto still = streams_.find(connection);
     if (still == streams_.end() || &still->second != &stream || !stream.fd) return false;
-    if (stream.is_connecting) return false;  // Once more, over another socket.
+    if (stream.is_connecting) return false;  // Tried again with another socket.
   }
   return true;
 }

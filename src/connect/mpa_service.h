@@ -12,8 +12,7 @@
 
 namespace verbatim::connect {
 
-/// Connections over iWARP: the engine of cm/iwarp/stream_manager.h with a clock, and the TCP
-/// sockets that it wants.
+/// Connections over iWARP: the engine of cm/iwarp/stream_manager.h with a clock and TCP sockets.
 class MpaService final : public ConnectionService {
  public:
   MpaService(Host& host, Events& events, const Addresses& addresses, std::uint64_t seed,
@@ -21,7 +20,7 @@ class MpaService final : public ConnectionService {
       : host_(host), events_(events), addresses_(addresses), engine_(seed, wishes) {}
   Result<void> start();
 
-  /// TCP sockets at the address and port; of a wildcard, at each of the node's addresses.
+  /// Opens TCP sockets at the address and port; for a wildcard, at each of the node's addresses.
   Result<ListenerId> listen(ListenAt where, int backlog) override;
   void unlisten(ListenerId listener) override;
   void note_taken(ConnectionId id) override;
@@ -45,11 +44,11 @@ class MpaService final : public ConnectionService {
     UniqueFd fd;
     bool is_connecting = false;
     bool is_handed_over = false;
-    Qpn queue_pair{};  // Whose the stream is, or will be.
+    Qpn queue_pair{};  // The one that has the stream, or will have it.
   };
   struct Listener {
     SocketAddress at;
-    bool both_families = false;  // Of a wildcard.
+    bool both_families = false;  // For a wildcard.
     int backlog = 0;
     int waiting = 0;                                      // Requests that the user has not taken.
     std::unordered_map<SocketAddress, UniqueFd> sockets;  // By address, without a port.
@@ -59,13 +58,13 @@ class MpaService final : public ConnectionService {
     int error = 0;
   };
 
-  // What `on_ready` is called with: a number, and above it what it numbers.
+  // The tags of `on_ready`: a number, and in the bits above the kind of what it numbers.
   static constexpr std::uint64_t kListenerTag = std::uint64_t{1} << 32;
   static constexpr std::uint64_t kTimerTag = std::uint64_t{2} << 32;
   static std::uint64_t tag_of(ConnectionId connection) { return raw(connection); }
   static std::uint64_t tag_of(ListenerId listener) { return kListenerTag | raw(listener); }
 
-  /// `call(effects)` of the engine, then what the engine says is done.
+  /// Calls `call(effects)` of the engine, then carries out the effects.
   template <typename Call>
   auto step(Call call) {
     cm::StreamEffects effects;
@@ -95,7 +94,7 @@ class MpaService final : public ConnectionService {
   void end(ConnectionId connection, int error);
   void watch(ConnectionId connection, const Stream& stream);
   void arm_timer();
-  // mpa_listen.cpp: who is accepted.
+  // mpa_listen.cpp: accepting connections.
   std::vector<SocketAddress> addresses_of(const Listener& listener) const;
   Result<void> listen_at(ListenerId number, Listener& listener, const SocketAddress& address) const;
   bool wait_at(ListenerId listener, ConnectionId request);
@@ -105,7 +104,7 @@ class MpaService final : public ConnectionService {
   void pause();
   void resume();
 
-  /// Not of each one of a flood.
+  /// Logs at most one warning in a while, so that a flood of connections causes few.
   template <typename... Args>
   void warn(fmt::format_string<Args...> format, Args&&... args) {
     const TimeNs now = host_.now();
@@ -121,16 +120,16 @@ class MpaService final : public ConnectionService {
   TimerFd timer_;
   std::unordered_map<ConnectionId, Stream> streams_;
   std::unordered_map<ListenerId, Listener> listeners_;
-  std::unordered_map<ConnectionId, ListenerId> waiting_;  // At which listener a request waits.
-  std::vector<FailedOpen> failed_opens_;  // Told by the timer: `connect` has to return first.
+  std::unordered_map<ConnectionId, ListenerId> waiting_;  // The listener at which a request waits.
+  std::vector<FailedOpen> failed_opens_;  // Reported by the timer, after `connect` has returned.
   std::uint32_t last_listener_ = 0;
-  TimeNs resume_at_ = kNever;  // Until then nobody is accepted: there was no descriptor.
-  TimeNs next_warning_ = 0;    // Of what strangers bring about.
+  TimeNs resume_at_ = kNever;  // Until then none is accepted: no descriptor was left.
+  TimeNs next_warning_ = 0;    // When the next warning about strangers may be logged.
 };
 
-/// A TCP socket bound to `local`, which does not block.
+/// Opens a non-blocking TCP socket, bound to `local`.
 Result<UniqueFd> open_tcp_socket(const SocketAddress& local, bool only_ipv6);
-/// How many descriptors this program may have now.
+/// Returns how many descriptors this program may have now.
 int descriptor_limit();
 
 }  // namespace verbatim::connect

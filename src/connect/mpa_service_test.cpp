@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint16_t kPort = 7174;
 
-/// An address of the loopback interface that no other test's process has.
+/// A loopback address that no other test process uses.
 SocketAddress own_address(std::uint8_t which) {
   const auto pid = static_cast<std::uint32_t>(getpid());
   return SocketAddress::ipv4({127, static_cast<std::uint8_t>(which + (pid >> 16 & 0x1f)),

@@ -48,7 +48,7 @@ int to_rtr(const QueuePairPlan& plan, ibv_qp_type type, std::uint8_t gid_index,
   attributes.ah_attr = address_of_peer(plan.path, gid_index);
   attributes.path_mtu = static_cast<ibv_mtu>(raw(plan.path.mtu));
   attributes.dest_qp_num = plan.peer.qpn.value();
-  attributes.rq_psn = plan.own_psn.value();  // What this side has asked for.
+  attributes.rq_psn = plan.own_psn.value();  // As this side has announced it.
   const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   if (!answers_reads(type)) return mask;
   attributes.max_dest_rd_atomic = plan.responder_resources;

@@ -40,7 +40,7 @@ int mask_of(ibv_qp_type type, ibv_qp_state state, ibv_qp_attr& attributes) {
   return attributes_for(plan(), type, 2, state, attributes).value();
 }
 
-/// What each type needs at each step (ibv_modify_qp(3)).
+/// The attributes that each type needs at each step (ibv_modify_qp(3)).
 TEST(QueuePairPlan, MaskOfEachTypeAndState) {
   struct Row {
     ibv_qp_type type;

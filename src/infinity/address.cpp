@@ -20,7 +20,7 @@ using detail::refuse;
 
 namespace {
 
-/// The address of the RDMA device that Infinity's programs know by the interface "ib0".
+/// Returns the address of the RDMA device, which Infinity's programs know as interface "ib0".
 std::string address_of_device() {
   try {
     const detail::Device device(0, 1);

@@ -2,7 +2,7 @@
 
 namespace infinity::core {
 
-// So that a program may take their addresses, as std::min does.
+// Defined, so that a program may take their addresses, as std::min does.
 const uint32_t Configuration::SEND_COMPLETION_QUEUE_LENGTH;
 const uint32_t Configuration::RECV_COMPLETION_QUEUE_LENGTH;
 const uint32_t Configuration::SHARED_RECV_QUEUE_LENGTH;

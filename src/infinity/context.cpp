@@ -123,7 +123,7 @@ const char* usual_cause(ibv_wc_status status) {
 
 }  // namespace
 
-/// Tells of a queue pair's first failure: those after it are its consequence.
+/// Reports a queue pair's first failure; later ones are its consequence.
 void Context::report(const ibv_wc& completion) {
   queues::QueuePair* const failed = find(completion.qp_num);
   if (failed != nullptr && failed->isReported_.exchange(true)) return;

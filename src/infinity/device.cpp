@@ -21,7 +21,7 @@ bool is_mapped(const ibv_gid& gid) {
 }
 bool is_link_local(const ibv_gid& gid) { return gid.raw[0] == 0xfe && gid.raw[1] == 0x80; }
 
-/// A queue of the wanted length, or of the device's limit.
+/// Returns the wanted queue length, or the device's limit.
 int length(std::uint32_t wanted, int most) {
   return static_cast<int>(std::min(wanted, static_cast<std::uint32_t>(std::max(most, 1))));
 }
@@ -72,11 +72,11 @@ Device::Device(std::uint16_t index, std::uint16_t number) {
   if (!receives) fail(errno, "Context: no shared receive queue of ", name);
 }
 
-/// Over iWARP rdma_cm alone connects, and only queue pairs of a context that it has opened itself.
+/// Over iWARP only rdma_cm connects, and only queue pairs of a context that it has opened itself.
 void Device::open(std::uint16_t index) {
   int count = 0;
   const Owned<ibv_device*, ibv_free_device_list> list(ibv_get_device_list(&count));
-  // ENOSYS: a kernel without RDMA, and the system's library.
+  // ENOSYS: the system's library, on a kernel without RDMA.
   if (!list && errno != ENOSYS) fail(errno, "Context: the list of RDMA devices cannot be had");
   if (!list || count == 0) {
     refuse(

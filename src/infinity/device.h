@@ -22,22 +22,22 @@ struct Closer {
 template <class Object, auto close>
 using Owned = std::unique_ptr<Object, Closer<close>>;
 
-/// A GID of the device's port, as a connection needs it.
+/// A GID of the device's port, for a connection.
 struct SourceGid {
   ibv_gid gid{};
   std::uint8_t index = 0;
-  std::uint8_t type = 0;  // enum ibv_gid_type.
+  std::uint8_t type = 0;  // Of enum ibv_gid_type.
 };
 
-/// What a context opened, and what it found there. Fields in the order of their making.
+/// A context's open device and its properties. Fields are in the order of their creation.
 struct Device {
   Device(std::uint16_t index, std::uint16_t number);
 
-  /// The GID for a connection whose TCP connection has this local address: that address, if it is
-  /// one of the device's, else the first one of IPv4, else any. If the peer's is known, one of its
-  /// RoCE version and family. Empty if there is none.
+  /// Returns the GID for a connection whose TCP connection has this local address: the GID of that
+  /// address if the device has it, else the first IPv4 one, else any. If `peer` is known, one with
+  /// its RoCE version and family. Empty if there is none.
   std::optional<SourceGid> gid_for(const in6_addr& local, const SourceGid* peer) const;
-  /// What registered memory allows a peer to do where it is the target of atomics.
+  /// Returns the access rights of memory that peers use for atomics.
   unsigned atomic_access() const;
 
   bool is_iwarp = false;
@@ -50,7 +50,7 @@ struct Device {
  private:
   void open(std::uint16_t index);
 
-  // iWARP: the contexts that rdma_cm has opened. They stay open while this list is held.
+  // iWARP: the contexts that rdma_cm has opened. They stay open while this list exists.
   Owned<ibv_context*, rdma_free_devices> manager_devices_;
   Owned<ibv_context, ibv_close_device> own_context_;
 
@@ -59,10 +59,10 @@ struct Device {
   Owned<ibv_cq, ibv_destroy_cq> send_completions;
   Owned<ibv_cq, ibv_destroy_cq> receive_completions;
   Owned<ibv_srq, ibv_destroy_srq> receives;
-  std::shared_mutex queue_pairs_lock;  // Of the context's map.
+  std::shared_mutex queue_pairs_lock;  // Protects the context's map.
 };
 
-/// An IPv4 address as IPv6 maps it: how RoCE's GIDs name it, too.
+/// Maps an IPv4 address to IPv6, as RoCE's GIDs do.
 in6_addr mapped(const sockaddr_storage& address);
 
 }  // namespace infinity::detail

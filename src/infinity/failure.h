@@ -16,19 +16,19 @@ std::string join(const Parts&... parts) {
   return text.str();
 }
 
-/// The arguments are at fault.
+/// Throws for an invalid argument.
 template <class... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
   throw utils::Error(join("infinity: ", parts...));
 }
 
-/// The system refused: its reason ends the sentence.
+/// Throws for a failed system call; the text ends with its reason.
 template <class... Parts>
 [[noreturn]] void fail(int code, const Parts&... parts) {
   throw utils::Error(join("infinity: ", parts..., " (", std::strerror(code), ")"), code);
 }
 
-/// One line on standard error, in one piece.
+/// Writes one line on standard error with one call.
 template <class... Parts>
 void warn(const Parts&... parts) {
   const std::string line = join("infinity: ", parts..., "\n");

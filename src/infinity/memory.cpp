@@ -26,7 +26,7 @@ void* allocate(const char* of, std::uint64_t bytes) {
 
 ibv_mr* register_memory(const char* of, ibv_pd* domain, void* data, std::uint64_t bytes,
                         unsigned access) {
-  // Not the macro of that name, which hides a flag that older libraries lack.
+  // Calls the function, not the macro of that name, which hides a flag that older libraries lack.
   ibv_mr* const region = (ibv_reg_mr)(domain, data, bytes, static_cast<int>(access));
   if (region == nullptr) {
     fail(errno, of, ": ", bytes, " bytes at ", data,
@@ -132,7 +132,7 @@ Atomic::Atomic(core::Context* of) : value(0) {
 
 Atomic::~Atomic() { ibv_dereg_mr(ibvMemoryRegion); }
 
-// Peers change it.
+// Peers change the value.
 uint64_t Atomic::getValue() { return __atomic_load_n(&value, __ATOMIC_ACQUIRE); }
 void Atomic::setValueNonAtomic(uint64_t to) { __atomic_store_n(&value, to, __ATOMIC_RELEASE); }
 

@@ -6,10 +6,10 @@
 
 namespace infinity::detail {
 
-/// Zeroed and aligned as Configuration says; for free(). Throws, in the name of the class.
+/// Returns zeroed memory, aligned as Configuration says, for free(). Throws with the class's name.
 void* allocate(const char* of, std::uint64_t bytes);
 
-/// Throws, in the name of the class.
+/// Throws with the class's name.
 ibv_mr* register_memory(const char* of, ibv_pd* domain, void* data, std::uint64_t bytes,
                         unsigned access);
 

@@ -213,8 +213,8 @@ void QueuePair::post(const Request& wanted, ibv_sge* elements, uint32_t numberOf
       request.wr.rdma = {.remote_addr = address, .rkey = remote.getRemoteKey()};
     }
   }
-  // A slot of the send queue is free again when a later request has completed: some of those whose
-  // end nobody wants to know have to complete, too.
+  // A slot of the send queue becomes free when a later request completes, so some requests must
+  // complete even if the program waits for none of them.
   if (!flags.signaled &&
       (unsignaled_.fetch_add(1, std::memory_order_relaxed) + 1) % std::max(sendRequests_ / 4, 1u) ==
           0) {

@@ -45,8 +45,8 @@ QueuePair::QueuePair(core::Context* of)
   }
 }
 
-/// Infinity's lengths, with four elements and some inline bytes where the device has them for so
-/// many requests; else with one and none, and shorter and shorter.
+/// Uses Infinity's queue lengths, with four segments and some inline data if the device allows
+/// that; otherwise one segment and none, and shorter queues until it succeeds.
 void QueuePair::create() {
   constexpr uint32_t kElements = 4;
   constexpr uint32_t kInlineBytes = 64;
@@ -85,7 +85,7 @@ void QueuePair::create() {
   }
 }
 
-/// Messages that come for the queue pair are now told as the other's.
+/// From now on, messages of this queue pair are reported as those of `as`.
 void QueuePair::enroll(QueuePair* as) { context->enroll(getQueuePairNumber(), as); }
 
 QueuePair::~QueuePair() {
@@ -108,7 +108,7 @@ void QueuePair::activate(uint16_t remoteDeviceId, uint32_t remoteQueuePairNumber
 void QueuePair::activate(const detail::PeerAddress& peer) {
   constexpr uint8_t kReceiverNotReadyTimer = 12;  // 0.64 ms.
   constexpr uint8_t kAckTimeout = 14;             // 67 ms.
-  constexpr uint8_t kRetries = 7;                 // Of RNR: for ever.
+  constexpr uint8_t kRetries = 7;                 // For RNR: without limit.
   constexpr uint8_t kHopLimit = 64;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;

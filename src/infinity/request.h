@@ -7,13 +7,13 @@
 
 namespace infinity::queues {
 
-/// One request but for its local memory.
+/// A request without its local memory.
 struct QueuePair::Request {
   const char* call;
   ibv_wr_opcode opcode;
   OperationFlags flags;
   requests::RequestToken* token = nullptr;
-  memory::RegionToken* remote = nullptr;  // None of a SEND.
+  memory::RegionToken* remote = nullptr;  // Null for SEND.
   uint64_t remote_offset = 0;
   std::optional<uint32_t> immediate = std::nullopt;
   uint64_t compare_or_add = 0;

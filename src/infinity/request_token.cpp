@@ -17,7 +17,7 @@ void RequestToken::reset() {
 
 void RequestToken::setCompleted(bool isSuccess) {
   success.store(isSuccess);
-  completed.store(true);  // After the other: who sees this one sees both.
+  completed.store(true);  // Stored last: a thread that sees it also sees the other.
 }
 
 bool RequestToken::checkIfCompleted() {

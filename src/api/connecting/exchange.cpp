@@ -101,7 +101,7 @@ Result<void> make_queue_pair(detail::Connection& connection, const QueuePairOpti
   return detail::to_init(queue_pair, party.domain.context());
 }
 
-/// Each side says where it is, and then that it can receive: only then the other may send.
+/// Each side sends its address, and then that it can receive; only then may the other side send.
 Result<void> meet(detail::Connection& connection, int socket, const ConnectOptions& options,
                   const Deadline& deadline) {
   const Context& context = connection.party.domain.context();

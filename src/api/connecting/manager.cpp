@@ -27,7 +27,7 @@ Failure timed_out(Call call) {
       .call = call, .status = Status::timed_out, .detail = "the other side did not answer in time"};
 }
 
-/// The channel's next event.
+/// Returns the channel's next event.
 Result<Event> next_event(rdma_event_channel* channel, Call call, const Deadline& deadline) {
   for (;;) {
     pollfd ready{.fd = channel->fd, .events = POLLIN, .revents = 0};
@@ -67,7 +67,7 @@ Failure unexpected(Call call, const rdma_cm_event& event) {
   return failure;
 }
 
-/// Waits for one event, and makes a failure of any other.
+/// Waits for one event; any other event is a failure.
 Result<Event> expect(rdma_event_channel* channel, rdma_cm_event_type type, Call call,
                      const Deadline& deadline) {
   auto event = next_event(channel, call, deadline);
@@ -87,7 +87,7 @@ bool same_device(const ProtectionDomain& domain, const rdma_cm_id& id) {
                                     ibv_get_device_guid(domain.native()->context->device);
 }
 
-/// Makes the queue pair of an id that has its device.
+/// Creates the queue pair of an id that has its device.
 Result<void> make_queue_pair(detail::Connection& connection, const QueuePairOptions& options,
                              Call call) {
   detail::Party& party = connection.party;
@@ -206,7 +206,7 @@ struct Listener::State {
 struct ConnectionRequest::State {
   explicit State(const ProtectionDomain& of) : domain(of) {}
   ProtectionDomain domain;
-  detail::Channel channel;  // Of its own: its events are nobody else's.
+  detail::Channel channel;  // Separate, so that it has no other id's events.
   detail::Id id;
   std::vector<std::byte> data;
   std::uint32_t peer_number = 0;
@@ -248,7 +248,7 @@ Result<ConnectionRequest> Listener::next(std::chrono::milliseconds timeout) {
   for (;;) {
     auto event = next_event(state_->channel.get(), kCall, deadline);
     if (!event) return event.error();
-    // Of a request that its peer gave up: the id's own channel tells.
+    // The request was given up by its peer; the id's own channel reports it.
     if ((*event)->event != RDMA_CM_EVENT_CONNECT_REQUEST) continue;
     auto request = std::make_unique<ConnectionRequest::State>(state_->domain);
     request->id.reset((*event)->id);

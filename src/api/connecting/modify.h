@@ -8,7 +8,7 @@
 
 namespace verbatim::detail {
 
-/// Where the peer's queue pair is, as an exchange tells.
+/// The address of the peer's queue pair, from the exchange.
 struct PeerAddress {
   std::uint16_t lid = 0;
   ibv_mtu mtu = IBV_MTU_1024;
@@ -19,18 +19,18 @@ struct PeerAddress {
   std::uint8_t reads_in_flight = 0;
 };
 
-/// An address vector of a context's port.
+/// Builds an address vector for a context's port.
 ibv_ah_attr address_of(const Context& context, bool has_gid, const Gid& gid, std::uint16_t lid);
 
-/// RESET to INIT (of a connected queue pair, with the rights that peers may have).
+/// From RESET to INIT; for a connected queue pair with the rights of peers.
 Result<void> to_init(ibv_qp* queue_pair, const Context& context);
-/// INIT to RTR, then RTS.
+/// From INIT to RTR, then RTS.
 Result<void> to_receive(ibv_qp* queue_pair, const Context& context, const PeerAddress& peer,
                         ibv_mtu mtu, const QueuePairOptions& options);
 Result<void> to_send(ibv_qp* queue_pair, std::uint32_t psn, const PeerAddress& peer,
                      const QueuePairOptions& options);
 
-/// RESET to RTS, of a UD queue pair.
+/// From RESET to RTS, for a UD queue pair.
 Result<void> to_send_datagrams(ibv_qp* queue_pair, const Context& context, std::uint32_t key);
 
 }  // namespace verbatim::detail

@@ -15,7 +15,7 @@
 namespace verbatim::detail {
 namespace {
 
-/// True when it is ready; false when the time is over, or poll fails.
+/// Succeeds when the socket is ready; fails if the time is over or poll fails.
 Result<void> wait_for(Call call, int socket, short events, const Deadline& deadline) {
   for (;;) {
     pollfd ready{.fd = socket, .events = events, .revents = 0};
@@ -50,7 +50,7 @@ Result<Addresses> look_up(Call call, const std::string& host, std::uint16_t port
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = is_passive ? AI_PASSIVE : 0;
-  if (host.empty() && is_passive) hints.ai_family = AF_INET6;  // Takes IPv4, too.
+  if (host.empty() && is_passive) hints.ai_family = AF_INET6;  // Also accepts IPv4.
   addrinfo* found = nullptr;
   const int code = getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(),
                                &hints, &found);
@@ -113,7 +113,7 @@ Result<Socket> accept_tcp(Call call, int listener, const Deadline& deadline) {
     if (auto ready = wait_for(call, listener, POLLIN, deadline); !ready) return ready.error();
     Socket accepted(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (accepted) return accepted;
-    // Another thread was first, or the peer has gone.
+    // Another thread was first, or the peer has closed.
     if (!would_block() && errno != ECONNABORTED)
       return refused(call, errno, "no connection can be accepted");
   }

@@ -13,13 +13,13 @@
 
 namespace verbatim::detail {
 
-/// Until when a call may take; for ever where the time was below zero.
+/// The end of a call's time; none if the time was negative.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
   explicit Deadline(std::chrono::milliseconds timeout)
       : end_(Clock::now() + timeout), is_endless_(timeout < timeout.zero()) {}
-  /// As poll(2) takes it.
+  /// In the form of poll(2).
   int left_ms() const;
 
  private:
@@ -32,7 +32,7 @@ struct FreeAddresses {
 };
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-/// The addresses of a host, or, of an empty name where `is_passive`, all local ones.
+/// Returns the addresses of a host; for an empty name with `is_passive`, all local ones.
 Result<Addresses> look_up(Call call, const std::string& host, std::uint16_t port, bool is_passive);
 
 using Socket = UniqueFd;
@@ -42,8 +42,8 @@ Result<Socket> connect_tcp(Call call, const std::string& host, std::uint16_t por
 Result<Socket> listen_tcp(Call call, const std::string& address, std::uint16_t port, int backlog);
 Result<Socket> accept_tcp(Call call, int listener, const Deadline& deadline);
 
-/// All bytes, or a failure: `timed_out`, or `disconnected` where the other side closes first. The
-/// socket may block or not.
+/// Transfer all bytes or fail: `timed_out`, or `disconnected` if the other side closes first. The
+/// socket may be blocking or not.
 Result<void> send_all(Call call, int socket, std::span<const std::byte> bytes,
                       const Deadline& deadline);
 Result<void> receive_all(Call call, int socket, std::span<std::byte> bytes,

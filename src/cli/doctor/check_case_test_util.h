@@ -10,15 +10,15 @@
 
 namespace verbatim::cli::doctor {
 
-/// A fault that is made in a machine, or in a program, without one; and what a check says of it.
+/// A fault, made by changing the facts about a machine or a program, and the expected finding.
 template <typename Facts>
 struct CheckCase {
   const char* name;
   std::function<void(Facts&)> spoil;
   Verdict verdict;
   const char* subject;
-  const char* text;    // A part of it.
-  const char* advice;  // A part of it.
+  const char* text;    // A part of the finding's text.
+  const char* advice;  // A part of its advice.
 
   friend void PrintTo(const CheckCase& shown, std::ostream* out) { *out << shown.name; }
 };
@@ -28,7 +28,7 @@ std::string name_of_case(const ::testing::TestParamInfo<CheckCase<Facts>>& info)
   return info.param.name;
 }
 
-/// Fails unless one of the findings is the case's.
+/// Fails unless one of the findings matches the case.
 template <typename Facts>
 void expect_found(const CheckCase<Facts>& expected, const Findings& findings) {
   std::string all;

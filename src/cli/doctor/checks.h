@@ -7,7 +7,7 @@
 
 namespace verbatim::cli::doctor {
 
-/// One check: a pure function of the machine.
+/// A check: a pure function of the facts about the machine.
 using MachineCheck = Findings (*)(const Machine&);
 
 // installation_checks.cpp
@@ -40,14 +40,14 @@ Findings check_node(const Machine& machine);
 Findings check_device(const Machine& machine);
 Findings check_path(const Machine& machine);
 
-/// All of them, in the order in which a person reads them.
+/// Runs all checks, in the order of the report.
 Findings check_machine(const Machine& machine);
 
-/// The value of a variable; empty if it is not set.
+/// Returns the value of a variable; empty if it is not set.
 std::string variable(const Machine& machine, const char* name);
-/// "208 KiB", "64 GiB".
+/// Returns "208 KiB", "64 GiB".
 std::string size_text(std::uint64_t bytes);
-/// Why no program here can take the direct path; empty if some can.
+/// Returns why no program here can use the direct path; empty if some can.
 std::string reason_for_wire(const Machine& machine);
 
 }  // namespace verbatim::cli::doctor

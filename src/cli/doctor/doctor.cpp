@@ -58,7 +58,7 @@ ReportStyle style_of_output() {
 
 int examine(const Wishes& wishes, const std::vector<std::string>& command) {
   auto variables = environment();
-  // As `verbatim run` would; what it refuses here is no fault of the machine.
+  // The same as in `verbatim run`; a refusal here is no fault of the machine.
   const auto own = own_variables_for(wishes.choice);
   if (!own && own.error().code == EINVAL) {
     fmt::print(stderr, "verbatim doctor: {}\n", own.error().text);
@@ -87,7 +87,7 @@ int examine(const Wishes& wishes, const std::vector<std::string>& command) {
 
 void add_doctor(CLI::App& app, const std::vector<std::string>& command, int& exit_status) {
   auto* doctor = app.add_subcommand("doctor", "Tell what is wrong with this machine or a program");
-  auto wishes = std::make_shared<Wishes>();  // Lives as long as the callback that reads it.
+  auto wishes = std::make_shared<Wishes>();  // Shared with the callback that reads it.
   add_node_options(*doctor, wishes->choice);
   doctor->add_flag("--json", wishes->as_json, "Print everything as JSON");
   doctor->prefix_command();

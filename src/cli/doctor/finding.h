@@ -8,11 +8,11 @@ namespace verbatim::cli::doctor {
 
 enum class Verdict : std::uint8_t {
   ok,
-  note,   // Works, but not as well as it might, or not as somebody may expect.
-  fault,  // Does not work. `verbatim doctor` ends with status 1.
+  note,   // Works, but worse than it could, or not as a user may expect.
+  fault,  // Does not work. `verbatim doctor` exits with status 1.
 };
 
-/// What one check has found: a sentence that says how it is, and one that says what to do.
+/// Result of a check: a sentence about the state, and one of advice.
 struct Finding {
   Verdict verdict = Verdict::ok;
   std::string subject;  // One or two words: "open files".

@@ -7,7 +7,7 @@
 #include "cli/doctor/checks.h"
 #include "cli/doctor/variables.h"
 
-/// What is installed, the environment, and the folder where programs and agents meet.
+/// Checks the installation, the environment, and the runtime folder.
 namespace verbatim::cli::doctor {
 namespace {
 
@@ -23,7 +23,7 @@ Finding judge_unknown(const std::string& name) {
                fmt::format("unset {}, and set {}", name, meant));
 }
 
-/// A preloaded libibverbs comes before ours, wherever LD_LIBRARY_PATH leads.
+/// A preloaded libibverbs comes before ours, whatever LD_LIBRARY_PATH is.
 void check_preload(const Machine& machine, Findings& findings) {
   for (const auto part : std::views::split(variable(machine, "LD_PRELOAD"), ':')) {
     const std::string_view library(part);
@@ -61,7 +61,7 @@ Findings check_variables(const Machine& machine) {
   for (const auto& [name, value] : machine.variables) {
     const auto found = std::ranges::find(known, std::string_view(name), &Variable::name);
     if (found != known.end()) {
-      if (value.empty()) continue;  // As if it were not set.
+      if (value.empty()) continue;  // Counts as not set.
       if (const auto checked = found->check(value); !checked) {
         findings.push_back(fault("variables", fmt::format("{}: {}", name, checked.error().text),
                                  fmt::format("unset {}, or see man verbatim.7", name)));

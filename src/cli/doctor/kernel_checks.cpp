@@ -7,14 +7,14 @@
 
 #include "cli/doctor/checks.h"
 
-/// System calls that were tried, and what they are needed for.
+/// Checks of system calls, and what each is needed for.
 namespace verbatim::cli::doctor {
 namespace {
 
 using Version = std::pair<unsigned, unsigned>;
-/// pidfd_open(2), which tells an agent that a program has ended.
+/// Has pidfd_open(2), by which an agent sees the end of a program.
 constexpr Version kOldest{5, 3};
-/// userfaultfd(2) protects shared memory, too.
+/// userfaultfd(2) can protect shared memory.
 constexpr Version kGood{5, 19};
 
 Version version_of(const std::string& release) {

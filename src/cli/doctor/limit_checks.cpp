@@ -5,22 +5,24 @@
 
 #include "cli/doctor/checks.h"
 
-/// Memory, descriptors, processes.
+/// Checks limits on memory, descriptors and processes.
 namespace verbatim::cli::doctor {
 namespace {
 
 constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
-/// A program's arena (arena/arena.h) is a sparse file that is mapped whole; a peer's is, too.
+/// A program's arena (arena/arena.h) is a sparse file that is mapped as a whole; so are those of
+/// its peers.
 constexpr std::uint64_t kArenaBytes = std::uint64_t{64} << 30;
 /// Registered memory is moved into one sparse file (region/adoption/memory_file.h).
 constexpr std::uint64_t kMemoryFileBytes = std::uint64_t{1} << 62;
-/// An agent's own, with its first eight slots, and a program's: below this they cannot start.
+/// An agent needs this many for itself and its first eight slots, as does a program: with fewer
+/// they cannot start.
 constexpr std::uint64_t kOpenFilesMin = 64;
-/// From here on several dozen programs fit.
+/// Enough for several dozen programs.
 constexpr std::uint64_t kOpenFilesGood = 1024;
 constexpr std::uint64_t kFreeMemoryGood = 256 * kMebibyte;
 constexpr std::uint64_t kFreeMemoryMin = 16 * kMebibyte;
-/// A program has one thread of ours; its agent is a process.
+/// A program has one background thread; its agent is a process.
 constexpr std::uint64_t kTasksNeeded = 4;
 
 }  // namespace
@@ -95,7 +97,7 @@ Findings check_processes(const Machine& machine) {
     return quota.limit && quota.used + kTasksNeeded > *quota.limit;
   };
   const Quota user{machine.processes, machine.processes_of_user};
-  // Root's are not counted.
+  // The kernel does not limit root.
   if (machine.uid != 0 && is_short(user)) {
     findings.push_back(
         fault(kSubject,

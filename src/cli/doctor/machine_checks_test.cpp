@@ -37,7 +37,7 @@ Machine healthy() {
   machine.shared_memory = {true, true, true, 4 * kGibibyte};
   machine.interfaces = {interface("lo", "127.0.0.1", true), interface("eth0", "192.0.2.1", false)};
   machine.receive_buffer_max = 8388608;
-  machine.packet_socket_error = EPERM;  // As for any user.
+  machine.packet_socket_error = EPERM;  // The normal case for a user.
   machine.tracked_connections = {1000, 10};
   machine.runtime_folder = {.path = "/run/user/1000/verbatim/net-1", .wanted = "/run/user/1000"};
   machine.installation.folder = "/usr/lib/verbatim";
@@ -56,7 +56,7 @@ Machine healthy() {
   return machine;
 }
 
-/// A fault or a shortcoming, and what is said of it.
+/// A fault or shortcoming, and the expected finding.
 using Case = CheckCase<Machine>;
 
 SocketAddress roce(const char* address) { return SocketAddress::parse(address, kRocePort).value(); }

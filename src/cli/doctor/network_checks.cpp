@@ -9,11 +9,12 @@
 
 #include "cli/doctor/checks.h"
 
-/// Interfaces, ports, and what the kernel does with packets.
+/// Checks interfaces, ports, and the kernel's packet handling.
 namespace verbatim::cli::doctor {
 namespace {
 
-/// Programs exchange addresses over TCP first. Their default ports, and the option for another.
+/// Programs exchange addresses over TCP first. These are their default ports, and the options to
+/// change them.
 struct KnownPort {
   std::uint16_t port;
   std::string_view programs;

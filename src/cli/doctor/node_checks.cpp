@@ -6,7 +6,7 @@
 
 #include "cli/doctor/checks.h"
 
-/// Agents, the node that a program would belong to, and the path that it would take.
+/// Checks agents, a program's node, and the path that it would use.
 namespace verbatim::cli::doctor {
 
 std::string variable(const Machine& machine, const char* name) {

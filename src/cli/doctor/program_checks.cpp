@@ -12,7 +12,7 @@
 namespace verbatim::cli::doctor {
 namespace {
 
-/// Programs that start others, and in which the environment of `verbatim run` may not arrive.
+/// Programs that start others, perhaps without the environment of `verbatim run`.
 struct Launcher {
   std::string_view name;
   std::string_view why;
@@ -57,7 +57,7 @@ std::string architecture_name(const ElfFile& elf) {
                                        : std::string(known->name);
 }
 
-/// Of this program, which is of the same architecture as our libraries.
+/// The ELF file of this program, whose architecture is that of our libraries.
 const ElfFile& own_elf() {
   static const ElfFile elf = read_elf("/proc/self/exe").value_or(ElfFile{});
   return elf;
@@ -69,7 +69,8 @@ bool is_rdma_library(std::string_view name) {
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
-/// The file whose DT_RPATH leads to `folder`, of the program and the libraries; empty if none does.
+/// Returns the file, of the program and its libraries, whose DT_RPATH contains `folder`; empty if
+/// none does.
 std::string file_with_rpath(const Program& program, const std::string& folder) {
   const auto leads_there = [&](const ElfFile& elf, const std::string& path) {
     return std::ranges::any_of(elf.rpath, [&](std::string entry) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kOurs = "/opt/verbatim/lib/libibverbs.so.1";
 
-/// A program that is linked with libibverbs, and finds ours.
+/// A program that is linked with libibverbs and finds ours.
 Program healthy() {
   Program program{};
   program.command = "ib_write_bw";
@@ -21,7 +21,7 @@ Program healthy() {
   program.elf = read_elf("/proc/self/exe").value();
   program.elf->rdma_names.clear();
   program.elf->rpath.clear();
-  program.elf->contains_libibverbs = false;  // This test names its words.
+  program.elf->contains_libibverbs = false;  // This test program contains the message.
   program.libraries = {{"libibverbs.so.1", kOurs, true, {}},
                        {"libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6", false, {}}};
   return program;

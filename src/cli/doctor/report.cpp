@@ -25,7 +25,7 @@ constexpr std::string_view kAdviceMark = "-> ";
 
 const VerdictWord& word_of(Verdict verdict) { return kVerdicts[static_cast<std::size_t>(verdict)]; }
 
-/// `text` in lines of at most `width` columns, the second and later ones indented.
+/// Returns `text` in lines of at most `width` columns; all but the first are indented.
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
   constexpr std::size_t kNarrowest = 20;
   if (width < indent + kNarrowest) return std::string(text);

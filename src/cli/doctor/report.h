@@ -7,7 +7,7 @@
 
 namespace verbatim::cli::doctor {
 
-/// Findings about one thing: "machine", "program /usr/bin/ib_write_bw".
+/// Findings about one subject: "machine", "program /usr/bin/ib_write_bw".
 struct Section {
   std::string title;
   Findings findings;
@@ -15,14 +15,14 @@ struct Section {
 
 struct ReportStyle {
   bool is_coloured = false;
-  std::size_t width = 0;  // Columns of the terminal, at which lines are broken; 0: they are not.
+  std::size_t width = 0;  // Columns of the terminal, at which lines break; 0: never.
 };
 
 std::size_t count(const std::vector<Section>& sections, Verdict verdict);
 
-/// For a person: a line for each finding, with what to do below it, and a sum at the end.
+/// Returns a report for users: a line for each finding with the advice below it, and a summary.
 std::string report_text(const std::vector<Section>& sections, const ReportStyle& style);
-/// For a program.
+/// Returns a report for programs.
 std::string report_json(const std::vector<Section>& sections);
 
 }  // namespace verbatim::cli::doctor

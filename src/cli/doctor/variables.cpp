@@ -34,7 +34,7 @@ Result<void> check_word(std::string_view value, Words words) {
   return refuse(EINVAL, fmt::format("'{}' is none of {}", value, fmt::join(words, ", ")));
 }
 
-/// Empty ones count as not set.
+/// Empty variables count as not set.
 Result<void> check_anything(const std::string&) { return {}; }
 template <const char* key>
 Result<void> check_key(const std::string& value) {

@@ -11,13 +11,13 @@ namespace verbatim::cli::doctor {
 
 struct Variable {
   std::string_view name;
-  /// What it may be; EINVAL in words.
+  /// Checks the value; EINVAL with a text.
   Result<void> (*check)(const std::string& value);
 };
 
 std::span<const Variable> known_variables();
 
-/// The known name that `name` was probably meant to be; empty if none is near.
+/// Returns the known name that is most similar to `name`; empty if none is.
 std::string nearest_variable(std::string_view name);
 
 }  // namespace verbatim::cli::doctor

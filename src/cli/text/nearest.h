@@ -6,9 +6,9 @@
 
 namespace verbatim::cli {
 
-/// Of `names`, the one that `word` was probably meant to be: the fewest letters have to be added,
-/// removed or changed, at most `distance_max` and fewer than half of them. Upper and lower case are
-/// the same. Empty if none is near.
+/// Returns the one of `names` that is most similar to `word`, ignoring case: with at most
+/// `distance_max` letters added, removed or changed, and fewer than half of its letters. Empty if
+/// there is none.
 std::string nearest(std::string_view word, std::span<const std::string> names,
                     std::size_t distance_max = 3);
 

@@ -52,7 +52,7 @@ std::string queue_pairs_text(const Json& programs) {
                "received", "resent"});
   for (const auto& program : programs) {
     for (const auto& queue_pair : part_of(program, "queue_pairs")) {
-      // A datagram queue pair, or one that is not connected yet, has no peer.
+      // A datagram queue pair, or an unconnected one, has no peer.
       const bool has_peer = text_of(queue_pair, "dest_qpn") != "0";
       const auto& counters = part_of(queue_pair, "counters");
       table.add({text_of(queue_pair, "qpn"), text_of(program, "pid"), text_of(queue_pair, "type"),
@@ -65,7 +65,7 @@ std::string queue_pairs_text(const Json& programs) {
   return table.empty() ? "" : "\n" + table.text(2);
 }
 
-/// Counters that are not in the tables above, where they are not zero: mostly signs of trouble.
+/// Lists the counters that are not in the tables above and not zero: mostly signs of trouble.
 std::string other_counters_text(const Json& programs) {
   Table table({"process", "QPN", "counter", "value"});
   const auto add = [&](const Json& program, const std::string& qpn, const Json& counters) {

@@ -6,8 +6,8 @@
 
 namespace verbatim::cli {
 
-/// The status of a node (as src/agent/README.md lists its fields) in words and tables for a person.
-/// Fields that an agent of another release lacks are shown as "-".
+/// Formats a node's status (its fields are in src/agent/README.md) as sentences and tables. Fields
+/// that an agent of another release lacks are shown as "-".
 std::string status_text(const nlohmann::ordered_json& node);
 
 }  // namespace verbatim::cli

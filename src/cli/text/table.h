@@ -6,14 +6,14 @@
 
 namespace verbatim::cli {
 
-/// Rows of text in aligned columns. Numbers are set to the right, all else to the left.
+/// Rows of text in aligned columns. Numbers are right-aligned, the rest left-aligned.
 class Table {
  public:
   explicit Table(std::initializer_list<std::string> header) : header_(header) {}
-  /// As many cells as the header has.
+  /// Requires as many cells as the header has.
   void add(std::vector<std::string> row);
   bool empty() const { return rows_.empty(); }
-  /// With a line end after each row; no spaces at line ends.
+  /// Each row ends with a line end; lines have no trailing spaces.
   std::string text(std::size_t indent = 0) const;
 
  private:

@@ -42,7 +42,7 @@ std::optional<Greeting> decode_greeting(std::span<const std::byte, Greeting::kBy
   greeting.lid = take<std::uint16_t>(&bytes[0]);
   greeting.has_offer = take<std::uint16_t>(&bytes[2]) == kHasOffer;
   greeting.queue_pair = take<std::uint32_t>(&bytes[4]);
-  // Infinity draws from one number too many.
+  // Infinity's random numbers have one value too many.
   greeting.sequence_number = take<std::uint32_t>(&bytes[8]) & kNumberMax;
   const auto size = take<std::uint32_t>(&bytes[12]);
   if (greeting.queue_pair > kNumberMax || size > Greeting::kUserDataMax) return std::nullopt;

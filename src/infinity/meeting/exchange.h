@@ -10,18 +10,20 @@
 
 #include <infiniband/verbs.h>
 
-/// What the two sides say to each other over TCP before their queue pairs are connected.
+/// Messages that the two sides exchange over TCP before they connect their queue pairs.
 namespace infinity::detail {
 
-/// Infinity's own message, which each side sends once: little-endian, as all its machines are.
+/// Infinity's own message, which each side sends once. It is little-endian, as all machines that
+/// Infinity supports.
 ///
 ///     byte   0     2       4                   8                 12               16
 ///          +-----+-------+-------------------+-----------------+----------------+-----------+
 ///          | LID | "VB"  | queue pair number | sequence number | user data size | user data |
 ///          +-----+-------+-------------------+-----------------+----------------+-----------+
 ///
-/// The user data have 1024 bytes always. Infinity leaves bytes 2 and 3 zero and does not look at
-/// them: a peer that sets "VB" takes an `Offer` as well, if both have set it.
+/// The user data always has 1024 bytes. Infinity sends bytes 2 and 3 as zero and ignores them. A
+/// side that sends "VB" there can receive an `Offer`; if both sides have sent it, an `Offer`
+/// follows.
 struct Greeting {
   static constexpr std::size_t kHeaderBytes = 16;
   static constexpr std::size_t kUserDataMax = 1024;
@@ -33,15 +35,16 @@ struct Greeting {
   std::uint32_t sequence_number = 0;
   std::vector<std::byte> user_data;
 };
-/// The user data are at most kUserDataMax bytes.
+/// The user data has at most kUserDataMax bytes.
 std::array<std::byte, Greeting::kBytes> encode(const Greeting& greeting);
-/// Empty if the numbers cannot be those of a queue pair.
+/// Returns nothing if the numbers are not valid for a queue pair.
 std::optional<Greeting> decode_greeting(std::span<const std::byte, Greeting::kBytes> bytes);
 
 enum class Link : std::uint8_t { infiniband = 1, roce = 2, iwarp = 3 };
 std::string_view name_of(Link link);
 
-/// What an Infinity's greeting has no place for: the accepting side's, then the connecting side's.
+/// Fields that Infinity's greeting lacks. The accepting side sends its offer first, then the
+/// connecting side.
 ///
 ///     byte   0        4      5     6          7       8     24     26          32        40
 ///          +--------+------+-----+----------+-------+-----+------+-----------+---------+
@@ -49,14 +52,15 @@ std::string_view name_of(Link link);
 ///          +--------+------+-----+----------+-------+-----+------+-----------+---------+
 ///
 /// RoCE: MTU (IBA's code), GID and its type (enum ibv_gid_type). iWARP: the port at which the
-/// accepting side waits for rdma_cm's connection, and the ticket that the other side shows there.
+/// accepting side waits for rdma_cm's connection, and the ticket by which it recognises the other
+/// side there.
 struct Offer {
   static constexpr std::size_t kBytes = 40;
 
   Link link = Link::infiniband;
   ibv_mtu mtu = IBV_MTU_1024;
   std::uint8_t gid_type = 0;
-  std::uint8_t reads = 1;  // READs and atomics in flight that the device can have.
+  std::uint8_t reads = 1;  // READs and atomics in flight that the device supports.
   ibv_gid gid{};
   std::uint16_t port = 0;
   std::uint64_t ticket = 0;
@@ -64,7 +68,7 @@ struct Offer {
 std::array<std::byte, Offer::kBytes> encode(const Offer& offer);
 std::optional<Offer> decode_offer(std::span<const std::byte, Offer::kBytes> bytes);
 
-/// The last byte that each side sends: its queue pair receives.
+/// The last byte from each side: its queue pair can receive.
 inline constexpr std::byte kReady{1};
 
 }  // namespace infinity::detail

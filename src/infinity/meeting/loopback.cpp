@@ -47,7 +47,7 @@ struct Loopback {
     auto accepted = std::async(std::launch::async, [&] {
       twin.manager_->accept(device, twin.getQueuePairNumber(), ticket, watched.get());
     });
-    const Socket ours(ends[1]);  // Closed before `accepted` is waited for, if `connect` throws.
+    const Socket ours(ends[1]);  // Closed before the wait for `accepted`, if `connect` throws.
     queue_pair.manager_ =
         Manager::connect(device, *address, queue_pair.getQueuePairNumber(), ticket);
     accepted.get();

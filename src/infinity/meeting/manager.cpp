@@ -25,7 +25,8 @@ constexpr int kResolveTime_ms = 5'000;
 constexpr std::chrono::seconds kConnectTime(60);
 constexpr std::chrono::seconds kDisconnectTime(2);
 
-/// The channel's next event; empty if the time is over, or the TCP connection (-1: none) has ended.
+/// Returns the channel's next event; empty if the time is over or the TCP connection (-1: none) has
+/// ended.
 Event next_event(rdma_event_channel* channel, Clock::time_point end, int socket = -1) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
@@ -139,7 +140,8 @@ std::unique_ptr<Manager> Manager::connect(const Device& device, const sockaddr_s
   rdma_conn_param wanted = parameters(device, queue_pair, &ticket);
   if (rdma_connect(manager->id_.get(), &wanted) != 0) fail(errno, "rdma_cm does not connect");
   const Event event = next_event(manager->channel_.get(), Clock::now() + kConnectTime);
-  // Linux establishes by itself over iWARP; otherwise it is left to who has made the queue pair.
+  // Over iWARP, Linux establishes the connection by itself; otherwise the owner of the queue pair
+  // does.
   if (event && event->event == RDMA_CM_EVENT_CONNECT_RESPONSE) {
     if (rdma_establish(manager->id_.get()) != 0) fail(errno, "rdma_cm does not establish");
   } else {
@@ -159,7 +161,7 @@ std::optional<sockaddr_storage> Manager::address_of(const Device& device) {
     }
     freeifaddrs(found);
   }
-  // No interface has all those of 127.0.0.0/8, which Verbatim's nodes may have.
+  // No interface lists the addresses of 127.0.0.0/8 that Verbatim's nodes may have.
   const char* const of_node = std::getenv("VERBATIM_ADDRESS");
   std::istringstream list(of_node == nullptr ? "" : of_node);
   for (std::string text; std::getline(list, text, ',');) {

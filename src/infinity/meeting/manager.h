@@ -11,24 +11,24 @@
 
 namespace infinity::detail {
 
-/// A connection over iWARP, which rdma_cm alone makes: of a queue pair that exists already.
-/// Everything here blocks and throws `Error`.
+/// An iWARP connection, made by rdma_cm, for an existing queue pair. All functions block and throw
+/// `Error`.
 class Manager {
  public:
-  /// Waits for the peer at a port that is free.
+  /// Listens at a free port.
   static std::unique_ptr<Manager> listen(sa_family_t family);
   std::uint16_t port() const;
-  /// Takes the peer that shows the ticket; ends with an error if the TCP connection to it ends.
+  /// Accepts the peer that presents the ticket. Fails if the TCP connection to it ends.
   void accept(const Device& device, std::uint32_t queue_pair, std::uint64_t ticket, int socket);
 
-  /// The port is part of the address.
+  /// `address` includes the port.
   static std::unique_ptr<Manager> connect(const Device& device, const sockaddr_storage& address,
                                           std::uint32_t queue_pair, std::uint64_t ticket);
 
-  /// An IPv4 address of the device, which over iWARP its GIDs do not tell.
+  /// Returns an IPv4 address of the device, which the GIDs of iWARP do not contain.
   static std::optional<sockaddr_storage> address_of(const Device& device);
 
-  /// Disconnects, and waits a moment until all that was sent has left.
+  /// Disconnects, and waits a moment until all data is sent.
   ~Manager();
   Manager(const Manager&) = delete;
   Manager& operator=(const Manager&) = delete;

@@ -10,8 +10,8 @@
 namespace infinity::detail {
 namespace {
 
-// A peer greets as soon as it has a TCP connection; what follows takes longer where a device is
-// busy.
+// A peer sends its greeting as soon as it has a TCP connection; later messages take longer on a
+// busy device.
 constexpr std::chrono::seconds kGreetingTime(10);
 constexpr std::chrono::seconds kOfferTime(90);
 
@@ -89,7 +89,7 @@ void Meeting::send_greeting(std::span<const std::byte> user_data) const {
   socket_.send(encode(ours));
 }
 
-/// From here on messages may come, and find the queue pair in the context.
+/// From here on messages may arrive, and the context finds the queue pair.
 void Meeting::receive_greeting() {
   std::array<std::byte, Greeting::kBytes> bytes;
   socket_.receive(bytes);
@@ -145,7 +145,7 @@ void Meeting::activate(const Offer& theirs) {
   queue_pair_.activate(peer);
 }
 
-/// The other side is Infinity itself: it knows LIDs, and that a message that comes too early is
+/// The other side is the original Infinity: it supports LIDs, and a message that comes too early is
 /// sent again.
 void Meeting::activate_by_lid() {
   if (link_of(device_) != Link::infiniband) {

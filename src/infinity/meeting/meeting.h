@@ -11,7 +11,7 @@
 
 namespace infinity::detail {
 
-/// Connects a queue pair with its peer's, over a TCP connection between the two. Throws `Error`.
+/// Connects a queue pair to its peer's over a TCP connection. Throws `Error`.
 class Meeting {
  public:
   Meeting(Device& device, queues::QueuePair& queue_pair, const Socket& socket)
@@ -37,8 +37,8 @@ class Meeting {
   std::uint8_t own_gid_index_ = 0;
 };
 
-/// Over iWARP a queue pair cannot be its own peer: a second one is, whose messages count as its
-/// own.
+/// Over iWARP a queue pair cannot connect to itself: a second one is created, whose messages count
+/// as the first one's.
 void connect_to_itself(Device& device, queues::QueuePair& queue_pair);
 
 }  // namespace infinity::detail

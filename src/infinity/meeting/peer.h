@@ -9,15 +9,15 @@
 
 namespace infinity::detail {
 
-/// Where a queue pair over InfiniBand or RoCE sends to, and how.
+/// Destination and parameters of a queue pair over InfiniBand or RoCE.
 struct PeerAddress {
   std::uint16_t lid = 0;
-  std::optional<ibv_gid> gid;      // RoCE; else the LID alone.
+  std::optional<ibv_gid> gid;      // RoCE; nothing: only the LID counts.
   std::uint8_t own_gid_index = 0;  // RoCE.
-  ibv_mtu mtu = IBV_MTU_4096;      // Infinity's, which both sides have to have.
+  ibv_mtu mtu = IBV_MTU_4096;      // Infinity's value, which both sides must use.
   std::uint32_t queue_pair = 0;
   std::uint32_t sequence_number = 0;
-  std::uint8_t reads = 1;  // In flight, of both directions.
+  std::uint8_t reads = 1;  // In flight, in both directions.
 };
 
 }  // namespace infinity::detail

@@ -100,7 +100,7 @@ Socket listen_at(std::uint16_t port) {
   };
   if (socket) set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (listens(six)) return socket;
-  if (errno != EADDRINUSE && errno != EACCES) {  // A machine without IPv6.
+  if (errno != EADDRINUSE && errno != EACCES) {  // The machine has no IPv6.
     socket = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (listens(four)) return socket;
   }

@@ -9,7 +9,7 @@
 
 #include "base/os/unique_fd.h"
 
-/// Plain TCP. Everything here blocks and throws `Error`.
+/// TCP sockets. All functions block and throw `Error`.
 namespace infinity::detail {
 
 class Socket : public verbatim::UniqueFd {
@@ -17,17 +17,17 @@ class Socket : public verbatim::UniqueFd {
   using UniqueFd::UniqueFd;
 
   void send(std::span<const std::byte> bytes) const;
-  /// Fills it all.
+  /// Receives until `bytes` is full.
   void receive(std::span<std::byte> bytes) const;
-  /// How long `receive` waits for each part; for ever at first.
+  /// Sets how long `receive` waits for each part; initially without limit.
   void limit(std::chrono::seconds patience) const;
   sockaddr_storage local_address() const;
   sockaddr_storage peer_address() const;
 };
 
-/// To each address of the host in turn.
+/// Tries each address of the host in turn.
 Socket connect_to(const char* host, std::uint16_t port);
-/// On all addresses of IPv4 and, where the machine has it, IPv6.
+/// Listens at all IPv4 addresses and, if the machine has it, IPv6.
 Socket listen_at(std::uint16_t port);
 Socket accept_from(int listener);
 

@@ -16,7 +16,7 @@
 namespace verbatim::cli::doctor {
 namespace {
 
-/// A file, mapped while this object lives.
+/// A file that is mapped while this object exists.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path) {
@@ -38,7 +38,7 @@ class MappedFile {
   std::string_view bytes_;
 };
 
-/// The files of one word size. Every offset in them is checked: the file may be anything.
+/// Files of one word size. Every offset is checked, because the file may contain anything.
 struct Elf64 {
   using Header = Elf64_Ehdr;
   using Segment = Elf64_Phdr;
@@ -76,7 +76,7 @@ std::vector<typename Kind::Segment> segments_of(std::string_view file) {
   return segments;
 }
 
-/// Where in the file a virtual address lies; the file's end if nowhere.
+/// Returns the file offset of a virtual address; the file's size if it has none.
 template <typename Segment>
 std::uint64_t offset_of(std::span<const Segment> segments, std::uint64_t address,
                         std::uint64_t end) {
@@ -139,7 +139,7 @@ void read_headers(std::string_view file, ElfFile& elf) {
   }
 }
 
-/// Strings that are the name or path of an RDMA library and nothing else.
+/// Finds strings that consist of the name or path of an RDMA library.
 void find_rdma_names(std::string_view file, ElfFile& elf) {
   for (const std::string_view wanted : {"libibverbs.so", "librdmacm.so"}) {
     for (auto at = file.find(wanted); at != std::string_view::npos;
@@ -174,7 +174,7 @@ std::optional<ElfFile> read_elf(const std::string& path) {
     read_headers<Elf32>(file, elf);
   }
   find_rdma_names(file, elf);
-  // A message of rdma-core's library, the same in all its releases.
+  // A message in all releases of rdma-core's library.
   elf.contains_libibverbs = file.find("libibverbs: Warning: couldn't load driver") != file.npos;
   return elf;
 }

@@ -56,7 +56,7 @@ TEST_F(ElfFileTest, NamesOfLibrariesAreFoundAmongStrings) {
             (std::vector<std::string>{"libibverbs.so.1", "/usr/lib/librdmacm.so"}));
 }
 
-/// Any file may be asked about: none of its numbers is believed.
+/// Users may name any file, so no number in it is trusted.
 TEST_F(ElfFileTest, DamagedFilesAreSurvived) {
   std::ifstream source("/bin/true", std::ios::binary);
   const std::string whole{std::istreambuf_iterator<char>(source), std::istreambuf_iterator<char>()};

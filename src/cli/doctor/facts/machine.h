@@ -13,14 +13,14 @@
 #include "base/error.h"
 #include "base/net/address.h"
 
-/// The facts about this machine that the checks judge. Checks read nothing else, so that a test can
+/// Facts about this machine, which the checks judge. Checks read nothing else, so a test can
 /// describe any machine.
 namespace verbatim::cli::doctor {
 
-/// A limit of the process (getrlimit(2)) or of its control group; none: unlimited.
+/// A limit of the process (getrlimit(2)) or of its control group; nothing: unlimited.
 using Limit = std::optional<std::uint64_t>;
 
-/// What a control group may use, and uses.
+/// Limit and use of a control group's resource.
 struct Quota {
   Limit limit;
   std::uint64_t used = 0;
@@ -34,38 +34,38 @@ struct SharedMemoryFolder {  // /dev/shm
 };
 
 struct RuntimeFolderFacts {
-  Result<std::string> path;  // As programs would find it.
+  Result<std::string> path;  // Where programs would find it.
   std::string wanted;        // XDG_RUNTIME_DIR; empty if it is not set.
   std::uint64_t free_bytes = ~std::uint64_t{0};
 };
 
-/// A socket of this network namespace, as /proc/net tells of it.
+/// A socket of this network namespace, from /proc/net.
 struct PortUser {
   SocketAddress address;
   uid_t uid = 0;
-  pid_t pid = 0;        // 0: no process that this user may look into, such as the kernel's own.
-  std::string program;  // Of `pid`.
+  pid_t pid = 0;        // 0: not visible to this user, as sockets of the kernel.
+  std::string program;  // The program of `pid`.
 };
 
 struct RunningNode {
   std::string name;
-  std::string version;  // Of its agent.
-  std::string silence;  // Why the agent does not tell; empty if it does.
+  std::string version;  // The agent's version.
+  std::string silence;  // Why the agent does not answer; empty if it does.
   pid_t agent_pid = 0;
   std::vector<pid_t> programs;
 };
 
 struct Installation {
-  Result<std::string> folder;        // Of the drop-in libraries.
-  std::vector<std::string> missing;  // Paths of files that should be there.
+  Result<std::string> folder;        // Folder of the drop-in libraries.
+  std::vector<std::string> missing;  // Paths of missing files.
 };
 
-/// Whether a program can open the device, tried in a child.
+/// Result of opening the device in a child.
 struct Trial {
   bool is_done = false;  // False if there was nothing to try it with.
   bool has_opened = false;
   std::string step;   // The first call that failed.
-  std::string words;  // What the library said meanwhile.
+  std::string words;  // The library's log lines meanwhile.
 };
 
 struct Machine {
@@ -74,20 +74,20 @@ struct Machine {
   std::map<std::string, std::string> variables;  // The environment.
 
   std::string kernel;     // "6.1.0-18-amd64"
-  std::string container;  // "Docker"; empty if it looks like none.
-  // System calls that were tried: 0, or the errno.
+  std::string container;  // "Docker"; empty if there is no sign of one.
+  // Results of system calls: 0 or errno.
   int memfd_error = 0;
   int pidfd_error = 0;
   int userfaultfd_error = 0;
-  int peer_copy_error = 0;       // process_vm_readv(2) from a process that is no ancestor.
-  int packet_socket_error = 0;   // RoCE v1.
-  int user_namespace_error = 0;  // A way to CAP_NET_RAW.
-  int ptrace_scope = 0;          // Of Yama; 0 if there is no Yama.
+  int peer_copy_error = 0;       // process_vm_readv(2) by a process that is no ancestor.
+  int packet_socket_error = 0;   // For RoCE v1.
+  int user_namespace_error = 0;  // Gives CAP_NET_RAW.
+  int ptrace_scope = 0;          // Yama's; 0 without Yama.
 
   Limit address_space;
   Limit file_size;
-  Limit open_files;       // The hard limit: the agent raises the soft one.
-  Limit open_files_soft;  // Programs keep theirs.
+  Limit open_files;       // The hard limit, to which the agent raises the soft one.
+  Limit open_files_soft;  // The soft limit, which programs keep.
   Limit processes;
   std::uint64_t processes_of_user = 0;
   Limit locked_memory;
@@ -100,27 +100,27 @@ struct Machine {
   std::vector<PortUser> roce_ports;      // UDP port 4791.
   std::vector<PortUser> tcp_ports;       // Listening.
   std::uint64_t receive_buffer_max = 0;  // net.core.rmem_max
-  Quota tracked_connections;             // Netfilter's.
+  Quota tracked_connections;             // By netfilter.
 
   RuntimeFolderFacts runtime_folder;
   Installation installation;
   std::vector<RunningNode> nodes;
-  Result<agent::NodeDescription> node;  // The node that a program started now would belong to.
+  Result<agent::NodeDescription> node;  // The node of a program that is started now.
   Trial trial;
 };
 
-/// Looks at this machine, in the environment as it is now. Starts the node's agent, which leaves by
-/// itself. `variables`: the environment as the user had it.
+/// Reads the facts of this machine, in the current environment. Starts the node's agent, which
+/// exits by itself. `variables`: the user's original environment.
 Machine read_machine(std::map<std::string, std::string> variables);
 
-// Parts of it.
+// Steps of it.
 void read_limits(Machine& machine);
 void read_network(Machine& machine);
 void try_system_calls(Machine& machine);
 /// Opens the device in a child, as a program would.
 Trial try_device(const std::string& dropin_folder);
 
-/// The first line of a file of /proc or /sys; empty if it cannot be read.
+/// Returns the first line of a file of /proc or /sys; empty if it cannot be read.
 std::string first_line(const std::string& path);
 
 }  // namespace verbatim::cli::doctor

@@ -8,7 +8,7 @@
 
 namespace verbatim::cli::doctor {
 
-/// What comes from the descriptor until its end, or until reading fails.
+/// Reads from the descriptor until its end, or until an error.
 inline std::string read_all(int fd) {
   std::string text;
   std::array<char, 4096> part;

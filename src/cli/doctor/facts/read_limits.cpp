@@ -32,7 +32,7 @@ rlimit limits_of(__rlimit_resource resource) {
   return limit;
 }
 
-/// The value of a line "NAME:   VALUE kB" of a file of /proc.
+/// Returns the value in a line "NAME: VALUE kB" of a /proc file.
 std::uint64_t field_of(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -44,7 +44,7 @@ std::uint64_t field_of(const std::string& path, const std::string& name) {
   return 0;
 }
 
-/// Threads of the user, as RLIMIT_NPROC counts them.
+/// Counts the user's threads, as RLIMIT_NPROC does.
 std::uint64_t threads_of(uid_t uid) {
   std::uint64_t threads = 0;
   std::error_code error;
@@ -57,8 +57,8 @@ std::uint64_t threads_of(uid_t uid) {
   return threads;
 }
 
-/// The tightest limit on the way from the process's control group to the root; none under version
-/// 1, where the folder's place is anybody's.
+/// Returns the tightest limit from the process's control group up to the root; nothing under
+/// version 1, where the folder can be anywhere.
 Quota read_quota(const std::string& limit_file, const std::string& used_file) {
   Quota tightest;
   std::string line = first_line("/proc/self/cgroup");
@@ -84,7 +84,7 @@ SharedMemoryFolder read_shared_memory() {
   folder.is_tmpfs = info.f_type == TMPFS_MAGIC;
   folder.is_writable = access("/dev/shm", W_OK | X_OK) == 0;
   folder.free_bytes = info.f_bavail * static_cast<std::uint64_t>(info.f_bsize);
-  // A tmpfs without a size has no blocks to count.
+  // A tmpfs without a size reports no blocks.
   if (folder.is_tmpfs && info.f_blocks == 0) folder.free_bytes = ~std::uint64_t{0} >> 1;
   return folder;
 }

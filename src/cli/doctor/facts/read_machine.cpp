@@ -24,7 +24,7 @@ std::string user_name(uid_t uid) {
 
 bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-/// What tells a container from a machine.
+/// Recognises a container.
 std::string container_kind() {
   if (exists("/.dockerenv")) return "Docker";
   if (exists("/run/.containerenv")) return "Podman";
@@ -70,7 +70,7 @@ std::vector<RunningNode> read_nodes() {
   if (!names) return nodes;
   for (const std::string& name : *names) {
     const auto text = agent::request_status(name);
-    if (!text && text.error().code == ENOENT) continue;  // It has left meanwhile.
+    if (!text && text.error().code == ENOENT) continue;  // It has ended meanwhile.
     RunningNode node{.name = name, .version = {}, .silence = {}, .programs = {}};
     if (!text) node.silence = text.error().text;
     const auto status =

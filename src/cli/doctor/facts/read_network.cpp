@@ -10,7 +10,7 @@
 
 #include "cli/doctor/facts/machine.h"
 
-/// Interfaces, and who has which port.
+/// Reads interfaces and the users of ports.
 namespace verbatim::cli::doctor {
 namespace {
 
@@ -24,9 +24,9 @@ struct SocketLine {
   std::string inode;
 };
 
-/// "0100007F:12B7": the words of the address in the kernel's byte order, the port as a number.
+/// Parses "0100007F:12B7": the address in words of the kernel's byte order, and the port.
 SocketAddress parse_address(std::string_view text) {
-  constexpr std::size_t kDigits = 8;  // Of one word.
+  constexpr std::size_t kDigits = 8;  // In one word.
   const auto number = [](std::string_view digits) {
     std::uint32_t value = 0;
     std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
@@ -61,7 +61,7 @@ std::vector<SocketLine> read_sockets(const std::string& path) {
   return sockets;
 }
 
-/// The process that has a descriptor of the socket, of those that this user may look into.
+/// Returns the process that has the socket, if this user may inspect it.
 pid_t owner_of(const std::string& inode) {
   const std::string wanted = "socket:[" + inode + "]";
   std::error_code error;
@@ -85,7 +85,7 @@ PortUser user_of(const SocketLine& socket) {
   return user;
 }
 
-/// Each address once: a node's sockets share theirs.
+/// Adds each address once, because a node's sockets share it.
 void add_users(const std::string& table, std::vector<PortUser>& users,
                bool (*is_wanted)(const SocketLine&)) {
   for (const SocketLine& socket : read_sockets("/proc/net/" + table)) {
@@ -98,7 +98,7 @@ void add_users(const std::string& table, std::vector<PortUser>& users,
 
 bool is_roce(const SocketLine& socket) { return socket.address.port() == kRocePort; }
 
-/// Few enough to look for their owners: ports that programs use by default.
+/// Owners are searched only for ports that programs use by default.
 bool listens_at_known_port(const SocketLine& socket) {
   constexpr std::string_view kListening = "0A";
   constexpr std::array<std::uint16_t, 3> kPorts{18515, 19765, 13337};

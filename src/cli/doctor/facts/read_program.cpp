@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kInterpretersMax = 4;  // As the kernel's: a script's interpreter may be a script.
+constexpr int kInterpretersMax = 4;  // The kernel's limit: a script's interpreter may be a script.
 
 std::string search_path() {
   const char* const path = getenv("PATH");
@@ -29,7 +29,7 @@ std::string search_path() {
 
 bool is_executable(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
 
-/// "#!/usr/bin/env python3 -u": the program that runs the script; empty if there is no such line.
+/// Returns the interpreter in "#!/usr/bin/env python3 -u"; empty if there is no such line.
 std::string interpreter_of(const std::string& path) {
   const std::string line = first_line(path);
   if (!line.starts_with("#!")) return {};
@@ -43,7 +43,7 @@ std::string interpreter_of(const std::string& path) {
   return found ? *found : argument;
 }
 
-/// Follows scripts to the program that runs them. Sets `elf` and what concerns interpreters.
+/// Follows scripts to the program that runs them. Sets `elf` and the fields about interpreters.
 std::string follow_interpreters(std::string path, Program& program) {
   for (int depth = 0; depth < kInterpretersMax; ++depth) {
     program.elf = read_elf(path);
@@ -63,7 +63,7 @@ std::string follow_interpreters(std::string path, Program& program) {
   return {};
 }
 
-/// What the loader prints when it is asked to load a program and not to start it.
+/// Returns the loader's output for loading a program without starting it.
 std::string ask_loader(const std::string& loader, const std::string& path) {
   constexpr unsigned kSecondsMax = 20;
   int ends[2];
@@ -92,7 +92,8 @@ bool is_in(const std::string& path, const std::string& folder) {
   return !error && real.parent_path() == fs::canonical(folder, error) && !error;
 }
 
-/// "	libz.so.1 => /lib/libz.so.1 (0x00...)", "	libx.so => not found", or a complaint.
+/// Parses "	libz.so.1 => /lib/libz.so.1 (0x00...)", "	libx.so => not found", or a
+/// complaint.
 void read_loader_line(const std::string& line, const std::string& dropin_folder, Program& program) {
   const auto arrow = line.find(" => ");
   if (!line.starts_with('\t')) {
@@ -101,7 +102,7 @@ void read_loader_line(const std::string& line, const std::string& dropin_folder,
     program.loader_words += line;
     return;
   }
-  if (arrow == std::string::npos) return;  // The loader itself, the kernel's own, the preloaded.
+  if (arrow == std::string::npos) return;  // The loader itself, the vDSO, or a preloaded library.
   LoadedLibrary library;
   library.name = line.substr(1, arrow - 1);
   std::istringstream rest(line.substr(arrow + 4));

@@ -23,12 +23,12 @@
 #define UFFD_USER_MODE_ONLY 1
 #endif
 
-/// System calls are tried instead of guessed at: a container may forbid any of them. Those that
-/// change this process, or need another, are tried in a child.
+/// Tries system calls, because a container may forbid any of them. Those that change this process,
+/// or need a second one, are tried in a child.
 namespace verbatim::cli::doctor {
 namespace {
 
-/// The exit status of a child that runs `call`; EIO if it was killed.
+/// Returns the exit status of a child that runs `call`; EIO if it was killed.
 template <typename Call>
 int in_child(Call call) {
   const pid_t child = fork();
@@ -42,7 +42,7 @@ int in_child(Call call) {
 
 int error_of(const UniqueFd& fd) { return fd ? 0 : errno; }
 
-/// A child reads its parent: as a peer, it is no ancestor of the program that it reads.
+/// A child reads its parent, because a peer is no ancestor of the process that it reads.
 int try_peer_copy() {
   static const std::uint64_t kThere = 4791;
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
@@ -63,7 +63,7 @@ int try_userfaultfd() {
   return error_of(fd);
 }
 
-/// What the drop-in's header declares, found at run time: this program is not linked to it.
+/// The drop-in's functions, found at run time: this program is not linked to it.
 struct Verbs {
   void* library;
   void* find(const char* name) const { return dlsym(library, name); }
@@ -73,7 +73,7 @@ struct Verbs {
   }
 };
 
-/// What a program does first. Ends the process: with the number of the step that failed, or 0.
+/// The first steps of a program. Exits with the number of the step that failed, or 0.
 constexpr std::array<const char*, 6> kSteps{"",
                                             "loading libibverbs.so.1",
                                             "ibv_get_device_list",
@@ -102,7 +102,7 @@ int use_device(const std::string& path) {
   return region == nullptr ? 5 : 0;
 }
 
-/// As one line, without the marks of the log.
+/// Returns the text in one line, without the log's prefixes.
 std::string as_sentence(std::string text) {
   for (const char* mark : {"verbatim: error: ", "verbatim: warn: "}) {
     for (std::size_t at; (at = text.find(mark)) != std::string::npos;) {
