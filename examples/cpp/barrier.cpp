@@ -1,6 +1,6 @@
-// barrier: N processes go on together, again and again. Each WRITEs the number of its round into
-// the memory of the first one; when all are there, the first one WRITEs it into everybody's. Who
-// waits looks at its own memory, and needs no message.
+// barrier: N processes wait for each other, again and again. Each WRITEs its round number to the
+// memory of the first one; when all have done so, the first one WRITEs it to the memory of all
+// others. A waiting process polls its own memory and needs no message.
 //
 //   verbatim run --node a --address 127.0.0.2 -- build/bin/examples/barrier 3 &
 //   verbatim run --node b --address 127.0.0.3 -- build/bin/examples/barrier 127.0.0.2 &
@@ -25,7 +25,7 @@ namespace {
 constexpr std::uint16_t kPort = 7476;
 constexpr std::uint64_t kRounds = 5;
 
-// Waits until the peer has written `round` or more to a word of ours.
+// Waits until the peer has written `round` or more to a word of this process.
 void await(std::uint64_t& word, std::uint64_t round, const QueuePair& peer) {
   const auto has_come = [&] {
     return std::atomic_ref(word).load(std::memory_order_acquire) >= round;
@@ -42,14 +42,14 @@ std::vector<std::byte> bytes_of(const RegionToken& token) {
   return {bytes.begin(), bytes.end()};
 }
 
-// The first process: `arrived` has a word for each, its own at 0.
+// The first process. `arrived` has a word for each process; index 0 is its own.
 class First {
  public:
   First(const ProtectionDomain& domain, std::size_t size)
       : arrived_(domain.allocate(size * 8).value()), round_(domain.allocate(8).value()) {
     Listener listener = Listener::open(domain, {.port = kPort}).value();
     for (std::size_t rank = 1; rank < size; ++rank) {
-      // Each writes its own word, and learns from the byte behind the token which one that is.
+      // Each process writes its own word; the byte after the token says which one that is.
       ConnectOptions offer{.data = bytes_of(arrived_.token())};
       offer.data.push_back(std::byte(rank));
       members_.push_back(listener.accept(offer).value());
@@ -89,20 +89,20 @@ class Member {
     await(round_.as<std::uint64_t>()[0], round, qp_);
   }
 
-  // The first process ends the connection, when it knows that its last write has arrived: to end
-  // before would make that write fail.
+  // Only the first process ends the connection, after its last write has arrived: an earlier end
+  // would make that write fail.
   void leave() {
     while (qp_.is_connected()) std::this_thread::yield();
   }
 
  private:
-  Buffer round_;  // The round that the first process has let go on, and ours.
+  Buffer round_;  // The round that the first process has released, and our own.
   QueuePair qp_;
   RegionToken arrived_;
   std::size_t rank_ = 0;
 };
 
-// Ten milliseconds of work for rank 1, twenty for rank 2: all wait for the last.
+// Rank 1 works for ten milliseconds, rank 2 for twenty; all wait for the last.
 template <typename Barrier>
 void work(Barrier& barrier, std::size_t rank) {
   for (std::uint64_t round = 1; round <= kRounds; ++round) {

@@ -1,5 +1,5 @@
-// chat: what is typed at one node is read at all others. Each node listens, and connects to those
-// that are named; messages of all of them come to one shared receive queue.
+// chat: each line that is typed at one node is shown at all others. Each node listens, and connects
+// to the nodes that are named. Messages from all nodes arrive on one shared receive queue.
 //
 //   verbatim run --node a --address 127.0.0.2 -- build/bin/examples/chat Ada
 //   verbatim run --node b --address 127.0.0.3 -- build/bin/examples/chat Bob 127.0.0.2
@@ -32,7 +32,7 @@ class Chat {
         listener_(Listener::open(domain, {.port = kPort}).value()) {
     for (std::size_t i = 0; i < kReceives; ++i)
       lines_.post(memory_.slice(i * kLineBytes, kLineBytes)).value();
-    // Both sides of a connection tell each other their names.
+    // Both sides of a connection send each other their names.
     const auto bytes = std::as_bytes(std::span(name));
     options_.data.assign(bytes.begin(), bytes.end());
     options_.queue_pair.completions = completions_;
@@ -41,8 +41,8 @@ class Chat {
 
   void join(const std::string& address) { add(connect(domain_, address, kPort, options_)); }
 
-  // One thread sleeps until a line is typed, a message comes, or a node comes or leaves. Ends with
-  // the input.
+  // One thread sleeps until a line is typed, a message arrives, or a node connects or disconnects.
+  // Returns at the end of the input.
   void run() {
     for (;;) {
       pollfd events[] = {{STDIN_FILENO, POLLIN, 0},
@@ -107,7 +107,7 @@ class Chat {
   CompletionQueue completions_;
   SharedReceiveQueue lines_;
   Listener listener_;
-  std::map<std::uint32_t, Peer> peers_;  // By the number of the queue pair.
+  std::map<std::uint32_t, Peer> peers_;  // By queue pair number.
 };
 
 }  // namespace

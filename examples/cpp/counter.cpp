@@ -1,5 +1,5 @@
-// counter: a number in the server's memory that any number of clients change at once, by
-// FETCH AND ADD and COMPARE AND SWAP. The server's processor does nothing for it.
+// counter: a number in the server's memory that any number of clients change at once, by FETCH AND
+// ADD and COMPARE AND SWAP. The server's CPU is not used.
 //
 //   verbatim run --node a --address 127.0.0.2 -- build/bin/examples/counter &
 //   verbatim run --node b --address 127.0.0.3 -- build/bin/examples/counter 127.0.0.2 add 1 1000
@@ -26,7 +26,7 @@ bool is_number(const std::string& word) {
   return !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// Clients get the counter's token as they are accepted, and need nothing else.
+// Clients get the counter's token when they are accepted, and need nothing else.
 [[noreturn]] void serve(const ProtectionDomain& domain) {
   const AtomicCell counter = domain.allocate_atomic(0).value();
   const auto token = counter.token().to_bytes();
@@ -45,7 +45,7 @@ bool is_number(const std::string& word) {
   }
 }
 
-// The server's counter, as a client sees it. Each call returns what the number was before.
+// The server's counter, as a client sees it. Each call returns the old value.
 class Counter {
  public:
   Counter(const ProtectionDomain& domain, const std::string& server)
@@ -63,7 +63,7 @@ class Counter {
     while (expected < number) {
       qp_.compare_and_swap(before_.slice(), cell_, expected, number).wait().value();
       const std::uint64_t seen = before_.as<std::uint64_t>()[0];
-      if (seen == expected) break;  // Else another client was faster: look again.
+      if (seen == expected) break;  // If not, another client was faster: tries again.
       expected = seen;
     }
     return expected;

@@ -1,5 +1,5 @@
-// file_copy: a client READs a file out of the server's memory, in pieces of which several are under
-// way at a time, and checks what it has got. The server does not work for it.
+// file_copy: a client READs a file from the server's memory, in several pieces at a time, and
+// verifies the content. The server's CPU is not used.
 //
 //   verbatim run --node a --address 127.0.0.2 -- build/bin/examples/file_copy serve FILE &
 //   verbatim run --node b --address 127.0.0.3 -- build/bin/examples/file_copy 127.0.0.2 COPY
@@ -24,7 +24,7 @@ constexpr std::uint16_t kPort = 7474;
 constexpr std::size_t kPiece = 1 << 20;
 constexpr std::size_t kUnderWay = 8;
 
-// What the server tells a client as it accepts.
+// Data that the server sends when it accepts a client.
 struct Offer {
   std::array<std::byte, RegionToken::kBytes> token;
   std::array<std::byte, 8> checksum;

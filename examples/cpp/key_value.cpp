@@ -1,6 +1,6 @@
-// key_value: a store of keys and values in the server's memory that clients read and change by
-// themselves: READ finds a bucket, COMPARE AND SWAP locks it, WRITE changes it. Nothing runs on the
-// server for it. A checksum tells a reader that it has read while another client wrote.
+// key_value: a store of keys and values in the server's memory, which clients read and change by
+// themselves: READ finds a bucket, COMPARE AND SWAP locks it, WRITE changes it. The server's CPU is
+// not used. A checksum shows a reader that another client wrote meanwhile.
 //
 //   verbatim run --node a --address 127.0.0.2 -- build/bin/examples/key_value &
 //   verbatim run --node b --address 127.0.0.3 -- build/bin/examples/key_value 127.0.0.2 put x 1 y 2
@@ -30,11 +30,11 @@ std::uint64_t hash(const void* data, std::size_t size) {  // FNV-1a.
   return value;
 }
 
-// A bucket of zeros is empty. Keys are never taken out, so a search may end at an empty bucket.
+// A bucket of zeros is empty. Keys are never removed, so a search may end at an empty bucket.
 struct Bucket {
-  std::uint64_t version;   // Odd: a client writes.
-  std::uint64_t checksum;  // Of all that follows, and the version.
-  char key[48];            // Filled up with zeros, as the value.
+  std::uint64_t version;   // Odd: a client is writing.
+  std::uint64_t checksum;  // Of all following fields, and the version.
+  char key[48];            // Padded with zeros, like the value.
   char value[64];
 
   std::uint64_t sum() const { return hash(key, sizeof key + sizeof value) ^ version; }
@@ -65,7 +65,8 @@ class Store {
       qp_.compare_and_swap(before, place, version, version + 1).wait().value();
       if (memory_.as<std::uint64_t>()[sizeof(Bucket) / sizeof version] != version) continue;
 
-      // The bucket is ours, and as it was read. The version is written last, and unlocks it.
+      // The bucket is locked by us, and unchanged since it was read. The version is written last,
+      // which unlocks it.
       bucket() = {.version = version + 2, .checksum = 0, .key = {}, .value = {}};
       key.copy(bucket().key, key.size());
       value.copy(bucket().value, value.size());
@@ -81,7 +82,7 @@ class Store {
  private:
   Bucket& bucket() { return memory_.as<Bucket>()[0]; }
 
-  // Reads buckets from where the key belongs on, until one has the key or is empty.
+  // Reads buckets from the key's first one on, until one has the key or is empty.
   RemoteSlice find(const std::string& key) {
     const std::uint64_t first = hash(key.data(), key.size());
     for (std::size_t i = 0; i < kBuckets; ++i) {
@@ -100,7 +101,7 @@ class Store {
 
   QueuePair qp_;
   RegionToken table_;
-  Buffer memory_;  // The bucket that was read last, and what a COMPARE AND SWAP has found.
+  Buffer memory_;  // The last bucket that was read, and the result of COMPARE AND SWAP.
 };
 
 [[noreturn]] void serve(const ProtectionDomain& domain) {

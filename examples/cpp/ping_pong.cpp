@@ -1,5 +1,5 @@
-// ping_pong: how long a message takes to the other node, by SEND and coroutines. The client sends,
-// the server sends the same bytes back; half of that time is one way.
+// ping_pong: measures the latency of a message between two nodes, with SEND and coroutines. The
+// client sends, the server sends the same bytes back; half of that time is the latency.
 //
 //   verbatim run --node a --address 127.0.0.2 -- build/bin/examples/ping_pong &
 //   verbatim run --node b --address 127.0.0.3 -- build/bin/examples/ping_pong 127.0.0.2
@@ -23,25 +23,25 @@ constexpr std::uint16_t kPort = 7471;
 constexpr std::size_t kMaxBytes = 65536;
 constexpr int kRounds = 1000;
 
-// Two halves: a message comes into one while the message before it leaves from the other.
+// Two halves: one receives a message while the other sends the message before it.
 Slice half(const Buffer& buffer, int which) {
   return buffer.slice(static_cast<std::size_t>(which) * kMaxBytes, kMaxBytes);
 }
 
-// The server: sends back what comes, until an empty message says that the client has enough.
+// The server: sends each message back, until an empty one ends the test.
 Task<> echo(QueuePair& qp, const Buffer& buffer) {
   RequestToken next = qp.receive(half(buffer, 0));
   for (int i = 0;; i = 1 - i) {
     Slice answer = half(buffer, i);
     answer.size = (co_await next).value().bytes;
     if (answer.size == 0) co_return;
-    next =
-        qp.receive(half(buffer, 1 - i));  // Before the answer: the next message may come at once.
+    next = qp.receive(
+        half(buffer, 1 - i));  // Before the answer, because the next message may come at once.
     (co_await qp.send(answer)).value();
   }
 }
 
-// The client: microseconds one way, of each round.
+// The client: returns the microseconds of one way for each round.
 Task<std::vector<double>> ping(QueuePair& qp, const Buffer& buffer, std::size_t size) {
   std::vector<double> times;
   for (int round = 0; round < kRounds; ++round) {

@@ -1,5 +1,5 @@
-// rpc: remote procedure calls over SEND. All clients of the server share one queue of receives, so
-// that its memory depends on how many calls are under way, not on how many clients there are.
+// rpc: remote procedure calls over SEND. All clients of the server share one receive queue, so the
+// server's memory depends on the number of outstanding calls, not of clients.
 //
 //   verbatim run --node a --address 127.0.0.2 -- build/bin/examples/rpc &
 //   verbatim run --node b --address 127.0.0.3 -- build/bin/examples/rpc 127.0.0.2 upper hello
@@ -25,7 +25,7 @@ constexpr std::uint16_t kPort = 7475;
 constexpr std::size_t kMessageBytes = 512;
 constexpr std::size_t kReceives = 64;
 
-// A call is the procedure's name, a space, and its argument; the answer is a text, too.
+// A call consists of the procedure's name, a space, and its argument; the answer is a text, too.
 const std::map<std::string, std::function<std::string(std::string)>> kProcedures = {
     {"echo", [](std::string text) { return text; }},
     {"upper",
@@ -81,7 +81,7 @@ class Server {
  private:
   void accept() {
     std::erase_if(clients_, [](const auto& client) { return !client.second.is_connected(); });
-    // Few sends for each client: the completion queue has to hold those of all.
+    // Few sends per client: the completion queue must have room for those of all clients.
     Result<QueuePair> client = listener_.accept(
         {.queue_pair = {.send_depth = 4, .completions = completions_, .shared_receives = calls_}});
     if (!client) return void(std::cerr << "rpc: " << client.error().message() << '\n');
@@ -90,7 +90,7 @@ class Server {
     std::cout << clients_.size() << " clients" << std::endl;
   }
 
-  // The answer leaves from where the call came to; then a receive is posted there again.
+  // The answer is sent from the buffer of the call; afterwards a receive is posted there again.
   void answer(const Result<Message>& call) {
     if (!call) return void(std::cerr << "rpc: " << call.error().message() << '\n');
     const Slice place = call->memory;

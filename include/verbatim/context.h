@@ -21,8 +21,8 @@ struct DomainHandle;
 struct Gid {
   std::array<std::uint8_t, 16> bytes{};
 
-  /// As IPv6 addresses are written, `fe80::2e0:4cff:fe68:1`; a GID that is made of an IPv4 address
-  /// ends in that one (IPv4-mapped, RFC 4291).
+  /// Returns the text form of an IPv6 address, `fe80::2e0:4cff:fe68:1`; a GID made of an IPv4
+  /// address ends in that address (IPv4-mapped, RFC 4291).
   std::string to_string() const;
   friend bool operator==(const Gid&, const Gid&) = default;
 };
@@ -30,9 +30,9 @@ struct Gid {
 struct PortInfo {
   std::uint8_t number = 1;
   bool active = false;
-  bool is_ethernet = false;  ///< RoCE or iWARP; else InfiniBand, with LIDs.
+  bool is_ethernet = false;  ///< RoCE or iWARP; if not, InfiniBand, with LIDs.
   std::uint16_t lid = 0;
-  std::uint32_t mtu_bytes = 0;  ///< Active MTU.
+  std::uint32_t mtu_bytes = 0;  ///< The active MTU.
   std::vector<Gid> gids;        ///< By index; empty entries are all zero.
 };
 
@@ -43,37 +43,37 @@ struct DeviceInfo {
   std::vector<PortInfo> ports;
 };
 
-/// Which device and port. An empty field does not choose; the first that fits is taken.
+/// Selects a device and port. An empty field matches all; the first match is used.
 struct DeviceChoice {
   std::string name = {};     ///< `verbatim0`
-  std::string address = {};  ///< An IP address or GID in text that one of the ports must have.
+  std::string address = {};  ///< An IP address or GID in text, which the port must have.
   std::uint8_t port = 0;     ///< 0: the first active port.
   int gid_index = -1;  ///< -1: that of `address`; without one, the port's first RoCE v2 GID of an
                        ///< IPv4 address, else its first GID.
 };
 
-/// All devices that this process may open. Each call looks anew.
+/// Returns all devices that this process may open. Each call searches again.
 Result<std::vector<DeviceInfo>> devices();
 
 class ProtectionDomain;
 
-/// An open device and one of its ports. Several may be open, also of one device. Copies are the
-/// same device; Any thread may use it.
+/// An open device and one of its ports. Several may be open, also of the same device. Copies share
+/// the device. Thread-safe.
 class Context {
  public:
-  /// Fails with `Call::open_device`: no device, none that fits, or one that cannot be opened.
+  /// Fails with `Call::open_device` if there is no device, none matches, or it cannot be opened.
   static Result<Context> open(const DeviceChoice& choice = {});
 
   const DeviceInfo& device() const noexcept;
   const PortInfo& port() const noexcept;
-  /// Which of `port().gids` connections use.
+  /// Index in `port().gids` of the GID that connections use.
   std::uint8_t gid_index() const noexcept;
   Gid gid() const noexcept;
 
-  /// Memory and queue pairs of one domain can be used together.
+  /// Memory and queue pairs of the same domain can be used together.
   Result<ProtectionDomain> allocate_domain() const;
 
-  /// Owned by the context. For what this library does not have.
+  /// Owned by the context. For features that this library does not have.
   ibv_context* native() const noexcept;
 
   const std::shared_ptr<detail::DeviceHandle>& handle() const noexcept { return handle_; }

@@ -16,9 +16,9 @@
 ///     }
 ///     run(qp.completions(), put(qp, buffer, remote));
 ///
-/// A coroutine runs in the thread that polls its completion queue, from `poll`, `wait` or `run`.
-/// Destroying a task cancels it: the requests that it awaits go on without it, and the buffers that
-/// it owned stay until these have ended (`Buffer`).
+/// A coroutine runs in the thread that polls its completion queue, inside `poll`, `wait` or `run`.
+/// Destroying a task cancels it: the requests that it awaits continue, and the buffers that it
+/// owned stay allocated until these have completed (`Buffer`).
 namespace verbatim {
 
 namespace detail {
@@ -36,7 +36,7 @@ class Awaiter {
   RequestToken& token_;
 };
 
-/// As `Awaiter`, for a time at most.
+/// As `Awaiter`, with a time limit.
 class TimedAwaiter {
  public:
   TimedAwaiter(RequestToken& token, std::chrono::nanoseconds timeout) noexcept
@@ -80,9 +80,10 @@ inline detail::Awaiter operator co_await(RequestToken&& token) noexcept {
   return detail::Awaiter(token);
 }
 
-/// Awaits for a time at most, then fails with `Status::timed_out`: the request goes on, and a token
-/// that has a name may be awaited again. The buffers of a coroutine that ends then stay until the
-/// request has ended (`Buffer`). The queue's `poll` looks at the time, its `wait` returns for it.
+/// Awaits with a time limit, then fails with `Status::timed_out`: the request continues, and a
+/// named token may be awaited again. If the coroutine ends then, its buffers stay allocated until
+/// the request has completed (`Buffer`). The queue's `poll` checks the time, and its `wait` returns
+/// when it is over.
 ///
 ///     Result<Completion> end = co_await with_timeout(qp.receive(buffer.slice()), 10ms);
 inline detail::TimedAwaiter with_timeout(RequestToken& token,
@@ -94,8 +95,8 @@ inline detail::TimedAwaiter with_timeout(RequestToken&& token,
   return detail::TimedAwaiter(token, timeout);
 }
 
-/// A coroutine that has not begun: it does when it is awaited, started or run. Owns the coroutine;
-/// destroying it cancels.
+/// A coroutine that has not begun: it begins when it is awaited, started or run. Owns the
+/// coroutine; destroying it cancels it.
 template <typename T = void>
 class [[nodiscard]] Task {
  public:
@@ -132,13 +133,13 @@ class [[nodiscard]] Task {
   }
   ~Task() { cancel(); }
 
-  /// Runs it until it awaits a request that has not completed. Polls of its completion queue go on
-  /// with it. Again: nothing.
+  /// Runs it until it awaits a request that has not completed. Polls of its completion queue resume
+  /// it. A second call does nothing.
   void start() {
     if (coroutine_ && !std::exchange(coroutine_.promise().has_started, true)) coroutine_.resume();
   }
   bool done() const noexcept { return !coroutine_ || coroutine_.done(); }
-  /// What it returned; throws what it threw. Requires `done()`; once.
+  /// Returns its result, or throws its exception. Requires `done()`; may be called once.
   T result() {
     if (coroutine_.promise().thrown) std::rethrow_exception(coroutine_.promise().thrown);
     return coroutine_.promise().take();
@@ -169,7 +170,8 @@ class [[nodiscard]] Task {
   std::coroutine_handle<promise_type> coroutine_;
 };
 
-/// Runs a task to its end, polling `completions`, where all that it awaits must complete.
+/// Runs a task to its end by polling `completions`, where all requests that it awaits must
+/// complete.
 template <typename T>
 T run(CompletionQueue completions, Task<T> task) {
   task.start();

@@ -6,12 +6,12 @@
 
 namespace verbatim {
 
-/// Where a UD queue pair is: send it to whoever shall send datagrams there.
+/// Address of a UD queue pair: send it to those who should send datagrams there.
 struct DatagramAddress {
   Gid gid;
   std::uint16_t lid = 0;  ///< InfiniBand; 0 over RoCE.
   std::uint32_t queue_pair = 0;
-  std::uint32_t key = 0;  ///< Q_Key, which the receiver asks for.
+  std::uint32_t key = 0;  ///< Q_Key, which the receiver checks.
 };
 
 namespace detail {
@@ -31,8 +31,8 @@ class Destination {
 /// may be lost.
 class DatagramQueuePair {
  public:
-  /// Adapters put the sender's route (GRH) in front of each message, or leave it out; the room is
-  /// needed either way.
+  /// Adapters put the sender's route (GRH) before each message, or leave the bytes unused; the
+  /// receive needs the room either way.
   static constexpr std::uint32_t kHeaderBytes = 40;
 
   static Result<DatagramQueuePair> make(const ProtectionDomain& domain,
@@ -46,7 +46,7 @@ class DatagramQueuePair {
   RequestToken send(Slice from VERBATIM_LIFETIME_BOUND, const Destination& to, Flags flags = {});
   RequestToken send(Slice from VERBATIM_LIFETIME_BOUND, const Destination& to, Immediate immediate,
                     Flags flags = {});
-  /// `into` holds `kHeaderBytes` and the message; the completion counts the message alone.
+  /// `into` has room for `kHeaderBytes` and the message; the completion counts only the message.
   RequestToken receive(Slice into VERBATIM_LIFETIME_BOUND);
 
   CompletionQueue completions() const;

@@ -7,7 +7,8 @@
 
 namespace verbatim {
 
-/// The call that failed: what the program did, not which function of the C interface refused it.
+/// The call that failed, as the program made it, not the function of the C interface that refused
+/// it.
 enum class Call : std::uint8_t {
   none,
   open_device,
@@ -27,7 +28,7 @@ enum class Call : std::uint8_t {
   wait,
 };
 
-/// What a request does. Named in each completion and in each failure of a request.
+/// The operation of a request. Part of each completion and of each request's failure.
 enum class Operation : std::uint8_t {
   none,
   send,
@@ -40,17 +41,17 @@ enum class Operation : std::uint8_t {
   receive,
 };
 
-/// How a request or a call ended. The values from `local_length` on are those of completions
-/// (IBA volume 1, section 11.6.2), which `ibv_wc_status` numbers.
+/// Result of a request or a call. The values from `local_length` on are those of completions (IBA
+/// volume 1, section 11.6.2), which `ibv_wc_status` numbers.
 enum class Status : std::uint8_t {
   success,
   refused,       ///< The call was refused: `code` is the errno value.
-  queue_full,    ///< The send or receive queue holds as many requests as it was made for.
-  out_of_range,  ///< A slice or a region token does not lie within its memory.
-  timed_out,     ///< The caller's time is over. The request itself goes on.
+  queue_full,    ///< The send or receive queue is full.
+  out_of_range,  ///< A slice or a region token is not within its memory.
+  timed_out,     ///< The caller's time limit is over. The request continues.
   cancelled,     ///< The queue pair was destroyed before the request completed.
   disconnected,  ///< The peer ended the connection.
-  bad_format,    ///< Bytes that are no region token, or a peer that speaks something else.
+  bad_format,    ///< The bytes are no region token, or the peer uses another protocol.
   local_length,
   local_queue_pair_operation,
   local_protection,
@@ -67,33 +68,33 @@ enum class Status : std::uint8_t {
   other,
 };
 
-/// Why something failed, as a value of a few words: copying it allocates nothing. `message()` puts
-/// it into a sentence.
+/// The reason of a failure, as a small value: copying it allocates nothing. `message()` puts it
+/// into a sentence.
 struct Failure {
   Call call = Call::none;
   Operation operation = Operation::none;
   Status status = Status::success;
-  int code = 0;                    ///< errno of a refused call, `ibv_wc_status` of a request.
-  std::uint32_t queue_pair = 0;    ///< Number of the queue pair, 0 where there is none.
-  std::uint32_t vendor_error = 0;  ///< Of a completion, as the adapter gave it.
-  const char* detail = "";         ///< What exactly, in words. Static storage.
+  int code = 0;                    ///< Errno of a refused call, `ibv_wc_status` of a request.
+  std::uint32_t queue_pair = 0;    ///< Number of the queue pair; 0: none.
+  std::uint32_t vendor_error = 0;  ///< From a completion, as the adapter gave it.
+  const char* detail = "";         ///< Details in words. Static storage.
 
-  /// Which call, which queue pair, which status, in words, and what usually causes it:
-  /// `write on queue pair 0x11: remote access error (10): the peer's region token does not cover
-  /// these bytes, lacks the right, or its memory is no longer registered`.
+  /// Returns call, queue pair and status in words, and the usual cause: `write on queue pair 0x11:
+  /// remote access error (10): the peer's region token does not cover these bytes, lacks the right,
+  /// or its memory is no longer registered`.
   std::string message() const;
 };
 
-/// Names in words: `remote access error`.
+/// Return names in words: `remote access error`.
 std::string_view to_string(Call call);
 std::string_view to_string(Operation operation);
 std::string_view to_string(Status status);
 
-/// What usually causes a status. Empty where the status says it all.
+/// Returns the usual cause of a status; empty if the status says it all.
 std::string_view usual_cause(Status status);
 
-/// A failure, thrown: by `Result::value()` alone. Nothing else in this library throws, but
-/// `std::bad_alloc`.
+/// A failure as an exception. Only `Result::value()` throws it; apart from `std::bad_alloc`,
+/// nothing else in this library throws.
 class Error : public std::runtime_error {
  public:
   explicit Error(const Failure& failure) : runtime_error(failure.message()), failure_(failure) {}

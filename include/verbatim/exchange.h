@@ -2,27 +2,27 @@
 
 #include <verbatim/connection.h>
 
-/// Connections by an exchange over plain TCP instead of rdma_cm: each side sends its addresses
-/// (LID, GID), queue pair number, PSN and MTU. For fabrics without IP addresses, and for programs
-/// whose processes have a TCP connection anyway. Not over iWARP, where rdma_cm alone connects:
-/// fails there with `Status::refused` and says so.
+/// Connections by an exchange over plain TCP instead of rdma_cm: each side sends its address (LID,
+/// GID), queue pair number, PSN and MTU. For fabrics without IP addresses, and for programs whose
+/// processes have a TCP connection anyway. Not for iWARP, where only rdma_cm connects: fails there
+/// with `Status::refused`.
 ///
-/// The message, of both sides, big-endian: "VBX1", u16 LID, u8 MTU code (IBA: 1 is 256 bytes, 5 is
-/// 4096), u8 GID index in use (1) or not (0), GID (16 bytes), u32 queue pair number, u32 first PSN,
-/// u8 READs in flight, 3 bytes zero, u32 length of the data, the data. Each side sends it once, and
-/// one byte (1) when its queue pair can receive.
+/// The message, the same for both sides, big-endian: "VBX1", u16 LID, u8 MTU code (IBA: 1 is 256
+/// bytes, 5 is 4096), u8 GID index in use (1) or not (0), GID (16 bytes), u32 queue pair number,
+/// u32 first PSN, u8 READs in flight, 3 zero bytes, u32 length of the data, the data. Each side
+/// sends it once, and then one byte (1) when its queue pair can receive.
 namespace verbatim::exchange {
 
-/// Over a TCP socket that is connected already; it stays the caller's, and stays open. Blocks,
-/// `options.timeout` at most.
+/// Connects over an existing TCP connection, which stays open and belongs to the caller. Blocks, at
+/// most for `options.timeout`.
 Result<QueuePair> connect_over(const ProtectionDomain& domain, int socket,
                                const ConnectOptions& options = {});
 
-/// Connects the socket, too, and closes it again.
+/// Opens the TCP connection, too, and closes it again.
 Result<QueuePair> connect(const ProtectionDomain& domain, const std::string& host,
                           std::uint16_t port, const ConnectOptions& options = {});
 
-/// Takes TCP connections.
+/// Listens for TCP connections.
 class Listener {
  public:
   static Result<Listener> open(const ProtectionDomain& domain, const ListenOptions& options = {});

@@ -9,8 +9,8 @@
 
 #include <verbatim/context.h>
 
-/// Says to compilers that know of it (clang) that what a function returns must not outlive the
-/// argument or object: a slice of a temporary buffer is a warning.
+/// Tells compilers that support it (clang) that a function's result must not outlive the argument
+/// or object: a slice of a temporary buffer causes a warning.
 #if defined(__clang__)
 #define VERBATIM_LIFETIME_BOUND [[clang::lifetimebound]]
 #else
@@ -19,10 +19,10 @@
 
 namespace verbatim {
 
-/// What peers, and the local adapter, may do with registered memory.
+/// Rights of peers, and of the local adapter, on registered memory.
 enum class Access : unsigned {
   local_read = 0,
-  local_write = IBV_ACCESS_LOCAL_WRITE,  ///< Receives and READs place their bytes here.
+  local_write = IBV_ACCESS_LOCAL_WRITE,  ///< Receives and READs store their bytes here.
   remote_read = IBV_ACCESS_REMOTE_READ,
   remote_write = IBV_ACCESS_REMOTE_WRITE,
   remote_atomic = IBV_ACCESS_REMOTE_ATOMIC,
@@ -32,12 +32,12 @@ constexpr Access operator|(Access a, Access b) {
   return static_cast<Access>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
 }
 
-/// Bytes of registered memory of this process, as a request takes them. A value; it owns nothing.
+/// Bytes of this process's registered memory, for a request. A value, which owns nothing.
 struct Slice {
   std::byte* data = nullptr;
   std::uint32_t size = 0;  ///< Bytes.
   std::uint32_t local_key = 0;
-  bool is_valid = true;  ///< False: it was cut beyond its memory's end; a post refuses it.
+  bool is_valid = true;  ///< False: it was cut outside its memory; a post refuses it.
 };
 
 /// Bytes of a peer's registered memory. A value.
@@ -45,17 +45,18 @@ struct RemoteSlice {
   std::uint64_t address = 0;  ///< In the peer's address space.
   std::uint64_t size = 0;     ///< Bytes.
   std::uint32_t remote_key = 0;
-  bool is_valid = true;  ///< As of `Slice`.
+  bool is_valid = true;  ///< As in `Slice`.
 };
 
-/// What a peer needs to reach memory: send it to them by any means. Its byte form is fixed:
+/// What a peer needs in order to access memory: send it to the peer by any means. Its byte form is
+/// fixed:
 ///
 ///     byte  0        1        2-3        4-7          8-15       16-23
 ///          +--------+--------+----------+------------+----------+----------+
 ///          | 'V'    | form 1 | rights   | remote key | address  | size     |   big-endian
 ///          +--------+--------+----------+------------+----------+----------+
 ///
-/// Rights are `Access` bits; they tell, and do not enforce: the adapter does.
+/// The rights are `Access` bits, for information; the adapter enforces them.
 struct RegionToken {
   static constexpr std::size_t kBytes = 24;
 
@@ -65,8 +66,9 @@ struct RegionToken {
   Access rights = Access::local_read;
 
   std::array<std::byte, kBytes> to_bytes() const noexcept;
-  /// Takes the first `kBytes`: what follows is the caller's, or the zeros that rdma_cm pads data
-  /// with (`QueuePair::peer_data`). Fails with `Status::bad_format`, also if there are fewer.
+  /// Reads the first `kBytes`. Bytes after them are ignored: the caller's, or the zeros with which
+  /// rdma_cm pads data (`QueuePair::peer_data`). Fails with `Status::bad_format`, also for fewer
+  /// bytes.
   static Result<RegionToken> from_bytes(std::span<const std::byte> bytes);
 
   RemoteSlice slice(std::uint64_t offset, std::uint64_t length) const noexcept {
@@ -78,19 +80,19 @@ struct RegionToken {
 };
 
 namespace detail {
-struct Registration;  // A memory region, and what was allocated for it.
+struct Registration;  // A memory region, and its memory if allocated by the library.
 }
 
-/// Memory of the caller, registered. The caller keeps it allocated for as long as this lives. The
-/// end of this object deregisters it: the adapter does not touch the bytes afterwards, and a
-/// request that still names them fails with `Status::local_protection`, or at a peer
-/// `remote_access`.
+/// Registered memory of the caller, who must keep it allocated while this object exists. The
+/// destructor deregisters it: the adapter does not access the bytes afterwards, and a request that
+/// still names them fails with `Status::local_protection`, or at a peer with `remote_access`.
 class RegisteredMemory {
  public:
   std::span<std::byte> bytes() const noexcept { return bytes_; }
   std::size_t size() const noexcept { return bytes_.size(); }
 
-  /// The whole; of more than 4 GiB - 1, an invalid slice, for no request can name that much.
+  /// Returns the whole memory; an invalid slice if it is larger than 4 GiB - 1, which no request
+  /// can name.
   Slice slice() const noexcept VERBATIM_LIFETIME_BOUND { return slice(0, size()); }
   Slice slice(std::size_t offset, std::size_t length) const noexcept VERBATIM_LIFETIME_BOUND {
     const bool fits = offset <= size() && length <= size() - offset && length <= UINT32_MAX;
@@ -98,7 +100,7 @@ class RegisteredMemory {
             fits};
   }
   RegionToken token() const noexcept { return token(0, size()); }
-  /// Of a part: `size` of the token is 0 where the part does not lie within the memory.
+  /// Returns the token of a part; its `size` is 0 if the part is not within the memory.
   RegionToken token(std::size_t offset, std::size_t length) const noexcept;
 
   ibv_mr* native() const noexcept;
@@ -116,14 +118,14 @@ class RegisteredMemory {
   std::uint32_t local_key_ = 0;
 };
 
-/// Memory that the library allocates (zeroed, on pages of its own) and registers.
+/// Memory that the library allocates (zeroed, page aligned) and registers.
 ///
-/// A buffer cannot die under a request. Where one ends while requests of the domain's queue pairs
-/// are under way, its memory stays allocated and registered until all that were posted before its
-/// end have completed or their queue pairs are gone; then the next call that allocates, registers
-/// or destroys in the domain frees it. So a coroutine may be destroyed with its buffers at any
-/// point. This costs a request nothing: queue pairs count what they have posted and what has
-/// completed.
+/// A buffer cannot be freed under a request. If it is destroyed while requests of the domain's
+/// queue pairs are outstanding, its memory stays allocated and registered until all requests that
+/// were posted before have completed, or their queue pairs are destroyed. The next call that
+/// allocates, registers or destroys in the domain then frees it. So a coroutine may be destroyed
+/// with its buffers at any point. This costs nothing per request: queue pairs count posted and
+/// completed requests anyway.
 class Buffer : public RegisteredMemory {
  public:
   template <typename T>
@@ -139,10 +141,10 @@ class Buffer : public RegisteredMemory {
   using RegisteredMemory::RegisteredMemory;
 };
 
-/// Eight bytes that peers change with `compare_and_swap` and `fetch_and_add`. The local processor
-/// may load them at any time; whether its own atomic instructions and an adapter's exclude each
-/// other depends on the adapter (`ibv_device_attr::atomic_cap`), so `store` only before peers have
-/// the token.
+/// Eight bytes that peers change with `compare_and_swap` and `fetch_and_add`. The local program may
+/// load them at any time. Whether the CPU's own atomic instructions and the adapter's exclude each
+/// other depends on the adapter (`ibv_device_attr::atomic_cap`), so use `store` only before peers
+/// have the token.
 class AtomicCell {
  public:
   std::uint64_t load() const noexcept {
@@ -152,7 +154,7 @@ class AtomicCell {
     std::atomic_ref(*buffer_.as<std::uint64_t>().data()).store(value, std::memory_order_release);
   }
   RegionToken token() const noexcept { return buffer_.token(); }
-  /// Where a request places the value that was there before, too.
+  /// The slice is also used for the old value that a request returns.
   Slice slice() const noexcept VERBATIM_LIFETIME_BOUND { return buffer_.slice(); }
 
  private:
@@ -162,10 +164,10 @@ class AtomicCell {
 };
 
 /// A protection domain. Copies share it; it is deallocated when the last copy, and everything made
-/// from it, is gone. Any thread may use it.
+/// from it, is destroyed. Thread-safe.
 class ProtectionDomain {
  public:
-  /// Fails with `Call::register_memory`; the detail says when the limit of locked memory is the
+  /// Fails with `Call::register_memory`; the detail says if the limit on locked memory is the
   /// likely cause.
   Result<Buffer> allocate(std::size_t size, Access access = Access::all) const;
   Result<RegisteredMemory> register_memory(std::span<std::byte> memory,

@@ -10,36 +10,36 @@ namespace verbatim {
 
 class QueuePair;
 
-/// A message that arrived on a shared receive queue.
+/// A message from a shared receive queue.
 struct Message {
-  Slice memory;           ///< What was posted: `completion.bytes` of it hold the message.
-  std::uint64_t tag = 0;  ///< As the receive was posted with.
-  Completion completion;  ///< `completion.queue_pair` says which queue pair it came on.
+  Slice memory;           ///< As posted; the message is in its first `completion.bytes` bytes.
+  std::uint64_t tag = 0;  ///< As posted.
+  Completion completion;  ///< `completion.queue_pair`: the queue pair that received it.
 };
 
 struct SharedReceiveQueueOptions {
-  std::uint32_t depth = 1024;  ///< Receives that can be posted at a time.
+  std::uint32_t depth = 1024;  ///< Receives that can be posted at the same time.
 };
 
 namespace detail {
 struct SharedReceives;
 }
 
-/// Receives that several queue pairs take from, first come, first served. Messages of all of them
-/// arrive here, in order of completion: `next`. All queue pairs must use the completion queue given
-/// here for their receives.
+/// Receives that several queue pairs share. `next` returns the messages of all of them in order of
+/// completion. All queue pairs must use the completion queue given here for their receives.
 class SharedReceiveQueue {
  public:
   static Result<SharedReceiveQueue> make(const ProtectionDomain& domain,
                                          const CompletionQueue& completions,
                                          const SharedReceiveQueueOptions& options = {});
 
-  /// Fails with `Status::queue_full`. The memory must stay registered until its message has come.
+  /// Fails with `Status::queue_full`. The memory must stay registered until its message has
+  /// arrived.
   Result<void> post(Slice memory VERBATIM_LIFETIME_BOUND, std::uint64_t tag = 0);
-  /// The next message, or what made its receive fail; empty if none has come. Polls the completion
-  /// queue.
+  /// Returns the next message, or the failure of its receive; empty if none has arrived. Polls the
+  /// completion queue.
   std::optional<Result<Message>> next();
-  /// Waits for it. Fails with `Status::timed_out`; `timeout` below zero: for ever.
+  /// Waits for the next message. Fails with `Status::timed_out`; a negative `timeout` has no limit.
   Result<Message> wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds{-1});
 
   ibv_srq* native() const noexcept;

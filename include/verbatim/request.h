@@ -18,9 +18,9 @@ struct Ring;
 
 class Timer;
 
-/// A request that somebody waits for. While it waits, one pointer leads to it: that of its slot in
-/// the queue pair's ring, or, from its completion until its callback or coroutine is called, that
-/// of the queue's list.
+/// A request that is being waited for. Exactly one pointer leads to it: that of its slot in the
+/// queue pair's ring or, from its completion until its callback or coroutine is called, that of the
+/// queue's list.
 class Pending {
  public:
   Pending() noexcept { forget(); }
@@ -31,12 +31,12 @@ class Pending {
   }
   ~Pending() { leave(); }
 
-  /// True if the request has completed, or there is none.
+  /// Returns true if the request has completed, or there is none.
   bool done() const noexcept { return status() != kWaiting; }
 
  protected:
   struct Unset {};
-  explicit Pending(Unset) noexcept {}  // `begin` or `fail` sets it.
+  explicit Pending(Unset) noexcept {}  // Set by `begin` or `fail`.
   friend struct Queue;
   friend struct Ring;
   friend struct Party;
@@ -44,14 +44,14 @@ class Pending {
   using Resume = void (*)(Pending&);
   static constexpr Status kWaiting{0xff};
 
-  /// The request goes on without it.
+  /// The request continues without it.
   void leave() noexcept {
     if (!done() || link_ != nullptr) leave_slot();
   }
   void take(Pending& other) noexcept;
   Result<Completion> result() const;
 
-  // Another thread's poll may set it last, where threads share the queue.
+  // If threads share the queue, another thread's poll may set it; it is set last.
   Status status() const noexcept {
     return std::atomic_ref(const_cast<Status&>(status_)).load(std::memory_order_acquire);
   }
@@ -95,14 +95,14 @@ class Pending {
   void unlink() noexcept;
   void copy(Pending& other) noexcept;
 
-  Queue* queue_;        // Where to poll.
-  Pending** link_;      // What leads here.
-  Pending* next_;       // In the queue's list.
-  Resume resume_;       // The queue calls it, once, after a whole batch of completions.
-  void* continuation_;  // For `resume_`.
+  Queue* queue_;        // The queue to poll.
+  Pending** link_;      // The pointer that leads here.
+  Pending* next_;       // Next in the queue's list.
+  Resume resume_;       // Called once by the queue, after a whole batch of completions.
+  void* continuation_;  // Argument of `resume_`.
   Status status_;
   Operation operation_;
-  std::uint8_t has_immediate_;  // From here on, set by the completion.
+  std::uint8_t has_immediate_;  // This and the following are set by the completion.
   int code_;
   std::uint32_t queue_pair_;
   std::uint32_t bytes_;
@@ -112,8 +112,8 @@ class Pending {
   const char* detail_;
 };
 
-/// Resumes a coroutine when a time is over, unless the request that it awaits completes before. In
-/// the queue's list while it runs.
+/// Resumes a coroutine when a time is over, unless the request that it awaits completes before. It
+/// is in the queue's list meanwhile.
 class Timer {
  public:
   Timer() = default;
@@ -137,44 +137,45 @@ class Timer {
 
 }  // namespace detail
 
-/// A posted request. Whether posting failed is told as an end of the request is: by `poll`, `wait`
-/// or `co_await`.
+/// A posted request. If posting failed, `poll`, `wait` or `co_await` report that as the result of
+/// the request.
 ///
 ///     qp.write(buffer.slice(0, 8), remote).wait().value();
 ///     RequestToken first = qp.read(...), second = qp.read(...);     // Both are under way.
 ///     if (Result<Completion> end = second.wait_for(10ms); !end) log(end.error().message());
 ///     Result<Completion> end = co_await qp.send(...);               // <verbatim/coroutine.h>
 ///
-/// A token may be moved, and be destroyed at any time: the request goes on without it (what that
-/// means for the memory, `Buffer` says). It belongs to the thread of its completion queue
+/// A token may be moved, and destroyed at any time: the request continues without it (for its
+/// memory see `Buffer`). It belongs to the thread of its completion queue
 /// (`CompletionQueueOptions`). It may outlive its queue pair: then it has failed with
 /// `Status::cancelled`.
 class [[nodiscard]] RequestToken : public detail::Pending {
  public:
-  RequestToken() noexcept = default;  ///< Of no request: `poll` is true, and the result a failure.
+  RequestToken() noexcept =
+      default;  ///< Without a request: `poll` returns true, and the result is a failure.
 
-  /// True if the request has completed, after looking once.
+  /// Polls once; returns true if the request has completed.
   bool poll();
-  /// Waits for ever.
+  /// Waits without limit.
   Result<Completion> wait();
   /// Fails with `Status::timed_out` when the time is over; the token can be waited for again.
   Result<Completion> wait_for(std::chrono::nanoseconds timeout);
-  /// What became of it. Requires `done()`.
+  /// Its result. Requires `done()`.
   using Pending::result;
 
-  /// Resumes a coroutine from the completion queue's `poll` or `wait`. Returns false if the request
-  /// has completed meanwhile: then it is not resumed.
+  /// Resumes a coroutine inside the completion queue's `poll` or `wait`. Returns false if the
+  /// request has completed meanwhile: then it is not resumed.
   bool resume_with(std::coroutine_handle<> waiting) noexcept {
     return call_when_done(resume, waiting.address());
   }
-  /// The same, and resumes it also when the time is over: then the token has not completed.
+  /// The same, and also resumes it when the time is over; then the token has not completed.
   bool resume_with(std::coroutine_handle<> waiting, detail::Timer& timer,
                    std::chrono::nanoseconds timeout) noexcept {
     return call_when_done(resume, waiting.address(), &timer, timeout);
   }
 
-  /// Calls `callback` from the completion queue's `poll` or `wait`, with the result, exactly once,
-  /// also when the queue pair is destroyed. Takes the token's place, so a token is not needed any
+  /// Calls `callback` with the result, inside the completion queue's `poll` or `wait`, exactly
+  /// once, also if the queue pair is destroyed. Takes over from the token, which is not needed any
   /// more. Allocates.
   void then(std::function<void(const Result<Completion>&)> callback) &&;
 

@@ -13,7 +13,7 @@ namespace verbatim {
 
 [[noreturn]] void throw_error(const Failure& failure);
 
-/// A value, or why there is none. It has `std::expected`'s shape, is the same type in C++20 and
+/// A value, or a failure. It has the shape of `std::expected`, but is the same type in C++20 and
 /// C++23 (so that programs of both link with one library), and its `value()` throws
 /// `verbatim::Error`:
 ///
@@ -31,7 +31,7 @@ class [[nodiscard]] Result {
   bool has_value() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return has_value(); }
 
-  /// Undefined where there is none, as in `std::expected`.
+  /// Undefined without a value, as in `std::expected`.
   T& operator*() & noexcept { return *std::get_if<0>(&state_); }
   const T& operator*() const& noexcept { return *std::get_if<0>(&state_); }
   T&& operator*() && noexcept { return std::move(*std::get_if<0>(&state_)); }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// RDMA in C++: everything.
+/// RDMA in C++: includes all headers.
 
 #include <verbatim/completion.h>
 #include <verbatim/connection.h>

@@ -27,8 +27,9 @@ struct Device;
 
 namespace core {
 
-/// A message that has arrived. `buffer` is the program's again, and NULL if the peer wrote with an
-/// immediate value: such a message takes no buffer. `queuePair` is NULL if it has been deleted.
+/// A message that has arrived. `buffer` belongs to the program again; NULL if the peer wrote with
+/// an immediate value, for such a message uses no buffer. `queuePair` is NULL if it has been
+/// deleted.
 typedef struct {
   infinity::memory::Buffer* buffer;
   uint32_t bytesWritten;
@@ -37,8 +38,8 @@ typedef struct {
   infinity::queues::QueuePair* queuePair;
 } receive_element_t;
 
-/// A device, a protection domain, and the queues that all its queue pairs share. Its calls may be
-/// made from any thread. It outlives what is made from it.
+/// A device, a protection domain, and the queues that all its queue pairs share. Thread-safe. It
+/// must outlive the objects that are made from it.
 class Context {
   friend class infinity::memory::Region;
   friend class infinity::memory::Buffer;
@@ -49,21 +50,22 @@ class Context {
   friend class infinity::requests::RequestToken;
 
  public:
-  /// Opens the device of that index, as ibv_get_device_list counts. Throws `Error` without one.
+  /// Opens the device with that index, as ibv_get_device_list counts. Throws `Error` if there is
+  /// none.
   Context(uint16_t device = 0, uint16_t devicePort = 1);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  /// Returns true if a message has arrived; never waits. The buffer of a message that arrived
-  /// damaged (longer than the buffer, or its connection ended) is posted again, with a line on
+  /// Returns true if a message has arrived; never waits. If a receive failed (the message is longer
+  /// than the buffer, or its connection ended), its buffer is posted again and a line is written to
   /// standard error.
   bool receive(receive_element_t* receiveElement);
   bool receive(infinity::memory::Buffer** buffer, uint32_t* bytesWritten, uint32_t* immediateValue,
                bool* immediateValueValid, infinity::queues::QueuePair** queuePair = nullptr);
 
-  /// Gives the buffer to the next message, from whichever queue pair. Throws `Error` if the shared
-  /// receive queue is full (Configuration::SHARED_RECV_QUEUE_LENGTH).
+  /// Posts the buffer for the next message of any queue pair. Throws `Error` if the shared receive
+  /// queue is full (Configuration::SHARED_RECV_QUEUE_LENGTH).
   void postReceiveBuffer(infinity::memory::Buffer* buffer);
 
   infinity::requests::RequestToken* defaultRequestToken;
@@ -75,7 +77,7 @@ class Context {
   uint16_t getDevicePort();
   ibv_pd* getProtectionDomain();
 
-  /// Takes one completion of a request, and returns whether there was one.
+  /// Takes one completion of a request; returns false if there was none.
   bool pollSendCompletionQueue();
   ibv_cq* getSendCompletionQueue();
   ibv_cq* getReceiveCompletionQueue();

@@ -7,8 +7,8 @@
 namespace infinity {
 namespace memory {
 
-/// 8 bytes, 0 at first, for `compareAndSwap` and `fetchAndAdd`: as their target, and for the value
-/// that was there before.
+/// 8 bytes, initially 0, for `compareAndSwap` and `fetchAndAdd`: as the target, and for the old
+/// value.
 class Atomic : public Region {
  public:
   Atomic(infinity::core::Context* context);

@@ -12,7 +12,7 @@ class Buffer : public Region {
  public:
   /// Allocates zeroed memory, aligned to Configuration::PAGE_SIZE, and registers it.
   Buffer(infinity::core::Context* context, uint64_t sizeInBytes);
-  /// A part of memory that is registered. Throws `Error` if it is none.
+  /// A part of registered memory. Throws `Error` if it is outside.
   Buffer(infinity::core::Context* context, infinity::memory::RegisteredMemory* memory,
          uint64_t offset, uint64_t sizeInBytes);
   /// Registers the caller's memory.
@@ -21,10 +21,10 @@ class Buffer : public Region {
 
   void* getData();
 
-  /// Changes the size, and with `newData` also the place: the content is copied there, the old
-  /// memory is the caller's, and `newData` is freed with the buffer if the buffer allocated the old
-  /// one. Without it, memory that the buffer allocated moves where it has to grow. Tokens and
-  /// requests of before are void. Throws `Error` for a part of a `RegisteredMemory`.
+  /// Changes the size. With `newData` also the place: the content is copied there, the old memory
+  /// belongs to the caller, and `newData` is freed with the buffer if the buffer allocated the old
+  /// memory. Without `newData`, memory that the buffer allocated may move in order to grow. Earlier
+  /// tokens and requests are invalid. Throws `Error` for a part of a `RegisteredMemory`.
   void resize(uint64_t newSize, void* newData = nullptr);
 
  protected:

@@ -10,20 +10,20 @@ namespace memory {
 
 class RegionToken;
 
-/// Memory that the device knows: a `Buffer` or an `Atomic`.
+/// Registered memory: a `Buffer` or an `Atomic`.
 class Region {
  public:
   virtual ~Region();
 
-  /// What a peer needs to reach the region from the offset on; the caller deletes it. Throws
-  /// `Error` if that is not within the region.
+  /// Creates a token by which a peer can access the region from the offset on; the caller deletes
+  /// it. Throws `Error` if the offset is not within the region.
   RegionToken* createRegionToken();
   RegionToken* createRegionToken(uint64_t offset);
   RegionToken* createRegionToken(uint64_t offset, uint64_t size);
 
   RegionType getMemoryRegionType();
   uint64_t getSizeInBytes();
-  /// 0 if the offset lies behind the region.
+  /// Returns 0 if the offset is beyond the region.
   uint64_t getRemainingSizeInBytes(uint64_t offset);
   uint64_t getAddress();
   uint64_t getAddressWithOffset(uint64_t offset);

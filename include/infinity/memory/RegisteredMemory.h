@@ -7,7 +7,7 @@
 namespace infinity {
 namespace memory {
 
-/// Memory that is registered once and that `Buffer`s may be parts of.
+/// Memory that is registered once, for several `Buffer`s.
 class RegisteredMemory {
  public:
   /// Allocates zeroed memory, aligned to Configuration::PAGE_SIZE.

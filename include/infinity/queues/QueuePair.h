@@ -24,21 +24,22 @@ namespace queues {
 
 class OperationFlags {
  public:
-  bool fenced;    ///< Starts after the READs and atomics before it have ended.
-  bool signaled;  ///< Is implied by a request token.
-  bool inlined;   ///< The bytes are copied now: the buffer may change at once. For few bytes.
+  bool fenced;    ///< Starts after all earlier READs and atomics have completed.
+  bool signaled;  ///< Implied by a request token.
+  bool inlined;   ///< The bytes are copied at once, so the buffer may change afterwards. For few
+                  ///< bytes.
 
   OperationFlags() : fenced(false), signaled(false), inlined(false) {}
 
-  /// As IBV_SEND_... flags.
+  /// Returns the IBV_SEND_... flags.
   int ibvFlags();
 };
 
-/// A connection. Its calls post a request and return; the request ends when its token says so.
-/// Where the send queue is full, a call waits for room. Requests may be posted from many threads.
+/// A connection. Its calls post a request and return; the request's token tells when it has
+/// completed. If the send queue is full, a call waits for room. Any thread may post requests.
 ///
-/// Each call throws `infinity::utils::Error` if the request cannot be posted: bytes that are not
-/// within the buffer or the token, too many elements, a size beyond the device's.
+/// Each call throws `infinity::utils::Error` if the request cannot be posted: bytes outside the
+/// buffer or the token, too many elements, a size beyond the device's limit.
 class QueuePair {
   friend class infinity::queues::QueuePairFactory;
   friend class infinity::core::Context;
@@ -58,7 +59,7 @@ class QueuePair {
   void setRemoteUserData(void* userData, uint32_t userDataSize);
 
  public:
-  /// What the peer gave when it connected or accepted; lives as long as the queue pair.
+  /// The data that the peer gave when it connected or accepted; valid as long as the queue pair.
   bool hasUserData();
   uint32_t getUserDataSize();
   void* getUserData();
@@ -91,14 +92,14 @@ class QueuePair {
             infinity::memory::RegionToken* source, uint64_t remoteOffset, uint32_t sizeInBytes,
             OperationFlags flags, infinity::requests::RequestToken* requestToken = nullptr);
 
-  /// Several buffers into one place. `sizesInBytes` and `localOffsets` may be NULL: whole buffers,
-  /// from their beginnings.
+  /// Writes several buffers to one place. `sizesInBytes` and `localOffsets` may be NULL: whole
+  /// buffers, from their starts.
   void multiWrite(infinity::memory::Buffer** buffers, uint32_t* sizesInBytes,
                   uint64_t* localOffsets, uint32_t numberOfElements,
                   infinity::memory::RegionToken* destination, uint64_t remoteOffset,
                   OperationFlags flags, infinity::requests::RequestToken* requestToken = nullptr);
 
-  /// Not over iWARP, whose SEND has no immediate data.
+  /// Not available over iWARP, whose SEND has no immediate data.
   void sendWithImmediate(infinity::memory::Buffer* buffer, uint64_t localOffset,
                          uint32_t sizeInBytes, uint32_t immediateValue, OperationFlags flags,
                          infinity::requests::RequestToken* requestToken = nullptr);
@@ -112,8 +113,8 @@ class QueuePair {
                                uint32_t immediateValue, OperationFlags flags,
                                infinity::requests::RequestToken* requestToken = nullptr);
 
-  /// On an `Atomic` of the peer. The value of before goes to `previousValue`, or to the context's
-  /// `defaultAtomic`.
+  /// Changes an `Atomic` of the peer. The old value is stored in `previousValue`, or in the
+  /// context's `defaultAtomic`.
   void compareAndSwap(infinity::memory::RegionToken* destination, uint64_t compare, uint64_t swap,
                       infinity::requests::RequestToken* requestToken = nullptr);
   void compareAndSwap(infinity::memory::RegionToken* destination,
@@ -149,13 +150,13 @@ class QueuePair {
   void post(const Request& wanted, ibv_sge* elements, uint32_t numberOfElements);
   void postWithRoom(const Request& wanted, ibv_send_wr* request);
 
-  uint32_t sendRequests_ = 0;  // What the device gave.
+  uint32_t sendRequests_ = 0;  // Granted by the device.
   uint32_t sendElements_ = 0;
   uint32_t inlineBytes_ = 0;
-  std::atomic<uint32_t> unsignaled_;  // Requests since the last one that asked for a completion.
-  std::atomic<bool> isReported_;      // Its first failure has been told.
-  std::unique_ptr<detail::Manager> manager_;  // Over iWARP: what keeps the connection.
-  std::unique_ptr<QueuePair> twin_;           // Over iWARP: a loopback's other end.
+  std::atomic<uint32_t> unsignaled_;  // Requests since the last one that requested a completion.
+  std::atomic<bool> isReported_;      // Its first failure was reported.
+  std::unique_ptr<detail::Manager> manager_;  // Over iWARP: keeps the connection.
+  std::unique_ptr<QueuePair> twin_;           // Over iWARP: the other end of a loopback.
 };
 
 }  // namespace queues

@@ -9,7 +9,8 @@
 namespace infinity {
 namespace requests {
 
-/// The end of one request. It lives until then, and may be used for the next one afterwards.
+/// The completion of one request. It must live until then, and may be used for another request
+/// afterwards.
 class RequestToken {
  public:
   RequestToken(infinity::core::Context* context);
@@ -22,10 +23,10 @@ class RequestToken {
   void setCompleted(bool success);
   bool wasSuccessful();
 
-  /// Looks once, and returns whether the request has ended.
+  /// Polls once; returns true if the request has completed.
   bool checkIfCompleted();
-  /// Looks until the request has ended, without sleeping; `wasSuccessful` tells how. A failure is
-  /// also told on standard error.
+  /// Polls until the request has completed, without sleeping; `wasSuccessful` gives the result. A
+  /// failure is also reported on standard error.
   void waitUntilCompleted();
 
   void setImmediateValue(uint32_t immediateValue);

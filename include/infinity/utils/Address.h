@@ -7,12 +7,12 @@ namespace utils {
 
 class Address {
  public:
-  /// The interface's first IPv4 address in text; the caller frees it with free(). Throws `Error` if
-  /// there is no such interface, except for Configuration::DEFAULT_IB_DEVICE: that stands for the
-  /// first RDMA device's IPv4 address where no interface has the name.
+  /// Returns the interface's first IPv4 address as text; the caller frees it with free(). Throws
+  /// `Error` if there is no such interface, except for Configuration::DEFAULT_IB_DEVICE: if no
+  /// interface has this name, it means the first RDMA device's IPv4 address.
   static char* getIpAddressOfInterface(const char* interfaceName);
 
-  /// "1.2.3.4" as 0x01020304. Throws `Error` if the text is something else.
+  /// Returns "1.2.3.4" as 0x01020304. Throws `Error` for other texts.
   static uint32_t getIpAddressAsUint32(const char* ipAddress);
 };
 

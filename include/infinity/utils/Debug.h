@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/// For the program's own use, as Infinity's headers give them: each takes printf's arguments.
-/// `INFINITY_DEBUG_ON` and `INFINITY_ASSERT_ON` are the program's to define. The library itself
-/// throws `infinity::utils::Error` instead.
+/// For the program's own use, as in Infinity's headers: each takes printf's arguments. The program
+/// may define `INFINITY_DEBUG_ON` and `INFINITY_ASSERT_ON`. The library itself throws
+/// `infinity::utils::Error` instead.
 #ifdef INFINITY_DEBUG_ON
 #define INFINITY_DEBUG(...)       \
   {                               \
