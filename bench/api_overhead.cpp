@@ -14,9 +14,9 @@
 #include "bench/trace.h"
 #include "verbatim/verbatim.h"
 
-/// What a WRITE of 8 bytes costs by the C interface, by the C++ library, and awaited by a
-/// coroutine: post, look for the completion, check it. All in one run, in turn; each has a queue
-/// pair of its own, made with the same options, connected to one of this process.
+/// The cost of a WRITE of 8 bytes with the C interface, with the C++ library, and awaited by a
+/// coroutine: post, poll the completion, check it. All in one run, alternating; each has its own
+/// queue pair with the same options, connected to one of this process.
 namespace {
 
 using verbatim::Buffer;
@@ -33,7 +33,7 @@ namespace exchange = verbatim::exchange;
 
 constexpr std::uint32_t kBytes = 8;
 
-/// Two queue pairs that are connected with each other.
+/// Two queue pairs that are connected to each other.
 struct Pair {
   explicit Pair(const ProtectionDomain& domain) {
     int sockets[2];
@@ -50,7 +50,7 @@ struct Pair {
   std::vector<QueuePair> ends;
 };
 
-/// The C interface, as a program would use it.
+/// The C interface, as a program uses it.
 void by_verbs(ibv_qp* queue_pair, ibv_cq* queue, const Buffer& from, const RemoteSlice& to,
               bool inlined, int count) {
   for (int i = 0; i < count; ++i) {
@@ -112,7 +112,7 @@ struct Bench {
   const RemoteSlice to = into.token(0, kBytes);
 };
 
-/// The median, and between which values half of all are.
+/// Prints the median, and the range of the middle half.
 void print_row(const char* name, std::vector<double> values, const char* unit) {
   std::sort(values.begin(), values.end());
   const auto at = [&](std::size_t quarter) { return values[values.size() * quarter / 4]; };
@@ -140,8 +140,8 @@ void measure_time(bool inlined, int rounds, int count) {
   print_row("co_await write: more than verbs", more[coroutine], "ns");
 }
 
-/// Instructions of one request: those of a run of 17 less those of a run of 1, a sixteenth. With
-/// `where`, the place of each of the latter.
+/// Instructions of one request: those of a run of 17 less those of a run of 1, divided by 16. With
+/// `where`, the location of each of the latter.
 void count_steps(bool inlined, bool where) {
   constexpr int kMore = 16;
   for (int way = 0; way < 3; ++way) {

@@ -22,7 +22,7 @@ from testbed import Failure, Testbed, option_parser  # noqa: E402
 from measure import MIB, last_row  # noqa: E402
 
 SECONDS_MAX = 90
-TRIES = 5  # perftest's -R connects a second time at once, and may be too early; its clock may be off.
+TRIES = 5  # perftest's -R connects a second time at once, which may be too early; its clock may be wrong.
 HEADING = "\n## Beside the kernel's stacks, in one guest\n"
 HEAD = """Written by `bench/guest.py --write`: Linux {version} under QEMU, which emulates two processors; medians of {rounds} rounds (least to
 greatest). Both ends are in the guest: `rdma_rxe` and `siw` on its Ethernet interface, which lets nothing of this out, all others over
@@ -38,7 +38,7 @@ loopback. The first rows are what Verbatim does there by itself: two programs of
 class Work:
     name: str
     program: str
-    column: int  # Of perftest's last row.
+    column: int  # In perftest's last row.
     scale: float
     unit: str
 
@@ -56,7 +56,7 @@ class Stack:
     name: str
     words: str
     prepare: str
-    run: str = ""  # Ours: in a network namespace of its own, for rxe has taken RoCE's port in the first one.
+    run: str = ""  # Ours: in a new network namespace, because rxe uses RoCE's port in the first one.
 
     def script(self, work):
         host = "127.0.0.1" if self.run else peer.ADDRESS
@@ -81,7 +81,7 @@ class Limit:
     """What the guest's kernel gives without RDMA."""
     name: str
     command: str
-    units: tuple  # (unit that it prints, how many of the work's it is)
+    units: tuple  # (unit that it prints, number of them per unit of work)
 
     def script(self, _work):
         server = "qperf -lp 19765 & server=$!; usleep 500000\n" if self.command.startswith("qperf") else "server=\n"
@@ -110,7 +110,7 @@ WIRE = "VERBATIM_PATH=wire"
 ROCE = ours("RoCE v2", "-x 1", "roce")
 IWARP = ours("iWARP", "-R", "iwarp")
 ROCE_WIRE = ours("RoCE v2, wire", "-x 1", "roce", WIRE)
-IWARP_WIRE = ours("iWARP, wire", "-R", "iwarp", WIRE, "VERBATIM_MPA=no-crc")  # As siw, which asks for none.
+IWARP_WIRE = ours("iWARP, wire", "-R", "iwarp", WIRE, "VERBATIM_MPA=no-crc")  # As siw, which does not ask for one.
 IWARP_CRC = ours("iWARP, wire, CRC", "-R", "iwarp", WIRE)
 BYTES = (("GB/sec", 1e3), ("MB/sec", 1), ("KB/sec", 1e-3), ("GB/s", 1e3))
 TIMES = (("us", 1), ("ms", 1e3))
@@ -119,7 +119,7 @@ TCP = Limit("TCP, `qperf`, 64 KiB a call", "qperf -lp 19765 -t 2 -m 65536 127.0.
 UDP_LATENCY = Limit("UDP, 8 B, both ends spin", "/tmp/verbatim/bin/bench_limits udp_latency 2 8", TIMES)
 TCP_LATENCY = Limit("TCP, 8 B, both ends spin", "/tmp/verbatim/bin/bench_limits tcp_latency 2 8", TIMES)
 WRITE_4K, WRITE_64K, SEND = WORKS
-# Work, ours, beside what; and the aim, where there is one.
+# Task, ours, the other; and the goal, if there is one.
 ROWS = (
     *((work, own, other, aim) for pairs in (((ROCE, RXE), (IWARP, SIW)), ((ROCE_WIRE, RXE), (IWARP_WIRE, SIW)))
       for work, aim in ((WRITE_4K, 2), (WRITE_64K, 2), (SEND, 1)) for own, other in pairs),
@@ -191,7 +191,7 @@ def main():
     options = parser.parse_args()
     build = str(pathlib.Path(options.build).resolve())
     peer.enter_network(f"{build}/guest")
-    # Each once a round, in the order of the rows.
+    # Each once per round, in the order of the rows.
     tasks = dict.fromkeys((work, what) for work, own, other, _ in ROWS for what in (own, other))
     results = defaultdict(list)
     with Testbed(options) as testbed, peer.Guest(testbed.folder, f"{build}/guest", "rxe") as guest:

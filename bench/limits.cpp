@@ -1,4 +1,4 @@
-// bench_limits: what the machine gives where nothing stands between a program and it. See usage().
+// bench_limits: the machine's limits, without any layer in between. See usage().
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -39,7 +39,7 @@ void check(bool good, const char* what) {
   if (!good) fail(what);
 }
 
-/// Keeps the calling thread on the processor at `place` of those that this program may use.
+/// Binds the calling thread to the CPU at index `place` of those that this program may use.
 void stay_on_processor(int place) {
   cpu_set_t allowed;
   check(sched_getaffinity(0, sizeof allowed, &allowed) == 0, "sched_getaffinity");
@@ -55,7 +55,7 @@ void stay_on_processor(int place) {
   std::exit(1);
 }
 
-/// Median of the seconds that one `batch()` took, of as many as fit into `seconds`.
+/// Returns the median time of one `batch()`, of as many as fit in `seconds`.
 template <typename Batch>
 double median_seconds(double seconds, Batch batch) {
   std::vector<double> samples;
@@ -76,7 +76,7 @@ double median_seconds(double seconds, Batch batch) {
 void ping_pong(double seconds) {
   constexpr std::uint64_t kEnd = ~std::uint64_t{0};
   alignas(kCacheLine) static std::atomic<std::uint64_t> line{0};
-  // Odd values are this thread's, even ones the other's.
+  // This thread stores odd values, the other one even ones.
   std::thread other([] {
     stay_on_processor(1);
     for (std::uint64_t answer = 2;; answer += 2) {
@@ -110,7 +110,7 @@ void copy(double seconds, std::size_t bytes) {
   const double batch = median_seconds(seconds, [&] {
     for (std::size_t i = 0; i < copies; ++i) {
       std::memcpy(to.data(), from.data(), bytes);
-      asm volatile("" : : "r"(to.data()) : "memory");  // So that no copy is left out.
+      asm volatile("" : : "r"(to.data()) : "memory");  // Prevents that a copy is optimised away.
     }
   });
   std::printf("%.4f GB/s\n", static_cast<double>(bytes * copies) / batch / 1e9);
@@ -139,20 +139,20 @@ struct Socket {
     check(setsockopt(fd, level, option, &value, sizeof value) == 0, "setsockopt");
   }
 
-  /// How many calls of `bytes` surely fit into the receive buffer.
+  /// Returns how many calls of `bytes` certainly fit in the receive buffer.
   std::uint64_t room_in_calls(std::size_t bytes) const {
     int buffer = 0;
     socklen_t size = sizeof buffer;
     check(getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, &size) == 0, "SO_RCVBUF");
-    // The kernel counts what it keeps a datagram in: up to twice the bytes and some more.
+    // The kernel counts its own memory for a datagram: up to twice the bytes and some more.
     return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(buffer) / (2 * bytes + 2048));
   }
 };
 
-/// What the two threads of a UDP run share.
+/// Shared by the two threads of a UDP run.
 struct UdpRun {
   Socket receiver;
-  std::atomic<std::uint64_t> received = 0;  // Bytes. Written by the receiver's thread alone.
+  std::atomic<std::uint64_t> received = 0;  // Bytes. Only the receiving thread writes it.
   std::atomic<bool> has_ended = false;      // No more is sent.
 };
 
@@ -171,8 +171,8 @@ void receive(UdpRun& run) {
   }
 }
 
-/// One thread sends to the other, `segments` datagrams of `bytes` a call, and never more than the
-/// receiver has room for. Prints GB/s and millions of datagrams a second.
+/// One thread sends to the other, `segments` datagrams of `bytes` per call, never more than the
+/// receiver has room for. Prints GB/s and millions of datagrams per second.
 void udp(double seconds, std::size_t bytes, std::size_t segments) {
   const std::size_t call_bytes = bytes * segments;
   if (call_bytes > kUdpPayloadMax) {
@@ -217,7 +217,7 @@ void udp(double seconds, std::size_t bytes, std::size_t segments) {
   std::printf("%.4f GB/s %.4f M/s\n", rate / 1e9, rate / static_cast<double>(bytes) / 1e6);
 }
 
-/// The two ends of a connection over loopback: UDP sockets, or a TCP connection.
+/// Returns the two ends of a connection over loopback: UDP sockets, or a TCP connection.
 std::pair<int, int> connect_two(bool tcp) {
   sockaddr_in address{.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
   auto* const plain = reinterpret_cast<sockaddr*>(&address);
@@ -245,7 +245,7 @@ std::pair<int, int> connect_two(bool tcp) {
   return {accepted, two};
 }
 
-/// False at the end of the connection, or when `ended` says so.
+/// Returns false at the end of the connection, or if `ended` is set.
 bool await_message(int fd, std::vector<char>& message, const std::atomic<bool>& ended) {
   for (std::size_t got = 0; got < message.size();) {
     const ssize_t bytes = recv(fd, message.data() + got, message.size() - got, MSG_DONTWAIT);
@@ -262,8 +262,8 @@ void say_message(int fd, const std::vector<char>& message) {
         "send");
 }
 
-/// A message goes to and fro between two threads that spin on their sockets. Prints microseconds
-/// one way.
+/// A message goes back and forth between two threads that spin on their sockets. Prints
+/// microseconds one way.
 void latency(double seconds, std::size_t bytes, bool tcp) {
   const auto [here, there] = connect_two(tcp);
   std::atomic<bool> ended = false;

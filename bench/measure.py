@@ -92,7 +92,7 @@ class Bench:
     def __init__(self, testbed, seconds):
         self.testbed = testbed
         self.seconds = seconds
-        self.whole_seconds = str(max(1, round(seconds)))  # Of programs that take no others.
+        self.whole_seconds = str(max(1, round(seconds)))  # For programs that take only whole seconds.
 
     def measure(self, task):
         """The figure of `task` in its unit; Failure where it has none."""
@@ -113,7 +113,7 @@ class Bench:
         argv = [program, "-F", "-m", "4096", "-p", str(port), *options]
         if task.size:
             argv += ["-s", str(task.size)]
-        # -H prints each sample with all its digits: the typical one is rounded to 10 ns.
+        # -H prints each sample with all digits, because the typical value is rounded to 10 ns.
         argv += (["-H", "-n", str(self._exchanges(task.size))] if task.unit == "us"
                  else ["-D", self.whole_seconds])
         return self._figure_of_perftest(task, self._pair(task.over, argv, port))
@@ -203,7 +203,8 @@ class Bench:
         argv = ["fi_pingpong", "-p", task.over, *task.words.split(), "-S", str(task.size), "-I",
                 str(self._exchanges(task.size))]
         output = with_server([*argv, "-B", port], int(port), [*argv, "-P", port, "127.0.0.1"])
-        # The last row ends in the time, MB/s, us of a transfer (the mean), and transfers a second.
+        # The last row ends with the time, MB/s, us per transfer (the mean), and transfers per
+        # second.
         return float(output.split()[-2])
 
     def qperf(self, task):

@@ -32,7 +32,7 @@ def limit_text(task):
     return f"UDP, datagrams of {task.size:,} B, {how}"
 
 
-# How a task of each tool is called in the table.
+# The description of each tool's task in the table.
 TEXTS = {
     "perftest": lambda task: f"`{task.words}`{bytes_text(task)}, {path_text(task.over)}",
     "threads": lambda task: f"WRITE, 8 B, {path_text(task.over)}: {THREADS[task.words]}",

@@ -10,7 +10,7 @@ PANEL_HEIGHT = 372
 LEGEND_LEFT = RIGHT + 24
 LEGEND_STEP = 21
 
-# A viewer without the query shows greys that can be read on white and on black.
+# A viewer that ignores the media query shows greys that are legible on white and on black.
 STYLE = """
     text { font: 12px sans-serif; fill: #737b85; }
     .title { font-size: 14px; font-weight: bold; }

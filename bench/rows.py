@@ -7,7 +7,7 @@ from measure import Task
 KIB = 1 << 10
 DIRECT = "auto"
 WIRE = "wire"
-# What a RoCE packet of MTU 4096 puts into a datagram, and how many of them one call can carry.
+# Bytes of a RoCE packet with MTU 4096 in a datagram, and how many one call can send.
 PACKET = 4096 + 12 + 4
 PACKETS_OF_CALL = 15
 
@@ -105,7 +105,7 @@ ROWS = (
 )
 
 SIZES = (8, 64, 512, 4 * KIB, 64 * KIB, 1024 * KIB)
-# Readable on white and on black.
+# Legible on white and on black.
 BLUE, GREEN, ORANGE, PURPLE, PINK, OCHRE, GREY, TEAL = (
     "#2f81f7", "#299764", "#d9622b", "#8957e5", "#c74e9b", "#a87b00", "#7d8590", "#1b96a8")
 

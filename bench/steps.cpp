@@ -6,9 +6,9 @@
 #include "bench/trace.h"
 #include "tests/programs/endpoint.h"
 
-/// The instructions that one request takes: a child posts it to a queue pair of
-/// its own between two breakpoints, and is executed step by step there. Prints `## step count`, and
-/// one line `file offset` for each instruction, which steps.py gives names.
+/// Counts the instructions of one request: a child posts it to its own queue pair between two
+/// breakpoints, and is single-stepped there. Prints `## step count`, and one line `file offset` for
+/// each instruction, which steps.py converts to names.
 namespace {
 
 using endpoint::Buffer;
@@ -45,7 +45,7 @@ class Subject {
     request.wr.rdma = {buffer_.address() + kBytes / 2, buffer_.region->rkey};
     ibv_send_wr* bad = nullptr;
     ibv_wc entry;
-    // Nothing but the calls between breakpoints.
+    // Only the calls between the breakpoints.
     if (stops) trace::breakpoint();
     const int refused = ibv_post_send(asker_, &request, &bad);
     if (stops) trace::breakpoint();

@@ -1,6 +1,6 @@
-// bench_threads COUNT SECONDS: COUNT threads, each with a queue pair and a completion queue of its
-// own, write 8 bytes at a time in lists of 64 for SECONDS. Prints how many millions of writes all
-// of them do in a second.
+// bench_threads COUNT SECONDS: COUNT threads, each with its own queue pair and completion queue,
+// write 8 bytes at a time in lists of 64 for SECONDS. Prints the sum in millions of writes per
+// second.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -17,9 +17,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kListLength = 64;
 constexpr std::uint32_t kSends = 2 * kListLength;
 constexpr std::size_t kMessageBytes = 8;
-constexpr std::size_t kTargetAt = 4096;  // On a page of its own.
+constexpr std::size_t kTargetAt = 4096;  // On a separate page.
 
-/// A connected couple of queue pairs: the first writes into the memory of the second.
+/// A connected pair of queue pairs: the first writes to the memory of the second.
 struct Couple {
   Device device;
   Buffer buffer;
@@ -54,7 +54,7 @@ struct Couple {
     check(ibv_post_send(writer, list.data(), &bad) == 0, "ibv_post_send");
   }
 
-  /// Writes until `deadline`, with two lists under way. Returns how many writes that were.
+  /// Writes until `deadline`, with two lists outstanding. Returns the number of writes.
   std::uint64_t write_until(Clock::time_point deadline) {
     std::uint64_t lists = 0;
     write_list();

@@ -11,13 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/// Counts instructions: a child process runs the work between breakpoints, step by step.
+/// Counts instructions: a child process runs the work between breakpoints and is single-stepped.
 namespace trace {
 
-/// The places of the instructions between two breakpoints.
+/// Addresses of the instructions between two breakpoints.
 using Places = std::vector<unsigned long>;
 
-/// Ends a part and begins the next one. Nothing but x86-64 has it.
+/// Ends a part and begins the next one. Only for x86-64.
 inline void breakpoint() {
 #ifdef __x86_64__
   asm volatile("int3");
@@ -62,8 +62,8 @@ inline std::vector<Places> parts_of(const std::function<void()>& work) {
   return parts;
 }
 
-/// Prints a title with the count, and `file offset` of each instruction, which steps.py gives
-/// names. The subject is a fork: what it has loaded lies here at the same addresses.
+/// Prints a title with the count, and `file offset` for each instruction, which steps.py converts
+/// to names. The child is a fork, so its libraries have the same addresses here.
 inline void print(const char* name, const Places& places) {
   std::printf("## %zu %s\n", places.size(), name);
   for (const unsigned long place : places) {

@@ -1,6 +1,6 @@
-// Two communication managers whose programs call anything at any time, over a wire that loses,
-// repeats, reorders and changes their messages. When both programs have let go of everything and
-// time has passed, neither engine remembers anything.
+// Two connection managers whose programs make any calls at any time, over a network that loses,
+// repeats, reorders and changes their messages. When both programs have released everything and
+// time has passed, neither engine has any state left.
 #include <algorithm>
 
 #include "base/assert.h"
@@ -15,7 +15,7 @@ using namespace verbatim::cm;
 constexpr std::size_t kKeptMax = 32;  // MADs that may still be delivered.
 const SocketAddress kStranger = SocketAddress::ipv4({10, 0, 0, 66});
 
-/// Bounds so narrow that they are met.
+/// Bounds that are small enough to be reached.
 Settings settings(std::uint16_t slot) {
   return {.slot = slot,
           .node_guid = slot,
@@ -28,11 +28,11 @@ Settings settings(std::uint16_t slot) {
 }
 constexpr TimeNs kForEver = 1'000'000 * kSecond;
 
-/// One program and its engine.
+/// A program and its engine.
 struct Side {
   SocketAddress address;
   ConnectionManager engine;
-  std::vector<ConnectionId> known;  // What it has asked for or was told of.
+  std::vector<ConnectionId> known;  // Ids that it asked for or was given.
 
   Side(const SocketAddress& where, std::uint16_t slot) : address(where), engine(settings(slot)) {
     for (const bool datagram : {false, true}) {
@@ -89,7 +89,7 @@ class World {
     SendMad* const mad = choose_mad();
     if (mad == nullptr) return;
     SendMad given = *mad;
-    // Most often as it is; else with some bytes changed.
+    // Usually unchanged; else with some bytes changed.
     for (std::uint32_t changes = step % 4 == 3 ? 1 + input_.byte() % 4 : 0; changes > 0;
          --changes) {
       given.bytes[input_.byte()] = static_cast<std::byte>(input_.byte());
@@ -108,7 +108,7 @@ class World {
       take(side);
     }
   }
-  /// What does not fit is refused, which is fine.
+  /// A call that does not fit the state is refused, which is fine.
   void call(Side& side, std::uint32_t what) {
     if (what == 0) {
       connect(side);

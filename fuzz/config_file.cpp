@@ -1,5 +1,5 @@
-// Any bytes as a node's file: what is found is bounded and in its lines, and a value that is taken
-// is written so that it is taken again, as the same.
+// Any bytes as a node's file: faults are bounded and have valid line numbers, and an accepted value
+// is written so that it is parsed again to the same value.
 
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
-// Any bytes as a MAD of the communication manager, and as an RDMA IP header: nothing is read beyond
-// them, and what is accepted encodes, but for reserved bits, and decodes to the same value.
+// Any bytes as a CM message and as an RDMA IP header: nothing outside is read, and an accepted
+// message encodes (except reserved bits) and decodes to the same value.
 #include <array>
 
 #include "base/assert.h"

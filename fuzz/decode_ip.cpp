@@ -1,6 +1,5 @@
-// Any bytes as an IP packet with a UDP datagram, and as a GRH: what decoding accepts, the encoder
-// writes again so that it decodes to the same value; for the GRH, which has no checksum, byte for
-// byte.
+// Any bytes as an IP packet with a UDP datagram, and as a GRH: the encoder writes an accepted
+// header so that it decodes to the same value; a GRH, which has no checksum, byte for byte.
 #include <array>
 #include <cstring>
 #include <vector>

@@ -1,5 +1,5 @@
 // Any bytes as MPA's Request or Reply, as a DDP segment with RDMAP's payload, and as a stream of
-// FPDUs with and without markers: what decoding accepts, the encoder writes again.
+// FPDUs with and without markers: the encoder writes again what decoding accepts.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace verbatim;
 
-/// Decoding what encoding has made of it gives the same.
+/// Decoding the encoded value gives the same value.
 template <typename Value, typename Decode>
 void check_again(const Value& value, Decode decode) {
   std::array<std::byte, Value::kSize> out;
@@ -56,7 +56,7 @@ void check_segment(ByteSpan bytes) {
               wire::decode_terminate);
 }
 
-/// A stream of any bytes; then one of segments that are these bytes.
+/// Checks a stream of these bytes, and a stream of segments that contain them.
 void check_stream(ByteSpan bytes, const transport::iwarp::StreamOptions& options) {
   std::vector<std::byte> stream(bytes.begin(), bytes.end());
   transport::iwarp::FpduReader any(options);

@@ -1,5 +1,5 @@
-// Any bytes as a transport packet: decoding reads nothing beyond them, and what it accepts comes
-// out of the encoder again, but for reserved bits, and decodes to the same value.
+// Any bytes as a transport packet: nothing outside is read, and an accepted packet encodes (except
+// reserved bits) and decodes to the same value.
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // Any bytes as a packet of subnet or performance management, and its data as every attribute:
-// nothing is read beyond them, and what is accepted encodes, but for reserved bits, and decodes to
-// the same value.
+// nothing outside is read, and an accepted packet encodes (except reserved bits) and decodes to the
+// same value.
 #include <array>
 
 #include "base/assert.h"

@@ -1,6 +1,6 @@
-// Any packets in any order, at any time, to one end of a connection that has requests of its own
-// under way: requester and responder of RC, UC or XRC. Each posted request completes at most once
-// and in the order of posting, and nothing touches memory that is not the node's.
+// Any packets in any order, at any time, to one end of a connection that has its own requests
+// outstanding: requester and responder of RC, UC or XRC. Each posted request completes at most once
+// and in the order of posting, and no memory outside the node's is accessed.
 #include <algorithm>
 
 #include "base/assert.h"
@@ -73,7 +73,7 @@ class Attack {
   Psn near(Psn base) {
     return base + static_cast<std::uint32_t>(static_cast<std::int8_t>(input_.byte()));
   }
-  /// A packet whose opcode, PSN, lengths and keys the fuzzer chooses.
+  /// Receives a packet whose opcode, PSN, lengths and keys the fuzzer chooses.
   void arrive() {
     wire::Headers headers;
     headers.bth.opcode = static_cast<wire::Opcode>(input_.byte());

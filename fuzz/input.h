@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The bytes that libFuzzer gives, taken as numbers; zeros when they are used up.
+/// The fuzzer's bytes as numbers; zeros after the last byte.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}

@@ -1,6 +1,6 @@
-// Any segments in any order, at any time, to one end of an iWARP stream that has requests of its
-// own under way. Each request completes once and in the order of posting, and nothing touches
-// memory that was not granted (the host asserts both).
+// Any segments in any order, at any time, to one end of an iWARP stream that has its own requests
+// outstanding. Each request completes once and in the order of posting, and no memory is accessed
+// that was not granted (the node asserts both).
 #include <array>
 #include <cstring>
 
@@ -75,15 +75,15 @@ class Attack {
       case 1:
         return window_;
       case 2:
-        return MemoryKey{input_.byte()};  // Also the sinks of our own READs.
+        return MemoryKey{input_.byte()};  // Also the sink STags of our own READs.
       default:
         return host_.key;
     }
   }
-  /// Around the ends of the region.
+  /// Close to both ends of the region.
   std::uint64_t some_address() { return kRegionStart - 64 + input_.two() % (kMemoryBytes + 128); }
 
-  /// A segment whose fields the fuzzer chooses.
+  /// Receives a segment whose fields the fuzzer chooses.
   void arrive() {
     const auto opcode = static_cast<wire::RdmapOpcode>(input_.byte() % 16);
     wire::Ddp header;

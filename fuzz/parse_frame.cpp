@@ -1,5 +1,4 @@
-// Any bytes as an Ethernet frame: looking through it reads nothing beyond it, and what is found
-// lies inside.
+// Any bytes as an Ethernet frame: parsing reads nothing outside, and all layers are inside.
 
 #include "base/assert.h"
 #include "wire/net/frame.h"

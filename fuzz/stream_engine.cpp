@@ -1,7 +1,7 @@
-// Two of iWARP's connection managers whose programs call anything at any time, over TCP sockets
-// that are refused, cut, and carry changed bytes. Nobody hears of a connection after its end. When
-// both programs have let go of everything and every socket has ended, neither engine remembers
-// anything.
+// Two connection managers of iWARP whose programs make any calls at any time, over TCP sockets that
+// are refused, cut, and that carry changed bytes. No connection has an event after its end. When
+// both programs have released everything and every socket has ended, neither engine has any state
+// left.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -20,23 +20,23 @@ using namespace verbatim;
 using namespace verbatim::cm;
 
 constexpr std::size_t kConnectionsMax = 64;
-/// Few, so that strangers and requests without an answer soon have their part: 8, or 1.
+/// So few that strangers and unanswered requests soon reach their share: 8, or 1.
 constexpr std::size_t kDescriptors = 32;
 
-/// One end of a TCP connection: what has been sent to it.
+/// One end of a TCP connection: the bytes sent to it.
 struct Socket {
   std::deque<std::byte> arrived;
   bool has_ended = false;                 // The other end is closed.
-  std::optional<ConnectionId> other_end;  // None: nobody's yet, or no more.
+  std::optional<ConnectionId> other_end;  // Nothing: not accepted yet, or closed.
 };
 
-/// One program and its engine.
+/// A program and its engine.
 struct Side {
   StreamManager engine;
-  std::vector<ConnectionId> known;  // What it has asked for or was told of.
+  std::vector<ConnectionId> known;  // Ids that it asked for or was given.
   std::map<ConnectionId, Socket> sockets;
-  std::vector<ConnectionId> to_accept;  // Of the other side: they connect.
-  std::set<ConnectionId> over;          // What has failed or ended.
+  std::vector<ConnectionId> to_accept;  // Sockets of the other side that connect.
+  std::set<ConnectionId> over;          // Connections that have failed or ended.
 
   explicit Side(std::uint64_t seed) : engine(seed) { engine.set_descriptors(kDescriptors); }
 };
@@ -119,7 +119,7 @@ class World {
     }
   }
 
-  /// What does not fit is refused, which is fine.
+  /// A call that does not fit the state is refused, which is fine.
   void call(std::size_t which, std::uint32_t what) {
     Side& side = sides_[which];
     if (what < 2) {
@@ -154,7 +154,7 @@ class World {
   }
   static void ignore(const Result<void>&) {}
 
-  /// A socket that connects is accepted, or refused.
+  /// Accepts a connecting socket, or refuses it.
   void accept_socket(std::size_t which, std::uint32_t step) {
     Side& side = sides_[which];
     if (side.to_accept.empty()) return;
@@ -176,7 +176,7 @@ class World {
     take(1 - which);
   }
 
-  /// There was no descriptor for the next socket.
+  /// No descriptor was left for the next socket.
   void make_room(std::size_t which) {
     Side& side = sides_[which];
     const std::size_t before = side.engine.connections();
@@ -185,7 +185,7 @@ class World {
     take(which);
   }
 
-  /// Bytes, most often as they were sent, or the end behind them.
+  /// Delivers bytes, usually as they were sent, or the end after them.
   void deliver(std::size_t which, std::uint32_t step) {
     Side& side = sides_[which];
     if (side.sockets.empty()) return;

@@ -1,6 +1,5 @@
 // Any bytes as a packet with an ICRC. The first byte chooses the flow, the next two the expected
-// identification. What is accepted must be right when it is computed forwards, and a right ICRC
-// must be accepted.
+// identification. An accepted ICRC must equal the computed one, and a right ICRC must be accepted.
 
 #include <span>
 #include <vector>
@@ -52,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                     other_flag.compute(covered, *found) == received);
   }
 
-  // An identification that has nothing to do with the expected one.
+  // An identification that is unrelated to the expected one.
   const auto sent = static_cast<std::uint16_t>(expected * 40503u + data[0]);
   store_icrc(seed.compute(covered, sent), trailer);
   const auto right = verify_icrc(seed, packet, ipv4 ? expected : sent);

@@ -7,8 +7,8 @@
 
 #include "sim/workload.h"
 
-/// Thousands of random runs of the real engines of both sides, in virtual time over a network that
-/// loses, repeats, reorders and corrupts. Each failure prints the seed that replays it.
+/// Thousands of random runs of both sides' real engines, in virtual time, over a network that
+/// loses, repeats, reorders and corrupts packets. Each failure prints the seed that replays it.
 namespace verbatim::sim {
 namespace {
 
@@ -64,13 +64,13 @@ PairOptions random_pair(const Family& family, Random& random) {
   PairOptions options;
   options.service = family.service;
   options.path_mtu = kMtus[random.below(std::size(kMtus))];
-  // Half of the runs wrap within their first packets.
+  // In half of the runs PSNs wrap within the first packets.
   options.first_psn = random.chance(0.5)
                           ? Psn(static_cast<std::uint32_t>(0xffffff - random.below(30)))
                           : Psn(static_cast<std::uint32_t>(random.next()));
   options.depth = static_cast<std::uint32_t>(random.between(1, 24));
   options.timeout = static_cast<std::uint8_t>(random.between(6, 14));
-  options.retry_count = 255;  // Beyond what a program may ask for: no run ends for bad luck.
+  options.retry_count = 255;  // More than a program may ask for, so that no run ends by bad luck.
   options.max_rd_atomic = static_cast<std::uint8_t>(random.between(1, 8));
   options.window_bytes_max = static_cast<std::uint32_t>(random.between(1 << 10, 1 << 18));
   return options;
@@ -86,7 +86,7 @@ Faults random_faults(Random& random) {
   return faults;
 }
 
-/// One run; what it violated, empty if nothing.
+/// Runs once and returns the violations; empty if there are none.
 Violations run_once(const Family& family, std::uint64_t seed) {
   Random random(seed);
   const PairOptions pair_options = random_pair(family, random);

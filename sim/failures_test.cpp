@@ -2,8 +2,8 @@
 
 #include "sim/pair.h"
 
-/// Both engines when a request cannot succeed: the status at the sender, the state of the peer, and
-/// no hang.
+/// Both engines when a request cannot succeed: the status at the sender and the peer's state; no
+/// run hangs.
 namespace verbatim::sim {
 namespace {
 
@@ -25,7 +25,7 @@ class Failure : public testing::Test {
             .remote_address = Node::remote_address(offset),
             .remote_key = (*pair_)[1].key()};
   }
-  /// A good request, the bad one and another: what they end with.
+  /// Posts a good request, the bad one and another, and checks their status.
   void expect(SendRequest bad, Status status) {
     Pair& pair = *pair_;
     pair[0].post(write_to(0, 8), {0, 8});
@@ -101,7 +101,8 @@ TEST_F(Failure, PeerIsGone) {
   const TimeNs begin = pair.now();
   EXPECT_TRUE(pair.run_until_complete());
   EXPECT_EQ(statuses_, (std::vector{Status::retry_exceeded, Status::flushed, Status::flushed}));
-  // One transmission for one ACK time-out, and seven repetitions: twice, then four times as long.
+  // The first transmission waits for one ACK time-out; of the seven repetitions the first waits
+  // twice as long, the others four times.
   EXPECT_EQ(pair.now() - begin, (1 + 2 + 6 * 4) * (TimeNs{4096} << 14));
 }
 

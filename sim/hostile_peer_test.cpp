@@ -7,8 +7,8 @@
 #include "transport/ib/requester/requester.h"
 #include "wire/ib/opcode.h"
 
-/// A requester whose peer answers at random: nothing that it says may bring the requester to an
-/// assertion, to complete something twice or out of order, or to place bytes outside a request.
+/// A requester whose peer answers at random. No answer may cause an assertion, a completion that is
+/// double or out of order, or bytes outside a request.
 namespace verbatim::sim {
 namespace {
 
@@ -66,7 +66,7 @@ class HostilePeer {
     wire::Packet packet;
     packet.headers.bth.opcode = static_cast<wire::Opcode>(
         random_.chance(0.02) ? random_.below(256) : kResponses[random_.below(6)]);
-    // Mostly about where an answer is due.
+    // Usually close to the expected PSN.
     const Psn next = requester_.next_psn();
     packet.headers.bth.psn = random_.chance(0.05)
                                  ? Psn(static_cast<std::uint32_t>(random_.next()))

@@ -8,17 +8,16 @@
 #include <type_traits>
 #include <unordered_set>
 
-/// All orders in which threads' steps can follow each other: a model of what locks and atomic
-/// accesses in shared memory promise, whoever is killed when. A step is one access; the accesses
-/// that the models are of are sequentially consistent.
+/// A model checker: visits every interleaving of the threads' steps, with kills. A step is one
+/// sequentially consistent access to shared memory.
 namespace verbatim::sim {
 
-/// What a thread did when it was asked for its next step.
+/// Result of asking a thread for its next step.
 enum class Step : std::uint8_t { taken, waits, ended };
 
-/// Visits every state that can be reached from `first`. `State` is made of bytes alone, so that
-/// equal states have equal bytes. `take(state, thread)` takes the thread's next step in `state`;
-/// `at_end(state)` hears of each state in which no thread can go on. Answers with the number of
+/// Visits every state that can be reached from `first`. `State` consists of bytes only, so that
+/// equal states have equal bytes. `take(state, thread)` performs the thread's next step in `state`;
+/// `at_end(state)` is called for each state in which no thread can continue. Returns the number of
 /// states.
 template <typename State>
 class Interleavings {

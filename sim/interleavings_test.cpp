@@ -4,21 +4,21 @@
 
 #include <gtest/gtest.h>
 
-/// The direct path's promises in shared memory, in every order of the accesses that they rest on.
-/// The steps follow the code; a change there belongs here, too.
+/// The direct path's guarantees in shared memory, checked in every order of the accesses that they
+/// depend on. The steps follow the code; if it changes, they must change, too.
 namespace verbatim::sim {
 namespace {
 
 constexpr std::uint8_t kNobody = 0xff;
 
-/// `TargetLock` and `RegionTable::close`: visitors of two processes and the owner, who ends a
-/// region and gives its memory back. Each visitor may be killed anywhere.
+/// `TargetLock` and `RegionTable::close`: two peers look up a region under the target's lock, and
+/// the owner deregisters it and returns its memory. Each peer may be killed at any step.
 struct Visiting {
-  std::uint8_t lock = kNobody;  // Of the target: who has it.
-  std::uint8_t visits = 0;      // That have ended.
+  std::uint8_t lock = kNobody;  // The target's: its holder.
+  std::uint8_t visits = 0;      // Number of unlocks.
   std::uint8_t key = 1;
   std::uint8_t is_memory_there = 1;
-  std::array<std::uint8_t, 2> at{};    // Where the visitors are.
+  std::array<std::uint8_t, 2> at{};    // Step of each peer.
   std::array<std::uint8_t, 2> dead{};  // Killed.
   std::uint8_t owner_at = 0;
   std::uint8_t visits_seen = 0;
@@ -26,7 +26,7 @@ struct Visiting {
   std::uint8_t touched = 0;
 };
 
-/// A waiter finds out that the lock's owner is dead, and opens it.
+/// A waiter finds that the lock's owner is dead, and opens the lock.
 bool is_dead(const Visiting& state) { return state.lock != kNobody && state.dead[state.lock] != 0; }
 
 Step visitor(Visiting& state, std::uint8_t self) {
@@ -40,7 +40,7 @@ Step visitor(Visiting& state, std::uint8_t self) {
     case 1:
       if (state.key == 0) at = 3;
       break;
-    case 2:  // And 3: the first and the last byte, unless the key is gone.
+    case 2:  // And 3: accesses the first and the last byte, unless the key is cleared.
       state.touched_freed |= state.is_memory_there == 0;
       state.touched = 1;
       break;
@@ -85,7 +85,7 @@ Step owner(Visiting& state, bool waits) {
   return Step::taken;
 }
 
-/// Threads: two visitors, the owner, and who kills each visitor.
+/// Threads: two peers, the owner, and one that kills each peer.
 Step visiting_step(Visiting& state, int thread, bool waits) {
   if (thread == 2) return owner(state, waits);
   const auto who = static_cast<std::size_t>(thread % 3);
@@ -119,19 +119,19 @@ TEST(Interleavings, AnOwnerThatDoesNotWaitIsFoundOut) {
   EXPECT_TRUE(touched_freed);
 }
 
-/// `CompletionRing`: two producers, the first of which may be killed anywhere, and a consumer. Two
-/// places; entries are the producers' numbers from 1.
+/// `CompletionRing` with two slots: two producers, the first of which may be killed at any step,
+/// and a consumer. Entries are the producers' numbers from 1.
 struct Ring {
   std::uint8_t lock = kNobody;
   std::uint8_t produced = 0;
-  std::uint8_t finished = 0;  // Entries that have their lap.
+  std::uint8_t finished = 0;  // Entries that have their generation.
   std::uint8_t consumed = 0;
   std::array<std::uint8_t, 2> entry{};
   std::array<std::uint8_t, 2> lap{};
   std::array<std::uint8_t, 2> at{};
   std::uint8_t dead = 0;
-  std::uint8_t counted = 0;           // Bits of the producers whose entry counts.
-  std::array<std::uint8_t, 4> got{};  // What the consumer took, in order.
+  std::uint8_t counted = 0;           // Bits of the producers whose entry is counted.
+  std::array<std::uint8_t, 4> got{};  // The entries that the consumer took, in order.
 };
 
 std::uint8_t lap_of(std::uint8_t number) { return static_cast<std::uint8_t>(number / 2 + 1); }
@@ -184,7 +184,7 @@ Step producer(Ring& ring, std::uint8_t self, bool mends) {
   return Step::taken;
 }
 
-/// Takes what is there; where nothing seems to be, it may mend.
+/// Takes the available entries; if there seems to be none, it may recover the ring.
 Step consumer(Ring& ring, bool mends) {
   const std::size_t place = ring.consumed % 2;
   if (ring.lap[place] == lap_of(ring.consumed)) {
@@ -196,7 +196,7 @@ Step consumer(Ring& ring, bool mends) {
     return Step::waits;
   }
   if (!take_lock(ring, 2)) return Step::waits;
-  finish_last(ring);  // Under the lock: one step for everybody else.
+  finish_last(ring);  // Under the lock: a single step for the others.
   ring.lock = kNobody;
   return Step::taken;
 }
@@ -216,7 +216,7 @@ Step ring_step(Ring& ring, int thread, bool mends) {
   }
 }
 
-/// Whether the consumer has got each entry that counts, once, and nothing else.
+/// Returns true if the consumer has taken each counted entry once, and nothing else.
 bool got_what_counts(const Ring& ring) {
   std::uint8_t bits = 0;
   for (std::size_t i = 0; i < ring.consumed; ++i) {

@@ -7,8 +7,8 @@
 #include "base/bytes.h"
 #include "transport/work.h"
 
-/// Checkers of what must hold in every run. Each is an object of its own that is told what happens
-/// and keeps what was wrong in words; a test demands that there is nothing.
+/// Checkers of invariants. Each is told what happens and records violations in words; a test
+/// requires that there are none.
 namespace verbatim::sim {
 
 using Violations = std::vector<std::string>;
@@ -18,15 +18,15 @@ using Violations = std::vector<std::string>;
 class SendCompletions {
  public:
   void posted(transport::Slot slot);
-  /// A local operation is carried out once, in its turn.
+  /// Checks that a local operation is executed once and in order.
   void executed(transport::Slot slot);
   void completed(transport::Slot slot, transport::Status status);
-  /// At the end: nothing is left over.
+  /// At the end: checks that nothing is missing.
   void finish();
 
   std::uint64_t posted_count() const { return posted_; }
   std::uint64_t completed_count() const { return completed_; }
-  /// The status of the first request that did not succeed.
+  /// The status of the first request that failed.
   transport::Status first_failure() const { return first_failure_; }
   const Violations& violations() const { return violations_; }
 
@@ -38,26 +38,26 @@ class SendCompletions {
   Violations violations_;
 };
 
-/// A message that the peer's receive requests must tell of.
+/// A message that the peer's receive requests must report.
 struct ExpectedMessage {
   bool is_write = false;  // WRITE with immediate.
   bool has_immediate = false;
   std::uint32_t immediate = 0;
   bool solicited = false;
   MemoryKey invalidated{};       // Zero: none.
-  std::vector<std::byte> bytes;  // Of a SEND; of a WRITE only their number.
+  std::vector<std::byte> bytes;  // For a WRITE only their number matters.
 };
 
-/// What a service promises about messages. UC begins anew with any first packet (IBA 9.8.2.2), so a
-/// network that repeats or reorders packets makes it repeat or reorder messages.
+/// A service's guarantee about messages. UC starts again with any first packet (IBA 9.8.2.2), so if
+/// a network repeats or reorders packets, UC may repeat or reorder messages.
 enum class Promise {
   exactly_once,  // In order.
   at_most_once,  // In order.
-  intact,        // Whole, and never a mixture of two.
+  intact,        // Whole, never a mixture of two.
 };
 
 /// Each receive request completes at most once, in the order of posting, with the next message (or,
-/// as promised, one that was sent).
+/// depending on the guarantee, one that was sent).
 class Deliveries {
  public:
   explicit Deliveries(Promise promise) : promise_(promise) {}
@@ -71,10 +71,10 @@ class Deliveries {
     bool solicited = false;
     MemoryKey invalidated{};
     std::uint64_t byte_count = 0;
-    ByteSpan bytes;  // What stands in the receive's buffer.
+    ByteSpan bytes;  // Content of the receive's buffer.
   };
   void received(const Arrived& arrived);
-  /// At the end, when every request has succeeded: nothing is missing.
+  /// At the end, if every request has succeeded: checks that nothing is missing.
   void finish();
 
   std::uint64_t received_count() const { return received_; }
@@ -85,7 +85,7 @@ class Deliveries {
 
   Promise promise_;
   std::vector<ExpectedMessage> expected_;
-  std::size_t next_ = 0;  // Of `expected_`.
+  std::size_t next_ = 0;  // Index in `expected_`.
   std::uint64_t received_ = 0;
   std::uint64_t next_ticket_ = 0;
   Violations violations_;

@@ -12,9 +12,9 @@
 #include "transport/iwarp/endpoint.h"
 #include "transport/iwarp/stream.h"
 
-/// One end of an iWARP stream: the real engine with memory, a region and receive requests, and
-/// nothing of the adapter. It asserts that requests complete once and in order, and that nothing
-/// lands outside the memory that was granted; what else happens it tells in words.
+/// One end of an iWARP stream: the real engine with memory, a region and receive requests, without
+/// an adapter. It asserts that requests complete once and in order, and that no byte outside the
+/// granted memory is written. It records other events in words.
 namespace verbatim::sim::iwarp {
 
 using namespace transport;         // NOLINT(google-build-using-namespace): the engine's words.
@@ -62,7 +62,7 @@ class Node final : private ReceiveSource {
                           .access = access,
                           .pd = pd});
   }
-  /// A type 2 window on the region's first bytes.
+  /// Adds a type 2 window on the region's first bytes.
   MemoryKey add_window(std::uint64_t bytes) {
     const MemoryKey shown = add_region(kEveryRight | region::kMwBind);
     const MemoryKey window = *regions_.add_window(region::EntryKind::window_2, kPd);
@@ -77,7 +77,7 @@ class Node final : private ReceiveSource {
     return window;
   }
 
-  /// Posts a request with these bytes, or for as many.
+  /// Posts a request with these bytes, or for that many.
   void post(SendRequest request, Bytes bytes = {}) {
     if (request.length == 0) request.length = bytes.size();
     bytes.resize(request.length);
@@ -87,7 +87,7 @@ class Node final : private ReceiveSource {
   }
   void post_receive(std::size_t capacity) { receives.emplace_back(capacity); }
 
-  /// All that leaves now, as the stream has it; what has been handed over completes.
+  /// Returns all bytes that are sent now, as in the stream; what is handed over completes.
   Bytes out() {
     Bytes stream;
     OutgoingSegment segment;
@@ -97,13 +97,13 @@ class Node final : private ReceiveSource {
     drain(effects);
     return stream;
   }
-  /// One segment that leaves, without what MPA adds to it.
+  /// Returns one segment that is sent, without MPA's framing.
   Bytes next() {
     OutgoingSegment segment;
     if (!endpoint.poll_transmit(segment)) return {};
     return bytes_of(segment);
   }
-  /// Bytes of the stream come.
+  /// Receives bytes of the stream.
   void in(const Bytes& stream) {
     arrived_.insert(arrived_.end(), stream.begin(), stream.end());
     std::size_t at = 0;
@@ -143,11 +143,11 @@ class Node final : private ReceiveSource {
       more |= !effects.list.empty();
     }
   }
-  /// What has been said since the last call: a word for each completion and event.
+  /// Returns the events since the last call: a word for each completion and event.
   std::string said() { return std::exchange(said_, {}); }
 
   Endpoint endpoint;
-  Bytes memory;  // Of the region, from kRegionStart on.
+  Bytes memory;  // The region, from kRegionStart on.
   MemoryKey key{};
   std::vector<Bytes> requests;  // By slot.
   std::deque<Bytes> receives;   // Those that were taken stay at the front.
@@ -267,7 +267,7 @@ class Node final : private ReceiveSource {
   FpduReader reader_;
   FpduWriter writer_;
   Bytes arrived_;
-  std::size_t taken_ = 0;  // Receive requests.
+  std::size_t taken_ = 0;  // Number of receive requests taken.
   Slot completed_ = 0;
   std::string said_;
   region::RegionTableHeader header_;
@@ -275,7 +275,7 @@ class Node final : private ReceiveSource {
   region::RegionTable regions_;
 };
 
-/// Two hosts and the stream between them, until both are silent.
+/// Exchanges data between two nodes until neither sends.
 inline void exchange(Node& a, Node& b) {
   for (bool more = true; more;) {
     const Bytes to_b = a.out();

@@ -165,7 +165,7 @@ void Node::on_time(TimeNs now) {
 
 void Node::drain(transport::RequesterEffects& effects) {
   for (;;) {
-    // A copy, since an effect's execution may bring about others.
+    // A copy, because executing an effect may cause others.
     const transport::RequesterEffects now = effects;
     effects.list.clear();
     effects.more = false;
@@ -247,7 +247,7 @@ void Node::execute(const transport::ExecuteAtomicWrite& effect) {
   responder_.on_atomic_result(0);
 }
 
-/// An invalidation that is executed twice finds no binding any more.
+/// An invalidation that is executed twice finds no binding the second time.
 void Node::execute(const transport::InvalidateKey& effect) {
   const bool invalidated = regions_->invalidate(effect.key, {kPd, qpn_}).has_value();
   VERBATIM_ASSERT(invalidated);
@@ -287,7 +287,7 @@ void Node::fail_locally(Slot slot) {
   drain(effects);
 }
 
-/// As the adapter does: the whole queue pair is in the error state.
+/// As in the adapter: the whole queue pair enters the error state.
 void Node::enter_error() {
   in_error_ = true;
   transport::RequesterEffects effects;

@@ -16,52 +16,51 @@
 
 namespace verbatim::sim {
 
-/// Where a request's bytes lie in its node's memory.
+/// Location of a request's bytes in its node's memory.
 struct LocalBuffer {
   std::size_t offset = 0;
   std::size_t length = 0;
 };
 
-/// One side of a connection: the real engines with memory, regions and queues, and nothing of the
-/// adapter.
+/// One side of a connection: the real engines with memory, regions and queues, without an adapter.
 class Node final : private transport::ReceiveSource {
  public:
-  /// `depth` is that of the send queue. All of the memory is one region with every right.
+  /// `depth`: of the send queue. All memory is one region with all rights.
   Node(int index, std::size_t memory_bytes, std::uint32_t depth, Promise promise);
 
   void connect(const transport::RequesterConfig& requester,
                const transport::ResponderConfig& responder);
   transport::Slot post(const transport::SendRequest& request, LocalBuffer local);
   void post_receive(LocalBuffer buffer);
-  /// A new type 2 window, bound by this node: something to invalidate, locally or from the peer.
+  /// Creates a type 2 window, bound by this node, to be invalidated locally or by the peer.
   MemoryKey make_window();
 
-  /// Sends all that may be sent now; false if there was nothing.
+  /// Sends all packets that may be sent now; returns false if there were none.
   bool pump(TimeNs now, Network& network);
   void on_arrival(ByteSpan bytes, TimeNs now);
   void on_time(TimeNs now);
   TimeNs deadline() const { return requester_.deadline(); }
 
   MutableByteSpan memory() { return memory_; }
-  /// The address that a peer uses for a byte of the memory.
+  /// Returns the address that a peer uses for a byte of the memory.
   static std::uint64_t remote_address(std::size_t offset) { return kIova + offset; }
   MemoryKey key() const { return key_; }
   PdNumber pd() const { return kPd; }
-  /// The shared receive queue that XRC requests of the peer name.
+  /// The shared receive queue that the peer's XRC requests name.
   static constexpr SrqNumber kSrq{0x53};
 
   const transport::Requester& requester() const { return requester_; }
   std::size_t receives_posted() const { return receives_.size(); }
   SendCompletions& sends() { return sends_; }
   Deliveries& deliveries() { return deliveries_; }
-  /// Statuses other than success that receive requests ended with.
+  /// The error statuses of completed receive requests.
   const std::vector<transport::Status>& receive_failures() const { return receive_failures_; }
   bool responder_failed() const { return responder_.failed(); }
   std::uint64_t packets_sent() const { return packets_sent_; }
 
-  /// Called with each completion of a send request, after the checkers were told.
+  /// Called for each completion of a send request, after the checkers.
   std::function<void(transport::Slot, transport::Status)> on_completed;
-  /// The memory of this request refuses, as after a wrong lkey.
+  /// The memory of this request is refused, as with a wrong lkey.
   std::optional<transport::Slot> bad_local_memory;
 
  private:
@@ -102,7 +101,7 @@ class Node final : private transport::ReceiveSource {
   transport::Responder responder_;
   transport::RequesterEffects requester_effects_;
   std::vector<LocalBuffer> locals_;  // By slot modulo the depth.
-  std::vector<MemoryKey> keys_;      // The same: what a local invalidation ends.
+  std::vector<MemoryKey> keys_;      // By slot modulo the depth: the key of a local invalidation.
   std::deque<PostedReceive> receives_;
   std::deque<PostedReceive> taken_;
   std::uint64_t next_ticket_ = 0;

@@ -74,7 +74,7 @@ bool Pair::run(const std::function<bool()>& done, TimeNs bound) {
     if (done()) return true;
     const bool first_sent = first_.pump(now_, network_);
     const bool second_sent = second_.pump(now_, network_);
-    if (first_sent || second_sent) continue;  // Sending may have completed something.
+    if (first_sent || second_sent) continue;  // Sending may have completed a request.
     const TimeNs next = next_event();
     if (next == kNever || next > bound || events_ > kEventsMax) return false;
     handle(next);

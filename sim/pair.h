@@ -8,7 +8,7 @@
 
 namespace verbatim::sim {
 
-/// What both sides of a pair agree on.
+/// Parameters that both sides of a pair share.
 struct PairOptions {
   wire::Service service = wire::Service::rc;
   Mtu path_mtu = Mtu::k1024;
@@ -22,7 +22,7 @@ struct PairOptions {
   std::uint8_t min_rnr_timer = 1;
   std::uint32_t window_bytes_max = 1 << 20;
   std::uint32_t access = region::kRemoteWrite | region::kRemoteRead | region::kRemoteAtomic |
-                         region::kFlushGlobal;  // Of the responders.
+                         region::kFlushGlobal;  // For the responders.
 };
 
 /// Two connected nodes, the network between them, and the clock, which jumps from event to event.
@@ -34,18 +34,19 @@ class Pair {
   Network& network() { return network_; }
   Random& random() { return random_; }
   TimeNs now() const { return now_; }
-  /// Runs `action` when the clock has come to `at`.
+  /// Runs `action` when the clock reaches `at`.
   void at(TimeNs at, std::function<void()> action);
 
-  /// Until `done()`, which is asked after each event and may post. False if that does not come
-  /// before the clock is at `bound`, or nothing more will happen, or nothing does in a very long
-  /// row of events: a hang.
+  /// Runs until `done()`, which is called after each event and may post. Returns false if the clock
+  /// reaches `bound` before, if nothing more will happen, or if very many events make no progress:
+  /// a hang.
   bool run(const std::function<bool()>& done, TimeNs bound = 1000 * kSecond);
-  /// Until every posted send request has completed.
+  /// Runs until every posted send request has completed.
   bool run_until_complete(TimeNs bound = 1000 * kSecond);
-  /// What was on its way arrives.
+  /// Runs until no packet is in flight.
   void run_until_quiet();
-  /// What the checkers of both nodes found wrong so far; `finish` looks for what is missing too.
+  /// Returns the violations that both nodes' checkers have found so far; `finish` also finds what
+  /// is missing.
   Violations violations();
   Violations finish();
 

@@ -4,8 +4,8 @@
 
 namespace verbatim::sim {
 
-/// The only source of chance in a simulation (splitmix64): a seed gives the same run on every
-/// machine, which the standard library's distributions do not promise.
+/// The simulation's only source of randomness (splitmix64). A seed gives the same run on every
+/// machine, which the standard library's distributions do not guarantee.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -16,9 +16,9 @@ class Random {
     z = (z ^ z >> 27) * 0x94d049bb133111eb;
     return z ^ z >> 31;
   }
-  /// 0 to bound - 1; `bound` is at least 1.
+  /// Returns 0 to bound - 1; `bound` is at least 1.
   std::uint64_t below(std::uint64_t bound) { return next() % bound; }
-  /// first to last, both included.
+  /// Returns first to last, both included.
   std::uint64_t between(std::uint64_t first, std::uint64_t last) {
     return first + below(last - first + 1);
   }

@@ -4,7 +4,7 @@
 
 #include "sim/pair.h"
 
-/// The simulation itself: it replays, and its checkers find what they are for.
+/// Tests of the simulation itself: it replays, and its checkers find violations.
 namespace verbatim::sim {
 namespace {
 
@@ -39,7 +39,7 @@ TEST(Network, FullReceiveBufferLosesPackets) {
   Random random(1);
   Network network({.receive_byte_ns = 1, .receive_buffer_bytes = 5000}, random);
   for (int i = 0; i < 10; ++i) {
-    network.send(0, 0, [](auto& bytes) { bytes.resize(1232); });  // 2,000 with the overhead.
+    network.send(0, 0, [](auto& bytes) { bytes.resize(1232); });  // 2,000 bytes with the overhead.
   }
   EXPECT_EQ(network.counters().overrun, 8u);
 }

@@ -2,7 +2,7 @@
 
 #include "sim/pair.h"
 
-/// The requester's window against a receiver with the socket buffer that Linux gives by default.
+/// The requester's window against a receiver with Linux's default socket buffer.
 namespace verbatim::sim {
 namespace {
 
@@ -19,7 +19,7 @@ struct Outcome {
   std::uint64_t overrun = 0;
 };
 
-/// `messages` of 64 KiB from node 0 (READs: to it), 32 outstanding.
+/// Transfers `messages` of 64 KiB from node 0 (READs: to it), with 32 outstanding.
 Outcome transfer(Operation operation, int messages, const Faults& faults,
                  std::uint32_t window_bytes_max = 1 << 20) {
   PairOptions options{.path_mtu = Mtu::k4096, .depth = 32, .memory_bytes = kMessageBytes};
@@ -56,7 +56,7 @@ TEST_P(DefaultSocketBuffer, IsKeptBusyWithFewLosses) {
   constexpr int kMessages = 2000;
   const Outcome outcome =
       transfer(GetParam(), kMessages, {.delay_ns = 10 * kMicrosecond, .receive_byte_ns = kByteNs});
-  // Within 10 % of what the receiver can take in, probing for more included.
+  // Within 10 % of the receiver's speed, although the window probes for more.
   EXPECT_LT(outcome.takes, ideal(kMessages) * 11 / 10);
   EXPECT_LT(outcome.retransmissions, kMessages * 16 / 50u);
 }
@@ -67,7 +67,7 @@ TEST(SmallSocketBuffer, StillMakesSteadyProgress) {
       Operation::write, kMessages,
       {.delay_ns = 10 * kMicrosecond, .receive_byte_ns = kByteNs, .receive_buffer_bytes = 20'000});
   EXPECT_GT(outcome.overrun, 0u);
-  // A full buffer for each round trip would be four times the ideal time.
+  // A full buffer per round trip would take four times the ideal time.
   EXPECT_LT(outcome.takes, ideal(kMessages) * 8);
 }
 

@@ -17,7 +17,8 @@ std::size_t message_bytes_max(const PairOptions& pair, const WorkloadOptions& op
   return std::max<std::size_t>(options.message_packets_max * bytes_of(pair.path_mtu), 8);
 }
 
-/// Both areas hold twice the longest message, so that messages overlap at various places.
+/// Both areas have twice the size of the longest message, so that messages overlap at different
+/// places.
 std::size_t area_bytes(const PairOptions& pair, const WorkloadOptions& options) {
   return 2 * message_bytes_max(pair, options);
 }
@@ -59,7 +60,7 @@ bool Workload::done() const {
 
 void Workload::post_receives() {
   while (to_.receives_posted() < kReceives) {
-    // One buffer more than there are requests: that of a message in progress is still in use.
+    // One buffer more than requests, because that of a message in progress is still in use.
     const std::size_t place = receives_++ % (kReceives + 1);
     to_.post_receive({receives_offset() + place * message_max_, message_max_});
   }
@@ -114,7 +115,7 @@ void Workload::post_one() {
 void Workload::post_message(transport::SendRequest& request, Expected& expected) {
   const std::size_t length = random_length();
   const std::size_t source = random_.below(area_ - length + 1);
-  // Where packets may be lost for good, every write of a byte writes the same: what is there is
+  // If packets may be lost for good, every write of a byte writes the same value: the byte is then
   // either old or right.
   const std::size_t target = may_lose_ ? source : random_.below(area_ - length + 1);
   expected.local = {source, length};

@@ -11,37 +11,37 @@ namespace verbatim::sim {
 struct WorkloadOptions {
   std::vector<transport::Operation> operations;
   std::uint32_t requests = 20;
-  std::uint32_t message_packets_max = 6;  // Messages of 0 bytes to this many full packets.
+  std::uint32_t message_packets_max = 6;  // Messages have 0 bytes to this many full packets.
   double fence = 0.1;
-  /// The chance, at each event, that missing receive requests are posted: below 1 there are RNR
+  /// Probability, at each event, that missing receive requests are posted. Below 1 there are RNR
   /// NAKs.
   double receive_posting = 1;
 };
 
-/// Random requests from one node to the other, and the model of what they must bring about: the
-/// memory that WRITEs leave, the bytes that READs fetch, the values that atomics return, the
-/// messages that receives tell of.
+/// Random requests from one node to the other, and a model of their effects: the memory that WRITEs
+/// change, the bytes that READs return, the values that atomics return, the messages that receives
+/// report.
 ///
-/// The nodes' memory: source (constant, what is sent and what is read) | target (of WRITEs) | 8
-/// words for atomics | results (one place for each request of the depth) | receive buffers.
+/// The nodes' memory: source (constant; for sends and READs) | target (for WRITEs) | 8 words for
+/// atomics | results (one slot for each request of the depth) | receive buffers.
 class Workload {
  public:
   static constexpr std::uint32_t kReceives = 8;
   static std::size_t memory_bytes(const PairOptions& pair, const WorkloadOptions& options);
 
   Workload(Pair& pair, int from, const PairOptions& pair_options, const WorkloadOptions& options);
-  /// Posts what there is room for, on both nodes.
+  /// Posts as many requests as there is room for, on both nodes.
   void step();
   bool done() const;
-  /// At the end: the memory of the target, and what the completions brought wrong.
+  /// At the end: returns what is wrong in the target's memory and in the completions.
   Violations finish();
 
  private:
   struct Expected {
     transport::Operation operation{};
-    std::size_t source = 0;  // READ: where the bytes come from.
+    std::size_t source = 0;  // READ: offset of the bytes.
     LocalBuffer local;
-    std::uint64_t original = 0;  // Atomic.
+    std::uint64_t original = 0;  // Atomics only.
   };
   static constexpr std::size_t kWords = 8;
 
@@ -73,7 +73,7 @@ class Workload {
   std::uint32_t posted_ = 0;
   std::uint64_t receives_ = 0;
   std::deque<Expected> outstanding_;
-  std::vector<std::byte> target_;  // As it must be.
+  std::vector<std::byte> target_;  // The expected content.
   std::uint64_t words_[kWords] = {};
   Violations violations_;
 };

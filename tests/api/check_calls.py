@@ -7,10 +7,10 @@ from pathlib import Path
 
 KEYWORDS = {"alignas", "bool", "check", "co_await", "for", "if", "noexcept", "operator", "return", "sizeof", "static_assert",
             "switch", "while"}
-# Of a coroutine's promise and of an awaiter: the compiler calls them.
+# Members of a coroutine's promise and of an awaiter: the compiler calls them.
 LANGUAGE = {"await_ready", "await_resume", "await_suspend", "final_suspend", "get_return_object", "initial_suspend",
             "return_value", "return_void", "unhandled_exception", "throw_error"}
-# For code that the library calls itself, or beside it.
+# For code that the library itself calls, or code close to it.
 INNER = {"call_when_done", "handle", "resume_with"}
 
 

@@ -81,7 +81,8 @@ TEST(Connected, RequestsWithoutATokenFillNoQueue) {
 
 TEST(Connected, ATokenMayEndBeforeItsRequestAndItsBufferToo) {
   Pair pair;
-  constexpr std::uint32_t kRequests = 100;  // Fewer than the queue holds: none is waited for.
+  constexpr std::uint32_t kRequests =
+      100;  // Fewer than the queue has room for, so that no post waits.
   for (std::uint32_t i = 0; i < kRequests; ++i) {
     Buffer buffer = pair.domain.allocate(4096).value();
     static_cast<void>(pair.asker.write(buffer.slice(0, 8), pair.there.token()));
@@ -119,7 +120,7 @@ TEST(Coroutine, MayBeDestroyedWhileItsBufferIsPosted) {
     task.start();
     EXPECT_FALSE(task.done());
   }
-  // The message still finds the buffer.
+  // The message still arrives in the buffer.
   const auto sent = pair.asker.send(pair.here.slice(0, 100)).wait();
   EXPECT_TRUE(sent) << sent.error().message();
   pair.peer.completions().poll();

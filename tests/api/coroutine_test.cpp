@@ -24,7 +24,7 @@ TEST(CoroutineTimeout, EndsTheWaitAndLeavesTheBufferToTheRequest) {
   Pair pair;
   EXPECT_EQ(run(pair.peer.completions(), receive_within(pair.peer, pair.domain, milliseconds(1))),
             Status::timed_out);
-  // The coroutine and its buffer have gone; the message still finds the memory.
+  // The coroutine and its buffer are destroyed; the message still arrives in the memory.
   EXPECT_EQ(pair.peer.native() != nullptr, true);
   const auto sent = pair.asker.send(pair.here.slice(0, 100)).wait_for(seconds(10));
   EXPECT_TRUE(sent) << sent.error().message();
@@ -73,7 +73,7 @@ TEST(CoroutineTimeout, ThoseOfManyEndInTheirOrder) {
   EXPECT_EQ(order, "123");
 }
 
-/// A coroutine that says how far it has come, with a buffer of its own.
+/// A coroutine that reports its progress and has its own buffer.
 Task<> writes(QueuePair& queue_pair, const ProtectionDomain& domain, RemoteSlice to, int& steps) {
   Buffer own = domain.allocate(4096).value();
   ++steps;
@@ -105,7 +105,7 @@ TEST(CoroutineCancel, BetweenCompletionAndResumption) {
   int steps = 0;
   Task<> task = writes(pair.asker, pair.domain, pair.there.token(), steps);
   task.start();
-  // Arming takes completions, and leaves those who wait for them to the next poll.
+  // Arming takes completions, but leaves callbacks and coroutines to the next poll.
   while (pair.asker.in_flight() != 0) static_cast<void>(pair.asker.completions().arm());
   EXPECT_FALSE(pair.asker.completions().arm()) << "somebody waits to be resumed";
   EXPECT_EQ(steps, 1);

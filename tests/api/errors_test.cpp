@@ -14,7 +14,7 @@ namespace {
 using kit::Pair;
 using std::chrono::milliseconds;
 
-/// An adapter whose completions all end with one status.
+/// An adapter whose completions all have the same status.
 int (*poll_truly)(ibv_cq*, int, ibv_wc*) = nullptr;
 ibv_wc_status told = IBV_WC_SUCCESS;
 int poll_and_change(ibv_cq* queue, int most, ibv_wc* entries) {
@@ -182,7 +182,7 @@ TEST(Errors, OfConnectingSayWhatIsMissing) {
   EXPECT_EQ(listener.next(milliseconds(1)).error().status, Status::timed_out);
   EXPECT_EQ(listener.accept({}, milliseconds(1)).error().call, Call::accept);
   EXPECT_EQ(Listener::open(domain, {.address = "192.0.2.77"}).error().call, Call::listen);
-  // Nobody takes the request in time.
+  // No accept comes in time.
   const auto late = connect(domain, address, listener.port(), {.timeout = milliseconds(50)});
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().status, Status::timed_out);

@@ -136,7 +136,7 @@ TEST(Exchange, GoesOverASocketThatIsConnectedAlready) {
   EXPECT_EQ(peer.peer_number(), asker.number());
   const std::string text(64, 'x');
   ASSERT_EQ(write(sockets[0], text.data(), text.size()), 64);
-  // Something else is spoken there.
+  // The peer uses another protocol.
   EXPECT_EQ(exchange::connect_over(domain, sockets[1]).error().status, Status::bad_format);
   close(sockets[0]);
   close(sockets[1]);

@@ -38,7 +38,7 @@ TEST(Batch, ThatDoesNotFitTheQueueIsRefusedWhole) {
   EXPECT_EQ(batch.size(), 0u);
 }
 
-/// Lets the first `kTaken` requests of a post through, and refuses the next.
+/// Accepts the first `kTaken` requests of a post and refuses the next.
 constexpr int kTaken = 2;
 int (*post_all)(ibv_qp*, ibv_send_wr*, ibv_send_wr**) = nullptr;
 int post_some(ibv_qp* queue_pair, ibv_send_wr* request, ibv_send_wr** bad) {

@@ -9,10 +9,11 @@
 
 namespace kit {
 
-/// An address of this node.
+/// Returns an address of this node.
 std::string own_address(const verbatim::Context& context);
 
-/// Two queue pairs of this process, connected by rdma_cm: who connected, and who accepted.
+/// Returns two queue pairs of this process, connected by rdma_cm: the connecting and the accepting
+/// one.
 std::pair<verbatim::QueuePair, verbatim::QueuePair> connect_both(
     const verbatim::ProtectionDomain& domain, const verbatim::ConnectOptions& asker = {},
     const verbatim::ConnectOptions& peer = {});

@@ -12,7 +12,7 @@ namespace {
 using kit::Pair;
 using std::chrono::milliseconds;
 
-/// Options of a queue pair whose completion queue sleeps at once.
+/// Options of a queue pair whose completion queue sleeps without polling first.
 ConnectOptions sleepy(const ProtectionDomain& domain) {
   ConnectOptions options;
   options.queue_pair.completions =
@@ -52,7 +52,7 @@ TEST(Waiting, AnEventLoopSleepsOnTheDescriptor) {
   EXPECT_EQ(poll(&ready, 1, 0), 0);
   ASSERT_TRUE(pair.asker.send(pair.here.slice(0, 8)).wait());
   EXPECT_EQ(poll(&ready, 1, 10'000), 1);
-  // Either it has been taken, or `arm` says that there is something.
+  // Either it was taken, or `arm` reports it.
   EXPECT_FALSE(completions.arm());
   completions.poll();
   EXPECT_TRUE(received.done());

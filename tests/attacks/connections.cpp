@@ -1,11 +1,11 @@
-// Makes connections, and is asked for them.
+// Makes and accepts connections.
 //
 //     connections serve PORT BACKLOG MS    takes a request each MS milliseconds: accepts it if
 //                                          its private data begins with "friend", else rejects it
 //     connections connect ADDRESS PORT N   connects and disconnects N times
 //     connections hold ADDRESS PORT        connects, and says if the connection ends
 //
-// Each says what happens, a line each.
+// Each prints a line for each event.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -11,16 +11,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/// `few_descriptors ADDRESS`: children that may have ever more descriptors use the device and
-/// rdma_cm. Each call succeeds, or fails with errno set and a line on standard error; none crashes
-/// or waits for ever. The last child gets through.
+/// `few_descriptors ADDRESS`: children with more and more descriptors use the device and rdma_cm.
+/// Each call succeeds, or fails with errno set and a line on standard error; none crashes or hangs.
+/// The last child succeeds.
 namespace {
 
 constexpr int kFirst = 5;
 constexpr int kLast = 60;
 constexpr unsigned kSecondsMax = 20;
 
-/// Ends the child where the call failed as it may.
+/// Ends the child at a call that failed, which is allowed.
 void expect(bool succeeded, const char* call) {
   if (succeeded) return;
   const int error = errno;

@@ -15,7 +15,7 @@ class Forger:
 
     def __init__(self, hosts, forge):
         self._forge = forge
-        # What is to reach a host comes from the other one.
+        # Packets for a host come from the other one.
         self._towards = {address: Attacker(hosts.pids["b" if node == "a" else "a"])
                          for addresses in (hosts.ipv4, hosts.ipv6) for node, address in addresses.items()}
         self._cable = raw_socket(None, socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))

@@ -5,8 +5,8 @@
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 
-/// `greeter server ADDRESS PORT` accepts everybody who connects by rdma_cm, for ever. `greeter
-/// client ADDRESS PORT` connects, disconnects, and ends.
+/// `greeter server ADDRESS PORT` accepts all connections by rdma_cm, without end. `greeter client
+/// ADDRESS PORT` connects, disconnects, and ends.
 namespace {
 
 void check(bool holds, const char* what) {
@@ -52,7 +52,7 @@ void serve(rdma_event_channel* channel, rdma_cm_id* id, sockaddr* address) {
     const Event event(channel);
     if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
       create_queue_pair(event.id);
-      // The peer may have gone meanwhile.
+      // The peer may have closed meanwhile.
       if (rdma_accept(event.id, &offer) == 0) continue;
     } else if (event.type == RDMA_CM_EVENT_DISCONNECTED) {
       rdma_disconnect(event.id);

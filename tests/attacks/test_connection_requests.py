@@ -54,7 +54,7 @@ def claim_to_be_the_peer(hosts, port):
     Attacker(hosts.pids["b"]).send(request(STRANGER, hosts.ipv4["a"], port, 1, guid=guid, qpn=qpn))
     wait_until(lambda: "stranger" in server.output() or "DISCONNECTED" in server.output(), SECONDS_MAX,
                "the server to take the stranger's request")
-    time.sleep(1)  # What it may have caused.
+    time.sleep(1)  # Time for its effects.
     if client.ended() or "DISCONNECTED" in server.output():
         raise Failure("a stranger's request has ended the connection")
     print("passed: a stranger with the peer's GUID and queue pair number", flush=True)

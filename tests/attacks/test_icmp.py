@@ -23,7 +23,7 @@ from packets import icmp_packet, udp_packet
 TCP_SYN = 2
 ROUTERS = {4: "10.77.0.254", 6: "fd77::254"}
 
-# type, code, word after the checksum.
+# Type, code, word after the checksum.
 UNREACHABLE_KINDS = [(3, code, 0) for code in (*range(4), *range(5, 16))]
 TOO_BIG_KINDS = [(3, 4, mtu) for mtu in (0, 68, 552, 1400)]
 REDIRECT_KINDS = [(5, code, int.from_bytes(socket.inet_aton("10.77.0.253"), "big")) for code in range(4)]
@@ -75,7 +75,7 @@ def attack(options, protocol):
     with two_hosts(options, VERBATIM_PROTOCOL=protocol) as hosts:
         for addresses in (hosts.ipv4, hosts.ipv6):
             with Forger(hosts, answer) as forger:
-                # A stranger knows no source port, but this one: the agents' sockets have it.
+                # A stranger cannot know a source port, except that of the agents' sockets.
                 for node, peer in (("a", "b"), ("b", "a")):
                     answer(forger, udp_packet(addresses[node], roce.PORT, addresses[peer], roce.PORT, b"\0" * 20))
                 for rounds in (1, 1, 1, 100):

@@ -32,7 +32,7 @@ def strangers(address, port, count):
 
 def expect_idle(server, what):
     before = cpu_seconds(server.process.pid)
-    time.sleep(SECONDS_MEASURED)  # Is measured.
+    time.sleep(SECONDS_MEASURED)  # The measurement.
     used = cpu_seconds(server.process.pid) - before
     print(f"{what}: {used:.2f} s of processor time in {SECONDS_MEASURED} s, "
           f"{len(descriptors(server))} descriptors", flush=True)

@@ -12,7 +12,7 @@ import sys
 from kit import Failure, Testbed, SKIPPED, enter_user_namespace, option_parser, wait_until
 
 NOBODY = 65534
-SECONDS_MAX = 8  # A lock that another user could hold was waited for longer.
+SECONDS_MAX = 8  # A lock that another user could hold was waited for longer than this.
 CANDIDATES = 16  # RuntimeFolder::kCandidates
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "programs")
 IN_OWN_MOUNTS = "VERBATIM_TEST_OWN_MOUNTS"

@@ -15,7 +15,7 @@ from forger import Forger
 
 SECONDS_MAX = 100
 PACKETS_MIN = 10_000  # Of each kind.
-BYTES_MAX = 1400  # Of a packet on the cable; larger are datagrams that the kernel segments later.
+BYTES_MAX = 1400  # Of a packet on the cable; larger ones are datagrams that the kernel segments later.
 STRANGERS = {4: "10.77.0.99", 6: "fd77::99"}
 ACKNOWLEDGE = 0x11
 SEND_ONLY = 0x04
@@ -85,7 +85,8 @@ def forging(packets_about):
             seen = Seen(ip)
         except (ValueError, struct.error):
             return  # No IP packet.
-        # Of those made here, the one for another queue pair would be answered by one for the right queue pair.
+        # A forged packet for another queue pair would be answered with one for the right queue
+        # pair.
         if not seen.is_connected or len(seen.content) > BYTES_MAX or b"forged" in seen.content:
             return
         for packet in packets_about(seen):
@@ -103,7 +104,7 @@ def meaningless_packets(seen):
         yield roce.roce_packet(seen.source, seen.source_port, seen.destination, content, damage)
 
 
-# Of packets, and as what they are counted.
+# Kinds of packets, and the counters that count them.
 KINDS = ((strange_packets, ("dropped_no_qp",)),
          (meaningless_packets, ("malformed", "icrc_errors", "dropped_no_qp", "pkey_violations")))
 

@@ -12,7 +12,7 @@ from report import Result
 
 SUITE = "/usr/share/doc/rdma-core/tests"
 SECONDS_MAX = 900
-# What `unittest -v` prints of a test: a test may print lines of its own before the verdict.
+# The output of `unittest -v` for a test, which may print lines before the verdict.
 VERDICT = re.compile(r"^(test_\w+) \(([\w.]+)\)(?:\n.*?)?? \.\.\. .*?(ok|FAIL|ERROR|skipped '.*?')$",
                      re.MULTILINE | re.DOTALL)
 

@@ -1,5 +1,6 @@
-// Makes every call of the table on the device, and prints what it answered and logged, a row a
-// line, for refused.py. Status 1 where an answer is not the documented one, or nothing was logged.
+// Makes every call of the table on the device, and prints its result and log lines, one row per
+// line, for refused.py. Exits with status 1 if a result is not the documented one, or no line was
+// logged.
 #include "refused.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ ibv_xrcd* open_shared_domain(const endpoint::Device& device) {
 
 namespace {
 
-/// The other process: makes an object of each kind that might be imported or shared, and waits.
+/// The other process: creates an object of each kind that can be imported or shared, and waits.
 [[noreturn]] void be_the_other(int tell) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const endpoint::Device own(1);
@@ -68,7 +69,7 @@ struct Other {
   Other& operator=(const Other&) = delete;
 };
 
-/// What is written to standard error while it lives.
+/// Captures standard error while it exists.
 class Captured {
  public:
   Captured() : shown_(dup(STDERR_FILENO)), file_(memfd_create("log", MFD_CLOEXEC)) {
@@ -91,7 +92,7 @@ class Captured {
   int file_;
 };
 
-/// One line of the table; true where the answer is as documented and said why.
+/// Makes the call of one row; returns true if the result is as documented and a reason was logged.
 bool make(const Row& row, const Bench& bench) {
   std::string log;
   int answer = 0;
@@ -123,7 +124,7 @@ bool make_all(const Rows& rows, const Bench& bench) {
 }  // namespace
 }  // namespace refused
 
-/// `refused`, or `refused iwarp` on a node that speaks it.
+/// `refused`, or `refused iwarp` on an iWARP node.
 int main(int argc, char** argv) {
   using namespace refused;
   Rows rows;
@@ -131,7 +132,8 @@ int main(int argc, char** argv) {
     add_iwarp(rows);
     return make_all(rows, Bench({})) ? 0 : 1;
   }
-  const Other other;  // Before this process joins the node: a child of fork would have to anew.
+  const Other
+      other;  // Before this process joins the node, which a forked child would have to do again.
   const Bench bench(other.objects);
   add_objects(rows);
   add_queue_pairs(rows);

@@ -18,9 +18,10 @@ from testbed import Failure, Testbed, option_parser
 
 SECONDS_MAX = 60
 FOLDERS = ("src/dropin/ibverbs", "src/dropin/rdmacm", "src/adapter")
-# A refusal in the sources, and the first text that follows in the same statement: what the log says.
+# A refusal in the sources, and the first text after it in the same statement, which is the log
+# line.
 REFUSAL = re.compile(r'(?:\b(?:EOPNOTSUPP|ENOTSUP)\b|\bunsupported\()[^;"]*"((?:[^"\\]|\\.)*)"')
-# Between two programs of different releases.
+# Can only happen between programs of different releases.
 NOT_A_CALL = ("the peer has another version of the protocol",)
 
 

@@ -14,11 +14,11 @@
 namespace refused {
 namespace {
 
-// Of newer headers.
+// From newer headers.
 constexpr int kFromSubnetAdministrator = 0x10;
 constexpr int kFromNames = 0x20;
 
-/// What `use` says of an id without an address.
+/// Returns the result of `use` with an id without an address.
 int with_id(rdma_port_space space, const std::function<int(rdma_cm_id*)>& use) {
   rdma_cm_id* id = nullptr;
   endpoint::check(rdma_create_id(nullptr, &id, nullptr, space) == 0, "rdma_create_id");
@@ -68,7 +68,7 @@ int join_with_unknown_attribute(const Bench&) {
   });
 }
 
-/// What `use` says of a datagram rsocket.
+/// Returns the result of `use` with a datagram rsocket.
 int with_datagrams(const std::function<int(int)>& use) {
   const int number = rsocket(AF_INET, SOCK_DGRAM, 0);
   endpoint::check(number >= 0, "rsocket");

@@ -1,4 +1,5 @@
-// Exported functions that nobody answers: src/dropin/*/exports.txt says which, and how they fail.
+// Exported functions that are not implemented: src/dropin/*/exports.txt lists them, and how they
+// fail.
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -13,7 +14,7 @@ namespace {
 struct Export {
   std::string name;
   std::string version;
-  std::string kind;  // errno, minus_one, null or nothing, as the file explains.
+  std::string kind;  // errno, minus_one, null or nothing, as explained in the file.
 };
 
 std::vector<Export> unserved(const std::string& library) {
@@ -42,10 +43,10 @@ int call(void* function, const std::string& kind) {
   if (kind == "minus_one") return errno_of(reinterpret_cast<int (*)()>(function)());
   if (kind == "null") return errno_of(reinterpret_cast<void* (*)()>(function)());
   reinterpret_cast<void (*)()>(function)();
-  return EOPNOTSUPP;  // It says so by its log line alone.
+  return EOPNOTSUPP;  // It reports only by its log line.
 }
 
-/// EOPNOTSUPP where all of them answer so. They take no arguments: whoever calls brings too many.
+/// Returns EOPNOTSUPP if all of them do. They ignore their arguments, so any can be passed.
 int call_all(const std::string& library, const std::vector<Export>& functions) {
   void* const handle = dlopen(library.c_str(), RTLD_NOW);
   if (handle == nullptr) return kNoBench;
@@ -57,7 +58,7 @@ int call_all(const std::string& library, const std::vector<Export>& functions) {
   return EOPNOTSUPP;
 }
 
-/// With each version, what it has: the versions are rdma-core's, in order.
+/// Groups the functions by version; the versions are rdma-core's, in order.
 std::map<std::string, std::vector<Export>> by_version(const std::vector<Export>& all) {
   std::map<std::string, std::vector<Export>> versions;
   for (const Export& one : all) versions[one.version].push_back(one);

@@ -1,4 +1,4 @@
-// Flow rules, the actions that they take, and counters.
+// Flow rules, their actions, and counters.
 #include <cstddef>
 #include <cstring>
 
@@ -14,7 +14,7 @@ int create_flow(const Bench& bench, ibv_qp_type type, ibv_flow_attr attributes,
   ibv_flow_spec_action_handle only{};
   only.type = specification;
   only.size = sizeof only;
-  // One behind the other, without the padding that a structure of both would have.
+  // One after the other, without the padding of a structure with both.
   alignas(ibv_flow_attr) std::byte rule[sizeof attributes + sizeof only];
   attributes.size = sizeof rule;
   std::memcpy(rule, &attributes, sizeof attributes);

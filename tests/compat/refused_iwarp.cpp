@@ -1,4 +1,4 @@
-// What a node with VERBATIM_PROTOCOL=iwarp refuses, and others do.
+// Calls that only a node with VERBATIM_PROTOCOL=iwarp refuses.
 #include "refused.h"
 
 namespace refused {

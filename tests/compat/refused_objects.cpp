@@ -27,7 +27,7 @@ int register_memory(const Bench& bench, int access) {
   return errno_of(ibv_reg_mr(bench.pd, memory, sizeof memory, access));
 }
 
-/// An event descriptor stands for a buffer of a device that offers the processor no mapping.
+/// An event descriptor stands for a device's buffer that cannot be mapped.
 int register_unmappable(const Bench& bench) {
   const int fd = eventfd(0, EFD_CLOEXEC);
   const int answer = errno_of(ibv_reg_dmabuf_mr(bench.pd, 0, 4096, 0, fd, IBV_ACCESS_LOCAL_WRITE));
@@ -35,12 +35,12 @@ int register_unmappable(const Bench& bench) {
   return answer;
 }
 
-/// The context of the other process, in this one. Importing takes the descriptor over.
+/// Imports the other process's context, which takes over the descriptor.
 ibv_context* import_context(const Bench& bench) {
   return ibv_import_device(dup(bench.other.cmd_fd));
 }
 
-/// Objects of another process, imported.
+/// Objects imported from another process.
 struct Imported {
   explicit Imported(const Bench& bench) : context(import_context(bench)) {
     if (context == nullptr) return;
@@ -116,7 +116,7 @@ void add_memory(Rows& rows) {
   rows.push_back({"ibv_reg_mr", "`access` `IBV_ACCESS_FLUSH_PERSISTENT`", EOPNOTSUPP,
                   "ordinary memory does not survive a loss of power; rdma_rxe wants some that does",
                   [](const Bench& bench) {
-                    constexpr int kFlushPersistent = 1 << 9;  // Of newer headers.
+                    constexpr int kFlushPersistent = 1 << 9;  // From newer headers.
                     return register_memory(bench, IBV_ACCESS_LOCAL_WRITE | kFlushPersistent);
                   }});
   rows.push_back({"ibv_reg_dmabuf_mr", "a buffer that the processor cannot map", EOPNOTSUPP,

@@ -17,7 +17,7 @@ int create(const Bench& bench, ibv_qp_type type, const std::function<void(Attrib
   return errno_of(ibv_create_qp_ex(bench.context, &wanted));
 }
 
-/// Of a queue pair that is connected with itself.
+/// Uses a queue pair that is connected to itself.
 int modify(const Bench& bench, int mask, const std::function<void(ibv_qp_attr&)>& change) {
   ibv_qp* const qp = bench.create_queue_pair(IBV_QPT_RC, 4, 4);
   bench.connect(qp, qp->qp_num, IBV_MTU_1024);
@@ -147,7 +147,7 @@ void add_requests(Rows& rows) {
   rows.push_back({"ibv_post_send", "`IBV_WR_FLUSH`", EOPNOTSUPP,
                   "`struct ibv_send_wr` has no place for it: `ibv_wr_flush` posts it",
                   [](const Bench& bench) {
-                    constexpr unsigned kFlush = 14;  // Of newer headers.
+                    constexpr unsigned kFlush = 14;  // From newer headers.
                     return post(bench, beyond_the_header<ibv_wr_opcode>(kFlush));
                   }});
   rows.push_back({"ibv_post_send", "`IBV_SEND_IP_CSUM` but on raw packets", EINVAL,

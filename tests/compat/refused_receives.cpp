@@ -1,4 +1,4 @@
-// Receives that queue pairs share: shared receive queues, work queues, queue pairs that scale.
+// Shared receives: shared receive queues, work queues, queue pairs with receive-side scaling.
 #include "refused.h"
 
 namespace refused {
@@ -54,7 +54,7 @@ int strip_later(const Bench& bench) {
   return answer;
 }
 
-/// What `use` says of a queue pair of this type that scales over one work queue.
+/// Returns the result of `use` with a queue pair of this type that scales over one work queue.
 int with_scaling(const Bench& bench, ibv_qp_type type, const std::function<int(ibv_qp*)>& use) {
   ibv_wq* queue = make_work_queue(bench, 0);
   ibv_rwq_ind_table_init_attr only{};

@@ -25,7 +25,7 @@ ADDRESS_A = "10.77.0.1"
 ADDRESS_B = "10.77.0.2"
 ADDRESS_A6 = "fd77::1"
 ADDRESS_B6 = "fd77::2"
-QUIET_SECONDS = 0.3  # A server that has waited for so long, waits for its clients.
+QUIET_SECONDS = 0.3  # A server that has waited this long waits for its clients.
 
 
 def is_installed(package):
@@ -55,7 +55,7 @@ class Setup:
     def __init__(self, options):
         self.options = options
         self.peer = Namespace()
-        # Frames of 9,000 bytes, as where RDMA is at home: qperf insists on a path MTU of 2,048.
+        # Frames of 9,000 bytes, as is common with RDMA: qperf requires a path MTU of 2,048.
         commands = (f"ip link add veth-a address {MAC_A} mtu 9000 type veth "
                     f"peer name veth-b address {MAC_B} mtu 9000 netns {self.peer.pid}",
                     *self._addresses("veth-a", ADDRESS_A, ADDRESS_A6, LINK_LOCAL_A))
@@ -153,7 +153,7 @@ def run_pair(row, testbed, words):
         client.expect_success(row.seconds)
     said = client.output()
     if row.refused and server:
-        said += server.output()  # Both ends are refused: whichever is first tells the other.
+        said += server.output()  # Both ends are refused, and the first one tells the other.
     if row.expect and not re.search(row.expect, said):
         raise Failure(f"the output lacks '{row.expect}'")
     if server and row.ends:
@@ -205,7 +205,7 @@ def run_once(row, setup, said):
                 said += [program.output() for program in testbed.programs]
                 raise
     except SystemExit:
-        return "FAILED"  # The testbed has printed why.
+        return "FAILED"  # The testbed has printed the reason.
     except (subprocess.SubprocessError, OSError) as error:
         print(error)
         return "FAILED"

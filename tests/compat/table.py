@@ -38,7 +38,7 @@ def _perftest():
         for kind in ("bw", "lat"):
             program = f"{operation}_{kind}"
             for service in services.split():
-                # perftest itself refuses UC and XRC with the connection manager.
+                # perftest refuses UC and XRC with the connection manager.
                 variants = ["", "-R"] if service in ("RC", "UD") else [""]
                 if service == "RC":
                     variants += ["--use_old_post_send", "-e" if operation != "ib_write" else "-I 64"]
@@ -51,7 +51,7 @@ def _perftest():
                     few = "-n 16" if service in ("UC", "UD") else "-n 200"
                     if operation == "ib_atomic" and "-I" in variant:
                         continue
-                    # Atomics have no choice of service but by -c, as the others.
+                    # Atomics have no choice of service except by -c, like the others.
                     run = f"{words} -F {few} -p {{port}}"
                     yield Row(group, words, f"{run} {{a}}", run, expect=figures,
                               quick=service in ("RC", "XRC") and variant in ("", "-R"))
@@ -134,7 +134,7 @@ def _ucx():
     for transport in ("rc_verbs", "ud_verbs"):
         for test in uct:
             if transport == "ud_verbs" and not test.startswith("am_"):
-                continue  # UD has active messages alone.
+                continue  # UD has only active messages.
             layout = "-D zcopy" if test == "get" else ""
             if test == "get":
                 layout = "-D bcopy"
@@ -155,7 +155,7 @@ def _ucx():
                    f"-s {size.split()[0]} -n 1000 -w 100 -p {{port}}")
             yield Row(group, f"UCX_TLS={transport} {test}", f"{run} {{a}}", run, expect="Final:",
                       quick=test in ("tag_bw", "stream_lat"))
-    # Their set-up by address, over rdma_cm, is not in ucx_perftest 1.13.
+    # ucx_perftest 1.13 cannot set them up by address, over rdma_cm.
     for transport in ("rc_v", "ud_v"):
         run = (f"env UCX_TLS={transport} UCX_NET_DEVICES=verbatim0:1 UCX_SOCKADDR_TLS_PRIORITY=rdmacm "
                "{program} {port}")

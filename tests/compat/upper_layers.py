@@ -3,7 +3,7 @@ one that watches the port. Each runs over every path and protocol that it works 
 
 from row import Row
 
-# How the nodes are joined: what the row's name says, and its fields.
+# How the nodes are connected: the part of the row's name, and its fields.
 PATHS = {
     "wire": {},
     "wire, iWARP": {"protocol": "iwarp"},
@@ -15,44 +15,47 @@ PATHS = {
 TARGET = "iqn.2001-04.com.verbatim:t"
 INITIATOR = "iqn.2001-04.com.verbatim:b"
 URL = f"-i {INITIATOR} iser://{{a}}:{{port}}/{TARGET}/1"
-DISK_BYTES = 4 << 20  # WRITE SAME of all of it takes tgtd less than the second that libiscsi has.
+DISK_BYTES = 4 << 20  # tgtd takes less than libiscsi's limit of a second for WRITE SAME of all of it.
 
 
 def _tgtd():
     """tgtd as the server of a row: one target with one disk, for one initiator."""
-    control = "-C {port}"  # Its number of the control socket, beside those of other tests.
+    control = "-C {port}"  # Number of the control socket, which must differ from those of other tests.
     target = f"tgtadm {control} --lld iser --op"
     environment = "TGT_IPC_SOCKET={folder}/tgt"
     return {
         "before": f"head -c {DISK_BYTES} /dev/zero > {{folder}}/disk",
         "server": f"env {environment} tgtd -f {control} --iscsi portal=127.0.0.1:0 --iser port={{port}}",
-        # tgtd 1.0.85 refuses all if it only knows "-I ALL": the initiator's name must be bound, too.
+        # With "-I ALL" only, tgtd 1.0.85 refuses all: the initiator's name must be bound, too.
         "setup": f"export {environment}; until {target} show --mode sys > /dev/null 2>&1; do sleep 0.1; done; "
                  f"{target} new --mode target --tid 1 -T {TARGET} && "
                  f"{target} new --mode logicalunit --tid 1 --lun 1 -b {{folder}}/disk && "
                  f"{target} bind --mode target --tid 1 -I ALL && "
                  f"{target} bind --mode target --tid 1 -Q {INITIATOR}",
         "ends": False,
-        # libiscsi 1.19 takes a second without an answer for an error, which a busy machine may need; and tgtd ends
-        # with an assertion if an initiator has gone when it is accepted.
+        # libiscsi 1.19 treats a second without an answer, which a busy machine may need, as an
+        # error; and tgtd fails an assertion if an initiator is gone when it is accepted.
         "again": "revents is not POLLIN|iser_conn_free: Assertion",
     }
 
 
-# Left out: Read10 and Write10 (null pointer in libiscsi once its 256 descriptors are used up), iSCSITMF (libiscsi's
-# a664ca8), Inquiry's AllocLength and BlockLimits (tgtd answers another length than the test wants).
+# Left out: Read10 and Write10 (null pointer in libiscsi once its 256 descriptors are used up),
+# iSCSITMF (libiscsi's a664ca8), Inquiry's AllocLength and BlockLimits (tgtd returns another length
+# than the test wants).
 FAMILIES = ("CompareAndWrite", "Inquiry.Standard", "Mandatory", "OrWrite", "Read6", "Read16", "ReadCapacity16",
             "TestUnitReady", "Verify10", "Write16", "WriteSame10")
 
 
 def _iser():
-    # libiscsi's iser_reg_mr reads a list before it is written (mended upstream by b4ba920): MALLOC_PERTURB_ fills it.
+    # libiscsi's iser_reg_mr reads a list before it is written (fixed upstream by b4ba920):
+    # MALLOC_PERTURB_ fills it.
     perturbed = "env MALLOC_PERTURB_=255"
     families = " ".join(FAMILIES)
     all_passed = rf"(?s)(asserts +(\d+) +\2 +\2 +0 .*?){{{len(FAMILIES)}}}"
     for path, fields in PATHS.items():
         target = _tgtd() | fields
-        # At the first login tgtd makes and registers 1 GiB of buffers, which takes longer than libiscsi waits.
+        # At the first login tgtd allocates and registers 1 GiB of buffers, which takes longer than
+        # libiscsi waits.
         logged_in = f"until iscsi-inq {URL} > /dev/null 2>&1; do sleep 0.2; done"
         yield Row("libiscsi-bin", f"iscsi-inq, iscsi-readcapacity16, iscsi-perf, of tgtd --iser ({path})",
                   f"bash -c '{logged_in}; iscsi-inq {URL} && iscsi-readcapacity16 {URL} && iscsi-perf -m 8 -b 64 -t 2 {URL}'",
@@ -63,7 +66,7 @@ def _iser():
                   expect=all_passed, seconds=600, **target)
         disk = (f"driver=raw,file.driver=iscsi,file.transport=iser,file.portal={{a}}:{{port}},file.target={TARGET},"
                 f"file.lun=1,file.initiator-name={INITIATOR}")
-        sizes = ("512", "4k", "64k", "256k")  # From 512 KiB on libiscsi 1.19 frees what is not its own.
+        sizes = ("512", "4k", "64k", "256k")  # From 512 KiB on libiscsi 1.19 frees memory that it does not own.
         steps = [f"-c \"{step} -P {number + 17} {number}M {size}\"" for step in ("write", "read")
                  for number, size in enumerate(sizes)]
         yield Row("qemu-block-extra", f"qemu-io, of tgtd --iser ({path})",
@@ -79,7 +82,7 @@ def _dapl():
         ("dtestcm -c 200", "dtestcm -P verbatim -c 200", "", "ALL 200 CONNECTED on Client"),
         ("dtestx", "dtestx -P verbatim", "", "PASSED"),
     )
-    # A provider for each node: its address is part of the file.
+    # One provider per node, because the file contains its address.
     before = {
         "rdma_cm": "for node in {a} {b}; do echo \"verbatim u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "
                    "\\\"$node 0\\\" \\\"\\\"\" > {folder}/$node.conf; done",
@@ -90,7 +93,7 @@ def _dapl():
     for provider, make in before.items():
         for path, fields in PATHS.items():
             if provider == "sockets" and path != "wire":
-                continue  # RNICs are connected by rdma_cm alone; and on one host both ends take the same address.
+                continue  # rdma_cm is the only way to connect RNICs; and on one host both ends use the same address.
             for name, program, more, expect in runs:
                 if name == "dtestx" and "iWARP" in path:
                     continue
@@ -116,7 +119,7 @@ def _qemu():
 
 
 def _exporter():
-    # On the wire alone: the direct path sends no packets, so that the port counts none.
+    # Only on the wire: the direct path sends no packets, so the port counts none.
     yield Row("prometheus-node-exporter", "--collector.infiniband",
               "python3 -B {here}/scrape.py {a} {port} {port}", "ib_write_bw -F -p {port} -n 500 -s 65536",
               expect=r"the port has sent \d{8} bytes", quick=True)

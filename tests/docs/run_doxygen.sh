@@ -1,6 +1,6 @@
 #!/bin/bash
-# run_doxygen.sh DOXYFILE FOLDER: makes the guide and the reference without a warning, into a folder of the test: `docs` is the
-# user's. Skipped where there is no Doxygen.
+# run_doxygen.sh DOXYFILE FOLDER: builds the guide and the reference without a warning in a folder
+# of the test, since `docs` belongs to the user. Skipped without Doxygen.
 set -euo pipefail
 command -v doxygen >/dev/null || {
   echo "skipped: doxygen is not installed (./setup.sh test installs it)"

@@ -17,7 +17,7 @@ from terminal import Terminal
 
 SKIPPED = 77
 STAT = re.compile(r"\d+ \((.*)\) (\w)", re.DOTALL)
-AGENT_SECONDS_MAX = 10  # An agent leaves half a second after its last program.
+AGENT_SECONDS_MAX = 10  # An agent exits half a second after its last program.
 
 
 def enter_namespaces():
@@ -93,7 +93,7 @@ class Run:
             terminal = self._terminals[command.terminal]
             terminal.finish(status_is_shown=command.text == "echo $?")
             terminal.start(command)
-            # A named terminal's command may go on while the other terminal has its own.
+            # A command in a named terminal may continue while the other terminal runs its own.
             if command.terminal:
                 terminal.wait_until_it_begins()
             elif command is commands[-1]:

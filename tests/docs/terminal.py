@@ -9,7 +9,7 @@ import time
 
 from page import PageError, normal
 
-SECONDS_MAX = 120  # For one command, on a machine that is busy.
+SECONDS_MAX = 120  # For one command on a busy machine.
 END = re.compile(r"\n@@ended (\d+) (\d+)@@\n")
 
 

@@ -130,7 +130,8 @@ def barrier(stage, _):
         if [number for _, number, _ in lines] != list("12345"):
             raise Failure(f"not all rounds are in:\n{program.output()}")
         waits[int(lines[0][0])] = sum(float(wait) for _, _, wait in lines)
-    # Process 2 works 20 ms in each round, process 1 only 10; the first round may have begun before all were there.
+    # Process 2 works 20 ms in each round, process 1 only 10; the first round may have begun before
+    # all had started.
     if len(waits) != 3 or waits[0] < 4 * 20 or waits[1] < 4 * 10:
         raise Failure(f"one did not wait for the last: {waits}")
 
@@ -162,7 +163,8 @@ def chat(stage, _):
             wait_for(other, f"* name-{node} has left\n")
 
 
-# What each example runs over. verbs_write connects its queue pairs itself, which iWARP has no way for.
+# The protocols of each example. verbs_write connects its queue pairs itself, which is not possible
+# over iWARP.
 CASES = {
     "verbs_write": (verbs_write, ("roce",)),
     "cm_write": (cm_write, ("roce", "iwarp")),

@@ -61,7 +61,8 @@ TEST(Factory, TokensTravelAsRawBytes) {
   EXPECT_EQ(text(here, 5), "shown");
 }
 
-/// Eight threads connect at once, by one factory; their messages come with the right queue pairs.
+/// Eight threads connect at once with one factory; their messages arrive with the right queue
+/// pairs.
 TEST(Factory, EightThreadsConnectAtOnce) {
   constexpr uint32_t kThreads = 8;
   Context server;
@@ -170,8 +171,8 @@ int raw_connection(uint16_t port) {
   return fd;
 }
 
-/// Strangers, and a peer with Infinity's own library, which speaks of LIDs alone: each is told of,
-/// and the next one gets its connection.
+/// Strangers, and a peer with Infinity's own library, which only knows LIDs: each is reported, and
+/// the next peer is connected.
 TEST(Factory, WhoDoesNotConnectKeepsNobodyOut) {
   Context server;
   Context client;
@@ -181,7 +182,7 @@ TEST(Factory, WhoDoesNotConnectKeepsNobodyOut) {
   auto accepted = std::async(std::launch::async, [&] {
     return std::unique_ptr<QueuePair>(listening.acceptIncomingConnection());
   });
-  close(raw_connection(listening.port()));  // Says nothing.
+  close(raw_connection(listening.port()));  // Sends nothing.
 
   const int stranger = raw_connection(listening.port());
   const std::string noise(1040, '\xff');
@@ -209,7 +210,7 @@ TEST(Factory, WhoDoesNotConnectKeepsNobodyOut) {
   EXPECT_NE(told.find("library is Infinity itself"), std::string::npos) << told;
 }
 
-/// A server with Infinity's own library answers with zeros where ours has its mark.
+/// A server with Infinity's own library has zeros where ours has its mark.
 TEST(Factory, AnInfinityServerOverAnotherLinkIsToldOf) {
   Context context;
   QueuePairFactory factory(&context);
@@ -227,7 +228,7 @@ TEST(Factory, AnInfinityServerOverAnotherLinkIsToldOf) {
     EXPECT_EQ(recv(peer, bytes.data(), bytes.size(), MSG_WAITALL), 1040);
     bytes.fill(0);
     EXPECT_EQ(send(peer, bytes.data(), bytes.size(), 0), 1040);
-    EXPECT_EQ(recv(peer, bytes.data(), 1, 0), 0);  // Ours sends nothing else.
+    EXPECT_EQ(recv(peer, bytes.data(), 1, 0), 0);  // Ours sends nothing more.
     close(peer);
   });
   EXPECT_NE(error_of([&] {
@@ -238,7 +239,7 @@ TEST(Factory, AnInfinityServerOverAnotherLinkIsToldOf) {
   close(server);
 }
 
-/// The peer's program is killed: the request under way, and those after it, end as failed.
+/// The peer's program is killed: the outstanding request and later ones fail.
 TEST(Factory, APeerThatDies) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -269,7 +270,7 @@ TEST(Factory, APeerThatDies) {
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   testing::internal::CaptureStderr();
-  // WRITEs end early over iWARP: a READ needs the peer.
+  // Over iWARP, WRITEs complete early; a READ needs the peer.
   connected->read(&here, token, &request);
   EXPECT_FALSE(done(request));
   connected->read(&here, token, &request);

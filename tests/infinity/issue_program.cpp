@@ -1,5 +1,5 @@
-// A program for Infinity as its users write them, C++11: what is between the lines is issue 28's,
-// word for word.
+// A program for Infinity as users write them, in C++11: the text between the lines is that of issue
+// 28, word for word.
 #include <infinity/infinity.h>
 
 #define SERVER_IP getenv("SERVER_IP")

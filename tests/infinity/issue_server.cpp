@@ -1,5 +1,5 @@
-// The other side of issue_program: shows a buffer, and ends well if that buffer's content comes
-// back as a message.
+// The other side of issue_program: offers a buffer, and succeeds if the buffer's content comes back
+// as a message.
 #include <cstdio>
 #include <cstring>
 #include <memory>

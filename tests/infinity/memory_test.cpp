@@ -77,7 +77,8 @@ TEST(Memory, ResizeGrowsShrinksAndMoves) {
   pair.a->write(&pair.here, 0, token.get(), 12284, 4, queues::OperationFlags(), &pair.request);
   EXPECT_TRUE(done(pair.request));
 
-  // Into memory of the program, which the buffer then frees, as it allocated the memory before.
+  // Into the program's memory, which the buffer then frees, because it allocated the earlier
+  // memory.
   void* const before = own.getData();
   own.resize(4096, std::calloc(1, 4096));
   EXPECT_EQ(text(own, 7), "content");
@@ -98,7 +99,7 @@ TEST(Memory, WhatCannotBeRegisteredIsToldInWords) {
               Buffer(&context, reinterpret_cast<void*>(4096), 4096);
             }).find("cannot be registered"),
             std::string::npos);
-#ifndef __SANITIZE_ADDRESS__  // Whose allocator ends the program instead.
+#ifndef __SANITIZE_ADDRESS__  // Its allocator would end the program.
   EXPECT_NE(error_of([&] { Buffer(&context, uint64_t{1} << 60); }).find("cannot be allocated"),
             std::string::npos);
 #endif

@@ -13,8 +13,8 @@ OperationFlags signaled() {
   return flags;
 }
 
-/// Waits until what was written lies at the peer: over iWARP a WRITE ends when it has been sent,
-/// and a READ after it has waited for it.
+/// Waits until the written bytes are at the peer. Over iWARP a WRITE completes when it is sent; a
+/// READ completes after it.
 bool placed(Connected& pair) {
   if (!done(pair.request)) return false;
   if (!is_iwarp()) return true;
@@ -48,7 +48,7 @@ TEST(Operations, EachOverloadOfWrite) {
   ASSERT_TRUE(placed(pair));
   EXPECT_EQ(text(pair.there, 4, 100), "hort");
 
-  // Without a token: a later request's end is theirs.
+  // Without a token: the completion of a later request completes them.
   pair.a->write(&pair.here, pair.token.get());
   pair.a->write(&pair.here, pair.token.get(), 8);
   pair.a->write(&pair.here, 0, pair.token.get(), 0, 8, signaled());
@@ -168,7 +168,7 @@ TEST(Operations, WriteWithImmediateTakesNoBuffer) {
                                &pair.request);
     ASSERT_TRUE(done(pair.request));
     const receive_element_t message = next_message(pair.context_b);
-    EXPECT_EQ(message.buffer, nullptr);  // The one that was posted is posted again.
+    EXPECT_EQ(message.buffer, nullptr);  // Its buffer is posted again.
     EXPECT_EQ(message.immediateValue, value);
     EXPECT_TRUE(message.immediateValueValid);
     EXPECT_EQ(message.queuePair, pair.b.get());
@@ -190,7 +190,7 @@ TEST(Operations, SeveralBuffersIntoOnePlace) {
   EXPECT_EQ(pair.request.getRegion(), &pair.here);
   EXPECT_EQ(text(pair.there, 12, 10), "onethree-two");
 
-  // Whole buffers, from their beginnings.
+  // Whole buffers, from their starts.
   Buffer* whole[] = {&second};
   pair.a->multiWrite(whole, nullptr, nullptr, 1, pair.token.get(), 100, OperationFlags(),
                      &pair.request);
@@ -226,7 +226,7 @@ TEST(Operations, Atomics) {
   EXPECT_EQ(before.getValue(), 42u);
   EXPECT_EQ(cell.getValue(), 42u);
 
-  // Into the context's own.
+  // Into the context's own Atomic.
   pair.a->compareAndSwap(token.get(), 42, 7, &pair.request);
   ASSERT_TRUE(done(pair.request));
   EXPECT_EQ(pair.context_a.defaultAtomic->getValue(), 42u);
@@ -258,7 +258,7 @@ TEST(Operations, WhatIsOutOfBoundsIsRefusedInWords) {
                                  OperationFlags());
             }).find("infinity: QueuePair::multiWrite: 5 elements; this device takes 1 to "),
             0u);
-  // The queue pair is as it was.
+  // The queue pair still works.
   pair.a->write(&pair.here, small.get(), 16, &pair.request);
   EXPECT_TRUE(done(pair.request));
 }
@@ -275,7 +275,7 @@ TEST(Operations, AWrongTokenFailsTheRequestAndThoseBehindIt) {
   EXPECT_FALSE(done(second));
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_NE(told.find("infinity: a request of queue pair "), std::string::npos) << told;
-  EXPECT_EQ(told.find("infinity: "), told.rfind("infinity: ")) << told;  // Once.
+  EXPECT_EQ(told.find("infinity: "), told.rfind("infinity: ")) << told;  // Only once.
 }
 
 TEST(Operations, MoreThanTheSendQueueHoldsWaitsForRoom) {

@@ -53,8 +53,9 @@ receive_element_t next_message(Context& context) {
 
 }  // namespace kit
 
-/// Without more arguments, as gtest's. `... PATH PROTOCOL` starts again with Verbatim's variables
-/// set, of which the library may read some before main: ctest's discovery has no list of variables.
+/// Without arguments: gtest's main. With `... PATH PROTOCOL` the program starts itself again with
+/// Verbatim's variables set, because the library may read some before main; ctest's discovery
+/// cannot set variables.
 int main(int argc, char** argv) {
   if (argc >= 3 && argv[argc - 1][0] != '-' && argv[argc - 2][0] != '-') {
     const bool over_iwarp = std::string_view(argv[argc - 1]) == "iwarp";

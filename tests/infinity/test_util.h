@@ -11,7 +11,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-/// What the tests of Infinity's interface share.
+/// Helpers of the tests of Infinity's interface.
 namespace kit {
 
 using infinity::core::Context;
@@ -28,7 +28,7 @@ using infinity::utils::Error;
 
 bool is_iwarp();
 
-/// An address of this node.
+/// Returns an address of this node.
 const char* own_address();
 
 /// A factory that listens at a free port.
@@ -38,7 +38,7 @@ class Listening : public QueuePairFactory {
   uint16_t port() const;
 };
 
-/// Two contexts of this process, and a queue pair of each, connected.
+/// Two contexts of this process, each with a queue pair, connected.
 struct Pair {
   explicit Pair(std::string_view data_of_a = {}, std::string_view data_of_b = {});
 
@@ -50,7 +50,7 @@ struct Pair {
   std::unique_ptr<QueuePair> b;
 };
 
-/// Some memory of each side of a Pair, and the token of b's.
+/// Memory of each side of a Pair, and the token of b's.
 struct Connected : Pair {
   static constexpr uint64_t kBytes = 8192;
   Buffer here{&context_a, kBytes};
@@ -66,13 +66,13 @@ inline std::string text(Buffer& buffer, size_t size, uint64_t offset = 0) {
   return {static_cast<char*>(buffer.getData()) + offset, size};
 }
 
-/// Waits, and tells whether the request was done.
+/// Waits for the request; returns true if it succeeded.
 bool done(RequestToken& request);
 
-/// The context's next message; throws after some seconds without one.
+/// Returns the context's next message; throws after some seconds.
 receive_element_t next_message(Context& context);
 
-/// What the call says as it fails; empty where it does not.
+/// Returns the text of the error that the call throws; empty if it throws none.
 template <class Call>
 std::string error_of(Call&& call) {
   try {

@@ -13,7 +13,7 @@ from testbed import Testbed, option_parser, wait_until
 
 HERE = pathlib.Path(__file__).resolve().parent
 OPTIONS = None
-LAB = None  # Its `build` is the prefix: bin/verbatim is there, too.
+LAB = None  # Its `build` is the prefix, which also has bin/verbatim.
 SECONDS_MAX = 60
 
 

@@ -1,7 +1,8 @@
 #!/bin/bash
-# try_packages.sh FOLDER: in a clean Debian system of its own, as root: installs the packages of FOLDER, runs perftest and
-# a C++ program as an ordinary user, with `verbatim run` and with verbatim-system, removes the packages, and looks for
-# what is left. dev/fresh.sh makes the system, and runs this in it.
+# try_packages.sh FOLDER: runs in a clean Debian system, as root: installs the packages of FOLDER,
+# runs perftest and a C++ program as an ordinary user, with `verbatim run` and with verbatim-system,
+# removes the packages, and checks that nothing is left. dev/fresh.sh creates the system and runs
+# this in it.
 set -euo pipefail
 packages=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,10 +14,10 @@ fail() {
   exit 1
 }
 apt() { DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends "$@" >"$log" 2>&1 || fail "apt-get $*"; }
-# In a network of its own, as the user: no other test has these addresses.
+# In a new network namespace, as the user: no other test has these addresses.
 # shellcheck disable=SC2016  # The inner shell expands it.
 as_user() { unshare --net -- sh -c 'ip link set lo up && exec su - tester -c "$1"' sh "$1"; }
-# What a command says, and that it ends with STATUS.
+# Checks a command's output, and that it exits with STATUS.
 expect() {
   local status=0
   as_user "timeout 60 sh -c '$2'" >"$log" 2>&1 || status=$?
@@ -54,7 +55,8 @@ echo "packages: C++ programs, found with pkg-config and with CMake"
 expect 0 "g++ -std=c++20 $here/program/own_program.cpp -o own_program \$(pkg-config --cflags --libs verbatim)"
 expect 0 "cmake -S $here/program -B own -DCMAKE_CXX_STANDARD=20 && cmake --build own"
 cat >/opt/pair.sh <<'END'
-# pair.sh COMMAND...: COMMAND serve PORT on node a, COMMAND ADDRESS PORT on node b. VIA: what each begins with.
+# pair.sh COMMAND...: runs COMMAND serve PORT on node a, COMMAND ADDRESS PORT on node b. VIA: a
+# prefix of both.
 $VIA_A "$@" serve 7000 &
 server=$!
 sleep 1

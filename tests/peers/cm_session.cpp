@@ -1,6 +1,6 @@
-// Connections between two hosts through rdma_cm, IB's or iWARP's: private data each way, a
-// rejection with its reason, nobody at the port, and an end by either side. One program serves, the
-// other names its host:
+// Connections between two hosts through rdma_cm, InfiniBand's or iWARP's: private data in both
+// directions, a rejection with its reason, no listener at the port, and an end by either side. One
+// program is the server, the other names its host:
 //
 //   peer_cm [-p PORT] [HOST]
 #include <cerrno>
@@ -40,7 +40,7 @@ rdma_conn_param with(const char* private_data) {
   return parameters;
 }
 
-/// Private data is as long as the message has room for; what was said comes first.
+/// Private data always has the full length of the message's field, with the words at the start.
 void expect_words(const Event& event, const char* words) {
   check(event.private_data.compare(0, std::strlen(words), words) == 0,
         std::string("private data: ") + words);
@@ -53,7 +53,7 @@ void create_queue_pair(rdma_cm_id* id) {
   check(rdma_create_qp(id, nullptr, &options) == 0, "rdma_create_qp");
 }
 
-/// An id that is about to ask for a connection.
+/// Returns an id that is ready to connect.
 rdma_cm_id* prepare(const Manager& manager, const char* host, int port) {
   rdma_cm_id* const id = manager.resolve(host, port);
   create_queue_pair(id);
@@ -67,7 +67,7 @@ rdma_cm_id* ask(const Manager& manager, const char* host, int port) {
   return id;
 }
 
-/// IBA's reason, or over iWARP, which has none, an errno value: Linux's siw has another.
+/// IBA's reason; over iWARP, which has none, an errno value, and Linux's siw has another one.
 void expect_rejection(const Event& event, int reason) {
   const bool is_iwarp = peers::is_iwarp(event.id->verbs);
   const int refused =
@@ -146,9 +146,9 @@ void be_server(int port) {
   check(rdma_reject(id, kNo, static_cast<std::uint8_t>(std::strlen(kNo))) == 0, "rdma_reject");
   Manager::destroy(id);
   id = accept_one(manager);
-  usleep(200'000);  // Linux's siw takes an end that comes with the answer for a rejection.
+  usleep(200'000);  // Linux's siw treats an end that comes with the answer as a rejection.
   Manager::destroy(id);
-  sleep(2);  // Answers what is said again, as a server that goes on would.
+  sleep(2);  // Answers repeated messages, as a server that continues would.
   for (rdma_cm_id* listener : listeners) Manager::destroy(listener);
 }
 

@@ -4,16 +4,16 @@
 
 namespace peers {
 
-/// This side's ends of connections that rdma_cm makes, where the verbs cannot (iWARP): the client
-/// asks, the server accepts.
+/// This side's ends of connections made by rdma_cm, which iWARP requires: the client connects, the
+/// server accepts.
 class Connections {
  public:
-  /// Of the server, which listens from now on where `host` is none.
+  /// The server, if `host` is null, listens from now on.
   Connections(const char* host, int port) : host_(host), port_(port) {
     if (host_ == nullptr) manager_.listen(port_);
   }
 
-  /// The next connection, established. The caller's, as is its queue pair.
+  /// Returns the next connection, established. The caller owns it and its queue pair.
   rdma_cm_id* next(const endpoint::Device& device, std::uint32_t sends,
                    std::uint32_t receives) const {
     rdma_cm_id* const id = host_ == nullptr ? manager_.expect(RDMA_CM_EVENT_CONNECT_REQUEST).id

@@ -1,6 +1,5 @@
-// Each error that a requester can cause, with the status that either side gets of it
-// (IBA 9.9.2, 9.9.3). Over iWARP (RFC 5040, 4.8) each ends the stream, and a WRITE or SEND has
-// completed before.
+// Each error that a requester can cause, with the status on both sides (IBA 9.9.2, 9.9.3). Over
+// iWARP (RFC 5040, 4.8) each ends the stream, and a WRITE or SEND has completed before.
 #include <cerrno>
 #include <optional>
 
@@ -10,7 +9,7 @@ namespace peers {
 namespace {
 
 constexpr std::uint32_t kBytes = 4096;
-/// Of half a second each; 0: no receive is an error at once.
+/// Half a second each; count 0: a missing receive is an error at once.
 constexpr endpoint::Retries kImpatient{.timeout = 17, .count = 2, .not_ready = 0};
 constexpr int kNoRights = IBV_ACCESS_LOCAL_WRITE;
 
@@ -18,15 +17,16 @@ struct Misuse {
   const char* name;
   ibv_wr_opcode opcode;
   ibv_wc_status status;
-  std::uint64_t beyond = 0;     // Bytes behind the place that was told.
-  std::uint32_t wrong_key = 0;  // What the key is changed by.
+  std::uint64_t beyond = 0;     // Bytes beyond the buffer.
+  std::uint32_t wrong_key = 0;  // Added to the key.
   bool region_has_no_rights = false;
-  std::uint32_t receive_bytes = 0;  // Of a receive that the responder posts.
+  std::uint32_t receive_bytes = 0;  // Size of the receive that the responder posts.
   ibv_wc_status receives = IBV_WC_SUCCESS;
-  bool is_destroyed = false;                              // The responder's queue pair.
-  std::optional<ibv_wc_status> rxe_status, rxe_receives;  // Where Linux's rxe responds, if other.
-  bool rxe_refuses = false;                               // With EINVAL, as it is posted.
-  bool siw_serves = false;                                // It looks at no right to read.
+  bool is_destroyed = false;  // The responder's queue pair is destroyed.
+  std::optional<ibv_wc_status> rxe_status,
+      rxe_receives;          // With Linux's rxe as responder, if different.
+  bool rxe_refuses = false;  // With EINVAL in the post.
+  bool siw_serves = false;   // It checks no right to read.
 };
 constexpr Misuse kMisuses[] = {
     {.name = "WRITE with a wrong key",
@@ -77,14 +77,14 @@ constexpr Misuse kMisuses[] = {
      .is_destroyed = true},
 };
 
-/// Whether the requester hears how it went.
+/// Returns true if the requester gets a response.
 bool has_response(const Misuse& misuse) {
   return misuse.opcode == IBV_WR_RDMA_READ || misuse.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
 bool is_tried(const Session& session, const Misuse& misuse) {
   if (!session.is_stream()) return true;
-  if (misuse.is_destroyed) return false;  // It has ended the stream before.
+  if (misuse.is_destroyed) return false;  // The stream was ended before.
   return misuse.opcode != IBV_WR_ATOMIC_FETCH_AND_ADD || !session.is_between(Stack::siw);
 }
 
@@ -107,7 +107,7 @@ void expect_outcome(const Session& session, const Pair& pair, const Misuse& misu
   }
   expect_status(session, IBV_WC_WR_FLUSH_ERR,
                 is_stream ? "a receive of a stream that has ended" : "the request behind");
-  // siw flushes what programs post later only when the queue pair is destroyed.
+  // siw flushes requests that are posted later only when the queue pair is destroyed.
   if (!is_stream || session.own == Stack::siw) return;
   endpoint::post_send(pair.qp, {.opcode = IBV_WR_SEND}, pair.memory->segment(1));
   expect_status(session, IBV_WC_WR_FLUSH_ERR, "a request to a stream that has ended");

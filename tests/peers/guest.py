@@ -12,10 +12,10 @@ sys.path.insert(0, os.path.join(HERE, "..", "programs"))
 from testbed import Failure, SKIPPED, wait_until
 from namespaces import enter_user_namespace, is_inside
 
-ADDRESS, ADDRESS_6 = "10.77.0.2", "fd77::2"  # The guest's.
+ADDRESS, ADDRESS_6 = "10.77.0.2", "fd77::2"  # Of the guest.
 OUR_ADDRESS, OUR_ADDRESS_6 = "10.77.0.1", "fd77::1"
 MTU = 4500  # RoCE's 4096 and its headers.
-STACKS = ("rxe", "siw")  # Which of Linux's the guest has on its interface.
+STACKS = ("rxe", "siw")  # Linux's stacks, which the guest can have on its interface.
 TOOLS = ("qemu-system-x86_64", "busybox", "cpio", "modprobe", "rdma")
 BOOT_SECONDS_MAX = 300
 
@@ -33,7 +33,7 @@ def enter_network(system):
     missing = [tool for tool in TOOLS if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")]
     if missing:
         skip(f"not installed: {' '.join(missing)}; ./test.sh --peers installs them")
-    if not is_inside():  # From where packages can still be downloaded.
+    if not is_inside():  # Here packages can still be downloaded.
         subprocess.run([f"{HERE}/guest/prepare.sh", system], check=True)
     enter_user_namespace()
     for command in ("ip tuntap add dev tap0 mode tap", f"ip address add {OUR_ADDRESS}/24 dev tap0",
@@ -119,7 +119,7 @@ class Guest:
         try:
             self._process.stdin.write(f"{line}\n".encode())
             self._process.stdin.flush()
-        except BrokenPipeError:  # It has ended, which whoever waits for it will see.
+        except BrokenPipeError:  # It has ended, which the caller's wait will show.
             pass
 
     def has_ended(self):

@@ -1,10 +1,10 @@
-// Tests between two hosts, with every byte compared: either side may be any RDMA device, for this
-// uses nothing but libibverbs, and librdmacm where it connects (iWARP). One program serves, the
+// Tests between two hosts that compare every byte. Either side may be any RDMA device, because the
+// program uses only libibverbs, and librdmacm to connect over iWARP. One program is the server, the
 // other names its host:
 //
 //   peer_session [-p PORT] [-g GID-INDEX] [HOST [-m SMALLEST-MTU]]
 //
-// Connections of rdma_cm are at the port after PORT.
+// Connections of rdma_cm use the port after PORT.
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
@@ -15,7 +15,7 @@
 
 namespace {
 
-/// The client's wish.
+/// Returns the MTU that the client asks for.
 ibv_mtu smallest(const peers::ControlConnection& line, bool is_client, int bytes) {
   if (!is_client) return line.receive_value<ibv_mtu>();
   int mtu = IBV_MTU_256;
@@ -36,7 +36,7 @@ peers::Stack told(const peers::ControlConnection& line, peers::Stack own) {
   return line.receive_value<peers::Stack>();
 }
 
-/// As rdma_cm has it, which connects queue pairs of no other context.
+/// From rdma_cm, which connects only queue pairs of its own contexts.
 ibv_context* first_context() {
   ibv_context** contexts = rdma_get_devices(nullptr);
   peers::check(contexts != nullptr && contexts[0] != nullptr, "no RDMA device");

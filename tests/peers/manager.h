@@ -13,12 +13,12 @@
 
 #include "tests/programs/endpoint.h"
 
-/// What programs that connect through rdma_cm begin with.
+/// Helpers of programs that connect through rdma_cm.
 namespace peers {
 
 using endpoint::check;
 
-/// What an event tells, after it was acknowledged.
+/// Content of an event, after it was acknowledged.
 struct Event {
   rdma_cm_id* id;
   int status;
@@ -37,7 +37,7 @@ inline sockaddr_storage address_of(const char* host, int port) {
   return address;
 }
 
-/// An event channel and the ids on it.
+/// An event channel and its ids.
 struct Manager {
   static constexpr int kTimeoutMs = 10'000;
 
@@ -49,7 +49,8 @@ struct Manager {
     check(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) == 0, "rdma_create_id");
     return id;
   }
-  /// At any address of each family: Linux's siw rejects who asks an IPv6 listener over IPv4.
+  /// Listens at any address of each family, because Linux's siw rejects IPv4 requests at an IPv6
+  /// listener.
   std::array<rdma_cm_id*, 2> listen(int port) const {
     return {listen(AF_INET, port), listen(AF_INET6, port)};
   }
@@ -58,14 +59,14 @@ struct Manager {
     int yes = 1;
     check(rdma_set_option(listener, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof yes) == 0,
           "RDMA_OPTION_ID_AFONLY");
-    sockaddr_in6 any{};  // Both families have the port at the same place.
+    sockaddr_in6 any{};  // The port is at the same offset in both families.
     any.sin6_family = static_cast<sa_family_t>(family);
     any.sin6_port = htons(static_cast<std::uint16_t>(port));
     check(rdma_bind_addr(listener, reinterpret_cast<sockaddr*>(&any)) == 0, "rdma_bind_addr");
     check(rdma_listen(listener, 4) == 0, "rdma_listen");
     return listener;
   }
-  /// An id that knows its device and the way to the host.
+  /// Returns an id whose address and route are resolved.
   rdma_cm_id* resolve(const char* host, int port) const {
     rdma_cm_id* const id = create_id();
     sockaddr_storage address = address_of(host, port);
@@ -98,7 +99,7 @@ struct Manager {
   }
 };
 
-/// Whose RDMA stack: Linux's own differ from the specifications here and there.
+/// The RDMA stack of a side: Linux's differ from the specifications in some points.
 enum class Stack : std::uint8_t { verbatim, rxe, siw };
 
 inline Stack stack_of(const ibv_context* context) {

@@ -11,13 +11,13 @@
 
 #include "tests/programs/endpoint.h"
 
-/// How two test programs on two hosts find each other and tell what they need: one TCP connection.
+/// One TCP connection by which two test programs on two hosts exchange their parameters.
 namespace peers {
 
 using endpoint::check;
 
-/// A TCP connection to the other program; each end is the same processor's, so values go as they
-/// are.
+/// A TCP connection to the other program. Both have the same kind of CPU, so values are sent as
+/// they are.
 class ControlConnection {
  public:
   /// Waits for the other program at `port`.
@@ -55,7 +55,7 @@ class ControlConnection {
     check(recv(end_, &value, sizeof value, MSG_WAITALL) == sizeof value, "the peer has ended");
     return value;
   }
-  /// Returns when the other side is here, too.
+  /// Returns when the other side has called it, too.
   void barrier() const {
     send_value('m');
     receive_value<char>();
@@ -65,7 +65,7 @@ class ControlConnection {
   explicit ControlConnection(int end) : end_(end) { check(end >= 0, "TCP connection"); }
   static addrinfo* resolve(const char* host, const char* port) {
     addrinfo hints{};
-    hints.ai_family = host == nullptr ? AF_INET6 : AF_UNSPEC;  // One listener takes both.
+    hints.ai_family = host == nullptr ? AF_INET6 : AF_UNSPEC;  // One listener accepts both.
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = host == nullptr ? AI_PASSIVE : 0;
     addrinfo* found = nullptr;

@@ -23,9 +23,10 @@ ROOT = os.path.abspath(os.path.join(peer.HERE, "..", ".."))
 OUR_PROGRAMS = ("peer_session", "peer_cm")
 PROTOCOLS = {"rxe": "roce", "siw": "iwarp"}
 NODE = "host"
-SETTLE_SECONDS = 30  # For a server to end when its client has.
-# siw (6.1) fails a SEND that has left whole if the connection ends before its call to TCP returns, which is late
-# in a guest (docs/decisions.md). perftest's last message is one; what was to be measured has been by then.
+SETTLE_SECONDS = 30  # Time for a server to end after its client.
+# siw (6.1) fails a SEND that was sent completely if the connection ends before its call to TCP
+# returns, which is late in a guest (docs/decisions.md). perftest's last message is such a SEND; the
+# measurement is complete by then.
 END_FOUND_TOO_EARLY = re.compile(r"^ *\d+ +\d+ +[\d.]+ .*Bad wc status 2.*Failed to close connection",
                                  re.MULTILINE | re.DOTALL)
 

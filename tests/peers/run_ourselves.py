@@ -22,7 +22,7 @@ def main():
         port = str(testbed.free_port())
         session = [f"{testbed.build}/bin/peer_session", "-p", port]
         server = testbed.start_server("a", session, int(port))
-        # Every MTU takes its time, and the long set has them all.
+        # Each MTU takes time; the long set tests all of them.
         testbed.start("b", [*session, "-m", "4096", testbed.address("a")]).expect_success(SECONDS_MAX)
         server.expect_success(SECONDS_MAX)
 

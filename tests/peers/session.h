@@ -8,23 +8,23 @@
 #include "tests/peers/meeting.h"
 #include "tests/programs/endpoint.h"
 
-/// What the two programs of a test between two hosts have in common. Both run the same steps; where
-/// a step has two sides, each takes each in turn.
+/// The common part of the two programs of a test between two hosts. Both run the same steps; in a
+/// step with two roles, each takes both roles in turn.
 namespace peers {
 
 using endpoint::Buffer;
 using endpoint::Device;
 
 inline constexpr std::size_t kBytesMax = 8 << 20;
-/// Half a second a time (4.1 us times 2^17), for an emulated peer may be slow. Linux's rxe takes a
-/// count of 7 for "for ever".
+/// Half a second each (4.1 us times 2^17), because an emulated peer may be slow. Linux's rxe treats
+/// a count of 7 as "without limit".
 inline constexpr endpoint::Retries kPatient{.timeout = 17, .count = 6};
 
 inline const char* name_of(ibv_qp_type type) {
   return type == IBV_QPT_RC ? "RC" : type == IBV_QPT_UC ? "UC" : "UD";
 }
 
-/// What one side tells the other of a queue pair and its memory.
+/// What one side tells the other about a queue pair and its memory.
 struct RemoteBuffer {
   ibv_gid gid{};
   std::uint32_t number = 0;
@@ -36,16 +36,17 @@ struct Session {
   Device& device;
   ControlConnection line;
   bool is_client;
-  std::unique_ptr<Buffer> memory;  // Of all queue pairs; one byte more than any message, and a GRH.
+  std::unique_ptr<Buffer>
+      memory;  // For all queue pairs; one byte more than any message, and a GRH.
   ibv_mtu smallest_mtu;
-  ibv_mtu mtu;  // What both ports carry.
+  ibv_mtu mtu;  // The MTU that both ports support.
   Stack own, theirs;
-  /// Over iWARP: there is RC alone, no MTU, and rdma_cm connects.
+  /// Over iWARP there is only RC, no MTU, and rdma_cm connects.
   std::unique_ptr<Connections> connections;
 
   bool is_stream() const { return connections != nullptr; }
   bool is_between(Stack stack) const { return own == stack || theirs == stack; }
-  /// The client requests first, then the server.
+  /// First the client requests, then the server.
   template <typename Request, typename Respond>
   void each_way(Request request, Respond respond) const {
     if (is_client) request();
@@ -62,7 +63,7 @@ struct Session {
 
 /// This side's end of a connection between the two programs.
 struct Pair {
-  rdma_cm_id* id;  // Where rdma_cm connects.
+  rdma_cm_id* id;  // If rdma_cm connects.
   ibv_qp* qp;
   Buffer* memory;
   RemoteBuffer there;
@@ -78,7 +79,7 @@ struct Pair {
         RemoteBuffer{session.device.gid, qp->qp_num, memory->region->rkey, memory->address()});
     there = session.line.receive_value<RemoteBuffer>();
     if (id == nullptr) connect(session.device, mtu, retries);
-    session.line.barrier();  // Nobody sends before both can receive.
+    session.line.barrier();  // Neither side sends before both can receive.
   }
   ~Pair() {
     if (id != nullptr) {
@@ -104,7 +105,7 @@ struct Pair {
   }
 };
 
-/// The next completion, good or not.
+/// Returns the next completion, whatever its status.
 inline ibv_wc next_completion(const Session& session) {
   ibv_wc completion{};
   int polled = 0;
@@ -121,8 +122,8 @@ inline void expect_status(const Session& session, ibv_wc_status expected, const 
   std::exit(1);
 }
 
-/// Of a READ or atomic that the peer refuses: Linux's siw reads no Terminate message, and how its
-/// requests end is chance.
+/// Expects the failure of a READ or atomic that the peer refuses. Linux's siw does not read
+/// Terminate messages, so the status of its requests is undefined.
 inline void expect_failure(const Session& session, ibv_wc_status expected, const char* what) {
   if (session.own != Stack::siw) return expect_status(session, expected, what);
   check(next_completion(session).status != IBV_WC_SUCCESS, what);

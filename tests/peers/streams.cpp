@@ -1,4 +1,5 @@
-// Many requests under way at once on several queue pairs, each with a place of its own.
+// Many requests outstanding at once on several queue pairs, each with a separate part of the
+// memory.
 #include <cstring>
 
 #include "tests/peers/session.h"
@@ -7,7 +8,7 @@ namespace peers {
 namespace {
 
 constexpr std::size_t kPairs = 4;
-constexpr std::size_t kEach = 32;  // Requests of a queue pair.
+constexpr std::size_t kEach = 32;  // Requests per queue pair.
 constexpr std::size_t kBytes = 5000;
 constexpr std::size_t kAll = kPairs * kEach;
 
@@ -45,8 +46,8 @@ void for_all(std::vector<std::unique_ptr<Pair>>& pairs, Each each) {
   }
 }
 
-/// Over iWARP a WRITE has completed before its bytes are there: a READ behind it tells (RFC 5040,
-/// section 5.5).
+/// Over iWARP a WRITE completes before its bytes are placed; a READ after it shows that they are
+/// (RFC 5040, section 5.5).
 void wait_for_placement(const Session& session, const std::vector<std::unique_ptr<Pair>>& pairs) {
   ibv_sge spare = session.memory->segment(1);
   spare.addr += kBytesMax;
@@ -79,7 +80,7 @@ void request(const Session& session, std::vector<std::unique_ptr<Pair>>& pairs,
   if (stream.opcode == IBV_WR_RDMA_WRITE) wait_for_placement(session, pairs);
   if (reads) compare(memory, stream);
   session.line.barrier();
-  session.line.barrier();  // It has looked.
+  session.line.barrier();  // The peer has checked.
 }
 
 void respond(const Session& session, std::vector<std::unique_ptr<Pair>>& pairs,

@@ -3,14 +3,14 @@ other way round. `{port}` is where the server listens, `{gid}` the index of the 
 
 from dataclasses import dataclass
 
-RXE, BOTH = ("rxe",), ("rxe", "siw")  # siw has rdma_cm alone.
+RXE, BOTH = ("rxe",), ("rxe", "siw")  # siw has only rdma_cm.
 GID_OF_IP = {4: 1, 6: 2}  # On both sides.
 
 
 @dataclass(frozen=True)
 class Row:
     server: str
-    client: str  # The server's host follows.
+    client: str  # The server's host is appended.
     port: int
     is_ours: bool = False  # A program of tests/peers: its lines "passed: ..." are rows of the report.
     ip: int = 4
@@ -47,10 +47,12 @@ ROWS = [
       for work, services in SERVICES.items() for service in services),
     *(pair(f"ib_{work} -p {{port}} -x {{gid}} -F -n 100 -q 4", stacks=RXE)
       for work in ("send_bw -e", "write_bw", "read_bw -e", "atomic_bw -e")),
-    # perftest connects a second time without waiting until its server listens again: too fast for the guest.
+    # perftest connects a second time without waiting for its server to listen again, which is too
+    # fast for the guest.
     *(pair(f"ib_{work} -p {{port}} -F -n 100 -R", server_sides=("ours",))
       for work in ("send_bw", "write_bw", "read_bw -e", "send_lat -e")),
-    # It waits for an event of its own when all that it may send has completed, which over iWARP is early.
+    # It waits for an event after everything that it may send has completed, which over iWARP is too
+    # early.
     pair("ib_send_bw -e -p {port} -F -n 100 -R", server_sides=("ours",), stacks=RXE),
     Row("rping -s -p {port} -V -C 20 -S 4000", "rping -c -p {port} -V -C 20 -S 4000 -a", 7174),
     Row("rping -s -a :: -p {port} -V -C 20 -S 4000", "rping -c -p {port} -V -C 20 -S 4000 -a", 7174, ip=6),

@@ -1,5 +1,5 @@
-// Each operation of RC, UC and UD, each way, at each MTU, or over iWARP, in messages of no byte to
-// 8 MiB.
+// Each operation of RC, UC and UD in both directions, with each MTU, or over iWARP, in messages of
+// 0 bytes to 8 MiB.
 #include <cstring>
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@ constexpr std::uint8_t kUntouched = 0xee;
 using endpoint::is_atomic;
 using endpoint::Operation;
 
-/// One message of one operation, on both sides of it.
+/// A message of one operation, seen from both sides.
 struct Message {
   const Session& session;
   const Pair& pair;
@@ -63,7 +63,7 @@ struct Message {
       compare(memory);
     }
     session.line.barrier();
-    session.line.barrier();  // It has looked.
+    session.line.barrier();  // The peer has checked.
   }
   void post() const {
     ibv_send_wr request{};
@@ -83,7 +83,7 @@ struct Message {
   void respond() const {
     Buffer& memory = *pair.memory;
     if (is_atomic(operation.opcode)) {
-      const std::uint64_t before = 5;  // What the comparison wants.
+      const std::uint64_t before = 5;  // The value that the comparison expects.
       std::memcpy(memory.bytes.data(), &before, sizeof before);
     } else if (operation.opcode == IBV_WR_RDMA_READ) {
       fill(memory);
@@ -112,7 +112,7 @@ struct Message {
            "immediate data announced wrongly");
     expect(!announced || ntohl(completion.imm_data) == kImmediate, "wrong immediate data");
   }
-  /// An unreliable WRITE has no completion at its target: its bytes come when they come.
+  /// An unreliable WRITE has no completion at its target, which must wait for the bytes.
   void wait_for_last_byte(const Buffer& memory) const {
     if (length == 0) return;
     const volatile std::uint8_t* last = &memory.bytes[headroom() + length - 1];
@@ -133,7 +133,7 @@ std::vector<std::size_t> lengths(const Operation& operation, ibv_qp_type type, s
   return all;
 }
 
-/// RFC 5040, and 7306, which siw does not have.
+/// RFC 5040, and 7306, which siw does not support.
 bool goes_over_stream(const Session& session, ibv_wr_opcode opcode) {
   if (opcode == IBV_WR_SEND_WITH_IMM) return false;
   const bool is_old =

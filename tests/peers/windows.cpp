@@ -1,6 +1,6 @@
-// Memory windows of both types, and the ways by which they end: invalidated by the peer's SEND, by
-// their owner, or bound anew. What is tried through a key that has ended is refused. Linux's siw
-// has no windows: there, the peer's SEND invalidates a region.
+// Memory windows of both types, and the ways in which their bindings end: invalidated by the peer's
+// SEND, by their owner, or bound again. Requests with an ended key are refused. Linux's siw has no
+// windows: there, the peer's SEND invalidates a region.
 #include <cstring>
 
 #include "tests/peers/session.h"
@@ -14,7 +14,7 @@ enum class End { by_peer, by_owner };
 
 struct Window {
   ibv_mr* region;
-  ibv_mw* window;  // Or none.
+  ibv_mw* window;  // May be null.
   std::uint32_t key = 0;
 
   Window(const Session& session, ibv_mw_type type)
@@ -85,7 +85,7 @@ void request(const Session& session, const Pair& pair, ibv_mw_type type, End end
     ask(session, pair, IBV_WR_SEND_WITH_INV, key, "SEND with invalidate");
   }
   session.line.barrier();
-  session.line.barrier();  // It has ended the window.
+  session.line.barrier();  // The peer has invalidated the window.
   // Over a stream a WRITE has completed before.
   const auto refused = session.is_stream() ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
   ask(session, pair, refused, key, "access through an ended window", IBV_WC_REM_ACCESS_ERR);
@@ -100,9 +100,9 @@ void respond(const Session& session, const Pair& pair, ibv_mw_type type, End end
   session.line.send_value(window.key);
   if (by_send) {
     const ibv_wc completion = session.device.completions(1)[0];
-    // Linux's rxe shows programs the flag as the kernel has it, where it is bit 2.
+    // Linux's rxe shows programs the kernel's value of the flag, which is bit 2.
     const int flag = session.own == Stack::rxe ? 1 << 2 : static_cast<int>(IBV_WC_WITH_INV);
-    const bool is_told = session.own != Stack::siw;  // Nor does siw's library tell.
+    const bool is_told = session.own != Stack::siw;  // siw's library does not report it either.
     check(!is_told || (completion.wc_flags & flag) != 0, "IBV_WC_WITH_INV");
     check(!is_told || completion.invalidated_rkey == window.key, "invalidated_rkey");
   }

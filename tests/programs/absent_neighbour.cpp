@@ -1,6 +1,6 @@
-/// Makes address handles over RoCE v1 (GID index 2): `absent_neighbour ABSENT PRESENT`, two IPv4
-/// addresses. Nobody answers for the first: EHOSTUNREACH. That of the second is made meanwhile.
-/// It prints which came first and ends with status 0 where all was so.
+/// Creates address handles over RoCE v1 (GID index 2): `absent_neighbour ABSENT PRESENT`, two IPv4
+/// addresses. No node has the first: EHOSTUNREACH. The second is created meanwhile. Prints which
+/// came first, and exits with status 0 if all was so.
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>

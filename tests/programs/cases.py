@@ -45,10 +45,10 @@ def _pingpong_case(program, variant, is_long):
     return Case(name, program, _words(variant), rows=2, is_long=is_long)
 
 
-# Messages of each size with -a: few where packets are small, so that 8 MiB does not take long.
+# Messages of each size with -a: few for small packets, so that 8 MiB does not take long.
 ITERATIONS = {256: 8, 512: 12, 1024: 20, 2048: 30, 4096: 40}
-# Services that lose silently get bursts that fit into the receive buffer that an ordinary user may
-# have (208 KiB on Linux): nothing slows a UC or UD sender down.
+# Unreliable services get bursts that fit in the receive buffer of an ordinary user (208 KiB on
+# Linux), because nothing slows a UC or UD sender down.
 UNRELIABLE_BURST = 16
 UC_SIZE_MAX = 65536
 
@@ -163,7 +163,7 @@ def _latency(mtus, is_long):
                 for size in sizes:
                     shape = Shape(connection, mtu, size)
                     yield _perftest(program, shape, is_long)
-                    # perftest takes half a second a size to find the processor's clock.
+                    # perftest measures the CPU's clock for half a second per size.
                     with_events = _served(program, replace(shape, events=True))
                     yield _perftest(program, with_events, is_long or size is None)
 

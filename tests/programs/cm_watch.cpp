@@ -3,7 +3,7 @@
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
 
-// Prints what an rdma_cm_id that is bound to an address hears, until its device is removed.
+// Prints the events of an rdma_cm_id that is bound to an address, until its device is removed.
 int main(int count, char** arguments) {
   if (count != 2) return 2;
   setvbuf(stdout, nullptr, _IOLBF, 0);

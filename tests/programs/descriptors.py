@@ -12,7 +12,7 @@ import sys
 import threading
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-HIGH = 200  # A number that nothing else has.
+HIGH = 200  # An fd that is not in use.
 
 
 def expect(what, found, wanted):
@@ -156,7 +156,7 @@ def a_child_can_only_close(address):
 
 def a_child_of_vfork_changes_nothing(address):
     one, peer = pair(address)
-    # It takes the socket for its standard input, in the memory of this process.
+    # The child gets the socket as standard input by this process's dup2 before exec.
     subprocess.run(["/bin/true"], stdin=one, check=True)
     expect("our own standard input", os.read(0, 1), b"")
     expect_life_until_closed(one, peer)

@@ -1,7 +1,7 @@
-// What a device says that it has is what it has: each limit is reached, and one more is refused
-// with the errno of a card's driver. Run alone on a node. "counts" makes objects up to their
-// number, too, which wants a small device; INLINE is the device's max_inline_data, which no call
-// tells. Usage: device_limits INLINE [counts]
+// Checks a device's limits: each is reached, and one more is refused with the errno of a card's
+// driver. Must run alone on a node. "counts" also creates objects up to their number, which needs a
+// small device; INLINE is the device's max_inline_data, which no call returns. Usage: device_limits
+// INLINE [counts]
 
 #include <array>
 #include <cerrno>
@@ -60,8 +60,8 @@ struct Device {
   }
 };
 
-/// Makes `limit` objects beside those that are there, then one more, which is refused; and again
-/// after one was destroyed. A factory answers with null and errno.
+/// Creates objects up to `limit`, then one more, which is refused, and again one after another was
+/// destroyed. A factory returns null with errno.
 template <typename Object>
 void check_count(const char* what, long limit, long there, const std::function<Object*()>& make,
                  const std::function<int(Object*)>& destroy) {
@@ -110,7 +110,7 @@ void check_counts(const Device& device) {
       "max_ah", has.max_ah, 0, [&] { return ibv_create_ah(pd, &address); }, ibv_destroy_ah);
 }
 
-/// At `limit` it is made, at one more refused with EINVAL.
+/// `limit` is accepted, one more is refused with EINVAL.
 template <typename Object>
 void check_size(const char* what, long limit, const std::function<Object*(std::uint32_t)>& make,
                 const std::function<int(Object*)>& destroy) {
@@ -155,7 +155,7 @@ void check_sizes(const Device& device, std::uint32_t inline_bytes) {
   ibv_destroy_cq(cq);
 }
 
-/// What a queue pair is given in modify_qp. Refused ones leave it as it is.
+/// Attributes in modify_qp. Refused ones do not change it.
 void check_attributes(const Device& device) {
   const ibv_device_attr& has = device.attributes;
   ibv_qp* const qp = device.queue_pair({1, 1, 1, 1, 0});

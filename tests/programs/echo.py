@@ -21,7 +21,7 @@ def serve(address, port):
 
 def ask(address, port):
     for size in SIZES:
-        # With a time-out, Python's sockets do not block, and poll.
+        # With a time-out, Python's sockets are non-blocking and use poll.
         connection = socket.create_connection((address, port), timeout=None if size == 5000 else 30)
         sent = os.urandom(size)
 

@@ -8,8 +8,8 @@
 
 #include <infiniband/verbs.h>
 
-/// The few steps that each verbs program begins with, for test programs that use nothing but
-/// libibverbs: they run unchanged on a real card.
+/// The first steps of each verbs program, for test programs that use only libibverbs: they also run
+/// on a real card.
 namespace endpoint {
 
 [[noreturn]] inline void fail(const std::string& what) {
@@ -26,7 +26,7 @@ inline constexpr std::uint8_t kGidIndex = 1;
 inline constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-/// Queues of so many requests, of one segment each.
+/// Queues with this many requests, of one segment each.
 inline ibv_qp_cap capacity(std::uint32_t sends, std::uint32_t receives) {
   return {.max_send_wr = sends,
           .max_recv_wr = receives,
@@ -35,12 +35,12 @@ inline ibv_qp_cap capacity(std::uint32_t sends, std::uint32_t receives) {
           .max_inline_data = 0};
 }
 
-/// How long a requester tries, as in ibv_modify_qp(3).
+/// How long a requester retries; see ibv_modify_qp(3).
 struct Retries {
   std::uint8_t timeout = 14, count = 7, not_ready = 7;
 };
 
-/// An RDMA device, opened, with one protection domain and one completion queue.
+/// An open RDMA device with a protection domain and a completion queue.
 struct Device {
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;
@@ -48,7 +48,7 @@ struct Device {
   std::uint8_t gid_index;
   ibv_gid gid{};
 
-  /// The first one.
+  /// Opens the first device.
   explicit Device(int completions) : Device(open_first(), completions) {}
   Device(ibv_context* opened, int completions)
       : Device(opened, completions, is_iwarp(opened) ? std::uint8_t{0} : kGidIndex) {}
@@ -99,7 +99,7 @@ struct Device {
     return path;
   }
 
-  /// Takes `qp` from RESET to INIT: it takes receives.
+  /// Moves `qp` from RESET to INIT, so that receives can be posted.
   void initialise(ibv_qp* qp) const {
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
@@ -113,12 +113,13 @@ struct Device {
           "modify_qp to INIT");
   }
 
-  /// From INIT to RTS, an XRC target to RTR; RC, UC and XRC: connected to `peer` of the same node.
+  /// Moves it from INIT to RTS (an XRC target to RTR); RC, UC and XRC: connected to `peer` of the
+  /// same node.
   void connect_initialised(ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu,
                            std::uint8_t timeout = 14) const {
     connect_along(path_to_self(), qp, peer, mtu, {.timeout = timeout});
   }
-  /// The same, with `peer` at the end of a path.
+  /// The same, with `peer` at the end of a given path.
   static void connect_along(const ibv_ah_attr& path, ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu,
                             const Retries& retries) {
     const bool datagram = qp->qp_type == IBV_QPT_UD;
@@ -151,13 +152,13 @@ struct Device {
     check(ibv_modify_qp(qp, &attr, mask) == 0, "modify_qp to RTS");
   }
 
-  /// From RESET.
+  /// From RESET to RTS.
   void connect(ibv_qp* qp, std::uint32_t peer, ibv_mtu mtu) const {
     initialise(qp);
     connect_initialised(qp, peer, mtu);
   }
 
-  /// The next `count` completions, in any order; ends the program where one has failed.
+  /// Returns the next `count` completions, in any order; ends the program if one has failed.
   std::vector<ibv_wc> completions(std::size_t count) const {
     std::vector<ibv_wc> found;
     while (found.size() < count) {
@@ -192,7 +193,7 @@ struct Buffer {
   }
 };
 
-/// A signaled request of one segment; what else it says stands in `request`.
+/// Posts a signaled request of one segment; `request` has its other fields.
 inline void post_send(ibv_qp* qp, ibv_send_wr request, ibv_sge segment) {
   request.sg_list = &segment;
   request.num_sge = 1;

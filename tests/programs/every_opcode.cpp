@@ -1,6 +1,6 @@
 // Sends each operation of each service (RC, UC, UD) between two queue pairs of one node, in
-// messages of one packet and of several, and compares what arrives byte by byte. A capture of it
-// has packets of every opcode.
+// messages of one packet and of several, and compares every byte that arrives. A capture of it has
+// packets of every opcode.
 #include <cstring>
 
 #include <arpa/inet.h>
@@ -75,7 +75,7 @@ void check_receive(const ibv_wc& completion, const Operation& operation, std::si
 }
 
 void run_atomic(Pair& pair, const Operation& operation) {
-  const std::uint64_t before = 5;  // What the comparison wants.
+  const std::uint64_t before = 5;  // The value that the comparison expects.
   std::memcpy(pair.remote.bytes.data(), &before, sizeof(before));
   pair.post(operation, sizeof(before));
   pair.device.completions(1);
@@ -104,7 +104,7 @@ void run_message(Pair& pair, const Operation& operation, std::size_t length) {
   for (const auto& completion : pair.device.completions(operation.consumes_receive ? 2 : 1)) {
     if (completion.wr_id == kReceiveId) check_receive(completion, operation, length, headroom);
   }
-  // An unreliable WRITE has no completion at the target: its bytes come when they come.
+  // An unreliable WRITE has no completion at its target, which must wait for the bytes.
   const volatile std::uint8_t* last = length == 0 ? nullptr : &target[headroom + length - 1];
   while (last != nullptr && *last != source[length - 1]) ibv_poll_cq(pair.device.cq, 0, nullptr);
   expect(std::memcmp(target.data() + headroom, source.data(), length) == 0, operation, length,

@@ -107,8 +107,8 @@ def ask(mode, connection, failures):
 
 
 def run_client(mode, address, port):
-    # All stand before one is used: the children want the port at the same time. Every other one does
-    # not block, and polls.
+    # All connect before one is used, so that the children need the port at the same time. Every
+    # other one is non-blocking and uses poll.
     connections = [socket.create_connection((address, port), timeout=SECONDS if number % 2 else None)
                    for number in range(clients(mode))]
     failures = []

@@ -7,9 +7,9 @@
 #include "endpoint.h"
 #include "other_program.h"
 
-/// Objects that another process imports: it sends from the exporter's memory, lets a third write,
-/// read and add to it by the exporter's keys, and has nothing of it when the exporter has taken it
-/// back or has ended.
+/// Objects that another process imports: it sends from the exporter's memory, lets a third process
+/// write, read and add to it with the exporter's keys, and loses access when the exporter
+/// deregisters it or has ended.
 namespace programs {
 namespace {
 
@@ -20,7 +20,7 @@ std::uint8_t byte_at(std::size_t place) {
   return static_cast<std::uint8_t>(place * 11 + place / 256);
 }
 
-/// The exporter: says its objects, then does what it is asked, and checks its own memory.
+/// The exporter: announces its objects, then executes requests, and checks its own memory.
 enum Ask : std::uint64_t { check_written, deregister, free_device_memory };
 void be_exporter(const Child& parent) {
   const Device device(4);
@@ -58,7 +58,7 @@ void be_exporter(const Child& parent) {
   }
 }
 
-/// A peer without imports, which uses the keys as any does.
+/// A peer without imports, which uses the keys like any other.
 void be_peer(const Child& parent) {
   const Device device(16);
   Buffer buffer(device, kBytes);
@@ -70,7 +70,7 @@ void be_peer(const Child& parent) {
                              IBV_MTU_4096);
   parent.send_value({});
   const Message exported = parent.receive_value();  // Address and key.
-  // What the importer has sent from the exporter's memory.
+  // The message that the importer has sent from the exporter's memory.
   const ibv_wc received = device.completions(1).front();
   check(received.byte_len == kBytes / 2, "length of the SEND");
   for (std::size_t i = 0; i < kBytes / 2; ++i) check(buffer.bytes[i] == byte_at(i), "SEND");
@@ -107,7 +107,7 @@ void be_peer(const Child& parent) {
   parent.send_value({});
 }
 
-/// The exporter's descriptor, in this process.
+/// Returns the exporter's descriptor in this process.
 int fetch_descriptor(pid_t process, int number) {
   const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(number);
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);

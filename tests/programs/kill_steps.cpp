@@ -1,8 +1,8 @@
-// Kills a program at each step of each operation of the direct path: `kill_steps [POINTS]`. Each
-// round a victim connects to the survivor, is stepped through an operation by so many instructions,
-// and dies there; then the survivor looks whether everything is as it must be. POINTS: so many
-// instants of each operation, evenly spread; 0: all of them. At the end it says that it has
-// settled, and waits until its input ends. It ends with 77 where the machine lets nobody trace.
+// Kills a program at each step of each operation of the direct path: `kill_steps [POINTS]`. In each
+// round a victim connects to the survivor, is stepped through an operation by some number of
+// instructions, and is killed; then the survivor checks everything. POINTS: number of instants per
+// operation, evenly distributed; 0: all of them. At the end it prints that it has settled, and
+// waits until its input ends. It exits with 77 if the machine does not allow tracing.
 #include "tests/programs/kill_steps.h"
 
 #include <algorithm>
@@ -65,7 +65,8 @@ namespace {
 constexpr int kSkipped = 77;
 constexpr int kLanes = 2;
 constexpr long kToTheEnd = LONG_MAX;
-/// What comes later is not stepped through: deregistration looks at each queue pair that could be.
+/// Later queue pairs are not stepped through, because deregistration visits each queue pair that
+/// could exist.
 constexpr long kStepsMax = 50'000;
 /// Longer operations, which loop or ask the agent, are killed at fewer of their instructions.
 constexpr long kEachMax = 4000;
@@ -107,7 +108,7 @@ constexpr Case kCases[] = {
     {.name = "dereg_mr", .action = VictimAction::deregister},
 };
 
-/// Ends with whoever started it.
+/// Ends with its parent.
 template <typename Body>
 pid_t start(Body body) {
   const pid_t parent = getpid();
@@ -127,13 +128,13 @@ Shared& make_shared_memory() {
   return *new (memory) Shared{};
 }
 
-/// A stop by this signal, the next thing that happens to `victim`.
+/// The next event of `victim` is a stop by this signal.
 bool stops_by(pid_t victim, int signal) {
   int status = 0;
   return waitpid(victim, &status, 0) == victim && WIFSTOPPED(status) && WSTOPSIG(status) == signal;
 }
 
-/// Whether a process may step through its child here.
+/// Returns true if a process can step through its child here.
 bool can_trace() {
   const pid_t child = start([] {
     if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0) raise(SIGSTOP);
@@ -158,8 +159,8 @@ class Lane {
     const std::int64_t began = now_ns();
     const long cold = run_round(what, false, kToTheEnd, false);
     const long warm = run_round(what, true, kToTheEnd, false);
-    // Cold ones and warm ones in turn: what is done first by the warm one shows that the death
-    // before has left nothing behind. The first time has much in common with all others.
+    // Cold and warm ones alternate: the first operation of a warm one shows that the earlier death
+    // has left nothing behind. Cold ones have much in common.
     const long warm_stride = stride_for(warm, points);
     const long cold_stride = std::max(stride_for(cold, points), points == 0 ? 4L : 1L);
     for (long i = 0; i * warm_stride < warm || i * cold_stride < cold; ++i) {
@@ -175,7 +176,7 @@ class Lane {
   pid_t survivor() const { return survivor_; }
 
  private:
-  /// How far the victim has come.
+  /// Returns how many instructions the victim has executed.
   long run_round(const Case& what, bool warm, long most, bool ends) {
     ++number_;
     shared_.round = {.what = &what, .number = number_, .steps = most, .warm = warm, .ends = ends};
@@ -188,7 +189,7 @@ class Lane {
     shared_.tracer.say(number_, kStopped);
     if (what.survivor_deregisters) {
       await_survivor(kDeregisters);
-      usleep(200);  // It waits for the victim now, or has done already.
+      usleep(200);  // The survivor waits for the victim now, or has finished.
     }
     shared_.died_ns = now_ns();
     kill(victim, SIGKILL);
@@ -198,7 +199,7 @@ class Lane {
     return steps;
   }
 
-  /// By at most so many instructions, or until it stops by itself at the end.
+  /// Steps by at most `most` instructions, or until it stops by itself at the end.
   long step(pid_t victim, long most) {
     for (long steps = 0; steps < most; ++steps) {
       ptrace(steps < kStepsMax ? PTRACE_SINGLESTEP : PTRACE_CONT, victim, nullptr, nullptr);
@@ -244,7 +245,7 @@ int main(int argc, char** argv) {
         if (next >= std::size(kCases)) break;
         if (std::strstr(kCases[next].name, only) != nullptr) lane.run(kCases[next], points);
       }
-      // With all survivors there, somebody may look at what is left.
+      // While all survivors exist, the caller may check what is left.
       if (--plan.busy_lanes == 0) {
         std::puts("kill_steps: settled");
         std::fflush(stdout);

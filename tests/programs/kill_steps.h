@@ -5,15 +5,16 @@
 
 #include <infiniband/verbs.h>
 
-/// `kill_steps`: what its processes share. A tracer has one survivor, which lives throughout, and
-/// one victim after another: a round is a victim's life. Everybody says how far it has come in the
-/// round, and waits for the others' words.
+/// Definitions that the processes of `kill_steps` share. A tracer has one survivor, which lives
+/// throughout, and one victim after another: a round is a victim's life. Each process publishes its
+/// progress in the round and waits for the others'.
 namespace kill_steps {
 
-/// What the victim does while it is stepped through.
+/// The operation that the victim is stepped through.
 enum class VictimAction : std::uint8_t {
   request,       // A send request to the survivor, until its completion.
-  post_receive,  // These are of the passive side: the survivor's requests come all the while.
+  post_receive,  // This and the following are of the passive side: the survivor sends requests
+                 // meanwhile.
   poll,
   deregister,
 };
@@ -25,7 +26,8 @@ struct Case {
   ibv_wr_opcode opcode = IBV_WR_SEND;
   std::uint32_t length = 8;
   bool shared_receives = false;
-  bool survivor_deregisters = false;  // Its memory, while the victim stands in the middle.
+  bool survivor_deregisters =
+      false;  // The survivor deregisters its memory, while the victim is stopped half way.
 
   bool is_atomic() const {
     return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -43,32 +45,32 @@ inline constexpr std::uint32_t kGrhBytes = 40;
 inline constexpr std::uint32_t kImmediate = 0x11223344;
 
 struct Round {
-  const Case* what = nullptr;  // The table is at the same place in each process.
+  const Case* what = nullptr;  // The table has the same address in each process.
   std::uint32_t number = 0;    // From 1.
-  long steps = 0;              // Instructions: at most, then how many they were.
-  bool warm = false;           // The victim does it once before it is stepped through.
+  long steps = 0;              // Instructions: at first the limit, then the number executed.
+  bool warm = false;           // The victim executes it once before it is stepped through.
   bool ends = false;           // The last round of its case.
-  bool is_complete = false;    // The victim came to the operation's end; known when it is dead.
+  bool is_complete = false;    // The victim has reached the operation's end; known after its death.
 };
 
-/// What one side tells the other of itself.
+/// What one side tells the other about itself.
 struct End {
   std::uint32_t qpn = 0;
   std::uint32_t rkey = 0;
   std::uint64_t address = 0;
-  std::uint32_t window_keys[2] = {};  // Survivor: of what `IBV_WR_SEND_WITH_INV` invalidates.
+  std::uint32_t window_keys[2] = {};  // Survivor: the keys that `IBV_WR_SEND_WITH_INV` invalidates.
 };
 
-/// How far somebody has come. Only grows: 16 for each round, and what follows in it.
+/// Progress of one process, in shared memory: 16 * round + step. Only grows.
 class ProgressMark {
  public:
   void say(std::uint32_t round, std::uint32_t step);
-  /// False when it takes longer than ten seconds.
+  /// Returns false after ten seconds.
   bool wait(std::uint32_t round, std::uint32_t step) const;
   bool has_said(std::uint32_t round, std::uint32_t step) const {
     return value_.load(std::memory_order_acquire) >= round * 16 + step;
   }
-  /// The last step that was said.
+  /// Returns the last step that was published.
   std::uint32_t step() const { return value_.load(std::memory_order_acquire) % 16; }
 
  private:
@@ -86,11 +88,11 @@ struct Shared {
   ProgressMark victim;
   End survivor_end;
   End victim_end;
-  std::atomic<long> steps{0};  // Taken by victims, of all rounds.
+  std::atomic<long> steps{0};  // Executed by victims in all rounds.
   std::atomic<std::int64_t> died_ns{0};
   std::atomic<std::size_t> next_case{0};
   std::atomic<int> busy_lanes{0};
-  std::atomic<std::int64_t> slowest_ns{0};  // From a death to the error that tells of it.
+  std::atomic<std::int64_t> slowest_ns{0};  // From a death to the resulting error.
 };
 
 /// The two processes; they end with the program.
@@ -100,7 +102,7 @@ struct Shared {
 [[noreturn]] void fail(const Shared& shared, const char* who, const char* what,
                        long long detail = 0);
 std::int64_t now_ns();
-/// Byte `at` of what the victim sends or writes in a round: warm first.
+/// Byte `at` of the data that the victim sends or writes in a round; warm comes first.
 inline std::uint8_t pattern(std::uint32_t round, bool is_warm_up, std::uint64_t at) {
   return static_cast<std::uint8_t>(round * 2 + (is_warm_up ? 1 : 0) + at * 7 + (at >> 8));
 }

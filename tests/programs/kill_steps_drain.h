@@ -7,10 +7,11 @@
 
 namespace kill_steps {
 
-/// Receives that are shared are not flushed: messages of our own take them, over two queue pairs.
+/// Empties a shared receive queue, which no error flushes: sends messages to it over two queue
+/// pairs.
 class Drain {
  public:
-  /// `to` takes its receives from the queue that holds `receives` of them at most.
+  /// `to` takes its receives from the shared queue, which has at most `receives` of them.
   Drain(const endpoint::Device& device, ibv_qp* to, std::uint32_t receives)
       : outbox_(device, kBytes), from_(device.create_queue_pair(IBV_QPT_RC, receives, 1)) {
     for (ibv_qp* const one : {from_, to}) device.initialise(one);

@@ -8,7 +8,7 @@
 
 namespace kill_steps {
 
-/// A completion queue, and the channel that tells of its entries.
+/// A completion queue and its channel.
 class Events {
  public:
   Events(const endpoint::Device& device, int completions)
@@ -20,12 +20,12 @@ class Events {
 
   ibv_cq* cq() const { return cq_; }
 
-  /// Of an entry that comes from now on.
+  /// Arms the queue for the next entry.
   void expect() {
     take(0);
     endpoint::check(ibv_req_notify_cq(cq_, 0) == 0, "ibv_req_notify_cq");
   }
-  /// Or comes in time.
+  /// Returns true if it is there or comes in time.
   bool has_come(std::int64_t limit_ns) { return take(static_cast<int>(limit_ns / 1'000'000)); }
 
  private:

@@ -1,5 +1,5 @@
-// The survivor of `kill_steps`: serves one victim after another and says what is wrong after a
-// death. It counts its receive requests: each completes once, whoever dies.
+// The survivor of `kill_steps`: serves one victim after another and reports what is wrong after a
+// death. It counts its receive requests: each completes once, whichever process dies.
 #include <cstdio>
 #include <cstring>
 #include <set>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint32_t kReceives = 4;  // Posted at a time.
 constexpr std::int64_t kLimitNs = 1'000'000'000;
 constexpr std::uint64_t kInboxBytes = kLengthMax + kGrhBytes;
-constexpr std::uint64_t kGuardBytes = 64;  // Behind the area, which nobody writes.
+constexpr std::uint64_t kGuardBytes = 64;  // After the area; must stay unchanged.
 constexpr std::uint8_t kGuard = 0xee;
 
 class Watch {
@@ -96,7 +96,7 @@ class Watch {
     return created;
   }
 
-  /// It completes its receives where events are heard of.
+  /// Its receives complete in the queue that is armed for events.
   ibv_qp* create_queue_pair(ibv_qp_type type, ibv_srq* shared) const {
     ibv_qp_init_attr options{};
     options.send_cq = device_.cq;
@@ -109,7 +109,7 @@ class Watch {
     return created;
   }
 
-  /// As if what is done first had been done.
+  /// Fills the area as if the first operation had been executed.
   void fill_area() {
     for (std::uint64_t i = 0; i < kLengthMax; ++i) {
       area_.bytes[i] = pattern(round_.number, true, i);
@@ -136,8 +136,8 @@ class Watch {
     endpoint::check(ibv_post_srq_recv(srq_, &request, &bad) == 0, "ibv_post_srq_recv");
   }
 
-  /// A request of our own is on its way to the victim when it dies; where its memory or its
-  /// receives are what is looked at, one after the other.
+  /// Our own request is in flight to the victim when it dies. If the victim's memory or receives
+  /// are tested, requests follow one after the other.
   void ask_victim() {
     asks_ = what_->type == IBV_QPT_RC;
     if (asks_) ask_once();
@@ -151,7 +151,7 @@ class Watch {
     endpoint::post_send(qp_, request, outbox_.segment(8));
   }
 
-  /// False when it has failed.
+  /// Returns false if it has failed.
   bool look_after_request() {
     ibv_wc entry;
     while (asks_ && ibv_poll_cq(device_.cq, 1, &entry) > 0) {
@@ -176,7 +176,7 @@ class Watch {
     if (died() != 0 && now_ns() - died() > kLimitNs) wrong("deregistration takes too long");
   }
 
-  /// 0: it lives.
+  /// Time of the death; 0: it lives.
   std::int64_t died() const { return shared_.died_ns.load(); }
 
   void await_death() {
@@ -185,7 +185,7 @@ class Watch {
       if (!shared_.tracer.wait(round_.number, kDead)) wrong("the victim is not killed");
       return;
     }
-    // On a busy machine each step may wait for a time slice, for we keep a processor busy.
+    // On a busy machine each step may wait for a time slice, because this process keeps a CPU busy.
     std::int64_t last = now_ns();
     const long before = shared_.steps;
     long steps = before;
@@ -196,9 +196,9 @@ class Watch {
     }
   }
 
-  // After it.
+  // After the death.
 
-  /// What we ask of the dead fails within a second.
+  /// A request to the dead process fails within a second.
   void look_for_error() {
     while (look_after_request()) {
       if (now_ns() - died() > kLimitNs) wrong("a request to the dead does not end");
@@ -213,7 +213,7 @@ class Watch {
     }
   }
 
-  /// What the victim has done, or begun, is right. `is_warm_up`: it has done it, and lives.
+  /// Checks what the victim has done or begun. `is_warm_up`: it has finished and is alive.
   void check_operation(bool is_warm_up) {
     const bool is_done = is_warm_up || round_.is_complete;
     if (what_->consumes_receive() && !what_->survivor_deregisters) {
@@ -244,7 +244,7 @@ class Watch {
     wrong("an atomic is lost or done twice", static_cast<long long>(word - after));
   }
 
-  /// Of the victim's message, if it has come: waits for it where it `must` have.
+  /// Checks the victim's message, if it has come; waits for it if it `must` have come.
   bool take_message(bool is_warm_up, bool must) {
     has_message_ = false;
     ibv_wc entry;
@@ -297,10 +297,10 @@ class Watch {
     }
   }
 
-  // All receives are still there, or have come out: once.
+  // Each receive is still posted, or has completed once.
 
   void clean_up() {
-    // What a dead visitor of a datagram queue pair has left there, the next one meets.
+    // What a dead peer has left at a datagram queue pair is found by the next one.
     const bool stays = what_->type == IBV_QPT_UD && !round_.warm && !round_.ends;
     may_linger_ = stays && !has_message_;
     if (!stays) {
@@ -354,7 +354,7 @@ class Watch {
     if (!shared_.victim.wait(round_.number, step)) wrong("the victim takes too long", step);
   }
 
-  /// Tells how far everybody has come.
+  /// Reports the progress of all processes.
   [[noreturn]] void not_killed(long steps) const {
     std::printf("the tracer said %u, the victim %u, and took %ld steps; our request %s\n",
                 shared_.tracer.step(), shared_.victim.step(), steps,
@@ -370,19 +370,19 @@ class Watch {
   Round round_;
   const Case* what_ = nullptr;
   endpoint::Device device_;
-  endpoint::Buffer area_;   // The victim's to write and read.
-  endpoint::Buffer inbox_;  // Of receives.
+  endpoint::Buffer area_;   // The victim writes and reads it.
+  endpoint::Buffer inbox_;  // For receives.
   endpoint::Buffer outbox_;
   ibv_srq* srq_;
-  ibv_qp* qp_ = nullptr;  // Of the case.
+  ibv_qp* qp_ = nullptr;  // The case's.
   Windows windows_;
   Events events_;  // Of receives.
   Drain drain_;
   bool is_up_ = false;
   bool asks_ = false;
   bool has_message_ = false;
-  /// A victim that is killed after it has counted its message, and before that can be polled, has
-  /// sent it: it comes when its death is noticed, to a queue pair that stays in the next round.
+  /// A victim that is killed between counting its message and making it valid has sent it. The
+  /// message comes when the death is noticed, for a queue pair that is also used in the next round.
   bool may_linger_ = false;
   std::uint64_t next_receive_ = 0;
   std::set<std::uint64_t> outstanding_;

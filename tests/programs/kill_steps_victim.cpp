@@ -38,7 +38,7 @@ class Life {
   void connect() {
     qp_ = device_.create_queue_pair(what_.type, 4, kPassiveReceives);
     device_.initialise(qp_);
-    // Else the survivor's requests wait for a receive until the end.
+    // If not, the survivor's requests wait for a receive until the end.
     const bool receives =
         what_.action == VictimAction::poll || what_.action == VictimAction::deregister;
     for (std::uint64_t i = 0; receives && i < kPassiveReceives; ++i) post_receive(i);
@@ -78,7 +78,8 @@ class Life {
     shared_.victim.say(round_.number, kWarm);
     await(kReady);
     ibv_wc entries[4];
-    if (what_.action == VictimAction::poll) {  // Until there is something, which is left for later.
+    if (what_.action ==
+        VictimAction::poll) {  // Until there is an entry, which is left in the queue.
       while (!has_completion()) {
       }
     }
@@ -98,7 +99,7 @@ class Life {
   }
 
   bool has_completion() {
-    // The survivor's first bytes have come; their completion follows or is there.
+    // The survivor's first bytes have arrived; their completion is there or follows.
     return std::atomic_ref(inbox_.bytes[0]).load(std::memory_order_acquire) != 0;
   }
 
@@ -134,7 +135,7 @@ class Life {
 
   std::uint64_t first_word() const { return std::uint64_t{round_.number} * 4; }
 
-  /// To its completion.
+  /// Waits for its completion.
   void ask(bool is_warm_up) {
     ibv_send_wr* bad = nullptr;
     if (ibv_post_send(qp_, &request_, &bad) != 0) fail(shared_, "victim", "ibv_post_send");

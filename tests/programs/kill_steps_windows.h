@@ -23,7 +23,7 @@ class Windows {
     }
   }
 
-  /// To a queue pair that sends; with these keys.
+  /// Binds them to a queue pair that sends, with these keys.
   void bind(ibv_qp* qp, std::uint32_t (&keys)[2]) {
     for (int i = 0; i < 2; ++i) {
       ibv_send_wr request{};

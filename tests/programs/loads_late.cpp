@@ -1,6 +1,6 @@
-/// A program that links no RDMA library and loads it late, by name and version, as NCCL does: then
-/// RC WRITE with immediate, READ and fetch-and-add through the operations of the context, between
-/// two queue pairs of its own. It ends with status 0 where every byte is as expected.
+/// A program that is not linked with an RDMA library and loads it late, by name and version, as
+/// NCCL does. It then does RC WRITE with immediate, READ and fetch-and-add through the context's
+/// operations, between its two queue pairs. It exits with status 0 if every byte is as expected.
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -23,7 +23,7 @@ void* library;
   std::exit(1);
 }
 
-/// The function of `NAME`, with the type that the header declares, at a version.
+/// The function `NAME` at a version, with the type in the header.
 #define LOAD(NAME, VERSION) reinterpret_cast<decltype(&(NAME))>(load(#NAME, VERSION))
 
 void* load(const char* name, const char* version) {
@@ -98,7 +98,7 @@ void connect(Side& side, const Side& peer, const ibv_gid& gid) {
   }
 }
 
-/// As NCCL does: through the context's operations, no function of the library.
+/// As NCCL does: through the context's operations, without a function of the library.
 ibv_wc wait(Side& side) {
   ibv_wc completion{};
   while (side.cq->context->ops.poll_cq(side.cq, 1, &completion) == 0) {

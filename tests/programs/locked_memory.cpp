@@ -1,6 +1,6 @@
-// Registers KIB KiB in one region after another, and says how many were taken before errno said
-// ENOMEM; then gives one back, and takes it again. Overlapping regions count each for itself.
-// Usage: locked_memory KIB MOST
+// Registers regions of KIB KiB until errno is ENOMEM, and prints how many succeeded; then
+// deregisters one, and registers it again. Overlapping regions count separately. Usage:
+// locked_memory KIB MOST
 
 #include <cerrno>
 #include <cstdio>

@@ -35,7 +35,7 @@ class Namespace:
     """A second network namespace, alive as long as this object's process."""
 
     def __init__(self):
-        # cat ends with its standard input, so that nothing is left when this script is killed.
+        # cat ends with its standard input, so that nothing is left if this script is killed.
         self._holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE,
                                         stdout=subprocess.DEVNULL)
         self.pid = self._holder.pid
@@ -69,7 +69,7 @@ def wait_for_link(interface, peer=None):
         time.sleep(0.01)
 
 
-# Of either end: a MAC, and the link-local address that the kernel makes of it, which GID 0 is made of, too.
+# For both ends: a MAC, and the link-local address that the kernel makes of it, as GID 0 does.
 MAC_A, LINK_LOCAL_A = "06:00:77:00:00:01", "fe80::400:77ff:fe00:1"
 MAC_B, LINK_LOCAL_B = "06:00:77:00:00:02", "fe80::400:77ff:fe00:2"
 
@@ -89,13 +89,15 @@ def joined_by_veth(address_a="10.77.0.1", address_b="10.77.0.2"):
                         "ip link set lo up"):
             peer.run(*command.split())
         if os.path.exists("/proc/net/if_inet6"):
-            # In place of the kernel's, which is tentative for a second or two (RFC 4862): GID 0 is there at once.
+            # Instead of the kernel's, which is tentative for a second or two (RFC 4862): so GID 0
+            # exists at once.
             ip(f"ip address add {LINK_LOCAL_A}/64 dev veth-a nodad")
             peer.run(*f"ip address add {LINK_LOCAL_B}/64 dev veth-b nodad".split())
         wait_for_link("veth-a")
         wait_for_link("veth-b", peer)
         yield peer, address_a, address_b
     finally:
-        # Both ends go with it, at once; with its namespace the kernel takes it away some time later.
+        # This removes both ends at once; with its namespace the kernel would remove it some time
+        # later.
         subprocess.run("ip link delete veth-a".split(), check=False, stderr=subprocess.DEVNULL)
         peer.close()

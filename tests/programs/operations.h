@@ -2,7 +2,7 @@
 
 #include <infiniband/verbs.h>
 
-/// The operations of RC, and which of them the other services have (IBA table 38).
+/// The operations of RC, and which other services have them (IBA table 38).
 namespace endpoint {
 
 struct Operation {

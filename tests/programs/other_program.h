@@ -13,7 +13,7 @@
 
 #include "endpoint.h"
 
-/// Tests of several programs: each is a process of its own, with a line to the one that started it.
+/// Tests with several programs: each is a separate process, connected to the one that started it.
 namespace programs {
 
 using endpoint::Buffer;
@@ -23,12 +23,12 @@ using endpoint::post_send;
 
 inline constexpr int kSilenceMs = 20'000;
 
-/// What the programs tell each other.
+/// A message between programs.
 struct Message {
   std::uint64_t a = 0, b = 0, c = 0;
 };
 
-/// A program of its own, with a line to the one that has started it.
+/// A separate process, connected to the one that started it.
 class Child {
  public:
   template <typename Run>
@@ -65,7 +65,7 @@ class Child {
     int status = 0;
     check(waitpid(pid_, &status, 0) == pid_ && status == 0, name_ + " failed");
   }
-  /// Waits for a word. False: the other end is closed.
+  /// Waits for a message. Returns false if the other end is closed.
   bool has_more() const {
     Message word;
     return recv(line_, &word, sizeof word, MSG_PEEK) == sizeof word;

@@ -1,6 +1,6 @@
-// queue_pairs COUNT: makes COUNT reliable connected queue pairs of the depth that perftest takes by
-// default, connects them in couples, sends a message over each, prints what memory they cost, and
-// then waits, without a thread of its own, until its standard input ends.
+// queue_pairs COUNT: creates COUNT reliable connected queue pairs of perftest's default depth,
+// connects them in pairs, sends a message over each, prints their memory cost, and then waits,
+// without its own thread, until its standard input ends.
 #include <cstring>
 #include <fstream>
 
@@ -16,7 +16,7 @@ constexpr std::uint32_t kSends = 128;
 constexpr std::uint32_t kReceives = 512;
 constexpr std::size_t kMessageBytes = 64;
 
-/// A value of /proc/self/status in KiB.
+/// Returns a value of /proc/self/status in KiB.
 long status_kib(const std::string& name) {
   std::ifstream status("/proc/self/status");
   std::string word;

@@ -7,15 +7,15 @@
 
 #include <sys/wait.h>
 
-/// The end of a child that was killed, for programs that kill many.
+/// Waiting for killed children, for programs that kill many.
 namespace endpoint {
 
-/// The longest that Linux took to forget a child, so far.
+/// The longest time so far that Linux took to remove a child.
 inline std::atomic<long long> longest_reap_us{0};
 
-/// Waits until a child has ended, and leaves its process id to a thread. Linux may take seconds to
-/// forget a process whose /proc others have looked at (6.18 spins in shrink_dcache_parent, in the
-/// thread that waits for it), and nobody is to wait for that. True: a signal has killed it.
+/// Waits until a child has ended, and leaves its removal to a thread. Linux may take seconds to
+/// remove a process whose /proc entries others have read (6.18 spins in shrink_dcache_parent, in
+/// the thread that waits for it). Returns true if a signal has killed it.
 inline bool await_death(pid_t child) {
   siginfo_t told{};
   waitid(P_PID, static_cast<id_t>(child), &told, WEXITED | WNOWAIT);

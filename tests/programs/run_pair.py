@@ -12,7 +12,8 @@ def rows_of_figures(case, output):
     """How many lines of results the client has printed."""
     if case.program.startswith("ibv_"):
         return len(re.findall(r"Mbit/sec|usec/iter", output))
-    # "inf" where perftest could not measure the processor's clock, on a busy machine: the work is done.
+    # "inf" if perftest could not measure the CPU's clock on a busy machine: the transfers were
+    # done.
     return len(re.findall(r"^ *\d+ +\d+ +([\d.]+|inf) ", output, re.MULTILINE))
 
 

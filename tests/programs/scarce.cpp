@@ -1,6 +1,6 @@
-// `scarce WHAT`: opens the device and makes one of each object while something runs out: the nth
-// thread is not started, or there are descriptors for n more files; n grows until all goes well.
-// Each time, a call fails with an errno at most, and everything can be had once there is enough
+// `scarce WHAT`: opens the device and creates one of each object while a resource is scarce: the
+// nth thread is not started, or there are descriptors for n more files. n grows until all calls
+// succeed. Each time, a call fails at most with an errno, and everything works once there is enough
 // again. `scarce rejoin`: see there.
 #include <algorithm>
 #include <array>
@@ -23,7 +23,7 @@
 
 namespace {
 
-/// Call number `from` is refused, or all from there on.
+/// Call number `from` is refused, or all calls from there on.
 struct Shortage {
   std::atomic<bool> is_on{false};
   std::atomic<long> calls{0};
@@ -67,7 +67,7 @@ namespace {
   std::_Exit(1);
 }
 
-/// One of each object, in the order in which programs make them. What could not be had is null.
+/// One of each object, in the usual order of creation. Those that failed are null.
 struct Objects {
   ibv_device** list = nullptr;
   ibv_context* context = nullptr;
@@ -81,7 +81,7 @@ struct Objects {
   rdma_cm_id* id = nullptr;
   std::array<std::uint8_t, 64 << 10> bytes{};
 
-  /// False after the first call that fails, which must say why.
+  /// Returns false after the first call that fails, which must log why.
   bool make() {
     for (const auto step : {&Objects::open, &Objects::make_queues, &Objects::connect,
                             &Objects::exchange, &Objects::manage}) {
@@ -187,7 +187,7 @@ struct Objects {
                                IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC |
                                    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY));
   }
-  /// A message, to its two completions.
+  /// Sends a message and waits for both completions.
   bool exchange() {
     ibv_sge segment{reinterpret_cast<std::uint64_t>(bytes.data()), 4096, region->lkey};
     ibv_recv_wr receive{};
@@ -222,10 +222,10 @@ struct Objects {
   }
 };
 
-constexpr unsigned kSecondsMax = 30;  // Of one life.
+constexpr unsigned kSecondsMax = 30;  // Per life.
 enum Outcome : int { kWentWell, kWrong, kFailedCleanly };
 
-/// `begin` makes something scarce, `end` gives it back and says whether it was refused to anybody.
+/// `begin` makes a resource scarce; `end` returns it and tells whether a call was refused.
 template <typename Begin, typename End>
 int live(Begin begin, End end) {
   static Objects first;
@@ -239,7 +239,7 @@ int live(Begin begin, End end) {
   return kFailedCleanly;
 }
 
-/// One life for each n from 1, until one goes well.
+/// One life for each n from 1, until one succeeds.
 template <typename Life>
 int walk(const char* what, Life life) {
   for (long n = 1;; ++n) {
@@ -258,7 +258,7 @@ int walk(const char* what, Life life) {
     }
     if (code == kWentWell) {
       std::printf("%s: %ld\n", what, n - 1);
-      return n > 1 ? 0 : 1;  // Else nothing was refused.
+      return n > 1 ? 0 : 1;  // If not, no call was refused.
     }
   }
 }
@@ -288,7 +288,7 @@ int live_with_descriptors(long n) {
       });
 }
 
-/// 64 GiB of address space are not to be had.
+/// 64 GiB of address space are not available.
 int live_with_little_address_space() {
   rlimit limit{};
   getrlimit(RLIMIT_AS, &limit);
@@ -304,8 +304,8 @@ int live_with_little_address_space() {
       });
 }
 
-/// The agent is killed from outside while no thread can be started; the program says so and
-/// connects to another when some can.
+/// The agent is killed from outside while no thread can be started. The program reports it, and
+/// connects to another agent when threads can be started.
 int rejoin() {
   Objects objects;
   if (!objects.make()) give_up("making the objects");

@@ -1,5 +1,5 @@
 // Eight threads post to one shared receive queue while messages take from it, and each receive
-// comes exactly once: the queue's lock is taken from none of them, wherever the program runs.
+// completes exactly once: no thread loses the queue's lock to another, even without /proc.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -69,7 +69,7 @@ class Queue {
     }
   }
 
-  /// Its two completions.
+  /// Waits for the message's two completions.
   void await_message() {
     const Clock::time_point latest = Clock::now() + kTimeout;
     for (int left = 2; left > 0;) {

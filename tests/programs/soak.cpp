@@ -1,7 +1,7 @@
 // Random operations between processes that are killed at random: `soak SECONDS [SEED]`. Each
-// process has an area in every other's memory that it alone writes, and knows what must stand
-// there. It ends with 1 at the first byte that is wrong, message that is lost or doubled, request
-// that takes too long, or error for which nobody has died.
+// process has an area in every other's memory that only it writes, and knows the expected content.
+// It exits with 1 at the first wrong byte, lost or doubled message, request that takes too long, or
+// error that no death explains.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -31,10 +31,10 @@ constexpr auto kTimeout = std::chrono::seconds(10);
 
 using Clock = std::chrono::steady_clock;
 
-/// What a process tells the others of its end of a connection.
+/// What a process tells the others about its end of a connection.
 struct End {
-  std::atomic<std::uint32_t> epoch;      // Of the process; 0: it is not there.
-  std::atomic<std::uint32_t> for_epoch;  // Of the peer that it is for: written last.
+  std::atomic<std::uint32_t> epoch;      // The process's; 0: it does not run.
+  std::atomic<std::uint32_t> for_epoch;  // Epoch of the peer that it is for; written last.
   std::uint32_t qpn;
   std::uint32_t rkey;
   std::uint64_t area;
@@ -58,10 +58,10 @@ void check(bool holds, const char* what, int peer = -1, long long detail = 0) {
   if (!holds) fail(what, peer, detail);
 }
 
-/// One process's end of the connection to one peer, and what it knows of the peer's memory.
+/// One process's end of the connection to one peer, with its knowledge of the peer's memory.
 class Connection {
  public:
-  // The buffers are malloc's: what lies beside them on their pages is somebody else's.
+  // The buffers come from malloc, so their pages also contain other data.
   Connection(int peer, std::mt19937_64& random)
       : peer_(peer),
         random_(random),
@@ -70,7 +70,7 @@ class Connection {
         local_(device_, kAreaBytes),
         inbox_(device_, kReceives * kMessageBytes) {}
 
-  /// Looks after the connection and does one operation over it.
+  /// Maintains the connection and does one operation over it.
   void step() {
     const std::uint32_t now = shared->epochs[peer_].load();
     if (now == 0) return;
@@ -109,7 +109,7 @@ class Connection {
     remote_ = other.area;
     rkey_ = other.rkey;
     connected_ = true;
-    // From now on it is known what stands in the peer's area.
+    // From now on the content of the peer's area is known.
     mirror_.resize(kAreaBytes);
     for (auto& one : mirror_) one = static_cast<std::uint8_t>(random_());
     std::fill_n(mirror_.begin(), sizeof added_, std::uint8_t{0});
@@ -158,7 +158,8 @@ class Connection {
     }
   }
 
-  /// To its completion. False when the connection has ended: then the peer has died, or is told so.
+  /// Waits for the completion. Returns false if the connection has ended: the peer has died, or is
+  /// told that this process has.
   bool run(ibv_wr_opcode operation, std::uint64_t offset, std::uint64_t length) {
     const ibv_sge segment{local_.address() + offset, static_cast<std::uint32_t>(length),
                           local_.region->lkey};
@@ -204,7 +205,7 @@ class Connection {
     }
   }
 
-  /// Only a death explains an error: the peer's, or that of the queue pair that it had.
+  /// Only a death explains an error: the peer's, or that of its earlier queue pair.
   void lose(const ibv_wc& entry) {
     connected_ = false;
     const auto began = Clock::now();
@@ -220,8 +221,8 @@ class Connection {
   int peer_;
   std::mt19937_64& random_;
   endpoint::Device device_;
-  endpoint::Buffer area_;   // The peer's to write.
-  endpoint::Buffer local_;  // Ours, of requests.
+  endpoint::Buffer area_;   // The peer writes it.
+  endpoint::Buffer local_;  // For our requests.
   endpoint::Buffer inbox_;
   ibv_qp* qp_ = nullptr;
   std::uint32_t peer_epoch_ = 0;
@@ -229,7 +230,7 @@ class Connection {
   bool is_done_ = false;
   std::uint64_t remote_ = 0;
   std::uint32_t rkey_ = 0;
-  std::vector<std::uint8_t> mirror_;  // What must stand in the peer's area.
+  std::vector<std::uint8_t> mirror_;  // Expected content of the peer's area.
   std::uint64_t sent_ = 0;
   std::uint64_t received_ = 0;
   std::uint64_t added_ = 0;

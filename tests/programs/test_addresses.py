@@ -13,12 +13,12 @@ from testbed import Failure, Testbed, option_parser, wait_until
 from namespaces import enter_user_namespace, ip, wait_for_link
 
 SECONDS_MAX = 60
-A, B, C, D = "a", "b", "c", "d"  # The last two share the loopback interface: new addresses are C's.
+A, B, C, D = "a", "b", "c", "d"  # C and D share the loopback interface: new addresses become C's.
 INTERFACES = {A: "veth-a", B: "veth-b", C: "lo"}
 FIRST = {A: "10.78.0.1", B: "10.78.1.1"}
 NEW = {A: "10.78.0.9", B: "10.78.1.9", C: "10.78.2.9"}
 ANOTHER = "10.78.0.10"
-# The kernel looks for duplicates of these before anybody may use them.
+# The kernel searches for duplicates of these before they may be used.
 NEW_IPV6 = {A: "2001:db8::9", B: "2001:db8::19"}
 LATER_IPV6 = {A: "2001:db8::29", B: "2001:db8::39"}
 GIDS = "/sys/class/infiniband/verbatim0/ports/1/gids"
@@ -178,7 +178,7 @@ def main():
     enter_user_namespace()
     ip("ip link add veth-a type veth peer name veth-b")
     for node, address in FIRST.items():
-        # No link-local addresses, which come and go when they like.
+        # No link-local addresses, because the kernel adds and removes them at any time.
         ip(f"ip link set {INTERFACES[node]} addrgenmode none")
         ip(f"ip address add {address}/24 dev {INTERFACES[node]}")
         ip(f"ip link set {INTERFACES[node]} up")

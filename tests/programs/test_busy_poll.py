@@ -7,7 +7,7 @@ from testbed import SKIPPED, Testbed, are_installed, cpu_seconds, option_parser,
 
 SECONDS = 20
 BUSY_SECONDS = 1
-SPUN_SECONDS = BUSY_SECONDS / 10  # At least, also on a machine that others use.
+SPUN_SECONDS = BUSY_SECONDS / 10  # The minimum, also on a machine that is in use.
 
 
 def main():

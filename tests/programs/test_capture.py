@@ -16,7 +16,8 @@ PCAP_HEADER_BYTES = 24
 PYTHON = "/usr/bin/python3"  # Debian's own, to which python3-scapy belongs.
 JUDGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "wire_judge", "judge.py")
 
-# RC, UC and UD (IBA volume 1, table 38), but what this stack does not offer: with invalidate.
+# RC, UC and UD (IBA volume 1, table 38), without the opcodes that are not sent here: those with
+# invalidate.
 OPCODES = {*range(0x00, 0x15), *range(0x20, 0x2C), 0x64, 0x65}
 
 # Between two nodes; every_opcode adds what none of Debian's programs sends (immediate data).
@@ -51,7 +52,8 @@ class Capture:
         return "File:" in self._log()
 
     def stop(self):
-        # The kernel hands packets over in blocks, after a while; what it still has then is lost.
+        # The kernel delivers packets in blocks, with a delay; packets that it still has at the end
+        # are lost.
         wait_until(lambda: os.path.getsize(self.path) > PCAP_HEADER_BYTES, SECONDS_MAX, "captured packets")
         self._process.send_signal(signal.SIGINT)
         self._process.wait(SECONDS_MAX)
@@ -72,7 +74,7 @@ def judged_opcodes(path):
 def main():
     options = option_parser(__doc__).parse_args()
     enter_user_namespace()
-    # So that a capture shows packets as they would be on a cable, not segmented datagrams whole.
+    # So that a capture shows packets as on a cable, not datagrams before segmentation.
     subprocess.run(["ethtool", "-K", "lo", "tx-udp-segmentation", "off"], check=True)
     with Testbed(options) as testbed:
         capture = Capture(testbed.folder)

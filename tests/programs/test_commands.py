@@ -9,8 +9,8 @@ import unittest
 
 from testbed import Testbed, option_parser, wait_until
 
-# Set in main: the testbed that all tests share. Node `a` has the testbed's address always: an agent outlives
-# its last program by half a second, and a node that runs cannot be had with another address.
+# Set in main: the testbed that all tests share. Node `a` always has the testbed's address: an agent
+# runs for half a second after its last program, and a running node cannot change its address.
 LAB = None
 
 
@@ -129,7 +129,7 @@ class Status(unittest.TestCase):
         self.assertIn("queue_pairs", shown.stdout)
         self.assertEqual(shown.stdout.count("RTS"), 4, shown.stdout)
         nodes = json.loads(verbatim("status", "--json").stdout)
-        # 'verbatim run' of the tests before may have nodes that are about to leave.
+        # 'verbatim run' of earlier tests may have left nodes that are about to end.
         self.assertIn("a", [node["node"] for node in nodes])
         self.assertIn("a", verbatim("status", "--names").stdout.splitlines())
         self.assertEqual(verbatim("status", "--names", "--json").returncode, 2)

@@ -216,7 +216,7 @@ class Stay(unittest.TestCase):
                     self.assertEqual(told.recv(100), b"READY=1")
                     self.assertIn("PORT_ACTIVE", run_on("s", "ibv_devinfo"))
                     with self.assertRaises(subprocess.TimeoutExpired):
-                        agent.wait(1)  # Twice as long as one that is not told to stay.
+                        agent.wait(1)  # Twice as long as an agent waits that is not told to stay.
                     self.assertIn(f"process {agent.pid} ", verbatim("status").stdout)
                 finally:
                     agent.terminate()

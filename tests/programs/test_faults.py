@@ -13,7 +13,7 @@ EACH = "loss=1%,delay=10us..100us,duplicate=1%,reorder=1%,corrupt=1%,seed=7"
 ONE_BY_ONE = ("loss=1%,seed=7", "delay=10us..100us,seed=7", "duplicate=1%,seed=7", "reorder=1%,seed=7", "corrupt=1%,seed=7")
 # 4.096 us * 2^14, eight times: the first transmission and seven retries (IBA 9.7.6.1.3). A card may take four times that.
 RETRIES_SECONDS = 8 * 0.067
-CHECKED = "ibv_rc_pingpong -c -n 200 -s 4096 -g 1"  # -c compares what came.
+CHECKED = "ibv_rc_pingpong -c -n 200 -s 4096 -g 1"  # -c compares the received bytes.
 
 
 def set_faults(testbed, faults):

@@ -9,9 +9,9 @@ import time
 from testbed import Failure, Testbed, cpu_seconds, option_parser, wait_until
 
 SECONDS_WATCHED = 2
-CPU_MAX = 0.01  # Of one processor.
+CPU_MAX = 0.01  # Of one CPU.
 KIB_PER_QUEUE_PAIR_MAX = 64
-BUSY_POLL_MICROSECONDS = 1000  # After the last packet: no program that idles has one.
+BUSY_POLL_MICROSECONDS = 1000  # After the last packet, of which an idle program has none.
 
 
 def has_connected(program):
@@ -32,7 +32,7 @@ def main():
         pids = [program.process.pid, *testbed.agents()]
         before = [cpu_seconds(pid) for pid in pids]
         started = time.monotonic()
-        time.sleep(SECONDS_WATCHED)  # The measurement itself: nothing is awaited.
+        time.sleep(SECONDS_WATCHED)  # The measurement itself.
         elapsed = time.monotonic() - started
         for pid, used_before in zip(pids, before):
             share = (cpu_seconds(pid) - used_before) / elapsed
@@ -41,7 +41,7 @@ def main():
                 raise Failure(f"process {pid} uses {share:.1%} of a processor while idle")
         print(program.output())
         cost = float(re.search(r"used: ([\d.]+)", program.output()).group(1))
-        # A sanitizer's allocator costs memory of its own.
+        # A sanitizer's allocator needs more memory.
         if cost > KIB_PER_QUEUE_PAIR_MAX and not options.preload:
             raise Failure(f"a queue pair costs {cost} KiB")
         program.process.stdin.close()

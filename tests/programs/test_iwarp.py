@@ -7,9 +7,9 @@ import sys
 from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser, wait_until
 
 SECONDS_MAX = 60
-MANY = 1000  # Messages or packets, more than setting up takes.
+MANY = 1000  # Messages or packets, more than the set-up needs.
 
-# Server and client of rdma_cm; the server's address follows the client's last word.
+# Server and client of rdma_cm; the server's address is appended to the client's command.
 CONNECTIONS = (
     ("rping -s -C 10 -v", "rping -c -C 10 -v -a"),
     ("rping -s -C 3 -S 60000", "rping -c -C 3 -S 60000 -a"),
@@ -18,7 +18,7 @@ CONNECTIONS = (
     ("rdma_server", "rdma_client -s"),
     ("rstream -S all -C 10", "rstream -S all -C 10 -s"),
 )
-# perftest: -R has rdma_cm connect.
+# perftest: -R connects with rdma_cm.
 RUNS = (
     "ib_send_bw -R -F -n 200",
     "ib_send_lat -R -F -n 500",

@@ -26,7 +26,8 @@ def check_nothing_is_left(testbed):
     programs = testbed.status("a")
     if len(programs) != SURVIVORS:
         raise Failure(f"{len(programs)} programs of the agent are left: {programs}")
-    # Beside its own: of the last few victims, which go when the next one connects.
+    # In addition to its own: those of the last few victims, which are removed when the next one
+    # connects.
     few = 8
     for program in programs:
         arenas = mapped_arenas(program["pid"])

@@ -15,7 +15,7 @@ STATE = "/sys/class/infiniband/verbatim0/ports/1/state"
 GID = "/sys/class/infiniband/verbatim0/ports/1/gids/1"
 NO_GID = ":".join(["0000"] * 8)
 
-# What is done to the interface, what ibv_asyncwatch prints then, what an rdma_cm_id hears.
+# The change of the interface, the output of ibv_asyncwatch, the events of an rdma_cm_id.
 DOWN = ("ip link set veth-b down", ["PORT_ERR"], [])
 UP = ("ip link set veth-b up", ["PORT_ACTIVE"], [])
 DELETE = (f"ip address del {ADDRESS}/24 dev {INTERFACE}", ["PORT_ERR", "GID_CHANGE"], [])
@@ -90,7 +90,7 @@ def main():
     options = option_parser(__doc__).parse_args()
     enter_user_namespace()
     for command in (f"ip link add {INTERFACE} type veth peer name veth-b",
-                    # No link-local addresses, which come and go when they like.
+                    # No link-local addresses, because the kernel adds and removes them at any time.
                     f"ip link set {INTERFACE} addrgenmode none",
                     "ip link set veth-b addrgenmode none",
                     f"ip address add {ADDRESS}/24 dev {INTERFACE}",

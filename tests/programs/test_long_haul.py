@@ -10,7 +10,7 @@ from testbed import Failure, Testbed, option_parser, wait_until
 from namespaces import enter_user_namespace, ip, joined_by_veth
 
 SECONDS_MAX = 30
-GONE_SECONDS = 0.5  # Less than the retries of a connection take.
+GONE_SECONDS = 0.5  # Less than a connection's retries take.
 BYTES = 30000
 FOREVER = "100000000"
 
@@ -19,7 +19,7 @@ WIRES = {
     "RoCE v1": {"VERBATIM_ROCE": "v1"},
     "iWARP": {"VERBATIM_PROTOCOL": "iwarp"},
 }
-# What is done to the interface, and undone.
+# Changes of the interface, and how they are undone.
 TROUBLES = (
     ("ip link set veth-a down", "ip link set veth-a up"),
     ("ip address del 10.77.0.1/24 dev veth-a", "ip address add 10.77.0.1/24 dev veth-a"),

@@ -12,14 +12,14 @@ from testbed import Failure, Testbed, option_parser, wait_until
 
 PROGRAMS = 8
 VICTIM = 3
-MESSAGES = 200_000  # Some seconds: all of them must be at it before the kill.
+MESSAGES = 200_000  # Some seconds: all must be running before the kill.
 SECONDS_MAX = 90
 
 
 def arguments(testbed, number):
     """Of a couple. The victim would run for hours."""
-    messages = 100_000_000 if number == VICTIM else MESSAGES  # perftest's most.
-    # Sleeping on events (-e): sixteen polling programs would starve each other on two processors.
+    messages = 100_000_000 if number == VICTIM else MESSAGES  # The most that perftest allows.
+    # Sleeping on events (-e): sixteen polling programs would starve each other on two CPUs.
     return ["ib_send_bw", "-F", "-e", "-N", "-p", str(testbed.free_port()), "-s", "4096",
             "-n", str(messages)]
 
@@ -49,7 +49,7 @@ def main():
             server.expect_success(SECONDS_MAX)
             if not re.search(r"^ *4096 +\d+ ", client.output(), re.MULTILINE):
                 raise Failure(f"{client.name} printed no result")
-        # Its peer is gone: retries run out, and the program ends with an error, not never.
+        # Its peer is gone: retries end, and the program fails instead of hanging.
         if victim_client.wait(SECONDS_MAX) == 0:
             raise Failure("the client of the killed server ended as if nothing had happened")
 

@@ -21,7 +21,7 @@ def places(program):
     next_id = f"echo {unused_process_id() - 1} > /proc/sys/kernel/ns_last_pid"
     found = {"another pid namespace's /proc":
              ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", f'{next_id}; "$@"; exit $?', "sh"]}
-    if program != "kill_steps":  # It looks into /proc itself.
+    if program != "kill_steps":  # It reads /proc itself.
         found["without /proc"] = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
     return found
 

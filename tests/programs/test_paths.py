@@ -6,14 +6,14 @@ import sys
 from testbed import Failure, Testbed, option_parser, wait_until
 
 SECONDS_MAX = 20
-SETUP_PACKETS_MAX = 100  # What rdma_cm and the choice of a path may need.
+SETUP_PACKETS_MAX = 100  # Enough for rdma_cm and the choice of a path.
 DIRECT, WIRE = "direct", "wire"
 IWARP = "iWARP"
 
-# What the server and the client ask for ("": nothing), and what they get.
+# VERBATIM_PATH of the server and the client ("": not set), and the resulting path.
 PAIRS = [("", "", DIRECT), ("auto", "direct", DIRECT), ("direct", "direct", DIRECT),
          ("auto", "wire", WIRE), ("wire", "auto", WIRE)]
-# What a client says that insists on the direct path where there is none.
+# Log line of a client that requires the direct path where there is none.
 NO_PATH = {"RC": "VERBATIM_PATH=direct, and QP", "UC": "VERBATIM_PATH=direct, and QP",
            "XRC": "VERBATIM_PATH=direct, and QP", "UD": "VERBATIM_PATH=direct: no datagram"}
 
@@ -57,14 +57,15 @@ def expect_words(program, words):
 
 
 def main():
-    # What the programs ask for is theirs.
+    # The programs' variables are set below.
     options = option_parser(__doc__).parse_args()
     options.path = ""
     with Testbed(options) as testbed:
         for pair in PAIRS:
             for transport in NO_PATH:
                 expect_path(testbed, *pair, transport)
-        # Who insists on it is told when it is to send; a passive side never asks for a path.
+        # A program that requires the direct path is told when it must send; a passive side never
+        # chooses the path.
         for transport, words in NO_PATH.items():
             server, client = start_pair(testbed, "wire", "direct", transport)
             expect_words(client, words)

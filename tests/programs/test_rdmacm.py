@@ -10,7 +10,7 @@ import sys
 from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser, wait_until
 
 SECONDS = 60
-UDADDY_PORT = 7174  # It takes no other.
+UDADDY_PORT = 7174  # It cannot be changed.
 
 # Name, server, client; {a} and {b} are the nodes' addresses, {port} a port of theirs.
 PAIRS = [
@@ -62,7 +62,7 @@ def run_persistent_server(testbed):
     server = start_server(testbed, "rping -s -P -a {a} -p {port}", port)
     command = argv(testbed, "rping -c -v -V -a {a} -p {port} -C 500", port)
     clients = []
-    # All at once, but one after the other: rping keeps one place for requests that it has not yet
+    # All at once, but started one after the other: rping has one slot for requests that it has not
     # taken up, and a second one in it makes it use the same id twice.
     for _ in range(4):
         client = testbed.start("b", command)

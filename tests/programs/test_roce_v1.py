@@ -8,10 +8,10 @@ from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser, wai
 from namespaces import enter_user_namespace, joined_by_veth
 from test_capture import SECONDS_MAX, Capture, judged_opcodes
 
-# RC, UC and UD: what these programs send.
+# RC, UC and UD opcodes that these programs send.
 OPCODES = {*range(0x00, 0x03), 0x04, *range(0x06, 0x09), 0x0A, *range(0x0C, 0x13), 0x14, 0x20, 0x21, 0x22, 0x64}
 
-# Of both versions, the GIDs of the link-local address come first: index 2 is RoCE v1 over IPv4.
+# The GIDs of the link-local address, of both versions, come first: index 2 is RoCE v1 over IPv4.
 RUNS = (
     "ibv_rc_pingpong -g 2 -c",
     "ibv_rc_pingpong -g 2 -c -m 1024 -s 100000 -n 100",
@@ -25,14 +25,14 @@ RUNS = (
     "ib_send_lat -F -x 2 -n 500 -c UD",
     "ib_atomic_bw -F -x 2 -n 500",
 )
-# Server and client of rdma_cm; the server's address follows the client's last word.
+# Server and client of rdma_cm; the server's address is appended to the client's command.
 CONNECTIONS = (
     ("rping -s -C 10", "rping -c -C 10 -v -a"),
     ("ucmatose", "ucmatose -s"),
     ("udaddy", "udaddy -s"),
     ("rstream -S 1000 -C 10 -I 10", "rstream -S 1000 -C 10 -I 10 -s"),
 )
-# VERBATIM_ROCE of server and client, and what the client says.
+# VERBATIM_ROCE of server and client, and the client's message.
 DIFFERENT = (
     ("v1,v2", "v2", "RDMA_CM_EVENT_REJECTED, error 12"),
     ("v1,v2", "v2,v1", "RDMA_CM_EVENT_REJECTED, error 12"),

@@ -13,7 +13,7 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 SPEAKER = os.path.join(FOLDER, "echo.py")
 FILE_BYTES = 5_000_000
 
-# Arguments that server and client have in common; the server's address follows -b or -s.
+# Arguments that server and client share; the server's address follows -b or -s.
 SAME_ARGUMENTS = [
     "rstream -S 4096 -C 500 -T v", "rstream -S 3000 -C 200 -T v -T a", "rstream -S 65536 -C 100 -T v -T n",
     "rstream -S 100000 -C 50 -T v -T b", "rstream -B 300000 -S 1000000 -C 10 -T v", "rstream -S 64 -C 500 -T r",
@@ -110,7 +110,7 @@ def main():
             run_pair(testbed, words)
         run_udpong(testbed)
         run_rcopy(testbed)
-        if not options.preload:  # One library to preload is enough.
+        if not options.preload:  # One preloaded library is enough.
             run_descriptors(testbed)
             for mode in ("asks", "greets", "waits", "inetd", "tcp", "leaves"):
                 run_forking(testbed, mode)

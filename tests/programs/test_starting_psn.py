@@ -12,7 +12,7 @@ from test_capture import SECONDS_MAX, Capture
 FIELDS = ("infiniband.cm.req.localqpn", "infiniband.cm.req.startpsn",
           "infiniband.cm.rep.localqpn", "infiniband.cm.rep.startpsn",
           "infiniband.bth.destqp", "infiniband.bth.psn", "infiniband.bth.opcode")
-READ_REQUEST = 0x0C  # RC's requests of rping end with it; what follows are responses.
+READ_REQUEST = 0x0C  # The last requests of rping; responses follow.
 
 
 def packets(path):

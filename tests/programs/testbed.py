@@ -11,9 +11,9 @@ import sys
 import tempfile
 import time
 
-SKIPPED = 77  # Exit status that ctest takes as "skipped".
+SKIPPED = 77  # Exit status that means "skipped" to ctest.
 POLL_SECONDS = 0.01
-OUTPUT_SECONDS_MAX = 60  # For a program that only tells something.
+OUTPUT_SECONDS_MAX = 60  # For a program that only prints something.
 
 
 class Failure(Exception):
@@ -80,7 +80,7 @@ class Program:
         self.argv = argv
         self._log_path = log_path
         with open(log_path, "wb") as log:
-            # A session of its own: `kill` reaches what it has started, too.
+            # A new session, so that `kill` reaches the program's children, too.
             self.process = subprocess.Popen(
                 argv, env=environment, stdin=stdin or subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, start_new_session=True)
@@ -175,12 +175,12 @@ class Testbed:
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith("VERBATIM")}
         environment["XDG_RUNTIME_DIR"] = self.folder
-        environment["VERBATIM_CONFIG"] = f"{self.folder}/config"  # No file of this machine's nodes.
+        environment["VERBATIM_CONFIG"] = f"{self.folder}/config"  # No configuration file of this machine.
         if self._path:
             environment["VERBATIM_PATH"] = self._path
         if self._preload:
             environment["LD_PRELOAD"] = self._preload
-            # Debian's programs leak, which is not what is tested.
+            # Debian's programs leak memory, which is not tested.
             environment.setdefault("ASAN_OPTIONS", "detect_leaks=0")
         return environment
 
@@ -194,7 +194,7 @@ class Testbed:
         addresses = [self.address(node), *self._more_addresses.get(node, ())]
         options = [word for address in addresses for word in ("--address", address)]
         command = [f"{self.build}/bin/verbatim", "run", "--node", node, *options, "--", *argv]
-        # Nothing outlives the test, even where ctest kills it for its time limit.
+        # No process outlives the test, even if ctest kills it for its time limit.
         command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
         command = [*self._enter(node), *command]
         name = f"{os.path.basename(argv[0])} on node {node}"

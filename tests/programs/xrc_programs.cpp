@@ -7,8 +7,8 @@
 #include "other_program.h"
 
 /// An XRC domain of several programs: one has the target queue pair, one the shared receive queue
-/// that requests name, one sends. Each request's content is looked at; then one of them is killed,
-/// and the others go on with another in its place.
+/// that requests name, one sends. Each request's content is checked; then one of them is killed,
+/// and the others continue with a new one in its place.
 namespace programs {
 namespace {
 
@@ -64,7 +64,7 @@ struct Queue {
   std::uint32_t number = 0;
 };
 
-/// The program with the target: says its number, hears the sender's, and with whom it ends.
+/// The program with the target: sends its number, receives the sender's, and reports its end.
 void be_target(const Child& parent, int file) {
   const Device device(16);
   check(open_domain(device, file, O_CREAT | O_EXCL) == nullptr && errno == EINVAL,
@@ -87,7 +87,7 @@ void be_target(const Child& parent, int file) {
   const ibv_wc completion = device.completions(1).front();
   check_bytes(buffer, completion.byte_len, 5, "the target's own queue");
   parent.send_value({});
-  // The queue's program is killed: the request that names it fails the queue pair.
+  // The queue's program is killed: a request that names the queue fails the queue pair.
   while (parent.has_more()) {
     parent.receive_value();
     ibv_async_event event{};
@@ -99,7 +99,7 @@ void be_target(const Child& parent, int file) {
   }
 }
 
-/// The program with the queue: each word asks for one receive to be posted, or completed (`a`).
+/// The program with the queue: each message asks it to post a receive, or to complete one (`a`).
 void be_queue(const Child& parent, int file) {
   const Device device(16);
   check(open_domain(device, file, 0) == nullptr && errno == EAGAIN, "a file without a domain");
@@ -127,7 +127,7 @@ void be_queue(const Child& parent, int file) {
   }
 }
 
-/// The sender, connected to a target, and what it knows of the queue's program.
+/// The sender, connected to a target, and what it knows about the queue's program.
 struct Sender {
   Sender(const Device& own, const Child& target_program, const Message& queue_word)
       : device(own), buffer(own, kBytes), queue(queue_word) {
@@ -179,13 +179,13 @@ struct Sender {
 
   const Device& device;
   Buffer buffer;
-  Message queue;  // Its number; address and key of memory of its program's.
+  Message queue;  // The queue's number; address and key of its program's memory.
   ibv_qp* qp = nullptr;
   std::uint64_t target_qpn = 0;
   std::uint64_t target_queue = 0;
 };
 
-/// SENDs of several lengths; one that comes before its receive.
+/// SENDs of several lengths; one comes before its receive.
 void check_sends(Sender& sender, const Child& queue) {
   std::uint8_t seed = 1;
   for (const std::size_t length : {std::size_t{0}, std::size_t{8}, std::size_t{100'001}, kBytes}) {
@@ -244,7 +244,7 @@ int run() {
   check(file >= 0 && unlink(path) == 0, "a file");
   const auto queue_program = [file](const Child& parent) { be_queue(parent, file); };
   const auto target_program = [file](const Child& parent) { be_target(parent, file); };
-  // All of them are started before this program opens the device.
+  // All are started before this program opens the device.
   const Child queue("the queue's program", queue_program);
   const Message queue_word = queue.receive_value();
   const Child victim("the first target's program", target_program);
@@ -259,7 +259,7 @@ int run() {
   }
   Sender sender(device, target, queue_word);
   check_all(sender, target, queue);
-  // A message of which no receive takes all, and one for a queue that there is not.
+  // A message that is too large for its receive, and one for a queue that does not exist.
   sender.post(IBV_WR_RDMA_WRITE, sender.queue.a, 8, kBytes);
   sender.expect(IBV_WC_REM_ACCESS_ERR, "WRITE behind the region");
   target.send_value({});

@@ -9,21 +9,21 @@
 
 #include "test_util.h"
 
-/// Many connections, one generation after the other: nothing of them may stay.
+/// Many connections, one generation after the other, must leave nothing behind.
 namespace rdmacm_test {
 namespace {
 
 constexpr int kGenerations = 100;
-constexpr int kConnections = 100;  // At a time.
+constexpr int kConnections = 100;  // At the same time.
 
-/// One connection, both of whose ends are in this process.
+/// One connection with both ends in this process.
 struct Connection {
   explicit Connection(std::uint16_t port) : client(port) {}
   Client client;
   Id server;
 };
 
-/// On a busy machine, the first connections leave their time-wait before the last have ended.
+/// On a busy machine, the first connections leave TimeWait before the last have ended.
 bool hears_of_end(const Channel& channel) {
   Event event = channel.next();
   while (event && event->event == RDMA_CM_EVENT_TIMEWAIT_EXIT) event = channel.next();
@@ -59,7 +59,7 @@ void live_and_die(Listener& listener) {
   }
 }
 
-/// What `command` prints.
+/// Returns the output of `command`.
 std::string output_of(const std::string& command) {
   std::string output;
   FILE* const pipe = popen(command.c_str(), "r");
@@ -72,7 +72,7 @@ std::string output_of(const std::string& command) {
   return output;
 }
 
-/// What `verbatim status` knows of this process's node.
+/// Returns the status of this process's node from `verbatim status`.
 std::string node_status() { return output_of(VERBATIM_COMMAND " status --json"); }
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -94,7 +94,7 @@ std::size_t resident_kib(const std::string& pid) {
   return 0;
 }
 
-/// What connections could leave behind, in this process and in its agent.
+/// What connections could leave behind in this process and in its agent.
 struct Footprint {
   Footprint() {
     const std::string status = node_status();
@@ -106,7 +106,8 @@ struct Footprint {
     bound_ports = count(status, "\"listens\"");
     queue_pairs = count(status, "\"qpn\"");
   }
-  std::size_t bytes = mallinfo2().uordblks;  // Zero under sanitizers, which look themselves.
+  std::size_t bytes =
+      mallinfo2().uordblks;  // Zero under sanitizers, which check for leaks themselves.
   std::size_t descriptors = open_descriptors("self");
   std::size_t agent_descriptors = 0;
   std::size_t agent_kib = 0;
@@ -114,13 +115,13 @@ struct Footprint {
   std::size_t queue_pairs = 0;
 };
 
-/// Whether no more is there than before. The agent closes what `verbatim status` asked it over when
-/// it comes round to it.
+/// Returns true if no more is there than before. The agent closes the connection of `verbatim
+/// status` in its own time.
 bool is_within(const Footprint& after, const Footprint& before) {
   constexpr std::size_t kSlackBytes = 128 << 10;
   constexpr std::size_t kSlackKib = 512;
 #ifdef __SANITIZE_ADDRESS__
-  constexpr bool kKeepsFreed = true;  // For a while, so that it finds uses of it.
+  constexpr bool kKeepsFreed = true;  // For a while, in order to find later uses of it.
 #else
   constexpr bool kKeepsFreed = false;
 #endif

@@ -4,11 +4,11 @@
 
 #include "test_util.h"
 
-/// Which events come in which order, and what they say.
+/// The order and content of events.
 namespace rdmacm_test {
 namespace {
 
-/// A client and the id that its listener made for it, connected.
+/// A client and the id that its listener created for it, connected.
 struct Connected {
   Connected() : client(listener.port()) {
     EXPECT_EQ(client.connect("hello"), 0);
@@ -47,7 +47,7 @@ TEST(Connect, RequestTellsWhoAndWhat) {
   EXPECT_EQ(server->channel, listener.channel.get());
   EXPECT_EQ(private_data(*request, 5), "hello");
   EXPECT_EQ(request->param.conn.private_data_len, 56);
-  // What the peer would issue is what this side may have to answer, and the other way round.
+  // The peer's initiator depth limits what this side must answer, and the other way round.
   EXPECT_EQ(request->param.conn.responder_resources, 2);
   EXPECT_EQ(request->param.conn.initiator_depth, 3);
   EXPECT_EQ(request->param.conn.rnr_retry_count, 6);
@@ -169,7 +169,7 @@ TEST(Connect, NotifyEstablishesBeforeTheLastMessage) {
   make_queue_pair(server.get());
   rdma_conn_param wanted = parameters();
   ASSERT_EQ(rdma_accept(server.get(), &wanted), 0);
-  // The client has not taken its event, so no RTU has left.
+  // The client has not taken its event, so the RTU was not sent.
   ASSERT_EQ(rdma_notify(server.get(), IBV_EVENT_COMM_EST), 0);
   listener.channel.expect(RDMA_CM_EVENT_ESTABLISHED);
   client.channel.expect(RDMA_CM_EVENT_ESTABLISHED);

@@ -118,7 +118,7 @@ TEST(QueuePair, AnXrcTargetsIdKeepsItsDomainForASharedReceiveQueue) {
   const Channel channel;
   const Id id = make_id(channel);
   ASSERT_EQ(bind_at(id.get(), own_address(), 0), 0);
-  id->qp_type = IBV_QPT_XRC_RECV;  // As rdma_create_ep has it from the address.
+  id->qp_type = IBV_QPT_XRC_RECV;  // As rdma_create_ep sets it from the address.
   ibv_qp_init_attr target{};
   target.qp_type = IBV_QPT_XRC_RECV;
   ASSERT_EQ(rdma_create_qp(id.get(), nullptr, &target), 0) << std::strerror(errno);

@@ -1,4 +1,4 @@
-// rsockets through the C interface: what a program with sockets relies on, and wrong use.
+// rsockets through the C interface: guarantees that programs with sockets rely on, and wrong use.
 #include <cerrno>
 #include <string>
 #include <thread>
@@ -16,7 +16,7 @@
 namespace rdmacm_test {
 namespace {
 
-/// An rsocket that is closed at the end.
+/// An rsocket that is closed by the destructor.
 class Socket {
  public:
   explicit Socket(int number) : number_(number) { EXPECT_NE(number, -1); }
@@ -185,7 +185,7 @@ TEST(Rsocket, MappedBuffersAreWrittenInPlace) {
   Pair pair;
   std::vector<char> unmapped(64);
   EXPECT_EQ(riomap(pair.b.get(), unmapped.data(), 64, PROT_WRITE, 0, 0), -1);
-  EXPECT_EQ(errno, ENOMEM);  // Nobody asked for a map: RDMA_IOMAPSIZE.
+  EXPECT_EQ(errno, ENOMEM);  // No map was requested with RDMA_IOMAPSIZE.
 }
 
 TEST(Rsocket, Datagrams) {
@@ -201,7 +201,7 @@ TEST(Rsocket, Datagrams) {
   sockaddr_in at_b{};
   Socket a = bound(at_a);
   Socket b = bound(at_b);
-  for (int i = 0; i < 20; ++i) {  // The first go over UDP, the others between queue pairs.
+  for (int i = 0; i < 20; ++i) {  // The first are sent over UDP, the others between queue pairs.
     const std::string text = "datagram " + std::to_string(i);
     ASSERT_EQ(rsendto(a.get(), text.data(), text.size(), 0, as_sockaddr(at_b), sizeof at_b),
               ssize_t(text.size()));
@@ -225,7 +225,7 @@ TEST(Rsocket, AForkedChildHasNoneOfItsParents) {
   const pid_t child = fork();
   if (child == 0) {
     const bool none = rclose(pair.a.get()) == -1 && errno == EBADF;
-    // A socket of its own gets the number, and the parent's stays alone.
+    // A new socket gets the number; the parent's is not changed.
     close(pair.a.get());
     const int own = rsocket(AF_INET, SOCK_STREAM, 0);
     _exit(none && own >= 0 && rclose(own) == 0 ? 0 : 1);

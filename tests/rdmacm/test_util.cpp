@@ -16,13 +16,13 @@ void remove_runtime_folder() {
   std::filesystem::remove_all(runtime_folder, ignored);
 }
 
-/// Addresses of this process alone, so that tests run side by side.
+/// Uses addresses that only this process has, so that tests can run in parallel.
 void enter_own_node() {
   char folder[] = "/tmp/verbatim-rdmacm-test-XXXXXX";
   if (mkdtemp(folder) == nullptr) std::abort();
   runtime_folder = folder;
   setenv("XDG_RUNTIME_DIR", folder, 1);
-  setenv("VERBATIM_CONFIG", folder, 1);  // No file of this machine's nodes.
+  setenv("VERBATIM_CONFIG", folder, 1);  // No configuration file of this machine.
   const auto id = static_cast<unsigned>(getpid());
   address_of_node = "127." + std::to_string(128 + (id >> 14 & 63)) + "." +
                     std::to_string(id >> 6 & 255) + "." + std::to_string(((id & 63) << 2) + 1);

@@ -13,12 +13,12 @@
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 
-/// Helpers for tests that are written purely against librdmacm: they would run on a card as well.
+/// Helpers for tests that use only librdmacm: they would also run with a card.
 namespace rdmacm_test {
 
 inline constexpr int kTimeoutMs = 5'000;
 
-/// The node's own address.
+/// Returns the node's address.
 std::string own_address();
 sockaddr_in address_of(const std::string& ip, std::uint16_t port);
 sockaddr* as_sockaddr(sockaddr_in& address);
@@ -28,7 +28,7 @@ struct Acknowledge {
 };
 using Event = std::unique_ptr<rdma_cm_event, Acknowledge>;
 
-/// The event's private data, up to `length` bytes (what lies behind is zero).
+/// Returns the event's private data, up to `length` bytes (the bytes after it are zero).
 std::string private_data(const rdma_cm_event& event, std::size_t length);
 
 class Channel {
@@ -42,9 +42,9 @@ class Channel {
     pollfd waiting{channel_->fd, POLLIN, 0};
     return poll(&waiting, 1, timeout_ms) == 1;
   }
-  /// The next event; null and a failure where none comes.
+  /// Returns the next event; null and a test failure if none comes.
   Event next() const;
-  /// The same, which must be of this type, else it is a failure.
+  /// The same; a test failure if it has another type.
   Event expect(rdma_cm_event_type type) const;
 
  private:
@@ -60,11 +60,11 @@ struct Destroy {
 using Id = std::unique_ptr<rdma_cm_id, Destroy>;
 
 Id make_id(const Channel& channel, rdma_port_space space = RDMA_PS_TCP, void* context = nullptr);
-/// Of an id that is bound to the device.
+/// Requires an id that is bound to the device.
 void make_queue_pair(rdma_cm_id* id);
 ibv_qp_state state_of(const rdma_cm_id* id);
 
-/// A listener at a free port of the own address.
+/// A listener at a free port of the node's address.
 struct Listener {
   explicit Listener(rdma_port_space space = RDMA_PS_TCP, int backlog = 8);
   std::uint16_t port() const { return ntohs(rdma_get_src_port(id.get())); }
@@ -72,7 +72,7 @@ struct Listener {
   Id id;
 };
 
-/// An id whose route to the port is resolved, with a queue pair.
+/// An id with a resolved route to the port and a queue pair.
 struct Client {
   explicit Client(std::uint16_t port, rdma_port_space space = RDMA_PS_TCP);
   int connect(const std::string& private_data = "");
@@ -80,7 +80,7 @@ struct Client {
   Id id;
 };
 
-/// Points to the private data, which must stay.
+/// Refers to the private data, which must stay valid.
 rdma_conn_param parameters(std::string_view private_data = "");
 
 }  // namespace rdmacm_test

@@ -10,7 +10,7 @@ import tempfile
 from units import KINDS, unit_text
 
 SKIPPED = 77
-# systemd-analyze's measure of exposure, from 0 to 100.
+# systemd-analyze's exposure level, from 0 to 100.
 EXPOSURE_MAX = {"system": 30, "user": 70}
 
 

@@ -4,7 +4,7 @@ import re
 import subprocess
 
 OPTION = re.compile(r"^  (?:(-\w),)?\s*(--[a-z][a-z-]*)", re.MULTILINE)
-# What each command has, which the pages tell once.
+# Options of every command, which the pages describe once.
 COMMON = {"-h", "--help", "--version"}
 
 

@@ -1,5 +1,5 @@
-/// It has the words of a program that loads libibverbs by its path, and of one that has rdma-core's
-/// own linked in. It is never started.
+/// Contains the strings of a program that loads libibverbs by its path, and of one with rdma-core's
+/// statically linked. It is never started.
 int main(int count, char** /*arguments*/) {
   static const char* const volatile words[] = {LIBRARY_PATH,
                                                "libibverbs: Warning: couldn't load driver '%s'."};

@@ -25,7 +25,7 @@ LAB = None  # Set in main.
 
 def environment():
     variables = LAB.environment()
-    variables.pop("LD_PRELOAD", None)  # A sanitizer's: of the commands, not of shells.
+    variables.pop("LD_PRELOAD", None)  # A sanitizer's, for the commands but not for shells.
     return variables | {"PATH": f"{LAB.build}/bin:{variables['PATH']}", "HOME": LAB.folder, "TERM": "dumb",
                         "LC_ALL": "C.UTF-8"}
 
@@ -70,7 +70,8 @@ class Zsh:
 
     name = "zsh"
     SECONDS_MAX = 60
-    # Only when the line editor has shown it are keys its own, and not the terminal's: ^D, ^U.
+    # Keys reach the line editor only after it has shown this prompt; before, the terminal handles
+    # ^D and ^U.
     PROMPT = ">ready> "
 
     def __init__(self):
@@ -102,7 +103,7 @@ class Zsh:
         return self._read_until("end-of-42\r\n", self.PROMPT)
 
     def complete(self, line):
-        os.write(self._master, line.encode() + b"\x04\x15")  # List; then forget the line.
+        os.write(self._master, line.encode() + b"\x04\x15")  # List completions; then clear the line.
         rows = self._command("true").replace("\r", "\n").split("\n")
         return {word for row in rows if line.strip() not in row and self.PROMPT not in row
                 for word in row.split("#")[0].split()}

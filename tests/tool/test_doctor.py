@@ -89,7 +89,7 @@ class Machine(Case):
             self.expect(outcome, "fault", "UDP port 4791",
                         f"{address}:4791 is taken by process {os.getpid()} (python3")
             self.expect(outcome, "fault", "node", "in use")
-            # Another node does not mind.
+            # Another node is not affected.
             self.expect(self.on_node(), "note", "UDP port 4791", f"{address}:4791 is taken")
 
     def test_ports_of_a_node_are_its_own(self):
@@ -99,7 +99,7 @@ class Machine(Case):
                 if LAB.node_status("a"):
                     break
             outcome = self.on_node()
-            # Other tests' nodes are strangers to this one, and may be there.
+            # Nodes of other tests may be there; they are foreign to this one.
             own = f"{LAB.address('a')}:{ROCE_PORT}"
             self.assertEqual([one for one in outcome[1]["findings"] if one["text"].startswith(own)], [])
             self.expect(outcome, "ok", "agents", "1 run (node a)")
@@ -222,13 +222,13 @@ class Text(Case):
                 while part := os.read(master, 4096):
                     text += part
             except OSError:
-                pass  # The terminal is gone with its last user.
+                pass  # The terminal closed with its last user.
             self.assertEqual(process.wait(60), 0)
         os.close(master)
         text = text.decode()
         self.assertIn("\033[32mok\033[0m", text)
         for line in text.replace("\033[32m", "").replace("\033[33m", "").replace("\033[0m", "").splitlines():
-            is_one_word = " " not in line.split("  ")[-1].strip()  # A path is not broken.
+            is_one_word = " " not in line.split("  ")[-1].strip()  # A path is not wrapped.
             self.assertTrue(len(line) <= columns or is_one_word, line)
 
     def test_elsewhere_it_is_plain(self):

@@ -15,7 +15,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|^\s*#[^\n]*', re.MULTILINE)
 TOP_FOLDERS = ("sim", "tests", "bench", "fuzz", "examples")
 FILES_MAX = 25
-# Folder of src/ whose namespace has its name, so that a use of it shows.
+# Folders of src/ with a namespace of the same name, so that a use can be seen.
 NAMESPACES = ("observe", "wire", "region", "transport", "cm", "arena", "adapter", "agent", "link")
 USE = re.compile(rf"(?<![\w:])(?:verbatim::)?({'|'.join(NAMESPACES)})::")
 

@@ -7,7 +7,7 @@ import re
 import sys
 
 NAME = re.compile(r"`([a-z_]+\.[A-Za-z0-9_.*]+)`")
-# Test programs of src/ and sim/ -> where their tests are.
+# Test programs of src/ and sim/, and the folders of their tests.
 FOLDERS = {"transport_ib": "src/transport/ib", "transport_iwarp": "src/transport/iwarp", "sim": "sim"}
 
 

@@ -11,7 +11,7 @@ LINES_MAX = 400
 README_LINES_MAX = 40
 SOURCES = (".cpp", ".h", ".c", ".py", ".sh")
 TOP_FOLDERS = ("sim", "tests", "bench", "dev", "fuzz")
-# Tables rather than code. Each with its reason.
+# Files that are tables rather than code, each with its reason.
 LONG_BY_NATURE = ()
 PROCESSOR_HEADER = "src/base/processor.h"
 PROCESSOR = re.compile(r"\b__builtin_ia32_|\b__(?:x86_64|i386|aarch64|arm)__|\b(?:asm|__asm__) volatile")
@@ -43,7 +43,7 @@ def sources_of(root):
         for path in sorted((root / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield path
-    # A worktree has a file ".git" that leads to its repository.
+    # A worktree has a file ".git" that refers to its repository.
     yield from (path for path in sorted(root.glob("*")) if path.is_file() and path.name != ".git")
 
 

@@ -46,11 +46,11 @@ MAY_INCLUDE = {
     "api": ("base", "include"),
     "infinity": ("include", "base/os/unique_fd.h"),
     "offload": ("base", "observe"),
-    # The commands ask the agents, as a drop-in does.
+    # The commands send requests to agents, as a drop-in does.
     "cli": ("base", "config", "observe", "fabric", "subnet", "include", "agent/client", "agent/protocol",
-            # `verbatim run --fault` reads a plan.
+            # `verbatim run --fault` parses a plan.
             "link/decorators/fault_plan.h",
-            # `verbatim doctor` asks the same functions as programs do.
+            # `verbatim doctor` calls the same functions as programs do.
             "agent/identity/interfaces.h"),
     "dashboard": ("base", "observe"),
 }
@@ -58,7 +58,7 @@ MAY_INCLUDE = {
 # Tests beside the code may use the test library, too.
 TESTS_MAY_ALSO_INCLUDE = ("sim",)
 
-# What is not yet as the table says: (room, other room) -> how many places. A number here only falls.
+# Deviations from the table: (room, other room) -> number of places. A number here may only fall.
 NOT_YET = {
     ("adapter/direct", "adapter"): 2,
     ("adapter/direct", "adapter/queues"): 4,
@@ -103,7 +103,7 @@ NOT_YET = {
     ("port", "transport::"): 1,
     ("region", "region/adoption"): 1,
 }
-# Units that include each other. A knot here only goes.
+# Units that include each other. Entries may only be removed.
 KNOTS = (
     ("adapter/adapter", "adapter/delivery", "adapter/numbers", "adapter/packet_source", "adapter/queue_pair/queue_pair"),
     ("api/party", "api/posting", "api/queue", "api/shared_receives"),

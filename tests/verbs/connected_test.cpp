@@ -3,7 +3,7 @@
 
 #include "test_util.h"
 
-/// What RC and UC carry, byte for byte, between two queue pairs.
+/// RC and UC between two queue pairs, byte for byte.
 namespace verbs_test {
 namespace {
 
@@ -265,7 +265,7 @@ TEST(ReliableConnection, FetchAndAddWraps) {
 TEST(ReliableConnection, AReceiveThatComesLateIsWaitedFor) {
   const Pair pair;
   ASSERT_EQ(pair.a.post(IBV_WR_SEND, 1, 0, 4), 0);
-  EXPECT_EQ(pair.a.poll(100), std::nullopt);  // RNR NAKs go back and forth.
+  EXPECT_EQ(pair.a.poll(100), std::nullopt);  // RNR NAKs are exchanged meanwhile.
   ASSERT_EQ(pair.b.receive(2, 0, 4), 0);
   ASSERT_OK(pair.b.wait());
   ASSERT_OK(pair.a.wait());

@@ -25,7 +25,7 @@ ibv_ah_attr route_to(const ibv_gid& gid, std::uint8_t own_gid_index = 1) {
   return attributes;
 }
 
-/// Two datagram queue pairs, ready; and a way from a to b.
+/// Two datagram queue pairs in RTS, and an address handle from a to b.
 struct Datagrams {
   explicit Datagrams(std::uint8_t gid_index = 1,
                      const EndpointOptions& options = {.type = IBV_QPT_UD})
@@ -102,7 +102,7 @@ TEST(Datagram, IsAnsweredThroughItsCompletion) {
                                            .remote_qkey = kQKey};
                         }),
               0);
-    ASSERT_OK(ud.a.wait());  // Its send, then what came back: one completion queue.
+    ASSERT_OK(ud.a.wait());  // Its send, then the answer: both complete in one queue.
     ASSERT_OK(ud.a.wait());
   }
 }
@@ -113,7 +113,7 @@ TEST(Datagram, WithAnotherQKeyIsDropped) {
   ASSERT_EQ(ud.a.post(IBV_WR_SEND, 2, 0, 4, ud.to_b(kQKey + 1)), 0);
   ASSERT_OK(ud.a.wait());
   ASSERT_EQ(ud.a.post(IBV_WR_SEND, 3, 0, 8, ud.to_b()), 0);
-  EXPECT_EQ(ud.b.wait().byte_len, 8 + kGrhBytes);  // The right one is the first to arrive.
+  EXPECT_EQ(ud.b.wait().byte_len, 8 + kGrhBytes);  // The right one arrives first.
 }
 
 TEST(Datagram, WithTheControlledBitUsesTheQueuePairsQKey) {
@@ -157,7 +157,7 @@ TEST(Datagram, LocalErrorStopsTheSendQueueAlone) {
   ASSERT_OK(ud.a.wait());
 }
 
-/// A list of 40 datagrams, of which the one at `bad` (none: 40) names memory that is not its own.
+/// Posts a list of 40 datagrams; the one at `bad` (40: none) names memory without a valid key.
 std::vector<ibv_wc_status> post_list(const Datagrams& ud, std::size_t bad) {
   constexpr std::size_t kCount = 40;
   std::array<ibv_send_wr, kCount> requests{};
@@ -238,7 +238,7 @@ TEST(AddressHandle, IsRefusedForWhatLeadsNowhere) {
   EXPECT_TRUE(refused([](ibv_ah_attr& a) { a.grh.dgid = {}; }));
 }
 
-/// 224.0.0.0/4 as a GID.
+/// Returns an address of 224.0.0.0/4 as a GID.
 ibv_gid group(std::uint8_t last) {
   return {.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 7, 7, last}};
 }
@@ -317,7 +317,7 @@ TEST(Multicast, IsKeptFromItsSenderWhereItAskedForThat) {
   ASSERT_EQ(ignores.wait().opcode, IBV_WC_SEND);
   EXPECT_EQ(hears.wait().src_qp, ignores.qp()->qp_num);
   ASSERT_EQ(hears.post(IBV_WR_SEND, 9, 0, 20, send_to_group), 0);
-  const ibv_wc first = ignores.wait();  // Its own would have come before.
+  const ibv_wc first = ignores.wait();  // Its own message would have come before.
   ASSERT_EQ(first.opcode, IBV_WC_RECV);
   EXPECT_EQ(first.src_qp, hears.qp()->qp_num);
 }

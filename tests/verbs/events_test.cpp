@@ -16,7 +16,7 @@ bool readable(int fd, int timeout_ms = 0) {
   return poll(&descriptor, 1, timeout_ms) == 1;
 }
 
-/// A pair whose receiving side tells a channel.
+/// A pair whose receiving side notifies a channel.
 struct Told {
   explicit Told(const EndpointOptions& options = {})
       : channel(ibv_create_comp_channel(host.context())) {
@@ -52,14 +52,14 @@ TEST(CompletionChannel, TellsOnceAfterEachArming) {
   const Told told;
   told.send();
   ASSERT_OK(told.b->wait());
-  EXPECT_FALSE(readable(told.channel->fd));  // Was not armed.
+  EXPECT_FALSE(readable(told.channel->fd));  // It was not armed.
 
   ASSERT_EQ(ibv_req_notify_cq(told.b->cq(), 0), 0);
   told.send();
   told.send();
   ASSERT_TRUE(readable(told.channel->fd, 5000));
   told.take_event();
-  EXPECT_FALSE(readable(told.channel->fd));  // The second send found it disarmed.
+  EXPECT_FALSE(readable(told.channel->fd));  // It was not armed at the second send.
   ASSERT_OK(told.b->wait());
   ASSERT_OK(told.b->wait());
 }

@@ -4,7 +4,7 @@
 
 #include "test_util.h"
 
-/// Extended completion queues, and resizing of either kind.
+/// Extended completion queues, and resizing of both kinds.
 namespace verbs_test {
 namespace {
 
@@ -23,7 +23,7 @@ OwnedCq create(const OpenDevice& host, std::uint64_t fields, std::uint32_t flags
   return OwnedCq(ibv_create_cq_ex(host.context(), &wanted));
 }
 
-/// A queue pair connected to itself whose completions go into `cq`.
+/// A queue pair connected to itself; its completions go to `cq`.
 class Loop {
  public:
   explicit Loop(ibv_cq_ex* cq, const OpenDevice& host) : endpoint_(host, with(cq)) {
@@ -41,7 +41,7 @@ class Loop {
   Endpoint endpoint_;
 };
 
-/// Starts to poll: waits at most ten seconds for the first entry.
+/// Calls start_poll, and waits at most ten seconds for the first entry.
 void start(ibv_cq_ex* cq) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   ibv_poll_cq_attr attributes{};
@@ -88,7 +88,7 @@ TEST(ExtendedPoll, EveryFieldIsRead) {
   EXPECT_EQ(ibv_wc_read_vendor_err(cq.get()), 0u);
   EXPECT_GE(ibv_wc_read_completion_ts(cq.get()),
             static_cast<std::uint64_t>(values.raw_clock.tv_nsec));
-  // The two clocks are not read in the same instant.
+  // The two clocks are not read at the same instant.
   EXPECT_GE(ibv_wc_read_completion_wallclock_ns(cq.get()) + 1'000'000, before);
   EXPECT_LE(ibv_wc_read_completion_wallclock_ns(cq.get()), wall_clock() + 1'000'000);
   ibv_end_poll(cq.get());
@@ -166,7 +166,8 @@ TEST(ExtendedCompletionQueue, OverrunThatIsIgnoredRaisesNoEvent) {
   std::uint64_t last = 0;
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (last != 11 && std::chrono::steady_clock::now() < limit) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // The adapter goes on by itself.
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(20));  // The adapter makes progress by itself.
     ibv_poll_cq_attr attributes{};
     if (ibv_start_poll(cq.get(), &attributes) != 0) continue;
     do {
@@ -183,7 +184,7 @@ TEST(CompletionQueue, ResizesDownToWhatIsInIt) {
   for (std::uint64_t id = 0; id < 8; ++id) {
     ASSERT_EQ(pair.a.post(IBV_WR_RDMA_WRITE, id, 0, 8, to(pair.b)), 0);
   }
-  // Until all are there; nothing takes one.
+  // Waits until all have completed, without taking one.
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (ibv_resize_cq(pair.a.cq(), 7) != EINVAL) {
     ASSERT_LT(std::chrono::steady_clock::now(), limit);

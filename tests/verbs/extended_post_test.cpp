@@ -3,7 +3,7 @@
 
 #include "test_util.h"
 
-/// Extended queue pairs: what the `ibv_wr_*` calls post, and that all of it is posted or nothing.
+/// Extended queue pairs: the `ibv_wr_*` calls post all requests of a batch, or none.
 namespace verbs_test {
 namespace {
 
@@ -142,7 +142,7 @@ TEST(ExtendedPost, OneBadRequestAndNoneIsPosted) {
   char bytes[4096];
   EXPECT_EQ(attempt([&] { ibv_wr_set_sge_list(qp, 5, many); }), EINVAL);
   EXPECT_EQ(attempt([&] { ibv_wr_set_inline_data(qp, bytes, sizeof bytes); }), EINVAL);
-  EXPECT_EQ(attempt([&] { ibv_wr_rdma_read(qp, 1, 1); }), EINVAL);  // Not asked for.
+  EXPECT_EQ(attempt([&] { ibv_wr_rdma_read(qp, 1, 1); }), EINVAL);  // Not in send_ops_flags.
   EXPECT_EQ(attempt([&] {
               for (int i = 0; i < 16; ++i) ibv_wr_send(qp);
             }),
@@ -156,7 +156,7 @@ TEST(ExtendedPost, OneBadRequestAndNoneIsPosted) {
   ASSERT_OK(pair.b.wait());
 }
 
-/// The queue pair is one thread's from start to complete.
+/// One thread owns the queue pair from start to complete.
 TEST(ExtendedPost, BatchesOfTwoThreadsDoNotMix) {
   EndpointOptions options = extended();
   options.receives = options.sends = 64;

@@ -20,7 +20,8 @@ std::size_t resident_bytes() {
 TEST(ManyQueuePairs, AThousandWorkAndCostLittle) {
   constexpr std::size_t kPairs = 500;
   const OpenDevice host;
-  const Endpoint ends(host, {.completions = 4096});  // For its memory and completion queue.
+  const Endpoint ends(host,
+                      {.completions = 4096});  // Only its memory and completion queue are used.
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = ends.cq();
   wanted.qp_type = IBV_QPT_RC;

@@ -6,14 +6,14 @@
 
 #include "test_util.h"
 
-/// Regions of every kind: changed, zero-based, null, on demand, over device memory and over
+/// Regions of every kind: changed, zero-based, null, on-demand, on device memory and on
 /// descriptors; and imported ones.
 namespace verbs_test {
 namespace {
 
 const auto kPage = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE));
 
-/// Pages of anonymous memory that are given back at the end.
+/// Pages of anonymous memory that are unmapped at the end.
 class Pages {
  public:
   explicit Pages(std::size_t count)
@@ -25,7 +25,7 @@ class Pages {
   Pages& operator=(const Pages&) = delete;
   std::byte* at(std::size_t offset = 0) const { return at_ + offset; }
   std::span<std::byte> all() const { return {at_, bytes_}; }
-  /// As if it were unmapped, but nothing else can come to lie there meanwhile.
+  /// Has the effect of unmapping, but keeps the addresses reserved.
   void unmap() const { mprotect(at_, bytes_, PROT_NONE); }
 
  private:
@@ -124,7 +124,7 @@ TEST(Memory, NullRegionDropsAndReadsZeroes) {
   fill(pair.b.memory(), 3);
   ibv_send_wr read{.wr_id = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED};
   to(pair.b)(read);
-  // Of 3000 bytes the middle thousand goes nowhere.
+  // The middle thousand of 3000 bytes is dropped.
   ASSERT_EQ(pair.a.post(read, {pair.a.segment(0, 1000),
                                {.addr = 0xdead0000, .length = 1000, .lkey = null->lkey},
                                pair.a.segment(2000, 1000)}),
@@ -294,7 +294,7 @@ TEST_F(DmaBuffer, IsARegionWhereItCanBeMapped) {
   std::vector<std::byte> copy(100);
   ASSERT_EQ(pread(fd_, copy.data(), copy.size(), kPage + 100), 100);
   EXPECT_EQ(difference(copy, 6), std::nullopt);
-  // The owner cuts it off: an error, not a fault.
+  // The owner truncates it: an error, not a fault.
   ASSERT_EQ(ftruncate(fd_, 0), 0);
   ASSERT_EQ(pair.a.post(IBV_WR_RDMA_WRITE, 2, 0, 100, remote(kIova, mr->rkey)), 0);
   EXPECT_EQ(pair.a.wait().status, IBV_WC_REM_ACCESS_ERR);

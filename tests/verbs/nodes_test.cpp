@@ -1,6 +1,6 @@
 #include "test_util.h"
 
-/// Two nodes of one machine: processes of their own, with agents of their own.
+/// Two nodes of one machine: separate processes with separate agents.
 namespace verbs_test {
 namespace {
 
@@ -65,7 +65,7 @@ TEST(Nodes, AKilledPeerExhaustsTheRetries) {
     const Endpoint end(host);
     end.connect(pipe.exchange(end.address()));
     pipe.send(true);
-    pipe.receive<bool>();  // Never comes.
+    pipe.receive<bool>();  // Does not arrive.
   });
   const OpenDevice host;
   const Endpoint end(host);
@@ -79,7 +79,7 @@ TEST(Nodes, AKilledPeerExhaustsTheRetries) {
 
 TEST(Fork, AChildOpensTheDeviceAnew) {
   const Pair
-      pair;  // Opened before the fork: the child's node is another, and the parent's lives on.
+      pair;  // Opened before the fork: the child has another node, and the parent's continues.
   {
     OtherNode other([](const Pipe&) {
       const Pair own;

@@ -7,8 +7,7 @@
 
 #include "test_util.h"
 
-/// Devices, regions, completion queues: what queries say, what is refused and with which errno,
-/// what is busy.
+/// Devices, regions, completion queues: queries, refusals with their errno, objects in use.
 namespace verbs_test {
 namespace {
 
@@ -28,7 +27,7 @@ TEST(Device, DescribesItself) {
   EXPECT_GE(attributes.max_sge, 5);
   ibv_device_attr_ex extended{};
   ASSERT_EQ(ibv_query_device_ex(host.context(), nullptr, &extended), 0);
-  // Padding too: both were zeroes.
+  // Compares padding, too: both were zeroed.
   EXPECT_EQ(std::memcmp(&extended.orig_attr, &attributes, sizeof attributes), 0);  // NOLINT
 }
 
@@ -52,7 +51,7 @@ TEST(Port, IsAnActiveEthernetPort) {
   EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
   EXPECT_EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
   EXPECT_EQ(port.phys_state, 5);
-  EXPECT_EQ(port.active_mtu, IBV_MTU_4096);  // The loopback interface has room.
+  EXPECT_EQ(port.active_mtu, IBV_MTU_4096);  // The loopback interface allows it.
   EXPECT_EQ(port.max_msg_sz, 1u << 30);
   EXPECT_EQ(port.lid, 0);
   EXPECT_EQ(ibv_query_port(host.context(), 0, &port), EINVAL);
@@ -60,7 +59,7 @@ TEST(Port, IsAnActiveEthernetPort) {
 }
 
 TEST(Port, TellsItsSpeedAsWidthAndSpeedDo) {
-  using Query = int (*)(ibv_context*, std::uint32_t, std::uint64_t*);  // Of newer headers.
+  using Query = int (*)(ibv_context*, std::uint32_t, std::uint64_t*);  // From newer headers.
   const auto query = reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "ibv_query_port_speed"));
   ASSERT_NE(query, nullptr);
   const OpenDevice host;
@@ -117,12 +116,12 @@ TEST(GidTable, EntriesHaveTypesAndTheTableHasAnEnd) {
       ibv_query_gid_ex(host.context(), 1, static_cast<std::uint32_t>(port.gid_tbl_len), &entry, 0),
       EINVAL);
   ibv_gid gid{};
-  EXPECT_EQ(ibv_query_gid(host.context(), 1, port.gid_tbl_len - 1, &gid), 0);  // Empty: zero.
+  EXPECT_EQ(ibv_query_gid(host.context(), 1, port.gid_tbl_len - 1, &gid), 0);  // Empty: zeros.
   EXPECT_EQ(gid.global.interface_id, 0u);
   EXPECT_EQ(ibv_query_gid(host.context(), 1, port.gid_tbl_len, &gid), -1);
 }
 
-/// errno of a registration that has to fail.
+/// Returns errno of a registration that must fail.
 int refused_registration(const OpenDevice& host, void* address, std::size_t length, int access) {
   errno = 0;
   ibv_mr* const region = ibv_reg_mr(host.pd(), address, length, access);
@@ -168,7 +167,7 @@ TEST(Registration, IgnoresOptionalRightsAndRefusesUnknownOnes) {
             0);
   EXPECT_EQ(refused_registration(host, memory.data(), 4096, IBV_ACCESS_LOCAL_WRITE | 1 << 18),
             EINVAL);
-  constexpr int kFlushPersistent = 1 << 9;  // Of newer headers.
+  constexpr int kFlushPersistent = 1 << 9;  // From newer headers.
   EXPECT_EQ(
       refused_registration(host, memory.data(), 4096, IBV_ACCESS_LOCAL_WRITE | kFlushPersistent),
       EOPNOTSUPP);
@@ -219,13 +218,14 @@ TEST(CompletionQueue, SizesOutOfRangeAreEinval) {
     EXPECT_EQ(ibv_create_cq(host.context(), entries, nullptr, nullptr, 0), nullptr);
     EXPECT_EQ(errno, EINVAL);
   }
-  EXPECT_EQ(ibv_create_cq(host.context(), 1, nullptr, nullptr, 1), nullptr);  // One vector: 0.
+  EXPECT_EQ(ibv_create_cq(host.context(), 1, nullptr, nullptr, 1),
+            nullptr);  // There is one vector: 0.
   const Owned<ibv_cq> large(ibv_create_cq(host.context(), 256 << 10, nullptr, nullptr, 0));
   ASSERT_NE(large, nullptr);
   EXPECT_GE(large->cqe, 256 << 10);
 }
 
-/// A program that leaves without destroying: what arrives later finds nobody.
+/// Device closed with objects left: what arrives later is dropped.
 TEST(Device, ClosedWithObjectsLeftBehindStopsThem) {
   auto on_purpose = std::make_optional<LeftBehind>();
   ibv_device** const list = ibv_get_device_list(nullptr);

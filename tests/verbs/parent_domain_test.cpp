@@ -4,7 +4,7 @@
 
 #include "test_util.h"
 
-/// Parent domains and thread domains: what is made on one behaves as on its protection domain.
+/// Parent domains and thread domains: objects made on one behave as on its protection domain.
 namespace verbs_test {
 namespace {
 
@@ -18,7 +18,7 @@ OwnedTd allocate_threads(const OpenDevice& host) {
   return OwnedTd(ibv_alloc_td(host.context(), &wanted));
 }
 
-/// What the program's functions were called with.
+/// Arguments of the program's allocation functions.
 struct Memory {
   std::set<void*> given;
   std::size_t bytes = 0;
@@ -68,7 +68,8 @@ EndpointOptions on(const Owned<ibv_pd>& pd) {
   return options;
 }
 
-/// The memory region is the protection domain's, the queue pair the parent domain's: one domain.
+/// The memory region belongs to the protection domain, the queue pair to the parent domain: both
+/// are one domain.
 void expect_traffic(const Endpoint& endpoint) {
   endpoint.connect(endpoint.address());
   fill(endpoint.memory().first(64), 5);

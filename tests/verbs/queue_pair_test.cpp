@@ -2,7 +2,7 @@
 
 #include "test_util.h"
 
-/// Queue pairs: what their creation and each transition take and refuse, and what may be posted.
+/// Queue pairs: what creation and each transition accept and refuse, and what may be posted.
 namespace verbs_test {
 namespace {
 
@@ -115,7 +115,7 @@ TEST(QueuePair, ASendBeforeRtsIsEinvalAndSaysWhy) {
   EXPECT_NE(said.find("a queue pair sends from RTS on"), std::string::npos) << said;
 }
 
-/// The result of going to RTR with one thing changed.
+/// Returns the result of the transition to RTR with one change.
 int rtr_with(const std::function<void(ibv_qp_attr&)>& change) {
   const OpenDevice host;
   const Endpoint end(host);
@@ -164,7 +164,7 @@ TEST(Posting, ToAFullSendQueueIsEnomemAndNamesTheRequest) {
   ibv_qp_attr attributes{};
   ibv_qp_init_attr initial{};
   ASSERT_EQ(ibv_query_qp(pair.a.qp(), &attributes, IBV_QP_CAP, &initial), 0);
-  // No receive is posted, so nothing completes.
+  // No receive is posted, so no request completes.
   for (std::uint32_t i = 0; i < initial.cap.max_send_wr; ++i) {
     ASSERT_EQ(pair.a.post(IBV_WR_SEND, i, 0, 8), 0);
   }

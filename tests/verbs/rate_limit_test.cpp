@@ -3,7 +3,7 @@
 
 #include "test_util.h"
 
-/// Packet pacing: a queue pair sends no faster than it is told, and loses nothing by it.
+/// Packet pacing: a queue pair does not exceed its rate, and loses nothing by it.
 namespace verbs_test {
 namespace {
 
@@ -16,7 +16,7 @@ int limit(const Endpoint& endpoint, std::uint32_t kbps, std::uint32_t burst = 0)
   return ibv_modify_qp_rate_limit(endpoint.qp(), &wanted);
 }
 
-/// Seconds until `count` requests of 32 KiB have completed.
+/// Returns the seconds until `count` requests of 32 KiB have completed.
 double seconds_for(const Pair& pair, ibv_wr_opcode opcode, int count) {
   const auto began = steady_clock::now();
   for (int i = 0; i < count; ++i) {
@@ -29,21 +29,21 @@ double seconds_for(const Pair& pair, ibv_wr_opcode opcode, int count) {
 TEST(RateLimit, HoldsTheRequester) {
   for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC}) {
     const Pair pair(EndpointOptions{.type = type});
-    ASSERT_EQ(limit(pair.a, 40'000, 4096), 0);  // 5 MB a second.
+    ASSERT_EQ(limit(pair.a, 40'000, 4096), 0);  // 5 MB/s.
     EXPECT_GT(seconds_for(pair, IBV_WR_RDMA_WRITE, 32), 0.19) << type;
     ASSERT_EQ(limit(pair.a, 0), 0);
-    // Held, 64 MiB would take 13 seconds.
+    // With pacing, 64 MiB would take 13 seconds.
     EXPECT_LT(seconds_for(pair, IBV_WR_RDMA_WRITE, 2048), 10) << type;
   }
 }
 
-/// Between two packets lies more than the time-out of an acknowledgement.
+/// The interval between two packets exceeds the ACK time-out.
 TEST(RateLimit, SlownessIsNoLoss) {
   ConnectOptions connection;
   connection.timeout = 10;  // 4 ms.
   connection.retry_count = 0;
   const Pair pair({}, connection);
-  ASSERT_EQ(limit(pair.a, 1000, 1), 0);  // 1 KiB each 8 ms.
+  ASSERT_EQ(limit(pair.a, 1000, 1), 0);  // 1 KiB every 8 ms.
   fill(pair.a.memory().first(8 << 10), 7);
   ASSERT_EQ(pair.a.post(IBV_WR_RDMA_WRITE, 1, 0, 8 << 10, to(pair.b)), 0);
   ASSERT_OK(pair.a.wait());
@@ -59,7 +59,7 @@ TEST(RateLimit, HoldsDatagrams) {
   vector.grh.sgid_index = 1;
   vector.grh.dgid = pair.host.gid(1);
   const Owned<ibv_ah> ah(ibv_create_ah(pair.host.pd(), &vector));
-  ASSERT_EQ(limit(pair.a, 4'000, 1), 0);  // 1 KiB each 2 ms.
+  ASSERT_EQ(limit(pair.a, 4'000, 1), 0);  // 1 KiB every 2 ms.
   const auto began = steady_clock::now();
   for (std::uint64_t i = 0; i < 50; ++i) {
     ASSERT_EQ(pair.a.post(IBV_WR_SEND, i, 0, 1024,
@@ -77,13 +77,13 @@ TEST(RateLimit, HoldsDatagrams) {
   EXPECT_GT(std::chrono::duration<double>(steady_clock::now() - began).count(), 0.1);
 }
 
-/// Raw packets have it among the attributes of ibv_modify_qp, too.
+/// For raw packets it can also be set by ibv_modify_qp.
 TEST(RateLimit, HoldsRawPackets) {
   const OpenDevice host;
   const Endpoint end(host, {.type = IBV_QPT_RAW_PACKET});
   end.connect({});
   constexpr std::uint32_t kFrameBytes = 1500;
-  std::memset(end.memory().data(), 0xff, 12);  // To a group that nobody is in.
+  std::memset(end.memory().data(), 0xff, 12);  // To a group without members.
   const auto seconds_at = [&](std::uint32_t kbps) {
     ibv_qp_attr wanted{};
     wanted.rate_limit = kbps;
@@ -95,7 +95,7 @@ TEST(RateLimit, HoldsRawPackets) {
     }
     return std::chrono::duration<double>(steady_clock::now() - began).count();
   };
-  EXPECT_GT(seconds_at(4000), 0.15);  // 500 KB a second; the first 64 KiB are a burst.
+  EXPECT_GT(seconds_at(4000), 0.15);  // 500 KB/s; the first 64 KiB are a burst.
   ibv_qp_attr now{};
   ibv_qp_init_attr options{};
   ASSERT_EQ(ibv_query_qp(end.qp(), &now, IBV_QP_RATE_LIMIT, &options), 0);

@@ -9,8 +9,8 @@
 
 #include "test_util.h"
 
-/// Raw packet queue pairs and flow rules. The segment between nodes of the loopback interface is
-/// the machine's, and tests run side by side: each process has MAC addresses of its own.
+/// Raw packet queue pairs and flow rules. Nodes on the loopback interface share one segment per
+/// machine, and tests run in parallel, so each process has its own MAC addresses.
 namespace verbs_test {
 namespace {
 
@@ -32,7 +32,7 @@ struct DestroyFlow {
 };
 using Flow = std::unique_ptr<ibv_flow, DestroyFlow>;
 
-/// Rules as programs lay them out: the specifications stand behind the attributes.
+/// Rules as programs lay them out: the specifications follow the attributes.
 struct Rule {
   ibv_flow_attr attributes{.comp_mask = 0,
                            .type = IBV_FLOW_ATTR_NORMAL,
@@ -81,7 +81,8 @@ struct RawEnd : Endpoint {
     connect({});
   }
 
-  /// A UDP datagram of four bytes to a port, or a frame of no known type; at the memory's start.
+  /// Writes, at the memory's start, a UDP datagram of four bytes to a port, or a frame of an
+  /// unknown type.
   std::uint32_t write_frame(const Mac& destination, std::uint16_t udp_port = 0) const {
     static constexpr std::uint8_t kIpv4[] = {0x45, 0, 0, 32, 0, 0, 0x40, 0,   64,  17, 0,
                                              0,    1, 2, 3,  4, 5, 6,    7,   8,   4,  0,
@@ -153,7 +154,7 @@ TEST_F(RawPackets, RulesDivideByPort) {
   const Flow to_b(Rule().to(group_mac(4)).udp_to(2000).create(b));
   const RawEnd sender(host);
   for (const RawEnd* end : {&a, &b}) ASSERT_EQ(end->receive(1, 100, 2000), 0);
-  sender.send(group_mac(4), 3000);  // Nobody's.
+  sender.send(group_mac(4), 3000);  // No rule matches it.
   sender.send(group_mac(4), 2000);
   ASSERT_OK(b.wait());
   EXPECT_FALSE(a.poll());

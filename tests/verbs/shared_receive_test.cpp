@@ -33,7 +33,7 @@ ibv_srq_attr query(ibv_srq* srq) {
   return attributes;
 }
 
-/// `count` senders, each connected to a receiver of its own; the receivers share a queue.
+/// `count` senders, each connected to its own receiver; the receivers share a queue.
 struct Shared {
   explicit Shared(int count, ibv_qp_type type = IBV_QPT_RC, const ConnectOptions& connection = {})
       : srq(create(host, 16)) {
@@ -102,7 +102,7 @@ TEST(SharedReceive, TheLimitIsToldOncePerArming) {
   EXPECT_EQ(event->event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
   EXPECT_EQ(event->element.srq, pairs.srq.get());
   EXPECT_EQ(query(pairs.srq.get()).srq_limit, 0u);
-  // One is left, so a limit above it is reached at once; no second event has come before.
+  // One is left, so a limit above it is reached at once; no second event was raised before.
   ASSERT_EQ(set_limit(pairs.srq.get(), 2), 0);
   ASSERT_TRUE(pairs.host.wait_for_event());
 }

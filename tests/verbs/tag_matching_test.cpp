@@ -50,7 +50,7 @@ struct Tags {
     ibv_ops_wr* bad = nullptr;
     return ibv_post_srq_ops(srq.get(), &request, &bad);
   }
-  /// Adds a tagged receive; its handle.
+  /// Adds a tagged receive and returns its handle.
   std::uint32_t add(std::uint64_t tag, std::uint64_t wr_id, ibv_sge segment, int flags = 0,
                     std::uint32_t handled = 0) const {
     ibv_ops_wr request{};
@@ -68,11 +68,11 @@ struct Tags {
     ibv_recv_wr* bad = nullptr;
     return ibv_post_srq_recv(srq.get(), &request, &bad);
   }
-  /// Receives for messages that match no tag, of 200 bytes each, at 0 and 200.
+  /// Posts two receives of 200 bytes, at 0 and 200, for messages that match no tag.
   void post_two() const {
     for (std::uint64_t i = 0; i < 2; ++i) ASSERT_EQ(post(i, receiver->segment(i * 200, 200)), 0);
   }
-  /// Sends `length` bytes with a header before them; the bytes are `fill`'s.
+  /// Sends `length` bytes, from `fill`, after a header.
   void send(ibv_tmh_op operation, std::uint32_t length, std::uint64_t tag = kTag) const {
     ibv_tmh header{.opcode = static_cast<std::uint8_t>(operation),
                    .reserved = {},
@@ -82,7 +82,7 @@ struct Tags {
     fill(sender.memory().subspan(kHeader, length), 1);
     ASSERT_EQ(sender.post(IBV_WR_SEND, 1, 0, kHeader + length), 0);
   }
-  /// Offers `length` bytes at 4096.
+  /// Offers `length` bytes at 4096 in a rendezvous.
   void offer(std::uint32_t length) const {
     ibv_rvh source{
         .va = htobe64(sender.at(4096)), .rkey = htobe32(sender.mr()->rkey), .len = htobe32(length)};
@@ -196,7 +196,7 @@ TEST(TagMatching, ATagThatIsRemovedIsGone) {
   remove.flags = IBV_OPS_SIGNALED;
   ASSERT_EQ(tags.operate(remove), 0);
   tags.expect(9, IBV_WC_TM_DEL, 0);
-  remove.flags = 0;  // An error completes all the same.
+  remove.flags = 0;  // An error completes without the flag, too.
   ASSERT_EQ(tags.operate(remove), 0);
   const ibv_wc again = tags.receiver->wait();
   EXPECT_EQ(again.opcode, IBV_WC_TM_DEL);

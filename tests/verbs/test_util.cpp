@@ -24,11 +24,11 @@ ibv_context* open_first_device() {
   ibv_context* context = count > 0 ? ibv_open_device(list[0]) : nullptr;
   EXPECT_NE(context, nullptr) << std::strerror(errno);
   ibv_free_device_list(list);
-  if (context == nullptr) std::abort();  // No test makes sense.
+  if (context == nullptr) std::abort();  // No test can run without it.
   return context;
 }
 
-/// The loopback addresses of this process: no other process has them, so tests run side by side.
+/// Returns a loopback address that no other process uses, so that tests can run in parallel.
 std::string loopback_address(pid_t process, unsigned node) {
   const auto id = static_cast<unsigned>(process);
   return "127." + std::to_string(64 + (id >> 14 & 63)) + "." + std::to_string(id >> 6 & 255) + "." +
@@ -54,7 +54,7 @@ void enter_own_node() {
   if (mkdtemp(folder) == nullptr) std::abort();
   runtime_folder = folder;
   setenv("XDG_RUNTIME_DIR", folder, 1);
-  setenv("VERBATIM_CONFIG", folder, 1);  // No file of this machine's nodes.
+  setenv("VERBATIM_CONFIG", folder, 1);  // No configuration file of this machine.
   set_node("alpha", loopback_address(getpid(), 1));
   std::atexit(remove_runtime_folder);
 }
@@ -120,7 +120,7 @@ Endpoint::Endpoint(const OpenDevice& host, const EndpointOptions& options)
     wanted.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
     wanted.create_flags = options.create_flags;
   }
-  // The plain structure is the beginning of the extended one.
+  // The extended structure begins with the plain one.
   qp_.reset(wanted.comp_mask != IBV_QP_INIT_ATTR_PD
                 ? ibv_create_qp_ex(host.context(), &wanted)
                 : ibv_create_qp(wanted.pd, reinterpret_cast<ibv_qp_init_attr*>(&wanted)));

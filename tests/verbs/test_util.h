@@ -18,7 +18,7 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
-/// Helpers for tests that are written purely against libibverbs: they would run on a card as well.
+/// Helpers for tests that use only libibverbs: they would also run with a card.
 namespace verbs_test {
 
 struct Delete {
@@ -37,7 +37,7 @@ struct Delete {
 template <typename T>
 using Owned = std::unique_ptr<T, Delete>;
 
-/// What is made while it lives is left behind on purpose: the leak checker asks for none of it.
+/// Scope object: objects made meanwhile are left behind on purpose; the leak checker ignores them.
 class LeftBehind {
  public:
 #ifdef __SANITIZE_ADDRESS__
@@ -65,8 +65,8 @@ class OpenDevice {
   ibv_pd* pd() const { return pd_.get(); }
   ibv_gid gid(int index) const;
   ibv_mtu active_mtu() const;
-  /// The asynchronous event that comes within five seconds, acknowledged; a failure and no event
-  /// otherwise.
+  /// Returns the asynchronous event that comes within five seconds, acknowledged; nothing and a
+  /// test failure otherwise.
   std::optional<ibv_async_event> wait_for_event() const;
 
  private:
@@ -87,13 +87,13 @@ struct EndpointOptions {
   int queue_pair_access = kAllAccess;
   ibv_comp_channel* channel = nullptr;
   ibv_srq* srq = nullptr;
-  ibv_pd* pd = nullptr;               // Of the queue pair, where it is not the host's.
-  ibv_cq* shared_cq = nullptr;        // Instead of one of its own; outlives the endpoint.
-  std::uint64_t send_operations = 0;  // `send_ops_flags`: an extended queue pair.
+  ibv_pd* pd = nullptr;               // Of the queue pair, if it is not the host's.
+  ibv_cq* shared_cq = nullptr;        // Used instead of its own; outlives the endpoint.
+  std::uint64_t send_operations = 0;  // `send_ops_flags` of an extended queue pair.
   std::uint32_t create_flags = 0;     // IBV_QP_CREATE_*.
 };
 
-/// What the other side has to know.
+/// What the other side needs to know.
 struct Address {
   std::uint32_t qpn = 0;
   std::uint32_t rkey = 0;
@@ -112,7 +112,7 @@ struct ConnectOptions {
   std::uint32_t psn = 0xfffffe;  // Wraps soon.
 };
 
-/// A queue pair with a completion queue and a registered buffer of its own.
+/// A queue pair with its own completion queue and registered buffer.
 class Endpoint {
  public:
   explicit Endpoint(const OpenDevice& host, const EndpointOptions& options = {});
@@ -140,18 +140,18 @@ class Endpoint {
   ibv_sge segment(std::size_t offset, std::uint32_t length) const {
     return {.addr = at(offset), .length = length, .lkey = mr_->lkey};
   }
-  /// Posts one request; what it returns is ibv_post_recv's and ibv_post_send's.
+  /// Post one request; return the value of ibv_post_recv and ibv_post_send.
   int receive(std::uint64_t wr_id, std::size_t offset, std::uint32_t length) const;
   int receive(std::uint64_t wr_id, std::vector<ibv_sge> segments) const;
   int post(ibv_send_wr request, std::vector<ibv_sge> segments) const;
-  /// A signaled request of `opcode` with `length` bytes at `offset` of the own memory.
+  /// Posts a signaled request of `opcode` with `length` bytes at `offset` of its memory.
   int post(ibv_wr_opcode opcode, std::uint64_t wr_id, std::size_t offset, std::uint32_t length,
            const std::function<void(ibv_send_wr&)>& change = {}) const;
 
-  /// The next completion within `limit`; a failure and an entry of status IBV_WC_GENERAL_ERR
-  /// otherwise.
+  /// Returns the next completion within `limit`; a test failure and an entry with status
+  /// IBV_WC_GENERAL_ERR otherwise.
   ibv_wc wait(std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
-  /// What is there now, after `turns` polls that found nothing.
+  /// Returns the first completion of at most `turns` polls.
   std::optional<ibv_wc> poll(int turns = 1) const;
 
  private:
@@ -178,17 +178,17 @@ struct Pair {
   Endpoint b;
 };
 
-/// A change that points a request at `offset` of the peer's memory.
+/// Makes a request refer to `offset` of the peer's memory.
 std::function<void(ibv_send_wr&)> to(const Endpoint& peer, std::size_t offset = 0);
 std::function<void(ibv_send_wr&)> to(const Address& peer, std::size_t offset = 0);
 
-/// Bytes that differ from place to place and from seed to seed.
+/// Fills memory with bytes that depend on the position and the seed.
 void fill(std::span<std::byte> memory, unsigned seed);
-/// Where `memory` differs from what `fill` wrote, or nothing.
+/// Returns the first position at which `memory` differs from `fill`'s bytes, or nothing.
 std::optional<std::size_t> difference(std::span<const std::byte> memory, unsigned seed);
 
-/// Another node of this machine: a process forked from this one. It runs `body`, which talks with
-/// the test through the same pipe, and fails the test where one of its expectations failed.
+/// Another node of this machine: a process forked from this one. It runs `body`, which communicates
+/// with the test through a pipe, and fails the test if one of its expectations failed.
 class Pipe {
  public:
   explicit Pipe(int fd) : fd_(fd) {}
@@ -202,7 +202,7 @@ class Pipe {
     read_all(&value, sizeof value);
     return value;
   }
-  /// Sends the own address, receives the other's.
+  /// Sends our address and receives the other's.
   Address exchange(const Address& own) const {
     send(own);
     return receive<Address>();
@@ -228,7 +228,7 @@ class OtherNode {
   pid_t process_ = -1;
 };
 
-/// Before main's tests: a node of this process's own, in a runtime folder of its own.
+/// Called before main's tests: uses a new node with a new runtime folder.
 void enter_own_node();
 
 #define ASSERT_OK(completion)                                                       \

@@ -7,7 +7,7 @@
 
 #include "test_util.h"
 
-/// Work queues, indirection tables and queue pairs that scale.
+/// Work queues, indirection tables and queue pairs with receive-side scaling.
 namespace verbs_test {
 namespace {
 
@@ -72,7 +72,7 @@ struct Scaling : testing::Test {
   std::array<std::uint8_t, 40> key{0x2c, 0xc6, 0x81, 0xd1, 0x5b, 0xdb, 0xf4, 0xf7};
 };
 
-/// An IPv4 header to a group of this process's own; its last source byte varies.
+/// Writes an IPv4 header to a group that only this process uses; its last source byte varies.
 void write_frame(const Endpoint& end, std::uint8_t source) {
   const auto pid = static_cast<std::uint32_t>(getpid());
   auto* const bytes = reinterpret_cast<std::uint8_t*>(end.memory().data());

@@ -2,11 +2,12 @@
 
 #include "test_util.h"
 
-/// Wrong use on the wire: each with the completion that a card gives on either side.
+/// Wrong use on the wire: each case has the completion that a card gives on either side.
 namespace verbs_test {
 namespace {
 
-/// A write that the peer refuses: what the requester gets, and what the peer's queue pair is told.
+/// A write that the peer refuses: checks the requester's status and the events of the peer's queue
+/// pair.
 void expect_refused_write(const Pair& pair, const std::function<void(ibv_send_wr&)>& change,
                           ibv_wc_status status, std::optional<ibv_event_type> event,
                           std::uint32_t length = 64) {
@@ -69,7 +70,8 @@ TEST(RemoteKey, RegionOfAnotherDomainIsAnAccessError) {
   const Endpoint a(host);
   EndpointOptions options;
   options.pd = other.get();
-  const Endpoint b(host, options);  // Its region is of the host's domain, its queue pair is not.
+  const Endpoint b(host,
+                   options);  // Its region belongs to the host's domain, its queue pair does not.
   a.connect(b.address());
   b.connect(a.address());
   ASSERT_EQ(a.post(IBV_WR_RDMA_WRITE, 1, 0, 8, to(b)), 0);
@@ -132,7 +134,7 @@ TEST(LocalKey, UnknownOneIsAProtectionError) {
   ibv_sge segment = pair.a.segment(0, 16);
   segment.lkey ^= 0x5a5a00;
   ASSERT_EQ(pair.a.post(request, {segment}), 0);
-  EXPECT_EQ(pair.a.wait().status, IBV_WC_LOC_PROT_ERR);  // Errors are told of unsignaled ones too.
+  EXPECT_EQ(pair.a.wait().status, IBV_WC_LOC_PROT_ERR);  // Errors of unsignaled ones complete, too.
   EXPECT_EQ(pair.a.state(), IBV_QPS_ERR);
 }
 
@@ -188,7 +190,7 @@ TEST(Receive, NonePostedExhaustsTheRetriesForRnr) {
     ASSERT_EQ(pair.a.post(IBV_WR_SEND, 1, 0, 10), 0);
     EXPECT_EQ(pair.a.wait().status, IBV_WC_RNR_RETRY_EXC_ERR);
     EXPECT_EQ(pair.a.state(), IBV_QPS_ERR);
-    EXPECT_EQ(pair.b.state(), IBV_QPS_RTS);  // The responder did nothing wrong.
+    EXPECT_EQ(pair.b.state(), IBV_QPS_RTS);  // The responder made no error.
   }
 }
 
@@ -264,7 +266,7 @@ TEST(UnreliableConnection, LosesWhatThePeerRefusesAndGoesOn) {
                         [](ibv_send_wr& request) { request.wr.rdma.rkey = 1; }),
             0);
   ASSERT_OK(pair.a.wait());
-  ASSERT_EQ(pair.a.post(IBV_WR_SEND, 2, 0, 8), 0);  // No receive: lost in silence.
+  ASSERT_EQ(pair.a.post(IBV_WR_SEND, 2, 0, 8), 0);  // No receive: dropped silently.
   ASSERT_OK(pair.a.wait());
   EXPECT_EQ(pair.b.poll(1000), std::nullopt);
   ASSERT_EQ(pair.a.state(), IBV_QPS_RTS);

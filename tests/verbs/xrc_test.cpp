@@ -7,7 +7,7 @@
 
 #include "test_util.h"
 
-/// XRC: domains, queues that are named by number, and the two halves of a connection.
+/// XRC: domains, queues that are named by number, and the two ends of a connection.
 namespace verbs_test {
 namespace {
 
@@ -17,7 +17,7 @@ Owned<ibv_xrcd> open_domain(const OpenDevice& host, int fd = -1, int flags = O_C
   return Owned<ibv_xrcd>(ibv_open_xrcd(host.context(), &wanted));
 }
 
-/// A file that XRC domains are made for.
+/// A file for XRC domains.
 struct TemporaryFile {
   TemporaryFile() : fd(mkstemp(path)) { EXPECT_GE(fd, 0); }
   TemporaryFile(const TemporaryFile&) = delete;
@@ -29,7 +29,8 @@ struct TemporaryFile {
   int fd;
 };
 
-/// The receiving side: domain, target queue pair, and a queue with a completion queue of its own.
+/// The receiving side: domain, target queue pair, and a shared receive queue with its own
+/// completion queue.
 struct Target {
   explicit Target(const OpenDevice& host, int fd = -1, const EndpointOptions& options = {})
       : endpoint(host, options), domain(open_domain(host, fd)) {
@@ -62,7 +63,7 @@ struct Target {
     return ibv_post_srq_recv(srq.get(), &request, &bad);
   }
 
-  Endpoint endpoint;  // Its memory and completion queue; its own queue pair stays idle.
+  Endpoint endpoint;  // For its memory and completion queue; its queue pair stays idle.
   Owned<ibv_xrcd> domain;
   Owned<ibv_srq> srq;
   Owned<ibv_qp> qp;
@@ -191,7 +192,7 @@ TEST(Xrc, WhoWaitsForAQueueHearsOfItsCompletionsAndOfItsLimit) {
   EXPECT_EQ(told, xrc.target.endpoint.cq());
   ibv_ack_cq_events(told, 1);
   EXPECT_EQ(xrc.target.endpoint.wait().wr_id, 5u);
-  for (;;) {  // The target queue pair's first message may be told of before.
+  for (;;) {  // The event of the target queue pair's first message may come before.
     const auto event = xrc.host.wait_for_event();
     ASSERT_TRUE(event);
     if (event->event_type == IBV_EVENT_COMM_EST) continue;
@@ -211,8 +212,8 @@ TEST(Xrc, AReceiveThatIsTooSmallFailsBothSides) {
   EXPECT_EQ(received.wr_id, 5u);
 }
 
-/// A message that has begun to come when its target stops or its queue goes. Where the machine has
-/// let it come whole by then, both sides have it whole.
+/// A message that is partly received when its target stops or its queue is destroyed. If it was
+/// received completely by then, both sides have all of it.
 struct Interrupted {
   static constexpr std::uint32_t kBytes = 64 << 20;
   Xrc xrc{-1, {.memory_bytes = kBytes}};
@@ -220,7 +221,7 @@ struct Interrupted {
     fill(xrc.sender.memory().first(8), 3);
     EXPECT_EQ(xrc.target.post(5, 0, kBytes), 0);
     EXPECT_EQ(xrc.post(IBV_WR_SEND, number_of(xrc.target.srq.get()), kBytes), 0);
-    while (difference(xrc.target.endpoint.memory().first(8), 3)) {  // It has begun then.
+    while (difference(xrc.target.endpoint.memory().first(8), 3)) {  // The message has begun now.
     }
   }
 };
@@ -239,7 +240,7 @@ TEST(Xrc, AMessageThatIsComingEndsWithItsQueue) {
   Interrupted one;
   one.xrc.target.srq.reset();
   const bool came = one.xrc.sender.wait().status == IBV_WC_SUCCESS;
-  const auto received = one.xrc.target.endpoint.poll(100);  // Or it went with the queue.
+  const auto received = one.xrc.target.endpoint.poll(100);  // Or it was dropped with the queue.
   if (came || received) {
     ASSERT_TRUE(received);
     EXPECT_EQ(received->wr_id, 5u);
@@ -266,8 +267,9 @@ TEST(Xrc, ATargetStaysUntilTheLastWhoOpenedItLeaves) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-/// A second context of the program that has the first one's domain open by its file: the target
-/// queue pair is the first's, the shared receive queue and where it completes the second's.
+/// A second context of the program that has opened the first one's domain by its file: the target
+/// queue pair belongs to the first, the shared receive queue and its completion queue to the
+/// second.
 struct Second {
   explicit Second(int file) : context(open_device()) {
     const LeftBehind on_purpose;
@@ -319,7 +321,7 @@ TEST(Xrc, AQueueOfAContextThatIsClosedIsGone) {
   ASSERT_EQ(ibv_modify_srq(second.srq, &limit, IBV_SRQ_LIMIT), 0);
   ASSERT_EQ(ibv_close_xrcd(second.xrcd), 0);
   ASSERT_EQ(ibv_close_device(second.context), 0);
-  // To take the request would raise an event in the closed context.
+  // Taking the request would raise an event in the closed context.
   ASSERT_EQ(xrc.post(IBV_WR_SEND, number, 0), 0);
   EXPECT_EQ(xrc.sender.wait().status, IBV_WC_REM_INV_REQ_ERR);
 }

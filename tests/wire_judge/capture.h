@@ -9,7 +9,7 @@
 #include "wire/net/icrc.h"
 #include "wire/net/ip.h"
 
-/// Whole RoCE v2 datagrams as our encoders write them, and captures of them.
+/// Complete RoCE v2 datagrams from our encoders, and captures of them.
 namespace verbatim::judge {
 
 using namespace verbatim::wire;  // NOLINT: for programs of one file.
@@ -34,7 +34,7 @@ inline IpFlow flow(bool ipv4) {
   return flow;
 }
 
-/// A whole IP packet, its ICRC computed over scattered pieces as a sender does.
+/// Returns a complete IP packet; its ICRC is computed over separate pieces, as a sender does.
 inline std::vector<std::byte> datagram(const IpFlow& flow, std::uint16_t identification,
                                        const Headers& headers, std::vector<std::byte> payload) {
   std::array<std::byte, kHeadersMaxBytes> encoded;
@@ -62,7 +62,7 @@ inline void append(std::ofstream& file, std::uint32_t value) {
   file.write(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-/// The classic capture format, in this machine's byte order: its magic number tells readers which.
+/// The classic capture format, in this machine's byte order, which readers see by its magic number.
 inline void write_capture(const char* path, const std::vector<std::vector<std::byte>>& packets) {
   std::ofstream file(path, std::ios::binary);
   for (const std::uint32_t word : {0xa1b2c3d4u, 0x00040002u, 0u, 0u, 65535u, kLinkTypeRawIp}) {

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 EMITTER = None
-# What wire/mad/cm_test_util.h means, under tshark's names (without "infiniband.").
+# The values of wire/mad/cm_test_util.h under tshark's names (without "infiniband.").
 PATH = {"locallid": 0x1101, "remotelid": 0x2201, "localgid": "fd00::1", "remotegid": "fd00::11",
         "tfcclass": 0x9a, "hoplim": 0x40, "sl": 0xb,
         "subnetlocal": 1, "localacktout": 0x13}
@@ -34,8 +34,8 @@ RTU = {"cm.rtu.localcommid": 0x01020304, "cm.rtu.remotecommid": 0x05060708}
 DREQ = {"cm.dreq.localcommid": 0x01020304, "cm.dreq.remotecommid": 0x05060708,
         "cm.req.remoteqpneecn": 0x616263}
 DREP = {"cm.drsp.localcommid": 0x01020304, "cm.drsp.remotecommid": 0x05060708}
-# tshark 4.0 shows neither the flow label nor the rate beside it right: not compared.
-# By attribute id; tshark does not look into the others.
+# tshark 4.0 shows the flow label and the rate beside it wrongly: not compared. By attribute id;
+# tshark does not decode the others.
 MEANT = {0x10: REQ, 0x12: REJ, 0x13: REP, 0x14: RTU, 0x15: DREQ, 0x16: DREP}
 
 

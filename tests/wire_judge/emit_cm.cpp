@@ -1,5 +1,5 @@
-// Writes each message of the communication manager as a datagram to QP1, in the order of the
-// attribute ids, the REQ once with an RDMA IP header.
+// Writes each CM message as a datagram to QP1, in the order of attribute ids; the REQ once with an
+// RDMA IP header.
 #include <cstdio>
 
 #include "tests/wire_judge/capture.h"

@@ -1,5 +1,5 @@
-// Writes one packet of each opcode over IPv4 and one over IPv6 to a capture file, and what is in
-// them to a JSON file, so that judge.py can compare what tshark and scapy see with what was meant.
+// Writes one packet of each opcode over IPv4 and one over IPv6 to a capture file, and their fields
+// to a JSON file, so that judge.py can compare what tshark and scapy decode with what was meant.
 
 #include <array>
 #include <cstdio>
@@ -19,7 +19,8 @@ using namespace verbatim;         // NOLINT: a program of one file.
 using namespace verbatim::wire;   // NOLINT
 using namespace verbatim::judge;  // NOLINT
 
-/// Every field that the opcode has, no two alike. `number` varies what has few values.
+/// Sets every field of the opcode, each to a different value. `number` varies fields with few
+/// values.
 Headers sample(Opcode opcode, unsigned number) {
   const OpcodeInfo& row = info(opcode);
   Headers headers;
@@ -69,7 +70,7 @@ std::string expected(const Headers& headers) {
     add("reth.dmalen", headers.reth.length);
   }
   if (row.has(kAtomicEth)) {
-    // tshark reuses the RETH's names for the AtomicETH's address and key.
+    // tshark uses the RETH's names for the AtomicETH's address and key.
     add("reth.va", headers.atomic_eth.address);
     add("reth.r_key", raw(headers.atomic_eth.key));
     add("atomiceth.swapdt", headers.atomic_eth.swap_or_add);
@@ -85,7 +86,8 @@ std::string expected(const Headers& headers) {
   return json + "}";
 }
 
-/// What the judges know: tshark 4.0 decodes neither annex A19 (FLUSH, ATOMIC WRITE) nor XRC.
+/// Opcodes that the judges support: tshark 4.0 decodes neither annex A19 (FLUSH, ATOMIC WRITE) nor
+/// XRC.
 bool is_judged(const OpcodeInfo& row) {
   return row.service != Service::xrc && row.verb != Verb::flush && row.verb != Verb::atomic_write;
 }

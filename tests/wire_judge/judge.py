@@ -20,11 +20,11 @@ FIELDS = ("bth.opcode", "bth.se", "bth.m", "bth.padcnt", "bth.tver", "bth.p_key"
           "atomiceth.swapdt", "atomiceth.cmpdt", "aeth.syndrome", "aeth.msn",
           "atomicacketh.origremdt", "immdt", "ieth")
 BYTE_FIELDS = ("immdt", "ieth")  # tshark prints them as hexadecimal digits without 0x.
-# Protocols above InfiniBand that tshark looks for in every payload. They take short ones for theirs, and
-# then find them malformed.
+# Protocols above InfiniBand that tshark tries for every payload. They accept some short payloads,
+# and then report them as malformed.
 PAYLOAD_GUESSERS = ("fcoib", "infiniband.eoib", "infiniband_sdp", "iser", "lnet", "nvme-rdma", "rpcordma",
                     "smb_direct", "smc")
-# scapy takes a millisecond a packet; zlib judges every packet, so a sample is enough.
+# scapy takes a millisecond per packet; zlib checks every packet, so a sample is enough.
 SCAPY_PACKETS_PER_OPCODE = 100
 FAULTS_SHOWN = 20
 

@@ -14,10 +14,10 @@ UDP, UDP_BYTES = 17, 8
 GRH_BYTES, GRH_NEXT_IBA = 40, 0x1B
 ICRC_BYTES = 4
 BTH_BYTES = 12
-# Largest IP packet of one RoCE packet: IPv6, UDP, BTH, AtomicETH, 4096 bytes, ICRC.
+# Largest IP packet with one RoCE packet: IPv6, UDP, BTH, AtomicETH, 4096 bytes, ICRC.
 IP_PACKET_MAX = 40 + 8 + 12 + 28 + 4096 + ICRC_BYTES
 
-# Bytes before the IP header, by link type; and where the ethertype stands, if there is one.
+# Bytes before the IP header, by link type; and the offset of the ethertype, if there is one.
 ETHERNET, LINUX_COOKED, LINUX_COOKED_2 = 1, 113, 276
 LINK_HEADERS = {ETHERNET: (14, 12), LINUX_COOKED: (16, 14), LINUX_COOKED_2: (20, 0),
                 0: (4, None), 12: (0, None), 101: (0, None), 228: (0, None), 229: (0, None)}
@@ -30,12 +30,12 @@ class Datagram:
     """One IP packet to port 4791, from the IP header on; or what RoCE v1 has in its place, from the GRH
     on, which is laid out as an IPv6 header."""
 
-    number: int  # The frame's number in the file, from 1, as tshark counts.
+    number: int  # The frame's number in the file, from 1, as in tshark.
     ip: bytes
     ip_header_bytes: int
-    udp_length: int  # Of the UDP header and what follows it, or of what follows the GRH.
+    udp_length: int  # Of the UDP header and the bytes after it, or of the bytes after the GRH.
     has_udp: bool
-    is_whole: bool  # All that the lengths in the headers promise was captured.
+    is_whole: bool  # All bytes that the headers' lengths count were captured.
 
     @property
     def is_ipv4(self):

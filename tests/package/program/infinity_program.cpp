@@ -1,4 +1,4 @@
-// A program that was written for Infinity, with the installed library.
+// A program for Infinity, built with the installed library.
 #include <cstring>
 
 #include <infinity/infinity.h>

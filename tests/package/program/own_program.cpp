@@ -1,5 +1,5 @@
-// A program of somebody who has installed Verbatim: `own_program serve PORT` has a buffer, and
-// `own_program HOST PORT` writes into it, then says so by a message.
+// A program of a user who has installed Verbatim: `own_program serve PORT` has a buffer;
+// `own_program HOST PORT` writes to it and then sends a message.
 #include <cstring>
 #include <iostream>
 #include <string>
@@ -34,7 +34,7 @@ int write_to(const std::string& host, std::uint16_t port) {
   auto source = domain.allocate(kBytes).value();
   std::memcpy(source.bytes().data(), kText.data(), kText.size());
   auto queue_pair = verbatim::connect(domain, host, port).value();
-  // rdma_cm pads what the peer said with zeros.
+  // rdma_cm pads the peer's data with zeros.
   const auto said = queue_pair.peer_data().first(verbatim::RegionToken::kBytes);
   const auto token = verbatim::RegionToken::from_bytes(said).value();
   queue_pair.write(source.slice(0, kText.size()), token.slice(0, kText.size())).wait().value();

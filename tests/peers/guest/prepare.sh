@@ -1,14 +1,14 @@
 #!/bin/bash
-# Makes a small system with Linux's own RDMA stack for QEMU: prepare.sh FOLDER. Afterwards FOLDER has
-# vmlinuz and initramfs.gz: Debian's kernel, its rdma_rxe, siw from Debian's linux-source (which its
-# kernel leaves out), rdma-core, perftest, busybox. Made once; later runs return at once.
+# Builds a small system with Linux's own RDMA stack for QEMU: prepare.sh FOLDER. FOLDER then has
+# vmlinuz and initramfs.gz: Debian's kernel, its rdma_rxe, siw from Debian's linux-source (Debian's
+# kernel lacks it), rdma-core, perftest, busybox. It is built once; later runs return at once.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [[ $# -eq 1 ]] || { echo "usage: prepare.sh FOLDER" >&2 && exit 2; }
 mkdir -p "$1"
 cd "$1"
 
-# What the guest is made of; another list makes another guest.
+# The content of the guest; if the list changes, the guest is built again.
 readonly modules=(virtio_pci virtio_net 9pnet_virtio 9p crc32_generic crc32_pclmul crc32c_generic
   crc32c_intel libcrc32c rdma_rxe rdma_ucm)
 readonly programs=(ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
@@ -21,7 +21,7 @@ die() {
   exit 1
 }
 
-# The kernel's package, unpacked and not installed.
+# Unpacks the kernel's package without installing it.
 unpack_kernel() {
   local package
   package=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image-/ {print $2; exit}')
@@ -45,7 +45,7 @@ build_siw() {
     { tail -n 5 siw.log >&2 && die "siw does not build"; }
 }
 
-# copy_program NAME: with the libraries that it loads, at the same paths.
+# copy_program NAME: copies it with the libraries that it loads, to the same paths.
 copy_program() {
   local path library
   path=$(PATH=$PATH:/usr/sbin:/sbin command -v "$1") || die "$1 is not installed"
