@@ -24,7 +24,7 @@ def listens(testbed):
 
 
 def measure(options):
-    """The client's table: step to microseconds a connection."""
+    """Returns the client's table: step to microseconds per connection."""
     with Testbed(options) as testbed:
         count = str(options.connections)
         server = testbed.start("a", ["cmtime", "-b", testbed.address("a"), "-c", count])

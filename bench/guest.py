@@ -52,7 +52,7 @@ WORKS = (
 
 @dataclass(frozen=True)
 class Stack:
-    """perftest over one RDMA stack."""
+    """perftest with one RDMA stack."""
     name: str
     words: str
     prepare: str
@@ -78,7 +78,7 @@ exit $status
 
 @dataclass(frozen=True)
 class Limit:
-    """What the guest's kernel gives without RDMA."""
+    """A limit of the guest's kernel without RDMA."""
     name: str
     command: str
     units: tuple  # (unit that it prints, number of them per unit of work)
@@ -130,7 +130,7 @@ ROWS = (
 
 
 def install(guest, build):
-    """Verbatim and what it loads, into the guest's memory."""
+    """Copies Verbatim and the libraries that it loads to the guest's memory."""
     own = pathlib.Path(guest.share, "verbatim")
     for folder in ("bin", "lib"):
         (own / folder).mkdir(parents=True)

@@ -37,12 +37,12 @@ class Task:
 
 
 def tail(output):
-    """Its last lines: they say why a run has failed."""
+    """Returns the last lines of the output, which say why a run has failed."""
     return "\n".join(output.splitlines()[-12:])
 
 
 def last_row(output):
-    """The fields of the last line of `output` that are numbers."""
+    """Returns the numeric fields of the last line of `output`."""
     for line in reversed(output.splitlines()):
         fields = line.split()
         if fields and all(re.fullmatch(r"[\d.]+", field) for field in fields):
@@ -51,7 +51,7 @@ def last_row(output):
 
 
 def run_client(argv, environment):
-    """What `argv` prints; it knows nothing of Verbatim."""
+    """Returns the output of `argv`, which runs without Verbatim."""
     try:
         return subprocess.run(argv, check=True, text=True, timeout=SECONDS_MAX, env=environment,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
@@ -63,7 +63,7 @@ def run_client(argv, environment):
 
 
 def with_server(server_argv, port, client_argv, **variables):
-    """Output of a client of a server that knows nothing of Verbatim."""
+    """Returns the output of a client of a server; both run without Verbatim."""
     environment = os.environ | variables
     try:
         server = subprocess.Popen(server_argv, env=environment, stdout=subprocess.DEVNULL,
@@ -82,7 +82,7 @@ def with_server(server_argv, port, client_argv, **variables):
 
 
 def on_path(path, argv):
-    """The words that run `argv` with this VERBATIM_PATH: the agents of a testbed serve both paths."""
+    """Returns the command that runs `argv` with this VERBATIM_PATH: the agents of a testbed serve both paths."""
     return ["env", f"VERBATIM_PATH={path}", *argv]
 
 
@@ -95,15 +95,15 @@ class Bench:
         self.whole_seconds = str(max(1, round(seconds)))  # For programs that take only whole seconds.
 
     def measure(self, task):
-        """The figure of `task` in its unit; Failure where it has none."""
+        """Returns the figure of `task` in its unit; raises Failure if there is none."""
         return getattr(self, task.tool)(task)
 
     def _exchanges(self, size):
-        """How often a message of `size` bytes goes to and fro."""
+        """Returns how often to send a message of `size` bytes back and forth."""
         return max(100, round(self.seconds * max(500, min(50_000, (1 << 28) // max(size, 1)))))
 
     def _messages(self, size):
-        """How many messages of `size` bytes a stream has."""
+        """Returns how many messages of `size` bytes to send in a stream."""
         return max(1000, round(self.seconds * min(2_000_000, (1 << 32) // max(size, 1))))
 
     def perftest(self, task):
@@ -119,7 +119,7 @@ class Bench:
         return self._figure_of_perftest(task, self._pair(task.over, argv, port))
 
     def _pair(self, over, argv, port):
-        """What the client prints."""
+        """Returns the client's output."""
         try:
             server = self.testbed.start_server("a", on_path(over, argv), port)
             client = self.testbed.start("b", on_path(over, [*argv, self.testbed.address("a")]))
@@ -133,7 +133,7 @@ class Bench:
             self._forget_programs()
 
     def _forget_programs(self):
-        """The next ones take the place of their logs, which are long and which a testbed prints on failure."""
+        """Forgets earlier programs, whose logs are long and would be printed on a failure."""
         for program in self.testbed.programs:
             program.kill()
         self.testbed.programs.clear()
@@ -149,7 +149,7 @@ class Bench:
         return average * MIB / 1e9 if task.unit == "GB/s" else rate
 
     def _alone(self, path, name, *options):
-        """What a program of ours prints that runs on one node only."""
+        """Returns the output of one of our programs that needs only one node."""
         program = self.testbed.start("a", on_path(path, [f"{self.testbed.build}/bin/{name}", *options]))
         try:
             program.expect_success(SECONDS_MAX)
@@ -165,7 +165,7 @@ class Bench:
         return self._before_unit(task, output)
 
     def queue_pairs(self, task):
-        """KiB of each of that many connected RC queue pairs that have each sent a message."""
+        """KiB per queue pair, of that many connected RC queue pairs that have each sent a message."""
         output = self._alone(task.over, "queue_pairs", task.words)
         return float(re.search(r"used: ([\d.]+)", output).group(1))
 
@@ -177,7 +177,7 @@ class Bench:
         return float(found.group(1))
 
     def limit(self, task):
-        """bench_limits: the machine with nothing in between."""
+        """bench_limits: the machine without any layer in between."""
         name, *options = task.words.split()
         size = [str(task.size)] if task.size else []
         output = run_client([f"{self.testbed.build}/bin/bench_limits", name, str(self.seconds), *size,
@@ -198,7 +198,7 @@ class Bench:
         return {"us": row[1], "GB/s": row[5] * MIB / 1e9, "M/s": row[7] / 1e6}[task.unit]
 
     def fabric(self, task):
-        """libfabric's fi_pingpong, which knows no other test, with the provider `over`."""
+        """libfabric's fi_pingpong, its only such test, with the provider `over`."""
         port = str(self.testbed.free_port())
         argv = ["fi_pingpong", "-p", task.over, *task.words.split(), "-S", str(task.size), "-I",
                 str(self._exchanges(task.size))]
@@ -208,7 +208,7 @@ class Bench:
         return float(output.split()[-2])
 
     def qperf(self, task):
-        """One way as qperf reckons it: half a round trip."""
+        """One way, as qperf computes it: half a round trip."""
         port = str(self.testbed.free_port())
         output = with_server(["qperf", "-lp", port], int(port),
                              ["qperf", "-lp", port, "-t", self.whole_seconds, "-m", str(task.size),
@@ -219,7 +219,7 @@ class Bench:
         return float(found.group(1)) * TO_MICROSECONDS[found.group(2)]
 
     def iperf3(self, task):
-        """One TCP connection, `size` bytes a call."""
+        """One TCP connection, `size` bytes per call."""
         port = str(self.testbed.free_port())
         output = with_server(["iperf3", "-s", "-1", "-p", port], int(port),
                              ["iperf3", "-c", "127.0.0.1", "-p", port, "-t", self.whole_seconds,

@@ -50,17 +50,17 @@ def task_text(task):
 
 
 def present(values):
-    """The rounds that gave a figure."""
+    """Returns the rounds that have a figure."""
     return [value for value in values if value is not None]
 
 
 def digits(value):
-    """Three that count, and never an exponent."""
+    """Returns the value with three significant digits, without an exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def spread(values, unit=""):
-    """Median (least to greatest)."""
+    """Returns "median (least to greatest)"."""
     values = present(values)
     if not values:
         return "no figure"
@@ -71,7 +71,7 @@ def spread(values, unit=""):
 
 
 def ratios(ours, peers):
-    """Ours divided by the peer's, round by round."""
+    """Returns our figures divided by the peer's, round by round."""
     return [own / other for own, other in zip(ours, peers) if own is not None and other]
 
 
@@ -81,7 +81,7 @@ def aim_text(aim, unit):
 
 
 def verdict(aim, values):
-    """yes or no; nothing where there is no aim or no figure."""
+    """Returns yes or no; nothing without a goal or without a figure."""
     if aim is None or not values:
         return ""
     middle = statistics.median(values)
@@ -104,7 +104,7 @@ def row_text(row, figures):
 
 
 def output_of(argv):
-    """Nothing where that fails."""
+    """Returns the output; nothing if the command fails."""
     try:
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
@@ -139,7 +139,7 @@ MTU 4096 (`VERBATIM_PATH=wire`).
 
 
 def page(figures, rounds, plot_name):
-    """The text above what people have written."""
+    """Returns the generated text, which comes before the hand-written part."""
     return "\n".join([
         INTRODUCTION,
         f"Machine: {machine()}. Rounds: {rounds}.",
@@ -155,7 +155,7 @@ def page(figures, rounds, plot_name):
 
 
 def write_page(text, target):
-    """Replaces the part of `target` that commands write."""
+    """Replaces the generated part of `target`."""
     old = target.read_text(encoding="utf-8") if target.exists() else ""
     _, heading, notes = old.partition("\n## ")
     target.write_text(text + heading + notes, encoding="utf-8")

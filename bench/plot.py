@@ -33,7 +33,7 @@ def number_text(value):
 
 
 class Scale:
-    """Takes values between `low` and `high` to places between `start` and `end`."""
+    """Maps values between `low` and `high` to positions between `start` and `end`."""
 
     def __init__(self, low, high, start, end):
         self._low = math.log(low)
@@ -46,7 +46,7 @@ class Scale:
 
 
 def decades(values):
-    """Powers of ten around all of the values."""
+    """Returns the powers of ten around all values."""
     low = math.floor(math.log10(min(values)))
     high = math.ceil(math.log10(max(values)))
     return [10.0 ** power for power in range(low, max(high, low + 1) + 1)]
@@ -62,14 +62,14 @@ def text(x, y, content, anchor="start", kind=""):
 
 
 def stroke(curve):
-    """Ours are thick, what they are compared with is thin and dashed."""
+    """Returns thick lines for ours, thin dashed ones for the others."""
     width, dashes = (2.5, "none") if curve.is_ours else (1.5, "5 3")
     return (f'fill="none" stroke="{curve.colour}" stroke-width="{width}" '
             f'stroke-dasharray="{dashes}"')
 
 
 def frame(title, sizes, ticks, across, down, top):
-    """Title, axes, grid and their texts."""
+    """Returns title, axes, grid and their texts."""
     bottom = top + TOP + PLOT_HEIGHT
     parts = [text(LEFT, top + 18, title, kind="title")]
     for tick in ticks:
@@ -97,7 +97,7 @@ def legend_entry(curve, y):
 
 
 def drawn_panel(panel, figures, top):
-    """The parts of one plot. `figures`: task -> figure; a task that has none leaves a gap."""
+    """Returns the elements of one plot. `figures`: task to figure; a task without one leaves a gap."""
     points = {curve: [(task.size, figures[task]) for task in curve.tasks if task in figures]
               for curve in panel.curves}
     curves = [curve for curve in panel.curves if points[curve]]
@@ -115,7 +115,7 @@ def drawn_panel(panel, figures, top):
 
 
 def draw(panels, figures):
-    """The SVG of all plots, one below the other."""
+    """Returns the SVG of all plots, one below the other."""
     parts = []
     for number, panel in enumerate(panels):
         parts += drawn_panel(panel, figures, number * PANEL_HEIGHT)

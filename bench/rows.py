@@ -14,7 +14,7 @@ PACKETS_OF_CALL = 15
 
 @dataclass(frozen=True)
 class Aim:
-    """A bound of the ratio to the peer's figure or, where `of_ratio` is false, of our own."""
+    """A goal: a bound of the ratio to the peer's figure or, if `of_ratio` is false, of our own figure."""
     bound: float
     is_least: bool
     of_ratio: bool = True
@@ -22,7 +22,7 @@ class Aim:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: our figure beside a peer's. No peer: a published figure, or none."""
+    """A row of the table: our figure and a peer's. Without a peer: a published figure, or none."""
     ours: Task
     peer: Task | None = None
     aim: Aim | None = None
@@ -31,7 +31,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a plot. `tasks` has one for each size."""
+    """A line of a plot. `tasks` has one for each size."""
     label: str
     colour: str
     is_ours: bool
@@ -40,7 +40,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: figures over the size of a message."""
+    """A plot: figures over the size of a message."""
     title: str
     curves: tuple[Curve, ...]
 
@@ -115,7 +115,7 @@ def latency(label, colour, make, is_ours=False):
 
 
 def bandwidth(label, colour, make, is_ours=False):
-    """8-byte messages are left out: the table has their rate."""
+    """Without 8-byte messages, whose rate is in the table."""
     return Curve(label, colour, is_ours, tuple(make(size) for size in SIZES[1:]))
 
 
@@ -142,7 +142,8 @@ PANELS = (
 
 
 def tasks():
-    """Each once, in the order of the rows and then size by size: what is compared lies side by side."""
+    """Returns each task once, in the order of the rows and then by size, so that compared tasks run one after the
+    other."""
     wanted = []
     for row in ROWS:
         wanted += [row.ours, row.peer]

@@ -16,7 +16,7 @@ from testbed import Testbed, option_parser  # noqa: E402  (the path has to be se
 
 
 def parts_of(output):
-    """(title, [(file, offset)]) of each step that bench_steps prints."""
+    """Returns (title, [(file, offset)]) for each step that bench_steps prints."""
     parts = []
     for line in output.splitlines():
         if line.startswith("## "):
@@ -27,7 +27,7 @@ def parts_of(output):
 
 
 def names_of(places, inlined):
-    """Place -> its function: the innermost of those that are part of each other, or the outermost."""
+    """Maps each location to its function: the innermost of the inlined ones, or the outermost."""
     names = {}
     for file in {file for file, _ in places}:
         if not os.path.exists(file):
@@ -43,7 +43,7 @@ def names_of(places, inlined):
 
 
 def print_functions(parts, inlined):
-    """The functions where most instructions of each part are."""
+    """Prints the functions with most instructions of each part."""
     for title, places in parts:
         names = names_of(places, inlined)
         counts = collections.Counter(names.get(place, os.path.basename(place[0])) for place in places)

@@ -15,7 +15,7 @@ INNER = {"call_when_done", "handle", "resume_with"}
 
 
 def without_block(text, begin):
-    """Without the blocks that begin so, up to the brace that ends each."""
+    """Returns the text without the blocks that begin so, up to the closing brace of each."""
     while (at := text.find(begin)) >= 0:
         end, depth = at + len(begin), 1
         while depth:
@@ -26,7 +26,7 @@ def without_block(text, begin):
 
 
 def public_text(text):
-    """Without comments, macros, `detail`, and what is private or protected."""
+    """Returns the text without comments, macros, `detail`, and private or protected members."""
     text = without_block(re.sub(r"//.*|^#.*", "", text, flags=re.M), "namespace detail {")
     return re.sub(r"\n (?:private|protected):.*?\n\};", "\n};", text, flags=re.S)
 

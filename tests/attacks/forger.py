@@ -10,8 +10,8 @@ ETH_P_ALL = 3
 
 
 class Forger:
-    """Use as a context manager. `forge(forger, packet)` is called, in a thread of the forger's, for the IP packets that
-    it gets to see, and calls `send`. A fault in there fails the test at the end."""
+    """A context manager. Calls `forge(forger, packet)` in the forger's thread for the IP packets that it sees;
+    `forge` may call `send`. An exception there fails the test at the end."""
 
     def __init__(self, hosts, forge):
         self._forge = forge
@@ -38,7 +38,7 @@ class Forger:
             raise self._fault
 
     def send(self, address, packet):
-        """To a host's address; of others, nothing is sent."""
+        """Sends to a host's address; packets to other addresses are not sent."""
         if address in self._towards:
             self._towards[address].send(packet)
             self.sent += 1

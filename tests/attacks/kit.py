@@ -14,7 +14,7 @@ IPV6_ADDRESSES = {"a": "fd77::1", "b": "fd77::2"}
 
 
 class Hosts:
-    """Their testbed, and by node their addresses and the process whose network namespace is theirs (None: ours)."""
+    """The testbed; by node the addresses, and the process whose network namespace it has (None: this one's)."""
 
     def __init__(self, testbed, peer, ipv4_addresses):
         self.testbed = testbed
@@ -24,14 +24,14 @@ class Hosts:
         self._peer = peer
 
     def run_at(self, node, *argv):
-        """A command in the node's network namespace."""
+        """Returns the start of a command that runs in the node's network namespace."""
         return self._peer.run(*argv) if node == "b" else ip(" ".join(argv))
 
 
 @contextlib.contextmanager
 def two_hosts(options, **variables):
     """The nodes have an IPv4 and an IPv6 address each, and these variables. `Hosts.testbed` uses the IPv4 addresses
-    where it chooses. Call `enter_user_namespace` first."""
+    by default. Call `enter_user_namespace` first."""
     with joined_by_veth() as (peer, address_a, address_b):
         ip(f"ip address add {IPV6_ADDRESSES['a']}/64 dev veth-a nodad")
         peer.run(*f"ip address add {IPV6_ADDRESSES['b']}/64 dev veth-b nodad".split())
@@ -44,8 +44,7 @@ def two_hosts(options, **variables):
 
 
 def start_rping(hosts, address, *options):
-    """A server at a and a client at b, which compare every byte that a READ has read and a WRITE has written. Gives
-    both."""
+    """Starts a server at a and a client at b, which compare every byte that they READ and WRITE. Returns both."""
     words = ["-a", address, "-V", "-S", "65000", *options]
     server = hosts.testbed.start("a", ["rping", "-s", *words])
     wait_until(lambda: server.ended() or hosts.testbed.bound_ports("a"), RPING_SECONDS_MAX, "rping -s to listen")

@@ -16,12 +16,12 @@ MAD_DATA_BYTES = 232
 
 
 def gid(address):
-    """An IPv4 address as a GID."""
+    """Returns an IPv4 address as a GID."""
     return bytes(10) + b"\xff\xff" + address_bytes(address)
 
 
 def management_packet(source, destination, attribute, body):
-    """`body`: what the message has behind the MAD's header."""
+    """Returns the packet. `body`: the message after the MAD's header."""
     datagram_header = struct.pack("!II", QKEY, 1)
     mad_header = struct.pack("!BBBBHHQHHI", 1, 7, 2, 3, 0, 0, 1, attribute, 0, 0)
     content = bth(SERVICES["ud"] | SEND_ONLY, 1, 0) + datagram_header + mad_header + body.ljust(MAD_DATA_BYTES, b"\0")
@@ -29,7 +29,7 @@ def management_packet(source, destination, attribute, body):
 
 
 def request(source, destination, port, number, guid=0xBAD, qpn=None):
-    """A REQ (IBA 12.6.5) to a listener of RDMA_PS_TCP whose sender wants to be waited for as long as can be."""
+    """Returns a REQ (IBA 12.6.5) to a listener of RDMA_PS_TCP, with the longest response time-out."""
     timeout = 31 << 3  # In the upper five bits of a byte.
     head = struct.pack("!IIQQII", number, 0, PORT_SPACE_TCP << 16 | port, guid, 0, 0)
     queue_pair = struct.pack("!IIIIHBB", (number if qpn is None else qpn) << 8, 0, timeout, number << 8 | timeout | 7,
@@ -40,8 +40,8 @@ def request(source, destination, port, number, guid=0xBAD, qpn=None):
 
 
 class Flood:
-    """Sends REQs at a steady rate, one after the other from each of the addresses. A fault in there fails the test at
-    the end."""
+    """Sends REQs at a constant rate, one after the other from each of the addresses. An exception there fails the
+    test at the end."""
 
     def __init__(self, attacker, sources, destination, port, per_second):
         self._attacker = attacker

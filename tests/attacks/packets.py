@@ -16,7 +16,7 @@ CLONE_NEWNET = 0x40000000
 
 @contextlib.contextmanager
 def inside(pid):
-    """In the network namespace of process `pid` (None: this one's); a socket made here stays there."""
+    """Runs in the network namespace of process `pid` (None: this one's); a socket made here stays in it."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open(f"/proc/{threading.get_native_id()}/ns/net", "rb") as own:
         if pid is not None:
@@ -31,7 +31,7 @@ def inside(pid):
 
 
 def raw_socket(pid, *kind):
-    """socket.socket(*kind) in the namespace of process `pid`; skips the test where raw sockets are refused."""
+    """Returns socket.socket(*kind) in the namespace of process `pid`; skips the test if raw sockets are refused."""
     try:
         with inside(pid):
             return socket.socket(*kind)
@@ -41,7 +41,7 @@ def raw_socket(pid, *kind):
 
 
 class Attacker:
-    """Sends IP packets from the host in the namespace of process `pid`, with whatever source address they have."""
+    """Sends IP packets with any source address from the host in the namespace of process `pid`."""
 
     def __init__(self, pid):
         self._by_version = {
@@ -61,7 +61,7 @@ def address_bytes(text):
 
 
 def checksum(data):
-    """The Internet checksum (RFC 1071)."""
+    """Returns the Internet checksum (RFC 1071)."""
     data = data + b"\0" * (len(data) % 2)
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total > 0xFFFF:
@@ -70,7 +70,8 @@ def checksum(data):
 
 
 def ip_packet(source, destination, protocol, payload):
-    """IPv4 or IPv6, by the addresses. Don't-fragment is set; RoCE's ICRC wants the identification 0."""
+    """Returns an IPv4 or IPv6 packet, depending on the addresses. Don't-fragment is set; RoCE's ICRC needs
+    identification 0."""
     source, destination = address_bytes(source), address_bytes(destination)
     if len(source) == 16:
         return struct.pack("!IHBB16s16s", 6 << 28, len(payload), protocol, 64, source, destination) + payload
@@ -80,7 +81,7 @@ def ip_packet(source, destination, protocol, payload):
 
 
 def checked(source, destination, protocol, payload, at):
-    """`payload` with its checksum, over the pseudo-header as well, written at `at`."""
+    """Returns `payload` with its checksum, which covers the pseudo-header, written at `at`."""
     source, destination = address_bytes(source), address_bytes(destination)
     pseudo = source + destination + struct.pack("!IHBB", len(payload), 0, 0, protocol)
     return payload[:at] + struct.pack("!H", checksum(pseudo + payload)) + payload[at + 2:]
@@ -93,7 +94,7 @@ def udp_packet(source, source_port, destination, destination_port, payload):
 
 
 def icmp_packet(source, destination, kind, code, word, quoted):
-    """An ICMP error (ICMPv6 between IPv6 addresses): `word` is what lies between its checksum and the quoted packet."""
+    """Returns an ICMP error (ICMPv6 between IPv6 addresses). `word`: between its checksum and the quoted packet."""
     message = struct.pack("!BBHI", kind, code, 0, word) + quoted
     if ":" in source:
         return ip_packet(source, destination, socket.IPPROTO_ICMPV6,

@@ -11,13 +11,12 @@ SERVICES = {"rc": 0x00, "uc": 0x20, "rd": 0x40, "ud": 0x60, "cnp": 0x80, "xrc": 
 
 
 def bth(opcode, qpn, psn, *, pkey=0xFFFF, pad=0, version=0, acknowledge=False):
-    """A Base Transport Header."""
+    """Returns a Base Transport Header."""
     return struct.pack("!BBHII", opcode, 0x40 | pad << 4 | version, pkey, qpn, int(acknowledge) << 31 | psn & 0xFFFFFF)
 
 
 def icrc(packet):
-    """Over an IP packet that ends where the ICRC is to stand: fields that routers change count as ones
-    (IBA annex A17.3.3)."""
+    """Returns the ICRC of an IP packet without it: fields that routers change count as ones (IBA annex A17.3.3)."""
     masked = bytearray(packet)
     if packet[0] >> 4 == 4:
         masked[1] = masked[8] = masked[10] = masked[11] = 0xFF  # TOS, TTL, checksum.
@@ -32,7 +31,7 @@ def icrc(packet):
 
 
 def roce_packet(source, source_port, destination, content, damage=0):
-    """`content` begins with a BTH and is padded already. `damage`: bits to flip in the ICRC."""
+    """Returns a packet. `content` begins with a BTH and is padded. `damage`: bits to flip in the ICRC."""
     # The lengths in the headers include the ICRC.
     whole = udp_packet(source, source_port, destination, PORT, content + b"\0" * 4)
     trailer = int.from_bytes(icrc(whole[:-4]), "big") ^ damage

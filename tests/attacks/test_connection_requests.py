@@ -40,7 +40,7 @@ def flood(hosts, port):
 
 
 def queue_pair_of_client(hosts):
-    """GUID and queue pair number of node b's only queue pair: a stranger finds out or guesses as much."""
+    """Returns GUID and queue pair number of node b's only queue pair, which a stranger can find out or guess."""
     node = hosts.testbed.node_status("b")
     guid = int(node["guid"].replace(":", ""), 16)
     return guid, next(pair["qpn"] for one in node["programs"] for pair in one["queue_pairs"])

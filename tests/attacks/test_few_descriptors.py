@@ -17,7 +17,7 @@ def ports_of(testbed):
 
 
 def check_agent(testbed):
-    """All that this process starts from now on have the limit, the agents too."""
+    """All processes that are started from now on have the limit, agents included."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     servers = {}
     for _ in range(PROGRAMS):

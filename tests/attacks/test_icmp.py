@@ -35,7 +35,8 @@ KINDS = {
 
 
 def quotation(packet):
-    """What an ICMP error quotes of an IP packet; the forged number of a SYN. None: an ICMP error itself."""
+    """Returns what an ICMP error quotes of an IP packet, with a forged number of a SYN; None for an ICMP error
+    itself."""
     version = packet[0] >> 4
     header_bytes = 20 if version == 4 else 40
     protocol = packet[9] if version == 4 else packet[6]
@@ -49,7 +50,7 @@ def quotation(packet):
 
 
 def answer(forger, packet):
-    """Tells the sender of the packet every error that ICMP has."""
+    """Sends every ICMP error to the sender of the packet."""
     version = packet[0] >> 4
     quoted = quotation(packet) if version in KINDS else None
     if not quoted:
@@ -61,7 +62,7 @@ def answer(forger, packet):
 
 
 def expect_path_mtu(hosts, addresses, protocol):
-    """The forger's packets are believed: by the kernel's table of routes."""
+    """Checks that the host accepts forged packets, by the kernel's table of routes."""
     for node, peer in (("a", "b"), ("b", "a")):
         enter = ["nsenter", "--net", "--target", str(hosts.pids[node]), "--"] if hosts.pids[node] else []
         route = json.loads(subprocess.run([*enter, "ip", "-json", "route", "get", addresses[peer]], check=True,

@@ -21,7 +21,7 @@ SECONDS_MAX = 30
 
 @contextlib.contextmanager
 def strangers(address, port, count):
-    """So many sockets that connect at once, and neither read nor write."""
+    """Returns `count` sockets that connect at once, and neither read nor write."""
     with contextlib.ExitStack() as sockets:
         for _ in range(count):
             stranger = sockets.enter_context(socket.socket())
@@ -58,7 +58,7 @@ def check_flood(testbed, server, port):
 
 
 def check_no_descriptor(testbed, server, port):
-    """All that the server may have are its own."""
+    """The server's own descriptors use up its limit."""
     pid = server.process.pid
     wait_until(lambda: len(descriptors(server)) < 100, SECONDS_MAX, "the strangers to be forgotten")
     highest = max(descriptors(server)) + 1

@@ -20,7 +20,7 @@ IN_OWN_MOUNTS = "VERBATIM_TEST_OWN_MOUNTS"
 
 @contextlib.contextmanager
 def another_user(work):
-    """A process of another user that does `work`, and then waits."""
+    """Starts a process of another user, which executes `work` and then waits."""
     reading, writing = os.pipe()
     done_reading, done_writing = os.pipe()
     child = os.fork()
@@ -49,7 +49,7 @@ def another_user(work):
 
 
 def abstract_sockets(*names):
-    """Binds each, as a datagram and as a stream socket."""
+    """Binds each name, as a datagram and as a stream socket."""
     held = []
     for name in names:
         for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
@@ -60,7 +60,7 @@ def abstract_sockets(*names):
 
 
 def check_domain(testbed):
-    """The names of XRC domains' locks, as they were when they were abstract."""
+    """Takes the names of XRC domains' locks, from when they were abstract sockets."""
     keeper = testbed.start("a", ["cat"], stdin=subprocess.PIPE)
     guid = wait_until(lambda: testbed.node_status("a"), SECONDS_MAX, "node a")["guid"]
     guid = int(guid.replace(":", ""), 16)
@@ -75,7 +75,7 @@ def check_domain(testbed):
 
 
 def check_forking_server(testbed):
-    """The name of the lock of an rsocket server that forks, likewise."""
+    """Takes the name of the lock of an rsocket server that forks."""
     port = testbed.free_port()
     address = struct.pack("!4s8x", socket.inet_aton(testbed.address("a")))
     name = b"verbatim/rspreload/\0" + struct.pack("=H", socket.AF_INET) + struct.pack("!H", port) + address
@@ -89,7 +89,7 @@ def check_forking_server(testbed):
 
 
 def squat_folders(numbers):
-    """A folder, a link, a folder for everybody, a file..."""
+    """Creates a folder, a link, a folder that everyone may write to, a file..."""
     for number in numbers:
         path = "/tmp/verbatim-0" + (f".{number}" if number else "")
         if number % 4 == 0:
@@ -105,7 +105,7 @@ def squat_folders(numbers):
 
 
 def run_at_once(build, count, **variables):
-    """So many programs of one node, at the same time: their exit statuses and outputs."""
+    """Runs `count` programs of one node at the same time; returns their exit statuses and outputs."""
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("VERBATIM") and name != "XDG_RUNTIME_DIR"}
     command = [f"{build}/bin/verbatim", "run", "--node", "squatted", "--address", "127.80.0.1", "--",
@@ -116,7 +116,7 @@ def run_at_once(build, count, **variables):
 
 
 def check_folders(build):
-    """In a /tmp of our own."""
+    """In a private /tmp."""
     with another_user(lambda: squat_folders(range(6))):
         for output, status in run_at_once(build, 4):
             if status != 0:

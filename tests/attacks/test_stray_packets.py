@@ -27,7 +27,7 @@ RETH = struct.pack("!QII", 0x1000, 0x1234, 8)
 
 
 class Seen:
-    """A packet of the connection, as everybody on the network may see it."""
+    """A packet of the connection, as hosts on the network can see it."""
 
     def __init__(self, ip):
         version = ip[0] >> 4
@@ -48,7 +48,7 @@ class Seen:
 
 
 def of_a_stranger(seen):
-    """What would end or deceive the connection if the peer had sent it."""
+    """Packets that would end or deceive the connection if the peer had sent them."""
     for psn in (seen.psn, seen.psn + 1):
         yield roce.bth(ACKNOWLEDGE, seen.qpn, psn) + NAK_INVALID_REQUEST
         yield roce.bth(ACKNOWLEDGE, seen.qpn, psn) + ACK
@@ -58,7 +58,7 @@ def of_a_stranger(seen):
 
 
 def of_no_connection(seen):
-    """What means nothing, whoever sends it: content, and damage to its ICRC."""
+    """Packets that are invalid from any sender: their content, and damage to their ICRC."""
     for psn in (seen.psn, seen.psn + 1):
         for service in ("uc", "ud", "cnp", "xrc"):
             for operation in (1, SEND_ONLY, WRITE_ONLY):
@@ -79,7 +79,7 @@ def of_no_connection(seen):
 
 
 def forging(packets_about):
-    """Sends packets to where a packet of a connected queue pair goes."""
+    """Sends packets to the destination of a connected queue pair's packets."""
     def forge(forger, ip):
         try:
             seen = Seen(ip)
@@ -110,7 +110,7 @@ KINDS = ((strange_packets, ("dropped_no_qp",)),
 
 
 def are_counted(hosts, counters):
-    """Whether both programs have seen packets and dropped them, for each of the reasons."""
+    """Returns true if both programs have counted dropped packets for each of the reasons."""
     counted = [program["counters"] for node in ("a", "b") for program in hosts.testbed.status(node)]
     return len(counted) == 2 and all(one[name] > 0 for one in counted for name in counters)
 

@@ -18,13 +18,13 @@ VERDICT = re.compile(r"^(test_\w+) \(([\w.]+)\)(?:\n.*?)?? \.\.\. .*?(ok|FAIL|ER
 
 
 def names():
-    """The generic tests of all releases of rdma-core, as tests.module.Class.test."""
+    """Returns the generic tests of all releases of rdma-core, as tests.module.Class.test."""
     with open(os.path.join(os.path.dirname(__file__), "pyverbs-generic-tests.txt"), encoding="ascii") as lines:
         return [f"tests.{line.strip()}".replace("tests.tests.", "tests.") for line in lines if line.strip()]
 
 
 def unpack(folder):
-    """Debian ships the suite compressed."""
+    """Unpacks the suite, which Debian ships compressed."""
     target = os.path.join(folder, "pyverbs-suite", "tests")
     shutil.copytree(SUITE, target)
     packed = glob.glob(os.path.join(target, "*.gz"))
@@ -34,7 +34,7 @@ def unpack(folder):
 
 
 def installed(target):
-    """Those of them that the installed release has."""
+    """Returns those of the tests that the installed release has."""
     found = set()
     for path in glob.glob(os.path.join(target, "test_*.py")):
         module = os.path.basename(path).removesuffix(".py")
@@ -46,7 +46,7 @@ def installed(target):
 
 
 def one_run(testbed, target, tests):
-    """Test -> verdict of one run of all."""
+    """Returns the verdict of each test in one run of all."""
     argv = ["bash", "-c", f"cd {target} && exec /usr/bin/python3 run_tests.py --dev verbatim0 -v {' '.join(tests)}"]
     program = testbed.start("a", argv)
     program.wait(SECONDS_MAX)
@@ -59,7 +59,7 @@ def one_run(testbed, target, tests):
 
 
 def run(testbed, address, runs):
-    """A result for each test over all runs: passed where it passed in each, skipped where it was in each."""
+    """Returns a result for each test over all runs: passed or skipped if it was so in each."""
     del address
     target = unpack(testbed.folder)
     tests = installed(target)

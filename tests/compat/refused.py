@@ -35,7 +35,7 @@ class Call:
 
 
 def run(testbed):
-    """The calls, as made on node a, and on one that speaks iWARP."""
+    """Makes the calls on node a, and on an iWARP node."""
     testbed.set_variables("i", VERBATIM_PROTOCOL="iwarp")
     lines = []
     for node, *words in (("a",), ("i", "iwarp")):
@@ -50,13 +50,13 @@ def section(calls):
 
 
 def refusals(text):
-    """The longest piece without a placeholder of each refusal's words."""
+    """Returns, for each refusal, the longest part of its text without a placeholder."""
     for words in REFUSAL.findall(text):
         yield max(re.split(r"\{[^}]*\}", words), key=len).strip()
 
 
 def check_sources(calls):
-    """Everything that the sources refuse so was said by a call of the table."""
+    """Checks that every such refusal in the sources was logged by a call of the table."""
     log = "\n".join(call.log for call in calls)
     for folder in FOLDERS:
         for name in sorted(os.listdir(os.path.join(ROOT, folder))):

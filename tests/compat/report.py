@@ -55,7 +55,7 @@ PEERS_REMARKS = {
 
 
 def refused_section(rows):
-    """The last section, of calls, their options, answers and reasons."""
+    """Returns the last section: calls, their options, results and reasons."""
     lines = (f"| `{call}` | {option} | {answer} | {why} |\n" for call, option, answer, why in rows)
     return REFUSED_HEADING + REFUSED_HEAD + "".join(lines)
 
@@ -72,7 +72,7 @@ def end_of_section(text):
 
 
 def write_section(path, heading, section):
-    """The rest of the document stays; a new section comes last."""
+    """Writes a section; the rest of the document is kept, and a new section is added at the end."""
     with open(path, encoding="utf-8") as document:
         before, _, old = document.read().partition(heading)
     with open(path, "w", encoding="utf-8") as out:
@@ -84,7 +84,8 @@ def write_refused(path, section):
 
 
 def write_peers(path, stack, version, passed):
-    """`stack`: rxe or siw. `passed`: (what was run, "ours" or "theirs" serve) -> MTUs, or one empty text."""
+    """`stack`: rxe or siw. `passed`: (what was run, "ours" or "theirs" as the server) to MTUs, or to one empty
+    text."""
     def cell(name, side):
         mtus = passed.get((name, side))
         return "not run" if mtus is None else " ".join(["passed", *filter(None, mtus)])

@@ -35,7 +35,7 @@ def is_installed(package):
 
 
 def busy_ticks(pid):
-    """Processor time of a process group's leader and its children, in clock ticks."""
+    """Returns the CPU time of a process group's leader and its children, in clock ticks."""
     total = 0
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -50,7 +50,7 @@ def busy_ticks(pid):
 
 
 class Setup:
-    """Two network namespaces with a cable between them, and a testbed on top."""
+    """Two network namespaces connected by a cable, with a testbed."""
 
     def __init__(self, options):
         self.options = options
@@ -70,8 +70,8 @@ class Setup:
 
     @staticmethod
     def _addresses(interface, ipv4, ipv6, link_local):
-        """The link-local one is in place of the kernel's, which is tentative for a second or two (RFC 4862): with it,
-        GID 0 is there at once."""
+        """Adds the link-local address in place of the kernel's, which is tentative for a second or two (RFC 4862), so
+        that GID 0 exists at once."""
         return (f"ip link set {interface} addrgenmode none", f"ip address add {ipv4}/24 dev {interface}",
                 f"ip address add {ipv6}/64 dev {interface} nodad", f"ip link set {interface} up",
                 f"ip address add {link_local}/64 dev {interface} nodad")
@@ -84,7 +84,7 @@ class Setup:
         return re.search(r"link/ether (\S+)", shown)[1]
 
     def testbed(self, near=False, protocol=""):
-        """Nodes a and b: each in a namespace, or both on loopback."""
+        """Returns nodes a and b: each in a namespace, or both on loopback."""
         testbed = Testbed(self.options, namespace_pids={} if near else {"b": self.peer.pid})
         if not near:
             testbed.set_addresses("a", ADDRESS_A, ADDRESS_A6)
@@ -101,9 +101,9 @@ class Setup:
 
 
 def await_server(testbed, server, port, takes_port, says):
-    """Until it says what its row knows. Of others: until it listens at its TCP port or with an rdma_cm id, or has a
-    queue pair that receives; or, where it takes no port, has grown quiet: on a busy machine a program that has hardly
-    begun is quiet, too."""
+    """Waits until the server prints what its row says. Otherwise until it listens at its TCP port or with an rdma_cm
+    id, or has a queue pair that receives; or, if it takes no port, until it is idle. (On a busy machine a program
+    that has hardly begun is idle, too.)"""
     def ready():
         if server.ended():
             raise Failure(f"{server.name} ended with status {server.process.returncode} at once")
@@ -163,7 +163,7 @@ def run_pair(row, testbed, words):
 
 
 def run_mpi(row, testbed, transport):
-    """Two ranks, each on a node of its own, both on loopback: mpirun talks with its ranks there."""
+    """Runs two ranks on two nodes, both on loopback, where mpirun communicates with its ranks."""
     program = os.path.join(testbed.folder, "mpi_check")
     subprocess.run(["mpicc", "-O1", "-o", program, os.path.join(HERE, "mpi_check.c")], check=True)
     wrapper = os.path.join(testbed.folder, "rank")
@@ -182,7 +182,7 @@ def run_mpi(row, testbed, transport):
 
 
 def run_row(row, setup):
-    """'passed', or how it failed."""
+    """Returns 'passed', or how it failed."""
     for runs_left in (2, 1, 0) if row.again else (0,):
         said = []
         result = run_once(row, setup, said)
@@ -193,7 +193,7 @@ def run_row(row, setup):
 
 
 def run_once(row, setup, said):
-    """As run_row; `said` gets what the programs of a run that failed have said."""
+    """As run_row; `said` gets the output of the programs of a failed run."""
     try:
         with setup.testbed(row.near, row.protocol) as testbed:
             try:

@@ -15,7 +15,7 @@ METRIC = re.compile(r'^node_infiniband_port_data_transmitted_bytes_total\{device
 
 
 def sent_bytes(port):
-    """None: the exporter does not answer yet, or shows no such counter."""
+    """Returns None if the exporter does not answer yet, or shows no such counter."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
             found = METRIC.search(page.read().decode())

@@ -110,7 +110,8 @@ def _rdmacm_utils():
 
 
 def _qperf():
-    """Over RoCE qperf addresses its peer in full only through the connection manager, which it has for RC alone."""
+    """Over RoCE qperf addresses its peer completely only with the connection manager, which it supports only for
+    RC."""
     served = (
         "rc_bi_bw rc_bw rc_lat rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_bw rc_rdma_write_lat "
         "rc_rdma_write_poll_lat rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add").split()

@@ -14,7 +14,7 @@ BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def faults_of(guide):
-    """Lines of text, one for each fault."""
+    """Returns a line of text for each fault."""
     index = guide / "README.md"
     linked = set(LINK.findall(index.read_text(encoding="utf-8")))
     for page in sorted(guide.glob("*.md")):

@@ -17,7 +17,7 @@ except ImportError:
 
 
 def shell_fault(script):
-    """What bash says of the script, "" if it can be parsed."""
+    """Returns bash's error message for the script, "" if it can be parsed."""
     return subprocess.run(["bash", "-n"], input=script, text=True, stderr=subprocess.PIPE, check=False).stderr
 
 

@@ -19,7 +19,7 @@ PROMPT = re.compile(r"^([a-z]*)\$(?: (.*))?$")
 
 
 class PageError(Exception):
-    """The page has not the form above, or does not do what it says."""
+    """The page does not have the form above, or does not do what it says."""
 
 
 def normal(text):
@@ -28,7 +28,7 @@ def normal(text):
 
 
 class Command:
-    """A command of a terminal, and the lines that it shall print."""
+    """A command of a terminal, and the lines that it must print."""
 
     def __init__(self, terminal, text, line):
         self.terminal = terminal
@@ -37,7 +37,7 @@ class Command:
         self.expected = []
 
     def pattern(self, lines=None):
-        """A regular expression for what it prints, as `normal` gives it."""
+        """Returns a regular expression for its output, in the form of `normal`."""
         parts = []
         for line in self.expected if lines is None else lines:
             if line == "...":
@@ -76,7 +76,7 @@ class Block:
 
 
 def blocks_of(text):
-    """All fenced blocks of a page, in order."""
+    """Returns all fenced blocks of a page, in order."""
     before, block, blocks = "", None, []
     for number, line in enumerate(text.splitlines(), 1):
         fence = FENCE.match(line)
@@ -111,7 +111,7 @@ def _begin(language, before, number):
 
 
 def is_copy(block, original):
-    """True if the block's lines are lines of the original, in one piece, however far they are indented."""
+    """Returns true if the block's lines are consecutive lines of the original, with any indentation."""
     wanted = _without_indent(block.lines)
     lines = original.splitlines()
     return any(_without_indent(lines[start:start + len(wanted)]) == wanted

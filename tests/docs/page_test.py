@@ -10,7 +10,7 @@ from run_page import Run, environment_of
 
 
 def run(text):
-    """Does what the page says, in folders of its own."""
+    """Runs the page in new folders."""
     with tempfile.TemporaryDirectory() as name:
         root, home = pathlib.Path(name, "root"), pathlib.Path(name, "home")
         for folder in (root, home):

@@ -21,7 +21,8 @@ AGENT_SECONDS_MAX = 10  # An agent exits half a second after its last program.
 
 
 def enter_namespaces():
-    """Starts this script again where loopback and processes are its own. What it leaves ends with it."""
+    """Starts this script again with separate loopback and process namespaces. Processes that it leaves end with
+    it."""
     if os.environ.get("VERBATIM_TEST_INSIDE") == "1":
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         return
@@ -36,7 +37,7 @@ def enter_namespaces():
 
 
 def environment_of(home, prefix):
-    """As a user has it who has installed Verbatim to `prefix`."""
+    """Returns the environment of a user who has installed Verbatim to `prefix`."""
     runtime = home / ".runtime"
     runtime.mkdir(mode=0o700)
     return {"HOME": str(home), "XDG_RUNTIME_DIR": str(runtime), "LANG": "C.UTF-8", "TMPDIR": str(home),
@@ -46,7 +47,7 @@ def environment_of(home, prefix):
 
 
 def show_tree(root, build, home):
-    """~/verbatim is the clone that the guide speaks of, already built."""
+    """Makes ~/verbatim the guide's clone, which is already built."""
     clone = home / "verbatim"
     clone.mkdir()
     for entry in root.iterdir():
@@ -56,7 +57,7 @@ def show_tree(root, build, home):
 
 
 class Run:
-    """One page, from its first block to its last."""
+    """A page, from its first block to its last."""
 
     def __init__(self, root, home, environment):
         self._root = root
@@ -105,7 +106,8 @@ class Run:
 
 
 def wait_for_agents():
-    """The names of the processes that stay although the page has ended. (The dead, of state Z, are init's to reap.)"""
+    """Returns the names of the processes that still run after the page's end. (Zombies, state Z, are reaped by
+    init.)"""
     deadline = time.monotonic() + AGENT_SECONDS_MAX
     while True:
         left = []

@@ -14,8 +14,8 @@ END = re.compile(r"\n@@ended (\d+) (\d+)@@\n")
 
 
 class Terminal:
-    """Runs one command at a time. A command may go on while other terminals have theirs: `finish` is called
-    before the next one."""
+    """Runs one command at a time. A command may continue while other terminals run theirs: call `finish` before the
+    next one."""
 
     def __init__(self, folder, environment):
         self._bash = subprocess.Popen(
@@ -40,7 +40,7 @@ class Terminal:
                 return
 
     def start(self, command):
-        """Begins it: what runs before must have been finished."""
+        """Starts the command. Requires that the command before has finished."""
         self.command = command
         self._began = time.monotonic()
         self._number += 1
@@ -67,7 +67,7 @@ class Terminal:
                 self._changed.wait(left)
 
     def wait_until_it_begins(self):
-        """Waits for the first line that it shall print, or for its end."""
+        """Waits for the first line that it must print, or for its end."""
         first = self.command.pattern(self.command.expected[:1])
         self._wait(lambda: self._status() is not None or (self.command.expected and first.match(self._lines())),
                    f"did not print its first line within {SECONDS_MAX} seconds")
@@ -91,7 +91,7 @@ class Terminal:
                         f"the page shows:\n{shown}it has printed:\n{printed}")
 
     def close(self):
-        """Ends bash and all that it has started."""
+        """Ends bash and all its children."""
         try:
             os.killpg(self._bash.pid, signal.SIGKILL)
         except ProcessLookupError:

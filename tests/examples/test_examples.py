@@ -33,14 +33,14 @@ class Stage:
         return self.testbed.start(node, [self.program, self.server_address, *arguments])
 
     def run(self, *arguments, node="b"):
-        """What a client says that succeeds."""
+        """Returns the output of a client, which must succeed."""
         client = self.start(*arguments, node=node)
         client.expect_success(SECONDS_MAX)
         return client.output()
 
 
 def expect(pattern, program):
-    """Fails unless what the program has said has the pattern."""
+    """Fails unless the program's output matches the pattern."""
     text = program if isinstance(program, str) else program.output()
     found = re.search(pattern, text)
     if not found:

@@ -14,7 +14,7 @@ EXAMPLES = ("cm_write", "counter")
 
 
 def build(examples, installed, folder):
-    """Installs into folder/prefix, builds in folder/build; returns where the programs are."""
+    """Installs to folder/prefix, builds in folder/build; returns the programs' folder."""
     prefix = folder / "prefix"
     commands = [["cmake", "--install", installed, "--prefix", prefix, "--component", component]
                 for component in ("library", "development")]

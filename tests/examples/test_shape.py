@@ -15,7 +15,7 @@ STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 
 
 def faults_of_text(path, readme):
-    """What a reader would miss in the file."""
+    """Returns what a reader would miss in the file."""
     text = path.read_text(encoding="utf-8")
     lines = len(text.splitlines())
     if lines > LINES_MAX:
@@ -29,14 +29,14 @@ def faults_of_text(path, readme):
 
 
 def faults_of_usage(program):
-    """The example, asked for help: a usage, in little time, without a device."""
+    """Checks that the example prints its usage quickly and without a device."""
     done = subprocess.run([program, "--help"], check=False, capture_output=True, text=True, timeout=10)
     if f"usage: {program.name}" not in done.stdout + done.stderr:
         yield f"--help says {done.stdout + done.stderr!r}"
 
 
 def faults_of_command(path, compiler):
-    """The compilation that the file names, as it stands but for the compiler and the output."""
+    """Runs the compile command in the file, with another compiler and output."""
     command = re.search(r"^ \*   cc (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     if not command:
         yield "does not say how to compile it"

@@ -8,13 +8,13 @@ import sys
 
 
 def wanted(path):
-    """Symbols as name@version or name@@version, from the list."""
+    """Returns the list's symbols as name@version or name@@version."""
     lines = (line.split() for line in open(path) if line.strip() and not line.startswith("#"))
     return {line[0]: line[1] for line in lines}
 
 
 def exported(library):
-    """The same from the library: symbol to type (FUNC, OBJECT)."""
+    """Returns those of the library: symbol to type (FUNC, OBJECT)."""
     table = subprocess.run(["readelf", "--wide", "--dyn-syms", library], check=True,
                            capture_output=True, text=True).stdout
     symbols = {}

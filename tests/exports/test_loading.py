@@ -18,7 +18,7 @@ PROVIDERS = ["libmlx5.so.1", "libmlx4.so.1", "libefa.so.1", "librdmacm.so.1"]
 
 
 def load(command, folder):
-    """What the loader says when it binds every symbol of a program and its libraries."""
+    """Returns the loader's output for binding every symbol of a program and its libraries."""
     environment = dict(os.environ, LD_LIBRARY_PATH=folder, LD_BIND_NOW="1",
                        LD_TRACE_LOADED_OBJECTS="1", LD_WARN="1")
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)

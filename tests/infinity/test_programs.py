@@ -22,7 +22,7 @@ def run(testbed, server, client, port):
 
 
 def compile_example(testbed, source, port, compiler):
-    """The example with its two constants changed, which name another machine."""
+    """Compiles the example; changes its two constants, which name another machine."""
     text = source.read_text(encoding="utf-8")
     for name, value in (("SERVER_IP", f'"{testbed.address("a")}"'), ("PORT_NUMBER", port)):
         text, count = re.subn(rf"^#define {name} .*$", f"#define {name} {value}", text, flags=re.MULTILINE)

@@ -8,7 +8,7 @@ OPENERS = ("run: |", "- |")
 
 
 def steps(lines):
-    """Each block of commands, as text."""
+    """Returns each block of commands, as text."""
     block, indent = None, 0
     for line in [*lines, "end:"]:
         depth = len(line) - len(line.lstrip())
@@ -22,8 +22,8 @@ def steps(lines):
 
 
 def shell(step):
-    """Runs the step as the services do, until its first failure; programs get a network of their own, where no other
-    test has their addresses."""
+    """Runs the step as the services do, until its first failure. Programs get a new network, in which no other test
+    has their addresses."""
     alone = "" if "apt-get" in step else "unshare --net -- sh -c 'ip link set lo up && exec \"$@\"' sh "
     return f"{alone}bash -e <<'STEP' || exit 1\n{step}STEP"
 

@@ -31,7 +31,7 @@ def prefix():
 
 
 def library_folder():
-    """Where the C++ library lies: lib, or lib and the name of the architecture."""
+    """Returns the folder of the C++ library: lib, or lib and the architecture's name."""
     return next(prefix().glob("lib/**/libverbatim.so.0")).parent
 
 
@@ -40,7 +40,7 @@ def pkg_config(*words):
 
 
 def run_pair(program):
-    """The program as server and as client, on two nodes, on both paths."""
+    """Runs the program as server and as client, on two nodes, on both paths."""
     for path in ("auto", "wire"):
         for node in ("a", "b"):
             LAB.set_variables(node, VERBATIM_PATH=path)

@@ -26,8 +26,8 @@ def skip(why):
 
 
 def enter_network(system):
-    """A network namespace with a TAP device, or the end of this script as skipped. `system`: the folder
-    where the guest's files are, or will be."""
+    """Enters a network namespace with a TAP device, or ends this script as skipped. `system`: the folder for the
+    guest's files."""
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         skip("no access to /dev/net/tun")
     missing = [tool for tool in TOOLS if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")]
@@ -57,7 +57,7 @@ class Job:
             return ""
 
     def status(self):
-        """None as long as it runs."""
+        """None while it runs."""
         try:
             with open(f"{self._stem}.status", encoding="ascii") as status:
                 return int(status.read())
@@ -71,7 +71,7 @@ class Job:
 
 
 class Guest:
-    """Use as a context manager, within a testbed, whose folder it uses."""
+    """A context manager, to be used inside a testbed, whose folder it uses."""
 
     def __init__(self, folder, system, stack):
         self.share = os.path.join(folder, "guest")
@@ -115,7 +115,7 @@ class Guest:
         self._console.close()
 
     def _say(self, line):
-        """A line on the guest's console."""
+        """Writes a line to the guest's console."""
         try:
             self._process.stdin.write(f"{line}\n".encode())
             self._process.stdin.flush()
@@ -139,7 +139,7 @@ class Guest:
         return job.output()
 
     def wait_for_listener(self, port, job):
-        """Until a program of the guest listens at the port: of TCP, or of the RDMA connection manager."""
+        """Waits until a program of the guest listens at the port: with TCP, or with the RDMA connection manager."""
         command = (f"until netstat -ltn | grep -q ':{port} ' || rdma resource show cm_id | grep -q 'LISTEN.*:{port} '; "
                    "do usleep 50000; done")
         waiting = self.start(command)

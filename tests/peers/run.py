@@ -32,13 +32,13 @@ END_FOUND_TOO_EARLY = re.compile(r"^ *\d+ +\d+ +[\d.]+ .*Bad wc status 2.*Failed
 
 
 class Encounter:
-    """One row with the server on one of the two sides."""
+    """A row with the server on one of the two sides."""
 
     def __init__(self, testbed, guest, row, server_side):
         self.testbed, self.guest, self.row, self.server_side = testbed, guest, row, server_side
 
     def run(self):
-        """What the client printed."""
+        """Returns the client's output."""
         server = self._start(self.server_side, self.row.argv(self.row.server))
         self._wait_for_listener(server)
         client_side = OURS if self.server_side == THEIRS else THEIRS
@@ -81,7 +81,7 @@ class Encounter:
 
 
 def seen(row, output):
-    """(what was run, MTU or "") of each line that a program of ours has printed; of others, the row."""
+    """Returns (what was run, MTU or "") for each line that our program has printed; for other programs, the row."""
     family = " (IPv6)" if row.is_ours and row.ip == 6 else ""
     if not row.is_ours:
         return [(row.name(), "")]
@@ -90,7 +90,7 @@ def seen(row, output):
 
 
 def run_all(testbed, guest, rows):
-    """(what was run, side of the server) -> the MTUs with which it passed."""
+    """Returns (what was run, side of the server) to the MTUs with which it passed."""
     passed = defaultdict(list)
     for row in rows:
         for server_side in row.server_sides:

@@ -22,7 +22,7 @@ class Row:
         return text.format(port=self.port, gid=GID_OF_IP[self.ip]).split()
 
     def host_ip(self):
-        """Programs that choose a GID meet by TCP over IPv4."""
+        """Programs that choose a GID connect by TCP over IPv4."""
         return 4 if "{gid}" in self.client else self.ip
 
     def name(self):

@@ -55,7 +55,7 @@ UC_SIZE_MAX = 65536
 
 @dataclass(frozen=True)
 class Shape:
-    """How a perftest program runs. size None: all sizes from 2 bytes to 8 MiB (-a)."""
+    """Parameters of a perftest program. size None: all sizes from 2 bytes to 8 MiB (-a)."""
     connection: str = "RC"
     mtu: int = 4096
     size: int | None = None
@@ -124,7 +124,7 @@ UD_QUICK = (
 
 
 def _served(program, shape):
-    """The nearest shape that the program offers: perftest has no events for WRITE."""
+    """Returns the nearest shape that the program supports: perftest has no events for WRITE."""
     return replace(shape, events=False) if program.startswith("ib_write") else shape
 
 
@@ -169,11 +169,11 @@ def _latency(mtus, is_long):
 
 
 def _waits_for_ever(program, shape):
-    """Debian 12's perftest (4.5+0.17) looks at no more than rx_depth completions an event, and caps
-    rx_depth at the iterations: with several queue pairs, both ways, it waits for another event while
-    completions lie in its queue (perftest commit 14955fe, "Fix BW tests stuck pending completion
-    event"). On any device whose completions come faster than it wakes; large messages on the wire do
-    not, and the quick set has such a run."""
+    """Debian 12's perftest (4.5+0.17) takes no more than rx_depth completions per event, and limits rx_depth to the
+    iterations. With several queue pairs in both directions it then waits for another event while completions are in
+    its queue (fixed by perftest commit 14955fe, "Fix BW tests stuck pending completion event"). This happens on any
+    device whose completions come faster than it wakes; large messages on the wire do not, and the quick set has such
+    a run."""
     return program == "ib_send_bw" and shape.events and shape.queue_pairs > 1 and shape.bidirectional
 
 
@@ -197,7 +197,7 @@ def _bandwidth_long():
 
 
 def all_cases():
-    """Quick ones first; what the long product repeats is left out there."""
+    """Quick ones first; the long product leaves these out."""
     seen = set()
     for cases in (_pingpong(), _bandwidth_quick(), _latency((4096,), False),
                   _latency(MTUS, True), _bandwidth_long()):

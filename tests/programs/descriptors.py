@@ -21,7 +21,7 @@ def expect(what, found, wanted):
 
 
 def pair(address):
-    """Numbers of two connected sockets."""
+    """Returns the fds of two connected sockets."""
     with socket.create_server((address, 0)) as listener:
         ends = []
         accepting = threading.Thread(target=lambda: ends.append(listener.accept()[0]))
@@ -39,7 +39,7 @@ def expect_talk(ours, peer):
 
 
 def expect_life_until_closed(last, peer):
-    """The socket's last number works, and its end is the connection's."""
+    """Checks that the socket's last fd works, and that closing it ends the connection."""
     expect_talk(last, peer)
     os.close(last)
     expect("the end", os.read(peer, 1), b"")

@@ -24,7 +24,7 @@ def clients(mode):
 
 
 def expect_rsocket(number, mode):
-    """Only a socket that stayed TCP's is one to the kernel."""
+    """Only a socket that is still a TCP socket is a socket to the kernel."""
     found = os.readlink(f"/proc/self/fd/{number}")
     if found.startswith("socket:") != (mode in ("tcp", "leaves")):
         raise SystemExit(f"number {number} is {found}")

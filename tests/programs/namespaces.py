@@ -12,13 +12,13 @@ LINK_SECONDS_MAX = 20
 
 
 def is_inside():
-    """Whether enter_user_namespace has begun this script anew."""
+    """Returns true if enter_user_namespace has started this script again."""
     return os.environ.get("VERBATIM_TEST_INSIDE") == "1"
 
 
 def enter_user_namespace():
-    """Starts this script again as root of its own user and network namespace, once. As real root, only
-    the network namespace is new. Ends the script as skipped where that is refused."""
+    """Starts this script again as root of a new user and network namespace, once. As real root, only the network
+    namespace is new. Ends the script as skipped if that is refused."""
     if is_inside():
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         return
@@ -32,7 +32,7 @@ def enter_user_namespace():
 
 
 class Namespace:
-    """A second network namespace, alive as long as this object's process."""
+    """A second network namespace, which exists as long as this object's process."""
 
     def __init__(self):
         # cat ends with its standard input, so that nothing is left if this script is killed.
@@ -58,8 +58,8 @@ def ip(command):
 
 
 def wait_for_link(interface, peer=None):
-    """Returns when the interface has its carrier. A busy kernel tells of one a second or more after
-    both ends were set up, and until then the port is down, as a card's is while its link trains."""
+    """Returns when the interface has its carrier. A busy kernel reports it a second or more after both ends were set
+    up, and until then the port is down, as a card's is while its link trains."""
     enter = ["nsenter", "--net", "--target", str(peer.pid), "--"] if peer else []
     deadline = time.monotonic() + LINK_SECONDS_MAX
     while " UP " not in subprocess.run([*enter, "ip", "-brief", "link", "show", interface], check=True,
@@ -76,8 +76,8 @@ MAC_B, LINK_LOCAL_B = "06:00:77:00:00:02", "fe80::400:77ff:fe00:2"
 
 @contextlib.contextmanager
 def joined_by_veth(address_a="10.77.0.1", address_b="10.77.0.2"):
-    """A second namespace, joined with this one as by an Ethernet cable: veth-a here, veth-b there. Gives
-    it and both addresses."""
+    """Returns a second namespace, connected to this one as by an Ethernet cable (veth-a here, veth-b there), and both
+    addresses."""
     peer = Namespace()
     try:
         ip(f"ip link add veth-a address {MAC_A} type veth peer name veth-b address {MAC_B} netns {peer.pid}")

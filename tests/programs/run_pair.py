@@ -9,7 +9,7 @@ from testbed import Failure, Testbed, option_parser
 
 
 def rows_of_figures(case, output):
-    """How many lines of results the client has printed."""
+    """Returns the number of result lines that the client has printed."""
     if case.program.startswith("ibv_"):
         return len(re.findall(r"Mbit/sec|usec/iter", output))
     # "inf" if perftest could not measure the CPU's clock on a busy machine: the transfers were

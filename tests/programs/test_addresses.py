@@ -26,7 +26,7 @@ NO_GID = ":".join(["0000"] * 8)
 
 
 def gid(address):
-    """As /sys shows it."""
+    """Returns the GID as /sys shows it."""
     ip_address = ipaddress.ip_address(address)
     if ip_address.version == 4:
         ip_address = ipaddress.ip_address(f"::ffff:{address}")
@@ -34,7 +34,7 @@ def gid(address):
 
 
 def shown(kind, interface):
-    """Addresses of a kind, as `ip address show` says it."""
+    """Returns the addresses of a kind that `ip address show` prints."""
     return subprocess.run(["ip", "-6", "-o", "address", "show", "dev", interface, kind],
                           check=True, capture_output=True, text=True).stdout
 
@@ -48,7 +48,7 @@ def has_ipv6():
 
 
 class Watcher:
-    """A program that opened the device before anything happened."""
+    """A program that has opened the device before the changes."""
 
     def __init__(self, testbed, node):
         self._lab, self._node = testbed, node
@@ -57,7 +57,7 @@ class Watcher:
         wait_until(lambda: "async event FD" in self._program.output(), SECONDS_MAX, "ibv_asyncwatch")
 
     def expect_change(self, command, gids):
-        """The command changes the GID table once, and then it has these entries."""
+        """Checks that the command changes the GID table once, to these entries."""
         ip(command)
         self._changes += 1
         wait_until(lambda: len(self._heard()) >= self._changes, SECONDS_MAX, f"event of: {command}")
@@ -96,7 +96,7 @@ def rping_server(testbed, address="0.0.0.0"):
 
 
 def rping(testbed, server, port, address):
-    """A client of a server that listened before the address was there."""
+    """Runs a client of a server that listened before the address existed."""
     client = testbed.start(B, ["rping", "-c", "-C", "10", "-p", str(port), "-a", address])
     client.expect_success(SECONDS_MAX)
     server.expect_success(SECONDS_MAX)
@@ -142,7 +142,7 @@ def follow_addresses(testbed):
 
 
 def follow_over_iwarp(testbed):
-    """Its one GID stays; who listens at all addresses does at new ones."""
+    """Its one GID stays; a server that listens at all addresses does so at new ones, too."""
     watchers = Watcher(testbed, A), Watcher(testbed, B)
     for server, port in (rping_server(testbed), rping_server(testbed)):
         ip(change("add", A, NEW[A]))

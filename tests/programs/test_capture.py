@@ -32,7 +32,7 @@ RUNS = (
 
 
 class Capture:
-    """dumpcap, from when the constructor returns until `stop`."""
+    """dumpcap, from the constructor's return until `stop`."""
 
     def __init__(self, folder, interface="lo", what="udp port 4791"):
         self.path = f"{folder}/capture.pcap"
@@ -63,7 +63,7 @@ class Capture:
 
 
 def judged_opcodes(path):
-    """Has every packet judged. The opcodes that there are."""
+    """Has every packet judged. Returns the opcodes in the capture."""
     judged = subprocess.run([PYTHON, JUDGE, path], check=False, text=True, stdout=subprocess.PIPE)
     print(judged.stdout)
     if judged.returncode != 0:

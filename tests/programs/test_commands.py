@@ -62,7 +62,7 @@ class Run(unittest.TestCase):
 
 
 class View(unittest.TestCase):
-    """What programs see of the device in /sys and /dev, before anybody has opened it."""
+    """The programs' view of the device in /sys and /dev, before any program has opened it."""
 
     def shell(self, script):
         done = verbatim("run", "--node", "a", "--address", LAB.address("a"), "--", "bash", "-c", script)

@@ -33,7 +33,7 @@ def address():
 
 
 def run_on(node, *argv, options=(), prefix=()):
-    """Output of a program on the node, which ends well."""
+    """Returns the output of a program on the node, which must succeed."""
     done = verbatim("run", "--node", node, *options, "--", *argv, prefix=prefix)
     if done.returncode != 0:
         raise AssertionError(f"{argv} ended with {done.returncode}: {done.stdout}{done.stderr}")
@@ -157,7 +157,7 @@ class Limits(unittest.TestCase):
             self.assertRegex(shown, line)
 
     def test_pairs_of_small_devices_connect(self):
-        """rdma_cm asks for no more READs than the device has."""
+        """rdma_cm asks for no more READs than the device supports."""
         write("l", address() + "profile = tiny\n")
         try:
             server = subprocess.Popen([f"{LAB.build}/bin/verbatim", "run", "--node", "l", "--", "rping", "-s", "-a",
@@ -202,7 +202,7 @@ class Memlock(unittest.TestCase):
 
 
 class Stay(unittest.TestCase):
-    """verbatimd as systemd starts it."""
+    """verbatimd, started as by systemd."""
 
     def test_it_tells_systemd_and_stays_without_programs(self):
         gone_all()
@@ -224,7 +224,8 @@ class Stay(unittest.TestCase):
 
 
 def gone_all():
-    """Waits until no agent runs: each test's nodes begin anew. Asking the agents would keep them."""
+    """Waits until no agent runs, because each test's nodes must begin again. Requests to the agents would keep
+    them."""
     def is_agents(name):
         return name.endswith(".sock") or name.startswith("claim-")
 

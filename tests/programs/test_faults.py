@@ -22,8 +22,8 @@ def set_faults(testbed, faults):
 
 
 def run_checked(testbed):
-    """The client ends when it has received all. A fault that hits its last acknowledgement leaves the server without
-    a peer, as on any network: it then sends in vain."""
+    """The client ends when it has received everything. A fault in its last acknowledgement leaves the server without
+    a peer, as on any network: the server then retries in vain."""
     port = testbed.free_port()
     name, *words = CHECKED.split()
     server = testbed.start_server("a", [name, "-p", str(port), *words], port)

@@ -45,7 +45,7 @@ def check_device(testbed):
 
 
 def check_killed(testbed, victim, survivor):
-    """Whose peer is killed hears of it, and ends."""
+    """Checks that a program whose peer is killed gets an event, and ends."""
     port = testbed.free_port()
     argv = ["ib_write_bw", "-R", "-F", "-p", str(port), "--run_infinitely"]
     programs = {"a": testbed.start_server("a", argv, port)}

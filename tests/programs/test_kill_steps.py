@@ -17,7 +17,7 @@ def descriptors(pid):
 
 
 def mapped_arenas(pid):
-    """Shared memory of Verbatim's that the process has mapped, its own and others'."""
+    """Returns the shared memory of Verbatim that the process has mapped, its own and that of others."""
     with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as maps:
         return len({line.split()[4] for line in maps if "memfd:" in line})
 

@@ -26,7 +26,7 @@ REMOVE = (f"ip link del {INTERFACE}", ["PORT_ERR", "GID_CHANGE", "DEVICE_FATAL"]
 
 
 class Watchers:
-    """A program with an opened device and one with an rdma_cm_id, and all they have heard so far."""
+    """A program with an open device and one with an rdma_cm_id, with the events that they have printed so far."""
 
     def __init__(self, testbed):
         self._verbs = testbed.start(NODE, ["stdbuf", "-oL", "ibv_asyncwatch"])

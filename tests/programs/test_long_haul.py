@@ -28,7 +28,7 @@ TROUBLES = (
 
 
 def messages(testbed):
-    """That the first node's queue pairs have sent in packets, by the packets' count."""
+    """Returns how many messages the first node's queue pairs have sent in packets, by the packet counters."""
     return sum(pair["counters"]["packets_sent"] for program in testbed.status("a")
                for pair in program["queue_pairs"])
 

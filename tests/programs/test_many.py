@@ -17,7 +17,7 @@ SECONDS_MAX = 90
 
 
 def arguments(testbed, number):
-    """Of a couple. The victim would run for hours."""
+    """Returns the arguments of one pair. The victim would run for hours."""
     messages = 100_000_000 if number == VICTIM else MESSAGES  # The most that perftest allows.
     # Sleeping on events (-e): sixteen polling programs would starve each other on two CPUs.
     return ["ib_send_bw", "-F", "-e", "-N", "-p", str(testbed.free_port()), "-s", "4096",
@@ -25,7 +25,7 @@ def arguments(testbed, number):
 
 
 def programs_with_traffic(testbed):
-    """How many programs of node a have received anything, by what `verbatim status` tells."""
+    """Returns how many programs of node a have received anything, by `verbatim status`."""
     status = subprocess.run([f"{testbed.build}/bin/verbatim", "status", "--json"], text=True, check=True,
                             env=testbed.environment(), stdout=subprocess.PIPE).stdout
     return sum(program["counters"]["packets_received"] + program["direct"]["messages_received"] > 0

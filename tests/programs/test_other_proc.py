@@ -12,12 +12,12 @@ SECONDS_MAX = 140
 
 
 def unused_process_id():
-    """Of no process here: what looks up another namespace's process by it finds none."""
+    """Returns a number that no process here has: a look-up of a process in another namespace by it finds none."""
     return next(number for number in range(20000, 30000) if not os.path.exists(f"/proc/{number}"))
 
 
 def places(program):
-    """How the program is started where, its words following."""
+    """Returns, for each environment, the command that starts the program; its arguments follow."""
     next_id = f"echo {unused_process_id() - 1} > /proc/sys/kernel/ns_last_pid"
     found = {"another pid namespace's /proc":
              ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", f'{next_id}; "$@"; exit $?', "sh"]}

@@ -31,7 +31,7 @@ def start_pair(testbed, server_path, client_path, transport):
 
 
 def path_taken(testbed):
-    """Where messages have come to node a; nothing yet: None."""
+    """Returns the path by which messages have reached node a; None before the first."""
     for program in testbed.status("a"):
         if program["direct"]["messages_received"] > 0:
             return DIRECT

@@ -30,7 +30,7 @@ def argv(testbed, command, port):
 
 
 def start_server(testbed, command, port):
-    """Starts a program on node a, and waits until one of its ids listens: the agent tells."""
+    """Starts a program on node a, and waits until one of its ids listens, by the agent's status."""
     server = testbed.start("a", argv(testbed, command, port))
     awaited = port if "{port}" in command else UDADDY_PORT
 
@@ -76,7 +76,7 @@ def run_persistent_server(testbed):
 
 
 def run_killed_client(testbed):
-    """kill -9 of one side: the other sees the end of the connection, and ends itself."""
+    """kill -9 of one side: the other sees the end of the connection, and ends by itself."""
     port = testbed.free_port()
     server = start_server(testbed, "rping -s -a {a} -p {port}", port)
     client = testbed.start("b", argv(testbed, "rping -c -v -a {a} -p {port} -C 100000000", port))

@@ -56,14 +56,14 @@ def run_programs(testbed):
 
 
 def listening(testbed, server):
-    """The program, when it listens on the first node."""
+    """Returns the program when it listens on the first node."""
     program = testbed.start("a", server.split())
     wait_until(lambda: testbed.bound_ports("a"), SECONDS_MAX, f"{server} to listen")
     return program
 
 
 def run_group(testbed):
-    """Members on both hosts hear what one of them sends."""
+    """Members on both hosts receive what one of them sends."""
     join = ["stdbuf", "-oL", "mckey", "-m", "239.77.0.5", "-b"]
     members = [testbed.start(node, [*join, testbed.address(node)]) for node in ("a", "b")]
     for member in members:
@@ -75,7 +75,7 @@ def run_group(testbed):
 
 
 def check_absent_neighbour(testbed):
-    """Who waits for a host that is not there holds up nobody."""
+    """A program that waits for an absent host delays no other one."""
     absent = testbed.start("b", ["stdbuf", "-oL", f"{testbed.build}/bin/absent_neighbour", "10.77.0.99", testbed.address("a")])
     absent.expect_success(SECONDS_MAX)
     if absent.output().index("a handle is made") > absent.output().index("nobody answers"):
@@ -84,7 +84,7 @@ def check_absent_neighbour(testbed):
 
 
 def check_difference(options, cable, server, client, word):
-    """Who asks over the other version is refused, and says so."""
+    """A request over the other version is refused, with a log line."""
     with make_lab(options, cable, server, client) as testbed:
         listening(testbed, "rping -s -C 1")
         asking = testbed.start("b", ["rping", "-c", "-C", "1", "-a", testbed.address("a")])

@@ -16,14 +16,14 @@ READ_REQUEST = 0x0C  # The last requests of rping; responses follow.
 
 
 def packets(path):
-    """Each packet's fields as numbers; None where it has no such field."""
+    """Returns each packet's fields as numbers; None for a missing one."""
     command = ["tshark", "-r", path, "-T", "fields", *(word for field in FIELDS for word in ("-e", field))]
     rows = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     return [[int(value, 0) if value else None for value in row.split("\t")] for row in rows]
 
 
 def check(path):
-    """How many queue pairs were offered, each with the PSN that the first request to it had."""
+    """Returns how many queue pairs were offered; checks that the first request to each has the offered PSN."""
     asked, first = {}, {}
     for req_qpn, req_psn, rep_qpn, rep_psn, destination, psn, opcode in packets(path):
         for qpn, start in ((req_qpn, req_psn), (rep_qpn, rep_psn)):

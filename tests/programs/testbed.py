@@ -17,11 +17,11 @@ OUTPUT_SECONDS_MAX = 60  # For a program that only prints something.
 
 
 class Failure(Exception):
-    """The test has failed; the text says how."""
+    """The test has failed; the text gives the reason."""
 
 
 def option_parser(description):
-    """The options that every test of programs has: they become a testbed's."""
+    """Returns the options that every test of programs has, for a testbed."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--build", default="build", help="build folder")
     parser.add_argument("--preload", default="", help="library to preload (a sanitizer's)")
@@ -31,7 +31,7 @@ def option_parser(description):
 
 
 def wait_until(condition, seconds, what):
-    """Polls `condition` until it gives something true, which is returned."""
+    """Polls `condition` until its result is true, and returns that."""
     deadline = time.monotonic() + seconds
     while True:
         result = condition()
@@ -43,7 +43,7 @@ def wait_until(condition, seconds, what):
 
 
 def are_installed(*commands):
-    """Whether all of them are; says which are not."""
+    """Returns true if all are installed; prints those that are not."""
     missing = [command for command in commands if not shutil.which(command)]
     if missing:
         print("not installed:", *missing)
@@ -51,14 +51,14 @@ def are_installed(*commands):
 
 
 def cpu_seconds(pid):
-    """Processor time that the process has used, all threads."""
+    """Returns the CPU time that the process has used in all threads."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
         fields = stat.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def listens(pid, port):
-    """True where a TCP socket listens at `port` in the network namespace of process `pid`."""
+    """Returns true if a TCP socket listens at `port` in the network namespace of process `pid`."""
     for table in ("tcp", "tcp6"):
         try:
             with open(f"/proc/{pid}/net/{table}", encoding="ascii") as lines:
@@ -93,7 +93,7 @@ class Program:
         return self.process.poll() is not None
 
     def wait(self, seconds):
-        """The exit status; Failure where it does not end in time."""
+        """Returns the exit status; raises Failure if it does not end in time."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -111,7 +111,7 @@ class Program:
 
 
 class Testbed:
-    """Use as a context manager. On failure it prints what the programs wrote."""
+    """A context manager. On failure it prints the programs' output."""
 
     AGENT_GRACE_SECONDS = 10
 
@@ -146,7 +146,7 @@ class Testbed:
             sys.exit(1)
 
     def address(self, node):
-        """An address of 127.0.0.0/8 that no other testbed has: 22 bits of it are this process's id."""
+        """Returns an address of 127.0.0.0/8 that no other testbed has: 22 bits of it are this process's id."""
         if node not in self._addresses:
             number = len(self._addresses) + 1
             if number > 3:
@@ -160,11 +160,11 @@ class Testbed:
         self._more_addresses[node] = more
 
     def set_variables(self, node, **variables):
-        """Of the node's programs: VERBATIM_PROTOCOL="iwarp"."""
+        """Sets variables of the node's programs: VERBATIM_PROTOCOL="iwarp"."""
         self._variables[node] = variables
 
     def free_port(self):
-        """A TCP port where nobody listens. Labs start at different places."""
+        """Returns a TCP port without a listener. Testbeds start at different numbers."""
         self._next_port = self._next_port or 10000 + os.getpid() * 13 % 20000
         while True:
             self._next_port += 1
@@ -185,7 +185,7 @@ class Testbed:
         return environment
 
     def _enter(self, node):
-        """What a command begins with that runs in the node's network namespace."""
+        """Returns the start of a command that runs in the node's network namespace."""
         if node not in self.namespace_pids:
             return []
         return ["nsenter", "--net", "--target", str(self.namespace_pids[node]), "--"]
@@ -205,7 +205,7 @@ class Testbed:
         return program
 
     def start_server(self, node, argv, port):
-        """Starts a program that will listen at `port`, and waits until it does."""
+        """Starts a program that listens at `port`, and waits until it does."""
         program = self.start(node, argv)
 
         def ready():
@@ -218,7 +218,8 @@ class Testbed:
         return program
 
     def run_pair(self, command, seconds):
-        """A program as server on node a and as client on node b; both shall succeed. Its option -p is the port."""
+        """Runs a program as server on node a and as client on node b; both must succeed. Its option -p is the
+        port."""
         port = self.free_port()
         name, *words = command.split()
         argv = [name, "-p", str(port), *words]
@@ -228,8 +229,8 @@ class Testbed:
         print(f"passed: {command}", flush=True)
 
     def run_connection(self, server, client, seconds):
-        """A server of rdma_cm on node a, and its client on node b, whose last word the server's address follows; both
-        shall succeed. A server that serves for ever (rping -P) is ended."""
+        """Runs a server of rdma_cm on node a, and its client on node b, to whose command the server's address is
+        appended; both must succeed. A server that does not end (rping -P) is stopped."""
         program = self.start("a", server.split())
         wait_until(lambda: self.bound_ports("a"), seconds, f"{server} to listen")
         self.start("b", [*client.split(), self.address("a")]).expect_success(seconds)
@@ -241,7 +242,7 @@ class Testbed:
         print(f"passed: {client}", flush=True)
 
     def expect_output(self, node, argv, *words):
-        """Runs a program that shall say all of these."""
+        """Runs a program that must print all of these."""
         program = self.start(node, argv)
         program.expect_success(OUTPUT_SECONDS_MAX)
         missing = [word for word in words if word not in program.output()]
@@ -249,7 +250,7 @@ class Testbed:
             raise Failure(f"{' '.join(argv)} does not say {missing}")
 
     def node_status(self, node):
-        """What `verbatim status --json` tells of the node; None where it does not run."""
+        """Returns the node's part of `verbatim status --json`; None if it does not run."""
         command = [*self._enter(node), f"{self.build}/bin/verbatim", "status", "--json"]
         done = subprocess.run(command, check=False,
                               env=self.environment(), capture_output=True, text=True, timeout=30)
@@ -257,16 +258,16 @@ class Testbed:
         return next((entry for entry in nodes if entry["node"] == node), None)
 
     def status(self, node):
-        """The node's programs, as `verbatim status --json` tells of them."""
+        """Returns the node's programs in `verbatim status --json`."""
         entry = self.node_status(node)
         return entry["programs"] if entry else []
 
     def bound_ports(self, node):
-        """What rdma_cm ids of the node's programs are bound to."""
+        """Returns the ports that rdma_cm ids of the node's programs have bound."""
         return [port for program in self.status(node) for port in program.get("ports", [])]
 
     def agents(self):
-        """Process ids of the agents that this testbed's programs have started."""
+        """Returns the process ids of the agents that this testbed's programs have started."""
         wanted = b"XDG_RUNTIME_DIR=" + self.folder.encode()
         found = []
         for entry in os.listdir("/proc"):

@@ -6,7 +6,7 @@ KINDS = ("system", "user")
 
 
 def unit_text(build, kind):
-    """The unit with the build's own agent, which is not installed."""
+    """Returns the unit with the build's agent, which is not installed."""
     with open(f"{build}/systemd/{kind}/verbatimd@.service", encoding="utf-8") as file:
         lines = file.read().splitlines()
     program = f"{os.path.abspath(build)}/bin/verbatimd"
@@ -15,6 +15,6 @@ def unit_text(build, kind):
 
 
 def service_settings(text):
-    """The lines of [Service], as systemd-run takes them."""
+    """Returns the lines of [Service], in the form of systemd-run."""
     section = text.split("[Service]\n")[1].split("\n[")[0]
     return [line for line in section.splitlines() if "=" in line and not line.startswith("#")]

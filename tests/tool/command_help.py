@@ -17,14 +17,14 @@ def _options(text):
 
 
 def commands(build):
-    """The names of the commands."""
+    """Returns the names of the commands."""
     text = _help(f"{build}/bin/verbatim")
     section = text.split("Commands:", 1)[1].split("\n\n", 1)[0]
     return re.findall(r"^  (\S+)", section, re.MULTILINE)
 
 
 def options(build):
-    """By command ("" is `verbatim` itself), its options."""
+    """Returns the options of each command ("" is `verbatim` itself)."""
     program = f"{build}/bin/verbatim"
     found = {"": _options(_help(program))}
     for command in commands(build):
@@ -33,5 +33,5 @@ def options(build):
 
 
 def agent_options(build):
-    """Those of verbatimd; the last line names two."""
+    """Returns those of verbatimd; the last line names two."""
     return set(re.findall(r"(?<=[ \n])--[a-z-]+", _help(f"{build}/bin/verbatimd").split("usage:", 1)[1]))

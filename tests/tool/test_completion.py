@@ -38,7 +38,7 @@ def run(argv, **more):
 
 
 class Bash:
-    """The function is called as the shell calls it: without bash-completion, which is another program."""
+    """Calls the function as the shell does, without bash-completion, which is another program."""
 
     name = "bash"
 
@@ -66,7 +66,7 @@ class Fish:
 
 
 class Zsh:
-    """Its completion needs the line editor, and that a terminal: ^D lists what fits."""
+    """Its completion needs the line editor, which needs a terminal: ^D lists the matches."""
 
     name = "zsh"
     SECONDS_MAX = 60
@@ -85,7 +85,7 @@ class Zsh:
                       "zstyle ':completion:*' list-separator '#'")
 
     def _read_until(self, *ends):
-        """What the terminal shows up to all of these, one after the other."""
+        """Returns the terminal's output up to all of these, one after the other."""
         text = ""
         deadline = time.monotonic() + self.SECONDS_MAX
         position = 0
@@ -98,7 +98,7 @@ class Zsh:
         return text
 
     def _command(self, line):
-        """The end is written in two parts, so that the echo of the command is not it."""
+        """The end mark is written in two parts, so that the echo of the command does not match."""
         os.write(self._master, f"{line}; print -r -- en''d-of-$((40 + 2))\n".encode())
         return self._read_until("end-of-42\r\n", self.PROMPT)
 
@@ -115,8 +115,8 @@ class Zsh:
 
 
 class Completion:
-    """What each shell shall offer. A set of `complete` may have words that are none, such as parts of descriptions
-    (zsh); options and commands are told from them by their form."""
+    """The words that each shell must offer. A set of `complete` may have other texts, such as parts of descriptions
+    (zsh); options and commands are recognised by their form."""
 
     shell_class = None
 

@@ -25,7 +25,7 @@ NOBODY = 65534
 
 
 def doctor(*argv, limits=(), prefix=(), **variables):
-    """Runs the command: its exit status, and what it found."""
+    """Runs the command; returns its exit status and its findings."""
     def set_limits():
         for which, value in limits:
             resource.setrlimit(which, (value, value))
@@ -43,7 +43,7 @@ class Case(unittest.TestCase):
     maxDiff = None
 
     def expect(self, outcome, verdict, subject, text):
-        """One of the findings is this one; the exit status goes with the faults."""
+        """Checks that one of the findings is this one; the exit status depends on the faults."""
         status, report = outcome
         self.assertEqual(status, 1 if report["faults"] else 0)
         found = [one for one in report["findings"]

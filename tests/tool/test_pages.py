@@ -28,7 +28,7 @@ def page(name):
 
 
 def flags(text):
-    """Options that have an item of their own: `.It Fl h , Fl -help` has two."""
+    """Returns the options that have an item: `.It Fl h , Fl -help` has two."""
     return {f"-{name}" for item in ITEM.findall(text) for name in re.findall(r"\bFl (-?[a-z][a-z-]*)", item)}
 
 
@@ -37,12 +37,12 @@ def variables(text):
 
 
 def section(text, heading):
-    """From a heading to the next."""
+    """Returns the text from a heading to the next."""
     return re.split(r"^\.S[hs] ", text.split(heading, 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def variables_of_sources():
-    """Of what is built into the libraries and programs; `doctor` has a table of its own."""
+    """Returns the variables in what is built into libraries and programs; `doctor` has its own table."""
     names = set()
     for path in (ROOT / "src").rglob("*.cpp"):
         if not path.stem.endswith("_test") and "doctor" not in path.parts:

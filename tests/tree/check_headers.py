@@ -15,7 +15,7 @@ FLAGS = ("-std=c++23", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-D_GNU_S
 
 
 def compile_alone(root, compiler, header):
-    """Empty where the header stands alone, else what the compiler says."""
+    """Returns the compiler's output; empty if the header compiles alone."""
     command = [compiler, *FLAGS, f"-I{root}/src", f"-I{root}/include", f"-I{root}", "-"]
     done = subprocess.run(command, input=f'#include "{header}"\n', text=True, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -26,7 +26,7 @@ FIRST_INCLUDE = re.compile(r'^#include ["<]([^">]+)[">]', re.MULTILINE)
 
 
 def shown_by_the_build(root):
-    """What the sources include first."""
+    """Returns the headers that sources include first, which the build checks."""
     sources = [path for folder in ("src", "sim") for path in (root / folder).rglob("*.cpp")]
     firsts = (FIRST_INCLUDE.search(path.read_text(encoding="utf-8")) for path in sources)
     return {first[1] for first in firsts if first}

@@ -21,7 +21,7 @@ USE = re.compile(rf"(?<![\w:])(?:verbatim::)?({'|'.join(NAMESPACES)})::")
 
 
 def room_of(path):
-    """The room of a path below src/: the longest row that leads to it. None without."""
+    """Returns the room of a path below src/: the longest matching row; None if there is none."""
     parts = path.split("/")[:-1]
     return next((room for count in range(len(parts), 0, -1) if (room := "/".join(parts[:count])) in MAY_INCLUDE), None)
 
@@ -31,7 +31,7 @@ def is_below(path, folder):
 
 
 def is_allowed(room, included, is_test):
-    """True where a file of `room` may include the path `included`."""
+    """Returns true if a file of `room` may include the path `included`."""
     if room_of(included) == room:
         return True
     allowed = MAY_INCLUDE[room] + (TESTS_MAY_ALSO_INCLUDE if is_test else ())
@@ -41,13 +41,13 @@ def is_allowed(room, included, is_test):
 
 
 def may_use(room, folder, is_test):
-    """True where a file of `room` may say the namespace of `folder`."""
+    """Returns true if a file of `room` may name the namespace of `folder`."""
     return is_below(room, folder) or any(is_below(allowed, folder) for allowed in MAY_INCLUDE[room]) or (
         is_test and folder in TESTS_MAY_ALSO_INCLUDE)
 
 
 def uses_of(path, source):
-    """(room, other room, sentence) of each include and each namespace that the table does not allow."""
+    """Returns (room, other room, sentence) for each include and each namespace that the table does not allow."""
     relative = path.relative_to(source)
     room = room_of(str(relative))
     if room is None:
@@ -71,7 +71,7 @@ def uses_of(path, source):
 
 
 def units_of(source):
-    """Unit (path without its ending) -> the units that its files include."""
+    """Returns unit (path without its ending) to the units that its files include."""
     units = collections.defaultdict(set)
     for path in source.rglob("*"):
         if path.suffix in (".h", ".cpp") and not path.stem.endswith("_test"):
@@ -81,7 +81,7 @@ def units_of(source):
 
 
 def knots_of(source):
-    """Sets of units that include each other, by way of others or at once (Tarjan)."""
+    """Returns sets of units that include each other, directly or through others (Tarjan)."""
     units, order, low, stack, knots = units_of(source), {}, {}, [], []
 
     def visit(unit):
@@ -106,7 +106,7 @@ def knots_of(source):
 
 
 def against_not_yet(found, not_yet):
-    """Sentences where `found` ({(room, other): [sentence]}) has more, or less, than `not_yet` says."""
+    """Returns sentences for differences between `found` ({(room, other): [sentence]}) and `not_yet`."""
     for pair in sorted(found.keys() | not_yet.keys()):
         count, expected = len(found.get(pair, ())), not_yet.get(pair, 0)
         if count > expected:

@@ -25,7 +25,7 @@ def is_test(root, name):
 
 
 def promises_of(text):
-    """The items of the lists between the first heading and what no promise covers."""
+    """Returns the items of the lists between the first heading and the section of what is not promised."""
     lists = text.split("\n## ", 1)[1].split("\n## What is inherent", 1)[0]
     return re.findall(r"^- (?:.|\n(?=  ))+", lists, flags=re.MULTILINE)
 

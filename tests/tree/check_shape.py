@@ -19,7 +19,7 @@ MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home)/\w+")
 
 
 def folders_of(root):
-    """The folders that have code and so need a README."""
+    """Returns the folders that have code and so need a README."""
     for path in sorted((root / "src").rglob("*")):
         if path.is_dir() and any(child.suffix in (".cpp", ".h") for child in path.iterdir()):
             yield path

@@ -30,7 +30,7 @@ FAULTS_SHOWN = 20
 
 
 def tshark(path):
-    """What tshark decodes: frame number to its fields, the opcode's name in `info`."""
+    """Returns what tshark decodes: frame number to its fields, with the opcode's name in `info`."""
     command = ["tshark", "-r", path, "-Y", f"(udp.dstport == {roce.ROCE_PORT} || eth.type == {roce.ROCE_V1_ETHERTYPE}) && !icmp && !icmpv6",
                "-T", "fields", "-E", "separator=/t", "-E", "occurrence=f",
                "-e", "frame.number", "-e", "_ws.malformed", "-e", "_ws.col.Info"]
@@ -51,14 +51,14 @@ def tshark(path):
 
 
 def scapy_icrc(datagram):
-    """The last four bytes of the packet as scapy's RoCE layer builds it."""
+    """Returns the last four bytes of the packet as scapy's RoCE layer builds it."""
     packet = IP(datagram.ip)
     packet[BTH].icrc = None
     return raw(packet)[-roce.ICRC_BYTES:]
 
 
 def datagram_faults(datagram, with_scapy):
-    """What is wrong with one datagram's lengths and ICRC."""
+    """Returns the faults in one datagram's lengths and ICRC."""
     if len(datagram.ip) > roce.IP_PACKET_MAX:
         return ["is longer than any RoCE packet: captured before it was segmented? "
                 "(ethtool -K DEVICE tx-udp-segmentation off)"]
@@ -75,8 +75,8 @@ def datagram_faults(datagram, with_scapy):
 
 
 def judge(path):
-    """Faults as lines, opcode counts by tshark's name, tshark's fields in the order of the file, and how
-    many packets scapy judged."""
+    """Returns faults as lines, opcode counts by tshark's name, tshark's fields in the order of the file, and the
+    number of packets that scapy judged."""
     frames = tshark(path)
     faults = []
     counts = collections.Counter()
@@ -105,7 +105,7 @@ def judge(path):
 
 
 def unexpected(fields, expected):
-    """Where what tshark decoded is not what the sender meant."""
+    """Returns the differences between what tshark decoded and what the sender meant."""
     if len(fields) != len(expected):
         yield f"{len(fields)} packets, expected {len(expected)}"
     for number, (seen, meant) in enumerate(zip(fields, expected), 1):

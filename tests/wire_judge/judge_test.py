@@ -31,7 +31,7 @@ class Judge(unittest.TestCase):
         subprocess.run([EMITTER, self.capture, self.meant], check=True)
 
     def records(self):
-        """Offset and size of each packet's bytes in the file."""
+        """Returns offset and size of each packet's bytes in the file."""
         data = self.capture.read_bytes()
         at = FILE_HEADER_BYTES
         while at < len(data):

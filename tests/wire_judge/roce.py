@@ -27,8 +27,8 @@ ETHERTYPES = (0x0800, 0x86DD, ROCE_V1_ETHERTYPE)
 
 @dataclass
 class Datagram:
-    """One IP packet to port 4791, from the IP header on; or what RoCE v1 has in its place, from the GRH
-    on, which is laid out as an IPv6 header."""
+    """An IP packet to port 4791, from the IP header on; for RoCE v1 from the GRH on, which has the layout of an IPv6
+    header."""
 
     number: int  # The frame's number in the file, from 1, as in tshark.
     ip: bytes
@@ -53,7 +53,7 @@ class Datagram:
 
 
 def strip_link_header(frame, link_type):
-    """The IP packet in a frame and its ethertype, or None."""
+    """Returns the IP packet in a frame and its ethertype, or None."""
     if link_type not in LINK_HEADERS:
         raise ValueError(f"link type {link_type} is not known")
     size, type_at = LINK_HEADERS[link_type]
@@ -71,7 +71,7 @@ def strip_link_header(frame, link_type):
 
 
 def parse_grh(number, packet):
-    """The RoCE v1 packet that begins with this GRH, or None."""
+    """Returns the RoCE v1 packet that begins with this GRH, or None."""
     if len(packet) < GRH_BYTES or packet[0] >> 4 != 6 or packet[6] != GRH_NEXT_IBA:
         return None
     length = struct.unpack_from("!H", packet, 4)[0]
@@ -80,7 +80,7 @@ def parse_grh(number, packet):
 
 
 def parse(number, ip):
-    """The datagram in an IP packet if it is for port 4791, else None."""
+    """Returns the datagram in an IP packet if it is for port 4791, else None."""
     if len(ip) < 20:
         return None
     version = ip[0] >> 4
@@ -100,7 +100,7 @@ def parse(number, ip):
 
 
 def read(path):
-    """Every RoCE packet of a capture file (pcap or pcapng)."""
+    """Returns every RoCE packet of a capture file (pcap or pcapng)."""
     with contextlib.closing(RawPcapReader(path)) as reader:
         link_type = getattr(reader, "linktype", None)
         for number, (frame, meta) in enumerate(reader, 1):
@@ -114,7 +114,7 @@ def read(path):
 
 
 def icrc(datagram):
-    """What the ICRC must be, as it stands in the packet (annexes A16.5.1, A17.3.3, IBA 7.8.1)."""
+    """Returns the ICRC that the packet must have, in its byte order (annexes A16.5.1, A17.3.3, IBA 7.8.1)."""
     covered = bytearray(datagram.ip[:datagram.ip_header_bytes + datagram.udp_length - ICRC_BYTES])
     after = datagram.ip_header_bytes
     if datagram.is_ipv4:

@@ -28,7 +28,7 @@ LINE_HEIGHT = 18
 
 
 class Canvas:
-    """Positions are of pixels, from the upper left corner."""
+    """Positions are in pixels, from the upper left corner."""
 
     def __init__(self, width, height, title):
         self._parts = [
@@ -51,7 +51,7 @@ class Canvas:
                       "middle")
 
     def frame(self, x, y, width, height, title):
-        """A box that others lie in: its title is above, at the left."""
+        """A box around others; its title is above, at the left."""
         self._parts.append(f'  <rect class="box" x="{x}" y="{y}" width="{width}" height="{height}" rx="8"/>')
         self.text(x + 12, y + 20, title, "title")
 

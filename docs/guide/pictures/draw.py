@@ -43,7 +43,7 @@ def write_path():
 
 
 def objects():
-    """What is made from what, and which object may end when."""
+    """The order in which objects are made and may be destroyed."""
     canvas = Canvas(760, 420, "The objects: what is made from what, and how long each lives")
     canvas.box(20, 20, 220, 56, "Context", ("an open device, one port",))
     canvas.box(20, 116, 220, 56, "ProtectionDomain", ("what belongs together",))
@@ -79,7 +79,7 @@ def objects():
 
 
 def queue_pair_states():
-    """States of a connected queue pair, and what leads to the error state."""
+    """The states of a connected queue pair, and the transitions to the error state."""
     canvas = Canvas(760, 380, "The states of a queue pair, and what leads to the error state")
     boxes = (("RESET", "just made"), ("INIT", "receives can be posted"), ("RTR", "ready to receive"),
              ("RTS", "ready to send: connected"))

@@ -16,7 +16,7 @@ FUNCTIONS = {
 
 
 def read(path):
-    """Rows of name, version, whether it is the default one, and kind."""
+    """Returns rows of name, version, default or not, and kind."""
     rows = []
     for line in open(path):
         if line.startswith("#") or not line.strip():
@@ -33,8 +33,8 @@ def version_key(version):
 
 
 def version_script(rows):
-    """Public nodes inherit from the one before. `local: *` hides everything that is not in the
-    list; it stands in a node whose names are all default ones, for it would hide others there."""
+    """Returns the version script. Public nodes inherit from the one before. `local: *` hides everything that is not
+    in the list; it is in a node whose names are all default ones, because it would hide others there."""
     text, before = "", ""
     versions = sorted({row[1] for row in rows}, key=version_key)
     hiding = next(v for v in versions if all(default for _, w, default, _ in rows if w == v))
@@ -63,7 +63,7 @@ def function(name, version, default, kind):
 
 
 def alias(name, version):
-    """A jump to the function of the default version."""
+    """Returns a jump to the function of the default version."""
     symbol = f"{name}__{version.replace('.', '_')}"
     return (
         f'asm(".pushsection .text\\n.globl {symbol}\\n.type {symbol}, @function\\n{symbol}:\\n"\n'
@@ -73,8 +73,8 @@ def alias(name, version):
 
 
 def flag(name, versions):
-    """One byte with a label for each version; `versions` tells which is the default one. No label
-    has the bare name: the linker would drop it as a double of the others."""
+    """Returns one byte with a label for each version; `versions` tells which is the default one. No label has the
+    bare name: the linker would drop it as a duplicate of the others."""
     text = f'asm(".pushsection .bss.{name}, \\"aw\\", @nobits\\n"\n'
     labels = [(f"{name}__{version.replace('.', '_')}", version) for version in versions]
     for label, _ in labels:
