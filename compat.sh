@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the programs that people really use on two nodes, and prints what works. See --help.
+# Runs well-known RDMA programs on two nodes, and prints which of them work. See --help.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 

@@ -27,14 +27,14 @@ address_a=127.0.0.2
 address_b=127.0.0.3
 seconds_max=20 # Of one program.
 
-# A runtime folder of its own, so that the demo meets nobody else's nodes.
+# A new runtime folder, so that the demo does not meet other nodes.
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/verbatim-demo.XXXXXX")
 export XDG_RUNTIME_DIR=$scratch
 unset VERBATIM_NODE VERBATIM_ADDRESS
 server_pid=
 client_pid=
 
-# Agents of the demo's nodes that still run: they leave by themselves soon after the last program.
+# Running agents of the demo's nodes: they end soon after the last program.
 agents() {
   local folder
   for folder in /proc/[0-9]*; do
@@ -47,7 +47,7 @@ agents() {
 cleanup() {
   trap - EXIT
   local pid
-  # Each is a `timeout`, which passes the signal on to its program.
+  # Each is a `timeout`, which forwards the signal to its program.
   for pid in $server_pid $client_pid; do kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null; done
   for pid in $(agents); do kill "$pid" 2>/dev/null; done
   rm -rf "$scratch"
@@ -58,7 +58,7 @@ trap 'echo "demo: interrupted"; exit 130' INT TERM
 on_a=(timeout "$seconds_max" "$verbatim" run --node a --address "$address_a" --)
 on_b=(timeout "$seconds_max" "$verbatim" run --node b --address "$address_b" --)
 
-# is_listening PORT: a TCP socket of this network namespace listens there.
+# is_listening PORT: true if a TCP socket of this network namespace listens there.
 is_listening() {
   local port_hex
   printf -v port_hex %04X "$1"
@@ -73,7 +73,7 @@ free_port() {
   echo "$port"
 }
 
-# The figure in the output of a client, in words, or nothing.
+# Prints the figure in the output of a client, in words, or nothing.
 figure() {
   case $1 in
     ibv_*_pingpong) awk '/usec\/iter/ { printf "%.2f us a round trip", $(NF - 1) }' "$2" ;;
@@ -100,7 +100,7 @@ report() {
   rows+=("$(printf '%-18s %-8s %s' "$1" "$result" "$3")")
 }
 
-# single PROGRAM PATTERN: a program of node a alone, whose output must match.
+# single PROGRAM PATTERN: runs a program on node a alone; its output must match.
 single() {
   printf '  %-18s ' "$1"
   local log=$scratch/$1.log status=0 found
@@ -110,7 +110,7 @@ single() {
   if [[ $status -ne 0 ]]; then sed 's/^/    /' "$log"; fi
 }
 
-# pair PROGRAM ARGUMENTS...: as server in node a and as client in node b.
+# pair PROGRAM ARGUMENTS...: runs it as server on node a and as client on node b.
 pair() {
   local program=$1 port status=0 server_status=0 text
   shift
@@ -124,7 +124,7 @@ pair() {
   client_pid=$!
   wait "$client_pid" || status=$?
   client_pid=
-  if [[ $status -ne 0 ]]; then kill "$server_pid" 2>/dev/null; fi # Nobody will come any more.
+  if [[ $status -ne 0 ]]; then kill "$server_pid" 2>/dev/null; fi # No client will connect any more.
   wait "$server_pid" || server_status=$?
   server_pid=
   text=$(figure "$program" "$client_log")

@@ -50,7 +50,7 @@ find_missing() {
     if [[ " ${groups[*]} " == *" $group "* && ${release:-$own} == "$own" ]]; then wanted+=("$package"); fi
   done < <(grep -v -e '^#' -e '^$' dev/packages.txt)
   local installed
-  # dpkg-query fails where it does not know a package: that one is missing, too.
+  # dpkg-query fails for a package that it does not know: that one is missing, too.
   installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null || true)
   mapfile -t missing < <(
     for package in "${wanted[@]}"; do
@@ -79,7 +79,7 @@ install_missing() {
 and then ./setup.sh again."
   fi
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
-  # Else wireshark-common asks whether ordinary users shall capture packets.
+  # Otherwise wireshark-common asks if ordinary users may capture packets.
   if [[ " ${missing[*]} " == *" tshark "* || " ${missing[*]} " == *" wireshark-common "* ]]; then
     echo "wireshark-common wireshark-common/install-setuid boolean false" |
       as_root debconf-set-selections
@@ -123,7 +123,7 @@ build() {
     die "the build failed (above)"
 }
 
-# The packages of cmake/packages.cmake, from what is built.
+# Makes the packages of cmake/packages.cmake from the build.
 package() {
   local log=build/package.log
   if ninja -C build -t targets all | grep -q '^docs:'; then ninja -C build docs >"$log" 2>&1 || {

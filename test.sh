@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds Verbatim and its tests where needed, and runs them. See --help.
+# Builds Verbatim and its tests if needed, and runs them. See --help.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit
 
@@ -66,7 +66,7 @@ say() { printf '\n%s\n' "test: $*"; }
 
 passed=0
 failed=0
-# What each failed test was and printed, for the end: a log of thousands of lines is read there first.
+# Prints each failed test and its output at the end, where one looks first in a log of thousands of lines.
 failures=()
 
 count() {
@@ -74,7 +74,7 @@ count() {
   failed=$((failed + $2))
 }
 
-# failed_tests LOG: each failed test of ctest's log with the last 30 lines of what it printed.
+# failed_tests LOG: prints each failed test of ctest's log with the last 30 lines of its output.
 failed_tests() {
   awk '
     function flush() { for (i = n > 30 ? n - 30 : 0; i < n; i++) print kept[i]; n = 0; failing = 0 }
@@ -96,11 +96,11 @@ run_suite() {
     count $((BASH_REMATCH[2] - BASH_REMATCH[1])) "${BASH_REMATCH[1]}"
   fi
   if [[ $status -ne 0 ]]; then failures+=("$(failed_tests "$log")"); fi
-  # ctest can also fail without a failed test: where it finds none, for instance.
+  # ctest can also fail without a failed test: if it finds none, for instance.
   if [[ $status -ne 0 && ${BASH_REMATCH[1]:-0} -eq 0 ]]; then count 0 1; fi
 }
 
-# build_preset PRESET: false where that fails.
+# build_preset PRESET: returns false if that fails.
 build_preset() {
   say "building the $1 preset"
   cmake --preset "$1" >/dev/null &&

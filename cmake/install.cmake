@@ -1,7 +1,7 @@
-# What `cmake --install` puts where, beside each folder's own install lines. The components are those of the packages:
+# What `cmake --install` installs, besides the install commands of each folder. The components are those of the packages:
 #
 #   runtime      commands, agent, drop-ins (in lib/verbatim, a private folder), manual pages, completion
-#   isal         a copy of ISA-L beside the drop-ins, so that the prefix serves on machines without it
+#   isal         a copy of ISA-L beside the drop-ins, so that the prefix also works on machines without it
 #   library      libverbatim.so.0 and libinfinity.so.0
 #   development  headers, find_package's and pkg-config's files
 #   doc          documentation, examples
@@ -9,11 +9,11 @@ include(CMakePackageConfigHelpers)
 set(doc_folder ${CMAKE_INSTALL_DATADIR}/doc/verbatim)
 set(cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake/verbatim)
 
-# verbatim_install_library(TARGET NAME STANDARD): a C++ library, `verbatim::NAME` for those who find it, its headers those
-# of include/NAME, which need C++STANDARD.
+# verbatim_install_library(TARGET NAME STANDARD): installs a C++ library, `verbatim::NAME` for find_package, with the
+# headers of include/NAME, which need C++STANDARD.
 function(verbatim_install_library target name standard)
-  # As an installed library, it names no path of this machine: headers are in the prefix, wherever that has been moved
-  # to, and libraries are the linker's to find.
+  # The installed library contains no path of this machine: headers are in the prefix, which may be moved, and the linker
+  # finds the libraries.
   set(libraries "")
   get_target_property(linked ${target} INTERFACE_LINK_LIBRARIES)
   foreach(library IN LISTS linked)
@@ -36,7 +36,7 @@ function(verbatim_install_library target name standard)
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
           COMPONENT development FILES_MATCHING PATTERN "*.h")
-  # pkg-config knows where its file lies, so the prefix may move.
+  # pkg-config knows its file's folder, so the prefix may be moved.
   file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
   string(REGEX REPLACE "/$" "" PREFIX_FROM_FILE ${to_prefix})
   configure_file(${CMAKE_SOURCE_DIR}/cmake/${name}.pc.in ${CMAKE_BINARY_DIR}/cmake/${name}.pc @ONLY)
@@ -59,7 +59,7 @@ install(FILES ${CMAKE_BINARY_DIR}/cmake/verbatimConfig.cmake
               ${CMAKE_BINARY_DIR}/cmake/verbatimConfigVersion.cmake
         DESTINATION ${cmake_folder} COMPONENT development)
 
-# Manual pages and completion, under the names that the system looks for.
+# Manual pages and completion, with the file names that the system expects.
 file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.[178])
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cmake/man)
 foreach(page ${pages})
@@ -81,7 +81,7 @@ install_completion(verbatim.bash bash-completion/completions verbatim)
 install_completion(_verbatim zsh/vendor-completions _verbatim)
 install_completion(verbatim.fish fish/vendor_completions.d verbatim.fish)
 
-# The agent's units, made for the prefix that cmake --install or CPack chooses.
+# The agent's units, generated for the prefix of cmake --install or CPack.
 foreach(kind system user)
   if(EXISTS ${CMAKE_SOURCE_DIR}/systemd/${kind})
     set(unit ${kind}/verbatimd@.service)
@@ -99,5 +99,5 @@ install(DIRECTORY docs/ DESTINATION ${doc_folder}/docs COMPONENT doc
 if(EXISTS ${CMAKE_SOURCE_DIR}/examples)
   install(DIRECTORY examples DESTINATION ${doc_folder} COMPONENT doc)
 endif()
-# The reference, where the target `docs` has been built.
+# The reference, if the target `docs` has been built.
 install(DIRECTORY ${CMAKE_BINARY_DIR}/docs/html DESTINATION ${doc_folder} COMPONENT doc OPTIONAL)

@@ -1,4 +1,4 @@
-# The Debian packages, made by `./setup.sh package`: one for each component of install.cmake, but isal, which Debian has.
+# The Debian packages, made by `./setup.sh package`: one for each component of install.cmake except isal, which Debian has.
 #
 #   runtime -> verbatim, library -> libverbatim0, development -> verbatim-dev, doc -> verbatim-doc, system -> verbatim-system
 set(CPACK_GENERATOR DEB)
@@ -27,7 +27,7 @@ function(debian_package component name summary description)
     list(POP_FRONT ARGN variable value)
     set(CPACK_DEBIAN_${upper}_${variable} "${value}" PARENT_SCOPE)
   endwhile()
-  # What Debian wants of each package.
+  # The fields that Debian requires of each package.
   install(FILES ${CMAKE_SOURCE_DIR}/cmake/debian/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name}
           COMPONENT ${component} EXCLUDE_FROM_ALL)
   install(FILES ${CMAKE_BINARY_DIR}/cmake/changelog.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name}
@@ -53,7 +53,7 @@ RDMA network cards, and on Verbatim without any."
   PACKAGE_SECTION libs PACKAGE_RECOMMENDS verbatim)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/cmake/debian/triggers
                                                ${CMAKE_BINARY_DIR}/cmake/shlibs)
-# What dpkg-shlibdeps makes of a program that is linked with them.
+# The dependency that dpkg-shlibdeps adds to a program that is linked with them.
 set(shlibs "")
 foreach(library verbatim infinity)
   if(TARGET verbatim::${library})
@@ -80,8 +80,8 @@ are, and serve again when this package is removed. RDMA network cards of this
 machine cannot be used meanwhile."
   PACKAGE_ARCHITECTURE all PACKAGE_DEPENDS "verbatim ${same_version}" PACKAGE_SHLIBDEPS OFF
   PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/cmake/debian/triggers)
-# A link, for dpkg keeps a file of /etc where its package is removed, but not a link. Its name comes before those of
-# the files that name the system's folders: the first folder that has a library is the one.
+# A link, because dpkg keeps a file of /etc when its package is removed, but not a link. Its name sorts before those of
+# the files that name the system's folders: the loader takes a library from the first folder that has it.
 install(FILES cmake/debian/system/lintian-overrides DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides
         RENAME verbatim-system COMPONENT system EXCLUDE_FROM_ALL)
 install(FILES cmake/debian/system/ld.so.conf DESTINATION lib/verbatim-system COMPONENT system EXCLUDE_FROM_ALL)

@@ -1,16 +1,16 @@
 # Completion of verbatim(1) in bash. Debian's bash-completion loads it; else: source completion/verbatim.bash
 
-# The nodes that run: programs that are started join them.
+# Running nodes: a new program can join them.
 _verbatim_nodes() {
   verbatim status --names 2> /dev/null
 }
 
-# What fits the current word, of the words given.
+# Completes the current word from the given words.
 _verbatim_reply() {
   mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2")
 }
 
-# A command line of its own, which begins at the word of this number.
+# Completes another command line, which begins at the word of this number.
 _verbatim_other_command() {
   if declare -F _command_offset > /dev/null; then
     _command_offset "$1"

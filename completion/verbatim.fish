@@ -5,7 +5,7 @@ function __verbatim_is_before_command
     test (count $words) -eq 1
 end
 
-# Whether the command is one of these, and its own command line (after --) has not begun.
+# True if the command is one of these, and the other command line (after --) has not begun.
 function __verbatim_is_in
     set -l words (commandline -opc)
     test (count $words) -ge 2; and contains -- $words[2] $argv; and not contains -- -- $words
@@ -15,7 +15,7 @@ function __verbatim_is_after_dashes
     contains -- -- (commandline -opc)
 end
 
-# What follows -- is a command line of its own.
+# The words after -- are another command line.
 function __verbatim_other_command
     set -l words (commandline -opc)
     set -l dashes (contains -i -- -- $words)
@@ -23,7 +23,7 @@ function __verbatim_other_command
     complete -C (string join ' ' -- $own)
 end
 
-# The nodes that run: programs that are started join them.
+# Running nodes: a new program can join them.
 function __verbatim_nodes
     verbatim status --names 2>/dev/null
 end

@@ -1,16 +1,16 @@
 #!/bin/bash
 # fresh.sh 12|13 user|root|arm64|package [FOLDER]: in a minimal Debian of that release, made with debootstrap, clones this
-# repository and runs the README's two commands, as an ordinary user with sudo or as root. arm64: builds
-# everything for aarch64 with the cross compiler, and runs the unit tests of what engines and regions are
-# made of under QEMU's user emulation. package: makes the Debian packages (or takes those of FOLDER), and tries them in a
-# second system that has nothing else (tests/package/try_packages.sh). Needs root; nothing is left behind.
+# repository and runs the README's two commands, as an ordinary user with sudo or as root. arm64: builds everything for
+# aarch64 with the cross compiler, and runs the unit tests of the parts of engines and regions under QEMU's user
+# emulation. package: makes the Debian packages (or takes those of FOLDER), and tries them in a second system that has
+# nothing else (tests/package/try_packages.sh). Needs root; removes everything in the end.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 declare -A codenames=([12]=bookworm [13]=trixie)
 codename=${codenames[${1:-none}]-}
 who=${2-}
-debs=${3-} # Packages that were made before.
+debs=${3-} # Existing packages.
 [[ -n $codename && $who =~ ^(user|root|arm64|package)$ ]] || {
   echo "usage: dev/fresh.sh 12|13 user|root|arm64|package [FOLDER]" >&2
   exit 2
@@ -20,7 +20,7 @@ debs=${3-} # Packages that were made before.
   exit 1
 }
 
-# Mounts of its own, which go with the process.
+# A new mount namespace: its mounts end with the process.
 if [[ ${VERBATIM_FRESH_INSIDE-} != 1 ]]; then
   VERBATIM_FRESH_INSIDE=1 exec unshare --mount --pid --fork --kill-child "$PWD/dev/fresh.sh" "$@"
 fi
@@ -28,9 +28,9 @@ fi
 root=$(mktemp -d "${TMPDIR:-/tmp}/verbatim-fresh.XXXXXX")
 first=$root
 second=$root.second # Only package has it.
-chmod 755 "$root" # Else "/" of the new system is closed to its ordinary user.
+chmod 755 "$root" # Otherwise the new system's ordinary user cannot access "/".
 cleanup() {
-  # Never remove what is still mounted from outside.
+  # Never remove a folder while something from outside is still mounted in it.
   local system
   for system in "$first" "$second"; do
     umount --recursive --lazy "$system"/{proc,sys,dev,var/cache/ccache} 2>/dev/null || true
@@ -40,7 +40,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-# quietly COMMAND...: shows what it printed only where it fails.
+# quietly COMMAND...: shows its output only if it fails.
 quietly() {
   "$@" >"$root.log" 2>&1 || {
     tail -n 20 "$root.log" >&2
@@ -50,7 +50,7 @@ quietly() {
   rm -f "$root.log"
 }
 
-# site PATTERN: the first of the mirrors that this machine itself uses whose address ends so.
+# site PATTERN: prints this machine's first mirror whose address ends with PATTERN.
 site() {
   # shellcheck disable=SC2016  # apt-get's own variable.
   apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 2>/dev/null | grep -m 1 "/$1/\?\$"
@@ -63,8 +63,8 @@ mirror=$(site debian) || {
 echo "fresh: debootstrap of $codename from $mirror"
 quietly debootstrap --variant=minbase "$codename" "$root" "$mirror"
 
-# The machine's own keys and proxies, and its package sources where it has this release itself: else the
-# same mirrors'.
+# The machine's keys and proxies, and its package sources if it has the same release, else the same mirrors with
+# this release.
 places=(auth.conf.d apt.conf apt.conf.d keyrings)
 rm -f "$root/etc/apt/sources.list"
 if grep -qx "VERSION_CODENAME=$codename" /etc/os-release; then
@@ -83,7 +83,7 @@ mkdir -p "$root/usr/share/keyrings"
 cp -an /usr/share/keyrings/. "$root/usr/share/keyrings/"
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 
-# A system that is thrown away need not reach the disk.
+# The system is thrown away, so it need not be synced to the disk.
 echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io"
 
 mount_into() {
@@ -129,7 +129,7 @@ case $who in
   package)
     commands=("nice ./setup.sh package")
     if [[ -n $debs ]]; then commands=(); fi
-    # Where there is a cache of what has been compiled, it serves here, too.
+    # Uses the machine's compiler cache, if there is one.
     cache=${CCACHE_DIR:-${HOME-}/.cache/ccache}
     if [[ -z $debs && -d $cache ]]; then
       install ccache
@@ -151,7 +151,7 @@ if [[ $who == package ]]; then
   cp -a "${debs:-$first/opt/verbatim/build/debs}" "$second/opt/verbatim/debs"
   root=$second
   in_root /opt/verbatim/tests/package/try_packages.sh /opt/verbatim/debs
-  # The ready CI jobs, with the packages in their cache.
+  # The example CI jobs, with the packages in their cache.
   for job in examples/ci/*.yml; do
     echo "fresh: the commands of $job"
     python3 -B tests/package/ci_steps.py "$job" >"$second/opt/job.sh"

@@ -77,12 +77,12 @@ build_root() {
   rm -rf root
   mkdir -p root/{bin,sbin,etc/libibverbs.d,proc,sys,dev,tmp,run,host,usr/bin,usr/sbin,lib64} \
     "root$libraries/libibverbs"
-  ln -s usr/lib root/lib # As on a Debian of today.
+  ln -s usr/lib root/lib # As in today's Debian.
   cp /bin/busybox root/bin/
   for name in $(busybox --list | grep -vx busybox); do ln -s busybox "root/bin/$name"; done
   copy_modules
   for name in "${programs[@]}"; do copy_program "$name"; done
-  cp -L "$libraries/libgcc_s.so.1" "root$libraries/" # What pthread_exit loads.
+  cp -L "$libraries/libgcc_s.so.1" "root$libraries/" # pthread_exit loads it.
   for name in rxe siw; do
     echo "driver $name" >"root/etc/libibverbs.d/$name.driver"
     cp "$libraries"/libibverbs/lib"$name"-rdmav*.so "root$libraries/libibverbs/"
