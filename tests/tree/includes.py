@@ -33,7 +33,7 @@ MAY_INCLUDE = {
     "agent/client": ("base", "arena", "config", "wire", "agent/protocol"),
     "agent/identity": ("base", "arena", "config", "agent/protocol"),
     "agent/sockets": ("base", "arena", "link", "agent/protocol"),
-    "agent/management": ("base", "arena", "cm", "wire", "port", "agent/protocol"),
+    "agent/management": ("base", "arena", "cm", "mad", "wire", "port", "agent/protocol"),
     "agent": ("base", "config", "observe", "wire", "region", "transport", "cm", "mad", "arena", "link", "port", "agent"),
     "connect": ("base", "cm", "wire", "arena"),
     "ulp": ("base", "include"),

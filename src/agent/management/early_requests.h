@@ -8,14 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "agent/management/mad.h"
 #include "agent/protocol/node.h"
 #include "base/net/address.h"
 #include "base/time.h"
 #include "cm/ib/guard/source.h"
+#include "mad/mad.h"
 #include "wire/mad/management_packet.h"
 
 namespace verbatim::agent {
+
+using mad::Mad;
 
 struct EarlyRequest {
   TimeNs due = 0;  // Then it is refused.

@@ -4,14 +4,16 @@
 #include <span>
 #include <vector>
 
-#include "agent/management/mad.h"
 #include "agent/protocol/node.h"
 #include "base/error.h"
 #include "base/os/unique_fd.h"
 #include "link/udp/udp.h"
+#include "mad/mad.h"
 #include "wire/mad/management_packet.h"
 
 namespace verbatim::agent {
+
+using mad::Mad;
 
 /// Queue pair 1 of the node: management datagrams in and out, on the sockets of slot 0.
 class ManagementPort {

@@ -8,7 +8,6 @@
 
 #include "agent/identity/interface_watch.h"
 #include "agent/identity/interfaces.h"
-#include "agent/management/dispatcher.h"
 #include "agent/management/early_requests.h"
 #include "agent/management/management_port.h"
 #include "agent/management/pending_disconnects.h"
@@ -24,6 +23,7 @@
 #include "base/time.h"
 #include "cm/ib/routing.h"
 #include "config/node_config.h"
+#include "mad/dispatcher.h"
 
 /// The agent: one thread that waits for messages of programs and commands, and for their ends.
 namespace verbatim::agent {
@@ -165,8 +165,8 @@ class Server {
   std::vector<Connection> closed_;
   std::map<std::uint32_t, int> connection_of_slot_;
   std::optional<ManagementPort> management_;
-  Dispatcher dispatcher_;
-  ClientId communication_manager_{};  // Of the dispatcher.
+  mad::Dispatcher dispatcher_;
+  mad::ClientId communication_manager_{};  // Of the dispatcher.
   PortTable ports_;
   PendingDisconnects pending_disconnects_;
   EarlyRequests early_requests_;

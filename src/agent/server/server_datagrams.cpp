@@ -36,8 +36,8 @@ Result<void> Server::open_management_port() {
   auto port = ManagementPort::create(slots_->node(), slots_->sockets(0));
   if (!port) return std::unexpected(port.error());
   management_.emplace(std::move(*port));
-  Registration manager{.management_class = wire::MadClass::communication_management,
-                       .class_version = wire::kCmClassVersion};
+  mad::Registration manager{.management_class = wire::MadClass::communication_management,
+                            .class_version = wire::kCmClassVersion};
   manager.methods.set(raw(wire::MadMethod::send));
   const auto client = dispatcher_.add(manager);
   if (!client) return std::unexpected(client.error());
@@ -76,10 +76,10 @@ Server::Connection* Server::up_to_date_manager_of(const cm::Route& route,
 }
 
 void Server::on_mad(const Mad& mad) {
-  const auto decision = dispatcher_.route(SpecialQp::qp1, mad);
+  const auto decision = dispatcher_.route(mad::SpecialQp::qp1, mad);
   if (decision.client == communication_manager_) return on_cm_mad(mad);
   if (decision.answer_unsupported) {
-    management_->send(mad.own_address, address_of(mad.peer), unsupported_answer(mad.bytes));
+    management_->send(mad.own_address, address_of(mad.peer), mad::unsupported_answer(mad.bytes));
   }
 }
 

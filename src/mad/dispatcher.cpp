@@ -1,11 +1,11 @@
-#include "agent/management/dispatcher.h"
+#include "mad/dispatcher.h"
 
 #include <algorithm>
 #include <cerrno>
 
 #include <fmt/format.h>
 
-namespace verbatim::agent {
+namespace verbatim::mad {
 namespace {
 
 // Classes (IBA 13.4.4) and methods (13.4.5) that are treated apart.
@@ -162,10 +162,9 @@ std::optional<ClientId> Dispatcher::take_reply(SpecialQp qp, const Mad& mad,
   const auto found = requests_.find(header.transaction);
   if (found == requests_.end()) return {};
   const Request& asked = found->second;
-  if (asked.qp != qp || asked.management_class != header.management_class ||
-      !same_source(asked.peer, mad.peer)) {
-    return {};
-  }
+  if (asked.qp != qp || asked.management_class != header.management_class) return {};
+  const bool is_directed = raw(asked.management_class) == kDirectedRouteClass;
+  if (!is_directed && !same_source(asked.peer, mad.peer)) return {};
   forget(found);
   return client_of(header.transaction);
 }
@@ -199,4 +198,4 @@ TimeNs Dispatcher::deadline() const {
   return deadlines_.empty() ? kNever : deadlines_.begin()->first;
 }
 
-}  // namespace verbatim::agent
+}  // namespace verbatim::mad

@@ -1,10 +1,10 @@
-#include "agent/management/dispatcher.h"
+#include "mad/dispatcher.h"
 
 #include <cerrno>
 
 #include <gtest/gtest.h>
 
-namespace verbatim::agent {
+namespace verbatim::mad {
 namespace {
 
 using wire::MadClass;
@@ -162,6 +162,19 @@ TEST_F(DispatcherTest, ReplyMustFitItsRequest) {
   EXPECT_EQ(taker(Datagram(reply(id))), client);
 }
 
+TEST_F(DispatcherTest, DirectedRouteNamesNoPeer) {
+  const ClientId client = add({.qp = SpecialQp::qp0});
+  const wire::MadHeader header{
+      .management_class = kDirectedRoute, .method = MadMethod::get, .transaction = 7};
+  const Datagram request(header, 1);
+  const auto sent = dispatcher_.expect_reply(client, request.mad(), kNever);
+  ASSERT_TRUE(sent);
+  const Datagram from_elsewhere(
+      {.management_class = kDirectedRoute, .method = MadMethod::get_response, .transaction = *sent},
+      2);
+  EXPECT_EQ(taker(from_elsewhere, SpecialQp::qp0), client);
+}
+
 TEST_F(DispatcherTest, ResponseThatNobodyAwaitsIsNotAnswered) {
   add({.management_class = kAdministration, .methods = std::bitset<128>().set()});
   const auto decision = dispatcher_.route(SpecialQp::qp1, Datagram(reply(5)).mad());
@@ -264,4 +277,4 @@ TEST_F(DispatcherTest, ClientsAndTheirRequestsAreBounded) {
 }
 
 }  // namespace
-}  // namespace verbatim::agent
+}  // namespace verbatim::mad

@@ -6,7 +6,7 @@
 #include "base/types.h"
 #include "wire/mad/management_packet.h"
 
-namespace verbatim::agent {
+namespace verbatim::mad {
 
 /// A management datagram with what its headers say beside it.
 struct Mad {
@@ -17,4 +17,4 @@ struct Mad {
   wire::MadSpan bytes;
 };
 
-}  // namespace verbatim::agent
+}  // namespace verbatim::mad

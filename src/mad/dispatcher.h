@@ -10,14 +10,14 @@
 #include <tuple>
 #include <utility>
 
-#include "agent/management/mad.h"
 #include "base/error.h"
 #include "base/net/path.h"
 #include "base/time.h"
+#include "mad/mad.h"
 #include "wire/mad/management_packet.h"
 
 /// Which client of a node gets a management datagram (IBA volume 1, chapter 13). Without I/O.
-namespace verbatim::agent {
+namespace verbatim::mad {
 
 /// Names a client of a Dispatcher; 0 is none. It stands in the upper half of the transaction ids of
 /// its requests.
@@ -57,8 +57,9 @@ class Dispatcher {
     bool answer_unsupported = false;  // By `unsupported_answer`.
     bool operator==(const Decision&) const = default;
   };
-  /// A response goes to whoever waits for its transaction id, class and sender, once; a request to
-  /// who takes its class, version, method and OUI. A Get or Set that nobody takes is answered.
+  /// A response goes once to the client whose request has its transaction id, class and peer (a
+  /// directed route names no peer). A request goes to the client that takes its class, version,
+  /// method and OUI; a Get or Set that no client takes is answered.
   Decision route(SpecialQp qp, const Mad& mad);
 
   /// A request that was not answered in time: its client, and the id it was sent by. One at a time.
@@ -96,4 +97,4 @@ bool is_response(const wire::MadHeader& header);
 /// "method and attribute are not supported together" (IBA 13.4.7).
 std::array<std::byte, wire::kMadBytes> unsupported_answer(wire::MadSpan mad);
 
-}  // namespace verbatim::agent
+}  // namespace verbatim::mad
