@@ -15,6 +15,7 @@ MAY_INCLUDE = {
     "mad": ("base", "observe", "wire"),
     "subnet": ("base", "observe", "wire", "mad"),
     "fabric/topology": ("base",),
+    "fabric/management": ("base", "wire", "mad", "fabric/topology"),
     "fabric": ("base", "observe", "wire", "mad"),
     "arena": ("base", "observe", "region"),
     "link": ("base", "observe", "wire"),

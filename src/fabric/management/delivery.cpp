@@ -1,0 +1,159 @@
+// How a management datagram gets from port to port, and what happens where it arrives.
+#include <utility>
+
+#include "fabric/management/management_net.h"
+
+namespace verbatim::fabric {
+namespace {
+
+/// A path that visits more nodes is a loop in the forwarding tables. Real packets die of old age.
+constexpr unsigned kHopsMax = 1024;
+constexpr std::uint16_t kFirstMulticastLid = 0xc000;
+
+using wire::kPermissiveLid;
+using Verdict = mad::SubnetAgent::Verdict;
+
+bool is_get_or_set(wire::MadMethod method) {
+  return method == wire::MadMethod::get || method == wire::MadMethod::set;
+}
+
+}  // namespace
+
+void ManagementNet::send(PortPlace from, const ManagementDatagram& datagram, TimeNs now) {
+  Packet packet{.datagram = datagram, .smp = {}};
+  if (datagram.destination_qp == Qpn(0)) {
+    const auto smp = wire::decode_smp(datagram.mad);
+    if (!smp) return;
+    packet.smp = *smp;
+  }
+  walk(packet, depart(packet, from, now), now);
+  settle(now);
+}
+
+void ManagementNet::walk(Packet& packet, Out out, TimeNs now) {
+  for (unsigned hops = 0; out && hops < kHopsMax; ++hops) {
+    const auto in = cross(packet, *out);
+    if (!in) return;
+    out = arrive(packet, *in, now);
+  }
+}
+
+std::optional<PortPlace> ManagementNet::cross(const Packet& packet, PortPlace out) const {
+  const std::uint32_t index = link_of(out);
+  if (index >= links_.size() || !links_[index].is_up) return std::nullopt;
+  const Link& link = topology_.links[index];
+  const PortPlace in = link.a == out ? link.b : link.a;
+  // Until both ends are active only lane 15 passes, which is that of SMPs.
+  const bool is_active = port_info(out).state == wire::PortState::active &&
+                         port_info(in).state >= wire::PortState::armed;
+  if (!packet.smp && !is_active) return std::nullopt;
+  return in;
+}
+
+bool ManagementNet::is_local(PortPlace at, Lid lid) const {
+  const wire::PortInfo& port = agents_[at.node].node().management_port(at.port).info;
+  return (raw(port.lid) ^ raw(lid)) >> port.lmc == 0;
+}
+
+mad::SmiPlace ManagementNet::smi_place(PortPlace at) const {
+  return {.is_switch = is_switch(at.node),
+          .ports = agents_[at.node].node().info.ports,
+          .port = at.port};
+}
+
+ManagementNet::Out ManagementNet::depart(Packet& packet, PortPlace from, TimeNs now) {
+  if (!packet.smp || !packet.smp->route) return route_by_lid(packet, from, now);
+  mad::SmiPlace place = smi_place(from);
+  place.peer = packet.datagram.path.dlid;
+  return take_step(packet, mad::smi_send(*packet.smp->route, place), from, now);
+}
+
+ManagementNet::Out ManagementNet::take_step(Packet& packet, const mad::SmiStep& step, PortPlace at,
+                                            TimeNs now) {
+  InfinibandPath& path = packet.datagram.path;
+  switch (step.kind) {
+    case mad::SmiStep::Kind::discard:
+      return std::nullopt;
+    case mad::SmiStep::Kind::deliver:
+      return deliver(packet, at, now);
+    case mad::SmiStep::Kind::transmit:
+      path.dlid = path.slid = kPermissiveLid;
+      return PortPlace{at.node, step.port};
+    case mad::SmiStep::Kind::by_lid:
+      path.dlid = step.lid;
+      if (path.slid == kPermissiveLid) {
+        path.slid = agents_[at.node].node().management_port(at.port).info.lid;
+      }
+      return route_by_lid(packet, at, now);
+  }
+  return std::nullopt;
+}
+
+/// The packet begins its way, or its LID-routed part, at this node.
+ManagementNet::Out ManagementNet::route_by_lid(Packet& packet, PortPlace from, TimeNs now) {
+  if (is_switch(from.node)) return arrive_by_lid(packet, {from.node, 0}, now);
+  if (is_local(from, packet.datagram.path.dlid)) return arrive_by_lid(packet, from, now);
+  return from;
+}
+
+ManagementNet::Out ManagementNet::arrive(Packet& packet, PortPlace in, TimeNs now) {
+  if (packet.datagram.path.dlid != kPermissiveLid) return arrive_by_lid(packet, in, now);
+  if (!packet.smp) return std::nullopt;  // Only SMPs may have the permissive LID.
+  if (!packet.smp->route) return deliver(packet, in, now);
+  return take_step(packet, mad::smi_receive(*packet.smp->route, smi_place(in)), in, now);
+}
+
+ManagementNet::Out ManagementNet::arrive_by_lid(Packet& packet, PortPlace in, TimeNs now) {
+  const Lid lid = packet.datagram.path.dlid;
+  const mad::SubnetNode& node = agents_[in.node].node();
+  if (node.is_switch()) {
+    const bool has_route =
+        raw(lid) < kFirstMulticastLid && raw(lid) <= node.switch_info->linear_forwarding_top;
+    const std::uint8_t out = has_route ? tables_[in.node]->output_port(lid) : in.port;
+    if (out > node.info.ports || (out == in.port && out != 0)) return std::nullopt;
+    if (out != 0) return PortPlace{in.node, out};
+  }
+  if (!is_local(in, lid)) return std::nullopt;
+  if (!packet.smp || !packet.smp->route) return deliver(packet, in, now);
+  mad::SmiPlace place = smi_place(in);
+  place.came_by_lid = true;
+  return take_step(packet, mad::smi_receive(*packet.smp->route, place), in, now);
+}
+
+ManagementNet::Out ManagementNet::deliver(Packet& packet, PortPlace at, TimeNs now) {
+  if (packet.smp) return deliver_smp(packet, at, now);
+  if (!is_switch(at.node)) hand_over(packet, at, now);
+  return std::nullopt;
+}
+
+ManagementNet::Out ManagementNet::deliver_smp(Packet& packet, PortPlace at, TimeNs now) {
+  wire::Smp& smp = *packet.smp;
+  mad::SubnetEffects effects;
+  const Verdict verdict = agents_[at.node].on_smp(at.port, smp, now, effects);
+  changes_.push_back({at.node, effects});
+  if (verdict == Verdict::answer) return answer(packet, at, now);
+  if (verdict == Verdict::drop) return std::nullopt;
+  if (!is_switch(at.node)) {
+    hand_over(packet, at, now);
+  } else if (is_get_or_set(smp.method)) {
+    smp.method = wire::MadMethod::get_response;
+    smp.status = wire::MadStatus::unsupported_attribute;
+    return answer(packet, at, now);
+  }
+  return std::nullopt;
+}
+
+ManagementNet::Out ManagementNet::answer(Packet& packet, PortPlace at, TimeNs now) {
+  InfinibandPath& path = packet.datagram.path;
+  std::swap(path.dlid, path.slid);
+  std::swap(packet.datagram.source_qp, packet.datagram.destination_qp);
+  if (packet.smp && packet.smp->route) packet.smp->route->is_returning = true;
+  return depart(packet, at, now);
+}
+
+void ManagementNet::hand_over(Packet& packet, PortPlace at, TimeNs now) {
+  if (packet.smp) encode(*packet.smp, packet.datagram.mad);
+  software_.on_datagram(at, packet.datagram, now);
+}
+
+}  // namespace verbatim::fabric

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+#include "fabric/topology/topology.h"
+#include "mad/sma/subnet_node.h"
+
+namespace verbatim::fabric {
+
+/// What the agents of every node say before a subnet manager has written anything: its ports are
+/// down.
+std::vector<mad::SubnetNode> initial_nodes(const Topology& topology);
+
+}  // namespace verbatim::fabric
