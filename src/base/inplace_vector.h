@@ -25,6 +25,12 @@ class InplaceVector {
     return elements_[size_++] = std::move(value);
   }
 
+  /// Takes the last one out. The caller knows that there is one.
+  T pop() {
+    VERBATIM_ASSERT(size_ > 0);
+    return std::move(elements_[--size_]);
+  }
+
   T& operator[](std::size_t i) { return elements_[i]; }
   const T& operator[](std::size_t i) const { return elements_[i]; }
   T* begin() { return elements_.data(); }

@@ -21,6 +21,15 @@ TEST(InplaceVector, KeepsOrderAndKnowsWhenItIsFull) {
   EXPECT_EQ(std::accumulate(list.begin(), list.end(), 0), 16);
 }
 
+TEST(InplaceVector, PopTakesTheLastOne) {
+  InplaceVector<int, 2> list;
+  list.push(1);
+  list.push(2);
+  EXPECT_EQ(list.pop(), 2);
+  EXPECT_EQ(list.pop(), 1);
+  EXPECT_TRUE(list.empty());
+}
+
 TEST(InplaceVector, ClearMakesRoom) {
   InplaceVector<int, 1> list;
   list.push(1);

@@ -16,6 +16,7 @@ MAY_INCLUDE = {
     "subnet": ("base", "observe", "wire", "mad"),
     "fabric/topology": ("base",),
     "fabric/management": ("base", "wire", "mad", "fabric/topology"),
+    "fabric/data": ("base", "wire", "fabric/topology"),
     "fabric": ("base", "observe", "wire", "mad"),
     "arena": ("base", "observe", "region"),
     "link": ("base", "observe", "wire"),

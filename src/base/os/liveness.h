@@ -24,6 +24,9 @@ class Liveness {
   }
   /// Called once, by the thread to be watched.
   void begin() { pthread_mutex_lock(&mutex_); }
+  /// Called by the same thread before it goes on without the word, or before the memory is
+  /// unmapped.
+  void end() { pthread_mutex_unlock(&mutex_); }
   /// Returns true if the thread has begun and ended. One load; for any process.
   bool has_ended() const {
     // The futex word is the first field of glibc's mutex.

@@ -37,6 +37,15 @@ TEST(Liveness, EndsWithItsThread) {
   EXPECT_TRUE(life->has_ended());
 }
 
+TEST(Liveness, AThreadThatLetsGoHasNotEnded) {
+  Liveness* const life = in_shared_memory();
+  std::thread([life] {
+    life->begin();
+    life->end();
+  }).join();
+  EXPECT_FALSE(life->has_ended());
+}
+
 TEST(Liveness, OfAKilledProcessHasEndedWhenItIsWaitedFor) {
   if (!has_robust_lists()) GTEST_SKIP() << "no set_robust_list(2) here";
   for (int i = 0; i < 50; ++i) {

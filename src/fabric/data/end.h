@@ -1,0 +1,159 @@
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/types.h"
+#include "fabric/data/image/image.h"
+#include "fabric/data/walk/walker.h"
+
+/// A program's end of the fabric: where it posts packets and takes them out.
+namespace verbatim::fabric {
+
+/// A packet to be posted: LRH to ICRC, in pieces, and what its headers say.
+struct OutgoingPacket {
+  std::span<const ByteSpan> pieces;
+  Lid dlid{};
+  std::uint8_t service_level = 0;
+  std::uint8_t lane = 0;  // As reserved.
+  Qpn destination;
+  NodeIndex as_node = 0;  // The daemon: the node that sends it.
+};
+
+struct IncomingPacket {
+  ByteSpan bytes;  // LRH to ICRC; valid until the sink returns.
+  std::uint8_t lane = 0;
+  NodeIndex at_node = 0;  // The daemon: where it was received, and through which port.
+  std::uint8_t at_port = 0;
+};
+
+/// Two threads may use an end at a time: one that posts, one that receives. The caller sees to it.
+/// Each uses the walker of its own thread.
+class End {
+ public:
+  /// `end` is taken: its rings and slots are this process's.
+  End(const Image& image, std::uint32_t end);
+  End(const End&) = delete;
+  End& operator=(const End&) = delete;
+
+  std::uint32_t index() const { return end_; }
+  /// The virtual lane of a service level on the link to the host, as on the host's cable; kNoLane:
+  /// there is none.
+  unsigned lane_of(unsigned service_level) const;
+
+  /// Takes credits and a slot for one packet. False: `take_credit_news` will be true when there may
+  /// be some, and the doorbell rings.
+  bool reserve(unsigned lane, std::uint32_t bytes) {
+    const std::uint32_t blocks = blocks_of(bytes);
+    if (reserved_count_ == kSlotsOfAnEnd || !has_credit(lane, blocks)) {
+      return wait_for_credit(lane, bytes);
+    }
+    const Handle slot = find_slot(kSlotsToTry);
+    if (slot == 0) return wait_for_slot(lane, bytes);
+    return take(slot, lane, blocks);
+  }
+  /// Gives one reservation back.
+  void release(unsigned lane, std::uint32_t bytes);
+  /// Copies the packet into a reserved slot. It leaves with `push`, in the order of posting.
+  void post(const OutgoingPacket& packet);
+  template <typename Policy>
+  void push(Walker<Policy>& walker) {
+    if (posted_index_ == out_ring_.tail.load(std::memory_order_relaxed)) return;
+    out_ring_.tail.store(posted_index_, std::memory_order_release);
+    walker.start(image_.from_end(end_));
+  }
+
+  bool has_packets() const {
+    return in_ring_.tail.load(std::memory_order_acquire) !=
+           in_ring_.head.load(std::memory_order_relaxed);
+  }
+  /// Calls `sink(IncomingPacket)` for packets that have come, at most `packets_max`. Returns how
+  /// many. If there is none, serves links whose time has come.
+  template <typename Policy, typename Sink>
+  std::size_t receive(Walker<Policy>& walker, TimeNs now, Sink sink, std::size_t packets_max = 64);
+  /// True once after credits or slots have come for which a `reserve` has failed.
+  bool take_credit_news() {
+    std::atomic<std::uint32_t>& news = image_.end(end_).has_credit_news;
+    return news.load(std::memory_order_relaxed) != 0 && news.exchange(0) != 0;
+  }
+
+  /// Before its thread sleeps: from now on a mover that has something rings the doorbell, once.
+  /// False: there is something already, and it does not sleep.
+  bool begin_sleep();
+  void end_sleep() { image_.end(end_).sleeps.store(0, std::memory_order_relaxed); }
+
+  /// VCRC included.
+  static std::uint32_t blocks_of(std::uint32_t bytes) {
+    return (bytes + 2 + kBlockBytes - 1) / kBlockBytes;
+  }
+
+ private:
+  static constexpr std::uint32_t kSlotsToTry = 16;
+  bool has_credit(unsigned lane, std::uint32_t blocks) const {
+    const std::uint32_t limit =
+        out_.freed[lane % kLanes].load(std::memory_order_seq_cst) + image_.capacity(lane % kLanes);
+    return static_cast<std::int32_t>(limit - (reserved_blocks_[lane % kLanes] + blocks)) >= 0;
+  }
+  bool wait_for_credit(unsigned lane, std::uint32_t bytes);
+  bool wait_for_slot(unsigned lane, std::uint32_t bytes);
+  bool take(Handle slot, unsigned lane, std::uint32_t blocks) {
+    reserved_[reserved_count_++] = slot;
+    is_reserved_[slot - first_slot_] = true;
+    reserved_blocks_[lane % kLanes] += blocks;
+    return true;
+  }
+  /// A free one among the next ones; 0: there is none.
+  Handle find_slot(std::uint32_t tries);
+
+  const Image& image_;
+  const std::uint32_t end_;
+  const Handle first_slot_;
+  LinkRecord& out_;
+  Ring& out_ring_;
+  Ring& in_ring_;
+  std::uint32_t posted_index_;  // In the ring: what follows the last packet posted.
+  std::array<std::uint32_t, kLanes> reserved_blocks_;  // Ever: FCTBS if all were sent.
+  std::uint32_t next_slot_ = 0;
+  std::uint32_t reserved_count_ = 0;
+  std::array<Handle, kSlotsOfAnEnd> reserved_{};
+  std::bitset<kSlotsOfAnEnd> is_reserved_;
+};
+
+template <typename Policy, typename Sink>
+std::size_t End::receive(Walker<Policy>& walker, TimeNs now, Sink sink, std::size_t packets_max) {
+  const LinkIndex link = image_.to_end(end_);
+  const std::uint32_t tail = in_ring_.tail.load(std::memory_order_acquire);
+  std::uint32_t head = in_ring_.head.load(std::memory_order_relaxed);
+  std::size_t count = 0;
+  if (!Ring::are_ends(head, tail)) return 0;
+  while (head != tail && count < packets_max) {
+    const Handle handle = in_ring_.handles[head % kRingEntries].load(std::memory_order_relaxed);
+    Slot& slot = image_.slot(handle);
+    const Where where(slot.where.load(std::memory_order_acquire));
+    const bool is_there = where == Where::in_ring(link, where.lane(), head);
+    if (is_there && slot.arrives_at > now) break;
+    const std::uint32_t blocks = slot.blocks;
+    if (is_there) {
+      sink(IncomingPacket{
+          .bytes = ByteSpan(slot.packet).first(std::min<std::size_t>(slot.bytes, kPacketBytesMax)),
+          .lane = static_cast<std::uint8_t>(where.lane()),
+          .at_node = slot.at_node,
+          .at_port = slot.at_port});
+      slot.where.store(0, std::memory_order_release);  // Then the head (crossing.h).
+      ++count;
+    }
+    in_ring_.head.store(++head, std::memory_order_release);
+    if (is_there) walker.consumed(link, handle, where.lane(), blocks);
+  }
+  if (count != 0) {
+    walker.tell_of_credits();
+  } else {
+    walker.run_due(now);
+  }
+  return count;
+}
+
+}  // namespace verbatim::fabric

@@ -1,0 +1,232 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/os/liveness.h"
+#include "base/time.h"
+#include "fabric/data/image/where.h"
+
+/// What lies in the memory that all processes of a fabric share. Everything is reached by index,
+/// and a zeroed page is a valid beginning: untouched parts cost nothing.
+namespace verbatim::fabric {
+
+inline constexpr std::size_t kLanes = 16;  // 15 of data, and VL15 of subnet management.
+inline constexpr unsigned kManagementLane = 15;
+inline constexpr std::uint32_t kLaneMask = (1u << kLanes) - 1;
+inline constexpr unsigned kNoLane = 15;  // What SL to VL tables say of packets to be dropped.
+inline constexpr std::uint32_t kBlockBytes = 64;      // Unit of credits (IBA 7.9).
+inline constexpr std::size_t kPacketBytesMax = 4224;  // LRH to ICRC around 4,096 bytes of payload.
+inline constexpr std::uint32_t kSlotsOfAnEnd = 512;
+inline constexpr std::uint32_t kRingEntries = 4096;
+inline constexpr std::size_t kArbitrationEntries = 64;
+inline constexpr std::size_t kUnicastLids = 0xc000;
+inline constexpr std::uint16_t kFirstMulticastLid = 0xc000;
+inline constexpr std::size_t kMulticastLids = 0x3fff;
+inline constexpr std::uint16_t kPermissiveLid = 0xffff;
+inline constexpr std::uint8_t kNoPort = 255;
+inline constexpr std::size_t kPKeys = 128;
+
+/// Ports of a host's node: 0 leads to the fabric's daemon, 1 is the cable, the others lead to
+/// programs.
+inline constexpr unsigned kCablePort = 1;
+inline constexpr unsigned kFirstEndPort = 2;
+inline constexpr unsigned kHostPorts = 15;  // The highest one: a mask of ports has 16 bits.
+/// Queue pair numbers are steered by their upper bits.
+inline constexpr unsigned kQpnRangeBits = 14;
+inline constexpr std::size_t kQpnRanges = 1u << (24 - kQpnRangeBits);
+
+/// A packet, from the time when a program posts it until it is placed. It stays where it is; its
+/// handle moves. Who owns the gate of the link whose queue it is in has all but `where` to itself.
+struct alignas(64) Slot {
+  /// Where the packet is. One store of it is the commit of each move (where.h).
+  std::atomic<std::uint64_t> where;
+  Handle next;               // In a chain or a queue.
+  LinkIndex from;            // In whose buffer it takes room, at `lane`; 0: in none.
+  std::uint32_t sent_after;  // FCTBS of a program's link when this has crossed.
+  std::uint32_t destination_qp;
+  NodeIndex at_node;  // Of and to the daemon: the node that has received it, or that sends it,
+  std::uint16_t bytes;
+  std::uint16_t blocks;
+  std::uint16_t dlid;
+  std::uint8_t at_port;  // and the port that it has come through.
+  std::uint8_t service_level;
+  std::uint8_t lane;
+  std::uint8_t out_lane;  // Of the link that it waits for.
+  TimeNs queued_at;       // 0: when the queue began.
+  TimeNs arrives_at;      // Not to be taken earlier: the length of the cables. 0: at once.
+  alignas(64) std::array<std::byte, kPacketBytesMax> packet;
+};
+
+/// A direction of a cable, or of a program's link to its host. Its parts are written by different
+/// threads and lie on cache lines of their own.
+struct alignas(64) LinkRecord {
+  /// Owner, newest handle of the inbox, news (gate.h).
+  std::atomic<std::uint64_t> gate;
+
+  // Set with the link.
+  alignas(64) NodeIndex start;
+  NodeIndex end;
+  std::uint8_t start_port;
+  std::uint8_t end_port;
+  std::atomic<std::uint8_t> passes;           // A `Passes`.
+  std::atomic<std::uint32_t> ps_per_byte;     // 0: unlimited.
+  std::atomic<std::uint32_t> delay_ns;        // The length of its cable.
+  std::atomic<std::uint32_t> hoq_life_us;     // HOQLife of the port; 0: unlimited.
+  std::atomic<std::uint16_t> bytes_max;       // By NeighborMTU; 0: all.
+  std::atomic<std::uint16_t> lanes_in_force;  // A bit for each data lane; 0: all.
+
+  // Output side. Guarded by the gate.
+  alignas(64) std::uint32_t waiting;   // A bit for each lane that has a queue,
+  std::uint32_t stalled;               // and for each that was left with one.
+  std::atomic<std::uint8_t> is_timed;  // It stands in the list of timed links.
+  std::uint8_t has_backlog;            // Packets wait for the link's clock and for nothing else.
+  std::atomic<LinkIndex> next_timed;
+  std::uint8_t high_entry;  // Arbitration: the entries in force, what is left of their weights,
+  std::uint8_t low_entry;
+  std::uint32_t high_weight;
+  std::uint32_t low_weight;
+  std::uint32_t high_bytes;  // and of the limit of high priority.
+  TimeNs free_at;            // The link's clock.
+  TimeNs blocked_at;         // For want of credits; 0: it is not.
+  TimeNs due_at;             // When it is to be served because of time; 0: never.
+  struct Lane {
+    std::uint32_t sent;  // FCTBS: blocks that have left, ever.
+    Handle head;
+    Handle tail;
+  };
+  alignas(64) std::array<Lane, kLanes> lanes;
+  // Of stalled lanes, else 0:
+  // Of stalled lanes, else 0:
+  std::array<TimeNs, kLanes> queue_since;  // Since when the lane has a queue.
+  std::array<TimeNs, kLanes> head_since;   // Since when its first packet is the first, or 0.
+  struct Counters {
+    std::uint64_t packets;
+    std::uint64_t words;    // Of 4 bytes, LRH to ICRC.
+    std::uint64_t wait_ns;  // PortXmitWait.
+    std::uint64_t multicast_packets;
+    std::uint64_t inactive_discards;  // PortXmitDiscards of the port where it starts.
+    std::uint64_t mtu_discards;
+    std::uint64_t hoq_discards;
+    std::uint64_t lifetime_discards;
+    std::uint64_t management_dropped;  // VL15Dropped of the port where it ends.
+    std::uint64_t dlid_errors;         // PortRcvSwitchRelayErrors of that port.
+    std::uint64_t lane_errors;
+    std::uint64_t looping_errors;
+    std::uint64_t multicast_unwanted;  // No port of that node is in the group.
+    std::uint64_t copy_errors;         // A branch of a multicast for which there was no slot.
+  };
+  Counters counters;
+
+  /// Blocks that have left the buffer at its end, ever: FCCL less the buffer's size. Added to by
+  /// the owners of all links that leave that node.
+  alignas(64) std::array<std::atomic<std::uint32_t>, kLanes> freed;
+  /// Its mover wants to be told of credits.
+  alignas(64) std::atomic<std::uint32_t> waits;
+};
+
+/// What a link lets pass, by the states of its ports.
+enum class Passes : std::uint8_t { nothing, management, all };
+
+/// Handles on a program's link: from the program if it starts there, else to it.
+struct alignas(64) Ring {
+  std::atomic<std::uint32_t> tail;              // Written by who puts handles in,
+  alignas(64) std::atomic<std::uint32_t> head;  // by who takes them out.
+  alignas(64) std::array<std::atomic<Handle>, kRingEntries> handles;
+
+  /// Returns false if both are no ends of a ring: somebody has written there.
+  static bool are_ends(std::uint32_t head, std::uint32_t tail) {
+    return tail - head <= kRingEntries;
+  }
+};
+
+enum class RecordKind : std::uint8_t { none, switch_node, host, hub, end };
+
+struct alignas(64) NodeRecord {
+  RecordKind kind;
+  std::uint8_t ports;              // The highest one.
+  std::uint8_t topology_port;      // Of a host: which port of its adapter it is.
+  std::atomic<std::uint8_t> lmc;   // Of a host.
+  std::atomic<std::uint16_t> lid;  // Of a host.
+  std::uint32_t first_port;        // In the table of ports.
+  std::uint32_t tables;            // In the tables of its kind.
+  std::uint32_t topology_node;
+  std::atomic<std::uint32_t> lifetime_us;  // Of packets in a switch; 0: unlimited.
+  std::atomic<std::uint32_t> ends;         // Of a host: ports of programs that are taken.
+};
+
+/// A port, as its node's tables have it.
+struct alignas(64) PortRecord {
+  LinkIndex out;
+  LinkIndex in;
+  std::atomic<std::uint8_t> state;  // wire::PortState by its number.
+  std::atomic<std::uint8_t> has_cable_up;
+  std::atomic<std::uint8_t> high_limit;
+  /// Lane in the low byte, weight in the high one; high priority first.
+  std::array<std::array<std::atomic<std::uint16_t>, kArbitrationEntries>, 2> arbitration;
+  std::array<std::atomic<std::uint16_t>, kPKeys> p_keys;
+};
+
+/// Of hosts.
+struct HostTables {
+  std::array<std::atomic<std::uint8_t>, kQpnRanges> ports_by_qpn;  // 0: nobody's.
+  std::array<std::atomic<std::uint16_t>, kMulticastLids> multicast;
+  std::array<std::array<std::atomic<std::uint64_t>, kHostPorts + 1>, kHostPorts + 1> lanes_by_sl;
+};
+
+/// A program's end of its link.
+struct alignas(64) EndRecord {
+  enum State : std::uint32_t { kFree, kTaken, kDraining };
+  std::atomic<std::uint32_t> state;
+  NodeIndex host;
+  std::uint8_t host_port;
+  /// Counts up with each program that takes the end.
+  std::atomic<std::uint32_t> generation;
+  alignas(64) std::atomic<std::uint32_t> sleeps;  // Ring its doorbell.
+  std::atomic<std::uint32_t> has_credit_news;     // Credits or slots have come that it waits for.
+  std::atomic<std::uint32_t> waits_for_slots;
+};
+
+/// A thread that moves packets. Its index is the name of the owner in gates.
+struct alignas(64) MoverRecord {
+  enum State : std::uint32_t { kFree, kClaimed, kLives };
+  std::atomic<std::uint32_t> state;
+  std::uint32_t process;  // For people who look.
+  alignas(Liveness) std::array<std::byte, sizeof(Liveness)> liveness;
+};
+
+inline constexpr std::uint64_t kImageMagic = 0x3142'4146'4d49'5256;  // "VRIMFAB1".
+inline constexpr std::uint32_t kImageVersion = 1;
+
+/// How many there are of each part. The offsets follow from it.
+struct Extent {
+  std::uint32_t movers = 0;
+  std::uint32_t nodes = 0;  // The null one, stations, the hub, a node for each end.
+  std::uint32_t topology_nodes = 0;
+  std::uint32_t ports = 0;
+  std::uint32_t switches = 0;
+  std::uint32_t switch_ports = 0;  // The highest one of any switch.
+  std::uint32_t hosts = 0;
+  std::uint32_t links = 0;  // The null one, cables, links to the hub, links of ends.
+  std::uint32_t ends = 0;
+  std::uint32_t slots = 0;  // The null one, those of ends, those for copies.
+  bool operator==(const Extent&) const = default;
+};
+
+struct alignas(64) Header {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t block_capacity;       // Credits of an empty buffer, for each data lane,
+  std::uint32_t management_capacity;  // and for VL15.
+  Extent extent;
+  std::uint64_t bytes;
+  alignas(64) std::atomic<std::uint32_t> repairer;  // A mover's index.
+  std::atomic<std::uint32_t> keeper_news;           // Gates have news and no owner.
+  std::atomic<std::uint32_t> next_copy;             // Where to look for a free slot first.
+  alignas(64) std::atomic<TimeNs> earliest;         // When the first timed link is due; kNever.
+  std::atomic<LinkIndex> timed;                     // The list of timed links.
+};
+
+}  // namespace verbatim::fabric

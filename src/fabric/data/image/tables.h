@@ -1,0 +1,75 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/net/path.h"
+#include "fabric/data/image/image.h"
+#include "wire/subnet/port_info.h"
+#include "wire/subnet/tables.h"
+
+/// What a subnet manager writes into nodes, and what a performance manager reads. Movers look at it
+/// with each packet; each entry changes at once.
+namespace verbatim::fabric {
+
+/// Of a port, as switches count (IBA 16.1.3.5).
+struct PortCounts {
+  std::uint64_t xmit_words = 0;  // Of 4 bytes.
+  std::uint64_t rcv_words = 0;
+  std::uint64_t xmit_packets = 0;
+  std::uint64_t rcv_packets = 0;
+  std::uint64_t multicast_xmit_packets = 0;
+  std::uint64_t multicast_rcv_packets = 0;
+  std::uint64_t xmit_wait_ns = 0;
+  std::uint64_t xmit_discards = 0;
+  std::uint64_t rcv_switch_relay_errors = 0;
+  std::uint64_t management_dropped = 0;  // VL15Dropped.
+};
+
+class Tables {
+ public:
+  explicit Tables(const Image& image) : image_(image) {}
+
+  // Of switches. `block`: 64 LIDs.
+  void set_linear(NodeIndex node, std::uint32_t block, const wire::LinearForwardingTable& table);
+  wire::LinearForwardingTable linear(NodeIndex node, std::uint32_t block) const;
+  void set_route(NodeIndex node, Lid lid, std::uint8_t port);
+  /// `block`: 32 multicast LIDs; `position`: 16 ports.
+  void set_multicast(NodeIndex node, std::uint32_t block, unsigned position,
+                     const wire::MulticastForwardingTable& table);
+  wire::MulticastForwardingTable multicast(NodeIndex node, std::uint32_t block,
+                                           unsigned position) const;
+  void set_packet_lifetime(NodeIndex node, std::uint64_t lifetime_us);  // 0: unlimited.
+
+  // Of hosts.
+  void set_lid(NodeIndex node, Lid lid, std::uint8_t lmc);
+
+  // Of any node's ports.
+  void set_lanes(NodeIndex node, unsigned in, unsigned out, const wire::SlToVlMappingTable& table);
+  wire::SlToVlMappingTable lanes(NodeIndex node, unsigned in, unsigned out) const;
+  /// `block` 1 and 2: low priority; 3 and 4: high priority.
+  void set_arbitration(NodeIndex node, unsigned port, unsigned block,
+                       const wire::VlArbitrationTable& table);
+  wire::VlArbitrationTable arbitration(NodeIndex node, unsigned port, unsigned block) const;
+  void set_high_limit(NodeIndex node, unsigned port, std::uint8_t limit);
+  void set_p_keys(NodeIndex node, unsigned port, unsigned block, const wire::PKeyTable& table);
+  wire::PKeyTable p_keys(NodeIndex node, unsigned port, unsigned block) const;
+  /// Head-of-queue life, the MTU of the neighbor and the lanes in force, of what leaves by the
+  /// port.
+  void set_output(NodeIndex node, unsigned port, std::uint64_t hoq_life_us, Mtu neighbor_mtu,
+                  wire::VirtualLanes lanes);
+  /// Then the port's links are to be started: what they hold may have to be discarded.
+  void set_port_state(NodeIndex node, unsigned port, wire::PortState state);
+  void set_cable(NodeIndex node, unsigned port, bool is_up);
+
+  PortCounts counts(NodeIndex node, unsigned port) const;
+
+ private:
+  PortRecord& port(NodeIndex node, unsigned port) const {
+    return image_.port(image_.node(node), port);
+  }
+  void update_passes(LinkIndex link);
+  const Image& image_;
+};
+
+}  // namespace verbatim::fabric

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <new>
+
+#include "base/error.h"
+#include "fabric/data/image/image.h"
+
+/// The table of threads that move packets. An entry shows whether its thread lives.
+namespace verbatim::fabric {
+
+class Movers {
+ public:
+  explicit Movers(const Image& image) : image_(image) {}
+
+  /// Takes an entry for the calling thread, which calls `leave` before it unmaps the image. EAGAIN
+  /// if there is none.
+  Result<std::uint32_t> join() const;
+  void leave(std::uint32_t mover) const;
+  /// True if the thread has ended. One load. A gate whose owner's entry is free is nobody's.
+  bool is_dead(std::uint32_t mover) const {
+    const MoverRecord& record = image_.mover(mover);
+    const std::uint32_t state = record.state.load(std::memory_order_acquire);
+    return state == MoverRecord::kFree ||
+           (state == MoverRecord::kLives && liveness_of(record).has_ended());
+  }
+  bool has_dead() const;
+  /// Frees the entries of threads that had ended before `repair`, which returns when none of them
+  /// owns a gate any more.
+  template <typename Repair>
+  void bury(Repair repair) const;
+
+ private:
+  static const Liveness& liveness_of(const MoverRecord& record) {
+    return *std::launder(reinterpret_cast<const Liveness*>(record.liveness.data()));
+  }
+  static Liveness& liveness_of(MoverRecord& record) {
+    return *std::launder(reinterpret_cast<Liveness*>(record.liveness.data()));
+  }
+  const Image& image_;
+};
+
+template <typename Repair>
+void Movers::bury(Repair repair) const {
+  std::vector<std::uint32_t> dead;
+  for (std::uint32_t i = 1; i < image_.extent().movers; ++i) {
+    if (image_.mover(i).state.load() != MoverRecord::kFree && is_dead(i)) dead.push_back(i);
+  }
+  if (dead.empty()) return;
+  repair();
+  for (const std::uint32_t i : dead) image_.mover(i).state.store(MoverRecord::kFree);
+}
+
+}  // namespace verbatim::fabric

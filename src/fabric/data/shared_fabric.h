@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "fabric/data/end.h"
+#include "fabric/data/image/image.h"
+#include "fabric/data/image/tables.h"
+#include "fabric/data/movers.h"
+#include "fabric/data/walk/walker.h"
+#include "fabric/topology/topology.h"
+
+/// The fabric that programs of one machine share: each runs the switches itself.
+namespace verbatim::fabric {
+
+class SharedFabric;
+
+/// The calling thread's right to move packets. Destroyed by the same thread, before the fabric.
+class Mover {
+ public:
+  ~Mover();
+  Mover(const Mover&) = delete;
+  Mover& operator=(const Mover&) = delete;
+  std::uint32_t index() const { return index_; }
+  Walker<SharedPolicy>& walker() { return walker_; }
+
+ private:
+  friend class SharedFabric;
+  Mover(SharedFabric& fabric, std::uint32_t index);
+  SharedFabric& fabric_;
+  const std::uint32_t index_;
+  Walker<SharedPolicy> walker_;
+};
+
+class SharedFabric {
+ public:
+  static Result<std::unique_ptr<SharedFabric>> create(const Topology& topology,
+                                                      const ImageOptions& options = {});
+  /// `fd`: of `fd()` of the process that made it; stays the caller's.
+  static Result<std::unique_ptr<SharedFabric>> attach(int fd);
+
+  int fd() const { return image_.fd(); }
+  const Image& image() const { return image_; }
+  Tables tables() const { return Tables(image_); }
+  /// Before any thread moves: what rings the doorbell of a sleeping program.
+  void set_doorbells(SharedPolicy::Ring ring, void* context) {
+    policy_.set_doorbells(ring, context);
+  }
+
+  /// EAGAIN if too many threads move.
+  Result<std::unique_ptr<Mover>> join();
+
+  // Of the daemon, which knows what programs there are.
+
+  /// Takes an end for a program of the host; its queue pair numbers are steered by `steer`. EINVAL
+  /// if it is no host's port; EAGAIN if the host, or the fabric, has no end left.
+  Result<std::uint32_t> take_end(PortPlace host);
+  /// Packets for queue pairs in the range of 2^14 numbers come to the end.
+  void steer(std::uint32_t end, std::uint32_t qpn_range);
+  void set_member(std::uint32_t end, Lid group, bool is_member);
+  /// The program is no more. What it has handed over travels on; what comes for it is discarded.
+  void bury_end(Mover& mover, std::uint32_t end);
+  /// Repairs what dead threads have left. Returns how many links were theirs.
+  std::uint32_t repair(Mover& mover);
+  void set_link_up(Mover& mover, std::uint32_t cable, bool is_up);
+  /// The state of a node's port decides what its link lets pass.
+  void set_port_state(Mover& mover, NodeIndex node, unsigned port, wire::PortState state);
+
+ private:
+  friend class Mover;
+  explicit SharedFabric(Image image) : image_(std::move(image)), movers_(image_) {}
+  auto is_dead() const {
+    return [this](std::uint32_t mover) { return movers_.is_dead(mover); };
+  }
+  void free_drained_ends();
+  bool is_drained(std::uint32_t end) const;
+  void disconnect(std::uint32_t end);
+  void take_back(std::uint32_t end);
+
+  Image image_;
+  SharedPolicy policy_;
+  Movers movers_;
+};
+
+}  // namespace verbatim::fabric
