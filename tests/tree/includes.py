@@ -15,6 +15,9 @@ MAY_INCLUDE = {
     "mad": ("base", "observe", "wire"),
     "subnet": ("base", "observe", "wire", "mad"),
     "fabric/topology": ("base",),
+    # Of the agent, where a user's sockets lie.
+    "fabric/protocol": ("base", "agent/protocol/runtime_folder.h"),
+    "fabric/daemon": ("base", "wire", "mad", "fabric", "agent/protocol/runtime_folder.h"),
     "fabric/management": ("base", "wire", "mad", "fabric/topology"),
     "fabric/data": ("base", "wire", "fabric/topology"),
     "fabric": ("base", "observe", "wire", "mad"),
@@ -42,6 +45,7 @@ MAY_INCLUDE = {
     "ulp/rsocket": ("base",),
     "dropin/ibverbs": ("base", "region", "transport", "arena", "adapter", "wire", "agent/client", "agent/protocol/node.h",
                        "config/device.h"),
+    "dropin/ibumad": ("base", "fabric/protocol", "dropin/ibverbs/refusal.h"),
     "dropin/rdmacm": ("base", "arena", "connect", "dropin/ibverbs/services.h"),
     "dropin/rspreload": ("base", "dropin/rdmacm/locks.h", "ulp/rsocket/private.h"),
     "dropin": ("base",),

@@ -1,0 +1,249 @@
+#include "fabric/daemon/port_agents.h"
+
+#include <algorithm>
+#include <bitset>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace verbatim::fabric {
+namespace {
+
+constexpr Qpn kSubnetQp{0};
+constexpr std::uint8_t kRmppVersion = 1;
+constexpr std::uint8_t kFirstOuiClass = 0x30;
+constexpr std::uint8_t kLastOuiClass = 0x4f;
+constexpr std::size_t kTransactionAt = 8;
+/// What a program gets back of a request that has failed.
+constexpr std::size_t kHeaderBytes = wire::MadHeader::kSize;
+
+bool has_oui(std::uint8_t management_class) {
+  return management_class >= kFirstOuiClass && management_class <= kLastOuiClass;
+}
+
+/// Classes in which segmented messages exist (IBA 13.6).
+bool has_rmpp(std::uint8_t management_class) {
+  return management_class == 0x03 || management_class == 0x06 || management_class == 0x10 ||
+         management_class == 0x12 || has_oui(management_class);
+}
+
+mad::SpecialQp qp_of(std::uint8_t management_class) {
+  return management_class == 0x01 || management_class == 0x81 ? mad::SpecialQp::qp0
+                                                              : mad::SpecialQp::qp1;
+}
+
+/// The dispatcher compares whom a request went to with whom its reply comes from.
+mad::Mad mad_of(Lid peer, const ManagementDatagram& datagram) {
+  return {.peer = InfinibandPath{.dlid = peer}, .bytes = datagram.mad};
+}
+
+std::bitset<128> methods_of(const std::array<std::uint64_t, 2>& words) {
+  return std::bitset<128>(words[0]) | std::bitset<128>(words[1]) << 64;
+}
+
+}  // namespace
+
+Result<std::uint32_t> PortAgents::add(FileId file, const protocol::RegisterAgent& wanted) {
+  if (wanted.rmpp_version > kRmppVersion ||
+      (wanted.rmpp_version != 0 && !has_rmpp(wanted.management_class))) {
+    return refuse(EINVAL, fmt::format("management class {:#04x} has no RMPP of version {}",
+                                      wanted.management_class, wanted.rmpp_version));
+  }
+  std::uint32_t number = 0;
+  while (client_of(file, number)) ++number;
+  if (number >= protocol::kAgentsMax) {
+    return refuse(EMFILE, fmt::format("an open port has at most {} agents", protocol::kAgentsMax));
+  }
+  const mad::SpecialQp qp = qp_of(wanted.management_class);
+  const auto client =
+      dispatcher_.add({.qp = qp,
+                       .management_class = static_cast<wire::MadClass>(wanted.management_class),
+                       .class_version = wanted.class_version,
+                       .methods = methods_of(wanted.methods),
+                       .oui = has_oui(wanted.management_class) ? wanted.oui : 0});
+  if (!client) return std::unexpected(client.error());
+  agents_.emplace(*client,
+                  Agent{.file = file,
+                        .number = number,
+                        .qp = qp,
+                        .has_kernel_rmpp = wanted.rmpp_version != 0 && wanted.has_own_rmpp == 0});
+  return number;
+}
+
+std::optional<mad::ClientId> PortAgents::client_of(FileId file, std::uint32_t agent) const {
+  const auto found = std::ranges::find_if(agents_, [&](const auto& entry) {
+    return entry.second.file == file && entry.second.number == agent;
+  });
+  return found == agents_.end() ? std::nullopt : std::optional(found->first);
+}
+
+Result<void> PortAgents::remove(FileId file, std::uint32_t agent) {
+  const auto client = client_of(file, agent);
+  if (!client) return refuse(EINVAL, fmt::format("the open port has no agent {}", agent));
+  dispatcher_.remove(*client);
+  std::erase_if(requests_, [&](const auto& entry) { return entry.second.client == *client; });
+  agents_.erase(*client);
+  return {};
+}
+
+void PortAgents::close(FileId file) {
+  for (std::uint32_t agent = 0; agent < protocol::kAgentsMax; ++agent) {
+    if (client_of(file, agent)) (void)remove(file, agent);
+  }
+}
+
+void PortAgents::send(FileId file, const protocol::MadRecord& record, ByteSpan bytes,
+                      const PortIdentifiers& port, TimeNs now) {
+  const auto client = client_of(file, record.agent);
+  if (!client) return give_back(file, record, bytes, EINVAL);
+  if (auto sent = try_send(*client, record, bytes, port, now); !sent) {
+    log(LogLevel::info, "agent {} of a program cannot send: {}", record.agent, sent.error().text);
+    give_back(file, record, bytes, sent.error().code);
+  }
+}
+
+Result<void> PortAgents::try_send(mad::ClientId client, const protocol::MadRecord& record,
+                                  ByteSpan bytes, const PortIdentifiers& port, TimeNs now) {
+  const Agent& agent = agents_.at(client);
+  auto datagram = make_datagram(agent, record, bytes, port);
+  if (!datagram) return std::unexpected(datagram.error());
+  const auto header = wire::decode_mad_header(datagram->mad);
+  if (!header) return refuse(EINVAL, "these bytes are no management datagram");
+  if (mad::is_response(*header)) {
+    outputs_.push_back(Transmit{*datagram});
+    return {};
+  }
+  Request request{
+      .client = client, .record = record, .datagram = *datagram, .retries_left = record.retries};
+  if (record.timeout_ms != 0) return expect_reply(request, now);
+  const std::uint64_t own = std::uint64_t{raw(client)} << 32;
+  store_be(&request.datagram.mad[kTransactionAt], own | (header->transaction & 0xffff'ffff));
+  outputs_.push_back(Transmit{request.datagram});
+  return {};
+}
+
+/// Sends it, too, by the transaction id that its reply will have.
+Result<void> PortAgents::expect_reply(Request& request, TimeNs now) {
+  const TimeNs deadline = now + request.record.timeout_ms * kMillisecond;
+  const auto transaction = dispatcher_.expect_reply(
+      request.client, mad_of(request.datagram.path.dlid, request.datagram), deadline);
+  if (!transaction) return std::unexpected(transaction.error());
+  store_be(&request.datagram.mad[kTransactionAt], *transaction);
+  outputs_.push_back(Transmit{request.datagram});
+  requests_.insert_or_assign(*transaction, request);
+  return {};
+}
+
+Result<ManagementDatagram> PortAgents::make_datagram(const Agent& agent,
+                                                     const protocol::MadRecord& record,
+                                                     ByteSpan bytes,
+                                                     const PortIdentifiers& port) const {
+  const protocol::MadAddress& to = record.address;
+  if (bytes.size() > wire::kMadBytes) {
+    return refuse(EINVAL, fmt::format("{} bytes are more than a datagram has", bytes.size()));
+  }
+  if (to.pkey_index >= port.pkeys.size()) {
+    return refuse(EINVAL, fmt::format("the port has no P_Key {}", to.pkey_index));
+  }
+  const bool is_subnet = agent.qp == mad::SpecialQp::qp0;
+  ManagementDatagram datagram;
+  datagram.path.dlid = Lid{to.lid};
+  datagram.path.slid =
+      Lid{static_cast<std::uint16_t>(raw(port.lid) | (to.path_bits & ((1u << port.lmc) - 1)))};
+  datagram.path.service_level = to.service_level;
+  if (to.has_grh != 0) {
+    GlobalRoute grh{.source = port.gid,
+                    .flow_label = to.flow_label,
+                    .traffic_class = to.traffic_class,
+                    .hop_limit = to.hop_limit};
+    std::ranges::copy(to.gid, grh.destination.bytes.begin());
+    datagram.path.grh = grh;
+  }
+  datagram.source_qp = is_subnet ? kSubnetQp : wire::kManagementQpn;
+  datagram.destination_qp = Qpn{to.qpn};
+  datagram.qkey = is_subnet ? 0 : to.qkey;
+  datagram.pkey = port.pkeys[to.pkey_index];
+  std::ranges::copy(bytes, datagram.mad.begin());
+  return datagram;
+}
+
+void PortAgents::give_back(FileId file, const protocol::MadRecord& record, ByteSpan bytes,
+                           int error) {
+  const ByteSpan header = bytes.first(std::min(bytes.size(), kHeaderBytes));
+  Delivery delivery{.file = file, .record = record, .bytes = {header.begin(), header.end()}};
+  delivery.record.status = static_cast<std::uint32_t>(error);
+  outputs_.push_back(std::move(delivery));
+}
+
+void PortAgents::on_datagram(const ManagementDatagram& datagram, const PortIdentifiers& port,
+                             TimeNs /*now*/) {
+  const auto qp = datagram.destination_qp == kSubnetQp ? mad::SpecialQp::qp0 : mad::SpecialQp::qp1;
+  const auto decision = dispatcher_.route(qp, mad_of(datagram.path.slid, datagram));
+  if (decision.answer_unsupported) {
+    outputs_.push_back(Transmit{unsupported_answer(datagram)});
+    return;
+  }
+  if (!decision.client) return;
+  if (decision.is_reply) requests_.erase(load_be<std::uint64_t>(&datagram.mad[kTransactionAt]));
+  const Agent& agent = agents_.at(*decision.client);
+  outputs_.push_back(
+      Delivery{.file = agent.file,
+               .record = {.agent = agent.number, .address = address_of(datagram, port)},
+               .bytes = {datagram.mad.begin(), datagram.mad.end()}});
+}
+
+void PortAgents::on_time(TimeNs now) {
+  while (const auto expired = dispatcher_.take_expired(now)) {
+    auto node = requests_.extract(expired->second);
+    Request& request = node.mapped();
+    if (request.retries_left > 0) {
+      --request.retries_left;
+      if (expect_reply(request, now)) continue;
+    }
+    give_back(agents_.at(request.client).file, request.record, request.datagram.mad, ETIMEDOUT);
+  }
+}
+
+std::optional<PortOutput> PortAgents::take_output() {
+  if (outputs_.empty()) return std::nullopt;
+  PortOutput first = std::move(outputs_.front());
+  outputs_.pop_front();
+  return first;
+}
+
+protocol::MadAddress address_of(const ManagementDatagram& datagram, const PortIdentifiers& port) {
+  protocol::MadAddress from;
+  from.qpn = datagram.source_qp.value();
+  from.qkey = datagram.qkey;
+  from.lid = raw(datagram.path.slid);
+  from.service_level = datagram.path.service_level;
+  from.path_bits = static_cast<std::uint8_t>(raw(datagram.path.dlid) & ((1u << port.lmc) - 1));
+  if (const auto& grh = datagram.path.grh) {
+    from.has_grh = 1;
+    std::ranges::copy(grh->source.bytes, from.gid.begin());
+    from.flow_label = grh->flow_label;
+    from.hop_limit = grh->hop_limit;
+    from.traffic_class = grh->traffic_class;
+  }
+  // The membership bit of the sender's key may be another than ours (IBA 10.9.1).
+  constexpr std::uint16_t kKeyBits = 0x7fff;
+  const auto key = std::ranges::find(port.pkeys, datagram.pkey & kKeyBits,
+                                     [](std::uint16_t own) { return own & kKeyBits; });
+  if (key != port.pkeys.end()) {
+    from.pkey_index = static_cast<std::uint16_t>(key - port.pkeys.begin());
+  }
+  return from;
+}
+
+ManagementDatagram unsupported_answer(const ManagementDatagram& request) {
+  ManagementDatagram answer = request;
+  std::swap(answer.path.dlid, answer.path.slid);
+  if (answer.path.grh) std::swap(answer.path.grh->source, answer.path.grh->destination);
+  std::swap(answer.source_qp, answer.destination_qp);
+  answer.mad = mad::unsupported_answer(request.mad);
+  return answer;
+}
+
+}  // namespace verbatim::fabric

@@ -1,0 +1,200 @@
+#include "fabric/daemon/port_agents.h"
+
+#include <array>
+#include <cerrno>
+
+#include <gtest/gtest.h>
+
+namespace verbatim::fabric {
+namespace {
+
+constexpr std::uint8_t kAdministration = 0x03;
+constexpr std::uint8_t kDirectedRoute = 0x81;
+constexpr std::uint8_t kVendor = 0x32;
+constexpr std::uint32_t kOui = 0x1405;
+constexpr FileId kFile{10};
+constexpr FileId kOtherFile{11};
+constexpr std::array<std::uint16_t, 2> kPKeys{0xffff, 0x8001};
+const PortIdentifiers kPort{.lid = Lid{4}, .lmc = 1, .gid = {}, .pkeys = kPKeys};
+
+using Bytes = std::array<std::byte, wire::kMadBytes>;
+
+Bytes datagram(std::uint8_t management_class, wire::MadMethod method, std::uint64_t transaction) {
+  Bytes bytes{};
+  wire::encode({.management_class = static_cast<wire::MadClass>(management_class),
+                .method = method,
+                .transaction = transaction},
+               std::span(bytes).first<wire::MadHeader::kSize>());
+  return bytes;
+}
+
+std::uint64_t transaction_of(ByteSpan bytes) { return load_be<std::uint64_t>(bytes.data() + 8); }
+
+/// A port with one agent, which asks LID 9.
+class PortAgentsTest : public testing::Test {
+ protected:
+  std::uint32_t add(FileId file, std::uint8_t management_class, std::uint64_t methods = 0) {
+    const auto number = agents.add(file, {.management_class = management_class,
+                                          .class_version = 1,
+                                          .oui = management_class == kVendor ? kOui : 0,
+                                          .methods = {methods, 0}});
+    EXPECT_TRUE(number) << number.error().text;
+    return number.value_or(99);
+  }
+  void send(const Bytes& bytes, std::uint32_t timeout_ms = 0, std::uint32_t retries = 0,
+            TimeNs now = 0) {
+    agents.send(kFile,
+                {.agent = 0,
+                 .timeout_ms = timeout_ms,
+                 .retries = retries,
+                 .length = static_cast<std::uint32_t>(bytes.size()),
+                 .address = {.qpn = 1, .lid = 9, .pkey_index = pkey_index}},
+                bytes, kPort, now);
+  }
+  template <typename T>
+  std::optional<T> take() {
+    const auto output = agents.take_output();
+    const T* const value = output ? std::get_if<T>(&*output) : nullptr;
+    return value != nullptr ? std::optional(*value) : std::nullopt;
+  }
+  /// The answer to what was sent, from LID `from`.
+  ManagementDatagram answer_to(const ManagementDatagram& request, std::uint16_t from = 9) const {
+    ManagementDatagram answer{.path = {.dlid = Lid{5}, .slid = Lid{from}},
+                              .source_qp = request.destination_qp,
+                              .destination_qp = request.source_qp,
+                              .mad = request.mad};
+    answer.mad[3] = std::byte{0x81};
+    return answer;
+  }
+
+  PortAgents agents;
+  std::uint16_t pkey_index = 0;
+};
+
+TEST_F(PortAgentsTest, AgentsHaveTheLowestFreeNumberOfTheirFile) {
+  EXPECT_EQ(add(kFile, kAdministration), 0u);
+  EXPECT_EQ(add(kFile, kAdministration), 1u);
+  EXPECT_EQ(add(kOtherFile, kAdministration), 0u);
+  EXPECT_TRUE(agents.remove(kFile, 0));
+  EXPECT_EQ(agents.remove(kFile, 0).error().code, EINVAL);
+  EXPECT_EQ(add(kFile, kAdministration), 0u);
+}
+
+TEST_F(PortAgentsTest, MethodHasOneAgentUntilItsFileIsClosed) {
+  add(kFile, kDirectedRoute, 1u << 1);
+  const protocol::RegisterAgent same{
+      .management_class = kDirectedRoute, .class_version = 1, .methods = {1u << 1, 0}};
+  EXPECT_EQ(agents.add(kOtherFile, same).error().code, EINVAL);
+  agents.close(kFile);
+  EXPECT_TRUE(agents.add(kOtherFile, same));
+}
+
+TEST_F(PortAgentsTest, RmppIsOfSomeClassesAndOfVersion1) {
+  const auto code = [&](std::uint8_t management_class, std::uint8_t version) {
+    const auto added = agents.add(
+        kFile, {.management_class = management_class, .class_version = 1, .rmpp_version = version});
+    return added ? 0 : added.error().code;
+  };
+  EXPECT_EQ(code(kDirectedRoute, 1), EINVAL);
+  EXPECT_EQ(code(kAdministration, 2), EINVAL);
+  EXPECT_EQ(code(kAdministration, 1), 0);
+}
+
+TEST_F(PortAgentsTest, RequestCarriesTheAgentAndItsReplyComesBackOnce) {
+  add(kFile, kAdministration);
+  send(datagram(kAdministration, wire::MadMethod::get, 0xdead'beef'0000'0007), 100);
+  const auto sent = take<Transmit>();
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(transaction_of(sent->datagram.mad) & 0xffff'ffff, 7u);
+  EXPECT_NE(transaction_of(sent->datagram.mad) >> 32, 0xdead'beef);
+  EXPECT_EQ(sent->datagram.path.slid, Lid{4});
+  agents.on_datagram(answer_to(sent->datagram), kPort, 1);
+  const auto delivered = take<Delivery>();
+  ASSERT_TRUE(delivered);
+  EXPECT_EQ(delivered->file, kFile);
+  EXPECT_EQ(delivered->record.status, 0u);
+  EXPECT_EQ(delivered->record.address.lid, 9);
+  EXPECT_EQ(delivered->record.address.path_bits, 1);
+  EXPECT_EQ(delivered->bytes.size(), wire::kMadBytes);
+  agents.on_datagram(answer_to(sent->datagram), kPort, 2);
+  EXPECT_FALSE(take<Delivery>());
+  EXPECT_EQ(agents.deadline(), kNever);
+}
+
+TEST_F(PortAgentsTest, ReplyFromElsewhereIsDropped) {
+  add(kFile, kAdministration);
+  send(datagram(kAdministration, wire::MadMethod::get, 7), 100);
+  agents.on_datagram(answer_to(take<Transmit>()->datagram, 8), kPort, 1);
+  EXPECT_FALSE(take<Delivery>());
+}
+
+TEST_F(PortAgentsTest, UnansweredRequestIsRepeatedAndThenComesBack) {
+  add(kFile, kAdministration);
+  send(datagram(kAdministration, wire::MadMethod::get, 7), 100, 1);
+  const auto first = take<Transmit>();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(agents.deadline(), 100 * kMillisecond);
+  agents.on_time(100 * kMillisecond);
+  const auto second = take<Transmit>();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->datagram.mad, first->datagram.mad);
+  EXPECT_EQ(agents.deadline(), 200 * kMillisecond);
+  agents.on_time(200 * kMillisecond);
+  const auto given_back = take<Delivery>();
+  ASSERT_TRUE(given_back);
+  EXPECT_EQ(given_back->record.status, static_cast<std::uint32_t>(ETIMEDOUT));
+  EXPECT_EQ(given_back->bytes.size(), wire::MadHeader::kSize);
+  EXPECT_EQ(transaction_of(given_back->bytes), transaction_of(first->datagram.mad));
+}
+
+TEST_F(PortAgentsTest, WhatCannotBeSentComesBackWithTheReason) {
+  const auto reason = [&] {
+    const auto given_back = take<Delivery>();
+    return given_back ? given_back->record.status : 0;
+  };
+  const Bytes request = datagram(kAdministration, wire::MadMethod::get, 7);
+  send(request, 100);
+  EXPECT_EQ(reason(), static_cast<std::uint32_t>(EINVAL));  // There is no agent.
+  add(kFile, kAdministration);
+  pkey_index = 2;
+  send(request, 100);
+  EXPECT_EQ(reason(), static_cast<std::uint32_t>(EINVAL));
+  pkey_index = 1;
+  send(request, 100);
+  EXPECT_EQ(take<Transmit>()->datagram.pkey, kPKeys[1]);
+  send(request, 100);
+  EXPECT_EQ(reason(), static_cast<std::uint32_t>(EINVAL));  // Its transaction id is in flight.
+}
+
+TEST_F(PortAgentsTest, ClosedFileGetsNothing) {
+  add(kFile, kAdministration);
+  send(datagram(kAdministration, wire::MadMethod::get, 7), 100);
+  const auto sent = take<Transmit>();
+  agents.close(kFile);
+  EXPECT_TRUE(agents.empty());
+  EXPECT_EQ(agents.deadline(), kNever);
+  agents.on_datagram(answer_to(sent->datagram), kPort, 1);
+  EXPECT_FALSE(agents.take_output());
+}
+
+TEST_F(PortAgentsTest, RequestThatNobodyTakesIsAnsweredOnItsWayBack) {
+  const ManagementDatagram request{.path = {.dlid = Lid{4}, .slid = Lid{9}},
+                                   .source_qp = Qpn{1},
+                                   .destination_qp = Qpn{1},
+                                   .mad = datagram(kVendor, wire::MadMethod::get, 7)};
+  agents.on_datagram(request, kPort, 0);
+  const auto answer = take<Transmit>();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->datagram.path.dlid, Lid{9});
+  EXPECT_EQ(answer->datagram.mad[3], std::byte{0x81});
+  EXPECT_EQ(load_be<std::uint16_t>(&answer->datagram.mad[4]), 0x000c);
+}
+
+TEST_F(PortAgentsTest, ResponseOfAProgramKeepsItsTransactionId) {
+  add(kFile, kAdministration, 1u << 1);
+  send(datagram(kAdministration, wire::MadMethod::get_response, 0x1234'5678'9abc'def0));
+  EXPECT_EQ(transaction_of(take<Transmit>()->datagram.mad), 0x1234'5678'9abc'def0u);
+}
+
+}  // namespace
+}  // namespace verbatim::fabric

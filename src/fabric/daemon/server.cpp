@@ -1,0 +1,240 @@
+#include "fabric/daemon/server.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "fabric/daemon/host_facts.h"
+
+namespace verbatim::fabric {
+namespace {
+
+/// So long a subnet manager has to end by itself: then it is killed.
+constexpr TimeNs kManagerPatience = 2 * kSecond;
+/// Of one connection; then it is the others' turn.
+constexpr int kMessagesPerTurn = 64;
+constexpr std::uint64_t kSeed = 1;
+
+Result<UniqueFd> watch_signals() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int number : {SIGTERM, SIGINT}) sigaddset(&ends, number);
+  sigprocmask(SIG_BLOCK, &ends, nullptr);
+  UniqueFd fd(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) return refuse_errno("signalfd");
+  return fd;
+}
+
+/// Becomes readable when the file is removed or renamed.
+Result<UniqueFd> watch_file(const std::string& path) {
+  UniqueFd fd(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (!fd ||
+      inotify_add_watch(fd.get(), path.c_str(), IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) < 0) {
+    return refuse_errno("cannot watch " + path);
+  }
+  return fd;
+}
+
+bool is_of_this_user(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::create(Options options) {
+  auto folder = protocol::FabricFolder::of(options.name);
+  if (!folder) return std::unexpected(folder.error());
+  if (auto made = folder->make(); !made) return std::unexpected(made.error());
+  std::unique_ptr<Server> server(new Server(std::move(options), std::move(*folder)));
+  if (auto opened = server->open(); !opened) return std::unexpected(opened.error());
+  return server;
+}
+
+Server::Server(Options options, protocol::FabricFolder folder)
+    : options_(std::move(options)),
+      folder_(std::move(folder)),
+      net_(options_.topology, *this, kSeed) {}
+
+Server::~Server() {
+  if (lock_.fd() < 0) return;  // Another one has the folder.
+  folder_.remove();
+}
+
+Result<void> Server::open() {
+  auto lock = agent::LockFile::take(folder_.lock(), 0);
+  if (!lock && lock.error().code == EWOULDBLOCK) {
+    return refuse(EEXIST, fmt::format("fabric '{0}' runs already: 'verbatim fabric down --name "
+                                      "{0}' ends it",
+                                      options_.name));
+  }
+  if (!lock) return std::unexpected(lock.error());
+  lock_ = std::move(*lock);
+  folder_.remove();  // What a killed daemon has left.
+  auto again = agent::LockFile::take(folder_.lock(), 0);
+  if (!again) return std::unexpected(again.error());
+  lock_ = std::move(*again);
+  epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return refuse_errno("epoll");
+  auto signals = watch_signals();
+  if (!signals) return std::unexpected(signals.error());
+  signals_ = std::move(*signals);
+  auto files = IssmFiles::create();
+  if (!files) return std::unexpected(files.error());
+  issm_files_ = std::move(*files);
+  auto listener = agent::listen_at(folder_.socket());
+  if (!listener) return std::unexpected(listener.error());
+  listener_ = std::move(*listener);
+  auto socket_watch = watch_file(folder_.socket());
+  if (!socket_watch) return std::unexpected(socket_watch.error());
+  socket_watch_ = std::move(*socket_watch);
+  for (const int fd : {signals_.get(), issm_files_->fd(), listener_.get(), socket_watch_.get()}) {
+    if (auto watched = watch(fd, EPOLLIN); !watched) return watched;
+  }
+  return options_.runs_manager ? start_manager() : Result<void>();
+}
+
+Result<void> Server::start_manager() {
+  const auto host = first_host(options_.topology);
+  if (!host) return refuse(EINVAL, "a subnet manager needs a host, and the fabric has none");
+  const wire::NodeInfo info = net_.node_info({*host, 1});
+  auto manager = SubnetManager::start(
+      folder_, {.fabric = options_.name, .host_guid = info.node_guid, .port_guid = info.port_guid});
+  if (!manager) return std::unexpected(manager.error());
+  manager_ = std::move(*manager);
+  return watch(manager_->fd(), EPOLLIN);
+}
+
+Result<void> Server::watch(int fd, std::uint32_t events) const {
+  epoll_event event{.events = events, .data = {.fd = fd}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return refuse_errno("epoll");
+  return {};
+}
+
+void Server::run() {
+  while (!is_stopping_ || manager_) {
+    const TimeNs due = deadline();
+    const TimeNs now = monotonic_now();
+    const int wait_ms = due == kNever ? -1
+                        : due <= now  ? 0
+                                      : static_cast<int>((due - now) / kMillisecond + 1);
+    std::array<epoll_event, 64> ready;
+    const int count = epoll_wait(epoll_.get(), ready.data(), ready.size(), wait_ms);
+    for (int i = 0; i < count; ++i) serve(ready[static_cast<std::size_t>(i)].data.fd);
+    on_time(monotonic_now());
+  }
+}
+
+void Server::serve(int fd) {
+  if (fd == listener_.get()) {
+    accept_all();
+  } else if (fd == issm_files_->fd()) {
+    on_issm_changes();
+  } else if (fd == signals_.get()) {
+    signalfd_siginfo info;
+    while (read(fd, &info, sizeof info) > 0) begin_to_stop();
+  } else if (fd == socket_watch_.get()) {
+    std::array<char, 4096> events;
+    while (read(fd, events.data(), events.size()) > 0) {
+    }
+    if (access(folder_.socket().c_str(), F_OK) != 0) begin_to_stop();
+  } else if (manager_ && fd == manager_->fd()) {
+    on_manager_end();
+  } else if (connections_.contains(fd)) {
+    serve_connection(fd);
+  }
+}
+
+void Server::accept_all() {
+  for (;;) {
+    UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd) return;
+    if (!is_of_this_user(fd.get()) || !watch(fd.get(), EPOLLIN)) continue;
+    const int key = fd.get();
+    connections_.emplace(key, Connection{.fd = std::move(fd), .port = {}, .queue = {}});
+  }
+}
+
+/// Takes what has come; closes the connection at its end or where it says nonsense.
+void Server::serve_connection(int fd) {
+  Connection& connection = connections_.at(fd);
+  flush(connection);
+  for (int taken = 0; taken < kMessagesPerTurn; ++taken) {
+    const auto incoming = receiver_.receive(fd, MSG_DONTWAIT);
+    if (!incoming && incoming.error().code == EAGAIN) break;
+    if (!incoming) return close_connection(fd);
+    auto served = on_message(connection, *incoming);
+    if (served) continue;
+    protocol::Refusal refusal;
+    refusal.code = served.error().code;
+    protocol::put_text(refusal.text, served.error().text);
+    if (connection.port) {
+      log(LogLevel::warn, "an open port is closed: {}", served.error().text);
+      return close_connection(fd);
+    }
+    (void)protocol::send(fd, refusal, -1, MSG_DONTWAIT);
+  }
+  carry_out(monotonic_now());
+}
+
+void Server::close_connection(int fd) {
+  const auto node = connections_.extract(fd);
+  if (const auto port = node.mapped().port) {
+    agents_of(*port).close(FileId{static_cast<std::uint32_t>(fd)});
+    carry_out(monotonic_now());
+  }
+}
+
+void Server::on_issm_changes() {
+  for (const auto& change : issm_files_->take_changes()) {
+    net_.set_is_sm(change.port, change.is_open, monotonic_now());
+  }
+  carry_out(monotonic_now());
+}
+
+void Server::on_manager_end() {
+  manager_exit_status_ = manager_->take_exit_status();
+  manager_.reset();
+  if (is_stopping_) return;
+  log(LogLevel::error, "the subnet manager has ended with status {}: see {}", *manager_exit_status_,
+      folder_.manager_log());
+}
+
+TimeNs Server::deadline() const {
+  TimeNs first = std::min({net_.deadline(), views_due_, kill_manager_at_});
+  for (const auto& [port, due] : deadlines_) first = std::min(first, due);
+  return first;
+}
+
+void Server::on_time(TimeNs now) {
+  if (net_.deadline() <= now) net_.on_time(now);
+  for (const auto& [port, due] : deadlines_) {
+    if (due <= now) agents_of(port).on_time(now);
+  }
+  carry_out(now);
+  if (views_due_ <= now) write_changed_views();
+  if (kill_manager_at_ <= now && manager_) {
+    kill_manager_at_ = kNever;
+    manager_->stop(/*with_patience=*/false);
+  }
+}
+
+/// The subnet manager ends first, while its port still answers.
+void Server::begin_to_stop() {
+  if (std::exchange(is_stopping_, true) || !manager_) return;
+  manager_->stop(/*with_patience=*/true);
+  kill_manager_at_ = monotonic_now() + kManagerPatience;
+}
+
+}  // namespace verbatim::fabric

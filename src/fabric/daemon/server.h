@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "agent/protocol/runtime_folder.h"
+#include "base/error.h"
+#include "base/os/unique_fd.h"
+#include "base/time.h"
+#include "fabric/daemon/issm_files.h"
+#include "fabric/daemon/port_agents.h"
+#include "fabric/daemon/subnet_manager.h"
+#include "fabric/management/management_net.h"
+#include "fabric/protocol/channel.h"
+#include "fabric/protocol/fabric_folder.h"
+#include "fabric/topology/topology.h"
+
+/// A running fabric: its nodes' management agents, and the sockets by which programs are hosts.
+namespace verbatim::fabric {
+
+class Server final : private HostSoftware {
+ public:
+  struct Options {
+    std::string name;
+    Topology topology;
+    bool runs_manager = false;
+  };
+  /// EEXIST: a fabric of this name runs.
+  static Result<std::unique_ptr<Server>> create(Options options);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  /// Serves until it is told to stop, by a command or a signal, or its socket's file is taken away.
+  void run();
+
+ private:
+  /// A connection. It becomes an open port, or makes a request.
+  struct Connection {
+    UniqueFd fd;
+    std::optional<PortPlace> port;
+    std::deque<Delivery> queue;  // What the socket has had no room for.
+  };
+
+  Server(Options options, protocol::FabricFolder folder);
+  Result<void> open();
+  Result<void> start_manager();
+  Result<void> watch(int fd, std::uint32_t events) const;
+
+  void serve(int fd);
+  void accept_all();
+  void serve_connection(int fd);
+  void close_connection(int fd);
+  void on_issm_changes();
+  void on_manager_end();
+
+  // server_requests.cpp: returns why the request is refused.
+  Result<void> on_message(Connection& connection, const protocol::Incoming& incoming);
+  Result<void> on_open(Connection& connection, const protocol::OpenPort& request);
+  Result<void> on_issm(Connection& connection, const protocol::IssmRequest& request);
+  Result<void> on_view(Connection& connection, const protocol::ViewRequest& request);
+  Result<void> on_status(Connection& connection);
+  Result<void> on_port_message(Connection& connection, const protocol::Incoming& incoming);
+  Result<void> on_mad(Connection& connection, const protocol::Incoming& incoming);
+  Result<PortPlace> find_port(const protocol::HostName& host, unsigned port) const;
+
+  // server_datagrams.cpp
+  void on_datagram(PortPlace port, const ManagementDatagram& datagram, TimeNs now) override;
+  void on_port_changed(PortPlace port) override;
+  PortAgents& agents_of(PortPlace port);
+  /// Sends and delivers what the ports' agents have made, until nothing is left.
+  void carry_out(TimeNs now);
+  void deliver(Delivery delivery);
+  void flush(Connection& connection);
+  void write_changed_views();
+
+  TimeNs deadline() const;
+  void on_time(TimeNs now);
+  void begin_to_stop();
+
+  const Options options_;
+  const protocol::FabricFolder folder_;
+  agent::LockFile lock_;
+  UniqueFd epoll_;
+  UniqueFd listener_;
+  UniqueFd signals_;
+  UniqueFd socket_watch_;
+  std::optional<IssmFiles> issm_files_;
+  std::optional<SubnetManager> manager_;
+  std::optional<int> manager_exit_status_;
+  std::map<int, Connection> connections_;
+  std::map<PortPlace, PortAgents> agents_;
+  std::set<PortPlace> touched_;            // Ports whose agents may have output.
+  std::map<PortPlace, TimeNs> deadlines_;  // Of ports whose agents wait.
+  std::set<std::uint32_t> hosts_with_view_;
+  std::set<std::uint32_t> changed_hosts_;
+  TimeNs views_due_ = kNever;
+  protocol::Receiver receiver_;
+  bool is_stopping_ = false;
+  TimeNs kill_manager_at_ = kNever;
+  ManagementNet net_;  // Last: it calls the others.
+};
+
+}  // namespace verbatim::fabric

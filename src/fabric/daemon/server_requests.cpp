@@ -1,0 +1,156 @@
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include "fabric/daemon/host_facts.h"
+#include "fabric/daemon/host_view.h"
+#include "fabric/daemon/server.h"
+#include "fabric/daemon/status.h"
+
+/// What programs and commands ask for.
+namespace verbatim::fabric {
+namespace {
+
+using protocol::MessageType;
+using protocol::text_of;
+
+protocol::Refusal refusal_of(const Error& error) {
+  protocol::Refusal refusal;
+  refusal.code = error.code;
+  protocol::put_text(refusal.text, error.text);
+  return refusal;
+}
+
+/// Calls `serve` with the message as a `Request`.
+template <typename Request, typename Serve>
+Result<void> with(const protocol::Incoming& incoming, Serve serve) {
+  const auto request = protocol::decode<Request>(incoming.bytes);
+  if (!request) return std::unexpected(request.error());
+  return serve(*request);
+}
+
+template <typename Answer>
+Result<void> reply(int fd, const Answer& message, int descriptor = -1) {
+  return protocol::send(fd, message, descriptor, MSG_DONTWAIT);
+}
+
+}  // namespace
+
+Result<void> Server::on_message(Connection& connection, const protocol::Incoming& incoming) {
+  if (connection.port) return on_port_message(connection, incoming);
+  const auto type = protocol::type_of(incoming.bytes);
+  if (!type) return std::unexpected(type.error());
+  switch (*type) {
+    case MessageType::host_request:
+      return with<protocol::HostRequest>(incoming, [&](const auto& request) -> Result<void> {
+        const auto host = find_host(net_.topology(), text_of(request.host));
+        if (!host) return std::unexpected(host.error());
+        return reply(connection.fd.get(), describe(net_, *host));
+      });
+    case MessageType::view_request:
+      return with<protocol::ViewRequest>(
+          incoming, [&](const auto& request) { return on_view(connection, request); });
+    case MessageType::issm_request:
+      return with<protocol::IssmRequest>(
+          incoming, [&](const auto& request) { return on_issm(connection, request); });
+    case MessageType::open_port:
+      return with<protocol::OpenPort>(
+          incoming, [&](const auto& request) { return on_open(connection, request); });
+    case MessageType::status_request:
+      return on_status(connection);
+    case MessageType::stop_request:
+      begin_to_stop();
+      return {};
+    default:
+      return refuse(EPROTO, fmt::format("there is no request {:#x}", static_cast<unsigned>(*type)));
+  }
+}
+
+Result<PortPlace> Server::find_port(const protocol::HostName& host, unsigned port) const {
+  const auto found = find_host(net_.topology(), text_of(host));
+  if (!found) return std::unexpected(found.error());
+  if (port == 0 || port > net_.topology().nodes[*found].ports || port > protocol::kPortsMax) {
+    return refuse(ENODEV, fmt::format("host '{}' has no port {}", text_of(host), port));
+  }
+  return PortPlace{*found, static_cast<std::uint8_t>(port)};
+}
+
+Result<void> Server::on_open(Connection& connection, const protocol::OpenPort& request) {
+  const auto port = find_port(request.host, request.port);
+  if (!port) return std::unexpected(port.error());
+  connection.port = *port;
+  return reply(connection.fd.get(), protocol::Opened{});
+}
+
+Result<void> Server::on_issm(Connection& connection, const protocol::IssmRequest& request) {
+  const auto port = find_port(request.host, request.port);
+  if (!port) return std::unexpected(port.error());
+  const std::string path = folder_.issm(net_.node_info(*port).node_guid, port->port);
+  if (auto made = issm_files_->add(*port, path); !made) return made;
+  protocol::IssmPath answer;
+  if (path.size() >= answer.path.size()) return refuse(ENAMETOOLONG, path);
+  protocol::put_text(answer.path, path);
+  return reply(connection.fd.get(), answer);
+}
+
+Result<void> Server::on_view(Connection& connection, const protocol::ViewRequest& request) {
+  const auto host = find_host(net_.topology(), text_of(request.host));
+  if (!host) return std::unexpected(host.error());
+  const protocol::HostDescription facts = describe(net_, *host);
+  if (hosts_with_view_.insert(*host).second) {
+    if (auto written = write_view(folder_.view(facts.guid), facts); !written) return written;
+  }
+  return reply(connection.fd.get(), facts);
+}
+
+Result<void> Server::on_status(Connection& connection) {
+  auto status = status_of(net_);
+  status["name"] = options_.name;
+  if (manager_) status["manager"] = {{"pid", manager_->pid()}};
+  if (manager_exit_status_) status["manager"] = {{"exit_status", *manager_exit_status_}};
+  const std::string text = status.dump();
+  const auto memfd = protocol::memfd_of(std::as_bytes(std::span(text)));
+  if (!memfd) return std::unexpected(memfd.error());
+  return reply(connection.fd.get(), protocol::Status{.size = text.size()}, memfd->get());
+}
+
+Result<void> Server::on_port_message(Connection& connection, const protocol::Incoming& incoming) {
+  const auto type = protocol::type_of(incoming.bytes);
+  if (!type) return std::unexpected(type.error());
+  PortAgents& agents = agents_of(*connection.port);
+  const FileId file{static_cast<std::uint32_t>(connection.fd.get())};
+  const int beside = incoming.descriptor.get();  // The socket that came with the request.
+  switch (*type) {
+    case MessageType::sent_mad:
+      return on_mad(connection, incoming);
+    case MessageType::register_agent:
+      return with<protocol::RegisterAgent>(incoming, [&](const auto& request) -> Result<void> {
+        const auto number = agents.add(file, request);
+        if (!number) return reply(beside, refusal_of(number.error()));
+        return reply(beside, protocol::Registered{.agent = *number});
+      });
+    case MessageType::unregister_agent:
+      return with<protocol::UnregisterAgent>(incoming, [&](const auto& request) -> Result<void> {
+        const auto removed = agents.remove(file, request.agent);
+        if (!removed) return reply(beside, refusal_of(removed.error()));
+        return reply(beside, protocol::Done{});
+      });
+    default:
+      return refuse(EPROTO, fmt::format("an open port cannot {:#x}", static_cast<unsigned>(*type)));
+  }
+}
+
+Result<void> Server::on_mad(Connection& connection, const protocol::Incoming& incoming) {
+  const auto mad = protocol::decode_mad(incoming.bytes, MessageType::sent_mad);
+  if (!mad) return std::unexpected(mad.error());
+  const auto bytes = protocol::datagram_of(*mad, incoming.descriptor);
+  if (!bytes) return std::unexpected(bytes.error());
+  const FileId file{static_cast<std::uint32_t>(connection.fd.get())};
+  agents_of(*connection.port)
+      .send(file, mad->record, *bytes, identifiers(net_, *connection.port), monotonic_now());
+  carry_out(monotonic_now());
+  return {};
+}
+
+}  // namespace verbatim::fabric

@@ -1,0 +1,74 @@
+#include "fabric/daemon/status.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace verbatim::fabric {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* state_name(wire::PortState state) {
+  constexpr std::array kNames{"no change", "down", "init", "armed", "active"};
+  return raw(state) < kNames.size() ? kNames[raw(state)] : "unknown";
+}
+
+/// Names may have any bytes; JSON is UTF-8.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text;
+}
+
+Json status_of_port(const ManagementNet& net, PortPlace place) {
+  const wire::PortInfo& port = net.port_info(place);
+  return {{"port", place.port},
+          {"guid", fmt::format("{:#018x}", net.node_info(place).port_guid)},
+          {"lid", raw(port.lid)},
+          {"sm_lid", raw(port.sm_lid)},
+          {"state", state_name(port.state)}};
+}
+
+Json status_of_node(const ManagementNet& net, std::uint32_t index) {
+  const Node& node = net.topology().nodes[index];
+  Json ports = Json::array();
+  if (node.kind == NodeKind::switch_node) {
+    ports.push_back(status_of_port(net, {index, 0}));
+  } else {
+    for (unsigned port = 1; port <= node.ports; ++port) {
+      ports.push_back(status_of_port(net, {index, static_cast<std::uint8_t>(port)}));
+    }
+  }
+  constexpr std::array kKinds{"host", "switch", "router"};
+  return {{"name", printable(node.name)},
+          {"kind", kKinds[raw(node.kind)]},
+          {"guid", fmt::format("{:#018x}", node.guid)},
+          {"physical_ports", node.ports},
+          {"ports", std::move(ports)}};
+}
+
+Json end_of(const ManagementNet& net, PortPlace place) {
+  return {{"node", printable(net.topology().nodes[place.node].name)},
+          {"port", place.port},
+          {"state", state_name(net.port_info(place).state)}};
+}
+
+}  // namespace
+
+Json status_of(const ManagementNet& net) {
+  Json nodes = Json::array();
+  for (std::uint32_t i = 0; i < net.topology().nodes.size(); ++i) {
+    nodes.push_back(status_of_node(net, i));
+  }
+  Json links = Json::array();
+  for (const Link& link : net.topology().links) {
+    links.push_back({{"a", end_of(net, link.a)},
+                     {"b", end_of(net, link.b)},
+                     {"rate", rate_text(link.width, link.speed)}});
+  }
+  return {{"nodes", std::move(nodes)}, {"links", std::move(links)}};
+}
+
+}  // namespace verbatim::fabric

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "fabric/management/management_net.h"
+
+namespace verbatim::fabric {
+
+/// Nodes and links as `verbatim fabric show --json` prints them.
+nlohmann::ordered_json status_of(const ManagementNet& net);
+
+}  // namespace verbatim::fabric

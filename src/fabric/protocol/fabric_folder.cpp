@@ -1,0 +1,84 @@
+#include "fabric/protocol/fabric_folder.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "agent/protocol/runtime_folder.h"
+
+namespace verbatim::fabric::protocol {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kPrefix = "fabric-";
+
+}  // namespace
+
+Result<FabricFolder> FabricFolder::of(const std::string& name) {
+  if (!agent::check_node_name(name)) {
+    return refuse(EINVAL, fmt::format("'{}' cannot be the name of a fabric: use 1 to 63 letters, "
+                                      "digits, '-', '_' or '.', a letter or digit first",
+                                      name));
+  }
+  const auto runtime = agent::RuntimeFolder::open();
+  if (!runtime) return std::unexpected(runtime.error());
+  FabricFolder folder;
+  folder.name_ = name;
+  folder.path_ = fmt::format("{}/{}{}", runtime->path(), kPrefix, name);
+  return folder;
+}
+
+Result<void> FabricFolder::make() const {
+  if (mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) {
+    return refuse_errno("cannot make " + path_);
+  }
+  struct stat info{};
+  if (lstat(path_.c_str(), &info) != 0) return refuse_errno(path_);
+  if (S_ISDIR(info.st_mode) && info.st_uid == geteuid()) return {};
+  return refuse(EPERM, path_ + " is not a folder of this user: remove it");
+}
+
+void FabricFolder::remove() const {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path_, ignored)) {
+    const std::string name = entry.path().filename();
+    if (name != "log" && name != "manager") fs::remove_all(entry.path(), ignored);
+  }
+}
+
+std::string FabricFolder::view(std::uint64_t host_guid) const {
+  return fmt::format("{}/view-{:016x}", path_, host_guid);
+}
+
+std::string FabricFolder::issm(std::uint64_t host_guid, unsigned port) const {
+  return fmt::format("{}/issm-{:016x}-{}", path_, host_guid, port);
+}
+
+Result<UniqueFd> FabricFolder::connect() const {
+  auto connection = agent::connect_to(socket());
+  if (connection) return connection;
+  if (connection.error().code != ENOENT && connection.error().code != ECONNREFUSED) {
+    return connection;
+  }
+  return refuse(ENOENT, fmt::format("no fabric '{}' runs: 'verbatim fabric up' starts one", name_));
+}
+
+Result<std::vector<std::string>> fabrics() {
+  const auto runtime = agent::RuntimeFolder::open();
+  if (!runtime) return std::unexpected(runtime.error());
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(runtime->path(), ignored)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(kPrefix) && fs::exists(entry.path() / "socket", ignored)) {
+      names.push_back(name.substr(kPrefix.size()));
+    }
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace verbatim::fabric::protocol

@@ -1,0 +1,231 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+/// What programs and commands say to a fabric's daemon over its socket (SOCK_SEQPACKET): one
+/// structure a message, in the machine's byte order. Each request is answered by what stands behind
+/// it, or by a Refusal.
+///
+///     HostRequest                 HostDescription
+///     ViewRequest                 HostDescription; the view is written
+///     IssmRequest                 IssmPath
+///     StatusRequest               Status, with a memfd of JSON text
+///     StopRequest                 the daemon ends
+///     OpenPort                    Opened; the connection is an open port then
+///
+/// On an open port, whose end makes the daemon forget its agents:
+///
+///     RegisterAgent, a socket     Registered, from that socket
+///     UnregisterAgent, a socket   Done, from that socket
+///     SentMad, a datagram         no answer
+///
+/// and the daemon sends ReceivedMad with a datagram at any time.
+namespace verbatim::fabric::protocol {
+
+/// Counts up with every change of a structure below.
+inline constexpr std::uint16_t kVersion = 1;
+
+enum class MessageType : std::uint16_t {
+  host_request = 1,
+  view_request,
+  issm_request,
+  status_request,
+  stop_request,
+  open_port,
+  register_agent,
+  unregister_agent,
+  sent_mad,
+  host_description = 0x100,
+  done,
+  status,
+  opened,
+  registered,
+  received_mad,
+  issm_path,
+  refusal,
+};
+
+struct Header {
+  std::uint32_t magic = kMagic;
+  std::uint16_t version = kVersion;
+  MessageType type{};
+  static constexpr std::uint32_t kMagic = 0x56726246;  // "VrbF"
+};
+
+/// A host's NodeDescription, or its GUID as "0x...". Ends with a zero, as all texts here do.
+using HostName = std::array<char, 65>;
+inline constexpr std::size_t kPortsMax = 9;      // That libibumad can tell of.
+inline constexpr std::size_t kPKeysMax = 128;    // Of a port.
+inline constexpr std::uint32_t kAgentsMax = 32;  // Of an open port.
+
+struct HostRequest {
+  static constexpr MessageType kType = MessageType::host_request;
+  Header header{.type = kType};
+  HostName host{};
+};
+
+/// Writes the host's view of /sys if there is none yet.
+struct ViewRequest {
+  static constexpr MessageType kType = MessageType::view_request;
+  Header header{.type = kType};
+  HostName host{};
+};
+
+/// Makes the file by which a program says that a subnet manager runs on a port.
+struct IssmRequest {
+  static constexpr MessageType kType = MessageType::issm_request;
+  Header header{.type = kType};
+  HostName host{};
+  std::uint8_t port = 0;
+};
+
+struct StatusRequest {
+  static constexpr MessageType kType = MessageType::status_request;
+  Header header{.type = kType};
+};
+
+struct StopRequest {
+  static constexpr MessageType kType = MessageType::stop_request;
+  Header header{.type = kType};
+};
+
+struct OpenPort {
+  static constexpr MessageType kType = MessageType::open_port;
+  Header header{.type = kType};
+  HostName host{};
+  std::uint8_t port = 0;
+};
+
+struct RegisterAgent {
+  static constexpr MessageType kType = MessageType::register_agent;
+  Header header{.type = kType};
+  std::uint8_t management_class = 0;
+  std::uint8_t class_version = 0;
+  std::uint8_t rmpp_version = 0;
+  std::uint8_t has_own_rmpp = 0;  // The program does RMPP by itself.
+  std::uint32_t oui = 0;
+  std::array<std::uint64_t, 2> methods{};  // Bit N of both together: method N.
+};
+
+struct UnregisterAgent {
+  static constexpr MessageType kType = MessageType::unregister_agent;
+  Header header{.type = kType};
+  std::uint32_t agent = 0;
+};
+
+/// Where a datagram goes to, or comes from.
+struct MadAddress {
+  std::uint32_t qpn = 0;
+  std::uint32_t qkey = 0;
+  std::uint16_t lid = 0;
+  std::uint16_t pkey_index = 0;
+  std::uint32_t flow_label = 0;
+  std::array<std::uint8_t, 16> gid{};
+  std::uint8_t service_level = 0;
+  std::uint8_t path_bits = 0;
+  std::uint8_t has_grh = 0;
+  std::uint8_t gid_index = 0;
+  std::uint8_t hop_limit = 0;
+  std::uint8_t traffic_class = 0;
+  friend bool operator==(const MadAddress&, const MadAddress&) = default;
+};
+
+/// What stands before a datagram in both directions.
+struct MadRecord {
+  std::uint32_t agent = 0;
+  std::uint32_t status = 0;  // Of one received: 0, or the errno value by which its request failed.
+  std::uint32_t timeout_ms = 0;
+  std::uint32_t retries = 0;
+  std::uint32_t length = 0;  // Bytes of the datagram.
+  MadAddress address;
+};
+
+/// The datagram follows, or lies in a memfd beside the message if it is longer than kInlineBytes.
+struct SentMad {
+  static constexpr MessageType kType = MessageType::sent_mad;
+  Header header{.type = kType};
+  MadRecord record;
+};
+struct ReceivedMad {
+  static constexpr MessageType kType = MessageType::received_mad;
+  Header header{.type = kType};
+  MadRecord record;
+};
+inline constexpr std::uint32_t kInlineBytes = 64 * 1024;
+/// Of a datagram that RMPP has put together: the records of all paths of some thousand hosts.
+inline constexpr std::uint32_t kMadBytesMax = 64 * 1024 * 1024;
+/// Header of the datagram and of RMPP: fewer bytes are no datagram.
+inline constexpr std::uint32_t kMadBytesMin = 36;
+
+struct PortDescription {
+  std::uint64_t gid_prefix = 0;
+  std::uint64_t guid = 0;
+  std::uint32_t capabilities = 0;
+  std::uint32_t rate_mbps = 0;  // 0: it has no link.
+  std::uint16_t lid = 0;
+  std::uint16_t sm_lid = 0;
+  std::uint8_t lmc = 0;
+  std::uint8_t sm_service_level = 0;
+  std::uint8_t state = 0;
+  std::uint8_t physical_state = 0;
+  std::array<char, 24> rate{};  // "100 Gb/sec (4X EDR)"
+  std::uint32_t pkey_count = 0;
+  std::array<std::uint16_t, kPKeysMax> pkeys{};
+};
+
+struct HostDescription {
+  static constexpr MessageType kType = MessageType::host_description;
+  Header header{.type = kType};
+  std::uint64_t guid = 0;
+  std::uint64_t system_image_guid = 0;
+  std::array<char, 20> device{};
+  std::array<char, 20> firmware{};
+  std::array<char, 40> hca_type{};
+  std::array<char, 20> hardware{};
+  HostName name{};
+  std::uint32_t port_count = 0;
+  std::array<PortDescription, kPortsMax> ports{};  // Port 1 first.
+};
+
+struct Done {
+  static constexpr MessageType kType = MessageType::done;
+  Header header{.type = kType};
+};
+
+struct IssmPath {
+  static constexpr MessageType kType = MessageType::issm_path;
+  Header header{.type = kType};
+  std::array<char, 256> path{};
+};
+
+struct Status {
+  static constexpr MessageType kType = MessageType::status;
+  Header header{.type = kType};
+  std::uint64_t size = 0;
+};
+
+struct Opened {
+  static constexpr MessageType kType = MessageType::opened;
+  Header header{.type = kType};
+};
+
+struct Registered {
+  static constexpr MessageType kType = MessageType::registered;
+  Header header{.type = kType};
+  std::uint32_t agent = 0;
+};
+
+struct Refusal {
+  static constexpr MessageType kType = MessageType::refusal;
+  Header header{.type = kType};
+  std::int32_t code = 0;
+  std::array<char, 508> text{};
+};
+
+}  // namespace verbatim::fabric::protocol
