@@ -45,7 +45,7 @@ def problems(library, exports):
         if (have[symbol] == "OBJECT") != data:
             yield f"{symbol} is a {have[symbol]}"
     dynamic = dynamic_section(library)
-    soname = os.path.basename(library).split(".")[0] + ".so.1"
+    soname = ".".join(os.path.basename(library).split(".")[:3])
     for needed in (f"Library soname: [{soname}]", "[$ORIGIN]", "BIND_NOW", "NODELETE"):
         if needed not in dynamic:
             yield f"the dynamic section lacks {needed}"
