@@ -5,6 +5,11 @@ _verbatim_nodes() {
   verbatim status --names 2> /dev/null
 }
 
+# The fabrics that run.
+_verbatim_fabrics() {
+  verbatim fabric show --names 2> /dev/null
+}
+
 # Completes the current word from the given words.
 _verbatim_reply() {
   mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2")
@@ -29,7 +34,8 @@ _verbatim() {
     case ${COMP_WORDS[word]} in
       --) _verbatim_other_command $((word + 1)); return ;;
       -*) ;;
-      *) [[ -n $command ]] || command=${COMP_WORDS[word]} ;;
+      *) if [[ -z $command ]]; then command=${COMP_WORDS[word]}
+         elif [[ $command == fabric ]]; then command="fabric ${COMP_WORDS[word]}"; fi ;;
     esac
   done
   case $previous in
@@ -40,15 +46,30 @@ _verbatim() {
     --profile) _verbatim_reply "verbatim connectx-7 rxe tiny" "$current"; return ;;
     --fault) _verbatim_reply "loss=1% delay=1ms duplicate=1% reorder=1% corrupt=0.1%" "$current"; return ;;
     --check) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    --fabric | --name) _verbatim_reply "$(_verbatim_fabrics)" "$current"; return ;;
+    --host) _verbatim_reply "H1 H2 H3 H4" "$current"; return ;;
+    --manager) _verbatim_reply "none opensm" "$current"; return ;;
+    --rate) _verbatim_reply "4xEDR 4xHDR 4xNDR 4xXDR" "$current"; return ;;
+    --format) _verbatim_reply "ibnetdiscover ibsim" "$current"; return ;;
+    --hosts | --switch-ports | --oversubscription | --length) return ;;
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
-    "") _verbatim_reply "run env config devices status doctor $common" "$current" ;;
-    run) _verbatim_reply "-- $node_options --fault $common" "$current" ;;
+    "") _verbatim_reply "run env config devices status fabric doctor $common" "$current" ;;
+    run) _verbatim_reply "-- $node_options --fault --fabric --host $common" "$current" ;;
     env) _verbatim_reply "$node_options $common" "$current" ;;
     config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
     devices) _verbatim_reply "$common" "$current" ;;
     status) _verbatim_reply "--json --names $common" "$current" ;;
+    fabric) _verbatim_reply "up down show generate $common" "$current" ;;
+    "fabric up")
+      if [[ $current == -* ]]; then _verbatim_reply "--name --manager $common" "$current"
+      else mapfile -t COMPREPLY < <(compgen -f -- "$current"); fi ;;
+    "fabric down") _verbatim_reply "--name $common" "$current" ;;
+    "fabric show") _verbatim_reply "--name --json --names $common" "$current" ;;
+    "fabric generate")
+      _verbatim_reply "fat-tree dragonfly+ torus-2d torus-3d hypercube full-mesh two-subnets --hosts --switch-ports
+        --oversubscription --rate --length --format $common" "$current" ;;
     doctor) _verbatim_reply "-- --json $node_options $common" "$current" ;;
   esac
 }

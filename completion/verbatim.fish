@@ -28,6 +28,22 @@ function __verbatim_nodes
     verbatim status --names 2>/dev/null
 end
 
+# The fabrics that run.
+function __verbatim_fabrics
+    verbatim fabric show --names 2>/dev/null
+end
+
+function __verbatim_is_before_fabric_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and test $words[2] = fabric
+end
+
+# Whether the command of `fabric` is one of these.
+function __verbatim_is_in_fabric
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = fabric; and contains -- $words[3] $argv
+end
+
 complete -c verbatim -f
 complete -c verbatim -n __verbatim_is_after_dashes -a '(__verbatim_other_command)'
 
@@ -39,6 +55,7 @@ complete -c verbatim -n __verbatim_is_before_command -a env -d 'Print shell comm
 complete -c verbatim -n __verbatim_is_before_command -a config -d 'Show a configuration, or check a file'
 complete -c verbatim -n __verbatim_is_before_command -a devices -d 'List the RDMA devices of the emulated hosts'
 complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, programs, queue pairs and counters'
+complete -c verbatim -n __verbatim_is_before_command -a fabric -d 'Start, show and end InfiniBand fabrics'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
 
 set -l has_node_options '__verbatim_is_in run env doctor'
@@ -53,3 +70,22 @@ complete -c verbatim -n '__verbatim_is_in config' -a '(__verbatim_nodes)'
 complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this file'
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'
+
+complete -c verbatim -n '__verbatim_is_in run' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
+complete -c verbatim -n '__verbatim_is_in run' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n __verbatim_is_before_fabric_command -a up -d 'Start a fabric'
+complete -c verbatim -n __verbatim_is_before_fabric_command -a down -d 'End a fabric and its subnet manager'
+complete -c verbatim -n __verbatim_is_before_fabric_command -a show -d 'Show nodes and links, and their states'
+complete -c verbatim -n __verbatim_is_before_fabric_command -a generate -d 'Make a topology of many hosts'
+complete -c verbatim -n '__verbatim_is_in_fabric up down show' -x -l name -a '(__verbatim_fabrics)' -d 'The fabric'
+complete -c verbatim -n '__verbatim_is_in_fabric up' -F
+complete -c verbatim -n '__verbatim_is_in_fabric up' -x -l manager -a 'none opensm' -d 'Subnet manager'
+complete -c verbatim -n '__verbatim_is_in_fabric show' -l json -d 'Print everything as JSON'
+complete -c verbatim -n '__verbatim_is_in_fabric show' -l names -d 'Print the names of the fabrics alone'
+complete -c verbatim -n '__verbatim_is_in_fabric generate' -a 'fat-tree dragonfly+ torus-2d torus-3d hypercube full-mesh two-subnets'
+complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l hosts -d 'How many hosts'
+complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l switch-ports -d 'Of each switch'
+complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l oversubscription -d 'Hosts of a leaf for each uplink'
+complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l rate -a '4xEDR 4xHDR 4xNDR 4xXDR' -d 'Of each link'
+complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l length -d 'Of each cable, in metres'
+complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l format -a 'ibnetdiscover ibsim' -d 'Of the output'

@@ -43,9 +43,10 @@ std::string full_name(const CLI::App& app) {
              : fmt::format("{} {}", full_name(*app.get_parent()), app.get_name());
 }
 
+/// Commands may have commands: "fabric up".
 const CLI::App& chosen_command(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
-  return chosen.empty() ? app : *chosen.front();
+  return chosen.empty() ? app : chosen_command(*chosen.front());
 }
 
 /// CLI11 lists all words that it does not know: "... not expected: VALUE --option", in any order.
@@ -71,11 +72,13 @@ std::string HelpFormatter::make_description(const CLI::App* app) const {
 
 std::string HelpFormatter::make_usage(const CLI::App* app, std::string /*name*/) const {
   std::string usage = "Usage: " + full_name(*app);
-  if (app->get_parent() == nullptr) return usage + " COMMAND [OPTION]...\n";
+  if (!commands_of(*app).empty()) return usage + " COMMAND [OPTION]...\n";
   usage += " [OPTION]...";
   // Only these are followed by another program's command line.
   if (app->get_name() == "run") usage += " -- COMMAND [ARGUMENT]...";
   if (app->get_name() == "config") usage += " [NODE]";
+  if (app->get_name() == "up") usage += " TOPOLOGY";
+  if (app->get_name() == "generate") usage += " KIND --hosts N";
   if (app->get_name() == "doctor") usage += " [-- PROGRAM]";
   return usage + "\n";
 }

@@ -28,6 +28,15 @@ constexpr const char* kExamples =
     "\n"
     "'verbatim COMMAND --help' tells more about each command.";
 
+/// What every command has; commands may have commands.
+void finish(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    command->set_version_flag("--version", kVersion, "Print the version");
+    command->group("Commands");
+    finish(*command);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -49,11 +58,9 @@ int main(int argc, char** argv) {
   verbatim::cli::add_config(app, exit_status);
   verbatim::cli::add_devices(app, exit_status);
   verbatim::cli::add_status(app, exit_status);
+  verbatim::cli::add_fabric(app, exit_status);
   verbatim::cli::add_doctor(app, command, exit_status);
-  for (CLI::App* subcommand : app.get_subcommands({})) {
-    subcommand->set_version_flag("--version", kVersion, "Print the version");
-    subcommand->group("Commands");
-  }
+  finish(app);
   if (own_end - argv > 1) {
     const auto unknown = verbatim::cli::explain_unknown_command(app, argv[1]);
     if (!unknown.empty()) {

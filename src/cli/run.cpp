@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/executable.h"
+#include "cli/fabric/host.h"
 #include "cli/help.h"
 #include "link/decorators/fault_plan.h"
 
@@ -35,10 +36,14 @@ constexpr const char* kExamples =
     "peer=IP+IP and opcode=WORD+WORD choose packets. Programs on one machine need\n"
     "VERBATIM_PATH=wire, else their requests are no packets.\n"
     "\n"
+    "--host runs the program on a host of an InfiniBand fabric ('verbatim fabric'):\n"
+    "management programs see the host's device.\n"
+    "\n"
     "Examples:\n"
     "  verbatim run -- ibv_devinfo\n"
     "  verbatim run --node a --address 127.0.0.2 -- ib_write_bw\n"
     "  verbatim run --node b --address 127.0.0.3 -- ib_write_bw 127.0.0.2\n"
+    "  verbatim run --host H1 -- ibnetdiscover\n"
     "  verbatim run --fault loss=1%,delay=100us..1ms,seed=7 -- ib_send_lat 10.0.0.2";
 
 /// The descriptor that the command inherits. Its number is high, so that low ones stay free for the
@@ -75,8 +80,23 @@ Result<void> set_faults(const std::string& text) {
 }
 
 /// Returns only on failure.
-int execute(const NodeChoice& choice, const std::optional<std::string>& faults,
-            std::vector<std::string> command) {
+int become(const std::string& program, std::vector<std::string> command) {
+  std::vector<char*> arguments;
+  for (auto& argument : command) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+  execv(program.c_str(), arguments.data());
+  if (errno == ENOEXEC) {  // A script without "#!": run by a shell, as shells do.
+    arguments[0] = const_cast<char*>(program.c_str());
+    arguments.insert(arguments.begin(), const_cast<char*>("sh"));
+    execv("/bin/sh", arguments.data());
+  }
+  fmt::print(stderr, "verbatim run: cannot start {}: {}\n", program, std::strerror(errno));
+  return kExitNotExecutable;
+}
+
+/// The same.
+int execute(const NodeChoice& choice, const HostChoice& host,
+            const std::optional<std::string>& faults, std::vector<std::string> command) {
   if (command.empty()) {
     fmt::print(stderr,
                "verbatim run: which command? Write it after '--', as in "
@@ -94,29 +114,24 @@ int execute(const NodeChoice& choice, const std::optional<std::string>& faults,
     fmt::print(stderr, "verbatim run: {}\n", variables.error().text);
     return variables.error().code == EINVAL ? kExitUsage : kExitFailure;
   }
+  const auto of_host = host_variables(host);
+  if (!of_host) {
+    fmt::print(stderr, "verbatim run: {}\n", of_host.error().text);
+    return of_host.error().code == EINVAL ? kExitUsage : kExitFailure;
+  }
   if (const auto reason = reason_dropins_are_ignored(*program); !reason.empty()) {
     fmt::print(stderr, "verbatim: warn: {}\n", reason);
   }
   for (const auto& [name, value] : *variables) setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : *of_host) setenv(name.c_str(), value.c_str(), 1);
   if (faults) {
     if (const auto set = set_faults(*faults); !set) {
       fmt::print(stderr, "verbatim run: --fault: {}\n", set.error().text);
       return kExitUsage;
     }
   }
-  hold_node();
-
-  std::vector<char*> arguments;
-  for (auto& argument : command) arguments.push_back(argument.data());
-  arguments.push_back(nullptr);
-  execv(program->c_str(), arguments.data());
-  if (errno == ENOEXEC) {  // A script without "#!": run by a shell, as shells do.
-    arguments[0] = const_cast<char*>(program->c_str());
-    arguments.insert(arguments.begin(), const_cast<char*>("sh"));
-    execv("/bin/sh", arguments.data());
-  }
-  fmt::print(stderr, "verbatim run: cannot start {}: {}\n", *program, std::strerror(errno));
-  return kExitNotExecutable;
+  if (of_host->empty()) hold_node();
+  return become(*program, std::move(command));
 }
 
 }  // namespace
@@ -125,10 +140,12 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_s
   auto* run = app.add_subcommand("run", "Run a program on an emulated host");
   struct Form {
     NodeChoice node;
+    HostChoice host;
     std::optional<std::string> faults;
   };
   auto form = std::make_shared<Form>();  // Shared with the callback that reads it.
   add_node_options(*run, form->node);
+  add_host_options(*run, form->host);
   run->add_option("--fault", form->faults, "Faults of its packets: loss=1%,delay=1ms,seed=7")
       ->type_name("FAULTS");
   run->prefix_command();
@@ -136,7 +153,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_s
   run->callback([run, form, &command, &exit_status] {
     const auto words = command_line_of(*run, command);
     if (!words) fmt::print(stderr, "{}", words.error().text);
-    exit_status = words ? execute(form->node, form->faults, *words) : kExitUsage;
+    exit_status = words ? execute(form->node, form->host, form->faults, *words) : kExitUsage;
   });
 }
 

@@ -16,11 +16,19 @@ def _options(text):
     return {name for names in OPTION.findall(text) for name in names if name}
 
 
+def _commands(text):
+    """The names of the commands of a help."""
+    sections = re.split(r"^Commands:\n", text, maxsplit=1, flags=re.MULTILINE)
+    return re.findall(r"^  (\S+)", sections[1].split("\n\n", 1)[0], re.MULTILINE) if len(sections) > 1 else []
+
+
 def commands(build):
-    """Returns the names of the commands."""
-    text = _help(f"{build}/bin/verbatim")
-    section = text.split("Commands:", 1)[1].split("\n\n", 1)[0]
-    return re.findall(r"^  (\S+)", section, re.MULTILINE)
+    """Returns the names of the commands, with their subcommands: 'fabric', 'fabric up'."""
+    found = []
+    for command in _commands(_help(f"{build}/bin/verbatim")):
+        below = _commands(_help(f"{build}/bin/verbatim", command))
+        found += [command, *(f"{command} {name}" for name in below)]
+    return found
 
 
 def options(build):
@@ -28,10 +36,10 @@ def options(build):
     program = f"{build}/bin/verbatim"
     found = {"": _options(_help(program))}
     for command in commands(build):
-        found[command] = _options(_help(program, command))
+        found[command] = _options(_help(program, *command.split()))
     return found
 
 
-def agent_options(build):
-    """Returns those of verbatimd; the last line names two."""
-    return set(re.findall(r"(?<=[ \n])--[a-z-]+", _help(f"{build}/bin/verbatimd").split("usage:", 1)[1]))
+def agent_options(build, program):
+    """Returns those of a daemon; the last line of its help names two."""
+    return set(re.findall(r"(?<=[ \n])--[a-z-]+", _help(f"{build}/bin/{program}").split("usage:", 1)[1]))

@@ -93,6 +93,8 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIM_PATH", check_path_name},
     {"VERBATIM_RNR_GRACE", check_microseconds},
     {"VERBATIM_BUSY_POLL", check_microseconds},
+    {"VERBATIM_FABRIC", agent::check_node_name},  // Names of both have one form.
+    {"VERBATIM_HOST", check_anything},
     {"VERBATIM_VIEW", check_anything},
     {"VERBATIMD", check_program},
 });

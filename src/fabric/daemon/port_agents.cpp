@@ -1,6 +1,7 @@
 #include "fabric/daemon/port_agents.h"
 
 #include <algorithm>
+#include <bit>
 #include <bitset>
 #include <cerrno>
 
@@ -59,7 +60,7 @@ Result<std::uint32_t> PortAgents::add(FileId file, const protocol::RegisterAgent
   const mad::SpecialQp qp = qp_of(wanted.management_class);
   const auto client =
       dispatcher_.add({.qp = qp,
-                       .management_class = static_cast<wire::MadClass>(wanted.management_class),
+                       .management_class = std::bit_cast<wire::MadClass>(wanted.management_class),
                        .class_version = wanted.class_version,
                        .methods = methods_of(wanted.methods),
                        .oui = has_oui(wanted.management_class) ? wanted.oui : 0});

@@ -1,0 +1,104 @@
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "cli/fabric/commands.h"
+#include "cli/fabric/status.h"
+#include "cli/text/table.h"
+#include "fabric/protocol/fabric_folder.h"
+
+namespace verbatim::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  verbatim fabric show\n"
+    "  verbatim fabric show --json | jq '.links[] | select(.a.state != \"active\")'";
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Json& value) { return value.get<std::string>(); }
+std::string number_of(const Json& value) { return std::to_string(value.get<unsigned>()); }
+
+/// The LIDs of a node's ports: "5", or "5 6" of two ports; "-" where no manager has given one.
+std::string lids_of(const Json& node) {
+  std::string lids;
+  for (const auto& port : node.at("ports")) {
+    const unsigned lid = port.at("lid").get<unsigned>();
+    if (!lids.empty()) lids += ' ';
+    lids += lid == 0 ? "-" : std::to_string(lid);
+  }
+  return lids;
+}
+
+/// The state of both ends, or of each if they differ.
+std::string state_of(const Json& link) {
+  const std::string a = text_of(link.at("a").at("state"));
+  const std::string b = text_of(link.at("b").at("state"));
+  return a == b ? a : a + ", " + b;
+}
+
+void print_tables(const Json& status) {
+  Table nodes({"node", "kind", "GUID", "ports", "LID"});
+  for (const auto& node : status.at("nodes")) {
+    nodes.add({text_of(node.at("name")), text_of(node.at("kind")), text_of(node.at("guid")),
+               number_of(node.at("physical_ports")), lids_of(node)});
+  }
+  Table links({"node", "port", "to", "port", "rate", "state"});
+  for (const auto& link : status.at("links")) {
+    const auto& a = link.at("a");
+    const auto& b = link.at("b");
+    links.add({text_of(a.at("node")), number_of(a.at("port")), text_of(b.at("node")),
+               number_of(b.at("port")), text_of(link.at("rate")), state_of(link)});
+  }
+  fmt::print("{}\n{}", nodes.text(), links.text());
+}
+
+int print_status(const std::string& name, bool as_json) {
+  const auto status = fabric_status(name);
+  if (!status) {
+    fmt::print(stderr, "verbatim fabric show: {}\n", status.error().text);
+    return kExitFailure;
+  }
+  if (as_json) {
+    fmt::print("{}\n", status->dump(2));
+  } else {
+    print_tables(*status);
+  }
+  return 0;
+}
+
+/// A line each: for completion in shells, and for scripts.
+int print_names() {
+  const auto names = fabric::protocol::fabrics();
+  if (!names) {
+    fmt::print(stderr, "verbatim fabric show: {}\n", names.error().text);
+    return kExitFailure;
+  }
+  for (const auto& name : *names) fmt::print("{}\n", name);
+  return 0;
+}
+
+}  // namespace
+
+void add_fabric_show(CLI::App& fabric, int& exit_status) {
+  auto* show = fabric.add_subcommand("show", "Show a fabric's nodes and links, and their states");
+  struct Form {
+    std::string name;
+    bool as_json = false;
+    bool names_only = false;
+  };
+  auto form = std::make_shared<Form>();  // Lives as long as the callback that reads it.
+  add_name_option(*show, form->name);
+  auto* json = show->add_flag("--json", form->as_json, "Print everything as JSON");
+  show->add_flag("--names", form->names_only, "Print the names of the fabrics alone")
+      ->excludes(json);
+  show->footer(kExamples);
+  show->callback([form, &exit_status] {
+    exit_status = form->names_only ? print_names() : print_status(form->name, form->as_json);
+  });
+}
+
+}  // namespace verbatim::cli

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace verbatim::cli {
+
+/// What a fabric's daemon says of its nodes and links. ENOENT in words: it does not run.
+Result<nlohmann::ordered_json> fabric_status(const std::string& name);
+
+}  // namespace verbatim::cli

@@ -1,0 +1,165 @@
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "base/os/unique_fd.h"
+#include "base/time.h"
+#include "cli/command.h"
+#include "cli/environment.h"
+#include "cli/fabric/commands.h"
+#include "cli/fabric/status.h"
+#include "fabric/protocol/fabric_folder.h"
+
+namespace verbatim::cli {
+namespace {
+
+namespace fs = std::filesystem;
+namespace protocol = fabric::protocol;
+
+constexpr const char* kExamples =
+    "TOPOLOGY is a file of nodes and links as ibnetdiscover prints them, or a net file\n"
+    "of ibsim; '-' is standard input. 'verbatim fabric generate' makes one.\n"
+    "\n"
+    "--manager opensm runs the system's opensm on the first host, and waits until the\n"
+    "subnet is up. Its log and files are in the fabric's folder, which is printed\n"
+    "where it fails. Without a manager, links stay in state Init; start one with\n"
+    "'verbatim run --host H1 -- opensm'.\n"
+    "\n"
+    "Examples:\n"
+    "  verbatim fabric up net\n"
+    "  verbatim fabric up net --name big --manager opensm";
+
+/// The descriptor of the ready pipe in the daemon.
+constexpr int kReadyFd = 3;
+/// The largest subnet that was tried, of 5,000 nodes, takes opensm 10 s.
+constexpr TimeNs kManagerTimeout = 300 * kSecond;
+constexpr useconds_t kPollMicroseconds = 20'000;
+
+struct Form {
+  std::string topology;
+  std::string name;
+  std::string manager = "none";
+};
+
+[[noreturn]] void become_daemon(std::vector<std::string>& arguments, int ready, int log,
+                                bool reads_input) {
+  setsid();
+  if (!reads_input) dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+  dup2(log, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  if (ready == kReadyFd) {
+    fcntl(ready, F_SETFD, 0);
+  } else {
+    dup2(ready, kReadyFd);
+  }
+  std::vector<char*> pointers;
+  for (auto& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  execv(pointers.front(), pointers.data());
+  const std::string text = fmt::format("cannot start {}: {}", arguments.front(), strerror(errno));
+  [[maybe_unused]] const auto written = write(kReadyFd, text.data(), text.size());
+  _exit(1);
+}
+
+/// What is written into the pipe until its end: why the daemon cannot serve, or nothing.
+std::string read_to_end(int pipe) {
+  std::string text;
+  std::array<char, 512> part;
+  for (ssize_t length; (length = read(pipe, part.data(), part.size())) > 0;) {
+    text.append(part.data(), static_cast<std::size_t>(length));
+  }
+  return text;
+}
+
+Result<void> start_daemon(const Form& form, const protocol::FabricFolder& folder) {
+  const auto programs = own_folder();
+  if (!programs) return std::unexpected(programs.error());
+  if (auto made = folder.make(); !made) return made;
+  const bool reads_input = form.topology == "-";
+  std::vector<std::string> arguments{
+      *programs + "/verbatim-fabricd",
+      "--topology",
+      reads_input ? "/dev/stdin" : fs::absolute(form.topology).string(),
+      "--name",
+      form.name,
+      "--manager",
+      form.manager,
+      "--ready-fd",
+      std::to_string(kReadyFd)};
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return refuse_errno("pipe");
+  const UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  const UniqueFd log(open(folder.log().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!log) return refuse_errno(folder.log());
+  const pid_t child = fork();
+  if (child < 0) return refuse_errno("fork");
+  if (child == 0) become_daemon(arguments, writing.get(), log.get(), reads_input);
+  writing.reset();
+  const std::string failure = read_to_end(reading.get());
+  if (!failure.empty()) return refuse(EINVAL, failure);
+  return {};
+}
+
+/// opensm says it in its log when the subnet works.
+Result<void> wait_for_manager(const std::string& name, const protocol::FabricFolder& folder) {
+  const TimeNs deadline = monotonic_now() + kManagerTimeout;
+  while (monotonic_now() < deadline) {
+    std::ifstream file(folder.manager_log());
+    const std::string log{std::istreambuf_iterator<char>(file), {}};
+    if (log.find("SUBNET UP") != std::string::npos) return {};
+    const auto status = fabric_status(name);
+    if (!status) return std::unexpected(status.error());
+    const auto manager = status->find("manager");
+    if (manager == status->end() || manager->contains("exit_status")) {
+      return refuse(ECHILD,
+                    fmt::format("opensm has ended: see {0}/log and {0}/output", folder.manager()));
+    }
+    usleep(kPollMicroseconds);
+  }
+  return refuse(ETIMEDOUT, fmt::format("opensm has not brought the subnet up in {} s: see {}",
+                                       kManagerTimeout / kSecond, folder.manager_log()));
+}
+
+Result<void> bring_up(const Form& form) {
+  const auto folder = protocol::FabricFolder::of(form.name);
+  if (!folder) return std::unexpected(folder.error());
+  if (auto started = start_daemon(form, *folder); !started) return started;
+  if (form.manager == "none") {
+    const auto status = fabric_status(form.name);
+    return status ? Result<void>() : std::unexpected(status.error());
+  }
+  return wait_for_manager(form.name, *folder);
+}
+
+}  // namespace
+
+void add_fabric_up(CLI::App& fabric, int& exit_status) {
+  auto* up = fabric.add_subcommand("up", "Start a fabric");
+  auto form = std::make_shared<Form>();  // Lives as long as the callback that reads it.
+  up->add_option("topology", form->topology, "A file of nodes and links; -: standard input")
+      ->type_name("FILE")
+      ->required();
+  add_name_option(*up, form->name);
+  up->add_option("--manager", form->manager, "Subnet manager: none (default) or opensm")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"none", "opensm"}));
+  up->footer(kExamples);
+  up->callback([form, &exit_status] {
+    if (const auto started = bring_up(*form); !started) {
+      fmt::print(stderr, "verbatim fabric up: {}\n", started.error().text);
+      exit_status = kExitFailure;
+    }
+  });
+}
+
+}  // namespace verbatim::cli

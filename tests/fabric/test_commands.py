@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""`verbatim fabric`: starts, shows and ends fabrics, and says what is wrong."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import unittest
+
+from fabricbed import CABLES, HOSTS, SWITCHES, TRIANGLE, FabricBed
+
+from testbed import option_parser, wait_until
+
+OPTIONS = None  # Set in main.
+
+
+class Commands(unittest.TestCase):
+    def setUp(self):
+        self.bed = FabricBed(OPTIONS)
+        self.addCleanup(self.bed.__exit__, None, None, None)
+
+    def fails(self, *words, status=1, stdin=""):
+        """Runs the command, which shall fail; returns what it says."""
+        done = subprocess.run([f"{self.bed.build}/bin/verbatim", *words], input=stdin, text=True, check=False,
+                              env=self.bed.environment(), capture_output=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (status, ""), done.stderr)
+        return done.stderr
+
+    def names(self):
+        return self.bed.verbatim("fabric", "show", "--names").split()
+
+    def test_show_tells_of_nodes_and_links(self):
+        self.bed.up(TRIANGLE)
+        text = self.bed.verbatim("fabric", "show")
+        for name in HOSTS + SWITCHES:
+            self.assertRegex(text, rf"(?m)^{name}\s+(host|switch)")
+        status = json.loads(self.bed.verbatim("fabric", "show", "--json"))
+        ends = {(link["a"]["node"], link["a"]["port"], link["b"]["node"], link["b"]["port"]) for link in status["links"]}
+        for (node, port), (peer, peer_port) in CABLES.items():
+            self.assertTrue({(node, port, peer, peer_port), (peer, peer_port, node, port)} & ends)
+        # Links train, and wait for a manager.
+        wait_until(lambda: "init" in self.bed.verbatim("fabric", "show"), 30, "links in state Init")
+
+    def test_fabrics_have_names(self):
+        self.bed.up(TRIANGLE, "--name", "one")
+        self.bed.up(TRIANGLE, "--name", "two")
+        self.assertEqual(self.names(), ["one", "two"])
+        self.assertIn("runs already", self.fails("fabric", "up", "-", "--name", "one", stdin=TRIANGLE))
+        for name in ("one", "two"):
+            self.bed.verbatim("fabric", "down", "--name", name)
+        self.assertEqual(self.names(), [])
+        self.assertEqual(self.bed.processes(), [])
+
+    def test_generated_topologies_come_up(self):
+        for kind in ("fat-tree", "torus-2d", "full-mesh"):
+            self.bed.up(self.bed.verbatim("fabric", "generate", kind, "--hosts", "24"))
+            status = json.loads(self.bed.verbatim("fabric", "show", "--json"))
+            self.assertEqual(sum(node["kind"] == "host" for node in status["nodes"]), 24)
+            self.bed.verbatim("fabric", "down")
+
+    def test_a_killed_daemon_leaves_nothing_in_the_way(self):
+        self.bed.up(TRIANGLE)
+        (daemon,) = self.bed.processes()
+        os.kill(daemon, signal.SIGKILL)
+        wait_until(lambda: "no fabric 'local' runs" in self.fails("fabric", "show"), 30, "the daemon to end")
+        self.bed.up(TRIANGLE)
+
+    def test_signal_or_missing_socket_ends_it(self):
+        self.bed.up(TRIANGLE)
+        (daemon,) = self.bed.processes()
+        os.kill(daemon, signal.SIGTERM)
+        wait_until(lambda: not self.bed.processes(), 30, "the daemon to end by a signal")
+        self.bed.up(TRIANGLE)
+        (socket,) = pathlib.Path(self.bed.folder).rglob("fabric-local/socket")
+        socket.unlink()
+        wait_until(lambda: not self.bed.processes(), 30, "the daemon to end without its socket")
+
+    def test_errors_say_what_is_wrong(self):
+        self.assertIn("no fabric 'local' runs", self.fails("fabric", "down"))
+        self.assertIn("No such file", self.fails("fabric", "up", f"{self.bed.folder}/missing"))
+        self.assertIn("line 2", self.fails("fabric", "up", "-", stdin='\nSwitch 0 "S"\n'))
+        self.assertIn("cannot be the name", self.fails("fabric", "up", "-", "--name", "a/b", stdin=TRIANGLE))
+        self.assertIn("'fat-tree' may be meant", self.fails("fabric", "generate", "fat-tre", "--hosts", "4", status=2))
+        self.assertIn("is no rate", self.fails("fabric", "generate", "fat-tree", "--hosts", "4", "--rate", "9x", status=2))
+        self.assertIn("--hosts", self.fails("fabric", "generate", "fat-tree", status=2))
+        self.assertIn("tells more", self.fails("fabric", "frobnicate", status=2))
+        self.assertIn("no fabric", self.fails("run", "--host", "H1", "--", "true"))
+        self.assertIn("--fabric needs --host", self.fails("run", "--fabric", "x", "--", "true", status=2))
+        self.bed.up(TRIANGLE)
+        self.assertIn("no host 'H9'", self.fails("run", "--host", "H9", "--", "true"))
+
+
+def main():
+    global OPTIONS
+    OPTIONS = option_parser(__doc__).parse_args()
+    result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
