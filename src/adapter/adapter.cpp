@@ -56,6 +56,20 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
                   if (queue_pair != nullptr) queue_pair->on_frame(frame);
                 }),
       frame_groups_(steering_),
+      surroundings_{
+          .arena = *arena_,
+          .regions = memory_.table(),
+          .port = port_,
+          .progress = *progress,
+          .peers = peers_,
+          .shared_receives = shared_receives_,
+          .steering = steering_,
+          .streams = streams_,
+          .find_route = [this](const AddressVector& vector, Qpn to) { return route(vector, to); },
+          .is_iwarp = node().is_iwarp,
+          .has_direct_path = membership_.memory != nullptr,
+          .only_direct = membership_.only_direct,
+          .rnr_grace = membership_.rnr_grace},
       progress_(std::move(progress)) {}
 
 Adapter::~Adapter() = default;

@@ -18,6 +18,7 @@
 #include "adapter/numbers.h"
 #include "adapter/packet_source.h"
 #include "adapter/progress/progress.h"
+#include "adapter/queue_pair/core/surroundings.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "adapter/queues/completion_queue.h"
 #include "adapter/queues/receive_queue.h"
@@ -63,9 +64,6 @@ class Adapter final : private Visited {
   SharedReceives& shared_receives() { return shared_receives_; }
   PeerDirectory& peers() { return peers_; }
   Progress& progress() { return *progress_; }
-  Steering& steering() { return steering_; }
-  /// Only once a stream was started.
-  StreamSource& streams() { return *streams_; }
 
   Result<std::unique_ptr<CompletionQueue>> create_completion_queue(
       const CompletionQueueOptions& options);
@@ -134,7 +132,6 @@ class Adapter final : private Visited {
   void abandon_in_child();
 
  private:
-  friend class QueuePair;
   Adapter(std::unique_ptr<Arena> arena, Membership membership, std::unique_ptr<Numbers> numbers,
           std::unique_ptr<Progress> progress);
   Result<void> receive();
@@ -181,6 +178,7 @@ class Adapter final : private Visited {
   Steering steering_;  // Turns use it, too.
   FrameGroups frame_groups_;
   std::unique_ptr<StreamSource> streams_;  // Null before the first stream.
+  const Surroundings surroundings_;        // Of queue pairs.
 
   const std::unique_ptr<Progress> progress_;  // Last: its thread uses all of the above.
 };

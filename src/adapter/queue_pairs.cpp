@@ -136,7 +136,7 @@ Result<QueuePair*> Adapter::add_queue_pair(const QueuePairOptions& options, Send
     receives = std::move(*created);
   }
   auto* queue_pair =
-      new QueuePair(*this, options, numbers_->number(number), arena_->queue_pair(number),
+      new QueuePair(surroundings_, options, numbers_->number(number), arena_->queue_pair(number),
                     arena_->target(number), std::move(sends), std::move(receives));
   numbers_->add(*queue_pair);
   return queue_pair;

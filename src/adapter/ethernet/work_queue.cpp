@@ -7,7 +7,7 @@
 
 namespace verbatim::adapter {
 
-using transport::Status;
+using Status = CompletionStatus;
 
 namespace {
 

@@ -9,9 +9,14 @@
 
 #include "adapter/ethernet/frame_delivery.h"
 #include "adapter/ethernet/receive_hash.h"
-#include "adapter/queue_pair/queue_pair.h"
+#include "adapter/queues/async_event.h"
+#include "adapter/queues/completion_queue.h"
 #include "adapter/queues/receive_queue.h"
+#include "arena/arena.h"
 #include "base/error.h"
+#include "base/types.h"
+#include "region/region_table.h"
+#include "wire/net/frame.h"
 
 namespace verbatim::adapter {
 

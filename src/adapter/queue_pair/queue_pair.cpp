@@ -2,9 +2,9 @@
 
 #include <cerrno>
 
-#include "adapter/adapter.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/carried.h"
+#include "adapter/queues/shared_receives.h"
 #include "adapter/services/stream.h"
 
 namespace verbatim::adapter {
@@ -28,13 +28,13 @@ std::uint32_t operations_of(const QueuePairOptions& options, bool is_iwarp) {
 
 }  // namespace
 
-QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn number,
+QueuePair::QueuePair(const Surroundings& around, const QueuePairOptions& options, Qpn number,
                      QueuePairRecord& record, DirectTarget& target, SendQueue send_queue,
                      std::unique_ptr<ReceiveQueue> receive_queue)
-    : adapter_(adapter),
-      regions_(adapter.regions()),
+    : around_(around),
+      regions_(around.regions),
       options_(options),
-      served_(operations_of(options, adapter.node().is_iwarp)),
+      served_(operations_of(options, around.is_iwarp)),
       number_(number),
       record_(&record),
       target_(target),
@@ -57,7 +57,7 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
 QueuePair::~QueuePair() {
   close_target();
   forget_stream();
-  if (uses_wire_) adapter_.progress().add_wire_users(-1);
+  if (uses_wire_) around_.progress.add_wire_users(-1);
   record_->qpn.store(0, std::memory_order_release);
   if (options_.send_cq != nullptr) --options_.send_cq->users;
   if (options_.receive_cq != nullptr) --options_.receive_cq->users;
@@ -210,9 +210,9 @@ CompletionQueue& QueuePair::receive_cq() const {
 bool QueuePair::take_receive(SrqNumber named) {
   VERBATIM_ASSERT(!holds_receive_);
   if (receive_queue_ != nullptr) return receive_queue_->take(current_receive_);
-  SharedReceiveQueue* const shared =
-      type() == QpType::xrc_receive ? adapter_.shared_receives().find(named, options_.xrc_domain)
-                                    : options_.shared_receive;
+  SharedReceiveQueue* const shared = type() == QpType::xrc_receive
+                                         ? around_.shared_receives.find(named, options_.xrc_domain)
+                                         : options_.shared_receive;
   receive_source_ = shared;
   return shared != nullptr && shared->take(current_receive_);
 }
@@ -231,7 +231,7 @@ bool QueuePair::Receives::take(const wire::Packet& packet, transport::Receive& o
 
 std::optional<PdNumber> QueuePair::Receives::domain_of(SrqNumber number) {
   const SharedReceiveQueue* const shared =
-      queue_pair_.adapter_.shared_receives().find(number, queue_pair_.options_.xrc_domain);
+      queue_pair_.around_.shared_receives.find(number, queue_pair_.options_.xrc_domain);
   if (shared == nullptr) return std::nullopt;
   return shared->options().pd;
 }

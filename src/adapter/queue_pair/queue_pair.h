@@ -13,6 +13,7 @@
 #include "adapter/direct/xrc_queue_owners.h"
 #include "adapter/ethernet/frame_delivery.h"
 #include "adapter/progress/task.h"
+#include "adapter/queue_pair/core/surroundings.h"
 #include "adapter/queue_pair/pacer.h"
 #include "adapter/queue_pair/queue_pair_attributes.h"
 #include "adapter/queue_pair/send_queue.h"
@@ -43,7 +44,6 @@ struct TaggedAddress;
 
 namespace verbatim::adapter {
 
-class Adapter;
 class Burst;
 struct ReceiveScaling;
 struct Stream;
@@ -142,7 +142,6 @@ class QueuePair final : public Task {
  private:
   friend class Adapter;
   friend class Delivery;
-  friend class Steering;
   /// The responder takes receive requests through it; one is in use at a time.
   class Receives final : public transport::ReceiveSource {
    public:
@@ -154,8 +153,8 @@ class QueuePair final : public Task {
     QueuePair& queue_pair_;
   };
 
-  QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn number, QueuePairRecord& record,
-            DirectTarget& target, SendQueue send_queue,
+  QueuePair(const Surroundings& around, const QueuePairOptions& options, Qpn number,
+            QueuePairRecord& record, DirectTarget& target, SendQueue send_queue,
             std::unique_ptr<ReceiveQueue> receive_queue);
   bool is_datagram() const { return options_.type == QpType::ud; }
   bool is_raw() const { return options_.type == QpType::raw_packet; }
@@ -331,7 +330,7 @@ class QueuePair final : public Task {
   /// During no turn: an XRC queue is being destroyed. A message on its way into it fails the pair.
   void forget(const SharedReceiveQueue& queue);
 
-  Adapter& adapter_;
+  const Surroundings& around_;
   region::RegionTable& regions_;
   const QueuePairOptions options_;
   const std::uint32_t served_;  // Operations that may be posted: bits by their numbers.

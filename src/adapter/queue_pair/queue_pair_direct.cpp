@@ -1,10 +1,11 @@
-#include "adapter/adapter.h"
 #include "adapter/direct/execute.h"
+#include "adapter/direct/peers.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "adapter/services/stream.h"
 #include "base/always_inline.h"
 #include "base/log.h"
+#include "port/port.h"
 
 /// A queue pair on the direct path: its requests are executed by its own thread, its peer's by the
 /// peer's.
@@ -18,7 +19,7 @@ using Outcome = DirectLink::Outcome;
 bool QueuePair::may_be_direct() const {
   const bool matches_tags =
       options_.shared_receive != nullptr && options_.shared_receive->matches_tags();
-  return adapter_.membership().memory != nullptr && !matches_tags && !options_.is_imported &&
+  return around_.has_direct_path && !matches_tags && !options_.is_imported &&
          (is_connected() || is_datagram());
 }
 
@@ -29,12 +30,12 @@ void QueuePair::note_wire_use() {
   const bool uses =
       now != QpState::reset && now != QpState::init && now != QpState::err && is_on_wire;
   if (std::exchange(uses_wire_, uses) == uses) return;
-  adapter_.progress().add_wire_users(uses ? 1 : -1);
+  around_.progress.add_wire_users(uses ? 1 : -1);
 }
 
 /// Null where the queue pair is not on this machine, of another user, or takes the wire.
 std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPathKey& key) {
-  auto peer = adapter_.peers().find_peer(key.address, key.qpn);
+  auto peer = around_.peers.find_peer(key.address, key.qpn);
   const std::uint32_t local_number = key.qpn.value() % kProgramQueuePairsMax;
   if (peer == nullptr || peer->target(local_number).qpn != key.qpn.value()) return nullptr;
   return std::make_unique<DirectLink>(
@@ -43,16 +44,16 @@ std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPathKey& key) {
                          .own_qpn = number_,
                          .own_gid = stream_ != nullptr
                                         ? cookie_as_gid()
-                                        : adapter_.node().gids[key.source_gid_index].gid,
+                                        : around_.port.gids()[key.source_gid_index].gid,
                          .version = roce_version(key.address),
                          .peer_qpn = key.qpn,
                          .timeout = attributes_.timeout,
                          .retry_count = attributes_.retry_count,
                          .rnr_retry = attributes_.rnr_retry,
-                         .rnr_grace = adapter_.membership().rnr_grace,
+                         .rnr_grace = around_.rnr_grace,
                          .has_stream = stream_ != nullptr,
                          .find_queue_owner = [this, address = key.address](SrqNumber number) {
-                           return adapter_.peers().find_peer(address, Qpn(raw(number)));
+                           return around_.peers.find_peer(address, Qpn(raw(number)));
                          }});
 }
 
@@ -65,7 +66,7 @@ void QueuePair::open_link() {
 
 void QueuePair::open_target() {
   if (!may_be_direct() || type() == QpType::xrc_send) return;  // Whom nobody asks.
-  adapter_.peers().set_exposed(number_, true);
+  around_.peers.set_exposed(number_, true);
   const TargetLock target_lock(target_);
   target_.xrc_domain = options_.xrc_domain;
   target_.xrc_file = options_.xrc_file;
@@ -106,8 +107,8 @@ void QueuePair::close_target() {
   if (!may_be_direct()) return;
   const TargetLock target_lock(target_);
   target_.stop_serving();
-  adapter_.peers().set_exposed(number_, false);
-  recover_target(target_, adapter_.arena().base());
+  around_.peers.set_exposed(number_, false);
+  recover_target(target_, around_.arena.base());
   if (target_.holds_receive && type() == QpType::xrc_receive) flush_held();
   target_.receives = {};
   target_.receive_cq = {};
@@ -119,12 +120,12 @@ void QueuePair::close_target() {
 
 /// XRC: the receive that the target holds is from a queue that the queue pair does not know.
 void QueuePair::flush_held() {
-  adapter_.peers().own()->end_receive(number_.value() % kProgramQueuePairsMax,
-                                      {.wr_id = target_.receive.wr_id,
-                                       .status = Status::flushed,
-                                       .opcode = CompletionOpcode::receive,
-                                       .qpn = number_.value()},
-                                      false);
+  around_.peers.own()->end_receive(number_.value() % kProgramQueuePairsMax,
+                                   {.wr_id = target_.receive.wr_id,
+                                    .status = Status::flushed,
+                                    .opcode = CompletionOpcode::receive,
+                                    .qpn = number_.value()},
+                                   false);
 }
 
 /// The queue is being destroyed, and peers find it no more.
@@ -132,7 +133,7 @@ bool QueuePair::forget_held(SrqNumber srq) {
   if (!may_be_direct()) return false;
   const TargetLock target_lock(target_);
   if (target_.receive_srq != srq) return false;
-  recover_target(target_, adapter_.arena().base());
+  recover_target(target_, around_.arena.base());
   target_.receives = {};
   target_.receive_cq = {};
   target_.receive_srq = {};
@@ -160,8 +161,8 @@ void QueuePair::end_direct(std::uint64_t wr_id, const transport::SendRequest& re
 void QueuePair::transmit_direct(TimeNs now) {
   // Tried again at the program's next poll, or when its time has come.
   const auto come_again = [this, now](bool at_once) {
-    adapter_.progress().note_output(*this);
-    if (at_once) adapter_.progress().arm_timer(now, number_);
+    around_.progress.note_output(*this);
+    if (at_once) around_.progress.arm_timer(now, number_);
   };
   std::uint64_t moved = 0;
   while (handed_ < send_queue_.posted() && !fatal_) {

@@ -1,9 +1,12 @@
 #include <cerrno>
 
-#include "adapter/adapter.h"
+#include <fmt/format.h>
+
+#include "adapter/limits.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "adapter/services/stream.h"
+#include "port/port.h"
 
 /// `ibv_modify_qp` and `ibv_query_qp`.
 namespace verbatim::adapter {
@@ -23,9 +26,9 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   }
   const std::uint32_t mask = attributes_for(type(), given);
   // iWARP awaits no acknowledgement: a message is done when its stream has taken it.
-  if (ends(wanted, mask) && !adapter_.node().is_iwarp) {
-    adapter_.progress().poll();
-    adapter_.progress().finish_turn();
+  if (ends(wanted, mask) && !around_.is_iwarp) {
+    around_.progress.poll();
+    around_.progress.finish_turn();
   }
   const std::lock_guard guard(lock_);
   take_notifications();
@@ -39,14 +42,14 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   if (auto valid = check_values(wanted, mask); !valid) return valid;
   const bool is_own_move =
       to == QpState::rtr || to == QpState::sqd || (to == QpState::rts && to != from);
-  if (adapter_.node().is_iwarp && is_own_move) {
+  if (around_.is_iwarp && is_own_move) {
     return refuse(EOPNOTSUPP,
                   fmt::format("QP {:#x} to {}: over iWARP, rdma_cm connects queue pairs",
                               number_.value(), name_of(to)));
   }
 
   if ((mask & kAddressVector) != 0) {
-    const auto route = adapter_.route(
+    const auto route = around_.find_route(
         wanted.address, (mask & kDestQpn) != 0 ? wanted.dest_qpn : attributes_.dest_qpn);
     if (!route) return std::unexpected(route.error());
     route_ = *route;
@@ -57,7 +60,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   if ((mask & kRateLimit) != 0) pace(wanted.rate_limit_kbps, 0);
   note_wire_use();
   const bool lacks_path = from == QpState::rtr && to == QpState::rts && link_ == nullptr &&
-                          is_connected() && may_be_direct() && adapter_.membership().only_direct;
+                          is_connected() && may_be_direct() && around_.only_direct;
   if (!lacks_path) return {};
   enter_error();
   return refuse(EHOSTUNREACH,
@@ -80,10 +83,9 @@ Result<void> QueuePair::check_values(const QueuePairAttributes& wanted, std::uin
     if (raw(wanted.path_mtu) < raw(Mtu::k256) || raw(wanted.path_mtu) > raw(Mtu::k4096)) {
       return bad(fmt::format("path_mtu {} is no MTU (1 to 5)", raw(wanted.path_mtu)));
     }
-    if (raw(wanted.path_mtu) > raw(adapter_.port().state().active_mtu)) {
+    if (raw(wanted.path_mtu) > raw(around_.port.state().active_mtu)) {
       return bad(fmt::format("path_mtu {} is above the port's active MTU {}",
-                             bytes_of(wanted.path_mtu),
-                             bytes_of(adapter_.port().state().active_mtu)));
+                             bytes_of(wanted.path_mtu), bytes_of(around_.port.state().active_mtu)));
     }
   }
   if (has(kMaxRdAtomic) && wanted.max_rd_atomic > Limits::rd_atomic) {

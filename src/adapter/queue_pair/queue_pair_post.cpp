@@ -1,6 +1,6 @@
 #include <cerrno>
 
-#include "adapter/adapter.h"
+#include "adapter/limits.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "adapter/services/stream.h"
@@ -171,11 +171,10 @@ int QueuePair::Posting::post(std::span<const SendWork> works) {
 /// this thread's processor.
 void QueuePair::Posting::send_posted() {
   const TimeNs now = monotonic_now();
-  const auto use = queue_pair_.adapter_.progress().note_post(now);
+  const auto use = queue_pair_.around_.progress.note_post(now);
   {
     const std::lock_guard guard(queue_pair_.lock_, std::adopt_lock);
-    if (queue_pair_.may_gather() && queue_pair_.adapter_.progress().defer_to_poll(queue_pair_))
-      return;
+    if (queue_pair_.may_gather() && queue_pair_.around_.progress.defer_to_poll(queue_pair_)) return;
     if (queue_pair_.stream_ != nullptr) queue_pair_.stream_->posted_at = now;
     queue_pair_.transmit_locked(now);
   }

@@ -1,10 +1,10 @@
 #include <cstring>
 
-#include "adapter/adapter.h"
 #include "adapter/direct/execute.h"
 #include "adapter/memory/scatter.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/queue_pair.h"
+#include "adapter/queues/shared_receives.h"
 #include "adapter/services/stream.h"
 #include "base/os/fence.h"
 #include "base/overloaded.h"
@@ -25,7 +25,7 @@ void QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& sourc
   const auto& info = wire::info(packet.headers.bth.opcode);
   if (current == QpState::reset || current == QpState::init || current == QpState::err ||
       is_raw() || info.service != service_of(type())) {
-    adapter_.arena().header().port_counters.dropped_no_qp.add();  // IBA C9-30, C9-31.
+    around_.arena.header().port_counters.dropped_no_qp.add();  // IBA C9-30, C9-31.
     return;
   }
   count_received(packet.headers);
@@ -51,13 +51,13 @@ void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddr
                                     TimeNs now) {
   // IBA 9.6.1.1.2: a connected queue pair hears its peer alone.
   if (!same_roce_address(source, peer_)) {
-    adapter_.arena().header().port_counters.dropped_no_qp.add();
+    around_.arena.header().port_counters.dropped_no_qp.add();
     return;
   }
   if (wire::info(packet.headers.bth.opcode).is_request) {
     if (type() == QpType::xrc_send) return;  // It only asks.
-    const bool may_be_imported = type() == QpType::xrc_receive &&
-                                 !adapter_.shared_receives().has(packet.headers.xrc_eth.srq);
+    const bool may_be_imported =
+        type() == QpType::xrc_receive && !around_.shared_receives.has(packet.headers.xrc_eth.srq);
     if (may_be_imported && on_packet_for_queue_owner(packet)) return;
     Receives receives(*this);
     transport::ResponderEffects effects;

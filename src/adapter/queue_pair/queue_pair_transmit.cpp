@@ -4,10 +4,11 @@
 #include <fmt/format.h>
 #include <sched.h>
 
-#include "adapter/adapter.h"
+#include "adapter/limits.h"
 #include "adapter/memory/scatter.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/queue_pair.h"
+#include "adapter/queues/shared_receives.h"
 #include "adapter/services/stream.h"
 #include "base/log.h"
 #include "port/burst.h"
@@ -44,7 +45,7 @@ bool append_request_bytes(Burst& burst, const SendQueue& queue, const region::Re
 
 void QueuePair::transmit() {
   const TimeNs now = monotonic_now();
-  const auto use = adapter_.progress().note_post(now);
+  const auto use = around_.progress.note_post(now);
   transmit_output(now);
 }
 
@@ -72,7 +73,7 @@ bool QueuePair::may_gather() const {
   constexpr std::uint64_t kBytesOfStreamTogether = 60'000;  // What TCP takes in one piece.
   const std::uint64_t waiting = send_queue_.posted() - handed_;
   if (waiting == 0 || waiting >= kTogether || !is_reliable() || link_ != nullptr) return false;
-  const Progress& progress = adapter_.progress();
+  const Progress& progress = around_.progress;
   const bool has_company =
       stream_ != nullptr ? stream_->posted_at > progress.last_poll() : requester_.in_flight();
   if (!has_company || !progress.is_polled()) return false;
@@ -95,16 +96,16 @@ void QueuePair::transmit_locked(TimeNs now) {
   }
   if (link_ != nullptr) transmit_direct(now);
   if (link_ == nullptr || responder_.has_output()) {
-    Burst burst(adapter_.arena().header());
+    Burst burst(around_.arena.header());
     burst.use(*route_);
     // A program that polls gets its own answer out first, and the acknowledgement rides behind it
     // in the same datagram; the receiver looks at acknowledgements first. One that waits for events
     // may rely on their order: as with a card, its request completes before the peer's answer
     // comes.
-    const bool answer_first = link_ == nullptr && adapter_.progress().is_polled();
+    const bool answer_first = link_ == nullptr && around_.progress.is_polled();
     if (answer_first) transmit_requests(burst, now);
     if (state() != QpState::err && !transmit_responses(burst)) {
-      adapter_.progress().note_output(*this);
+      around_.progress.note_output(*this);
     }
     if (link_ == nullptr && !answer_first) transmit_requests(burst, now);
     burst.flush();
@@ -122,7 +123,7 @@ void QueuePair::transmit_locked(TimeNs now) {
 void QueuePair::send_pending_responses() {
   if (stream_ != nullptr) return end_stream();
   if (!is_connected() || !route_ || !responder_.has_output()) return;
-  Burst burst(adapter_.arena().header());
+  Burst burst(around_.arena.header());
   burst.use(*route_);
   transmit_responses(burst);
 }
@@ -269,7 +270,7 @@ bool QueuePair::transmit_responses(Burst& burst) {
 bool QueuePair::add_response_packet(Burst& burst, const OutgoingPacket& packet) {
   const PayloadSource& payload = packet.payload;
   burst.begin(packet.headers, payload.length);
-  const bool is_imported = raw(payload.srq) != 0 && !adapter_.shared_receives().has(payload.srq);
+  const bool is_imported = raw(payload.srq) != 0 && !around_.shared_receives.has(payload.srq);
   const auto append = [&] {
     if (is_imported) return append_from_queue_owner(burst, payload);
     return burst
@@ -293,7 +294,7 @@ void QueuePair::rearm_timer() {
                 held_back_ ? pacer_.free_at() : kNever});
   if (deadline >= armed_deadline_) return;
   armed_deadline_ = deadline;
-  adapter_.progress().arm_timer(deadline, number_);
+  around_.progress.arm_timer(deadline, number_);
 }
 
 }  // namespace verbatim::adapter

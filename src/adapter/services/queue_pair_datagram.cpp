@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "adapter/adapter.h"
 #include "adapter/memory/scatter.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "base/log.h"
 #include "port/burst.h"
+#include "port/port.h"
 #include "region/held_memory.h"
 #include "transport/ib/datagram.h"
 
@@ -30,7 +30,7 @@ void QueuePair::forget_old_paths() {
 const DatagramPath* QueuePair::path_to(const DatagramPathKey& key) {
   DatagramPath& path = paths_[key];
   if (!path.route) {
-    const auto route = adapter_.port().route(key.source_gid_index, roce_path(key.address), key.qpn);
+    const auto route = around_.port.route(key.source_gid_index, roce_path(key.address), key.qpn);
     if (!route) return nullptr;
     path.route = *route;
   }
@@ -47,8 +47,7 @@ const DatagramPath* QueuePair::path_to(const DatagramPathKey& key) {
 std::optional<Status> QueuePair::send_directly(const transport::SendRequest& request,
                                                const LocalMemory& local, const DatagramPath& path,
                                                QKey qkey) {
-  if (path.link == nullptr || request.length > bytes_of(adapter_.port().state().active_mtu))
-    return {};
+  if (path.link == nullptr || request.length > bytes_of(around_.port.state().active_mtu)) return {};
   const bool controlled = (raw(qkey) & transport::kControlledQKey) != 0;
   const Datagram datagram{controlled ? attributes_.qkey : qkey, path.route->headers};
   const DirectLink::Outcome outcome = path.link->send_datagram(request, local, datagram);
@@ -69,7 +68,7 @@ void QueuePair::transmit_datagrams(TimeNs now) {
   /// Nothing but its socket's buffer holds back what comes for a peer.
   constexpr std::uint64_t kTogether = 16;
   forget_old_paths();
-  Burst burst(adapter_.arena().header());
+  Burst burst(around_.arena.header());
   Status status = Status::success;
   while (status == Status::success && handed_ < send_queue_.posted() && may_send(now)) {
     const transport::Slot slot = handed_++;
@@ -91,7 +90,7 @@ void QueuePair::transmit_datagrams(TimeNs now) {
 }
 
 transport::DatagramConfig QueuePair::datagram_config() const {
-  return {.qpn = number_, .qkey = attributes_.qkey, .mtu = adapter_.port().state().active_mtu};
+  return {.qpn = number_, .qkey = attributes_.qkey, .mtu = around_.port.state().active_mtu};
 }
 
 Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
@@ -101,7 +100,7 @@ Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
   if (path == nullptr) return Status::local_qp_operation_error;
   const auto direct = send_directly(wqe.request, local_memory(slot), *path, target.qkey);
   if (direct) return *direct;
-  if (adapter_.membership().only_direct) {
+  if (around_.only_direct) {
     log(LogLevel::warn, "VERBATIM_PATH=direct: no datagram of QP {:#x} goes to QP {:#x} at {}",
         number_.value(), target.qpn.value(), target.address.ip_text());
     return Status::local_qp_operation_error;
@@ -117,7 +116,7 @@ Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
 bool QueuePair::is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const {
   // Queue pairs of other nodes may have the same number.
   return headers.bth.dest_qp == kMulticastQpn && headers.deth.source_qp == number_ &&
-         std::ranges::any_of(adapter_.node().gids.elements(),
+         std::ranges::any_of(around_.port.gids(),
                              [&](const GidEntry& own) { return own.gid == gid_of(source); });
 }
 
@@ -128,7 +127,7 @@ void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& sou
   if (const auto taken = transport::check_datagram(datagram_config(), packet); !taken) {
     if (taken.error() == transport::DatagramDrop::wrong_qkey) {
       record_->counters.qkey_violations.add_exclusive();
-      adapter_.arena().header().port_counters.qkey_violations.add();
+      around_.arena.header().port_counters.qkey_violations.add();
     }
     return;
   }

@@ -1,4 +1,4 @@
-#include "adapter/adapter.h"
+#include "adapter/ethernet/steering.h"
 #include "adapter/ethernet/work_queue.h"
 #include "adapter/memory/scatter.h"
 #include "adapter/progress/progress.h"
@@ -18,7 +18,7 @@ void QueuePair::transmit_frames(TimeNs now) {
     const std::uint64_t length = send_queue_.wqe(handed_).request.length;
     pacer_.count(now, length);
     const bool fits =
-        length >= wire::kEthernetHeaderBytes && length <= adapter_.steering().frame_bytes_max();
+        length >= wire::kEthernetHeaderBytes && length <= around_.steering.frame_bytes_max();
     if (fits && !frames_->has_room_for(length)) send_frames();
     const Status status = fits ? add_frame(handed_) : Status::local_length_error;
     if (status == Status::success) {
@@ -57,7 +57,7 @@ void QueuePair::send_frames() {
   if (frames_->empty()) return;
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < frames_->size(); ++i) bytes += frames_->frame(i).size();
-  if (adapter_.steering().send(*frames_) == 0) {
+  if (around_.steering.send(*frames_) == 0) {
     record_->counters.packets_sent.add_exclusive(frames_->size());
     record_->counters.bytes_sent.add_exclusive(bytes);
   }

@@ -1,9 +1,9 @@
 #include <sys/random.h>
 
-#include "adapter/adapter.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "adapter/services/stream.h"
+#include "adapter/services/stream_source.h"
 #include "base/bytes.h"
 #include "base/log.h"
 
@@ -79,7 +79,7 @@ void QueuePair::finish_path_negotiation(ByteSpan first_segment) {
     stream_->endpoint.requester().post_rtr(Requester::RtrMessage::write,
                                            {number_.value(), stream_->cookie});
     stop_polling_stream();
-  } else if (link_ == nullptr && adapter_.membership().only_direct) {
+  } else if (link_ == nullptr && around_.only_direct) {
     log(LogLevel::warn,
         "VERBATIM_PATH=direct, and the peer of QP {:#x} at {} is not on this machine, "
         "of another user, or takes the wire",
@@ -97,7 +97,7 @@ void QueuePair::on_path_segment(ByteSpan segment) {
 
 /// Nothing but the peer's end is to come over it.
 void QueuePair::stop_polling_stream() {
-  stream_->is_polled = !adapter_.streams().await_end(stream_->tcp.fd(), number_);
+  stream_->is_polled = !around_.streams->await_end(stream_->tcp.fd(), number_);
   note_wire_use();
 }
 

@@ -2,11 +2,11 @@
 #include <cerrno>
 #include <utility>
 
-#include "adapter/adapter.h"
 #include "adapter/memory/scatter.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "adapter/services/stream.h"
+#include "adapter/services/stream_source.h"
 #include "base/inplace_vector.h"
 #include "base/log.h"
 #include "region/held_memory.h"
@@ -65,7 +65,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     const int error = stream_.tcp.send();
     release();
     if (error == EAGAIN && !std::exchange(stream_.awaits_room, true)) {
-      qp_.adapter_.streams().await_room(stream_.tcp.fd(), qp_.number_, true);
+      qp_.around_.streams->await_room(stream_.tcp.fd(), qp_.number_, true);
     }
     // A connection that has ended is told by reading, after what has come before its end.
     if (error != 0) return false;
@@ -99,13 +99,13 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     if (!stream_.is_initiator) return stream_.endpoint.hold_no_longer();
     if (++stream_.rtr_repeats > kRtrRepeatsMax) {
       // Who insists on the direct path waits for the answer, or the end.
-      return qp_.adapter_.membership().only_direct ? void() : qp_.finish_path_negotiation();
+      return qp_.around_.only_direct ? void() : qp_.finish_path_negotiation();
     }
     stream_.endpoint.requester().post_rtr(transport::iwarp::Requester::RtrMessage::write);
     if (stream_.ends_when_sent) fill();
     if (stream_.ends_when_sent && !is_answer_due()) return;
     stream_.goes_on_at = now + Stream::kFirstSegmentTimeout;
-    qp_.adapter_.progress().arm_timer(stream_.goes_on_at, qp_.number_);
+    qp_.around_.progress.arm_timer(stream_.goes_on_at, qp_.number_);
   }
 
   /// A peer from which nothing has come may not have seen that the connection stands: its program
@@ -254,7 +254,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
 
   void count() {
     auto& own = qp_.record_->counters;
-    auto& port = qp_.adapter_.arena().header().port_counters;
+    auto& port = qp_.around_.arena.header().port_counters;
     if (sent_.segments != 0) {
       own.packets_sent.add_exclusive(sent_.segments);
       own.bytes_sent.add_exclusive(sent_.bytes);
@@ -284,11 +284,11 @@ void QueuePair::on_stream(TimeNs now, bool to_the_end) {
   const std::lock_guard guard(lock_);
   if (stream_ == nullptr || stream_->has_ended) return;
   if (std::exchange(stream_->awaits_room, false)) {
-    adapter_.streams().await_room(stream_->tcp.fd(), number_, false);
+    around_.streams->await_room(stream_->tcp.fd(), number_, false);
   }
   if (!Streaming(*this).receive(to_the_end)) {
     stream_->has_ended = true;
-    adapter_.streams().remove(stream_->tcp.fd());
+    around_.streams->remove(stream_->tcp.fd());
     fatal_ = true;
   }
   placement_hold_.release();
@@ -311,8 +311,8 @@ void QueuePair::transmit_stream() {
   }
   if (more) {  // Others want their turn; nothing else brings this one back.
     streaming.send();
-    adapter_.progress().note_output(*this);
-    adapter_.progress().arm_timer(monotonic_now(), number_);
+    around_.progress.note_output(*this);
+    around_.progress.arm_timer(monotonic_now(), number_);
   }
   streaming.end_when_sent();
   if (fatal_) fail();
@@ -342,7 +342,7 @@ void QueuePair::end_stream() {
 
 void QueuePair::forget_stream() {
   if (stream_ == nullptr) return;
-  adapter_.streams().remove(stream_->tcp.fd());
+  around_.streams->remove(stream_->tcp.fd());
   stream_.reset();
 }
 

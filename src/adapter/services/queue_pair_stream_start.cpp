@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "adapter/adapter.h"
+#include <fmt/format.h>
+
+#include "adapter/limits.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "adapter/services/stream.h"
+#include "adapter/services/stream_source.h"
 #include "wire/iwarp/mpa_markers.h"
 
 /// How a queue pair over iWARP begins: with the TCP connection that rdma_cm has made.
@@ -34,7 +37,7 @@ Result<void> QueuePair::start_stream(StreamStart start) {
     return refuse(EINVAL, fmt::format("QP {:#x} is in {}, not in INIT, and cannot be connected",
                                       number_.value(), name_of(state())));
   }
-  if (auto added = adapter_.streams().add(tcp->fd(), number_); !added) return added;
+  if (auto added = around_.streams->add(tcp->fd(), number_); !added) return added;
   stream_ = std::make_unique<Stream>(std::move(*tcp), start.agreement, send_queue_.capacity());
   const auto depth = [](std::uint16_t agreed) {
     return static_cast<std::uint8_t>(std::min<unsigned>(agreed, Limits::rd_atomic));
@@ -57,7 +60,7 @@ Result<void> QueuePair::start_stream(StreamStart start) {
   // Who is told that the peer is ready waits for that word, without any limit.
   if (start.is_initiator == (ready != RtrMessage::nothing)) {
     stream_->goes_on_at = monotonic_now() + Stream::kFirstSegmentTimeout;
-    adapter_.progress().arm_timer(stream_->goes_on_at, number_);
+    around_.progress.arm_timer(stream_->goes_on_at, number_);
   }
   set_state(QpState::rts);
   note_wire_use();

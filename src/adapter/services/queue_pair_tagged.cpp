@@ -1,4 +1,3 @@
-#include "adapter/adapter.h"
 #include "adapter/queue_pair/queue_pair.h"
 
 /// What a queue pair of a tag matching queue does: it takes tagged receives, and finishes the

@@ -1,10 +1,12 @@
-#include "adapter/adapter.h"
 #include "adapter/direct/execute.h"
+#include "adapter/direct/peers.h"
+#include "adapter/direct/xrc_queue_owners.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "base/log.h"
 #include "base/os/fence.h"
 #include "base/overloaded.h"
 #include "port/burst.h"
+#include "port/port.h"
 
 /// An XRC target whose requests name queues of other programs (xrc_queue_owners.h): packets for
 /// them, and the requesters of the direct path, who ask for the host.
@@ -36,8 +38,8 @@ bool write_at(MappedTarget& queue_owner, const transport::PlaceWrite& write, Qpn
 MappedTarget* QueuePair::queue_owner_of(SrqNumber number) {
   if (MappedTarget* const known = queue_owners_.find(number, number_)) return known;
   if (!options_.xrc_file.exists()) return nullptr;
-  const SocketAddress& own = adapter_.node().gids[attributes_.address.source_gid_index].address;
-  auto peer = adapter_.peers().find_peer(own, Qpn(raw(number)));
+  const SocketAddress& own = around_.port.gids()[attributes_.address.source_gid_index].address;
+  auto peer = around_.peers.find_peer(own, Qpn(raw(number)));
   if (peer == nullptr || peer->is_own()) return nullptr;
   const XrcQueue& queue = peer->xrc_queue(number);
   const bool is_there = queue.number.load(std::memory_order_acquire) == raw(number) &&

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "adapter/queue_pair/send_work.h"
+#include "arena/arena.h"
+#include "base/error.h"
+#include "base/time.h"
+#include "base/types.h"
+#include "port/route.h"
+#include "region/region_table.h"
+
+namespace verbatim::adapter {
+
+class PeerDirectory;
+class Port;
+class Progress;
+class SharedReceives;
+class Steering;
+class StreamSource;
+
+/// What the adapter gives its queue pairs of itself. All of it outlives them.
+struct Surroundings {
+  Arena& arena;
+  region::RegionTable& regions;
+  const Port& port;
+  Progress& progress;
+  PeerDirectory& peers;
+  SharedReceives& shared_receives;
+  const Steering& steering;                      // Sends raw packets.
+  const std::unique_ptr<StreamSource>& streams;  // iWARP. Null before the first stream.
+  /// Where an address vector leads, and how packets get to the queue pair there. EINVAL for one
+  /// that leads nowhere, EHOSTUNREACH if no neighbour answers.
+  std::function<Result<port::Route>(const AddressVector& vector, Qpn destination)> find_route;
+  bool is_iwarp = false;
+  bool has_direct_path = false;
+  bool only_direct = false;  // Nothing may take the wire (`Membership::only_direct`).
+  TimeNs rnr_grace = 0;      // `Membership::rnr_grace`.
+};
+
+}  // namespace verbatim::adapter
