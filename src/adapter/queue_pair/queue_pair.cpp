@@ -3,7 +3,7 @@
 #include <cerrno>
 
 #include "adapter/progress/progress.h"
-#include "adapter/queue_pair/carried.h"
+#include "adapter/queue_pair/core/carried.h"
 #include "adapter/queues/shared_receives.h"
 #include "adapter/services/stream.h"
 

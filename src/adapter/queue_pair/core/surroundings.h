@@ -3,7 +3,7 @@
 #include <functional>
 #include <memory>
 
-#include "adapter/queue_pair/send_work.h"
+#include "adapter/queue_pair/core/send_work.h"
 #include "arena/arena.h"
 #include "base/error.h"
 #include "base/time.h"

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "adapter/queue_pair/carried.h"
+#include "adapter/queue_pair/core/carried.h"
 #include "dropin/ibverbs/calls.h"
 
 /// Builds requests: each function that a program calls adds a request to the batch, or fields to

@@ -1,7 +1,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "adapter/queue_pair/carried.h"
+#include "adapter/queue_pair/core/carried.h"
 #include "base/log.h"
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/objects.h"

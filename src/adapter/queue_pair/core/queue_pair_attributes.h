@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "adapter/queue_pair/queue_pair_state.h"
-#include "adapter/queue_pair/send_work.h"
+#include "adapter/queue_pair/core/queue_pair_state.h"
+#include "adapter/queue_pair/core/send_work.h"
 #include "base/types.h"
 
 namespace verbatim::adapter {

@@ -1,4 +1,4 @@
-#include "adapter/queue_pair/pacer.h"
+#include "adapter/queue_pair/core/pacer.h"
 
 #include <gtest/gtest.h>
 

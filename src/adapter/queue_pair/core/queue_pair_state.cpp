@@ -1,4 +1,4 @@
-#include "adapter/queue_pair/queue_pair_state.h"
+#include "adapter/queue_pair/core/queue_pair_state.h"
 
 #include <algorithm>
 #include <array>
