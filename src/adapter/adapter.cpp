@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "adapter/direct/xrc_queue_owners.h"
-#include "adapter/services/stream.h"
 #include "link/ethernet/neighbour.h"
 #include "port/roce_link.h"
 

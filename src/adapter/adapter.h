@@ -25,7 +25,7 @@
 #include "adapter/queues/shared_receive_queue.h"
 #include "adapter/queues/shared_receives.h"
 #include "adapter/queues/xrc_domains.h"
-#include "adapter/services/stream_source.h"
+#include "adapter/services/stream/stream_source.h"
 #include "arena/arena.h"
 #include "base/error.h"
 #include "base/net/address.h"

@@ -26,9 +26,10 @@ using transport::Status;
 struct TestNode {
   /// On the direct path as well it finds others of this process that are.
   enum class Path : std::uint8_t { wire, direct };
+  enum class Protocol : std::uint8_t { roce, iwarp };
 
   explicit TestNode(std::uint8_t last_byte, std::uint32_t first_qpn, Path path = Path::wire,
-                    TimeNs rnr_grace = kRnrGrace) {
+                    TimeNs rnr_grace = kRnrGrace, Protocol protocol = Protocol::roce) {
     const auto address = own_address(last_byte);
     socket = socket_at(address);
     Membership membership;
@@ -37,6 +38,7 @@ struct TestNode {
         .guid = 1,
         .interface = "lo",
         .interface_index = 1,
+        .is_iwarp = protocol == Protocol::iwarp,
         .gids = {{link_local_gid(synthetic_mac(address)), address}, {gid_of(address), address}}};
     membership.first_qpn = Qpn(first_qpn);
     membership.receive_sockets = {socket.get()};
@@ -203,8 +205,9 @@ struct Side {
 };
 
 struct AdapterPair : testing::Test {
-  explicit AdapterPair(TestNode::Path path = TestNode::Path::wire, TimeNs rnr_grace = kRnrGrace)
-      : a(1, 1 << 14, path, rnr_grace), b(2, 2 << 14, path, rnr_grace) {}
+  explicit AdapterPair(TestNode::Path path = TestNode::Path::wire, TimeNs rnr_grace = kRnrGrace,
+                       TestNode::Protocol protocol = TestNode::Protocol::roce)
+      : a(1, 1 << 14, path, rnr_grace, protocol), b(2, 2 << 14, path, rnr_grace, protocol) {}
 
   TestNode a, b;
 

@@ -154,7 +154,7 @@ void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
     numbers_->remove(*queue_pair);
     progress_->forget(*queue_pair);
     memory_.table().unbind_all(queue_pair->number());
-    sends.emplace(std::move(queue_pair->send_queue_));
+    sends.emplace(std::move(queue_pair->core_.sends));
     delete queue_pair;
   }
   leave_domain(options);

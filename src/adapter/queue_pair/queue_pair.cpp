@@ -1,16 +1,22 @@
 #include "adapter/queue_pair/queue_pair.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
+#include <fmt/format.h>
+#include <sched.h>
+
+#include "adapter/limits.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/core/carried.h"
-#include "adapter/queues/shared_receives.h"
-#include "adapter/services/stream.h"
 
 namespace verbatim::adapter {
 
 using transport::Operation;
-using transport::Status;
+
+static_assert(services::Service<services::Connected> && services::Service<services::Datagram> &&
+              services::Service<services::Stream> && services::Service<services::Raw>);
 
 namespace {
 
@@ -26,43 +32,30 @@ std::uint32_t operations_of(const QueuePairOptions& options, bool is_iwarp) {
   return served;
 }
 
+AnyService make_service(QueuePairCore& core, DirectEnd& direct) {
+  if (core.around.is_iwarp) return AnyService(std::in_place_type<services::Stream>, core, direct);
+  switch (core.type()) {
+    case QpType::ud:
+      return AnyService(std::in_place_type<services::Datagram>, core, direct);
+    case QpType::raw_packet:
+      return AnyService(std::in_place_type<services::Raw>, core);
+    default:
+      return AnyService(std::in_place_type<services::Connected>, core, direct);
+  }
+}
+
 }  // namespace
 
 QueuePair::QueuePair(const Surroundings& around, const QueuePairOptions& options, Qpn number,
                      QueuePairRecord& record, DirectTarget& target, SendQueue send_queue,
                      std::unique_ptr<ReceiveQueue> receive_queue)
-    : around_(around),
-      regions_(around.regions),
-      options_(options),
-      served_(operations_of(options, around.is_iwarp)),
-      number_(number),
-      record_(&record),
-      target_(target),
-      listeners_{{options.events, options.owner}},
-      send_queue_(std::move(send_queue)),
-      receive_queue_(std::move(receive_queue)),
-      requester_(is_connected() ? send_queue_.capacity() : 1) {
-  if (is_raw() && !options_.scaling) frames_ = std::make_unique<link::FrameBatch>();
-  if (options_.send_cq != nullptr) ++options_.send_cq->users;
-  if (options_.receive_cq != nullptr) ++options_.receive_cq->users;
-  if (options_.shared_receive != nullptr) ++options_.shared_receive->users;
-  record_->type.store(raw(options.type), std::memory_order_relaxed);
-  // One that scales is made of queues with states of their own, and receives from the start.
-  set_state(options_.scaling ? QpState::rts : QpState::reset);
-  note_wire_use();
-  record_->qpn.store(number.value(), std::memory_order_release);
-  target_.qpn.store(may_be_direct() ? number.value() : 0, std::memory_order_release);
-}
+    : served_(operations_of(options, around.is_iwarp)),
+      core_(*this, around, options, number, record, std::move(send_queue),
+            std::move(receive_queue)),
+      direct_(core_, target),
+      service_(make_service(core_, direct_)) {}
 
-QueuePair::~QueuePair() {
-  close_target();
-  forget_stream();
-  if (uses_wire_) around_.progress.add_wire_users(-1);
-  record_->qpn.store(0, std::memory_order_release);
-  if (options_.send_cq != nullptr) --options_.send_cq->users;
-  if (options_.receive_cq != nullptr) --options_.receive_cq->users;
-  if (options_.shared_receive != nullptr) --options_.shared_receive->users;
-}
+QueuePair::~QueuePair() { direct_.close_target(); }
 
 bool serves(QpType type, Operation operation) {
   const transport::OperationInfo& info = transport::info(operation);
@@ -84,167 +77,212 @@ bool serves(QpType type, Operation operation) {
   return false;
 }
 
-/// What was posted and never reached an engine completes as flushed (IBA 10.3.1.5, 10.3.1.7).
-void QueuePair::flush_posted() {
-  while (!send_queue_.empty()) complete_send(send_queue_.completed(), Status::flushed);
-  handed_ = send_queue_.posted();
-}
-
 int QueuePair::post_receive(std::uint64_t wr_id, std::span<const Segment> segments) {
-  if (state() == QpState::reset || receive_queue_ == nullptr || options_.scaling) return EINVAL;
-  if (const int refused = receive_queue_->post(wr_id, segments); refused != 0) return refused;
+  ReceiveQueue* const queue = core_.receives.own.get();
+  if (state() == QpState::reset || queue == nullptr || core_.options.scaling) return EINVAL;
+  if (const int refused = queue->post(wr_id, segments); refused != 0) return refused;
   if (state() == QpState::err) {
     const std::lock_guard guard(lock_);
-    if (state() == QpState::err) flush_receives();
+    if (state() == QpState::err) core_.flush_receives();
   }
   return 0;
 }
 
-void QueuePair::push(CompletionQueue& queue, const Completion& completion, bool solicited) {
-  if (!queue.push(completion, solicited)) fatal_ = true;
+void QueuePair::enter_error() {
+  core_.fatal = false;
+  if (state() == QpState::err) return;
+  direct_.close_target();
+  core_.set_state(QpState::err);
+  std::visit([](auto& service) { service.flush(); }, service_);
+  core_.flush_posted();
+  core_.flush_receives();
+  // IBA 11.6.3.1: from here on the queue pair takes nothing from the shared queue.
+  if (core_.options.shared_receive != nullptr) {
+    core_.raise(AsyncEventType::qp_last_request_reached);
+  }
+  core_.fatal = false;  // Nothing is left to stop.
 }
 
-void QueuePair::raise(AsyncEventType type) {
-  for (const Listener& listener : listeners_) listener.events->push({type, listener.owner});
+void QueuePair::fail() {
+  std::visit([](auto& service) { service.send_last(false); }, service_);
+  enter_error();
 }
+
+// Sending.
+
+void QueuePair::transmit() {
+  const TimeNs now = monotonic_now();
+  const auto use = core_.around.progress.note_post(now);
+  transmit_output(now);
+}
+
+void QueuePair::transmit_output(TimeNs now) {
+  {
+    const std::lock_guard guard(lock_);
+    transmit_locked(now);
+  }
+  yield_if_unreliable();
+}
+
+/// Nobody acknowledges what an unreliable queue pair sends, so nothing holds it back: where the
+/// receiver shares this processor, it gets its turn before its socket overflows.
+void QueuePair::yield_if_unreliable() const {
+  if (!core_.is_reliable() && !direct_.is_open()) sched_yield();
+}
+
+void QueuePair::transmit_locked(TimeNs now) {
+  std::visit([now](auto& service) { service.transmit(now); }, service_);
+  settle();
+}
+
+void QueuePair::settle() {
+  if (core_.fatal) fail();
+  core_.check_drained();
+  rearm_timer();
+}
+
+/// Lazily: only a deadline earlier than the one that stands in the queue enters it.
+void QueuePair::rearm_timer() {
+  const TimeNs deadline =
+      std::min({std::visit([](const auto& service) { return service.deadline(); }, service_),
+                direct_.deadline(), core_.held_back ? core_.pacer.free_at() : kNever});
+  if (deadline >= armed_deadline_) return;
+  armed_deadline_ = deadline;
+  core_.around.progress.arm_timer(deadline, number());
+}
+
+Result<void> QueuePair::limit_rate(std::uint32_t rate_kbps, std::uint32_t burst_bytes) {
+  if (rate_kbps > Limits::rate_kbps) {
+    return refuse(EINVAL, fmt::format("{} kbps are above {}", rate_kbps, Limits::rate_kbps));
+  }
+  const std::lock_guard guard(lock_);
+  core_.limit_rate(rate_kbps, burst_bytes);
+  transmit_locked(monotonic_now());
+  return {};
+}
+
+// Receiving, time-outs.
+
+void QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& source,
+                          const SocketAddress& destination, TimeNs now) {
+  const QpState current = state();
+  const auto& info = wire::info(packet.headers.bth.opcode);
+  auto* const connected = std::get_if<services::Connected>(&service_);
+  auto* const datagram = std::get_if<services::Datagram>(&service_);
+  if (current == QpState::reset || current == QpState::init || current == QpState::err ||
+      (connected == nullptr && datagram == nullptr) || info.service != service_of(type())) {
+    core_.around.arena.header().port_counters.dropped_no_qp.add();  // IBA C9-30, C9-31.
+    return;
+  }
+  core_.count_received(packet.headers, packet.payload.size());
+  if (datagram != nullptr) {
+    datagram->on_packet(packet, source, destination);
+  } else {
+    connected->on_packet(packet, source, now);
+  }
+  if (core_.fatal) fail();
+}
+
+bool QueuePair::end_reception() {
+  core_.placing.release();
+  core_.check_drained();
+  const auto* const connected = std::get_if<services::Connected>(&service_);
+  if (connected == nullptr) return false;
+  rearm_timer();
+  return connected->has_output();
+}
+
+void QueuePair::on_frame(const SteeredFrame& frame) {
+  auto* const raw = std::get_if<services::Raw>(&service_);
+  if (raw == nullptr) return;
+  if (raw->scales()) return raw->spread(frame);
+  const std::lock_guard guard(lock_);
+  raw->on_frame(frame);
+  if (core_.fatal) fail();
+}
+
+void QueuePair::on_timer(TimeNs now) {
+  std::unique_lock guard(lock_);
+  armed_deadline_ = kNever;
+  const auto* const stream = std::get_if<services::Stream>(&service_);
+  if (stream != nullptr && stream->is_due(now)) {
+    guard.unlock();
+    return on_stream(now);
+  }
+  if (state() != QpState::rts && state() != QpState::sqd) return;
+  if (!direct_.is_open()) {
+    const bool was_due =
+        std::visit([now](auto& service) { return service.on_timer(now); }, service_);
+    if (!was_due && !core_.held_back) return rearm_timer();  // The deadline has moved.
+    if (core_.fatal) fail();
+  }
+  transmit_locked(now);
+}
+
+// iWARP.
+
+Result<void> QueuePair::start_stream(StreamStart start) {
+  const std::lock_guard guard(lock_);
+  auto* const stream = std::get_if<services::Stream>(&service_);
+  if (stream == nullptr || state() != QpState::init) {
+    return refuse(EINVAL, fmt::format("QP {:#x} is in {}, not in INIT, and cannot be connected",
+                                      number().value(), name_of(state())));
+  }
+  if (auto started = stream->start(std::move(start)); !started) return started;
+  transmit_locked(monotonic_now());
+  return {};
+}
+
+void QueuePair::on_stream(TimeNs now, bool to_the_end) {
+  const std::lock_guard guard(lock_);
+  auto* const stream = std::get_if<services::Stream>(&service_);
+  if (stream == nullptr || !stream->receive(now, to_the_end)) return;
+  if (core_.fatal) fail();
+  transmit_locked(now);
+  stream->transmit_after_receive();
+  if (core_.fatal) fail();
+}
+
+// What peers do.
+
+void QueuePair::on_notifications() {
+  const std::lock_guard guard(lock_);
+  if (direct_.take_notifications()) fail();
+}
+
+void QueuePair::on_peer_gone(const DirectPeer& peer) {
+  const std::lock_guard guard(lock_);
+  if (auto* const datagram = std::get_if<services::Datagram>(&service_))
+    datagram->on_peer_gone(peer);
+  if (direct_.on_peer_gone(peer)) transmit_locked(monotonic_now());
+}
+
+void QueuePair::on_attached_peer_gone() {
+  const std::lock_guard guard(lock_);
+  if (direct_.on_attached_peer_gone()) fail();
+}
+
+// Other users.
 
 void QueuePair::add_listener(AsyncEvents& events, void* owner) {
   const std::lock_guard guard(lock_);
-  listeners_.push_back({&events, owner});
+  core_.add_listener(events, owner);
 }
 
 bool QueuePair::remove_listener(const void* owner) {
   const std::lock_guard guard(lock_);
-  std::erase_if(listeners_, [owner](const Listener& one) { return one.owner == owner; });
-  return listeners_.empty();
-}
-
-Completion QueuePair::completion_of(const transport::CompleteReceive& receive,
-                                    std::uint64_t wr_id) const {
-  return {
-      .wr_id = wr_id,
-      .status = receive.status,
-      .opcode = receive.is_write ? CompletionOpcode::receive_write_with_immediate
-                                 : CompletionOpcode::receive,
-      .byte_count = static_cast<std::uint32_t>(receive.byte_count),
-      .immediate = receive.has_invalidated_key ? raw(receive.invalidated_key) : receive.immediate,
-      .qpn = number_.value(),
-      .source_qpn = attributes_.dest_qpn.value(),
-      .flags = (receive.has_immediate ? kCompletionWithImmediate : 0) |
-               (receive.has_invalidated_key ? kCompletionWithInvalidate : 0)};
-}
-
-void QueuePair::complete_receive(const transport::CompleteReceive& receive) {
-  Completion completion = completion_of(receive, current_receive_.wr_id);
-  tagged_.describe(completion);
-  push(receive_cq(), completion, receive.solicited);
-  holds_receive_ = false;
-  if (tagged_.is_rendezvous() && receive.status == Status::success) start_rendezvous();
-}
-
-void QueuePair::flush_receives() {
-  const auto flush_one = [this](std::uint64_t wr_id) {
-    Completion completion{.wr_id = wr_id,
-                          .status = Status::flushed,
-                          .opcode = CompletionOpcode::receive,
-                          .qpn = number_.value()};
-    tagged_.describe(completion);
-    push(receive_cq(), completion, false);
-  };
-  if (holds_receive_) flush_one(current_receive_.wr_id);
-  holds_receive_ = false;
-  if (receive_queue_ != nullptr) {
-    while (receive_queue_->take(current_receive_)) flush_one(current_receive_.wr_id);
-  }
-}
-
-void QueuePair::enter_error() {
-  fatal_ = false;
-  if (state() == QpState::err) return;
-  close_target();
-  set_state(QpState::err);
-  const auto flush = [this](auto& requester) {
-    do {
-      requester_effects_.list.clear();
-      requester_effects_.more = false;
-      requester.flush(requester_effects_);
-      for (const auto& effect : requester_effects_.list) apply(effect);
-    } while (requester_effects_.more);
-    requester_effects_.list.clear();
-  };
-  if (stream_ != nullptr) {
-    stream_->negotiates_path = false;
-    flush(stream_->endpoint.requester());
-  } else if (is_connected()) {
-    flush(requester_);
-    responder_.take_current_receive();
-  }
-  flush_posted();
-  flush_receives();
-  // IBA 11.6.3.1: from here on the queue pair takes nothing from the shared queue.
-  if (options_.shared_receive != nullptr) raise(AsyncEventType::qp_last_request_reached);
-  fatal_ = false;  // Nothing is left to stop.
-}
-
-void QueuePair::enter_send_queue_error() {
-  set_state(QpState::sqe);
-  flush_posted();
-}
-
-/// SQD: when what was sent before has completed, the send queue is drained (IBA 10.3.1.6).
-void QueuePair::check_drained() {
-  if (state() != QpState::sqd || drain_reported_ || send_queue_.completed() != handed_) return;
-  drain_reported_ = true;
-  if (attributes_.sqd_notify) raise(AsyncEventType::sq_drained);
-}
-
-PdNumber QueuePair::receive_pd() const {
-  return receive_source_ != nullptr ? receive_source_->options().pd : options_.pd;
-}
-
-CompletionQueue& QueuePair::receive_cq() const {
-  const bool shared = receive_source_ != nullptr && receive_source_->options().cq != nullptr;
-  return shared ? *receive_source_->options().cq : *options_.receive_cq;
-}
-
-bool QueuePair::take_receive(SrqNumber named) {
-  VERBATIM_ASSERT(!holds_receive_);
-  if (receive_queue_ != nullptr) return receive_queue_->take(current_receive_);
-  SharedReceiveQueue* const shared = type() == QpType::xrc_receive
-                                         ? around_.shared_receives.find(named, options_.xrc_domain)
-                                         : options_.shared_receive;
-  receive_source_ = shared;
-  return shared != nullptr && shared->take(current_receive_);
-}
-
-bool QueuePair::Receives::take(const wire::Packet& packet, transport::Receive& out) {
-  QueuePair& owner = queue_pair_;
-  const SharedReceiveQueue* const shared = owner.options_.shared_receive;
-  const bool tags = shared != nullptr && shared->matches_tags();
-  const bool taken =
-      tags ? owner.take_tagged(packet) : owner.take_receive(packet.headers.xrc_eth.srq);
-  if (!taken) return false;
-  owner.holds_receive_ = true;
-  out = {.ticket = 0, .capacity_bytes = owner.tagged_.room(owner.current_receive_.capacity_bytes)};
-  return true;
-}
-
-std::optional<PdNumber> QueuePair::Receives::domain_of(SrqNumber number) {
-  const SharedReceiveQueue* const shared =
-      queue_pair_.around_.shared_receives.find(number, queue_pair_.options_.xrc_domain);
-  if (shared == nullptr) return std::nullopt;
-  return shared->options().pd;
+  return core_.remove_listener(owner);
 }
 
 void QueuePair::forget(const SharedReceiveQueue& queue) {
   const std::lock_guard guard(lock_);
-  bool held = forget_held(queue.number());
-  if (receive_source_ == &queue) {
-    receive_source_ = nullptr;
-    held |= std::exchange(holds_receive_, false);
+  bool held = direct_.forget_queue(queue.number());
+  if (core_.receives.source == &queue) {
+    core_.receives.source = nullptr;
+    held |= std::exchange(core_.receives.holds, false);
   }
   if (!held) return;
-  raise(AsyncEventType::qp_fatal);
+  core_.raise(AsyncEventType::qp_fatal);
   fail();
 }
 

@@ -5,7 +5,6 @@
 #include "adapter/limits.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/queue_pair.h"
-#include "adapter/services/stream.h"
 #include "port/port.h"
 
 /// `ibv_modify_qp` and `ibv_query_qp`.
@@ -18,58 +17,7 @@ bool ends(const QueuePairAttributes& wanted, std::uint32_t mask) {
   return (mask & kState) != 0 && (wanted.state == QpState::err || wanted.state == QpState::reset);
 }
 
-}  // namespace
-
-Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t given) {
-  if (options_.scaling) {
-    return refuse(EOPNOTSUPP, "a queue pair that scales has no states: its work queues have");
-  }
-  const std::uint32_t mask = attributes_for(type(), given);
-  // iWARP awaits no acknowledgement: a message is done when its stream has taken it.
-  if (ends(wanted, mask) && !around_.is_iwarp) {
-    around_.progress.poll();
-    around_.progress.finish_turn();
-  }
-  const std::lock_guard guard(lock_);
-  take_notifications();
-  const QpState from = (mask & kCurrentState) != 0 ? wanted.current_state : state();
-  const QpState to = (mask & kState) != 0 ? wanted.state : from;
-  if (from != state()) {
-    return refuse(EINVAL, fmt::format("QP {:#x} is in {}, not in {} as cur_qp_state says",
-                                      number_.value(), name_of(state()), name_of(from)));
-  }
-  if (auto allowed = check_transition(type(), from, to, mask); !allowed) return allowed;
-  if (auto valid = check_values(wanted, mask); !valid) return valid;
-  const bool is_own_move =
-      to == QpState::rtr || to == QpState::sqd || (to == QpState::rts && to != from);
-  if (around_.is_iwarp && is_own_move) {
-    return refuse(EOPNOTSUPP,
-                  fmt::format("QP {:#x} to {}: over iWARP, rdma_cm connects queue pairs",
-                              number_.value(), name_of(to)));
-  }
-
-  if ((mask & kAddressVector) != 0) {
-    const auto route = around_.find_route(
-        wanted.address, (mask & kDestQpn) != 0 ? wanted.dest_qpn : attributes_.dest_qpn);
-    if (!route) return std::unexpected(route.error());
-    route_ = *route;
-    peer_ = address_of(route->path);
-  }
-  apply(wanted, mask);
-  enter(to, mask);
-  if ((mask & kRateLimit) != 0) pace(wanted.rate_limit_kbps, 0);
-  note_wire_use();
-  const bool lacks_path = from == QpState::rtr && to == QpState::rts && link_ == nullptr &&
-                          is_connected() && may_be_direct() && around_.only_direct;
-  if (!lacks_path) return {};
-  enter_error();
-  return refuse(EHOSTUNREACH,
-                fmt::format("VERBATIM_PATH=direct, and QP {:#x} at {} is not on this machine, of "
-                            "another user, or takes the wire (VERBATIM_LOG=info says which)",
-                            attributes_.dest_qpn.value(), peer_.ip_text()));
-}
-
-Result<void> QueuePair::check_values(const QueuePairAttributes& wanted, std::uint32_t mask) const {
+Result<void> check_values(const QueuePairAttributes& wanted, std::uint32_t mask, Mtu active_mtu) {
   const auto bad = [](std::string text) -> Result<void> { return refuse(EINVAL, std::move(text)); };
   const auto has = [mask](Attribute attribute) { return (mask & attribute) != 0; };
   if (has(kPort) && wanted.port != 1) {
@@ -83,9 +31,9 @@ Result<void> QueuePair::check_values(const QueuePairAttributes& wanted, std::uin
     if (raw(wanted.path_mtu) < raw(Mtu::k256) || raw(wanted.path_mtu) > raw(Mtu::k4096)) {
       return bad(fmt::format("path_mtu {} is no MTU (1 to 5)", raw(wanted.path_mtu)));
     }
-    if (raw(wanted.path_mtu) > raw(around_.port.state().active_mtu)) {
+    if (raw(wanted.path_mtu) > raw(active_mtu)) {
       return bad(fmt::format("path_mtu {} is above the port's active MTU {}",
-                             bytes_of(wanted.path_mtu), bytes_of(around_.port.state().active_mtu)));
+                             bytes_of(wanted.path_mtu), bytes_of(active_mtu)));
     }
   }
   if (has(kMaxRdAtomic) && wanted.max_rd_atomic > Limits::rd_atomic) {
@@ -117,11 +65,11 @@ Result<void> QueuePair::check_values(const QueuePairAttributes& wanted, std::uin
   return {};
 }
 
-void QueuePair::apply(const QueuePairAttributes& wanted, std::uint32_t mask) {
+/// Takes the attributes of `mask`; the state is not one of them.
+void apply(const QueuePairAttributes& wanted, std::uint32_t mask, QueuePairAttributes& own) {
   const auto take = [mask](Attribute attribute, auto& to, const auto& from) {
     if ((mask & attribute) != 0) to = from;
   };
-  QueuePairAttributes& own = attributes_;
   take(kEnableSqdNotify, own.sqd_notify, wanted.sqd_notify);
   take(kAccessFlags, own.access, wanted.access);
   take(kPKeyIndex, own.pkey_index, wanted.pkey_index);
@@ -140,111 +88,99 @@ void QueuePair::apply(const QueuePairAttributes& wanted, std::uint32_t mask) {
   take(kDestQpn, own.dest_qpn, wanted.dest_qpn);
 }
 
+}  // namespace
+
+Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t given) {
+  if (core_.options.scaling) {
+    return refuse(EOPNOTSUPP, "a queue pair that scales has no states: its work queues have");
+  }
+  const std::uint32_t mask = attributes_for(type(), given);
+  // iWARP awaits no acknowledgement: a message is done when its stream has taken it.
+  if (ends(wanted, mask) && !core_.around.is_iwarp) {
+    core_.around.progress.poll();
+    core_.around.progress.finish_turn();
+  }
+  const std::lock_guard guard(lock_);
+  if (direct_.take_notifications()) fail();
+  const QpState from = (mask & kCurrentState) != 0 ? wanted.current_state : state();
+  const QpState to = (mask & kState) != 0 ? wanted.state : from;
+  if (from != state()) {
+    return refuse(EINVAL, fmt::format("QP {:#x} is in {}, not in {} as cur_qp_state says",
+                                      core_.number.value(), name_of(state()), name_of(from)));
+  }
+  if (auto allowed = check_transition(type(), from, to, mask); !allowed) return allowed;
+  if (auto valid = check_values(wanted, mask, core_.around.port.state().active_mtu); !valid)
+    return valid;
+  const bool is_own_move =
+      to == QpState::rtr || to == QpState::sqd || (to == QpState::rts && to != from);
+  if (core_.around.is_iwarp && is_own_move) {
+    return refuse(EOPNOTSUPP,
+                  fmt::format("QP {:#x} to {}: over iWARP, rdma_cm connects queue pairs",
+                              core_.number.value(), name_of(to)));
+  }
+
+  if ((mask & kAddressVector) != 0) {
+    const auto route = core_.around.find_route(
+        wanted.address, (mask & kDestQpn) != 0 ? wanted.dest_qpn : core_.attributes.dest_qpn);
+    if (!route) return std::unexpected(route.error());
+    if (auto* const connected = std::get_if<services::Connected>(&service_)) connected->use(*route);
+    core_.peer = address_of(route->path);
+  }
+  apply(wanted, mask, core_.attributes);
+  enter(to, mask);
+  if ((mask & kRateLimit) != 0) {
+    core_.limit_rate(wanted.rate_limit_kbps, 0);
+    transmit_locked(monotonic_now());
+  }
+  core_.note_wire_use(
+      std::visit([](const auto& service) { return service.is_on_wire(); }, service_));
+  const bool lacks_path = from == QpState::rtr && to == QpState::rts && !direct_.is_open() &&
+                          core_.options.is_connected() && direct_.is_allowed() &&
+                          core_.around.only_direct;
+  if (!lacks_path) return {};
+  enter_error();
+  return refuse(EHOSTUNREACH,
+                fmt::format("VERBATIM_PATH=direct, and QP {:#x} at {} is not on this machine, of "
+                            "another user, or takes the wire (VERBATIM_LOG=info says which)",
+                            core_.attributes.dest_qpn.value(), core_.peer.ip_text()));
+}
+
 void QueuePair::enter(QpState to, std::uint32_t mask) {
   const QpState from = state();
   if (to == QpState::reset || to == QpState::err) {
-    // Over iWARP, what has been posted leaves first: a post may have left it to be gathered.
-    if (from == QpState::rts && stream_ != nullptr) {
-      finish_path_negotiation();
-      transmit_locked(monotonic_now());
+    if (from != QpState::err) {
+      std::visit([](auto& service) { service.send_last(true); }, service_);
     }
-    if (state() != QpState::err) send_pending_responses();
     return to == QpState::reset ? forget_everything() : enter_error();
   }
-  constexpr std::uint32_t kResponderAttributes = kAccessFlags | kMinRnrTimer | kMaxDestRdAtomic;
-  if (stream_ != nullptr) {
-    if ((mask & kResponderAttributes) != 0) {
-      configure_stream();
-      change_target();
-    }
-  } else if (is_connected()) {
-    if (from == QpState::init && to == QpState::rtr) {
-      start_responder();
-    } else if ((mask & kResponderAttributes) != 0 && from != QpState::init &&
-               from != QpState::reset) {
-      responder_.change(attributes_.access, attributes_.min_rnr_timer);
-      change_target();
-    }
-    if (from == QpState::rtr && to == QpState::rts) start_requester();
-  } else if (is_datagram()) {
-    if (from == QpState::init && to == QpState::rtr) {
-      open_target();
-    } else if ((mask & kQKey) != 0 && from != QpState::reset && from != QpState::init) {
-      change_target();
-    }
-  }
-  drain_reported_ = to == QpState::sqd && from == QpState::sqd && drain_reported_;
-  set_state(to);
-  if (to == QpState::sqd) check_drained();
+  std::visit([&](auto& service) { service.enter(from, to, mask); }, service_);
+  core_.drain_reported = to == QpState::sqd && from == QpState::sqd && core_.drain_reported;
+  core_.set_state(to);
+  if (to == QpState::sqd) core_.check_drained();
   if (to == QpState::rts && from != QpState::rts) {
-    handed_ = std::max(handed_, send_queue_.completed());
+    core_.handed = std::max(core_.handed, core_.sends.completed());
     transmit_locked(monotonic_now());
   }
 }
 
-void QueuePair::start_responder() {
-  responder_.configure({.service = service_of(type()),
-                        .dest_qp = attributes_.dest_qpn,
-                        .expected_psn = attributes_.receive_psn,
-                        .path_mtu = attributes_.path_mtu,
-                        .max_dest_rd_atomic = attributes_.max_dest_rd_atomic,
-                        .min_rnr_timer = attributes_.min_rnr_timer,
-                        .access = attributes_.access,
-                        .pd = options_.pd,
-                        .own_qp = number_});
-  record_->dest_qpn.store(attributes_.dest_qpn.value(), std::memory_order_relaxed);
-  record_->dest_gid = attributes_.address.dest_gid;
-  open_target();
-}
-
-void QueuePair::start_requester() {
-  requester_.configure({.service = service_of(type()),
-                        .dest_qp = attributes_.dest_qpn,
-                        .first_psn = attributes_.send_psn,
-                        .path_mtu = attributes_.path_mtu,
-                        .timeout = attributes_.timeout,
-                        .retry_count = attributes_.retry_count,
-                        .rnr_retry = attributes_.rnr_retry,
-                        .max_rd_atomic = attributes_.max_rd_atomic});
-  open_link();
-}
-
-/// Any state to RESET: as new; requests vanish without completions (IBA 10.3.1.1).
+/// Any state to RESET: as new (IBA 10.3.1.1).
 void QueuePair::forget_everything() {
-  close_target();
-  forget_stream();
-  link_.reset();
-  paths_.clear();
-  set_state(QpState::reset);
-  attributes_ = {};
-  send_queue_.clear();
-  handed_ = 0;
-  requester_.reset();
-  responder_.reset();
-  while (receive_queue_ != nullptr && receive_queue_->take(current_receive_)) {
-  }
-  holds_receive_ = false;
-  tagged_ = {};
-  fatal_ = drain_reported_ = held_back_ = false;
-  pacer_ = {};
+  direct_.close_target();
+  direct_.set_link(nullptr);
+  std::visit([](auto& service) { service.reset(); }, service_);
+  core_.reset();
   armed_deadline_ = kNever;
-  record_->dest_qpn.store(0, std::memory_order_relaxed);
-  if (options_.send_cq != nullptr) options_.send_cq->forget(number_);
-  if (options_.receive_cq != nullptr) options_.receive_cq->forget(number_);
-  if (options_.shared_receive != nullptr && options_.shared_receive->matches_tags()) {
-    options_.shared_receive->options().cq->forget(number_);
-  }
 }
 
 QueuePairAttributes QueuePair::query() {
   const std::lock_guard guard(lock_);
-  take_notifications();
-  QueuePairAttributes now = attributes_;
+  if (direct_.take_notifications()) fail();
+  QueuePairAttributes now = core_.attributes;
   now.state = now.current_state = state();
-  now.capacity = options_.capacity;
-  if (!is_connected() || state() == QpState::reset || state() == QpState::init) return now;
-  now.receive_psn = responder_.expected_psn();
-  if (state() != QpState::rtr) now.send_psn = requester_.next_psn();
+  now.capacity = core_.options.capacity;
+  if (const auto* const connected = std::get_if<services::Connected>(&service_)) {
+    connected->query(now);
+  }
   return now;
 }
 

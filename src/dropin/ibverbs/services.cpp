@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "adapter/progress/progress.h"
-#include "adapter/services/stream.h"
+#include "adapter/services/stream/stream_start.h"
 #include "agent/client/locks.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"

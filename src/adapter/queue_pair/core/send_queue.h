@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "adapter/queue_pair/core/send_work.h"
 #include "adapter/queues/receive_queue.h"
 #include "base/assert.h"
 #include "base/net/address.h"
@@ -80,6 +81,23 @@ class SendQueue {
       std::copy(segments.begin(), segments.end(), segments_.begin() + index * segments_max_);
     }
     ++posted_;
+  }
+  /// The same of what a program posts.
+  void push(const SendWork& work, bool signal_all) {
+    const std::uint64_t slot = posted_;
+    push({.wr_id = work.wr_id,
+          .request = work.request,
+          .segment_count = static_cast<std::uint32_t>(work.segments.size()),
+          .signaled = work.signaled() || signal_all,
+          .inlined = work.inlined(),
+          .fill_checksums = (work.flags & kPostFillChecksums) != 0},
+         work.segments);
+    if (work.binding) set_binding(*work.binding);
+    if (targets_.empty()) return;
+    target(slot) = {.address = work.destination->address,
+                    .source_gid_index = work.destination->vector.source_gid_index,
+                    .qpn = work.remote_qpn,
+                    .qkey = work.remote_qkey};
   }
   /// The oldest request has completed.
   void pop() {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/os/unique_fd.h"
 #include "base/time.h"
 #include "cm/iwarp/mpa_setup.h"
 #include "link/tcp/tcp_stream.h"
@@ -11,23 +10,16 @@
 #include "transport/iwarp/endpoint.h"
 #include "transport/iwarp/stream.h"
 
-namespace verbatim::adapter {
+namespace verbatim::adapter::services {
 
-/// A TCP connection whose ends have agreed on an RDMAP stream.
-struct StreamStart {
-  UniqueFd socket;
-  cm::MpaParameters agreement;
-  bool is_initiator = false;  // Has sent the MPA Request.
-};
-
-/// The iWARP stream of a queue pair: the engine, and the connection below it. Used under the queue
-/// pair's lock.
-struct Stream {
+/// The iWARP stream of a queue pair: the engine, and the TCP connection below it.
+struct StreamConnection {
   /// A peer that has sent nothing after so long has seen the Reply, or hears again that we are
   /// ready: `siw` (6.1) misses what comes while it still prepares its socket.
   static constexpr TimeNs kFirstSegmentTimeout = 50 * kMillisecond;
 
-  Stream(link::TcpStream connection, const cm::MpaParameters& agreed, std::uint32_t capacity)
+  StreamConnection(link::TcpStream connection, const cm::MpaParameters& agreed,
+                   std::uint32_t capacity)
       : tcp(std::move(connection)),
         endpoint(capacity),
         reader({.has_crc = agreed.has_crc, .has_markers = agreed.receives_markers}),
@@ -64,4 +56,4 @@ struct Stream {
 /// The longest DDP segment whose FPDU fits one TCP segment, markers or not (RFC 5044, section 5.1).
 std::uint32_t ddp_segment_bytes(std::size_t tcp_segment_bytes, bool has_markers);
 
-}  // namespace verbatim::adapter
+}  // namespace verbatim::adapter::services

@@ -4,16 +4,15 @@
 
 #include "adapter/memory/scatter.h"
 #include "adapter/progress/progress.h"
-#include "adapter/queue_pair/queue_pair.h"
-#include "adapter/services/stream.h"
-#include "adapter/services/stream_source.h"
+#include "adapter/services/stream/stream.h"
+#include "adapter/services/stream/stream_source.h"
 #include "base/inplace_vector.h"
 #include "base/log.h"
 #include "region/held_memory.h"
 #include "wire/iwarp/mpa.h"
 
 /// A queue pair over iWARP: its engine's segments into a TCP connection, and out of it.
-namespace verbatim::adapter {
+namespace verbatim::adapter::services {
 
 using transport::PayloadSource;
 using transport::Status;
@@ -30,23 +29,23 @@ constexpr std::uint32_t kRtrRepeatsMax = 20;
 
 }  // namespace
 
-/// What moves a stream, under its queue pair's lock.
-class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
+/// What moves a stream for a while: segments in and out.
+class Stream::Turn final : private transport::iwarp::ReceiveSource {
  public:
-  explicit Streaming(QueuePair& queue_pair) : qp_(queue_pair), stream_(*queue_pair.stream_) {}
-  ~Streaming() {
+  explicit Turn(Stream& owner) : owner_(owner), core_(owner.core_), stream_(*owner.connection_) {}
+  ~Turn() {
     release();
     count();
   }
-  Streaming(const Streaming&) = delete;
-  Streaming& operator=(const Streaming&) = delete;
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
 
   /// What has come, as far as a turn goes. False: the connection has ended, which a read finds that
   /// finds nothing else: who wants to know it at once reads `to_the_end`.
   bool receive(bool to_the_end) {
     for (int buffers = 0; buffers < kBuffersPerPass; ++buffers) {
       const int error = stream_.tcp.receive();
-      if (qp_.state() == QpState::err) {
+      if (core_.state() == QpState::err) {
         // Only its end matters, and that it is there.
         if (!stream_.tcp.arrived().empty()) stream_.goes_on_at = kNever;
         stream_.tcp.consume(stream_.tcp.arrived().size());
@@ -65,12 +64,12 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     const int error = stream_.tcp.send();
     release();
     if (error == EAGAIN && !std::exchange(stream_.awaits_room, true)) {
-      qp_.around_.streams->await_room(stream_.tcp.fd(), qp_.number_, true);
+      core_.around.streams->await_room(stream_.tcp.fd(), core_.number, true);
     }
     // A connection that has ended is told by reading, after what has come before its end.
     if (error != 0) return false;
-    stream_.endpoint.requester().on_handed_over(qp_.requester_effects_);
-    qp_.drain(qp_.requester_effects_);
+    stream_.endpoint.requester().on_handed_over(owner_.effects_);
+    owner_.drain_requester();
     return true;
   }
 
@@ -84,8 +83,8 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
         append(segment, room);
       } else if (const auto slot = stream_.endpoint.requester().poll_local()) {
         release();  // What is held may be what the operation waits for.
-        const Status status = qp_.carry_out(*slot);
-        if (status != Status::success) qp_.refuse_stream_request(*slot, status);
+        const Status status = core_.carry_out(*slot);
+        if (status != Status::success) owner_.refuse_request(*slot, status);
       } else {
         return any;
       }
@@ -99,13 +98,13 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     if (!stream_.is_initiator) return stream_.endpoint.hold_no_longer();
     if (++stream_.rtr_repeats > kRtrRepeatsMax) {
       // Who insists on the direct path waits for the answer, or the end.
-      return qp_.around_.only_direct ? void() : qp_.finish_path_negotiation();
+      return core_.around.only_direct ? void() : owner_.finish_path_negotiation();
     }
     stream_.endpoint.requester().post_rtr(transport::iwarp::Requester::RtrMessage::write);
     if (stream_.ends_when_sent) fill();
     if (stream_.ends_when_sent && !is_answer_due()) return;
-    stream_.goes_on_at = now + Stream::kFirstSegmentTimeout;
-    qp_.around_.progress.arm_timer(stream_.goes_on_at, qp_.number_);
+    stream_.goes_on_at = now + StreamConnection::kFirstSegmentTimeout;
+    core_.around.progress.arm_timer(stream_.goes_on_at, core_.number);
   }
 
   /// A peer from which nothing has come may not have seen that the connection stands: its program
@@ -125,9 +124,9 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
   }
 
   bool take(transport::Receive& out) override {
-    if (!qp_.take_receive()) return false;
-    qp_.holds_receive_ = true;
-    out = {.ticket = 0, .capacity_bytes = qp_.current_receive_.capacity_bytes};
+    if (!core_.take_receive()) return false;
+    core_.receives.holds = true;
+    out = {.ticket = 0, .capacity_bytes = core_.receives.current.capacity_bytes};
     return true;
   }
 
@@ -139,17 +138,18 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
       if (!found) {
         stream_.endpoint.on_stream_error(found.error(), effects);
       } else if (*found) {
-        if (stream_.negotiates_path || qp_.link_ != nullptr) qp_.on_path_segment((*found)->segment);
+        if (stream_.negotiates_path || owner_.direct_.is_open())
+          owner_.on_path_segment((*found)->segment);
         taken = (*found)->bytes;
-        stream_.endpoint.on_segment((*found)->segment, *this, qp_.regions_, qp_.requester_effects_,
+        stream_.endpoint.on_segment((*found)->segment, *this, core_.regions, owner_.effects_,
                                     effects);
         ++received_.segments;
         received_.bytes += taken;
       } else {
         return;
       }
-      qp_.drain(qp_.requester_effects_);
-      qp_.drain(effects);
+      owner_.drain_requester();
+      owner_.drain_responder(effects);
     }
   }
 
@@ -196,10 +196,10 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
       return {};
     };
     const auto in_request = [&](MemoryKey key, std::uint64_t address, std::uint32_t length) {
-      return add(qp_.regions_.hold(key, address, length, region::kLocalRead, qp_.options_.pd),
+      return add(core_.regions.hold(key, address, length, region::kLocalRead, core_.options.pd),
                  length);
     };
-    const SendQueue& queue = qp_.send_queue_;
+    const SendQueue& queue = core_.sends;
     const bool found = payload.from == PayloadSource::From::region
                            ? add(hold_region(payload), payload.length).has_value()
                            : !queue.wqe(payload.slot).inlined &&
@@ -211,8 +211,8 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
   }
 
   std::expected<region::Hold, region::KeyError> hold_region(const PayloadSource& payload) const {
-    return qp_.regions_.hold(payload.key, payload.address, payload.length, region::kRemoteRead,
-                             {payload.pd, qp_.number_});
+    return core_.regions.hold(payload.key, payload.address, payload.length, region::kRemoteRead,
+                              {payload.pd, core_.number});
   }
 
   void release() {
@@ -232,29 +232,29 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
       case PayloadSource::From::request:
         break;
     }
-    const SendQueue& queue = qp_.send_queue_;
+    const SendQueue& queue = core_.sends;
     if (queue.wqe(payload.slot).inlined) {
       std::ranges::copy(queue.inline_bytes(payload.slot).subspan(payload.offset, to.size()),
                         to.begin());
       return true;
     }
-    return gather(qp_.regions_, qp_.options_.pd, queue.segments(payload.slot), payload.offset, to)
+    return gather(core_.regions, core_.options.pd, queue.segments(payload.slot), payload.offset, to)
         .has_value();
   }
 
   void refuse(const PayloadSource& payload) {
     release();  // Requests end now whose bytes may still be borrowed.
     if (payload.from == PayloadSource::From::request) {
-      return qp_.refuse_stream_request(payload.slot, Status::local_protection_error);
+      return owner_.refuse_request(payload.slot, Status::local_protection_error);
     }
     transport::ResponderEffects effects;
     stream_.endpoint.on_region_error(effects);
-    qp_.drain(effects);
+    owner_.drain_responder(effects);
   }
 
   void count() {
-    auto& own = qp_.record_->counters;
-    auto& port = qp_.around_.arena.header().port_counters;
+    auto& own = core_.record.counters;
+    auto& port = core_.around.arena.header().port_counters;
     if (sent_.segments != 0) {
       own.packets_sent.add_exclusive(sent_.segments);
       own.bytes_sent.add_exclusive(sent_.bytes);
@@ -274,76 +274,73 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     std::uint64_t bytes = 0;
   };
 
-  QueuePair& qp_;
-  Stream& stream_;
+  Stream& owner_;
+  QueuePairCore& core_;
+  StreamConnection& stream_;
   Traffic sent_;  // In this turn.
   Traffic received_;
 };
 
-void QueuePair::on_stream(TimeNs now, bool to_the_end) {
-  const std::lock_guard guard(lock_);
-  if (stream_ == nullptr || stream_->has_ended) return;
-  if (std::exchange(stream_->awaits_room, false)) {
-    around_.streams->await_room(stream_->tcp.fd(), number_, false);
+bool Stream::receive(TimeNs now, bool to_the_end) {
+  if (connection_ == nullptr || connection_->has_ended) return false;
+  if (std::exchange(connection_->awaits_room, false)) {
+    core_.around.streams->await_room(connection_->tcp.fd(), core_.number, false);
   }
-  if (!Streaming(*this).receive(to_the_end)) {
-    stream_->has_ended = true;
-    around_.streams->remove(stream_->tcp.fd());
-    fatal_ = true;
+  if (!Turn(*this).receive(to_the_end)) {
+    connection_->has_ended = true;
+    core_.around.streams->remove(connection_->tcp.fd());
+    core_.fatal = true;
   }
-  placement_hold_.release();
-  if (now >= stream_->goes_on_at) Streaming(*this).go_on(now);
-  if (fatal_) fail();
-  transmit_locked(now);
-  if (!stream_->is_polled) transmit_stream();
+  core_.placing.release();
+  if (now >= connection_->goes_on_at) Turn(*this).go_on(now);
+  return true;
 }
 
-void QueuePair::transmit_stream() {
-  Streaming streaming(*this);
+void Stream::transmit(TimeNs now) {
+  if (connection_ == nullptr) return;
+  if (connection_->is_polled) transmit_segments();
+  const QpState current = core_.state();
+  if (direct_.is_open() && current != QpState::err) direct_.transmit(now);
+}
+
+void Stream::transmit_after_receive() {
+  if (!connection_->is_polled) transmit_segments();
+}
+
+void Stream::transmit_segments() {
+  Turn turn(*this);
   const bool may_hand_over =
-      state() == QpState::rts && link_ == nullptr && !stream_->negotiates_path;
-  while (may_hand_over && handed_ < send_queue_.posted()) {
-    stream_->endpoint.requester().post(send_queue_.wqe(handed_++).request);
+      core_.state() == QpState::rts && !direct_.is_open() && !connection_->negotiates_path;
+  while (may_hand_over && core_.handed < core_.sends.posted()) {
+    connection_->endpoint.requester().post(core_.sends.wqe(core_.handed++).request);
   }
   bool more = true;
   for (int buffers = 0; more && buffers < kBuffersPerPass; ++buffers) {
-    more = streaming.send() && state() == QpState::rts && streaming.fill();
+    more = turn.send() && core_.state() == QpState::rts && turn.fill();
   }
   if (more) {  // Others want their turn; nothing else brings this one back.
-    streaming.send();
-    around_.progress.note_output(*this);
-    around_.progress.arm_timer(monotonic_now(), number_);
+    turn.send();
+    core_.come_again(monotonic_now());
   }
-  streaming.end_when_sent();
-  if (fatal_) fail();
-}
-
-/// iWARP has no way back: the stream ends with the request.
-void QueuePair::refuse_stream_request(transport::Slot slot, Status status) {
-  stream_->endpoint.requester().on_local_error(slot, status, requester_effects_);
-  drain(requester_effects_);
-  transport::ResponderEffects effects;
-  stream_->endpoint.on_local_error(effects);
-  drain(effects);
+  turn.end_when_sent();
 }
 
 /// What has been begun, and the Terminate message, if there is one; then the peer hears the end.
-void QueuePair::end_stream() {
-  Streaming streaming(*this);
-  if (stream_->endpoint.ended()) streaming.fill();
-  streaming.send();
-  if (const auto told = stream_->endpoint.sent_terminate()) {
-    log(LogLevel::info, "QP {:#x} ends its stream: layer {}, type {}, code {:#x}", number_.value(),
-        static_cast<int>(told->layer), told->type, told->code);
+void Stream::send_last(bool orderly) {
+  if (connection_ == nullptr) return;
+  if (orderly && core_.state() == QpState::rts) {  // A post may have left it to be gathered.
+    finish_path_negotiation();
+    transmit(monotonic_now());
   }
-  stream_->ends_when_sent = true;
-  streaming.end_when_sent();
+  Turn turn(*this);
+  if (connection_->endpoint.ended()) turn.fill();
+  turn.send();
+  if (const auto told = connection_->endpoint.sent_terminate()) {
+    log(LogLevel::info, "QP {:#x} ends its stream: layer {}, type {}, code {:#x}",
+        core_.number.value(), static_cast<int>(told->layer), told->type, told->code);
+  }
+  connection_->ends_when_sent = true;
+  turn.end_when_sent();
 }
 
-void QueuePair::forget_stream() {
-  if (stream_ == nullptr) return;
-  around_.streams->remove(stream_->tcp.fd());
-  stream_.reset();
-}
-
-}  // namespace verbatim::adapter
+}  // namespace verbatim::adapter::services

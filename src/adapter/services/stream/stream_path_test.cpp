@@ -4,7 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "adapter/services/stream_test_util.h"
+#include "adapter/services/stream/stream_test_util.h"
 
 /// Which path two queue pairs over iWARP take that may take the direct one.
 namespace verbatim::adapter {

@@ -1,11 +1,10 @@
-#include "adapter/services/stream.h"
-
 #include <array>
 #include <thread>
 
 #include <sys/socket.h>
 
-#include "adapter/services/stream_test_util.h"
+#include "adapter/services/stream/stream_connection.h"
+#include "adapter/services/stream/stream_test_util.h"
 
 /// Queue pairs over iWARP, between two adapters of one process.
 namespace verbatim::adapter {
@@ -186,7 +185,7 @@ TEST_F(StreamPair, OnlyFromInit) {
 TEST(DdpSegment, FitsATcpSegmentWithWhatMpaAdds) {
   for (std::size_t tcp = 536; tcp < 70'000; tcp += 77) {
     for (const bool markers : {false, true}) {
-      const std::size_t segment = ddp_segment_bytes(tcp, markers);
+      const std::size_t segment = services::ddp_segment_bytes(tcp, markers);
       const std::size_t fpdu = wire::fpdu_bytes(segment);
       EXPECT_LE(fpdu + (markers ? (fpdu / 508 + 1) * 4 : 0), tcp) << tcp;
       EXPECT_GE(segment + 600, std::min<std::size_t>(tcp, 65'000)) << tcp;

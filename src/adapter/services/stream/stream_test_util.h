@@ -4,7 +4,7 @@
 
 #include "adapter/adapter_test_util.h"
 #include "adapter/progress/progress.h"
-#include "adapter/services/stream.h"
+#include "adapter/services/stream/stream_connection.h"
 #include "link/tcp/tcp_test_util.h"
 
 /// Two queue pairs over iWARP, of two adapters of one process.
@@ -17,7 +17,8 @@ inline constexpr std::uint32_t kAccess =
 
 class StreamPair : public AdapterPair {
  protected:
-  using AdapterPair::AdapterPair;
+  explicit StreamPair(TestNode::Path path = TestNode::Path::wire)
+      : AdapterPair(path, kRnrGrace, TestNode::Protocol::iwarp) {}
 
   static Result<void> start_stream(Side& side, StreamStart start) {
     return side.node.adapter->start_stream(side.qp->number(), std::move(start));

@@ -1,4 +1,4 @@
-#include "adapter/services/stream_source.h"
+#include "adapter/services/stream/stream_source.h"
 
 #include <array>
 #include <cerrno>

@@ -1,0 +1,257 @@
+#include "adapter/queue_pair/core/direct_end.h"
+
+#include <utility>
+
+#include "adapter/direct/execute.h"
+#include "adapter/direct/peers.h"
+#include "base/log.h"
+#include "port/port.h"
+
+namespace verbatim::adapter {
+
+using transport::Status;
+
+DirectEnd::DirectEnd(QueuePairCore& core, DirectTarget& target) : core_(core), target_(target) {
+  target_.qpn.store(is_allowed() ? core.number.value() : 0, std::memory_order_release);
+}
+
+bool DirectEnd::is_allowed() const {
+  const QueuePairOptions& options = core_.options;
+  return core_.around.has_direct_path && !options.matches_tags() && !options.is_imported &&
+         options.type != QpType::raw_packet;
+}
+
+std::unique_ptr<DirectLink> DirectEnd::link_to(const SocketAddress& address, Qpn peer_number,
+                                               const Gid& own_name) {
+  PeerDirectory& peers = core_.around.peers;
+  auto peer = peers.find_peer(address, peer_number);
+  const std::uint32_t local_number = peer_number.value() % kProgramQueuePairsMax;
+  if (peer == nullptr || peer->target(local_number).qpn != peer_number.value()) return nullptr;
+  const QueuePairAttributes& attributes = core_.attributes;
+  return std::make_unique<DirectLink>(
+      std::move(peer), DirectLink::Config{.reliable = core_.is_reliable(),
+                                          .own_qpn = core_.number,
+                                          .own_gid = own_name,
+                                          .version = roce_version(address),
+                                          .peer_qpn = peer_number,
+                                          .timeout = attributes.timeout,
+                                          .retry_count = attributes.retry_count,
+                                          .rnr_retry = attributes.rnr_retry,
+                                          .rnr_grace = core_.around.rnr_grace,
+                                          .has_stream = core_.around.is_iwarp,
+                                          .find_queue_owner = [&peers, address](SrqNumber number) {
+                                            return peers.find_peer(address, Qpn(raw(number)));
+                                          }});
+}
+
+std::unique_ptr<DirectLink> DirectEnd::link_to(const SocketAddress& address, Qpn peer,
+                                               std::uint8_t source_gid_index) {
+  return link_to(address, peer, core_.around.port.gids()[source_gid_index].gid);
+}
+
+void DirectEnd::open_link() {
+  link_.reset();
+  if (!is_allowed()) return;
+  link_ = link_to(core_.peer, core_.attributes.dest_qpn, core_.attributes.address.source_gid_index);
+}
+
+void DirectEnd::open_target(const Gid& peer_name) {
+  const QueuePairOptions& options = core_.options;
+  if (!is_allowed() || options.type == QpType::xrc_send) return;  // Whom nobody asks.
+  core_.around.peers.set_exposed(core_.number, true);
+  const TargetLock target_lock(target_);
+  target_.xrc_domain = options.xrc_domain;
+  target_.xrc_file = options.xrc_file;
+  target_.receive_srq = {};
+  target_.pd = target_.receive_pd = options.pd;
+  if (const SharedReceiveQueue* const shared = options.shared_receive) {
+    target_.receive_pd = shared->options().pd;
+    target_.receives = shared->ring();
+  } else if (core_.receives.own != nullptr) {
+    target_.receives = core_.receives.own->ring();
+  }
+  if (options.receive_cq != nullptr) target_.receive_cq = options.receive_cq->ring();
+  const QueuePairAttributes& attributes = core_.attributes;
+  target_.access = attributes.access;
+  target_.peer_gid = peer_name;
+  target_.version = roce_version(core_.peer);
+  target_.min_rnr_timer = attributes.min_rnr_timer;
+  target_.max_dest_rd_atomic = attributes.max_dest_rd_atomic;
+  target_.established = false;
+  target_.holds_receive = false;
+  target_.owner_request.state.store(OwnerRequest::none, std::memory_order_relaxed);
+  target_.notifications.store(0, std::memory_order_relaxed);
+  target_.qkey = attributes.qkey;
+  target_.takes_datagrams = options.type == QpType::ud;
+  target_.awaits_direct_peer = false;
+  target_.peer_qpn = attributes.dest_qpn;
+}
+
+void DirectEnd::invite(const Gid& name) {
+  open_target(name);  // It serves nobody yet.
+  const TargetLock target_lock(target_);
+  target_.awaits_direct_peer = true;
+}
+
+Qpn DirectEnd::take_invitee() {
+  const TargetLock target_lock(target_);
+  target_.awaits_direct_peer = false;
+  return target_.peer_qpn;
+}
+
+void DirectEnd::change_target() {
+  if (!is_allowed()) return;
+  const TargetLock target_lock(target_);
+  target_.qkey = core_.attributes.qkey;
+  target_.access = core_.attributes.access;
+  target_.min_rnr_timer = core_.attributes.min_rnr_timer;
+}
+
+void DirectEnd::close_target() {
+  queue_owners_.leave(core_.number);
+  if (!is_allowed()) return;
+  const TargetLock target_lock(target_);
+  target_.stop_serving();
+  core_.around.peers.set_exposed(core_.number, false);
+  recover_target(target_, core_.around.arena.base());
+  if (target_.holds_receive && core_.type() == QpType::xrc_receive) flush_held();
+  target_.receives = {};
+  target_.receive_cq = {};
+  if (!target_.holds_receive) return;
+  target_.holds_receive = false;
+  core_.receives.current = target_.receive;
+  core_.receives.holds = true;
+}
+
+/// XRC: the receive that the target holds is from a queue that the queue pair does not know.
+void DirectEnd::flush_held() {
+  core_.around.peers.own()->end_receive(core_.number.value() % kProgramQueuePairsMax,
+                                        {.wr_id = target_.receive.wr_id,
+                                         .status = Status::flushed,
+                                         .opcode = CompletionOpcode::receive,
+                                         .qpn = core_.number.value()},
+                                        false);
+}
+
+bool DirectEnd::forget_queue(SrqNumber srq) {
+  if (!is_allowed()) return false;
+  const TargetLock target_lock(target_);
+  if (target_.receive_srq != srq) return false;
+  recover_target(target_, core_.around.arena.base());
+  target_.receives = {};
+  target_.receive_cq = {};
+  target_.receive_srq = {};
+  return target_.holds_receive.exchange(false);
+}
+
+void DirectEnd::end(std::uint64_t wr_id, const transport::SendRequest& request, Status status) {
+  log(LogLevel::info, "QP {:#x}: request {:#x} ({}, {} bytes) to QP {:#x} ends with status {}",
+      core_.number.value(), wr_id, raw(request.operation), request.length,
+      core_.attributes.dest_qpn.value(), raw(status));
+  if (core_.is_reliable()) {
+    core_.fatal = true;
+  } else {
+    core_.enter_send_queue_error();
+  }
+}
+
+void DirectEnd::transmit(TimeNs now) {
+  std::uint64_t moved = 0;
+  while (core_.handed < core_.sends.posted() && !core_.fatal) {
+    if (moved >= DirectLink::kBytesPerCall) return core_.come_again(now);
+    // SQD begins nothing new, but finishes what it has begun.
+    const QpState current = core_.state();
+    if (current != QpState::rts && !(current == QpState::sqd && link_->has_begun())) return;
+    const transport::Slot slot = core_.handed;
+    const SendWqe& wqe = core_.sends.wqe(slot);
+    const transport::SendRequest& request = wqe.request;
+    if (!core_.may_send(now)) return;
+    Status status = Status::success;
+    if (transport::info(request.operation).is_local) {
+      status = core_.carry_out(slot);
+    } else {
+      const Outcome outcome = link_->execute(request, core_.local_memory(slot));
+      count(*link_, outcome, request.length);
+      if (outcome == Outcome::unfinished) return core_.come_again(now);
+      if (outcome == Outcome::waits) return core_.come_again();
+      status = link_->status();
+      moved += request.length;
+    }
+    core_.pacer.count(now, request.length + kWireOverheadBytes);
+    ++core_.handed;
+    const std::uint64_t wr_id = wqe.wr_id;
+    core_.complete_send(slot, status);
+    if (status == Status::success) continue;
+    return end(wr_id, request, status);
+  }
+}
+
+bool DirectEnd::take_notifications() {
+  if (target_.notifications.load(std::memory_order_relaxed) == 0) return false;
+  const std::uint32_t notifications = target_.notifications.exchange(0, std::memory_order_seq_cst);
+  const QueuePairOptions& options = core_.options;
+  if ((notifications & kEstablished) != 0 && core_.state() == QpState::rtr) {
+    core_.raise(AsyncEventType::communication_established);
+  }
+  if ((notifications & kOwnerRequest) != 0) serve_owner_request();
+  if ((notifications & kSrqLimitReached) != 0 && options.shared_receive != nullptr) {
+    options.shared_receive->report_limit();
+  }
+  if (CompletionQueue* const cq = options.receive_cq) {  // XRC: the queues of receives have theirs.
+    if ((notifications & kReceiveCompleted) != 0) cq->notify_channel();
+    if ((notifications & kCompletionsOverrun) != 0) cq->report_overrun();
+  }
+  const QpState now = core_.state();
+  if (now == QpState::reset || now == QpState::init || now == QpState::err) return false;
+  if ((notifications & kRequestError) != 0) core_.raise(AsyncEventType::qp_request_error);
+  if ((notifications & kAccessError) != 0) core_.raise(AsyncEventType::qp_access_error);
+  return (notifications & (kRequestError | kAccessError | kFailed)) != 0;
+}
+
+bool DirectEnd::on_attached_peer_gone() {
+  if (!is_allowed()) return false;
+  if (core_.options.receive_cq != nullptr) core_.options.receive_cq->recover();
+  return take_notifications();
+}
+
+bool DirectEnd::on_peer_gone(const DirectPeer& peer) {
+  queue_owners_.forget(peer);
+  if (link_ == nullptr) return false;
+  link_->forget_queue_owner(peer);
+  return &link_->peer() == &peer;
+}
+
+/// What the peer's processor cannot do.
+void DirectEnd::serve_owner_request() {
+  OwnerRequest& wanted = target_.owner_request;
+  if (wanted.state.load(std::memory_order_acquire) != OwnerRequest::asked) return;
+  if (wanted.kind != OwnerRequest::allocate_proxy) {
+    return answer(wanted, core_.regions, {target_.pd, core_.number});
+  }
+  const MappedTarget* const queue_owner = queue_owner_of(SrqNumber{wanted.key});
+  if (queue_owner != nullptr) wanted.original = queue_owner->local_number();
+  wanted.state.store(queue_owner != nullptr ? OwnerRequest::done : OwnerRequest::refused,
+                     std::memory_order_release);
+}
+
+MappedTarget* DirectEnd::queue_owner_of(SrqNumber number) {
+  if (MappedTarget* const known = known_queue_owner(number)) return known;
+  const XrcFile& file = core_.options.xrc_file;
+  if (!file.exists()) return nullptr;
+  const SocketAddress& own =
+      core_.around.port.gids()[core_.attributes.address.source_gid_index].address;
+  auto peer = core_.around.peers.find_peer(own, Qpn(raw(number)));
+  if (peer == nullptr || peer->is_own()) return nullptr;
+  const XrcQueue& queue = peer->xrc_queue(number);
+  const bool is_there =
+      queue.number.load(std::memory_order_acquire) == raw(number) && queue.file == file;
+  if (!is_there) return nullptr;
+  const auto proxy = allocate_proxy(*peer, core_.number);
+  if (proxy) return queue_owners_.add(std::move(peer), number, *proxy);
+  log(LogLevel::warn,
+      "QP {:#x}: the program of XRC queue {:#x} serves {} queue pairs of others already",
+      core_.number.value(), raw(number), kProxyTargetsMax);
+  return nullptr;
+}
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,181 @@
+#include "adapter/services/datagram.h"
+
+#include <algorithm>
+
+#include "adapter/memory/scatter.h"
+#include "adapter/services/request_packet.h"
+#include "base/log.h"
+#include "port/port.h"
+#include "wire/net/grh.h"
+#include "wire/net/ip.h"
+
+namespace verbatim::adapter::services {
+
+using transport::Status;
+
+namespace {
+
+/// A destination that shared memory does not reach is looked for again after so long.
+constexpr TimeNs kLookAgain = 100 * kMillisecond;
+
+}  // namespace
+
+void Datagram::enter(QpState from, QpState to, std::uint32_t changed) {
+  if (from == QpState::init && to == QpState::rtr) {
+    direct_.open_target(core_.attributes.address.dest_gid);
+  } else if ((changed & kQKey) != 0 && from != QpState::reset && from != QpState::init) {
+    direct_.change_target();
+  }
+}
+
+/// Not while a burst is under way: it may use one of them.
+void Datagram::forget_old_paths() {
+  constexpr std::size_t kPathsMax = 4096;
+  if (paths_.size() > kPathsMax) paths_.clear();
+}
+
+/// Null where no socket can be had.
+const DatagramPath* Datagram::path_to(const DatagramPathKey& key) {
+  DatagramPath& path = paths_[key];
+  if (!path.route) {
+    const auto route =
+        core_.around.port.route(key.source_gid_index, roce_path(key.address), key.qpn);
+    if (!route) return nullptr;
+    path.route = *route;
+  }
+  if (path.link != nullptr && !path.link->is_there()) path.link.reset();
+  if (path.link != nullptr || !direct_.is_allowed() || key.qpn == kMulticastQpn) return &path;
+  const TimeNs now = monotonic_now();
+  if (now < path.look_again) return &path;
+  path.look_again = now + kLookAgain;
+  path.link = direct_.link_to(key.address, key.qpn, key.source_gid_index);
+  return &path;
+}
+
+/// Nothing: it goes over the wire.
+std::optional<Status> Datagram::send_directly(const transport::SendRequest& request,
+                                              const LocalMemory& local, const DatagramPath& path,
+                                              QKey qkey) {
+  if (path.link == nullptr || request.length > bytes_of(core_.around.port.state().active_mtu))
+    return {};
+  const bool controlled = (raw(qkey) & transport::kControlledQKey) != 0;
+  const adapter::Datagram datagram{controlled ? core_.attributes.qkey : qkey, path.route->headers};
+  const DirectLink::Outcome outcome = path.link->send_datagram(request, local, datagram);
+  direct_.count(*path.link, outcome, request.length);
+  return path.link->status();
+}
+
+std::optional<Status> Datagram::send_directly(const SendWork& work, const LocalMemory& local) {
+  forget_old_paths();
+  const Destination& to = *work.destination;
+  const DatagramPath* const path =
+      path_to({to.address, to.vector.source_gid_index, work.remote_qpn});
+  if (path == nullptr) return {};
+  return send_directly(work.request, local, *path, work.remote_qkey);
+}
+
+void Datagram::transmit(TimeNs now) {
+  if (core_.state() != QpState::rts) return;
+  /// Nothing but its socket's buffer holds back what comes for a peer.
+  constexpr std::uint64_t kTogether = 16;
+  forget_old_paths();
+  Burst burst(core_.around.arena.header());
+  Status status = Status::success;
+  while (status == Status::success && core_.handed < core_.sends.posted() && core_.may_send(now)) {
+    const transport::Slot slot = core_.handed++;
+    core_.pacer.count(now, core_.sends.wqe(slot).request.length + kWireOverheadBytes);
+    status = send(burst, slot);
+    const bool failed = status != Status::success;
+    const bool ends = failed || core_.handed == core_.sends.posted() || core_.pacer.is_limited() ||
+                      core_.handed - core_.sends.completed() == kTogether;
+    if (!ends) continue;
+    burst.flush();  // The requests complete now: their memory is the program's again.
+    while (core_.sends.completed() < slot)
+      core_.complete_send(core_.sends.completed(), Status::success);
+    core_.complete_send(slot, status);
+  }
+  if (status != Status::success) core_.enter_send_queue_error();
+  core_.record.counters.packets_sent.add_exclusive(burst.packets());
+  core_.record.counters.bytes_sent.add_exclusive(burst.bytes());
+}
+
+transport::DatagramConfig Datagram::config() const {
+  return {.qpn = core_.number,
+          .qkey = core_.attributes.qkey,
+          .mtu = core_.around.port.state().active_mtu};
+}
+
+Status Datagram::send(Burst& burst, transport::Slot slot) {
+  const SendWqe& wqe = core_.sends.wqe(slot);
+  const DatagramTarget& target = core_.sends.target(slot);
+  const DatagramPath* const path = path_to({target.address, target.source_gid_index, target.qpn});
+  if (path == nullptr) return Status::local_qp_operation_error;
+  const auto direct = send_directly(wqe.request, core_.local_memory(slot), *path, target.qkey);
+  if (direct) return *direct;
+  if (core_.around.only_direct) {
+    log(LogLevel::warn, "VERBATIM_PATH=direct: no datagram of QP {:#x} goes to QP {:#x} at {}",
+        core_.number.value(), target.qpn.value(), target.address.ip_text());
+    return Status::local_qp_operation_error;
+  }
+  const auto packet =
+      transport::make_datagram(config(), {.qpn = target.qpn, .qkey = target.qkey}, wqe.request,
+                               slot, core_.attributes.send_psn + static_cast<std::uint32_t>(slot));
+  if (!packet) return packet.error();
+  burst.use(*path->route);
+  return add_request_packet(core_, burst, *packet) ? Status::success
+                                                   : Status::local_protection_error;
+}
+
+bool Datagram::is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const {
+  // Queue pairs of other nodes may have the same number.
+  return headers.bth.dest_qp == kMulticastQpn && headers.deth.source_qp == core_.number &&
+         std::ranges::any_of(core_.around.port.gids(),
+                             [&](const GidEntry& own) { return own.gid == gid_of(source); });
+}
+
+void Datagram::on_packet(const wire::Packet& packet, const SocketAddress& source,
+                         const SocketAddress& destination) {
+  const wire::Headers& headers = packet.headers;
+  if (core_.options.ignores_own_multicast && is_own_multicast(headers, source)) return;
+  if (const auto taken = transport::check_datagram(config(), packet); !taken) {
+    if (taken.error() == transport::DatagramDrop::wrong_qkey) {
+      core_.record.counters.qkey_violations.add_exclusive();
+      core_.around.arena.header().port_counters.qkey_violations.add();
+    }
+    return;
+  }
+  if (!core_.take_receive()) return;  // IBA 9.8.3.2: no_event dropped.
+  const std::uint64_t byte_count = wire::Grh::kSize + packet.payload.size();
+  const bool immediate = wire::info(headers.bth.opcode).has(wire::kImmediate);
+  const wire::IpFlow flow = wire::flow_of(source, destination);
+  Completion completion{.wr_id = core_.receives.current.wr_id,
+                        .opcode = CompletionOpcode::receive,
+                        .byte_count = static_cast<std::uint32_t>(byte_count),
+                        .immediate = headers.immediate,
+                        .qpn = core_.number.value(),
+                        .source_qpn = headers.deth.source_qp.value(),
+                        .flags = kCompletionGrh | (immediate ? kCompletionWithImmediate : 0),
+                        .service_level = wire::packet_type(flow)};
+  if (byte_count > core_.receives.current.capacity_bytes) {
+    completion.status = Status::local_length_error;
+  } else {
+    const std::span segments(core_.receives.current.segments, core_.receives.current.segment_count);
+    const DatagramHeader header(flow, immediate, packet.payload.size());
+    if (!scatter(core_.placing, core_.regions, core_.receive_pd(), segments, 0, header.grh) ||
+        !scatter(core_.placing, core_.regions, core_.receive_pd(), segments, header.grh.size(),
+                 packet.payload)) {
+      completion.status = Status::local_protection_error;
+    }
+  }
+  core_.push(core_.receive_cq(), completion, headers.bth.solicited_event);
+  if (completion.status != Status::success)
+    core_.fatal = true;  // IBA 10.3.1.5 (class of local errors).
+}
+
+void Datagram::on_peer_gone(const DirectPeer& peer) {
+  std::erase_if(paths_, [&peer](const auto& one) {
+    return one.second.link != nullptr && &one.second.link->peer() == &peer;
+  });
+}
+
+}  // namespace verbatim::adapter::services

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "adapter/queue_pair/core/core.h"
+#include "adapter/queue_pair/core/direct_end.h"
+#include "adapter/queue_pair/core/send_work.h"
+#include "adapter/services/service.h"
+#include "base/net/address.h"
+#include "base/time.h"
+#include "base/types.h"
+#include "port/burst.h"
+#include "port/receive_header.h"
+#include "port/route.h"
+#include "transport/ib/datagram.h"
+#include "wire/ib/packet.h"
+
+namespace verbatim::adapter::services {
+
+/// How a UD queue pair reaches one destination. It looks that up once, for programs send to the
+/// same ones again and again.
+struct DatagramPath {
+  std::optional<port::Route> route;  // Of packets.
+  std::unique_ptr<DirectLink> link;  // Null: packets, until it is looked for again.
+  TimeNs look_again = 0;
+};
+
+struct DatagramPathKey {
+  SocketAddress address;
+  std::uint8_t source_gid_index = 0;
+  Qpn qpn;
+  friend bool operator==(const DatagramPathKey&, const DatagramPathKey&) = default;
+  struct Hash {
+    std::size_t operator()(const DatagramPathKey& key) const {
+      return std::hash<SocketAddress>()(key.address) * 31 + key.qpn.value();
+    }
+  };
+};
+using DatagramPaths = std::unordered_map<DatagramPathKey, DatagramPath, DatagramPathKey::Hash>;
+
+/// UD: each datagram takes its own path, in memory to a program of this machine, else in packets.
+class Datagram : public Unacknowledged {
+ public:
+  Datagram(QueuePairCore& core, DirectEnd& direct) : core_(core), direct_(direct) {}
+  void enter(QpState from, QpState to, std::uint32_t changed);
+  void transmit(TimeNs now);
+  void reset() { paths_.clear(); }
+  /// Nothing: it goes over the wire.
+  std::optional<transport::Status> send_directly(const SendWork& work, const LocalMemory& local);
+  void on_packet(const wire::Packet& packet, const SocketAddress& source,
+                 const SocketAddress& destination);
+  void on_peer_gone(const DirectPeer& peer);
+
+ private:
+  void forget_old_paths();
+  const DatagramPath* path_to(const DatagramPathKey& key);
+  std::optional<transport::Status> send_directly(const transport::SendRequest& request,
+                                                 const LocalMemory& local, const DatagramPath& path,
+                                                 QKey qkey);
+  transport::Status send(Burst& burst, transport::Slot slot);
+  transport::DatagramConfig config() const;
+  bool is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const;
+
+  QueuePairCore& core_;
+  DirectEnd& direct_;
+  DatagramPaths paths_;
+};
+
+}  // namespace verbatim::adapter::services
