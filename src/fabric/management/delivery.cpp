@@ -13,32 +13,41 @@ constexpr std::uint16_t kFirstMulticastLid = 0xc000;
 using wire::kPermissiveLid;
 using Verdict = mad::SubnetAgent::Verdict;
 
-bool is_get_or_set(wire::MadMethod method) {
-  return method == wire::MadMethod::get || method == wire::MadMethod::set;
-}
-
 }  // namespace
 
 void ManagementNet::send(PortPlace from, const ManagementDatagram& datagram, TimeNs now) {
-  Packet packet{.datagram = datagram, .smp = {}};
-  if (datagram.destination_qp == Qpn(0)) {
-    const auto smp = wire::decode_smp(datagram.mad);
-    if (!smp) return;
-    packet.smp = *smp;
+  Packet packet{.datagram = datagram};
+  if (datagram.destination_qp != Qpn(0)) {
+    if (!wire::decode_mad_header(datagram.mad)) return;
+  } else if (!decode(packet)) {
+    return;
   }
   walk(packet, depart(packet, from, now), now);
   settle(now);
 }
 
+/// An SMP of another class version finds its way, too: its destination says what is wrong.
+bool ManagementNet::decode(Packet& packet) {
+  auto header = wire::decode_mad_header(packet.datagram.mad);
+  if (!header) return false;
+  packet.has_other_version = header->class_version != wire::Smp::kClassVersion;
+  header->class_version = wire::Smp::kClassVersion;
+  auto mad = packet.datagram.mad;
+  encode(*header, std::span(mad).first<wire::MadHeader::kSize>());
+  const auto smp = wire::decode_smp(mad);
+  if (smp) packet.smp = *smp;
+  return smp.has_value();
+}
+
 void ManagementNet::walk(Packet& packet, Out out, TimeNs now) {
   for (unsigned hops = 0; out && hops < kHopsMax; ++hops) {
-    const auto in = cross(packet, *out);
+    const auto in = cross(packet, *out, now);
     if (!in) return;
     out = arrive(packet, *in, now);
   }
 }
 
-std::optional<PortPlace> ManagementNet::cross(const Packet& packet, PortPlace out) const {
+std::optional<PortPlace> ManagementNet::cross(const Packet& packet, PortPlace out, TimeNs now) {
   const std::uint32_t index = link_of(out);
   if (index >= links_.size() || !links_[index].is_up) return std::nullopt;
   const Link& link = topology_.links[index];
@@ -46,7 +55,14 @@ std::optional<PortPlace> ManagementNet::cross(const Packet& packet, PortPlace ou
   // Until both ends are active only lane 15 passes, which is that of SMPs.
   const bool is_active = port_info(out).state == wire::PortState::active &&
                          port_info(in).state >= wire::PortState::armed;
-  if (!packet.smp && !is_active) return std::nullopt;
+  if (!packet.smp && !is_active) {
+    ++counts_[out.node].of(out.port).inactive_discards;
+    return std::nullopt;
+  }
+  if (!packet.smp && !passes_partition(packet, out, false, now)) return std::nullopt;
+  ++counts_[out.node].of(out.port).transmit_packets;
+  ++counts_[in.node].of(in.port).receive_packets;
+  if (!packet.smp && !passes_partition(packet, in, true, now)) return std::nullopt;
   return in;
 }
 
@@ -109,7 +125,10 @@ ManagementNet::Out ManagementNet::arrive_by_lid(Packet& packet, PortPlace in, Ti
   if (node.is_switch()) {
     const bool has_route =
         raw(lid) < kFirstMulticastLid && raw(lid) <= node.switch_info->linear_forwarding_top;
-    const std::uint8_t out = has_route ? tables_[in.node]->output_port(lid) : in.port;
+    const std::uint8_t out =
+        has_route ? tables_[in.node]->output_port(lid) : wire::LinearForwardingTable::kNoPort;
+    if (out > node.info.ports) ++counts_[in.node].of(in.port).dlid_mapping_errors;
+    if (out == in.port && out != 0) ++counts_[in.node].of(in.port).looping_errors;
     if (out > node.info.ports || (out == in.port && out != 0)) return std::nullopt;
     if (out != 0) return PortPlace{in.node, out};
   }
@@ -121,26 +140,43 @@ ManagementNet::Out ManagementNet::arrive_by_lid(Packet& packet, PortPlace in, Ti
 }
 
 ManagementNet::Out ManagementNet::deliver(Packet& packet, PortPlace at, TimeNs now) {
-  if (packet.smp) return deliver_smp(packet, at, now);
-  if (!is_switch(at.node)) hand_over(packet, at, now);
-  return std::nullopt;
+  return packet.smp ? deliver_smp(packet, at, now) : deliver_general(packet, at, now);
 }
 
 ManagementNet::Out ManagementNet::deliver_smp(Packet& packet, PortPlace at, TimeNs now) {
-  wire::Smp& smp = *packet.smp;
+  if (packet.has_other_version) return refuse(packet, wire::MadStatus::bad_version, at, now);
   mad::SubnetEffects effects;
-  const Verdict verdict = agents_[at.node].on_smp(at.port, smp, now, effects);
+  const Verdict verdict =
+      agents_[at.node].on_smp({at.port, packet.datagram.path.slid}, *packet.smp, now, effects);
   changes_.push_back({at.node, effects});
-  if (verdict == Verdict::answer) return answer(packet, at, now);
-  if (verdict == Verdict::drop) return std::nullopt;
-  if (!is_switch(at.node)) {
-    hand_over(packet, at, now);
-  } else if (is_get_or_set(smp.method)) {
-    smp.method = wire::MadMethod::get_response;
-    smp.status = wire::MadStatus::unsupported_attribute;
-    return answer(packet, at, now);
+  switch (verdict) {
+    case Verdict::answer:
+      return answer(packet, at, now);
+    case Verdict::drop:
+      return std::nullopt;
+    case Verdict::software:
+      break;
   }
+  if (is_switch(at.node)) return refuse(packet, wire::MadStatus::unsupported_attribute, at, now);
+  hand_over(packet, at, now);
   return std::nullopt;
+}
+
+ManagementNet::Out ManagementNet::refuse(Packet& packet, wire::MadStatus status, PortPlace at,
+                                         TimeNs now) {
+  auto header = *wire::decode_mad_header(packet.datagram.mad);
+  const auto method = packet.smp ? packet.smp->method : header.method;
+  if (!is_get_or_set(method)) return std::nullopt;
+  if (packet.smp) {
+    packet.has_other_version = false;
+    packet.smp->method = wire::MadMethod::get_response;
+    packet.smp->status = status;
+  } else {
+    header.method = wire::MadMethod::get_response;
+    header.status = raw(status);
+    encode(header, std::span(packet.datagram.mad).first<wire::MadHeader::kSize>());
+  }
+  return answer(packet, at, now);
 }
 
 ManagementNet::Out ManagementNet::answer(Packet& packet, PortPlace at, TimeNs now) {

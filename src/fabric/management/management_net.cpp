@@ -13,27 +13,44 @@ constexpr std::uint32_t kNoLink = 0xffff'ffff;
 /// Of an emulated link; real ones take from milliseconds to seconds.
 constexpr TimeNs kTrainingTime = 10 * kMillisecond;
 
+/// Transaction ids of the traps of each node begin elsewhere (SplitMix64).
+std::uint64_t first_transaction(std::uint64_t seed, std::size_t node) {
+  std::uint64_t z = seed + (node + 1) * 0x9e37'79b9'7f4a'7c15;
+  z = (z ^ z >> 30) * 0xbf58'476d'1ce4'e5b9;
+  z = (z ^ z >> 27) * 0x94d0'49bb'1331'11eb;
+  return z ^ z >> 31;
+}
+
 }  // namespace
 
-ManagementNet::ManagementNet(const Topology& topology, HostSoftware& software,
-                             std::uint64_t /*seed*/)
+ManagementNet::ManagementNet(const Topology& topology, HostSoftware& software, std::uint64_t seed)
     : topology_(topology), software_(software), links_(topology.links.size()) {
-  agents_.reserve(topology.nodes.size());
+  const std::size_t nodes = topology.nodes.size();
+  // Agents refer to each other's elements: none may move.
+  agents_.reserve(nodes);
+  counts_.reserve(nodes);
+  performance_agents_.reserve(nodes);
   std::size_t ports = 0;
   for (mad::SubnetNode& node : initial_nodes(topology)) {
-    tables_.push_back(std::make_unique<mad::PlainTables>(node.info.ports, node.is_switch()));
+    const std::uint8_t last_port = node.info.ports;
+    const std::uint8_t first_port = node.is_switch() ? 0 : 1;
+    counts_.emplace_back(agents_.size(), node.ports.size(), data_counters_);
+    performance_agents_.emplace_back(first_port, last_port, counts_.back());
+    tables_.push_back(std::make_unique<mad::PlainTables>(last_port, node.is_switch()));
     first_ports_.push_back(ports);
     ports += node.ports.size();
-    agents_.emplace_back(std::move(node), *tables_.back());
+    const auto transaction = first_transaction(seed, agents_.size());
+    agents_.emplace_back(std::move(node), *tables_.back(), transaction);
   }
   links_of_ports_.assign(ports, kNoLink);
   for (std::uint32_t link = 0; link < links_.size(); ++link) {
     for (const PortPlace end : {topology.links[link].a, topology.links[link].b}) {
       links_of_ports_[first_ports_[end.node] + end.port] = link;
     }
-    train(link);
+    train(link, 0);
   }
   changes_.clear();  // The software reads how the ports are now.
+  for (mad::SubnetAgent& agent : agents_) agent.take_trap(0);  // No manager awaits them: dropped.
 }
 
 const wire::PortInfo& ManagementNet::port_info(PortPlace port) const {
@@ -61,7 +78,7 @@ std::vector<std::uint64_t> ManagementNet::guids(PortPlace port) const {
 
 bool ManagementNet::set_is_sm(PortPlace port, bool is_sm, TimeNs now) {
   mad::SubnetEffects effects;
-  if (!agents_[port.node].set_is_sm(port.port, is_sm, effects)) return false;
+  if (!agents_[port.node].set_is_sm(port.port, is_sm, now, effects)) return false;
   changes_.push_back({port.node, effects});
   settle(now);
   return true;
@@ -79,29 +96,40 @@ void ManagementNet::set_link(std::uint32_t link, bool up, TimeNs now) {
 }
 
 void ManagementNet::take_down(std::uint32_t link, TimeNs now) {
-  links_[link].is_up = false;
+  const bool was_up = std::exchange(links_[link].is_up, false);
   for (const PortPlace end : {topology_.links[link].a, topology_.links[link].b}) {
+    if (was_up) ++counts_[end.node].of(end.port).link_downed;
     mad::SubnetEffects effects;
-    agents_[end.node].on_link_down(end.port, effects);
+    agents_[end.node].on_link_down(end.port, now, effects);
     changes_.push_back({end.node, effects});
   }
   deadlines_.set(link, links_[link].has_cable ? now + kTrainingTime : kNever);
 }
 
-void ManagementNet::train(std::uint32_t link) {
-  const auto& [a, b, width, speed, length] = topology_.links[link];
-  const auto rate = trained_rate(topology_.links[link], port_info(a), port_info(b));
+void ManagementNet::train(std::uint32_t link, TimeNs now) {
+  const Link& cable = topology_.links[link];
+  const auto rate = trained_rate(cable, port_info(cable.a), port_info(cable.b));
   if (!rate) return;
   links_[link].is_up = true;
-  for (const PortPlace end : {a, b}) {
+  for (const PortPlace end : {cable.a, cable.b}) {
     mad::SubnetEffects effects;
-    agents_[end.node].on_link_up(end.port, rate->width, rate->speed, effects);
+    agents_[end.node].on_link_up(end.port, rate->width, rate->speed, now, effects);
     changes_.push_back({end.node, effects});
   }
 }
 
 void ManagementNet::on_time(TimeNs now) {
-  while (const auto link = deadlines_.take_due(now)) train(*link);
+  while (const auto waiter = deadlines_.take_due(now)) {
+    if (*waiter < links_.size()) {
+      train(*waiter, now);
+      continue;
+    }
+    const auto node = static_cast<std::uint32_t>(*waiter - links_.size());
+    mad::SubnetEffects effects{.has_new_deadline = true};
+    agents_[node].on_time(now, effects);
+    changes_.push_back({node, effects});
+    settle(now);
+  }
   settle(now);
 }
 
@@ -116,7 +144,17 @@ void ManagementNet::settle(TimeNs now) {
     if (effects.changed_port && !is_switch(node)) {
       software_.on_port_changed({node, *effects.changed_port});
     }
+    if (effects.has_new_deadline) send_traps(node, now);
   }
+}
+
+void ManagementNet::send_traps(std::uint32_t node, TimeNs now) {
+  while (const auto trap = agents_[node].take_trap(now)) {
+    Packet packet{.datagram = {.path = trap->path}, .smp = trap->smp};
+    const PortPlace from{node, is_switch(node) ? std::uint8_t{0} : trap->port};
+    walk(packet, route_by_lid(packet, from, now), now);
+  }
+  deadlines_.set(waiter_of_node(node), agents_[node].deadline());
 }
 
 }  // namespace verbatim::fabric

@@ -102,41 +102,9 @@ TEST(ManagementNet, ARouteThatLeadsNowhereIsSilent) {
   }
 }
 
-/// Gives LIDs 1 to 7 in the order of the nodes, and each switch its routes.
-void give_lids(NetBench& bench) {
-  const PortPlace h1 = bench.place("H1");
-  const std::map<std::string, Hops> nodes{{"S1", {1}},      {"S2", {1, 3}}, {"S3", {1, 4}},
-                                          {"H1", {}},       {"H2", {1, 2}}, {"H3", {1, 3, 1}},
-                                          {"H4", {1, 4, 1}}};
-  for (const auto& [name, route] : nodes) {
-    const bool is_switch = name[0] == 'S';
-    auto info = *bench.get<PortInfo>(h1, route, SubnetAttribute::port_info, is_switch ? 0 : 1);
-    info.lid = static_cast<Lid>(bench.place(name).node + 1);
-    info.sm_lid = Lid{4};
-    info.state = PortState::no_change;
-    info.physical_state = wire::PhysicalState::no_change;
-    const auto answer = bench.set(h1, route, SubnetAttribute::port_info, is_switch ? 0 : 1, info);
-    ASSERT_TRUE(answer);
-    ASSERT_EQ(answer->status, MadStatus::ok) << name;
-  }
-  const std::map<std::string, std::vector<std::uint8_t>> routes{{"S1", {255, 0, 3, 4, 1, 2, 3, 4}},
-                                                                {"S2", {255, 3, 0, 4, 3, 3, 1, 4}},
-                                                                {"S3", {255, 3, 4, 0, 3, 3, 4, 1}}};
-  for (const auto& [name, ports] : routes) {
-    auto info = *bench.get<SwitchInfo>(h1, nodes.at(name), SubnetAttribute::switch_info);
-    info.linear_forwarding_top = 7;
-    info.port_state_change = true;
-    bench.set(h1, nodes.at(name), SubnetAttribute::switch_info, 0, info);
-    wire::LinearForwardingTable table;
-    table.ports.fill(255);
-    std::ranges::copy(ports, table.ports.begin());
-    bench.set(h1, nodes.at(name), SubnetAttribute::linear_forwarding_table, 0, table);
-  }
-}
-
 TEST(ManagementNet, SmpsAreRoutedByLid) {
   NetBench bench(topology_of(kTriangle));
-  give_lids(bench);
+  manage_triangle(bench);
   for (const char* from : {"H1", "H2", "H3", "H4"}) {
     for (std::uint16_t lid = 1; lid <= 7; ++lid) {
       const auto info =
@@ -151,7 +119,7 @@ TEST(ManagementNet, SmpsAreRoutedByLid) {
 /// As `ibportstate LID PORT query` asks for the peer of a switch's port.
 TEST(ManagementNet, MixedRouteBeginsAtALid) {
   NetBench bench(topology_of(kTriangle));
-  give_lids(bench);
+  manage_triangle(bench);
   const PortPlace h3 = bench.place("H3");
   wire::Smp smp = NetBench::request(MadMethod::get, SubnetAttribute::node_info, 0);
   smp.route.emplace();
@@ -167,7 +135,7 @@ TEST(ManagementNet, MixedRouteBeginsAtALid) {
 
 TEST(ManagementNet, MixedRouteEndsAtALid) {
   NetBench bench(topology_of(kTriangle));
-  give_lids(bench);
+  manage_triangle(bench);
   const PortPlace h1 = bench.place("H1");
   wire::Smp smp = NetBench::request(MadMethod::get, SubnetAttribute::node_info, 0);
   smp.route.emplace();
@@ -183,7 +151,7 @@ TEST(ManagementNet, MixedRouteEndsAtALid) {
 
 TEST(ManagementNet, LoopInTheForwardingTablesEnds) {
   NetBench bench(topology_of(kTriangle));
-  give_lids(bench);
+  manage_triangle(bench);
   const PortPlace h1 = bench.place("H1");
   for (const auto& [route, port] :
        std::map<Hops, std::uint8_t>{{{1}, 3}, {{1, 3}, 3}, {{1, 4}, 3}}) {

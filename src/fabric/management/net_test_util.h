@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -137,5 +140,64 @@ class NetBench {
     return std::nullopt;
   }
 };
+
+/// The routes from H1 to the nodes of `kTriangle`.
+inline const std::map<std::string, Hops>& triangle_routes() {
+  static const std::map<std::string, Hops> routes{
+      {"S1", {1}},    {"S2", {1, 3}},    {"S3", {1, 4}},   {"H1", {}},
+      {"H2", {1, 2}}, {"H3", {1, 3, 1}}, {"H4", {1, 4, 1}}};
+  return routes;
+}
+
+/// Changes PortInfo of a port of `kTriangle` by an SMP from H1. Returns the answer.
+template <typename Change>
+wire::Smp change_port(NetBench& bench, const std::string& name, std::uint8_t port,
+                      const Change& change) {
+  using wire::SubnetAttribute;
+  const PortPlace h1 = bench.place("H1");
+  const Hops& route = triangle_routes().at(name);
+  auto info = *bench.get<wire::PortInfo>(h1, route, SubnetAttribute::port_info, port);
+  info.state = wire::PortState::no_change;
+  info.physical_state = wire::PhysicalState::no_change;
+  change(info);
+  return bench.set(h1, route, SubnetAttribute::port_info, port, info).value();
+}
+
+/// As a manager at H1 does: LIDs 1 to 7 in the order of the nodes, each switch's routes, and all
+/// links active.
+inline void manage_triangle(NetBench& bench) {
+  using wire::SubnetAttribute;
+  const PortPlace h1 = bench.place("H1");
+  for (const auto& [name, route] : triangle_routes()) {
+    const auto lid = static_cast<Lid>(bench.place(name).node + 1);
+    change_port(bench, name, name[0] == 'S' ? 0 : 1, [lid](wire::PortInfo& info) {
+      info.lid = lid;
+      info.sm_lid = Lid{4};
+    });
+  }
+  const std::map<std::string, std::vector<std::uint8_t>> tables{{"S1", {255, 0, 3, 4, 1, 2, 3, 4}},
+                                                                {"S2", {255, 3, 0, 4, 3, 3, 1, 4}},
+                                                                {"S3", {255, 3, 4, 0, 3, 3, 4, 1}}};
+  for (const auto& [name, ports] : tables) {
+    const Hops& route = triangle_routes().at(name);
+    auto info = *bench.get<wire::SwitchInfo>(h1, route, SubnetAttribute::switch_info);
+    info.linear_forwarding_top = 7;
+    info.port_state_change = true;
+    bench.set(h1, route, SubnetAttribute::switch_info, 0, info);
+    wire::LinearForwardingTable table;
+    table.ports.fill(wire::LinearForwardingTable::kNoPort);
+    std::ranges::copy(ports, table.ports.begin());
+    bench.set(h1, route, SubnetAttribute::linear_forwarding_table, 0, table);
+  }
+  for (const auto state : {wire::PortState::armed, wire::PortState::active}) {
+    for (const auto& [name, route] : triangle_routes()) {
+      for (std::uint8_t port = 1; port <= 4; ++port) {
+        const auto info = bench.get<wire::PortInfo>(h1, route, SubnetAttribute::port_info, port);
+        if (!info || info->state == wire::PortState::down) continue;
+        change_port(bench, name, port, [state](wire::PortInfo& now) { now.state = state; });
+      }
+    }
+  }
+}
 
 }  // namespace verbatim::fabric

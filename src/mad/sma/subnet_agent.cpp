@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "mad/sma/notices.h"
 #include "wire/subnet/link_speed.h"
 
 namespace verbatim::mad {
@@ -14,33 +15,71 @@ using wire::PortState;
 using wire::Smp;
 using wire::SubnetAttribute;
 
-SubnetAgent::SubnetAgent(SubnetNode node, NodeTables& tables)
-    : node_(std::move(node)), tables_(tables) {
+namespace {
+
+/// Responses, and what only a manager is told.
+bool is_for_software(MadMethod method) {
+  constexpr std::uint8_t kResponseBit = 0x80;
+  return (raw(method) & kResponseBit) != 0 || method == MadMethod::trap ||
+         method == MadMethod::report;
+}
+
+}  // namespace
+
+SubnetAgent::SubnetAgent(SubnetNode node, NodeTables& tables, std::uint64_t first_trap_transaction)
+    : node_(std::move(node)), tables_(tables), traps_(first_trap_transaction) {
   if (node_.switch_info) tables_.set_switch(*node_.switch_info);
   for (std::size_t port = node_.is_switch() ? 0 : 1; port < node_.ports.size(); ++port) {
     tables_.set_port(static_cast<unsigned>(port), node_.ports[port].info);
   }
 }
 
-SubnetAgent::Verdict SubnetAgent::on_smp(std::uint8_t port, Smp& smp, TimeNs /*now*/,
+SubnetAgent::Verdict SubnetAgent::on_smp(const SmpSource& source, Smp& smp, TimeNs now,
                                          SubnetEffects& out) {
-  const bool is_request = smp.method == MadMethod::get || smp.method == MadMethod::set;
-  if (!is_request || smp.attribute == SubnetAttribute::sm_info) return Verdict::software;
+  // The key of a subnet manager protects its own attribute, and it checks M_Keys by itself.
+  if (is_for_software(smp.method) || smp.attribute == SubnetAttribute::sm_info) {
+    return Verdict::software;
+  }
+  SubnetPort& port = node_.management_port(source.port);
+  const MKeyAccess access = m_key_access(port.info, smp.method, smp.m_key);
+  if (access == MKeyAccess::refused) {
+    on_m_key_violation(port, now);
+    raise(source.port, bad_m_key_notice(node_, source.port, smp, source.lid), now, out);
+    return Verdict::drop;
+  }
+  if (access == MKeyAccess::holder && port.m_key_lease_end != kNever) {
+    port.m_key_lease_end = kNever;
+    out.has_new_deadline = true;
+  }
+  if (smp.method == MadMethod::trap_repress) {
+    if (!traps_.end(smp.transaction)) return Verdict::software;
+    out.has_new_deadline = true;
+    return Verdict::drop;
+  }
+  answer(source, smp, access, out);
+  return Verdict::answer;
+}
 
-  const bool reregisters = smp.method == MadMethod::set &&
-                           smp.attribute == SubnetAttribute::port_info &&
-                           wire::data_as<PortInfo>(smp).client_reregister;
-  smp.status = smp.method == MadMethod::set ? set(port, smp, out) : MadStatus::ok;
+/// The answer to a Set has what the node now has.
+void SubnetAgent::answer(const SmpSource& source, Smp& smp, MKeyAccess access, SubnetEffects& out) {
+  const bool is_set = smp.method == MadMethod::set;
+  const bool is_port_info = smp.attribute == SubnetAttribute::port_info;
+  const bool reregisters = is_set && is_port_info && wire::data_as<PortInfo>(smp).client_reregister;
+  const bool hides_key = hides_m_key(node_.management_port(source.port).info, access);
+  if (is_set || smp.method == MadMethod::get) {
+    smp.status = is_set ? set(source.port, smp, out) : MadStatus::ok;
+    const MadStatus read = get(source.port, smp);
+    if (smp.status == MadStatus::ok) smp.status = read;
+  } else {
+    smp.status = MadStatus::unsupported_method;
+  }
   smp.method = MadMethod::get_response;
-  // The answer to a Set has what the node now has.
-  const MadStatus read = get(port, smp);
-  if (smp.status == MadStatus::ok) smp.status = read;
-  if (reregisters && read == MadStatus::ok) {
-    auto info = wire::data_as<PortInfo>(smp);  // IBA o14-12.2.1.
-    info.client_reregister = true;
+  if (is_port_info && smp.status == MadStatus::ok && (reregisters || hides_key)) {
+    auto info = wire::data_as<PortInfo>(smp);
+    if (reregisters) info.client_reregister = true;  // IBA o14-12.2.1.
+    if (hides_key) info.m_key = 0;
     wire::set_data(smp, info);
   }
-  return Verdict::answer;
 }
 
 MadStatus SubnetAgent::get(std::uint8_t arrival, Smp& smp) const {
@@ -147,40 +186,37 @@ MadStatus SubnetAgent::set_port_info(std::uint8_t arrival, const Smp& smp, Subne
 void SubnetAgent::commit(std::uint8_t port, const PortInfo& info, SubnetEffects& out) {
   PortInfo& current = node_.ports[port].info;
   if (current == info) return;
-  // A manager that only looks at switches learns by this bit where to look.
-  if (current.state != info.state && node_.is_switch()) {
-    const bool is_news = info.state == PortState::down || current.state == PortState::down;
-    node_.switch_info->port_state_change |= is_news;
-  }
   current = info;
   tables_.set_port(port, info);
   out.changed_port = port;
 }
 
-void SubnetAgent::on_link_up(std::uint8_t port, LinkWidth width, LinkSpeed speed,
+/// A manager that looks at switches alone learns by the bit where to look again.
+void SubnetAgent::commit_link(std::uint8_t port, const PortInfo& info, TimeNs now,
+                              SubnetEffects& out) {
+  commit(port, info, out);
+  if (!node_.is_switch()) return;
+  node_.switch_info->port_state_change = true;
+  tables_.set_switch(*node_.switch_info);
+  raise(0, link_state_notice(node_), now, out);
+}
+
+void SubnetAgent::on_link_up(std::uint8_t port, LinkWidth width, LinkSpeed speed, TimeNs now,
                              SubnetEffects& out) {
   PortInfo info = node_.ports[port].info;
   info.state = PortState::initialize;
   info.physical_state = PhysicalState::link_up;
   info.width_active = width;
   wire::set_active_speed(info, speed);
-  commit(port, info, out);
+  commit_link(port, info, now, out);
 }
 
-void SubnetAgent::on_link_down(std::uint8_t port, SubnetEffects& out) {
+void SubnetAgent::on_link_down(std::uint8_t port, TimeNs now, SubnetEffects& out) {
   PortInfo info = node_.ports[port].info;
   if (info.state == PortState::down) return;
   info.state = PortState::down;
   info.physical_state = info.link_down_default_state;
-  commit(port, info, out);
-}
-
-bool SubnetAgent::set_is_sm(std::uint8_t port, bool is_sm, SubnetEffects& out) {
-  PortInfo info = node_.management_port(port).info;
-  if (((info.capabilities & wire::port_capability::kIsSm) != 0) == is_sm) return false;
-  info.capabilities ^= wire::port_capability::kIsSm;
-  commit(node_.is_switch() ? 0 : port, info, out);
-  return true;
+  commit_link(port, info, now, out);
 }
 
 }  // namespace verbatim::mad

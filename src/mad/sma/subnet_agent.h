@@ -3,10 +3,13 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/net/path.h"
 #include "base/time.h"
+#include "mad/sma/m_key.h"
 #include "mad/sma/node_tables.h"
 #include "mad/sma/port_rules.h"
 #include "mad/sma/subnet_node.h"
+#include "mad/sma/trap_sender.h"
 #include "wire/subnet/smp.h"
 
 namespace verbatim::mad {
@@ -15,29 +18,59 @@ namespace verbatim::mad {
 struct SubnetEffects {
   std::optional<std::uint8_t> changed_port;  // Its PortInfo, P_Keys or GUIDs are others.
   std::optional<std::uint8_t> dropped_link;  // Its link goes down at both ends.
+  bool has_new_deadline = false;             // Of the agent; a trap is due at once.
+};
+
+/// The port by which an SMP came, and the LID of its sender.
+struct SmpSource {
+  std::uint8_t port = 0;
+  Lid lid{};
+};
+
+/// A trap, and how it gets to the subnet manager: LID routed from `port`.
+struct TrapDatagram {
+  std::uint8_t port = 0;
+  wire::Smp smp;
+  InfinibandPath path;
 };
 
 /// Subnet management agent of a node (IBA chapter 14): answers SMPs that read and write what the
-/// node is and how it forwards. A pure step; hop by hop delivery is the SMI's (smi.h).
+/// node is and how it forwards, and tells the manager by traps what has changed. A pure step; hop
+/// by hop delivery is the SMI's (smi.h).
 class SubnetAgent {
  public:
   /// `tables` must outlive the agent.
-  SubnetAgent(SubnetNode node, NodeTables& tables);
+  SubnetAgent(SubnetNode node, NodeTables& tables, std::uint64_t first_trap_transaction);
 
   enum class Verdict : std::uint8_t {
     answer,    // The SMP has become its answer.
     software,  // It is for the node's software, or answers a request of that.
     drop,
   };
-  /// `port`: by which the SMP came.
-  Verdict on_smp(std::uint8_t port, wire::Smp& smp, TimeNs now, SubnetEffects& out);
+  Verdict on_smp(const SmpSource& source, wire::Smp& smp, TimeNs now, SubnetEffects& out);
 
   /// The link of `port` has trained: the port waits for a manager.
-  void on_link_up(std::uint8_t port, LinkWidth width, LinkSpeed speed, SubnetEffects& out);
+  void on_link_up(std::uint8_t port, LinkWidth width, LinkSpeed speed, TimeNs now,
+                  SubnetEffects& out);
   /// The cable was taken out, or the other end has gone down.
-  void on_link_down(std::uint8_t port, SubnetEffects& out);
+  void on_link_down(std::uint8_t port, TimeNs now, SubnetEffects& out);
+  /// The link of `port` has more errors than its thresholds allow: traps 129 to 131.
+  void on_port_errors(std::uint8_t port, wire::TrapNumber trap, TimeNs now, SubnetEffects& out);
+  /// A packet came to `port` with a P_Key or Q_Key that nobody has there: traps 257 and 258.
+  void on_bad_key(std::uint8_t port, wire::TrapNumber trap, const wire::BadKeyDetails& details,
+                  TimeNs now, SubnetEffects& out);
+  /// A port of this switch does not let a packet pass for its P_Key: trap 259.
+  void on_bad_key_at_switch(std::uint8_t port, wire::SwitchBadPKeyDetails details, TimeNs now,
+                            SubnetEffects& out);
   /// Software of the node is its subnet manager, or no longer. Returns false if that is so already.
-  bool set_is_sm(std::uint8_t port, bool is_sm, SubnetEffects& out);
+  bool set_is_sm(std::uint8_t port, bool is_sm, TimeNs now, SubnetEffects& out);
+
+  /// When `on_time` or `take_trap` has something to do.
+  TimeNs deadline() const;
+  /// Leases of M_Keys end.
+  void on_time(TimeNs now, SubnetEffects& out);
+  /// The next trap that is due. Traps of a port that no manager has are dropped.
+  std::optional<TrapDatagram> take_trap(TimeNs now);
 
   const SubnetNode& node() const { return node_; }
   /// NodeInfo as seen through `port`.
@@ -46,6 +79,7 @@ class SubnetAgent {
  private:
   using Status = wire::MadStatus;
 
+  void answer(const SmpSource& source, wire::Smp& smp, MKeyAccess access, SubnetEffects& out);
   Status get(std::uint8_t arrival, wire::Smp& smp) const;
   Status set(std::uint8_t arrival, const wire::Smp& smp, SubnetEffects& out);
   Status set_node_description(const wire::Smp& smp);
@@ -59,11 +93,15 @@ class SubnetAgent {
   /// switch. Nothing if there is none.
   std::optional<std::uint8_t> named_port(std::uint8_t arrival, std::uint32_t number) const;
   PortRole role_of(std::uint8_t port) const;
-  /// Tells the tables, and marks a switch's change of state.
+  /// Tells the tables, too.
   void commit(std::uint8_t port, const wire::PortInfo& info, SubnetEffects& out);
+  /// The link has changed without a manager's doing.
+  void commit_link(std::uint8_t port, const wire::PortInfo& info, TimeNs now, SubnetEffects& out);
+  void raise(std::uint8_t port, const wire::Notice& notice, TimeNs now, SubnetEffects& out);
 
   SubnetNode node_;
   NodeTables& tables_;
+  TrapSender traps_;
 };
 
 }  // namespace verbatim::mad

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/time.h"
 #include "wire/subnet/node.h"
 #include "wire/subnet/port_info.h"
 
@@ -16,6 +17,7 @@ struct SubnetPort {
   std::vector<std::uint64_t>
       alias_guids;  // GUIDInfo from entry 1 on; empty until a manager sets one.
   bool is_led_on = false;
+  TimeNs m_key_lease_end = kNever;  // kNever: the lease does not run.
 };
 
 /// A node as its SMA keeps it. The tables are elsewhere (node_tables.h).

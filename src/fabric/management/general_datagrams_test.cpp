@@ -1,0 +1,154 @@
+// QP1: keys, performance management, and classes that nobody has.
+#include <gtest/gtest.h>
+
+#include "fabric/management/net_test_util.h"
+#include "wire/mad/management_packet.h"
+#include "wire/performance/class_port_info.h"
+#include "wire/performance/performance_packet.h"
+#include "wire/performance/port_counters.h"
+
+namespace verbatim::fabric {
+namespace {
+
+using wire::MadMethod;
+using wire::MadStatus;
+using wire::PerformanceAttribute;
+using wire::PerformancePacket;
+
+class GeneralDatagrams : public testing::Test {
+ protected:
+  GeneralDatagrams() { manage_triangle(bench); }
+
+  ManagementDatagram datagram(Lid to, const PerformancePacket& packet) const {
+    ManagementDatagram made{.path = {.dlid = to, .slid = Lid{4}},
+                            .source_qp = Qpn(1),
+                            .destination_qp = Qpn(1),
+                            .qkey = raw(wire::kManagementQKey)};
+    encode(packet, made.mad);
+    return made;
+  }
+  /// What came to H1, the sender.
+  std::optional<wire::MadHeader> send(const ManagementDatagram& datagram) {
+    const std::size_t before = bench.software.arrivals.size();
+    bench.net.send(bench.place("H1"), datagram, 0);
+    for (std::size_t i = before; i < bench.software.arrivals.size(); ++i) {
+      if (bench.software.arrivals[i].port != bench.place("H1")) continue;
+      last_ = bench.software.arrivals[i].datagram;
+      return *wire::decode_mad_header(last_.mad);
+    }
+    return std::nullopt;
+  }
+  std::optional<wire::PortCounters> counters(Lid lid, std::uint8_t port) {
+    PerformancePacket packet{.method = MadMethod::get,
+                             .attribute = PerformanceAttribute::port_counters};
+    set_data(packet, wire::PortCounters{.port_select = port});
+    const auto header = send(datagram(lid, packet));
+    if (!header || header->status != 0) return std::nullopt;
+    return wire::data_as<wire::PortCounters>(*wire::decode_performance_packet(last_.mad));
+  }
+
+  NetBench bench{topology_of(kTriangle)};
+  ManagementDatagram last_;
+};
+
+TEST_F(GeneralDatagrams, PerformanceAgentsOfAllNodesAnswer) {
+  for (std::uint16_t lid = 1; lid <= 7; ++lid) {
+    const auto header = send(datagram(
+        Lid{lid}, {.method = MadMethod::get, .attribute = PerformanceAttribute::class_port_info}));
+    ASSERT_TRUE(header) << lid;
+    EXPECT_EQ(header->method, MadMethod::get_response);
+    EXPECT_EQ(last_.path.slid, Lid{lid});
+    EXPECT_EQ(last_.source_qp, Qpn(1));
+  }
+}
+
+TEST_F(GeneralDatagrams, CountersSeeTheDatagramsThatAskForThem) {
+  const auto before = counters(Lid{7}, 1);
+  const auto after = counters(Lid{7}, 1);
+  ASSERT_TRUE(before && after);
+  EXPECT_EQ(after->receive_packets, before->receive_packets + 1);
+  EXPECT_EQ(after->transmit_packets, before->transmit_packets + 1);
+  EXPECT_EQ(after->receive_data, before->receive_data + 69);
+  EXPECT_FALSE(counters(Lid{7}, 3));  // An adapter of two ports.
+}
+
+TEST_F(GeneralDatagrams, LinkDownedCountsBothEnds) {
+  bench.net.set_link(1, false, 0);
+  const Link& link = bench.topology.links[1];
+  EXPECT_EQ(counters(bench.net.port_info({link.a.node, 0}).lid, link.a.port)->link_downed, 1);
+}
+
+TEST_F(GeneralDatagrams, WrongKeysAreCountedNotAnswered) {
+  const PerformancePacket request{.method = MadMethod::get,
+                                  .attribute = PerformanceAttribute::class_port_info};
+  ManagementDatagram wrong = datagram(Lid{7}, request);
+  wrong.pkey = 0x8001;
+  EXPECT_NE(send(wrong)->method, MadMethod::get_response);  // The trap comes instead.
+  EXPECT_EQ(bench.net.port_info(bench.place("H4")).p_key_violations, 1);
+  wrong = datagram(Lid{7}, request);
+  wrong.qkey = 5;
+  EXPECT_EQ(send(wrong)->method, MadMethod::trap);
+  EXPECT_EQ(bench.net.port_info(bench.place("H4")).q_key_violations, 1);
+}
+
+TEST_F(GeneralDatagrams, LimitedMembersMeetFullOnesOnly) {
+  wire::PKeyTable keys;
+  keys.keys[0] = PKey{0x7fff};
+  bench.set(bench.place("H1"), Lid{7}, wire::SubnetAttribute::p_key_table, 0, keys);
+  const PerformancePacket request{.method = MadMethod::get,
+                                  .attribute = PerformanceAttribute::class_port_info};
+  ManagementDatagram asked = datagram(Lid{7}, request);
+  EXPECT_EQ(send(asked)->method, MadMethod::get_response);
+  asked.pkey = 0x7fff;
+  bench.net.send(bench.place("H1"), asked, 0);
+  EXPECT_EQ(bench.net.port_info(bench.place("H4")).p_key_violations, 1);
+}
+
+TEST_F(GeneralDatagrams, SwitchPortsKeepPartitionsApart) {
+  change_port(bench, "S3", 1,
+              [](wire::PortInfo& info) { info.partition_enforcement_outbound = true; });
+  const PerformancePacket request{.method = MadMethod::get,
+                                  .attribute = PerformanceAttribute::class_port_info};
+  EXPECT_EQ(send(datagram(Lid{7}, request))->method, MadMethod::get_response);
+  wire::PKeyTable keys;
+  keys.keys[0] = PKey{0x8001};
+  bench.set(bench.place("H1"), Lid{3}, wire::SubnetAttribute::p_key_table, 1 << 16, keys);
+  EXPECT_EQ(send(datagram(Lid{7}, request))->method, MadMethod::trap);
+  EXPECT_EQ(counters(Lid{3}, 1)->transmit_constraint_errors, 1);
+}
+
+TEST_F(GeneralDatagrams, UnknownClassesAreRefusedBySwitchesAndGivenToHosts) {
+  PerformancePacket request{.method = MadMethod::get};
+  ManagementDatagram vendor = datagram(Lid{1}, request);
+  vendor.mad[1] = std::byte{0x32};
+  EXPECT_EQ(send(vendor)->status, raw(MadStatus::unsupported_attribute));
+  vendor.path.dlid = Lid{7};
+  EXPECT_FALSE(send(vendor));
+  EXPECT_EQ(bench.software.arrivals.back().port, bench.place("H4"));
+  EXPECT_EQ(bench.software.arrivals.back().datagram, vendor);
+}
+
+TEST_F(GeneralDatagrams, OtherClassVersionsAreRefused) {
+  ManagementDatagram other = datagram(Lid{1}, {.method = MadMethod::get});
+  other.mad[2] = std::byte{2};
+  EXPECT_EQ(send(other)->status, raw(MadStatus::bad_version));
+
+  wire::Smp smp = NetBench::request(MadMethod::get, wire::SubnetAttribute::node_info, 0);
+  ManagementDatagram subnet{.path = {.dlid = Lid{1}, .slid = Lid{4}}};
+  encode(smp, subnet.mad);
+  subnet.mad[2] = std::byte{2};
+  EXPECT_EQ(send(subnet)->status, raw(MadStatus::bad_version));
+}
+
+TEST_F(GeneralDatagrams, PassOnlyActiveLinks) {
+  change_port(bench, "S3", 1, [](wire::PortInfo& info) { info.state = wire::PortState::down; });
+  bench.net.on_time(bench.net.deadline());
+  EXPECT_EQ(bench.net.port_info(bench.place("H4")).state, wire::PortState::initialize);
+  EXPECT_FALSE(counters(Lid{7}, 1));
+  EXPECT_TRUE(
+      bench.get<wire::NodeInfo>(bench.place("H1"), Lid{7}, wire::SubnetAttribute::node_info));
+  EXPECT_EQ(counters(Lid{3}, 1)->transmit_discards, 1);
+}
+
+}  // namespace
+}  // namespace verbatim::fabric
