@@ -64,6 +64,7 @@ class End {
     if (posted_index_ == out_ring_.tail.load(std::memory_order_relaxed)) return;
     out_ring_.tail.store(posted_index_, std::memory_order_release);
     walker.start(image_.from_end(end_));
+    use_first_slots_again();
   }
 
   bool has_packets() const {
@@ -92,6 +93,7 @@ class End {
 
  private:
   static constexpr std::uint32_t kSlotsToTry = 16;
+  static constexpr std::uint32_t kSlotsOfAWindow = 48;
   bool has_credit(unsigned lane, std::uint32_t blocks) const {
     const std::uint32_t limit =
         out_.freed[lane % kLanes].load(std::memory_order_seq_cst) + image_.capacity(lane % kLanes);
@@ -104,6 +106,11 @@ class End {
     is_reserved_[slot - first_slot_] = true;
     reserved_blocks_[lane % kLanes] += blocks;
     return true;
+  }
+  /// A short window of slots stays in the processor's cache.
+  void use_first_slots_again() {
+    if (next_slot_ < kSlotsOfAWindow || is_reserved_[0]) return;
+    if (image_.slot(first_slot_).where.load(std::memory_order_relaxed) == 0) next_slot_ = 0;
   }
   /// A free one among the next ones; 0: there is none.
   Handle find_slot(std::uint32_t tries);

@@ -82,6 +82,30 @@ inline void set_lanes(const Image& image, unsigned lanes) {
   }
 }
 
+/// Forwards the group along shortest paths between its members and the first switch.
+inline void set_group(const Image& image, Lid group, const std::vector<NodeIndex>& members) {
+  const std::size_t mlid = raw(group) - kFirstMulticastLid;
+  const auto add = [&](NodeIndex node, unsigned port) {
+    if (image.node(node).kind != RecordKind::switch_node) return;
+    image.multicast_entry(image.node(node), mlid, port / 16) |=
+        static_cast<std::uint16_t>(1u << port % 16);
+  };
+  NodeIndex root = 1;
+  while (image.node(root).kind != RecordKind::switch_node) ++root;
+  for (NodeIndex node : members) {
+    while (node != root) {
+      const unsigned port =
+          image.node(node).kind == RecordKind::host
+              ? kCablePort
+              : image.linear_entry(image.node(node), raw(lid_of(root))).load() - 1u;
+      const LinkRecord& link = image.link(image.port(image.node(node), port).out);
+      add(node, port);
+      add(link.end, link.end_port);
+      node = link.end;
+    }
+  }
+}
+
 /// What must hold when no mover is at work. Empty if all does.
 inline std::vector<std::string> faults_of(const Image& image) {
   std::vector<std::string> faults;
@@ -185,8 +209,8 @@ struct TestFabric {
   End& add_program(NodeIndex host) {
     const NodeRecord& record = image().node(host);
     const std::uint32_t end =
-        shared->take_end({record.topology_node, record.topology_port}).value();
-    shared->steer(end, static_cast<std::uint32_t>(1 + programs_of[host]++));
+        shared->ends().take({record.topology_node, record.topology_port}).value();
+    shared->ends().steer(end, static_cast<std::uint32_t>(1 + programs_of[host]++));
     hosts.push_back(host);
     ends.push_back(std::make_unique<End>(image(), end));
     return *ends.back();

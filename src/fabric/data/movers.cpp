@@ -14,10 +14,11 @@ Result<std::uint32_t> Movers::join() const {
                                               std::memory_order_acquire)) {
       continue;
     }
+    record.generation.fetch_add(1, std::memory_order_acq_rel);
     record.process = static_cast<std::uint32_t>(getpid());
     (new (record.liveness.data()) Liveness)->begin();
     record.state.store(MoverRecord::kLives, std::memory_order_release);
-    return i;
+    return name_of(i);
   }
   return refuse(EAGAIN, fmt::format("{} threads move packets of this fabric: there is room for no "
                                     "other",
@@ -25,7 +26,7 @@ Result<std::uint32_t> Movers::join() const {
 }
 
 void Movers::leave(std::uint32_t mover) const {
-  MoverRecord& record = image_.mover(mover);
+  MoverRecord& record = image_.mover(mover & kIndexMask);
   liveness_of(record).end();
   record.state.store(MoverRecord::kFree, std::memory_order_release);
 }

@@ -1,18 +1,10 @@
 #include "fabric/data/shared_fabric.h"
 
-#include <bit>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "fabric/data/walk/repair.h"
 
 namespace verbatim::fabric {
-namespace {
-
-constexpr std::uint32_t kEndPorts = ((1u << (kHostPorts + 1)) - 1) & ~((1u << kFirstEndPort) - 1);
-
-}  // namespace
 
 Mover::Mover(SharedFabric& fabric, std::uint32_t index)
     : fabric_(fabric), index_(index), walker_(fabric.image_, fabric.policy_, index) {}
@@ -38,132 +30,13 @@ Result<std::unique_ptr<Mover>> SharedFabric::join() {
   return std::unique_ptr<Mover>(new Mover(*this, *index));
 }
 
-Result<std::uint32_t> SharedFabric::take_end(PortPlace place) {
-  const NodeIndex host = image_.station_of(place);
-  NodeRecord& node = image_.node(host);
-  if (node.kind != RecordKind::host) {
-    return refuse(EINVAL,
-                  fmt::format("node {} port {} is no port of a host", place.node, place.port));
-  }
-  free_drained_ends();
-  const std::uint32_t free_ports = kEndPorts & ~node.ends.load();
-  if (free_ports == 0) {
-    return refuse(EAGAIN, fmt::format("{} programs use this port of the host: there is room for no "
-                                      "other",
-                                      std::popcount(kEndPorts)));
-  }
-  for (std::uint32_t end = 1; end < image_.extent().ends; ++end) {
-    EndRecord& record = image_.end(end);
-    std::uint32_t free = EndRecord::kFree;
-    if (!record.state.compare_exchange_strong(free, EndRecord::kTaken)) continue;
-    const auto port = static_cast<std::uint8_t>(std::countr_zero(free_ports));
-    node.ends.fetch_or(1u << port);
-    record.host = host;
-    record.host_port = port;
-    record.sleeps = record.has_credit_news = record.waits_for_slots = 0;
-    record.generation.fetch_add(1);
-    LinkRecord& out = image_.link(image_.from_end(end));
-    LinkRecord& in = image_.link(image_.to_end(end));
-    out.start = in.end = image_.node_of_end(end);
-    out.end = in.start = host;
-    out.end_port = in.start_port = port;
-    PortRecord& port_record = image_.port(node, port);
-    port_record.out = image_.to_end(end);
-    port_record.in = image_.from_end(end);
-    out.passes = in.passes = static_cast<std::uint8_t>(Passes::all);
-    return end;
-  }
-  return refuse(EAGAIN, fmt::format("{} programs use this fabric: there is room for no other",
-                                    image_.extent().ends - 1));
-}
-
-void SharedFabric::steer(std::uint32_t end, std::uint32_t qpn_range) {
-  const EndRecord& record = image_.end(end);
-  image_.host_tables(image_.node(record.host)).ports_by_qpn[qpn_range % kQpnRanges] =
-      record.host_port;
-}
-
-void SharedFabric::set_member(std::uint32_t end, Lid group, bool is_member) {
-  const EndRecord& record = image_.end(end);
-  if (!Routes::is_multicast(raw(group))) return;
-  std::atomic<std::uint16_t>& ports =
-      image_.host_tables(image_.node(record.host)).multicast[raw(group) - kFirstMulticastLid];
-  const auto bit = static_cast<std::uint16_t>(1u << record.host_port);
-  if (is_member) {
-    ports.fetch_or(bit);
-  } else {
-    ports.fetch_and(static_cast<std::uint16_t>(~bit));
-  }
-}
-
-/// Nothing is steered to the end any more.
-void SharedFabric::disconnect(std::uint32_t end) {
-  const EndRecord& record = image_.end(end);
-  HostTables& tables = image_.host_tables(image_.node(record.host));
-  for (auto& port : tables.ports_by_qpn) {
-    if (port.load(std::memory_order_relaxed) == record.host_port) port = 0;
-  }
-  const auto bit = static_cast<std::uint16_t>(1u << record.host_port);
-  for (auto& ports : tables.multicast) {
-    if ((ports.load(std::memory_order_relaxed) & bit) != 0) {
-      ports.fetch_and(static_cast<std::uint16_t>(~bit));
-    }
-  }
-}
-
-/// Takes back what the program had not handed over, and what it had not taken out. Requires the
-/// gate of the link to the end.
-void SharedFabric::take_back(std::uint32_t end) {
-  const std::uint32_t posted = image_.ring(image_.from_end(end)).tail.load();
-  for (Handle handle = image_.first_slot_of(end); handle < image_.first_slot_of(end + 1);
-       ++handle) {
-    Slot& slot = image_.slot(handle);
-    const Where where(slot.where.load());
-    if (where.kind() == Where::kBuilt && ahead(where.number(), posted) >= 0) slot.where = 0;
-  }
-  const LinkIndex index = image_.to_end(end);
-  LinkRecord& link = image_.link(index);
-  link.passes = static_cast<std::uint8_t>(Passes::nothing);
-  Ring& ring = image_.ring(index);
-  for (std::uint32_t head = ring.head.load();
-       head != ring.tail.load() && Ring::are_ends(head, ring.tail.load()); ring.head = ++head) {
-    Slot& slot = image_.slot(ring.handles[head % kRingEntries].load());
-    const Where where(slot.where.load());
-    // The program may have died between the packet and the ring's head.
-    if (where == Where::in_ring(index, where.lane(), head)) {
-      slot.where = 0;
-      ++link.counters.inactive_discards;
-    }
-  }
-  for (unsigned lane = 0; lane < kLanes; ++lane) link.freed[lane] = link.lanes[lane].sent;
-}
-
 void SharedFabric::bury_end(Mover& mover, std::uint32_t end) {
-  EndRecord& record = image_.end(end);
-  if (end == 0 || record.state.load() != EndRecord::kTaken) return;
-  disconnect(end);
-  mover.walker().with_link(image_.to_end(end), is_dead(), [&] { take_back(end); });
+  if (end == 0 || image_.end(end).state.load() != EndRecord::kTaken) return;
+  const Ends all = ends();
+  all.disconnect(end);
+  mover.walker().with_link(image_.to_end(end), is_dead(), [&] { all.take_back(end); });
   mover.walker().start(image_.from_end(end));
-  record.state = EndRecord::kDraining;
-}
-
-bool SharedFabric::is_drained(std::uint32_t end) const {
-  for (std::uint32_t i = 0; i < kSlotsOfAnEnd; ++i) {
-    if (image_.slot(image_.first_slot_of(end) + i).where.load() != 0) return false;
-  }
-  const LinkRecord& link = image_.link(image_.to_end(end));
-  return Gate(link.gate.load()).owner() == 0 && link.waiting == 0;
-}
-
-void SharedFabric::free_drained_ends() {
-  for (std::uint32_t end = 1; end < image_.extent().ends; ++end) {
-    EndRecord& record = image_.end(end);
-    if (record.state.load() != EndRecord::kDraining || !is_drained(end)) continue;
-    NodeRecord& host = image_.node(record.host);
-    image_.port(host, record.host_port).out = image_.port(host, record.host_port).in = 0;
-    host.ends.fetch_and(~(1u << record.host_port));
-    record.state = EndRecord::kFree;
-  }
+  all.begin_draining(end);
 }
 
 std::uint32_t SharedFabric::repair(Mover& mover) {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "fabric/data/end.h"
+#include "fabric/data/ends.h"
 #include "fabric/data/image/image.h"
 #include "fabric/data/image/tables.h"
 #include "fabric/data/movers.h"
@@ -54,12 +55,7 @@ class SharedFabric {
 
   // Of the daemon, which knows what programs there are.
 
-  /// Takes an end for a program of the host; its queue pair numbers are steered by `steer`. EINVAL
-  /// if it is no host's port; EAGAIN if the host, or the fabric, has no end left.
-  Result<std::uint32_t> take_end(PortPlace host);
-  /// Packets for queue pairs in the range of 2^14 numbers come to the end.
-  void steer(std::uint32_t end, std::uint32_t qpn_range);
-  void set_member(std::uint32_t end, Lid group, bool is_member);
+  Ends ends() const { return Ends(image_); }
   /// The program is no more. What it has handed over travels on; what comes for it is discarded.
   void bury_end(Mover& mover, std::uint32_t end);
   /// Repairs what dead threads have left. Returns how many links were theirs.
@@ -74,10 +70,6 @@ class SharedFabric {
   auto is_dead() const {
     return [this](std::uint32_t mover) { return movers_.is_dead(mover); };
   }
-  void free_drained_ends();
-  bool is_drained(std::uint32_t end) const;
-  void disconnect(std::uint32_t end);
-  void take_back(std::uint32_t end);
 
   Image image_;
   SharedPolicy policy_;

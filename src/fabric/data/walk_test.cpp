@@ -228,10 +228,10 @@ TEST(FabricWalk, ADeadReceiversPacketsAreDiscardedAndItsEndIsTakenAgain) {
   for (const std::string& fault : faults_when_empty(fabric.image())) ADD_FAILURE() << fault;
   const NodeRecord& host = fabric.image().node(fabric.hosts[1]);
   const PortPlace place{host.topology_node, host.topology_port};
-  EXPECT_TRUE(fabric.shared->take_end(place).has_value());
-  EXPECT_TRUE(fabric.shared->take_end(place).has_value()) << "the one that was buried";
-  EXPECT_EQ(fabric.shared->take_end(place).error().code, EAGAIN);
-  EXPECT_EQ(fabric.shared->take_end({0, 0}).error().code, EINVAL);
+  EXPECT_TRUE(fabric.shared->ends().take(place).has_value());
+  EXPECT_TRUE(fabric.shared->ends().take(place).has_value()) << "the one that was buried";
+  EXPECT_EQ(fabric.shared->ends().take(place).error().code, EAGAIN);
+  EXPECT_EQ(fabric.shared->ends().take({0, 0}).error().code, EINVAL);
 }
 
 TEST(FabricWalk, ADeadSendersPacketsTravelOnAndItsPoolIsFreeWhenTheyHaveArrived) {
@@ -244,9 +244,9 @@ TEST(FabricWalk, ADeadSendersPacketsTravelOnAndItsPoolIsFreeWhenTheyHaveArrived)
   fabric.shared->bury_end(*fabric.mover, fabric.ends[0]->index());
   const NodeRecord& host = fabric.image().node(fabric.hosts[0]);
   const PortPlace place{host.topology_node, host.topology_port};
-  EXPECT_FALSE(fabric.shared->take_end(place).has_value());
+  EXPECT_FALSE(fabric.shared->ends().take(place).has_value());
   EXPECT_EQ(fabric.receive(1).size(), 1);
-  EXPECT_TRUE(fabric.shared->take_end(place).has_value());
+  EXPECT_TRUE(fabric.shared->ends().take(place).has_value());
 }
 
 }  // namespace

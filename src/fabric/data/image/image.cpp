@@ -101,8 +101,9 @@ bool is_sound(const Header& header) {
                                     extent.hosts, extent.links, extent.ends}) {
     if (count == 0 || count > kCountMax) return false;
   }
-  return extent.topology_nodes <= kNodesMax && extent.switch_ports <= kPortsMax &&
-         extent.slots <= 1u << 30 && extent.nodes >= extent.ends + 2 &&
+  return extent.movers <= 0xffff && extent.topology_nodes <= kNodesMax &&
+         extent.switch_ports <= kPortsMax && extent.slots <= 1u << 30 &&
+         extent.nodes >= extent.ends + 2 &&
          extent.links >= 1 + 2 * (extent.nodes - extent.ends - 2) + 2 * extent.ends &&
          extent.slots >= 1 + std::uint64_t{extent.ends} * kSlotsOfAnEnd;
 }

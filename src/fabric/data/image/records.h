@@ -193,7 +193,8 @@ struct alignas(64) EndRecord {
 struct alignas(64) MoverRecord {
   enum State : std::uint32_t { kFree, kClaimed, kLives };
   std::atomic<std::uint32_t> state;
-  std::uint32_t process;  // For people who look.
+  std::atomic<std::uint32_t> generation;  // How many threads have had it.
+  std::uint32_t process;                  // For people who look.
   alignas(Liveness) std::array<std::byte, sizeof(Liveness)> liveness;
 };
 

@@ -26,7 +26,7 @@ class Where {
     kInBuffer = 2,  // At the end of a link; it takes credits there.
     kCopy = 3,      // The same, without credits: a branch of a multicast.
     kInRing = 4,    // Handed to a program.
-    kClaimed = 5,   // By a mover, for a copy. `link` is the mover.
+    kClaimed = 5,   // By a mover, for a copy.
   };
   static constexpr std::uint32_t kLinksMax = 1u << 21;
   static constexpr std::uint32_t kNumberMask = 0xffffff;
@@ -42,7 +42,9 @@ class Where {
   static constexpr Where in_ring(LinkIndex link, unsigned lane, std::uint32_t index) {
     return make(kInRing, 0, link, lane, index);
   }
-  static constexpr Where claimed(std::uint32_t mover) { return make(kClaimed, 0, mover, 0, 0); }
+  static constexpr Where claimed(std::uint32_t mover) {
+    return Where(std::uint64_t{kClaimed} << 61 | mover);
+  }
   /// The packet in the same place whose branch is `port`; as the original, or as a copy of it.
   constexpr Where with_branch(unsigned port) const {
     return Where((word_ & ~(0xffULL << 53)) | std::uint64_t{(port + 1) & 0xff} << 53);
@@ -57,6 +59,8 @@ class Where {
 
   constexpr std::uint64_t word() const { return word_; }
   constexpr unsigned kind() const { return static_cast<unsigned>(word_ >> 61); }
+  /// Of `kClaimed`.
+  constexpr std::uint32_t mover() const { return static_cast<std::uint32_t>(word_); }
   constexpr unsigned branch() const { return static_cast<unsigned>(word_ >> 53) & 0xff; }
   constexpr LinkIndex link() const { return static_cast<LinkIndex>(word_ >> 32) & (kLinksMax - 1); }
   constexpr unsigned lane() const { return static_cast<unsigned>(word_ >> 28) & 15; }

@@ -297,7 +297,7 @@ void Walker<Policy>::rebuild(const Frozen& frozen, IsDead is_dead) {
         break;
       }
       case Where::kClaimed:
-        if (is_dead(where.link())) slot.where.store(0, std::memory_order_release);
+        if (is_dead(where.mover())) slot.where.store(0, std::memory_order_release);
         break;
       default:
         break;

@@ -107,7 +107,11 @@ void Walker<Policy>::serve_after_repair(const Frozen& frozen) {
   for (LinkIndex i = 1; i < image_.extent().links; ++i) {
     if (image_.link(i).is_timed.exchange(0, std::memory_order_acq_rel) != 0) start(i);
   }
-  for (std::uint32_t end = 0; end < image_.extent().ends; ++end) tell_program(image_.to_end(end));
+  for (std::uint32_t end = 0; end < image_.extent().ends; ++end) {
+    if (end != 0 && image_.end(end).generation.load() == 0) continue;
+    image_.end(end).has_credit_news.store(1, std::memory_order_seq_cst);
+    tell_program(image_.to_end(end));
+  }
 }
 
 template <typename Policy>

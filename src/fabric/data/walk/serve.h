@@ -197,11 +197,13 @@ void Walker<Policy>::note_blocked(LinkIndex index, LinkRecord& link, bool by_clo
 
 template <typename Policy>
 void Walker<Policy>::set_timer(LinkIndex index, LinkRecord& link, TimeNs at) {
-  link.due_at = at;
   if constexpr (Policy::kIsVirtual) {
-    policy_.schedule(at, index, 0);
+    // Each packet that comes to a link which waits asks for the same time.
+    if (link.due_at != at) policy_.schedule(at, index, 0);
+    link.due_at = at;
     return;
   }
+  link.due_at = at;
   Header& header = image_.header();
   if (!link.is_timed.exchange(1, std::memory_order_acq_rel)) {
     LinkIndex first = header.timed.load(std::memory_order_relaxed);

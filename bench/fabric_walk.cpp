@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/trace.h"
+#include "fabric/data/fabric_for_test.h"
+
+/// What it costs to move a packet across switches of the fabric: nanoseconds and instructions with
+/// one thread that does everything, and what two processes reach. `fabric_walk --count`: only the
+/// instructions.
+namespace {
+
+using namespace verbatim;
+using namespace verbatim::fabric;
+
+constexpr std::uint32_t kSmallBytes = 64;
+constexpr std::uint32_t kLargeBytes = 4096 + 26;
+constexpr Qpn kNumber{1u << kQpnRangeBits};
+
+/// A row of switches with a program at either end, both in this process.
+struct Row {
+  explicit Row(unsigned switches) : fabric(row_of_switches(switches, 2)) {}
+  void post(std::uint32_t bytes) {
+    const std::array<ByteSpan, 1> pieces{ByteSpan(packet).first(bytes)};
+    if (!fabric.ends[0]->reserve(0, bytes)) return;
+    fabric.ends[0]->post({.pieces = pieces, .dlid = fabric.lid(1), .destination = kNumber});
+  }
+  void push() { fabric.ends[0]->push(fabric.walker()); }
+  std::size_t receive() {
+    return fabric.ends[1]->receive(fabric.walker(), 0, [&](const IncomingPacket& incoming) {
+      seen = std::to_integer<unsigned>(incoming.bytes.front());
+    });
+  }
+  void move(unsigned batch) {
+    for (unsigned i = 0; i < batch; ++i) post(kSmallBytes);
+    push();
+    receive();
+  }
+  TestFabric fabric;
+  std::array<std::byte, kLargeBytes> packet{};
+  unsigned seen = 0;
+};
+
+double nanoseconds(Row& row, unsigned batch) {
+  constexpr unsigned kPackets = 16'000;
+  double best = 1e9;
+  for (int round = 0; round < 15; ++round) {
+    const TimeNs begin = monotonic_now();
+    for (unsigned i = 0; i < kPackets; i += batch) row.move(batch);
+    best = std::min(best, static_cast<double>(monotonic_now() - begin) / kPackets);
+  }
+  return best;
+}
+
+std::size_t instructions(unsigned switches, unsigned batch) {
+  const auto parts = trace::parts_of([=] {
+    Row row(switches);
+    for (int i = 0; i < 100; ++i) row.move(batch);
+    trace::breakpoint();
+    row.move(batch);
+    trace::breakpoint();
+  });
+  return parts.front().size() / batch;
+}
+
+/// What two processes share besides the fabric.
+struct Shared {
+  std::atomic<std::uint32_t> round;  // Of the ping that is awaited.
+  std::atomic<std::uint64_t> received;
+  std::atomic<bool> ends;
+};
+
+void use_processor(unsigned number) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(number, &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+/// Packets of that size one way, in batches of 16, while both spin; packets a second.
+double one_way(unsigned switches, std::uint32_t bytes) {
+  Row row(switches);
+  void* const memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto* const shared = new (memory) Shared{};
+  const pid_t receiver = fork();
+  if (receiver == 0) {
+    use_processor(1);
+    const auto mover = std::move(row.fabric.shared->join().value());
+    std::array<std::byte, kLargeBytes> into;
+    while (!shared->ends) {
+      shared->received +=
+          row.fabric.ends[1]->receive(mover->walker(), 0, [&](const IncomingPacket& incoming) {
+            std::memcpy(into.data(), incoming.bytes.data(), incoming.bytes.size());
+          });
+    }
+    _exit(0);
+  }
+  cpu_set_t all;
+  sched_getaffinity(0, sizeof all, &all);
+  use_processor(0);
+  constexpr TimeNs kTime = 300 * kMillisecond;
+  const TimeNs begin = monotonic_now();
+  TimeNs now = begin;
+  for (; now < begin + kTime; now = monotonic_now()) {
+    for (unsigned i = 0; i < 16; ++i) row.post(bytes);
+    row.push();
+  }
+  const double rate =
+      static_cast<double>(shared->received.load()) / static_cast<double>(now - begin) * 1e9;
+  shared->ends = true;
+  waitpid(receiver, nullptr, 0);
+  sched_setaffinity(0, sizeof all, &all);
+  return rate;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool only_counts = argc > 1 && std::string_view(argv[1]) == "--count";
+  std::printf("one thread, 64 B            instructions   ns a packet\n");
+  for (const unsigned switches : {1u, 2u, 3u}) {
+    for (const unsigned batch : {1u, 16u}) {
+      const std::size_t count = instructions(switches, batch);
+      Row row(switches);
+      const double time = only_counts ? 0 : nanoseconds(row, batch);
+      std::printf("%u switches, batches of %2u   %12zu   %11.1f\n", switches, batch, count, time);
+    }
+  }
+  if (only_counts) return 0;
+  std::printf("two processes, one way     64 B, M/s   4 KiB, GB/s\n");
+  for (const unsigned switches : {1u, 3u}) {
+    std::printf("%u switches                 %9.2f   %11.2f\n", switches,
+                one_way(switches, kSmallBytes) / 1e6, one_way(switches, kLargeBytes) * 4096 / 1e9);
+  }
+  return 0;
+}
