@@ -169,6 +169,24 @@ std::optional<ClientId> Dispatcher::take_reply(SpecialQp qp, const Mad& mad,
   return client_of(header.transaction);
 }
 
+std::optional<ClientId> Dispatcher::taker(SpecialQp qp, const Mad& mad,
+                                          const wire::MadHeader& header) const {
+  const auto found =
+      classes_.find({qp, header.management_class, header.class_version, oui_of(header, mad.bytes)});
+  if (found == classes_.end()) return {};
+  const ClientId client = found->second[raw(header.method)];
+  return client == ClientId{} ? std::nullopt : std::optional(client);
+}
+
+std::optional<ClientId> Dispatcher::addressee(SpecialQp qp, const Mad& mad) const {
+  const auto header = wire::decode_mad_header(mad.bytes);
+  if (!header) return {};
+  if (!is_response(*header)) return taker(qp, mad, *header);
+  const auto client = clients_.find(client_of(header->transaction));
+  return client == clients_.end() || client->second != qp ? std::nullopt
+                                                          : std::optional(client->first);
+}
+
 Dispatcher::Decision Dispatcher::route(SpecialQp qp, const Mad& mad) {
   const auto header = wire::decode_mad_header(mad.bytes);
   if (!header) return {};
@@ -176,13 +194,7 @@ Dispatcher::Decision Dispatcher::route(SpecialQp qp, const Mad& mad) {
     const auto client = take_reply(qp, mad, *header);
     return {.client = client, .is_reply = client.has_value()};
   }
-  const auto found = classes_.find(
-      {qp, header->management_class, header->class_version, oui_of(*header, mad.bytes)});
-  if (found != classes_.end()) {
-    if (const ClientId client = found->second[raw(header->method)]; client != ClientId{}) {
-      return {.client = client};
-    }
-  }
+  if (const auto client = taker(qp, mad, *header)) return {.client = client};
   return {.answer_unsupported =
               header->method == wire::MadMethod::get || header->method == wire::MadMethod::set};
 }

@@ -62,6 +62,10 @@ class Dispatcher {
   /// method and OUI; a Get or Set that no client takes is answered.
   Decision route(SpecialQp qp, const Mad& mad);
 
+  /// The client that a datagram is for, whether its reply is awaited or not: `route` decides about
+  /// the message of which this is a segment.
+  std::optional<ClientId> addressee(SpecialQp qp, const Mad& mad) const;
+
   /// A request that was not answered in time: its client, and the id it was sent by. One at a time.
   std::optional<std::pair<ClientId, std::uint64_t>> take_expired(TimeNs now);
   /// When the next one is due; kNever where nobody waits.
@@ -79,6 +83,7 @@ class Dispatcher {
   };
   using Requests = std::map<std::uint64_t, Request>;  // By transaction id.
 
+  std::optional<ClientId> taker(SpecialQp qp, const Mad& mad, const wire::MadHeader& header) const;
   std::optional<ClientId> take_reply(SpecialQp qp, const Mad& mad, const wire::MadHeader& header);
   void forget(Requests::iterator request);
 

@@ -175,6 +175,23 @@ TEST_F(DispatcherTest, DirectedRouteNamesNoPeer) {
   EXPECT_EQ(taker(from_elsewhere, SpecialQp::qp0), client);
 }
 
+TEST_F(DispatcherTest, SegmentHasAnAddresseeWhetherItsMessageIsAwaitedOrNot) {
+  const ClientId client =
+      add({.management_class = kAdministration, .methods = methods({MadMethod::get_table})});
+  const wire::MadHeader request{.management_class = kAdministration,
+                                .method = MadMethod::get_table};
+  EXPECT_EQ(dispatcher_.addressee(SpecialQp::qp1, Datagram(request).mad()), client);
+  const wire::MadHeader response{.management_class = kAdministration,
+                                 .method = MadMethod::get_table_response,
+                                 .transaction = std::uint64_t{raw(client)} << 32 | 5};
+  EXPECT_EQ(dispatcher_.addressee(SpecialQp::qp1, Datagram(response).mad()), client);
+  EXPECT_EQ(dispatcher_.addressee(SpecialQp::qp0, Datagram(response).mad()), std::nullopt);
+  EXPECT_EQ(taker(Datagram(response)), std::nullopt);
+  dispatcher_.remove(client);
+  EXPECT_EQ(dispatcher_.addressee(SpecialQp::qp1, Datagram(response).mad()), std::nullopt);
+  EXPECT_EQ(dispatcher_.addressee(SpecialQp::qp1, Datagram(request).mad()), std::nullopt);
+}
+
 TEST_F(DispatcherTest, ResponseThatNobodyAwaitsIsNotAnswered) {
   add({.management_class = kAdministration, .methods = std::bitset<128>().set()});
   const auto decision = dispatcher_.route(SpecialQp::qp1, Datagram(reply(5)).mad());

@@ -130,6 +130,16 @@ class Attributes(unittest.TestCase):
             BED.run("H1", "smpquery", operation, str(lids()["H2"]), "1")
         self.assertIn("H4", BED.run("H1", "smpquery", "-D", "ND", "0,1,4,1"))
 
+    def test_perfquery(self):
+        for node, port in (("S2", 1), ("H2", 1)):
+            counters = fields_of(BED.run("H1", "perfquery", str(lids()[node]), str(port)))
+            self.assertEqual(counters["SymbolErrorCounter"], "0")
+            self.assertIn("PortXmitPkts", BED.run("H1", "perfquery", "-x", str(lids()[node]), str(port)))
+
+    def test_ibqueryerrors(self):
+        text = BED.run("H1", "ibqueryerrors")
+        self.assertIn(f"{len(NODES)} nodes checked, 0 bad nodes found", text)
+
     def test_ibportstate_of_a_switch_goes_by_a_mixed_route(self):
         text = BED.run("H3", "ibportstate", str(lids()["S3"]), "1", "query")
         self.assertEqual(fields_of(text)["LinkState"], "Active")
@@ -138,6 +148,10 @@ class Attributes(unittest.TestCase):
 class Administration(unittest.TestCase):
     def test_class_port_info(self):
         self.assertIn("Capability mask..........0x2602", BED.run("H3", "saquery", "CPI"))
+
+    def test_tables_come_whole_by_rmpp(self):
+        self.assertEqual(set(re.findall(r"NodeDescription\.+(\S+)", BED.run("H4", "saquery", "NR"))), set(NODES))
+        self.assertEqual(BED.run("H4", "saquery", "LR").count("LinkRecord dump"), len(CABLES) + len(HOSTS))
 
     def test_a_path(self):
         text = BED.run("H2", "saquery", "--src-to-dst", f"{lids()['H2']}:{lids()['H4']}")

@@ -53,7 +53,9 @@ struct Form {
 [[noreturn]] void become_daemon(std::vector<std::string>& arguments, int ready, int log,
                                 bool reads_input) {
   setsid();
-  if (!reads_input) dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+  if (const int null = open("/dev/null", O_RDONLY | O_CLOEXEC); null >= 0 && !reads_input) {
+    dup2(null, STDIN_FILENO);
+  }
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
   if (ready == kReadyFd) {

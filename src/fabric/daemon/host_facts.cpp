@@ -131,8 +131,8 @@ protocol::HostDescription describe(const ManagementNet& net, std::uint32_t host)
   protocol::put_text(out.hardware, fmt::format("{:#x}", info.revision));
   protocol::put_text(out.name, text_of(net.node_description({host, 1}).text));
   out.port_count = std::min<std::uint32_t>(node.ports, protocol::kPortsMax);
-  for (std::uint8_t port = 1; port <= out.port_count; ++port) {
-    out.ports[port - 1u] = describe_port(net, {host, port});
+  for (unsigned i = 0; i < out.port_count; ++i) {
+    out.ports[i] = describe_port(net, {host, static_cast<std::uint8_t>(i + 1)});
   }
   return out;
 }

@@ -30,6 +30,12 @@ bool has_rmpp(std::uint8_t management_class) {
          management_class == 0x12 || has_oui(management_class);
 }
 
+/// A program says so by RMPP's Active flag in the first bytes (IBA 13.6.2.1).
+bool is_segmented(ByteSpan bytes) {
+  constexpr std::size_t kFlagsAt = 26;
+  return bytes.size() > kFlagsAt && (bytes[kFlagsAt] & std::byte{1}) != std::byte{0};
+}
+
 mad::SpecialQp qp_of(std::uint8_t management_class) {
   return management_class == 0x01 || management_class == 0x81 ? mad::SpecialQp::qp0
                                                               : mad::SpecialQp::qp1;
@@ -65,11 +71,11 @@ Result<std::uint32_t> PortAgents::add(FileId file, const protocol::RegisterAgent
                        .methods = methods_of(wanted.methods),
                        .oui = has_oui(wanted.management_class) ? wanted.oui : 0});
   if (!client) return std::unexpected(client.error());
-  agents_.emplace(*client,
-                  Agent{.file = file,
-                        .number = number,
-                        .qp = qp,
-                        .has_kernel_rmpp = wanted.rmpp_version != 0 && wanted.has_own_rmpp == 0});
+  Agent agent{.file = file, .number = number, .qp = qp};
+  if (wanted.rmpp_version != 0 && wanted.has_own_rmpp == 0) {
+    agent.rmpp = std::make_unique<mad::RmppEngine>();
+  }
+  agents_.emplace(*client, std::move(agent));
   return number;
 }
 
@@ -107,7 +113,8 @@ void PortAgents::send(FileId file, const protocol::MadRecord& record, ByteSpan b
 
 Result<void> PortAgents::try_send(mad::ClientId client, const protocol::MadRecord& record,
                                   ByteSpan bytes, const PortIdentifiers& port, TimeNs now) {
-  const Agent& agent = agents_.at(client);
+  Agent& agent = agents_.at(client);
+  if (agent.rmpp && is_segmented(bytes)) return send_message(agent, record, bytes, port, now);
   auto datagram = make_datagram(agent, record, bytes, port);
   if (!datagram) return std::unexpected(datagram.error());
   const auto header = wire::decode_mad_header(datagram->mad);
@@ -135,6 +142,53 @@ Result<void> PortAgents::expect_reply(Request& request, TimeNs now) {
   outputs_.push_back(Transmit{request.datagram});
   requests_.insert_or_assign(*transaction, request);
   return {};
+}
+
+/// A message of any length: RMPP cuts it into segments. Only responses are so long that programs
+/// send them so.
+Result<void> PortAgents::send_message(Agent& agent, const protocol::MadRecord& record,
+                                      ByteSpan bytes, const PortIdentifiers& port, TimeNs now) {
+  const ByteSpan start = bytes.first(std::min(bytes.size(), wire::kMadBytes));
+  const auto first = make_datagram(agent, record, start, port);
+  if (!first) return std::unexpected(first.error());
+  const auto header = wire::decode_mad_header(first->mad);
+  if (!header || !mad::is_response(*header)) {
+    return refuse(EOPNOTSUPP, "a request of more than one segment");
+  }
+  const mad::RmppPeer peer{
+      .path = first->path, .qpn = first->destination_qp, .pkey_index = record.address.pkey_index};
+  const mad::RmppPatience patience{.ack_timeout = record.timeout_ms * kMillisecond,
+                                   .retries = record.retries};
+  if (auto sent = agent.rmpp->send(peer, bytes, patience); !sent) return sent;
+  drain(agent, port, now);
+  return {};
+}
+
+void PortAgents::drain(Agent& agent, const PortIdentifiers& port, TimeNs now) {
+  while (const auto packet = agent.rmpp->take_packet(now)) {
+    ManagementDatagram datagram{.path = packet->peer.path,
+                                .source_qp = wire::kManagementQpn,
+                                .destination_qp = packet->peer.qpn,
+                                .qkey = raw(wire::kManagementQKey),
+                                .mad = packet->mad};
+    datagram.path.slid = port.lid;
+    if (packet->peer.pkey_index < port.pkeys.size()) {
+      datagram.pkey = port.pkeys[packet->peer.pkey_index];
+    }
+    outputs_.push_back(Transmit{datagram});
+  }
+  while (const auto message = agent.rmpp->take_message()) {
+    ManagementDatagram first{.path = message->from.path,
+                             .source_qp = message->from.qpn,
+                             .destination_qp = wire::kManagementQpn,
+                             .qkey = raw(wire::kManagementQKey)};
+    std::swap(first.path.dlid, first.path.slid);
+    const ByteSpan bytes = message->bytes;
+    std::ranges::copy(bytes.first(std::min(bytes.size(), wire::kMadBytes)), first.mad.begin());
+    route(agent.qp, first, bytes, port);
+  }
+  while (agent.rmpp->take_finished()) {  // Its program is told nothing, as by Linux.
+  }
 }
 
 Result<ManagementDatagram> PortAgents::make_datagram(const Agent& agent,
@@ -179,8 +233,26 @@ void PortAgents::give_back(FileId file, const protocol::MadRecord& record, ByteS
 }
 
 void PortAgents::on_datagram(const ManagementDatagram& datagram, const PortIdentifiers& port,
-                             TimeNs /*now*/) {
+                             TimeNs now) {
   const auto qp = datagram.destination_qp == kSubnetQp ? mad::SpecialQp::qp0 : mad::SpecialQp::qp1;
+  if (mad::RmppEngine::is_rmpp(datagram.mad)) {
+    const auto client = dispatcher_.addressee(qp, mad_of(datagram.path.slid, datagram));
+    if (client && agents_.at(*client).rmpp) {
+      Agent& agent = agents_.at(*client);
+      mad::RmppPeer peer{.path = datagram.path,
+                         .qpn = datagram.source_qp,
+                         .pkey_index = address_of(datagram, port).pkey_index};
+      std::swap(peer.path.dlid, peer.path.slid);
+      agent.rmpp->on_packet(peer, datagram.mad, now);
+      return drain(agent, port, now);
+    }
+  }
+  route(qp, datagram, datagram.mad, port);
+}
+
+/// `datagram` is the first, or only, one of the message.
+void PortAgents::route(mad::SpecialQp qp, const ManagementDatagram& datagram, ByteSpan message,
+                       const PortIdentifiers& port) {
   const auto decision = dispatcher_.route(qp, mad_of(datagram.path.slid, datagram));
   if (decision.answer_unsupported) {
     outputs_.push_back(Transmit{unsupported_answer(datagram)});
@@ -192,10 +264,15 @@ void PortAgents::on_datagram(const ManagementDatagram& datagram, const PortIdent
   outputs_.push_back(
       Delivery{.file = agent.file,
                .record = {.agent = agent.number, .address = address_of(datagram, port)},
-               .bytes = {datagram.mad.begin(), datagram.mad.end()}});
+               .bytes = {message.begin(), message.end()}});
 }
 
-void PortAgents::on_time(TimeNs now) {
+void PortAgents::on_time(const PortIdentifiers& port, TimeNs now) {
+  for (auto& [client, agent] : agents_) {
+    if (!agent.rmpp || agent.rmpp->deadline() > now) continue;
+    agent.rmpp->on_time(now);
+    drain(agent, port, now);
+  }
   while (const auto expired = dispatcher_.take_expired(now)) {
     auto node = requests_.extract(expired->second);
     Request& request = node.mapped();
@@ -205,6 +282,14 @@ void PortAgents::on_time(TimeNs now) {
     }
     give_back(agents_.at(request.client).file, request.record, request.datagram.mad, ETIMEDOUT);
   }
+}
+
+TimeNs PortAgents::deadline() const {
+  TimeNs first = dispatcher_.deadline();
+  for (const auto& [client, agent] : agents_) {
+    if (agent.rmpp) first = std::min(first, agent.rmpp->deadline());
+  }
+  return first;
 }
 
 std::optional<PortOutput> PortAgents::take_output() {

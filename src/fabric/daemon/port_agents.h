@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "fabric/management/management_net.h"
 #include "fabric/protocol/messages.h"
 #include "mad/dispatcher.h"
+#include "mad/rmpp/rmpp_engine.h"
 
 /// The management agents that programs have on one port of a host: what Linux does behind
 /// /dev/infiniband/umadN. Without I/O.
@@ -58,9 +60,10 @@ class PortAgents {
             const PortIdentifiers& port, TimeNs now);
   /// A datagram arrives that the port's own agents do not answer.
   void on_datagram(const ManagementDatagram& datagram, const PortIdentifiers& port, TimeNs now);
-  /// Requests that have waited long enough are sent again, or come back with ETIMEDOUT.
-  void on_time(TimeNs now);
-  TimeNs deadline() const { return dispatcher_.deadline(); }
+  /// Requests that have waited long enough are sent again, or come back with ETIMEDOUT; segments
+  /// are sent again.
+  void on_time(const PortIdentifiers& port, TimeNs now);
+  TimeNs deadline() const;
 
   /// To be taken, in order, after each of the calls above.
   std::optional<PortOutput> take_output();
@@ -70,7 +73,7 @@ class PortAgents {
     FileId file{};
     std::uint32_t number = 0;
     mad::SpecialQp qp{};
-    bool has_kernel_rmpp = false;
+    std::unique_ptr<mad::RmppEngine> rmpp{};  // If segments are not the program's to make.
   };
   struct Request {
     mad::ClientId client{};
@@ -83,6 +86,12 @@ class PortAgents {
   Result<ManagementDatagram> make_datagram(const Agent& agent, const protocol::MadRecord& record,
                                            ByteSpan bytes, const PortIdentifiers& port) const;
   Result<void> expect_reply(Request& request, TimeNs now);
+  Result<void> send_message(Agent& agent, const protocol::MadRecord& record, ByteSpan bytes,
+                            const PortIdentifiers& port, TimeNs now);
+  void route(mad::SpecialQp qp, const ManagementDatagram& datagram, ByteSpan message,
+             const PortIdentifiers& port);
+  /// Sends and delivers what the agent's RMPP has made.
+  void drain(Agent& agent, const PortIdentifiers& port, TimeNs now);
   Result<void> try_send(mad::ClientId client, const protocol::MadRecord& record, ByteSpan bytes,
                         const PortIdentifiers& port, TimeNs now);
   void give_back(FileId file, const protocol::MadRecord& record, ByteSpan bytes, int error);

@@ -1,7 +1,9 @@
 #include "fabric/daemon/port_agents.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -134,12 +136,12 @@ TEST_F(PortAgentsTest, UnansweredRequestIsRepeatedAndThenComesBack) {
   const auto first = take<Transmit>();
   ASSERT_TRUE(first);
   EXPECT_EQ(agents.deadline(), 100 * kMillisecond);
-  agents.on_time(100 * kMillisecond);
+  agents.on_time(kPort, 100 * kMillisecond);
   const auto second = take<Transmit>();
   ASSERT_TRUE(second);
   EXPECT_EQ(second->datagram.mad, first->datagram.mad);
   EXPECT_EQ(agents.deadline(), 200 * kMillisecond);
-  agents.on_time(200 * kMillisecond);
+  agents.on_time(kPort, 200 * kMillisecond);
   const auto given_back = take<Delivery>();
   ASSERT_TRUE(given_back);
   EXPECT_EQ(given_back->record.status, static_cast<std::uint32_t>(ETIMEDOUT));
@@ -194,6 +196,97 @@ TEST_F(PortAgentsTest, ResponseOfAProgramKeepsItsTransactionId) {
   add(kFile, kAdministration, 1u << 1);
   send(datagram(kAdministration, wire::MadMethod::get_response, 0x1234'5678'9abc'def0));
   EXPECT_EQ(transaction_of(take<Transmit>()->datagram.mad), 0x1234'5678'9abc'def0u);
+}
+
+/// Two ports, whose datagrams cross at once; every `lose_each`th of them is lost.
+class RmppTest : public testing::Test {
+ protected:
+  struct End {
+    PortAgents agents;
+    PortIdentifiers port;
+    std::vector<Delivery> deliveries;
+  };
+  RmppTest() {
+    client.port = {.lid = Lid{4}, .lmc = 0, .gid = {}, .pkeys = kPKeys};
+    server.port = {.lid = Lid{9}, .lmc = 0, .gid = {}, .pkeys = kPKeys};
+    const protocol::RegisterAgent asks{
+        .management_class = kAdministration, .class_version = 2, .rmpp_version = 1};
+    EXPECT_TRUE(client.agents.add(kFile, asks));
+    protocol::RegisterAgent serves = asks;
+    serves.methods[0] = 1u << 0x12;
+    EXPECT_TRUE(server.agents.add(kFile, serves));
+  }
+  void send(End& from, ByteSpan bytes, Lid to, std::uint32_t timeout_ms, std::uint32_t retries) {
+    from.agents.send(kFile,
+                     {.timeout_ms = timeout_ms,
+                      .retries = retries,
+                      .length = static_cast<std::uint32_t>(bytes.size()),
+                      .address = {.qpn = 1, .lid = raw(to)}},
+                     bytes, from.port, now);
+    pump();
+  }
+  void pump() {
+    while (move(client, server) || move(server, client)) {
+    }
+  }
+  bool move(End& from, End& to) {
+    const auto output = from.agents.take_output();
+    if (!output) return false;
+    if (const auto* const delivery = std::get_if<Delivery>(&*output)) {
+      from.deliveries.push_back(*delivery);
+    } else if (++crossed % lose_each != 0) {
+      to.agents.on_datagram(std::get<Transmit>(*output).datagram, to.port, now);
+    }
+    return true;
+  }
+  Bytes request() const {
+    Bytes bytes = datagram(kAdministration, static_cast<wire::MadMethod>(0x12), 7);
+    bytes[2] = std::byte{2};
+    return bytes;
+  }
+  /// To the request that the server was given.
+  std::vector<std::byte> long_answer(std::size_t size) const {
+    std::vector<std::byte> answer(size);
+    for (std::size_t i = 56; i < size; ++i) answer[i] = static_cast<std::byte>(i * 7 >> 3);
+    std::ranges::copy(ByteSpan(server.deliveries.at(0).bytes).first(56), answer.begin());
+    answer[3] = std::byte{0x92};
+    answer[24] = std::byte{1};  // RMPP version.
+    answer[26] = std::byte{1};  // Active.
+    return answer;
+  }
+
+  End client, server;
+  TimeNs now = kSecond;
+  std::uint64_t crossed = 0;
+  std::uint64_t lose_each = 1'000'000;
+};
+
+TEST_F(RmppTest, LongAnswerArrivesWhole) {
+  send(client, request(), server.port.lid, 1000, 0);
+  ASSERT_EQ(server.deliveries.size(), 1u);
+  const auto answer = long_answer(100'000);
+  send(server, answer, client.port.lid, 100, 3);
+  ASSERT_EQ(client.deliveries.size(), 1u);
+  const auto& got = client.deliveries[0].bytes;
+  ASSERT_EQ(got.size(), answer.size());
+  EXPECT_TRUE(std::equal(got.begin() + 56, got.end(), answer.begin() + 56));
+  EXPECT_EQ(client.deliveries[0].record.address.lid, 9);
+}
+
+TEST_F(RmppTest, LostSegmentsAreSentAgain) {
+  send(client, request(), server.port.lid, 30'000, 0);
+  ASSERT_EQ(server.deliveries.size(), 1u);
+  lose_each = 50;
+  const auto answer = long_answer(50'000);
+  send(server, answer, client.port.lid, 100, 10);
+  for (int i = 0; i < 100 && client.deliveries.empty(); ++i) {
+    now += 100 * kMillisecond;
+    client.agents.on_time(client.port, now);
+    server.agents.on_time(server.port, now);
+    pump();
+  }
+  ASSERT_EQ(client.deliveries.size(), 1u);
+  EXPECT_EQ(client.deliveries[0].bytes.size(), answer.size());
 }
 
 }  // namespace

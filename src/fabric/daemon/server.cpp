@@ -220,7 +220,7 @@ TimeNs Server::deadline() const {
 void Server::on_time(TimeNs now) {
   if (net_.deadline() <= now) net_.on_time(now);
   for (const auto& [port, due] : deadlines_) {
-    if (due <= now) agents_of(port).on_time(now);
+    if (due <= now) agents_of(port).on_time(identifiers(net_, port), now);
   }
   carry_out(now);
   if (views_due_ <= now) write_changed_views();

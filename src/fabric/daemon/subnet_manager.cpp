@@ -79,7 +79,9 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  if (const int null = open("/dev/null", O_RDONLY | O_CLOEXEC); null >= 0) {
+    dup2(null, STDIN_FILENO);
+  }
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   execve(program.c_str(), pointers_to(arguments).data(), pointers_to(environment).data());

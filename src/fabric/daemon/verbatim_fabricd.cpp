@@ -100,7 +100,9 @@ int run(int argc, char** argv) {
   if (!topology) return fail(line->ready, topology.error());
   line->options.topology = std::move(*topology);
   // It outlives whoever has started it, and keeps neither a pipe nor a folder in use.
-  dup2(UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)).get(), STDIN_FILENO);
+  if (const UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC)); null) {
+    dup2(null.get(), STDIN_FILENO);
+  }
   if (chdir("/") != 0) log(LogLevel::warn, "chdir: {}", std::strerror(errno));
   signal(SIGHUP, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
