@@ -13,8 +13,8 @@
 #include "fabric/data/fabric_for_test.h"
 
 /// What it costs to move a packet across switches of the fabric: nanoseconds and instructions with
-/// one thread that does everything, and what two processes reach. `fabric_walk --count`: only the
-/// instructions.
+/// one thread that does everything, and what two processes reach. `--count`: only the
+/// instructions; `--where`: their places, as steps.py reads them.
 namespace {
 
 using namespace verbatim;
@@ -59,15 +59,15 @@ double nanoseconds(Row& row, unsigned batch) {
   return best;
 }
 
-std::size_t instructions(unsigned switches, unsigned batch) {
-  const auto parts = trace::parts_of([=] {
-    Row row(switches);
-    for (int i = 0; i < 100; ++i) row.move(batch);
-    trace::breakpoint();
-    row.move(batch);
-    trace::breakpoint();
-  });
-  return parts.front().size() / batch;
+trace::Places places(unsigned switches, unsigned batch) {
+  return trace::parts_of([=] {
+           Row row(switches);
+           for (int i = 0; i < 100; ++i) row.move(batch);
+           trace::breakpoint();
+           row.move(batch);
+           trace::breakpoint();
+         })
+      .front();
 }
 
 /// What two processes share besides the fabric.
@@ -125,10 +125,14 @@ double one_way(unsigned switches, std::uint32_t bytes) {
 
 int main(int argc, char** argv) {
   const bool only_counts = argc > 1 && std::string_view(argv[1]) == "--count";
+  if (argc > 1 && std::string_view(argv[1]) == "--where") {
+    trace::print("3 switches, batch of 16", places(3, 16));
+    return 0;
+  }
   std::printf("one thread, 64 B            instructions   ns a packet\n");
   for (const unsigned switches : {1u, 2u, 3u}) {
     for (const unsigned batch : {1u, 16u}) {
-      const std::size_t count = instructions(switches, batch);
+      const std::size_t count = places(switches, batch).size() / batch;
       Row row(switches);
       const double time = only_counts ? 0 : nanoseconds(row, batch);
       std::printf("%u switches, batches of %2u   %12zu   %11.1f\n", switches, batch, count, time);

@@ -124,7 +124,7 @@ std::atomic<std::uint64_t>& Image::lanes_by_sl(const NodeRecord& node, unsigned 
     return host_tables(node).lanes_by_sl[in % (kHostPorts + 1)][out % (kHostPorts + 1)];
   }
   const unsigned ports = extent_.switch_ports + 1;
-  std::byte* const table = switch_tables(node) + layout_of_switch(extent_.switch_ports).lanes;
+  std::byte* const table = switch_tables(node) + switch_lanes_;
   return reinterpret_cast<std::atomic<std::uint64_t>*>(table)[in % ports * ports + out % ports];
 }
 
@@ -163,6 +163,7 @@ Result<Image> Image::map(UniqueFd fd, const Header& header) {
   image.management_capacity_ = header.management_capacity;
   image.first_end_link_ = header.extent.links - 2 * header.extent.ends;
   image.switch_stride_ = layout_of_switch(header.extent.switch_ports).stride;
+  image.switch_lanes_ = layout_of_switch(header.extent.switch_ports).lanes;
   image.movers_ = reinterpret_cast<MoverRecord*>(base + at.movers);
   image.nodes_ = reinterpret_cast<NodeRecord*>(base + at.nodes);
   image.first_stations_ = reinterpret_cast<NodeIndex*>(base + at.stations);

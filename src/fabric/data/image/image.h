@@ -134,6 +134,7 @@ class Image {
   std::uint32_t management_capacity_ = 0;
   LinkIndex first_end_link_ = 0;
   std::uint64_t switch_stride_ = 0;
+  std::uint64_t switch_lanes_ = 0;  // Where its SL to VL tables begin.
   MoverRecord* movers_ = nullptr;
   NodeRecord* nodes_ = nullptr;
   NodeIndex* first_stations_ = nullptr;  // By node of the topology.

@@ -33,12 +33,13 @@ bool Walker<Policy>::serve(LinkIndex index, LinkRecord& link) {
         return false;
       }
     }
-    Arbiter arbiter(link, image_.port(image_.node(link.start), link.start_port));
-    const unsigned lane = std::has_single_bit(waiting)
-                              ? static_cast<unsigned>(std::countr_zero(ready))
-                              : arbiter.choose(ready);
+    auto lane = static_cast<unsigned>(std::countr_zero(ready));
+    if (!std::has_single_bit(waiting)) {
+      Arbiter arbiter(link, image_.port(image_.node(link.start), link.start_port));
+      lane = arbiter.choose(ready);
+      arbiter.charge(image_.slot(link.lanes[lane].head).blocks);
+    }
     const Handle handle = link.lanes[lane].head;
-    arbiter.charge(image_.slot(handle).blocks);
     unqueue(link, lane);
     cross(index, link, lane, handle);
   }
