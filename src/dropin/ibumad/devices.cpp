@@ -205,7 +205,7 @@ int umad_get_issm_path(const char* ca_name, int portnum, char path[], int max) {
   const auto issm = ibumad::issm_path(ca_name, portnum);
   if (!issm) return ibumad::refused_negative("umad_get_issm_path", issm.error());
   if (static_cast<int>(issm->size()) >= max) return -ENOSPC;
-  std::strcpy(path, issm->c_str());
+  std::memcpy(path, issm->c_str(), issm->size() + 1);
   return 0;
 }
 
