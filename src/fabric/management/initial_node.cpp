@@ -27,6 +27,7 @@ void add_identity(PortInfo& port, const PortIdentity& identity) {
                       kCapabilityMask2 | kCommunicationManagement | kCapabilityMaskNotice |
                       kClientReregistration;
   port.capabilities2 = wire::port_capability2::kSetNodeDescription |
+                       wire::port_capability2::kPortInfoExtended |
                        wire::port_capability2::kWidth2x | wire::port_capability2::kSpeedHdr |
                        wire::port_capability2::kSpeedNdr | wire::port_capability2::kSpeedXdr;
   port.guid_cap = mad::kPortGuids;

@@ -23,7 +23,8 @@ std::uint64_t first_transaction(std::uint64_t seed, std::size_t node) {
 
 }  // namespace
 
-ManagementNet::ManagementNet(const Topology& topology, HostSoftware& software, std::uint64_t seed)
+ManagementNet::ManagementNet(const Topology& topology, HostSoftware& software, std::uint64_t seed,
+                             const MakeTables& make_tables)
     : topology_(topology), software_(software), links_(topology.links.size()) {
   const std::size_t nodes = topology.nodes.size();
   // Agents refer to each other's elements: none may move.
@@ -36,7 +37,9 @@ ManagementNet::ManagementNet(const Topology& topology, HostSoftware& software, s
     const std::uint8_t first_port = node.is_switch() ? 0 : 1;
     counts_.emplace_back(agents_.size(), node.ports.size(), data_counters_);
     performance_agents_.emplace_back(first_port, last_port, counts_.back());
-    tables_.push_back(std::make_unique<mad::PlainTables>(last_port, node.is_switch()));
+    tables_.push_back(make_tables
+                          ? make_tables(static_cast<std::uint32_t>(tables_.size()))
+                          : std::make_unique<mad::PlainTables>(last_port, node.is_switch()));
     first_ports_.push_back(ports);
     ports += node.ports.size();
     const auto transaction = first_transaction(seed, agents_.size());

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,14 +47,19 @@ class HostSoftware {
   ~HostSoftware() = default;
 };
 
+/// Makes the tables of a node, by its place in `Topology::nodes`, for the data path to read.
+using MakeTables = std::function<std::unique_ptr<mad::NodeTables>(std::uint32_t node)>;
+
 /// All nodes' management agents, and how management datagrams get from port to port: hop by hop
 /// over links that are up, by directed route, by the switches' forwarding tables, or mixed. One
 /// thread; no clock, no sockets. A datagram arrives, and is answered, within `send`.
 class ManagementNet {
  public:
   /// All links are up, and wait for a subnet manager. Topology and software must outlive the net.
-  /// `seed` makes the transaction ids of traps.
-  ManagementNet(const Topology& topology, HostSoftware& software, std::uint64_t seed);
+  /// `seed` makes the transaction ids of traps. Tables are in plain memory unless `make_tables` is
+  /// there.
+  ManagementNet(const Topology& topology, HostSoftware& software, std::uint64_t seed,
+                const MakeTables& make_tables = {});
   ManagementNet(const ManagementNet&) = delete;
   ManagementNet& operator=(const ManagementNet&) = delete;
 

@@ -2,11 +2,13 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 
 #include <gtest/gtest.h>
 
 #include "fabric/management/net_test_util.h"
 #include "fabric/topology/generate.h"
+#include "mad/sma/plain_tables.h"
 
 namespace verbatim::fabric {
 namespace {
@@ -161,6 +163,33 @@ TEST(ManagementNet, LoopInTheForwardingTablesEnds) {
   }
   // S1 and S2 send to each other.
   EXPECT_FALSE(bench.get<NodeInfo>(h1, Lid{7}, SubnetAttribute::node_info));
+}
+
+/// The data path gives tables of its own, which it reads while packets pass.
+TEST(ManagementNet, WritesIntoTheTablesOfTheDataPath) {
+  const Topology topology = topology_of(kTriangle);
+  Recorder software;
+  std::vector<const mad::NodeTables*> made;
+  const ManagementNet net(topology, software, 1, [&](std::uint32_t node) {
+    EXPECT_EQ(node, made.size());
+    const Node& of = topology.nodes[node];
+    auto tables = std::make_unique<mad::PlainTables>(of.ports, of.kind == NodeKind::switch_node);
+    made.push_back(tables.get());
+    return tables;
+  });
+  ASSERT_EQ(made.size(), topology.nodes.size());
+  EXPECT_EQ(net.pkeys({3, 1}).data(), made[3]->p_keys(1).data());
+}
+
+TEST(ManagementNet, ExtendedPortInfoHasNoErrorCorrectionToChoose) {
+  NetBench bench(topology_of(kTriangle));
+  const auto ask = [&bench](MadMethod method, std::uint32_t port) {
+    return bench.ask(bench.place("H1"), Hops{1},
+                     NetBench::request(method, SubnetAttribute::port_info_extended, port));
+  };
+  EXPECT_EQ(ask(MadMethod::get, 3)->status, MadStatus::ok);
+  EXPECT_EQ(ask(MadMethod::get, 37)->status, MadStatus::invalid_value);
+  EXPECT_EQ(ask(MadMethod::set, 3)->status, MadStatus::unsupported_attribute);
 }
 
 }  // namespace

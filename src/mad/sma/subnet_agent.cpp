@@ -99,6 +99,12 @@ MadStatus SubnetAgent::get(std::uint8_t arrival, Smp& smp) const {
       return Status::ok;
     case SubnetAttribute::port_info:
       return get_port_info(arrival, smp);
+    case SubnetAttribute::port_info_extended:
+      // Its CapabilityMask is 0: no error correction can be chosen.
+      smp.data.fill(std::byte{0});
+      return named_port(arrival, wire::modifier_as<wire::PortInfoModifier>(smp.modifier).port)
+                 ? Status::ok
+                 : Status::invalid_value;
     default:
       return get_table(arrival, smp);
   }
@@ -107,6 +113,7 @@ MadStatus SubnetAgent::get(std::uint8_t arrival, Smp& smp) const {
 MadStatus SubnetAgent::set(std::uint8_t arrival, const Smp& smp, SubnetEffects& out) {
   switch (smp.attribute) {
     case SubnetAttribute::node_info:
+    case SubnetAttribute::port_info_extended:
       return Status::unsupported_attribute;
     case SubnetAttribute::node_description:
       return set_node_description(smp);
