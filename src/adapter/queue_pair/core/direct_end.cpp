@@ -21,6 +21,11 @@ bool DirectEnd::is_allowed() const {
          options.type != QpType::raw_packet;
 }
 
+arena::PeerName DirectEnd::name_on_path(const Gid& name, const SocketAddress& peer) const {
+  using arena::PathKind;
+  return {name, core_.around.is_iwarp ? PathKind::stream : arena::kind_of(roce_path(peer))};
+}
+
 std::unique_ptr<DirectLink> DirectEnd::link_to(const SocketAddress& address, Qpn peer_number,
                                                const Gid& own_name) {
   PeerDirectory& peers = core_.around.peers;
@@ -31,8 +36,7 @@ std::unique_ptr<DirectLink> DirectEnd::link_to(const SocketAddress& address, Qpn
   return std::make_unique<DirectLink>(
       std::move(peer), DirectLink::Config{.reliable = core_.is_reliable(),
                                           .own_qpn = core_.number,
-                                          .own_gid = own_name,
-                                          .version = roce_version(address),
+                                          .own_name = name_on_path(own_name, address),
                                           .peer_qpn = peer_number,
                                           .timeout = attributes.timeout,
                                           .retry_count = attributes.retry_count,
@@ -73,8 +77,7 @@ void DirectEnd::open_target(const Gid& peer_name) {
   if (options.receive_cq != nullptr) target_.receive_cq = options.receive_cq->ring();
   const QueuePairAttributes& attributes = core_.attributes;
   target_.access = attributes.access;
-  target_.peer_gid = peer_name;
-  target_.version = roce_version(core_.peer);
+  target_.peer_name = name_on_path(peer_name, core_.peer);
   target_.min_rnr_timer = attributes.min_rnr_timer;
   target_.max_dest_rd_atomic = attributes.max_dest_rd_atomic;
   target_.established = false;

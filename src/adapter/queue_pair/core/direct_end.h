@@ -85,6 +85,8 @@ class DirectEnd {
   }
 
  private:
+  /// Of one end, and of the kind of path to the peer.
+  arena::PeerName name_on_path(const Gid& name, const SocketAddress& peer) const;
   void flush_held();
   void serve_owner_request();
 
