@@ -28,7 +28,7 @@ _verbatim_other_command() {
 
 _verbatim() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command="" word
-  local node_options="--node --address --protocol --roce --device --profile" common="-h --help --version"
+  local node_options="--node --address --protocol --roce --device --profile --path" common="-h --help --version"
   COMPREPLY=()
   for ((word = 1; word < COMP_CWORD; ++word)); do
     case ${COMP_WORDS[word]} in
@@ -45,6 +45,9 @@ _verbatim() {
     --device) _verbatim_reply "verbatim0 mlx5_0 NAME_GUID NAME_NODE" "$current"; return ;;
     --profile) _verbatim_reply "verbatim connectx-7 rxe tiny" "$current"; return ;;
     --fault) _verbatim_reply "loss=1% delay=1ms duplicate=1% reorder=1% corrupt=0.1%" "$current"; return ;;
+    --path) _verbatim_reply "auto wire direct" "$current"; return ;;
+    --for) _verbatim_reply "10s 1min" "$current"; return ;;
+    -w | --write) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     --check) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     --fabric | --name) _verbatim_reply "$(_verbatim_fabrics)" "$current"; return ;;
     --host) _verbatim_reply "H1 H2 H3 H4" "$current"; return ;;
@@ -55,7 +58,7 @@ _verbatim() {
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
-    "") _verbatim_reply "run env config devices status fabric doctor $common" "$current" ;;
+    "") _verbatim_reply "run env config devices status fabric capture fault doctor $common" "$current" ;;
     run) _verbatim_reply "-- $node_options --fault --fabric --host $common" "$current" ;;
     env) _verbatim_reply "$node_options $common" "$current" ;;
     config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
@@ -70,6 +73,8 @@ _verbatim() {
     "fabric generate")
       _verbatim_reply "fat-tree dragonfly+ torus-2d torus-3d hypercube full-mesh two-subnets --hosts --switch-ports
         --oversubscription --rate --length --format $common" "$current" ;;
+    capture) _verbatim_reply "-- -w --write --for $node_options $common" "$current" ;;
+    fault) _verbatim_reply "$(_verbatim_nodes) off show loss=1% delay=1ms $common" "$current" ;;
     doctor) _verbatim_reply "-- --json $node_options $common" "$current" ;;
   esac
 }

@@ -12,6 +12,7 @@ Result<void> LinkDecorators::set_faults(std::string_view plan) {
   auto parsed = link::FaultPlan::parse_for_programs(plan);
   if (!parsed) return std::unexpected(parsed.error());
   const std::lock_guard guard(lock_);
+  if (plan_ == *parsed) return {};  // The same packets go on to be the same.
   plan_ = *parsed;
   if (auto wrapped = wrap_links(); !wrapped) return wrapped;
   for (const auto& layers : layers_) layers->faults.set_plan(plan_);
@@ -19,21 +20,25 @@ Result<void> LinkDecorators::set_faults(std::string_view plan) {
   return {};
 }
 
-Result<int> LinkDecorators::start_capture() {
+Result<int> LinkDecorators::start_capture(std::uint64_t capture) {
+  const std::lock_guard guard(lock_);
+  if (capture_ == capture) return ring_;
   auto ring = link::CaptureRing::create();
   if (!ring) return std::unexpected(ring.error());
-  const int fd = (*ring)->fd();
-  const std::lock_guard guard(lock_);
-  is_capturing_ = true;
-  if (auto wrapped = wrap_links(); !wrapped) return std::unexpected(wrapped.error());
+  capture_ = capture;
+  if (auto wrapped = wrap_links(); !wrapped) {
+    capture_ = 0;
+    return std::unexpected(wrapped.error());
+  }
+  ring_ = (*ring)->fd();
   tap_.set_ring(std::move(*ring));
   choose_tops();
-  return fd;
+  return ring_;
 }
 
 void LinkDecorators::stop_capture() {
   const std::lock_guard guard(lock_);
-  is_capturing_ = false;
+  capture_ = 0;
   choose_tops();
   tap_.set_ring(nullptr);
 }
@@ -50,7 +55,7 @@ void LinkDecorators::follow_port() {
 
 /// Those that are not wrapped yet, where there is a reason.
 Result<void> LinkDecorators::wrap_links() {
-  if (plan_.is_off() && !is_capturing_) return {};
+  if (plan_.is_off() && capture_ == 0) return {};
   for (std::size_t i = 0; i < port_.gids().size(); ++i) {
     link::Stack& links = port_.links(i);
     const auto is_of = [&links](const auto& layers) { return &layers->links == &links; };
@@ -77,7 +82,7 @@ void LinkDecorators::choose_tops() {
   for (const auto& layers : layers_) {
     if (!plan_.is_off()) {
       layers->links.set_top(layers->faults);
-    } else if (is_capturing_) {
+    } else if (capture_ != 0) {
       layers->links.set_top(layers->capture);
     } else {
       layers->links.set_top(layers->links.base());

@@ -26,9 +26,9 @@ class LinkDecorators {
 
   /// `plan` as `link::FaultPlan` reads it; "off": packets pass. EINVAL, EMFILE.
   Result<void> set_faults(std::string_view plan);
-  /// Packets are captured from now on. Returns the descriptor of the buffer (borrowed), for
-  /// `verbatim capture`. ENOMEM, EMFILE.
-  Result<int> start_capture();
+  /// Packets are captured from now on, if that capture (a number, not 0) does not go on already.
+  /// Returns the descriptor of the ring (borrowed), for `verbatim capture`. ENOMEM, EMFILE.
+  Result<int> start_capture(std::uint64_t capture);
   void stop_capture();
   /// Links that the port got since: they are decorated, too.
   void follow_port();
@@ -55,7 +55,8 @@ class LinkDecorators {
   link::CaptureTap tap_;
   std::mutex lock_;  // Guards what follows.
   link::FaultPlan plan_;
-  bool is_capturing_ = false;
+  std::uint64_t capture_ = 0;  // The number of the capture that goes on; 0: there is none.
+  int ring_ = -1;              // Of the tap.
   std::vector<std::unique_ptr<Layers>> layers_;
 };
 

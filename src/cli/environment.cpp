@@ -19,6 +19,7 @@ namespace verbatim::cli {
 namespace {
 
 constexpr std::size_t kNodeNameMax = 63;
+constexpr std::array<std::string_view, 3> kPaths{"auto", "direct", "wire"};
 
 bool is_node_name(std::string_view name) {
   const auto is_alphanumeric = [](char c) {
@@ -110,6 +111,13 @@ Result<Variables> variables_for(const NodeChoice& choice, const std::string& dro
       return std::unexpected(fits.error());
     }
     variables.emplace_back(config::find_key(key)->variable, **value);
+  }
+  if (choice.path) {
+    if (std::ranges::find(kPaths, *choice.path) == kPaths.end()) {
+      return refuse(EINVAL,
+                    fmt::format("'{}' is no path: write auto, direct or wire", *choice.path));
+    }
+    variables.emplace_back("VERBATIM_PATH", *choice.path);
   }
   return variables;
 }

@@ -19,6 +19,7 @@ struct NodeChoice {
   std::optional<std::string> protocol;  // "iwarp".
   std::optional<std::string> device;    // A name or a rule: "mlx5_0", "NAME_GUID".
   std::optional<std::string> profile;   // "connectx-7".
+  std::optional<std::string> path;      // "wire".
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;

@@ -79,6 +79,8 @@ std::string HelpFormatter::make_usage(const CLI::App* app, std::string /*name*/)
   if (app->get_name() == "config") usage += " [NODE]";
   if (app->get_name() == "up") usage += " TOPOLOGY";
   if (app->get_name() == "generate") usage += " KIND --hosts N";
+  if (app->get_name() == "capture") usage += " -w FILE [-- COMMAND [ARGUMENT]...]";
+  if (app->get_name() == "fault") usage += " [NODE] FAULTS|off|show";
   if (app->get_name() == "doctor") usage += " [-- PROGRAM]";
   return usage + "\n";
 }

@@ -19,6 +19,8 @@ void add_node_options(CLI::App& command, NodeChoice& choice) {
       ->type_name("NAME");
   command.add_option("--profile", choice.profile, "Limits: verbatim, connectx-7, rxe or tiny")
       ->type_name("NAME");
+  command.add_option("--path", choice.path, "Within this machine: auto (default), wire or direct")
+      ->type_name("NAME");
 }
 
 }  // namespace verbatim::cli

@@ -1,24 +1,23 @@
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "agent/client/client.h"
 #include "cli/command.h"
 #include "cli/environment.h"
-#include "cli/executable.h"
 #include "cli/fabric/host.h"
+#include "cli/fault.h"
 #include "cli/help.h"
-#include "link/decorators/fault_plan.h"
+#include "cli/program.h"
 
 namespace verbatim::cli {
 namespace {
@@ -34,7 +33,7 @@ constexpr const char* kExamples =
     "--fault injects faults into the packets that the program sends (man 1 verbatim):\n"
     "loss, duplicate, reorder and corrupt are shares, delay is a time or a range;\n"
     "peer=IP+IP and opcode=WORD+WORD choose packets. Programs on one machine need\n"
-    "VERBATIM_PATH=wire, else their requests are no packets.\n"
+    "'--path wire', else their requests are no packets.\n"
     "\n"
     "--host runs the program on a host of an InfiniBand fabric ('verbatim fabric'):\n"
     "management programs see the host's device.\n"
@@ -61,40 +60,21 @@ void hold_node() {
 
 /// Prints the faults to be injected, with the seed that reproduces them.
 Result<void> set_faults(const std::string& text) {
-  auto plan = link::FaultPlan::parse_for_programs(text);
+  const auto plan = plan_with_seed(text);
   if (!plan) return std::unexpected(plan.error());
-  if (!plan->is_off() && !plan->seed) {
-    plan->seed = 0;
-    getrandom(&*plan->seed, sizeof(std::uint32_t), 0);
-  }
   const std::string with_seed = plan->text();
   fmt::print(stderr, "verbatim: faults: {}\n", with_seed);
   const char* const path = getenv("VERBATIM_PATH");
   if (!plan->is_off() && (path == nullptr || std::string_view(path) != "wire")) {
     fmt::print(stderr,
-               "verbatim: between programs of one machine there are no packets to hit: set "
-               "VERBATIM_PATH=wire for both\n");
+               "verbatim: between programs of one machine there are no packets to hit: start both "
+               "with '--path wire'\n");
   }
   setenv("VERBATIM_FAULT", with_seed.c_str(), 1);
   return {};
 }
 
 /// Returns only on failure.
-int become(const std::string& program, std::vector<std::string> command) {
-  std::vector<char*> arguments;
-  for (auto& argument : command) arguments.push_back(argument.data());
-  arguments.push_back(nullptr);
-  execv(program.c_str(), arguments.data());
-  if (errno == ENOEXEC) {  // A script without "#!": run by a shell, as shells do.
-    arguments[0] = const_cast<char*>(program.c_str());
-    arguments.insert(arguments.begin(), const_cast<char*>("sh"));
-    execv("/bin/sh", arguments.data());
-  }
-  fmt::print(stderr, "verbatim run: cannot start {}: {}\n", program, std::strerror(errno));
-  return kExitNotExecutable;
-}
-
-/// The same.
 int execute(const NodeChoice& choice, const HostChoice& host,
             const std::optional<std::string>& faults, std::vector<std::string> command) {
   if (command.empty()) {
@@ -103,26 +83,16 @@ int execute(const NodeChoice& choice, const HostChoice& host,
                "'verbatim run -- ibv_devinfo'\n");
     return kExitUsage;
   }
-  const char* search_path = getenv("PATH");
-  const auto program = find_executable(command.front(), search_path == nullptr ? "" : search_path);
-  if (!program) {
-    fmt::print(stderr, "verbatim run: {}\n", program.error().text);
-    return program.error().code == ENOENT ? kExitNotFound : kExitNotExecutable;
-  }
-  const auto variables = own_variables_for(choice);
-  if (!variables) {
-    fmt::print(stderr, "verbatim run: {}\n", variables.error().text);
-    return variables.error().code == EINVAL ? kExitUsage : kExitFailure;
-  }
   const auto of_host = host_variables(host);
   if (!of_host) {
     fmt::print(stderr, "verbatim run: {}\n", of_host.error().text);
     return of_host.error().code == EINVAL ? kExitUsage : kExitFailure;
   }
-  if (const auto reason = reason_dropins_are_ignored(*program); !reason.empty()) {
-    fmt::print(stderr, "verbatim: warn: {}\n", reason);
+  const auto program = prepare_program(choice, command);
+  if (!program) {
+    fmt::print(stderr, "verbatim run: {}\n", program.error().text);
+    return program.error().exit_status;
   }
-  for (const auto& [name, value] : *variables) setenv(name.c_str(), value.c_str(), 1);
   for (const auto& [name, value] : *of_host) setenv(name.c_str(), value.c_str(), 1);
   if (faults) {
     if (const auto set = set_faults(*faults); !set) {
@@ -131,7 +101,9 @@ int execute(const NodeChoice& choice, const HostChoice& host,
     }
   }
   if (of_host->empty()) hold_node();
-  return become(*program, std::move(command));
+  const StartFailure failure = become_program(*program, std::move(command));
+  fmt::print(stderr, "verbatim run: {}\n", failure.text);
+  return failure.exit_status;
 }
 
 }  // namespace

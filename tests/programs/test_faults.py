@@ -73,12 +73,51 @@ def test_option(testbed):
         raise Failure(f"--fault took nonsense: {refused}")
 
 
+def test_command(testbed):
+    """`verbatim fault` reaches a program that waits for its peer, and one that starts later, until it is off."""
+    def fault(*words):
+        return subprocess.run([f"{testbed.build}/bin/verbatim", "fault", *words], env=testbed.environment(), check=False,
+                              text=True, capture_output=True, timeout=SECONDS_MAX)
+
+    def expect(done, status, text):
+        if done.returncode != status or text not in done.stdout + done.stderr:
+            raise Failure(f"not status {status} and '{text}': {done}")
+
+    testbed.set_variables("a")
+    testbed.set_variables("b")
+    expect(fault("a", "loss=1%"), 1, "node 'a' does not run")
+    port = testbed.free_port()
+    argv = ["ibv_rc_pingpong", "-p", str(port), "-n", "10", "-g", "1"]
+    server = testbed.start_server("a", argv, port)
+    expect(fault("a", "show"), 0, "node 'a', 1 program: no faults but")
+    expect(fault("a", "loss=2"), 2, "as in '1%'")
+    expect(fault("a", "loss=100%,seed=7"), 0, "node 'a', 1 program: loss=100%,seed=7")
+    client = testbed.start("b", [*argv, testbed.address("a")])
+    client.wait(SECONDS_MAX)
+    if "transport retry counter exceeded" not in client.output():
+        raise Failure("the faults did not reach a program that ran")
+    server.kill()
+    other_port = testbed.free_port()
+    holder = testbed.start_server("a", ["ibv_rc_pingpong", "-p", str(other_port)], other_port)  # It keeps the node.
+    expect(fault("a", "loss=100%"), 0, ",seed=")
+    late = testbed.start_server("a", argv, port)
+    client = testbed.start("b", [*argv, testbed.address("a")])
+    client.wait(SECONDS_MAX)
+    if "transport retry counter exceeded" not in client.output():
+        raise Failure("the faults did not reach a program that started later")
+    late.kill()
+    expect(fault("a", "off"), 0, "off")
+    testbed.run_pair("ibv_rc_pingpong -n 100 -g 1", SECONDS_MAX)
+    holder.kill()
+
+
 def main():
     options = option_parser(__doc__).parse_args()
     if not are_installed("ibv_rc_pingpong"):
         return SKIPPED
     with Testbed(options) as testbed:
         test_option(testbed)
+        test_command(testbed)
         test_contents(testbed)
         test_black_hole(testbed)
     return 0

@@ -61,8 +61,8 @@ MAY_INCLUDE = {
     "offload": ("base", "observe"),
     # The commands send requests to agents, as a drop-in does.
     "cli": ("base", "config", "observe", "fabric", "subnet", "include", "agent/client", "agent/protocol",
-            # `verbatim run --fault` parses a plan.
-            "link/decorators/fault_plan.h",
+            # `verbatim run --fault` parses a plan, `verbatim capture` reads captured packets.
+            "link/decorators/fault_plan.h", "link/decorators/capture_file.h", "link/decorators/capture_merge.h",
             # `verbatim doctor` calls the same functions as programs do.
             "agent/identity/interfaces.h"),
     "dashboard": ("base", "observe"),

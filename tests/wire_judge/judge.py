@@ -24,23 +24,34 @@ BYTE_FIELDS = ("immdt", "ieth")  # tshark prints them as hexadecimal digits with
 # and then report them as malformed.
 PAYLOAD_GUESSERS = ("fcoib", "infiniband.eoib", "infiniband_sdp", "iser", "lnet", "nvme-rdma", "rpcordma",
                     "smb_direct", "smc")
+EXPERT_ERROR = 0x800000  # PI_ERROR.
 # scapy takes a millisecond per packet; zlib checks every packet, so a sample is enough.
 SCAPY_PACKETS_PER_OPCODE = 100
 FAULTS_SHOWN = 20
 
 
-def tshark(path):
-    """Returns what tshark decodes: frame number to its fields, with the opcode's name in `info`."""
-    command = ["tshark", "-r", path, "-Y", f"(udp.dstport == {roce.ROCE_PORT} || eth.type == {roce.ROCE_V1_ETHERTYPE}) && !icmp && !icmpv6",
-               "-T", "fields", "-E", "separator=/t", "-E", "occurrence=f",
-               "-e", "frame.number", "-e", "_ws.malformed", "-e", "_ws.col.Info"]
+def run_tshark(path, which, *fields):
+    """A line for each packet that the filter takes, with these fields."""
+    command = ["tshark", "-r", path, "-Y", which, "-T", "fields", "-E", "separator=/t", "-E", "occurrence=f",
+               "--disable-heuristic", "eth_over_ib", "-o", "udp.ignore_ipv6_zero_checksum:TRUE"]  # Annex A17.4.5.3.
     for guesser in PAYLOAD_GUESSERS:
         command += ["--disable-protocol", guesser]
-    command += ["--disable-heuristic", "eth_over_ib"]
-    for field in FIELDS:
-        command += ["-e", f"infiniband.{field}"]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True).stdout
+    for field in fields:
+        command += ["-e", field]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True).stdout
+
+
+def expert_errors(path):
+    """What tshark's experts call an error, a line each."""
+    for line in run_tshark(path, f"_ws.expert.severity == {EXPERT_ERROR}", "frame.number", "_ws.expert.message").splitlines():
+        yield "frame {} is an error, says tshark: {}".format(*line.split("\t", 1))
+
+
+def tshark(path):
+    """Returns what tshark decodes: frame number to its fields, with the opcode's name in `info`."""
+    which = f"(udp.dstport == {roce.ROCE_PORT} || eth.type == {roce.ROCE_V1_ETHERTYPE}) && !icmp && !icmpv6"
+    output = run_tshark(path, which, "frame.number", "_ws.malformed", "_ws.col.Info",
+                        *(f"infiniband.{field}" for field in FIELDS))
     frames = {}
     for line in output.splitlines():
         number, malformed, info, *values = line.split("\t")
@@ -78,7 +89,7 @@ def judge(path):
     """Returns faults as lines, opcode counts by tshark's name, tshark's fields in the order of the file, and the
     number of packets that scapy judged."""
     frames = tshark(path)
-    faults = []
+    faults = list(expert_errors(path))
     counts = collections.Counter()
     fields = []
     by_scapy = collections.Counter()

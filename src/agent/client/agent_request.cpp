@@ -53,6 +53,18 @@ Result<UniqueFd> connect_or_start(const AgentOptions& options) {
   return connection;
 }
 
+Result<UniqueFd> connect_to_running(const std::string& node) {
+  if (auto fitting = check_node_name(node); !fitting) return std::unexpected(fitting.error());
+  auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  auto connection = connect_to(folder->socket(node));
+  const int code = connection ? 0 : connection.error().code;
+  if (code == ENOENT || code == ECONNREFUSED) {
+    return refuse(ENOENT, fmt::format("node '{}' does not run", node));
+  }
+  return connection;
+}
+
 Result<Incoming> await_answer(int connection) {
   auto incoming = receive(connection);
   if (!incoming) {

@@ -12,6 +12,9 @@ namespace verbatim::agent {
 /// left at once.
 Result<UniqueFd> connect_or_start(const AgentOptions& options);
 
+/// A connection to a node that runs; ENOENT where it does not.
+Result<UniqueFd> connect_to_running(const std::string& node);
+
 /// The next message; the refusal in it, where it is one; kClosed where the agent left before it
 /// answered; ETIMEDOUT after some seconds.
 Result<Incoming> await_answer(int connection);

@@ -67,6 +67,10 @@ Result<Membership> say_hello(UniqueFd connection, const AgentOptions& options,
   return Membership{std::move(connection), answered->message, std::move(answered->descriptors)};
 }
 
+LinkSettings settings_of(const LinkOrders& orders) {
+  return {.capture = orders.capture, .faults = get_text(orders.faults)};
+}
+
 /// Leaves the addresses that come first, and their GIDs: both are added at the end.
 void keep_first(NodeDescription& node, std::size_t addresses) {
   node.addresses.resize(std::min(node.addresses.size(), addresses));
@@ -100,6 +104,7 @@ Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& optio
   client->node_ = std::move(*node);
   client->slot_ = welcome.slot;
   client->since_seconds_ = welcome.since_seconds;
+  client->links_ = settings_of(welcome.links);
   client->store_in_ = std::move(descriptors[0]);
   client->store_out_ = std::move(descriptors[1]);
   client->slot_lock_ = std::move(descriptors[2]);
@@ -156,7 +161,10 @@ void AgentClient::handle_event() {
         continue;
       }
       if (!new_connection_) continue;  // It has given up, and said so.
-      connection_ = std::move(new_connection_);
+      {
+        const std::lock_guard guard(events_lock_);
+        connection_ = std::move(new_connection_);
+      }
       connected_.store(true, std::memory_order_release);
       bindings_.attach(connection_.get());
       if (auto watched = watch(connection_.get()); !watched) {
@@ -185,7 +193,10 @@ bool AgentClient::read_message() {
   }
   bindings_.detach();
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, connection_.get(), nullptr);
-  connection_.reset();
+  {
+    const std::lock_guard guard(events_lock_);
+    connection_.reset();
+  }
   connected_.store(false, std::memory_order_release);
   start_rejoining();
   if (!rejoining_.joinable()) {  // Once: a next attempt is not worth another line.
@@ -210,6 +221,9 @@ void AgentClient::on_message(Incoming& message) {
     if (const auto done = on_description(message); !done) {
       log(LogLevel::warn, "the agent of node '{}': {}", node_.name, done.error().text);
     }
+  } else if (const auto order = message.as<LinkOrder>()) {
+    links_ = settings_of(order->links);
+    follow_links();
   } else if (const auto refusal = message.as<Refusal>()) {
     log(LogLevel::warn, "the agent of node '{}': {}", node_.name, get_text(refusal->text));
   }
@@ -225,6 +239,25 @@ void AgentClient::set_port_listener(PortListener listener) {
   const std::lock_guard guard(events_lock_);
   port_listener_ = std::move(listener);
   port_listener_(node_, socket_numbers());
+}
+
+void AgentClient::set_link_listener(LinkListener listener) {
+  const std::lock_guard guard(events_lock_);
+  link_listener_ = std::move(listener);
+  follow_links();
+}
+
+/// With events_lock_ held. Offers the ring while a capture goes on, or says why there is none.
+void AgentClient::follow_links() {
+  if (!link_listener_) return;
+  const auto ring = link_listener_(links_);
+  if (links_.capture == 0) return;
+  CaptureOffer offer;
+  offer.capture = links_.capture;
+  if (!ring) put_text(offer.failure, ring.error().text);
+  const auto sent =
+      send(connection_.get(), offer, ring ? std::span(&*ring, 1) : std::span<const int>());
+  if (!sent) log(LogLevel::debug, "captured packets are not offered: {}", sent.error().text);
 }
 
 NodeDescription AgentClient::node() const {
@@ -284,6 +317,10 @@ void AgentClient::rejoin_until_done() {
   rejoin.since_seconds = since_seconds_;
   rejoin.address_count = static_cast<std::uint32_t>(sockets_.size());  // Nobody adds one meanwhile.
   rejoin.program_name = program_name();
+  {
+    const std::lock_guard guard(events_lock_);
+    put_text(rejoin.faults, links_.faults);
+  }
   std::vector<int> descriptors{store_in_.get(), store_out_.get()};
   for (const UniqueFd& file : files_) descriptors.push_back(file.get());
 

@@ -34,6 +34,12 @@ struct ReceivedMad {
   std::span<const std::byte, kMadBytes> bytes;  // Valid during the call.
 };
 
+/// What a program does with the packets of its links besides sending and receiving them.
+struct LinkSettings {
+  std::uint64_t capture = 0;  // The number of the capture that goes on; 0: there is none.
+  std::string faults;         // As link::FaultPlan reads it; empty: nobody has said.
+};
+
 /// What a program does when its agent says something. Called by the thread that calls
 /// `handle_event`.
 struct AgentEvents {
@@ -78,6 +84,10 @@ class AgentClient {
   /// before what `set_events` has set.
   using PortListener = std::function<void(const NodeDescription&, const std::vector<int>& sockets)>;
   void set_port_listener(PortListener listener);
+  /// Called with what programs do with their packets, now and at every change. While a capture goes
+  /// on, the listener returns the descriptor (borrowed) of the ring with what it captures.
+  using LinkListener = std::function<Result<int>(const LinkSettings&)>;
+  void set_link_listener(LinkListener listener);
   /// Ports of rdma_cm.
   PortBindings& bindings() { return bindings_; }
 
@@ -96,6 +106,7 @@ class AgentClient {
   bool read_message();
   void on_message(Incoming& message);
   Result<void> on_description(Incoming& message);
+  void follow_links();
   std::vector<int> socket_numbers() const;
 
   AgentOptions options_;
@@ -105,10 +116,10 @@ class AgentClient {
   UniqueFd store_in_, store_out_;
   UniqueFd slot_lock_;           // Locks this slot's byte of NODE.programs.
   std::vector<UniqueFd> files_;  // Copies of what others may have: for the next agent.
-  UniqueFd connection_;
-  UniqueFd events_;   // epoll: connection_ and rejoined_.
-  TimerFd rejoined_;  // The thread has ended; without one, another may be started.
-  UniqueFd stop_;     // eventfd: the thread shall end.
+  UniqueFd connection_;          // Changes under events_lock_.
+  UniqueFd events_;              // epoll: connection_ and rejoined_.
+  TimerFd rejoined_;             // The thread has ended; without one, another may be started.
+  UniqueFd stop_;                // eventfd: the thread shall end.
   /// The connection to the new agent. Written by the thread, read when it has been joined.
   UniqueFd new_connection_;
   std::thread rejoining_;
@@ -117,6 +128,8 @@ class AgentClient {
   mutable std::mutex events_lock_;  // Guards what follows.
   AgentEvents agent_events_;
   PortListener port_listener_;
+  LinkListener link_listener_;
+  LinkSettings links_;
   /// Guards what follows, with events_lock_: to write takes both. Held for a look only, so that
   /// what is called under events_lock_ may wait for locks whose holders look here.
   mutable std::mutex node_lock_;
@@ -148,6 +161,28 @@ Result<UniqueFd> hold_node(const AgentOptions& options);
 Result<std::string> view_folder(const std::string& node);
 /// The description of a node that runs; ENOENT where it does not.
 Result<NodeDescription> node_description(const std::string& node);
+/// Captures the packets of the node's programs, starting its agent where none runs, until the
+/// returned connection is closed. EBUSY, and EOPNOTSUPP for iWARP.
+Result<UniqueFd> start_capture(const AgentOptions& options);
+/// What comes over that connection: a program whose packets are captured, or what became of one.
+struct CapturedProgram {
+  pid_t pid = 0;  // 0: it lives in another process namespace.
+  std::uint32_t slot = 0;
+  std::string name;
+  bool is_direct = false;  // Peers of this machine reach it without packets.
+  std::string failure;     // Why its packets are not captured; else empty.
+  UniqueFd ring;           // A link::CaptureRing, or none.
+};
+/// EAGAIN: there is none now; ECONNRESET: the agent has ended.
+Result<CapturedProgram> next_captured(int connection);
+
+struct NodeFaults {
+  std::string plan;  // Empty: none was set while programs ran.
+  std::uint32_t programs = 0;
+};
+/// Sets the faults of the packets of a node that runs; with an empty `plan` it only asks. ENOENT,
+/// and EOPNOTSUPP for iWARP.
+Result<NodeFaults> set_faults(const std::string& node, std::string_view plan);
 /// The status of a node that runs, as JSON; ENOENT where it does not. README.md has its fields.
 Result<std::string> request_status(const std::string& node);
 

@@ -11,19 +11,6 @@
 namespace verbatim::agent {
 namespace {
 
-/// A connection to a node that runs; ENOENT where it does not.
-Result<UniqueFd> connect_to_running(const std::string& node) {
-  if (auto fitting = check_node_name(node); !fitting) return std::unexpected(fitting.error());
-  auto folder = RuntimeFolder::open();
-  if (!folder) return std::unexpected(folder.error());
-  auto connection = connect_to(folder->socket(node));
-  const int code = connection ? 0 : connection.error().code;
-  if (code == ENOENT || code == ECONNREFUSED) {
-    return refuse(ENOENT, fmt::format("node '{}' does not run", node));
-  }
-  return connection;
-}
-
 Result<NodeDescription> describe(int connection) {
   auto answered = ask<Description>(connection, DescriptionRequest{});
   if (!answered) return std::unexpected(answered.error());

@@ -34,6 +34,15 @@
 ///                                        <-   Mad            a management datagram for the program
 ///                                        <-   Description    the node's port or addresses have
 ///                                                            changed (sockets of those added)
+///                                        <-   LinkOrder      capture and faults have changed
+///     CaptureOffer (ring)                ->
+///
+///     command                                 agent
+///     CaptureRequest                     ->                   until the connection ends
+///                                        <-   CaptureStarted or Refusal
+///                                        <-   CapturedProgram (ring)    one for each program
+///     FaultRequest                       ->
+///                                        <-   NodeFaults or Refusal
 ///
 /// and over that socket pair, whose answers no other message can delay:
 ///
@@ -42,7 +51,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 10;
+inline constexpr std::uint16_t kProtocolVersion = 11;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -52,6 +61,9 @@ enum class MessageType : std::uint16_t {
   open_bindings,
   binding_request,
   peer_request,
+  capture_request,
+  capture_offer,
+  fault_request,
   welcome = 0x100,
   rejoined,
   description,
@@ -60,6 +72,10 @@ enum class MessageType : std::uint16_t {
   binding_answer,
   mad,
   peer,
+  link_order,
+  capture_started,
+  captured_program,
+  node_faults,
 };
 
 struct Header {
@@ -115,6 +131,15 @@ struct NodeRecord {
   std::uint32_t enforces_memlock = 0;
 };
 
+/// A plan of faults, as link::FaultPlan reads it.
+using FaultText = std::array<char, 1024>;
+
+/// What a node's programs do with packets besides sending and receiving them.
+struct LinkOrders {
+  std::uint64_t capture = 0;  // The number of the capture that goes on; 0: there is none.
+  FaultText faults{};         // Empty: nobody has said. Programs keep what they began with.
+};
+
 struct Hello {
   static constexpr MessageType kType = MessageType::hello;
   Header header{.type = kType};
@@ -136,6 +161,7 @@ struct Welcome {
   std::uint32_t slot = 0;
   std::int64_t since_seconds = 0;  // Unix time.
   NodeRecord node;
+  LinkOrders links;  // In time for the program's first packet.
   // Descriptors: descriptor store in and out, slot lock, then a socket for each address.
   static constexpr std::size_t kFixedDescriptors = 3;
 };
@@ -147,6 +173,7 @@ struct Rejoin {
   std::int64_t since_seconds = 0;
   std::array<char, 64> program_name{};
   std::uint32_t address_count = 0;  // That the program has sockets for.
+  FaultText faults{};               // As the agent before said, for programs to come.
   // Descriptors: descriptor store in and out, then as in Hello.
   static constexpr std::size_t kFixedDescriptors = 2;
 };
@@ -234,6 +261,58 @@ struct MadMessage {
   std::uint32_t source_qpn = 0;
   std::uint16_t pkey_index = 0;
   std::array<std::byte, kMadBytes> bytes{};
+};
+
+struct LinkOrder {
+  static constexpr MessageType kType = MessageType::link_order;
+  Header header{.type = kType};
+  LinkOrders links;
+};
+
+struct CaptureRequest {
+  static constexpr MessageType kType = MessageType::capture_request;
+  Header header{.type = kType};
+};
+
+struct CaptureStarted {
+  static constexpr MessageType kType = MessageType::capture_started;
+  Header header{.type = kType};
+  std::uint32_t programs = 0;  // That run now.
+};
+
+/// A program's answer to a capture.
+struct CaptureOffer {
+  static constexpr MessageType kType = MessageType::capture_offer;
+  Header header{.type = kType};
+  std::uint64_t capture = 0;
+  std::array<char, 256> failure{};  // Why there is no ring; else empty.
+  // Descriptor: the ring, or none.
+};
+
+/// To who captures: a ring, or a program of which there is something to say.
+struct CapturedProgramMessage {
+  static constexpr MessageType kType = MessageType::captured_program;
+  Header header{.type = kType};
+  std::int32_t pid = 0;  // 0: it lives in another process namespace.
+  std::uint32_t slot = 0;
+  std::array<char, 64> name{};
+  std::uint32_t is_direct = 0;  // Peers of this machine reach it on the direct path.
+  std::array<char, 256> failure{};
+  // Descriptor: the ring, or none.
+};
+
+/// Sets the faults of a node's programs, those to come, too; with an empty text it only asks.
+struct FaultRequest {
+  static constexpr MessageType kType = MessageType::fault_request;
+  Header header{.type = kType};
+  FaultText faults{};
+};
+
+struct NodeFaultsMessage {
+  static constexpr MessageType kType = MessageType::node_faults;
+  Header header{.type = kType};
+  FaultText faults{};
+  std::uint32_t programs = 0;
 };
 
 /// A message that came: bytes of some length and the descriptors beside them.

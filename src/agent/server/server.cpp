@@ -22,8 +22,8 @@ constexpr TimeNs kLockTimeout = 5 * kSecond;
 constexpr TimeNs kGrace = 500 * kMillisecond;
 constexpr TimeNs kRecoveryTime = 2 * kSecond;
 constexpr TimeNs kRecoveryPoll = 20 * kMillisecond;
-/// How often a program whose socket is full is told of the port again.
-constexpr TimeNs kPortRetry = 100 * kMillisecond;
+/// How often a program whose socket is full is told again.
+constexpr TimeNs kAnnounceRetry = 100 * kMillisecond;
 /// How long one may take to ask whom the agent has but a spare descriptor for.
 constexpr TimeNs kSurplusTime = kSecond;
 
@@ -104,7 +104,7 @@ int Server::timeout_ms() const {
   if (may_leave()) next = idle_since_ + kGrace;
   const TimeNs now = monotonic_now();
   if (recovering()) next = std::min(next, now + kRecoveryPoll);
-  if (!port_is_announced_) next = std::min(next, now + kPortRetry);
+  if (!port_is_announced_ || !links_are_announced_) next = std::min(next, now + kAnnounceRetry);
   next = std::min(next, pending_disconnects_.next_deadline());
   next = std::min(next, early_requests_.next_deadline());
   next = std::min(next, counters_deadline());
@@ -145,6 +145,7 @@ void Server::on_ready(int fd) {
 void Server::on_time() {
   if (recovering()) on_recovery_time();
   if (!port_is_announced_) announce_port();
+  if (!links_are_announced_) announce_links();
   send_disconnects();
   serve_early_requests();
   look_at_counters();
@@ -219,6 +220,7 @@ void Server::close_connection(int fd) {
   surplus_deadlines_.erase(fd);
   closed_.push_back(std::move(found->second));
   connections_.erase(found);
+  if (fd == capturer_) end_capture();
   idle_since_ = monotonic_now();
 }
 

@@ -66,6 +66,8 @@ class Server {
     bool is_surplus = false;              // Accepted with a spare descriptor: it gets one answer.
     PortState announced_port;             // What a program knows of the node's port,
     std::size_t announced_addresses = 0;  // and of how many of its addresses it has sockets.
+    std::uint64_t announced_links = 0;    // Which `link_change_` it knows.
+    bool is_direct = false;               // A peer of this machine was given its files.
   };
 
   Server(Options options, RuntimeFolder folder, LockFile lock);
@@ -114,6 +116,17 @@ class Server {
   Result<void> add_address(const SocketAddress& address, RoceVersion version);
   void announce_port();
   Result<void> announce_port(Connection& connection);
+
+  // Captures and faults: server_links.cpp.
+  Result<void> on_capture_request(Connection& connection, const Incoming& incoming);
+  Result<void> on_capture_offer(Connection& connection, Incoming& incoming);
+  Result<void> on_fault_request(Connection& connection, const Incoming& incoming);
+  void end_capture();
+  void announce_links();
+  void adopt_faults(const FaultText& faults);
+  void note_direct(Connection& program);
+  Result<void> tell_capturer(const Connection& program, std::span<const int> ring,
+                             std::string_view failure);
 
   void on_recovery_time();
   void serve_waiting();
@@ -179,6 +192,10 @@ class Server {
   /// those that were refused. Empty until they are looked at first.
   std::optional<std::vector<SocketAddress>> ignored_addresses_;
   bool port_is_announced_ = true;  // False if a program's socket was full: it is told again.
+  LinkOrders links_;
+  std::uint64_t link_change_ = 1;    // Counts changes of links_.
+  bool links_are_announced_ = true;  // As port_is_announced_.
+  int capturer_ = -1;                // The connection of who captures.
   UniqueFd listening_, events_, signals_;
   SpareDescriptors spares_;
   TimeNs resume_at_ = kNever;                // Until then nobody is accepted.

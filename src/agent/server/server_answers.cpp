@@ -93,6 +93,12 @@ Result<void> Server::answer(Connection& connection, Incoming& incoming) {
       return on_open_bindings(connection, incoming);
     case MessageType::binding_request:
       return on_binding_request(connection, incoming);
+    case MessageType::capture_request:
+      return on_capture_request(connection, incoming);
+    case MessageType::capture_offer:
+      return on_capture_offer(connection, incoming);
+    case MessageType::fault_request:
+      return on_fault_request(connection, incoming);
     default:
       return refuse(EPROTO, fmt::format("not a request: type {:#x}", raw(incoming.type())));
   }
@@ -175,6 +181,7 @@ Result<void> Server::welcome(Connection& connection, Program program, const Uniq
   message.slot = program.slot;
   message.since_seconds = program.since;
   message.node = to_record(description());
+  message.links = links_;
   std::vector<int> descriptors{slots_->descriptor_store().in(), slots_->descriptor_store().out(),
                                lock.get()};
   for (const UniqueFd& socket : slots_->sockets(program.slot)) descriptors.push_back(socket.get());
@@ -183,6 +190,7 @@ Result<void> Server::welcome(Connection& connection, Program program, const Uniq
   connection_of_slot_[message.slot] = connection.fd.get();
   connection.announced_port = port_;
   connection.announced_addresses = slots_->node().addresses.size();
+  connection.announced_links = link_change_;
   return send(connection.fd.get(), message, descriptors, MSG_DONTWAIT);
 }
 
@@ -217,6 +225,7 @@ Result<void> Server::on_rejoin(Connection& connection, Incoming& incoming) {
     // What it knows is what an earlier agent told.
     connection.announced_addresses = rejoin->address_count;
     if (retaken) retaken = announce_port(connection);
+    adopt_faults(rejoin->faults);
   }
   if (was_recovering) serve_waiting();
   return retaken;
@@ -254,12 +263,12 @@ Result<void> Server::on_peer_request(Connection& connection, const Incoming& inc
     return refuse(ENOENT,
                   fmt::format("node '{}' has no program in slot {}", options_.node, request->slot));
   }
+  Connection& program = connections_.at(owner->second);
   std::vector<int> files;
-  for (const UniqueFd& fd : connections_.at(owner->second).program->files) {
-    files.push_back(fd.get());
-  }
+  for (const UniqueFd& fd : program.program->files) files.push_back(fd.get());
   if (files.size() != Peer::kDescriptors)
     return refuse(EOPNOTSUPP, "the program keeps to the wire");
+  note_direct(program);
   return send(connection.fd.get(), Peer{}, files, MSG_DONTWAIT);
 }
 

@@ -121,6 +121,18 @@ Result<adapter::LinkDecorators*> decorate_links(adapter::Adapter& adapter) {
   return decorators.release();
 }
 
+/// `verbatim capture` and `verbatim fault`. Returns the ring with what is captured.
+Result<int> follow(const agent::LinkSettings& wanted, adapter::LinkDecorators& decorators) {
+  if (!wanted.faults.empty()) {
+    if (const auto set = decorators.set_faults(wanted.faults); !set) {
+      log(LogLevel::warn, "faults '{}': {}", wanted.faults, set.error().text);
+    }
+  }
+  if (wanted.capture != 0) return decorators.start_capture(wanted.capture);
+  decorators.stop_capture();
+  return -1;
+}
+
 /// Publishes what the programs of this machine need to find each other.
 Result<void> open_to_peers(adapter::Membership& membership) {
   membership.doorbell.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -189,6 +201,9 @@ Result<std::unique_ptr<Program>> join() {
         follow(node, sockets, *program->adapter);
         decorators->follow_port();
       });
+  joined->client->set_link_listener([decorators = *decorators](const agent::LinkSettings& wanted) {
+    return follow(wanted, *decorators);
+  });
   return joined;
 }
 

@@ -25,6 +25,13 @@ struct Record {
 static_assert(std::is_trivially_copyable_v<Record>);
 static_assert(sizeof(CaptureRingHeader) <= CaptureRingHeader::kDataOffset);
 
+/// A program may have written anything, so that its `bool` may be none.
+bool is_valid(const CapturedPacket& packet) {
+  std::uint8_t flag;
+  std::memcpy(&flag, &packet.flow.dont_fragment, sizeof flag);
+  return flag <= 1 && packet.direction <= Direction::receive && packet.remark <= Remark::corrupted;
+}
+
 /// Neither side may pull the memory away from under the other.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -133,7 +140,7 @@ bool CaptureReader::next(CapturedPacket& packet, ByteSpan& bytes) {
   if (there > capacity_ || there < sizeof record) return is_damaged_ = true, false;
   get(start, &record, sizeof record);
   if (record.bytes > kPacketBytesMax || record.bytes > there - sizeof record ||
-      record.packet.direction > Direction::receive || record.packet.remark > Remark::corrupted) {
+      !is_valid(record.packet)) {
     return is_damaged_ = true, false;
   }
   bytes_.resize(record.bytes);

@@ -1,0 +1,46 @@
+#include <sys/socket.h>
+
+#include "agent/client/agent_request.h"
+#include "agent/client/client.h"
+
+/// `verbatim capture` and `verbatim fault`, towards the agent.
+namespace verbatim::agent {
+
+Result<UniqueFd> start_capture(const AgentOptions& options) {
+  return with_agent(options, [](UniqueFd connection) -> Result<UniqueFd> {
+    auto started = ask<CaptureStarted>(connection.get(), CaptureRequest{});
+    if (!started) return std::unexpected(started.error());
+    return connection;
+  });
+}
+
+Result<CapturedProgram> next_captured(int connection) {
+  auto incoming = receive(connection, MSG_DONTWAIT);
+  if (!incoming) return std::unexpected(incoming.error());
+  const auto message = incoming->as<CapturedProgramMessage>();
+  if (!message) return std::unexpected(message.error());
+  CapturedProgram program{.pid = message->pid,
+                          .slot = message->slot,
+                          .name = get_text(message->name),
+                          .is_direct = message->is_direct != 0,
+                          .failure = get_text(message->failure),
+                          .ring = {}};
+  if (!incoming->descriptors.empty()) program.ring = std::move(incoming->descriptors.front());
+  return program;
+}
+
+Result<NodeFaults> set_faults(const std::string& node, std::string_view plan) {
+  FaultRequest request;
+  if (plan.size() >= request.faults.size()) {
+    return refuse(E2BIG, fmt::format("faults of {} characters: write them in at most {}",
+                                     plan.size(), request.faults.size() - 1));
+  }
+  put_text(request.faults, plan);
+  auto connection = connect_to_running(node);
+  if (!connection) return std::unexpected(connection.error());
+  auto answered = ask<NodeFaultsMessage>(connection->get(), request);
+  if (!answered) return std::unexpected(answered.error());
+  return NodeFaults{get_text(answered->message.faults), answered->message.programs};
+}
+
+}  // namespace verbatim::agent

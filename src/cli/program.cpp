@@ -1,0 +1,55 @@
+#include "cli/program.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/executable.h"
+
+namespace verbatim::cli {
+
+std::expected<void, StartFailure> set_environment(const NodeChoice& choice) {
+  const auto variables = own_variables_for(choice);
+  if (!variables) {
+    const Error& error = variables.error();
+    return std::unexpected(
+        StartFailure{error.code == EINVAL ? kExitUsage : kExitFailure, error.text});
+  }
+  for (const auto& [name, value] : *variables) setenv(name.c_str(), value.c_str(), 1);
+  return {};
+}
+
+std::expected<std::string, StartFailure> prepare_program(const NodeChoice& choice,
+                                                         const std::vector<std::string>& words) {
+  const char* search_path = getenv("PATH");
+  auto program = find_executable(words.front(), search_path == nullptr ? "" : search_path);
+  if (!program) {
+    const Error& error = program.error();
+    return std::unexpected(
+        StartFailure{error.code == ENOENT ? kExitNotFound : kExitNotExecutable, error.text});
+  }
+  if (auto set = set_environment(choice); !set) return std::unexpected(set.error());
+  if (const auto reason = reason_dropins_are_ignored(*program); !reason.empty()) {
+    fmt::print(stderr, "verbatim: warn: {}\n", reason);
+  }
+  return std::move(*program);
+}
+
+StartFailure become_program(const std::string& path, std::vector<std::string> words) {
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execv(path.c_str(), arguments.data());
+  if (errno == ENOEXEC) {  // A script without "#!": run by a shell, as shells do.
+    arguments[0] = const_cast<char*>(path.c_str());
+    arguments.insert(arguments.begin(), const_cast<char*>("sh"));
+    execv("/bin/sh", arguments.data());
+  }
+  return {kExitNotExecutable, fmt::format("cannot start {}: {}", path, std::strerror(errno))};
+}
+
+}  // namespace verbatim::cli
