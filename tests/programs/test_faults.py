@@ -2,6 +2,7 @@
 """Fault injection: programs' messages arrive whole under 1 % of each fault, and a black hole
 ends as a card ends it."""
 
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,9 @@ EACH = "loss=1%,delay=10us..100us,duplicate=1%,reorder=1%,corrupt=1%,seed=7"
 ONE_BY_ONE = ("loss=1%,seed=7", "delay=10us..100us,seed=7", "duplicate=1%,seed=7", "reorder=1%,seed=7", "corrupt=1%,seed=7")
 # 4.096 us * 2^14, eight times: the first transmission and seven retries (IBA 9.7.6.1.3). A card may take four times that.
 RETRIES_SECONDS = 8 * 0.067
+# Reads, writes and messages of perftest, which fails if a request does.
+PERFTEST = ("ib_write_bw -F -n 500 -s 65536", "ib_read_bw -F -n 500 -s 65536", "ib_send_lat -F -n 500 -s 64")
+MPI_CHECK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "compat", "mpi_check.c")
 CHECKED = "ibv_rc_pingpong -c -n 200 -s 4096 -g 1"  # -c compares the received bytes.
 
 
@@ -40,6 +44,37 @@ def test_contents(testbed):
         begun = time.monotonic()
         run_checked(testbed)
         print(f"passed: {faults} in {time.monotonic() - begun:.1f} s", flush=True)
+
+
+def test_perftest(testbed, plans):
+    for faults in plans:
+        set_faults(testbed, faults)
+        for run in PERFTEST:
+            testbed.run_pair(run, SECONDS_MAX)
+        print(f"passed: perftest under {faults}", flush=True)
+
+
+def test_mpi(testbed, plans):
+    """Two ranks, which compare every byte of a ring, an all-to-all, Put, Get and Accumulate."""
+    if not are_installed("mpirun", "mpicc"):
+        return
+    program = f"{testbed.folder}/mpi_check"
+    subprocess.run(["mpicc", "-O1", "-o", program, MPI_CHECK], check=True)
+    wrapper = f"{testbed.folder}/rank"
+    for faults in plans:
+        with open(wrapper, "w", encoding="ascii") as script:
+            script.write("#!/bin/sh\nrank=$OMPI_COMM_WORLD_RANK\n"
+                         f"exec {testbed.build}/bin/verbatim run --node rank$rank --address 127.77.1.$((rank + 2)) "
+                         f"--fault {faults} -- {program}\n")
+        os.chmod(wrapper, 0o755)
+        argv = ["env", "UCX_TLS=rc_v,self", "UCX_NET_DEVICES=verbatim0:1", "mpirun", "--allow-run-as-root",
+                "--oversubscribe", "-np", "2", "--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "btl", "self", wrapper]
+        testbed.set_variables("a")
+        ranks = testbed.start("a", argv)
+        ranks.expect_success(5 * SECONDS_MAX)
+        if "mpi_check: all as expected" not in ranks.output():
+            raise Failure(f"Open MPI under {faults} lacks its verdict")
+        print(f"passed: Open MPI under {faults}", flush=True)
 
 
 def test_black_hole(testbed):
@@ -112,13 +147,20 @@ def test_command(testbed):
 
 
 def main():
-    options = option_parser(__doc__).parse_args()
+    parser = option_parser(__doc__)
+    parser.add_argument("--long", action="store_true", help="perftest and Open MPI under each fault")
+    options = parser.parse_args()
     if not are_installed("ibv_rc_pingpong"):
         return SKIPPED
     with Testbed(options) as testbed:
+        if options.long:
+            test_perftest(testbed, (*ONE_BY_ONE, EACH))
+            test_mpi(testbed, (*ONE_BY_ONE, EACH))
+            return 0
         test_option(testbed)
         test_command(testbed)
         test_contents(testbed)
+        test_perftest(testbed, (EACH,))
         test_black_hole(testbed)
     return 0
 
