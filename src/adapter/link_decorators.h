@@ -21,7 +21,7 @@ class Progress;
 class LinkDecorators {
  public:
   /// All outlive it: the counters lie in the program's arena.
-  LinkDecorators(Port& port, Progress& progress, observe::FaultCounters& counters)
+  LinkDecorators(port::Port& port, Progress& progress, observe::FaultCounters& counters)
       : port_(port), progress_(progress), counters_(counters) {}
 
   /// `plan` as `link::FaultPlan` reads it; "off": packets pass. EINVAL, EMFILE.
@@ -49,7 +49,7 @@ class LinkDecorators {
   Result<void> wrap(link::Stack& links);
   void choose_tops();
 
-  Port& port_;
+  port::Port& port_;
   Progress& progress_;
   observe::FaultCounters& counters_;
   link::CaptureTap tap_;
