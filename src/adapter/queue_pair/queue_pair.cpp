@@ -143,6 +143,7 @@ void QueuePair::settle() {
 
 /// Lazily: only a deadline earlier than the one that stands in the queue enters it.
 void QueuePair::rearm_timer() {
+  if (state() == QpState::err) return;  // Nothing that its link waited for is due any more.
   const TimeNs deadline =
       std::min({std::visit([](const auto& service) { return service.deadline(); }, service_),
                 direct_.deadline(), core_.held_back ? core_.pacer.free_at() : kNever});
