@@ -49,8 +49,9 @@ class CompletionQueue {
   /// Becomes readable when something may have completed, for poll(2) and event loops; then call
   /// `poll`. Call `arm` first.
   int event_descriptor() const noexcept;
-  /// Requests one event. Returns false if something has completed already, or a connection has
-  /// ended: call `poll` instead of sleeping.
+  /// Requests one event. Returns false if something has completed, or a connection has ended, since
+  /// the last call, also while this thread waited for something else: look at tokens, messages and
+  /// connections instead of sleeping.
   bool arm();
 
   ibv_cq* native() const noexcept;

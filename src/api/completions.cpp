@@ -87,7 +87,9 @@ int Queue::collect() {
   ibv_wc batch[kBatch];
   const int count = ibv_poll_cq(cq, kBatch, batch);
   for (int i = 0; i < count; ++i) dispatch(batch[i]);
-  return std::max(count, 0);
+  if (count <= 0) return 0;
+  has_news_ = true;
+  return count;
 }
 
 int Queue::poll() {
@@ -107,6 +109,7 @@ VERBATIM_ALWAYS_INLINE void Queue::poll_one() {
   ibv_wc entry;
   if (shared_by_threads) return poll_one_locked();
   if (ibv_poll_cq(cq, 1, &entry) == 1) {
+    has_news_ = true;
     if (entry.qp_num == last_number_ && entry.wr_id == last_->next_work_id() &&
         entry.status == IBV_WC_SUCCESS) [[likely]] {
       complete_next(last_->sends, entry);
@@ -121,7 +124,10 @@ void Queue::poll_one_locked() {
   {
     const Guard guard(*this);
     ibv_wc entry;
-    if (ibv_poll_cq(cq, 1, &entry) == 1) dispatch(entry);
+    if (ibv_poll_cq(cq, 1, &entry) == 1) {
+      has_news_ = true;
+      dispatch(entry);
+    }
     if (ready_ == nullptr) return;
   }
   call_ready();

@@ -145,8 +145,7 @@ struct Queue : std::enable_shared_from_this<Queue> {
   template <typename Look>
   void wait_until(Look look, std::chrono::nanoseconds timeout);
   void ask_for_event();
-  /// Returns true if a connection had an event.
-  bool take_events();
+  void take_events();
   void take_completion_events();
   void sleep(std::chrono::nanoseconds timeout);
   void poll_one_locked();
@@ -160,6 +159,9 @@ struct Queue : std::enable_shared_from_this<Queue> {
 
   std::uint32_t reserved_ = 0;
   std::uint32_t unacknowledged_events_ = 0;
+  // Something has completed, or a connection has had an event, since `arm` last said so: a thread
+  // that waits for one token takes what belongs to others, too.
+  bool has_news_ = false;
   std::unordered_map<std::uint32_t, Party*> parties_;
   std::vector<SharedReceives*> shared_;  // By number; null if destroyed.
   // Caches the party of the last completion. No queue pair has the initial number.

@@ -33,16 +33,14 @@ void Queue::unwatch(Connection& connection) {
   epoll_ctl(events, EPOLL_CTL_DEL, connection.channel->fd, nullptr);
 }
 
-bool Queue::take_events() {
+void Queue::take_events() {
   epoll_event ready[16];
-  bool has_connection = false;
   const int count = epoll_wait(events, ready, std::size(ready), 0);
   for (int i = 0; i < count; ++i) {
     auto* const connection = static_cast<Connection*>(ready[i].data.ptr);
     connection == nullptr ? take_completion_events() : connection->take_events();
-    has_connection |= connection != nullptr;
+    has_news_ |= connection != nullptr;
   }
-  return has_connection;
 }
 
 void Queue::take_completion_events() {
@@ -59,10 +57,11 @@ void Queue::take_completion_events() {
 
 bool Queue::arm() {
   const Guard guard(*this);
-  const bool has_connection = take_events();
+  take_events();
   ibv_req_notify_cq(cq, 0);
   // Completions before the queue was armed cause no event.
-  return collect() == 0 && ready_ == nullptr && !has_connection;
+  collect();
+  return !std::exchange(has_news_, false) && ready_ == nullptr;
 }
 
 void Queue::sleep(std::chrono::nanoseconds timeout) {

@@ -235,6 +235,45 @@ TEST(Connect, WakesWhoSleepsAtTheDescriptorWhenThePeerLeaves) {
   EXPECT_EQ(poll(&events, 1, 0), 0);
 }
 
+// What comes while a thread waits for its own request causes no event later.
+TEST(Connect, ArmTellsOfAMessageThatAWaitForAnotherRequestHasTaken) {
+  const ProtectionDomain domain = Context::open().value().allocate_domain().value();
+  CompletionQueue completions = CompletionQueue::make(domain.context()).value();
+  SharedReceiveQueue messages = SharedReceiveQueue::make(domain, completions).value();
+  Buffer memory = domain.allocate(64).value();
+  ASSERT_TRUE(messages.post(memory.slice(0, 8)));
+  ConnectOptions receiving;
+  receiving.queue_pair.completions = completions;
+  receiving.queue_pair.shared_receives = messages;
+  auto [asker, peer] = kit::connect_both(domain, {}, receiving);
+  RequestToken answer = asker.receive(memory.slice(8, 8));
+  ASSERT_TRUE(asker.send(memory.slice(16, 8)).wait());
+  RequestToken sent = peer.send(memory.slice(24, 8));
+  ASSERT_TRUE(sent.wait_for(std::chrono::seconds(10)));
+  ASSERT_TRUE(answer.wait_for(std::chrono::seconds(10)));
+  while (completions.poll() != 0) {
+  }
+  EXPECT_FALSE(completions.arm()) << "a message waits for the program";
+  EXPECT_TRUE(messages.next().has_value());
+  EXPECT_TRUE(completions.arm());
+}
+
+TEST(Connect, ArmTellsOfAPeerThatLeftWhileAnotherRequestWasWaitedFor) {
+  const ProtectionDomain domain = Context::open().value().allocate_domain().value();
+  CompletionQueue completions = CompletionQueue::make(domain.context()).value();
+  Buffer memory = domain.allocate(64).value();
+  ConnectOptions sharing;
+  sharing.queue_pair.completions = completions;
+  sharing.queue_pair.shared_receives = SharedReceiveQueue::make(domain, completions).value();
+  auto [leaving, left] = kit::connect_both(domain, {}, sharing);
+  ASSERT_TRUE(completions.arm());
+  leaving.disconnect();
+  EXPECT_EQ(completions.wait(std::chrono::milliseconds(200)), 0);
+  EXPECT_FALSE(completions.arm()) << "nobody has told the program that the peer has left";
+  EXPECT_TRUE(completions.arm());
+  EXPECT_FALSE(left.is_connected());
+}
+
 TEST(Connect, CarriesARegionToken) {
   const ProtectionDomain domain = Context::open().value().allocate_domain().value();
   const Buffer memory = domain.allocate(64).value();
