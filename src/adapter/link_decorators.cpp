@@ -9,7 +9,7 @@
 namespace verbatim::adapter {
 
 Result<void> LinkDecorators::set_faults(std::string_view plan) {
-  auto parsed = link::FaultPlan::parse_for_programs(plan);
+  auto parsed = link::FaultPlan::parse(plan);
   if (!parsed) return std::unexpected(parsed.error());
   const std::lock_guard guard(lock_);
   if (plan_ == *parsed) return {};  // The same packets go on to be the same.

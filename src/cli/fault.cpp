@@ -17,7 +17,7 @@ namespace verbatim::cli {
 namespace {
 
 constexpr const char* kExamples =
-    "Faults in the packets that the node's programs send, those that run and those\n"
+    "Faults in the packets of the node's programs, those that run and those\n"
     "that start later, until the last one has ended. They replace 'verbatim run\n"
     "--fault', which takes the same words (man 1 verbatim). The same seed gives the\n"
     "same faults to the same packets.\n"
@@ -28,6 +28,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  verbatim fault a loss=1%,delay=100us..1ms\n"
     "  verbatim fault a loss=100%,peer=127.0.0.3      # a black hole\n"
+    "  verbatim fault a loss=1%,direction=both        # of what they receive, too\n"
     "  verbatim fault a show\n"
     "  verbatim fault a off";
 
@@ -57,7 +58,7 @@ int run(const std::vector<std::string>& words) {
 }  // namespace
 
 Result<link::FaultPlan> plan_with_seed(std::string_view text) {
-  auto plan = link::FaultPlan::parse_for_programs(text);
+  auto plan = link::FaultPlan::parse(text);
   if (plan && !plan->is_off() && !plan->seed) {
     plan->seed = 0;
     if (getrandom(&*plan->seed, sizeof(std::uint32_t), 0) < 0) return refuse_errno("getrandom");

@@ -110,9 +110,10 @@ def test_a_program_that_runs(testbed):
     if programs != 1:
         raise Failure(f"{programs} programs were captured")
     for path in (capture.path, other):
-        sent = tshark(path, "-Y", "frame.packet_flags_direction == 2")
-        if len(sent) < 200:  # A message and an acknowledgement each way, of which some may go together.
-            raise Failure(f"{path} has {len(sent)} packets that were sent")
+        for direction, name in ((1, "received"), (2, "sent")):
+            found = len(tshark(path, "-Y", f"frame.packet_flags_direction == {direction}"))
+            if found < 200:  # A message of several packets and an acknowledgement, each time.
+                raise Failure(f"{path} has {found} packets that were {name}")
         judged_opcodes(path)
     print(f"passed: a program that ran, {packets} packets", flush=True)
 

@@ -10,6 +10,7 @@ import time
 from testbed import Failure, Testbed, option_parser, are_installed, SKIPPED
 
 SECONDS_MAX = 60
+RECEIVED = "loss=1%,duplicate=1%,corrupt=1%,direction=receive,seed=7"
 EACH = "loss=1%,delay=10us..100us,duplicate=1%,reorder=1%,corrupt=1%,seed=7"
 ONE_BY_ONE = ("loss=1%,seed=7", "delay=10us..100us,seed=7", "duplicate=1%,seed=7", "reorder=1%,seed=7", "corrupt=1%,seed=7")
 # 4.096 us * 2^14, eight times: the first transmission and seven retries (IBA 9.7.6.1.3). A card may take four times that.
@@ -39,7 +40,7 @@ def run_checked(testbed):
 
 
 def test_contents(testbed):
-    for faults in (*ONE_BY_ONE, EACH):
+    for faults in (*ONE_BY_ONE, EACH, RECEIVED):
         set_faults(testbed, faults)
         begun = time.monotonic()
         run_checked(testbed)
@@ -77,9 +78,9 @@ def test_mpi(testbed, plans):
         print(f"passed: Open MPI under {faults}", flush=True)
 
 
-def test_black_hole(testbed):
+def test_black_hole(testbed, faults):
     testbed.set_variables("a", VERBATIM_FAULT="")
-    testbed.set_variables("b", VERBATIM_FAULT="loss=100%")
+    testbed.set_variables("b", VERBATIM_FAULT=faults)
     port = str(testbed.free_port())
     argv = ["ibv_rc_pingpong", "-p", port, "-n", "10", "-g", "1"]
     server = testbed.start_server("a", argv, int(port))
@@ -89,7 +90,7 @@ def test_black_hole(testbed):
     seconds = time.monotonic() - begun
     server.kill()
     if "transport retry counter exceeded" not in client.output():
-        raise Failure("a black hole did not end with IBV_WC_RETRY_EXC_ERR")
+        raise Failure(f"a black hole, {faults}, did not end with IBV_WC_RETRY_EXC_ERR")
     if not RETRIES_SECONDS * 0.9 < seconds < 4 * RETRIES_SECONDS + 5:
         raise Failure(f"the retries took {seconds:.2f} s")
 
@@ -161,7 +162,8 @@ def main():
         test_command(testbed)
         test_contents(testbed)
         test_perftest(testbed, (EACH,))
-        test_black_hole(testbed)
+        for faults in ("loss=100%", "loss=100%,direction=receive"):
+            test_black_hole(testbed, faults)
     return 0
 
 

@@ -56,7 +56,7 @@ Result<void> check_path_name(const std::string& value) {
   return check_word(value, {"auto", "direct", "wire"});
 }
 Result<void> check_fault(const std::string& value) {
-  return outcome_of(link::FaultPlan::parse_for_programs(value));
+  return outcome_of(link::FaultPlan::parse(value));
 }
 Result<void> check_mpa(const std::string& value) {
   for (const auto part : std::views::split(value, ',')) {

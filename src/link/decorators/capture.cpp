@@ -45,7 +45,7 @@ void CaptureTap::add(const Packets& packets, Remark remark) {
            packets.pieces, packets.packet_bytes, total);
 }
 
-void CaptureTap::add(const Received& packets, Remark remark) {
+void CaptureTap::add(const Received& packets) {
   if (packets.from == nullptr || packets.to == nullptr) return;
   const iovec piece{packets.bytes.data(), packets.bytes.size()};
   const std::lock_guard guard(lock_);
@@ -53,8 +53,7 @@ void CaptureTap::add(const Received& packets, Remark remark) {
   add_each(*ring_,
            {.time = wall_clock_now(),
             .flow = wire::flow_of(address_of(*packets.from), address_of(*packets.to)),
-            .direction = Direction::receive,
-            .remark = remark},
+            .direction = Direction::receive},
            std::span(&piece, 1), packets.packet_bytes, packets.bytes.size());
 }
 
@@ -72,7 +71,7 @@ class Capture::TappedSink final : public Sink {
  public:
   TappedSink(CaptureTap& tap, Sink& to) : tap_(tap), to_(to) {}
   void on_packets(const Received& packets, TimeNs now) override {
-    tap_.add(packets, Remark::none);
+    tap_.add(packets);
     to_.on_packets(packets, now);
   }
 

@@ -17,7 +17,7 @@ class CaptureTap {
   /// Null: packets are captured no longer.
   void set_ring(std::unique_ptr<CaptureRing> ring);
   void add(const Packets& packets, Remark remark);
-  void add(const Received& packets, Remark remark);
+  void add(const Received& packets);
 
  private:
   std::mutex lock_;  // Guards the ring and what is written there.
@@ -35,9 +35,6 @@ class Capture final : public Decorator, public FaultWitness {
 
   int send_marked(const Packets& packet, Remark remark) noexcept override;
   void note_lost(const Packets& packet, Remark remark) noexcept override {
-    tap_.add(packet, remark);
-  }
-  void note_lost(const Received& packet, Remark remark) noexcept override {
     tap_.add(packet, remark);
   }
 

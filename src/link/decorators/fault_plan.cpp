@@ -246,16 +246,6 @@ Result<FaultPlan> FaultPlan::parse(std::string_view text) {
   return plan;
 }
 
-Result<FaultPlan> FaultPlan::parse_for_programs(std::string_view text) {
-  auto plan = parse(text);
-  if (plan && plan->on_receive) {
-    return refuse(EINVAL,
-                  "faults act on what a node sends: leave 'direction' out, and run the peer's "
-                  "program with them to hit what this one receives");
-  }
-  return plan;
-}
-
 std::string FaultPlan::text() const {
   if (is_off()) return "off";
   std::string text;

@@ -60,9 +60,6 @@ struct FaultPlan {
   /// Reads "loss=1%,delay=100us..1ms,seed=7"; "off" is a plan without faults. EINVAL with words for
   /// the person who wrote it.
   static Result<FaultPlan> parse(std::string_view text);
-  /// As `parse`, for programs: EINVAL for faults of what they receive, which does not go through
-  /// their links yet.
-  static Result<FaultPlan> parse_for_programs(std::string_view text);
   /// What `parse` reads back.
   std::string text() const;
 

@@ -66,13 +66,6 @@ TEST(FaultPlan, RefusalsSayWhatToWrite) {
   EXPECT_NE(refusal_of("delay=1ms,direction=both").find("the peer's node"), std::string::npos);
 }
 
-TEST(FaultPlan, ProgramsInjectFaultsIntoWhatTheySend) {
-  EXPECT_TRUE(FaultPlan::parse_for_programs("loss=1%,direction=send"));
-  const auto refused = FaultPlan::parse_for_programs("loss=1%,direction=both");
-  ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().text.find("the peer's program"), std::string::npos);
-}
-
 TEST(FaultPlan, FiltersByDirectionPeerAndOpcode) {
   const auto peer = *SocketAddress::parse("127.0.0.2", kRocePort);
   const auto other = *SocketAddress::parse("127.0.0.3", kRocePort);

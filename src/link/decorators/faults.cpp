@@ -344,8 +344,7 @@ class Faults::FaultySink final : public Sink {
     one.packet_bytes = packet.size();
     if (decision.lose) {
       faults_.counters_.lost.add();
-      if (faults_.witness_ != nullptr) faults_.witness_->note_lost(one, Remark::lost);
-      return;
+      return;  // A capture has it: it was on the wire.
     }
     if (decision.corrupt) {
       faults_.counters_.corrupted.add();

@@ -18,14 +18,13 @@
 
 namespace verbatim::link {
 
-/// Sees each packet that a fault hit: a capture.
+/// Sees each packet that is sent and that a fault hit: a capture.
 class FaultWitness {
  public:
   /// Sends `packet` (one), which a fault has hit.
   virtual int send_marked(const Packets& packet, Remark remark) noexcept = 0;
-  /// `packet` (one) is not sent, or was received and is not passed on.
+  /// `packet` (one) is not sent.
   virtual void note_lost(const Packets& packet, Remark remark) noexcept = 0;
-  virtual void note_lost(const Received& packet, Remark remark) noexcept = 0;
 
  protected:
   ~FaultWitness() = default;

@@ -5,7 +5,9 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "link/decorators/capture.h"
 #include "wire/ib/packet.h"
 #include "wire/net/grh.h"
 #include "wire/net/ip.h"
@@ -72,6 +74,13 @@ class TestLink final : public Link {
   Path from, to;
 };
 
+struct TestSink final : Sink {
+  void on_packets(const Received& packets, TimeNs) override {
+    for (Bytes& one : split(packets.bytes, packets.packet_bytes)) came.push_back(std::move(one));
+  }
+  std::vector<Bytes> came;
+};
+
 /// A sender to 127.0.0.3 or ::1, and a link with faults below it.
 class FaultyLink : public testing::Test {
  protected:
@@ -88,8 +97,6 @@ class FaultyLink : public testing::Test {
     path = roce_path(destination);
     seed = std::make_unique<wire::IcrcSeed>(wire::flow_of(source, destination));
     grh_bytes = port == 0 ? wire::Grh::kSize : 0;
-    base.from = path;
-    base.to = roce_path(source);
   }
   void plan(std::string_view text) { faults.set_plan(FaultPlan::parse(text).value()); }
 
@@ -128,6 +135,19 @@ class FaultyLink : public testing::Test {
                            .count = count,
                            .lane = 0}),
               0);
+  }
+  /// So many packets are there to be received, from this node's own address as by a loopback.
+  void arrive(std::uint32_t first_psn, std::uint32_t count) {
+    base.from = roce_path(way->local());
+    base.to = path;
+    base.arriving = packets(first_psn, count);
+    base.packet_bytes = base.arriving.size() / count;
+  }
+  std::vector<Bytes> receive(std::uint32_t first_psn, std::uint32_t count) {
+    TestSink sink;
+    arrive(first_psn, count);
+    faults.receive(sink, 0);
+    return std::move(sink.came);
   }
   std::uint32_t psn_of(const Bytes& bytes) const { return load_be24(&bytes[grh_bytes + 9]); }
   bool is_right(const Bytes& bytes, std::size_t identification) const {
@@ -297,21 +317,62 @@ TEST_F(FaultyLink, TheSameSeedHitsTheSamePackets) {
   EXPECT_EQ(run(0), run(100'000));
 }
 
-struct TestSink final : Sink {
-  void on_packets(const Received& packets, TimeNs) override {
-    for (Bytes& one : split(packets.bytes, packets.packet_bytes)) came.push_back(std::move(one));
+TEST_F(FaultyLink, ReceivedPacketsAreLost) {
+  plan("loss=100%,direction=receive");
+  EXPECT_TRUE(receive(7, 3).empty());
+  EXPECT_EQ(counters.lost.value(), 3u);
+  send(0, 2);  // Sending is as it was.
+  EXPECT_EQ(take_sent(), (Psns{0, 1}));
+}
+
+TEST_F(FaultyLink, ReceivedPacketsComeTwice) {
+  plan("duplicate=100%,direction=receive");
+  const auto came = receive(7, 2);
+  Psns psns;
+  for (const Bytes& one : came) psns.push_back(psn_of(one));
+  EXPECT_EQ(psns, (Psns{7, 7, 8, 8}));
+  for (const std::size_t i : {0, 1, 2, 3}) EXPECT_TRUE(is_right(came[i], i / 2));
+  EXPECT_EQ(counters.duplicated.value(), 2u);
+}
+
+TEST_F(FaultyLink, ReceivedPacketsAreCorrupted) {
+  plan("corrupt=100%,direction=receive,seed=9");
+  for (std::uint32_t i = 0; i < 1'000; ++i) {
+    for (const Bytes& one : receive(i, 1)) ASSERT_EQ(verify_icrc(*seed, one, 0), std::nullopt);
   }
-  std::vector<Bytes> came;
-};
+  EXPECT_EQ(counters.corrupted.value(), 1'000u);
+}
+
+TEST_F(FaultyLink, ReceivedPacketsOfOtherPeersPass) {
+  plan("loss=100%,direction=receive,peer=127.0.0.9");
+  EXPECT_EQ(receive(7, 3).size(), 3u);
+}
+
+TEST_F(FaultyLink, ACaptureBelowHasWhatCameOnce) {
+  auto ring = CaptureRing::create(1 << 16).value();
+  auto reader = CaptureReader::open(UniqueFd(dup(ring->fd()))).value();
+  CaptureTap tap;
+  tap.set_ring(std::move(ring));
+  Capture capture(base, tap);
+  Faults above(capture, counters, &capture, TimerFd::create().value(), test_clock);
+  above.set_plan(FaultPlan::parse("loss=100%,direction=receive").value());
+  TestSink sink;
+  arrive(7, 1);
+  above.receive(sink, 0);
+  EXPECT_TRUE(sink.came.empty());
+  CapturedPacket packet;
+  ByteSpan bytes;
+  ASSERT_TRUE(reader.next(packet, bytes));
+  EXPECT_EQ(packet.direction, Direction::receive);
+  EXPECT_EQ(packet.remark, Remark::none);
+  EXPECT_FALSE(reader.next(packet, bytes));
+}
 
 TEST_F(FaultyLink, ReceivingLosesDuplicatesAndCorrupts) {
   plan("loss=20%,duplicate=20%,corrupt=20%,direction=receive,seed=2");
-  base.from = roce_path(way->local());
-  base.to = path;
   TestSink sink;
   for (std::uint32_t i = 0; i < 100; ++i) {
-    base.arriving = packets(i * 8, 8);
-    base.packet_bytes = base.arriving.size() / 8;
+    arrive(i * 8, 8);
     EXPECT_EQ(faults.receive(sink, 0), 1u);
   }
   const auto bad = std::ranges::count_if(
