@@ -19,7 +19,7 @@ void add_node_options(CLI::App& command, NodeChoice& choice) {
       ->type_name("NAME");
   command.add_option("--profile", choice.profile, "Limits: verbatim, connectx-7, rxe or tiny")
       ->type_name("NAME");
-  command.add_option("--path", choice.path, "Within this machine: auto (default), wire or direct")
+  command.add_option("--path", choice.path, "On this machine: auto (default), wire or direct")
       ->type_name("NAME");
 }
 
