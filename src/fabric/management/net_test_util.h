@@ -101,11 +101,11 @@ class NetBench {
     smp.route.emplace();
     smp.route->hop_count = static_cast<std::uint8_t>(hops.size());
     for (std::size_t i = 0; i < hops.size(); ++i) smp.route->initial_path[i + 1] = hops[i];
-    return send(from, {.dlid = wire::kPermissiveLid, .slid = wire::kPermissiveLid}, smp);
+    return send(from, {.dlid = wire::kPermissiveLid, .slid = wire::kPermissiveLid, .grh = {}}, smp);
   }
   /// Sends LID routed, or mixed if `smp` has a route.
   std::optional<wire::Smp> ask(PortPlace from, Lid to, const wire::Smp& smp) {
-    return send(from, {.dlid = to, .slid = net.port_info(from).lid}, smp);
+    return send(from, {.dlid = to, .slid = net.port_info(from).lid, .grh = {}}, smp);
   }
 
   /// The answer's attribute, if there is an answer without error.

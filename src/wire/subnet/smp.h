@@ -86,7 +86,7 @@ struct Smp {
   SubnetAttribute attribute{};
   std::uint32_t modifier = 0;
   std::uint64_t m_key = 0;
-  std::optional<DirectedRoute> route;  // None: LID routed.
+  std::optional<DirectedRoute> route{};  // None: LID routed.
   std::array<std::byte, kSmpDataBytes> data{};
   friend bool operator==(const Smp&, const Smp&) = default;
 };
