@@ -24,46 +24,47 @@ namespace verbatim::adapter {
 
 struct GidEntry {
   Gid gid;
-  SocketAddress address;  // What it is bound to; `port` is 4791, or 0 (RoceVersion).
+  SocketAddress address;  // `port` is 4791 (RoCE v2) or 0 (v1).
 };
 
-inline constexpr std::size_t kGidsMax = 32;  // As many as PortState has bits.
+inline constexpr std::size_t kGidsMax = 32;  // The number of bits in PortState.
 
-/// What the agent tells of the network behind the port.
+/// State of the network interface of the port, as the agent reports it.
 struct PortState {
   std::uint32_t gids = ~0u;  // Bit i: entry i of the GID table is valid.
-  bool is_present = true;    // False: the interface is gone, and the adapter with it.
+  bool is_present = true;    // False: the interface was removed, and with it the adapter.
   bool is_active = true;
-  Mtu active_mtu = Mtu::k4096;  // Changes without an event, as a kernel driver has it.
+  Mtu active_mtu = Mtu::k4096;  // Changes without an event, as in kernel drivers.
 
   bool has_gid(std::size_t index) const { return (gids >> index & 1) != 0; }
   friend bool operator==(const PortState&, const PortState&) = default;
 };
 
-/// The port: its links, by GID; its state, and who wants to hear of its events: one queue for each
-/// opened context. Thread-safe.
+/// The port: its links by GID, its state, and the listeners for its events: one queue for each open
+/// context. Thread-safe.
 class Port {
  public:
-  /// The next entry of the GID table, which has room: GIDs of one address share its link, which is
-  /// there as long as the port. One thread at a time.
+  /// Adds the next entry of the GID table, which must have room. GIDs of one address share its
+  /// link, which exists as long as the port. One thread at a time.
   void add_gid(const GidEntry& entry, std::unique_ptr<link::Link> link);
-  /// Where no GID has this address yet, null.
+  /// Returns null if no GID has this address yet.
   link::Stack* links_of(const SocketAddress& address) const;
   void add_gid(const GidEntry& entry, link::Stack& links);
   std::span<const GidEntry> gids() const { return gids_.elements(); }
-  /// Of a GID that is there. What is put around its link (`set_top`, link/link.h) carries what all
-  /// queue pairs send that name it.
+  /// Requires an existing GID. Decorators of its link (`set_top`, link/link.h) carry everything
+  /// that queue pairs send with this GID.
   link::Stack& links(std::size_t gid_index) const { return *links_[gid_index]; }
-  /// How packets of this GID get to that queue pair; `patience` as `link::Link::next_hop` has it.
+  /// Returns the route for packets of this GID to that queue pair; `patience`: as for
+  /// `link::Link::next_hop`.
   Result<port::Route> route(std::size_t gid_index, const Path& path, Qpn destination,
                             std::optional<TimeNs> patience = {}) const;
 
   PortState state() const { return state_.load(std::memory_order_relaxed); }
-  /// The new state is there before anybody hears of it.
+  /// Stores the new state before it raises events.
   void change(PortState next);
 
   void add_listener(AsyncEvents& events);
-  /// Nothing is pushed into it any more.
+  /// No event is pushed to the queue afterwards.
   void remove_listener(AsyncEvents& events);
 
  private:
@@ -72,12 +73,13 @@ class Port {
   std::vector<std::unique_ptr<link::Stack>> stacks_;
 
   static_assert(std::atomic<PortState>::is_always_lock_free);
-  std::atomic<PortState> state_{PortState{}};  // Written under lock_; tells of nothing else.
+  // Written under lock_; readers need no other data with it.
+  std::atomic<PortState> state_{PortState{}};
   std::mutex lock_;
   std::unordered_set<AsyncEvents*> listeners_;
 };
 
-/// What `ibv_get_async_event` shall tell of a change, in this order.
+/// Returns the events of `ibv_get_async_event` for a change, in order.
 std::vector<AsyncEventType> events_between(const PortState& before, const PortState& now);
 
 }  // namespace verbatim::adapter

@@ -10,8 +10,8 @@
 
 namespace verbatim::port {
 
-/// The way of packets from one address to another, with what all their ICRCs begin with: computed
-/// once, for packet after packet comes the same way.
+/// The addresses of a route's packets, and the start of their ICRCs: computed once, because many
+/// packets use it.
 struct PacketRoute {
   PacketRoute(const SocketAddress& from, const SocketAddress& to)
       : source(from), destination(to), flow(wire::flow_of(from, to)), seed(flow) {}
@@ -25,8 +25,8 @@ struct PacketRoute {
   wire::IcrcSeed seed;
 };
 
-/// Where packets leave, and what stands before each: resolved once, when a queue pair learns where
-/// its peer is, and when a datagram's destination is first seen.
+/// Where packets are sent, and the header before each: resolved once, when a queue pair learns its
+/// peer's address, or at the first datagram to a destination.
 struct Route {
   Route(link::Stack& from, link::NextHop& hop, const Path& to)
       : path(to),
@@ -40,7 +40,7 @@ struct Route {
   link::NextHop* next_hop;
   wire::IpFlow headers;
   wire::IcrcSeed seed;
-  std::uint8_t lane = 0;  // Of a link that has some.
+  std::uint8_t lane = 0;  // For links that have virtual lanes.
 };
 
 }  // namespace verbatim::port

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kPacketBytesMax = 1 << 17;
 
-/// Stands before each packet's bytes.
+/// Header before each packet's bytes.
 struct Record {
   std::uint32_t bytes = 0;
   CapturedPacket packet;
@@ -25,7 +25,7 @@ struct Record {
 static_assert(std::is_trivially_copyable_v<Record>);
 static_assert(sizeof(CaptureRingHeader) <= CaptureRingHeader::kDataOffset);
 
-/// Neither side may pull the memory away from under the other.
+/// Neither side can truncate the memory under the other's mapping.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Result<CaptureMapping> map(int fd, std::size_t bytes) {
@@ -95,7 +95,7 @@ void CaptureRing::add(const CapturedPacket& packet, std::span<const iovec> piece
     offset = 0;
     if (bytes == 0) break;
   }
-  // Published whole: a reader never sees half a packet.
+  // Published as a whole: a reader never sees half a packet.
   header.written.store(start + sizeof record + record.bytes, std::memory_order_release);
 }
 
