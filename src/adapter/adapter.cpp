@@ -61,7 +61,7 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
 Adapter::~Adapter() = default;
 
 Result<void> Adapter::receive() {
-  if (node().is_iwarp) return {};  // Nothing is said by datagrams there.
+  if (node().is_iwarp) return {};  // iWARP has no datagrams.
   for (const int fd : membership_.receive_sockets) {
     if (auto received = packets_.receive_from(fd); !received) return received;
   }
@@ -100,7 +100,7 @@ void Adapter::arm(CompletionQueue& queue, bool solicited_only) {
   progress_->serve_events();
 }
 
-/// Programs without streams have no turns look for them.
+/// A program without streams has no source for them that passes would ask.
 Result<void> Adapter::begin_streams() {
   const std::lock_guard guard(lock_);
   if (streams_ != nullptr) return {};
@@ -132,7 +132,7 @@ void Adapter::drain_stream(Qpn qpn) {
   });
 }
 
-// What peers do: `Visited`.
+// Implementation of `Visited`: what peers do.
 
 void Adapter::on_peer_gone(const DirectPeer& peer) {
   numbers_->for_each([&](QueuePair& queue_pair) { queue_pair.on_peer_gone(peer); });
@@ -233,11 +233,11 @@ Result<void> Adapter::link_gid(const GidEntry& entry) {
 Result<void> Adapter::add_gid(const GidEntry& entry, int receive_socket) {
   auto& gids = membership_.node.gids;
   if (gids.size() == kGidsMax) return refuse(ENOSPC, "the GID table is full");
-  if (!node().is_iwarp) {  // Nothing is said by datagrams there.
+  if (!node().is_iwarp) {  // iWARP has no datagrams.
     if (auto received = packets_.receive_from(receive_socket); !received) return received;
   }
   if (auto linked = link_gid(entry); !linked) return linked;
-  gids.push_back(entry);  // Last: now it can be named.
+  gids.push_back(entry);  // Last: from here on its index can be used.
   return {};
 }
 
@@ -251,7 +251,7 @@ Result<port::Route> Adapter::route(const AddressVector& vector, Qpn dest_qpn) {
 Result<Destination> Adapter::resolve(const AddressVector& vector) {
   auto address = check_vector(vector);
   if (!address) return std::unexpected(address.error());
-  if (roce_version(*address) == RoceVersion::v1) {  // Here one may wait for the neighbour.
+  if (roce_version(*address) == RoceVersion::v1) {  // Here the call may wait for the neighbour.
     const auto found = route(vector, Qpn{});
     if (!found) return std::unexpected(found.error());
   }

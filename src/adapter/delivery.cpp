@@ -7,7 +7,7 @@
 
 namespace verbatim::adapter {
 
-/// Packets that came together are mostly all for one queue pair, whose lock is taken once.
+/// Packets that arrive together are usually for one queue pair, whose lock is taken once.
 class Delivery::Reception {
  public:
   Reception(Progress& progress, const SocketAddress& source, const SocketAddress& destination,
@@ -40,7 +40,7 @@ class Delivery::Reception {
   const SocketAddress& destination_;
   const TimeNs now_;
   QueuePair* queue_pair_ = nullptr;
-  std::unique_lock<Mutex> guard_;  // Its lock.
+  std::unique_lock<Mutex> guard_;  // The queue pair's lock.
 };
 
 void Delivery::on_packets(std::span<const wire::Packet> packets, const SocketAddress& source,

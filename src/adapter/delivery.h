@@ -14,15 +14,15 @@ namespace verbatim::adapter {
 
 class Multicast;
 
-/// From packets to queue pairs: by the number that they name, or by the group that they came to.
+/// Delivers packets to queue pairs: by the destination number, or by the multicast group.
 class Delivery {
  public:
   Delivery(const Numbers& numbers, const Multicast& groups, Progress& progress,
            observe::PortCounters& counters)
       : numbers_(numbers), groups_(groups), progress_(progress), counters_(counters) {}
 
-  /// Packets that came together from one sender, whole and checked. `group`: zero for unicast.
-  /// During a turn.
+  /// Delivers packets that arrived together from one sender, complete and checked. `group`: zero
+  /// for unicast. Called in a pass.
   void on_packets(std::span<const wire::Packet> packets, const SocketAddress& source,
                   const SocketAddress& destination, const Gid& group, TimeNs now);
 

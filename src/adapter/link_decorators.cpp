@@ -48,7 +48,7 @@ void LinkDecorators::follow_port() {
   choose_tops();
 }
 
-/// Those that are not wrapped yet, where there is a reason.
+/// Decorates links that are not decorated yet, if faults or a capture need it.
 Result<void> LinkDecorators::wrap_links() {
   if (plan_.is_off() && !is_capturing_) return {};
   for (std::size_t i = 0; i < port_.gids().size(); ++i) {

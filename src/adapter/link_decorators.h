@@ -16,24 +16,25 @@ namespace verbatim::adapter {
 
 class Progress;
 
-/// Puts fault injection and capture around all links of a port, and takes them away. They are made
-/// when they are first used, and never destroyed: so is this object. Thread-safe.
+/// Adds fault injection and capture to all links of a port, and removes them. Decorators are
+/// created at their first use and never destroyed, nor is this object. Thread-safe.
 class LinkDecorators {
  public:
-  /// Both outlive it.
+  /// Requires that both outlive it.
   LinkDecorators(Port& port, Progress& progress) : port_(port), progress_(progress) {}
 
-  /// `plan` as `link::FaultPlan` reads it; "off": packets pass. EINVAL, EMFILE.
+  /// `plan`: in the syntax of `link::FaultPlan`; "off" ends the faults. EINVAL, EMFILE.
   Result<void> set_faults(std::string_view plan);
-  /// Packets are captured from now on. Returns the descriptor of the buffer (borrowed), for
-  /// `verbatim capture`. ENOMEM, EMFILE.
+  /// Starts to capture packets. Returns the descriptor of the buffer (borrowed), for `verbatim
+  /// capture`. ENOMEM, EMFILE.
   Result<int> start_capture();
   void stop_capture();
-  /// Links that the port got since: they are decorated, too.
+  /// Decorates links that the port has got since.
   void follow_port();
 
  private:
-  /// What is around one link: faults above the capture, which so sees what is on the wire.
+  /// Decorators of a link. Faults are above the capture, which therefore sees the packets on the
+  /// wire.
   struct Layers {
     Layers(link::Stack& stack, link::CaptureTap& tap, observe::FaultCounters& counters,
            TimerFd timer)
@@ -52,7 +53,7 @@ class LinkDecorators {
   Progress& progress_;
   observe::FaultCounters counters_;
   link::CaptureTap tap_;
-  std::mutex lock_;  // Guards what follows.
+  std::mutex lock_;  // Protects the members below.
   link::FaultPlan plan_;
   bool is_capturing_ = false;
   std::vector<std::unique_ptr<Layers>> layers_;

@@ -6,7 +6,7 @@
 #include "adapter/adapter.h"
 #include "wire/mad/management_packet.h"
 
-/// What the adapter does for the communication manager, which runs above it.
+/// Services for the communication manager, which runs above the adapter.
 namespace verbatim::adapter {
 
 Result<void> Adapter::send_management(const SocketAddress& source, const SocketAddress& destination,
@@ -19,7 +19,7 @@ Result<void> Adapter::send_management(const SocketAddress& source, const SocketA
     return refuse(EADDRNOTAVAIL, fmt::format("{} is no address of this node", source.ip_text()));
   }
   const SocketAddress to = destination.with_port(own->address.port());
-  // The PSN means nothing here: a receiver of unreliable datagrams does not look at it.
+  // The PSN has no meaning: receivers of unreliable datagrams ignore it.
   return port::send_management(port_.links(own - gids.begin()), roce_path(to), Psn(0), mad);
 }
 

@@ -19,45 +19,49 @@
 
 namespace verbatim::adapter {
 
-/// What the agent tells a program of its node. GIDs may be added while it runs, all else stays.
+/// The program's node, as the agent describes it. GIDs may be added while it runs, the rest is
+/// constant.
 struct NodeDescription {
   std::string name;
   std::uint64_t guid = 0;  // Host byte order.
   MacAddress mac{};
   std::string interface;  // Name of the network interface behind the port, such as "lo".
   std::uint32_t interface_index = 0;
-  RoceVersion version = RoceVersion::v2;  // That the communication manager uses.
-  bool is_iwarp = false;                  // RC queue pairs alone, and `start_stream` connects them.
+  RoceVersion version = RoceVersion::v2;  // Used by the communication manager.
+  bool is_iwarp = false;                  // Only RC queue pairs, connected by `start_stream`.
   AppendOnlyList<GidEntry, kGidsMax> gids;
 };
 
-/// On the direct path, so long a message that finds no receive request waits for one before it
-/// counts as RNR. A card's message is on a cable and in its receiver's buffers meanwhile, and
-/// leaves its receiver the time to post.
+/// On the direct path a message without a receive request waits this long before it counts as RNR.
+/// A card's message would be on the cable and in the receiver's buffers meanwhile, which gives the
+/// receiver time to post.
 inline constexpr TimeNs kRnrGrace = 20 * kMillisecond;
 
-/// A program's place in its node: what the agent gave it (docs/design.md, 2).
+/// A program's membership in its node: what it got from the agent (docs/design.md, 2).
 struct Membership {
   NodeDescription node;
-  Qpn first_qpn;                     // Of the range of kProgramQueuePairsMax numbers.
+  Qpn first_qpn;                     // Of kProgramQueuePairsMax numbers.
   std::vector<int> receive_sockets;  // Borrowed: they outlive the adapter.
-  int event_fd = -1;                 // Readable when the agent says something; -1: none. Not owned.
-  std::function<void()> on_event;    // Called by the background thread then.
-  /// Its doorbell, which its agent has as well, and how to ask for what is known so of the program
-  /// that a queue pair number at an address is of.
+  int event_fd = -1;  // Readable when the agent has sent a message; -1: none. Not owned.
+  std::function<void()> on_event;  // Called by the background thread then.
+  /// `doorbell`: eventfd that wakes this program's background thread; the agent gives copies to
+  /// peers. `ask_for_peer(address, qpn)`: asks the agent at `address` for the arena, memory file
+  /// and doorbell of the program that has `qpn`.
   UniqueFd doorbell;
   AskForPeer ask_for_peer;
-  NameLocks locks;  // Between programs of this user and network namespace.
-  /// The direct path, if the program may take it: its memory file, which its agent has, too.
+  NameLocks locks;  // Among programs of this user and network namespace.
+  /// The memory file, which the agent has, too; null if the program may not use the direct path.
   std::unique_ptr<region::MemoryFile> memory;
-  /// RC and UC queue pairs that would need the wire do not get to RTS; datagrams fail that would.
+  /// VERBATIM_PATH=direct: an RC or UC queue pair that would need packets is refused RTS; a
+  /// datagram that would need them completes with an error.
   bool only_direct = false;
-  /// So long after packets have come the background thread looks for others without sleeping.
+  /// VERBATIM_BUSY_POLL: after packets arrive, the background thread polls this long before it
+  /// sleeps again.
   TimeNs busy_poll = 0;
   TimeNs rnr_grace = kRnrGrace;
 };
 
-/// Makes the memory file. What the kernel says where it refuses.
+/// Creates the memory file. Fails with the kernel's error.
 Result<void> prepare_direct_path(Membership& membership);
 
 }  // namespace verbatim::adapter

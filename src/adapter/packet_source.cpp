@@ -10,8 +10,8 @@
 namespace verbatim::adapter {
 namespace {
 
-/// By the opcode, before anything is checked: it only decides which packets of a merged datagram
-/// come first.
+/// By the opcode, before any check: only decides which packets of a merged datagram are processed
+/// first.
 bool is_response(ByteSpan bytes) {
   const auto& info = wire::info(static_cast<wire::Opcode>(bytes.front()));
   return info.known && !info.is_request;
@@ -31,7 +31,7 @@ Result<void> PacketSource::join(const Gid& group) {
   for (const RoceVersion version : {RoceVersion::v1, RoceVersion::v2}) {
     auto joined = join_over(version, group, *address);
     if (!joined) {
-      leave(group);  // Over the version that did.
+      leave(group);  // Leaves it over the version that succeeded.
       return joined;
     }
   }
@@ -72,7 +72,7 @@ Result<void> PacketSource::add(link::UdpSocket socket, const Gid& group) {
 }
 
 void PacketSource::leave(const Gid& group) {
-  // Closing the socket takes it out of the epoll set.
+  // Closing the socket removes it from the epoll set.
   progress_.between_passes([&] {
     std::erase_if(sockets_, [&group](const auto& socket) { return socket->group == group; });
   });
@@ -88,7 +88,7 @@ std::size_t PacketSource::receive(TimeNs now) {
   return received;
 }
 
-/// RoCE v1: the addresses are in the packet itself.
+/// RoCE v1: the packet itself has the addresses.
 void PacketSource::on_frame(const link::ReceivedDatagrams& frame, const Gid& group, TimeNs now) {
   const auto packet = wire::decode_grh_packet(frame.bytes);
   const auto from =
@@ -109,7 +109,8 @@ void PacketSource::on_datagrams(const link::ReceivedDatagrams& datagrams, const 
   if (!route_ || !route_->is_of(datagrams.source, datagrams.destination)) {
     route_.emplace(datagrams.source, datagrams.destination);
   }
-  // All are checked before any is placed: placing is stores, which a checksum would wait for.
+  // All ICRCs are checked before any payload is placed: placing stores bytes, and a checksum would
+  // wait for those stores.
   std::array<Arrival, kDatagramsMax> arrivals;
   std::size_t count = 0;
   std::uint16_t first_identification = 0;
@@ -128,7 +129,7 @@ void PacketSource::on_datagrams(const link::ReceivedDatagrams& datagrams, const 
   deliver(std::span(arrivals).first(count), datagrams, group, now);
 }
 
-/// `identification` is what this datagram's IP header probably says; it becomes what it does say.
+/// `identification`: in, the expected IP identification of this datagram; out, the actual one.
 bool PacketSource::is_good(ByteSpan bytes, const wire::IcrcSeed& seed,
                            std::uint16_t& identification) {
   counters_.packets_received.add_exclusive();
@@ -146,8 +147,8 @@ bool PacketSource::is_good(ByteSpan bytes, const wire::IcrcSeed& seed,
   return true;
 }
 
-/// Our own sender puts an acknowledgement behind the request that rides in the same datagram; the
-/// program's request completes before its peer's answer is seen, as with a card.
+/// Our sender puts an acknowledgement after the request in the same datagram; the program's own
+/// request must complete before the peer's answer is seen, as with a card.
 void PacketSource::deliver(std::span<const Arrival> arrivals, const link::ReceivedDatagrams& origin,
                            const Gid& group, TimeNs now) {
   std::size_t count = 0;
@@ -160,14 +161,14 @@ void PacketSource::deliver(std::span<const Arrival> arrivals, const link::Receiv
                        now);
 }
 
-/// False: it counts as malformed, or is of another partition.
+/// Returns false if it is counted as malformed, or belongs to another partition.
 bool PacketSource::decode(ByteSpan bytes, wire::Packet& packet) {
   const auto decoded = wire::decode_packet(bytes.first(bytes.size() - wire::kIcrcBytes));
   if (!decoded) {
     counters_.malformed.add();
     return false;
   }
-  // IBA 10.9.3: the lower 15 bits match, and one of the two is a full member.
+  // IBA 10.9.3: the lower 15 bits match, and at least one of the two is a full member.
   if ((raw(decoded->headers.bth.pkey) & 0x7fff) != (raw(kDefaultPKey) & 0x7fff)) {
     counters_.pkey_violations.add();
     return false;

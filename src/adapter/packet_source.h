@@ -23,18 +23,18 @@
 
 namespace verbatim::adapter {
 
-/// From sockets to whole packets: their ICRC, their headers, their partition key.
+/// Reads sockets and checks packets: ICRC, headers, partition key.
 class PacketSource final : public Source {
  public:
-  /// Nothing is received until somebody calls `Progress::add`.
+  /// Nothing is received before `Progress::add`.
   PacketSource(Progress& progress, Delivery& delivery, observe::PortCounters& counters,
                const NodeDescription& node)
       : progress_(progress), delivery_(delivery), counters_(counters), node_(node) {}
 
-  /// Packets come over this socket (borrowed), too.
+  /// Also receives from this socket (borrowed).
   Result<void> receive_from(int fd);
-  /// Multicast groups: sockets of their own, served like the others, over each RoCE version that
-  /// the node has. EPERM for version 1 without CAP_NET_RAW.
+  /// Multicast groups have separate sockets, read like the others, over each RoCE version that the
+  /// node has. EPERM for version 1 without CAP_NET_RAW.
   Result<void> join(const Gid& group);
   void leave(const Gid& group);
 
@@ -45,7 +45,7 @@ class PacketSource final : public Source {
     link::UdpSocket socket;
     Gid group;  // Zero: unicast.
   };
-  /// A datagram of those that came together, and whose ICRC is right.
+  /// A datagram, of those that arrived together, with a right ICRC.
   struct Arrival {
     ByteSpan bytes;
     bool is_response = false;
@@ -65,11 +65,11 @@ class PacketSource final : public Source {
   Delivery& delivery_;
   observe::PortCounters& counters_;
   const NodeDescription& node_;
-  // The turn lock guards what follows.
+  // The pass lock protects the members below.
   link::UdpReceiver receiver_;
-  std::optional<port::PacketRoute> route_;  // Of the datagrams that came last.
+  std::optional<port::PacketRoute> route_;  // Of the last datagrams.
   std::vector<std::unique_ptr<Socket>> sockets_;
-  std::array<wire::Packet, kDatagramsMax> packets_;  // On their way.
+  std::array<wire::Packet, kDatagramsMax> packets_;  // Being delivered.
 };
 
 }  // namespace verbatim::adapter

@@ -14,7 +14,7 @@ using transport::Status;
 
 namespace {
 
-/// What the program may post, one bit for each operation.
+/// Returns the operations that the program may post, one bit each.
 std::uint32_t operations_of(const QueuePairOptions& options, bool is_iwarp) {
   static_assert(transport::kOperations <= 32);
   if (options.scaling || options.finishes_rendezvous()) return 0;
@@ -47,7 +47,8 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
   if (options_.receive_cq != nullptr) ++options_.receive_cq->users;
   if (options_.shared_receive != nullptr) ++options_.shared_receive->users;
   record_->type.store(raw(options.type), std::memory_order_relaxed);
-  // One that scales is made of queues with states of their own, and receives from the start.
+  // One with receive-side scaling consists of queues with their own states, and receives from the
+  // start.
   set_state(options_.scaling ? QpState::rts : QpState::reset);
   note_wire_use();
   record_->qpn.store(number.value(), std::memory_order_release);
@@ -84,7 +85,7 @@ bool serves(QpType type, Operation operation) {
   return false;
 }
 
-/// What was posted and never reached an engine completes as flushed (IBA 10.3.1.5, 10.3.1.7).
+/// Completes as flushed what was posted and has not reached an engine (IBA 10.3.1.5, 10.3.1.7).
 void QueuePair::flush_posted() {
   while (!send_queue_.empty()) complete_send(send_queue_.completed(), Status::flushed);
   handed_ = send_queue_.posted();
@@ -191,7 +192,7 @@ void QueuePair::enter_send_queue_error() {
   flush_posted();
 }
 
-/// SQD: when what was sent before has completed, the send queue is drained (IBA 10.3.1.6).
+/// SQD: when everything sent before has completed, the send queue is drained (IBA 10.3.1.6).
 void QueuePair::check_drained() {
   if (state() != QpState::sqd || drain_reported_ || send_queue_.completed() != handed_) return;
   drain_reported_ = true;

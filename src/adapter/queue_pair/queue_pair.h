@@ -51,36 +51,36 @@ struct StreamStart;
 
 struct QueuePairOptions {
   QpType type = QpType::rc;
-  PdNumber pd{};                          // None for an XRC target: the shared queues have theirs.
+  PdNumber pd{};                          // None for an XRC target: the shared queues have it.
   CompletionQueue* send_cq = nullptr;     // None for an XRC target.
   CompletionQueue* receive_cq = nullptr;  // None for XRC.
-  SharedReceiveQueue* shared_receive = nullptr;  // Instead of a receive queue of its own.
-  XrcDomain xrc_domain{};                        // Of an XRC target.
-  XrcFile xrc_file;          // Of the domain; the adapter fills it in, as it does the next.
-  bool is_imported = false;  // Its protection domain is another program's.
+  SharedReceiveQueue* shared_receive = nullptr;  // Used instead of its own receive queue.
+  XrcDomain xrc_domain{};                        // XRC targets only.
+  XrcFile xrc_file;          // The domain's file; set by the adapter, like the next one.
+  bool is_imported = false;  // Its protection domain was imported.
   AsyncEvents* events = nullptr;
   QueuePairCapacity capacity;
   bool signal_all = false;
-  bool ignores_own_multicast = false;  // UD: what it sends to a group that it is in itself.
-  void* owner = nullptr;               // The drop-in's object; comes back in asynchronous events.
-  /// Of the send queue, which nobody else touches. May call the program; may throw bad_alloc.
+  bool ignores_own_multicast = false;  // UD: for groups of which it is a member itself.
+  void* owner = nullptr;               // The drop-in's object, for asynchronous events.
+  /// For the send queue, which peers do not access. May call the program; may throw bad_alloc.
   std::pmr::memory_resource* memory = std::pmr::new_delete_resource();
-  /// Raw packets: it only receives, and into the work queues of a table. Without completion queues.
+  /// Raw packets: the queue pair only receives, into the work queues of a table. It has no
+  /// completion queues.
   std::shared_ptr<const ReceiveScaling> scaling;
 
-  /// The send queue is the adapter's own: it finishes the rendezvous of tag matching with it. Asked
-  /// for with a tag matching queue and no send requests, as cards have it.
+  /// Returns true if the send queue belongs to the adapter, which completes the rendezvous of tag
+  /// matching with it: with a tag matching queue and no send requests, as on cards.
   bool finishes_rendezvous() const {
     return shared_receive != nullptr && shared_receive->matches_tags() &&
            capacity.send_requests == 0;
   }
 };
 
-/// Whether queue pairs of this type do it.
+/// Returns true if queue pairs of this type support the operation.
 bool serves(QpType type, transport::Operation operation);
 
-/// One queue pair: its state, its two engines, its queues. Any thread may call anything; one lock a
-/// queue pair.
+/// A queue pair: its state, its two engines, its queues. Thread-safe; each has one lock.
 class QueuePair final : public Task {
  public:
   ~QueuePair();
@@ -96,12 +96,13 @@ class QueuePair final : public Task {
   const QueuePairOptions& options() const { return options_; }
   const observe::QueuePairCounters& counters() const { return record_->counters; }
 
-  /// `ibv_modify_qp`: checks all, then does all. Errors as the manual page and a card's driver have
-  /// them, in words.
+  /// `ibv_modify_qp`: checks everything, then changes everything. Errors as in the manual page and
+  /// of a card's driver, with a text.
   Result<void> modify(const QueuePairAttributes& attributes, std::uint32_t mask);
   QueuePairAttributes query();
 
-  /// Somebody posts requests: they leave together at the end, or on the direct path before it.
+  /// Scope of one post call. Holds the queue pair's lock; the destructor sends what was queued. On
+  /// the direct path requests are executed at once.
   class Posting {
    public:
     explicit Posting(QueuePair& queue_pair) : queue_pair_(queue_pair) {
@@ -117,8 +118,8 @@ class QueuePair final : public Task {
     }
     Posting(const Posting&) = delete;
     Posting& operator=(const Posting&) = delete;
-    /// All of them or none; 0 or an errno (EINVAL: wrong state, operation, too many segments, too
-    /// much inline; ENOMEM: full).
+    /// Posts all or none; returns 0 or an errno value (EINVAL: wrong state, operation, too many
+    /// segments, too much inline data; ENOMEM: full).
     int post(std::span<const SendWork> works);
     int post(const SendWork& work);
 
@@ -129,21 +130,22 @@ class QueuePair final : public Task {
   int post_send(std::span<const SendWork> works) { return Posting(*this).post(works); }
   int post_send(const SendWork& work) { return Posting(*this).post(work); }
   int post_receive(std::uint64_t wr_id, std::span<const Segment> segments);
-  /// Sends what waits for the program's next post or poll.
+  /// Sends output that was deferred to the program's next post or poll.
   void transmit();
 
-  /// Takes what has come; `to_the_end`, also an end that stands right behind it.
+  /// Processes received segments. With `to_the_end` it reads until EAGAIN, so that an end of the
+  /// connection right behind the data is seen too.
   void on_stream(TimeNs now, bool to_the_end = false);
 
-  /// `ibv_modify_qp_rate_limit`: sends at most so much, in bursts of at most so many bytes (0: as
-  /// many as suit the clock). 0: no limit. EINVAL above Limits::rate_kbps.
+  /// `ibv_modify_qp_rate_limit`: limits the rate and the size of bursts (0: chosen to suit the
+  /// clock). A rate of 0: no limit. EINVAL above Limits::rate_kbps.
   Result<void> limit_rate(std::uint32_t rate_kbps, std::uint32_t burst_bytes);
 
  private:
   friend class Adapter;
   friend class Delivery;
   friend class Steering;
-  /// The responder takes receive requests through it; one is in use at a time.
+  /// The responder's source of receive requests; one is in use at a time.
   class Receives final : public transport::ReceiveSource {
    public:
     explicit Receives(QueuePair& queue_pair) : queue_pair_(queue_pair) {}
@@ -161,14 +163,15 @@ class QueuePair final : public Task {
   bool is_raw() const { return options_.type == QpType::raw_packet; }
   bool is_connected() const { return !is_datagram() && !is_raw(); }
   bool is_reliable() const { return is_connected() && options_.type != QpType::uc; }
-  /// Whom this queue pair's own operations are to the region table, and its peer's requests.
+  /// The identity under which keys are checked: of this queue pair's own requests, and of its
+  /// peer's.
   region::Accessor accessor() const { return {options_.pd, number_}; }
   region::Accessor peer_accessor() const {
     return {stream_ != nullptr ? options_.pd : responder_.config().pd, number_};
   }
   void set_state(QpState state) { record_->state.store(raw(state), std::memory_order_relaxed); }
 
-  // Modify: each under lock_.
+  // Modify. Each requires lock_.
   Result<void> check_values(const QueuePairAttributes& wanted, std::uint32_t mask) const;
   void apply(const QueuePairAttributes& wanted, std::uint32_t mask);
   void enter(QpState to, std::uint32_t mask);
@@ -176,7 +179,7 @@ class QueuePair final : public Task {
   void start_requester();
   void forget_everything();
 
-  // Sending: each under lock_.
+  // Sending. Each requires lock_.
   int check_post(const SendWork& work) const;
   void take_post(const SendWork& work);
   void push_send(const SendWork& work);
@@ -210,7 +213,7 @@ class QueuePair final : public Task {
   void refuse_stream_request(transport::Slot slot, transport::Status status);
   void end_stream();
   void forget_stream();
-  // Which path it takes: queue_pair_path.cpp.
+  // Choice of the path: queue_pair_path.cpp.
   void begin_path_negotiation();
   void finish_path_negotiation(ByteSpan first_segment = {});
   void on_path_segment(ByteSpan segment);
@@ -226,15 +229,16 @@ class QueuePair final : public Task {
   void count_received(const wire::Headers& headers);
   void publish_counters();
 
-  // The direct path: queue_pair_direct.cpp. Each under lock_ but the last two.
+  // The direct path: queue_pair_direct.cpp. Each requires lock_, except the last two.
   bool may_be_direct() const;
   void note_wire_use();
   std::unique_ptr<DirectLink> link_to(const DatagramPathKey& key);
   void open_link();
-  /// Peers may act for it from now on.
+  /// Publishes the target: peers may execute requests for this queue pair on the direct path.
   void open_target();
   void change_target();
-  /// None does when this returns, nor will; the receive in use is `current_receive_`.
+  /// Closes the target: when it returns no peer holds it, and none will. A current receive moves to
+  /// `current_receive_` (XRC: it is flushed).
   void close_target();
   void flush_held();
   bool forget_held(SrqNumber srq);
@@ -242,11 +246,11 @@ class QueuePair final : public Task {
     const bool is_direct = link_ != nullptr || is_datagram();
     return is_direct && handed_ == send_queue_.posted() && !fatal_ && !responder_.has_output();
   }
-  /// A request that has nothing before it, without the send queue. False: it has not come to its
-  /// end at once; the queue takes it.
+  /// Executes a request at once, if no other is queued before it. Returns false if it did not
+  /// complete; then it goes into the send queue. Requires lock_.
   bool execute_at_once(const SendWork& work);
   void transmit_direct(TimeNs now);
-  /// Of a request's bytes, in segments or inlined.
+  /// Returns the local buffer of a request: segments or inline data.
   LocalMemory local_memory(std::span<const Segment> segments, ByteSpan inlined) {
     return {regions_, options_.pd, segments, inlined, local_key_};
   }
@@ -262,20 +266,22 @@ class QueuePair final : public Task {
   }
   void end_direct(std::uint64_t wr_id, const transport::SendRequest& request,
                   transport::Status status);
-  /// Whoever uses the program's regions under lock_ now has done when this returns.
+  /// Takes and releases lock_: when it returns, no thread that held lock_ before still uses the
+  /// program's regions.
   void wait_for_user() { const std::lock_guard guard(lock_); }
   void serve_owner_request();
-  /// What peers have told. The background thread hears the doorbell; who asks for the state or
-  /// changes it looks itself: a peer that was refused finds the queue pair in error.
+  /// Handle notifications from peers. on_notifications: for the background thread, takes lock_. The
+  /// other: for query and modify, with lock_ held, so that a peer whose request was refused finds
+  /// this queue pair in the error state.
   void on_notifications();
   void take_notifications();
   void on_peer_gone(const DirectPeer& peer);
-  void on_attached_peer_gone();  // What it may have done and not told.
+  void on_attached_peer_gone();  // Handles what a killed peer had done without notifying.
 
-  // Receiving: each under lock_, during a turn.
+  // Receiving. Each requires lock_, in a pass.
   void on_packet(const wire::Packet& packet, const SocketAddress& source,
                  const SocketAddress& destination, TimeNs now);
-  /// After the last of some packets. True when there is something to send now.
+  /// Called after the last packet of a reception. Returns true if there is something to send now.
   bool end_reception();
   void on_connected_packet(const wire::Packet& packet, const SocketAddress& source, TimeNs now);
   void pace(std::uint32_t rate_kbps, std::uint32_t burst_bytes);
@@ -288,11 +294,11 @@ class QueuePair final : public Task {
   void drain(transport::ResponderEffects& effects);
   void apply(const transport::RequesterEffect& effect);
   void apply(const transport::ResponderEffect& effect);
-  // XRC queues of other programs: queue_pair_xrc.cpp.
+  // XRC queues of other processes: queue_pair_xrc.cpp.
   class OwnerReceives;
   MappedTarget* queue_owner_of(SrqNumber number);
   void answer_allocate_proxy();
-  /// False: the packet names no queue that there is.
+  /// Returns false if the packet names no existing queue.
   bool on_packet_for_queue_owner(const wire::Packet& packet);
   bool apply_at_queue_owner(const transport::ResponderEffect& effect);
   void complete_at_queue_owner(const transport::CompleteReceive& receive);
@@ -308,15 +314,15 @@ class QueuePair final : public Task {
   void report_match();
   void start_rendezvous();
   void complete_rendezvous(transport::Slot slot, transport::Status status);
-  /// Of the memory that the send queue's requests name.
+  /// Protection domain of the memory in the send queue's requests.
   PdNumber send_pd() const;
   void push(CompletionQueue& queue, const Completion& completion, bool solicited);
   void raise(AsyncEventType type);
-  /// Who else has opened the queue pair (`ibv_open_qp`) hears its events too. `remove_listener` is
-  /// true when nobody is left.
+  /// Events also go to each further user that opened the queue pair (`ibv_open_qp`).
+  /// remove_listener returns true if no user is left.
   void add_listener(AsyncEvents& events, void* owner);
   bool remove_listener(const void* owner);
-  /// Both engines stop, everything outstanding completes as flushed.
+  /// Stops both engines; everything outstanding completes as flushed.
   void enter_error();
   void send_pending_responses();
   void fail();
@@ -324,21 +330,22 @@ class QueuePair final : public Task {
   void enter_send_queue_error();
   void flush_receives();
   void check_drained();
-  /// Takes a receive request into `current_receive_`; XRC: of the shared queue that is named.
+  /// Takes a receive request into `current_receive_`; XRC: from the named shared queue.
   bool take_receive(SrqNumber named = {});
   PdNumber receive_pd() const;
   CompletionQueue& receive_cq() const;
-  /// During no turn: an XRC queue is being destroyed. A message on its way into it fails the pair.
+  /// The XRC queue is being destroyed. If a message is partly received into it, the queue pair
+  /// fails. Requires that no pass is running.
   void forget(const SharedReceiveQueue& queue);
 
   Adapter& adapter_;
   region::RegionTable& regions_;
   const QueuePairOptions options_;
-  const std::uint32_t served_;  // Operations that may be posted: bits by their numbers.
+  const std::uint32_t served_;  // Operations that may be posted, one bit each.
   const Qpn number_;
   QueuePairRecord* const record_;
   DirectTarget& target_;
-  mutable Mutex lock_;  // Guards everything below.
+  mutable Mutex lock_;  // Protects everything below.
   struct Listener {
     AsyncEvents* events = nullptr;
     void* owner = nullptr;
@@ -346,33 +353,36 @@ class QueuePair final : public Task {
   std::vector<Listener> listeners_;
   QueuePairAttributes attributes_;
   SendQueue send_queue_;
-  std::uint64_t executed_ = 0;  // Bytes, at once, by the post that is under way.
-  std::uint64_t handed_ = 0;    // Requests below this slot are the engine's (or, UD, sent).
-  std::unique_ptr<ReceiveQueue> receive_queue_;  // None where receives are shared.
+  std::uint64_t executed_ = 0;  // Bytes that the current post has executed at once.
+  std::uint64_t handed_ = 0;    // Requests below this slot are in the engine (UD: sent).
+  std::unique_ptr<ReceiveQueue> receive_queue_;  // Null if receives are shared.
   ReceiveRequest current_receive_;
   bool holds_receive_ = false;
-  const SharedReceiveQueue* receive_source_ = nullptr;  // Where it is from, if it is shared.
-  TaggedMessage tagged_;                                // What came with it.
-  region::CachedHold placement_hold_;  // Where packets of this reception are placed.
+  const SharedReceiveQueue* receive_source_ = nullptr;  // The shared queue that it came from.
+  TaggedMessage tagged_;                                // The message that took it.
+  region::CachedHold placement_hold_;  // Where this reception's packets are placed.
   transport::Requester requester_;
   transport::Responder responder_;
-  std::unique_ptr<Stream> stream_;    // None: not iWARP.
-  std::unique_ptr<DirectLink> link_;  // None: its requests go over the wire.
+  std::unique_ptr<Stream> stream_;    // Null: not iWARP.
+  std::unique_ptr<DirectLink> link_;  // Null: requests use the wire.
   XrcQueueOwners queue_owners_;
-  MappedTarget* queue_owner_ = nullptr;  // Whom the packet concerns that is being received.
-  DatagramPaths paths_;                  // UD: instead of a link.
-  region::KeyCache local_key_;           // The link's, of our own regions.
-  bool uses_wire_ = false;               // Packets may come for it.
+  MappedTarget* queue_owner_ = nullptr;  // XRC: the queue owner's proxy target for the current
+                                         // packet; null: a queue of this process.
+  DatagramPaths paths_;                  // UD: used instead of a link.
+  region::KeyCache local_key_;           // For the link's look-ups of our own regions.
+  bool uses_wire_ = false;               // It may receive packets.
   transport::RequesterEffects requester_effects_;
-  std::optional<transport::Slot> refused_slot_;  // Its memory refused while effects were drained.
+  std::optional<transport::Slot>
+      refused_slot_;  // Its memory was refused while effects were carried out.
   enum class Refused : std::uint8_t { nothing, region, receive_memory };
   Refused responder_refused_ = Refused::nothing;
-  std::unique_ptr<link::FrameBatch> frames_;  // Raw packets.
-  bool fatal_ = false;                        // Go to the error state after this step.
+  std::unique_ptr<link::FrameBatch> frames_;  // Raw packets only.
+  bool fatal_ = false;                        // Enter the error state after this step.
   SocketAddress peer_;
-  std::optional<port::Route> route_;  // Of packets to `peer_`: none over iWARP, none of datagrams.
+  std::optional<port::Route>
+      route_;  // For packets to `peer_`: none over iWARP, none for datagrams.
   Pacer pacer_;
-  bool held_back_ = false;  // By the pacer, with something to send.
+  bool held_back_ = false;  // The pacer holds back output.
   TimeNs armed_deadline_ = kNever;
   bool drain_reported_ = false;
 };

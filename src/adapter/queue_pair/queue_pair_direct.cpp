@@ -6,15 +6,15 @@
 #include "base/always_inline.h"
 #include "base/log.h"
 
-/// A queue pair on the direct path: its requests are executed by its own thread, its peer's by the
-/// peer's.
+/// A queue pair on the direct path: its thread executes its requests, the peer's thread those of
+/// the peer.
 namespace verbatim::adapter {
 
 using transport::Status;
 using Outcome = DirectLink::Outcome;
 
-/// Tags are matched in private memory, and imported regions are memory that peers do not have:
-/// queue pairs that have to do with them stay on the wire.
+/// Tags are matched in private memory, and peers cannot map imported regions: such queue pairs use
+/// the wire.
 bool QueuePair::may_be_direct() const {
   const bool matches_tags =
       options_.shared_receive != nullptr && options_.shared_receive->matches_tags();
@@ -22,7 +22,7 @@ bool QueuePair::may_be_direct() const {
          (is_connected() || is_datagram());
 }
 
-/// While any queue pair of the program takes the wire, each poll looks at the sockets.
+/// While any queue pair of the program uses the wire, each poll reads the sockets.
 void QueuePair::note_wire_use() {
   const QpState now = state();
   const bool is_on_wire = link_ == nullptr || (stream_ != nullptr && stream_->is_polled);
@@ -32,7 +32,8 @@ void QueuePair::note_wire_use() {
   adapter_.progress().add_wire_users(uses ? 1 : -1);
 }
 
-/// Null where the queue pair is not on this machine, of another user, or takes the wire.
+/// Returns null if the queue pair is not on this machine, belongs to another user, or uses the
+/// wire.
 std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPathKey& key) {
   auto peer = adapter_.peers().find_peer(key.address, key.qpn);
   const std::uint32_t local_number = key.qpn.value() % kProgramQueuePairsMax;
@@ -56,7 +57,7 @@ std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPathKey& key) {
                          }});
 }
 
-/// To the peer that the address vector names, if it takes the path as well.
+/// Opens a link to the peer in the address vector, if the peer also uses the direct path.
 void QueuePair::open_link() {
   link_.reset();
   if (!may_be_direct()) return;
@@ -64,7 +65,7 @@ void QueuePair::open_link() {
 }
 
 void QueuePair::open_target() {
-  if (!may_be_direct() || type() == QpType::xrc_send) return;  // Whom nobody asks.
+  if (!may_be_direct() || type() == QpType::xrc_send) return;  // An XRC sender gets no requests.
   adapter_.peers().set_exposed(number_, true);
   const TargetLock target_lock(target_);
   target_.xrc_domain = options_.xrc_domain;
@@ -117,7 +118,8 @@ void QueuePair::close_target() {
   holds_receive_ = true;
 }
 
-/// XRC: the receive that the target holds is from a queue that the queue pair does not know.
+/// XRC: flushes the target's current receive, which came from a queue that the queue pair does not
+/// know.
 void QueuePair::flush_held() {
   adapter_.peers().own()->end_receive(number_.value() % kProgramQueuePairsMax,
                                       {.wr_id = target_.receive.wr_id,
@@ -127,7 +129,7 @@ void QueuePair::flush_held() {
                                       false);
 }
 
-/// The queue is being destroyed, and peers find it no more.
+/// The queue is being destroyed, and peers do not find it any more.
 bool QueuePair::forget_held(SrqNumber srq) {
   if (!may_be_direct()) return false;
   const TargetLock target_lock(target_);
@@ -158,7 +160,7 @@ void QueuePair::end_direct(std::uint64_t wr_id, const transport::SendRequest& re
 }
 
 void QueuePair::transmit_direct(TimeNs now) {
-  // Tried again at the program's next poll, or when its time has come.
+  // Tries again at the program's next poll, or when the deadline has come.
   const auto come_again = [this, now](bool at_once) {
     adapter_.progress().note_output(*this);
     if (at_once) adapter_.progress().arm_timer(now, number_);
@@ -166,7 +168,7 @@ void QueuePair::transmit_direct(TimeNs now) {
   std::uint64_t moved = 0;
   while (handed_ < send_queue_.posted() && !fatal_) {
     if (moved >= DirectLink::kBytesPerCall) return come_again(true);
-    // SQD begins nothing new, but finishes what it has begun.
+    // SQD begins no new request, but finishes those that it has begun.
     const QpState current = state();
     if (current != QpState::rts && !(current == QpState::sqd && link_->has_begun())) return;
     const transport::Slot slot = handed_;
@@ -234,7 +236,7 @@ void QueuePair::on_attached_peer_gone() {
   take_notifications();
 }
 
-/// What the peer's processor cannot do.
+/// Serves a request that the peer's CPU cannot execute.
 void QueuePair::serve_owner_request() {
   if (target_.owner_request.state.load(std::memory_order_acquire) != OwnerRequest::asked) return;
   if (target_.owner_request.kind == OwnerRequest::allocate_proxy) return answer_allocate_proxy();

@@ -9,8 +9,8 @@
 namespace verbatim::adapter {
 namespace {
 
-/// Whether the queue pair will take no packet any more. What has arrived is to count: the
-/// acknowledgement of a program's last message, and the last message of its peer.
+/// Returns true if the queue pair will receive no further packet. Packets that have arrived must be
+/// processed first: the acknowledgement of the program's last message, and the peer's last message.
 bool ends(const QueuePairAttributes& wanted, std::uint32_t mask) {
   return (mask & kState) != 0 && (wanted.state == QpState::err || wanted.state == QpState::reset);
 }
@@ -22,7 +22,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
     return refuse(EOPNOTSUPP, "a queue pair that scales has no states: its work queues have");
   }
   const std::uint32_t mask = attributes_for(type(), given);
-  // iWARP awaits no acknowledgement: a message is done when its stream has taken it.
+  // iWARP waits for no acknowledgement: a message is done when its stream has taken it.
   if (ends(wanted, mask) && !adapter_.node().is_iwarp) {
     adapter_.progress().poll();
     adapter_.progress().finish_turn();
@@ -141,7 +141,8 @@ void QueuePair::apply(const QueuePairAttributes& wanted, std::uint32_t mask) {
 void QueuePair::enter(QpState to, std::uint32_t mask) {
   const QpState from = state();
   if (to == QpState::reset || to == QpState::err) {
-    // Over iWARP, what has been posted leaves first: a post may have left it to be gathered.
+    // Over iWARP, posted requests are sent first, because a post may have deferred them in order to
+    // gather.
     if (from == QpState::rts && stream_ != nullptr) {
       finish_path_negotiation();
       transmit_locked(monotonic_now());
@@ -207,7 +208,7 @@ void QueuePair::start_requester() {
   open_link();
 }
 
-/// Any state to RESET: as new; requests vanish without completions (IBA 10.3.1.1).
+/// Any state to RESET: initial state; requests are dropped without completions (IBA 10.3.1.1).
 void QueuePair::forget_everything() {
   close_target();
   forget_stream();

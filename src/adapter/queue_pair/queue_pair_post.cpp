@@ -7,8 +7,8 @@
 #include "base/always_inline.h"
 #include "base/assert.h"
 
-/// Posting: from the program's request to its end, where the direct path does it at once, or into
-/// the queue. Each step is part of the one before; what is rare is elsewhere.
+/// Posting: from the program's request to its completion, if the direct path executes it at once,
+/// or to the send queue. Each step is inlined in the one before; rare cases are elsewhere.
 namespace verbatim::adapter {
 
 using transport::Operation;
@@ -66,8 +66,7 @@ VERBATIM_ALWAYS_INLINE int QueuePair::check_post(const SendWork& work) const {
   if (work.request.length > Limits::message_bytes) return EINVAL;
   if (is_datagram() && work.destination == nullptr) return EINVAL;
   if ((work.flags & kPostFillChecksums) != 0 && !is_raw()) return EINVAL;
-  // IBA 11.2.5.2: with none outstanding allowed, READs and atomics are no operations of this queue
-  // pair.
+  // IBA 11.2.5.2: if none may be outstanding, this queue pair does not support READs and atomics.
   return info.awaits_response && attributes_.max_rd_atomic == 0 ? EINVAL : 0;
 }
 
@@ -94,7 +93,7 @@ void QueuePair::complete_send(transport::Slot slot, Status status) {
   send_queue_.pop();
 }
 
-/// Nothing: it does not come to its end at once.
+/// Returns nothing if it does not complete at once.
 VERBATIM_ALWAYS_INLINE std::optional<Status> QueuePair::execute_now(
     const transport::SendRequest& request, const LocalMemory& local) {
   if (link_ == nullptr) return {};
@@ -110,7 +109,7 @@ VERBATIM_ALWAYS_INLINE bool QueuePair::execute_at_once(const SendWork& work) {
   const transport::SendRequest& request = work.request;
   const bool in_pieces = work.inlined() && work.segments.size() > 1;
   if (!is_next || in_pieces || transport::info(request.operation).is_local) return false;
-  ByteSpan inlined;  // The program's own memory, by the program's own pointer: it needs no region.
+  ByteSpan inlined;  // The program's own memory and pointer: no region is needed.
   if (work.inlined() && !work.segments.empty()) {
     inlined = {reinterpret_cast<const std::byte*>(work.segments.front().address), request.length};
   }
@@ -167,8 +166,8 @@ int QueuePair::Posting::post(std::span<const SendWork> works) {
   return 0;
 }
 
-/// The queue pair's lock is let go when what was posted has left, and before anybody else gets
-/// this thread's processor.
+/// Releases the queue pair's lock after the posted requests are sent, and before this thread yields
+/// its CPU.
 void QueuePair::Posting::send_posted() {
   const TimeNs now = monotonic_now();
   const auto use = queue_pair_.adapter_.progress().note_post(now);

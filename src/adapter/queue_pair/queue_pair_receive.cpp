@@ -13,8 +13,7 @@
 #include "wire/net/grh.h"
 #include "wire/net/ip.h"
 
-/// What a queue pair does with packets and time-outs: it feeds the engines and carries out their
-/// effects.
+/// Packets and time-outs: passes them to the engines and carries out their effects.
 namespace verbatim::adapter {
 
 using transport::Status;
@@ -49,13 +48,13 @@ bool QueuePair::end_reception() {
 
 void QueuePair::on_connected_packet(const wire::Packet& packet, const SocketAddress& source,
                                     TimeNs now) {
-  // IBA 9.6.1.1.2: a connected queue pair hears its peer alone.
+  // IBA 9.6.1.1.2: a connected queue pair accepts only packets from its peer.
   if (!same_roce_address(source, peer_)) {
     adapter_.arena().header().port_counters.dropped_no_qp.add();
     return;
   }
   if (wire::info(packet.headers.bth.opcode).is_request) {
-    if (type() == QpType::xrc_send) return;  // It only asks.
+    if (type() == QpType::xrc_send) return;  // It only sends requests.
     const bool may_be_imported = type() == QpType::xrc_receive &&
                                  !adapter_.shared_receives().has(packet.headers.xrc_eth.srq);
     if (may_be_imported && on_packet_for_queue_owner(packet)) return;
@@ -97,7 +96,7 @@ void QueuePair::drain(transport::RequesterEffects& effects) {
     effects.list.clear();
     effects.more = false;
     if (refused_slot_) {
-      // Before what follows: the request that was refused must not complete as a success.
+      // Before later effects: the refused request must not complete with success.
       const transport::Slot slot = *std::exchange(refused_slot_, std::nullopt);
       if (stream_ != nullptr) {
         refuse_stream_request(slot, Status::local_protection_error);
@@ -152,7 +151,7 @@ void QueuePair::drain(transport::ResponderEffects& effects) {
 }
 
 void QueuePair::apply(const transport::ResponderEffect& effect) {
-  if (responder_refused_ != Refused::nothing) return;  // What follows a refusal does not happen.
+  if (responder_refused_ != Refused::nothing) return;  // Effects after a refusal are dropped.
   if (queue_owner_ != nullptr && apply_at_queue_owner(effect)) return;
   std::visit(
       Overloaded{[this](const transport::PlaceReceive& place) {
@@ -191,13 +190,13 @@ void QueuePair::apply(const transport::ResponderEffect& effect) {
                    }
                  },
                  [this](const transport::ExecuteFlush&) {
-                   // What the peer wrote is in this machine's memory when it is placed: all that a
-                   // flush to global visibility asks for is its order.
+                   // A write is in this machine's memory when it is placed: a flush to global
+                   // visibility only requires its order.
                    full_fence();
                    responder_.on_atomic_result(0);
                  },
                  [this](const transport::InvalidateKey& invalidate) {
-                   placement_hold_.release();  // Else it might wait for ourselves.
+                   placement_hold_.release();  // Else it could wait for this thread itself.
                    if (!regions_.invalidate(invalidate.key, peer_accessor())) {
                      responder_refused_ = Refused::region;
                    }

@@ -13,7 +13,7 @@
 #include "port/burst.h"
 #include "transport/ib/datagram.h"
 
-/// What a queue pair sends: requests, responses and datagrams, from the engines into bursts.
+/// Sending: requests, responses and datagrams, from the engines into bursts.
 namespace verbatim::adapter {
 
 using transport::OutgoingPacket;
@@ -22,11 +22,12 @@ using transport::Status;
 
 namespace {
 
-/// Responses in one turn: a peer that reads a gigabyte must not hold this queue pair's lock all the
-/// while.
+/// Responses per pass: a peer that reads a gigabyte must not keep this queue pair's lock all the
+/// time.
 constexpr int kResponsesPerPass = 256;
 
-/// Appends bytes [offset, offset + length) of a send request; false where its memory refuses.
+/// Appends bytes [offset, offset + length) of a send request; returns false if its memory is
+/// refused.
 bool append_request_bytes(Burst& burst, const SendQueue& queue, const region::RegionTable& regions,
                           PdNumber pd, transport::Slot slot, std::uint64_t offset,
                           std::uint32_t length) {
@@ -56,16 +57,16 @@ void QueuePair::transmit_output(TimeNs now) {
   yield_if_unreliable();
 }
 
-/// Nobody acknowledges what an unreliable queue pair sends, so nothing holds it back: where the
-/// receiver shares this processor, it gets its turn before its socket overflows.
+/// UC and UD on the wire: yields the CPU after each post. Nothing paces these services, and a
+/// receiver on the same CPU must empty its socket before it overflows.
 void QueuePair::yield_if_unreliable() const {
   if (!is_reliable() && link_ == nullptr) sched_yield();
 }
 
-/// Requests that a program posts one by one leave together, up to half of what one system call
-/// sends, where the program polls and something of this queue pair is on its way (over iWARP: has
-/// left since the last poll): nothing waits for them alone. The rest of them leaves at the
-/// program's next poll, or within a millisecond.
+/// Returns true if a post should wait for more. Only for reliable queue pairs on the wire, while
+/// the program polls, an earlier request is in flight (iWARP: one was sent since the last poll),
+/// and fewer than 16 requests and 32 KiB (iWARP: 60,000 bytes) wait. They are sent at the latest by
+/// the next poll or, within a millisecond, by the background thread.
 bool QueuePair::may_gather() const {
   constexpr std::uint64_t kTogether = 16;
   constexpr std::uint64_t kBytesTogether = link::kSendBytesMax / 2;
@@ -97,10 +98,10 @@ void QueuePair::transmit_locked(TimeNs now) {
   if (link_ == nullptr || responder_.has_output()) {
     Burst burst(adapter_.arena().header());
     burst.use(*route_);
-    // A program that polls gets its own answer out first, and the acknowledgement rides behind it
-    // in the same datagram; the receiver looks at acknowledgements first. One that waits for events
-    // may rely on their order: as with a card, its request completes before the peer's answer
-    // comes.
+    // In a program that polls, the program's own answer is sent first, and the acknowledgement
+    // follows in the same datagram; the receiver processes acknowledgements first. A program that
+    // waits for events may rely on their order: as with a card, its request must complete before
+    // the peer's answer comes.
     const bool answer_first = link_ == nullptr && adapter_.progress().is_polled();
     if (answer_first) transmit_requests(burst, now);
     if (state() != QpState::err && !transmit_responses(burst)) {
@@ -117,8 +118,7 @@ void QueuePair::transmit_locked(TimeNs now) {
   rearm_timer();
 }
 
-/// What the responder still has to say before the queue pair stops: the NAK that tells the peer
-/// why, or an acknowledgement that waited for the next turn.
+/// Sends the responder's pending NAK or acknowledgement before the queue pair stops.
 void QueuePair::send_pending_responses() {
   if (stream_ != nullptr) return end_stream();
   if (!is_connected() || !route_ || !responder_.has_output()) return;
@@ -147,7 +147,7 @@ Result<void> QueuePair::limit_rate(std::uint32_t rate_kbps, std::uint32_t burst_
 }
 
 void QueuePair::pace(std::uint32_t rate_kbps, std::uint32_t burst_bytes) {
-  /// Larger than what is sent in the time by which a sleeping thread oversleeps.
+  /// More than is sent in the time by which a sleeping thread oversleeps.
   constexpr std::uint32_t kBurstBytes = 64 << 10;
   attributes_.rate_limit_kbps = rate_kbps;
   pacer_.limit(rate_kbps, burst_bytes != 0 ? burst_bytes : kBurstBytes);
@@ -156,7 +156,7 @@ void QueuePair::pace(std::uint32_t rate_kbps, std::uint32_t burst_bytes) {
 
 void QueuePair::transmit_requests(Burst& burst, TimeNs now) {
   if (state() != QpState::rts && state() != QpState::sqd) return;
-  // SQD sends nothing new, but finishes what it has begun.
+  // SQD sends no new request, but finishes those that it has begun.
   while (state() == QpState::rts && handed_ < send_queue_.posted()) {
     requester_.post(send_queue_.wqe(handed_++).request);
   }
@@ -165,14 +165,14 @@ void QueuePair::transmit_requests(Burst& burst, TimeNs now) {
   for (;;) {
     if (may_send(now) && requester_.poll_transmit(now, packet)) {
       pacer_.count(now, packet.payload.length + kWireOverheadBytes);
-      // Waiting for the rate is no loss: what has left is acknowledged before.
+      // Waiting for the rate must not look like a loss, so everything sent is acknowledged first.
       if (!pacer_.admits(now) && type() != QpType::uc) packet.headers.bth.ack_request = true;
       if (add_request_packet(burst, packet)) continue;
       requester_.on_local_error(packet.payload.slot, Status::local_protection_error,
                                 requester_effects_);
       drain(requester_effects_);
     } else if (const auto slot = requester_.poll_local()) {
-      burst.flush();  // What it holds may be what the operation waits for.
+      burst.flush();  // The operation may wait for regions that it holds.
       if (const Status status = carry_out(*slot); status != Status::success) {
         requester_.on_local_error(*slot, status, requester_effects_);
         drain(requester_effects_);
@@ -182,13 +182,14 @@ void QueuePair::transmit_requests(Burst& burst, TimeNs now) {
     }
     if (stopped()) return;
   }
-  // UC has done with a request when its last packet has left, so it must have left.
+  // UC completes a request after its last packet is sent, so it must have been sent.
   if (options_.type == QpType::uc) burst.flush();
   requester_.after_transmit(requester_effects_);
   drain(requester_effects_);
 }
 
-/// A local operation, in its turn. Its failure is a completion's status; the words are for the log.
+/// Executes a local operation in order. A failure becomes the completion's status; the text goes to
+/// the log.
 Status QueuePair::carry_out(transport::Slot slot) {
   const transport::SendRequest& request = send_queue_.wqe(slot).request;
   std::string refusal;
@@ -219,7 +220,7 @@ bool QueuePair::add_request_packet(Burst& burst, const OutgoingPacket& packet) {
 
 namespace {
 
-/// Which counter an acknowledgement belongs to.
+/// Returns the counter that an acknowledgement belongs to.
 observe::Counter& acknowledgement_counter(const wire::Aeth& aeth, observe::Counter& acks,
                                           observe::Counter& naks, observe::Counter& rnr_naks) {
   return aeth.syndrome.is_ack() ? acks : aeth.syndrome.is_nak() ? naks : rnr_naks;
@@ -244,7 +245,7 @@ void QueuePair::count_received(const wire::Headers& headers) {
       .add_exclusive();
 }
 
-/// What the engines count themselves.
+/// Copies the counters that the engines have.
 void QueuePair::publish_counters() {
   auto& counters = record_->counters;
   counters.retransmissions.set(requester_.retransmissions());
@@ -252,7 +253,7 @@ void QueuePair::publish_counters() {
   counters.out_of_sequence.set(responder_.counters().out_of_sequence);
 }
 
-/// False when more is left for the next turn.
+/// Returns false if more is left for the next pass.
 bool QueuePair::transmit_responses(Burst& burst) {
   OutgoingPacket packet;
   for (int sent = 0; responder_.poll_transmit(packet); ++sent) {
@@ -286,7 +287,7 @@ bool QueuePair::add_response_packet(Burst& burst, const OutgoingPacket& packet) 
   return true;
 }
 
-/// Lazily: only a deadline earlier than the one that stands in the queue enters it.
+/// Lazy: only a deadline earlier than that in the queue is added.
 void QueuePair::rearm_timer() {
   const TimeNs deadline =
       std::min({requester_.deadline(), link_ != nullptr ? link_->deadline() : kNever,

@@ -15,11 +15,11 @@
 
 namespace verbatim::adapter {
 
-/// How a UD queue pair reaches one destination. It looks that up once, for programs send to the
-/// same ones again and again.
+/// How a UD queue pair reaches one destination. It is looked up once, because programs send to the
+/// same destinations repeatedly.
 struct DatagramPath {
-  std::optional<port::Route> route;  // Of packets.
-  std::unique_ptr<DirectLink> link;  // Null: packets, until it is looked for again.
+  std::optional<port::Route> route;  // For packets.
+  std::unique_ptr<DirectLink> link;  // Null: uses packets, until it is looked up again.
   TimeNs look_again = 0;
 };
 

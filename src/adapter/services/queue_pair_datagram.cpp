@@ -8,25 +8,26 @@
 #include "region/held_memory.h"
 #include "transport/ib/datagram.h"
 
-/// Datagrams: each takes its own path, in memory to a program of this machine, else in packets.
+/// Datagrams: each has its own path, by shared memory to a program of this machine, else in
+/// packets.
 namespace verbatim::adapter {
 
 using transport::Status;
 
 namespace {
 
-/// A destination that shared memory does not reach is looked for again after so long.
+/// A destination that is not on the direct path is looked up again after this time.
 constexpr TimeNs kLookAgain = 100 * kMillisecond;
 
 }  // namespace
 
-/// Not while a burst is under way: it may use one of them.
+/// Must not be called during a burst, which may use one of them.
 void QueuePair::forget_old_paths() {
   constexpr std::size_t kPathsMax = 4096;
   if (paths_.size() > kPathsMax) paths_.clear();
 }
 
-/// Null where no socket can be had.
+/// Returns null if no socket is available.
 const DatagramPath* QueuePair::path_to(const DatagramPathKey& key) {
   DatagramPath& path = paths_[key];
   if (!path.route) {
@@ -43,7 +44,7 @@ const DatagramPath* QueuePair::path_to(const DatagramPathKey& key) {
   return &path;
 }
 
-/// Nothing: it goes over the wire.
+/// Returns nothing if it must be sent over the wire.
 std::optional<Status> QueuePair::send_directly(const transport::SendRequest& request,
                                                const LocalMemory& local, const DatagramPath& path,
                                                QKey qkey) {
@@ -66,7 +67,7 @@ std::optional<Status> QueuePair::send_directly(const SendWork& work, const Local
 }
 
 void QueuePair::transmit_datagrams(TimeNs now) {
-  /// Nothing but its socket's buffer holds back what comes for a peer.
+  /// Only the peer's socket buffer limits datagrams.
   constexpr std::uint64_t kTogether = 16;
   forget_old_paths();
   Burst burst(adapter_.arena().header());
@@ -79,7 +80,7 @@ void QueuePair::transmit_datagrams(TimeNs now) {
     const bool ends = failed || handed_ == send_queue_.posted() || pacer_.is_limited() ||
                       handed_ - send_queue_.completed() == kTogether;
     if (!ends) continue;
-    burst.flush();  // The requests complete now: their memory is the program's again.
+    burst.flush();  // The requests complete now, so the program may reuse their memory.
     while (send_queue_.completed() < slot) complete_send(send_queue_.completed(), Status::success);
     complete_send(slot, status);
   }
@@ -132,7 +133,7 @@ void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& sou
     }
     return;
   }
-  if (!take_receive()) return;  // IBA 9.8.3.2: no_event dropped.
+  if (!take_receive()) return;  // IBA 9.8.3.2: dropped without an event.
   const std::uint64_t byte_count = wire::Grh::kSize + packet.payload.size();
   const bool immediate = wire::info(headers.bth.opcode).has(wire::kImmediate);
   const wire::IpFlow flow = wire::flow_of(source, destination);
@@ -156,7 +157,7 @@ void QueuePair::on_datagram(const wire::Packet& packet, const SocketAddress& sou
     }
   }
   push(receive_cq(), completion, headers.bth.solicited_event);
-  if (completion.status != Status::success) fatal_ = true;  // IBA 10.3.1.5 (class of local errors).
+  if (completion.status != Status::success) fatal_ = true;  // IBA 10.3.1.5 (local errors).
 }
 
 }  // namespace verbatim::adapter

@@ -5,13 +5,13 @@
 #include "adapter/queue_pair/queue_pair.h"
 #include "wire/net/frame_checksum.h"
 
-/// Raw packet queue pairs: whole Ethernet frames out and in.
+/// Raw packet queue pairs: sends and receives whole Ethernet frames.
 namespace verbatim::adapter {
 
 using transport::Status;
 
-/// The frames of one call are copied into a batch, which leaves when it is full and at the end;
-/// then their requests complete.
+/// Copies the frames of one call into a batch, which is sent when it is full and at the end; then
+/// their requests complete.
 void QueuePair::transmit_frames(TimeNs now) {
   if (options_.scaling) return;
   while (handed_ < send_queue_.posted() && state() == QpState::rts && may_send(now)) {
@@ -51,8 +51,7 @@ Status QueuePair::add_frame(transport::Slot slot) {
   return Status::success;
 }
 
-/// What the interface does not take is lost, as on a cable: the requests have completed for all
-/// that.
+/// Frames that the interface refuses are lost, as on a cable: the requests complete anyway.
 void QueuePair::send_frames() {
   if (frames_->empty()) return;
   std::uint64_t bytes = 0;
@@ -73,7 +72,7 @@ void QueuePair::on_frame(const SteeredFrame& frame) {
   const QpState current = state();
   if (current == QpState::reset || current == QpState::init || current == QpState::err) return;
   auto completion = receive_frame(frame, *receive_queue_, current_receive_, regions_, options_.pd);
-  if (!completion) return;  // Nobody waits for it: dropped.
+  if (!completion) return;  // No receive is posted: dropped.
   completion->qpn = number_.value();
   record_->counters.packets_received.add_exclusive();
   record_->counters.bytes_received.add_exclusive(frame.bytes.size());

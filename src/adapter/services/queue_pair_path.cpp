@@ -7,20 +7,21 @@
 #include "base/bytes.h"
 #include "base/log.h"
 
-/// Which path a queue pair over iWARP takes. Nothing but the connection says who its peer is, so an
-/// initiator whose peer may be of this machine invites it: the empty READ that says that it is
-/// ready names its queue pair and a number that stands in its target. A peer that takes the direct
-/// path as well shows that number there, and thereby becomes the one whom the target serves; then
-/// it answers the READ. Until the answer comes the requests of both wait, so that none is on its
-/// way over the stream when the next goes past it. Then an empty WRITE to the same place says that
-/// the initiator's requests go past the stream, too, which stays for the end.
+/// How an iWARP queue pair chooses its path. Only the TCP connection identifies the peer, so the
+/// initiator puts its QP number and a random cookie into the empty READ that says it is ready (RFC
+/// 6581). A responder on the same machine that can use the direct path presents the cookie to the
+/// initiator's target, becomes its peer, and then answers the READ. Until the answer comes, both
+/// ends hold their requests back, so that none on the direct path overtakes one on the stream. An
+/// initiator that takes the direct path tells the responder with an empty WRITE. The connection
+/// stays open, to report the end.
 namespace verbatim::adapter {
 
 using transport::iwarp::TaggedAddress;
 
 namespace {
 
-/// None where the segment is no empty READ that names anything.
+/// Returns the source STag and offset of a zero-length READ request, if both are set; nothing for
+/// other segments.
 std::optional<TaggedAddress> offer_in(ByteSpan segment) {
   using wire::RdmapReadRequest;
   const auto header = wire::decode_ddp(segment);
@@ -36,7 +37,8 @@ std::optional<TaggedAddress> offer_in(ByteSpan segment) {
   return TaggedAddress{read.source_stag, read.source_offset};
 }
 
-/// An empty WRITE to this place, by which an initiator says that it takes the direct path.
+/// Returns true for an empty WRITE to this STag and offset, by which an initiator says that it uses
+/// the direct path.
 bool is_to(ByteSpan segment, const TaggedAddress& place) {
   const auto header = wire::decode_ddp(segment);
   return header && header->tagged && segment.size() == header->size() &&
@@ -54,7 +56,7 @@ Gid QueuePair::cookie_as_gid() const {
 TaggedAddress QueuePair::offer_direct_path() {
   std::uint64_t& cookie = stream_->cookie;
   if (getrandom(&cookie, sizeof cookie, 0) != sizeof cookie) return {};
-  open_target();  // It serves nobody yet.
+  open_target();  // It serves no peer yet.
   const TargetLock target_lock(target_);
   target_.awaits_direct_peer = true;
   return {number_.value(), cookie};
@@ -66,11 +68,11 @@ void QueuePair::begin_path_negotiation() {
   const auto peer = SocketAddress::of_peer(stream_->tcp.fd());
   peer_ = peer ? peer->with_port(kRocePort) : SocketAddress();
   if (stream_->agreement.ready != cm::MpaParameters::RtrMessage::read)
-    finish_path_negotiation();  // Nobody invites.
+    finish_path_negotiation();  // There is no offer.
 }
 
-/// Each end chooses how its own requests go: one that cannot reach the other, though that one
-/// reaches it, sends them over the stream.
+/// Each end chooses the path of its own requests: if it cannot reach the other end directly, it
+/// uses the stream, even if the other end uses the direct path.
 void QueuePair::finish_path_negotiation(ByteSpan first_segment) {
   using transport::iwarp::Requester;
   if (!std::exchange(stream_->negotiates_path, false)) return;
@@ -95,13 +97,14 @@ void QueuePair::on_path_segment(ByteSpan segment) {
   if (stream_->is_polled && is_to(segment, direct_notice)) stop_polling_stream();
 }
 
-/// Nothing but the peer's end is to come over it.
+/// Stops polling the connection; the background thread watches it for its end.
 void QueuePair::stop_polling_stream() {
   stream_->is_polled = !adapter_.streams().await_end(stream_->tcp.fd(), number_);
   note_wire_use();
 }
 
-/// Whoever has accepted the invitation; after this, nobody can.
+/// Stops accepting, and returns a link to the peer that has accepted the direct path; null if none
+/// has.
 std::unique_ptr<DirectLink> QueuePair::link_to_invitee() {
   {
     const TargetLock target_lock(target_);
@@ -113,7 +116,8 @@ std::unique_ptr<DirectLink> QueuePair::link_to_invitee() {
   return nullptr;
 }
 
-/// The peer that invites, once it serves this queue pair.
+/// Accepts the direct path that the peer offers in `first_segment`, and returns a link to it.
+/// Returns null if the segment has no offer or the peer's target no longer accepts.
 std::unique_ptr<DirectLink> QueuePair::link_to_inviter(ByteSpan first_segment) {
   const auto cookie = offer_in(first_segment);
   if (!cookie) return nullptr;
@@ -121,7 +125,7 @@ std::unique_ptr<DirectLink> QueuePair::link_to_inviter(ByteSpan first_segment) {
   auto link = link_to({peer_, 0, Qpn(cookie->stag)});
   if (link == nullptr) return nullptr;
   attributes_.dest_qpn = Qpn(cookie->stag);
-  open_target();  // First: the peer's requests come as soon as it sees itself accepted.
+  open_target();  // First, because the peer's requests come as soon as it is accepted.
   if (link->accept()) return link;
   attributes_.dest_qpn = {};
   close_target();

@@ -12,7 +12,8 @@
 #include "region/held_memory.h"
 #include "wire/iwarp/mpa.h"
 
-/// A queue pair over iWARP: its engine's segments into a TCP connection, and out of it.
+/// A queue pair over iWARP: passes its engine's segments to a TCP connection, and received ones to
+/// the engine.
 namespace verbatim::adapter {
 
 using transport::PayloadSource;
@@ -21,16 +22,17 @@ using transport::iwarp::OutgoingSegment;
 
 namespace {
 
-/// What one turn sends, and reads, at most: others want theirs, and the lock is held.
+/// Buffers that a pass sends, and reads, at most, so that other queue pairs are served and the lock
+/// is released.
 constexpr int kBuffersPerPass = 16;
-/// A shorter payload is copied sooner than it is looked up and held.
+/// Copying a shorter payload is faster than looking up and holding its region.
 constexpr std::uint32_t kZeroCopyBytesMin = 2048;
-/// So often it is said again that this side is ready.
+/// Number of repeated RTR messages.
 constexpr std::uint32_t kRtrRepeatsMax = 20;
 
 }  // namespace
 
-/// What moves a stream, under its queue pair's lock.
+/// Drives a stream. Requires its queue pair's lock.
 class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
  public:
   explicit Streaming(QueuePair& queue_pair) : qp_(queue_pair), stream_(*queue_pair.stream_) {}
@@ -41,13 +43,14 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
   Streaming(const Streaming&) = delete;
   Streaming& operator=(const Streaming&) = delete;
 
-  /// What has come, as far as a turn goes. False: the connection has ended, which a read finds that
-  /// finds nothing else: who wants to know it at once reads `to_the_end`.
+  /// Reads and processes what has come, kBuffersPerPass buffers at most. Returns false if the
+  /// connection has ended. The end is found by a read that gets nothing; with `to_the_end` it reads
+  /// until then.
   bool receive(bool to_the_end) {
     for (int buffers = 0; buffers < kBuffersPerPass; ++buffers) {
       const int error = stream_.tcp.receive();
       if (qp_.state() == QpState::err) {
-        // Only its end matters, and that it is there.
+        // Only the stream's end matters now, and that the peer has sent something.
         if (!stream_.tcp.arrived().empty()) stream_.goes_on_at = kNever;
         stream_.tcp.consume(stream_.tcp.arrived().size());
       } else {
@@ -60,21 +63,21 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     return true;
   }
 
-  /// What waits for the socket. False: it goes on waiting, or never leaves.
+  /// Sends pending bytes. Returns false if some are left, or the connection has ended.
   bool send() {
     const int error = stream_.tcp.send();
     release();
     if (error == EAGAIN && !std::exchange(stream_.awaits_room, true)) {
       qp_.adapter_.streams().await_room(stream_.tcp.fd(), qp_.number_, true);
     }
-    // A connection that has ended is told by reading, after what has come before its end.
+    // The end of a connection is found by reading, after the data before it.
     if (error != 0) return false;
     stream_.endpoint.requester().on_handed_over(qp_.requester_effects_);
     qp_.drain(qp_.requester_effects_);
     return true;
   }
 
-  /// As many segments as there are, or as there is room for. False: there are none.
+  /// Adds as many segments as there are, or fit. Returns false if there are none.
   bool fill() {
     for (bool any = false;; any = true) {
       const auto room = stream_.tcp.reserve(transport::iwarp::kFpduBytesMax);
@@ -83,7 +86,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
       if (stream_.endpoint.poll_transmit(segment)) {
         append(segment, room);
       } else if (const auto slot = stream_.endpoint.requester().poll_local()) {
-        release();  // What is held may be what the operation waits for.
+        release();  // The operation may wait for regions that it holds.
         const Status status = qp_.carry_out(*slot);
         if (status != Status::success) qp_.refuse_stream_request(*slot, status);
       } else {
@@ -92,13 +95,13 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     }
   }
 
-  /// Nothing has come from the peer since the connection stands, perhaps.
+  /// Perhaps the peer has sent nothing since the connection was established.
   void go_on(TimeNs now) {
     stream_.goes_on_at = kNever;
     if (stream_.endpoint.has_received_segment()) return;
     if (!stream_.is_initiator) return stream_.endpoint.hold_no_longer();
     if (++stream_.rtr_repeats > kRtrRepeatsMax) {
-      // Who insists on the direct path waits for the answer, or the end.
+      // A program that requires the direct path waits for the answer, or for the end.
       return qp_.adapter_.membership().only_direct ? void() : qp_.finish_path_negotiation();
     }
     stream_.endpoint.requester().post_rtr(transport::iwarp::Requester::RtrMessage::write);
@@ -108,8 +111,9 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     qp_.adapter_.progress().arm_timer(stream_.goes_on_at, qp_.number_);
   }
 
-  /// A peer from which nothing has come may not have seen that the connection stands: its program
-  /// would hear of no end, or of a failure instead. It gets its time, and hears again who is ready.
+  /// Shuts the connection down when everything is sent. If the peer has sent nothing yet, waits
+  /// (`go_on` announces readiness again, 20 times at most): `siw` may not have processed the
+  /// set-up, and would report a failure instead of an end.
   void end_when_sent() {
     const bool waits_for_peer = stream_.goes_on_at != kNever &&
                                 !stream_.endpoint.has_received_segment() &&
@@ -119,7 +123,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
   }
 
  private:
-  /// The peer answers when it has seen that this side is ready.
+  /// The peer answers when it knows that this side is ready.
   bool is_answer_due() const {
     return stream_.agreement.ready == cm::MpaParameters::RtrMessage::read;
   }
@@ -180,8 +184,9 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
   using Pieces = InplaceVector<ByteSpan, kSegmentsMax>;
   static_assert(kSegmentsMax <= link::TcpStream::kReferencesMax);
 
-  /// Where the payload lies, held until it has been sent or copied. False: copy it at once, for it
-  /// is short, may go at any moment, or must not change any more, as its CRC would not fit.
+  /// Finds the payload in registered memory and holds its regions until it is sent (zero copy).
+  /// Returns false if it must be copied now: shorter than kZeroCopyBytesMin, on-demand or imported
+  /// memory, or CRC or markers are in use.
   bool find(const PayloadSource& payload, Pieces& pieces) {
     if (payload.length < kZeroCopyBytesMin || !stream_.writer.may_write_around()) return false;
     const std::size_t held = stream_.holds.size();
@@ -220,7 +225,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
     stream_.holds.clear();
   }
 
-  /// A copy: the kernel sends it later, and its CRC must fit what it is then.
+  /// Copies the payload: the kernel sends it later, when its CRC must still match.
   bool read(const PayloadSource& payload, MutableByteSpan to) {
     switch (payload.from) {
       case PayloadSource::From::nothing:
@@ -243,7 +248,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
   }
 
   void refuse(const PayloadSource& payload) {
-    release();  // Requests end now whose bytes may still be borrowed.
+    release();  // Requests complete now whose bytes may still be referenced.
     if (payload.from == PayloadSource::From::request) {
       return qp_.refuse_stream_request(payload.slot, Status::local_protection_error);
     }
@@ -276,7 +281,7 @@ class QueuePair::Streaming final : private transport::iwarp::ReceiveSource {
 
   QueuePair& qp_;
   Stream& stream_;
-  Traffic sent_;  // In this turn.
+  Traffic sent_;  // In this pass.
   Traffic received_;
 };
 
@@ -309,7 +314,7 @@ void QueuePair::transmit_stream() {
   for (int buffers = 0; more && buffers < kBuffersPerPass; ++buffers) {
     more = streaming.send() && state() == QpState::rts && streaming.fill();
   }
-  if (more) {  // Others want their turn; nothing else brings this one back.
+  if (more) {  // Others are served first; nothing else would resume this one.
     streaming.send();
     adapter_.progress().note_output(*this);
     adapter_.progress().arm_timer(monotonic_now(), number_);
@@ -318,7 +323,7 @@ void QueuePair::transmit_stream() {
   if (fatal_) fail();
 }
 
-/// iWARP has no way back: the stream ends with the request.
+/// iWARP has no NAK: the stream ends with the request.
 void QueuePair::refuse_stream_request(transport::Slot slot, Status status) {
   stream_->endpoint.requester().on_local_error(slot, status, requester_effects_);
   drain(requester_effects_);
@@ -327,7 +332,7 @@ void QueuePair::refuse_stream_request(transport::Slot slot, Status status) {
   drain(effects);
 }
 
-/// What has been begun, and the Terminate message, if there is one; then the peer hears the end.
+/// Sends what was begun, and a Terminate message, if there is one; then shuts the connection down.
 void QueuePair::end_stream() {
   Streaming streaming(*this);
   if (stream_->endpoint.ended()) streaming.fill();

@@ -7,7 +7,7 @@
 #include "adapter/services/stream.h"
 #include "wire/iwarp/mpa_markers.h"
 
-/// How a queue pair over iWARP begins: with the TCP connection that rdma_cm has made.
+/// Starts a queue pair over iWARP on the TCP connection that rdma_cm has made.
 namespace verbatim::adapter {
 
 namespace {
@@ -18,7 +18,7 @@ constexpr transport::iwarp::TaggedAddress kNoOffer;
 
 std::uint32_t ddp_segment_bytes(std::size_t tcp_segment_bytes, bool has_markers) {
   constexpr std::size_t kAround = wire::kFpduLengthBytes + wire::kFpduCrcBytes;
-  constexpr std::size_t kSegmentMin = 128;  // Any header, and some payload.
+  constexpr std::size_t kSegmentMin = 128;  // Any header, with some payload.
   constexpr std::size_t kSegmentMax = 65'000;
   std::size_t room = tcp_segment_bytes - tcp_segment_bytes % 4;
   if (has_markers) room -= std::min(room, (room / wire::kMarkerInterval + 1) * wire::kMarkerBytes);
@@ -54,7 +54,7 @@ Result<void> QueuePair::start_stream(StreamStart start) {
         ready == RtrMessage::read ? Saying::read : Saying::write,
         stream_->negotiates_path ? offer_direct_path() : kNoOffer);
   }
-  // Who is told that the peer is ready waits for that word, without any limit.
+  // The side that expects the peer's RTR message waits for it without limit.
   if (start.is_initiator == (ready != RtrMessage::nothing)) {
     stream_->goes_on_at = monotonic_now() + Stream::kFirstSegmentTimeout;
     adapter_.progress().arm_timer(stream_->goes_on_at, number_);

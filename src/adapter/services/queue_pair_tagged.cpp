@@ -1,14 +1,14 @@
 #include "adapter/adapter.h"
 #include "adapter/queue_pair/queue_pair.h"
 
-/// What a queue pair of a tag matching queue does: it takes tagged receives, and finishes the
-/// rendezvous of messages that match.
+/// Queue pairs with a tag matching queue: take tagged receives, and finish the rendezvous of
+/// matching messages.
 namespace verbatim::adapter {
 
 using transport::Operation;
 using transport::Status;
 
-/// Takes a receive request into `current_receive_`, and what the message is into `tagged_`.
+/// Takes a receive request into `current_receive_`, and the kind of the message into `tagged_`.
 bool QueuePair::take_tagged(const wire::Packet& packet) {
   const wire::OpcodeInfo& info = wire::info(packet.headers.bth.opcode);
   tagged_ = {};
@@ -16,7 +16,8 @@ bool QueuePair::take_tagged(const wire::Packet& packet) {
   TaggedMessage message = TaggedMessage::read(packet.payload);
   bool finishes = options_.finishes_rendezvous();
   if (finishes && message.is_rendezvous()) {
-    // The sender tries again when a READ can be posted: like every receiver that is not ready.
+    // The sender retries until a READ can be posted, as with every receiver that is not ready
+    // (RNR).
     if (state() == QpState::rtr || send_queue_.room() < SendQueue::kRendezvousRequests) {
       return false;
     }
@@ -38,8 +39,8 @@ void QueuePair::report_match() {
   push(receive_cq(), completion, false);
 }
 
-/// Reads the peer's data into the receive that matched, then tells the peer that its buffer is its
-/// own again: by its own header.
+/// READs the peer's data into the matching receive, then tells the peer, with its own header, that
+/// its buffer is free.
 void QueuePair::start_rendezvous() {
   const wire::Reth source = tagged_.source();
   send_queue_.push({.wr_id = current_receive_.wr_id,
@@ -73,7 +74,7 @@ void QueuePair::complete_rendezvous(transport::Slot slot, Status status) {
           .flags = good ? kCompletionTagDataValid : 0},
          false);
   } else if (status != Status::success && status != Status::flushed) {
-    raise(AsyncEventType::qp_fatal);  // No completion tells of it.
+    raise(AsyncEventType::qp_fatal);  // No completion reports it.
   }
   send_queue_.pop();
 }

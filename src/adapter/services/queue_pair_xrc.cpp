@@ -6,13 +6,14 @@
 #include "base/overloaded.h"
 #include "port/burst.h"
 
-/// An XRC target whose requests name queues of other programs (xrc_queue_owners.h): packets for
-/// them, and the requesters of the direct path, who ask for the host.
+/// An XRC target whose requests name queues of other processes (xrc_queue_owners.h): packets for
+/// these, and requesters on the direct path, which look for the queue owner.
 namespace verbatim::adapter {
 
 namespace {
 
-/// Payload of a SEND. False also where the queue has been destroyed since the message began.
+/// Places the payload of a SEND. Returns false also if the queue was destroyed after the message
+/// began.
 bool place_at(MappedTarget& queue_owner, const transport::PlaceReceive& place,
               const LocalMemory& payload) {
   if (!queue_owner.target().holds_receive) return false;
@@ -32,7 +33,8 @@ bool write_at(MappedTarget& queue_owner, const transport::PlaceWrite& write, Qpn
 
 }  // namespace
 
-/// Null: no program has the queue, or it is of another domain, or its program has no guest left.
+/// Returns null if no process has the queue, it is in another domain, or its owner has no free
+/// proxy target.
 MappedTarget* QueuePair::queue_owner_of(SrqNumber number) {
   if (MappedTarget* const known = queue_owners_.find(number, number_)) return known;
   if (!options_.xrc_file.exists()) return nullptr;
@@ -60,7 +62,7 @@ void QueuePair::answer_allocate_proxy() {
                      std::memory_order_release);
 }
 
-/// The receives of a host's queue that the packet names.
+/// Receives from the queue owner's queue that the packet names.
 class QueuePair::OwnerReceives final : public transport::ReceiveSource {
  public:
   OwnerReceives(MappedTarget& queue_owner, SrqNumber number)
@@ -97,7 +99,7 @@ bool QueuePair::on_packet_for_queue_owner(const wire::Packet& packet) {
   return true;
 }
 
-/// False: it is none that concerns the host.
+/// Returns false if the effect does not concern the queue owner.
 bool QueuePair::apply_at_queue_owner(const transport::ResponderEffect& effect) {
   const auto check = [this](bool done, Refused refusal) {
     if (!done) responder_refused_ = refusal;
@@ -123,7 +125,7 @@ bool QueuePair::apply_at_queue_owner(const transport::ResponderEffect& effect) {
           [&](const transport::ExecuteAtomicWrite& write) {
             return answer(execute_at(*queue_owner_, write, number_));
           },
-          // Windows of type 2 are bound by queue pairs of the host: none is this one's.
+          // Type 2 windows there are bound by queue pairs of the owner: none belongs to this one.
           [&](const transport::InvalidateKey&) { return check(false, Refused::region); },
           [&](const transport::CompleteReceive& receive) {
             complete_at_queue_owner(receive);
@@ -140,7 +142,7 @@ void QueuePair::complete_at_queue_owner(const transport::CompleteReceive& receiv
   if (!queue_owner_->end_receive(completion, receive.solicited)) fatal_ = true;
 }
 
-/// The bytes of a READ response. False: the host's memory refuses.
+/// Appends bytes of a READ response. Returns false if the queue owner's memory is refused.
 bool QueuePair::append_from_queue_owner(Burst& burst, const transport::PayloadSource& payload) {
   MappedTarget* const queue_owner = queue_owners_.find(payload.srq, number_);
   if (queue_owner == nullptr) return false;
