@@ -27,7 +27,7 @@ std::array<char, 64> program_name() {
   if (const int comm = open("/proc/self/comm", O_RDONLY | O_CLOEXEC); comm >= 0) {
     const ssize_t length = read(comm, name.data(), name.size() - 1);
     close(comm);
-    if (length > 0) name[static_cast<std::size_t>(length) - 1] = '\0';  // The line's end.
+    if (length > 0) name[static_cast<std::size_t>(length) - 1] = '\0';  // Removes the line end.
   }
   return name;
 }
@@ -38,7 +38,7 @@ struct Membership {
   std::vector<UniqueFd> descriptors;
 };
 
-/// In the order of the messages, as many as there are.
+/// Returns those that exist, in the order of the messages.
 std::vector<int> numbers(const SharedFiles& files) {
   if (files.arena < 0) return {};
   if (files.memory < 0 || files.doorbell < 0) return {files.arena};
@@ -67,13 +67,13 @@ Result<Membership> say_hello(UniqueFd connection, const AgentOptions& options,
   return Membership{std::move(connection), answered->message, std::move(answered->descriptors)};
 }
 
-/// Leaves the addresses that come first, and their GIDs: both are added at the end.
+/// Keeps the first addresses and their GIDs; both are added at the end.
 void keep_first(NodeDescription& node, std::size_t addresses) {
   node.addresses.resize(std::min(node.addresses.size(), addresses));
   std::erase_if(node.gids, [&](const GidEntry& entry) { return entry.address >= addresses; });
 }
 
-/// Errors that another attempt to rejoin would meet again.
+/// Returns true for errors that another attempt to rejoin would meet again.
 bool is_final(const Error& error) {
   constexpr std::array kFinal{ESTALE, EPROTO, EPROTONOSUPPORT, EINVAL};
   return std::ranges::find(kFinal, error.code) != kFinal.end();
@@ -155,7 +155,7 @@ void AgentClient::handle_event() {
         start_rejoining();
         continue;
       }
-      if (!new_connection_) continue;  // It has given up, and said so.
+      if (!new_connection_) continue;  // It has given up, and logged that.
       connection_ = std::move(new_connection_);
       connected_.store(true, std::memory_order_release);
       bindings_.attach(connection_.get());
@@ -164,7 +164,7 @@ void AgentClient::handle_event() {
             watched.error().text);
       }
     } else {
-      // Bounded: whoever calls has other descriptors to serve.
+      // Bounded, because the caller has other descriptors to serve.
       for (int messages = 0; messages < kMessagesMax && read_message(); ++messages) {
       }
     }
@@ -188,7 +188,7 @@ bool AgentClient::read_message() {
   connection_.reset();
   connected_.store(false, std::memory_order_release);
   start_rejoining();
-  if (!rejoining_.joinable()) {  // Once: a next attempt is not worth another line.
+  if (!rejoining_.joinable()) {  // Once, because further attempts need no log line.
     log(LogLevel::warn,
         "node '{}' has no agent, connections go on without it: no thread can be started now, "
         "which would find another",
@@ -243,14 +243,15 @@ std::vector<int> AgentClient::socket_numbers() const {
   return numbers;
 }
 
-/// With events_lock_ held. The sockets of addresses that are new to this program come with it.
+/// Requires events_lock_. Takes the sockets of addresses that are new to this program.
 Result<void> AgentClient::on_description(Incoming& message) {
   const auto description = message.as<Description>();
   if (!description) return std::unexpected(description.error());
   auto now = from_record(description->node);
   if (!now) return std::unexpected(now.error());
   if (now->addresses.size() != sockets_.size() + message.descriptors.size()) {
-    // Those of an earlier message were lost, for want of descriptors: the program does without.
+    // Sockets of an earlier message were lost for lack of descriptors: the program continues
+    // without them.
     message.descriptors.clear();
     keep_first(*now, sockets_.size());
   }
@@ -267,7 +268,7 @@ Result<void> AgentClient::on_description(Incoming& message) {
   return {};
 }
 
-/// Without a thread, once more a second later.
+/// Without a thread, tries again a second later.
 void AgentClient::start_rejoining() {
   auto thread = start_thread("verbatim-rejoin", [this] { rejoin_until_done(); });
   if (thread) {
@@ -282,7 +283,7 @@ void AgentClient::rejoin_until_done() {
   Rejoin rejoin;
   rejoin.slot = slot_;
   rejoin.since_seconds = since_seconds_;
-  rejoin.address_count = static_cast<std::uint32_t>(sockets_.size());  // Nobody adds one meanwhile.
+  rejoin.address_count = static_cast<std::uint32_t>(sockets_.size());  // None is added meanwhile.
   rejoin.program_name = program_name();
   std::vector<int> descriptors{store_in_.get(), store_out_.get()};
   for (const UniqueFd& file : files_) descriptors.push_back(file.get());
@@ -298,7 +299,7 @@ void AgentClient::rejoin_until_done() {
       new_connection_ = std::move(*connection);
       break;
     }
-    // Once: the program goes on, and whoever looks for the cause finds it.
+    // Once: the program continues, and the user finds the cause in the log.
     if (pause == kFirstPause || is_final(connection.error())) {
       log(LogLevel::warn, "node '{}' has no agent, connections go on without it: {}", node_.name,
           connection.error().text);
@@ -310,7 +311,7 @@ void AgentClient::rejoin_until_done() {
 }
 
 void AgentClient::close_in_child() {
-  // The thread does not exist here: forget it, so that nobody waits for it.
+  // The thread does not exist here; forgotten, so that no destructor waits for it.
   std::construct_at(&rejoining_);
   for (UniqueFd* fd :
        {&store_in_, &store_out_, &slot_lock_, &connection_, &events_, &stop_, &new_connection_}) {

@@ -11,7 +11,7 @@
 namespace verbatim::agent {
 namespace {
 
-/// A connection to a node that runs; ENOENT where it does not.
+/// Connects to a running node; ENOENT if it does not run.
 Result<UniqueFd> connect_to_running(const std::string& node) {
   if (auto fitting = check_node_name(node); !fitting) return std::unexpected(fitting.error());
   auto folder = RuntimeFolder::open();
@@ -50,7 +50,7 @@ Result<NodeDescription> start_node(const AgentOptions& options) {
 
 Result<UniqueFd> hold_node(const AgentOptions& options) {
   return with_agent(options, [](UniqueFd connection) -> Result<UniqueFd> {
-    // It answers when it serves, not while it leaves.
+    // An agent answers while it serves, not while it exits.
     if (auto described = describe(connection.get()); !described) {
       return std::unexpected(described.error());
     }

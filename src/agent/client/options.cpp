@@ -26,7 +26,8 @@ Result<AgentOptions> AgentOptions::from_environment() {
     if (setting.key == "device") options.device = std::move(wanted.device);
     if (setting.key == "profile") options.profile = setting.value;
   }
-  // Not from the environment of a program with raised privileges: it names a program to start.
+  // Not from the environment of a program with raised privileges, because it names a program to
+  // start.
   if (const char* program = secure_getenv("VERBATIMD")) options.agent_program = program;
   return options;
 }

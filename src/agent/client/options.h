@@ -12,22 +12,21 @@ namespace verbatim::agent {
 
 using config::parse_addresses;
 
-/// Which node, and how to start its agent. What is wanted counts before the node's file.
+/// Which node, and how to start its agent. These settings have priority over the node's file.
 struct AgentOptions {
   /// 1 to 63 letters, digits, '-', '_' or '.', the first a letter or digit.
   std::string node = "local";
-  /// Wanted addresses (ports are ignored); empty: whatever the node has, or its default.
+  /// Addresses (ports are ignored); empty: those of the running node, or its default.
   std::vector<SocketAddress> addresses;
-  RoceVersions versions;                 // Wanted; empty: whatever the node has, or version 2.
-  std::optional<WireProtocol> protocol;  // Wanted; none: whatever the node has, or RoCE.
-  std::string device;                    // Wanted name or rule; empty: whatever the node has.
-  std::string profile;                   // Wanted; empty: whatever the node has.
-  /// Path of verbatimd; empty: found beside the library or program that holds this code, else in
-  /// PATH.
+  RoceVersions versions;                 // Empty: those of the running node, or version 2.
+  std::optional<WireProtocol> protocol;  // None: that of the running node, or RoCE.
+  std::string device;                    // Name or rule; empty: that of the running node.
+  std::string profile;                   // Empty: that of the running node.
+  /// Path of verbatimd; empty: searched beside the library or program with this code, then in PATH.
   std::string agent_program;
 
-  /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated), VERBATIM_ROCE, VERBATIM_PROTOCOL,
-  /// VERBATIM_DEVICE, VERBATIM_PROFILE and VERBATIMD. EINVAL where malformed.
+  /// Reads VERBATIM_NODE, VERBATIM_ADDRESS (comma separated), VERBATIM_ROCE, VERBATIM_PROTOCOL,
+  /// VERBATIM_DEVICE, VERBATIM_PROFILE and VERBATIMD. EINVAL if one is malformed.
   static Result<AgentOptions> from_environment();
 };
 

@@ -22,7 +22,7 @@ Result<ManagementPort> ManagementPort::create(const NodeDescription& node,
 Result<void> ManagementPort::add(const SocketAddress& address, int fd) {
   auto socket = link::UdpSocket::adopt(fd);
   if (!socket) return std::unexpected(socket.error());
-  // One socket to send from is enough: what the agent says is little.
+  // One socket for sending is enough: the agent sends little.
   auto link = port::make_roce_link(address, interface_index_, receiver_, -1, 1);
   if (!link) return std::unexpected(link.error());
   sockets_.push_back(std::move(*socket));

@@ -15,17 +15,18 @@ namespace verbatim::agent {
 
 using mad::Mad;
 
-/// Queue pair 1 of the node: management datagrams in and out, on the sockets of slot 0.
+/// Queue pair 1 of the node: sends and receives management datagrams with the sockets of slot 0.
 class ManagementPort {
  public:
-  /// The sockets, one for each of the node's addresses, are borrowed.
+  /// Borrows the sockets, one for each of the node's addresses.
   static Result<ManagementPort> create(const NodeDescription& node,
                                        std::span<const UniqueFd> sockets);
 
   std::vector<int> fds() const;
-  /// One address more.
+  /// Adds an address.
   Result<void> add(const SocketAddress& address, int socket);
-  /// Takes what is there: `on_mad(const Mad&)` for each that is whole and meant for queue pair 1.
+  /// Receives what has arrived: calls `on_mad(const Mad&)` for each complete datagram for queue
+  /// pair 1.
   template <typename OnMad>
   void receive(OnMad on_mad) {
     for (std::uint32_t address = 0; address < sockets_.size(); ++address) {
@@ -40,12 +41,12 @@ class ManagementPort {
       });
     }
   }
-  /// One that cannot be sent counts as lost.
+  /// A datagram that cannot be sent counts as lost.
   void send(std::uint32_t address, const SocketAddress& destination, wire::MadSpan mad);
 
  private:
   ManagementPort() = default;
-  /// RoCE v1: the addresses are in the packet itself.
+  /// RoCE v1: the packet itself has the addresses.
   template <typename OnMad>
   void frame_mad(const link::ReceivedDatagrams& frame, OnMad on_mad) const {
     const auto packet = wire::decode_grh_packet(frame.bytes);

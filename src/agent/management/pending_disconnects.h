@@ -10,21 +10,22 @@
 
 namespace verbatim::agent {
 
-/// What the agent still has to say to the peers of programs that have died: DREQ for a connection,
-/// REJ for one that was being set up. A DREQ is repeated until its DREP comes.
+/// Disconnect requests that the agent sends for killed programs: a DREQ for an established
+/// connection, repeated until its DREP comes; one REJ for a connection that was being set up.
 class PendingDisconnects {
  public:
   struct Message {
     wire::CmMad mad;
-    std::uint32_t address = 0;  // Of the node's: where it leaves from.
+    std::uint32_t address = 0;  // Index of the node's address to send from.
     SocketAddress destination;
     TimeNs due = 0;
     unsigned times_left = 0;
   };
 
-  /// The connections that a dead program's arena shows; -1: it had none.
+  /// Reads the connection table in a dead program's arena and queues a message for each connection.
+  /// -1: the program had no arena.
   void add(int arena_fd, TimeNs now);
-  /// Takes what is due: `say(farewell)`.
+  /// Calls `say` for each message that is due, and schedules its repetition.
   template <typename Send>
   void send_due(TimeNs now, Send send) {
     for (Message& message : waiting_) {
@@ -35,7 +36,7 @@ class PendingDisconnects {
     }
     std::erase_if(waiting_, [](const Message& message) { return message.times_left == 0; });
   }
-  /// A peer's DREP ends its DREQ, if it comes from where that went.
+  /// A DREP from the peer ends its DREQ, if it comes from the address to which that was sent.
   void on_mad(const SocketAddress& source, wire::MadSpan mad);
   TimeNs next_deadline() const;
   bool empty() const { return waiting_.empty(); }

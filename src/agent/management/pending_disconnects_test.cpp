@@ -19,7 +19,7 @@ SocketAddress address_of(std::uint8_t host) {
   return SocketAddress::ipv4({10, 0, 0, host}, kRocePort);
 }
 
-/// The arena of a program that was connected with host 2.
+/// The arena of a program that was connected to host 2.
 UniqueFd arena_with_connection() {
   UniqueFd fd(memfd_create("arena-for-test", MFD_CLOEXEC));
   arena::ArenaHeader header;

@@ -28,7 +28,8 @@ void add_gid_attributes(std::uint32_t index, std::string_view type, const NodeDe
   files.push_back({fmt::format("ports/1/gid_attrs/ndevs/{}", index), node.interface});
 }
 
-/// As Linux: every entry has its file of `gids`, and only those in use a type and an interface.
+/// As in Linux: every entry has a file in `gids`, but only entries in use have a type and an
+/// interface.
 void add_gid_files(const NodeDescription& node, std::vector<DeviceFile>& files) {
   if (node.protocol == WireProtocol::iwarp) {
     add_gid_file(0, rnic_gid(node.mac), files);

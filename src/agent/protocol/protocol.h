@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "base/os/unique_fd.h"
 
-/// What programs and the agent say to each other over NODE.sock (SOCK_SEQPACKET): one structure a
-/// message, in the machine's own byte order, with descriptors beside it.
+/// Messages between programs and the agent over NODE.sock (SOCK_SEQPACKET): one structure per
+/// message, in the machine's byte order, with descriptors.
 ///
 ///     program                                 agent
 ///     Hello (shared files)               ->
@@ -35,13 +35,13 @@
 ///                                        <-   Description    the node's port or addresses have
 ///                                                            changed (sockets of those added)
 ///
-/// and over that socket pair, whose answers no other message can delay:
+/// And over a separate socket pair, on which no other message delays an answer:
 ///
 ///     BindingRequest                     ->
 ///                                        <-   BindingAnswer or Refusal
 namespace verbatim::agent {
 
-/// Counts up with every change of a structure below: program and agent must agree.
+/// Incremented with every change of a structure below: program and agent must agree.
 inline constexpr std::uint16_t kProtocolVersion = 10;
 
 enum class MessageType : std::uint16_t {
@@ -81,7 +81,7 @@ struct GidRecord {
   std::uint32_t address = 0;
 };
 
-/// PortState on the wire.
+/// PortState in messages.
 struct PortRecord {
   std::uint32_t addresses = 0;
   std::uint8_t is_present = 0;
@@ -90,11 +90,11 @@ struct PortRecord {
   std::uint32_t interface_mtu_bytes = 0;
 };
 
-/// Text in all records ends with a zero.
+/// Text in all records is terminated by a zero.
 using DeviceNameText = std::array<char, config::kDeviceNameMax + 1>;
 using ProfileText = std::array<char, 32>;
 
-/// NodeDescription on the wire.
+/// NodeDescription in messages.
 struct NodeRecord {
   std::array<char, 64> name{};
   std::array<char, 16> interface{};
@@ -119,14 +119,14 @@ struct Hello {
   static constexpr MessageType kType = MessageType::hello;
   Header header{.type = kType};
   std::array<char, 64> program_name{};
-  std::uint32_t address_count = 0;  // 0: whatever the node has.
+  std::uint32_t address_count = 0;  // 0: those of the running node.
   std::array<AddressRecord, kAddressesMax> addresses{};
-  std::uint32_t version_count = 0;  // 0: whatever the node has.
+  std::uint32_t version_count = 0;  // 0: those of the running node.
   std::array<RoceVersion, config::kRoceVersionsMax> versions{};
-  std::uint8_t names_protocol = 0;  // Else: whatever the node has.
+  std::uint8_t names_protocol = 0;  // If 0: that of the running node.
   WireProtocol protocol = WireProtocol::roce;
-  DeviceNameText device{};  // A name or a rule; empty: whatever the node has.
-  ProfileText profile{};    // Empty: whatever the node has.
+  DeviceNameText device{};  // Name or rule; empty: that of the running node.
+  ProfileText profile{};    // Empty: that of the running node.
   // Descriptors: none, the arena, or arena, memory and doorbell.
 };
 
@@ -146,7 +146,7 @@ struct Rejoin {
   std::uint32_t slot = 0;
   std::int64_t since_seconds = 0;
   std::array<char, 64> program_name{};
-  std::uint32_t address_count = 0;  // That the program has sockets for.
+  std::uint32_t address_count = 0;  // Addresses for which the program has sockets.
   // Descriptors: descriptor store in and out, then as in Hello.
   static constexpr std::size_t kFixedDescriptors = 2;
 };
@@ -165,7 +165,7 @@ struct Description {
   static constexpr MessageType kType = MessageType::description;
   Header header{.type = kType};
   NodeRecord node;
-  // Descriptors: to a program, a socket for each address that it has not been told of.
+  // Descriptors, to a program: a socket for each address that is new to it.
 };
 
 struct StatusRequest {
@@ -207,7 +207,7 @@ struct OpenBindings {
 
 enum class BindingOperation : std::uint16_t { bind = 1, listen, release, restore };
 
-/// `bind` and `restore` need all of it, the others the handle alone.
+/// `bind` and `restore` need all fields, the others only the handle.
 struct BindingRequest {
   static constexpr MessageType kType = MessageType::binding_request;
   Header header{.type = kType};
@@ -217,7 +217,7 @@ struct BindingRequest {
   AddressRecord address;
   std::uint16_t reuses_address = 0;
   std::uint16_t own_family_only = 0;
-  std::uint16_t listens = 0;  // `restore`: what an earlier agent has granted.
+  std::uint16_t listens = 0;  // `restore`: an earlier agent's grant.
 };
 
 struct BindingAnswer {
@@ -229,20 +229,21 @@ struct BindingAnswer {
 struct MadMessage {
   static constexpr MessageType kType = MessageType::mad;
   Header header{.type = kType};
-  std::uint32_t address = 0;  // Of the node's: which one it was sent to.
-  AddressRecord source;       // With the port that it came from.
+  std::uint32_t address = 0;  // Index of the node's address at which it arrived.
+  AddressRecord source;       // With its source port.
   std::uint32_t source_qpn = 0;
   std::uint16_t pkey_index = 0;
   std::array<std::byte, kMadBytes> bytes{};
 };
 
-/// A message that came: bytes of some length and the descriptors beside them.
+/// A received message: bytes of some length, and descriptors.
 struct Incoming {
   std::vector<std::byte> bytes;
   std::vector<UniqueFd> descriptors;
 
   MessageType type() const;
-  /// The message as a `T`, or why it is none (EPROTO: type or length; EPROTONOSUPPORT: version).
+  /// Returns the message as a `T`, or why it is none (EPROTO: type or length; EPROTONOSUPPORT:
+  /// version).
   template <typename T>
   Result<T> as() const {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -258,11 +259,11 @@ struct Incoming {
   Result<void> check(MessageType type, std::size_t size) const;
 };
 
-/// The code of `receive` when the other side is gone.
+/// The code of `receive` after the other side has closed.
 inline constexpr int kClosed = ECONNRESET;
 
-/// One message, or an errno value: kClosed at the end, EAGAIN (with MSG_DONTWAIT, or after the
-/// socket's timeout) when none is there.
+/// Returns one message, or an errno value: kClosed at the end, EAGAIN if there is none (with
+/// MSG_DONTWAIT, or after the socket's timeout).
 Result<Incoming> receive(int fd, int flags = 0);
 Result<void> send_bytes(int fd, std::span<const std::byte> bytes, std::span<const int> descriptors,
                         int flags);
@@ -272,15 +273,15 @@ Result<void> send(int fd, const T& message, std::span<const int> descriptors = {
   return send_bytes(fd, std::as_bytes(std::span(&message, 1)), descriptors, flags);
 }
 
-/// Fixed-length text: cut where it is too long, always ended by a zero.
+/// Copies text to a fixed-length field; cuts it if it is too long, and always adds a zero.
 void put_text(std::span<char> field, std::string_view text);
-/// The text up to the first zero; what is not printable ASCII becomes '?'.
+/// Returns the text up to the first zero; '?' replaces all but printable ASCII.
 std::string get_text(std::span<const char> field);
 
 AddressRecord to_record(const SocketAddress& address);
 SocketAddress from_record(const AddressRecord& record);
 NodeRecord to_record(const NodeDescription& node);
-/// EPROTO where counts or indices are out of range.
+/// EPROTO if counts or indices are out of range.
 Result<NodeDescription> from_record(const NodeRecord& record);
 
 }  // namespace verbatim::agent

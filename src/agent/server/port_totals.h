@@ -5,8 +5,7 @@
 
 #include "agent/protocol/device_files.h"
 
-/// What a node's port has carried: the sums behind
-/// /sys/class/infiniband/verbatim0/ports/1/counters.
+/// The totals of a node's port, for /sys/class/infiniband/verbatim0/ports/1/counters.
 namespace verbatim::agent {
 
 /// Packets as `observe::PortCounters` counts them. The direct path sends none.
@@ -21,11 +20,10 @@ struct PortTotals {
   friend bool operator==(const PortTotals&, const PortTotals&) = default;
 };
 
-/// Of one program. Zeros if the arena is not one of this release's.
+/// Returns the totals of one program. Zeros if the arena is of another release.
 PortTotals port_totals(int arena_fd);
 
-/// The files that Linux has for them, as Documentation/ABI/stable/sysfs-class-infiniband describes
-/// them.
+/// Returns the files that Linux has for them (Documentation/ABI/stable/sysfs-class-infiniband).
 std::vector<DeviceFile> counter_files(const PortTotals& totals);
 
 }  // namespace verbatim::agent

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "config/layers.h"
 
-/// How an agent begins: anew, or with what programs kept of an earlier one.
+/// Start of an agent: from nothing, or from what programs kept of an earlier one.
 namespace verbatim::agent {
 
 Result<NodeDescription> Server::choose_identity() {
@@ -19,7 +19,7 @@ Result<NodeDescription> Server::choose_identity() {
   if (!interfaces) return std::unexpected(interfaces.error());
   const auto may_be_interface = [this](const Interface& interface) {
     const SocketAddress link_local = interface.link_local();
-    // A link-local address cannot be bound while the kernel still looks for a duplicate of it.
+    // A link-local address cannot be bound during duplicate address detection.
     return (link_local.empty() || ReceiveSockets::probe(link_local)) &&
            claims_.take_interface(interface.name);
   };
@@ -31,7 +31,7 @@ Result<void> Server::begin() {
   if (!node) return std::unexpected(node.error());
   const RoceVersion first = roce_version(node->addresses.front());
   for (const SocketAddress& address : node->addresses) {
-    const bool is_claimed = roce_version(address) != first;  // One claim an address.
+    const bool is_claimed = roce_version(address) != first;  // One claim per address.
     if (!is_claimed) {
       if (auto taken = claims_.take_address(address); !taken) return taken;
     }
@@ -41,11 +41,11 @@ Result<void> Server::begin() {
   if (!slots) return std::unexpected(slots.error());
   slots_.emplace(std::move(*slots));
   look_at_port();
-  // The sockets are watched when there is something to watch them with: see `listen`.
+  // The sockets are watched once there is an epoll: see `listen`.
   return events_ ? open_management_port() : Result<void>();
 }
 
-/// Without it the node serves too, so it goes on where the view cannot be written.
+/// The node works without it, too, so a failure to write the view is not fatal.
 void Server::show_view() const {
   if (auto shown = write_view(folder_.view(options_.node), description(), totals_shown_); !shown) {
     log(LogLevel::warn, "no view of /sys for programs that look there: {}", shown.error().text);
@@ -66,12 +66,12 @@ Result<void> Server::recover(Incoming& rejoin) {
   const RoceVersion first = roce_version(slots_->node().addresses.front());
   for (const SocketAddress& address : slots_->node().addresses) {
     if (roce_version(address) != first) continue;
-    // Whoever claimed the address meanwhile could not bind it, and is about to let it go.
+    // A process that has claimed the address meanwhile cannot bind it, and is about to release it.
     if (auto taken = claims_.take_address(address); !taken) {
       log(LogLevel::warn, "{}", taken.error().text);
     }
   }
-  // The node goes on under the interface's own MAC where it has it: see identify.
+  // If the node has the interface's MAC, it keeps it: see identify.
   claims_.take_interface(slots_->node().interface);
   look_at_port();
   return open_management_port();
@@ -114,7 +114,7 @@ void Server::refuse_waiting(const Error& error) {
     Refusal refusal;
     refusal.code = error.code;
     put_text(refusal.text, error.text);
-    // One that cannot be told is gone, which its end will say.
+    // If it cannot be sent, the program has closed, and its end will be handled.
     static_cast<void>(send(fd, refusal, {}, MSG_DONTWAIT));
   }
   for (const int fd : surplus) close_connection(fd);
