@@ -85,8 +85,8 @@ ibv_device_attr device_attributes(const Program& program) {
   attributes.max_srq_wr = to_int(limits.max_srq_wr);
   attributes.max_srq_sge = to_int(limits.max_srq_sge);
   attributes.max_pkeys = 1;
-  attributes.local_ca_ack_delay =
-      15;  // 4.096 us << 15: a busy machine may delay a thread this long.
+  // 4.096 us << 15: a busy machine may delay a thread this long.
+  attributes.local_ca_ack_delay = 15;
   attributes.phys_port_cnt = 1;
   if (node.is_iwarp) keep_iwarp(attributes);
   return attributes;
