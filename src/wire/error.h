@@ -14,6 +14,7 @@ enum class WireError : std::uint8_t {
   bad_padding,         // More padding than bytes, or padding where no payload may be.
   unexpected_payload,  // The opcode has no payload, but the packet does.
   reserved_syndrome,   // An AETH syndrome, or a NAK code, that the specification reserves.
+  link_version,        // LVer of the LRH is not 0.
   ip_version,          // Neither version 4 nor version 6.
   ip_header,           // An IPv4 header with options, or a fragment.
   ip_address,          // An IPv6 header with an IPv4-mapped address (RFC 4942, section 2.2).
@@ -53,6 +54,8 @@ constexpr const char* describe(WireError error) {
       return "payload on an opcode that has none";
     case WireError::reserved_syndrome:
       return "reserved AETH syndrome";
+    case WireError::link_version:
+      return "link version is not 0";
     case WireError::ip_version:
       return "IP version is neither 4 nor 6";
     case WireError::ip_header:

@@ -58,13 +58,14 @@ std::uint32_t difference_before(std::uint32_t syndrome, std::size_t bytes) {
 
 IcrcSeed::IcrcSeed(const IpFlow& flow)
     : is_ipv4_(flow.is_ipv4()),
-      has_grh_(flow.has_grh()),
+      has_udp_(!flow.has_grh()),
+      has_lrh_(false),
       ip_bytes_(flow.ip_header_bytes()),
-      udp_bytes_(has_grh_ ? 0 : kUdpHeaderBytes) {
+      udp_bytes_(has_udp_ ? kUdpHeaderBytes : 0) {
   image_.fill(kOnes);
   std::byte* ip = &image_[kOnesBytes];
-  if (has_grh_) {
-    encode({.source = flow.source, .destination = flow.destination},
+  if (!has_udp_) {
+    encode(Grh{.source = flow.source, .destination = flow.destination},
            std::span<std::byte, Grh::kSize>(ip, Grh::kSize));
   } else {
     encode_ip_udp({.flow = flow}, MutableByteSpan(image_).subspan(kOnesBytes));
@@ -78,7 +79,14 @@ IcrcSeed::IcrcSeed(const IpFlow& flow)
     ip[1] = ip[2] = ip[3] = kOnes;
     ip[7] = kOnes;  // Hop limit.
   }
-  if (!has_grh_) ip[ip_bytes_ + 6] = ip[ip_bytes_ + 7] = kOnes;  // UDP checksum.
+  if (has_udp_) ip[ip_bytes_ + 6] = ip[ip_bytes_ + 7] = kOnes;  // UDP checksum.
+}
+
+IcrcSeed::IcrcSeed(const Lrh& header)
+    : is_ipv4_(false), has_udp_(false), has_lrh_(true), ip_bytes_(0), udp_bytes_(0) {
+  image_.fill(kOnes);
+  encode(header, std::span(image_).first<Lrh::kSize>());
+  image_[0] |= std::byte{0xf0};  // Virtual lane.
 }
 
 Icrc IcrcSeed::start(std::uint16_t udp_length, std::uint16_t ip_identification,
@@ -88,13 +96,15 @@ Icrc IcrcSeed::start(std::uint16_t udp_length, std::uint16_t ip_identification,
   const std::size_t prefix = kOnesBytes + ip_bytes_ + udp_bytes_;
   std::memcpy(bytes.data(), image_.data(), prefix);
   std::byte* ip = &bytes[kOnesBytes];
-  if (is_ipv4()) {
+  if (has_lrh_) {
+    store_be(&bytes[4], static_cast<std::uint16_t>(udp_length / 4));  // Packet length.
+  } else if (is_ipv4()) {
     store_be(ip + 2, static_cast<std::uint16_t>(kIpv4HeaderBytes + udp_length));
     store_be(ip + kIdentificationByte, ip_identification);
   } else {
     store_be(ip + 4, static_cast<std::uint16_t>(udp_length - kUdpHeaderBytes + udp_bytes_));
   }
-  if (!has_grh_) store_be(ip + ip_bytes_ + 4, udp_length);
+  if (has_udp_) store_be(ip + ip_bytes_ + 4, udp_length);
   std::memcpy(&bytes[prefix], headers.data(), headers.size());
   bytes[prefix + kBthReservedByte] = kOnes;
   Icrc icrc(0);

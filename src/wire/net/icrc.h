@@ -10,8 +10,9 @@
 #include "base/bytes.h"
 #include "wire/ib/bth.h"
 #include "wire/net/ip.h"
+#include "wire/net/lrh.h"
 
-/// The invariant CRC of RoCE (IBA volume 1, section 7.8.1; annexes A16.5.1 and A17.3.3): CRC-32
+/// The invariant CRC (IBA volume 1, section 7.8.1; annexes A16.5.1 and A17.3.3). Of RoCE: CRC-32
 /// over eight bytes of ones in place of the LRH, the GRH (v1) or the IP and UDP headers (v2), BTH,
 /// extended headers, payload and padding. Fields that routers may change count as ones: traffic
 /// class, hop limit and flow label, the IPv4 and UDP checksums, and byte 4 of the BTH (FECN, BECN).
@@ -48,10 +49,13 @@ inline std::uint32_t load_icrc(std::span<const std::byte, kIcrcBytes> bytes) {
 class IcrcSeed {
  public:
   explicit IcrcSeed(const IpFlow& flow);
+  /// InfiniBand without a GRH: the ICRC covers the LRH, except for its virtual lane. (With a GRH it
+  /// is that of RoCE v1.)
+  explicit IcrcSeed(const Lrh& header);
 
   /// Begins a packet. `headers`: the encoded BTH and extended headers from `encode_headers`, at
-  /// most kHeadersMaxBytes. `udp_length` counts the UDP header (also for v1, which has none),
-  /// `headers`, payload, padding and ICRC.
+  /// most kHeadersMaxBytes. `udp_length` counts the UDP header (also for v1, which has none, and
+  /// for InfiniBand, whose LRH is as long), `headers`, payload, padding and ICRC.
   Icrc start(std::uint16_t udp_length, std::uint16_t ip_identification, ByteSpan headers) const;
 
   /// Computes the ICRC of a packet in one piece: the bytes between the UDP header and the ICRC.
@@ -62,9 +66,10 @@ class IcrcSeed {
  private:
   std::array<std::byte, 8 + kIpUdpMaxBytes> image_;
   bool is_ipv4_;
-  bool has_grh_;
-  std::size_t ip_bytes_;   // Of the IP header or the GRH.
-  std::size_t udp_bytes_;  // 0 with a GRH.
+  bool has_udp_;
+  bool has_lrh_;           // And nothing else before the BTH.
+  std::size_t ip_bytes_;   // Of the IP header or the GRH; 0 with an LRH.
+  std::size_t udp_bytes_;  // 0 without UDP.
 };
 
 /// Checks the ICRC at the end of `packet`, which contains all bytes after the UDP header. Returns

@@ -64,6 +64,22 @@ TEST(Icrc, OfVersion1) {
   EXPECT_FALSE(verify_icrc(IcrcSeed(flow), found->packet, 0));
 }
 
+// The specification's example of a local packet (IBA volume 1, section 7.8.1).
+TEST(Icrc, OfInfinibandWithoutGrh) {
+  const auto whole = from_hex(
+      "7012375c000e17d2 0a2024870087b1b3000dec2a 01710a1c015d400238f27a050000000e"
+      "bb884d85fd5cfba4728bc0690ed40000 9625b75a");
+  const Lrh header = decode_lrh(whole).value();
+  const auto packet = ByteSpan(whole).subspan(Lrh::kSize);
+  EXPECT_TRUE(verify_icrc(IcrcSeed(header), packet, 0));
+  Lrh other_lane = header;
+  other_lane.virtual_lane = 3;
+  EXPECT_TRUE(verify_icrc(IcrcSeed(other_lane), packet, 0));
+  Lrh other_source = header;
+  other_source.slid = Lid{0x17d3};
+  EXPECT_FALSE(verify_icrc(IcrcSeed(other_source), packet, 0));
+}
+
 TEST(Icrc, IsStoredLeastSignificantByteFirst) {
   std::array<std::byte, kIcrcBytes> out;
   store_icrc(0x01020304, out);
