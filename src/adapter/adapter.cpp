@@ -23,10 +23,15 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
   if (!progress) return std::unexpected(progress.error());
   std::unique_ptr<Adapter> adapter(new Adapter(std::move(arena), std::move(membership),
                                                std::move(numbers), std::move(*progress)));
-  for (const GidEntry& entry : adapter->node().gids.elements()) {
-    if (auto linked = adapter->link_gid(entry); !linked) return std::unexpected(linked.error());
+  const auto& sockets = adapter->membership_.receive_sockets;
+  for (std::size_t i = 0; i < adapter->node().gids.size(); ++i) {
+    const int socket = i < sockets.size() ? sockets[i] : -1;
+    if (auto linked = adapter->link_gid(adapter->node().gids[i], socket); !linked) {
+      return std::unexpected(linked.error());
+    }
   }
-  if (auto received = adapter->receive(); !received) return std::unexpected(received.error());
+  // Over iWARP nothing is said by datagrams.
+  if (!adapter->node().is_iwarp) adapter->progress_->add(adapter->delivery_);
   const UniqueFd& doorbell = adapter->membership_.doorbell;
   if (doorbell) {
     if (auto heard = adapter->peers_.open(doorbell); !heard) return std::unexpected(heard.error());
@@ -45,10 +50,11 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
       xrc_domains_(membership_.locks, node().guid),
       shared_receives_(*arena_, *progress, xrc_domains_, membership_.first_qpn, random_number()),
       multicast_(
-          *progress, [this](const Gid& group) { return packets_.join(group); },
-          [this](const Gid& group) { packets_.leave(group); }),
-      delivery_(*numbers_, multicast_, *progress, arena_->header().port_counters),
-      packets_(*progress, delivery_, arena_->header().port_counters, node()),
+          *progress, [this](const Gid& group) { return join(group); },
+          [this](const Gid& group) { progress_->between_passes([&] { port().leave(group); }); }),
+      delivery_(*numbers_, multicast_, *progress, arena_->header().port_counters,
+                node().interface_index),
+      port_events_(delivery_.port()),
       steering_(*progress,
                 [this](Qpn target, const SteeredFrame& frame) {
                   QueuePair* const queue_pair = numbers_->find(target);
@@ -58,13 +64,13 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
       surroundings_{
           .arena = *arena_,
           .regions = memory_.table(),
-          .port = port_,
+          .port = port(),
           .progress = *progress,
           .peers = peers_,
           .shared_receives = shared_receives_,
           .steering = steering_,
           .streams = streams_,
-          .find_route = [this](const AddressVector& vector, Qpn to) { return route(vector, to); },
+          .find_route = [this](const port::AddressVector& vector, Qpn to) { return resolve(vector, to); },
           .is_iwarp = node().is_iwarp,
           .has_direct_path = membership_.memory != nullptr,
           .only_direct = membership_.only_direct,
@@ -72,15 +78,6 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
       progress_(std::move(progress)) {}
 
 Adapter::~Adapter() = default;
-
-Result<void> Adapter::receive() {
-  if (node().is_iwarp) return {};  // Nothing is said by datagrams there.
-  for (const int fd : membership_.receive_sockets) {
-    if (auto received = packets_.receive_from(fd); !received) return received;
-  }
-  progress_->add(packets_);
-  return {};
-}
 
 void Adapter::before_fork() {
   if (membership_.memory) membership_.memory->before_fork();
@@ -205,70 +202,57 @@ void Adapter::destroy_flow(FlowTable::RuleId rule) {
 
 // Addresses.
 
-Result<SocketAddress> Adapter::check_vector(const AddressVector& vector) const {
-  if (vector.port != 1) {
-    return refuse(EINVAL,
-                  fmt::format("port {} does not exist: the adapter has port 1", vector.port));
-  }
-  if (!vector.is_global) return refuse(EINVAL, "RoCE needs a GRH: is_global must be 1");
-  if (vector.source_gid_index >= node().gids.size()) {
-    return refuse(EINVAL, fmt::format("sgid_index {} does not exist: the GID table has {} entries",
-                                      vector.source_gid_index, node().gids.size()));
-  }
-  if (!port_.state().has_gid(vector.source_gid_index)) {
-    return refuse(EINVAL, fmt::format("sgid_index {} is empty: no interface has the address {} now",
-                                      vector.source_gid_index,
-                                      node().gids[vector.source_gid_index].address.ip_text()));
-  }
-  auto address = resolve_gid(vector.dest_gid, node().interface_index);
-  if (!address) return address;
-  const GidEntry& source = node().gids[vector.source_gid_index];
-  if (address->family() != source.address.family()) {
-    return refuse(
-        EINVAL, fmt::format("GID {} is {} and cannot be reached from sgid_index {}, which is {}",
-                            gid_text(vector.dest_gid), address->ip_text(), vector.source_gid_index,
-                            source.address.ip_text()));
-  }
-  return address->with_port(source.address.port());
-}
-
-Result<void> Adapter::link_gid(const GidEntry& entry) {
-  if (link::Stack* const known = port_.links_of(entry.address)) {
-    port_.add_gid(entry, *known);
+Result<void> Adapter::link_gid(const port::GidEntry& entry, int receive_socket) {
+  if (link::Stack* const known = port().links_of(entry.address)) {
+    port().add_gid(entry, *known);
     return {};
   }
-  auto link = port::make_roce_link(entry.address, node().interface_index, buffers_, -1);
+  const int socket = node().is_iwarp ? -1 : receive_socket;
+  auto link = port::make_roce_link(entry.address, node().interface_index, buffers_, socket);
   if (!link) return std::unexpected(link.error());
-  port_.add_gid(entry, std::move(*link));
+  if (auto heard = listen((*link)->descriptors()); !heard) return heard;
+  progress_->between_passes([&] { port().add_gid(entry, std::move(*link)); });
   return {};
 }
 
-Result<void> Adapter::add_gid(const GidEntry& entry, int receive_socket) {
-  auto& gids = membership_.node.gids;
-  if (gids.size() == kGidsMax) return refuse(ENOSPC, "the GID table is full");
-  if (!node().is_iwarp) {  // Nothing is said by datagrams there.
-    if (auto received = packets_.receive_from(receive_socket); !received) return received;
+Result<void> Adapter::listen(std::span<const int> descriptors) {
+  for (const int fd : descriptors) {
+    if (auto heard = progress_->listen(fd); !heard) return heard;
   }
-  if (auto linked = link_gid(entry); !linked) return linked;
+  return {};
+}
+
+Result<void> Adapter::join(const Gid& group) {
+  Result<void> heard;
+  progress_->between_passes([&] {
+    heard = port().join(group);
+    if (!heard) return;
+    heard = listen(port().descriptors());
+    if (!heard) port().leave(group);
+  });
+  return heard;
+}
+
+Result<void> Adapter::add_gid(const port::GidEntry& entry, int receive_socket) {
+  auto& gids = membership_.node.gids;
+  if (gids.size() == port::kGidsMax) return refuse(ENOSPC, "the GID table is full");
+  if (auto linked = link_gid(entry, receive_socket); !linked) return linked;
   gids.push_back(entry);  // Last: now it can be named.
   return {};
 }
 
-Result<port::Route> Adapter::route(const AddressVector& vector, Qpn dest_qpn) {
-  auto address = check_vector(vector);
-  if (!address) return std::unexpected(address.error());
-  return port_.route(vector.source_gid_index, roce_path(*address), dest_qpn,
-                     link::kNeighbourTimeout);
+Result<port::Route> Adapter::resolve(const port::AddressVector& vector, Qpn dest_qpn) {
+  return port().resolve(vector, dest_qpn, link::kNeighbourTimeout);
 }
 
-Result<Destination> Adapter::resolve(const AddressVector& vector) {
-  auto address = check_vector(vector);
-  if (!address) return std::unexpected(address.error());
-  if (roce_version(*address) == RoceVersion::v1) {  // Here one may wait for the neighbour.
-    const auto found = route(vector, Qpn{});
+Result<Destination> Adapter::resolve(const port::AddressVector& vector) {
+  const auto path = port().path_to(vector);
+  if (!path) return std::unexpected(path.error());
+  if (std::holds_alternative<RoceV1Path>(*path)) {  // Here one may wait for the neighbour.
+    const auto found = resolve(vector, Qpn{});
     if (!found) return std::unexpected(found.error());
   }
-  return Destination{*address, vector.dest_gid, vector};
+  return Destination{address_of(*path), vector.dest_gid, vector};
 }
 
 }  // namespace verbatim::adapter

@@ -16,7 +16,7 @@
 #include "adapter/memory/regions.h"
 #include "adapter/multicast.h"
 #include "adapter/numbers.h"
-#include "adapter/packet_source.h"
+#include "adapter/port_events.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/core/surroundings.h"
 #include "adapter/queue_pair/queue_pair.h"
@@ -31,6 +31,7 @@
 #include "base/net/address.h"
 #include "base/types.h"
 #include "link/udp/udp.h"
+#include "port/address_vector.h"
 #include "port/port.h"
 #include "region/region_table.h"
 
@@ -50,12 +51,13 @@ class Adapter final : private Visited {
   const NodeDescription& node() const { return membership_.node; }
   const Membership& membership() const { return membership_; }
   /// From now on the node has one GID more, the next of its table, and packets for its address come
-  /// over this socket (borrowed). ENOSPC where the table is full. One thread at a time; `port()`
-  /// then says that the entry is valid.
-  Result<void> add_gid(const GidEntry& entry, int receive_socket);
+  /// over this socket (borrowed). ENOSPC where the table is full. One thread at a time;
+  /// `port_events()` then says that the entry is valid.
+  Result<void> add_gid(const port::GidEntry& entry, int receive_socket);
 
   // Its parts.
-  Port& port() { return port_; }
+  port::Port& port() { return delivery_.port(); }
+  PortEvents& port_events() { return port_events_; }
   Arena& arena() { return *arena_; }
   Regions& memory() { return memory_; }
   region::RegionTable& regions() { return memory_.table(); }
@@ -100,7 +102,9 @@ class Adapter final : private Visited {
 
   /// Resolves an address vector for UD. EINVAL for GIDs that lead nowhere, a GID index or a port
   /// that does not exist; RoCE v1: EHOSTUNREACH where nobody answers within kNeighbourTimeout.
-  Result<Destination> resolve(const AddressVector& vector);
+  Result<Destination> resolve(const port::AddressVector& vector);
+  /// The same for packets to a connected queue pair.
+  Result<port::Route> resolve(const port::AddressVector& vector, Qpn dest_qpn);
 
   /// iWARP: from INIT to RTS, over a connection whose ends have agreed. EINVAL where there is no
   /// such queue pair, and in other states.
@@ -134,7 +138,6 @@ class Adapter final : private Visited {
  private:
   Adapter(std::unique_ptr<Arena> arena, Membership membership, std::unique_ptr<Numbers> numbers,
           std::unique_ptr<Progress> progress);
-  Result<void> receive();
   Result<void> begin_streams();
   bool await_completions(CompletionQueue& queue);
   /// What the queue pair belongs to counts it, or no longer: its XRC domain, or its protection
@@ -145,11 +148,11 @@ class Adapter final : private Visited {
                                     bool own_receives);
   Result<void> open_ethernet();
   bool is_target_elsewhere(Qpn qpn, const XrcFile& file);
-  /// The port's next GID: GIDs of one address share its link.
-  Result<void> link_gid(const GidEntry& entry);
-  /// Where an address vector leads, and how packets get to that queue pair.
-  Result<port::Route> route(const AddressVector& vector, Qpn dest_qpn);
-  Result<SocketAddress> check_vector(const AddressVector& vector) const;
+  /// The port's next GID: GIDs of one address share its link, which receives from the socket.
+  Result<void> link_gid(const port::GidEntry& entry, int receive_socket);
+  /// The background thread wakes for what comes over these.
+  Result<void> listen(std::span<const int> descriptors);
+  Result<void> join(const Gid& group);
 
   // What peers do.
   void on_peer_gone(const DirectPeer& peer) override;
@@ -161,7 +164,6 @@ class Adapter final : private Visited {
 
   const std::unique_ptr<Arena> arena_;
   Membership membership_;
-  Port port_;
   const std::shared_ptr<link::UdpReceiver> buffers_ = std::make_shared<link::UdpReceiver>();
   const std::unique_ptr<Numbers> numbers_;
   Regions memory_;
@@ -171,7 +173,7 @@ class Adapter final : private Visited {
   SharedReceives shared_receives_;
   Multicast multicast_;
   Delivery delivery_;
-  PacketSource packets_;
+  PortEvents port_events_;
   /// Guards what follows, and which queue pairs there are. No call asks the agent or another
   /// program with it held.
   std::mutex lock_;

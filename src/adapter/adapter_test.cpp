@@ -105,7 +105,8 @@ TEST_F(AdapterPair, AGidThatIsAddedWhileOthersAreInUseServes) {
   Side before_peer(b, QpType::rc);
   before.connect(before_peer);
   before_peer.connect(before);
-  const AddressVector by_new{.dest_gid = gid_of(TestNode::own_address(203)), .source_gid_index = 2};
+  const port::AddressVector by_new{.dest_gid = gid_of(TestNode::own_address(203)),
+                                   .source_gid_index = 2};
   EXPECT_EQ(a.adapter->resolve(by_new).error().code, EINVAL);
   a.add_gid(203);
   b.add_gid(204);
@@ -126,7 +127,7 @@ TEST_F(AdapterPair, TheActiveMtuBoundsNewPathsOnly) {
   Side right(b, QpType::rc);
   left.connect(right, Mtu::k4096);
   right.connect(left, Mtu::k4096);
-  a.adapter->port().change({.active_mtu = Mtu::k1024});
+  a.adapter->port_events().change({.active_mtu = Mtu::k1024});
   ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 100'000), &right));
   EXPECT_EQ(Status::success, left.next().status);
 

@@ -41,7 +41,7 @@ struct TestNode {
         .is_iwarp = protocol == Protocol::iwarp,
         .gids = {{link_local_gid(synthetic_mac(address)), address}, {gid_of(address), address}}};
     membership.first_qpn = Qpn(first_qpn);
-    membership.receive_sockets = {socket.get()};
+    membership.receive_sockets = {socket.get(), socket.get()};
     membership.rnr_grace = rnr_grace;
     membership.locks = NameLocks(locks_path());
     auto arena = std::move(*Arena::create());

@@ -10,9 +10,8 @@ namespace verbatim::adapter {
 /// Packets that came together are mostly all for one queue pair, whose lock is taken once.
 class Delivery::Reception {
  public:
-  Reception(Progress& progress, const SocketAddress& source, const SocketAddress& destination,
-            TimeNs now)
-      : progress_(progress), source_(source), destination_(destination), now_(now) {}
+  Reception(Progress& progress, const Path& from, const Path& to, TimeNs now)
+      : progress_(progress), from_(from), to_(to), now_(now) {}
   ~Reception() { end(); }
   Reception(const Reception&) = delete;
   Reception& operator=(const Reception&) = delete;
@@ -23,7 +22,7 @@ class Delivery::Reception {
       guard_ = std::unique_lock(queue_pair.lock_);
       queue_pair_ = &queue_pair;
     }
-    queue_pair.on_packet(packet, source_, destination_, now_);
+    queue_pair.on_packet(packet, from_, to_, now_);
   }
 
  private:
@@ -36,21 +35,21 @@ class Delivery::Reception {
   }
 
   Progress& progress_;
-  const SocketAddress& source_;
-  const SocketAddress& destination_;
+  const Path& from_;
+  const Path& to_;
   const TimeNs now_;
   QueuePair* queue_pair_ = nullptr;
   std::unique_lock<Mutex> guard_;  // Its lock.
 };
 
-void Delivery::on_packets(std::span<const wire::Packet> packets, const SocketAddress& source,
-                          const SocketAddress& destination, const Gid& group, TimeNs now) {
-  Reception reception(progress_, source, destination, now);
+void Delivery::on_packets(std::span<const wire::Packet> packets, const Path& from, const Path& to,
+                          const Gid& group, TimeNs now) {
+  Reception reception(progress_, from, to, now);
   for (const wire::Packet& packet : packets) {
-    const Qpn to = packet.headers.bth.dest_qp;
-    if (to == kMulticastQpn) {
+    const Qpn number = packet.headers.bth.dest_qp;
+    if (number == kMulticastQpn) {
       for (QueuePair* member : groups_.members(group)) reception.deliver(*member, packet);
-    } else if (QueuePair* const queue_pair = numbers_.find(to)) {
+    } else if (QueuePair* const queue_pair = numbers_.find(number)) {
       reception.deliver(*queue_pair, packet);
     } else {
       counters_.dropped_no_qp.add();

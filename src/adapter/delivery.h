@@ -1,34 +1,45 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "adapter/numbers.h"
 #include "adapter/progress/progress.h"
-#include "base/net/address.h"
+#include "adapter/progress/task.h"
+#include "base/net/path.h"
 #include "base/time.h"
 #include "base/types.h"
 #include "observe/counters.h"
+#include "port/port.h"
+#include "port/receiver.h"
 #include "wire/ib/packet.h"
 
 namespace verbatim::adapter {
 
 class Multicast;
 
-/// From packets to queue pairs: by the number that they name, or by the group that they came to.
-class Delivery {
+/// What turns receive from a port: its packets go to the queue pair whose number they name, or to
+/// those of the group that they came to.
+class Delivery final : public Source, private port::Receiver {
  public:
   Delivery(const Numbers& numbers, const Multicast& groups, Progress& progress,
-           observe::PortCounters& counters)
-      : numbers_(numbers), groups_(groups), progress_(progress), counters_(counters) {}
+           observe::PortCounters& counters, std::uint32_t interface_index)
+      : port_(*this, counters, interface_index),
+        numbers_(numbers),
+        groups_(groups),
+        progress_(progress),
+        counters_(counters) {}
 
-  /// Packets that came together from one sender, whole and checked. `group`: zero for unicast.
-  /// During a turn.
-  void on_packets(std::span<const wire::Packet> packets, const SocketAddress& source,
-                  const SocketAddress& destination, const Gid& group, TimeNs now);
+  port::Port& port() { return port_; }
+  std::size_t receive(TimeNs now) override { return port_.receive(now); }
 
  private:
   class Reception;
+  void on_packets(std::span<const wire::Packet> packets, const Path& from, const Path& to,
+                  const Gid& group, TimeNs now) override;
 
+  port::Port port_;
   const Numbers& numbers_;
   const Multicast& groups_;
   Progress& progress_;

@@ -21,7 +21,7 @@ class Progress;
 class LinkDecorators {
  public:
   /// Both outlive it.
-  LinkDecorators(Port& port, Progress& progress) : port_(port), progress_(progress) {}
+  LinkDecorators(port::Port& port, Progress& progress) : port_(port), progress_(progress) {}
 
   /// `plan` as `link::FaultPlan` reads it; "off": packets pass. EINVAL, EMFILE.
   Result<void> set_faults(std::string_view plan);
@@ -48,7 +48,7 @@ class LinkDecorators {
   Result<void> wrap(link::Stack& links);
   void choose_tops();
 
-  Port& port_;
+  port::Port& port_;
   Progress& progress_;
   observe::FaultCounters counters_;
   link::CaptureTap tap_;

@@ -12,7 +12,7 @@ namespace verbatim::adapter {
 Result<void> Adapter::send_management(const SocketAddress& source, const SocketAddress& destination,
                                       wire::MadSpan mad) {
   const auto gids = node().gids.elements();
-  const auto own = std::ranges::find_if(gids, [&](const GidEntry& entry) {
+  const auto own = std::ranges::find_if(gids, [&](const port::GidEntry& entry) {
     return same_ip(entry.address, source) && roce_version(entry.address) == node().version;
   });
   if (own == gids.end()) {
@@ -20,7 +20,7 @@ Result<void> Adapter::send_management(const SocketAddress& source, const SocketA
   }
   const SocketAddress to = destination.with_port(own->address.port());
   // The PSN means nothing here: a receiver of unreliable datagrams does not look at it.
-  return port::send_management(port_.links(own - gids.begin()), roce_path(to), Psn(0), mad);
+  return port::send_management(port().links(own - gids.begin()), roce_path(to), Psn(0), mad);
 }
 
 Result<ConnectionRecord*> Adapter::connection_record(std::uint32_t record) {

@@ -28,7 +28,7 @@ struct NodeDescription {
   std::uint32_t interface_index = 0;
   RoceVersion version = RoceVersion::v2;  // That the communication manager uses.
   bool is_iwarp = false;                  // RC queue pairs alone, and `start_stream` connects them.
-  AppendOnlyList<GidEntry, kGidsMax> gids;
+  AppendOnlyList<port::GidEntry, port::kGidsMax> gids;
 };
 
 /// On the direct path, so long a message that finds no receive request waits for one before it
@@ -39,10 +39,12 @@ inline constexpr TimeNs kRnrGrace = 20 * kMillisecond;
 /// A program's place in its node: what the agent gave it (docs/design.md, 2).
 struct Membership {
   NodeDescription node;
-  Qpn first_qpn;                     // Of the range of kProgramQueuePairsMax numbers.
-  std::vector<int> receive_sockets;  // Borrowed: they outlive the adapter.
-  int event_fd = -1;                 // Readable when the agent says something; -1: none. Not owned.
-  std::function<void()> on_event;    // Called by the background thread then.
+  Qpn first_qpn;  // Of the range of kProgramQueuePairsMax numbers.
+  /// One for each GID, of its address: those of one address share it. Borrowed: they outlive the
+  /// adapter. Over iWARP they are not used.
+  std::vector<int> receive_sockets;
+  int event_fd = -1;               // Readable when the agent says something; -1: none. Not owned.
+  std::function<void()> on_event;  // Called by the background thread then.
   /// Its doorbell, which its agent has as well, and how to ask for what is known so of the program
   /// that a queue pair number at an address is of.
   UniqueFd doorbell;

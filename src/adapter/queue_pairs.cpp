@@ -88,8 +88,8 @@ void Adapter::leave_domain(const QueuePairOptions& options) {
 
 Result<void> Adapter::open_ethernet() {
   const auto gids = node().gids.elements();
-  const auto ipv4 =
-      std::ranges::find_if(gids, [](const GidEntry& entry) { return entry.address.is_ipv4(); });
+  const auto ipv4 = std::ranges::find_if(
+      gids, [](const port::GidEntry& entry) { return entry.address.is_ipv4(); });
   return steering_.open({.interface = node().interface,
                          .interface_index = node().interface_index,
                          .address = ipv4 != gids.end() ? ipv4->address : gids.front().address},

@@ -69,7 +69,11 @@ class Sink {
   ~Sink() = default;
 };
 
+/// What a link's packets begin with: the headers before it are the link's.
+enum class FirstHeader : std::uint8_t { bth, grh };
+
 struct Properties {
+  FirstHeader first_header = FirstHeader::bth;
   std::uint32_t packet_bytes_max = 0;
   std::uint32_t rate_mbps = 0;  // 0: nobody knows.
   bool lossless = false;        // It has credits: `reserve` is asked before a packet is made.

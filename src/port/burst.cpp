@@ -4,7 +4,7 @@
 
 #include "region/held_memory.h"
 
-namespace verbatim::adapter {
+namespace verbatim::port {
 using wire::kIcrcBytes;
 
 /// Every packet takes at most as many pieces and holds as its scatter list has elements, and two
@@ -12,8 +12,8 @@ using wire::kIcrcBytes;
 bool Burst::fits(std::uint32_t packet_bytes) const {
   return !closed_ && packet_bytes <= segment_bytes_ && count_ < kPacketsMax &&
          total_bytes_ + packet_bytes <= link::kSendBytesMax &&
-         piece_count_ + adapter::kSegmentsMax + 2 <= kPiecesMax &&
-         hold_count_ + adapter::kSegmentsMax <= kHoldsMax;
+         piece_count_ + kPacketPiecesMax + 2 <= kPiecesMax &&
+         hold_count_ + kPacketPiecesMax <= kHoldsMax;
 }
 
 std::byte* Burst::store(std::size_t length) {
@@ -74,7 +74,7 @@ std::expected<void, region::KeyError> Burst::append(const region::RegionTable& r
   const auto hold = hold_at(hold_count_ - 1).get(regions, key, address, length, rights, by);
   if (!hold) return std::unexpected(hold.error());
   if ((*hold)->backing() != region::Hold::Backing::memory) {
-    const auto read = [&](MutableByteSpan room) { return read_held(**hold, room); };
+    const auto read = [&](MutableByteSpan room) { return region::read_held(**hold, room); };
     if (append_filled(length, read)) return {};
     return std::unexpected(region::KeyError::not_mapped);
   }
@@ -137,8 +137,8 @@ void Burst::flush() {
                                      .packet_bytes = segment_bytes_,
                                      .count = count_,
                                      .lane = route_->lane});
-    port_.packets_sent.add(count_);
-    port_.bytes_sent.add(total_bytes_);
+    counters_.packets_sent.add(count_);
+    counters_.bytes_sent.add(total_bytes_);
   }
   drop_holds(0);
   count_ = total_bytes_ = segment_bytes_ = 0;
@@ -146,4 +146,4 @@ void Burst::flush() {
   closed_ = false;
 }
 
-}  // namespace verbatim::adapter
+}  // namespace verbatim::port

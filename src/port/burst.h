@@ -9,16 +9,15 @@
 
 #include <sys/uio.h>
 
-#include "adapter/queues/receive_queue.h"
-#include "arena/arena.h"
 #include "link/udp/udp.h"
+#include "observe/counters.h"
 #include "port/route.h"
 #include "region/cached_hold.h"
-#include "transport/work.h"
+#include "wire/ib/packet.h"
 #include "wire/net/grh.h"
 #include "wire/net/icrc.h"
 
-namespace verbatim::adapter {
+namespace verbatim::port {
 
 /// Packets on their way to one peer, gathered so that one system call sends as many as the kernel
 /// segments: all of one size, the last may be shorter. Payload is not copied: it goes to the kernel
@@ -29,14 +28,16 @@ namespace verbatim::adapter {
 /// `end`; or `abandon` instead of `end` when the payload's memory refuses. `flush` at last.
 class Burst {
  public:
-  explicit Burst(ArenaHeader& arena) : port_(arena.port_counters) {}
+  /// Pieces of one packet's payload: elements of its request's scatter list.
+  static constexpr std::size_t kPacketPiecesMax = 32;
+  explicit Burst(observe::PortCounters& counters) : counters_(counters) {}
   ~Burst() { flush(); }
   Burst(const Burst&) = delete;
   Burst& operator=(const Burst&) = delete;
 
   /// Where the packets go from now on; what was gathered for another destination leaves first.
   /// `route` outlives the next `flush`.
-  void use(const port::Route& route) {
+  void use(const Route& route) {
     if (route_ == &route) return;
     flush();
     route_ = &route;
@@ -83,8 +84,8 @@ class Burst {
   region::CachedHold& hold_at(std::size_t index);
   void drop_holds(std::size_t from);
 
-  observe::PortCounters& port_;
-  const port::Route* route_ = nullptr;
+  observe::PortCounters& counters_;
+  const Route* route_ = nullptr;
   std::uint32_t segment_bytes_ = 0;  // Size of the first packet.
   std::uint32_t total_bytes_ = 0;
   std::uint32_t count_ = 0;
@@ -113,4 +114,4 @@ class Burst {
   std::byte storage_[kStoredBytes];
 };
 
-}  // namespace verbatim::adapter
+}  // namespace verbatim::port

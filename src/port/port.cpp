@@ -1,21 +1,17 @@
 #include "port/port.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
-namespace verbatim::adapter {
+#include <fmt/format.h>
 
-std::vector<AsyncEventType> events_between(const PortState& before, const PortState& now) {
-  std::vector<AsyncEventType> events;
-  if (before.is_active && !now.is_active) events.push_back(AsyncEventType::port_error);
-  if (before.gids != now.gids) events.push_back(AsyncEventType::gid_change);
-  if (!before.is_active && now.is_active) events.push_back(AsyncEventType::port_active);
-  if (before.is_present && !now.is_present) events.push_back(AsyncEventType::device_fatal);
-  return events;
-}
+namespace verbatim::port {
 
 void Port::add_gid(const GidEntry& entry, std::unique_ptr<link::Link> link) {
-  add_gid(entry, *stacks_.emplace_back(std::make_unique<link::Stack>(std::move(link))));
+  add_gid(
+      entry,
+      attached_.emplace_back(std::make_unique<Attached>(std::move(link), decapsulation_))->links);
 }
 
 void Port::add_gid(const GidEntry& entry, link::Stack& links) {
@@ -29,30 +25,83 @@ link::Stack* Port::links_of(const SocketAddress& address) const {
   return found == gids.end() ? nullptr : links_[found - gids.begin()];
 }
 
-Result<port::Route> Port::route(std::size_t gid_index, const Path& path, Qpn destination,
-                                std::optional<TimeNs> patience) const {
+std::vector<int> Port::descriptors() const {
+  std::vector<int> all;
+  for (const auto& link : attached_) {
+    std::ranges::copy(link->links.top().descriptors(), std::back_inserter(all));
+  }
+  return all;
+}
+
+Result<Path> Port::path_to(const AddressVector& vector) const {
+  if (vector.port != 1) {
+    return refuse(EINVAL,
+                  fmt::format("port {} does not exist: the adapter has port 1", vector.port));
+  }
+  if (!vector.is_global) return refuse(EINVAL, "RoCE needs a GRH: is_global must be 1");
+  const auto gids = this->gids();
+  if (vector.source_gid_index >= gids.size()) {
+    return refuse(EINVAL, fmt::format("sgid_index {} does not exist: the GID table has {} entries",
+                                      vector.source_gid_index, gids.size()));
+  }
+  const SocketAddress& source = gids[vector.source_gid_index].address;
+  if (!state().has_gid(vector.source_gid_index)) {
+    return refuse(EINVAL, fmt::format("sgid_index {} is empty: no interface has the address {} now",
+                                      vector.source_gid_index, source.ip_text()));
+  }
+  const auto address = resolve_gid(vector.dest_gid, interface_index_);
+  if (!address) return std::unexpected(address.error());
+  if (address->family() != source.family()) {
+    return refuse(
+        EINVAL, fmt::format("GID {} is {} and cannot be reached from sgid_index {}, which is {}",
+                            gid_text(vector.dest_gid), address->ip_text(), vector.source_gid_index,
+                            source.ip_text()));
+  }
+  return roce_path(address->with_port(source.port()));
+}
+
+Result<Route> Port::route(std::size_t gid_index, const Path& path, Qpn destination,
+                          std::optional<TimeNs> patience) const {
   link::Stack& from = links(gid_index);
   const auto hop = from.top().next_hop(path, destination, patience);
   if (!hop) return std::unexpected(hop.error());
-  return port::Route(from, **hop, path);
+  return Route(from, **hop, path);
 }
 
-void Port::change(PortState next) {
-  const std::lock_guard guard(lock_);
-  const PortState before = state_.exchange(next, std::memory_order_relaxed);
-  for (const AsyncEventType type : events_between(before, next)) {
-    for (AsyncEvents* listener : listeners_) listener->push({type});
+Result<Route> Port::resolve(const AddressVector& vector, Qpn destination,
+                            std::optional<TimeNs> patience) const {
+  const auto path = path_to(vector);
+  if (!path) return std::unexpected(path.error());
+  return route(vector.source_gid_index, *path, destination, patience);
+}
+
+/// From the address of the group's family where there is one. Null if the port has no such version.
+link::Stack* Port::links_for_group(RoceVersion version, sa_family_t family) const {
+  link::Stack* any = nullptr;
+  for (std::size_t i = 0; i < gids_.size(); ++i) {
+    if (roce_version(gids_[i].address) != version) continue;
+    if (gids_[i].address.family() == family) return links_[i];
+    if (any == nullptr) any = links_[i];
   }
+  return any;
 }
 
-void Port::add_listener(AsyncEvents& events) {
-  const std::lock_guard guard(lock_);
-  listeners_.insert(&events);
+Result<void> Port::join(const Gid& group) {
+  const auto address = resolve_gid(group, interface_index_);
+  if (!address) return std::unexpected(address.error());
+  for (const RoceVersion version : {RoceVersion::v1, RoceVersion::v2}) {
+    link::Stack* const links = links_for_group(version, address->family());
+    if (links == nullptr) continue;
+    if (auto joined = links->top().join(group); !joined) {
+      leave(group);  // Over the version that did.
+      return joined;
+    }
+  }
+  return {};
 }
 
-void Port::remove_listener(AsyncEvents& events) {
-  const std::lock_guard guard(lock_);
-  listeners_.erase(&events);
+void Port::leave(const Gid& group) {
+  for (const auto& link : attached_) link->links.top().leave(group);
 }
 
-}  // namespace verbatim::adapter
+}  // namespace verbatim::port

@@ -4,13 +4,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
-#include <unordered_set>
 #include <vector>
 
-#include "adapter/queues/async_event.h"
 #include "base/append_only_list.h"
 #include "base/error.h"
 #include "base/net/address.h"
@@ -18,9 +15,13 @@
 #include "base/time.h"
 #include "base/types.h"
 #include "link/link.h"
+#include "observe/counters.h"
+#include "port/address_vector.h"
+#include "port/receive.h"
+#include "port/receiver.h"
 #include "port/route.h"
 
-namespace verbatim::adapter {
+namespace verbatim::port {
 
 struct GidEntry {
   Gid gid;
@@ -40,44 +41,77 @@ struct PortState {
   friend bool operator==(const PortState&, const PortState&) = default;
 };
 
-/// The port: its links, by GID; its state, and who wants to hear of its events: one queue for each
-/// opened context. Thread-safe.
+/// One port: its GID table, its links, its state. It resolves where packets go, and makes packets
+/// of what its links receive. Thread-safe but for what says otherwise.
 class Port {
  public:
+  /// `receiver` and `counters` outlive it. `interface_index`: scope of link-local addresses.
+  Port(Receiver& receiver, observe::PortCounters& counters, std::uint32_t interface_index)
+      : interface_index_(interface_index), decapsulation_(receiver, counters, interface_index) {}
+
   /// The next entry of the GID table, which has room: GIDs of one address share its link, which is
-  /// there as long as the port. One thread at a time.
+  /// there as long as the port. One thread at a time, and while nobody receives.
   void add_gid(const GidEntry& entry, std::unique_ptr<link::Link> link);
-  /// Where no GID has this address yet, null.
-  link::Stack* links_of(const SocketAddress& address) const;
   void add_gid(const GidEntry& entry, link::Stack& links);
+  /// Null if no GID has this address yet.
+  link::Stack* links_of(const SocketAddress& address) const;
   std::span<const GidEntry> gids() const { return gids_.elements(); }
   /// Of a GID that is there. What is put around its link (`set_top`, link/link.h) carries what all
-  /// queue pairs send that name it.
+  /// queue pairs send that name it, and what comes to its address.
   link::Stack& links(std::size_t gid_index) const { return *links_[gid_index]; }
-  /// How packets of this GID get to that queue pair; `patience` as `link::Link::next_hop` has it.
-  Result<port::Route> route(std::size_t gid_index, const Path& path, Qpn destination,
-                            std::optional<TimeNs> patience = {}) const;
+  /// For the background thread's epoll: readable when `receive` has something.
+  std::vector<int> descriptors() const;
+
+  /// Where an address vector leads. EINVAL if a GID leads nowhere, and if the GID index or the port
+  /// does not exist.
+  Result<Path> path_to(const AddressVector& vector) const;
+  /// How packets get from a GID to that queue pair; `patience` as `link::Link::next_hop` has it.
+  Result<Route> route(std::size_t gid_index, const Path& path, Qpn destination,
+                      std::optional<TimeNs> patience = {}) const;
+  /// Both: EINVAL, EHOSTUNREACH.
+  Result<Route> resolve(const AddressVector& vector, Qpn destination,
+                        std::optional<TimeNs> patience) const;
+
+  /// Packets of a multicast group come, too, over each RoCE version that the port has. EPERM for
+  /// version 1 without CAP_NET_RAW. Not while somebody receives, as `leave`.
+  Result<void> join(const Gid& group);
+  void leave(const Gid& group);
+  /// Takes what is there, bounded, without blocking, and hands it to the receiver. Returns how many
+  /// times a link had something. One thread at a time.
+  std::size_t receive(TimeNs now) {
+    std::size_t received = 0;
+    for (const auto& link : attached_) received += link->links.top().receive(*link, now);
+    return received;
+  }
 
   PortState state() const { return state_.load(std::memory_order_relaxed); }
-  /// The new state is there before anybody hears of it.
-  void change(PortState next);
-
-  void add_listener(AsyncEvents& events);
-  /// Nothing is pushed into it any more.
-  void remove_listener(AsyncEvents& events);
+  /// Returns the state before.
+  PortState set_state(PortState next) { return state_.exchange(next, std::memory_order_relaxed); }
 
  private:
+  /// A link of the port, and what comes over it.
+  struct Attached final : link::Sink {
+    Attached(std::unique_ptr<link::Link> link, Decapsulation& into)
+        : links(std::move(link)),
+          decapsulation(into),
+          first_header(links.base().properties().first_header) {}
+    void on_packets(const link::Received& packets, TimeNs now) override {
+      decapsulation.on_packets(packets, first_header, now);
+    }
+    link::Stack links;
+    Decapsulation& decapsulation;
+    const link::FirstHeader first_header;
+  };
+  link::Stack* links_for_group(RoceVersion version, sa_family_t family) const;
+
+  const std::uint32_t interface_index_;
   AppendOnlyList<GidEntry, kGidsMax> gids_;
   std::array<link::Stack*, kGidsMax> links_{};  // By GID index.
-  std::vector<std::unique_ptr<link::Stack>> stacks_;
+  Decapsulation decapsulation_;
+  std::vector<std::unique_ptr<Attached>> attached_;
 
   static_assert(std::atomic<PortState>::is_always_lock_free);
-  std::atomic<PortState> state_{PortState{}};  // Written under lock_; tells of nothing else.
-  std::mutex lock_;
-  std::unordered_set<AsyncEvents*> listeners_;
+  std::atomic<PortState> state_{PortState{}};  // Tells of nothing else.
 };
 
-/// What `ibv_get_async_event` shall tell of a change, in this order.
-std::vector<AsyncEventType> events_between(const PortState& before, const PortState& now);
-
-}  // namespace verbatim::adapter
+}  // namespace verbatim::port

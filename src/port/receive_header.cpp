@@ -2,20 +2,21 @@
 
 #include <cstdint>
 
-#include "transport/ib/datagram.h"
 #include "wire/ib/opcode.h"
 #include "wire/ib/packet.h"
 #include "wire/net/icrc.h"
 
-namespace verbatim::adapter {
+namespace verbatim::port {
 
 DatagramHeader::DatagramHeader(const wire::IpFlow& flow, bool immediate,
                                std::size_t payload_bytes) {
-  const auto& info = wire::info(transport::datagram_opcode(immediate));
+  const auto opcode =
+      wire::opcode_of(wire::Service::ud, wire::Verb::send, wire::Position::only, immediate);
+  const auto& info = wire::info(opcode);
   const std::size_t padded = (payload_bytes + 3) & ~std::size_t{3};
   const std::size_t bytes =
       wire::kUdpHeaderBytes + wire::Bth::kSize + info.header_bytes() + padded + wire::kIcrcBytes;
   wire::encode_receive_grh({.flow = flow, .udp_length = static_cast<std::uint16_t>(bytes)}, grh);
 }
 
-}  // namespace verbatim::adapter
+}  // namespace verbatim::port

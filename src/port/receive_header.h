@@ -7,7 +7,7 @@
 #include "wire/net/grh.h"
 #include "wire/net/ip.h"
 
-namespace verbatim::adapter {
+namespace verbatim::port {
 
 /// What stands before the payload where a datagram arrives, whichever way it came: the GRH of its
 /// packet, or 20 unused bytes and an IPv4 header (IBA 11.4.2.1, annex A17.4.5.2).
@@ -22,4 +22,4 @@ struct Datagram {
   const wire::IpFlow& flow;
 };
 
-}  // namespace verbatim::adapter
+}  // namespace verbatim::port

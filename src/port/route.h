@@ -10,21 +10,6 @@
 
 namespace verbatim::port {
 
-/// The way of packets from one address to another, with what all their ICRCs begin with: computed
-/// once, for packet after packet comes the same way.
-struct PacketRoute {
-  PacketRoute(const SocketAddress& from, const SocketAddress& to)
-      : source(from), destination(to), flow(wire::flow_of(from, to)), seed(flow) {}
-  bool is_of(const SocketAddress& from, const SocketAddress& to) const {
-    return source == from && destination == to;
-  }
-
-  SocketAddress source;
-  SocketAddress destination;
-  wire::IpFlow flow;
-  wire::IcrcSeed seed;
-};
-
 /// Where packets leave, and what stands before each: resolved once, when a queue pair learns where
 /// its peer is, and when a datagram's destination is first seen.
 struct Route {

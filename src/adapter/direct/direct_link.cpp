@@ -191,7 +191,7 @@ DirectLink::Outcome DirectLink::lose(const LocalMemory& local) {
 }
 
 DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const LocalMemory& local,
-                                              const Datagram& datagram) {
+                                              const port::Datagram& datagram) {
   const TargetLock target_lock(target_);
   if (!is_there() || !target_.takes_datagrams) return lose(local);
   if (datagram.qkey != target_.qkey) {
@@ -204,7 +204,7 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
     return fail_receive(Status::local_length_error, Status::success);
   }
   const bool immediate = transport::info(request.operation).immediate;
-  const DatagramHeader header(datagram.flow, immediate, request.length);
+  const port::DatagramHeader header(datagram.flow, immediate, request.length);
   const LocalMemory front{
       .regions = local.regions, .segments = {}, .inlined = header.grh, .cache = local.cache};
   Copied copied = at_->copy_to_receive(front, 0, wire::Grh::kSize);

@@ -57,7 +57,7 @@ class DirectLink {
   /// UD: one message, whose bytes come behind its header. It completes at once, and with success
   /// also where the peer does not take it (IBA 9.8.3): only its own memory may refuse.
   Outcome send_datagram(const transport::SendRequest& request, const LocalMemory& local,
-                        const Datagram& datagram);
+                        const port::Datagram& datagram);
   /// The peer's queue pair exists, whatever its state.
   bool is_there() const {
     return !peer().is_gone() &&

@@ -163,8 +163,8 @@ Result<void> QueuePair::limit_rate(std::uint32_t rate_kbps, std::uint32_t burst_
 
 // Receiving, time-outs.
 
-void QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& source,
-                          const SocketAddress& destination, TimeNs now) {
+void QueuePair::on_packet(const wire::Packet& packet, const Path& from, const Path& to,
+                          TimeNs now) {
   const QpState current = state();
   const auto& info = wire::info(packet.headers.bth.opcode);
   auto* const connected = std::get_if<services::Connected>(&service_);
@@ -176,9 +176,9 @@ void QueuePair::on_packet(const wire::Packet& packet, const SocketAddress& sourc
   }
   core_.count_received(packet.headers, packet.payload.size());
   if (datagram != nullptr) {
-    datagram->on_packet(packet, source, destination);
+    datagram->on_packet(packet, from, to);
   } else {
-    connected->on_packet(packet, source, now);
+    connected->on_packet(packet, from, now);
   }
   if (core_.fatal) fail();
 }

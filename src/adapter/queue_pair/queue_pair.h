@@ -127,8 +127,7 @@ class QueuePair final : public Task {
   void rearm_timer();
 
   // During a turn; the first two under lock_.
-  void on_packet(const wire::Packet& packet, const SocketAddress& source,
-                 const SocketAddress& destination, TimeNs now);
+  void on_packet(const wire::Packet& packet, const Path& from, const Path& to, TimeNs now);
   /// After the last of some packets. True when there is something to send now.
   bool end_reception();
   void on_timer(TimeNs now) override;

@@ -95,9 +95,9 @@ void Connected::query(QueuePairAttributes& attributes) const {
   if (now != QpState::rtr) attributes.send_psn = requester_.next_psn();
 }
 
-void Connected::on_packet(const wire::Packet& packet, const SocketAddress& source, TimeNs now) {
+void Connected::on_packet(const wire::Packet& packet, const Path& from, TimeNs now) {
   // IBA 9.6.1.1.2: a connected queue pair hears its peer alone.
-  if (!same_roce_address(source, core_.peer)) {
+  if (!route_ || !same_source(from, route_->path)) {
     core_.around.arena.header().port_counters.dropped_no_qp.add();
     return;
   }

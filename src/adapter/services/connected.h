@@ -8,7 +8,7 @@
 #include "adapter/services/effects.h"
 #include "adapter/services/service.h"
 #include "adapter/services/xrc_target.h"
-#include "base/net/address.h"
+#include "base/net/path.h"
 #include "base/time.h"
 #include "port/burst.h"
 #include "port/route.h"
@@ -37,7 +37,7 @@ class Connected {
   bool may_gather() const;
   bool is_on_wire() const { return !direct_.is_open(); }
 
-  void on_packet(const wire::Packet& packet, const SocketAddress& source, TimeNs now);
+  void on_packet(const wire::Packet& packet, const Path& from, TimeNs now);
   bool has_response() const { return responder_.has_output(); }
   /// After packets: returns whether there is something to send.
   bool has_output() const {
@@ -54,9 +54,9 @@ class Connected {
   void start_responder();
   void start_requester();
   void transmit_packets(TimeNs now);
-  void transmit_requests(Burst& burst, TimeNs now);
-  bool transmit_responses(Burst& burst);
-  bool add_response_packet(Burst& burst, const transport::OutgoingPacket& packet);
+  void transmit_requests(port::Burst& burst, TimeNs now);
+  bool transmit_responses(port::Burst& burst);
+  bool add_response_packet(port::Burst& burst, const transport::OutgoingPacket& packet);
   void on_request(const wire::Packet& packet);
   void refuse_request(transport::Slot slot, transport::Status status);
   void drain_requester();

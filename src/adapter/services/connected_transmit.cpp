@@ -8,6 +8,8 @@
 /// What connected queue pairs send: requests and responses, from the engines into bursts.
 namespace verbatim::adapter::services {
 
+static_assert(port::Burst::kPacketPiecesMax >= kSegmentsMax);
+
 using transport::OutgoingPacket;
 using transport::PayloadSource;
 using transport::Status;
@@ -28,7 +30,7 @@ bool Connected::may_gather() const {
 }
 
 VERBATIM_ALWAYS_INLINE void Connected::transmit_packets(TimeNs now) {
-  Burst burst(core_.around.arena.header());
+  port::Burst burst(core_.around.arena.header().port_counters);
   burst.use(*route_);
   // A program that polls gets its own answer out first, and the acknowledgement rides behind it in
   // the same datagram; the receiver looks at acknowledgements first. One that waits for events may
@@ -59,12 +61,12 @@ void Connected::transmit(TimeNs now) {
 /// why, or an acknowledgement that waited for the next turn.
 void Connected::send_last(bool) {
   if (!route_ || !responder_.has_output()) return;
-  Burst burst(core_.around.arena.header());
+  port::Burst burst(core_.around.arena.header().port_counters);
   burst.use(*route_);
   transmit_responses(burst);
 }
 
-void Connected::transmit_requests(Burst& burst, TimeNs now) {
+void Connected::transmit_requests(port::Burst& burst, TimeNs now) {
   const auto is_stopped = [this] {
     return core_.state() != QpState::rts && core_.state() != QpState::sqd;
   };
@@ -102,7 +104,7 @@ void Connected::transmit_requests(Burst& burst, TimeNs now) {
 }
 
 /// Returns false if more is left for the next turn.
-bool Connected::transmit_responses(Burst& burst) {
+bool Connected::transmit_responses(port::Burst& burst) {
   OutgoingPacket packet;
   for (int sent = 0; responder_.poll_transmit(packet); ++sent) {
     if (!add_response_packet(burst, packet)) {
@@ -115,7 +117,7 @@ bool Connected::transmit_responses(Burst& burst) {
   return true;
 }
 
-bool Connected::add_response_packet(Burst& burst, const OutgoingPacket& packet) {
+bool Connected::add_response_packet(port::Burst& burst, const OutgoingPacket& packet) {
   const PayloadSource& payload = packet.payload;
   burst.begin(packet.headers, payload.length);
   const auto append = [&] {

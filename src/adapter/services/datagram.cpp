@@ -59,7 +59,7 @@ std::optional<Status> Datagram::send_directly(const transport::SendRequest& requ
   if (path.link == nullptr || request.length > bytes_of(core_.around.port.state().active_mtu))
     return {};
   const bool controlled = (raw(qkey) & transport::kControlledQKey) != 0;
-  const adapter::Datagram datagram{controlled ? core_.attributes.qkey : qkey, path.route->headers};
+  const port::Datagram datagram{controlled ? core_.attributes.qkey : qkey, path.route->headers};
   const DirectLink::Outcome outcome = path.link->send_datagram(request, local, datagram);
   direct_.count(*path.link, outcome, request.length);
   return path.link->status();
@@ -79,7 +79,7 @@ void Datagram::transmit(TimeNs now) {
   /// Nothing but its socket's buffer holds back what comes for a peer.
   constexpr std::uint64_t kTogether = 16;
   forget_old_paths();
-  Burst burst(core_.around.arena.header());
+  port::Burst burst(core_.around.arena.header().port_counters);
   Status status = Status::success;
   while (status == Status::success && core_.handed < core_.sends.posted() && core_.may_send(now)) {
     const transport::Slot slot = core_.handed++;
@@ -105,7 +105,7 @@ transport::DatagramConfig Datagram::config() const {
           .mtu = core_.around.port.state().active_mtu};
 }
 
-Status Datagram::send(Burst& burst, transport::Slot slot) {
+Status Datagram::send(port::Burst& burst, transport::Slot slot) {
   const SendWqe& wqe = core_.sends.wqe(slot);
   const DatagramTarget& target = core_.sends.target(slot);
   const DatagramPath* const path = path_to({target.address, target.source_gid_index, target.qpn});
@@ -130,11 +130,11 @@ bool Datagram::is_own_multicast(const wire::Headers& headers, const SocketAddres
   // Queue pairs of other nodes may have the same number.
   return headers.bth.dest_qp == kMulticastQpn && headers.deth.source_qp == core_.number &&
          std::ranges::any_of(core_.around.port.gids(),
-                             [&](const GidEntry& own) { return own.gid == gid_of(source); });
+                             [&](const port::GidEntry& own) { return own.gid == gid_of(source); });
 }
 
-void Datagram::on_packet(const wire::Packet& packet, const SocketAddress& source,
-                         const SocketAddress& destination) {
+void Datagram::on_packet(const wire::Packet& packet, const Path& from, const Path& to) {
+  const SocketAddress source = address_of(from);
   const wire::Headers& headers = packet.headers;
   if (core_.options.ignores_own_multicast && is_own_multicast(headers, source)) return;
   if (const auto taken = transport::check_datagram(config(), packet); !taken) {
@@ -147,7 +147,7 @@ void Datagram::on_packet(const wire::Packet& packet, const SocketAddress& source
   if (!core_.take_receive()) return;  // IBA 9.8.3.2: no_event dropped.
   const std::uint64_t byte_count = wire::Grh::kSize + packet.payload.size();
   const bool immediate = wire::info(headers.bth.opcode).has(wire::kImmediate);
-  const wire::IpFlow flow = wire::flow_of(source, destination);
+  const wire::IpFlow flow = wire::flow_of(source, address_of(to));
   Completion completion{.wr_id = core_.receives.current.wr_id,
                         .opcode = CompletionOpcode::receive,
                         .byte_count = static_cast<std::uint32_t>(byte_count),
@@ -160,7 +160,7 @@ void Datagram::on_packet(const wire::Packet& packet, const SocketAddress& source
     completion.status = Status::local_length_error;
   } else {
     const std::span segments(core_.receives.current.segments, core_.receives.current.segment_count);
-    const DatagramHeader header(flow, immediate, packet.payload.size());
+    const port::DatagramHeader header(flow, immediate, packet.payload.size());
     if (!scatter(core_.placing, core_.regions, core_.receive_pd(), segments, 0, header.grh) ||
         !scatter(core_.placing, core_.regions, core_.receive_pd(), segments, header.grh.size(),
                  packet.payload)) {

@@ -52,8 +52,7 @@ class Datagram : public Unacknowledged {
   void reset() { paths_.clear(); }
   /// Nothing: it goes over the wire.
   std::optional<transport::Status> send_directly(const SendWork& work, const LocalMemory& local);
-  void on_packet(const wire::Packet& packet, const SocketAddress& source,
-                 const SocketAddress& destination);
+  void on_packet(const wire::Packet& packet, const Path& from, const Path& to);
   void on_peer_gone(const DirectPeer& peer);
 
  private:
@@ -62,7 +61,7 @@ class Datagram : public Unacknowledged {
   std::optional<transport::Status> send_directly(const transport::SendRequest& request,
                                                  const LocalMemory& local, const DatagramPath& path,
                                                  QKey qkey);
-  transport::Status send(Burst& burst, transport::Slot slot);
+  transport::Status send(port::Burst& burst, transport::Slot slot);
   transport::DatagramConfig config() const;
   bool is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const;
 

@@ -13,7 +13,7 @@ namespace verbatim::adapter::services {
 
 /// Appends the part of a send request's bytes that a packet carries. Returns false if their memory
 /// refuses.
-inline bool append_request_bytes(const QueuePairCore& core, Burst& burst,
+inline bool append_request_bytes(const QueuePairCore& core, port::Burst& burst,
                                  const transport::PayloadSource& part) {
   const SendQueue& sends = core.sends;
   if (sends.wqe(part.slot).inlined) {
@@ -27,7 +27,7 @@ inline bool append_request_bytes(const QueuePairCore& core, Burst& burst,
 }
 
 /// Adds a packet of a send request. Returns false if its memory refuses.
-inline bool add_request_packet(const QueuePairCore& core, Burst& burst,
+inline bool add_request_packet(const QueuePairCore& core, port::Burst& burst,
                                const transport::OutgoingPacket& packet) {
   burst.begin(packet.headers, packet.payload.length);
   if (packet.payload.length > 0 && !append_request_bytes(core, burst, packet.payload)) {

@@ -105,7 +105,7 @@ void XrcTarget::complete_receive(const MappedTarget& owner,
   if (!owner.end_receive(completion, receive.solicited)) core_.fatal = true;
 }
 
-bool XrcTarget::append(Burst& burst, const transport::PayloadSource& payload) {
+bool XrcTarget::append(port::Burst& burst, const transport::PayloadSource& payload) {
   MappedTarget* const owner = direct_.known_queue_owner(payload.srq);
   if (owner == nullptr) return false;
   DirectTarget& proxy = owner->target();

@@ -24,7 +24,7 @@ class XrcTarget {
   /// Returns false if the packet names no queue of another program.
   bool on_packet(const wire::Packet& packet);
   /// Appends the bytes of a READ response. Returns false if the other program's memory refuses.
-  bool append(Burst& burst, const transport::PayloadSource& payload);
+  bool append(port::Burst& burst, const transport::PayloadSource& payload);
 
  private:
   std::optional<Refused> carry_out_there(MappedTarget& owner,

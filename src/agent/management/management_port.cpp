@@ -1,49 +1,59 @@
 #include "agent/management/management_port.h"
 
+#include <algorithm>
+#include <cerrno>
+
 #include "agent/protocol/node.h"
 #include "port/management.h"
 #include "port/roce_link.h"
 
 namespace verbatim::agent {
 
-Result<ManagementPort> ManagementPort::create(const NodeDescription& node,
-                                              std::span<const UniqueFd> sockets) {
-  ManagementPort port;
-  port.receiver_ = std::make_shared<link::UdpReceiver>();
-  port.interface_index_ = node.interface_index;
+Result<std::unique_ptr<ManagementPort>> ManagementPort::create(const NodeDescription& node,
+                                                               std::span<const UniqueFd> sockets,
+                                                               OnMad on_mad) {
+  std::unique_ptr<ManagementPort> port(new ManagementPort(node.interface_index, std::move(on_mad)));
   for (std::size_t i = 0; i < sockets.size(); ++i) {
-    if (auto added = port.add(node.addresses[i], sockets[i].get()); !added) {
+    if (auto added = port->add(node.addresses[i], sockets[i].get()); !added) {
       return std::unexpected(added.error());
     }
   }
   return port;
 }
 
-Result<void> ManagementPort::add(const SocketAddress& address, int fd) {
-  auto socket = link::UdpSocket::adopt(fd);
-  if (!socket) return std::unexpected(socket.error());
+Result<void> ManagementPort::add(const SocketAddress& address, int socket) {
+  if (port_.gids().size() == port::kGidsMax) return refuse(ENOSPC, "too many addresses");
   // One socket to send from is enough: what the agent says is little.
-  auto link = port::make_roce_link(address, interface_index_, receiver_, -1, 1);
+  auto link = port::make_roce_link(address, interface_index_, buffers_, socket, 1);
   if (!link) return std::unexpected(link.error());
-  sockets_.push_back(std::move(*socket));
-  addresses_.push_back(address);
-  links_.push_back(std::make_unique<link::Stack>(std::move(*link)));
+  port_.add_gid({gid_of(address), address}, std::move(*link));
   return {};
 }
 
-std::vector<int> ManagementPort::fds() const {
-  std::vector<int> fds;
-  for (const auto& socket : sockets_) fds.push_back(socket.fd());
-  return fds;
+void ManagementPort::on_packets(std::span<const wire::Packet> packets, const Path& from,
+                                const Path& to, const Gid&, TimeNs) {
+  const auto gids = port_.gids();
+  const auto own = std::ranges::find_if(gids, [own = address_of(to)](const auto& entry) {
+    return same_roce_address(entry.address, own);
+  });
+  if (own == gids.end()) return;
+  for (const wire::Packet& packet : packets) {
+    const auto datagram = wire::management_datagram_of(packet);
+    if (!datagram) continue;
+    on_mad_({.peer = from,
+             .own_address = static_cast<std::uint32_t>(own - gids.begin()),
+             .source_qpn = datagram->source_qpn,
+             .bytes = datagram->mad});
+  }
 }
 
 void ManagementPort::send(std::uint32_t address, const SocketAddress& destination,
                           wire::MadSpan mad) {
-  if (address >= links_.size()) return;
-  const RoceVersion version = roce_version(addresses_[address]);
+  if (address >= port_.gids().size()) return;
+  const RoceVersion version = roce_version(port_.gids()[address].address);
   const Path path = roce_path(of_version(destination, version));
   psn_ = psn_ + 1;
-  static_cast<void>(port::send_management(*links_[address], path, psn_, mad));
+  static_cast<void>(port::send_management(port_.links(address), path, psn_, mad));
 }
 
 }  // namespace verbatim::agent

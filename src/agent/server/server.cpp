@@ -138,7 +138,7 @@ void Server::on_ready(int fd) {
   } else if (const auto known = connections_.find(fd); known != connections_.end()) {
     on_message(fd);
   } else if (management_) {
-    management_->receive([this](const Mad& mad) { on_mad(mad); });
+    management_->receive();
   }
 }
 

@@ -164,7 +164,7 @@ class Server {
   /// nobody else's may have the same number.
   std::vector<Connection> closed_;
   std::map<std::uint32_t, int> connection_of_slot_;
-  std::optional<ManagementPort> management_;
+  std::unique_ptr<ManagementPort> management_;
   mad::Dispatcher dispatcher_;
   mad::ClientId communication_manager_{};  // Of the dispatcher.
   PortTable ports_;

@@ -33,9 +33,10 @@ bool has_room_for_request(int socket, bool source_sends_few) {
 }  // namespace
 
 Result<void> Server::open_management_port() {
-  auto port = ManagementPort::create(slots_->node(), slots_->sockets(0));
+  auto port = ManagementPort::create(slots_->node(), slots_->sockets(0),
+                                     [this](const Mad& mad) { on_mad(mad); });
   if (!port) return std::unexpected(port.error());
-  management_.emplace(std::move(*port));
+  management_ = std::move(*port);
   mad::Registration manager{.management_class = wire::MadClass::communication_management,
                             .class_version = wire::kCmClassVersion};
   manager.methods.set(raw(wire::MadMethod::send));

@@ -84,7 +84,7 @@ Result<Context*> open_context(Device& device, UniqueFd command_fd, Exporter expo
                   .shared_receives = {},
                   .xrc_domains = {}});
   fill_in(*context, device);
-  context->adapter().port().add_listener(context->events);
+  context->adapter().port_events().add_listener(context->events);
   return context.release();
 }
 
@@ -110,7 +110,7 @@ ibv_context* ibv_open_device(ibv_device* device) {
 /// (XRC). The structures stay, because the program may still have pointers to them.
 int ibv_close_device(ibv_context* context) {
   Context& own = from(context);
-  own.adapter().port().remove_listener(own.events);
+  own.adapter().port_events().remove_listener(own.events);
   for (QueuePair* const left : own.queue_pairs) {
     own.adapter().release_queue_pair(left->queue_pair, left);
   }

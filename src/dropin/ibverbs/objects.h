@@ -315,7 +315,7 @@ void drop_async_events(Context& context, const void* object, const std::uint32_t
                        const std::uint32_t& completed, pthread_mutex_t& mutex,
                        pthread_cond_t& condition);
 
-adapter::AddressVector to_address_vector(const ibv_ah_attr& attributes);
+port::AddressVector to_address_vector(const ibv_ah_attr& attributes);
 
 /// Returns the rights in `access`. Optional bits and the one of huge pages are hints, which a
 /// device may ignore.

@@ -22,7 +22,7 @@ namespace verbatim::dropin {
 namespace {
 
 static_assert(adapter::kProgramQueuePairsMax == 1u << agent::kLocalQpnBits);
-static_assert(adapter::kGidsMax >= agent::kGidsMax);
+static_assert(port::kGidsMax >= agent::kGidsMax);
 
 /// The process's only global state: C entry points have no object that could have it. Never
 /// destroyed, because threads of the program may call while the process exits.
@@ -59,8 +59,16 @@ void in_child() {
   own.lock.unlock();
 }
 
-adapter::GidEntry gid_entry(const agent::NodeDescription& node, std::size_t index) {
+port::GidEntry gid_entry(const agent::NodeDescription& node, std::size_t index) {
   return {.gid = node.gids[index].gid, .address = node.address_of(node.gids[index])};
+}
+
+std::vector<int> sockets_by_gid(const agent::AgentClient& client) {
+  const agent::NodeDescription node = client.node();
+  const std::vector<int> by_address = client.sockets();
+  std::vector<int> sockets;
+  for (const agent::GidEntry& entry : node.gids) sockets.push_back(by_address[entry.address]);
+  return sockets;
 }
 
 void follow(const agent::NodeDescription& node, const std::vector<int>& sockets,
@@ -72,10 +80,10 @@ void follow(const agent::NodeDescription& node, const std::vector<int>& sockets,
     break;  // A later one would get this one's index.
   }
   // Over iWARP the port has one GID, without an address.
-  adapter.port().change({.gids = adapter.node().is_iwarp ? 1 : gids_in_use(node),
-                         .is_present = node.port.is_present,
-                         .is_active = node.port.is_active,
-                         .active_mtu = agent::active_mtu(node)});
+  adapter.port_events().change({.gids = adapter.node().is_iwarp ? 1 : gids_in_use(node),
+                                .is_present = node.port.is_present,
+                                .is_active = node.port.is_active,
+                                .active_mtu = agent::active_mtu(node)});
 }
 
 enum class Path : std::uint8_t { automatic, direct, wire };
@@ -169,7 +177,7 @@ Result<std::unique_ptr<Program>> join() {
   membership.locks = std::move(*locks);
   membership.node = describe((*client)->node());
   membership.first_qpn = agent::qpn_of((*client)->slot(), 0);
-  membership.receive_sockets = (*client)->sockets();
+  membership.receive_sockets = sockets_by_gid(**client);
   membership.event_fd = (*client)->fd();
   membership.on_event = [agent = client->get()] { agent->handle_event(); };
   auto adapter = adapter::Adapter::create(std::move(*arena), std::move(membership));

@@ -35,7 +35,9 @@ class RoceV1Link final : public Link {
   /// receives, as `join`.
   Result<void> receive_from(int fd);
 
-  Properties properties() const override { return {.packet_bytes_max = kMergedBytesMax}; }
+  Properties properties() const override {
+    return {.first_header = FirstHeader::grh, .packet_bytes_max = kMergedBytesMax};
+  }
   /// Looks where the neighbour is now, for the others who send to it, too. Waits for an unknown
   /// one's answer for `patience`, and by default for a moment, where the last one answered.
   Result<NextHop*> next_hop(const Path& path, Qpn destination,

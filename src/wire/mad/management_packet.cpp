@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "wire/ib/packet.h"
-
 namespace verbatim::wire {
 namespace {
 
@@ -29,19 +27,13 @@ ManagementPacket encode_management_packet(const IpFlow& flow, Psn psn, MadSpan m
   return whole;
 }
 
-std::optional<ManagementDatagram> decode_management_packet(const IcrcSeed& seed, ByteSpan packet) {
-  if (packet.size() != kManagementPacketBytes || !verify_icrc(seed, packet, 0)) return std::nullopt;
-  const auto decoded = decode_packet(packet.first(packet.size() - kIcrcBytes));
-  if (!decoded) return std::nullopt;
-  const Headers& headers = decoded->headers;
-  // IBA 10.9.3: the lower 15 bits match, and at least one of the two is a full member.
-  const bool same_partition = (raw(headers.bth.pkey) & 0x7fff) == (raw(kDefaultPKey) & 0x7fff);
+std::optional<ManagementDatagram> management_datagram_of(const Packet& packet) {
+  const Headers& headers = packet.headers;
   if (headers.bth.opcode != kSendOnly || headers.bth.dest_qp != kManagementQpn ||
-      headers.deth.qkey != kManagementQKey || !same_partition ||
-      decoded->payload.size() != kMadBytes) {
+      headers.deth.qkey != kManagementQKey || packet.payload.size() != kMadBytes) {
     return std::nullopt;
   }
-  return ManagementDatagram{.mad = decoded->payload.first<kMadBytes>(),
+  return ManagementDatagram{.mad = packet.payload.first<kMadBytes>(),
                             .source_qpn = headers.deth.source_qp};
 }
 

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "wire/ib/bth.h"
 #include "wire/ib/deth.h"
+#include "wire/ib/packet.h"
 #include "wire/mad/mad.h"
 #include "wire/net/grh.h"
 #include "wire/net/icrc.h"
@@ -44,8 +45,7 @@ struct ManagementDatagram {
   Qpn source_qpn;
 };
 
-/// Returns the MAD of a packet; nothing if the packet is damaged, or is for another queue pair, key
-/// or partition.
-std::optional<ManagementDatagram> decode_management_packet(const IcrcSeed& seed, ByteSpan packet);
+/// Returns the MAD of a packet; nothing if the packet is for another queue pair or key, or is no MAD.
+std::optional<ManagementDatagram> management_datagram_of(const Packet& packet);
 
 }  // namespace verbatim::wire

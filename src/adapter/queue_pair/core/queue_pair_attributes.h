@@ -27,7 +27,7 @@ struct QueuePairAttributes {
   Qpn dest_qpn;
   std::uint32_t access = 0;
   QueuePairCapacity capacity;
-  AddressVector address;
+  port::AddressVector address;
   std::uint16_t pkey_index = 0;
   bool sqd_notify = false;
   std::uint8_t max_rd_atomic = 0;

@@ -7,29 +7,18 @@
 #include "adapter/queues/receive_queue.h"
 #include "base/net/address.h"
 #include "base/types.h"
+#include "port/address_vector.h"
 #include "region/region_table.h"
 #include "transport/work.h"
 
 /// What a program posts.
 namespace verbatim::adapter {
 
-/// An address vector: `struct ibv_ah_attr` in our types.
-struct AddressVector {
-  Gid dest_gid;
-  std::uint8_t source_gid_index = 0;
-  std::uint8_t hop_limit = 64;
-  std::uint8_t traffic_class = 0;
-  std::uint8_t service_level = 0;
-  std::uint8_t port = 1;
-  std::uint32_t flow_label = 0;
-  bool is_global = true;
-};
-
 /// Where a UD request goes: an address handle resolved to a socket address.
 struct Destination {
   SocketAddress address;
   Gid gid;
-  AddressVector vector;
+  port::AddressVector vector;
 };
 
 /// Of SendWork, with the values of `enum ibv_send_flags`; others are left alone.

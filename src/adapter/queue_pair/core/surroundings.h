@@ -8,13 +8,17 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "base/types.h"
+#include "port/address_vector.h"
 #include "port/route.h"
 #include "region/region_table.h"
+
+namespace verbatim::port {
+class Port;
+}
 
 namespace verbatim::adapter {
 
 class PeerDirectory;
-class Port;
 class Progress;
 class SharedReceives;
 class Steering;
@@ -24,7 +28,7 @@ class StreamSource;
 struct Surroundings {
   Arena& arena;
   region::RegionTable& regions;
-  const Port& port;
+  const port::Port& port;
   Progress& progress;
   PeerDirectory& peers;
   SharedReceives& shared_receives;
@@ -32,7 +36,7 @@ struct Surroundings {
   const std::unique_ptr<StreamSource>& streams;  // iWARP. Null before the first stream.
   /// Where an address vector leads, and how packets get to the queue pair there. EINVAL for one
   /// that leads nowhere, EHOSTUNREACH if no neighbour answers.
-  std::function<Result<port::Route>(const AddressVector& vector, Qpn destination)> find_route;
+  std::function<Result<port::Route>(const port::AddressVector& vector, Qpn destination)> find_route;
   bool is_iwarp = false;
   bool has_direct_path = false;
   bool only_direct = false;  // Nothing may take the wire (`Membership::only_direct`).

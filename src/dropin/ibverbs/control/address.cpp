@@ -12,7 +12,7 @@
 /// Address handles, and multicast groups.
 namespace verbatim::dropin {
 
-adapter::AddressVector to_address_vector(const ibv_ah_attr& attributes) {
+port::AddressVector to_address_vector(const ibv_ah_attr& attributes) {
   return {.dest_gid = to_gid(attributes.grh.dgid),
           .source_gid_index = attributes.grh.sgid_index,
           .hop_limit = attributes.grh.hop_limit,

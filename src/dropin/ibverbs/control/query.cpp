@@ -131,7 +131,7 @@ ibv_mtu max_mtu(const config::DeviceLimits& limits) {
 }
 
 PortAttributes port_attributes(const Program& program) {
-  const adapter::PortState state = program.adapter->port().state();
+  const port::PortState state = program.adapter->port().state();
   const adapter::NodeDescription& node = program.adapter->node();
   const config::DeviceLimits& limits = program.usage->limits();
   ibv_port_attr port{};

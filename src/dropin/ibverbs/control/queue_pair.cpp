@@ -22,7 +22,7 @@ static_assert(int{adapter::kReceivePsn} == IBV_QP_RQ_PSN &&
 static_assert(int{adapter::kDestQpn} == IBV_QP_DEST_QPN);
 static_assert(int{adapter::kRateLimit} == IBV_QP_RATE_LIMIT);
 
-ibv_ah_attr to_verbs(const adapter::AddressVector& own) {
+ibv_ah_attr to_verbs(const port::AddressVector& own) {
   ibv_ah_attr theirs{};
   theirs.grh = {.dgid = dropin::to_verbs(own.dest_gid),
                 .flow_label = own.flow_label,

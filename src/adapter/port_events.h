@@ -1,0 +1,33 @@
+#pragma once
+
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+#include "adapter/queues/async_event.h"
+#include "port/port.h"
+
+namespace verbatim::adapter {
+
+/// Tells of a port's changes: one queue of events for each opened context. Thread-safe.
+class PortEvents {
+ public:
+  /// `port` outlives it.
+  explicit PortEvents(port::Port& port) : port_(port) {}
+  /// The port has its new state before any listener gets an event.
+  void change(port::PortState next);
+  void add_listener(AsyncEvents& events);
+  /// Nothing is pushed into it any more.
+  void remove_listener(AsyncEvents& events);
+
+ private:
+  port::Port& port_;
+  std::mutex lock_;  // Guards listeners_, and orders changes.
+  std::unordered_set<AsyncEvents*> listeners_;
+};
+
+/// What `ibv_get_async_event` shall tell of a change, in this order.
+std::vector<AsyncEventType> events_between(const port::PortState& before,
+                                           const port::PortState& now);
+
+}  // namespace verbatim::adapter

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/net/path.h"
+#include "base/time.h"
+#include "base/types.h"
+#include "link/link.h"
+#include "observe/counters.h"
+#include "port/receiver.h"
+#include "wire/ib/packet.h"
+#include "wire/net/icrc.h"
+
+namespace verbatim::port {
+
+/// Makes whole packets of what a port's links receive: checks ICRCs, decodes headers, compares the
+/// partition key, and hands what is left to the receiver. One thread at a time.
+class Decapsulation {
+ public:
+  /// `receiver` and `counters` outlive it. `interface_index`: scope of link-local addresses.
+  Decapsulation(Receiver& receiver, observe::PortCounters& counters, std::uint32_t interface_index)
+      : receiver_(receiver), counters_(counters), interface_index_(interface_index) {}
+
+  /// `first`: what the link's packets begin with.
+  void on_packets(const link::Received& packets, link::FirstHeader first, TimeNs now) {
+    if (first == link::FirstHeader::bth) return on_transport_packets(packets, now);
+    on_frame(packets, now);
+  }
+
+ private:
+  /// A packet of those that came together, and whose ICRC is right.
+  struct Arrival {
+    ByteSpan bytes;
+    bool is_response = false;
+  };
+  static constexpr std::size_t kPacketsMax = 64;
+
+  void on_frame(const link::Received& frame, TimeNs now);
+  void on_transport_packets(const link::Received& packets, TimeNs now);
+  const wire::IcrcSeed& seed_of(const Path& from, const Path& to);
+  bool is_good(ByteSpan bytes, const wire::IcrcSeed& seed, std::uint16_t& identification);
+  void deliver(std::span<const Arrival> arrivals, const link::Received& origin, TimeNs now);
+  bool decode(ByteSpan bytes, wire::Packet& packet);
+
+  /// The addresses that packets came with last, and what all their ICRCs begin with.
+  struct Flow {
+    SocketAddress source;
+    SocketAddress destination;
+    wire::IcrcSeed seed;
+  };
+
+  Receiver& receiver_;
+  observe::PortCounters& counters_;
+  const std::uint32_t interface_index_;
+  std::optional<Flow> last_;
+  std::array<wire::Packet, kPacketsMax> packets_;  // On their way to the receiver.
+};
+
+}  // namespace verbatim::port
