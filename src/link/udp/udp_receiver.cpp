@@ -1,6 +1,8 @@
 #include <cstring>
 
 #include <netinet/udp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "link/udp/udp.h"
 
@@ -57,7 +59,10 @@ UdpReceiver::~UdpReceiver() = default;
 
 std::size_t UdpReceiver::fill(const UdpSocket& socket) {
   auto& headers = messages_->headers;
-  const int count = recvmmsg(socket.fd(), headers.data(), kBuffers, MSG_DONTWAIT, nullptr);
+  // The C library's recvmmsg is a cancellation point, with code around it: a thread that ended
+  // there would keep the turn's lock.
+  const auto count =
+      syscall(SYS_recvmmsg, socket.fd(), headers.data(), kBuffers, MSG_DONTWAIT, nullptr);
   if (count <= 0) return 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     msghdr& message = headers[i].msg_hdr;
