@@ -152,6 +152,7 @@ void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
     steering_.forget(queue_pair->number());
     frame_groups_.forget(queue_pair->number());
     numbers_->remove(*queue_pair);
+    delivery_.forget(*queue_pair);  // Before: a pass may be about to note it.
     progress_->forget(*queue_pair);
     memory_.table().unbind_all(queue_pair->number());
     sends.emplace(std::move(queue_pair->core_.sends));

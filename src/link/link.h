@@ -31,9 +31,12 @@ class NextHop {
   virtual ~NextHop() = default;
   /// What packets leave from: RoCE v2's UDP port is one of its own.
   const SocketAddress& local() const { return local_; }
+  /// InfiniBand: the virtual lane of the path's service level.
+  std::uint8_t lane() const { return lane_; }
 
  protected:
   SocketAddress local_;
+  std::uint8_t lane_ = 0;
 };
 
 /// Packets that leave together, all but the last `packet_bytes` long (the last may be shorter).
@@ -70,7 +73,7 @@ class Sink {
 };
 
 /// What a link's packets begin with: the headers before it are the link's.
-enum class FirstHeader : std::uint8_t { bth, grh };
+enum class FirstHeader : std::uint8_t { bth, grh, lrh };
 
 struct Properties {
   FirstHeader first_header = FirstHeader::bth;
@@ -98,6 +101,8 @@ class Link {
   virtual bool reserve(std::uint8_t lane, std::uint32_t bytes) = 0;
   /// A reserved packet that was not made.
   virtual void release(std::uint8_t lane, std::uint32_t bytes) = 0;
+  /// Lossless: returns true once there is room again after `reserve` said no. Within a turn.
+  virtual bool takes_more() { return false; }
   /// 0, or an errno value: then the packets count as lost. Any thread, under a queue pair's lock:
   /// it never sleeps longer than a full socket buffer lasts.
   virtual int send(const Packets& packets) noexcept = 0;

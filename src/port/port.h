@@ -25,7 +25,8 @@ namespace verbatim::port {
 
 struct GidEntry {
   Gid gid;
-  SocketAddress address;  // What it is bound to; `port` is 4791, or 0 (RoceVersion).
+  /// What it is bound to; `port` is 4791, or 0 (RoceVersion). InfiniBand: empty.
+  SocketAddress address;
 };
 
 inline constexpr std::size_t kGidsMax = 32;  // As many as PortState has bits.
@@ -47,7 +48,9 @@ class Port {
  public:
   /// `receiver` and `counters` outlive it. `interface_index`: scope of link-local addresses.
   Port(Receiver& receiver, observe::PortCounters& counters, std::uint32_t interface_index)
-      : interface_index_(interface_index), decapsulation_(receiver, counters, interface_index) {}
+      : receiver_(receiver),
+        interface_index_(interface_index),
+        decapsulation_(receiver, counters, interface_index) {}
 
   /// The next entry of the GID table, which has room: GIDs of one address share its link, which is
   /// there as long as the port. One thread at a time, and while nobody receives.
@@ -55,12 +58,18 @@ class Port {
   void add_gid(const GidEntry& entry, link::Stack& links);
   /// Null if no GID has this address yet.
   link::Stack* links_of(const SocketAddress& address) const;
+  /// GIDs of InfiniBand have no address.
+  bool is_infiniband() const { return gids_.size() != 0 && gids_[0].address.empty(); }
   std::span<const GidEntry> gids() const { return gids_.elements(); }
   /// Of a GID that is there. What is put around its link (`set_top`, link/link.h) carries what all
   /// queue pairs send that name it, and what comes to its address.
   link::Stack& links(std::size_t gid_index) const { return *links_[gid_index]; }
   /// For the background thread's epoll: readable when `receive` has something.
   std::vector<int> descriptors() const;
+
+  /// InfiniBand: the port's base LID, which the subnet manager has given it.
+  Lid lid() const { return lid_.load(std::memory_order_relaxed); }
+  void set_lid(Lid lid) { lid_.store(lid, std::memory_order_relaxed); }
 
   /// Where an address vector leads. EINVAL if a GID leads nowhere, and if the GID index or the port
   /// does not exist.
@@ -80,7 +89,10 @@ class Port {
   /// times a link had something. One thread at a time.
   std::size_t receive(TimeNs now) {
     std::size_t received = 0;
-    for (const auto& link : attached_) received += link->links.top().receive(*link, now);
+    for (const auto& link : attached_) {
+      received += link->links.top().receive(*link, now);
+      if (link->lossless && link->links.top().takes_more()) receiver_.on_room();
+    }
     return received;
   }
 
@@ -94,17 +106,23 @@ class Port {
     Attached(std::unique_ptr<link::Link> link, Decapsulation& into)
         : links(std::move(link)),
           decapsulation(into),
-          first_header(links.base().properties().first_header) {}
+          first_header(links.base().properties().first_header),
+          lossless(links.base().properties().lossless) {}
     void on_packets(const link::Received& packets, TimeNs now) override {
       decapsulation.on_packets(packets, first_header, now);
     }
     link::Stack links;
     Decapsulation& decapsulation;
     const link::FirstHeader first_header;
+    const bool lossless;
   };
+  Result<const GidEntry*> source_of(const AddressVector& vector) const;
+  Result<Path> infiniband_path(const AddressVector& vector) const;
   link::Stack* links_for_group(RoceVersion version, sa_family_t family) const;
 
+  Receiver& receiver_;
   const std::uint32_t interface_index_;
+  std::atomic<Lid> lid_{};
   AppendOnlyList<GidEntry, kGidsMax> gids_;
   std::array<link::Stack*, kGidsMax> links_{};  // By GID index.
   Decapsulation decapsulation_;

@@ -77,7 +77,8 @@ void Connected::transmit_requests(port::Burst& burst, TimeNs now) {
   }
   OutgoingPacket packet;
   for (;;) {
-    if (core_.may_send(now) && requester_.poll_transmit(now, packet)) {
+    if (core_.may_send(now) && has_room(core_, burst, bytes_of(core_.attributes.path_mtu)) &&
+        requester_.poll_transmit(now, packet)) {
       core_.pacer.count(now, packet.payload.length + kWireOverheadBytes);
       // Waiting for the rate is no loss: what has left is acknowledged before.
       if (!core_.pacer.admits(now) && core_.type() != QpType::uc) {
@@ -106,7 +107,9 @@ void Connected::transmit_requests(port::Burst& burst, TimeNs now) {
 /// Returns false if more is left for the next turn.
 bool Connected::transmit_responses(port::Burst& burst) {
   OutgoingPacket packet;
-  for (int sent = 0; responder_.poll_transmit(packet); ++sent) {
+  for (int sent = 0; has_room(core_, burst, bytes_of(core_.attributes.path_mtu)) &&
+                     responder_.poll_transmit(packet);
+       ++sent) {
     if (!add_response_packet(burst, packet)) {
       transport::ResponderEffects effects;
       responder_.on_read_error(effects);

@@ -26,6 +26,7 @@ class Decorator : public Link {
     return next_.reserve(lane, bytes);
   }
   void release(std::uint8_t lane, std::uint32_t bytes) override { next_.release(lane, bytes); }
+  bool takes_more() override { return next_.takes_more(); }
   int send(const Packets& packets) noexcept override { return next_.send(packets); }
   std::size_t receive(Sink& sink, TimeNs now) override { return next_.receive(sink, now); }
   Result<void> join(const Gid& group) override { return next_.join(group); }
