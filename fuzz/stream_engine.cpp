@@ -103,6 +103,10 @@ class World {
                 hear(side, over.connection);
                 VERBATIM_ASSERT(side.engine.bytes_wanted(over.connection) == 0);
               },
+              [&](const EndStream& end) {
+                hear(side, end.connection);
+                if ((input_.byte() & 1) != 0) ended_.push_back(end.connection);
+              },
               [&](const CloseStream& done) {
                 hear(side, done.connection);
                 close(which, done.connection);
@@ -116,6 +120,10 @@ class World {
                 VERBATIM_ASSERT(side.over.insert(ended.connection).second);
               }},
           effect);
+    }
+    for (const ConnectionId id : std::exchange(ended_, {})) {
+      side.engine.on_own_end(id, effects_);
+      take(which);
     }
   }
 
@@ -236,6 +244,7 @@ class World {
   Input& input_;
   std::array<Side, 2> sides_{Side(3), Side(5)};
   StreamEffects effects_;
+  std::vector<ConnectionId> ended_;  // Whose queue pair has ended its side.
   TimeNs now_ = 1'000 * kSecond;
 };
 

@@ -124,6 +124,13 @@ Result<void> Adapter::start_stream(Qpn qpn, StreamStart start) {
   return queue_pair->start_stream(std::move(start));
 }
 
+void Adapter::end_stream(Qpn qpn) {
+  QueuePair* queue_pair = nullptr;
+  progress_->between_passes([&] { queue_pair = numbers_->find(qpn); });
+  if (queue_pair == nullptr) return;
+  static_cast<void>(queue_pair->modify({.state = QpState::err}, kState));  // From each state.
+}
+
 void Adapter::drain_stream(Qpn qpn) {
   progress_->between_passes([&] {
     if (QueuePair* const queue_pair = numbers_->find(qpn)) {

@@ -107,6 +107,9 @@ class Adapter final : private Visited {
   /// iWARP: from INIT to RTS, over a connection whose ends have agreed. EINVAL where there is no
   /// such queue pair, and in other states.
   Result<void> start_stream(Qpn qpn, StreamStart start);
+  /// The queue pair, where there is one, enters the error state, and its side of the stream ends
+  /// when what it has begun to send has left.
+  void end_stream(Qpn qpn);
   /// `QueuePair::on_stream`, now.
   void drain_stream(Qpn qpn);
 

@@ -73,6 +73,9 @@ class Host {
   /// Moves the queue pair from INIT to RTS over this socket.
   virtual Result<void> start_stream(Qpn qpn, UniqueFd socket, const StreamAgreement& agreed,
                                     bool is_initiator) = 0;
+  /// Moves the queue pair to the error state. It ends its side of the stream now, or when what it
+  /// has begun to send has left and the peer is known to be ready.
+  virtual void end_stream(Qpn qpn) = 0;
   /// Writes an entry of the agent's table, which has `notes_max()` entries; null: frees the entry.
   virtual void note(std::uint32_t entry, const ConnectionNote* note) = 0;
   virtual std::uint32_t notes_max() const = 0;

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 
 #include "connect/connection_service.h"
@@ -60,6 +61,11 @@ class FakeHost final : public Host, public Events {
     streams.push_back({qpn, std::move(socket), agreed, is_initiator});
     return {};
   }
+  void end_stream(Qpn qpn) override {
+    for (const Started& stream : streams) {
+      if (stream.qpn == qpn && !has_more_to_send) shutdown(stream.socket.get(), SHUT_WR);
+    }
+  }
   void note(std::uint32_t entry, const ConnectionNote* note) override {
     ASSERT_LT(entry, notes_max());
     note != nullptr ? void(notes[entry] = *note) : void(notes.erase(entry));
@@ -104,6 +110,7 @@ class FakeHost final : public Host, public Events {
   std::map<std::uint32_t, ConnectionNote> notes;
   std::uint32_t entries = 4;
   bool refuses_streams = false;
+  bool has_more_to_send = false;  // Queue pairs do not end their side of a stream yet.
 
  private:
   /// The kernel computes a timer's remaining time by its own clock.

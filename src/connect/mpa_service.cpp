@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -39,6 +40,16 @@ void reset(int fd) {
 bool has_peer_ended(int fd) {
   pollfd look{.fd = fd, .events = POLLRDHUP, .revents = 0};
   return poll(&look, 1, 0) > 0;
+}
+
+/// Whether this side has ended its half, or the connection is over. By the kernel's word: the queue
+/// pair has the same socket, and may be the program's own, of which librdmacm knows the number
+/// only.
+bool sends_no_more(int fd) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return true;
+  return info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_CLOSE_WAIT;
 }
 
 cm::StreamOffer stream_offer(const QueuePairOffer& offer, ByteSpan private_data) {
@@ -162,6 +173,14 @@ void MpaService::on(const cm::HandOver& over) {
   if (!started) return end(over.connection, started.error().code);
   watch(over.connection, stream);
   if (!over.is_initiator) events_.on(cm::Established{.connection = over.connection});
+}
+
+void MpaService::on(const cm::EndStream& end) {
+  const auto found = streams_.find(end.connection);
+  if (found == streams_.end()) return;
+  host_.end_stream(found->second.queue_pair);
+  if (!sends_no_more(found->second.fd.get())) return;
+  step([&](cm::StreamEffects& out) { engine_.on_own_end(end.connection, out); });
 }
 
 void MpaService::on(const cm::CloseStream& close) {

@@ -81,6 +81,7 @@ class MpaService final : public ConnectionService {
   void on(const cm::OpenStream& open);
   void on(const cm::SendBytes& send);
   void on(const cm::HandOver& over);
+  void on(const cm::EndStream& end);
   void on(const cm::CloseStream& close);
   void on(const cm::StreamRequest& request);
   void on(const cm::StreamReply& reply);

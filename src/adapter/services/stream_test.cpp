@@ -147,6 +147,17 @@ TEST_F(StreamPair, WhoseProgramEndsIsHeardAfterItsLastMessage) {
   EXPECT_EQ(QpState::err, right.qp->query().state);
 }
 
+TEST_F(StreamPair, AStreamThatIsEndedEndsAtThePeerToo) {
+  connect();
+  move_bytes();
+  left.node.adapter->end_stream(left.qp->number());
+  left.node.adapter->end_stream(left.qp->number());  // Once more changes nothing.
+  EXPECT_EQ(QpState::err, left.qp->query().state);
+  receive(right, 0, 8);
+  EXPECT_EQ(Status::flushed, right.next().status);
+  EXPECT_EQ(QpState::err, right.qp->query().state);
+}
+
 TEST_F(StreamPair, WhatWasPostedLeavesBeforeAnEnd) {
   connect();
   constexpr int kMessages = 5;

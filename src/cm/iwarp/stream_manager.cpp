@@ -249,7 +249,7 @@ void StreamManager::turn_away(ConnectionId id, ByteSpan private_data, TimeNs now
   set_deadline(entry, now + kTimeout);
 }
 
-Result<void> StreamManager::disconnect(ConnectionId id, TimeNs now, StreamEffects&) {
+Result<void> StreamManager::disconnect(ConnectionId id, TimeNs now, StreamEffects& out) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return {};
   Connection& connection = found->second;
@@ -258,8 +258,20 @@ Result<void> StreamManager::disconnect(ConnectionId id, TimeNs now, StreamEffect
     return refuse(EINVAL, "the connection does not stand");
   }
   connection.state = State::ending;
-  set_deadline(*found, now + kTimeout);
+  connection.gives_up_at = now + kTimeout;
+  end_own_side(id, now, out);
   return {};
+}
+
+void StreamManager::end_own_side(ConnectionId id, TimeNs now, StreamEffects& out) {
+  set_deadline(*connections_.find(id), now + kTryAgain);
+  out.emplace_back(EndStream{id});
+}
+
+void StreamManager::on_own_end(ConnectionId id, StreamEffects& out) {
+  if (!find(id, State::ending)) return;
+  forget(id, out);
+  out.emplace_back(StreamEnded{id});
 }
 
 void StreamManager::release(ConnectionId id, TimeNs now, StreamEffects& out) {
@@ -289,8 +301,12 @@ void StreamManager::on_end(ConnectionId id, int error, TimeNs now, StreamEffects
     case State::requested:
       found->second.has_ended = true;
       return;
-    case State::established:
     case State::ending:
+      if (error == ETIMEDOUT && now < found->second.gives_up_at) {
+        return end_own_side(id, now, out);
+      }
+      [[fallthrough]];
+    case State::established:
       forget(id, out);
       out.emplace_back(StreamEnded{id});
   }

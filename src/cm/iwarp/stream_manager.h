@@ -44,6 +44,11 @@ struct HandOver {
   MpaParameters agreement;
   bool is_initiator = false;
 };
+/// End the queue pair's side of the stream; then call `on_own_end` if it has ended. Repeated until
+/// it has.
+struct EndStream {
+  ConnectionId connection{};
+};
 /// Close the socket. No effect of the connection follows.
 struct CloseStream {
   ConnectionId connection{};
@@ -79,8 +84,8 @@ struct StreamEnded {
   ConnectionId connection{};
 };
 
-using StreamEffect = std::variant<OpenStream, SendBytes, HandOver, CloseStream, StreamRequest,
-                                  StreamReply, StreamFailed, StreamEnded>;
+using StreamEffect = std::variant<OpenStream, SendBytes, HandOver, EndStream, CloseStream,
+                                  StreamRequest, StreamReply, StreamFailed, StreamEnded>;
 using StreamEffects = std::vector<StreamEffect>;
 
 /// A pure step engine: calls, socket events and time in; effects out, appended in order. Not
@@ -93,11 +98,12 @@ using StreamEffects = std::vector<StreamEffect>;
 /// state.
 class StreamManager {
  public:
-  /// How long the program waits for the peer's Request or Reply, and for the peer to close what was
-  /// rejected or ended.
+  /// How long the program waits for the peer's Request or Reply, for the peer to close what was
+  /// rejected, and for a queue pair to end its side.
   static constexpr TimeNs kTimeout = 10 * kSecond;
   /// A refused connection is tried again every kTryAgain for kMoment: a server may close its
-  /// listener and listen again (perftest does, for its second connection).
+  /// listener and listen again (perftest does, for its second connection). EndStream is repeated
+  /// every kTryAgain.
   static constexpr TimeNs kMoment = kSecond / 2;
   static constexpr TimeNs kTryAgain = 10 * kMillisecond;
   static constexpr std::size_t kConnectionsMax = 65'536;
@@ -120,8 +126,8 @@ class StreamManager {
   /// gone; then call `reject` or `release`.
   Result<void> accept(ConnectionId id, const StreamOffer& offer, StreamEffects& out);
   Result<void> reject(ConnectionId id, ByteSpan private_data, TimeNs now, StreamEffects& out);
-  /// The queue pair has ended its side. StreamEnded follows when the peer has ended its side, or
-  /// after kTimeout.
+  /// StreamEnded follows when the queue pair has ended its side, whatever the peer does, as with a
+  /// card; or after kTimeout.
   Result<void> disconnect(ConnectionId id, TimeNs now, StreamEffects& out);
   /// The user releases the id, in any state.
   void release(ConnectionId id, TimeNs now, StreamEffects& out);
@@ -141,6 +147,8 @@ class StreamManager {
   void on_bytes(ConnectionId id, ByteSpan bytes, StreamEffects& out);
   /// The socket has ended: an errno value, or 0 if the peer closed it.
   void on_end(ConnectionId id, int error, TimeNs now, StreamEffects& out);
+  /// After EndStream: the queue pair sends no more.
+  void on_own_end(ConnectionId id, StreamEffects& out);
   void on_timeout(TimeNs now, StreamEffects& out);
   /// Returns kNever if nothing waits.
   TimeNs deadline() const { return timers_.deadline(); }
@@ -167,7 +175,7 @@ class StreamManager {
     std::vector<std::byte> received{};      // Part of the peer's message.
     MpaParameters agreement{};
     bool has_ended = false;  // The peer has gone before the program answered.
-    TimeNs gives_up_at = 0;  // When to give up on a peer that refuses.
+    TimeNs gives_up_at = 0;  // On a peer that refuses, or on a queue pair that does not end.
     TimeNs at = kNever;
   };
   using Connections = std::unordered_map<ConnectionId, Connection>;
@@ -182,6 +190,7 @@ class StreamManager {
   void on_reply(ConnectionId id, const MpaMessage& message, StreamEffects& out);
   void ask(ConnectionId id, TimeNs now, StreamEffects& out);
   void open(ConnectionId id, StreamEffects& out);
+  void end_own_side(ConnectionId id, TimeNs now, StreamEffects& out);
   void on_refusal(ConnectionId id, int error, TimeNs now, StreamEffects& out);
 
   MpaOffer offer_of(const StreamOffer& offer) const;

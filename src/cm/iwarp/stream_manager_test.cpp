@@ -33,6 +33,7 @@ class Side {
                        agreement = over.agreement;
                        say(over.is_initiator ? "hand over as initiator" : "hand over");
                      },
+                     [this](const EndStream&) { say("end own side"); },
                      [this](const CloseStream& close) {
                        say(close.is_turned_out ? "turned out" : "close");
                      },
@@ -92,6 +93,13 @@ class Side {
   }
   void end(int error) {
     step([&](StreamEffects& out) { manager.on_end(id, error, now, out); });
+  }
+  bool disconnect() {
+    return step([&](StreamEffects& out) { return manager.disconnect(id, now, out); }).has_value();
+  }
+  void pass(TimeNs span) {
+    now += span;
+    step([&](StreamEffects& out) { manager.on_timeout(now, out); });
   }
   std::string told() { return std::exchange(said_, {}); }
 
@@ -188,13 +196,11 @@ TEST_F(Streams, WhoListensInAMomentIsFound) {
   a.connect({});
   a.end(ECONNREFUSED);
   EXPECT_EQ(a.manager.deadline(), a.now + StreamManager::kTryAgain);
-  a.now = a.manager.deadline();
-  a.step([&](StreamEffects& out) { a.manager.on_timeout(a.now, out); });
+  a.pass(a.manager.deadline() - a.now);
   EXPECT_EQ(a.opened.size(), 2u);
   a.connected();
   a.end(ECONNRESET);  // The listener closed with the connection in its backlog.
-  a.now = a.manager.deadline();
-  a.step([&](StreamEffects& out) { a.manager.on_timeout(a.now, out); });
+  a.pass(a.manager.deadline() - a.now);
   EXPECT_EQ(a.opened.size(), 3u);
   EXPECT_EQ(a.told(), "");
 }
@@ -223,7 +229,7 @@ TEST_F(Streams, AReplyThatDoesNotComeIsATimeOut) {
   a.connect({});
   a.connected();
   ASSERT_EQ(a.manager.deadline(), a.now + StreamManager::kTimeout);
-  a.step([&](StreamEffects& out) { a.manager.on_timeout(a.manager.deadline(), out); });
+  a.pass(a.manager.deadline() - a.now);
   EXPECT_EQ(a.told(), fmt::format("close, failed {} ", ETIMEDOUT));
 }
 
@@ -244,7 +250,7 @@ TEST_F(Streams, WhatIsNoRequestIsClosedWithoutAWord) {
 
 TEST_F(Streams, SilentSocketsEnd) {
   b.accepted();
-  b.step([&](StreamEffects& out) { b.manager.on_timeout(b.manager.deadline(), out); });
+  b.pass(b.manager.deadline() - b.now);
   EXPECT_EQ(b.told(), "close");
   EXPECT_EQ(b.manager.connections(), 0u);
 }
@@ -338,16 +344,24 @@ TEST_F(Streams, WhereNoDescriptorIsLeftTheOldestSilentOneGoes) {
 TEST_F(Streams, TheEndOfAConnectionIsToldOnce) {
   establish();
   a.end(0);
-  EXPECT_EQ(a.told(), "close, ended");
   a.end(0);
-  EXPECT_EQ(a.told(), "");
+  EXPECT_EQ(a.told(), "close, ended");
 }
 
-TEST_F(Streams, AnEndThatThePeerDoesNotAnswerComesAllTheSame) {
+TEST_F(Streams, AnEndIsToldWhenTheOwnSideHasEnded) {
   establish();
-  ASSERT_TRUE(a.manager.disconnect(a.id, a.now, *std::make_unique<StreamEffects>()));
-  a.step([&](StreamEffects& out) { a.manager.on_timeout(a.manager.deadline(), out); });
+  ASSERT_TRUE(a.disconnect());
+  a.pass(StreamManager::kTryAgain);
+  EXPECT_EQ(a.told(), "end own side, end own side");
+  a.step([&](StreamEffects& out) { a.manager.on_own_end(a.id, out); });
   EXPECT_EQ(a.told(), "close, ended");
+}
+
+TEST_F(Streams, AnOwnSideThatDoesNotEndHasItsTime) {
+  establish();
+  ASSERT_TRUE(a.disconnect());
+  a.pass(StreamManager::kTimeout);
+  EXPECT_EQ(a.told(), "end own side, close, ended");
 }
 
 TEST_F(Streams, APeerThatDidNotWaitCannotBeAccepted) {

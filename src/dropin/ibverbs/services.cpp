@@ -123,6 +123,10 @@ int start_stream(std::uint32_t qpn, int fd, const VerbatimStream* stream) {
   });
 }
 
+void end_stream(std::uint32_t qpn) {
+  if (const auto own = program()) (*own)->adapter->end_stream(Qpn(qpn));
+}
+
 void drain_stream(std::uint32_t qpn) {
   if (const auto own = program()) (*own)->adapter->drain_stream(Qpn(qpn));
 }
@@ -201,6 +205,7 @@ constexpr VerbatimServices kServices{.connections_max = adapter::kConnectionsMax
                                      .release_port = release_port,
                                      .set_connection = set_connection,
                                      .start_stream = start_stream,
+                                     .end_stream = end_stream,
                                      .drain_stream = drain_stream};
 
 }  // namespace

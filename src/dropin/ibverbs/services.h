@@ -100,6 +100,8 @@ struct VerbatimServices {
   int (*set_connection)(std::uint32_t entry, const VerbatimConnection* connection);
   /// Moves the queue pair from INIT to RTS over this connection; takes the descriptor.
   int (*start_stream)(std::uint32_t qpn, int fd, const VerbatimStream* stream);
+  /// Moves the queue pair to the error state; it ends its side of the connection.
+  void (*end_stream)(std::uint32_t qpn);
   /// When it returns, the queue pair has processed all received data.
   void (*drain_stream)(std::uint32_t qpn);
 };
@@ -113,6 +115,6 @@ __attribute__((visibility("default"))) const VerbatimServices* verbatim_services
 namespace verbatim::dropin {
 
 /// Incremented with every change above.
-inline constexpr std::uint32_t kServicesVersion = 6;
+inline constexpr std::uint32_t kServicesVersion = 7;
 
 }  // namespace verbatim::dropin

@@ -71,6 +71,7 @@ class Manager final : private connect::Host, private connect::Events {
   void unwatch(int fd) override;
   Result<void> start_stream(Qpn qpn, UniqueFd socket, const connect::StreamAgreement& agreed,
                             bool is_initiator) override;
+  void end_stream(Qpn qpn) override { services_->end_stream(qpn.value()); }
   void note(std::uint32_t entry, const connect::ConnectionNote* note) override;
   std::uint32_t notes_max() const override { return services_->connections_max; }
 
