@@ -20,8 +20,9 @@ class Progress;
 /// when they are first used, and never destroyed: so is this object. Thread-safe.
 class LinkDecorators {
  public:
-  /// Both outlive it.
-  LinkDecorators(Port& port, Progress& progress) : port_(port), progress_(progress) {}
+  /// All outlive it: the counters lie in the program's arena.
+  LinkDecorators(Port& port, Progress& progress, observe::FaultCounters& counters)
+      : port_(port), progress_(progress), counters_(counters) {}
 
   /// `plan` as `link::FaultPlan` reads it; "off": packets pass. EINVAL, EMFILE.
   Result<void> set_faults(std::string_view plan);
@@ -50,7 +51,7 @@ class LinkDecorators {
 
   Port& port_;
   Progress& progress_;
-  observe::FaultCounters counters_;
+  observe::FaultCounters& counters_;
   link::CaptureTap tap_;
   std::mutex lock_;  // Guards what follows.
   link::FaultPlan plan_;

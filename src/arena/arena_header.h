@@ -10,6 +10,7 @@
 #include "base/os/liveness.h"
 #include "base/os/process_token.h"
 #include "observe/counters.h"
+#include "observe/fault_counters.h"
 #include "region/region_table.h"
 
 /// How an arena is laid out: its header, and where what it holds lies.
@@ -31,7 +32,7 @@ using LocalNumberBitmap = std::array<std::atomic<std::uint64_t>, kTargetsMax / 6
 
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x76657262'61726e61;  // "verbarna"
-  static constexpr std::uint32_t kVersion = 6;
+  static constexpr std::uint32_t kVersion = 7;
   std::uint64_t magic = kMagic;
   std::uint32_t version = kVersion;
   ProcessToken process_token = 0;
@@ -39,6 +40,7 @@ struct ArenaHeader {
   std::uint64_t base_address = 0;   // Where the owner has this header.
   Liveness liveness;                // Of the background thread: of the program.
   observe::PortCounters port_counters;
+  observe::FaultCounters fault_counters;
   region::RegionTableHeader region_header;
   Offset<QueuePairRecord> queue_pairs;  // kProgramQueuePairsMax of them, by local number.
   Offset<region::RegionEntry> regions;  // kRegionsMax of them.

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "arena/path_record.h"
 #include "base/types.h"
 
 namespace verbatim::arena {
@@ -23,8 +24,8 @@ struct alignas(64) ConnectionRecord {
   std::uint32_t local_id = 0;       // Communication ids.
   std::uint32_t remote_id = 0;
   std::uint32_t remote_qpn = 0;
-  std::uint32_t scope_id = 0;  // Of a link-local remote_gid.
-  Gid remote_gid;
+  PathRecord path;  // To the peer.
+  PKey pkey = kDefaultPKey;
 };
 
 }  // namespace verbatim::arena

@@ -22,8 +22,8 @@ struct Row {
 #define PLACE(type, member, bytes) \
   Row { #type "::" #member, offsetof(type, member), bytes }
 
-constexpr auto kVersion6 = std::to_array<Row>({
-    SIZE(ArenaHeader, 8688),
+constexpr auto kVersion7 = std::to_array<Row>({
+    SIZE(ArenaHeader, 8736),
     PLACE(ArenaHeader, magic, 0),
     PLACE(ArenaHeader, version, 8),
     PLACE(ArenaHeader, process_token, 12),
@@ -31,18 +31,19 @@ constexpr auto kVersion6 = std::to_array<Row>({
     PLACE(ArenaHeader, base_address, 24),
     PLACE(ArenaHeader, liveness, 32),
     PLACE(ArenaHeader, port_counters, 72),
-    PLACE(ArenaHeader, region_header, 144),
-    PLACE(ArenaHeader, queue_pairs, 184),
-    PLACE(ArenaHeader, regions, 192),
-    PLACE(ArenaHeader, targets, 200),
-    PLACE(ArenaHeader, xrc_queues, 208),
-    PLACE(ArenaHeader, connections, 216),
-    PLACE(ArenaHeader, connection_count, 224),
-    PLACE(ArenaHeader, proxy_count, 228),
-    PLACE(ArenaHeader, notified_targets, 232),
-    PLACE(ArenaHeader, notified_srqs, 2408),
-    PLACE(ArenaHeader, attached_peers, 4584),
-    PLACE(ArenaHeader, has_new_attached_peers, 8680),
+    PLACE(ArenaHeader, fault_counters, 144),
+    PLACE(ArenaHeader, region_header, 192),
+    PLACE(ArenaHeader, queue_pairs, 232),
+    PLACE(ArenaHeader, regions, 240),
+    PLACE(ArenaHeader, targets, 248),
+    PLACE(ArenaHeader, xrc_queues, 256),
+    PLACE(ArenaHeader, connections, 264),
+    PLACE(ArenaHeader, connection_count, 272),
+    PLACE(ArenaHeader, proxy_count, 276),
+    PLACE(ArenaHeader, notified_targets, 280),
+    PLACE(ArenaHeader, notified_srqs, 2456),
+    PLACE(ArenaHeader, attached_peers, 4632),
+    PLACE(ArenaHeader, has_new_attached_peers, 8728),
     SIZE(QueuePairRecord, 192),
     PLACE(QueuePairRecord, qpn, 0),
     PLACE(QueuePairRecord, dest_qpn, 4),
@@ -58,8 +59,24 @@ constexpr auto kVersion6 = std::to_array<Row>({
     PLACE(ConnectionRecord, local_id, 4),
     PLACE(ConnectionRecord, remote_id, 8),
     PLACE(ConnectionRecord, remote_qpn, 12),
-    PLACE(ConnectionRecord, scope_id, 16),
-    PLACE(ConnectionRecord, remote_gid, 20),
+    PLACE(ConnectionRecord, path, 16),
+    PLACE(ConnectionRecord, pkey, 52),
+    SIZE(PathRecord, 36),
+    PLACE(PathRecord, destination, 0),
+    PLACE(PathRecord, scope_id, 16),
+    PLACE(PathRecord, flow_label, 20),
+    PLACE(PathRecord, port, 24),
+    PLACE(PathRecord, dlid, 26),
+    PLACE(PathRecord, slid, 28),
+    PLACE(PathRecord, kind, 30),
+    PLACE(PathRecord, has_grh, 31),
+    PLACE(PathRecord, traffic_class, 32),
+    PLACE(PathRecord, hop_limit, 33),
+    PLACE(PathRecord, service_level, 34),
+    PLACE(PathRecord, static_rate, 35),
+    SIZE(PeerName, 17),
+    PLACE(PeerName, name, 0),
+    PLACE(PeerName, kind, 16),
     SIZE(DirectTarget, 768),
     PLACE(DirectTarget, lock, 0),
     PLACE(DirectTarget, unlocks, 4),
@@ -67,8 +84,7 @@ constexpr auto kVersion6 = std::to_array<Row>({
     PLACE(DirectTarget, qpn, 24),
     PLACE(DirectTarget, peer_qpn, 28),
     PLACE(DirectTarget, access, 32),
-    PLACE(DirectTarget, peer_gid, 36),
-    PLACE(DirectTarget, version, 52),
+    PLACE(DirectTarget, peer_name, 36),
     PLACE(DirectTarget, xrc_domain, 56),
     PLACE(DirectTarget, xrc_file, 64),
     PLACE(DirectTarget, proxy_for, 80),
@@ -164,6 +180,7 @@ constexpr auto kVersion6 = std::to_array<Row>({
     PLACE(Completion, tag_context, 56),
     PLACE(Completion, generation, 60),
     SIZE(observe::PortCounters, 72),
+    SIZE(observe::FaultCounters, 48),
     SIZE(observe::QueuePairCounters, 120),
     SIZE(observe::DirectCounters, 16),
     SIZE(region::RegionTableHeader, 40),
@@ -191,8 +208,8 @@ constexpr auto kVersion6 = std::to_array<Row>({
 });
 
 TEST(LayoutTest, WhatProgramsShareLiesWhereTheyAgreed) {
-  static_assert(ArenaHeader::kVersion == 6, "a new version has a new table");
-  for (const Row& row : kVersion6) EXPECT_EQ(row.is, row.agreed) << row.what;
+  static_assert(ArenaHeader::kVersion == 7, "a new version has a new table");
+  for (const Row& row : kVersion7) EXPECT_EQ(row.is, row.agreed) << row.what;
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "arena/offset.h"
+#include "arena/path_record.h"
 #include "arena/receive_ring.h"
 #include "arena/xrc_queue.h"
-#include "base/net/address.h"
 #include "base/os/process_token.h"
 #include "base/os/spin_lock.h"
 #include "base/types.h"
@@ -86,8 +86,7 @@ struct alignas(64) DirectTarget {
   // Written by the owner, under `lock`.
   Qpn peer_qpn;  // Whom it serves; 0: nobody.
   std::uint32_t access = 0;
-  Gid peer_gid;
-  RoceVersion version{};
+  PeerName peer_name;
   XrcDomain xrc_domain{};        // Of an XRC target: each request names a queue of it.
   XrcFile xrc_file;              // Of the domain.
   ProcessToken proxy_for = 0;    // Of a guest: the program that has the queue pair.
@@ -95,8 +94,8 @@ struct alignas(64) DirectTarget {
   QKey qkey{};
   std::uint8_t min_rnr_timer = 0;
   std::uint8_t max_dest_rd_atomic = 0;
-  /// iWARP: whoever comes by `peer_gid`, a random number there that only the peer has been told,
-  /// becomes the one whom the target serves.
+  /// iWARP: whoever comes by `peer_name`, which only the peer has been told, becomes the one whom
+  /// the target serves.
   bool awaits_direct_peer = false;
   // As well; of an XRC target by who holds `lock`, as the request's queue has it (`enter`).
   PdNumber pd{};

@@ -22,7 +22,7 @@ DirectLink::DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config)
 
 bool DirectLink::accept() {
   const TargetLock target_lock(target_);
-  if (!is_there() || !target_.awaits_direct_peer || target_.peer_gid != config_.own_gid)
+  if (!is_there() || !target_.awaits_direct_peer || target_.peer_name != config_.own_name)
     return false;
   target_.awaits_direct_peer = false;
   target_.peer_qpn = config_.own_qpn;

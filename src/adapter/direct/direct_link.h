@@ -25,8 +25,7 @@ class DirectLink {
   struct Config {
     bool reliable = true;  // Else the peer's refusals lose a message, and nobody hears of it.
     Qpn own_qpn;
-    Gid own_gid;
-    RoceVersion version = RoceVersion::v2;  // Of both sides, or they do not hear each other.
+    arena::PeerName own_name;  // By which the peer's target knows this side.
     Qpn peer_qpn;
     std::uint8_t timeout = 0;  // As in `ibv_qp_attr`, as are the next two.
     std::uint8_t retry_count = 0;
@@ -111,8 +110,7 @@ class DirectLink {
   Outcome look_again();
   Outcome wait(Awaited awaited, TimeNs pause, unsigned tries, transport::Status at_last);
   bool is_served() const {
-    return target_.peer_qpn == config_.own_qpn && target_.peer_gid == config_.own_gid &&
-           target_.version == config_.version;
+    return target_.peer_qpn == config_.own_qpn && target_.peer_name == config_.own_name;
   }
 
   Outcome attempt(const transport::SendRequest& request, const LocalMemory& local);

@@ -216,6 +216,7 @@ class QueuePair final : public Task {
   void on_path_segment(ByteSpan segment);
   void stop_polling_stream();
   Gid cookie_as_gid() const;
+  arena::PeerName name_on_direct_path(const SocketAddress& peer, const Gid& gid) const;
   transport::iwarp::TaggedAddress offer_direct_path();
   std::unique_ptr<DirectLink> link_to_invitee();
   std::unique_ptr<DirectLink> link_to_inviter(ByteSpan first_segment);

@@ -32,6 +32,12 @@ void QueuePair::note_wire_use() {
   adapter_.progress().add_wire_users(uses ? 1 : -1);
 }
 
+/// Of the end that has the GID, towards the peer or of it.
+arena::PeerName QueuePair::name_on_direct_path(const SocketAddress& peer, const Gid& gid) const {
+  if (stream_ != nullptr) return {cookie_as_gid(), arena::PathKind::stream};
+  return {gid, arena::kind_of(roce_path(peer))};
+}
+
 /// Null where the queue pair is not on this machine, of another user, or takes the wire.
 std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPathKey& key) {
   auto peer = adapter_.peers().find_peer(key.address, key.qpn);
@@ -41,10 +47,8 @@ std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPathKey& key) {
       std::move(peer),
       DirectLink::Config{.reliable = is_reliable(),
                          .own_qpn = number_,
-                         .own_gid = stream_ != nullptr
-                                        ? cookie_as_gid()
-                                        : adapter_.node().gids[key.source_gid_index].gid,
-                         .version = roce_version(key.address),
+                         .own_name = name_on_direct_path(
+                             key.address, adapter_.node().gids[key.source_gid_index].gid),
                          .peer_qpn = key.qpn,
                          .timeout = attributes_.timeout,
                          .retry_count = attributes_.retry_count,
@@ -79,8 +83,7 @@ void QueuePair::open_target() {
   }
   if (options_.receive_cq != nullptr) target_.receive_cq = options_.receive_cq->ring();
   target_.access = attributes_.access;
-  target_.peer_gid = stream_ != nullptr ? cookie_as_gid() : attributes_.address.dest_gid;
-  target_.version = roce_version(peer_);
+  target_.peer_name = name_on_direct_path(peer_, attributes_.address.dest_gid);
   target_.min_rnr_timer = attributes_.min_rnr_timer;
   target_.max_dest_rd_atomic = attributes_.max_dest_rd_atomic;
   target_.established = false;

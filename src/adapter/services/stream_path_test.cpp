@@ -173,7 +173,7 @@ TEST_F(StreamPath, AConnectionThatIsOverReachesNoOther) {
       b.adapter->arena().target(right.qp->number().value() % kProgramQueuePairsMax);
   {
     const TargetLock target_lock(target);
-    target.peer_gid.bytes[0] ^= 1;
+    target.peer_name.name.bytes[0] ^= 1;
   }
   receive(right, 1000, 8);
   ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 8)));

@@ -26,7 +26,6 @@ Result<void> ManagementPort::add(const SocketAddress& address, int fd) {
   auto link = port::make_roce_link(address, interface_index_, receiver_, -1, 1);
   if (!link) return std::unexpected(link.error());
   sockets_.push_back(std::move(*socket));
-  addresses_.push_back(address);
   links_.push_back(std::make_unique<link::Stack>(std::move(*link)));
   return {};
 }
@@ -37,11 +36,8 @@ std::vector<int> ManagementPort::fds() const {
   return fds;
 }
 
-void ManagementPort::send(std::uint32_t address, const SocketAddress& destination,
-                          wire::MadSpan mad) {
+void ManagementPort::send(std::uint32_t address, const Path& path, wire::MadSpan mad) {
   if (address >= links_.size()) return;
-  const RoceVersion version = roce_version(addresses_[address]);
-  const Path path = roce_path(of_version(destination, version));
   psn_ = psn_ + 1;
   static_cast<void>(port::send_management(*links_[address], path, psn_, mad));
 }

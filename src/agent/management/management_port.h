@@ -30,18 +30,17 @@ class ManagementPort {
   void receive(OnMad on_mad) {
     for (std::uint32_t address = 0; address < sockets_.size(); ++address) {
       receiver_->receive(sockets_[address], [&](const link::ReceivedDatagrams& datagrams) {
-        each_mad(datagrams,
-                 [&](const SocketAddress& source, const wire::ManagementDatagram& datagram) {
-                   on_mad(Mad{.peer = roce_path(source),
-                              .own_address = address,
-                              .source_qpn = datagram.source_qpn,
-                              .bytes = datagram.mad});
-                 });
+        each_mad(datagrams, [&](const Path& source, const wire::ManagementDatagram& datagram) {
+          on_mad(Mad{.peer = source,
+                     .own_address = address,
+                     .source_qpn = datagram.source_qpn,
+                     .bytes = datagram.mad});
+        });
       });
     }
   }
   /// One that cannot be sent counts as lost.
-  void send(std::uint32_t address, const SocketAddress& destination, wire::MadSpan mad);
+  void send(std::uint32_t address, const Path& path, wire::MadSpan mad);
 
  private:
   ManagementPort() = default;
@@ -56,7 +55,7 @@ class ManagementPort {
                                .destination_port = 0});
     const auto source = resolve_gid(packet->grh.source, interface_index_);
     const auto mad = wire::decode_management_packet(seed, packet->packet);
-    if (source && mad) on_mad(source->with_port(0), *mad);
+    if (source && mad) on_mad(RoceV1Path{source->with_port(0), {}}, *mad);
   }
   template <typename OnMad>
   void each_mad(const link::ReceivedDatagrams& datagrams, OnMad on_mad) const {
@@ -66,12 +65,12 @@ class ManagementPort {
       const std::size_t length = std::min(datagrams.segment_size, datagrams.bytes.size() - at);
       const auto packet = datagrams.bytes.subspan(at, length);
       if (const auto mad = wire::decode_management_packet(seed, packet)) {
-        on_mad(datagrams.source, *mad);
+        // Answers go to RoCE's port, whichever one the peer has sent from.
+        on_mad(RoceV2Path{datagrams.source.with_port(kRocePort), {}}, *mad);
       }
     }
   }
 
-  std::vector<SocketAddress> addresses_;
   std::vector<link::UdpSocket> sockets_;
   std::vector<std::unique_ptr<link::Stack>> links_;  // By address.
   std::shared_ptr<link::UdpReceiver> receiver_;

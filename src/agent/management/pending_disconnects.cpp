@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "agent/protocol/arena_header.h"
-#include "cm/ib/guard/source.h"
 
 namespace verbatim::agent {
 namespace {
@@ -42,17 +41,17 @@ void PendingDisconnects::add(int arena_fd, TimeNs now) {
     if (!read_objects(arena_fd, offset, std::span(&record, 1))) return;
     const auto state = record.state.load(std::memory_order_relaxed);
     if (state != ConnectionRecord::kConnecting && state != ConnectionRecord::kEstablished) continue;
-    const auto destination = resolve_gid(record.remote_gid, record.scope_id);
-    if (!destination) continue;
+    const auto path = arena::path_of(record.path);
+    if (!path) continue;
     waiting_.push_back({.mad = message_for(record),
                         .address = record.address,
-                        .destination = *destination,
+                        .path = *path,
                         .due = now,
                         .times_left = state == ConnectionRecord::kEstablished ? kTimes : 1});
   }
 }
 
-void PendingDisconnects::on_mad(const SocketAddress& source, wire::MadSpan mad) {
+void PendingDisconnects::on_mad(const Path& source, wire::MadSpan mad) {
   if (waiting_.empty()) return;
   const auto decoded = wire::decode_cm(mad);
   const auto* reply = decoded ? std::get_if<wire::CmDrep>(&decoded->message) : nullptr;
@@ -60,8 +59,7 @@ void PendingDisconnects::on_mad(const SocketAddress& source, wire::MadSpan mad) 
   std::erase_if(waiting_, [&](const Message& message) {
     const auto* request = std::get_if<wire::CmDreq>(&message.mad.message);
     return request != nullptr && request->local_id == reply->remote_id &&
-           request->remote_id == reply->local_id &&
-           cm::source_of(source) == cm::source_of(message.destination);
+           request->remote_id == reply->local_id && same_source(source, message.path);
   });
 }
 

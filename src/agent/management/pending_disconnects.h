@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/net/address.h"
+#include "base/net/path.h"
 #include "base/time.h"
 #include "wire/mad/cm_message.h"
 #include "wire/mad/management_packet.h"
@@ -17,7 +17,7 @@ class PendingDisconnects {
   struct Message {
     wire::CmMad mad;
     std::uint32_t address = 0;  // Of the node's: where it leaves from.
-    SocketAddress destination;
+    Path path;
     TimeNs due = 0;
     unsigned times_left = 0;
   };
@@ -36,7 +36,7 @@ class PendingDisconnects {
     std::erase_if(waiting_, [](const Message& message) { return message.times_left == 0; });
   }
   /// A peer's DREP ends its DREQ, if it comes from where that went.
-  void on_mad(const SocketAddress& source, wire::MadSpan mad);
+  void on_mad(const Path& source, wire::MadSpan mad);
   TimeNs next_deadline() const;
   bool empty() const { return waiting_.empty(); }
 

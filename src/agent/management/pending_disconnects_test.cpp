@@ -1,5 +1,6 @@
 #include "agent/management/pending_disconnects.h"
 
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -15,8 +16,8 @@ namespace {
 constexpr std::uint32_t kLocalId = 0x400005;
 constexpr std::uint32_t kRemoteId = 0x800007;
 
-SocketAddress address_of(std::uint8_t host) {
-  return SocketAddress::ipv4({10, 0, 0, host}, kRocePort);
+Path path_to(std::uint8_t host, std::uint16_t port = kRocePort) {
+  return roce_path(SocketAddress::ipv4({10, 0, 0, host}, port));
 }
 
 /// The arena of a program that was connected with host 2.
@@ -30,7 +31,7 @@ UniqueFd arena_with_connection() {
   record.state = arena::ConnectionRecord::kEstablished;
   record.local_id = kLocalId;
   record.remote_id = kRemoteId;
-  record.remote_gid = gid_of(address_of(2));
+  record.path = arena::record_of(path_to(2));
   EXPECT_EQ(write(fd.get(), &record, sizeof record), ssize_t{sizeof record});
   return fd;
 }
@@ -46,24 +47,24 @@ std::vector<std::byte> reply_to(std::uint32_t local_id) {
 TEST(PendingDisconnects, ADisconnectRequestIsRepeatedUntilThePeerReplies) {
   PendingDisconnects farewells;
   farewells.add(arena_with_connection().get(), 0);
-  std::vector<SocketAddress> told;
+  std::vector<std::string> told;
   const auto tell = [&](const PendingDisconnects::Message& message) {
-    told.push_back(message.destination);
+    told.push_back(path_text(message.path));
   };
   farewells.send_due(0, tell);
   farewells.send_due(0, tell);
-  EXPECT_EQ(told, std::vector{address_of(2)});
+  EXPECT_EQ(told, std::vector{path_text(path_to(2))});
   farewells.send_due(farewells.next_deadline(), tell);
   EXPECT_EQ(told.size(), 2u);
 
-  const auto hears = [&](const SocketAddress& source, std::uint32_t local_id) {
+  const auto hears = [&](const Path& source, std::uint32_t local_id) {
     const auto reply = reply_to(local_id);
     farewells.on_mad(source, std::span(reply).first<wire::kMadBytes>());
     return farewells.empty();
   };
-  EXPECT_FALSE(hears(address_of(3), kLocalId)) << "it does not come from the peer";
-  EXPECT_FALSE(hears(address_of(2), kLocalId + 1));
-  EXPECT_TRUE(hears(address_of(2).with_port(1024), kLocalId));
+  EXPECT_FALSE(hears(path_to(3), kLocalId)) << "it does not come from the peer";
+  EXPECT_FALSE(hears(path_to(2), kLocalId + 1));
+  EXPECT_TRUE(hears(path_to(2, 1024), kLocalId));
 }
 
 TEST(PendingDisconnects, TheyEndWithoutAReply) {

@@ -32,6 +32,21 @@ PortTotals port_totals(int arena_fd) {
           .receive_errors = counters.icrc_errors.value() + counters.malformed.value()};
 }
 
+FaultTotals& FaultTotals::operator+=(const FaultTotals& more) {
+  for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += more.counts[i];
+  return *this;
+}
+
+FaultTotals fault_totals(int arena_fd) {
+  FaultTotals totals;
+  const auto header = read_arena_header(arena_fd);
+  if (header == nullptr) return totals;
+  for (std::size_t i = 0; i < totals.counts.size(); ++i) {
+    totals.counts[i] = (header->fault_counters.*observe::kFaultCounters[i].member).value();
+  }
+  return totals;
+}
+
 std::vector<DeviceFile> counter_files(const PortTotals& totals) {
   const auto file = [](const char* name, std::uint64_t value) {
     return DeviceFile{fmt::format("ports/1/counters/{}", name), std::to_string(value)};

@@ -38,6 +38,17 @@ TEST(PortTotals, AreWhatTheProgramsPortHasCounted) {
   EXPECT_EQ(totals, (PortTotals{2, 40, 600, 8000, 1'300'000}));
 }
 
+TEST(FaultTotals, AreWhatTheProgramHasInjected) {
+  arena::ArenaHeader header;
+  header.fault_counters.lost.set(1);
+  header.fault_counters.overflowed.set(60);
+  FaultTotals totals = fault_totals(arena_of(header).get());
+  EXPECT_EQ(totals, (FaultTotals{{1, 0, 0, 0, 0, 60}}));
+  totals += totals;
+  EXPECT_EQ(totals, (FaultTotals{{2, 0, 0, 0, 0, 120}}));
+  EXPECT_EQ(fault_totals(-1), FaultTotals());
+}
+
 TEST(PortTotals, AreZeroWithoutAnArenaOfThisRelease) {
   EXPECT_EQ(port_totals(-1), PortTotals());
   EXPECT_EQ(port_totals(UniqueFd(memfd_create("empty", MFD_CLOEXEC)).get()), PortTotals());

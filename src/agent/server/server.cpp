@@ -209,6 +209,7 @@ void Server::close_connection(int fd) {
     ports_.release_all(static_cast<PortTable::ProgramId>(slot));
     pending_disconnects_.add(connection.program->arena(), monotonic_now());
     totals_of_the_gone_ += port_totals(connection.program->arena());
+    faults_of_the_gone_ += fault_totals(connection.program->arena());
     slots_->release(slot);
   }
   if (const auto owner = connections_.find(connection.bindings_of); owner != connections_.end()) {

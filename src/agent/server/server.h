@@ -185,6 +185,7 @@ class Server {
   std::map<int, TimeNs> surplus_deadlines_;  // By connection.
   PortTotals totals_of_the_gone_;            // Of programs that have ended: counters never go back.
   PortTotals totals_shown_;
+  FaultTotals faults_of_the_gone_;
   TimeNs counters_deadline_ = 0;
   TimeNs recovery_deadline_ = kNever;
   TimeNs idle_since_ = 0;

@@ -236,7 +236,7 @@ Result<void> Server::on_status_request(Connection& connection) {
          .datagrams_dropped = other.datagrams_dropped});
   }
   std::ranges::sort(programs, {}, &ProgramEntry::slot);
-  const std::string text = status_text(description(), programs);
+  const std::string text = status_text(description(), programs, faults_of_the_gone_);
   auto memory = memfd_with(text);
   if (!memory) return std::unexpected(memory.error());
   Status answer;

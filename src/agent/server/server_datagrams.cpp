@@ -79,7 +79,7 @@ void Server::on_mad(const Mad& mad) {
   const auto decision = dispatcher_.route(mad::SpecialQp::qp1, mad);
   if (decision.client == communication_manager_) return on_cm_mad(mad);
   if (decision.answer_unsupported) {
-    management_->send(mad.own_address, address_of(mad.peer), mad::unsupported_answer(mad.bytes));
+    management_->send(mad.own_address, mad.peer, mad::unsupported_answer(mad.bytes));
   }
 }
 
@@ -97,7 +97,7 @@ void Server::on_cm_mad(const Mad& mad) {
       next_warning_ = now + kBetweenWarnings;
     }
     if (const auto answer = cm::answer_to_other_version(mad.bytes, source, own)) {
-      management_->send(mad.own_address, answer->destination, answer->bytes);
+      management_->send(mad.own_address, mad.peer, answer->bytes);
     }
     return;
   }
@@ -113,14 +113,14 @@ void Server::on_cm_mad(const Mad& mad) {
     std::ranges::copy(mad.bytes, early.bytes.begin());
     if (early_requests_.add(port_of_service(route->service), early, monotonic_now())) return;
   }
-  pending_disconnects_.on_mad(source, mad.bytes);
+  pending_disconnects_.on_mad(mad.peer, mad.bytes);
   refuse_mad(mad);
 }
 
 void Server::refuse_mad(const Mad& mad) {
   const SocketAddress& own = slots_->node().addresses[mad.own_address];
   if (const auto answer = cm::answer_unmatched(mad.bytes, address_of(mad.peer), own)) {
-    management_->send(mad.own_address, answer->destination, answer->bytes);
+    management_->send(mad.own_address, mad.peer, answer->bytes);
   }
 }
 
@@ -164,7 +164,7 @@ void Server::send_disconnects() {
                                 [this](const PendingDisconnects::Message& message) {
                                   std::array<std::byte, wire::kMadBytes> bytes{};
                                   wire::encode(message.mad, bytes);
-                                  management_->send(message.address, message.destination, bytes);
+                                  management_->send(message.address, message.path, bytes);
                                 });
 }
 

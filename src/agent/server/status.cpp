@@ -55,6 +55,14 @@ Json queue_pair_json(const arena::QueuePairRecord& record, std::uint32_t qpn) {
   return json;
 }
 
+/// Nothing where no fault was injected, as most often.
+void add_faults(Json& json, const FaultTotals& totals) {
+  if (totals == FaultTotals()) return;
+  for (std::size_t i = 0; i < totals.counts.size(); ++i) {
+    json["faults"][observe::kFaultCounters[i].name] = totals.counts[i];
+  }
+}
+
 struct DirectTraffic {
   std::uint64_t messages_sent = 0;
   std::uint64_t bytes_sent = 0;
@@ -121,6 +129,7 @@ void append_program_details(Json& program, int arena_fd) {
   const auto header = read_arena_header(arena_fd);
   if (header == nullptr) return;
   program["counters"] = counters_json(header->port_counters, observe::kPortCounters);
+  add_faults(program, fault_totals(arena_fd));
   program["queue_pairs"] = Json::array();
   DirectTraffic all;
   // In pieces: the table of all queue pairs is some megabytes, most of it holes.
@@ -141,8 +150,12 @@ void append_program_details(Json& program, int arena_fd) {
   program["direct"] = direct_json(all);
 }
 
-std::string status_text(const NodeDescription& node, std::span<const ProgramEntry> programs) {
+std::string status_text(const NodeDescription& node, std::span<const ProgramEntry> programs,
+                        const FaultTotals& faults_of_the_gone) {
   Json json = node_json(node);
+  FaultTotals faults = faults_of_the_gone;
+  for (const ProgramEntry& entry : programs) faults += fault_totals(entry.arena_fd);
+  add_faults(json, faults);
   json["programs"] = Json::array();
   for (const ProgramEntry& entry : programs) {
     Json program;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/protocol/node.h"
+#include "agent/server/port_totals.h"
 
 /// What `verbatim status` shows, as JSON. README.md lists the fields.
 namespace verbatim::agent {
@@ -24,10 +25,12 @@ struct ProgramEntry {
   std::uint64_t datagrams_dropped = 0;  // Management datagrams that it did not take in time.
 };
 
-std::string status_text(const NodeDescription& node, std::span<const ProgramEntry> programs);
+/// `faults_of_the_gone`: of programs that have ended.
+std::string status_text(const NodeDescription& node, std::span<const ProgramEntry> programs,
+                        const FaultTotals& faults_of_the_gone);
 
-/// Adds the port's counters and the queue pairs that a program's arena holds. Adds nothing where
-/// the arena is not one of this release's.
+/// Adds the port's counters, faults (where there are any) and the queue pairs that a program's
+/// arena holds. Adds nothing where the arena is not one of this release's.
 void append_program_details(nlohmann::ordered_json& program, int arena_fd);
 
 }  // namespace verbatim::agent

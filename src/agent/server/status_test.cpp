@@ -61,6 +61,31 @@ TEST_F(StatusTest, TellsNodeProgramsAndQueuePairs) {
   EXPECT_FALSE(status["programs"][1].contains("queue_pairs"));
 }
 
+UniqueFd arena_that_has_lost(std::uint64_t packets) {
+  UniqueFd fd(memfd_create("arena-for-test", MFD_CLOEXEC));
+  arena::ArenaHeader header;
+  header.fault_counters.lost.set(packets);
+  EXPECT_EQ(write(fd.get(), &header, sizeof header), ssize_t{sizeof header});
+  return fd;
+}
+
+TEST_F(StatusTest, FaultsAreSummedOverProgramsThatHaveEndedToo) {
+  const auto quiet = join("a", "127.78.0.1");
+  EXPECT_FALSE(Json::parse(request_status("a").value()).contains("faults"));
+  const auto first = arena_that_has_lost(40);
+  auto client = AgentClient::join(options("a"), {.arena = first.get()});
+  ASSERT_TRUE(client) << client.error().text;
+  client->reset();
+  const auto second = arena_that_has_lost(2);
+  client = AgentClient::join(options("a"), {.arena = second.get()});
+  ASSERT_TRUE(client) << client.error().text;
+  const Json status = Json::parse(request_status("a").value());
+  EXPECT_EQ(status["faults"]["lost"], 42);
+  EXPECT_EQ(status["faults"]["corrupted"], 0);
+  EXPECT_FALSE(status["programs"][0].contains("faults"));
+  EXPECT_EQ(status["programs"][1]["faults"]["lost"], 2);
+}
+
 TEST_F(StatusTest, AStrangeOrShortenedArenaIsLeftOut) {
   const UniqueFd empty(memfd_create("arena-for-test", MFD_CLOEXEC));
   nlohmann::ordered_json program;

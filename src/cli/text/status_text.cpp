@@ -65,6 +65,28 @@ std::string queue_pairs_text(const Json& programs) {
   return table.empty() ? "" : "\n" + table.text(2);
 }
 
+/// Lists what fault injection has done to packets, if anything: a row for each program, and the
+/// sums, which include programs that have ended.
+std::string faults_text(const Json& node) {
+  const Json& sums = part_of(node, "faults");
+  if (sums.empty()) return "";
+  std::vector<std::string> headings{"process", "program"};
+  for (const auto& [name, count] : sums.items()) headings.push_back(name);
+  headings[2] = "packets " + headings[2];
+  Table table(std::move(headings));
+  const auto add = [&](std::string process, std::string program, const Json& faults) {
+    std::vector<std::string> row{std::move(process), std::move(program)};
+    for (const auto& [name, sum] : sums.items()) row.push_back(text_of(faults, name.c_str()));
+    table.add(std::move(row));
+  };
+  for (const auto& program : part_of(node, "programs")) {
+    const Json& faults = part_of(program, "faults");
+    if (!faults.empty()) add(text_of(program, "pid"), text_of(program, "name"), faults);
+  }
+  add("all", "", sums);
+  return "\n" + table.text(2);
+}
+
 /// Lists the counters that are not in the tables above and not zero: mostly signs of trouble.
 std::string other_counters_text(const Json& programs) {
   Table table({"process", "QPN", "counter", "value"});
@@ -87,7 +109,7 @@ std::string other_counters_text(const Json& programs) {
 
 std::string status_text(const Json& node) {
   const auto& programs = part_of(node, "programs");
-  return heading(node) + programs_text(programs) + queue_pairs_text(programs) +
+  return heading(node) + programs_text(programs) + queue_pairs_text(programs) + faults_text(node) +
          other_counters_text(programs);
 }
 

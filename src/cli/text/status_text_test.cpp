@@ -38,6 +38,20 @@ TEST(StatusText, ProgramsQueuePairsAndSignsOfTrouble) {
   EXPECT_EQ(text.find("timeouts"), std::string::npos) << text;
 }
 
+TEST(StatusText, FaultsOfEachProgramAndAll) {
+  const auto node = Json::parse(R"({"node": "a", "addresses": [], "interface": "lo",
+      "agent_pid": 12, "version": "0.1.0", "faults": {"lost": 12, "delayed": 3, "overflowed": 0},
+      "programs": [{"pid": 34, "name": "ib_write_bw",
+                    "faults": {"lost": 10, "delayed": 3, "overflowed": 0}},
+                   {"pid": 35, "name": "cmtime"}]})");
+  EXPECT_NE(status_text(node).find("\n\n"
+                                   "  process  program      packets lost  delayed  overflowed\n"
+                                   "  34       ib_write_bw            10        3           0\n"
+                                   "  all                             12        3           0\n"),
+            std::string::npos)
+      << status_text(node);
+}
+
 TEST(StatusText, MissingFieldsAreShownAsSuch) {
   EXPECT_NE(status_text(Json::object()).find("node -:"), std::string::npos);
 }

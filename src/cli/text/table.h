@@ -1,7 +1,7 @@
 #pragma once
 
-#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace verbatim::cli {
@@ -9,7 +9,7 @@ namespace verbatim::cli {
 /// Rows of text in aligned columns. Numbers are right-aligned, the rest left-aligned.
 class Table {
  public:
-  explicit Table(std::initializer_list<std::string> header) : header_(header) {}
+  explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
   /// Requires as many cells as the header has.
   void add(std::vector<std::string> row);
   bool empty() const { return rows_.empty(); }

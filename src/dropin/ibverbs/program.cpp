@@ -110,7 +110,8 @@ Result<TimeNs> wanted_microseconds(const char* name, TimeNs otherwise) {
 /// Creates the decorators of the adapter's links. Never destroyed, because a sender may be inside.
 /// EINVAL if VERBATIM_FAULT is malformed.
 Result<adapter::LinkDecorators*> decorate_links(adapter::Adapter& adapter) {
-  auto decorators = std::make_unique<adapter::LinkDecorators>(adapter.port(), adapter.progress());
+  auto decorators = std::make_unique<adapter::LinkDecorators>(
+      adapter.port(), adapter.progress(), adapter.arena().header().fault_counters);
   const char* const faults = std::getenv("VERBATIM_FAULT");
   if (faults != nullptr && *faults != 0) {
     if (const auto set = decorators->set_faults(faults); !set) {

@@ -178,14 +178,13 @@ int set_connection(std::uint32_t entry, const VerbatimConnection* connection) {
     ConnectionRecord& record = **found;
     record.state.store(ConnectionRecord::kNone, std::memory_order_release);
     if (connection == nullptr) return {};
-    const SocketAddress remote = load(connection->remote);
     record.has_sent_reply = connection->has_sent_reply;
     record.address = address_index(program.client->node(), load(connection->local));
     record.local_id = connection->local_id;
     record.remote_id = connection->remote_id;
     record.remote_qpn = connection->remote_qpn;
-    record.remote_gid = gid_of(remote);
-    record.scope_id = remote.scope_id();
+    record.path = arena::record_of(roce_path(config::of_version(
+        load(connection->remote), roce_version(program.client->node().addresses.front()))));
     record.state.store(
         connection->is_established ? ConnectionRecord::kEstablished : ConnectionRecord::kConnecting,
         std::memory_order_release);

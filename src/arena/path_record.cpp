@@ -1,0 +1,88 @@
+#include "arena/path_record.h"
+
+#include <cerrno>
+
+#include "base/overloaded.h"
+
+namespace verbatim::arena {
+namespace {
+
+void set_address(PathRecord& record, const SocketAddress& address) {
+  record.destination = gid_of(address);
+  record.scope_id = address.scope_id();
+  record.port = address.port();
+}
+
+void set_route(PathRecord& record, const GlobalRoute& grh) {
+  record.flow_label = grh.flow_label;
+  record.traffic_class = grh.traffic_class;
+  record.hop_limit = grh.hop_limit;
+}
+
+GlobalRoute route_of(const PathRecord& record) {
+  return {.destination = record.destination,
+          .flow_label = record.flow_label,
+          .traffic_class = record.traffic_class,
+          .hop_limit = record.hop_limit};
+}
+
+InfinibandPath infiniband_path_of(const PathRecord& record) {
+  InfinibandPath path{.dlid = Lid{record.dlid},
+                      .slid = Lid{record.slid},
+                      .service_level = record.service_level,
+                      .static_rate = record.static_rate,
+                      .grh = std::nullopt};
+  if (record.has_grh != 0) path.grh = route_of(record);
+  return path;
+}
+
+}  // namespace
+
+PathKind kind_of(const Path& path) {
+  return std::visit(Overloaded{[](const RoceV1Path&) { return PathKind::roce_v1; },
+                               [](const RoceV2Path&) { return PathKind::roce_v2; },
+                               [](const InfinibandPath&) { return PathKind::infiniband; },
+                               [](const StreamPath&) { return PathKind::stream; }},
+                    path);
+}
+
+PathRecord record_of(const Path& path) {
+  PathRecord record{.kind = kind_of(path)};
+  std::visit(Overloaded{[&](const InfinibandPath& infiniband) {
+                          record.dlid = static_cast<std::uint16_t>(infiniband.dlid);
+                          record.slid = static_cast<std::uint16_t>(infiniband.slid);
+                          record.service_level = infiniband.service_level;
+                          record.static_rate = infiniband.static_rate;
+                          if (!infiniband.grh) return;
+                          record.has_grh = 1;
+                          record.destination = infiniband.grh->destination;
+                          set_route(record, *infiniband.grh);
+                        },
+                        [&](const StreamPath& stream) { set_address(record, stream.destination); },
+                        [&](const auto& roce) {
+                          set_address(record, roce.destination);
+                          set_route(record, roce.grh);
+                          record.has_grh = 1;
+                        }},
+             path);
+  return record;
+}
+
+Result<Path> path_of(const PathRecord& record) {
+  if (record.kind == PathKind::infiniband) return infiniband_path_of(record);
+  const auto resolved = resolve_gid(record.destination, record.scope_id);
+  if (!resolved) return std::unexpected(resolved.error());
+  const SocketAddress address = resolved->with_port(record.port);
+  switch (record.kind) {
+    case PathKind::roce_v1:
+      return RoceV1Path{address, route_of(record)};
+    case PathKind::roce_v2:
+      return RoceV2Path{address, route_of(record)};
+    case PathKind::stream:
+      return StreamPath{address};
+    default:
+      return refuse(EINVAL, "the record holds no path");
+  }
+}
+
+}  // namespace verbatim::arena
