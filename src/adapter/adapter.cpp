@@ -24,7 +24,7 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
   if (!progress) return std::unexpected(progress.error());
   std::unique_ptr<Adapter> adapter(new Adapter(std::move(arena), std::move(membership),
                                                std::move(numbers), std::move(*progress)));
-  for (const GidEntry& entry : adapter->node().gids.elements()) {
+  for (const GidEntry& entry : adapter->node().gids) {
     if (auto linked = adapter->link_gid(entry); !linked) return std::unexpected(linked.error());
   }
   if (auto received = adapter->receive(); !received) return std::unexpected(received.error());
@@ -49,7 +49,8 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
           *progress, [this](const Gid& group) { return packets_.join(group); },
           [this](const Gid& group) { packets_.leave(group); }),
       delivery_(*numbers_, multicast_, *progress, arena_->header().port_counters),
-      packets_(*progress, delivery_, arena_->header().port_counters, node()),
+      packets_(*progress, delivery_, arena_->header().port_counters, port_,
+               node().interface_index),
       steering_(*progress,
                 [this](Qpn target, const SteeredFrame& frame) {
                   QueuePair* const queue_pair = numbers_->find(target);
@@ -61,7 +62,7 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
 Adapter::~Adapter() = default;
 
 Result<void> Adapter::receive() {
-  if (node().is_iwarp) return {};  // Nothing is said by datagrams there.
+  if (node().is_iwarp()) return {};  // Nothing is said by datagrams there.
   for (const int fd : membership_.receive_sockets) {
     if (auto received = packets_.receive_from(fd); !received) return received;
   }
@@ -205,18 +206,18 @@ Result<SocketAddress> Adapter::check_vector(const AddressVector& vector) const {
                   fmt::format("port {} does not exist: the adapter has port 1", vector.port));
   }
   if (!vector.is_global) return refuse(EINVAL, "RoCE needs a GRH: is_global must be 1");
-  if (vector.source_gid_index >= node().gids.size()) {
+  if (vector.source_gid_index >= port_.gids().size()) {
     return refuse(EINVAL, fmt::format("sgid_index {} does not exist: the GID table has {} entries",
-                                      vector.source_gid_index, node().gids.size()));
+                                      vector.source_gid_index, port_.gids().size()));
   }
   if (!port_.state().has_gid(vector.source_gid_index)) {
     return refuse(EINVAL, fmt::format("sgid_index {} is empty: no interface has the address {} now",
                                       vector.source_gid_index,
-                                      node().gids[vector.source_gid_index].address.ip_text()));
+                                      port_.gids()[vector.source_gid_index].address.ip_text()));
   }
   auto address = resolve_gid(vector.dest_gid, node().interface_index);
   if (!address) return address;
-  const GidEntry& source = node().gids[vector.source_gid_index];
+  const GidEntry& source = port_.gids()[vector.source_gid_index];
   if (address->family() != source.address.family()) {
     return refuse(
         EINVAL, fmt::format("GID {} is {} and cannot be reached from sgid_index {}, which is {}",
@@ -238,14 +239,11 @@ Result<void> Adapter::link_gid(const GidEntry& entry) {
 }
 
 Result<void> Adapter::add_gid(const GidEntry& entry, int receive_socket) {
-  auto& gids = membership_.node.gids;
-  if (gids.size() == kGidsMax) return refuse(ENOSPC, "the GID table is full");
-  if (!node().is_iwarp) {  // Nothing is said by datagrams there.
+  if (port_.gids().size() == kGidsMax) return refuse(ENOSPC, "the GID table is full");
+  if (!node().is_iwarp()) {  // Nothing is said by datagrams there.
     if (auto received = packets_.receive_from(receive_socket); !received) return received;
   }
-  if (auto linked = link_gid(entry); !linked) return linked;
-  gids.push_back(entry);  // Last: now it can be named.
-  return {};
+  return link_gid(entry);  // Last: now it can be named.
 }
 
 Result<port::Route> Adapter::route(const AddressVector& vector, Qpn dest_qpn) {

@@ -46,7 +46,7 @@ class Adapter final : private Visited {
   Adapter(const Adapter&) = delete;
   Adapter& operator=(const Adapter&) = delete;
 
-  const NodeDescription& node() const { return membership_.node; }
+  const arena::Node& node() const { return membership_.node; }
   const Membership& membership() const { return membership_; }
   /// From now on the node has one GID more, the next of its table, and packets for its address come
   /// over this socket (borrowed). ENOSPC where the table is full. One thread at a time; `port()`

@@ -37,6 +37,7 @@ struct TestNode {
         .guid = 1,
         .interface = "lo",
         .interface_index = 1,
+        .addresses = {address},
         .gids = {{link_local_gid(synthetic_mac(address)), address}, {gid_of(address), address}}};
     membership.first_qpn = Qpn(first_qpn);
     membership.receive_sockets = {socket.get()};
@@ -148,7 +149,7 @@ struct Side {
     attributes.dest_qpn = peer.qp->number();
     attributes.max_dest_rd_atomic = 4;
     attributes.min_rnr_timer = 1;
-    attributes.address.dest_gid = peer.node.adapter->node().gids[gid_index].gid;
+    attributes.address.dest_gid = peer.node.adapter->port().gids()[gid_index].gid;
     attributes.address.source_gid_index = gid_index;
     const auto moved =
         qp->modify(attributes, kState | kAddressVector | kPathMtu | kDestQpn | kReceivePsn |

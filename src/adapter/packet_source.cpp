@@ -26,7 +26,7 @@ Result<void> PacketSource::receive_from(int fd) {
 }
 
 Result<void> PacketSource::join(const Gid& group) {
-  auto address = resolve_gid(group, node_.interface_index);
+  auto address = resolve_gid(group, interface_index_);
   if (!address) return std::unexpected(address.error());
   for (const RoceVersion version : {RoceVersion::v1, RoceVersion::v2}) {
     auto joined = join_over(version, group, *address);
@@ -40,14 +40,14 @@ Result<void> PacketSource::join(const Gid& group) {
 
 Result<void> PacketSource::join_over(RoceVersion version, const Gid& group,
                                      const SocketAddress& address) {
-  const auto gids = node_.gids.elements();
+  const auto gids = port_.gids();
   const auto is_of_version = [version](const GidEntry& entry) {
     return roce_version(entry.address) == version;
   };
   const auto any = std::ranges::find_if(gids, is_of_version);
   if (any == gids.end()) return {};
   if (version == RoceVersion::v1) {
-    auto fd = link::open_group_frame_socket(group, node_.interface_index);
+    auto fd = link::open_group_frame_socket(group, interface_index_);
     if (!fd) return std::unexpected(fd.error());
     auto socket = link::UdpSocket::adopt(std::move(*fd));
     if (!socket) return std::unexpected(socket.error());
@@ -57,7 +57,7 @@ Result<void> PacketSource::join_over(RoceVersion version, const Gid& group,
     return is_of_version(entry) && entry.address.family() == address.family();
   });
   const SocketAddress local = own != gids.end() ? own->address : any->address;
-  auto socket = link::UdpSocket::join_multicast(address, local, node_.interface_index);
+  auto socket = link::UdpSocket::join_multicast(address, local, interface_index_);
   if (!socket) return std::unexpected(socket.error());
   return add(std::move(*socket), group);
 }
@@ -92,8 +92,8 @@ std::size_t PacketSource::receive(TimeNs now) {
 void PacketSource::on_frame(const link::ReceivedDatagrams& frame, const Gid& group, TimeNs now) {
   const auto packet = wire::decode_grh_packet(frame.bytes);
   const auto from =
-      packet ? resolve_gid(packet->grh.source, node_.interface_index) : refuse(EPROTO, "no GRH");
-  const auto to = packet ? resolve_gid(packet->grh.destination, node_.interface_index)
+      packet ? resolve_gid(packet->grh.source, interface_index_) : refuse(EPROTO, "no GRH");
+  const auto to = packet ? resolve_gid(packet->grh.destination, interface_index_)
                          : refuse(EPROTO, "no GRH");
   if (!from || !to) return counters_.malformed.add();
   on_datagrams({.source = from->with_port(0),

@@ -28,8 +28,12 @@ class PacketSource final : public Source {
  public:
   /// Nothing is received until somebody calls `Progress::add`.
   PacketSource(Progress& progress, Delivery& delivery, observe::PortCounters& counters,
-               const NodeDescription& node)
-      : progress_(progress), delivery_(delivery), counters_(counters), node_(node) {}
+               const Port& port, std::uint32_t interface_index)
+      : progress_(progress),
+        delivery_(delivery),
+        counters_(counters),
+        port_(port),
+        interface_index_(interface_index) {}
 
   /// Packets come over this socket (borrowed), too.
   Result<void> receive_from(int fd);
@@ -64,7 +68,8 @@ class PacketSource final : public Source {
   Progress& progress_;
   Delivery& delivery_;
   observe::PortCounters& counters_;
-  const NodeDescription& node_;
+  const Port& port_;
+  const std::uint32_t interface_index_;
   // The turn lock guards what follows.
   link::UdpReceiver receiver_;
   std::optional<port::PacketRoute> route_;  // Of the datagrams that came last.

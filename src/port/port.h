@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "adapter/queues/async_event.h"
+#include "arena/node.h"
 #include "base/append_only_list.h"
 #include "base/error.h"
 #include "base/net/address.h"
@@ -22,10 +23,7 @@
 
 namespace verbatim::adapter {
 
-struct GidEntry {
-  Gid gid;
-  SocketAddress address;  // What it is bound to; `port` is 4791, or 0 (RoceVersion).
-};
+using arena::GidEntry;
 
 inline constexpr std::size_t kGidsMax = 32;  // As many as PortState has bits.
 

@@ -34,7 +34,7 @@ QueuePair::QueuePair(Adapter& adapter, const QueuePairOptions& options, Qpn numb
     : adapter_(adapter),
       regions_(adapter.regions()),
       options_(options),
-      served_(operations_of(options, adapter.node().is_iwarp)),
+      served_(operations_of(options, adapter.node().is_iwarp())),
       number_(number),
       record_(&record),
       target_(target),

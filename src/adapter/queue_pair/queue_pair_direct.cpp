@@ -48,7 +48,7 @@ std::unique_ptr<DirectLink> QueuePair::link_to(const DatagramPathKey& key) {
       DirectLink::Config{.reliable = is_reliable(),
                          .own_qpn = number_,
                          .own_name = name_on_direct_path(
-                             key.address, adapter_.node().gids[key.source_gid_index].gid),
+                             key.address, adapter_.port().gids()[key.source_gid_index].gid),
                          .peer_qpn = key.qpn,
                          .timeout = attributes_.timeout,
                          .retry_count = attributes_.retry_count,

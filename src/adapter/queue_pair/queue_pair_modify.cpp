@@ -23,7 +23,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   }
   const std::uint32_t mask = attributes_for(type(), given);
   // iWARP awaits no acknowledgement: a message is done when its stream has taken it.
-  if (ends(wanted, mask) && !adapter_.node().is_iwarp) {
+  if (ends(wanted, mask) && !adapter_.node().is_iwarp()) {
     adapter_.progress().poll();
     adapter_.progress().finish_turn();
   }
@@ -39,7 +39,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   if (auto valid = check_values(wanted, mask); !valid) return valid;
   const bool is_own_move =
       to == QpState::rtr || to == QpState::sqd || (to == QpState::rts && to != from);
-  if (adapter_.node().is_iwarp && is_own_move) {
+  if (adapter_.node().is_iwarp() && is_own_move) {
     return refuse(EOPNOTSUPP,
                   fmt::format("QP {:#x} to {}: over iWARP, rdma_cm connects queue pairs",
                               number_.value(), name_of(to)));

@@ -117,7 +117,7 @@ Status QueuePair::send_datagram(Burst& burst, transport::Slot slot) {
 bool QueuePair::is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const {
   // Queue pairs of other nodes may have the same number.
   return headers.bth.dest_qp == kMulticastQpn && headers.deth.source_qp == number_ &&
-         std::ranges::any_of(adapter_.node().gids.elements(),
+         std::ranges::any_of(adapter_.port().gids(),
                              [&](const GidEntry& own) { return own.gid == gid_of(source); });
 }
 

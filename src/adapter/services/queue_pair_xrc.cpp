@@ -36,7 +36,7 @@ bool write_at(MappedTarget& queue_owner, const transport::PlaceWrite& write, Qpn
 MappedTarget* QueuePair::queue_owner_of(SrqNumber number) {
   if (MappedTarget* const known = queue_owners_.find(number, number_)) return known;
   if (!options_.xrc_file.exists()) return nullptr;
-  const SocketAddress& own = adapter_.node().gids[attributes_.address.source_gid_index].address;
+  const SocketAddress& own = adapter_.port().gids()[attributes_.address.source_gid_index].address;
   auto peer = adapter_.peers().find_peer(own, Qpn(raw(number)));
   if (peer == nullptr || peer->is_own()) return nullptr;
   const XrcQueue& queue = peer->xrc_queue(number);

@@ -68,9 +68,12 @@ Result<Membership> say_hello(UniqueFd connection, const AgentOptions& options,
 }
 
 /// Leaves the addresses that come first, and their GIDs: both are added at the end.
-void keep_first(NodeDescription& node, std::size_t addresses) {
-  node.addresses.resize(std::min(node.addresses.size(), addresses));
-  std::erase_if(node.gids, [&](const GidEntry& entry) { return entry.address >= addresses; });
+void keep_first(Node& node, std::size_t addresses) {
+  const auto gids = std::exchange(node.gids, {});
+  for (const GidEntry& entry : gids) {
+    if (node.index_of(entry.address) < addresses) node.gids.push(entry);
+  }
+  node.addresses.truncate(addresses);
 }
 
 /// Errors that another attempt to rejoin would meet again.
@@ -88,7 +91,7 @@ Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& optio
   });
   if (!membership) return std::unexpected(membership.error());
   const Welcome& welcome = membership->welcome;
-  auto node = from_record(welcome.node);
+  auto node = arena::checked(welcome.node);
   if (!node) return std::unexpected(node.error());
   auto& descriptors = membership->descriptors;
   if (descriptors.size() != Welcome::kFixedDescriptors + node->addresses.size()) {
@@ -97,7 +100,7 @@ Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& optio
 
   std::unique_ptr<AgentClient> client(new AgentClient);
   client->options_ = options;
-  client->node_ = std::move(*node);
+  client->node_ = *node;
   client->slot_ = welcome.slot;
   client->since_seconds_ = welcome.since_seconds;
   client->store_in_ = std::move(descriptors[0]);
@@ -218,7 +221,7 @@ void AgentClient::on_message(Incoming& message) {
 void AgentClient::set_events(AgentEvents events) {
   const std::lock_guard guard(events_lock_);
   agent_events_ = std::move(events);
-  if (agent_events_.on_port_changed) agent_events_.on_port_changed(node_.port, node_);
+  if (agent_events_.on_port_changed) agent_events_.on_port_changed(node_.network, node_);
 }
 
 void AgentClient::set_port_listener(PortListener listener) {
@@ -227,7 +230,7 @@ void AgentClient::set_port_listener(PortListener listener) {
   port_listener_(node_, socket_numbers());
 }
 
-NodeDescription AgentClient::node() const {
+Node AgentClient::node() const {
   const std::lock_guard guard(node_lock_);
   return node_;
 }
@@ -247,19 +250,19 @@ std::vector<int> AgentClient::socket_numbers() const {
 Result<void> AgentClient::on_description(Incoming& message) {
   const auto description = message.as<Description>();
   if (!description) return std::unexpected(description.error());
-  auto now = from_record(description->node);
+  auto now = arena::checked(description->node);
   if (!now) return std::unexpected(now.error());
   if (now->addresses.size() != sockets_.size() + message.descriptors.size()) {
     // Those of an earlier message were lost, for want of descriptors: the program does without.
     message.descriptors.clear();
     keep_first(*now, sockets_.size());
   }
-  const bool is_known = message.descriptors.empty() && now->port == node_.port;
-  const PortState before = node_.port;
+  const bool is_known = message.descriptors.empty() && now->network == node_.network;
+  const NetworkState before = node_.network;
   {
     const std::lock_guard guard(node_lock_);
     std::ranges::move(message.descriptors, std::back_inserter(sockets_));
-    node_ = std::move(*now);
+    node_ = *now;
   }
   if (is_known) return {};
   if (port_listener_) port_listener_(node_, socket_numbers());

@@ -39,7 +39,7 @@ struct ReceivedMad {
 struct AgentEvents {
   std::function<void(const ReceivedMad&)> on_mad;
   /// The node's port or addresses have changed; at first, with the state as it is, twice.
-  std::function<void(const PortState& before, const NodeDescription& now)> on_port_changed;
+  std::function<void(const NetworkState& before, const Node& now)> on_port_changed;
 };
 
 /// A program's membership in its node. Any thread may read it.
@@ -56,7 +56,7 @@ class AgentClient {
   AgentClient& operator=(const AgentClient&) = delete;
 
   /// As the agent last told it: the port changes, and addresses are added at the end.
-  NodeDescription node() const;
+  Node node() const;
   /// The program's slot, 1 to 1023: its queue pair numbers are `qpn_of(slot(), 0...16383)`.
   std::uint32_t slot() const { return slot_; }
   /// UDP sockets for receiving, one for each of `node().addresses`, in that order, bound to it.
@@ -76,7 +76,7 @@ class AgentClient {
   void set_events(AgentEvents events);
   /// Called with `node()` and `sockets()`, now and at every change of the port or the addresses,
   /// before what `set_events` has set.
-  using PortListener = std::function<void(const NodeDescription&, const std::vector<int>& sockets)>;
+  using PortListener = std::function<void(const Node&, const std::vector<int>& sockets)>;
   void set_port_listener(PortListener listener);
   /// Ports of rdma_cm.
   PortBindings& bindings() { return bindings_; }
@@ -120,7 +120,7 @@ class AgentClient {
   /// Guards what follows, with events_lock_: to write takes both. Held for a look only, so that
   /// what is called under events_lock_ may wait for locks whose holders look here.
   mutable std::mutex node_lock_;
-  NodeDescription node_;
+  Node node_;
   std::vector<UniqueFd> sockets_;  // With room for all: a child of fork finds it whole.
 };
 
@@ -140,14 +140,14 @@ Result<PeerFiles> request_peer(const SocketAddress& address, std::uint32_t slot)
 Result<std::vector<std::string>> list_nodes();
 /// The node's description, starting its agent where none runs. An agent that nobody joins leaves
 /// after half a second.
-Result<NodeDescription> start_node(const AgentOptions& options);
+Result<Node> start_node(const AgentOptions& options);
 /// A connection that keeps the node's agent, started where none runs, until the descriptor and all
 /// copies of it are closed or the calling process ends, whichever is first.
 Result<UniqueFd> hold_node(const AgentOptions& options);
 /// The node's folder with a view of /sys and /dev: there while its agent runs.
 Result<std::string> view_folder(const std::string& node);
 /// The description of a node that runs; ENOENT where it does not.
-Result<NodeDescription> node_description(const std::string& node);
+Result<Node> node_description(const std::string& node);
 /// The status of a node that runs, as JSON; ENOENT where it does not. README.md has its fields.
 Result<std::string> request_status(const std::string& node);
 

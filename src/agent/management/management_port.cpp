@@ -6,7 +6,7 @@
 
 namespace verbatim::agent {
 
-Result<ManagementPort> ManagementPort::create(const NodeDescription& node,
+Result<ManagementPort> ManagementPort::create(const Node& node,
                                               std::span<const UniqueFd> sockets) {
   ManagementPort port;
   port.receiver_ = std::make_shared<link::UdpReceiver>();

@@ -42,7 +42,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 10;
+inline constexpr std::uint16_t kProtocolVersion = 11;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -76,44 +76,9 @@ struct AddressRecord {
   std::uint16_t is_ipv4 = 0;
 };
 
-struct GidRecord {
-  std::array<std::uint8_t, 16> bytes{};
-  std::uint32_t address = 0;
-};
-
-/// PortState on the wire.
-struct PortRecord {
-  std::uint32_t addresses = 0;
-  std::uint8_t is_present = 0;
-  std::uint8_t is_active = 0;
-  std::array<std::uint8_t, 6> hardware_address{};
-  std::uint32_t interface_mtu_bytes = 0;
-};
-
 /// Text in all records ends with a zero.
 using DeviceNameText = std::array<char, config::kDeviceNameMax + 1>;
 using ProfileText = std::array<char, 32>;
-
-/// NodeDescription on the wire.
-struct NodeRecord {
-  std::array<char, 64> name{};
-  std::array<char, 16> interface{};
-  std::uint64_t guid = 0;
-  std::uint32_t interface_index = 0;
-  std::array<std::uint8_t, 6> mac{};
-  WireProtocol protocol = WireProtocol::roce;
-  std::int32_t agent_pid = 0;
-  std::uint32_t address_count = 0;
-  std::array<AddressRecord, kAddressesMax> addresses{};
-  std::uint32_t gid_count = 0;
-  std::array<GidRecord, kGidsMax> gids{};
-  PortRecord port;
-  DeviceNameText device{};
-  ProfileText profile{};
-  std::array<char, config::kFirmwareMax + 1> firmware{};
-  config::DeviceLimits limits;
-  std::uint32_t enforces_memlock = 0;
-};
 
 struct Hello {
   static constexpr MessageType kType = MessageType::hello;
@@ -135,7 +100,7 @@ struct Welcome {
   Header header{.type = kType};
   std::uint32_t slot = 0;
   std::int64_t since_seconds = 0;  // Unix time.
-  NodeRecord node;
+  Node node;
   // Descriptors: descriptor store in and out, slot lock, then a socket for each address.
   static constexpr std::size_t kFixedDescriptors = 3;
 };
@@ -164,7 +129,7 @@ struct DescriptionRequest {
 struct Description {
   static constexpr MessageType kType = MessageType::description;
   Header header{.type = kType};
-  NodeRecord node;
+  Node node;
   // Descriptors: to a program, a socket for each address that it has not been told of.
 };
 
@@ -279,8 +244,5 @@ std::string get_text(std::span<const char> field);
 
 AddressRecord to_record(const SocketAddress& address);
 SocketAddress from_record(const AddressRecord& record);
-NodeRecord to_record(const NodeDescription& node);
-/// EPROTO where counts or indices are out of range.
-Result<NodeDescription> from_record(const NodeRecord& record);
 
 }  // namespace verbatim::agent

@@ -64,7 +64,7 @@ class Server {
     int bindings_of = -1;                 // Such a connection: whose it is.
     UniqueFd room;                        // A program's: keeps a number free for its `bindings`.
     bool is_surplus = false;              // Accepted with a spare descriptor: it gets one answer.
-    PortState announced_port;             // What a program knows of the node's port,
+    NetworkState announced_port;             // What a program knows of the node's port,
     std::size_t announced_addresses = 0;  // and of how many of its addresses it has sockets.
   };
 
@@ -96,7 +96,7 @@ class Server {
 
   // Without programs of an earlier agent.
   Result<void> begin();
-  Result<NodeDescription> choose_identity();
+  Result<Node> choose_identity();
   // With them: until one rejoins, nobody else is served.
   bool recovering() const { return !slots_.has_value(); }
   Result<void> recover(Incoming& rejoin);
@@ -133,7 +133,7 @@ class Server {
   Result<void> on_open_bindings(Connection& connection, Incoming& incoming);
   Result<void> on_binding_request(Connection& connection, const Incoming& incoming);
   Result<void> welcome(Connection& connection, Program program, const UniqueFd& lock);
-  NodeDescription description() const;
+  Node description() const;
 
   // Management datagrams: to the program that they are for, or answered.
   Result<void> open_management_port();
@@ -174,7 +174,7 @@ class Server {
   bool programs_spoke_ = false;  // Since early requests were served: one may listen now.
   TimeNs next_warning_ = 0;      // Of what the network asks.
   std::optional<InterfaceWatch> interface_watch_;  // Empty where the kernel refuses.
-  PortState port_;
+  NetworkState port_;
   /// Addresses of the node's interface that are not the node's: those it had before the agent, and
   /// those that were refused. Empty until they are looked at first.
   std::optional<std::vector<SocketAddress>> ignored_addresses_;

@@ -10,7 +10,7 @@
 namespace verbatim::agent {
 namespace {
 
-std::string joined(const std::vector<SocketAddress>& addresses) {
+std::string joined(std::span<const SocketAddress> addresses) {
   std::string list;
   for (const auto& address : addresses) {
     list += list.empty() ? "" : ", ";
@@ -78,7 +78,7 @@ Result<void> Server::answer(Connection& connection, Incoming& incoming) {
         return std::unexpected(request.error());
       }
       Description answer;
-      answer.node = to_record(description());
+      answer.node = description();
       return send(connection.fd.get(), answer, {}, MSG_DONTWAIT);
     }
     case MessageType::status_request: {
@@ -134,7 +134,7 @@ Result<void> Server::check_protocol(const Hello& hello) const {
 }
 
 Result<void> Server::check_device(const Hello& hello) const {
-  const NodeDescription& node = slots_->node();
+  const Node& node = slots_->node();
   const std::string device = get_text(hello.device);
   const std::string name = config::device_name(
       device, {.node = node.name, .guid = node.guid, .protocol = node.protocol});
@@ -174,7 +174,7 @@ Result<void> Server::welcome(Connection& connection, Program program, const Uniq
   Welcome message;
   message.slot = program.slot;
   message.since_seconds = program.since;
-  message.node = to_record(description());
+  message.node = description();
   std::vector<int> descriptors{slots_->descriptor_store().in(), slots_->descriptor_store().out(),
                                lock.get()};
   for (const UniqueFd& socket : slots_->sockets(program.slot)) descriptors.push_back(socket.get());
@@ -263,10 +263,10 @@ Result<void> Server::on_peer_request(Connection& connection, const Incoming& inc
   return send(connection.fd.get(), Peer{}, files, MSG_DONTWAIT);
 }
 
-NodeDescription Server::description() const {
-  NodeDescription node = slots_->node();
+Node Server::description() const {
+  Node node = slots_->node();
   node.agent_pid = getpid();  // The descriptor store tells that of the first.
-  node.port = port_;
+  node.network = port_;
   return node;
 }
 

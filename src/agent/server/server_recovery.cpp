@@ -10,7 +10,7 @@
 /// How an agent begins: anew, or with what programs kept of an earlier one.
 namespace verbatim::agent {
 
-Result<NodeDescription> Server::choose_identity() {
+Result<Node> Server::choose_identity() {
   const auto folders = config::config_folders();
   if (!folders) return std::unexpected(folders.error());
   const auto wanted = config::resolve(options_.node, *folders, options_.given);
@@ -72,7 +72,7 @@ Result<void> Server::recover(Incoming& rejoin) {
     }
   }
   // The node goes on under the interface's own MAC where it has it: see identify.
-  claims_.take_interface(slots_->node().interface);
+  claims_.take_interface(std::string(slots_->node().interface));
   look_at_port();
   return open_management_port();
 }

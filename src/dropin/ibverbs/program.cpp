@@ -22,7 +22,7 @@ namespace verbatim::dropin {
 namespace {
 
 static_assert(adapter::kProgramQueuePairsMax == 1u << agent::kLocalQpnBits);
-static_assert(adapter::kGidsMax >= agent::kGidsMax);
+static_assert(adapter::kGidsMax >= arena::kNodeGidsMax);
 
 /// The process's only global state: C entry points have no object that could have it. Never
 /// destroyed, because threads of the program may call while the process exits.
@@ -59,23 +59,19 @@ void in_child() {
   own.lock.unlock();
 }
 
-adapter::GidEntry gid_entry(const agent::NodeDescription& node, std::size_t index) {
-  return {.gid = node.gids[index].gid, .address = node.address_of(node.gids[index])};
-}
-
-void follow(const agent::NodeDescription& node, const std::vector<int>& sockets,
+void follow(const arena::Node& node, const std::vector<int>& sockets,
             adapter::Adapter& adapter) {
-  for (std::size_t i = adapter.node().gids.size(); i < node.gids.size(); ++i) {
-    const auto added = adapter.add_gid(gid_entry(node, i), sockets[node.gids[i].address]);
+  for (std::size_t i = adapter.port().gids().size(); i < node.gids.size(); ++i) {
+    const auto added = adapter.add_gid(node.gids[i], sockets[node.index_of(node.gids[i].address)]);
     if (added) continue;
     log(LogLevel::warn, "no GID for a new address: {}", added.error().text);
     break;  // A later one would get this one's index.
   }
   // Over iWARP the port has one GID, without an address.
-  adapter.port().change({.gids = adapter.node().is_iwarp ? 1 : gids_in_use(node),
-                         .is_present = node.port.is_present,
-                         .is_active = node.port.is_active,
-                         .active_mtu = agent::active_mtu(node)});
+  adapter.port().change({.gids = adapter.node().is_iwarp() ? 1 : gids_in_use(node),
+                         .is_present = node.network.is_present,
+                         .is_active = node.network.is_active,
+                         .active_mtu = arena::active_mtu(node)});
 }
 
 enum class Path : std::uint8_t { automatic, direct, wire };
@@ -168,7 +164,7 @@ Result<std::unique_ptr<Program>> join() {
   auto locks = agent::name_locks();
   if (!locks) return std::unexpected(locks.error());
   membership.locks = std::move(*locks);
-  membership.node = describe((*client)->node());
+  membership.node = (*client)->node();
   membership.first_qpn = agent::qpn_of((*client)->slot(), 0);
   membership.receive_sockets = (*client)->sockets();
   membership.event_fd = (*client)->fd();
@@ -178,13 +174,13 @@ Result<std::unique_ptr<Program>> join() {
   auto joined = std::make_unique<Program>();
   joined->client = std::move(*client);
   joined->adapter = std::move(*adapter);
-  const agent::NodeDescription own = joined->client->node();
+  const arena::Node own = joined->client->node();
   joined->usage = std::make_unique<Usage>(own.limits, own.enforces_memlock);
-  joined->firmware = own.firmware;
+  joined->firmware = own.firmware.view();
   const auto decorators = decorate_links(*joined->adapter);
   if (!decorators) return std::unexpected(decorators.error());
   joined->client->set_port_listener(
-      [program = joined.get(), decorators = *decorators](const agent::NodeDescription& node,
+      [program = joined.get(), decorators = *decorators](const arena::Node& node,
                                                          const std::vector<int>& sockets) {
         follow(node, sockets, *program->adapter);
         decorators->follow_port();
@@ -200,22 +196,10 @@ const Program* current_program() {
 
 }  // namespace
 
-adapter::NodeDescription describe(const agent::NodeDescription& node) {
-  adapter::NodeDescription own{.name = node.name,
-                               .guid = node.guid,
-                               .mac = node.mac,
-                               .interface = node.interface,
-                               .interface_index = node.interface_index,
-                               .version = roce_version(node.addresses.front()),
-                               .is_iwarp = node.protocol == agent::WireProtocol::iwarp};
-  for (std::size_t i = 0; i < node.gids.size(); ++i) own.gids.push_back(gid_entry(node, i));
-  return own;
-}
-
-std::uint32_t gids_in_use(const agent::NodeDescription& node) {
+std::uint32_t gids_in_use(const arena::Node& node) {
   std::uint32_t bits = 0;
   for (std::size_t i = 0; i < node.gids.size(); ++i) {
-    if (node.port.has(node.gids[i].address)) bits |= 1u << i;
+    if (node.is_valid(node.gids[i])) bits |= 1u << i;
   }
   return bits;
 }
@@ -240,7 +224,7 @@ Result<Program*> program() {
   return own.program;
 }
 
-Result<agent::NodeDescription> agent_node() {
+Result<arena::Node> agent_node() {
   // Without the lock: handlers of the agent's messages take it.
   if (const Program* const joined = current_program()) return joined->client->node();
   const auto options = agent::AgentOptions::from_environment();

@@ -47,7 +47,7 @@ void keep_iwarp(ibv_device_attr_ex& attributes) {
 int to_int(std::uint32_t limit) { return static_cast<int>(limit); }
 
 ibv_device_attr device_attributes(const Program& program) {
-  const adapter::NodeDescription& node = program.adapter->node();
+  const arena::Node& node = program.adapter->node();
   ibv_device_attr attributes{};
   std::strncpy(attributes.fw_ver, program.firmware.c_str(), sizeof attributes.fw_ver - 1);
   attributes.node_guid = to_big_endian(node.guid);
@@ -88,7 +88,7 @@ ibv_device_attr device_attributes(const Program& program) {
   attributes.local_ca_ack_delay =
       15;  // 4.096 us << 15: a busy machine may delay a thread this long.
   attributes.phys_port_cnt = 1;
-  if (node.is_iwarp) keep_iwarp(attributes);
+  if (node.is_iwarp()) keep_iwarp(attributes);
   return attributes;
 }
 
@@ -132,7 +132,7 @@ ibv_mtu max_mtu(const config::DeviceLimits& limits) {
 
 PortAttributes port_attributes(const Program& program) {
   const adapter::PortState state = program.adapter->port().state();
-  const adapter::NodeDescription& node = program.adapter->node();
+  const arena::Node& node = program.adapter->node();
   const config::DeviceLimits& limits = program.usage->limits();
   ibv_port_attr port{};
   port.state = state.is_active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
@@ -140,7 +140,7 @@ PortAttributes port_attributes(const Program& program) {
   port.active_mtu = static_cast<ibv_mtu>(raw(state.active_mtu));
   port.gid_tbl_len = static_cast<int>(gid_table_length(node));
   port.port_cap_flags = IBV_PORT_CM_SUP;
-  if (!node.is_iwarp) port.port_cap_flags |= IBV_PORT_IP_BASED_GIDS;
+  if (!node.is_iwarp()) port.port_cap_flags |= IBV_PORT_IP_BASED_GIDS;
   port.max_msg_sz = Limits::message_bytes;
   port.pkey_tbl_len = 1;
   port.max_vl_num = 1;
@@ -148,7 +148,7 @@ PortAttributes port_attributes(const Program& program) {
   port.active_speed = kSpeedEdr;
   port.phys_state = state.is_active ? kPhysicalStateLinkUp : kPhysicalStateDisabled;
   port.link_layer = IBV_LINK_LAYER_ETHERNET;
-  port.flags = node.is_iwarp ? std::uint8_t{0} : std::uint8_t{IBV_QPF_GRH_REQUIRED};
+  port.flags = node.is_iwarp() ? std::uint8_t{0} : std::uint8_t{IBV_QPF_GRH_REQUIRED};
   const std::uint32_t active_speed_ex = kSpeedEdr;
   PortAttributes attributes{};
   std::memcpy(attributes.data(), &port, sizeof port);
@@ -212,7 +212,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   all.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
   all.max_dm_size = adapter::DeviceMemory::kBytesMax;
   add_on_demand_paging(all);
-  if (from(context).adapter().node().is_iwarp) keep_iwarp(all);
+  if (from(context).adapter().node().is_iwarp()) keep_iwarp(all);
   copy_attributes(all, attributes, size);
   return 0;
 }
