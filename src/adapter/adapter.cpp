@@ -49,8 +49,7 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
           *progress, [this](const Gid& group) { return packets_.join(group); },
           [this](const Gid& group) { packets_.leave(group); }),
       delivery_(*numbers_, multicast_, *progress, arena_->header().port_counters),
-      packets_(*progress, delivery_, arena_->header().port_counters, port_,
-               node().interface_index),
+      packets_(*progress, delivery_, arena_->header().port_counters, port_, node().interface_index),
       steering_(*progress,
                 [this](Qpn target, const SteeredFrame& frame) {
                   QueuePair* const queue_pair = numbers_->find(target);

@@ -13,7 +13,8 @@ Result<void> Adapter::send_management(const SocketAddress& source, const SocketA
                                       wire::MadSpan mad) {
   const auto gids = port_.gids();
   const auto own = std::ranges::find_if(gids, [&](const GidEntry& entry) {
-    return same_ip(entry.address, source) && roce_version(entry.address) == node().connection_version();
+    return same_ip(entry.address, source) &&
+           roce_version(entry.address) == node().connection_version();
   });
   if (own == gids.end()) {
     return refuse(EADDRNOTAVAIL, fmt::format("{} is no address of this node", source.ip_text()));

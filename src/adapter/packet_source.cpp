@@ -93,8 +93,8 @@ void PacketSource::on_frame(const link::ReceivedDatagrams& frame, const Gid& gro
   const auto packet = wire::decode_grh_packet(frame.bytes);
   const auto from =
       packet ? resolve_gid(packet->grh.source, interface_index_) : refuse(EPROTO, "no GRH");
-  const auto to = packet ? resolve_gid(packet->grh.destination, interface_index_)
-                         : refuse(EPROTO, "no GRH");
+  const auto to =
+      packet ? resolve_gid(packet->grh.destination, interface_index_) : refuse(EPROTO, "no GRH");
   if (!from || !to) return counters_.malformed.add();
   on_datagrams({.source = from->with_port(0),
                 .destination = to->with_port(0),

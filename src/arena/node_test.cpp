@@ -7,7 +7,9 @@
 namespace verbatim::arena {
 namespace {
 
-SocketAddress address(std::uint8_t last) { return SocketAddress::ipv4({10, 0, 0, last}, kRocePort); }
+SocketAddress address(std::uint8_t last) {
+  return SocketAddress::ipv4({10, 0, 0, last}, kRocePort);
+}
 
 Node node() {
   Node node;

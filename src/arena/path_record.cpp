@@ -13,6 +13,14 @@ void set_address(PathRecord& record, const SocketAddress& address) {
   record.port = address.port();
 }
 
+SocketAddress address_of(const PathRecord& record) {
+  const auto& b = record.destination.bytes;
+  if (!record.destination.is_ipv4_mapped()) {
+    return SocketAddress::ipv6(b, record.port, record.scope_id);
+  }
+  return SocketAddress::ipv4({b[12], b[13], b[14], b[15]}, record.port);
+}
+
 void set_route(PathRecord& record, const GlobalRoute& grh) {
   record.flow_label = grh.flow_label;
   record.traffic_class = grh.traffic_class;
@@ -70,9 +78,8 @@ PathRecord record_of(const Path& path) {
 
 Result<Path> path_of(const PathRecord& record) {
   if (record.kind == PathKind::infiniband) return infiniband_path_of(record);
-  const auto resolved = resolve_gid(record.destination, record.scope_id);
-  if (!resolved) return std::unexpected(resolved.error());
-  const SocketAddress address = resolved->with_port(record.port);
+  if (record.destination.is_zero()) return refuse(EINVAL, "the record holds no destination");
+  const SocketAddress address = address_of(record);
   switch (record.kind) {
     case PathKind::roce_v1:
       return RoceV1Path{address, route_of(record)};

@@ -41,7 +41,7 @@ struct PathRecord {
 static_assert(std::is_standard_layout_v<PathRecord> && sizeof(PathRecord) == 36);
 
 PathRecord record_of(const Path& path);
-/// EINVAL if the record has no kind or its destination is no address: another program wrote it.
+/// EINVAL if the record has no kind or no destination: another program wrote it.
 Result<Path> path_of(const PathRecord& record);
 
 }  // namespace verbatim::arena

@@ -28,9 +28,11 @@ TEST(PathRecord, HoldsEachKindOfPath) {
   }
 }
 
-TEST(PathRecord, ALinkLocalDestinationHasItsScope) {
-  const auto address = SocketAddress::parse("fe80::1%2", kRocePort).value();
-  EXPECT_EQ(address_of(path_of(record_of(roce_path(address))).value()), address);
+TEST(PathRecord, ALinkLocalDestinationIsItself) {
+  for (const char* const text : {"fe80::1%2", "fe80::aff:fe00:2%3"}) {  // The GID of 10.0.0.2, too.
+    const auto address = SocketAddress::parse(text, kRocePort).value();
+    EXPECT_EQ(address_of(path_of(record_of(roce_path(address))).value()), address);
+  }
 }
 
 TEST(PathRecord, WhatIsNoPathIsRefused) {

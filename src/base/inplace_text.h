@@ -19,8 +19,7 @@ class InplaceText {
   static constexpr std::size_t capacity() { return N; }
   constexpr InplaceText() = default;
   template <typename Text>
-    requires(std::convertible_to<const Text&, std::string_view> &&
-             !std::same_as<Text, InplaceText>)
+    requires(std::convertible_to<const Text&, std::string_view> && !std::same_as<Text, InplaceText>)
   constexpr InplaceText(const Text& text) {  // NOLINT(google-explicit-constructor)
     std::ranges::copy(std::string_view(text).substr(0, N), bytes_.begin());
   }

@@ -61,8 +61,7 @@ int check_file(const std::string& path) {
 }
 
 /// Returns, in words, how a running node differs from `wanted`.
-std::vector<std::string> differences(const config::NodeConfig& wanted,
-                                     const agent::Node& node) {
+std::vector<std::string> differences(const config::NodeConfig& wanted, const agent::Node& node) {
   std::vector<std::string> found;
   const auto add = [&found](std::string_view key, std::string_view running) {
     found.push_back(fmt::format("{} {}", key, running));

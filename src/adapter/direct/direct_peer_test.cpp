@@ -37,7 +37,8 @@ TEST_F(DirectPeers, AProgramThatLacksTheQueuePairIsAskedForAnew) {
               a.adapter->peers().find_peer(b.adapter->port().gids()[1].address, Qpn(number)));
   }
   EXPECT_EQ(1, a.questions);
-  EXPECT_NE(nullptr, a.adapter->peers().find_peer(b.adapter->port().gids()[1].address, Qpn(number)));
+  EXPECT_NE(nullptr,
+            a.adapter->peers().find_peer(b.adapter->port().gids()[1].address, Qpn(number)));
   EXPECT_EQ(2, a.questions);
 }
 

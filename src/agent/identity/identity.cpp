@@ -166,8 +166,8 @@ void add_device(Node& node, const config::NodeConfig& wanted) {
 }  // namespace
 
 Result<Node> identify(const std::string& name, const config::NodeConfig& wanted,
-                                 const std::vector<Interface>& interfaces,
-                                 const MayBeInterface& may_be_interface) {
+                      const std::vector<Interface>& interfaces,
+                      const MayBeInterface& may_be_interface) {
   Node node;
   node.name = name;
   const auto chosen = choose_addresses(name, wanted, interfaces);

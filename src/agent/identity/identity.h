@@ -23,8 +23,8 @@ using MayBeInterface = std::function<bool(const Interface&)>;
 /// address), ENODEV (no such interface), EINVAL (no unicast address, or twice the same), ENOSPC
 /// (more than kAddressesMax).
 Result<Node> identify(const std::string& node, const config::NodeConfig& wanted,
-                                 const std::vector<Interface>& interfaces,
-                                 const MayBeInterface& may_be_interface);
+                      const std::vector<Interface>& interfaces,
+                      const MayBeInterface& may_be_interface);
 
 /// The node with its addresses and GIDs in these versions, those of one address side by side. A
 /// link-local GID that stands for an IPv4 address is of version 2: frames carry the GID itself.

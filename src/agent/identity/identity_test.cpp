@@ -28,7 +28,7 @@ const Interface kEthernet{.name = "eth0",
 std::vector<Interface> both() { return {kLoopback, kEthernet}; }
 
 Node node(const std::string& name, std::string_view wanted,
-                     const std::vector<Interface>& interfaces, bool may_be_interface = true) {
+          const std::vector<Interface>& interfaces, bool may_be_interface = true) {
   auto result = identify(name, {.addresses = parse_addresses(wanted).value()}, interfaces,
                          [=](const Interface&) { return may_be_interface; });
   EXPECT_TRUE(result) << result.error().text;
@@ -153,8 +153,7 @@ TEST(Identity, GidsOfTwoVersionsStandSideBySide) {
                                "fe80::5054:ff:fe01:203 by fe80::5054:ff:fe01:203%4",
                                "::ffff:10.0.0.5 by 10.0.0.5", "::ffff:10.0.0.5 by 10.0.0.5"}));
   for (std::uint32_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(roce_version(two->gids[i].address),
-              i % 2 == 0 ? RoceVersion::v1 : RoceVersion::v2);
+    EXPECT_EQ(roce_version(two->gids[i].address), i % 2 == 0 ? RoceVersion::v1 : RoceVersion::v2);
   }
   EXPECT_EQ(versions_of(two->addresses), (RoceVersions{RoceVersion::v1, RoceVersion::v2}));
 }

@@ -63,8 +63,7 @@ bool write_device(const fs::path& root, const Node& node, const PortTotals& tota
   }
   fs::create_directories(device / "drivers/verbatim");
   link(device / "driver", "drivers/verbatim");
-  link(device / "net" / node.interface.view(),
-       fs::path("/sys/class/net") / node.interface.view());
+  link(device / "net" / node.interface.view(), fs::path("/sys/class/net") / node.interface.view());
   link(adapter / "device", "../..");
   link(uverbs / "device", "../..");
   return written;
@@ -83,8 +82,7 @@ bool write_classes(const fs::path& root, std::string_view name) {
 
 }  // namespace
 
-Result<void> write_view(const std::string& folder, const Node& node,
-                        const PortTotals& totals) {
+Result<void> write_view(const std::string& folder, const Node& node, const PortTotals& totals) {
   const std::string fresh = folder + ".new";
   try {
     fs::remove_all(fresh);
@@ -102,8 +100,7 @@ Result<void> write_view(const std::string& folder, const Node& node,
   return {};
 }
 
-void show_counters(const std::string& folder, const Node& node,
-                   const PortTotals& totals) {
+void show_counters(const std::string& folder, const Node& node, const PortTotals& totals) {
   const fs::path adapter = fs::path(folder) / kDevice / "infiniband" / node.device.view();
   const fs::path fresh =
       fs::path(folder) / "counter.new";  // Outside of the folder that readers list.

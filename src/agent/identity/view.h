@@ -11,11 +11,9 @@
 namespace verbatim::agent {
 
 /// Writes the view anew and puts it in place of an older one in one step.
-Result<void> write_view(const std::string& folder, const Node& node,
-                        const PortTotals& totals = {});
+Result<void> write_view(const std::string& folder, const Node& node, const PortTotals& totals = {});
 /// Replaces the counters of the view, each file in one step. Does nothing if there is no view.
-void show_counters(const std::string& folder, const Node& node,
-                   const PortTotals& totals);
+void show_counters(const std::string& folder, const Node& node, const PortTotals& totals);
 void remove_view(const std::string& folder);
 
 }  // namespace verbatim::agent

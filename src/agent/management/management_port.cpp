@@ -6,8 +6,7 @@
 
 namespace verbatim::agent {
 
-Result<ManagementPort> ManagementPort::create(const Node& node,
-                                              std::span<const UniqueFd> sockets) {
+Result<ManagementPort> ManagementPort::create(const Node& node, std::span<const UniqueFd> sockets) {
   ManagementPort port;
   port.receiver_ = std::make_shared<link::UdpReceiver>();
   port.interface_index_ = node.interface_index;

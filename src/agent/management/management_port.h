@@ -19,8 +19,7 @@ using mad::Mad;
 class ManagementPort {
  public:
   /// The sockets, one for each of the node's addresses, are borrowed.
-  static Result<ManagementPort> create(const Node& node,
-                                       std::span<const UniqueFd> sockets);
+  static Result<ManagementPort> create(const Node& node, std::span<const UniqueFd> sockets);
 
   std::vector<int> fds() const;
   /// One address more.

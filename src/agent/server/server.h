@@ -64,7 +64,7 @@ class Server {
     int bindings_of = -1;                 // Such a connection: whose it is.
     UniqueFd room;                        // A program's: keeps a number free for its `bindings`.
     bool is_surplus = false;              // Accepted with a spare descriptor: it gets one answer.
-    NetworkState announced_port;             // What a program knows of the node's port,
+    NetworkState announced_port;          // What a program knows of the node's port,
     std::size_t announced_addresses = 0;  // and of how many of its addresses it has sockets.
   };
 

@@ -30,8 +30,7 @@ Json node_json(const Node& node) {
   for (const auto& address : node.addresses) json["addresses"].push_back(address.ip_text());
   json["gids"] = Json::array();
   for (const auto& entry : node.gids) {
-    json["gids"].push_back(
-        {{"gid", gid_text(entry.gid)}, {"address", entry.address.ip_text()}});
+    json["gids"].push_back({{"gid", gid_text(entry.gid)}, {"address", entry.address.ip_text()}});
   }
   return json;
 }

@@ -14,7 +14,8 @@ namespace {
 
 Node test_node() {
   const auto address = SocketAddress::parse("127.79.0.1", kRocePort).value();
-  return {.name = "a", .interface = "lo", .addresses = {address}, .gids = {{gid_of(address), address}}};
+  return {
+      .name = "a", .interface = "lo", .addresses = {address}, .gids = {{gid_of(address), address}}};
 }
 
 class SlotsTest : public testing::Test {

@@ -59,8 +59,7 @@ void in_child() {
   own.lock.unlock();
 }
 
-void follow(const arena::Node& node, const std::vector<int>& sockets,
-            adapter::Adapter& adapter) {
+void follow(const arena::Node& node, const std::vector<int>& sockets, adapter::Adapter& adapter) {
   for (std::size_t i = adapter.port().gids().size(); i < node.gids.size(); ++i) {
     const auto added = adapter.add_gid(node.gids[i], sockets[node.index_of(node.gids[i].address)]);
     if (added) continue;
@@ -179,12 +178,11 @@ Result<std::unique_ptr<Program>> join() {
   joined->firmware = own.firmware.view();
   const auto decorators = decorate_links(*joined->adapter);
   if (!decorators) return std::unexpected(decorators.error());
-  joined->client->set_port_listener(
-      [program = joined.get(), decorators = *decorators](const arena::Node& node,
-                                                         const std::vector<int>& sockets) {
-        follow(node, sockets, *program->adapter);
-        decorators->follow_port();
-      });
+  joined->client->set_port_listener([program = joined.get(), decorators = *decorators](
+                                        const arena::Node& node, const std::vector<int>& sockets) {
+    follow(node, sockets, *program->adapter);
+    decorators->follow_port();
+  });
   return joined;
 }
 

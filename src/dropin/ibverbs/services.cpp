@@ -183,8 +183,8 @@ int set_connection(std::uint32_t entry, const VerbatimConnection* connection) {
     record.local_id = connection->local_id;
     record.remote_id = connection->remote_id;
     record.remote_qpn = connection->remote_qpn;
-    record.path = arena::record_of(roce_path(config::of_version(
-        load(connection->remote), program.client->node().connection_version())));
+    record.path = arena::record_of(roce_path(
+        config::of_version(load(connection->remote), program.client->node().connection_version())));
     record.state.store(
         connection->is_established ? ConnectionRecord::kEstablished : ConnectionRecord::kConnecting,
         std::memory_order_release);

@@ -68,8 +68,7 @@ Result<Received> parse(const ibv_grh& grh) {
 }
 
 /// Returns the GID index from which to answer. A datagram to a group does not name one.
-std::optional<std::uint8_t> answering_index(const adapter::Port& port,
-                                            const Received& received) {
+std::optional<std::uint8_t> answering_index(const adapter::Port& port, const Received& received) {
   if (!received.destination.is_multicast()) {
     return gid_index_of(port, received.destination, received.version);
   }

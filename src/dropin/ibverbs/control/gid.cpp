@@ -37,9 +37,9 @@ ibv_gid_entry describe(adapter::Adapter& adapter, std::uint32_t index) {
   return {.gid = to_verbs(entry.gid),
           .gid_index = index,
           .port_num = 1,
-          .gid_type = std::uint32_t{roce_version(entry.address) == RoceVersion::v1
-                                        ? IBV_GID_TYPE_ROCE_V1
-                                        : IBV_GID_TYPE_ROCE_V2},
+          .gid_type =
+              std::uint32_t{roce_version(entry.address) == RoceVersion::v1 ? IBV_GID_TYPE_ROCE_V1
+                                                                           : IBV_GID_TYPE_ROCE_V2},
           .ndev_ifindex = node.interface_index};
 }
 
