@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "arena/flat_path.h"
 #include "arena/node.h"
-#include "arena/path_record.h"
 #include "base/assert.h"
 
 namespace {
@@ -13,12 +13,12 @@ namespace {
 using namespace verbatim;
 
 void path(const std::uint8_t* data, std::size_t size) {
-  arena::PathRecord record;
+  arena::FlatPath record;
   if (size < sizeof record) return;
   std::memcpy(static_cast<void*>(&record), data, sizeof record);
   const auto path = arena::path_of(record);
   if (!path) return;
-  const auto again = arena::path_of(arena::record_of(*path));
+  const auto again = arena::path_of(arena::flat_path_of(*path));
   VERBATIM_ASSERT(again && same_source(*path, *again) && path_text(*path) == path_text(*again));
 }
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "arena/offset.h"
-#include "arena/path_record.h"
+#include "arena/flat_path.h"
 #include "arena/receive_ring.h"
 #include "arena/xrc_queue.h"
 #include "base/os/process_token.h"

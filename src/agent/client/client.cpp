@@ -204,7 +204,9 @@ void AgentClient::on_message(Incoming& message) {
   const std::lock_guard guard(events_lock_);
   if (const auto mad = message.as<MadMessage>()) {
     if (!agent_events_.on_mad || mad->address >= node_.addresses.size()) return;
-    agent_events_.on_mad({.source = from_record(mad->source),
+    const auto source = arena::path_of(mad->source);
+    if (!source) return log(LogLevel::warn, "a datagram from nowhere: {}", source.error().text);
+    agent_events_.on_mad({.source = *source,
                           .destination = node_.addresses[mad->address],
                           .source_qpn = Qpn(mad->source_qpn),
                           .pkey_index = mad->pkey_index,

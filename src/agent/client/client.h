@@ -16,6 +16,7 @@
 #include "agent/protocol/node.h"
 #include "base/error.h"
 #include "base/net/address.h"
+#include "base/net/path.h"
 #include "base/os/timer_fd.h"
 #include "base/os/unique_fd.h"
 
@@ -27,7 +28,7 @@ struct Incoming;
 /// A management datagram that the agent has passed on: it was sent to the program's queue pair 1,
 /// as it were.
 struct ReceivedMad {
-  SocketAddress source;
+  Path source;
   SocketAddress destination;  // Of the node's addresses.
   Qpn source_qpn;
   std::uint16_t pkey_index = 0;

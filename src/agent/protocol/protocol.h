@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agent/protocol/node.h"
+#include "arena/flat_path.h"
 #include "base/error.h"
 #include "base/os/unique_fd.h"
 
@@ -195,7 +196,7 @@ struct MadMessage {
   static constexpr MessageType kType = MessageType::mad;
   Header header{.type = kType};
   std::uint32_t address = 0;  // Of the node's: which one it was sent to.
-  AddressRecord source;       // With the port that it came from.
+  arena::FlatPath source;
   std::uint32_t source_qpn = 0;
   std::uint16_t pkey_index = 0;
   std::array<std::byte, kMadBytes> bytes{};

@@ -79,7 +79,7 @@ void set_events(const VerbatimEvents* events) {
       {.on_mad =
            [events](const agent::ReceivedMad& mad) {
              sockaddr_storage source, destination;
-             store(mad.source, source);
+             store(address_of(mad.source), source);
              store(mad.destination, destination);
              events->on_mad(reinterpret_cast<const sockaddr*>(&source),
                             reinterpret_cast<const sockaddr*>(&destination), mad.bytes.data());
@@ -183,7 +183,7 @@ int set_connection(std::uint32_t entry, const VerbatimConnection* connection) {
     record.local_id = connection->local_id;
     record.remote_id = connection->remote_id;
     record.remote_qpn = connection->remote_qpn;
-    record.path = arena::record_of(roce_path(
+    record.path = arena::flat_path_of(roce_path(
         config::of_version(load(connection->remote), program.client->node().connection_version())));
     record.state.store(
         connection->is_established ? ConnectionRecord::kEstablished : ConnectionRecord::kConnecting,

@@ -1,4 +1,4 @@
-#include "arena/path_record.h"
+#include "arena/flat_path.h"
 
 #include <cerrno>
 
@@ -7,13 +7,13 @@
 namespace verbatim::arena {
 namespace {
 
-void set_address(PathRecord& record, const SocketAddress& address) {
+void set_address(FlatPath& record, const SocketAddress& address) {
   record.destination = gid_of(address);
   record.scope_id = address.scope_id();
   record.port = address.port();
 }
 
-SocketAddress address_of(const PathRecord& record) {
+SocketAddress address_of(const FlatPath& record) {
   const auto& b = record.destination.bytes;
   if (!record.destination.is_ipv4_mapped()) {
     return SocketAddress::ipv6(b, record.port, record.scope_id);
@@ -21,20 +21,20 @@ SocketAddress address_of(const PathRecord& record) {
   return SocketAddress::ipv4({b[12], b[13], b[14], b[15]}, record.port);
 }
 
-void set_route(PathRecord& record, const GlobalRoute& grh) {
+void set_route(FlatPath& record, const GlobalRoute& grh) {
   record.flow_label = grh.flow_label;
   record.traffic_class = grh.traffic_class;
   record.hop_limit = grh.hop_limit;
 }
 
-GlobalRoute route_of(const PathRecord& record) {
+GlobalRoute route_of(const FlatPath& record) {
   return {.destination = record.destination,
           .flow_label = record.flow_label,
           .traffic_class = record.traffic_class,
           .hop_limit = record.hop_limit};
 }
 
-InfinibandPath infiniband_path_of(const PathRecord& record) {
+InfinibandPath infiniband_path_of(const FlatPath& record) {
   InfinibandPath path{.dlid = Lid{record.dlid},
                       .slid = Lid{record.slid},
                       .service_level = record.service_level,
@@ -54,8 +54,8 @@ PathKind kind_of(const Path& path) {
                     path);
 }
 
-PathRecord record_of(const Path& path) {
-  PathRecord record{.kind = kind_of(path)};
+FlatPath flat_path_of(const Path& path) {
+  FlatPath record{.kind = kind_of(path)};
   std::visit(Overloaded{[&](const InfinibandPath& infiniband) {
                           record.dlid = static_cast<std::uint16_t>(infiniband.dlid);
                           record.slid = static_cast<std::uint16_t>(infiniband.slid);
@@ -76,7 +76,7 @@ PathRecord record_of(const Path& path) {
   return record;
 }
 
-Result<Path> path_of(const PathRecord& record) {
+Result<Path> path_of(const FlatPath& record) {
   if (record.kind == PathKind::infiniband) return infiniband_path_of(record);
   if (record.destination.is_zero()) return refuse(EINVAL, "the record holds no destination");
   const SocketAddress address = address_of(record);
