@@ -71,6 +71,7 @@ Result<std::unique_ptr<CaptureRing>> CaptureRing::create(std::size_t capacity) {
 }
 
 void CaptureRing::put(std::uint64_t at, const void* bytes, std::size_t count) {
+  if (count == 0) return;  // As in CaptureReader::get.
   const std::size_t start = at % capacity_;
   const std::size_t to_end = std::min(count, capacity_ - start);
   std::memcpy(mapping_.data() + start, bytes, to_end);
@@ -125,6 +126,7 @@ Result<CaptureReader> CaptureReader::open(UniqueFd fd) {
 }
 
 void CaptureReader::get(std::uint64_t at, void* bytes, std::size_t count) const {
+  if (count == 0) return;  // `bytes` may be null then, which memcpy does not allow.
   const std::size_t start = at % capacity_;
   const std::size_t to_end = std::min(count, capacity_ - start);
   std::memcpy(bytes, mapping_.data() + start, to_end);
