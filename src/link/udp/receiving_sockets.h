@@ -36,10 +36,9 @@ class ReceivingSockets {
   std::size_t receive(OnDatagrams on_datagrams) {
     std::size_t received = 0;
     for (const auto& [socket, group] : sockets_) {
-      received +=
-          buffers_->receive(socket, [&, &group = group](const ReceivedDatagrams& datagrams) {
-            on_datagrams(datagrams, group);
-          });
+      received += buffers_->receive(socket, [&, &of = group](const ReceivedDatagrams& datagrams) {
+        on_datagrams(datagrams, of);
+      });
     }
     return received;
   }
