@@ -243,6 +243,7 @@ Result<FaultPlan> FaultPlan::parse(std::string_view text) {
                   "delay and reorder act on what a node sends: leave 'direction' out, and tell it "
                   "the peer's node instead");
   }
+  if (plan.is_off()) return FaultPlan{};  // Rates of 0, whatever else the text says.
   return plan;
 }
 

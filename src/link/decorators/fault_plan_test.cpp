@@ -41,6 +41,10 @@ TEST(FaultPlan, ReadsAllThatItWrites) {
   }
 }
 
+TEST(FaultPlan, OneWithoutFaultsIsOffWhateverItSays) {
+  EXPECT_EQ(FaultPlan::parse("loss=0%,seed=7,direction=both").value(), FaultPlan{});
+}
+
 TEST(FaultPlan, TimesMayHaveFractions) {
   EXPECT_EQ(plan_of("delay=1.5ms").delay_max, 1'500 * kMicrosecond);
   EXPECT_EQ(plan_of("delay=0.25us..1us").delay_min, 250u);
