@@ -45,7 +45,8 @@ struct ManagementDatagram {
   Qpn source_qpn;
 };
 
-/// Returns the MAD of a packet; nothing if the packet is for another queue pair or key, or is no MAD.
+/// Returns the MAD of a packet; nothing if the packet is for another queue pair or key, or is no
+/// MAD.
 std::optional<ManagementDatagram> management_datagram_of(const Packet& packet);
 
 }  // namespace verbatim::wire
