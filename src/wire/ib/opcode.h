@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 /// The transport opcodes as one table, which RC, UC, UD and XRC share (IBA volume 1, table 38, and
 /// annex A19 for FLUSH and ATOMIC WRITE).
@@ -40,6 +42,18 @@ enum Header : std::uint16_t {
   kFeth = 256,
 };
 
+/// The size of all these headers together, by their bits.
+inline constexpr std::array<std::uint8_t, 512> kHeaderBytes = [] {
+  constexpr std::uint8_t kSizes[] = {8, 16, 28, 4, 8, 4, 4, 4, 4};  // In the order of `Header`.
+  std::array<std::uint8_t, 512> table{};
+  for (std::size_t headers = 0; headers < table.size(); ++headers) {
+    for (std::size_t bit = 0; bit < std::size(kSizes); ++bit) {
+      if ((headers >> bit & 1) != 0) table[headers] += kSizes[bit];
+    }
+  }
+  return table;
+}();
+
 struct OpcodeInfo {
   bool known = false;
   Service service{};
@@ -57,11 +71,7 @@ struct OpcodeInfo {
     return position == Position::last || position == Position::only;
   }
   /// Returns the size of the extended headers.
-  constexpr std::uint32_t header_bytes() const {
-    return (has(kDeth) ? 8u : 0u) + (has(kReth) ? 16u : 0u) + (has(kAtomicEth) ? 28u : 0u) +
-           (has(kAeth) ? 4u : 0u) + (has(kAtomicAckEth) ? 8u : 0u) + (has(kImmediate) ? 4u : 0u) +
-           (has(kIeth) ? 4u : 0u) + (has(kXrcEth) ? 4u : 0u) + (has(kFeth) ? 4u : 0u);
-  }
+  constexpr std::uint32_t header_bytes() const { return kHeaderBytes[headers]; }
 };
 
 enum class Opcode : std::uint8_t {};
