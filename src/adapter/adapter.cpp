@@ -71,6 +71,7 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
                     .streams = streams_,
                     .find_route = [this](const port::AddressVector& vector,
                                          Qpn to) { return resolve(vector, to); },
+                    .await_room = [this](Task& task) { delivery_.await_room(task); },
                     .is_iwarp = node().is_iwarp,
                     .has_direct_path = membership_.memory != nullptr,
                     .only_direct = membership_.only_direct,
@@ -210,6 +211,7 @@ void Adapter::destroy_flow(FlowTable::RuleId rule) {
 // Addresses.
 
 Result<void> Adapter::link_gid(const port::GidEntry& entry, int receive_socket) {
+  if (membership_.infiniband != nullptr) return link_infiniband(entry);
   if (link::Stack* const known = port().links_of(entry.address)) {
     port().add_gid(entry, *known);
     return {};
@@ -219,6 +221,14 @@ Result<void> Adapter::link_gid(const port::GidEntry& entry, int receive_socket) 
   if (!link) return std::unexpected(link.error());
   if (auto heard = listen((*link)->descriptors()); !heard) return heard;
   progress_->between_passes([&] { port().add_gid(entry, std::move(*link)); });
+  return {};
+}
+
+/// The first GID of an InfiniBand port. The others find its link by their empty address.
+Result<void> Adapter::link_infiniband(const port::GidEntry& entry) {
+  port().set_lid(membership_.lid);
+  if (auto heard = listen(membership_.infiniband->descriptors()); !heard) return heard;
+  progress_->between_passes([&] { port().add_gid(entry, std::move(membership_.infiniband)); });
   return {};
 }
 
@@ -259,7 +269,7 @@ Result<Destination> Adapter::resolve(const port::AddressVector& vector) {
     const auto found = resolve(vector, Qpn{});
     if (!found) return std::unexpected(found.error());
   }
-  return Destination{address_of(*path), vector.dest_gid, vector};
+  return Destination{*path, vector.dest_gid, vector};
 }
 
 }  // namespace verbatim::adapter

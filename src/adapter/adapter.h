@@ -153,6 +153,7 @@ class Adapter final : private Visited {
   bool is_target_elsewhere(Qpn qpn, const XrcFile& file);
   /// The port's next GID: GIDs of one address share its link, which receives from the socket.
   Result<void> link_gid(const port::GidEntry& entry, int receive_socket);
+  Result<void> link_infiniband(const port::GidEntry& entry);
   /// The background thread wakes for what comes over these.
   Result<void> listen(std::span<const int> descriptors);
   Result<void> join(const Gid& group);

@@ -49,6 +49,17 @@ struct TestNode {
     adapter = std::move(*Adapter::create(std::move(arena), std::move(membership)));
     pd = *adapter->memory().allocate_pd();
   }
+  /// With an InfiniBand port.
+  TestNode(std::uint32_t first_qpn, Lid lid, const Gid& gid, std::unique_ptr<link::Link> link) {
+    Membership membership;
+    membership.node = {.name = "test", .guid = 1, .gids = {{gid, {}}}};
+    membership.first_qpn = Qpn(first_qpn);
+    membership.infiniband = std::move(link);
+    membership.lid = lid;
+    membership.locks = NameLocks(locks_path());
+    adapter = std::move(*Adapter::create(std::move(*Arena::create()), std::move(membership)));
+    pd = *adapter->memory().allocate_pd();
+  }
   void add_gid(std::uint8_t last_byte) {
     const auto address = own_address(last_byte);
     second_socket = socket_at(address);
@@ -136,6 +147,14 @@ struct Side {
     return {address(offset), length, raw(key)};
   }
 
+  port::AddressVector vector_to(const Side& peer, std::uint8_t gid_index) const {
+    const Adapter& there = *peer.node.adapter;
+    return {.dest_gid = there.node().gids[gid_index].gid,
+            .dlid = there.membership().lid,
+            .source_gid_index = gid_index,
+            .is_global = has_grh};
+  }
+
   void connect(const Side& peer, Mtu mtu = Mtu::k4096, std::uint8_t gid_index = 1) {
     constexpr std::uint32_t kAccess =
         region::kRemoteWrite | region::kRemoteRead | region::kRemoteAtomic;
@@ -150,8 +169,7 @@ struct Side {
     attributes.dest_qpn = peer.qp->number();
     attributes.max_dest_rd_atomic = 4;
     attributes.min_rnr_timer = 1;
-    attributes.address.dest_gid = peer.node.adapter->node().gids[gid_index].gid;
-    attributes.address.source_gid_index = gid_index;
+    attributes.address = vector_to(peer, gid_index);
     const auto moved =
         qp->modify(attributes, kState | kAddressVector | kPathMtu | kDestQpn | kReceivePsn |
                                    (rc ? kMaxDestRdAtomic | kMinRnrTimer : 0u));
@@ -200,8 +218,9 @@ struct Side {
   MemoryKey key{};
   QueuePair* qp = nullptr;
   std::uint64_t posted = 0;
-  std::uint8_t timeout = 14;  // Of `connect`, as is the next.
+  std::uint8_t timeout = 14;  // Of `connect`, as are the next two.
   std::uint8_t rnr_retry = 7;
+  bool has_grh = true;  // InfiniBand: packets begin with LRH and GRH.
 };
 
 struct AdapterPair : testing::Test {

@@ -1,5 +1,6 @@
 #include "adapter/delivery.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include "adapter/multicast.h"
@@ -55,6 +56,22 @@ void Delivery::on_packets(std::span<const wire::Packet> packets, const Path& fro
       counters_.dropped_no_qp.add();
     }
   }
+}
+
+void Delivery::await_room(Task& task) {
+  const std::lock_guard guard(lock_);
+  if (std::ranges::find(awaiting_, &task) == awaiting_.end()) awaiting_.push_back(&task);
+}
+
+void Delivery::forget(Task& task) {
+  const std::lock_guard guard(lock_);
+  std::erase(awaiting_, &task);
+}
+
+void Delivery::on_room() {
+  const std::lock_guard guard(lock_);
+  for (Task* const task : awaiting_) progress_.note_output(*task);
+  awaiting_.clear();
 }
 
 }  // namespace verbatim::adapter

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
+#include <vector>
 
 #include "adapter/numbers.h"
 #include "adapter/progress/progress.h"
@@ -33,17 +35,23 @@ class Delivery final : public Source, private port::Receiver {
 
   port::Port& port() { return port_; }
   std::size_t receive(TimeNs now) override { return port_.receive(now); }
+  /// A pass runs the task after a link takes packets again. Any thread.
+  void await_room(Task& task);
+  void forget(Task& task) override;
 
  private:
   class Reception;
   void on_packets(std::span<const wire::Packet> packets, const Path& from, const Path& to,
                   const Gid& group, TimeNs now) override;
+  void on_room() override;
 
   port::Port port_;
   const Numbers& numbers_;
   const Multicast& groups_;
   Progress& progress_;
   observe::PortCounters& counters_;
+  std::mutex lock_;              // Guards awaiting_.
+  std::vector<Task*> awaiting_;  // Tasks that wait for room on a link.
 };
 
 }  // namespace verbatim::adapter

@@ -56,6 +56,9 @@ void LinkDecorators::follow_port() {
 /// Those that are not wrapped yet, where there is a reason.
 Result<void> LinkDecorators::wrap_links() {
   if (plan_.is_off() && capture_ == 0) return {};
+  if (port_.is_infiniband()) {
+    return refuse(EOPNOTSUPP, "faults and captures of InfiniBand links are not there yet");
+  }
   for (std::size_t i = 0; i < port_.gids().size(); ++i) {
     link::Stack& links = port_.links(i);
     const auto is_of = [&links](const auto& layers) { return &layers->links == &links; };

@@ -14,6 +14,7 @@
 #include "base/os/unique_fd.h"
 #include "base/time.h"
 #include "base/types.h"
+#include "link/link.h"
 #include "port/port.h"
 #include "region/adoption/memory_file.h"
 
@@ -43,6 +44,9 @@ struct Membership {
   /// One for each GID, of its address: those of one address share it. Borrowed: they outlive the
   /// adapter. Over iWARP they are not used.
   std::vector<int> receive_sockets;
+  /// The link of an InfiniBand port, whose GIDs have no address; null: RoCE or iWARP.
+  std::unique_ptr<link::Link> infiniband;
+  Lid lid{};                       // InfiniBand: the port's.
   int event_fd = -1;               // Readable when the agent says something; -1: none. Not owned.
   std::function<void()> on_event;  // Called by the background thread then.
   /// Its doorbell, which its agent has as well, and how to ask for what is known so of the program

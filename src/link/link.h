@@ -31,9 +31,12 @@ class NextHop {
   virtual ~NextHop() = default;
   /// What packets leave from: RoCE v2's UDP port is one of its own.
   const SocketAddress& local() const { return local_; }
+  /// InfiniBand: the virtual lane of the path's service level.
+  std::uint8_t lane() const { return lane_; }
 
  protected:
   SocketAddress local_;
+  std::uint8_t lane_ = 0;
 };
 
 /// Packets that leave together, all but the last `packet_bytes` long (the last may be shorter).
@@ -64,13 +67,15 @@ struct Received {
 class Sink {
  public:
   virtual void on_packets(const Received& packets, TimeNs now) = 0;
+  /// A lossless link has room again after `Link::reserve` said no.
+  virtual void on_room() {}
 
  protected:
   ~Sink() = default;
 };
 
 /// What a link's packets begin with: the headers before it are the link's.
-enum class FirstHeader : std::uint8_t { bth, grh };
+enum class FirstHeader : std::uint8_t { bth, grh, lrh };
 
 struct Properties {
   FirstHeader first_header = FirstHeader::bth;
@@ -93,8 +98,9 @@ class Link {
   /// EHOSTUNREACH, ENOBUFS... Any thread.
   virtual Result<NextHop*> next_hop(const Path& path, Qpn destination,
                                     std::optional<TimeNs> patience) = 0;
-  /// Lossless: takes the credit and the room for one packet, or says no; then a turn that finds
-  /// some runs the queue pair again. A lossy link always says yes. Any thread.
+  /// Lossless: takes the credit and the room for one packet, or says no. Then `receive` calls
+  /// `Sink::on_room` once there is some, and `descriptors` become readable. A lossy link always
+  /// says yes. Any thread.
   virtual bool reserve(std::uint8_t lane, std::uint32_t bytes) = 0;
   /// A reserved packet that was not made.
   virtual void release(std::uint8_t lane, std::uint32_t bytes) = 0;

@@ -1,7 +1,9 @@
 #include "port/burst.h"
 
 #include <cstring>
+#include <utility>
 
+#include "base/assert.h"
 #include "region/held_memory.h"
 
 namespace verbatim::port {
@@ -38,21 +40,22 @@ void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
   pad_count_ = static_cast<std::uint8_t>(-payload_bytes & 3);
   const std::uint32_t header_bytes =
       wire::Bth::kSize + wire::info(headers.bth.opcode).header_bytes();
-  const std::size_t grh_bytes = route_->headers.has_grh() ? wire::Grh::kSize : 0;
+  const std::size_t outer_bytes = route_->header_bytes;
   const std::uint32_t from_bth = header_bytes + payload_bytes + pad_count_ + kIcrcBytes;
-  packet_bytes_ = static_cast<std::uint32_t>(grh_bytes) + from_bth;
+  packet_bytes_ = static_cast<std::uint32_t>(outer_bytes) + from_bth;
+  if (route_->lossless) {
+    VERBATIM_ASSERT(reserved_bytes_ >= packet_bytes_);
+    release(std::exchange(reserved_bytes_, 0) - packet_bytes_);
+  }
   if (count_ > 0 && !fits(packet_bytes_)) flush();
   if (count_ == 0) segment_bytes_ = packet_bytes_;
   mark_ = {piece_count_, piece_count_ == 0 ? 0 : pieces_[piece_count_ - 1].iov_len, stored_,
            hold_count_, copied_};
-  std::byte* const start = store(grh_bytes + header_bytes);
-  if (grh_bytes != 0) {
-    wire::encode_packet_grh(route_->headers, from_bth,
-                            std::span<std::byte, wire::Grh::kSize>(start, grh_bytes));
-  }
-  std::byte* const header = start + grh_bytes;
+  std::byte* const start = store(outer_bytes + header_bytes);
+  if (outer_bytes != 0) route_->encapsulate(from_bth, {start, outer_bytes});
+  std::byte* const header = start + outer_bytes;
   wire::encode_headers(headers, {header, header_bytes});
-  add_piece(start, grh_bytes + header_bytes);
+  add_piece(start, outer_bytes + header_bytes);
   // With fragments forbidden, the kernel numbers the segments of one call from 0
   // (docs/decisions.md).
   icrc_ = route_->seed.start(static_cast<std::uint16_t>(wire::kUdpHeaderBytes + from_bth),
@@ -113,6 +116,7 @@ void Burst::end() {
 }
 
 void Burst::abandon() {
+  if (route_->lossless) release(packet_bytes_);
   drop_holds(mark_.holds);
   piece_count_ = mark_.pieces;
   if (piece_count_ > 0) pieces_[piece_count_ - 1].iov_len = mark_.last_length;
@@ -126,7 +130,23 @@ void Burst::drop_holds(std::size_t from) {
   }
 }
 
-void Burst::flush() {
+/// The largest packet with so much payload: what `begin` does not need goes back.
+bool Burst::reserve(std::uint32_t payload_bytes_max) {
+  if (reserved_bytes_ != 0) return true;
+  const auto bytes =
+      static_cast<std::uint32_t>(route_->header_bytes + wire::kHeadersMaxBytes + kTrailerMax) +
+      payload_bytes_max;
+  if (!route_->links->top().reserve(route_->lane, bytes)) return false;
+  reserved_bytes_ = bytes;
+  return true;
+}
+
+void Burst::release(std::uint32_t bytes) {
+  if (bytes != 0) route_->links->top().release(route_->lane, bytes);
+}
+
+void Burst::send() {
+  if (reserved_bytes_ != 0) release(std::exchange(reserved_bytes_, 0));
   if (count_ > 0) {
     // A datagram that the kernel does not take counts as lost on the way: time-outs and retries see
     // to it.

@@ -11,6 +11,7 @@
 
 #include "link/udp/udp.h"
 #include "observe/counters.h"
+#include "port/encapsulation_infiniband.h"
 #include "port/route.h"
 #include "region/cached_hold.h"
 #include "wire/ib/packet.h"
@@ -42,6 +43,11 @@ class Burst {
     flush();
     route_ = &route;
   }
+  /// Asked before a packet is made. Lossless links: takes the room for one with so much payload at
+  /// most, or returns false; what the packet does not need goes back.
+  bool may_send(std::uint32_t payload_bytes_max) {
+    return !route_->lossless || reserve(payload_bytes_max);
+  }
   /// Starts a packet: sends what is there when this one does not fit behind it.
   void begin(const wire::Headers& headers, std::uint32_t payload_bytes);
   /// Bytes of a region, which stays held until the burst leaves. An error where the key does not
@@ -62,7 +68,9 @@ class Burst {
   }
   void end();
   void abandon();
-  void flush();
+  void flush() {
+    if (count_ > 0 || reserved_bytes_ > 0) send();
+  }
 
   std::uint64_t packets() const { return packets_; }
   std::uint64_t bytes() const { return bytes_; }
@@ -75,9 +83,13 @@ class Burst {
   static constexpr std::size_t kTrailerMax = 3 + 4;  // Padding and ICRC.
   static constexpr std::size_t kPacketsMax = link::kSegmentsMax;
   static constexpr std::size_t kStoredBytes =
-      kPacketsMax * (wire::Grh::kSize + wire::kHeadersMaxBytes + kCopyBytesMax + kTrailerMax + 1);
+      kPacketsMax *
+      (kEncapsulationBytesMax + wire::kHeadersMaxBytes + kCopyBytesMax + kTrailerMax + 1);
 
   bool fits(std::uint32_t packet_bytes) const;
+  void send();
+  bool reserve(std::uint32_t payload_bytes_max);
+  void release(std::uint32_t bytes);
   void add_piece(const std::byte* bytes, std::size_t length);
   std::byte* store(std::size_t length);
   std::byte* room_for_copies();
@@ -95,6 +107,7 @@ class Burst {
 
   // The packet being built.
   std::uint32_t packet_bytes_ = 0;
+  std::uint32_t reserved_bytes_ = 0;  // Of a packet that has not begun.
   std::uint8_t pad_count_ = 0;
   wire::Icrc icrc_{0};
   struct Mark {

@@ -1,5 +1,7 @@
 #include "port/management.h"
 
+#include <cerrno>
+
 #include <sys/uio.h>
 
 #include "port/route.h"
@@ -7,6 +9,9 @@
 namespace verbatim::port {
 
 Result<void> send_management(link::Stack& links, const Path& path, Psn psn, wire::MadSpan mad) {
+  if (std::holds_alternative<InfinibandPath>(path)) {
+    return refuse(EOPNOTSUPP, "no management datagrams over InfiniBand links yet");
+  }
   const auto hop = links.top().next_hop(path, wire::kManagementQpn, {});
   if (!hop) return std::unexpected(hop.error());
   const Route route(links, **hop, path);

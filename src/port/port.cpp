@@ -33,29 +33,55 @@ std::vector<int> Port::descriptors() const {
   return all;
 }
 
-Result<Path> Port::path_to(const AddressVector& vector) const {
-  if (vector.port != 1) {
-    return refuse(EINVAL,
-                  fmt::format("port {} does not exist: the adapter has port 1", vector.port));
-  }
-  if (!vector.is_global) return refuse(EINVAL, "RoCE needs a GRH: is_global must be 1");
+Result<const GidEntry*> Port::source_of(const AddressVector& vector) const {
   const auto gids = this->gids();
   if (vector.source_gid_index >= gids.size()) {
     return refuse(EINVAL, fmt::format("sgid_index {} does not exist: the GID table has {} entries",
                                       vector.source_gid_index, gids.size()));
   }
-  const SocketAddress& source = gids[vector.source_gid_index].address;
+  const GidEntry& source = gids[vector.source_gid_index];
   if (!state().has_gid(vector.source_gid_index)) {
     return refuse(EINVAL, fmt::format("sgid_index {} is empty: no interface has the address {} now",
-                                      vector.source_gid_index, source.ip_text()));
+                                      vector.source_gid_index, source.address.ip_text()));
   }
+  return &source;
+}
+
+Result<Path> Port::infiniband_path(const AddressVector& vector) const {
+  if (vector.dlid == Lid{}) return refuse(EINVAL, "dlid 0 is no LID");
+  InfinibandPath path{
+      .dlid = vector.dlid,
+      .slid = Lid{static_cast<std::uint16_t>(std::to_underlying(lid()) | vector.path_bits)},
+      .service_level = vector.service_level,
+      .static_rate = vector.static_rate};
+  if (!vector.is_global) return path;
+  const auto source = source_of(vector);
+  if (!source) return std::unexpected(source.error());
+  path.grh = {.source = (*source)->gid,
+              .destination = vector.dest_gid,
+              .flow_label = vector.flow_label,
+              .traffic_class = vector.traffic_class,
+              .hop_limit = vector.hop_limit};
+  return path;
+}
+
+Result<Path> Port::path_to(const AddressVector& vector) const {
+  if (vector.port != 1) {
+    return refuse(EINVAL,
+                  fmt::format("port {} does not exist: the adapter has port 1", vector.port));
+  }
+  if (is_infiniband()) return infiniband_path(vector);
+  if (!vector.is_global) return refuse(EINVAL, "RoCE needs a GRH: is_global must be 1");
+  const auto source_entry = source_of(vector);
+  if (!source_entry) return std::unexpected(source_entry.error());
+  const SocketAddress& source = (*source_entry)->address;
   const auto address = resolve_gid(vector.dest_gid, interface_index_);
   if (!address) return std::unexpected(address.error());
   if (address->family() != source.family()) {
-    return refuse(
-        EINVAL, fmt::format("GID {} is {} and cannot be reached from sgid_index {}, which is {}",
-                            gid_text(vector.dest_gid), address->ip_text(), vector.source_gid_index,
-                            source.ip_text()));
+    return refuse(EINVAL, fmt::format("GID {} is {} and cannot be reached from "
+                                      "sgid_index {}, which is {}",
+                                      gid_text(vector.dest_gid), address->ip_text(),
+                                      vector.source_gid_index, source.ip_text()));
   }
   return roce_path(address->with_port(source.port()));
 }
@@ -87,6 +113,7 @@ link::Stack* Port::links_for_group(RoceVersion version, sa_family_t family) cons
 }
 
 Result<void> Port::join(const Gid& group) {
+  if (is_infiniband()) return links(0).top().join(group);
   const auto address = resolve_gid(group, interface_index_);
   if (!address) return std::unexpected(address.error());
   for (const RoceVersion version : {RoceVersion::v1, RoceVersion::v2}) {

@@ -25,7 +25,8 @@ namespace verbatim::port {
 
 struct GidEntry {
   Gid gid;
-  SocketAddress address;  // What it is bound to; `port` is 4791, or 0 (RoceVersion).
+  /// What it is bound to; `port` is 4791, or 0 (RoceVersion). InfiniBand: empty.
+  SocketAddress address;
 };
 
 inline constexpr std::size_t kGidsMax = 32;  // As many as PortState has bits.
@@ -55,12 +56,18 @@ class Port {
   void add_gid(const GidEntry& entry, link::Stack& links);
   /// Null if no GID has this address yet.
   link::Stack* links_of(const SocketAddress& address) const;
+  /// GIDs of InfiniBand have no address.
+  bool is_infiniband() const { return gids_.size() != 0 && gids_[0].address.empty(); }
   std::span<const GidEntry> gids() const { return gids_.elements(); }
   /// Of a GID that is there. What is put around its link (`set_top`, link/link.h) carries what all
   /// queue pairs send that name it, and what comes to its address.
   link::Stack& links(std::size_t gid_index) const { return *links_[gid_index]; }
   /// For the background thread's epoll: readable when `receive` has something.
   std::vector<int> descriptors() const;
+
+  /// InfiniBand: the port's base LID, which the subnet manager has given it.
+  Lid lid() const { return lid_.load(std::memory_order_relaxed); }
+  void set_lid(Lid lid) { lid_.store(lid, std::memory_order_relaxed); }
 
   /// Where an address vector leads. EINVAL if a GID leads nowhere, and if the GID index or the port
   /// does not exist.
@@ -98,13 +105,17 @@ class Port {
     void on_packets(const link::Received& packets, TimeNs now) override {
       decapsulation.on_packets(packets, first_header, now);
     }
+    void on_room() override { decapsulation.on_room(); }
     link::Stack links;
     Decapsulation& decapsulation;
     const link::FirstHeader first_header;
   };
+  Result<const GidEntry*> source_of(const AddressVector& vector) const;
+  Result<Path> infiniband_path(const AddressVector& vector) const;
   link::Stack* links_for_group(RoceVersion version, sa_family_t family) const;
 
   const std::uint32_t interface_index_;
+  std::atomic<Lid> lid_{};
   AppendOnlyList<GidEntry, kGidsMax> gids_;
   std::array<link::Stack*, kGidsMax> links_{};  // By GID index.
   Decapsulation decapsulation_;

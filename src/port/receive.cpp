@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "port/encapsulation_infiniband.h"
 #include "wire/net/grh.h"
 #include "wire/net/ip.h"
 
@@ -31,7 +32,28 @@ void Decapsulation::on_frame(const link::Received& frame, TimeNs now) {
                         .group = frame.group,
                         .packet_bytes = packet->packet.size(),
                         .bytes = packet->packet},
-                       now);
+                       seed_of(from, to), now);
+}
+
+/// Each packet says where it comes from.
+void Decapsulation::on_infiniband_packets(const link::Received& packets, TimeNs now) {
+  const auto& all = packets.bytes;
+  for (std::size_t at = 0; at < all.size(); at += packets.packet_bytes) {
+    const auto found =
+        decapsulate(all.subspan(at, std::min(packets.packet_bytes, all.size() - at)));
+    if (!found) {
+      counters_.malformed.add();
+      continue;
+    }
+    const Path from = found->from;
+    const Path to = found->to;
+    on_transport_packets({.from = &from,
+                          .to = &to,
+                          .group = found->group,
+                          .packet_bytes = found->packet.size(),
+                          .bytes = found->packet},
+                         icrc_seed(found->to), now);
+  }
 }
 
 const wire::IcrcSeed& Decapsulation::seed_of(const Path& from, const Path& to) {
@@ -44,8 +66,8 @@ const wire::IcrcSeed& Decapsulation::seed_of(const Path& from, const Path& to) {
 }
 
 /// Packets that begin with the BTH.
-void Decapsulation::on_transport_packets(const link::Received& packets, TimeNs now) {
-  const wire::IcrcSeed& seed = seed_of(*packets.from, *packets.to);
+void Decapsulation::on_transport_packets(const link::Received& packets, const wire::IcrcSeed& seed,
+                                         TimeNs now) {
   // All are checked before any is placed: placing is stores, which a checksum would wait for.
   std::array<Arrival, kPacketsMax> arrivals;
   std::size_t count = 0;

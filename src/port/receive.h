@@ -28,9 +28,16 @@ class Decapsulation {
 
   /// `first`: what the link's packets begin with.
   void on_packets(const link::Received& packets, link::FirstHeader first, TimeNs now) {
-    if (first == link::FirstHeader::bth) return on_transport_packets(packets, now);
-    on_frame(packets, now);
+    switch (first) {
+      case link::FirstHeader::bth:
+        return on_transport_packets(packets, seed_of(*packets.from, *packets.to), now);
+      case link::FirstHeader::grh:
+        return on_frame(packets, now);
+      case link::FirstHeader::lrh:
+        return on_infiniband_packets(packets, now);
+    }
   }
+  void on_room() { receiver_.on_room(); }
 
  private:
   /// A packet of those that came together, and whose ICRC is right.
@@ -41,7 +48,8 @@ class Decapsulation {
   static constexpr std::size_t kPacketsMax = 64;
 
   void on_frame(const link::Received& frame, TimeNs now);
-  void on_transport_packets(const link::Received& packets, TimeNs now);
+  void on_infiniband_packets(const link::Received& packets, TimeNs now);
+  void on_transport_packets(const link::Received& packets, const wire::IcrcSeed& seed, TimeNs now);
   const wire::IcrcSeed& seed_of(const Path& from, const Path& to);
   bool is_good(ByteSpan bytes, const wire::IcrcSeed& seed, std::uint16_t& identification);
   void deliver(std::span<const Arrival> arrivals, const link::Received& origin, TimeNs now);

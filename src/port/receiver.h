@@ -16,6 +16,8 @@ class Receiver {
   /// is zero for unicast. The packets and paths are valid during the call.
   virtual void on_packets(std::span<const wire::Packet> packets, const Path& from, const Path& to,
                           const Gid& group, TimeNs now) = 0;
+  /// A link takes packets again after it said no (`link::Link::reserve`).
+  virtual void on_room() {}
 
  protected:
   ~Receiver() = default;

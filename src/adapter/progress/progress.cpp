@@ -338,6 +338,7 @@ void Progress::arm_timer_fd() {
 
 void Progress::forget(Task& task) {
   const std::lock_guard pass_guard(pass_lock_);
+  for (Source* source : sources_) source->forget(task);
   const std::lock_guard guard(outputs_lock_);
   std::erase(outputs_, &task);
 }

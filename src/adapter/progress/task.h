@@ -46,6 +46,8 @@ class Source {
   Source& operator=(const Source&) = delete;
   /// Takes what is there, bounded, without blocking; returns how much there was.
   virtual std::size_t receive(TimeNs now) = 0;
+  /// Keeps no reference to the task. Between passes.
+  virtual void forget(Task&) {}
 
  protected:
   ~Source() = default;

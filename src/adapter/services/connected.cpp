@@ -74,7 +74,8 @@ void Connected::start_requester() {
                         .timeout = attributes.timeout,
                         .retry_count = attributes.retry_count,
                         .rnr_retry = attributes.rnr_retry,
-                        .max_rd_atomic = attributes.max_rd_atomic});
+                        .max_rd_atomic = attributes.max_rd_atomic,
+                        .lossless = route_ && route_->lossless});
   direct_.open_link();
 }
 

@@ -47,6 +47,7 @@ VERBATIM_ALWAYS_INLINE void Connected::transmit_packets(TimeNs now) {
 
 void Connected::transmit(TimeNs now) {
   const QpState current = core_.state();
+  if (current == QpState::err && route_ && route_->lossless) return send_last(false);
   const bool is_direct = direct_.is_open();
   if ((!route_ && !is_direct) || current == QpState::reset || current == QpState::init ||
       current == QpState::err) {
@@ -58,7 +59,8 @@ void Connected::transmit(TimeNs now) {
 }
 
 /// What the responder still has to say before the queue pair stops: the NAK that tells the peer
-/// why, or an acknowledgement that waited for the next turn.
+/// why, or an acknowledgement that waited for the next turn. If a lossless link has no room now,
+/// `transmit` calls it again later.
 void Connected::send_last(bool) {
   if (!route_ || !responder_.has_output()) return;
   port::Burst burst(core_.around.arena.header().port_counters);
@@ -77,7 +79,8 @@ void Connected::transmit_requests(port::Burst& burst, TimeNs now) {
   }
   OutgoingPacket packet;
   for (;;) {
-    if (core_.may_send(now) && requester_.poll_transmit(now, packet)) {
+    if (core_.may_send(now) && has_room(core_, burst, bytes_of(core_.attributes.path_mtu)) &&
+        requester_.poll_transmit(now, packet)) {
       core_.pacer.count(now, packet.payload.length + kWireOverheadBytes);
       // Waiting for the rate is no loss: what has left is acknowledged before.
       if (!core_.pacer.admits(now) && core_.type() != QpType::uc) {
@@ -106,7 +109,9 @@ void Connected::transmit_requests(port::Burst& burst, TimeNs now) {
 /// Returns false if more is left for the next turn.
 bool Connected::transmit_responses(port::Burst& burst) {
   OutgoingPacket packet;
-  for (int sent = 0; responder_.poll_transmit(packet); ++sent) {
+  for (int sent = 0; has_room(core_, burst, bytes_of(core_.attributes.path_mtu)) &&
+                     responder_.poll_transmit(packet);
+       ++sent) {
     if (!add_response_packet(burst, packet)) {
       transport::ResponderEffects effects;
       responder_.on_read_error(effects);

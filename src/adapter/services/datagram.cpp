@@ -38,8 +38,7 @@ void Datagram::forget_old_paths() {
 const DatagramPath* Datagram::path_to(const DatagramPathKey& key) {
   DatagramPath& path = paths_[key];
   if (!path.route) {
-    const auto route =
-        core_.around.port.route(key.source_gid_index, roce_path(key.address), key.qpn);
+    const auto route = core_.around.port.route(key.source_gid_index, key.path, key.qpn);
     if (!route) return nullptr;
     path.route = *route;
   }
@@ -48,7 +47,7 @@ const DatagramPath* Datagram::path_to(const DatagramPathKey& key) {
   const TimeNs now = monotonic_now();
   if (now < path.look_again) return &path;
   path.look_again = now + kLookAgain;
-  path.link = direct_.link_to(key.address, key.qpn, key.source_gid_index);
+  path.link = direct_.link_to(address_of(key.path), key.qpn, key.source_gid_index);
   return &path;
 }
 
@@ -68,8 +67,7 @@ std::optional<Status> Datagram::send_directly(const transport::SendRequest& requ
 std::optional<Status> Datagram::send_directly(const SendWork& work, const LocalMemory& local) {
   forget_old_paths();
   const Destination& to = *work.destination;
-  const DatagramPath* const path =
-      path_to({to.address, to.vector.source_gid_index, work.remote_qpn});
+  const DatagramPath* const path = path_to({to.path, to.vector.source_gid_index, work.remote_qpn});
   if (path == nullptr) return {};
   return send_directly(work.request, local, *path, work.remote_qkey);
 }
@@ -82,9 +80,12 @@ void Datagram::transmit(TimeNs now) {
   port::Burst burst(core_.around.arena.header().port_counters);
   Status status = Status::success;
   while (status == Status::success && core_.handed < core_.sends.posted() && core_.may_send(now)) {
-    const transport::Slot slot = core_.handed++;
+    const transport::Slot slot = core_.handed;
+    const auto sent = send(burst, slot);
+    if (!sent) break;  // No room: it waits.
+    ++core_.handed;
     core_.pacer.count(now, core_.sends.wqe(slot).request.length + kWireOverheadBytes);
-    status = send(burst, slot);
+    status = *sent;
     const bool failed = status != Status::success;
     const bool ends = failed || core_.handed == core_.sends.posted() || core_.pacer.is_limited() ||
                       core_.handed - core_.sends.completed() == kTogether;
@@ -93,6 +94,10 @@ void Datagram::transmit(TimeNs now) {
     while (core_.sends.completed() < slot)
       core_.complete_send(core_.sends.completed(), Status::success);
     core_.complete_send(slot, status);
+  }
+  burst.flush();
+  while (core_.sends.completed() < core_.handed) {  // Before one that waits for room.
+    core_.complete_send(core_.sends.completed(), Status::success);
   }
   if (status != Status::success) core_.enter_send_queue_error();
   core_.record.counters.packets_sent.add_exclusive(burst.packets());
@@ -105,16 +110,16 @@ transport::DatagramConfig Datagram::config() const {
           .mtu = core_.around.port.state().active_mtu};
 }
 
-Status Datagram::send(port::Burst& burst, transport::Slot slot) {
+std::optional<Status> Datagram::send(port::Burst& burst, transport::Slot slot) {
   const SendWqe& wqe = core_.sends.wqe(slot);
   const DatagramTarget& target = core_.sends.target(slot);
-  const DatagramPath* const path = path_to({target.address, target.source_gid_index, target.qpn});
+  const DatagramPath* const path = path_to({target.path, target.source_gid_index, target.qpn});
   if (path == nullptr) return Status::local_qp_operation_error;
   const auto direct = send_directly(wqe.request, core_.local_memory(slot), *path, target.qkey);
-  if (direct) return *direct;
+  if (direct) return direct;
   if (core_.around.only_direct) {
     log(LogLevel::warn, "VERBATIM_PATH=direct: no datagram of QP {:#x} goes to QP {:#x} at {}",
-        core_.number.value(), target.qpn.value(), target.address.ip_text());
+        core_.number.value(), target.qpn.value(), path_text(target.path));
     return Status::local_qp_operation_error;
   }
   const auto packet =
@@ -122,21 +127,24 @@ Status Datagram::send(port::Burst& burst, transport::Slot slot) {
                                slot, core_.attributes.send_psn + static_cast<std::uint32_t>(slot));
   if (!packet) return packet.error();
   burst.use(*path->route);
+  if (!has_room(core_, burst, packet->payload.length)) return std::nullopt;
   return add_request_packet(core_, burst, *packet) ? Status::success
                                                    : Status::local_protection_error;
 }
 
-bool Datagram::is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const {
+bool Datagram::is_own_multicast(const wire::Headers& headers, const Path& from) const {
+  const auto* const infiniband = std::get_if<InfinibandPath>(&from);
+  const Gid source = infiniband != nullptr ? infiniband->grh.value_or(GlobalRoute{}).destination
+                                           : gid_of(address_of(from));
   // Queue pairs of other nodes may have the same number.
   return headers.bth.dest_qp == kMulticastQpn && headers.deth.source_qp == core_.number &&
          std::ranges::any_of(core_.around.port.gids(),
-                             [&](const port::GidEntry& own) { return own.gid == gid_of(source); });
+                             [&](const port::GidEntry& own) { return own.gid == source; });
 }
 
 void Datagram::on_packet(const wire::Packet& packet, const Path& from, const Path& to) {
-  const SocketAddress source = address_of(from);
   const wire::Headers& headers = packet.headers;
-  if (core_.options.ignores_own_multicast && is_own_multicast(headers, source)) return;
+  if (core_.options.ignores_own_multicast && is_own_multicast(headers, from)) return;
   if (const auto taken = transport::check_datagram(config(), packet); !taken) {
     if (taken.error() == transport::DatagramDrop::wrong_qkey) {
       core_.record.counters.qkey_violations.add_exclusive();
@@ -147,21 +155,26 @@ void Datagram::on_packet(const wire::Packet& packet, const Path& from, const Pat
   if (!core_.take_receive()) return;  // IBA 9.8.3.2: no_event dropped.
   const std::uint64_t byte_count = wire::Grh::kSize + packet.payload.size();
   const bool immediate = wire::info(headers.bth.opcode).has(wire::kImmediate);
-  const wire::IpFlow flow = wire::flow_of(source, address_of(to));
-  Completion completion{.wr_id = core_.receives.current.wr_id,
-                        .opcode = CompletionOpcode::receive,
-                        .byte_count = static_cast<std::uint32_t>(byte_count),
-                        .immediate = headers.immediate,
-                        .qpn = core_.number.value(),
-                        .source_qpn = headers.deth.source_qp.value(),
-                        .flags = kCompletionGrh | (immediate ? kCompletionWithImmediate : 0),
-                        .service_level = wire::packet_type(flow)};
+  const wire::IpFlow flow = port::flow_of(from, to);
+  const auto* const infiniband = std::get_if<InfinibandPath>(&to);
+  const bool has_grh = infiniband == nullptr || infiniband->grh;
+  Completion completion{
+      .wr_id = core_.receives.current.wr_id,
+      .opcode = CompletionOpcode::receive,
+      .byte_count = static_cast<std::uint32_t>(byte_count),
+      .immediate = headers.immediate,
+      .qpn = core_.number.value(),
+      .source_qpn = headers.deth.source_qp.value(),
+      .flags = (has_grh ? kCompletionGrh : 0) | (immediate ? kCompletionWithImmediate : 0),
+      .service_level = infiniband != nullptr ? infiniband->service_level : wire::packet_type(flow)};
   if (byte_count > core_.receives.current.capacity_bytes) {
     completion.status = Status::local_length_error;
   } else {
     const std::span segments(core_.receives.current.segments, core_.receives.current.segment_count);
     const port::DatagramHeader header(flow, immediate, packet.payload.size());
-    if (!scatter(core_.placing, core_.regions, core_.receive_pd(), segments, 0, header.grh) ||
+    // Without a GRH its 40 bytes stay as they are (IBA 11.4.2.1).
+    if ((has_grh &&
+         !scatter(core_.placing, core_.regions, core_.receive_pd(), segments, 0, header.grh)) ||
         !scatter(core_.placing, core_.regions, core_.receive_pd(), segments, header.grh.size(),
                  packet.payload)) {
       completion.status = Status::local_protection_error;

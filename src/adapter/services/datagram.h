@@ -31,13 +31,17 @@ struct DatagramPath {
 };
 
 struct DatagramPathKey {
-  SocketAddress address;
+  Path path;
   std::uint8_t source_gid_index = 0;
   Qpn qpn;
   friend bool operator==(const DatagramPathKey&, const DatagramPathKey&) = default;
   struct Hash {
     std::size_t operator()(const DatagramPathKey& key) const {
-      return std::hash<SocketAddress>()(key.address) * 31 + key.qpn.value();
+      const auto* const infiniband = std::get_if<InfinibandPath>(&key.path);
+      const std::size_t place = infiniband != nullptr
+                                    ? std::to_underlying(infiniband->dlid)
+                                    : std::hash<SocketAddress>()(address_of(key.path));
+      return place * 31 + key.qpn.value();
     }
   };
 };
@@ -61,9 +65,10 @@ class Datagram : public Unacknowledged {
   std::optional<transport::Status> send_directly(const transport::SendRequest& request,
                                                  const LocalMemory& local, const DatagramPath& path,
                                                  QKey qkey);
-  transport::Status send(port::Burst& burst, transport::Slot slot);
+  /// Nothing: the link does not take it now.
+  std::optional<transport::Status> send(port::Burst& burst, transport::Slot slot);
   transport::DatagramConfig config() const;
-  bool is_own_multicast(const wire::Headers& headers, const SocketAddress& source) const;
+  bool is_own_multicast(const wire::Headers& headers, const Path& from) const;
 
   QueuePairCore& core_;
   DirectEnd& direct_;

@@ -38,4 +38,12 @@ inline bool add_request_packet(const QueuePairCore& core, port::Burst& burst,
   return true;
 }
 
+/// Returns false if the link does not take a packet with so much payload now; then a later pass
+/// runs the queue pair.
+inline bool has_room(QueuePairCore& core, port::Burst& burst, std::uint32_t payload_bytes_max) {
+  if (burst.may_send(payload_bytes_max)) return true;
+  core.await_room();  // Before the second look: room that comes from now on is told.
+  return burst.may_send(payload_bytes_max);
+}
+
 }  // namespace verbatim::adapter::services

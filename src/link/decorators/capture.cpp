@@ -74,6 +74,7 @@ class Capture::TappedSink final : public Sink {
     tap_.add(packets);
     to_.on_packets(packets, now);
   }
+  void on_room() override { to_.on_room(); }
 
  private:
   CaptureTap& tap_;

@@ -329,6 +329,7 @@ class Faults::FaultySink final : public Sink {
     std::byte* const end = packets.bytes.data() + packets.bytes.size();
     if (run < count) pass(packets, packet(run).data(), end, now);
   }
+  void on_room() override { to_.on_room(); }
 
  private:
   void pass(const Received& like, std::byte* begin, std::byte* end, TimeNs now) {

@@ -99,6 +99,8 @@ Status QueuePairCore::carry_out(transport::Slot slot) {
   return Status::memory_window_bind_error;
 }
 
+void QueuePairCore::await_room() { around.await_room(task_); }
+
 void QueuePairCore::come_again() { around.progress.note_output(task_); }
 
 void QueuePairCore::come_again(TimeNs at) {

@@ -90,6 +90,8 @@ class QueuePairCore {
   /// A pass of progress calls `Task::transmit_output` again; with a time, at that time at the
   /// latest.
   void come_again();
+  /// A pass calls `Task::transmit_output` once a link takes packets again.
+  void await_room();
   void come_again(TimeNs at);
   void complete_send(transport::Slot slot, transport::Status status);
   void push_send_completion(std::uint64_t wr_id, const transport::SendRequest& request,

@@ -28,6 +28,7 @@ arena::PeerName DirectEnd::name_on_path(const Gid& name, const SocketAddress& pe
 
 std::unique_ptr<DirectLink> DirectEnd::link_to(const SocketAddress& address, Qpn peer_number,
                                                const Gid& own_name) {
+  if (address.empty()) return nullptr;  // InfiniBand: agents do not know each other by LIDs.
   PeerDirectory& peers = core_.around.peers;
   auto peer = peers.find_peer(address, peer_number);
   const std::uint32_t local_number = peer_number.value() % kProgramQueuePairsMax;

@@ -30,7 +30,7 @@ struct SendWqe {
 
 /// Where a UD request goes; connected queue pairs have none.
 struct DatagramTarget {
-  SocketAddress address;
+  Path path;
   std::uint8_t source_gid_index = 0;
   Qpn qpn;
   QKey qkey{};
@@ -94,7 +94,7 @@ class SendQueue {
          work.segments);
     if (work.binding) set_binding(*work.binding);
     if (targets_.empty()) return;
-    target(slot) = {.address = work.destination->address,
+    target(slot) = {.path = work.destination->path,
                     .source_gid_index = work.destination->vector.source_gid_index,
                     .qpn = work.remote_qpn,
                     .qkey = work.remote_qkey};

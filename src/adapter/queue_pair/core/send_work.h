@@ -5,7 +5,7 @@
 #include <span>
 
 #include "adapter/queues/receive_queue.h"
-#include "base/net/address.h"
+#include "base/net/path.h"
 #include "base/types.h"
 #include "port/address_vector.h"
 #include "region/region_table.h"
@@ -14,9 +14,9 @@
 /// What a program posts.
 namespace verbatim::adapter {
 
-/// Where a UD request goes: an address handle resolved to a socket address.
+/// Where a UD request goes: a resolved address handle.
 struct Destination {
-  SocketAddress address;
+  Path path;
   Gid gid;
   port::AddressVector vector;
 };

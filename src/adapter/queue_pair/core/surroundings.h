@@ -23,6 +23,7 @@ class Progress;
 class SharedReceives;
 class Steering;
 class StreamSource;
+class Task;
 
 /// What the adapter gives its queue pairs of itself. All of it outlives them.
 struct Surroundings {
@@ -37,6 +38,8 @@ struct Surroundings {
   /// Where an address vector leads, and how packets get to the queue pair there. EINVAL for one
   /// that leads nowhere, EHOSTUNREACH if no neighbour answers.
   std::function<Result<port::Route>(const port::AddressVector& vector, Qpn destination)> find_route;
+  /// A pass runs the task after a link takes packets again.
+  std::function<void(Task& task)> await_room;
   bool is_iwarp = false;
   bool has_direct_path = false;
   bool only_direct = false;  // Nothing may take the wire (`Membership::only_direct`).

@@ -40,7 +40,7 @@ void Requester::configure(const RequesterConfig& config) {
   // No window holds 2^23 packets, since each counts more than 2^32 / 2^23 bytes. IBA 9.7.2: a PSN
   // that far ahead looks like an old one.
   static_assert(SendWindow::kPacketOverheadBytes >= 512);
-  window_.start(full_packet_cost_, config.window_bytes_max);
+  window_.start(full_packet_cost_, config.window_bytes_max, config.lossless);
   round_trip_.start();
 }
 

@@ -28,6 +28,9 @@ struct RequesterConfig {
   std::uint8_t max_rd_atomic = 1;  // READs and atomics outstanding at the peer.
   std::uint32_t window_bytes_max =
       1 << 20;  // Bytes in flight at most, with requested READ bytes: `SendWindow`.
+  /// The link has credits and loses nothing: the window has its largest size from the start, and
+  /// silence is no reason to probe.
+  bool lossless = false;
 };
 
 /// A pure step machine: no socket, clock, lock, thread, and no allocation after construction.

@@ -94,9 +94,9 @@ TimeNs Requester::ack_deadline() const {
   return progress_at_ + (ack_timeout_ns(config_.timeout) << shift);
 }
 
-/// Each unanswered probe doubles the time to the next.
+/// Each unanswered probe doubles the time to the next. A lossless link needs none.
 TimeNs Requester::probe_deadline() const {
-  if (!in_flight() || probe_due_) return kNever;
+  if (!in_flight() || probe_due_ || config_.lossless) return kNever;
   return progress_at_ + (round_trip_.probe_after() << std::min(probes_, kProbeShiftMax));
 }
 

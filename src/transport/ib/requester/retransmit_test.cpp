@@ -51,6 +51,13 @@ TEST(Retransmit, DeadlineMovesLaterWithEachAcknowledgement) {
   EXPECT_EQ(bench.requester.deadline(), kNever);
 }
 
+TEST(Retransmit, ALosslessLinkIsNotProbed) {
+  RequesterBench bench({.timeout = 14, .lossless = true});
+  bench.post(Operation::send, 10);
+  bench.transmit();
+  EXPECT_EQ(bench.requester.deadline(), bench.now + (TimeNs{4096} << 14));
+}
+
 TEST(Retransmit, EarlyTimeoutCallDoesNoHarm) {
   RequesterBench bench({.timeout = 5});
   bench.post(Operation::send, 10);

@@ -28,11 +28,13 @@ class SendWindow {
   /// After this many windows without a loss, the next loss is taken for chance.
   static constexpr std::uint32_t kWindowsByChance = 16;
 
-  /// `packet_bytes`: the cost of a full packet, which is the smallest window and the step.
-  void start(std::uint32_t packet_bytes, std::uint32_t bytes_max) {
+  /// `packet_bytes`: the cost of a full packet, which is the smallest window and the step. If the
+  /// link is lossless, the window stays at `bytes_max`: the link's credits hold packets back.
+  void start(std::uint32_t packet_bytes, std::uint32_t bytes_max, bool lossless = false) {
     packet_bytes_ = packet_bytes;
     bytes_max_ = std::max(bytes_max, packet_bytes);
-    bytes_ = ceiling_ = std::clamp(kStartBytes, packet_bytes_, bytes_max_);
+    lossless_ = lossless;
+    bytes_ = ceiling_ = lossless ? bytes_max_ : std::clamp(kStartBytes, packet_bytes_, bytes_max_);
     acknowledged_ = clean_windows_ = since_loss_ = 0;
     windows_per_step_ = 1;
     was_full_ = has_stepped_ = false;
@@ -67,6 +69,7 @@ class SendWindow {
   }
   /// Called once for each window with a loss.
   void on_loss() {
+    if (lossless_) return;
     const bool by_step = has_stepped_ && clean_windows_ < 2;
     if (by_step || since_loss_ < kWindowsByChance) {
       ceiling_ = by_step ? bytes_ - bytes_ / 8 : ceiling_ / 2 + bytes_ / 4;
@@ -89,6 +92,7 @@ class SendWindow {
   std::uint32_t clean_windows_ = 0;  // Since the last step.
   std::uint32_t since_loss_ = 0;     // Windows without a loss.
   std::uint32_t windows_per_step_ = 1;
+  bool lossless_ = false;
   bool was_full_ = false;
   bool has_stepped_ = false;  // Since the last loss.
 };

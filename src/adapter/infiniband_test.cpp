@@ -1,0 +1,234 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "adapter/adapter_test_util.h"
+#include "adapter/memory_link_test_util.h"
+#include "wire/net/grh.h"
+
+/// Two adapters with InfiniBand ports, and a lossless link between them that has room for three
+/// packets of 4 KiB.
+namespace verbatim::adapter {
+namespace {
+
+Gid gid_with(std::uint8_t last_byte) {
+  Gid gid;
+  gid.bytes[0] = 0xfe;
+  gid.bytes[1] = 0x80;
+  gid.bytes[15] = last_byte;
+  return gid;
+}
+
+struct InfinibandPair : testing::Test {
+  explicit InfinibandPair(MemoryLink::Ends ends = MemoryLink::make(3 * 4400))
+      : left_link(*ends.first),
+        right_link(*ends.second),
+        a(1 << 14, Lid{3}, gid_with(1), std::move(ends.first)),
+        b(2 << 14, Lid{7}, gid_with(2), std::move(ends.second)) {}
+  MemoryLink& left_link;
+  MemoryLink& right_link;
+  TestNode a, b;
+
+  static void fill(Side& side, std::size_t length) {
+    for (std::size_t i = 0; i < length; ++i) {
+      side.memory[i] = static_cast<std::byte>(i * 7 + i / 251);
+    }
+  }
+  static void connect(Side& left, Side& right) {
+    left.connect(right, Mtu::k4096, 0);
+    right.connect(left, Mtu::k4096, 0);
+  }
+  static std::uint64_t retransmissions(const Side& side) {
+    return side.qp->counters().retransmissions.value();
+  }
+};
+
+struct InfinibandConnected : InfinibandPair, testing::WithParamInterface<bool> {};
+
+TEST_P(InfinibandConnected, WriteSendAndReadCrossWithoutLoss) {
+  constexpr std::uint32_t kLength = 200'000;
+  Side left(a, QpType::rc), right(b, QpType::rc);
+  left.has_grh = right.has_grh = GetParam();
+  connect(left, right);
+  fill(left, kLength);
+
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, kLength), &right));
+  ASSERT_EQ(Status::success, left.next().status);
+  EXPECT_TRUE(std::equal(left.memory.begin(), left.memory.begin() + kLength, right.memory.begin()));
+
+  const Segment receive = right.segment(kLength, kLength);
+  ASSERT_EQ(0, right.qp->post_receive(9, std::span(&receive, 1)));
+  ASSERT_EQ(0, left.post(Operation::send, left.segment(0, kLength)));
+  EXPECT_EQ(9u, right.next().wr_id);
+  ASSERT_EQ(Status::success, left.next().status);
+
+  ASSERT_EQ(0, left.post(Operation::read, left.segment(2 * kLength, kLength), &right, kLength));
+  ASSERT_EQ(Status::success, left.next().status);
+  EXPECT_TRUE(std::equal(left.memory.begin(), left.memory.begin() + kLength,
+                         left.memory.begin() + 2 * kLength));
+  EXPECT_GT(left_link.refusals, 0u);   // WRITE and SEND waited for credit,
+  EXPECT_GT(right_link.refusals, 0u);  // and so did the READ's response.
+  EXPECT_EQ(retransmissions(left), 0u);
+}
+
+TEST_P(InfinibandConnected, AtomicsReturnTheValueBefore) {
+  Side left(a, QpType::rc), right(b, QpType::rc);
+  left.has_grh = right.has_grh = GetParam();
+  connect(left, right);
+  auto& word = *reinterpret_cast<std::uint64_t*>(right.memory.data());
+  word = 40;
+  ASSERT_EQ(0, left.post(Operation::fetch_and_add, left.segment(0, 8), &right, 0, 2));
+  ASSERT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(40u, *reinterpret_cast<std::uint64_t*>(left.memory.data()));
+  ASSERT_EQ(0, left.post(Operation::compare_and_swap, left.segment(0, 8), &right, 0, 42, 7));
+  ASSERT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(7u, word);
+}
+
+TEST_P(InfinibandConnected, AnUnreliableConnectionWaitsForCreditsToo) {
+  constexpr std::uint32_t kLength = 200'000;
+  Side left(a, QpType::uc), right(b, QpType::uc);
+  left.has_grh = right.has_grh = GetParam();
+  connect(left, right);
+  fill(left, kLength);
+  ASSERT_EQ(0, right.qp->post_receive(9, {}));
+  ASSERT_EQ(0, left.post(Operation::write_with_immediate, left.segment(0, kLength), &right));
+  EXPECT_EQ(Status::success, left.next().status);
+  const Completion received = right.next();
+  ASSERT_EQ(Status::success, received.status);
+  EXPECT_EQ(0x11223344u, received.immediate);
+  EXPECT_TRUE(std::equal(left.memory.begin(), left.memory.begin() + kLength, right.memory.begin()));
+  EXPECT_GT(left_link.refusals, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(WithAndWithoutGrh, InfinibandConnected, testing::Bool());
+
+TEST_F(InfinibandPair, ASenderWithoutCreditsRestsUntilTheyComeBack) {
+  constexpr std::uint32_t kLength = 200'000;
+  Side left(a, QpType::rc), right(b, QpType::rc);
+  left.timeout = 0;  // Nothing but credits brings it to send again.
+  connect(left, right);
+  right_link.hold();
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, kLength), &right));
+  const std::uint32_t refusals = left_link.refusals;
+  EXPECT_GT(refusals, 0u);
+  Completion none;
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(0, a.adapter->poll(*left.cq, std::span(&none, 1)));
+  EXPECT_EQ(left_link.refusals, refusals);
+  EXPECT_EQ(left.qp->counters().packets_sent.value(), 3u);
+  right_link.let_go();
+  EXPECT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(retransmissions(left), 0u);
+}
+
+TEST_F(InfinibandPair, TheNakOfAFailedQueuePairLeavesWhenThereIsRoom) {
+  Side left(a, QpType::rc), right(b, QpType::rc), full_left(a, QpType::rc),
+      full_right(b, QpType::rc);
+  for (Side* const side : {&left, &right, &full_left, &full_right}) side->timeout = 0;
+  connect(left, right);
+  connect(full_left, full_right);
+  left_link.hold();
+  ASSERT_EQ(0, full_right.post(Operation::write, full_right.segment(0, 100'000), &full_left));
+  ASSERT_GT(right_link.refusals, 0u);
+  // Rejected at the far end: it is the key of another region.
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 8), &left));
+  ASSERT_EQ(AsyncEventType::qp_access_error, right.events.wait()->type);
+  left_link.let_go();
+  EXPECT_EQ(Status::remote_access_error, left.next().status);
+  EXPECT_EQ(Status::success, full_right.next().status);
+}
+
+/// Both ends have room for a single packet, and acknowledgements need room as well.
+struct NarrowInfinibandPair : InfinibandPair {
+  NarrowInfinibandPair() : InfinibandPair(MemoryLink::make(4400)) {}
+};
+
+TEST_F(NarrowInfinibandPair, NeitherSideWaitsForEverWhenBothAreFull) {
+  constexpr std::uint32_t kLength = 50'000;
+  constexpr int kRequests = 10;
+  Side left(a, QpType::rc), right(b, QpType::rc);
+  left.timeout = right.timeout = 0;
+  connect(left, right);
+  fill(left, kLength);
+  const std::size_t to = right.memory.size() / 2;
+  for (int i = 0; i < kRequests; ++i) {
+    ASSERT_EQ(0, left.post(Operation::write, left.segment(0, kLength), &right, to));
+    ASSERT_EQ(0, right.post(Operation::read, right.segment(0, kLength), &left));
+  }
+  for (int i = 0; i < kRequests; ++i) {
+    ASSERT_EQ(Status::success, left.next().status);
+    ASSERT_EQ(Status::success, right.next().status);
+  }
+  const auto sent = std::span(left.memory).first(kLength);
+  EXPECT_TRUE(std::ranges::equal(sent, std::span(right.memory).first(kLength)));
+  EXPECT_TRUE(std::ranges::equal(sent, std::span(right.memory).subspan(to, kLength)));
+  EXPECT_EQ(retransmissions(left) + retransmissions(right), 0u);
+}
+
+struct InfinibandDatagrams : InfinibandPair, testing::WithParamInterface<bool> {
+  static void start(Side& side) {
+    QueuePairAttributes attributes{.state = QpState::init, .qkey = QKey{0x1234}};
+    ASSERT_TRUE(side.qp->modify(attributes, kState | kPKeyIndex | kPort | kQKey));
+    attributes.state = QpState::rtr;
+    ASSERT_TRUE(side.qp->modify(attributes, kState));
+    attributes.state = QpState::rts;
+    ASSERT_TRUE(side.qp->modify(attributes, kState | kSendPsn));
+  }
+};
+
+TEST_P(InfinibandDatagrams, ArriveInOrderAndSayWhetherTheyHaveAGrh) {
+  constexpr std::uint32_t kCount = 20, kLength = 4096, kRoom = kLength + wire::Grh::kSize;
+  Side left(a, QpType::ud), right(b, QpType::ud);
+  start(left);
+  start(right);
+  left.has_grh = GetParam();
+  const auto destination = a.adapter->resolve(left.vector_to(right, 0));
+  ASSERT_TRUE(destination) << destination.error().text;
+  fill(left, kLength);
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    const Segment receive = right.segment(std::size_t{i} * kRoom, kRoom);
+    ASSERT_EQ(0, right.qp->post_receive(i, std::span(&receive, 1)));
+  }
+  const Segment local = left.segment(0, kLength);
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(0, left.qp->post_send({.wr_id = i,
+                                     .request = {.operation = Operation::send, .length = kLength},
+                                     .segments = std::span(&local, 1),
+                                     .flags = kPostSignaled,
+                                     .destination = &*destination,
+                                     .remote_qpn = right.qp->number(),
+                                     .remote_qkey = QKey{0x1234}}));
+  }
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ(Status::success, left.next().status);
+    const Completion received = right.next();
+    ASSERT_EQ(Status::success, received.status);
+    EXPECT_EQ(i, received.wr_id);
+    EXPECT_EQ(kRoom, received.byte_count);
+    EXPECT_EQ(left.qp->number().value(), received.source_qpn);
+    EXPECT_EQ((received.flags & kCompletionGrh) != 0, GetParam());
+    const auto* const start_of = &right.memory[std::size_t{i} * kRoom];
+    EXPECT_TRUE(std::equal(left.memory.begin(), left.memory.begin() + kLength,
+                           start_of + wire::Grh::kSize));
+    if (!GetParam()) continue;
+    const auto grh = wire::decode_grh({start_of, wire::Grh::kSize});
+    ASSERT_TRUE(grh);
+    EXPECT_EQ(grh->source, gid_with(1));
+    EXPECT_EQ(grh->destination, gid_with(2));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(WithAndWithoutGrh, InfinibandDatagrams, testing::Bool());
+
+TEST_F(InfinibandPair, AnAddressVectorNeedsALid) {
+  const auto refused = a.adapter->resolve({.dest_gid = gid_with(2)});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, EINVAL);
+  const auto path = a.adapter->port().path_to(
+      {.dlid = Lid{7}, .service_level = 2, .path_bits = 4, .static_rate = 5, .is_global = false});
+  ASSERT_TRUE(path);
+  EXPECT_EQ(*path, Path(InfinibandPath{
+                       .dlid = Lid{7}, .slid = Lid{7}, .service_level = 2, .static_rate = 5}));
+}
+
+}  // namespace
+}  // namespace verbatim::adapter
