@@ -8,6 +8,7 @@
 
 #include "adapter/direct/xrc_queue_owners.h"
 #include "link/ethernet/neighbour.h"
+#include "port/encapsulation_infiniband.h"
 #include "port/roce_link.h"
 
 namespace verbatim::adapter {
@@ -177,7 +178,10 @@ void Adapter::answer_importer(OwnerRequest& wanted) { imports_.answer_importer(w
 
 // Groups and flow rules.
 
-Result<void> Adapter::attach_multicast(QueuePair& queue_pair, const Gid& group) {
+Result<void> Adapter::attach_multicast(QueuePair& queue_pair, const Gid& group, Lid lid) {
+  if (port().is_infiniband() && !port::is_multicast(lid)) {
+    return refuse(EINVAL, fmt::format("LID {:#x} is no multicast LID", raw(lid)));
+  }
   if (queue_pair.type() == QpType::ud) return multicast_.attach(queue_pair, group);
   if (queue_pair.type() == QpType::raw_packet) {
     const std::lock_guard guard(lock_);
@@ -226,7 +230,7 @@ Result<void> Adapter::link_gid(const port::GidEntry& entry, int receive_socket) 
 
 /// The first GID of an InfiniBand port. The others find its link by their empty address.
 Result<void> Adapter::link_infiniband(const port::GidEntry& entry) {
-  port().set_lid(membership_.lid);
+  port().set_lids(membership_.lids);
   if (auto heard = listen(membership_.infiniband->descriptors()); !heard) return heard;
   progress_->between_passes([&] { port().add_gid(entry, std::move(membership_.infiniband)); });
   return {};

@@ -123,7 +123,8 @@ class Adapter final : private Visited {
   /// kConnectionsMax - 1. ENOMEM.
   Result<ConnectionRecord*> connection_record(std::uint32_t record);
 
-  Result<void> attach_multicast(QueuePair& queue_pair, const Gid& group);
+  /// `lid`: over InfiniBand the group's LID; else it is ignored.
+  Result<void> attach_multicast(QueuePair& queue_pair, const Gid& group, Lid lid = {});
   Result<void> detach_multicast(QueuePair& queue_pair, const Gid& group);
 
   /// `ibv_create_flow`: from now on the rule's target gets the frames that it takes. What

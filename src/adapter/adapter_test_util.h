@@ -50,12 +50,13 @@ struct TestNode {
     pd = *adapter->memory().allocate_pd();
   }
   /// With an InfiniBand port.
-  TestNode(std::uint32_t first_qpn, Lid lid, const Gid& gid, std::unique_ptr<link::Link> link) {
+  TestNode(std::uint32_t first_qpn, port::LidRange lids, const Gid& gid,
+           std::unique_ptr<link::Link> link) {
     Membership membership;
     membership.node = {.name = "test", .guid = 1, .gids = {{gid, {}}}};
     membership.first_qpn = Qpn(first_qpn);
     membership.infiniband = std::move(link);
-    membership.lid = lid;
+    membership.lids = lids;
     membership.locks = NameLocks(locks_path());
     adapter = std::move(*Adapter::create(std::move(*Arena::create()), std::move(membership)));
     pd = *adapter->memory().allocate_pd();
@@ -150,7 +151,7 @@ struct Side {
   port::AddressVector vector_to(const Side& peer, std::uint8_t gid_index) const {
     const Adapter& there = *peer.node.adapter;
     return {.dest_gid = there.node().gids[gid_index].gid,
-            .dlid = there.membership().lid,
+            .dlid = there.membership().lids.base,
             .source_gid_index = gid_index,
             .is_global = has_grh};
   }

@@ -22,8 +22,8 @@ struct InfinibandPair : testing::Test {
   explicit InfinibandPair(MemoryLink::Ends ends = MemoryLink::make(3 * 4400))
       : left_link(*ends.first),
         right_link(*ends.second),
-        a(1 << 14, Lid{3}, gid_with(1), std::move(ends.first)),
-        b(2 << 14, Lid{7}, gid_with(2), std::move(ends.second)) {}
+        a(1 << 14, {.base = Lid{4}, .lmc = 2}, gid_with(1), std::move(ends.first)),
+        b(2 << 14, {.base = Lid{8}, .lmc = 1}, gid_with(2), std::move(ends.second)) {}
   MemoryLink& left_link;
   MemoryLink& right_link;
   TestNode a, b;
@@ -173,30 +173,36 @@ struct InfinibandDatagrams : InfinibandPair, testing::WithParamInterface<bool> {
     attributes.state = QpState::rts;
     ASSERT_TRUE(side.qp->modify(attributes, kState | kSendPsn));
   }
+  static int send(Side& side, const Destination& destination, Qpn to, const Segment& local) {
+    return side.qp->post_send({.wr_id = ++side.posted,
+                               .request = {.operation = Operation::send, .length = local.length},
+                               .segments = std::span(&local, 1),
+                               .flags = kPostSignaled,
+                               .destination = &destination,
+                               .remote_qpn = to,
+                               .remote_qkey = QKey{0x1234}});
+  }
 };
 
-TEST_P(InfinibandDatagrams, ArriveInOrderAndSayWhetherTheyHaveAGrh) {
+TEST_P(InfinibandDatagrams, ArriveInOrderAndSayWhereTheyComeFrom) {
   constexpr std::uint32_t kCount = 20, kLength = 4096, kRoom = kLength + wire::Grh::kSize;
   Side left(a, QpType::ud), right(b, QpType::ud);
   start(left);
   start(right);
   left.has_grh = GetParam();
-  const auto destination = a.adapter->resolve(left.vector_to(right, 0));
+  port::AddressVector vector = left.vector_to(right, 0);
+  vector.dlid = Lid{8 + 1};
+  vector.path_bits = 3;
+  vector.service_level = 5;
+  const auto destination = a.adapter->resolve(vector);
   ASSERT_TRUE(destination) << destination.error().text;
   fill(left, kLength);
   for (std::uint32_t i = 0; i < kCount; ++i) {
     const Segment receive = right.segment(std::size_t{i} * kRoom, kRoom);
     ASSERT_EQ(0, right.qp->post_receive(i, std::span(&receive, 1)));
   }
-  const Segment local = left.segment(0, kLength);
   for (std::uint32_t i = 0; i < kCount; ++i) {
-    ASSERT_EQ(0, left.qp->post_send({.wr_id = i,
-                                     .request = {.operation = Operation::send, .length = kLength},
-                                     .segments = std::span(&local, 1),
-                                     .flags = kPostSignaled,
-                                     .destination = &*destination,
-                                     .remote_qpn = right.qp->number(),
-                                     .remote_qkey = QKey{0x1234}}));
+    ASSERT_EQ(0, send(left, *destination, right.qp->number(), left.segment(0, kLength)));
   }
   for (std::uint32_t i = 0; i < kCount; ++i) {
     EXPECT_EQ(Status::success, left.next().status);
@@ -205,6 +211,9 @@ TEST_P(InfinibandDatagrams, ArriveInOrderAndSayWhetherTheyHaveAGrh) {
     EXPECT_EQ(i, received.wr_id);
     EXPECT_EQ(kRoom, received.byte_count);
     EXPECT_EQ(left.qp->number().value(), received.source_qpn);
+    EXPECT_EQ(4 + 3, received.source_lid);
+    EXPECT_EQ(1, received.path_bits);
+    EXPECT_EQ(5, received.service_level);
     EXPECT_EQ((received.flags & kCompletionGrh) != 0, GetParam());
     const auto* const start_of = &right.memory[std::size_t{i} * kRoom];
     EXPECT_TRUE(std::equal(left.memory.begin(), left.memory.begin() + kLength,
@@ -219,15 +228,48 @@ TEST_P(InfinibandDatagrams, ArriveInOrderAndSayWhetherTheyHaveAGrh) {
 
 INSTANTIATE_TEST_SUITE_P(WithAndWithoutGrh, InfinibandDatagrams, testing::Bool());
 
-TEST_F(InfinibandPair, AnAddressVectorNeedsALid) {
-  const auto refused = a.adapter->resolve({.dest_gid = gid_with(2)});
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, EINVAL);
-  const auto path = a.adapter->port().path_to(
-      {.dlid = Lid{7}, .service_level = 2, .path_bits = 4, .static_rate = 5, .is_global = false});
-  ASSERT_TRUE(path);
-  EXPECT_EQ(*path, Path(InfinibandPath{
-                       .dlid = Lid{7}, .slid = Lid{7}, .service_level = 2, .static_rate = 5}));
+TEST_F(InfinibandDatagrams, ComeToTheMembersOfAGroup) {
+  Gid group;
+  group.bytes[0] = 0xff;
+  group.bytes[1] = 0x12;
+  const Lid lid{0xc001};
+  Side left(a, QpType::ud), right(b, QpType::ud);
+  start(left);
+  start(right);
+  EXPECT_EQ(EINVAL, b.adapter->attach_multicast(*right.qp, group, Lid{8}).error().code);
+  ASSERT_TRUE(b.adapter->attach_multicast(*right.qp, group, lid));
+  const Segment receive = right.segment(0, 1000);
+  ASSERT_EQ(0, right.qp->post_receive(7, std::span(&receive, 1)));
+  const auto destination = a.adapter->resolve({.dest_gid = group, .dlid = lid});
+  ASSERT_TRUE(destination);
+  ASSERT_EQ(0, send(left, *destination, kMulticastQpn, left.segment(0, 100)));
+  const Completion received = right.next();
+  EXPECT_EQ(Status::success, received.status);
+  EXPECT_EQ(7u, received.wr_id);
+  EXPECT_EQ(kCompletionGrh, received.flags);
+  EXPECT_EQ(4, received.source_lid);
+  EXPECT_EQ(0, received.path_bits);
+}
+
+TEST_F(InfinibandPair, AnAddressVectorLeadsToALid) {
+  const auto path = [this](const port::AddressVector& vector) {
+    return a.adapter->port().path_to(vector);
+  };
+  for (const port::AddressVector& bad : {port::AddressVector{.dest_gid = gid_with(2)},
+                                         {.dlid = Lid{0xffff}},
+                                         {.dlid = Lid{0xc001}, .is_global = false},
+                                         {.dlid = Lid{7}, .service_level = 16}}) {
+    ASSERT_FALSE(path(bad));
+    EXPECT_EQ(path(bad).error().code, EINVAL);
+  }
+  const InfinibandPath expected{
+      .dlid = Lid{7}, .slid = Lid{5}, .service_level = 2, .static_rate = 5};
+  EXPECT_EQ(path({.dlid = Lid{7},
+                  .service_level = 2,
+                  .path_bits = 1,
+                  .static_rate = 5,
+                  .is_global = false}),
+            Path(expected));
 }
 
 }  // namespace

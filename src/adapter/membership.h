@@ -46,7 +46,7 @@ struct Membership {
   std::vector<int> receive_sockets;
   /// The link of an InfiniBand port, whose GIDs have no address; null: RoCE or iWARP.
   std::unique_ptr<link::Link> infiniband;
-  Lid lid{};                       // InfiniBand: the port's.
+  port::LidRange lids;
   int event_fd = -1;               // Readable when the agent says something; -1: none. Not owned.
   std::function<void()> on_event;  // Called by the background thread then.
   /// Its doorbell, which its agent has as well, and how to ask for what is known so of the program

@@ -47,7 +47,8 @@ struct Completion {
   std::uint64_t wr_id = 0;
   CompletionStatus status{};
   CompletionOpcode opcode{};
-  std::uint16_t pkey_index = 0;
+  std::uint8_t service_level = 0;
+  std::uint8_t path_bits = 0;  // InfiniBand datagrams: of the LID that they came to.
   std::uint32_t vendor_error = 0;
   std::uint32_t byte_count = 0;
   /// Network byte order. Or the key that the peer has invalidated; raw packets: the flow rule's
@@ -56,10 +57,10 @@ struct Completion {
   std::uint32_t qpn = 0;
   std::uint32_t source_qpn = 0;
   std::uint32_t flags = 0;
-  std::uint8_t service_level = 0;
-  std::uint8_t reserved[3] = {};
-  std::uint64_t timestamp = 0;  // TimeNs of the push, in queues whose programs ask for it.
-  std::uint64_t tag = 0;        // Of a message that matched, as is `tag_context`.
+  std::uint16_t pkey_index = 0;
+  std::uint16_t source_lid = 0;  // InfiniBand datagrams.
+  std::uint64_t timestamp = 0;   // TimeNs of the push, in queues whose programs ask for it.
+  std::uint64_t tag = 0;         // Of a message that matched, as is `tag_context`.
   std::uint32_t tag_context = 0;
   /// The entry is there when it names the lap in which the consumer comes by (`generation_of`; 0:
   /// it never was). Release by the producer, so that one cache line tells the consumer all.
@@ -72,14 +73,16 @@ struct Completion {
     wr_id = other.wr_id;
     status = other.status;
     opcode = other.opcode;
-    pkey_index = other.pkey_index;
+    service_level = other.service_level;
+    path_bits = other.path_bits;
     vendor_error = other.vendor_error;
     byte_count = other.byte_count;
     immediate = other.immediate;
     qpn = other.qpn;
     source_qpn = other.source_qpn;
     flags = other.flags;
-    service_level = other.service_level;
+    pkey_index = other.pkey_index;
+    source_lid = other.source_lid;
     tag = other.tag;
     tag_context = other.tag_context;
   }

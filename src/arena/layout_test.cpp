@@ -22,7 +22,7 @@ struct Row {
 #define PLACE(type, member, bytes) \
   Row { #type "::" #member, offsetof(type, member), bytes }
 
-constexpr auto kVersion7 = std::to_array<Row>({
+constexpr auto kVersion8 = std::to_array<Row>({
     SIZE(ArenaHeader, 8736),
     PLACE(ArenaHeader, magic, 0),
     PLACE(ArenaHeader, version, 8),
@@ -166,15 +166,16 @@ constexpr auto kVersion7 = std::to_array<Row>({
     PLACE(Completion, wr_id, 0),
     PLACE(Completion, status, 8),
     PLACE(Completion, opcode, 9),
-    PLACE(Completion, pkey_index, 10),
+    PLACE(Completion, service_level, 10),
+    PLACE(Completion, path_bits, 11),
     PLACE(Completion, vendor_error, 12),
     PLACE(Completion, byte_count, 16),
     PLACE(Completion, immediate, 20),
     PLACE(Completion, qpn, 24),
     PLACE(Completion, source_qpn, 28),
     PLACE(Completion, flags, 32),
-    PLACE(Completion, service_level, 36),
-    PLACE(Completion, reserved, 37),
+    PLACE(Completion, pkey_index, 36),
+    PLACE(Completion, source_lid, 38),
     PLACE(Completion, timestamp, 40),
     PLACE(Completion, tag, 48),
     PLACE(Completion, tag_context, 56),
@@ -208,8 +209,8 @@ constexpr auto kVersion7 = std::to_array<Row>({
 });
 
 TEST(LayoutTest, WhatProgramsShareLiesWhereTheyAgreed) {
-  static_assert(ArenaHeader::kVersion == 7, "a new version has a new table");
-  for (const Row& row : kVersion7) EXPECT_EQ(row.is, row.agreed) << row.what;
+  static_assert(ArenaHeader::kVersion == 8, "a new version has a new table");
+  for (const Row& row : kVersion8) EXPECT_EQ(row.is, row.agreed) << row.what;
 }
 
 }  // namespace

@@ -18,7 +18,9 @@ inline constexpr std::size_t kEncapsulationBytesMax = wire::Lrh::kSize + wire::G
 
 /// First LID of a multicast group (IBA 4.1.3).
 inline constexpr std::uint16_t kMulticastLid = 0xc000;
-inline bool is_multicast(Lid lid) { return lid >= Lid{kMulticastLid} && lid != Lid{0xffff}; }
+inline constexpr Lid kPermissiveLid{0xffff};
+inline bool is_multicast(Lid lid) { return lid >= Lid{kMulticastLid} && lid != kPermissiveLid; }
+inline constexpr std::uint8_t kServiceLevelMax = 15;
 
 inline std::size_t encapsulation_bytes(const InfinibandPath& path) {
   return wire::Lrh::kSize + (path.grh ? wire::Grh::kSize : 0);

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "port/encapsulation_infiniband.h"
+
 namespace verbatim::port {
 
 void Port::add_gid(const GidEntry& entry, std::unique_ptr<link::Link> link) {
@@ -48,12 +50,20 @@ Result<const GidEntry*> Port::source_of(const AddressVector& vector) const {
 }
 
 Result<Path> Port::infiniband_path(const AddressVector& vector) const {
-  if (vector.dlid == Lid{}) return refuse(EINVAL, "dlid 0 is no LID");
-  InfinibandPath path{
-      .dlid = vector.dlid,
-      .slid = Lid{static_cast<std::uint16_t>(std::to_underlying(lid()) | vector.path_bits)},
-      .service_level = vector.service_level,
-      .static_rate = vector.static_rate};
+  if (vector.dlid == Lid{} || vector.dlid == kPermissiveLid) {
+    return refuse(EINVAL, fmt::format("dlid {:#x} leads to no port", raw(vector.dlid)));
+  }
+  if (is_multicast(vector.dlid) && !vector.is_global) {
+    return refuse(EINVAL, fmt::format("multicast LID {:#x} without a GRH: is_global must be 1",
+                                      raw(vector.dlid)));
+  }
+  if (vector.service_level > kServiceLevelMax) {
+    return refuse(EINVAL, fmt::format("sl {} is above {}", vector.service_level, kServiceLevelMax));
+  }
+  InfinibandPath path{.dlid = vector.dlid,
+                      .slid = lids().with(vector.path_bits),
+                      .service_level = vector.service_level,
+                      .static_rate = vector.static_rate};
   if (!vector.is_global) return path;
   const auto source = source_of(vector);
   if (!source) return std::unexpected(source.error());

@@ -31,6 +31,20 @@ struct GidEntry {
 
 inline constexpr std::size_t kGidsMax = 32;  // As many as PortState has bits.
 
+/// InfiniBand: the LIDs that the subnet manager has given the port. Their low `lmc` bits are path
+/// bits: they choose one of several ways to the port (IBA 7.11.1).
+struct LidRange {
+  Lid base{};
+  std::uint8_t lmc = 0;  // 0 to 7.
+
+  std::uint16_t mask() const { return static_cast<std::uint16_t>((1u << lmc) - 1); }
+  Lid with(std::uint8_t path_bits) const {
+    return Lid{static_cast<std::uint16_t>(raw(base) | (path_bits & mask()))};
+  }
+  std::uint8_t path_bits(Lid lid) const { return static_cast<std::uint8_t>(raw(lid) & mask()); }
+  friend bool operator==(const LidRange&, const LidRange&) = default;
+};
+
 /// What the agent tells of the network behind the port.
 struct PortState {
   std::uint32_t gids = ~0u;  // Bit i: entry i of the GID table is valid.
@@ -65,9 +79,8 @@ class Port {
   /// For the background thread's epoll: readable when `receive` has something.
   std::vector<int> descriptors() const;
 
-  /// InfiniBand: the port's base LID, which the subnet manager has given it.
-  Lid lid() const { return lid_.load(std::memory_order_relaxed); }
-  void set_lid(Lid lid) { lid_.store(lid, std::memory_order_relaxed); }
+  LidRange lids() const { return lids_.load(std::memory_order_relaxed); }
+  void set_lids(LidRange lids) { lids_.store(lids, std::memory_order_relaxed); }
 
   /// Where an address vector leads. EINVAL if a GID leads nowhere, and if the GID index or the port
   /// does not exist.
@@ -115,7 +128,8 @@ class Port {
   link::Stack* links_for_group(RoceVersion version, sa_family_t family) const;
 
   const std::uint32_t interface_index_;
-  std::atomic<Lid> lid_{};
+  static_assert(std::atomic<LidRange>::is_always_lock_free);
+  std::atomic<LidRange> lids_{LidRange{}};
   AppendOnlyList<GidEntry, kGidsMax> gids_;
   std::array<link::Stack*, kGidsMax> links_{};  // By GID index.
   Decapsulation decapsulation_;

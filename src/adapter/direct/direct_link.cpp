@@ -217,12 +217,12 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
   }
   return complete_receive({.wr_id = target_.receive.wr_id,
                            .opcode = CompletionOpcode::receive,
+                           .service_level = wire::packet_type(datagram.flow),
                            .byte_count = static_cast<std::uint32_t>(bytes),
                            .immediate = immediate ? request.immediate : 0,
                            .qpn = config_.peer_qpn.value(),
                            .source_qpn = config_.own_qpn.value(),
-                           .flags = kCompletionGrh | (immediate ? kCompletionWithImmediate : 0),
-                           .service_level = wire::packet_type(datagram.flow)},
+                           .flags = kCompletionGrh | (immediate ? kCompletionWithImmediate : 0)},
                           request);
 }
 

@@ -45,14 +45,16 @@ TEST_F(CompletionQueueTest, EntriesComeBackWhole) {
   const Completion entry{.wr_id = ~0ULL,
                          .status = Status::rnr_retry_exceeded,
                          .opcode = CompletionOpcode::receive_write_with_immediate,
-                         .pkey_index = 1,
+                         .service_level = 7,
+                         .path_bits = 8,
                          .vendor_error = 2,
                          .byte_count = 3,
                          .immediate = 4,
                          .qpn = 5,
                          .source_qpn = 6,
                          .flags = kCompletionGrh | kCompletionWithImmediate,
-                         .service_level = 7};
+                         .pkey_index = 1,
+                         .source_lid = 9};
   queue->push(entry, false);
   std::array<Completion, 1> out;
   ASSERT_EQ(queue->poll(out), 1U);

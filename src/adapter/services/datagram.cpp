@@ -5,6 +5,7 @@
 #include "adapter/memory/scatter.h"
 #include "adapter/services/request_packet.h"
 #include "base/log.h"
+#include "port/encapsulation_infiniband.h"
 #include "port/port.h"
 #include "wire/net/grh.h"
 #include "wire/net/ip.h"
@@ -161,12 +162,19 @@ void Datagram::on_packet(const wire::Packet& packet, const Path& from, const Pat
   Completion completion{
       .wr_id = core_.receives.current.wr_id,
       .opcode = CompletionOpcode::receive,
+      .service_level = infiniband != nullptr ? infiniband->service_level : wire::packet_type(flow),
       .byte_count = static_cast<std::uint32_t>(byte_count),
       .immediate = headers.immediate,
       .qpn = core_.number.value(),
       .source_qpn = headers.deth.source_qp.value(),
       .flags = (has_grh ? kCompletionGrh : 0) | (immediate ? kCompletionWithImmediate : 0),
-      .service_level = infiniband != nullptr ? infiniband->service_level : wire::packet_type(flow)};
+      .pkey_index = core_.attributes.pkey_index};
+  if (infiniband != nullptr) {
+    completion.source_lid = raw(infiniband->slid);
+    if (!port::is_multicast(infiniband->dlid)) {
+      completion.path_bits = core_.around.port.lids().path_bits(infiniband->dlid);
+    }
+  }
   if (byte_count > core_.receives.current.capacity_bytes) {
     completion.status = Status::local_length_error;
   } else {

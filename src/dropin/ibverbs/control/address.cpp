@@ -14,10 +14,13 @@ namespace verbatim::dropin {
 
 port::AddressVector to_address_vector(const ibv_ah_attr& attributes) {
   return {.dest_gid = to_gid(attributes.grh.dgid),
+          .dlid = Lid{attributes.dlid},
           .source_gid_index = attributes.grh.sgid_index,
           .hop_limit = attributes.grh.hop_limit,
           .traffic_class = attributes.grh.traffic_class,
           .service_level = attributes.sl,
+          .path_bits = attributes.src_path_bits,
+          .static_rate = attributes.static_rate,
           .port = attributes.port_num,
           .flow_label = attributes.grh.flow_label,
           .is_global = attributes.is_global != 0};
@@ -87,7 +90,9 @@ Result<ibv_ah_attr> attributes_of(ibv_context* context, std::uint8_t port, const
                                   const ibv_grh* grh) {
   if (auto exists = check_port(port); !exists) return std::unexpected(exists.error());
   ibv_ah_attr attributes{};
+  attributes.dlid = completion.slid;
   attributes.sl = completion.sl;
+  attributes.src_path_bits = completion.dlid_path_bits;
   attributes.port_num = port;
   if ((completion.wc_flags & IBV_WC_GRH) == 0) return attributes;
   const auto received = parse(*grh);
@@ -173,9 +178,9 @@ int ibv_resolve_eth_l2_from_gid(ibv_context*, ibv_ah_attr* attr,
   return 0;
 }
 
-int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t) {
+int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t lid) {
   const auto done =
-      from(qp->context).adapter().attach_multicast(*from(qp).queue_pair, to_gid(*gid));
+      from(qp->context).adapter().attach_multicast(*from(qp).queue_pair, to_gid(*gid), Lid{lid});
   return done ? 0 : refused("attach_mcast", done.error());
 }
 

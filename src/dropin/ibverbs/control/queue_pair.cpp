@@ -29,7 +29,10 @@ ibv_ah_attr to_verbs(const port::AddressVector& own) {
                 .sgid_index = own.source_gid_index,
                 .hop_limit = own.hop_limit,
                 .traffic_class = own.traffic_class};
+  theirs.dlid = raw(own.dlid);
   theirs.sl = own.service_level;
+  theirs.src_path_bits = own.path_bits;
+  theirs.static_rate = own.static_rate;
   theirs.is_global = own.is_global;
   theirs.port_num = own.port;
   return theirs;

@@ -61,9 +61,9 @@ void to_verbs(const adapter::Completion& entry, ibv_wc& completion) {
   completion.src_qp = entry.source_qpn;
   completion.wc_flags = entry.flags;
   completion.pkey_index = entry.pkey_index;
-  completion.slid = 0;  // RoCE has no LIDs.
+  completion.slid = entry.source_lid;
   completion.sl = entry.service_level;
-  completion.dlid_path_bits = 0;
+  completion.dlid_path_bits = entry.path_bits;
 }
 
 }  // namespace

@@ -53,9 +53,9 @@ __be32 read_immediate(ibv_cq_ex* cq) { return entry(cq).immediate; }
 std::uint32_t read_qpn(ibv_cq_ex* cq) { return entry(cq).qpn; }
 std::uint32_t read_source_qpn(ibv_cq_ex* cq) { return entry(cq).source_qpn; }
 unsigned read_flags(ibv_cq_ex* cq) { return entry(cq).flags; }
-std::uint32_t read_source_lid(ibv_cq_ex*) { return 0; }  // RoCE has no LIDs.
+std::uint32_t read_source_lid(ibv_cq_ex* cq) { return entry(cq).source_lid; }
 std::uint8_t read_service_level(ibv_cq_ex* cq) { return entry(cq).service_level; }
-std::uint8_t read_path_bits(ibv_cq_ex*) { return 0; }
+std::uint8_t read_path_bits(ibv_cq_ex* cq) { return entry(cq).path_bits; }
 std::uint64_t read_timestamp(ibv_cq_ex* cq) { return entry(cq).timestamp; }
 /// Raw packets have a flow tag in the field of immediate data.
 std::uint32_t read_flow_tag(ibv_cq_ex* cq) { return entry(cq).immediate; }
