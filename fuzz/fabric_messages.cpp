@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const int accepted =
       count_accepted<HostRequest, ViewRequest, IssmRequest, StatusRequest, StopRequest, OpenPort,
                      RegisterAgent, UnregisterAgent, HostDescription, Done, Status, IssmPath,
-                     Opened, Registered, Refusal>(bytes);
+                     Opened, Registered, Refusal, AttachData, JoinGroup, DataAttached>(bytes);
   VERBATIM_ASSERT(accepted <= 1);  // A message has one type.
   check_mad(bytes, MessageType::sent_mad);
   check_mad(bytes, MessageType::received_mad);

@@ -19,6 +19,7 @@ MAY_INCLUDE = {
     "fabric/protocol": ("base", "agent/protocol/runtime_folder.h"),
     "fabric/daemon": ("base", "wire", "mad", "fabric", "agent/protocol/runtime_folder.h"),
     "fabric/management": ("base", "wire", "mad", "fabric/topology"),
+    "fabric/keeper": ("base", "wire", "mad", "fabric/data", "fabric/management", "fabric/topology"),
     "fabric/data": ("base", "wire", "fabric/topology"),
     "fabric": ("base", "observe", "wire", "mad"),
     "arena": ("base", "observe", "region"),

@@ -57,15 +57,22 @@ Result<std::unique_ptr<Server>> Server::create(Options options) {
   auto folder = protocol::FabricFolder::of(options.name);
   if (!folder) return std::unexpected(folder.error());
   if (auto made = folder->make(); !made) return std::unexpected(made.error());
-  std::unique_ptr<Server> server(new Server(std::move(options), std::move(*folder)));
+  auto keeper = Keeper::create(options.topology, options.pace);
+  if (!keeper) return std::unexpected(keeper.error());
+  std::unique_ptr<Server> server(
+      new Server(std::move(options), std::move(*folder), std::move(*keeper)));
   if (auto opened = server->open(); !opened) return std::unexpected(opened.error());
   return server;
 }
 
-Server::Server(Options options, protocol::FabricFolder folder)
+Server::Server(Options options, protocol::FabricFolder folder, std::unique_ptr<Keeper> keeper)
     : options_(std::move(options)),
       folder_(std::move(folder)),
-      net_(options_.topology, *this, kSeed) {}
+      keeper_(std::move(keeper)),
+      net_(options_.topology, *this, kSeed,
+           [this](std::uint32_t node) { return keeper_->make_tables(node); }) {
+  net_.set_data_counters(*keeper_);
+}
 
 Server::~Server() {
   if (lock_.fd() < 0) return;  // Another one has the folder.
@@ -93,13 +100,15 @@ Result<void> Server::open() {
   auto files = IssmFiles::create();
   if (!files) return std::unexpected(files.error());
   issm_files_ = std::move(*files);
+  if (auto opened = keeper_->open(folder_.path()); !opened) return opened;
   auto listener = agent::listen_at(folder_.socket());
   if (!listener) return std::unexpected(listener.error());
   listener_ = std::move(*listener);
   auto socket_watch = watch_file(folder_.socket());
   if (!socket_watch) return std::unexpected(socket_watch.error());
   socket_watch_ = std::move(*socket_watch);
-  for (const int fd : {signals_.get(), issm_files_->fd(), listener_.get(), socket_watch_.get()}) {
+  for (const int fd : {signals_.get(), issm_files_->fd(), listener_.get(), socket_watch_.get(),
+                       keeper_->bell(), keeper_->timer()}) {
     if (auto watched = watch(fd, EPOLLIN); !watched) return watched;
   }
   return options_.runs_manager ? start_manager() : Result<void>();
@@ -130,7 +139,9 @@ void Server::run() {
                         : due <= now  ? 0
                                       : static_cast<int>((due - now) / kMillisecond + 1);
     std::array<epoll_event, 64> ready;
-    const int count = epoll_wait(epoll_.get(), ready.data(), ready.size(), wait_ms);
+    const bool may_sleep = keeper_->begin_sleep();
+    const int count = epoll_wait(epoll_.get(), ready.data(), ready.size(), may_sleep ? wait_ms : 0);
+    keeper_->serve(monotonic_now());
     for (int i = 0; i < count; ++i) serve(ready[static_cast<std::size_t>(i)].data.fd);
     on_time(monotonic_now());
   }
@@ -151,6 +162,9 @@ void Server::serve(int fd) {
     if (access(folder_.socket().c_str(), F_OK) != 0) begin_to_stop();
   } else if (manager_ && fd == manager_->fd()) {
     on_manager_end();
+  } else if (const auto ended = connections_of_processes_.find(fd);
+             ended != connections_of_processes_.end()) {
+    close_connection(ended->second);
   } else if (connections_.contains(fd)) {
     serve_connection(fd);
   }
@@ -162,7 +176,7 @@ void Server::accept_all() {
     if (!fd) return;
     if (!is_of_this_user(fd.get()) || !watch(fd.get(), EPOLLIN)) continue;
     const int key = fd.get();
-    connections_.emplace(key, Connection{.fd = std::move(fd), .port = {}, .queue = {}});
+    connections_.emplace(key, Connection{.fd = std::move(fd)});
   }
 }
 
@@ -190,6 +204,10 @@ void Server::serve_connection(int fd) {
 
 void Server::close_connection(int fd) {
   const auto node = connections_.extract(fd);
+  if (node.mapped().end != 0) {
+    connections_of_processes_.erase(node.mapped().process.get());
+    keeper_->bury(node.mapped().end);
+  }
   if (const auto port = node.mapped().port) {
     agents_of(*port).close(FileId{static_cast<std::uint32_t>(fd)});
     carry_out(monotonic_now());

@@ -15,6 +15,7 @@
 #include "fabric/daemon/issm_files.h"
 #include "fabric/daemon/port_agents.h"
 #include "fabric/daemon/subnet_manager.h"
+#include "fabric/keeper/keeper.h"
 #include "fabric/management/management_net.h"
 #include "fabric/protocol/channel.h"
 #include "fabric/protocol/fabric_folder.h"
@@ -29,6 +30,7 @@ class Server final : private HostSoftware {
     std::string name;
     Topology topology;
     bool runs_manager = false;
+    Keeper::Pace pace = Keeper::Pace::by_link;
   };
   /// EEXIST: a fabric of this name runs.
   static Result<std::unique_ptr<Server>> create(Options options);
@@ -40,14 +42,17 @@ class Server final : private HostSoftware {
   void run();
 
  private:
-  /// A connection. It becomes an open port, or makes a request.
+  /// A connection. It becomes an open port, or a program's end of the data path, or makes a
+  /// request.
   struct Connection {
     UniqueFd fd;
     std::optional<PortPlace> port;
+    std::uint32_t end = 0;
+    UniqueFd process;            // Of the program that has the end: readable when it ends.
     std::deque<Delivery> queue;  // What the socket has had no room for.
   };
 
-  Server(Options options, protocol::FabricFolder folder);
+  Server(Options options, protocol::FabricFolder folder, std::unique_ptr<Keeper> keeper);
   Result<void> open();
   Result<void> start_manager();
   Result<void> watch(int fd, std::uint32_t events) const;
@@ -65,6 +70,8 @@ class Server final : private HostSoftware {
   Result<void> on_issm(Connection& connection, const protocol::IssmRequest& request);
   Result<void> on_view(Connection& connection, const protocol::ViewRequest& request);
   Result<void> on_status(Connection& connection);
+  Result<void> on_attach(Connection& connection, const protocol::AttachData& request);
+  Result<void> on_end_message(Connection& connection, const protocol::Incoming& incoming);
   Result<void> on_port_message(Connection& connection, const protocol::Incoming& incoming);
   Result<void> on_mad(Connection& connection, const protocol::Incoming& incoming);
   Result<PortPlace> find_port(const protocol::HostName& host, unsigned port) const;
@@ -94,6 +101,7 @@ class Server final : private HostSoftware {
   std::optional<SubnetManager> manager_;
   std::optional<int> manager_exit_status_;
   std::map<int, Connection> connections_;
+  std::map<int, int> connections_of_processes_;  // By the process's descriptor.
   std::map<PortPlace, PortAgents> agents_;
   std::set<PortPlace> touched_;            // Ports whose agents may have output.
   std::map<PortPlace, TimeNs> deadlines_;  // Of ports whose agents wait.
@@ -103,6 +111,7 @@ class Server final : private HostSoftware {
   protocol::Receiver receiver_;
   bool is_stopping_ = false;
   TimeNs kill_manager_at_ = kNever;
+  std::unique_ptr<Keeper> keeper_;
   ManagementNet net_;  // Last: it calls the others.
 };
 

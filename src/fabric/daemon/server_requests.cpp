@@ -1,7 +1,10 @@
 #include <cerrno>
 
 #include <fmt/format.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "fabric/daemon/host_facts.h"
 #include "fabric/daemon/host_view.h"
@@ -35,10 +38,22 @@ Result<void> reply(int fd, const Answer& message, int descriptor = -1) {
   return protocol::send(fd, message, descriptor, MSG_DONTWAIT);
 }
 
+/// Becomes readable when the process ends that has made the connection. None: it is in another pid
+/// namespace, or has ended.
+UniqueFd process_of(int connection) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0) {
+    return {};
+  }
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+}
+
 }  // namespace
 
 Result<void> Server::on_message(Connection& connection, const protocol::Incoming& incoming) {
   if (connection.port) return on_port_message(connection, incoming);
+  if (connection.end != 0) return on_end_message(connection, incoming);
   const auto type = protocol::type_of(incoming.bytes);
   if (!type) return std::unexpected(type.error());
   switch (*type) {
@@ -57,6 +72,9 @@ Result<void> Server::on_message(Connection& connection, const protocol::Incoming
     case MessageType::open_port:
       return with<protocol::OpenPort>(
           incoming, [&](const auto& request) { return on_open(connection, request); });
+    case MessageType::attach_data:
+      return with<protocol::AttachData>(
+          incoming, [&](const auto& request) { return on_attach(connection, request); });
     case MessageType::status_request:
       return on_status(connection);
     case MessageType::stop_request:
@@ -81,6 +99,33 @@ Result<void> Server::on_open(Connection& connection, const protocol::OpenPort& r
   if (!port) return std::unexpected(port.error());
   connection.port = *port;
   return reply(connection.fd.get(), protocol::Opened{});
+}
+
+/// A connection may live longer than the program, in a child that it has forked: so the process is
+/// watched, too, where it can be seen.
+Result<void> Server::on_attach(Connection& connection, const protocol::AttachData& request) {
+  const auto port = find_port(request.host, request.port);
+  if (!port) return std::unexpected(port.error());
+  UniqueFd process = process_of(connection.fd.get());
+  if (process) {
+    if (auto watched = watch(process.get(), EPOLLIN); !watched) return watched;
+  }
+  const auto end = keeper_->attach(*port, request.qpn_range);
+  if (!end) return std::unexpected(end.error());
+  connection.end = *end;
+  connection.process = std::move(process);
+  if (connection.process) {
+    connections_of_processes_[connection.process.get()] = connection.fd.get();
+  }
+  return reply(connection.fd.get(), protocol::DataAttached{.end = *end}, keeper_->image());
+}
+
+Result<void> Server::on_end_message(Connection& connection, const protocol::Incoming& incoming) {
+  return with<protocol::JoinGroup>(incoming, [&](const auto& request) -> Result<void> {
+    auto joined = keeper_->set_member(connection.end, Lid{request.lid}, request.is_member != 0);
+    if (!joined) return joined;
+    return reply(connection.fd.get(), protocol::Done{});
+  });
 }
 
 Result<void> Server::on_issm(Connection& connection, const protocol::IssmRequest& request) {

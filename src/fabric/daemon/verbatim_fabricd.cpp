@@ -22,10 +22,11 @@ namespace {
 constexpr std::string_view kHelp =
     R"(verbatim-fabricd: an InfiniBand fabric of switches and hosts
 
-usage: verbatim-fabricd --topology FILE [--name NAME] [--manager none|opensm]
+usage: verbatim-fabricd --topology FILE [--name NAME] [--manager none|opensm] [--rate link|unlimited]
   --topology FILE   nodes and links: what ibnetdiscover prints, or a net file of ibsim
   --name NAME       the fabric's name (default: local)
   --manager NAME    the subnet manager to run on the first host (default: none)
+  --rate NAME       of links: as the topology has it, or as fast as the machine (default: link)
   --ready-fd N      close descriptor N when ready, or write into it why not
   --help, --version
 
@@ -41,9 +42,10 @@ struct CommandLine {
 Result<CommandLine> parse(int argc, char** argv) {
   CommandLine line;
   line.options.name = protocol::kDefaultFabric;
-  const std::array<option, 7> known{option{"topology", required_argument, nullptr, 't'},
+  const std::array<option, 8> known{option{"topology", required_argument, nullptr, 't'},
                                     {"name", required_argument, nullptr, 'n'},
                                     {"manager", required_argument, nullptr, 'm'},
+                                    {"rate", required_argument, nullptr, 'p'},
                                     {"ready-fd", required_argument, nullptr, 'r'},
                                     {"help", no_argument, nullptr, 'h'},
                                     {"version", no_argument, nullptr, 'v'},
@@ -56,6 +58,8 @@ Result<CommandLine> parse(int argc, char** argv) {
       line.options.name = value;
     } else if (c == 'm' && (value == "opensm" || value == "none")) {
       line.options.runs_manager = value == "opensm";
+    } else if (c == 'p' && (value == "link" || value == "unlimited")) {
+      line.options.pace = value == "link" ? Keeper::Pace::by_link : Keeper::Pace::unlimited;
     } else if (c == 'r') {
       line.ready.reset(std::atoi(optarg));
       fcntl(line.ready.get(), F_SETFD, FD_CLOEXEC);

@@ -57,6 +57,12 @@ void Ends::connect(std::uint32_t end, NodeIndex host, std::uint8_t port) const {
   out.passes = in.passes = static_cast<std::uint8_t>(Passes::all);
 }
 
+bool Ends::is_steered(PortPlace host, std::uint32_t qpn_range) const {
+  const NodeRecord& node = image_.node(image_.station_of(host));
+  return node.kind == RecordKind::host &&
+         image_.host_tables(node).ports_by_qpn[qpn_range % kQpnRanges] != 0;
+}
+
 void Ends::steer(std::uint32_t end, std::uint32_t qpn_range) const {
   const EndRecord& record = image_.end(end);
   image_.host_tables(image_.node(record.host)).ports_by_qpn[qpn_range % kQpnRanges] =

@@ -17,6 +17,7 @@ class Ends {
   /// Takes an end for a program of a host's port. EINVAL if it is no such port; EAGAIN if the port
   /// or the fabric has no end left.
   Result<std::uint32_t> take(PortPlace host) const;
+  bool is_steered(PortPlace host, std::uint32_t qpn_range) const;
   /// Packets for the range of 2^14 queue pair numbers come to this end.
   void steer(std::uint32_t end, std::uint32_t qpn_range) const;
   void set_member(std::uint32_t end, Lid group, bool is_member) const;

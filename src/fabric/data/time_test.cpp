@@ -113,7 +113,7 @@ TEST(FabricTime, WaitingForCreditsIsCounted) {
   for (; timed.fabric.send(0, 1, {.number = sent}, 200); ++sent) timed.push();
   timed.pass(5 * kMillisecond);
   timed.receive();
-  EXPECT_EQ(Tables(timed.image()).counts(2, 2).xmit_wait_ns, 5 * kMillisecond);
+  EXPECT_EQ(Tables(timed.image()).counts(2, 2).out.wait_ns, 5 * kMillisecond);
 }
 
 TEST(FabricTime, ALongCableDelays) {

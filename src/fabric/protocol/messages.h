@@ -18,6 +18,12 @@
 ///     StatusRequest               Status, with a memfd of JSON text
 ///     StopRequest                 the daemon ends
 ///     OpenPort                    Opened; the connection is an open port then
+///     AttachData                  DataAttached, with the memory of the data path; the connection
+///                                 is a program's end of the fabric then
+///
+/// On an end, which is the program's as long as the connection lives and the process that made it:
+///
+///     JoinGroup                   Done
 ///
 /// On an open port, whose end makes the daemon forget its agents:
 ///
@@ -29,7 +35,7 @@
 namespace verbatim::fabric::protocol {
 
 /// Counts up with every change of a structure below.
-inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::uint16_t kVersion = 2;
 
 enum class MessageType : std::uint16_t {
   host_request = 1,
@@ -41,6 +47,8 @@ enum class MessageType : std::uint16_t {
   register_agent,
   unregister_agent,
   sent_mad,
+  attach_data,
+  join_group,
   host_description = 0x100,
   done,
   status,
@@ -49,6 +57,7 @@ enum class MessageType : std::uint16_t {
   received_mad,
   issm_path,
   refusal,
+  data_attached,
 };
 
 struct Header {
@@ -100,6 +109,24 @@ struct OpenPort {
   Header header{.type = kType};
   HostName host{};
   std::uint8_t port = 0;
+};
+
+/// Asks for an end of the data path (fabric/data/) at a port of a host. Packets to the 2^14 queue
+/// pair numbers whose upper 10 bits are `qpn_range` come to it.
+struct AttachData {
+  static constexpr MessageType kType = MessageType::attach_data;
+  Header header{.type = kType};
+  HostName host{};
+  std::uint8_t port = 0;
+  std::uint32_t qpn_range = 0;
+};
+
+/// The end receives the packets of a multicast group, or no longer.
+struct JoinGroup {
+  static constexpr MessageType kType = MessageType::join_group;
+  Header header{.type = kType};
+  std::uint16_t lid = 0;
+  std::uint8_t is_member = 0;
 };
 
 struct RegisterAgent {
@@ -219,6 +246,13 @@ struct Registered {
   static constexpr MessageType kType = MessageType::registered;
   Header header{.type = kType};
   std::uint32_t agent = 0;
+};
+
+/// `end` of the memory whose descriptor is beside it.
+struct DataAttached {
+  static constexpr MessageType kType = MessageType::data_attached;
+  Header header{.type = kType};
+  std::uint32_t end = 0;
 };
 
 struct Refusal {

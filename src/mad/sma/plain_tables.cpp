@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "mad/sma/initial_tables.h"
+
 namespace verbatim::mad {
 namespace {
 
@@ -11,25 +13,6 @@ constexpr std::array<std::uint16_t, 1> kDefaultPKeys{raw(kDefaultPKey)};
 wire::LinearForwardingTable no_routes() {
   wire::LinearForwardingTable table;
   table.ports.fill(wire::LinearForwardingTable::kNoPort);
-  return table;
-}
-
-/// Service levels share the lanes in turn until a manager says otherwise.
-wire::SlToVlMappingTable default_lanes() {
-  wire::SlToVlMappingTable table;
-  for (std::size_t level = 0; level < table.lanes.size(); ++level) {
-    table.lanes[level] = static_cast<std::uint8_t>(level % wire::data_lanes_of(kDataLanes));
-  }
-  return table;
-}
-
-/// Every lane has a turn in the low table; the high one is empty.
-wire::VlArbitrationTable default_arbitration(unsigned block) {
-  wire::VlArbitrationTable table;
-  if (block != 1) return table;
-  for (std::uint8_t lane = 0; lane < wire::data_lanes_of(kDataLanes); ++lane) {
-    table.entries[lane] = {.lane = lane, .weight = 64};
-  }
   return table;
 }
 
@@ -75,25 +58,25 @@ void PlainTables::set_multicast(unsigned block, unsigned position,
 }
 
 wire::SlToVlMappingTable PlainTables::sl_to_vl(unsigned input, unsigned output) const {
-  return sl_to_vl_.empty() ? default_lanes() : sl_to_vl_[sl_to_vl_index(input, output)];
+  return sl_to_vl_.empty() ? initial_lanes() : sl_to_vl_[sl_to_vl_index(input, output)];
 }
 
 void PlainTables::set_sl_to_vl(unsigned input, unsigned output,
                                const wire::SlToVlMappingTable& table) {
   const std::size_t inputs = is_switch_ ? ports_ + 1 : 1;
-  if (sl_to_vl_.empty()) sl_to_vl_.resize(inputs * (ports_ + 1), default_lanes());
+  if (sl_to_vl_.empty()) sl_to_vl_.resize(inputs * (ports_ + 1), initial_lanes());
   sl_to_vl_[sl_to_vl_index(input, output)] = table;
 }
 
 wire::VlArbitrationTable PlainTables::vl_arbitration(unsigned port, unsigned block) const {
-  return vl_arbitration_.empty() ? default_arbitration(block) : vl_arbitration_[port][block - 1];
+  return vl_arbitration_.empty() ? initial_arbitration(block) : vl_arbitration_[port][block - 1];
 }
 
 void PlainTables::set_vl_arbitration(unsigned port, unsigned block,
                                      const wire::VlArbitrationTable& table) {
   if (vl_arbitration_.empty()) {
-    vl_arbitration_.resize(ports_ + 1, {default_arbitration(1), default_arbitration(2),
-                                        default_arbitration(3), default_arbitration(4)});
+    vl_arbitration_.resize(ports_ + 1, {initial_arbitration(1), initial_arbitration(2),
+                                        initial_arbitration(3), initial_arbitration(4)});
   }
   vl_arbitration_[port][block - 1] = table;
 }

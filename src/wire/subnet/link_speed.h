@@ -86,6 +86,7 @@ constexpr void set_active_speed(PortInfo& port, LinkSpeed speed) {
 constexpr std::optional<LinkSpeed> active_speed(const PortInfo& port) {
   for (std::size_t i = kLinkSpeedCodes.size(); i-- > 0;) {
     const LinkSpeedCodes& codes = kLinkSpeedCodes[i];
+    // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange): the table has one row a speed.
     const auto speed = static_cast<LinkSpeed>(i);
     if (speed == LinkSpeed::fdr10 || codes.extended != port.speed_extended_active ||
         codes.extended2 != port.speed_extended2_active) {

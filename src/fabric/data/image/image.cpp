@@ -200,6 +200,7 @@ Result<Image> Image::create(const Topology& topology, const ImageOptions& option
   std::memcpy(static_cast<void*>(&image->header()), static_cast<const void*>(&header),
               sizeof header);
   image->header().earliest = kNever;
+  image->header().keeper_due = 0;  // It looks before it sleeps for the first time.
   image->fill(topology, options);
   return image;
 }

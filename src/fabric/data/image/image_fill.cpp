@@ -6,7 +6,6 @@ namespace verbatim::fabric {
 namespace {
 
 constexpr std::uint32_t kNsOfAMetre = 5;
-constexpr std::uint64_t kPsOfASecond = 1'000'000'000'000;
 
 class Filler {
  public:
@@ -45,8 +44,7 @@ class Filler {
       link.passes =
           static_cast<std::uint8_t>(options_.is_active ? Passes::all : Passes::management);
       if (options_.is_paced) {
-        link.ps_per_byte = static_cast<std::uint32_t>(8 * kPsOfASecond /
-                                                      effective_rate_bps(cable.width, cable.speed));
+        link.ps_per_byte = ps_per_byte(effective_rate_bps(cable.width, cable.speed));
       }
       if (options_.has_lengths) link.delay_ns = cable.length_m * kNsOfAMetre;
     }

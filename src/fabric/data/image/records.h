@@ -99,7 +99,6 @@ struct alignas(64) LinkRecord {
   };
   alignas(64) std::array<Lane, kLanes> lanes;
   // Of stalled lanes, else 0:
-  // Of stalled lanes, else 0:
   std::array<TimeNs, kLanes> queue_since;  // Since when the lane has a queue.
   std::array<TimeNs, kLanes> head_since;   // Since when its first packet is the first, or 0.
   struct Counters {
@@ -126,6 +125,12 @@ struct alignas(64) LinkRecord {
   /// Its mover wants to be told of credits.
   alignas(64) std::atomic<std::uint32_t> waits;
 };
+
+/// As `LinkRecord::ps_per_byte` has it; a rate of 0 is unlimited.
+constexpr std::uint32_t ps_per_byte(std::uint64_t bits_per_second) {
+  constexpr std::uint64_t kPsOfASecond = 1'000'000'000'000;
+  return bits_per_second == 0 ? 0 : static_cast<std::uint32_t>(8 * kPsOfASecond / bits_per_second);
+}
 
 /// What a link lets pass, by the states of its ports.
 enum class Passes : std::uint8_t { nothing, management, all };
@@ -199,7 +204,7 @@ struct alignas(64) MoverRecord {
 };
 
 inline constexpr std::uint64_t kImageMagic = 0x3142'4146'4d49'5256;  // "VRIMFAB1".
-inline constexpr std::uint32_t kImageVersion = 1;
+inline constexpr std::uint32_t kImageVersion = 2;
 
 /// How many there are of each part. The offsets follow from it.
 struct Extent {
@@ -228,6 +233,8 @@ struct alignas(64) Header {
   std::atomic<std::uint32_t> next_copy;             // Where to look for a free slot first.
   alignas(64) std::atomic<TimeNs> earliest;         // When the first timed link is due; kNever.
   std::atomic<LinkIndex> timed;                     // The list of timed links.
+  /// When the keeper looks for timed links next. Programs serve them before, as long as one runs.
+  std::atomic<TimeNs> keeper_due;
 };
 
 }  // namespace verbatim::fabric

@@ -19,12 +19,14 @@ wire::LinearForwardingTable Tables::linear(NodeIndex node, std::uint32_t block) 
   wire::LinearForwardingTable table;
   for (std::uint32_t i = 0; i < table.ports.size(); ++i) {
     const std::uint32_t lid = block * 64 + i;
-    table.ports[i] =
-        lid < kUnicastLids
-            ? static_cast<std::uint8_t>(image_.linear_entry(image_.node(node), lid).load() - 1)
-            : kNoPort;
+    table.ports[i] = route(node, Lid(lid));
   }
   return table;
+}
+
+std::uint8_t Tables::route(NodeIndex node, Lid lid) const {
+  if (raw(lid) >= kUnicastLids) return kNoPort;
+  return static_cast<std::uint8_t>(image_.linear_entry(image_.node(node), raw(lid)).load() - 1);
 }
 
 void Tables::set_route(NodeIndex node, Lid lid, std::uint8_t port) {
@@ -139,6 +141,10 @@ void Tables::set_output(NodeIndex node, unsigned port_number, std::uint64_t hoq_
   link.lanes_in_force = static_cast<std::uint16_t>((1u << wire::data_lanes_of(lanes)) - 1);
 }
 
+void Tables::set_rate(NodeIndex node, unsigned port_number, std::uint64_t bits_per_second) {
+  image_.link(port(node, port_number).out).ps_per_byte = ps_per_byte(bits_per_second);
+}
+
 /// Data pass from an active port to one that is at least armed; management also before (IBA 7.2.7).
 void Tables::update_passes(LinkIndex index) {
   LinkRecord& link = image_.link(index);
@@ -172,21 +178,9 @@ void Tables::set_cable(NodeIndex node, unsigned port_number, bool is_up) {
   update_passes(record.in);
 }
 
-PortCounts Tables::counts(NodeIndex node, unsigned port_number) const {
+DataCounts Tables::counts(NodeIndex node, unsigned port_number) const {
   const PortRecord& record = port(node, port_number);
-  const LinkRecord::Counters& out = image_.link(record.out).counters;
-  const LinkRecord::Counters& in = image_.link(record.in).counters;
-  return {.xmit_words = out.words,
-          .rcv_words = in.words,
-          .xmit_packets = out.packets,
-          .rcv_packets = in.packets,
-          .multicast_xmit_packets = out.multicast_packets,
-          .multicast_rcv_packets = in.multicast_packets,
-          .xmit_wait_ns = out.wait_ns,
-          .xmit_discards =
-              out.inactive_discards + out.mtu_discards + out.hoq_discards + out.lifetime_discards,
-          .rcv_switch_relay_errors = in.dlid_errors + in.lane_errors + in.looping_errors,
-          .management_dropped = in.management_dropped};
+  return {.out = image_.link(record.out).counters, .in = image_.link(record.in).counters};
 }
 
 }  // namespace verbatim::fabric

@@ -12,18 +12,16 @@
 /// with each packet; each entry changes at once.
 namespace verbatim::fabric {
 
-/// Of a port, as switches count (IBA 16.1.3.5).
-struct PortCounts {
-  std::uint64_t xmit_words = 0;  // Of 4 bytes.
-  std::uint64_t rcv_words = 0;
-  std::uint64_t xmit_packets = 0;
-  std::uint64_t rcv_packets = 0;
-  std::uint64_t multicast_xmit_packets = 0;
-  std::uint64_t multicast_rcv_packets = 0;
-  std::uint64_t xmit_wait_ns = 0;
-  std::uint64_t xmit_discards = 0;
-  std::uint64_t rcv_switch_relay_errors = 0;
-  std::uint64_t management_dropped = 0;  // VL15Dropped.
+/// What the data path has counted at a port: of its link out, and of the one in (IBA 16.1.3.5).
+struct DataCounts {
+  LinkRecord::Counters out;
+  LinkRecord::Counters in;
+  std::uint64_t xmit_discards() const {
+    return out.inactive_discards + out.mtu_discards + out.hoq_discards + out.lifetime_discards;
+  }
+  std::uint64_t rcv_switch_relay_errors() const {
+    return in.dlid_errors + in.lane_errors + in.looping_errors;
+  }
 };
 
 class Tables {
@@ -34,6 +32,7 @@ class Tables {
   void set_linear(NodeIndex node, std::uint32_t block, const wire::LinearForwardingTable& table);
   wire::LinearForwardingTable linear(NodeIndex node, std::uint32_t block) const;
   void set_route(NodeIndex node, Lid lid, std::uint8_t port);
+  std::uint8_t route(NodeIndex node, Lid lid) const;  // kNoPort: there is none.
   /// `block`: 32 multicast LIDs; `position`: 16 ports.
   void set_multicast(NodeIndex node, std::uint32_t block, unsigned position,
                      const wire::MulticastForwardingTable& table);
@@ -58,11 +57,13 @@ class Tables {
   /// port.
   void set_output(NodeIndex node, unsigned port, std::uint64_t hoq_life_us, Mtu neighbor_mtu,
                   wire::VirtualLanes lanes);
+  /// The rate of what leaves by the port; 0: unlimited.
+  void set_rate(NodeIndex node, unsigned port, std::uint64_t bits_per_second);
   /// Then the port's links are to be started: what they hold may have to be discarded.
   void set_port_state(NodeIndex node, unsigned port, wire::PortState state);
   void set_cable(NodeIndex node, unsigned port, bool is_up);
 
-  PortCounts counts(NodeIndex node, unsigned port) const;
+  DataCounts counts(NodeIndex node, unsigned port) const;
 
  private:
   PortRecord& port(NodeIndex node, unsigned port) const {

@@ -216,6 +216,11 @@ void Walker<Policy>::set_timer(LinkIndex index, LinkRecord& link, TimeNs at) {
   TimeNs earliest = header.earliest.load(std::memory_order_relaxed);
   while (at < earliest && !header.earliest.compare_exchange_weak(earliest, at)) {
   }
+  // Sequentially consistent, as above: either the keeper, which looks again after it has said when
+  // it looks next, sees the time, or this sees that it comes too late.
+  if (at + kKeeperPatience < header.keeper_due.load(std::memory_order_seq_cst)) {
+    tell_program(image_.from_end(0));
+  }
 }
 
 }  // namespace verbatim::fabric

@@ -62,6 +62,10 @@ class SharedPolicy {
   void* context_ = nullptr;
 };
 
+/// So much later than programs the keeper looks for timed links: as long as a program runs, it
+/// serves them itself.
+inline constexpr TimeNs kKeeperPatience = 500 * kMicrosecond;
+
 /// One thread's. `me` is its index in the table of movers.
 template <typename Policy>
 class Walker {
