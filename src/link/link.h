@@ -80,8 +80,9 @@ enum class FirstHeader : std::uint8_t { bth, grh, lrh };
 struct Properties {
   FirstHeader first_header = FirstHeader::bth;
   std::uint32_t packet_bytes_max = 0;
-  std::uint32_t rate_mbps = 0;  // 0: nobody knows.
-  bool lossless = false;        // It has credits: `reserve` is asked before a packet is made.
+  std::uint32_t rate_mbps = 0;   // 0: nobody knows.
+  bool lossless = false;         // It has credits: `reserve` is asked before a packet is made.
+  bool checks_integrity = true;  // Else its bytes cannot be damaged: packets need no ICRC.
 };
 
 /// A link of a port. Decorators derive from it and hold the next one (link/decorators/).
@@ -104,6 +105,10 @@ class Link {
   virtual bool reserve(std::uint8_t lane, std::uint32_t bytes) = 0;
   /// A reserved packet that was not made.
   virtual void release(std::uint8_t lane, std::uint32_t bytes) = 0;
+  /// A packet for which `reserved` bytes were reserved has `bytes`: the rest is free.
+  virtual void shrink(std::uint8_t lane, std::uint32_t reserved, std::uint32_t bytes) {
+    if (reserved != bytes) release(lane, reserved - bytes);
+  }
   /// 0, or an errno value: then the packets count as lost. Any thread, under a queue pair's lock:
   /// it never sleeps longer than a full socket buffer lasts.
   virtual int send(const Packets& packets) noexcept = 0;
@@ -115,8 +120,12 @@ class Link {
   virtual void leave(const Gid& group) = 0;
   /// Non-zero: `receive` has something. Null: only the kernel knows, by `descriptors`.
   virtual const std::atomic<std::uint32_t>* has_packets() const = 0;
-  /// Readable when something has come: for the background thread's epoll. Borrowed.
+  /// Readable when something has come, or room for which `reserve` has failed: for the background
+  /// thread's epoll. Borrowed.
   virtual std::span<const int> descriptors() const = 0;
+  /// Before a thread sleeps on `descriptors`. False: there is something to receive already. A link
+  /// in shared memory makes them readable only for a thread that has said that it sleeps.
+  virtual bool begin_sleep() { return true; }
 };
 
 /// A link with what is wrapped around it. A decorator is made once a process and is never

@@ -23,6 +23,7 @@ MAY_INCLUDE = {
     "fabric/data": ("base", "wire", "fabric/topology"),
     "fabric": ("base", "observe", "wire", "mad"),
     "arena": ("base", "observe", "region"),
+    "link/fabric": ("base", "wire", "link", "fabric/data", "fabric/protocol"),
     "link": ("base", "observe", "wire"),
     "port": ("base", "observe", "wire", "region", "link"),
     "adapter/progress": ("base",),

@@ -24,7 +24,7 @@ struct OutgoingPacket {
 };
 
 struct IncomingPacket {
-  ByteSpan bytes;  // LRH to ICRC; valid until the sink returns.
+  MutableByteSpan bytes;  // LRH to ICRC; valid until the sink returns.
   std::uint8_t lane = 0;
   NodeIndex at_node = 0;  // The daemon: where it was received, and through which port.
   std::uint8_t at_port = 0;
@@ -57,6 +57,10 @@ class End {
   }
   /// Gives one reservation back.
   void release(unsigned lane, std::uint32_t bytes);
+  /// A packet for which `reserved` bytes were reserved has `bytes`.
+  void shrink(unsigned lane, std::uint32_t reserved, std::uint32_t bytes) {
+    reserved_blocks_[lane % kLanes] -= blocks_of(reserved) - blocks_of(bytes);
+  }
   /// Copies the packet into a reserved slot. It leaves with `push`, in the order of posting.
   void post(const OutgoingPacket& packet);
   template <typename Policy>
@@ -144,11 +148,11 @@ std::size_t End::receive(Walker<Policy>& walker, TimeNs now, Sink sink, std::siz
     if (is_there && slot.arrives_at > now) break;
     const std::uint32_t blocks = slot.blocks;
     if (is_there) {
-      sink(IncomingPacket{
-          .bytes = ByteSpan(slot.packet).first(std::min<std::size_t>(slot.bytes, kPacketBytesMax)),
-          .lane = static_cast<std::uint8_t>(where.lane()),
-          .at_node = slot.at_node,
-          .at_port = slot.at_port});
+      sink(IncomingPacket{.bytes = MutableByteSpan(slot.packet)
+                                       .first(std::min<std::size_t>(slot.bytes, kPacketBytesMax)),
+                          .lane = static_cast<std::uint8_t>(where.lane()),
+                          .at_node = slot.at_node,
+                          .at_port = slot.at_port});
       slot.where.store(0, std::memory_order_release);  // Then the head (crossing.h).
       ++count;
     }

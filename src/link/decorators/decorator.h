@@ -26,12 +26,16 @@ class Decorator : public Link {
     return next_.reserve(lane, bytes);
   }
   void release(std::uint8_t lane, std::uint32_t bytes) override { next_.release(lane, bytes); }
+  void shrink(std::uint8_t lane, std::uint32_t reserved, std::uint32_t bytes) override {
+    next_.shrink(lane, reserved, bytes);
+  }
   int send(const Packets& packets) noexcept override { return next_.send(packets); }
   std::size_t receive(Sink& sink, TimeNs now) override { return next_.receive(sink, now); }
   Result<void> join(const Gid& group) override { return next_.join(group); }
   void leave(const Gid& group) override { next_.leave(group); }
   const std::atomic<std::uint32_t>* has_packets() const override { return next_.has_packets(); }
   std::span<const int> descriptors() const override { return next_.descriptors(); }
+  bool begin_sleep() override { return next_.begin_sleep(); }
 
  protected:
   Link& next() const { return next_; }

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/os/unique_fd.h"
+#include "fabric/data/end.h"
+#include "link/fabric/thread_movers.h"
+#include "link/link.h"
+
+namespace verbatim::link {
+
+/// A program's link to its host in an InfiniBand fabric: packets, LRH to ICRC, go into the switches
+/// in shared memory, which the program's threads run with all other programs (fabric/data/). They
+/// wait for credits, and none is lost for want of room.
+class FabricLink final : public Link {
+ public:
+  /// Which end of the fabric.
+  struct Place {
+    std::string host;  // By name, or GUID.
+    std::uint8_t port = 1;
+    std::uint32_t qpn_range = 0;  // Upper 10 bits of the program's queue pair numbers.
+  };
+  /// Asks the fabric's daemon for an end, over a connection that the calling process has made to
+  /// it; `folder` is that of the fabric's files. ENODEV, EADDRINUSE, EAGAIN in words.
+  static Result<std::unique_ptr<FabricLink>> attach(UniqueFd connection, const std::string& folder,
+                                                    const Place& place);
+  /// No thread is in it any more, nor will be.
+  ~FabricLink() override = default;
+
+  /// By the port's MTU and rate of now. Shared memory damages nothing: packets have no CRC.
+  Properties properties() const override;
+  Result<NextHop*> next_hop(const Path& path, Qpn destination,
+                            std::optional<TimeNs> patience) override;
+  bool reserve(std::uint8_t lane, std::uint32_t bytes) override;
+  void release(std::uint8_t lane, std::uint32_t bytes) override;
+  void shrink(std::uint8_t lane, std::uint32_t reserved, std::uint32_t bytes) override;
+  int send(const Packets& packets) noexcept override;
+  std::size_t receive(Sink& sink, TimeNs now) override;
+  /// EOPNOTSUPP: a fabric's groups are multicast LIDs, which the subnet's administrator gives them.
+  Result<void> join(const Gid& group) override;
+  void leave(const Gid&) override {}
+  /// The group's packets come, too. Asks the daemon.
+  Result<void> set_member(Lid group, bool is_member);
+  const std::atomic<std::uint32_t>* has_packets() const override { return nullptr; }
+  std::span<const int> descriptors() const override { return {&descriptor_, 1}; }
+  bool begin_sleep() override;
+
+ private:
+  class LaneHop;
+  FabricLink(std::shared_ptr<AttachedFabric> fabric, std::uint32_t end, UniqueFd connection,
+             UniqueFd bell);
+  const fabric::LinkRecord& cable() const;
+
+  const std::shared_ptr<AttachedFabric> fabric_;
+  fabric::End end_;
+  std::mutex posting_;  // Guards the half of `end_` that posts.
+  std::mutex asking_;   // One request to the daemon at a time.
+  const UniqueFd connection_;
+  const UniqueFd bell_;
+  const int descriptor_;
+  std::array<std::unique_ptr<NextHop>, fabric::kLanes> hops_;  // By lane.
+};
+
+}  // namespace verbatim::link
