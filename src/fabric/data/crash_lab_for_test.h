@@ -201,9 +201,24 @@ class CrashLab {
     }
   }
 
+  /// Who repairs is killed, too; the next one finds what it has left.
+  void repair_and_die() {
+    int status = 0;
+    // Early in a repair, or late.
+    const long crash_in = 1 + static_cast<long>(dice_(1u << dice_(12)));
+    const pid_t repairer = start([&](auto& walker) {
+      CrashPolicy::left = crash_in;
+      const Movers movers(fabric_.image());
+      movers.bury(
+          [&] { walker.repair([&](std::uint32_t mover) { return movers.is_dead(mover); }); });
+    });
+    waitpid(repairer, &status, 0);
+  }
+
   /// After some time, in which others may find what the dead one has left.
   void bury(const Program& program) {
     usleep(dice_(1000));
+    for (unsigned i = dice_(4); i != 0; --i) repair_and_die();
     fabric_.shared->repair(*fabric_.mover);
     fabric_.shared->bury_end(*fabric_.mover, program.end);
   }

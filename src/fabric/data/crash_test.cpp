@@ -20,7 +20,7 @@ void run(bool kills_receivers) {
   CrashLab lab(seed, kills_receivers);
   for (const std::string& fault : lab.run(deaths)) ADD_FAILURE() << fault;
   if (deaths < 5000) return;
-  for (std::size_t point = 0; point < static_cast<std::size_t>(CrashPoint::frozen); ++point) {
+  for (std::size_t point = 0; point < kCrashPoints; ++point) {
     EXPECT_GT(lab.deaths_at(static_cast<CrashPoint>(point)), 0u) << "point " << point;
   }
 }

@@ -83,6 +83,7 @@ void End::post(const OutgoingPacket& packet) {
   slot.bytes = static_cast<std::uint16_t>(bytes);
   slot.blocks = static_cast<std::uint16_t>(blocks_of(slot.bytes));
   slot.dlid = raw(packet.dlid);
+  slot.p_key = raw(packet.p_key);
   slot.service_level = packet.service_level;
   slot.out_lane = packet.lane;
   slot.arrives_at = 0;

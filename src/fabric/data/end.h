@@ -17,6 +17,7 @@ namespace verbatim::fabric {
 struct OutgoingPacket {
   std::span<const ByteSpan> pieces;
   Lid dlid{};
+  PKey p_key = kDefaultPKey;
   std::uint8_t service_level = 0;
   std::uint8_t lane = 0;  // As reserved.
   Qpn destination;

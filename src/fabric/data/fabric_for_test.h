@@ -142,16 +142,19 @@ inline std::vector<std::string> faults_of(const Image& image) {
 /// The same, and all packets have arrived.
 inline std::vector<std::string> faults_when_empty(const Image& image) {
   std::vector<std::string> faults = faults_of(image);
+  const auto must_be_free = [&](Handle handle) {
+    const Where where(image.slot(handle).where.load());
+    if (where.word() == 0) return;
+    faults.push_back(fmt::format("slot {} is not free: kind {} link {} lane {} number {}", handle,
+                                 where.kind(), where.link(), where.lane(), where.number()));
+  };
+  for (Handle copy = image.first_copy_slot(); copy < image.extent().slots; ++copy) {
+    must_be_free(copy);
+  }
   for (std::uint32_t end = 0; end < image.extent().ends; ++end) {
     if (end != 0 && image.end(end).generation.load() == 0) continue;
     for (std::uint32_t i = 0; i < kSlotsOfAnEnd; ++i) {
-      const Handle handle = image.first_slot_of(end) + i;
-      if (const std::uint64_t word = image.slot(handle).where.load(); word != 0) {
-        const Where where(word);
-        faults.push_back(fmt::format("slot {} is not free: kind {} link {} lane {} number {}",
-                                     handle, where.kind(), where.link(), where.lane(),
-                                     where.number()));
-      }
+      must_be_free(image.first_slot_of(end) + i);
     }
   }
   return faults;

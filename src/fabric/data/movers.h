@@ -14,9 +14,12 @@ class Movers {
  public:
   explicit Movers(const Image& image) : image_(image) {}
 
-  /// Takes an entry for the calling thread, which calls `leave` before it unmaps the image. EAGAIN
-  /// if there is none.
-  Result<std::uint32_t> join() const;
+  /// Takes an entry for the calling thread, of the program that has `end`. The thread calls `leave`
+  /// before it unmaps the image. EAGAIN if there is none.
+  Result<std::uint32_t> join(std::uint32_t end = 0) const;
+  /// Frees the entries that threads of a dead program had begun to take. Until they have, they own
+  /// no gate.
+  void free_claims(std::uint32_t end) const;
   void leave(std::uint32_t mover) const;
   /// True if the thread has ended. One load. A gate whose owner's entry is free is nobody's.
   bool is_dead(std::uint32_t mover) const {
@@ -40,6 +43,7 @@ class Movers {
   std::uint32_t name_of(std::uint32_t index) const {
     return image_.mover(index).generation.load(std::memory_order_acquire) << kIndexBits | index;
   }
+  static std::uint32_t claim_of(std::uint32_t end) { return MoverRecord::kClaimed + 4 * end; }
   static const Liveness& liveness_of(const MoverRecord& record) {
     return *std::launder(reinterpret_cast<const Liveness*>(record.liveness.data()));
   }
@@ -53,7 +57,7 @@ template <typename Repair>
 void Movers::bury(Repair repair) const {
   std::vector<std::uint32_t> dead;
   for (std::uint32_t i = 1; i < image_.extent().movers; ++i) {
-    if (image_.mover(i).state.load() != MoverRecord::kFree && is_dead(name_of(i))) {
+    if (image_.mover(i).state.load() == MoverRecord::kLives && is_dead(name_of(i))) {
       dead.push_back(i);
     }
   }

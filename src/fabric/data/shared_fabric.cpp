@@ -24,14 +24,15 @@ Result<std::unique_ptr<SharedFabric>> SharedFabric::attach(int fd) {
   return std::unique_ptr<SharedFabric>(new SharedFabric(std::move(*image)));
 }
 
-Result<std::unique_ptr<Mover>> SharedFabric::join() {
-  const Result<std::uint32_t> index = movers_.join();
+Result<std::unique_ptr<Mover>> SharedFabric::join(std::uint32_t end) {
+  const Result<std::uint32_t> index = movers_.join(end);
   if (!index) return std::unexpected(index.error());
   return std::unique_ptr<Mover>(new Mover(*this, *index));
 }
 
 void SharedFabric::bury_end(Mover& mover, std::uint32_t end) {
   if (end == 0 || image_.end(end).state.load() != EndRecord::kTaken) return;
+  movers_.free_claims(end);
   const Ends all = ends();
   all.disconnect(end);
   mover.walker().with_link(image_.to_end(end), is_dead(), [&] { all.take_back(end); });

@@ -50,8 +50,8 @@ class SharedFabric {
     policy_.set_doorbells(ring, context);
   }
 
-  /// EAGAIN if too many threads move.
-  Result<std::unique_ptr<Mover>> join();
+  /// For a thread of the program that has `end`. EAGAIN if too many threads move.
+  Result<std::unique_ptr<Mover>> join(std::uint32_t end = 0);
 
   // Of the daemon, which knows what programs there are.
 

@@ -128,6 +128,8 @@ void Keeper::add_counters(PortPlace port, mad::PortCounterValues& values) const 
   values.neighbor_mtu_discards += out.mtu_discards;
   values.head_of_queue_discards += out.hoq_discards;
   values.lifetime_discards += out.lifetime_discards;
+  values.transmit_constraint_errors += out.p_key_errors;
+  values.receive_constraint_errors += in.p_key_errors_in;
   values.vl15_dropped += in.management_dropped;
   values.dlid_mapping_errors += in.dlid_errors;
   values.vl_mapping_errors += in.lane_errors;

@@ -123,6 +123,8 @@ void SharedNodeTables::set_port(unsigned port, const wire::PortInfo& info) {
       is_switch_ ? microseconds(info.head_of_queue_life, wire::PortInfo::kUnlimitedHeadOfQueueLife)
                  : 0;
   tables().set_output(place.node, place.port, hoq_life_us, info.neighbor_mtu, info.operational_vls);
+  tables().set_enforcement(place.node, place.port, info.partition_enforcement_inbound,
+                           info.partition_enforcement_outbound);
   tables().set_high_limit(place.node, place.port, info.vl_high_limit);
   if (!is_switch_) tables().set_lid(place.node, info.lid, info.lmc);
   const auto speed = wire::active_speed(info);

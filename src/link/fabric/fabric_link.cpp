@@ -55,6 +55,7 @@ Result<std::unique_ptr<FabricLink>> FabricLink::attach(UniqueFd connection,
   auto shared = fabric::SharedFabric::attach(memory.get());
   if (!shared) return std::unexpected(std::move(shared.error()));
   fabric->fabric = std::move(*shared);
+  fabric->end = attached->end;
   auto doorbells = fabric::Doorbells::open(folder);
   if (!doorbells) return std::unexpected(std::move(doorbells.error()));
   fabric->doorbells = std::move(*doorbells);
@@ -64,13 +65,12 @@ Result<std::unique_ptr<FabricLink>> FabricLink::attach(UniqueFd connection,
       [](void* bells, std::uint32_t end) { static_cast<fabric::Doorbells*>(bells)->ring(end); },
       &fabric->doorbells);
   return std::unique_ptr<FabricLink>(
-      new FabricLink(std::move(fabric), attached->end, std::move(connection), std::move(*bell)));
+      new FabricLink(std::move(fabric), std::move(connection), std::move(*bell)));
 }
 
-FabricLink::FabricLink(std::shared_ptr<AttachedFabric> fabric, std::uint32_t end,
-                       UniqueFd connection, UniqueFd bell)
+FabricLink::FabricLink(std::shared_ptr<AttachedFabric> fabric, UniqueFd connection, UniqueFd bell)
     : fabric_(std::move(fabric)),
-      end_(fabric_->fabric->image(), end),
+      end_(fabric_->fabric->image(), fabric_->end),
       connection_(std::move(connection)),
       bell_(std::move(bell)),
       descriptor_(bell_.get()) {
@@ -143,6 +143,7 @@ int FabricLink::send(const Packets& packets) noexcept {
     }
     end_.post({.pieces = packet,
                .dlid = headers->dlid,
+               .p_key = headers->p_key,
                .service_level = headers->service_level,
                .lane = packets.lane,
                .destination = headers->destination});

@@ -53,8 +53,7 @@ class FabricLink final : public Link {
 
  private:
   class LaneHop;
-  FabricLink(std::shared_ptr<AttachedFabric> fabric, std::uint32_t end, UniqueFd connection,
-             UniqueFd bell);
+  FabricLink(std::shared_ptr<AttachedFabric> fabric, UniqueFd connection, UniqueFd bell);
   const fabric::LinkRecord& cable() const;
 
   const std::shared_ptr<AttachedFabric> fabric_;

@@ -30,7 +30,7 @@ pthread_key_t key() {
 
 fabric::Mover* join(OfThread& of_thread, const std::shared_ptr<AttachedFabric>& fabric) {
   static std::atomic<bool> is_logged{false};
-  auto mover = fabric->fabric->join();
+  auto mover = fabric->fabric->join(fabric->end);
   if (!mover) {
     if (!is_logged.exchange(true)) log(LogLevel::error, "{}", mover.error().text);
     return nullptr;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "fabric/data/doorbells.h"
@@ -11,6 +12,7 @@ namespace verbatim::link {
 struct AttachedFabric {
   std::unique_ptr<fabric::SharedFabric> fabric;
   fabric::Doorbells doorbells;
+  std::uint32_t end = 0;  // This program's.
 };
 
 /// The calling thread's mover, made when it is first asked for, and given back when the thread

@@ -55,8 +55,9 @@ struct alignas(64) Slot {
   std::uint8_t service_level;
   std::uint8_t lane;
   std::uint8_t out_lane;  // Of the link that it waits for.
-  TimeNs queued_at;       // 0: when the queue began.
-  TimeNs arrives_at;      // Not to be taken earlier: the length of the cables. 0: at once.
+  std::uint16_t p_key;
+  TimeNs queued_at;   // 0: when the queue began.
+  TimeNs arrives_at;  // Not to be taken earlier: the length of the cables. 0: at once.
   alignas(64) std::array<std::byte, kPacketBytesMax> packet;
 };
 
@@ -115,6 +116,8 @@ struct alignas(64) LinkRecord {
     std::uint64_t lane_errors;
     std::uint64_t looping_errors;
     std::uint64_t multicast_unwanted;  // No port of that node is in the group.
+    std::uint64_t p_key_errors;        // PortXmitConstraintErrors of the port where it starts,
+    std::uint64_t p_key_errors_in;     // PortRcvConstraintErrors of the one where it ends.
     std::uint64_t copy_errors;         // A branch of a multicast for which there was no slot.
   };
   Counters counters;
@@ -160,7 +163,12 @@ struct alignas(64) NodeRecord {
   std::uint32_t topology_node;
   std::atomic<std::uint32_t> lifetime_us;  // Of packets in a switch; 0: unlimited.
   std::atomic<std::uint32_t> ends;         // Of a host: ports of programs that are taken.
+  std::atomic<std::uint8_t> enforces;      // Of a switch: a port enforces partitions.
 };
+
+/// Which packets a switch's port checks for their P_Key.
+inline constexpr std::uint8_t kInbound = 1;
+inline constexpr std::uint8_t kOutbound = 2;
 
 /// A port, as its node's tables have it.
 struct alignas(64) PortRecord {
@@ -169,6 +177,7 @@ struct alignas(64) PortRecord {
   std::atomic<std::uint8_t> state;  // wire::PortState by its number.
   std::atomic<std::uint8_t> has_cable_up;
   std::atomic<std::uint8_t> high_limit;
+  std::atomic<std::uint8_t> enforces;  // Partitions: kInbound, kOutbound.
   /// Lane in the low byte, weight in the high one; high priority first.
   std::array<std::array<std::atomic<std::uint16_t>, kArbitrationEntries>, 2> arbitration;
   std::array<std::atomic<std::uint16_t>, kPKeys> p_keys;
@@ -197,6 +206,7 @@ struct alignas(64) EndRecord {
 /// A thread that moves packets. Its index is the name of the owner in gates.
 struct alignas(64) MoverRecord {
   enum State : std::uint32_t { kFree, kClaimed, kLives };
+  /// A `State`. `kClaimed`: 4 * the end of the program that claims it is added.
   std::atomic<std::uint32_t> state;
   std::atomic<std::uint32_t> generation;  // How many threads have had it.
   std::uint32_t process;                  // For people who look.
@@ -204,7 +214,7 @@ struct alignas(64) MoverRecord {
 };
 
 inline constexpr std::uint64_t kImageMagic = 0x3142'4146'4d49'5256;  // "VRIMFAB1".
-inline constexpr std::uint32_t kImageVersion = 2;
+inline constexpr std::uint32_t kImageVersion = 3;
 
 /// How many there are of each part. The offsets follow from it.
 struct Extent {

@@ -132,6 +132,16 @@ wire::PKeyTable Tables::p_keys(NodeIndex node, unsigned port_number, unsigned bl
   return table;
 }
 
+void Tables::set_enforcement(NodeIndex node, unsigned port_number, bool inbound, bool outbound) {
+  NodeRecord& record = image_.node(node);
+  if (record.kind != RecordKind::switch_node) return;
+  port(node, port_number).enforces =
+      static_cast<std::uint8_t>((inbound ? kInbound : 0) | (outbound ? kOutbound : 0));
+  bool any = false;
+  for (unsigned i = 1; i <= record.ports; ++i) any |= port(node, i).enforces != 0;
+  record.enforces = any;
+}
+
 void Tables::set_output(NodeIndex node, unsigned port_number, std::uint64_t hoq_life_us,
                         Mtu neighbor_mtu, wire::VirtualLanes lanes) {
   LinkRecord& link = image_.link(port(node, port_number).out);

@@ -53,6 +53,9 @@ class Tables {
   void set_high_limit(NodeIndex node, unsigned port, std::uint8_t limit);
   void set_p_keys(NodeIndex node, unsigned port, unsigned block, const wire::PKeyTable& table);
   wire::PKeyTable p_keys(NodeIndex node, unsigned port, unsigned block) const;
+  /// Whether a switch's port drops what comes in, or would leave, with a P_Key that is not in its
+  /// table.
+  void set_enforcement(NodeIndex node, unsigned port, bool inbound, bool outbound);
   /// Head-of-queue life, the MTU of the neighbor and the lanes in force, of what leaves by the
   /// port.
   void set_output(NodeIndex node, unsigned port, std::uint64_t hoq_life_us, Mtu neighbor_mtu,

@@ -21,6 +21,13 @@
 /// - A multicast: copies, then the branch of the original: until then they do not count.
 namespace verbatim::fabric {
 
+/// The packet is there from now on. No store of the compiler's passes this one: what follows it in
+/// the code is what a death may leave undone.
+inline void commit(Slot& slot, Where where) {
+  slot.where.store(where.word(), std::memory_order_release);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
 template <typename Policy>
 void Walker<Policy>::cross(LinkIndex index, LinkRecord& link, unsigned lane, Handle handle) {
   Slot& slot = image_.slot(handle);
@@ -49,7 +56,7 @@ void Walker<Policy>::cross(LinkIndex index, LinkRecord& link, unsigned lane, Han
     hand_over(index, link, lane, handle);
   } else {
     const std::uint32_t sent_after = link.lanes[lane].sent + blocks;
-    slot.where.store(Where::in_buffer(index, lane, sent_after).word(), std::memory_order_release);
+    commit(slot, Where::in_buffer(index, lane, sent_after));
     Policy::at(CrashPoint::committed);
     link.lanes[lane].sent = sent_after;
     Policy::at(CrashPoint::sent_counted);
@@ -68,7 +75,7 @@ void Walker<Policy>::hand_over(LinkIndex index, LinkRecord& link, unsigned lane,
   const std::uint32_t sent_after = link.lanes[lane].sent + slot.blocks;
   slot.sent_after = sent_after;
   Policy::at(CrashPoint::ring_place_noted);
-  slot.where.store(Where::in_ring(index, lane, tail).word(), std::memory_order_release);
+  commit(slot, Where::in_ring(index, lane, tail));
   Policy::at(CrashPoint::committed);
   // The slot may be the program's from the last store on.
   const TimeNs arrives_at = slot.arrives_at;
@@ -107,8 +114,8 @@ void Walker<Policy>::route(LinkIndex index, LinkRecord& link, Handle handle, Slo
   chain(exit.link, handle, slot, exit.lane);
 }
 
-/// Counted by the port where the packet came in; if it is larger than the MTU of the output port,
-/// by that one.
+/// Counted by the port where the packet came in; by the output port if it is larger than that one's
+/// MTU, or of a partition that the port does not let out.
 template <typename Policy>
 void Walker<Policy>::discard_unroutable(LinkRecord& in, Handle handle, Slot& slot,
                                         const Exit& exit) {
@@ -116,8 +123,10 @@ void Walker<Policy>::discard_unroutable(LinkRecord& in, Handle handle, Slot& slo
   if (exit.fault == RouteFault::lane) return discard(handle, slot, counters.lane_errors);
   if (exit.fault == RouteFault::looping) return discard(handle, slot, counters.looping_errors);
   if (exit.fault == RouteFault::dlid) return discard(handle, slot, counters.dlid_errors);
+  if (exit.fault == RouteFault::p_key_in) return discard(handle, slot, counters.p_key_errors_in);
+  LinkRecord::Counters& of_output = image_.link(exit.link).counters;
   // The owners of all links that arrive at this node add to it.
-  std::atomic_ref(image_.link(exit.link).counters.mtu_discards)
+  std::atomic_ref(exit.fault == RouteFault::mtu ? of_output.mtu_discards : of_output.p_key_errors)
       .fetch_add(1, std::memory_order_relaxed);
   std::uint64_t counted = 0;
   discard(handle, slot, counted);
@@ -138,11 +147,11 @@ void Walker<Policy>::replicate(LinkRecord& link, Handle handle, Slot& slot, Port
       ++link.counters.copy_errors;
       continue;
     }
-    image_.slot(copy).where.store(original.copy(port).word(), std::memory_order_release);
+    commit(image_.slot(copy), original.copy(port));
     Policy::at(CrashPoint::copy_made);
     copies.push({copy, port});
   }
-  slot.where.store(original.with_branch(first).word(), std::memory_order_release);
+  commit(slot, original.with_branch(first));
   Policy::at(CrashPoint::copies_made);
   branch_off(link, handle, slot, first);
   for (const auto& [copy, port] : copies) branch_off(link, copy, image_.slot(copy), port);
@@ -178,6 +187,7 @@ Handle Walker<Policy>::copy_slot(const Slot& original) {
     copy.bytes = original.bytes;
     copy.blocks = original.blocks;
     copy.dlid = original.dlid;
+    copy.p_key = original.p_key;
     copy.at_port = original.at_port;
     copy.service_level = original.service_level;
     copy.lane = original.lane;
@@ -196,7 +206,7 @@ void Walker<Policy>::discard(Handle handle, Slot& slot, std::uint64_t& counter) 
   const LinkIndex left = slot.from;
   const unsigned left_lane = slot.lane % kLanes;
   const std::uint32_t blocks = slot.blocks;
-  slot.where.store(0, std::memory_order_release);
+  commit(slot, Where());
   Policy::at(CrashPoint::discarded);
   note_free_slot(handle);
   if (left != 0) free_credit(left, left_lane, blocks);

@@ -30,7 +30,7 @@ class PortMask {
 };
 
 /// Why a node has no port for a packet (IBA 18.2.4.3, 16.1.3.5).
-enum class RouteFault : std::uint8_t { none, dlid, looping, lane, mtu };
+enum class RouteFault : std::uint8_t { none, dlid, looping, lane, mtu, p_key_in, p_key_out };
 
 struct Exit {
   LinkIndex link = 0;
@@ -106,10 +106,34 @@ class Routes {
     }
     const std::uint16_t bytes_max = record.bytes_max.load(std::memory_order_relaxed);
     if (bytes_max != 0 && slot.bytes > bytes_max) exit.fault = RouteFault::mtu;
+    if (node.enforces.load(std::memory_order_relaxed) != 0) {
+      const RouteFault fault = partition_fault(node, in, out, slot.p_key);
+      if (fault != RouteFault::none) exit.fault = fault;
+    }
     return exit;
   }
 
  private:
+  RouteFault partition_fault(const NodeRecord& node, unsigned in, unsigned out,
+                             std::uint16_t p_key) const {
+    const auto refuses = [&](unsigned port, std::uint8_t direction) {
+      const PortRecord& record = image_.port(node, port);
+      return port != 0 && (record.enforces.load(std::memory_order_relaxed) & direction) != 0 &&
+             !has_p_key(record, p_key);
+    };
+    if (refuses(in, kInbound)) return RouteFault::p_key_in;
+    return refuses(out, kOutbound) ? RouteFault::p_key_out : RouteFault::none;
+  }
+  /// The same partition, and one of both is a full member (IBA 10.9.3).
+  static bool has_p_key(const PortRecord& port, std::uint16_t p_key) {
+    constexpr std::uint16_t kFullMember = 0x8000;
+    for (const std::atomic<std::uint16_t>& entry : port.p_keys) {
+      const std::uint16_t own = entry.load(std::memory_order_relaxed);
+      const bool is_same = ((own ^ p_key) & ~kFullMember) == 0 && (own & ~kFullMember) != 0;
+      if (is_same && ((own | p_key) & kFullMember) != 0) return true;
+    }
+    return false;
+  }
   Exit exit_of_hub(const Slot& slot) const {
     // From the daemon to the node that it sends as; from nodes to the daemon.
     if (image_.comes_from_end(slot.from)) {

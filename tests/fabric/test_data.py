@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Packets between hosts of a fat tree whose switches Debian's opensm has programmed."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+from fabricbed import Failure, FabricBed
+
+from testbed import SKIPPED, are_installed, option_parser, wait_until
+
+BED = None  # Set in main.
+COUNT = 20_000
+
+
+def lids():
+    """Of hosts, by name, as the fabric itself says."""
+    nodes = json.loads(BED.verbatim("fabric", "show", "--json"))["nodes"]
+    return {node["name"]: node["ports"][0]["lid"] for node in nodes if node["kind"] == "host"}
+
+
+def far_pair():
+    """Two hosts with three switches between them."""
+    for host in lids():
+        text = BED.run("H1", "ibtracert", str(lids()["H1"]), str(lids()[host]))
+        if text.count("switch port") >= 3:
+            return "H1", host
+    raise AssertionError("no two hosts are three switches apart")
+
+
+def packets(*words):
+    return subprocess.Popen([f"{BED.build}/bin/packets", *map(str, words)], env=BED.environment(),
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def receiver(host, count=COUNT):
+    program = packets("receive", host, count)
+    line = program.stdout.readline()
+    if line != "ready\n":
+        raise AssertionError(line + program.stdout.read())
+    return program
+
+
+def transmitted(host):
+    """Packets that have left the host's port, as its performance agent says."""
+    text = BED.run("H1", "perfquery", "-x", str(lids()[host]), "1")
+    return int(re.search(r"PortXmitPkts:\.*(\d+)", text)[1])
+
+
+class Packets(unittest.TestCase):
+    def ends(self, program):
+        text, _ = program.communicate(timeout=60)
+        self.assertEqual(program.returncode, 0, text)
+
+    def test_arrive_in_order_across_three_switches(self):
+        source, destination = far_pair()
+        before = transmitted(source)
+        taker = receiver(destination)
+        self.ends(packets("send", source, lids()[destination], COUNT))
+        self.ends(taker)
+        self.assertGreaterEqual(transmitted(source) - before, COUNT)
+
+    def test_arrive_while_another_sender_is_killed(self):
+        source, destination = far_pair()
+        # Its receiver does not exist: what it sends is discarded at the host.
+        for _ in range(3):
+            flood = packets("send", source, lids()["H2"], 0)
+            wait_until(lambda count=transmitted(source): transmitted(source) > count, 30, "packets")
+            flood.kill()
+            flood.communicate()
+        taker = receiver(destination)
+        self.ends(packets("send", source, lids()[destination], COUNT))
+        self.ends(taker)
+
+    def test_a_receiver_that_is_killed_leaves_its_numbers_to_the_next(self):
+        source, destination = far_pair()
+        taker = receiver(destination)
+        second = packets("receive", destination, 1)
+        self.assertIn("another program of the host has the queue pair numbers", second.communicate()[0])
+        taker.kill()
+        taker.communicate()
+        taker = receiver(destination)
+        self.ends(packets("send", source, lids()[destination], COUNT))
+        self.ends(taker)
+
+    def test_an_unknown_host_is_refused_in_words(self):
+        text, _ = packets("receive", "Nobody", 1).communicate()
+        self.assertIn("Nobody", text)
+
+
+def main():
+    global BED
+    options = option_parser(__doc__).parse_args()
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    if not are_installed("opensm", "ibtracert", "perfquery"):
+        return SKIPPED
+    with FabricBed(options) as BED:
+        BED.up(BED.verbatim("fabric", "generate", "fat-tree", "--hosts", "24", "--switch-ports", "8"), "--manager", "opensm")
+        wait_until(lambda: "init" not in BED.verbatim("fabric", "show"), 60, "active links")
+        result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
+        if not result.wasSuccessful():
+            raise Failure("see above")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
