@@ -53,6 +53,16 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.names(), [])
         self.assertEqual(self.bed.processes(), [])
 
+    def test_the_default_fabric_is_called_default(self):
+        """All commands that can name a fabric mean the same one if they name none."""
+        self.bed.up(TRIANGLE)
+        self.assertEqual(self.names(), ["default"])
+        named = self.bed.verbatim("run", "--fabric", "default", "--host", "H1", "--", "ibnetdiscover", "-p")
+        self.assertEqual(named, self.bed.run("H1", "ibnetdiscover", "-p"))
+        self.assertIn("no fabric 'defualt' runs here, but 'default'",
+                      self.fails("run", "--fabric", "defualt", "--host", "H1", "--", "true"))
+        self.bed.verbatim("fabric", "down", "--name", "default")
+
     def test_generated_topologies_come_up(self):
         for kind in ("fat-tree", "torus-2d", "full-mesh"):
             self.bed.up(self.bed.verbatim("fabric", "generate", kind, "--hosts", "24"))
@@ -64,7 +74,7 @@ class Commands(unittest.TestCase):
         self.bed.up(TRIANGLE)
         (daemon,) = self.bed.processes()
         os.kill(daemon, signal.SIGKILL)
-        wait_until(lambda: "no fabric 'local' runs" in self.fails("fabric", "show"), 30, "the daemon to end")
+        wait_until(lambda: "no fabric 'default' runs" in self.fails("fabric", "show"), 30, "the daemon to end")
         self.bed.up(TRIANGLE)
 
     def test_signal_or_missing_socket_ends_it(self):
@@ -73,13 +83,15 @@ class Commands(unittest.TestCase):
         os.kill(daemon, signal.SIGTERM)
         wait_until(lambda: not self.bed.processes(), 30, "the daemon to end by a signal")
         self.bed.up(TRIANGLE)
-        (socket,) = pathlib.Path(self.bed.folder).rglob("fabric-local/socket")
+        (socket,) = pathlib.Path(self.bed.folder).rglob("fabric-default/socket")
         socket.unlink()
         wait_until(lambda: not self.bed.processes(), 30, "the daemon to end without its socket")
 
     def test_errors_say_what_is_wrong(self):
-        self.assertIn("no fabric 'local' runs", self.fails("fabric", "down"))
+        self.assertIn("no fabric 'default' runs", self.fails("fabric", "down"))
         self.assertIn("No such file", self.fails("fabric", "up", f"{self.bed.folder}/missing"))
+        self.assertIn("directory", self.fails("fabric", "up", self.bed.folder))
+        self.assertIn("lists no node", self.fails("fabric", "up", "-"))
         self.assertIn("line 2", self.fails("fabric", "up", "-", stdin='\nSwitch 0 "S"\n'))
         self.assertIn("cannot be the name", self.fails("fabric", "up", "-", "--name", "a/b", stdin=TRIANGLE))
         self.assertIn("'fat-tree' may be meant", self.fails("fabric", "generate", "fat-tre", "--hosts", "4", status=2))
@@ -90,6 +102,7 @@ class Commands(unittest.TestCase):
         self.assertIn("--fabric needs --host", self.fails("run", "--fabric", "x", "--", "true", status=2))
         self.bed.up(TRIANGLE)
         self.assertIn("no host 'H9'", self.fails("run", "--host", "H9", "--", "true"))
+        self.assertIn("'S1' is no host", self.fails("run", "--host", "S1", "--", "true"))
 
 
 def main():

@@ -22,7 +22,7 @@ constexpr const char* kExamples =
 
 void add_name_option(CLI::App& command, std::string& name) {
   name = fabric::protocol::kDefaultFabric;
-  command.add_option("--name", name, "The fabric; default: local")->type_name("NAME");
+  command.add_option("--name", name, "The fabric; default: default")->type_name("NAME");
 }
 
 void add_fabric(CLI::App& app, int& exit_status) {

@@ -21,7 +21,7 @@ std::optional<std::string> choose(const std::optional<std::string>& option, cons
 }  // namespace
 
 void add_host_options(CLI::App& command, HostChoice& choice) {
-  command.add_option("--fabric", choice.fabric, "The fabric of --host; default: local")
+  command.add_option("--fabric", choice.fabric, "The fabric of --host; default: default")
       ->type_name("NAME");
   command.add_option("--host", choice.host, "A host of a fabric, instead of a node")
       ->type_name("NAME");

@@ -136,10 +136,10 @@ Result<void> bring_up(const Form& form) {
   const auto folder = protocol::FabricFolder::of(form.name);
   if (!folder) return std::unexpected(folder.error());
   if (auto started = start_daemon(form, *folder); !started) return started;
-  if (form.manager == "none") {
-    const auto status = fabric_status(form.name);
-    return status ? Result<void>() : std::unexpected(status.error());
+  if (!folder->connect()) {
+    return refuse(ECHILD, fmt::format("the fabric's daemon has ended: see {}", folder->log()));
   }
+  if (form.manager == "none") return {};
   return wait_for_manager(form.name, *folder);
 }
 

@@ -108,6 +108,9 @@ Result<std::uint32_t> find_host(const Topology& topology, std::string_view name)
     found = i;
   }
   if (found) return *found;
+  if (std::ranges::find(topology.nodes, name, &Node::name) != topology.nodes.end()) {
+    return refuse(ENODEV, fmt::format("'{}' is no host: programs run on hosts alone", name));
+  }
   return refuse(ENODEV, fmt::format("the fabric has no host '{}': 'verbatim fabric show' lists "
                                     "them",
                                     name));

@@ -2,8 +2,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include <fcntl.h>
@@ -13,7 +11,7 @@
 
 #include "base/log.h"
 #include "fabric/daemon/server.h"
-#include "fabric/topology/read.h"
+#include "fabric/topology/file.h"
 
 /// The daemon's program. `verbatim fabric up` starts it; nobody needs to.
 namespace verbatim::fabric {
@@ -24,7 +22,7 @@ constexpr std::string_view kHelp =
 
 usage: verbatim-fabricd --topology FILE [--name NAME] [--manager none|opensm] [--rate link|unlimited]
   --topology FILE   nodes and links: what ibnetdiscover prints, or a net file of ibsim
-  --name NAME       the fabric's name (default: local)
+  --name NAME       the fabric's name (default: default)
   --manager NAME    the subnet manager to run on the first host (default: none)
   --rate NAME       of links: as the topology has it, or as fast as the machine (default: link)
   --ready-fd N      close descriptor N when ready, or write into it why not
@@ -77,15 +75,13 @@ Result<CommandLine> parse(int argc, char** argv) {
 }
 
 Result<Topology> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return refuse_errno(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  Reading reading = read_topology(text);
-  for (const Fault& remark : reading.remarks) {
+  auto reading = read_topology_file(path);
+  if (!reading) return std::unexpected(reading.error());
+  for (const Fault& remark : reading->remarks) {
     log(LogLevel::warn, "{}: {}", path, text_of(remark));
   }
-  if (reading.faults.empty()) return std::move(reading.topology);
-  return refuse(EINVAL, fmt::format("{}: {}", path, text_of(reading.faults.front())));
+  if (reading->faults.empty()) return std::move(reading->topology);
+  return refuse(EINVAL, fmt::format("{}: {}", path, text_of(reading->faults.front())));
 }
 
 int fail(const UniqueFd& ready, const Error& error) {

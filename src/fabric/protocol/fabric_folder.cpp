@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include "agent/protocol/runtime_folder.h"
@@ -63,7 +64,13 @@ Result<UniqueFd> FabricFolder::connect() const {
   if (connection.error().code != ENOENT && connection.error().code != ECONNREFUSED) {
     return connection;
   }
-  return refuse(ENOENT, fmt::format("no fabric '{}' runs: 'verbatim fabric up' starts one", name_));
+  const auto others = fabrics();
+  if (!others || others->empty()) {
+    return refuse(ENOENT,
+                  fmt::format("no fabric '{}' runs: 'verbatim fabric up' starts one", name_));
+  }
+  return refuse(
+      ENOENT, fmt::format("no fabric '{}' runs here, but '{}'", name_, fmt::join(*others, "', '")));
 }
 
 Result<std::vector<std::string>> fabrics() {

@@ -10,7 +10,7 @@
 /// Where a fabric of a user and network namespace leaves its socket, files and logs.
 namespace verbatim::fabric::protocol {
 
-inline constexpr const char* kDefaultFabric = "local";
+inline constexpr const char* kDefaultFabric = "default";
 
 /// RUNTIME_FOLDER/fabric-NAME, of mode 0700.
 class FabricFolder {

@@ -72,6 +72,7 @@ class Reader {
     sort_all();
     const std::vector<Fault> faults = faults_of(reading_.topology, lines_);
     for (const Fault& each : faults) add(reading_.faults, each);
+    if (reading_.topology.nodes.empty() && reading_.faults.empty()) fault("it lists no node");
     return std::move(reading_);
   }
 

@@ -1,0 +1,25 @@
+#include "fabric/topology/file.h"
+
+#include <array>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/os/unique_fd.h"
+
+namespace verbatim::fabric {
+
+Result<Reading> read_topology_file(const std::string& path) {
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return refuse_errno(path);
+  std::string text;
+  std::array<char, 16 * 1024> part;
+  while (true) {
+    const ssize_t length = ::read(file.get(), part.data(), part.size());
+    if (length < 0) return refuse_errno(path);
+    if (length == 0) return read_topology(text);
+    text.append(part.data(), static_cast<std::size_t>(length));
+  }
+}
+
+}  // namespace verbatim::fabric

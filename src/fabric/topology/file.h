@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+#include "fabric/topology/read.h"
+
+namespace verbatim::fabric {
+
+/// `read_topology` of a file's text. The error says why the file cannot be read.
+Result<Reading> read_topology_file(const std::string& path);
+
+}  // namespace verbatim::fabric
