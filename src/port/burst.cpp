@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "region/held_memory.h"
+#include "wire/net/flow_grh.h"
 
 namespace verbatim::port {
 using wire::kIcrcBytes;

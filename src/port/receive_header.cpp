@@ -4,6 +4,7 @@
 
 #include "wire/ib/opcode.h"
 #include "wire/ib/packet.h"
+#include "wire/net/flow_grh.h"
 #include "wire/net/icrc.h"
 
 namespace verbatim::port {

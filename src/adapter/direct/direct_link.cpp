@@ -6,6 +6,7 @@
 #include "base/always_inline.h"
 #include "base/os/fence.h"
 #include "transport/ib/responder/responder_checks.h"
+#include "wire/net/flow_grh.h"
 
 namespace verbatim::adapter {
 

@@ -15,8 +15,8 @@
 #include "adapter/progress/progress.h"
 #include "arena/xrc_queue.h"
 #include "base/log.h"
-#include "base/os/known_end.h"
 #include "base/os/peer_copies.h"
+#include "base/os/process_token.h"
 
 namespace verbatim::adapter {
 

@@ -7,8 +7,7 @@
 #include "base/log.h"
 #include "port/encapsulation_infiniband.h"
 #include "port/port.h"
-#include "wire/net/grh.h"
-#include "wire/net/ip.h"
+#include "wire/net/flow_grh.h"
 
 namespace verbatim::adapter::services {
 

@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/os/known_end.h"
 #include "base/os/unique_fd.h"
 
 namespace verbatim {

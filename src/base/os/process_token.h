@@ -27,4 +27,14 @@ inline ProcessToken own_process_token() {
 bool process_lives(ProcessToken token);
 inline std::uint32_t process_id_of(ProcessToken token) { return token >> 10; }
 
+/// Scope object: in this thread, `process_lives` returns false for the process meanwhile. A pidfd
+/// has shown that the process has ended, but another process may have its number by now.
+class KnownEnd {
+ public:
+  explicit KnownEnd(ProcessToken ended);
+  ~KnownEnd();
+  KnownEnd(const KnownEnd&) = delete;
+  KnownEnd& operator=(const KnownEnd&) = delete;
+};
+
 }  // namespace verbatim

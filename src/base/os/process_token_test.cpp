@@ -11,8 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/os/known_end.h"
-
 namespace verbatim {
 namespace {
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "wire/net/flow_grh.h"
+
 namespace verbatim::wire {
 namespace {
 
