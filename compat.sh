@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
   cat <<'END'
-Usage: ./compat.sh [--all | --quick] [--write] [--pyverbs RUNS] [--list] [PATTERN]...
+Usage: ./compat.sh [--all | --quick] [--infiniband] [--write] [--pyverbs RUNS] [--list] [PATTERN]...
 
 Runs Debian's unmodified programs (ibverbs-utils, perftest, rdmacm-utils, qperf, UCX, libfabric, Open
 MPI, fio, uDAPL, iSER, QEMU's live migration...) between two nodes in network namespaces of their own, or on
@@ -16,6 +16,7 @@ each. Needs root, or a kernel that lets users have network namespaces.
   --all           every row (as without it), and rdma-core's own test suite 20 times
   --quick         only those that the default test suite runs, too
   --pyverbs RUNS  also (without --write and PATTERN: only) rdma-core's own test suite, so often
+  --infiniband    only between two hosts of an InfiniBand fabric, three switches apart (--write has them, too)
   --write         writes docs/compatibility.md from what was seen
   --list          says what would run
 END

@@ -27,6 +27,9 @@ Written by `./compat.sh --write`, which runs each program below, unmodified from
 network namespaces that a pair of virtual Ethernet interfaces joins. Arguments that say where the peer is are left out.
 
 {summary}.
+
+The column InfiniBand has the same programs between two hosts of a fabric, three switches apart, which Debian's opensm
+manages: {infiniband}. A dash: the row has no place there (another path, Ethernet frames, IPv6 addresses).
 """
 
 REFUSED_HEADING = "\n## What libibverbs and librdmacm refuse\n"
@@ -96,15 +99,19 @@ def write_peers(path, stack, version, passed):
     write_section(path, heading, heading + PEERS_HEAD.format(stack=stack, version=f"Linux {version}", remark=PEERS_REMARKS[stack]) + "".join(rows))
 
 
-def write(path, results, version_of, other_tests):
+def write(path, results, over_infiniband, version_of, other_tests):
+    """`over_infiniband`: of the same rows between hosts of a fabric."""
+    columns = {(result.group, result.name): result for result in over_infiniband}
     groups = defaultdict(list)
     for result in results:
         groups[result.group].append(result)
     with open(path, "w", encoding="utf-8") as out:
-        out.write(HEAD.format(summary=summary(results)))
+        out.write(HEAD.format(summary=summary(results), infiniband=summary(over_infiniband)))
         for group, members in groups.items():
             version = version_of(group)
-            out.write(f"\n## {group}{' ' + version if version else ''}\n| what was run | result | |\n|---|---|---|\n")
+            out.write(f"\n## {group}{' ' + version if version else ''}\n| what was run | RoCE, iWARP | InfiniBand | |\n|---|---|---|---|\n")
             for member in members:
-                out.write(f"| `{member.name}` | {member.result} | {member.note} |\n")
+                other = columns.get((member.group, member.name))
+                out.write(f"| `{member.name}` | {member.result} | {other.result if other else '-'} | "
+                          f"{member.note} |\n")
         out.write(other_tests)

@@ -14,6 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests", "programs"))
 
 # pylint: disable=wrong-import-position
+import infiniband
 import pyverbs
 import refused
 import report
@@ -212,10 +213,18 @@ def run_once(row, setup, said):
     return "refused" if row.refused else "passed"
 
 
+def row_is_elsewhere(row, setup):
+    return infiniband.without(row) if isinstance(setup, infiniband.FabricSetup) else None
+
+
 def run_rows(rows, setup):
     results = []
     for row in rows:
         began = time.monotonic()
+        why = row_is_elsewhere(row, setup)
+        if why:
+            results.append(report.Result(row.group, row.name, "-", why))
+            continue
         if not is_installed(row.group):
             print(f"skipped  {row.group:14} {row.name}: the package is not installed", flush=True)
             results.append(report.Result(row.group, row.name, "skipped", "not installed"))
@@ -224,6 +233,14 @@ def run_rows(rows, setup):
         print(f"{result:8} {row.group:14} {row.name} ({time.monotonic() - began:.1f} s)", flush=True)
         results.append(report.Result(row.group, row.name, result, row.refused))
     return results
+
+
+def run_over_fabric(rows, options):
+    setup = infiniband.FabricSetup(options)
+    try:
+        return run_rows([row if infiniband.without(row) else infiniband.over_infiniband(row) for row in rows], setup)
+    finally:
+        setup.close()
 
 
 def chosen(options):
@@ -240,6 +257,7 @@ def main():
     parser.set_defaults(build=os.path.join(ROOT, "build"))
     parser.add_argument("--all", action="store_true", help="every row, and rdma-core's suite 20 times")
     parser.add_argument("--quick", action="store_true", help="the rows of the default test suite")
+    parser.add_argument("--infiniband", action="store_true", help="only between hosts of an InfiniBand fabric")
     parser.add_argument("--list", action="store_true", help="print what would run")
     parser.add_argument("--pyverbs", type=int, default=0, metavar="RUNS", help="runs of rdma-core's suite")
     parser.add_argument("--write", action="store_true", help="write docs/compatibility.md")
@@ -256,6 +274,10 @@ def main():
         print("skipped: no row is so called")
         return SKIPPED
     enter_user_namespace()
+    over_fabric = run_over_fabric(rows, options) if options.infiniband or options.write else []
+    if options.infiniband and not options.write:
+        print(report.summary(over_fabric))
+        return 1 if any(result.is_failure() for result in over_fabric) else 0
     setup = Setup(options)
     try:
         results = run_rows(rows, setup)
@@ -267,12 +289,12 @@ def main():
                 refusals = refused.section(refused.run(testbed))
     finally:
         setup.peer.close()
-    failed = sum(result.is_failure() for result in results)
+    failed = sum(result.is_failure() for result in results + over_fabric)
     print(report.summary(results))
     if options.write:
         document = os.path.join(ROOT, "docs", "compatibility.md")
         of_peers = (report.read_section(document, heading) for heading in report.PEERS_HEADINGS.values())  # Another test's.
-        report.write(document, results, is_installed, refusals + "".join(of_peers))
+        report.write(document, results, over_fabric, is_installed, refusals + "".join(of_peers))
     return 1 if failed else 0
 
 

@@ -1,6 +1,8 @@
 """Fabrics for tests: each bed has a runtime folder of its own, so that beds may run side by side, and leaves nothing
 behind."""
 
+import ipaddress
+import json
 import os
 import re
 import shutil
@@ -136,6 +138,15 @@ class FabricBed:
             file.write(QUICK_MANAGER + f"dump_files_dir {self.folder}\n")
         log = f"{self.folder}/opensm-{host}.log"
         return self.start(host, "opensm", "-F", configuration, "-f", log, *options), log
+
+    def hosts(self):
+        """Of each host by its name what `verbatim fabric show --json` says, and `gid` of its port 1."""
+        hosts = {node["name"]: node for node in json.loads(self.verbatim("fabric", "show", "--json"))["nodes"]
+                 if node["kind"] == "host"}
+        for host in hosts.values():
+            guid = int(host["ports"][0]["guid"], 16)
+            host["gid"] = str(ipaddress.IPv6Address(0xFE80 << 112 | guid))
+        return hosts
 
     @staticmethod
     def end(program):
