@@ -100,12 +100,13 @@ run_suite() {
   if [[ $status -ne 0 && ${BASH_REMATCH[1]:-0} -eq 0 ]]; then count 0 1; fi
 }
 
-# build_preset PRESET: returns false if that fails.
+# build_preset PRESET [TARGET]: returns false if that fails.
 build_preset() {
-  say "building the $1 preset"
-  cmake --preset "$1" >/dev/null &&
-    NINJA_STATUS="$1: [%f/%t] " cmake --build --preset "$1" && return
-  echo "test: error: the $1 preset does not build (above)" >&2
+  local preset=$1 target=${2-all}
+  say "building the $preset preset"
+  cmake --preset "$preset" >/dev/null &&
+    NINJA_STATUS="$preset: [%f/%t] " cmake --build --preset "$preset" --target "$target" && return
+  echo "test: error: the $preset preset does not build (above)" >&2
   count 0 1
   return 1
 }
@@ -127,7 +128,7 @@ stage_peers() {
 }
 
 stage_asan_unit() {
-  build_preset asan || return
+  build_preset asan unit_tests || return
   say "unit tests under address and undefined sanitizers"
   run_suite build/asan -L unit
 }
@@ -139,7 +140,7 @@ stage_asan() {
 }
 
 stage_tsan() {
-  build_preset tsan || return
+  build_preset tsan unit_tests || return
   say "unit tests under ThreadSanitizer (the simulations have one thread)"
   run_suite build/tsan -L unit -E '^sim\.'
 }
