@@ -30,9 +30,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto* const first = reinterpret_cast<const std::byte*>(data);
   const std::vector<std::byte> bytes(first, first + size);
   const int accepted =
-      count_accepted<HostRequest, ViewRequest, IssmRequest, StatusRequest, StopRequest, OpenPort,
-                     RegisterAgent, UnregisterAgent, HostDescription, Done, Status, IssmPath,
-                     Opened, Registered, Refusal, AttachData, JoinGroup, DataAttached>(bytes);
+      count_accepted<HostRequest, WatchHost, GidRequest, HostGid, ViewRequest, IssmRequest,
+                     StatusRequest, StopRequest, OpenPort, RegisterAgent, UnregisterAgent,
+                     HostDescription, Done, Status, IssmPath, Opened, Registered, Refusal,
+                     AttachData, JoinGroup, DataAttached>(bytes);
   VERBATIM_ASSERT(accepted <= 1);  // A message has one type.
   check_mad(bytes, MessageType::sent_mad);
   check_mad(bytes, MessageType::received_mad);

@@ -32,7 +32,7 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
     }
   }
   // Over iWARP nothing is said by datagrams.
-  if (!adapter->node().is_iwarp) adapter->progress_->add(adapter->delivery_);
+  if (!adapter->node().is_iwarp()) adapter->progress_->add(adapter->delivery_);
   const UniqueFd& doorbell = adapter->membership_.doorbell;
   if (doorbell) {
     if (auto heard = adapter->peers_.open(doorbell); !heard) return std::unexpected(heard.error());
@@ -73,7 +73,7 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
                     .find_route = [this](const port::AddressVector& vector,
                                          Qpn to) { return resolve(vector, to); },
                     .await_room = [this](Task& task) { delivery_.await_room(task); },
-                    .is_iwarp = node().is_iwarp,
+                    .is_iwarp = node().is_iwarp(),
                     .has_direct_path = membership_.memory != nullptr,
                     .only_direct = membership_.only_direct,
                     .rnr_grace = membership_.rnr_grace},
@@ -220,7 +220,7 @@ Result<void> Adapter::link_gid(const port::GidEntry& entry, int receive_socket) 
     port().add_gid(entry, *known);
     return {};
   }
-  const int socket = node().is_iwarp ? -1 : receive_socket;
+  const int socket = node().is_iwarp() ? -1 : receive_socket;
   auto link = port::make_roce_link(entry.address, node().interface_index, buffers_, socket);
   if (!link) return std::unexpected(link.error());
   if (auto heard = listen((*link)->descriptors()); !heard) return heard;
@@ -231,9 +231,16 @@ Result<void> Adapter::link_gid(const port::GidEntry& entry, int receive_socket) 
 /// The first GID of an InfiniBand port. The others find its link by their empty address.
 Result<void> Adapter::link_infiniband(const port::GidEntry& entry) {
   port().set_lids(membership_.lids);
+  if (!membership_.pkeys.empty()) port().pkeys().set(membership_.pkeys);
   if (auto heard = listen(membership_.infiniband->descriptors()); !heard) return heard;
   progress_->between_passes([&] { port().add_gid(entry, std::move(membership_.infiniband)); });
   return {};
+}
+
+void Adapter::set_pkeys(std::span<const PKey> pkeys) {
+  const std::lock_guard guard(lock_);
+  port().pkeys().set(pkeys);
+  numbers_->for_each([](QueuePair& queue_pair) { queue_pair.follow_pkeys(); });
 }
 
 Result<void> Adapter::listen(std::span<const int> descriptors) {
@@ -255,11 +262,8 @@ Result<void> Adapter::join(const Gid& group) {
 }
 
 Result<void> Adapter::add_gid(const port::GidEntry& entry, int receive_socket) {
-  auto& gids = membership_.node.gids;
-  if (gids.size() == port::kGidsMax) return refuse(ENOSPC, "the GID table is full");
-  if (auto linked = link_gid(entry, receive_socket); !linked) return linked;
-  gids.push_back(entry);  // Last: now it can be named.
-  return {};
+  if (port().gids().size() == port::kGidsMax) return refuse(ENOSPC, "the GID table is full");
+  return link_gid(entry, receive_socket);  // Last: now it can be named.
 }
 
 Result<port::Route> Adapter::resolve(const port::AddressVector& vector, Qpn dest_qpn) {

@@ -48,7 +48,7 @@ class Adapter final : private Visited {
   Adapter(const Adapter&) = delete;
   Adapter& operator=(const Adapter&) = delete;
 
-  const NodeDescription& node() const { return membership_.node; }
+  const arena::Node& node() const { return membership_.node; }
   const Membership& membership() const { return membership_; }
   /// From now on the node has one GID more, the next of its table, and packets for its address come
   /// over this socket (borrowed). ENOSPC where the table is full. One thread at a time;
@@ -123,6 +123,8 @@ class Adapter final : private Visited {
   /// kConnectionsMax - 1. ENOMEM.
   Result<ConnectionRecord*> connection_record(std::uint32_t record);
 
+  /// The port's P_Key table, which queue pairs follow at once. At most `port::PKeyTable::kSizeMax`.
+  void set_pkeys(std::span<const PKey> pkeys);
   /// `lid`: over InfiniBand the group's LID; else it is ignored.
   Result<void> attach_multicast(QueuePair& queue_pair, const Gid& group, Lid lid = {});
   Result<void> detach_multicast(QueuePair& queue_pair, const Gid& group);

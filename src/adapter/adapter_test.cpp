@@ -136,7 +136,7 @@ TEST_F(AdapterPair, TheActiveMtuBoundsNewPathsOnly) {
       late.qp->modify({.state = QpState::init}, kState | kPKeyIndex | kPort | kAccessFlags));
   QueuePairAttributes attributes{.state = QpState::rtr, .path_mtu = Mtu::k2048};
   attributes.dest_qpn = right.qp->number();
-  attributes.address = {.dest_gid = b.adapter->node().gids[1].gid, .source_gid_index = 1};
+  attributes.address = {.dest_gid = b.adapter->port().gids()[1].gid, .source_gid_index = 1};
   const auto moved =
       late.qp->modify(attributes, kState | kAddressVector | kPathMtu | kDestQpn | kReceivePsn);
   ASSERT_FALSE(moved);
@@ -222,7 +222,7 @@ TEST_F(AdapterPair, UdDeliversBehindAGrhToOneAndToAGroup) {
   ASSERT_TRUE(b.adapter->attach_multicast(*right.qp, group));
   fill(left, 0, 100, 5);
   const Segment receive = right.segment(0, 200);
-  for (const Gid& gid : {b.adapter->node().gids[0].gid, group}) {
+  for (const Gid& gid : {b.adapter->port().gids()[0].gid, group}) {
     ASSERT_EQ(0, right.qp->post_receive(3, std::span(&receive, 1)));
     const auto destination = a.adapter->resolve({.dest_gid = gid, .source_gid_index = 1});
     ASSERT_TRUE(destination) << destination.error().text;

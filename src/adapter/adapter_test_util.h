@@ -38,8 +38,10 @@ struct TestNode {
         .guid = 1,
         .interface = "lo",
         .interface_index = 1,
-        .is_iwarp = protocol == Protocol::iwarp,
-        .gids = {{link_local_gid(synthetic_mac(address)), address}, {gid_of(address), address}}};
+        .addresses = {address},
+        .gids = {{link_local_gid(synthetic_mac(address)), address}, {gid_of(address), address}},
+        .protocol =
+            protocol == Protocol::iwarp ? config::WireProtocol::iwarp : config::WireProtocol::roce};
     membership.first_qpn = Qpn(first_qpn);
     membership.receive_sockets = {socket.get(), socket.get()};
     membership.rnr_grace = rnr_grace;
@@ -51,12 +53,16 @@ struct TestNode {
   }
   /// With an InfiniBand port.
   TestNode(std::uint32_t first_qpn, port::LidRange lids, const Gid& gid,
-           std::unique_ptr<link::Link> link) {
+           std::unique_ptr<link::Link> link, std::vector<PKey> pkeys = {}) {
     Membership membership;
-    membership.node = {.name = "test", .guid = 1, .gids = {{gid, {}}}};
+    membership.node = {.name = "test",
+                       .guid = 1,
+                       .gids = {{gid, {}}},
+                       .protocol = config::WireProtocol::infiniband};
     membership.first_qpn = Qpn(first_qpn);
     membership.infiniband = std::move(link);
     membership.lids = lids;
+    membership.pkeys = std::move(pkeys);
     membership.locks = NameLocks(locks_path());
     adapter = std::move(*Adapter::create(std::move(*Arena::create()), std::move(membership)));
     pd = *adapter->memory().allocate_pd();
@@ -149,8 +155,8 @@ struct Side {
   }
 
   port::AddressVector vector_to(const Side& peer, std::uint8_t gid_index) const {
-    const Adapter& there = *peer.node.adapter;
-    return {.dest_gid = there.node().gids[gid_index].gid,
+    Adapter& there = *peer.node.adapter;
+    return {.dest_gid = there.port().gids()[gid_index].gid,
             .dlid = there.membership().lids.base,
             .source_gid_index = gid_index,
             .is_global = has_grh};
@@ -162,6 +168,7 @@ struct Side {
     QueuePairAttributes attributes;
     attributes.state = QpState::init;
     attributes.access = kAccess;
+    attributes.pkey_index = pkey_index;
     const bool rc = qp->type() == QpType::rc;
     ASSERT_TRUE(qp->modify(attributes, kState | kPKeyIndex | kPort | kAccessFlags));
     attributes.state = QpState::rtr;
@@ -219,8 +226,9 @@ struct Side {
   MemoryKey key{};
   QueuePair* qp = nullptr;
   std::uint64_t posted = 0;
-  std::uint8_t timeout = 14;  // Of `connect`, as are the next two.
+  std::uint8_t timeout = 14;  // Of `connect`, as are the next three.
   std::uint8_t rnr_retry = 7;
+  std::uint16_t pkey_index = 0;
   bool has_grh = true;  // InfiniBand: packets begin with LRH and GRH.
 };
 

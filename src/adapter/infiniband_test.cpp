@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <array>
 #include <cstdint>
+
+#include <sched.h>
 
 #include "adapter/adapter_test_util.h"
 #include "adapter/memory_link_test_util.h"
@@ -36,6 +39,16 @@ struct InfinibandPair : testing::Test {
   static void connect(Side& left, Side& right) {
     left.connect(right, Mtu::k4096, 0);
     right.connect(left, Mtu::k4096, 0);
+  }
+  static std::uint64_t violations(const TestNode& node) {
+    return node.adapter->arena().header().port_counters.pkey_violations.value();
+  }
+  template <typename Value>
+  static bool becomes(std::uint64_t wanted, Value value) {
+    for (const TimeNs end = monotonic_now() + 5 * kSecond; monotonic_now() < end; sched_yield()) {
+      if (value() == wanted) return true;
+    }
+    return false;
   }
   static std::uint64_t retransmissions(const Side& side) {
     return side.qp->counters().retransmissions.value();
@@ -162,6 +175,56 @@ TEST_F(NarrowInfinibandPair, NeitherSideWaitsForEverWhenBothAreFull) {
   EXPECT_TRUE(std::ranges::equal(sent, std::span(right.memory).first(kLength)));
   EXPECT_TRUE(std::ranges::equal(sent, std::span(right.memory).subspan(to, kLength)));
   EXPECT_EQ(retransmissions(left) + retransmissions(right), 0u);
+}
+
+constexpr std::array kPartitions{kDefaultPKey, PKey{0x8001}, PKey{0x0002}, PKey{}};
+
+TEST_F(InfinibandPair, QueuePairsOfTheSamePartitionTalk) {
+  for (TestNode* const node : {&a, &b}) node->adapter->set_pkeys(kPartitions);
+  Side left(a, QpType::rc), right(b, QpType::rc);
+  left.pkey_index = right.pkey_index = 1;
+  connect(left, right);
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 64), &right));
+  EXPECT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(violations(a) + violations(b), 0u);
+}
+
+TEST_F(InfinibandPair, PacketsOfAnotherPartitionAreDroppedAndCounted) {
+  for (TestNode* const node : {&a, &b}) node->adapter->set_pkeys(kPartitions);
+  for (const std::uint16_t index : std::array<std::uint16_t, 2>{1, 3}) {
+    Side left(a, QpType::uc), right(b, QpType::uc);
+    right.pkey_index = index;
+    connect(left, right);
+    const std::uint64_t before = violations(b);
+    ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 64), &right));
+    EXPECT_EQ(Status::success, left.next().status);
+    EXPECT_TRUE(becomes(before + 1, [this] { return violations(b); }));
+  }
+}
+
+TEST_F(InfinibandPair, TwoLimitedMembersOfAPartitionDoNotTalk) {
+  a.adapter->set_pkeys(kPartitions);
+  Side left(a, QpType::uc), right(b, QpType::uc);
+  left.pkey_index = 2;
+  for (const PKey peer : {PKey{0x0002}, PKey{0x8002}}) {
+    b.adapter->set_pkeys(std::array{peer});
+    if (left.qp->state() == QpState::reset) connect(left, right);
+    ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 64), &right));
+    EXPECT_EQ(Status::success, left.next().status);
+    const bool full = peer == PKey{0x8002};
+    EXPECT_TRUE(
+        becomes(full ? 1u : 0u, [&] { return right.qp->counters().packets_received.value(); }));
+    EXPECT_TRUE(becomes(1u, [this] { return violations(b); }));
+  }
+}
+
+TEST_F(InfinibandPair, APKeyIndexBeyondTheTableIsRefused) {
+  Side side(a, QpType::rc);
+  const QueuePairAttributes wanted{.state = QpState::init, .pkey_index = 1};
+  constexpr std::uint32_t kInit = kState | kPKeyIndex | kPort | kAccessFlags;
+  EXPECT_EQ(EINVAL, side.qp->modify(wanted, kInit).error().code);
+  a.adapter->set_pkeys(kPartitions);
+  EXPECT_TRUE(side.qp->modify(wanted, kInit));
 }
 
 struct InfinibandDatagrams : InfinibandPair, testing::WithParamInterface<bool> {

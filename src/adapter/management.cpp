@@ -11,9 +11,10 @@ namespace verbatim::adapter {
 
 Result<void> Adapter::send_management(const SocketAddress& source, const SocketAddress& destination,
                                       wire::MadSpan mad) {
-  const auto gids = node().gids.elements();
+  const auto gids = port().gids();
   const auto own = std::ranges::find_if(gids, [&](const port::GidEntry& entry) {
-    return same_ip(entry.address, source) && roce_version(entry.address) == node().version;
+    return same_ip(entry.address, source) &&
+           roce_version(entry.address) == node().connection_version();
   });
   if (own == gids.end()) {
     return refuse(EADDRNOTAVAIL, fmt::format("{} is no address of this node", source.ip_text()));

@@ -3,11 +3,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "adapter/direct/peers.h"
-#include "base/append_only_list.h"
+#include "arena/node.h"
 #include "base/error.h"
 #include "base/net/address.h"
 #include "base/os/name_locks.h"
@@ -20,18 +19,6 @@
 
 namespace verbatim::adapter {
 
-/// What the agent tells a program of its node. GIDs may be added while it runs, all else stays.
-struct NodeDescription {
-  std::string name;
-  std::uint64_t guid = 0;  // Host byte order.
-  MacAddress mac{};
-  std::string interface;  // Name of the network interface behind the port, such as "lo".
-  std::uint32_t interface_index = 0;
-  RoceVersion version = RoceVersion::v2;  // That the communication manager uses.
-  bool is_iwarp = false;                  // RC queue pairs alone, and `start_stream` connects them.
-  AppendOnlyList<port::GidEntry, port::kGidsMax> gids;
-};
-
 /// On the direct path, so long a message that finds no receive request waits for one before it
 /// counts as RNR. A card's message is on a cable and in its receiver's buffers meanwhile, and
 /// leaves its receiver the time to post.
@@ -39,14 +26,15 @@ inline constexpr TimeNs kRnrGrace = 20 * kMillisecond;
 
 /// A program's place in its node: what the agent gave it (docs/design.md, 2).
 struct Membership {
-  NodeDescription node;
-  Qpn first_qpn;  // Of the range of kProgramQueuePairsMax numbers.
+  arena::Node node;  // As it was when the program joined it; GIDs: see port::Port.
+  Qpn first_qpn;     // Of the range of kProgramQueuePairsMax numbers.
   /// One for each GID, of its address: those of one address share it. Borrowed: they outlive the
   /// adapter. Over iWARP they are not used.
   std::vector<int> receive_sockets;
   /// The link of an InfiniBand port, whose GIDs have no address; null: RoCE or iWARP.
   std::unique_ptr<link::Link> infiniband;
   port::LidRange lids;
+  std::vector<PKey> pkeys;         // Empty: the default P_Key alone.
   int event_fd = -1;               // Readable when the agent says something; -1: none. Not owned.
   std::function<void()> on_event;  // Called by the background thread then.
   /// Its doorbell, which its agent has as well, and how to ask for what is known so of the program

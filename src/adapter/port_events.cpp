@@ -15,9 +15,16 @@ std::vector<AsyncEventType> events_between(const port::PortState& before,
 void PortEvents::change(port::PortState next) {
   const std::lock_guard guard(lock_);
   const port::PortState before = port_.set_state(next);
-  for (const AsyncEventType type : events_between(before, next)) {
-    for (AsyncEvents* listener : listeners_) listener->push({type});
-  }
+  for (const AsyncEventType type : events_between(before, next)) push(type);
+}
+
+void PortEvents::tell(AsyncEventType type) {
+  const std::lock_guard guard(lock_);
+  push(type);
+}
+
+void PortEvents::push(AsyncEventType type) {
+  for (AsyncEvents* listener : listeners_) listener->push({type});
 }
 
 void PortEvents::add_listener(AsyncEvents& events) {

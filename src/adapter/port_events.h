@@ -16,11 +16,15 @@ class PortEvents {
   explicit PortEvents(port::Port& port) : port_(port) {}
   /// The port has its new state before any listener gets an event.
   void change(port::PortState next);
+  /// Of what the port's state does not hold: the subnet manager's settings.
+  void tell(AsyncEventType type);
   void add_listener(AsyncEvents& events);
   /// Nothing is pushed into it any more.
   void remove_listener(AsyncEvents& events);
 
  private:
+  void push(AsyncEventType type);
+
   port::Port& port_;
   std::mutex lock_;  // Guards listeners_, and orders changes.
   std::unordered_set<AsyncEvents*> listeners_;

@@ -87,10 +87,10 @@ void Adapter::leave_domain(const QueuePairOptions& options) {
 }
 
 Result<void> Adapter::open_ethernet() {
-  const auto gids = node().gids.elements();
+  const auto gids = port().gids();
   const auto ipv4 = std::ranges::find_if(
       gids, [](const port::GidEntry& entry) { return entry.address.is_ipv4(); });
-  return steering_.open({.interface = node().interface,
+  return steering_.open({.interface = std::string(node().interface),
                          .interface_index = node().interface_index,
                          .address = ipv4 != gids.end() ? ipv4->address : gids.front().address},
                         node().mac);
@@ -99,7 +99,10 @@ Result<void> Adapter::open_ethernet() {
 Result<QueuePair*> Adapter::create_queue_pair(const QueuePairOptions& wanted) {
   if (auto ok = check_capacity(wanted); !ok) return std::unexpected(ok.error());
   const bool tags = wanted.shared_receive != nullptr && wanted.shared_receive->matches_tags();
-  if (node().is_iwarp && (wanted.type != QpType::rc || tags)) {
+  if (node().is_infiniband() && wanted.type == QpType::raw_packet) {
+    return refuse(EOPNOTSUPP, "RAW_PACKET queue pairs are of Ethernet ports");
+  }
+  if (node().is_iwarp() && (wanted.type != QpType::rc || tags)) {
     return refuse(EOPNOTSUPP, "iWARP has RC queue pairs alone, without tag matching");
   }
   QueuePairOptions options = wanted;
@@ -163,7 +166,7 @@ void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
 /// An XRC target of another program, in a domain that this one has as well. It waits for the agent.
 bool Adapter::is_target_elsewhere(Qpn qpn, const XrcFile& file) {
   if (!file.exists() || numbers_->has(qpn.value())) return false;
-  const auto peer = peers_.find_peer(node().gids[0].address, qpn);
+  const auto peer = peers_.find_peer(port().gids()[0].address, qpn);
   if (peer == nullptr) return false;
   const std::uint32_t local_number = qpn.value() % kProgramQueuePairsMax;
   const QueuePairRecord& record = peer->at(peer->header().queue_pairs)[local_number];

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "arena/path_record.h"
+#include "arena/flat_path.h"
 #include "base/types.h"
 
 namespace verbatim::arena {
@@ -24,7 +24,7 @@ struct alignas(64) ConnectionRecord {
   std::uint32_t local_id = 0;       // Communication ids.
   std::uint32_t remote_id = 0;
   std::uint32_t remote_qpn = 0;
-  PathRecord path;  // To the peer.
+  FlatPath path;  // To the peer.
   PKey pkey = kDefaultPKey;
 };
 

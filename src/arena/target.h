@@ -3,8 +3,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "arena/flat_path.h"
 #include "arena/offset.h"
-#include "arena/path_record.h"
 #include "arena/receive_ring.h"
 #include "arena/xrc_queue.h"
 #include "base/os/process_token.h"

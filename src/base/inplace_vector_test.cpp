@@ -51,5 +51,16 @@ TEST(InplaceVectorDeathTest, OneTooManyIsABug) {
   EXPECT_DEATH(list.push(2), "bug: .*size_ < N");
 }
 
+TEST(InplaceVector, AreEqualByTheirElements) {
+  InplaceVector<int, 3> list{1, 2, 3};
+  EXPECT_EQ(list.front(), 1);
+  EXPECT_EQ(list.back(), 3);
+  list.truncate(2);
+  EXPECT_TRUE((list == InplaceVector<int, 3>{1, 2}));
+  EXPECT_FALSE((list == InplaceVector<int, 3>{1, 3}));
+  list.truncate(9);
+  EXPECT_EQ(list.size(), 2u);
+}
+
 }  // namespace
 }  // namespace verbatim

@@ -61,10 +61,9 @@ int check_file(const std::string& path) {
 }
 
 /// Returns, in words, how a running node differs from `wanted`.
-std::vector<std::string> differences(const config::NodeConfig& wanted,
-                                     const agent::NodeDescription& node) {
+std::vector<std::string> differences(const config::NodeConfig& wanted, const agent::Node& node) {
   std::vector<std::string> found;
-  const auto add = [&found](std::string_view key, const std::string& running) {
+  const auto add = [&found](std::string_view key, std::string_view running) {
     found.push_back(fmt::format("{} {}", key, running));
   };
   const bool has_addresses =
@@ -76,7 +75,7 @@ std::vector<std::string> differences(const config::NodeConfig& wanted,
   const std::string device = config::device_name(
       wanted.device, {.node = node.name, .guid = node.guid, .protocol = node.protocol});
   if (device != node.device) add("device", node.device);
-  if (wanted.protocol != node.protocol) add("protocol", std::string(name_of(node.protocol)));
+  if (wanted.protocol != node.protocol) add("protocol", name_of(node.protocol));
   if (wanted.profile->name != node.profile) add("profile", node.profile);
   for (const config::LimitField& field : config::limit_fields()) {
     const std::uint32_t running = node.limits.*field.member;

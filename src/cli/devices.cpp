@@ -28,13 +28,13 @@ std::string guid_text(std::uint64_t guid) {
 }
 
 /// Returns the default node first (starting it if it does not run), then the others that run.
-Result<std::vector<agent::NodeDescription>> all_nodes() {
+Result<std::vector<agent::Node>> all_nodes() {
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return std::unexpected(options.error());
   auto names = agent::list_nodes();
   if (!names) return std::unexpected(names.error());
   const auto own = agent::start_node(*options);
-  std::vector<agent::NodeDescription> nodes;
+  std::vector<agent::Node> nodes;
   if (own) {
     nodes.push_back(*own);
     std::erase(*names, own->name);
@@ -51,6 +51,11 @@ Result<std::vector<agent::NodeDescription>> all_nodes() {
   return nodes;
 }
 
+/// The network interface, or the fabric.
+std::string place_of(const agent::Node& node) {
+  return node.is_infiniband() ? fmt::format("fabric {}", node.fabric) : std::string(node.interface);
+}
+
 int print_devices() {
   const auto nodes = all_nodes();
   if (!nodes) {
@@ -60,17 +65,22 @@ int print_devices() {
   Table devices({"device", "node", "node GUID", "state", "interface", "MTU"});
   Table gids({"node", "index", "GID", "type"});
   for (const auto& node : *nodes) {
-    devices.add({node.device, node.name, guid_text(node.guid),
-                 node.port.is_active ? "active" : "down", node.interface,
+    devices.add({std::string(node.device), std::string(node.name), guid_text(node.guid),
+                 node.network.is_active ? "active" : "down", place_of(node),
                  std::to_string(bytes_of(agent::active_mtu(node)))});
-    if (node.protocol == agent::WireProtocol::iwarp) {
-      gids.add({node.name, "0", gid_text(rnic_gid(node.mac)), "iWARP"});
+    if (node.is_iwarp()) {
+      gids.add({std::string(node.name), "0", gid_text(rnic_gid(node.mac)), "iWARP"});
+      continue;
+    }
+    if (node.is_infiniband()) {
+      gids.add(
+          {std::string(node.name), "0", gid_text(gid_of(node.network.infiniband)), "InfiniBand"});
       continue;
     }
     for (std::size_t index = 0; index < node.gids.size(); ++index) {
-      if (!node.port.has(node.gids[index].address)) continue;
-      gids.add({node.name, std::to_string(index), gid_text(node.gids[index].gid),
-                std::string(name_of(roce_version(node.address_of(node.gids[index]))))});
+      if (!node.is_valid(node.gids[index])) continue;
+      gids.add({std::string(node.name), std::to_string(index), gid_text(node.gids[index].gid),
+                std::string(name_of(roce_version(node.gids[index].address)))});
     }
   }
   fmt::print("{}\n{}", devices.text(), gids.text());

@@ -37,7 +37,7 @@ constexpr const char* kExamples =
     "requests are no packets.\n"
     "\n"
     "--host runs the program on a host of an InfiniBand fabric ('verbatim fabric'):\n"
-    "management programs see the host's device.\n"
+    "programs see the host's device, and its agent is a node.\n"
     "\n"
     "Examples:\n"
     "  verbatim run -- ibv_devinfo\n"
@@ -101,7 +101,7 @@ int execute(const NodeChoice& choice, const HostChoice& host,
       return kExitUsage;
     }
   }
-  if (of_host->empty()) hold_node();
+  hold_node();
   const StartFailure failure = become_program(*program, std::move(command));
   fmt::print(stderr, "verbatim run: {}\n", failure.text);
   return failure.exit_status;

@@ -20,7 +20,7 @@ Result<std::vector<SocketAddress>> parse_addresses(std::string_view list) {
   return addresses;
 }
 
-std::string text_of(const std::vector<SocketAddress>& addresses) {
+std::string text_of(std::span<const SocketAddress> addresses) {
   std::string list;
   for (const auto& address : addresses) {
     if (!list.empty()) list += ',';

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,6 @@ inline constexpr std::size_t kAddressesMax = 15;
 /// EINVAL, ENODEV.
 Result<std::vector<SocketAddress>> parse_addresses(std::string_view list);
 /// Returns the IP addresses, separated by commas.
-std::string text_of(const std::vector<SocketAddress>& addresses);
+std::string text_of(std::span<const SocketAddress> addresses);
 
 }  // namespace verbatim::config

@@ -159,6 +159,25 @@ Result<void> set_memlock(std::string_view value, NodeConfig& config) {
   return {};
 }
 
+Result<void> set_fabric(std::string_view value, NodeConfig& config) {
+  constexpr std::size_t kNameMax = 63;
+  if (value.empty() || value.size() > kNameMax || value.contains('/')) {
+    return refuse(EINVAL, fmt::format("'{}' cannot be the name of a fabric", value));
+  }
+  config.fabric = value;
+  return {};
+}
+
+Result<void> set_host(std::string_view value, NodeConfig& config) {
+  constexpr std::size_t kNameMax = 64;  // Of a NodeDescription.
+  if (value.empty() || value.size() > kNameMax) {
+    return refuse(EINVAL, fmt::format("'{}' cannot be the name of a host: 1 to {} characters",
+                                      value, kNameMax));
+  }
+  config.host = value;
+  return {};
+}
+
 std::vector<Key> make_keys() {
   using Config = const NodeConfig&;
   constexpr std::uint32_t kAny = ~0u;
@@ -174,6 +193,10 @@ std::vector<Key> make_keys() {
        [](Config c) { return std::string(name_of(c.protocol)); }},
       {"roce", "VERBATIM_ROCE", "RoCE versions of the GIDs, that of rdma_cm first", nullptr,
        set_versions, [](Config c) { return text_of(c.versions); }},
+      {"fabric", "VERBATIM_FABRIC", "InfiniBand fabric of the host", nullptr, set_fabric,
+       [](Config c) { return c.fabric; }},
+      {"host", "VERBATIM_HOST", "host of the fabric: the node is on InfiniBand", nullptr, set_host,
+       [](Config c) { return c.host; }},
       {"memlock", "", "yes: registered memory counts against ulimit -l", nullptr, set_memlock,
        [](Config c) { return std::string(c.enforces_memlock ? "yes" : "no"); }},
       {"profile", "VERBATIM_PROFILE", "the device whose limits it has", nullptr, set_profile,

@@ -105,5 +105,17 @@ TEST(Profiles, NoneHasMoreThanVerbatim) {
   EXPECT_EQ(find_profile("none"), nullptr);
 }
 
+TEST(Keys, HostIsOfAFabric) {
+  NodeConfig config;
+  EXPECT_FALSE(config.fabric.empty());
+  ASSERT_TRUE(apply("host", "node-7 HCA-1", config));
+  ASSERT_TRUE(apply("fabric", "big", config));
+  EXPECT_EQ(config.host, "node-7 HCA-1");
+  EXPECT_EQ(config.fabric, "big");
+  EXPECT_EQ(apply("host", "", config).error().code, EINVAL);
+  EXPECT_EQ(apply("host", std::string(65, 'x'), config).error().code, EINVAL);
+  EXPECT_EQ(apply("fabric", "a/b", config).error().code, EINVAL);
+}
+
 }  // namespace
 }  // namespace verbatim::config

@@ -26,6 +26,8 @@ struct NodeConfig {
   DeviceLimits limits = profile->limits;
   std::string firmware{profile->firmware};
   bool enforces_memlock = false;
+  std::string fabric = "default";  // The fabric of `host`.
+  std::string host;                // A host of a fabric, by its name or GUID; empty: none.
 };
 
 /// A value, and where it was set: "a.conf:3", "VERBATIM_ADDRESS", "--address".

@@ -31,7 +31,7 @@ std::string text_of(const RoceVersions& versions) {
   return text;
 }
 
-RoceVersions versions_of(const std::vector<SocketAddress>& addresses) {
+RoceVersions versions_of(std::span<const SocketAddress> addresses) {
   RoceVersions versions;
   for (const SocketAddress& address : addresses) {
     const RoceVersion version = roce_version(address);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,7 @@ Result<RoceVersions> parse_roce_versions(std::string_view list);
 std::string text_of(const RoceVersions& versions);
 
 /// Returns the versions in `addresses`, in order of their first appearance.
-RoceVersions versions_of(const std::vector<SocketAddress>& addresses);
+RoceVersions versions_of(std::span<const SocketAddress> addresses);
 /// Returns the same address with that version.
 inline SocketAddress of_version(const SocketAddress& address, RoceVersion version) {
   return address.with_port(version == RoceVersion::v1 ? 0 : kRocePort);

@@ -26,8 +26,8 @@ TEST(RoceVersions, WhatNamesNoneIsRefused) {
 TEST(RoceVersions, AreToldByPorts) {
   const auto ip = SocketAddress::ipv4({10, 0, 0, 1});
   EXPECT_EQ(of_version(ip, RoceVersion::v2).port(), kRocePort);
-  EXPECT_EQ(versions_of({of_version(ip, RoceVersion::v2), of_version(ip, RoceVersion::v1)}),
-            (RoceVersions{RoceVersion::v2, RoceVersion::v1}));
+  const SocketAddress both[] = {of_version(ip, RoceVersion::v2), of_version(ip, RoceVersion::v1)};
+  EXPECT_EQ(versions_of(both), (RoceVersions{RoceVersion::v2, RoceVersion::v1}));
 }
 
 }  // namespace

@@ -14,7 +14,15 @@ Result<WireProtocol> parse_wire_protocol(std::string_view name) {
 }
 
 std::string_view name_of(WireProtocol protocol) {
-  return protocol == WireProtocol::iwarp ? "iwarp" : "roce";
+  switch (protocol) {
+    case WireProtocol::roce:
+      return "roce";
+    case WireProtocol::iwarp:
+      return "iwarp";
+    case WireProtocol::infiniband:
+      return "infiniband";
+  }
+  return "unknown";
 }
 
 }  // namespace verbatim::config

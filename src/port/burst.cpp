@@ -46,7 +46,7 @@ void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
   packet_bytes_ = static_cast<std::uint32_t>(outer_bytes) + from_bth;
   if (route_->lossless) {
     VERBATIM_ASSERT(reserved_bytes_ >= packet_bytes_);
-    release(std::exchange(reserved_bytes_, 0) - packet_bytes_);
+    route_->links->top().shrink(route_->lane, std::exchange(reserved_bytes_, 0), packet_bytes_);
   }
   if (count_ > 0 && !fits(packet_bytes_)) flush();
   if (count_ == 0) segment_bytes_ = packet_bytes_;

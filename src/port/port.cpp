@@ -49,6 +49,12 @@ Result<const GidEntry*> Port::source_of(const AddressVector& vector) const {
   return &source;
 }
 
+bool Port::begin_sleep() {
+  bool may_sleep = true;
+  for (const auto& link : attached_) may_sleep &= link->links.top().begin_sleep();
+  return may_sleep;
+}
+
 Result<Path> Port::infiniband_path(const AddressVector& vector) const {
   if (vector.dlid == Lid{} || vector.dlid == kPermissiveLid) {
     return refuse(EINVAL, fmt::format("dlid {:#x} leads to no port", raw(vector.dlid)));

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "arena/node.h"
 #include "base/append_only_list.h"
 #include "base/error.h"
 #include "base/net/address.h"
@@ -17,17 +18,14 @@
 #include "link/link.h"
 #include "observe/counters.h"
 #include "port/address_vector.h"
+#include "port/pkey_table.h"
 #include "port/receive.h"
 #include "port/receiver.h"
 #include "port/route.h"
 
 namespace verbatim::port {
 
-struct GidEntry {
-  Gid gid;
-  /// What it is bound to; `port` is 4791, or 0 (RoceVersion). InfiniBand: empty.
-  SocketAddress address;
-};
+using arena::GidEntry;
 
 inline constexpr std::size_t kGidsMax = 32;  // As many as PortState has bits.
 
@@ -82,6 +80,9 @@ class Port {
   LidRange lids() const { return lids_.load(std::memory_order_relaxed); }
   void set_lids(LidRange lids) { lids_.store(lids, std::memory_order_relaxed); }
 
+  PKeyTable& pkeys() { return pkeys_; }
+  const PKeyTable& pkeys() const { return pkeys_; }
+
   /// Where an address vector leads. EINVAL if a GID leads nowhere, and if the GID index or the port
   /// does not exist.
   Result<Path> path_to(const AddressVector& vector) const;
@@ -103,6 +104,10 @@ class Port {
     for (const auto& link : attached_) received += link->links.top().receive(*link, now);
     return received;
   }
+
+  /// Before a thread sleeps on `descriptors`. Returns false if a link has something already. Not
+  /// while somebody receives.
+  bool begin_sleep();
 
   PortState state() const { return state_.load(std::memory_order_relaxed); }
   /// Returns the state before.
@@ -130,6 +135,7 @@ class Port {
   const std::uint32_t interface_index_;
   static_assert(std::atomic<LidRange>::is_always_lock_free);
   std::atomic<LidRange> lids_{LidRange{}};
+  PKeyTable pkeys_;
   AppendOnlyList<GidEntry, kGidsMax> gids_;
   std::array<link::Stack*, kGidsMax> links_{};  // By GID index.
   Decapsulation decapsulation_;

@@ -119,16 +119,11 @@ void Decapsulation::deliver(std::span<const Arrival> arrivals, const link::Recei
                        now);
 }
 
-/// Returns false if the packet counts as malformed, or is of another partition.
+/// Returns false if the packet counts as malformed.
 bool Decapsulation::decode(ByteSpan bytes, wire::Packet& packet) {
   const auto decoded = wire::decode_packet(bytes.first(bytes.size() - wire::kIcrcBytes));
   if (!decoded) {
     counters_.malformed.add();
-    return false;
-  }
-  // IBA 10.9.3: the lower 15 bits match, and one of the two is a full member.
-  if ((raw(decoded->headers.bth.pkey) & 0x7fff) != (raw(kDefaultPKey) & 0x7fff)) {
-    counters_.pkey_violations.add();
     return false;
   }
   packet = *decoded;

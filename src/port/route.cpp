@@ -1,7 +1,7 @@
 #include "port/route.h"
 
 #include "port/encapsulation_infiniband.h"
-#include "wire/net/grh.h"
+#include "wire/net/flow_grh.h"
 
 namespace verbatim::port {
 namespace {

@@ -36,6 +36,8 @@ class Commands(unittest.TestCase):
         text = self.bed.verbatim("fabric", "show")
         for name in HOSTS + SWITCHES:
             self.assertRegex(text, rf"(?m)^{name}\s+(host|switch)")
+        for number, name in enumerate(HOSTS, 1):
+            self.assertRegex(text, rf"(?m)^{name}\s.*\s127\.\d+\.0\.{number}$")
         status = json.loads(self.bed.verbatim("fabric", "show", "--json"))
         ends = {(link["a"]["node"], link["a"]["port"], link["b"]["node"], link["b"]["port"]) for link in status["links"]}
         for (node, port), (peer, peer_port) in CABLES.items():

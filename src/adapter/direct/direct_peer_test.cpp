@@ -34,17 +34,18 @@ TEST_F(DirectPeers, AProgramThatLacksTheQueuePairIsAskedForAnew) {
     left.connect(right);
     number = right.qp->number().value();
     EXPECT_NE(nullptr,
-              a.adapter->peers().find_peer(b.adapter->node().gids[1].address, Qpn(number)));
+              a.adapter->peers().find_peer(b.adapter->port().gids()[1].address, Qpn(number)));
   }
   EXPECT_EQ(1, a.questions);
-  EXPECT_NE(nullptr, a.adapter->peers().find_peer(b.adapter->node().gids[1].address, Qpn(number)));
+  EXPECT_NE(nullptr,
+            a.adapter->peers().find_peer(b.adapter->port().gids()[1].address, Qpn(number)));
   EXPECT_EQ(2, a.questions);
 }
 
 TEST_F(DirectPeers, AnAddressWhereTheProgramWasNotFoundIsAskedFor) {
   Side right(b, QpType::rc);
   const Qpn number = right.qp->number();
-  const auto first = a.adapter->peers().find_peer(b.adapter->node().gids[1].address, number);
+  const auto first = a.adapter->peers().find_peer(b.adapter->port().gids()[1].address, number);
   const auto second = a.adapter->peers().find_peer(TestNode::own_address(77), number);
   EXPECT_NE(nullptr, first);
   EXPECT_EQ(first, second);
@@ -56,7 +57,7 @@ TEST_F(DirectPeers, AnAddressWhereTheProgramWasNotFoundIsAskedFor) {
 TEST_F(DirectPeers, AProgramHasNoQueuePairOfNumberZero) {
   Side right(b, QpType::rc);
   const Qpn number = right.qp->number();
-  const auto peer = a.adapter->peers().find_peer(b.adapter->node().gids[1].address, number);
+  const auto peer = a.adapter->peers().find_peer(b.adapter->port().gids()[1].address, number);
   ASSERT_NE(nullptr, peer);
   EXPECT_TRUE(peer->has(number));
   EXPECT_FALSE(peer->has(Qpn{}));

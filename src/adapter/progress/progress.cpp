@@ -114,7 +114,12 @@ Progress::~Progress() {
 }
 
 void Progress::add(Source& source) {
-  between_passes([&] { sources_.push_back(&source); });
+  bool has_something = false;
+  between_passes([&] {
+    sources_.push_back(&source);
+    has_something = !source.begin_sleep();  // The background thread may sleep already.
+  });
+  if (has_something) wake();
 }
 
 void Progress::abandon() { thread_.detach(); }
@@ -173,11 +178,19 @@ bool Progress::leaves_packets_unread() {
   return activity_.computed - before.computed > kNeglect && packets_wait();
 }
 
-bool Progress::packets_wait() const {
+bool Progress::packets_wait() {
+  if (!begin_sleep()) return true;
   std::array<epoll_event, 8> events;
   const int count = epoll_wait(full_epoll_.get(), events.data(), events.size(), 0);
   return std::any_of(events.begin(), events.begin() + std::max(count, 0),
                      [this](const auto& event) { return event.data.fd != idle_epoll_.get(); });
+}
+
+/// Tells the sources that are in shared memory that this thread hears their descriptors alone from
+/// now on. Returns false if one has something.
+bool Progress::begin_sleep() {
+  const std::lock_guard guard(pass_lock_);
+  return std::ranges::all_of(sources_, [](Source* source) { return source->begin_sleep(); });
 }
 
 bool Progress::polls_busily(TimeNs now) const {
@@ -191,17 +204,18 @@ void Progress::run() {
   while (!stop_.load(std::memory_order_acquire)) {
     const TimeNs now = monotonic_now();
     const bool rest = program_polls(now);
-    const int sleep = polls_busily(now) ? 0 : -1;
     if (polled_by_program_.exchange(rest, std::memory_order_seq_cst) && !rest) {
       arm_timer_fd();
       // Either this sees what a post has left to the next poll, or the post that nobody rests.
       if (has_outputs_.load(std::memory_order_seq_cst)) do_patiently([this] { serve(); }, 1);
     }
+    const bool has_something = !rest && !begin_sleep();
+    const int sleep = has_something || polls_busily(now) ? 0 : -1;
     // Only a look: what is told once (EPOLLONESHOT) is for `serve_idle_descriptors`.
     pollfd ready{
         .fd = rest ? idle_epoll_.get() : full_epoll_.get(), .events = POLLIN, .revents = 0};
     const int count = ::poll(&ready, 1, rest ? 1 : sleep);
-    if (count == 0 && !rest) {
+    if (count == 0 && !rest && !has_something) {
       sched_yield();  // To the program, which may have been woken on this processor.
       continue;
     }

@@ -123,7 +123,8 @@ class Progress {
   TimeNs last_use(TimeNs now) const;
   bool program_polls(TimeNs now) const;
   bool leaves_packets_unread();
-  bool packets_wait() const;
+  bool packets_wait();
+  bool begin_sleep();
   bool polls_busily(TimeNs now) const;
   std::size_t run_pass(TimeNs now);
   void flush_outputs();

@@ -46,6 +46,9 @@ class Source {
   Source& operator=(const Source&) = delete;
   /// Takes what is there, bounded, without blocking; returns how much there was.
   virtual std::size_t receive(TimeNs now) = 0;
+  /// Before a thread sleeps on its descriptors. Returns false if it has something already. Between
+  /// passes.
+  virtual bool begin_sleep() { return true; }
   /// Keeps no reference to the task. Between passes.
   virtual void forget(Task&) {}
 

@@ -10,6 +10,7 @@
 #include "adapter/limits.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/core/carried.h"
+#include "port/port.h"
 
 namespace verbatim::adapter {
 
@@ -175,6 +176,10 @@ void QueuePair::on_packet(const wire::Packet& packet, const Path& from, const Pa
     core_.around.arena.header().port_counters.dropped_no_qp.add();  // IBA C9-30, C9-31.
     return;
   }
+  if (!wire::pkeys_match(packet.headers.bth.pkey, core_.pkey)) {  // IBA 10.9.3.
+    core_.around.arena.header().port_counters.pkey_violations.add();
+    return;
+  }
   core_.count_received(packet.headers, packet.payload.size());
   if (datagram != nullptr) {
     datagram->on_packet(packet, from, to);
@@ -242,6 +247,18 @@ void QueuePair::on_stream(TimeNs now, bool to_the_end) {
   transmit_locked(now);
   stream->transmit_after_receive();
   if (core_.fatal) fail();
+}
+
+void QueuePair::follow_pkeys() {
+  const std::lock_guard guard(lock_);
+  use_pkey();
+}
+
+void QueuePair::use_pkey() {
+  core_.pkey = core_.around.port.pkeys().at(core_.attributes.pkey_index);
+  if (auto* const connected = std::get_if<services::Connected>(&service_)) {
+    connected->set_pkey(core_.pkey);
+  }
 }
 
 // What peers do.

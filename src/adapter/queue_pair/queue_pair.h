@@ -85,6 +85,8 @@ class QueuePair final : public Task {
   int post_receive(std::uint64_t wr_id, std::span<const Segment> segments);
   /// Sends what waits for the program's next post or poll.
   void transmit();
+  /// After the port's P_Key table has changed.
+  void follow_pkeys();
 
   /// Takes what has come; `to_the_end`, also an end that stands right behind it.
   void on_stream(TimeNs now, bool to_the_end = false);
@@ -102,6 +104,7 @@ class QueuePair final : public Task {
 
   // Modify: each under lock_.
   void enter(QpState to, std::uint32_t mask);
+  void use_pkey();
   void forget_everything();
   /// Everything outstanding completes as flushed.
   void enter_error();

@@ -17,15 +17,17 @@ bool ends(const QueuePairAttributes& wanted, std::uint32_t mask) {
   return (mask & kState) != 0 && (wanted.state == QpState::err || wanted.state == QpState::reset);
 }
 
-Result<void> check_values(const QueuePairAttributes& wanted, std::uint32_t mask, Mtu active_mtu) {
+Result<void> check_values(const QueuePairAttributes& wanted, std::uint32_t mask,
+                          const port::Port& port) {
+  const Mtu active_mtu = port.state().active_mtu;
   const auto bad = [](std::string text) -> Result<void> { return refuse(EINVAL, std::move(text)); };
   const auto has = [mask](Attribute attribute) { return (mask & attribute) != 0; };
   if (has(kPort) && wanted.port != 1) {
     return bad(fmt::format("port {} does not exist: the adapter has port 1", wanted.port));
   }
-  if (has(kPKeyIndex) && wanted.pkey_index != 0) {
-    return bad(
-        fmt::format("pkey_index {} does not exist: the table has one entry", wanted.pkey_index));
+  if (has(kPKeyIndex) && wanted.pkey_index >= port.pkeys().size()) {
+    return bad(fmt::format("pkey_index {} does not exist: the P_Key table has {} entries",
+                           wanted.pkey_index, port.pkeys().size()));
   }
   if (has(kPathMtu)) {
     if (raw(wanted.path_mtu) < raw(Mtu::k256) || raw(wanted.path_mtu) > raw(Mtu::k4096)) {
@@ -109,8 +111,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
                                       core_.number.value(), name_of(state()), name_of(from)));
   }
   if (auto allowed = check_transition(type(), from, to, mask); !allowed) return allowed;
-  if (auto valid = check_values(wanted, mask, core_.around.port.state().active_mtu); !valid)
-    return valid;
+  if (auto valid = check_values(wanted, mask, core_.around.port); !valid) return valid;
   const bool is_own_move =
       to == QpState::rtr || to == QpState::sqd || (to == QpState::rts && to != from);
   if (core_.around.is_iwarp && is_own_move) {
@@ -127,6 +128,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
     core_.peer = address_of(route->path);
   }
   apply(wanted, mask, core_.attributes);
+  if ((mask & kPKeyIndex) != 0) use_pkey();
   enter(to, mask);
   if ((mask & kRateLimit) != 0) {
     core_.limit_rate(wanted.rate_limit_kbps, 0);

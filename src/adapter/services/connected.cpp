@@ -53,6 +53,7 @@ void Connected::start_responder() {
   const QueuePairAttributes& attributes = core_.attributes;
   responder_.configure({.service = service_of(core_.type()),
                         .dest_qp = attributes.dest_qpn,
+                        .pkey = core_.pkey,
                         .expected_psn = attributes.receive_psn,
                         .path_mtu = attributes.path_mtu,
                         .max_dest_rd_atomic = attributes.max_dest_rd_atomic,
@@ -69,6 +70,7 @@ void Connected::start_requester() {
   const QueuePairAttributes& attributes = core_.attributes;
   requester_.configure({.service = service_of(core_.type()),
                         .dest_qp = attributes.dest_qpn,
+                        .pkey = core_.pkey,
                         .first_psn = attributes.send_psn,
                         .path_mtu = attributes.path_mtu,
                         .timeout = attributes.timeout,

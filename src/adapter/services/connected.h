@@ -26,6 +26,10 @@ class Connected {
   Connected(QueuePairCore& core, DirectEnd& direct);
   /// How packets get to the peer.
   void use(const port::Route& route) { route_ = route; }
+  void set_pkey(PKey pkey) {
+    requester_.set_pkey(pkey);
+    responder_.set_pkey(pkey);
+  }
 
   void enter(QpState from, QpState to, std::uint32_t changed);
   void transmit(TimeNs now);

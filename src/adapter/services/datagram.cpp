@@ -106,6 +106,7 @@ void Datagram::transmit(TimeNs now) {
 
 transport::DatagramConfig Datagram::config() const {
   return {.qpn = core_.number,
+          .pkey = core_.pkey,
           .qkey = core_.attributes.qkey,
           .mtu = core_.around.port.state().active_mtu};
 }

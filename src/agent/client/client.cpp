@@ -62,6 +62,9 @@ Result<Membership> say_hello(UniqueFd connection, const AgentOptions& options,
   }
   put_text(hello.device, options.device);
   put_text(hello.profile, options.profile);
+  hello.fabric = options.fabric;
+  hello.host = options.host;
+  hello.host.make_printable();  // As the node has it.
   auto answered = ask<Welcome>(connection.get(), hello, numbers(files));
   if (!answered) return std::unexpected(answered.error());
   return Membership{std::move(connection), answered->message, std::move(answered->descriptors)};
@@ -72,9 +75,12 @@ LinkSettings settings_of(const LinkOrders& orders) {
 }
 
 /// Leaves the addresses that come first, and their GIDs: both are added at the end.
-void keep_first(NodeDescription& node, std::size_t addresses) {
-  node.addresses.resize(std::min(node.addresses.size(), addresses));
-  std::erase_if(node.gids, [&](const GidEntry& entry) { return entry.address >= addresses; });
+void keep_first(Node& node, std::size_t addresses) {
+  const auto gids = std::exchange(node.gids, {});
+  for (const GidEntry& entry : gids) {
+    if (node.index_of(entry.address) < addresses) node.gids.push(entry);
+  }
+  node.addresses.truncate(addresses);
 }
 
 /// Errors that another attempt to rejoin would meet again.
@@ -92,16 +98,16 @@ Result<std::unique_ptr<AgentClient>> AgentClient::join(const AgentOptions& optio
   });
   if (!membership) return std::unexpected(membership.error());
   const Welcome& welcome = membership->welcome;
-  auto node = from_record(welcome.node);
+  auto node = arena::checked(welcome.node);
   if (!node) return std::unexpected(node.error());
   auto& descriptors = membership->descriptors;
-  if (descriptors.size() != Welcome::kFixedDescriptors + node->addresses.size()) {
+  if (descriptors.size() != Welcome::kFixedDescriptors + node->socket_count()) {
     return refuse(EPROTO, "a welcome without all descriptors");
   }
 
   std::unique_ptr<AgentClient> client(new AgentClient);
   client->options_ = options;
-  client->node_ = std::move(*node);
+  client->node_ = *node;
   client->slot_ = welcome.slot;
   client->since_seconds_ = welcome.since_seconds;
   client->links_ = settings_of(welcome.links);
@@ -212,7 +218,9 @@ void AgentClient::on_message(Incoming& message) {
   const std::lock_guard guard(events_lock_);
   if (const auto mad = message.as<MadMessage>()) {
     if (!agent_events_.on_mad || mad->address >= node_.addresses.size()) return;
-    agent_events_.on_mad({.source = from_record(mad->source),
+    const auto source = arena::path_of(mad->source);
+    if (!source) return log(LogLevel::warn, "a datagram from nowhere: {}", source.error().text);
+    agent_events_.on_mad({.source = *source,
                           .destination = node_.addresses[mad->address],
                           .source_qpn = Qpn(mad->source_qpn),
                           .pkey_index = mad->pkey_index,
@@ -232,7 +240,7 @@ void AgentClient::on_message(Incoming& message) {
 void AgentClient::set_events(AgentEvents events) {
   const std::lock_guard guard(events_lock_);
   agent_events_ = std::move(events);
-  if (agent_events_.on_port_changed) agent_events_.on_port_changed(node_.port, node_);
+  if (agent_events_.on_port_changed) agent_events_.on_port_changed(node_.network, node_);
 }
 
 void AgentClient::set_port_listener(PortListener listener) {
@@ -260,7 +268,7 @@ void AgentClient::follow_links() {
   if (!sent) log(LogLevel::debug, "captured packets are not offered: {}", sent.error().text);
 }
 
-NodeDescription AgentClient::node() const {
+Node AgentClient::node() const {
   const std::lock_guard guard(node_lock_);
   return node_;
 }
@@ -280,19 +288,19 @@ std::vector<int> AgentClient::socket_numbers() const {
 Result<void> AgentClient::on_description(Incoming& message) {
   const auto description = message.as<Description>();
   if (!description) return std::unexpected(description.error());
-  auto now = from_record(description->node);
+  auto now = arena::checked(description->node);
   if (!now) return std::unexpected(now.error());
-  if (now->addresses.size() != sockets_.size() + message.descriptors.size()) {
+  if (now->socket_count() != sockets_.size() + message.descriptors.size()) {
     // Those of an earlier message were lost, for want of descriptors: the program does without.
     message.descriptors.clear();
     keep_first(*now, sockets_.size());
   }
-  const bool is_known = message.descriptors.empty() && now->port == node_.port;
-  const PortState before = node_.port;
+  const bool is_known = message.descriptors.empty() && now->network == node_.network;
+  const NetworkState before = node_.network;
   {
     const std::lock_guard guard(node_lock_);
     std::ranges::move(message.descriptors, std::back_inserter(sockets_));
-    node_ = std::move(*now);
+    node_ = *now;
   }
   if (is_known) return {};
   if (port_listener_) port_listener_(node_, socket_numbers());

@@ -16,6 +16,7 @@
 #include "agent/protocol/node.h"
 #include "base/error.h"
 #include "base/net/address.h"
+#include "base/net/path.h"
 #include "base/os/timer_fd.h"
 #include "base/os/unique_fd.h"
 
@@ -27,7 +28,7 @@ struct Incoming;
 /// A management datagram that the agent has passed on: it was sent to the program's queue pair 1,
 /// as it were.
 struct ReceivedMad {
-  SocketAddress source;
+  Path source;
   SocketAddress destination;  // Of the node's addresses.
   Qpn source_qpn;
   std::uint16_t pkey_index = 0;
@@ -45,7 +46,7 @@ struct LinkSettings {
 struct AgentEvents {
   std::function<void(const ReceivedMad&)> on_mad;
   /// The node's port or addresses have changed; at first, with the state as it is, twice.
-  std::function<void(const PortState& before, const NodeDescription& now)> on_port_changed;
+  std::function<void(const NetworkState& before, const Node& now)> on_port_changed;
 };
 
 /// A program's membership in its node. Any thread may read it.
@@ -62,7 +63,7 @@ class AgentClient {
   AgentClient& operator=(const AgentClient&) = delete;
 
   /// As the agent last told it: the port changes, and addresses are added at the end.
-  NodeDescription node() const;
+  Node node() const;
   /// The program's slot, 1 to 1023: its queue pair numbers are `qpn_of(slot(), 0...16383)`.
   std::uint32_t slot() const { return slot_; }
   /// UDP sockets for receiving, one for each of `node().addresses`, in that order, bound to it.
@@ -82,7 +83,7 @@ class AgentClient {
   void set_events(AgentEvents events);
   /// Called with `node()` and `sockets()`, now and at every change of the port or the addresses,
   /// before what `set_events` has set.
-  using PortListener = std::function<void(const NodeDescription&, const std::vector<int>& sockets)>;
+  using PortListener = std::function<void(const Node&, const std::vector<int>& sockets)>;
   void set_port_listener(PortListener listener);
   /// Called with what programs do with their packets, now and at every change. While a capture goes
   /// on, the listener returns the descriptor (borrowed) of the ring with what it captures.
@@ -133,7 +134,7 @@ class AgentClient {
   /// Guards what follows, with events_lock_: to write takes both. Held for a look only, so that
   /// what is called under events_lock_ may wait for locks whose holders look here.
   mutable std::mutex node_lock_;
-  NodeDescription node_;
+  Node node_;
   std::vector<UniqueFd> sockets_;  // With room for all: a child of fork finds it whole.
 };
 
@@ -153,14 +154,14 @@ Result<PeerFiles> request_peer(const SocketAddress& address, std::uint32_t slot)
 Result<std::vector<std::string>> list_nodes();
 /// The node's description, starting its agent where none runs. An agent that nobody joins leaves
 /// after half a second.
-Result<NodeDescription> start_node(const AgentOptions& options);
+Result<Node> start_node(const AgentOptions& options);
 /// A connection that keeps the node's agent, started where none runs, until the descriptor and all
 /// copies of it are closed or the calling process ends, whichever is first.
 Result<UniqueFd> hold_node(const AgentOptions& options);
 /// The node's folder with a view of /sys and /dev: there while its agent runs.
 Result<std::string> view_folder(const std::string& node);
 /// The description of a node that runs; ENOENT where it does not.
-Result<NodeDescription> node_description(const std::string& node);
+Result<Node> node_description(const std::string& node);
 /// Captures the packets of the node's programs, starting its agent where none runs, until the
 /// returned connection is closed. EBUSY, and EOPNOTSUPP for iWARP.
 Result<UniqueFd> start_capture(const AgentOptions& options);

@@ -37,10 +37,10 @@ class Agent : public AgentTest {
 
 TEST_F(Agent, TellsTheNode) {
   const auto client = join("a", "127.78.0.1");
-  const NodeDescription node = client->node();
+  const Node node = client->node();
   EXPECT_EQ(node.name, "a");
   EXPECT_EQ(node.interface, "lo");
-  EXPECT_EQ(active_mtu(node.port.interface_mtu_bytes), Mtu::k4096);
+  EXPECT_EQ(active_mtu(node.network.interface_mtu_bytes), Mtu::k4096);
   ASSERT_EQ(node.addresses.size(), 1u);
   EXPECT_EQ(node.addresses[0].text(), "127.78.0.1:4791");
   ASSERT_EQ(node.gids.size(), 2u);
@@ -54,16 +54,16 @@ TEST_F(Agent, TellsTheNode) {
 
 TEST_F(Agent, TellsThePortFromTheStartAndAfterRejoining) {
   const auto client = join("a", "127.78.0.1,127.78.0.2");
-  std::vector<PortState> heard;
+  std::vector<NetworkState> heard;
   client->set_port_listener(
-      [&](const NodeDescription& now, const std::vector<int>&) { heard.push_back(now.port); });
-  const PortState well = client->node().port;
+      [&](const Node& now, const std::vector<int>&) { heard.push_back(now.network); });
+  const NetworkState well = client->node().network;
   EXPECT_EQ(well.addresses, 0b11u);
   EXPECT_EQ(heard, std::vector{well});
   end_agent(client->node().agent_pid, SIGKILL);
   rejoin(*client);
   while (readable(client->fd(), 200)) client->handle_event();
-  EXPECT_EQ(client->node().port, well);
+  EXPECT_EQ(client->node().network, well);
   EXPECT_EQ(heard, std::vector{well});  // Nothing has changed.
 }
 

@@ -11,10 +11,10 @@
 namespace verbatim::agent {
 namespace {
 
-Result<NodeDescription> describe(int connection) {
+Result<Node> describe(int connection) {
   auto answered = ask<Description>(connection, DescriptionRequest{});
   if (!answered) return std::unexpected(answered.error());
-  return from_record(answered->message.node);
+  return arena::checked(answered->message.node);
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ Result<std::vector<std::string>> list_nodes() {
   return running;
 }
 
-Result<NodeDescription> start_node(const AgentOptions& options) {
+Result<Node> start_node(const AgentOptions& options) {
   auto node = with_agent(options, [](UniqueFd connection) { return describe(connection.get()); });
   return node;
 }
@@ -52,7 +52,7 @@ Result<std::string> view_folder(const std::string& node) {
   return folder->view(node);
 }
 
-Result<NodeDescription> node_description(const std::string& node) {
+Result<Node> node_description(const std::string& node) {
   auto connection = connect_to_running(node);
   if (!connection) return std::unexpected(connection.error());
   return describe(connection->get());

@@ -1,5 +1,6 @@
 #include "agent/client/options.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "agent/protocol/runtime_folder.h"
@@ -25,10 +26,23 @@ Result<AgentOptions> AgentOptions::from_environment() {
     if (setting.key == "protocol") options.protocol = wanted.protocol;
     if (setting.key == "device") options.device = std::move(wanted.device);
     if (setting.key == "profile") options.profile = setting.value;
+    if (setting.key == "fabric") options.fabric = setting.value;
+    if (setting.key == "host") options.host = setting.value;
+  }
+  if (!options.host.empty()) {
+    if (options.fabric.empty()) options.fabric = config::NodeConfig().fabric;
+    options.node = node_of_host(options.fabric, options.host);
   }
   // Not from the environment of a program with raised privileges: it names a program to start.
   if (const char* program = secure_getenv("VERBATIMD")) options.agent_program = program;
   return options;
+}
+
+std::string node_of_host(std::string_view fabric, std::string_view host) {
+  std::string name = fmt::format("{}.{}", fabric, host);
+  std::ranges::replace_if(name, [](char c) { return !is_node_character(c); }, '_');
+  name.resize(std::min(name.size(), kNodeNameMax));
+  return name;
 }
 
 }  // namespace verbatim::agent

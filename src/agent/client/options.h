@@ -22,13 +22,19 @@ struct AgentOptions {
   std::optional<WireProtocol> protocol;  // Wanted; none: whatever the node has, or RoCE.
   std::string device;                    // Wanted name or rule; empty: whatever the node has.
   std::string profile;                   // Wanted; empty: whatever the node has.
+  std::string fabric{};                  // Of `host`; empty: the default one.
+  std::string host{};                    // Wanted host of a fabric; empty: whatever the node has.
   /// Path of verbatimd; empty: found beside the library or program that holds this code, else in
   /// PATH.
   std::string agent_program;
 
   /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated), VERBATIM_ROCE, VERBATIM_PROTOCOL,
-  /// VERBATIM_DEVICE, VERBATIM_PROFILE and VERBATIMD. EINVAL where malformed.
+  /// VERBATIM_DEVICE, VERBATIM_PROFILE, VERBATIM_FABRIC, VERBATIM_HOST and VERBATIMD. On a host
+  /// the node is the host's: `node_of_host`. EINVAL where malformed.
   static Result<AgentOptions> from_environment();
 };
+
+/// The node of a host of a fabric: FABRIC.HOST, where '_' stands for what no node name may have.
+std::string node_of_host(std::string_view fabric, std::string_view host);
 
 }  // namespace verbatim::agent

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/agent_test_util.h"
-#include "agent/management/management_port.h"
+#include "agent/management/socket_port.h"
 #include "agent/protocol/protocol.h"
 #include "wire/mad/cm_message.h"
 
@@ -185,7 +185,7 @@ TEST_F(PortBindingsTest, AListenerGetsRequestsAndAProgramItsReplies) {
   std::vector<wire::CmMad> received;
   program->set_events({.on_mad =
                            [&](const ReceivedMad& mad) {
-                             EXPECT_EQ(mad.source.ip_text(), "127.78.9.3");
+                             EXPECT_EQ(path_text(mad.source), "127.78.9.3:4791");
                              EXPECT_EQ(mad.destination.ip_text(), "127.78.9.2");
                              received.push_back(wire::decode_cm(mad.bytes).value());
                            },

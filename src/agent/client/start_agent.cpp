@@ -177,6 +177,8 @@ std::vector<std::string> arguments_for(const AgentOptions& options) {
   add("--protocol", options.protocol ? std::string(name_of(*options.protocol)) : "");
   add("--device", options.device);
   add("--profile", options.profile);
+  add("--fabric", options.host.empty() ? "" : options.fabric);
+  add("--host", options.host);
   return arguments;
 }
 

@@ -52,7 +52,7 @@ SocketAddress with_scope(const SocketAddress& address, const std::vector<Interfa
   return address;
 }
 
-Result<void> add_wanted(NodeDescription& node, const SocketAddress& wanted,
+Result<void> add_wanted(Node& node, const SocketAddress& wanted,
                         const std::vector<Interface>& interfaces) {
   const SocketAddress address = with_scope(wanted.with_port(kRocePort), interfaces);
   const bool any = address.ipv6_bytes() == std::array<std::uint8_t, 16>{} ||
@@ -68,17 +68,17 @@ Result<void> add_wanted(NodeDescription& node, const SocketAddress& wanted,
   if (std::ranges::find(node.addresses, address) != node.addresses.end()) {
     return refuse(EINVAL, fmt::format("the address {} is given twice", address.ip_text()));
   }
-  if (node.addresses.size() == kAddressesMax) {
+  if (node.addresses.full()) {
     return refuse(ENOSPC, fmt::format("a node has at most {} addresses", kAddressesMax));
   }
-  node.addresses.push_back(address);
+  node.addresses.push(address);
   return {};
 }
 
 /// The address that MAC and interface follow: the first IPv4 one, else the first.
-std::uint32_t primary_index(const std::vector<SocketAddress>& addresses) {
-  const auto ipv4 = std::ranges::find_if(addresses, &SocketAddress::is_ipv4);
-  return ipv4 == addresses.end() ? 0u : static_cast<std::uint32_t>(ipv4 - addresses.begin());
+const SocketAddress& primary_of(const Node& node) {
+  const auto ipv4 = std::ranges::find_if(node.addresses, &SocketAddress::is_ipv4);
+  return ipv4 == node.addresses.end() ? node.addresses.front() : *ipv4;
 }
 
 /// A MAC of a node that cannot have its interface's. Its second byte tells one that was made from
@@ -100,38 +100,32 @@ bool looks_made_up(const SocketAddress& address) {
 }
 
 /// Sets MAC and GUID, and index 0 of the GID table where there is a link-local GID.
-void add_link_identity(NodeDescription& node, const Interface& interface,
+void add_link_identity(Node& node, const Interface& interface,
                        const MayBeInterface& may_be_interface) {
-  const std::uint32_t primary = primary_index(node.addresses);
-  const SocketAddress& address = node.addresses[primary];
+  const SocketAddress address = primary_of(node);
   const SocketAddress link_local = interface.link_local();
   const bool is_interface = !interface.is_loopback && interface.mac != MacAddress{} &&
                             !looks_made_up(link_local) && may_be_interface(interface);
   node.mac = is_interface ? interface.mac : made_up_mac(address);
   node.guid = eui64(node.mac);
   if (is_interface && !link_local.empty()) {
-    auto own = std::ranges::find(node.addresses, link_local);
-    if (own == node.addresses.end() && node.addresses.size() < kAddressesMax) {
-      own = node.addresses.insert(own, link_local);
-    }
-    if (own != node.addresses.end()) {
-      node.gids.push_back(
-          {gid_of(link_local), static_cast<std::uint32_t>(own - node.addresses.begin())});
-    }
+    const bool is_there = node.index_of(link_local) < node.addresses.size();
+    if (!is_there && node.addresses.full()) return;
+    if (!is_there) node.addresses.push(link_local);
+    node.gids.push({gid_of(link_local), link_local});
   } else if (address.is_ipv4()) {
-    node.gids.push_back({link_local_gid(synthetic_mac(address)), primary});
+    node.gids.push({link_local_gid(synthetic_mac(address)), address});
   }
 }
 
 /// After the link-local GID: the first IPv4 address, then the others in their order.
-void add_gids(NodeDescription& node) {
-  const std::uint32_t primary = primary_index(node.addresses);
-  const auto add = [&node](std::uint32_t index) {
-    const GidEntry entry{gid_of(node.addresses[index]), index};
-    if (std::ranges::find(node.gids, entry) == node.gids.end()) node.gids.push_back(entry);
+void add_gids(Node& node) {
+  const auto add = [&node](const SocketAddress& address) {
+    const GidEntry entry{gid_of(address), address};
+    if (std::ranges::find(node.gids, entry) == node.gids.end()) node.gids.push(entry);
   };
-  add(primary);
-  for (std::uint32_t i = 0; i < node.addresses.size(); ++i) add(i);
+  add(primary_of(node));
+  for (const SocketAddress& address : node.addresses) add(address);
 }
 
 }  // namespace
@@ -158,7 +152,7 @@ Result<std::vector<SocketAddress>> choose_addresses(const std::string& node,
 }
 
 /// The wanted device. What follows from the node's GUID follows from the wanted one.
-void add_device(NodeDescription& node, const config::NodeConfig& wanted) {
+void add_device(Node& node, const config::NodeConfig& wanted) {
   node.protocol = wanted.protocol;
   if (wanted.node_guid) node.guid = *wanted.node_guid;
   node.device = config::device_name(
@@ -171,10 +165,10 @@ void add_device(NodeDescription& node, const config::NodeConfig& wanted) {
 
 }  // namespace
 
-Result<NodeDescription> identify(const std::string& name, const config::NodeConfig& wanted,
-                                 const std::vector<Interface>& interfaces,
-                                 const MayBeInterface& may_be_interface) {
-  NodeDescription node;
+Result<Node> identify(const std::string& name, const config::NodeConfig& wanted,
+                      const std::vector<Interface>& interfaces,
+                      const MayBeInterface& may_be_interface) {
+  Node node;
   node.name = name;
   const auto chosen = choose_addresses(name, wanted, interfaces);
   if (!chosen) return std::unexpected(chosen.error());
@@ -183,54 +177,50 @@ Result<NodeDescription> identify(const std::string& name, const config::NodeConf
       return std::unexpected(added.error());
     }
   }
-  const Interface& interface =
-      *interface_with(interfaces, node.addresses[primary_index(node.addresses)]);
+  const Interface& interface = *interface_with(interfaces, primary_of(node));
   if (!wanted.interface.empty() && interface.name != wanted.interface) {
     return refuse(EADDRNOTAVAIL,
                   fmt::format("the address {} belongs to interface {}, not {}",
-                              node.addresses[primary_index(node.addresses)].ip_text(),
-                              interface.name, wanted.interface));
+                              primary_of(node).ip_text(), interface.name, wanted.interface));
   }
   node.interface = interface.name;
   node.interface_index = interface.index;
-  node.port.interface_mtu_bytes = interface.mtu_bytes;
+  node.network.interface_mtu_bytes = interface.mtu_bytes;
   add_link_identity(node, interface, may_be_interface);
   add_gids(node);
   add_device(node, wanted);
-  return with_versions(std::move(node), wanted.versions);
+  return with_versions(node, wanted.versions);
 }
 
-Result<NodeDescription> with_versions(NodeDescription node, const RoceVersions& versions) {
+Result<Node> with_versions(Node node, const RoceVersions& versions) {
   const auto addresses = std::exchange(node.addresses, {});
   const auto gids = std::exchange(node.gids, {});
   if (addresses.size() * versions.size() > kAddressesMax) {
     return refuse(ENOSPC, fmt::format("{} addresses of {} RoCE versions are more than {}",
                                       addresses.size(), versions.size(), kAddressesMax));
   }
-  const auto count = static_cast<std::uint32_t>(versions.size());
   for (const SocketAddress& address : addresses) {
-    for (const RoceVersion version : versions)
-      node.addresses.push_back(of_version(address, version));
+    for (const RoceVersion version : versions) node.addresses.push(of_version(address, version));
   }
   for (const GidEntry& entry : gids) {
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const bool is_own = entry.gid == gid_of(addresses[entry.address]);
-      if (!is_own && versions[i] == RoceVersion::v1) continue;
-      node.gids.push_back({entry.gid, entry.address * count + i});
+    for (const RoceVersion version : versions) {
+      const bool is_own = entry.gid == gid_of(entry.address);
+      if (!is_own && version == RoceVersion::v1) continue;
+      node.gids.push({entry.gid, of_version(entry.address, version)});
     }
   }
   return node;
 }
 
-PortState port_state(const NodeDescription& node, const std::vector<Interface>& interfaces) {
+NetworkState port_state(const Node& node, const std::vector<Interface>& interfaces) {
   const auto own = std::ranges::find(interfaces, node.interface_index, &Interface::index);
   if (own == interfaces.end()) {
     return {.is_present = false,
             .is_active = false,
             .addresses = 0,
-            .interface_mtu_bytes = node.port.interface_mtu_bytes};
+            .interface_mtu_bytes = node.network.interface_mtu_bytes};
   }
-  PortState state{
+  NetworkState state{
       .addresses = 0, .hardware_address = own->mac, .interface_mtu_bytes = own->mtu_bytes};
   for (std::uint32_t i = 0; i < node.addresses.size(); ++i) {
     if (interface_with(interfaces, node.addresses[i]) != nullptr) state.addresses |= 1u << i;
@@ -239,7 +229,7 @@ PortState port_state(const NodeDescription& node, const std::vector<Interface>& 
   return state;
 }
 
-std::vector<SocketAddress> unassigned_addresses(const NodeDescription& node,
+std::vector<SocketAddress> unassigned_addresses(const Node& node,
                                                 const std::vector<Interface>& interfaces) {
   std::vector<SocketAddress> strangers;
   const auto own = std::ranges::find(interfaces, node.interface_index, &Interface::index);

@@ -22,21 +22,21 @@ using MayBeInterface = std::function<bool(const Interface&)>;
 /// others `address_from_name`. Errors: EADDRNOTAVAIL (no interface, or another one, has the
 /// address), ENODEV (no such interface), EINVAL (no unicast address, or twice the same), ENOSPC
 /// (more than kAddressesMax).
-Result<NodeDescription> identify(const std::string& node, const config::NodeConfig& wanted,
-                                 const std::vector<Interface>& interfaces,
-                                 const MayBeInterface& may_be_interface);
+Result<Node> identify(const std::string& node, const config::NodeConfig& wanted,
+                      const std::vector<Interface>& interfaces,
+                      const MayBeInterface& may_be_interface);
 
 /// The node with its addresses and GIDs in these versions, those of one address side by side. A
 /// link-local GID that stands for an IPv4 address is of version 2: frames carry the GID itself.
 /// ENOSPC.
-Result<NodeDescription> with_versions(NodeDescription node, const RoceVersions& versions);
+Result<Node> with_versions(Node node, const RoceVersions& versions);
 
 /// How the interfaces, as they are now, stand to a node that was identified earlier.
-PortState port_state(const NodeDescription& node, const std::vector<Interface>& interfaces);
+NetworkState port_state(const Node& node, const std::vector<Interface>& interfaces);
 
 /// Addresses of the node's interface that the node might take and does not have. None of
 /// 127.0.0.0/8 and ::1 are among them, which every loopback interface has.
-std::vector<SocketAddress> unassigned_addresses(const NodeDescription& node,
+std::vector<SocketAddress> unassigned_addresses(const Node& node,
                                                 const std::vector<Interface>& interfaces);
 
 }  // namespace verbatim::agent

@@ -27,18 +27,18 @@ const Interface kEthernet{.name = "eth0",
 
 std::vector<Interface> both() { return {kLoopback, kEthernet}; }
 
-NodeDescription node(const std::string& name, std::string_view wanted,
-                     const std::vector<Interface>& interfaces, bool may_be_interface = true) {
+Node node(const std::string& name, std::string_view wanted,
+          const std::vector<Interface>& interfaces, bool may_be_interface = true) {
   auto result = identify(name, {.addresses = parse_addresses(wanted).value()}, interfaces,
                          [=](const Interface&) { return may_be_interface; });
   EXPECT_TRUE(result) << result.error().text;
-  return result.value_or(NodeDescription());
+  return result.value_or(Node());
 }
 
-std::vector<std::string> gids(const NodeDescription& node) {
+std::vector<std::string> gids(const Node& node) {
   std::vector<std::string> texts;
   for (const auto& entry : node.gids) {
-    texts.push_back(gid_text(entry.gid) + " by " + node.address_of(entry).ip_text());
+    texts.push_back(gid_text(entry.gid) + " by " + entry.address.ip_text());
   }
   return texts;
 }
@@ -50,7 +50,7 @@ TEST(Identity, LocalNodeIsTheFirstInterfacesOwn) {
   EXPECT_EQ(local.interface, "eth0");
   EXPECT_EQ(local.mac, kEthernet.mac);
   EXPECT_EQ(local.guid, 0x505400fffe010203u);
-  EXPECT_EQ(local.port.interface_mtu_bytes, 1500u);
+  EXPECT_EQ(local.network.interface_mtu_bytes, 1500u);
   EXPECT_EQ(gids(local), (Texts{"fe80::5054:ff:fe01:203 by fe80::5054:ff:fe01:203%4",
                                 "::ffff:10.0.0.5 by 10.0.0.5"}));
 }
@@ -153,8 +153,7 @@ TEST(Identity, GidsOfTwoVersionsStandSideBySide) {
                                "fe80::5054:ff:fe01:203 by fe80::5054:ff:fe01:203%4",
                                "::ffff:10.0.0.5 by 10.0.0.5", "::ffff:10.0.0.5 by 10.0.0.5"}));
   for (std::uint32_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(roce_version(two->address_of(two->gids[i])),
-              i % 2 == 0 ? RoceVersion::v1 : RoceVersion::v2);
+    EXPECT_EQ(roce_version(two->gids[i].address), i % 2 == 0 ? RoceVersion::v1 : RoceVersion::v2);
   }
   EXPECT_EQ(versions_of(two->addresses), (RoceVersions{RoceVersion::v1, RoceVersion::v2}));
 }
@@ -186,15 +185,15 @@ TEST(Identity, AddressFromNameIsStable) {
   }
 }
 
-TEST(PortState, FollowsInterfaceAndAddresses) {
+TEST(NetworkState, FollowsInterfaceAndAddresses) {
   const auto two = node("a", "10.0.0.5,2001:db8::5", both());
   auto interfaces = both();
-  const PortState well{
+  const NetworkState well{
       .addresses = 0b111, .hardware_address = kEthernet.mac, .interface_mtu_bytes = 1500};
   EXPECT_EQ(port_state(two, interfaces), well);
 
   std::erase(interfaces[1].addresses, address("10.0.0.5"));
-  PortState expected = well;
+  NetworkState expected = well;
   expected.addresses = 0b110;
   EXPECT_EQ(port_state(two, interfaces), expected);
 
@@ -216,9 +215,9 @@ TEST(PortState, FollowsInterfaceAndAddresses) {
   EXPECT_EQ(port_state(two, interfaces), expected);
 }
 
-TEST(PortState, AnInterfaceThatIsGoneStaysGone) {
+TEST(NetworkState, AnInterfaceThatIsGoneStaysGone) {
   const auto own = node("a", "10.0.0.5", both());
-  const PortState gone{
+  const NetworkState gone{
       .is_present = false, .is_active = false, .addresses = 0, .interface_mtu_bytes = 1500};
   EXPECT_EQ(port_state(own, {kLoopback}), gone);
   auto interfaces = both();

@@ -43,9 +43,9 @@ std::string processor_mask() {
   }
 }
 
-bool write_device(const fs::path& root, const NodeDescription& node, const PortTotals& totals) {
+bool write_device(const fs::path& root, const Node& node, const PortTotals& totals) {
   const fs::path device = root / kDevice;
-  const fs::path adapter = device / "infiniband" / node.device;
+  const fs::path adapter = device / "infiniband" / node.device.view();
   const fs::path uverbs = device / "infiniband_verbs" / kCharacterDeviceName;
   const auto processors = sysconf(_SC_NPROCESSORS_CONF);
   bool written = write_file(device / "numa_node", "-1");  // As where the kernel knows none.
@@ -63,13 +63,13 @@ bool write_device(const fs::path& root, const NodeDescription& node, const PortT
   }
   fs::create_directories(device / "drivers/verbatim");
   link(device / "driver", "drivers/verbatim");
-  link(device / "net" / node.interface, fs::path("/sys/class/net") / node.interface);
+  link(device / "net" / node.interface.view(), fs::path("/sys/class/net") / node.interface.view());
   link(adapter / "device", "../..");
   link(uverbs / "device", "../..");
   return written;
 }
 
-bool write_classes(const fs::path& root, const std::string& name) {
+bool write_classes(const fs::path& root, std::string_view name) {
   const fs::path up = fs::path("../../..") / kDevice;
   link(root / "sys/class/infiniband" / name, up / "infiniband" / name);
   link(root / "sys/class/infiniband_verbs" / kCharacterDeviceName,
@@ -82,8 +82,7 @@ bool write_classes(const fs::path& root, const std::string& name) {
 
 }  // namespace
 
-Result<void> write_view(const std::string& folder, const NodeDescription& node,
-                        const PortTotals& totals) {
+Result<void> write_view(const std::string& folder, const Node& node, const PortTotals& totals) {
   const std::string fresh = folder + ".new";
   try {
     fs::remove_all(fresh);
@@ -101,9 +100,17 @@ Result<void> write_view(const std::string& folder, const NodeDescription& node,
   return {};
 }
 
-void show_counters(const std::string& folder, const NodeDescription& node,
-                   const PortTotals& totals) {
-  const fs::path adapter = fs::path(folder) / kDevice / "infiniband" / node.device;
+Result<void> link_view(const std::string& view, const std::string& target) {
+  const std::string fresh = view + ".new";
+  remove_view(fresh);
+  if (symlink(target.c_str(), fresh.c_str()) != 0 || rename(fresh.c_str(), view.c_str()) != 0) {
+    return refuse_errno("cannot link " + view);
+  }
+  return {};
+}
+
+void show_counters(const std::string& folder, const Node& node, const PortTotals& totals) {
+  const fs::path adapter = fs::path(folder) / kDevice / "infiniband" / node.device.view();
   const fs::path fresh =
       fs::path(folder) / "counter.new";  // Outside of the folder that readers list.
   std::error_code ignored;

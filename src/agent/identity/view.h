@@ -11,11 +11,11 @@
 namespace verbatim::agent {
 
 /// Writes the view anew and puts it in place of an older one in one step.
-Result<void> write_view(const std::string& folder, const NodeDescription& node,
-                        const PortTotals& totals = {});
+Result<void> write_view(const std::string& folder, const Node& node, const PortTotals& totals = {});
+/// Makes `view` a link to another view.
+Result<void> link_view(const std::string& view, const std::string& target);
 /// Replaces the counters of the view, each file in one step. Does nothing if there is no view.
-void show_counters(const std::string& folder, const NodeDescription& node,
-                   const PortTotals& totals);
+void show_counters(const std::string& folder, const Node& node, const PortTotals& totals);
 void remove_view(const std::string& folder);
 
 }  // namespace verbatim::agent

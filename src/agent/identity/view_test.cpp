@@ -33,7 +33,7 @@ class ViewTest : public ::testing::Test {
   }
 
   std::string root_;
-  NodeDescription node_;
+  Node node_;
 };
 
 TEST_F(ViewTest, ClassesLeadToTheDeviceAndBack) {
@@ -100,7 +100,7 @@ TEST_F(ViewTest, ASecondViewTakesThePlaceOfTheFirst) {
 TEST_F(ViewTest, APortThatIsDownAndAnAddressThatIsGoneAreShown) {
   ASSERT_TRUE(write_view(root_, node_));
   EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/state"), "4: ACTIVE");
-  node_.port = {.is_active = false, .addresses = 0};
+  node_.network = {.is_active = false, .addresses = 0};
   ASSERT_TRUE(write_view(root_, node_));
   EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/state"), "1: DOWN");
   EXPECT_EQ(line("/sys/class/infiniband/verbatim0/ports/1/phys_state"), "3: Disabled");

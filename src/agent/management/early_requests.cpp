@@ -11,7 +11,7 @@ void EarlyRequests::on_listener_gone(Port port, TimeNs now) {
 
 bool EarlyRequests::add(std::optional<Port> port, const EarlyRequest& request, TimeNs now) {
   if (waiting_.size() >= kMax) return false;
-  std::size_t& count = count_of_[cm::network_of(cm::source_of(request.source))];
+  std::size_t& count = count_of_[cm::network_of(cm::source_of(request.peer))];
   if (count >= kMaxOfSource) return false;
   ++count;
   const auto listened = port ? listened_until_.find(*port) : listened_until_.end();
@@ -23,7 +23,7 @@ bool EarlyRequests::add(std::optional<Port> port, const EarlyRequest& request, T
 }
 
 void EarlyRequests::forget_source(const EarlyRequest& request) {
-  const auto found = count_of_.find(cm::network_of(cm::source_of(request.source)));
+  const auto found = count_of_.find(cm::network_of(cm::source_of(request.peer)));
   if (--found->second == 0) count_of_.erase(found);
 }
 

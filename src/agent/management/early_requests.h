@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "agent/protocol/node.h"
-#include "base/net/address.h"
+#include "base/net/path.h"
 #include "base/time.h"
 #include "cm/ib/guard/source.h"
 #include "mad/mad.h"
@@ -22,14 +22,14 @@ using mad::Mad;
 struct EarlyRequest {
   TimeNs due = 0;  // Then it is refused.
   std::uint32_t address = 0;
-  SocketAddress source;
+  Path peer;
   Qpn source_qpn = wire::kManagementQpn;
   std::uint16_t pkey_index = 0;
   std::array<std::byte, wire::kMadBytes> bytes{};
 
   /// Borrows the bytes.
   Mad mad() const {
-    return {.peer = roce_path(source),
+    return {.peer = peer,
             .own_address = address,
             .source_qpn = source_qpn,
             .pkey_index = pkey_index,

@@ -23,7 +23,7 @@ std::pair<int, int> step(EarlyRequests& requests, TimeNs now, bool somebody_list
 
 EarlyRequest from(std::uint8_t last) {
   EarlyRequest request;
-  request.source = SocketAddress::ipv4({10, 0, 0, last});
+  request.peer = roce_path(SocketAddress::ipv4({10, 0, 0, last}, kRocePort));
   return request;
 }
 

@@ -31,7 +31,7 @@ UniqueFd arena_with_connection() {
   record.state = arena::ConnectionRecord::kEstablished;
   record.local_id = kLocalId;
   record.remote_id = kRemoteId;
-  record.path = arena::record_of(path_to(2));
+  record.path = arena::flat_path_of(path_to(2));
   EXPECT_EQ(write(fd.get(), &record, sizeof record), ssize_t{sizeof record});
   return fd;
 }

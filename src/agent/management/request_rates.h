@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <map>
 
-#include "base/net/address.h"
+#include "base/net/path.h"
 #include "base/time.h"
 #include "cm/ib/guard/source.h"
 
@@ -19,7 +19,7 @@ class RequestRates {
   static constexpr std::size_t kSourcesMax = 4096;
 
   /// Counts a request. Returns true if its source has sent at most `kFew` in this window.
-  bool count(const SocketAddress& from, TimeNs now) {
+  bool count(const Path& from, TimeNs now) {
     if (now >= end_) {
       counts_.clear();
       end_ = now + kWindow;

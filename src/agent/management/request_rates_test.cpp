@@ -5,9 +5,10 @@
 namespace verbatim::agent {
 namespace {
 
-SocketAddress source(std::size_t number) {
-  return SocketAddress::ipv4(
-      {10, 0, static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number)});
+Path source(std::size_t number) {
+  return roce_path(SocketAddress::ipv4(
+      {10, 0, static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number)},
+      kRocePort));
 }
 
 TEST(RequestRates, ASourceHasSentFewUntilItHasSentMany) {
@@ -16,6 +17,16 @@ TEST(RequestRates, ASourceHasSentFewUntilItHasSentMany) {
   EXPECT_FALSE(rates.count(source(1), kSecond));
   EXPECT_TRUE(rates.count(source(2), kSecond));
   EXPECT_TRUE(rates.count(source(1), kSecond + RequestRates::kWindow));
+}
+
+TEST(RequestRates, LidsAreSources) {
+  RequestRates rates;
+  const auto count = [&](std::uint16_t lid) {
+    return rates.count(InfinibandPath{Lid{lid}, Lid{9}, 0, 0, std::nullopt}, kSecond);
+  };
+  for (std::size_t i = 0; i < RequestRates::kFew; ++i) EXPECT_TRUE(count(0x102));
+  EXPECT_FALSE(count(0x102));
+  EXPECT_TRUE(count(0x202));
 }
 
 TEST(RequestRates, SourcesBeyondTheMostHaveSentFew) {

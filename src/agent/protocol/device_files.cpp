@@ -22,45 +22,45 @@ void add_gid_file(std::uint32_t index, const Gid& gid, std::vector<DeviceFile>& 
   files.push_back({fmt::format("ports/1/gids/{}", index), gid_in_full(gid)});
 }
 
-void add_gid_attributes(std::uint32_t index, std::string_view type, const NodeDescription& node,
+void add_gid_attributes(std::uint32_t index, std::string_view type, const Node& node,
                         std::vector<DeviceFile>& files) {
   files.push_back({fmt::format("ports/1/gid_attrs/types/{}", index), std::string(type)});
-  files.push_back({fmt::format("ports/1/gid_attrs/ndevs/{}", index), node.interface});
+  files.push_back({fmt::format("ports/1/gid_attrs/ndevs/{}", index), std::string(node.interface)});
 }
 
 /// As Linux: every entry has its file of `gids`, and only those in use a type and an interface.
-void add_gid_files(const NodeDescription& node, std::vector<DeviceFile>& files) {
-  if (node.protocol == WireProtocol::iwarp) {
+void add_gid_files(const Node& node, std::vector<DeviceFile>& files) {
+  if (node.is_iwarp()) {
     add_gid_file(0, rnic_gid(node.mac), files);
     return add_gid_attributes(0, name_of(RoceVersion::v1), node, files);
   }
   for (std::uint32_t i = 0; i < kGidTableLength; ++i) {
-    const bool used = i < node.gids.size() && node.port.has(node.gids[i].address);
+    const bool used = i < node.gids.size() && node.is_valid(node.gids[i]);
     add_gid_file(i, used ? node.gids[i].gid : Gid{}, files);
     if (!used) continue;
-    add_gid_attributes(i, name_of(roce_version(node.address_of(node.gids[i]))), node, files);
+    add_gid_attributes(i, name_of(roce_version(node.gids[i].address)), node, files);
   }
 }
 
-std::string board_id_of(const NodeDescription& node) {
+std::string board_id_of(const Node& node) {
   const config::Profile* const profile = config::find_profile(node.profile);
   return std::string(profile != nullptr ? profile->board_id : "");
 }
 
 }  // namespace
 
-std::vector<DeviceFile> device_files(const NodeDescription& node) {
+std::vector<DeviceFile> device_files(const Node& node) {
   std::vector<DeviceFile> files = {
       {"board_id", board_id_of(node)},
       {"hca_type", "verbatim"},
       {"hw_rev", fmt::format("{:#x}", node.limits.hw_ver)},
-      {"fw_ver", node.firmware},
-      {"node_type", node.protocol == WireProtocol::iwarp ? "4: RNIC" : "1: CA"},
-      {"node_desc", node.name},
+      {"fw_ver", std::string(node.firmware)},
+      {"node_type", node.is_iwarp() ? "4: RNIC" : "1: CA"},
+      {"node_desc", std::string(node.name)},
       {"node_guid", guid_text(node.guid)},
       {"sys_image_guid", guid_text(node.guid)},
-      {"ports/1/state", node.port.is_active ? "4: ACTIVE" : "1: DOWN"},
-      {"ports/1/phys_state", node.port.is_active ? "5: LinkUp" : "3: Disabled"},
+      {"ports/1/state", node.network.is_active ? "4: ACTIVE" : "1: DOWN"},
+      {"ports/1/phys_state", node.network.is_active ? "5: LinkUp" : "3: Disabled"},
       {"ports/1/link_layer", "Ethernet"},
       {"ports/1/rate", "100 Gb/sec (4X EDR)"},
       {"ports/1/cap_mask", "0x00010000"},
@@ -74,8 +74,8 @@ std::vector<DeviceFile> device_files(const NodeDescription& node) {
   return files;
 }
 
-std::vector<DeviceFile> character_device_files(const NodeDescription& node) {
-  return {{"ibdev", node.device}, {"abi_version", "1"}, {"dev", "231:192"}};
+std::vector<DeviceFile> character_device_files(const Node& node) {
+  return {{"ibdev", std::string(node.device)}, {"abi_version", "1"}, {"dev", "231:192"}};
 }
 
 }  // namespace verbatim::agent

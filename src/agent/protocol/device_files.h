@@ -22,8 +22,8 @@ inline constexpr std::string_view kCharacterDeviceName = "uverbs0";
 inline constexpr std::uint32_t kGidTableLength = 64;
 
 /// All that stay as they are. The counters: port_totals.h.
-std::vector<DeviceFile> device_files(const NodeDescription& node);
+std::vector<DeviceFile> device_files(const Node& node);
 /// Those of /sys/class/infiniband_verbs/uverbs0.
-std::vector<DeviceFile> character_device_files(const NodeDescription& node);
+std::vector<DeviceFile> character_device_files(const Node& node);
 
 }  // namespace verbatim::agent

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "agent/protocol/node.h"
+#include "arena/flat_path.h"
 #include "base/error.h"
+#include "base/inplace_text.h"
 #include "base/os/unique_fd.h"
 
 /// What programs and the agent say to each other over NODE.sock (SOCK_SEQPACKET): one structure a
@@ -51,7 +53,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 11;
+inline constexpr std::uint16_t kProtocolVersion = 12;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -92,44 +94,9 @@ struct AddressRecord {
   std::uint16_t is_ipv4 = 0;
 };
 
-struct GidRecord {
-  std::array<std::uint8_t, 16> bytes{};
-  std::uint32_t address = 0;
-};
-
-/// PortState on the wire.
-struct PortRecord {
-  std::uint32_t addresses = 0;
-  std::uint8_t is_present = 0;
-  std::uint8_t is_active = 0;
-  std::array<std::uint8_t, 6> hardware_address{};
-  std::uint32_t interface_mtu_bytes = 0;
-};
-
 /// Text in all records ends with a zero.
 using DeviceNameText = std::array<char, config::kDeviceNameMax + 1>;
 using ProfileText = std::array<char, 32>;
-
-/// NodeDescription on the wire.
-struct NodeRecord {
-  std::array<char, 64> name{};
-  std::array<char, 16> interface{};
-  std::uint64_t guid = 0;
-  std::uint32_t interface_index = 0;
-  std::array<std::uint8_t, 6> mac{};
-  WireProtocol protocol = WireProtocol::roce;
-  std::int32_t agent_pid = 0;
-  std::uint32_t address_count = 0;
-  std::array<AddressRecord, kAddressesMax> addresses{};
-  std::uint32_t gid_count = 0;
-  std::array<GidRecord, kGidsMax> gids{};
-  PortRecord port;
-  DeviceNameText device{};
-  ProfileText profile{};
-  std::array<char, config::kFirmwareMax + 1> firmware{};
-  config::DeviceLimits limits;
-  std::uint32_t enforces_memlock = 0;
-};
 
 /// A plan of faults, as link::FaultPlan reads it.
 using FaultText = std::array<char, 1024>;
@@ -152,6 +119,8 @@ struct Hello {
   WireProtocol protocol = WireProtocol::roce;
   DeviceNameText device{};  // A name or a rule; empty: whatever the node has.
   ProfileText profile{};    // Empty: whatever the node has.
+  InplaceText<63> fabric{};
+  InplaceText<64> host{};  // Of `fabric`; empty: whatever the node has.
   // Descriptors: none, the arena, or arena, memory and doorbell.
 };
 
@@ -160,7 +129,7 @@ struct Welcome {
   Header header{.type = kType};
   std::uint32_t slot = 0;
   std::int64_t since_seconds = 0;  // Unix time.
-  NodeRecord node;
+  Node node;
   LinkOrders links;  // In time for the program's first packet.
   // Descriptors: descriptor store in and out, slot lock, then a socket for each address.
   static constexpr std::size_t kFixedDescriptors = 3;
@@ -191,7 +160,7 @@ struct DescriptionRequest {
 struct Description {
   static constexpr MessageType kType = MessageType::description;
   Header header{.type = kType};
-  NodeRecord node;
+  Node node;
   // Descriptors: to a program, a socket for each address that it has not been told of.
 };
 
@@ -257,7 +226,7 @@ struct MadMessage {
   static constexpr MessageType kType = MessageType::mad;
   Header header{.type = kType};
   std::uint32_t address = 0;  // Of the node's: which one it was sent to.
-  AddressRecord source;       // With the port that it came from.
+  arena::FlatPath source;
   std::uint32_t source_qpn = 0;
   std::uint16_t pkey_index = 0;
   std::array<std::byte, kMadBytes> bytes{};
@@ -358,8 +327,5 @@ std::string get_text(std::span<const char> field);
 
 AddressRecord to_record(const SocketAddress& address);
 SocketAddress from_record(const AddressRecord& record);
-NodeRecord to_record(const NodeDescription& node);
-/// EPROTO where counts or indices are out of range.
-Result<NodeDescription> from_record(const NodeRecord& record);
 
 }  // namespace verbatim::agent

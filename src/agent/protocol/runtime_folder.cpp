@@ -164,11 +164,11 @@ class UnixAddress {
 
 }  // namespace
 
+bool is_node_character(char c) { return is_alphanumeric(c) || c == '-' || c == '_' || c == '.'; }
+
 Result<void> check_node_name(const std::string& node) {
-  const bool fits = !node.empty() && node.size() <= 63 && is_alphanumeric(node[0]) &&
-                    std::ranges::all_of(node, [](char c) {
-                      return is_alphanumeric(c) || c == '-' || c == '_' || c == '.';
-                    });
+  const bool fits = !node.empty() && node.size() <= kNodeNameMax && is_alphanumeric(node[0]) &&
+                    std::ranges::all_of(node, is_node_character);
   if (fits) return {};
   return refuse(EINVAL, fmt::format("'{}' is no node name: 1 to 63 letters, digits, '-', '_' and "
                                     "'.', the first a letter or digit",

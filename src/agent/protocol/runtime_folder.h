@@ -11,6 +11,9 @@
 /// Where the agents of a user and network namespace leave their sockets and lock files.
 namespace verbatim::agent {
 
+inline constexpr std::size_t kNodeNameMax = 63;
+/// What a node's name may have after its first character.
+bool is_node_character(char c);
 /// EINVAL unless the name is 1 to 63 letters, digits, '-', '_' and '.', the first a letter or
 /// digit.
 Result<void> check_node_name(const std::string& node);

@@ -87,6 +87,9 @@ Result<void> Server::listen() {
   idle_since_ = monotonic_now();
   if (auto watched = watch(signals_.get()); !watched) return watched;
   if (auto watched = watch_interfaces(); !watched) return watched;
+  if (fabric_) {
+    if (auto watched = watch(fabric_->fd()); !watched) return watched;
+  }
   if (slots_) {
     if (auto opened = open_management_port(); !opened) return opened;
   }
@@ -132,6 +135,8 @@ void Server::on_ready(int fd) {
   } else if (interface_watch_ && fd == interface_watch_->fd()) {
     interface_watch_->drain();
     look_at_port();
+  } else if (fabric_ && fd == fabric_->fd()) {
+    on_fabric_change();
   } else if (const auto process = connection_of_process_.find(fd);
              process != connection_of_process_.end()) {
     close_connection(process->second);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/fabric/fabric_host.h"
 #include "agent/identity/interface_watch.h"
 #include "agent/identity/interfaces.h"
 #include "agent/management/early_requests.h"
@@ -64,7 +65,7 @@ class Server {
     int bindings_of = -1;                 // Such a connection: whose it is.
     UniqueFd room;                        // A program's: keeps a number free for its `bindings`.
     bool is_surplus = false;              // Accepted with a spare descriptor: it gets one answer.
-    PortState announced_port;             // What a program knows of the node's port,
+    NetworkState announced_port;          // What a program knows of the node's port,
     std::size_t announced_addresses = 0;  // and of how many of its addresses it has sockets.
     std::uint64_t announced_links = 0;    // Which `link_change_` it knows.
     bool is_direct = false;               // A peer of this machine was given its files.
@@ -98,7 +99,8 @@ class Server {
 
   // Without programs of an earlier agent.
   Result<void> begin();
-  Result<NodeDescription> choose_identity();
+  Result<Node> choose_identity();
+  Result<void> claim_addresses(const Node& node);
   // With them: until one rejoins, nobody else is served.
   bool recovering() const { return !slots_.has_value(); }
   Result<void> recover(Incoming& rejoin);
@@ -108,9 +110,15 @@ class Server {
   /// Returns when `look_at_counters` is due, kNever if no counter changes.
   TimeNs counters_deadline() const;
 
+  // The node of a fabric's host: server_fabric.cpp.
+  Result<void> open_fabric(const std::string& fabric, const std::string& host);
+  Result<void> reopen_fabric(const Node& node);
+  void on_fabric_change();
+
   // Changes of the network: see server_port.cpp.
   Result<void> watch_interfaces();
   void look_at_port();
+  void set_network(const NetworkState& state);
   void look_for_addresses(const std::vector<Interface>& interfaces);
   Result<void> add_address(const SocketAddress& address);
   Result<void> add_address(const SocketAddress& address, RoceVersion version);
@@ -143,10 +151,11 @@ class Server {
   Result<void> check_versions(const Hello& hello) const;
   Result<void> check_protocol(const Hello& hello) const;
   Result<void> check_device(const Hello& hello) const;
+  Result<void> check_host(const Hello& hello) const;
   Result<void> on_open_bindings(Connection& connection, Incoming& incoming);
   Result<void> on_binding_request(Connection& connection, const Incoming& incoming);
   Result<void> welcome(Connection& connection, Program program, const UniqueFd& lock);
-  NodeDescription description() const;
+  Node description() const;
 
   // Management datagrams: to the program that they are for, or answered.
   Result<void> open_management_port();
@@ -177,6 +186,7 @@ class Server {
   /// nobody else's may have the same number.
   std::vector<Connection> closed_;
   std::map<std::uint32_t, int> connection_of_slot_;
+  std::unique_ptr<FabricHost> fabric_;  // Null unless the node is a fabric's host.
   std::unique_ptr<ManagementPort> management_;
   mad::Dispatcher dispatcher_;
   mad::ClientId communication_manager_{};  // Of the dispatcher.
@@ -187,7 +197,7 @@ class Server {
   bool programs_spoke_ = false;  // Since early requests were served: one may listen now.
   TimeNs next_warning_ = 0;      // Of what the network asks.
   std::optional<InterfaceWatch> interface_watch_;  // Empty where the kernel refuses.
-  PortState port_;
+  NetworkState port_;
   /// Addresses of the node's interface that are not the node's: those it had before the agent, and
   /// those that were refused. Empty until they are looked at first.
   std::optional<std::vector<SocketAddress>> ignored_addresses_;

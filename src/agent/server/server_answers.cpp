@@ -10,7 +10,7 @@
 namespace verbatim::agent {
 namespace {
 
-std::string joined(const std::vector<SocketAddress>& addresses) {
+std::string joined(std::span<const SocketAddress> addresses) {
   std::string list;
   for (const auto& address : addresses) {
     list += list.empty() ? "" : ", ";
@@ -78,7 +78,7 @@ Result<void> Server::answer(Connection& connection, Incoming& incoming) {
         return std::unexpected(request.error());
       }
       Description answer;
-      answer.node = to_record(description());
+      answer.node = description();
       return send(connection.fd.get(), answer, {}, MSG_DONTWAIT);
     }
     case MessageType::status_request: {
@@ -140,7 +140,7 @@ Result<void> Server::check_protocol(const Hello& hello) const {
 }
 
 Result<void> Server::check_device(const Hello& hello) const {
-  const NodeDescription& node = slots_->node();
+  const Node& node = slots_->node();
   const std::string device = get_text(hello.device);
   const std::string name = config::device_name(
       device, {.node = node.name, .guid = node.guid, .protocol = node.protocol});
@@ -154,6 +154,20 @@ Result<void> Server::check_device(const Hello& hello) const {
                                     node.name, node.profile, profile));
 }
 
+Result<void> Server::check_host(const Hello& hello) const {
+  const Node& node = slots_->node();
+  const bool is_same =
+      hello.host.empty() || (hello.host == node.host && hello.fabric == node.fabric);
+  if (is_same) return {};
+  const auto place = [](const auto& fabric, const auto& host) {
+    return host.empty() ? std::string("on no fabric")
+                        : fmt::format("host '{}' of fabric '{}'", host, fabric);
+  };
+  return refuse(EEXIST,
+                fmt::format("node '{}' runs already, {} (asked for: {})", node.name,
+                            place(node.fabric, node.host), place(hello.fabric, hello.host)));
+}
+
 Result<void> Server::on_hello(Connection& connection, Incoming& incoming) {
   const auto hello = incoming.as<Hello>();
   if (!hello) return std::unexpected(hello.error());
@@ -162,6 +176,7 @@ Result<void> Server::on_hello(Connection& connection, Incoming& incoming) {
   if (auto same = check_versions(*hello); !same) return same;
   if (auto same = check_protocol(*hello); !same) return same;
   if (auto same = check_device(*hello); !same) return same;
+  if (auto same = check_host(*hello); !same) return same;
   if (auto fitting = check_room_for_program(connection); !fitting) return fitting;
   Program program;
   program.since = std::time(nullptr);
@@ -180,7 +195,7 @@ Result<void> Server::welcome(Connection& connection, Program program, const Uniq
   Welcome message;
   message.slot = program.slot;
   message.since_seconds = program.since;
-  message.node = to_record(description());
+  message.node = description();
   message.links = links_;
   std::vector<int> descriptors{slots_->descriptor_store().in(), slots_->descriptor_store().out(),
                                lock.get()};
@@ -189,7 +204,7 @@ Result<void> Server::welcome(Connection& connection, Program program, const Uniq
   connection.program = std::move(program);
   connection_of_slot_[message.slot] = connection.fd.get();
   connection.announced_port = port_;
-  connection.announced_addresses = slots_->node().addresses.size();
+  connection.announced_addresses = slots_->node().socket_count();
   connection.announced_links = link_change_;
   return send(connection.fd.get(), message, descriptors, MSG_DONTWAIT);
 }
@@ -214,7 +229,7 @@ Result<void> Server::on_rejoin(Connection& connection, Incoming& incoming) {
   } else if (!slots_->descriptor_store().is(incoming.descriptors[0].get())) {
     return refuse(ESTALE, "the program belongs to an earlier life of this node");
   }
-  if (rejoin->address_count > slots_->node().addresses.size()) {
+  if (rejoin->address_count > slots_->node().socket_count()) {
     return refuse(EPROTO, "the program has sockets of addresses that the node does not have");
   }
   auto retaken = slots_->retake(program.slot);
@@ -272,10 +287,10 @@ Result<void> Server::on_peer_request(Connection& connection, const Incoming& inc
   return send(connection.fd.get(), Peer{}, files, MSG_DONTWAIT);
 }
 
-NodeDescription Server::description() const {
-  NodeDescription node = slots_->node();
+Node Server::description() const {
+  Node node = slots_->node();
   node.agent_pid = getpid();  // The descriptor store tells that of the first.
-  node.port = port_;
+  node.network = port_;
   return node;
 }
 

@@ -28,7 +28,7 @@ void Server::look_at_counters() {
   }
   if (totals == totals_shown_) return;
   totals_shown_ = totals;
-  show_counters(folder_.view(options_.node), slots_->node(), totals);
+  if (!fabric_) show_counters(folder_.view(options_.node), slots_->node(), totals);
 }
 
 }  // namespace verbatim::agent

@@ -6,6 +6,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "agent/fabric/fabric_port.h"
+#include "agent/management/socket_port.h"
 #include "agent/server/server.h"
 #include "base/log.h"
 #include "cm/ib/routing.h"
@@ -33,10 +35,16 @@ bool has_room_for_request(int socket, bool source_sends_few) {
 }  // namespace
 
 Result<void> Server::open_management_port() {
-  auto port = ManagementPort::create(slots_->node(), slots_->sockets(0),
-                                     [this](const Mad& mad) { on_mad(mad); });
-  if (!port) return std::unexpected(port.error());
-  management_ = std::move(*port);
+  const auto take = [this](const Mad& mad) { on_mad(mad); };
+  const auto assign = [this](auto port) -> Result<void> {
+    if (!port) return std::unexpected(port.error());
+    management_ = std::move(*port);
+    return {};
+  };
+  const auto opened = fabric_
+                          ? assign(FabricPort::create(*fabric_, take))
+                          : assign(SocketPort::create(slots_->node(), slots_->sockets(0), take));
+  if (!opened) return opened;
   mad::Registration manager{.management_class = wire::MadClass::communication_management,
                             .class_version = wire::kCmClassVersion};
   manager.methods.set(raw(wire::MadMethod::send));
@@ -89,12 +97,11 @@ void Server::on_cm_mad(const Mad& mad) {
   const SocketAddress& own = slots_->node().addresses[mad.own_address];
   const auto route = cm::route_of(mad.bytes);
   if (!route) return;
-  if (const auto& first = slots_->node().addresses.front();
-      roce_version(own) != roce_version(first)) {
+  if (const RoceVersion used = slots_->node().connection_version(); roce_version(own) != used) {
     if (const TimeNs now = monotonic_now(); now >= next_warning_) {
       log(LogLevel::warn,
           "{} asks over {}, but this node's connections are over {} (VERBATIM_ROCE)",
-          source.ip_text(), name_of(roce_version(own)), name_of(roce_version(first)));
+          source.ip_text(), name_of(roce_version(own)), name_of(used));
       next_warning_ = now + kBetweenWarnings;
     }
     if (const auto answer = cm::answer_to_other_version(mad.bytes, source, own)) {
@@ -108,7 +115,7 @@ void Server::on_cm_mad(const Mad& mad) {
   }
   if (!route->slot) {
     EarlyRequest early{.address = mad.own_address,
-                       .source = source,
+                       .peer = mad.peer,
                        .source_qpn = mad.source_qpn,
                        .pkey_index = mad.pkey_index};
     std::ranges::copy(mad.bytes, early.bytes.begin());
@@ -128,7 +135,7 @@ void Server::refuse_mad(const Mad& mad) {
 void Server::pass_on(Connection& program, const Mad& mad) {
   MadMessage message;
   message.address = mad.own_address;
-  message.source = to_record(address_of(mad.peer));
+  message.source = arena::flat_path_of(mad.peer);
   message.source_qpn = mad.source_qpn.value();
   message.pkey_index = mad.pkey_index;
   std::ranges::copy(mad.bytes, message.bytes.begin());
@@ -138,7 +145,7 @@ void Server::pass_on(Connection& program, const Mad& mad) {
 
 /// The peer of one that is dropped asks again.
 void Server::pass_on_request(Connection& program, const Mad& mad) {
-  const bool source_sends_few = request_rates_.count(address_of(mad.peer), monotonic_now());
+  const bool source_sends_few = request_rates_.count(mad.peer, monotonic_now());
   if (has_room_for_request(program.fd.get(), source_sends_few)) {
     return pass_on(program, mad);
   }

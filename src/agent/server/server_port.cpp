@@ -24,10 +24,14 @@ Result<void> Server::watch_interfaces() {
 
 void Server::look_at_port() {
   if (recovering()) return;
+  if (fabric_) return set_network(fabric_->network());
   const auto interfaces = read_interfaces();
   if (!interfaces) return log(LogLevel::warn, "{}", interfaces.error().text);
   look_for_addresses(*interfaces);
-  const PortState state = port_state(slots_->node(), *interfaces);
+  set_network(port_state(slots_->node(), *interfaces));
+}
+
+void Server::set_network(const NetworkState& state) {
   if (state == port_) return;
   port_ = state;
   show_view();
@@ -38,7 +42,7 @@ void Server::look_at_port() {
 /// address that is refused, until it goes and comes again.
 void Server::look_for_addresses(const std::vector<Interface>& interfaces) {
   const auto strangers = unassigned_addresses(slots_->node(), interfaces);
-  const bool are_ours = claims_.take_new_addresses(slots_->node().interface);
+  const bool are_ours = claims_.take_new_addresses(std::string(slots_->node().interface));
   const auto before = std::exchange(ignored_addresses_, std::vector<SocketAddress>());
   for (const SocketAddress& address : strangers) {
     const bool is_known = !before || std::ranges::find(*before, address) != before->end();
@@ -78,7 +82,7 @@ void Server::announce_port() {
   port_is_announced_ = true;
   for (auto& [fd, connection] : connections_) {
     const bool is_announced = connection.announced_port == port_ &&
-                              connection.announced_addresses == slots_->node().addresses.size();
+                              connection.announced_addresses == slots_->node().socket_count();
     if (!connection.program || is_announced) continue;
     if (!announce_port(connection)) port_is_announced_ = false;
   }
@@ -92,7 +96,7 @@ Result<void> Server::announce_port(Connection& connection) {
     new_sockets.push_back(socket.get());
   }
   Description message;
-  message.node = to_record(description());
+  message.node = description();
   auto sent = send(connection.fd.get(), message, new_sockets, MSG_DONTWAIT);
   if (!sent) return sent;
   connection.announced_port = port_;

@@ -10,11 +10,17 @@
 /// How an agent begins: anew, or with what programs kept of an earlier one.
 namespace verbatim::agent {
 
-Result<NodeDescription> Server::choose_identity() {
+Result<Node> Server::choose_identity() {
   const auto folders = config::config_folders();
   if (!folders) return std::unexpected(folders.error());
   const auto wanted = config::resolve(options_.node, *folders, options_.given);
   if (!wanted) return std::unexpected(wanted.error());
+  if (!wanted->config.host.empty()) {
+    if (auto opened = open_fabric(wanted->config.fabric, wanted->config.host); !opened) {
+      return std::unexpected(opened.error());
+    }
+    return fabric_->node(options_.node, wanted->config);
+  }
   auto interfaces = read_interfaces();
   if (!interfaces) return std::unexpected(interfaces.error());
   const auto may_be_interface = [this](const Interface& interface) {
@@ -26,17 +32,23 @@ Result<NodeDescription> Server::choose_identity() {
   return identify(options_.node, wanted->config, *interfaces, may_be_interface);
 }
 
-Result<void> Server::begin() {
-  auto node = choose_identity();
-  if (!node) return std::unexpected(node.error());
-  const RoceVersion first = roce_version(node->addresses.front());
-  for (const SocketAddress& address : node->addresses) {
+Result<void> Server::claim_addresses(const Node& node) {
+  const RoceVersion first = roce_version(node.addresses.front());
+  for (const SocketAddress& address : node.addresses) {
     const bool is_claimed = roce_version(address) != first;  // One claim an address.
     if (!is_claimed) {
       if (auto taken = claims_.take_address(address); !taken) return taken;
     }
+    if (node.is_infiniband()) continue;  // Nothing is bound to it.
     if (auto free = ReceiveSockets::probe(address); !free) return free;
   }
+  return {};
+}
+
+Result<void> Server::begin() {
+  auto node = choose_identity();
+  if (!node) return std::unexpected(node.error());
+  if (auto claimed = claim_addresses(*node); !claimed) return claimed;
   auto slots = Slots::create(*node, slot_locks_);
   if (!slots) return std::unexpected(slots.error());
   slots_.emplace(std::move(*slots));
@@ -47,7 +59,10 @@ Result<void> Server::begin() {
 
 /// Without it the node serves too, so it goes on where the view cannot be written.
 void Server::show_view() const {
-  if (auto shown = write_view(folder_.view(options_.node), description(), totals_shown_); !shown) {
+  const std::string view = folder_.view(options_.node);
+  const auto shown =
+      fabric_ ? link_view(view, fabric_->view()) : write_view(view, description(), totals_shown_);
+  if (!shown) {
     log(LogLevel::warn, "no view of /sys for programs that look there: {}", shown.error().text);
   }
 }
@@ -60,6 +75,7 @@ Result<void> Server::recover(Incoming& rejoin) {
     return refuse(EPROTO, fmt::format("a descriptor store of node '{}', but this is '{}'",
                                       store->node().name, options_.node));
   }
+  if (auto opened = reopen_fabric(store->node()); !opened) return opened;
   auto slots = Slots::restore(std::move(*store), slot_locks_);
   if (!slots) return std::unexpected(slots.error());
   slots_.emplace(std::move(*slots));
@@ -72,7 +88,7 @@ Result<void> Server::recover(Incoming& rejoin) {
     }
   }
   // The node goes on under the interface's own MAC where it has it: see identify.
-  claims_.take_interface(slots_->node().interface);
+  claims_.take_interface(std::string(slots_->node().interface));
   look_at_port();
   return open_management_port();
 }

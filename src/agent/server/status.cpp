@@ -13,25 +13,30 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json node_json(const NodeDescription& node) {
+Json node_json(const Node& node) {
   Json json;
-  json["node"] = node.name;
+  json["node"] = node.name.view();
   json["guid"] = fmt::format("{:016x}", node.guid);
   json["agent_pid"] = node.agent_pid;
   json["version"] = VERBATIM_VERSION;
-  json["device"] = node.device;
-  json["profile"] = node.profile;
-  json["interface"] = node.interface;
+  json["device"] = node.device.view();
+  json["profile"] = node.profile.view();
+  json["protocol"] = name_of(node.protocol);
+  if (node.is_infiniband()) {
+    json["fabric"] = node.fabric.view();
+    json["host"] = node.host.view();
+    json["lid"] = raw(node.network.infiniband.lid);
+  }
+  json["interface"] = node.interface.view();
   json["mac"] = mac_text(node.mac);
-  json["interface_mtu_bytes"] = node.port.interface_mtu_bytes;
+  json["interface_mtu_bytes"] = node.network.interface_mtu_bytes;
   json["active_mtu_bytes"] = bytes_of(active_mtu(node));
-  json["port_state"] = node.port.is_active ? "ACTIVE" : "DOWN";
+  json["port_state"] = node.network.is_active ? "ACTIVE" : "DOWN";
   json["addresses"] = Json::array();
   for (const auto& address : node.addresses) json["addresses"].push_back(address.ip_text());
   json["gids"] = Json::array();
   for (const auto& entry : node.gids) {
-    json["gids"].push_back(
-        {{"gid", gid_text(entry.gid)}, {"address", node.address_of(entry).ip_text()}});
+    json["gids"].push_back({{"gid", gid_text(entry.gid)}, {"address", entry.address.ip_text()}});
   }
   return json;
 }
@@ -150,7 +155,7 @@ void append_program_details(Json& program, int arena_fd) {
   program["direct"] = direct_json(all);
 }
 
-std::string status_text(const NodeDescription& node, std::span<const ProgramEntry> programs,
+std::string status_text(const Node& node, std::span<const ProgramEntry> programs,
                         const FaultTotals& faults_of_the_gone) {
   Json json = node_json(node);
   FaultTotals faults = faults_of_the_gone;

@@ -26,7 +26,7 @@ struct ProgramEntry {
 };
 
 /// `faults_of_the_gone`: of programs that have ended.
-std::string status_text(const NodeDescription& node, std::span<const ProgramEntry> programs,
+std::string status_text(const Node& node, std::span<const ProgramEntry> programs,
                         const FaultTotals& faults_of_the_gone);
 
 /// Adds the port's counters, faults (where there are any) and the queue pairs that a program's

@@ -17,7 +17,7 @@ struct DescriptorStoreHeader {
   static constexpr std::uint32_t kMagic = 0x56724b73;  // "VrKs"
   std::uint32_t magic = kMagic;
   std::uint32_t version = kProtocolVersion;
-  NodeRecord node;
+  Node node;
 };
 
 struct ChunkRecord {
@@ -59,7 +59,7 @@ Result<void> rewind(int in) {
   return {};
 }
 
-Result<NodeDescription> peek_node(int in) {
+Result<Node> peek_node(int in) {
   DescriptorStoreHeader header{.magic = 0};
   std::vector<UniqueFd> none;
   auto there = peek(in, std::as_writable_bytes(std::span(&header, 1)), none);
@@ -68,7 +68,7 @@ Result<NodeDescription> peek_node(int in) {
       header.version != kProtocolVersion) {
     return refuse(EPROTO, "not a descriptor store of this release");
   }
-  return from_record(header.node);
+  return arena::checked(header.node);
 }
 
 Result<std::optional<SocketChunk>> peek_chunk(int in, std::size_t address_count) {
@@ -83,16 +83,16 @@ Result<std::optional<SocketChunk>> peek_chunk(int in, std::size_t address_count)
   if (record.slot_count > kDescriptorsMax || record.slot_count * sockets != descriptors.size()) {
     return refuse(EPROTO, "a chunk of the descriptor store without all its sockets");
   }
+  chunk.slots.resize(record.slot_count);
   for (std::size_t i = 0; i < descriptors.size(); ++i) {
-    if (i % sockets == 0) chunk.slots.emplace_back();
-    chunk.slots.back().push_back(std::move(descriptors[i]));
+    chunk.slots[i / sockets].push_back(std::move(descriptors[i]));
   }
   return chunk;
 }
 
 }  // namespace
 
-Result<DescriptorStore> DescriptorStore::create(const NodeDescription& node) {
+Result<DescriptorStore> DescriptorStore::create(const Node& node) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return refuse_errno("socketpair");
@@ -101,7 +101,7 @@ Result<DescriptorStore> DescriptorStore::create(const NodeDescription& node) {
   store.out_.reset(ends[1]);
   store.node_ = node;
   DescriptorStoreHeader header;
-  header.node = to_record(node);
+  header.node = node;
   if (auto sent = send(ends[1], header, {}, MSG_DONTWAIT); !sent) {
     return std::unexpected(sent.error());
   }
@@ -115,7 +115,7 @@ Result<DescriptorStore> DescriptorStore::restore(UniqueFd in, UniqueFd out) {
   DescriptorStore store;
   store.in_ = std::move(in);
   store.out_ = std::move(out);
-  store.node_ = std::move(*node);
+  store.node_ = *node;
   return store;
 }
 
@@ -123,7 +123,7 @@ Result<std::vector<SocketChunk>> DescriptorStore::chunks() const {
   if (auto rewound = rewind(in()); !rewound) return std::unexpected(rewound.error());
   if (auto node = peek_node(in()); !node) return std::unexpected(node.error());
   std::vector<SocketChunk> chunks;
-  for (std::size_t address_count = node_.addresses.size();;) {
+  for (std::size_t address_count = node_.socket_count();;) {
     auto chunk = peek_chunk(in(), address_count);
     if (!chunk) return std::unexpected(chunk.error());
     if (!*chunk) return chunks;

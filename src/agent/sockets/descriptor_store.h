@@ -16,12 +16,12 @@ namespace verbatim::agent {
 /// from a program and looks at the queue (MSG_PEEK) without taking anything out.
 class DescriptorStore {
  public:
-  static Result<DescriptorStore> create(const NodeDescription& node);
+  static Result<DescriptorStore> create(const Node& node);
   /// The ends as a program gave them back. EPROTO where they hold something else.
   static Result<DescriptorStore> restore(UniqueFd in, UniqueFd out);
 
   /// As it began: the chunks tell which addresses were added.
-  const NodeDescription& node() const { return node_; }
+  const Node& node() const { return node_; }
   /// Looks at all chunks. Each call gives descriptors of its own.
   Result<std::vector<SocketChunk>> chunks() const;
   /// EAGAIN where it is full, ETOOMANYREFS where the user has too many descriptors in messages.
@@ -34,7 +34,7 @@ class DescriptorStore {
 
  private:
   UniqueFd in_, out_;
-  NodeDescription node_;
+  Node node_;
 };
 
 }  // namespace verbatim::agent

@@ -55,9 +55,9 @@ Slots::Slots(DescriptorStore store, SlotLocks locks)
     : store_(std::move(store)),
       node_(store_.node()),
       locks_(std::move(locks)),
-      receive_sockets_(node_.addresses) {}
+      receive_sockets_({node_.addresses.begin(), node_.addresses.begin() + node_.socket_count()}) {}
 
-Result<Slots> Slots::create(const NodeDescription& node, SlotLocks locks) {
+Result<Slots> Slots::create(const Node& node, SlotLocks locks) {
   auto store = DescriptorStore::create(node);
   if (!store) return std::unexpected(store.error());
   Slots slots(std::move(*store), std::move(locks));

@@ -40,12 +40,12 @@ struct SlotLease {
 class Slots {
  public:
   /// For a node without programs: makes the descriptor store and the first sockets.
-  static Result<Slots> create(const NodeDescription& node, SlotLocks locks);
+  static Result<Slots> create(const Node& node, SlotLocks locks);
   /// From what a living program kept of an earlier agent. All slots whose programs live stay
   /// theirs.
   static Result<Slots> restore(DescriptorStore store, SlotLocks locks);
 
-  const NodeDescription& node() const { return node_; }
+  const Node& node() const { return node_; }
   const DescriptorStore& descriptor_store() const { return store_; }
   std::span<const UniqueFd> sockets(std::uint32_t slot) const {
     return receive_sockets_.sockets(slot);
@@ -68,7 +68,7 @@ class Slots {
   Result<SlotLease> take_free();
 
   DescriptorStore store_;
-  NodeDescription node_;
+  Node node_;
   SlotLocks locks_;
   ReceiveSockets receive_sockets_;
   std::vector<bool> is_taken_;  // By slot; slot 0 always is.

@@ -12,9 +12,10 @@
 namespace verbatim::agent {
 namespace {
 
-NodeDescription test_node() {
+Node test_node() {
   const auto address = SocketAddress::parse("127.79.0.1", kRocePort).value();
-  return {.name = "a", .interface = "lo", .addresses = {address}, .gids = {{gid_of(address), 0}}};
+  return {
+      .name = "a", .interface = "lo", .addresses = {address}, .gids = {{gid_of(address), address}}};
 }
 
 class SlotsTest : public testing::Test {
@@ -85,7 +86,7 @@ TEST_F(SlotsTest, AnAddressThatIsAddedHasASocketForEachSlotNowAndLater) {
   const auto added = SocketAddress::parse("127.79.0.2", kRocePort).value();
   ASSERT_TRUE(slots.add_address(added));
   ASSERT_EQ(slots.node().addresses.size(), 2u);
-  EXPECT_EQ(slots.node().gids.back(), (GidEntry{gid_of(added), 1}));
+  EXPECT_EQ(slots.node().gids.back(), (GidEntry{gid_of(added), added}));
   std::vector<SlotLease> leases;
   for (int i = 0; i < 10; ++i) leases.push_back(slots.take().value());
 
@@ -127,8 +128,8 @@ TEST_F(SlotsTest, AnAddressOfSomebodyElseIsRefusedAndLeavesNothing) {
 }
 
 TEST_F(SlotsTest, ThereAreSlotsForAnAddressThatIsGone) {
-  NodeDescription node = test_node();
-  node.addresses.push_back(SocketAddress::parse("198.51.100.1", kRocePort).value());
+  Node node = test_node();
+  node.addresses.push(SocketAddress::parse("198.51.100.1", kRocePort).value());
   const auto slots = Slots::create(node, locks());
   ASSERT_TRUE(slots) << slots.error().text;
   EXPECT_EQ(slots->sockets(7).size(), 2u);

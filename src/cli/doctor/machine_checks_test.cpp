@@ -41,10 +41,10 @@ Machine healthy() {
   machine.tracked_connections = {1000, 10};
   machine.runtime_folder = {.path = "/run/user/1000/verbatim/net-1", .wanted = "/run/user/1000"};
   machine.installation.folder = "/usr/lib/verbatim";
-  agent::NodeDescription node;
+  agent::Node node;
   node.name = "local";
   node.interface = "eth0";
-  node.addresses = machine.interfaces[1].addresses;
+  for (const auto& address : machine.interfaces[1].addresses) node.addresses.push(address);
   node.agent_pid = 50;
   machine.node = node;
   machine.nodes = {{.name = "local",
@@ -194,7 +194,7 @@ const std::vector<Case> kNode = {
      "agents", "does not answer: timed out", "kill -CONT"},
     {"NodeRefused", [](Machine& m) { m.node = refuse(EEXIST, "runs with other addresses"); },
      Verdict::fault, "node", "runs with other addresses", "another node"},
-    {"PortDown", [](Machine& m) { m.node->port.is_active = false; }, Verdict::fault, "node",
+    {"PortDown", [](Machine& m) { m.node->network.is_active = false; }, Verdict::fault, "node",
      "which is down", "ip link set eth0 up"},
     {"DeviceDoesNotOpen", [](Machine& m) { m.trial = {true, false, "ibv_open_device", "no room"}; },
      Verdict::fault, "device", "ibv_open_device fails: no room", "faults above"},

@@ -52,13 +52,13 @@ Findings check_node(const Machine& machine) {
                   "mend what the line says, or choose another node and address: "
                   "verbatim run --node a --address 127.0.0.2 -- PROGRAM")};
   }
-  const agent::NodeDescription& node = *machine.node;
+  const agent::Node& node = *machine.node;
   std::vector<std::string> addresses;
   for (const auto& address : node.addresses) addresses.push_back(address.ip_text());
   const std::string text =
       fmt::format("a program started here belongs to node {}: {} on {}, over {}", node.name,
                   fmt::join(addresses, " "), node.interface, name_of(node.protocol));
-  if (!node.port.is_active) {
+  if (!node.network.is_active) {
     return {fault(kSubject, text + ", which is down",
                   fmt::format("bring the interface up (as root: ip link set {} up), or give the "
                               "node another address",
@@ -77,7 +77,7 @@ Findings check_device(const Machine& machine) {
                               trial.words.empty() ? "" : ": ", trial.words),
                   "mend the faults above; VERBATIM_LOG=debug tells more")};
   }
-  const std::string device = machine.node ? machine.node->device : "the device";
+  const std::string device = machine.node ? std::string(machine.node->device) : "the device";
   return {ok(kSubject, fmt::format("a program opens {} and registers memory", device))};
 }
 
@@ -93,6 +93,10 @@ std::string reason_for_wire(const Machine& machine) {
 
 Findings check_path(const Machine& machine) {
   constexpr const char* kSubject = "path";
+  if (machine.node && machine.node->is_infiniband()) {
+    return {ok(kSubject, fmt::format("the switches of fabric {}, to every host of it",
+                                     machine.node->fabric))};
+  }
   const std::string protocol = machine.node && machine.node->protocol == agent::WireProtocol::iwarp
                                    ? "TCP"
                                    : "UDP port 4791";

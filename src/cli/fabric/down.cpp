@@ -1,5 +1,7 @@
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -7,8 +9,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/os/unique_fd.h"
+#include "base/time.h"
 #include "cli/command.h"
 #include "cli/fabric/commands.h"
+#include "cli/fabric/status.h"
 #include "fabric/protocol/channel.h"
 #include "fabric/protocol/fabric_folder.h"
 
@@ -18,18 +23,31 @@ namespace {
 namespace protocol = fabric::protocol;
 
 /// As long as the subnet manager may take to end, and longer.
-constexpr int kTimeoutMs = 10'000;
+constexpr TimeNs kTimeout = 10 * kSecond;
 
-/// Becomes readable when the daemon behind the connection has ended.
-Result<UniqueFd> watch_daemon(int connection) {
+/// Becomes readable when the process has ended.
+UniqueFd watch_process(pid_t process) {
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+}
+
+/// The daemon behind the connection and, after it, the agents of its hosts. One that has ended
+/// already is left out.
+Result<std::vector<UniqueFd>> watch_processes(int connection, const std::string& name) {
   ucred daemon{};
   socklen_t length = sizeof daemon;
   if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &daemon, &length) != 0) {
     return refuse_errno("whose socket is it");
   }
-  UniqueFd watch(static_cast<int>(syscall(SYS_pidfd_open, daemon.pid, 0)));
-  if (!watch) return refuse_errno("cannot watch the fabric's daemon");
-  return watch;
+  std::vector<UniqueFd> watches;
+  watches.push_back(watch_process(daemon.pid));
+  if (!watches.front()) return refuse_errno("cannot watch the fabric's daemon");
+  const auto status = fabric_status(name);
+  if (!status) return std::unexpected(status.error());
+  for (const auto& agent : status->at("agents")) {
+    UniqueFd watch = watch_process(agent.at("pid").get<pid_t>());
+    if (watch) watches.push_back(std::move(watch));
+  }
+  return watches;
 }
 
 Result<void> end_fabric(const std::string& name) {
@@ -37,13 +55,21 @@ Result<void> end_fabric(const std::string& name) {
   if (!folder) return std::unexpected(folder.error());
   const auto connection = folder->connect();
   if (!connection) return std::unexpected(connection.error());
-  const auto daemon = watch_daemon(connection->get());
-  if (!daemon) return std::unexpected(daemon.error());
+  const auto processes = watch_processes(connection->get(), name);
+  if (!processes) return std::unexpected(processes.error());
   if (auto sent = protocol::send(connection->get(), protocol::StopRequest{}); !sent) return sent;
-  pollfd ended{daemon->get(), POLLIN, 0};
-  if (poll(&ended, 1, kTimeoutMs) > 0) return {};
-  return refuse(EBUSY,
-                fmt::format("the daemon of fabric '{}' does not end: see {}", name, folder->log()));
+  const TimeNs deadline = monotonic_now() + kTimeout;
+  for (const UniqueFd& process : *processes) {
+    pollfd ended{process.get(), POLLIN, 0};
+    const TimeNs now = monotonic_now();
+    const TimeNs left = now < deadline ? deadline - now : 0;
+    if (poll(&ended, 1, static_cast<int>(left / kMillisecond)) > 0) continue;
+    const bool is_daemon = &process == &processes->front();
+    return refuse(EBUSY, fmt::format("{} of fabric '{}' does not end: see {}",
+                                     is_daemon ? "the daemon" : "an agent of a host", name,
+                                     is_daemon ? folder->log() : "'verbatim status'"));
+  }
+  return {};
 }
 
 }  // namespace

@@ -33,6 +33,9 @@ std::string lids_of(const Json& node) {
   return lids;
 }
 
+/// Of a host's first port; switches have none.
+std::string address_of(const Json& node) { return node.value("address", "-"); }
+
 /// The state of both ends, or of each if they differ.
 std::string state_of(const Json& link) {
   const std::string a = text_of(link.at("a").at("state"));
@@ -41,10 +44,10 @@ std::string state_of(const Json& link) {
 }
 
 void print_tables(const Json& status) {
-  Table nodes({"node", "kind", "GUID", "ports", "LID"});
+  Table nodes({"node", "kind", "GUID", "ports", "LID", "address"});
   for (const auto& node : status.at("nodes")) {
     nodes.add({text_of(node.at("name")), text_of(node.at("kind")), text_of(node.at("guid")),
-               number_of(node.at("physical_ports")), lids_of(node)});
+               number_of(node.at("physical_ports")), lids_of(node), address_of(node)});
   }
   Table links({"node", "port", "to", "port", "rate", "state"});
   for (const auto& link : status.at("links")) {

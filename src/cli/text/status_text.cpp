@@ -27,8 +27,12 @@ std::string heading(const Json& node) {
   for (const auto& address : part_of(node, "addresses")) {
     addresses.push_back(address.get<std::string>());
   }
+  const std::string place =
+      node.contains("fabric")
+          ? fmt::format("host {} of fabric {}", text_of(node, "host"), text_of(node, "fabric"))
+          : text_of(node, "interface");
   return fmt::format("node {}: {} on {}, agent is process {} (verbatimd {})\n",
-                     text_of(node, "node"), fmt::join(addresses, " "), text_of(node, "interface"),
+                     text_of(node, "node"), fmt::join(addresses, " "), place,
                      text_of(node, "agent_pid"), text_of(node, "version"));
 }
 

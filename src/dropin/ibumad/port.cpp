@@ -37,22 +37,6 @@ Result<UniqueFd> open_port(const char* device, int number) {
   return connection;
 }
 
-/// The answer comes over a socket of its own, so that no thread takes it that waits for datagrams.
-template <typename Answer, typename Request>
-Result<Answer> ask_beside(int port, const Request& request) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return refuse_errno("socketpair");
-  }
-  const UniqueFd own(ends[0]);
-  UniqueFd other(ends[1]);
-  if (auto sent = protocol::send(port, request, other.get()); !sent) {
-    return std::unexpected(sent.error());
-  }
-  other.reset();
-  return protocol::await<Answer>(own.get());
-}
-
 protocol::RegisterAgent request_of(const umad_reg_attr& wanted) {
   protocol::RegisterAgent request;
   request.management_class = wanted.mgmt_class;
@@ -65,7 +49,7 @@ protocol::RegisterAgent request_of(const umad_reg_attr& wanted) {
 }
 
 Result<std::uint32_t> register_agent(int port, const umad_reg_attr& wanted) {
-  const auto registered = ask_beside<protocol::Registered>(port, request_of(wanted));
+  const auto registered = protocol::ask_beside<protocol::Registered>(port, request_of(wanted));
   if (!registered) return std::unexpected(registered.error());
   return registered->agent;
 }
@@ -143,7 +127,7 @@ int umad_register2(int port_fd, umad_reg_attr* attr, uint32_t* agent_id) {
 }
 
 int umad_unregister(int portid, int agentid) {
-  const auto done = ibumad::ask_beside<ibumad::protocol::Done>(
+  const auto done = ibumad::protocol::ask_beside<ibumad::protocol::Done>(
       portid, ibumad::protocol::UnregisterAgent{.agent = static_cast<uint32_t>(agentid)});
   return done ? 0 : dropin::refused_minus_one("umad_unregister", done.error());
 }

@@ -21,23 +21,22 @@ void copy_name(std::span<char> to, std::string_view name) {
   to[length] = '\0';
 }
 
-Device* make_device(const agent::NodeDescription& described) {
-  adapter::NodeDescription node = describe(described);
+Device* make_device(const arena::Node& node) {
   auto* device = new Device{};
-  device->verbs.node_type = node.is_iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
-  device->verbs.transport_type = node.is_iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
-  copy_name(device->verbs.name, described.device);
+  device->verbs.node_type = node.is_iwarp() ? IBV_NODE_RNIC : IBV_NODE_CA;
+  device->verbs.transport_type = node.is_iwarp() ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+  copy_name(device->verbs.name, node.device);
   copy_name(device->verbs.dev_name, kCharacterDeviceName);
   copy_name(device->verbs.dev_path, kCharacterDeviceFolder);
-  copy_name(device->verbs.ibdev_path, device_folder(described.device));
+  copy_name(device->verbs.ibdev_path, device_folder(node.device));
   device->provider_operations = &kOurOperations;
-  device->node = std::move(node);
+  device->node = node;
   return device;
 }
 
 /// Programs use devices after they have freed the list, so devices are kept. A process that changes
 /// its node (a forked child, before it opens the device) gets another device.
-Device* device_of(const agent::NodeDescription& node) {
+Device* device_of(const arena::Node& node) {
   static std::mutex lock;
   static auto* const devices = new std::vector<Device*>;
   const std::lock_guard guard(lock);

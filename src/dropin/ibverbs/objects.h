@@ -30,7 +30,7 @@ struct Device {
   /// Providers loaded on top of this library read a pointer here, to see whether a device is
   /// theirs.
   const void* provider_operations;
-  adapter::NodeDescription node;
+  arena::Node node;
 };
 static_assert(offsetof(Device, provider_operations) == 664);
 
@@ -298,11 +298,11 @@ inline ibv_qp_cap to_verbs(const adapter::QueuePairCapacity& own) {
 }
 
 /// Length of the GID table that programs see.
-inline std::uint32_t gid_table_length(const adapter::NodeDescription& node) {
-  return node.is_iwarp ? 1 : agent::kGidTableLength;
+inline std::uint32_t gid_table_length(const arena::Node& node) {
+  return node.is_iwarp() || node.is_infiniband() ? 1 : agent::kGidTableLength;
 }
-/// Returns the index of the node's own GID with that version.
-std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid,
+/// Returns the index of the GID with that version in the port's table.
+std::optional<std::uint8_t> gid_index_of(const port::Port& port, const Gid& gid,
                                          RoceVersion version);
 
 /// Sets the functions with which programs poll an extended completion queue.

@@ -17,12 +17,13 @@
 #include "agent/client/locks.h"
 #include "agent/protocol/node.h"
 #include "base/log.h"
+#include "dropin/ibverbs/fabric/fabric_end.h"
 
 namespace verbatim::dropin {
 namespace {
 
 static_assert(adapter::kProgramQueuePairsMax == 1u << agent::kLocalQpnBits);
-static_assert(port::kGidsMax >= agent::kGidsMax);
+static_assert(port::kGidsMax >= arena::kNodeGidsMax);
 
 /// The process's only global state: C entry points have no object that could have it. Never
 /// destroyed, because threads of the program may call while the process exits.
@@ -59,31 +60,34 @@ void in_child() {
   own.lock.unlock();
 }
 
-port::GidEntry gid_entry(const agent::NodeDescription& node, std::size_t index) {
-  return {.gid = node.gids[index].gid, .address = node.address_of(node.gids[index])};
-}
-
 std::vector<int> sockets_by_gid(const agent::AgentClient& client) {
-  const agent::NodeDescription node = client.node();
+  const arena::Node node = client.node();
   const std::vector<int> by_address = client.sockets();
   std::vector<int> sockets;
-  for (const agent::GidEntry& entry : node.gids) sockets.push_back(by_address[entry.address]);
+  if (by_address.empty()) return sockets;  // A host of a fabric has none.
+  for (const arena::GidEntry& entry : node.gids) {
+    sockets.push_back(by_address[node.index_of(entry.address)]);
+  }
   return sockets;
 }
 
-void follow(const agent::NodeDescription& node, const std::vector<int>& sockets,
-            adapter::Adapter& adapter) {
-  for (std::size_t i = adapter.node().gids.size(); i < node.gids.size(); ++i) {
-    const auto added = adapter.add_gid(gid_entry(node, i), sockets[node.gids[i].address]);
+void add_new_gids(const arena::Node& node, const std::vector<int>& sockets,
+                  adapter::Adapter& adapter) {
+  for (std::size_t i = adapter.port().gids().size(); i < node.gids.size(); ++i) {
+    const auto added = adapter.add_gid(node.gids[i], sockets[node.index_of(node.gids[i].address)]);
     if (added) continue;
     log(LogLevel::warn, "no GID for a new address: {}", added.error().text);
     break;  // A later one would get this one's index.
   }
+}
+
+void follow(const arena::Node& node, const std::vector<int>& sockets, adapter::Adapter& adapter) {
+  if (!node.is_infiniband()) add_new_gids(node, sockets, adapter);
   // Over iWARP the port has one GID, without an address.
-  adapter.port_events().change({.gids = adapter.node().is_iwarp ? 1 : gids_in_use(node),
-                                .is_present = node.port.is_present,
-                                .is_active = node.port.is_active,
-                                .active_mtu = agent::active_mtu(node)});
+  adapter.port_events().change({.gids = adapter.node().is_iwarp() ? 1 : gids_in_use(node),
+                                .is_present = node.network.is_present,
+                                .is_active = node.network.is_active,
+                                .active_mtu = arena::active_mtu(node)});
 }
 
 enum class Path : std::uint8_t { automatic, direct, wire };
@@ -188,8 +192,11 @@ Result<std::unique_ptr<Program>> join() {
   auto locks = agent::name_locks();
   if (!locks) return std::unexpected(locks.error());
   membership.locks = std::move(*locks);
-  membership.node = describe((*client)->node());
+  membership.node = (*client)->node();
   membership.first_qpn = agent::qpn_of((*client)->slot(), 0);
+  if (membership.node.is_infiniband()) {
+    if (auto joined = join_fabric(membership); !joined) return std::unexpected(joined.error());
+  }
   membership.receive_sockets = sockets_by_gid(**client);
   membership.event_fd = (*client)->fd();
   membership.on_event = [agent = client->get()] { agent->handle_event(); };
@@ -198,14 +205,17 @@ Result<std::unique_ptr<Program>> join() {
   auto joined = std::make_unique<Program>();
   joined->client = std::move(*client);
   joined->adapter = std::move(*adapter);
-  const agent::NodeDescription own = joined->client->node();
+  const arena::Node own = joined->client->node();
   joined->usage = std::make_unique<Usage>(own.limits, own.enforces_memlock);
-  joined->firmware = own.firmware;
+  joined->firmware = own.firmware.view();
   const auto decorators = decorate_links(*joined->adapter);
   if (!decorators) return std::unexpected(decorators.error());
   joined->client->set_port_listener(
-      [program = joined.get(), decorators = *decorators](const agent::NodeDescription& node,
-                                                         const std::vector<int>& sockets) {
+      [program = joined.get(), decorators = *decorators,
+       before = joined->adapter->node().network.infiniband](
+          const arena::Node& node, const std::vector<int>& sockets) mutable {
+        follow_fabric(before, node.network.infiniband, *program->adapter);
+        before = node.network.infiniband;
         follow(node, sockets, *program->adapter);
         decorators->follow_port();
       });
@@ -223,22 +233,10 @@ const Program* current_program() {
 
 }  // namespace
 
-adapter::NodeDescription describe(const agent::NodeDescription& node) {
-  adapter::NodeDescription own{.name = node.name,
-                               .guid = node.guid,
-                               .mac = node.mac,
-                               .interface = node.interface,
-                               .interface_index = node.interface_index,
-                               .version = roce_version(node.addresses.front()),
-                               .is_iwarp = node.protocol == agent::WireProtocol::iwarp};
-  for (std::size_t i = 0; i < node.gids.size(); ++i) own.gids.push_back(gid_entry(node, i));
-  return own;
-}
-
-std::uint32_t gids_in_use(const agent::NodeDescription& node) {
+std::uint32_t gids_in_use(const arena::Node& node) {
   std::uint32_t bits = 0;
   for (std::size_t i = 0; i < node.gids.size(); ++i) {
-    if (node.port.has(node.gids[i].address)) bits |= 1u << i;
+    if (node.is_valid(node.gids[i])) bits |= 1u << i;
   }
   return bits;
 }
@@ -263,7 +261,7 @@ Result<Program*> program() {
   return own.program;
 }
 
-Result<agent::NodeDescription> agent_node() {
+Result<arena::Node> agent_node() {
   // Without the lock: handlers of the agent's messages take it.
   if (const Program* const joined = current_program()) return joined->client->node();
   const auto options = agent::AgentOptions::from_environment();

@@ -25,11 +25,9 @@ Result<Program*> program();
 
 /// Returns this process's node or, before the process has joined one, the node that the environment
 /// names, whose agent is started if necessary.
-Result<agent::NodeDescription> agent_node();
-/// Converts it to the adapter's form.
-adapter::NodeDescription describe(const agent::NodeDescription& node);
+Result<arena::Node> agent_node();
 
 /// Bit i: entry i of the GID table is valid.
-std::uint32_t gids_in_use(const agent::NodeDescription& node);
+std::uint32_t gids_in_use(const arena::Node& node);
 
 }  // namespace verbatim::dropin

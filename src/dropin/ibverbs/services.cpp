@@ -35,22 +35,22 @@ int with_program(const char* name, Call call) {
   return done ? 0 : refused(name, done.error());
 }
 
-VerbatimNode describe(const agent::NodeDescription& node, std::uint32_t slot) {
-  static_assert(std::size(VerbatimNode{}.gids) >= agent::kGidsMax);
+VerbatimNode describe(const arena::Node& node, std::uint32_t slot) {
+  static_assert(std::size(VerbatimNode{}.gids) >= arena::kNodeGidsMax);
   VerbatimNode out{};
   out.guid = node.guid;
   out.slot = slot;
   out.interface_index = node.interface_index;
-  node.interface.copy(out.interface, sizeof out.interface - 1);
-  out.active_mtu = raw(agent::active_mtu(node));
-  const bool uses_frames = roce_version(node.addresses.front()) == RoceVersion::v1;
-  out.is_iwarp = node.protocol == agent::WireProtocol::iwarp;
+  node.interface.view().copy(out.interface, sizeof out.interface - 1);
+  out.active_mtu = raw(arena::active_mtu(node));
+  const bool uses_frames = node.connection_version() == RoceVersion::v1;
+  out.is_iwarp = node.is_iwarp();
   out.version = uses_frames ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
-  for (const agent::GidEntry& entry : node.gids) {
+  for (const arena::GidEntry& entry : node.gids) {
     VerbatimGid& gid = out.gids[out.gid_count++];
     gid.gid = to_verbs(out.is_iwarp ? rnic_gid(node.mac) : entry.gid);
-    const SocketAddress& address = node.address_of(entry);
-    const bool is_for_connections = roce_version(address) == roce_version(node.addresses.front());
+    const SocketAddress& address = entry.address;
+    const bool is_for_connections = roce_version(address) == node.connection_version();
     store(is_for_connections ? address.with_port(0) : SocketAddress(), gid.address);
   }
   return out;
@@ -79,7 +79,7 @@ void set_events(const VerbatimEvents* events) {
       {.on_mad =
            [events](const agent::ReceivedMad& mad) {
              sockaddr_storage source, destination;
-             store(mad.source, source);
+             store(address_of(mad.source), source);
              store(mad.destination, destination);
              events->on_mad(reinterpret_cast<const sockaddr*>(&source),
                             reinterpret_cast<const sockaddr*>(&destination), mad.bytes.data());
@@ -87,13 +87,13 @@ void set_events(const VerbatimEvents* events) {
        .on_port_changed =
            [events, slot](const auto& before, const auto& now) {
              const VerbatimNode node = describe(now, slot);
-             const agent::PortState& port = now.port;
+             const arena::NetworkState& network = now.network;
              const VerbatimPortChange change{
                  .node = &node,
                  .gids = gids_in_use(now),
-                 .is_removed = before.is_present && !port.is_present,
+                 .is_removed = before.is_present && !network.is_present,
                  .has_new_hardware_address =
-                     port.is_present && before.hardware_address != port.hardware_address};
+                     network.is_present && before.hardware_address != network.hardware_address};
              events->on_port_changed(&change);
            }});
 }
@@ -164,7 +164,7 @@ void release_port(std::uint64_t handle) {
 }
 
 /// Returns the index of the address in the agent's list; the agent sends from it.
-std::uint8_t address_index(const agent::NodeDescription& node, const SocketAddress& address) {
+std::uint8_t address_index(const arena::Node& node, const SocketAddress& address) {
   const auto found = std::ranges::find_if(
       node.addresses, [&](const SocketAddress& own) { return same_ip(own, address); });
   return static_cast<std::uint8_t>(found - node.addresses.begin());
@@ -183,8 +183,8 @@ int set_connection(std::uint32_t entry, const VerbatimConnection* connection) {
     record.local_id = connection->local_id;
     record.remote_id = connection->remote_id;
     record.remote_qpn = connection->remote_qpn;
-    record.path = arena::record_of(roce_path(config::of_version(
-        load(connection->remote), roce_version(program.client->node().addresses.front()))));
+    record.path = arena::flat_path_of(roce_path(
+        config::of_version(load(connection->remote), program.client->node().connection_version())));
     record.state.store(
         connection->is_established ? ConnectionRecord::kEstablished : ConnectionRecord::kConnecting,
         std::memory_order_release);

@@ -61,6 +61,14 @@ PortDescription describe_port(const ManagementNet& net, PortPlace place) {
   out.sm_service_level = port.sm_service_level;
   out.state = raw(port.state);
   out.physical_state = raw(port.physical_state);
+  out.width = raw(port.width_active);
+  out.speed =
+      static_cast<std::uint16_t>(1u << raw(wire::active_speed(port).value_or(LinkSpeed::sdr)));
+  out.mtu = raw(port.neighbor_mtu);
+  out.mtu_max = raw(port.mtu_cap);
+  out.virtual_lanes = raw(port.vl_cap);
+  out.subnet_timeout = port.subnet_timeout;
+  out.init_type_reply = port.init_type_reply;
   put_rate(out, port);
   const auto pkeys = net.pkeys(place);
   out.pkey_count = static_cast<std::uint32_t>(std::min(pkeys.size(), out.pkeys.size()));
@@ -87,6 +95,7 @@ void add_port_files(const PortDescription& port, std::size_t number, std::vector
   add("sm_lid", fmt::format("{:#x}", port.sm_lid));
   add("sm_sl", fmt::format("{}", port.sm_service_level));
   add("gids/0", gid_text);
+  add("gid_attrs/types/0", "IB/RoCE v1");  // What Linux calls InfiniBand's own GIDs.
   for (std::uint32_t i = 0; i < port.pkey_count; ++i) {
     add(fmt::format("pkeys/{}", i), fmt::format("{:#06x}", port.pkeys[i]));
   }

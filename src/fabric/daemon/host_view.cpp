@@ -14,6 +14,7 @@ namespace verbatim::fabric {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr const char* kVerbsDevice = "uverbs0";
 
 /// Returns false if it cannot be written.
 bool write_file(const fs::path& path, const std::string& content) {
@@ -29,6 +30,14 @@ bool write_all(const fs::path& root, const protocol::HostDescription& host) {
   bool written = true;
   for (const auto& file : files_of(host))
     written &= write_file(infiniband / file.path, file.content);
+  const fs::path verbs = root / "sys/class/infiniband_verbs";
+  written &= write_file(verbs / "abi_version", "6");
+  written &= write_file(verbs / kVerbsDevice / "ibdev", device);
+  written &= write_file(verbs / kVerbsDevice / "abi_version", "1");
+  written &= write_file(verbs / kVerbsDevice / "dev", "231:192");
+  // Programs look whether it is a character device that they may read and write, no more.
+  fs::create_directories(root / "dev/infiniband");
+  fs::create_symlink("/dev/null", root / "dev/infiniband" / kVerbsDevice);
   const fs::path management = root / "sys/class/infiniband_mad";
   written &= write_file(management / "abi_version", "5");
   for (std::uint32_t port = 0; port < host.port_count; ++port) {

@@ -9,10 +9,12 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "fabric/daemon/host_facts.h"
 
@@ -51,6 +53,13 @@ bool is_of_this_user(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
+std::uint64_t random_id() {
+  std::uint64_t id = 0;
+  // It cannot fail: the kernel's generator is ready long before any user has a program.
+  VERBATIM_ASSERT(getrandom(&id, sizeof id, 0) == sizeof id);
+  return id;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::create(Options options) {
@@ -67,6 +76,8 @@ Result<std::unique_ptr<Server>> Server::create(Options options) {
 
 Server::Server(Options options, protocol::FabricFolder folder, std::unique_ptr<Keeper> keeper)
     : options_(std::move(options)),
+      id_(random_id()),
+      addresses_(options_.name, options_.topology),
       folder_(std::move(folder)),
       keeper_(std::move(keeper)),
       net_(options_.topology, *this, kSeed,
@@ -208,6 +219,7 @@ void Server::close_connection(int fd) {
     connections_of_processes_.erase(node.mapped().process.get());
     keeper_->bury(node.mapped().end);
   }
+  std::erase_if(watchers_, [fd](const auto& watcher) { return watcher.second == fd; });
   if (const auto port = node.mapped().port) {
     agents_of(*port).close(FileId{static_cast<std::uint32_t>(fd)});
     carry_out(monotonic_now());
@@ -230,7 +242,7 @@ void Server::on_manager_end() {
 }
 
 TimeNs Server::deadline() const {
-  TimeNs first = std::min({net_.deadline(), views_due_, kill_manager_at_});
+  TimeNs first = std::min({net_.deadline(), changes_due_, kill_manager_at_});
   for (const auto& [port, due] : deadlines_) first = std::min(first, due);
   return first;
 }
@@ -241,7 +253,7 @@ void Server::on_time(TimeNs now) {
     if (due <= now) agents_of(port).on_time(identifiers(net_, port), now);
   }
   carry_out(now);
-  if (views_due_ <= now) write_changed_views();
+  if (changes_due_ <= now) tell_changed_hosts();
   if (kill_manager_at_ <= now && manager_) {
     kill_manager_at_ = kNever;
     manager_->stop(/*with_patience=*/false);

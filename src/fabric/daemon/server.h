@@ -8,10 +8,13 @@
 #include <set>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "agent/protocol/runtime_folder.h"
 #include "base/error.h"
 #include "base/os/unique_fd.h"
 #include "base/time.h"
+#include "fabric/daemon/host_addresses.h"
 #include "fabric/daemon/issm_files.h"
 #include "fabric/daemon/port_agents.h"
 #include "fabric/daemon/subnet_manager.h"
@@ -42,11 +45,13 @@ class Server final : private HostSoftware {
   void run();
 
  private:
-  /// A connection. It becomes an open port, or a program's end of the data path, or makes a
-  /// request.
+  /// A connection. It becomes an open port, or watches a host, or a program's end of the data path,
+  /// or makes requests.
   struct Connection {
     UniqueFd fd;
     std::optional<PortPlace> port;
+    std::optional<std::uint32_t> watched_host;
+    bool is_behind = false;  // The host has changed, and the socket had no room for it.
     std::uint32_t end = 0;
     UniqueFd process;            // Of the program that has the end: readable when it ends.
     std::deque<Delivery> queue;  // What the socket has had no room for.
@@ -68,10 +73,13 @@ class Server final : private HostSoftware {
   Result<void> on_message(Connection& connection, const protocol::Incoming& incoming);
   Result<void> on_open(Connection& connection, const protocol::OpenPort& request);
   Result<void> on_issm(Connection& connection, const protocol::IssmRequest& request);
+  Result<void> on_watch(Connection& connection, const protocol::WatchHost& request);
+  Result<void> on_gid(Connection& connection, const protocol::GidRequest& request);
   Result<void> on_view(Connection& connection, const protocol::ViewRequest& request);
   Result<void> on_status(Connection& connection);
   Result<void> on_attach(Connection& connection, const protocol::AttachData& request);
   Result<void> on_end_message(Connection& connection, const protocol::Incoming& incoming);
+  nlohmann::ordered_json agents_status() const;
   Result<void> on_port_message(Connection& connection, const protocol::Incoming& incoming);
   Result<void> on_mad(Connection& connection, const protocol::Incoming& incoming);
   Result<PortPlace> find_port(const protocol::HostName& host, unsigned port) const;
@@ -84,13 +92,18 @@ class Server final : private HostSoftware {
   void carry_out(TimeNs now);
   void deliver(Delivery delivery);
   void flush(Connection& connection);
-  void write_changed_views();
+  void tell_changed_hosts();
+  void tell(Connection& watcher, const protocol::HostDescription& facts);
+  void wait_for_room(const Connection& connection, bool wanted) const;
+  protocol::HostDescription facts_of(std::uint32_t host) const;
 
   TimeNs deadline() const;
   void on_time(TimeNs now);
   void begin_to_stop();
 
   const Options options_;
+  const std::uint64_t id_;
+  const HostAddresses addresses_;
   const protocol::FabricFolder folder_;
   agent::LockFile lock_;
   UniqueFd epoll_;
@@ -103,11 +116,12 @@ class Server final : private HostSoftware {
   std::map<int, Connection> connections_;
   std::map<int, int> connections_of_processes_;  // By the process's descriptor.
   std::map<PortPlace, PortAgents> agents_;
-  std::set<PortPlace> touched_;            // Ports whose agents may have output.
-  std::map<PortPlace, TimeNs> deadlines_;  // Of ports whose agents wait.
+  std::set<PortPlace> touched_;                 // Ports whose agents may have output.
+  std::map<PortPlace, TimeNs> deadlines_;       // Of ports whose agents wait.
+  std::multimap<std::uint32_t, int> watchers_;  // By host: connections.
   std::set<std::uint32_t> hosts_with_view_;
   std::set<std::uint32_t> changed_hosts_;
-  TimeNs views_due_ = kNever;
+  TimeNs changes_due_ = kNever;  // When `changed_hosts_` are told.
   protocol::Receiver receiver_;
   bool is_stopping_ = false;
   TimeNs kill_manager_at_ = kNever;

@@ -16,8 +16,8 @@ namespace {
 
 /// Of an open port whose program does not read. Beyond it datagrams are lost.
 constexpr std::size_t kQueueMax = 16'384;
-/// A sweep of a subnet manager changes a port many times: its view is written once.
-constexpr TimeNs kViewDelay = 20 * kMillisecond;
+/// A sweep of a subnet manager changes a port many times: that is told once.
+constexpr TimeNs kChangeDelay = 20 * kMillisecond;
 
 bool send_now(int fd, const Delivery& delivery) {
   protocol::ReceivedMad message;
@@ -65,33 +65,59 @@ void Server::deliver(Delivery delivery) {
     return;
   }
   connection.queue.push_back(std::move(delivery));
-  epoll_event event{.events = EPOLLIN | EPOLLOUT, .data = {.fd = connection.fd.get()}};
+  wait_for_room(connection, true);
+}
+
+void Server::wait_for_room(const Connection& connection, bool wanted) const {
+  const std::uint32_t events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  epoll_event event{.events = events, .data = {.fd = connection.fd.get()}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.fd.get(), &event);
 }
 
 void Server::flush(Connection& connection) {
-  if (connection.queue.empty()) return;
+  if (connection.queue.empty() && !connection.is_behind) return;
   while (!connection.queue.empty()) {
     if (!send_now(connection.fd.get(), connection.queue.front())) return;
     connection.queue.pop_front();
   }
-  epoll_event event{.events = EPOLLIN, .data = {.fd = connection.fd.get()}};
-  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.fd.get(), &event);
+  wait_for_room(connection, false);
+  if (std::exchange(connection.is_behind, false)) {
+    tell(connection, facts_of(*connection.watched_host));
+  }
+}
+
+protocol::HostDescription Server::facts_of(std::uint32_t host) const {
+  protocol::HostDescription facts = describe(net_, host);
+  facts.fabric_id = id_;
+  facts.address = addresses_.address_of(host).ipv4_bytes();
+  return facts;
 }
 
 void Server::on_port_changed(PortPlace port) {
-  if (!hosts_with_view_.contains(port.node)) return;
+  if (!hosts_with_view_.contains(port.node) && !watchers_.contains(port.node)) return;
   changed_hosts_.insert(port.node);
-  if (views_due_ == kNever) views_due_ = monotonic_now() + kViewDelay;
+  if (changes_due_ == kNever) changes_due_ = monotonic_now() + kChangeDelay;
 }
 
-void Server::write_changed_views() {
-  views_due_ = kNever;
+void Server::tell_changed_hosts() {
+  changes_due_ = kNever;
   for (const std::uint32_t host : std::exchange(changed_hosts_, {})) {
-    const protocol::HostDescription facts = describe(net_, host);
-    const auto written = write_view(folder_.view(facts.guid), facts);
-    if (!written) log(LogLevel::warn, "{}", written.error().text);
+    const protocol::HostDescription facts = facts_of(host);
+    if (hosts_with_view_.contains(host)) {
+      const auto written = write_view(folder_.view(facts.guid), facts);
+      if (!written) log(LogLevel::warn, "{}", written.error().text);
+    }
+    const auto [first, last] = watchers_.equal_range(host);
+    for (auto watcher = first; watcher != last; ++watcher) {
+      tell(connections_.at(watcher->second), facts);
+    }
   }
+}
+
+void Server::tell(Connection& watcher, const protocol::HostDescription& facts) {
+  const auto sent = protocol::send(watcher.fd.get(), facts, -1, MSG_DONTWAIT);
+  watcher.is_behind = !sent && sent.error().code == EAGAIN;
+  if (watcher.is_behind) wait_for_room(watcher, true);
 }
 
 }  // namespace verbatim::fabric

@@ -61,8 +61,14 @@ Result<void> Server::on_message(Connection& connection, const protocol::Incoming
       return with<protocol::HostRequest>(incoming, [&](const auto& request) -> Result<void> {
         const auto host = find_host(net_.topology(), text_of(request.host));
         if (!host) return std::unexpected(host.error());
-        return reply(connection.fd.get(), describe(net_, *host));
+        return reply(connection.fd.get(), facts_of(*host));
       });
+    case MessageType::watch_host:
+      return with<protocol::WatchHost>(
+          incoming, [&](const auto& request) { return on_watch(connection, request); });
+    case MessageType::gid_request:
+      return with<protocol::GidRequest>(
+          incoming, [&](const auto& request) { return on_gid(connection, request); });
     case MessageType::view_request:
       return with<protocol::ViewRequest>(
           incoming, [&](const auto& request) { return on_view(connection, request); });
@@ -139,18 +145,55 @@ Result<void> Server::on_issm(Connection& connection, const protocol::IssmRequest
   return reply(connection.fd.get(), answer);
 }
 
+Result<void> Server::on_watch(Connection& connection, const protocol::WatchHost& request) {
+  const auto host = find_host(net_.topology(), text_of(request.host));
+  if (!host) return std::unexpected(host.error());
+  if (connection.watched_host) return refuse(EPROTO, "the connection watches a host already");
+  connection.watched_host = *host;
+  watchers_.emplace(*host, connection.fd.get());
+  return reply(connection.fd.get(), facts_of(*host));
+}
+
+Result<void> Server::on_gid(Connection& connection, const protocol::GidRequest& request) {
+  const SocketAddress address = SocketAddress::ipv4(request.address);
+  const auto host = addresses_.node_with(address);
+  if (!host) {
+    return refuse(EHOSTUNREACH, fmt::format("no host of the fabric has the address {}: 'verbatim "
+                                            "fabric show' lists them",
+                                            address.ip_text()));
+  }
+  return reply(connection.fd.get(),
+               protocol::HostGid{.gid = identifiers(net_, {*host, 1}).gid.bytes});
+}
+
 Result<void> Server::on_view(Connection& connection, const protocol::ViewRequest& request) {
   const auto host = find_host(net_.topology(), text_of(request.host));
   if (!host) return std::unexpected(host.error());
-  const protocol::HostDescription facts = describe(net_, *host);
+  const protocol::HostDescription facts = facts_of(*host);
   if (hosts_with_view_.insert(*host).second) {
     if (auto written = write_view(folder_.view(facts.guid), facts); !written) return written;
   }
   return reply(connection.fd.get(), facts);
 }
 
+/// By its process, `verbatim fabric down` waits for the end of each.
+nlohmann::ordered_json Server::agents_status() const {
+  auto agents = nlohmann::ordered_json::array();
+  for (const auto& [host, connection] : watchers_) {
+    ucred agent{};
+    socklen_t length = sizeof agent;
+    const bool is_known =
+        getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &agent, &length) == 0 && agent.pid != 0;
+    if (!is_known) continue;
+    agents.push_back(
+        {{"host", fmt::format("{:#x}", net_.topology().nodes[host].guid)}, {"pid", agent.pid}});
+  }
+  return agents;
+}
+
 Result<void> Server::on_status(Connection& connection) {
-  auto status = status_of(net_);
+  auto status = status_of(net_, addresses_);
+  status["agents"] = agents_status();
   status["name"] = options_.name;
   if (manager_) status["manager"] = {{"pid", manager_->pid()}};
   if (manager_exit_status_) status["manager"] = {{"exit_status", *manager_exit_status_}};

@@ -31,7 +31,7 @@ Json status_of_port(const ManagementNet& net, PortPlace place) {
           {"state", state_name(port.state)}};
 }
 
-Json status_of_node(const ManagementNet& net, std::uint32_t index) {
+Json status_of_node(const ManagementNet& net, std::uint32_t index, const SocketAddress& address) {
   const Node& node = net.topology().nodes[index];
   Json ports = Json::array();
   if (node.kind == NodeKind::switch_node) {
@@ -42,11 +42,13 @@ Json status_of_node(const ManagementNet& net, std::uint32_t index) {
     }
   }
   constexpr std::array kKinds{"host", "switch", "router"};
-  return {{"name", printable(node.name)},
-          {"kind", kKinds[raw(node.kind)]},
-          {"guid", fmt::format("{:#018x}", node.guid)},
-          {"physical_ports", node.ports},
-          {"ports", std::move(ports)}};
+  Json status = {{"name", printable(node.name)},
+                 {"kind", kKinds[raw(node.kind)]},
+                 {"guid", fmt::format("{:#018x}", node.guid)},
+                 {"physical_ports", node.ports},
+                 {"ports", std::move(ports)}};
+  if (!address.empty()) status["address"] = address.ip_text();
+  return status;
 }
 
 Json end_of(const ManagementNet& net, PortPlace place) {
@@ -57,10 +59,10 @@ Json end_of(const ManagementNet& net, PortPlace place) {
 
 }  // namespace
 
-Json status_of(const ManagementNet& net) {
+Json status_of(const ManagementNet& net, const HostAddresses& addresses) {
   Json nodes = Json::array();
   for (std::uint32_t i = 0; i < net.topology().nodes.size(); ++i) {
-    nodes.push_back(status_of_node(net, i));
+    nodes.push_back(status_of_node(net, i, addresses.address_of(i)));
   }
   Json links = Json::array();
   for (const Link& link : net.topology().links) {

@@ -4,11 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "fabric/daemon/host_addresses.h"
 #include "fabric/management/management_net.h"
 
 namespace verbatim::fabric {
 
 /// Nodes and links as `verbatim fabric show --json` prints them.
-nlohmann::ordered_json status_of(const ManagementNet& net);
+nlohmann::ordered_json status_of(const ManagementNet& net, const HostAddresses& addresses);
 
 }  // namespace verbatim::fabric

@@ -88,6 +88,14 @@ Result<UniqueFd> memfd_of(ByteSpan bytes) {
   return memfd;
 }
 
+Result<std::pair<UniqueFd, UniqueFd>> make_socket_pair() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return refuse_errno("socketpair");
+  }
+  return std::pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
+}
+
 Result<std::vector<std::byte>> read_memfd(int memfd, std::size_t size) {
   std::vector<std::byte> bytes(size);
   for (std::size_t at = 0; at < size;) {

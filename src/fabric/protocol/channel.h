@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -48,6 +49,8 @@ Result<std::vector<std::byte>> datagram_of(const MadMessage& message, const Uniq
 
 /// A memfd with these bytes.
 Result<UniqueFd> memfd_of(ByteSpan bytes);
+/// Two ends that are connected with each other.
+Result<std::pair<UniqueFd, UniqueFd>> make_socket_pair();
 /// `size` bytes of a memfd from its beginning. EPROTO: it has fewer.
 Result<std::vector<std::byte>> read_memfd(int memfd, std::size_t size);
 
@@ -68,6 +71,19 @@ template <typename Answer, typename Request>
 Result<Answer> ask(int fd, const Request& request, UniqueFd* descriptor = nullptr) {
   if (auto sent = send(fd, request); !sent) return std::unexpected(sent.error());
   return await<Answer>(fd, descriptor);
+}
+
+/// Asks over an open port. The answer comes over a socket of its own, so that no thread takes it
+/// that waits for datagrams.
+template <typename Answer, typename Request>
+Result<Answer> ask_beside(int port, const Request& request) {
+  auto ends = make_socket_pair();
+  if (!ends) return std::unexpected(ends.error());
+  if (auto sent = send(port, request, ends->second.get()); !sent) {
+    return std::unexpected(sent.error());
+  }
+  ends->second.reset();
+  return await<Answer>(ends->first.get());
 }
 
 }  // namespace verbatim::fabric::protocol

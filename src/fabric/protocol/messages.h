@@ -13,6 +13,8 @@
 /// it, or by a Refusal.
 ///
 ///     HostRequest                 HostDescription
+///     WatchHost                   HostDescription, and again at each change of it
+///     GidRequest                  HostGid: of the host with an IP address
 ///     ViewRequest                 HostDescription; the view is written
 ///     IssmRequest                 IssmPath
 ///     StatusRequest               Status, with a memfd of JSON text
@@ -49,6 +51,8 @@ enum class MessageType : std::uint16_t {
   sent_mad,
   attach_data,
   join_group,
+  watch_host,
+  gid_request,
   host_description = 0x100,
   done,
   status,
@@ -58,6 +62,7 @@ enum class MessageType : std::uint16_t {
   issm_path,
   refusal,
   data_attached,
+  host_gid,
 };
 
 struct Header {
@@ -77,6 +82,19 @@ struct HostRequest {
   static constexpr MessageType kType = MessageType::host_request;
   Header header{.type = kType};
   HostName host{};
+};
+
+/// By the host's agent: the daemon's status names it.
+struct WatchHost {
+  static constexpr MessageType kType = MessageType::watch_host;
+  Header header{.type = kType};
+  HostName host{};
+};
+
+struct GidRequest {
+  static constexpr MessageType kType = MessageType::gid_request;
+  Header header{.type = kType};
+  std::array<std::uint8_t, 4> address{};
 };
 
 /// Writes the host's view of /sys if there is none yet.
@@ -201,6 +219,13 @@ struct PortDescription {
   std::uint8_t sm_service_level = 0;
   std::uint8_t state = 0;
   std::uint8_t physical_state = 0;
+  std::uint8_t width = 0;  // A bit, as PortInfo and `ibv_port_attr` have it.
+  std::uint8_t mtu = 0;    // 1 to 5: 256 to 4,096 bytes.
+  std::uint8_t mtu_max = 0;
+  std::uint8_t virtual_lanes = 0;  // 1 to 5: 1, 2, 4, 8, 15.
+  std::uint8_t subnet_timeout = 0;
+  std::uint8_t init_type_reply = 0;
+  std::uint16_t speed = 0;      // A bit, as `ibv_port_attr` has it: 1 SDR, 2 DDR, 4 QDR, 8 FDR10...
   std::array<char, 24> rate{};  // "100 Gb/sec (4X EDR)"
   std::uint32_t pkey_count = 0;
   std::array<std::uint16_t, kPKeysMax> pkeys{};
@@ -211,11 +236,13 @@ struct HostDescription {
   Header header{.type = kType};
   std::uint64_t guid = 0;
   std::uint64_t system_image_guid = 0;
+  std::uint64_t fabric_id = 0;  // Of this run of the daemon: another one has another.
   std::array<char, 20> device{};
   std::array<char, 20> firmware{};
   std::array<char, 40> hca_type{};
   std::array<char, 20> hardware{};
   HostName name{};
+  std::array<std::uint8_t, 4> address{};  // IPv4, of the first port; zeros: it has none.
   std::uint32_t port_count = 0;
   std::array<PortDescription, kPortsMax> ports{};  // Port 1 first.
 };
@@ -223,6 +250,12 @@ struct HostDescription {
 struct Done {
   static constexpr MessageType kType = MessageType::done;
   Header header{.type = kType};
+};
+
+struct HostGid {
+  static constexpr MessageType kType = MessageType::host_gid;
+  Header header{.type = kType};
+  std::array<std::uint8_t, 16> gid{};
 };
 
 struct IssmPath {

@@ -68,7 +68,8 @@ std::expected<void, DatagramDrop> check_datagram(const DatagramConfig& config,
   if (!info.known || info.service != Service::ud) {
     return std::unexpected(DatagramDrop::wrong_opcode);
   }
-  if (!pkeys_match(headers.bth.pkey, config.pkey)) return std::unexpected(DatagramDrop::wrong_pkey);
+  if (!wire::pkeys_match(headers.bth.pkey, config.pkey))
+    return std::unexpected(DatagramDrop::wrong_pkey);
   // QP0 has no Q_Key: subnet management packets are checked by their M_Key (IBA 10.2.5, 14.2.4).
   if (config.qpn != kSubnetManagementQpn && headers.deth.qkey != config.qkey) {
     return std::unexpected(DatagramDrop::wrong_qkey);

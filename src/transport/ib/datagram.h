@@ -54,13 +54,4 @@ const char* describe(DatagramDrop reason);
 std::expected<void, DatagramDrop> check_datagram(const DatagramConfig& config,
                                                  const wire::Packet& packet);
 
-/// Two P_Keys match if their lower 15 bits are equal and not 0, and at least one is a full member's
-/// (IBA 10.9.3).
-constexpr bool pkeys_match(PKey one, PKey other) {
-  constexpr std::uint16_t kMembership = 0x8000;
-  constexpr std::uint16_t kBase = 0x7fff;
-  return (raw(one) & kBase) == (raw(other) & kBase) && (raw(one) & kBase) != 0 &&
-         ((raw(one) | raw(other)) & kMembership) != 0;
-}
-
 }  // namespace verbatim::transport

@@ -129,12 +129,12 @@ TEST(CheckDatagram, PKeyMustMatch) {
 }
 
 TEST(PKeysMatch, EqualPartitionAndOneFullMember) {
-  EXPECT_TRUE(pkeys_match(PKey{0xffff}, PKey{0xffff}));
-  EXPECT_TRUE(pkeys_match(PKey{0xffff}, PKey{0x7fff}));
-  EXPECT_TRUE(pkeys_match(PKey{0x0001}, PKey{0x8001}));
-  EXPECT_FALSE(pkeys_match(PKey{0x7fff}, PKey{0x7fff})) << "two limited members";
-  EXPECT_FALSE(pkeys_match(PKey{0x8001}, PKey{0x8002}));
-  EXPECT_FALSE(pkeys_match(PKey{0x8000}, PKey{0x8000})) << "partition 0 is none";
+  EXPECT_TRUE(wire::pkeys_match(PKey{0xffff}, PKey{0xffff}));
+  EXPECT_TRUE(wire::pkeys_match(PKey{0xffff}, PKey{0x7fff}));
+  EXPECT_TRUE(wire::pkeys_match(PKey{0x0001}, PKey{0x8001}));
+  EXPECT_FALSE(wire::pkeys_match(PKey{0x7fff}, PKey{0x7fff})) << "two limited members";
+  EXPECT_FALSE(wire::pkeys_match(PKey{0x8001}, PKey{0x8002}));
+  EXPECT_FALSE(wire::pkeys_match(PKey{0x8000}, PKey{0x8000})) << "partition 0 is none";
 }
 
 }  // namespace

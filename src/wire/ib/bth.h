@@ -35,6 +35,15 @@ struct Bth {
   friend bool operator==(const Bth&, const Bth&) = default;
 };
 
+/// Two P_Keys match if their lower 15 bits are equal and not 0, and at least one is a full member's
+/// (IBA 10.9.3).
+constexpr bool pkeys_match(PKey one, PKey other) {
+  constexpr std::uint16_t kMembership = 0x8000;
+  constexpr std::uint16_t kBase = 0x7fff;
+  return (raw(one) & kBase) == (raw(other) & kBase) && (raw(one) & kBase) != 0 &&
+         ((raw(one) | raw(other)) & kMembership) != 0;
+}
+
 /// Checks the length and TVer. The opcode may be unknown.
 ///
 /// Written field by field into `bth`: copying a header that was just built elsewhere stalls until

@@ -210,6 +210,7 @@ void QueuePairCore::flush_receives() {
 void QueuePairCore::reset() {
   set_state(QpState::reset);
   attributes = {};
+  pkey = kDefaultPKey;
   sends.clear();
   handed = 0;
   while (receives.own != nullptr && receives.own->take(receives.current)) {

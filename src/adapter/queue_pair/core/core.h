@@ -130,7 +130,8 @@ class QueuePairCore {
   const Qpn number;
   QueuePairRecord& record;
   QueuePairAttributes attributes;
-  SocketAddress peer;  // Of connected queue pairs.
+  PKey pkey = kDefaultPKey;  // The port's entry `attributes.pkey_index`.
+  SocketAddress peer;        // Of connected queue pairs.
   SendQueue sends;
   std::uint64_t handed = 0;  // Requests below this slot are the engine's (or, UD, sent).
   ReceiveSide receives;

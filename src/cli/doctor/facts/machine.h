@@ -105,7 +105,7 @@ struct Machine {
   RuntimeFolderFacts runtime_folder;
   Installation installation;
   std::vector<RunningNode> nodes;
-  Result<agent::NodeDescription> node;  // The node of a program that is started now.
+  Result<agent::Node> node;  // The node of a program that is started now.
   Trial trial;
 };
 

@@ -87,7 +87,7 @@ std::vector<RunningNode> read_nodes() {
   return nodes;
 }
 
-Result<agent::NodeDescription> read_node() {
+Result<agent::Node> read_node() {
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return std::unexpected(options.error());
   return agent::start_node(*options);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/net/address.h"
+#include "base/net/path.h"
 
 namespace verbatim::cm {
 
@@ -12,6 +13,17 @@ namespace verbatim::cm {
 /// an address is part of each key that identifies a peer.
 using Source = std::array<std::uint8_t, 16>;
 inline Source source_of(const SocketAddress& address) { return address.ipv6_bytes(); }
+
+/// The same of a path: of InfiniBand, the peer's LID behind zeros.
+inline Source source_of(const verbatim::Path& path) {
+  const auto* const infiniband = std::get_if<InfinibandPath>(&path);
+  if (infiniband == nullptr) return source_of(verbatim::address_of(path));
+  Source source{};
+  const auto lid = static_cast<std::uint16_t>(infiniband->dlid);
+  source[14] = static_cast<std::uint8_t>(lid >> 8);
+  source[15] = static_cast<std::uint8_t>(lid);
+  return source;
+}
 
 /// Returns what counts as one source where addresses are cheap: a host may have all addresses of
 /// its IPv6 network (/64), unless they are link-local.

@@ -71,14 +71,14 @@ Result<Received> parse(const ibv_grh& grh) {
 }
 
 /// Returns the GID index from which to answer. A datagram to a group does not name one.
-std::optional<std::uint8_t> answering_index(const adapter::NodeDescription& node,
-                                            const Received& received) {
+std::optional<std::uint8_t> answering_index(const port::Port& port, const Received& received) {
   if (!received.destination.is_multicast()) {
-    return gid_index_of(node, received.destination, received.version);
+    return gid_index_of(port, received.destination, received.version);
   }
-  for (std::size_t i = 0; i < node.gids.size(); ++i) {
-    const Gid& own = node.gids[i].gid;
-    const bool same_kind = roce_version(node.gids[i].address) == received.version &&
+  const auto gids = port.gids();
+  for (std::size_t i = 0; i < gids.size(); ++i) {
+    const Gid& own = gids[i].gid;
+    const bool same_kind = roce_version(gids[i].address) == received.version &&
                            own.is_ipv4_mapped() == received.source.is_ipv4_mapped() &&
                            own.is_link_local() == received.source.is_link_local();
     if (same_kind) return static_cast<std::uint8_t>(i);
@@ -97,7 +97,7 @@ Result<ibv_ah_attr> attributes_of(ibv_context* context, std::uint8_t port, const
   if ((completion.wc_flags & IBV_WC_GRH) == 0) return attributes;
   const auto received = parse(*grh);
   if (!received) return std::unexpected(received.error());
-  const auto index = answering_index(from(context).adapter().node(), *received);
+  const auto index = answering_index(from(context).adapter().port(), *received);
   if (!index) {
     return refuse(ENOENT,
                   fmt::format("{} is no GID of this node", gid_text(received->destination)));

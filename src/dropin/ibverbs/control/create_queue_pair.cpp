@@ -164,7 +164,7 @@ Result<QueuePair*> create(ibv_context* verbs, const ibv_qp_init_attr_ex& wanted)
   if (auto valid = check(wanted); !valid) return std::unexpected(valid.error());
   const auto type = static_cast<QpType>(wanted.qp_type);
   const bool extended = (wanted.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-  const auto operations = to_operations(type, from(verbs).adapter().node().is_iwarp,
+  const auto operations = to_operations(type, from(verbs).adapter().node().is_iwarp(),
                                         extended ? wanted.send_ops_flags : 0);
   if (!operations) return std::unexpected(operations.error());
   auto own = std::make_unique<QueuePair>();

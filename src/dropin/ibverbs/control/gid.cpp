@@ -12,7 +12,8 @@ namespace verbatim::dropin {
 namespace {
 
 bool is_in_use(adapter::Adapter& adapter, std::uint32_t index) {
-  return index < adapter.node().gids.size() && adapter.port().state().has_gid(index);
+  if (adapter.node().is_infiniband()) return index == 0;
+  return index < adapter.port().gids().size() && adapter.port().state().has_gid(index);
 }
 
 /// Returns the indices of entries that have a GID now.
@@ -25,19 +26,27 @@ std::vector<std::uint32_t> entries_in_use(ibv_context* context) {
   return indices;
 }
 
-ibv_gid_entry describe(const adapter::NodeDescription& node, std::uint32_t index) {
-  if (node.is_iwarp) {
+ibv_gid_entry describe(const Program& program, std::uint32_t index) {
+  adapter::Adapter& adapter = *program.adapter;
+  const arena::Node& node = adapter.node();
+  if (node.is_infiniband()) {  // Its prefix may have changed since.
+    return {.gid = to_verbs(arena::gid_of(program.client->node().network.infiniband)),
+            .port_num = 1,
+            .gid_type = IBV_GID_TYPE_IB};
+  }
+  if (node.is_iwarp()) {
     return {.gid = to_verbs(rnic_gid(node.mac)),
             .port_num = 1,
             .gid_type = IBV_GID_TYPE_IB,
             .ndev_ifindex = node.interface_index};
   }
-  return {.gid = to_verbs(node.gids[index].gid),
+  const port::GidEntry& entry = adapter.port().gids()[index];
+  return {.gid = to_verbs(entry.gid),
           .gid_index = index,
           .port_num = 1,
-          .gid_type = std::uint32_t{roce_version(node.gids[index].address) == RoceVersion::v1
-                                        ? IBV_GID_TYPE_ROCE_V1
-                                        : IBV_GID_TYPE_ROCE_V2},
+          .gid_type =
+              std::uint32_t{roce_version(entry.address) == RoceVersion::v1 ? IBV_GID_TYPE_ROCE_V1
+                                                                           : IBV_GID_TYPE_ROCE_V2},
           .ndev_ifindex = node.interface_index};
 }
 
@@ -51,16 +60,17 @@ Result<ibv_gid_entry> find(ibv_context* context, std::uint32_t port, std::uint32
   if (!is_in_use(adapter, index)) {
     return refuse(ENODATA, fmt::format("entry {} is empty", index));
   }
-  return describe(adapter.node(), index);
+  return describe(*from(context).program, index);
 }
 
 }  // namespace
 
-std::optional<std::uint8_t> gid_index_of(const adapter::NodeDescription& node, const Gid& gid,
+std::optional<std::uint8_t> gid_index_of(const port::Port& port, const Gid& gid,
                                          RoceVersion version) {
-  for (std::size_t i = 0; i < node.gids.size(); ++i) {
-    const bool is_of_version = roce_version(node.gids[i].address) == version;
-    if (is_of_version && node.gids[i].gid == gid) return static_cast<std::uint8_t>(i);
+  const auto gids = port.gids();
+  for (std::size_t i = 0; i < gids.size(); ++i) {
+    const bool is_of_version = roce_version(gids[i].address) == version;
+    if (is_of_version && gids[i].gid == gid) return static_cast<std::uint8_t>(i);
   }
   return std::nullopt;
 }
@@ -105,7 +115,7 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::
   }
   auto* to = reinterpret_cast<std::byte*>(entries);
   for (const std::uint32_t index : indices) {
-    const ibv_gid_entry entry = describe(from(context).adapter().node(), index);
+    const ibv_gid_entry entry = describe(*from(context).program, index);
     std::memset(to, 0, entry_size);
     std::memcpy(to, &entry, std::min(entry_size, sizeof entry));
     to += entry_size;

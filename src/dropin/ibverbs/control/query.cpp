@@ -43,11 +43,26 @@ void keep_iwarp(ibv_device_attr_ex& attributes) {
   attributes.xrc_odp_caps = 0;
 }
 
+/// Takes out what an Ethernet port alone has.
+void keep_infiniband(ibv_device_attr& attributes) {
+  attributes.device_cap_flags &=
+      ~(IBV_DEVICE_RAW_MULTI | IBV_DEVICE_RAW_IP_CSUM | IBV_DEVICE_MANAGED_FLOW_STEERING);
+  attributes.max_raw_ethy_qp = 0;
+  attributes.max_pkeys = arena::kPKeysMax;
+}
+
+void keep_infiniband(ibv_device_attr_ex& attributes) {
+  attributes.packet_pacing_caps.supported_qpts &= ~(1u << IBV_QPT_RAW_PACKET);
+  attributes.rss_caps = {};
+  attributes.max_wq_type_rq = 0;
+  attributes.raw_packet_caps = 0;
+}
+
 /// Requires a number below 2^31, as all our limits are.
 int to_int(std::uint32_t limit) { return static_cast<int>(limit); }
 
 ibv_device_attr device_attributes(const Program& program) {
-  const adapter::NodeDescription& node = program.adapter->node();
+  const arena::Node& node = program.adapter->node();
   ibv_device_attr attributes{};
   std::strncpy(attributes.fw_ver, program.firmware.c_str(), sizeof attributes.fw_ver - 1);
   attributes.node_guid = to_big_endian(node.guid);
@@ -84,11 +99,12 @@ ibv_device_attr device_attributes(const Program& program) {
   attributes.max_srq = to_int(limits.max_srq);
   attributes.max_srq_wr = to_int(limits.max_srq_wr);
   attributes.max_srq_sge = to_int(limits.max_srq_sge);
-  attributes.max_pkeys = 1;
+  attributes.max_pkeys = static_cast<std::uint16_t>(program.adapter->port().pkeys().size());
   attributes.local_ca_ack_delay =
       15;  // 4.096 us << 15: a busy machine may delay a thread this long.
   attributes.phys_port_cnt = 1;
-  if (node.is_iwarp) keep_iwarp(attributes);
+  if (node.is_iwarp()) keep_iwarp(attributes);
+  if (node.is_infiniband()) keep_infiniband(attributes);
   return attributes;
 }
 
@@ -120,6 +136,7 @@ static_assert(sizeof(ibv_port_attr) >= kActiveSpeedExAt);
 
 constexpr std::uint8_t kWidth4x = 2;
 constexpr std::uint8_t kSpeedEdr = 32;
+constexpr std::uint8_t kSpeedNdr = 128;
 constexpr std::uint64_t kUnitsOf4xEdr = 1000;  // Of 100 Mbit/s.
 constexpr std::uint8_t kPhysicalStateDisabled = 3;
 constexpr std::uint8_t kPhysicalStateLinkUp = 5;
@@ -130,9 +147,43 @@ ibv_mtu max_mtu(const config::DeviceLimits& limits) {
   return static_cast<ibv_mtu>(mtu);
 }
 
+/// As `ibv_port_attr` ends since rdma-core 56.
+PortAttributes with_speed(const ibv_port_attr& port, std::uint32_t active_speed_ex) {
+  PortAttributes attributes{};
+  std::memcpy(attributes.data(), &port, sizeof port);
+  std::memcpy(attributes.data() + kActiveSpeedExAt, &active_speed_ex, sizeof active_speed_ex);
+  return attributes;
+}
+
+/// As the fabric's manager has set it.
+PortAttributes infiniband_attributes(const arena::InfinibandPort& from) {
+  ibv_port_attr port{};
+  port.state = static_cast<ibv_port_state>(from.state);
+  port.max_mtu = static_cast<ibv_mtu>(from.mtu_max);
+  port.active_mtu = static_cast<ibv_mtu>(from.mtu);
+  port.gid_tbl_len = 1;
+  port.port_cap_flags = from.capabilities;
+  port.max_msg_sz = Limits::message_bytes;
+  port.pkey_tbl_len = static_cast<std::uint16_t>(from.pkeys.size());
+  port.lid = raw(from.lid);
+  port.sm_lid = raw(from.sm_lid);
+  port.lmc = from.lmc;
+  port.max_vl_num = from.virtual_lanes;
+  port.sm_sl = from.sm_service_level;
+  port.subnet_timeout = from.subnet_timeout;
+  port.init_type_reply = from.init_type_reply;
+  port.active_width = from.width;
+  // XDR does not fit; its drivers say NDR there.
+  port.active_speed = static_cast<std::uint8_t>(std::min<unsigned>(from.speed, kSpeedNdr));
+  port.phys_state = from.physical_state;
+  port.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  return with_speed(port, from.speed);
+}
+
 PortAttributes port_attributes(const Program& program) {
   const port::PortState state = program.adapter->port().state();
-  const adapter::NodeDescription& node = program.adapter->node();
+  const arena::Node& node = program.adapter->node();
+  if (node.is_infiniband()) return infiniband_attributes(program.client->node().network.infiniband);
   const config::DeviceLimits& limits = program.usage->limits();
   ibv_port_attr port{};
   port.state = state.is_active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
@@ -140,20 +191,16 @@ PortAttributes port_attributes(const Program& program) {
   port.active_mtu = static_cast<ibv_mtu>(raw(state.active_mtu));
   port.gid_tbl_len = static_cast<int>(gid_table_length(node));
   port.port_cap_flags = IBV_PORT_CM_SUP;
-  if (!node.is_iwarp) port.port_cap_flags |= IBV_PORT_IP_BASED_GIDS;
+  if (!node.is_iwarp()) port.port_cap_flags |= IBV_PORT_IP_BASED_GIDS;
   port.max_msg_sz = Limits::message_bytes;
-  port.pkey_tbl_len = 1;
+  port.pkey_tbl_len = static_cast<std::uint16_t>(program.adapter->port().pkeys().size());
   port.max_vl_num = 1;
   port.active_width = kWidth4x;
   port.active_speed = kSpeedEdr;
   port.phys_state = state.is_active ? kPhysicalStateLinkUp : kPhysicalStateDisabled;
   port.link_layer = IBV_LINK_LAYER_ETHERNET;
-  port.flags = node.is_iwarp ? std::uint8_t{0} : std::uint8_t{IBV_QPF_GRH_REQUIRED};
-  const std::uint32_t active_speed_ex = kSpeedEdr;
-  PortAttributes attributes{};
-  std::memcpy(attributes.data(), &port, sizeof port);
-  std::memcpy(attributes.data() + kActiveSpeedExAt, &active_speed_ex, sizeof active_speed_ex);
-  return attributes;
+  port.flags = node.is_iwarp() ? std::uint8_t{0} : std::uint8_t{IBV_QPF_GRH_REQUIRED};
+  return with_speed(port, kSpeedEdr);
 }
 
 /// Fills as much of the structure as the caller has; fields that we do not know are set to zero.
@@ -212,7 +259,9 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   all.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
   all.max_dm_size = adapter::DeviceMemory::kBytesMax;
   add_on_demand_paging(all);
-  if (from(context).adapter().node().is_iwarp) keep_iwarp(all);
+  const arena::Node& node = from(context).adapter().node();
+  if (node.is_iwarp()) keep_iwarp(all);
+  if (node.is_infiniband()) keep_infiniband(all);
   copy_attributes(all, attributes, size);
   return 0;
 }
@@ -247,31 +296,39 @@ int ibv_query_port(ibv_context* context, std::uint8_t port_num, _compat_ibv_port
 }
 
 /// Since rdma-core 62; in units of 100 Mbit/s.
-int ibv_query_port_speed(ibv_context*, std::uint32_t port_num, std::uint64_t* port_speed) {
+int ibv_query_port_speed(ibv_context* context, std::uint32_t port_num, std::uint64_t* port_speed) {
   if (auto exists = check_port(port_num); !exists) {
     return refused("query_port_speed", exists.error());
   }
-  *port_speed = kUnitsOf4xEdr;
+  const Program& program = *from(context).program;
+  constexpr std::uint32_t kMbpsPerUnit = 100;
+  *port_speed = program.adapter->node().is_infiniband()
+                    ? program.client->node().network.infiniband.rate_mbps / kMbpsPerUnit
+                    : kUnitsOf4xEdr;
   return 0;
 }
 
-int ibv_query_pkey(ibv_context*, std::uint8_t port_num, int index, __be16* pkey) {
+int ibv_query_pkey(ibv_context* context, std::uint8_t port_num, int index, __be16* pkey) {
   if (auto exists = check_port(port_num); !exists)
     return refused_minus_one("query_pkey", exists.error());
-  if (index != 0) {
+  const port::PKeyTable& table = from(context).adapter().port().pkeys();
+  if (index < 0 || static_cast<std::size_t>(index) >= table.size()) {
     return refused_minus_one(
-        "query_pkey",
-        {EINVAL, fmt::format("index {} does not exist: the table has one entry", index)});
+        "query_pkey", {EINVAL, fmt::format("index {} does not exist: the table has {} entries",
+                                           index, table.size())});
   }
-  *pkey = to_big_endian(raw(kDefaultPKey));
+  *pkey = to_big_endian(raw(table.at(static_cast<std::size_t>(index))));
   return 0;
 }
 
-int ibv_get_pkey_index(ibv_context*, std::uint8_t port_num, __be16 pkey) {
+int ibv_get_pkey_index(ibv_context* context, std::uint8_t port_num, __be16 pkey) {
   if (auto exists = check_port(port_num); !exists) {
     return refused_minus_one("get_pkey_index", exists.error());
   }
-  if (pkey == to_big_endian(raw(kDefaultPKey))) return 0;
+  const port::PKeyTable& table = from(context).adapter().port().pkeys();
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (pkey == to_big_endian(raw(table.at(i)))) return static_cast<int>(i);
+  }
   return refused_minus_one(
       "get_pkey_index",
       {ENOENT, fmt::format("P_Key {:#06x} is not in the table", to_big_endian(pkey))});

@@ -116,7 +116,7 @@ const char* why_refused(ibv_qp& qp, const ibv_send_wr& request) {
   if (!is_known || !adapter::serves(queue_pair.type(), operation)) {
     return ": its type has no such request";
   }
-  const bool is_iwarp = from(qp.context).adapter().node().is_iwarp;
+  const bool is_iwarp = from(qp.context).adapter().node().is_iwarp();
   if (!adapter::is_carried(operation, is_iwarp)) return ": iWARP has no such request";
   switch (queue_pair.state()) {
     case adapter::QpState::reset:

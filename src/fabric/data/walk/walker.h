@@ -170,7 +170,7 @@ class Walker {
   struct Frozen {
     std::vector<bool> nodes;
     std::vector<bool> has_link;
-    std::vector<LinkIndex> links;
+    std::vector<LinkIndex> links{};
     std::uint32_t gates_of_dead = 0;
     bool is_marked(NodeIndex node) const { return node < nodes.size() && nodes[node]; }
   };

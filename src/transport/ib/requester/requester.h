@@ -52,6 +52,8 @@ class Requester {
   void configure(const RequesterConfig& config);
   /// Attributes that may change while it runs (RTS to RTS, SQD): see the table of modify_qp.
   const RequesterConfig& config() const { return config_; }
+  /// Of packets from now on.
+  void set_pkey(PKey pkey) { config_.pkey = pkey; }
 
   bool full() const { return tail_slot_ - done_slot_ == capacity_; }
   /// Number of requests that are posted and not completed.

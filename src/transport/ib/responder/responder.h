@@ -58,6 +58,8 @@ class Responder {
   const ResponderConfig& config() const { return config_; }
   /// Attributes that may change while it runs (modify_qp in RTS and SQD).
   void change(std::uint32_t access, std::uint8_t min_rnr_timer);
+  /// Of packets from now on.
+  void set_pkey(PKey pkey) { config_.pkey = pkey; }
 
   void on_packet(const wire::Packet& packet, ReceiveSource& receives,
                  const region::RegionTable& regions, ResponderEffects& out);

@@ -1,4 +1,4 @@
-#include "arena/path_record.h"
+#include "arena/flat_path.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ GlobalRoute route() {
       .destination = gid_of(peer(0)), .flow_label = 0x12345, .traffic_class = 6, .hop_limit = 9};
 }
 
-TEST(PathRecord, HoldsEachKindOfPath) {
+TEST(FlatPath, HoldsEachKindOfPath) {
   const Path paths[] = {
       RoceV2Path{peer(49'152), route()},
       RoceV2Path{SocketAddress::parse("2001:db8::1", kRocePort).value(),
@@ -22,23 +22,25 @@ TEST(PathRecord, HoldsEachKindOfPath) {
       InfinibandPath{Lid{5}, Lid{0x13}, 3, 7, std::nullopt},
       InfinibandPath{Lid{0xbfff}, Lid{1}, 0, 0, route()}};
   for (const Path& path : paths) {
-    const auto back = path_of(record_of(path));
+    const auto back = path_of(flat_path_of(path));
     ASSERT_TRUE(back) << path_text(path);
     EXPECT_TRUE(*back == path) << path_text(path) << ", " << path_text(*back);
   }
 }
 
-TEST(PathRecord, ALinkLocalDestinationHasItsScope) {
-  const auto address = SocketAddress::parse("fe80::1%2", kRocePort).value();
-  EXPECT_EQ(address_of(path_of(record_of(roce_path(address))).value()), address);
+TEST(FlatPath, ALinkLocalDestinationIsItself) {
+  for (const char* const text : {"fe80::1%2", "fe80::aff:fe00:2%3"}) {  // The GID of 10.0.0.2, too.
+    const auto address = SocketAddress::parse(text, kRocePort).value();
+    EXPECT_EQ(address_of(path_of(flat_path_of(roce_path(address))).value()), address);
+  }
 }
 
-TEST(PathRecord, WhatIsNoPathIsRefused) {
+TEST(FlatPath, WhatIsNoPathIsRefused) {
   EXPECT_FALSE(path_of({}));
-  PathRecord record = record_of(StreamPath{peer(1)});
+  FlatPath record = flat_path_of(StreamPath{peer(1)});
   record.kind = static_cast<PathKind>(0xee);
   EXPECT_FALSE(path_of(record));
-  record = record_of(RoceV2Path{peer(1), {}});
+  record = flat_path_of(RoceV2Path{peer(1), {}});
   record.destination = {};
   EXPECT_FALSE(path_of(record));
 }

@@ -1,4 +1,4 @@
-#include "arena/path_record.h"
+#include "arena/flat_path.h"
 
 #include <cerrno>
 
@@ -7,26 +7,34 @@
 namespace verbatim::arena {
 namespace {
 
-void set_address(PathRecord& record, const SocketAddress& address) {
+void set_address(FlatPath& record, const SocketAddress& address) {
   record.destination = gid_of(address);
   record.scope_id = address.scope_id();
   record.port = address.port();
 }
 
-void set_route(PathRecord& record, const GlobalRoute& grh) {
+SocketAddress address_of(const FlatPath& record) {
+  const auto& b = record.destination.bytes;
+  if (!record.destination.is_ipv4_mapped()) {
+    return SocketAddress::ipv6(b, record.port, record.scope_id);
+  }
+  return SocketAddress::ipv4({b[12], b[13], b[14], b[15]}, record.port);
+}
+
+void set_route(FlatPath& record, const GlobalRoute& grh) {
   record.flow_label = grh.flow_label;
   record.traffic_class = grh.traffic_class;
   record.hop_limit = grh.hop_limit;
 }
 
-GlobalRoute route_of(const PathRecord& record) {
+GlobalRoute route_of(const FlatPath& record) {
   return {.destination = record.destination,
           .flow_label = record.flow_label,
           .traffic_class = record.traffic_class,
           .hop_limit = record.hop_limit};
 }
 
-InfinibandPath infiniband_path_of(const PathRecord& record) {
+InfinibandPath infiniband_path_of(const FlatPath& record) {
   InfinibandPath path{.dlid = Lid{record.dlid},
                       .slid = Lid{record.slid},
                       .service_level = record.service_level,
@@ -46,8 +54,8 @@ PathKind kind_of(const Path& path) {
                     path);
 }
 
-PathRecord record_of(const Path& path) {
-  PathRecord record{.kind = kind_of(path)};
+FlatPath flat_path_of(const Path& path) {
+  FlatPath record{.kind = kind_of(path)};
   std::visit(Overloaded{[&](const InfinibandPath& infiniband) {
                           record.dlid = static_cast<std::uint16_t>(infiniband.dlid);
                           record.slid = static_cast<std::uint16_t>(infiniband.slid);
@@ -68,11 +76,10 @@ PathRecord record_of(const Path& path) {
   return record;
 }
 
-Result<Path> path_of(const PathRecord& record) {
+Result<Path> path_of(const FlatPath& record) {
   if (record.kind == PathKind::infiniband) return infiniband_path_of(record);
-  const auto resolved = resolve_gid(record.destination, record.scope_id);
-  if (!resolved) return std::unexpected(resolved.error());
-  const SocketAddress address = resolved->with_port(record.port);
+  if (record.destination.is_zero()) return refuse(EINVAL, "the record holds no destination");
+  const SocketAddress address = address_of(record);
   switch (record.kind) {
     case PathKind::roce_v1:
       return RoceV1Path{address, route_of(record)};

@@ -24,7 +24,7 @@ struct PeerName {
 
 /// A Path without pointers and variants, for shared memory. Its source is the address or the GID
 /// that the record beside it names.
-struct PathRecord {
+struct FlatPath {
   Gid destination;             // RoCE and iWARP: of the address. InfiniBand: of the GRH.
   std::uint32_t scope_id = 0;  // Of a link-local destination.
   std::uint32_t flow_label = 0;
@@ -38,10 +38,10 @@ struct PathRecord {
   std::uint8_t service_level = 0;
   std::uint8_t static_rate = 0;
 };
-static_assert(std::is_standard_layout_v<PathRecord> && sizeof(PathRecord) == 36);
+static_assert(std::is_standard_layout_v<FlatPath> && sizeof(FlatPath) == 36);
 
-PathRecord record_of(const Path& path);
-/// EINVAL if the record has no kind or its destination is no address: another program wrote it.
-Result<Path> path_of(const PathRecord& record);
+FlatPath flat_path_of(const Path& path);
+/// EINVAL if the record has no kind or no destination: another program wrote it.
+Result<Path> path_of(const FlatPath& record);
 
 }  // namespace verbatim::arena

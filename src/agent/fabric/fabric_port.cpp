@@ -1,0 +1,99 @@
+#include "agent/fabric/fabric_port.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "wire/mad/cm_message.h"
+
+namespace verbatim::agent {
+namespace {
+
+namespace protocol = fabric::protocol;
+
+/// Of one call of `receive`: programs wait for their turn meanwhile.
+constexpr int kDatagramsPerTurn = 64;
+
+protocol::MadAddress address_of(const InfinibandPath& path) {
+  protocol::MadAddress to{.qpn = wire::kManagementQpn.value(),
+                          .qkey = raw(wire::kManagementQKey),
+                          .lid = raw(path.dlid),
+                          .service_level = path.service_level,
+                          .path_bits = static_cast<std::uint8_t>(raw(path.slid) & 0x7f)};
+  if (path.grh) {
+    to.has_grh = 1;
+    to.gid = path.grh->destination.bytes;
+    to.flow_label = path.grh->flow_label;
+    to.hop_limit = path.grh->hop_limit;
+    to.traffic_class = path.grh->traffic_class;
+  }
+  return to;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FabricPort>> FabricPort::create(const FabricHost& host, OnMad on_mad) {
+  auto connection = host.open_port();
+  if (!connection) return std::unexpected(connection.error());
+  const protocol::RegisterAgent wanted{
+      .management_class = raw(wire::MadClass::communication_management),
+      .class_version = wire::kCmClassVersion,
+      .methods = {std::uint64_t{1} << raw(wire::MadMethod::send), 0}};
+  const auto registered = protocol::ask_beside<protocol::Registered>(connection->get(), wanted);
+  if (!registered) return std::unexpected(registered.error());
+  return std::unique_ptr<FabricPort>(
+      new FabricPort(host, std::move(*connection), registered->agent, std::move(on_mad)));
+}
+
+/// The way back to the sender.
+InfinibandPath FabricPort::path_to(const protocol::MadAddress& from) const {
+  const arena::InfinibandPort port = host_.network().infiniband;
+  InfinibandPath path{.dlid = Lid{from.lid},
+                      .slid = Lid{static_cast<std::uint16_t>(raw(port.lid) | from.path_bits)},
+                      .service_level = from.service_level};
+  if (from.has_grh != 0) {
+    path.grh = {.source = arena::gid_of(port),
+                .destination = {from.gid},
+                .flow_label = from.flow_label,
+                .traffic_class = from.traffic_class,
+                .hop_limit = from.hop_limit};
+  }
+  return path;
+}
+
+void FabricPort::receive() {
+  for (int taken = 0; taken < kDatagramsPerTurn; ++taken) {
+    const auto incoming = receiver_.receive(connection_.get(), MSG_DONTWAIT);
+    if (!incoming) return;  // An end of the fabric is seen by who watches the host.
+    const auto message = protocol::decode_mad(incoming->bytes, protocol::MessageType::received_mad);
+    if (!message || message->inline_bytes.size() != wire::kMadBytes) continue;
+    const protocol::MadRecord& record = message->record;
+    if (record.status != 0) {
+      log(LogLevel::info, "a datagram of the communication manager cannot be sent: {}",
+          std::strerror(static_cast<int>(record.status)));
+      continue;
+    }
+    on_mad_({.peer = path_to(record.address),
+             .source_qpn = Qpn{record.address.qpn},
+             .pkey_index = record.address.pkey_index,
+             .bytes = message->inline_bytes.first<wire::kMadBytes>()});
+  }
+}
+
+void FabricPort::send(std::uint32_t, const Path& path, wire::MadSpan mad) {
+  const auto* const to = std::get_if<InfinibandPath>(&path);
+  if (to == nullptr) return log(LogLevel::warn, "no way over InfiniBand: {}", path_text(path));
+  const protocol::SentMad message{.record = {.agent = agent_,
+                                             .length = static_cast<std::uint32_t>(mad.size()),
+                                             .address = address_of(*to)}};
+  const auto sent = protocol::send_mad(connection_.get(), message, mad, MSG_DONTWAIT);
+  if (!sent) log(LogLevel::info, "a datagram of queue pair 1 is lost: {}", sent.error().text);
+}
+
+Result<void> FabricPort::add(const SocketAddress&, int) {
+  return refuse(EOPNOTSUPP, "a host of a fabric has one address");
+}
+
+}  // namespace verbatim::agent

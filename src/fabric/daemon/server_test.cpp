@@ -1,0 +1,110 @@
+#include "fabric/daemon/server.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "fabric/topology/read.h"
+
+namespace verbatim::fabric {
+namespace {
+
+constexpr std::string_view kTwoHosts = R"(
+Switch 4 "S"
+[1] "H1"[1]
+[2] "H2"[1]
+
+Hca 1 "H1"
+[1] "S"[1]
+
+Hca 1 "H2"
+[1] "S"[2]
+)";
+
+protocol::HostName host(std::string_view name) {
+  protocol::HostName text;
+  protocol::put_text(text, name);
+  return text;
+}
+
+/// A daemon in a thread, with a runtime folder of its own.
+class FabricServer : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = testing::TempDir() + "fabric-server-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    setenv("XDG_RUNTIME_DIR", folder.c_str(), 1);
+    auto created = Server::create({.name = "test", .topology = read_topology(kTwoHosts).topology});
+    ASSERT_TRUE(created) << created.error().text;
+    server_ = std::move(*created);
+    daemon_ = std::thread([this] { server_->run(); });
+  }
+  void TearDown() override {
+    if (daemon_.joinable()) {
+      EXPECT_TRUE(protocol::send(connect().get(), protocol::StopRequest{}));
+      daemon_.join();
+    }
+    server_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  static UniqueFd connect() {
+    auto connection = protocol::FabricFolder::of("test")->connect();
+    EXPECT_TRUE(connection) << connection.error().text;
+    return std::move(*connection);
+  }
+
+ private:
+  std::string folder_;
+  std::unique_ptr<Server> server_;
+  std::thread daemon_;
+};
+
+TEST_F(FabricServer, WatcherIsToldOfEachChange) {
+  const UniqueFd connection = connect();
+  auto facts = protocol::ask<protocol::HostDescription>(connection.get(),
+                                                        protocol::WatchHost{.host = host("H1")});
+  ASSERT_TRUE(facts) << facts.error().text;
+  constexpr std::uint8_t kInitialize = 2;  // Of PortState, when the link has trained.
+  while (facts && facts->ports[0].state != kInitialize) {
+    facts = protocol::await<protocol::HostDescription>(connection.get());
+  }
+  ASSERT_TRUE(facts) << facts.error().text;
+  EXPECT_EQ(facts->ports[0].physical_state, 5);
+  EXPECT_EQ(facts->ports[0].width, 2);
+}
+
+TEST_F(FabricServer, ConnectionWatchesOneHost) {
+  const UniqueFd connection = connect();
+  EXPECT_EQ(protocol::ask<protocol::HostDescription>(connection.get(),
+                                                     protocol::WatchHost{.host = host("H9")})
+                .error()
+                .code,
+            ENODEV);
+  const protocol::WatchHost wanted{.host = host("H2")};
+  const auto facts = protocol::ask<protocol::HostDescription>(connection.get(), wanted);
+  ASSERT_TRUE(facts) << facts.error().text;
+  auto again = protocol::ask<protocol::HostDescription>(connection.get(), wanted);
+  while (again) again = protocol::await<protocol::HostDescription>(connection.get());
+  EXPECT_EQ(again.error().code, EPROTO);
+}
+
+TEST_F(FabricServer, AddressLeadsToTheGidOfItsHost) {
+  const UniqueFd connection = connect();
+  const auto facts = protocol::ask<protocol::HostDescription>(
+      connection.get(), protocol::HostRequest{.host = host("H2")});
+  ASSERT_TRUE(facts) << facts.error().text;
+  const auto found = protocol::ask<protocol::HostGid>(
+      connection.get(), protocol::GidRequest{.address = facts->address});
+  ASSERT_TRUE(found) << found.error().text;
+  EXPECT_EQ(load_be<std::uint64_t>(std::as_bytes(std::span(found->gid)).data() + 8),
+            facts->ports[0].guid);
+  const auto nobodys = protocol::ask<protocol::HostGid>(
+      connection.get(), protocol::GidRequest{.address = {127, 0, 0, 1}});
+  EXPECT_EQ(nobodys.error().code, EHOSTUNREACH);
+}
+
+}  // namespace
+}  // namespace verbatim::fabric
