@@ -27,8 +27,8 @@ namespace {
 constexpr std::size_t kCacheLineBytes = 64;
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kSmallChunkBytes = 64 << 10;
-/// The mapping becomes accessible in steps: a program that calls mlockall() makes all of it
-/// resident that is.
+/// The mapping becomes accessible in steps: in a program that calls mlockall(), all accessible
+/// memory becomes resident.
 constexpr std::uint64_t kAccessStepBytes = 16 << 20;
 
 static_assert(std::is_standard_layout_v<ArenaHeader>);
@@ -39,8 +39,8 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-/// Small blocks in steps of a cache line; from a page on powers of two: pages that nobody touches
-/// cost nothing, and few sizes mean that freed blocks fit again.
+/// Small blocks are rounded up to a cache line; from a page on to a power of two: untouched pages
+/// cost nothing, and with few sizes freed blocks fit again.
 constexpr std::size_t block_bytes_of(std::size_t bytes) {
   const std::size_t lines = round_up(std::max<std::size_t>(bytes, 1), kCacheLineBytes);
   return lines < kPageBytes ? lines : std::bit_ceil(lines);
@@ -56,7 +56,7 @@ Result<std::byte*> map_file(int fd) {
   if (base == MAP_FAILED) {
     return refuse_errno("mapping 64 GiB of address space (is ulimit -v set?)");
   }
-  // A core dump would read every page of the mapping and thereby fill it with 64 GiB of zeroes.
+  // A core dump would read every page of the mapping and so fill it with 64 GiB of zeroes.
   if (madvise(base, kArenaBytes, MADV_DONTFORK) != 0 ||
       madvise(base, kArenaBytes, MADV_DONTDUMP) != 0) {
     auto refused = refuse_errno("madvise");
@@ -83,7 +83,7 @@ Result<std::unique_ptr<Arena>> Arena::create() {
   if (!secret) return std::unexpected(secret.error());
   std::unique_ptr<Arena> arena(new Arena);
   arena->process_id_ = getpid();
-  // This may be a forked child, with an arena of its own. Its parent's token has another number.
+  // This may be a forked child with its own arena; its parent's token has another number.
   if (process_id_of(own_process_token()) != static_cast<std::uint32_t>(getpid())) {
     renew_own_process_token();
   }
@@ -107,8 +107,7 @@ Result<std::unique_ptr<Arena>> Arena::create() {
   return arena;
 }
 
-/// Only the header is touched: records and entries are zeroed memory, which is what they are when
-/// unused.
+/// Writes only the header: records and entries are zeroed memory, which means "unused".
 void Arena::lay_out(std::uint64_t secret) {
   auto* const header = new (base_) ArenaHeader;
   header->process_token = own_process_token();
@@ -131,7 +130,7 @@ std::uint64_t own_pid_namespace() {
 }
 
 Arena::~Arena() {
-  // In a forked child something else may be mapped there.
+  // In a forked child other memory may be mapped there.
   if (base_ != nullptr && is_ours()) munmap(base_, kArenaBytes);
 }
 
@@ -142,7 +141,7 @@ void Arena::abandon_in_child() {
   void* const zeroes =
       mmap(base_, kArenaBytes, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  // Kernels before 4.17 take the address as a hint only; the arena stays a hole then.
+  // Kernels before 4.17 treat the address as a hint; the arena then stays unmapped.
   if (zeroes != MAP_FAILED && zeroes != base_) munmap(zeroes, kArenaBytes);
 }
 

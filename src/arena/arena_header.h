@@ -13,21 +13,23 @@
 #include "observe/fault_counters.h"
 #include "region/region_table.h"
 
-/// How an arena is laid out: its header, and where what it holds lies.
+/// Layout of an arena: its header, and the offsets of its tables.
 namespace verbatim::arena {
 
 inline constexpr std::uint32_t kProgramQueuePairsMax = 1 << 14;
-inline constexpr std::uint32_t kProxyTargetsMax = 1 << 10;  // XRC targets of other programs.
-/// By local number: the program's own, then its guests.
+// For XRC targets and importers of other processes.
+inline constexpr std::uint32_t kProxyTargetsMax = 1 << 10;
+/// By local number: first the program's own targets, then proxy targets.
 inline constexpr std::uint32_t kTargetsMax = kProgramQueuePairsMax + kProxyTargetsMax;
 inline constexpr std::uint32_t kRegionsMax = 1 << 20;
-inline constexpr std::uint32_t kAttachedPeersMax = 1 << 10;  // Programs that watch out for one.
+// Processes that may have one arena mapped and be watched.
+inline constexpr std::uint32_t kAttachedPeersMax = 1 << 10;
 inline constexpr std::uint64_t kArenaBytes = std::uint64_t{64} << 30;  // Of address space.
 
 struct DirectTarget;
 struct XrcQueue;
 
-/// A bit for each local number.
+/// One bit for each local number.
 using LocalNumberBitmap = std::array<std::atomic<std::uint64_t>, kTargetsMax / 64>;
 
 struct ArenaHeader {
@@ -36,26 +38,29 @@ struct ArenaHeader {
   std::uint64_t magic = kMagic;
   std::uint32_t version = kVersion;
   ProcessToken process_token = 0;
-  std::uint64_t pid_namespace = 0;  // Its inode.
-  std::uint64_t base_address = 0;   // Where the owner has this header.
-  Liveness liveness;                // Of the background thread: of the program.
+  std::uint64_t pid_namespace = 0;  // The namespace's inode.
+  std::uint64_t base_address = 0;   // The header's address in the owner.
+  Liveness liveness;  // Held by the background thread: shows peers whether the process has ended.
   observe::PortCounters port_counters;
   observe::FaultCounters fault_counters;
   region::RegionTableHeader region_header;
-  Offset<QueuePairRecord> queue_pairs;  // kProgramQueuePairsMax of them, by local number.
-  Offset<region::RegionEntry> regions;  // kRegionsMax of them.
-  Offset<DirectTarget> targets;         // kTargetsMax of them, by local number.
-  Offset<XrcQueue> xrc_queues;          // kProgramQueuePairsMax of them, by local number.
+  Offset<QueuePairRecord> queue_pairs;  // kProgramQueuePairsMax records, by local number.
+  Offset<region::RegionEntry> regions;  // kRegionsMax entries.
+  Offset<DirectTarget> targets;         // kTargetsMax targets, by local number.
+  Offset<XrcQueue> xrc_queues;          // kProgramQueuePairsMax queues, by local number.
   Offset<ConnectionRecord> connections;
-  std::atomic<std::uint32_t> connection_count{0};  // Records that may be in use, the first ones.
-  std::atomic<std::uint32_t> proxy_count{0};       // Guests that may be in use, the first ones.
-  LocalNumberBitmap notified_targets{};            // Targets that have news.
-  LocalNumberBitmap notified_srqs{};               // XRC queues that have.
-  /// Who has mapped this arena, for its owner to hear of their ends: they may end in the middle of
-  /// something. 0: free; where all are taken, one more says nothing.
+  // Only this many records, from the first, may be in use.
+  std::atomic<std::uint32_t> connection_count{0};
+  // Only this many proxy targets, from the first, may be in use.
+  std::atomic<std::uint32_t> proxy_count{0};
+  LocalNumberBitmap notified_targets{};  // Bitmap of targets with pending notifications.
+  LocalNumberBitmap notified_srqs{};     // The same for XRC receive queues.
+  /// Processes that have mapped this arena. The owner watches each with a pidfd, since it may be
+  /// killed while it holds a lock here. 0: free entry. If the table is full, a further process is
+  /// not watched.
   std::array<std::atomic<ProcessToken>, kAttachedPeersMax> attached_peers{};
-  std::atomic<bool> has_new_attached_peers{
-      false};  // Set after the visitor's place, before the doorbell.
+  // Set after the entry in attached_peers, before the doorbell.
+  std::atomic<bool> has_new_attached_peers{false};
 };
 
 }  // namespace verbatim::arena

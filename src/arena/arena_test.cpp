@@ -105,7 +105,7 @@ TEST_F(ArenaTest, FullArenaIsEnomemUntilSomethingIsFreed) {
     bytes(*block, kSize).back() = std::byte{1};
     blocks.push_back(*block);
   }
-  EXPECT_EQ(blocks.size(), 7U);  // The eighth would need the place of the tables.
+  EXPECT_EQ(blocks.size(), 7U);  // The eighth would overlap the tables.
   EXPECT_EQ(arena_->allocate(kSize).error().code, ENOMEM);
   arena_->free(blocks.back(), kSize);
   const auto again = arena_->allocate(kSize);
@@ -125,7 +125,7 @@ TEST_F(ArenaTest, PeersMapTheSameBytesAndCannotCutThemOff) {
   EXPECT_EQ(errno, EPERM);
 }
 
-/// What a forked child finds; 0 when all is as it should be.
+/// Checks the arena in a forked child; returns 0 if all is as expected.
 int look_from_child(std::unique_ptr<Arena>& arena, Offset<std::byte> block) {
   unsigned char resident = 0;
   if (mincore(arena->at(block), 4096, &resident) == 0 || errno != ENOMEM) return 1;

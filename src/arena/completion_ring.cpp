@@ -2,7 +2,7 @@
 
 namespace verbatim::arena {
 
-/// Whether entry `number` has a place; `room_until` is as far as the consumer has come.
+/// Returns true if entry `number` fits; updates `room_until` from `consumed`. Requires `lock`.
 bool CompletionRing::make_room(std::uint64_t number) {
   room_until = consumed.load(std::memory_order_acquire) + capacity;
   if (number < room_until) return true;

@@ -13,7 +13,7 @@
 
 namespace verbatim::arena {
 
-/// What an entry says was completed, with the values of `enum ibv_wc_opcode`.
+/// The operation that a completion is for, with the values of `enum ibv_wc_opcode`.
 enum class CompletionOpcode : std::uint8_t {
   send = 0,
   write = 1,
@@ -30,7 +30,7 @@ enum class CompletionOpcode : std::uint8_t {
   tag_removed = 131,
   tags_synchronized = 132,
   tagged_receive = 133,    // Of a message with a tag, whether it matched or not.
-  untagged_receive = 134,  // Of one without, in a tag matching queue.
+  untagged_receive = 134,  // Of a message without a tag, in a tag matching queue.
 };
 
 /// Bits of Completion::flags, with the values of `enum ibv_wc_flags`.
@@ -42,7 +42,7 @@ inline constexpr std::uint32_t kCompletionTagsMustSynchronize = 16;
 inline constexpr std::uint32_t kCompletionTagMatch = 32;
 inline constexpr std::uint32_t kCompletionTagDataValid = 64;
 
-/// An entry as it lies in the shared arena.
+/// An entry in the shared arena.
 struct Completion {
   std::uint64_t wr_id = 0;
   CompletionStatus status{};
@@ -51,7 +51,7 @@ struct Completion {
   std::uint8_t path_bits = 0;  // InfiniBand datagrams: of the LID that they came to.
   std::uint32_t vendor_error = 0;
   std::uint32_t byte_count = 0;
-  /// Network byte order. Or the key that the peer has invalidated; raw packets: the flow rule's
+  /// In network byte order. Or the key that the peer has invalidated; raw packets: the flow rule's
   /// tag.
   std::uint32_t immediate = 0;
   std::uint32_t qpn = 0;
@@ -62,13 +62,14 @@ struct Completion {
   std::uint64_t timestamp = 0;   // TimeNs of the push, in queues whose programs ask for it.
   std::uint64_t tag = 0;         // Of a message that matched, as is `tag_context`.
   std::uint32_t tag_context = 0;
-  /// The entry is there when it names the lap in which the consumer comes by (`generation_of`; 0:
-  /// it never was). Release by the producer, so that one cache line tells the consumer all.
+  /// Generation of the entry. The entry is valid if this equals generation_of(consumer position);
+  /// 0: never written. The producer stores it last, with release order, so that a consumer polls
+  /// one cache line (as the owner bit of a hardware CQE).
   std::uint32_t generation = 0;
 
-  /// All but the lap, at which a consumer may be looking, and the timestamp. Field by field: who
-  /// has just written small pieces waits for the store buffer when it reads them in large ones, and
-  /// there the payload comes first, whose line another processor has.
+  /// Copies all fields but `generation` (a consumer may be polling it) and `timestamp`. Field by
+  /// field: a wide load from fields that were just stored one by one waits for the store buffer,
+  /// behind the payload's stores.
   VERBATIM_ALWAYS_INLINE void take(const Completion& other) {
     wr_id = other.wr_id;
     status = other.status;
@@ -89,38 +90,41 @@ struct Completion {
 };
 static_assert(sizeof(Completion) == 64);
 
-/// The ring in the arena. Producers (any process) take `lock`, consumers `taking`; each side has
-/// lines of its own, so that neither waits for the other's. Who is killed leaves the ring as before
-/// or as after: an entry counts when `produced` says so, and the next who has the lock does what is
-/// missing then (`finish_last`): its lap, the end of the receive request that it completes, and
-/// what it means for the channel.
+/// Completion ring in the arena. Producers (of any process) hold `lock`, consumers hold `taking`;
+/// each side's fields have cache lines of their own. An entry exists once `produced` counts it. If
+/// its producer is killed after that, the next holder of `lock` publishes the entry
+/// (`finish_last`): stores its `generation`, clears the flag of the receive that it completes, and
+/// triggers the channel event if one is due.
 struct CompletionRing {
-  // Of producers.
+  // Fields of producers.
   alignas(64) SpinLock lock;
   std::uint32_t capacity = 0;              // A power of two. Changes under both locks.
-  std::atomic<std::uint64_t> produced{0};  // After the entry is written, before its lap.
-  std::atomic<std::uint64_t> finished{0};  // Entries of which all is done: `produced`, or one less.
-  std::uint64_t room_until = 0;            // `produced` may grow so far; more has to be looked at.
-  /// `telling`: an entry has answered, and the channel does not know yet.
+  std::atomic<std::uint64_t> produced{0};  // Stored after the entry, before its generation.
+  std::atomic<std::uint64_t> finished{0};  // Published entries: `produced`, or one less.
+  // `produced` may reach this value; beyond it `make_room` reads `consumed` again.
+  std::uint64_t room_until = 0;
+  /// `notifying`: an entry has triggered an event that is not yet pushed to the channel.
   enum Armed : std::uint32_t { not_armed, solicited_only, any, notifying };
   std::atomic<std::uint32_t> armed{not_armed};
-  // From `lost_entry` on an entry found no room: the queue is in error for good.
+  // From `lost_entry` on, an entry was lost because the ring was full: the queue stays in error.
   enum Overrun : std::uint32_t { no_overrun, lost_entry, reported };
   std::atomic<std::uint32_t> overrun{no_overrun};
   Offset<Completion> entries;  // Changes under both locks.
-  bool timestamps = false;     // Constant, as is the next.
+  bool timestamps = false;     // Constant, like the next field.
   bool ignores_overrun = false;
-  std::atomic<bool> is_solicited{false};    // The entry that is being added.
-  std::atomic<std::uint64_t> completes{0};  // The flag's offset, of the receive that it ends.
-  // Of consumers.
-  alignas(64) SpinLock taking;  // After `lock`, where both are taken.
+  std::atomic<bool> is_solicited{false};  // Of the entry that is being added.
+  // Offset in the arena of the `holds_receive` flag that the entry clears; 0: none.
+  std::atomic<std::uint64_t> completes{0};
+  // Fields of consumers.
+  alignas(64) SpinLock taking;  // Taken after `lock` if both are taken.
   std::atomic<std::uint64_t> consumed{0};
 
-  /// The number of the first entry of the next lap: never that of the lap before.
+  /// Returns the number of the first entry of the next round through the ring, which differs from
+  /// that of the round before.
   static std::uint32_t generation_of(std::uint64_t number, std::uint64_t capacity) {
     return static_cast<std::uint32_t>((number | (capacity - 1)) + 1);
   }
-  /// Under `lock`: what a producer that was killed had added is there.
+  /// Publishes the last entry if its producer was killed. Requires `lock`.
   void finish_last(std::byte* arena) {
     const std::uint64_t end = produced.load(std::memory_order_relaxed);
     if (finished.load(std::memory_order_relaxed) != end) recover(arena, end);
@@ -131,13 +135,13 @@ struct CompletionRing {
   }
 
   enum class Added : std::uint8_t { no_event, event_due, overrun_now };
-  /// Adds an entry; `arena` is where the ring's arena is mapped. What armed the ring is answered by
-  /// it: the caller tells the channel. `overrun_now`: there is no room, or there once was none.
-  /// `holds`, in the arena too, of the receive request that ends with the entry: it is false in the
-  /// very instant in which the entry is there.
+  /// Adds an entry; `arena`: address at which the ring's arena is mapped. The result tells if the
+  /// entry triggers a channel event, which the caller then pushes; and if the ring is full, or was
+  /// overrun before (`overrun_now`: for the first time). `holds` (null, or a flag in the same
+  /// arena) is cleared before the entry becomes valid, also if this process is killed in between.
   Added add(std::byte* arena, const Completion& entry, bool solicited,
             std::atomic<bool>* holds = nullptr);
-  /// The place of the next entry is fetched, to be written soon. A hint.
+  /// Prefetches the next entry for writing: a hint.
   void prefetch_next(std::byte* arena) const {
     const std::uint64_t number = produced.load(std::memory_order_relaxed);
     __builtin_prefetch(arena + entries.value + (number & (capacity - 1)) * sizeof(Completion), 1);
@@ -145,24 +149,25 @@ struct CompletionRing {
 
  private:
   void finish_entry(std::byte* arena, std::uint64_t end);
-  void recover(std::byte* arena, std::uint64_t end);  // `finish_entry`, out of the way of requests.
+  void recover(std::byte* arena, std::uint64_t end);  // `finish_entry`, not inlined.
   bool make_room(std::uint64_t number);
 };
 
-/// Whether an entry answers the request for notification.
+/// Returns true if the entry triggers a channel event: armed for any entry; or armed for solicited
+/// ones, and it is solicited or an error.
 inline bool triggers_event(std::uint32_t armed, CompletionStatus status, bool solicited) {
   if (armed == CompletionRing::not_armed || armed == CompletionRing::notifying) return false;
   return armed == CompletionRing::any || solicited || status != CompletionStatus::success;
 }
 
-/// May be done twice: who does it may be killed as well. Each store is a release, so that they are
-/// seen in this order.
+/// Publishes entry `end - 1`. Idempotent, since this process may be killed here too. All stores are
+/// releases, so they become visible in this order. Requires `lock`.
 VERBATIM_ALWAYS_INLINE void CompletionRing::finish_entry(std::byte* arena, std::uint64_t end) {
   auto& last = reinterpret_cast<Completion*>(arena + entries.value)[(end - 1) & (capacity - 1)];
   if (const std::uint64_t flag = completes.load(std::memory_order_relaxed); flag != 0) {
     reinterpret_cast<std::atomic<bool>*>(arena + flag)->store(false, std::memory_order_release);
   }
-  // Before the consumer may arm again, having seen the entry.
+  // Before the consumer can see the entry and arm again.
   const bool solicited = is_solicited.load(std::memory_order_relaxed);
   if (triggers_event(armed.load(std::memory_order_relaxed), last.status, solicited)) {
     armed.store(notifying, std::memory_order_release);

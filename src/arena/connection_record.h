@@ -8,10 +8,11 @@
 
 namespace verbatim::arena {
 
-inline constexpr std::uint32_t kConnectionsMax = 1 << 14;  // Of the CM, set up or being so.
+// CM connections, established or being set up.
+inline constexpr std::uint32_t kConnectionsMax = 1 << 14;
 
-/// A connection of the CM, for the agent: it says farewell to the peer when the program dies.
-/// Written by its owner, `state` last (and first when it goes).
+/// A CM connection, for the agent: if the program dies, the agent sends the peer a DREQ, or a REJ
+/// if it was being set up. Written by the program; `state` is stored last and cleared first.
 struct alignas(64) ConnectionRecord {
   enum State : std::uint8_t {
     kNone,
@@ -19,8 +20,8 @@ struct alignas(64) ConnectionRecord {
     kEstablished
   };  // Connecting: request or reply sent.
   std::atomic<std::uint8_t> state{kNone};
-  std::uint8_t has_sent_reply = 0;  // Connecting: the passive side.
-  std::uint8_t address = 0;         // Of the node's addresses: where packets leave from.
+  std::uint8_t has_sent_reply = 0;  // While connecting: on the passive side.
+  std::uint8_t address = 0;         // Index of the node's address that packets are sent from.
   std::uint32_t local_id = 0;       // Communication ids.
   std::uint32_t remote_id = 0;
   std::uint32_t remote_qpn = 0;

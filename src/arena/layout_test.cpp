@@ -6,8 +6,8 @@
 #include "arena/arena.h"
 #include "arena/completion_ring.h"
 
-/// Where all that programs share lies. A program of another build may have mapped the same arena:
-/// who changes a row here raises ArenaHeader::kVersion.
+/// The layout of everything that programs share. Programs of another build may map the same arena:
+/// whoever changes a row here must increment ArenaHeader::kVersion.
 namespace verbatim::arena {
 namespace {
 

@@ -4,7 +4,7 @@
 
 namespace verbatim::arena {
 
-/// Where something lies in the arena, in bytes from its start; 0 is nothing.
+/// Location in the arena, in bytes from its start; 0: none.
 template <typename T>
 struct Offset {
   std::uint64_t value = 0;

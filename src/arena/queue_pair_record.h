@@ -23,8 +23,8 @@ enum class QpType : std::uint8_t {
 const char* name_of(QpState state);
 const char* name_of(QpType type);
 
-/// What others may read of one queue pair. Written by its owner; plain values that a reader may see
-/// torn. Two queue pairs share no cache line.
+/// State of one queue pair for readers in other processes. Written by its owner; a reader may see
+/// values of different moments. Two queue pairs share no cache line.
 struct alignas(64) QueuePairRecord {
   std::atomic<std::uint32_t> qpn{0};  // 0: no queue pair here. Published last.
   std::atomic<std::uint32_t> dest_qpn{0};
@@ -32,7 +32,7 @@ struct alignas(64) QueuePairRecord {
   std::atomic<std::uint8_t> state{0};  // As `enum ibv_qp_state`.
   Gid dest_gid;
   observe::QueuePairCounters counters;
-  observe::DirectCounters direct_sent;  // What peers have sent stands in their DirectTarget.
+  observe::DirectCounters direct_sent;  // What peers have sent is in their DirectTarget.
 };
 
 }  // namespace verbatim::arena

@@ -11,12 +11,12 @@ VERBATIM_ALWAYS_INLINE void ReceiveRing::finish_take(std::byte* arena, std::uint
 
 void ReceiveRing::recover(std::byte* arena, std::uint64_t end) { finish_take(arena, end); }
 
-/// What stands here is seen in this order by who comes after a taker that was killed: each store is
-/// a release.
+/// All stores are releases: if this process is killed, the next taker sees them in this order.
 bool ReceiveRing::take(std::byte* arena, ReceiveRequest& out, std::atomic<bool>* holds) {
   const std::lock_guard guard(taking);
   finish_last(arena);
-  if (holds != nullptr && holds->load(std::memory_order_relaxed)) return true;  // It was its own.
+  if (holds != nullptr && holds->load(std::memory_order_relaxed))
+    return true;  // It was this process's own take.
   const std::uint64_t number = taken.load(std::memory_order_relaxed);
   if (posted_seen <= number) {
     posted_seen = posted.load(std::memory_order_acquire);

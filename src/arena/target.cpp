@@ -16,8 +16,8 @@ void recover_target(DirectTarget& target, std::byte* arena) {
   const auto finish = [arena]<typename Ring>(Offset<Ring> ring) {
     if (ring) reinterpret_cast<Ring*>(arena + ring.value)->finish(arena);
   };
-  finish(target.receives);    // A request that it took: now it holds it.
-  finish(target.receive_cq);  // One that it completed: now it does not.
+  finish(target.receives);    // Sets `holds_receive` if the last take was cut off.
+  finish(target.receive_cq);  // Clears it if the last completion was cut off.
 }
 
 }  // namespace verbatim::arena

@@ -12,29 +12,30 @@
 #include "base/types.h"
 #include "observe/counters.h"
 
-/// The direct path (docs/design.md, 4): the processor of whoever asks does the adapter's work.
+/// The direct path (docs/design.md, 4): the requester's CPU executes the request in the responder's
+/// memory.
 namespace verbatim::arena {
 
 struct CompletionRing;
 
-/// What peers tell the owner of a queue pair, or of an XRC queue, whose background thread then does
-/// what only it can.
+/// Notifications from peers to the process that owns a queue pair or an XRC receive queue. Its
+/// background thread handles them.
 enum Notification : std::uint32_t {
-  kReceiveCompleted = 1,    // In a completion queue that was armed.
-  kCompletionsOverrun = 2,  // The receive's completion found no room: the queue pair fails, too.
+  kReceiveCompleted = 1,    // The completion queue was armed.
+  kCompletionsOverrun = 2,  // The receive's completion queue is full: the queue pair fails, too.
   kSrqLimitReached = 4,
   kEstablished = 8,
-  kRequestError = 16,  // The queue pair has failed, by an event of this kind,
+  kRequestError = 16,  // Go to the error state and raise IBV_EVENT_QP_REQ_ERR,
   kAccessError = 32,
-  kFailed = 64,         // or by none: a completion has told it.
+  kFailed = 64,         // or raise no event: a completion reports it.
   kOwnerRequest = 128,  // See OwnerRequest.
 };
 
-/// What a peer asks the owner to do because the peer's processor cannot: to end the binding of a
-/// memory window; an atomic operation on memory that peers do not have; to take a guest target of
-/// the program whose XRC queue has the number `key` (`original` is its local number then). Of who
-/// imports objects: whether there is a protection domain `key`; the key of a region over the device
-/// memory `key`.
+/// A request from a peer to the process that owns the target, for what only the owner can do:
+/// invalidate a memory window; execute an atomic on memory that peers cannot map; allocate a proxy
+/// target at the owner of XRC queue `key` (answer in `original`: the proxy's local number). From
+/// importers: check that protection domain `key` exists; register a region over device memory `key`
+/// (answer: its key).
 struct OwnerRequest {
   enum Kind : std::uint32_t {
     invalidate,
@@ -46,15 +47,16 @@ struct OwnerRequest {
     export_device_memory
   };
   enum State : std::uint32_t { none, asked, done, refused };
-  std::atomic<std::uint32_t> state{none};  // Release by whoever has written what goes with it.
+  // Stored with release order after the fields that belong to it.
+  std::atomic<std::uint32_t> state{none};
   Kind kind{};
   std::uint32_t key = 0;
   std::uint64_t address = 0;
-  std::uint64_t compare_add = 0;  // Or what is written.
+  std::uint64_t compare_add = 0;  // Or the value to write.
   std::uint64_t swap = 0;
   std::uint64_t original = 0;  // The answer.
 
-  /// Asks for what is `wanted`, where nothing is being asked.
+  /// Publishes the request. Requires `state == none` and the target's lock.
   void ask(const OwnerRequest& wanted) {
     kind = wanted.kind;
     key = wanted.key;
@@ -65,26 +67,27 @@ struct OwnerRequest {
   }
 };
 
-/// What a peer needs to be a queue pair's responder, in its owner's arena: one for each queue pair
-/// of the program, by local number.
+/// A queue pair's responder state for peers, in its owner's arena: one for each queue pair of the
+/// program, by local number.
 ///
-/// Whoever acts for the queue pair holds `lock` all the while: a peer that executes a request, the
-/// owner that changes what stands here. It is also what keeps regions alive: who deregisters one
-/// first makes its key invalid, then waits until every such lock has been free once
-/// (`region::RegionTable::visit`). A holder that is killed is found out by who waits; the receive
-/// request in use stands here until it has been completed, and what a holder has left half done in
-/// the rings is finished by the next (`settle`).
+/// `lock` serialises everything done for the queue pair: a peer holds it while it executes a
+/// request, the owner while it changes these fields. It also keeps regions registered:
+/// deregistration clears the key and then waits until each target's lock has been free once
+/// (region::RegionTable::find_locked). A thread that waits for the lock takes it over if the
+/// holder's process is dead. The current receive stays in `receive` until it is completed; the next
+/// holder calls `recover_target` to finish what a killed one left in the rings.
 ///
-/// Behind the program's own lie its guests: each belongs to an XRC target of another program (see
-/// xrc_queue_owners.h), which says here whom requests may serve, and holds only what concerns this
-/// one.
+/// Entries from kProgramQueuePairsMax on are proxy targets (xrc_queue_owners.h). Each belongs to an
+/// XRC target queue pair, or an importer, of another process, which has allocated it; it has a
+/// lock, a current receive, an owner request and notifications, but no connected peer.
 struct alignas(64) DirectTarget {
   SpinLock lock;
-  std::atomic<std::uint32_t> unlocks{0};  // That have ended.
-  observe::DirectCounters received;       // Written by who holds `lock`.
-  std::atomic<std::uint32_t> qpn{0};      // Of a queue pair that takes this path; 0: there is none.
-  // Written by the owner, under `lock`.
-  Qpn peer_qpn;  // Whom it serves; 0: nobody.
+  // Number of unlocks so far: shows that the lock was free once.
+  std::atomic<std::uint32_t> unlocks{0};
+  observe::DirectCounters received;   // Written by the lock holder.
+  std::atomic<std::uint32_t> qpn{0};  // Of a queue pair that uses the direct path; 0: none.
+  // Written by the owner under `lock`.
+  Qpn peer_qpn;  // The connected peer's queue pair number; 0: requests are not served.
   std::uint32_t access = 0;
   PeerName peer_name;
   XrcDomain xrc_domain{};        // Of an XRC target: each request names a queue of it.
@@ -97,27 +100,28 @@ struct alignas(64) DirectTarget {
   /// iWARP: whoever comes by `peer_name`, which only the peer has been told, becomes the one whom
   /// the target serves.
   bool awaits_direct_peer = false;
-  // As well; of an XRC target by who holds `lock`, as the request's queue has it (`enter`).
+  // Written by the owner under `lock`. XRC: written by the current lock holder, from the receive
+  // queue that the request names (`enter`).
   PdNumber pd{};
   PdNumber receive_pd{};
   Offset<ReceiveRing> receives;
   Offset<CompletionRing> receive_cq;
-  SrqNumber receive_srq{};  // None but for XRC.
-  // Written by who holds `lock`.
-  bool established = false;                // A first request has come.
-  std::atomic<bool> holds_receive{false};  // The rings set and clear it.
-  ReceiveRequest receive;                  // Taken and not completed, while it `holds_receive`.
+  SrqNumber receive_srq{};  // XRC only.
+  // Written by the lock holder.
+  bool established = false;                // The first request has arrived.
+  std::atomic<bool> holds_receive{false};  // Set and cleared by the rings.
+  ReceiveRequest receive;                  // Taken and not completed, while `holds_receive`.
   std::atomic<std::uint32_t> notifications{0};
   OwnerRequest owner_request;
 
   bool is_locked() const { return lock.is_locked(); }
-  /// XRC: what follows concerns this queue of the same program. False where it is none of the
-  /// target's domain.
+  /// XRC: selects the receive queue that a request names, of this process. Returns false if it does
+  /// not exist or is in another XRC domain. Requires `lock`.
   bool enter(const XrcQueue& queue, SrqNumber number) {
     if (queue.number.load(std::memory_order_acquire) != raw(number)) return false;
     return queue.domain == xrc_domain && use(queue, number);
   }
-  /// The same of a guest, whose domain is the file's.
+  /// The same for a proxy target: the queue must be in the XRC domain of `file`.
   bool enter(const XrcQueue& queue, SrqNumber number, const XrcFile& file) {
     if (queue.number.load(std::memory_order_acquire) != raw(number)) return false;
     return file.exists() && queue.file == file && use(queue, number);
@@ -138,7 +142,7 @@ struct alignas(64) DirectTarget {
   }
 };
 
-/// Holds a target's lock.
+/// Scope object that holds a target's lock.
 class TargetLock {
  public:
   explicit TargetLock(DirectTarget& target) : target_(target) { target_.lock.lock(); }
@@ -154,11 +158,13 @@ class TargetLock {
   DirectTarget& target_;
 };
 
-/// By who holds the lock: what somebody who was killed had left half done in the rings is finished,
-/// and `holds_receive` is right. `arena` is where the target's arena is mapped.
+/// Completes what a killed lock holder had begun in the receive and completion rings;
+/// `holds_receive` is valid afterwards. `arena` is the address at which the target's arena is
+/// mapped. Requires the target's lock.
 void recover_target(DirectTarget& target, std::byte* arena);
 
-/// Returns when whoever holds the target's lock now has let it go.
+/// Waits until the current holder of the target's lock has released it. Returns at once if it is
+/// free. If the holder was killed, the wait ends too (SpinLock opens the lock).
 void wait_for_target_unlock(DirectTarget& target);
 
 }  // namespace verbatim::arena

@@ -11,11 +11,11 @@ namespace verbatim::arena {
 struct CompletionRing;
 struct ReceiveRing;
 
-/// Number of an XRC domain within its adapter; 0 is none.
+/// Number of an XRC domain within its adapter; 0: none.
 enum class XrcDomain : std::uint32_t {};
 
-/// The file that an XRC domain is made for: by it programs of a node know that they are in the same
-/// one. A domain without a file is its program's alone.
+/// The file of an XRC domain, which identifies the domain to programs of a node. A domain without a
+/// file is private to its program.
 struct XrcFile {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -23,17 +23,17 @@ struct XrcFile {
   friend bool operator==(const XrcFile&, const XrcFile&) = default;
 };
 
-/// What peers need of an XRC shared receive queue, in its owner's arena: one for each such queue of
-/// the program, by local number. Written by the owner while `number` is zero and nobody visits a
-/// target of the program.
+/// State of an XRC shared receive queue for peers, in its owner's arena: one for each queue of the
+/// program, by local number. Written by the owner while `number` is zero and no target of the
+/// program is locked.
 struct alignas(64) XrcQueue {
-  std::atomic<std::uint32_t> number{0};  // 0: there is none. Published last.
+  std::atomic<std::uint32_t> number{0};  // 0: no queue here. Published last.
   XrcDomain domain{};
-  XrcFile file;  // Of the domain.
+  XrcFile file;  // The domain's file.
   PdNumber pd{};
   Offset<ReceiveRing> receives;
   Offset<CompletionRing> cq;
-  std::atomic<std::uint32_t> notifications{0};  // Bits of `News` that concern it.
+  std::atomic<std::uint32_t> notifications{0};  // Bits of `Notification`.
 };
 
 }  // namespace verbatim::arena

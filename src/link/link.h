@@ -17,19 +17,19 @@
 #include "base/types.h"
 #include "wire/net/icrc.h"
 
-/// What carries packets: the only byte I/O of a port (docs/design.md). What is in the packets is
-/// the port's.
+/// Links carry packets: they do all input and output of a port (docs/design.md). The port defines
+/// the packets' content.
 namespace verbatim::link {
 
-/// One next hop below the port: a send socket, a MAC, an output lane. Made and owned by the link,
-/// which never frees it; routes keep it.
+/// A next hop: a send socket, a MAC, an output lane. Created and owned by the link, which never
+/// frees it; routes keep pointers to it.
 class NextHop {
  public:
   NextHop() = default;
   NextHop(const NextHop&) = delete;
   NextHop& operator=(const NextHop&) = delete;
   virtual ~NextHop() = default;
-  /// What packets leave from: RoCE v2's UDP port is one of its own.
+  /// The address that packets are sent from; with RoCE v2 it has the send socket's own UDP port.
   const SocketAddress& local() const { return local_; }
   /// InfiniBand: the virtual lane of the path's service level.
   std::uint8_t lane() const { return lane_; }
@@ -39,23 +39,24 @@ class NextHop {
   std::uint8_t lane_ = 0;
 };
 
-/// Packets that leave together, all but the last `packet_bytes` long (the last may be shorter).
-/// Their bytes are borrowed until `Link::send` returns: a decorator that wants them longer copies.
+/// Packets that are sent together, all but the last `packet_bytes` long (the last may be shorter).
+/// Their bytes are borrowed until `Link::send` returns: a decorator that needs them longer copies
+/// them.
 struct Packets {
   NextHop& to;
   const Path& path;
-  /// By it a decorator that takes a packet out makes the others' ICRCs anew: the kernel numbers the
-  /// datagrams of one call 0, 1, 2... in the IP identification (wire/net/icrc.h).
+  /// A decorator that removes a packet needs this to compute the others' ICRCs again: the kernel
+  /// numbers the datagrams of one call 0, 1, 2... in the IP identification (wire/net/icrc.h).
   const wire::IcrcSeed& seed;
   std::span<const iovec> pieces;
   std::size_t packet_bytes;
   std::uint32_t count;
-  std::uint8_t lane;  // Virtual lane of InfiniBand; 0 elsewhere.
+  std::uint8_t lane;  // InfiniBand's virtual lane; otherwise 0.
 };
 
-/// Packets that came together from one sender, all but the last `packet_bytes` long.
+/// Packets that arrived together from one sender, all but the last `packet_bytes` long.
 struct Received {
-  /// Whose they are and to whom; null where the packets say it themselves (GRH, LRH).
+  /// Source and destination; null if the packets contain them (GRH, LRH).
   const Path* from;
   const Path* to;
   Gid group;  // Zero: unicast.
@@ -63,7 +64,7 @@ struct Received {
   MutableByteSpan bytes;  // Valid during the call.
 };
 
-/// Who takes what a link receives.
+/// Receives packets from a link.
 class Sink {
  public:
   virtual void on_packets(const Received& packets, TimeNs now) = 0;
@@ -85,7 +86,7 @@ struct Properties {
   bool checks_integrity = true;  // Else its bytes cannot be damaged: packets need no ICRC.
 };
 
-/// A link of a port. Decorators derive from it and hold the next one (link/decorators/).
+/// A link of a port. Decorators derive from it and contain the next link (link/decorators/).
 class Link {
  public:
   Link() = default;
@@ -94,8 +95,8 @@ class Link {
   virtual ~Link() = default;
 
   virtual Properties properties() const = 0;
-  /// Where packets for that queue pair leave. Asked at RTR and for address handles; waits for a
-  /// neighbour's answer for `patience` (none: as long as who sends in passing may wait).
+  /// Returns the next hop for packets to that queue pair. Called at RTR and for address handles;
+  /// waits for neighbour discovery for `patience` (none: as long as a sender may wait).
   /// EHOSTUNREACH, ENOBUFS... Any thread.
   virtual Result<NextHop*> next_hop(const Path& path, Qpn destination,
                                     std::optional<TimeNs> patience) = 0;
@@ -103,7 +104,7 @@ class Link {
   /// `Sink::on_room` once there is some, and `descriptors` become readable. A lossy link always
   /// says yes. Any thread.
   virtual bool reserve(std::uint8_t lane, std::uint32_t bytes) = 0;
-  /// A reserved packet that was not made.
+  /// Returns a reservation whose packet was not made.
   virtual void release(std::uint8_t lane, std::uint32_t bytes) = 0;
   /// A packet for which `reserved` bytes were reserved has `bytes`: the rest is free.
   virtual void shrink(std::uint8_t lane, std::uint32_t reserved, std::uint32_t bytes) {
@@ -112,13 +113,13 @@ class Link {
   /// 0, or an errno value: then the packets count as lost. Any thread, under a queue pair's lock:
   /// it never sleeps longer than a full socket buffer lasts.
   virtual int send(const Packets& packets) noexcept = 0;
-  /// Takes what is there, bounded, without blocking. Returns how many calls of `sink` there were.
-  /// One thread at a time (within a turn).
+  /// Receives a bounded number of packets without blocking. Returns the number of calls of `sink`.
+  /// One thread at a time (within a pass).
   virtual std::size_t receive(Sink& sink, TimeNs now) = 0;
-  /// Packets to that multicast group come, too.
+  /// Also receives packets to that multicast group.
   virtual Result<void> join(const Gid& group) = 0;
   virtual void leave(const Gid& group) = 0;
-  /// Non-zero: `receive` has something. Null: only the kernel knows, by `descriptors`.
+  /// Not zero: `receive` would return packets. Null: only the kernel knows, by `descriptors`.
   virtual const std::atomic<std::uint32_t>* has_packets() const = 0;
   /// Readable when something has come, or room for which `reserve` has failed: for the background
   /// thread's epoll. Borrowed.
@@ -128,14 +129,15 @@ class Link {
   virtual bool begin_sleep() { return true; }
 };
 
-/// A link with what is wrapped around it. A decorator is made once a process and is never
-/// destroyed, for a sender may be inside it.
+/// A link with its decorators. A decorator is created once per process and never destroyed, because
+/// a sender may be inside.
 class Stack final {
  public:
   explicit Stack(std::unique_ptr<Link> base) : base_(std::move(base)), top_(base_.get()) {}
   Link& base() const { return *base_; }
   Link& top() const { return *top_.load(std::memory_order_acquire); }
-  /// At the start, or by the thread that hears the agent. `link` outlives the process's senders.
+  /// Called at the start, or by the thread that handles the agent's messages. `link` must outlive
+  /// all senders of the process.
   void set_top(Link& link) { top_.store(&link, std::memory_order_release); }
 
  private:

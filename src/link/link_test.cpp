@@ -21,7 +21,7 @@ SocketAddress address(std::string_view text, std::uint16_t port) {
 
 std::uint32_t loopback_index() { return if_nametoindex("lo"); }
 
-/// What came, for as long as it is looked at.
+/// Copies of the packets that arrived.
 struct Arrived final : Sink {
   struct One {
     Path from, to;
@@ -39,7 +39,7 @@ struct Arrived final : Sink {
   }
 };
 
-/// One node's link, with a port that nobody else has.
+/// A node's link with a unique port.
 struct Node {
   explicit Node(std::string_view ip) {
     const SocketAddress any_port = address(ip, 0);
@@ -50,7 +50,7 @@ struct Node {
     EXPECT_TRUE(link->receive_from(socket.get()));
     links.emplace(std::move(link));
   }
-  /// What comes until as many calls were made, or nothing more does.
+  /// Receives until that many calls were made, or no more arrives.
   std::vector<Arrived::One> receive(std::size_t calls) {
     Arrived arrived;
     pollfd waiting{links->top().descriptors().back(), POLLIN, 0};

@@ -15,14 +15,14 @@ inline std::size_t total_bytes(std::span<const iovec> pieces) {
   return total;
 }
 
-/// Walks through pieces of memory, taking the next bytes as pieces of their own.
+/// Iterates over pieces of memory; takes the next bytes as separate pieces.
 class PieceCursor {
  public:
   explicit PieceCursor(std::span<const iovec> pieces) : pieces_(pieces) {}
   bool at_end() const { return index_ == pieces_.size(); }
 
-  /// The next `bytes` (fewer at the end) as at most `out.size()` pieces; an empty span where more
-  /// pieces would be needed.
+  /// Returns the next `bytes` (fewer at the end) as at most `out.size()` pieces; an empty span if
+  /// more pieces would be needed.
   std::span<const iovec> take(std::size_t bytes, std::span<iovec> out) {
     std::size_t count = 0;
     while (bytes > 0 && !at_end()) {

@@ -10,8 +10,8 @@
 namespace verbatim::port {
 using wire::kIcrcBytes;
 
-/// Every packet takes at most as many pieces and holds as its scatter list has elements, and two
-/// pieces of its own.
+/// A packet uses at most as many pieces and holds as its scatter list has elements, and two more
+/// pieces.
 bool Burst::fits(std::uint32_t packet_bytes) const {
   return !closed_ && packet_bytes <= segment_bytes_ && count_ < kPacketsMax &&
          total_bytes_ + packet_bytes <= link::kSendBytesMax &&
@@ -72,7 +72,7 @@ std::expected<void, region::KeyError> Burst::append(const region::RegionTable& r
                                                     MemoryKey key, std::uint64_t address,
                                                     std::uint32_t length, std::uint32_t rights,
                                                     const region::Accessor& by) {
-  // Packet after packet is mostly of one region: the last hold serves them all.
+  // Most packets are from the same region as the one before, so the last hold serves them, too.
   const bool serves = hold_count_ > 0 && hold_at(hold_count_ - 1).is_of(key, rights, by);
   if (!serves) new (holds_ + hold_count_++ * sizeof(region::CachedHold)) region::CachedHold;
   const auto hold = hold_at(hold_count_ - 1).get(regions, key, address, length, rights, by);
@@ -87,7 +87,7 @@ std::expected<void, region::KeyError> Burst::append(const region::RegionTable& r
 }
 
 std::byte* Burst::room_for_copies() {
-  // What fits into one burst fits behind what was copied for it already.
+  // Copies for one burst fit in the buffer.
   if (copies_ == nullptr) copies_ = std::make_unique_for_overwrite<std::byte[]>(kCopiesBytes);
   return copies_.get() + copied_;
 }
@@ -149,8 +149,7 @@ void Burst::release(std::uint32_t bytes) {
 void Burst::send() {
   if (reserved_bytes_ != 0) release(std::exchange(reserved_bytes_, 0));
   if (count_ > 0) {
-    // A datagram that the kernel does not take counts as lost on the way: time-outs and retries see
-    // to it.
+    // A datagram that the kernel refuses counts as lost; time-outs and retries handle it.
     (void)route_->links->top().send({.to = *route_->next_hop,
                                      .path = route_->path,
                                      .seed = route_->seed,

@@ -20,13 +20,14 @@
 
 namespace verbatim::port {
 
-/// Packets on their way to one peer, gathered so that one system call sends as many as the kernel
-/// segments: all of one size, the last may be shorter. Payload is not copied: it goes to the kernel
-/// from the program's memory, and its regions are held until then; small payloads are copied beside
-/// the headers, which is cheaper than a piece of their own.
+/// Packets to one peer, gathered so that one system call sends as many as the kernel can segment:
+/// all of one size, except that the last may be shorter. Payload is not copied: the kernel reads it
+/// from the program's memory, and its regions are held until then. Small payloads are copied after
+/// the headers, which is cheaper than a separate piece.
 ///
-/// Lives on the stack of one transmission. Use: `begin`, `append` for each piece of the payload,
-/// `end`; or `abandon` instead of `end` when the payload's memory refuses. `flush` at last.
+/// Lives on the stack of one transmission. How to use it: `begin`, `append` for each piece of the
+/// payload, `end`; or `abandon` instead of `end` if the payload's memory is refused. Finally
+/// `flush`.
 class Burst {
  public:
   /// Pieces of one packet's payload: elements of its request's scatter list.
@@ -50,13 +51,13 @@ class Burst {
   }
   /// Starts a packet: sends what is there when this one does not fit behind it.
   void begin(const wire::Headers& headers, std::uint32_t payload_bytes);
-  /// Bytes of a region, which stays held until the burst leaves. An error where the key does not
-  /// serve, or its memory is gone: `abandon` the packet.
+  /// Appends bytes of a region, which is held until the burst is sent. Fails if the key does not
+  /// permit it or the memory is missing: then `abandon` the packet.
   std::expected<void, region::KeyError> append(const region::RegionTable& regions, MemoryKey key,
                                                std::uint64_t address, std::uint32_t length,
                                                std::uint32_t rights, const region::Accessor& by);
   void append_bytes(const std::byte* bytes, std::uint32_t length);
-  /// Bytes that `fill(room)` copies here: false where it refuses.
+  /// Appends bytes that `fill(room)` copies; `fill` returns false to refuse.
   template <typename Fill>
   bool append_filled(std::uint32_t length, Fill fill) {
     std::byte* const at = room_for_copies();
@@ -101,7 +102,7 @@ class Burst {
   std::uint32_t segment_bytes_ = 0;  // Size of the first packet.
   std::uint32_t total_bytes_ = 0;
   std::uint32_t count_ = 0;
-  bool closed_ = false;  // A shorter packet was the last.
+  bool closed_ = false;  // The last packet was a shorter one.
   std::uint64_t packets_ = 0;
   std::uint64_t bytes_ = 0;
 
@@ -112,16 +113,16 @@ class Burst {
   wire::Icrc icrc_{0};
   struct Mark {
     std::size_t pieces = 0, last_length = 0, stored = 0, holds = 0, copied = 0;
-  } mark_;  // What stood before it.
+  } mark_;  // State before the packet.
 
   std::size_t piece_count_ = 0;
   std::size_t stored_ = 0;
   std::size_t hold_count_ = 0;
   std::size_t copied_ = 0;
-  /// Bytes that cannot be sent from where they are, since their memory may go at any moment. Made
-  /// where the first such byte is met: only on-demand regions pay for it.
+  /// A copy of bytes that cannot be sent directly, because their memory may be unmapped at any
+  /// moment. Allocated for the first such byte: only on-demand regions need it.
   std::unique_ptr<std::byte[]> copies_;
-  // Not initialised: a burst of one small packet touches some hundred bytes of them.
+  // Not initialised: a burst of one small packet uses only some hundred bytes of it.
   std::array<iovec, kPiecesMax> pieces_;
   alignas(region::CachedHold) std::byte holds_[kHoldsMax * sizeof(region::CachedHold)];
   std::byte storage_[kStoredBytes];

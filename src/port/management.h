@@ -8,8 +8,8 @@
 
 namespace verbatim::port {
 
-/// A management datagram from queue pair 1 to queue pair 1 (IBA 13.5.1). One that the network does
-/// not take counts as lost; an error where it has no way there.
+/// Sends a management datagram from queue pair 1 to queue pair 1 (IBA 13.5.1). One that the network
+/// refuses counts as lost; an error if there is no route.
 Result<void> send_management(link::Stack& links, const Path& path, Psn psn, wire::MadSpan mad);
 
 }  // namespace verbatim::port

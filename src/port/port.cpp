@@ -17,7 +17,7 @@ void Port::add_gid(const GidEntry& entry, std::unique_ptr<link::Link> link) {
 }
 
 void Port::add_gid(const GidEntry& entry, link::Stack& links) {
-  links_[gids_.size()] = &links;  // Before anybody can name it.
+  links_[gids_.size()] = &links;  // Before any caller can use its index.
   gids_.push_back(entry);
 }
 

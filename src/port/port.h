@@ -27,7 +27,7 @@ namespace verbatim::port {
 
 using arena::GidEntry;
 
-inline constexpr std::size_t kGidsMax = 32;  // As many as PortState has bits.
+inline constexpr std::size_t kGidsMax = 32;  // The number of bits in PortState.
 
 /// InfiniBand: the LIDs that the subnet manager has given the port. Their low `lmc` bits are path
 /// bits: they choose one of several ways to the port (IBA 7.11.1).
@@ -46,9 +46,9 @@ struct LidRange {
 /// What the agent tells of the network behind the port.
 struct PortState {
   std::uint32_t gids = ~0u;  // Bit i: entry i of the GID table is valid.
-  bool is_present = true;    // False: the interface is gone, and the adapter with it.
+  bool is_present = true;    // False: the interface was removed, and with it the adapter.
   bool is_active = true;
-  Mtu active_mtu = Mtu::k4096;  // Changes without an event, as a kernel driver has it.
+  Mtu active_mtu = Mtu::k4096;  // Changes without an event, as in kernel drivers.
 
   bool has_gid(std::size_t index) const { return (gids >> index & 1) != 0; }
   friend bool operator==(const PortState&, const PortState&) = default;

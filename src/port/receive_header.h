@@ -9,14 +9,14 @@
 
 namespace verbatim::port {
 
-/// What stands before the payload where a datagram arrives, whichever way it came: the GRH of its
-/// packet, or 20 unused bytes and an IPv4 header (IBA 11.4.2.1, annex A17.4.5.2).
+/// The bytes before a received datagram's payload, from either path: the GRH of its packet, or 20
+/// unused bytes and an IPv4 header (IBA 11.4.2.1, annex A17.4.5.2).
 struct DatagramHeader {
   DatagramHeader(const wire::IpFlow& flow, bool immediate, std::size_t payload_bytes);
   std::array<std::byte, wire::Grh::kSize> grh;
 };
 
-/// What a datagram on the direct path says of itself beside its request.
+/// Header data of a datagram on the direct path, in addition to its request.
 struct Datagram {
   QKey qkey{};
   const wire::IpFlow& flow;

@@ -11,9 +11,9 @@
 
 namespace verbatim::port {
 
-/// The RoCE link of one of the node's addresses, of the version that its port says. It receives
-/// from `socket` (borrowed), which was made for this address; -1: it only sends. Links that receive
-/// in the same turns share `buffers`. `sockets_max`: as `UdpSender` has it.
+/// Creates the RoCE link of a node's address, with the version that its port says. It receives from
+/// `socket` (borrowed), which was made for this address; -1: it only sends. Links that receive in
+/// the same pass share `buffers`. `sockets_max`: as for `UdpSender`.
 Result<std::unique_ptr<link::Link>> make_roce_link(const SocketAddress& address,
                                                    std::uint32_t interface_index,
                                                    std::shared_ptr<link::UdpReceiver> buffers,

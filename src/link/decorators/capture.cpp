@@ -9,7 +9,7 @@
 namespace verbatim::link {
 namespace {
 
-/// As captures have it: since 1970.
+/// Returns the time since 1970, for captures.
 TimeNs wall_clock_now() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);

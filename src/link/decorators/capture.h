@@ -11,23 +11,23 @@
 
 namespace verbatim::link {
 
-/// Where the captures of all links of a program write. Thread-safe.
+/// The destination of all captures in a program. Thread-safe.
 class CaptureTap {
  public:
-  /// Null: packets are captured no longer.
+  /// Null ends the capture.
   void set_ring(std::unique_ptr<CaptureRing> ring);
   void add(const Packets& packets, Remark remark);
   void add(const Received& packets);
 
  private:
-  std::mutex lock_;  // Guards the ring and what is written there.
+  std::mutex lock_;  // Protects the ring and its content.
   std::unique_ptr<CaptureRing> ring_;
 };
 
-/// Writes each packet that is sent or received into the tap's ring.
+/// Writes each packet that is sent or received to the tap's ring.
 class Capture final : public Decorator, public FaultWitness {
  public:
-  /// Both outlive the decorator.
+  /// Requires that both outlive the decorator.
   Capture(Link& next, CaptureTap& tap) : Decorator(next), tap_(tap) {}
 
   int send(const Packets& packets) noexcept override;

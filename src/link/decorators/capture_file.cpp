@@ -22,7 +22,7 @@ MacAddress mac_of(const Gid& gid) {
   return address ? synthetic_mac(*address) : MacAddress{0x02};
 }
 
-/// The headers that stand before a packet on the wire, and whether its ICRC is right under them.
+/// The reconstructed headers of a packet, and whether its ICRC is right with them.
 struct MadeUp {
   std::array<std::byte, wire::kIpUdpMaxBytes> headers{};
   std::size_t header_bytes = 0;
@@ -35,7 +35,7 @@ MadeUp ethernet(const CapturedPacket& packet, ByteSpan bytes) {
   std::memcpy(made.headers.data(), to.data(), to.size());
   std::memcpy(made.headers.data() + to.size(), from.data(), from.size());
   store_be(made.headers.data() + 2 * to.size(), kRoceV1EtherType);
-  // Ethernet pads short frames: the GRH tells where the packet ends.
+  // Ethernet pads short frames; the GRH has the packet's length.
   std::vector<std::byte> copy(bytes.begin(), bytes.end());
   const auto parsed = wire::decode_grh_packet(copy);
   made.has_right_icrc =
@@ -49,7 +49,8 @@ MadeUp raw_ip(const CapturedPacket& packet, ByteSpan bytes) {
       .udp_length = static_cast<std::uint16_t>(wire::kUdpHeaderBytes + bytes.size()),
       .identification = packet.identification};
   const auto icrc = wire::verify_icrc(wire::IcrcSeed(packet.flow), bytes, packet.identification);
-  // The kernel does not tell the identification of what came: the ICRC does.
+  // The kernel does not show the identification of a received datagram; it is computed from the
+  // ICRC.
   const bool is_own = packet.direction == Direction::send;
   if (icrc && !is_own) headers.identification = *icrc;
   MadeUp made;

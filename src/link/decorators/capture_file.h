@@ -12,16 +12,17 @@
 
 namespace verbatim::link {
 
-/// Makes a pcapng file of packets: link type raw IP for RoCE v2, whose IP and UDP headers it makes
-/// up as the kernel writes them, and Ethernet for RoCE v1. An interface stands in the file from its
-/// first packet on. A value that only gathers bytes: who owns it writes and clears `bytes`.
+/// Builds a pcapng file of packets. RoCE v2 has link type raw IP; its IP and UDP headers are
+/// reconstructed as the kernel writes them. RoCE v1 has link type Ethernet. An interface is added
+/// to the file with its first packet. A value that only gathers bytes: its owner writes and clears
+/// `bytes`.
 class CaptureFile {
  public:
-  /// `name`: of the node.
+  /// `name`: the node's.
   CaptureFile(std::string name, std::string_view application);
 
   void add(const CapturedPacket& packet, ByteSpan bytes);
-  /// At the end: so many packets had no room.
+  /// Called at the end; `dropped`: packets for which the ring had no room.
   void add_statistics(TimeNs time, std::uint64_t packets, std::uint64_t dropped);
 
   std::vector<std::byte>& bytes() { return bytes_; }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kPacketBytesMax = 1 << 17;
 
-/// Stands before each packet's bytes.
+/// Header before each packet's bytes.
 struct Record {
   std::uint32_t bytes = 0;
   CapturedPacket packet;
@@ -103,7 +103,7 @@ void CaptureRing::add(const CapturedPacket& packet, std::span<const iovec> piece
     offset = 0;
     if (bytes == 0) break;
   }
-  // Published whole: a reader never sees half a packet.
+  // Published as a whole: a reader never sees half a packet.
   header.written.store(start + sizeof record + record.bytes, std::memory_order_release);
 }
 

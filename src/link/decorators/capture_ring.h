@@ -17,30 +17,31 @@
 #include "link/decorators/remark.h"
 #include "wire/net/ip.h"
 
-/// What a program's packets wait in until `verbatim capture` has written them: a bounded ring in
-/// shared memory, one a program, with one writer and one reader. Who writes never waits: a packet
-/// that finds no room is counted. A writer that is killed leaves whole packets behind.
+/// A program's captured packets until `verbatim capture` has written them: a bounded ring in shared
+/// memory, one for each program, with one writer and one reader. The writer never waits: a packet
+/// without room is counted. A killed writer leaves whole packets.
 namespace verbatim::link {
 
-/// A packet as it was sent or received, from its BTH (RoCE v1: from its GRH) to its ICRC.
+/// A packet as sent or received, from its BTH (RoCE v1: from its GRH) to its ICRC.
 struct CapturedPacket {
   TimeNs time = 0;  // Since 1970.
   wire::IpFlow flow;
-  std::uint16_t identification = 0;  // IPv4, of a packet that was sent; the kernel hides others'.
+  // IPv4, for sent packets; the kernel hides that of received ones.
+  std::uint16_t identification = 0;
   Direction direction{};
   Remark remark{};
 };
 
-/// How the shared memory begins; the packets lie behind it, from kDataOffset on.
+/// Header of the shared memory; the packets follow from kDataOffset on.
 struct CaptureRingHeader {
   static constexpr std::uint64_t kMagic = 0x76657262'63617031;  // "verbcap1"
   static constexpr std::size_t kDataOffset = 4096;
   std::uint64_t magic = kMagic;
-  std::uint64_t capacity = 0;  // Bytes behind the header.
-  // Bytes since the beginning; each is written by its side alone.
+  std::uint64_t capacity = 0;  // Bytes after the header.
+  // Bytes since the start; only one side writes each.
   alignas(64) std::atomic<std::uint64_t> written{0};
   alignas(64) std::atomic<std::uint64_t> read{0};
-  alignas(64) std::atomic<std::uint64_t> packets{0};  // The dropped ones included.
+  alignas(64) std::atomic<std::uint64_t> packets{0};  // Including dropped ones.
   std::atomic<std::uint64_t> dropped{0};
 };
 
@@ -62,16 +63,16 @@ class CaptureMapping {
   std::size_t bytes_ = 0;
 };
 
-/// The program's side. Its users order their calls.
+/// The program's side. Not thread-safe.
 class CaptureRing {
  public:
   static constexpr std::size_t kCapacity = 32 << 20;
-  /// ENOMEM, EMFILE. Memory is used as packets come.
+  /// Fails with ENOMEM or EMFILE. Memory is used as packets come.
   static Result<std::unique_ptr<CaptureRing>> create(std::size_t capacity = kCapacity);
 
   /// For the reader.
   int fd() const { return fd_.get(); }
-  /// The packet's bytes are `bytes` of `pieces`, from byte `offset` on.
+  /// Adds a packet, whose bytes are `bytes` of `pieces` from byte `offset` on.
   void add(const CapturedPacket& packet, std::span<const iovec> pieces, std::size_t offset,
            std::size_t bytes);
 
@@ -88,11 +89,11 @@ class CaptureRing {
 /// The reader's side.
 class CaptureReader {
  public:
-  /// EPROTO where it is no ring.
+  /// EPROTO if it is no ring.
   static Result<CaptureReader> open(UniqueFd fd);
 
-  /// The next packet and its bytes, valid until the next call. False: there is none, or the rest is
-  /// damaged (`is_damaged`).
+  /// Returns the next packet and its bytes, which are valid until the next call. Returns false if
+  /// there is none, or the rest is damaged (`is_damaged`).
   bool next(CapturedPacket& packet, ByteSpan& bytes);
   bool is_damaged() const { return is_damaged_; }
   std::uint64_t packets() const { return mapping_.header().packets.load(); }

@@ -56,7 +56,7 @@ TEST(CaptureRing, AFullRingDropsAndCountsAndGoesOn) {
   CapturedPacket packet;
   ByteSpan bytes;
   int read = 0;
-  for (int i = 0; i < 20; ++i) {  // Over the ring's end and over again.
+  for (int i = 0; i < 20; ++i) {  // Wraps around several times.
     while (reader.next(packet, bytes)) {
       ++read;
       EXPECT_EQ(bytes.size(), 1'000u);
@@ -107,7 +107,7 @@ TEST(CaptureRing, AReaderTrustsNoProgram) {
   EXPECT_EQ(CaptureReader::open(std::move(unsealed)).error().code, EPROTO);
 }
 
-/// A SEND of four bytes with its ICRC.
+/// Returns a SEND of four bytes with its ICRC.
 Bytes packet_with_icrc(const wire::IpFlow& flow, std::uint16_t identification) {
   Bytes bytes(wire::Bth::kSize + 4 + wire::kIcrcBytes, std::byte{0x55});
   wire::encode_headers(
@@ -121,7 +121,7 @@ Bytes packet_with_icrc(const wire::IpFlow& flow, std::uint16_t identification) {
   return bytes;
 }
 
-/// The first packet's block of a file.
+/// Returns the first packet's block of a file.
 std::string packet_hex(CaptureFile& file) {
   const std::string all = wire::to_hex(file.bytes());
   return all.substr(all.find("06000000"));
@@ -140,7 +140,7 @@ TEST(CaptureFile, AReceivedPacketGetsTheIdentificationThatItsIcrcKnows) {
   EXPECT_NE(block.find("02000400"
                        "01000000"),
             std::string::npos)
-      << block;  // In, no error.
+      << block;  // Inbound, no error.
 }
 
 TEST(CaptureFile, AWrongIcrcIsMarkedAndAFaultIsCommented) {
@@ -154,7 +154,7 @@ TEST(CaptureFile, AWrongIcrcIsMarkedAndAFaultIsCommented) {
   EXPECT_NE(block.find("02000400"
                        "02000001"),
             std::string::npos)
-      << block;  // Out, CRC error.
+      << block;  // Outbound, CRC error.
   EXPECT_NE(block.find(wire::to_hex(std::as_bytes(std::span("fault: corrupted", 16)))),
             std::string::npos);
 }

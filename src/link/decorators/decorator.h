@@ -11,10 +11,11 @@
 namespace verbatim::link {
 
 /// A link around another one. It forwards every call, so a decorator overrides only what it
-/// changes. Made once a process and never destroyed (`Stack::set_top`): a sender may be inside it.
+/// changes. Created once per process and never destroyed (`Stack::set_top`), because a sender may
+/// be inside.
 class Decorator : public Link {
  public:
-  /// `next` outlives the decorator.
+  /// Requires that `next` outlives the decorator.
   explicit Decorator(Link& next) : next_(next) {}
 
   Properties properties() const override { return next_.properties(); }

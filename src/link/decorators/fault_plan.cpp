@@ -17,7 +17,7 @@ struct Unit {
   std::string_view name;
   TimeNs time;
 };
-/// The longest first: `text` prints the first one that divides the time.
+/// The longest unit first: `text` uses the first one that divides the time.
 constexpr std::array kUnits =
     std::to_array<Unit>({{"s", kSecond}, {"ms", kMillisecond}, {"us", kMicrosecond}, {"ns", 1}});
 
@@ -43,7 +43,8 @@ std::unexpected<Error> refuse_value(std::string_view key, std::string_view value
   return refuse(EINVAL, fmt::format("fault '{}={}': {}", key, value, what_to_write));
 }
 
-/// A decimal number with at most `digits` digits behind the point, times 10^digits.
+/// Parses a decimal number with at most `digits` digits after the point; returns it times
+/// 10^digits.
 std::optional<std::uint64_t> parse_decimal(std::string_view text, int digits) {
   std::uint64_t value = 0;
   int behind_point = -1;
@@ -63,7 +64,7 @@ std::optional<std::uint64_t> parse_decimal(std::string_view text, int digits) {
   return value;
 }
 
-/// `value` / 10^digits as a decimal number without needless zeros.
+/// Returns `value` / 10^digits as a decimal number without trailing zeros.
 std::string decimal_text(std::uint64_t value, int digits) {
   std::uint64_t one = 1;
   for (int i = 0; i < digits; ++i) one *= 10;
@@ -74,7 +75,7 @@ std::string decimal_text(std::uint64_t value, int digits) {
   return text;
 }
 
-/// Digits behind the point of a percentage whose last one is a part of a billion.
+/// Digits after the point of a percentage in parts of a billion.
 constexpr int kRateDigits = 7;
 
 Result<void> set_rate(std::string_view key, std::string_view value, Rate& rate) {
@@ -201,7 +202,7 @@ constexpr std::uint64_t mixed(std::uint64_t x) {
   return x ^ x >> 31;
 }
 
-/// The numbers that one packet draws.
+/// The random numbers of one packet.
 class Draws {
  public:
   Draws(std::uint64_t seed, const PacketIdentity& packet)
@@ -290,8 +291,8 @@ bool FaultPlan::chooses(Direction direction, const SocketAddress& peer, wire::Op
 FaultDecision FaultPlan::decide(const PacketIdentity& packet) const {
   Draws draws(seed.value_or(0), packet);
   FaultDecision decision;
-  // Every packet draws the same numbers, whatever the rates: a changed rate leaves the others'
-  // hits.
+  // Every packet draws the same numbers, whatever the rates are: so changing one rate does not
+  // change the packets that others hit.
   decision.lose = draws.hits(loss);
   decision.duplicate = draws.hits(duplicate);
   decision.reorder = draws.hits(reorder);

@@ -11,7 +11,7 @@
 #include "base/time.h"
 #include "wire/ib/opcode.h"
 
-/// Which faults a link injects into which packets: what `verbatim fault` is told, as a value.
+/// Faults to inject into packets, as given to `verbatim fault`; a value.
 namespace verbatim::link {
 
 enum class Direction : std::uint8_t { send, receive };
@@ -23,10 +23,10 @@ struct Rate {
   friend bool operator==(const Rate&, const Rate&) = default;
 };
 
-/// What makes a packet the same packet in two runs of a program: it is the `attempt`-th
-/// transmission of the packet that is `offset` PSNs behind the first one of its flow. A flow is
-/// what goes to one queue pair of a peer, requests and responses apart; flows are numbered in the
-/// order in which they begin.
+/// Identifies a packet in different runs of a program: the `attempt`-th transmission of the packet
+/// that is `offset` PSNs after the first one of its flow. A flow consists of the packets to one
+/// queue pair of a peer, with requests and responses separate; flows are numbered in the order in
+/// which they begin.
 struct PacketIdentity {
   std::uint32_t flow = 0;
   std::int32_t offset = 0;
@@ -35,14 +35,14 @@ struct PacketIdentity {
   Direction direction{};
 };
 
-/// What happens to one packet.
+/// The faults of one packet.
 struct FaultDecision {
   bool lose = false;
   bool duplicate = false;
-  bool reorder = false;  // Sends it behind the next packet.
+  bool reorder = false;  // Sends it after the next packet.
   bool corrupt = false;
   TimeNs delay = 0;
-  std::uint64_t random = 0;  // Says which bit a corruption inverts.
+  std::uint64_t random = 0;  // Selects the bit that a corruption inverts.
 
   bool is_none() const { return !lose && !duplicate && !reorder && !corrupt && delay == 0; }
 };
@@ -50,15 +50,15 @@ struct FaultDecision {
 /// A value; no fault by default.
 struct FaultPlan {
   Rate loss, duplicate, reorder, corrupt;
-  TimeNs delay_min = 0, delay_max = 0;  // Of every packet, evenly distributed between the two.
+  TimeNs delay_min = 0, delay_max = 0;  // For every packet, uniformly distributed between both.
   std::optional<std::uint64_t> seed;    // None: the caller chooses one.
-  // Which packets; an empty list says "all".
+  // Filters; an empty list means all.
   bool on_send = true, on_receive = false;
   std::vector<SocketAddress> peers;  // Ports are ignored.
   std::vector<wire::Verb> verbs;
 
-  /// Reads "loss=1%,delay=100us..1ms,seed=7"; "off" is a plan without faults. EINVAL with words for
-  /// the person who wrote it.
+  /// Parses "loss=1%,delay=100us..1ms,seed=7"; "off" is a plan without faults. EINVAL with a text
+  /// for users.
   static Result<FaultPlan> parse(std::string_view text);
   /// What `parse` reads back.
   std::string text() const;
@@ -67,9 +67,9 @@ struct FaultPlan {
     return loss.parts == 0 && duplicate.parts == 0 && reorder.parts == 0 && corrupt.parts == 0 &&
            delay_max == 0;
   }
-  /// True if the plan's filters choose packets of this direction, peer and opcode.
+  /// Returns true if the plan's filters match this direction, peer and opcode.
   bool chooses(Direction direction, const SocketAddress& peer, wire::Opcode opcode) const;
-  /// Depends on the seed and on `packet` alone.
+  /// Depends only on the seed and on `packet`.
   FaultDecision decide(const PacketIdentity& packet) const;
 
   friend bool operator==(const FaultPlan&, const FaultPlan&) = default;

@@ -14,7 +14,7 @@
 namespace verbatim::link {
 namespace {
 
-/// Bytes before the BTH: RoCE v1 has its GRH in the packet.
+/// Returns the bytes before the BTH: for RoCE v1 the packet begins with the GRH.
 std::size_t bytes_before_bth(const Path& path) {
   return std::holds_alternative<RoceV1Path>(path) ? wire::Grh::kSize : 0;
 }
@@ -24,15 +24,15 @@ Span from_bth(const Path& path, Span packet) {
   return packet.subspan(std::min(bytes_before_bth(path), packet.size()));
 }
 
-/// The `index`-th packet of those that came or leave together.
+/// Returns the `index`-th packet of those that are sent or received together.
 template <typename Span>
 Span packet_of(Span bytes, std::size_t packet_bytes, std::size_t index) {
   const std::size_t at = index * packet_bytes;
   return bytes.subspan(at, std::min(packet_bytes, bytes.size() - at));
 }
 
-/// `packet`'s ICRC for another IP identification: a difference of what it covers makes a difference
-/// of the CRC that depends on nothing else, so one that was wrong stays wrong.
+/// Converts `packet`'s ICRC to another IP identification. The change of the CRC depends only on the
+/// change of the identification, so an ICRC that was wrong stays wrong.
 void move_icrc(const wire::IcrcSeed& seed, MutableByteSpan packet, std::size_t from,
                std::size_t to) {
   if (from == to || !seed.is_ipv4() || packet.size() < wire::Bth::kSize + wire::kIcrcBytes) return;
@@ -43,7 +43,7 @@ void move_icrc(const wire::IcrcSeed& seed, MutableByteSpan packet, std::size_t f
   wire::store_icrc(wire::load_icrc(icrc) ^ difference, icrc);
 }
 
-/// One packet that takes the way of others.
+/// One packet with the route of others.
 class Single {
  public:
   Single(const Packets& like, ByteSpan packet)
@@ -73,7 +73,7 @@ Remark remark_of(const FaultDecision& decision) {
 }  // namespace
 
 void corrupt(const wire::IcrcSeed& seed, MutableByteSpan packet, std::uint64_t random) {
-  // Not what says where the packet goes, and not what the ICRC does not cover.
+  // Not the bytes that select the receiver, nor those that the ICRC does not cover.
   constexpr std::size_t kFirst = 8;
   if (packet.size() <= kFirst) return;
   const std::size_t bits = (packet.size() - kFirst) * 8;
@@ -81,13 +81,14 @@ void corrupt(const wire::IcrcSeed& seed, MutableByteSpan packet, std::uint64_t r
     const std::size_t bit = (random + tried) % bits;
     std::byte& target = packet[kFirst + bit / 8];
     target ^= std::byte{1} << (bit & 7);
-    // A receiver does not see the IP identification, so it may take a corruption for another one.
+    // A receiver does not see the IP identification, so it may take a corruption for another
+    // identification.
     if (!wire::verify_icrc(seed, packet, 0)) return;
     target ^= std::byte{1} << (bit & 7);
   }
 }
 
-/// A copy of packets that leave together, in one piece.
+/// A copy, in one piece, of packets that are sent together.
 class Faults::Burst {
  public:
   explicit Burst(const Packets& packets) : like_(packets) {
@@ -109,7 +110,7 @@ class Faults::Burst {
   void number(std::size_t packet, std::size_t index) {
     move_icrc(like_.seed, from_bth(packet), packet, index);
   }
-  /// Sends packets [first, end), which no fault has hit, as they were.
+  /// Sends packets [first, end), which have no fault, unchanged.
   int send_run(Link& to, std::size_t first, std::size_t end) {
     if (first == end) return 0;
     for (std::size_t i = first; i < end; ++i) number(i, i - first);
@@ -181,10 +182,10 @@ int Faults::send_some(const Packets& packets) {
     return error;
   }
   int error = 0;
-  std::size_t run = 0;  // Where the packets begin that wait to be sent together.
+  std::size_t run = 0;  // First of the packets that wait to be sent together.
   for (std::size_t i = 0; i < burst.count(); ++i) {
     if (decisions[i].is_none()) {
-      // The first one behind a reordered packet lets that go.
+      // A reordered packet is sent after the first one that follows it.
       if (reordered_.load(std::memory_order_relaxed) == 0) continue;
       error |= burst.send_run(next(), run, i + 1);
       send_reordered(packets.to);
@@ -301,7 +302,7 @@ void Faults::send_all(const std::vector<Waiting>& packets) noexcept {
   }
 }
 
-/// Passes on what the plan lets through, in runs.
+/// Passes on, in runs, the packets that the plan does not hit.
 class Faults::FaultySink final : public Sink {
  public:
   FaultySink(Faults& faults, Sink& to) : faults_(faults), to_(to) {}
@@ -353,7 +354,7 @@ class Faults::FaultySink final : public Sink {
       corrupt(seed, from_bth(*like.from, packet), decision.random);
     }
     if (decision.duplicate) {
-      // The receiver may write into the bytes.
+      // The receiver may write to the bytes.
       std::vector<std::byte> copy(packet.begin(), packet.end());
       faults_.counters_.duplicated.add();
       pass(one, copy.data(), copy.data() + copy.size(), now);

@@ -21,7 +21,7 @@ namespace verbatim::link {
 /// Sees each packet that is sent and that a fault hit: a capture.
 class FaultWitness {
  public:
-  /// Sends `packet` (one), which a fault has hit.
+  /// Sends `packet` (a single one), which a fault has hit.
   virtual int send_marked(const Packets& packet, Remark remark) noexcept = 0;
   /// `packet` (one) is not sent.
   virtual void note_lost(const Packets& packet, Remark remark) noexcept = 0;
@@ -30,46 +30,47 @@ class FaultWitness {
   ~FaultWitness() = default;
 };
 
-/// Loses, delays, duplicates, reorders and corrupts packets as its plan says. Delayed packets are
-/// copies, of which there are so many at most; the others count as lost. Thread-safe.
+/// Loses, delays, duplicates, reorders and corrupts packets by a plan. Delayed packets are copied;
+/// beyond a maximum number they count as lost. Thread-safe.
 class Faults final : public Decorator {
  public:
   static constexpr std::size_t kDelayedMax = 8192;
   static constexpr std::size_t kDelayedBytesMax = 32 << 20;
-  /// A reordered packet leaves after this time if no other packet takes the same way.
+  /// A reordered packet is sent after this time if no other packet uses the same route.
   static constexpr TimeNs kReorderTime = kMillisecond;
   using Clock = TimeNs (*)();
 
-  /// All outlive the decorator. `witness` may be null.
+  /// Requires that all outlive the decorator. `witness` may be null.
   Faults(Link& next, observe::FaultCounters& counters, FaultWitness* witness, TimerFd timer,
          Clock clock = monotonic_now);
 
-  /// From the next packet on. Flows and attempts are counted anew.
+  /// Applies from the next packet on. Flows and attempts are counted from the start.
   void set_plan(const FaultPlan& plan);
 
   int send(const Packets& packets) noexcept override;
   std::size_t receive(Sink& sink, TimeNs now) override;
 
-  /// Readable when `send_due` has something to send.
+  /// Becomes readable when `send_due` has packets to send.
   int timer() const { return timer_.fd(); }
-  /// Sends the delayed packets whose time has come.
+  /// Sends the delayed packets that are due.
   void send_due();
 
  private:
   class Burst;
   class FaultySink;
-  /// A packet that waits.
+  /// A delayed packet.
   struct Waiting {
     NextHop* to;
     Path path;
     wire::IcrcSeed seed;
     std::uint8_t lane;
     Remark remark;
-    bool is_reordered;  // Leaves behind the next packet that takes the same way.
+    bool is_reordered;  // Sent after the next packet with the same route.
     std::vector<std::byte> bytes;
   };
 
-  /// Decides on all packets that `packet_at(i)` gives from their BTH on; empty if no fault hits.
+  /// Decides for all packets, which `packet_at(i)` returns from their BTH on; returns an empty
+  /// result if no fault hits.
   template <typename PacketAt>
   std::vector<FaultDecision> decide(Direction direction, const Path& peer, std::size_t count,
                                     PacketAt packet_at);
@@ -85,16 +86,17 @@ class Faults final : public Decorator {
   observe::FaultCounters& counters_;
   FaultWitness* const witness_;
   const Clock clock_;
-  std::atomic<std::uint32_t> reordered_{0};  // Of waiting_. A hint: spares the lock.
-  std::mutex lock_;                          // Guards what follows; nothing is sent under it.
+  // Number in waiting_. A hint, which saves taking the lock.
+  std::atomic<std::uint32_t> reordered_{0};
+  std::mutex lock_;  // Protects the members below; no packet is sent under it.
   TimerFd timer_;
   FaultPlan plan_;
   PacketHistory history_;
-  std::multimap<TimeNs, Waiting> waiting_;  // By when they leave.
+  std::multimap<TimeNs, Waiting> waiting_;  // By the time at which they are sent.
   std::size_t waiting_bytes_ = 0;
 };
 
-/// Inverts a bit of `packet` (from its BTH to its ICRC), which `random` chooses, such that the
+/// Inverts a bit of `packet` (from its BTH to its ICRC), chosen by `random`, such that the
 /// receiver's check of the ICRC fails.
 void corrupt(const wire::IcrcSeed& seed, MutableByteSpan packet, std::uint64_t random);
 

@@ -33,7 +33,7 @@ std::vector<Bytes> split(ByteSpan bytes, std::size_t packet_bytes) {
   return packets;
 }
 
-/// Keeps what is sent, and gives what it is told to.
+/// Records what is sent, and delivers what the test gives it.
 class TestLink final : public Link {
  public:
   struct Sent {
@@ -123,7 +123,7 @@ class FaultyLink : public testing::Test {
   }
   void send(std::uint32_t first_psn, std::uint32_t count) {
     Bytes bytes = packets(first_psn, count);
-    // In two pieces, of which the first ends within a header.
+    // In two pieces; the first ends within a header.
     const std::array<iovec, 2> pieces{
         iovec{bytes.data(), grh_bytes + 5},
         iovec{bytes.data() + grh_bytes + 5, bytes.size() - grh_bytes - 5}};
@@ -154,7 +154,8 @@ class FaultyLink : public testing::Test {
     return verify_icrc(*seed, ByteSpan(bytes).subspan(grh_bytes),
                        static_cast<std::uint16_t>(identification)) == identification;
   }
-  /// The PSNs that have left, in their order; each ICRC is right for its place in its call.
+  /// Returns the PSNs of sent packets in order; checks that each ICRC is right for its index in its
+  /// call.
   std::vector<std::uint32_t> take_sent() {
     std::vector<std::uint32_t> psns;
     for (const auto& call : base.calls) {
@@ -223,7 +224,7 @@ TEST_F(FaultyLink, DuplicatesFollowTheirPackets) {
   EXPECT_EQ(counters.duplicated.value(), 2u);
 }
 
-/// A plan that hits packet `hit` of the next `count` with "reorder" and no other.
+/// Returns a plan that reorders only packet `hit` of the next `count`.
 std::string reorder_only(std::uint32_t hit, std::uint32_t count) {
   for (int seed = 0;; ++seed) {
     const std::string text = fmt::format("reorder=20%,seed={}", seed);
@@ -297,7 +298,7 @@ TEST_F(FaultyLink, ReceiversFindEveryCorruption) {
     send(i, 1);
     const Bytes& came = base.calls.back().packets.front();
     ASSERT_EQ(verify_icrc(*seed, came, 0), std::nullopt);
-    ASSERT_EQ(load_be24(&came[5]), 0x4001u);  // It still finds its receiver.
+    ASSERT_EQ(load_be24(&came[5]), 0x4001u);  // It still reaches its receiver.
     base.calls.clear();
   }
   EXPECT_EQ(counters.corrupted.value(), 10'000u);
@@ -383,7 +384,7 @@ TEST_F(FaultyLink, ReceivingLosesDuplicatesAndCorrupts) {
   for (const auto* counter : {&counters.lost, &counters.duplicated, &counters.corrupted}) {
     EXPECT_NEAR(static_cast<double>(counter->value()), 150, 55);
   }
-  send(0, 2);  // Sending is as it was.
+  send(0, 2);  // Sending is not affected.
   EXPECT_EQ(take_sent(), (Psns{0, 1}));
 }
 

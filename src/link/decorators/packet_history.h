@@ -12,16 +12,16 @@
 
 namespace verbatim::link {
 
-/// Remembers which packets have passed, so that the same packets of two runs of a program get the
-/// same identity, though queue pair numbers and first PSNs differ. Bounded. Not thread-safe.
+/// Remembers which packets have passed, so that the same packets get the same identity in two runs
+/// of a program, although queue pair numbers and first PSNs differ. Bounded. Not thread-safe.
 class PacketHistory {
  public:
-  /// More flows than these share memory: their attempts may be counted wrongly.
+  /// Further flows share memory: their attempts may be counted wrongly.
   static constexpr std::size_t kFlowsMax = 1024;
-  /// Of one flow, by PSN: more than a sender has outstanding.
+  /// Per flow, by PSN: more than a sender has outstanding.
   static constexpr std::size_t kPacketsMax = 4096;
 
-  /// One packet more. `peer`: whom it goes to or comes from.
+  /// Adds a packet. `peer`: its destination or source.
   PacketIdentity note(Direction direction, const SocketAddress& peer, const wire::Bth& bth);
 
  private:
@@ -36,7 +36,7 @@ class PacketHistory {
     std::size_t operator()(const Key& key) const;
   };
   struct Attempts {
-    std::uint16_t psn_high = 0;  // Bits 12 to 23 of the PSN that `count` is of.
+    std::uint16_t psn_high = 0;  // Bits 12 to 23 of the PSN that `count` belongs to.
     std::uint16_t count = 0;
   };
   struct Flow {

@@ -14,7 +14,7 @@ enum BlockType : std::uint32_t {
   kEnhancedPacket = 6,
 };
 
-/// What an option means depends on its block.
+/// The meaning of an option's number depends on its block.
 enum Option : std::uint16_t {
   kEndOfOptions = 0,
   kComment = 1,
@@ -33,12 +33,12 @@ constexpr std::uint32_t kInbound = 1, kOutbound = 2, kCrcError = 1u << 24;
 constexpr std::uint32_t kPacketBytesMax = 1 << 18;
 constexpr std::size_t kOptionBytesMax = 0xffff;
 
-/// One block under construction: its destructor writes the length at both ends.
+/// A block under construction; the destructor writes its length at both ends.
 class Block {
  public:
   Block(std::vector<std::byte>& out, BlockType type) : out_(out), start_(out.size()) {
     add<std::uint32_t>(type);
-    add<std::uint32_t>(0);  // The length: written at the end.
+    add<std::uint32_t>(0);  // The length; written at the end.
   }
   ~Block() {
     const auto length = static_cast<std::uint32_t>(out_.size() - start_ + sizeof(std::uint32_t));
@@ -78,7 +78,7 @@ class Block {
 
  private:
   std::vector<std::byte>& out_;
-  const std::size_t start_;  // Blocks have multiples of four bytes, so `pad` counts from 0.
+  const std::size_t start_;  // Blocks are multiples of four bytes long, so `pad` counts from 0.
 };
 
 }  // namespace
@@ -88,7 +88,7 @@ void append_section(std::vector<std::byte>& out, std::string_view application) {
   block.add(kByteOrderMagic);
   block.add<std::uint16_t>(1);  // Version 1.0.
   block.add<std::uint16_t>(0);
-  block.add(~std::uint64_t{0});  // The section's length: not known.
+  block.add(~std::uint64_t{0});  // The section's length: unknown.
   block.add_option(kSectionApplication, application);
   block.end_options();
 }
@@ -109,8 +109,8 @@ void append_packet(std::vector<std::byte>& out, const Packet& packet) {
   Block block(out, kEnhancedPacket);
   block.add(packet.interface);
   block.add_time(packet.time);
-  block.add(length);  // Captured,
-  block.add(length);  // and as it was.
+  block.add(length);  // Captured length,
+  block.add(length);  // and original length.
   block.add_bytes(packet.headers);
   block.add_bytes(packet.bytes);
   block.pad();

@@ -9,8 +9,8 @@
 #include "link/decorators/fault_plan.h"
 
 /// Blocks of a pcapng file (draft-ietf-opsawg-pcapng), in this machine's byte order. Each function
-/// appends one block to `out`. A file is a section header, descriptions of its interfaces, which
-/// are numbered in their order, and then packets and statistics of those.
+/// appends a block to `out`. A file consists of a section header, descriptions of its interfaces,
+/// numbered in order, and their packets and statistics.
 namespace verbatim::link::pcapng {
 
 enum class LinkType : std::uint16_t { ethernet = 1, raw_ip = 101 };
@@ -26,7 +26,7 @@ struct Packet {
   TimeNs time = 0;  // Since 1970.
   Direction direction{};
   bool has_wrong_crc = false;
-  ByteSpan headers;  // What stands before `bytes`.
+  ByteSpan headers;  // Headers before `bytes`.
   ByteSpan bytes;
   std::string_view comment;  // Empty: none.
 };
@@ -34,7 +34,7 @@ struct Packet {
 struct Statistics {
   std::uint32_t interface = 0;
   TimeNs time = 0;
-  std::uint64_t received = 0;  // By the capture, those dropped included.
+  std::uint64_t received = 0;  // By the capture, including dropped ones.
   std::uint64_t dropped = 0;   // The capture had no room for them.
 };
 

@@ -6,7 +6,7 @@
 
 namespace verbatim::link {
 
-/// What fault injection has done to a packet.
+/// What fault injection did to a packet.
 enum class Remark : std::uint8_t {
   none,
   lost,
@@ -17,7 +17,7 @@ enum class Remark : std::uint8_t {
   corrupted,
 };
 
-/// As a comment of a capture; empty for none.
+/// Text of a comment in a capture; empty for none.
 inline constexpr std::array<std::string_view, 7> kRemarkTexts = {
     "",
     "fault: lost, not on the wire",

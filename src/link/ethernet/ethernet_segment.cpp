@@ -7,7 +7,7 @@
 namespace verbatim::link {
 namespace {
 
-/// "There is a network identifier", and it.
+/// Flags: the network identifier is valid; then the identifier.
 constexpr std::array<std::byte, FrameBatch::kHeaderBytes> kHeader{
     std::byte{0x08},
     {},
@@ -37,7 +37,7 @@ Result<EthernetSegment> EthernetSegment::open(const SocketAddress& address,
   return segment;
 }
 
-/// Frames of one length follow each other in the buffer and leave as one segmented datagram.
+/// Frames of equal length are consecutive in the buffer and are sent as one segmented datagram.
 int EthernetSegment::send(const FrameBatch& batch) const noexcept {
   for (std::size_t first = 0; first < batch.size();) {
     const MutableByteSpan start = batch.with_header(first);

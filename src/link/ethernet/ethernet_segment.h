@@ -14,7 +14,7 @@
 namespace verbatim::link {
 
 /// The Ethernet between the nodes of the loopback interface, a hub: each frame is a VXLAN datagram
-/// (RFC 7348) to an IP multicast group, of which every program that receives is a member.
+/// (RFC 7348) to an IP multicast group that every receiving program joins.
 ///
 ///     byte   0       1-3      4-6      7
 ///          +-------+--------+--------+------+-------
@@ -26,7 +26,7 @@ class EthernetSegment {
   static constexpr std::uint32_t kNetworkIdentifier = 1;
   static SocketAddress group() { return SocketAddress::ipv4({239, 255, 86, 66}, kPort); }
 
-  /// EAFNOSUPPORT where the address is not IPv4.
+  /// EAFNOSUPPORT unless the address is IPv4.
   static Result<EthernetSegment> open(const SocketAddress& address, std::uint32_t interface_index);
 
   std::size_t frame_bytes_max() const { return kFrameBytesMax; }

@@ -29,7 +29,7 @@ struct Received {
   bool sent = false;
 };
 
-/// Frames that begin with `mark`, until there are `count` of them: the segment is everybody's.
+/// Receives `count` frames that begin with `mark`: other processes use the segment, too.
 std::vector<Received> receive(EthernetPort& port, int fd, std::byte mark, std::size_t count) {
   std::vector<Received> got;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);

@@ -13,8 +13,8 @@ namespace verbatim::link {
 /// The largest Ethernet frame, without the frame check sequence: a jumbo frame with a VLAN tag.
 inline constexpr std::size_t kFrameBytesMax = 9'978 + 18;
 
-/// Ethernet frames that leave together, in one buffer. Before each is room for the header with
-/// which an emulated segment carries it.
+/// Ethernet frames that are sent together, in one buffer. Before each is room for the header of an
+/// emulated segment.
 class FrameBatch {
  public:
   static constexpr std::size_t kFramesMax = 64;
@@ -27,7 +27,7 @@ class FrameBatch {
   bool has_room_for(std::size_t bytes) const {
     return count_ < kFramesMax && ends_[count_] + kHeaderBytes + bytes <= kBufferBytes;
   }
-  /// Room for one more frame, to be filled; there is room for it.
+  /// Returns room for one more frame, to be filled. Requires that there is room.
   MutableByteSpan add(std::size_t bytes) {
     VERBATIM_ASSERT(has_room_for(bytes));
     ends_[count_ + 1] = ends_[count_] + kHeaderBytes + bytes;
@@ -45,7 +45,7 @@ class FrameBatch {
  private:
   static constexpr std::size_t kBufferBytes = 65'507;  // UDP over IPv4 in one call.
   std::unique_ptr<std::byte[]> buffer_;
-  std::array<std::size_t, kFramesMax + 1> ends_{};  // Of the frames before; 0 stands first.
+  std::array<std::size_t, kFramesMax + 1> ends_{};  // Ends of the frames; the first element is 0.
   std::size_t count_ = 0;
 };
 

@@ -20,14 +20,14 @@ namespace {
 constexpr TimeNs kLookAgain = kMillisecond;
 constexpr std::uint16_t kDiscardPort = 9;
 
-/// The bytes of the address as rtnetlink has them: 4 or 16.
+/// Returns the bytes of the address for rtnetlink: 4 or 16.
 std::span<const std::byte> bytes_of(const SocketAddress& address) {
   const auto* const start = reinterpret_cast<const std::byte*>(address.data());
   if (address.is_ipv4()) return {start + offsetof(sockaddr_in, sin_addr), 4};
   return {start + offsetof(sockaddr_in6, sin6_addr), 16};
 }
 
-/// One question to the kernel and its one answer.
+/// A request to the kernel and its answer.
 template <typename Body>
 class Question {
  public:
@@ -44,7 +44,7 @@ class Question {
     std::memcpy(bytes() + at + RTA_LENGTH(0), value.data(), value.size());
     message_.header.nlmsg_len = static_cast<std::uint32_t>(at + attribute.rta_len);
   }
-  /// False with errno where the kernel refuses.
+  /// Returns false with errno if the kernel refuses.
   bool ask() {
     UniqueFd fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
     if (!fd || ::send(fd.get(), &message_, message_.header.nlmsg_len, 0) < 0) return false;
@@ -60,7 +60,7 @@ class Question {
     return *static_cast<const Body*>(
         NLMSG_DATA(const_cast<nlmsghdr*>(reinterpret_cast<const nlmsghdr*>(answer_.data()))));
   }
-  /// The value of an attribute of the answer; empty where it has none.
+  /// Returns the value of an attribute of the answer; empty if it is missing.
   std::span<const std::byte> attribute(std::uint16_t type) const {
     const auto* const header = reinterpret_cast<const nlmsghdr*>(answer_.data());
     std::size_t at = NLMSG_SPACE(sizeof(Body));
@@ -131,7 +131,7 @@ std::optional<MacAddress> known_mac(const SocketAddress& destination,
   return mac;
 }
 
-/// The kernel asks the network for whom it has a datagram.
+/// Makes the kernel resolve the neighbour, which it does for a datagram.
 void make_kernel_ask(const SocketAddress& destination) {
   const UniqueFd fd(::socket(destination.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) return;

@@ -10,14 +10,14 @@
 
 namespace verbatim::link {
 
-/// Where Ethernet frames for an IP address go.
+/// The interface and MAC address for Ethernet frames to an IP address.
 struct LinkAddress {
   std::uint32_t interface_index = 0;
   MacAddress mac{};
 };
 
-/// A place that threads send to while another moves it: a frame in between is lost, as on any
-/// network.
+/// A link address that threads send to while another thread changes it. A frame sent in between may
+/// be lost, as on any network.
 class AtomicLinkAddress {
  public:
   LinkAddress get() const {
@@ -38,17 +38,19 @@ class AtomicLinkAddress {
   std::atomic<std::uint64_t> mac_{0};
 };
 
-/// How long who makes a connection or an address handle waits for a neighbour's answer.
+/// How long creating a connection or an address handle waits for neighbour discovery (ARP or NDP).
 inline constexpr TimeNs kNeighbourTimeout = 3 * kSecond;
 
-/// Asks the kernel's routes and neighbours (rtnetlink(7)), and has it ask the network where it does
-/// not know: waits for its answer for `patience` then. An address of this machine: the loopback
-/// interface. EHOSTUNREACH: nobody answers; or it is behind a router, which frames do not cross.
-/// ENETUNREACH: there is no route. `interface_index` is for link-local addresses and groups.
+/// Resolves with the kernel's routes and neighbours (rtnetlink(7)); starts neighbour discovery if
+/// necessary and waits for the answer for `patience`. For an address of this machine returns the
+/// loopback interface. EHOSTUNREACH if there is no answer, or the destination is behind a router,
+/// which frames cannot cross. ENETUNREACH if there is no route. `interface_index` is for link-local
+/// addresses and groups.
 Result<LinkAddress> resolve_link_address(const SocketAddress& destination,
                                          std::uint32_t interface_index, TimeNs timeout);
 
-/// The group's Ethernet address, as Linux has it for RoCE v1: 33:33 and the GID's last four bytes.
+/// Returns the group's Ethernet address, as Linux maps it for RoCE v1: 33:33 and the GID's last
+/// four bytes.
 MacAddress multicast_mac(const SocketAddress& group);
 
 }  // namespace verbatim::link

@@ -17,7 +17,7 @@ namespace {
 constexpr int kReceiveBufferBytes = 4 << 20;
 /// How long a send waits for room in the send buffer.
 constexpr timeval kSendTimeout{0, 10'000};
-/// Where a VLAN tag stands in a frame: behind the two addresses.
+/// Offset of a VLAN tag in a frame: after the two addresses.
 constexpr std::size_t kAddressesBytes = 12;
 constexpr std::size_t kTypeAt = kAddressesBytes;
 
@@ -51,8 +51,8 @@ tpacket_auxdata auxiliary_data(msghdr& message) {
   return data;
 }
 
-/// The kernel takes the outermost VLAN tag out of the frame and tells it beside. `frame` begins
-/// four bytes behind the buffer's start; what comes back may begin there.
+/// The kernel removes the outermost VLAN tag from the frame and returns it separately. `frame`
+/// begins four bytes after the buffer's start; the result may begin at the start.
 MutableByteSpan with_vlan_tag(MutableByteSpan frame, const tpacket_auxdata& data) {
   if ((data.tp_status & TP_STATUS_VLAN_VALID) == 0 || frame.size() < kAddressesBytes) return frame;
   std::byte* const start = frame.data() - 4;
@@ -68,8 +68,8 @@ MutableByteSpan with_vlan_tag(MutableByteSpan frame, const tpacket_auxdata& data
 Result<PacketInterface> PacketInterface::open(const std::string& name, std::uint32_t index) {
   PacketInterface interface;
   interface.index_ = index;
-  // Protocol 0: it receives nothing. Frames that it sends come back through the other socket, which
-  // would not hear its own.
+  // Protocol 0: it receives nothing. Frames sent by it are received by the other socket, which
+  // would not receive its own.
   interface.sending_.reset(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
   const int fd = interface.sending_.get();
   if (fd < 0) {
@@ -102,7 +102,7 @@ int PacketInterface::send(const FrameBatch& batch) const noexcept {
     if (count > 0) {
       sent += static_cast<std::size_t>(count);
     } else if (errno == EAGAIN || errno == ENOBUFS) {
-      ++sent;  // Lost: Ethernet promises nothing.
+      ++sent;  // Lost, which is allowed on Ethernet.
     } else if (errno != EINTR) {
       return errno;
     }
@@ -124,7 +124,7 @@ Result<int> PacketInterface::start_receiving() {
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return refuse_errno("packet socket on its interface");
   }
-  // The flow table decides what is ours, so the interface must not.
+  // The flow table selects our frames, so the interface must not.
   packet_mreq promiscuous{};
   promiscuous.mr_ifindex = static_cast<int>(index_);
   promiscuous.mr_type = PACKET_MR_PROMISC;

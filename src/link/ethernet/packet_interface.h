@@ -13,8 +13,8 @@
 
 namespace verbatim::link {
 
-/// The frames of a real network interface, by packet sockets (packet(7)): one that only sends, and,
-/// while frames are wanted, one that gets a copy of everything that comes and goes.
+/// The frames of a real network interface, by packet sockets (packet(7)): one that only sends and,
+/// while frames are wanted, one that gets a copy of every frame in both directions.
 class PacketInterface {
  public:
   /// EPERM without CAP_NET_RAW.
@@ -36,7 +36,7 @@ class PacketInterface {
 
  private:
   static constexpr std::size_t kBuffers = 16;
-  static constexpr std::size_t kTagBytes = 4;  // Before each frame: room to put a VLAN tag back.
+  static constexpr std::size_t kTagBytes = 4;  // Before each frame: room for its VLAN tag.
 
   PacketInterface() = default;
   std::byte* buffer(std::size_t i) const { return buffers_.get() + i * buffer_bytes(); }

@@ -4,11 +4,11 @@
 
 namespace verbatim::link {
 
-/// An Ethernet frame as it was on the link, VLAN tags included, without the frame check sequence.
+/// An Ethernet frame as on the link, with VLAN tags, without the frame check sequence.
 struct ReceivedFrame {
   MutableByteSpan bytes;  // Valid during the callback.
-  bool sent = false;      // By the node itself (or by its host's kernel), on its way out.
-  /// A sender on this machine left the checksums to an interface that has none to compute.
+  bool sent = false;      // Outgoing: sent by the node itself or by its host's kernel.
+  /// A sender on this machine left the checksums to the interface, which does not compute them.
   bool checksums_missing = false;
 };
 

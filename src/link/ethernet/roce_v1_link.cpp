@@ -16,14 +16,14 @@
 namespace verbatim::link {
 namespace {
 
-/// How long a send waits for room in the send buffer. Longer counts as loss, which the transport
-/// repairs.
+/// How long a send waits for room in the send buffer. After that the frames count as lost, and the
+/// transport retransmits them.
 constexpr timeval kSendTimeout{0, 10'000};
 constexpr int kSendBufferBytes = 4 << 20;
-/// Of all frames of one call.
+/// For all frames of one call.
 constexpr std::size_t kPiecesMax = 1024;
-/// Who sends in passing waits this long for a neighbour's answer, once a second at most where none
-/// comes: on an Ethernet it takes a fraction of a millisecond.
+/// A sender waits this long for neighbour discovery, at most once a second if no answer comes. On
+/// an Ethernet it takes a fraction of a millisecond.
 constexpr TimeNs kMoment = 20 * kMillisecond;
 
 sockaddr_ll name_of(const LinkAddress& place) {
@@ -36,7 +36,7 @@ sockaddr_ll name_of(const LinkAddress& place) {
   return name;
 }
 
-/// One frame each, with one system call.
+/// Sends each packet as a frame, with one system call for all.
 int send_frames(int fd, const LinkAddress& place, std::span<const iovec> bytes,
                 std::size_t frame_bytes) noexcept {
   sockaddr_ll name = name_of(place);
@@ -78,7 +78,7 @@ class RoceV1Link::Host final : public NextHop {
  private:
   const int fd_;
   AtomicLinkAddress place_;
-  const std::optional<LinkAddress> also_;  // A group's: the members of this machine.
+  const std::optional<LinkAddress> also_;  // Groups: for the members on this machine.
 };
 
 RoceV1Link::RoceV1Link(const SocketAddress& local, std::uint32_t interface_index,
@@ -121,7 +121,7 @@ Result<NextHop*> RoceV1Link::next_hop(const Path& path, Qpn, std::optional<TimeN
   return hosts_.emplace(destination, std::move(host)).first->second.get();
 }
 
-/// Under the lock.
+/// Requires the lock.
 Result<void> RoceV1Link::open_sending() {
   if (sending_) return {};
   sending_.reset(::socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -131,7 +131,7 @@ Result<void> RoceV1Link::open_sending() {
   return {};
 }
 
-/// Called without the lock: it may wait.
+/// Called without the lock, because it may wait.
 Result<LinkAddress> RoceV1Link::find_neighbour(const SocketAddress& destination,
                                                std::optional<TimeNs> patience) {
   const bool is_patient = patience || monotonic_now() >= no_wait_until_;

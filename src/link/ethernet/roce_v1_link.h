@@ -20,19 +20,19 @@
 namespace verbatim::link {
 
 /// RoCE v1 from one address of the node: each packet is an Ethernet frame (IBA annex A16). Frames
-/// are not merged: hosts share one packet socket, which is told the Ethernet address each time and
-/// whose kernel writes the header. What stays on this machine goes over the loopback interface.
+/// are not merged: all hosts share one packet socket, each send passes the Ethernet address, and
+/// the kernel writes the header. Frames for this machine use the loopback interface.
 class RoceV1Link final : public Link {
  public:
-  /// That one address of a node sends frames to.
+  /// Hosts to which one address of a node can send.
   static constexpr std::size_t kHostsMax = 1 << 10;
 
   /// `local`: the node's address.
   RoceV1Link(const SocketAddress& local, std::uint32_t interface_index,
              std::shared_ptr<UdpReceiver> buffers);
   ~RoceV1Link() override;
-  /// Packets come over this packet socket (`open_frame_socket`, borrowed), too. Not while somebody
-  /// receives, as `join`.
+  /// Also receives from this packet socket (`open_frame_socket`, borrowed). No thread may be
+  /// receiving meanwhile, as for `join`.
   Result<void> receive_from(int fd);
 
   Properties properties() const override {
@@ -59,10 +59,11 @@ class RoceV1Link final : public Link {
 
   const SocketAddress local_;
   const std::uint32_t interface_index_;
-  std::atomic<TimeNs> no_wait_until_{0};  // Who waited in vain lets others not wait until then.
+  // After a failed neighbour discovery, others do not wait for one before this time.
+  std::atomic<TimeNs> no_wait_until_{0};
   ReceivingSockets sockets_;
-  std::mutex mutex_;  // Guards what follows.
-  UniqueFd sending_;  // What all frames leave by.
+  std::mutex mutex_;  // Protects the members below.
+  UniqueFd sending_;  // All frames are sent with it.
   std::unordered_map<SocketAddress, std::unique_ptr<Host>> hosts_;
 };
 

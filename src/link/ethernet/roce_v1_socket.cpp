@@ -16,19 +16,19 @@
 namespace verbatim::link {
 namespace {
 
-// Offsets within a frame's payload: the GRH, then the BTH (see wire/net/grh.h, wire/ib/bth.h).
+// Offsets in a frame's payload: the GRH, then the BTH (see wire/net/grh.h, wire/ib/bth.h).
 constexpr std::uint32_t kNextHeader = 6;
 constexpr std::uint32_t kDestinationGid = 24;
 constexpr std::uint32_t kDestinationQpn = wire::Grh::kSize + 4;
 constexpr std::uint32_t kQpnMask = 0xffffff;
-constexpr std::uint32_t kWhole = 0x40000;  // What a filter answers for "all of it".
+constexpr std::uint32_t kWhole = 0x40000;  // A filter's result for "accept the whole packet".
 
-/// Takes what has a BTH and is for this GID and slot.
+/// Accepts packets with a BTH for this GID and slot.
 Result<void> attach_filter(int fd, const Gid& gid, std::uint32_t slot, std::uint32_t qpn_bits) {
   const auto word = [&gid](std::size_t i) {
     return load_be<std::uint32_t>(reinterpret_cast<const std::byte*>(&gid.bytes[4 * i]));
   };
-  // Each step that fails goes to the last one.
+  // Each test that fails jumps to the last instruction.
   auto program = std::to_array<sock_filter>({
       BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kNextHeader),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, wire::Grh::kNextIba, 0, 13),
@@ -58,7 +58,7 @@ Result<void> attach_filter(int fd, const Gid& gid, std::uint32_t slot, std::uint
 
 Result<UniqueFd> open_frame_socket(const Gid& destination, std::uint32_t slot,
                                    std::uint32_t qpn_bits) {
-  // Protocol 0: nothing comes before the filter stands.
+  // Protocol 0: nothing is received before the filter is attached.
   UniqueFd fd(::socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return refuse_errno("RoCE v1 needs CAP_NET_RAW: packet socket");
   if (auto filtered = attach_filter(fd.get(), destination, slot, qpn_bits); !filtered) {

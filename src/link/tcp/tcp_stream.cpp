@@ -16,7 +16,7 @@
 namespace verbatim::link {
 namespace {
 
-/// Where the kernel does not tell (RFC 9293, section 3.7.1).
+/// Used if the kernel does not tell (RFC 9293, section 3.7.1).
 constexpr int kSegmentBytesDefault = 536;
 
 }  // namespace
@@ -28,7 +28,7 @@ Result<TcpStream> TcpStream::adopt(UniqueFd fd) {
     return refuse_errno("no connected socket");
   }
   const int on = 1;
-  // Whole messages are given to the socket at once: nothing is won by waiting for more.
+  // Whole messages are passed to the socket at once, so waiting for more would not help.
   if (setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) {
     return refuse(EINVAL, "no TCP socket");
   }

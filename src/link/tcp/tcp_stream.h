@@ -12,50 +12,50 @@
 
 namespace verbatim::link {
 
-/// A connected TCP socket, and the bytes that wait on its two sides (iWARP). It never blocks. One
+/// A connected TCP socket, and the pending bytes of both directions (iWARP). It never blocks. One
 /// thread at a time.
 class TcpStream {
  public:
-  /// What waits on each side at most.
+  /// Pending bytes in each direction at most.
   static constexpr std::size_t kBufferBytes = 256 << 10;
-  /// What is borrowed behind one `reserve` at most.
+  /// References after one `reserve` at most.
   static constexpr std::size_t kReferencesMax = 62;
-  /// Of what waits, own bytes and borrowed ones.
+  /// Pieces of pending bytes, copied and referenced ones.
   static constexpr std::size_t kPiecesMax = 4 * (kReferencesMax + 2);
 
-  /// Takes a connected socket: EINVAL for another.
+  /// Takes a connected socket; EINVAL for any other.
   static Result<TcpStream> adopt(UniqueFd fd);
 
   int fd() const { return fd_.get(); }
-  /// What one TCP segment carries now: an FPDU should fit (RFC 5044, section 5).
+  /// Returns the payload of one TCP segment now; an FPDU should fit in it (RFC 5044, section 5).
   std::size_t segment_bytes() const;
 
-  /// Room for the next bytes to send; empty where there is none before `send` has sent some.
+  /// Returns room for the next bytes to send; empty if there is none until `send` has sent some.
   MutableByteSpan reserve(std::size_t bytes);
-  /// They are there.
+  /// The bytes were written to the reserved room.
   void commit(std::size_t bytes);
-  /// The next bytes to send are these, where they lie: within what `reserve` has found room for.
-  /// They stay until `send` or `copy_referenced`.
+  /// Appends `bytes` to what is sent next, without copying (within the room that `reserve` has
+  /// found). They must stay valid until `send` or `copy_referenced`.
   void append_by_reference(ByteSpan bytes);
-  /// Sends what waits, as far as the socket takes it. Else an errno value: EAGAIN where some is
-  /// left, or what has ended the connection. Nothing is borrowed then.
+  /// Sends pending bytes as far as the socket takes them. Returns 0, or an errno value: EAGAIN if
+  /// some are left, or the error that has ended the connection; then no references are left.
   int send();
-  /// What is borrowed waits as a copy from now on.
+  /// Copies all bytes that were appended by reference and are not sent yet.
   void copy_referenced();
   bool has_sent_all() const { return waiting_ == 0; }
 
-  /// Reads what has come, as far as there is room. 0, EAGAIN: nothing; or what has ended the
-  /// connection; ENODATA: the peer sends no more.
+  /// Reads received bytes as far as there is room. Returns 0; EAGAIN if there are none; ENODATA if
+  /// the peer has closed its side; or the error that has ended the connection.
   int receive();
-  /// The last `receive` has left something, perhaps.
+  /// Returns true if the last `receive` may have left bytes in the socket.
   bool may_have_more() const { return may_have_more_; }
-  /// What has come and is not consumed.
+  /// Bytes that were received and not consumed.
   MutableByteSpan arrived() { return {&in_[taken_], arrived_ - taken_}; }
   void consume(std::size_t bytes) { taken_ += bytes; }
 
-  /// No more leaves; the peer reads to the end of what has.
+  /// Sends no more; the peer can read everything sent before.
   void shut_down();
-  /// The peer reads of an error, and nothing of what waits.
+  /// Resets the connection: the peer gets an error, and none of the pending bytes.
   void reset();
 
  private:
@@ -65,11 +65,11 @@ class TcpStream {
 
   UniqueFd fd_;
   std::unique_ptr<std::byte[]> out_, spare_;
-  std::size_t end_ = 0;  // Of what has been written into `out_`.
-  // What waits, in its order: bytes of `out_` and borrowed ones.
+  std::size_t end_ = 0;  // End of the bytes written to `out_`.
+  // Pending pieces in order: parts of `out_` and references.
   std::array<iovec, kPiecesMax> pieces_{};
   std::size_t first_ = 0, count_ = 0;
-  std::size_t waiting_ = 0;  // Bytes of all.
+  std::size_t waiting_ = 0;  // Sum of their bytes.
   bool has_references_ = false;
   std::unique_ptr<std::byte[]> in_;
   std::size_t taken_ = 0, arrived_ = 0;

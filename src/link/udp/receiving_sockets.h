@@ -12,11 +12,11 @@
 
 namespace verbatim::link {
 
-/// What a link receives from: the sockets of its address, and one for each multicast group that it
-/// has joined. One thread at a time.
+/// The sockets that a link receives from: those of its address, and one for each multicast group
+/// that it has joined. One thread at a time.
 class ReceivingSockets {
  public:
-  /// Links that receive in the same turns share the buffers.
+  /// Links that receive in the same pass share the buffers.
   explicit ReceivingSockets(std::shared_ptr<UdpReceiver> buffers) : buffers_(std::move(buffers)) {}
 
   /// `group`: zero for the link's own address.
@@ -31,7 +31,8 @@ class ReceivingSockets {
   }
   std::span<const int> descriptors() const { return descriptors_; }
 
-  /// `on_datagrams(const ReceivedDatagrams&, const Gid& group)` for each that is there: so many.
+  /// Calls `on_datagrams(const ReceivedDatagrams&, const Gid& group)` for all that have arrived;
+  /// returns how many.
   template <typename OnDatagrams>
   std::size_t receive(OnDatagrams on_datagrams) {
     std::size_t received = 0;

@@ -20,30 +20,30 @@
 #include "base/types.h"
 #include "link/link.h"
 
-/// Datagrams over UDP sockets, segmented and merged by the kernel. What is in them is opaque.
+/// Datagrams over UDP sockets, segmented and merged by the kernel. Their content is opaque.
 namespace verbatim::link {
 
-/// What one receive buffer, and one send call, holds at most.
+/// Size of a receive buffer, and of one send call, at most.
 inline constexpr std::size_t kMergedBytesMax = 65'536;
 inline constexpr std::size_t kSendBytesMax = 65'507;  // UDP over IPv4.
 inline constexpr std::size_t kSegmentsMax = 64;       // The kernel's UDP_MAX_SEGMENTS.
 
-/// How many segments of this size one send call takes, at least 1.
+/// Returns how many segments of this size one send call can take, at least 1.
 constexpr std::size_t segments_max(std::size_t segment_size) {
   const std::size_t fitting = segment_size == 0 ? 1 : kSendBytesMax / segment_size;
   return fitting < 1 ? 1 : (fitting > kSegmentsMax ? kSegmentsMax : fitting);
 }
 
-/// A socket that datagrams are received from, bound to one unicast or multicast address.
+/// A socket for receiving datagrams, bound to one unicast or multicast address.
 class UdpSocket {
  public:
-  /// Prepares a bound socket (borrowed, from the agent) for receiving: merging on, buffer enlarged.
-  /// A packet socket (packet(7), SOCK_DGRAM) has no address of its own: `local` is empty.
+  /// Prepares a bound socket (borrowed, from the agent) for receiving: enables merging and enlarges
+  /// its buffer. A packet socket (packet(7), SOCK_DGRAM) has no address: `local` is empty.
   static Result<UdpSocket> adopt(int fd);
   /// The same, owned.
   static Result<UdpSocket> adopt(UniqueFd fd);
-  /// A socket of its own that is member of a multicast group (port 4791 or `group.port()` where not
-  /// 0) on the interface of `node_address`. Every program of the machine that joins gets each
+  /// Opens a socket that is a member of a multicast group (port 4791, or `group.port()` if not 0)
+  /// on the interface of `node_address`. Every program of the machine that joins gets each
   /// datagram.
   static Result<UdpSocket> join_multicast(const SocketAddress& group,
                                           const SocketAddress& node_address,
@@ -52,10 +52,10 @@ class UdpSocket {
   UdpSocket& operator=(UdpSocket&&) = default;
 
   int fd() const { return fd_; }
-  bool has_frames() const { return local_.empty(); }  // A packet socket.
-  /// What it is bound to: the destination of every datagram that comes.
+  bool has_frames() const { return local_.empty(); }  // It is a packet socket.
+  /// The address to which it is bound: the destination of all its datagrams.
   const SocketAddress& local() const { return local_; }
-  /// Receive buffer that the kernel granted (its own bookkeeping included).
+  /// Size of the receive buffer that the kernel granted (with the kernel's own overhead).
   std::size_t receive_buffer_bytes() const { return receive_buffer_bytes_; }
   bool merges() const { return merges_; }
 
@@ -70,15 +70,15 @@ class UdpSocket {
 };
 
 /// Datagrams of one sender that the kernel merged: all `segment_size` long, the last may be
-/// shorter. Of frames, whose addresses are in their GRH, `source` and `destination` are empty.
+/// shorter. For frames, whose addresses are in their GRH, `source` and `destination` are empty.
 struct ReceivedDatagrams {
   const SocketAddress& source;
   const SocketAddress& destination;
-  std::size_t segment_size;  // bytes.size() where there is one datagram.
+  std::size_t segment_size;  // bytes.size() for a single datagram.
   MutableByteSpan bytes;     // Valid during the callback.
 };
 
-/// Receive buffers, reused by each call; one thread at a time. One receiver serves many sockets.
+/// Receive buffers, reused by each call. One receiver serves many sockets; one thread at a time.
 class UdpReceiver {
  public:
   static constexpr std::size_t kBuffers = 8;
@@ -87,13 +87,13 @@ class UdpReceiver {
   UdpReceiver(const UdpReceiver&) = delete;
   UdpReceiver& operator=(const UdpReceiver&) = delete;
 
-  /// Takes what is there, at most kBuffers merged datagrams, without blocking, and calls
-  /// `on_datagrams(const ReceivedDatagrams&)` for each. Returns how many; 0: nothing was there.
+  /// Receives at most kBuffers merged datagrams without blocking, and calls `on_datagrams(const
+  /// ReceivedDatagrams&)` for each. Returns their number; 0: none had arrived.
   template <typename Callback>
   std::size_t receive(const UdpSocket& socket, Callback&& on_datagrams) {
     const std::size_t count = fill(socket);
     for (std::size_t i = 0; i < count; ++i) {
-      if (lengths_[i] == 0) continue;  // An empty datagram, or one of no known family.
+      if (lengths_[i] == 0) continue;  // An empty datagram, or one of an unknown family.
       on_datagrams(ReceivedDatagrams{sources_[i], socket.local(), segment_sizes_[i],
                                      MutableByteSpan(buffer(i), lengths_[i])});
     }
@@ -112,17 +112,17 @@ class UdpReceiver {
   std::array<std::size_t, kBuffers> lengths_{};
 };
 
-/// A socket to send from, with a source port of its own. Any thread may send: the kernel locks.
+/// A socket for sending, with its own source port. Thread-safe: the kernel locks.
 class SendSocket final : public NextHop {
  public:
   /// Sends `bytes` as datagrams of `segment_size` each (the last may be shorter; 0 or at least the
-  /// total: one datagram). At most kSendBytesMax in kSegmentsMax segments, else EMSGSIZE.
-  /// Returns 0 or an errno value: EMSGSIZE (the interface's MTU is too small: fragments are
-  /// forbidden), EAGAIN and ENOBUFS (no room within some milliseconds: the datagrams count as
-  /// lost), ENETUNREACH...
+  /// total: one datagram). At most kSendBytesMax in kSegmentsMax segments, else EMSGSIZE. Returns 0
+  /// or an errno value: EMSGSIZE (the interface's MTU is too small: fragments are forbidden),
+  /// EAGAIN and ENOBUFS (no room within some milliseconds: the datagrams count as lost),
+  /// ENETUNREACH...
   int send(const SocketAddress& destination, std::span<const iovec> bytes,
            std::size_t segment_size) const noexcept;
-  /// The same where the bytes lie in one piece.
+  /// The same for bytes in one piece.
   int send(const SocketAddress& destination, ByteSpan bytes,
            std::size_t segment_size) const noexcept;
 
@@ -137,22 +137,22 @@ class SendSocket final : public NextHop {
                       std::size_t segment_size) const noexcept;
 
   const UniqueFd fd_;
-  /// False once the kernel has refused segmentation here. Relaxed: only a hint.
+  /// False after the kernel has refused segmentation on this socket. Relaxed: a hint.
   mutable std::atomic<bool> segments_{true};
-  mutable std::atomic<bool> has_told_{false};  // Of a datagram that was too large.
+  mutable std::atomic<bool> has_told_{false};  // A too large datagram was reported.
 };
 
 /// The send sockets of one node address. A receiver merges datagrams by port pair and steers the
-/// merged one as a whole, so each destination program gets a source port of its own.
+/// merged one as a whole, so each destination program gets a separate source port.
 class UdpSender {
  public:
   /// `local`: the node's address; its port is ignored.
   UdpSender(const SocketAddress& local, std::uint32_t interface_index,
             std::size_t sockets_max = 64);
 
-  /// The socket for packets to the program that owns `destination_qpn` at `destination`. Takes a
-  /// lock and perhaps opens a socket: call it when a queue pair learns its peer, and keep the
-  /// pointer, which is valid as long as this object. When all sockets are in use, programs share
+  /// Returns the socket for packets to the program that owns `destination_qpn` at `destination`.
+  /// Takes a lock and may open a socket: call it when a queue pair learns its peer, and keep the
+  /// pointer, which is valid as long as this object. If all sockets are in use, programs share
   /// them.
   Result<SendSocket*> socket_for(const SocketAddress& destination, Qpn destination_qpn);
   const SocketAddress& local() const { return local_; }
@@ -168,8 +168,8 @@ class UdpSender {
   SocketAddress local_;
   std::uint32_t interface_index_ = 0;
   std::size_t sockets_max_ = 0;
-  std::mutex mutex_;  // Guards what follows (a socket itself needs no lock).
-  /// The first `sockets_max_` programs, each the owner of the socket at the same index.
+  std::mutex mutex_;  // Protects the members below (a socket itself needs no lock).
+  /// The first `sockets_max_` programs; each owns the socket at the same index.
   std::vector<Program> programs_;
   std::vector<std::unique_ptr<SendSocket>> sockets_;
 };

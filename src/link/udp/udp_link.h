@@ -20,7 +20,8 @@ class UdpLink final : public Link {
   /// `local`: the node's address; its port is ignored. `sockets_max`: as `UdpSender` has it.
   UdpLink(const SocketAddress& local, std::uint32_t interface_index,
           std::shared_ptr<UdpReceiver> buffers, std::size_t sockets_max = 64);
-  /// Packets come over this bound socket (borrowed), too. Not while somebody receives, as `join`.
+  /// Also receives from this bound socket (borrowed). No thread may be receiving meanwhile, as for
+  /// `join`.
   Result<void> receive_from(int fd);
 
   Properties properties() const override { return {.packet_bytes_max = kSendBytesMax}; }
@@ -39,7 +40,7 @@ class UdpLink final : public Link {
   const std::uint32_t interface_index_;
   UdpSender sender_;
   ReceivingSockets sockets_;
-  Path from_ = RoceV2Path{}, to_ = RoceV2Path{};  // Of what came last.
+  Path from_ = RoceV2Path{}, to_ = RoceV2Path{};  // Of the last datagrams received.
 };
 
 }  // namespace verbatim::link

@@ -12,8 +12,8 @@
 
 #include "link/udp/udp.h"
 
-/// Which datagrams are too large: in a child process with a network namespace of its own, whose
-/// loopback interface takes 1,500 bytes.
+/// Which datagrams are too large, tested in a child process in a new network namespace, whose
+/// loopback interface has an MTU of 1,500 bytes.
 namespace verbatim::link {
 namespace {
 
@@ -21,10 +21,10 @@ constexpr int kSkipped = 77;
 
 struct Ended {
   int status = 0;
-  std::string said;  // On standard error.
+  std::string said;  // Standard error.
 };
 
-/// As root, or as root of a user namespace of its own.
+/// As root, or as root of a new user namespace.
 bool enter_network_namespace() {
   const uid_t user = geteuid();
   if (user == 0) return unshare(CLONE_NEWNET) == 0;
@@ -34,7 +34,7 @@ bool enter_network_namespace() {
   return write(map.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
 }
 
-/// Runs `check` in a child process, which ends with what it returns.
+/// Runs `check` in a child process, which exits with its result.
 template <typename Check>
 Ended in_small_network(std::string_view more_commands, Check&& check) {
   int ends[2];
@@ -47,7 +47,7 @@ Ended in_small_network(std::string_view more_commands, Check&& check) {
     if (!enter_network_namespace()) _exit(kSkipped);
     const std::string commands =
         "ip link set lo mtu 1500 && ip link set lo up" + std::string(more_commands);
-    // Nothing else runs in this process. NOLINTNEXTLINE(concurrency-mt-unsafe)
+    // This process has no other thread. NOLINTNEXTLINE(concurrency-mt-unsafe)
     if (std::system(commands.c_str()) != 0) _exit(kSkipped);
     _exit(check());
   }
@@ -69,7 +69,7 @@ struct Sent {
   int error;
 };
 
-/// The number of the first send that has another end than it should; 0: none.
+/// Returns the number of the first send with an unexpected result; 0: none.
 int check_sends(std::string_view ip, const std::vector<Sent>& sends) {
   const auto to = SocketAddress::parse(ip, kRocePort).value();
   UdpSender sender(to, if_nametoindex("lo"));
@@ -106,7 +106,7 @@ TEST(UdpMtu, TheInterfaceLimitsDatagramsAndThatIsToldOnce) {
   expect_ends("", "::1", kIpv6Sends);
 }
 
-// A route's MTU is what an ICMP error lowers, which anybody can forge.
+// An ICMP error, which any host can forge, lowers a route's MTU.
 TEST(UdpMtu, TheRoutesMtuLimitsNothing) {
   expect_ends(" && ip route replace local 127.0.0.1 dev lo table local mtu 600", "127.0.0.1",
               kIpv4Sends);

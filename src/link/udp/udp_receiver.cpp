@@ -14,7 +14,7 @@ union ControlBuffer {
   char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-/// The size that the kernel merged by; 0: it did not merge.
+/// Returns the size by which the kernel merged; 0: it did not.
 std::size_t merged_segment_size(msghdr& message) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO) continue;
@@ -27,7 +27,7 @@ std::size_t merged_segment_size(msghdr& message) {
 
 }  // namespace
 
-/// What a call wants and tells, made once: most calls find nothing, and change nothing.
+/// Arguments and results of a call, prepared once: most calls find nothing and change nothing.
 struct UdpReceiver::Messages {
   std::array<mmsghdr, kBuffers> headers{};
   std::array<iovec, kBuffers> pieces;
@@ -44,7 +44,7 @@ struct UdpReceiver::Messages {
       prepare(i);
     }
   }
-  /// The kernel has written what came here.
+  /// Resets what the kernel has written here.
   void prepare(std::size_t i) {
     headers[i].msg_hdr.msg_namelen = sizeof names[i];
     headers[i].msg_hdr.msg_controllen = sizeof controls[i];

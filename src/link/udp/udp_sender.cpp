@@ -13,11 +13,11 @@
 namespace verbatim::link {
 namespace {
 
-/// How long a send waits for room in the send buffer. Longer counts as loss, which the transport
-/// repairs.
+/// How long a send waits for room in the send buffer. After that the datagrams count as lost, and
+/// the transport retransmits them.
 constexpr timeval kSendTimeout{0, 10'000};
 constexpr int kSendBufferBytes = 4 << 20;
-/// The scatter/gather pieces of one segment: its headers, payload pieces, padding and ICRC.
+/// Pieces of one segment: its headers, payload pieces, padding and ICRC.
 constexpr std::size_t kPiecesMax = 64;
 
 msghdr message_to(const SocketAddress& destination, std::span<const iovec> pieces) {
@@ -29,13 +29,14 @@ msghdr message_to(const SocketAddress& destination, std::span<const iovec> piece
   return message;
 }
 
-/// Settings that a send socket cannot do without; what failed, or nothing.
+/// Applies the required settings of a send socket; returns the name of the one that failed, or
+/// null.
 const char* prepare(int fd, const SocketAddress& local, std::uint32_t interface_index) {
   const auto set = [fd](int level, int name, const auto& value) {
     return setsockopt(fd, level, name, &value, sizeof value) == 0;
   };
   if (!set(SOL_SOCKET, SO_SNDTIMEO, kSendTimeout)) return "SO_SNDTIMEO";
-  // A smaller buffer than wished serves too, and the kernel cuts it to net.core.wmem_max.
+  // A smaller buffer is sufficient, too; the kernel limits it to net.core.wmem_max.
   if (!set(SOL_SOCKET, SO_SNDBUFFORCE, kSendBufferBytes))
     set(SOL_SOCKET, SO_SNDBUF, kSendBufferBytes);
 
@@ -50,7 +51,7 @@ const char* prepare(int fd, const SocketAddress& local, std::uint32_t interface_
     }
     return nullptr;
   }
-  // PROBE is don't-fragment: IBA A17.4.3 forbids fragments, and the kernel then numbers the
+  // PROBE sets don't-fragment, because IBA A17.4.3 forbids fragments; the kernel then numbers the
   // segments of one call 0, 1, 2... in the IP identification, which the ICRC covers.
   if (!set(IPPROTO_IP, IP_MTU_DISCOVER, int{IP_PMTUDISC_PROBE})) return "IP_MTU_DISCOVER";
   ip_mreqn interface{};
@@ -95,9 +96,9 @@ int SendSocket::send(const SocketAddress& destination, std::span<const iovec> by
     return send_one_by_one(destination, bytes, segment_size);
   }
   const int error = send_segmented(destination, bytes, segment_size);
-  // EIO: the interface computes no checksums, so the kernel does not segment for it. EINVAL: it has
-  // no UDP_SEGMENT (before 4.18), or a segment is larger than the path's MTU: sending one by one
-  // tells which. Any other error would hit a single datagram too.
+  // EIO: the interface computes no checksums, so the kernel does not segment for it. EINVAL: no
+  // UDP_SEGMENT (before 4.18), or a segment is larger than the path's MTU; sending one by one shows
+  // which. Any other error would occur for a single datagram, too.
   if (error != EIO && error != EINVAL) return error;
   const int single_error = send_one_by_one(destination, bytes, segment_size);
   if (single_error == 0) segments_.store(false, std::memory_order_relaxed);
@@ -144,8 +145,8 @@ UdpSender::UdpSender(const SocketAddress& local, std::uint32_t interface_index,
     : local_(local.with_port(0)), interface_index_(interface_index), sockets_max_(sockets_max) {}
 
 Result<SendSocket*> UdpSender::socket_for(const SocketAddress& destination, Qpn destination_qpn) {
-  // The programs of a node own ranges of 2^14 queue pair numbers each (agent/protocol/node.h). A
-  // peer of another make does not divide them so, which only costs it sockets.
+  // Each program of a node owns a range of 2^14 queue pair numbers (agent/protocol/node.h). Peers
+  // of other vendors do not divide them like this, which only costs sockets.
   const Program program{destination, destination_qpn.value() >> 14};
   const std::scoped_lock lock(mutex_);
   const auto known = std::ranges::find(programs_, program);

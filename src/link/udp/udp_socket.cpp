@@ -10,7 +10,7 @@
 namespace verbatim::link {
 namespace {
 
-/// What holds a burst of several senders while the receiving thread is not scheduled.
+/// Enough for a burst of several senders while the receiving thread is not scheduled.
 constexpr int kReceiveBufferBytes = 4 << 20;
 constexpr int kNoCheck6Receive = 102;  // UDP_NO_CHECK6_RX of linux/udp.h.
 
@@ -66,7 +66,7 @@ Result<UdpSocket> UdpSocket::join_multicast(const SocketAddress& group,
 
   const int on = 1;
   const SocketAddress local = group.port() != 0 ? group : group.with_port(kRocePort);
-  // SO_REUSEADDR, not SO_REUSEPORT: each member shall get a copy, not one of them.
+  // SO_REUSEADDR, not SO_REUSEPORT: each member gets a copy.
   if (setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       bind(fd.get(), local.data(), local.size()) != 0) {
     return refuse_errno(fmt::format("cannot bind {}", local));
@@ -80,7 +80,7 @@ Result<UdpSocket> UdpSocket::join_multicast(const SocketAddress& group,
 
 void UdpSocket::prepare() {
   const int bytes = kReceiveBufferBytes;
-  // The first goes beyond net.core.rmem_max and needs CAP_NET_ADMIN; the second is cut to it.
+  // The first can exceed net.core.rmem_max but needs CAP_NET_ADMIN; the second is limited to it.
   if (setsockopt(fd_, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0) {
     setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
   }
@@ -90,10 +90,10 @@ void UdpSocket::prepare() {
   receive_buffer_bytes_ = static_cast<std::size_t>(granted);
 
   const int on = 1;
-  // A kernel before 5.0 does not merge: datagrams then come one by one.
+  // Kernels before 5.0 do not merge: datagrams are then received one by one.
   merges_ = setsockopt(fd_, IPPROTO_UDP, UDP_GRO, &on, sizeof on) == 0;
-  // RoCE v2 senders may leave the UDP checksum out (annex A17.4.5.1), and Linux's rxe does: the
-  // ICRC covers more. Over IPv6 the kernel drops such datagrams unless it is told.
+  // RoCE v2 senders may omit the UDP checksum (annex A17.4.5.1), as Linux's rxe does, because the
+  // ICRC covers more. Over IPv6 the kernel drops such datagrams by default.
   if (local_.is_ipv6()) setsockopt(fd_, IPPROTO_UDP, kNoCheck6Receive, &on, sizeof on);
 }
 

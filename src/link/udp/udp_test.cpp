@@ -28,7 +28,7 @@ struct Received {
   std::vector<std::byte> bytes;
 };
 
-/// A receiving socket on a loopback address, with a port that nobody else has.
+/// A receiving socket on a loopback address, with a unique port.
 class Bench {
  public:
   explicit Bench(std::string_view ip = "127.77.0.1") {
@@ -42,7 +42,7 @@ class Bench {
   const SocketAddress& local() const { return socket_->local(); }
   const UdpSocket& socket_in_use() const { return *socket_; }
 
-  /// What comes until `bytes` are there, or nothing more does.
+  /// Receives until `bytes` have arrived, or no more arrives.
   std::vector<Received> receive(std::size_t bytes) {
     std::vector<Received> received;
     std::size_t total = 0;
@@ -118,7 +118,7 @@ TEST(Udp, PiecesOfMemoryAreGathered) {
   EXPECT_EQ(joined(bench.receive(3000)), bytes);
 }
 
-/// The descriptor of a send socket, found by its port: the class keeps it to itself.
+/// Finds the descriptor of a send socket by its port, because the class does not show it.
 int descriptor_of(const SendSocket& socket) {
   for (int fd = 3; fd < 1024; ++fd) {
     sockaddr_storage storage{};
@@ -242,7 +242,7 @@ TEST(UdpMulticast, NodesOnLoopbackShareAnIPv4Group) {
                                               loopback_index());
 }
 
-/// The link-local IPv6 address of an interface that is up and does multicast, if there is one.
+/// Returns the link-local IPv6 address of a multicast interface that is up, if there is one.
 SocketAddress link_local_address() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return {};
@@ -260,7 +260,7 @@ SocketAddress link_local_address() {
   return found;
 }
 
-// The loopback interface has no route for IPv6 groups, so this one needs another.
+// The loopback interface has no route for IPv6 groups, so this test uses another one.
 TEST(UdpMulticast, ProgramsOnAnInterfaceShareAnIPv6Group) {
   const SocketAddress node = link_local_address();
   if (node.empty()) GTEST_SKIP() << "no interface with a link-local IPv6 address and multicast";
