@@ -112,7 +112,7 @@ void Adapter::arm(CompletionQueue& queue, bool solicited_only) {
   progress_->serve_events();
 }
 
-/// Programs without streams have no turns look for them.
+/// A program without streams has no source for them that passes would ask.
 Result<void> Adapter::begin_streams() {
   const std::lock_guard guard(lock_);
   if (streams_ != nullptr) return {};
@@ -151,7 +151,7 @@ void Adapter::drain_stream(Qpn qpn) {
   });
 }
 
-// What peers do: `Visited`.
+// Implementation of `Visited`: what peers do.
 
 void Adapter::on_peer_gone(const DirectPeer& peer) {
   numbers_->for_each([&](QueuePair& queue_pair) { queue_pair.on_peer_gone(peer); });

@@ -35,11 +35,11 @@
 #include "port/port.h"
 #include "region/region_table.h"
 
-/// The emulated channel adapter of one program: what the drop-in library drives.
+/// The emulated channel adapter of one program, which the drop-in library calls.
 namespace verbatim::adapter {
 
-/// One for each process that opened the device: makes its parts, and what concerns several of them.
-/// Thread-safe.
+/// One for each process that has opened the device: creates the adapter's parts, and does what
+/// concerns several of them. Thread-safe.
 class Adapter final : private Visited {
  public:
   static Result<std::unique_ptr<Adapter>> create(std::unique_ptr<Arena> arena,
@@ -69,8 +69,8 @@ class Adapter final : private Visited {
 
   Result<std::unique_ptr<CompletionQueue>> create_completion_queue(
       const CompletionQueueOptions& options);
-  /// Whether the queue has entries; where it has none, after a turn of progress in this thread,
-  /// where one is due.
+  /// Returns true if the queue has entries. If it is empty and a pass of progress is due, runs one
+  /// in this thread first.
   bool look_for_completions(CompletionQueue& queue) {
     return !queue.empty() || (progress_->is_due() && await_completions(queue));
   }
@@ -85,19 +85,19 @@ class Adapter final : private Visited {
   /// `ibv_req_notify_cq`.
   void arm(CompletionQueue& queue, bool solicited_only);
 
-  /// As `SharedReceives`; EINVAL where there is no such protection domain.
+  /// As `SharedReceives`; EINVAL if the protection domain does not exist.
   Result<SharedReceiveQueue*> create_shared_receive_queue(const SharedReceiveOptions& options);
   Result<void> destroy_shared_receive_queue(SharedReceiveQueue* queue);
 
-  /// EINVAL for what Limits does not allow, ENOMEM when numbers run out. Capacities come back as
-  /// given (at least as asked for) in `QueuePair::options`.
+  /// EINVAL if Limits is exceeded, ENOMEM if no number is left. `QueuePair::options` has the
+  /// granted capacities (at least those asked for).
   Result<QueuePair*> create_queue_pair(const QueuePairOptions& options);
-  /// `ibv_open_qp`: another user of an XRC target of this program. EINVAL, and EOPNOTSUPP for one
+  /// `ibv_open_qp`: adds a user of an XRC target of this program. EINVAL; EOPNOTSUPP for a target
   /// of another program.
   Result<QueuePair*> open_queue_pair(Qpn qpn, XrcDomain domain, AsyncEvents& events, void* owner);
-  /// This user is done with it; the last one destroys it.
+  /// Removes a user; the last one destroys the queue pair.
   void release_queue_pair(QueuePair* queue_pair, const void* owner);
-  /// Waits until no thread works on it; its outstanding requests vanish without completions.
+  /// Waits until no thread uses it; its outstanding requests are dropped without completions.
   void destroy_queue_pair(QueuePair* queue_pair);
 
   /// Resolves an address vector for UD. EINVAL for GIDs that lead nowhere, a GID index or a port
@@ -106,8 +106,8 @@ class Adapter final : private Visited {
   /// The same for packets to a connected queue pair.
   Result<port::Route> resolve(const port::AddressVector& vector, Qpn dest_qpn);
 
-  /// iWARP: from INIT to RTS, over a connection whose ends have agreed. EINVAL where there is no
-  /// such queue pair, and in other states.
+  /// iWARP: moves it from INIT to RTS over a negotiated connection. EINVAL if the queue pair does
+  /// not exist or is in another state.
   Result<void> start_stream(Qpn qpn, StreamStart start);
   /// The queue pair, where there is one, enters the error state, and its side of the stream ends
   /// when what it has begun to send has left.
@@ -115,12 +115,12 @@ class Adapter final : private Visited {
   /// `QueuePair::on_stream`, now.
   void drain_stream(Qpn qpn);
 
-  /// A management datagram from queue pair 1 to queue pair 1. `source` is one of the node's
-  /// addresses, else EADDRNOTAVAIL; one that the network does not take counts as lost.
+  /// Sends a management datagram from queue pair 1 to queue pair 1. EADDRNOTAVAIL unless `source`
+  /// is an address of the node; a datagram that the network refuses counts as lost.
   Result<void> send_management(const SocketAddress& source, const SocketAddress& destination,
                                std::span<const std::byte, 256> mad);
-  /// Tells peers' agents, by way of the arena, of a connection of the CM: `record` is 0 to
-  /// kConnectionsMax - 1. ENOMEM.
+  /// Returns the record, 0 to kConnectionsMax - 1, of a CM connection in the arena, where the agent
+  /// reads it. ENOMEM.
   Result<ConnectionRecord*> connection_record(std::uint32_t record);
 
   /// The port's P_Key table, which queue pairs follow at once. At most `port::PKeyTable::kSizeMax`.
@@ -129,16 +129,16 @@ class Adapter final : private Visited {
   Result<void> attach_multicast(QueuePair& queue_pair, const Gid& group, Lid lid = {});
   Result<void> detach_multicast(QueuePair& queue_pair, const Gid& group);
 
-  /// `ibv_create_flow`: from now on the rule's target gets the frames that it takes. What
-  /// `Steering::add` says, and EINVAL for a target that is no raw packet queue pair.
+  /// `ibv_create_flow`: the rule's target receives matching frames from now on. Errors of
+  /// `Steering::add`; EINVAL if the target is no raw packet queue pair.
   Result<FlowTable::RuleId> create_flow(QueuePair& target, FlowRule rule);
   void destroy_flow(FlowTable::RuleId rule);
 
-  /// Around fork: the child gets copies of registered memory.
+  /// Called around fork: the child gets copies of registered memory.
   void before_fork();
   void in_parent_after_fork();
-  /// In a child after fork: the descriptors are closed, no thread is there; every later call of
-  /// this adapter's objects fails.
+  /// Called in a forked child: closes the descriptors; the threads do not exist, and every later
+  /// call of this adapter's objects fails.
   void abandon_in_child();
 
  private:
@@ -146,8 +146,7 @@ class Adapter final : private Visited {
           std::unique_ptr<Progress> progress);
   Result<void> begin_streams();
   bool await_completions(CompletionQueue& queue);
-  /// What the queue pair belongs to counts it, or no longer: its XRC domain, or its protection
-  /// domain.
+  /// Count the queue pair as a user of its XRC domain or protection domain, or no longer.
   Result<void> enter_domain(QueuePairOptions& options);
   void leave_domain(const QueuePairOptions& options);
   Result<QueuePair*> add_queue_pair(const QueuePairOptions& options, SendQueue sends,
@@ -161,7 +160,7 @@ class Adapter final : private Visited {
   Result<void> listen(std::span<const int> descriptors);
   Result<void> join(const Gid& group);
 
-  // What peers do.
+  // Implementation of `Visited`: what peers do.
   void on_peer_gone(const DirectPeer& peer) override;
   void on_attached_peer_gone() override;
   void on_target_notified(std::uint32_t local_number) override;
@@ -184,12 +183,12 @@ class Adapter final : private Visited {
   /// Guards what follows, and which queue pairs there are. No call asks the agent or another
   /// program with it held.
   std::mutex lock_;
-  Steering steering_;  // Turns use it, too.
+  Steering steering_;  // Passes use it, too.
   FrameGroups frame_groups_;
   std::unique_ptr<StreamSource> streams_;  // Null before the first stream.
   const Surroundings surroundings_;        // Of queue pairs.
 
-  const std::unique_ptr<Progress> progress_;  // Last: its thread uses all of the above.
+  const std::unique_ptr<Progress> progress_;  // Last, because its thread uses all of the above.
 };
 
 }  // namespace verbatim::adapter

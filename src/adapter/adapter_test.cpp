@@ -7,8 +7,8 @@
 
 #include "adapter/adapter_test_util.h"
 
-/// Two adapters in one process, over sockets on loopback addresses of their own, without an agent:
-/// what the sanitizers see of the threads.
+/// Two adapters in one process, over sockets on separate loopback addresses, without an agent:
+/// shows the threads to the sanitizers.
 namespace verbatim::adapter {
 namespace {
 
@@ -19,7 +19,7 @@ TEST(GrantedReceives, LeaveSomeCacheLinesFree) {
   EXPECT_EQ(granted_receives(Limits::requests), Limits::requests);
 }
 
-/// As a card does that processes packets in the order in which they arrive.
+/// As a card that processes packets in the order of their arrival.
 TEST_F(AdapterPair, AnAcknowledgementThatHasArrivedCountsBeforeAnError) {
   Side left(a, QpType::rc);
   Side right(b, QpType::rc);
@@ -27,7 +27,7 @@ TEST_F(AdapterPair, AnAcknowledgementThatHasArrivedCountsBeforeAnError) {
   right.connect(left);
   const Segment receive = right.segment(0, 64);
   ASSERT_EQ(0, right.qp->post_receive(7, std::span(&receive, 1)));
-  // Nobody looks at the socket before `modify`, but for the background thread, if it is faster.
+  // Before `modify` only the background thread, if it is faster, reads the socket.
   a.adapter->progress().between_passes([&] {
     EXPECT_EQ(0, left.post(Operation::send, left.segment(0, 64)));
     EXPECT_EQ(Status::success, right.next().status);

@@ -15,16 +15,16 @@
 
 #include "adapter/adapter.h"
 
-/// What tests make adapters of: two in one process, over sockets on loopback addresses of their
-/// own, without an agent.
+/// Adapters for tests: two in one process, over sockets on separate loopback addresses, without an
+/// agent.
 namespace verbatim::adapter {
 
 using transport::Operation;
 using transport::Status;
 
-/// One node with one program.
+/// A node with one program.
 struct TestNode {
-  /// On the direct path as well it finds others of this process that are.
+  /// With `direct` it also finds other nodes of this process with `direct` on the direct path.
   enum class Path : std::uint8_t { wire, direct };
   enum class Protocol : std::uint8_t { roce, iwarp };
 
@@ -73,7 +73,7 @@ struct TestNode {
     EXPECT_TRUE(adapter->add_gid({gid_of(address), address}, second_socket.get()));
   }
 
-  /// Made by those who take one.
+  /// The lock file; created when a lock is taken.
   static std::string locks_path() {
     return testing::TempDir() + "verbatim-adapter-locks-" + std::to_string(getpid());
   }
@@ -89,7 +89,7 @@ struct TestNode {
     return fd;
   }
 
-  /// As an agent lets them find each other.
+  /// Lets the nodes find each other, as an agent does.
   void open_to_others(Membership& membership, int arena) {
     EXPECT_TRUE(prepare_direct_path(membership));
     membership.doorbell.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -104,13 +104,14 @@ struct TestNode {
                              UniqueFd(dup(doorbell))};
     };
   }
-  /// Descriptors of arena, memory and doorbell, by what its queue pair numbers begin with.
+  /// Descriptors of arena, memory and doorbell, by the upper bits of a program's queue pair
+  /// numbers.
   static std::map<std::uint32_t, std::array<int, 3>>& known() {
     static std::map<std::uint32_t, std::array<int, 3>> programs;
     return programs;
   }
 
-  int questions = 0;  // Of `ask_for_peer`.
+  int questions = 0;  // Number of calls of `ask_for_peer`.
   UniqueFd socket, second_socket;
   std::unique_ptr<Adapter> adapter;
   PdNumber pd{};
@@ -209,7 +210,7 @@ struct Side {
     return qp->post_send(work);
   }
 
-  /// Polls until there is an entry; a default one after five seconds.
+  /// Polls until there is an entry; returns a default one after five seconds.
   Completion next() {
     Completion entry{.status = Status::local_qp_operation_error};
     for (const TimeNs end = monotonic_now() + 5 * kSecond; monotonic_now() < end;) {

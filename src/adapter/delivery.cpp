@@ -8,7 +8,7 @@
 
 namespace verbatim::adapter {
 
-/// Packets that came together are mostly all for one queue pair, whose lock is taken once.
+/// Packets that arrive together are usually for one queue pair, whose lock is taken once.
 class Delivery::Reception {
  public:
   Reception(Progress& progress, const Path& from, const Path& to, TimeNs now)
@@ -40,7 +40,7 @@ class Delivery::Reception {
   const Path& to_;
   const TimeNs now_;
   QueuePair* queue_pair_ = nullptr;
-  std::unique_lock<Mutex> guard_;  // Its lock.
+  std::unique_lock<Mutex> guard_;  // The queue pair's lock.
 };
 
 void Delivery::on_packets(std::span<const wire::Packet> packets, const Path& from, const Path& to,

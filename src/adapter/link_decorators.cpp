@@ -53,7 +53,7 @@ void LinkDecorators::follow_port() {
   choose_tops();
 }
 
-/// Those that are not wrapped yet, where there is a reason.
+/// Decorates links that are not decorated yet, if faults or a capture need it.
 Result<void> LinkDecorators::wrap_links() {
   if (plan_.is_off() && capture_ == 0) return {};
   if (port_.is_infiniband()) {

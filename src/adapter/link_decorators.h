@@ -16,25 +16,26 @@ namespace verbatim::adapter {
 
 class Progress;
 
-/// Puts fault injection and capture around all links of a port, and takes them away. They are made
-/// when they are first used, and never destroyed: so is this object. Thread-safe.
+/// Adds fault injection and capture to all links of a port, and removes them. Decorators are
+/// created at their first use and never destroyed, nor is this object. Thread-safe.
 class LinkDecorators {
  public:
   /// All outlive it: the counters lie in the program's arena.
   LinkDecorators(port::Port& port, Progress& progress, observe::FaultCounters& counters)
       : port_(port), progress_(progress), counters_(counters) {}
 
-  /// `plan` as `link::FaultPlan` reads it; "off": packets pass. EINVAL, EMFILE.
+  /// `plan`: in the syntax of `link::FaultPlan`; "off" ends the faults. EINVAL, EMFILE.
   Result<void> set_faults(std::string_view plan);
   /// Packets are captured from now on, if that capture (a number, not 0) does not go on already.
   /// Returns the descriptor of the ring (borrowed), for `verbatim capture`. ENOMEM, EMFILE.
   Result<int> start_capture(std::uint64_t capture);
   void stop_capture();
-  /// Links that the port got since: they are decorated, too.
+  /// Decorates links that the port has got since.
   void follow_port();
 
  private:
-  /// What is around one link: faults above the capture, which so sees what is on the wire.
+  /// Decorators of a link. Faults are above the capture, which therefore sees the packets on the
+  /// wire.
   struct Layers {
     Layers(link::Stack& stack, link::CaptureTap& tap, observe::FaultCounters& counters,
            TimerFd timer)
@@ -53,7 +54,7 @@ class LinkDecorators {
   Progress& progress_;
   observe::FaultCounters& counters_;
   link::CaptureTap tap_;
-  std::mutex lock_;  // Guards what follows.
+  std::mutex lock_;  // Protects the members below.
   link::FaultPlan plan_;
   std::uint64_t capture_ = 0;  // The number of the capture that goes on; 0: there is none.
   int ring_ = -1;              // Of the tap.

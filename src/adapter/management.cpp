@@ -6,7 +6,7 @@
 #include "adapter/adapter.h"
 #include "wire/mad/management_packet.h"
 
-/// What the adapter does for the communication manager, which runs above it.
+/// Services for the communication manager, which runs above the adapter.
 namespace verbatim::adapter {
 
 Result<void> Adapter::send_management(const SocketAddress& source, const SocketAddress& destination,

@@ -9,7 +9,7 @@ Result<void> prepare_direct_path(Membership& membership) {
   auto memory = region::MemoryFile::create({.own_threads = kOwnThreads});
   if (!memory) return std::unexpected(memory.error());
   membership.memory = std::move(*memory);
-  let_peers_copy();  // What is not in the file.
+  let_peers_copy();  // For memory outside the memory file.
   return {};
 }
 

@@ -24,7 +24,7 @@ namespace verbatim::adapter {
 /// leaves its receiver the time to post.
 inline constexpr TimeNs kRnrGrace = 20 * kMillisecond;
 
-/// A program's place in its node: what the agent gave it (docs/design.md, 2).
+/// A program's membership in its node: what it got from the agent (docs/design.md, 2).
 struct Membership {
   arena::Node node;  // As it was when the program joined it; GIDs: see port::Port.
   Qpn first_qpn;     // Of the range of kProgramQueuePairsMax numbers.
@@ -41,17 +41,19 @@ struct Membership {
   /// that a queue pair number at an address is of.
   UniqueFd doorbell;
   AskForPeer ask_for_peer;
-  NameLocks locks;  // Between programs of this user and network namespace.
-  /// The direct path, if the program may take it: its memory file, which its agent has, too.
+  NameLocks locks;  // Among programs of this user and network namespace.
+  /// The memory file, which the agent has, too; null if the program may not use the direct path.
   std::unique_ptr<region::MemoryFile> memory;
-  /// RC and UC queue pairs that would need the wire do not get to RTS; datagrams fail that would.
+  /// VERBATIM_PATH=direct: an RC or UC queue pair that would need packets is refused RTS; a
+  /// datagram that would need them completes with an error.
   bool only_direct = false;
-  /// So long after packets have come the background thread looks for others without sleeping.
+  /// VERBATIM_BUSY_POLL: after packets arrive, the background thread polls this long before it
+  /// sleeps again.
   TimeNs busy_poll = 0;
   TimeNs rnr_grace = kRnrGrace;
 };
 
-/// Makes the memory file. What the kernel says where it refuses.
+/// Creates the memory file. Fails with the kernel's error.
 Result<void> prepare_direct_path(Membership& membership);
 
 }  // namespace verbatim::adapter

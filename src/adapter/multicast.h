@@ -13,22 +13,22 @@ namespace verbatim::adapter {
 
 class QueuePair;
 
-/// Multicast groups of UD queue pairs (IBA 10.5): one socket a group and program, whatever the
-/// number of its members.
+/// Multicast groups of UD queue pairs (IBA 10.5): one socket per group and program, whatever the
+/// number of members.
 class Multicast {
  public:
-  /// From `join` until `leave`, packets of a group come to this program.
+  /// From `join` until `leave`, packets to a group are received by this program.
   using Join = std::function<Result<void>(const Gid& group)>;
   using Leave = std::function<void(const Gid& group)>;
   Multicast(Progress& progress, Join join, Leave leave)
       : progress_(progress), join_(std::move(join)), leave_(std::move(leave)) {}
-  /// EINVAL, ENOMEM.
+  /// Fails with EINVAL or ENOMEM.
   Result<void> attach(QueuePair& queue_pair, const Gid& gid);
-  /// EINVAL where it is not in the group.
+  /// EINVAL if it is not in the group.
   Result<void> detach(QueuePair& queue_pair, const Gid& gid);
-  /// Of all groups.
+  /// Removes it from all groups.
   void forget(QueuePair& queue_pair);
-  /// The queue pairs of a group; during a turn.
+  /// Returns the queue pairs of a group. Called in a pass.
   std::span<QueuePair* const> members(const Gid& gid) const;
 
  private:
@@ -42,8 +42,8 @@ class Multicast {
   Progress& progress_;
   const Join join_;
   const Leave leave_;
-  std::mutex lock_;            // Before the turn lock.
-  std::vector<Group> groups_;  // Read during turns, written under both locks.
+  std::mutex lock_;            // Taken before the pass lock.
+  std::vector<Group> groups_;  // Read in passes, written under both locks.
 };
 
 }  // namespace verbatim::adapter

@@ -3,12 +3,12 @@
 #include "adapter/adapter_test_util.h"
 #include "link/decorators/decorator.h"
 
-/// What somebody who is new here needs to put a fault of their own between programs: one class, and
-/// one line that puts it around a node's link.
+/// All that a newcomer needs to add a new kind of fault between programs: one class, and one line
+/// that decorates a node's link.
 namespace verbatim::adapter {
 namespace {
 
-/// Every tenth call's packets are lost.
+/// Loses the packets of every tenth call.
 class DropsEveryTenth final : public link::Decorator {
  public:
   using Decorator::Decorator;

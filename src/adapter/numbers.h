@@ -12,11 +12,11 @@ namespace verbatim::adapter {
 
 class QueuePair;
 
-/// Somewhere, so that packets for an object of an earlier program rarely meet a new one.
+/// A random start, so that packets for an object of an earlier program rarely reach a new one.
 std::uint32_t random_number();
 
-/// The queue pairs of this program by their local numbers. Look-ups: any thread that knows that the
-/// queue pair is not destroyed meanwhile, so during a turn. Changes: one thread at a time.
+/// The queue pairs of this program by local number. Look-ups: any thread that knows that the queue
+/// pair is not destroyed meanwhile, for example in a pass. Changes: one thread at a time.
 class Numbers final : public Tasks {
  public:
   explicit Numbers(Qpn first)
@@ -24,7 +24,7 @@ class Numbers final : public Tasks {
         last_(random_number()),
         queue_pairs_(std::make_unique<std::atomic<QueuePair*>[]>(arena::kProgramQueuePairsMax)) {}
 
-  /// Null for a number that no queue pair has.
+  /// Returns null if no queue pair has the number.
   QueuePair* find(Qpn qpn) const;
   QueuePair* find_local(std::uint32_t local_number) const {
     return queue_pairs_[local_number].load(std::memory_order_acquire);
@@ -36,12 +36,12 @@ class Numbers final : public Tasks {
       if (QueuePair* const queue_pair = find_local(i)) use(*queue_pair);
     }
   }
-  /// Whether an object with that number would be this program's.
+  /// Returns true if the number is in this program's range.
   bool has(std::uint32_t number) const {
     return number / arena::kProgramQueuePairsMax == first_.value() / arena::kProgramQueuePairsMax;
   }
 
-  /// The next free local number; 0: none is left.
+  /// Returns the next free local number; 0: none is left.
   std::uint32_t take_number();
   Qpn number(std::uint32_t local_number) const { return Qpn(first_.value() + local_number); }
   void add(QueuePair& queue_pair);

@@ -6,7 +6,7 @@
 
 #include "adapter/adapter.h"
 
-/// Making and ending queue pairs.
+/// Creates and destroys queue pairs.
 namespace verbatim::adapter {
 namespace {
 
@@ -24,8 +24,9 @@ Result<void> check_capacity(const QueuePairOptions& options) {
   return above("max_inline_data", want.inline_bytes, Limits::inline_bytes);
 }
 
-/// What the program is told that it has: a ring has room for one at least. Cards put bytes where a
-/// request's segments would be, so programs find room for a segment's 16 without asking for it.
+/// Returns the reported capacity: a ring has room for at least one. Cards put inline data where a
+/// request's segments would be, so programs expect room for the 16 bytes of a segment without
+/// asking for it.
 QueuePairCapacity granted(const QueuePairCapacity& wanted, bool own_receives, bool sends) {
   constexpr std::uint32_t kSegmentBytes = 16;
   QueuePairCapacity capacity = wanted;
@@ -56,7 +57,7 @@ Result<void> Adapter::destroy_shared_receive_queue(SharedReceiveQueue* queue) {
   const auto forget = [this, completes](const SharedReceiveQueue& gone) {
     if (peers_.own() != nullptr) forget_queue(*peers_.own(), gone.number());
     if (!completes) return;
-    // XRC: a message that is coming in ends with its queue.
+    // XRC: a message that is being received ends with its queue.
     numbers_->for_each([&](QueuePair& queue_pair) { queue_pair.forget(gone); });
   };
   const auto wait_for_peers = [this] { peers_.wait_for_target_unlocks(); };
@@ -146,9 +147,10 @@ Result<QueuePair*> Adapter::add_queue_pair(const QueuePairOptions& options, Send
 }
 
 void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
-  queue_pair->transmit();  // Acknowledgements that wait for the program's next post or poll.
+  queue_pair
+      ->transmit();  // Acknowledgements that were deferred to the program's next post or poll.
   const QueuePairOptions options = queue_pair->options();
-  std::optional<SendQueue> sends;  // Its memory may be the program's: it goes when no lock is held.
+  std::optional<SendQueue> sends;  // Its memory may belong to the program: freed without a lock.
   {
     const std::lock_guard guard(lock_);
     multicast_.forget(*queue_pair);
@@ -163,7 +165,8 @@ void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
   leave_domain(options);
 }
 
-/// An XRC target of another program, in a domain that this one has as well. It waits for the agent.
+/// Returns true if the XRC target belongs to another process, in a domain that this process has,
+/// too. Waits for the agent.
 bool Adapter::is_target_elsewhere(Qpn qpn, const XrcFile& file) {
   if (!file.exists() || numbers_->has(qpn.value())) return false;
   const auto peer = peers_.find_peer(port().gids()[0].address, qpn);

@@ -7,7 +7,7 @@
 #include "region/held_memory.h"
 #include "transport/ib/responder/responder_checks.h"
 
-/// The direct path's atomic operations, and what the peer has to do itself.
+/// Atomic operations on the direct path, and requests that only the owner can execute.
 namespace verbatim::adapter {
 
 using transport::Operation;
@@ -29,7 +29,7 @@ OwnerRequest::Kind kind_of(Operation operation) {
   }
 }
 
-/// The 8 bytes of an atomic operation on this side: `use` reads or writes them.
+/// Calls `use` to read or write the 8 bytes of an atomic operation on this side.
 template <typename Bytes, typename Use>
 bool with_local(const LocalMemory& local, Bytes bytes, std::uint32_t right, Use use) {
   const auto move = [&](MemoryKey key, std::uint64_t iova, std::uint32_t length) -> Done {
@@ -56,7 +56,7 @@ bool write_local(const LocalMemory& local, std::uint64_t value) {
 
 }  // namespace
 
-/// The owner's answer to what only it can do. `complete(success)` when it has done it.
+/// Sends a request to the owner, and calls `complete(success)` after the owner has executed it.
 DirectLink::Outcome DirectLink::request_owner(const OwnerRequest& wanted) {
   OwnerRequest& there = at_->target().owner_request;
   switch (there.state.load(std::memory_order_acquire)) {

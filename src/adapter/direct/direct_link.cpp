@@ -30,8 +30,9 @@ bool DirectLink::accept() {
   return true;
 }
 
-/// As a NAK does: the peer's queue pair serves nobody any more, and its owner hears why. UC: the
-/// message is lost.
+/// Refuses the request as a NAK would: the target serves no more requests, its owner is notified
+/// (and goes to the error state), and the request completes with `status`. UC and UD: the message
+/// is dropped, the request completes with success.
 DirectLink::Outcome DirectLink::refuse(Status status, std::uint32_t notifications) {
   if (!config_.reliable) return complete(Status::success);
   target_.stop_serving();
@@ -39,7 +40,8 @@ DirectLink::Outcome DirectLink::refuse(Status status, std::uint32_t notification
   return complete(status);
 }
 
-/// The receive in use ends in error; its completion says all, so there is no asynchronous event.
+/// Completes the current receive in error. The completion reports it, so there is no asynchronous
+/// event.
 DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
   const Completion completion{.wr_id = at_->target().receive.wr_id,
                               .status = receives,
@@ -64,7 +66,8 @@ VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::attempt(const SendRequest
   return execute_locked(request, local);
 }
 
-/// XRC: a request names a queue, of this program or, in a domain that has a file, of another.
+/// XRC: the request names a receive queue, of the target's process or, if the XRC domain has a
+/// file, of another process.
 VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::execute_locked(const SendRequest& request,
                                                                       const LocalMemory& local) {
   at_ = &own_;
@@ -93,7 +96,7 @@ DirectLink::Outcome DirectLink::execute_at_queue_owner(const SendRequest& reques
   return look_again();
 }
 
-/// IBA 9.7.4.1, in its order: operation, resources, lengths and keys.
+/// Checks in the order of IBA 9.7.4.1: operation, resources, lengths and keys.
 VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::execute_there(const SendRequest& request,
                                                                      const LocalMemory& local) {
   const auto& info = transport::info(request.operation);
@@ -135,7 +138,7 @@ VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::send(const SendRequest& r
     return refuse_access();
   }
   if (request.length > target.receive.capacity_bytes) {
-    // UC: the receive serves the next message.
+    // UC: the receive is used for the next message.
     if (!config_.reliable) return complete(Status::success);
     return fail_receive(Status::local_length_error, Status::remote_invalid_request);
   }
@@ -153,7 +156,7 @@ VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::send(const SendRequest& r
   return moved_ < request.length ? Outcome::unfinished : deliver(request);
 }
 
-/// The bytes of a WRITE or READ, as many as one call may move; nothing when all have been.
+/// Moves the bytes of a WRITE or READ, as many as one call may; returns nothing when all are moved.
 VERBATIM_ALWAYS_INLINE std::optional<DirectLink::Outcome> DirectLink::move_bytes(
     const SendRequest& request, const LocalMemory& local, bool to_peer) {
   if (moved_ == request.length) return std::nullopt;
@@ -185,7 +188,8 @@ VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::write(const SendRequest& 
   return take_receive() ? deliver(request) : not_ready();
 }
 
-/// UD: nobody hears of it. The sender's own memory is looked at all the same.
+/// UD: drops the message without an error to the sender, unless the sender's own buffer is bad
+/// (local_protection_error).
 DirectLink::Outcome DirectLink::lose(const LocalMemory& local) {
   return complete(local.is_good(region::kLocalRead) ? Status::success
                                                     : Status::local_protection_error);
@@ -227,7 +231,7 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
                           request);
 }
 
-/// All bytes are there: the peer's completion.
+/// All bytes are there: adds the peer's completion.
 VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::deliver(const SendRequest& request) {
   const auto& info = transport::info(request.operation);
   if (info.invalidate) {
@@ -250,7 +254,7 @@ VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::deliver(const SendRequest
   return complete_receive(completion, request);
 }
 
-/// The receive in use ends with success, and so does the request.
+/// Completes the current receive and the request with success.
 VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::complete_receive(
     const Completion& completion, const SendRequest& request) {
   if (!at_->end_receive(completion, request.solicited)) {
@@ -280,8 +284,8 @@ DirectLink::Outcome DirectLink::flush(const SendRequest& request) {
   return serve(request);
 }
 
-/// A WRITE or SEND has done when the stream has taken it; that the peer refused it, the stream's
-/// end tells.
+/// iWARP: a WRITE or SEND that the peer refused completes with success, as over TCP, where it
+/// completes when it is handed to the socket. The end of the stream reports the refusal.
 DirectLink::Outcome DirectLink::with_stream(const SendRequest& request, Outcome outcome) {
   const bool is_refused =
       outcome == Outcome::completed &&
@@ -293,7 +297,7 @@ DirectLink::Outcome DirectLink::with_stream(const SendRequest& request, Outcome 
 
 DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalMemory& local) {
   Outcome outcome = attempt(request, local);
-  if (found_proxy_) {  // Its program is looked for with no lock held.
+  if (found_proxy_) {  // The search for its process needs no lock.
     const std::uint32_t proxy = *std::exchange(found_proxy_, std::nullopt);
     if (auto queue_owner = config_.find_queue_owner(request.remote_srq)) {
       queue_owners_.add(std::move(queue_owner), request.remote_srq, proxy);
@@ -302,7 +306,7 @@ DirectLink::Outcome DirectLink::execute(const SendRequest& request, const LocalM
   }
   if (config_.has_stream) outcome = with_stream(request, outcome);
   if (outcome != Outcome::waits || begun_) return outcome;
-  // Its own memory is looked at before the peer's answer.
+  // The local memory is checked before the peer's answer.
   const auto& info = transport::info(request.operation);
   const std::uint32_t right =
       info.data == transport::DataFlow::in ? region::kLocalWrite : region::kLocalRead;

@@ -18,30 +18,32 @@
 
 namespace verbatim::adapter {
 
-/// A queue pair's way to a peer on the direct path: executes requests, in order, with the checks
-/// that the peer's responder would make. Used under the queue pair's lock.
+/// A queue pair's connection to a peer on the direct path: executes requests in order, with the
+/// checks of the peer's responder. Requires the queue pair's lock.
 class DirectLink {
  public:
   struct Config {
-    bool reliable = true;  // Else the peer's refusals lose a message, and nobody hears of it.
+    bool reliable = true;  // RC and XRC. If false (UC, UD), a message that the peer refuses is
+                           // dropped and the request completes with success.
     Qpn own_qpn;
     arena::PeerName own_name;  // By which the peer's target knows this side.
     Qpn peer_qpn;
-    std::uint8_t timeout = 0;  // As in `ibv_qp_attr`, as are the next two.
+    std::uint8_t timeout = 0;  // As in `ibv_qp_attr`, like the next two.
     std::uint8_t retry_count = 0;
     std::uint8_t rnr_retry = 0;
-    TimeNs rnr_grace = 0;  // Before the first of those retries, or the error where there is none.
-    /// iWARP: beside a stream, which tells of the end. Where the peer refuses what it would not
-    /// have answered, the request is done, and the stream ends.
+    // Before the first of those retries, or before the error if there are none.
+    TimeNs rnr_grace = 0;
+    /// iWARP: the queue pair also has a TCP connection, which reports errors by its end. If the
+    /// peer refuses a WRITE or SEND, that request completes with success, and the stream ends.
     bool has_stream = false;
-    /// XRC: the program at the peer's address that has the queue of this number. Null: none.
+    /// XRC: returns the process at the peer's address that owns receive queue `number`, or null.
     std::function<std::shared_ptr<DirectPeer>(SrqNumber)> find_queue_owner;
   };
-  /// What became of a request.
+  /// Result of executing a request.
   enum class Outcome : std::uint8_t {
     completed,   // With `status()`.
-    unfinished,  // There is more to do; at once, for it is long.
-    waits,  // For the peer, until `deadline()` at least: then, or earlier, it may be tried again.
+    unfinished,  // Long request: call again at once.
+    waits,       // The peer is not ready: call again at `deadline()`. Calling earlier is harmless.
   };
 
   DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config);
@@ -49,12 +51,14 @@ class DirectLink {
   DirectLink& operator=(const DirectLink&) = delete;
 
   const DirectPeer& peer() const { return own_.peer(); }
-  /// iWARP: the peer's target serves this queue pair from now on, if it still invites.
+  /// iWARP: connects the peer's target to this queue pair. Returns false if the target no longer
+  /// accepts.
   bool accept();
-  /// XRC: a program has ended.
+  /// XRC: the process has ended.
   void forget_queue_owner(const DirectPeer& queue_owner) { queue_owners_.forget(queue_owner); }
-  /// UD: one message, whose bytes come behind its header. It completes at once, and with success
-  /// also where the peer does not take it (IBA 9.8.3): only its own memory may refuse.
+  /// UD: delivers one message (40 bytes for the GRH, then the payload). Always completes: with
+  /// success also if the peer drops it (IBA 9.8.3), with local_protection_error if the sender's
+  /// buffer cannot be read.
   Outcome send_datagram(const transport::SendRequest& request, const LocalMemory& local,
                         const port::Datagram& datagram);
   /// The peer's queue pair exists, whatever its state.
@@ -62,18 +66,19 @@ class DirectLink {
     return !peer().is_gone() &&
            target_.qpn.load(std::memory_order_relaxed) == config_.peer_qpn.value();
   }
-  /// The oldest request that has not completed. Takes up to `kBytesPerCall` bytes at a time.
+  /// Executes the oldest request that has not completed, at most `kBytesPerCall` bytes per call.
   Outcome execute(const transport::SendRequest& request, const LocalMemory& local);
   transport::Status status() const { return status_; }
   TimeNs deadline() const { return deadline_; }
-  /// A request has begun and not completed.
+  /// Returns true if a request has begun and not completed.
   bool has_begun() const { return begun_; }
 
-  /// So many bytes keep a caller for a tenth of a millisecond or so.
+  /// This many bytes take a caller about a tenth of a millisecond.
   static constexpr std::uint64_t kBytesPerCall = 1 << 20;
 
  private:
-  /// Pause before the next look: for help, for a receive (it doubles), or without a time limit.
+  /// Interval of retries while waiting for the owner or a receive (then it doubles), or for a peer
+  /// if the ACK time-out is 0 (infinite).
   static constexpr TimeNs kLookAgain = kMillisecond / 20;
 
   Outcome complete(transport::Status status) {
@@ -84,7 +89,7 @@ class DirectLink {
     deadline_ = kNever;
     return Outcome::completed;
   }
-  /// It has reached the peer, and done there what it should.
+  /// Counts the request at the target and completes it with success.
   VERBATIM_ALWAYS_INLINE Outcome serve(const transport::SendRequest& request) {
     target_.received.messages.add_exclusive();
     target_.received.bytes.add_exclusive(request.length);
@@ -100,13 +105,13 @@ class DirectLink {
   Outcome not_ready();
   TimeNs silence() const;
   Outcome no_answer();
-  /// What a request waits for, each with a patience of its own.
+  /// What a request waits for; each has its own time-out.
   enum class Awaited : std::uint8_t {
-    answer,   // Of a peer that does not serve it, or has ended.
-    grace,    // A receive request, and does not count as RNR yet.
+    answer,   // An answer of a peer that does not serve requests, or has ended.
+    grace,    // A receive request, before it counts as RNR.
     receive,  // A receive request, by the rules of RNR.
   };
-  /// For an answer that comes soon.
+  /// Tries again soon, for an answer that is expected soon.
   Outcome look_again();
   Outcome wait(Awaited awaited, TimeNs pause, unsigned tries, transport::Status at_last);
   bool is_served() const {
@@ -118,7 +123,7 @@ class DirectLink {
   Outcome execute_locked(const transport::SendRequest& request, const LocalMemory& local);
   Outcome execute_at_queue_owner(const transport::SendRequest& request, const LocalMemory& local);
   Outcome execute_there(const transport::SendRequest& request, const LocalMemory& local);
-  /// The peer's region that the request names.
+  /// Looks up the peer's region that the request names.
   std::expected<const region::Region*, region::KeyError> find_locked(
       const transport::SendRequest& request, std::uint64_t length, std::uint32_t right) {
     return at_->find_locked(request.remote_key, request.remote_address, length, right,
@@ -136,20 +141,22 @@ class DirectLink {
   Outcome complete_receive(const Completion& completion, const transport::SendRequest& request);
   Outcome lose(const LocalMemory& local);
   bool take_receive() { return at_->take_receive(); }
-  /// The queue pair's owner hears of it.
+  /// Notifies the process that owns the target queue pair.
   void notify(std::uint32_t notifications) const { own_.notify(notifications); }
 
   const Config config_;
-  MappedTarget own_;      // The queue pair's.
-  DirectTarget& target_;  // Of that.
-  MappedTarget* at_;      // Where requests are executed: there, or XRC, at another program.
+  MappedTarget own_;      // The target of the peer's queue pair.
+  DirectTarget& target_;  // That of `own_`.
+  MappedTarget*
+      at_;  // Where requests are executed: `own_` or, for XRC, a target at another process.
   XrcQueueOwners queue_owners_;
-  std::optional<std::uint32_t> found_proxy_;  // Of the host that `find_host` names.
+  std::optional<std::uint32_t>
+      found_proxy_;  // The proxy at the process that `find_queue_owner` returned.
   transport::Status status_{};
-  // Of the request that has begun.
+  // The request that has begun.
   bool begun_ = false;
   std::uint64_t moved_ = 0;  // Bytes.
-  // Of waiting. What stands in `awaited_` concerns a former request while there is no deadline.
+  // Waiting. Without a deadline, `awaited_` belongs to an earlier request.
   Awaited awaited_{};
   TimeNs deadline_ = kNever;
   TimeNs grace_ends_at_ = 0;

@@ -18,8 +18,8 @@
 namespace verbatim::adapter {
 namespace {
 
-/// All of it readable and writable, but none of it resident, also in programs that have called
-/// mlockall(MCL_FUTURE): that would fill a sparse file with zeroes.
+/// Maps it readable and writable but not resident, even in programs that have called
+/// mlockall(MCL_FUTURE), which would fill a sparse file with zeroes.
 std::byte* map_sparsely(int fd, std::uint64_t offset, std::uint64_t length) {
   void* const place =
       mmap(nullptr, length, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
@@ -38,7 +38,7 @@ std::uint64_t inode_of(int fd) {
   return fstat(fd, &info) == 0 ? info.st_ino : 0;
 }
 
-/// Of the extents, which are in order, the first that ends behind `address`.
+/// Returns the first extent that ends after `address`, or null. The extents are sorted.
 const region::Extent* extent_behind(std::span<const region::Extent> extents,
                                     std::uint64_t address) {
   const auto found = std::ranges::upper_bound(
@@ -63,7 +63,7 @@ Result<void> DirectPeer::attach(PeerDescriptors descriptors) {
   if (header().magic != ArenaHeader::kMagic || header().version != ArenaHeader::kVersion) {
     return refuse(EPROTO, "the peer is of another release");
   }
-  // Locks name their owners by process numbers, which both sides must understand alike.
+  // Locks store process numbers, so both sides must be in the same pid namespace.
   const std::uint64_t pid_namespace = own_pid_namespace();
   if (pid_namespace == 0 || header().pid_namespace == 0) {
     return refuse(EXDEV, "/proc does not tell the pid namespace of this program or of the peer");
@@ -75,14 +75,14 @@ Result<void> DirectPeer::attach(PeerDescriptors descriptors) {
   const auto pid = static_cast<pid_t>(process_id_of(token_));
   process_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!process_) return refuse_errno("pidfd_open of the peer");
-  // It lived after its number was opened, so that the descriptor is no later process's.
+  // The process was alive after its pidfd was opened, so the pidfd is not that of a later process.
   if (header().liveness.has_ended()) return refuse(ESRCH, "the peer has ended");
   memory_ = std::move(descriptors.memory);
   doorbell_ = std::move(descriptors.doorbell);
   regions_ = std::make_unique<region::RegionTable>(header().region_header,
                                                    std::span(at(header().regions), kRegionsMax),
                                                    region::RegionTable::Use::lookup_only);
-  // Whether the kernel lets us reach what is not in the file: eight bytes that are certainly there.
+  // Checks that process_vm_readv is allowed: reads the 8 bytes of the peer's magic number.
   std::uint64_t magic = 0;
   if (!copy_by_kernel(reinterpret_cast<std::byte*>(&magic), header().base_address, sizeof magic,
                       false)) {
@@ -92,13 +92,15 @@ Result<void> DirectPeer::attach(PeerDescriptors descriptors) {
   return {};
 }
 
-/// Before the first visit. The owner may never ask for this program: it only hears of its end so.
+/// Enters this process in the peer arena's list of attached processes and rings the doorbell.
+/// Called before the first target is locked: the owner watches the process with a pidfd, to recover
+/// what it leaves half done if it is killed.
 void DirectPeer::announce() const {
   const ProcessToken own = own_process_token();
   for (auto& place : header().attached_peers) {
     ProcessToken there = 0;
     if (place.compare_exchange_strong(there, own, std::memory_order_seq_cst)) break;
-    if (there == own) return;  // It had this arena mapped before.
+    if (there == own) return;  // This process had the arena mapped before.
   }
   header().has_new_attached_peers.store(true, std::memory_order_seq_cst);
   eventfd_write(doorbell_.get(), 1);
@@ -129,7 +131,7 @@ DirectTarget& DirectPeer::target(std::uint32_t local_number) const {
 }
 
 bool DirectPeer::has(Qpn number) const {
-  if (number == Qpn{}) return false;  // A place without a queue pair has this number.
+  if (number == Qpn{}) return false;  // An entry without a queue pair has this number.
   const std::uint32_t local_number = number.value() % kProgramQueuePairsMax;
   const QueuePairRecord& record = at(header().queue_pairs)[local_number];
   return record.qpn.load(std::memory_order_acquire) == number.value() ||

@@ -17,34 +17,38 @@
 
 namespace verbatim::adapter {
 
-/// The descriptors by which a peer is reached.
+/// The descriptors needed to map a peer.
 struct PeerDescriptors {
   UniqueFd arena;
   UniqueFd memory;
   UniqueFd doorbell;
 };
 
-/// Another program (or this one) as the direct path sees it: its arena and its memory, mapped here.
+/// Another process (or this one) on the direct path: its arena and its memory file, mapped here.
 /// Any thread.
 class DirectPeer {
  public:
-  /// Maps its arena. EPROTO if it is of another release; EXDEV if it is in another pid namespace;
-  /// ESRCH if it has ended; EPERM if process_vm_readv(2) is refused, the way to memory that is not
-  /// in its memory file; and what mmap(2) and pidfd_open(2) say (ENOMEM, EMFILE).
+  /// Maps the peer's arena. EPROTO if it is of another release; EXDEV if it is in another pid
+  /// namespace; ESRCH if the peer has ended; EPERM if process_vm_readv(2) is refused, which is
+  /// needed for memory outside the memory file; and errors of mmap(2) and pidfd_open(2) (ENOMEM,
+  /// EMFILE).
   static Result<std::shared_ptr<DirectPeer>> map(PeerDescriptors descriptors);
-  /// This program itself: its memory is where it is. EMFILE.
+  /// Returns a DirectPeer for this process: nothing is mapped, addresses are used as they are.
+  /// EMFILE.
   static Result<std::shared_ptr<DirectPeer>> own(Arena& arena, const UniqueFd& doorbell);
   ~DirectPeer();
   DirectPeer(const DirectPeer&) = delete;
   DirectPeer& operator=(const DirectPeer&) = delete;
 
   bool is_own() const { return is_own_; }
-  /// The process has ended. What it shared is still mapped.
+  /// Returns true if the process has ended. Its arena stays mapped.
   bool is_gone() const {
     return gone_.load(std::memory_order_relaxed) || header().liveness.has_ended();
   }
   void set_gone() { gone_.store(true, std::memory_order_relaxed); }
-  int process_fd() const { return process_.get(); }  // A pidfd: readable when it has ended.
+  int process_fd() const {
+    return process_.get();
+  }  // A pidfd: readable after the process has ended.
   std::uint64_t arena_inode() const { return arena_inode_; }
 
   std::byte* base() const { return base_; }
@@ -55,36 +59,47 @@ class DirectPeer {
   T* at(Offset<T> offset) const {
     return reinterpret_cast<T*>(base_ + offset.value);
   }
-  /// Checks that a queue pair, or an XRC queue, of this number is there.
+  /// Returns true if queue pair or XRC queue `number` exists.
   bool has(Qpn number) const;
   XrcQueue& xrc_queue(SrqNumber number) const;
-  /// The target's owner hears of it.
+  /// Sets notification bits in the target and in the bitmap of targets, and writes the doorbell if
+  /// the bitmap bit was clear. The owner's background thread then handles them. Any thread, no
+  /// lock.
   void notify(std::uint32_t local_number, std::uint32_t notifications) const;
-  /// As does the owner of the queue that the target's receives are from, where that has one.
+  /// Notifies the owner of the receive queue that the current request uses: the XRC shared receive
+  /// queue, if the request named one, else the target. It is called instead of `notify`, not in
+  /// addition.
   void notify_receive_owner(std::uint32_t local_number, std::uint32_t notifications) const;
-  /// The receive that the target holds ends with this completion, and whoever waits hears of it.
-  /// False: there is no room for it. The target's lock is held.
+  /// Completes the target's current receive: adds `completion` to its receive CQ and clears
+  /// `holds_receive`. Notifies the owner if the CQ was armed for it, or if it is overrun. Returns
+  /// false if the CQ is full or was overrun before; the receive is then lost. Requires the target's
+  /// lock.
   bool end_receive(std::uint32_t local_number, const Completion& completion, bool solicited) const;
 
-  /// The memory file is mapped in pieces of this size, when they are first touched.
+  /// The memory file is mapped in windows of this size, at their first use.
   static constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 30;
-  /// Bytes of a region that lie together: where they are mapped here, or that they are not.
+  /// A contiguous run of a region's bytes.
   struct Run {
-    std::byte* here = nullptr;  // Null: `copy_by_kernel` is the only way.
-    std::uint64_t length = 0;   // At most what was asked for, and at least 1.
+    // Address in this process; null: only `copy_by_kernel` reaches them.
+    std::byte* here = nullptr;
+    std::uint64_t length = 0;  // At least 1, at most the wanted length.
   };
-  /// The last window that was used: each user has one of its own, so that they share nothing.
+  /// Caches the last 1 GiB window of the peer's memory file. One per user, so that threads share no
+  /// cache line.
   struct WindowCache {
     std::uint64_t number = ~std::uint64_t{0};
     std::byte* base = nullptr;
   };
-  /// From `address` of the peer's address space on. The region is being visited.
+  /// Returns a contiguous run of the region from `address` (of the peer's process) on, at most
+  /// `length` bytes. `here` is null if this run is not mapped here (on-demand or imported memory,
+  /// or pages outside the memory file): use copy_by_kernel. Requires the lock under which `region`
+  /// was looked up.
   Run find(const region::Region& region, std::uint64_t address, std::uint64_t length,
            WindowCache& cache) const {
     constexpr std::uint32_t kNotHere = region::kOnDemand | region::kImported;
     if ((region.access & kNotHere) != 0) return {nullptr, length};
     if (is_own_) return {reinterpret_cast<std::byte*>(address), length};  // NOLINT
-    // Mostly the whole of it lies in the window that was used last.
+    // Usually all of it is in the window used last.
     const region::Extent& first = region.backing.first;
     const std::uint64_t within = address - first.address;
     const std::uint64_t offset = first.offset + within;
@@ -94,7 +109,8 @@ class DirectPeer {
     if (is_near) return {cache.base + offset % kWindowBytes, length};
     return find_extent(region, address, length, cache);
   }
-  /// Between memory here and memory of the peer. False where some of it is not mapped there.
+  /// Copies between `here` and address `there` of the peer with process_vm_readv/writev(2). Returns
+  /// false if a page is not mapped in the peer; a part may have been copied.
   bool copy_by_kernel(std::byte* here, std::uint64_t there, std::uint64_t length,
                       bool to_peer) const;
 
@@ -117,7 +133,7 @@ class DirectPeer {
   UniqueFd memory_;
   UniqueFd doorbell_;
   std::unique_ptr<region::RegionTable> regions_;
-  mutable std::mutex lock_;  // Guards windows_.
+  mutable std::mutex lock_;  // Protects windows_.
   mutable std::unordered_map<std::uint64_t, std::byte*> windows_;
 };
 

@@ -1,6 +1,6 @@
 #include "adapter/adapter_test_util.h"
 
-/// How peers of the direct path are found.
+/// Finding peers of the direct path.
 namespace verbatim::adapter {
 namespace {
 

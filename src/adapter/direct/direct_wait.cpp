@@ -3,26 +3,27 @@
 
 #include "adapter/direct/direct_link.h"
 
-/// The direct path's patience: for a receive request, for an answer, and with a peer that has
-/// ended.
+/// Time-outs of the direct path: for a receive request (RNR), for an answer, and for a peer process
+/// that has ended.
 namespace verbatim::adapter {
 
 using transport::Status;
 
 namespace {
 
-/// Without an answer a request is repeated after 4.096 us * 2^timeout (IBA 9.7.6.1.3).
+/// An unanswered request is repeated after 4.096 us * 2^timeout (IBA 9.7.6.1.3).
 constexpr TimeNs timeout_of(std::uint8_t code) { return TimeNs{4096} << code; }
 constexpr unsigned kForEver = ~0u;
 constexpr std::uint8_t kInfiniteRnrRetry = 7;
-/// A stream holds what its receiver's program does not take, so a receiver may be late; without any
-/// receive the stream ends.
+/// iWARP: a TCP stream buffers data that its receiver has posted no receive for, so the receiver
+/// may be late. Without any receive the stream ends.
 constexpr TimeNs kStreamReceiveTimeout = 2 * kSecond;
 constexpr TimeNs kStreamPause = kMillisecond / 2;
 
 }  // namespace
 
-/// Attempts before the deadline cost nothing and count nothing, nor do those for something else.
+/// Waits for `pause`, `tries` times, then completes with `at_last`. Returns `waits` until then.
+/// Calls before `deadline_` do not count as tries, nor do those for something else.
 DirectLink::Outcome DirectLink::wait(Awaited awaited, TimeNs pause, unsigned tries,
                                      Status at_last) {
   const TimeNs now = monotonic_now();
@@ -43,9 +44,9 @@ DirectLink::Outcome DirectLink::look_again() {
   return Outcome::waits;
 }
 
-/// A cable and a receiver's buffers hold a message until its receiver gets to it; shared memory
-/// does not, so the message waits here. The looks come in quick succession at first: a receiver
-/// that is posting needs microseconds.
+/// A cable and the receiver's buffers hold a message until the receiver gets to it. Shared memory
+/// does not, so the message waits here. The first retries follow quickly, because a receiver that
+/// is about to post needs microseconds.
 bool DirectLink::is_on_its_way() {
   constexpr unsigned kDoublingsMax = 4;
   const TimeNs now = monotonic_now();
@@ -75,8 +76,9 @@ DirectLink::Outcome DirectLink::not_ready() {
               tries, Status::rnr_retry_exceeded);
 }
 
-/// Of a peer that has ended. What its agent says for it (a DREQ) comes first, as with cards, whose
-/// retries take longer.
+/// How long a request to a dead peer waits before retry_exceeded: the queue pair's whole retry
+/// time, at most 250 ms. So the DREQ that the peer's agent sends arrives first, as with hardware,
+/// whose retries take longer.
 TimeNs DirectLink::silence() const {
   constexpr TimeNs kErrorDelayMax = kSecond / 4;
   if (config_.timeout == 0) return kErrorDelayMax;

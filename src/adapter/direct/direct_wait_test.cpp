@@ -5,11 +5,11 @@
 
 #include "adapter/adapter_test_util.h"
 
-/// What a request of the direct path waits for, and for how long.
+/// What requests on the direct path wait for, and how long.
 namespace verbatim::adapter {
 namespace {
 
-/// Two queue pairs that allow no retry for RNR. No test lasts as long as their grace.
+/// Two queue pairs without RNR retries. No test takes as long as their grace time.
 struct DirectWait : AdapterPair {
   explicit DirectWait(TimeNs rnr_grace = 3600 * kSecond)
       : AdapterPair(TestNode::Path::direct, rnr_grace), left(a, QpType::rc), right(b, QpType::rc) {
@@ -151,7 +151,7 @@ class BoundWindow {
   MemoryKey window_, key_, region_;
 };
 
-/// The peer stops serving when it has been asked to invalidate.
+/// The peer stops serving after it was asked to invalidate.
 TEST_F(DirectWait, TheTimeOutsOfAPeerThatFailsBeginAfterTheGrace) {
   constexpr TimeNs kTimeOuts = 8 * (TimeNs{4096} << 10);
   Side early(a, QpType::rc);
@@ -172,7 +172,7 @@ TEST_F(DirectWait, TheTimeOutsOfAPeerThatFailsBeginAfterTheGrace) {
   work.request.remote_key = window.key();
   ASSERT_EQ(0, early.qp->post_send(work));
   poll_for(20 * kMillisecond);
-  // Its background thread, which would answer, is busy.
+  // Keeps the background thread busy, which would answer.
   const UniqueFd event(eventfd(1, EFD_CLOEXEC));
   const auto is_busy = std::make_shared<std::latch>(1), is_done = std::make_shared<std::latch>(1);
   const auto keep_busy = [=] {

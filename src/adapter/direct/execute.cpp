@@ -9,7 +9,7 @@
 namespace verbatim::adapter {
 namespace {
 
-/// So long an owner may take.
+/// Time that an owner may take to answer.
 constexpr TimeNs kOwnerAnswers = kSecond;
 constexpr TimeNs kLookAgain = kMillisecond / 50;
 
@@ -28,7 +28,7 @@ OwnerRequest to_owner_request(const transport::ExecuteAtomicWrite& write) {
           .compare_add = write.value};
 }
 
-/// On memory of this program, or what is borrowed of another.
+/// Executes on memory of this process, or on memory imported from another.
 std::optional<std::uint64_t> execute(region::RegionTable& regions, const OwnerRequest& wanted,
                                      const region::Accessor& by) {
   const std::uint32_t right =
@@ -45,7 +45,7 @@ std::optional<std::uint64_t> execute(region::RegionTable& regions, const OwnerRe
   return apply(*word, wanted);
 }
 
-/// False: it takes too long.
+/// Returns false if it takes too long.
 bool await_answer(const MappedTarget& there) {
   const OwnerRequest& asked = there.target().owner_request;
   const TimeNs deadline = monotonic_now() + kOwnerAnswers;
@@ -73,7 +73,9 @@ std::uint64_t apply(std::uint64_t& word, const OwnerRequest& wanted) {
 
 std::optional<std::uint64_t> ask_owner(const MappedTarget& there, const OwnerRequest& wanted) {
   OwnerRequest& asked = there.target().owner_request;
-  if (!await_answer(there)) return std::nullopt;  // To somebody whose patience has ended.
+  if (!await_answer(there))
+    return std::nullopt;  // An earlier request timed out and its answer is still due: wait for it
+                          // first.
   asked.ask(wanted);
   there.notify(kOwnerRequest);
   if (!await_answer(there)) return std::nullopt;

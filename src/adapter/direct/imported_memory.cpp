@@ -17,7 +17,8 @@ std::size_t reserved_bytes(const region::Region& region) {
   return std::max<std::uint64_t>(region.length, 1);
 }
 
-/// The region that is lent, while its guest is locked; null where it is not lent any more.
+/// Looks up the exporter's region under the proxy target's lock; returns null if it is not there
+/// any more.
 const region::Region* find_locked(const ImportedRegion& imported, std::uint64_t iova,
                                   std::uint64_t length, std::uint32_t right) {
   const bool is_lent =
@@ -26,7 +27,7 @@ const region::Region* find_locked(const ImportedRegion& imported, std::uint64_t 
   region::KeyCache unused;
   const auto region = imported.target->peer().regions().find_locked(imported.key, iova, length,
                                                                     right, imported.pd, unused);
-  // What the owner has taken from it since, nobody has.
+  // Memory that the owner has deregistered meanwhile cannot be accessed.
   const bool is_there =
       region && ((*region)->access & imported.region.access) == imported.region.access;
   return is_there ? *region : nullptr;
@@ -40,7 +41,7 @@ ImportedMemory& ImportedMemory::of_process() {
         [](std::uint64_t address, std::byte* here, std::uint64_t length, bool to_owner) {
           return of_process().copy(address, here, length, to_owner);
         });
-    return new ImportedMemory;  // Used by threads while others exit.
+    return new ImportedMemory;  // Never destroyed: other threads may use it during exit.
   }();
   return *one;
 }
@@ -71,7 +72,7 @@ void ImportedMemory::remove(std::uint64_t first) {
   munmap(reinterpret_cast<void*>(first), reserved_bytes(imported->region));  // NOLINT
 }
 
-/// `iova` is then where the byte is in the owner's region.
+/// `iova` gets the byte's address in the owner's region.
 std::shared_ptr<const ImportedRegion> ImportedMemory::find(std::uint64_t address,
                                                            std::uint64_t& iova) {
   const std::shared_lock guard(lock_);

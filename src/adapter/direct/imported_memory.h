@@ -11,49 +11,51 @@
 #include "base/error.h"
 #include "base/types.h"
 
-/// Memory of another program, by a region that it has registered: what imported regions lie over
-/// (`ibv_import_mr`, `ibv_import_dm`).
+/// Access to memory regions imported from another process (`ibv_import_mr`, `ibv_import_dm`).
 namespace verbatim::adapter {
 
-/// A region of another program. `place` is a guest there (see xrc_queue_owners.h).
+/// An imported region; `target` is this process's proxy target at the exporter.
 struct ImportedRegion {
   std::shared_ptr<MappedTarget> target;
-  int process_id = 0;     // Of the borrower: not of a child of its, who has nothing of the peer.
-  Qpn proxy;              // Whose the guest is.
-  MemoryKey key{};        // The region, in its owner's table,
-  PdNumber pd{};          // of which domain there,
-  region::Region region;  // and what it was when it was borrowed.
+  int process_id = 0;     // The importer's: its forked child cannot access the peer.
+  Qpn proxy;              // The queue pair number of the proxy target.
+  MemoryKey key{};        // The region's key in its owner's table,
+  PdNumber pd{};          // its protection domain there,
+  region::Region region;  // and a copy of it from the time of the import.
 };
 
-/// All loans of this process, each at addresses at which there is nothing: regions over it name
-/// those, and whoever touches one comes here. Thread-safe.
+/// The imported regions of this process. Each has a reserved address range without memory; local
+/// regions over it are marked `kImported`, and every access to them goes through this class.
+/// Thread-safe.
 ///
-/// Each touch asks the owner's table anew, under the guest's lock: what the owner deregisters is
-/// out of reach when that has returned, whoever had borrowed it.
+/// Each access looks the region up again in the owner's table, under the lock of a proxy target in
+/// the owner's arena. So no access succeeds after the owner's ibv_dereg_mr has returned.
 class ImportedMemory {
  public:
   static ImportedMemory& of_process();
 
-  /// The address of the first byte. ENOMEM where so many addresses are not free.
+  /// Returns the address of the first byte. ENOMEM if no free address range is large enough.
   Result<std::uint64_t> add(ImportedRegion imported);
-  /// Nobody touches it any more, nor will.
+  /// Requires that no access to it is left.
   void remove(std::uint64_t first);
 
-  /// Between memory here and borrowed memory. False: its owner has ended, or refuses.
+  /// Copies between `here` and imported memory at `address`. Returns false if the owner has ended
+  /// or has deregistered the region.
   bool copy(std::uint64_t address, std::byte* here, std::uint64_t length, bool to_owner);
-  /// Does to 8 aligned bytes, of the region `key` of a peer whose lock is held, what `wanted` says.
-  /// The value before; nothing where the memory refuses.
+  /// Executes `wanted` on 8 aligned bytes of region `key` at a peer. Returns the old value; nothing
+  /// if refused. Requires the target's lock.
   using Execute = std::optional<std::uint64_t> (*)(MappedTarget& there,
                                                    const region::Region& region, MemoryKey key,
                                                    std::uint64_t iova, const OwnerRequest& wanted);
-  /// Calls it for 8 bytes of borrowed memory. Nothing: their owner has ended, or refuses.
+  /// Executes the atomic operation `wanted` on 8 bytes; returns the old value, or nothing if
+  /// refused. If peers cannot map the memory, asks the owner and waits one second at most.
   std::optional<std::uint64_t> execute(std::uint64_t address, const OwnerRequest& wanted,
                                        Execute at_owner);
 
  private:
   std::shared_ptr<const ImportedRegion> find(std::uint64_t address, std::uint64_t& iova);
 
-  std::shared_mutex lock_;  // Guards what follows.
+  std::shared_mutex lock_;  // Protects the members below.
   std::map<std::uint64_t, std::shared_ptr<const ImportedRegion>> regions_;
 };
 

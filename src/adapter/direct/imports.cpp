@@ -10,7 +10,7 @@
 namespace verbatim::adapter {
 namespace {
 
-/// What `wanted` asks of the exporter; nothing where it has no such object.
+/// Sends a request to the exporter; returns nothing if it has no such object.
 std::optional<std::uint64_t> ask(const MappedTarget& exporter, const OwnerRequest& wanted) {
   const TargetLock target_lock(exporter.target());
   return ask_owner(exporter, wanted);
@@ -18,9 +18,9 @@ std::optional<std::uint64_t> ask(const MappedTarget& exporter, const OwnerReques
 
 }  // namespace
 
-/// Under exporters_lock_: it waits for the agent.
+/// Requires exporters_lock_; waits for the agent.
 Result<std::shared_ptr<MappedTarget>> Imports::exporter_of(Qpn first_qpn) {
-  // No queue pair has the first number of a program's.
+  // A program's first number is never that of a queue pair.
   const Qpn own = first_qpn_;
   std::shared_ptr<MappedTarget>& known = exporters_[first_qpn.value()];
   const bool serves = known && !known->peer().is_gone() && known->target().qpn == own.value();
@@ -126,8 +126,8 @@ Result<MutableByteSpan> Imports::import_device_memory(Qpn first_qpn, std::uint32
   return MutableByteSpan(reinterpret_cast<std::byte*>(own->address), own->length);  // NOLINT
 }
 
-/// By the exporter's background thread, in no turn: regions over its device memory are made when
-/// somebody imports it.
+/// Called by the exporter's background thread, outside of passes: regions over its device memory
+/// are created at their import.
 void Imports::answer_importer(OwnerRequest& wanted) {
   std::optional<std::uint64_t> answer;
   if (wanted.kind == OwnerRequest::find_domain && regions_.has_pd(PdNumber{wanted.key})) answer = 0;

@@ -9,7 +9,7 @@
 #include "region/held_memory.h"
 #include "region/memory.h"
 
-/// The direct path's bytes: between the program's own memory, whatever it is, and the peer's.
+/// Copies between the program's own memory, of any kind, and the peer's.
 namespace verbatim::adapter {
 
 namespace {
@@ -96,7 +96,7 @@ MappedTarget::Copied MappedTarget::copy_piece(const region::Region& there, std::
   return Copied::all;
 }
 
-/// A null region takes everything, and gives zeroes.
+/// A null region drops what is written, and reads as zeroes.
 MappedTarget::Copied MappedTarget::copy_zeroes(const region::Hold& here, std::uint64_t length,
                                                bool to_peer) {
   static constexpr std::array<std::byte, 4096> kZeroes{};
@@ -110,7 +110,7 @@ MappedTarget::Copied MappedTarget::copy_zeroes(const region::Hold& here, std::ui
   return Copied::all;
 }
 
-/// Neither side's memory is at hand: through a buffer.
+/// Neither side's memory is mapped here: copies through a buffer.
 MappedTarget::Copied MappedTarget::copy_through(std::uint64_t address, const region::Hold& here,
                                                 std::uint64_t length, bool to_peer) const {
   std::array<std::byte, 4096> buffer;
@@ -155,7 +155,8 @@ std::uint64_t* MappedTarget::word(const region::Region& there, std::uint64_t add
 }
 
 bool MappedTarget::take_receive() {
-  // It is in use by a request that goes on, or that was left: whether it is complete is not sure.
+  // It is in use by a request that continues, or was left by a killed process: then it may be
+  // incomplete.
   if (target_.holds_receive.load(std::memory_order_relaxed)) recover_target(target_, peer_->base());
   if (target_.holds_receive.load(std::memory_order_relaxed)) return true;
   if (!target_.receives) return false;

@@ -14,16 +14,16 @@
 
 namespace verbatim::adapter {
 
-/// The requester's own bytes of a request. Its regions are visited: whoever ends one waits for the
-/// queue pair's lock.
+/// The local buffer of a request: segments or inline data. Valid while the queue pair's lock is
+/// held, for which deregistration waits.
 struct LocalMemory {
   const region::RegionTable& regions;
   PdNumber pd{};
   std::span<const Segment> segments;
-  ByteSpan inlined;  // Instead of segments.
+  ByteSpan inlined;  // If set, used instead of the segments.
   region::KeyCache& cache;
 
-  /// Whether all segments' keys give the right, and their memory is there.
+  /// Checks each segment's key, bounds and `right`, and that on-demand pages are mapped.
   bool is_good(std::uint32_t right) const;
   std::expected<region::Hold, region::KeyError> find_locked(MemoryKey key, std::uint64_t iova,
                                                             std::uint64_t length,
@@ -32,8 +32,8 @@ struct LocalMemory {
     if (!region) return std::unexpected(region.error());
     return region::Hold::without_reference(**region, iova);
   }
-  /// Bytes [offset, offset + length), where they lie together in memory that stays; else null, also
-  /// where the key does not give the right. Inlined bytes are only read.
+  /// Returns the address of bytes [offset, offset + length), if they are contiguous in permanent
+  /// memory and the key gives the right; else null. Inline data is only read.
   std::byte* find(std::uint64_t offset, std::uint64_t length, std::uint32_t right) const {
     if (!inlined.empty()) return const_cast<std::byte*>(inlined.data()) + offset;
     if (segments.size() != 1) return nullptr;
@@ -44,8 +44,8 @@ struct LocalMemory {
   }
 };
 
-/// Where requests are executed: a target of a peer, and by it the peer's memory and queues. Whoever
-/// calls holds the target's lock.
+/// A target in a mapped peer, with the peer's memory and queues. All calls but the constructor
+/// require the target's lock.
 class MappedTarget {
  public:
   MappedTarget(std::shared_ptr<DirectPeer> peer, std::uint32_t local_number);
@@ -56,16 +56,16 @@ class MappedTarget {
   DirectTarget& target() const { return target_; }
   std::uint32_t local_number() const { return local_number_; }
 
-  /// Into the target, where it stays until it is completed, whoever dies. False: there is none.
+  /// Takes the next receive request into `target().receive`, where it stays until it is completed,
+  /// even if this process is killed. Returns false if none is posted.
   bool take_receive();
-  /// The receive that the target holds ends with this completion, and whoever waits hears of it.
-  /// False: there is no room for it.
+  /// As DirectPeer::end_receive.
   VERBATIM_ALWAYS_INLINE bool end_receive(const Completion& completion, bool solicited) const {
     return peer_->end_receive(local_number_, completion, solicited);
   }
   void notify(std::uint32_t notifications) const { peer_->notify(local_number_, notifications); }
 
-  /// The peer's region that a request names, for a queue pair of this number.
+  /// Looks up the peer's region that a request names, on behalf of queue pair `qpn`.
   std::expected<const region::Region*, region::KeyError> find_locked(MemoryKey key,
                                                                      std::uint64_t iova,
                                                                      std::uint64_t length,
@@ -74,15 +74,16 @@ class MappedTarget {
   }
 
   enum class Copied : std::uint8_t { all, here_refused, there_refused };
-  /// To the receive request that the target holds, of which `before` bytes are somebody else's.
-  /// What its memory refuses is the peer's fault.
+  /// Copies bytes [offset, offset + length) of the local buffer to the current receive, starting at
+  /// its byte `before + offset`. `there_refused`: the receive's own key or memory is bad.
   Copied copy_to_receive(const LocalMemory& local, std::uint64_t offset, std::uint64_t length,
                          std::uint64_t before = 0);
-  /// Bytes [offset, offset + length) of the request, to or from `address` of the peer's process.
+  /// Copies bytes [offset, offset + length) of the request, to or from `address` of the peer's
+  /// process.
   VERBATIM_ALWAYS_INLINE Copied copy(const region::Region& there, std::uint64_t address,
                                      const LocalMemory& local, std::uint64_t offset,
                                      std::uint64_t length, bool to_peer) {
-    // Mostly each side's bytes lie together, and at hand.
+    // Usually each side's bytes are contiguous and mapped here.
     std::byte* const to = find(there, address, length);
     const std::uint32_t right = to_peer ? region::kLocalRead : region::kLocalWrite;
     std::byte* const here = to != nullptr ? local.find(offset, length, right) : nullptr;
@@ -90,15 +91,17 @@ class MappedTarget {
     copy_in_order(to_peer ? to : here, {to_peer ? here : to, length});
     return Copied::all;
   }
-  /// Between memory that is here and `address` of the peer's process. False: it refuses.
+  /// Copies between `here` and `address` of the peer's process. Returns false if the peer's memory
+  /// is not mapped.
   bool copy_plain(const region::Region& there, std::uint64_t address, std::byte* here,
                   std::uint64_t length, bool to_peer);
-  /// The 8 aligned bytes at `address`, of a region that is not null: null where peers do not have
-  /// them.
+  /// Returns the address at which this process has the 8 aligned bytes at `address` of the peer
+  /// mapped; null if peers cannot map them (then ask the owner). `there` is no null region.
   std::uint64_t* word(const region::Region& there, std::uint64_t address);
 
  private:
-  /// Bytes of a region, where they lie together here; else null.
+  /// Returns the address of a region's bytes in this process if they are contiguous here; else
+  /// null.
   std::byte* find(const region::Region& region, std::uint64_t address, std::uint64_t length) {
     if ((region.access & region::kNull) != 0) return nullptr;
     const auto run = peer_->find(region, address, length, cache_);

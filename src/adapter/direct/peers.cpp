@@ -31,8 +31,8 @@ Result<void> PeerDirectory::open(const UniqueFd& doorbell) {
   return progress_.watch(doorbell_, [this] { on_doorbell(); });
 }
 
-/// The peer that was found at this address before, if it has the queue pair now. Numbers are unique
-/// at an address, so no other program has it.
+/// Returns the peer found earlier at this address, if it has the queue pair now. Numbers are unique
+/// at an address, so no other process can have it.
 std::shared_ptr<DirectPeer> PeerDirectory::peer_at(const SocketAddress& address, Qpn qpn) {
   const std::lock_guard guard(lock_);
   const auto is_it = [&](const KnownPeer& known) {
@@ -42,11 +42,11 @@ std::shared_ptr<DirectPeer> PeerDirectory::peer_at(const SocketAddress& address,
   return found == peers_.end() ? nullptr : found->peer;
 }
 
-/// The peer that has this arena, if it is known: from now on at this address, too.
+/// Returns the peer with this arena, if it is known, and adds this address to it.
 std::shared_ptr<DirectPeer> PeerDirectory::known_peer(std::uint64_t arena_inode,
                                                       const SocketAddress& address) {
   const std::lock_guard guard(lock_);
-  // Those that have ended and that nobody uses any more go.
+  // Removes peers that have ended and that have no user.
   std::erase_if(peers_, [](const KnownPeer& known) {
     return known.peer->is_gone() && known.peer.use_count() == 1;
   });
@@ -82,7 +82,7 @@ std::shared_ptr<DirectPeer> PeerDirectory::find_peer(const SocketAddress& addres
   return *peer;
 }
 
-/// By the background thread, in no turn.
+/// Called by the background thread, outside of passes.
 void PeerDirectory::on_peer_gone(const std::shared_ptr<DirectPeer>& peer) {
   peer->set_gone();
   progress_.between_passes([&] { visited_.on_peer_gone(*peer); });
@@ -91,7 +91,7 @@ void PeerDirectory::on_peer_gone(const std::shared_ptr<DirectPeer>& peer) {
 
 namespace {
 
-/// `use(local_number)` for each whose bit is set; where the board is to be cleared, it is first.
+/// Calls `use(local_number)` for each bit that is set; clears the bitmap first, if asked.
 template <typename Use>
 void for_each_number(LocalNumberBitmap& bitmap, Use use, bool clears = false) {
   for (std::uint32_t i = 0; i < bitmap.size(); ++i) {
@@ -114,8 +114,9 @@ void PeerDirectory::watch_attached_peers() {
     UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
     if (!process && errno != ESRCH) {
       log(LogLevel::warn, "visitor {}: pidfd_open: {}", pid, std::strerror(errno));
-      arena_.header().has_new_attached_peers.store(true,
-                                                   std::memory_order_seq_cst);  // Later again.
+      arena_.header().has_new_attached_peers.store(
+          true,
+          std::memory_order_seq_cst);  // Sets the bit again, for the next time.
       continue;
     }
     const int fd = process.get();
@@ -129,10 +130,11 @@ void PeerDirectory::watch_attached_peers() {
   }
 }
 
-/// It may have been in the middle of something: what it has not said is looked for.
+/// Recovers what a killed peer left behind: frees its proxies, completes half-added CQ entries,
+/// handles pending notifications.
 void PeerDirectory::on_attached_peer_gone(std::uint32_t place, int fd) {
   const ProcessToken ended = arena_.header().attached_peers[place].load(std::memory_order_seq_cst);
-  const KnownEnd known(ended);  // Its locks are opened here, whoever has its number by now.
+  const KnownEnd known(ended);  // Takes over its locks, whichever process has its number by now.
   progress_.between_passes([&] {
     release_proxies_of(*own_peer_, ended);
     visited_.on_attached_peer_gone();
@@ -149,7 +151,7 @@ void PeerDirectory::on_doorbell() {
   if (arena_.header().has_new_attached_peers.exchange(false, std::memory_order_seq_cst)) {
     try {
       watch_attached_peers();
-    } catch (...) {  // No memory: the background thread comes again.
+    } catch (...) {  // Out of memory: the background thread tries again.
       arena_.header().has_new_attached_peers.store(true, std::memory_order_seq_cst);
       throw;
     }
@@ -158,8 +160,8 @@ void PeerDirectory::on_doorbell() {
 }
 
 void PeerDirectory::serve_notifications() {
-  // They ask for what needs no turn, but the adapter's lock. Nothing is allocated here: what the
-  // boards have said would be lost.
+  // Requests to the owner are served outside of passes and need the adapter's lock. Allocates
+  // nothing, because after a failure the cleared bits would be lost.
   std::bitset<kProxyTargetsMax> proxies;
   progress_.between_passes([&] {
     const auto serve_target = [&](std::uint32_t local) {
@@ -179,7 +181,7 @@ void PeerDirectory::serve_notifications() {
   }
 }
 
-/// What the queue pairs of other programs have told, whose requests name queues of ours.
+/// Handles notifications from queue pairs of other processes whose requests name our queues.
 void PeerDirectory::serve_proxy(DirectTarget& proxy) {
   const std::uint32_t notifications = proxy.notifications.exchange(0, std::memory_order_seq_cst);
   const bool is_asked =
@@ -190,7 +192,8 @@ void PeerDirectory::serve_proxy(DirectTarget& proxy) {
   answer(proxy.owner_request, regions_, {proxy.pd, Qpn(proxy.qpn)});
 }
 
-/// Who visits a region of ours holds the lock of a target of ours, or of a guest.
+/// Waits until each exposed target and each proxy target has been unlocked once: a peer that uses a
+/// region of this process holds one of these locks.
 void PeerDirectory::wait_for_target_unlocks() {
   const std::uint32_t proxies = arena_.header().proxy_count.load(std::memory_order_seq_cst);
   for (std::uint32_t i = 0; i < std::min(proxies, kProxyTargetsMax); ++i) {
@@ -199,9 +202,9 @@ void PeerDirectory::wait_for_target_unlocks() {
   for_each_number(exposed_, [this](std::uint32_t i) { wait_for_target_unlock(arena_.target(i)); });
 }
 
-/// A thread of ours that visits a region of ours holds the lock of the queue pair that it uses.
+/// A thread of this process that uses a region holds the lock of the queue pair that it works for.
 void PeerDirectory::wait_for_users() {
-  progress_.between_passes([&] {  // So that none of them is destroyed meanwhile.
+  progress_.between_passes([&] {  // So that none is destroyed meanwhile.
     for_each_number(exposed_, [this](std::uint32_t i) { visited_.wait_for_user(i); });
   });
 }

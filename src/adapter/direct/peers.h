@@ -21,35 +21,36 @@
 
 namespace verbatim::adapter {
 
-/// Asks the node's agent for the program that has a queue pair, or an XRC queue, at an address.
+/// Asks the node's agent for the process that has a queue pair, or an XRC queue, at an address.
 using AskForPeer = std::function<Result<PeerDescriptors>(const SocketAddress&, Qpn)>;
 
-/// What of this program peers do something to. Called by the background thread; during a turn, but
-/// for `answer_importer`.
+/// The parts of this program that peers affect. Called by the background thread, in a pass;
+/// `answer_importer` outside of passes.
 class Visited {
  public:
-  /// That program has ended.
+  /// The peer's process has ended.
   virtual void on_peer_gone(const DirectPeer& peer) = 0;
-  /// One has ended that visited this program: what it may have done and not told.
+  /// A process that had attached to this one has ended: handles what it had done without notifying.
   virtual void on_attached_peer_gone() = 0;
-  /// Somebody has told the queue pair something.
+  /// A peer has notified the queue pair.
   virtual void on_target_notified(std::uint32_t local_number) = 0;
-  /// Somebody has told the XRC queue something.
+  /// A peer has notified the XRC queue.
   virtual void on_queue_notified(std::uint32_t local_number) = 0;
-  /// Whoever uses the program's regions under the queue pair's lock has done when this returns.
+  /// Waits until the thread that now uses the program's regions under the queue pair's lock has
+  /// released it.
   virtual void wait_for_user(std::uint32_t local_number) = 0;
-  /// A peer that imports objects of this program asks for something.
+  /// Answers a request from an importer of this program's objects.
   virtual void answer_importer(OwnerRequest& wanted) = 0;
 
  protected:
   ~Visited() = default;
 };
 
-/// The programs of this machine that are reached on the direct path, and this program as they see
-/// it: its doorbell and who visits it. Any thread.
+/// The processes of this machine that are on the direct path, and this process as they see it: its
+/// doorbell and its attached peers. Any thread.
 class PeerDirectory {
  public:
-  /// `regions` are visited by peers, `visited` as well. All outlive the background thread.
+  /// `regions`, `visited`: what peers access. All must outlive the background thread.
   PeerDirectory(Arena& arena, Progress& progress, region::RegionTable& regions, Visited& visited,
                 AskForPeer ask)
       : arena_(arena),
@@ -57,28 +58,29 @@ class PeerDirectory {
         regions_(regions),
         visited_(visited),
         ask_(std::move(ask)) {}
-  /// From now on peers are heard. `doorbell` is borrowed.
+  /// Starts to handle notifications from peers. `doorbell` is borrowed.
   Result<void> open(const UniqueFd& doorbell);
 
-  /// The program on this machine that has the queue pair, or the XRC queue; null where the wire
-  /// leads there. Asks its node's agent, but for programs that were found before.
+  /// Returns the process on this machine that has the queue pair or XRC queue; null if the wire
+  /// must be used. Asks its node's agent, except for processes that were found before.
   std::shared_ptr<DirectPeer> find_peer(const SocketAddress& address, Qpn qpn);
-  /// This program; null where there is no direct path.
+  /// Returns this process; null without the direct path.
   const DirectPeer* own() const { return own_peer_.get(); }
-  /// Peers may visit the queue pair's target, or none does any more.
+  /// Marks whether peers may lock the queue pair's target. Deregistration waits for marked targets
+  /// only.
   void set_exposed(Qpn qpn, bool found) {
     const std::uint32_t local_number = qpn.value() % kProgramQueuePairsMax;
     const std::uint64_t bit = std::uint64_t{1} << (local_number % 64);
     std::atomic<std::uint64_t>& word = exposed_[local_number / 64];
     found ? word.fetch_or(bit) : word.fetch_and(~bit);
   }
-  /// Whoever visits a target of ours, or a proxy, has left it when this returns.
+  /// Waits until each target and proxy target that peers hold now has been released.
   void wait_for_target_unlocks();
 
  private:
   struct KnownPeer {
     std::shared_ptr<DirectPeer> peer;
-    std::vector<SocketAddress> addresses;  // By which it was found.
+    std::vector<SocketAddress> addresses;  // The addresses under which it was found.
     bool is_at(const SocketAddress& address) const {
       const auto is_same = [&](const SocketAddress& one) { return same_ip(one, address); };
       return std::ranges::any_of(addresses, is_same);
@@ -101,10 +103,11 @@ class PeerDirectory {
   const AskForPeer ask_;
   int doorbell_ = -1;
   LocalNumberBitmap exposed_{};  // See `set_exposed`.
-  std::mutex lock_;              // Guards peers_. Held for a look-up only.
+  std::mutex lock_;              // Protects peers_. Held for a look-up only.
   std::vector<KnownPeer> peers_;
-  std::shared_ptr<DirectPeer> own_peer_;              // One of them.
-  std::map<std::uint32_t, UniqueFd> attached_peers_;  // By place: pidfds. The background thread's.
+  std::shared_ptr<DirectPeer> own_peer_;  // An element of it.
+  std::map<std::uint32_t, UniqueFd>
+      attached_peers_;  // By entry in the header: pidfds. For the background thread only.
 };
 
 }  // namespace verbatim::adapter

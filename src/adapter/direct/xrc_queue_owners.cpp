@@ -5,14 +5,14 @@
 namespace verbatim::adapter {
 namespace {
 
-/// Numbers of queue pairs and queues tell whose they are.
+/// The numbers of queue pairs and queues identify the process.
 std::uint32_t program_of(SrqNumber number) { return raw(number) / kProgramQueuePairsMax; }
 
 DirectTarget& proxy_at(const DirectPeer& queue_owner, std::uint32_t index) {
   return queue_owner.target(kProgramQueuePairsMax + index);
 }
 
-/// `use(local_number, guest)` for each that may be in use.
+/// Calls `use(local_number, proxy)` for each proxy target that may be in use.
 template <typename Use>
 void for_each_proxy(const DirectPeer& queue_owner, Use use) {
   const std::uint32_t count = queue_owner.header().proxy_count.load(std::memory_order_seq_cst);
@@ -22,14 +22,14 @@ void for_each_proxy(const DirectPeer& queue_owner, Use use) {
   }
 }
 
-/// It takes nothing any more. Under its lock.
+/// Detaches it from its queue: it takes no further receives. Requires its lock.
 void detach(DirectTarget& proxy) {
   proxy.receives = {};
   proxy.receive_cq = {};
   proxy.receive_srq = {};
 }
 
-/// Under its lock.
+/// Requires its lock.
 void vacate(const DirectPeer& queue_owner, std::uint32_t local_number, DirectTarget& proxy) {
   recover_target(proxy, queue_owner.base());
   if (proxy.holds_receive && proxy.receive_cq) {
@@ -50,12 +50,12 @@ void vacate(const DirectPeer& queue_owner, std::uint32_t local_number, DirectTar
 std::optional<std::uint32_t> allocate_proxy(const DirectPeer& queue_owner, Qpn qpn) {
   std::atomic<std::uint32_t>& count = queue_owner.header().proxy_count;
   for (std::uint32_t i = 0; i < kProxyTargetsMax; ++i) {
-    // Before the guest is visited: the host looks at so many.
+    // Before the proxy's first use: the queue owner visits only this many.
     for (auto seen = count.load(); seen <= i && !count.compare_exchange_weak(seen, i + 1);) {
     }
     DirectTarget& proxy = proxy_at(queue_owner, i);
     const TargetLock target_lock(proxy);
-    // One of its own is what a former program had at this number.
+    // An entry of this process belonged to an earlier queue pair with this number.
     if (proxy.qpn == qpn.value()) vacate(queue_owner, kProgramQueuePairsMax + i, proxy);
     if (proxy.qpn != 0) continue;
     detach(proxy);

@@ -10,31 +10,35 @@
 #include "arena/xrc_queue.h"
 #include "base/types.h"
 
-/// XRC domains of several programs (IBA annex A14): who made a target and who made the queue that a
-/// request names may be two programs of the node. The queue's is then the *host*: in its arena the
-/// target's program takes a *guest* target, and whoever executes a request (that program for
-/// packets, the requester on the direct path) holds the locks of both, the guest's last.
+/// XRC domains that several processes share (IBA annex A14). An XRC target queue pair of process T
+/// may get requests that name a receive queue of process O, the *queue owner*. T allocates a *proxy
+/// target* in O's arena. Whoever executes the request (T for packets, the requester on the direct
+/// path) locks T's target first and the proxy second.
 namespace verbatim::adapter {
 
-/// Takes a guest of `host` for a queue pair of this program, and answers with its local number.
-/// Nothing where all are taken.
+/// Allocates a proxy target in the queue owner's arena for queue pair `qpn` of this process and
+/// returns its local number; nothing if all kProxyTargetsMax are in use.
 std::optional<std::uint32_t> allocate_proxy(const DirectPeer& queue_owner, Qpn qpn);
-/// Gives it back: the receive that it holds is flushed. Nothing where it is another's meanwhile.
+/// Frees the proxy and completes its current receive as flushed. Does nothing if another queue pair
+/// has the proxy by now.
 void release_proxy(const MappedTarget& proxy, Qpn qpn);
-/// The same by the host, of all that programs have which have ended.
+/// Called by the queue owner: frees all proxies of the process `ended`.
 void release_proxies_of(const DirectPeer& own, ProcessToken ended);
-/// By the host: the queue is being destroyed, and peers find it no more.
+/// Called by the queue owner when it destroys the queue: detaches all proxies that use it and drops
+/// their current receives without completions.
 void forget_queue(const DirectPeer& own, SrqNumber number);
 
-/// The hosts of one XRC target, as its program knows them, or a requester. Under a lock of theirs.
+/// The queue owners that one XRC target queue pair, or one requester, has found so far. Protected
+/// by that queue pair's lock.
 class XrcQueueOwners {
  public:
-  /// Null: the queue's program is not known (any more).
+  /// Returns null if the owner is unknown, has ended, or the proxy belongs to another queue pair
+  /// now.
   MappedTarget* find(SrqNumber number, Qpn target);
   MappedTarget* add(std::shared_ptr<DirectPeer> queue_owner, SrqNumber number, std::uint32_t proxy);
-  /// The target's program: none of them is a host any more.
+  /// Called by the target's process: frees its proxies at all queue owners.
   void leave(Qpn target);
-  /// That program has ended.
+  /// The process has ended.
   void forget(const DirectPeer& queue_owner);
 
  private:

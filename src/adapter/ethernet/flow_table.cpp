@@ -23,7 +23,7 @@ FlowTable::Key FlowTable::masked(const Group& group, const wire::Frame& frame) {
 
 std::size_t FlowTable::KeyHash::operator()(const Key& key) const {
   std::uint64_t hash = 0;
-  for (const std::uint64_t word : key) {  // Most words are zero: nobody looks there.
+  for (const std::uint64_t word : key) {  // Most words are zero and need no comparison.
     hash = (hash ^ word) * 0x9e3779b97f4a7c15;
     hash ^= hash >> 29;
   }

@@ -12,11 +12,11 @@
 #include "base/types.h"
 #include "wire/net/frame.h"
 
-/// Flow steering: which queue pairs get a frame. Pure; not thread-safe.
+/// Flow steering: selects the queue pairs that get a frame. Pure; not thread-safe.
 namespace verbatim::adapter {
 
-/// What a rule asks of one frame, outside or inside a tunnel: the layers that must be there, and
-/// the bits of their fields that must be as `value` has them.
+/// A rule's conditions on a frame, outside or inside a tunnel: the required layers, and masked bits
+/// of their fields that must equal `value`.
 struct FlowMatch {
   std::uint16_t layers = 0;  // wire::FrameLayer bits.
   wire::FrameFields value;
@@ -26,12 +26,12 @@ struct FlowMatch {
 /// With the values of `enum ibv_flow_attr_type`.
 enum class FlowType : std::uint8_t {
   normal = 0,
-  all_default = 1,        // What no normal rule took.
-  multicast_default = 2,  // Of that, frames to groups.
-  sniffer = 3,            // A copy of everything, sent frames included.
+  all_default = 1,        // Frames that no normal rule took.
+  multicast_default = 2,  // Of these, frames to groups.
+  sniffer = 3,            // A copy of all frames, including sent ones.
 };
 
-/// Frames and bytes that rules took: a counters object's. Any thread.
+/// Frames and bytes that rules took, for a counters object. Any thread.
 struct FlowCounter {
   std::atomic<std::uint64_t> frames{0};
   std::atomic<std::uint64_t> bytes{0};
@@ -43,35 +43,35 @@ struct FlowCounter {
 
 struct FlowRule {
   FlowType type = FlowType::normal;
-  std::uint16_t priority = 0;  // A lower number is asked first.
-  bool trap = true;            // False: rules of lower priority see the frame, too.
-  bool drop = false;           // Nobody gets the frame.
+  std::uint16_t priority = 0;  // Lower numbers are checked first.
+  bool trap = true;            // If false, rules of lower priority also see the frame.
+  bool drop = false;           // No queue pair gets the frame.
   std::uint32_t tag = 0;       // For the completion (IBV_FLOW_SPEC_ACTION_TAG).
   FlowMatch outer;
   FlowMatch inner;
   Qpn target;
-  std::shared_ptr<FlowCounter> counter;  // May be null. Others count with it, too.
+  std::shared_ptr<FlowCounter> counter;  // May be null, or shared with other rules.
 };
 
-/// Rules by class and priority; within a priority by what they look at, and there by what they want
-/// to see: a frame is compared once for each set of masks, however many rules share it.
+/// Rules by class and priority; within a priority grouped by their masks, and in a group by values.
+/// So a frame is compared once per set of masks, however many rules share it.
 class FlowTable {
  public:
   using RuleId = std::uint64_t;
 
-  /// Bits that no layer of the rule has are ignored.
+  /// Bits of layers that the rule does not have are ignored.
   RuleId add(FlowRule rule);
-  /// False: there is no such rule.
+  /// Returns false if there is no such rule.
   bool remove(RuleId id);
-  /// All that lead to a queue pair.
+  /// Removes all rules of a queue pair.
   void remove_all(Qpn target);
   bool has_target(Qpn target) const;
   bool empty() const { return rules_.empty(); }
   std::size_t size() const { return rules_.size(); }
 
-  /// Every rule that applies to a frame: the sniffers, and all that match in the highest priority
-  /// where any does (and below it, while none of them traps). `sent`: the node's own frame on its
-  /// way out, which sniffers alone see.
+  /// Calls `on_rule` for every rule that applies to a frame: the sniffers, and all matching rules
+  /// of the highest priority that has any (and of lower priorities, unless one of them traps).
+  /// `sent`: the node's own outgoing frame, which only sniffers see.
   template <typename OnRule>
   void steer(const wire::Frame& frame, bool sent, OnRule on_rule) const {
     for (const auto& [level, groups] : levels_) {
@@ -93,7 +93,7 @@ class FlowTable {
   }
 
  private:
-  /// In the order in which they are asked.
+  /// In the order of checking.
   enum class Class : std::uint8_t { sniffer, normal, multicast_default, all_default };
   static constexpr std::size_t kKeyWords = 2 * sizeof(wire::FrameFields) / 8 + 1;
   using Key = std::array<std::uint64_t, kKeyWords>;
@@ -104,7 +104,7 @@ class FlowTable {
     RuleId id = 0;
     FlowRule rule;
   };
-  /// Rules that look at the same bits of the same layers.
+  /// Rules with the same masks on the same layers.
   struct Group {
     Key mask{};
     std::unordered_map<Key, std::vector<Entry>, KeyHash> rules;

@@ -62,7 +62,7 @@ TEST(FlowTable, MaskedBitsOfTheFrameMayBeAnything) {
   FlowTable table;
   FlowRule rule = rule_for(2, kA);
   rule.outer.mask.destination_mac = {0xf0, 0, 0, 0, 0, 0};
-  rule.outer.value.destination_mac[5] = 0xee;  // Of no account: its mask is 0.
+  rule.outer.value.destination_mac[5] = 0xee;  // Ignored, because its mask is 0.
   table.add(rule);
   EXPECT_EQ(targets(table, frame_to(0x0e)), Targets{1});
   EXPECT_EQ(targets(table, frame_to(0x10)), Targets{});
@@ -147,7 +147,7 @@ TEST(FlowTable, RemovedRulesTakeNothing) {
   EXPECT_EQ(targets(table, frame_to(2)), Targets{});
 }
 
-/// Against the definition: rules asked one by one.
+/// Compares with a check of each rule, one by one.
 TEST(FlowTable, AgreesWithAskingEveryRule) {
   std::mt19937 random(20240611);
   const auto below = [&](unsigned limit) { return static_cast<std::uint8_t>(random() % limit); };

@@ -12,16 +12,16 @@
 
 namespace verbatim::adapter {
 
-/// An Ethernet frame on its way to queue pairs and work queues.
+/// An Ethernet frame during its delivery to queue pairs and work queues.
 struct SteeredFrame {
   ByteSpan bytes;  // Without the frame check sequence.
   const wire::Frame& layers;
-  std::uint32_t tag = 0;         // Of the rule that took it.
-  bool checksums_valid = false;  // Its IP and TCP or UDP checksums are there, and right.
+  std::uint32_t tag = 0;         // Of the rule that matched.
+  bool checksums_valid = false;  // Its IP and TCP or UDP checksums exist and are right.
 };
 
-/// Takes a request from `receives`, puts the frame there and makes the completion; nothing where
-/// none was posted. `scratch` is the caller's room for the request.
+/// Takes a request from `receives`, copies the frame to it and returns the completion; nothing if
+/// none was posted. `scratch`: room for the request.
 std::optional<Completion> receive_frame(const SteeredFrame& frame, ReceiveQueue& receives,
                                         ReceiveRequest& scratch, const region::RegionTable& regions,
                                         PdNumber pd);

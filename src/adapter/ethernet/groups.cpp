@@ -8,7 +8,7 @@
 namespace verbatim::adapter {
 namespace {
 
-/// As drivers have it: a group's MAC address stands in the last six bytes, behind zeros.
+/// As in drivers: a group's MAC address is in the last six bytes, after zeros.
 Result<MacAddress> group_mac(const Gid& gid) {
   constexpr std::size_t kAt = sizeof gid.bytes - sizeof(MacAddress);
   MacAddress mac;

@@ -11,15 +11,16 @@
 
 namespace verbatim::adapter {
 
-/// Multicast groups of raw packet queue pairs: MAC addresses, and flow rules. One thread at a time.
+/// Multicast groups of raw packet queue pairs, as flow rules for MAC addresses. One thread at a
+/// time.
 class FrameGroups {
  public:
   explicit FrameGroups(Steering& steering) : steering_(steering) {}
-  /// EINVAL for a GID that has no group's MAC address; what `Steering::add` says.
+  /// EINVAL for a GID that has no group's MAC address; errors of `Steering::add`.
   Result<void> attach(Qpn queue_pair, const Gid& gid);
-  /// EINVAL where it is not in the group.
+  /// EINVAL if it is not in the group.
   Result<void> detach(Qpn queue_pair, const Gid& gid);
-  /// Its rules are the steering's to remove.
+  /// Forgets the queue pair's groups; the steering removes its rules.
   void forget(Qpn queue_pair);
 
  private:

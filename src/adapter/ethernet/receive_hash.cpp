@@ -10,7 +10,7 @@ namespace {
 struct HashedField {
   std::uint32_t field = 0;
   std::uint16_t layer = 0;
-  std::size_t at = 0;  // In FrameFields.
+  std::size_t at = 0;  // Offset in FrameFields.
   std::size_t bytes = 0;
 };
 
@@ -30,7 +30,7 @@ constexpr HashedField kHashedFields[] = {
 
 std::uint32_t toeplitz(const std::array<std::uint8_t, kHashKeyBytes>& key, ByteSpan input) {
   VERBATIM_ASSERT(input.size() + 4 <= key.size());
-  // The 32 bits of the key from the input bit at hand on; the next byte of the key slides in.
+  // The 32 bits of the key from the current input bit on; the key's next byte is shifted in.
   auto window = load_be<std::uint32_t>(reinterpret_cast<const std::byte*>(key.data()));
   std::uint32_t hash = 0;
   for (std::size_t i = 0; i < input.size(); ++i) {

@@ -7,11 +7,11 @@
 #include "base/bytes.h"
 #include "wire/net/frame.h"
 
-/// Receive-side scaling: a hash of a frame's addresses and ports chooses its work queue, so that
-/// the frames of one flow stay together. Pure.
+/// Receive-side scaling: a hash of a frame's addresses and ports selects its work queue, so that
+/// all frames of a flow use the same one. Pure.
 namespace verbatim::adapter {
 
-inline constexpr std::size_t kHashKeyBytes = 40;  // Covers two IPv6 addresses and two ports.
+inline constexpr std::size_t kHashKeyBytes = 40;  // Enough for two IPv6 addresses and two ports.
 
 /// With the values of `enum ibv_rx_hash_fields`.
 enum HashField : std::uint32_t {
@@ -24,7 +24,7 @@ enum HashField : std::uint32_t {
   kHashSourcePortUdp = 1u << 6,
   kHashDestinationPortUdp = 1u << 7,
   kHashSpi = 1u << 8,
-  kHashInner = 1u << 31,  // Of what is in the tunnel.
+  kHashInner = 1u << 31,  // Of the tunnel's content.
 };
 inline constexpr std::uint32_t kHashFieldsAll = 0x1ff | kHashInner;
 
@@ -33,11 +33,11 @@ struct ReceiveHash {
   std::array<std::uint8_t, kHashKeyBytes> key{};
 };
 
-/// The Toeplitz hash of at most kHashKeyBytes - 4 bytes (Microsoft's specification of RSS).
+/// The Toeplitz hash of at most kHashKeyBytes - 4 bytes (Microsoft's RSS specification).
 std::uint32_t toeplitz(const std::array<std::uint8_t, kHashKeyBytes>& key, ByteSpan input);
 
-/// Of those of `hash.fields` that the frame has, in the order source address, destination address,
-/// source port, destination port, SPI. 0 where it has none.
+/// Hashes those of `hash.fields` that the frame has, in the order source address, destination
+/// address, source port, destination port, SPI. Returns 0 if it has none.
 std::uint32_t hash_of(const ReceiveHash& hash, const wire::Frame& frame);
 
 }  // namespace verbatim::adapter

@@ -51,7 +51,7 @@ void Steering::forget(Qpn target) {
 void Steering::stop_where_empty() {
   if (!rules_.empty() || !receiving_) return;
   receiving_ = false;
-  port_->stop_receiving();  // Closing the socket takes it out of the epoll set.
+  port_->stop_receiving();  // Closing the socket removes it from the epoll set.
 }
 
 std::size_t Steering::receive(TimeNs /*now*/) {
@@ -77,7 +77,7 @@ void Steering::find_deliveries(const wire::Frame& frame, std::size_t bytes, bool
   deliveries_.clear();
   rules_.steer(frame, sent, [&](const FlowRule& rule) {
     if (rule.counter != nullptr) rule.counter->count(bytes);
-    // A queue pair gets a frame once, however many of its rules match.
+    // A queue pair gets a frame once, even if several of its rules match.
     if (rule.drop ||
         std::ranges::find(deliveries_, rule.target, &FrameDelivery::target) != deliveries_.end()) {
       return;

@@ -18,32 +18,32 @@
 
 namespace verbatim::adapter {
 
-/// The Ethernet side of an adapter: what raw packet queue pairs send leaves here, and frames that
-/// come go where the flow rules lead. Nothing is open before the first raw packet queue pair, and
-/// no frame is received while there is no rule.
+/// The Ethernet side of an adapter: sends the frames of raw packet queue pairs, and delivers
+/// received frames by flow rules. Nothing is open before the first raw packet queue pair, and no
+/// frame is received while there is no rule.
 ///
-/// Frames that the node itself sends come back where they go to a group or to the node's own
-/// address, as from an adapter that loops them back; other sent frames only sniffers see.
+/// Frames that the node itself sends are also received if they go to a group or to the node's own
+/// address, as with loopback in an adapter; only sniffers see other sent frames.
 class Steering final : public Source {
  public:
-  /// Gives a frame to the queue pair with that number, if there is one. During a turn.
+  /// Delivers a frame to the queue pair with that number, if there is one. Called in a pass.
   using Deliver = std::function<void(Qpn target, const SteeredFrame& frame)>;
   Steering(Progress& progress, Deliver deliver)
       : progress_(progress), deliver_(std::move(deliver)) {}
 
-  // The control path: one thread at a time.
-  /// EPERM and what else link::EthernetPort::open says.
+  // The control path; one thread at a time.
+  /// Fails with EPERM and other errors of link::EthernetPort::open.
   Result<void> open(const link::EthernetIdentity& identity, const MacAddress& own_mac);
   Result<FlowTable::RuleId> add(FlowRule rule);
   void remove(FlowTable::RuleId id);
   void forget(Qpn target);
   bool is_target(Qpn target) const { return rules_.has_target(target); }
 
-  /// Sends a batch; only after `open`.
+  /// Sends a batch. Requires `open`.
   int send(const link::FrameBatch& batch) const { return port_->send(batch); }
   std::size_t frame_bytes_max() const { return port_->frame_bytes_max(); }
 
-  /// During a turn: receives what is there.
+  /// Called in a pass: receives what has arrived.
   std::size_t receive(TimeNs now) override;
 
  private:
@@ -58,10 +58,10 @@ class Steering final : public Source {
   Progress& progress_;
   const Deliver deliver_;
   MacAddress own_mac_{};
-  std::unique_ptr<link::EthernetPort> port_;  // Set once, before anybody sends.
-  FlowTable rules_;                           // Written during no turn.
+  std::unique_ptr<link::EthernetPort> port_;  // Set once, before any sender.
+  FlowTable rules_;                           // Changed between passes.
   bool receiving_ = false;
-  std::vector<FrameDelivery> deliveries_;  // Of the frame at hand.
+  std::vector<FrameDelivery> deliveries_;  // For the current frame.
 };
 
 }  // namespace verbatim::adapter

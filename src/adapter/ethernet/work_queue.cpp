@@ -11,7 +11,7 @@ using Status = CompletionStatus;
 
 namespace {
 
-/// Of this process, and never 0: names of work queues mean nothing to anybody else.
+/// Unique in this process, never 0; numbers of work queues have no meaning elsewhere.
 std::uint32_t next_number() {
   static std::atomic<std::uint32_t> last{0};
   return (last.fetch_add(1, std::memory_order_relaxed) + 1) & 0xffffff;
@@ -91,7 +91,7 @@ void WorkQueue::on_frame(const SteeredFrame& frame) {
   const std::lock_guard guard(lock_);
   if (state_ != WorkQueueState::ready) return;
   auto completion = receive_frame(frame, *receives_, scratch_, regions_, options_.pd);
-  if (!completion) return;  // Nobody waits for it: dropped.
+  if (!completion) return;  // No receive is posted: dropped.
   completion->qpn = number_;
   push(*completion);
   if (completion->status == Status::success) return;
@@ -110,7 +110,7 @@ void WorkQueue::flush() {
 }
 
 void WorkQueue::push(const Completion& completion) {
-  options_.cq->push(completion, false);  // A full one tells of that itself.
+  options_.cq->push(completion, false);  // A full queue reports that itself.
 }
 
 }  // namespace verbatim::adapter

@@ -29,16 +29,16 @@ struct WorkQueueOptions {
   AsyncEvents* events = nullptr;
   std::uint32_t requests = 0;
   std::uint32_t segments = 0;
-  void* owner = nullptr;  // The drop-in's object; comes back in asynchronous events.
+  void* owner = nullptr;  // The drop-in's object, for asynchronous events.
 };
 
-/// A receive queue of its own (IBV_WQT_RQ), which an indirection table gives to queue pairs that
-/// scale. Thread-safe.
+/// A receive queue (type IBV_WQT_RQ) that does not belong to a queue pair. An indirection table
+/// assigns it to queue pairs with receive-side scaling. Thread-safe.
 class WorkQueue {
  public:
   static constexpr std::uint32_t kRequestsMax = 1 << 15;
 
-  /// EINVAL for what the limits do not allow, ENOMEM. `options` of the queue tell what it has.
+  /// EINVAL for exceeded limits, ENOMEM. The queue's `options` have the granted values.
   static Result<std::unique_ptr<WorkQueue>> create(Arena& arena, const region::RegionTable& regions,
                                                    const WorkQueueOptions& options);
   ~WorkQueue();
@@ -49,13 +49,14 @@ class WorkQueue {
   const WorkQueueOptions& options() const { return options_; }
   WorkQueueState state() const;
 
-  /// RESET to RDY, RDY to ERR (what is posted completes as flushed), any to RESET (it vanishes),
-  /// and to where it is; EINVAL otherwise, and where `expected` is not its state.
+  /// From RESET to RDY, from RDY to ERR (posted receives complete as flushed), from any state to
+  /// RESET (they are dropped) and to the same state; EINVAL otherwise, and if `expected` is not its
+  /// state.
   Result<void> modify(WorkQueueState expected, WorkQueueState to);
-  /// 0 or an errno: EINVAL in RESET or for too many segments, ENOMEM when full.
+  /// Returns 0 or an errno value: EINVAL in RESET or for too many segments, ENOMEM if full.
   int post_receive(std::uint64_t wr_id, std::span<const Segment> segments);
 
-  /// During a turn.
+  /// Called in a pass.
   void on_frame(const SteeredFrame& frame);
 
  private:
@@ -67,7 +68,7 @@ class WorkQueue {
   const region::RegionTable& regions_;
   const WorkQueueOptions options_;
   const std::uint32_t number_;
-  mutable std::mutex lock_;  // Guards what follows.
+  mutable std::mutex lock_;  // Protects the members below.
   WorkQueueState state_ = WorkQueueState::reset;
   std::unique_ptr<ReceiveQueue> receives_;
   ReceiveRequest scratch_;
@@ -75,8 +76,8 @@ class WorkQueue {
 
 inline constexpr std::uint32_t kIndirectionTableMax = 1 << 10;  // Entries; a power of two.
 
-/// How a queue pair spreads what it receives (receive-side scaling): by the hash into a table,
-/// whose size is a power of two. The work queues outlive it.
+/// Receive-side scaling of a queue pair: the hash selects an entry of a table, whose size is a
+/// power of two. The work queues outlive it.
 struct ReceiveScaling {
   ReceiveHash hash;
   std::vector<WorkQueue*> table;

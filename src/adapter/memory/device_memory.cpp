@@ -33,7 +33,7 @@ Result<std::uint32_t> DeviceMemory::allocate(std::uint64_t length, std::uint32_t
   return last_handle_;
 }
 
-/// Under lock_.
+/// Requires lock_.
 auto DeviceMemory::find_unused(std::uint32_t handle)
     -> Result<std::map<std::uint32_t, Buffer>::iterator> {
   const auto found = buffers_.find(handle);

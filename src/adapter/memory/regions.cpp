@@ -13,13 +13,13 @@
 namespace verbatim::adapter {
 namespace {
 
-/// The whole address space, on demand: an implicit region.
+/// Returns true for the whole address space with on-demand paging: an implicit region.
 bool is_implicit(const region::Region& region) {
   return (region.access & region::kOnDemand) != 0 && region.address == 0 &&
          region.length == std::numeric_limits<std::uint64_t>::max();
 }
 
-/// What a card checks of a region, and makes resident.
+/// Checks that a card makes, and makes the memory resident.
 Result<void> check_memory(const region::Region& region) {
   constexpr std::uint32_t kNeedsLocalWrite = region::kRemoteWrite | region::kRemoteAtomic;
   if ((region.access & kNeedsLocalWrite) != 0 && (region.access & region::kLocalWrite) == 0) {
@@ -52,7 +52,7 @@ Result<PdNumber> Regions::allocate_pd() {
   return add_pd({});
 }
 
-/// Under lock_.
+/// Requires lock_.
 PdNumber Regions::add_pd(Pd pd) {
   do {
     ++last_pd_;
@@ -107,7 +107,7 @@ void Regions::unimport_pd(PdNumber pd) {
   const std::lock_guard guard(lock_);
   const auto found = pds_.find(pd);
   if (found == pds_.end() || found->second.imports == 0) return;
-  // One that something was made on stays for that.
+  // A domain with users stays until they end.
   if (--found->second.imports == 0 && found->second.users == 0) pds_.erase(found);
 }
 
@@ -165,7 +165,7 @@ Result<void> Regions::change_memory(MemoryKey key, const region::Region& region)
   region::Region wanted = region;
   auto adopted = adopt(wanted);
   if (!adopted) return std::unexpected(adopted.error());
-  // Then the old one's, or, where it is refused, the new one's.
+  // Releases the old memory or, after a failure, the new one.
   const auto changed = exchange(key, wanted, *adopted);
   release(*adopted);
   return changed;
@@ -251,7 +251,7 @@ Result<void> Regions::prefetch(PdNumber pd, Prefetch advice, bool waits,
                                         segment.length));
     }
   }
-  if (advice == Prefetch::no_fault) return {};  // What is in memory is there for us already.
+  if (advice == Prefetch::no_fault) return {};  // Resident memory is accessible to us already.
   for (const Segment& segment : list) {
     const auto region = table_.find_region(MemoryKey{segment.key});
     if (!region) continue;  // Deregistered meanwhile.

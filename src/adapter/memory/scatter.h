@@ -10,11 +10,11 @@
 #include "region/cached_hold.h"
 #include "region/held_memory.h"
 
-/// Walking scatter/gather lists, with the checks of each element's key.
+/// Iteration over scatter/gather lists, with checks of each element's key.
 namespace verbatim::adapter {
 
 /// Calls `use(key, address, length)` for the pieces of bytes [offset, offset + length) of the list,
-/// in order, until one is refused: it answers with an expected<void, KeyError>.
+/// in order, until one returns an error (expected<void, KeyError>).
 template <typename Use>
 std::expected<void, region::KeyError> for_each_piece(std::span<const Segment> segments,
                                                      std::uint64_t offset, std::uint64_t length,
@@ -35,7 +35,8 @@ std::expected<void, region::KeyError> for_each_piece(std::span<const Segment> se
   return {};
 }
 
-/// Copies `payload` to bytes [offset, ...) of the list. What it wrote to last stays held in `kept`.
+/// Copies `payload` to bytes [offset, ...) of the list. The region written last stays held in
+/// `kept`.
 inline std::expected<void, region::KeyError> scatter(region::CachedHold& kept,
                                                      const region::RegionTable& regions,
                                                      PdNumber pd, std::span<const Segment> segments,
@@ -54,7 +55,7 @@ inline std::expected<void, region::KeyError> scatter(region::CachedHold& kept,
                         });
 }
 
-/// Copies bytes [offset, ...) of the list to `to`, as many as it holds.
+/// Copies bytes [offset, ...) of the list to `to`, until it is full.
 inline std::expected<void, region::KeyError> gather(const region::RegionTable& regions, PdNumber pd,
                                                     std::span<const Segment> segments,
                                                     std::uint64_t offset, MutableByteSpan to) {

@@ -18,27 +18,28 @@
 namespace verbatim::adapter {
 namespace {
 
-/// How long after its last poll, or post, a program counts as polling.
+/// A program counts as polling for this long after its last poll or post.
 constexpr TimeNs kPollingGrace = kMillisecond;
-/// So long it may post and not poll: a hundred requests of 64 KiB take 3 ms.
+/// Time for which a program that posts, but does not poll, still counts as polling: a hundred
+/// requests of 64 KiB take 3 ms.
 constexpr TimeNs kPostingGrace = 20 * kMillisecond;
-/// A program that armed a completion queue within this time waits for events: resting would cost it
-/// a wake-up each time.
+/// A program that has armed a completion queue within this time waits for events: if the background
+/// thread were idle, each event would cost a wake-up more.
 constexpr TimeNs kEventGrace = kSecond;
 
-/// A thread that has computed for so long since it was last seen, neither polled nor posted, and
-/// lets packets lie, spins on memory that those packets write (`ib_write_lat`). One that has not
-/// computed waits for a processor: to help it would take that away from it.
+/// CPU time used without a poll or post, with unread packets, from which a thread is taken to spin
+/// on memory that packets write (`ib_write_lat`). A thread that used less is waiting for a CPU;
+/// serving packets for it would take that CPU away.
 constexpr TimeNs kNeglect = kMillisecond / 10;
-/// Then resting waits so long: in a hundred milliseconds one goes by in a nap, not each.
+/// After that, the background thread serves packets itself for this long, so that at most one
+/// message in this time waits for the end of a 1 ms sleep.
 constexpr TimeNs kAttention = 200 * kMillisecond;
 
-/// So many turns in vain, some 20 µs, and the processor is offered to others: the peer may be
-/// waiting for this very one. Without it, two polling programs on one processor exchange a message
-/// each time slice.
+/// After this many empty passes, about 20 µs, the thread yields its CPU, for which the peer may be
+/// waiting. Otherwise two polling programs on one CPU would exchange one message per time slice.
 constexpr std::uint32_t kIdlePassesBeforeYield = 32;
 
-/// After so many turns in vain the next ones are so far apart: between them, polls see what peers
+/// After this many empty passes the next ones are this far apart. In between, polls see what peers
 /// write to completion queues themselves.
 constexpr std::uint32_t kIdlePassesBeforePause = 16;
 constexpr TimeNs kPause = kMicrosecond;
@@ -49,7 +50,7 @@ clockid_t clock_of_this_thread() {
   return clock;
 }
 
-/// 0 for a thread that has ended.
+/// Returns 0 for a thread that has ended.
 TimeNs computing_time(clockid_t clock) {
   timespec time{};
   if (clock_gettime(clock, &time) != 0) return 0;
@@ -59,11 +60,11 @@ TimeNs computing_time(clockid_t clock) {
 void log_undone(const std::exception& failure) try {
   log(LogLevel::error, "the background thread leaves something undone: {}", failure.what());
 } catch (const std::exception&) {
-  return;  // There is no memory for the line, either.
+  return;  // There is no memory for the log line, either.
 }
 
-/// Nobody catches what this thread throws, which is want of memory. What an event asks for is not
-/// asked for again: so many tries, a millisecond apart.
+/// Exceptions in this thread are not caught elsewhere; they mean that memory is short. An event is
+/// reported only once, so its handler is tried this often, a millisecond apart.
 template <typename Work>
 void do_patiently(const Work& work, int tries = 10) {
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = static_cast<long>(kMillisecond)};
@@ -103,7 +104,7 @@ Result<std::unique_ptr<Progress>> Progress::create(const Tasks& tasks, ProgressO
   auto thread = start_thread("verbatim", [self = progress.get()] { self->run(); });
   if (!thread) return std::unexpected(thread.error());
   progress->thread_ = std::move(*thread);
-  progress->liveness_begun_.wait();  // Before any peer looks whether this program lives.
+  progress->liveness_begun_.wait();  // Before any peer checks whether this program runs.
   return progress;
 }
 
@@ -206,7 +207,8 @@ void Progress::run() {
     const bool rest = program_polls(now);
     if (polled_by_program_.exchange(rest, std::memory_order_seq_cst) && !rest) {
       arm_timer_fd();
-      // Either this sees what a post has left to the next poll, or the post that nobody rests.
+      // Sequentially consistent with `defer_to_poll`: either this thread sees the queued output, or
+      // the posting thread sees `polled_by_program_` false and sends itself.
       if (has_outputs_.load(std::memory_order_seq_cst)) do_patiently([this] { serve(); }, 1);
     }
     const bool has_something = !rest && !begin_sleep();
@@ -225,7 +227,7 @@ void Progress::run() {
   }
 }
 
-/// The descriptors of `idle_epoll_`.
+/// Handles the descriptors of `idle_epoll_`.
 void Progress::serve_idle_descriptors() {
   std::array<epoll_event, 8> events;
   const int count = epoll_wait(idle_epoll_.get(), events.data(), events.size(), 0);
@@ -243,14 +245,14 @@ void Progress::serve_idle_descriptors() {
     } else if (on_readable != nullptr) {
       do_patiently(*on_readable);
     } else {
-      eventfd_t ignored;  // A timer is read like an event's counter.
+      eventfd_t ignored;  // A timerfd is read like an eventfd.
       eventfd_read(fd, &ignored);
     }
   }
 }
 
-/// Turns until nothing comes any more and all is said, or until the program polls again, or until
-/// it is time to look at the quiet descriptors again.
+/// Runs passes until nothing arrives and all output is sent, or the program polls again, or
+/// `idle_epoll_` is due.
 void Progress::serve() {
   constexpr int kPassesMax = 256;
   const std::lock_guard guard(pass_lock_);
@@ -278,7 +280,7 @@ bool Progress::poll() {
   const ProgramCall use(*this, last_poll_, now);
   if (!pass_lock_.try_lock()) return false;
   const std::lock_guard guard(pass_lock_, std::adopt_lock);
-  // What the turn before left to say, if the program has not said something itself meanwhile.
+  // Sends output that the previous pass deferred, unless a post has sent it since.
   if (has_outputs_.load(std::memory_order_relaxed)) flush_outputs();
   const std::uint32_t idle =
       run_pass(now) > 0 ? 0 : idle_passes_.load(std::memory_order_relaxed) + 1;
@@ -340,13 +342,14 @@ void Progress::arm_timer(TimeNs at, Qpn task) {
   if (timers_.add({at, task})) arm_timer_fd();
 }
 
-/// To the earliest deadline that stands in the queue: another queue pair's, or an older one. A
-/// program that polls serves the timers itself; the thread sets the alarm when it ends its rest.
+/// Sets the timerfd to the earliest deadline. Not while the program polls: its polls serve the
+/// timers, and the background thread sets the timerfd when that ends.
 void Progress::arm_timer_fd() {
-  // Either this sees the rest end, or the thread, which looks after it has said so, the deadline:
-  // both are sequentially consistent, here and in TimerQueue.
+  // Sequentially consistent with `run` and TimerQueue: either this thread sees `polled_by_program_`
+  // false and sets the timer, or the background thread sees the new deadline.
   if (polled_by_program_.load(std::memory_order_seq_cst)) return;
-  const std::lock_guard guard(timer_fd_lock_);  // Who sets last has read last.
+  // The last thread to set it has read the latest deadline.
+  const std::lock_guard guard(timer_fd_lock_);
   timer_fd_.set(timers_.earliest());
 }
 

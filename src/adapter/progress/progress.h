@@ -23,54 +23,54 @@
 namespace verbatim::adapter {
 
 struct ProgressOptions {
-  int event_fd = -1;               // Readable when there is something for `on_event`; -1: none.
-  std::function<void()> on_event;  // By the background thread, in no turn.
-  std::function<void()> thread_begins;  // By the background thread, before `create` returns.
-  /// So long after something has come the background thread looks for more without sleeping.
+  int event_fd = -1;                    // Readable when `on_event` should be called; -1: none.
+  std::function<void()> on_event;       // Called by the background thread, outside of passes.
+  std::function<void()> thread_begins;  // Called by the background thread, before `create` returns.
+  /// After packets arrive, the background thread polls this long before it sleeps again.
   TimeNs busy_poll = 0;
 };
 
-/// What makes packets and time-outs move: turns. A program that polls a completion queue takes
-/// turns in its own thread; one background thread takes them for a program that does not. While the
-/// program polls, the background thread keeps away from the sockets, so that a packet does not wake
-/// it: it looks once a millisecond whether the polling goes on. Where packets have waited for it,
-/// the program spins on memory that the peer writes: for a while it does not rest.
+/// Receives packets, serves timers and sends, in *passes*. A program that polls runs passes in its
+/// own thread; otherwise the background thread runs them. While the program polls, the background
+/// thread does not wait on the sockets: it wakes once a millisecond to see whether the program
+/// still polls. If it then finds packets that nobody read while the program computed (it spins on
+/// memory that packets write), it serves packets itself for a while.
 ///
-/// A turn: receive from each source, serve the timers, let the tasks send what that brought about
-/// (acknowledgements, responses, what the window now admits). One turn at a time: `pass_lock_`. In
-/// a program that polls, what a turn leaves to say goes with the program's own next post, or at its
-/// next poll, or within a millisecond.
+/// A pass receives from each source, serves the timers, and lets the tasks send what resulted
+/// (acknowledgements, responses, requests that the window now admits). One pass at a time:
+/// `pass_lock_`. In a program that polls, output that a pass defers is sent with the program's next
+/// post, at its next poll, or within a millisecond.
 class Progress {
  public:
-  /// `tasks` outlives it.
+  /// Requires that `tasks` outlives it.
   static Result<std::unique_ptr<Progress>> create(const Tasks& tasks, ProgressOptions options);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  /// In a forked child: the thread is not there.
+  /// Called in a forked child, in which the thread does not exist.
   void abandon();
 
-  /// Turns receive from it, too, from now on. It outlives the background thread.
+  /// Passes also receive from `source` from now on. It must outlive the background thread.
   void add(Source& source);
 
-  /// Whether a poll that finds nothing should take a turn. Where no queue pair uses the wire, few
-  /// do: peers write to completion queues themselves.
+  /// Returns true if a poll of an empty CQ should run a pass: always if a queue pair uses the wire
+  /// or output is pending, else one time in kPollsPerPass.
   bool is_due() {
     return wire_users_.load(std::memory_order_relaxed) != 0 ||
            has_outputs_.load(std::memory_order_relaxed) || ++polls_ % kPollsPerPass == 0;
   }
-  /// A turn in the caller's thread, unless somebody else is at it. Whether it did.
+  /// Runs one pass in the calling thread. Returns false if another thread is running one, or none
+  /// is due.
   bool poll();
-  /// So many more queue pairs that packets may come for.
+  /// Adds to the number of queue pairs that may receive packets.
   void add_wire_users(int count) { wire_users_.fetch_add(count, std::memory_order_relaxed); }
-  /// Before the process exits, or a queue pair ends: waits for another thread's turn and sends what
-  /// is left, so that the acknowledgements of completions that the program has seen leave. Waits 10
-  /// ms at most.
+  /// Called before the process exits or a queue pair ends: waits 10 ms at most for a running pass,
+  /// then sends pending output, so that completions that the program has seen are acknowledged.
   void finish_turn();
-  /// The program will wait for an event: the background thread must serve from now on.
+  /// The program will wait for an event: the background thread must run passes from now on.
   void serve_events();
-  /// As long as it lives, the program is in a call of ours: it does not spin on memory that packets
-  /// write.
+  /// Scope object: the program is inside a verbs call, so the background thread does not take it
+  /// for one that spins on memory.
   class ProgramCall {
    public:
     ~ProgramCall() { progress_.in_use_.store(false, std::memory_order_relaxed); }
@@ -83,14 +83,14 @@ class Progress {
     Progress& progress_;
   };
   ProgramCall note_post(TimeNs now) { return {*this, last_post_, now}; }
-  /// The program polls and waits for no events: the background thread rests.
+  /// Returns true if the program polls and waits for no events: the background thread idles.
   bool is_polled() const { return polled_by_program_.load(std::memory_order_relaxed); }
   TimeNs last_poll() const { return last_poll_.load(std::memory_order_relaxed); }
   void arm_timer(TimeNs at, Qpn task);
-  /// The task has something to send at the end of this turn, or the next.
+  /// The task has output for the end of this pass, or the next one.
   void note_output(Task& task);
-  /// The same of what the program's next poll is to send. False: it polls no longer, and nobody
-  /// else is sure to look.
+  /// Queues output for the program's next poll. Returns false if the program no longer polls; the
+  /// caller must then send at once.
   bool defer_to_poll(Task& task) {
     note_output(task);
     return polled_by_program_.load(std::memory_order_seq_cst);
@@ -98,17 +98,17 @@ class Progress {
   /// The background thread wakes for this descriptor of a source until it is closed.
   Result<void> listen(int fd) { return watch(full_epoll_.get(), fd); }
 
-  /// The background thread calls `on_ready` when one of `events` comes of `fd` (borrowed, until
-  /// `unwatch`), whether it rests or not, and never within a turn: it may call anything. Called
-  /// again for a descriptor, it replaces what was said before.
+  /// The background thread calls `on_ready` when one of `events` occurs on `fd` (borrowed, until
+  /// `unwatch`), whether it idles or not, and never inside a pass: so it may call anything. A
+  /// second call for a descriptor replaces the first.
   Result<void> watch(int fd, std::function<void()> on_ready, std::uint32_t events = EPOLLIN);
-  /// No longer; a call that is under way goes on.
+  /// Ends `watch`; a call that has begun is completed.
   void unwatch(int fd);
 
-  /// Nobody works on the task when this returns, nor will.
+  /// When it returns, no thread works on the task, and none will.
   void forget(Task& task);
 
-  /// Changes what turns read.
+  /// Calls `change` while no pass runs, to change what passes read.
   template <typename Change>
   void between_passes(Change change) {
     const std::lock_guard guard(pass_lock_);
@@ -134,24 +134,25 @@ class Progress {
   void serve();
   void wake();
 
-  /// Without queue pairs on the wire, one poll in so many takes a turn, for management datagrams
-  /// and for timers, and offers the processor. A turn is a system call, which takes longer than a
-  /// message of the direct path.
+  /// Without queue pairs on the wire, one poll in this many runs a pass, for management datagrams
+  /// and timers, and yields the CPU. A pass makes a system call, which takes longer than a message
+  /// on the direct path.
   static constexpr std::uint32_t kPollsPerPass = 1024;
-  // Of this thread. The model spares each poll a call; it asks the program for 4 bytes.
+  // Per thread. This TLS model saves a function call per poll and needs 4 bytes of the program's
+  // static TLS.
   [[gnu::tls_model("initial-exec")]] static inline thread_local std::uint32_t polls_ = 0;
 
   const Tasks& tasks_;
   const ProgressOptions options_;
   std::mutex pass_lock_;
-  std::vector<Source*> sources_;  // Guarded by pass_lock_, as is the next one.
+  std::vector<Source*> sources_;  // Protected by pass_lock_, like the next one.
   std::vector<Task*> flushing_;
-  // Turns of `poll` in a row that received nothing. Written under pass_lock_.
+  // Consecutive passes of `poll` that received nothing. Written under pass_lock_.
   std::atomic<std::uint32_t> idle_passes_{0};
 
-  std::mutex outputs_lock_;               // Guards outputs_.
-  std::vector<Task*> outputs_;            // Who has something to say.
-  std::atomic<bool> has_outputs_{false};  // A hint: spares a turn the lock.
+  std::mutex outputs_lock_;               // Protects outputs_.
+  std::vector<Task*> outputs_;            // Tasks with pending output.
+  std::atomic<bool> has_outputs_{false};  // A hint, which saves a pass the lock.
 
   std::atomic<int> wire_users_{0};
 
@@ -159,28 +160,28 @@ class Progress {
   std::mutex timer_fd_lock_;  // Orders settings of timer_fd_.
   std::atomic<TimeNs> last_poll_{0};
   std::atomic<TimeNs> last_post_{0};
-  // Of several threads in calls of ours, the first to leave clears it: a hint.
+  // With several threads inside verbs calls, the first that returns clears it: a hint.
   std::atomic<bool> in_use_{false};
   std::atomic<TimeNs> last_event_use_{0};
   std::atomic<clockid_t> user_clock_{};  // Of the thread that polled or posted last.
-  /// What the background thread saw of the program when it last looked.
+  /// What the background thread saw of the program at its last check.
   struct ProgramActivity {
     TimeNs last_use = 0;
-    TimeNs computed = 0;  // By the thread that polled or posted last.
+    TimeNs computed = 0;  // CPU time of the thread that polled or posted last.
   };
-  ProgramActivity activity_;  // The background thread's own, as are the next two.
+  ProgramActivity activity_;  // For the background thread only, like the next two.
   TimeNs serve_until_ = 0;
   TimeNs last_receipt_ = 0;
   std::atomic<bool> polled_by_program_{false};
   std::atomic<bool> stop_{false};
-  std::mutex watched_lock_;  // Guards watched_. Held for a look-up only.
-  // Shared with the call that is under way.
+  std::mutex watched_lock_;  // Protects watched_. Held for a look-up only.
+  // Shared with a call that has begun.
   std::map<int, std::shared_ptr<std::function<void()>>> watched_;
-  UniqueFd wake_;                 // eventfd.
-  TimerFd timer_fd_;              // The earliest deadline.
-  UniqueFd idle_epoll_;           // wake_, timer_fd_, the agent: all that it hears while it rests.
-  UniqueFd full_epoll_;           // idle_epoll_, and what the sources are told by.
-  std::latch liveness_begun_{1};  // The thread has begun its sign of life.
+  UniqueFd wake_;        // eventfd.
+  TimerFd timer_fd_;     // Set to the earliest deadline.
+  UniqueFd idle_epoll_;  // wake_, timer_fd_ and the agent: all that it waits for while it idles.
+  UniqueFd full_epoll_;  // idle_epoll_, and the sources' descriptors.
+  std::latch liveness_begun_{1};  // The thread has begun its Liveness.
   std::thread thread_;
 };
 

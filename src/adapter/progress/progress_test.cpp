@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kPatience = 10s;
 
-/// Counts what it was asked for.
+/// Counts its calls.
 class Counting final : public Task {
  public:
   void transmit_output(TimeNs /*now*/) override { ++outputs; }
@@ -33,7 +33,7 @@ class ByNumber final : public Tasks {
   std::map<Qpn, Task*> tasks;
 };
 
-/// Has something once a descriptor is written.
+/// Has input once a descriptor is written.
 class Eventful final : public Source {
  public:
   std::size_t receive(TimeNs /*now*/) override {
@@ -60,7 +60,7 @@ class ProgressTest : public testing::Test {
   ByNumber tasks;
   Counting task;
   Eventful source;
-  std::unique_ptr<Progress> progress;  // Last: its thread uses the source.
+  std::unique_ptr<Progress> progress;  // Last, because its thread uses the source.
 };
 
 TEST_F(ProgressTest, TheBackgroundThreadReceivesWhereNobodyPolls) {
@@ -100,7 +100,7 @@ TEST_F(ProgressTest, AForgottenTaskSendsNothing) {
 
 TEST_F(ProgressTest, ATimerFindsItsTaskByNumber) {
   tasks.tasks[Qpn(2)] = &task;
-  progress->arm_timer(monotonic_now(), Qpn(1));  // There is none.
+  progress->arm_timer(monotonic_now(), Qpn(1));  // No such task exists.
   progress->arm_timer(monotonic_now() + kMillisecond, Qpn(2));
   EXPECT_EQ(std::future_status::ready, task.timer.get_future().wait_for(kPatience));
 }

@@ -6,18 +6,18 @@
 #include "base/time.h"
 #include "base/types.h"
 
-/// What turns of `Progress` work on.
+/// What passes of `Progress` work on.
 namespace verbatim::adapter {
 
-/// What has something to send now and then, and time-outs: a queue pair.
+/// Has output and time-outs: a queue pair.
 class Task {
  public:
   Task() = default;
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
-  /// At the end of a turn, after `Progress::note_output`.
+  /// Called at the end of a pass, after `Progress::note_output`.
   virtual void transmit_output(TimeNs now) = 0;
-  /// A time has come that it armed, or one that it has moved since.
+  /// A deadline that it armed is due, even if it has moved the deadline since.
   virtual void on_timer(TimeNs now) = 0;
 
  protected:
@@ -28,23 +28,23 @@ class Task {
   std::atomic<bool> output_pending_{false};  // It is in Progress's list.
 };
 
-/// Tasks by number, for a timer may outlive its task.
+/// Tasks by number, because a timer may outlive its task.
 class Tasks {
  public:
-  /// Null where there is none any more; during a turn.
+  /// Returns null if the task does not exist any more. Called in a pass.
   virtual Task* find_task(Qpn number) const = 0;
 
  protected:
   ~Tasks() = default;
 };
 
-/// What turns receive from: a port, Ethernet frames, TCP connections.
+/// What passes receive from: a port, Ethernet frames, TCP connections.
 class Source {
  public:
   Source() = default;
   Source(const Source&) = delete;
   Source& operator=(const Source&) = delete;
-  /// Takes what is there, bounded, without blocking; returns how much there was.
+  /// Receives a bounded amount without blocking; returns how much.
   virtual std::size_t receive(TimeNs now) = 0;
   /// Before a thread sleeps on its descriptors. Returns false if it has something already. Between
   /// passes.

@@ -10,9 +10,9 @@
 
 namespace verbatim::adapter {
 
-/// Deadlines of tasks. Lazy: a task enters only when its deadline comes before the one that it
-/// already has here, so acknowledgements that move a deadline later cost nothing; when an entry
-/// comes up, the task is asked for its true deadline. Any thread.
+/// Deadlines of tasks. Lazy: a task is added only for a deadline before the one that it already has
+/// here, so acknowledgements that move a deadline later cost nothing. When an entry is due, the
+/// task is asked for its current deadline. Any thread.
 class TimerQueue {
  public:
   struct Entry {
@@ -21,7 +21,8 @@ class TimerQueue {
     friend bool operator>(const Entry& a, const Entry& b) { return a.at > b.at; }
   };
 
-  /// True when the new entry is now the earliest: who sleeps until the earliest must be told.
+  /// Returns true if the new entry is the earliest: a thread that sleeps until the earliest must be
+  /// woken.
   bool add(Entry entry) {
     const std::lock_guard guard(lock_);
     entries_.push(entry);
@@ -39,7 +40,7 @@ class TimerQueue {
     earliest_.store(entries_.empty() ? kNever : entries_.top().at, std::memory_order_seq_cst);
     return true;
   }
-  /// A hint without the lock: whoever is misled looks again one turn later.
+  /// A hint, read without the lock: a thread that reads an old value reads again one pass later.
   TimeNs earliest() const { return earliest_.load(std::memory_order_seq_cst); }
 
  private:

@@ -21,7 +21,7 @@ static_assert(services::Service<services::Connected> && services::Service<servic
 
 namespace {
 
-/// What the program may post, one bit for each operation.
+/// Returns the operations that the program may post, one bit each.
 std::uint32_t operations_of(const QueuePairOptions& options, bool is_iwarp) {
   static_assert(transport::kOperations <= 32);
   if (options.scaling || options.finishes_rendezvous()) return 0;

@@ -50,12 +50,13 @@ class QueuePair final : public Task {
   const QueuePairOptions& options() const { return core_.options; }
   const observe::QueuePairCounters& counters() const { return core_.record.counters; }
 
-  /// `ibv_modify_qp`: checks all, then does all. Errors as the manual page and a card's driver have
-  /// them, in words.
+  /// `ibv_modify_qp`: checks everything, then changes everything. Errors as in the manual page and
+  /// of a card's driver, with a text.
   Result<void> modify(const QueuePairAttributes& attributes, std::uint32_t mask);
   QueuePairAttributes query();
 
-  /// Somebody posts requests: they leave together at the end, or on the direct path before it.
+  /// Scope of one post call. Holds the queue pair's lock; the destructor sends what was queued. On
+  /// the direct path requests are executed at once.
   class Posting {
    public:
     explicit Posting(QueuePair& queue_pair) : queue_pair_(queue_pair) {
@@ -71,8 +72,8 @@ class QueuePair final : public Task {
     }
     Posting(const Posting&) = delete;
     Posting& operator=(const Posting&) = delete;
-    /// All of them or none; 0 or an errno (EINVAL: wrong state, operation, too many segments, too
-    /// much inline; ENOMEM: full).
+    /// Posts all or none; returns 0 or an errno value (EINVAL: wrong state, operation, too many
+    /// segments, too much inline data; ENOMEM: full).
     int post(std::span<const SendWork> works);
     int post(const SendWork& work);
 
@@ -83,16 +84,17 @@ class QueuePair final : public Task {
   int post_send(std::span<const SendWork> works) { return Posting(*this).post(works); }
   int post_send(const SendWork& work) { return Posting(*this).post(work); }
   int post_receive(std::uint64_t wr_id, std::span<const Segment> segments);
-  /// Sends what waits for the program's next post or poll.
+  /// Sends output that was deferred to the program's next post or poll.
   void transmit();
   /// After the port's P_Key table has changed.
   void follow_pkeys();
 
-  /// Takes what has come; `to_the_end`, also an end that stands right behind it.
+  /// Processes received segments. With `to_the_end` it reads until EAGAIN, so that an end of the
+  /// connection right behind the data is seen too.
   void on_stream(TimeNs now, bool to_the_end = false);
 
-  /// `ibv_modify_qp_rate_limit`: sends at most so much, in bursts of at most so many bytes (0: as
-  /// many as suit the clock). 0: no limit. EINVAL above Limits::rate_kbps.
+  /// `ibv_modify_qp_rate_limit`: limits the rate and the size of bursts (0: chosen to suit the
+  /// clock). A rate of 0: no limit. EINVAL above Limits::rate_kbps.
   Result<void> limit_rate(std::uint32_t rate_kbps, std::uint32_t burst_bytes);
 
  private:
@@ -121,8 +123,8 @@ class QueuePair final : public Task {
     return (direct_.is_open() || type() == QpType::ud) && core_.handed == core_.sends.posted() &&
            !core_.fatal && (connected == nullptr || !connected->has_response());
   }
-  /// A request that has nothing before it, without the send queue. False: it has not come to its
-  /// end at once; the queue takes it.
+  /// Executes a request at once, if no other is queued before it. Returns false if it did not
+  /// complete; then it goes into the send queue. Requires lock_.
   bool execute_at_once(const SendWork& work);
   void transmit_locked(TimeNs now);
   /// After the service has done something: stops if that failed, arms the timer.

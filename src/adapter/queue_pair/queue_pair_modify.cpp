@@ -11,8 +11,8 @@
 namespace verbatim::adapter {
 namespace {
 
-/// Whether the queue pair will take no packet any more. What has arrived is to count: the
-/// acknowledgement of a program's last message, and the last message of its peer.
+/// Returns true if the queue pair will receive no further packet. Packets that have arrived must be
+/// processed first: the acknowledgement of the program's last message, and the peer's last message.
 bool ends(const QueuePairAttributes& wanted, std::uint32_t mask) {
   return (mask & kState) != 0 && (wanted.state == QpState::err || wanted.state == QpState::reset);
 }

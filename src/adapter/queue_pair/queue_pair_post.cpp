@@ -5,8 +5,8 @@
 #include "adapter/queue_pair/queue_pair.h"
 #include "base/always_inline.h"
 
-/// Posting: from the program's request to its end, where the direct path does it at once, or into
-/// the queue. Each step is part of the one before; what is rare is elsewhere.
+/// Posting: from the program's request to its completion, if the direct path executes it at once,
+/// or to the send queue. Each step is inlined in the one before; rare cases are elsewhere.
 namespace verbatim::adapter {
 
 using transport::Operation;
@@ -43,7 +43,7 @@ VERBATIM_ALWAYS_INLINE bool QueuePair::execute_at_once(const SendWork& work) {
   const transport::SendRequest& request = work.request;
   const bool in_pieces = work.inlined() && work.segments.size() > 1;
   if (!is_next || in_pieces || transport::info(request.operation).is_local) return false;
-  ByteSpan inlined;  // The program's own memory, by the program's own pointer: it needs no region.
+  ByteSpan inlined;  // The program's own memory and pointer: no region is needed.
   if (work.inlined() && !work.segments.empty()) {
     inlined = {reinterpret_cast<const std::byte*>(work.segments.front().address), request.length};
   }
@@ -84,8 +84,8 @@ int QueuePair::Posting::post(std::span<const SendWork> works) {
   return 0;
 }
 
-/// The queue pair's lock is let go when what was posted has left, and before anybody else gets
-/// this thread's processor.
+/// Releases the queue pair's lock after the posted requests are sent, and before this thread yields
+/// its CPU.
 void QueuePair::Posting::send_posted() {
   const TimeNs now = monotonic_now();
   Progress& progress = queue_pair_.core_.around.progress;

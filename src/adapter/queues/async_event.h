@@ -30,8 +30,8 @@ enum class AsyncEventType : std::uint8_t {
 };
 struct AsyncEvent {
   AsyncEventType type{};
-  /// The drop-in's object (`owner`): a queue pair, a completion queue, a shared receive queue; else
-  /// null.
+  /// The drop-in's object (`owner`) of a queue pair, a completion queue or a shared receive queue;
+  /// else null.
   void* object = nullptr;
 };
 using AsyncEvents = EventQueue<AsyncEvent>;

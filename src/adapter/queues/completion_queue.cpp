@@ -121,7 +121,7 @@ void CompletionQueue::forget(Qpn qpn) {
   ring_->finish_last(arena_->base());
   const std::uint64_t consumed = ring_->consumed.load(std::memory_order_relaxed);
   const std::uint64_t produced = ring_->produced.load(std::memory_order_relaxed);
-  std::uint64_t kept = produced;  // Those that stay move up to the newest.
+  std::uint64_t kept = produced;  // The remaining entries move up to the newest.
   for (std::uint64_t i = produced; i != consumed; --i) {
     const Completion& entry = entries_[(i - 1) & mask_];
     if (entry.qpn == qpn.value()) continue;
@@ -139,8 +139,8 @@ void CompletionQueue::report_overrun() {
   if (first && events_ != nullptr) events_->push({AsyncEventType::cq_error, owner_});
 }
 
-/// Under the lock: a producer that came before is seen by the program's next poll, and one that
-/// comes later sees the request. So a program that arms and then polls misses nothing.
+/// Takes the producers' lock: an entry added before is found by the poll that follows; one added
+/// later sees the queue armed. So a program that arms and then polls misses nothing.
 void CompletionQueue::arm(bool solicited_only) {
   std::uint32_t before = CompletionRing::any;
   {
@@ -150,7 +150,7 @@ void CompletionQueue::arm(bool solicited_only) {
         ring_->armed.exchange(solicited_only ? CompletionRing::solicited_only : CompletionRing::any,
                               std::memory_order_acq_rel);
   }
-  // The event of the last time was on its way.
+  // The earlier event was not pushed yet.
   if (before == CompletionRing::notifying && channel_ != nullptr) channel_->push(this);
 }
 
@@ -162,7 +162,7 @@ void CompletionQueue::count_delivered_event() {
 void CompletionQueue::acknowledge_events(unsigned count) {
   const std::lock_guard guard(events_lock_);
   events_acked_ += count;
-  // Under the lock: the destructor cannot have gone on before we are done with the object.
+  // Under the lock, so that the destructor does not continue while this thread uses the object.
   if (events_acked_ >= events_delivered_) events_acknowledged_.notify_all();
 }
 

@@ -19,30 +19,30 @@
 #include "base/os/spin_lock.h"
 #include "base/time.h"
 
-/// Completion queues (IBA volume 1, section 11.4.2) and the channels that tell of them.
+/// Completion queues (IBA volume 1, section 11.4.2) and completion channels.
 namespace verbatim::adapter {
 
 using namespace arena;
 
 class CompletionQueue;
 
-inline constexpr std::uint32_t kCompletionsMax = 1 << 22;  // Entries of one completion queue.
+inline constexpr std::uint32_t kCompletionsMax = 1 << 22;  // Entries in one completion queue.
 
-/// Where `ibv_get_cq_event` waits: it names completion queues that were armed and got an entry.
+/// `ibv_get_cq_event` waits here: contains armed completion queues that have got an entry.
 using CompletionChannel = EventQueue<CompletionQueue*>;
 
-/// `ibv_get_cq_event`: the channel's next event, counted as delivered in the same step, so that
-/// destroying the queue meanwhile either drops the event or waits for its acknowledgement. EAGAIN,
-/// EINTR.
+/// `ibv_get_cq_event`: takes the channel's next event and counts it as delivered in the same step,
+/// so that destroying the queue meanwhile either drops the event or waits for its acknowledgement.
+/// EAGAIN, EINTR.
 Result<CompletionQueue*> take_completion_event(CompletionChannel& channel);
 
 struct CompletionQueueOptions {
-  std::uint32_t capacity = 0;            // Entries at least: 1 to kCompletionsMax.
+  std::uint32_t capacity = 0;            // At least; 1 to kCompletionsMax.
   CompletionChannel* channel = nullptr;  // May be null; outlives the queue.
-  AsyncEvents* events = nullptr;         // Where its error goes; may be null; outlives the queue.
+  AsyncEvents* events = nullptr;         // For its error event; may be null; outlives the queue.
   void* owner = nullptr;                 // The drop-in's object.
-  bool timestamps = false;               // Entries tell when they came.
-  bool ignores_overrun = false;          // A full queue loses its oldest entry instead of failing.
+  bool timestamps = false;               // Entries have the time of their arrival.
+  bool ignores_overrun = false;          // A full queue drops its oldest entry instead of failing.
 };
 
 class CompletionQueue {
@@ -55,23 +55,24 @@ class CompletionQueue {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   std::uint32_t capacity() const { return ring_->capacity; }
-  /// A hint where the ring's lock is not held.
+  /// A hint unless the ring's lock is held.
   bool empty() const {
     const auto [entry, generation] = oldest();
     return racy_load(entry->generation) != generation;
   }
-  /// It is empty, and yet an entry was counted: its producer is about to finish it, or was killed.
+  /// Returns true if an entry was counted but is not yet valid: its producer is still writing, or
+  /// was killed.
   bool lacks_entry() const {
     return empty() && ring_->produced.load(std::memory_order_relaxed) !=
                           ring_->consumed.load(std::memory_order_relaxed);
   }
-  /// What a producer that was killed had added is there afterwards, and the channel knows of it.
+  /// Publishes an entry whose producer was killed, and pushes the channel event if one is due.
   void recover();
-  /// Makes room for `capacity` entries at least and keeps those that are there. EINVAL for fewer
-  /// than those.
+  /// Makes room for at least `capacity` entries and keeps the existing ones. EINVAL if there are
+  /// more of those.
   Result<void> resize(std::uint32_t capacity);
-  /// Takes at most `most` entries, oldest first: `use(entry)` for each, under the ring's lock. A
-  /// queue that was overrun gives what it has and then nothing.
+  /// Takes at most `most` entries, oldest first: calls `use(entry)` for each under the ring's lock.
+  /// A queue that was overrun returns its entries and then no more.
   template <typename Use>
   std::size_t poll(std::size_t most, Use use) {
     const std::lock_guard guard(ring_->taking);
@@ -87,24 +88,23 @@ class CompletionQueue {
     std::size_t taken = 0;
     return poll(out.size(), [&](const Completion& entry) { out[taken++] = entry; });
   }
-  /// Adds an entry; if armed and it fits (`solicited` or an error for solicited-only arming),
-  /// disarms and tells the channel. False when there is no room or there once was none: the queue
-  /// is overrun, which IBV_EVENT_CQ_ERR says once.
+  /// Adds an entry. If the queue is armed for it (for solicited entries: `solicited` or an error),
+  /// disarms it and notifies the channel. Returns false if there is or was no room: the queue is
+  /// overrun, and IBV_EVENT_CQ_ERR is raised once.
   bool push(const Completion& entry, bool solicited);
-  /// The queue pair begins anew: the entries of its former life go, as a card's driver takes them
-  /// out.
+  /// Removes the entries of queue pair `qpn`, which goes to RESET (mlx5_cq_clean does the same).
   void forget(Qpn qpn);
-  /// `ibv_req_notify_cq`: the next entry (or the next solicited one) tells the channel once.
-  /// Entries already there do not. Asking for solicited ones only does not take back an earlier
-  /// request for any (IBA 11.4.2.2).
+  /// `ibv_req_notify_cq`: the next entry (or the next solicited one) notifies the channel once.
+  /// Existing entries do not. A request for solicited entries does not cancel an earlier one for
+  /// any (IBA 11.4.2.2).
   void arm(bool solicited_only);
   bool armed() const {
     const std::uint32_t now = ring_->armed.load(std::memory_order_relaxed);
     return now == CompletionRing::solicited_only || now == CompletionRing::any;
   }
 
-  /// For peers, and what is to be done for them here: the channel hears of an entry that was armed
-  /// for, once, and the program of an overrun.
+  /// ring(): offset of the ring, for peers. The next two act once: pushing the channel event of an
+  /// entry that triggered one, and raising IBV_EVENT_CQ_ERR after an overrun.
   Offset<CompletionRing> ring() const { return ring_offset_; }
   void notify_channel();
   void report_overrun();
@@ -115,12 +115,11 @@ class CompletionQueue {
   void count_delivered_event();
   void acknowledge_events(unsigned count);
 
-  std::atomic<std::uint32_t> users{
-      0};  // Queue pairs that complete into it: destroying is EBUSY then.
+  std::atomic<std::uint32_t> users{0};  // Queue pairs that use it; EBUSY to destroy it meanwhile.
 
  private:
   CompletionQueue() = default;
-  /// The place of the oldest entry, and what its lap is when it is there.
+  /// Location of the oldest entry, and the generation that makes it valid.
   struct Oldest {
     Completion* entry;
     std::uint32_t generation;
@@ -131,7 +130,7 @@ class CompletionQueue {
     return {.entry = entries_.load(std::memory_order_relaxed) + (number & mask),
             .generation = CompletionRing::generation_of(number, mask + 1)};
   }
-  /// The oldest entry, if there is one; under the lock.
+  /// Returns the oldest entry, if there is one. Requires the lock.
   const Completion* next() const {
     const auto [entry, generation] = oldest();
     const bool is_there =
@@ -142,8 +141,9 @@ class CompletionQueue {
   Arena* arena_ = nullptr;
   Offset<CompletionRing> ring_offset_;
   CompletionRing* ring_ = nullptr;
-  std::mutex resizing_;  // One thread resizes; the ring's lock is not held while it allocates.
-  // What the ring says, at hand; change under both its locks.
+  std::mutex
+      resizing_;  // One thread resizes at a time; the ring's lock is not held while it allocates.
+  // Copies of the ring's `entries` and `capacity - 1`. Written under both ring locks.
   std::atomic<Completion*> entries_{nullptr};
   std::atomic<std::uint64_t> mask_{0};
   CompletionChannel* channel_ = nullptr;
@@ -155,7 +155,7 @@ class CompletionQueue {
   std::uint64_t events_acked_ = 0;
 };
 
-// What each request does.
+// Inlined: each request calls these.
 VERBATIM_ALWAYS_INLINE bool CompletionQueue::push(const Completion& entry, bool solicited) {
   const auto added = ring_->add(arena_->base(), entry, solicited);
   if (added == CompletionRing::Added::event_due) notify_channel();

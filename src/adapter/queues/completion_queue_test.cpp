@@ -92,7 +92,7 @@ TEST_F(CompletionQueueTest, TellsOnceForEachRequest) {
   const auto queue = make(8);
   push(*queue, 0);
   EXPECT_EQ(events(), 0);
-  queue->arm(false);  // What is there already does not tell.
+  queue->arm(false);  // Existing entries do not notify.
   EXPECT_TRUE(queue->armed());
   EXPECT_EQ(events(), 0);
   push(*queue, 1);
@@ -143,7 +143,7 @@ TEST_F(CompletionQueueTest, ResizedQueueKeepsItsEntriesInOrder) {
   const auto queue = make(4);
   for (std::uint64_t id = 0; id < 3; ++id) push(*queue, id);
   EXPECT_EQ(poll(*queue, 2), (Ids{0, 1}));
-  for (std::uint64_t id = 3; id < 6; ++id) push(*queue, id);  // 2 to 5, around the ring's end.
+  for (std::uint64_t id = 3; id < 6; ++id) push(*queue, id);  // 2 to 5; wraps around.
   ASSERT_TRUE(queue->resize(16));
   EXPECT_EQ(queue->capacity(), 16u);
   for (std::uint64_t id = 6; id < 18; ++id) ASSERT_TRUE(push(*queue, id));
@@ -213,8 +213,7 @@ TEST_F(CompletionQueueTest, DestroyingWaitsForAcknowledgements) {
     queue.reset();
     destroyed = true;
   });
-  // The undelivered event vanishes: the destructor has begun. It is given every chance to end too
-  // early.
+  // The undelivered event is dropped when the destructor has begun, which must now wait.
   for (pollfd entry{channel_.fd(), POLLIN, 0}; ::poll(&entry, 1, 0) == 1;)
     std::this_thread::yield();
   bool too_early = false;

@@ -8,7 +8,7 @@
 
 #include "adapter/queues/completion_queue.h"
 
-/// What tests of completion queues have: an arena, a channel, and where errors go.
+/// Fixture of completion queue tests: an arena, a channel, and a queue of events.
 namespace verbatim::adapter {
 
 class CompletionQueueTest : public testing::Test {
@@ -34,7 +34,7 @@ class CompletionQueueTest : public testing::Test {
     for (const Completion& entry : out) ids.push_back(entry.wr_id);
     return ids;
   }
-  /// Takes and acknowledges all events that are there.
+  /// Takes and acknowledges all events; returns their number.
   int events() {
     int count = 0;
     while (const auto queue = take_completion_event(channel_)) {
@@ -44,7 +44,7 @@ class CompletionQueueTest : public testing::Test {
     return count;
   }
 
-  /// Takes all asynchronous events that are there: this queue's error, every one.
+  /// Takes all asynchronous events, each of which must be this queue's error; returns their number.
   int errors() {
     int count = 0;
     while (const auto event = async_events_.wait()) {

@@ -6,13 +6,14 @@
 
 #include "adapter/queues/completion_queue_test_util.h"
 
-/// The ring under producers that are many, are killed, or go on while it is resized.
+/// The ring with many producers, with killed ones, and with a resize meanwhile.
 namespace verbatim::adapter {
 namespace {
 
 using CompletionRingTest = CompletionQueueTest;
 
-/// As a producer leaves the ring that is killed between counting its entry and writing its lap.
+/// Leaves the ring as a producer that is killed after counting its entry and before storing the
+/// generation.
 TEST_F(CompletionRingTest, WhatAKilledProducerHasCountedComes) {
   const auto queue = make(4);
   CompletionRing& ring = *arena_->at(queue->ring());
@@ -30,8 +31,9 @@ TEST_F(CompletionRingTest, WhatAKilledProducerHasCountedComes) {
   EXPECT_EQ(poll(*queue, 4), (Ids{2, 3}));
 }
 
-/// As one leaves it that completes a receive request and is killed before it says so. The request
-/// is complete, once; and the channel hears of it, though nobody else comes.
+/// Leaves the ring as a producer that completes a receive request and is killed before it says so.
+/// The request must complete once, and the channel must be notified, even without a further
+/// producer.
 TEST_F(CompletionRingTest, WhatAKilledProducerHasCompletedIsNotInUseAndIsTold) {
   const auto queue = make(4);
   CompletionRing& ring = *arena_->at(queue->ring());
@@ -48,8 +50,8 @@ TEST_F(CompletionRingTest, WhatAKilledProducerHasCompletedIsNotInUseAndIsTold) {
     if (is_reported_by_recovery) {
       queue->recover();
     } else {
-      ring.finish(arena_->base());  // By a visitor, who is killed too.
-      queue->arm(false);            // The event of before is due all the same.
+      ring.finish(arena_->base());  // By a peer, which is killed, too.
+      queue->arm(false);            // The earlier event is still due.
     }
     EXPECT_FALSE(holds);
     EXPECT_EQ(events(), 1);
@@ -57,7 +59,7 @@ TEST_F(CompletionRingTest, WhatAKilledProducerHasCompletedIsNotInUseAndIsTold) {
   }
 }
 
-/// Whoever has added an entry tells the owner, and may be slow; the channel hears of it once.
+/// The thread that has added an entry notifies the channel, perhaps late; it is notified once.
 TEST_F(CompletionRingTest, AnEntryIsToldOnce) {
   const auto queue = make(4);
   CompletionRing& ring = *arena_->at(queue->ring());
@@ -69,7 +71,7 @@ TEST_F(CompletionRingTest, AnEntryIsToldOnce) {
   EXPECT_EQ(events(), 1);
 }
 
-/// A producer on one thread, growing and shrinking on another: nothing is lost or doubled.
+/// One thread adds, another grows and shrinks the queue: no entry is lost or doubled.
 TEST_F(CompletionRingTest, ResizingWhileEntriesComeLosesNone) {
   const auto queue = make(64);
   constexpr std::uint64_t kEntries = 2'000;
@@ -95,11 +97,10 @@ TEST_F(CompletionRingTest, ResizingWhileEntriesComeLosesNone) {
 }
 
 TEST_F(CompletionRingTest, TwoProducersLoseNothing) {
-  constexpr std::uint64_t kBatch =
-      64;  // Long enough for producers to meet in the ring, not at `room`.
+  constexpr std::uint64_t kBatch = 64;  // So that producers meet in the ring, not at `room`.
   constexpr std::uint64_t kEach = 3'000 * kBatch;
   const auto queue = make(1024);
-  std::atomic<std::uint64_t> room = 1024;  // Producers must not overrun.
+  std::atomic<std::uint64_t> room = 1024;  // Keeps producers from an overrun.
   const auto produce = [&](std::uint64_t producer) {
     for (std::uint64_t id = 0; id < kEach;) {
       std::uint64_t free = room.load();

@@ -14,7 +14,7 @@
 namespace verbatim::adapter {
 namespace {
 
-/// Reads one unit without waiting; errno of the kernel otherwise.
+/// Reads one unit without waiting; sets errno on failure.
 bool read_nowait(int fd) {
   std::uint64_t unit = 0;
   const iovec to{&unit, sizeof unit};
@@ -23,7 +23,7 @@ bool read_nowait(int fd) {
 
 bool read_one(int fd) {
   std::uint64_t unit = 0;
-  // Under `reading_` it never blocks: the unit was seen, and nobody else reads.
+  // Under `reading_` it never blocks: the unit was seen, and no other thread reads.
   // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection)
   return read(fd, &unit, sizeof unit) == sizeof unit;
 }
@@ -33,7 +33,7 @@ bool read_one(int fd) {
 Result<Semaphore> Semaphore::create(bool without_nowait) {
   UniqueFd fd(eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC));
   if (!fd) return refuse(errno, fmt::format("eventfd: {}", std::strerror(errno)));
-  // EAGAIN: asked and answered. EOPNOTSUPP where this file does not know the flag.
+  // EAGAIN: the flag is supported. EOPNOTSUPP: this file does not support it.
   const bool nowait = !without_nowait && !read_nowait(fd.get()) && errno == EAGAIN;
   return Semaphore(std::move(fd), nowait);
 }
@@ -49,8 +49,8 @@ Semaphore& Semaphore::operator=(Semaphore&& other) noexcept {
 
 void Semaphore::post() {
   const std::uint64_t unit = 1;
-  // Refused only at 2^64 - 2 units, or where the program closed our descriptor: a unit is lost
-  // then, and the program with it anyway.
+  // Fails only at 2^64 - 2 units, or if the program has closed our descriptor; then the program
+  // cannot work anyway.
   [[maybe_unused]] const auto written = write(fd(), &unit, sizeof unit);
 }
 
@@ -60,8 +60,8 @@ Result<void> Semaphore::wait() {
   return refuse(errno, errno == EAGAIN ? "no event is there" : std::strerror(errno));
 }
 
-/// Nobody may sleep in `read` here: `try_take` could then find a unit readable, lose it to the
-/// sleeper, and sleep itself. So all readers look first, under one lock, and sleep in `poll`.
+/// No thread may sleep in `read` here: `try_take` could see a unit, lose it to the sleeping thread,
+/// and sleep itself. So all readers check first, under one lock, and sleep in `poll`.
 Result<void> Semaphore::wait_polling() {
   while (!try_take()) {
     const int flags = fcntl(fd(), F_GETFL);

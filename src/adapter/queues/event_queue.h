@@ -10,13 +10,13 @@
 
 namespace verbatim::adapter {
 
-/// The pollable descriptor behind a completion channel or a context's asynchronous events: an
-/// eventfd that counts like a semaphore. The program may set O_NONBLOCK on it, poll it or hand it
+/// The pollable descriptor of a completion channel or of a context's asynchronous events: an
+/// eventfd that counts like a semaphore. The program may set O_NONBLOCK on it, poll it or pass it
 /// to an event loop.
 class Semaphore {
  public:
-  /// `without_nowait`: reads as on kernels before 5.8 and in sandboxes, which have no RWF_NOWAIT
-  /// for eventfds. Found out by itself; tests say it. EMFILE, ENFILE.
+  /// `without_nowait`: behaves as on kernels before 5.8 and in sandboxes, which have no RWF_NOWAIT
+  /// for eventfds. Otherwise detected; for tests. EMFILE, ENFILE.
   static Result<Semaphore> create(bool without_nowait = false);
   Semaphore(Semaphore&& other) noexcept;
   Semaphore& operator=(Semaphore&& other) noexcept;
@@ -24,7 +24,7 @@ class Semaphore {
   void post();
   /// Takes one; waits unless the descriptor is non-blocking. EAGAIN, EINTR.
   Result<void> wait();
-  /// Takes one if there is one; never waits, whatever the descriptor's flags.
+  /// Takes one if there is one; never waits, whatever the descriptor's flags are.
   bool try_take();
 
  private:
@@ -32,9 +32,8 @@ class Semaphore {
   Result<void> wait_polling();
 
   UniqueFd fd_;
-  bool nowait_ = true;  // The kernel reads this descriptor with RWF_NOWAIT.
-  std::mutex reading_;  // Without it: held from asking whether there is one until it is taken. Does
-                        // not move.
+  bool nowait_ = true;  // The kernel supports RWF_NOWAIT for this descriptor.
+  std::mutex reading_;  // Without RWF_NOWAIT: held between check and read. Its address is stable.
 };
 
 /// Events of type `T` in order, each with one unit of the semaphore. Any thread.
@@ -47,12 +46,12 @@ class EventQueue {
   void push(T event) {
     const std::lock_guard guard(lock_);
     events_.push_back(event);
-    semaphore_.post();  // Before anybody can remove the event, who then takes its unit, too.
+    semaphore_.post();  // First, because a thread that removes the event also takes its unit.
   }
 
-  /// The oldest event. EAGAIN where the descriptor is non-blocking and there is none.
-  /// `on_taken(event)` is called under the queue's lock: to whoever calls `remove_if`, an event is
-  /// either still here or counted as delivered.
+  /// Returns the oldest event. EAGAIN if there is none and the descriptor is non-blocking.
+  /// `on_taken(event)` is called under the queue's lock: for `remove_if`, an event is either still
+  /// in the queue or counted as delivered.
   template <typename OnTaken>
   Result<T> wait(OnTaken on_taken) {
     for (;;) {
@@ -69,7 +68,7 @@ class EventQueue {
     return wait([](const T&) {});
   }
 
-  /// Drops events that nobody took; returns how many.
+  /// Drops events that the program has not taken; returns their number.
   template <typename Predicate>
   std::size_t remove_if(Predicate predicate) {
     const std::lock_guard guard(lock_);

@@ -21,7 +21,7 @@ bool readable(int fd) {
 
 void set_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
-/// Both ways of reading: with RWF_NOWAIT where this kernel has it, and without.
+/// Both ways of reading: with RWF_NOWAIT, if this kernel has it, and without.
 class SemaphoreTest : public testing::TestWithParam<bool> {
  protected:
   Semaphore semaphore_ = *Semaphore::create(GetParam());
@@ -134,7 +134,7 @@ TEST(EventQueue, EveryEventIsEitherTakenOrRemoved) {
   for (const bool without_nowait : {false, true}) {
     constexpr int kEvents = 5000;
     EventQueue<int> events(*Semaphore::create(without_nowait));
-    int counted = 0;  // Under the queue's lock.
+    int counted = 0;  // Protected by the queue's lock.
     std::thread taker([&] {
       while (*events.wait([&](int event) { counted += event == 0 ? 0 : 1; }) != 0) {
       }

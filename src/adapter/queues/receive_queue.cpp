@@ -83,7 +83,7 @@ int ReceiveQueue::post(std::uint64_t wr_id, std::span<const Segment> segments) {
   const std::lock_guard guard(ring_->posting);
   const std::uint64_t posted = ring_->posted.load(std::memory_order_relaxed);
   if (posted - ring_->taken_seen >= ring_->capacity) {
-    // Acquire: whoever took from the place has read it.
+    // Acquire: the taker of the WQE has read it.
     ring_->taken_seen = ring_->taken.load(std::memory_order_acquire);
     if (posted - ring_->taken_seen >= ring_->capacity) return ENOMEM;
   }

@@ -13,11 +13,10 @@ namespace verbatim::adapter {
 
 using namespace arena;
 
-/// A queue of receive requests: of one queue pair, or shared. Any thread, any process.
+/// A queue of receive requests, of one queue pair or shared. Any thread, any process.
 class ReceiveQueue {
  public:
-  /// `capacity` may be 0: such a queue is always full. EINVAL beyond kReceivesMax or kSegmentsMax;
-  /// ENOMEM.
+  /// A queue with `capacity` 0 is always full. EINVAL beyond kReceivesMax or kSegmentsMax; ENOMEM.
   static Result<std::unique_ptr<ReceiveQueue>> create(Arena& arena, std::uint32_t capacity,
                                                       std::uint32_t segments_max);
   ~ReceiveQueue();
@@ -27,16 +26,17 @@ class ReceiveQueue {
   std::uint32_t capacity() const { return ring_->capacity.load(std::memory_order_relaxed); }
   std::uint32_t segments_max() const { return ring_->segments_max; }
   std::uint32_t count() const { return ring_->count(); }
-  /// ENOMEM when full, EINVAL for too many segments: as `ibv_post_recv` fails. No words: it is on
-  /// the hot path; 0 is success.
+  /// Returns 0 or an errno value, as `ibv_post_recv`: ENOMEM if full, EINVAL for too many segments.
+  /// Without a text, because this is the hot path.
   int post(std::uint64_t wr_id, std::span<const Segment> segments);
   bool take(ReceiveRequest& out) { return ring_->take(base_, out); }
   Offset<ReceiveRing> ring() const { return ring_offset_; }
-  /// Another capacity; what is in the queue stays. EINVAL where more is in it, or beyond
+  /// Changes the capacity; keeps the queue's content. EINVAL if it has more requests, or beyond
   /// kReceivesMax.
   Result<void> resize(std::uint32_t capacity);
 
-  /// True: the limit until now was reached, and that is still to be told.
+  /// Sets a new limit. Returns true if the old one was reached and its event has not been raised
+  /// yet.
   bool set_limit(std::uint32_t limit) {
     return ring_->limit.exchange(limit) == ReceiveRing::kLimitReached;
   }
@@ -49,7 +49,7 @@ class ReceiveQueue {
   ReceiveQueue() = default;
 
   Arena* arena_ = nullptr;
-  std::byte* base_ = nullptr;  // Of the arena.
+  std::byte* base_ = nullptr;  // The arena's.
   Offset<ReceiveRing> ring_offset_;
   ReceiveRing* ring_ = nullptr;
 };

@@ -50,7 +50,7 @@ TEST_F(ReceiveQueueTest, TakesWhatWasPostedInOrderAcrossTheRingsEnd) {
   EXPECT_EQ(queue->count(), 0U);
 }
 
-/// As a taker leaves the ring that is killed between taking a request and saying that it holds it.
+/// Leaves the ring as a taker that is killed after taking a request and before setting its flag.
 TEST_F(ReceiveQueueTest, WhatAKilledTakerHasTakenItHolds) {
   const auto queue = make(4, 1);
   ReceiveRing& ring = *arena_->at(queue->ring());
@@ -64,19 +64,19 @@ TEST_F(ReceiveQueueTest, WhatAKilledTakerHasTakenItHolds) {
     ASSERT_TRUE(holds[taker].exchange(false));
     --ring.finished;
   };
-  kill_taker(0);  // Another takes.
+  kill_taker(0);  // Another one takes.
   EXPECT_TRUE(ring.take(arena_->base(), requests[1], &holds[1]));
   EXPECT_TRUE(holds[0]);
   EXPECT_EQ(requests[0].wr_id, 0U);
   EXPECT_EQ(requests[1].wr_id, 1U);
   holds[0] = false;
-  kill_taker(0);  // Its successor in the same place takes: it has one.
+  kill_taker(0);  // Its successor at the same target takes: it has one already.
   EXPECT_TRUE(ring.take(arena_->base(), requests[0], &holds[0]));
   EXPECT_TRUE(holds[0]);
   EXPECT_EQ(requests[0].wr_id, 2U);
   EXPECT_EQ(queue->count(), 1U);
   holds[0] = false;
-  kill_taker(0);  // Nobody takes.
+  kill_taker(0);  // No other taker comes.
   ring.finish(arena_->base());
   EXPECT_TRUE(holds[0]);
 }

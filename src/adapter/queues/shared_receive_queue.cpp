@@ -14,7 +14,7 @@ Result<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::create(
     Arena& arena, SrqNumber number, const SharedReceiveOptions& options) {
   auto queue = ReceiveQueue::create(arena, options.requests, options.segments);
   if (!queue) return std::unexpected(queue.error());
-  // The limit is armed by `modify` alone (manual page of ibv_create_srq: "irrelevant" there).
+  // Only `modify` sets the limit ("irrelevant" in the manual page of ibv_create_srq).
   return std::unique_ptr<SharedReceiveQueue>(
       new SharedReceiveQueue(number, options, std::move(*queue)));
 }
@@ -68,7 +68,7 @@ int SharedReceiveQueue::post_tag_operation(const TagOperation& operation, std::u
       .status = outcome->status,
       .opcode = opcode_of(operation.kind),
       .flags = outcome->must_synchronize ? kCompletionTagsMustSynchronize : 0};
-  options_.cq->push(completion, false);  // A full one tells of that itself.
+  options_.cq->push(completion, false);  // A full queue reports that itself.
   return 0;
 }
 

@@ -27,22 +27,22 @@ struct SharedReceiveOptions {
   std::uint32_t requests = 0;
   std::uint32_t segments = 0;
   std::uint32_t limit = 0;
-  CompletionQueue* cq = nullptr;     // XRC, tag matching: where its receives complete.
+  CompletionQueue* cq = nullptr;     // XRC, tag matching: where receives complete.
   XrcDomain xrc_domain{};            // XRC.
-  std::uint32_t tags = 0;            // Tag matching: places in its list,
-  std::uint32_t tag_operations = 0;  // and operations on it outstanding.
+  std::uint32_t tags = 0;            // Tag matching: length of its list,
+  std::uint32_t tag_operations = 0;  // and outstanding operations on it.
   AsyncEvents* events = nullptr;
-  void* owner = nullptr;  // The drop-in's object; comes back in asynchronous events.
+  void* owner = nullptr;  // The drop-in's object, for asynchronous events.
 };
 
-/// What `modify` may change: `struct ibv_srq_attr` in our types.
+/// The attributes of `modify`: `struct ibv_srq_attr` in our types.
 struct SharedReceiveAttributes {
   std::optional<std::uint32_t> requests;
   std::optional<std::uint32_t> limit;
 };
 
-/// Receive requests that several queue pairs take from. Any thread may call anything. What was
-/// posted stays until a message takes it: no queue pair's error flushes it.
+/// Receive requests that several queue pairs share. Thread-safe. A posted request stays until a
+/// message takes it: no queue pair's error flushes it.
 class SharedReceiveQueue {
  public:
   static Result<std::unique_ptr<SharedReceiveQueue>> create(Arena& arena, SrqNumber number,
@@ -60,24 +60,26 @@ class SharedReceiveQueue {
   int post_receive(std::uint64_t wr_id, std::span<const Segment> segments) {
     return queue_->post(wr_id, segments);
   }
-  /// The oldest request; raises IBV_EVENT_SRQ_LIMIT_REACHED where that leaves fewer than the limit.
+  /// Takes the oldest request; raises IBV_EVENT_SRQ_LIMIT_REACHED if fewer than the limit are left.
   bool take(ReceiveRequest& out);
-  /// For peers, and what is to be done for them here.
+  /// For peers, and events on their behalf.
   Offset<ReceiveRing> ring() const { return queue_->ring(); }
-  /// Raises IBV_EVENT_SRQ_LIMIT_REACHED where the limit was reached and nobody has told of it.
+  /// Raises IBV_EVENT_SRQ_LIMIT_REACHED if the limit was reached and the event is still due.
   void report_limit();
-  /// XRC: what peers have told.
+  /// XRC: handles notifications from peers.
   void on_notifications(std::uint32_t notifications);
   bool matches_tags() const { return tags_.has_value(); }
-  /// The receive of a message that `TaggedMessage::read` has read: `message` says then what the
-  /// message has become. A rendezvous that the adapter may not finish is matched by the program.
+  /// Takes the receive for a message that `TaggedMessage::read` has read; sets in `message` how it
+  /// was matched. A rendezvous that the adapter may not finish is left to the program.
   bool take(TaggedMessage& message, bool finishes_rendezvous, ReceiveRequest& out);
-  /// `ibv_post_srq_ops`: 0 or an errno (EINVAL, ENOMEM). `add` tells the tag's handle.
+  /// `ibv_post_srq_ops`: returns 0 or an errno value (EINVAL, ENOMEM). For `add` returns the tag's
+  /// handle.
   int post_tag_operation(const TagOperation& operation, std::uint32_t& handle);
-  /// All or nothing. A limit above what is there is reached at once. EINVAL.
+  /// Changes all or nothing. A limit above the number of requests is reached at once. EINVAL.
   Result<void> modify(const SharedReceiveAttributes& wanted);
 
-  std::atomic<std::uint32_t> users{0};  // Queue pairs that take from it: destroying is EBUSY then.
+  // Queue pairs that take from it; EBUSY to destroy it meanwhile.
+  std::atomic<std::uint32_t> users{0};
 
  private:
   SharedReceiveQueue(SrqNumber number, const SharedReceiveOptions& options,

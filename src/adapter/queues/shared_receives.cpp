@@ -42,7 +42,7 @@ Result<void> SharedReceives::check(const SharedReceiveOptions& wanted) {
   return {};
 }
 
-/// 0: none is left.
+/// Returns 0 if no number is left.
 std::uint32_t SharedReceives::take_number() {
   for (std::uint32_t tries = 0; tries < kProgramQueuePairsMax; ++tries) {
     const std::uint32_t number = ++last_ % kProgramQueuePairsMax;
@@ -75,7 +75,7 @@ Result<SharedReceiveQueue*> SharedReceives::create(const SharedReceiveOptions& w
   return created;
 }
 
-/// Peers that name the queue find it from now on.
+/// Publishes the queue: peers that name it find it from now on.
 void SharedReceives::publish(const SharedReceiveQueue& queue, const XrcFile& file) {
   XrcQueue& place = arena_.xrc_queue(queue.number());
   place.domain = queue.options().xrc_domain;

@@ -16,31 +16,31 @@
 
 namespace verbatim::adapter {
 
-/// The shared receive queues of this program by their local numbers. Look-ups: during a turn. What
-/// they belong to but their XRC domain is the caller's to count.
+/// The shared receive queues of this program by local number. Look-ups: in a pass. The caller
+/// counts users of other objects; this class counts those of XRC domains.
 class SharedReceives {
  public:
-  /// Numbers begin somewhere after `first`, the first of this program's.
+  /// Numbers begin at a random one after `first`, the program's first.
   SharedReceives(Arena& arena, Progress& progress, XrcDomains& domains, Qpn first,
                  std::uint32_t begin)
       : arena_(arena), progress_(progress), domains_(domains), first_(first), last_(begin) {}
 
-  /// Capacities come back as given in the queue's `capacity` and `segments_max`. EINVAL, ENOMEM.
+  /// The queue's `capacity` and `segments_max` have the granted values. EINVAL, ENOMEM.
   Result<SharedReceiveQueue*> create(const SharedReceiveOptions& wanted);
-  /// EBUSY while queue pairs use it. When peers find it no more, `wait_for_peers` waits for those
-  /// that are at it; `forget` is called in a turn, before it is gone.
+  /// EBUSY while queue pairs use it. After peers do not find it any more, `wait_for_peers` waits
+  /// for those that use it; `forget` is called in a pass, before the queue is freed.
   Result<void> destroy(SharedReceiveQueue* queue, const std::function<void()>& wait_for_peers,
                        const std::function<void(const SharedReceiveQueue&)>& forget);
 
-  /// Whether a queue with that number would be this program's.
+  /// Returns true if the number is in this program's range.
   bool has(SrqNumber number) const {
     return raw(number) / kProgramQueuePairsMax == first_.value() / kProgramQueuePairsMax;
   }
-  /// An XRC queue of that domain.
+  /// Returns the XRC queue, if it is in that domain.
   SharedReceiveQueue* find(SrqNumber number, XrcDomain domain) const;
-  /// Somebody has told the queue something.
+  /// A peer has notified the queue.
   void on_notified(std::uint32_t local_number);
-  /// A program has ended that visited this one: what it may have done and not told.
+  /// A process that had attached to this one has ended: handles what it had done without notifying.
   void on_attached_peer_gone();
 
  private:
@@ -53,7 +53,8 @@ class SharedReceives {
   Progress& progress_;
   XrcDomains& domains_;
   const Qpn first_;
-  std::mutex lock_;  // Before the turn lock. Guards the next one, and changes of the table.
+  std::mutex
+      lock_;  // Taken before the pass lock. Protects the next member, and changes of the table.
   std::uint32_t last_;
   std::unordered_map<std::uint32_t, std::unique_ptr<SharedReceiveQueue>> queues_;
 };

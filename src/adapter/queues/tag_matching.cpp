@@ -111,7 +111,7 @@ TaggedMessage::Part TaggedMessage::part(std::uint64_t offset, ByteSpan payload,
                                         std::uint64_t capacity) const {
   switch (kind) {
     case Kind::eager:
-      // The header lies in the first packet whole: the smallest MTU holds it.
+      // The whole header is in the first packet, even with the smallest MTU.
       if (offset == 0) return {.offset = 0, .payload = payload.subspan(TagHeader::kSize)};
       return {.offset = offset - TagHeader::kSize, .payload = payload};
     case Kind::rendezvous:

@@ -12,7 +12,7 @@ using transport::Status;
 using Kind = TagOperation::Kind;
 using Taken = TagMatching::Taken;
 
-/// A list, and what messages take from it.
+/// A list, and the receives that messages take from it.
 class TagMatchingTest : public testing::Test {
  protected:
   TagMatching::Outcome add(std::uint64_t tag, std::uint64_t mask = ~0ULL,
@@ -71,7 +71,7 @@ TEST_F(TagMatchingTest, AHandleNamesATagUntilItIsTakenOrRemoved) {
   EXPECT_EQ(remove(first), Status::tag_matching_error);
   EXPECT_EQ(take(1), Taken::untagged);
   ASSERT_TRUE(synchronize(1));
-  const std::uint32_t second = add(2).handle;  // In the same place.
+  const std::uint32_t second = add(2).handle;  // In the same entry.
   EXPECT_EQ(remove(first), Status::tag_matching_error);
   EXPECT_EQ(take(2), Taken::tagged);
   EXPECT_EQ(remove(second), Status::tag_matching_error);

@@ -14,15 +14,15 @@
 namespace verbatim::adapter {
 namespace {
 
-/// So long one program may take to open a file's domain.
+/// Time that one program may take to open a file's domain.
 constexpr TimeNs kOpeningPatience = 10 * kSecond;
 
-/// A domain is the node's.
+/// A domain belongs to a node.
 std::string name_of(const XrcFile& file, std::uint64_t node_guid) {
   return fmt::format("XRC domain {:x}/{:x}/{:x}", node_guid, file.device, file.inode);
 }
 
-/// One program at a time opens the domain of a file. EBUSY after ten seconds.
+/// Waits for its turn: one program at a time opens the domain of a file. EBUSY after ten seconds.
 Result<UniqueFd> enter_opening(const NameLocks& locks, const std::string& name) {
   auto alone = locks.take("opening " + name, NameLocks::Kind::exclusive, kOpeningPatience);
   if (alone || alone.error().code != EWOULDBLOCK) return alone;
@@ -31,8 +31,8 @@ Result<UniqueFd> enter_opening(const NameLocks& locks, const std::string& name) 
                                    alone.error().text));
 }
 
-/// Keeps the file's inode number from becoming another file's, and none of the program's locks on
-/// it: to close another kind of descriptor would release them (fcntl(2)).
+/// Keeps the file's inode number from being reused, without touching the program's locks on the
+/// file: closing another kind of descriptor would release them (fcntl(2)).
 Result<UniqueFd> keep_file(int fd) {
   const std::string path = fmt::format("/proc/self/fd/{}", fd);
   UniqueFd own(open(path.c_str(), O_PATH | O_CLOEXEC));
@@ -52,7 +52,8 @@ std::unexpected<Error> refuse_existing() {
   return refuse(EINVAL, "the file has an XRC domain already, and O_EXCL was asked for");
 }
 
-/// What says to other programs that this one has the domain. Under the lock of `enter_opening`.
+/// Takes a lock that shows other programs that this one has the domain. Requires the lock of
+/// `enter_opening`.
 Result<UniqueFd> claim(const NameLocks& locks, const std::string& name, const XrcOpening& opening) {
   const auto exists = locks.is_held(name);
   if (!exists) return std::unexpected(exists.error());
@@ -75,23 +76,23 @@ Result<XrcDomain> XrcDomains::open(const XrcOpening& opening) {
   auto known = open_known(opening, *file);
   if (!known) return std::unexpected(known.error());
   if (*known) return **known;
-  // Without lock_, which the program's other calls need while this one waits.
+  // Without lock_, which other calls of the program need while this one waits.
   const std::string name = name_of(*file, node_guid_);
   const auto alone = enter_opening(locks_, name);
   if (!alone) return std::unexpected(alone.error());
-  known = open_known(opening, *file);  // Another thread's, meanwhile.
+  known = open_known(opening, *file);  // Another thread has opened it meanwhile.
   if (!known) return std::unexpected(known.error());
   if (*known) return **known;
   auto kept = keep_file(opening.fd);
   if (!kept) return std::unexpected(kept.error());
   auto claimed = claim(locks_, name, opening);
   if (!claimed) return std::unexpected(claimed.error());
-  let_peers_copy();  // Those whose requests name queues of this program.
+  let_peers_copy();  // For programs whose requests name this program's queues.
   return add(
       {.file = *file, .handles = 1, .kept_file = std::move(*kept), .claim = std::move(*claimed)});
 }
 
-/// One more handle of the file's domain, if this program has it.
+/// Returns another handle of the file's domain, if this program has the domain.
 Result<std::optional<XrcDomain>> XrcDomains::open_known(const XrcOpening& opening,
                                                         const XrcFile& file) {
   const std::lock_guard guard(lock_);

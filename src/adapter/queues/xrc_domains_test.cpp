@@ -5,7 +5,7 @@
 
 #include "adapter/adapter_test_util.h"
 
-/// XRC domains of files, and the locks of their opening.
+/// XRC domains of files, and the locks for opening them.
 namespace verbatim::adapter {
 namespace {
 
@@ -20,7 +20,7 @@ class XrcDomainTest : public testing::Test {
     return queue_owner_.adapter->xrc_domains().open(
         {.fd = file_.get(), .create = create, .exclusive = exclusive});
   }
-  /// Another program's hand on every lock.
+  /// Takes every lock, as another program.
   static UniqueFd lock_all() {
     UniqueFd fd(::open(TestNode::locks_path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     struct flock all{};
@@ -53,7 +53,7 @@ TEST_F(XrcDomainTest, AnotherProgramsDomainIsSeen) {
   EXPECT_TRUE(open(false));
 }
 
-/// File systems give the next file the number of an inode that is free: the domain holds its own.
+/// File systems reuse free inode numbers for new files: the domain keeps its own in use.
 TEST_F(XrcDomainTest, TheFilesInodeIsNoOtherFilesWhileItHasADomain) {
   struct stat before{}, after{};
   {
@@ -82,7 +82,7 @@ TEST_F(XrcDomainTest, OtherCallsGoOnWhileOneWaitsForAnotherProgram) {
   });
   std::vector<std::byte> memory(4096);
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  // Long enough for the thread to wait, and the calls that it must not hold up.
+  // Long enough for the thread to wait, and for the calls that it must not delay.
   for (const TimeNs end = monotonic_now() + 200 * kMillisecond; monotonic_now() < end;) {
     const TimeNs before = monotonic_now();
     const auto key = queue_owner_.adapter->memory().register_memory({.address = address,

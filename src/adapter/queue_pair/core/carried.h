@@ -5,7 +5,8 @@
 
 namespace verbatim::adapter {
 
-/// Whether the node's protocol has the operation; `serves` says the same of a queue pair's type.
+/// Returns true if the node's protocol has the operation; `serves` tells the same for a queue
+/// pair's type.
 constexpr bool is_carried(transport::Operation operation, bool is_iwarp) {
   return !is_iwarp || transport::iwarp::carries(operation);
 }

@@ -7,14 +7,14 @@
 
 namespace verbatim::adapter {
 
-/// What a rate limit counts beside the payload: Ethernet, IPv4, UDP, BTH and ICRC.
+/// Bytes that a rate limit counts in addition to the payload: Ethernet, IPv4, UDP, BTH and ICRC.
 inline constexpr std::uint32_t kWireOverheadBytes = 14 + 20 + 8 + 12 + 4;
 
-/// Holds a queue pair to a rate (`ibv_modify_qp_rate_limit`): each packet moves the time when the
-/// next may leave, and a sender that came late, or was idle, may catch up by one burst.
+/// Limits a queue pair's rate (`ibv_modify_qp_rate_limit`): each packet moves the time at which the
+/// next may be sent. A sender that was late or idle may catch up by one burst.
 class Pacer {
  public:
-  /// 1000 bits a second; 0: no limit.
+  /// In units of 1000 bits a second; 0: no limit.
   void limit(std::uint32_t rate_kbps, std::uint32_t burst_bytes) {
     rate_kbps_ = rate_kbps;
     burst_ns_ = duration(burst_bytes);
@@ -22,7 +22,7 @@ class Pacer {
   }
   bool is_limited() const { return rate_kbps_ != 0; }
   bool admits(TimeNs now) const { return rate_kbps_ == 0 || now >= free_at_; }
-  /// When the next packet may leave.
+  /// Returns the time at which the next packet may be sent.
   TimeNs free_at() const { return free_at_; }
   void count(TimeNs now, std::uint64_t bytes) {
     if (rate_kbps_ == 0) return;

@@ -5,7 +5,7 @@
 namespace verbatim::adapter {
 namespace {
 
-/// Bytes that leave within `span` when somebody asks every `step`.
+/// Returns the bytes that are sent within `span` if the sender asks every `step`.
 std::uint64_t sent(Pacer& pacer, TimeNs from, TimeNs span, TimeNs step) {
   constexpr std::uint64_t kPacket = 1000;
   std::uint64_t bytes = 0;
@@ -28,7 +28,7 @@ TEST(Pacer, WithoutALimitAdmitsAll) {
 TEST(Pacer, HoldsToTheRateHoweverOftenItIsAsked) {
   for (const TimeNs step : {kMicrosecond, 50 * kMicrosecond, kMillisecond}) {
     Pacer pacer;
-    pacer.limit(80'000, 64 << 10);  // 10 MB a second.
+    pacer.limit(80'000, 64 << 10);  // 10 MB/s.
     const auto bytes = sent(pacer, 5 * kSecond, kSecond, step);
     EXPECT_NEAR(static_cast<double>(bytes), 10e6, 0.1e6) << step;
   }
@@ -36,7 +36,7 @@ TEST(Pacer, HoldsToTheRateHoweverOftenItIsAsked) {
 
 TEST(Pacer, IdleTimeIsWorthOneBurst) {
   Pacer pacer;
-  pacer.limit(8'000, 4000);  // A byte each microsecond.
+  pacer.limit(8'000, 4000);  // A byte per microsecond.
   EXPECT_EQ(sent(pacer, 60 * kSecond, 1, 1), 5000u);
   EXPECT_EQ(pacer.free_at(), 60 * kSecond + kMillisecond);
 }

@@ -16,7 +16,7 @@ struct QueuePairCapacity {
   std::uint32_t inline_bytes = 0;
 };
 
-/// Everything that modify and query speak of: `struct ibv_qp_attr` in our types.
+/// The attributes of modify and query: `struct ibv_qp_attr` in our types.
 struct QueuePairAttributes {
   QpState state = QpState::reset;
   QpState current_state = QpState::reset;

@@ -12,13 +12,13 @@ namespace {
 
 using enum QpState;
 
-/// Attributes that one type of queue pair must and may give with a transition.
+/// Attributes that a type of queue pair requires and allows in a transition.
 struct Attributes {
   std::uint32_t required = 0;
   std::uint32_t optional = 0;
 };
 
-/// XRC splits RC in two: one queue pair asks, the other answers (IBA annex A14).
+/// XRC splits RC in two: one queue pair is the requester, the other the responder (IBA annex A14).
 constexpr std::uint32_t kResponderOnly = kMaxDestRdAtomic | kMinRnrTimer;
 constexpr std::uint32_t kRequesterOnly = kRetryCount | kRnrRetry | kMaxRdAtomic;
 
@@ -49,7 +49,7 @@ struct Transition {
   }
 };
 
-// What recurs: the attributes of INIT, of a path, and those that RTS may change at any time.
+// Common sets: the attributes of INIT, of a path, and those that may change in RTS.
 constexpr std::uint32_t kInitConnected = kPKeyIndex | kPort | kAccessFlags;
 constexpr std::uint32_t kInitDatagram = kPKeyIndex | kPort | kQKey;
 constexpr std::uint32_t kPath = kAddressVector | kPathMtu | kDestQpn | kReceivePsn;
@@ -61,9 +61,9 @@ constexpr std::uint32_t kRunningUd = kCurrentState | kQKey;
 constexpr std::uint32_t kRunningRaw = kCurrentState | kRateLimit;
 
 /// IBA volume 1, chapter 11, verb Modify Queue Pair, table "QP State Transition Properties", as
-/// drivers of cards enforce it. What is not here is refused; so is any state to RESET or ERR with
-/// other attributes than the state. From RESET to ERR cards refuse too, though the specification
-/// would have it.
+/// cards' drivers enforce it. A transition that is missing here is refused; so is a transition to
+/// RESET or ERR with attributes other than the state. Cards also refuse RESET to ERR, although the
+/// specification allows it.
 constexpr auto kTransitions = std::to_array<Transition>({
     {reset, reset, {}, {}, {}},
     {reset, init, {kInitConnected}, {kInitConnected}, {kInitDatagram}, {kPort}},
@@ -93,7 +93,7 @@ constexpr auto kTransitions = std::to_array<Transition>({
              kAccessFlags | kPKeyIndex | kMinRnrTimer},
      {0, kAddressVector | kMigration | kAccessFlags | kPKeyIndex},
      {0, kPKeyIndex | kQKey}},
-    // A reliable queue pair never comes into SQE (IBA 10.3.1.6).
+    // A reliable queue pair never enters SQE (IBA 10.3.1.6).
     {sqe, rts, {}, {0, kCurrentState | kAccessFlags}, {0, kRunningUd}, {0, kCurrentState}},
     {init, reset, {}, {}, {}},
     {rtr, reset, {}, {}, {}},

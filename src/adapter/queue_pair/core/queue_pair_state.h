@@ -7,7 +7,7 @@
 #include "base/types.h"
 #include "wire/ib/opcode.h"
 
-/// The state machine of a queue pair as a table: which attributes a transition requires and allows
+/// The state machine of a queue pair as a table: required and allowed attributes of each transition
 /// (IBA volume 1, section 10.3 and table 96 on).
 namespace verbatim::adapter {
 
@@ -42,13 +42,13 @@ enum Attribute : std::uint32_t {
   kRateLimit = 1 << 25,
 };
 
-/// The attributes of `mask` that count: XRC splits RC in two, and what belongs to the other half is
-/// ignored, as Linux does (programs give both halves all attributes of RC).
+/// Returns the attributes of `mask` that apply. XRC splits RC in two, and attributes of the other
+/// half are ignored, as in Linux (programs set all attributes of RC for both halves).
 std::uint32_t attributes_for(QpType type, std::uint32_t mask);
 
-/// Whether a queue pair of `type` may go from `from` to `to` with the attributes of `mask`. EINVAL
-/// with words that name the missing or forbidden attributes, as a driver's ib_modify_qp_is_ok
-/// decides.
+/// Checks that a queue pair of `type` may go from `from` to `to` with the attributes of `mask`.
+/// EINVAL, with a text that names the missing or forbidden attributes, as a driver's
+/// ib_modify_qp_is_ok decides.
 Result<void> check_transition(QpType type, QpState from, QpState to, std::uint32_t mask);
 
 }  // namespace verbatim::adapter

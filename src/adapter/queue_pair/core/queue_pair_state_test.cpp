@@ -17,7 +17,7 @@ using enum QpType;
 constexpr std::array kStates{reset, init, rtr, rts, sqd, sqe, err};
 constexpr std::array kTypes{rc, uc, ud};
 
-/// The words of a refusal; nothing when the transition is allowed.
+/// Returns the text of the refusal; nothing if the transition is allowed.
 std::string refusal(QpType type, QpState from, QpState to, std::uint32_t mask) {
   const auto allowed = check_transition(type, from, to, mask);
   if (allowed) return "";
@@ -37,7 +37,7 @@ struct Step {
   std::uint32_t required;
 };
 
-/// The tables of the ibv_modify_qp manual page.
+/// The tables in the manual page of ibv_modify_qp.
 constexpr auto kLadder = std::to_array<Step>({
     {ud, reset, init, kState | kPKeyIndex | kPort | kQKey},
     {ud, init, rtr, kState},
@@ -72,9 +72,9 @@ TEST(QueuePairState, RefusalNamesEverything) {
 }
 
 TEST(QueuePairState, OnlyTheTransitionsOfTheSpecificationExist) {
-  // A line a state: where it may go; the columns are RESET INIT RTR RTS SQD SQE ERR.
+  // One row per state: the allowed transitions; the columns are RESET INIT RTR RTS SQD SQE ERR.
   constexpr std::array<std::string_view, 7> kAllowed{
-      "xx.....",  // RESET: not to ERR, as cards have it.
+      "xx.....",  // RESET: not to ERR, as on cards.
       "xxx...x",  // INIT
       "x..x..x",  // RTR
       "x..xx.x",  // RTS
@@ -107,7 +107,8 @@ TEST(QueuePairState, ToResetAndErrorTakesNothingButTheState) {
   }
 }
 
-/// The attributes that may come with a transition beside the required ones, found by trying each.
+/// Returns the attributes that a transition allows in addition to the required ones, by trying
+/// each.
 std::uint32_t optional_of(const Step& step) {
   std::uint32_t optional = 0;
   for (std::uint32_t bit = 1; bit != 0; bit <<= 1) {
@@ -164,7 +165,7 @@ TEST(QueuePairState, SendQueueErrorIsLeftForRts) {
   EXPECT_EQ(optional_of({ud, sqe, rts, kState}), kCurrentState | kQKey);
 }
 
-// A program can pass any number; the types hold it.
+// A program can pass any number, which the types can hold.
 // NOLINTBEGIN(clang-analyzer-optin.core.EnumCastOutOfRange)
 TEST(QueuePairState, XrcHalvesTakeTheirAttributesOfRcAndIgnoreTheOthers) {
   constexpr std::uint32_t kRcToRtr =

@@ -18,7 +18,7 @@
 
 namespace verbatim::adapter {
 
-/// What the adapter remembers of a posted send request beside what the engine knows.
+/// A posted send request's data that the engine does not have.
 struct SendWqe {
   std::uint64_t wr_id = 0;
   transport::SendRequest request;
@@ -28,7 +28,7 @@ struct SendWqe {
   bool fill_checksums = false;  // Raw packets.
 };
 
-/// Where a UD request goes; connected queue pairs have none.
+/// The destination of a UD request; connected queue pairs have none.
 struct DatagramTarget {
   Path path;
   std::uint8_t source_gid_index = 0;
@@ -36,11 +36,11 @@ struct DatagramTarget {
   QKey qkey{};
 };
 
-/// The send requests of one queue pair from posting to completion, oldest first. Private memory:
-/// peers never touch it. Used under the queue pair's lock. Slots count from 0 as the engine's do.
+/// The send requests of one queue pair from posting to completion, oldest first. Private memory,
+/// which peers do not access. Requires the queue pair's lock. Slots count from 0, as in the engine.
 class SendQueue {
  public:
-  /// There is always room for the 8 bytes of an ATOMIC WRITE, whose value is the program's at once.
+  /// There is always room for the 8 bytes of an ATOMIC WRITE, whose value is copied at once.
   static constexpr std::uint32_t kInlineBytesMin = 8;
 
   SendQueue(std::uint32_t capacity, std::uint32_t segments_max, std::uint32_t inline_bytes_max,
@@ -53,8 +53,8 @@ class SendQueue {
         inline_bytes_(std::size_t{capacity} * inline_bytes_max_, memory),
         targets_(datagram ? capacity : 0, memory) {}
 
-  /// Of a queue pair whose adapter finishes rendezvous: each takes a READ and the message that
-  /// tells its end.
+  /// For a queue pair whose adapter finishes rendezvous: each needs a READ and the message that
+  /// ends it.
   static constexpr std::uint32_t kRendezvousRequests = 2;
   static SendQueue for_rendezvous(std::pmr::memory_resource* memory) {
     constexpr std::uint32_t kOutstanding = 16;
@@ -70,7 +70,7 @@ class SendQueue {
   std::uint64_t room() const { return capacity_ - (posted_ - completed_); }
   bool empty() const { return posted_ == completed_; }
 
-  /// Takes the next slot; the caller has checked `room` and the limits. Inline bytes are copied
+  /// Takes the next slot. Requires `room`, and that the limits were checked. Copies inline data
   /// from the segments.
   void push(const SendWqe& wqe, std::span<const Segment> segments) {
     const auto index = posted_ % capacity_;
@@ -107,8 +107,8 @@ class SendQueue {
   void clear() { posted_ = completed_ = 0; }
 
   const SendWqe& wqe(transport::Slot slot) const { return wqes_[slot % capacity_]; }
-  /// Of a bind, in the slot that was pushed last. The places are made with the first one: few queue
-  /// pairs bind windows.
+  /// Sets the binding of the slot that was pushed last. The bindings are allocated for the first
+  /// one, because few queue pairs bind windows.
   void set_binding(const region::WindowBinding& binding) {
     bindings_.resize(capacity_);
     bindings_[(posted_ - 1) % capacity_] = binding;
@@ -120,7 +120,7 @@ class SendQueue {
   std::span<const Segment> segments(transport::Slot slot) const {
     return {&segments_[(slot % capacity_) * segments_max_], wqe(slot).segment_count};
   }
-  /// The bytes of an inlined request.
+  /// Returns the inline data of a request.
   std::span<const std::byte> inline_bytes(transport::Slot slot) const {
     return {inline_bytes_.data() + (slot % capacity_) * inline_bytes_max_,
             wqe(slot).request.length};
@@ -130,7 +130,7 @@ class SendQueue {
   void copy_inline(std::size_t index, std::span<const Segment> segments) {
     std::byte* to = inline_bytes_.data() + index * inline_bytes_max_;
     for (const Segment& segment : segments) {
-      // The program's own memory, by the program's own pointer: inline needs no region.
+      // The program's own memory and pointer: inline data needs no region.
       to = std::copy_n(reinterpret_cast<const std::byte*>(segment.address), segment.length, to);
     }
   }

@@ -11,7 +11,7 @@
 #include "region/region_table.h"
 #include "transport/work.h"
 
-/// What a program posts.
+/// Requests as programs post them.
 namespace verbatim::adapter {
 
 /// Where a UD request goes: a resolved address handle.
@@ -21,11 +21,12 @@ struct Destination {
   port::AddressVector vector;
 };
 
-/// Of SendWork, with the values of `enum ibv_send_flags`; others are left alone.
+/// Flags of SendWork, with the values of `enum ibv_send_flags`; other flags are ignored.
 using PostFlags = std::uint32_t;
 inline constexpr PostFlags kPostSignaled = 2;
-inline constexpr PostFlags kPostInline = 8;  // The bytes are copied now; segments need no key.
-inline constexpr PostFlags kPostFillChecksums = 16;  // Raw packets: of IP and TCP or UDP.
+inline constexpr PostFlags kPostInline = 8;  // The data is copied now; segments need no key.
+// Raw packets: the checksums of IP and TCP or UDP.
+inline constexpr PostFlags kPostFillChecksums = 16;
 
 /// One send request as the program posts it.
 struct SendWork {
@@ -33,7 +34,7 @@ struct SendWork {
   transport::SendRequest request;
   std::span<const Segment> segments;
   PostFlags flags = 0;
-  std::optional<region::WindowBinding> binding;  // Of Operation::bind_window.
+  std::optional<region::WindowBinding> binding;  // For Operation::bind_window.
   const Destination* destination = nullptr;      // UD: the address handle.
   Qpn remote_qpn;                                // UD.
   QKey remote_qkey{};                            // UD.

@@ -33,27 +33,27 @@ struct StreamConnection {
   transport::iwarp::FpduReader reader;
   transport::iwarp::FpduWriter writer;
   cm::MpaParameters agreement;
-  /// Of what `tcp` has borrowed.
+  /// For the bytes that `tcp` references.
   std::vector<region::Hold> holds;
-  /// When a request was last sent by the call that posted it.
+  /// When a post call last sent a request itself.
   TimeNs posted_at = 0;
   bool is_initiator = false;
-  /// Until a segment has come: when to go on without one, or to say again that this side is ready.
+  /// Until a segment arrives: when to continue without one, or to repeat the RTR message.
   TimeNs goes_on_at = kNever;
-  std::uint32_t rtr_repeats = 0;  // So many times again.
-  bool awaits_room = false;       // The socket did not take all.
-  bool ends_when_sent = false;    // Nothing is added to what waits.
-  bool has_ended = false;         // Nothing comes any more.
-  /// The polls look at it, for the peer's requests may come over it; otherwise only its end does.
+  std::uint32_t rtr_repeats = 0;  // Number of repetitions so far.
+  bool awaits_room = false;       // The socket did not take everything.
+  bool ends_when_sent = false;    // No more is added to the pending bytes.
+  bool has_ended = false;         // Nothing arrives any more.
+  /// Polls read it, because the peer's requests may arrive; if false, only its end matters.
   bool is_polled = true;
-  /// Of the direct path: the random number by which each end's target knows the other. 0: none yet.
+  /// Direct path: the random number by which the ends' targets recognise each other. 0: none yet.
   std::uint64_t cookie = 0;
-  /// Whether the peer is of this machine, and takes the direct path as well, is not known yet:
-  /// until then requests wait.
+  /// The path is not negotiated yet; requests wait.
   bool negotiates_path = false;
 };
 
-/// The longest DDP segment whose FPDU fits one TCP segment, markers or not (RFC 5044, section 5.1).
+/// Returns the longest DDP segment whose FPDU fits in one TCP segment, with or without markers (RFC
+/// 5044, section 5.1).
 std::uint32_t ddp_segment_bytes(std::size_t tcp_segment_bytes, bool has_markers);
 
 }  // namespace verbatim::adapter::services

@@ -6,7 +6,7 @@
 
 #include "adapter/services/stream/stream_test_util.h"
 
-/// Which path two queue pairs over iWARP take that may take the direct one.
+/// The path chosen by two queue pairs over iWARP that could use the direct one.
 namespace verbatim::adapter {
 namespace {
 
@@ -15,7 +15,7 @@ constexpr MpaParameters kAgreement{.has_crc = false,
                                    .outbound_reads = 4,
                                    .ready = MpaParameters::RtrMessage::read};
 
-/// What `left` says first goes through the test's hands, as does all that follows.
+/// The test relays `left`'s first segment, and all that follows.
 class StreamPath : public StreamPair {
  protected:
   /// The FPDU of an empty READ: length, DDP and RDMAP headers, CRC.
@@ -37,7 +37,7 @@ class StreamPath : public StreamPair {
     ASSERT_EQ(send(there.active.get(), cookie.data(), cookie.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(cookie.size()));
   }
-  /// From now on the test hands over whatever either side says.
+  /// From now on the test relays whatever either side sends.
   void relay() {
     relay_ = std::jthread([this](const std::stop_token& stop) {
       std::array<pollfd, 2> ends{
@@ -59,7 +59,7 @@ class StreamPath : public StreamPair {
     pollfd one{end.get(), POLLIN, 0};
     return poll(&one, 1, 20) == 0;
   }
-  /// Each side sends one message, and the other one gets it.
+  /// Each side sends one message, which the other one receives.
   void exchange() {
     for (auto [from, to] : {std::pair(&left, &right), std::pair(&right, &left)}) {
       receive(*to, 1000, 8);
@@ -70,13 +70,13 @@ class StreamPath : public StreamPair {
       EXPECT_EQ(Status::success, side->next().status);
     }
   }
-  /// Whether polls look at no stream any more, soon.
+  /// Returns true if polls soon stop reading streams.
   static bool leaves_stream(const TestNode& node) {
     const TimeNs end = monotonic_now() + 5 * kSecond;
     while (node.adapter->progress().is_due() && monotonic_now() < end) std::this_thread::yield();
     return monotonic_now() < end;
   }
-  /// All that it was asked for has gone past its stream.
+  /// Returns true if all its requests were executed beside its stream.
   static bool is_direct(const Side& side) {
     const std::uint32_t local_number = side.qp->number().value() % kProgramQueuePairsMax;
     const auto& sent = side.node.adapter->arena().queue_pair(local_number).direct_sent;
@@ -168,7 +168,7 @@ TEST_F(StreamPath, TheEndOfAPeerIsHeardWithoutRdmaCm) {
 TEST_F(StreamPath, AConnectionThatIsOverReachesNoOther) {
   connect(kAgreement);
   exchange();
-  // As if its queue pair, of the same number, were another one's.
+  // Makes it look as if a queue pair with the same number belonged to another peer.
   DirectTarget& target =
       b.adapter->arena().target(right.qp->number().value() % kProgramQueuePairsMax);
   {

@@ -14,20 +14,21 @@
 
 namespace verbatim::adapter {
 
-/// The TCP connections of iWARP, each of one queue pair. Any thread.
+/// The TCP connections of iWARP, one per queue pair. Any thread.
 class StreamSource final : public Source {
  public:
-  /// Takes what has come for that queue pair, if there still is one; `to_the_end`, also an end that
-  /// stands right behind it. During a turn.
+  /// Processes received data for that queue pair, if it still exists; with `to_the_end`, also an
+  /// end right after the data. Called in a pass.
   using OnReady = std::function<void(Qpn qpn, TimeNs now, bool to_the_end)>;
-  /// `progress` asks it from now on, and is destroyed before it.
+  /// `progress` calls it from now on, and must be destroyed before it.
   static Result<std::unique_ptr<StreamSource>> create(Progress& progress, OnReady on_ready);
 
   Result<void> add(int fd, Qpn qpn);
-  /// Nothing but its end is to come: turns look at it no more, the background thread does.
+  /// Only the connection's end is expected: passes do not read it any more, the background thread
+  /// watches it.
   Result<void> await_end(int fd, Qpn qpn);
   void remove(int fd);
-  /// Also when it has room, or no longer.
+  /// Also calls when it has room to send, or no longer.
   void await_room(int fd, Qpn qpn, bool awaits);
 
   std::size_t receive(TimeNs now) override;
@@ -40,7 +41,7 @@ class StreamSource final : public Source {
   Progress& progress_;
   const OnReady on_ready_;
   const UniqueFd epoll_;
-  std::atomic<int> count_{0};  // Of connections in it.
+  std::atomic<int> count_{0};  // Number of connections.
 };
 
 }  // namespace verbatim::adapter

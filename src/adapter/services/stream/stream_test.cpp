@@ -66,7 +66,7 @@ TEST_F(StreamPair, AnEndWaitsUntilThePeerHasSeenThatThisSideIsReady) {
   ASSERT_TRUE(start_stream(
       left, {.socket = std::move(tcp.active), .agreement = agreement, .is_initiator = true}));
   ASSERT_TRUE(left.qp->modify({.state = QpState::err}, kState));
-  constexpr std::size_t kRead = 2 + 18 + 28 + 4, kWrite = 2 + 14 + 4;  // FPDUs of no payload.
+  constexpr std::size_t kRead = 2 + 18 + 28 + 4, kWrite = 2 + 14 + 4;  // FPDUs without payload.
   std::array<std::byte, kRead + kWrite> said;
   EXPECT_EQ(recv(tcp.passive.get(), said.data(), said.size(), MSG_WAITALL),
             static_cast<ssize_t>(said.size()));

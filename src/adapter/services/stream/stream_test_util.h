@@ -7,7 +7,7 @@
 #include "adapter/services/stream/stream_connection.h"
 #include "link/tcp/tcp_test_util.h"
 
-/// Two queue pairs over iWARP, of two adapters of one process.
+/// Two queue pairs over iWARP, of two adapters in one process.
 namespace verbatim::adapter {
 
 using cm::MpaParameters;
@@ -83,7 +83,7 @@ class StreamPair : public AdapterPair {
     EXPECT_EQ(42u, *reinterpret_cast<std::uint64_t*>(left.memory.data() + 900'000));
   }
 
-  /// Until the left program's polls do the work: then its posts may gather.
+  /// Returns when the left program's polls run the passes: then its posts may gather.
   void poll_until_rest() {
     do {
       ASSERT_EQ(0, left.post(Operation::read, left.segment(500'000, 8), &right, 0));

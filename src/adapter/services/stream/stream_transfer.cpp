@@ -20,11 +20,12 @@ using transport::iwarp::OutgoingSegment;
 
 namespace {
 
-/// What one turn sends, and reads, at most: others want theirs, and the lock is held.
+/// Buffers that a pass sends, and reads, at most, so that other queue pairs are served and the lock
+/// is released.
 constexpr int kBuffersPerPass = 16;
-/// A shorter payload is copied sooner than it is looked up and held.
+/// Copying a shorter payload is faster than looking up and holding its region.
 constexpr std::uint32_t kZeroCopyBytesMin = 2048;
-/// So often it is said again that this side is ready.
+/// Number of repeated RTR messages.
 constexpr std::uint32_t kRtrRepeatsMax = 20;
 
 }  // namespace
@@ -40,8 +41,9 @@ class Stream::Turn final : private transport::iwarp::ReceiveSource {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  /// What has come, as far as a turn goes. False: the connection has ended, which a read finds that
-  /// finds nothing else: who wants to know it at once reads `to_the_end`.
+  /// Reads and processes what has come, kBuffersPerPass buffers at most. Returns false if the
+  /// connection has ended. The end is found by a read that gets nothing; with `to_the_end` it reads
+  /// until then.
   bool receive(bool to_the_end) {
     for (int buffers = 0; buffers < kBuffersPerPass; ++buffers) {
       const int error = stream_.tcp.receive();
@@ -59,21 +61,21 @@ class Stream::Turn final : private transport::iwarp::ReceiveSource {
     return true;
   }
 
-  /// What waits for the socket. False: it goes on waiting, or never leaves.
+  /// Sends pending bytes. Returns false if some are left, or the connection has ended.
   bool send() {
     const int error = stream_.tcp.send();
     release();
     if (error == EAGAIN && !std::exchange(stream_.awaits_room, true)) {
       core_.around.streams->await_room(stream_.tcp.fd(), core_.number, true);
     }
-    // A connection that has ended is told by reading, after what has come before its end.
+    // The end of a connection is found by reading, after the data before it.
     if (error != 0) return false;
     stream_.endpoint.requester().on_handed_over(owner_.effects_);
     owner_.drain_requester();
     return true;
   }
 
-  /// As many segments as there are, or as there is room for. False: there are none.
+  /// Adds as many segments as there are, or fit. Returns false if there are none.
   bool fill() {
     for (bool any = false;; any = true) {
       const auto room = stream_.tcp.reserve(transport::iwarp::kFpduBytesMax);
@@ -91,7 +93,7 @@ class Stream::Turn final : private transport::iwarp::ReceiveSource {
     }
   }
 
-  /// Nothing has come from the peer since the connection stands, perhaps.
+  /// Perhaps the peer has sent nothing since the connection was established.
   void go_on(TimeNs now) {
     stream_.goes_on_at = kNever;
     if (stream_.endpoint.has_received_segment()) return;
@@ -107,8 +109,9 @@ class Stream::Turn final : private transport::iwarp::ReceiveSource {
     core_.around.progress.arm_timer(stream_.goes_on_at, core_.number);
   }
 
-  /// A peer from which nothing has come may not have seen that the connection stands: its program
-  /// would hear of no end, or of a failure instead. It gets its time, and hears again who is ready.
+  /// Shuts the connection down when everything is sent. If the peer has sent nothing yet, waits
+  /// (`go_on` announces readiness again, 20 times at most): `siw` may not have processed the
+  /// set-up, and would report a failure instead of an end.
   void end_when_sent() {
     const bool waits_for_peer = stream_.goes_on_at != kNever &&
                                 !stream_.endpoint.has_received_segment() &&
@@ -118,7 +121,7 @@ class Stream::Turn final : private transport::iwarp::ReceiveSource {
   }
 
  private:
-  /// The peer answers when it has seen that this side is ready.
+  /// The peer answers when it knows that this side is ready.
   bool is_answer_due() const {
     return stream_.agreement.ready == cm::MpaParameters::RtrMessage::read;
   }
@@ -180,8 +183,9 @@ class Stream::Turn final : private transport::iwarp::ReceiveSource {
   using Pieces = InplaceVector<ByteSpan, kSegmentsMax>;
   static_assert(kSegmentsMax <= link::TcpStream::kReferencesMax);
 
-  /// Where the payload lies, held until it has been sent or copied. False: copy it at once, for it
-  /// is short, may go at any moment, or must not change any more, as its CRC would not fit.
+  /// Finds the payload in registered memory and holds its regions until it is sent (zero copy).
+  /// Returns false if it must be copied now: shorter than kZeroCopyBytesMin, on-demand or imported
+  /// memory, or CRC or markers are in use.
   bool find(const PayloadSource& payload, Pieces& pieces) {
     if (payload.length < kZeroCopyBytesMin || !stream_.writer.may_write_around()) return false;
     const std::size_t held = stream_.holds.size();
@@ -220,7 +224,7 @@ class Stream::Turn final : private transport::iwarp::ReceiveSource {
     stream_.holds.clear();
   }
 
-  /// A copy: the kernel sends it later, and its CRC must fit what it is then.
+  /// Copies the payload: the kernel sends it later, when its CRC must still match.
   bool read(const PayloadSource& payload, MutableByteSpan to) {
     switch (payload.from) {
       case PayloadSource::From::nothing:
@@ -243,7 +247,7 @@ class Stream::Turn final : private transport::iwarp::ReceiveSource {
   }
 
   void refuse(const PayloadSource& payload) {
-    release();  // Requests end now whose bytes may still be borrowed.
+    release();  // Requests complete now whose bytes may still be referenced.
     if (payload.from == PayloadSource::From::request) {
       return owner_.refuse_request(payload.slot, Status::local_protection_error);
     }
