@@ -19,7 +19,7 @@
 #include "agent/client/client.h"
 #include "link/udp/udp.h"
 
-/// What the agent's tests share: a runtime folder of their own, programs, and packets.
+/// Common parts of the agent's tests: a runtime folder, programs, and packets.
 namespace verbatim::agent {
 
 inline constexpr int kTestTimeoutMs = 10'000;
@@ -35,7 +35,7 @@ inline bool has_ended(pid_t pid) {
   return !process || readable(process.get());
 }
 
-/// A runtime folder of its own. At the end it ends all agents in it, and expects that nothing is
+/// A runtime folder for one test. At the end it stops all agents in it, and expects that nothing is
 /// left.
 class AgentTest : public testing::Test {
  protected:
@@ -44,7 +44,7 @@ class AgentTest : public testing::Test {
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
     folder_ = folder;
     setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
-    setenv("VERBATIM_CONFIG", "/nonexistent", 1);  // No file of this machine's nodes.
+    setenv("VERBATIM_CONFIG", "/nonexistent", 1);  // No configuration file of this machine.
   }
   void TearDown() override {
     const auto nodes = list_nodes();
@@ -63,7 +63,7 @@ class AgentTest : public testing::Test {
             .protocol = {},
             .device = {},
             .profile = {},
-            // The test program lies beside it.
+            // It is beside the test program.
             .agent_program =
                 std::filesystem::read_symlink("/proc/self/exe").replace_filename("verbatimd")};
   }
@@ -97,10 +97,11 @@ inline void rejoin(AgentClient& client) {
   EXPECT_TRUE(client.connected());
 }
 
-/// A program of its own: a forked process that runs `body` and tells a line of text.
+/// A separate program: a forked process that runs `body` and sends a line of text.
 class TestProgram {
  public:
-  /// The body gets a function that tells a text to the test, and then waits until it is let go.
+  /// The body gets a function that sends text to the test, and then waits until the test lets it
+  /// continue.
   using Tell = std::function<void(const std::string&)>;
   explicit TestProgram(const std::function<void(const Tell&)>& body) {
     int ends[2];
@@ -144,7 +145,7 @@ class TestProgram {
   UniqueFd channel_;
 };
 
-/// Sends packets that have a destination queue pair number and nothing else of interest.
+/// Sends packets of which only the destination queue pair number matters.
 class PacketSender {
  public:
   explicit PacketSender(const SocketAddress& from) : sender_(from, 1) {}
@@ -162,7 +163,7 @@ class PacketSender {
   link::UdpSender sender_;
 };
 
-/// The queue pair numbers of the packets that lie in a program's socket.
+/// Returns the queue pair numbers of the packets in a program's socket.
 inline std::vector<std::uint32_t> received(int fd, int timeout_ms = 0) {
   std::vector<std::uint32_t> numbers;
   std::array<std::byte, 65'536> bytes;

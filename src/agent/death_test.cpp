@@ -17,14 +17,14 @@ namespace {
 
 using Numbers = std::vector<std::uint32_t>;
 
-/// How many descriptors this process has, with the one that looks.
+/// Returns the number of this process's descriptors, including the one used for counting.
 std::ptrdiff_t descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
 class AgentDeath : public AgentTest {
  protected:
-  /// A program that joins, tells its slot, and lives until it is killed or let go.
+  /// Starts a program that joins, reports its slot, and lives until it is killed or released.
   static TestProgram program(const std::string& node, const std::string& address) {
     return TestProgram([=](const TestProgram::Tell& tell) {
       const auto client = AgentClient::join(options(node, address), {});
@@ -39,7 +39,7 @@ class AgentDeath : public AgentTest {
   static nlohmann::json status(const std::string& node) {
     return nlohmann::json::parse(request_status(node).value());
   }
-  /// Waits until the agent has noticed: it has so many programs.
+  /// Waits until the agent has noticed: it has `count` programs.
   static void await_programs(const std::string& node, std::size_t count) {
     const TimeNs deadline = monotonic_now() + 10 * kSecond;
     while (status(node)["programs"].size() != count && monotonic_now() < deadline) sched_yield();
@@ -61,7 +61,7 @@ TEST_F(AgentDeath, AKilledProgramDisturbsNoOtherAndItsSlotIsUsedAgain) {
 
   std::vector<std::unique_ptr<AgentClient>> next;
   for (int i = 0; i < 4; ++i) next.push_back(join("a"));
-  EXPECT_EQ(next[0]->slot(), 4u);  // The slot that has been free for longest comes first.
+  EXPECT_EQ(next[0]->slot(), 4u);  // The slot that was free longest is used first.
   const auto again = join("a");
   EXPECT_EQ(again->slot(), 2u);
   EXPECT_TRUE(received(again->sockets()[0]).empty());
@@ -85,8 +85,9 @@ TEST_F(AgentDeath, AKilledProgramIsNoticedThoughItsChildHoldsTheConnection) {
   EXPECT_TRUE(has_ended(child));
 }
 
-/// The agent finds at once: a program's connection has ended, somebody asks, the program has ended.
-/// What it learned of the one is nothing to the other, whose descriptors have the same numbers.
+/// The agent sees three events at once: the end of a program's connection, a request, the end of
+/// the program. What it learns of one must not affect the other, whose descriptors have the same
+/// numbers.
 TEST_F(AgentDeath, AnEndDisturbsNoConnectionThatBeginsInTheSameMoment) {
   const auto other = join("a", "127.78.0.1");
   TestProgram program([](const TestProgram::Tell& tell) {

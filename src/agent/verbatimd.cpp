@@ -15,7 +15,7 @@
 #include "agent/server/server.h"
 #include "base/log.h"
 
-/// The agent's program. Programs start it by themselves; nobody needs to.
+/// The agent's executable. Programs start it by themselves; users need not.
 namespace verbatim::agent {
 namespace {
 
@@ -105,18 +105,18 @@ int fail(const UniqueFd& ready, const Error& error) {
   StartFailure failure;
   failure.code = error.code;
   put_text(failure.text, error.text);
-  // Whoever started us is gone where this fails: nobody is left to be told.
+  // If this fails, the process that started the agent has ended.
   [[maybe_unused]] const auto written = write(ready.get(), &failure, sizeof failure);
   return 1;
 }
 
-/// Says to systemd (sd_notify(3)) that programs may come. Without it nobody waits.
+/// Tells systemd (sd_notify(3)) that programs may connect. Does nothing without systemd.
 void notify_ready() {
   const char* const path = secure_getenv("NOTIFY_SOCKET");
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   if (path == nullptr || std::strlen(path) >= sizeof address.sun_path) return;
   std::strncpy(address.sun_path, path, sizeof address.sun_path - 1);
-  if (address.sun_path[0] == '@') address.sun_path[0] = '\0';  // An abstract one.
+  if (address.sun_path[0] == '@') address.sun_path[0] = '\0';  // An abstract address.
   const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return log(LogLevel::warn, "cannot tell systemd: {}", std::strerror(errno));
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
@@ -129,7 +129,7 @@ void notify_ready() {
 int run(int argc, char** argv) {
   auto line = parse(argc, argv);
   if (!line) return fail(UniqueFd(), line.error());
-  // A terminal or a program that ends is no reason to end.
+  // The end of a terminal or of a program must not end the agent.
   signal(SIGHUP, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
   auto server = Server::create(line->options);

@@ -6,14 +6,15 @@
 namespace verbatim::agent {
 namespace {
 
-/// Starting takes milliseconds; the lock may be held for as long as one start may take at most.
+/// Starting an agent takes milliseconds; the lock may be held as long as one start may take at
+/// most.
 constexpr TimeNs kStartLockTimeout = 15 * kSecond;
 
 bool nobody_listens(const Error& error) {
   return error.code == ENOENT || error.code == ECONNREFUSED;
 }
 
-/// Under the start lock: whoever held it before has started the agent, most likely.
+/// Requires the start lock: its earlier holder has probably started the agent.
 Result<UniqueFd> connect_or_start_alone(const AgentOptions& options, const std::string& path) {
   auto connection = connect_to(path);
   if (connection || !nobody_listens(connection.error())) return connection;
@@ -38,7 +39,7 @@ Result<UniqueFd> connect_or_start(const AgentOptions& options) {
   if (!connection && nobody_listens(connection.error())) {
     auto lock = LockFile::take(folder->start_lock(options.node), kStartLockTimeout);
     if (!lock) {
-      // ENOENT: an agent that left has removed the empty folder.
+      // ENOENT: an exiting agent has removed the empty folder.
       const int code = lock.error().code == ENOENT ? kClosed : lock.error().code;
       return refuse(code, lock.error().text);
     }

@@ -5,11 +5,11 @@
 #include "agent/client/options.h"
 #include "agent/protocol/protocol.h"
 
-/// A program's or command's side of a request to the agent.
+/// The client's side of a request to the agent, for programs and commands.
 namespace verbatim::agent {
 
-/// A connection to the agent of `options.node`, which is started where none runs. kClosed where it
-/// left at once.
+/// Connects to the agent of `options.node`, which is started if none runs. kClosed if it exited at
+/// once.
 Result<UniqueFd> connect_or_start(const AgentOptions& options);
 
 /// A connection to a node that runs; ENOENT where it does not.
@@ -25,12 +25,12 @@ struct Answered {
   std::vector<UniqueFd> descriptors;
 };
 
-/// Sends a request and awaits the answer to it.
+/// Sends a request and waits for its answer.
 template <typename Answer, typename Request>
 Result<Answered<Answer>> ask(int connection, const Request& request,
                              std::span<const int> descriptors = {}) {
   if (auto sent = send(connection, request, descriptors); !sent) {
-    // EPIPE: the agent left before it took the connection.
+    // EPIPE: the agent exited before it accepted the connection.
     const int code = sent.error().code == EPIPE ? kClosed : sent.error().code;
     return refuse(code, sent.error().text);
   }
@@ -41,8 +41,8 @@ Result<Answered<Answer>> ask(int connection, const Request& request,
   return Answered<Answer>{*answer, std::move(incoming->descriptors)};
 }
 
-/// `exchange(connection)` with the agent, which is started where none runs; again with the next
-/// agent where one leaves (or dies) in the middle of it.
+/// Calls `exchange(connection)` with the agent, which is started if none runs; repeats it with the
+/// next agent if one exits (or dies) during it.
 template <typename Exchange>
 auto with_agent(const AgentOptions& options, Exchange exchange) -> decltype(exchange(UniqueFd())) {
   constexpr int kAttemptsMax = 20;

@@ -27,7 +27,7 @@ std::array<char, 64> program_name() {
   if (const int comm = open("/proc/self/comm", O_RDONLY | O_CLOEXEC); comm >= 0) {
     const ssize_t length = read(comm, name.data(), name.size() - 1);
     close(comm);
-    if (length > 0) name[static_cast<std::size_t>(length) - 1] = '\0';  // The line's end.
+    if (length > 0) name[static_cast<std::size_t>(length) - 1] = '\0';  // Removes the line end.
   }
   return name;
 }
@@ -38,7 +38,7 @@ struct Membership {
   std::vector<UniqueFd> descriptors;
 };
 
-/// In the order of the messages, as many as there are.
+/// Returns those that exist, in the order of the messages.
 std::vector<int> numbers(const SharedFiles& files) {
   if (files.arena < 0) return {};
   if (files.memory < 0 || files.doorbell < 0) return {files.arena};
@@ -83,7 +83,7 @@ void keep_first(Node& node, std::size_t addresses) {
   node.addresses.truncate(addresses);
 }
 
-/// Errors that another attempt to rejoin would meet again.
+/// Returns true for errors that another attempt to rejoin would meet again.
 bool is_final(const Error& error) {
   constexpr std::array kFinal{ESTALE, EPROTO, EPROTONOSUPPORT, EINVAL};
   return std::ranges::find(kFinal, error.code) != kFinal.end();
@@ -178,7 +178,7 @@ void AgentClient::handle_event() {
             watched.error().text);
       }
     } else {
-      // Bounded: whoever calls has other descriptors to serve.
+      // Bounded, because the caller has other descriptors to serve.
       for (int messages = 0; messages < kMessagesMax && read_message(); ++messages) {
       }
     }
@@ -205,7 +205,7 @@ bool AgentClient::read_message() {
   }
   connected_.store(false, std::memory_order_release);
   start_rejoining();
-  if (!rejoining_.joinable()) {  // Once: a next attempt is not worth another line.
+  if (!rejoining_.joinable()) {  // Once, because further attempts need no log line.
     log(LogLevel::warn,
         "node '{}' has no agent, connections go on without it: no thread can be started now, "
         "which would find another",
@@ -284,7 +284,7 @@ std::vector<int> AgentClient::socket_numbers() const {
   return numbers;
 }
 
-/// With events_lock_ held. The sockets of addresses that are new to this program come with it.
+/// Requires events_lock_. Takes the sockets of addresses that are new to this program.
 Result<void> AgentClient::on_description(Incoming& message) {
   const auto description = message.as<Description>();
   if (!description) return std::unexpected(description.error());
@@ -308,7 +308,7 @@ Result<void> AgentClient::on_description(Incoming& message) {
   return {};
 }
 
-/// Without a thread, once more a second later.
+/// Without a thread, tries again a second later.
 void AgentClient::start_rejoining() {
   auto thread = start_thread("verbatim-rejoin", [this] { rejoin_until_done(); });
   if (thread) {
@@ -323,7 +323,7 @@ void AgentClient::rejoin_until_done() {
   Rejoin rejoin;
   rejoin.slot = slot_;
   rejoin.since_seconds = since_seconds_;
-  rejoin.address_count = static_cast<std::uint32_t>(sockets_.size());  // Nobody adds one meanwhile.
+  rejoin.address_count = static_cast<std::uint32_t>(sockets_.size());  // None is added meanwhile.
   rejoin.program_name = program_name();
   {
     const std::lock_guard guard(events_lock_);
@@ -343,7 +343,7 @@ void AgentClient::rejoin_until_done() {
       new_connection_ = std::move(*connection);
       break;
     }
-    // Once: the program goes on, and whoever looks for the cause finds it.
+    // Once: the program continues, and the user finds the cause in the log.
     if (pause == kFirstPause || is_final(connection.error())) {
       log(LogLevel::warn, "node '{}' has no agent, connections go on without it: {}", node_.name,
           connection.error().text);
@@ -355,7 +355,7 @@ void AgentClient::rejoin_until_done() {
 }
 
 void AgentClient::close_in_child() {
-  // The thread does not exist here: forget it, so that nobody waits for it.
+  // The thread does not exist here; forgotten, so that no destructor waits for it.
   std::construct_at(&rejoining_);
   for (UniqueFd* fd :
        {&store_in_, &store_out_, &slot_lock_, &connection_, &events_, &stop_, &new_connection_}) {

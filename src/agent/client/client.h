@@ -20,13 +20,12 @@
 #include "base/os/timer_fd.h"
 #include "base/os/unique_fd.h"
 
-/// How programs and commands reach the agent of their node.
+/// Access of programs and commands to the agent of their node.
 namespace verbatim::agent {
 
 struct Incoming;
 
-/// A management datagram that the agent has passed on: it was sent to the program's queue pair 1,
-/// as it were.
+/// A MAD that the agent received on queue pair 1 and passed to this program.
 struct ReceivedMad {
   Path source;
   SocketAddress destination;  // Of the node's addresses.
@@ -52,10 +51,10 @@ struct AgentEvents {
 /// A program's membership in its node. Any thread may read it.
 class AgentClient {
  public:
-  /// Joins the node, starting its agent where none runs. `files` are borrowed. Errors:
-  /// EADDRINUSE (address belongs to another node or program), EADDRNOTAVAIL, EEXIST (the node runs
-  /// with other addresses), ENOSPC (no slot left), ENOENT (no verbatimd), ETIMEDOUT, EPERM (the
-  /// runtime folder is not ours).
+  /// Joins the node, starting its agent if none runs. `files` are borrowed. Errors: EADDRINUSE
+  /// (address of another node or program), EADDRNOTAVAIL, EEXIST (the node runs with other
+  /// addresses), ENOSPC (no free slot), ENOENT (no verbatimd), ETIMEDOUT, EPERM (the runtime folder
+  /// is not ours).
   static Result<std::unique_ptr<AgentClient>> join(const AgentOptions& options,
                                                    const SharedFiles& files);
   ~AgentClient();
@@ -66,20 +65,20 @@ class AgentClient {
   Node node() const;
   /// The program's slot, 1 to 1023: its queue pair numbers are `qpn_of(slot(), 0...16383)`.
   std::uint32_t slot() const { return slot_; }
-  /// UDP sockets for receiving, one for each of `node().addresses`, in that order, bound to it.
-  /// Owned by this object.
+  /// UDP sockets for receiving, one bound to each of `node().addresses`, in that order. Owned by
+  /// this object.
   std::vector<int> sockets() const;
 
-  /// Readable when `handle_event` has something to do. Stays the same for the object's life.
+  /// Readable when `handle_event` should be called. Constant.
   int fd() const { return events_.get(); }
-  /// Reads the agent's messages without blocking. When the agent has died, a thread of its own
-  /// starts or finds another and rejoins it, however often that takes; established connections, and
-  /// the sockets, go on meanwhile. One thread at a time.
+  /// Handles the agent's messages without blocking. If the agent has died, a background thread
+  /// starts or finds another and rejoins it, with as many attempts as necessary; established
+  /// connections and the sockets stay usable meanwhile. One thread at a time.
   void handle_event();
-  /// False between the agent's death and the rejoining of another.
+  /// Returns false from the agent's death until another one is rejoined.
   bool connected() const { return connected_.load(std::memory_order_acquire); }
 
-  /// From now on; what came before is dropped.
+  /// Takes effect from now on; earlier messages were dropped.
   void set_events(AgentEvents events);
   /// Called with `node()` and `sockets()`, now and at every change of the port or the addresses,
   /// before what `set_events` has set.
@@ -92,8 +91,8 @@ class AgentClient {
   /// Ports of rdma_cm.
   PortBindings& bindings() { return bindings_; }
 
-  /// In a forked child, once, before anything else: lets go of the descriptors, which belong to the
-  /// parent, without telling the agent. The object serves nothing after that and may be leaked or
+  /// Called first in a forked child, once: closes the descriptors, which belong to the parent,
+  /// without a message to the agent. Afterwards the object is unusable and may be leaked or
   /// destroyed. Async-signal-safe.
   void close_in_child();
 
@@ -103,7 +102,7 @@ class AgentClient {
   Result<void> watch(int fd);
   void start_rejoining();
   void rejoin_until_done();
-  /// False where none is there (any more).
+  /// Returns false if there is none.
   bool read_message();
   void on_message(Incoming& message);
   Result<void> on_description(Incoming& message);
@@ -113,7 +112,7 @@ class AgentClient {
   AgentOptions options_;
   std::uint32_t slot_ = 0;
   std::int64_t since_seconds_ = 0;
-  /// Both ends of the descriptor store (README.md), which the next agent gets back.
+  /// Both ends of the descriptor store (README.md), which are passed to the next agent.
   UniqueFd store_in_, store_out_;
   UniqueFd slot_lock_;           // Locks this slot's byte of NODE.programs.
   std::vector<UniqueFd> files_;  // Copies of what others may have: for the next agent.
@@ -126,7 +125,7 @@ class AgentClient {
   std::thread rejoining_;
   std::atomic<bool> connected_ = false;
   PortBindings bindings_;
-  mutable std::mutex events_lock_;  // Guards what follows.
+  mutable std::mutex events_lock_;  // Protects the members below.
   AgentEvents agent_events_;
   PortListener port_listener_;
   LinkListener link_listener_;
@@ -138,19 +137,19 @@ class AgentClient {
   std::vector<UniqueFd> sockets_;  // With room for all: a child of fork finds it whole.
 };
 
-/// What a program of this user and network namespace shows to its peers.
+/// The descriptors by which peers of the same user and network namespace reach a program.
 struct PeerFiles {
   UniqueFd arena;
   UniqueFd memory;
   UniqueFd doorbell;
 };
-/// The program that has this slot of the node with this address. ENOENT where there is none, or its
-/// node is none of this user's here; EOPNOTSUPP where it keeps to the wire.
+/// Returns those of the program in this slot of the node with this address. ENOENT if there is
+/// none, or the node does not belong to this user here; EOPNOTSUPP if it uses only the wire.
 Result<PeerFiles> request_peer(const SocketAddress& address, std::uint32_t slot);
 
 // For commands. None of these takes a slot.
 
-/// Names of the nodes that run in this network namespace and belong to this user, sorted.
+/// Returns the names of this user's running nodes in this network namespace, sorted.
 Result<std::vector<std::string>> list_nodes();
 /// The node's description, starting its agent where none runs. An agent that nobody joins leaves
 /// after half a second.
@@ -158,7 +157,7 @@ Result<Node> start_node(const AgentOptions& options);
 /// A connection that keeps the node's agent, started where none runs, until the descriptor and all
 /// copies of it are closed or the calling process ends, whichever is first.
 Result<UniqueFd> hold_node(const AgentOptions& options);
-/// The node's folder with a view of /sys and /dev: there while its agent runs.
+/// Returns the folder with the node's view of /sys and /dev, which exists while its agent runs.
 Result<std::string> view_folder(const std::string& node);
 /// The description of a node that runs; ENOENT where it does not.
 Result<Node> node_description(const std::string& node);

@@ -19,7 +19,7 @@ using Numbers = std::vector<std::uint32_t>;
 
 class Agent : public AgentTest {
  protected:
-  /// Packets for each client's slot reach that client, and nobody else.
+  /// Checks that packets for each client's slot reach only that client.
   static void expect_steering(const std::vector<AgentClient*>& clients, std::size_t segments = 1) {
     PacketSender sender(clients[0]->node().addresses[0]);
     for (const auto* client : clients) {
@@ -250,7 +250,7 @@ TEST_F(Agent, TakesNoHarmFromStrangeMessages) {
   EXPECT_EQ(node_description("a")->agent_pid, client->node().agent_pid);
 }
 
-/// A program with a file of its own for each that it shares.
+/// A program with a separate file for each shared one.
 struct Sharing {
   UniqueFd arena{memfd_create("arena", MFD_CLOEXEC)};
   UniqueFd memory{memfd_create("memory", MFD_CLOEXEC)};

@@ -37,7 +37,7 @@ Result<Node> start_node(const AgentOptions& options) {
 
 Result<UniqueFd> hold_node(const AgentOptions& options) {
   return with_agent(options, [](UniqueFd connection) -> Result<UniqueFd> {
-    // It answers when it serves, not while it leaves.
+    // An agent answers while it serves, not while it exits.
     if (auto described = describe(connection.get()); !described) {
       return std::unexpected(described.error());
     }

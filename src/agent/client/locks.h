@@ -5,8 +5,8 @@
 
 namespace verbatim::agent {
 
-/// Locks by name between all programs of this user and network namespace, of whatever node. They
-/// need no agent.
+/// Locks with names among all programs of this user and network namespace, of any node. They need
+/// no agent.
 Result<NameLocks> name_locks();
 
 }  // namespace verbatim::agent

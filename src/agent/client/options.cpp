@@ -33,7 +33,8 @@ Result<AgentOptions> AgentOptions::from_environment() {
     if (options.fabric.empty()) options.fabric = config::NodeConfig().fabric;
     options.node = node_of_host(options.fabric, options.host);
   }
-  // Not from the environment of a program with raised privileges: it names a program to start.
+  // Not from the environment of a program with raised privileges, because it names a program to
+  // start.
   if (const char* program = secure_getenv("VERBATIMD")) options.agent_program = program;
   return options;
 }

@@ -12,11 +12,11 @@ namespace verbatim::agent {
 
 using config::parse_addresses;
 
-/// Which node, and how to start its agent. What is wanted counts before the node's file.
+/// Which node, and how to start its agent. These settings have priority over the node's file.
 struct AgentOptions {
   /// 1 to 63 letters, digits, '-', '_' or '.', the first a letter or digit.
   std::string node = "local";
-  /// Wanted addresses (ports are ignored); empty: whatever the node has, or its default.
+  /// Addresses (ports are ignored); empty: those of the running node, or its default.
   std::vector<SocketAddress> addresses;
   RoceVersions versions;                 // Wanted; empty: whatever the node has, or version 2.
   std::optional<WireProtocol> protocol;  // Wanted; none: whatever the node has, or RoCE.

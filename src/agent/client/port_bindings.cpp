@@ -32,7 +32,7 @@ Result<std::uint16_t> ask_for(int channel, BindingOperation operation, const Por
 
 }  // namespace
 
-/// Hands the agent one end of a new socket pair.
+/// Sends the agent one end of a new socket pair.
 Result<void> PortBindings::open() {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
@@ -59,8 +59,7 @@ Result<void> PortBindings::open() {
   return {};
 }
 
-/// `exchange(channel)` under the lock; again with the next agent where one goes in the middle of
-/// it.
+/// Calls `exchange(channel)` under the lock; repeats it with the next agent if one exits during it.
 template <typename Exchange>
 auto PortBindings::with_channel(Exchange exchange) -> decltype(exchange(0)) {
   const auto end = std::chrono::steady_clock::now() + timeout_;
@@ -75,10 +74,10 @@ auto PortBindings::with_channel(Exchange exchange) -> decltype(exchange(0)) {
         opened ? exchange(channel_.get()) : decltype(exchange(0))(std::unexpected(opened.error()));
     if (result) return result;
     const int error = result.error().code;
-    // An answer that comes too late must not be the next request's.
+    // A late answer must not be taken for the next request's.
     if (error == kClosed || error == ETIMEDOUT) channel_.reset();
     if (error != kClosed) return result;
-    connection_ = -1;  // `attach` follows when the background thread has noticed, too.
+    connection_ = -1;  // `attach` follows when the background thread has also noticed.
   }
 }
 
@@ -122,7 +121,7 @@ void PortBindings::attach(int connection) {
   const std::lock_guard guard(lock_);
   connection_ = connection;
   channel_.reset();
-  given_up_.clear();  // It is another agent.
+  given_up_.clear();  // Another agent does not hold them.
   if (!granted_.empty()) {
     if (auto opened = open(); !opened) {
       log(LogLevel::warn, "the agent does not take over ports: {}", opened.error().text);
@@ -138,7 +137,7 @@ void PortBindings::detach() {
 }
 
 void PortBindings::close_in_child() {
-  // Another thread may have held the lock when it forked: nobody else is here now.
+  // Another thread of the parent may have held the lock; this child has only one thread.
   std::construct_at(&lock_);
   std::construct_at(&attached_);
   connection_ = -1;

@@ -13,25 +13,27 @@
 
 namespace verbatim::agent {
 
-/// A program's side of its bindings (PortTable is the agent's): asks the agent, remembers what it
-/// granted, and tells the next agent. Thread-safe.
+/// The program's side of rdma_cm ports (the agent has a PortTable): sends requests to the agent,
+/// remembers what was granted, and restores it at the next agent. Thread-safe.
 class PortBindings {
  public:
   explicit PortBindings(std::chrono::milliseconds timeout = std::chrono::seconds(5))
       : timeout_(timeout) {}
 
   /// Waits for the agent's answer; while the agent is being replaced, for the next one, 5 s at most
-  /// (ETIMEDOUT). Returns the port. Errors as PortTable's.
+  /// (ETIMEDOUT). Returns the port. Errors as PortTable::bind.
   Result<std::uint16_t> bind(const PortBinding& binding);
   Result<void> listen(std::uint64_t handle);
-  /// Others may have the port when this returns; but where the agent does not answer, later.
+  /// Releases the port and waits for the agent's answer; when it returns, another program can bind
+  /// the port. If the agent does not answer in time, the release is repeated on the next channel
+  /// and the port stays taken until then.
   void release(std::uint64_t handle);
 
-  /// A connection to the agent of this node stands (`connection` is borrowed until `detach`); it
-  /// hears at once of what an earlier one has granted.
+  /// Call when a connection to the node's agent is established; not owned, valid until `detach`.
+  /// Restores the ports that an earlier agent had granted.
   void attach(int connection);
   void detach();
-  /// In a forked child: nothing is left.
+  /// Called in a forked child: forgets everything.
   void close_in_child();
 
  private:
@@ -40,12 +42,13 @@ class PortBindings {
   Result<void> open();
 
   std::chrono::milliseconds timeout_;
-  std::mutex lock_;  // Guards everything.
+  std::mutex lock_;  // Protects all members.
   std::condition_variable attached_;
   int connection_ = -1;
-  UniqueFd channel_;  // Opened when it is first needed.
+  UniqueFd channel_;  // Opened at the first use.
   std::map<std::uint64_t, PortBinding> granted_;
-  std::vector<std::uint64_t> given_up_;  // The agent has not answered, and may hold them.
+  std::vector<std::uint64_t>
+      given_up_;  // Handles whose bind or release timed out: the agent may still have them bound.
 };
 
 }  // namespace verbatim::agent

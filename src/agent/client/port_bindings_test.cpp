@@ -34,7 +34,7 @@ wire::CommunicationId id_in(std::uint32_t slot) {
   return static_cast<wire::CommunicationId>(slot << 22 | 5);
 }
 
-/// A peer on another address of the loopback interface, without a node: what it sends and hears.
+/// A peer at another loopback address, without a node: its messages sent and received.
 class Peer {
  public:
   explicit Peer(std::string_view address)
@@ -49,7 +49,7 @@ class Peer {
         wire::encode_management_packet(wire::flow_of(socket->local(), to), Psn(1), bytes);
     ASSERT_EQ(socket->send(to, packet.bytes(), packet.bytes().size()), 0);
   }
-  /// What comes within the test's patience; the ICRC is not looked at.
+  /// Returns the message that arrives in time; its ICRC is not checked.
   std::optional<wire::CmMessage> heard() {
     std::array<std::byte, wire::kManagementPacketBytes> packet{};
     if (!readable(socket_.get())) return std::nullopt;
@@ -59,8 +59,8 @@ class Peer {
     if (!mad) return std::nullopt;
     return mad->message;
   }
-  /// Waits until the node's agent has served what was sent to the node before: an answer of the
-  /// node, which has no program in that slot, comes behind it.
+  /// Waits until the node's agent has handled earlier messages: sends one for a slot without a
+  /// program, whose answer from the node comes after them.
   bool is_served_by(const SocketAddress& node) {
     send(node, {9, wire::CmDreq{.remote_id = id_in(kSlotsMax - 1)}});
     const auto answer = heard();
@@ -100,7 +100,7 @@ TEST_F(PortBindingsTest, APortIsFreeForOthersAsSoonAsItIsReleased) {
         a->bindings().bind(binding(i, "127.78.9.6", static_cast<std::uint16_t>(kPort + i))));
   }
   const auto agent = a->node().agent_pid;
-  kill(agent, SIGSTOP);  // It is slow to hear.
+  kill(agent, SIGSTOP);  // Delays its answers.
   std::thread waker([agent] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     kill(agent, SIGCONT);
@@ -116,7 +116,8 @@ struct Asked {
   bool operator==(const Asked&) const = default;
 };
 
-/// An agent that answers nothing until it starts, then all: with port 1000 and the handle.
+/// An agent that answers no request until it is started, and then all, with port 1000 and the
+/// handle.
 class LateAgent {
  public:
   LateAgent() {
@@ -151,7 +152,7 @@ class LateAgent {
       asked_.push_back({request.operation, request.handle});
       BindingAnswer answer;
       answer.port = static_cast<std::uint16_t>(1000 + request.handle);
-      static_cast<void>(send(channel, answer));  // The program may wait no longer.
+      static_cast<void>(send(channel, answer));  // The program may have timed out.
     }
   }
 
@@ -201,7 +202,8 @@ TEST_F(PortBindingsTest, AListenerGetsRequestsAndAProgramItsReplies) {
   EXPECT_EQ(received, (std::vector{request, reply}));
 }
 
-/// How many datagrams for programs the agent has dropped. It has served what came before, too.
+/// Returns how many datagrams for programs the agent has dropped, after it has handled all earlier
+/// ones.
 std::uint64_t dropped(const std::string& node) {
   return nlohmann::json::parse(request_status(node).value())["programs"][0]["datagrams_dropped"];
 }
@@ -228,8 +230,8 @@ TEST_F(PortBindingsTest, AFloodOfRequestsLeavesRoomForWhatConcernsConnections) {
   EXPECT_EQ(last, goodbye);
 }
 
-/// More than a program that may not have a larger socket buffer has room for, and with the right to
-/// one (as root) more than it has for sources that send many.
+/// More than fits in the socket of a program without the right to a larger buffer; with the right
+/// (as root), more than its share for sources that send many.
 TEST_F(PortBindingsTest, AFloodOfEarlyRequestsLeavesRoomForWhatConcernsConnections) {
   const auto program = join("n", "127.78.9.8");
   ASSERT_TRUE(program);

@@ -16,8 +16,8 @@
 
 #include "agent/protocol/protocol.h"
 
-/// The C library's clone by its other name: sanitizers replace the first one, and take what happens
-/// in the child's copy of their state for granted, which here is no copy.
+/// The C library's clone under its other name. Sanitizers replace the first name, and assume that
+/// the child has a copy of their state, which is not the case here.
 extern "C" int __clone(int (*run)(void*), void* stack_top, int flags, void* argument, ...);
 
 namespace verbatim::agent {
@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr int kReadyTimeoutMs = 10'000;
 constexpr std::size_t kStackBytes = 64 << 10;
 
-/// Folders of the shared library and of the program that hold this code.
+/// Returns the folders of the shared library and of the program that contain this code.
 std::vector<fs::path> own_folders() {
   std::vector<fs::path> folders;
   std::error_code error;
@@ -48,7 +48,8 @@ bool is_executable(const fs::path& path) {
   return fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
 }
 
-/// The agent's environment: what it reads, not the host program's preloads and secrets.
+/// Returns the agent's environment: the variables that it reads, without the host program's
+/// preloads and secrets.
 std::vector<std::string> agent_environment() {
   std::vector<std::string> kept;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -69,7 +70,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& strings) {
   return pointers;
 }
 
-/// What the two cloned processes need. They share this memory until the agent is executed.
+/// Data of the two cloned processes, which share this memory until the agent is executed.
 struct Launch {
   const char* program;
   char* const* arguments;
@@ -80,8 +81,8 @@ struct Launch {
   int error = 0;
 };
 
-// The two functions below run in the memory of the host program, which may have any number of
-// threads: system calls only, and nothing that a sanitizer instruments.
+// The following two functions run in the memory of the host program, which may have any number of
+// threads: only system calls, and no code that a sanitizer instruments.
 #define VERBATIM_IN_CLONE __attribute__((no_sanitize("address", "thread", "undefined"), noinline))
 
 VERBATIM_IN_CLONE int become_agent(void* argument) {
@@ -107,7 +108,7 @@ VERBATIM_IN_CLONE int become_agent(void* argument) {
 VERBATIM_IN_CLONE int leave_family(void* argument) {
   auto& launch = *static_cast<Launch*>(argument);
   syscall(SYS_setsid);
-  // CLONE_VFORK: returns when the agent has been executed, or has failed to be.
+  // CLONE_VFORK: returns when the agent was executed, or that has failed.
   if (__clone(become_agent, launch.second_stack_top, CLONE_VM | CLONE_VFORK, argument) < 0) {
     launch.error = errno;
   }
@@ -115,8 +116,8 @@ VERBATIM_IN_CLONE int leave_family(void* argument) {
   __builtin_unreachable();
 }
 
-/// Executes the agent as a grandchild whose parent is gone. The child between has no exit signal,
-/// so that the host program's handler of SIGCHLD, and its wait for any child, do not see it.
+/// Executes the agent as a grandchild whose parent has ended. The process in between has no exit
+/// signal, so the host program's SIGCHLD handler, and its waits for any child, do not see it.
 Result<void> launch_agent(Launch& launch) {
   void* const stacks = mmap(nullptr, 2 * kStackBytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
@@ -124,7 +125,7 @@ Result<void> launch_agent(Launch& launch) {
   char* const first_stack_top = static_cast<char*>(stacks) + kStackBytes;
   launch.second_stack_top = first_stack_top + kStackBytes;
 
-  // No handler of the host program may run in the children, which share its memory.
+  // No signal handler of the host program may run in the children, which share its memory.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -141,8 +142,8 @@ Result<void> launch_agent(Launch& launch) {
   return refuse(error, fmt::format("cannot start {}: {}", launch.program, std::strerror(error)));
 }
 
-/// The same file with a number that the new process does not use otherwise: a program may have
-/// closed its standard descriptors.
+/// Duplicates a descriptor to a number that the new process does not use otherwise: a program may
+/// have closed its standard descriptors.
 UniqueFd above_standard(UniqueFd fd) {
   return UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, kReadyFd + 1));
 }
@@ -166,7 +167,7 @@ Result<void> wait_until_ready(int pipe, const std::string& program) {
   return refuse(failure.code, get_text(failure.text));
 }
 
-/// As options: what the first program wants counts before the node's file.
+/// As options, because the first program's settings have priority over the node's file.
 std::vector<std::string> arguments_for(const AgentOptions& options) {
   std::vector<std::string> arguments{"--node", options.node};
   const auto add = [&arguments](const char* name, std::string value) {

@@ -6,28 +6,27 @@
 #include "agent/client/options.h"
 #include "base/error.h"
 
-/// Starting verbatimd from inside any program.
+/// Starts verbatimd from inside any program.
 namespace verbatim::agent {
 
-/// What the new process writes into its ready pipe when it cannot serve. When it can, it closes the
-/// pipe and writes nothing.
+/// Written to the ready pipe by an agent that cannot serve. An agent that can closes the pipe and
+/// writes nothing.
 struct StartFailure {
   std::int32_t code = 0;
   std::array<char, 508> text{};
 };
 
-/// The descriptor of the ready pipe in the new process.
+/// The ready pipe's descriptor in the new process.
 inline constexpr int kReadyFd = 3;
 
-/// The path of verbatimd: as the options say, else beside the library or program that holds this
-/// code, else in PATH. ENOENT with the places that were looked at.
+/// Returns the path of verbatimd: from the options, else beside the library or program with this
+/// code, else in PATH. ENOENT with the places that were searched.
 Result<std::string> find_agent_program(const AgentOptions& options);
 
-/// Starts the agent and waits until it listens or says why it cannot. The caller holds the start
-/// lock.
+/// Starts the agent and waits until it listens or reports why it cannot. Requires the start lock.
 ///
-/// The agent is no child of this program: it is in a session of its own, inherits no descriptor,
-/// and this program never sees a SIGCHLD or an unknown child.
+/// The agent is no child of this program: it has a new session, inherits no descriptor, and this
+/// program gets neither a SIGCHLD nor an unknown child.
 Result<void> start_agent(const AgentOptions& options);
 
 }  // namespace verbatim::agent

@@ -7,13 +7,14 @@
 namespace verbatim::agent {
 namespace {
 
-std::uint32_t hash(std::string_view text) {  // FNV-1a: stable across machines and releases.
+std::uint32_t hash(
+    std::string_view text) {  // FNV-1a: the same on all machines and in all releases.
   std::uint32_t value = 2166136261u;
   for (const char c : text) value = (value ^ static_cast<std::uint8_t>(c)) * 16777619u;
   return value;
 }
 
-/// The first address of the interface, IPv4 before others.
+/// Returns the first address of the interface; IPv4 is preferred.
 Result<SocketAddress> address_of(const std::string& name,
                                  const std::vector<Interface>& interfaces) {
   const auto found = std::ranges::find(interfaces, name, &Interface::name);
@@ -42,7 +43,7 @@ const Interface* interface_with(const std::vector<Interface>& interfaces,
   return found == interfaces.end() ? nullptr : &*found;
 }
 
-/// A link-local address needs its interface: where the name of none was given, the one that has it.
+/// A link-local address needs its interface: if none was given, uses the one that has it.
 SocketAddress with_scope(const SocketAddress& address, const std::vector<Interface>& interfaces) {
   if (!address.is_link_local() || address.scope_id() != 0) return address;
   for (const Interface& interface : interfaces) {
@@ -81,8 +82,8 @@ const SocketAddress& primary_of(const Node& node) {
   return ipv4 == node.addresses.end() ? node.addresses.front() : *ipv4;
 }
 
-/// A MAC of a node that cannot have its interface's. Its second byte tells one that was made from
-/// an IPv4 address (0), from which arithmetic leads back, from one that was not.
+/// Returns a MAC for a node that cannot use its interface's. Its second byte is 0 if it was made
+/// from an IPv4 address, which can then be computed from it.
 MacAddress made_up_mac(const SocketAddress& primary) {
   if (primary.is_ipv4()) return synthetic_mac(primary);
   const std::uint32_t value = hash(primary.ip_text());
@@ -94,7 +95,7 @@ MacAddress made_up_mac(const SocketAddress& primary) {
           static_cast<std::uint8_t>(value)};
 }
 
-/// Its GID looks as if it were made from an IPv4 address, and would be taken for that.
+/// Its GID would look as if it were made from an IPv4 address.
 bool looks_made_up(const SocketAddress& address) {
   return !ipv4_of_synthetic_gid(gid_of(address)).empty();
 }
@@ -135,7 +136,7 @@ SocketAddress address_from_name(const std::string& node) {
   const auto part = [value](int shift, std::uint32_t count, std::uint32_t first) {
     return static_cast<std::uint8_t>((value >> shift) % count + first);
   };
-  // The second part is not 0: that is where people look for addresses of their own choice.
+  // The second part is not 0, because users often choose such addresses themselves.
   return SocketAddress::ipv4({127, part(0, 254, 1), part(8, 256, 0), part(16, 254, 1)}, kRocePort);
 }
 

@@ -6,15 +6,16 @@
 #include "agent/protocol/node.h"
 #include "config/node_config.h"
 
-/// Which addresses, GIDs, GUID and device a node has. A pure function of the interfaces and what
-/// was asked.
+/// Determines a node's addresses, GIDs, GUID and device. A pure function of the interfaces and the
+/// configuration.
 namespace verbatim::agent {
 
-/// A node without an address gets a stable one from its name: 127.x.y.z, never 127.0.0.1.
+/// Returns a constant address for a node without one, made from its name: 127.x.y.z, never
+/// 127.0.0.1.
 SocketAddress address_from_name(const std::string& node);
 
-/// Asked for the interface that a node's first address belongs to: whether this node may be known
-/// by the interface's own MAC and link-local address. Another node may have been first.
+/// Called for the interface of the node's first address: may the node use the interface's MAC and
+/// link-local address? False if another node already does.
 using MayBeInterface = std::function<bool(const Interface&)>;
 
 /// Without wanted addresses, a node with a wanted interface gets the first of that, IPv4 before

@@ -159,7 +159,7 @@ TEST(Identity, GidsOfTwoVersionsStandSideBySide) {
 }
 
 TEST(Identity, AGidThatStandsForAnotherAddressIsNoneOfVersion1) {
-  // The first: made from the IPv4 address.
+  // The first one, made from the IPv4 address.
   const auto made_up = node("a", "127.0.0.2", both());
   ASSERT_EQ(made_up.gids.size(), 2u);
   const auto framed = with_versions(made_up, {RoceVersion::v1});
@@ -221,7 +221,7 @@ TEST(NetworkState, AnInterfaceThatIsGoneStaysGone) {
       .is_present = false, .is_active = false, .addresses = 0, .interface_mtu_bytes = 1500};
   EXPECT_EQ(port_state(own, {kLoopback}), gone);
   auto interfaces = both();
-  interfaces[1].index = 7;  // The kernel's next of the same name.
+  interfaces[1].index = 7;  // A new interface of the same name.
   EXPECT_EQ(port_state(own, interfaces), gone);
 }
 

@@ -20,7 +20,7 @@ Result<InterfaceWatch> InterfaceWatch::open() {
 
 void InterfaceWatch::drain() const {
   constexpr int kMessagesMax = 64;
-  // An error (ENOBUFS) says that messages were dropped, and is taken with that.
+  // An error (ENOBUFS) reports dropped messages, and is read as they are.
   for (int i = 0; i < kMessagesMax; ++i) {
     if (recv(fd_.get(), nullptr, 0, MSG_TRUNC) < 0 && errno == EAGAIN) return;
   }

@@ -5,15 +5,16 @@
 
 namespace verbatim::agent {
 
-/// Hears from the kernel (rtnetlink) that an interface or address of this namespace has changed.
-/// Not what: `read_interfaces` tells how things are, also where the kernel had to drop messages.
+/// Notified by the kernel (rtnetlink) when an interface or address of this namespace has changed.
+/// What has changed is not decoded, since the kernel may drop messages: `read_interfaces` returns
+/// the current state.
 class InterfaceWatch {
  public:
   static Result<InterfaceWatch> open();
 
   /// Readable when something has changed.
   int fd() const { return fd_.get(); }
-  /// Takes what there is; more than it takes leaves the descriptor readable.
+  /// Reads a bounded number of messages; if more are left, the descriptor stays readable.
   void drain() const;
 
  private:

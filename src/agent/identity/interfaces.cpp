@@ -38,7 +38,7 @@ void add_address(Interface& interface, const sockaddr* address) {
     }
     return;
   }
-  // Other families than IPv4 and IPv6 are refused by `from`, and of no interest.
+  // `from` refuses other families than IPv4 and IPv6, which do not matter here.
   if (const auto ip = SocketAddress::from(address, sizeof(sockaddr_in6))) {
     interface.addresses.push_back(ip->with_port(kRocePort));
   }

@@ -16,10 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The device in the tree of devices, as /sys has it: classes lead here by links.
+/// The device in /sys's device tree; links in the class folders refer to it.
 constexpr const char* kDevice = "sys/devices/virtual/verbatim";
 
-/// Sets the stream's error where it cannot be written; the caller looks at all at once.
+/// Returns false if the file cannot be written; the caller checks all results together.
 bool write_file(const fs::path& path, const std::string& content) {
   fs::create_directories(path.parent_path());
   std::ofstream file(path);
@@ -32,7 +32,7 @@ void link(const fs::path& path, const fs::path& target) {
   fs::create_symlink(target, path);
 }
 
-/// A bit for each processor: groups of 32, the highest first.
+/// Returns a mask with one bit per CPU: groups of 32, highest first.
 std::string processor_mask() {
   const auto processors = static_cast<unsigned>(std::max(1L, sysconf(_SC_NPROCESSORS_CONF)));
   std::string mask;
@@ -48,7 +48,7 @@ bool write_device(const fs::path& root, const Node& node, const PortTotals& tota
   const fs::path adapter = device / "infiniband" / node.device.view();
   const fs::path uverbs = device / "infiniband_verbs" / kCharacterDeviceName;
   const auto processors = sysconf(_SC_NPROCESSORS_CONF);
-  bool written = write_file(device / "numa_node", "-1");  // As where the kernel knows none.
+  bool written = write_file(device / "numa_node", "-1");  // As where the kernel knows no node.
   written &= write_file(device / "local_cpus", processor_mask());
   written &= write_file(device / "local_cpulist",
                         processors > 1 ? fmt::format("0-{}", processors - 1) : "0");
@@ -74,8 +74,9 @@ bool write_classes(const fs::path& root, std::string_view name) {
   link(root / "sys/class/infiniband" / name, up / "infiniband" / name);
   link(root / "sys/class/infiniband_verbs" / kCharacterDeviceName,
        up / "infiniband_verbs" / kCharacterDeviceName);
-  // Programs look whether it is a character device that they may read and write, no more: their
-  // verbs come from our library. There is no rdma_cm: one that answers nothing makes them hang.
+  // Programs only check that it is a character device which they may read and write; their verbs
+  // come from our library. There is no rdma_cm file, because programs hang on one that does not
+  // answer.
   link(root / "dev/infiniband" / kCharacterDeviceName, "/dev/null");
   return write_file(root / "sys/class/infiniband_verbs/abi_version", "6");
 }

@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 /// A node's view of /sys and /dev: a folder with the files, folders and links that a kernel driver
-/// would show there. Path calls of programs are led into it by src/dropin/view.
+/// would show there. src/dropin/view redirects path calls of programs into it.
 namespace verbatim::agent {
 
 /// Writes the view anew and puts it in place of an older one in one step.

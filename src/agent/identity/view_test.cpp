@@ -65,7 +65,8 @@ TEST_F(ViewTest, CountersAreThePortsInLinuxsUnits) {
   EXPECT_EQ(line(folder + "port_rcv_packets"), "1");
   EXPECT_EQ(line(folder + "port_rcv_errors"), "3");
   for (const auto& entry : std::filesystem::directory_iterator(root_ + folder)) {
-    EXPECT_TRUE(entry.is_regular_file()) << entry.path();  // prometheus-node-exporter skips others.
+    EXPECT_TRUE(entry.is_regular_file())
+        << entry.path();  // prometheus-node-exporter ignores other kinds.
   }
 }
 

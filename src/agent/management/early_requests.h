@@ -20,7 +20,7 @@ namespace verbatim::agent {
 using mad::Mad;
 
 struct EarlyRequest {
-  TimeNs due = 0;  // Then it is refused.
+  TimeNs due = 0;  // It is refused then.
   std::uint32_t address = 0;
   Path peer;
   Qpn source_qpn = wire::kManagementQpn;
@@ -37,26 +37,26 @@ struct EarlyRequest {
   }
 };
 
-/// Requests for a port at which nobody listens yet. Between two hosts, a request takes longer than
-/// here, and a program that listens again after its first connection (perftest does) has done so
-/// when the second request comes. A busy machine is late; so a request waits before it is refused,
-/// and longer where a living program has just stopped to listen: it may be about to begin again.
+/// Requests for a port without a listener. Between two hosts a request takes longer than here, and
+/// a program that listens again after its first connection (as perftest) does so before the second
+/// request arrives. A busy machine is late, so a request waits before it is refused; longer if a
+/// living program has just stopped listening, since it may be about to listen again.
 class EarlyRequests {
  public:
   static constexpr TimeNs kTimeout = 100 * kMillisecond;
   static constexpr TimeNs kTimeoutAfterListener = 2000 * kMillisecond;
-  /// For so long a listener that has gone is remembered.
+  /// How long a listener that has gone is remembered.
   static constexpr TimeNs kMemory = 10'000 * kMillisecond;
   static constexpr std::size_t kMax = 1024;
-  /// Of one address (or IPv6 network), so that nobody takes the places of the others.
+  /// For one address (or IPv6 network), so that it cannot take all places.
   static constexpr std::size_t kMaxOfSource = 64;
   using Port = std::pair<PortSpace, std::uint16_t>;
 
   void on_listener_gone(Port port, TimeNs now);
-  /// Returns false if too many wait. `port`: none for a service that is none of rdma_cm's.
+  /// Returns false if too many wait. `port`: none for a service that does not belong to rdma_cm.
   bool add(std::optional<Port> port, const EarlyRequest& request, TimeNs now);
-  /// `serve(request)` says whether somebody listens now; of the others, those that are due go to
-  /// `refuse(request)`.
+  /// Calls `serve(request)`, which returns true if a listener has accepted it; of the others, those
+  /// that are due are passed to `refuse(request)`.
   template <typename Serve, typename Refuse>
   void step(TimeNs now, Serve serve, Refuse refuse) {
     std::erase_if(waiting_, [&](const EarlyRequest& request) {

@@ -8,7 +8,7 @@ namespace {
 constexpr EarlyRequests::Port kPort{PortSpace::tcp, 7000};
 constexpr TimeNs kNow = 5'000 * kMillisecond;
 
-/// Steps at `now`; how many were served and how many refused.
+/// Runs a step at `now`; returns how many were served and how many refused.
 std::pair<int, int> step(EarlyRequests& requests, TimeNs now, bool somebody_listens = false) {
   std::pair<int, int> count;
   requests.step(

@@ -13,7 +13,7 @@ using arena::ConnectionRecord;
 wire::CmMad message_for(const ConnectionRecord& record) {
   const auto local = static_cast<wire::CommunicationId>(record.local_id);
   const auto remote = static_cast<wire::CommunicationId>(record.remote_id);
-  // Transactions of the agent's own: replies are matched by communication id.
+  // The agent chooses transaction ids: replies are matched by communication id.
   const std::uint64_t transaction = std::uint64_t{record.local_id} << 32 | record.remote_id;
   if (record.state == ConnectionRecord::kEstablished) {
     return {

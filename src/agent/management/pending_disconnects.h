@@ -10,8 +10,8 @@
 
 namespace verbatim::agent {
 
-/// What the agent still has to say to the peers of programs that have died: DREQ for a connection,
-/// REJ for one that was being set up. A DREQ is repeated until its DREP comes.
+/// Disconnect requests that the agent sends for killed programs: a DREQ for an established
+/// connection, repeated until its DREP comes; one REJ for a connection that was being set up.
 class PendingDisconnects {
  public:
   struct Message {
@@ -22,9 +22,10 @@ class PendingDisconnects {
     unsigned times_left = 0;
   };
 
-  /// The connections that a dead program's arena shows; -1: it had none.
+  /// Reads the connection table in a dead program's arena and queues a message for each connection.
+  /// -1: the program had no arena.
   void add(int arena_fd, TimeNs now);
-  /// Takes what is due: `say(farewell)`.
+  /// Calls `say` for each message that is due, and schedules its repetition.
   template <typename Send>
   void send_due(TimeNs now, Send send) {
     for (Message& message : waiting_) {

@@ -20,7 +20,7 @@ Path path_to(std::uint8_t host, std::uint16_t port = kRocePort) {
   return roce_path(SocketAddress::ipv4({10, 0, 0, host}, port));
 }
 
-/// The arena of a program that was connected with host 2.
+/// The arena of a program that was connected to host 2.
 UniqueFd arena_with_connection() {
   UniqueFd fd(memfd_create("arena-for-test", MFD_CLOEXEC));
   arena::ArenaHeader header;

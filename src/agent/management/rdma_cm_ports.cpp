@@ -10,13 +10,13 @@
 namespace verbatim::agent {
 namespace {
 
-/// IANA's dynamic ports, which Linux gives out as well (ip_local_port_range).
+/// IANA's dynamic ports, which Linux assigns, too (ip_local_port_range).
 constexpr std::uint16_t kFirstFreePort = 32'768;
 constexpr std::uint16_t kLastFreePort = 60'999;
 constexpr std::uint16_t kFirstUnprivilegedPort = 1024;
 constexpr std::array kPortSpaces{PortSpace::ipoib, PortSpace::ib, PortSpace::tcp, PortSpace::udp};
 
-/// A wildcard that takes connections to addresses of the other family, too.
+/// Returns true for a wildcard that also accepts connections to addresses of the other family.
 bool spans_families(const PortBinding& binding) {
   return binding.address.is_ipv6() && !binding.own_family_only;
 }
@@ -67,7 +67,7 @@ Result<void> PortTable::check(const Entry& wanted, bool may_reuse) const {
 Result<std::uint16_t> PortTable::free_port(PortSpace space) {
   constexpr std::uint16_t kCount = kLastFreePort - kFirstFreePort + 1;
   if (last_port_ == 0) {
-    // Ports begin somewhere, so that those of an earlier life of the node do not return at once.
+    // Starts at a random port, so that ports of an earlier node are not reused at once.
     std::uint16_t random = 0;
     [[maybe_unused]] const auto got = getrandom(&random, sizeof random, 0);
     last_port_ = static_cast<std::uint16_t>(kFirstFreePort + random % kCount);

@@ -9,7 +9,7 @@
 #include "agent/protocol/node.h"
 #include "base/error.h"
 
-/// Which program of a node has which port of rdma_cm's port spaces. Without I/O.
+/// Assigns ports of rdma_cm's port spaces to the programs of a node. Without I/O.
 namespace verbatim::agent {
 
 /// The rules are those of Linux's rdma_cm (man rdma_bind_addr, rdma_set_option):
@@ -19,27 +19,27 @@ namespace verbatim::agent {
 ///    its address to itself.
 class PortTable {
  public:
-  /// Programs are told apart by whatever number the caller chooses.
+  /// The caller chooses a number for each program.
   using ProgramId = int;
   struct Listener {
     ProgramId program = 0;
     std::uint64_t handle = 0;
   };
 
-  /// Returns the port. EADDRINUSE, EADDRNOTAVAIL (as the kernel has it: a wildcard meets another
-  /// binding; no port is free), EACCES for a port below 1024 where `privileged` is false, EEXIST
+  /// Returns the port. EADDRINUSE, EADDRNOTAVAIL (as in the kernel: a wildcard conflicts with
+  /// another binding; no port is free), EACCES for a port below 1024 without `privileged`, EEXIST
   /// for a handle that is in use.
   Result<std::uint16_t> bind(ProgramId program, const PortBinding& binding, bool privileged);
-  /// EINVAL for an unknown handle, EADDRINUSE where others share the address.
+  /// EINVAL for an unknown handle, EADDRINUSE if others share the address.
   Result<void> listen(ProgramId program, std::uint64_t handle);
-  /// What it was; nothing for an unknown handle.
+  /// Returns the binding; nothing for an unknown handle.
   std::optional<PortBinding> release(ProgramId program, std::uint64_t handle);
-  /// The program has gone.
+  /// The program has ended.
   void release_all(ProgramId program);
-  /// What an earlier agent has granted: no rule is asked.
+  /// Adds a binding that an earlier agent has granted, without checks.
   void restore(ProgramId program, const PortBinding& binding);
 
-  /// Who listens for this address: a binding to exactly it before a wildcard.
+  /// Returns the listener for this address: an exact binding before a wildcard.
   std::optional<Listener> find(PortSpace space, std::uint16_t port,
                                const SocketAddress& destination) const;
   std::vector<PortBinding> of(ProgramId program) const;
@@ -61,7 +61,7 @@ class PortTable {
   std::uint16_t last_port_ = 0;
 };
 
-/// The port space and the port of a service; nothing for services that are none of rdma_cm's.
+/// Returns port space and port of a service; nothing for services that do not belong to rdma_cm.
 std::optional<std::pair<PortSpace, std::uint16_t>> port_of_service(wire::ServiceId service);
 
 bool is_wildcard(const SocketAddress& address);

@@ -39,7 +39,7 @@ class PortTableTest : public testing::Test {
     const auto listening = table_.listen(program, last_.handle);
     return listening ? 0 : listening.error().code;
   }
-  /// The program that listens, or 0.
+  /// Returns the program that listens, or 0.
   int finds(const char* address, std::uint16_t port = 7471, PortSpace space = PortSpace::tcp) {
     const auto found = table_.find(space, port, SocketAddress::parse(address).value());
     return found ? found->program : 0;

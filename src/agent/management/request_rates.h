@@ -9,13 +9,13 @@
 
 namespace verbatim::agent {
 
-/// Counts each source's requests in the current tenth of a second, so that a source that sends few
-/// is served before one that sends many.
+/// Counts each source's requests in the current tenth of a second, so that sources with few
+/// requests have priority over those with many.
 class RequestRates {
  public:
   static constexpr TimeNs kWindow = 100 * kMillisecond;
   static constexpr std::size_t kFew = 32;
-  /// More are not counted: they have sent few.
+  /// Further sources are not counted and treated as sending few.
   static constexpr std::size_t kSourcesMax = 4096;
 
   /// Counts a request. Returns true if its source has sent at most `kFew` in this window.

@@ -9,11 +9,11 @@
 
 #include "arena/arena_header.h"
 
-/// How the agent looks into a program's arena: by read calls, since the program may write its file,
-/// or cut it off, at any moment; and reading a hole allocates nothing.
+/// The agent's access to a program's arena: by read calls, because the program may write or
+/// truncate its file at any moment, and because reading a hole allocates nothing.
 namespace verbatim::agent {
 
-/// Copies the objects that lie at an offset of the file. Returns false if it has not all of them.
+/// Copies objects from an offset of the file. Returns false if the file does not have all of them.
 template <typename T>
 bool read_objects(int fd, std::uint64_t offset, std::span<T> objects) {
   const auto bytes = std::as_writable_bytes(objects);

@@ -9,19 +9,19 @@
 
 namespace verbatim::agent {
 
-/// What one node of a namespace has to itself: its addresses, and the identity of an interface. A
-/// locked file each, with the node's name in it, held as long as the agent runs.
+/// What only one node of a namespace may have: addresses, and the identity of an interface. A
+/// locked file for each, with the node's name in it, held as long as the agent runs.
 class Claims {
  public:
   Claims(const RuntimeFolder& folder, std::string node) : folder_(folder), node_(std::move(node)) {}
 
-  /// EADDRINUSE where it is another node's: "127.0.0.2 is already the address of node 'b'".
+  /// EADDRINUSE if another node has it: "127.0.0.2 is already the address of node 'b'".
   Result<void> take_address(const SocketAddress& address);
-  /// False where another node has it.
+  /// Returns false if another node has it.
   bool take_interface(const std::string& name);
-  /// The right to the addresses that the interface gets from now on: one node's, which keeps it.
+  /// Claims the addresses that the interface gets from now on; one node keeps this claim.
   bool take_new_addresses(const std::string& interface);
-  /// Gives back what was taken last.
+  /// Releases the last claim.
   void release_last();
   /// Removes the files.
   void release();
@@ -35,7 +35,7 @@ class Claims {
   bool has_new_addresses_ = false;
 };
 
-/// The node of this user that has the address. ENOENT: none, or it does not run.
+/// Returns this user's node with the address. ENOENT if there is none, or it does not run.
 Result<std::string> node_with_address(const RuntimeFolder& folder, const SocketAddress& address);
 
 }  // namespace verbatim::agent

@@ -6,19 +6,19 @@
 
 #include "agent/protocol/node.h"
 
-/// What a kernel driver would show of a node's device in /sys/class/infiniband/DEVICE.
+/// The files of a kernel driver in /sys/class/infiniband/DEVICE, for a node's device.
 namespace verbatim::agent {
 
 struct DeviceFile {
-  std::string path;     // Below the device's folder: "ports/1/gids/0".
-  std::string content;  // Without the line's end.
+  std::string path;     // Relative to the device's folder: "ports/1/gids/0".
+  std::string content;  // Without the line end.
 };
 
-/// The character device of the device, and its folder in /sys/class/infiniband_verbs.
+/// The device's character device, and its folder in /sys/class/infiniband_verbs.
 inline constexpr std::string_view kCharacterDeviceName = "uverbs0";
 
-/// Entries of the GID table, most of them empty. Fixed, as Linux's are, since programs may ask once
-/// and addresses come and go.
+/// Entries of the GID table, most of them empty. The number is constant, as in Linux, because
+/// programs may read it once, while addresses come and go.
 inline constexpr std::uint32_t kGidTableLength = 64;
 
 /// All that stay as they are. The counters: port_totals.h.

@@ -13,8 +13,8 @@
 /// What agents and programs both know of a node (arena/node.h), its slots and its ports.
 namespace verbatim::agent {
 
-/// Queue pair numbers are SLOT (10 bits) and a number within the program (14 bits): the slot steers
-/// packets to the program. Slot 0 is the agent's own (QP0, QP1).
+/// Queue pair numbers consist of a SLOT (10 bits) and a number within the program (14 bits):
+/// packets are steered to the program by slot. Slot 0 belongs to the agent (QP0, QP1).
 inline constexpr unsigned kLocalQpnBits = 14;
 inline constexpr std::uint32_t kSlotsMax = 1u << (24 - kLocalQpnBits);
 
@@ -36,22 +36,22 @@ using wire::kMadBytes;
 
 using wire::PortSpace;
 
-/// An address with a port that an rdma_cm_id has to itself.
+/// An address and port that an rdma_cm_id has bound.
 struct PortBinding {
-  std::uint64_t handle = 0;  // The program's own name for it.
+  std::uint64_t handle = 0;  // Chosen by the program.
   PortSpace port_space{};
-  SocketAddress address;         // Of the node, or a wildcard; port 0: any that is free.
+  SocketAddress address;         // Of the node, or a wildcard; port 0: any free one.
   bool reuses_address = false;   // RDMA_OPTION_ID_REUSEADDR.
-  bool own_family_only = false;  // RDMA_OPTION_ID_AFONLY: [::] is not 0.0.0.0, too.
+  bool own_family_only = false;  // RDMA_OPTION_ID_AFONLY: [::] does not include 0.0.0.0.
   bool listens = false;
 };
 
-/// The descriptors by which others reach into a program: its agent reads counters from the arena;
-/// peers that use the direct path map the arena and the memory file, and ring the doorbell.
+/// The descriptors by which others access a program: its agent reads counters in the arena; peers
+/// on the direct path map the arena and the memory file, and write the doorbell.
 struct SharedFiles {
   int arena = -1;     // A memfd; -1: none.
-  int memory = -1;    // A memfd; -1: peers use the wire, as where there is no doorbell.
-  int doorbell = -1;  // An eventfd.
+  int memory = -1;    // A memfd; -1: peers use the wire, as without a doorbell.
+  int doorbell = -1;  // An eventfd that wakes the program's background thread.
 };
 
 }  // namespace verbatim::agent

@@ -16,8 +16,8 @@
 #include "base/inplace_text.h"
 #include "base/os/unique_fd.h"
 
-/// What programs and the agent say to each other over NODE.sock (SOCK_SEQPACKET): one structure a
-/// message, in the machine's own byte order, with descriptors beside it.
+/// Messages between programs and the agent over NODE.sock (SOCK_SEQPACKET): one structure per
+/// message, in the machine's byte order, with descriptors.
 ///
 ///     program                                 agent
 ///     Hello (shared files)               ->
@@ -46,7 +46,7 @@
 ///     FaultRequest                       ->
 ///                                        <-   NodeFaults or Refusal
 ///
-/// and over that socket pair, whose answers no other message can delay:
+/// And over a separate socket pair, on which no other message delays an answer:
 ///
 ///     BindingRequest                     ->
 ///                                        <-   BindingAnswer or Refusal
@@ -111,11 +111,11 @@ struct Hello {
   static constexpr MessageType kType = MessageType::hello;
   Header header{.type = kType};
   std::array<char, 64> program_name{};
-  std::uint32_t address_count = 0;  // 0: whatever the node has.
+  std::uint32_t address_count = 0;  // 0: those of the running node.
   std::array<AddressRecord, kAddressesMax> addresses{};
-  std::uint32_t version_count = 0;  // 0: whatever the node has.
+  std::uint32_t version_count = 0;  // 0: those of the running node.
   std::array<RoceVersion, config::kRoceVersionsMax> versions{};
-  std::uint8_t names_protocol = 0;  // Else: whatever the node has.
+  std::uint8_t names_protocol = 0;  // If 0: that of the running node.
   WireProtocol protocol = WireProtocol::roce;
   DeviceNameText device{};  // A name or a rule; empty: whatever the node has.
   ProfileText profile{};    // Empty: whatever the node has.
@@ -203,7 +203,7 @@ struct OpenBindings {
 
 enum class BindingOperation : std::uint16_t { bind = 1, listen, release, restore };
 
-/// `bind` and `restore` need all of it, the others the handle alone.
+/// `bind` and `restore` need all fields, the others only the handle.
 struct BindingRequest {
   static constexpr MessageType kType = MessageType::binding_request;
   Header header{.type = kType};
@@ -213,7 +213,7 @@ struct BindingRequest {
   AddressRecord address;
   std::uint16_t reuses_address = 0;
   std::uint16_t own_family_only = 0;
-  std::uint16_t listens = 0;  // `restore`: what an earlier agent has granted.
+  std::uint16_t listens = 0;  // `restore`: an earlier agent's grant.
 };
 
 struct BindingAnswer {
@@ -290,7 +290,8 @@ struct Incoming {
   std::vector<UniqueFd> descriptors;
 
   MessageType type() const;
-  /// The message as a `T`, or why it is none (EPROTO: type or length; EPROTONOSUPPORT: version).
+  /// Returns the message as a `T`, or why it is none (EPROTO: type or length; EPROTONOSUPPORT:
+  /// version).
   template <typename T>
   Result<T> as() const {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -306,11 +307,11 @@ struct Incoming {
   Result<void> check(MessageType type, std::size_t size) const;
 };
 
-/// The code of `receive` when the other side is gone.
+/// The code of `receive` after the other side has closed.
 inline constexpr int kClosed = ECONNRESET;
 
-/// One message, or an errno value: kClosed at the end, EAGAIN (with MSG_DONTWAIT, or after the
-/// socket's timeout) when none is there.
+/// Returns one message, or an errno value: kClosed at the end, EAGAIN if there is none (with
+/// MSG_DONTWAIT, or after the socket's timeout).
 Result<Incoming> receive(int fd, int flags = 0);
 Result<void> send_bytes(int fd, std::span<const std::byte> bytes, std::span<const int> descriptors,
                         int flags);
@@ -320,9 +321,9 @@ Result<void> send(int fd, const T& message, std::span<const int> descriptors = {
   return send_bytes(fd, std::as_bytes(std::span(&message, 1)), descriptors, flags);
 }
 
-/// Fixed-length text: cut where it is too long, always ended by a zero.
+/// Copies text to a fixed-length field; cuts it if it is too long, and always adds a zero.
 void put_text(std::span<char> field, std::string_view text);
-/// The text up to the first zero; what is not printable ASCII becomes '?'.
+/// Returns the text up to the first zero; '?' replaces all but printable ASCII.
 std::string get_text(std::span<const char> field);
 
 AddressRecord to_record(const SocketAddress& address);

@@ -16,18 +16,19 @@ namespace verbatim::agent {
 namespace {
 
 constexpr int kBacklog = 128;
-/// Longest waits for an agent that listens but does not accept or answer: it is stopped or hangs.
+/// The longest waits for an agent that listens but does not accept or answer, because it is stopped
+/// or hangs.
 constexpr timeval kConnectTimeout{5, 0};
 constexpr timeval kAnswerTimeout{8, 0};
-/// How often a folder that others remove or change meanwhile is looked for.
+/// Attempts to find a folder that others remove or change meanwhile.
 constexpr int kAttemptsMax = 100;
 
 bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/// The user's own runtime directory, where there is one that is really theirs. (A program started
-/// by sudo may have inherited somebody else's.)
+/// Returns the user's runtime directory, if there is one that belongs to the user. (A program
+/// started by sudo may have inherited another user's.)
 std::optional<std::string> folder_in_runtime_directory() {
   const char* runtime = secure_getenv("XDG_RUNTIME_DIR");
   struct stat info{};
@@ -38,10 +39,9 @@ std::optional<std::string> folder_in_runtime_directory() {
   return fmt::format("{}/verbatim", runtime);
 }
 
-/// ENOENT where nothing is there, EPERM unless it is a folder that only this user may use.
-/// lstat needs no descriptor, and does not follow a symbolic link. Of a folder that passes, only
-/// its owner can change the owner, and in a directory with the sticky bit nobody else can put
-/// another in its place.
+/// ENOENT if nothing is there, EPERM unless it is a folder that only this user may use. lstat needs
+/// no descriptor, and does not follow a symbolic link. For a folder that passes, only its owner can
+/// change the owner, and in a directory with the sticky bit no other user can replace it.
 Result<void> check_private_folder(const std::string& path) {
   struct stat info{};
   if (lstat(path.c_str(), &info) != 0) return refuse_errno(path);
@@ -58,14 +58,14 @@ Result<void> make_private_folder(const std::string& path) {
   return check_private_folder(path);
 }
 
-/// In a directory where everybody may write, another user may have taken a name first: then the
-/// next one serves.
+/// In a directory that everyone may write to, another user may have taken a name first; then the
+/// next name is used.
 std::string candidate(const std::string& temporary, int number) {
   const std::string first = fmt::format("{}/verbatim-{}", temporary, geteuid());
   return number == 0 ? first : fmt::format("{}.{}", first, number);
 }
 
-/// The first candidate that is there and good, other than `except`.
+/// Returns the first existing candidate that is valid, other than `except`.
 std::optional<std::string> find_candidate(const std::string& temporary,
                                           const std::string& except = {}) {
   for (int number = 0; number < RuntimeFolder::kCandidates; ++number) {
@@ -80,7 +80,7 @@ struct Candidate {
   bool is_new = false;
 };
 
-/// Makes the first candidate whose name is free, unless a good one comes before. EEXIST where all
+/// Creates the first candidate whose name is free, unless a valid one comes before. EEXIST if all
 /// names are taken.
 Result<Candidate> make_candidate(const std::string& temporary) {
   for (int number = 0; number < RuntimeFolder::kCandidates; ++number) {
@@ -101,12 +101,12 @@ std::unexpected<Error> refuse_all_taken(const std::string& temporary) {
                          candidate(temporary, RuntimeFolder::kCandidates - 1), geteuid()));
 }
 
-/// All processes of a user find the same folder. One that exists goes before one that could be
-/// made, so that a name that becomes free moves nobody. Two processes may make two folders only if
-/// the first name becomes free between their two calls of mkdir; at least the later one then sees
-/// both, and who sees both takes its own back and begins anew. If another process uses the folder
-/// already, it cannot be taken back: then there are two agents, of which the second is refused the
-/// node's addresses, in words.
+/// All processes of a user find the same folder. An existing folder has priority over one that
+/// could be created, so that a name that becomes free changes nothing. Two processes can create two
+/// folders only if the first name becomes free between their calls of mkdir; at least the later one
+/// then sees both, and a process that sees both removes its own and starts again. If another
+/// process already uses that folder, it cannot be removed: then there are two agents, and the
+/// second is refused the node's addresses, with a text.
 Result<std::string> folder_in_temporary_directory(const std::string& temporary) {
   for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
     if (auto found = find_candidate(temporary)) return *found;
@@ -128,8 +128,8 @@ Result<std::string> base_folder(const std::string& temporary) {
   return *own;
 }
 
-/// A number of the network namespace that all its processes see alike, with or without /proc.
-/// Kernels before 5.14 know none but its inode.
+/// Returns a number of the network namespace that all its processes agree on, with or without
+/// /proc. Kernels before 5.14 have only its inode.
 Result<std::uint64_t> network_namespace() {
   const UniqueFd any(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!any) return refuse_errno("socket");
@@ -141,8 +141,8 @@ Result<std::uint64_t> network_namespace() {
   return info.st_ino;
 }
 
-/// A Unix socket address for a path of any length: one that is too long for it goes by way of its
-/// folder's descriptor, which lives as long as this object.
+/// A Unix socket address for a path of any length: a long path goes through its folder's
+/// descriptor, which is open as long as this object exists.
 class UnixAddress {
  public:
   explicit UnixAddress(const std::string& path) {
@@ -190,7 +190,7 @@ Result<RuntimeFolder> RuntimeFolder::open(const std::string& temporary) {
       made = std::unexpected(base.error());
     }
     if (made) return folder;
-    // An agent that leaves may remove the empty folders between our steps.
+    // An exiting agent may remove the empty folders between our steps.
     if (made.error().code != ENOENT || attempt == kAttemptsMax) {
       return std::unexpected(made.error());
     }
@@ -232,7 +232,7 @@ Result<LockFile> LockFile::take(const std::string& path, TimeNs timeout_ns) {
     } else if (monotonic_now() >= deadline) {
       return refuse(EWOULDBLOCK, path + " is locked by another process");
     } else {
-      usleep(1000);  // A wait in the kernel could not be bounded without a signal.
+      usleep(1000);  // The kernel cannot bound such a wait without a signal.
     }
   }
 }

@@ -8,7 +8,7 @@
 #include "base/os/unique_fd.h"
 #include "base/time.h"
 
-/// Where the agents of a user and network namespace leave their sockets and lock files.
+/// The folder with the sockets and lock files of the agents of one user and network namespace.
 namespace verbatim::agent {
 
 inline constexpr std::size_t kNodeNameMax = 63;
@@ -18,25 +18,25 @@ bool is_node_character(char c);
 /// digit.
 Result<void> check_node_name(const std::string& node);
 
-/// $XDG_RUNTIME_DIR/verbatim / net-COOKIE, both of mode 0700 and ours. Without a runtime directory
-/// of the user's the first is /tmp/verbatim-UID, or verbatim-UID.1, .2... where another user was
-/// first.
+/// $XDG_RUNTIME_DIR/verbatim / net-COOKIE, both with mode 0700 and owned by the user. Without a
+/// runtime directory of the user the first is /tmp/verbatim-UID, or verbatim-UID.1, .2... if
+/// another user was first.
 class RuntimeFolder {
  public:
-  /// How many names in the temporary directory are tried.
+  /// Number of names to try in the temporary directory.
   static constexpr int kCandidates = 16;
 
-  /// Makes the folder where it is missing. EPERM where something that is not ours, or not ours
-  /// alone, is in its place: in the temporary directory, in the place of every candidate.
+  /// Creates the folder if it does not exist. EPERM if something else, or a folder that others may
+  /// use, is in its place; in the temporary directory: in the place of every candidate.
   static Result<RuntimeFolder> open(const std::string& temporary = "/tmp");
 
   const std::string& path() const { return path_; }
   std::string socket(const std::string& node) const { return file(node, "sock"); }
   /// Held by the agent as long as it runs.
   std::string agent_lock(const std::string& node) const { return file(node, "lock"); }
-  /// Held by who starts the agent, until it is ready.
+  /// Held by the process that starts the agent, until it is ready.
   std::string start_lock(const std::string& node) const { return file(node, "start"); }
-  /// Byte N is locked by the program in slot N.
+  /// The program in slot N holds a lock on byte N.
   std::string programs(const std::string& node) const { return file(node, "programs"); }
   /// A folder: the node's view of /sys and /dev.
   std::string view(const std::string& node) const { return file(node, "view"); }
@@ -44,12 +44,12 @@ class RuntimeFolder {
   /// Held by the agent whose node has the address or interface.
   std::string claim(const std::string& what) const { return path_ + "/claim-" + what; }
 
-  /// Of programs, by name (base/os/name_locks.h).
+  /// For programs, by name (base/os/name_locks.h).
   NameLocks locks() const { return NameLocks(path_ + "/locks"); }
 
-  /// Names of nodes that have a socket here, sorted. Their agents may be dead.
+  /// Returns the names of nodes with a socket here, sorted. Their agents may be dead.
   std::vector<std::string> nodes() const;
-  /// Removes the folders if nothing is left in them.
+  /// Removes the folders if they are empty.
   void remove_if_empty() const;
 
  private:
@@ -60,12 +60,11 @@ class RuntimeFolder {
   std::string path_;
 };
 
-/// A file that is locked exclusively (flock) while this object lives. The owner may remove it:
-/// whoever waits for it then notices that it locked a file that is no longer there, and begins
-/// anew.
+/// A file that is locked exclusively (flock) while this object exists. The owner may remove it: a
+/// process that waited for it then notices that it has locked a removed file, and starts again.
 class LockFile {
  public:
-  /// EWOULDBLOCK where it is still held after `timeout_ns`.
+  /// EWOULDBLOCK if another process still holds it after `timeout_ns`.
   static Result<LockFile> take(const std::string& path, TimeNs timeout_ns);
   LockFile() = default;
   LockFile(LockFile&&) = default;
@@ -80,10 +79,10 @@ class LockFile {
   UniqueFd fd_;
 };
 
-/// A SOCK_SEQPACKET socket connected to the path, whose waits are bounded. ENOENT and ECONNREFUSED:
-/// nobody listens.
+/// Returns a SOCK_SEQPACKET socket that is connected to the path and whose waits are bounded.
+/// ENOENT or ECONNREFUSED if there is no listener.
 Result<UniqueFd> connect_to(const std::string& path);
-/// A SOCK_SEQPACKET socket that listens there; an older file in its place is removed.
+/// Returns a SOCK_SEQPACKET socket that listens at the path; removes an older file there.
 Result<UniqueFd> listen_at(const std::string& path);
 
 }  // namespace verbatim::agent

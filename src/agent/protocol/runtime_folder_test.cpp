@@ -65,7 +65,7 @@ TEST_F(RuntimeFolderTest, AMissingRuntimeDirectoryFallsBackToTheTemporaryOne) {
   folder->remove_if_empty();
 }
 
-/// A directory where everybody may write, with the sticky bit, as /tmp; the user has no other.
+/// A directory that everyone may write to, with the sticky bit, like /tmp; the user has no other.
 class TemporaryFolderTest : public RuntimeFolderTest {
  protected:
   void SetUp() override {
@@ -77,7 +77,7 @@ class TemporaryFolderTest : public RuntimeFolderTest {
     const std::string first = base_ + "/verbatim-" + std::to_string(geteuid());
     return number == 0 ? first : first + "." + std::to_string(number);
   }
-  /// The candidate in use; empty where none is.
+  /// Returns the candidate in use; empty if there is none.
   std::string opened() const {
     const auto folder = RuntimeFolder::open(base_);
     return folder ? std::filesystem::path(folder->path()).parent_path().string() : std::string();
@@ -119,7 +119,7 @@ TEST_F(TemporaryFolderTest, ANameThatBecomesFreeMovesNobody) {
   EXPECT_EQ(opened(), candidate(1));
   ASSERT_EQ(unlink(candidate(0).c_str()), 0);
   EXPECT_EQ(opened(), candidate(1));
-  // Nor one that is taken meanwhile.
+  // Nor one that another user takes meanwhile.
   ASSERT_EQ(symlink("/tmp", candidate(0).c_str()), 0);
   EXPECT_EQ(opened(), candidate(1));
 }
@@ -157,7 +157,8 @@ TEST_F(RuntimeFolderTest, ALockIsExclusiveAndItsFileMayBeRemoved) {
   auto first = LockFile::take(path, 0);
   ASSERT_TRUE(first);
   EXPECT_EQ(LockFile::take(path, 0).error().code, EWOULDBLOCK);
-  // Who waits for a file that is then removed gets a new one, and the next sees that it is taken.
+  // A process that waits for a file that is then removed gets a new one, and the next sees that it
+  // is taken.
   std::jthread waiting([&] {
     auto second = LockFile::take(path, 10 * kSecond);
     EXPECT_TRUE(second);

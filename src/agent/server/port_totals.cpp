@@ -7,7 +7,7 @@
 namespace verbatim::agent {
 namespace {
 
-/// `port_xmit_data` and `port_rcv_data` count in words of 4 bytes (IBA 16.1.3.5).
+/// `port_xmit_data` and `port_rcv_data` count words of 4 bytes (IBA 16.1.3.5).
 constexpr std::uint64_t kBytesPerUnit = 4;
 
 }  // namespace

@@ -23,7 +23,7 @@ struct PortTotals {
   friend bool operator==(const PortTotals&, const PortTotals&) = default;
 };
 
-/// Of one program. Zeros if the arena is not one of this release's.
+/// Returns the totals of one program. Zeros if the arena is of another release.
 PortTotals port_totals(int arena_fd);
 
 /// What fault injection has done to packets, in the order of `observe::kFaultCounters`.

@@ -16,9 +16,9 @@
 namespace verbatim::agent {
 namespace {
 
-/// An agent that is leaving holds the lock for some milliseconds more.
+/// An exiting agent holds the lock for some more milliseconds.
 constexpr TimeNs kLockTimeout = 5 * kSecond;
-/// How long an agent stays without any connection, so that commands in a row use the same.
+/// How long an agent stays without any connection, so that consecutive commands use the same one.
 constexpr TimeNs kGrace = 500 * kMillisecond;
 constexpr TimeNs kRecoveryTime = 2 * kSecond;
 constexpr TimeNs kRecoveryPoll = 20 * kMillisecond;
@@ -27,7 +27,7 @@ constexpr TimeNs kAnnounceRetry = 100 * kMillisecond;
 /// How long one may take to ask whom the agent has but a spare descriptor for.
 constexpr TimeNs kSurplusTime = kSecond;
 
-/// A slot costs the agent, and the messages that it keeps (which count too), a descriptor an
+/// Each slot costs the agent, and the messages that it stores (which count, too), a descriptor per
 /// address.
 void raise_descriptor_limit() {
   rlimit limit{};
@@ -162,14 +162,14 @@ void Server::on_time() {
 }
 
 void Server::on_connection() {
-  if (!closed_.empty()) return;  // In the next turn their descriptors are free.
+  if (!closed_.empty()) return;  // In the next round their descriptors are free.
   bool is_surplus = false;
   UniqueFd fd = accept(is_surplus);
   if (!fd) return;
   ucred peer{};
   socklen_t length = sizeof peer;
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != geteuid()) {
-    return;  // The folder's mode keeps others out already.
+    return;  // The folder's mode already excludes others.
   }
   Connection connection{
       .fd = std::move(fd), .process = {}, .pid = peer.pid, .program = {}, .waiting = {}};
@@ -198,7 +198,7 @@ void Server::on_message(int fd) {
     return;
   }
   if (recovering() && incoming->type() != MessageType::rejoin) {
-    connection.waiting = std::move(*incoming);  // The latest; a client sends one and waits.
+    connection.waiting = std::move(*incoming);  // The latest one; a client sends one and waits.
     return;
   }
   serve(connection, std::move(*incoming));
@@ -231,7 +231,7 @@ void Server::close_connection(int fd) {
 
 void Server::finish() {
   if (listening_) unlink(folder_.socket(options_.node).c_str());
-  listening_.reset();  // Who is waiting to be accepted gets an end, and starts the next agent.
+  listening_.reset();  // Clients that wait to be accepted see the end, and start the next agent.
   connections_.clear();
   remove_view(folder_.view(options_.node));
   claims_.release();

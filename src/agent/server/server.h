@@ -26,23 +26,23 @@
 #include "config/node_config.h"
 #include "mad/dispatcher.h"
 
-/// The agent: one thread that waits for messages of programs and commands, and for their ends.
+/// The agent: one thread that handles the messages of programs and commands, and their ends.
 namespace verbatim::agent {
 
 class Server {
  public:
   struct Options {
     std::string node = "local";
-    std::vector<config::Setting> given;  // These count before the node's file.
+    std::vector<config::Setting> given;  // These have priority over the node's file.
     bool stays = false;                  // Also without programs, until a signal comes.
   };
 
-  /// Takes the node's lock, and its addresses where no program of it lives. Errors: EADDRINUSE,
+  /// Takes the node's lock, and its addresses if no program of it is alive. Errors: EADDRINUSE,
   /// EADDRNOTAVAIL, EEXIST (another agent runs), EINVAL...
   static Result<std::unique_ptr<Server>> create(Options options);
   ~Server();
 
-  /// Serves until the last program has left or a signal comes. Then removes the node's files.
+  /// Serves until the last program has ended or a signal comes. Then removes the node's files.
   void run();
 
  private:
@@ -50,20 +50,19 @@ class Server {
     std::uint32_t slot = 0;
     std::time_t since = 0;
     std::string name;
-    std::vector<UniqueFd> files;  // As `SharedFiles` has them: none, the arena, or all.
+    std::vector<UniqueFd> files;  // As in `SharedFiles`: none, the arena, or all.
     int arena() const { return files.empty() ? -1 : files[0].get(); }
   };
   struct Connection {
     UniqueFd fd;
-    UniqueFd
-        process;  // pidfd: readable when the process has ended, though a child holds its socket.
+    UniqueFd process;  // A pidfd: shows the end of the process even if a child has its socket.
     pid_t pid = 0;
     std::optional<Program> program;
-    std::optional<Incoming> waiting;  // A request that came before the node was known.
-    int bindings = -1;                // A program's: the connection over which it asks for ports.
-    std::uint64_t datagrams_dropped = 0;  // Management datagrams that found its socket full.
-    int bindings_of = -1;                 // Such a connection: whose it is.
-    UniqueFd room;                        // A program's: keeps a number free for its `bindings`.
+    std::optional<Incoming> waiting;      // A request that came before the node was known.
+    int bindings = -1;                    // Programs: the connection for its port requests.
+    std::uint64_t datagrams_dropped = 0;  // Management datagrams for which its socket was full.
+    int bindings_of = -1;                 // Such a connection: the program's connection.
+    UniqueFd room;                        // Programs: reserves a descriptor for `bindings`.
     bool is_surplus = false;              // Accepted with a spare descriptor: it gets one answer.
     NetworkState announced_port;          // What a program knows of the node's port,
     std::size_t announced_addresses = 0;  // and of how many of its addresses it has sockets.
@@ -75,7 +74,7 @@ class Server {
   Result<void> listen();
   Result<void> watch(int fd);
   int timeout_ms() const;
-  /// Half a second later, if nobody comes.
+  /// Returns true half a second after the last connection has closed.
   bool may_leave() const {
     return connections_.empty() && pending_disconnects_.empty() && !options_.stays;
   }
@@ -86,7 +85,7 @@ class Server {
   void close_connection(int fd);
   void finish();
 
-  // Where descriptors are few: server_limits.cpp.
+  // Handling of few descriptors: server_limits.cpp.
   UniqueFd accept(bool& is_surplus);
   void pause_accepting();
   void resume_accepting();
@@ -97,7 +96,7 @@ class Server {
   Result<void> check_room_for_program(Connection& connection);
   void refuse_with(int fd, const Error& error);
 
-  // Without programs of an earlier agent.
+  // Starts without programs of an earlier agent.
   Result<void> begin();
   Result<Node> choose_identity();
   Result<void> claim_addresses(const Node& node);
@@ -105,7 +104,7 @@ class Server {
   bool recovering() const { return !slots_.has_value(); }
   Result<void> recover(Incoming& rejoin);
   void show_view() const;
-  /// Writes the view's counters anew if they are old.
+  /// Writes the view's counters again if they are old.
   void look_at_counters();
   /// Returns when `look_at_counters` is due, kNever if no counter changes.
   TimeNs counters_deadline() const;
@@ -140,7 +139,7 @@ class Server {
   void serve_waiting();
   void refuse_waiting(const Error& error);
 
-  /// Refusals go to the other side; a failure to send means that it is gone.
+  /// Refusals are sent to the other side; if sending fails, it has closed.
   void serve(Connection& connection, Incoming incoming);
   Result<void> answer(Connection& connection, Incoming& incoming);
   Result<void> on_hello(Connection& connection, Incoming& incoming);
@@ -157,19 +156,20 @@ class Server {
   Result<void> welcome(Connection& connection, Program program, const UniqueFd& lock);
   Node description() const;
 
-  // Management datagrams: to the program that they are for, or answered.
+  // Management datagrams: passed to the program that they are for, or answered.
   Result<void> open_management_port();
   void on_mad(const Mad& mad);
-  /// The communication manager's.
+  /// Handles those of the communication manager.
   void on_cm_mad(const Mad& mad);
   void pass_on(Connection& program, const Mad& mad);
   void pass_on_request(Connection& program, const Mad& mad);
-  /// The program in a slot, if it takes part in connection management.
+  /// Returns the program in a slot, if it has a connection manager.
   Connection* manager_in(std::uint32_t slot);
-  /// The program that a datagram to the node's address `own` is for.
+  /// Returns the program that a datagram to the node's address `own` is for.
   Connection* manager_of(const cm::Route& route, const SocketAddress& own);
   void send_disconnects();
-  /// As `manager_of`, after what it has to say itself.
+  /// As `manager_of`, after reading what the program has already sent: it may have stopped
+  /// listening.
   Connection* up_to_date_manager_of(const cm::Route& route, const SocketAddress& own);
   void refuse_mad(const Mad& mad);
   void serve_early_requests();
@@ -181,9 +181,9 @@ class Server {
   SlotLocks slot_locks_;
   std::optional<Slots> slots_;  // Empty while recovering.
   std::map<int, Connection> connections_;
-  std::map<int, int> connection_of_process_;  // pidfd to connection.
-  /// Until the events that came together with their end are served: these name descriptors, and
-  /// nobody else's may have the same number.
+  std::map<int, int> connection_of_process_;  // From pidfd to connection.
+  /// Connections closed in the current batch of epoll events. They stay open until the batch is
+  /// done: events name descriptors, and a new connection must not reuse a number.
   std::vector<Connection> closed_;
   std::map<std::uint32_t, int> connection_of_slot_;
   std::unique_ptr<FabricHost> fabric_;  // Null unless the node is a fabric's host.
@@ -208,9 +208,9 @@ class Server {
   int capturer_ = -1;                // The connection of who captures.
   UniqueFd listening_, events_, signals_;
   SpareDescriptors spares_;
-  TimeNs resume_at_ = kNever;                // Until then nobody is accepted.
+  TimeNs resume_at_ = kNever;                // No connection is accepted until then.
   std::map<int, TimeNs> surplus_deadlines_;  // By connection.
-  PortTotals totals_of_the_gone_;            // Of programs that have ended: counters never go back.
+  PortTotals totals_of_the_gone_;            // Of ended programs, so that counters never decrease.
   PortTotals totals_shown_;
   FaultTotals faults_of_the_gone_;
   TimeNs counters_deadline_ = 0;

@@ -6,7 +6,7 @@
 
 #include "agent/server/server.h"
 
-/// What the agent answers to each request.
+/// The agent's answers to requests.
 namespace verbatim::agent {
 namespace {
 
@@ -19,7 +19,7 @@ std::string joined(std::span<const SocketAddress> addresses) {
   return list;
 }
 
-/// A program's shared files, which are the last of the descriptors that came.
+/// Takes a program's shared files, which are the last of the message's descriptors.
 Result<std::vector<UniqueFd>> take_files(std::span<UniqueFd> descriptors) {
   constexpr std::size_t kAll = 3;
   if (descriptors.size() > 1 && descriptors.size() != kAll) {
@@ -29,7 +29,7 @@ Result<std::vector<UniqueFd>> take_files(std::span<UniqueFd> descriptors) {
   std::vector<UniqueFd> files;
   for (UniqueFd& fd : descriptors) {
     struct stat info{};
-    const bool is_doorbell = files.size() == kAll - 1;  // No kind of file that stat knows.
+    const bool is_doorbell = files.size() == kAll - 1;  // An eventfd has no file type in stat.
     if (fstat(fd.get(), &info) != 0 || (!is_doorbell && !S_ISREG(info.st_mode))) {
       return refuse(EINVAL, "arena or memory is no file");
     }
@@ -54,7 +54,7 @@ Result<UniqueFd> memfd_with(const std::string& text) {
 
 void Server::serve(Connection& connection, Incoming incoming) {
   const int fd = connection.fd.get();
-  if (connection.is_surplus) spares_.let_go();  // It is told of the node, and is no member.
+  if (connection.is_surplus) spares_.let_go();  // It gets the node's description, and is no member.
   const auto answered = answer(connection, incoming);
   spares_.fill(signals_.get());
   if (!answered) {
@@ -184,7 +184,7 @@ Result<void> Server::on_hello(Connection& connection, Incoming& incoming) {
   auto files = take_files(incoming.descriptors);
   if (!files) return std::unexpected(files.error());
   program.files = std::move(*files);
-  connection.room.reset();  // Serves for the lock, until that is the program's.
+  connection.room.reset();  // Used for the lock, until the program has that.
   auto lease = slots_->take();
   if (!lease) return std::unexpected(lease.error());
   program.slot = lease->slot;
@@ -237,7 +237,7 @@ Result<void> Server::on_rejoin(Connection& connection, Incoming& incoming) {
     connection_of_slot_[program.slot] = connection.fd.get();
     connection.program = std::move(program);
     retaken = send(connection.fd.get(), Rejoined{}, {}, MSG_DONTWAIT);
-    // What it knows is what an earlier agent told.
+    // What an earlier agent has told it.
     connection.announced_addresses = rejoin->address_count;
     if (retaken) retaken = announce_port(connection);
     adopt_faults(rejoin->faults);

@@ -3,13 +3,13 @@
 
 #include "agent/server/server.h"
 
-/// The ports of rdma_cm, for which programs ask over a socket pair of their own.
+/// rdma_cm ports, which programs request over a separate socket pair.
 namespace verbatim::agent {
 namespace {
 
 constexpr int kDatagramBytes = 4 << 20;
 
-/// Ports below 1024: as the kernel asks for CAP_NET_BIND_SERVICE.
+/// May bind ports below 1024, for which the kernel requires CAP_NET_BIND_SERVICE.
 bool is_privileged() { return geteuid() == 0; }
 
 PortBinding binding_of(const BindingRequest& request) {
@@ -38,7 +38,7 @@ Result<void> Server::on_open_bindings(Connection& connection, Incoming& incoming
       !is_sequential_socket(incoming.descriptors[0].get())) {
     return refuse(EPROTO, "a malformed opening of bindings");
   }
-  // From now on datagrams go to it, many at a time. What the kernel grants serves.
+  // Many datagrams may be sent to it from now on. Whatever buffer the kernel grants is enough.
   const int fd = connection.fd.get();
   if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &kDatagramBytes, sizeof kDatagramBytes) != 0) {
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kDatagramBytes, sizeof kDatagramBytes);

@@ -1,11 +1,11 @@
 #include "agent/identity/view.h"
 #include "agent/server/server.h"
 
-/// The port's counters in the view: how a reader there sees traffic without asking the agent.
+/// The port's counters in the view, by which readers see traffic without a request to the agent.
 namespace verbatim::agent {
 namespace {
 
-/// How old the view's counters may be. A look costs one read call for each program.
+/// Maximum age of the view's counters. An update costs one read call per program.
 constexpr TimeNs kCountersAge = kSecond;
 
 }  // namespace

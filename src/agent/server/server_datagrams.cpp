@@ -13,17 +13,17 @@
 #include "cm/ib/routing.h"
 #include "wire/mad/cm_message.h"
 
-/// Management datagrams of the node: the communication manager's (IBA chapter 12) go to the program
-/// that they are for; what is for no program is answered here.
+/// Management datagrams of the node: the communication manager's (IBA chapter 12) are passed to the
+/// program that they are for; if there is none, they are answered here.
 namespace verbatim::agent {
 namespace {
 
-/// What anybody on the network can cause is not told more often.
+/// Interval of log lines about events that any host on the network can cause.
 constexpr TimeNs kBetweenWarnings = 10 * kSecond;
 
-/// Whether a program's socket has room for a request, which anybody can send. Half of it is for
-/// messages about the connections that the program has; a sixteenth for sources that send many
-/// requests, which so leave the rest to those that send few.
+/// Returns true if a program's socket has room for a request, which any host can send. Half of the
+/// buffer is reserved for messages about the program's connections; sources that send many requests
+/// get a sixteenth, which leaves the rest to those that send few.
 bool has_room_for_request(int socket, bool source_sends_few) {
   int queued = 0, most = 0;
   socklen_t length = sizeof most;
@@ -76,8 +76,8 @@ Server::Connection* Server::up_to_date_manager_of(const cm::Route& route,
   for (;;) {
     Connection* const program = manager_of(route, own);
     if (program == nullptr || route.slot) return program;
-    // A peer that knows of a listener's end may ask for the next one: what the program told us of
-    // that before lies in its socket, and the order in which sockets are read is not that of time.
+    // A peer may connect right after a listener closed. The program's message about that is in its
+    // socket already, and epoll gives no order between sockets: read it first.
     pollfd messages{.fd = program->bindings, .events = POLLIN, .revents = 0};
     if (poll(&messages, 1, 0) <= 0) return program;
     on_ready(messages.fd);
@@ -139,11 +139,12 @@ void Server::pass_on(Connection& program, const Mad& mad) {
   message.source_qpn = mad.source_qpn.value();
   message.pkey_index = mad.pkey_index;
   std::ranges::copy(mad.bytes, message.bytes.begin());
-  // A program that does not read misses it, as a card whose receive queue is full: the CM repeats.
+  // A program that does not read loses it, as a card with a full receive queue does: the CM
+  // repeats.
   if (!send(program.fd.get(), message, {}, MSG_DONTWAIT)) ++program.datagrams_dropped;
 }
 
-/// The peer of one that is dropped asks again.
+/// If it is dropped, the peer repeats the request.
 void Server::pass_on_request(Connection& program, const Mad& mad) {
   const bool source_sends_few = request_rates_.count(mad.peer, monotonic_now());
   if (has_room_for_request(program.fd.get(), source_sends_few)) {
@@ -152,7 +153,7 @@ void Server::pass_on_request(Connection& program, const Mad& mad) {
   ++program.datagrams_dropped;
 }
 
-/// Not at every turn: what a flood of requests costs must not grow with how many wait.
+/// Not in every round: the cost of a flood of requests must not grow with their number.
 void Server::serve_early_requests() {
   const TimeNs due = early_requests_.next_deadline();
   if (due == kNever || (!std::exchange(programs_spoke_, false) && monotonic_now() < due)) return;

@@ -5,12 +5,12 @@
 
 #include "agent/server/server.h"
 
-/// The agent at its limit of descriptors: members keep what they have and get what they ask for,
-/// newcomers are refused in words.
+/// The agent at its limit of descriptors: members keep their descriptors and get what they request,
+/// new clients are refused with a text.
 namespace verbatim::agent {
 namespace {
 
-/// How long nobody is accepted if not even a spare descriptor is left.
+/// How long accepting pauses if not even a spare descriptor is left.
 constexpr TimeNs kPause = 100 * kMillisecond;
 
 bool is_shortage(int error) { return error == EMFILE || error == ENFILE; }
@@ -24,7 +24,7 @@ MessageType next_type(int fd) {
 
 }  // namespace
 
-/// `is_surplus` is set if it took a spare descriptor.
+/// Sets `is_surplus` if it used a spare descriptor.
 UniqueFd Server::accept(bool& is_surplus) {
   constexpr int kFlags = SOCK_CLOEXEC | SOCK_NONBLOCK;
   UniqueFd fd(accept4(listening_.get(), nullptr, nullptr, kFlags));
@@ -37,7 +37,7 @@ UniqueFd Server::accept(bool& is_surplus) {
   return fd;
 }
 
-/// The listening socket stays readable: the agent would not sleep.
+/// The listening socket stays readable, so the agent could not sleep.
 void Server::pause_accepting() {
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, listening_.get(), nullptr);
   resume_at_ = monotonic_now() + kPause;
@@ -47,8 +47,8 @@ void Server::resume_accepting() {
   resume_at_ = watch(listening_.get()) ? kNever : monotonic_now() + kPause;
 }
 
-/// The descriptors of a member's message find numbers: of its own room for `bindings`, and of those
-/// that are spare. EMFILE where they do not, and the message is lost.
+/// Receives a member's message with its descriptors, which need free numbers: that reserved for its
+/// `bindings`, and the spare ones. EMFILE if these are not enough; then the message is lost.
 Result<Incoming> Server::receive_from(Connection& connection) {
   const int fd = connection.fd.get();
   const bool is_member = connection.program.has_value();
@@ -61,14 +61,14 @@ Result<Incoming> Server::receive_from(Connection& connection) {
   return incoming;
 }
 
-/// For the socket over which the program will ask for ports.
+/// Reserves a descriptor for the socket over which the program will request ports.
 void Server::leave_room(Connection& connection) {
   if (connection.bindings >= 0) return connection.room.reset();
   if (!connection.room) connection.room.reset(fcntl(signals_.get(), F_DUPFD_CLOEXEC, 0));
 }
 
-/// Those that have asked nothing. Those that have rejoined stay; those whose request waits get
-/// their answer, and end with it.
+/// Closes those without a request. Those that have rejoined stay; those whose request waits get an
+/// answer, and are closed after it.
 void Server::end_surplus() {
   if (surplus_deadlines_.empty()) return;
   std::vector<int> late;

@@ -6,11 +6,11 @@
 #include "agent/server/server.h"
 #include "base/log.h"
 
-/// The node's port: what becomes of it when interfaces and addresses come and go. Sockets stay
-/// where they are: those of an address that is gone wait until it is back.
+/// The node's port when interfaces and addresses change. Sockets stay open: those of a missing
+/// address wait until it is back.
 namespace verbatim::agent {
 
-/// Without it the node serves too: its port is what it was at the start.
+/// The node works without it, too: its port then keeps its initial state.
 Result<void> Server::watch_interfaces() {
   auto links = InterfaceWatch::open();
   if (!links) {
@@ -18,7 +18,7 @@ Result<void> Server::watch_interfaces() {
     return {};
   }
   interface_watch_.emplace(std::move(*links));
-  look_at_port();  // What changed before it was there.
+  look_at_port();  // Changes before it existed.
   return watch(interface_watch_->fd());
 }
 
@@ -38,8 +38,8 @@ void Server::set_network(const NetworkState& state) {
   announce_port();
 }
 
-/// What the interface has from the start and the node was not given stays others'. So does a new
-/// address that is refused, until it goes and comes again.
+/// The interface's initial addresses that the node was not given belong to others. So does a new
+/// address that is refused, until it is removed and added again.
 void Server::look_for_addresses(const std::vector<Interface>& interfaces) {
   const auto strangers = unassigned_addresses(slots_->node(), interfaces);
   const bool are_ours = claims_.take_new_addresses(std::string(slots_->node().interface));
@@ -48,7 +48,8 @@ void Server::look_for_addresses(const std::vector<Interface>& interfaces) {
     const bool is_known = !before || std::ranges::find(*before, address) != before->end();
     if (!is_known && are_ours) {
       const auto added = add_address(address);
-      // An IPv6 address cannot be bound while the kernel looks for a duplicate: it tells the end.
+      // An IPv6 address cannot be bound during duplicate address detection; the kernel reports its
+      // end.
       if (added || added.error().code == EADDRNOTAVAIL) continue;
       log(LogLevel::warn, "{} gets no GID: {}", address.ip_text(), added.error().text);
     }
@@ -88,7 +89,7 @@ void Server::announce_port() {
   }
 }
 
-/// A connection that has ended takes it, too, until its end is seen.
+/// A connection that has ended also accepts it, until its end is handled.
 Result<void> Server::announce_port(Connection& connection) {
   const auto sockets = slots_->sockets(connection.program->slot);
   std::vector<int> new_sockets;

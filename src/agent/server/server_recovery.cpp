@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "config/layers.h"
 
-/// How an agent begins: anew, or with what programs kept of an earlier one.
+/// Start of an agent: from nothing, or from what programs kept of an earlier one.
 namespace verbatim::agent {
 
 Result<Node> Server::choose_identity() {
@@ -25,7 +25,7 @@ Result<Node> Server::choose_identity() {
   if (!interfaces) return std::unexpected(interfaces.error());
   const auto may_be_interface = [this](const Interface& interface) {
     const SocketAddress link_local = interface.link_local();
-    // A link-local address cannot be bound while the kernel still looks for a duplicate of it.
+    // A link-local address cannot be bound during duplicate address detection.
     return (link_local.empty() || ReceiveSockets::probe(link_local)) &&
            claims_.take_interface(interface.name);
   };
@@ -53,11 +53,11 @@ Result<void> Server::begin() {
   if (!slots) return std::unexpected(slots.error());
   slots_.emplace(std::move(*slots));
   look_at_port();
-  // The sockets are watched when there is something to watch them with: see `listen`.
+  // The sockets are watched once there is an epoll: see `listen`.
   return events_ ? open_management_port() : Result<void>();
 }
 
-/// Without it the node serves too, so it goes on where the view cannot be written.
+/// The node works without it, too, so a failure to write the view is not fatal.
 void Server::show_view() const {
   const std::string view = folder_.view(options_.node);
   const auto shown =
@@ -82,7 +82,7 @@ Result<void> Server::recover(Incoming& rejoin) {
   const RoceVersion first = roce_version(slots_->node().addresses.front());
   for (const SocketAddress& address : slots_->node().addresses) {
     if (roce_version(address) != first) continue;
-    // Whoever claimed the address meanwhile could not bind it, and is about to let it go.
+    // A process that has claimed the address meanwhile cannot bind it, and is about to release it.
     if (auto taken = claims_.take_address(address); !taken) {
       log(LogLevel::warn, "{}", taken.error().text);
     }
@@ -130,7 +130,7 @@ void Server::refuse_waiting(const Error& error) {
     Refusal refusal;
     refusal.code = error.code;
     put_text(refusal.text, error.text);
-    // One that cannot be told is gone, which its end will say.
+    // If it cannot be sent, the program has closed, and its end will be handled.
     static_cast<void>(send(fd, refusal, {}, MSG_DONTWAIT));
   }
   for (const int fd : surplus) close_connection(fd);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr rlim_t kDescriptors = 64;
 
-/// What a program of the direct path shares, and a member of the node.
+/// Descriptors that a program on the direct path shares, and a member of the node.
 struct Member {
   explicit Member(const AgentOptions& options)
       : arena(memfd_create("arena", MFD_CLOEXEC)),
@@ -42,7 +42,7 @@ class Shortage : public AgentTest {
     first_.reset();
     AgentTest::TearDown();
   }
-  /// Until one is refused.
+  /// Adds members until one is refused.
   void fill() {
     while (members_.size() < kDescriptors) {
       Member next(options("a"));
@@ -85,8 +85,8 @@ TEST_F(Shortage, MembersStayAndGetWhatTheyAskFor) {
     EXPECT_TRUE(request_peer(client.node().addresses[0], client.slot()));
   }
 #ifdef __SANITIZE_ADDRESS__
-  // UndefinedBehaviorSanitizer asks a pipe whether an object's memory is there, and ends an agent
-  // that has no descriptor left for one, inside of the request.
+  // UndefinedBehaviorSanitizer uses a pipe to check an object's memory, and ends an agent, during a
+  // request, if no descriptor is left for one.
   GTEST_SKIP() << "the sanitizer needs descriptors of its own";
 #endif
   const auto status = request_status("a");
@@ -129,8 +129,8 @@ TEST_F(Shortage, MembersRejoinTheNextAgent) {
   }
 }
 
-/// Those for whom the next agent has but a spare descriptor have a second to ask, and it has two
-/// for members to rejoin.
+/// Connections for which the next agent has only a spare descriptor have a second for their
+/// request; it has two seconds for members to rejoin.
 TEST_F(Shortage, ThoseWhoHaveAskedAreAnsweredThoughTheAgentIsLate) {
   end_agent(node_description("a")->agent_pid, SIGKILL);
   TestProgram next([](const TestProgram::Tell& tell) {

@@ -114,7 +114,8 @@ Json bindings_json(std::span<const PortBinding> bindings) {
   return json;
 }
 
-/// Of the queue pair with this local number: what it has sent, and what peers have for it.
+/// Traffic of the queue pair with this local number: what it has sent, and what peers have sent to
+/// it.
 DirectTraffic direct_traffic(int arena_fd, const arena::ArenaHeader& header,
                              const arena::QueuePairRecord& record, std::size_t number) {
   using arena::DirectTarget;
@@ -137,7 +138,7 @@ void append_program_details(Json& program, int arena_fd) {
   add_faults(program, fault_totals(arena_fd));
   program["queue_pairs"] = Json::array();
   DirectTraffic all;
-  // In pieces: the table of all queue pairs is some megabytes, most of it holes.
+  // Read in pieces: the table of all queue pairs has some megabytes, most of it holes.
   constexpr std::size_t kPiece = 256;
   const auto piece = std::make_unique<QueuePairRecord[]>(kPiece);
   for (std::size_t first = 0; first < arena::kProgramQueuePairsMax; first += kPiece) {

@@ -11,18 +11,18 @@
 #include "agent/protocol/node.h"
 #include "agent/server/port_totals.h"
 
-/// What `verbatim status` shows, as JSON. README.md lists the fields.
+/// The content of `verbatim status` as JSON. README.md lists the fields.
 namespace verbatim::agent {
 
-/// A program as the agent knows it.
+/// A program, as the agent knows it.
 struct ProgramEntry {
-  pid_t pid = 0;  // 0: it lives in another process namespace.
+  pid_t pid = 0;  // 0: it is in another process namespace.
   std::string name;
   std::uint32_t slot = 0;
   std::time_t since = 0;  // Unix time.
   int arena_fd = -1;      // -1: it has none.
   std::vector<PortBinding> bindings;
-  std::uint64_t datagrams_dropped = 0;  // Management datagrams that it did not take in time.
+  std::uint64_t datagrams_dropped = 0;  // Management datagrams that it did not read in time.
 };
 
 /// `faults_of_the_gone`: of programs that have ended.

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// An arena as a program lays it out, with one queue pair.
+/// An arena with one queue pair, as a program lays it out.
 UniqueFd arena_with_queue_pair(Qpn qpn) {
   UniqueFd fd(memfd_create("arena-for-test", MFD_CLOEXEC));
   constexpr std::uint64_t kTableAt = 65'536;

@@ -27,8 +27,9 @@ struct ChunkRecord {
   AddressRecord new_address;
 };
 
-/// Looks at the next `bytes` of the queue and the descriptors with them: exactly these, because a
-/// stream ends a read after a message with descriptors. False at the end of the queue.
+/// Reads the next `bytes` of the queue and their descriptors without removing them: exactly these,
+/// because a stream ends a read after a message with descriptors. Returns false at the end of the
+/// queue.
 Result<bool> peek(int in, std::span<std::byte> bytes, std::vector<UniqueFd>& descriptors) {
   ControlBuffer control;
   iovec piece{bytes.data(), bytes.size()};
@@ -50,7 +51,7 @@ Result<bool> peek(int in, std::span<std::byte> bytes, std::vector<UniqueFd>& des
   return true;
 }
 
-/// Goes back to the beginning of the queue, from where peeking then advances.
+/// Sets the peek position back to the start of the queue.
 Result<void> rewind(int in) {
   const int offset = 0;
   if (setsockopt(in, SOL_SOCKET, SO_PEEK_OFF, &offset, sizeof offset) != 0) {

@@ -10,10 +10,10 @@
 /// What survives the agent's death as long as one program lives.
 namespace verbatim::agent {
 
-/// A stream between two Unix sockets, both ends of which every program of the node holds and nobody
-/// reads from. The agent writes into it the node's first description, then each chunk of sockets as
-/// it is made; descriptors in a queued message keep their files open. The next agent gets the ends
-/// from a program and looks at the queue (MSG_PEEK) without taking anything out.
+/// A Unix socket pair whose two ends every program of the node holds and nobody reads. The agent
+/// writes the node's first description and each chunk of receive sockets into it; descriptors in a
+/// queued message stay open. A new agent gets both ends from a program and reads the queue with
+/// MSG_PEEK, so that nothing is removed. (Compare systemd's file descriptor store.)
 class DescriptorStore {
  public:
   static Result<DescriptorStore> create(const Node& node);
@@ -24,9 +24,9 @@ class DescriptorStore {
   const Node& node() const { return node_; }
   /// Looks at all chunks. Each call gives descriptors of its own.
   Result<std::vector<SocketChunk>> chunks() const;
-  /// EAGAIN where it is full, ETOOMANYREFS where the user has too many descriptors in messages.
+  /// EAGAIN if it is full, ETOOMANYREFS if the user has too many descriptors in messages.
   Result<void> append(const SocketChunk& chunk) const;
-  /// Whether the descriptor is the reading end of this descriptor store.
+  /// Returns true if the descriptor is the reading end of this store.
   bool is(int in) const;
 
   int in() const { return in_.get(); }

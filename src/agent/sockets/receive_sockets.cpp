@@ -15,14 +15,14 @@
 namespace verbatim::agent {
 namespace {
 
-/// As little as the kernel grants: for sockets that nobody reads.
+/// The kernel's minimum, for sockets that no program reads.
 constexpr int kUnreadBufferBytes = 0;
-/// More datagrams than a receive buffer holds: bounds draining.
+/// More datagrams than fit in a receive buffer: bounds draining.
 constexpr int kDrainedMax = 1 << 16;
 
-/// Packets carry the destination queue pair number in bytes 5 to 7 of the BTH, where the UDP
-/// payload begins, as does the program's view of the packet. Multicast numbers, and packets that
-/// are too short, go to slot 0.
+/// Packets have the destination queue pair number in bytes 5 to 7 of the BTH, at the start of the
+/// UDP payload, where the BPF program's view of the packet begins, too. Multicast numbers, and
+/// packets that are too short, go to slot 0.
 Result<void> attach_steering(int fd) {
   constexpr std::uint32_t kQpnMask = 0xffffff;
   static constexpr auto kProgram = std::to_array<sock_filter>({
@@ -48,7 +48,7 @@ Result<void> set_on(int fd, int level, int option, const char* name) {
 
 Result<void> share_port(int fd) { return set_on(fd, SOL_SOCKET, SO_REUSEPORT, "SO_REUSEPORT"); }
 
-/// Slots are also made while an interface lacks an address that the node had.
+/// Slots are also created while an interface lacks one of the node's addresses.
 Result<void> allow_absent(int fd, const SocketAddress& address) {
   if (address.is_ipv4()) return set_on(fd, IPPROTO_IP, IP_FREEBIND, "IP_FREEBIND");
   return set_on(fd, IPPROTO_IPV6, IPV6_FREEBIND, "IPV6_FREEBIND");
@@ -70,9 +70,9 @@ Result<void> bind_to(int fd, const SocketAddress& address) {
                   address));
 }
 
-/// The first one of a group finds out whether anybody else has the port, and opens it to the others
-/// when it has it: of two agents that want the same address one is refused. The second makes the
-/// group, which then can be steered.
+/// The first socket of a group checks whether another process has the port, and then opens it to
+/// the others: of two agents that want the same address, one is refused. The second socket makes
+/// the group, which can then be steered.
 Result<void> bind_shared(int fd, const SocketAddress& address, std::uint32_t slot) {
   if (auto set = allow_absent(fd, address); !set) return set;
   if (slot == 0) {

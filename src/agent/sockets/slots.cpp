@@ -16,8 +16,8 @@ struct flock byte_lock(off_t start, off_t length) {
   return lock;
 }
 
-/// True also where it cannot be told, such as for want of a descriptor: an agent that took living
-/// programs for dead would give their slots away.
+/// Returns true also if it cannot be determined, for example without a free descriptor: an agent
+/// that took living programs for dead would reassign their slots.
 bool conflicts(int fd, struct flock lock) {
   return fd < 0 || fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
@@ -124,7 +124,7 @@ Result<SlotLease> Slots::take_free() {
     const std::uint32_t slot = (last_taken_ + i) % count;
     if (is_taken_[slot]) continue;
     auto lock = locks_.take(slot);
-    // A program that has not rejoined yet, or a child that it forked, has it still.
+    // A program that has not rejoined yet, or its forked child, still has it.
     if (!lock && lock.error().code == EWOULDBLOCK) continue;
     if (!lock) return std::unexpected(lock.error());
     receive_sockets_.drain(slot);

@@ -10,21 +10,21 @@
 #include "base/error.h"
 #include "base/os/unique_fd.h"
 
-/// Who has which slot of a node, and the sockets that go with it.
+/// The slots of a node, their programs and their sockets.
 namespace verbatim::agent {
 
 /// NODE.programs: the program in slot N holds a lock on byte N. The lock (F_OFD_SETLK) belongs to a
-/// descriptor that the agent opens, locks and hands over, so there is no instant at which a program
-/// has a slot and no lock; it ends with the program, whether an agent lives or not.
+/// descriptor that the agent opens, locks and sends, so that at no moment a program has a slot
+/// without a lock. It ends with the program, whether an agent runs or not.
 class SlotLocks {
  public:
   explicit SlotLocks(std::string path) : path_(std::move(path)) {}
 
-  /// A descriptor that holds the slot's lock; EWOULDBLOCK where somebody has it.
+  /// Returns a descriptor that holds the slot's lock; EWOULDBLOCK if it is held.
   Result<UniqueFd> take(std::uint32_t slot) const;
   bool is_held(std::uint32_t slot) const;
   bool any_is_held() const;
-  /// Removes the file, if nobody holds a lock.
+  /// Removes the file if no lock is held.
   void remove_if_free() const;
 
  private:
@@ -51,13 +51,14 @@ class Slots {
     return receive_sockets_.sockets(slot);
   }
 
-  /// A slot for a program, the one that has been free for longest. ENOSPC.
+  /// Returns a slot for a program, the one that was free longest. ENOSPC.
   Result<SlotLease> take();
-  /// The slot of a program that has had it since before this agent. ESTALE where it is not its.
+  /// Marks the slot of a program that rejoins as taken. ESTALE if it is taken already, or the
+  /// program does not hold its lock.
   Result<void> retake(std::uint32_t slot);
-  /// The program has gone.
+  /// The program has ended.
   void release(std::uint32_t slot);
-  /// One address more, with a socket for each slot and a GID. ENOSPC, and what the kernel says.
+  /// Adds an address, with a socket for each slot and a GID. ENOSPC, and errors of the kernel.
   Result<void> add_address(const SocketAddress& address);
 
  private:
@@ -71,7 +72,7 @@ class Slots {
   Node node_;
   SlotLocks locks_;
   ReceiveSockets receive_sockets_;
-  std::vector<bool> is_taken_;  // By slot; slot 0 always is.
+  std::vector<bool> is_taken_;  // By slot; slot 0 is always taken.
   std::uint32_t last_taken_ = 0;
 };
 

@@ -21,7 +21,7 @@ Node test_node() {
 class SlotsTest : public testing::Test {
  protected:
   void SetUp() override {
-    // The largest node has more sockets than a program may usually have.
+    // The largest node has more sockets than a program may usually have descriptors.
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_max;
@@ -74,7 +74,7 @@ TEST_F(SlotsTest, DescriptorStoreIsReadAnyNumberOfTimes) {
     EXPECT_EQ(restored->node().name, "a");
     EXPECT_TRUE(restored->retake(20));
     EXPECT_EQ(restored->retake(20).error().code, ESTALE);  // Twice.
-    EXPECT_EQ(restored->retake(21).error().code, ESTALE);  // Nobody's.
+    EXPECT_EQ(restored->retake(21).error().code, ESTALE);  // It has no program.
     EXPECT_EQ(restored->retake(0).error().code, ESTALE);
     EXPECT_EQ(restored->retake(5000).error().code, ESTALE);
     EXPECT_EQ(restored->take()->slot, 21u);
@@ -90,7 +90,7 @@ TEST_F(SlotsTest, AnAddressThatIsAddedHasASocketForEachSlotNowAndLater) {
   std::vector<SlotLease> leases;
   for (int i = 0; i < 10; ++i) leases.push_back(slots.take().value());
 
-  // The next agent has them as well, and they are in their order.
+  // The next agent has them, too, in the same order.
   const auto restored = Slots::restore(copy(slots), locks());
   ASSERT_TRUE(restored) << restored.error().text;
   EXPECT_EQ(restored->node().addresses, slots.node().addresses);

@@ -8,11 +8,12 @@
 
 namespace verbatim::agent {
 
-/// Descriptors that the agent holds so that its members find some: to serve them it lets these go
-/// for a moment. Programs that want to become members get none of them.
+/// Descriptors that the agent reserves for its members: in order to serve them it closes these for
+/// a moment. Programs that want to join get none of them.
 class SpareDescriptors {
  public:
-  /// `model`: any descriptor; the spare ones are copies of it. False where not all are there.
+  /// `model`: any descriptor, of which the spare ones are copies. Returns false if not all could be
+  /// created.
   bool fill(int model) {
     for (UniqueFd& fd : all_) {
       if (!fd) fd.reset(fcntl(model, F_DUPFD_CLOEXEC, 0));
@@ -25,7 +26,7 @@ class SpareDescriptors {
   }
 
  private:
-  /// What a program that rejoins sends with its message, its connection, and some more.
+  /// For the descriptors in a rejoining program's message, its connection, and some more.
   std::array<UniqueFd, 8> all_;
 };
 
