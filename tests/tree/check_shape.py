@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks the shape of the tree: each folder has a short README, no source file has grown too long, no
-file names a place of one machine, and one header alone knows kinds of processors."""
+line of a document is too long, no file names a place of one machine, and one header alone knows
+kinds of processors."""
 
 import argparse
 import pathlib
@@ -9,6 +10,9 @@ import sys
 
 LINES_MAX = 400
 README_LINES_MAX = 40
+DOCUMENT_COLUMNS_MAX = 110
+# Programs write them from their texts.
+GENERATED_DOCUMENTS = ("docs/compatibility.md",)
 SOURCES = (".cpp", ".h", ".c", ".py", ".sh")
 TOP_FOLDERS = ("sim", "tests", "bench", "dev", "fuzz")
 # Files that are tables rather than code, each with its reason.
@@ -66,11 +70,31 @@ def source_faults(root):
                 yield f"{relative}:{number} knows a kind of processor: that belongs into {PROCESSOR_HEADER}"
 
 
+def prose_of(text):
+    """Returns the numbered lines of a Markdown document, without tables, code and comments."""
+    in_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and not line.startswith(("|", "    ", "<!--")):
+            yield number, line
+
+
+def document_faults(root):
+    for path in sources_of(root):
+        relative = path.relative_to(root)
+        if path.suffix != ".md" or str(relative) in GENERATED_DOCUMENTS:
+            continue
+        for number, line in prose_of(path.read_text(encoding="utf-8")):
+            if len(line) > DOCUMENT_COLUMNS_MAX:
+                yield f"{relative}:{number} has {len(line)} columns: at most {DOCUMENT_COLUMNS_MAX}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", type=pathlib.Path, help="root of the source tree")
     root = parser.parse_args().root
-    faults = [*readme_faults(root), *source_faults(root)]
+    faults = [*readme_faults(root), *source_faults(root), *document_faults(root)]
     print("\n".join(faults) or "the tree is in shape")
     return 1 if faults else 0
 
