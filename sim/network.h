@@ -26,8 +26,8 @@ struct Faults {
   TimeNs receive_packet_ns = 0;
   double receive_byte_ns = 0;
   std::uint64_t receive_buffer_bytes = 212'992;
-  std::uint64_t packet_overhead_bytes =
-      768;  // Charged to the buffer in addition to the packet's bytes.
+  // Charged to the buffer in addition to the packet's bytes.
+  std::uint64_t packet_overhead_bytes = 768;
 };
 
 struct NetworkCounters {

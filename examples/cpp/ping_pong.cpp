@@ -35,8 +35,8 @@ Task<> echo(QueuePair& qp, const Buffer& buffer) {
     Slice answer = half(buffer, i);
     answer.size = (co_await next).value().bytes;
     if (answer.size == 0) co_return;
-    next = qp.receive(
-        half(buffer, 1 - i));  // Before the answer, because the next message may come at once.
+    // Before the answer, because the next message may come at once.
+    next = qp.receive(half(buffer, 1 - i));
     (co_await qp.send(answer)).value();
   }
 }

@@ -13,8 +13,8 @@
 namespace verbatim {
 namespace {
 
-constexpr std::size_t kPageBytes =
-    4096;  // A larger alignment would waste memory on systems with larger pages.
+// A larger alignment would waste memory on systems with larger pages.
+constexpr std::size_t kPageBytes = 4096;
 
 const char* why_not_registered(int code) {
   switch (code) {

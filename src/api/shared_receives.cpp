@@ -68,8 +68,8 @@ Result<void> SharedReceives::post(const Slice& memory, std::uint64_t tag) {
 }
 
 void SharedReceives::on_completion(const ibv_wc& entry) {
-  const auto index =
-      static_cast<std::uint32_t>(entry.wr_id >> 2);  // The conversion drops the upper bits.
+  // The conversion drops the upper bits.
+  const auto index = static_cast<std::uint32_t>(entry.wr_id >> 2);
   Receive& receive = receives_[index];
   if (entry.status == IBV_WC_SUCCESS) {
     const bool has_immediate = (entry.wc_flags & IBV_WC_WITH_IMM) != 0;

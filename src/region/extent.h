@@ -16,8 +16,8 @@ struct Extent {
 /// only be copied by the kernel.
 struct Backing {
   Extent first;  // With length 0: there is none.
-  std::uint64_t all =
-      0;  // Offset in the arena of the list of all extents; 0: there is at most one.
+  // Offset in the arena of the list of all extents; 0: there is at most one.
+  std::uint64_t all = 0;
   std::uint32_t count = 0;
   friend bool operator==(const Backing&, const Backing&) = default;
 };

@@ -81,8 +81,8 @@ TEST(Connected, RequestsWithoutATokenFillNoQueue) {
 
 TEST(Connected, ATokenMayEndBeforeItsRequestAndItsBufferToo) {
   Pair pair;
-  constexpr std::uint32_t kRequests =
-      100;  // Fewer than the queue has room for, so that no post waits.
+  // Fewer than the queue has room for, so that no post waits.
+  constexpr std::uint32_t kRequests = 100;
   for (std::uint32_t i = 0; i < kRequests; ++i) {
     Buffer buffer = pair.domain.allocate(4096).value();
     static_cast<void>(pair.asker.write(buffer.slice(0, 8), pair.there.token()));

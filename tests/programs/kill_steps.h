@@ -26,8 +26,8 @@ struct Case {
   ibv_wr_opcode opcode = IBV_WR_SEND;
   std::uint32_t length = 8;
   bool shared_receives = false;
-  bool survivor_deregisters =
-      false;  // The survivor deregisters its memory, while the victim is stopped half way.
+  // The survivor deregisters its memory, while the victim is stopped half way.
+  bool survivor_deregisters = false;
 
   bool is_atomic() const {
     return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;

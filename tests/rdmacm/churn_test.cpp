@@ -106,8 +106,8 @@ struct Footprint {
     bound_ports = count(status, "\"listens\"");
     queue_pairs = count(status, "\"qpn\"");
   }
-  std::size_t bytes =
-      mallinfo2().uordblks;  // Zero under sanitizers, which check for leaks themselves.
+  // Zero under sanitizers, which check for leaks themselves.
+  std::size_t bytes = mallinfo2().uordblks;
   std::size_t descriptors = open_descriptors("self");
   std::size_t agent_descriptors = 0;
   std::size_t agent_kib = 0;

@@ -166,8 +166,8 @@ TEST(ExtendedCompletionQueue, OverrunThatIsIgnoredRaisesNoEvent) {
   std::uint64_t last = 0;
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (last != 11 && std::chrono::steady_clock::now() < limit) {
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(20));  // The adapter makes progress by itself.
+    // The adapter makes progress by itself.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     ibv_poll_cq_attr attributes{};
     if (ibv_start_poll(cq.get(), &attributes) != 0) continue;
     do {

@@ -93,8 +93,8 @@ struct Connection {
   bool active = false;      // We asked.
   bool released = false;    // The user has released it: only MADs are sent for it.
   bool stale_once = false;  // The peer has taken our queue pair for one of an earlier connection.
-  bool has_delayed =
-      false;  // We have sent an MRA: the peer waits longer before it repeats its message.
+  // We have sent an MRA: the peer waits longer before it repeats its message.
+  bool has_delayed = false;
   ListenerId waits_at{};    // The listener whose backlog counts it; 0: none.
   std::uint64_t since = 0;  // Serial number of the time when `kept_in` last changed.
   wire::CommunicationId remote_id{};

@@ -78,8 +78,8 @@ struct ParentDomain;
 
 struct ProtectionDomain {
   ibv_pd verbs;  // `handle`: the adapter's number; a parent domain has that of its domain.
-  std::shared_ptr<UserCount> users =
-      std::make_shared<UserCount>(0);    // Objects made on it that the adapter does not count.
+  // Objects made on it that the adapter does not count.
+  std::shared_ptr<UserCount> users = std::make_shared<UserCount>(0);
   std::unique_ptr<ParentDomain> parent;  // If it is a parent domain: what it was made of.
   Share share;                           // Use of the device's limits.
   PdNumber number() const { return PdNumber{verbs.handle}; }
@@ -146,8 +146,8 @@ struct MemoryWindow {
 
 struct DeviceBuffer {
   ibv_dm verbs;
-  std::span<std::byte> imported =
-      {};  // Memory of another process, at addresses of adapter::ImportedMemory.
+  // Memory of another process, at addresses of adapter::ImportedMemory.
+  std::span<std::byte> imported = {};
 };
 
 struct CompletionQueue;
@@ -178,16 +178,16 @@ struct WorkQueue {
   ibv_wq verbs;
   std::unique_ptr<adapter::WorkQueue> queue;
   Use<ProtectionDomain> domain;
-  std::atomic<std::uint32_t> users{
-      0};  // Entries of indirection tables; EBUSY to destroy it meanwhile.
+  // Entries of indirection tables; EBUSY to destroy it meanwhile.
+  std::atomic<std::uint32_t> users{0};
   std::uint32_t events_delivered = 0;
 };
 
 struct IndirectionTable {
   ibv_rwq_ind_table verbs;
   std::vector<WorkQueue*> queues;
-  std::shared_ptr<UserCount> users =
-      std::make_shared<UserCount>(0);  // Queue pairs; EBUSY to destroy it meanwhile.
+  // Queue pairs; EBUSY to destroy it meanwhile.
+  std::shared_ptr<UserCount> users = std::make_shared<UserCount>(0);
 };
 
 struct QueuePair {
@@ -199,8 +199,8 @@ struct QueuePair {
   Use<ProtectionDomain> domain;
   std::uint32_t events_delivered = 0;
   Use<IndirectionTable> scaling;
-  std::atomic<std::uint32_t> flows{
-      0};       // Flow rules that lead to it; EBUSY to destroy it meanwhile.
+  // Flow rules that lead to it; EBUSY to destroy it meanwhile.
+  std::atomic<std::uint32_t> flows{0};
   Share share;  // Use of the device's limits.
 };
 

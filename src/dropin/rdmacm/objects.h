@@ -38,8 +38,8 @@ class EventCount {
   }
 
  private:
-  std::atomic<std::uint32_t> delivered_{
-      0};  // Incremented by the thread that takes an event from its queue.
+  // Incremented by the thread that takes an event from its queue.
+  std::atomic<std::uint32_t> delivered_{0};
   std::mutex lock_;
   std::condition_variable changed_;
   std::uint32_t acknowledged_ = 0;
@@ -56,8 +56,8 @@ struct Multicast {
 
 struct Event {
   rdma_cm_event verbs{};
-  Id* subject =
-      nullptr;  // The id that the event belongs to: the listener, if `verbs.id` is a new one.
+  // The id that the event belongs to: the listener, if `verbs.id` is a new one.
+  Id* subject = nullptr;
   Multicast* multicast = nullptr;
   connect::PrivateData private_data;
 };

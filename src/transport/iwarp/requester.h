@@ -136,8 +136,8 @@ class Requester {
   Slot send_slot_ = 0;
   Slot tail_slot_ = 0;
   std::uint64_t offset_ = 0;  // Bytes of the current request that are sent.
-  bool immediate_is_due_ =
-      false;  // The current request's bytes are sent, its immediate data is not.
+  // The current request's bytes are sent, its immediate data is not.
+  bool immediate_is_due_ = false;
   std::optional<RtrMessage> rtr_;
   TaggedAddress rtr_address_;
   std::uint32_t send_number_ = 0;  // Number of the last message to each queue.

@@ -38,8 +38,8 @@ TEST(Stranger, RequestWithThePeersGuidAndQueuePairEndsNothing) {
   }
   EXPECT_TRUE(cm.b.only<ConnectRequest>());  // A separate connection.
   ASSERT_TRUE(cm.b.engine.disconnect(ids.b, {}, cm.now, cm.b.effects));
-  EXPECT_TRUE(
-      Bench::message<wire::CmDreq>(cm.mad_of(cm.b)));  // The established one was disconnected.
+  // The established one was disconnected.
+  EXPECT_TRUE(Bench::message<wire::CmDreq>(cm.mad_of(cm.b)));
 }
 
 TEST(Stranger, RequestWithThePeersGuidAndIdIsNoRepetition) {

@@ -133,6 +133,6 @@ void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {
   pthread_mutex_lock(&cq->mutex);
   cq->comp_events_completed += nevents;
   pthread_mutex_unlock(&cq->mutex);
-  from(cq).queue->acknowledge_events(
-      nevents);  // The last access: the queue may be about to be destroyed.
+  // The last access: the queue may be about to be destroyed.
+  from(cq).queue->acknowledge_events(nevents);
 }

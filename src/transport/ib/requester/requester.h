@@ -21,8 +21,8 @@ struct RequesterConfig {
   PKey pkey = kDefaultPKey;
   Psn first_psn;
   Mtu path_mtu = Mtu::k1024;
-  std::uint8_t timeout =
-      14;  // Local ACK timeout: 4.096 µs × 2^timeout; 0: infinite (IBA 9.7.6.1.3).
+  // Local ACK timeout: 4.096 µs × 2^timeout; 0: infinite (IBA 9.7.6.1.3).
+  std::uint8_t timeout = 14;
   std::uint8_t retry_count = 7;    // Retries after a time-out or a sequence error.
   std::uint8_t rnr_retry = 7;      // Retries after RNR NAKs; 7: without limit.
   std::uint8_t max_rd_atomic = 1;  // READs and atomics outstanding at the peer.
@@ -170,8 +170,8 @@ class Requester {
   std::uint32_t retries_ = 0;      // Since the last progress.
   std::uint32_t rnr_retries_ = 0;  // Since the last progress.
   std::uint32_t probes_ = 0;       // Since the last progress.
-  bool asked_oldest_ =
-      false;  // The last probe was the oldest packet. If it alone is answered, the rest is lost.
+  // The last probe was the oldest packet. If it alone is answered, the rest is lost.
+  bool asked_oldest_ = false;
 
   RequestRing requests_;
   // done_slot_ <= ack_slot_ <= send_slot_ <= tail_slot_. The comments say which slot contains which

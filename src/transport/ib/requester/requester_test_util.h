@@ -19,8 +19,8 @@ struct Sent {
   wire::Opcode opcode{};
   std::uint32_t psn = 0;
   std::uint32_t payload = 0;  // In bytes; for a READ request the requested bytes.
-  std::uint64_t address =
-      0;  // For a READ request its address; else the payload's offset in the request.
+  // For a READ request its address; else the payload's offset in the request.
+  std::uint64_t address = 0;
   bool ack_request = false;
   friend bool operator==(const Sent&, const Sent&) = default;
 };

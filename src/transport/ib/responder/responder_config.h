@@ -14,8 +14,8 @@ struct ResponderConfig {
   PKey pkey = kDefaultPKey;
   Psn expected_psn;
   Mtu path_mtu = Mtu::k1024;
-  std::uint8_t max_dest_rd_atomic =
-      1;  // READs and atomics remembered; at most ResponseQueue::kDepthMax.
+  // READs and atomics remembered; at most ResponseQueue::kDepthMax.
+  std::uint8_t max_dest_rd_atomic = 1;
   std::uint8_t min_rnr_timer = 12;  // The code of table 45, sent in RNR NAKs.
   /// region::kRemoteWrite | kRemoteRead | kRemoteAtomic | kFlushGlobal | kFlushPersistent.
   std::uint32_t access = 0;
