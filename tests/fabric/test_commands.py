@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -88,6 +89,44 @@ class Commands(unittest.TestCase):
         (socket,) = pathlib.Path(self.bed.folder).rglob("fabric-default/socket")
         socket.unlink()
         wait_until(lambda: not self.bed.processes(), 30, "the daemon to end without its socket")
+
+    def test_links_go_down_and_up_and_are_degraded(self):
+        """As iblinkinfo and opensm see it: the manager routes around what is down."""
+        self.bed.up(TRIANGLE, "--manager", "opensm")
+        s2 = self.lid_of("S2")
+        self.assertEqual(self.hops_to("H3"), ["S1", "S2"])
+        self.bed.verbatim("fabric", "link", "S2/3", "down")
+        self.assertIn("Down", self.bed.run("H1", "ibportstate", s2, "3", "query"))
+        wait_until(lambda: self.hops_to("H3") == ["S1", "S3", "S2"], 60, "opensm to route around S1 to S2")
+        self.bed.verbatim("fabric", "link", "S1/3", "up")  # The other end of the same cable.
+        wait_until(lambda: self.hops_to("H3") == ["S1", "S2"], 60, "opensm to take the cable again")
+
+        self.bed.verbatim("fabric", "link", "S2/3", "degrade", "1xSDR")
+        wait_until(lambda: re.search(r"1X\s+2\.5 Gbps Active", self.bed.run("H1", "iblinkinfo")), 60, "a slow link")
+        self.assertRegex(self.bed.verbatim("fabric", "show"), r"(?m)^S1 +3 +S2 +3 +1xSDR")
+        self.bed.verbatim("fabric", "link", "S2/3", "up")
+        wait_until(lambda: "1X" not in self.bed.run("H1", "iblinkinfo"), 60, "the link as it was")
+
+    def test_wrong_links_are_refused(self):
+        self.assertIn("no fabric", self.fails("fabric", "link", "S1/3", "down"))
+        self.assertIn("such as L1/3", self.fails("fabric", "link", "S1", "down", status=2))
+        self.assertIn("such as L1/3", self.fails("fabric", "link", "S1/300", "down", status=2))
+        self.assertIn("such as 'degrade 1x'", self.fails("fabric", "link", "S1/3", "degrade", status=2).lower())
+        self.assertIn("neither a width", self.fails("fabric", "link", "S1/3", "degrade", "3x", status=2))
+        self.bed.up(TRIANGLE)
+        self.assertIn("no node 'S9'", self.fails("fabric", "link", "S9/3", "down"))
+        self.assertIn("ports 1 to 36", self.fails("fabric", "link", "S1/40", "down"))
+        self.assertIn("no cable", self.fails("fabric", "link", "S1/9", "down"))
+        self.assertIn("made for 4xSDR", self.fails("fabric", "link", "S1/3", "degrade", "4xHDR"))
+
+    def lid_of(self, name):
+        status = json.loads(self.bed.verbatim("fabric", "show", "--json"))
+        return next(str(node["ports"][0]["lid"]) for node in status["nodes"] if node["name"] == name)
+
+    def hops_to(self, host):
+        """The switches between H1 and the host, in their order; none while there is no route."""
+        text = self.bed.run("H1", "ibtracert", self.lid_of("H1"), self.lid_of(host), check=False)
+        return re.findall(r'switch port \S+ lid \S+ "(\w+)"', text)
 
     def test_errors_say_what_is_wrong(self):
         self.assertIn("no fabric 'default' runs", self.fails("fabric", "down"))

@@ -32,6 +32,7 @@ void add_fabric(CLI::App& app, int& exit_status) {
   add_fabric_up(*fabric, exit_status);
   add_fabric_down(*fabric, exit_status);
   add_fabric_show(*fabric, exit_status);
+  add_fabric_link(*fabric, exit_status);
   add_fabric_generate(*fabric, exit_status);
 }
 

@@ -101,28 +101,44 @@ void add_port_files(const PortDescription& port, std::size_t number, std::vector
   }
 }
 
-}  // namespace
+/// As `verbatim fabric show` prints it, or without zeros in front.
+bool is_guid(std::string_view name, std::uint64_t guid) {
+  return name == fmt::format("{:#018x}", guid) || name == fmt::format("{:#x}", guid);
+}
 
-Result<std::uint32_t> find_host(const Topology& topology, std::string_view name) {
+/// `word`: what is searched for.
+template <typename IsMeant>
+Result<std::uint32_t> find(const Topology& topology, std::string_view name, std::string_view word,
+                           IsMeant is_meant) {
   std::optional<std::uint32_t> found;
   for (std::uint32_t i = 0; i < topology.nodes.size(); ++i) {
     const Node& node = topology.nodes[i];
-    if (node.kind != NodeKind::adapter) continue;
-    if (node.name != name && fmt::format("{:#x}", node.guid) != name) continue;
+    if (!is_meant(node) || (node.name != name && !is_guid(name, node.guid))) continue;
     if (found) {
-      return refuse(ENODEV, fmt::format("more than one host has the name '{}': name it by its "
-                                        "GUID, such as {:#x}",
-                                        name, node.guid));
+      return refuse(ENODEV, fmt::format("more than one {} has the name '{}': name it by its GUID, "
+                                        "such as {:#x}",
+                                        word, name, node.guid));
     }
     found = i;
   }
   if (found) return *found;
-  if (std::ranges::find(topology.nodes, name, &Node::name) != topology.nodes.end()) {
+  return refuse(ENODEV, fmt::format("the fabric has no {} '{}': 'verbatim fabric show' lists them",
+                                    word, name));
+}
+
+}  // namespace
+
+Result<std::uint32_t> find_node(const Topology& topology, std::string_view name) {
+  return find(topology, name, "node", [](const Node&) { return true; });
+}
+
+Result<std::uint32_t> find_host(const Topology& topology, std::string_view name) {
+  auto host =
+      find(topology, name, "host", [](const Node& node) { return node.kind == NodeKind::adapter; });
+  if (!host && find_node(topology, name)) {
     return refuse(ENODEV, fmt::format("'{}' is no host: programs run on hosts alone", name));
   }
-  return refuse(ENODEV, fmt::format("the fabric has no host '{}': 'verbatim fabric show' lists "
-                                    "them",
-                                    name));
+  return host;
 }
 
 std::optional<std::uint32_t> first_host(const Topology& topology) {

@@ -20,6 +20,8 @@ inline constexpr std::string_view kDeviceName = "verbatim0";
 /// The node of an adapter by its name, or by its GUID ("0x..."). ENODEV: there is none, or more
 /// than one has this name.
 Result<std::uint32_t> find_host(const Topology& topology, std::string_view name);
+/// The same for a node of any kind.
+Result<std::uint32_t> find_node(const Topology& topology, std::string_view name);
 /// The first one; none in a fabric without adapters.
 std::optional<std::uint32_t> first_host(const Topology& topology);
 

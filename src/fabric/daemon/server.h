@@ -80,6 +80,7 @@ class Server final : private HostSoftware {
   Result<void> on_attach(Connection& connection, const protocol::AttachData& request);
   Result<void> on_end_message(Connection& connection, const protocol::Incoming& incoming);
   nlohmann::ordered_json agents_status() const;
+  Result<void> on_link(Connection& connection, const protocol::LinkRequest& request);
   Result<void> on_port_message(Connection& connection, const protocol::Incoming& incoming);
   Result<void> on_mad(Connection& connection, const protocol::Incoming& incoming);
   Result<PortPlace> find_port(const protocol::HostName& host, unsigned port) const;

@@ -8,6 +8,7 @@
 
 #include "fabric/daemon/host_facts.h"
 #include "fabric/daemon/host_view.h"
+#include "fabric/daemon/link_changes.h"
 #include "fabric/daemon/server.h"
 #include "fabric/daemon/status.h"
 
@@ -83,6 +84,9 @@ Result<void> Server::on_message(Connection& connection, const protocol::Incoming
           incoming, [&](const auto& request) { return on_attach(connection, request); });
     case MessageType::status_request:
       return on_status(connection);
+    case MessageType::link_request:
+      return with<protocol::LinkRequest>(
+          incoming, [&](const auto& request) { return on_link(connection, request); });
     case MessageType::stop_request:
       begin_to_stop();
       return {};
@@ -201,6 +205,11 @@ Result<void> Server::on_status(Connection& connection) {
   const auto memfd = protocol::memfd_of(std::as_bytes(std::span(text)));
   if (!memfd) return std::unexpected(memfd.error());
   return reply(connection.fd.get(), protocol::Status{.size = text.size()}, memfd->get());
+}
+
+Result<void> Server::on_link(Connection& connection, const protocol::LinkRequest& request) {
+  if (auto changed = change_link(net_, request, monotonic_now()); !changed) return changed;
+  return reply(connection.fd.get(), protocol::Done{});
 }
 
 Result<void> Server::on_port_message(Connection& connection, const protocol::Incoming& incoming) {

@@ -66,9 +66,11 @@ Json status_of(const ManagementNet& net, const HostAddresses& addresses) {
   }
   Json links = Json::array();
   for (const Link& link : net.topology().links) {
+    const Rate rate = net.cable_rate(static_cast<std::uint32_t>(links.size()));
     links.push_back({{"a", end_of(net, link.a)},
                      {"b", end_of(net, link.b)},
-                     {"rate", rate_text(link.width, link.speed)}});
+                     {"rate", rate_text(rate.width, rate.speed)},
+                     {"full_rate", rate_text(link.width, link.speed)}});
   }
   return {{"nodes", std::move(nodes)}, {"links", std::move(links)}};
 }

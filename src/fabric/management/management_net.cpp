@@ -25,7 +25,9 @@ std::uint64_t first_transaction(std::uint64_t seed, std::size_t node) {
 
 ManagementNet::ManagementNet(const Topology& topology, HostSoftware& software, std::uint64_t seed,
                              const MakeTables& make_tables)
-    : topology_(topology), software_(software), links_(topology.links.size()) {
+    : topology_(topology), software_(software) {
+  links_.reserve(topology.links.size());
+  for (const Link& link : topology.links) links_.push_back({.rate = {link.width, link.speed}});
   const std::size_t nodes = topology.nodes.size();
   // Agents refer to each other's elements: none may move.
   agents_.reserve(nodes);
@@ -98,6 +100,13 @@ void ManagementNet::set_link(std::uint32_t link, bool up, TimeNs now) {
   settle(now);
 }
 
+void ManagementNet::set_cable_rate(std::uint32_t link, Rate rate, TimeNs now) {
+  if (links_[link].rate == rate) return;
+  links_[link].rate = rate;
+  take_down(link, now);
+  settle(now);
+}
+
 void ManagementNet::take_down(std::uint32_t link, TimeNs now) {
   const bool was_up = std::exchange(links_[link].is_up, false);
   for (const PortPlace end : {topology_.links[link].a, topology_.links[link].b}) {
@@ -111,7 +120,7 @@ void ManagementNet::take_down(std::uint32_t link, TimeNs now) {
 
 void ManagementNet::train(std::uint32_t link, TimeNs now) {
   const Link& cable = topology_.links[link];
-  const auto rate = trained_rate(cable, port_info(cable.a), port_info(cable.b));
+  const auto rate = trained_rate(links_[link].rate, port_info(cable.a), port_info(cable.b));
   if (!rate) return;
   links_[link].is_up = true;
   for (const PortPlace end : {cable.a, cable.b}) {

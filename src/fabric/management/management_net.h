@@ -78,6 +78,10 @@ class ManagementNet {
   bool set_is_sm(PortPlace port, bool is_sm, TimeNs now);
   /// The cable `link`, an index in topology().links, is taken out or put in again.
   void set_link(std::uint32_t link, bool up, TimeNs now);
+  /// The cable carries this rate at most from now on: the link trains again.
+  void set_cable_rate(std::uint32_t link, Rate rate, TimeNs now);
+  bool has_cable(std::uint32_t link) const { return links_[link].has_cable; }
+  Rate cable_rate(std::uint32_t link) const { return links_[link].rate; }
   const Topology& topology() const { return topology_; }
 
   /// When `on_time` has something to do: links train, traps are repeated, leases end.
@@ -92,6 +96,7 @@ class ManagementNet {
     bool has_other_version = false;  // Than the one that agents know.
   };
   struct LinkState {
+    Rate rate;  // That the cable carries now.
     bool has_cable = true;
     bool is_up = true;
   };

@@ -36,13 +36,12 @@ std::optional<LinkWidth> common_width(LinkWidth widest, const wire::PortInfo& a,
 
 }  // namespace
 
-std::optional<Rate> trained_rate(const Link& link, const wire::PortInfo& a,
-                                 const wire::PortInfo& b) {
+std::optional<Rate> trained_rate(Rate cable, const wire::PortInfo& a, const wire::PortInfo& b) {
   using wire::PhysicalState;
   if (a.physical_state != PhysicalState::polling) return std::nullopt;
   if (b.physical_state != PhysicalState::polling) return std::nullopt;
-  const auto width = common_width(link.width, a, b);
-  const auto speed = common_speed(link.speed, a, b);
+  const auto width = common_width(cable.width, a, b);
+  const auto speed = common_speed(cable.speed, a, b);
   if (!width || !speed) return std::nullopt;
   return Rate{*width, *speed};
 }

@@ -18,6 +18,7 @@
 ///     ViewRequest                 HostDescription; the view is written
 ///     IssmRequest                 IssmPath
 ///     StatusRequest               Status, with a memfd of JSON text
+///     LinkRequest                 Done
 ///     StopRequest                 the daemon ends
 ///     OpenPort                    Opened; the connection is an open port then
 ///     AttachData                  DataAttached, with the memory of the data path; the connection
@@ -53,6 +54,7 @@ enum class MessageType : std::uint16_t {
   join_group,
   watch_host,
   gid_request,
+  link_request,
   host_description = 0x100,
   done,
   status,
@@ -115,6 +117,20 @@ struct IssmRequest {
 struct StatusRequest {
   static constexpr MessageType kType = MessageType::status_request;
   Header header{.type = kType};
+};
+
+/// Changes the cable at a port: takes it out, puts it in again as good as new, or makes it carry
+/// less.
+struct LinkRequest {
+  static constexpr MessageType kType = MessageType::link_request;
+  Header header{.type = kType};
+  enum class Change : std::uint8_t { down, up, degrade };
+  HostName node{};  // A host, switch or router.
+  std::uint8_t port = 0;
+  Change change{};
+  std::uint8_t width = 0;  // A LinkWidth; 0: as now. Counts for `degrade` alone, as does `speed`.
+  std::uint8_t speed = kSameSpeed;  // A LinkSpeed.
+  static constexpr std::uint8_t kSameSpeed = 0xff;
 };
 
 struct StopRequest {
