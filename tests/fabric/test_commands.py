@@ -96,8 +96,8 @@ class Commands(unittest.TestCase):
         s2 = self.lid_of("S2")
         self.assertEqual(self.hops_to("H3"), ["S1", "S2"])
         self.bed.verbatim("fabric", "link", "S2/3", "down")
-        self.assertIn("Down", self.bed.run("H1", "ibportstate", s2, "3", "query"))
         wait_until(lambda: self.hops_to("H3") == ["S1", "S3", "S2"], 60, "opensm to route around S1 to S2")
+        self.assertIn("Down", self.bed.run("H1", "ibportstate", s2, "3", "query"))
         self.bed.verbatim("fabric", "link", "S1/3", "up")  # The other end of the same cable.
         wait_until(lambda: self.hops_to("H3") == ["S1", "S2"], 60, "opensm to take the cable again")
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "fabric/daemon/host_facts.h"
+#include "fabric/daemon/hosts/host_facts.h"
 #include "fabric/protocol/decode.h"
 
 namespace verbatim::fabric {

@@ -16,7 +16,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
-#include "fabric/daemon/host_facts.h"
+#include "fabric/daemon/hosts/host_facts.h"
 
 namespace verbatim::fabric {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/os/unique_fd.h"
 #include "base/time.h"
-#include "fabric/daemon/host_addresses.h"
+#include "fabric/daemon/hosts/host_addresses.h"
 #include "fabric/daemon/issm_files.h"
 #include "fabric/daemon/port_agents.h"
 #include "fabric/daemon/subnet_manager.h"

@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 #include "base/overloaded.h"
-#include "fabric/daemon/host_facts.h"
-#include "fabric/daemon/host_view.h"
+#include "fabric/daemon/hosts/host_facts.h"
+#include "fabric/daemon/hosts/host_view.h"
 #include "fabric/daemon/server.h"
 
 /// Datagrams between the net and programs.

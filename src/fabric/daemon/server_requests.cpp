@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "fabric/daemon/host_facts.h"
-#include "fabric/daemon/host_view.h"
+#include "fabric/daemon/hosts/host_facts.h"
+#include "fabric/daemon/hosts/host_view.h"
 #include "fabric/daemon/link_changes.h"
 #include "fabric/daemon/server.h"
 #include "fabric/daemon/status.h"

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "fabric/daemon/host_addresses.h"
+#include "fabric/daemon/hosts/host_addresses.h"
 #include "fabric/management/management_net.h"
 
 namespace verbatim::fabric {

@@ -1,4 +1,4 @@
-#include "fabric/daemon/host_view.h"
+#include "fabric/daemon/hosts/host_view.h"
 
 #include <cstdio>
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include "fabric/daemon/host_facts.h"
+#include "fabric/daemon/hosts/host_facts.h"
 #include "fabric/protocol/decode.h"
 
 namespace verbatim::fabric {

@@ -1,4 +1,4 @@
-#include "fabric/daemon/host_addresses.h"
+#include "fabric/daemon/hosts/host_addresses.h"
 
 #include <array>
 #include <vector>

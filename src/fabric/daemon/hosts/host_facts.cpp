@@ -1,4 +1,4 @@
-#include "fabric/daemon/host_facts.h"
+#include "fabric/daemon/hosts/host_facts.h"
 
 #include <algorithm>
 #include <array>
