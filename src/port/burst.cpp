@@ -57,6 +57,7 @@ void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
   std::byte* const header = start + outer_bytes;
   wire::encode_headers(headers, {header, header_bytes});
   add_piece(start, outer_bytes + header_bytes);
+  if (!route_->has_icrc) return;
   // With fragments forbidden, the kernel numbers the segments of one call from 0
   // (docs/decisions.md).
   icrc_ = route_->seed.start(static_cast<std::uint16_t>(wire::kUdpHeaderBytes + from_bth),
@@ -98,16 +99,18 @@ void Burst::append_bytes(const std::byte* bytes, std::uint32_t length) {
     std::memcpy(at, bytes, length);
     bytes = at;
   }
-  icrc_.update({bytes, length});
+  update_icrc({bytes, length});
   add_piece(bytes, length);
 }
 
 void Burst::end() {
   std::byte* trailer = store(pad_count_ + kIcrcBytes);
-  std::memset(trailer, 0, pad_count_);
-  icrc_.update({trailer, pad_count_});
-  wire::store_icrc(icrc_.value(),
-                   std::span<std::byte, kIcrcBytes>(trailer + pad_count_, kIcrcBytes));
+  std::memset(trailer, 0, pad_count_ + kIcrcBytes);
+  if (route_->has_icrc) {
+    icrc_.update({trailer, pad_count_});
+    wire::store_icrc(icrc_.value(),
+                     std::span<std::byte, kIcrcBytes>(trailer + pad_count_, kIcrcBytes));
+  }
   add_piece(trailer, pad_count_ + kIcrcBytes);
   total_bytes_ += packet_bytes_;
   closed_ = packet_bytes_ < segment_bytes_;

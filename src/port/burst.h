@@ -63,7 +63,7 @@ class Burst {
     std::byte* const at = room_for_copies();
     if (!fill(MutableByteSpan(at, length))) return false;
     copied_ += length;
-    icrc_.update({at, length});
+    update_icrc({at, length});
     add_piece(at, length);
     return true;
   }
@@ -91,6 +91,9 @@ class Burst {
   void send();
   bool reserve(std::uint32_t payload_bytes_max);
   void release(std::uint32_t bytes);
+  void update_icrc(ByteSpan bytes) {
+    if (route_->has_icrc) icrc_.update(bytes);
+  }
   void add_piece(const std::byte* bytes, std::size_t length);
   std::byte* store(std::size_t length);
   std::byte* room_for_copies();

@@ -117,16 +117,14 @@ class Port {
   /// A link of the port, and what comes over it.
   struct Attached final : link::Sink {
     Attached(std::unique_ptr<link::Link> link, Decapsulation& into)
-        : links(std::move(link)),
-          decapsulation(into),
-          first_header(links.base().properties().first_header) {}
+        : links(std::move(link)), decapsulation(into), properties(links.base().properties()) {}
     void on_packets(const link::Received& packets, TimeNs now) override {
-      decapsulation.on_packets(packets, first_header, now);
+      decapsulation.on_packets(packets, properties, now);
     }
     void on_room() override { decapsulation.on_room(); }
     link::Stack links;
     Decapsulation& decapsulation;
-    const link::FirstHeader first_header;
+    const link::Properties properties;  // As they were when it was added.
   };
   Result<const GidEntry*> source_of(const AddressVector& vector) const;
   Result<Path> infiniband_path(const AddressVector& vector) const;

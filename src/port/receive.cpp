@@ -32,11 +32,12 @@ void Decapsulation::on_frame(const link::Received& frame, TimeNs now) {
                         .group = frame.group,
                         .packet_bytes = packet->packet.size(),
                         .bytes = packet->packet},
-                       seed_of(from, to), now);
+                       &seed_of(from, to), now);
 }
 
 /// Each packet says where it comes from.
-void Decapsulation::on_infiniband_packets(const link::Received& packets, TimeNs now) {
+void Decapsulation::on_infiniband_packets(const link::Received& packets, bool checks_icrc,
+                                          TimeNs now) {
   const auto& all = packets.bytes;
   for (std::size_t at = 0; at < all.size(); at += packets.packet_bytes) {
     const auto found =
@@ -47,12 +48,14 @@ void Decapsulation::on_infiniband_packets(const link::Received& packets, TimeNs 
     }
     const Path from = found->from;
     const Path to = found->to;
+    std::optional<wire::IcrcSeed> seed;
+    if (checks_icrc) seed.emplace(icrc_seed(found->to));
     on_transport_packets({.from = &from,
                           .to = &to,
                           .group = found->group,
                           .packet_bytes = found->packet.size(),
                           .bytes = found->packet},
-                         icrc_seed(found->to), now);
+                         seed ? &*seed : nullptr, now);
   }
 }
 
@@ -66,7 +69,7 @@ const wire::IcrcSeed& Decapsulation::seed_of(const Path& from, const Path& to) {
 }
 
 /// Packets that begin with the BTH.
-void Decapsulation::on_transport_packets(const link::Received& packets, const wire::IcrcSeed& seed,
+void Decapsulation::on_transport_packets(const link::Received& packets, const wire::IcrcSeed* seed,
                                          TimeNs now) {
   // All are checked before any is placed: placing is stores, which a checksum would wait for.
   std::array<Arrival, kPacketsMax> arrivals;
@@ -88,7 +91,7 @@ void Decapsulation::on_transport_packets(const link::Received& packets, const wi
 }
 
 /// `identification` is what this packet's IP header probably says; it becomes what it does say.
-bool Decapsulation::is_good(ByteSpan bytes, const wire::IcrcSeed& seed,
+bool Decapsulation::is_good(ByteSpan bytes, const wire::IcrcSeed* seed,
                             std::uint16_t& identification) {
   counters_.packets_received.add_exclusive();
   counters_.bytes_received.add_exclusive(bytes.size());
@@ -96,7 +99,8 @@ bool Decapsulation::is_good(ByteSpan bytes, const wire::IcrcSeed& seed,
     counters_.malformed.add();
     return false;
   }
-  const auto found = wire::verify_icrc(seed, bytes, identification);
+  if (seed == nullptr) return true;
+  const auto found = wire::verify_icrc(*seed, bytes, identification);
   if (!found) {
     counters_.icrc_errors.add();
     return false;

@@ -26,15 +26,15 @@ class Decapsulation {
   Decapsulation(Receiver& receiver, observe::PortCounters& counters, std::uint32_t interface_index)
       : receiver_(receiver), counters_(counters), interface_index_(interface_index) {}
 
-  /// `first`: what the link's packets begin with.
-  void on_packets(const link::Received& packets, link::FirstHeader first, TimeNs now) {
-    switch (first) {
+  /// `from`: the properties of the link that the packets come from.
+  void on_packets(const link::Received& packets, const link::Properties& from, TimeNs now) {
+    switch (from.first_header) {
       case link::FirstHeader::bth:
-        return on_transport_packets(packets, seed_of(*packets.from, *packets.to), now);
+        return on_transport_packets(packets, &seed_of(*packets.from, *packets.to), now);
       case link::FirstHeader::grh:
         return on_frame(packets, now);
       case link::FirstHeader::lrh:
-        return on_infiniband_packets(packets, now);
+        return on_infiniband_packets(packets, from.checks_integrity, now);
     }
   }
   void on_room() { receiver_.on_room(); }
@@ -48,10 +48,11 @@ class Decapsulation {
   static constexpr std::size_t kPacketsMax = 64;
 
   void on_frame(const link::Received& frame, TimeNs now);
-  void on_infiniband_packets(const link::Received& packets, TimeNs now);
-  void on_transport_packets(const link::Received& packets, const wire::IcrcSeed& seed, TimeNs now);
+  void on_infiniband_packets(const link::Received& packets, bool checks_icrc, TimeNs now);
+  /// `seed`: null if the packets have no ICRC.
+  void on_transport_packets(const link::Received& packets, const wire::IcrcSeed* seed, TimeNs now);
   const wire::IcrcSeed& seed_of(const Path& from, const Path& to);
-  bool is_good(ByteSpan bytes, const wire::IcrcSeed& seed, std::uint16_t& identification);
+  bool is_good(ByteSpan bytes, const wire::IcrcSeed* seed, std::uint16_t& identification);
   void deliver(std::span<const Arrival> arrivals, const link::Received& origin, TimeNs now);
   bool decode(ByteSpan bytes, wire::Packet& packet);
 

@@ -38,7 +38,8 @@ Route::Route(link::Stack& from, link::NextHop& hop, const Path& to)
       headers(flow_to(to, hop.local())),
       seed(seed_of(to, headers)),
       lane(hop.lane()),
-      lossless(from.base().properties().lossless) {
+      lossless(from.base().properties().lossless),
+      has_icrc(from.base().properties().checks_integrity) {
   if (const auto* const infiniband = std::get_if<InfinibandPath>(&to)) {
     header_bytes = static_cast<std::uint8_t>(encapsulation_bytes(*infiniband));
   } else if (headers.has_grh()) {

@@ -29,6 +29,7 @@ struct Route {
   std::uint8_t header_bytes = 0;  // Before the BTH. RoCE v2: none, since the kernel writes them.
   std::uint8_t lane = 0;          // Of a link that has some.
   bool lossless = false;          // The link has credits: `Burst::may_send`.
+  bool has_icrc = true;           // False: the link's bytes cannot be damaged.
 };
 
 /// What a receiver of datagrams sees of these paths: addresses of RoCE; of InfiniBand, its GRH.
