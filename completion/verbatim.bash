@@ -52,6 +52,7 @@ _verbatim() {
     --fabric | --name) _verbatim_reply "$(_verbatim_fabrics)" "$current"; return ;;
     --host) _verbatim_reply "H1 H2 H3 H4" "$current"; return ;;
     --manager) _verbatim_reply "none opensm" "$current"; return ;;
+    --rate) _verbatim_reply "link unlimited" "$current"; return ;;
     --rate) _verbatim_reply "4xEDR 4xHDR 4xNDR 4xXDR" "$current"; return ;;
     --format) _verbatim_reply "ibnetdiscover ibsim" "$current"; return ;;
     --hosts | --switch-ports | --oversubscription | --length) return ;;
@@ -66,7 +67,7 @@ _verbatim() {
     status) _verbatim_reply "--json --names $common" "$current" ;;
     fabric) _verbatim_reply "up down show link generate $common" "$current" ;;
     "fabric up")
-      if [[ $current == -* ]]; then _verbatim_reply "--name --manager $common" "$current"
+      if [[ $current == -* ]]; then _verbatim_reply "--name --manager --rate $common" "$current"
       else mapfile -t COMPREPLY < <(compgen -f -- "$current"); fi ;;
     "fabric down") _verbatim_reply "--name $common" "$current" ;;
     "fabric show") _verbatim_reply "--name --json --names $common" "$current" ;;

@@ -87,6 +87,7 @@ complete -c verbatim -n __verbatim_is_before_fabric_command -a generate -d 'Make
 complete -c verbatim -n '__verbatim_is_in_fabric up down show link' -x -l name -a '(__verbatim_fabrics)' -d 'The fabric'
 complete -c verbatim -n '__verbatim_is_in_fabric up' -F
 complete -c verbatim -n '__verbatim_is_in_fabric up' -x -l manager -a 'none opensm' -d 'Subnet manager'
+complete -c verbatim -n '__verbatim_is_in_fabric up' -x -l rate -a 'link unlimited' -d 'Rate of links'
 complete -c verbatim -n '__verbatim_is_in_fabric show' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in_fabric show' -l names -d 'Print the names of the fabrics alone'
 complete -c verbatim -n '__verbatim_is_in_fabric link' -a 'down up degrade 1x SDR'

@@ -34,6 +34,9 @@ constexpr const char* kExamples =
     "where it fails. Without a manager, links stay in state Init; start one with\n"
     "'verbatim run --host H1 -- opensm'.\n"
     "\n"
+    "Links carry what their width and speed allow; with --rate unlimited, what this\n"
+    "machine can.\n"
+    "\n"
     "Examples:\n"
     "  verbatim fabric up net\n"
     "  verbatim fabric up net --name big --manager opensm";
@@ -48,6 +51,7 @@ struct Form {
   std::string topology;
   std::string name;
   std::string manager = "none";
+  std::string rate = "link";
 };
 
 [[noreturn]] void become_daemon(std::vector<std::string>& arguments, int ready, int log,
@@ -95,6 +99,8 @@ Result<void> start_daemon(const Form& form, const protocol::FabricFolder& folder
       form.name,
       "--manager",
       form.manager,
+      "--rate",
+      form.rate,
       "--ready-fd",
       std::to_string(kReadyFd)};
   int ends[2];
@@ -155,6 +161,10 @@ void add_fabric_up(CLI::App& fabric, int& exit_status) {
   up->add_option("--manager", form->manager, "Subnet manager: none (default) or opensm")
       ->type_name("NAME")
       ->check(CLI::IsMember({"none", "opensm"}));
+  up->add_option("--rate", form->rate,
+                 "Of links: their own (link, default) or the machine's (unlimited)")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"link", "unlimited"}));
   up->footer(kExamples);
   up->callback([form, &exit_status] {
     if (const auto started = bring_up(*form); !started) {
