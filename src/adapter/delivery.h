@@ -36,6 +36,7 @@ class Delivery final : public Source, private port::Receiver {
   port::Port& port() { return port_; }
   std::size_t receive(TimeNs now) override { return port_.receive(now); }
   bool begin_sleep() override { return port_.begin_sleep(); }
+  bool asks_kernel() const override { return port_.asks_kernel(); }
   /// A pass runs the task after a link takes packets again. Any thread.
   void await_room(Task& task);
   void forget(Task& task) override;

@@ -84,6 +84,7 @@ struct Properties {
   std::uint32_t rate_mbps = 0;   // 0: nobody knows.
   bool lossless = false;         // It has credits: `reserve` is asked before a packet is made.
   bool checks_integrity = true;  // Else its bytes cannot be damaged: packets need no ICRC.
+  bool asks_kernel = true;       // `receive` is a system call, even where nothing has come.
 };
 
 /// A link of a port. Decorators derive from it and contain the next link (link/decorators/).

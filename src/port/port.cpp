@@ -55,6 +55,11 @@ bool Port::begin_sleep() {
   return may_sleep;
 }
 
+bool Port::asks_kernel() const {
+  return std::ranges::any_of(attached_,
+                             [](const auto& link) { return link->properties.asks_kernel; });
+}
+
 Result<Path> Port::infiniband_path(const AddressVector& vector) const {
   if (vector.dlid == Lid{} || vector.dlid == kPermissiveLid) {
     return refuse(EINVAL, fmt::format("dlid {:#x} leads to no port", raw(vector.dlid)));

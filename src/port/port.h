@@ -108,6 +108,8 @@ class Port {
   /// Before a thread sleeps on `descriptors`. Returns false if a link has something already. Not
   /// while somebody receives.
   bool begin_sleep();
+  /// `receive` takes system calls.
+  bool asks_kernel() const;
 
   PortState state() const { return state_.load(std::memory_order_relaxed); }
   /// Returns the state before.

@@ -118,6 +118,8 @@ void Progress::add(Source& source) {
   bool has_something = false;
   between_passes([&] {
     sources_.push_back(&source);
+    asks_kernel_.store(asks_kernel_.load(std::memory_order_relaxed) || source.asks_kernel(),
+                       std::memory_order_relaxed);
     has_something = !source.begin_sleep();  // The background thread may sleep already.
   });
   if (has_something) wake();
@@ -273,7 +275,8 @@ bool Progress::poll() {
   const bool may_skip = !has_outputs_.load(std::memory_order_relaxed);
   const bool awaits_packets = wire_users_.load(std::memory_order_relaxed) != 0;
   const TimeNs now = monotonic_now();
-  const bool is_idle = idle_passes_.load(std::memory_order_relaxed) > kIdlePassesBeforePause;
+  const bool is_idle = asks_kernel_.load(std::memory_order_relaxed) &&
+                       idle_passes_.load(std::memory_order_relaxed) > kIdlePassesBeforePause;
   if (may_skip && is_idle && elapsed(last_poll_.load(std::memory_order_relaxed), now) < kPause) {
     return false;
   }

@@ -147,6 +147,7 @@ class Progress {
   std::mutex pass_lock_;
   std::vector<Source*> sources_;  // Protected by pass_lock_, like the next one.
   std::vector<Task*> flushing_;
+  std::atomic<bool> asks_kernel_{false};  // Some source does.
   // Consecutive passes of `poll` that received nothing. Written under pass_lock_.
   std::atomic<std::uint32_t> idle_passes_{0};
 

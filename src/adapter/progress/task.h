@@ -49,6 +49,8 @@ class Source {
   /// Before a thread sleeps on its descriptors. Returns false if it has something already. Between
   /// passes.
   virtual bool begin_sleep() { return true; }
+  /// False: `receive` costs next to nothing where nothing has come.
+  virtual bool asks_kernel() const { return true; }
   /// Keeps no reference to the task. Between passes.
   virtual void forget(Task&) {}
 

@@ -96,7 +96,8 @@ Properties FabricLink::properties() const {
                            ? 0
                            : static_cast<std::uint32_t>(kBitsAndPsPerMicrosecond / ps_per_byte),
           .lossless = true,
-          .checks_integrity = false};
+          .checks_integrity = false,
+          .asks_kernel = false};
 }
 
 /// EHOSTUNREACH: the subnet manager has no lane for the path's service level.
