@@ -146,7 +146,7 @@ stage_tsan() {
 }
 
 stage_fuzz() {
-  build_preset fuzz || return
+  build_preset fuzz fuzz || return
   local target name found
   for target in build/fuzzing/bin/fuzz_*; do
     name=${target##*/fuzz_}

@@ -123,7 +123,7 @@ class World {
     return {side.address.with_port(9), other(side).address.with_port(7)};
   }
   Side& other(const Side& side) { return sides_[&side == sides_.data() ? 1 : 0]; }
-  Path path(const Side& side) {
+  cm::Path path(const Side& side) {
     return {.local = side.address,
             .remote = other(side).address,
             .local_gid = gid_of(side.address),

@@ -74,8 +74,8 @@ FabricLink::FabricLink(std::shared_ptr<AttachedFabric> fabric, UniqueFd connecti
       connection_(std::move(connection)),
       bell_(std::move(bell)),
       descriptor_(bell_.get()) {
-  for (std::uint8_t lane = 0; lane < hops_.size(); ++lane) {
-    hops_[lane] = std::make_unique<LaneHop>(lane);
+  for (std::size_t lane = 0; lane < hops_.size(); ++lane) {
+    hops_[lane] = std::make_unique<LaneHop>(static_cast<std::uint8_t>(lane));
   }
 }
 
