@@ -11,29 +11,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests", "fabric"))
 
 # pylint: disable=wrong-import-position
-from fabricbed import FabricBed, fields_of
+from fabricbed import CHAIN, FabricBed
 from testbed import Program, Testbed, wait_until
 
-# A chain: what goes from H1 to H2 crosses three switches.
-CHAIN = """
-Switch 8 "S1"
-[1] "H1"[1]
-[2] "S2"[1]
-
-Switch 8 "S2"
-[1] "S1"[2]
-[2] "S3"[1]
-
-Switch 8 "S3"
-[1] "S2"[2]
-[2] "H2"[1]
-
-Hca 1 "H1"
-[1] "S1"[1]
-
-Hca 1 "H2"
-[1] "S3"[2]
-"""
 HOSTS = {"a": "H1", "b": "H2"}
 SECONDS_TO_ACTIVE = 60
 

@@ -54,6 +54,27 @@ CABLES = {("S1", 1): ("H1", 1), ("S1", 2): ("H2", 1), ("S1", 3): ("S2", 3), ("S1
 HOSTS = ("H1", "H2", "H3", "H4")
 SWITCHES = ("S1", "S2", "S3")
 
+# A chain: what goes from H1 to H2 crosses three switches.
+CHAIN = """
+Switch 8 "S1"
+[1] "H1"[1]
+[2] "S2"[1]
+
+Switch 8 "S2"
+[1] "S1"[2]
+[2] "S3"[1]
+
+Switch 8 "S3"
+[1] "S2"[2]
+[2] "H2"[1]
+
+Hca 1 "H1"
+[1] "S1"[1]
+
+Hca 1 "H2"
+[1] "S3"[2]
+"""
+
 # A manager for tests: it notices within a second what another may take a minute for.
 QUICK_MANAGER = """max_wire_smps 64
 sweep_interval 1

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Debian's verbs programs between two hosts by LID: the data crosses three switches, whose counters say so."""
+
+import json
+import os
+import re
+import sys
+import unittest
+
+from fabricbed import CHAIN, FabricBed
+
+from testbed import SKIPPED, Testbed, are_installed, listens, option_parser, wait_until
+
+BED = None  # Set in main.
+PORTS = None
+LIDS = None
+SECONDS_MAX = 60
+WORD_BYTES = 4  # PortXmitData counts words.
+MIDDLE, TO_H1, TO_H2 = "S2", 1, 2  # The switch between the other two, and its ports.
+
+
+def words_sent(port):
+    """What has left the middle switch at the port, as its performance agent says."""
+    text = BED.run("H1", "perfquery", "-x", str(LIDS[MIDDLE]), str(port))
+    return int(re.search(r"PortXmitData:\.*(\d+)", text)[1])
+
+
+def lids():
+    nodes = json.loads(BED.verbatim("fabric", "show", "--json"))["nodes"]
+    return {node["name"]: node["ports"][0]["lid"] for node in nodes}
+
+
+class Verbs(unittest.TestCase):
+    def between_hosts(self, *argv):
+        """Runs the server on H1 and the client on H2. Returns what the client says."""
+        port = PORTS.free_port()
+        argv = (*argv, "-p", str(port))
+        server = BED.start("H1", *argv)
+        wait_until(lambda: server.poll() is not None or listens(server.pid, port), SECONDS_MAX, f"{argv[0]} to listen")
+        said = BED.run("H2", *argv, "127.0.0.1")
+        self.assertEqual(server.wait(SECONDS_MAX), 0, f"the server {argv[0]}")
+        return said
+
+    def crosses(self, *argv, to_h1=0, to_h2=0):
+        """Runs both; at least so many bytes have to leave the middle switch in each direction."""
+        before = words_sent(TO_H1), words_sent(TO_H2)
+        said = self.between_hosts(*argv)
+        after = words_sent(TO_H1), words_sent(TO_H2)
+        self.assertGreaterEqual((after[0] - before[0]) * WORD_BYTES, to_h1, said)
+        self.assertGreaterEqual((after[1] - before[1]) * WORD_BYTES, to_h2, said)
+
+    def test_pingpongs_find_the_content_that_was_sent(self):
+        size, count = 1024, 200  # UD: a message is a packet.
+        for kind in ("rc", "uc", "ud", "srq"):
+            with self.subTest(kind):
+                self.crosses(f"ibv_{kind}_pingpong", "-c", "-s", str(size), "-n", str(count), to_h1=size * count,
+                             to_h2=size * count)
+
+    def test_messages_of_many_packets(self):
+        size, count = 65536, 500
+        bandwidth = ("-s", str(size), "-n", str(count), "-F")
+        self.crosses("ib_write_bw", *bandwidth, to_h1=size * count)
+        self.crosses("ib_send_bw", *bandwidth, to_h1=size * count)
+        self.crosses("ib_read_bw", *bandwidth, to_h2=size * count)  # The client reads: data leaves the server.
+
+    def test_atomics(self):
+        count, operand_bytes = 1000, 8
+        self.crosses("ib_atomic_bw", "-n", str(count), "-F", to_h1=count * operand_bytes, to_h2=count * operand_bytes)
+
+    def test_a_program_that_sleeps_is_woken(self):
+        size, count = 4096, 500
+        self.crosses("ib_send_bw", "-e", "-s", str(size), "-n", str(count), "-F", to_h1=size * count)
+        self.crosses("ibv_rc_pingpong", "-e", "-c", "-n", str(count), to_h1=size * count, to_h2=size * count)
+
+
+def main():
+    global BED, PORTS, LIDS
+    options = option_parser(__doc__).parse_args()
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    if not are_installed("opensm", "perfquery", "ibv_rc_pingpong", "ib_write_bw"):
+        return SKIPPED
+    with FabricBed(options) as BED, Testbed(options) as PORTS:
+        BED.up(CHAIN, "--manager", "opensm")
+        wait_until(lambda: all("State: Active" in BED.run(host, "ibstat") for host in ("H1", "H2")), SECONDS_MAX,
+                   "active ports")
+        LIDS = lids()
+        result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
