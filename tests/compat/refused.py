@@ -21,8 +21,11 @@ FOLDERS = ("src/dropin/ibverbs", "src/dropin/rdmacm", "src/adapter")
 # A refusal in the sources, and the first text after it in the same statement, which is the log
 # line.
 REFUSAL = re.compile(r'(?:\b(?:EOPNOTSUPP|ENOTSUP)\b|\bunsupported\()[^;"]*"((?:[^"\\]|\\.)*)"')
-# Can only happen between programs of different releases.
-NOT_A_CALL = ("the peer has another version of the protocol",)
+# Not by a call of a program on such a node: between programs of different releases; by a command; on a host of a
+# fabric.
+NOT_A_CALL = ("the peer has another version of the protocol",
+              "faults and captures of InfiniBand links are not there yet",
+              "RAW_PACKET queue pairs are of Ethernet ports")
 
 
 @dataclass(frozen=True)
