@@ -65,12 +65,13 @@ _verbatim() {
     config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
     devices) _verbatim_reply "$common" "$current" ;;
     status) _verbatim_reply "--json --names $common" "$current" ;;
-    fabric) _verbatim_reply "up down show link generate $common" "$current" ;;
+    fabric) _verbatim_reply "up down show link check generate $common" "$current" ;;
     "fabric up")
       if [[ $current == -* ]]; then _verbatim_reply "--name --manager --rate $common" "$current"
       else mapfile -t COMPREPLY < <(compgen -f -- "$current"); fi ;;
     "fabric down") _verbatim_reply "--name $common" "$current" ;;
     "fabric show") _verbatim_reply "--name --json --names $common" "$current" ;;
+    "fabric check") _verbatim_reply "--name --service-level $common" "$current" ;;
     "fabric link") _verbatim_reply "down up degrade 1x SDR --name $common" "$current" ;;
     "fabric generate")
       _verbatim_reply "fat-tree dragonfly+ torus-2d torus-3d hypercube full-mesh two-subnets --hosts --switch-ports

@@ -107,6 +107,30 @@ class Commands(unittest.TestCase):
         self.bed.verbatim("fabric", "link", "S2/3", "up")
         wait_until(lambda: "1X" not in self.bed.run("H1", "iblinkinfo"), 60, "the link as it was")
 
+    def check(self):
+        done = subprocess.run([f"{self.bed.build}/bin/verbatim", "fabric", "check"], text=True, check=False,
+                              env=self.bed.environment(), capture_output=True, timeout=60)
+        self.assertEqual(done.stderr, "")
+        self.assertEqual(done.returncode, 1 if done.stdout else 0)
+        return done.stdout
+
+    def test_check_finds_what_is_wrong(self):
+        self.bed.up(TRIANGLE)
+        self.assertIn("H1/1", self.check())  # There is no manager.
+        self.bed.verbatim("fabric", "down")
+        self.bed.up(self.bed.verbatim("fabric", "generate", "fat-tree", "--hosts", "24"), "--manager", "opensm")
+        wait_until(lambda: self.check() == "", 60, "a fat tree without a finding")
+        self.bed.verbatim("fabric", "down")
+        # opensm's default routing takes the shortest way, also round a ring.
+        self.bed.up(self.bed.verbatim("fabric", "generate", "hypercube", "--hosts", "64"), "--manager", "opensm")
+        wait_until(lambda: "a credit loop: S1/17 lane 0 > S2/18 lane 0 >" in self.check(), 60, "a credit loop")
+        self.bed.verbatim("fabric", "down")
+        # No route crosses two cables of a triangle.
+        self.bed.up(TRIANGLE, "--manager", "opensm")
+        wait_until(lambda: self.check() == "", 60, "a triangle without a finding")
+        self.bed.verbatim("fabric", "link", "H2/1", "down")
+        self.assertIn("H2/1: its link is not active", self.check())
+
     def test_wrong_links_are_refused(self):
         self.assertIn("no fabric", self.fails("fabric", "link", "S1/3", "down"))
         self.assertIn("such as L1/3", self.fails("fabric", "link", "S1", "down", status=2))

@@ -15,6 +15,7 @@ MAY_INCLUDE = {
     "mad": ("base", "observe", "wire"),
     "subnet": ("base", "observe", "wire", "mad"),
     "fabric/topology": ("base",),
+    "fabric/check": ("base", "fabric/topology"),
     # Of the agent, where a user's sockets lie.
     "fabric/protocol": ("base", "agent/protocol/runtime_folder.h"),
     "fabric/daemon": ("base", "wire", "mad", "fabric", "agent/protocol/runtime_folder.h"),

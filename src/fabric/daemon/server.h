@@ -77,6 +77,7 @@ class Server final : private HostSoftware {
   Result<void> on_gid(Connection& connection, const protocol::GidRequest& request);
   Result<void> on_view(Connection& connection, const protocol::ViewRequest& request);
   Result<void> on_status(Connection& connection);
+  static Result<void> reply_text(Connection& connection, const std::string& text);
   Result<void> on_attach(Connection& connection, const protocol::AttachData& request);
   Result<void> on_end_message(Connection& connection, const protocol::Incoming& incoming);
   nlohmann::ordered_json agents_status() const;

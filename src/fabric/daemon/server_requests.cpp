@@ -11,6 +11,7 @@
 #include "fabric/daemon/link_changes.h"
 #include "fabric/daemon/server.h"
 #include "fabric/daemon/status.h"
+#include "fabric/daemon/tables.h"
 
 /// What programs and commands ask for.
 namespace verbatim::fabric {
@@ -84,6 +85,8 @@ Result<void> Server::on_message(Connection& connection, const protocol::Incoming
           incoming, [&](const auto& request) { return on_attach(connection, request); });
     case MessageType::status_request:
       return on_status(connection);
+    case MessageType::tables_request:
+      return reply_text(connection, tables_of(net_));
     case MessageType::link_request:
       return with<protocol::LinkRequest>(
           incoming, [&](const auto& request) { return on_link(connection, request); });
@@ -201,7 +204,10 @@ Result<void> Server::on_status(Connection& connection) {
   status["name"] = options_.name;
   if (manager_) status["manager"] = {{"pid", manager_->pid()}};
   if (manager_exit_status_) status["manager"] = {{"exit_status", *manager_exit_status_}};
-  const std::string text = status.dump();
+  return reply_text(connection, status.dump());
+}
+
+Result<void> Server::reply_text(Connection& connection, const std::string& text) {
   const auto memfd = protocol::memfd_of(std::as_bytes(std::span(text)));
   if (!memfd) return std::unexpected(memfd.error());
   return reply(connection.fd.get(), protocol::Status{.size = text.size()}, memfd->get());

@@ -14,14 +14,6 @@ const char* state_name(wire::PortState state) {
   return raw(state) < kNames.size() ? kNames[raw(state)] : "unknown";
 }
 
-/// Names may have any bytes; JSON is UTF-8.
-std::string printable(std::string text) {
-  for (char& c : text) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return text;
-}
-
 Json status_of_port(const ManagementNet& net, PortPlace place) {
   const wire::PortInfo& port = net.port_info(place);
   return {{"port", place.port},
@@ -58,6 +50,13 @@ Json end_of(const ManagementNet& net, PortPlace place) {
 }
 
 }  // namespace
+
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text;
+}
 
 Json status_of(const ManagementNet& net, const HostAddresses& addresses) {
   Json nodes = Json::array();

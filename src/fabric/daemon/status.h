@@ -9,6 +9,9 @@
 
 namespace verbatim::fabric {
 
+/// Names may have any bytes; JSON is UTF-8.
+std::string printable(std::string text);
+
 /// Nodes and links as `verbatim fabric show --json` prints them.
 nlohmann::ordered_json status_of(const ManagementNet& net, const HostAddresses& addresses);
 

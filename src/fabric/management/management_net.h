@@ -68,6 +68,7 @@ class ManagementNet {
 
   const wire::PortInfo& port_info(PortPlace port) const;
   wire::NodeInfo node_info(PortPlace port) const;
+  const mad::NodeTables& tables(std::uint32_t node) const { return *tables_[node]; }
   const wire::NodeDescription& node_description(PortPlace port) const;
   std::span<const std::uint16_t> pkeys(PortPlace port) const;
   /// The port's own GUID; alias GUIDs follow if a manager has set some.

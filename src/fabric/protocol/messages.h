@@ -18,6 +18,7 @@
 ///     ViewRequest                 HostDescription; the view is written
 ///     IssmRequest                 IssmPath
 ///     StatusRequest               Status, with a memfd of JSON text
+///     TablesRequest               Status, with a memfd of JSON text
 ///     LinkRequest                 Done
 ///     StopRequest                 the daemon ends
 ///     OpenPort                    Opened; the connection is an open port then
@@ -55,6 +56,7 @@ enum class MessageType : std::uint16_t {
   watch_host,
   gid_request,
   link_request,
+  tables_request,
   host_description = 0x100,
   done,
   status,
@@ -131,6 +133,11 @@ struct LinkRequest {
   std::uint8_t width = 0;  // A LinkWidth; 0: as now. Counts for `degrade` alone, as does `speed`.
   std::uint8_t speed = kSameSpeed;  // A LinkSpeed.
   static constexpr std::uint8_t kSameSpeed = 0xff;
+};
+
+struct TablesRequest {
+  static constexpr MessageType kType = MessageType::tables_request;
+  Header header{.type = kType};
 };
 
 struct StopRequest {

@@ -1,0 +1,157 @@
+#include "fabric/check/check.h"
+
+#include <array>
+
+#include <gtest/gtest.h>
+
+#include "fabric/check/read_snapshot.h"
+
+namespace verbatim::fabric {
+namespace {
+
+constexpr std::uint32_t kSize = 4;
+constexpr std::array kLevelZero{0U};
+
+/// Switches S0 to S3 in a ring: port 1 to the host, port 2 to the next one, port 3 to the one
+/// before. The host of switch i is node 4 + i and has LID 1 + i; the switch has LID 11 + i.
+Snapshot ring() {
+  Snapshot ring;
+  for (std::uint16_t i = 0; i < kSize; ++i) {
+    NodeSnapshot node{.name = "S" + std::to_string(i), .is_switch = true};
+    node.ports.resize(4);
+    node.ports[0].lid = static_cast<std::uint16_t>(11 + i);
+    node.forwarding.assign(16, kNoOutput);
+    node.lanes.assign(4 * 4 * kServiceLevels, 0);
+    ring.nodes.push_back(node);
+    const auto next = (i + 1) % kSize;
+    ring.cables.push_back({{i, 2}, {next, 3}, true});
+  }
+  for (std::uint16_t i = 0; i < kSize; ++i) {
+    NodeSnapshot node{.name = "H" + std::to_string(i)};
+    node.ports.resize(2);
+    node.ports[1] = {.lid = static_cast<std::uint16_t>(1 + i), .p_keys = {0xffff}};
+    node.lanes.assign(2 * kServiceLevels, 0);
+    ring.nodes.push_back(node);
+    ring.cables.push_back({{i, 1}, {kSize + i, 1}, true});
+  }
+  return ring;
+}
+
+/// Everything goes round the ring in one direction, as far as two cables: a textbook deadlock.
+Snapshot clockwise_ring() {
+  Snapshot made = ring();
+  for (std::uint32_t at = 0; at < kSize; ++at) {
+    for (std::uint32_t to = 0; to < kSize; ++to) {
+      made.nodes[at].forwarding[1 + to] = at == to ? 1 : 2;
+      made.nodes[at].forwarding[11 + to] = at == to ? 0 : 2;
+    }
+  }
+  return made;
+}
+
+/// The cable from S3 to S0 carries nothing: a line has no cycle.
+Snapshot line() {
+  Snapshot made = clockwise_ring();
+  for (std::uint32_t at = 0; at < kSize; ++at) {
+    for (std::uint32_t to = 0; to < at; ++to) {
+      made.nodes[at].forwarding[1 + to] = 3;
+      made.nodes[at].forwarding[11 + to] = 3;
+    }
+  }
+  return made;
+}
+
+std::string all(const std::vector<std::string>& findings) {
+  std::string text;
+  for (const std::string& finding : findings) text += finding + "\n";
+  return text;
+}
+
+TEST(FabricCheck, ALineIsClean) { EXPECT_EQ(all(check(line(), kLevelZero)), ""); }
+
+TEST(FabricCheck, ARingInOneDirectionHasACreditLoopOnItsLane) {
+  EXPECT_EQ(all(check(clockwise_ring(), kLevelZero)),
+            "a credit loop: S0/2 lane 0 > S1/2 lane 0 > S2/2 lane 0 > S3/2 lane 0 > S0/2 lane 0\n");
+}
+
+TEST(FabricCheck, TheLaneFollowsFromInputAndOutput) {
+  Snapshot ring = clockwise_ring();
+  NodeSnapshot& s0 = ring.nodes[0];
+  s0.lanes[(3 * 4 + 2) * kServiceLevels] = 1;  // From S3's cable to S1's.
+  EXPECT_EQ(all(find_credit_loops(ring, kLevelZero)),
+            "a credit loop: S1/2 lane 0 > S2/2 lane 0 > S3/2 lane 0 > S0/2 lane 1 > S1/2 lane 0\n");
+  s0.lanes[(3 * 4 + 2) * kServiceLevels] = kNoLane;  // Dropped: nothing waits.
+  EXPECT_EQ(all(find_credit_loops(ring, kLevelZero)), "");
+}
+
+TEST(FabricCheck, ServiceLevelsHaveTheirOwnLanes) {
+  Snapshot ring = clockwise_ring();
+  for (NodeSnapshot& node : ring.nodes) {
+    for (std::size_t at = 1; at < node.lanes.size(); at += kServiceLevels) node.lanes[at] = 5;
+  }
+  EXPECT_NE(all(find_credit_loops(ring, std::array{1U})).find("S0/2 lane 5"), std::string::npos);
+  EXPECT_EQ(find_credit_loops(ring, std::array{0U, 1U}).size(), 2U);
+}
+
+TEST(FabricCheck, AForwardingLoopIsNamed) {
+  Snapshot wrong = line();
+  wrong.nodes[1].forwarding[4] = 3;  // To H3, back to S0.
+  EXPECT_EQ(all(find_unreachable(wrong)),
+            "H3/1 (LID 4) cannot be reached from H0/1, H1/1: a forwarding loop: S0 > S1 > S0\n");
+}
+
+TEST(FabricCheck, RoutesThatEndAreNamed) {
+  Snapshot wrong = line();
+  wrong.nodes[2].forwarding[4] = kNoOutput;
+  wrong.nodes[0].forwarding[2] = 1;
+  const std::string text = all(find_unreachable(wrong));
+  EXPECT_NE(text.find("H3/1 (LID 4) cannot be reached from H0/1, H1/1, H2/1: S2 has no route\n"),
+            std::string::npos);
+  EXPECT_NE(text.find("H1/1 (LID 2) cannot be reached from H0/1: S0 sends to H0/1\n"),
+            std::string::npos);
+  wrong.cables[0].is_active = false;
+  EXPECT_NE(all(find_unreachable(wrong)).find("S0 sends to port 2, which is not active"),
+            std::string::npos);
+}
+
+TEST(FabricCheck, ParallelCablesShareRoutes) {
+  Snapshot two = line();
+  two.nodes[2].ports.resize(5);
+  two.nodes[3].ports.resize(5);
+  two.cables.push_back({{2, 4}, {3, 4}, true});
+  EXPECT_EQ(all(find_unbalanced(two)),
+            "unbalanced cables from S3 to S2: 3 routes by port 3, 0 by port 4\n");
+  two.nodes[3].forwarding[1] = 4;
+  EXPECT_EQ(all(find_unbalanced(two)), "");
+}
+
+TEST(FabricCheck, PKeysThatCannotWorkAreNamed) {
+  Snapshot wrong = line();
+  wrong.nodes[kSize].ports[1].p_keys = {0x7fff, 0x0001};
+  wrong.nodes[kSize + 1].ports[1].p_keys = {0x0001};
+  wrong.nodes[kSize + 2].ports[1].p_keys = {0xffff, 0x7fff};
+  EXPECT_EQ(all(find_wrong_p_keys(wrong)),
+            "H1/1 is not in the default partition: it cannot ask the subnet manager for paths\n"
+            "H2/1 has partition 0x7fff in 2 entries of its P_Key table\n"
+            "all 2 members of partition 0x0001 are limited: none may talk to another\n");
+}
+
+TEST(FabricCheck, TextThatIsNoSnapshotIsRefused) {
+  constexpr const char* kGood =
+      R"({"nodes": [{"name": "H", "is_switch": false, "forwarding": "0aff", "lanes": "0f",
+          "ports": [{"lid": 0, "lmc": 0, "p_keys": []}, {"lid": 7, "lmc": 1, "p_keys": [65535]}]}],
+          "cables": [{"a": [0, 1], "b": [0, 1], "is_active": true}]})";
+  const auto good = read_snapshot(kGood);
+  ASSERT_TRUE(good);
+  EXPECT_EQ(good->nodes[0].output(0), 10);
+  EXPECT_EQ(good->nodes[0].output(9), kNoOutput);
+  EXPECT_EQ(good->nodes[0].ports[1].lid, 7);
+  std::string wrong = kGood;
+  wrong.replace(wrong.find("[0, 1]"), 6, "[1, 1]");
+  EXPECT_FALSE(read_snapshot(wrong));
+  EXPECT_FALSE(read_snapshot("{}"));
+  EXPECT_FALSE(read_snapshot("["));
+}
+
+}  // namespace
+}  // namespace verbatim::fabric

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fabric/topology/topology.h"
+
+namespace verbatim::fabric {
+
+inline constexpr std::uint8_t kNoOutput = 255;
+inline constexpr std::uint8_t kNoLane = 15;  // SL to VL tables drop packets by it.
+inline constexpr std::size_t kServiceLevels = 16;
+
+struct PortSnapshot {
+  std::uint16_t lid = 0;  // 0: no manager has given one.
+  std::uint8_t lmc = 0;
+  std::vector<std::uint16_t> p_keys;
+};
+
+struct NodeSnapshot {
+  std::string name;
+  bool is_switch = false;
+  std::vector<PortSnapshot> ports;       // By number; port 0 has a switch's LID.
+  std::vector<std::uint8_t> forwarding;  // A switch: the output port of each LID.
+  std::vector<std::uint8_t> lanes;       // By input (a host: 0), output and service level.
+
+  std::uint8_t output(std::uint16_t lid) const {
+    return lid < forwarding.size() ? forwarding[lid] : kNoOutput;
+  }
+  std::uint8_t lane(unsigned input, unsigned output, unsigned service_level) const {
+    const std::size_t at = (input * ports.size() + output) * kServiceLevels + service_level;
+    return at < lanes.size() ? lanes[at] : kNoLane;
+  }
+};
+
+struct CableSnapshot {
+  PortPlace a;
+  PortPlace b;
+  bool is_active = false;
+};
+
+/// What a subnet manager has programmed. All places are in it.
+struct Snapshot {
+  std::vector<NodeSnapshot> nodes;
+  std::vector<CableSnapshot> cables;
+};
+
+/// A direction of a cable: from `a` if even.
+using Direction = std::uint32_t;
+
+/// Finds what is at the other end of a port.
+class Cables {
+ public:
+  explicit Cables(const Snapshot& snapshot);
+  /// By which packets leave the port; none without an active cable.
+  std::optional<Direction> leaving(PortPlace port) const;
+  PortPlace start(Direction direction) const;
+  PortPlace end(Direction direction) const { return start(direction ^ 1); }
+
+ private:
+  const Snapshot& snapshot_;
+  std::vector<std::vector<std::optional<Direction>>> directions_;
+};
+
+/// A port that packets go to, by one of its LIDs.
+struct Destination {
+  PortPlace port;
+  std::uint16_t lid = 0;
+};
+/// Hosts' ports with active cables, and all switches if wanted.
+std::vector<Destination> destinations(const Snapshot& snapshot, bool with_switches);
+/// Hosts' ports with active cables and a LID, and the directions by which their packets leave.
+std::vector<Direction> sources(const Snapshot& snapshot);
+
+/// "S1/3".
+std::string text_of(const Snapshot& snapshot, PortPlace port);
+
+}  // namespace verbatim::fabric

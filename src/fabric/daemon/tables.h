@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "fabric/management/management_net.h"
+
+namespace verbatim::fabric {
+
+/// All tables that a subnet manager has programmed, as JSON: nodes with the LIDs and P_Keys of
+/// their ports, forwarding tables (two hexadecimal digits a LID), SL to VL tables (a digit each, by
+/// input, output and service level); and the cables. `fabric/check/read_snapshot.h` reads it.
+std::string tables_of(const ManagementNet& net);
+
+}  // namespace verbatim::fabric
