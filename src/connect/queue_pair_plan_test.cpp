@@ -12,7 +12,7 @@ namespace {
 QueuePairPlan plan() {
   const SocketAddress peer = SocketAddress::ipv4({10, 0, 0, 2});
   QueuePairPlan plan;
-  plan.path = {.remote = peer,
+  plan.path = {.remote = roce_path(peer),
                .remote_gid = gid_of(peer),
                .mtu = Mtu::k4096,
                .service_level = 3,

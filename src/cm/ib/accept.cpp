@@ -66,6 +66,11 @@ std::optional<RejectReason> ConnectionManager::reject_reason(const wire::CmReq& 
                                req.transport == CmTransport::xrc;
   if (!known_transport) return RejectReason::invalid_transport;
   if (!is_mtu(req.path_mtu)) return RejectReason::invalid_path_mtu;
+  if (const auto* const lids = std::get_if<InfinibandPath>(&arrival.reply_path.from)) {
+    if (!req.primary.subnet_local) return RejectReason::primary_gid;  // It would need a GRH.
+    // Answers leave by the REQ's path, so it must not name another sender.
+    if (Lid{req.primary.local_lid} != lids->dlid) return RejectReason::primary_lid;
+  }
 
   // Only the peer's own address can name its queue pair: a REQ from another address ends no
   // connection.

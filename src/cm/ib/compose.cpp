@@ -6,7 +6,7 @@ namespace verbatim::cm {
 namespace {
 
 /// RoCE has no LIDs; both are set to the permissive LID, as Linux does.
-constexpr std::uint16_t kPermissiveLid = 0xffff;
+constexpr Lid kPermissiveLid{0xffff};
 
 SocketAddress address_of(const Gid& gid, bool ipv4, std::uint16_t port, std::uint32_t scope_id) {
   if (ipv4) {
@@ -16,8 +16,9 @@ SocketAddress address_of(const Gid& gid, bool ipv4, std::uint16_t port, std::uin
 }
 
 wire::CmPath to_wire(const Path& path) {
-  return {.local_lid = kPermissiveLid,
-          .remote_lid = kPermissiveLid,
+  const auto* const lids = std::get_if<InfinibandPath>(&path.remote);
+  return {.local_lid = raw(lids != nullptr ? lids->slid : kPermissiveLid),
+          .remote_lid = raw(lids != nullptr ? lids->dlid : kPermissiveLid),
           .local_gid = path.local_gid,
           .remote_gid = path.remote_gid,
           .flow_label = path.flow_label & 0xfffff,
@@ -108,10 +109,16 @@ wire::CmRep reply_of(const AcceptParameters& parameters, CmTransport transport) 
   return rep;
 }
 
-Path path_of(const wire::CmReq& req, const SocketAddress& from, const SocketAddress& to) {
+Path path_of(const wire::CmReq& req, const verbatim::Path& from, const SocketAddress& to) {
   const wire::CmPath& theirs = req.primary;
+  verbatim::Path remote = from;
+  if (auto* const lids = std::get_if<InfinibandPath>(&remote)) {
+    *lids = {.dlid = Lid{theirs.local_lid},
+             .slid = Lid{theirs.remote_lid},
+             .service_level = theirs.service_level};
+  }
   return {.local = to,
-          .remote = from,
+          .remote = remote,
           .local_gid = theirs.remote_gid,
           .remote_gid = theirs.local_gid,
           .pkey = req.pkey,

@@ -56,6 +56,7 @@ void in_child() {
     // to its objects.
     parents->adapter->abandon_in_child();
     parents->client->close_in_child();
+    if (parents->management) parents->management->close_in_child();
   }
   own.lock.unlock();
 }
@@ -194,17 +195,23 @@ Result<std::unique_ptr<Program>> join() {
   membership.locks = std::move(*locks);
   membership.node = (*client)->node();
   membership.first_qpn = agent::qpn_of((*client)->slot(), 0);
+  auto joined = std::make_unique<Program>();
   if (membership.node.is_infiniband()) {
-    if (auto joined = join_fabric(membership); !joined) return std::unexpected(joined.error());
+    auto management = join_fabric(membership);
+    if (!management) return std::unexpected(management.error());
+    joined->management = std::move(*management);
   }
   membership.receive_sockets = sockets_by_gid(**client);
   membership.event_fd = (*client)->fd();
   membership.on_event = [agent = client->get()] { agent->handle_event(); };
   auto adapter = adapter::Adapter::create(std::move(*arena), std::move(membership));
   if (!adapter) return std::unexpected(adapter.error());
-  auto joined = std::make_unique<Program>();
   joined->client = std::move(*client);
   joined->adapter = std::move(*adapter);
+  if (joined->management) {
+    const auto started = joined->management->start(joined->adapter->progress());
+    if (!started) return std::unexpected(started.error());
+  }
   const arena::Node own = joined->client->node();
   joined->usage = std::make_unique<Usage>(own.limits, own.enforces_memlock);
   joined->firmware = own.firmware.view();

@@ -7,12 +7,14 @@
 #include "agent/client/client.h"
 #include "base/error.h"
 #include "dropin/ibverbs/control/usage.h"
+#include "dropin/ibverbs/fabric/fabric_management.h"
 
 /// A process as a program of a node. Wires adapter, arena and agent together.
 namespace verbatim::dropin {
 
 struct Program {
-  std::unique_ptr<agent::AgentClient> client;  // Outlives the adapter, whose thread calls it.
+  std::unique_ptr<agent::AgentClient> client;    // Outlives the adapter, whose thread calls it.
+  std::unique_ptr<FabricManagement> management;  // As the client. Null unless on a fabric's host.
   std::unique_ptr<adapter::Adapter> adapter;
   std::unique_ptr<Usage> usage;  // The device's limits, and what is used of them.
   std::string firmware;

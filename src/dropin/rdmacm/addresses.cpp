@@ -80,6 +80,25 @@ void show_addresses(Id& id) {
   address.addr.ibaddr.pkey = htobe16(0xffff);
 }
 
+void take_path(Id& id, const ibv_sa_path_rec& record) {
+  // IBA 12.7.34: the time of an acknowledgement is at least twice that of a packet.
+  constexpr std::uint8_t kAckTimeoutMax = 31;
+  const auto timeout = std::min<std::uint8_t>(record.packet_life_time + 1, kAckTimeoutMax);
+  connect::Path& path = id.connection.plan.path;
+  path.remote = InfinibandPath{.dlid = Lid{be16toh(record.dlid)},
+                               .slid = Lid{be16toh(record.slid)},
+                               .service_level = record.sl,
+                               .grh = std::nullopt};
+  path.pkey = static_cast<PKey>(be16toh(record.pkey));
+  path.mtu = static_cast<Mtu>(record.mtu);
+  path.packet_rate = record.rate;
+  path.service_level = record.sl;
+  path.traffic_class = record.traffic_class;
+  path.flow_label = be32toh(record.flow_label);
+  path.hop_limit = record.hop_limit;
+  path.ack_timeout = id.options.ack_timeout.value_or(timeout);
+}
+
 Result<void> show_path(Id& id) {
   auto* const record = static_cast<ibv_sa_path_rec*>(std::calloc(1, sizeof(ibv_sa_path_rec)));
   if (record == nullptr) return refuse(ENOMEM, "no memory for a path record");
@@ -87,6 +106,10 @@ Result<void> show_path(Id& id) {
   constexpr std::uint8_t kExactly = 2;
   record->sgid = to_verbs(path.local_gid);
   record->dgid = to_verbs(path.remote_gid);
+  if (const auto* const lids = std::get_if<InfinibandPath>(&path.remote)) {
+    record->dlid = htobe16(raw(lids->dlid));
+    record->slid = htobe16(raw(lids->slid));
+  }
   record->flow_label = htobe32(path.flow_label);
   record->hop_limit = path.hop_limit;
   record->traffic_class = path.traffic_class;

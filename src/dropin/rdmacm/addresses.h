@@ -24,6 +24,8 @@ void store(const SocketAddress& address, const Id& id, sockaddr_storage& to);
 
 /// Fills in the public fields for the id's addresses and route.
 void show_addresses(Id& id);
+/// InfiniBand: the id's connection takes this path.
+void take_path(Id& id, const ibv_sa_path_rec& record);
 /// Sets the route's path record, replacing an older one.
 Result<void> show_path(Id& id);
 

@@ -92,6 +92,14 @@ Result<void> bind_to(Id& id, const sockaddr* address) {
 
 namespace {
 
+Result<Name> destination_of(const sockaddr* address) {
+  auto name = name_from(address);
+  if (name && name->is_af_ib && manager().is_infiniband()) {
+    return refuse(EOPNOTSUPP, "AF_IB on a fabric: the host's IP address names it");
+  }
+  return name;
+}
+
 /// Finds the source address for a destination; a loopback address leads to the node itself.
 Result<connect::OwnAddress> find_source(const Id& id, SocketAddress& destination) {
   Manager& cm = manager();
@@ -108,7 +116,7 @@ Result<connect::OwnAddress> find_source(const Id& id, SocketAddress& destination
 Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* destination) {
   auto fitting = require(id, {IdState::idle, IdState::bound}, "the id's address is resolved");
   if (!fitting) return fitting;
-  auto name = name_from(destination);
+  auto name = destination_of(destination);
   if (!name) return std::unexpected(name.error());
   if (id.state == IdState::idle) {
     sockaddr_storage any{};
@@ -119,9 +127,10 @@ Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* des
   Manager& cm = manager();
   const auto own = find_source(id, name->address);
   const bool same_family = own && own->address.family() == name->address.family();
-  if (!same_family) {
+  const auto gid = same_family ? cm.find_gid(name->address) : refuse(ENODEV, "");
+  if (!gid) {
     const std::lock_guard guard(cm.lock);
-    cm.push(id, make_event(id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV));
+    cm.push(id, make_event(id, RDMA_CM_EVENT_ADDR_ERROR, -gid.error().code));
     return {};
   }
   {
@@ -133,8 +142,8 @@ Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* des
       id.remote =
           SocketAddress::ipv6(id.remote.ipv6_bytes(), id.remote.port(), cm.interface_index());
     }
-    path.remote = id.remote;
-    path.remote_gid = cm.peer_gid(id.remote);
+    path.remote = roce_path(id.remote);
+    path.remote_gid = *gid;
     path.traffic_class = id.options.traffic_class;
     if (id.options.ack_timeout) path.ack_timeout = *id.options.ack_timeout;
   }
@@ -145,12 +154,13 @@ Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* des
   return {};
 }
 
-Result<void> resolve_route(Id& id) {
+Result<void> resolve_route(Id& id, int timeout_ms) {
   Manager& cm = manager();
   const std::lock_guard guard(cm.lock);
   auto fitting = require(id, {IdState::address_resolved},
                          "the id's address is not resolved, or its route is already");
   if (!fitting) return fitting;
+  if (cm.is_infiniband()) return cm.find_path(id, timeout_ms);
   if (auto shown = show_path(id); !shown) return shown;
   id.state = IdState::route_resolved;
   cm.push(id, make_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0));
@@ -208,6 +218,7 @@ int rdma_destroy_id(rdma_cm_id* id) {
     const std::lock_guard guard(cm.lock);
     cm.remove_listener(own);
     cm.forget_changes(own);
+    cm.forget_path(own);
     if (own.connection.is_open) {
       const auto connection = own.connection.number;
       cm.close(own);
@@ -233,8 +244,9 @@ int rdma_resolve_addr(rdma_cm_id* id, sockaddr* src_addr, sockaddr* dst_addr, in
   return complete(from(id));
 }
 
-int rdma_resolve_route(rdma_cm_id* id, int) {
-  if (auto begun = resolve_route(from(id)); !begun) return answer("rdma_resolve_route", begun);
+int rdma_resolve_route(rdma_cm_id* id, int timeout_ms) {
+  if (auto begun = resolve_route(from(id), timeout_ms); !begun)
+    return answer("rdma_resolve_route", begun);
   return complete(from(id));
 }
 

@@ -1,5 +1,6 @@
 #include "dropin/rdmacm/manager.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
@@ -7,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "dropin/rdmacm/addresses.h"
 
 namespace verbatim::rdmacm {
 namespace {
@@ -71,7 +73,10 @@ Result<Manager*> Manager::get() {
 }
 
 Manager::Manager(const VerbatimServices* services, const VerbatimNode& node)
-    : services_(services), node_(node), addresses_(std::string_view(node.interface) == "lo") {
+    : services_(services),
+      node_(node),
+      // The addresses of a fabric's hosts are loopback addresses, too.
+      addresses_(node.is_infiniband || std::string_view(node.interface) == "lo") {
   take_addresses(node);
 }
 
@@ -117,6 +122,27 @@ void Manager::remove_listener(Id& id) {
   id.listener.reset();
 }
 
+Result<Gid> Manager::find_gid(const SocketAddress& address) const {
+  if (node_.is_iwarp) return Gid{};
+  if (!node_.is_infiniband) return gid_of(address);
+  ibv_gid gid{};
+  if (const int error = services_->find_gid(address.data(), &gid)) return refuse(error, "");
+  return to_gid(gid);
+}
+
+Result<void> Manager::find_path(Id& id, int timeout_ms) {
+  const connect::Path& path = id.connection.plan.path;
+  const VerbatimPathQuery query{.source = to_verbs(path.local_gid),
+                                .destination = to_verbs(path.remote_gid),
+                                .timeout_ms = static_cast<std::uint32_t>(std::max(timeout_ms, 0))};
+  const std::uint64_t tag = ++last_query_;
+  queries_.emplace(tag, &id);
+  const int error = services_->find_path(&query, on_path, tag);
+  if (error == 0) return {};
+  queries_.erase(tag);
+  return refuse(error, "");  // Logged already.
+}
+
 Id* Manager::find(connect::ConnectionId connection) const {
   const auto found = connections_.find(connection);
   return found == connections_.end() ? nullptr : found->second;
@@ -124,15 +150,36 @@ Id* Manager::find(connect::ConnectionId connection) const {
 
 // Called by the background thread.
 
-void Manager::on_mad(const sockaddr* source, const sockaddr* destination, const void* mad) {
+void Manager::on_mad(const arena::FlatPath* source, const sockaddr* destination, const void* mad) {
   Manager* const manager = process().manager.load(std::memory_order_acquire);
   if (manager == nullptr) return;
-  const auto from = SocketAddress::from(source, sizeof(sockaddr_storage));
+  const auto from = arena::path_of(*source);
   const auto to = SocketAddress::from(destination, sizeof(sockaddr_storage));
   if (!from || !to) return;
   const ByteSpan bytes(static_cast<const std::byte*>(mad), connect::kMadBytes);
   const std::lock_guard guard(manager->lock);
   manager->service_->on_mad(bytes, *from, *to);
+}
+
+void Manager::on_path(std::uint64_t tag, int error, const ibv_sa_path_rec* record) {
+  Manager* const manager = process().manager.load(std::memory_order_acquire);
+  if (manager == nullptr) return;
+  const std::lock_guard guard(manager->lock);
+  const auto query = manager->queries_.extract(tag);
+  if (query.empty()) return;  // The id is destroyed.
+  Id& id = *query.mapped();
+  Result<void> shown;
+  if (error == 0) {
+    take_path(id, *record);
+    shown = show_path(id);
+  }
+  const int failure = shown ? error : shown.error().code;
+  if (failure != 0) {
+    manager->push(id, make_event(id, RDMA_CM_EVENT_ROUTE_ERROR, -failure));
+    return;
+  }
+  id.state = IdState::route_resolved;
+  manager->push(id, make_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0));
 }
 
 void Manager::on_ready(std::uint64_t tag) {

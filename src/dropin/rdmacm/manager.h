@@ -32,10 +32,10 @@ class Manager final : private connect::Host, private connect::Events {
   Mtu active_mtu() const { return static_cast<Mtu>(node_.active_mtu); }
   std::uint32_t interface_index() const { return node_.interface_index; }
   const connect::Addresses& addresses() const { return addresses_; }
-  /// Zeros over iWARP: a peer's GID is not known outside its node.
-  Gid peer_gid(const SocketAddress& address) const {
-    return node_.is_iwarp ? Gid{} : gid_of(address);
-  }
+  bool is_infiniband() const { return node_.is_infiniband; }
+  /// Zeros over iWARP: a peer's GID is not known outside its node. InfiniBand: asks the fabric, so
+  /// it must not be called with `lock`; EHOSTUNREACH.
+  Result<Gid> find_gid(const SocketAddress& address) const;
 
   /// Requires `lock`.
   connect::ConnectionService& connections() { return *service_; }
@@ -53,6 +53,13 @@ class Manager final : private connect::Host, private connect::Events {
   void close(Id& id);
   void add_listener(Id& id, connect::ListenerId listener) { listeners_.emplace(listener, &id); }
   void remove_listener(Id& id);
+  /// InfiniBand: asks the subnet administrator for the path to the id's peer. Within `timeout_ms`
+  /// the id gets its event.
+  Result<void> find_path(Id& id, int timeout_ms);
+  /// No event about the path follows.
+  void forget_path(const Id& id) {
+    std::erase_if(queries_, [&id](const auto& query) { return query.second == &id; });
+  }
   /// The program has taken the id's request: it leaves the listener's backlog.
   void note_taken(const Id& id) {
     if (id.connection.is_open) service_->note_taken(id.connection.number);
@@ -65,7 +72,7 @@ class Manager final : private connect::Host, private connect::Events {
   Result<void> start();
 
   // host.cpp: connect::Host, for the service.
-  void send_mad(const SocketAddress& source, const SocketAddress& destination,
+  void send_mad(const SocketAddress& source, const verbatim::Path& destination,
                 std::span<const std::byte, connect::kMadBytes> mad) override;
   Result<void> watch(int fd, std::uint32_t events, std::uint64_t tag) override;
   void unwatch(int fd) override;
@@ -95,7 +102,8 @@ class Manager final : private connect::Host, private connect::Events {
                   const connect::Path& path, const connect::IpEndpoints& ends);
   /// Completes the fields of a path that no message contains.
   void complete(connect::Path& path) const;
-  static void on_mad(const sockaddr* source, const sockaddr* destination, const void* mad);
+  static void on_mad(const arena::FlatPath* source, const sockaddr* destination, const void* mad);
+  static void on_path(std::uint64_t tag, int error, const ibv_sa_path_rec* record);
   static void on_ready(std::uint64_t tag);
   static void on_port_changed(const VerbatimPortChange* change);
   /// Adds the new ones.
@@ -110,6 +118,8 @@ class Manager final : private connect::Host, private connect::Events {
   std::unique_ptr<connect::ConnectionService> service_;
   std::unordered_map<connect::ConnectionId, Id*> connections_;
   std::unordered_map<connect::ListenerId, Id*> listeners_;
+  std::unordered_map<std::uint64_t, Id*> queries_;  // Of paths, by their tags.
+  std::uint64_t last_query_ = 0;
 
   std::mutex device_lock_;  // Protects the members below.
   ibv_context* context_ = nullptr;

@@ -28,6 +28,9 @@ void describe(const Id& id, const Multicast& multicast, rdma_ud_param& parameter
 Result<void> join(Id& id, const sockaddr* address, std::uint32_t flags, void* context) {
   const auto name = name_from(address);
   if (!name) return std::unexpected(name.error());
+  if (manager().is_infiniband()) {
+    return refuse(EOPNOTSUPP, "groups of a fabric need its subnet administrator");
+  }
   if (!id.is_datagram()) return refuse(EINVAL, "only datagram ids join multicast groups");
   if (id.verbs.verbs == nullptr) return refuse(EINVAL, "the id is not bound to a device yet");
   if (!name->address.is_multicast()) {

@@ -28,7 +28,7 @@ std::vector<PKey> pkeys_of(const arena::InfinibandPort& port) {
 
 }  // namespace
 
-Result<void> join_fabric(adapter::Membership& membership) {
+Result<std::unique_ptr<FabricManagement>> join_fabric(adapter::Membership& membership) {
   arena::Node& node = membership.node;
   if (membership.only_direct) {
     return refuse(EOPNOTSUPP, "VERBATIM_PATH=direct: packets of a fabric go through its switches");
@@ -43,12 +43,14 @@ Result<void> join_fabric(adapter::Membership& membership) {
                                {.host = fmt::format("{:#x}", node.guid),
                                 .qpn_range = membership.first_qpn.value() >> kQpnRangeBits});
   if (!link) return std::unexpected(link.error());
+  auto management = FabricManagement::open(node);
+  if (!management) return management;
   membership.infiniband = std::move(*link);
   membership.lids = lids_of(node.network.infiniband);
   membership.pkeys = pkeys_of(node.network.infiniband);
   // Its GIDs have no address: that is how a port knows InfiniBand.
   for (arena::GidEntry& entry : node.gids) entry.address = {};
-  return {};
+  return management;
 }
 
 void follow_fabric(const arena::InfinibandPort& before, const arena::InfinibandPort& now,
