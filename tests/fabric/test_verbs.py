@@ -31,12 +31,25 @@ def lids():
 
 
 class Verbs(unittest.TestCase):
-    def between_hosts(self, *argv):
-        """Runs the server on H1 and the client on H2. Returns what the client says."""
+    def start_server(self, *argv):
+        """On H1. Returns the program, and the words that its client needs."""
         port = PORTS.free_port()
         argv = (*argv, "-p", str(port))
         server = BED.start("H1", *argv)
         wait_until(lambda: server.poll() is not None or listens(server.pid, port), SECONDS_MAX, f"{argv[0]} to listen")
+        return server, argv
+
+    def start_flood(self):
+        """Writes from H2 to H1, which cross already. Returns both programs."""
+        before = words_sent(TO_H1)
+        server, argv = self.start_server("ib_write_bw", "-F", "-D", "30")
+        client = BED.start("H2", *argv, "127.0.0.1")
+        wait_until(lambda: words_sent(TO_H1) - before > 1_000_000, SECONDS_MAX, "data")
+        return server, client
+
+    def between_hosts(self, *argv):
+        """Runs the server on H1 and the client on H2. Returns what the client says."""
+        server, argv = self.start_server(*argv)
         said = BED.run("H2", *argv, "127.0.0.1")
         self.assertEqual(server.wait(SECONDS_MAX), 0, f"the server {argv[0]}")
         return said
@@ -71,6 +84,15 @@ class Verbs(unittest.TestCase):
         size, count = 4096, 500
         self.crosses("ib_send_bw", "-e", "-s", str(size), "-n", str(count), "-F", to_h1=size * count)
         self.crosses("ibv_rc_pingpong", "-e", "-c", "-n", str(count), to_h1=size * count, to_h2=size * count)
+
+    def test_programs_that_are_killed_leave_the_fabric_to_others(self):
+        size, count = 65536, 500
+        for number in range(6):
+            pair = self.start_flood()
+            self.assertEqual([program.poll() for program in pair], [None, None])
+            BED.end(pair[number % 2])
+            self.assertNotEqual(pair[1 - number % 2].wait(SECONDS_MAX), 0)
+        self.crosses("ib_write_bw", "-s", str(size), "-n", str(count), "-F", to_h1=size * count)
 
 
 def main():
