@@ -9,7 +9,8 @@ Usage: ./demo.sh
 
 Builds Verbatim where needed (./setup.sh), then runs ibv_devices, ibv_devinfo, the ping-pong programs
 of ibverbs-utils and the bandwidth and latency programs of perftest between node a (127.0.0.2) and node
-b (127.0.0.3), and prints a table. The exit status is 0 where all of them succeeded.
+b (127.0.0.3), then some of them between two hosts of an InfiniBand fabric under opensm, and prints a table.
+The exit status is 0 where all of them succeeded.
 
 VERBATIM_BUILD=FOLDER uses that build instead of ./build and builds nothing.
 END
@@ -23,6 +24,7 @@ esac
 
 if [[ -z ${VERBATIM_BUILD-} ]]; then ./setup.sh || exit 1; fi
 verbatim=${VERBATIM_BUILD:-$PWD/build}/bin/verbatim
+export PATH=$PATH:/usr/sbin:/sbin # Debian's opensm and ibnetdiscover are there.
 address_a=127.0.0.2
 address_b=127.0.0.3
 seconds_max=20 # Of one program.
@@ -30,11 +32,11 @@ seconds_max=20 # Of one program.
 # A new runtime folder, so that the demo does not meet other nodes.
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/verbatim-demo.XXXXXX")
 export XDG_RUNTIME_DIR=$scratch
-unset VERBATIM_NODE VERBATIM_ADDRESS
+unset VERBATIM_NODE VERBATIM_ADDRESS VERBATIM_HOST VERBATIM_FABRIC
 server_pid=
 client_pid=
 
-# Running agents of the demo's nodes: they end soon after the last program.
+# Running agents of the demo's nodes: they end soon after the last program, or with the fabric.
 agents() {
   local folder
   for folder in /proc/[0-9]*; do
@@ -87,11 +89,13 @@ figure() {
 }
 
 rows=()
+programs=0
 failures=0
 
 # report PROGRAM STATUS FIGURE
 report() {
   local result=passed
+  programs=$((programs + 1))
   if [[ $2 -ne 0 ]]; then
     result=FAILED
     failures=$((failures + 1))
@@ -148,11 +152,28 @@ for program in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_rea
 done
 
 echo
+if type -P opensm ibnetdiscover >/dev/null; then # All of them; `command -v` succeeds if one is there.
+  echo "An InfiniBand fabric of 8 hosts and 6 switches: servers run on host H1, clients on H8, three switches away."
+  "$verbatim" fabric generate fat-tree --hosts 8 --switch-ports 4 |
+    "$verbatim" fabric up - --manager opensm --ends-with $$ || failures=$((failures + 1))
+  on_a=(timeout "$seconds_max" "$verbatim" run --host H1 --)
+  on_b=(timeout "$seconds_max" "$verbatim" run --host H8 --)
+  address_a=127.0.0.1 # Where the programs exchange their LIDs.
+  rows+=("on hosts of the fabric:")
+  single ibnetdiscover 'Switch[[:space:]]+[0-9]+ "[^"]+"[[:space:]]+# "S2"'
+  pair ibv_rc_pingpong
+  for program in ib_write_bw ib_read_bw ib_send_lat; do pair "$program" -F; done
+  "$verbatim" fabric down || failures=$((failures + 1))
+else
+  echo "There is no InfiniBand fabric: opensm and ibnetdiscover are not installed (opensm, infiniband-diags)"
+fi
+
+echo
 printf '%-18s %-8s %s\n' PROGRAM RESULT "BANDWIDTH OR LATENCY"
 printf '%s\n' "${rows[@]}"
 echo
 if [[ $failures -gt 0 ]]; then
-  echo "demo: $failures of ${#rows[@]} programs failed (their output is above)"
+  echo "demo: $failures of $programs programs failed (their output is above)"
   exit 1
 fi
-echo "demo: all ${#rows[@]} programs passed, in $SECONDS seconds"
+echo "demo: all $programs programs passed, in $SECONDS seconds"

@@ -14,7 +14,7 @@ THREADS = {"1": "one thread, one queue pair", "2": "two threads, two queue pairs
 
 
 def path_text(path):
-    return "direct" if path == DIRECT else "wire"
+    return "direct" if path == DIRECT else path
 
 
 def bytes_text(task):

@@ -47,15 +47,14 @@ _verbatim() {
     --fault) _verbatim_reply "loss=1% delay=1ms duplicate=1% reorder=1% corrupt=0.1%" "$current"; return ;;
     --path) _verbatim_reply "auto wire direct" "$current"; return ;;
     --for) _verbatim_reply "10s 1min" "$current"; return ;;
-    -w | --write) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
-    --check) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    -w | --write | --check | --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     --fabric | --name) _verbatim_reply "$(_verbatim_fabrics)" "$current"; return ;;
     --host) _verbatim_reply "H1 H2 H3 H4" "$current"; return ;;
     --manager) _verbatim_reply "none opensm" "$current"; return ;;
-    --rate) _verbatim_reply "link unlimited" "$current"; return ;;
-    --rate) _verbatim_reply "4xEDR 4xHDR 4xNDR 4xXDR" "$current"; return ;;
+    --rate) if [[ $command == "fabric up" ]]; then _verbatim_reply "link unlimited" "$current"
+            else _verbatim_reply "4xEDR 4xHDR 4xNDR 4xXDR" "$current"; fi; return ;;
     --format) _verbatim_reply "ibnetdiscover ibsim" "$current"; return ;;
-    --hosts | --switch-ports | --oversubscription | --length) return ;;
+    --hosts | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --to | --link | --service-level | --ends-with) return ;;
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
@@ -65,18 +64,22 @@ _verbatim() {
     config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
     devices) _verbatim_reply "$common" "$current" ;;
     status) _verbatim_reply "--json --names $common" "$current" ;;
-    fabric) _verbatim_reply "up down show link check generate $common" "$current" ;;
+    fabric) _verbatim_reply "up down show link trunk capture check generate $common" "$current" ;;
     "fabric up")
-      if [[ $current == -* ]]; then _verbatim_reply "--name --manager --rate $common" "$current"
+      if [[ $current == -* ]]; then _verbatim_reply "--name --manager --rate --ends-with $common" "$current"
       else mapfile -t COMPREPLY < <(compgen -f -- "$current"); fi ;;
     "fabric down") _verbatim_reply "--name $common" "$current" ;;
-    "fabric show") _verbatim_reply "--name --json --names $common" "$current" ;;
+    "fabric show") _verbatim_reply "--name --json --names --svg $common" "$current" ;;
     "fabric check") _verbatim_reply "--name --service-level $common" "$current" ;;
-    "fabric link") _verbatim_reply "down up degrade 1x SDR --name $common" "$current" ;;
+    "fabric link") _verbatim_reply "down up degrade errors 1x SDR 1e-9 --name $common" "$current" ;;
+    "fabric trunk") _verbatim_reply "--listen --to --rate --name $common" "$current" ;;
+    "fabric capture")
+      if [[ $current == -* ]]; then _verbatim_reply "--name --link --for $common" "$current"
+      else mapfile -t COMPREPLY < <(compgen -f -- "$current"); fi ;;
     "fabric generate")
-      _verbatim_reply "fat-tree dragonfly+ torus-2d torus-3d hypercube full-mesh two-subnets --hosts --switch-ports
-        --oversubscription --rate --length --format $common" "$current" ;;
-    capture) _verbatim_reply "-- -w --write --for $node_options $common" "$current" ;;
+      _verbatim_reply "fat-tree dragonfly+ torus-2d torus-3d hypercube full-mesh two-subnets --hosts --ports --switch-ports
+        --oversubscription --rate --length --guid-base --name-prefix --format $common" "$current" ;;
+    capture) _verbatim_reply "-- -w --write --for --fabric --host $node_options $common" "$current" ;;
     fault) _verbatim_reply "$(_verbatim_nodes) off show loss=1% delay=1ms $common" "$current" ;;
     doctor) _verbatim_reply "-- --json $node_options $common" "$current" ;;
   esac

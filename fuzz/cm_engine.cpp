@@ -1,6 +1,6 @@
-// Two connection managers whose programs make any calls at any time, over a network that loses,
-// repeats, reorders and changes their messages. When both programs have released everything and
-// time has passed, neither engine has any state left.
+// Two connection managers whose programs make any calls at any time, over a network (RoCE or
+// InfiniBand) that loses, repeats, reorders and changes their messages. When both programs have
+// released everything and time has passed, neither engine has any state left.
 #include <algorithm>
 
 #include "base/assert.h"
@@ -13,6 +13,7 @@ using namespace verbatim;
 using namespace verbatim::cm;
 
 constexpr std::size_t kKeptMax = 32;  // MADs that may still be delivered.
+const std::array kAddresses{SocketAddress::ipv4({10, 0, 0, 1}), SocketAddress::ipv4({10, 0, 0, 2})};
 const SocketAddress kStranger = SocketAddress::ipv4({10, 0, 0, 66});
 
 /// Bounds that are small enough to be reached.
@@ -48,7 +49,7 @@ struct Side {
 
 class World {
  public:
-  explicit World(Input& input) : input_(input) {}
+  World(Input& input, bool is_infiniband) : input_(input), is_infiniband_(is_infiniband) {}
 
   void run() {
     while (!input_.empty()) {
@@ -67,8 +68,13 @@ class World {
 
  private:
   SendMad* choose_mad() { return mads_.empty() ? nullptr : &mads_[input_.byte() % mads_.size()]; }
-  Side& side_of(const SocketAddress& address) {
-    return sides_[address == sides_[0].address ? 0 : 1];
+  Side& side_to(const verbatim::Path& path) {
+    return sides_[path == path_to(kAddresses[0]) ? 0 : 1];
+  }
+  /// Over InfiniBand the last byte of an address is its LID.
+  verbatim::Path path_to(const SocketAddress& address) const {
+    if (!is_infiniband_) return roce_path(address);
+    return InfinibandPath{.dlid = Lid{address.ipv4_bytes()[3]}, .grh = std::nullopt};
   }
 
   void take(Side& side) {
@@ -95,8 +101,8 @@ class World {
       given.bytes[input_.byte()] = static_cast<std::byte>(input_.byte());
     }
     if (step % 16 == 14) given.source = kStranger;
-    Side& to = side_of(given.destination);
-    to.engine.on_mad(given.bytes, given.source, given.destination, now_, effects_);
+    Side& to = side_to(given.destination);
+    to.engine.on_mad(given.bytes, path_to(given.source), to.address, now_, effects_);
     take(to);
   }
   void pass(TimeNs until) {
@@ -125,7 +131,7 @@ class World {
   Side& other(const Side& side) { return sides_[&side == sides_.data() ? 1 : 0]; }
   cm::Path path(const Side& side) {
     return {.local = side.address,
-            .remote = other(side).address,
+            .remote = path_to(other(side).address),
             .local_gid = gid_of(side.address),
             .remote_gid = gid_of(other(side).address)};
   }
@@ -188,8 +194,8 @@ class World {
   }
 
   Input& input_;
-  std::array<Side, 2> sides_{Side(SocketAddress::ipv4({10, 0, 0, 1}), 3),
-                             Side(SocketAddress::ipv4({10, 0, 0, 2}), 5)};
+  const bool is_infiniband_;
+  std::array<Side, 2> sides_{Side(kAddresses[0], 3), Side(kAddresses[1], 5)};
   Effects effects_;
   std::vector<SendMad> mads_;
   TimeNs now_ = 1'000 * kSecond;
@@ -199,6 +205,6 @@ class World {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
-  World(input).run();
+  World(input, size % 2 == 1).run();  // Both have inputs in the corpus.
   return 0;
 }

@@ -1,6 +1,7 @@
-// Any bytes as a packet of subnet or performance management, and its data as every attribute:
-// nothing outside is read, and an accepted packet encodes (except reserved bits) and decodes to the
-// same value.
+// Any bytes as a packet of subnet management, subnet administration or performance management, and
+// its data as every attribute; or as the subnet administrator's answer with a path, or with a table
+// of them: nothing outside is read, and an accepted packet encodes (except reserved bits) and
+// decodes to the same value.
 #include <array>
 
 #include "base/assert.h"
@@ -10,9 +11,12 @@
 #include "wire/performance/performance_packet.h"
 #include "wire/performance/port_counters.h"
 #include "wire/performance/port_samples.h"
+#include "wire/subnet/administration_packet.h"
 #include "wire/subnet/link_speed.h"
+#include "wire/subnet/multicast_record.h"
 #include "wire/subnet/node.h"
 #include "wire/subnet/notice.h"
+#include "wire/subnet/path_record.h"
 #include "wire/subnet/port_info.h"
 #include "wire/subnet/sm_info.h"
 #include "wire/subnet/smp.h"
@@ -68,6 +72,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     encode(*smp, again);
     VERBATIM_ASSERT(wire::decode_smp(again) == smp);
     check_subnet(*smp);
+  }
+  if (const auto answer = wire::decode_path_answer(bytes); answer && answer->record) {
+    std::array<std::byte, wire::PathRecord::kSize> record;
+    encode(*answer->record, record);
+    VERBATIM_ASSERT(wire::decode<wire::PathRecord>(std::span(record)) == answer->record);
+  }
+  if (const auto table = wire::decode_path_table(bytes)) {
+    VERBATIM_ASSERT(table->records.size() * wire::PathRecord::kSize <= size);
+  }
+  if (const auto packet = wire::decode_administration_packet(bytes)) {
+    encode(*packet, again);
+    VERBATIM_ASSERT(wire::decode_administration_packet(again) == packet);
+    check_all<wire::MulticastRecord>(*packet);
   }
   if (const auto packet = wire::decode_performance_packet(bytes)) {
     using namespace wire;

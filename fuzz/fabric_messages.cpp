@@ -33,7 +33,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       count_accepted<HostRequest, WatchHost, GidRequest, HostGid, ViewRequest, IssmRequest,
                      StatusRequest, StopRequest, OpenPort, RegisterAgent, UnregisterAgent,
                      HostDescription, Done, Status, IssmPath, Opened, Registered, Refusal,
-                     AttachData, JoinGroup, DataAttached>(bytes);
+                     AttachData, JoinGroup, BadKeyReport, DataAttached, JoinMulticast,
+                     LeaveMulticast, MulticastMember, LinkRequest, CaptureRequest, Capturing>(
+          bytes);
   VERBATIM_ASSERT(accepted <= 1);  // A message has one type.
   check_mad(bytes, MessageType::sent_mad);
   check_mad(bytes, MessageType::received_mad);

@@ -33,7 +33,7 @@ ManagementDatagram datagram(Input& input) {
       .qkey = raw(wire::kManagementQKey)};
   if (!is_smp && input.byte() % 8 == 0) made.pkey = static_cast<std::uint16_t>(input.two());
   for (std::byte& byte : made.mad) byte = static_cast<std::byte>(input.byte());
-  // Most bytes are no datagram of a class that somebody has.
+  // Most bytes are no datagram of a class that an agent serves.
   made.mad[0] = std::byte{1};
   if (input.byte() % 16 != 0) {
     constexpr std::array<std::uint8_t, 3> kClasses{0x81, 0x01, 0x04};

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "fuzz/input.h"
-#include "link/decorators/capture_file.h"
-#include "link/decorators/capture_merge.h"
+#include "link/capture_file/capture_file.h"
+#include "link/capture_file/capture_merge.h"
 
 /// Programs write the rings that `verbatim capture` reads: whatever they write, each packet's bytes
 /// lie within the ring, the reader comes to an end, and the file has whole blocks.

@@ -1,6 +1,5 @@
 /* verbs_write: a client writes a text into the server's memory, by verbs alone, in the classic
- * seven steps. The server's processor moves no byte. What each must know of the other goes over
- * TCP.
+ * seven steps. The server's processor moves no byte. What each must know goes over TCP.
  *
  *   cc verbs_write.c -o verbs_write -libverbs
  *   verbatim run --node a --address 127.0.0.2 -- ./verbs_write &
@@ -46,10 +45,10 @@ static void exchange(int tcp, const void* mine, void* theirs, size_t size) {
   check(recv(tcp, theirs, size, MSG_WAITALL) == (ssize_t)size ? 0 : ECONNRESET, "no peer");
 }
 
-/* What one side tells the other, big-endian. */
+/* What one side tells the other, big-endian. Over RoCE the LID is 0. */
 struct endpoint {
   union ibv_gid gid;
-  uint32_t queue_pair, remote_key;
+  uint32_t queue_pair, remote_key, lid;
   uint64_t address;
 };
 
@@ -58,10 +57,10 @@ static void connect_queue_pair(struct ibv_qp* qp, int gid_index, const struct en
   struct ibv_qp_attr to = {.port_num = 1, .path_mtu = IBV_MTU_1024, .min_rnr_timer = 12};
   to.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   to.dest_qp_num = ntohl(peer->queue_pair);
-  to.ah_attr.is_global = to.ah_attr.port_num = 1;
-  to.ah_attr.grh.dgid = peer->gid;
-  to.ah_attr.grh.sgid_index = (uint8_t)gid_index;
-  to.ah_attr.grh.hop_limit = 64;
+  to.ah_attr =
+      (struct ibv_ah_attr){.is_global = 1, .port_num = 1, .dlid = (uint16_t)ntohl(peer->lid)};
+  to.ah_attr.grh = (struct ibv_global_route){
+      .dgid = peer->gid, .sgid_index = (uint8_t)gid_index, .hop_limit = 64};
   to.timeout = 14; /* 4.096 us * 2^14: silence after which it sends again, `retry_cnt` times. */
   to.retry_cnt = to.rnr_retry = 7;
   int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
@@ -78,7 +77,7 @@ static void connect_queue_pair(struct ibv_qp* qp, int gid_index, const struct en
 }
 
 int main(int argc, char** argv) {
-  int option, port = 18515, gid_index = 1;
+  int option, port = 18515, gid_index = -1;
   while ((option = getopt(argc, argv, ":p:g:")) == 'p' || option == 'g')
     *(option == 'p' ? &port : &gid_index) = atoi(optarg);
   const char* const server = argv[optind];
@@ -105,11 +104,13 @@ int main(int argc, char** argv) {
   wanted.cap = (struct ibv_qp_cap){1, 1, 1, 1, 0}; /* Sends, receives, segments of each, inline. */
   struct ibv_qp* qp = ibv_create_qp(domain, &wanted);
   check(qp ? 0 : errno, "ibv_create_qp");
-  struct endpoint theirs, mine = {.queue_pair = htonl(qp->qp_num)};
+  struct ibv_port_attr attributes;
+  check(ibv_query_port(device, 1, &attributes), "ibv_query_port");
+  if (gid_index < 0) gid_index = attributes.link_layer == IBV_LINK_LAYER_ETHERNET; /* RoCE: 1. */
+  struct endpoint theirs, mine = {.queue_pair = htonl(qp->qp_num), .lid = htonl(attributes.lid)};
   mine.remote_key = htonl(region->rkey);
   mine.address = htobe64((uintptr_t)memory);
-  errno = ibv_query_gid(device, 1, gid_index, &mine.gid) ? ENODEV : 0;
-  check(errno, "port 1 has no such GID (-g; over iWARP: cm_write)");
+  check(ibv_query_gid(device, 1, gid_index, &mine.gid) ? ENODEV : 0, "no GID (iWARP: cm_write)");
   const int tcp = connect_tcp(server, port);
   exchange(tcp, &mine, &theirs, sizeof mine);
   connect_queue_pair(qp, gid_index, &theirs);

@@ -48,7 +48,7 @@ class Chat {
       pollfd events[] = {{STDIN_FILENO, POLLIN, 0},
                          {listener_.event_descriptor(), POLLIN, 0},
                          {completions_.event_descriptor(), POLLIN, 0}};
-      if (completions_.arm()) poll(events, 3, -1);
+      poll(events, 3, completions_.arm() ? -1 : 0);
       while (const auto message = lines_.next()) show(*message);
       forget_those_who_left();
       if (events[1].revents != 0) add(listener_.accept(options_));

@@ -72,7 +72,7 @@ class Server {
     for (;;) {
       pollfd events[] = {{listener_.event_descriptor(), POLLIN, 0},
                          {completions_.event_descriptor(), POLLIN, 0}};
-      if (completions_.arm()) poll(events, 2, -1);
+      poll(events, 2, completions_.arm() ? -1 : 0);
       while (const auto call = calls_.next()) answer(*call);
       if (events[0].revents != 0) accept();
     }

@@ -24,15 +24,13 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
   if (!progress) return std::unexpected(progress.error());
   std::unique_ptr<Adapter> adapter(new Adapter(std::move(arena), std::move(membership),
                                                std::move(numbers), std::move(*progress)));
-  const auto& sockets = adapter->membership_.receive_sockets;
-  for (std::size_t i = 0; i < adapter->node().gids.size(); ++i) {
-    const int socket = i < sockets.size() ? sockets[i] : -1;
-    if (auto linked = adapter->link_gid(adapter->node().gids[i], socket); !linked) {
-      return std::unexpected(linked.error());
-    }
-  }
+  const bool is_infiniband = !adapter->membership_.infiniband.empty();
+  const auto linked = is_infiniband ? adapter->link_infiniband() : adapter->link_roce();
+  if (!linked) return std::unexpected(linked.error());
   // Over iWARP nothing is said by datagrams.
-  if (!adapter->node().is_iwarp()) adapter->progress_->add(adapter->delivery_);
+  if (!adapter->node().is_iwarp()) {
+    for (Delivery& delivery : adapter->deliveries_) adapter->progress_->add(delivery);
+  }
   const UniqueFd& doorbell = adapter->membership_.doorbell;
   if (doorbell) {
     if (auto heard = adapter->peers_.open(doorbell); !heard) return std::unexpected(heard.error());
@@ -51,33 +49,53 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
       xrc_domains_(membership_.locks, node().guid),
       shared_receives_(*arena_, *progress, xrc_domains_, membership_.first_qpn, random_number()),
       multicast_(
-          *progress, [this](const Gid& group) { return join(group); },
-          [this](const Gid& group) { progress_->between_passes([&] { port().leave(group); }); }),
-      delivery_(*numbers_, multicast_, *progress, arena_->header().port_counters,
-                node().interface_index),
-      port_events_(delivery_.port()),
+          *progress, [this](const MulticastGroup& group) { return join(group); },
+          [this](const MulticastGroup& group) {
+            progress_->between_passes([&] { port(group.port).leave(group); });
+          }),
       steering_(*progress,
                 [this](Qpn target, const SteeredFrame& frame) {
                   QueuePair* const queue_pair = numbers_->find(target);
                   if (queue_pair != nullptr) queue_pair->on_frame(frame);
                 }),
       frame_groups_(steering_),
-      surroundings_{.arena = *arena_,
-                    .regions = memory_.table(),
-                    .port = port(),
-                    .progress = *progress,
-                    .peers = peers_,
-                    .shared_receives = shared_receives_,
-                    .steering = steering_,
-                    .streams = streams_,
-                    .find_route = [this](const port::AddressVector& vector,
-                                         Qpn to) { return resolve(vector, to); },
-                    .await_room = [this](Task& task) { delivery_.await_room(task); },
-                    .is_iwarp = node().is_iwarp(),
-                    .has_direct_path = membership_.memory != nullptr,
-                    .only_direct = membership_.only_direct,
-                    .rnr_grace = membership_.rnr_grace},
-      progress_(std::move(progress)) {}
+      surroundings_{
+          .arena = *arena_,
+          .regions = memory_.table(),
+          .ports = ports_,
+          .progress = *progress,
+          .peers = peers_,
+          .shared_receives = shared_receives_,
+          .steering = steering_,
+          .streams = streams_,
+          .find_route = [this](const port::AddressVector& vector,
+                               Qpn to) { return resolve(vector, to); },
+          .await_room = [this](Task& task,
+                               std::uint8_t number) { deliveries_[number - 1].await_room(task); },
+          .report_bad_key =
+              [this](std::uint8_t number, wire::TrapNumber trap,
+                     const wire::BadKeyDetails& details) {
+                const auto& report = membership_.infiniband[number - 1].report_bad_key;
+                if (report) report(trap, details);
+              },
+          .is_iwarp = node().is_iwarp(),
+          .has_direct_path = membership_.memory != nullptr,
+          .only_direct = membership_.only_direct,
+          .rnr_grace = membership_.rnr_grace},
+      progress_(std::move(progress)) {
+  make_ports();
+}
+
+/// InfiniBand has as many as the host, other protocols have one.
+void Adapter::make_ports() {
+  const std::size_t count = std::max<std::size_t>(1, membership_.infiniband.size());
+  for (std::size_t i = 1; i <= count; ++i) {
+    ports_.add(deliveries_
+                   .emplace_back(static_cast<std::uint8_t>(i), *numbers_, multicast_, *progress_,
+                                 arena_->header().port_counters, node().interface_index)
+                   .port());
+  }
+}
 
 Adapter::~Adapter() = default;
 
@@ -178,22 +196,25 @@ void Adapter::answer_importer(OwnerRequest& wanted) { imports_.answer_importer(w
 
 // Groups and flow rules.
 
-Result<void> Adapter::attach_multicast(QueuePair& queue_pair, const Gid& group, Lid lid) {
-  if (port().is_infiniband() && !port::is_multicast(lid)) {
-    return refuse(EINVAL, fmt::format("LID {:#x} is no multicast LID", raw(lid)));
+Result<void> Adapter::attach_multicast(QueuePair& queue_pair, MulticastGroup group) {
+  if (!port().is_infiniband()) group.lid = {};
+  if (port().is_infiniband() && !port::is_multicast(group.lid)) {
+    return refuse(EINVAL, fmt::format("LID {:#x} is no multicast LID", raw(group.lid)));
   }
+  group.port = queue_pair.port();
   if (queue_pair.type() == QpType::ud) return multicast_.attach(queue_pair, group);
   if (queue_pair.type() == QpType::raw_packet) {
     const std::lock_guard guard(lock_);
-    return frame_groups_.attach(queue_pair.number(), group);
+    return frame_groups_.attach(queue_pair.number(), group.gid);
   }
   return refuse(EINVAL, "only UD and RAW_PACKET queue pairs join multicast groups");
 }
 
-Result<void> Adapter::detach_multicast(QueuePair& queue_pair, const Gid& group) {
+Result<void> Adapter::detach_multicast(QueuePair& queue_pair, MulticastGroup group) {
+  if (!port().is_infiniband()) group.lid = {};
   if (queue_pair.type() != QpType::raw_packet) return multicast_.detach(queue_pair, group);
   const std::lock_guard guard(lock_);
-  return frame_groups_.detach(queue_pair.number(), group);
+  return frame_groups_.detach(queue_pair.number(), group.gid);
 }
 
 Result<FlowTable::RuleId> Adapter::create_flow(QueuePair& target, FlowRule rule) {
@@ -214,8 +235,16 @@ void Adapter::destroy_flow(FlowTable::RuleId rule) {
 
 // Addresses.
 
+Result<void> Adapter::link_roce() {
+  const auto& sockets = membership_.receive_sockets;
+  for (std::size_t i = 0; i < node().gids.size(); ++i) {
+    const int socket = i < sockets.size() ? sockets[i] : -1;
+    if (auto linked = link_gid(node().gids[i], socket); !linked) return linked;
+  }
+  return {};
+}
+
 Result<void> Adapter::link_gid(const port::GidEntry& entry, int receive_socket) {
-  if (membership_.infiniband != nullptr) return link_infiniband(entry);
   if (link::Stack* const known = port().links_of(entry.address)) {
     port().add_gid(entry, *known);
     return {};
@@ -228,19 +257,30 @@ Result<void> Adapter::link_gid(const port::GidEntry& entry, int receive_socket) 
   return {};
 }
 
-/// The first GID of an InfiniBand port. The others find its link by their empty address.
-Result<void> Adapter::link_infiniband(const port::GidEntry& entry) {
-  port().set_lids(membership_.lids);
-  if (!membership_.pkeys.empty()) port().pkeys().set(membership_.pkeys);
-  if (auto heard = listen(membership_.infiniband->descriptors()); !heard) return heard;
-  progress_->between_passes([&] { port().add_gid(entry, std::move(membership_.infiniband)); });
+/// Each port has one GID, without an address.
+Result<void> Adapter::link_infiniband() {
+  unsigned number = 0;
+  for (InfinibandEnd& end : membership_.infiniband) {
+    port::Port& own = port(++number);
+    own.set_lids(end.lids);
+    if (!end.pkeys.empty()) own.pkeys().set(end.pkeys);
+    if (auto heard = listen(end.link->descriptors()); !heard) return heard;
+    progress_->between_passes([&] { own.add_gid({end.gid, {}}, std::move(end.link)); });
+  }
   return {};
 }
 
-void Adapter::set_pkeys(std::span<const PKey> pkeys) {
+void Adapter::set_pkeys(port::Port& port, std::span<const PKey> pkeys) {
+  {
+    const std::lock_guard guard(lock_);
+    port.pkeys().set(pkeys);
+  }
+  follow_ports();
+}
+
+void Adapter::follow_ports() {
   const std::lock_guard guard(lock_);
-  port().pkeys().set(pkeys);
-  numbers_->for_each([](QueuePair& queue_pair) { queue_pair.follow_pkeys(); });
+  numbers_->for_each([](QueuePair& queue_pair) { queue_pair.follow_port(); });
 }
 
 Result<void> Adapter::listen(std::span<const int> descriptors) {
@@ -250,13 +290,14 @@ Result<void> Adapter::listen(std::span<const int> descriptors) {
   return {};
 }
 
-Result<void> Adapter::join(const Gid& group) {
+Result<void> Adapter::join(const MulticastGroup& group) {
   Result<void> heard;
+  port::Port& own = port(group.port);
   progress_->between_passes([&] {
-    heard = port().join(group);
+    heard = own.join(group);
     if (!heard) return;
-    heard = listen(port().descriptors());
-    if (!heard) port().leave(group);
+    heard = listen(own.descriptors());
+    if (!heard) own.leave(group);
   });
   return heard;
 }
@@ -267,11 +308,13 @@ Result<void> Adapter::add_gid(const port::GidEntry& entry, int receive_socket) {
 }
 
 Result<port::Route> Adapter::resolve(const port::AddressVector& vector, Qpn dest_qpn) {
-  return port().resolve(vector, dest_qpn, link::kNeighbourTimeout);
+  if (auto exists = ports_.check(vector.port); !exists) return std::unexpected(exists.error());
+  return port(vector.port).resolve(vector, dest_qpn, link::kNeighbourTimeout);
 }
 
 Result<Destination> Adapter::resolve(const port::AddressVector& vector) {
-  const auto path = port().path_to(vector);
+  if (auto exists = ports_.check(vector.port); !exists) return std::unexpected(exists.error());
+  const auto path = port(vector.port).path_to(vector);
   if (!path) return std::unexpected(path.error());
   if (std::holds_alternative<RoceV1Path>(*path)) {  // Here one may wait for the neighbour.
     const auto found = resolve(vector, Qpn{});

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
 
-#include "adapter/delivery.h"
 #include "adapter/direct/imports.h"
 #include "adapter/direct/peers.h"
 #include "adapter/ethernet/groups.h"
@@ -14,9 +14,10 @@
 #include "adapter/membership.h"
 #include "adapter/memory/device_memory.h"
 #include "adapter/memory/regions.h"
-#include "adapter/multicast.h"
 #include "adapter/numbers.h"
-#include "adapter/port_events.h"
+#include "adapter/ports/delivery.h"
+#include "adapter/ports/multicast.h"
+#include "adapter/ports/port_events.h"
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/core/surroundings.h"
 #include "adapter/queue_pair/queue_pair.h"
@@ -32,7 +33,7 @@
 #include "base/types.h"
 #include "link/udp/udp.h"
 #include "port/address_vector.h"
-#include "port/port.h"
+#include "port/ports.h"
 #include "region/region_table.h"
 
 /// The emulated channel adapter of one program, which the drop-in library calls.
@@ -56,7 +57,8 @@ class Adapter final : private Visited {
   Result<void> add_gid(const port::GidEntry& entry, int receive_socket);
 
   // Its parts.
-  port::Port& port() { return delivery_.port(); }
+  const port::Ports& ports() const { return ports_; }
+  port::Port& port(unsigned number = 1) const { return ports_.at(number); }
   PortEvents& port_events() { return port_events_; }
   Arena& arena() { return *arena_; }
   Regions& memory() { return memory_; }
@@ -123,11 +125,15 @@ class Adapter final : private Visited {
   /// reads it. ENOMEM.
   Result<ConnectionRecord*> connection_record(std::uint32_t record);
 
-  /// The port's P_Key table, which queue pairs follow at once. At most `port::PKeyTable::kSizeMax`.
-  void set_pkeys(std::span<const PKey> pkeys);
-  /// `lid`: over InfiniBand the group's LID; else it is ignored.
-  Result<void> attach_multicast(QueuePair& queue_pair, const Gid& group, Lid lid = {});
-  Result<void> detach_multicast(QueuePair& queue_pair, const Gid& group);
+  /// A port's P_Key table, which queue pairs follow at once. At most `port::PKeyTable::kSizeMax`.
+  void set_pkeys(port::Port& port, std::span<const PKey> pkeys);
+  /// InfiniBand: queue pairs follow what the subnet manager has changed of the ports.
+  void follow_ports();
+  /// The queue pair receives the group's packets by its port from now on, or no longer. Over
+  /// InfiniBand they have the group's LID and GID; over RoCE the LID is ignored. EINVAL; errors of
+  /// the port's links.
+  Result<void> attach_multicast(QueuePair& queue_pair, MulticastGroup group);
+  Result<void> detach_multicast(QueuePair& queue_pair, MulticastGroup group);
 
   /// `ibv_create_flow`: the rule's target receives matching frames from now on. Errors of
   /// `Steering::add`; EINVAL if the target is no raw packet queue pair.
@@ -144,6 +150,7 @@ class Adapter final : private Visited {
  private:
   Adapter(std::unique_ptr<Arena> arena, Membership membership, std::unique_ptr<Numbers> numbers,
           std::unique_ptr<Progress> progress);
+  void make_ports();
   Result<void> begin_streams();
   bool await_completions(CompletionQueue& queue);
   /// Count the queue pair as a user of its XRC domain or protection domain, or no longer.
@@ -155,10 +162,11 @@ class Adapter final : private Visited {
   bool is_target_elsewhere(Qpn qpn, const XrcFile& file);
   /// The port's next GID: GIDs of one address share its link, which receives from the socket.
   Result<void> link_gid(const port::GidEntry& entry, int receive_socket);
-  Result<void> link_infiniband(const port::GidEntry& entry);
+  Result<void> link_roce();
+  Result<void> link_infiniband();
   /// The background thread wakes for what comes over these.
   Result<void> listen(std::span<const int> descriptors);
-  Result<void> join(const Gid& group);
+  Result<void> join(const MulticastGroup& group);
 
   // Implementation of `Visited`: what peers do.
   void on_peer_gone(const DirectPeer& peer) override;
@@ -178,7 +186,8 @@ class Adapter final : private Visited {
   XrcDomains xrc_domains_;
   SharedReceives shared_receives_;
   Multicast multicast_;
-  Delivery delivery_;
+  std::deque<Delivery> deliveries_;  // One for each port. They stay where they are.
+  port::Ports ports_;
   PortEvents port_events_;
   /// Guards what follows, and which queue pairs there are. No call asks the agent or another
   /// program with it held.

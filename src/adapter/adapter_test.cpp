@@ -127,7 +127,7 @@ TEST_F(AdapterPair, TheActiveMtuBoundsNewPathsOnly) {
   Side right(b, QpType::rc);
   left.connect(right, Mtu::k4096);
   right.connect(left, Mtu::k4096);
-  a.adapter->port_events().change({.active_mtu = Mtu::k1024});
+  a.adapter->port_events().change(a.adapter->port(), {.active_mtu = Mtu::k1024});
   ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 100'000), &right));
   EXPECT_EQ(Status::success, left.next().status);
 
@@ -219,7 +219,7 @@ TEST_F(AdapterPair, UdDeliversBehindAGrhToOneAndToAGroup) {
   start_datagrams(left);
   start_datagrams(right);
   const Gid group = gid_of(SocketAddress::ipv4({239, 1, 2, 3}));
-  ASSERT_TRUE(b.adapter->attach_multicast(*right.qp, group));
+  ASSERT_TRUE(b.adapter->attach_multicast(*right.qp, {group}));
   fill(left, 0, 100, 5);
   const Segment receive = right.segment(0, 200);
   for (const Gid& gid : {b.adapter->port().gids()[0].gid, group}) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <concepts>
 #include <map>
 #include <memory>
 #include <string>
@@ -51,20 +52,23 @@ struct TestNode {
     adapter = std::move(*Adapter::create(std::move(arena), std::move(membership)));
     pd = *adapter->memory().allocate_pd();
   }
-  /// With an InfiniBand port.
-  TestNode(std::uint32_t first_qpn, port::LidRange lids, const Gid& gid,
-           std::unique_ptr<link::Link> link, std::vector<PKey> pkeys = {}) {
+  /// With InfiniBand ports.
+  template <std::same_as<InfinibandEnd>... Ends>
+  explicit TestNode(std::uint32_t first_qpn, Ends... ends)
+      : TestNode(Path::wire, first_qpn, std::move(ends)...) {}
+  template <std::same_as<InfinibandEnd>... Ends>
+  TestNode(Path path, std::uint32_t first_qpn, Ends... ends) {
     Membership membership;
+    (membership.infiniband.push_back(std::move(ends)), ...);
     membership.node = {.name = "test",
                        .guid = 1,
-                       .gids = {{gid, {}}},
+                       .gids = {{membership.infiniband.front().gid, {}}},
                        .protocol = config::WireProtocol::infiniband};
     membership.first_qpn = Qpn(first_qpn);
-    membership.infiniband = std::move(link);
-    membership.lids = lids;
-    membership.pkeys = std::move(pkeys);
     membership.locks = NameLocks(locks_path());
-    adapter = std::move(*Adapter::create(std::move(*Arena::create()), std::move(membership)));
+    auto arena = std::move(*Arena::create());
+    if (path == Path::direct) open_to_others(membership, arena->fd());
+    adapter = std::move(*Adapter::create(std::move(arena), std::move(membership)));
     pd = *adapter->memory().allocate_pd();
   }
   void add_gid(std::uint8_t last_byte) {
@@ -157,9 +161,10 @@ struct Side {
 
   port::AddressVector vector_to(const Side& peer, std::uint8_t gid_index) const {
     Adapter& there = *peer.node.adapter;
-    return {.dest_gid = there.port().gids()[gid_index].gid,
-            .dlid = there.membership().lids.base,
+    return {.dest_gid = there.port(peer.port).gids()[gid_index].gid,
+            .dlid = there.port(peer.port).lids().base,
             .source_gid_index = gid_index,
+            .port = port,
             .is_global = has_grh};
   }
 
@@ -170,6 +175,7 @@ struct Side {
     attributes.state = QpState::init;
     attributes.access = kAccess;
     attributes.pkey_index = pkey_index;
+    attributes.port = port;
     const bool rc = qp->type() == QpType::rc;
     ASSERT_TRUE(qp->modify(attributes, kState | kPKeyIndex | kPort | kAccessFlags));
     attributes.state = QpState::rtr;
@@ -227,9 +233,10 @@ struct Side {
   MemoryKey key{};
   QueuePair* qp = nullptr;
   std::uint64_t posted = 0;
-  std::uint8_t timeout = 14;  // Of `connect`, as are the next three.
+  std::uint8_t timeout = 14;  // Of `connect`, as are the next four.
   std::uint8_t rnr_retry = 7;
   std::uint16_t pkey_index = 0;
+  std::uint8_t port = 1;
   bool has_grh = true;  // InfiniBand: packets begin with LRH and GRH.
 };
 

@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <mutex>
+#include <vector>
 
-#include <sched.h>
-
-#include "adapter/adapter_test_util.h"
-#include "adapter/memory_link_test_util.h"
+#include "adapter/infiniband_test_util.h"
 #include "wire/net/grh.h"
 
 /// Two adapters with InfiniBand ports, and a lossless link between them that has room for three
@@ -13,42 +12,39 @@
 namespace verbatim::adapter {
 namespace {
 
-Gid gid_with(std::uint8_t last_byte) {
-  Gid gid;
-  gid.bytes[0] = 0xfe;
-  gid.bytes[1] = 0x80;
-  gid.bytes[15] = last_byte;
-  return gid;
-}
-
 struct InfinibandPair : testing::Test {
   explicit InfinibandPair(MemoryLink::Ends ends = MemoryLink::make(3 * 4400))
       : left_link(*ends.first),
         right_link(*ends.second),
-        a(1 << 14, {.base = Lid{4}, .lmc = 2}, gid_with(1), std::move(ends.first)),
-        b(2 << 14, {.base = Lid{8}, .lmc = 1}, gid_with(2), std::move(ends.second)) {}
+        a(1 << 14, InfinibandEnd{.gid = gid_with(1),
+                                 .link = std::move(ends.first),
+                                 .lids = {.base = Lid{4}, .lmc = 2}}),
+        b(2 << 14,
+          InfinibandEnd{.gid = gid_with(2),
+                        .link = std::move(ends.second),
+                        .lids = {.base = Lid{8}, .lmc = 1},
+                        .report_bad_key = [this](auto, const auto& bad) { report(bad); }}) {}
   MemoryLink& left_link;
   MemoryLink& right_link;
+  std::mutex lock;  // Protects `reports`, which a thread of B makes.
+  std::vector<wire::BadKeyDetails> reports;
   TestNode a, b;
+
+  void report(const wire::BadKeyDetails& bad) {
+    const std::lock_guard guard(lock);
+    reports.push_back(bad);
+  }
 
   static void fill(Side& side, std::size_t length) {
     for (std::size_t i = 0; i < length; ++i) {
       side.memory[i] = static_cast<std::byte>(i * 7 + i / 251);
     }
   }
-  static void connect(Side& left, Side& right) {
-    left.connect(right, Mtu::k4096, 0);
-    right.connect(left, Mtu::k4096, 0);
+  static void set_pkeys(TestNode& node, std::span<const PKey> pkeys) {
+    node.adapter->set_pkeys(node.adapter->port(), pkeys);
   }
   static std::uint64_t violations(const TestNode& node) {
     return node.adapter->arena().header().port_counters.pkey_violations.value();
-  }
-  template <typename Value>
-  static bool becomes(std::uint64_t wanted, Value value) {
-    for (const TimeNs end = monotonic_now() + 5 * kSecond; monotonic_now() < end; sched_yield()) {
-      if (value() == wanted) return true;
-    }
-    return false;
   }
   static std::uint64_t retransmissions(const Side& side) {
     return side.qp->counters().retransmissions.value();
@@ -180,7 +176,7 @@ TEST_F(NarrowInfinibandPair, NeitherSideWaitsForEverWhenBothAreFull) {
 constexpr std::array kPartitions{kDefaultPKey, PKey{0x8001}, PKey{0x0002}, PKey{}};
 
 TEST_F(InfinibandPair, QueuePairsOfTheSamePartitionTalk) {
-  for (TestNode* const node : {&a, &b}) node->adapter->set_pkeys(kPartitions);
+  for (TestNode* const node : {&a, &b}) set_pkeys(*node, kPartitions);
   Side left(a, QpType::rc), right(b, QpType::rc);
   left.pkey_index = right.pkey_index = 1;
   connect(left, right);
@@ -190,7 +186,7 @@ TEST_F(InfinibandPair, QueuePairsOfTheSamePartitionTalk) {
 }
 
 TEST_F(InfinibandPair, PacketsOfAnotherPartitionAreDroppedAndCounted) {
-  for (TestNode* const node : {&a, &b}) node->adapter->set_pkeys(kPartitions);
+  for (TestNode* const node : {&a, &b}) set_pkeys(*node, kPartitions);
   for (const std::uint16_t index : std::array<std::uint16_t, 2>{1, 3}) {
     Side left(a, QpType::uc), right(b, QpType::uc);
     right.pkey_index = index;
@@ -203,11 +199,11 @@ TEST_F(InfinibandPair, PacketsOfAnotherPartitionAreDroppedAndCounted) {
 }
 
 TEST_F(InfinibandPair, TwoLimitedMembersOfAPartitionDoNotTalk) {
-  a.adapter->set_pkeys(kPartitions);
+  set_pkeys(a, kPartitions);
   Side left(a, QpType::uc), right(b, QpType::uc);
   left.pkey_index = 2;
   for (const PKey peer : {PKey{0x0002}, PKey{0x8002}}) {
-    b.adapter->set_pkeys(std::array{peer});
+    set_pkeys(b, std::array{peer});
     if (left.qp->state() == QpState::reset) connect(left, right);
     ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 64), &right));
     EXPECT_EQ(Status::success, left.next().status);
@@ -223,35 +219,17 @@ TEST_F(InfinibandPair, APKeyIndexBeyondTheTableIsRefused) {
   const QueuePairAttributes wanted{.state = QpState::init, .pkey_index = 1};
   constexpr std::uint32_t kInit = kState | kPKeyIndex | kPort | kAccessFlags;
   EXPECT_EQ(EINVAL, side.qp->modify(wanted, kInit).error().code);
-  a.adapter->set_pkeys(kPartitions);
+  set_pkeys(a, kPartitions);
   EXPECT_TRUE(side.qp->modify(wanted, kInit));
 }
 
-struct InfinibandDatagrams : InfinibandPair, testing::WithParamInterface<bool> {
-  static void start(Side& side) {
-    QueuePairAttributes attributes{.state = QpState::init, .qkey = QKey{0x1234}};
-    ASSERT_TRUE(side.qp->modify(attributes, kState | kPKeyIndex | kPort | kQKey));
-    attributes.state = QpState::rtr;
-    ASSERT_TRUE(side.qp->modify(attributes, kState));
-    attributes.state = QpState::rts;
-    ASSERT_TRUE(side.qp->modify(attributes, kState | kSendPsn));
-  }
-  static int send(Side& side, const Destination& destination, Qpn to, const Segment& local) {
-    return side.qp->post_send({.wr_id = ++side.posted,
-                               .request = {.operation = Operation::send, .length = local.length},
-                               .segments = std::span(&local, 1),
-                               .flags = kPostSignaled,
-                               .destination = &destination,
-                               .remote_qpn = to,
-                               .remote_qkey = QKey{0x1234}});
-  }
-};
+struct InfinibandDatagrams : InfinibandPair, testing::WithParamInterface<bool> {};
 
 TEST_P(InfinibandDatagrams, ArriveInOrderAndSayWhereTheyComeFrom) {
   constexpr std::uint32_t kCount = 20, kLength = 4096, kRoom = kLength + wire::Grh::kSize;
   Side left(a, QpType::ud), right(b, QpType::ud);
-  start(left);
-  start(right);
+  start_datagrams(left);
+  start_datagrams(right);
   left.has_grh = GetParam();
   port::AddressVector vector = left.vector_to(right, 0);
   vector.dlid = Lid{8 + 1};
@@ -265,7 +243,7 @@ TEST_P(InfinibandDatagrams, ArriveInOrderAndSayWhereTheyComeFrom) {
     ASSERT_EQ(0, right.qp->post_receive(i, std::span(&receive, 1)));
   }
   for (std::uint32_t i = 0; i < kCount; ++i) {
-    ASSERT_EQ(0, send(left, *destination, right.qp->number(), left.segment(0, kLength)));
+    ASSERT_EQ(0, send_datagram(left, *destination, right.qp->number(), left.segment(0, kLength)));
   }
   for (std::uint32_t i = 0; i < kCount; ++i) {
     EXPECT_EQ(Status::success, left.next().status);
@@ -291,27 +269,78 @@ TEST_P(InfinibandDatagrams, ArriveInOrderAndSayWhereTheyComeFrom) {
 
 INSTANTIATE_TEST_SUITE_P(WithAndWithoutGrh, InfinibandDatagrams, testing::Bool());
 
+TEST_P(InfinibandDatagrams, OfAnotherPartitionAreReported) {
+  Side left(a, QpType::ud), right(b, QpType::ud);
+  start_datagrams(left);
+  start_datagrams(right);
+  set_pkeys(b, std::array{PKey{0x8001}});
+  left.has_grh = GetParam();
+  port::AddressVector vector = left.vector_to(right, 0);
+  vector.path_bits = 3;
+  vector.service_level = 5;
+  const Destination destination = a.adapter->resolve(vector).value();
+  ASSERT_EQ(0, send_datagram(left, destination, right.qp->number(), left.segment(0, 64)));
+  const auto count = [this] {
+    const std::lock_guard guard(lock);
+    return reports.size();
+  };
+  ASSERT_TRUE(becomes(1, count));
+  const wire::BadKeyDetails expected{.source_lid = Lid{4 + 3},
+                                     .destination_lid = Lid{8},
+                                     .key = raw(kDefaultPKey),
+                                     .service_level = 5,
+                                     .source_qpn = left.qp->number().value(),
+                                     .destination_qpn = right.qp->number().value(),
+                                     .source_gid = GetParam() ? gid_with(1) : Gid{},
+                                     .destination_gid = GetParam() ? gid_with(2) : Gid{}};
+  EXPECT_EQ(reports[0], expected);
+}
+
 TEST_F(InfinibandDatagrams, ComeToTheMembersOfAGroup) {
   Gid group;
   group.bytes[0] = 0xff;
   group.bytes[1] = 0x12;
   const Lid lid{0xc001};
   Side left(a, QpType::ud), right(b, QpType::ud);
-  start(left);
-  start(right);
-  EXPECT_EQ(EINVAL, b.adapter->attach_multicast(*right.qp, group, Lid{8}).error().code);
-  ASSERT_TRUE(b.adapter->attach_multicast(*right.qp, group, lid));
+  start_datagrams(left);
+  start_datagrams(right);
+  EXPECT_EQ(EINVAL, b.adapter->attach_multicast(*right.qp, {group, Lid{8}}).error().code);
+  ASSERT_TRUE(b.adapter->attach_multicast(*right.qp, {group, lid}));
   const Segment receive = right.segment(0, 1000);
   ASSERT_EQ(0, right.qp->post_receive(7, std::span(&receive, 1)));
   const auto destination = a.adapter->resolve({.dest_gid = group, .dlid = lid});
   ASSERT_TRUE(destination);
-  ASSERT_EQ(0, send(left, *destination, kMulticastQpn, left.segment(0, 100)));
+  ASSERT_EQ(0, send_datagram(left, *destination, kMulticastQpn, left.segment(0, 100)));
   const Completion received = right.next();
   EXPECT_EQ(Status::success, received.status);
   EXPECT_EQ(7u, received.wr_id);
   EXPECT_EQ(kCompletionGrh, received.flags);
   EXPECT_EQ(4, received.source_lid);
   EXPECT_EQ(0, received.path_bits);
+}
+
+TEST_F(InfinibandDatagrams, AreNotForGroupsThatShareTheLid) {
+  const Lid lid{0xc001};
+  const Gid group{{0xff, 0x12}};
+  const Gid other{{0xff, 0x13}};
+  Side left(a, QpType::ud), right(b, QpType::ud);
+  start_datagrams(left);
+  start_datagrams(right);
+  ASSERT_TRUE(b.adapter->attach_multicast(*right.qp, {group, lid}));
+  EXPECT_EQ(EINVAL, b.adapter->detach_multicast(*right.qp, {other, lid}).error().code);
+  for (const std::uint64_t id : {1, 2}) {
+    const Segment receive = right.segment(0, 1000);
+    ASSERT_EQ(0, right.qp->post_receive(id, std::span(&receive, 1)));
+  }
+  for (const auto& [gid, length] : {std::pair{other, 60}, std::pair{group, 100}}) {
+    const auto destination = a.adapter->resolve({.dest_gid = gid, .dlid = lid});
+    ASSERT_TRUE(destination);
+    const auto bytes = static_cast<std::uint32_t>(length);
+    ASSERT_EQ(0, send_datagram(left, *destination, kMulticastQpn, left.segment(0, bytes)));
+  }
+  const Completion received = right.next();
+  EXPECT_EQ(1u, received.wr_id);
+  EXPECT_EQ(140u, received.byte_count) << "the GRH and the group's datagram";
 }
 
 TEST_F(InfinibandPair, AnAddressVectorLeadsToALid) {

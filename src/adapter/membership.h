@@ -16,6 +16,7 @@
 #include "link/link.h"
 #include "port/port.h"
 #include "region/adoption/memory_file.h"
+#include "wire/subnet/notice.h"
 
 namespace verbatim::adapter {
 
@@ -24,6 +25,17 @@ namespace verbatim::adapter {
 /// leaves its receiver the time to post.
 inline constexpr TimeNs kRnrGrace = 20 * kMillisecond;
 
+/// A program's end of a fabric at one port of its host.
+struct InfinibandEnd {
+  Gid gid;  // Entry 0 of the port's table.
+  std::unique_ptr<link::Link> link;
+  port::LidRange lids;
+  std::vector<PKey> pkeys;  // Empty: the default P_Key alone.
+  /// Tells the port's subnet management agent about a packet whose P_Key or Q_Key does not match,
+  /// for trap 257 or 258. Called with a queue pair's lock, so it does not block. May be empty.
+  std::function<void(wire::TrapNumber, const wire::BadKeyDetails&)> report_bad_key;
+};
+
 /// A program's membership in its node: what it got from the agent (docs/design.md, 2).
 struct Membership {
   arena::Node node;  // As it was when the program joined it; GIDs: see port::Port.
@@ -31,10 +43,7 @@ struct Membership {
   /// One for each GID, of its address: those of one address share it. Borrowed: they outlive the
   /// adapter. Over iWARP they are not used.
   std::vector<int> receive_sockets;
-  /// The link of an InfiniBand port, whose GIDs have no address; null: RoCE or iWARP.
-  std::unique_ptr<link::Link> infiniband;
-  port::LidRange lids;
-  std::vector<PKey> pkeys;         // Empty: the default P_Key alone.
+  std::vector<InfinibandEnd> infiniband;  // One for each port. None: RoCE or iWARP, with one port.
   int event_fd = -1;               // Readable when the agent says something; -1: none. Not owned.
   std::function<void()> on_event;  // Called by the background thread then.
   /// Its doorbell, which its agent has as well, and how to ask for what is known so of the program

@@ -59,6 +59,17 @@ TEST_F(Links, ACaptureGetsTheRingsOfProgramsThatRunAndOfThoseThatCome) {
   EXPECT_EQ(second.hear().capture, 0u);
 }
 
+TEST_F(Links, WhatAProgramOfferedBeforeItEndedComesWithTheRest) {
+  const UniqueFd capture = start_capture(options("a", "127.78.0.1")).value();
+  for (int i = 0; i < 20; ++i) {
+    Obedient(join("a")).client.reset();
+    const auto rest = rest_captured(capture.get());
+    ASSERT_TRUE(rest) << rest.error().text;
+    ASSERT_EQ(rest->size(), 1u);
+    EXPECT_TRUE(rest->front().ring);
+  }
+}
+
 TEST_F(Links, AProgramThatCannotBeCapturedSaysWhy) {
   Obedient program(join("a", "127.78.0.1"));
   program.failure = "no memory";

@@ -1,11 +1,20 @@
 #include "arena/flat_path.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <span>
 
+#include "base/bytes.h"
 #include "base/overloaded.h"
 
 namespace verbatim::arena {
 namespace {
+
+// Of the name of an InfiniBand peer.
+constexpr std::size_t kSourceAt = 10;
+constexpr std::size_t kDestinationAt = 12;
+constexpr std::size_t kPKeyAt = 14;
+constexpr std::uint8_t kFullMember = 0x80;  // Of a P_Key's first byte (IBA 10.9.1.1).
 
 void set_address(FlatPath& record, const SocketAddress& address) {
   record.destination = gid_of(address);
@@ -39,6 +48,7 @@ InfinibandPath infiniband_path_of(const FlatPath& record) {
                       .slid = Lid{record.slid},
                       .service_level = record.service_level,
                       .static_rate = record.static_rate,
+                      .port = static_cast<std::uint8_t>(record.port),
                       .grh = std::nullopt};
   if (record.has_grh != 0) path.grh = route_of(record);
   return path;
@@ -54,6 +64,29 @@ PathKind kind_of(const Path& path) {
                     path);
 }
 
+PeerName infiniband_name(Lid source, Lid destination, PKey pkey) {
+  PeerName name{.kind = PathKind::infiniband};
+  auto* const bytes = reinterpret_cast<std::byte*>(name.name.bytes.data());
+  store_be(bytes + kSourceAt, raw(source));
+  store_be(bytes + kDestinationAt, raw(destination));
+  store_be(bytes + kPKeyAt, raw(pkey));
+  return name;
+}
+
+PeerName as_full_member(const PeerName& name) {
+  PeerName full = name;
+  full.name.bytes[kPKeyAt] |= kFullMember;
+  return full;
+}
+
+bool have_same_lids(const PeerName& one, const PeerName& other) {
+  const auto lids = [](const PeerName& name) {
+    return std::span(name.name.bytes).subspan<kSourceAt, kPKeyAt - kSourceAt>();
+  };
+  return one.kind == PathKind::infiniband && other.kind == PathKind::infiniband &&
+         std::ranges::equal(lids(one), lids(other));
+}
+
 FlatPath flat_path_of(const Path& path) {
   FlatPath record{.kind = kind_of(path)};
   std::visit(Overloaded{[&](const InfinibandPath& infiniband) {
@@ -61,6 +94,7 @@ FlatPath flat_path_of(const Path& path) {
                           record.slid = static_cast<std::uint16_t>(infiniband.slid);
                           record.service_level = infiniband.service_level;
                           record.static_rate = infiniband.static_rate;
+                          record.port = infiniband.port;
                           if (!infiniband.grh) return;
                           record.has_grh = 1;
                           record.destination = infiniband.grh->destination;

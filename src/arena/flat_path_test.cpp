@@ -19,8 +19,8 @@ TEST(FlatPath, HoldsEachKindOfPath) {
                  {.destination = gid_of(SocketAddress::parse("2001:db8::1").value())}},
       RoceV1Path{peer(0), route()},
       StreamPath{peer(7174)},
-      InfinibandPath{Lid{5}, Lid{0x13}, 3, 7, std::nullopt},
-      InfinibandPath{Lid{0xbfff}, Lid{1}, 0, 0, route()}};
+      InfinibandPath{Lid{5}, Lid{0x13}, 3, 7, 2, std::nullopt},
+      InfinibandPath{Lid{0xbfff}, Lid{1}, 0, 0, 1, route()}};
   for (const Path& path : paths) {
     const auto back = path_of(flat_path_of(path));
     ASSERT_TRUE(back) << path_text(path);
@@ -43,6 +43,22 @@ TEST(FlatPath, WhatIsNoPathIsRefused) {
   record = flat_path_of(RoceV2Path{peer(1), {}});
   record.destination = {};
   EXPECT_FALSE(path_of(record));
+}
+
+TEST(PeerName, AFullMemberIsKnownByItsLidsAndPKey) {
+  const PeerName limited = infiniband_name(Lid{3}, Lid{5}, PKey{0x0007});
+  const PeerName full = infiniband_name(Lid{3}, Lid{5}, PKey{0x8007});
+  EXPECT_FALSE(limited == full);
+  EXPECT_TRUE(as_full_member(limited) == full);
+  EXPECT_TRUE(as_full_member(full) == full);
+  for (const PeerName& other : {infiniband_name(Lid{4}, Lid{5}, PKey{0x8007}),
+                                infiniband_name(Lid{3}, Lid{6}, PKey{0x8007}),
+                                infiniband_name(Lid{5}, Lid{3}, PKey{0x8007})}) {
+    EXPECT_FALSE(other == full);
+    EXPECT_FALSE(have_same_lids(other, full));
+  }
+  EXPECT_TRUE(have_same_lids(infiniband_name(Lid{3}, Lid{5}, PKey{0x8001}), full));
+  EXPECT_FALSE(have_same_lids({}, {}));
 }
 
 }  // namespace

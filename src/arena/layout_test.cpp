@@ -22,7 +22,7 @@ struct Row {
 #define PLACE(type, member, bytes) \
   Row { #type "::" #member, offsetof(type, member), bytes }
 
-constexpr auto kVersion8 = std::to_array<Row>({
+constexpr auto kVersion9 = std::to_array<Row>({
     SIZE(ArenaHeader, 8736),
     PLACE(ArenaHeader, magic, 0),
     PLACE(ArenaHeader, version, 8),
@@ -90,19 +90,22 @@ constexpr auto kVersion8 = std::to_array<Row>({
     PLACE(DirectTarget, proxy_for, 80),
     PLACE(DirectTarget, takes_datagrams, 84),
     PLACE(DirectTarget, qkey, 88),
-    PLACE(DirectTarget, min_rnr_timer, 92),
-    PLACE(DirectTarget, max_dest_rd_atomic, 93),
-    PLACE(DirectTarget, awaits_direct_peer, 94),
-    PLACE(DirectTarget, pd, 96),
-    PLACE(DirectTarget, receive_pd, 100),
-    PLACE(DirectTarget, receives, 104),
-    PLACE(DirectTarget, receive_cq, 112),
-    PLACE(DirectTarget, receive_srq, 120),
-    PLACE(DirectTarget, established, 124),
-    PLACE(DirectTarget, holds_receive, 125),
-    PLACE(DirectTarget, receive, 128),
-    PLACE(DirectTarget, notifications, 664),
-    PLACE(DirectTarget, owner_request, 672),
+    PLACE(DirectTarget, pkey, 92),
+    PLACE(DirectTarget, pkey_index, 94),
+    PLACE(DirectTarget, min_rnr_timer, 96),
+    PLACE(DirectTarget, max_dest_rd_atomic, 97),
+    PLACE(DirectTarget, awaits_direct_peer, 98),
+    PLACE(DirectTarget, port, 99),
+    PLACE(DirectTarget, pd, 100),
+    PLACE(DirectTarget, receive_pd, 104),
+    PLACE(DirectTarget, receives, 112),
+    PLACE(DirectTarget, receive_cq, 120),
+    PLACE(DirectTarget, receive_srq, 128),
+    PLACE(DirectTarget, established, 132),
+    PLACE(DirectTarget, holds_receive, 133),
+    PLACE(DirectTarget, receive, 136),
+    PLACE(DirectTarget, notifications, 672),
+    PLACE(DirectTarget, owner_request, 680),
     SIZE(OwnerRequest, 48),
     PLACE(OwnerRequest, state, 0),
     PLACE(OwnerRequest, kind, 4),
@@ -209,8 +212,8 @@ constexpr auto kVersion8 = std::to_array<Row>({
 });
 
 TEST(LayoutTest, WhatProgramsShareLiesWhereTheyAgreed) {
-  static_assert(ArenaHeader::kVersion == 8, "a new version has a new table");
-  for (const Row& row : kVersion8) EXPECT_EQ(row.is, row.agreed) << row.what;
+  static_assert(ArenaHeader::kVersion == 9, "a new version has a new table");
+  for (const Row& row : kVersion9) EXPECT_EQ(row.is, row.agreed) << row.what;
 }
 
 }  // namespace

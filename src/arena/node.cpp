@@ -9,6 +9,14 @@ namespace {
 constexpr std::uint32_t kHeaders =
     40 /* IPv6 */ + 8 /* UDP */ + 12 /* BTH */ + 16 /* RETH */ + 4 /* ICRC */;
 
+/// Those of a fabric's host, and none of others.
+bool ports_fit(const Node& node) {
+  const auto& ports = node.network.infiniband;
+  return ports.size() <= kInfinibandPortsMax && ports.empty() != node.is_infiniband() &&
+         std::ranges::all_of(ports,
+                             [](const auto& port) { return port.pkeys.size() <= kPKeysMax; });
+}
+
 }  // namespace
 
 void Node::add(const SocketAddress& address) {
@@ -22,8 +30,7 @@ std::size_t Node::index_of(const SocketAddress& address) const {
 
 Result<Node> checked(const Node& node) {
   const bool counts_fit = !node.addresses.empty() && node.addresses.size() <= kAddressesMax &&
-                          node.gids.size() <= kNodeGidsMax &&
-                          node.network.infiniband.pkeys.size() <= kPKeysMax;
+                          node.gids.size() <= kNodeGidsMax && ports_fit(node);
   if (!counts_fit) return refuse(EPROTO, "a node description out of range");
   for (const SocketAddress& address : node.addresses) {
     if (!address.is_ipv4() && !address.is_ipv6()) return refuse(EPROTO, "an address of no family");
@@ -52,11 +59,12 @@ Mtu active_mtu(std::uint32_t interface_mtu_bytes) {
   return largest;
 }
 
+Mtu active_mtu(const InfinibandPort& port) {
+  return std::clamp(static_cast<Mtu>(port.mtu), Mtu::k256, Mtu::k4096);
+}
+
 Mtu active_mtu(const Node& node) {
-  if (node.is_infiniband()) {
-    const auto mtu = static_cast<Mtu>(node.network.infiniband.mtu);
-    return std::clamp(mtu, Mtu::k256, Mtu::k4096);
-  }
+  if (node.is_infiniband()) return active_mtu(node.network.infiniband.front());
   return active_mtu(std::min(node.network.interface_mtu_bytes, node.limits.max_mtu + kHeaders));
 }
 

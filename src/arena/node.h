@@ -38,12 +38,14 @@ struct NetworkState {
   /// The interface exists. Once gone it does not come back for the node, for the kernel's next one
   /// of that name is another.
   bool is_present = true;
-  /// The interface runs and has at least one of the node's addresses.
+  /// The interface runs and has at least one of the node's addresses. Of a host of a fabric: a port
+  /// is active.
   bool is_active = true;
   std::uint32_t addresses = ~0u;  // Bit i: some interface has `addresses[i]`.
   MacAddress hardware_address{};  // The interface's own, whatever the node is known by.
   std::uint32_t interface_mtu_bytes = 0;
-  InfinibandPort infiniband{};  // Of a host of a fabric: as its subnet manager has set it.
+  /// Of a host of a fabric, port 1 first: as their subnet managers have set them.
+  InplaceVector<InfinibandPort, kInfinibandPortsMax> infiniband{};
 
   bool has(std::size_t address) const { return (addresses >> address & 1) != 0; }
   friend bool operator==(const NetworkState&, const NetworkState&) = default;
@@ -101,7 +103,9 @@ Result<Node> checked(const Node& node);
 /// The largest path MTU whose packets fit the interface: RoCE v2 headers are reckoned as Linux does
 /// (IPv6, UDP, BTH, the largest extension header, and ICRC).
 Mtu active_mtu(std::uint32_t interface_mtu_bytes);
-/// The same, and no more than the device has.
+/// As the port's fabric has it.
+Mtu active_mtu(const InfinibandPort& port);
+/// Of the node's first port, and no more than the device has.
 Mtu active_mtu(const Node& node);
 
 }  // namespace verbatim::arena

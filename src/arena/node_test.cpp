@@ -59,9 +59,14 @@ TEST(Node, GidOfAFabricsHostIsPrefixAndGuid) {
 TEST(Node, HostOfAFabricHasNoSockets) {
   Node node{.protocol = config::WireProtocol::infiniband};
   node.addresses.push(SocketAddress::ipv4({127, 72, 0, 1}));
-  node.network.infiniband.mtu = raw(Mtu::k2048);
+  EXPECT_FALSE(checked(node)) << "it has no port";
+  node.network.infiniband.push({.mtu = raw(Mtu::k2048)});
+  node.network.infiniband.push({.mtu = raw(Mtu::k4096)});
+  EXPECT_TRUE(checked(node));
   EXPECT_EQ(node.socket_count(), 0u);
   EXPECT_EQ(active_mtu(node), Mtu::k2048);
+  node.protocol = config::WireProtocol::roce;
+  EXPECT_FALSE(checked(node)) << "its ports are none of a fabric";
 }
 
 }  // namespace

@@ -4,6 +4,10 @@
 
 namespace verbatim::arena {
 
+bool DirectTarget::serves_limited_member(Qpn number, const PeerName& name) const {
+  return peer_qpn == number && is_full_member(pkey) && peer_name == as_full_member(name);
+}
+
 void wait_for_target_unlock(DirectTarget& target) {
   const std::uint32_t unlocks = target.unlocks.load(std::memory_order_seq_cst);
   for (unsigned spins = 1;

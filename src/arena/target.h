@@ -89,17 +89,20 @@ struct alignas(64) DirectTarget {
   // Written by the owner under `lock`.
   Qpn peer_qpn;  // The connected peer's queue pair number; 0: requests are not served.
   std::uint32_t access = 0;
-  PeerName peer_name;
+  PeerName peer_name;            // InfiniBand: as a full member of the queue pair's partition.
   XrcDomain xrc_domain{};        // Of an XRC target: each request names a queue of it.
   XrcFile xrc_file;              // Of the domain.
   ProcessToken proxy_for = 0;    // Of a guest: the program that has the queue pair.
   bool takes_datagrams = false;  // UD: from everybody who knows the Q_Key.
   QKey qkey{};
+  PKey pkey{};  // InfiniBand, as the next one. 0: nothing comes, for the port is not ACTIVE.
+  std::uint16_t pkey_index = 0;
   std::uint8_t min_rnr_timer = 0;
   std::uint8_t max_dest_rd_atomic = 0;
   /// iWARP: whoever comes by `peer_name`, which only the peer has been told, becomes the one whom
   /// the target serves.
   bool awaits_direct_peer = false;
+  std::uint8_t port = 0;  // InfiniBand: the adapter's.
   // Written by the owner under `lock`. XRC: written by the current lock holder, from the receive
   // queue that the request names (`enter`).
   PdNumber pd{};
@@ -125,6 +128,17 @@ struct alignas(64) DirectTarget {
   bool enter(const XrcQueue& queue, SrqNumber number, const XrcFile& file) {
     if (queue.number.load(std::memory_order_acquire) != raw(number)) return false;
     return file.exists() && queue.file == file && use(queue, number);
+  }
+  /// Whether requests of the peer with this queue pair number and name are served.
+  bool serves(Qpn number, const PeerName& name) const {
+    return peer_qpn == number && peer_name == name;
+  }
+  /// InfiniBand: the same for a limited member of a partition, which reaches full members alone
+  /// (IBA 10.9.3).
+  bool serves_limited_member(Qpn number, const PeerName& name) const;
+  /// Whether requests of that peer are refused for their P_Key alone.
+  bool refuses_pkey(Qpn number, const PeerName& name) const {
+    return peer_qpn == number && have_same_lids(peer_name, name);
   }
   void stop_serving() {
     peer_qpn = {};

@@ -26,6 +26,15 @@ inline void relax_processor() {
 #endif
 }
 
+/// Asks for a cache line that this thread is about to write, and that another CPU has.
+inline void prefetch_to_write(const void* at) {
+#if defined __x86_64__
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(at)));
+#else
+  __builtin_prefetch(at, 1);
+#endif
+}
+
 /// True if glibc's control block of a thread begins at the thread pointer; else it ends there.
 #if defined __x86_64__
 inline constexpr bool kControlBlockIsAboveThreadPointer = true;

@@ -73,8 +73,11 @@ int print_devices() {
       continue;
     }
     if (node.is_infiniband()) {
-      gids.add(
-          {std::string(node.name), "0", gid_text(gid_of(node.network.infiniband)), "InfiniBand"});
+      int number = 0;
+      for (const auto& port : node.network.infiniband) {
+        gids.add({std::string(node.name), "0", gid_text(gid_of(port)),
+                  fmt::format("InfiniBand, port {}", ++number)});
+      }
       continue;
     }
     for (std::size_t index = 0; index < node.gids.size(); ++index) {

@@ -33,8 +33,8 @@ constexpr const char* kExamples =
     "--fault injects faults into the packets that the program sends (man 1 verbatim):\n"
     "loss, duplicate, reorder and corrupt are shares, delay is a time or a range;\n"
     "peer=IP+IP and opcode=WORD+WORD choose packets; direction=receive and =both hit\n"
-    "those that it receives. Programs on one machine need '--path wire', else their\n"
-    "requests are no packets.\n"
+    "those that it receives. Programs on one machine (on a fabric: on one host) need\n"
+    "'--path wire', else their requests are no packets.\n"
     "\n"
     "--host runs the program on a host of an InfiniBand fabric ('verbatim fabric'):\n"
     "programs see the host's device, and its agent is a node.\n"
@@ -60,16 +60,20 @@ void hold_node() {
 }
 
 /// Prints the faults to be injected, with the seed that reproduces them.
-Result<void> set_faults(const std::string& text) {
+Result<void> set_faults(const std::string& text, bool is_on_host) {
   const auto plan = plan_with_seed(text);
   if (!plan) return std::unexpected(plan.error());
+  if (is_on_host) {
+    if (auto checked = plan->check_for_infiniband(); !checked) return checked;
+  }
   const std::string with_seed = plan->text();
   fmt::print(stderr, "verbatim: faults: {}\n", with_seed);
   const char* const path = getenv("VERBATIM_PATH");
   if (!plan->is_off() && (path == nullptr || std::string_view(path) != "wire")) {
     fmt::print(stderr,
-               "verbatim: between programs of one machine there are no packets to hit: start both "
-               "with '--path wire'\n");
+               "verbatim: between programs of one {} there are no packets to hit: start both with "
+               "'--path wire'\n",
+               is_on_host ? "host" : "machine");
   }
   setenv("VERBATIM_FAULT", with_seed.c_str(), 1);
   return {};
@@ -84,19 +88,18 @@ int execute(const NodeChoice& choice, const HostChoice& host,
                "'verbatim run -- ibv_devinfo'\n");
     return kExitUsage;
   }
-  const auto of_host = host_variables(host);
-  if (!of_host) {
-    fmt::print(stderr, "verbatim run: {}\n", of_host.error().text);
-    return of_host.error().code == EINVAL ? kExitUsage : kExitFailure;
-  }
   const auto program = prepare_program(choice, command);
   if (!program) {
     fmt::print(stderr, "verbatim run: {}\n", program.error().text);
     return program.error().exit_status;
   }
-  for (const auto& [name, value] : *of_host) setenv(name.c_str(), value.c_str(), 1);
+  const auto is_on_host = enter_host(host);
+  if (!is_on_host) {
+    fmt::print(stderr, "verbatim run: {}\n", is_on_host.error().text);
+    return is_on_host.error().code == EINVAL ? kExitUsage : kExitFailure;
+  }
   if (faults) {
-    if (const auto set = set_faults(*faults); !set) {
+    if (const auto set = set_faults(*faults, *is_on_host); !set) {
       fmt::print(stderr, "verbatim run: --fault: {}\n", set.error().text);
       return kExitUsage;
     }

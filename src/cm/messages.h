@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/inplace_vector.h"
 #include "base/net/address.h"
+#include "base/net/path.h"
 #include "base/types.h"
 #include "wire/mad/cm_message.h"
 #include "wire/mad/rdma_ip_header.h"
@@ -46,8 +47,9 @@ inline constexpr std::size_t kAnswerPrivateBytes = wire::CmSidrRep::kPrivateData
 
 /// The path between the two queue pairs' ports, as `ibv_modify_qp` to RTR needs it.
 struct Path {
-  SocketAddress local;   // Of our MADs; the UDP port is not used.
-  SocketAddress remote;  // Of the peer's MADs.
+  SocketAddress local;  // The own address of our MADs; the UDP port is not used.
+  /// The way to the peer for MADs; over InfiniBand for the queue pairs' packets, too.
+  verbatim::Path remote;
   Gid local_gid{};
   Gid remote_gid{};
   PKey pkey = kDefaultPKey;
@@ -97,7 +99,7 @@ struct RetryPolicy {
 /// Send this MAD from QP1 at `source` to QP1 at `destination` (Q_Key 0x80010000).
 struct SendMad {
   SocketAddress source;
-  SocketAddress destination;
+  verbatim::Path destination;
   std::array<std::byte, wire::kMadBytes> bytes{};
 };
 

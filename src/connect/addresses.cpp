@@ -24,9 +24,21 @@ Result<OwnAddress> Addresses::own(const SocketAddress& address) const {
       return own;
     }
   }
-  // As the kernel does with a card: a loopback address means the first of the node's own addresses.
-  if (address.is_loopback() && !is_on_loopback_interface_) return source_for(address);
+  if (is_own_loopback(address)) return source_for(address);
   return refuse(EADDRNOTAVAIL, fmt::format("{} is no address of this node", address.ip_text()));
+}
+
+Result<OwnAddress> Addresses::own(const Gid& gid) const {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (is_valid(i) && entries_[i].gid == gid) return entries_[i];
+  }
+  return refuse(EADDRNOTAVAIL, fmt::format("{} is no GID of this node", gid_text(gid)));
+}
+
+bool Addresses::is_own_loopback(const SocketAddress& address) const {
+  if (own_loopback_ == OwnLoopback::any) return address.is_loopback();
+  return own_loopback_ == OwnLoopback::localhost &&
+         same_ip(address, SocketAddress::ipv4({127, 0, 0, 1}));
 }
 
 Result<OwnAddress> Addresses::source_for(const SocketAddress& destination) const {

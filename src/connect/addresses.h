@@ -19,6 +19,13 @@ struct OwnAddress {
   std::uint8_t gid_index = 0;  // In the table that programs see.
 };
 
+/// Which loopback addresses mean the node itself, besides its own addresses.
+enum class OwnLoopback : std::uint8_t {
+  any,        // As the kernel does with a card.
+  localhost,  // 127.0.0.1: hosts of the same fabric have the others.
+  none,       // The node is on the loopback interface, beside others.
+};
+
 /// Returns true for 0.0.0.0 and [::].
 bool is_wildcard(const SocketAddress& address);
 
@@ -28,8 +35,7 @@ class Addresses {
  public:
   static constexpr std::size_t kMax = 16;
 
-  explicit Addresses(bool is_on_loopback_interface)
-      : is_on_loopback_interface_(is_on_loopback_interface) {}
+  explicit Addresses(OwnLoopback own_loopback) : own_loopback_(own_loopback) {}
 
   /// Returns the number of entries, valid or not.
   std::size_t size() const { return entries_.size(); }
@@ -37,21 +43,23 @@ class Addresses {
   /// Bit i: an interface has the address of entry i. Before the first call all are valid.
   void set_valid(std::uint32_t entries) { valid_ = entries; }
 
-  /// Returns the entry of this address, whatever its port. A loopback address means the node's own,
-  /// as with a card; fe80:: without a scope means that of any interface. EADDRNOTAVAIL if there is
-  /// none.
+  /// Returns the entry of this address, whatever its port; fe80:: without a scope means that of any
+  /// interface. EADDRNOTAVAIL if there is none.
   Result<OwnAddress> own(const SocketAddress& address) const;
+  /// Returns the entry of this GID. EADDRNOTAVAIL if there is none.
+  Result<OwnAddress> own(const Gid& gid) const;
+  /// Returns true for a loopback address that means the first of the node's own.
+  bool is_own_loopback(const SocketAddress& address) const;
   /// Returns the address from which to reach `destination`. ENODEV if the node has none of its
   /// family.
   Result<OwnAddress> source_for(const SocketAddress& destination) const;
   /// Returns all valid addresses of one family, or of both, each once and without ports.
   std::vector<SocketAddress> all(int family, bool both) const;
-  bool is_on_loopback_interface() const { return is_on_loopback_interface_; }
 
  private:
   bool is_valid(std::size_t entry) const { return (valid_ >> entry & 1) != 0; }
 
-  const bool is_on_loopback_interface_;
+  const OwnLoopback own_loopback_;
   AppendOnlyList<OwnAddress, kMax> entries_;
   std::atomic<std::uint32_t> valid_ = ~0u;
 };

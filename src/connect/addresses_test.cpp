@@ -10,8 +10,7 @@ SocketAddress at(const char* text) { return SocketAddress::parse(text).value(); 
 /// As on a real node: GID 0 is made from the MAC and stands for the IPv4 address; then each
 /// address's own GID.
 struct NodeAddresses {
-  explicit NodeAddresses(bool is_on_loopback_interface = false)
-      : addresses(is_on_loopback_interface) {
+  explicit NodeAddresses(OwnLoopback own_loopback = OwnLoopback::any) : addresses(own_loopback) {
     add("10.0.0.1", link_local_gid({2, 0, 10, 0, 0, 1}));
     add("10.0.0.1", gid_of(at("10.0.0.1")));
     add("fd00::1", gid_of(at("fd00::1")));
@@ -44,10 +43,20 @@ TEST(Addresses, AStrangersAddressIsRefused) {
   EXPECT_EQ(refused.error().code, EADDRNOTAVAIL);
 }
 
-TEST(Addresses, LoopbackIsTheFirstOwnAddressUnlessTheNodeIsOnTheLoopbackInterface) {
+TEST(Addresses, LoopbackIsTheFirstOwnAddressWhereNoOtherNodeHasIt) {
   EXPECT_EQ(NodeAddresses().addresses.own(at("127.0.0.1"))->address, at("10.0.0.1"));
   EXPECT_EQ(NodeAddresses().addresses.own(at("::1"))->address, at("fd00::1"));
-  EXPECT_FALSE(NodeAddresses(true).addresses.own(at("127.0.0.1")));
+  EXPECT_FALSE(NodeAddresses(OwnLoopback::none).addresses.own(at("127.0.0.1")));
+  const NodeAddresses host(OwnLoopback::localhost);
+  EXPECT_EQ(host.addresses.own(at("127.0.0.1"))->address, at("10.0.0.1"));
+  EXPECT_FALSE(host.addresses.own(at("127.0.0.2")));
+  EXPECT_FALSE(host.addresses.own(at("::1")));
+}
+
+TEST(Addresses, AGidIsItsAddress) {
+  const NodeAddresses node;
+  EXPECT_EQ(node.addresses.own(gid_of(at("fd00::1")))->address, at("fd00::1"));
+  EXPECT_EQ(node.addresses.own(gid_of(at("fd00::2"))).error().code, EADDRNOTAVAIL);
 }
 
 TEST(Addresses, SourceHasFamilyAndScopeOfTheDestination) {
@@ -58,7 +67,7 @@ TEST(Addresses, SourceHasFamilyAndScopeOfTheDestination) {
 }
 
 TEST(Addresses, NoSourceWithoutTheFamily) {
-  Addresses addresses(false);
+  Addresses addresses(OwnLoopback::any);
   addresses.add({.address = at("10.0.0.1"), .gid = gid_of(at("10.0.0.1"))});
   const auto refused = addresses.source_for(at("fd00::7"));
   ASSERT_FALSE(refused);

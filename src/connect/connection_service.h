@@ -54,7 +54,8 @@ struct ConnectionNote {
   ConnectionId local_id{};
   std::uint32_t remote_id = 0;
   Qpn remote_qpn{};
-  SocketAddress local, remote;
+  SocketAddress local;
+  verbatim::Path remote;
   bool is_established = false;
   bool has_sent_reply = false;
 };
@@ -63,8 +64,8 @@ struct ConnectionNote {
 /// libibverbs.so.1, in tests a fake. No function waits for the agent.
 class Host {
  public:
-  /// Sends from QP1 at `source` to QP1 at `destination`.
-  virtual void send_mad(const SocketAddress& source, const SocketAddress& destination,
+  /// Sends from QP1 at `source` to the QP1 to which `destination` leads.
+  virtual void send_mad(const SocketAddress& source, const verbatim::Path& destination,
                         std::span<const std::byte, kMadBytes> mad) = 0;
   /// Until `unwatch`, `on_ready(tag)` is called when one of `events` (of epoll) occurs; with
   /// EPOLLONESHOT once. Calls that have begun are completed.
@@ -136,7 +137,7 @@ class ConnectionService {
   virtual bool uses_streams() const = 0;
 
   // Input from the host, in its background thread.
-  virtual void on_mad(ByteSpan mad, const SocketAddress& from, const SocketAddress& to) = 0;
+  virtual void on_mad(ByteSpan mad, const verbatim::Path& from, const SocketAddress& to) = 0;
   /// Returns the queue pair that has the stream of `tag`; 0: none. Before it calls `on_ready`, and
   /// without the lock, the host lets this queue pair process all received data: so the program gets
   /// the data before the event that the peer has disconnected.

@@ -26,7 +26,8 @@ inline bool begins_with(const PrivateData& data, std::string_view text) {
 class FakeHost final : public Host, public Events {
  public:
   struct Mad {
-    SocketAddress source, destination;
+    SocketAddress source;
+    verbatim::Path destination;
     std::array<std::byte, kMadBytes> bytes;
   };
   struct Started {
@@ -37,7 +38,7 @@ class FakeHost final : public Host, public Events {
   };
 
   // Host.
-  void send_mad(const SocketAddress& source, const SocketAddress& destination,
+  void send_mad(const SocketAddress& source, const verbatim::Path& destination,
                 std::span<const std::byte, kMadBytes> mad) override {
     mads.push_back({.source = source, .destination = destination, .bytes = {}});
     std::ranges::copy(mad, mads.back().bytes.begin());
@@ -129,7 +130,7 @@ class FakeHost final : public Host, public Events {
 /// A service and its host.
 struct Side {
   SocketAddress address;
-  Addresses addresses{false};
+  Addresses addresses{OwnLoopback::any};
   FakeHost host;
   std::unique_ptr<ConnectionService> service;
 };
@@ -143,7 +144,7 @@ struct Bench {
   static bool deliver(Side& from, Side& to) {
     const auto mads = std::exchange(from.host.mads, {});
     for (const FakeHost::Mad& mad : mads) {
-      to.service->on_mad(mad.bytes, mad.source, mad.destination);
+      to.service->on_mad(mad.bytes, roce_path(mad.source), address_of(mad.destination));
     }
     return !mads.empty();
   }

@@ -93,7 +93,7 @@ class IbService final : public ConnectionService {
   }
 
   bool uses_streams() const override { return false; }
-  void on_mad(ByteSpan mad, const SocketAddress& from, const SocketAddress& to) override {
+  void on_mad(ByteSpan mad, const verbatim::Path& from, const SocketAddress& to) override {
     step([&](TimeNs now, cm::Effects& out) { engine_.on_mad(mad, from, to, now, out); });
   }
   Qpn queue_pair_of(std::uint64_t) const override { return {}; }

@@ -26,7 +26,7 @@ struct IbBench : Bench {
   ConnectionId connect(ByteSpan private_data = {}, Qpn qpn = Qpn(0xa1)) {
     return a.service
         ->connect({.service = service_id_of(PortSpace::tcp, kPort),
-                   .path = {.local = a.address, .remote = b.address},
+                   .path = {.local = a.address, .remote = roce_path(b.address)},
                    .ends = {a.address.with_port(5555), b.address.with_port(kPort)},
                    .offer = {.qpn = qpn, .starting_psn = Psn(0xa2)},
                    .private_data = private_data})
@@ -57,7 +57,7 @@ TEST(IbService, ConnectsAndTellsTheAgentHowFarItIs) {
   ASSERT_EQ(bench.a.host.notes.size(), 1u);
   EXPECT_FALSE(bench.a.host.notes[0].is_established);
   EXPECT_EQ(bench.a.host.notes[0].local_id, id);
-  EXPECT_EQ(bench.a.host.notes[0].remote, bench.b.address);
+  EXPECT_EQ(bench.a.host.notes[0].remote, roce_path(bench.b.address));
   bench.deliver();
 
   const auto request = bench.b.host.only<ConnectRequest>();
@@ -223,7 +223,7 @@ TEST(IbService, AServiceOfDatagramsIsResolvedToAQueuePair) {
       {.service = service, .address = SocketAddress::ipv4({0, 0, 0, 0}), .datagram = true}, 0));
   const auto id = bench.a.service->resolve(
       {.service = service,
-       .path = {.local = bench.a.address, .remote = bench.b.address},
+       .path = {.local = bench.a.address, .remote = roce_path(bench.b.address)},
        .ends = {bench.a.address.with_port(5555), bench.b.address.with_port(kPort)}});
   ASSERT_TRUE(id);
   bench.deliver();

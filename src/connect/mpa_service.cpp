@@ -68,8 +68,8 @@ Result<void> MpaService::start() {
 }
 
 Result<ConnectionId> MpaService::connect(const ConnectParameters& parameters) {
-  const SocketAddress& remote =
-      parameters.ends.empty() ? parameters.path.remote : parameters.ends.destination;
+  const SocketAddress remote =
+      parameters.ends.empty() ? address_of(parameters.path.remote) : parameters.ends.destination;
   cm::StreamEffects effects;
   const auto id = engine_.connect(parameters.path.local, remote,
                                   stream_offer(parameters.offer, parameters.private_data),
@@ -206,7 +206,7 @@ void MpaService::on(const cm::StreamRequest& request) {
                           .listener = request.listener,
                           .ends = request.ends,
                           .path = {.local = request.ends.destination.with_port(0),
-                                   .remote = request.ends.source.with_port(0)},
+                                   .remote = StreamPath{request.ends.source.with_port(0)}},
                           .private_data = request.private_data};
   told.peer.responder_resources = request.inbound_reads;
   told.peer.initiator_depth = request.outbound_reads;

@@ -34,7 +34,7 @@ class MpaService final : public ConnectionService {
   Result<void> answer(ConnectionId id, const SidrAnswer& answer) override;
   Result<void> notify_established(ConnectionId id) override;
   bool uses_streams() const override { return true; }
-  void on_mad(ByteSpan, const SocketAddress&, const SocketAddress&) override {}
+  void on_mad(ByteSpan, const verbatim::Path&, const SocketAddress&) override {}
   Qpn queue_pair_of(std::uint64_t tag) const override;
   void on_ready(std::uint64_t tag) override;
   void on_addresses_changed() override;

@@ -31,7 +31,7 @@ struct MpaBench : Bench {
   ListenerId listen(int backlog = 0) { return listen(b.address, backlog); }
   ConnectionId connect_to(const SocketAddress& remote, ByteSpan private_data = {}) {
     return a.service
-        ->connect({.path = {.local = a.address, .remote = remote.with_port(kPort)},
+        ->connect({.path = {.local = a.address, .remote = StreamPath{remote.with_port(kPort)}},
                    .offer = {.qpn = Qpn(0xa1), .responder_resources = 3, .initiator_depth = 5},
                    .private_data = private_data})
         .value();
@@ -68,7 +68,7 @@ TEST(MpaService, ConnectsAndHandsTheStreamsToTheQueuePairs) {
   ASSERT_TRUE(request);
   EXPECT_TRUE(begins_with(request->private_data, "hello"));
   EXPECT_EQ(request->path.local, bench.b.address);
-  EXPECT_EQ(request->path.remote, bench.a.address);
+  EXPECT_EQ(address_of(request->path.remote), bench.a.address);
   EXPECT_EQ(request->peer.responder_resources, 5);
   EXPECT_EQ(request->peer.initiator_depth, 3);
 

@@ -11,21 +11,9 @@ namespace verbatim::connect {
 namespace {
 
 constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms: docs/decisions.md.
+constexpr std::uint16_t kPathBits = 0x7f;  // Of a LID, those below the port's LMC count.
 
 bool answers_reads(ibv_qp_type type) { return type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV; }
-
-ibv_ah_attr address_of_peer(const cm::Path& path, std::uint8_t gid_index) {
-  ibv_ah_attr address{};
-  std::ranges::copy(path.remote_gid.bytes, std::begin(address.grh.dgid.raw));
-  address.grh.flow_label = path.flow_label;
-  address.grh.sgid_index = gid_index;
-  address.grh.hop_limit = path.hop_limit;
-  address.grh.traffic_class = path.traffic_class;
-  address.sl = path.service_level;
-  address.is_global = 1;
-  address.port_num = 1;
-  return address;
-}
 
 int to_init(const QueuePairPlan& plan, ibv_qp_type type, ibv_qp_attr& attributes) {
   attributes.pkey_index = 0;
@@ -45,7 +33,7 @@ int to_init(const QueuePairPlan& plan, ibv_qp_type type, ibv_qp_attr& attributes
 int to_rtr(const QueuePairPlan& plan, ibv_qp_type type, std::uint8_t gid_index,
            ibv_qp_attr& attributes) {
   if (type == IBV_QPT_UD) return IBV_QP_STATE;
-  attributes.ah_attr = address_of_peer(plan.path, gid_index);
+  attributes.ah_attr = address_vector(plan.path, gid_index);
   attributes.path_mtu = static_cast<ibv_mtu>(raw(plan.path.mtu));
   attributes.dest_qp_num = plan.peer.qpn.value();
   attributes.rq_psn = plan.own_psn.value();  // As this side has announced it.
@@ -68,7 +56,34 @@ int to_rts(const QueuePairPlan& plan, ibv_qp_type type, ibv_qp_attr& attributes)
   return mask | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 }
 
+void set_grh(ibv_ah_attr& address, const GlobalRoute& grh, std::uint8_t gid_index) {
+  std::ranges::copy(grh.destination.bytes, std::begin(address.grh.dgid.raw));
+  address.grh.flow_label = grh.flow_label;
+  address.grh.sgid_index = gid_index;
+  address.grh.hop_limit = grh.hop_limit;
+  address.grh.traffic_class = grh.traffic_class;
+  address.is_global = 1;
+}
+
 }  // namespace
+
+ibv_ah_attr address_vector(const cm::Path& path, std::uint8_t gid_index) {
+  ibv_ah_attr address{.sl = path.service_level, .port_num = 1};
+  if (const auto* const infiniband = std::get_if<InfinibandPath>(&path.remote)) {
+    address.dlid = raw(infiniband->dlid);
+    address.src_path_bits = static_cast<std::uint8_t>(raw(infiniband->slid) & kPathBits);
+    address.static_rate = infiniband->static_rate;
+    if (infiniband->grh) set_grh(address, *infiniband->grh, gid_index);
+    return address;
+  }
+  set_grh(address,
+          {.destination = path.remote_gid,
+           .flow_label = path.flow_label,
+           .traffic_class = path.traffic_class,
+           .hop_limit = path.hop_limit},
+          gid_index);
+  return address;
+}
 
 Result<int> attributes_for(const QueuePairPlan& plan, ibv_qp_type type, std::uint8_t gid_index,
                            ibv_qp_state state, ibv_qp_attr& attributes) {

@@ -21,6 +21,10 @@ struct QueuePairPlan {
   std::uint8_t rnr_retry_count = 7;
 };
 
+/// The address vector of the plan's peer: by LID over InfiniBand, and through a router by GID, too;
+/// else by GID. `gid_index`: of the path's local GID.
+ibv_ah_attr address_vector(const cm::Path& path, std::uint8_t gid_index);
+
 /// Sets the attributes with which a queue pair of `type` goes to `state` (INIT, RTR or RTS; EINVAL
 /// for others) and returns their mask. `gid_index`: of the plan's local GID. Other attributes stay
 /// unchanged.

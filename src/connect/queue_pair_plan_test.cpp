@@ -12,7 +12,7 @@ namespace {
 QueuePairPlan plan() {
   const SocketAddress peer = SocketAddress::ipv4({10, 0, 0, 2});
   QueuePairPlan plan;
-  plan.path = {.remote = peer,
+  plan.path = {.remote = roce_path(peer),
                .remote_gid = gid_of(peer),
                .mtu = Mtu::k4096,
                .service_level = 3,
@@ -76,6 +76,36 @@ TEST(QueuePairPlan, RtrSaysWhereThePeerIs) {
   EXPECT_EQ(attributes.ah_attr.grh.hop_limit, 63);
   EXPECT_EQ(attributes.ah_attr.grh.traffic_class, 104);
   EXPECT_TRUE(std::ranges::equal(attributes.ah_attr.grh.dgid.raw, plan().path.remote_gid.bytes));
+}
+
+TEST(QueuePairPlan, ThroughARouterThePeerIsItsLidAndTheGid) {
+  QueuePairPlan plan;
+  const GlobalRoute grh{.source = {{1}}, .destination = {{2}}, .flow_label = 5, .hop_limit = 255};
+  plan.path = {.remote = InfinibandPath{.dlid = Lid{9}, .slid = Lid{6}, .grh = grh}};
+  const ibv_ah_attr address = address_vector(plan.path, 3);
+  EXPECT_EQ(address.dlid, 9);
+  EXPECT_EQ(address.is_global, 1);
+  EXPECT_EQ(address.grh.dgid.raw[0], 2);
+  EXPECT_EQ(address.grh.sgid_index, 3);
+  EXPECT_EQ(address.grh.flow_label, 5u);
+  EXPECT_EQ(address.grh.hop_limit, 255);
+}
+
+TEST(QueuePairPlan, OverInfinibandThePeerIsALid) {
+  QueuePairPlan plan;
+  plan.path = {.remote = InfinibandPath{.dlid = Lid{9},
+                                        .slid = Lid{6},
+                                        .service_level = 3,
+                                        .static_rate = IBV_RATE_100_GBPS,
+                                        .grh = std::nullopt},
+               .service_level = 3};
+  const ibv_ah_attr address = address_vector(plan.path, 0);
+  EXPECT_EQ(address.dlid, 9);
+  EXPECT_EQ(address.src_path_bits, 6);  // Those below the port's LMC count.
+  EXPECT_EQ(address.sl, 3);
+  EXPECT_EQ(address.static_rate, IBV_RATE_100_GBPS);
+  EXPECT_EQ(address.is_global, 0);
+  EXPECT_EQ(address.port_num, 1);
 }
 
 TEST(QueuePairPlan, RtsSaysWhatThePeerHasAskedFor) {

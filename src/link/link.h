@@ -39,9 +39,24 @@ class NextHop {
   std::uint8_t lane_ = 0;
 };
 
-/// Packets that are sent together, all but the last `packet_bytes` long (the last may be shorter).
-/// Their bytes are borrowed until `Link::send` returns: a decorator that needs them longer copies
-/// them.
+/// Room that a lossless link sets aside: so many packets, whose bytes take so many blocks of its
+/// credits (IBA 7.9).
+struct Reservation {
+  static constexpr std::uint32_t kBlockBytes = 64;
+  std::uint32_t packets = 0;
+  std::uint32_t blocks = 0;
+  /// The VCRC takes room, too, but is not among a packet's bytes.
+  static constexpr Reservation of(std::size_t packet_bytes, std::uint32_t packets = 1) {
+    constexpr std::size_t kVcrcBytes = 2;
+    const std::size_t blocks = (packet_bytes + kVcrcBytes + kBlockBytes - 1) / kBlockBytes;
+    return {packets, packets * static_cast<std::uint32_t>(blocks)};
+  }
+  friend bool operator==(const Reservation&, const Reservation&) = default;
+};
+
+/// Packets that are sent together, all but the last `packet_bytes` long (the last may be shorter),
+/// and all to one queue pair. Their bytes are borrowed until `Link::send` returns: a decorator that
+/// needs them longer copies them.
 struct Packets {
   NextHop& to;
   const Path& path;
@@ -51,7 +66,8 @@ struct Packets {
   std::span<const iovec> pieces;
   std::size_t packet_bytes;
   std::uint32_t count;
-  std::uint8_t lane;  // InfiniBand's virtual lane; otherwise 0.
+  std::uint8_t lane;       // InfiniBand's virtual lane; otherwise 0.
+  Reservation spare = {};  // Reserved, but not needed: `Link::send` gives it back.
 };
 
 /// Packets that arrived together from one sender, all but the last `packet_bytes` long.
@@ -101,15 +117,16 @@ class Link {
   /// EHOSTUNREACH, ENOBUFS... Any thread.
   virtual Result<NextHop*> next_hop(const Path& path, Qpn destination,
                                     std::optional<TimeNs> patience) = 0;
-  /// Lossless: takes the credit and the room for one packet, or says no. Then `receive` calls
-  /// `Sink::on_room` once there is some, and `descriptors` become readable. A lossy link always
-  /// says yes. Any thread.
-  virtual bool reserve(std::uint8_t lane, std::uint32_t bytes) = 0;
-  /// Returns a reservation whose packet was not made.
-  virtual void release(std::uint8_t lane, std::uint32_t bytes) = 0;
-  /// A packet for which `reserved` bytes were reserved has `bytes`: the rest is free.
-  virtual void shrink(std::uint8_t lane, std::uint32_t reserved, std::uint32_t bytes) {
-    if (reserved != bytes) release(lane, reserved - bytes);
+  /// Lossless: sets all of the room aside, or returns false. If it refuses a single packet,
+  /// `receive` calls `Sink::on_room` once there is some, and `descriptors` become readable. A lossy
+  /// link always returns true. Any thread.
+  virtual bool reserve(std::uint8_t lane, const Reservation& room) = 0;
+  /// Gives room back that no packet needs. A packet that is sent takes that of its size.
+  virtual void release(std::uint8_t lane, const Reservation& room) = 0;
+  /// A packet with a reservation is damaged on its cable, instead of being sent: the port at the
+  /// other end finds it by its CRC, counts it and drops it.
+  virtual void damage(std::uint8_t lane, std::uint32_t bytes) {
+    release(lane, Reservation::of(bytes));
   }
   /// 0, or an errno value: then the packets count as lost. Any thread, under a queue pair's lock:
   /// it never sleeps longer than a full socket buffer lasts.
@@ -118,8 +135,8 @@ class Link {
   /// One thread at a time (within a pass).
   virtual std::size_t receive(Sink& sink, TimeNs now) = 0;
   /// Also receives packets to that multicast group.
-  virtual Result<void> join(const Gid& group) = 0;
-  virtual void leave(const Gid& group) = 0;
+  virtual Result<void> join(const MulticastGroup& group) = 0;
+  virtual void leave(const MulticastGroup& group) = 0;
   /// Not zero: `receive` would return packets. Null: only the kernel knows, by `descriptors`.
   virtual const std::atomic<std::uint32_t>* has_packets() const = 0;
   /// Readable when something has come, or room for which `reserve` has failed: for the background

@@ -94,14 +94,14 @@ TEST(Link, PacketsArriveTogetherWithTheirPaths) {
 TEST(Link, AMemberHearsItsGroupUntilItLeaves) {
   Node a("127.77.3.3"), b("127.77.3.4");
   const Gid group = gid_of(address("239.77.3.9", 0));
-  ASSERT_TRUE(b.links->top().join(group));
+  ASSERT_TRUE(b.links->top().join({group}));
   EXPECT_EQ(b.links->top().descriptors().size(), 2u);
   const Path path = roce_path(resolve_gid(group, loopback_index()).value());
   ASSERT_EQ(a.send(path, std::vector<std::byte>(256)), 0);
   const auto arrived = b.receive(1);
   ASSERT_EQ(arrived.size(), 1u);
   EXPECT_EQ(arrived[0].group, group);
-  b.links->top().leave(group);
+  b.links->top().leave({group});
   EXPECT_EQ(b.links->top().descriptors().size(), 1u);
 }
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <span>
 
 #include <sys/uio.h>
+
+#include "base/bytes.h"
 
 /// Scatter lists.
 namespace verbatim::link {
@@ -38,6 +41,23 @@ class PieceCursor {
       }
     }
     return out.first(count);
+  }
+
+  /// Copies the next `out.size()` bytes (fewer at the end). Returns how many.
+  std::size_t copy(MutableByteSpan out) {
+    std::size_t copied = 0;
+    while (copied < out.size() && !at_end()) {
+      const iovec& piece = pieces_[index_];
+      const std::size_t length = std::min(out.size() - copied, piece.iov_len - offset_);
+      std::memcpy(out.data() + copied, static_cast<const char*>(piece.iov_base) + offset_, length);
+      copied += length;
+      offset_ += length;
+      if (offset_ == piece.iov_len) {
+        ++index_;
+        offset_ = 0;
+      }
+    }
+    return copied;
   }
 
  private:

@@ -70,6 +70,10 @@ bool is_response(const wire::MadHeader& header) {
          header.method == wire::MadMethod::send && (header.modifier & kBaseboardResponse) != 0;
 }
 
+bool is_never_answered(const wire::MadHeader& header) {
+  return header.method == wire::MadMethod::send && raw(header.management_class) != kBaseboardClass;
+}
+
 std::array<std::byte, wire::kMadBytes> unsupported_answer(wire::MadSpan mad) {
   std::array<std::byte, wire::kMadBytes> answer{};
   std::ranges::copy(mad, answer.begin());

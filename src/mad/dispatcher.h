@@ -98,6 +98,10 @@ class Dispatcher {
 /// BMSend whose modifier says so.
 bool is_response(const wire::MadHeader& header);
 
+/// True for a Send, which no method answers: its transaction id routes nothing. The baseboard's
+/// class alone has Sends in both directions (IBA 16.2).
+bool is_never_answered(const wire::MadHeader& header);
+
 /// The answer to a Get or Set that nobody takes: the same datagram as GetResp with the status
 /// "method and attribute are not supported together" (IBA 13.4.7).
 std::array<std::byte, wire::kMadBytes> unsupported_answer(wire::MadSpan mad);

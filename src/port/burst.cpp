@@ -1,8 +1,10 @@
 #include "port/burst.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "base/always_inline.h"
 #include "base/assert.h"
 #include "region/held_memory.h"
 #include "wire/net/flow_grh.h"
@@ -37,16 +39,32 @@ void Burst::add_piece(const std::byte* bytes, std::size_t length) {
   pieces_[piece_count_++] = {const_cast<std::byte*>(bytes), length};
 }
 
-void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
+namespace {
+
+void clear_migrated(std::byte* header) {
+  const std::span<std::byte, wire::Bth::kSize> encoded(header, wire::Bth::kSize);
+  wire::Bth bth;
+  VERBATIM_ASSERT(!wire::decode_bth(encoded, bth));
+  bth.migrated = false;
+  wire::encode(bth, encoded);
+}
+
+}  // namespace
+
+template <bool kIsLossless>
+VERBATIM_ALWAYS_INLINE void Burst::begin_packet(const wire::Headers& headers,
+                                                std::uint32_t payload_bytes) {
   pad_count_ = static_cast<std::uint8_t>(-payload_bytes & 3);
   const std::uint32_t header_bytes =
       wire::Bth::kSize + wire::info(headers.bth.opcode).header_bytes();
   const std::size_t outer_bytes = route_->header_bytes;
   const std::uint32_t from_bth = header_bytes + payload_bytes + pad_count_ + kIcrcBytes;
   packet_bytes_ = static_cast<std::uint32_t>(outer_bytes) + from_bth;
-  if (route_->lossless) {
-    VERBATIM_ASSERT(reserved_bytes_ >= packet_bytes_);
-    route_->links->top().shrink(route_->lane, std::exchange(reserved_bytes_, 0), packet_bytes_);
+  if constexpr (kIsLossless) {
+    const link::Reservation taken = link::Reservation::of(packet_bytes_);
+    VERBATIM_ASSERT(reserved_.packets != 0 && reserved_.blocks >= taken.blocks);
+    reserved_.packets -= taken.packets;
+    reserved_.blocks -= taken.blocks;
   }
   if (count_ > 0 && !fits(packet_bytes_)) flush();
   if (count_ == 0) segment_bytes_ = packet_bytes_;
@@ -56,12 +74,21 @@ void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
   if (outer_bytes != 0) route_->encapsulate(from_bth, {start, outer_bytes});
   std::byte* const header = start + outer_bytes;
   wire::encode_headers(headers, {header, header_bytes});
+  if constexpr (kIsLossless) {
+    if (!route_->is_migrated) clear_migrated(header);
+  }
   add_piece(start, outer_bytes + header_bytes);
   if (!route_->has_icrc) return;
   // With fragments forbidden, the kernel numbers the segments of one call from 0
   // (docs/decisions.md).
   icrc_ = route_->seed.start(static_cast<std::uint16_t>(wire::kUdpHeaderBytes + from_bth),
                              static_cast<std::uint16_t>(count_), {header, header_bytes});
+}
+
+/// RoCE does not pay for what only InfiniBand has.
+void Burst::begin(const wire::Headers& headers, std::uint32_t payload_bytes) {
+  if (route_->lossless) return begin_packet<true>(headers, payload_bytes);
+  begin_packet<false>(headers, payload_bytes);
 }
 
 region::CachedHold& Burst::hold_at(std::size_t index) {
@@ -120,7 +147,11 @@ void Burst::end() {
 }
 
 void Burst::abandon() {
-  if (route_->lossless) release(packet_bytes_);
+  if (route_->lossless) {
+    const link::Reservation taken = link::Reservation::of(packet_bytes_);
+    reserved_.packets += taken.packets;
+    reserved_.blocks += taken.blocks;
+  }
   drop_holds(mark_.holds);
   piece_count_ = mark_.pieces;
   if (piece_count_ > 0) pieces_[piece_count_ - 1].iov_len = mark_.last_length;
@@ -134,23 +165,29 @@ void Burst::drop_holds(std::size_t from) {
   }
 }
 
-/// The largest packet with so much payload: what `begin` does not need goes back.
+/// For the largest packet with so much payload. A burst that has packets already probably has more
+/// of them: so it reserves for several at a time, if there is room.
 bool Burst::reserve(std::uint32_t payload_bytes_max) {
-  if (reserved_bytes_ != 0) return true;
-  const auto bytes =
-      static_cast<std::uint32_t>(route_->header_bytes + wire::kHeadersMaxBytes + kTrailerMax) +
-      payload_bytes_max;
-  if (!route_->links->top().reserve(route_->lane, bytes)) return false;
-  reserved_bytes_ = bytes;
+  const std::size_t bytes_max =
+      route_->header_bytes + wire::kHeadersMaxBytes + kTrailerMax + payload_bytes_max;
+  const auto wanted = link::Reservation::of(bytes_max);
+  if (reserved_.packets != 0 && reserved_.blocks >= wanted.blocks) return true;
+  const std::uint32_t packets = std::min(count_, kPacketsReservedMax);
+  return (packets > 1 && reserve(link::Reservation::of(bytes_max, packets))) || reserve(wanted);
+}
+
+/// Reserves what is missing to `wanted`.
+bool Burst::reserve(const link::Reservation& wanted) {
+  const link::Reservation missing{wanted.packets - std::min(wanted.packets, reserved_.packets),
+                                  wanted.blocks - std::min(wanted.blocks, reserved_.blocks)};
+  if (!route_->links->top().reserve(route_->lane, missing)) return false;
+  reserved_.packets += missing.packets;
+  reserved_.blocks += missing.blocks;
   return true;
 }
 
-void Burst::release(std::uint32_t bytes) {
-  if (bytes != 0) route_->links->top().release(route_->lane, bytes);
-}
-
 void Burst::send() {
-  if (reserved_bytes_ != 0) release(std::exchange(reserved_bytes_, 0));
+  const link::Reservation spare = std::exchange(reserved_, {});
   if (count_ > 0) {
     // A datagram that the kernel refuses counts as lost; time-outs and retries handle it.
     (void)route_->links->top().send({.to = *route_->next_hop,
@@ -159,9 +196,12 @@ void Burst::send() {
                                      .pieces = std::span(pieces_.data(), piece_count_),
                                      .packet_bytes = segment_bytes_,
                                      .count = count_,
-                                     .lane = route_->lane});
+                                     .lane = route_->lane,
+                                     .spare = spare});
     counters_.packets_sent.add(count_);
     counters_.bytes_sent.add(total_bytes_);
+  } else {
+    route_->links->top().release(route_->lane, spare);
   }
   drop_holds(0);
   count_ = total_bytes_ = segment_bytes_ = 0;

@@ -70,7 +70,7 @@ class Burst {
   void end();
   void abandon();
   void flush() {
-    if (count_ > 0 || reserved_bytes_ > 0) send();
+    if (count_ > 0 || reserved_.blocks > 0) send();
   }
 
   std::uint64_t packets() const { return packets_; }
@@ -83,14 +83,17 @@ class Burst {
   static constexpr std::size_t kCopiesBytes = link::kSendBytesMax;
   static constexpr std::size_t kTrailerMax = 3 + 4;  // Padding and ICRC.
   static constexpr std::size_t kPacketsMax = link::kSegmentsMax;
+  static constexpr std::uint32_t kPacketsReservedMax = 8;
   static constexpr std::size_t kStoredBytes =
       kPacketsMax *
       (kEncapsulationBytesMax + wire::kHeadersMaxBytes + kCopyBytesMax + kTrailerMax + 1);
 
   bool fits(std::uint32_t packet_bytes) const;
   void send();
+  template <bool kIsLossless>
+  void begin_packet(const wire::Headers& headers, std::uint32_t payload_bytes);
   bool reserve(std::uint32_t payload_bytes_max);
-  void release(std::uint32_t bytes);
+  bool reserve(const link::Reservation& wanted);
   void update_icrc(ByteSpan bytes) {
     if (route_->has_icrc) icrc_.update(bytes);
   }
@@ -111,7 +114,7 @@ class Burst {
 
   // The packet being built.
   std::uint32_t packet_bytes_ = 0;
-  std::uint32_t reserved_bytes_ = 0;  // Of a packet that has not begun.
+  link::Reservation reserved_;  // For packets that have not begun.
   std::uint8_t pad_count_ = 0;
   wire::Icrc icrc_{0};
   struct Mark {

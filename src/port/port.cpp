@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/bytes.h"
 #include "port/encapsulation_infiniband.h"
 
 namespace verbatim::port {
@@ -18,7 +19,18 @@ void Port::add_gid(const GidEntry& entry, std::unique_ptr<link::Link> link) {
 
 void Port::add_gid(const GidEntry& entry, link::Stack& links) {
   links_[gids_.size()] = &links;  // Before any caller can use its index.
+  set_gid_prefix(
+      load_be<std::uint64_t>(reinterpret_cast<const std::byte*>(entry.gid.bytes.data())));
   gids_.push_back(entry);
+}
+
+Gid Port::gid(std::size_t index) const {
+  Gid gid = gids_[index].gid;
+  if (is_infiniband()) {
+    store_be(reinterpret_cast<std::byte*>(gid.bytes.data()),
+             gid_prefix_.load(std::memory_order_relaxed));
+  }
+  return gid;
 }
 
 link::Stack* Port::links_of(const SocketAddress& address) const {
@@ -74,11 +86,12 @@ Result<Path> Port::infiniband_path(const AddressVector& vector) const {
   InfinibandPath path{.dlid = vector.dlid,
                       .slid = lids().with(vector.path_bits),
                       .service_level = vector.service_level,
-                      .static_rate = vector.static_rate};
+                      .static_rate = vector.static_rate,
+                      .port = number_};
   if (!vector.is_global) return path;
   const auto source = source_of(vector);
   if (!source) return std::unexpected(source.error());
-  path.grh = {.source = (*source)->gid,
+  path.grh = {.source = gid(vector.source_gid_index),
               .destination = vector.dest_gid,
               .flow_label = vector.flow_label,
               .traffic_class = vector.traffic_class,
@@ -87,10 +100,6 @@ Result<Path> Port::infiniband_path(const AddressVector& vector) const {
 }
 
 Result<Path> Port::path_to(const AddressVector& vector) const {
-  if (vector.port != 1) {
-    return refuse(EINVAL,
-                  fmt::format("port {} does not exist: the adapter has port 1", vector.port));
-  }
   if (is_infiniband()) return infiniband_path(vector);
   if (!vector.is_global) return refuse(EINVAL, "RoCE needs a GRH: is_global must be 1");
   const auto source_entry = source_of(vector);
@@ -109,6 +118,11 @@ Result<Path> Port::path_to(const AddressVector& vector) const {
 
 Result<Route> Port::route(std::size_t gid_index, const Path& path, Qpn destination,
                           std::optional<TimeNs> patience) const {
+  const auto* const infiniband = std::get_if<InfinibandPath>(&path);
+  if (infiniband != nullptr && infiniband->port != number_) {
+    return refuse(EINVAL,
+                  fmt::format("the path is port {}'s, not port {}'s", infiniband->port, number_));
+  }
   link::Stack& from = links(gid_index);
   const auto hop = from.top().next_hop(path, destination, patience);
   if (!hop) return std::unexpected(hop.error());
@@ -133,9 +147,9 @@ link::Stack* Port::links_for_group(RoceVersion version, sa_family_t family) cons
   return any;
 }
 
-Result<void> Port::join(const Gid& group) {
+Result<void> Port::join(const MulticastGroup& group) {
   if (is_infiniband()) return links(0).top().join(group);
-  const auto address = resolve_gid(group, interface_index_);
+  const auto address = resolve_gid(group.gid, interface_index_);
   if (!address) return std::unexpected(address.error());
   for (const RoceVersion version : {RoceVersion::v1, RoceVersion::v2}) {
     link::Stack* const links = links_for_group(version, address->family());
@@ -148,7 +162,7 @@ Result<void> Port::join(const Gid& group) {
   return {};
 }
 
-void Port::leave(const Gid& group) {
+void Port::leave(const MulticastGroup& group) {
   for (const auto& link : attached_) link->links.top().leave(group);
 }
 

@@ -39,6 +39,9 @@ struct LidRange {
   Lid with(std::uint8_t path_bits) const {
     return Lid{static_cast<std::uint16_t>(raw(base) | (path_bits & mask()))};
   }
+  bool contains(Lid lid) const {
+    return base != Lid{} && (raw(lid) & ~mask()) == (raw(base) & ~mask());
+  }
   std::uint8_t path_bits(Lid lid) const { return static_cast<std::uint8_t>(raw(lid) & mask()); }
   friend bool operator==(const LidRange&, const LidRange&) = default;
 };
@@ -58,9 +61,15 @@ struct PortState {
 /// of what its links receive. Thread-safe but for what says otherwise.
 class Port {
  public:
-  /// `receiver` and `counters` outlive it. `interface_index`: scope of link-local addresses.
-  Port(Receiver& receiver, observe::PortCounters& counters, std::uint32_t interface_index)
-      : interface_index_(interface_index), decapsulation_(receiver, counters, interface_index) {}
+  /// `number`: from 1, among the adapter's. `receiver` and `counters` outlive it.
+  /// `interface_index`: scope of link-local addresses.
+  Port(std::uint8_t number, Receiver& receiver, observe::PortCounters& counters,
+       std::uint32_t interface_index)
+      : number_(number),
+        interface_index_(interface_index),
+        decapsulation_(number, receiver, counters, interface_index) {}
+
+  std::uint8_t number() const { return number_; }
 
   /// The next entry of the GID table, which has room: GIDs of one address share its link, which is
   /// there as long as the port. One thread at a time, and while nobody receives.
@@ -71,6 +80,12 @@ class Port {
   /// GIDs of InfiniBand have no address.
   bool is_infiniband() const { return gids_.size() != 0 && gids_[0].address.empty(); }
   std::span<const GidEntry> gids() const { return gids_.elements(); }
+  /// An entry's GID as it is now: over InfiniBand `gids` has the one that it was added with.
+  Gid gid(std::size_t index) const;
+  /// InfiniBand: the subnet has this prefix from now on (IBA 4.1.1), in paths that are asked for.
+  void set_gid_prefix(std::uint64_t prefix) {
+    gid_prefix_.store(prefix, std::memory_order_relaxed);
+  }
   /// Of a GID that is there. What is put around its link (`set_top`, link/link.h) carries what all
   /// queue pairs send that name it, and what comes to its address.
   link::Stack& links(std::size_t gid_index) const { return *links_[gid_index]; }
@@ -83,10 +98,11 @@ class Port {
   PKeyTable& pkeys() { return pkeys_; }
   const PKeyTable& pkeys() const { return pkeys_; }
 
-  /// Where an address vector leads. EINVAL if a GID leads nowhere, and if the GID index or the port
-  /// does not exist.
+  /// Where an address vector of this port leads. EINVAL if a GID leads nowhere, and if the GID
+  /// index does not exist.
   Result<Path> path_to(const AddressVector& vector) const;
   /// How packets get from a GID to that queue pair; `patience` as `link::Link::next_hop` has it.
+  /// EINVAL if the path is another port's.
   Result<Route> route(std::size_t gid_index, const Path& path, Qpn destination,
                       std::optional<TimeNs> patience = {}) const;
   /// Both: EINVAL, EHOSTUNREACH.
@@ -95,8 +111,8 @@ class Port {
 
   /// Packets of a multicast group come, too, over each RoCE version that the port has. EPERM for
   /// version 1 without CAP_NET_RAW. Not while somebody receives, as `leave`.
-  Result<void> join(const Gid& group);
-  void leave(const Gid& group);
+  Result<void> join(const MulticastGroup& group);
+  void leave(const MulticastGroup& group);
   /// Takes what is there, bounded, without blocking, and hands it to the receiver. Returns how many
   /// times a link had something. One thread at a time.
   std::size_t receive(TimeNs now) {
@@ -132,11 +148,13 @@ class Port {
   Result<Path> infiniband_path(const AddressVector& vector) const;
   link::Stack* links_for_group(RoceVersion version, sa_family_t family) const;
 
+  const std::uint8_t number_;
   const std::uint32_t interface_index_;
   static_assert(std::atomic<LidRange>::is_always_lock_free);
   std::atomic<LidRange> lids_{LidRange{}};
   PKeyTable pkeys_;
   AppendOnlyList<GidEntry, kGidsMax> gids_;
+  std::atomic<std::uint64_t> gid_prefix_ = 0;   // InfiniBand: in the place of the entries' own.
   std::array<link::Stack*, kGidsMax> links_{};  // By GID index.
   Decapsulation decapsulation_;
   std::vector<std::unique_ptr<Attached>> attached_;

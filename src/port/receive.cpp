@@ -40,12 +40,12 @@ void Decapsulation::on_infiniband_packets(const link::Received& packets, bool ch
                                           TimeNs now) {
   const auto& all = packets.bytes;
   for (std::size_t at = 0; at < all.size(); at += packets.packet_bytes) {
-    const auto found =
-        decapsulate(all.subspan(at, std::min(packets.packet_bytes, all.size() - at)));
+    auto found = decapsulate(all.subspan(at, std::min(packets.packet_bytes, all.size() - at)));
     if (!found) {
       counters_.malformed.add();
       continue;
     }
+    found->from.port = found->to.port = port_;
     const Path from = found->from;
     const Path to = found->to;
     std::optional<wire::IcrcSeed> seed;

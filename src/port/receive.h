@@ -22,9 +22,11 @@ namespace verbatim::port {
 /// partition key, and hands what is left to the receiver. One thread at a time.
 class Decapsulation {
  public:
-  /// `receiver` and `counters` outlive it. `interface_index`: scope of link-local addresses.
-  Decapsulation(Receiver& receiver, observe::PortCounters& counters, std::uint32_t interface_index)
-      : receiver_(receiver), counters_(counters), interface_index_(interface_index) {}
+  /// `port`: its number. `receiver` and `counters` outlive it. `interface_index`: scope of
+  /// link-local addresses.
+  Decapsulation(std::uint8_t port, Receiver& receiver, observe::PortCounters& counters,
+                std::uint32_t interface_index)
+      : port_(port), receiver_(receiver), counters_(counters), interface_index_(interface_index) {}
 
   /// `from`: the properties of the link that the packets come from.
   void on_packets(const link::Received& packets, const link::Properties& from, TimeNs now) {
@@ -63,6 +65,7 @@ class Decapsulation {
     wire::IcrcSeed seed;
   };
 
+  const std::uint8_t port_;
   Receiver& receiver_;
   observe::PortCounters& counters_;
   const std::uint32_t interface_index_;

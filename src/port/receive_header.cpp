@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "port/encapsulation_infiniband.h"
+#include "port/port.h"
 #include "wire/ib/opcode.h"
 #include "wire/ib/packet.h"
 #include "wire/net/flow_grh.h"
@@ -18,6 +20,18 @@ DatagramHeader::DatagramHeader(const wire::IpFlow& flow, bool immediate,
   const std::size_t bytes =
       wire::kUdpHeaderBytes + wire::Bth::kSize + info.header_bytes() + padded + wire::kIcrcBytes;
   wire::encode_receive_grh({.flow = flow, .udp_length = static_cast<std::uint16_t>(bytes)}, grh);
+}
+
+DatagramOrigin origin_of(const Path& to, const wire::IpFlow& flow, std::uint8_t lmc) {
+  const auto* const infiniband = std::get_if<InfinibandPath>(&to);
+  if (infiniband == nullptr) return {.service_level = wire::packet_type(flow)};
+  const bool is_group = is_multicast(infiniband->dlid);
+  const LidRange lids{.lmc = lmc};
+  return {.service_level = infiniband->service_level,
+          .path_bits = is_group ? std::uint8_t{0} : lids.path_bits(infiniband->dlid),
+          .source_lid = raw(infiniband->slid),
+          .has_grh = infiniband->grh.has_value(),
+          .port = infiniband->port};
 }
 
 }  // namespace verbatim::port

@@ -2,6 +2,7 @@
 
 #include "port/encapsulation_infiniband.h"
 #include "wire/net/flow_grh.h"
+#include "wire/subnet/link_speed.h"
 
 namespace verbatim::port {
 namespace {
@@ -29,6 +30,14 @@ wire::IcrcSeed seed_of(const Path& to, const wire::IpFlow& flow) {
   return infiniband != nullptr ? icrc_seed(*infiniband) : wire::IcrcSeed(flow);
 }
 
+/// Unless the link is paced, and has a higher rate.
+std::uint32_t rate_kbps_of(const InfinibandPath& to, const link::Properties& link) {
+  const std::uint64_t kbps = wire::effective_rate_bps(wire::RateCode{to.static_rate}) / 1000;
+  // The link's own rate is rounded.
+  return kbps * 101 / 100 < std::uint64_t{link.rate_mbps} * 1000 ? static_cast<std::uint32_t>(kbps)
+                                                                 : 0;
+}
+
 }  // namespace
 
 Route::Route(link::Stack& from, link::NextHop& hop, const Path& to)
@@ -42,6 +51,7 @@ Route::Route(link::Stack& from, link::NextHop& hop, const Path& to)
       has_icrc(from.base().properties().checks_integrity) {
   if (const auto* const infiniband = std::get_if<InfinibandPath>(&to)) {
     header_bytes = static_cast<std::uint8_t>(encapsulation_bytes(*infiniband));
+    rate_kbps = rate_kbps_of(*infiniband, from.base().properties());
   } else if (headers.has_grh()) {
     header_bytes = wire::Grh::kSize;
   }

@@ -30,6 +30,10 @@ struct Route {
   std::uint8_t lane = 0;          // Of a link that has some.
   bool lossless = false;          // The link has credits: `Burst::may_send`.
   bool has_icrc = true;           // False: the link's bytes cannot be damaged.
+  bool is_migrated = true;        // InfiniBand: bit M of its packets.
+  /// InfiniBand: packets leave no faster, for the path or the peer's link is slower than the own
+  /// one (static rate, IBA 9.11); 0: at the link's rate.
+  std::uint32_t rate_kbps = 0;
 };
 
 /// What a receiver of datagrams sees of these paths: addresses of RoCE; of InfiniBand, its GRH.

@@ -1,7 +1,6 @@
 """The column InfiniBand: rows between two hosts of a fabric, three switches apart, and how their words differ."""
 
 import dataclasses
-import json
 import os
 import re
 import sys
@@ -11,11 +10,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests", "fabric"))
 
 # pylint: disable=wrong-import-position
-from fabricbed import CHAIN, FabricBed
-from testbed import Program, Testbed, wait_until
+from fabricbed import CHAIN, FabricBed, HostsTestbed
 
 HOSTS = {"a": "H1", "b": "H2"}
-SECONDS_TO_ACTIVE = 60
 
 
 def without(row):
@@ -25,10 +22,10 @@ def without(row):
         return "of another path"
     if "raw_ethernet" in words:
         return "InfiniBand has no Ethernet frames"
+    if "over sockets" in row.name:
+        return "uDAPL's sockets want an interface for each host, and hosts share the loopback interface"
     if "{a6}" in words:
         return "hosts have no IPv6 address before IPoIB"
-    if row.client.startswith("mpi "):
-        return "mpirun's ranks are started on nodes, not on hosts"
     return None
 
 
@@ -43,34 +40,6 @@ def over_infiniband(row):
     return dataclasses.replace(row, **changes)
 
 
-class FabricTestbed(Testbed):
-    """Nodes a and b are hosts of a fabric that runs already."""
-
-    def __init__(self, options, setup):
-        super().__init__(options)
-        self._setup = setup
-        for node, address in setup.addresses.items():
-            self.set_addresses(node, address)
-
-    def environment(self):
-        return super().environment() | {"XDG_RUNTIME_DIR": self._setup.bed.folder}
-
-    def start(self, node, argv, stdin=None):
-        command = ["setpriv", "--pdeathsig", "KILL", "--", f"{self.build}/bin/verbatim", "run", "--host", HOSTS[node],
-                   "--", *argv]
-        name = f"{os.path.basename(argv[0])} on host {HOSTS[node]}"
-        program = Program(name, command, self.environment(), f"{self.folder}/{len(self.programs)}.log", stdin)
-        self.programs.append(program)
-        return program
-
-    def node_status(self, node):
-        shown = json.loads(self._setup.bed.verbatim("status", "--json", check=False) or "[]")
-        return next((entry for entry in shown if entry.get("host") == HOSTS[node]), None)
-
-    def agents(self):
-        return []  # The fabric's, which end with it.
-
-
 class FabricSetup:
     """One fabric for all rows."""
 
@@ -78,15 +47,19 @@ class FabricSetup:
         self.options = options
         self.bed = FabricBed(options)
         self.bed.up(CHAIN, "--manager", "opensm")
-        wait_until(lambda: all("State: Active" in self.bed.run(host, "ibstat") for host in HOSTS.values()),
-                   SECONDS_TO_ACTIVE, "the subnet manager to bring the hosts up")
+        self.bed.wait_until_active(*HOSTS.values())
         shown = self.bed.hosts()
         self.addresses = {node: shown[host]["address"] for node, host in HOSTS.items()}
         self.gids = {f"gid_{node}": shown[host]["gid"] for node, host in HOSTS.items()}
 
     def testbed(self, near=False, protocol=""):
         assert not near and not protocol
-        return FabricTestbed(self.options, self)
+        return HostsTestbed(self.options, self.bed, HOSTS)
+
+    @staticmethod
+    def rank_options(rank):
+        """Where mpirun's rank runs: $rank is 0 or 1."""
+        return f"--host H$(({rank} + 1))"
 
     def words(self, testbed, port):
         return {"a": self.addresses["a"], "b": self.addresses["b"], "port": port, "folder": testbed.folder,

@@ -13,7 +13,7 @@ from report import Result
 SUITE = "/usr/share/doc/rdma-core/tests"
 SECONDS_MAX = 900
 # The output of `unittest -v` for a test, which may print lines before the verdict.
-VERDICT = re.compile(r"^(test_\w+) \(([\w.]+)\)(?:\n.*?)?? \.\.\. .*?(ok|FAIL|ERROR|skipped '.*?')$",
+VERDICT = re.compile(r"^(test_\w+) \(([\w.]+)\)(?:\n.*?)?? \.\.\. .*?(ok|FAIL|ERROR|skipped ['\"].*?['\"])$",
                      re.MULTILINE | re.DOTALL)
 
 
@@ -58,9 +58,8 @@ def one_run(testbed, target, tests):
     return found, output
 
 
-def run(testbed, address, runs):
+def run(testbed, runs):
     """Returns a result for each test over all runs: passed or skipped if it was so in each."""
-    del address
     target = unpack(testbed.folder)
     tests = installed(target)
     verdicts = defaultdict(list)

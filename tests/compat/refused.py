@@ -4,6 +4,7 @@ Fails where that is not what its table says, where docs/compatibility.md says so
 refuse what the table lacks. --write writes the document's section instead."""
 
 import os
+import pathlib
 import re
 import sys
 from dataclasses import dataclass
@@ -17,15 +18,14 @@ import report
 from testbed import Failure, Testbed, option_parser
 
 SECONDS_MAX = 60
-FOLDERS = ("src/dropin/ibverbs", "src/dropin/rdmacm", "src/adapter")
+FOLDERS = ("src/dropin/ibverbs", "src/dropin/rdmacm", "src/adapter", "src/ulp/rsocket")  # And those within.
 # A refusal in the sources, and the first text after it in the same statement, which is the log
 # line.
 REFUSAL = re.compile(r'(?:\b(?:EOPNOTSUPP|ENOTSUP)\b|\bunsupported\()[^;"]*"((?:[^"\\]|\\.)*)"')
-# Not by a call of a program on such a node: between programs of different releases; by a command; on a host of a
-# fabric.
+# Not by a call of a program on such a node: between programs of different releases; on a host of a fabric.
 NOT_A_CALL = ("the peer has another version of the protocol",
-              "faults and captures of InfiniBand links are not there yet",
-              "RAW_PACKET queue pairs are of Ethernet ports")
+              "RAW_PACKET queue pairs are of Ethernet ports",
+              "a fabric's paths come from its subnet administrator")
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ def refusals(text):
 def check_sources(calls):
     """Checks that every such refusal in the sources was logged by a call of the table."""
     log = "\n".join(call.log for call in calls)
-    for folder in FOLDERS:
-        for name in sorted(os.listdir(os.path.join(ROOT, folder))):
-            if not name.endswith((".cpp", ".h")) or name.endswith("_test.cpp"):
-                continue
-            with open(os.path.join(ROOT, folder, name), encoding="utf-8") as source:
-                for words in refusals(source.read()):
-                    if words not in log and words not in NOT_A_CALL:
-                        raise Failure(f"{folder}/{name} refuses with '{words}', which no call of tests/compat/"
-                                      "refused_*.cpp meets")
+    found = [(path, words) for folder in FOLDERS for path in sorted(pathlib.Path(ROOT, folder).rglob("*.[ch]*"))
+             if not path.name.endswith("_test.cpp") for words in refusals(path.read_text(encoding="utf-8"))]
+    unmet = [f"{path.relative_to(ROOT)}: '{words}'" for path, words in found
+             if words not in log and words not in NOT_A_CALL]
+    if unmet:
+        raise Failure("no call of tests/compat/refused_*.cpp meets these refusals:\n" + "\n".join(unmet))
+    stale = set(NOT_A_CALL) - {words for _, words in found}
+    if stale:
+        raise Failure(f"nothing refuses with {stale}")
 
 
 def main():

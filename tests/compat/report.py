@@ -1,5 +1,6 @@
 """The table of results, as text and as docs/compatibility.md."""
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -97,6 +98,26 @@ def write_peers(path, stack, version, passed):
     rows = (f"| `{name}` | {cell(name, 'theirs')} | {cell(name, 'ours')} |\n" for name in names)
     heading = PEERS_HEADINGS[stack]
     write_section(path, heading, heading + PEERS_HEAD.format(stack=stack, version=f"Linux {version}", remark=PEERS_REMARKS[stack]) + "".join(rows))
+
+
+def read_results(path):
+    """Returns what the document says of RoCE and iWARP."""
+    results = []
+    with open(path, encoding="utf-8") as document:
+        for line in document:
+            if line.startswith("## "):
+                group = line.split()[1]
+            row = re.fullmatch(r"\| `(.*)` \| (passed|FAILED|refused|skipped|not run) \| [^|]+ \| (.*) \|\n", line)
+            if row:
+                results.append(Result(group, *row.groups()))
+    return results
+
+
+def with_rows_of(results, over_infiniband):
+    """Adds the rows that have run over InfiniBand alone."""
+    known = {(result.group, result.name) for result in results}
+    return results + [Result(result.group, result.name, "not run", "") for result in over_infiniband
+                      if result.result != "-" and (result.group, result.name) not in known]
 
 
 def write(path, results, over_infiniband, version_of, other_tests):

@@ -95,6 +95,11 @@ class Setup:
                 testbed.set_variables(node, VERBATIM_PROTOCOL=protocol)
         return testbed
 
+    @staticmethod
+    def rank_options(rank):
+        """Where mpirun's rank runs: the number of a rank is in variable `rank` of its shell."""
+        return f"--node rank${rank} --address 127.77.0.$(({rank} + 2))"
+
     def words(self, testbed, port):
         return {"a": testbed.address("a"), "b": testbed.address("b"), "port": port, "folder": testbed.folder,
                 "build": testbed.build, "here": HERE, "a6": ADDRESS_A6, "b6": ADDRESS_B6,
@@ -163,15 +168,14 @@ def run_pair(row, testbed, words):
         subprocess.run(["bash", "-c", row.after.format_map(words)], check=True)
 
 
-def run_mpi(row, testbed, transport):
-    """Runs two ranks on two nodes, both on loopback, where mpirun communicates with its ranks."""
+def run_mpi(row, testbed, transport, setup):
+    """Runs two ranks on two nodes that share the loopback interface, over which mpirun communicates with its ranks."""
     program = os.path.join(testbed.folder, "mpi_check")
     subprocess.run(["mpicc", "-O1", "-o", program, os.path.join(HERE, "mpi_check.c")], check=True)
     wrapper = os.path.join(testbed.folder, "rank")
     with open(wrapper, "w", encoding="ascii") as script:
         script.write("#!/bin/sh\nrank=$OMPI_COMM_WORLD_RANK\n"
-                     f"exec {testbed.build}/bin/verbatim run --node rank$rank --address 127.77.0.$((rank + 2)) "
-                     f"-- {program}\n")
+                     f"exec {testbed.build}/bin/verbatim run {setup.rank_options('rank')} -- {program}\n")
     os.chmod(wrapper, 0o755)
     argv = ["env", f"UCX_TLS={transport},self", "UCX_NET_DEVICES=verbatim0:1", "mpirun", "--allow-run-as-root",
             "--oversubscribe", "-np", "2", "--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "btl", "self",
@@ -199,7 +203,7 @@ def run_once(row, setup, said):
         with setup.testbed(row.near, row.protocol) as testbed:
             try:
                 if row.client.startswith("mpi "):
-                    run_mpi(row, testbed, row.client.split()[1])
+                    run_mpi(row, testbed, row.client.split()[1], setup)
                 else:
                     run_pair(row, testbed, setup.words(testbed, testbed.free_port()))
             except Failure:
@@ -238,7 +242,11 @@ def run_rows(rows, setup):
 def run_over_fabric(rows, options):
     setup = infiniband.FabricSetup(options)
     try:
-        return run_rows([row if infiniband.without(row) else infiniband.over_infiniband(row) for row in rows], setup)
+        results = run_rows([row if infiniband.without(row) else infiniband.over_infiniband(row) for row in rows], setup)
+        if options.pyverbs:
+            with setup.testbed() as testbed:
+                results += pyverbs.run(testbed, options.pyverbs)
+        return results
     finally:
         setup.close()
 
@@ -260,7 +268,8 @@ def main():
     parser.add_argument("--infiniband", action="store_true", help="only between hosts of an InfiniBand fabric")
     parser.add_argument("--list", action="store_true", help="print what would run")
     parser.add_argument("--pyverbs", type=int, default=0, metavar="RUNS", help="runs of rdma-core's suite")
-    parser.add_argument("--write", action="store_true", help="write docs/compatibility.md")
+    parser.add_argument("--write", action="store_true",
+                        help="write docs/compatibility.md; with --infiniband, its column of InfiniBand alone")
     parser.add_argument("pattern", nargs="*", help="only rows whose 'package: name' has this (globs)")
     options = parser.parse_args()
     rows = chosen(options) if options.all or options.pattern or not options.pyverbs or options.write else []
@@ -275,15 +284,21 @@ def main():
         return SKIPPED
     enter_user_namespace()
     over_fabric = run_over_fabric(rows, options) if options.infiniband or options.write else []
-    if options.infiniband and not options.write:
+    document = os.path.join(ROOT, "docs", "compatibility.md")
+    of_peers = [report.read_section(document, heading) for heading in report.PEERS_HEADINGS.values()]  # Another test's.
+    if options.infiniband:
         print(report.summary(over_fabric))
+        if options.write:
+            refusals = report.read_section(document, report.REFUSED_HEADING)
+            results = report.with_rows_of(report.read_results(document), over_fabric)
+            report.write(document, results, over_fabric, is_installed, "".join([refusals, *of_peers]))
         return 1 if any(result.is_failure() for result in over_fabric) else 0
     setup = Setup(options)
     try:
         results = run_rows(rows, setup)
         if options.pyverbs:
             with setup.testbed() as testbed:
-                results += pyverbs.run(testbed, ADDRESS_A, options.pyverbs)
+                results += pyverbs.run(testbed, options.pyverbs)
         if options.write:
             with setup.testbed() as testbed:
                 refusals = refused.section(refused.run(testbed))
@@ -292,9 +307,7 @@ def main():
     failed = sum(result.is_failure() for result in results + over_fabric)
     print(report.summary(results))
     if options.write:
-        document = os.path.join(ROOT, "docs", "compatibility.md")
-        of_peers = (report.read_section(document, heading) for heading in report.PEERS_HEADINGS.values())  # Another test's.
-        report.write(document, results, over_fabric, is_installed, refusals + "".join(of_peers))
+        report.write(document, results, over_fabric, is_installed, "".join([refusals, *of_peers]))
     return 1 if failed else 0
 
 

@@ -1,6 +1,7 @@
 """Fabrics for tests: each bed has a runtime folder of its own, so that beds may run side by side, and leaves nothing
 behind."""
 
+import contextlib
 import ipaddress
 import json
 import os
@@ -10,12 +11,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "programs"))
 
-from testbed import Failure, wait_until  # noqa: E402
+from testbed import Failure, Testbed, free_ports, listens, wait_until  # noqa: E402
+
+os.environ["PATH"] += ":/usr/sbin:/sbin"  # Of Debian's opensm and diagnostic programs.
 
 SECONDS_MAX = 60
+WORD_BYTES = 4  # PortXmitData counts words.
 
 # Three switches in a triangle, four hosts; ibsim's format, whose GUIDs follow from the order.
 TRIANGLE = """
@@ -87,13 +92,17 @@ log_flags 0x03
 
 
 class FabricBed:
-    """Use as a context manager."""
+    """Use as a context manager. `prefix`: a command that runs all others, such as `nsenter`; `address`: where clients
+    find servers that run with it."""
 
-    def __init__(self, options):
+    def __init__(self, options, prefix=(), address="127.0.0.1"):
         self.build = os.path.abspath(options.build)
         self.folder = tempfile.mkdtemp(prefix="verbatim-fabricbed.", dir="/tmp")
+        self._prefix = prefix
+        self._address = address
         self._preload = options.preload
         self._programs = []
+        self._free_ports = free_ports()
 
     def __enter__(self):
         return self
@@ -111,10 +120,18 @@ class FabricBed:
         if kind is None and left:
             raise Failure(f"processes {left} are left running")
 
+    def end_with(self, test):
+        """Ends the fabric after the test, and prints what its programs have said if the test has failed."""
+        def end():
+            result = test._outcome.result  # unittest tells a test's outcome nowhere else.
+            has_failed = any(failed is test for failed, _ in result.failures + result.errors)
+            self.__exit__(None, has_failed or None, None)
+
+        test.addCleanup(end)
+
     def environment(self):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("VERBATIM")}
-        environment |= {"XDG_RUNTIME_DIR": self.folder, "PATH": f"{environment['PATH']}:/usr/sbin:/sbin",
-                        "OSM_CACHE_DIR": self.folder, "OSM_TMP_DIR": self.folder}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("VERBATIM", "OSM_"))}
+        environment["XDG_RUNTIME_DIR"] = self.folder
         if self._preload:
             environment["LD_PRELOAD"] = self._preload
             environment.setdefault("ASAN_OPTIONS", "detect_leaks=0")  # Debian's programs leak.
@@ -122,17 +139,28 @@ class FabricBed:
 
     def verbatim(self, *words, check=True, stdin=None):
         """What the command prints."""
-        done = subprocess.run([f"{self.build}/bin/verbatim", *words], input=stdin, text=True, check=False,
+        done = subprocess.run([*self._prefix, f"{self.build}/bin/verbatim", *words], input=stdin, text=True, check=False,
                               env=self.environment(), capture_output=True, timeout=SECONDS_MAX)
         if check and done.returncode != 0:
             raise Failure(f"verbatim {' '.join(words)}: {done.returncode} {done.stdout}{done.stderr}")
         return done.stdout
 
     def up(self, text, *options):
-        self.verbatim("fabric", "up", "-", *options, stdin=text)
+        """It ends with this process, even where ctest kills it for its time limit."""
+        self.verbatim("fabric", "up", "-", "--ends-with", str(os.getpid()), *options, stdin=text)
 
     def _on_host(self, host, argv):
-        return [f"{self.build}/bin/verbatim", "run", "--host", host, "--", *argv]
+        return [*self._prefix, f"{self.build}/bin/verbatim", "run", "--host", host, "--", *argv]
+
+    @contextlib.contextmanager
+    def elsewhere(self, prefix, address):
+        """Within it, the fabric is that of before, and commands run with another prefix."""
+        before = self._prefix, self._address
+        self._prefix, self._address = prefix, address
+        try:
+            yield
+        finally:
+            self._prefix, self._address = before
 
     def run(self, host, *argv, check=True):
         """What a program says that runs on a host."""
@@ -141,6 +169,12 @@ class FabricBed:
         if check and done.returncode != 0:
             raise Failure(f"{' '.join(argv)} on {host}: {done.returncode} {done.stdout}{done.stderr}")
         return done.stdout
+
+    @staticmethod
+    def with_own(folder, *argv):
+        """The command of a program that has an empty folder in the place of one of the system's."""
+        return ("unshare", "--map-root-user", "--mount", "sh", "-c", f'mount -t tmpfs none {folder} && exec "$@"', "sh",
+                *argv)
 
     def start(self, host, *argv):
         """A program that runs on."""
@@ -152,28 +186,94 @@ class FabricBed:
         self._programs.append(program)
         return program
 
-    def start_manager(self, host, *options):
-        """opensm. Returns the program and the path of its log."""
+    def start_dialogue(self, host, *argv):
+        """A program that runs on, with which the test talks in lines over its standard input and output."""
+        program = subprocess.Popen(self._on_host(host, argv), env=self.environment(), text=True, bufsize=1,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._programs.append(program)
+        return program
+
+    def start_server(self, host, *argv):
+        """Starts a program that listens at the TCP port of its option -p, and waits until it does. Returns the program
+        and the command of its client."""
+        port = next(self._free_ports)
+        argv = (*argv, "-p", str(port))
+        server = self.start(host, *argv)
+        self.wait_until_listening(server, port)
+        return server, (*argv, self._address)
+
+    @staticmethod
+    def wait_until_listening(server, port):
+        def ready():
+            if server.poll() is not None:
+                raise Failure(f"the server ended with status {server.returncode} before it listened at port {port}")
+            return listens(server.pid, port)
+
+        wait_until(ready, SECONDS_MAX, f"the server to listen at port {port}")
+
+    def run_pair(self, server_host, client_host, *argv):
+        """Runs a program as server and as client; both must succeed. Returns what the client says."""
+        server, command = self.start_server(server_host, *argv)
+        said = self.run(client_host, *command)
+        if server.wait(SECONDS_MAX) != 0:
+            raise Failure(f"the server {argv[0]} on {server_host} ended with status {server.returncode}")
+        return said
+
+    def start_manager(self, host, *options, settings=""):
+        """opensm; `settings`: lines of its configuration. Returns the program and the path of its log."""
         configuration = f"{self.folder}/opensm.conf"
         with open(configuration, "w", encoding="ascii") as file:
-            file.write(QUICK_MANAGER + f"dump_files_dir {self.folder}\n")
+            file.write(QUICK_MANAGER + settings + f"dump_files_dir {self.folder}\n")
         log = f"{self.folder}/opensm-{host}.log"
         return self.start(host, "opensm", "-F", configuration, "-f", log, *options), log
 
+    def status(self, *options):
+        """What `verbatim fabric show --json` says."""
+        return json.loads(self.verbatim("fabric", "show", "--json", *options))
+
+    def nodes(self):
+        """The nodes of `status`, by name."""
+        return {node["name"]: node for node in self.status()["nodes"]}
+
+    def lids(self):
+        """By name: of switches, and of port 1 of hosts."""
+        return {name: node["ports"][0]["lid"] for name, node in self.nodes().items()}
+
     def hosts(self):
-        """Of each host by its name what `verbatim fabric show --json` says, and `gid` of its port 1."""
-        hosts = {node["name"]: node for node in json.loads(self.verbatim("fabric", "show", "--json"))["nodes"]
-                 if node["kind"] == "host"}
+        """The hosts of `nodes`, each with the `gid` of its port 1."""
+        hosts = {name: node for name, node in self.nodes().items() if node["kind"] == "host"}
         for host in hosts.values():
             guid = int(host["ports"][0]["guid"], 16)
             host["gid"] = str(ipaddress.IPv6Address(0xFE80 << 112 | guid))
         return hosts
+
+    def hops(self, source, destination, path_bits=0):
+        """The switches between two hosts, as ibtracert finds them in the forwarding tables; none if there is no route.
+        With LMC above 0, each of the destination's LIDs has a route."""
+        lids = self.lids()
+        text = self.run(source, "ibtracert", str(lids[source]), str(lids[destination] + path_bits), check=False)
+        return re.findall(r'switch port \S+ lid \S+ "(\w+)"', text)
+
+    def counter(self, name, node, port, *options):
+        """A counter of a port, as its performance agent says. Option -x of perfquery: one of 64 bits."""
+        return int(fields_of(self.run("H1", "perfquery", *options, str(self.lids()[node]), str(port)))[name])
+
+    def bytes_sent(self, switch, port):
+        """What has left the switch at the port."""
+        return self.counter("PortXmitData", switch, port, "-x") * WORD_BYTES
+
+    def wait_until_active(self, *hosts):
+        """Waits until a manager has brought the hosts' ports up."""
+        wait_until(lambda: all("State: Active" in self.run(host, "ibstat") for host in hosts), SECONDS_MAX,
+                   f"active ports of {hosts}")
 
     @staticmethod
     def end(program):
         if program.poll() is None:
             program.kill()
         program.wait()
+        for pipe in filter(None, (program.stdin, program.stdout)):
+            pipe.close()
 
     def processes(self):
         """Of this bed, daemon and manager, that still run."""
@@ -188,12 +288,52 @@ class FabricBed:
                 pass  # It has ended meanwhile.
         return found
 
+    def daemon(self):
+        """The process of this bed's fabric."""
+        def is_daemon(pid):
+            try:
+                return os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "verbatim-fabricd"
+            except OSError:
+                return False  # It has ended.
+        (daemon,) = filter(is_daemon, self.processes())
+        return daemon
+
     def _print_logs(self):
         for folder, _, names in os.walk(self.folder):
             for name in names:
                 if name in ("log", "output") or name.endswith((".log", ".out")):
                     with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
                         print(f"--- {os.path.join(folder, name)}\n{file.read()[-4000:]}")
+
+
+class HostsTestbed(Testbed):
+    """A testbed whose nodes are hosts of a fabric that runs already. `hosts`: their names by those of the nodes."""
+
+    def __init__(self, options, bed, hosts):
+        super().__init__(options)
+        self._bed = bed
+        self._hosts = hosts
+        shown = bed.hosts()
+        for node, host in hosts.items():
+            self.set_addresses(node, shown[host]["address"])
+
+    def environment(self):
+        return super().environment() | {"XDG_RUNTIME_DIR": self._bed.folder}
+
+    def run_options(self, node):
+        return ["--host", self._hosts[node]]
+
+    def is_status_of(self, entry, node):
+        return entry.get("host") == self._hosts[node]
+
+    def agents(self):
+        return []  # The fabric's, which end with it.
+
+
+def run_tests():
+    """Runs the test cases of the main program."""
+    if not unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result.wasSuccessful():
+        raise Failure("see above")
 
 
 def text_of(path):

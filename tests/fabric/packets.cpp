@@ -84,7 +84,7 @@ void send(const std::string& host, Lid to, std::uint32_t count) {
   Checker nothing;
   const wire::IcrcSeed no_seed{wire::IpFlow{}};
   for (std::uint32_t number = 0; count == 0 || number < count;) {
-    if (!link->reserve(hop.lane(), kPacketBytes)) {
+    if (!link->reserve(hop.lane(), link::Reservation::of(kPacketBytes))) {
       link->receive(nothing, monotonic_now());
       wait_for(*link);
       continue;

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """`verbatim fabric`: starts, shows and ends fabrics, and says what is wrong."""
 
-import json
+import collections
 import os
 import pathlib
 import re
+import select
 import signal
 import subprocess
 import sys
 import unittest
+from xml.etree import ElementTree
 
-from fabricbed import CABLES, HOSTS, SWITCHES, TRIANGLE, FabricBed
+from fabricbed import CABLES, HOSTS, SWITCHES, TRIANGLE, FabricBed, run_tests
 
 from testbed import option_parser, wait_until
 
@@ -20,7 +22,7 @@ OPTIONS = None  # Set in main.
 class Commands(unittest.TestCase):
     def setUp(self):
         self.bed = FabricBed(OPTIONS)
-        self.addCleanup(self.bed.__exit__, None, None, None)
+        self.bed.end_with(self)
 
     def fails(self, *words, status=1, stdin=""):
         """Runs the command, which shall fail; returns what it says."""
@@ -39,7 +41,7 @@ class Commands(unittest.TestCase):
             self.assertRegex(text, rf"(?m)^{name}\s+(host|switch)")
         for number, name in enumerate(HOSTS, 1):
             self.assertRegex(text, rf"(?m)^{name}\s.*\s127\.\d+\.0\.{number}$")
-        status = json.loads(self.bed.verbatim("fabric", "show", "--json"))
+        status = self.bed.status()
         ends = {(link["a"]["node"], link["a"]["port"], link["b"]["node"], link["b"]["port"]) for link in status["links"]}
         for (node, port), (peer, peer_port) in CABLES.items():
             self.assertTrue({(node, port, peer, peer_port), (peer, peer_port, node, port)} & ends)
@@ -69,15 +71,22 @@ class Commands(unittest.TestCase):
     def test_generated_topologies_come_up(self):
         for kind in ("fat-tree", "torus-2d", "full-mesh"):
             self.bed.up(self.bed.verbatim("fabric", "generate", kind, "--hosts", "24"))
-            status = json.loads(self.bed.verbatim("fabric", "show", "--json"))
+            status = self.bed.status()
             self.assertEqual(sum(node["kind"] == "host" for node in status["nodes"]), 24)
             self.bed.verbatim("fabric", "down")
+
+    def test_each_subnet_has_a_manager(self):
+        topology = self.bed.verbatim("fabric", "generate", "two-subnets", "--hosts", "8", "--switch-ports", "6")
+        self.bed.up(topology, "--manager", "opensm")
+        self.assertEqual(len(self.bed.status()["managers"]), 2)
+        self.assertEqual(self.check(), "")
 
     def test_a_killed_daemon_leaves_nothing_in_the_way(self):
         self.bed.up(TRIANGLE)
         (daemon,) = self.bed.processes()
         os.kill(daemon, signal.SIGKILL)
-        wait_until(lambda: "no fabric 'default' runs" in self.fails("fabric", "show"), 30, "the daemon to end")
+        wait_until(lambda: "no fabric 'default' runs:" in self.fails("fabric", "show"), 30, "the daemon to end")
+        self.assertEqual(self.names(), [])
         self.bed.up(TRIANGLE)
 
     def test_signal_or_missing_socket_ends_it(self):
@@ -90,16 +99,36 @@ class Commands(unittest.TestCase):
         socket.unlink()
         wait_until(lambda: not self.bed.processes(), 30, "the daemon to end without its socket")
 
+    def test_it_keeps_no_descriptor_of_its_caller(self):
+        """A harness may wait for the end of a pipe that its commands have inherited."""
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb") as pipe:
+            subprocess.run([f"{self.bed.build}/bin/verbatim", "fabric", "up", "-", "--ends-with", str(os.getpid())],
+                           input=TRIANGLE, text=True, check=True, env=self.bed.environment(), pass_fds=[writing],
+                           timeout=60)
+            os.close(writing)
+            self.assertEqual(select.select([pipe], [], [], 60)[0], [pipe], "the daemon has it open")
+            self.assertEqual(pipe.read(), b"")
+
+    def test_ends_with_a_process(self):
+        with subprocess.Popen(["sleep", "1000"]) as script:
+            self.bed.verbatim("fabric", "up", "-", "--ends-with", str(script.pid), stdin=TRIANGLE)
+            self.assertEqual(self.names(), ["default"])
+            script.kill()
+        wait_until(lambda: not self.bed.processes(), 30, "the daemon to end with the process")
+        self.assertIn("No such process", self.fails("fabric", "up", "-", "--ends-with", str(script.pid), stdin=TRIANGLE))
+        self.assertIn("process 0", self.fails("fabric", "up", "-", "--ends-with", "0", stdin=TRIANGLE))
+
     def test_links_go_down_and_up_and_are_degraded(self):
         """As iblinkinfo and opensm see it: the manager routes around what is down."""
         self.bed.up(TRIANGLE, "--manager", "opensm")
-        s2 = self.lid_of("S2")
-        self.assertEqual(self.hops_to("H3"), ["S1", "S2"])
+        s2 = str(self.bed.lids()["S2"])
+        self.assertEqual(self.bed.hops("H1", "H3"), ["S1", "S2"])
         self.bed.verbatim("fabric", "link", "S2/3", "down")
-        wait_until(lambda: self.hops_to("H3") == ["S1", "S3", "S2"], 60, "opensm to route around S1 to S2")
+        wait_until(lambda: self.bed.hops("H1", "H3") == ["S1", "S3", "S2"], 60, "opensm to route around S1 to S2")
         self.assertIn("Down", self.bed.run("H1", "ibportstate", s2, "3", "query"))
         self.bed.verbatim("fabric", "link", "S1/3", "up")  # The other end of the same cable.
-        wait_until(lambda: self.hops_to("H3") == ["S1", "S2"], 60, "opensm to take the cable again")
+        wait_until(lambda: self.bed.hops("H1", "H3") == ["S1", "S2"], 60, "opensm to take the cable again")
 
         self.bed.verbatim("fabric", "link", "S2/3", "degrade", "1xSDR")
         wait_until(lambda: re.search(r"1X\s+2\.5 Gbps Active", self.bed.run("H1", "iblinkinfo")), 60, "a slow link")
@@ -125,11 +154,37 @@ class Commands(unittest.TestCase):
         self.bed.up(self.bed.verbatim("fabric", "generate", "hypercube", "--hosts", "64"), "--manager", "opensm")
         wait_until(lambda: "a credit loop: S1/17 lane 0 > S2/18 lane 0 >" in self.check(), 60, "a credit loop")
         self.bed.verbatim("fabric", "down")
+        # Dimension order on a torus of 5 x 5: each of its ten rings is a credit loop, in both directions.
+        self.bed.up(self.bed.verbatim("fabric", "generate", "torus-2d", "--hosts", "50", "--switch-ports", "6"))
+        manager, _ = self.bed.start_manager("H1", "-R", "dor")
+        wait_until(lambda: self.check().count("a credit loop: ") == 20, 60, "twenty credit loops")
+        self.bed.end(manager)
+        self.bed.verbatim("fabric", "down")
         # No route crosses two cables of a triangle.
         self.bed.up(TRIANGLE, "--manager", "opensm")
         wait_until(lambda: self.check() == "", 60, "a triangle without a finding")
         self.bed.verbatim("fabric", "link", "H2/1", "down")
         self.assertIn("H2/1: its link is not active", self.check())
+
+    def test_a_drawing_has_all_nodes_and_links(self):
+        self.bed.up(TRIANGLE, "--manager", "opensm")
+        wait_until(lambda: "S1/3: its link" not in self.check(), 60, "active links")
+        self.bed.verbatim("fabric", "link", "S1/3", "down")
+        self.bed.verbatim("fabric", "link", "S2/1", "errors", "1e-12")
+        path = f"{self.bed.folder}/fabric.svg"
+        self.bed.verbatim("fabric", "show", "--svg", path)
+        drawing = ElementTree.parse(path).getroot()
+        groups = [group for group in drawing.iter() if group.tag.endswith("}g")]
+        classes = collections.Counter(group.get("class") for group in groups)
+        self.assertEqual(classes, {"link": len(CABLES) - 3, "switch": 3, "host": 4})
+        self.assertEqual({text.text for text in drawing.iter() if text.tag.endswith("}text")} & {"S1", "S2", "H1", "H4"},
+                         {"S1", "S2", "H1", "H4"})
+        links = {group[0].text.split(":")[0]: group for group in groups if group.get("class") == "link"}
+        self.assertIn("down", links["S1[3] - S2[3]"][0].text)
+        # Down, with bit errors, and well.
+        colors = {links[link][1].get("stroke") for link in ("S1[3] - S2[3]", "S2[1] - H3[1]", "S1[1] - H1[1]")}
+        self.assertEqual(len(colors), 3, colors)
+        self.assertIn("No such file", self.fails("fabric", "show", "--svg", f"{self.bed.folder}/nowhere/x"))
 
     def test_wrong_links_are_refused(self):
         self.assertIn("no fabric", self.fails("fabric", "link", "S1/3", "down"))
@@ -143,27 +198,21 @@ class Commands(unittest.TestCase):
         self.assertIn("no cable", self.fails("fabric", "link", "S1/9", "down"))
         self.assertIn("made for 4xSDR", self.fails("fabric", "link", "S1/3", "degrade", "4xHDR"))
 
-    def lid_of(self, name):
-        status = json.loads(self.bed.verbatim("fabric", "show", "--json"))
-        return next(str(node["ports"][0]["lid"]) for node in status["nodes"] if node["name"] == name)
-
-    def hops_to(self, host):
-        """The switches between H1 and the host, in their order; none while there is no route."""
-        text = self.bed.run("H1", "ibtracert", self.lid_of("H1"), self.lid_of(host), check=False)
-        return re.findall(r'switch port \S+ lid \S+ "(\w+)"', text)
-
     def test_errors_say_what_is_wrong(self):
         self.assertIn("no fabric 'default' runs", self.fails("fabric", "down"))
         self.assertIn("No such file", self.fails("fabric", "up", f"{self.bed.folder}/missing"))
         self.assertIn("directory", self.fails("fabric", "up", self.bed.folder))
         self.assertIn("lists no node", self.fails("fabric", "up", "-"))
         self.assertIn("line 2", self.fails("fabric", "up", "-", stdin='\nSwitch 0 "S"\n'))
+        self.assertIn("no text", self.fails("fabric", "up", f"{self.bed.build}/bin/verbatim"))
         self.assertIn("cannot be the name", self.fails("fabric", "up", "-", "--name", "a/b", stdin=TRIANGLE))
         self.assertIn("'fat-tree' may be meant", self.fails("fabric", "generate", "fat-tre", "--hosts", "4", status=2))
         self.assertIn("is no rate", self.fails("fabric", "generate", "fat-tree", "--hosts", "4", "--rate", "9x", status=2))
         self.assertIn("--hosts", self.fails("fabric", "generate", "fat-tree", status=2))
         self.assertIn("tells more", self.fails("fabric", "frobnicate", status=2))
         self.assertIn("no fabric", self.fails("run", "--host", "H1", "--", "true"))
+        self.assertIn("--node excludes --host",
+                      self.fails("run", "--host", "H1", "--node", "a", "--", "true", status=2))
         self.assertIn("--fabric needs --host", self.fails("run", "--fabric", "x", "--", "true", status=2))
         self.bed.up(TRIANGLE)
         self.assertIn("no host 'H9'", self.fails("run", "--host", "H9", "--", "true"))
@@ -173,8 +222,8 @@ class Commands(unittest.TestCase):
 def main():
     global OPTIONS
     OPTIONS = option_parser(__doc__).parse_args()
-    result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
-    return 0 if result.wasSuccessful() else 1
+    run_tests()
+    return 0
 
 
 if __name__ == "__main__":

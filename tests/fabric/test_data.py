@@ -1,14 +1,11 @@
 #!/usr/bin/env python3
 """Packets between hosts of a fat tree whose switches Debian's opensm has programmed."""
 
-import json
-import os
-import re
 import subprocess
 import sys
 import unittest
 
-from fabricbed import Failure, FabricBed
+from fabricbed import FabricBed, run_tests
 
 from testbed import SKIPPED, are_installed, option_parser, wait_until
 
@@ -16,17 +13,10 @@ BED = None  # Set in main.
 COUNT = 20_000
 
 
-def lids():
-    """Of hosts, by name, as the fabric itself says."""
-    nodes = json.loads(BED.verbatim("fabric", "show", "--json"))["nodes"]
-    return {node["name"]: node["ports"][0]["lid"] for node in nodes if node["kind"] == "host"}
-
-
 def far_pair():
     """Two hosts with three switches between them."""
-    for host in lids():
-        text = BED.run("H1", "ibtracert", str(lids()["H1"]), str(lids()[host]))
-        if text.count("switch port") >= 3:
+    for host in BED.hosts():
+        if len(BED.hops("H1", host)) >= 3:
             return "H1", host
     raise AssertionError("no two hosts are three switches apart")
 
@@ -45,9 +35,8 @@ def receiver(host, count=COUNT):
 
 
 def transmitted(host):
-    """Packets that have left the host's port, as its performance agent says."""
-    text = BED.run("H1", "perfquery", "-x", str(lids()[host]), "1")
-    return int(re.search(r"PortXmitPkts:\.*(\d+)", text)[1])
+    """Packets that have left the host's port."""
+    return BED.counter("PortXmitPkts", host, 1, "-x")
 
 
 class Packets(unittest.TestCase):
@@ -59,7 +48,7 @@ class Packets(unittest.TestCase):
         source, destination = far_pair()
         before = transmitted(source)
         taker = receiver(destination)
-        self.ends(packets("send", source, lids()[destination], COUNT))
+        self.ends(packets("send", source, BED.lids()[destination], COUNT))
         self.ends(taker)
         self.assertGreaterEqual(transmitted(source) - before, COUNT)
 
@@ -67,12 +56,12 @@ class Packets(unittest.TestCase):
         source, destination = far_pair()
         # Its receiver does not exist: what it sends is discarded at the host.
         for _ in range(3):
-            flood = packets("send", source, lids()["H2"], 0)
+            flood = packets("send", source, BED.lids()["H2"], 0)
             wait_until(lambda count=transmitted(source): transmitted(source) > count, 30, "packets")
             flood.kill()
             flood.communicate()
         taker = receiver(destination)
-        self.ends(packets("send", source, lids()[destination], COUNT))
+        self.ends(packets("send", source, BED.lids()[destination], COUNT))
         self.ends(taker)
 
     def test_a_receiver_that_is_killed_leaves_its_numbers_to_the_next(self):
@@ -83,7 +72,7 @@ class Packets(unittest.TestCase):
         taker.kill()
         taker.communicate()
         taker = receiver(destination)
-        self.ends(packets("send", source, lids()[destination], COUNT))
+        self.ends(packets("send", source, BED.lids()[destination], COUNT))
         self.ends(taker)
 
     def test_an_unknown_host_is_refused_in_words(self):
@@ -94,15 +83,12 @@ class Packets(unittest.TestCase):
 def main():
     global BED
     options = option_parser(__doc__).parse_args()
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
     if not are_installed("opensm", "ibtracert", "perfquery"):
         return SKIPPED
     with FabricBed(options) as BED:
         BED.up(BED.verbatim("fabric", "generate", "fat-tree", "--hosts", "24", "--switch-ports", "8"), "--manager", "opensm")
         wait_until(lambda: "init" not in BED.verbatim("fabric", "show"), 60, "active links")
-        result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
-        if not result.wasSuccessful():
-            raise Failure("see above")
+        run_tests()
     return 0
 
 

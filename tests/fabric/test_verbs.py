@@ -1,53 +1,36 @@
 #!/usr/bin/env python3
 """Debian's verbs programs between two hosts by LID: the data crosses three switches, whose counters say so."""
 
-import json
-import os
 import re
 import sys
 import unittest
 
-from fabricbed import CHAIN, FabricBed
+from fabricbed import CHAIN, FabricBed, run_tests
 
-from testbed import SKIPPED, Testbed, are_installed, listens, option_parser, wait_until
+from testbed import SKIPPED, are_installed, option_parser, wait_until
 
 BED = None  # Set in main.
-PORTS = None
-LIDS = None
 SECONDS_MAX = 60
-WORD_BYTES = 4  # PortXmitData counts words.
 MIDDLE, TO_H1, TO_H2 = "S2", 1, 2  # The switch between the other two, and its ports.
 
 
-def words_sent(port):
-    """What has left the middle switch at the port, as its performance agent says."""
-    text = BED.run("H1", "perfquery", "-x", str(LIDS[MIDDLE]), str(port))
-    return int(re.search(r"PortXmitData:\.*(\d+)", text)[1])
-
-
-def lids():
-    nodes = json.loads(BED.verbatim("fabric", "show", "--json"))["nodes"]
-    return {node["name"]: node["ports"][0]["lid"] for node in nodes}
-
-
 class Verbs(unittest.TestCase):
-    def between_hosts(self, *argv):
-        """Runs the server on H1 and the client on H2. Returns what the client says."""
-        port = PORTS.free_port()
-        argv = (*argv, "-p", str(port))
-        server = BED.start("H1", *argv)
-        wait_until(lambda: server.poll() is not None or listens(server.pid, port), SECONDS_MAX, f"{argv[0]} to listen")
-        said = BED.run("H2", *argv, "127.0.0.1")
-        self.assertEqual(server.wait(SECONDS_MAX), 0, f"the server {argv[0]}")
-        return said
+    def start_flood(self):
+        """Writes from H2 to H1, which cross already. Returns both programs."""
+        before = BED.bytes_sent(MIDDLE, TO_H1)
+        server, command = BED.start_server("H1", "ib_write_bw", "-F", "-D", "30")
+        client = BED.start("H2", *command)
+        wait_until(lambda: BED.bytes_sent(MIDDLE, TO_H1) - before > 4_000_000, SECONDS_MAX, "data")
+        return server, client
 
     def crosses(self, *argv, to_h1=0, to_h2=0):
-        """Runs both; at least so many bytes have to leave the middle switch in each direction."""
-        before = words_sent(TO_H1), words_sent(TO_H2)
-        said = self.between_hosts(*argv)
-        after = words_sent(TO_H1), words_sent(TO_H2)
-        self.assertGreaterEqual((after[0] - before[0]) * WORD_BYTES, to_h1, said)
-        self.assertGreaterEqual((after[1] - before[1]) * WORD_BYTES, to_h2, said)
+        """Runs the server on H1 and the client on H2; at least so many bytes have to leave the middle switch in each
+        direction."""
+        before = [BED.bytes_sent(MIDDLE, port) for port in (TO_H1, TO_H2)]
+        said = BED.run_pair("H1", "H2", *argv)
+        after = [BED.bytes_sent(MIDDLE, port) for port in (TO_H1, TO_H2)]
+        self.assertGreaterEqual(after[0] - before[0], to_h1, said)
+        self.assertGreaterEqual(after[1] - before[1], to_h2, said)
 
     def test_pingpongs_find_the_content_that_was_sent(self):
         size, count = 1024, 200  # UD: a message is a packet.
@@ -67,25 +50,39 @@ class Verbs(unittest.TestCase):
         count, operand_bytes = 1000, 8
         self.crosses("ib_atomic_bw", "-n", str(count), "-F", to_h1=count * operand_bytes, to_h2=count * operand_bytes)
 
+    def test_a_static_rate_holds_packets_back(self):
+        """That of a 1x SDR link, which carries 2 Gb/s. A machine that is busy is slower."""
+        said = BED.run_pair("H1", "H2", "ib_write_bw", "-F", "-n", "200", "--report_gbits", "--rate_limit", "2.5",
+                            "--rate_limit_type", "HW")
+        average = re.search(r"^ *65536 +200 +\S+ +(\S+)", said, re.MULTILINE).group(1)
+        self.assertLess(float(average), 2.1, said)
+
     def test_a_program_that_sleeps_is_woken(self):
         size, count = 4096, 500
         self.crosses("ib_send_bw", "-e", "-s", str(size), "-n", str(count), "-F", to_h1=size * count)
         self.crosses("ibv_rc_pingpong", "-e", "-c", "-n", str(count), to_h1=size * count, to_h2=size * count)
 
+    def test_programs_that_are_killed_leave_the_fabric_to_others(self):
+        size, count = 65536, 500
+        for number in range(6):
+            pair = self.start_flood()
+            self.assertEqual([program.poll() for program in pair], [None, None])
+            BED.end(pair[number % 2])
+            self.assertNotEqual(pair[1 - number % 2].wait(SECONDS_MAX), 0)
+            self.assertEqual(BED.verbatim("fabric", "check"), "")
+        self.crosses("ib_write_bw", "-s", str(size), "-n", str(count), "-F", to_h1=size * count)
+
 
 def main():
-    global BED, PORTS, LIDS
+    global BED
     options = option_parser(__doc__).parse_args()
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
     if not are_installed("opensm", "perfquery", "ibv_rc_pingpong", "ib_write_bw"):
         return SKIPPED
-    with FabricBed(options) as BED, Testbed(options) as PORTS:
+    with FabricBed(options) as BED:
         BED.up(CHAIN, "--manager", "opensm")
-        wait_until(lambda: all("State: Active" in BED.run(host, "ibstat") for host in ("H1", "H2")), SECONDS_MAX,
-                   "active ports")
-        LIDS = lids()
-        result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
-    return 0 if result.wasSuccessful() else 1
+        BED.wait_until_active("H1", "H2")
+        run_tests()
+    return 0
 
 
 if __name__ == "__main__":

@@ -47,11 +47,11 @@ struct Device {
   ibv_cq* cq = nullptr;
   std::uint8_t gid_index;
   ibv_gid gid{};
+  std::uint16_t lid = 0;  // 0: the port is no InfiniBand port.
 
   /// Opens the first device.
   explicit Device(int completions) : Device(open_first(), completions) {}
-  Device(ibv_context* opened, int completions)
-      : Device(opened, completions, is_iwarp(opened) ? std::uint8_t{0} : kGidIndex) {}
+  Device(ibv_context* opened, int completions) : Device(opened, completions, first_index(opened)) {}
   Device(ibv_context* opened, int completions, std::uint8_t index)
       : context(opened), gid_index(index) {
     pd = ibv_alloc_pd(context);
@@ -59,11 +59,17 @@ struct Device {
     cq = ibv_create_cq(context, completions, nullptr, nullptr, 0);
     check(cq != nullptr, "ibv_create_cq");
     check(ibv_query_gid(context, 1, gid_index, &gid) == 0, "ibv_query_gid");
+    lid = first_port(context).lid;
   }
 
-  /// Its port has one GID.
-  static bool is_iwarp(const ibv_context* opened) {
-    return opened->device->transport_type == IBV_TRANSPORT_IWARP;
+  static ibv_port_attr first_port(ibv_context* opened) {
+    ibv_port_attr port{};
+    check(ibv_query_port(opened, 1, &port) == 0, "ibv_query_port");
+    return port;
+  }
+  /// RoCE v2's; a port of iWARP or InfiniBand may have one GID.
+  static std::uint8_t first_index(ibv_context* opened) {
+    return first_port(opened).gid_tbl_len > kGidIndex ? kGidIndex : 0;
   }
   static ibv_context* open_first() {
     int count = 0;
@@ -88,7 +94,12 @@ struct Device {
     return qp;
   }
 
-  ibv_ah_attr path_to_self() const { return path_to(gid); }
+  ibv_ah_attr path_to_self() const {
+    ibv_ah_attr path = path_to(gid);
+    path.dlid = lid;
+    path.is_global = lid == 0 ? 1 : 0;
+    return path;
+  }
   ibv_ah_attr path_to(const ibv_gid& destination) const {
     ibv_ah_attr path{};
     path.is_global = 1;

@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
 """The programs of rdmacm-utils, as server on node a and client on node b."""
 
-import json
 import os
 import signal
-import subprocess
 import sys
 
 from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser, wait_until
@@ -30,19 +28,14 @@ def argv(testbed, command, port):
 
 
 def start_server(testbed, command, port):
-    """Starts a program on node a, and waits until one of its ids listens, by the agent's status."""
+    """Starts a program on node a, and waits until one of its ids listens."""
     server = testbed.start("a", argv(testbed, command, port))
     awaited = port if "{port}" in command else UDADDY_PORT
 
     def listens():
         if server.ended():
             raise Failure(f"{server.name} ended with status {server.process.returncode} early")
-        status = subprocess.run([f"{testbed.build}/bin/verbatim", "status", "--json"], check=False,
-                                env=testbed.environment(), capture_output=True, text=True, timeout=30)
-        nodes = json.loads(status.stdout) if status.returncode == 0 else []
-        return any(bound["listens"] and bound["port"] == awaited
-                   for node in nodes if node["node"] == "a"
-                   for program in node["programs"] for bound in program.get("ports", []))
+        return any(bound["listens"] and bound["port"] == awaited for bound in testbed.bound_ports("a"))
 
     wait_until(listens, 20, f"{server.name} to listen")
     return server

@@ -72,6 +72,15 @@ def listens(pid, port):
     return False
 
 
+def free_ports():
+    """Yields TCP ports without a listener. Processes start at different numbers."""
+    port = 10000 + os.getpid() * 13 % 20000
+    while True:
+        port += 1
+        if not listens(os.getpid(), port):
+            yield port
+
+
 class Program:
     """A program that runs on a node. Its output goes to a file, which `output()` reads."""
 
@@ -121,7 +130,7 @@ class Testbed:
         self.programs = []
         self._preload = options.preload
         self._path = options.path
-        self._next_port = 0
+        self._free_ports = free_ports()
         self.namespace_pids = namespace_pids or {}
         self._addresses = {}
         self._more_addresses = {}
@@ -164,12 +173,8 @@ class Testbed:
         self._variables[node] = variables
 
     def free_port(self):
-        """Returns a TCP port without a listener. Testbeds start at different numbers."""
-        self._next_port = self._next_port or 10000 + os.getpid() * 13 % 20000
-        while True:
-            self._next_port += 1
-            if not listens(os.getpid(), self._next_port):
-                return self._next_port
+        """Returns a TCP port without a listener."""
+        return next(self._free_ports)
 
     def environment(self):
         environment = {name: value for name, value in os.environ.items()
@@ -190,10 +195,13 @@ class Testbed:
             return []
         return ["nsenter", "--net", "--target", str(self.namespace_pids[node]), "--"]
 
-    def start(self, node, argv, stdin=None):
+    def run_options(self, node):
+        """Returns the options of `verbatim run` for a program on the node."""
         addresses = [self.address(node), *self._more_addresses.get(node, ())]
-        options = [word for address in addresses for word in ("--address", address)]
-        command = [f"{self.build}/bin/verbatim", "run", "--node", node, *options, "--", *argv]
+        return ["--node", node, *(word for address in addresses for word in ("--address", address))]
+
+    def start(self, node, argv, stdin=None):
+        command = [f"{self.build}/bin/verbatim", "run", *self.run_options(node), "--", *argv]
         # No process outlives the test, even if ctest kills it for its time limit.
         command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
         command = [*self._enter(node), *command]
@@ -249,13 +257,17 @@ class Testbed:
         if missing:
             raise Failure(f"{' '.join(argv)} does not say {missing}")
 
+    @staticmethod
+    def is_status_of(entry, node):
+        return entry["node"] == node
+
     def node_status(self, node):
         """Returns the node's part of `verbatim status --json`; None if it does not run."""
         command = [*self._enter(node), f"{self.build}/bin/verbatim", "status", "--json"]
         done = subprocess.run(command, check=False,
                               env=self.environment(), capture_output=True, text=True, timeout=30)
         nodes = json.loads(done.stdout) if done.returncode == 0 else []
-        return next((entry for entry in nodes if entry["node"] == node), None)
+        return next((entry for entry in nodes if self.is_status_of(entry, node)), None)
 
     def status(self, node):
         """Returns the node's programs in `verbatim status --json`."""

@@ -154,6 +154,8 @@ class Completion:
         self.assertIn("127.0.0.2", self.shell.complete("verbatim doctor --address "))
         self.assertIn("opensm", self.shell.complete("verbatim fabric up net --manager "))
         self.assertIn("torus-2d", self.shell.complete("verbatim fabric generate "))
+        self.assertIn("unlimited", self.shell.complete("verbatim fabric up net --rate "))
+        self.assertIn("4xHDR", self.shell.complete("verbatim fabric generate --rate "))
 
     def test_nodes_that_run(self):
         self.assertIn("a", self.shell.complete("verbatim run --node "))

@@ -16,11 +16,13 @@ MAY_INCLUDE = {
     "subnet": ("base", "observe", "wire", "mad"),
     "fabric/topology": ("base",),
     "fabric/check": ("base", "fabric/topology"),
+    "fabric/drawing": ("base",),
     # Of the agent, where a user's sockets lie.
     "fabric/protocol": ("base", "agent/protocol/runtime_folder.h"),
     "fabric/daemon": ("base", "wire", "mad", "fabric", "agent/protocol/runtime_folder.h"),
     "fabric/management": ("base", "wire", "mad", "fabric/topology"),
-    "fabric/keeper": ("base", "wire", "mad", "fabric/data", "fabric/management", "fabric/topology"),
+    "fabric/trunk": ("base", "wire"),
+    "fabric/keeper": ("base", "wire", "mad", "fabric/data", "fabric/management", "fabric/topology", "fabric/trunk"),
     "fabric/data": ("base", "wire", "fabric/topology"),
     "fabric": ("base", "observe", "wire", "mad"),
     "arena": ("base", "config", "observe", "region"),
@@ -55,9 +57,8 @@ MAY_INCLUDE = {
     "connect": ("base", "cm", "wire", "arena"),
     "ulp": ("base", "include"),
     "ulp/rsocket": ("base",),
-    "dropin/ibverbs": ("base", "region", "transport", "arena", "adapter", "port", "wire", "agent/client", "agent/protocol/node.h",
-                       "link/fabric/fabric_link.h", "fabric/protocol/fabric_folder.h",
-                       "config/device.h"),
+    "dropin/ibverbs": ("base", "region", "transport", "arena", "adapter", "port", "wire", "mad", "agent/client",
+                       "agent/protocol/node.h", "link/fabric/fabric_link.h", "fabric/protocol", "config/device.h"),
     "dropin/ibumad": ("base", "fabric/protocol", "dropin/ibverbs/refusal.h"),
     "dropin/rdmacm": ("base", "arena", "connect", "dropin/ibverbs/services.h"),
     "dropin/rspreload": ("base", "dropin/rdmacm/locks.h", "ulp/rsocket/private.h"),
@@ -67,8 +68,10 @@ MAY_INCLUDE = {
     "offload": ("base", "observe"),
     # The commands send requests to agents, as a drop-in does.
     "cli": ("base", "config", "observe", "fabric", "subnet", "include", "agent/client", "agent/protocol",
+            # `verbatim fabric check` asks subnet administrators for paths.
+            "wire",
             # `verbatim run --fault` parses a plan, `verbatim capture` reads captured packets.
-            "link/decorators/fault_plan.h", "link/decorators/capture_file.h", "link/decorators/capture_merge.h",
+            "link/decorators/fault_plan.h", "link/capture_file/capture_file.h", "link/capture_file/capture_merge.h",
             # `verbatim doctor` calls the same functions as programs do.
             "agent/identity/interfaces.h"),
     "dashboard": ("base", "observe"),

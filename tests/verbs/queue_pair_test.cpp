@@ -61,6 +61,11 @@ TEST(QueuePair, BeyondTheLimitsIsEinval) {
   }));
   EXPECT_TRUE(refused([](ibv_qp_init_attr& q) { q.cap.max_inline_data = 1 << 20; }));
   EXPECT_TRUE(refused([](ibv_qp_init_attr& q) { q.recv_cq = nullptr; }));
+  // The kernel's types of queue pairs 0 and 1.
+  for (const int management : {0, 1}) {
+    EXPECT_TRUE(refused(
+        [management](ibv_qp_init_attr& q) { q.qp_type = static_cast<ibv_qp_type>(management); }));
+  }
 }
 
 TEST(QueuePair, KeepsWhatItWasModifiedTo) {

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""Judges a capture of RoCE traffic with tools that are not ours: tshark decodes every packet to UDP port
-4791 and every frame of type 0x8915, and must find none malformed; the ICRC of each is computed again, by zlib and, over IPv4, by
-scapy's RoCE layer. Prints how many packets of each opcode there are. Status 1 if there is a fault."""
+"""Judges a capture of RoCE or InfiniBand traffic with tools that are not ours: tshark decodes every packet to UDP port
+4791, every frame of type 0x8915 and every packet with an LRH, and must find none malformed; the ICRC of each is
+computed again, by zlib and, over IPv4, by scapy's RoCE layer. Prints how many packets of each opcode there are. Status
+1 if there is a fault."""
 
 import argparse
 import collections
@@ -49,7 +50,8 @@ def expert_errors(path):
 
 def tshark(path):
     """Returns what tshark decodes: frame number to its fields, with the opcode's name in `info`."""
-    which = f"(udp.dstport == {roce.ROCE_PORT} || eth.type == {roce.ROCE_V1_ETHERTYPE}) && !icmp && !icmpv6"
+    which = (f"(udp.dstport == {roce.ROCE_PORT} || eth.type == {roce.ROCE_V1_ETHERTYPE} || infiniband.lrh)"
+             " && !icmp && !icmpv6")
     output = run_tshark(path, which, "frame.number", "_ws.malformed", "_ws.col.Info",
                         *(f"infiniband.{field}" for field in FIELDS))
     frames = {}
@@ -78,6 +80,8 @@ def datagram_faults(datagram, with_scapy):
     if len(datagram.packet) < roce.BTH_BYTES + roce.ICRC_BYTES:
         return ["is too short for a BTH and an ICRC"]
     faults = []
+    if isinstance(datagram, roce.InfinibandPacket) and roce.vcrc(datagram.ip[:-roce.VCRC_BYTES]) != datagram.vcrc:
+        faults.append(f"has VCRC {datagram.vcrc.hex()}, right is {roce.vcrc(datagram.ip[:-roce.VCRC_BYTES]).hex()}")
     if roce.icrc(datagram) != datagram.icrc:
         faults.append(f"has ICRC {datagram.icrc.hex()}, right is {roce.icrc(datagram).hex()}")
     if with_scapy and scapy_icrc(datagram) != datagram.icrc:
@@ -111,7 +115,7 @@ def judge(path):
             found.append("has an opcode that tshark does not know")
         faults += [f"frame {datagram.number} ({name}) {fault}" for fault in found]
     if not fields:
-        faults.append("no RoCE packet")
+        faults.append("no packet of RoCE or InfiniBand")
     return faults, counts, fields, by_scapy.total()
 
 

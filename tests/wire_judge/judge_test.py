@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 import judge
+import roce
 
 EMITTER = None
 OPCODES = 37  # 23 of RC, 12 of UC, 2 of UD.
@@ -18,6 +19,10 @@ OPCODES = 37  # 23 of RC, 12 of UC, 2 of UD.
 FRAME = bytes.fromhex("020000000002" "020000000001" "8915"
                       "6123456700141b4000000000000000000000ffff0a00000100000000000000000000ffff0a000002"
                       "0470ffff0000001180abcdef4100000050d32396")
+# InfiniBand: an RC WRITE from LRH to VCRC, the specification's example of both CRCs (IBA 7.8.1, 7.8.2).
+PACKET = bytes.fromhex("7012375c000e17d2" "0a2024870087b1b3000dec2a"
+                       "01710a1c015d400238f27a050000000e" "bb884d85fd5cfba4728bc0690ed40000" "9625b75a" "45fa")
+ETHERNET, ERF = 1, 197
 FILE_HEADER_BYTES = 24
 RECORD_HEADER_BYTES = 16
 
@@ -82,8 +87,8 @@ class Judge(unittest.TestCase):
         self.damage(at + 28, 0x15)
         self.assertTrue(any("opcode" in fault for fault in self.faults()), self.faults())
 
-    def frame_faults(self, frame):
-        header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 0xFFFF, 1)
+    def frame_faults(self, frame, link_type=ETHERNET):
+        header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 0xFFFF, link_type)
         record = struct.pack("<IIII", 0, 0, len(frame), len(frame))
         self.capture.write_bytes(header + record + frame)
         return self.faults()
@@ -94,9 +99,30 @@ class Judge(unittest.TestCase):
             damaged = FRAME[:at] + bytes([FRAME[at] ^ 1]) + FRAME[at + 1:]
             self.assertEqual(len(self.frame_faults(damaged)), 1, at)
 
-    def test_a_capture_without_roce_is_no_success(self):
+    def infiniband_faults(self, packet):
+        """In a record of ERF type 21, of varying length."""
+        record = struct.pack("!QBBHHH", 1 << 32, 21, 4, 16 + len(packet), 0, len(packet)) + packet
+        return self.frame_faults(record, ERF)
+
+    def test_packets_of_infiniband_are_judged(self):
+        self.assertEqual(self.infiniband_faults(PACKET), [])
+        # The VCRC covers everything: the lane, the payload, and the VCRC itself.
+        for at in (0, len(PACKET) - 10, len(PACKET) - 1):
+            damaged = PACKET[:at] + bytes([PACKET[at] ^ 1]) + PACKET[at + 1:]
+            self.assertIn("has VCRC", " ".join(self.infiniband_faults(damaged)), at)
+        # With a VCRC that is right again, the ICRC finds what no switch may change.
+        body = bytearray(PACKET[:-roce.VCRC_BYTES])
+        body[-10] ^= 1
+        (fault,) = self.infiniband_faults(body + roce.vcrc(body))
+        self.assertIn("has ICRC", fault)
+        self.assertIn("not captured whole", " ".join(self.infiniband_faults(PACKET[:-4])))
+        # Switches may change the lane.
+        body = bytes([0x10]) + PACKET[1:-roce.VCRC_BYTES]
+        self.assertEqual(self.infiniband_faults(body + roce.vcrc(body)), [])
+
+    def test_a_capture_without_a_packet_is_no_success(self):
         self.capture.write_bytes(self.capture.read_bytes()[:FILE_HEADER_BYTES])
-        self.assertEqual(self.faults(), ["no RoCE packet"])
+        self.assertEqual(self.faults(), ["no packet of RoCE or InfiniBand"])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Reads RoCE packets out of capture files, and computes their ICRC by the words of annexes A16 and A17, in
-a few lines that share nothing with the code under test."""
+"""Reads RoCE and InfiniBand packets out of capture files, and computes their CRCs by the words of the specification and
+its annexes A16 and A17, in a few lines that share nothing with the code under test."""
 
 import contextlib
 import struct
@@ -22,6 +22,9 @@ ETHERNET, LINUX_COOKED, LINUX_COOKED_2 = 1, 113, 276
 LINK_HEADERS = {ETHERNET: (14, 12), LINUX_COOKED: (16, 14), LINUX_COOKED_2: (20, 0),
                 0: (4, None), 12: (0, None), 101: (0, None), 228: (0, None), 229: (0, None)}
 VLAN = 0x8100
+ERF, ERF_HEADER_BYTES, ERF_TYPE_AT, ERF_INFINIBAND = 197, 16, 8, 21
+LRH_BYTES, NEXT_IS_GRH = 8, 3
+VCRC_BYTES, VCRC_REFLECTED = 2, 0xD008  # x^16 + x^12 + x^3 + x + 1, the lowest bit first.
 ETHERTYPES = (0x0800, 0x86DD, ROCE_V1_ETHERTYPE)
 
 
@@ -50,6 +53,67 @@ class Datagram:
     @property
     def icrc(self):
         return self.packet[-ICRC_BYTES:]
+
+
+@dataclass
+class InfinibandPacket:
+    """From the LRH to the VCRC."""
+
+    number: int
+    ip: bytes
+    is_ipv4 = False
+
+    @property
+    def headers_bytes(self):
+        """Before the BTH."""
+        return LRH_BYTES + (GRH_BYTES if self.ip[1] & 3 == NEXT_IS_GRH else 0)
+
+    @property
+    def is_whole(self):
+        words = struct.unpack_from("!H", self.ip, 4)[0] & 0x7FF
+        return len(self.ip) == words * 4 + VCRC_BYTES
+
+    @property
+    def vcrc(self):
+        return self.ip[-VCRC_BYTES:]
+
+    @property
+    def packet(self):
+        return self.ip[self.headers_bytes:-VCRC_BYTES]
+
+    @property
+    def icrc(self):
+        return self.packet[-ICRC_BYTES:]
+
+    @property
+    def covered(self):
+        """What the ICRC covers (IBA 7.8.1): fields that change on the way are ones."""
+        covered = bytearray(self.ip[:-VCRC_BYTES - ICRC_BYTES])
+        covered[self.headers_bytes + 4] = 0xFF
+        if self.headers_bytes == LRH_BYTES:
+            covered[0] |= 0xF0
+            return covered
+        covered[:LRH_BYTES] = b"\xff" * LRH_BYTES
+        covered[LRH_BYTES] |= 0x0F
+        covered[LRH_BYTES + 1] = covered[LRH_BYTES + 2] = covered[LRH_BYTES + 3] = covered[LRH_BYTES + 7] = 0xFF
+        return covered
+
+
+def vcrc(packet):
+    """The VCRC that the packet must have, in its byte order (IBA 7.8.2)."""
+    state = 0xFFFF
+    for byte in packet:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ (VCRC_REFLECTED if state & 1 else 0)
+    return struct.pack("<H", state ^ 0xFFFF)
+
+
+def parse_erf(number, record):
+    """Returns the InfiniBand packet in an ERF record, or None."""
+    if len(record) < ERF_HEADER_BYTES + LRH_BYTES + BTH_BYTES or record[ERF_TYPE_AT] & 0x7F != ERF_INFINIBAND:
+        return None
+    return InfinibandPacket(number, record[ERF_HEADER_BYTES:])
 
 
 def strip_link_header(frame, link_type):
@@ -100,21 +164,27 @@ def parse(number, ip):
 
 
 def read(path):
-    """Returns every RoCE packet of a capture file (pcap or pcapng)."""
+    """Returns every RoCE and InfiniBand packet of a capture file (pcap or pcapng)."""
     with contextlib.closing(RawPcapReader(path)) as reader:
         link_type = getattr(reader, "linktype", None)
         for number, (frame, meta) in enumerate(reader, 1):
-            found = strip_link_header(frame, getattr(meta, "linktype", link_type))
-            if not found:
+            frame_type = getattr(meta, "linktype", link_type)
+            found = None if frame_type == ERF else strip_link_header(frame, frame_type)
+            if frame_type == ERF:
+                datagram = parse_erf(number, frame)
+            elif found:
+                packet, ethertype = found
+                datagram = (parse_grh if ethertype == ROCE_V1_ETHERTYPE else parse)(number, packet)
+            else:
                 continue
-            packet, ethertype = found
-            datagram = (parse_grh if ethertype == ROCE_V1_ETHERTYPE else parse)(number, packet)
             if datagram:
                 yield datagram
 
 
 def icrc(datagram):
     """Returns the ICRC that the packet must have, in its byte order (annexes A16.5.1, A17.3.3, IBA 7.8.1)."""
+    if isinstance(datagram, InfinibandPacket):
+        return struct.pack("<I", zlib.crc32(datagram.covered))
     covered = bytearray(datagram.ip[:datagram.ip_header_bytes + datagram.udp_length - ICRC_BYTES])
     after = datagram.ip_header_bytes
     if datagram.is_ipv4:

@@ -6,7 +6,7 @@
 #include "base/always_inline.h"
 #include "base/os/fence.h"
 #include "transport/ib/responder/responder_checks.h"
-#include "wire/net/flow_grh.h"
+#include "wire/ib/bth.h"
 
 namespace verbatim::adapter {
 
@@ -15,16 +15,17 @@ using transport::SendRequest;
 using transport::Status;
 using Copied = MappedTarget::Copied;
 
-DirectLink::DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config)
+DirectLink::DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config,
+                       const arena::PeerName& own_name)
     : config_(config),
+      own_name_(own_name),
       own_(std::move(peer), config.peer_qpn.value() % kProgramQueuePairsMax),
       target_(own_.target()),
       at_(&own_) {}
 
 bool DirectLink::accept() {
   const TargetLock target_lock(target_);
-  if (!is_there() || !target_.awaits_direct_peer || target_.peer_name != config_.own_name)
-    return false;
+  if (!is_there() || !target_.awaits_direct_peer || target_.peer_name != own_name_) return false;
   target_.awaits_direct_peer = false;
   target_.peer_qpn = config_.own_qpn;
   return true;
@@ -58,7 +59,7 @@ VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::attempt(const SendRequest
                                                                const LocalMemory& local) {
   if (peer().is_gone()) return no_answer();
   const TargetLock target_lock(target_);
-  if (!is_served()) return no_answer();
+  if (!is_served()) return not_served();
   if (!target_.established) {
     target_.established = true;
     notify(kEstablished);
@@ -195,12 +196,24 @@ DirectLink::Outcome DirectLink::lose(const LocalMemory& local) {
                                                     : Status::local_protection_error);
 }
 
+/// InfiniBand: as a packet is checked, before the Q_Key is.
+bool DirectLink::takes_from_port(const port::Datagram& datagram) const {
+  if (datagram.origin.port != target_.port) {  // That port has no such queue pair.
+    peer().header().port_counters.dropped_no_qp.add();
+    return false;
+  }
+  const bool fits = wire::pkeys_match(datagram.pkey, target_.pkey);
+  if (!fits && target_.pkey != PKey{}) on_bad_p_key();
+  return fits;
+}
+
 DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const LocalMemory& local,
                                               const port::Datagram& datagram) {
   const TargetLock target_lock(target_);
   if (!is_there() || !target_.takes_datagrams) return lose(local);
+  if (datagram.origin.port != 0 && !takes_from_port(datagram)) return lose(local);
   if (datagram.qkey != target_.qkey) {
-    peer().header().port_counters.qkey_violations.add();
+    on_bad_q_key(datagram.qkey);
     return lose(local);
   }
   if (!take_receive()) return lose(local);
@@ -212,7 +225,9 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
   const port::DatagramHeader header(datagram.flow, immediate, request.length);
   const LocalMemory front{
       .regions = local.regions, .segments = {}, .inlined = header.grh, .cache = local.cache};
-  Copied copied = at_->copy_to_receive(front, 0, wire::Grh::kSize);
+  Copied copied = Copied::all;
+  // Without a GRH its 40 bytes stay as they are (IBA 11.4.2.1).
+  if (datagram.origin.has_grh) copied = at_->copy_to_receive(front, 0, wire::Grh::kSize);
   if (copied == Copied::all) {
     copied = at_->copy_to_receive(local, 0, request.length, wire::Grh::kSize);
   }
@@ -222,12 +237,16 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
   }
   return complete_receive({.wr_id = target_.receive.wr_id,
                            .opcode = CompletionOpcode::receive,
-                           .service_level = wire::packet_type(datagram.flow),
+                           .service_level = datagram.origin.service_level,
+                           .path_bits = datagram.origin.path_bits,
                            .byte_count = static_cast<std::uint32_t>(bytes),
                            .immediate = immediate ? request.immediate : 0,
                            .qpn = config_.peer_qpn.value(),
                            .source_qpn = config_.own_qpn.value(),
-                           .flags = kCompletionGrh | (immediate ? kCompletionWithImmediate : 0)},
+                           .flags = (datagram.origin.has_grh ? kCompletionGrh : 0) |
+                                    (immediate ? kCompletionWithImmediate : 0),
+                           .pkey_index = target_.pkey_index,
+                           .source_lid = datagram.origin.source_lid},
                           request);
 }
 

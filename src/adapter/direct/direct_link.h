@@ -26,7 +26,6 @@ class DirectLink {
     bool reliable = true;  // RC and XRC. If false (UC, UD), a message that the peer refuses is
                            // dropped and the request completes with success.
     Qpn own_qpn;
-    arena::PeerName own_name;  // By which the peer's target knows this side.
     Qpn peer_qpn;
     std::uint8_t timeout = 0;  // As in `ibv_qp_attr`, like the next two.
     std::uint8_t retry_count = 0;
@@ -38,6 +37,9 @@ class DirectLink {
     bool has_stream = false;
     /// XRC: returns the process at the peer's address that owns receive queue `number`, or null.
     std::function<std::shared_ptr<DirectPeer>(SrqNumber)> find_queue_owner;
+    /// InfiniBand: the peer has refused a datagram for this Q_Key, or a request for its P_Key.
+    /// Called with the target's lock.
+    std::function<void(std::optional<QKey> q_key)> report_bad_key;
   };
   /// Result of executing a request.
   enum class Outcome : std::uint8_t {
@@ -46,11 +48,14 @@ class DirectLink {
     waits,       // The peer is not ready: call again at `deadline()`. Calling earlier is harmless.
   };
 
-  DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config);
+  /// `own_name`: by which the peer's target knows this side.
+  DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config,
+             const arena::PeerName& own_name);
   DirectLink(const DirectLink&) = delete;
   DirectLink& operator=(const DirectLink&) = delete;
 
   const DirectPeer& peer() const { return own_.peer(); }
+  void set_own_name(const arena::PeerName& name) { own_name_ = name; }
   /// iWARP: connects the peer's target to this queue pair. Returns false if the target no longer
   /// accepts.
   bool accept();
@@ -115,8 +120,13 @@ class DirectLink {
   Outcome look_again();
   Outcome wait(Awaited awaited, TimeNs pause, unsigned tries, transport::Status at_last);
   bool is_served() const {
-    return target_.peer_qpn == config_.own_qpn && target_.peer_name == config_.own_name;
+    return target_.serves(config_.own_qpn, own_name_) || is_served_as_limited_member();
   }
+  /// Out of line, with no argument but this object: others' requests pay nothing for it.
+  bool is_served_as_limited_member() const;
+  Outcome not_served();
+  void on_bad_p_key() const;
+  void on_bad_q_key(QKey key) const;
 
   Outcome attempt(const transport::SendRequest& request, const LocalMemory& local);
   Outcome with_stream(const transport::SendRequest& request, Outcome outcome);
@@ -140,11 +150,13 @@ class DirectLink {
   Outcome deliver(const transport::SendRequest& request);
   Outcome complete_receive(const Completion& completion, const transport::SendRequest& request);
   Outcome lose(const LocalMemory& local);
+  bool takes_from_port(const port::Datagram& datagram) const;
   bool take_receive() { return at_->take_receive(); }
   /// Notifies the process that owns the target queue pair.
   void notify(std::uint32_t notifications) const { own_.notify(notifications); }
 
   const Config config_;
+  arena::PeerName own_name_;
   MappedTarget own_;      // The target of the peer's queue pair.
   DirectTarget& target_;  // That of `own_`.
   MappedTarget*

@@ -85,6 +85,32 @@ TimeNs DirectLink::silence() const {
   return std::min(timeout_of(config_.timeout) * (config_.retry_count + 1u), kErrorDelayMax);
 }
 
+bool DirectLink::is_served_as_limited_member() const {
+  return target_.serves_limited_member(config_.own_qpn, own_name_);
+}
+
+/// A P_Key that does not match counts at each repetition, as that of a packet.
+DirectLink::Outcome DirectLink::not_served() {
+  const bool is_first = deadline_ == kNever;
+  const unsigned tried = tried_;
+  const Outcome outcome = no_answer();
+  const bool is_repeated = outcome == Outcome::waits && tried_ > tried;
+  if ((is_first || is_repeated) && target_.refuses_pkey(config_.own_qpn, own_name_)) {
+    on_bad_p_key();
+  }
+  return outcome;
+}
+
+void DirectLink::on_bad_p_key() const {
+  peer().header().port_counters.pkey_violations.add();
+  if (config_.report_bad_key) config_.report_bad_key({});
+}
+
+void DirectLink::on_bad_q_key(QKey key) const {
+  peer().header().port_counters.qkey_violations.add();
+  if (config_.report_bad_key) config_.report_bad_key(key);
+}
+
 DirectLink::Outcome DirectLink::no_answer() {
   if (!config_.reliable) return complete(Status::success);
   constexpr Status kAtLast = Status::retry_exceeded;

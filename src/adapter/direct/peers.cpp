@@ -4,6 +4,7 @@
 #include <bitset>
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -19,6 +20,13 @@
 #include "base/os/process_token.h"
 
 namespace verbatim::adapter {
+namespace {
+
+std::string text_of(const SocketAddress& address) {
+  return address.empty() ? "this host" : address.ip_text();
+}
+
+}  // namespace
 
 Result<void> PeerDirectory::open(const UniqueFd& doorbell) {
   regions_.set_grace_period({.wait_for_peers = [this] { wait_for_target_unlocks(); },
@@ -62,7 +70,7 @@ std::shared_ptr<DirectPeer> PeerDirectory::find_peer(const SocketAddress& addres
   auto descriptors = ask_(address, qpn);
   if (!descriptors) {
     log(LogLevel::debug, "QP {:#x} at {} is reached over the wire: {}", qpn.value(),
-        address.ip_text(), descriptors.error().text);
+        text_of(address), descriptors.error().text);
     return nullptr;
   }
   struct stat info{};
@@ -71,7 +79,7 @@ std::shared_ptr<DirectPeer> PeerDirectory::find_peer(const SocketAddress& addres
   auto peer = DirectPeer::map(std::move(*descriptors));
   if (!peer) {
     log(LogLevel::info, "QP {:#x} at {} is reached over the wire: {}", qpn.value(),
-        address.ip_text(), peer.error().text);
+        text_of(address), peer.error().text);
     return nullptr;
   }
   const auto watched =

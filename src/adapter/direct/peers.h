@@ -22,6 +22,7 @@
 namespace verbatim::adapter {
 
 /// Asks the node's agent for the process that has a queue pair, or an XRC queue, at an address.
+/// Over InfiniBand the address is empty, and the node is the own one.
 using AskForPeer = std::function<Result<PeerDescriptors>(const SocketAddress&, Qpn)>;
 
 /// The parts of this program that peers affect. Called by the background thread, in a pass;

@@ -177,8 +177,8 @@ void QueuePair::on_packet(const wire::Packet& packet, const Path& from, const Pa
     return;
   }
   if (!wire::pkeys_match(packet.headers.bth.pkey, core_.pkey)) {  // IBA 10.9.3.
-    core_.around.arena.header().port_counters.pkey_violations.add();
-    return;
+    return core_.on_bad_key(wire::TrapNumber::bad_p_key, raw(packet.headers.bth.pkey),
+                            packet.headers, from);
   }
   core_.count_received(packet.headers, packet.payload.size());
   if (datagram != nullptr) {
@@ -249,16 +249,18 @@ void QueuePair::on_stream(TimeNs now, bool to_the_end) {
   if (core_.fatal) fail();
 }
 
-void QueuePair::follow_pkeys() {
+void QueuePair::follow_port() {
   const std::lock_guard guard(lock_);
   use_pkey();
+  if (auto* const datagram = std::get_if<services::Datagram>(&service_)) datagram->reset();
 }
 
 void QueuePair::use_pkey() {
-  core_.pkey = core_.around.port.pkeys().at(core_.attributes.pkey_index);
+  core_.pkey = core_.port().pkeys().at(core_.attributes.pkey_index);
   if (auto* const connected = std::get_if<services::Connected>(&service_)) {
     connected->set_pkey(core_.pkey);
   }
+  direct_.follow_port();
 }
 
 // What peers do.

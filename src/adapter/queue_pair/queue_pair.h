@@ -54,6 +54,8 @@ class QueuePair final : public Task {
   /// of a card's driver, with a text.
   Result<void> modify(const QueuePairAttributes& attributes, std::uint32_t mask);
   QueuePairAttributes query();
+  /// The number of its port.
+  std::uint8_t port();
 
   /// Scope of one post call. Holds the queue pair's lock; the destructor sends what was queued. On
   /// the direct path requests are executed at once.
@@ -86,8 +88,8 @@ class QueuePair final : public Task {
   int post_receive(std::uint64_t wr_id, std::span<const Segment> segments);
   /// Sends output that was deferred to the program's next post or poll.
   void transmit();
-  /// After the port's P_Key table has changed.
-  void follow_pkeys();
+  /// InfiniBand: after the port's LIDs, P_Key table or state have changed.
+  void follow_port();
 
   /// Processes received segments. With `to_the_end` it reads until EAGAIN, so that an end of the
   /// connection right behind the data is seen too.
@@ -106,6 +108,8 @@ class QueuePair final : public Task {
 
   // Modify: each under lock_.
   void enter(QpState to, std::uint32_t mask);
+  Result<void> check_migration(const QueuePairAttributes& wanted, std::uint32_t mask) const;
+  Result<void> use_paths(const QueuePairAttributes& wanted, std::uint32_t mask, std::uint8_t port);
   void use_pkey();
   void forget_everything();
   /// Everything outstanding completes as flushed.

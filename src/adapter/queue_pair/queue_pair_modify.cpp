@@ -1,4 +1,5 @@
 #include <cerrno>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -6,6 +7,7 @@
 #include "adapter/progress/progress.h"
 #include "adapter/queue_pair/queue_pair.h"
 #include "port/port.h"
+#include "port/ports.h"
 
 /// `ibv_modify_qp` and `ibv_query_qp`.
 namespace verbatim::adapter {
@@ -17,14 +19,12 @@ bool ends(const QueuePairAttributes& wanted, std::uint32_t mask) {
   return (mask & kState) != 0 && (wanted.state == QpState::err || wanted.state == QpState::reset);
 }
 
+/// `port`: the queue pair's, after the change.
 Result<void> check_values(const QueuePairAttributes& wanted, std::uint32_t mask,
                           const port::Port& port) {
   const Mtu active_mtu = port.state().active_mtu;
   const auto bad = [](std::string text) -> Result<void> { return refuse(EINVAL, std::move(text)); };
   const auto has = [mask](Attribute attribute) { return (mask & attribute) != 0; };
-  if (has(kPort) && wanted.port != 1) {
-    return bad(fmt::format("port {} does not exist: the adapter has port 1", wanted.port));
-  }
   if (has(kPKeyIndex) && wanted.pkey_index >= port.pkeys().size()) {
     return bad(fmt::format("pkey_index {} does not exist: the P_Key table has {} entries",
                            wanted.pkey_index, port.pkeys().size()));
@@ -61,8 +61,26 @@ Result<void> check_values(const QueuePairAttributes& wanted, std::uint32_t mask,
   if (has(kRateLimit) && wanted.rate_limit_kbps > Limits::rate_kbps) {
     return bad(fmt::format("rate_limit {} is above {}", wanted.rate_limit_kbps, Limits::rate_kbps));
   }
-  if (has(kAlternatePath) || has(kPathMigrationState)) {
-    return refuse(EOPNOTSUPP, "alternate paths (APM) are not implemented: RoCE has none");
+  return {};
+}
+
+Result<void> check_alternate_path(const QueuePairAttributes& wanted, std::uint32_t mask,
+                                  const port::Ports& ports) {
+  if ((mask & (kAlternatePath | kPathMigrationState)) == 0) return {};
+  if (!ports.at(1).is_infiniband()) {
+    return refuse(EOPNOTSUPP, "alternate paths (APM) are InfiniBand's");
+  }
+  if ((mask & kAlternatePath) == 0) return {};
+  const AlternatePath& alternate = wanted.alternate;
+  if (auto exists = ports.check(alternate.port); !exists) return exists;
+  const std::size_t pkeys = ports.at(alternate.port).pkeys().size();
+  if (alternate.pkey_index >= pkeys) {
+    return refuse(EINVAL, fmt::format("alt_pkey_index {} does not exist: the P_Key table has {} "
+                                      "entries",
+                                      alternate.pkey_index, pkeys));
+  }
+  if (alternate.timeout > 31) {
+    return refuse(EINVAL, fmt::format("alt_timeout {} is above 31", alternate.timeout));
   }
   return {};
 }
@@ -78,6 +96,7 @@ void apply(const QueuePairAttributes& wanted, std::uint32_t mask, QueuePairAttri
   take(kPort, own.port, wanted.port);
   take(kQKey, own.qkey, wanted.qkey);
   take(kAddressVector, own.address, wanted.address);
+  own.address.port = own.port;  // Packets leave by no other.
   take(kPathMtu, own.path_mtu, wanted.path_mtu);
   take(kTimeout, own.timeout, wanted.timeout);
   take(kRetryCount, own.retry_count, wanted.retry_count);
@@ -88,6 +107,8 @@ void apply(const QueuePairAttributes& wanted, std::uint32_t mask, QueuePairAttri
   take(kSendPsn, own.send_psn, wanted.send_psn);
   take(kMaxDestRdAtomic, own.max_dest_rd_atomic, wanted.max_dest_rd_atomic);
   take(kDestQpn, own.dest_qpn, wanted.dest_qpn);
+  take(kAlternatePath, own.alternate, wanted.alternate);
+  own.alternate.address.port = own.alternate.port;
 }
 
 }  // namespace
@@ -111,7 +132,11 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
                                       core_.number.value(), name_of(state()), name_of(from)));
   }
   if (auto allowed = check_transition(type(), from, to, mask); !allowed) return allowed;
-  if (auto valid = check_values(wanted, mask, core_.around.port); !valid) return valid;
+  const port::Ports& ports = core_.around.ports;
+  const std::uint8_t port = (mask & kPort) != 0 ? wanted.port : core_.port().number();
+  if (auto exists = ports.check(port); !exists) return exists;
+  if (auto valid = check_values(wanted, mask, ports.at(port)); !valid) return valid;
+  if (auto valid = check_migration(wanted, mask); !valid) return valid;
   const bool is_own_move =
       to == QpState::rtr || to == QpState::sqd || (to == QpState::rts && to != from);
   if (core_.around.is_iwarp && is_own_move) {
@@ -120,16 +145,14 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
                               core_.number.value(), name_of(to)));
   }
 
-  if ((mask & kAddressVector) != 0) {
-    const auto route = core_.around.find_route(
-        wanted.address, (mask & kDestQpn) != 0 ? wanted.dest_qpn : core_.attributes.dest_qpn);
-    if (!route) return std::unexpected(route.error());
-    if (auto* const connected = std::get_if<services::Connected>(&service_)) connected->use(*route);
-    core_.peer = address_of(route->path);
-  }
+  if (auto routed = use_paths(wanted, mask, port); !routed) return routed;
   apply(wanted, mask, core_.attributes);
-  if ((mask & kPKeyIndex) != 0) use_pkey();
+  core_.use_port(port);
+  if ((mask & (kPKeyIndex | kPort)) != 0) use_pkey();
   enter(to, mask);
+  if ((mask & kPathMigrationState) != 0) {
+    std::get<services::Connected>(service_).set_migration(wanted.path_migration);
+  }
   if ((mask & kRateLimit) != 0) {
     core_.limit_rate(wanted.rate_limit_kbps, 0);
     transmit_locked(monotonic_now());
@@ -144,7 +167,45 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   return refuse(EHOSTUNREACH,
                 fmt::format("VERBATIM_PATH=direct, and QP {:#x} at {} is not on this machine, of "
                             "another user, or takes the wire (VERBATIM_LOG=info says which)",
-                            core_.attributes.dest_qpn.value(), core_.peer.ip_text()));
+                            core_.attributes.dest_qpn.value(), path_text(core_.peer)));
+}
+
+Result<void> QueuePair::check_migration(const QueuePairAttributes& wanted,
+                                        std::uint32_t mask) const {
+  if (auto valid = check_alternate_path(wanted, mask, core_.around.ports); !valid) return valid;
+  if ((mask & kPathMigrationState) == 0) return {};
+  return std::get<services::Connected>(service_).check_migration(wanted.path_migration,
+                                                                 (mask & kAlternatePath) != 0);
+}
+
+/// The queue pair has either all paths that are wanted, or those it had.
+Result<void> QueuePair::use_paths(const QueuePairAttributes& wanted, std::uint32_t mask,
+                                  std::uint8_t port) {
+  const Qpn peer = (mask & kDestQpn) != 0 ? wanted.dest_qpn : core_.attributes.dest_qpn;
+  // As cards do: the port is the queue pair's, whatever the vector says.
+  const auto route_of = [&](port::AddressVector vector,
+                            std::uint8_t its_port) -> Result<port::Route> {
+    if (auto exists = core_.around.ports.check(vector.port); !exists) {
+      return std::unexpected(exists.error());
+    }
+    vector.port = its_port;
+    return core_.around.find_route(vector, peer);
+  };
+  std::optional<port::Route> alternate;
+  if ((mask & kAlternatePath) != 0) {
+    auto route = route_of(wanted.alternate.address, wanted.alternate.port);
+    if (!route) return std::unexpected(route.error());
+    alternate = *route;
+  }
+  auto* const connected = std::get_if<services::Connected>(&service_);
+  if ((mask & kAddressVector) != 0) {
+    const auto route = route_of(wanted.address, port);
+    if (!route) return std::unexpected(route.error());
+    if (connected != nullptr) connected->use(*route);
+    core_.peer = route->path;
+  }
+  if (alternate && connected != nullptr) connected->load_alternate(*alternate);
+  return {};
 }
 
 void QueuePair::enter(QpState to, std::uint32_t mask) {
@@ -172,6 +233,11 @@ void QueuePair::forget_everything() {
   std::visit([](auto& service) { service.reset(); }, service_);
   core_.reset();
   armed_deadline_ = kNever;
+}
+
+std::uint8_t QueuePair::port() {
+  const std::lock_guard guard(lock_);
+  return core_.port().number();
 }
 
 QueuePairAttributes QueuePair::query() {

@@ -25,6 +25,7 @@ enum class AsyncEventType : std::uint8_t {
   srq_error = 14,
   srq_limit_reached = 15,
   qp_last_request_reached = 16,
+  client_reregister = 17,
   gid_change = 18,
   wq_fatal = 19,
 };
@@ -33,6 +34,7 @@ struct AsyncEvent {
   /// The drop-in's object (`owner`) of a queue pair, a completion queue or a shared receive queue;
   /// else null.
   void* object = nullptr;
+  std::uint8_t port = 0;  // Of events of a port; else 0.
 };
 using AsyncEvents = EventQueue<AsyncEvent>;
 

@@ -86,24 +86,36 @@ void Connected::flush() {
   responder_.take_current_receive();
 }
 
+void Connected::use(const port::Route& route) {
+  route_ = route;
+  path_count_ = alternate_ ? 2 : 1;
+  use_migration_state();
+}
+
 void Connected::reset() {
   requester_.reset();
   responder_.reset();
+  alternate_.reset();
+  migration_ = {};
+  path_count_ = 0;
+  has_reported_mismatch_ = false;
 }
 
 void Connected::query(QueuePairAttributes& attributes) const {
   const QpState now = core_.state();
   if (now == QpState::reset || now == QpState::init) return;
+  attributes.path_migration = migration_.state();
   attributes.receive_psn = responder_.expected_psn();
   if (now != QpState::rtr) attributes.send_psn = requester_.next_psn();
 }
 
 void Connected::on_packet(const wire::Packet& packet, const Path& from, TimeNs now) {
-  // IBA 9.6.1.1.2: a connected queue pair hears its peer alone.
-  if (!route_ || !same_source(from, route_->path)) {
-    core_.around.arena.header().port_counters.dropped_no_qp.add();
-    return;
-  }
+  // IBA 9.6.1.1.2: a connected queue pair takes packets of its peer alone.
+  if (path_count_ == 1 && same_source(from, route_->path)) return take_packet(packet, now);
+  on_packet_of_two_paths(packet, from, now);
+}
+
+void Connected::take_packet(const wire::Packet& packet, TimeNs now) {
   if (wire::info(packet.headers.bth.opcode).is_request) return on_request(packet);
   if (core_.state() == QpState::rtr) return;
   requester_.on_packet(packet, now, effects_);
@@ -125,6 +137,7 @@ bool Connected::on_timer(TimeNs now) {
   if (now < requester_.deadline()) return false;
   core_.record.counters.timeouts.add_exclusive();
   requester_.on_timeout(now, effects_);
+  if (requester_.take_migration()) migrate();
   drain_requester();
   return true;
 }

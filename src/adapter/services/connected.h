@@ -13,6 +13,7 @@
 #include "port/burst.h"
 #include "port/route.h"
 #include "transport/effects.h"
+#include "transport/ib/path_migration.h"
 #include "transport/ib/requester/requester.h"
 #include "transport/ib/responder/responder.h"
 #include "wire/ib/packet.h"
@@ -25,7 +26,15 @@ class Connected {
  public:
   Connected(QueuePairCore& core, DirectEnd& direct);
   /// How packets get to the peer.
-  void use(const port::Route& route) { route_ = route; }
+  void use(const port::Route& route);
+
+  // Path migration: connected_migration.cpp.
+  /// How packets get to the peer after the queue pair has migrated.
+  void load_alternate(const port::Route& route);
+  /// EINVAL: the state cannot change so. `loads`: the same call loads an alternate path.
+  Result<void> check_migration(transport::PathMigrationState wanted, bool loads) const;
+  void set_migration(transport::PathMigrationState wanted);
+
   void set_pkey(PKey pkey) {
     requester_.set_pkey(pkey);
     responder_.set_pkey(pkey);
@@ -55,11 +64,17 @@ class Connected {
   /// The responder takes receive requests through it; one is in use at a time.
   class Receives;
 
+  void take_packet(const wire::Packet& packet, TimeNs now);
+  void on_packet_of_two_paths(const wire::Packet& packet, const Path& from, TimeNs now);
+  void use_migration_state();
+  void migrate();
+
   void start_responder();
   void start_requester();
   void transmit_packets(TimeNs now);
   void transmit_requests(port::Burst& burst, TimeNs now);
-  bool transmit_responses(port::Burst& burst);
+  bool may_respond(TimeNs now);
+  bool transmit_responses(port::Burst& burst, TimeNs now);
   bool add_response_packet(port::Burst& burst, const transport::OutgoingPacket& packet);
   void on_request(const wire::Packet& packet);
   void refuse_request(transport::Slot slot, transport::Status status);
@@ -71,6 +86,10 @@ class Connected {
   QueuePairCore& core_;
   DirectEnd& direct_;
   std::optional<port::Route> route_;
+  std::optional<port::Route> alternate_;
+  std::uint8_t path_count_ = 0;  // By how many of them packets are taken.
+  transport::PathMigration migration_;
+  bool has_reported_mismatch_ = false;  // Since it rearmed last.
   transport::Requester requester_;
   transport::Responder responder_;
   XrcTarget xrc_target_;

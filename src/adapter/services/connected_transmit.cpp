@@ -38,7 +38,7 @@ VERBATIM_ALWAYS_INLINE void Connected::transmit_packets(TimeNs now) {
   const bool has_requests = !direct_.is_open();
   const bool answer_first = has_requests && core_.around.progress.is_polled();
   if (answer_first) transmit_requests(burst, now);
-  if (core_.state() != QpState::err && !transmit_responses(burst)) core_.come_again();
+  if (core_.state() != QpState::err && !transmit_responses(burst, now)) core_.come_again();
   if (has_requests && !answer_first) transmit_requests(burst, now);
   burst.flush();
   core_.record.counters.packets_sent.add_exclusive(burst.packets());
@@ -65,7 +65,7 @@ void Connected::send_last(bool) {
   if (!route_ || !responder_.has_output()) return;
   port::Burst burst(core_.around.arena.header().port_counters);
   burst.use(*route_);
-  transmit_responses(burst);
+  transmit_responses(burst, 0);
 }
 
 void Connected::transmit_requests(port::Burst& burst, TimeNs now) {
@@ -79,9 +79,10 @@ void Connected::transmit_requests(port::Burst& burst, TimeNs now) {
   }
   OutgoingPacket packet;
   for (;;) {
-    if (core_.may_send(now) && has_room(core_, burst, bytes_of(core_.attributes.path_mtu)) &&
+    if (requester_.may_have_output() && core_.may_send(now) &&
+        has_room(core_, burst, bytes_of(core_.attributes.path_mtu)) &&
         requester_.poll_transmit(now, packet)) {
-      core_.pacer.count(now, packet.payload.length + kWireOverheadBytes);
+      core_.pacer.count(now, packet.payload.length + kWireOverheadBytes, route_->rate_kbps);
       // Waiting for the rate is no loss: what has left is acknowledged before.
       if (!core_.pacer.admits(now) && core_.type() != QpType::uc) {
         packet.headers.bth.ack_request = true;
@@ -106,12 +107,21 @@ void Connected::transmit_requests(port::Burst& burst, TimeNs now) {
   drain_requester();
 }
 
+/// A path's rate holds responses back, too. Only in RTS do timers run.
+bool Connected::may_respond(TimeNs now) {
+  return route_->rate_kbps == 0 || core_.state() != QpState::rts || core_.may_send(now);
+}
+
 /// Returns false if more is left for the next turn.
-bool Connected::transmit_responses(port::Burst& burst) {
+bool Connected::transmit_responses(port::Burst& burst, TimeNs now) {
   OutgoingPacket packet;
-  for (int sent = 0; has_room(core_, burst, bytes_of(core_.attributes.path_mtu)) &&
+  for (int sent = 0; responder_.has_output() && may_respond(now) &&
+                     has_room(core_, burst, bytes_of(core_.attributes.path_mtu)) &&
                      responder_.poll_transmit(packet);
        ++sent) {
+    if (route_->rate_kbps != 0) {
+      core_.pacer.count(now, packet.payload.length + kWireOverheadBytes, route_->rate_kbps);
+    }
     if (!add_response_packet(burst, packet)) {
       transport::ResponderEffects effects;
       responder_.on_read_error(effects);

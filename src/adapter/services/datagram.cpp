@@ -1,13 +1,12 @@
 #include "adapter/services/datagram.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "adapter/memory/scatter.h"
 #include "adapter/services/request_packet.h"
 #include "base/log.h"
-#include "port/encapsulation_infiniband.h"
 #include "port/port.h"
-#include "wire/net/flow_grh.h"
 
 namespace verbatim::adapter::services {
 
@@ -38,7 +37,7 @@ void Datagram::forget_old_paths() {
 const DatagramPath* Datagram::path_to(const DatagramPathKey& key) {
   DatagramPath& path = paths_[key];
   if (!path.route) {
-    const auto route = core_.around.port.route(key.source_gid_index, key.path, key.qpn);
+    const auto route = core_.port().route(key.source_gid_index, key.path, key.qpn);
     if (!route) return nullptr;
     path.route = *route;
   }
@@ -47,7 +46,8 @@ const DatagramPath* Datagram::path_to(const DatagramPathKey& key) {
   const TimeNs now = monotonic_now();
   if (now < path.look_again) return &path;
   path.look_again = now + kLookAgain;
-  path.link = direct_.link_to(address_of(key.path), key.qpn, key.source_gid_index);
+  path.link = direct_.link_to(key.path, key.qpn, key.source_gid_index);
+  path.origin = port::origin_of(key.path, path.route->headers, core_.port().lids().lmc);
   return &path;
 }
 
@@ -55,10 +55,10 @@ const DatagramPath* Datagram::path_to(const DatagramPathKey& key) {
 std::optional<Status> Datagram::send_directly(const transport::SendRequest& request,
                                               const LocalMemory& local, const DatagramPath& path,
                                               QKey qkey) {
-  if (path.link == nullptr || request.length > bytes_of(core_.around.port.state().active_mtu))
-    return {};
+  if (path.link == nullptr || request.length > bytes_of(core_.port().state().active_mtu)) return {};
   const bool controlled = (raw(qkey) & transport::kControlledQKey) != 0;
-  const port::Datagram datagram{controlled ? core_.attributes.qkey : qkey, path.route->headers};
+  const port::Datagram datagram{controlled ? core_.attributes.qkey : qkey, core_.pkey,
+                                path.route->headers, path.origin};
   const DirectLink::Outcome outcome = path.link->send_datagram(request, local, datagram);
   direct_.count(*path.link, outcome, request.length);
   return path.link->status();
@@ -81,10 +81,9 @@ void Datagram::transmit(TimeNs now) {
   Status status = Status::success;
   while (status == Status::success && core_.handed < core_.sends.posted() && core_.may_send(now)) {
     const transport::Slot slot = core_.handed;
-    const auto sent = send(burst, slot);
+    const auto sent = send(burst, slot, now);
     if (!sent) break;  // No room: it waits.
     ++core_.handed;
-    core_.pacer.count(now, core_.sends.wqe(slot).request.length + kWireOverheadBytes);
     status = *sent;
     const bool failed = status != Status::success;
     const bool ends = failed || core_.handed == core_.sends.posted() || core_.pacer.is_limited() ||
@@ -108,16 +107,20 @@ transport::DatagramConfig Datagram::config() const {
   return {.qpn = core_.number,
           .pkey = core_.pkey,
           .qkey = core_.attributes.qkey,
-          .mtu = core_.around.port.state().active_mtu};
+          .mtu = core_.port().state().active_mtu};
 }
 
-std::optional<Status> Datagram::send(port::Burst& burst, transport::Slot slot) {
+std::optional<Status> Datagram::send(port::Burst& burst, transport::Slot slot, TimeNs now) {
   const SendWqe& wqe = core_.sends.wqe(slot);
   const DatagramTarget& target = core_.sends.target(slot);
   const DatagramPath* const path = path_to({target.path, target.source_gid_index, target.qpn});
   if (path == nullptr) return Status::local_qp_operation_error;
+  const std::uint64_t bytes = wqe.request.length + kWireOverheadBytes;
   const auto direct = send_directly(wqe.request, core_.local_memory(slot), *path, target.qkey);
-  if (direct) return direct;
+  if (direct) {
+    core_.pacer.count(now, bytes);
+    return direct;
+  }
   if (core_.around.only_direct) {
     log(LogLevel::warn, "VERBATIM_PATH=direct: no datagram of QP {:#x} goes to QP {:#x} at {}",
         core_.number.value(), target.qpn.value(), path_text(target.path));
@@ -129,6 +132,7 @@ std::optional<Status> Datagram::send(port::Burst& burst, transport::Slot slot) {
   if (!packet) return packet.error();
   burst.use(*path->route);
   if (!has_room(core_, burst, packet->payload.length)) return std::nullopt;
+  core_.pacer.count(now, bytes, path->route->rate_kbps);
   return add_request_packet(core_, burst, *packet) ? Status::success
                                                    : Status::local_protection_error;
 }
@@ -138,18 +142,23 @@ bool Datagram::is_own_multicast(const wire::Headers& headers, const Path& from) 
   const Gid source = infiniband != nullptr ? infiniband->grh.value_or(GlobalRoute{}).destination
                                            : gid_of(address_of(from));
   // Queue pairs of other nodes may have the same number.
+  const auto indices = std::views::iota(std::size_t{0}, core_.port().gids().size());
   return headers.bth.dest_qp == kMulticastQpn && headers.deth.source_qp == core_.number &&
-         std::ranges::any_of(core_.around.port.gids(),
-                             [&](const port::GidEntry& own) { return own.gid == source; });
+         std::ranges::any_of(indices, [&](auto i) { return core_.port().gid(i) == source; });
 }
 
 void Datagram::on_packet(const wire::Packet& packet, const Path& from, const Path& to) {
   const wire::Headers& headers = packet.headers;
+  const auto* const infiniband = std::get_if<InfinibandPath>(&to);
+  if (infiniband != nullptr && infiniband->port != core_.port().number()) {
+    core_.around.arena.header().port_counters.dropped_no_qp.add();  // That port has no such QP.
+    return;
+  }
   if (core_.options.ignores_own_multicast && is_own_multicast(headers, from)) return;
   if (const auto taken = transport::check_datagram(config(), packet); !taken) {
     if (taken.error() == transport::DatagramDrop::wrong_qkey) {
       core_.record.counters.qkey_violations.add_exclusive();
-      core_.around.arena.header().port_counters.qkey_violations.add();
+      core_.on_bad_key(wire::TrapNumber::bad_q_key, raw(headers.deth.qkey), headers, from);
     }
     return;
   }
@@ -157,31 +166,26 @@ void Datagram::on_packet(const wire::Packet& packet, const Path& from, const Pat
   const std::uint64_t byte_count = wire::Grh::kSize + packet.payload.size();
   const bool immediate = wire::info(headers.bth.opcode).has(wire::kImmediate);
   const wire::IpFlow flow = port::flow_of(from, to);
-  const auto* const infiniband = std::get_if<InfinibandPath>(&to);
-  const bool has_grh = infiniband == nullptr || infiniband->grh;
+  const port::DatagramOrigin origin = port::origin_of(to, flow, core_.port().lids().lmc);
   Completion completion{
       .wr_id = core_.receives.current.wr_id,
       .opcode = CompletionOpcode::receive,
-      .service_level = infiniband != nullptr ? infiniband->service_level : wire::packet_type(flow),
+      .service_level = origin.service_level,
+      .path_bits = origin.path_bits,
       .byte_count = static_cast<std::uint32_t>(byte_count),
       .immediate = headers.immediate,
       .qpn = core_.number.value(),
       .source_qpn = headers.deth.source_qp.value(),
-      .flags = (has_grh ? kCompletionGrh : 0) | (immediate ? kCompletionWithImmediate : 0),
-      .pkey_index = core_.attributes.pkey_index};
-  if (infiniband != nullptr) {
-    completion.source_lid = raw(infiniband->slid);
-    if (!port::is_multicast(infiniband->dlid)) {
-      completion.path_bits = core_.around.port.lids().path_bits(infiniband->dlid);
-    }
-  }
+      .flags = (origin.has_grh ? kCompletionGrh : 0) | (immediate ? kCompletionWithImmediate : 0),
+      .pkey_index = core_.attributes.pkey_index,
+      .source_lid = origin.source_lid};
   if (byte_count > core_.receives.current.capacity_bytes) {
     completion.status = Status::local_length_error;
   } else {
     const std::span segments(core_.receives.current.segments, core_.receives.current.segment_count);
     const port::DatagramHeader header(flow, immediate, packet.payload.size());
     // Without a GRH its 40 bytes stay as they are (IBA 11.4.2.1).
-    if ((has_grh &&
+    if ((origin.has_grh &&
          !scatter(core_.placing, core_.regions, core_.receive_pd(), segments, 0, header.grh)) ||
         !scatter(core_.placing, core_.regions, core_.receive_pd(), segments, header.grh.size(),
                  packet.payload)) {

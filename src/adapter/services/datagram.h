@@ -27,6 +27,7 @@ namespace verbatim::adapter::services {
 struct DatagramPath {
   std::optional<port::Route> route;  // Of packets.
   std::unique_ptr<DirectLink> link;  // Null: packets, until it is looked for again.
+  port::DatagramOrigin origin;       // What the receiver sees of the link.
   TimeNs look_again = 0;
 };
 
@@ -66,7 +67,7 @@ class Datagram : public Unacknowledged {
                                                  const LocalMemory& local, const DatagramPath& path,
                                                  QKey qkey);
   /// Nothing: the link does not take it now.
-  std::optional<transport::Status> send(port::Burst& burst, transport::Slot slot);
+  std::optional<transport::Status> send(port::Burst& burst, transport::Slot slot, TimeNs now);
   transport::DatagramConfig config() const;
   bool is_own_multicast(const wire::Headers& headers, const Path& from) const;
 

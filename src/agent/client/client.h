@@ -146,6 +146,8 @@ struct PeerFiles {
 /// Returns those of the program in this slot of the node with this address. ENOENT if there is
 /// none, or the node does not belong to this user here; EOPNOTSUPP if it uses only the wire.
 Result<PeerFiles> request_peer(const SocketAddress& address, std::uint32_t slot);
+/// The same for a node of this name.
+Result<PeerFiles> request_peer(const std::string& node, std::uint32_t slot);
 
 // For commands. None of these takes a slot.
 
@@ -175,6 +177,9 @@ struct CapturedProgram {
 };
 /// EAGAIN: there is none now; ECONNRESET: the agent has ended.
 Result<CapturedProgram> next_captured(int connection);
+/// All that programs, also those that have ended, made of the capture until now and that
+/// `next_captured` has not returned. Waits for the agent; ECONNRESET: it has ended.
+Result<std::vector<CapturedProgram>> rest_captured(int connection);
 
 struct NodeFaults {
   std::string plan;  // Empty: none was set while programs ran.

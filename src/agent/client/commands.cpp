@@ -63,7 +63,11 @@ Result<PeerFiles> request_peer(const SocketAddress& address, std::uint32_t slot)
   if (!folder) return std::unexpected(folder.error());
   const auto node = node_with_address(*folder, address);
   if (!node) return std::unexpected(node.error());
-  auto connection = connect_to_running(*node);
+  return request_peer(*node, slot);
+}
+
+Result<PeerFiles> request_peer(const std::string& node, std::uint32_t slot) {
+  auto connection = connect_to_running(node);
   if (!connection) return std::unexpected(connection.error());
   auto answered = ask<Peer>(connection->get(), PeerRequest{.slot = slot});
   if (!answered) return std::unexpected(answered.error());

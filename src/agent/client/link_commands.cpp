@@ -14,10 +14,10 @@ Result<UniqueFd> start_capture(const AgentOptions& options) {
   });
 }
 
-Result<CapturedProgram> next_captured(int connection) {
-  auto incoming = receive(connection, MSG_DONTWAIT);
-  if (!incoming) return std::unexpected(incoming.error());
-  const auto message = incoming->as<CapturedProgramMessage>();
+namespace {
+
+Result<CapturedProgram> captured_program(Incoming& incoming) {
+  const auto message = incoming.as<CapturedProgramMessage>();
   if (!message) return std::unexpected(message.error());
   CapturedProgram program{.pid = message->pid,
                           .slot = message->slot,
@@ -25,8 +25,29 @@ Result<CapturedProgram> next_captured(int connection) {
                           .is_direct = message->is_direct != 0,
                           .failure = get_text(message->failure),
                           .ring = {}};
-  if (!incoming->descriptors.empty()) program.ring = std::move(incoming->descriptors.front());
+  if (!incoming.descriptors.empty()) program.ring = std::move(incoming.descriptors.front());
   return program;
+}
+
+}  // namespace
+
+Result<CapturedProgram> next_captured(int connection) {
+  auto incoming = receive(connection, MSG_DONTWAIT);
+  if (!incoming) return std::unexpected(incoming.error());
+  return captured_program(*incoming);
+}
+
+Result<std::vector<CapturedProgram>> rest_captured(int connection) {
+  if (auto sent = send(connection, CaptureSync{}); !sent) return std::unexpected(sent.error());
+  std::vector<CapturedProgram> programs;
+  for (;;) {
+    auto incoming = await_answer(connection);
+    if (!incoming) return std::unexpected(incoming.error());
+    if (incoming->type() == MessageType::capture_synced) return programs;
+    auto program = captured_program(*incoming);
+    if (!program) return std::unexpected(program.error());
+    programs.push_back(std::move(*program));
+  }
 }
 
 Result<NodeFaults> set_faults(const std::string& node, std::string_view plan) {

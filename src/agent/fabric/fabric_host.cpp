@@ -11,7 +11,6 @@ namespace verbatim::agent {
 namespace {
 
 namespace protocol = fabric::protocol;
-constexpr std::uint8_t kActive = 4;  // Of PortInfo's PortState (IBA 14.2.5.6).
 
 /// As the daemon takes it in the place of a name.
 std::string guid_text(std::uint64_t guid) { return fmt::format("{:#x}", guid); }
@@ -27,6 +26,7 @@ arena::InfinibandPort port_of(const protocol::PortDescription& port) {
                             .guid = port.guid,
                             .capabilities = port.capabilities,
                             .rate_mbps = port.rate_mbps,
+                            .reregistrations = port.reregistrations,
                             .lid = Lid{port.lid},
                             .sm_lid = Lid{port.sm_lid},
                             .speed = port.speed,
@@ -90,13 +90,18 @@ Result<Node> FabricHost::node(const std::string& name, const config::NodeConfig&
   node.host.make_printable();
   const SocketAddress address = SocketAddress::ipv4(facts_.address);
   node.addresses.push(address);
-  node.gids.push({arena::gid_of(node.network.infiniband), address});
+  node.gids.push({arena::gid_of(node.network.infiniband.front()), address});
   return node;
 }
 
 NetworkState FabricHost::network() const {
-  const protocol::PortDescription& port = facts_.ports.front();
-  return {.is_active = port.state == kActive, .infiniband = port_of(port)};
+  NetworkState network{.is_active = false};
+  const auto ports = std::span(facts_.ports).first(facts_.port_count);
+  for (const protocol::PortDescription& port : ports) {
+    if (network.infiniband.full()) break;
+    network.is_active |= network.infiniband.push(port_of(port)).is_active();
+  }
+  return network;
 }
 
 Result<void> FabricHost::follow() {

@@ -34,7 +34,7 @@ class FabricHost {
   /// Takes the changes that are there. An error means that the fabric has ended.
   Result<void> follow();
 
-  /// A connection to port 1: see fabric/protocol.
+  /// A connection to port 1, by which rdma_cm connects: see fabric/protocol.
   Result<UniqueFd> open_port() const;
 
  private:

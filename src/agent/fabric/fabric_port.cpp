@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
+#include "fabric/protocol/mad_address.h"
 #include "wire/mad/cm_message.h"
 
 namespace verbatim::agent {
@@ -15,22 +16,6 @@ namespace protocol = fabric::protocol;
 
 /// Of one call of `receive`: programs wait for their turn meanwhile.
 constexpr int kDatagramsPerTurn = 64;
-
-protocol::MadAddress address_of(const InfinibandPath& path) {
-  protocol::MadAddress to{.qpn = wire::kManagementQpn.value(),
-                          .qkey = raw(wire::kManagementQKey),
-                          .lid = raw(path.dlid),
-                          .service_level = path.service_level,
-                          .path_bits = static_cast<std::uint8_t>(raw(path.slid) & 0x7f)};
-  if (path.grh) {
-    to.has_grh = 1;
-    to.gid = path.grh->destination.bytes;
-    to.flow_label = path.grh->flow_label;
-    to.hop_limit = path.grh->hop_limit;
-    to.traffic_class = path.grh->traffic_class;
-  }
-  return to;
-}
 
 }  // namespace
 
@@ -49,7 +34,7 @@ Result<std::unique_ptr<FabricPort>> FabricPort::create(const FabricHost& host, O
 
 /// The way back to the sender.
 InfinibandPath FabricPort::path_to(const protocol::MadAddress& from) const {
-  const arena::InfinibandPort port = host_.network().infiniband;
+  const arena::InfinibandPort port = host_.network().infiniband.front();
   InfinibandPath path{.dlid = Lid{from.lid},
                       .slid = Lid{static_cast<std::uint16_t>(raw(port.lid) | from.path_bits)},
                       .service_level = from.service_level};
@@ -58,7 +43,7 @@ InfinibandPath FabricPort::path_to(const protocol::MadAddress& from) const {
                 .destination = {from.gid},
                 .flow_label = from.flow_label,
                 .traffic_class = from.traffic_class,
-                .hop_limit = from.hop_limit};
+                .hop_limit = kHopLimitMax};  // As Linux: what is left of the sender's says nothing.
   }
   return path;
 }
@@ -87,7 +72,7 @@ void FabricPort::send(std::uint32_t, const Path& path, wire::MadSpan mad) {
   if (to == nullptr) return log(LogLevel::warn, "no way over InfiniBand: {}", path_text(path));
   const protocol::SentMad message{.record = {.agent = agent_,
                                              .length = static_cast<std::uint32_t>(mad.size()),
-                                             .address = address_of(*to)}};
+                                             .address = protocol::management_address(*to)}};
   const auto sent = protocol::send_mad(connection_.get(), message, mad, MSG_DONTWAIT);
   if (!sent) log(LogLevel::info, "a datagram of queue pair 1 is lost: {}", sent.error().text);
 }

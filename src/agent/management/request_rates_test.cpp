@@ -22,7 +22,8 @@ TEST(RequestRates, ASourceHasSentFewUntilItHasSentMany) {
 TEST(RequestRates, LidsAreSources) {
   RequestRates rates;
   const auto count = [&](std::uint16_t lid) {
-    return rates.count(InfinibandPath{Lid{lid}, Lid{9}, 0, 0, std::nullopt}, kSecond);
+    return rates.count(InfinibandPath{.dlid = Lid{lid}, .slid = Lid{9}, .grh = std::nullopt},
+                       kSecond);
   };
   for (std::size_t i = 0; i < RequestRates::kFew; ++i) EXPECT_TRUE(count(0x102));
   EXPECT_FALSE(count(0x102));

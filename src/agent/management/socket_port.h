@@ -35,7 +35,7 @@ class SocketPort final : public ManagementPort, private port::Receiver {
   SocketPort(std::uint32_t interface_index, OnMad on_mad)
       : interface_index_(interface_index),
         on_mad_(std::move(on_mad)),
-        port_(*this, counters_, interface_index) {}
+        port_(1, *this, counters_, interface_index) {}
   void on_packets(std::span<const wire::Packet> packets, const Path& from, const Path& to,
                   const Gid& group, TimeNs now) override;
 

@@ -43,6 +43,9 @@
 ///     CaptureRequest                     ->                   until the connection ends
 ///                                        <-   CaptureStarted or Refusal
 ///                                        <-   CapturedProgram (ring)    one for each program
+///     CaptureSync                        ->
+///                                        <-   CaptureSynced             after those of all offers
+///                                        so far
 ///     FaultRequest                       ->
 ///                                        <-   NodeFaults or Refusal
 ///
@@ -53,7 +56,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 12;
+inline constexpr std::uint16_t kProtocolVersion = 15;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -65,6 +68,7 @@ enum class MessageType : std::uint16_t {
   peer_request,
   capture_request,
   capture_offer,
+  capture_sync,
   fault_request,
   welcome = 0x100,
   rejoined,
@@ -77,6 +81,7 @@ enum class MessageType : std::uint16_t {
   link_order,
   capture_started,
   captured_program,
+  capture_synced,
   node_faults,
 };
 
@@ -268,6 +273,17 @@ struct CapturedProgramMessage {
   std::uint32_t is_direct = 0;  // Peers of this machine reach it on the direct path.
   std::array<char, 256> failure{};
   // Descriptor: the ring, or none.
+};
+
+/// Of who captures: programs that have ended may have left offers that the agent has not read.
+struct CaptureSync {
+  static constexpr MessageType kType = MessageType::capture_sync;
+  Header header{.type = kType};
+};
+
+struct CaptureSynced {
+  static constexpr MessageType kType = MessageType::capture_synced;
+  Header header{.type = kType};
 };
 
 /// Sets the faults of a node's programs, those to come, too; with an empty text it only asks.

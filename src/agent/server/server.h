@@ -127,6 +127,8 @@ class Server {
   // Captures and faults: server_links.cpp.
   Result<void> on_capture_request(Connection& connection, const Incoming& incoming);
   Result<void> on_capture_offer(Connection& connection, Incoming& incoming);
+  Result<void> on_capture_sync(const Connection& connection, const Incoming& incoming);
+  void hear_out(int fd);
   Result<void> on_fault_request(Connection& connection, const Incoming& incoming);
   void end_capture();
   void announce_links();

@@ -97,6 +97,8 @@ Result<void> Server::answer(Connection& connection, Incoming& incoming) {
       return on_capture_request(connection, incoming);
     case MessageType::capture_offer:
       return on_capture_offer(connection, incoming);
+    case MessageType::capture_sync:
+      return on_capture_sync(connection, incoming);
     case MessageType::fault_request:
       return on_fault_request(connection, incoming);
     default:

@@ -104,7 +104,7 @@ void Server::on_cm_mad(const Mad& mad) {
           source.ip_text(), name_of(roce_version(own)), name_of(used));
       next_warning_ = now + kBetweenWarnings;
     }
-    if (const auto answer = cm::answer_to_other_version(mad.bytes, source, own)) {
+    if (const auto answer = cm::answer_to_other_version(mad.bytes, mad.peer, own)) {
       management_->send(mad.own_address, mad.peer, answer->bytes);
     }
     return;
@@ -127,7 +127,7 @@ void Server::on_cm_mad(const Mad& mad) {
 
 void Server::refuse_mad(const Mad& mad) {
   const SocketAddress& own = slots_->node().addresses[mad.own_address];
-  if (const auto answer = cm::answer_unmatched(mad.bytes, address_of(mad.peer), own)) {
+  if (const auto answer = cm::answer_unmatched(mad.bytes, mad.peer, own)) {
     management_->send(mad.own_address, mad.peer, answer->bytes);
   }
 }

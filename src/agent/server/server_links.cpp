@@ -1,10 +1,12 @@
 #include <algorithm>
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "agent/server/server.h"
 #include "base/log.h"
+#include "link/decorators/fault_plan.h"
 
 /// What programs do with the packets of their links: `verbatim capture` and `verbatim fault`. The
 /// agent tells all programs, hands the rings that they offer to who captures, and sees no packet.
@@ -73,6 +75,26 @@ Result<void> Server::on_capture_offer(Connection& connection, Incoming& incoming
   return {};
 }
 
+Result<void> Server::on_capture_sync(const Connection& connection, const Incoming& incoming) {
+  if (auto request = incoming.as<CaptureSync>(); !request) return std::unexpected(request.error());
+  const int fd = connection.fd.get();
+  if (fd != capturer_) return refuse(EPROTO, "a sync without a capture");
+  std::vector<int> programs;
+  for (const auto& [slot, program] : connection_of_slot_) programs.push_back(program);
+  for (const int program : programs) hear_out(program);
+  return send(fd, CaptureSynced{}, {}, MSG_DONTWAIT);
+}
+
+/// What has come over a connection, up to as much as lies in a socket.
+void Server::hear_out(int fd) {
+  constexpr int kMessagesMax = 64;
+  for (int i = 0; i < kMessagesMax && connections_.contains(fd); ++i) {
+    pollfd ready{fd, POLLIN, 0};
+    if (poll(&ready, 1, 0) != 1) return;
+    on_message(fd);
+  }
+}
+
 Result<void> Server::tell_capturer(const Connection& program, std::span<const int> ring,
                                    std::string_view failure) {
   CapturedProgramMessage message;
@@ -103,6 +125,11 @@ Result<void> Server::on_fault_request(Connection& connection, const Incoming& in
     return refuse(EOPNOTSUPP, fmt::format("node '{}' speaks iWARP, over the kernel's TCP, which "
                                           "hides faults: use 'tc qdisc ... netem' for its delay",
                                           options_.node));
+  }
+  if (slots_->node().is_infiniband()) {
+    if (const auto plan = link::FaultPlan::parse(get_text(request->faults))) {
+      if (auto checked = plan->check_for_infiniband(); !checked) return checked;
+    }
   }
   if (request->faults[0] != '\0') {
     put_text(links_.faults, get_text(request->faults));

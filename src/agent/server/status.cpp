@@ -25,7 +25,7 @@ Json node_json(const Node& node) {
   if (node.is_infiniband()) {
     json["fabric"] = node.fabric.view();
     json["host"] = node.host.view();
-    json["lid"] = raw(node.network.infiniband.lid);
+    json["lid"] = raw(node.network.infiniband.front().lid);
   }
   json["interface"] = node.interface.view();
   json["mac"] = mac_text(node.mac);

@@ -21,7 +21,7 @@ bool same_source(const Path& a, const Path& b) {
   if (a.index() != b.index()) return false;
   if (const auto* const one = std::get_if<InfinibandPath>(&a)) {
     const auto& other = std::get<InfinibandPath>(b);
-    return one->dlid == other.dlid && one->slid == other.slid;
+    return one->dlid == other.dlid && one->slid == other.slid && one->port == other.port;
   }
   return same_ip(address_of(a), address_of(b));
 }

@@ -32,11 +32,12 @@ TEST(Path, ASourceIsAPortOfANodeOverOneKindOfLink) {
   EXPECT_FALSE(same_source(from, StreamPath{address("10.0.0.1", 50'000)}));
 }
 
-TEST(Path, AnInfinibandSourceIsItsLids) {
+TEST(Path, AnInfinibandSourceIsItsLidsAndOwnPort) {
   const InfinibandPath from{.dlid = Lid{3}, .slid = Lid{4}, .service_level = 1};
   EXPECT_TRUE(same_source(from, InfinibandPath{.dlid = Lid{3}, .slid = Lid{4}}));
   EXPECT_FALSE(same_source(from, InfinibandPath{.dlid = Lid{5}, .slid = Lid{4}}));
   EXPECT_FALSE(same_source(from, InfinibandPath{.dlid = Lid{3}, .slid = Lid{5}}));
+  EXPECT_FALSE(same_source(from, InfinibandPath{.dlid = Lid{3}, .slid = Lid{4}, .port = 2}));
 }
 
 TEST(Path, EachKindHasAText) {

@@ -9,14 +9,15 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/capture/output.h"
 #include "cli/capture/session.h"
+#include "cli/capture/signals.h"
 #include "cli/command.h"
+#include "cli/fabric/host.h"
 #include "cli/help.h"
 #include "cli/program.h"
 #include "cli/text/quantity.h"
@@ -32,15 +33,19 @@ constexpr const char* kExamples =
     "in its comment. A program never waits: packets that find no room are counted.\n"
     "On the direct path, between programs of one machine, there are no packets: use\n"
     "'--path wire'. iWARP is the kernel's TCP: use tcpdump.\n"
+    "On a host of a fabric (--host), packets are InfiniBand's, LRH to VCRC; the direct\n"
+    "path is between its own programs.\n"
     "\n"
     "Examples:\n"
     "  verbatim capture -w a.pcapng --node a\n"
     "  verbatim capture -w - --node a | tshark -r -\n"
     "  verbatim capture -w a.pcapng --for 10s --node a\n"
-    "  verbatim capture -w a.pcapng --node a --path wire -- ib_write_bw";
+    "  verbatim capture -w a.pcapng --node a --path wire -- ib_write_bw\n"
+    "  verbatim capture -w a.pcapng --host H1 -- ib_write_bw";
 
 struct Wishes {
   NodeChoice node;
+  HostChoice host;
   std::string path;
   std::optional<std::string> duration;
 };
@@ -52,38 +57,6 @@ int fail(const StartFailure& failure) {
 int fail(const Error& error) {
   return fail(StartFailure{error.code == EINVAL ? kExitUsage : kExitFailure, error.text});
 }
-
-/// Signals that end the capture, as a descriptor.
-class Signals {
- public:
-  static Result<Signals> take() {
-    sigset_t taken, before;
-    sigemptyset(&taken);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&taken, number);
-    sigprocmask(SIG_BLOCK, &taken, &before);
-    signal(SIGPIPE, SIG_IGN);
-    UniqueFd fd(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!fd) return refuse_errno("signalfd");
-    return Signals(std::move(fd), before);
-  }
-  int fd() const { return fd_.get(); }
-  /// The next one; 0 if there is none.
-  int next() {
-    signalfd_siginfo info{};
-    return read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo)
-                                                              : 0;
-  }
-  /// In the child: as it was.
-  void restore() const {
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
-    signal(SIGPIPE, SIG_DFL);
-  }
-
- private:
-  Signals(UniqueFd fd, const sigset_t& before) : fd_(std::move(fd)), before_(before) {}
-  UniqueFd fd_;
-  sigset_t before_;
-};
 
 /// A program that the capture has started, or none.
 class Child {
@@ -152,7 +125,7 @@ int capture_to_end(Session& session, Signals& signals, TimeNs deadline, const Ch
   auto captured = capture(session, signals, deadline, child);
   if (captured) captured = session.finish(signals.fd());
   int status = 0;
-  // EPIPE: who read it has seen enough.
+  // EPIPE: the reader of a pipe has ended, such as `head`.
   if (!captured && captured.error().code != EPIPE) status = fail(captured.error());
   print_summary(session);
   session.close();
@@ -176,6 +149,7 @@ int run(const Wishes& wishes, const std::vector<std::string>& command) {
     if (!prepared) return fail(prepared.error());
     path = std::move(*prepared);
   }
+  if (auto entered = enter_host(wishes.host); !entered) return fail(entered.error());
   const auto options = agent::AgentOptions::from_environment();
   if (!options) return fail(options.error());
   auto signals = Signals::take();
@@ -202,6 +176,7 @@ void add_capture(CLI::App& app, const std::vector<std::string>& command, int& ex
   capture->add_option("--for", wishes->duration, "End it after this time: 500ms, 10s, 5min")
       ->type_name("TIME");
   add_node_options(*capture, wishes->node);
+  add_host_options(*capture, wishes->host);
   capture->prefix_command();
   capture->footer(kExamples);
   capture->callback([capture, wishes, &command, &exit_status] {

@@ -21,8 +21,7 @@ Result<Output> Output::open(const std::string& path) {
     return Output(std::move(fd), path, false);
   }
   if (isatty(STDOUT_FILENO) != 0) {
-    return refuse(EINVAL,
-                  "packets are no text for a terminal: write '-w - | tshark -r -' or '-w FILE'");
+    return refuse(EINVAL, "standard output is a terminal: name a file, or write into a pipe");
   }
   UniqueFd fd(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
   struct stat status{};
@@ -38,7 +37,7 @@ Result<void> Output::await_reader(int stop) const {
     if (errno != EINTR) return refuse_errno("poll");
   }
   if (ready[0].revents != 0 || poll(ready.data(), 1, kPatienceMs) > 0) return {};
-  return refuse(ECANCELED, fmt::format("{}: who reads it does not read", name_));
+  return refuse(ECANCELED, fmt::format("{}: its reader does not read", name_));
 }
 
 Result<void> Output::write(ByteSpan bytes, int stop) {

@@ -8,13 +8,14 @@
 
 namespace verbatim::cli {
 
-/// Where a capture goes: a file, or standard output.
+/// Where a capture or a drawing goes: a file, or standard output.
 class Output {
  public:
   /// "-": standard output. EINVAL if that is a terminal.
   static Result<Output> open(const std::string& path);
 
-  /// EPIPE: who reads a pipe has gone. ECANCELED: `stop` is readable, and the reader does not read.
+  /// EPIPE: the reader of a pipe has ended. ECANCELED: `stop` is readable, and the reader does not
+  /// read.
   Result<void> write(ByteSpan bytes, int stop);
   /// "capture.pcapng", "standard output".
   const std::string& name() const { return name_; }

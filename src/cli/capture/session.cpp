@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <utility>
 
 #include <fmt/format.h>
 #include <poll.h>
+
+#include "cli/capture/wall_clock.h"
 
 namespace verbatim::cli {
 namespace {
@@ -18,13 +19,6 @@ constexpr TimeNs kPatience = 10 * kMillisecond;
 /// Then the agent and the signals are looked at.
 constexpr int kPacketsAtOnce = 4096;
 constexpr std::size_t kBytesAtOnce = 1 << 18;
-
-/// As captured packets have it: since 1970.
-TimeNs wall_clock_now() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<TimeNs>(now.tv_sec) * kSecond + static_cast<TimeNs>(now.tv_nsec);
-}
 
 void say(std::string_view text) { fmt::print(stderr, "verbatim capture: {}\n", text); }
 
@@ -65,7 +59,7 @@ Result<void> Session::run(int stop, int program, TimeNs deadline) {
 
 Result<void> Session::finish(int stop) {
   const TimeNs end = wall_clock_now();
-  hear_agent();  // Programs that have ended meanwhile.
+  hear_rest();
   for (bool has_more = true; has_more;) {
     const auto written = write_packets(end, stop);
     if (!written) return std::unexpected(written.error());
@@ -89,6 +83,15 @@ void Session::hear_agent() {
       return;
     }
   }
+}
+
+/// Programs that have ended, in whatever a busy agent has not read of them.
+void Session::hear_rest() {
+  hear_agent();
+  if (!connection_) return;
+  auto programs = agent::rest_captured(connection_.get());
+  if (!programs) return;  // The agent has been killed just now.
+  for (auto& program : *programs) add(std::move(program));
 }
 
 /// Programs whose agent has been killed rejoin the next one, and offer other rings. What they

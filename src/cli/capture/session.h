@@ -9,8 +9,8 @@
 #include "base/os/unique_fd.h"
 #include "base/time.h"
 #include "cli/capture/output.h"
-#include "link/decorators/capture_file.h"
-#include "link/decorators/capture_merge.h"
+#include "link/capture_file/capture_file.h"
+#include "link/capture_file/capture_merge.h"
 
 namespace verbatim::cli {
 
@@ -41,6 +41,7 @@ class Session {
  private:
   Session(agent::AgentOptions options, Output output, UniqueFd connection);
   void hear_agent();
+  void hear_rest();
   void find_agent_again();
   void add(agent::CapturedProgram program);
   void note_direct(const agent::CapturedProgram& program);

@@ -9,6 +9,8 @@ void add_fabric_up(CLI::App& fabric, int& exit_status);
 void add_fabric_down(CLI::App& fabric, int& exit_status);
 void add_fabric_show(CLI::App& fabric, int& exit_status);
 void add_fabric_link(CLI::App& fabric, int& exit_status);
+void add_fabric_trunk(CLI::App& fabric, int& exit_status);
+void add_fabric_capture(CLI::App& fabric, int& exit_status);
 void add_fabric_check(CLI::App& fabric, int& exit_status);
 void add_fabric_generate(CLI::App& fabric, int& exit_status);
 

@@ -33,6 +33,8 @@ void add_fabric(CLI::App& app, int& exit_status) {
   add_fabric_down(*fabric, exit_status);
   add_fabric_show(*fabric, exit_status);
   add_fabric_link(*fabric, exit_status);
+  add_fabric_trunk(*fabric, exit_status);
+  add_fabric_capture(*fabric, exit_status);
   add_fabric_check(*fabric, exit_status);
   add_fabric_generate(*fabric, exit_status);
 }

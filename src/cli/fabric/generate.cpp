@@ -69,6 +69,10 @@ void add_fabric_generate(CLI::App& fabric, int& exit_status) {
   generate->add_option("--hosts", form->options.hosts, "How many hosts")
       ->type_name("N")
       ->required();
+  generate
+      ->add_option("--ports", form->options.host_ports,
+                   "Of each host, at different switches: 1 (default) or 2")
+      ->type_name("N");
   generate->add_option("--switch-ports", form->options.switch_ports, "Of each switch; default: 36")
       ->type_name("N");
   generate
@@ -79,6 +83,12 @@ void add_fabric_generate(CLI::App& fabric, int& exit_status) {
       ->type_name("RATE");
   generate->add_option("--length", form->options.length_m, "Of each cable, in metres")
       ->type_name("METRES");
+  generate
+      ->add_option("--guid-base", form->options.guid_base,
+                   "In all GUIDs, 0 to 65535: differs between fabrics that a trunk joins")
+      ->type_name("N");
+  generate->add_option("--name-prefix", form->options.name_prefix, "Before all names, such as b-")
+      ->type_name("TEXT");
   generate->add_option("--format", form->format, "ibnetdiscover (default) or ibsim")
       ->type_name("NAME")
       ->check(CLI::IsMember({"ibnetdiscover", "ibsim"}));

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "cli/environment.h"
 #include "fabric/protocol/channel.h"
 #include "fabric/protocol/fabric_folder.h"
 
@@ -16,15 +17,6 @@ std::optional<std::string> choose(const std::optional<std::string>& option, cons
   const char* const value = getenv(variable);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return value;
-}
-
-}  // namespace
-
-void add_host_options(CLI::App& command, HostChoice& choice) {
-  command.add_option("--fabric", choice.fabric, "The fabric of --host; default: default")
-      ->type_name("NAME");
-  command.add_option("--host", choice.host, "A host of a fabric, instead of a node")
-      ->type_name("NAME");
 }
 
 Result<Variables> host_variables(const HostChoice& choice) {
@@ -43,9 +35,35 @@ Result<Variables> host_variables(const HostChoice& choice) {
   protocol::put_text(request.host, *host);
   const auto facts = protocol::ask<protocol::HostDescription>(connection->get(), request);
   if (!facts) return std::unexpected(facts.error());
-  return Variables{{"VERBATIM_FABRIC", name},
-                   {"VERBATIM_HOST", *host},
-                   {"VERBATIM_VIEW", folder->view(facts->guid)}};
+  Variables variables{{"VERBATIM_FABRIC", name},
+                      {"VERBATIM_HOST", *host},
+                      {"VERBATIM_VIEW", folder->view(facts->guid)}};
+  // opensm keeps LIDs in files. Its own folders are root's, and those of all fabrics at once.
+  for (const char* of_opensm : {"OSM_CACHE_DIR", "OSM_TMP_DIR"}) {
+    if (getenv(of_opensm) == nullptr) variables.emplace_back(of_opensm, folder->path());
+  }
+  return variables;
+}
+
+}  // namespace
+
+void add_host_options(CLI::App& command, HostChoice& choice) {
+  command.add_option("--fabric", choice.fabric, "The fabric of --host; default: default")
+      ->type_name("NAME");
+  auto* const host =
+      command.add_option("--host", choice.host, "A host of a fabric, instead of a node")
+          ->type_name("NAME");
+  // A host's node has its name, address and protocol from the fabric.
+  for (const char* of_a_node : {"--node", "--address", "--protocol", "--roce"}) {
+    host->excludes(command.get_option(of_a_node));
+  }
+}
+
+Result<bool> enter_host(const HostChoice& choice) {
+  const auto variables = host_variables(choice);
+  if (!variables) return std::unexpected(variables.error());
+  for (const auto& [name, value] : *variables) setenv(name.c_str(), value.c_str(), 1);
+  return !variables->empty();
 }
 
 }  // namespace verbatim::cli

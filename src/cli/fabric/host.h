@@ -6,21 +6,21 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
-#include "cli/environment.h"
 
 namespace verbatim::cli {
 
-/// Which host of which fabric a program runs on.
+/// The options --fabric and --host: on which host of which fabric a program runs.
 struct HostChoice {
   std::optional<std::string> fabric;
   std::optional<std::string> host;
 };
 
-/// Requires a command that has no options of this name.
+/// Adds both to a command that has a node's options (`add_node_options`).
 void add_host_options(CLI::App& command, HostChoice& choice);
 
-/// The variables by which a program is on the host; none if neither `choice` nor the environment
-/// names a host. EINVAL: a fabric without a host; ENOENT, ENODEV: there is no such fabric or host.
-Result<Variables> host_variables(const HostChoice& choice);
+/// Puts the variables by which a program is on the host into the environment of this process.
+/// Returns false if neither `choice` nor the environment names a host. EINVAL: a fabric without a
+/// host; ENOENT, ENODEV: there is no such fabric or host.
+Result<bool> enter_host(const HostChoice& choice);
 
 }  // namespace verbatim::cli

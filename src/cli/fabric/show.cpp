@@ -1,10 +1,16 @@
+#include <chrono>
 #include <memory>
+#include <span>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 
+#include "base/time.h"
+#include "cli/capture/output.h"
 #include "cli/command.h"
 #include "cli/fabric/commands.h"
+#include "cli/fabric/picture.h"
 #include "cli/fabric/status.h"
 #include "cli/text/table.h"
 #include "fabric/protocol/fabric_folder.h"
@@ -15,6 +21,7 @@ namespace {
 constexpr const char* kExamples =
     "Examples:\n"
     "  verbatim fabric show\n"
+    "  verbatim fabric show --svg fabric.svg     # open it with a browser\n"
     "  verbatim fabric show --json | jq '.links[] | select(.a.state != \"active\")'";
 
 using Json = nlohmann::ordered_json;
@@ -43,6 +50,13 @@ std::string state_of(const Json& link) {
   return a == b ? a : a + ", " + b;
 }
 
+/// "4xHDR", or "4xHDR, errors 1e-09".
+std::string rate_of(const Json& link) {
+  const auto errors = link.at("bit_error_rate").get<double>();
+  if (errors == 0) return text_of(link.at("rate"));
+  return fmt::format("{}, errors {:g}", text_of(link.at("rate")), errors);
+}
+
 void print_tables(const Json& status) {
   Table nodes({"node", "kind", "GUID", "ports", "LID", "address"});
   for (const auto& node : status.at("nodes")) {
@@ -54,9 +68,25 @@ void print_tables(const Json& status) {
     const auto& a = link.at("a");
     const auto& b = link.at("b");
     links.add({text_of(a.at("node")), number_of(a.at("port")), text_of(b.at("node")),
-               number_of(b.at("port")), text_of(link.at("rate")), state_of(link)});
+               number_of(b.at("port")), rate_of(link), state_of(link)});
   }
   fmt::print("{}\n{}", nodes.text(), links.text());
+  const Json trunks_shown = status.value("trunks", Json::array());
+  if (trunks_shown.empty()) return;
+  Table trunks({"trunk", "port", "rate", "state", "local", "peer", "repeated"});
+  for (const auto& trunk : trunks_shown) {
+    const std::string peer = text_of(trunk.at("peer"));
+    trunks.add({text_of(trunk.at("node")), number_of(trunk.at("port")), text_of(trunk.at("rate")),
+                text_of(trunk.at("state")), text_of(trunk.at("local")), peer.empty() ? "-" : peer,
+                number_of(trunk.at("repeated"))});
+  }
+  fmt::print("\n{}", trunks.text());
+  for (const auto& trunk : trunks_shown) {
+    const std::string fault = trunk.value("fault", "");
+    if (fault.empty()) continue;
+    fmt::print("\n{}/{} does not come up: {}\n", text_of(trunk.at("node")),
+               number_of(trunk.at("port")), fault);
+  }
 }
 
 int print_status(const std::string& name, bool as_json) {
@@ -71,6 +101,26 @@ int print_status(const std::string& name, bool as_json) {
     print_tables(*status);
   }
   return 0;
+}
+
+/// The load of links is that of one second.
+int draw(const std::string& name, const std::string& path) {
+  const auto fail = [](const Error& error) {
+    fmt::print(stderr, "verbatim fabric show: {}\n", error.text);
+    return kExitFailure;
+  };
+  const TimeNs begin = monotonic_now();
+  const auto before = fabric_status(name);
+  if (!before) return fail(before.error());
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const auto after = fabric_status(name);
+  if (!after) return fail(after.error());
+  const std::string text =
+      fabric::drawing::svg_of(picture_of(name, *before, *after, elapsed(begin, monotonic_now())));
+  auto output = Output::open(path);
+  if (!output) return fail(output.error());
+  const auto written = output->write(std::as_bytes(std::span(text)), -1);
+  return written ? 0 : fail(written.error());
 }
 
 /// A line each: for completion in shells, and for scripts.
@@ -92,15 +142,22 @@ void add_fabric_show(CLI::App& fabric, int& exit_status) {
     std::string name;
     bool as_json = false;
     bool names_only = false;
+    std::string svg;
   };
   auto form = std::make_shared<Form>();  // Lives as long as the callback that reads it.
   add_name_option(*show, form->name);
   auto* json = show->add_flag("--json", form->as_json, "Print everything as JSON");
   show->add_flag("--names", form->names_only, "Print the names of the fabrics alone")
       ->excludes(json);
+  show->add_option("--svg", form->svg,
+                   "Draw the fabric, with the load of its links, into this file")
+      ->type_name("FILE")
+      ->excludes(json);
   show->footer(kExamples);
   show->callback([form, &exit_status] {
-    exit_status = form->names_only ? print_names() : print_status(form->name, form->as_json);
+    exit_status = form->names_only    ? print_names()
+                  : form->svg.empty() ? print_status(form->name, form->as_json)
+                                      : draw(form->name, form->svg);
   });
 }
 

@@ -14,9 +14,7 @@ namespace {
 /// The text in the memfd with which the daemon answers.
 template <typename Request>
 Result<std::string> ask_for_text(const std::string& name) {
-  const auto folder = protocol::FabricFolder::of(name);
-  if (!folder) return std::unexpected(folder.error());
-  const auto connection = folder->connect();
+  const auto connection = connect_to_fabric(name);
   if (!connection) return std::unexpected(connection.error());
   UniqueFd memfd;
   const auto status = protocol::ask<protocol::Status>(connection->get(), Request{}, &memfd);
@@ -27,6 +25,12 @@ Result<std::string> ask_for_text(const std::string& name) {
 }
 
 }  // namespace
+
+Result<UniqueFd> connect_to_fabric(const std::string& name) {
+  const auto folder = protocol::FabricFolder::of(name);
+  if (!folder) return std::unexpected(folder.error());
+  return folder->connect();
+}
 
 Result<nlohmann::ordered_json> fabric_status(const std::string& name) {
   const auto text = ask_for_text<protocol::StatusRequest>(name);

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,17 +31,22 @@ constexpr const char* kExamples =
     "TOPOLOGY is a file of nodes and links as ibnetdiscover prints them, or a net file\n"
     "of ibsim; '-' is standard input. 'verbatim fabric generate' makes one.\n"
     "\n"
-    "--manager opensm runs the system's opensm on the first host, and waits until the\n"
-    "subnet is up. Its log and files are in the fabric's folder, which is printed\n"
-    "where it fails. Without a manager, links stay in state Init; start one with\n"
-    "'verbatim run --host H1 -- opensm'.\n"
+    "--manager opensm runs the system's opensm on the first host of each subnet, and\n"
+    "waits until the subnets are up. Logs and files are in the fabric's folder, which is\n"
+    "printed where it fails. Subnets that a router connects have prefixes that it\n"
+    "forwards. Without a manager, links stay in state Init; start one with\n"
+    "'verbatim run --host H1 -- opensm -f opensm.log'.\n"
     "\n"
     "Links carry what their width and speed allow; with --rate unlimited, what this\n"
     "machine can.\n"
     "\n"
+    "A fabric runs until 'verbatim fabric down'. In a script, --ends-with $$ ends it with\n"
+    "the script, however that ends.\n"
+    "\n"
     "Examples:\n"
     "  verbatim fabric up net\n"
-    "  verbatim fabric up net --name big --manager opensm";
+    "  verbatim fabric up net --name big --manager opensm\n"
+    "  verbatim fabric up net --ends-with $$";
 
 /// The descriptor of the ready pipe in the daemon.
 constexpr int kReadyFd = 3;
@@ -52,6 +59,7 @@ struct Form {
   std::string name;
   std::string manager = "none";
   std::string rate = "link";
+  std::optional<pid_t> ends_with;
 };
 
 [[noreturn]] void become_daemon(std::vector<std::string>& arguments, int ready, int log,
@@ -67,6 +75,7 @@ struct Form {
   } else {
     dup2(ready, kReadyFd);
   }
+  close_range(kReadyFd + 1, ~0U, 0);  // Who waits for the end of a pipe of the caller's gets it.
   std::vector<char*> pointers;
   for (auto& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
@@ -76,7 +85,7 @@ struct Form {
   _exit(1);
 }
 
-/// What is written into the pipe until its end: why the daemon cannot serve, or nothing.
+/// Returns what the daemon writes into the pipe: why it cannot serve, or nothing.
 std::string read_to_end(int pipe) {
   std::string text;
   std::array<char, 512> part;
@@ -103,6 +112,9 @@ Result<void> start_daemon(const Form& form, const protocol::FabricFolder& folder
       form.rate,
       "--ready-fd",
       std::to_string(kReadyFd)};
+  if (form.ends_with) {
+    arguments.insert(arguments.end(), {"--ends-with", std::to_string(*form.ends_with)});
+  }
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return refuse_errno("pipe");
   const UniqueFd reading(ends[0]);
@@ -118,35 +130,66 @@ Result<void> start_daemon(const Form& form, const protocol::FabricFolder& folder
   return {};
 }
 
-/// opensm says it in its log when the subnet works.
-Result<void> wait_for_manager(const std::string& name, const protocol::FabricFolder& folder) {
-  const TimeNs deadline = monotonic_now() + kManagerTimeout;
-  while (monotonic_now() < deadline) {
-    std::ifstream file(folder.manager_log());
-    const std::string log{std::istreambuf_iterator<char>(file), {}};
-    if (log.find("SUBNET UP") != std::string::npos) return {};
+/// Opensm writes into its log that the subnet is up.
+bool has_brought_up(const std::string& log) {
+  std::ifstream file(log);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return text.find("SUBNET UP") != std::string::npos;
+}
+
+/// Waits for each subnet's opensm.
+Result<void> wait_for_managers(const std::string& name) {
+  std::string waits_for;
+  for (const TimeNs deadline = monotonic_now() + kManagerTimeout; monotonic_now() < deadline;) {
     const auto status = fabric_status(name);
     if (!status) return std::unexpected(status.error());
-    const auto manager = status->find("manager");
-    if (manager == status->end() || manager->contains("exit_status")) {
-      return refuse(ECHILD,
-                    fmt::format("opensm has ended: see {0}/log and {0}/output", folder.manager()));
+    waits_for.clear();
+    for (const auto& manager : status->at("managers")) {
+      if (manager.contains("exit_status")) {
+        return refuse(ECHILD, fmt::format("opensm has ended: see {0}/log and {0}/output",
+                                          manager.at("folder").get<std::string>()));
+      }
+      const std::string log = manager.at("log");
+      if (!has_brought_up(log)) waits_for = log;
     }
+    if (waits_for.empty()) return {};
     usleep(kPollMicroseconds);
   }
   return refuse(ETIMEDOUT, fmt::format("opensm has not brought the subnet up in {} s: see {}",
-                                       kManagerTimeout / kSecond, folder.manager_log()));
+                                       kManagerTimeout / kSecond, waits_for));
+}
+
+/// A link has trained, and no manager has brought it up yet.
+bool has_waiting_link(const nlohmann::ordered_json& status) {
+  return std::ranges::any_of(status.at("nodes"), [](const auto& node) {
+    return node.at("kind") == "host" && std::ranges::any_of(node.at("ports"), [](const auto& port) {
+             return port.at("state") == "init";
+           });
+  });
+}
+
+/// A link that has trained late becomes active by its manager's next sweep.
+Result<void> wait_for_late_links(const std::string& name) {
+  auto status = fabric_status(name);
+  for (const TimeNs deadline = monotonic_now() + kSecond;
+       status && has_waiting_link(*status) && monotonic_now() < deadline;
+       status = fabric_status(name)) {
+    usleep(kPollMicroseconds);
+  }
+  if (!status) return std::unexpected(status.error());
+  return {};
 }
 
 Result<void> bring_up(const Form& form) {
-  const auto folder = protocol::FabricFolder::of(form.name);
+  const auto folder = protocol::FabricFolder::own(form.name);
   if (!folder) return std::unexpected(folder.error());
   if (auto started = start_daemon(form, *folder); !started) return started;
   if (!folder->connect()) {
     return refuse(ECHILD, fmt::format("the fabric's daemon has ended: see {}", folder->log()));
   }
   if (form.manager == "none") return {};
-  return wait_for_manager(form.name, *folder);
+  if (auto is_up = wait_for_managers(form.name); !is_up) return is_up;
+  return wait_for_late_links(form.name);
 }
 
 }  // namespace
@@ -165,6 +208,8 @@ void add_fabric_up(CLI::App& fabric, int& exit_status) {
                  "Of links: their own (link, default) or the machine's (unlimited)")
       ->type_name("NAME")
       ->check(CLI::IsMember({"link", "unlimited"}));
+  up->add_option("--ends-with", form->ends_with, "End the fabric when this process ends")
+      ->type_name("PID");
   up->footer(kExamples);
   up->callback([form, &exit_status] {
     if (const auto started = bring_up(*form); !started) {

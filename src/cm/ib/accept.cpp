@@ -3,6 +3,20 @@
 #include "cm/ib/connection_manager.h"
 
 namespace verbatim::cm {
+namespace {
+
+/// Answers leave by the REQ's path, so it must not name another sender than its packet. A path
+/// through a router has the sender's GID, and no LIDs.
+std::optional<RejectReason> other_sender(const wire::CmPath& path, const InfinibandPath& from) {
+  if (path.subnet_local) {
+    if (Lid{path.local_lid} != from.dlid) return RejectReason::primary_lid;
+  } else if (!from.grh || from.grh->destination != path.local_gid) {
+    return RejectReason::primary_gid;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 void ConnectionManager::on_message(const wire::CmReq& req, const Arrival& arrival, Effects& out) {
   const PeerKey peer{source_of(arrival.reply_path.from), req.local_id, req.local_ca_guid};
@@ -66,6 +80,9 @@ std::optional<RejectReason> ConnectionManager::reject_reason(const wire::CmReq& 
                                req.transport == CmTransport::xrc;
   if (!known_transport) return RejectReason::invalid_transport;
   if (!is_mtu(req.path_mtu)) return RejectReason::invalid_path_mtu;
+  if (const auto* const from = std::get_if<InfinibandPath>(&arrival.reply_path.from)) {
+    if (const auto reason = other_sender(req.primary, *from)) return reason;
+  }
 
   // Only the peer's own address can name its queue pair: a REQ from another address ends no
   // connection.

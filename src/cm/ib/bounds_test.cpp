@@ -16,7 +16,7 @@ wire::CommunicationId wire_id(ConnectionId id) { return static_cast<wire::Commun
 
 template <typename Message>
 SendMad to_b(const SocketAddress& from, const Message& message) {
-  SendMad mad{.source = from, .destination = address_b()};
+  SendMad mad{.source = from, .destination = roce_path(address_b())};
   encode(wire::CmMad{.transaction = 9, .message = message}, mad.bytes);
   return mad;
 }

@@ -37,7 +37,7 @@ class Program {
   void begin(const SocketAddress& to, TimeNs now) {
     ConnectParameters parameters = Bench::to_b();
     parameters.path.local = address;
-    parameters.path.remote = to;
+    parameters.path.remote = roce_path(to);
     parameters.ends = {address.with_port(1), to.with_port(kPort)};
     parameters.offer.qpn = Qpn(static_cast<std::uint32_t>(raw_guid() << 16 | ++qpns_));
     parameters.retry = {.response_timeout = 14,
@@ -225,8 +225,8 @@ int run_once(std::uint64_t seed) {
     now = std::max(now, next);
     if (network.next_arrival() <= now) {
       network.deliver_next([&](int to, ByteSpan bytes) {
-        programs[to].engine.on_mad(bytes, programs[1 - to].address, programs[to].address, now,
-                                   programs[to].effects);
+        programs[to].engine.on_mad(bytes, roce_path(programs[1 - to].address), programs[to].address,
+                                   now, programs[to].effects);
       });
     }
     both([now](Program& program, int) { program.engine.on_timeout(now, program.effects); });

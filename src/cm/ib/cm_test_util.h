@@ -43,7 +43,7 @@ struct Side {
       : address(where), engine({.slot = slot, .node_guid = guid, .seed = guid * 77}) {}
 
   void receive(const SendMad& mad, TimeNs now) {
-    engine.on_mad(mad.bytes, mad.source, mad.destination, now, effects);
+    engine.on_mad(mad.bytes, roce_path(mad.source), address_of(mad.destination), now, effects);
   }
   /// Takes the effect of this type; there must be exactly one.
   template <typename Kind>
@@ -68,7 +68,7 @@ struct Bench {
     ConnectParameters parameters;
     parameters.service = wire::service_id_of(PortSpace::tcp, port);
     parameters.path = {.local = address_a(),
-                       .remote = address_b(),
+                       .remote = roce_path(address_b()),
                        .local_gid = gid_of(address_a()),
                        .remote_gid = gid_of(address_b()),
                        .mtu = Mtu::k4096,

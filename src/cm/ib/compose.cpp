@@ -5,8 +5,9 @@
 namespace verbatim::cm {
 namespace {
 
-/// RoCE has no LIDs; both are set to the permissive LID, as Linux does.
-constexpr std::uint16_t kPermissiveLid = 0xffff;
+/// RoCE has no LIDs, and those of another subnet are not known: the fields have this one, as with
+/// Linux.
+constexpr Lid kPermissiveLid{0xffff};
 
 SocketAddress address_of(const Gid& gid, bool ipv4, std::uint16_t port, std::uint32_t scope_id) {
   if (ipv4) {
@@ -16,8 +17,10 @@ SocketAddress address_of(const Gid& gid, bool ipv4, std::uint16_t port, std::uin
 }
 
 wire::CmPath to_wire(const Path& path) {
-  return {.local_lid = kPermissiveLid,
-          .remote_lid = kPermissiveLid,
+  const auto* const infiniband = std::get_if<InfinibandPath>(&path.remote);
+  const bool has_lids = infiniband != nullptr && !may_leave_subnet(path.hop_limit);
+  return {.local_lid = raw(has_lids ? infiniband->slid : kPermissiveLid),
+          .remote_lid = raw(has_lids ? infiniband->dlid : kPermissiveLid),
           .local_gid = path.local_gid,
           .remote_gid = path.remote_gid,
           .flow_label = path.flow_label & 0xfffff,
@@ -25,8 +28,29 @@ wire::CmPath to_wire(const Path& path) {
           .traffic_class = path.traffic_class,
           .hop_limit = path.hop_limit,
           .service_level = path.service_level,
-          .subnet_local = path.hop_limit <= 1,
+          .subnet_local = !may_leave_subnet(path.hop_limit),
           .local_ack_timeout = path.ack_timeout};
+}
+
+InfinibandPath path_in_subnet(const wire::CmPath& theirs, const InfinibandPath& from) {
+  return {.dlid = Lid{theirs.local_lid},
+          .slid = Lid{theirs.remote_lid},
+          .service_level = theirs.service_level,
+          .static_rate = theirs.packet_rate,
+          .grh = from.grh};
+}
+
+/// Back to the router of this subnet, by which the REQ came.
+InfinibandPath path_through_router(const wire::CmPath& theirs, const InfinibandPath& from) {
+  return {.dlid = from.dlid,
+          .slid = from.slid,
+          .service_level = from.service_level,
+          .static_rate = theirs.packet_rate,
+          .grh = GlobalRoute{.source = theirs.remote_gid,
+                             .destination = theirs.local_gid,
+                             .flow_label = theirs.flow_label,
+                             .traffic_class = theirs.traffic_class,
+                             .hop_limit = theirs.hop_limit}};
 }
 
 }  // namespace
@@ -108,16 +132,23 @@ wire::CmRep reply_of(const AcceptParameters& parameters, CmTransport transport) 
   return rep;
 }
 
-Path path_of(const wire::CmReq& req, const SocketAddress& from, const SocketAddress& to) {
+Path path_of(const wire::CmReq& req, const verbatim::Path& from, const SocketAddress& to) {
   const wire::CmPath& theirs = req.primary;
+  verbatim::Path remote = from;
+  std::uint8_t service_level = theirs.service_level;
+  if (auto* const lids = std::get_if<InfinibandPath>(&remote)) {
+    *lids =
+        theirs.subnet_local ? path_in_subnet(theirs, *lids) : path_through_router(theirs, *lids);
+    service_level = lids->service_level;
+  }
   return {.local = to,
-          .remote = from,
+          .remote = remote,
           .local_gid = theirs.remote_gid,
           .remote_gid = theirs.local_gid,
           .pkey = req.pkey,
           .mtu = static_cast<Mtu>(req.path_mtu),
           .packet_rate = theirs.packet_rate,
-          .service_level = theirs.service_level,
+          .service_level = service_level,
           .traffic_class = theirs.traffic_class,
           .flow_label = theirs.flow_label,
           .hop_limit = theirs.hop_limit,

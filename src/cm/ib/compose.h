@@ -39,7 +39,7 @@ IpEndpoints endpoints_of(ServiceId service, ByteSpan private_data, const SocketA
 wire::CmReq request_of(const ConnectParameters& parameters);
 wire::CmRep reply_of(const AcceptParameters& parameters, CmTransport transport);
 /// Returns the path as the side that received the REQ sees it. The path's MTU is checked already.
-Path path_of(const wire::CmReq& req, const SocketAddress& from, const SocketAddress& to);
+Path path_of(const wire::CmReq& req, const verbatim::Path& from, const SocketAddress& to);
 /// Returns the peer's offer from this side's point of view: initiator and responder are exchanged.
 QueuePairOffer offer_of(const wire::CmReq& req);
 QueuePairOffer offer_of(const wire::CmRep& rep, CmTransport transport);

@@ -21,7 +21,7 @@ TEST(Connect, EachSideLearnsOfTheOther) {
   EXPECT_EQ(request->path.remote_gid, gid_of(address_a()));
   EXPECT_EQ(request->path.mtu, Mtu::k4096);
   EXPECT_EQ(request->path.flow_label, 0x12345u);
-  EXPECT_TRUE(same_ip(request->path.remote, address_a()));
+  EXPECT_TRUE(same_ip(address_of(request->path.remote), address_a()));
   EXPECT_EQ(request->peer.qpn, Qpn(0xa1));
   EXPECT_EQ(request->peer.starting_psn, Psn(0xa2a2a2));
   EXPECT_EQ(request->peer.responder_resources, 5);  // Roles are exchanged.
@@ -233,7 +233,7 @@ TEST(Connect, FullTableIsToldToCallerAndPeer) {
   effects.clear();
   ASSERT_TRUE(cm.a.engine.connect(Bench::to_b(), cm.now, cm.a.effects));
   const auto req = cm.mad_of(cm.a);
-  small.on_mad(req->bytes, req->source, req->destination, cm.now, effects);
+  small.on_mad(req->bytes, roce_path(req->source), address_b(), cm.now, effects);
   ASSERT_EQ(effects.size(), 1u);
   cm.a.receive(std::get<SendMad>(effects[0]), cm.now);
   EXPECT_EQ(cm.a.only<Rejected>()->reason, RejectReason::no_resources);
@@ -244,7 +244,7 @@ TEST(Connect, ToItself) {
   ASSERT_TRUE(cm.a.engine.listen(
       {.service = wire::service_id_of(PortSpace::tcp, kPort), .address = address_a()}));
   ConnectParameters parameters = Bench::to_b();
-  parameters.path.remote = address_a();
+  parameters.path.remote = roce_path(address_a());
   parameters.ends.destination = address_a().with_port(kPort);
   const auto id = *cm.a.engine.connect(parameters, cm.now, cm.a.effects);
   const auto hand_over = [&cm] {

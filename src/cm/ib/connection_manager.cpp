@@ -156,7 +156,7 @@ void ConnectionManager::set_timer(Connection& connection, TimeNs at) {
   timers_.set(connection.id, connection.timer, at);
 }
 
-void ConnectionManager::on_mad(ByteSpan mad, const SocketAddress& from, const SocketAddress& to,
+void ConnectionManager::on_mad(ByteSpan mad, const verbatim::Path& from, const SocketAddress& to,
                                TimeNs now, Effects& out) {
   const auto decoded = wire::decode_cm(mad);
   if (!decoded) {

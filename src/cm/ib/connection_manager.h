@@ -144,9 +144,10 @@ class ConnectionManager {
   /// again.
   Result<void> answer(ConnectionId id, const SidrAnswer& answer, TimeNs now, Effects& out);
 
-  /// Handles a MAD for QP1. `from`: the sender; `to`: the address at which it arrived. Answers are
-  /// sent back between the same addresses. A MAD that is no CM message is ignored and counted.
-  void on_mad(ByteSpan mad, const SocketAddress& from, const SocketAddress& to, TimeNs now,
+  /// Handles a MAD for QP1. `from`: the way back to its sender, which answers take; `to`: the
+  /// address at which it arrived, from which they are sent. A MAD that is no CM message is ignored
+  /// and counted.
+  void on_mad(ByteSpan mad, const verbatim::Path& from, const SocketAddress& to, TimeNs now,
               Effects& out);
   void on_timeout(TimeNs now, Effects& out);
   /// The time at which to call `on_timeout`; kNever if nothing waits.

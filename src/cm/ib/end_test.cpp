@@ -198,7 +198,7 @@ TEST(Stale, RefusedTwiceIsTold) {
   Bench cm;
   ASSERT_TRUE(cm.a.engine.connect(Bench::to_b(), cm.now, cm.a.effects));
   const auto req = Bench::message<wire::CmReq>(cm.mad_of(cm.a));
-  const ReplyPath reply_path{address_a(), address_b()};
+  const ReplyPath reply_path{roce_path(address_a()), address_b()};
   const SendMad rej = refuse_request(reply_path, *req, RejectReason::stale_connection);
   cm.a.receive(rej, cm.now);
   EXPECT_FALSE(cm.a.only<Rejected>());
@@ -247,7 +247,7 @@ TEST(AlternatePath, LapIsRefusedByApr) {
   Bench cm;
   cm.listen();
   const auto ids = cm.connected();
-  SendMad lap{.source = address_a(), .destination = address_b()};
+  SendMad lap{.source = address_a(), .destination = roce_path(address_b())};
   encode(wire::CmMad{9, wire::CmLap{.local_id = static_cast<wire::CommunicationId>(ids.a),
                                     .remote_id = static_cast<wire::CommunicationId>(ids.b)}},
          lap.bytes);

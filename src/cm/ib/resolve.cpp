@@ -8,6 +8,16 @@ namespace {
 /// How long an answer is kept for repeated questions: twice the time that a requester waits.
 constexpr std::uint8_t kAnswerTimeout = 20;
 
+/// A SIDR_REQ names no GIDs: over RoCE they are those of the addresses, over InfiniBand unknown.
+Path path_of(const wire::CmSidrReq& request, const ReplyPath& reply) {
+  const bool has_addresses = !std::holds_alternative<InfinibandPath>(reply.from);
+  return {.local = reply.to,
+          .remote = reply.from,
+          .local_gid = has_addresses ? gid_of(reply.to) : Gid{},
+          .remote_gid = has_addresses ? gid_of(verbatim::address_of(reply.from)) : Gid{},
+          .pkey = request.pkey};
+}
+
 }  // namespace
 
 Result<ConnectionId> ConnectionManager::resolve(const ResolveParameters& parameters, TimeNs now,
@@ -62,19 +72,16 @@ void ConnectionManager::on_message(const wire::CmSidrReq& request, const Arrival
   }
   const IpEndpoints ends =
       endpoints_of(request.service_id, request.private_data, arrival.reply_path.to);
-  const Gid gid = gid_of(arrival.reply_path.to);
-  const auto listener = listeners_.find(
-      {.service = request.service_id, .datagram = true, .address = ends.destination, .gid = gid});
+  const Path path = path_of(request, arrival.reply_path);
+  const auto listener = listeners_.find({.service = request.service_id,
+                                         .datagram = true,
+                                         .address = ends.destination,
+                                         .gid = path.local_gid});
   if (!listener) {
     out.push_back(
         refuse_resolution(arrival.reply_path, request, SidrStatus::service_not_supported));
     return;
   }
-  const Path path{.local = arrival.reply_path.to,
-                  .remote = arrival.reply_path.from,
-                  .local_gid = gid,
-                  .remote_gid = gid_of(arrival.reply_path.from),
-                  .pkey = request.pkey};
   Connection* const resolution =
       admit(peer.source, *listener, out) ? create(State::resolve_received, path, out) : nullptr;
   if (resolution == nullptr) {

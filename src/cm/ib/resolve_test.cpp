@@ -138,11 +138,11 @@ TEST(Routing, NobodysRequestIsRefused) {
   Bench cm;
   ASSERT_TRUE(cm.a.engine.connect(Bench::to_b(), cm.now, cm.a.effects));
   const auto req = cm.mad_of(cm.a);
-  const auto rej = answer_unmatched(req->bytes, req->source, req->destination);
+  const auto rej = answer_unmatched(req->bytes, roce_path(req->source), address_b());
   ASSERT_TRUE(rej);
   cm.a.receive(*rej, cm.now);
   EXPECT_EQ(cm.a.only<Rejected>()->reason, RejectReason::invalid_service_id);
-  EXPECT_EQ(answer_unmatched(rej->bytes, address_b(), address_a()), std::nullopt);
+  EXPECT_EQ(answer_unmatched(rej->bytes, roce_path(address_b()), address_a()), std::nullopt);
 }
 
 }  // namespace

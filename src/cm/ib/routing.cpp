@@ -47,7 +47,7 @@ std::expected<Route, wire::WireError> route_of(ByteSpan mad) {
   return std::visit([](const auto& message) { return route(message); }, decoded->message);
 }
 
-std::optional<SendMad> answer_unmatched(ByteSpan mad, const SocketAddress& from,
+std::optional<SendMad> answer_unmatched(ByteSpan mad, const verbatim::Path& from,
                                         const SocketAddress& to) {
   const auto decoded = wire::decode_cm(mad);
   if (!decoded) return std::nullopt;
@@ -56,7 +56,7 @@ std::optional<SendMad> answer_unmatched(ByteSpan mad, const SocketAddress& from,
                     decoded->message);
 }
 
-std::optional<SendMad> answer_to_other_version(ByteSpan mad, const SocketAddress& from,
+std::optional<SendMad> answer_to_other_version(ByteSpan mad, const verbatim::Path& from,
                                                const SocketAddress& to) {
   const auto decoded = wire::decode_cm(mad);
   const auto* const req = decoded ? std::get_if<wire::CmReq>(&decoded->message) : nullptr;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/net/address.h"
+#include "base/net/path.h"
 #include "cm/messages.h"
 
 /// Routing of CM messages by the agent, which has the node's QP1 and keeps no connection.
@@ -31,12 +32,12 @@ std::expected<Route, wire::WireError> route_of(ByteSpan mad);
 /// Returns the answer to a message for which no program is found: REJ "invalid service id" to a
 /// REQ, "not supported" to a SIDR_REQ, DREP to a DREQ, REJ "invalid communication id" to a REP,
 /// nothing to others. `from` and `to` as in `ConnectionManager::on_mad`.
-std::optional<SendMad> answer_unmatched(ByteSpan mad, const SocketAddress& from,
+std::optional<SendMad> answer_unmatched(ByteSpan mad, const verbatim::Path& from,
                                         const SocketAddress& to);
 
 /// Returns the answer to a REQ that came over another RoCE version than the node's CM uses: REJ
 /// "primary GID rejected", because a GID belongs to one version. Nothing for other messages.
-std::optional<SendMad> answer_to_other_version(ByteSpan mad, const SocketAddress& from,
+std::optional<SendMad> answer_to_other_version(ByteSpan mad, const verbatim::Path& from,
                                                const SocketAddress& to);
 
 }  // namespace verbatim::cm

@@ -334,7 +334,7 @@ Result<Context*> open_context(Device& device, UniqueFd command_fd, Exporter expo
 /// Creates a descriptor that tells an importer which process owns the objects.
 Result<UniqueFd> make_command_file(const adapter::Adapter& adapter);
 
-/// EINVAL if the port does not exist.
-Result<void> check_port(std::uint32_t port);
+/// Of a host of a fabric: what its subnet manager has set. Requires that the port exists.
+arena::InfinibandPort infiniband_port(const Program& program, std::uint32_t number);
 
 }  // namespace verbatim::dropin

@@ -12,7 +12,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
-#include "adapter/link_decorators.h"
+#include "adapter/ports/link_decorators.h"
 #include "adapter/progress/progress.h"
 #include "agent/client/locks.h"
 #include "agent/protocol/node.h"
@@ -56,6 +56,7 @@ void in_child() {
     // to its objects.
     parents->adapter->abandon_in_child();
     parents->client->close_in_child();
+    if (parents->management) parents->management->close_in_child();
   }
   own.lock.unlock();
 }
@@ -81,10 +82,12 @@ void add_new_gids(const arena::Node& node, const std::vector<int>& sockets,
   }
 }
 
+/// A port of RoCE or iWARP.
 void follow(const arena::Node& node, const std::vector<int>& sockets, adapter::Adapter& adapter) {
-  if (!node.is_infiniband()) add_new_gids(node, sockets, adapter);
+  add_new_gids(node, sockets, adapter);
   // Over iWARP the port has one GID, without an address.
-  adapter.port_events().change({.gids = adapter.node().is_iwarp() ? 1 : gids_in_use(node),
+  adapter.port_events().change(adapter.port(),
+                               {.gids = adapter.node().is_iwarp() ? 1 : gids_in_use(node),
                                 .is_present = node.network.is_present,
                                 .is_active = node.network.is_active,
                                 .active_mtu = arena::active_mtu(node)});
@@ -123,7 +126,7 @@ Result<TimeNs> wanted_microseconds(const char* name, TimeNs otherwise) {
 /// EINVAL if VERBATIM_FAULT is malformed.
 Result<adapter::LinkDecorators*> decorate_links(adapter::Adapter& adapter) {
   auto decorators = std::make_unique<adapter::LinkDecorators>(
-      adapter.port(), adapter.progress(), adapter.arena().header().fault_counters);
+      adapter.ports(), adapter.progress(), adapter.arena().header().fault_counters);
   const char* const faults = std::getenv("VERBATIM_FAULT");
   if (faults != nullptr && *faults != 0) {
     if (const auto set = decorators->set_faults(faults); !set) {
@@ -151,14 +154,20 @@ Result<void> open_to_peers(adapter::Membership& membership) {
   if (!membership.doorbell) {
     return refuse(errno, fmt::format("eventfd: {}", std::strerror(errno)));
   }
-  membership.ask_for_peer = [](const SocketAddress& address,
-                               Qpn qpn) -> Result<adapter::PeerDescriptors> {
-    auto files = agent::request_peer(address, agent::slot_of(qpn));
+  return {};
+}
+
+/// A host of a fabric has the direct path to its own programs alone, which its own agent knows.
+adapter::AskForPeer ask_for_peer(const arena::Node& own) {
+  return [name = own.is_infiniband() ? std::string(own.name.view()) : std::string()](
+             const SocketAddress& address, Qpn qpn) -> Result<adapter::PeerDescriptors> {
+    const std::uint32_t slot = agent::slot_of(qpn);
+    auto files =
+        name.empty() ? agent::request_peer(address, slot) : agent::request_peer(name, slot);
     if (!files) return std::unexpected(files.error());
     return adapter::PeerDescriptors{std::move(files->arena), std::move(files->memory),
                                     std::move(files->doorbell)};
   };
-  return {};
 }
 
 Result<std::unique_ptr<Program>> join() {
@@ -194,6 +203,7 @@ Result<std::unique_ptr<Program>> join() {
   membership.locks = std::move(*locks);
   membership.node = (*client)->node();
   membership.first_qpn = agent::qpn_of((*client)->slot(), 0);
+  membership.ask_for_peer = ask_for_peer(membership.node);
   if (membership.node.is_infiniband()) {
     if (auto joined = join_fabric(membership); !joined) return std::unexpected(joined.error());
   }
@@ -211,13 +221,15 @@ Result<std::unique_ptr<Program>> join() {
   const auto decorators = decorate_links(*joined->adapter);
   if (!decorators) return std::unexpected(decorators.error());
   joined->client->set_port_listener(
-      [program = joined.get(), decorators = *decorators,
-       before = joined->adapter->node().network.infiniband](
+      [program = joined.get(), decorators = *decorators, before = joined->adapter->node().network](
           const arena::Node& node, const std::vector<int>& sockets) mutable {
-        follow_fabric(before, node.network.infiniband, *program->adapter);
-        before = node.network.infiniband;
-        follow(node, sockets, *program->adapter);
-        decorators->follow_port();
+        if (node.is_infiniband()) {
+          follow_fabric(before, node.network, *program->adapter);
+          before = node.network;
+        } else {
+          follow(node, sockets, *program->adapter);
+        }
+        decorators->follow_ports();
       });
   joined->client->set_link_listener([decorators = *decorators](const agent::LinkSettings& wanted) {
     return follow(wanted, *decorators);
@@ -259,6 +271,16 @@ Result<Program*> program() {
     own.program = joined->release();
   }
   return own.program;
+}
+
+Result<void> open_management(Program& program) {
+  const std::lock_guard guard(process().lock);
+  if (program.management || !program.client->node().is_infiniband()) return {};
+  auto opened = FabricManagement::open(program.client->node());
+  if (!opened) return std::unexpected(opened.error());
+  if (auto started = (*opened)->start(program.adapter->progress()); !started) return started;
+  program.management = std::move(*opened);
+  return {};
 }
 
 Result<arena::Node> agent_node() {

@@ -5,6 +5,7 @@
 #include "adapter/progress/progress.h"
 #include "adapter/services/stream/stream_start.h"
 #include "agent/client/locks.h"
+#include "base/assert.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -45,7 +46,11 @@ VerbatimNode describe(const arena::Node& node, std::uint32_t slot) {
   out.active_mtu = raw(arena::active_mtu(node));
   const bool uses_frames = node.connection_version() == RoceVersion::v1;
   out.is_iwarp = node.is_iwarp();
-  out.version = uses_frames ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
+  out.is_infiniband = node.is_infiniband();
+  out.pkey = raw(arena::first_pkey(node.network.infiniband.front()));
+  out.version = out.is_infiniband ? IBV_GID_TYPE_IB
+                : uses_frames     ? IBV_GID_TYPE_ROCE_V1
+                                  : IBV_GID_TYPE_ROCE_V2;
   for (const arena::GidEntry& entry : node.gids) {
     VerbatimGid& gid = out.gids[out.gid_count++];
     gid.gid = to_verbs(out.is_iwarp ? rnic_gid(node.mac) : entry.gid);
@@ -59,7 +64,7 @@ VerbatimNode describe(const arena::Node& node, std::uint32_t slot) {
 int join(VerbatimNode* out) {
   return with_program("rdma_cm", [&](Program& program) -> Result<void> {
     *out = describe(program.client->node(), program.client->slot());
-    return {};
+    return open_management(program);
   });
 }
 
@@ -78,11 +83,11 @@ void set_events(const VerbatimEvents* events) {
   (*own)->client->set_events(
       {.on_mad =
            [events](const agent::ReceivedMad& mad) {
-             sockaddr_storage source, destination;
-             store(address_of(mad.source), source);
+             const arena::FlatPath source = arena::flat_path_of(mad.source);
+             sockaddr_storage destination;
              store(mad.destination, destination);
-             events->on_mad(reinterpret_cast<const sockaddr*>(&source),
-                            reinterpret_cast<const sockaddr*>(&destination), mad.bytes.data());
+             events->on_mad(&source, reinterpret_cast<const sockaddr*>(&destination),
+                            mad.bytes.data());
            },
        .on_port_changed =
            [events, slot](const auto& before, const auto& now) {
@@ -131,12 +136,118 @@ void drain_stream(std::uint32_t qpn) {
   if (const auto own = program()) (*own)->adapter->drain_stream(Qpn(qpn));
 }
 
-int send_mad(const sockaddr* source, const sockaddr* destination, const void* mad) {
-  return with_program("rdma_cm", [&](Program& program) {
-    return program.adapter->send_management(
-        load(source), load(destination),
-        std::span<const std::byte, agent::kMadBytes>(static_cast<const std::byte*>(mad),
-                                                     agent::kMadBytes));
+int send_mad(const sockaddr* source, const arena::FlatPath* destination, const void* mad) {
+  return with_program("rdma_cm", [&](Program& program) -> Result<void> {
+    const std::span<const std::byte, agent::kMadBytes> bytes(static_cast<const std::byte*>(mad),
+                                                             agent::kMadBytes);
+    const auto path = arena::path_of(*destination);
+    if (!path) return std::unexpected(path.error());
+    if (program.management) {
+      const auto* const infiniband = std::get_if<InfinibandPath>(&*path);
+      if (infiniband == nullptr) return refuse(ENETUNREACH, "no way over InfiniBand");
+      return program.management->send_cm(*infiniband, bytes);
+    }
+    return program.adapter->send_management(load(source), address_of(*path), bytes);
+  });
+}
+
+ibv_sa_path_rec record_of(const wire::PathRecord& record) {
+  constexpr std::uint8_t kExactly = 2;
+  return {.dgid = to_verbs(record.destination_gid),
+          .sgid = to_verbs(record.source_gid),
+          .dlid = htobe16(record.destination_lid),
+          .slid = htobe16(record.source_lid),
+          .raw_traffic = 0,
+          .flow_label = htobe32(record.flow_label),
+          .hop_limit = record.hop_limit,
+          .traffic_class = record.traffic_class,
+          .reversible = record.reversible,
+          .numb_path = record.path_count,
+          .pkey = htobe16(record.pkey),
+          .sl = record.service_level,
+          .mtu_selector = kExactly,
+          .mtu = record.mtu,
+          .rate_selector = kExactly,
+          .rate = record.rate,
+          .packet_life_time_selector = kExactly,
+          .packet_life_time = record.packet_life_time,
+          .preference = record.preference};
+}
+
+int find_path(const VerbatimPathQuery* query, VerbatimOnPath* on_path, std::uint64_t tag) {
+  return with_program("rdma_resolve_route", [&](Program& program) -> Result<void> {
+    VERBATIM_ASSERT(program.management);  // The caller has checked `is_infiniband`.
+    const arena::InfinibandPort port = program.client->node().network.infiniband.front();
+    return program.management->find_path(
+        port, to_gid(query->source), to_gid(query->destination), query->timeout_ms * kMillisecond,
+        [=](const Result<wire::PathRecord>& found) {
+          if (!found) return on_path(tag, refused("rdma_resolve_route", found.error()), nullptr);
+          const ibv_sa_path_rec shown = record_of(*found);
+          on_path(tag, 0, &shown);
+        });
+  });
+}
+
+ibv_sa_mcmember_rec record_of(const wire::MulticastRecord& record) {
+  return {.mgid = to_verbs(record.group),
+          .port_gid = to_verbs(record.port),
+          .qkey = htobe32(record.qkey),
+          .mlid = htobe16(record.lid),
+          .mtu_selector = record.mtu_selector,
+          .mtu = record.mtu,
+          .traffic_class = record.traffic_class,
+          .pkey = htobe16(record.pkey),
+          .rate_selector = record.rate_selector,
+          .rate = record.rate,
+          .packet_life_time_selector = record.life_time_selector,
+          .packet_life_time = record.life_time,
+          .sl = record.service_level,
+          .flow_label = htobe32(record.flow_label),
+          .hop_limit = record.hop_limit,
+          .scope = record.scope,
+          .join_state = record.join_state,
+          .proxy_join = record.proxy_join};
+}
+
+/// As Linux's rdma_cm: the first member creates the group, with these components.
+int join_group(std::uint32_t membership, const ibv_sa_mcmember_rec* wanted,
+               VerbatimOnGroup* on_group) {
+  using wire::MulticastRecord;
+  constexpr std::uint64_t kComponents =
+      MulticastRecord::kGroup | MulticastRecord::kPort | MulticastRecord::kPKey |
+      MulticastRecord::kJoinState | MulticastRecord::kQKey | MulticastRecord::kServiceLevel |
+      MulticastRecord::kFlowLabel | MulticastRecord::kTrafficClass;
+  return with_program("rdma_join_multicast", [&](Program& program) -> Result<void> {
+    if (!program.management) return refuse(ENODEV, "only the groups of a fabric have LIDs");
+    const wire::MulticastRecord record{.group = to_gid(wanted->mgid),
+                                       .qkey = be32toh(wanted->qkey),
+                                       .traffic_class = wanted->traffic_class,
+                                       .pkey = be16toh(wanted->pkey),
+                                       .join_state = wanted->join_state};
+    return program.management->join_group(
+        membership, record, kComponents,
+        [membership, on_group](const Result<wire::MulticastRecord>& group) {
+          if (!group) {
+            return on_group(membership, refused("rdma_join_multicast", group.error()), nullptr);
+          }
+          const ibv_sa_mcmember_rec shown = record_of(*group);
+          on_group(membership, 0, &shown);
+        });
+  });
+}
+
+void leave_group(std::uint32_t membership) {
+  if (const auto own = program(); own && (*own)->management) {
+    (*own)->management->leave_group(membership);
+  }
+}
+
+int find_gid(const sockaddr* address, ibv_gid* gid) {
+  return with_program("rdma_resolve_addr", [&](Program& program) -> Result<void> {
+    const auto found = dropin::find_gid(program.client->node(), load(address));
+    if (!found) return std::unexpected(found.error());
+    *gid = to_verbs(*found);
+    return {};
   });
 }
 
@@ -170,6 +281,14 @@ std::uint8_t address_index(const arena::Node& node, const SocketAddress& address
   return static_cast<std::uint8_t>(found - node.addresses.begin());
 }
 
+/// The path to the peer, over the RoCE version of the node's connections.
+arena::FlatPath roce_record(const Program& program, const VerbatimConnection& connection) {
+  const auto path = arena::path_of(connection.remote);
+  const SocketAddress remote = path ? address_of(*path) : SocketAddress();
+  return arena::flat_path_of(
+      roce_path(config::of_version(remote, program.client->node().connection_version())));
+}
+
 int set_connection(std::uint32_t entry, const VerbatimConnection* connection) {
   using adapter::ConnectionRecord;
   return with_program("rdma_cm", [&](Program& program) -> Result<void> {
@@ -183,8 +302,7 @@ int set_connection(std::uint32_t entry, const VerbatimConnection* connection) {
     record.local_id = connection->local_id;
     record.remote_id = connection->remote_id;
     record.remote_qpn = connection->remote_qpn;
-    record.path = arena::flat_path_of(roce_path(
-        config::of_version(load(connection->remote), program.client->node().connection_version())));
+    record.path = program.management ? connection->remote : roce_record(program, *connection);
     record.state.store(
         connection->is_established ? ConnectionRecord::kEstablished : ConnectionRecord::kConnecting,
         std::memory_order_release);
@@ -199,6 +317,10 @@ constexpr VerbatimServices kServices{.connections_max = adapter::kConnectionsMax
                                      .watch = watch,
                                      .unwatch = unwatch,
                                      .send_mad = send_mad,
+                                     .find_path = find_path,
+                                     .find_gid = find_gid,
+                                     .join_group = join_group,
+                                     .leave_group = leave_group,
                                      .bind_port = bind_port,
                                      .listen_port = listen_port,
                                      .release_port = release_port,

@@ -3,12 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <infiniband/sa.h>
 #include <infiniband/verbs.h>
 #include <sys/socket.h>
 
+#include "arena/flat_path.h"
+
 /// The services of our libibverbs.so.1 for our librdmacm.so.1, through one private symbol. Both
-/// come from one build, but each contains its own C++ library, so only C types pass between them.
-/// Functions that return int return 0 or an errno value.
+/// come from one build, but each contains its own C++ library, so only plain structures pass
+/// between them. Functions that return int return 0 or an errno value.
 extern "C" {
 
 struct VerbatimGid {
@@ -26,6 +29,8 @@ struct VerbatimNode {
   std::uint8_t active_mtu;  // As ibv_mtu.
   std::uint8_t version;     // The RoCE version of connections, as ibv_gid_type.
   bool is_iwarp;            // Connections are TCP streams.
+  bool is_infiniband;       // Of a fabric: `find_gid` and `find_path` say how to reach a peer.
+  std::uint16_t pkey;       // InfiniBand: entry 0 of the port's P_Key table.
   std::uint32_t gid_count;
   VerbatimGid gids[16];  // Entries are added at the end and never removed.
 };
@@ -46,7 +51,7 @@ struct VerbatimConnection {
   std::uint32_t remote_id;
   std::uint32_t remote_qpn;
   sockaddr_storage local;
-  sockaddr_storage remote;
+  verbatim::arena::FlatPath remote;
 };
 
 /// The parameters that the two ends of a TCP connection negotiated by MPA (cm/iwarp/mpa_setup.h).
@@ -60,6 +65,18 @@ struct VerbatimStream {
   std::uint16_t outbound_reads;
 };
 
+/// A question for a path to the subnet administrator.
+struct VerbatimPathQuery {
+  ibv_gid source;
+  ibv_gid destination;
+  std::uint32_t timeout_ms;
+};
+using VerbatimOnPath = void(std::uint64_t tag, int error, const ibv_sa_path_rec* record);
+/// `error` 0: the port has joined the group, or the subnet administrator has made another group of
+/// it. Else the port has not joined, or its membership has ended, and no further call comes.
+using VerbatimOnGroup = void(std::uint32_t membership, int error,
+                             const ibv_sa_mcmember_rec* record);
+
 struct VerbatimPortChange {
   const VerbatimNode* node;  // The current state.
   std::uint32_t gids;        // Bit i: entry i of the GID table is valid now.
@@ -70,7 +87,8 @@ struct VerbatimPortChange {
 /// Called by the background thread. They may call all services except those that wait for the
 /// agent.
 struct VerbatimEvents {
-  void (*on_mad)(const sockaddr* source, const sockaddr* destination, const void* mad);
+  void (*on_mad)(const verbatim::arena::FlatPath* source, const sockaddr* destination,
+                 const void* mad);
   /// Called at every change, and once within `set_events` with the current state.
   void (*on_port_changed)(const VerbatimPortChange* change);
 };
@@ -90,8 +108,20 @@ struct VerbatimServices {
   int (*watch)(int fd, std::uint32_t events, void (*on_ready)(std::uint64_t tag),
                std::uint64_t tag);
   void (*unwatch)(int fd);
-  /// `mad`: 256 bytes.
-  int (*send_mad)(const sockaddr* source, const sockaddr* destination, const void* mad);
+  /// `mad`: 256 bytes. RoCE: the destination's UDP port is not used.
+  int (*send_mad)(const sockaddr* source, const verbatim::arena::FlatPath* destination,
+                  const void* mad);
+  /// Only on a fabric. The background thread calls `on_path` once, with the record or an errno
+  /// value. EAGAIN: the port has no subnet manager.
+  int (*find_path)(const VerbatimPathQuery* query, VerbatimOnPath* on_path, std::uint64_t tag);
+  /// Only on a fabric. Waits for its daemon. EHOSTUNREACH: no host of the fabric has the address.
+  int (*find_gid)(const sockaddr* address, ibv_gid* gid);
+  /// Only on a fabric; else ENODEV. The port joins the multicast group of `wanted`, whose GID,
+  /// Q_Key, P_Key, traffic class and join state count, until `leave_group`. The background thread
+  /// calls `on_group`. `membership`: a number of the caller that none of its groups has.
+  int (*join_group)(std::uint32_t membership, const ibv_sa_mcmember_rec* wanted,
+                    VerbatimOnGroup* on_group);
+  void (*leave_group)(std::uint32_t membership);
   /// These wait for the agent's answer.
   int (*bind_port)(const VerbatimPortBinding* binding, std::uint16_t* port);
   int (*listen_port)(std::uint64_t handle);
@@ -115,6 +145,6 @@ __attribute__((visibility("default"))) const VerbatimServices* verbatim_services
 namespace verbatim::dropin {
 
 /// Incremented with every change above.
-inline constexpr std::uint32_t kServicesVersion = 7;
+inline constexpr std::uint32_t kServicesVersion = 9;
 
 }  // namespace verbatim::dropin

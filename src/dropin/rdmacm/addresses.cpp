@@ -8,6 +8,7 @@
 #include <infiniband/ib.h>
 
 #include "connect/addresses.h"
+#include "dropin/rdmacm/calls.h"
 
 namespace verbatim::rdmacm {
 
@@ -40,6 +41,7 @@ Result<Name> name_from(const sockaddr* address) {
   const std::uint64_t service = be64toh(ib.sib_sid);
   const auto port = static_cast<std::uint16_t>(service & RDMA_IB_IP_PORT_MASK);
   Name name{.is_af_ib = true,
+            .gid = gid,
             .service = static_cast<connect::ServiceId>(service),
             .service_mask = be64toh(ib.sib_sid_mask)};
   if (gid.is_ipv4_mapped()) {
@@ -52,7 +54,10 @@ Result<Name> name_from(const sockaddr* address) {
   return name;
 }
 
-void store(const SocketAddress& address, const Id& id, sockaddr_storage& to) {
+namespace {
+
+/// Writes `address` in the id's address family. `gid`: over InfiniBand, what AF_IB writes instead.
+void store(const SocketAddress& address, const Gid& gid, const Id& id, sockaddr_storage& to) {
   to = {};
   if (address.empty()) return;
   if (!id.is_af_ib) {
@@ -62,22 +67,56 @@ void store(const SocketAddress& address, const Id& id, sockaddr_storage& to) {
   sockaddr_ib ib{};
   ib.sib_family = AF_IB;
   ib.sib_pkey = htobe16(0xffff);
-  const Gid gid = connect::is_wildcard(address) ? Gid{} : gid_of(address);
-  std::ranges::copy(gid.bytes, ib.sib_addr.sib_raw);
+  if (!connect::is_wildcard(address)) {
+    const Gid& named = manager().is_infiniband() ? gid : gid_of(address);
+    std::ranges::copy(named.bytes, ib.sib_addr.sib_raw);
+  }
   ib.sib_sid = htobe64(std::uint64_t{id.verbs.ps} << 16 | address.port());
   ib.sib_sid_mask = htobe64(id.service_mask);
   std::memcpy(&to, &ib, sizeof ib);
 }
 
+/// A path through a router needs a GRH.
+std::optional<GlobalRoute> grh_of(const ibv_sa_path_rec& record) {
+  if (!may_leave_subnet(record.hop_limit)) return std::nullopt;
+  return GlobalRoute{.source = to_gid(record.sgid),
+                     .destination = to_gid(record.dgid),
+                     .flow_label = be32toh(record.flow_label),
+                     .traffic_class = record.traffic_class,
+                     .hop_limit = record.hop_limit};
+}
+
+}  // namespace
+
 void show_addresses(Id& id) {
   rdma_addr& address = id.verbs.route.addr;
-  store(id.local, id, address.src_storage);
-  store(id.remote, id, address.dst_storage);
+  store(id.local, id.connection.plan.path.local_gid, id, address.src_storage);
+  store(id.remote, id.connection.plan.path.remote_gid, id, address.dst_storage);
   if (!id.verbs.verbs) return;
   id.verbs.port_num = 1;
   address.addr.ibaddr.sgid = to_verbs(id.connection.plan.path.local_gid);
   address.addr.ibaddr.dgid = to_verbs(id.connection.plan.path.remote_gid);
   address.addr.ibaddr.pkey = htobe16(0xffff);
+}
+
+void take_path(Id& id, const ibv_sa_path_rec& record) {
+  // IBA 12.7.34: the time of an acknowledgement is at least twice that of a packet.
+  constexpr std::uint8_t kAckTimeoutMax = 31;
+  const auto timeout = std::min<std::uint8_t>(record.packet_life_time + 1, kAckTimeoutMax);
+  connect::Path& path = id.connection.plan.path;
+  path.remote = InfinibandPath{.dlid = Lid{be16toh(record.dlid)},
+                               .slid = Lid{be16toh(record.slid)},
+                               .service_level = record.sl,
+                               .static_rate = record.rate,
+                               .grh = grh_of(record)};
+  path.pkey = static_cast<PKey>(be16toh(record.pkey));
+  path.mtu = static_cast<Mtu>(record.mtu);
+  path.packet_rate = record.rate;
+  path.service_level = record.sl;
+  path.traffic_class = record.traffic_class;
+  path.flow_label = be32toh(record.flow_label);
+  path.hop_limit = record.hop_limit;
+  path.ack_timeout = id.options.ack_timeout.value_or(timeout);
 }
 
 Result<void> show_path(Id& id) {
@@ -87,6 +126,10 @@ Result<void> show_path(Id& id) {
   constexpr std::uint8_t kExactly = 2;
   record->sgid = to_verbs(path.local_gid);
   record->dgid = to_verbs(path.remote_gid);
+  if (const auto* const lids = std::get_if<InfinibandPath>(&path.remote)) {
+    record->dlid = htobe16(raw(lids->dlid));
+    record->slid = htobe16(raw(lids->slid));
+  }
   record->flow_label = htobe32(path.flow_label);
   record->hop_limit = path.hop_limit;
   record->traffic_class = path.traffic_class;

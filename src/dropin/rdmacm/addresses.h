@@ -8,22 +8,22 @@ namespace verbatim::rdmacm {
 /// Returns the length of an address by its family; 0 for an unknown one, or null.
 socklen_t length_of(const sockaddr* address);
 
-/// What a program's address names. AF_IB: the GID as an IP address (as RoCE's GIDs are), and a
-/// service.
+/// What a program's address names. AF_IB names a GID and a service; `address` is then the GID as an
+/// IP address, which RoCE's GIDs are made from.
 struct Name {
   SocketAddress address;
   bool is_af_ib = false;
+  Gid gid{};
   connect::ServiceId service{};
   std::uint64_t service_mask = ~std::uint64_t{0};
 };
 /// EINVAL for another family.
 Result<Name> name_from(const sockaddr* address);
 
-/// Writes `address` in the id's address family.
-void store(const SocketAddress& address, const Id& id, sockaddr_storage& to);
-
 /// Fills in the public fields for the id's addresses and route.
 void show_addresses(Id& id);
+/// InfiniBand: sets the path of the id's connection from the subnet administrator's record.
+void take_path(Id& id, const ibv_sa_path_rec& record);
 /// Sets the route's path record, replacing an older one.
 Result<void> show_path(Id& id);
 

@@ -35,6 +35,14 @@ void attach_private_data(Event& event, bool is_datagram, const connect::PrivateD
   }
 }
 
+/// Returns the peer's address as its path has it: over InfiniBand, the GID.
+SocketAddress peer_of(const connect::Path& path) {
+  if (!std::holds_alternative<InfinibandPath>(path.remote)) {
+    return address_of(path.remote).with_port(0);
+  }
+  return SocketAddress::ipv6(path.remote_gid.bytes, 0, 0);
+}
+
 }  // namespace
 
 std::unique_ptr<Event> make_event(Id& id, rdma_cm_event_type type, int status) {
@@ -42,6 +50,14 @@ std::unique_ptr<Event> make_event(Id& id, rdma_cm_event_type type, int status) {
   event->verbs.id = &id.verbs;
   event->verbs.event = type;
   event->verbs.status = status;
+  return event;
+}
+
+std::unique_ptr<Event> make_multicast_event(Multicast& multicast, rdma_cm_event_type type,
+                                            int status) {
+  auto event = make_event(*multicast.id, type, status);
+  event->multicast = &multicast;
+  event->verbs.param.ud.private_data = multicast.context;
   return event;
 }
 
@@ -58,7 +74,10 @@ void Manager::complete(connect::Path& path) const {
   if (const auto own = addresses_.own(path.local); own && path.local_gid.is_zero()) {
     path.local_gid = own->gid;
   }
-  if (path.remote_gid.is_zero()) path.remote_gid = peer_gid(path.remote);
+  const bool has_gid_of_address = !node_.is_infiniband && !node_.is_iwarp;
+  if (has_gid_of_address && path.remote_gid.is_zero()) {
+    path.remote_gid = gid_of(address_of(path.remote));
+  }
   if (service_->uses_streams()) path.mtu = active_mtu();
 }
 
@@ -83,7 +102,7 @@ Id* Manager::request_for(connect::ListenerId listener_id, connect::ConnectionId 
   id->connection.plan.path = path;
   id->connection.ends = ends;
   id->local = ends.empty() ? path.local.with_port(listener->local.port()) : ends.destination;
-  id->remote = ends.empty() ? path.remote.with_port(0) : ends.source;
+  id->remote = ends.empty() ? peer_of(path) : ends.source;
   complete(id->connection.plan.path);
   open(*id, connection);
   return id;
@@ -163,7 +182,7 @@ void Manager::on(const connect::Rejected& rejected) {
     log(LogLevel::warn,
         "{} refuses this node's GID: its connections may be over another RoCE version "
         "(VERBATIM_ROCE)",
-        id->connection.plan.path.remote);
+        path_text(id->connection.plan.path.remote));
   }
   auto event = make_event(*id, RDMA_CM_EVENT_REJECTED, raw(rejected.reason));
   attach_private_data(*event, false, rejected.private_data);
@@ -178,7 +197,7 @@ void Manager::on(const connect::Unreachable& unreachable) {
   if (uses_frames()) {
     log(LogLevel::warn,
         "nobody answers at {} over RoCE v1: its node may be one of v2 (VERBATIM_ROCE)",
-        id->connection.plan.path.remote);
+        path_text(id->connection.plan.path.remote));
   }
   push(*id, make_event(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT));
 }
@@ -232,14 +251,7 @@ void Manager::on(const connect::SidrResponse& response) {
   rdma_ud_param& parameters = event->verbs.param.ud;
   const connect::Path& path = id->connection.plan.path;
   const auto own = addresses_.own(path.local);
-  parameters.ah_attr.grh = {.dgid = to_verbs(path.remote_gid),
-                            .flow_label = path.flow_label,
-                            .sgid_index = own ? own->gid_index : std::uint8_t{0},
-                            .hop_limit = path.hop_limit,
-                            .traffic_class = path.traffic_class};
-  parameters.ah_attr.is_global = 1;
-  parameters.ah_attr.port_num = 1;
-  parameters.ah_attr.sl = path.service_level;
+  parameters.ah_attr = connect::address_vector(path, own ? own->gid_index : std::uint8_t{0});
   parameters.qp_num = response.qpn.value();
   parameters.qkey = raw(response.qkey);
   attach_private_data(*event, true, response.private_data);

@@ -46,8 +46,8 @@ void on_connect_response(Manager& manager, Event& event) {
 void on_multicast_join(Event& event) {
   const Multicast& multicast = *event.multicast;
   ibv_qp* const qp = event.verbs.id->qp;
-  if (qp == nullptr || multicast.sends_only) return;
-  if (const int error = ibv_attach_mcast(qp, &multicast.group, 0)) {
+  if (qp == nullptr || multicast.join_flags != RDMA_MC_JOIN_FLAG_FULLMEMBER) return;
+  if (const int error = ibv_attach_mcast(qp, &multicast.group, multicast.lid)) {
     event.verbs.event = RDMA_CM_EVENT_MULTICAST_ERROR;
     event.verbs.status = -error;
   }

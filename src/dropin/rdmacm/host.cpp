@@ -14,9 +14,10 @@ sockaddr_storage storage_of(const SocketAddress& address) {
 
 }  // namespace
 
-void Manager::send_mad(const SocketAddress& source, const SocketAddress& destination,
+void Manager::send_mad(const SocketAddress& source, const verbatim::Path& destination,
                        std::span<const std::byte, connect::kMadBytes> mad) {
-  services_->send_mad(source.data(), destination.data(), mad.data());
+  const arena::FlatPath path = arena::flat_path_of(destination);
+  services_->send_mad(source.data(), &path, mad.data());
 }
 
 Result<void> Manager::watch(int fd, std::uint32_t events, std::uint64_t tag) {
@@ -50,7 +51,7 @@ void Manager::note(std::uint32_t entry, const connect::ConnectionNote* note) {
                                 .remote_id = note->remote_id,
                                 .remote_qpn = note->remote_qpn.value(),
                                 .local = storage_of(note->local),
-                                .remote = storage_of(note->remote)};
+                                .remote = arena::flat_path_of(note->remote)};
   services_->set_connection(entry, &told);
 }
 

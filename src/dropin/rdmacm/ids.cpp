@@ -71,6 +71,14 @@ Result<void> use_source(Id& id, const connect::OwnAddress& own) {
   return {};
 }
 
+/// InfiniBand's GIDs are no addresses.
+bool is_infiniband_gid(const Name& name) { return name.is_af_ib && manager().is_infiniband(); }
+
+Result<connect::OwnAddress> own_address(const Name& name) {
+  const connect::Addresses& addresses = manager().addresses();
+  return is_infiniband_gid(name) ? addresses.own(name.gid) : addresses.own(name.address);
+}
+
 }  // namespace
 
 Result<void> bind_to(Id& id, const sockaddr* address) {
@@ -83,7 +91,7 @@ Result<void> bind_to(Id& id, const sockaddr* address) {
     show_addresses(id);
     return {};
   }
-  const auto own = manager().addresses().own(name->address);
+  const auto own = own_address(*name);
   if (!own) return std::unexpected(own.error());
   name->address = own->address.with_port(name->address.port());
   if (auto taken = take_port(id, *name); !taken) return taken;
@@ -93,16 +101,27 @@ Result<void> bind_to(Id& id, const sockaddr* address) {
 namespace {
 
 /// Finds the source address for a destination; a loopback address leads to the node itself.
-Result<connect::OwnAddress> find_source(const Id& id, SocketAddress& destination) {
-  Manager& cm = manager();
-  if (destination.is_loopback() && !cm.addresses().is_on_loopback_interface()) {
-    auto own = cm.addresses().own(destination);
+Result<connect::OwnAddress> find_source(const Id& id, Name& destination) {
+  const connect::Addresses& addresses = manager().addresses();
+  SocketAddress& address = destination.address;
+  if (addresses.is_own_loopback(address)) {
+    auto own = addresses.own(address);
     if (!own) return own;
-    destination = own->address.with_port(destination.port());
+    address = own->address.with_port(address.port());
     return own;
   }
-  if (!connect::is_wildcard(id.local)) return cm.addresses().own(id.local);
-  return cm.addresses().source_for(destination);
+  // The addresses of a fabric's hosts are IPv4.
+  const auto seen = is_infiniband_gid(destination) ? SocketAddress::ipv4({}) : address;
+  auto own = connect::is_wildcard(id.local) ? addresses.source_for(seen) : addresses.own(id.local);
+  const bool same_family = own && own->address.family() == address.family();
+  if (!own || same_family || is_infiniband_gid(destination)) return own;
+  return refuse(ENODEV, "the source has another family than the destination");
+}
+
+/// Requires that `lock` is not held.
+Result<Gid> gid_of_peer(const Name& destination) {
+  if (is_infiniband_gid(destination)) return destination.gid;
+  return manager().find_gid(destination.address);
 }
 
 Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* destination) {
@@ -117,11 +136,11 @@ Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* des
     if (auto bound = bind_to(id, from); !bound) return bound;
   }
   Manager& cm = manager();
-  const auto own = find_source(id, name->address);
-  const bool same_family = own && own->address.family() == name->address.family();
-  if (!same_family) {
+  const auto own = find_source(id, *name);
+  const auto gid = own ? gid_of_peer(*name) : refuse(ENODEV, "");
+  if (!gid) {
     const std::lock_guard guard(cm.lock);
-    cm.push(id, make_event(id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV));
+    cm.push(id, make_event(id, RDMA_CM_EVENT_ADDR_ERROR, -gid.error().code));
     return {};
   }
   {
@@ -133,8 +152,8 @@ Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* des
       id.remote =
           SocketAddress::ipv6(id.remote.ipv6_bytes(), id.remote.port(), cm.interface_index());
     }
-    path.remote = id.remote;
-    path.remote_gid = cm.peer_gid(id.remote);
+    path.remote = roce_path(id.remote);
+    path.remote_gid = *gid;
     path.traffic_class = id.options.traffic_class;
     if (id.options.ack_timeout) path.ack_timeout = *id.options.ack_timeout;
   }
@@ -145,12 +164,13 @@ Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* des
   return {};
 }
 
-Result<void> resolve_route(Id& id) {
+Result<void> resolve_route(Id& id, int timeout_ms) {
   Manager& cm = manager();
   const std::lock_guard guard(cm.lock);
   auto fitting = require(id, {IdState::address_resolved},
                          "the id's address is not resolved, or its route is already");
   if (!fitting) return fitting;
+  if (cm.is_infiniband()) return cm.find_path(id, timeout_ms);
   if (auto shown = show_path(id); !shown) return shown;
   id.state = IdState::route_resolved;
   cm.push(id, make_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0));
@@ -208,6 +228,8 @@ int rdma_destroy_id(rdma_cm_id* id) {
     const std::lock_guard guard(cm.lock);
     cm.remove_listener(own);
     cm.forget_changes(own);
+    cm.forget_path(own);
+    cm.leave_groups(own);
     if (own.connection.is_open) {
       const auto connection = own.connection.number;
       cm.close(own);
@@ -233,8 +255,9 @@ int rdma_resolve_addr(rdma_cm_id* id, sockaddr* src_addr, sockaddr* dst_addr, in
   return complete(from(id));
 }
 
-int rdma_resolve_route(rdma_cm_id* id, int) {
-  if (auto begun = resolve_route(from(id)); !begun) return answer("rdma_resolve_route", begun);
+int rdma_resolve_route(rdma_cm_id* id, int timeout_ms) {
+  if (auto begun = resolve_route(from(id), timeout_ms); !begun)
+    return answer("rdma_resolve_route", begun);
   return complete(from(id));
 }
 

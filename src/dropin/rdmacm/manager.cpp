@@ -70,8 +70,14 @@ Result<Manager*> Manager::get() {
   return manager.release();
 }
 
+Manager* Manager::existing() { return process().manager.load(std::memory_order_acquire); }
+
 Manager::Manager(const VerbatimServices* services, const VerbatimNode& node)
-    : services_(services), node_(node), addresses_(std::string_view(node.interface) == "lo") {
+    : services_(services),
+      node_(node),
+      addresses_(node.is_infiniband                         ? connect::OwnLoopback::localhost
+                 : std::string_view(node.interface) == "lo" ? connect::OwnLoopback::none
+                                                            : connect::OwnLoopback::any) {
   take_addresses(node);
 }
 
@@ -124,10 +130,10 @@ Id* Manager::find(connect::ConnectionId connection) const {
 
 // Called by the background thread.
 
-void Manager::on_mad(const sockaddr* source, const sockaddr* destination, const void* mad) {
-  Manager* const manager = process().manager.load(std::memory_order_acquire);
+void Manager::on_mad(const arena::FlatPath* source, const sockaddr* destination, const void* mad) {
+  Manager* const manager = existing();
   if (manager == nullptr) return;
-  const auto from = SocketAddress::from(source, sizeof(sockaddr_storage));
+  const auto from = arena::path_of(*source);
   const auto to = SocketAddress::from(destination, sizeof(sockaddr_storage));
   if (!from || !to) return;
   const ByteSpan bytes(static_cast<const std::byte*>(mad), connect::kMadBytes);
@@ -135,8 +141,15 @@ void Manager::on_mad(const sockaddr* source, const sockaddr* destination, const 
   manager->service_->on_mad(bytes, *from, *to);
 }
 
+void Manager::on_path(std::uint64_t number, int error, const ibv_sa_path_rec* record) {
+  Manager* const manager = existing();
+  if (manager == nullptr) return;
+  const std::lock_guard guard(manager->lock);
+  manager->finish_query(number, error, record);
+}
+
 void Manager::on_ready(std::uint64_t tag) {
-  Manager* const manager = process().manager.load(std::memory_order_acquire);
+  Manager* const manager = existing();
   if (manager == nullptr) return;
   Qpn qpn;
   {
@@ -152,10 +165,11 @@ void Manager::on_ready(std::uint64_t tag) {
 /// hardware address changes. A synchronous id, which waits for another event, gets the former as a
 /// failure.
 void Manager::on_port_changed(const VerbatimPortChange* change) {
-  Manager* const manager = process().manager.load(std::memory_order_acquire);
+  Manager* const manager = existing();
   if (manager == nullptr) return;
   const std::lock_guard guard(manager->lock);
-  manager->node_.active_mtu = change->node->active_mtu;  // The rest is unchanged.
+  manager->node_.active_mtu = change->node->active_mtu;
+  manager->node_.pkey = change->node->pkey;  // The rest is unchanged.
   manager->take_addresses(*change->node);
   manager->addresses_.set_valid(change->gids);
   manager->service_->on_addresses_changed();

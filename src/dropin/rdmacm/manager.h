@@ -24,6 +24,8 @@ class Manager final : private connect::Host, private connect::Events {
   /// Returns this process's manager; a forked child gets another. Fails if the process cannot join
   /// its node.
   static Result<Manager*> get();
+  /// For the background thread: returns this process's manager, or null if it has none yet.
+  static Manager* existing();
 
   std::mutex lock;
 
@@ -32,10 +34,11 @@ class Manager final : private connect::Host, private connect::Events {
   Mtu active_mtu() const { return static_cast<Mtu>(node_.active_mtu); }
   std::uint32_t interface_index() const { return node_.interface_index; }
   const connect::Addresses& addresses() const { return addresses_; }
-  /// Zeros over iWARP: a peer's GID is not known outside its node.
-  Gid peer_gid(const SocketAddress& address) const {
-    return node_.is_iwarp ? Gid{} : gid_of(address);
-  }
+  bool is_infiniband() const { return node_.is_infiniband; }
+  /// Returns the GID of a peer's address. Zeros over iWARP, where only the peer's node knows it.
+  /// InfiniBand: asks the fabric's daemon, so `lock` must not be held; EHOSTUNREACH if no host has
+  /// the address.
+  Result<Gid> find_gid(const SocketAddress& address) const;
 
   /// Requires `lock`.
   connect::ConnectionService& connections() { return *service_; }
@@ -53,6 +56,17 @@ class Manager final : private connect::Host, private connect::Events {
   void close(Id& id);
   void add_listener(Id& id, connect::ListenerId listener) { listeners_.emplace(listener, &id); }
   void remove_listener(Id& id);
+  /// InfiniBand: asks the subnet administrator for the path to the id's peer. The id gets an event
+  /// with the answer, or after `timeout_ms` with an error.
+  Result<void> find_path(Id& id, int timeout_ms);
+  /// No event about the path follows.
+  void forget_path(const Id& id) { queries_.erase(id.path_query); }
+  // fabric_groups.cpp: the same.
+  /// The id gets an event when the subnet administrator has answered.
+  Result<void> join_group(Multicast& multicast, const SocketAddress& address);
+  /// Does nothing if the group is not a fabric's.
+  void leave_group(Multicast& multicast);
+  void leave_groups(Id& id);
   /// The program has taken the id's request: it leaves the listener's backlog.
   void note_taken(const Id& id) {
     if (id.connection.is_open) service_->note_taken(id.connection.number);
@@ -65,7 +79,7 @@ class Manager final : private connect::Host, private connect::Events {
   Result<void> start();
 
   // host.cpp: connect::Host, for the service.
-  void send_mad(const SocketAddress& source, const SocketAddress& destination,
+  void send_mad(const SocketAddress& source, const verbatim::Path& destination,
                 std::span<const std::byte, connect::kMadBytes> mad) override;
   Result<void> watch(int fd, std::uint32_t events, std::uint64_t tag) override;
   void unwatch(int fd) override;
@@ -95,7 +109,11 @@ class Manager final : private connect::Host, private connect::Events {
                   const connect::Path& path, const connect::IpEndpoints& ends);
   /// Completes the fields of a path that no message contains.
   void complete(connect::Path& path) const;
-  static void on_mad(const sockaddr* source, const sockaddr* destination, const void* mad);
+  static void on_mad(const arena::FlatPath* source, const sockaddr* destination, const void* mad);
+  /// Gives the id that asked for a path its event. `record`: null if `error` is not 0.
+  void finish_query(std::uint64_t number, int error, const ibv_sa_path_rec* record);
+  static void on_path(std::uint64_t number, int error, const ibv_sa_path_rec* record);
+  static void on_group(std::uint32_t membership, int error, const ibv_sa_mcmember_rec* record);
   static void on_ready(std::uint64_t tag);
   static void on_port_changed(const VerbatimPortChange* change);
   /// Adds the new ones.
@@ -110,6 +128,10 @@ class Manager final : private connect::Host, private connect::Events {
   std::unique_ptr<connect::ConnectionService> service_;
   std::unordered_map<connect::ConnectionId, Id*> connections_;
   std::unordered_map<connect::ListenerId, Id*> listeners_;
+  std::unordered_map<std::uint64_t, Id*> queries_;  // For paths, by their numbers.
+  std::uint64_t last_query_ = 0;
+  std::unordered_map<std::uint32_t, Multicast*> groups_;  // Of a fabric, by membership.
+  std::uint32_t last_membership_ = 0;
 
   std::mutex device_lock_;  // Protects the members below.
   ibv_context* context_ = nullptr;
@@ -120,5 +142,7 @@ class Manager final : private connect::Host, private connect::Events {
 
 /// Creates an event that has only a type and a status.
 std::unique_ptr<Event> make_event(Id& id, rdma_cm_event_type type, int status);
+std::unique_ptr<Event> make_multicast_event(Multicast& multicast, rdma_cm_event_type type,
+                                            int status);
 
 }  // namespace verbatim::rdmacm

@@ -5,15 +5,13 @@
 #include "dropin/rdmacm/calls.h"
 
 /// Multicast groups of datagram ids. RoCE has no subnet administrator: the group's GID is its IP
-/// address (IBA A17.4.5), and each node's IP stack handles membership.
+/// address (IBA A17.4.5), and each node's IP stack handles membership. Groups of a fabric:
+/// fabric_groups.cpp.
 namespace verbatim::rdmacm {
 namespace {
 
-constexpr std::uint32_t kMulticastQueuePair = 0xffffff;
-
 void describe(const Id& id, const Multicast& multicast, rdma_ud_param& parameters) {
   const auto own = manager().addresses().own(id.connection.plan.path.local);
-  parameters.private_data = multicast.context;
   parameters.ah_attr.grh = {.dgid = multicast.group,
                             .flow_label = 0,
                             .sgid_index = own ? own->gid_index : std::uint8_t{0},
@@ -21,7 +19,7 @@ void describe(const Id& id, const Multicast& multicast, rdma_ud_param& parameter
                             .traffic_class = id.options.traffic_class};
   parameters.ah_attr.is_global = 1;
   parameters.ah_attr.port_num = 1;
-  parameters.qp_num = kMulticastQueuePair;
+  parameters.qp_num = kMulticastQpn.value();
   parameters.qkey = RDMA_UDP_QKEY;
 }
 
@@ -39,10 +37,14 @@ Result<void> join(Id& id, const sockaddr* address, std::uint32_t flags, void* co
   multicast.id = &id;
   multicast.context = context;
   std::memcpy(&multicast.address, address, length_of(address));
+  multicast.join_flags = static_cast<std::uint8_t>(flags);
+  if (cm.is_infiniband()) {
+    auto joining = cm.join_group(multicast, name->address);
+    if (!joining) id.multicasts.pop_back();
+    return joining;
+  }
   multicast.group = to_verbs(gid_of(name->address));
-  multicast.sends_only = flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER;
-  auto event = make_event(id, RDMA_CM_EVENT_MULTICAST_JOIN, 0);
-  event->multicast = &multicast;
+  auto event = make_multicast_event(multicast, RDMA_CM_EVENT_MULTICAST_JOIN, 0);
   describe(id, multicast, event->verbs.param.ud);
   cm.push(id, std::move(event));
   return {};
@@ -58,6 +60,7 @@ Result<void> leave(Id& id, const sockaddr* address) {
       return std::memcmp(&multicast.address, address, length) == 0;
     });
     if (found == id.multicasts.end()) return refuse(EADDRNOTAVAIL, "the id is not in that group");
+    manager().leave_group(*found);
     left.splice(left.begin(), id.multicasts, found);
     from(id.verbs.channel).events.remove_if([&](Event* event) {
       if (event->multicast != &left.front()) return false;
@@ -66,8 +69,8 @@ Result<void> leave(Id& id, const sockaddr* address) {
     });
   }
   Multicast& multicast = left.front();
-  if (id.verbs.qp != nullptr && !multicast.sends_only) {
-    ibv_detach_mcast(id.verbs.qp, &multicast.group, 0);
+  if (id.verbs.qp != nullptr && multicast.join_flags == RDMA_MC_JOIN_FLAG_FULLMEMBER) {
+    ibv_detach_mcast(id.verbs.qp, &multicast.group, multicast.lid);
   }
   multicast.events.wait_for_acknowledgements();
   return {};

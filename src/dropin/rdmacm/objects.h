@@ -50,7 +50,10 @@ struct Multicast {
   void* context = nullptr;
   sockaddr_storage address{};
   ibv_gid group{};
-  bool sends_only = false;
+  std::uint16_t lid = 0;         // Of a fabric's group; else 0.
+  std::uint32_t membership = 0;  // In a fabric's group; else 0.
+  bool is_member = false;        // The subnet administrator has confirmed the join.
+  std::uint8_t join_flags = RDMA_MC_JOIN_FLAG_FULLMEMBER;
   EventCount events;
 };
 
@@ -75,6 +78,7 @@ enum class IdState : std::uint8_t {
   idle,
   bound,
   address_resolved,
+  resolving_route,  // InfiniBand: waits for the subnet administrator's answer.
   route_resolved,
   listening,
   requested,  // This side must answer a request.
@@ -117,6 +121,7 @@ struct Id {
   bool is_af_ib = false;
   std::optional<connect::ListenerId> listener;
 
+  std::uint64_t path_query = 0;  // Its number in state `resolving_route`.
   Connection connection;
   bool connect_failed = false;  // The program was told already.
   bool has_device = false;

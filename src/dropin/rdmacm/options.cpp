@@ -61,6 +61,9 @@ Result<void> set_path(Id& id, const void* value, std::size_t length) {
   if (id.state != IdState::address_resolved) {
     return refuse(EINVAL, "a path is set once the address is resolved");
   }
+  if (manager().is_infiniband()) {
+    return refuse(EOPNOTSUPP, "a fabric's paths come from its subnet administrator");
+  }
   ibv_path_data data;
   std::memcpy(&data, value, sizeof data);
   if (to_gid(data.path.dgid) != id.connection.plan.path.remote_gid) {

@@ -1,19 +1,38 @@
 #include "fabric/check/check.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace verbatim::fabric {
+namespace {
 
-std::vector<std::string> check(const Snapshot& snapshot, std::span<const unsigned> service_levels) {
-  std::vector<std::string> all;
-  for (auto findings : {find_unreachable(snapshot), find_credit_loops(snapshot, service_levels),
-                        find_unbalanced(snapshot), find_wrong_p_keys(snapshot)}) {
+using Findings = std::vector<std::string>;
+
+void add(Findings& all, Findings findings) { std::ranges::move(findings, std::back_inserter(all)); }
+
+}  // namespace
+
+std::vector<std::string> check(const Snapshot& snapshot, const ServiceLevels& levels) {
+  Findings unreachable;
+  const Findings loops = find_credit_loops(snapshot, levels);
+  Findings unbalanced;
+  Findings p_keys;
+  for (const Snapshot& subnet : subnets_of(snapshot)) {
+    add(unreachable, find_unreachable(subnet));
+    add(unbalanced, find_unbalanced(subnet));
+    add(p_keys, find_wrong_p_keys(subnet));
+  }
+  Findings all;
+  for (Findings findings : {unreachable, loops, unbalanced, p_keys, snapshot.data_faults}) {
     if (findings.size() > kFindingsMax) {
       const std::size_t more = findings.size() - kFindingsMax;
       findings.resize(kFindingsMax);
       findings.push_back(fmt::format("... and {} more of this kind", more));
     }
-    all.insert(all.end(), findings.begin(), findings.end());
+    add(all, std::move(findings));
   }
   return all;
 }

@@ -1,7 +1,5 @@
 #include "fabric/check/check.h"
 
-#include <array>
-
 #include <gtest/gtest.h>
 
 #include "fabric/check/read_snapshot.h"
@@ -10,14 +8,14 @@ namespace verbatim::fabric {
 namespace {
 
 constexpr std::uint32_t kSize = 4;
-constexpr std::array kLevelZero{0U};
+const ServiceLevels kLevelZero{.by_port = {}, .of_other_ports = 1};
 
 /// Switches S0 to S3 in a ring: port 1 to the host, port 2 to the next one, port 3 to the one
 /// before. The host of switch i is node 4 + i and has LID 1 + i; the switch has LID 11 + i.
 Snapshot ring() {
   Snapshot ring;
   for (std::uint16_t i = 0; i < kSize; ++i) {
-    NodeSnapshot node{.name = "S" + std::to_string(i), .is_switch = true};
+    NodeSnapshot node{.name = "S" + std::to_string(i), .kind = NodeKind::switch_node};
     node.ports.resize(4);
     node.ports[0].lid = static_cast<std::uint16_t>(11 + i);
     node.forwarding.assign(16, kNoOutput);
@@ -69,6 +67,22 @@ std::string all(const std::vector<std::string>& findings) {
 
 TEST(FabricCheck, ALineIsClean) { EXPECT_EQ(all(check(line(), kLevelZero)), ""); }
 
+/// Their LIDs are the same, and no cable leads from one to the other.
+TEST(FabricCheck, SubnetsHaveNothingToDoWithEachOther) {
+  Snapshot two = line();
+  const Snapshot other = line();
+  const auto first = static_cast<std::uint32_t>(two.nodes.size());
+  two.nodes.insert(two.nodes.end(), other.nodes.begin(), other.nodes.end());
+  for (CableSnapshot cable : other.cables) {
+    cable.a.node += first;
+    cable.b.node += first;
+    two.cables.push_back(cable);
+  }
+  EXPECT_EQ(all(check(two, kLevelZero)), "");
+  two.nodes[first].forwarding[2] = kNoOutput;
+  EXPECT_NE(all(check(two, kLevelZero)).find("S0 has no route"), std::string::npos);
+}
+
 TEST(FabricCheck, ARingInOneDirectionHasACreditLoopOnItsLane) {
   EXPECT_EQ(all(check(clockwise_ring(), kLevelZero)),
             "a credit loop: S0/2 lane 0 > S1/2 lane 0 > S2/2 lane 0 > S3/2 lane 0 > S0/2 lane 0\n");
@@ -89,8 +103,76 @@ TEST(FabricCheck, ServiceLevelsHaveTheirOwnLanes) {
   for (NodeSnapshot& node : ring.nodes) {
     for (std::size_t at = 1; at < node.lanes.size(); at += kServiceLevels) node.lanes[at] = 5;
   }
-  EXPECT_NE(all(find_credit_loops(ring, std::array{1U})).find("S0/2 lane 5"), std::string::npos);
-  EXPECT_EQ(find_credit_loops(ring, std::array{0U, 1U}).size(), 2U);
+  EXPECT_NE(all(find_credit_loops(ring, ServiceLevels{.by_port = {}, .of_other_ports = 2}))
+                .find("S0/2 lane 5"),
+            std::string::npos);
+  EXPECT_EQ(find_credit_loops(ring, ServiceLevels{.by_port = {}, .of_other_ports = 3}).size(), 2U);
+}
+
+/// From each host to the one two switches further, at a level that has a lane of its own if the
+/// packets cross the cable from S3 to S0: what lash and dfsssp do with a ring.
+TEST(FabricCheck, EachPairHasItsServiceLevel) {
+  Snapshot ring = clockwise_ring();
+  for (NodeSnapshot& node : ring.nodes) {
+    for (std::size_t at = 1; at < node.lanes.size(); at += kServiceLevels) node.lanes[at] = 1;
+  }
+  ServiceLevels levels;
+  const auto set = [&](std::uint32_t from, LevelSet level) {
+    LevelsByLid& by_lid = levels.by_port[{kSize + from, 1}];
+    by_lid.assign(1 + kSize, 0);
+    by_lid[1 + (from + 2) % kSize] = level;
+  };
+  for (std::uint32_t from = 0; from < kSize; ++from) set(from, from < 2 ? 1 : 2);
+  EXPECT_EQ(all(check(ring, levels)), "");
+  for (std::uint32_t from = 2; from < kSize; ++from) set(from, 1);
+  EXPECT_EQ(all(check(ring, levels)),
+            "a credit loop: S0/2 lane 0 > S1/2 lane 0 > S2/2 lane 0 > S3/2 lane 0 > S0/2 lane 0\n");
+  levels.by_port[{kSize + 2, 1}] = {};  // Nothing holds S2's cable while it waits for S3's.
+  EXPECT_EQ(all(check(ring, levels)), "");
+}
+
+/// Subnets of two switches, A and B, C and D: port 1 to the switch's host, 2 to the other switch, 3
+/// to a router. R0 joins B and C, R1 joins D and A. LIDs of both subnets: 1 and 2 the hosts, 3 the
+/// port of R0, 4 that of R1. Service level 1 has lane 1.
+Snapshot two_routers() {
+  Snapshot made;
+  const auto add = [&](std::string name, NodeKind kind, std::vector<std::uint16_t> lids) {
+    NodeSnapshot node{.name = std::move(name), .kind = kind};
+    for (const std::uint16_t lid : lids) node.ports.push_back({.lid = lid, .p_keys = {0xffff}});
+    node.lanes.assign(lids.size() * lids.size() * kServiceLevels, 0);
+    for (std::size_t at = 1; at < node.lanes.size(); at += kServiceLevels) node.lanes[at] = 1;
+    made.nodes.push_back(node);
+  };
+  constexpr auto kSwitch = NodeKind::switch_node;
+  add("A", kSwitch, {5, 0, 0, 0});
+  add("B", kSwitch, {6, 0, 0, 0});
+  add("C", kSwitch, {5, 0, 0, 0});
+  add("D", kSwitch, {6, 0, 0, 0});
+  for (std::uint16_t i = 0; i < 4; ++i) {
+    add("H" + made.nodes[i].name, NodeKind::adapter, {0, static_cast<std::uint16_t>(1 + i % 2)});
+  }
+  add("R0", NodeKind::router, {0, 3, 3});
+  add("R1", NodeKind::router, {0, 4, 4});
+  made.nodes[0].forwarding = {kNoOutput, 1, 2, 2, 3, 0, 2};
+  made.nodes[1].forwarding = {kNoOutput, 2, 1, 3, 2, 2, 0};
+  made.nodes[2].forwarding = {kNoOutput, 1, 2, 3, 2, 0, 2};
+  made.nodes[3].forwarding = {kNoOutput, 2, 1, 2, 3, 2, 0};
+  made.cables = {{{0, 2}, {1, 2}, true}, {{2, 2}, {3, 2}, true}, {{1, 3}, {8, 1}, true},
+                 {{2, 3}, {8, 2}, true}, {{3, 3}, {9, 1}, true}, {{0, 3}, {9, 2}, true}};
+  for (std::uint32_t i = 0; i < 4; ++i) made.cables.push_back({{i, 1}, {4 + i, 1}, true});
+  return made;
+}
+
+/// From HA by R0 to HD, and from HC by R1 to HB.
+TEST(FabricCheck, PacketsHoldBuffersInBothSubnetsOfARouter) {
+  const Snapshot snapshot = two_routers();
+  ServiceLevels levels{.by_port = {{{4, 1}, {0, 0, 0, 1}}, {{6, 1}, {0, 0, 0, 0, 1}}},
+                       .of_other_ports = 0};
+  EXPECT_EQ(all(check(snapshot, levels)),
+            "a credit loop: A/2 lane 0 > B/3 lane 0 > R0/2 lane 0 > C/2 lane 0 > D/3 lane 0 > "
+            "R1/2 lane 0 > A/2 lane 0\n");
+  levels.by_port[{6, 1}][4] = 2;  // It keeps service level 1 in both subnets.
+  EXPECT_EQ(all(check(snapshot, levels)), "");
 }
 
 TEST(FabricCheck, AForwardingLoopIsNamed) {
@@ -129,20 +211,22 @@ TEST(FabricCheck, PKeysThatCannotWorkAreNamed) {
   Snapshot wrong = line();
   wrong.nodes[kSize].ports[1].p_keys = {0x7fff, 0x0001};
   wrong.nodes[kSize + 1].ports[1].p_keys = {0x0001};
-  wrong.nodes[kSize + 2].ports[1].p_keys = {0xffff, 0x7fff};
+  wrong.nodes[kSize + 2].ports[1].p_keys = {0xffff, 0x7fff, 0x7fff};
   EXPECT_EQ(all(find_wrong_p_keys(wrong)),
             "H1/1 is not in the default partition: it cannot ask the subnet manager for paths\n"
-            "H2/1 has partition 0x7fff in 2 entries of its P_Key table\n"
+            "H2/1 has P_Key 0x7fff in 2 entries of its table\n"
             "all 2 members of partition 0x0001 are limited: none may talk to another\n");
 }
 
 TEST(FabricCheck, TextThatIsNoSnapshotIsRefused) {
   constexpr const char* kGood =
-      R"({"nodes": [{"name": "H", "is_switch": false, "forwarding": "0aff", "lanes": "0f",
+      R"({"nodes": [{"name": "H", "guid": 1, "kind": "Ca", "forwarding": "0aff", "lanes": "0f",
           "ports": [{"lid": 0, "lmc": 0, "p_keys": []}, {"lid": 7, "lmc": 1, "p_keys": [65535]}]}],
-          "cables": [{"a": [0, 1], "b": [0, 1], "is_active": true}]})";
+          "cables": [{"a": [0, 1], "b": [0, 1], "is_active": true}],
+          "data_faults": ["link 3: a credit is lost"]})";
   const auto good = read_snapshot(kGood);
   ASSERT_TRUE(good);
+  EXPECT_EQ(check(*good, kLevelZero).back(), "link 3: a credit is lost");
   EXPECT_EQ(good->nodes[0].output(0), 10);
   EXPECT_EQ(good->nodes[0].output(9), kNoOutput);
   EXPECT_EQ(good->nodes[0].ports[1].lid, 7);

@@ -24,22 +24,24 @@ std::vector<std::string> find_wrong_p_keys(const Snapshot& snapshot) {
   const Cables cables(snapshot);
   for (const Direction source : sources(snapshot)) {
     const PortPlace place = cables.start(source);
-    std::map<unsigned, unsigned> times;  // By partition: in how many entries it is.
+    // By key: in how many entries it is. A port may be a full member and a limited one at once
+    // (opensm's allow_both_pkeys).
+    std::map<unsigned, unsigned> times;
     for (const unsigned key : snapshot.nodes[place.node].ports[place.port].p_keys) {
       const unsigned partition = key & kDefaultPartition;
       if (partition == 0) continue;  // No entry.
-      ++times[partition];
+      ++times[key];
       ++((key & kFullMember) != 0 ? partitions[partition].full : partitions[partition].limited);
     }
-    if (!times.contains(kDefaultPartition)) {
+    if (!times.contains(kDefaultPartition) && !times.contains(kDefaultPartition | kFullMember)) {
       findings.push_back(fmt::format(
           "{} is not in the default partition: it cannot ask the subnet manager for paths",
           text_of(snapshot, place)));
     }
-    for (const auto& [partition, count] : times) {
+    for (const auto& [key, count] : times) {
       if (count == 1) continue;
-      findings.push_back(fmt::format("{} has partition {:#06x} in {} entries of its P_Key table",
-                                     text_of(snapshot, place), partition, count));
+      findings.push_back(fmt::format("{} has P_Key {:#06x} in {} entries of its table",
+                                     text_of(snapshot, place), key, count));
     }
   }
   for (const auto& [partition, members] : partitions) {

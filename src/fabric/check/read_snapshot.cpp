@@ -20,10 +20,19 @@ std::vector<std::uint8_t> numbers_of(const std::string& text, std::size_t digits
   return numbers;
 }
 
+/// Other words mean a host.
+NodeKind kind_of(std::string_view word) {
+  for (const NodeKind kind : {NodeKind::switch_node, NodeKind::router}) {
+    if (word == word_of(kind)) return kind;
+  }
+  return NodeKind::adapter;
+}
+
 NodeSnapshot node_of(const Json& json) {
   NodeSnapshot node;
   node.name = json.at("name").get<std::string>();
-  node.is_switch = json.at("is_switch").get<bool>();
+  node.guid = json.at("guid").get<std::uint64_t>();
+  node.kind = kind_of(json.at("kind").get<std::string>());
   for (const Json& port : json.at("ports")) {
     node.ports.push_back({.lid = port.at("lid").get<std::uint16_t>(),
                           .lmc = static_cast<std::uint8_t>(port.at("lmc").get<unsigned>() & 7U),
@@ -51,6 +60,7 @@ Result<Snapshot> read_snapshot(std::string_view text) try {
     snapshot.nodes.push_back(node_of(node));
     if (snapshot.nodes.back().ports.empty()) return refuse(EPROTO, "a node without ports");
   }
+  snapshot.data_faults = json.at("data_faults").get<std::vector<std::string>>();
   for (const Json& cable : json.at("cables")) {
     snapshot.cables.push_back(
         {place_of(cable.at("a")), place_of(cable.at("b")), cable.at("is_active").get<bool>()});

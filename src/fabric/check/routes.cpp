@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -17,7 +18,7 @@ class Fates {
 
   /// Empty: they arrive.
   const std::string& why_lost(PortPlace at) {
-    if (!snapshot_.nodes[at.node].is_switch) return at == to_.port ? kArrives : kWrongHost;
+    if (!snapshot_.nodes[at.node].is_switch()) return at == to_.port ? kArrives : kWrongHost;
     std::vector<std::uint32_t> way;
     std::optional<std::string> why;
     for (std::uint32_t node = at.node; !why;) {
@@ -44,7 +45,7 @@ class Fates {
     const auto direction = cables_.leaving({node, output});
     if (!direction) return fmt::format("{} sends to port {}, which is not active", name, output);
     const PortPlace next = cables_.end(*direction);
-    if (snapshot_.nodes[next.node].is_switch) {
+    if (snapshot_.nodes[next.node].is_switch()) {
       node = next.node;
       return std::nullopt;
     }
@@ -75,7 +76,7 @@ void add_unmanaged(const Snapshot& snapshot, std::vector<std::string>& findings)
   for (const CableSnapshot& cable : snapshot.cables) {
     for (const PortPlace port : {cable.a, cable.b}) {
       const NodeSnapshot& node = snapshot.nodes[port.node];
-      if (node.is_switch) continue;
+      if (node.is_switch()) continue;
       if (!cable.is_active) {
         findings.push_back(fmt::format("{}: its link is not active", text_of(snapshot, port)));
       } else if (node.ports[port.port].lid == 0) {
@@ -85,7 +86,7 @@ void add_unmanaged(const Snapshot& snapshot, std::vector<std::string>& findings)
   }
   for (std::uint32_t i = 0; i < snapshot.nodes.size(); ++i) {
     const NodeSnapshot& node = snapshot.nodes[i];
-    if (node.is_switch && node.ports[0].lid == 0) {
+    if (node.is_switch() && node.ports[0].lid == 0) {
       findings.push_back(fmt::format("{}: it has no LID", node.name));
     }
   }
@@ -121,7 +122,7 @@ std::vector<std::string> find_unbalanced(const Snapshot& snapshot) {
   const auto hosts = destinations(snapshot, /*with_switches=*/false);
   for (std::uint32_t i = 0; i < snapshot.nodes.size(); ++i) {
     const NodeSnapshot& node = snapshot.nodes[i];
-    if (!node.is_switch) continue;
+    if (!node.is_switch()) continue;
     std::vector<unsigned> routes(256);
     for (const Destination& host : hosts) ++routes[node.output(host.lid)];
     std::map<std::uint32_t, std::vector<std::uint8_t>> ports_to;  // By the switch behind them.
@@ -130,7 +131,7 @@ std::vector<std::string> find_unbalanced(const Snapshot& snapshot) {
       const auto direction = cables.leaving(place);
       if (!direction) continue;
       const std::uint32_t peer = cables.end(*direction).node;
-      if (snapshot.nodes[peer].is_switch) ports_to[peer].push_back(place.port);
+      if (snapshot.nodes[peer].is_switch()) ports_to[peer].push_back(place.port);
     }
     for (const auto& [peer, ports] : ports_to) {
       const auto by_routes = [&](std::uint8_t port) { return routes[port]; };

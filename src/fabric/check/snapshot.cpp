@@ -1,5 +1,8 @@
 #include "fabric/check/snapshot.h"
 
+#include <map>
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace verbatim::fabric {
@@ -12,6 +15,36 @@ Cables::Cables(const Snapshot& snapshot) : snapshot_(snapshot) {
     directions_[cable.a.node][cable.a.port] = 2 * i;
     directions_[cable.b.node][cable.b.port] = 2 * i + 1;
   }
+}
+
+Subnets ports_by_subnet(const Snapshot& snapshot) {
+  std::vector<bool> is_switch;
+  for (const NodeSnapshot& node : snapshot.nodes) is_switch.push_back(node.is_switch());
+  Subnets subnets(std::move(is_switch));
+  for (const CableSnapshot& cable : snapshot.cables) subnets.connect(cable.a, cable.b);
+  return subnets;
+}
+
+std::vector<Snapshot> subnets_of(const Snapshot& snapshot) {
+  const Subnets subnets = ports_by_subnet(snapshot);
+  std::map<PortPlace, Snapshot> found;  // By the subnet's lowest port.
+  const auto subnet_of = [&](PortPlace port) -> Snapshot& {
+    const auto [subnet, is_new] = found.try_emplace(subnets.of(port));
+    if (is_new) subnet->second.nodes.resize(snapshot.nodes.size());
+    return subnet->second;
+  };
+  for (const CableSnapshot& cable : snapshot.cables) {
+    Snapshot& subnet = subnet_of(cable.a);
+    subnet.cables.push_back(cable);
+    for (const PortPlace end : {cable.a, cable.b})
+      subnet.nodes[end.node] = snapshot.nodes[end.node];
+  }
+  for (std::uint32_t i = 0; i < snapshot.nodes.size(); ++i) {
+    if (snapshot.nodes[i].is_switch()) subnet_of({i, 0}).nodes[i] = snapshot.nodes[i];
+  }
+  std::vector<Snapshot> all;
+  for (auto& [port, subnet] : found) all.push_back(std::move(subnet));
+  return all;
 }
 
 std::optional<Direction> Cables::leaving(PortPlace port) const {
@@ -31,7 +64,7 @@ std::vector<Direction> sources(const Snapshot& snapshot) {
     for (const bool is_b : {false, true}) {
       const PortPlace port = is_b ? cable.b : cable.a;
       const NodeSnapshot& node = snapshot.nodes[port.node];
-      if (!cable.is_active || node.is_switch || node.ports[port.port].lid == 0) continue;
+      if (!cable.is_active || node.is_switch() || node.ports[port.port].lid == 0) continue;
       found.push_back(2 * i + (is_b ? 1 : 0));
     }
   }
@@ -49,7 +82,7 @@ std::vector<Destination> destinations(const Snapshot& snapshot, bool with_switch
   const Cables cables(snapshot);
   for (const Direction source : sources(snapshot)) add(cables.start(source));
   for (std::uint32_t i = 0; with_switches && i < snapshot.nodes.size(); ++i) {
-    if (snapshot.nodes[i].is_switch) add({i, 0});
+    if (snapshot.nodes[i].is_switch()) add({i, 0});
   }
   return found;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/topology/subnets/subnets.h"
 #include "fabric/topology/topology.h"
 
 namespace verbatim::fabric {
@@ -18,15 +19,18 @@ struct PortSnapshot {
   std::uint16_t lid = 0;  // 0: no manager has given one.
   std::uint8_t lmc = 0;
   std::vector<std::uint16_t> p_keys;
+  friend bool operator==(const PortSnapshot&, const PortSnapshot&) = default;
 };
 
 struct NodeSnapshot {
   std::string name;
-  bool is_switch = false;
+  std::uint64_t guid = 0;
+  NodeKind kind{};
   std::vector<PortSnapshot> ports;       // By number; port 0 has a switch's LID.
   std::vector<std::uint8_t> forwarding;  // A switch: the output port of each LID.
   std::vector<std::uint8_t> lanes;       // By input (a host: 0), output and service level.
 
+  bool is_switch() const { return kind == NodeKind::switch_node; }
   std::uint8_t output(std::uint16_t lid) const {
     return lid < forwarding.size() ? forwarding[lid] : kNoOutput;
   }
@@ -34,19 +38,29 @@ struct NodeSnapshot {
     const std::size_t at = (input * ports.size() + output) * kServiceLevels + service_level;
     return at < lanes.size() ? lanes[at] : kNoLane;
   }
+  friend bool operator==(const NodeSnapshot&, const NodeSnapshot&) = default;
 };
 
 struct CableSnapshot {
   PortPlace a;
   PortPlace b;
   bool is_active = false;
+  friend bool operator==(const CableSnapshot&, const CableSnapshot&) = default;
 };
 
-/// What a subnet manager has programmed. All places are in it.
+/// What a subnet manager has programmed, and what the daemon finds wrong in the data path. All
+/// places are in it.
 struct Snapshot {
   std::vector<NodeSnapshot> nodes;
   std::vector<CableSnapshot> cables;
+  std::vector<std::string> data_faults;  // Of the memory in which packets move, in words.
 };
+
+/// In which subnet each port is.
+Subnets ports_by_subnet(const Snapshot& snapshot);
+/// Each subnet alone: its cables, and the nodes that they connect. LIDs and partitions of
+/// different subnets have nothing to do with each other.
+std::vector<Snapshot> subnets_of(const Snapshot& snapshot);
 
 /// A direction of a cable: from `a` if even.
 using Direction = std::uint32_t;

@@ -13,22 +13,26 @@ namespace {
 
 using Change = protocol::LinkRequest::Change;
 
-Result<std::uint32_t> find_link(const Topology& topology, const protocol::LinkRequest& request) {
-  const auto name = protocol::text_of(request.node);
+}  // namespace
+
+Result<std::uint32_t> find_link(const Topology& topology, std::string_view name,
+                                std::uint8_t port) {
   const auto node = find_node(topology, name);
   if (!node) return std::unexpected(node.error());
   const unsigned ports = topology.nodes[*node].ports;
-  if (request.port == 0 || request.port > ports) {
+  if (port == 0 || port > ports) {
     return refuse(ENODEV, fmt::format("'{}' has ports 1 to {}", name, ports));
   }
-  const PortPlace place{*node, request.port};
+  const PortPlace place{*node, port};
   const auto found = std::ranges::find_if(
       topology.links, [place](const Link& link) { return link.a == place || link.b == place; });
   if (found == topology.links.end()) {
-    return refuse(ENODEV, fmt::format("port {} of '{}' has no cable", request.port, name));
+    return refuse(ENODEV, fmt::format("port {} of '{}' has no cable", port, name));
   }
   return static_cast<std::uint32_t>(found - topology.links.begin());
 }
+
+namespace {
 
 /// What the cable carries after `degrade`: less than what the topology says.
 Result<Rate> degraded_rate(const ManagementNet& net, std::uint32_t link,
@@ -49,10 +53,16 @@ Result<Rate> degraded_rate(const ManagementNet& net, std::uint32_t link,
                                     rate_text(cable.width, cable.speed)));
 }
 
+void set_bit_error_rate(ManagementNet& net, Keeper& keeper, std::uint32_t link, double rate) {
+  net.set_bit_error_rate(link, rate);
+  keeper.set_bit_error_rate(link, rate);
+}
+
 }  // namespace
 
-Result<void> change_link(ManagementNet& net, const protocol::LinkRequest& request, TimeNs now) {
-  const auto link = find_link(net.topology(), request);
+Result<void> change_link(ManagementNet& net, Keeper& keeper, const protocol::LinkRequest& request,
+                         TimeNs now) {
+  const auto link = find_link(net.topology(), protocol::text_of(request.node), request.port);
   if (!link) return std::unexpected(link.error());
   switch (request.change) {
     case Change::down:
@@ -62,6 +72,7 @@ Result<void> change_link(ManagementNet& net, const protocol::LinkRequest& reques
       const Link& cable = net.topology().links[*link];
       net.set_cable_rate(*link, {cable.width, cable.speed}, now);
       net.set_link(*link, true, now);
+      set_bit_error_rate(net, keeper, *link, 0);
       return {};
     }
     case Change::degrade: {
@@ -70,8 +81,18 @@ Result<void> change_link(ManagementNet& net, const protocol::LinkRequest& reques
       net.set_cable_rate(*link, *rate, now);
       return {};
     }
+    case Change::errors: {
+      const double rate = request.bit_error_rate;
+      if (!(rate >= 0 && rate <= kBitErrorRateMax)) {
+        return refuse(EINVAL,
+                      fmt::format("a bit error rate is 0 to {}: with more, no link stays up",
+                                  kBitErrorRateMax));
+      }
+      set_bit_error_rate(net, keeper, *link, rate);
+      return {};
+    }
   }
-  return refuse(EINVAL, "a link goes down or up, or is degraded");
+  return refuse(EINVAL, "a link goes down or up, is degraded, or has errors");
 }
 
 }  // namespace verbatim::fabric

@@ -119,13 +119,14 @@ Result<void> PortAgents::try_send(mad::ClientId client, const protocol::MadRecor
   if (!datagram) return std::unexpected(datagram.error());
   const auto header = wire::decode_mad_header(datagram->mad);
   if (!header) return refuse(EINVAL, "these bytes are no management datagram");
-  if (mad::is_response(*header)) {
+  const bool awaits_reply = record.timeout_ms != 0;
+  if (mad::is_response(*header) || (mad::is_never_answered(*header) && !awaits_reply)) {
     outputs_.push_back(Transmit{*datagram});
     return {};
   }
   Request request{
       .client = client, .record = record, .datagram = *datagram, .retries_left = record.retries};
-  if (record.timeout_ms != 0) return expect_reply(request, now);
+  if (awaits_reply) return expect_reply(request, now);
   const std::uint64_t own = std::uint64_t{raw(client)} << 32;
   store_be(&request.datagram.mad[kTransactionAt], own | (header->transaction & 0xffff'ffff));
   outputs_.push_back(Transmit{request.datagram});

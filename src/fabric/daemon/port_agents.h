@@ -37,12 +37,22 @@ struct Delivery {
 };
 using PortOutput = std::variant<Transmit, Delivery>;
 
+/// How a subnet manager has set a port. If it changes, the manager may not know the port's groups.
+struct SubnetManagement {
+  Lid manager{};
+  std::uint8_t service_level = 0;  // To the manager.
+  Lid own{};
+  std::uint32_t reregistrations = 0;  // Times that the manager has asked for all anew.
+  friend bool operator==(const SubnetManagement&, const SubnetManagement&) = default;
+};
+
 /// What a port's own agents know of it at this moment.
 struct PortIdentifiers {
   Lid lid{};
   std::uint8_t lmc = 0;
   Gid gid;
   std::span<const std::uint16_t> pkeys;
+  SubnetManagement management{};
 };
 
 class PortAgents {

@@ -123,6 +123,16 @@ TEST_F(PortAgentsTest, RequestCarriesTheAgentAndItsReplyComesBackOnce) {
   EXPECT_EQ(agents.deadline(), kNever);
 }
 
+/// The communication manager's answers have the transaction id of the REQ.
+TEST_F(PortAgentsTest, SendKeepsItsTransactionId) {
+  constexpr std::uint8_t kCommunicationManagement = 0x07;
+  add(kFile, kCommunicationManagement);
+  send(datagram(kCommunicationManagement, wire::MadMethod::send, 0xdead'beef'0000'0007));
+  const auto sent = take<Transmit>();
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(transaction_of(sent->datagram.mad), 0xdead'beef'0000'0007);
+}
+
 TEST_F(PortAgentsTest, ReplyFromElsewhereIsDropped) {
   add(kFile, kAdministration);
   send(datagram(kAdministration, wire::MadMethod::get, 7), 100);

@@ -1,5 +1,6 @@
 #include "fabric/daemon/server.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -17,6 +18,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "fabric/daemon/hosts/host_facts.h"
+#include "fabric/topology/subnets/subnet_plan.h"
 
 namespace verbatim::fabric {
 namespace {
@@ -63,7 +65,7 @@ std::uint64_t random_id() {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::create(Options options) {
-  auto folder = protocol::FabricFolder::of(options.name);
+  auto folder = protocol::FabricFolder::own(options.name);
   if (!folder) return std::unexpected(folder.error());
   if (auto made = folder->make(); !made) return std::unexpected(made.error());
   auto keeper = Keeper::create(options.topology, options.pace);
@@ -122,19 +124,32 @@ Result<void> Server::open() {
                        keeper_->bell(), keeper_->timer()}) {
     if (auto watched = watch(fd, EPOLLIN); !watched) return watched;
   }
-  return options_.runs_manager ? start_manager() : Result<void>();
+  if (options_.owner) {
+    if (auto watched = watch(options_.owner.get(), EPOLLIN); !watched) return watched;
+  }
+  return options_.runs_managers ? start_managers() : Result<void>();
 }
 
-Result<void> Server::start_manager() {
-  const auto host = first_host(options_.topology);
-  if (!host) return refuse(EINVAL, "a subnet manager needs a host, and the fabric has none");
-  const wire::NodeInfo info = net_.node_info({*host, 1});
-  auto manager = SubnetManager::start(
-      folder_, {.fabric = options_.name, .host_guid = info.node_guid, .port_guid = info.port_guid});
-  if (!manager) return std::unexpected(manager.error());
-  manager_ = std::move(*manager);
-  return watch(manager_->fd(), EPOLLIN);
+Result<void> Server::start_managers() {
+  const std::vector<SubnetPlan> subnets = plan_subnets(options_.topology);
+  if (subnets.empty()) {
+    return refuse(EINVAL, "a subnet manager needs a host with a cable: there is none");
+  }
+  for (const SubnetPlan& subnet : subnets) {
+    const wire::NodeInfo info = net_.node_info(subnet.manager);
+    auto manager = SubnetManager::start({.fabric = options_.name,
+                                         .host_guid = info.node_guid,
+                                         .port_guid = info.port_guid,
+                                         .folder = folder_.manager(managers_.size())},
+                                        subnet);
+    if (!manager) return std::unexpected(manager.error());
+    managers_.push_back(std::move(*manager));
+    if (auto watched = watch(managers_.back().fd(), EPOLLIN); !watched) return watched;
+  }
+  return {};
 }
+
+bool Server::has_managers() const { return std::ranges::any_of(managers_, &SubnetManager::runs); }
 
 Result<void> Server::watch(int fd, std::uint32_t events) const {
   epoll_event event{.events = events, .data = {.fd = fd}};
@@ -143,24 +158,29 @@ Result<void> Server::watch(int fd, std::uint32_t events) const {
 }
 
 void Server::run() {
-  while (!is_stopping_ || manager_) {
+  while (!is_stopping_ || has_managers()) {
     const TimeNs due = deadline();
     const TimeNs now = monotonic_now();
     const int wait_ms = due == kNever ? -1
                         : due <= now  ? 0
                                       : static_cast<int>((due - now) / kMillisecond + 1);
     std::array<epoll_event, 64> ready;
-    const bool may_sleep = keeper_->begin_sleep();
+    const bool may_sleep = keeper_->begin_sleep() & trunks_.begin_sleep();
     const int count = epoll_wait(epoll_.get(), ready.data(), ready.size(), may_sleep ? wait_ms : 0);
     keeper_->serve(monotonic_now());
     for (int i = 0; i < count; ++i) serve(ready[static_cast<std::size_t>(i)].data.fd);
+    closed_.clear();
+    trunks_.receive(monotonic_now());
     on_time(monotonic_now());
+    trunks_.send(monotonic_now());
   }
 }
 
 void Server::serve(int fd) {
   if (fd == listener_.get()) {
     accept_all();
+  } else if (fd == keeper_->bell()) {
+    keeper_->on_bell();
   } else if (fd == issm_files_->fd()) {
     on_issm_changes();
   } else if (fd == signals_.get()) {
@@ -171,11 +191,16 @@ void Server::serve(int fd) {
     while (read(fd, events.data(), events.size()) > 0) {
     }
     if (access(folder_.socket().c_str(), F_OK) != 0) begin_to_stop();
-  } else if (manager_ && fd == manager_->fd()) {
-    on_manager_end();
+  } else if (fd == options_.owner.get()) {
+    begin_to_stop();
+  } else if (const auto manager = std::ranges::find(managers_, fd, &SubnetManager::fd);
+             manager != managers_.end()) {
+    on_manager_end(*manager);
   } else if (const auto ended = connections_of_processes_.find(fd);
              ended != connections_of_processes_.end()) {
     close_connection(ended->second);
+  } else if (trunks_.note_ready(fd)) {
+    return;
   } else if (connections_.contains(fd)) {
     serve_connection(fd);
   }
@@ -214,16 +239,22 @@ void Server::serve_connection(int fd) {
 }
 
 void Server::close_connection(int fd) {
-  const auto node = connections_.extract(fd);
+  auto node = connections_.extract(fd);
   if (node.mapped().end != 0) {
     connections_of_processes_.erase(node.mapped().process.get());
     keeper_->bury(node.mapped().end);
   }
+  end_captures(node.mapped());
   std::erase_if(watchers_, [fd](const auto& watcher) { return watcher.second == fd; });
   if (const auto port = node.mapped().port) {
-    agents_of(*port).close(FileId{static_cast<std::uint32_t>(fd)});
+    const FileId file{static_cast<std::uint32_t>(fd)};
+    agents_of(*port).close(file);
+    if (groups_.contains(*port)) {
+      groups_of(*port).close(file, identifiers(net_, *port), monotonic_now());
+    }
     carry_out(monotonic_now());
   }
+  closed_.push_back(std::move(node.mapped()));
 }
 
 void Server::on_issm_changes() {
@@ -233,38 +264,50 @@ void Server::on_issm_changes() {
   carry_out(monotonic_now());
 }
 
-void Server::on_manager_end() {
-  manager_exit_status_ = manager_->take_exit_status();
-  manager_.reset();
+void Server::on_manager_end(SubnetManager& manager) {
+  manager.take_exit_status();
   if (is_stopping_) return;
-  log(LogLevel::error, "the subnet manager has ended with status {}: see {}", *manager_exit_status_,
-      folder_.manager_log());
+  log(LogLevel::error, "a subnet manager has ended with status {}: see {}", manager.exit_status(),
+      manager.log());
 }
 
 TimeNs Server::deadline() const {
-  TimeNs first = std::min({net_.deadline(), changes_due_, kill_manager_at_});
+  TimeNs first = std::min(
+      {net_.deadline(), changes_due_, counters_due_, kill_managers_at_, trunks_.deadline()});
   for (const auto& [port, due] : deadlines_) first = std::min(first, due);
   return first;
 }
 
 void Server::on_time(TimeNs now) {
+  for (const PortPlace port : keeper_->take_integrity_errors(now)) {
+    net_.on_link_integrity_error(port, now);
+  }
   if (net_.deadline() <= now) net_.on_time(now);
   for (const auto& [port, due] : deadlines_) {
-    if (due <= now) agents_of(port).on_time(identifiers(net_, port), now);
+    if (due > now) continue;
+    agents_of(port).on_time(identifiers(net_, port), now);
+    if (groups_.contains(port)) groups_of(port).on_time(identifiers(net_, port), now);
   }
-  carry_out(now);
   if (changes_due_ <= now) tell_changed_hosts();
-  if (kill_manager_at_ <= now && manager_) {
-    kill_manager_at_ = kNever;
-    manager_->stop(/*with_patience=*/false);
+  if (counters_due_ <= now) show_counters(now);
+  carry_out(now);
+  if (kill_managers_at_ <= now) {
+    kill_managers_at_ = kNever;
+    stop_managers(/*with_patience=*/false);
   }
 }
 
-/// The subnet manager ends first, while its port still answers.
+/// The subnet managers end first, while their ports still answer.
 void Server::begin_to_stop() {
-  if (std::exchange(is_stopping_, true) || !manager_) return;
-  manager_->stop(/*with_patience=*/true);
-  kill_manager_at_ = monotonic_now() + kManagerPatience;
+  if (std::exchange(is_stopping_, true)) return;
+  stop_managers(/*with_patience=*/true);
+  kill_managers_at_ = monotonic_now() + kManagerPatience;
+}
+
+void Server::stop_managers(bool with_patience) const {
+  for (const SubnetManager& manager : managers_) {
+    if (manager.runs()) manager.stop(with_patience);
+  }
 }
 
 }  // namespace verbatim::fabric

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include <sys/epoll.h>
@@ -6,8 +8,8 @@
 
 #include "base/log.h"
 #include "base/overloaded.h"
+#include "fabric/daemon/hosts/host_counters.h"
 #include "fabric/daemon/hosts/host_facts.h"
-#include "fabric/daemon/hosts/host_view.h"
 #include "fabric/daemon/server.h"
 
 /// Datagrams between the net and programs.
@@ -18,14 +20,18 @@ namespace {
 constexpr std::size_t kQueueMax = 16'384;
 /// A sweep of a subnet manager changes a port many times: that is told once.
 constexpr TimeNs kChangeDelay = 20 * kMillisecond;
+/// How old the counters of a host's view may be while it has an agent, as it has while programs
+/// run.
+constexpr TimeNs kCountersAge = kSecond;
 
-bool send_now(int fd, const Delivery& delivery) {
+Result<void> send(int fd, const Delivery& delivery) {
   protocol::ReceivedMad message;
   message.record = delivery.record;
   message.record.length = static_cast<std::uint32_t>(delivery.bytes.size());
-  const auto sent = protocol::send_mad(fd, message, delivery.bytes, MSG_DONTWAIT);
-  // Whoever cannot be sent to for another reason has gone.
-  return sent || sent.error().code != EAGAIN;
+  return protocol::send_mad(fd, message, delivery.bytes, MSG_DONTWAIT);
+}
+Result<void> send(int fd, const protocol::MulticastMember& member) {
+  return protocol::send(fd, member, -1, MSG_DONTWAIT);
 }
 
 }  // namespace
@@ -33,6 +39,11 @@ bool send_now(int fd, const Delivery& delivery) {
 PortAgents& Server::agents_of(PortPlace port) {
   touched_.insert(port);
   return agents_[port];
+}
+
+PortGroups& Server::groups_of(PortPlace port) {
+  PortAgents& agents = agents_of(port);
+  return groups_.try_emplace(port, agents).first->second;
 }
 
 void Server::on_datagram(PortPlace port, const ManagementDatagram& datagram, TimeNs now) {
@@ -43,28 +54,47 @@ void Server::carry_out(TimeNs now) {
   while (!touched_.empty()) {
     const PortPlace port = *touched_.begin();
     PortAgents& agents = agents_[port];
+    const auto groups = groups_.find(port);
     while (auto output = agents.take_output()) {
       std::visit(
           Overloaded{[&](const Transmit& transmit) { net_.send(port, transmit.datagram, now); },
-                     [&](Delivery& delivery) { deliver(std::move(delivery)); }},
+                     [&](Delivery& delivery) {
+                       if (delivery.file == kOwnFile) {
+                         groups->second.on_delivery(delivery, identifiers(net_, port), now);
+                       } else {
+                         const FileId file = delivery.file;
+                         deliver(file, std::move(delivery));
+                       }
+                     }},
           *output);
+    }
+    TimeNs due = agents.deadline();
+    if (groups != groups_.end()) {
+      while (const auto told = groups->second.take_told()) deliver(told->file, told->message);
+      due = std::min(due, groups->second.deadline());
     }
     touched_.erase(port);
     deadlines_.erase(port);
-    if (agents.deadline() != kNever) deadlines_[port] = agents.deadline();
+    if (due != kNever) deadlines_[port] = due;
   }
 }
 
-void Server::deliver(Delivery delivery) {
-  const auto found = connections_.find(static_cast<int>(raw(delivery.file)));
+/// False: the socket has no room now. Whoever cannot be sent to for another reason has gone.
+bool Server::send_now(int fd, const PortMessage& message) {
+  const auto sent = std::visit([fd](const auto& one) { return send(fd, one); }, message);
+  return sent || sent.error().code != EAGAIN;
+}
+
+void Server::deliver(FileId file, PortMessage message) {
+  const auto found = connections_.find(static_cast<int>(raw(file)));
   if (found == connections_.end()) return;
   Connection& connection = found->second;
-  if (connection.queue.empty() && send_now(connection.fd.get(), delivery)) return;
+  if (connection.queue.empty() && send_now(connection.fd.get(), message)) return;
   if (connection.queue.size() >= kQueueMax) {
     log(LogLevel::warn, "a program does not read: a datagram is lost");
     return;
   }
-  connection.queue.push_back(std::move(delivery));
+  connection.queue.push_back(std::move(message));
   wait_for_room(connection, true);
 }
 
@@ -93,8 +123,35 @@ protocol::HostDescription Server::facts_of(std::uint32_t host) const {
   return facts;
 }
 
+std::vector<HostFile> Server::counters_of(std::uint32_t host) const {
+  std::vector<HostFile> files;
+  for (unsigned port = 1; port <= net_.topology().nodes[host].ports; ++port) {
+    const PortPlace place{.node = host, .port = static_cast<std::uint8_t>(port)};
+    std::ranges::move(counter_files(port, net_.counters(place)), std::back_inserter(files));
+  }
+  return files;
+}
+
+Result<void> Server::show(std::uint32_t host) {
+  const protocol::HostDescription facts = facts_of(host);
+  const auto [view, is_new] = views_.try_emplace(host, folder_.view(facts.guid));
+  return view->second.show(facts, counters_of(host));
+}
+
+/// A view that cannot be written keeps its older values.
+void Server::show_counters(TimeNs now) {
+  counters_due_ = kNever;
+  for (const auto& [host, view] : views_) {
+    if (!watchers_.contains(host)) continue;
+    counters_due_ = now + kCountersAge;
+    (void)show(host);
+  }
+}
+
 void Server::on_port_changed(PortPlace port) {
-  if (!hosts_with_view_.contains(port.node) && !watchers_.contains(port.node)) return;
+  if (!views_.contains(port.node) && !watchers_.contains(port.node) && !groups_.contains(port)) {
+    return;
+  }
   changed_hosts_.insert(port.node);
   if (changes_due_ == kNever) changes_due_ = monotonic_now() + kChangeDelay;
 }
@@ -103,9 +160,13 @@ void Server::tell_changed_hosts() {
   changes_due_ = kNever;
   for (const std::uint32_t host : std::exchange(changed_hosts_, {})) {
     const protocol::HostDescription facts = facts_of(host);
-    if (hosts_with_view_.contains(host)) {
-      const auto written = write_view(folder_.view(facts.guid), facts);
-      if (!written) log(LogLevel::warn, "{}", written.error().text);
+    for (auto& [port, groups] : groups_) {
+      if (port.node != host) continue;
+      groups_of(port).on_port_changed(identifiers(net_, port), monotonic_now());
+    }
+    if (views_.contains(host)) {
+      const auto shown = show(host);
+      if (!shown) log(LogLevel::warn, "{}", shown.error().text);
     }
     const auto [first, last] = watchers_.equal_range(host);
     for (auto watcher = first; watcher != last; ++watcher) {

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "fabric/daemon/hosts/host_facts.h"
-#include "fabric/daemon/hosts/host_view.h"
 #include "fabric/daemon/link_changes.h"
 #include "fabric/daemon/server.h"
 #include "fabric/daemon/status.h"
 #include "fabric/daemon/tables.h"
+#include "fabric/daemon/trunks/trunk_request.h"
 
 /// What programs and commands ask for.
 namespace verbatim::fabric {
@@ -51,6 +51,17 @@ UniqueFd process_of(int connection) {
   return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
 }
 
+wire::BadKeyDetails details_of(const protocol::BadKeyReport& report) {
+  return {.source_lid = Lid{report.source_lid},
+          .destination_lid = Lid{report.destination_lid},
+          .key = report.key,
+          .service_level = static_cast<std::uint8_t>(report.service_level % 16),
+          .source_qpn = Qpn(report.source_qpn).value(),
+          .destination_qpn = Qpn(report.destination_qpn).value(),
+          .source_gid = report.source_gid,
+          .destination_gid = report.destination_gid};
+}
+
 }  // namespace
 
 Result<void> Server::on_message(Connection& connection, const protocol::Incoming& incoming) {
@@ -86,10 +97,16 @@ Result<void> Server::on_message(Connection& connection, const protocol::Incoming
     case MessageType::status_request:
       return on_status(connection);
     case MessageType::tables_request:
-      return reply_text(connection, tables_of(net_));
+      return reply_text(connection, tables_of(net_, keeper_->audit()));
     case MessageType::link_request:
       return with<protocol::LinkRequest>(
           incoming, [&](const auto& request) { return on_link(connection, request); });
+    case MessageType::trunk_request:
+      return with<protocol::TrunkRequest>(
+          incoming, [&](const auto& request) { return on_trunk(connection, request); });
+    case MessageType::capture_request:
+      return with<protocol::CaptureRequest>(
+          incoming, [&](const auto& request) { return on_capture(connection, request); });
     case MessageType::stop_request:
       begin_to_stop();
       return {};
@@ -126,6 +143,7 @@ Result<void> Server::on_attach(Connection& connection, const protocol::AttachDat
   const auto end = keeper_->attach(*port, request.qpn_range);
   if (!end) return std::unexpected(end.error());
   connection.end = *end;
+  connection.end_port = *port;
   connection.process = std::move(process);
   if (connection.process) {
     connections_of_processes_[connection.process.get()] = connection.fd.get();
@@ -134,6 +152,14 @@ Result<void> Server::on_attach(Connection& connection, const protocol::AttachDat
 }
 
 Result<void> Server::on_end_message(Connection& connection, const protocol::Incoming& incoming) {
+  if (protocol::type_of(incoming.bytes) == MessageType::bad_key_report) {
+    return with<protocol::BadKeyReport>(incoming, [&](const auto& report) -> Result<void> {
+      const auto trap =
+          report.is_q_key != 0 ? wire::TrapNumber::bad_q_key : wire::TrapNumber::bad_p_key;
+      net_.on_bad_key(connection.end_port, trap, details_of(report), report.count, monotonic_now());
+      return {};
+    });
+  }
   return with<protocol::JoinGroup>(incoming, [&](const auto& request) -> Result<void> {
     auto joined = keeper_->set_member(connection.end, Lid{request.lid}, request.is_member != 0);
     if (!joined) return joined;
@@ -158,6 +184,7 @@ Result<void> Server::on_watch(Connection& connection, const protocol::WatchHost&
   if (connection.watched_host) return refuse(EPROTO, "the connection watches a host already");
   connection.watched_host = *host;
   watchers_.emplace(*host, connection.fd.get());
+  counters_due_ = monotonic_now();
   return reply(connection.fd.get(), facts_of(*host));
 }
 
@@ -176,11 +203,8 @@ Result<void> Server::on_gid(Connection& connection, const protocol::GidRequest& 
 Result<void> Server::on_view(Connection& connection, const protocol::ViewRequest& request) {
   const auto host = find_host(net_.topology(), text_of(request.host));
   if (!host) return std::unexpected(host.error());
-  const protocol::HostDescription facts = facts_of(*host);
-  if (hosts_with_view_.insert(*host).second) {
-    if (auto written = write_view(folder_.view(facts.guid), facts); !written) return written;
-  }
-  return reply(connection.fd.get(), facts);
+  if (auto shown = show(*host); !shown) return shown;
+  return reply(connection.fd.get(), facts_of(*host));
 }
 
 /// By its process, `verbatim fabric down` waits for the end of each.
@@ -198,12 +222,24 @@ nlohmann::ordered_json Server::agents_status() const {
   return agents;
 }
 
+nlohmann::ordered_json Server::managers_status() const {
+  auto managers = nlohmann::ordered_json::array();
+  for (const SubnetManager& manager : managers_) {
+    managers.push_back({{"host", fmt::format("{:#x}", manager.place().host_guid)},
+                        {"folder", manager.place().folder},
+                        {"log", manager.log()}});
+    managers.back()[manager.runs() ? "pid" : "exit_status"] =
+        manager.runs() ? manager.pid() : manager.exit_status();
+  }
+  return managers;
+}
+
 Result<void> Server::on_status(Connection& connection) {
-  auto status = status_of(net_, addresses_);
+  auto status = status_of(net_, addresses_, *keeper_);
+  status["trunks"] = trunks_.status();
   status["agents"] = agents_status();
   status["name"] = options_.name;
-  if (manager_) status["manager"] = {{"pid", manager_->pid()}};
-  if (manager_exit_status_) status["manager"] = {{"exit_status", *manager_exit_status_}};
+  status["managers"] = managers_status();
   return reply_text(connection, status.dump());
 }
 
@@ -214,7 +250,22 @@ Result<void> Server::reply_text(Connection& connection, const std::string& text)
 }
 
 Result<void> Server::on_link(Connection& connection, const protocol::LinkRequest& request) {
-  if (auto changed = change_link(net_, request, monotonic_now()); !changed) return changed;
+  const TimeNs now = monotonic_now();
+  const auto trunk = trunk_of(net_.topology(), trunks_, request);
+  auto changed = trunk ? change_trunk(trunks_, *trunk, request, now)
+                       : change_link(net_, *keeper_, request, now);
+  if (!changed) return changed;
+  return reply(connection.fd.get(), protocol::Done{});
+}
+
+Result<void> Server::on_trunk(Connection& connection, const protocol::TrunkRequest& request) {
+  const auto options = options_of(net_.topology(), request);
+  if (!options) return std::unexpected(options.error());
+  const auto descriptors = trunks_.add(*options, monotonic_now());
+  if (!descriptors) return std::unexpected(descriptors.error());
+  for (const int fd : *descriptors) {
+    if (auto watched = watch(fd, EPOLLIN); !watched) return watched;
+  }
   return reply(connection.fd.get(), protocol::Done{});
 }
 
@@ -238,6 +289,18 @@ Result<void> Server::on_port_message(Connection& connection, const protocol::Inc
         const auto removed = agents.remove(file, request.agent);
         if (!removed) return reply(beside, refusal_of(removed.error()));
         return reply(beside, protocol::Done{});
+      });
+    case MessageType::join_multicast:
+      return with<protocol::JoinMulticast>(incoming, [&](const auto& request) -> Result<void> {
+        groups_of(*connection.port)
+            .join(file, request, identifiers(net_, *connection.port), monotonic_now());
+        return {};
+      });
+    case MessageType::leave_multicast:
+      return with<protocol::LeaveMulticast>(incoming, [&](const auto& request) -> Result<void> {
+        groups_of(*connection.port)
+            .leave(file, request.membership, identifiers(net_, *connection.port), monotonic_now());
+        return {};
       });
     default:
       return refuse(EPROTO, fmt::format("an open port cannot {:#x}", static_cast<unsigned>(*type)));

@@ -9,11 +9,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* state_name(wire::PortState state) {
-  constexpr std::array kNames{"no change", "down", "init", "armed", "active"};
-  return raw(state) < kNames.size() ? kNames[raw(state)] : "unknown";
-}
-
 Json status_of_port(const ManagementNet& net, PortPlace place) {
   const wire::PortInfo& port = net.port_info(place);
   return {{"port", place.port},
@@ -43,13 +38,23 @@ Json status_of_node(const ManagementNet& net, std::uint32_t index, const SocketA
   return status;
 }
 
-Json end_of(const ManagementNet& net, PortPlace place) {
-  return {{"node", printable(net.topology().nodes[place.node].name)},
+Json end_of(const ManagementNet& net, PortPlace place, const DataCounters& counters) {
+  const Node& node = net.topology().nodes[place.node];
+  mad::PortCounterValues counts;
+  counters.add_counters(place, counts);
+  return {{"node", printable(node.name)},
+          {"guid", fmt::format("{:#018x}", node.guid)},
           {"port", place.port},
-          {"state", state_name(net.port_info(place).state)}};
+          {"state", state_name(net.port_info(place).state)},
+          {"transmit_bytes", counts.transmit_data * 4}};
 }
 
 }  // namespace
+
+const char* state_name(wire::PortState state) {
+  constexpr std::array kNames{"no change", "down", "init", "armed", "active"};
+  return raw(state) < kNames.size() ? kNames[raw(state)] : "unknown";
+}
 
 std::string printable(std::string text) {
   for (char& c : text) {
@@ -58,18 +63,21 @@ std::string printable(std::string text) {
   return text;
 }
 
-Json status_of(const ManagementNet& net, const HostAddresses& addresses) {
+Json status_of(const ManagementNet& net, const HostAddresses& addresses,
+               const DataCounters& counters) {
   Json nodes = Json::array();
   for (std::uint32_t i = 0; i < net.topology().nodes.size(); ++i) {
     nodes.push_back(status_of_node(net, i, addresses.address_of(i)));
   }
   Json links = Json::array();
   for (const Link& link : net.topology().links) {
-    const Rate rate = net.cable_rate(static_cast<std::uint32_t>(links.size()));
-    links.push_back({{"a", end_of(net, link.a)},
-                     {"b", end_of(net, link.b)},
+    const auto index = static_cast<std::uint32_t>(links.size());
+    const Rate rate = net.cable_rate(index);
+    links.push_back({{"a", end_of(net, link.a, counters)},
+                     {"b", end_of(net, link.b, counters)},
                      {"rate", rate_text(rate.width, rate.speed)},
-                     {"full_rate", rate_text(link.width, link.speed)}});
+                     {"full_rate", rate_text(link.width, link.speed)},
+                     {"bit_error_rate", net.bit_error_rate(index)}});
   }
   return {{"nodes", std::move(nodes)}, {"links", std::move(links)}};
 }

@@ -53,6 +53,30 @@ Result<std::string> find_libraries() {
                 fmt::format("there is no libibumad.so.3 of ours near {}", program.string()));
 }
 
+Result<void> write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) return refuse_errno("cannot write " + path);
+  return {};
+}
+
+/// Writes what opensm is to do into the folder. Returns the path of its configuration.
+Result<std::string> configure(const std::string& folder, const SubnetPlan& subnet) {
+  const std::string routes = folder + "/prefix-routes.conf";
+  std::string lines;
+  for (const SubnetPlan::Route& route : subnet.routes) {
+    lines += fmt::format("{:#018x} {:#018x}\n", route.gid_prefix, route.router_guid);
+  }
+  if (auto written = write_file(routes, lines); !written) return std::unexpected(written.error());
+  std::string path = folder + "/opensm.conf";
+  const auto written = write_file(
+      path, fmt::format("{}dump_files_dir {}\nsubnet_prefix {:#x}\nprefix_routes_file {}\n",
+                        kConfiguration, folder, subnet.gid_prefix, routes));
+  if (!written) return std::unexpected(written.error());
+  return path;
+}
+
 /// The daemon's environment with these variables.
 std::vector<std::string> environment_with(const std::vector<std::string>& variables) {
   std::vector<std::string> all = variables;
@@ -90,25 +114,24 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 }  // namespace
 
-Result<SubnetManager> SubnetManager::start(const protocol::FabricFolder& folder,
-                                           const Place& place) {
+Result<SubnetManager> SubnetManager::start(const Place& place, const SubnetPlan& subnet) {
   const auto program = find_opensm();
   if (!program) return std::unexpected(program.error());
   const auto libraries = find_libraries();
   if (!libraries) return std::unexpected(libraries.error());
-  const std::string own = folder.manager();
+  const std::string& own = place.folder;
   std::error_code error;
   fs::remove_all(own, error);
   fs::create_directories(own, error);
-  const std::string configuration = own + "/opensm.conf";
-  std::ofstream(configuration) << kConfiguration << "dump_files_dir " << own << '\n';
+  const auto configuration = configure(own, subnet);
+  if (!configuration) return std::unexpected(configuration.error());
   const UniqueFd output(open((own + "/output").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   if (error || !output) return refuse_errno("cannot write into " + own);
   std::vector<std::string> arguments{*program,
                                      "-F",
-                                     configuration,
+                                     *configuration,
                                      "-f",
-                                     folder.manager_log(),
+                                     own + "/log",
                                      "-g",
                                      fmt::format("{:#x}", place.port_guid)};
   auto environment =
@@ -116,6 +139,7 @@ Result<SubnetManager> SubnetManager::start(const protocol::FabricFolder& folder,
                         fmt::format("VERBATIM_HOST={:#x}", place.host_guid), "OSM_CACHE_DIR=" + own,
                         "OSM_TMP_DIR=" + own});
   SubnetManager manager;
+  manager.place_ = place;
   manager.pid_ = fork();
   if (manager.pid_ < 0) return refuse_errno("cannot start opensm");
   if (manager.pid_ == 0) become(*program, arguments, environment, output.get());
@@ -128,11 +152,11 @@ void SubnetManager::stop(bool with_patience) const {
   kill(pid_, with_patience ? SIGTERM : SIGKILL);
 }
 
-int SubnetManager::take_exit_status() {
+void SubnetManager::take_exit_status() {
   int status = 0;
   waitpid(pid_, &status, 0);
   pidfd_.reset();
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  exit_status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 }  // namespace verbatim::fabric

@@ -66,7 +66,7 @@ std::string lanes_of(const mad::NodeTables& tables, unsigned ports, bool is_swit
 
 }  // namespace
 
-std::string tables_of(const ManagementNet& net) {
+std::string tables_of(const ManagementNet& net, const std::vector<std::string>& data_faults) {
   const Topology& topology = net.topology();
   const unsigned lids = lids_end(net);
   Json nodes = Json::array();
@@ -74,7 +74,8 @@ std::string tables_of(const ManagementNet& net) {
     const Node& node = topology.nodes[i];
     const bool is_switch = node.kind == NodeKind::switch_node;
     nodes.push_back({{"name", printable(node.name)},
-                     {"is_switch", is_switch},
+                     {"guid", node.guid},
+                     {"kind", word_of(node.kind)},
                      {"ports", ports_of(net, i, is_switch)},
                      {"forwarding", is_switch ? forwarding_of(net.tables(i), lids) : ""},
                      {"lanes", lanes_of(net.tables(i), node.ports, is_switch)}});
@@ -87,7 +88,9 @@ std::string tables_of(const ManagementNet& net) {
                       {"b", {link.b.node, link.b.port}},
                       {"is_active", is_active}});
   }
-  return Json{{"nodes", std::move(nodes)}, {"cables", std::move(cables)}}.dump();
+  return Json{
+      {"nodes", std::move(nodes)}, {"cables", std::move(cables)}, {"data_faults", data_faults}}
+      .dump();
 }
 
 }  // namespace verbatim::fabric

@@ -2,11 +2,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <getopt.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -21,10 +23,12 @@ constexpr std::string_view kHelp =
     R"(verbatim-fabricd: an InfiniBand fabric of switches and hosts
 
 usage: verbatim-fabricd --topology FILE [--name NAME] [--manager none|opensm] [--rate link|unlimited]
+                        [--ends-with PID]
   --topology FILE   nodes and links: what ibnetdiscover prints, or a net file of ibsim
   --name NAME       the fabric's name (default: default)
-  --manager NAME    the subnet manager to run on the first host (default: none)
+  --manager NAME    the subnet manager to run on the first host of each subnet (default: none)
   --rate NAME       of links: as the topology has it, or as fast as the machine (default: link)
+  --ends-with PID   end when this process has ended
   --ready-fd N      close descriptor N when ready, or write into it why not
   --help, --version
 
@@ -34,16 +38,18 @@ Started by 'verbatim fabric up'; 'verbatim fabric down' or SIGTERM ends it.
 struct CommandLine {
   Server::Options options;
   std::string topology;
+  std::optional<pid_t> owner;
   UniqueFd ready;
 };
 
 Result<CommandLine> parse(int argc, char** argv) {
   CommandLine line;
   line.options.name = protocol::kDefaultFabric;
-  const std::array<option, 8> known{option{"topology", required_argument, nullptr, 't'},
+  const std::array<option, 9> known{option{"topology", required_argument, nullptr, 't'},
                                     {"name", required_argument, nullptr, 'n'},
                                     {"manager", required_argument, nullptr, 'm'},
                                     {"rate", required_argument, nullptr, 'p'},
+                                    {"ends-with", required_argument, nullptr, 'e'},
                                     {"ready-fd", required_argument, nullptr, 'r'},
                                     {"help", no_argument, nullptr, 'h'},
                                     {"version", no_argument, nullptr, 'v'},
@@ -55,9 +61,11 @@ Result<CommandLine> parse(int argc, char** argv) {
     } else if (c == 'n') {
       line.options.name = value;
     } else if (c == 'm' && (value == "opensm" || value == "none")) {
-      line.options.runs_manager = value == "opensm";
+      line.options.runs_managers = value == "opensm";
     } else if (c == 'p' && (value == "link" || value == "unlimited")) {
       line.options.pace = value == "link" ? Keeper::Pace::by_link : Keeper::Pace::unlimited;
+    } else if (c == 'e') {
+      line.owner = std::atoi(optarg);
     } else if (c == 'r') {
       line.ready.reset(std::atoi(optarg));
       fcntl(line.ready.get(), F_SETFD, FD_CLOEXEC);
@@ -99,6 +107,12 @@ int run(int argc, char** argv) {
   auto topology = read_file(line->topology);
   if (!topology) return fail(line->ready, topology.error());
   line->options.topology = std::move(*topology);
+  if (line->owner) {
+    line->options.owner.reset(static_cast<int>(syscall(SYS_pidfd_open, *line->owner, 0)));
+    if (!line->options.owner) {
+      return fail(line->ready, refuse_errno(fmt::format("process {}", *line->owner)).error());
+    }
+  }
   // It outlives whoever has started it, and keeps neither a pipe nor a folder in use.
   if (const UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC)); null) {
     dup2(null.get(), STDIN_FILENO);

@@ -28,33 +28,53 @@ Result<std::uint32_t> Ends::take(PortPlace place) const {
                                       "other",
                                       std::popcount(kEndPorts)));
   }
+  const auto port = static_cast<unsigned>(std::countr_zero(free_ports));
+  auto end = take_free(host, port, Passes::all);
+  if (end) node.ends.fetch_or(1u << port);
+  return end;
+}
+
+Result<std::uint32_t> Ends::take_trunk(PortPlace place) const {
+  const NodeIndex index = image_.station_of(place);
+  const NodeRecord& node = image_.node(index);
+  const unsigned port = node.kind == RecordKind::switch_node ? place.port : kCablePort;
+  if (index == 0 || place.port == 0 || port > node.ports) {
+    return refuse(EINVAL, fmt::format("node {} has no port {}", place.node, place.port));
+  }
+  PortRecord& record = image_.port(node, port);
+  if (record.out != 0) return refuse(EBUSY, "the port has a cable already");
+  free_drained();
+  record.has_cable_up = true;
+  return take_free(index, port, Passes::nothing);
+}
+
+Result<std::uint32_t> Ends::take_free(NodeIndex node, unsigned port, Passes passes) const {
   for (std::uint32_t end = 1; end < image_.extent().ends; ++end) {
     std::uint32_t free = EndRecord::kFree;
     if (!image_.end(end).state.compare_exchange_strong(free, EndRecord::kTaken)) continue;
-    connect(end, host, static_cast<std::uint8_t>(std::countr_zero(free_ports)));
+    connect(end, node, static_cast<std::uint8_t>(port), passes);
     return end;
   }
   return refuse(EAGAIN, fmt::format("{} programs use this fabric: there is room for no other",
                                     image_.extent().ends - 1));
 }
 
-void Ends::connect(std::uint32_t end, NodeIndex host, std::uint8_t port) const {
-  NodeRecord& node = image_.node(host);
+void Ends::connect(std::uint32_t end, NodeIndex node, std::uint8_t port, Passes passes) const {
   EndRecord& record = image_.end(end);
-  node.ends.fetch_or(1u << port);
-  record.host = host;
+  record.host = node;
   record.host_port = port;
   record.sleeps = record.has_credit_news = record.waits_for_slots = 0;
   record.generation.fetch_add(1);
   LinkRecord& out = image_.link(image_.from_end(end));
   LinkRecord& in = image_.link(image_.to_end(end));
   out.start = in.end = image_.node_of_end(end);
-  out.end = in.start = host;
+  out.end = in.start = node;
   out.end_port = in.start_port = port;
-  PortRecord& port_record = image_.port(node, port);
+  out.counters = in.counters = {};
+  out.passes = in.passes = static_cast<std::uint8_t>(passes);
+  PortRecord& port_record = image_.port(image_.node(node), port);
   port_record.out = image_.to_end(end);
   port_record.in = image_.from_end(end);
-  out.passes = in.passes = static_cast<std::uint8_t>(Passes::all);
 }
 
 bool Ends::is_steered(PortPlace host, std::uint32_t qpn_range) const {
@@ -100,7 +120,7 @@ void Ends::disconnect(std::uint32_t end) const {
 /// Takes back what the program had not handed over, and what it had not taken out. Requires the
 /// gate of the link to the end.
 void Ends::take_back(std::uint32_t end) const {
-  const std::uint32_t posted = image_.ring(image_.from_end(end)).tail.load();
+  const std::uint32_t posted = image_.ring(image_.from_end(end)).tail();
   for (Handle handle = image_.first_slot_of(end); handle < image_.first_slot_of(end + 1);
        ++handle) {
     Slot& slot = image_.slot(handle);
@@ -112,7 +132,7 @@ void Ends::take_back(std::uint32_t end) const {
   link.passes = static_cast<std::uint8_t>(Passes::nothing);
   Ring& ring = image_.ring(index);
   for (std::uint32_t head = ring.head.load();
-       head != ring.tail.load() && Ring::are_ends(head, ring.tail.load()); ring.head = ++head) {
+       head != ring.tail() && Ring::are_ends(head, ring.tail()); ring.head = ++head) {
     Slot& slot = image_.slot(ring.handles[head % kRingEntries].load());
     const Where where(slot.where.load());
     // The program may have died between the packet and the ring's head.

@@ -17,6 +17,9 @@ class Ends {
   /// Takes an end for a program of a host's port. EINVAL if it is no such port; EAGAIN if the port
   /// or the fabric has no end left.
   Result<std::uint32_t> take(PortPlace host) const;
+  /// Takes an end in the place of a cable: for a trunk. EINVAL if there is no such port; EBUSY if
+  /// it has a cable; EAGAIN as `take`. Nothing passes until the port's state says so.
+  Result<std::uint32_t> take_trunk(PortPlace place) const;
   bool is_steered(PortPlace host, std::uint32_t qpn_range) const;
   /// Packets for the range of 2^14 queue pair numbers come to this end.
   void steer(std::uint32_t end, std::uint32_t qpn_range) const;
@@ -31,7 +34,8 @@ class Ends {
   void begin_draining(std::uint32_t end) const;
 
  private:
-  void connect(std::uint32_t end, NodeIndex host, std::uint8_t port) const;
+  Result<std::uint32_t> take_free(NodeIndex node, unsigned port, Passes passes) const;
+  void connect(std::uint32_t end, NodeIndex node, std::uint8_t port, Passes passes) const;
   void free_drained() const;
   bool is_drained(std::uint32_t end) const;
   const Image& image_;

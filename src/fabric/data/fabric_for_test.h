@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "fabric/data/image/audit.h"
+#include "fabric/data/marks_for_test.h"
 #include "fabric/data/shared_fabric.h"
 #include "fabric/topology/builder.h"
 #include "fabric/topology/generate.h"
@@ -33,6 +35,20 @@ inline Topology row_of_switches(unsigned switches, unsigned hosts) {
   return builder.take();
 }
 
+/// Two subnets of a switch each, and a router between them, which is port 1 of both; host i is in
+/// the first one if i is even, else in the second.
+inline Topology two_switches_and_a_router(unsigned hosts) {
+  Builder builder({LinkWidth::x4, LinkSpeed::edr}, 0);
+  const std::array switches{builder.add_numbered(NodeKind::switch_node, 'S', 36),
+                            builder.add_numbered(NodeKind::switch_node, 'S', 36)};
+  const std::uint32_t router = builder.add_numbered(NodeKind::router, 'R', 2);
+  for (const std::uint32_t subnet : switches) builder.connect(subnet, router);
+  for (unsigned i = 0; i < hosts; ++i) {
+    builder.connect(switches[i % 2], builder.add_numbered(NodeKind::adapter, 'H', 1));
+  }
+  return builder.take();
+}
+
 inline std::vector<NodeIndex> hosts_of(const Image& image) {
   std::vector<NodeIndex> hosts;
   for (NodeIndex node = 1; node < image.hub(); ++node) {
@@ -43,11 +59,44 @@ inline std::vector<NodeIndex> hosts_of(const Image& image) {
 
 inline Lid lid_of(NodeIndex node) { return Lid(node); }
 
+/// The GID prefix of the subnet that begins behind the port, which follows from its first switch.
+inline std::uint64_t prefix_behind(const Image& image, NodeIndex node, unsigned port) {
+  NodeIndex first = image.hub();
+  std::vector<bool> known(image.hub());
+  std::deque<NodeIndex> next{image.link(image.port(image.node(node), port).out).end};
+  while (!next.empty()) {
+    const NodeIndex found = next.front();
+    next.pop_front();
+    const NodeRecord& record = image.node(found);
+    if (record.kind != RecordKind::switch_node || known[found]) continue;
+    known[found] = true;
+    first = std::min(first, found);
+    for (unsigned i = 1; i <= record.ports; ++i) {
+      if (image.port(record, i).out != 0) next.push_back(image.link(image.port(record, i).out).end);
+    }
+  }
+  return std::uint64_t{0xfec0} << 48 | first;
+}
+
+/// The node's LIDs are its index; the prefixes are those of its ports' subnets.
+inline void set_addresses(const Image& image, NodeIndex node) {
+  Tables tables(image);
+  const NodeRecord& record = image.node(node);
+  if (record.kind == RecordKind::host) {
+    tables.set_lid(node, lid_of(node), 0);
+    tables.set_gid_prefix(node, kCablePort, prefix_behind(image, node, kCablePort));
+  }
+  for (unsigned port = 1; record.kind == RecordKind::router && port <= record.ports; ++port) {
+    tables.set_router_lid(node, port, lid_of(node), 0);
+    tables.set_gid_prefix(node, port, prefix_behind(image, node, port));
+  }
+}
+
 /// Gives each node its index as LID, and each switch the first port of a shortest path to it.
 inline void set_routes(const Image& image) {
   Tables tables(image);
   for (NodeIndex to = 1; to < image.hub(); ++to) {
-    if (image.node(to).kind == RecordKind::host) tables.set_lid(to, lid_of(to), 0);
+    set_addresses(image, to);
     std::deque<NodeIndex> next{to};
     std::vector<bool> known(image.hub());
     known[to] = true;
@@ -108,33 +157,10 @@ inline void set_group(const Image& image, Lid group, const std::vector<NodeIndex
 
 /// What must hold when no mover is at work. Empty if all does.
 inline std::vector<std::string> faults_of(const Image& image) {
-  std::vector<std::string> faults;
-  std::map<std::pair<LinkIndex, unsigned>, std::uint32_t> inside;
-  std::uint32_t used = 1;
-  while (used < image.extent().ends && image.end(used).generation.load() != 0) ++used;
-  const auto look_at = [&](Handle handle) {
-    const Slot& slot = image.slot(handle);
-    const Where where(slot.where.load());
-    if (where.kind() == Where::kInBuffer || where.kind() == Where::kInRing) {
-      inside[{where.link(), where.lane()}] += slot.blocks;
-    }
-    if (where.kind() == Where::kClaimed) faults.push_back(fmt::format("slot {} claimed", handle));
-  };
-  for (Handle handle = 1; handle < image.first_slot_of(used); ++handle) look_at(handle);
-  for (Handle handle = image.first_copy_slot(); handle < image.extent().slots; ++handle) {
-    look_at(handle);
-  }
+  std::vector<std::string> faults = audit(image);
   for (LinkIndex i = 1; i < image.extent().links; ++i) {
-    const LinkRecord& link = image.link(i);
-    if (link.gate.load() != 0) {
-      faults.push_back(fmt::format("gate of link {}: {:#x}", i, link.gate.load()));
-    }
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const std::uint32_t taken = link.lanes[lane].sent - link.freed[lane].load();
-      if (taken == inside[{i, lane}] && taken <= image.capacity(lane)) continue;
-      faults.push_back(fmt::format("link {} lane {}: {} blocks are not free, {} are in the buffer",
-                                   i, lane, taken, inside[{i, lane}]));
-    }
+    if (image.link(i).gate.load() == 0) continue;
+    faults.push_back(fmt::format("gate of link {}: {:#x}", i, image.link(i).gate.load()));
   }
   return faults;
 }
@@ -170,33 +196,6 @@ class Dice {
   std::mt19937 random_;
 };
 
-/// What each packet of a test says about itself.
-struct Mark {
-  std::uint32_t flow = 0;
-  std::uint32_t number = 0;
-};
-
-inline bool post_mark(End& end, Lid dlid, std::uint8_t service_level, Mark mark,
-                      std::uint32_t bytes, Qpn destination = Qpn(1u << kQpnRangeBits)) {
-  static constexpr std::array<std::byte, kPacketBytesMax> kFilling{};
-  const auto lane = static_cast<std::uint8_t>(end.lane_of(service_level));
-  if (!end.reserve(lane, bytes)) return false;
-  const std::array<ByteSpan, 2> pieces{std::as_bytes(std::span(&mark, 1)),
-                                       ByteSpan(kFilling).first(bytes - sizeof mark)};
-  end.post({.pieces = pieces,
-            .dlid = dlid,
-            .service_level = service_level,
-            .lane = lane,
-            .destination = destination});
-  return true;
-}
-
-inline Mark mark_of(const IncomingPacket& packet) {
-  Mark mark;
-  std::memcpy(&mark, packet.bytes.data(), sizeof mark);
-  return mark;
-}
-
 /// A fabric of this process: each host has one program.
 struct TestFabric {
   explicit TestFabric(const Topology& topology, ImageOptions options = {}) {
@@ -222,6 +221,12 @@ struct TestFabric {
   bool send(std::size_t from, std::size_t to, Mark mark, std::uint32_t bytes = 64,
             std::uint8_t service_level = 0) {
     return post_mark(*ends[from], lid(to), service_level, mark, bytes);
+  }
+  /// To a host of another subnet, by the LID of the router.
+  bool send_routed(std::size_t from, std::size_t to, Lid router, Mark mark,
+                   std::uint8_t hop_limit = 64) {
+    return post_routed(*ends[from], router, gid_of(image(), hosts[from]),
+                       gid_of(image(), hosts[to]), mark, {.hop_limit = hop_limit});
   }
   std::vector<Mark> receive(std::size_t program, TimeNs now = kNever - 1) {
     std::vector<Mark> marks;

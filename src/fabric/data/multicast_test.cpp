@@ -39,6 +39,11 @@ TEST(FabricMulticast, AMemberHearsWhatItSends) {
   fabric.push(0);
   EXPECT_EQ(fabric.receive(0).size(), 1u);
   EXPECT_EQ(fabric.receive(1).size(), 1u);
+  fabric.shared->set_port_state(*fabric.mover, fabric.hosts[0], kCablePort, wire::PortState::armed);
+  ASSERT_TRUE(fabric.send_to_group(0, {}));
+  fabric.push(0);
+  EXPECT_EQ(fabric.receive(0).size() + fabric.receive(1).size(), 0u) << "its port is not active";
+  for (const std::string& fault : faults_when_empty(fabric.image())) ADD_FAILURE() << fault;
 }
 
 TEST(FabricMulticast, ProgramsOfAHostAreMembersOneByOne) {

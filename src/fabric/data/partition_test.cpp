@@ -55,6 +55,14 @@ TEST(FabricPartitions, WhatComesInIsCheckedAndCounted) {
   EXPECT_TRUE(faults_when_empty(partitioned.fabric.image()).empty());
 }
 
+TEST(FabricPartitions, LimitedMembersMaySendAsSuchAlone) {
+  PartitionedFabric partitioned;
+  partitioned.set_keys(1, kLimited);
+  partitioned.tables.set_enforcement(partitioned.node(), 1, true, false);
+  EXPECT_TRUE(partitioned.arrives(kLimited));
+  EXPECT_FALSE(partitioned.arrives(kFull)) << "it is no full member";
+}
+
 TEST(FabricPartitions, WhatLeavesIsCheckedAndCounted) {
   PartitionedFabric partitioned;
   partitioned.set_keys(2, kLimited);

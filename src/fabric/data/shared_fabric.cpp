@@ -38,6 +38,21 @@ void SharedFabric::bury_end(Mover& mover, std::uint32_t end) {
   mover.walker().with_link(image_.to_end(end), is_dead(), [&] { all.take_back(end); });
   mover.walker().start(image_.from_end(end));
   all.begin_draining(end);
+  // Slots of other programs have been taken back, too.
+  mover.walker().tell_all_programs();
+}
+
+void SharedFabric::reset_trunk(Mover& mover, std::uint32_t end) {
+  const LinkIndex index = image_.to_end(end);
+  mover.walker().with_link(index, is_dead(), [&] {
+    ends().take_back(end);
+    LinkRecord& link = image_.link(index);
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      link.lanes[lane].freed_seen = link.lanes[lane].sent - image_.capacity(lane);
+      link.freed[lane] = link.lanes[lane].freed_seen;
+    }
+  });
+  mover.walker().tell_all_programs();  // Slots of programs have been freed.
 }
 
 std::uint32_t SharedFabric::repair(Mover& mover) {
@@ -52,6 +67,30 @@ void SharedFabric::set_link_up(Mover& mover, std::uint32_t cable, bool is_up) {
     tables().set_cable(link.start, link.start_port, is_up);
   }
   for (const bool from_b : {false, true}) mover.walker().start(image_.link_of_cable(cable, from_b));
+}
+
+void SharedFabric::set_bit_error_rate(Mover& mover, std::uint32_t cable, double rate,
+                                      std::uint64_t seed) {
+  for (const bool from_b : {false, true}) {
+    const LinkIndex index = image_.link_of_cable(cable, from_b);
+    mover.walker().with_link(index, is_dead(), [&] {
+      LinkRecord& link = image_.link(index);
+      link.bit_errors = BitErrors(rate, seed + (from_b ? 1 : 0));
+      CableTraits traits = link.cable.load();
+      traits.has_bit_errors = rate != 0 ? 1 : 0;
+      link.cable = traits;
+    });
+  }
+}
+
+/// Only the daemon changes traits.
+void SharedFabric::set_watched(std::uint32_t cable, bool is_watched) {
+  for (const bool from_b : {false, true}) {
+    LinkRecord& link = image_.link(image_.link_of_cable(cable, from_b));
+    CableTraits traits = link.cable.load();
+    traits.is_watched = is_watched ? 1 : 0;
+    link.cable = traits;
+  }
 }
 
 void SharedFabric::set_port_state(Mover& mover, NodeIndex node, unsigned port,

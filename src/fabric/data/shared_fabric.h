@@ -60,7 +60,14 @@ class SharedFabric {
   void bury_end(Mover& mover, std::uint32_t end);
   /// Repairs what dead threads have left. Returns how many links were theirs.
   std::uint32_t repair(Mover& mover);
+  /// Of a trunk: what has not left yet is dropped, and nothing leaves until its peer frees credits.
+  void reset_trunk(Mover& mover, std::uint32_t end);
   void set_link_up(Mover& mover, std::uint32_t cable, bool is_up);
+  /// Both directions of the cable have bit errors from now on; 0: none. The
+  /// same seed gives the same ones.
+  void set_bit_error_rate(Mover& mover, std::uint32_t cable, double rate, std::uint64_t seed);
+  /// What crosses the cable from now on goes to the image's tap, too.
+  void set_watched(std::uint32_t cable, bool is_watched);
   /// The state of a node's port decides what its link lets pass.
   void set_port_state(Mover& mover, NodeIndex node, unsigned port, wire::PortState state);
 

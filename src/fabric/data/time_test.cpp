@@ -1,3 +1,6 @@
+#include <array>
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include "fabric/data/fabric_for_test.h"
@@ -22,14 +25,14 @@ struct TimedFabric {
   LinkRecord& link_from(NodeIndex node, unsigned port) {
     return image().link(image().port(image().node(node), port).out);
   }
-  void push() { fabric.ends[0]->push(walker); }
+  void push(std::size_t from = 0) { fabric.ends[from]->push(walker); }
   void pass(TimeNs time) {
     ClockPolicy::time += time;
     walker.run_due(ClockPolicy::time);
   }
-  std::vector<Mark> receive() {
+  std::vector<Mark> receive(std::size_t at = 1) {
     std::vector<Mark> marks;
-    fabric.ends[1]->receive(walker, ClockPolicy::time, [&](const IncomingPacket& packet) {
+    fabric.ends[at]->receive(walker, ClockPolicy::time, [&](const IncomingPacket& packet) {
       marks.push_back(mark_of(packet));
     });
     return marks;
@@ -73,6 +76,24 @@ TEST(FabricTime, AnIdlePacedLinkStartsNow) {
   EXPECT_EQ(timed.receive().size(), 1u);
 }
 
+TEST(FabricTime, EachLinkIsServedAtItsTime) {
+  TimedFabric timed(2);
+  timed.link_from(1, 1).ps_per_byte = 1'000'000;  // A byte a microsecond,
+  timed.link_from(2, 1).ps_per_byte = 3'000'000;  // and a third of that on the way back.
+  for (const std::size_t from : {0, 1}) {
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      ASSERT_TRUE(timed.fabric.send(from, 1 - from, {.number = i}, 1000));
+    }
+    timed.push(from);
+    EXPECT_EQ(timed.receive(1 - from).size(), 1u);
+  }
+  timed.pass(1 * kMillisecond);
+  EXPECT_EQ(timed.receive(1).size(), 1u);
+  EXPECT_EQ(timed.receive(0).size(), 0u);
+  timed.pass(2 * kMillisecond);
+  EXPECT_EQ(timed.receive(0).size(), 1u);
+}
+
 TEST(FabricTime, TheHeadOfAQueueIsDiscardedAfterItsLife) {
   ImageOptions options;
   options.block_capacity = 8;
@@ -105,20 +126,59 @@ TEST(FabricTime, APacketIsDiscardedAfterItsLifeInASwitch) {
   EXPECT_TRUE(faults_of(timed.image()).empty());
 }
 
-TEST(FabricTime, WaitingForCreditsIsCounted) {
+TEST(FabricTime, WaitingForCreditsIsCountedAtEachHopUpToTheSender) {
   ImageOptions options;
   options.block_capacity = 8;
   TimedFabric timed(2, options);
   unsigned sent = 0;
   for (; timed.fabric.send(0, 1, {.number = sent}, 200); ++sent) timed.push();
   timed.pass(5 * kMillisecond);
-  timed.receive();
-  EXPECT_EQ(Tables(timed.image()).counts(2, 2).out.wait_ns, 5 * kMillisecond);
+  const std::array<std::pair<NodeIndex, unsigned>, 3> hops{
+      {{timed.fabric.hosts[0], kCablePort}, {1, 1}, {2, 2}}};
+  for (const auto& [node, port] : hops) {
+    const Tables tables(timed.image());
+    const auto out = tables.counts(node, port, ClockPolicy::time).out;
+    EXPECT_EQ(out.wait_ns, 5 * kMillisecond) << "while it lasts, at node " << node;
+    EXPECT_EQ(out.lane_wait_ns[0], 5 * kMillisecond);
+    EXPECT_EQ(out.lane_wait_ns[1], 0u);
+  }
+  std::size_t received = timed.receive().size();
+  for (const auto& [node, port] : hops) {
+    const auto out = Tables(timed.image()).counts(node, port).out;
+    EXPECT_EQ(out.wait_ns, 5 * kMillisecond);
+    EXPECT_EQ(out.lane_wait_ns[0], 5 * kMillisecond);
+  }
+  while (const std::size_t more = timed.receive().size()) received += more;
+  EXPECT_EQ(received, sent) << "none is lost";
+}
+
+TEST(FabricTime, ARepairEndsTheWaitForCreditsThatItFinds) {
+  ImageOptions options;
+  options.block_capacity = 8;
+  TimedFabric timed(2, options);
+  LinkRecord& last_cable = timed.link_from(2, 2);
+  // Two packets fit into each buffer: two of the receiver, two of its host, one waits for the
+  // cable.
+  for (unsigned i = 0; i < 5; ++i) {
+    ASSERT_TRUE(timed.fabric.send(0, 1, {.number = i}, 200));
+    timed.push();
+  }
+  ASSERT_NE(last_cable.blocked_at, 0u);
+  timed.pass(5 * kMillisecond);
+  constexpr std::uint32_t kDead = 7;
+  last_cable.gate = Gate(0).with_owner(kDead).word();
+  std::size_t received = timed.receive().size();
+  timed.walker.repair([](std::uint32_t mover) { return mover == kDead; });
+  timed.pass(kSecond);
+  EXPECT_EQ(Tables(timed.image()).counts(2, 2, ClockPolicy::time).out.wait_ns, 5 * kMillisecond);
+  while (const std::size_t more = timed.receive().size()) received += more;
+  EXPECT_EQ(received, 5u);
+  EXPECT_TRUE(faults_when_empty(timed.image()).empty());
 }
 
 TEST(FabricTime, ALongCableDelays) {
   TimedFabric timed(2);
-  timed.link_from(1, 1).delay_ns = 500;
+  timed.link_from(1, 1).cable = CableTraits{.delay_ns = 500};
   ASSERT_TRUE(timed.fabric.send(0, 1, {}, 64));
   timed.push();
   EXPECT_EQ(timed.receive().size(), 0u);

@@ -19,6 +19,18 @@ TEST(FabricWalk, APacketCrossesOneSwitch) {
   EXPECT_TRUE(faults_when_empty(fabric.image()).empty());
 }
 
+TEST(FabricWalk, ALargePacketsPayloadBeginsACacheLine) {
+  constexpr std::size_t kHeaderBytes = 8 + 12;  // LRH and BTH.
+  TestFabric fabric(row_of_switches(1, 2));
+  for (const std::uint32_t bytes : {4122u, 64u}) ASSERT_TRUE(fabric.send(0, 1, {}, bytes));
+  fabric.ends[0]->push(fabric.walker());
+  std::vector<std::size_t> in_line;
+  fabric.ends[1]->receive(fabric.walker(), 0, [&](const IncomingPacket& packet) {
+    in_line.push_back(reinterpret_cast<std::uintptr_t>(packet.bytes.data()) % 64);
+  });
+  EXPECT_EQ(in_line, (std::vector<std::size_t>{64 - kHeaderBytes, 0}));
+}
+
 TEST(FabricWalk, ProgramsOfOneHostReachEachOtherByNumber) {
   TestFabric fabric(row_of_switches(1, 2));
   End& second = fabric.add_program(fabric.hosts[0]);
@@ -231,6 +243,20 @@ TEST(FabricWalk, ADeadReceiversPacketsAreDiscardedAndItsEndIsTakenAgain) {
   EXPECT_TRUE(fabric.shared->ends().take(place).has_value()) << "the one that was buried";
   EXPECT_EQ(fabric.shared->ends().take(place).error().code, EAGAIN);
   EXPECT_EQ(fabric.shared->ends().take({0, 0}).error().code, EINVAL);
+}
+
+TEST(FabricWalk, AHostTurnsPacketsRoundWhileItsPortIsActive) {
+  TestFabric fabric(row_of_switches(1, 2));
+  const NodeIndex host = fabric.hosts[0];
+  for (const auto state :
+       {wire::PortState::active, wire::PortState::armed, wire::PortState::down}) {
+    fabric.shared->set_port_state(*fabric.mover, host, kCablePort, state);
+    ASSERT_TRUE(fabric.send(0, 0, {}));
+    fabric.ends[0]->push(fabric.walker());
+    EXPECT_EQ(fabric.receive(0).size(), state == wire::PortState::active ? 1u : 0u);
+  }
+  EXPECT_EQ(fabric.shared->tables().counts(host, kCablePort).out.inactive_discards, 2u);
+  for (const std::string& fault : faults_when_empty(fabric.image())) ADD_FAILURE() << fault;
 }
 
 TEST(FabricWalk, ADeadSendersPacketsTravelOnAndItsPoolIsFreeWhenTheyHaveArrived) {

@@ -1,12 +1,15 @@
 #include "fabric/keeper/keeper.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "fabric/data/image/audit.h"
 #include "fabric/data/walk/routes.h"
+#include "fabric/keeper/management_packet.h"
 
 namespace verbatim::fabric {
 
@@ -53,19 +56,23 @@ bool Keeper::begin_sleep() {
   if (!end_.begin_sleep()) return false;
   // Once more, after it has said so.
   const TimeNs now_earliest = header.earliest.load(std::memory_order_seq_cst);
-  const bool is_too_late = now_earliest != kNever && now_earliest + kKeeperPatience < due;
+  const bool is_too_late = now_earliest != kNever && now_earliest + kKeeperPatienceMax < due;
   if (!is_too_late && header.keeper_news.load(std::memory_order_seq_cst) == 0) return true;
   end_.end_sleep();
   return false;
 }
 
+void Keeper::on_bell() {
+  Doorbells::silence(bell_.get());
+  patience_ = std::min(patience_, kKeeperPatience);
+}
+
 void Keeper::serve(TimeNs now) {
   end_.end_sleep();
-  if (bell_) Doorbells::silence(bell_.get());
   if (timer_.at() <= now) {
     timer_.clear();
     // If programs serve the timed links, nothing is left to do now, nor will be.
-    patience_ = mover_->walker().run_due(now) ? 0 : kKeeperPatience;
+    patience_ = mover_->walker().run_due(now) ? 0 : kKeeperPatienceMax;
   }
   mover_->walker().serve_left_over();
   end_.take_credit_news();
@@ -107,6 +114,55 @@ Result<void> Keeper::set_member(std::uint32_t end, Lid group, bool is_member) {
   return {};
 }
 
+Result<std::unique_ptr<TrunkEnd>> Keeper::plug_trunk(PortPlace place) {
+  const auto end = fabric_->ends().take_trunk(place);
+  if (!end) return std::unexpected(end.error());
+  auto bell = doorbells_.listen(*end);
+  if (!bell) return std::unexpected(std::move(bell.error()));
+  return std::make_unique<TrunkEnd>(*fabric_, *mover_, *end, std::move(*bell));
+}
+
+std::vector<std::string> Keeper::audit() const { return fabric::audit(fabric_->image()); }
+
+void Keeper::set_bit_error_rate(std::uint32_t cable, double rate) {
+  fabric_->set_bit_error_rate(*mover_, cable, rate, 2 * std::uint64_t{cable});
+  for (const bool from_b : {false, true}) {
+    const LinkIndex index = fabric_->image().link_of_cable(cable, from_b);
+    noisy_links_.erase(index);
+    if (rate == 0) continue;
+    noisy_links_[index].integrity_errors = fabric_->image().link(index).integrity_errors;
+  }
+}
+
+std::vector<PortPlace> Keeper::take_integrity_errors(TimeNs now) {
+  std::vector<PortPlace> ports;
+  const Image& image = fabric_->image();
+  for (auto& [index, known] : noisy_links_) {
+    const LinkRecord& link = image.link(index);
+    if (link.integrity_errors == known.integrity_errors || now < known.next) continue;
+    known = {.integrity_errors = link.integrity_errors, .next = now + kSecond};
+    const NodeRecord& node = image.node(link.end);
+    ports.push_back(
+        {node.topology_node, node.kind == RecordKind::host ? node.topology_port : link.end_port});
+  }
+  return ports;
+}
+
+void Keeper::set_watched(std::uint32_t cable, bool is_watched) {
+  fabric_->set_watched(cable, is_watched);
+}
+
+void Keeper::on_crossing(std::uint32_t cable, bool from_b, const ManagementDatagram& datagram,
+                         bool is_damaged) {
+  const Image& image = fabric_->image();
+  const auto packet = packet_of(datagram);
+  image.tap().add({.at = monotonic_now(),
+                   .link = image.link_of_cable(cable, from_b),
+                   .lane = packet.lane,
+                   .is_damaged = static_cast<std::uint8_t>(is_damaged ? 1 : 0)},
+                  packet.bytes());
+}
+
 std::unique_ptr<mad::NodeTables> Keeper::make_tables(std::uint32_t node) {
   return std::make_unique<SharedNodeTables>(*fabric_, *mover_, node, pace_);
 }
@@ -114,26 +170,40 @@ std::unique_ptr<mad::NodeTables> Keeper::make_tables(std::uint32_t node) {
 void Keeper::add_counters(PortPlace port, mad::PortCounterValues& values) const {
   const Image& image = fabric_->image();
   const NodeIndex node = image.station_of(port);
-  const bool is_switch = image.node(node).kind == RecordKind::switch_node;
-  if (node == 0 || (is_switch && port.port == 0)) return;
-  const auto [out, in] = fabric_->tables().counts(node, is_switch ? port.port : kCablePort);
+  const bool is_host = image.node(node).kind == RecordKind::host;
+  if (node == 0 || (!is_host && port.port == 0)) return;
+  const auto [out, in, damage, integrity_errors_in, integrity_errors_out] =
+      fabric_->tables().counts(node, is_host ? kCablePort : port.port, monotonic_now());
   values.transmit_data += out.words;
   values.receive_data += in.words;
   values.transmit_packets += out.packets;
   values.receive_packets += in.packets;
   values.multicast_transmit_packets += out.multicast_packets;
   values.multicast_receive_packets += in.multicast_packets;
-  values.transmit_wait += out.wait_ns;
+  values.transmit_wait += out.wait_ns / mad::kTransmitWaitTickNs;
   values.inactive_discards += out.inactive_discards;
   values.neighbor_mtu_discards += out.mtu_discards;
   values.head_of_queue_discards += out.hoq_discards;
   values.lifetime_discards += out.lifetime_discards;
   values.transmit_constraint_errors += out.p_key_errors;
   values.receive_constraint_errors += in.p_key_errors_in;
+  values.symbol_errors += damage.symbol_errors;
+  values.local_physical_errors += damage.packets;
+  values.local_link_integrity_errors += integrity_errors_in;
+  values.link_error_recoveries += integrity_errors_in + integrity_errors_out;
   values.vl15_dropped += in.management_dropped;
   values.dlid_mapping_errors += in.dlid_errors;
   values.vl_mapping_errors += in.lane_errors;
   values.looping_errors += in.looping_errors;
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    values.lane_receive_packets[lane] += in.lanes[lane].packets;
+    values.lane_receive_data[lane] += in.lanes[lane].words;
+    values.lane_transmit_wait[lane] += out.lane_wait_ns[lane] / mad::kTransmitWaitTickNs;
+  }
+  for (unsigned level = 0; level < out.level_words.size(); ++level) {
+    values.level_transmit_data[level] += out.level_words[level];
+    values.level_receive_data[level] += in.level_words[level];
+  }
 }
 
 }  // namespace verbatim::fabric

@@ -69,6 +69,7 @@ class KeeperTest : public testing::Test {
     std::array<pollfd, 2> ready{pollfd{.fd = keeper->bell(), .events = POLLIN, .revents = 0},
                                 pollfd{.fd = keeper->timer(), .events = POLLIN, .revents = 0}};
     const int count = poll(ready.data(), ready.size(), may_sleep ? wait_ms : 0);
+    if (ready[0].revents != 0) keeper->on_bell();
     keeper->serve(monotonic_now());
     return !may_sleep || count != 0;
   }
@@ -113,6 +114,34 @@ TEST_F(KeeperTest, ServesPacedLinksWhileNoProgramRuns) {
     received += receive();
   }
   EXPECT_FALSE(turn(0) && turn(0) && turn(0)) << "there is nothing left to do";
+}
+
+TEST_F(KeeperTest, LooksSeldomWhileProgramsServeTimedLinksAndSoonWhenOneSleeps) {
+  begin(Keeper::Pace::by_link, LinkSpeed::sdr);
+  const Header& header = image().header();
+  const auto send_some = [&] {
+    unsigned sent = 0;
+    while (sent < 10 && send({.number = sent}, 4000)) ++sent;
+    ends[0]->push(mover->walker());
+    return sent;
+  };
+  sleep_until_idle();
+  const unsigned sent = send_some();
+  ASSERT_TRUE(keeper->begin_sleep());
+  for (std::size_t received = 0; received < sent; received += receive()) {
+    mover->walker().run_due(monotonic_now());
+  }
+  keeper->serve(header.keeper_due);  // In vain.
+  send_some();
+  while (!keeper->begin_sleep()) keeper->serve(0);
+  EXPECT_EQ(header.keeper_due - header.earliest, kKeeperPatienceMax);
+  EXPECT_TRUE(ends[0]->awaits_keeper());
+  mover->walker().tell_keeper();
+  keeper->on_bell();
+  keeper->serve(0);
+  while (!keeper->begin_sleep()) keeper->serve(0);
+  EXPECT_EQ(header.keeper_due - header.earliest, kKeeperPatience);
+  EXPECT_FALSE(ends[0]->awaits_keeper());
 }
 
 TEST_F(KeeperTest, DrainsWhatComesToQueuePairs0And1) {
@@ -170,9 +199,12 @@ TEST_F(KeeperTest, PerformanceAgentsSeeItsCounts) {
   keeper->add_counters({1, 1}, sender);
   EXPECT_EQ(sender.transmit_packets, 1u);
   EXPECT_EQ(sender.transmit_data, 100u);
+  EXPECT_EQ(sender.level_transmit_data[0], 100u);
   mad::PortCounterValues of_switch{.receive_packets = 7};
   keeper->add_counters({0, 1}, of_switch);
   EXPECT_EQ(of_switch.receive_packets, 8u) << "added to what management has counted";
+  EXPECT_EQ(of_switch.lane_receive_packets[0], 1u);
+  EXPECT_EQ(of_switch.lane_receive_data[0], 100u);
   mad::PortCounterValues nothing;
   keeper->add_counters({0, 0}, nothing);
   keeper->add_counters({77, 1}, nothing);

@@ -12,8 +12,8 @@ std::uint64_t microseconds(std::uint8_t exponent, std::uint8_t unlimited) {
 }
 
 /// Ports of the topology's node, each of which is a node of the image if it is an adapter's.
-unsigned ports_of(const Image& image, NodeIndex first, bool is_switch) {
-  if (is_switch) return image.node(first).ports;
+unsigned ports_of(const Image& image, NodeIndex first) {
+  if (image.node(first).kind != RecordKind::host) return image.node(first).ports;
   unsigned ports = 0;
   while (image.node(first + ports).kind == RecordKind::host &&
          image.node(first + ports).topology_node == image.node(first).topology_node) {
@@ -29,9 +29,9 @@ SharedNodeTables::SharedNodeTables(SharedFabric& fabric, Mover& mover, std::uint
     : fabric_(fabric),
       mover_(mover),
       first_node_(fabric.image().station_of({topology_node, 0})),
-      is_switch_(fabric.image().node(first_node_).kind == RecordKind::switch_node),
+      kind_(fabric.image().node(first_node_).kind),
       pace_(pace),
-      ports_(ports_of(fabric.image(), first_node_, is_switch_)) {
+      ports_(ports_of(fabric.image(), first_node_)) {
   set_initial_tables();
 }
 
@@ -39,8 +39,8 @@ void SharedNodeTables::set_initial_tables() {
   wire::PKeyTable p_keys;
   p_keys.keys[0] = kDefaultPKey;
   for (unsigned port = 0; port <= ports_; ++port) {
-    if (!is_switch_ && port == 0) continue;
-    for (unsigned input = 0; input <= (is_switch_ ? ports_ : 0); ++input) {
+    if (!is_switch() && port == 0) continue;
+    for (unsigned input = 0; input <= (is_switch() ? ports_ : 0); ++input) {
       set_sl_to_vl(input, port, mad::initial_lanes());
     }
     set_vl_arbitration(port, 1, mad::initial_arbitration(1));
@@ -49,7 +49,7 @@ void SharedNodeTables::set_initial_tables() {
 }
 
 SharedNodeTables::Place SharedNodeTables::place_of(unsigned port) const {
-  if (is_switch_) return {.node = first_node_, .port = port};
+  if (kind_ != RecordKind::host) return {.node = first_node_, .port = port};
   return {.node = first_node_ + (port == 0 ? 0 : port - 1), .port = kCablePort};
 }
 
@@ -80,13 +80,13 @@ wire::SlToVlMappingTable SharedNodeTables::sl_to_vl(unsigned input, unsigned out
   return tables().lanes(place.node, input, place.port);
 }
 
-/// A host's port has one table, which all that leaves by its cable uses.
+/// A port of a host or router has one table, which all that leaves by its cable uses.
 void SharedNodeTables::set_sl_to_vl(unsigned input, unsigned output,
                                     const wire::SlToVlMappingTable& table) {
   const Place place = place_of(output);
-  if (is_switch_) return tables().set_lanes(place.node, input, output, table);
-  for (unsigned in = 0; in <= kHostPorts; ++in) {
-    tables().set_lanes(place.node, in, kCablePort, table);
+  if (is_switch()) return tables().set_lanes(place.node, input, output, table);
+  for (unsigned in = 0; in <= fabric_.image().node(place.node).ports; ++in) {
+    tables().set_lanes(place.node, in, place.port, table);
   }
 }
 
@@ -116,17 +116,22 @@ void SharedNodeTables::set_p_keys(unsigned port, unsigned block, const wire::PKe
 }
 
 void SharedNodeTables::set_port(unsigned port, const wire::PortInfo& info) {
-  if (is_switch_ && port == 0) return;  // It has no link.
+  if (is_switch() && port == 0) return;  // It has no link.
   const Place place = place_of(port);
   // Packets of hosts have no limit: they wait in the program.
   const std::uint64_t hoq_life_us =
-      is_switch_ ? microseconds(info.head_of_queue_life, wire::PortInfo::kUnlimitedHeadOfQueueLife)
-                 : 0;
+      is_switch() ? microseconds(info.head_of_queue_life, wire::PortInfo::kUnlimitedHeadOfQueueLife)
+                  : 0;
   tables().set_output(place.node, place.port, hoq_life_us, info.neighbor_mtu, info.operational_vls);
+  tables().set_local_physical_errors(place.node, place.port, info.local_physical_errors);
   tables().set_enforcement(place.node, place.port, info.partition_enforcement_inbound,
                            info.partition_enforcement_outbound);
   tables().set_high_limit(place.node, place.port, info.vl_high_limit);
-  if (!is_switch_) tables().set_lid(place.node, info.lid, info.lmc);
+  if (kind_ == RecordKind::host) tables().set_lid(place.node, info.lid, info.lmc);
+  if (kind_ == RecordKind::router) {
+    tables().set_router_lid(place.node, place.port, info.lid, info.lmc);
+  }
+  if (!is_switch()) tables().set_gid_prefix(place.node, place.port, info.gid_prefix);
   const auto speed = wire::active_speed(info);
   if (pace_ == Pace::by_link && speed) {
     tables().set_rate(place.node, place.port, effective_rate_bps(info.width_active, *speed));

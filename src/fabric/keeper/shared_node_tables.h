@@ -41,12 +41,13 @@ class SharedNodeTables final : public mad::NodeTables {
   };
   Place place_of(unsigned port) const;
   Tables tables() const { return fabric_.tables(); }
+  bool is_switch() const { return kind_ == RecordKind::switch_node; }
   void set_initial_tables();
 
   SharedFabric& fabric_;
   Mover& mover_;
   const NodeIndex first_node_;
-  const bool is_switch_;
+  const RecordKind kind_;
   const Pace pace_;
   const unsigned ports_;
 };

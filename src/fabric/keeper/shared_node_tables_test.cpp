@@ -12,7 +12,7 @@
 namespace verbatim::fabric {
 namespace {
 
-/// A switch, an adapter with two ports, and another one.
+/// A switch, an adapter with two ports, another one, and a router.
 struct Bench {
   Bench() {
     Builder builder({LinkWidth::x4, LinkSpeed::hdr}, 0);
@@ -21,6 +21,7 @@ struct Bench {
     builder.connect(first, adapter);
     builder.connect(first, adapter);
     builder.connect(first, builder.add_numbered(NodeKind::adapter, 'H', 1));
+    builder.connect(first, builder.add_numbered(NodeKind::router, 'R', 2));
     topology = builder.take();
     fabric = std::move(SharedFabric::create(topology).value());
     mover = std::move(fabric->join().value());
@@ -160,6 +161,36 @@ TEST(SharedNodeTables, PortInfoDecidesWhatALinkCarries) {
 }
 
 /// A manager's net with these tables: cables that are pulled stop data, too.
+TEST(SharedNodeTables, RoutersPortsHaveLidsAndPrefixes) {
+  Bench bench;
+  SharedNodeTables of_router = bench.tables_of(3);
+  const Image& image = bench.fabric->image();
+  const NodeRecord& router = image.node(image.station_of({3, 1}));
+  ASSERT_EQ(image.station_of({3, 1}), image.station_of({3, 2}));
+  of_router.set_port(1, {.gid_prefix = 0xfec1ULL << 48, .lid = Lid{8}, .lmc = 1});
+  of_router.set_port(2, {.gid_prefix = 0xfec2ULL << 48, .lid = Lid{8}});
+  EXPECT_EQ(image.port(router, 1).gid_prefix, 0xfec1ULL << 48);
+  EXPECT_EQ(image.port(router, 2).gid_prefix, 0xfec2ULL << 48);
+  EXPECT_EQ(image.port(router, 1).lid, 8);
+  EXPECT_EQ(image.port(router, 1).lmc, 1);
+  SharedNodeTables of_host = bench.tables_of(2);
+  of_host.set_port(1, {.gid_prefix = 0xfec1ULL << 48});
+  const NodeIndex host = image.station_of({2, 1});
+  EXPECT_EQ(image.port(image.node(host), kCablePort).gid_prefix, 0xfec1ULL << 48);
+  EXPECT_EQ(image.station_by_guid(identity_of(bench.topology.nodes[2], 1).guid), host);
+}
+
+TEST(SharedNodeTables, ARouterHasOneTableOfLanesForEachPort) {
+  Bench bench;
+  SharedNodeTables of_router = bench.tables_of(3);
+  wire::SlToVlMappingTable lanes;
+  lanes.lanes.fill(3);
+  of_router.set_sl_to_vl(0, 2, lanes);
+  const NodeIndex router = bench.fabric->image().station_of({3, 1});
+  EXPECT_EQ(bench.fabric->tables().lanes(router, 1, 2), lanes);
+  EXPECT_NE(bench.fabric->tables().lanes(router, 2, 1), lanes);
+}
+
 TEST(SharedNodeTables, ACableThatIsPulledCarriesNothing) {
   const Bench bench;
   struct Software final : HostSoftware {

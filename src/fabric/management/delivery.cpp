@@ -49,6 +49,7 @@ void ManagementNet::walk(Packet& packet, Out out, TimeNs now) {
 
 std::optional<PortPlace> ManagementNet::cross(const Packet& packet, PortPlace out, TimeNs now) {
   const std::uint32_t index = link_of(out);
+  if (index >= links_.size()) depart_by_trunk(packet, out, now);
   if (index >= links_.size() || !links_[index].is_up) return std::nullopt;
   const Link& link = topology_.links[index];
   const PortPlace in = link.a == out ? link.b : link.a;
@@ -61,9 +62,34 @@ std::optional<PortPlace> ManagementNet::cross(const Packet& packet, PortPlace ou
   }
   if (!packet.smp && !passes_partition(packet, out, false, now)) return std::nullopt;
   ++counts_[out.node].of(out.port).transmit_packets;
-  ++counts_[in.node].of(in.port).receive_packets;
+  PortCounts& received = counts_[in.node].of(in.port);
+  ++received.receive_packets;
+  // LRH, BTH, DETH, the datagram, ICRC and VCRC.
+  constexpr std::uint64_t kPacketBits = (8 + 12 + 8 + wire::kMadBytes + 4 + 2) * 8;
+  const std::uint32_t errors = links_[index].bit_errors.errors_in(kPacketBits);
+  if (LinkWatcher* const watcher = links_[index].watcher; watcher != nullptr) {
+    show(packet, *watcher, index, link.b == out, errors != 0);
+  }
+  if (received.integrity.is_lost_with(errors != 0, port_info(in).local_physical_errors)) {
+    ++received.link_integrity_errors;
+    // Both ends train again. It takes no time, and no packet is lost by it.
+    for (const PortPlace end : {out, in}) ++counts_[end.node].of(end.port).link_error_recoveries;
+    tell_link_integrity_error(in, now);
+  }
+  if (errors != 0) {
+    received.symbol_errors += errors;
+    ++received.damaged_packets;
+    return std::nullopt;
+  }
   if (!packet.smp && !passes_partition(packet, in, true, now)) return std::nullopt;
   return in;
+}
+
+void ManagementNet::show(const Packet& packet, LinkWatcher& watcher, std::uint32_t link,
+                         bool from_b, bool is_damaged) {
+  ManagementDatagram datagram = packet.datagram;
+  if (packet.smp) encode(*packet.smp, datagram.mad);
+  watcher.on_crossing(link, from_b, datagram, is_damaged);
 }
 
 bool ManagementNet::is_local(PortPlace at, Lid lid) const {
@@ -133,6 +159,7 @@ ManagementNet::Out ManagementNet::arrive_by_lid(Packet& packet, PortPlace in, Ti
     if (out != 0) return PortPlace{in.node, out};
   }
   if (!is_local(in, lid)) return std::nullopt;
+  if (is_for_another_subnet(packet, in)) return forward(packet, in);
   if (!packet.smp || !packet.smp->route) return deliver(packet, in, now);
   mad::SmiPlace place = smi_place(in);
   place.came_by_lid = true;
@@ -182,6 +209,10 @@ ManagementNet::Out ManagementNet::refuse(Packet& packet, wire::MadStatus status,
 ManagementNet::Out ManagementNet::answer(Packet& packet, PortPlace at, TimeNs now) {
   InfinibandPath& path = packet.datagram.path;
   std::swap(path.dlid, path.slid);
+  if (path.grh) {
+    std::swap(path.grh->source, path.grh->destination);
+    path.grh->hop_limit = GlobalRoute{}.hop_limit;
+  }
   std::swap(packet.datagram.source_qp, packet.datagram.destination_qp);
   if (packet.smp && packet.smp->route) packet.smp->route->is_returning = true;
   return depart(packet, at, now);

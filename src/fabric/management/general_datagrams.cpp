@@ -2,19 +2,12 @@
 #include <algorithm>
 
 #include "fabric/management/management_net.h"
+#include "wire/ib/partition_enforcement.h"
 #include "wire/mad/management_packet.h"
 #include "wire/performance/performance_packet.h"
 
 namespace verbatim::fabric {
 namespace {
-
-/// The same partition, and one of both a full member of it (IBA 10.9.1).
-bool match(std::uint16_t a, std::uint16_t b) {
-  constexpr std::uint16_t kFullMember = 0x8000;
-  constexpr std::uint16_t kPartition = 0x7fff;
-  return (a & kPartition) == (b & kPartition) && (a & kPartition) != 0 &&
-         ((a | b) & kFullMember) != 0;
-}
 
 std::optional<Gid> source_gid(const InfinibandPath& path) {
   if (!path.grh) return std::nullopt;
@@ -51,9 +44,9 @@ wire::SwitchBadPKeyDetails bad_p_key_at_switch(const ManagementDatagram& datagra
 
 }  // namespace
 
-bool ManagementNet::has_p_key(PortPlace at, std::uint16_t key) const {
+bool ManagementNet::has_p_key(PortPlace at, std::uint16_t key, bool (*passes)(PKey, PKey)) const {
   return std::ranges::any_of(tables_[at.node]->p_keys(at.port),
-                             [key](std::uint16_t entry) { return match(entry, key); });
+                             [=](std::uint16_t entry) { return passes(PKey{entry}, PKey{key}); });
 }
 
 /// A switch's external port may keep partitions apart (IBA 14.2.5.6: PartitionEnforcement).
@@ -61,7 +54,8 @@ bool ManagementNet::passes_partition(const Packet& packet, PortPlace at, bool in
   const wire::PortInfo& port = port_info(at);
   const bool is_enforced = is_switch(at.node) && (inbound ? port.partition_enforcement_inbound
                                                           : port.partition_enforcement_outbound);
-  if (!is_enforced || has_p_key(at, packet.datagram.pkey)) return true;
+  const auto passes = inbound ? wire::may_enter : wire::may_leave;
+  if (!is_enforced || has_p_key(at, packet.datagram.pkey, passes)) return true;
   PortCounts& counts = counts_[at.node].of(at.port);
   ++(inbound ? counts.receive_constraint_errors : counts.transmit_constraint_errors);
   mad::SubnetEffects effects;
@@ -74,7 +68,7 @@ bool ManagementNet::passes_partition(const Packet& packet, PortPlace at, bool in
 bool ManagementNet::has_right_keys(const Packet& packet, PortPlace at, TimeNs now) {
   const ManagementDatagram& datagram = packet.datagram;
   const PortPlace table{at.node, is_switch(at.node) ? std::uint8_t{0} : at.port};
-  const bool has_partition = has_p_key(table, datagram.pkey);
+  const bool has_partition = has_p_key(table, datagram.pkey, wire::pkeys_match);
   if (has_partition && datagram.qkey == raw(wire::kManagementQKey)) return true;
   const auto trap = has_partition ? wire::TrapNumber::bad_q_key : wire::TrapNumber::bad_p_key;
   mad::SubnetEffects effects;

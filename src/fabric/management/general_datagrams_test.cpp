@@ -104,6 +104,17 @@ TEST_F(GeneralDatagrams, LimitedMembersMeetFullOnesOnly) {
   EXPECT_EQ(bench.net.port_info(bench.place("H4")).p_key_violations, 1);
 }
 
+TEST_F(GeneralDatagrams, ProgramsReportBadKeys) {
+  const wire::BadKeyDetails last{.source_lid = Lid{7}, .destination_lid = Lid{5}, .key = 0x1001};
+  bench.net.on_bad_key(bench.place("H2"), wire::TrapNumber::bad_p_key, last, 70'000, 0);
+  EXPECT_EQ(bench.net.port_info(bench.place("H2")).p_key_violations, 0xffff) << "it sticks there";
+  const auto& trap = bench.software.arrivals.back();
+  EXPECT_EQ(trap.port, bench.place("H1")) << "of the manager";
+  EXPECT_EQ(wire::decode_mad_header(trap.datagram.mad)->method, MadMethod::trap);
+  bench.net.on_bad_key(bench.place("H2"), wire::TrapNumber::bad_q_key, last, 3, 0);
+  EXPECT_EQ(bench.net.port_info(bench.place("H2")).q_key_violations, 3);
+}
+
 TEST_F(GeneralDatagrams, SwitchPortsKeepPartitionsApart) {
   change_port(bench, "S3", 1,
               [](wire::PortInfo& info) { info.partition_enforcement_outbound = true; });
@@ -115,6 +126,20 @@ TEST_F(GeneralDatagrams, SwitchPortsKeepPartitionsApart) {
   bench.set(bench.place("H1"), Lid{3}, wire::SubnetAttribute::p_key_table, 1 << 16, keys);
   EXPECT_EQ(send(datagram(Lid{7}, request))->method, MadMethod::trap);
   EXPECT_EQ(counters(Lid{3}, 1)->transmit_constraint_errors, 1);
+}
+
+TEST_F(GeneralDatagrams, SwitchPortsLetLimitedMembersSendToFullOnes) {
+  change_port(bench, "S1", 1,
+              [](wire::PortInfo& info) { info.partition_enforcement_inbound = true; });
+  wire::PKeyTable limited;
+  limited.keys[0] = PKey{0x7fff};
+  bench.set(bench.place("H1"), Lid{1}, wire::SubnetAttribute::p_key_table, 1 << 16, limited);
+  ManagementDatagram asked = datagram(
+      Lid{7}, {.method = MadMethod::get, .attribute = PerformanceAttribute::class_port_info});
+  asked.pkey = 0x7fff;
+  EXPECT_EQ(send(asked)->method, MadMethod::get_response);
+  asked.pkey = 0xffff;
+  EXPECT_EQ(send(asked)->method, MadMethod::trap) << "its sender is no full member";
 }
 
 TEST_F(GeneralDatagrams, UnknownClassesAreRefusedBySwitchesAndGivenToHosts) {

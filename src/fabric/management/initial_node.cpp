@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fabric/topology/subnets/gid_prefix.h"
 #include "mad/sma/node_tables.h"
 #include "wire/subnet/link_speed.h"
 
@@ -13,9 +14,9 @@ using mad::SubnetNode;
 using mad::SubnetPort;
 using wire::PortInfo;
 
-constexpr std::uint64_t kDefaultGidPrefix = 0xfe80'0000'0000'0000;
 constexpr std::uint8_t kSubnetTimeout = 18;  // 1.07 s: the pace of traps.
 constexpr std::uint8_t kResponseTime = 16;   // 0.27 s.
+constexpr std::uint8_t kErrorThreshold = 8;  // As cards, and as opensm sets it.
 
 /// What a port that has a LID says of itself.
 void add_identity(PortInfo& port, const PortIdentity& identity) {
@@ -52,6 +53,7 @@ PortInfo link_port(Rate rate) {
   port.operational_vls = mad::kDataLanes;
   port.vl_arbitration_high_cap = mad::kArbitrationEntries;
   port.vl_arbitration_low_cap = mad::kArbitrationEntries;
+  port.local_physical_errors = port.overrun_errors = kErrorThreshold;
   return port;
 }
 
@@ -116,6 +118,8 @@ SubnetNode initial_node(const Node& node) {
   return made;
 }
 
+}  // namespace
+
 void set_rate(PortInfo& port, Rate rate) {
   const PortInfo link = link_port(rate);
   port.width_supported = port.width_enabled = link.width_supported;
@@ -123,8 +127,6 @@ void set_rate(PortInfo& port, Rate rate) {
   wire::set_supported_speeds(port, rate.speed);
   wire::set_active_speed(port, rate.speed);
 }
-
-}  // namespace
 
 std::vector<SubnetNode> initial_nodes(const Topology& topology) {
   std::vector<SubnetNode> nodes;

@@ -48,6 +48,14 @@ ManagementNet::ManagementNet(const Topology& topology, HostSoftware& software, s
     agents_.emplace_back(std::move(node), *tables_.back(), transaction);
   }
   links_of_ports_.assign(ports, kNoLink);
+  for (std::uint32_t node = 0; node < nodes; ++node) {
+    const std::uint8_t last = topology.nodes[node].ports;
+    for (unsigned port = 1; topology.nodes[node].kind == NodeKind::adapter && port <= last;
+         ++port) {
+      const auto number = static_cast<std::uint8_t>(port);
+      ports_by_guid_[identity_of(topology.nodes[node], port).guid] = {node, number};
+    }
+  }
   for (std::uint32_t link = 0; link < links_.size(); ++link) {
     for (const PortPlace end : {topology.links[link].a, topology.links[link].b}) {
       links_of_ports_[first_ports_[end.node] + end.port] = link;
@@ -56,6 +64,10 @@ ManagementNet::ManagementNet(const Topology& topology, HostSoftware& software, s
   }
   changes_.clear();  // The software reads how the ports are now.
   for (mad::SubnetAgent& agent : agents_) agent.take_trap(0);  // No manager awaits them: dropped.
+}
+
+std::uint32_t ManagementNet::reregistrations(PortPlace port) const {
+  return agents_[port.node].node().ports[port.port].reregistrations;
 }
 
 const wire::PortInfo& ManagementNet::port_info(PortPlace port) const {
@@ -89,6 +101,25 @@ bool ManagementNet::set_is_sm(PortPlace port, bool is_sm, TimeNs now) {
   return true;
 }
 
+void ManagementNet::on_bad_key(PortPlace port, wire::TrapNumber trap,
+                               const wire::BadKeyDetails& last, unsigned count, TimeNs now) {
+  mad::SubnetEffects effects;
+  agents_[port.node].on_bad_key(port.port, trap, last, now, effects, count);
+  changes_.push_back({port.node, effects});
+  settle(now);
+}
+
+void ManagementNet::on_link_integrity_error(PortPlace port, TimeNs now) {
+  tell_link_integrity_error(port, now);
+  settle(now);
+}
+
+void ManagementNet::tell_link_integrity_error(PortPlace port, TimeNs now) {
+  mad::SubnetEffects effects;
+  agents_[port.node].on_link_integrity_error(port.port, now, effects);
+  changes_.push_back({port.node, effects});
+}
+
 std::uint32_t ManagementNet::link_of(PortPlace port) const {
   return links_of_ports_[first_ports_[port.node] + port.port];
 }
@@ -105,6 +136,11 @@ void ManagementNet::set_cable_rate(std::uint32_t link, Rate rate, TimeNs now) {
   links_[link].rate = rate;
   take_down(link, now);
   settle(now);
+}
+
+void ManagementNet::set_bit_error_rate(std::uint32_t link, double rate) {
+  links_[link].bit_error_rate = rate;
+  links_[link].bit_errors = BitErrors(rate, link);
 }
 
 void ManagementNet::take_down(std::uint32_t link, TimeNs now) {
@@ -150,8 +186,13 @@ void ManagementNet::settle(TimeNs now) {
     const auto [node, effects] = changes_.back();
     changes_.pop_back();
     if (effects.dropped_link) {
-      const std::uint32_t link = link_of({node, *effects.dropped_link});
+      const PortPlace port{node, *effects.dropped_link};
+      const std::uint32_t link = link_of(port);
       if (link != kNoLink) take_down(link, now);
+      take_trunk_down(port, now);
+    }
+    if (effects.changed_port && trunks_.contains({node, *effects.changed_port})) {
+      carrier_->on_trunk_changed({node, *effects.changed_port});
     }
     if (effects.changed_port && !is_switch(node)) {
       software_.on_port_changed({node, *effects.changed_port});

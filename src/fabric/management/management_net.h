@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/net/path.h"
@@ -14,6 +16,7 @@
 #include "base/types.h"
 #include "fabric/management/deadlines.h"
 #include "fabric/management/node_counts.h"
+#include "fabric/topology/bit_errors.h"
 #include "fabric/topology/topology.h"
 #include "mad/pma/performance_agent.h"
 #include "mad/sma/node_tables.h"
@@ -50,6 +53,29 @@ class HostSoftware {
 /// Makes the tables of a node, by its place in `Topology::nodes`, for the data path to read.
 using MakeTables = std::function<std::unique_ptr<mad::NodeTables>(std::uint32_t node)>;
 
+/// Sees management datagrams that cross links which are watched.
+class LinkWatcher {
+ public:
+  /// `from_b`: it leaves the link's end `b`.
+  virtual void on_crossing(std::uint32_t link, bool from_b, const ManagementDatagram& datagram,
+                           bool is_damaged) = 0;
+
+ protected:
+  ~LinkWatcher() = default;
+};
+
+/// Takes datagrams that leave by a trunk, and is told when its port changes. It may not call the
+/// net from within.
+class TrunkCarrier {
+ public:
+  virtual void on_departure(PortPlace port, const ManagementDatagram& datagram) = 0;
+  /// Its PortInfo is another; its link may have gone down.
+  virtual void on_trunk_changed(PortPlace port) = 0;
+
+ protected:
+  ~TrunkCarrier() = default;
+};
+
 /// All nodes' management agents, and how management datagrams get from port to port: hop by hop
 /// over links that are up, by directed route, by the switches' forwarding tables, or mixed. One
 /// thread; no clock, no sockets. A datagram arrives, and is answered, within `send`.
@@ -68,21 +94,51 @@ class ManagementNet {
 
   const wire::PortInfo& port_info(PortPlace port) const;
   wire::NodeInfo node_info(PortPlace port) const;
+  /// How often a subnet manager has asked the port's software to register again (IBA 14.4.11).
+  std::uint32_t reregistrations(PortPlace port) const;
   const mad::NodeTables& tables(std::uint32_t node) const { return *tables_[node]; }
   const wire::NodeDescription& node_description(PortPlace port) const;
   std::span<const std::uint16_t> pkeys(PortPlace port) const;
   /// The port's own GUID; alias GUIDs follow if a manager has set some.
   std::vector<std::uint64_t> guids(PortPlace port) const;
+  /// As the performance agent shows them.
+  mad::PortCounterValues counters(PortPlace port) const {
+    return counts_[port.node].counters(port.port);
+  }
   /// From now on the performance agents show these counts, too. They must outlive the net.
   void set_data_counters(const DataCounters& counters) { data_counters_ = &counters; }
   /// Software opens or closes the port as its subnet manager. Returns false if it is so already.
   bool set_is_sm(PortPlace port, bool is_sm, TimeNs now);
+  /// A program has received `count` packets with a P_Key or Q_Key that does not match through the
+  /// port: `trap` 257 or 258.
+  void on_bad_key(PortPlace port, wire::TrapNumber trap, const wire::BadKeyDetails& last,
+                  unsigned count, TimeNs now);
+  /// Packets that come to the port by the data path are damaged too often: trap 129.
+  void on_link_integrity_error(PortPlace port, TimeNs now);
   /// The cable `link`, an index in topology().links, is taken out or put in again.
   void set_link(std::uint32_t link, bool up, TimeNs now);
   /// The cable carries this rate at most from now on: the link trains again.
   void set_cable_rate(std::uint32_t link, Rate rate, TimeNs now);
+  /// The cable's bits are wrong at this rate, up to kBitErrorRateMax: the port
+  /// at its end finds damaged datagrams by their VCRC, and drops them.
+  void set_bit_error_rate(std::uint32_t link, double rate);
+  double bit_error_rate(std::uint32_t link) const { return links_[link].bit_error_rate; }
+  /// Null: nobody. The watcher must outlive the net.
+  void set_watcher(std::uint32_t link, LinkWatcher* watcher) { links_[link].watcher = watcher; }
   bool has_cable(std::uint32_t link) const { return links_[link].has_cable; }
   Rate cable_rate(std::uint32_t link) const { return links_[link].rate; }
+
+  // trunk_ports.cpp: ports whose cable ends in another fabric.
+
+  /// Before the first trunk. The carrier must outlive the net.
+  void set_trunk_carrier(TrunkCarrier& carrier) { carrier_ = &carrier; }
+  /// Plugs a trunk of this rate into a port that has no cable. Its link is down.
+  void add_trunk(PortPlace port, Rate rate, TimeNs now);
+  /// Both sides have found each other, and train at this rate; or the link goes down.
+  void set_trunk_link(PortPlace port, std::optional<Rate> rate, TimeNs now);
+  bool is_trunk_up(PortPlace port) const;
+  /// A datagram has come through a trunk.
+  void receive(PortPlace in, const ManagementDatagram& datagram, TimeNs now);
   const Topology& topology() const { return topology_; }
 
   /// When `on_time` has something to do: links train, traps are repeated, leases end.
@@ -98,6 +154,9 @@ class ManagementNet {
   };
   struct LinkState {
     Rate rate;  // That the cable carries now.
+    double bit_error_rate = 0;
+    BitErrors bit_errors{};  // Of both directions.
+    LinkWatcher* watcher = nullptr;
     bool has_cable = true;
     bool is_up = true;
   };
@@ -109,6 +168,10 @@ class ManagementNet {
   Out arrive(Packet& packet, PortPlace in, TimeNs now);
   Out arrive_by_lid(Packet& packet, PortPlace in, TimeNs now);
   Out route_by_lid(Packet& packet, PortPlace from, TimeNs now);
+  // routers.cpp.
+  bool is_for_another_subnet(const Packet& packet, PortPlace at) const;
+  Out forward(Packet& packet, PortPlace in);
+  std::optional<PortPlace> port_with(const Gid& gid) const;
   Out take_step(Packet& packet, const mad::SmiStep& step, PortPlace at, TimeNs now);
   Out deliver(Packet& packet, PortPlace at, TimeNs now);
   Out deliver_smp(Packet& packet, PortPlace at, TimeNs now);
@@ -118,12 +181,18 @@ class ManagementNet {
   Out refuse(Packet& packet, wire::MadStatus status, PortPlace at, TimeNs now);
   void hand_over(Packet& packet, PortPlace at, TimeNs now);
 
+  static void show(const Packet& packet, LinkWatcher& watcher, std::uint32_t link, bool from_b,
+                   bool is_damaged);
   std::optional<PortPlace> cross(const Packet& packet, PortPlace out, TimeNs now);
+  void tell_link_integrity_error(PortPlace port, TimeNs now);
   bool has_right_keys(const Packet& packet, PortPlace at, TimeNs now);
   bool passes_partition(const Packet& packet, PortPlace at, bool inbound, TimeNs now);
-  bool has_p_key(PortPlace at, std::uint16_t key) const;
+  bool has_p_key(PortPlace at, std::uint16_t key, bool (*passes)(PKey entry, PKey sent)) const;
   bool is_local(PortPlace at, Lid lid) const;
   mad::SmiPlace smi_place(PortPlace at) const;
+
+  void depart_by_trunk(const Packet& packet, PortPlace out, TimeNs now);
+  void take_trunk_down(PortPlace port, TimeNs now);
 
   std::uint32_t link_of(PortPlace port) const;
   void take_down(std::uint32_t link, TimeNs now);
@@ -147,7 +216,10 @@ class ManagementNet {
   std::vector<mad::SubnetAgent> agents_;
   std::vector<std::size_t> first_ports_;  // Of each node, in `links_of_ports_`.
   std::vector<std::uint32_t> links_of_ports_;
+  std::unordered_map<std::uint64_t, PortPlace> ports_by_guid_;  // Of hosts.
   std::vector<LinkState> links_;
+  std::map<PortPlace, bool> trunks_;  // Whether each is up.
+  TrunkCarrier* carrier_ = nullptr;
   const DataCounters* data_counters_ = nullptr;
   std::vector<NodeCounts> counts_;
   std::vector<mad::PerformanceAgent> performance_agents_;

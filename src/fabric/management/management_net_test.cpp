@@ -181,6 +181,21 @@ TEST(ManagementNet, WritesIntoTheTablesOfTheDataPath) {
   EXPECT_EQ(net.pkeys({3, 1}).data(), made[3]->p_keys(1).data());
 }
 
+TEST(ManagementNet, SoftwareLearnsThatItShallRegisterAgain) {
+  NetBench bench(topology_of(kTriangle));
+  manage_triangle(bench);
+  const PortPlace h4 = bench.place("H4");
+  for (const std::uint32_t count : {1, 2}) {
+    bench.software.changed.clear();
+    const wire::Smp answer =
+        change_port(bench, "H4", 1, [](wire::PortInfo& info) { info.client_reregister = true; });
+    EXPECT_TRUE(wire::data_as<wire::PortInfo>(answer).client_reregister);
+    EXPECT_EQ(bench.software.changed, std::vector{h4});
+    EXPECT_EQ(bench.net.reregistrations(h4), count);
+    EXPECT_FALSE(bench.net.port_info(h4).client_reregister);
+  }
+}
+
 TEST(ManagementNet, ExtendedPortInfoHasNoErrorCorrectionToChoose) {
   NetBench bench(topology_of(kTriangle));
   const auto ask = [&bench](MadMethod method, std::uint32_t port) {

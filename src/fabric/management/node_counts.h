@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fabric/topology/link_integrity.h"
 #include "fabric/topology/topology.h"
 #include "mad/pma/port_counter_source.h"
 
@@ -23,11 +24,16 @@ struct PortCounts {
   std::uint64_t transmit_packets = 0;
   std::uint64_t receive_packets = 0;
   std::uint64_t link_downed = 0;
+  std::uint64_t symbol_errors = 0;
+  std::uint64_t damaged_packets = 0;
+  std::uint64_t link_integrity_errors = 0;
+  std::uint64_t link_error_recoveries = 0;
   std::uint64_t inactive_discards = 0;
   std::uint64_t dlid_mapping_errors = 0;
   std::uint64_t looping_errors = 0;
   std::uint64_t transmit_constraint_errors = 0;
   std::uint64_t receive_constraint_errors = 0;
+  LinkIntegrity integrity{};  // Of what the port receives.
 };
 
 /// All counts of a node's ports, as its performance management agent shows them.

@@ -1,4 +1,6 @@
 // What the manager at H1 (LID 4) is told, and when.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "fabric/management/net_test_util.h"
@@ -87,12 +89,22 @@ TEST_F(Traps, AreRepeatedUntilTheyAreRepressed) {
   const TimeNs pace = bench.net.deadline();
   EXPECT_EQ(pace, TimeNs{4096} << 18);  // SubnetTimeOut 18.
   bench.net.on_time(pace);
-  bench.net.on_time(2 * pace);
+  EXPECT_EQ(bench.net.deadline(), 3 * pace);  // Each pause is twice as long.
+  bench.net.on_time(3 * pace);
   const auto traps = traps_of(bench);
   ASSERT_EQ(traps.size(), 3u);
   EXPECT_EQ(traps[0].smp, traps[2].smp);
   repress(bench, traps[0]);
   EXPECT_EQ(bench.net.deadline(), kNever);
+}
+
+TEST_F(Traps, EndIfTheManagerHasVanished) {
+  bench.net.set_link(link_between(bench.place("S1", 2), bench.place("H2")), false, 0);
+  for (TimeNs due = bench.net.deadline(); due != kNever; due = bench.net.deadline()) {
+    ASSERT_LE(due, (TimeNs{4096} << 18) * 255) << "the sum of all pauses";
+    bench.net.on_time(due);
+  }
+  EXPECT_EQ(traps_of(bench).size(), 1u + mad::TrapSender::kRepeatsMax);
 }
 
 TEST_F(Traps, LinkComesBackAfterTraining) {
@@ -143,6 +155,34 @@ TEST_F(Traps, NewManagerShowsInItsCapabilities) {
   const auto details = wire::details_as<wire::LocalChangesDetails>(traps[0].notice);
   EXPECT_NE(details.capabilities & wire::port_capability::kIsSm, 0u);
   EXPECT_EQ(details.lid, Lid{6});
+}
+
+TEST_F(Traps, PortTellsOfALinkThatDamagesTooMuch) {
+  const PortPlace h4 = bench.place("H4"), s3 = bench.place("S3", 1);
+  const std::uint32_t cable = link_between(s3, h4);
+  bench.net.set_bit_error_rate(cable, kBitErrorRateMax);
+  for (unsigned i = 0; i < 100; ++i) {  // Few of these questions arrive.
+    bench.get<wire::NodeInfo>(bench.place("H1"), Lid{7}, SubnetAttribute::node_info);
+  }
+  bench.net.set_bit_error_rate(cable, 0);
+  const mad::PortCounterValues here = bench.net.counters(h4), there = bench.net.counters(s3);
+  EXPECT_GT(here.local_physical_errors, 80u);
+  EXPECT_NEAR(static_cast<double>(here.local_link_integrity_errors),
+              static_cast<double>(here.local_physical_errors) / 9, 2);  // LocalPhyErrors is 8.
+  // What comes back is damaged, too. The link recovers at both ends.
+  EXPECT_EQ(here.link_error_recoveries,
+            here.local_link_integrity_errors + there.local_link_integrity_errors);
+  EXPECT_EQ(there.link_error_recoveries, here.link_error_recoveries);
+
+  bench.net.on_time(bench.net.deadline());  // Its traps were damaged, too.
+  const auto traps = traps_of(bench);
+  const auto is_of_h4 = [](const Trap& trap) { return trap.notice.issuer == Lid{7}; };
+  const auto told = std::ranges::find_if(traps, is_of_h4);
+  ASSERT_NE(told, traps.end());
+  EXPECT_EQ(told->notice.trap, TrapNumber::local_link_integrity);
+  EXPECT_EQ(told->notice.type, wire::NoticeType::urgent);
+  const auto details = wire::details_as<wire::PortErrorDetails>(told->notice);
+  EXPECT_EQ(details, (wire::PortErrorDetails{.lid = Lid{7}, .port = 1}));
 }
 
 TEST_F(Traps, ThereAreNoneWithoutAManager) {

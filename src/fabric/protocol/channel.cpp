@@ -19,10 +19,11 @@ iovec piece_of(ByteSpan bytes) {
 Result<Incoming> Receiver::receive(int fd, int flags) {
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control;
   iovec piece{buffer_.data(), buffer_.size()};
+  // CMSG_SPACE would be room for two descriptors, and the second one would stay open.
   msghdr message{.msg_iov = &piece,
                  .msg_iovlen = 1,
                  .msg_control = control.data(),
-                 .msg_controllen = control.size()};
+                 .msg_controllen = CMSG_LEN(sizeof(int))};
   ssize_t length = 0;
   do {
     length = recvmsg(fd, &message, flags | MSG_CMSG_CLOEXEC);

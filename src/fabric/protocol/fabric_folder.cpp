@@ -15,10 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "fabric-";
+constexpr std::string_view kManager = "manager";
 
 }  // namespace
 
-Result<FabricFolder> FabricFolder::of(const std::string& name) {
+Result<FabricFolder> FabricFolder::own(const std::string& name) {
   if (!agent::check_node_name(name)) {
     return refuse(EINVAL, fmt::format("'{}' cannot be the name of a fabric: use 1 to 63 letters, "
                                       "digits, '-', '_' or '.', a letter or digit first",
@@ -29,6 +30,25 @@ Result<FabricFolder> FabricFolder::of(const std::string& name) {
   FabricFolder folder;
   folder.name_ = name;
   folder.path_ = fmt::format("{}/{}{}", runtime->path(), kPrefix, name);
+  return folder;
+}
+
+Result<FabricFolder> FabricFolder::of(const std::string& name) {
+  auto folder = own(name);
+  if (!folder || fs::exists(folder->socket())) return folder;
+  const fs::path runtime = fs::path(folder->path_).parent_path();
+  std::vector<std::string> others;
+  std::error_code ignored;
+  for (const auto& space : fs::directory_iterator(runtime.parent_path(), ignored)) {
+    const fs::path other = space.path() / (std::string(kPrefix) + name);
+    if (space.path() != runtime && agent::connect_to(other / "socket")) others.push_back(other);
+  }
+  if (others.size() > 1) {
+    return refuse(EEXIST, fmt::format("fabrics '{}' run in several other network namespaces: give "
+                                      "them names of their own",
+                                      name));
+  }
+  if (!others.empty()) folder->path_ = others.front();
   return folder;
 }
 
@@ -46,8 +66,13 @@ void FabricFolder::remove() const {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(path_, ignored)) {
     const std::string name = entry.path().filename();
-    if (name != "log" && name != "manager") fs::remove_all(entry.path(), ignored);
+    if (name != "log" && !name.starts_with(kManager)) fs::remove_all(entry.path(), ignored);
   }
+}
+
+std::string FabricFolder::manager(std::size_t subnet) const {
+  const std::string first = fmt::format("{}/{}", path_, kManager);
+  return subnet == 0 ? first : fmt::format("{}-{}", first, subnet + 1);
 }
 
 std::string FabricFolder::view(std::uint64_t host_guid) const {
@@ -80,7 +105,8 @@ Result<std::vector<std::string>> fabrics() {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(runtime->path(), ignored)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with(kPrefix) && fs::exists(entry.path() / "socket", ignored)) {
+    // A killed daemon has left its socket, to which nothing listens.
+    if (name.starts_with(kPrefix) && agent::connect_to(entry.path() / "socket")) {
       names.push_back(name.substr(kPrefix.size()));
     }
   }

@@ -15,7 +15,10 @@ inline constexpr const char* kDefaultFabric = "default";
 /// RUNTIME_FOLDER/fabric-NAME, of mode 0700.
 class FabricFolder {
  public:
-  /// Makes nothing but the runtime folder. EINVAL: `name` cannot be one.
+  /// In this network namespace. Makes nothing but the runtime folder. EINVAL: `name` cannot be one.
+  static Result<FabricFolder> own(const std::string& name);
+  /// Also of a fabric that runs in another namespace of the user, where this one has none. EEXIST:
+  /// it runs in several others.
   static Result<FabricFolder> of(const std::string& name);
 
   /// Makes the folder if it is missing. EPERM: something that is not ours is in its place.
@@ -28,9 +31,9 @@ class FabricFolder {
   /// Held by the daemon as long as it runs.
   std::string lock() const { return path_ + "/lock"; }
   std::string log() const { return path_ + "/log"; }
-  /// A folder: files and log of the subnet manager that the daemon starts.
-  std::string manager() const { return path_ + "/manager"; }
-  std::string manager_log() const { return manager() + "/log"; }
+  /// A folder: files and log of a subnet manager that the daemon starts; one for each subnet,
+  /// counted from 0.
+  std::string manager(std::size_t subnet) const;
   /// A folder: a host's view of /sys.
   std::string view(std::uint64_t host_guid) const;
   /// Opened by a program while it is the subnet manager of the port: a FIFO.
@@ -44,7 +47,7 @@ class FabricFolder {
   std::string path_;
 };
 
-/// Names of the fabrics that have a socket here, sorted. Their daemons may be dead.
+/// Names of the fabrics that run here, sorted.
 Result<std::vector<std::string>> fabrics();
 
 }  // namespace verbatim::fabric::protocol

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/types.h"
 
 /// What programs and commands say to a fabric's daemon over its socket (SOCK_SEQPACKET): one
 /// structure a message, in the machine's byte order. Each request is answered by what stands behind
@@ -20,6 +21,8 @@
 ///     StatusRequest               Status, with a memfd of JSON text
 ///     TablesRequest               Status, with a memfd of JSON text
 ///     LinkRequest                 Done
+///     TrunkRequest (trunk_message.h)  Done
+///     CaptureRequest              Capturing, with the memory of the data path
 ///     StopRequest                 the daemon ends
 ///     OpenPort                    Opened; the connection is an open port then
 ///     AttachData                  DataAttached, with the memory of the data path; the connection
@@ -28,18 +31,21 @@
 /// On an end, which is the program's as long as the connection lives and the process that made it:
 ///
 ///     JoinGroup                   Done
+///     BadKeyReport                no answer
 ///
 /// On an open port, whose end makes the daemon forget its agents:
 ///
 ///     RegisterAgent, a socket     Registered, from that socket
 ///     UnregisterAgent, a socket   Done, from that socket
 ///     SentMad, a datagram         no answer
+///     JoinMulticast               MulticastMember, later; and again at each change of the group
+///     LeaveMulticast              no answer
 ///
 /// and the daemon sends ReceivedMad with a datagram at any time.
 namespace verbatim::fabric::protocol {
 
 /// Counts up with every change of a structure below.
-inline constexpr std::uint16_t kVersion = 2;
+inline constexpr std::uint16_t kVersion = 4;
 
 enum class MessageType : std::uint16_t {
   host_request = 1,
@@ -57,6 +63,11 @@ enum class MessageType : std::uint16_t {
   gid_request,
   link_request,
   tables_request,
+  bad_key_report,
+  join_multicast,
+  leave_multicast,
+  capture_request,
+  trunk_request,
   host_description = 0x100,
   done,
   status,
@@ -67,6 +78,8 @@ enum class MessageType : std::uint16_t {
   refusal,
   data_attached,
   host_gid,
+  multicast_member,
+  capturing,
 };
 
 struct Header {
@@ -121,18 +134,28 @@ struct StatusRequest {
   Header header{.type = kType};
 };
 
-/// Changes the cable at a port: takes it out, puts it in again as good as new, or makes it carry
-/// less.
+/// Changes the cable at a port: takes it out, puts it in again as good as new,
+/// makes it carry less, or makes bits wrong.
 struct LinkRequest {
   static constexpr MessageType kType = MessageType::link_request;
   Header header{.type = kType};
-  enum class Change : std::uint8_t { down, up, degrade };
+  enum class Change : std::uint8_t { down, up, degrade, errors };
   HostName node{};  // A host, switch or router.
   std::uint8_t port = 0;
   Change change{};
   std::uint8_t width = 0;  // A LinkWidth; 0: as now. Counts for `degrade` alone, as does `speed`.
   std::uint8_t speed = kSameSpeed;  // A LinkSpeed.
   static constexpr std::uint8_t kSameSpeed = 0xff;
+  double bit_error_rate = 0;  // Of `errors`.
+};
+
+/// Packets that cross the cable at a port, or all cables if `node` is empty, go to the tap of the
+/// data path's memory as long as the connection lives.
+struct CaptureRequest {
+  static constexpr MessageType kType = MessageType::capture_request;
+  Header header{.type = kType};
+  HostName node{};  // A host, switch or router.
+  std::uint8_t port = 0;
 };
 
 struct TablesRequest {
@@ -168,6 +191,23 @@ struct JoinGroup {
   Header header{.type = kType};
   std::uint16_t lid = 0;
   std::uint8_t is_member = 0;
+};
+
+/// `count` packets with a P_Key or Q_Key that does not match have come; the fields are the last
+/// one's, as trap 257 or 258 has them.
+struct BadKeyReport {
+  static constexpr MessageType kType = MessageType::bad_key_report;
+  Header header{.type = kType};
+  std::uint8_t is_q_key = 0;
+  std::uint8_t service_level = 0;
+  std::uint16_t count = 0;
+  std::uint32_t key = 0;
+  std::uint16_t source_lid = 0;
+  std::uint16_t destination_lid = 0;
+  std::uint32_t source_qpn = 0;
+  std::uint32_t destination_qpn = 0;
+  Gid source_gid{};
+  Gid destination_gid{};
 };
 
 struct RegisterAgent {
@@ -231,11 +271,39 @@ inline constexpr std::uint32_t kMadBytesMax = 64 * 1024 * 1024;
 /// Header of the datagram and of RMPP: fewer bytes are no datagram.
 inline constexpr std::uint32_t kMadBytesMin = 36;
 
+/// An MCMemberRecord as it is on the wire (wire/subnet/multicast_record.h).
+using MulticastRecordBytes = std::array<std::uint8_t, 52>;
+
+/// The port joins the group, if it is not in it yet for another program, and stays until the
+/// program leaves or its open port ends. The daemon fills in the port's GID.
+struct JoinMulticast {
+  static constexpr MessageType kType = MessageType::join_multicast;
+  Header header{.type = kType};
+  std::uint32_t membership = 0;  // The program's choice, among its memberships.
+  std::uint64_t components = 0;  // Those of the record that count.
+  MulticastRecordBytes record{};
+};
+
+struct LeaveMulticast {
+  static constexpr MessageType kType = MessageType::leave_multicast;
+  Header header{.type = kType};
+  std::uint32_t membership = 0;
+};
+
+struct MulticastMember {
+  static constexpr MessageType kType = MessageType::multicast_member;
+  Header header{.type = kType};
+  std::uint32_t membership = 0;
+  std::int32_t error = 0;  // An errno value: it is no member, or no longer.
+  MulticastRecordBytes record{};
+};
+
 struct PortDescription {
   std::uint64_t gid_prefix = 0;
   std::uint64_t guid = 0;
   std::uint32_t capabilities = 0;
-  std::uint32_t rate_mbps = 0;  // 0: it has no link.
+  std::uint32_t rate_mbps = 0;        // 0: it has no link.
+  std::uint32_t reregistrations = 0;  // Times that a subnet manager has asked for them.
   std::uint16_t lid = 0;
   std::uint16_t sm_lid = 0;
   std::uint8_t lmc = 0;
@@ -309,6 +377,12 @@ struct DataAttached {
   static constexpr MessageType kType = MessageType::data_attached;
   Header header{.type = kType};
   std::uint32_t end = 0;
+};
+
+/// The memory's descriptor is beside it.
+struct Capturing {
+  static constexpr MessageType kType = MessageType::capturing;
+  Header header{.type = kType};
 };
 
 struct Refusal {

@@ -36,8 +36,8 @@ inline constexpr std::array<ShapeFacts, 7> kShapes{{
     {"two-subnets", "two fat trees, and a router between them"},
 }};
 
-/// A fabric of hosts H1 to HN, each with one port, that has as few switches as its shape allows.
-/// EINVAL in words if there can be none: too many hosts for switches of so few ports.
+/// A fabric of hosts H1 to HN that has as few switches as its shape allows. EINVAL in words if
+/// there can be none: too many hosts for switches of so few ports.
 Result<Topology> generate(Shape shape, const GenerateOptions& options);
 
 }  // namespace verbatim::fabric

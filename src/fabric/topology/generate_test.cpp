@@ -1,7 +1,9 @@
 #include "fabric/topology/generate.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -71,6 +73,25 @@ TEST(Generate, FatTreesHaveTheSwitchesThatTheyNeed) {
       30u);
 }
 
+TEST(Generate, TwoPortsOfAHostHaveASwitchEach) {
+  for (const std::uint32_t hosts : {1u, 2u, 7u, 36u, 300u}) {
+    const Topology topology = made(Shape::fat_tree, {.hosts = hosts, .host_ports = 2});
+    EXPECT_TRUE(faults_of(topology).empty()) << text_of(faults_of(topology)[0]);
+    EXPECT_EQ(islands_of(topology), 1u);
+    std::map<PortPlace, std::uint32_t> switches;  // By port of a host.
+    for (const Link& link : topology.links) {
+      for (const auto& [end, other] : {std::pair(link.a, link.b), std::pair(link.b, link.a)}) {
+        if (topology.nodes[end.node].kind == NodeKind::adapter) switches[end] = other.node;
+      }
+    }
+    ASSERT_EQ(switches.size(), 2 * hosts);
+    for (const auto& [end, leaf] : switches) {
+      EXPECT_TRUE(end.port == 2 || leaf != switches.at({end.node, 2})) << hosts;
+    }
+  }
+  EXPECT_FALSE(generate(Shape::fat_tree, {.hosts = 8, .host_ports = 3}));
+}
+
 TEST(Generate, TorusRingsCloseAndTwoNeighboursHaveOneCable) {
   // 12 hosts on switches of 8 ports, 4 each (2D): 3 switches, so 2 by 2.
   const Topology square = made(Shape::torus_2d, {.hosts = 12, .switch_ports = 8});
@@ -85,6 +106,19 @@ TEST(Generate, HypercubeAndMeshHaveAllTheirLinks) {
   EXPECT_EQ(cube.links.size(), 32u + 12u);  // 8 switches, 3 neighbours each.
   const Topology mesh = made(Shape::full_mesh, {.hosts = 20, .switch_ports = 8});
   EXPECT_EQ(mesh.links.size(), 20u + 6u);  // 4 switches of 5 hosts and 3 neighbours.
+}
+
+TEST(Generate, FabricsOfOtherBasesShareNoGuidAndNoName) {
+  Topology all = made(Shape::two_subnets, {.hosts = 8});
+  const Topology other =
+      made(Shape::two_subnets, {.hosts = 8, .guid_base = 0xffff, .name_prefix = "b-"});
+  EXPECT_EQ(other.nodes[0].name, "b-" + all.nodes[0].name);
+  EXPECT_EQ(other.nodes[0].guid, all.nodes[0].guid | 0xffff'0000'0000);
+  EXPECT_EQ(other.links, all.links);
+  all.nodes.insert(all.nodes.end(), other.nodes.begin(), other.nodes.end());
+  EXPECT_TRUE(faults_of(all).empty());
+  EXPECT_FALSE(
+      generate(Shape::full_mesh, {.hosts = 1, .name_prefix = std::string(kNameBytesMax, 'b')}));
 }
 
 TEST(Generate, TooManyHostsAreRefusedInWords) {

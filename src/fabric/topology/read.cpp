@@ -58,6 +58,10 @@ struct End {
 class Reader {
  public:
   Reading read(std::string_view text) {
+    if (text.contains('\0')) {
+      fault("this is no text, but a binary file");
+      return std::move(reading_);
+    }
     unsigned number = 0;
     while (!text.empty()) {
       const std::size_t end = text.find('\n');

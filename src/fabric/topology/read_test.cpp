@@ -167,6 +167,16 @@ TEST(ReadTopology, FaultsNameTheirLine) {
             "line 5: T and S have the same GUID 0x5");
 }
 
+TEST(ReadTopology, BinaryFilesAreNotShown) {
+  const std::string binary(
+      "\x7f"
+      "ELF\0\n\n",
+      7);
+  const Reading reading = read_topology(binary);
+  ASSERT_EQ(reading.faults.size(), 1u);
+  EXPECT_EQ(text_of(reading.faults[0]), "this is no text, but a binary file");
+}
+
 TEST(ReadTopology, TwoCablesInOnePort) {
   const Reading reading =
       read_topology(changed(kNet, "[4]\t\"Switch2\"[4]", "[4]\t\"Switch2\"[3]"));

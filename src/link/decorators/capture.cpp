@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <utility>
+#include <variant>
 
 #include "base/net/path.h"
 
@@ -35,26 +36,32 @@ void CaptureTap::set_ring(std::unique_ptr<CaptureRing> ring) {
 void CaptureTap::add(const Packets& packets, Remark remark) {
   std::size_t total = 0;
   for (const iovec& piece : packets.pieces) total += piece.iov_len;
+  const bool is_infiniband = std::holds_alternative<InfinibandPath>(packets.path);
   const std::lock_guard guard(lock_);
   if (ring_ == nullptr || packets.packet_bytes == 0) return;
   add_each(*ring_,
            {.time = wall_clock_now(),
-            .flow = wire::flow_of(packets.to.local(), address_of(packets.path)),
+            .is_infiniband = is_infiniband,
+            .flow = is_infiniband ? wire::IpFlow{}
+                                  : wire::flow_of(packets.to.local(), address_of(packets.path)),
             .direction = Direction::send,
             .remark = remark},
            packets.pieces, packets.packet_bytes, total);
 }
 
-void CaptureTap::add(const Received& packets) {
-  if (packets.from == nullptr || packets.to == nullptr) return;
+void CaptureTap::add(const Received& packets, bool is_infiniband) {
+  if (!is_infiniband && (packets.from == nullptr || packets.to == nullptr)) return;
   const iovec piece{packets.bytes.data(), packets.bytes.size()};
   const std::lock_guard guard(lock_);
   if (ring_ == nullptr || packets.packet_bytes == 0) return;
-  add_each(*ring_,
-           {.time = wall_clock_now(),
-            .flow = wire::flow_of(address_of(*packets.from), address_of(*packets.to)),
-            .direction = Direction::receive},
-           std::span(&piece, 1), packets.packet_bytes, packets.bytes.size());
+  add_each(
+      *ring_,
+      {.time = wall_clock_now(),
+       .is_infiniband = is_infiniband,
+       .flow = is_infiniband ? wire::IpFlow{}
+                             : wire::flow_of(address_of(*packets.from), address_of(*packets.to)),
+       .direction = Direction::receive},
+      std::span(&piece, 1), packets.packet_bytes, packets.bytes.size());
 }
 
 int Capture::send(const Packets& packets) noexcept {
@@ -69,20 +76,20 @@ int Capture::send_marked(const Packets& packet, Remark remark) noexcept {
 
 class Capture::TappedSink final : public Sink {
  public:
-  TappedSink(CaptureTap& tap, Sink& to) : tap_(tap), to_(to) {}
+  TappedSink(const Capture& capture, Sink& to) : capture_(capture), to_(to) {}
   void on_packets(const Received& packets, TimeNs now) override {
-    tap_.add(packets);
+    capture_.tap_.add(packets, capture_.is_infiniband_);
     to_.on_packets(packets, now);
   }
   void on_room() override { to_.on_room(); }
 
  private:
-  CaptureTap& tap_;
+  const Capture& capture_;
   Sink& to_;
 };
 
 std::size_t Capture::receive(Sink& sink, TimeNs now) {
-  TappedSink tapped(tap_, sink);
+  TappedSink tapped(*this, sink);
   return next().receive(tapped, now);
 }
 

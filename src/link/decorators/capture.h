@@ -17,7 +17,7 @@ class CaptureTap {
   /// Null ends the capture.
   void set_ring(std::unique_ptr<CaptureRing> ring);
   void add(const Packets& packets, Remark remark);
-  void add(const Received& packets);
+  void add(const Received& packets, bool is_infiniband);
 
  private:
   std::mutex lock_;  // Protects the ring and its content.
@@ -28,7 +28,10 @@ class CaptureTap {
 class Capture final : public Decorator, public FaultWitness {
  public:
   /// Requires that both outlive the decorator.
-  Capture(Link& next, CaptureTap& tap) : Decorator(next), tap_(tap) {}
+  Capture(Link& next, CaptureTap& tap)
+      : Decorator(next),
+        tap_(tap),
+        is_infiniband_(next.properties().first_header == FirstHeader::lrh) {}
 
   int send(const Packets& packets) noexcept override;
   std::size_t receive(Sink& sink, TimeNs now) override;
@@ -41,6 +44,7 @@ class Capture final : public Decorator, public FaultWitness {
  private:
   class TappedSink;
   CaptureTap& tap_;
+  const bool is_infiniband_;
 };
 
 }  // namespace verbatim::link

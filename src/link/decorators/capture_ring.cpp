@@ -27,9 +27,13 @@ static_assert(sizeof(CaptureRingHeader) <= CaptureRingHeader::kDataOffset);
 
 /// A program may have written anything, so that its `bool` may be none.
 bool is_valid(const CapturedPacket& packet) {
-  std::uint8_t flag;
-  std::memcpy(&flag, &packet.flow.dont_fragment, sizeof flag);
-  return flag <= 1 && packet.direction <= Direction::receive && packet.remark <= Remark::corrupted;
+  const auto is_flag = [](const bool& value) {
+    std::uint8_t byte;
+    std::memcpy(&byte, &value, sizeof byte);
+    return byte <= 1;
+  };
+  return is_flag(packet.flow.dont_fragment) && is_flag(packet.is_infiniband) &&
+         packet.direction <= Direction::receive && packet.remark <= Remark::corrupted;
 }
 
 /// Neither side may pull the memory away from under the other.

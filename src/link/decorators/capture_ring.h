@@ -22,10 +22,12 @@
 /// without room is counted. A killed writer leaves whole packets.
 namespace verbatim::link {
 
-/// A packet as sent or received, from its BTH (RoCE v1: from its GRH) to its ICRC.
+/// A packet as sent or received, from its BTH to its ICRC. RoCE v1: from its GRH; InfiniBand: from
+/// its LRH, and without CRCs, unless a fault damaged it.
 struct CapturedPacket {
   TimeNs time = 0;  // Since 1970.
-  wire::IpFlow flow;
+  bool is_infiniband = false;
+  wire::IpFlow flow;  // Of RoCE.
   // IPv4, for sent packets; the kernel hides that of received ones.
   std::uint16_t identification = 0;
   Direction direction{};
@@ -34,7 +36,7 @@ struct CapturedPacket {
 
 /// Header of the shared memory; the packets follow from kDataOffset on.
 struct CaptureRingHeader {
-  static constexpr std::uint64_t kMagic = 0x76657262'63617031;  // "verbcap1"
+  static constexpr std::uint64_t kMagic = 0x76657262'63617032;  // "verbcap2"
   static constexpr std::size_t kDataOffset = 4096;
   std::uint64_t magic = kMagic;
   std::uint64_t capacity = 0;  // Bytes after the header.

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "link/decorators/capture_file.h"
+#include "link/capture_file/capture_file.h"
 #include "wire/hex_test_util.h"
 #include "wire/ib/packet.h"
 #include "wire/net/icrc.h"

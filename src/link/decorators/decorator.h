@@ -23,17 +23,15 @@ class Decorator : public Link {
                             std::optional<TimeNs> patience) override {
     return next_.next_hop(path, destination, patience);
   }
-  bool reserve(std::uint8_t lane, std::uint32_t bytes) override {
-    return next_.reserve(lane, bytes);
+  bool reserve(std::uint8_t lane, const Reservation& room) override {
+    return next_.reserve(lane, room);
   }
-  void release(std::uint8_t lane, std::uint32_t bytes) override { next_.release(lane, bytes); }
-  void shrink(std::uint8_t lane, std::uint32_t reserved, std::uint32_t bytes) override {
-    next_.shrink(lane, reserved, bytes);
-  }
+  void release(std::uint8_t lane, const Reservation& room) override { next_.release(lane, room); }
+  void damage(std::uint8_t lane, std::uint32_t bytes) override { next_.damage(lane, bytes); }
   int send(const Packets& packets) noexcept override { return next_.send(packets); }
   std::size_t receive(Sink& sink, TimeNs now) override { return next_.receive(sink, now); }
-  Result<void> join(const Gid& group) override { return next_.join(group); }
-  void leave(const Gid& group) override { next_.leave(group); }
+  Result<void> join(const MulticastGroup& group) override { return next_.join(group); }
+  void leave(const MulticastGroup& group) override { next_.leave(group); }
   const std::atomic<std::uint32_t>* has_packets() const override { return next_.has_packets(); }
   std::span<const int> descriptors() const override { return next_.descriptors(); }
   bool begin_sleep() override { return next_.begin_sleep(); }

@@ -248,6 +248,17 @@ Result<FaultPlan> FaultPlan::parse(std::string_view text) {
   return plan;
 }
 
+Result<void> FaultPlan::check_for_infiniband() const {
+  if (duplicate.parts != 0 || reorder.parts != 0 || delay_max != 0) {
+    return refuse(
+        EOPNOTSUPP,
+        "links of InfiniBand keep packets in order and send none twice: they lose packets "
+        "('loss') and damage them ('corrupt'); the length of a cable is its delay");
+  }
+  if (peers.empty()) return {};
+  return refuse(EOPNOTSUPP, "packets of InfiniBand have no IP addresses: leave 'peer' out");
+}
+
 std::string FaultPlan::text() const {
   if (is_off()) return "off";
   std::string text;

@@ -60,6 +60,8 @@ struct FaultPlan {
   /// Parses "loss=1%,delay=100us..1ms,seed=7"; "off" is a plan without faults. EINVAL with a text
   /// for users.
   static Result<FaultPlan> parse(std::string_view text);
+  /// EOPNOTSUPP with a text for users: links of InfiniBand cannot do this to packets.
+  Result<void> check_for_infiniband() const;
   /// What `parse` reads back.
   std::string text() const;
 

@@ -169,6 +169,16 @@ TEST(PacketHistory, NumbersFlowsAndCountsAttempts) {
   EXPECT_EQ(history.note(Direction::receive, peer, packet(0x4001, 3)).flow, 3u);
 }
 
+TEST(FaultPlan, LinksOfInfinibandLoseAndDamage) {
+  EXPECT_TRUE(plan_of("loss=1%,corrupt=1%,direction=both,opcode=write").check_for_infiniband());
+  for (const char* const cannot :
+       {"duplicate=1%", "reorder=1%", "delay=1ms", "loss=1%,peer=10.0.0.1"}) {
+    const auto checked = plan_of(cannot).check_for_infiniband();
+    ASSERT_FALSE(checked) << cannot;
+    EXPECT_EQ(checked.error().code, EOPNOTSUPP);
+  }
+}
+
 TEST(PacketHistory, IdentityDependsNeitherOnNumbersNorOnFirstPsn) {
   PacketHistory one, other;
   const auto peer = *SocketAddress::parse("127.0.0.2", kRocePort);

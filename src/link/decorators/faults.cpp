@@ -5,31 +5,13 @@
 #include <cstring>
 #include <new>
 #include <utility>
-#include <variant>
 
+#include "link/decorators/faulty_packets.h"
 #include "wire/ib/bth.h"
-#include "wire/net/grh.h"
 #include "wire/net/ip.h"
 
 namespace verbatim::link {
 namespace {
-
-/// Returns the bytes before the BTH: for RoCE v1 the packet begins with the GRH.
-std::size_t bytes_before_bth(const Path& path) {
-  return std::holds_alternative<RoceV1Path>(path) ? wire::Grh::kSize : 0;
-}
-
-template <typename Span>
-Span from_bth(const Path& path, Span packet) {
-  return packet.subspan(std::min(bytes_before_bth(path), packet.size()));
-}
-
-/// Returns the `index`-th packet of those that are sent or received together.
-template <typename Span>
-Span packet_of(Span bytes, std::size_t packet_bytes, std::size_t index) {
-  const std::size_t at = index * packet_bytes;
-  return bytes.subspan(at, std::min(packet_bytes, bytes.size() - at));
-}
 
 /// Converts `packet`'s ICRC to another IP identification. The change of the CRC depends only on the
 /// change of the identification, so an ICRC that was wrong stays wrong.
@@ -136,6 +118,7 @@ Faults::Faults(Link& next, observe::FaultCounters& counters, FaultWitness* witne
     : Decorator(next),
       counters_(counters),
       witness_(witness),
+      is_infiniband_(next.properties().first_header == FirstHeader::lrh),
       clock_(clock),
       timer_(std::move(timer)) {}
 
@@ -143,24 +126,6 @@ void Faults::set_plan(const FaultPlan& plan) {
   const std::lock_guard guard(lock_);
   plan_ = plan;
   history_ = {};
-}
-
-template <typename PacketAt>
-std::vector<FaultDecision> Faults::decide(Direction direction, const Path& peer, std::size_t count,
-                                          PacketAt packet_at) {
-  std::vector<FaultDecision> decisions;
-  const SocketAddress address = address_of(peer);
-  const std::lock_guard guard(lock_);
-  for (std::size_t i = 0; i < count; ++i) {
-    wire::Bth bth;
-    if (wire::decode_bth(packet_at(i), bth)) continue;
-    if (!plan_.chooses(direction, address, bth.opcode)) continue;
-    const auto decision = plan_.decide(history_.note(direction, address, bth));
-    if (decision.is_none()) continue;
-    decisions.resize(count);
-    decisions[i] = decision;
-  }
-  return decisions;
 }
 
 int Faults::send(const Packets& packets) noexcept {
@@ -181,6 +146,7 @@ int Faults::send_some(const Packets& packets) {
     send_reordered(packets.to);
     return error;
   }
+  if (packets.spare != Reservation{}) next().release(packets.lane, packets.spare);
   int error = 0;
   std::size_t run = 0;  // First of the packets that wait to be sent together.
   for (std::size_t i = 0; i < burst.count(); ++i) {
@@ -207,10 +173,12 @@ int Faults::send_single(Burst& burst, std::size_t index, const FaultDecision& de
   if (decision.lose) {
     counters_.lost.add();
     if (witness_ != nullptr) witness_->note_lost(Single(like, packet).packets(), Remark::lost);
+    if (is_infiniband_) next().release(like.lane, Reservation::of(packet.size()));
     return 0;
   }
   if (decision.corrupt) {
     counters_.corrupted.add();
+    if (is_infiniband_) return damage_on_cable(burst, index, decision.random);
     corrupt(like.seed, burst.from_bth(index), decision.random);
   }
   const Remark remark = remark_of(decision);
@@ -226,6 +194,20 @@ int Faults::send_single(Burst& burst, std::size_t index, const FaultDecision& de
   if (decision.delay == 0) return error | send_one(like, packet, Remark::duplicated);
   wait(like, packet, Remark::duplicated, decision.delay, false);
   return error;
+}
+
+/// The next port finds it by its CRCs, which packets in shared memory have not.
+int Faults::damage_on_cable(Burst& burst, std::size_t index, std::uint64_t random) noexcept {
+  const Packets& like = burst.like();
+  const MutableByteSpan packet = burst.packet(index);
+  const MutableByteSpan covered = burst.from_bth(index);
+  if (const auto icrc = wire::infiniband_icrc(packet)) {
+    wire::store_icrc(*icrc, covered.last<wire::kIcrcBytes>());
+    corrupt(like.seed, covered, random);
+  }
+  if (witness_ != nullptr) witness_->note_lost(Single(like, packet).packets(), Remark::corrupted);
+  next().damage(like.lane, static_cast<std::uint32_t>(packet.size()));
+  return 0;
 }
 
 int Faults::send_one(const Packets& like, ByteSpan packet, Remark remark) noexcept {
@@ -300,75 +282,6 @@ void Faults::send_all(const std::vector<Waiting>& packets) noexcept {
                        .lane = one.lane};
     send_one(like, one.bytes, one.remark);
   }
-}
-
-/// Passes on, in runs, the packets that the plan does not hit.
-class Faults::FaultySink final : public Sink {
- public:
-  FaultySink(Faults& faults, Sink& to) : faults_(faults), to_(to) {}
-
-  void on_packets(const Received& packets, TimeNs now) override {
-    if (packets.from == nullptr || packets.to == nullptr || packets.packet_bytes == 0) {
-      return to_.on_packets(packets, now);
-    }
-    const std::size_t count =
-        (packets.bytes.size() + packets.packet_bytes - 1) / packets.packet_bytes;
-    const auto packet = [&packets](std::size_t i) {
-      return packet_of(packets.bytes, packets.packet_bytes, i);
-    };
-    const auto decisions =
-        faults_.decide(Direction::receive, *packets.from, count,
-                       [&](std::size_t i) { return from_bth(*packets.from, packet(i)); });
-    if (decisions.empty()) return to_.on_packets(packets, now);
-    std::size_t run = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (decisions[i].is_none()) continue;
-      if (i > run) pass(packets, packet(run).data(), packet(i).data(), now);
-      on_unlucky(packets, packet(i), decisions[i], now);
-      run = i + 1;
-    }
-    std::byte* const end = packets.bytes.data() + packets.bytes.size();
-    if (run < count) pass(packets, packet(run).data(), end, now);
-  }
-  void on_room() override { to_.on_room(); }
-
- private:
-  void pass(const Received& like, std::byte* begin, std::byte* end, TimeNs now) {
-    Received run = like;
-    run.bytes = MutableByteSpan(begin, end);
-    run.packet_bytes = std::min(like.packet_bytes, run.bytes.size());
-    to_.on_packets(run, now);
-  }
-  void on_unlucky(const Received& like, MutableByteSpan packet, const FaultDecision& decision,
-                  TimeNs now) {
-    Received one = like;
-    one.bytes = packet;
-    one.packet_bytes = packet.size();
-    if (decision.lose) {
-      faults_.counters_.lost.add();
-      return;  // A capture has it: it was on the wire.
-    }
-    if (decision.corrupt) {
-      faults_.counters_.corrupted.add();
-      const wire::IcrcSeed seed(wire::flow_of(address_of(*like.from), address_of(*like.to)));
-      corrupt(seed, from_bth(*like.from, packet), decision.random);
-    }
-    if (decision.duplicate) {
-      // The receiver may write to the bytes.
-      std::vector<std::byte> copy(packet.begin(), packet.end());
-      faults_.counters_.duplicated.add();
-      pass(one, copy.data(), copy.data() + copy.size(), now);
-    }
-    to_.on_packets(one, now);
-  }
-
-  Faults& faults_;
-  Sink& to_;
-};
-
-std::size_t Faults::receive(Sink& sink, TimeNs now) {
-  FaultySink faulty(*this, sink);
-  return next().receive(faulty, now);
 }
 
 }  // namespace verbatim::link

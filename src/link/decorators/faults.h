@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "link/decorators/decorator.h"
 #include "link/decorators/fault_plan.h"
+#include "link/decorators/faulty_packets.h"
 #include "link/decorators/packet_history.h"
 #include "link/decorators/remark.h"
 #include "observe/fault_counters.h"
@@ -76,6 +77,7 @@ class Faults final : public Decorator {
                                     PacketAt packet_at);
   int send_some(const Packets& packets);
   int send_single(Burst& burst, std::size_t index, const FaultDecision& decision);
+  int damage_on_cable(Burst& burst, std::size_t index, std::uint64_t random) noexcept;
   int send_one(const Packets& like, ByteSpan packet, Remark remark) noexcept;
   void wait(const Packets& like, ByteSpan packet, Remark remark, TimeNs delay, bool is_reordered);
   void send_reordered(const NextHop& way);
@@ -85,6 +87,7 @@ class Faults final : public Decorator {
 
   observe::FaultCounters& counters_;
   FaultWitness* const witness_;
+  const bool is_infiniband_;
   const Clock clock_;
   // Number in waiting_. A hint, which saves taking the lock.
   std::atomic<std::uint32_t> reordered_{0};
@@ -95,6 +98,24 @@ class Faults final : public Decorator {
   std::multimap<TimeNs, Waiting> waiting_;  // By the time at which they are sent.
   std::size_t waiting_bytes_ = 0;
 };
+
+template <typename PacketAt>
+std::vector<FaultDecision> Faults::decide(Direction direction, const Path& peer, std::size_t count,
+                                          PacketAt packet_at) {
+  std::vector<FaultDecision> decisions;
+  const SocketAddress address = identity_of(peer);
+  const std::lock_guard guard(lock_);
+  for (std::size_t i = 0; i < count; ++i) {
+    wire::Bth bth;
+    if (wire::decode_bth(packet_at(i), bth)) continue;
+    if (!plan_.chooses(direction, address, bth.opcode)) continue;
+    const auto decision = plan_.decide(history_.note(direction, address, bth));
+    if (decision.is_none()) continue;
+    decisions.resize(count);
+    decisions[i] = decision;
+  }
+  return decisions;
+}
 
 /// Inverts a bit of `packet` (from its BTH to its ICRC), chosen by `random`, such that the
 /// receiver's check of the ICRC fails.

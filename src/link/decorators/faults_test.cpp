@@ -44,8 +44,8 @@ class TestLink final : public Link {
   Result<NextHop*> next_hop(const Path&, Qpn, std::optional<TimeNs>) override {
     return refuse(ENOSYS, "not tested");
   }
-  bool reserve(std::uint8_t, std::uint32_t) override { return true; }
-  void release(std::uint8_t, std::uint32_t) override {}
+  bool reserve(std::uint8_t, const Reservation&) override { return true; }
+  void release(std::uint8_t, const Reservation&) override {}
   int send(const Packets& packets) noexcept override {
     Bytes bytes;
     for (const iovec& piece : packets.pieces) {
@@ -63,8 +63,8 @@ class TestLink final : public Link {
         now);
     return 1;
   }
-  Result<void> join(const Gid&) override { return {}; }
-  void leave(const Gid&) override {}
+  Result<void> join(const MulticastGroup&) override { return {}; }
+  void leave(const MulticastGroup&) override {}
   const std::atomic<std::uint32_t>* has_packets() const override { return nullptr; }
   std::span<const int> descriptors() const override { return {}; }
 

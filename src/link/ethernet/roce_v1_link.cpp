@@ -151,12 +151,12 @@ std::size_t RoceV1Link::receive(Sink& sink, TimeNs now) {
   });
 }
 
-Result<void> RoceV1Link::join(const Gid& group) {
-  auto fd = open_group_frame_socket(group, interface_index_);
+Result<void> RoceV1Link::join(const MulticastGroup& group) {
+  auto fd = open_group_frame_socket(group.gid, interface_index_);
   if (!fd) return std::unexpected(fd.error());
   auto socket = UdpSocket::adopt(std::move(*fd));
   if (!socket) return std::unexpected(socket.error());
-  sockets_.add(std::move(*socket), group);
+  sockets_.add(std::move(*socket), group.gid);
   return {};
 }
 

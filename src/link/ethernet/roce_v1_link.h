@@ -42,12 +42,12 @@ class RoceV1Link final : public Link {
   /// one's answer for `patience`, and by default for a moment, where the last one answered.
   Result<NextHop*> next_hop(const Path& path, Qpn destination,
                             std::optional<TimeNs> patience) override;
-  bool reserve(std::uint8_t, std::uint32_t) override { return true; }
-  void release(std::uint8_t, std::uint32_t) override {}
+  bool reserve(std::uint8_t, const Reservation&) override { return true; }
+  void release(std::uint8_t, const Reservation&) override {}
   int send(const Packets& packets) noexcept override;
   std::size_t receive(Sink& sink, TimeNs now) override;
-  Result<void> join(const Gid& group) override;
-  void leave(const Gid& group) override { sockets_.leave(group); }
+  Result<void> join(const MulticastGroup& group) override;
+  void leave(const MulticastGroup& group) override { sockets_.leave(group.gid); }
   const std::atomic<std::uint32_t>* has_packets() const override { return nullptr; }
   std::span<const int> descriptors() const override { return sockets_.descriptors(); }
 

@@ -1,10 +1,14 @@
 #include "link/fabric/fabric_link.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
+#include "base/assert.h"
+#include "base/log.h"
 #include "fabric/protocol/channel.h"
 #include "link/fabric/outgoing_headers.h"
 #include "link/pieces.h"
@@ -12,28 +16,8 @@
 namespace verbatim::link {
 namespace {
 
-/// As many as a burst has.
-constexpr std::size_t kPiecesMax = 512;
-
-/// The pieces of the next packet as spans.
-class PacketPieces {
- public:
-  std::span<const ByteSpan> of(std::span<const iovec> pieces) {
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      spans_[i] = {static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len};
-    }
-    return std::span(spans_).first(pieces.size());
-  }
-
- private:
-  std::array<ByteSpan, kPiecesMax> spans_;
-};
-
-std::uint32_t bytes_of(std::span<const ByteSpan> packet) {
-  std::size_t bytes = 0;
-  for (const ByteSpan piece : packet) bytes += piece.size();
-  return static_cast<std::uint32_t>(bytes);
-}
+/// A flood of packets with wrong P_Keys is none of reports.
+constexpr TimeNs kReportInterval = 100 * kMillisecond;
 
 }  // namespace
 
@@ -79,7 +63,9 @@ FabricLink::FabricLink(std::shared_ptr<AttachedFabric> fabric, UniqueFd connecti
   }
 }
 
-const fabric::LinkRecord& FabricLink::cable() const {
+FabricLink::~FabricLink() = default;
+
+fabric::LinkRecord& FabricLink::cable() const {
   const fabric::Image& image = fabric_->fabric->image();
   const fabric::NodeRecord& host = image.node(image.end(end_.index()).host);
   return image.link(image.port(host, fabric::kCablePort).out);
@@ -111,50 +97,65 @@ Result<NextHop*> FabricLink::next_hop(const Path& path, Qpn /*destination*/,
                                           infiniband->service_level));
 }
 
-bool FabricLink::reserve(std::uint8_t lane, std::uint32_t bytes) {
+bool FabricLink::reserve(std::uint8_t lane, const Reservation& room) {
   const std::lock_guard guard(posting_);
-  return end_.reserve(lane, bytes);
+  return end_.reserve(lane, {room.packets, room.blocks});
 }
 
-void FabricLink::release(std::uint8_t lane, std::uint32_t bytes) {
+void FabricLink::release(std::uint8_t lane, const Reservation& room) {
+  fabric::Mover* const mover = mover_of_this_thread(fabric_);
   const std::lock_guard guard(posting_);
-  end_.release(lane, bytes);
+  release(mover, lane, room);
 }
 
-void FabricLink::shrink(std::uint8_t lane, std::uint32_t reserved, std::uint32_t bytes) {
-  const std::lock_guard guard(posting_);
-  end_.shrink(lane, reserved, bytes);
+/// Requires the lock.
+void FabricLink::release(fabric::Mover* mover, std::uint8_t lane, const Reservation& room) {
+  if (mover == nullptr) return end_.release(lane, {room.packets, room.blocks});
+  end_.release(mover->walker(), lane, {room.packets, room.blocks});
+}
+
+void FabricLink::damage(std::uint8_t lane, std::uint32_t bytes) {
+  release(lane, Reservation::of(bytes));
+  // Those who move packets of the cable may add to it at the same time.
+  std::atomic_ref(cable().damage.packets).fetch_add(1, std::memory_order_relaxed);
 }
 
 /// What cannot be sent counts as lost: its reservation goes back.
 int FabricLink::send(const Packets& packets) noexcept {
+  VERBATIM_ASSERT(packets.packet_bytes <= fabric::kPacketBytesMax);
   fabric::Mover* const mover = mover_of_this_thread(fabric_);
   int error = mover == nullptr ? ENOBUFS : 0;
   PieceCursor cursor(packets.pieces);
-  std::array<iovec, kPiecesMax> taken;
-  PacketPieces pieces;
+  std::size_t left = total_bytes(packets.pieces);
+  std::optional<OutgoingHeaders> headers;  // Of the first, and of all.
   const std::lock_guard guard(posting_);
   for (std::uint32_t i = 0; i < packets.count; ++i) {
-    const auto packet = pieces.of(cursor.take(packets.packet_bytes, taken));
-    const auto headers = outgoing_headers(packet);
-    if (mover == nullptr || !headers) {
-      if (error == 0) error = EINVAL;
-      end_.release(packets.lane, bytes_of(packet));
-      continue;
+    const MutableByteSpan packet = end_.next_packet(std::min(left, packets.packet_bytes));
+    left -= cursor.copy(packet);
+    if (i == 0) {
+      headers = outgoing_headers(packet);
+      if (!headers && error == 0) error = EINVAL;
     }
-    end_.post({.pieces = packet,
-               .dlid = headers->dlid,
-               .p_key = headers->p_key,
-               .service_level = headers->service_level,
-               .lane = packets.lane,
-               .destination = headers->destination});
+    if (error == 0) {
+      end_.post({.pieces = {},
+                 .dlid = headers->dlid,
+                 .p_key = headers->p_key,
+                 .service_level = headers->service_level,
+                 .lane = packets.lane,
+                 .destination = headers->destination},
+                packet.size());
+    } else {
+      release(mover, packets.lane, Reservation::of(packet.size()));
+    }
   }
-  if (mover != nullptr) end_.push(mover->walker());
+  if (error == 0) end_.push(mover->walker());
+  if (packets.spare.blocks != 0) release(mover, packets.lane, packets.spare);
   return error;
 }
 
 std::size_t FabricLink::receive(Sink& sink, TimeNs now) {
   if (end_.take_credit_news()) sink.on_room();
+  if (!end_.has_work(now)) return 0;  // The most frequent case, in which no mover is looked for.
   fabric::Mover* const mover = mover_of_this_thread(fabric_);
   if (mover == nullptr) return 0;
   return end_.receive(mover->walker(), now, [&](const fabric::IncomingPacket& packet) {
@@ -167,12 +168,26 @@ std::size_t FabricLink::receive(Sink& sink, TimeNs now) {
   });
 }
 
-Result<void> FabricLink::join(const Gid& /*group*/) {
-  return refuse(EOPNOTSUPP, "a group of a fabric is joined by its multicast LID");
+Result<void> FabricLink::join(const MulticastGroup& group) {
+  const std::lock_guard guard(asking_);
+  if (!members_.contains(group.lid)) {
+    if (auto joined = set_member(group.lid, true); !joined) return joined;
+  }
+  ++members_[group.lid];
+  return {};
+}
+
+void FabricLink::leave(const MulticastGroup& group) {
+  const std::lock_guard guard(asking_);
+  const auto known = members_.find(group.lid);
+  if (known == members_.end() || --known->second != 0) return;
+  members_.erase(known);
+  if (const auto left = set_member(group.lid, false); !left) {
+    log(LogLevel::warn, "multicast LID {:#x} is not left: {}", raw(group.lid), left.error().text);
+  }
 }
 
 Result<void> FabricLink::set_member(Lid group, bool is_member) {
-  const std::lock_guard guard(asking_);
   const auto done = fabric::protocol::ask<fabric::protocol::Done>(
       connection_.get(), fabric::protocol::JoinGroup{
                              .lid = raw(group), .is_member = static_cast<std::uint8_t>(is_member)});
@@ -180,9 +195,35 @@ Result<void> FabricLink::set_member(Lid group, bool is_member) {
   return {};
 }
 
+void FabricLink::report_bad_key(wire::TrapNumber trap, const wire::BadKeyDetails& details) {
+  const bool is_q_key = trap == wire::TrapNumber::bad_q_key;
+  BadKeys& keys = is_q_key ? bad_q_keys_ : bad_p_keys_;
+  keys.unreported.fetch_add(1, std::memory_order_relaxed);
+  const TimeNs now = monotonic_now();
+  TimeNs due = keys.next_report.load(std::memory_order_relaxed);
+  if (now < due || !keys.next_report.compare_exchange_strong(due, now + kReportInterval)) return;
+  const std::uint32_t count = keys.unreported.exchange(0, std::memory_order_relaxed);
+  const fabric::protocol::BadKeyReport report{
+      .is_q_key = static_cast<std::uint8_t>(is_q_key ? 1 : 0),
+      .service_level = details.service_level,
+      .count = static_cast<std::uint16_t>(std::min(count, 0xffffU)),  // As the port's counter.
+      .key = details.key,
+      .source_lid = raw(details.source_lid),
+      .destination_lid = raw(details.destination_lid),
+      .source_qpn = details.source_qpn,
+      .destination_qpn = details.destination_qpn,
+      .source_gid = details.source_gid,
+      .destination_gid = details.destination_gid};
+  (void)fabric::protocol::send(connection_.get(), report, -1, MSG_DONTWAIT);
+}
+
 bool FabricLink::begin_sleep() {
   fabric::Doorbells::silence(bell_.get());
-  return end_.begin_sleep();
+  if (!end_.begin_sleep()) return false;
+  if (end_.awaits_keeper()) {
+    if (fabric::Mover* const mover = mover_of_this_thread(fabric_)) mover->walker().tell_keeper();
+  }
+  return true;
 }
 
 }  // namespace verbatim::link

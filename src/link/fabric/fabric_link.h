@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "fabric/data/end.h"
 #include "link/fabric/thread_movers.h"
 #include "link/link.h"
+#include "wire/subnet/notice.h"
 
 namespace verbatim::link {
 
@@ -31,22 +33,23 @@ class FabricLink final : public Link {
   static Result<std::unique_ptr<FabricLink>> attach(UniqueFd connection, const std::string& folder,
                                                     const Place& place);
   /// No thread is in it any more, nor will be.
-  ~FabricLink() override = default;
+  ~FabricLink() override;
 
   /// By the port's MTU and rate of now. Shared memory damages nothing: packets have no CRC.
   Properties properties() const override;
   Result<NextHop*> next_hop(const Path& path, Qpn destination,
                             std::optional<TimeNs> patience) override;
-  bool reserve(std::uint8_t lane, std::uint32_t bytes) override;
-  void release(std::uint8_t lane, std::uint32_t bytes) override;
-  void shrink(std::uint8_t lane, std::uint32_t reserved, std::uint32_t bytes) override;
+  bool reserve(std::uint8_t lane, const Reservation& room) override;
+  void release(std::uint8_t lane, const Reservation& room) override;
+  void damage(std::uint8_t lane, std::uint32_t bytes) override;
   int send(const Packets& packets) noexcept override;
   std::size_t receive(Sink& sink, TimeNs now) override;
-  /// EOPNOTSUPP: a fabric's groups are multicast LIDs, which the subnet's administrator gives them.
-  Result<void> join(const Gid& group) override;
-  void leave(const Gid&) override {}
-  /// The group's packets come, too. Asks the daemon.
-  Result<void> set_member(Lid group, bool is_member);
+  /// Packets to the group's LID come, too: of all groups that share it. Asks the daemon.
+  Result<void> join(const MulticastGroup& group) override;
+  void leave(const MulticastGroup& group) override;
+  /// The port's management agent counts a packet that came with a wrong P_Key or Q_Key, and tells
+  /// the subnet manager by this trap. Any thread; does not block. Reports of a flood are summed up.
+  void report_bad_key(wire::TrapNumber trap, const wire::BadKeyDetails& details);
   const std::atomic<std::uint32_t>* has_packets() const override { return nullptr; }
   std::span<const int> descriptors() const override { return {&descriptor_, 1}; }
   bool begin_sleep() override;
@@ -54,12 +57,21 @@ class FabricLink final : public Link {
  private:
   class LaneHop;
   FabricLink(std::shared_ptr<AttachedFabric> fabric, UniqueFd connection, UniqueFd bell);
-  const fabric::LinkRecord& cable() const;
+  fabric::LinkRecord& cable() const;
+  void release(fabric::Mover* mover, std::uint8_t lane, const Reservation& room);
+  Result<void> set_member(Lid group, bool is_member);
 
   const std::shared_ptr<AttachedFabric> fabric_;
   fabric::End end_;
   std::mutex posting_;  // Guards the half of `end_` that posts.
-  std::mutex asking_;   // One request to the daemon at a time.
+  struct BadKeys {
+    std::atomic<std::uint32_t> unreported = 0;
+    std::atomic<TimeNs> next_report = 0;  // When the daemon may be told of them.
+  };
+  BadKeys bad_p_keys_;
+  BadKeys bad_q_keys_;
+  std::mutex asking_;                // One request to the daemon at a time. Guards `members_`.
+  std::map<Lid, unsigned> members_;  // Joined groups of each multicast LID.
   const UniqueFd connection_;
   const UniqueFd bell_;
   const int descriptor_;

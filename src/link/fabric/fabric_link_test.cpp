@@ -78,8 +78,11 @@ bool send_one(FabricLink& link, const DaemonForTest& daemon, unsigned to, std::u
   const Path path = InfinibandPath{.dlid = daemon.lid(to)};
   NextHop& hop = *link.next_hop(path, Qpn(kRange << kQpnRangeBits), {}).value();
   // As a port does, which learns the size later.
-  if (!link.reserve(hop.lane(), 4200)) return false;
-  link.shrink(hop.lane(), 4200, static_cast<std::uint32_t>(bytes));
+  if (!link.reserve(hop.lane(), Reservation::of(4200))) return false;
+  Reservation spare = Reservation::of(4200);
+  spare.packets = 0;
+  spare.blocks -= Reservation::of(bytes).blocks;
+  link.release(hop.lane(), spare);
   EXPECT_EQ(send(link, hop, path, {packet_of(daemon.lid(to), kRange, number, bytes)}), 0);
   return true;
 }
@@ -103,7 +106,7 @@ TEST(FabricLink, CarriesBurstsAcrossThreeSwitchesInOrder) {
   NextHop& hop = *a->next_hop(path, Qpn(kRange << kQpnRangeBits), {}).value();
   std::vector<Packet> packets;
   for (std::uint32_t i = 0; i < 16; ++i) {
-    ASSERT_TRUE(a->reserve(hop.lane(), 1000));
+    ASSERT_TRUE(a->reserve(hop.lane(), Reservation::of(1000)));
     packets.push_back(packet_of(daemon.lid(1), kRange, i, 1000));
   }
   ASSERT_EQ(send(*a, hop, path, packets), 0);
@@ -117,15 +120,42 @@ TEST(FabricLink, WhatIsReservedAndNotSentGoesBack) {
   DaemonForTest daemon(row_of_switches(1, 2));
   const auto a = daemon.link(0, kRange);
   const auto b = daemon.link(1, kRange);
+  constexpr Reservation kRoom = Reservation::of(4000);
   unsigned reserved = 0;
-  while (a->reserve(0, 4000)) ++reserved;
+  while (a->reserve(0, kRoom)) ++reserved;
   EXPECT_GT(reserved, 20u);
-  for (unsigned i = 0; i < reserved; ++i) a->release(0, 4000);
+  for (unsigned i = 0; i < reserved; ++i) a->release(0, kRoom);
   unsigned again = 0;
-  while (a->reserve(0, 4000)) ++again;
+  while (a->reserve(0, kRoom)) ++again;
   EXPECT_EQ(again, reserved);
-  for (unsigned i = 0; i < again; ++i) a->shrink(0, 4000, 64);
-  EXPECT_TRUE(a->reserve(0, 4000)) << "shorter packets leave room for others";
+  a->release(0, {.packets = 0, .blocks = again * (kRoom.blocks - Reservation::of(64).blocks)});
+  EXPECT_TRUE(a->reserve(0, kRoom)) << "shorter packets leave room for others";
+}
+
+TEST(FabricLink, RoomForSeveralPacketsIsAllThereOrNoneIsTaken) {
+  DaemonForTest daemon(row_of_switches(1, 2), {.block_capacity = 150});
+  const auto a = daemon.link(0, kRange);
+  EXPECT_FALSE(a->reserve(0, Reservation::of(4000, 3)));
+  EXPECT_TRUE(a->reserve(0, Reservation::of(4000, 2)));
+  Collector of_sender;
+  a->receive(of_sender, 0);
+  EXPECT_EQ(of_sender.rooms, 0u) << "who asks for several asks again for one";
+}
+
+/// Threads of a program share its credits: one may wait for what another has reserved.
+TEST(FabricLink, ARefusedSenderIsToldOfRoomThatAnotherGivesBack) {
+  DaemonForTest daemon(row_of_switches(1, 2), {.block_capacity = 150});
+  const auto a = daemon.link(0, kRange);
+  ASSERT_TRUE(a->reserve(0, Reservation::of(4000, 2)));
+  ASSERT_FALSE(a->reserve(0, Reservation::of(4000)));
+  ASSERT_TRUE(a->begin_sleep());
+  a->release(0, Reservation::of(4000));
+  pollfd ready{.fd = a->descriptors()[0], .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&ready, 1, kPatienceMs), 1);
+  Collector of_sender;
+  a->receive(of_sender, 0);
+  EXPECT_EQ(of_sender.rooms, 1u);
+  EXPECT_TRUE(a->reserve(0, Reservation::of(4000)));
 }
 
 TEST(FabricLink, ASenderWithoutCreditSleepsUntilThereIsRoom) {
@@ -155,13 +185,16 @@ TEST(FabricLink, MembersOfAGroupReceiveIt) {
   const auto a = daemon.link(0, kRange);
   const auto b = daemon.link(1, kRange);
   const auto c = daemon.link(2, kRange);
-  ASSERT_TRUE(b->set_member(kGroup, true));
-  ASSERT_TRUE(c->set_member(kGroup, true));
-  ASSERT_TRUE(c->set_member(kGroup, false));
-  EXPECT_EQ(b->join(Gid{}).error().code, EOPNOTSUPP);
+  const Gid first{{0xff, 0x12}};
+  const Gid second{{0xff, 0x13}};
+  for (const Gid& gid : {first, second}) {
+    for (auto* const link : {b.get(), c.get()}) ASSERT_TRUE(link->join({gid, kGroup}));
+    c->leave({gid, kGroup});
+  }
+  b->leave({first, kGroup});  // The LID's other group stays.
   const Path path = InfinibandPath{.dlid = kGroup};
   NextHop& hop = *a->next_hop(path, Qpn(0xffffff), {}).value();
-  ASSERT_TRUE(a->reserve(hop.lane(), 64));
+  ASSERT_TRUE(a->reserve(hop.lane(), Reservation::of(64)));
   ASSERT_EQ(send(*a, hop, path, {packet_of(kGroup, 1023, 5)}), 0);
   Collector of_b;
   Collector of_c;
@@ -252,17 +285,14 @@ TEST(FabricLink, RefusesPathsThatLeadNowhere) {
   EXPECT_EQ(image.end(0).state, fabric::EndRecord::kTaken);
 }
 
-TEST(OutgoingHeaders, AreReadAcrossPieces) {
+TEST(OutgoingHeaders, AreThoseOfLrhAndBth) {
   const Packet packet = packet_of(Lid{9}, 5, 1);
-  const auto whole = outgoing_headers(std::array{ByteSpan(packet)});
-  ASSERT_TRUE(whole);
-  EXPECT_EQ(whole->dlid, Lid{9});
-  EXPECT_EQ(whole->destination, Qpn(5u << kQpnRangeBits | 7));
-  EXPECT_EQ(whole->p_key, kDefaultPKey);
-  const std::array pieces{ByteSpan(packet).first(3), ByteSpan(packet).subspan(3, 10),
-                          ByteSpan(packet).subspan(13)};
-  EXPECT_EQ(outgoing_headers(pieces), whole);
-  EXPECT_FALSE(outgoing_headers(std::array{ByteSpan(packet).first(19)}));
+  const auto headers = outgoing_headers(packet);
+  ASSERT_TRUE(headers);
+  EXPECT_EQ(headers->dlid, Lid{9});
+  EXPECT_EQ(headers->destination, Qpn(5u << kQpnRangeBits | 7));
+  EXPECT_EQ(headers->p_key, kDefaultPKey);
+  EXPECT_FALSE(outgoing_headers(ByteSpan(packet).first(19)));
   EXPECT_FALSE(outgoing_headers({}));
 }
 

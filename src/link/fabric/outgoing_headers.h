@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 
 #include "base/bytes.h"
 #include "base/net/path.h"
@@ -19,7 +18,7 @@ struct OutgoingHeaders {
   friend bool operator==(const OutgoingHeaders&, const OutgoingHeaders&) = default;
 };
 
-/// Of a packet in pieces. Nothing: it is too short for its headers, or has another transport.
-std::optional<OutgoingHeaders> outgoing_headers(std::span<const ByteSpan> packet);
+/// Nothing: the packet is too short for its headers, or has another transport.
+std::optional<OutgoingHeaders> outgoing_headers(ByteSpan packet);
 
 }  // namespace verbatim::link

@@ -46,12 +46,12 @@ std::size_t UdpLink::receive(Sink& sink, TimeNs now) {
   });
 }
 
-Result<void> UdpLink::join(const Gid& group) {
-  const auto address = resolve_gid(group, interface_index_);
+Result<void> UdpLink::join(const MulticastGroup& group) {
+  const auto address = resolve_gid(group.gid, interface_index_);
   if (!address) return std::unexpected(address.error());
   auto socket = UdpSocket::join_multicast(*address, sender_.local(), interface_index_);
   if (!socket) return std::unexpected(socket.error());
-  sockets_.add(std::move(*socket), group);
+  sockets_.add(std::move(*socket), group.gid);
   return {};
 }
 

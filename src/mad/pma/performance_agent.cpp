@@ -125,7 +125,8 @@ MadStatus PerformanceAgent::samples_control(PerformancePacket& packet, bool is_s
   const auto asked = wire::data_as<wire::PortSamplesControl>(packet);
   if (is_set) return Status::unsupported_attribute;
   if (!has_port(asked.port_select)) return Status::invalid_value;
-  set_data(packet, wire::PortSamplesControl{.port_select = asked.port_select});
+  set_data(packet,
+           wire::PortSamplesControl{.port_select = asked.port_select, .tick = kTransmitWaitTick});
   return Status::ok;
 }
 
@@ -147,7 +148,8 @@ MadStatus PerformanceAgent::counters(PerformancePacket& packet, bool is_set) {
     for_each_counter<Rows>(
         shown, source_.counters(port),
         [&]<typename Shown>(Shown& value, std::uint64_t count, unsigned, unsigned bits) {
-          if (origins != origins_.end()) count -= origins->second[counter];
+          // Transmit wait may go back by a little (fabric/data/image/tables.h).
+          if (origins != origins_.end()) count -= std::min(count, origins->second[counter]);
           ++counter;
           const std::uint64_t sum = shown_value(count, bits) + value;
           value = static_cast<Shown>(shown_value(sum, bits));

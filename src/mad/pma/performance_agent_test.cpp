@@ -130,10 +130,10 @@ TEST_F(PerformanceAgentTest, RefusesWhatItDoesNotHave) {
             MadStatus::unsupported_attribute);
   EXPECT_EQ(ask(MadMethod::get_table, port_counters, PortCounters{}).status,
             MadStatus::unsupported_method);
-  EXPECT_EQ(wire::data_as<wire::PortSamplesControl>(
-                ask(MadMethod::get, port_samples_control, wire::PortSamplesControl{}))
-                .mechanisms,
-            0);
+  const auto samples = wire::data_as<wire::PortSamplesControl>(
+      ask(MadMethod::get, port_samples_control, wire::PortSamplesControl{}));
+  EXPECT_EQ(samples.mechanisms, 0);
+  EXPECT_EQ(samples.tick, kTransmitWaitTick);
   PerformancePacket response{.method = MadMethod::get_response, .attribute = port_counters};
   EXPECT_FALSE(agent.on_packet(response));
 }

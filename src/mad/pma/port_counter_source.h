@@ -3,7 +3,15 @@
 #include <array>
 #include <cstdint>
 
+#include "wire/performance/port_samples.h"
+
 namespace verbatim::mad {
+
+/// As PortSamplesControl says it. Switches have ticks of some nanoseconds, whose 32 bits are full
+/// after seconds of congestion; these last for 73 minutes.
+inline constexpr std::uint8_t kTransmitWaitTick = 255;
+inline constexpr std::uint64_t kTransmitWaitTickNs =
+    wire::PortSamplesControl::kTickBaseNs * (kTransmitWaitTick + 1);
 
 /// What a port has counted since its fabric was started (IBA 16.1.3.5, 16.1.4). Data in words of 4
 /// bytes.
@@ -16,7 +24,7 @@ struct PortCounterValues {
   std::uint64_t receive_packets = 0;
   std::uint64_t multicast_transmit_packets = 0;  // Among the above.
   std::uint64_t multicast_receive_packets = 0;
-  std::uint64_t transmit_wait = 0;  // Ticks.
+  std::uint64_t transmit_wait = 0;  // Ticks of kTransmitWaitTickNs.
 
   std::uint64_t symbol_errors = 0;
   std::uint64_t link_error_recoveries = 0;

@@ -25,8 +25,8 @@ Notice link_state_notice(const SubnetNode& node) {
   return made;
 }
 
-Notice port_error_notice(const SubnetNode& node, std::uint8_t port, TrapNumber trap) {
-  Notice made = notice(node, port, NoticeType::urgent, trap);
+Notice link_integrity_notice(const SubnetNode& node, std::uint8_t port) {
+  Notice made = notice(node, port, NoticeType::urgent, TrapNumber::local_link_integrity);
   set_details(made, wire::PortErrorDetails{.lid = made.issuer, .port = port});
   return made;
 }

@@ -11,8 +11,8 @@ namespace verbatim::mad {
 
 /// Trap 128: a port of the switch came up or went down.
 wire::Notice link_state_notice(const SubnetNode& node);
-/// Traps 129 to 131: `port` has errors.
-wire::Notice port_error_notice(const SubnetNode& node, std::uint8_t port, wire::TrapNumber trap);
+/// Trap 129: too many packets come to `port` damaged.
+wire::Notice link_integrity_notice(const SubnetNode& node, std::uint8_t port);
 /// Trap 144: the capabilities of `port` are others.
 wire::Notice capabilities_notice(const SubnetNode& node, std::uint8_t port);
 /// Trap 256: `smp` came to `port` from `source` without the right M_Key.

@@ -183,9 +183,14 @@ MadStatus SubnetAgent::set_port_info(std::uint8_t arrival, const Smp& smp, Subne
       named_port(arrival, wire::modifier_as<wire::PortInfoModifier>(smp.modifier).port);
   // An adapter's other ports may be of another subnet, whose manager alone may write them.
   if (!port || (!node_.is_switch() && *port != arrival)) return Status::invalid_value;
-  const auto change = apply(node_.ports[*port].info, wire::data_as<PortInfo>(smp), role_of(*port));
+  const auto wanted = wire::data_as<PortInfo>(smp);
+  const auto change = apply(node_.ports[*port].info, wanted, role_of(*port));
   if (!change) return change.error();
   if (change->drops_link) out.dropped_link = *port;
+  if (wanted.client_reregister) {
+    ++node_.ports[*port].reregistrations;
+    out.changed_port = *port;
+  }
   commit(*port, change->info, out);
   return Status::ok;
 }

@@ -16,7 +16,8 @@ namespace verbatim::mad {
 
 /// What the owner of an agent does after a step.
 struct SubnetEffects {
-  std::optional<std::uint8_t> changed_port;  // Its PortInfo, P_Keys or GUIDs are others.
+  std::optional<std::uint8_t> changed_port;  // Its PortInfo, P_Keys or GUIDs are others, or its
+                                             // software shall register again.
   std::optional<std::uint8_t> dropped_link;  // Its link goes down at both ends.
   bool has_new_deadline = false;             // Of the agent; a trap is due at once.
 };
@@ -49,16 +50,21 @@ class SubnetAgent {
   };
   Verdict on_smp(const SmpSource& source, wire::Smp& smp, TimeNs now, SubnetEffects& out);
 
+  /// Another cable is plugged into `port`, whose link is down: it can do what `info` says.
+  void on_new_cable(std::uint8_t port, const wire::PortInfo& info, SubnetEffects& out) {
+    commit(port, info, out);
+  }
   /// The link of `port` has trained: the port waits for a manager.
   void on_link_up(std::uint8_t port, LinkWidth width, LinkSpeed speed, TimeNs now,
                   SubnetEffects& out);
   /// The cable was taken out, or the other end has gone down.
   void on_link_down(std::uint8_t port, TimeNs now, SubnetEffects& out);
-  /// The link of `port` has more errors than its thresholds allow: traps 129 to 131.
-  void on_port_errors(std::uint8_t port, wire::TrapNumber trap, TimeNs now, SubnetEffects& out);
-  /// A packet came to `port` with a P_Key or Q_Key that nobody has there: traps 257 and 258.
+  /// Packets that come to `port` are damaged more often than LocalPhyErrors allows: trap 129.
+  void on_link_integrity_error(std::uint8_t port, TimeNs now, SubnetEffects& out);
+  /// `count` packets came to `port` with a P_Key or Q_Key that nobody has there, `details` the
+  /// last: traps 257 and 258.
   void on_bad_key(std::uint8_t port, wire::TrapNumber trap, const wire::BadKeyDetails& details,
-                  TimeNs now, SubnetEffects& out);
+                  TimeNs now, SubnetEffects& out, unsigned count = 1);
   /// A port of this switch does not let a packet pass for its P_Key: trap 259.
   void on_bad_key_at_switch(std::uint8_t port, wire::SwitchBadPKeyDetails details, TimeNs now,
                             SubnetEffects& out);

@@ -23,17 +23,17 @@ void SubnetAgent::raise(std::uint8_t port, const wire::Notice& notice, TimeNs no
   out.has_new_deadline = true;
 }
 
-void SubnetAgent::on_port_errors(std::uint8_t port, wire::TrapNumber trap, TimeNs now,
-                                 SubnetEffects& out) {
-  raise(port, port_error_notice(node_, port, trap), now, out);
+void SubnetAgent::on_link_integrity_error(std::uint8_t port, TimeNs now, SubnetEffects& out) {
+  raise(port, link_integrity_notice(node_, port), now, out);
 }
 
 void SubnetAgent::on_bad_key(std::uint8_t port, wire::TrapNumber trap,
-                             const wire::BadKeyDetails& details, TimeNs now, SubnetEffects& out) {
+                             const wire::BadKeyDetails& details, TimeNs now, SubnetEffects& out,
+                             unsigned count) {
   wire::PortInfo& info = node_.management_port(port).info;
   std::uint16_t& violations =
       trap == wire::TrapNumber::bad_p_key ? info.p_key_violations : info.q_key_violations;
-  if (violations != 0xffff) ++violations;
+  violations = static_cast<std::uint16_t>(std::min(0xffffU, violations + count));
   raise(port, bad_key_notice(node_, port, trap, details), now, out);
 }
 
@@ -78,7 +78,7 @@ std::optional<TrapDatagram> SubnetAgent::take_trap(TimeNs now) {
       traps_.end(due->transaction);
       continue;
     }
-    traps_.repeat(due->transaction, now + pace_of(port));
+    traps_.on_sent(due->transaction, now, pace_of(port));
     TrapDatagram trap{
         .port = due->port,
         .smp = {.method = wire::MadMethod::trap,

@@ -17,7 +17,8 @@ struct SubnetPort {
   std::vector<std::uint64_t>
       alias_guids;  // GUIDInfo from entry 1 on; empty until a manager sets one.
   bool is_led_on = false;
-  TimeNs m_key_lease_end = kNever;  // kNever: the lease does not run.
+  std::uint32_t reregistrations = 0;  // Times that a manager has asked for them.
+  TimeNs m_key_lease_end = kNever;    // kNever: the lease does not run.
 };
 
 /// A node as its SMA keeps it. The tables are elsewhere (node_tables.h).

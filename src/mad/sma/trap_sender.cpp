@@ -20,10 +20,11 @@ std::optional<TrapSender::Due> TrapSender::due(TimeNs now) const {
   return found->trap;
 }
 
-void TrapSender::repeat(std::uint64_t transaction, TimeNs next) {
+void TrapSender::on_sent(std::uint64_t transaction, TimeNs now, TimeNs pace) {
   for (Pending& pending : pending_) {
-    if (pending.trap.transaction == transaction) pending.next = next;
+    if (pending.trap.transaction == transaction) pending.next = now + (pace << pending.sent++);
   }
+  std::erase_if(pending_, [](const Pending& pending) { return pending.sent > kRepeatsMax; });
 }
 
 bool TrapSender::end(std::uint64_t transaction) {

@@ -9,12 +9,42 @@
 #include <endian.h>
 #include <fcntl.h>
 
+#include "base/net/path.h"
+
 namespace verbatim::rsocket {
 namespace {
 
 constexpr std::size_t kGrhBytes = 40;
 constexpr std::size_t kSlotBytes = kGrhBytes + kDatagramBytes;
 constexpr int kResolveMs = 2000;
+constexpr std::uint16_t kPathBits = 0x7f;  // Of a LID, those below the port's LMC count.
+
+std::uint8_t index_of(const union ibv_gid& gid, const rdma_cm_id& id) {
+  union ibv_gid entry{};
+  for (int i = 0; ibv_query_gid(id.verbs, id.port_num, i, &entry) == 0; ++i) {
+    if (std::memcmp(&entry, &gid, sizeof gid) == 0) return static_cast<std::uint8_t>(i);
+  }
+  return 0;
+}
+
+/// The address vector of the peer to which the id has resolved its route: over InfiniBand by LID,
+/// and through a router by GID, too; else by GID.
+ibv_ah_attr address_vector(const rdma_cm_id& id) {
+  const ibv_sa_path_rec& path = *id.route.path_rec;
+  ibv_ah_attr attributes{.sl = path.sl, .static_rate = path.rate, .port_num = id.port_num};
+  if (path.dlid != 0) {
+    attributes.dlid = be16toh(path.dlid);
+    attributes.src_path_bits = static_cast<std::uint8_t>(be16toh(path.slid) & kPathBits);
+    if (!may_leave_subnet(path.hop_limit)) return attributes;
+  }
+  attributes.is_global = 1;
+  attributes.grh = {.dgid = path.dgid,
+                    .flow_label = be32toh(path.flow_label),
+                    .sgid_index = index_of(path.sgid, id),
+                    .hop_limit = path.hop_limit,
+                    .traffic_class = path.traffic_class};
+  return attributes;
+}
 
 }  // namespace
 
@@ -119,22 +149,7 @@ Outcome<ibv_ah*> DatagramPort::address_handle_for(const SocketAddress& peer) con
       rdma_resolve_route(id, kResolveMs) != 0) {
     return fail(errno);
   }
-  const ibv_sa_path_rec& path = *id->route.path_rec;
-  ibv_ah_attr attributes{};
-  attributes.is_global = 1;
-  attributes.grh.dgid = path.dgid;
-  attributes.grh.flow_label = be32toh(path.flow_label);
-  attributes.grh.hop_limit = path.hop_limit;
-  attributes.grh.traffic_class = path.traffic_class;
-  union ibv_gid gid{};
-  for (int i = 0; ibv_query_gid(id->verbs, id->port_num, i, &gid) == 0; ++i) {
-    if (std::memcmp(&gid, &path.sgid, sizeof gid) != 0) continue;
-    attributes.grh.sgid_index = static_cast<std::uint8_t>(i);
-    break;
-  }
-  attributes.sl = path.sl;
-  attributes.static_rate = path.rate;
-  attributes.port_num = id->port_num;
+  ibv_ah_attr attributes = address_vector(*id);
   ibv_ah* ah = ibv_create_ah(id_->qp->pd, &attributes);
   if (ah == nullptr) return fail(errno);
   return ah;

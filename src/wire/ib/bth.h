@@ -35,6 +35,8 @@ struct Bth {
   friend bool operator==(const Bth&, const Bth&) = default;
 };
 
+constexpr bool is_valid(PKey pkey) { return (raw(pkey) & 0x7fff) != 0; }
+
 /// Two P_Keys match if their lower 15 bits are equal and not 0, and at least one is a full member's
 /// (IBA 10.9.3).
 constexpr bool pkeys_match(PKey one, PKey other) {

@@ -7,9 +7,8 @@
 #include <optional>
 #include <span>
 
-#include <isa-l/crc.h>
-
 #include "base/bytes.h"
+#include "wire/crc32c.h"
 #include "wire/error.h"
 
 /// MPA (RFC 5044, RFC 6581): the framing of DDP segments in a TCP stream, and the Request and Reply
@@ -62,23 +61,8 @@ void encode(const MpaFrame& frame, std::span<std::byte, MpaFrame::kSize> out);
 MpaEnhanced decode_mpa_enhanced(std::span<const std::byte, MpaEnhanced::kSize> bytes);
 void encode(const MpaEnhanced& enhanced, std::span<std::byte, MpaEnhanced::kSize> out);
 
-/// CRC32c (RFC 3385), computed over pieces in order. It is sent least significant byte first.
-class Crc32c {
- public:
-  void update(ByteSpan bytes) {
-    // ISA-L does not write to its input. Its length is an int, which no segment exceeds.
-    auto* const start =
-        const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));
-    value_ = crc32_iscsi(start, static_cast<int>(bytes.size()), value_);
-  }
-  std::uint32_t value() const { return ~value_; }
-
- private:
-  std::uint32_t value_ = ~0U;
-};
-
 /// An FPDU without markers: the segment's length (2 bytes), the segment, padding to a multiple of
-/// four, and the CRC of these (zero if neither side wants one).
+/// four, and the CRC32c of these, least significant byte first (zero if neither side wants one).
 inline constexpr std::size_t kFpduLengthBytes = 2;
 inline constexpr std::size_t kFpduCrcBytes = 4;
 /// Size of the padding, and of padding and CRC, after a segment.

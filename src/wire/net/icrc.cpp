@@ -54,6 +54,13 @@ std::uint32_t difference_before(std::uint32_t syndrome, std::size_t bytes) {
   return multiply(multiply(syndrome, kByByte[bytes & 255]), kBy256Bytes[bytes >> 8]);
 }
 
+/// What routers may change in a GRH, or in an IPv6 header.
+void mask_grh(std::byte* grh) {
+  grh[0] |= std::byte{0x0f};  // Traffic class and flow label.
+  grh[1] = grh[2] = grh[3] = kOnes;
+  grh[7] = kOnes;  // Hop limit.
+}
+
 }  // namespace
 
 IcrcSeed::IcrcSeed(const IpFlow& flow)
@@ -75,9 +82,7 @@ IcrcSeed::IcrcSeed(const IpFlow& flow)
     ip[8] = kOnes;            // Time to live.
     ip[10] = ip[11] = kOnes;  // Header checksum.
   } else {
-    ip[0] |= std::byte{0x0f};  // Traffic class and flow label.
-    ip[1] = ip[2] = ip[3] = kOnes;
-    ip[7] = kOnes;  // Hop limit.
+    mask_grh(ip);
   }
   if (has_udp_) ip[ip_bytes_ + 6] = ip[ip_bytes_ + 7] = kOnes;  // UDP checksum.
 }
@@ -117,6 +122,28 @@ std::uint32_t IcrcSeed::compute(ByteSpan packet, std::uint16_t ip_identification
   const auto udp_length = static_cast<std::uint16_t>(kUdpHeaderBytes + packet.size() + kIcrcBytes);
   Icrc icrc = start(udp_length, ip_identification, packet.first(head));
   if (head < packet.size()) icrc.update(packet.subspan(head));
+  return icrc.value();
+}
+
+std::optional<std::uint32_t> infiniband_icrc(ByteSpan packet) {
+  const auto lrh = decode_lrh(packet);
+  if (!lrh || (lrh->next != Lrh::Next::bth && lrh->next != Lrh::Next::grh)) return std::nullopt;
+  const bool has_grh = lrh->next == Lrh::Next::grh;
+  const std::size_t bth_at = Lrh::kSize + (has_grh ? Grh::kSize : 0);
+  const std::size_t head_bytes = bth_at + Bth::kSize;
+  if (packet.size() < head_bytes + kIcrcBytes) return std::nullopt;
+  std::array<std::byte, Lrh::kSize + Grh::kSize + Bth::kSize> head;
+  std::memcpy(head.data(), packet.data(), head_bytes);
+  head[0] |= std::byte{0xf0};  // Virtual lane.
+  if (has_grh) {
+    // Routers change the LRH.
+    std::fill_n(head.begin(), Lrh::kSize, kOnes);
+    mask_grh(&head[Lrh::kSize]);
+  }
+  head[bth_at + kBthReservedByte] = kOnes;
+  Icrc icrc(0);
+  icrc.update(ByteSpan(head).first(head_bytes));
+  icrc.update(packet.first(packet.size() - kIcrcBytes).subspan(head_bytes));
   return icrc.value();
 }
 

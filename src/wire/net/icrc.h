@@ -81,4 +81,8 @@ class IcrcSeed {
 std::optional<std::uint16_t> verify_icrc(const IcrcSeed& seed, ByteSpan packet,
                                          std::uint16_t expected_identification);
 
+/// The ICRC that a whole InfiniBand packet, LRH to ICRC, must have. Nothing if its headers are not
+/// those of a packet with a BTH.
+std::optional<std::uint32_t> infiniband_icrc(ByteSpan packet);
+
 }  // namespace verbatim::wire

@@ -78,6 +78,29 @@ TEST(Icrc, OfInfinibandWithoutGrh) {
   Lrh other_source = header;
   other_source.slid = Lid{0x17d3};
   EXPECT_FALSE(verify_icrc(IcrcSeed(other_source), packet, 0));
+  EXPECT_EQ(infiniband_icrc(whole), load_icrc(packet.last<kIcrcBytes>()));
+  EXPECT_FALSE(infiniband_icrc(ByteSpan(whole).first(Lrh::kSize + Bth::kSize + kIcrcBytes - 1)));
+}
+
+// As that of RoCE v1, which has ones in the place of the LRH.
+TEST(Icrc, OfInfinibandWithGrh) {
+  std::vector<std::byte> whole(Lrh::kSize + Grh::kSize + Bth::kSize + 64 + kIcrcBytes,
+                               std::byte{0x5a});
+  const std::span<std::byte> all = whole;
+  encode(Lrh{.next = Lrh::Next::grh, .dlid = Lid{7}, .slid = Lid{9}}, all.first<Lrh::kSize>());
+  const Grh grh{.traffic_class = 3,
+                .flow_label = 5,
+                .payload_length = Bth::kSize + 64 + kIcrcBytes,
+                .hop_limit = 6,
+                .source = {.bytes = {0xfe, 0x80, 1}},
+                .destination = {.bytes = {0xfe, 0x80, 2}}};
+  encode(grh, all.subspan<Lrh::kSize, Grh::kSize>());
+  const IcrcSeed seed(IpFlow{.source = grh.source,
+                             .destination = grh.destination,
+                             .source_port = 0,
+                             .destination_port = 0});
+  const auto packet = ByteSpan(whole).subspan(Lrh::kSize + Grh::kSize);
+  EXPECT_EQ(infiniband_icrc(whole), seed.compute(packet.first(packet.size() - kIcrcBytes), 0));
 }
 
 TEST(Icrc, IsStoredLeastSignificantByteFirst) {

@@ -75,6 +75,18 @@ constexpr std::optional<RateCode> rate_code(LinkWidth width, LinkSpeed speed) {
   return std::nullopt;
 }
 
+/// Returns the bits of packets in a second that links of this code carry; 0 for a code that the
+/// specification reserves.
+constexpr std::uint64_t effective_rate_bps(RateCode code) {
+  for (std::size_t i = 0; i < kLinkSpeeds.size(); ++i) {
+    for (const LinkWidth width : kLinkWidths) {
+      const auto speed = static_cast<LinkSpeed>(i);
+      if (rate_code(width, speed) == code) return verbatim::effective_rate_bps(width, speed);
+    }
+  }
+  return 0;
+}
+
 /// Sets the active speed of the link. FDR10 reads as QDR.
 constexpr void set_active_speed(PortInfo& port, LinkSpeed speed) {
   port.speed_active = codes_of(speed).speed;

@@ -19,6 +19,16 @@ TEST(LinkRate, IsTheSignallingLessItsCoding) {
   EXPECT_EQ(effective_rate_bps(LinkWidth::x12, LinkSpeed::xdr), 2'400'000'000'000u);
 }
 
+TEST(LinkRate, OfACodeIsThatOfItsLinks) {
+  for (const RateFacts& rate : kRates) EXPECT_GT(effective_rate_bps(rate.code), 0u);
+  EXPECT_EQ(effective_rate_bps(RateCode{2}), 2'000'000'000u);
+  EXPECT_EQ(effective_rate_bps(RateCode{7}), 32'000'000'000u);
+  EXPECT_EQ(effective_rate_bps(RateCode{12}), 54'545'454'545u);
+  EXPECT_EQ(effective_rate_bps(RateCode{20}), 50'000'000'000u);
+  EXPECT_EQ(effective_rate_bps(RateCode{24}), 1'200'000'000'000u);
+  EXPECT_EQ(effective_rate_bps(RateCode{0}), 0u);
+}
+
 TEST(LinkSpeed, PortInfoKeepsEachSpeed) {
   for (const LinkSpeed speed : kSpeeds) {
     PortInfo port;

@@ -8,6 +8,7 @@
 #include "adapter/queues/shared_receives.h"
 #include "base/assert.h"
 #include "base/log.h"
+#include "port/ports.h"
 
 namespace verbatim::adapter {
 
@@ -25,6 +26,7 @@ QueuePairCore::QueuePairCore(Task& task, const Surroundings& surroundings,
       sends(std::move(send_queue)),
       receives{.own = std::move(receive_queue), .current = {}, .tagged = {}},
       task_(task),
+      port_(&surroundings.ports.at(1)),
       listeners_{{options.events, options.owner}} {
   if (options.send_cq != nullptr) ++options.send_cq->users;
   if (options.receive_cq != nullptr) ++options.receive_cq->users;
@@ -45,8 +47,11 @@ QueuePairCore::~QueuePairCore() {
 }
 
 void QueuePairCore::raise(AsyncEventType type) {
-  for (const Listener& listener : listeners_) listener.events->push({type, listener.owner});
+  for (const Listener& listener : listeners_)
+    listener.events->push({.type = type, .object = listener.owner});
 }
+
+void QueuePairCore::use_port(std::uint8_t its_number) { port_ = &around.ports.at(its_number); }
 
 bool QueuePairCore::remove_listener(const void* owner) {
   std::erase_if(listeners_, [owner](const Listener& one) { return one.owner == owner; });
@@ -67,8 +72,6 @@ LocalMemory QueuePairCore::local_memory(transport::Slot slot) {
 }
 
 void QueuePairCore::limit_rate(std::uint32_t rate_kbps, std::uint32_t burst_bytes) {
-  /// Larger than what is sent in the time by which a sleeping thread oversleeps.
-  constexpr std::uint32_t kBurstBytes = 64 << 10;
   attributes.rate_limit_kbps = rate_kbps;
   pacer.limit(rate_kbps, burst_bytes != 0 ? burst_bytes : kBurstBytes);
 }
@@ -99,7 +102,7 @@ Status QueuePairCore::carry_out(transport::Slot slot) {
   return Status::memory_window_bind_error;
 }
 
-void QueuePairCore::await_room() { around.await_room(task_); }
+void QueuePairCore::await_room() { around.await_room(task_, port_->number()); }
 
 void QueuePairCore::come_again() { around.progress.note_output(task_); }
 
@@ -145,6 +148,25 @@ void QueuePairCore::count_received(const wire::Headers& headers, std::size_t pay
                   : syndrome.is_nak() ? counters.naks_received
                                       : counters.rnr_naks_received;
   counter.add_exclusive();
+}
+
+void QueuePairCore::on_bad_key(wire::TrapNumber trap, std::uint32_t key,
+                               const wire::Headers& headers, const Path& from) {
+  observe::PortCounters& counters = around.arena.header().port_counters;
+  (trap == wire::TrapNumber::bad_q_key ? counters.qkey_violations : counters.pkey_violations).add();
+  const auto* const sender = std::get_if<InfinibandPath>(&from);
+  if (sender == nullptr) return;
+  const GlobalRoute grh = sender->grh.value_or(GlobalRoute{});
+  around.report_bad_key(sender->port, trap,
+                        {.source_lid = sender->dlid,  // The path leads back to the sender.
+                         .destination_lid = sender->slid,
+                         .key = key,
+                         .service_level = sender->service_level,
+                         // The packet of a connected queue pair does not name its sender's.
+                         .source_qpn = type() == QpType::ud ? headers.deth.source_qp.value() : 0,
+                         .destination_qpn = headers.bth.dest_qp.value(),
+                         .source_gid = grh.destination,
+                         .destination_gid = grh.source});
 }
 
 bool QueuePairCore::take_receive(SrqNumber named) {
@@ -210,6 +232,7 @@ void QueuePairCore::flush_receives() {
 void QueuePairCore::reset() {
   set_state(QpState::reset);
   attributes = {};
+  use_port(attributes.port);
   pkey = kDefaultPKey;
   sends.clear();
   handed = 0;

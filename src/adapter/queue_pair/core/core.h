@@ -19,13 +19,17 @@
 #include "adapter/queues/tag_matching.h"
 #include "arena/queue_pair_record.h"
 #include "base/always_inline.h"
-#include "base/net/address.h"
+#include "base/net/path.h"
 #include "base/time.h"
 #include "base/types.h"
 #include "region/cached_hold.h"
 #include "transport/effects.h"
 #include "transport/work.h"
 #include "wire/ib/packet.h"
+
+namespace verbatim::port {
+class Port;
+}
 
 namespace verbatim::adapter {
 
@@ -64,6 +68,10 @@ class QueuePairCore {
   bool remove_listener(const void* owner);
   /// While any queue pair of the program takes the wire, each poll looks at the sockets.
   void note_wire_use(bool is_on_wire);
+
+  // Its port: number 1 until `use_port` says otherwise, which requires that the port exists.
+  const port::Port& port() const { return *port_; }
+  void use_port(std::uint8_t its_number);
 
   // Sending.
   /// Of the memory that the send queue's requests name.
@@ -107,6 +115,10 @@ class QueuePairCore {
 
   // Receiving.
   void count_received(const wire::Headers& headers, std::size_t payload_bytes);
+  /// A packet has come from there with a P_Key or Q_Key that does not match: counts it. Over
+  /// InfiniBand the subnet manager is told, too, by this trap.
+  void on_bad_key(wire::TrapNumber trap, std::uint32_t key, const wire::Headers& headers,
+                  const Path& from);
   /// Takes a receive request into `receives.current`; XRC: of the shared queue that is named.
   bool take_receive(SrqNumber named = {});
   /// The same for a packet of a queue pair with a tag matching queue: what the message is becomes
@@ -131,7 +143,7 @@ class QueuePairCore {
   QueuePairRecord& record;
   QueuePairAttributes attributes;
   PKey pkey = kDefaultPKey;  // The port's entry `attributes.pkey_index`.
-  SocketAddress peer;        // Of connected queue pairs.
+  Path peer;                 // Of connected queue pairs.
   SendQueue sends;
   std::uint64_t handed = 0;  // Requests below this slot are the engine's (or, UD, sent).
   ReceiveSide receives;
@@ -155,6 +167,7 @@ class QueuePairCore {
   void complete_rendezvous(transport::Slot slot, transport::Status status);
 
   Task& task_;
+  port::Port* port_;
   std::vector<Listener> listeners_;
   bool uses_wire_ = false;  // Packets may come for it.
 };

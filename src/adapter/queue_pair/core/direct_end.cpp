@@ -6,6 +6,7 @@
 #include "adapter/direct/peers.h"
 #include "base/log.h"
 #include "port/port.h"
+#include "wire/ib/bth.h"
 
 namespace verbatim::adapter {
 
@@ -21,37 +22,87 @@ bool DirectEnd::is_allowed() const {
          options.type != QpType::raw_packet;
 }
 
-arena::PeerName DirectEnd::name_on_path(const Gid& name, const SocketAddress& peer) const {
-  using arena::PathKind;
-  return {name, core_.around.is_iwarp ? PathKind::stream : arena::kind_of(roce_path(peer))};
+bool DirectEnd::may_be_here(const Path& path) const {
+  const auto* const infiniband = std::get_if<InfinibandPath>(&path);
+  if (infiniband == nullptr) return !address_of(path).empty();
+  return core_.port().lids().contains(infiniband->dlid);
 }
 
-std::unique_ptr<DirectLink> DirectEnd::link_to(const SocketAddress& address, Qpn peer_number,
+arena::PeerName DirectEnd::own_name_on(const Path& path, const Gid& gid) const {
+  const auto* const infiniband = std::get_if<InfinibandPath>(&path);
+  if (infiniband == nullptr) return {gid, arena::kind_of(path)};
+  return arena::infiniband_name(infiniband->slid, infiniband->dlid, core_.pkey);
+}
+
+arena::PeerName DirectEnd::name_of_peer(const Gid& gid) const {
+  const auto* const infiniband = std::get_if<InfinibandPath>(&core_.peer);
+  if (infiniband == nullptr) return {gid, arena::kind_of(core_.peer)};
+  if (target_.pkey == PKey{} || !may_be_here(core_.peer)) return {};
+  return arena::as_full_member(
+      arena::infiniband_name(infiniband->dlid, infiniband->slid, target_.pkey));
+}
+
+/// Requires the target's lock. As a port that is not ACTIVE discards packets, peers get no answer
+/// then.
+void DirectEnd::show_port() {
+  const port::Port& port = core_.port();
+  if (!port.is_infiniband()) return;
+  const bool is_reached = port.state().is_active && wire::is_valid(core_.pkey);
+  target_.pkey = is_reached ? core_.pkey : PKey{};
+  target_.pkey_index = core_.attributes.pkey_index;
+  target_.port = port.number();
+}
+
+/// By the sender, which is on the same port as the receiver.
+void DirectEnd::report_bad_key(const Path& path, Qpn peer, std::optional<QKey> q_key) const {
+  const auto* const infiniband = std::get_if<InfinibandPath>(&path);
+  if (infiniband == nullptr) return;
+  const GlobalRoute grh = infiniband->grh.value_or(GlobalRoute{});
+  core_.around.report_bad_key(infiniband->port,
+                              q_key ? wire::TrapNumber::bad_q_key : wire::TrapNumber::bad_p_key,
+                              {.source_lid = infiniband->slid,
+                               .destination_lid = infiniband->dlid,
+                               .key = q_key ? raw(*q_key) : raw(core_.pkey),
+                               .service_level = infiniband->service_level,
+                               .source_qpn = core_.type() == QpType::ud ? core_.number.value() : 0,
+                               .destination_qpn = peer.value(),
+                               .source_gid = grh.source,
+                               .destination_gid = grh.destination});
+}
+
+std::unique_ptr<DirectLink> DirectEnd::link_to(const Path& path, Qpn peer_number,
                                                const Gid& own_name) {
-  if (address.empty()) return nullptr;  // InfiniBand: agents do not know each other by LIDs.
+  if (!may_be_here(path)) return nullptr;
   PeerDirectory& peers = core_.around.peers;
+  const SocketAddress address = address_of(path);
   auto peer = peers.find_peer(address, peer_number);
   const std::uint32_t local_number = peer_number.value() % kProgramQueuePairsMax;
   if (peer == nullptr || peer->target(local_number).qpn != peer_number.value()) return nullptr;
   const QueuePairAttributes& attributes = core_.attributes;
   return std::make_unique<DirectLink>(
-      std::move(peer), DirectLink::Config{.reliable = core_.is_reliable(),
-                                          .own_qpn = core_.number,
-                                          .own_name = name_on_path(own_name, address),
-                                          .peer_qpn = peer_number,
-                                          .timeout = attributes.timeout,
-                                          .retry_count = attributes.retry_count,
-                                          .rnr_retry = attributes.rnr_retry,
-                                          .rnr_grace = core_.around.rnr_grace,
-                                          .has_stream = core_.around.is_iwarp,
-                                          .find_queue_owner = [&peers, address](SrqNumber number) {
-                                            return peers.find_peer(address, Qpn(raw(number)));
-                                          }});
+      std::move(peer),
+      DirectLink::Config{.reliable = core_.is_reliable(),
+                         .own_qpn = core_.number,
+                         .peer_qpn = peer_number,
+                         .timeout = attributes.timeout,
+                         .retry_count = attributes.retry_count,
+                         .rnr_retry = attributes.rnr_retry,
+                         .rnr_grace = core_.around.rnr_grace,
+                         .has_stream = core_.around.is_iwarp,
+                         .find_queue_owner =
+                             [&peers, address](SrqNumber number) {
+                               return peers.find_peer(address, Qpn(raw(number)));
+                             },
+                         .report_bad_key =
+                             [this, path, peer_number](std::optional<QKey> q_key) {
+                               report_bad_key(path, peer_number, q_key);
+                             }},
+      own_name_on(path, own_name));
 }
 
-std::unique_ptr<DirectLink> DirectEnd::link_to(const SocketAddress& address, Qpn peer,
+std::unique_ptr<DirectLink> DirectEnd::link_to(const Path& path, Qpn peer,
                                                std::uint8_t source_gid_index) {
-  return link_to(address, peer, core_.around.port.gids()[source_gid_index].gid);
+  return link_to(path, peer, core_.port().gid(source_gid_index));
 }
 
 void DirectEnd::open_link() {
@@ -78,7 +129,8 @@ void DirectEnd::open_target(const Gid& peer_name) {
   if (options.receive_cq != nullptr) target_.receive_cq = options.receive_cq->ring();
   const QueuePairAttributes& attributes = core_.attributes;
   target_.access = attributes.access;
-  target_.peer_name = name_on_path(peer_name, core_.peer);
+  show_port();
+  target_.peer_name = name_of_peer(peer_name);
   target_.min_rnr_timer = attributes.min_rnr_timer;
   target_.max_dest_rd_atomic = attributes.max_dest_rd_atomic;
   target_.established = false;
@@ -109,6 +161,14 @@ void DirectEnd::change_target() {
   target_.qkey = core_.attributes.qkey;
   target_.access = core_.attributes.access;
   target_.min_rnr_timer = core_.attributes.min_rnr_timer;
+}
+
+void DirectEnd::follow_port() {
+  if (!is_allowed() || !core_.port().is_infiniband()) return;
+  if (link_ != nullptr) link_->set_own_name(own_name_on(core_.peer, {}));
+  const TargetLock target_lock(target_);
+  show_port();
+  target_.peer_name = name_of_peer({});
 }
 
 void DirectEnd::close_target() {
@@ -242,8 +302,7 @@ MappedTarget* DirectEnd::queue_owner_of(SrqNumber number) {
   if (MappedTarget* const known = known_queue_owner(number)) return known;
   const XrcFile& file = core_.options.xrc_file;
   if (!file.exists()) return nullptr;
-  const SocketAddress& own =
-      core_.around.port.gids()[core_.attributes.address.source_gid_index].address;
+  const SocketAddress& own = core_.port().gids()[core_.attributes.address.source_gid_index].address;
   auto peer = core_.around.peers.find_peer(own, Qpn(raw(number)));
   if (peer == nullptr || peer->is_own()) return nullptr;
   const XrcQueue& queue = peer->xrc_queue(number);

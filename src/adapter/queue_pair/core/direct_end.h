@@ -10,7 +10,7 @@
 #include "adapter/queue_pair/core/core.h"
 #include "arena/target.h"
 #include "base/always_inline.h"
-#include "base/net/address.h"
+#include "base/net/path.h"
 #include "base/time.h"
 #include "base/types.h"
 #include "transport/work.h"
@@ -38,9 +38,8 @@ class DirectEnd {
   void set_link(std::unique_ptr<DirectLink> link) { link_ = std::move(link); }
   /// Null if the queue pair is not on this machine, of another user, or takes the wire. `own_name`
   /// is what the peer's target knows this queue pair by: its GID, or over iWARP a random number.
-  std::unique_ptr<DirectLink> link_to(const SocketAddress& address, Qpn peer, const Gid& own_name);
-  std::unique_ptr<DirectLink> link_to(const SocketAddress& address, Qpn peer,
-                                      std::uint8_t source_gid_index);
+  std::unique_ptr<DirectLink> link_to(const Path& path, Qpn peer, const Gid& own_name);
+  std::unique_ptr<DirectLink> link_to(const Path& path, Qpn peer, std::uint8_t source_gid_index);
   /// To the peer that the address vector names, if it takes the path as well.
   void open_link();
   TimeNs deadline() const { return link_ != nullptr ? link_->deadline() : kNever; }
@@ -62,6 +61,9 @@ class DirectEnd {
   Qpn take_invitee();
   /// The attributes that may change while peers act.
   void change_target();
+  /// InfiniBand: the subnet manager has changed the port. Peers reach the queue pair, and it
+  /// reaches its peer, by the new LIDs and P_Keys, and while the port is ACTIVE.
+  void follow_port();
   /// None does when this returns, nor will; the receive in use is the core's.
   void close_target();
   /// The shared queue is being destroyed, and peers find it no more. Returns true if a message was
@@ -85,8 +87,15 @@ class DirectEnd {
   }
 
  private:
-  /// Of one end, and of the kind of path to the peer.
-  arena::PeerName name_on_path(const Gid& name, const SocketAddress& peer) const;
+  /// Whether the path leads to a program of this machine, as far as it tells. Over InfiniBand only
+  /// what goes from a port to the same port crosses no switch.
+  bool may_be_here(const Path& path) const;
+  /// By which the peer knows this queue pair, and by which the connected peer comes. `gid`: see
+  /// `link_to`; InfiniBand does without.
+  arena::PeerName own_name_on(const Path& path, const Gid& gid) const;
+  arena::PeerName name_of_peer(const Gid& gid) const;
+  void show_port();
+  void report_bad_key(const Path& path, Qpn peer, std::optional<QKey> q_key) const;
   void flush_held();
   void serve_owner_request();
 

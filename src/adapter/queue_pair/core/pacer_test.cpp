@@ -41,6 +41,18 @@ TEST(Pacer, IdleTimeIsWorthOneBurst) {
   EXPECT_EQ(pacer.free_at(), 60 * kSecond + kMillisecond);
 }
 
+TEST(Pacer, SlowPathsDelayWhatFollows) {
+  Pacer pacer;
+  pacer.limit(0, 0);
+  pacer.count(kSecond, 1000, 8'000);
+  EXPECT_EQ(pacer.free_at(), kSecond + kMillisecond);
+  pacer.count(2 * kSecond, 1000);
+  EXPECT_TRUE(pacer.admits(2 * kSecond)) << "that path has no limit";
+  pacer.limit(4'000, 0);
+  pacer.count(kSecond, 1000, 8'000);
+  EXPECT_EQ(pacer.free_at(), kSecond + 2 * kMillisecond) << "the lower one counts";
+}
+
 TEST(Pacer, SlowestRateStillSends) {
   Pacer pacer;
   pacer.limit(1, 0);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -11,9 +12,10 @@
 #include "port/address_vector.h"
 #include "port/route.h"
 #include "region/region_table.h"
+#include "wire/subnet/notice.h"
 
 namespace verbatim::port {
-class Port;
+class Ports;
 }
 
 namespace verbatim::adapter {
@@ -29,7 +31,7 @@ class Task;
 struct Surroundings {
   Arena& arena;
   region::RegionTable& regions;
-  const port::Port& port;
+  const port::Ports& ports;
   Progress& progress;
   PeerDirectory& peers;
   SharedReceives& shared_receives;
@@ -38,8 +40,11 @@ struct Surroundings {
   /// Where an address vector leads, and how packets get to the queue pair there. EINVAL for one
   /// that leads nowhere, EHOSTUNREACH if no neighbour answers.
   std::function<Result<port::Route>(const port::AddressVector& vector, Qpn destination)> find_route;
-  /// A pass runs the task after a link takes packets again.
-  std::function<void(Task& task)> await_room;
+  /// A pass runs the task after a link of the port takes packets again.
+  std::function<void(Task& task, std::uint8_t port)> await_room;
+  /// `InfinibandEnd::report_bad_key` of a port.
+  std::function<void(std::uint8_t port, wire::TrapNumber trap, const wire::BadKeyDetails& details)>
+      report_bad_key;
   bool is_iwarp = false;
   bool has_direct_path = false;
   bool only_direct = false;  // Nothing may take the wire (`Membership::only_direct`).

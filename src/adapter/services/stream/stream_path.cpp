@@ -65,7 +65,7 @@ void Stream::begin_path_negotiation() {
   if (!direct_.is_allowed()) return;
   connection_->negotiates_path = true;
   const auto peer = SocketAddress::of_peer(connection_->tcp.fd());
-  core_.peer = peer ? peer->with_port(kRocePort) : SocketAddress();
+  core_.peer = StreamPath{peer.value_or(SocketAddress())};
   if (connection_->agreement.ready != cm::MpaParameters::RtrMessage::read)
     finish_path_negotiation();  // Nobody invites.
 }
@@ -84,7 +84,7 @@ void Stream::finish_path_negotiation(ByteSpan first_segment) {
     log(LogLevel::warn,
         "VERBATIM_PATH=direct, and the peer of QP {:#x} at {} is not on this machine, "
         "of another user, or takes the wire",
-        core_.number.value(), core_.peer.ip_text());
+        core_.number.value(), path_text(core_.peer));
     core_.fatal = true;
   }
   core_.note_wire_use(is_on_wire());

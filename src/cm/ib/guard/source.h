@@ -14,10 +14,12 @@ namespace verbatim::cm {
 using Source = std::array<std::uint8_t, 16>;
 inline Source source_of(const SocketAddress& address) { return address.ipv6_bytes(); }
 
-/// The same of a path: of InfiniBand, the peer's LID behind zeros.
+/// Returns the source of a path: over InfiniBand the peer's GID if it has one, for in another
+/// subnet the LID is a router's; else the LID, after zeros.
 inline Source source_of(const verbatim::Path& path) {
   const auto* const infiniband = std::get_if<InfinibandPath>(&path);
   if (infiniband == nullptr) return source_of(verbatim::address_of(path));
+  if (infiniband->grh) return infiniband->grh->destination.bytes;
   Source source{};
   const auto lid = static_cast<std::uint16_t>(infiniband->dlid);
   source[14] = static_cast<std::uint8_t>(lid >> 8);
@@ -26,7 +28,8 @@ inline Source source_of(const verbatim::Path& path) {
 }
 
 /// Returns what counts as one source where addresses are cheap: a host may have all addresses of
-/// its IPv6 network (/64), unless they are link-local.
+/// its IPv6 network (/64), unless they are link-local. So all hosts of another InfiniBand subnet
+/// count as one.
 inline Source network_of(Source source) {
   const bool is_ipv4 =
       std::all_of(source.begin(), source.begin() + 10, [](std::uint8_t byte) { return byte == 0; });

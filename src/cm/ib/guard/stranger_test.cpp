@@ -13,7 +13,7 @@ wire::CommunicationId wire_id(ConnectionId id) { return static_cast<wire::Commun
 /// Returns a MAD to `to` from the stranger.
 template <typename Message>
 SendMad forged(const SocketAddress& to, const Message& message) {
-  SendMad mad{.source = stranger(), .destination = to};
+  SendMad mad{.source = stranger(), .destination = roce_path(to)};
   encode(wire::CmMad{.transaction = 9, .message = message}, mad.bytes);
   return mad;
 }

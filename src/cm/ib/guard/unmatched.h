@@ -7,7 +7,7 @@ namespace verbatim::cm {
 
 /// Where a message came from: its answer goes back there, with the same transaction id.
 struct ReplyPath {
-  const SocketAddress& from;
+  const verbatim::Path& from;
   const SocketAddress& to;
   std::uint64_t transaction = 0;
 };

@@ -77,7 +77,7 @@ std::optional<std::uint8_t> answering_index(const port::Port& port, const Receiv
   }
   const auto gids = port.gids();
   for (std::size_t i = 0; i < gids.size(); ++i) {
-    const Gid& own = gids[i].gid;
+    const Gid own = port.gid(i);
     const bool same_kind = roce_version(gids[i].address) == received.version &&
                            own.is_ipv4_mapped() == received.source.is_ipv4_mapped() &&
                            own.is_link_local() == received.source.is_link_local();
@@ -88,7 +88,8 @@ std::optional<std::uint8_t> answering_index(const port::Port& port, const Receiv
 
 Result<ibv_ah_attr> attributes_of(ibv_context* context, std::uint8_t port, const ibv_wc& completion,
                                   const ibv_grh* grh) {
-  if (auto exists = check_port(port); !exists) return std::unexpected(exists.error());
+  const port::Ports& ports = from(context).adapter().ports();
+  if (auto exists = ports.check(port); !exists) return std::unexpected(exists.error());
   ibv_ah_attr attributes{};
   attributes.dlid = completion.slid;
   attributes.sl = completion.sl;
@@ -97,7 +98,7 @@ Result<ibv_ah_attr> attributes_of(ibv_context* context, std::uint8_t port, const
   if ((completion.wc_flags & IBV_WC_GRH) == 0) return attributes;
   const auto received = parse(*grh);
   if (!received) return std::unexpected(received.error());
-  const auto index = answering_index(from(context).adapter().port(), *received);
+  const auto index = answering_index(ports.at(port), *received);
   if (!index) {
     return refuse(ENOENT,
                   fmt::format("{} is no GID of this node", gid_text(received->destination)));
@@ -180,12 +181,16 @@ int ibv_resolve_eth_l2_from_gid(ibv_context*, ibv_ah_attr* attr,
 
 int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t lid) {
   const auto done =
-      from(qp->context).adapter().attach_multicast(*from(qp).queue_pair, to_gid(*gid), Lid{lid});
+      from(qp->context)
+          .adapter()
+          .attach_multicast(*from(qp).queue_pair, {.gid = to_gid(*gid), .lid = Lid{lid}});
   return done ? 0 : refused("attach_mcast", done.error());
 }
 
-int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t) {
+int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t lid) {
   const auto done =
-      from(qp->context).adapter().detach_multicast(*from(qp).queue_pair, to_gid(*gid));
+      from(qp->context)
+          .adapter()
+          .detach_multicast(*from(qp).queue_pair, {.gid = to_gid(*gid), .lid = Lid{lid}});
   return done ? 0 : refused("detach_mcast", done.error());
 }

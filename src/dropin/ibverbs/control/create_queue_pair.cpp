@@ -17,6 +17,9 @@ using adapter::QpType;
 static_assert(int{raw(QpType::xrc_send)} == IBV_QPT_XRC_SEND);
 static_assert(int{raw(QpType::xrc_receive)} == IBV_QPT_XRC_RECV);
 
+/// IB_QPT_SMI and IB_QPT_GSI of the kernel, 0 and 1: it refuses them to programs, whose header does
+/// not name them.
+constexpr int kManagementTypeMax = 1;
 constexpr std::uint32_t kServedAttributes = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
                                             IBV_QP_INIT_ATTR_CREATE_FLAGS |
                                             IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | kScalingAttributes;
@@ -40,6 +43,12 @@ Result<void> check_extensions(const ibv_qp_init_attr_ex& wanted) {
 
 Result<void> check(const ibv_qp_init_attr_ex& wanted) {
   if (auto served = check_extensions(wanted); !served) return served;
+  if (static_cast<int>(wanted.qp_type) <= kManagementTypeMax) {
+    return refuse(EINVAL,
+                  fmt::format("QP type {}: programs cannot have queue pairs 0 and 1, which are "
+                              "management's (libibumad)",
+                              static_cast<int>(wanted.qp_type)));
+  }
   switch (wanted.qp_type) {
     case IBV_QPT_RC:
     case IBV_QPT_UC:

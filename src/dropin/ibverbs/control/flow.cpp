@@ -167,12 +167,12 @@ Result<void> add(const ibv_flow_spec& theirs, FlowRule& rule) {
   return add_match(theirs, *known, inner ? rule.inner : rule.outer);
 }
 
-Result<void> check(const ibv_flow_attr& theirs) {
+Result<void> check(const port::Ports& ports, const ibv_flow_attr& theirs) {
   constexpr std::uint32_t kKnownFlags = IBV_FLOW_ATTR_FLAGS_DONT_TRAP | IBV_FLOW_ATTR_FLAGS_EGRESS;
   if (theirs.comp_mask != 0) {
     return refuse(EINVAL, fmt::format("comp_mask {:#x} is unknown", theirs.comp_mask));
   }
-  if (auto exists = check_port(theirs.port); !exists) return exists;
+  if (auto exists = ports.check(theirs.port); !exists) return exists;
   if (theirs.type > IBV_FLOW_ATTR_SNIFFER) {
     return refuse(EINVAL, fmt::format("type {} is unknown", static_cast<int>(theirs.type)));
   }
@@ -192,8 +192,8 @@ Result<void> check(const ibv_flow_attr& theirs) {
   return {};
 }
 
-Result<FlowRule> to_rule(const ibv_flow_attr& theirs) {
-  if (auto valid = check(theirs); !valid) return std::unexpected(valid.error());
+Result<FlowRule> to_rule(const port::Ports& ports, const ibv_flow_attr& theirs) {
+  if (auto valid = check(ports, theirs); !valid) return std::unexpected(valid.error());
   FlowRule rule{.type = static_cast<FlowType>(theirs.type),
                 .priority = theirs.priority,
                 .trap = (theirs.flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP) == 0};
@@ -214,7 +214,7 @@ Result<FlowRule> to_rule(const ibv_flow_attr& theirs) {
 }  // namespace
 
 ibv_flow* create_flow(ibv_qp* qp, ibv_flow_attr* attributes) {
-  auto rule = to_rule(*attributes);
+  auto rule = to_rule(from(qp->context).adapter().ports(), *attributes);
   if (!rule) return refused_null("create_flow", rule.error());
   QueuePair& target = from(qp);
   const auto id = from(qp->context).adapter().create_flow(*target.queue_pair, std::move(*rule));

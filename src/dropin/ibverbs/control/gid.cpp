@@ -7,31 +7,20 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// The GID table of the port.
+/// The GID tables of the ports.
 namespace verbatim::dropin {
 namespace {
 
-bool is_in_use(adapter::Adapter& adapter, std::uint32_t index) {
-  if (adapter.node().is_infiniband()) return index == 0;
-  return index < adapter.port().gids().size() && adapter.port().state().has_gid(index);
+bool is_in_use(const port::Port& port, std::uint32_t index) {
+  return index < port.gids().size() && port.state().has_gid(index);
 }
 
-/// Returns the indices of entries that have a GID now.
-std::vector<std::uint32_t> entries_in_use(ibv_context* context) {
-  adapter::Adapter& adapter = from(context).adapter();
-  std::vector<std::uint32_t> indices;
-  for (std::uint32_t i = 0; i < gid_table_length(adapter.node()); ++i) {
-    if (is_in_use(adapter, i)) indices.push_back(i);
-  }
-  return indices;
-}
-
-ibv_gid_entry describe(const Program& program, std::uint32_t index) {
+ibv_gid_entry describe(const Program& program, std::uint32_t port, std::uint32_t index) {
   adapter::Adapter& adapter = *program.adapter;
   const arena::Node& node = adapter.node();
   if (node.is_infiniband()) {  // Its prefix may have changed since.
-    return {.gid = to_verbs(arena::gid_of(program.client->node().network.infiniband)),
-            .port_num = 1,
+    return {.gid = to_verbs(arena::gid_of(infiniband_port(program, port))),
+            .port_num = port,
             .gid_type = IBV_GID_TYPE_IB};
   }
   if (node.is_iwarp()) {
@@ -50,17 +39,29 @@ ibv_gid_entry describe(const Program& program, std::uint32_t index) {
           .ndev_ifindex = node.interface_index};
 }
 
+/// Returns the entries that have a GID now, of all ports.
+std::vector<ibv_gid_entry> entries_in_use(const Program& program) {
+  adapter::Adapter& adapter = *program.adapter;
+  std::vector<ibv_gid_entry> entries;
+  for (std::uint32_t port = 1; port <= adapter.ports().size(); ++port) {
+    for (std::uint32_t i = 0; i < gid_table_length(adapter.node()); ++i) {
+      if (is_in_use(adapter.port(port), i)) entries.push_back(describe(program, port, i));
+    }
+  }
+  return entries;
+}
+
 /// EINVAL for an index beyond the table, ENODATA for an entry without a GID.
 Result<ibv_gid_entry> find(ibv_context* context, std::uint32_t port, std::uint32_t index) {
-  if (auto exists = check_port(port); !exists) return std::unexpected(exists.error());
   adapter::Adapter& adapter = from(context).adapter();
+  if (auto exists = adapter.ports().check(port); !exists) return std::unexpected(exists.error());
   if (const std::uint32_t length = gid_table_length(adapter.node()); index >= length) {
     return refuse(EINVAL, fmt::format("index {} is beyond the table of {}", index, length));
   }
-  if (!is_in_use(adapter, index)) {
+  if (!is_in_use(adapter.port(port), index)) {
     return refuse(ENODATA, fmt::format("entry {} is empty", index));
   }
-  return describe(*from(context).program, index);
+  return describe(*from(context).program, port, index);
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ std::optional<std::uint8_t> gid_index_of(const port::Port& port, const Gid& gid,
   const auto gids = port.gids();
   for (std::size_t i = 0; i < gids.size(); ++i) {
     const bool is_of_version = roce_version(gids[i].address) == version;
-    if (is_of_version && gids[i].gid == gid) return static_cast<std::uint8_t>(i);
+    if (is_of_version && port.gid(i) == gid) return static_cast<std::uint8_t>(i);
   }
   return std::nullopt;
 }
@@ -106,16 +107,15 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::
   if (flags != 0) {
     return -refused("query_gid_table", {EOPNOTSUPP, fmt::format("flags {:#x} are unknown", flags)});
   }
-  const auto indices = entries_in_use(context);
-  const std::size_t count = indices.size();
+  const auto in_use = entries_in_use(*from(context).program);
+  const std::size_t count = in_use.size();
   if (max_entries < count) {
     return -refused(
         "query_gid_table",
         {EINVAL, fmt::format("room for {} entries, of which there are {}", max_entries, count)});
   }
   auto* to = reinterpret_cast<std::byte*>(entries);
-  for (const std::uint32_t index : indices) {
-    const ibv_gid_entry entry = describe(*from(context).program, index);
+  for (const ibv_gid_entry& entry : in_use) {
     std::memset(to, 0, entry_size);
     std::memcpy(to, &entry, std::min(entry_size, sizeof entry));
     to += entry_size;

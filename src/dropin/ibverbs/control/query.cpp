@@ -12,7 +12,7 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
-/// Attributes of the device and its port.
+/// Attributes of the device and its ports.
 namespace verbatim::dropin {
 namespace {
 
@@ -47,6 +47,7 @@ void keep_iwarp(ibv_device_attr_ex& attributes) {
 void keep_infiniband(ibv_device_attr& attributes) {
   attributes.device_cap_flags &=
       ~(IBV_DEVICE_RAW_MULTI | IBV_DEVICE_RAW_IP_CSUM | IBV_DEVICE_MANAGED_FLOW_STEERING);
+  attributes.device_cap_flags |= IBV_DEVICE_AUTO_PATH_MIG;
   attributes.max_raw_ethy_qp = 0;
   attributes.max_pkeys = arena::kPKeysMax;
 }
@@ -102,7 +103,7 @@ ibv_device_attr device_attributes(const Program& program) {
   attributes.max_pkeys = static_cast<std::uint16_t>(program.adapter->port().pkeys().size());
   attributes.local_ca_ack_delay =
       15;  // 4.096 us << 15: a busy machine may delay a thread this long.
-  attributes.phys_port_cnt = 1;
+  attributes.phys_port_cnt = static_cast<std::uint8_t>(program.adapter->ports().size());
   if (node.is_iwarp()) keep_iwarp(attributes);
   if (node.is_infiniband()) keep_infiniband(attributes);
   return attributes;
@@ -180,10 +181,10 @@ PortAttributes infiniband_attributes(const arena::InfinibandPort& from) {
   return with_speed(port, from.speed);
 }
 
-PortAttributes port_attributes(const Program& program) {
-  const port::PortState state = program.adapter->port().state();
+PortAttributes port_attributes(const Program& program, std::uint32_t number) {
+  const port::PortState state = program.adapter->port(number).state();
   const arena::Node& node = program.adapter->node();
-  if (node.is_infiniband()) return infiniband_attributes(program.client->node().network.infiniband);
+  if (node.is_infiniband()) return infiniband_attributes(infiniband_port(program, number));
   const config::DeviceLimits& limits = program.usage->limits();
   ibv_port_attr port{};
   port.state = state.is_active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
@@ -193,7 +194,7 @@ PortAttributes port_attributes(const Program& program) {
   port.port_cap_flags = IBV_PORT_CM_SUP;
   if (!node.is_iwarp()) port.port_cap_flags |= IBV_PORT_IP_BASED_GIDS;
   port.max_msg_sz = Limits::message_bytes;
-  port.pkey_tbl_len = static_cast<std::uint16_t>(program.adapter->port().pkeys().size());
+  port.pkey_tbl_len = static_cast<std::uint16_t>(program.adapter->port(number).pkeys().size());
   port.max_vl_num = 1;
   port.active_width = kWidth4x;
   port.active_speed = kSpeedEdr;
@@ -212,15 +213,17 @@ void copy_attributes(const T& from, void* to, std::size_t size) {
 
 }  // namespace
 
-Result<void> check_port(std::uint32_t port) {
-  if (port == 1) return {};
-  return refuse(EINVAL, fmt::format("port {} does not exist: the device has port 1", port));
+arena::InfinibandPort infiniband_port(const Program& program, std::uint32_t number) {
+  return program.client->node().network.infiniband[number - 1];
 }
 
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,
                std::size_t size) {
-  if (auto exists = check_port(port); !exists) return refused("query_port", exists.error());
-  copy_attributes(port_attributes(*from(context).program), attributes, size);
+  const Program& program = *from(context).program;
+  if (auto exists = program.adapter->ports().check(port); !exists) {
+    return refused("query_port", exists.error());
+  }
+  copy_attributes(port_attributes(program, port), attributes, size);
   return 0;
 }
 
@@ -244,7 +247,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
                             .supported_qpts = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC |
                                               1u << IBV_QPT_UD | 1u << IBV_QPT_RAW_PACKET};
   all.device_cap_flags_ex |= kDeviceFlushGlobal | kDeviceAtomicWrite;
-  all.phys_port_cnt_ex = 1;
+  all.phys_port_cnt_ex = all.orig_attr.phys_port_cnt;
   all.rss_caps = {.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
                   .max_rwq_indirection_tables = Limits::indirection_tables,
                   .max_rwq_indirection_table_size = adapter::kIndirectionTableMax,
@@ -297,21 +300,23 @@ int ibv_query_port(ibv_context* context, std::uint8_t port_num, _compat_ibv_port
 
 /// Since rdma-core 62; in units of 100 Mbit/s.
 int ibv_query_port_speed(ibv_context* context, std::uint32_t port_num, std::uint64_t* port_speed) {
-  if (auto exists = check_port(port_num); !exists) {
+  const Program& program = *from(context).program;
+  if (auto exists = program.adapter->ports().check(port_num); !exists) {
     return refused("query_port_speed", exists.error());
   }
-  const Program& program = *from(context).program;
   constexpr std::uint32_t kMbpsPerUnit = 100;
   *port_speed = program.adapter->node().is_infiniband()
-                    ? program.client->node().network.infiniband.rate_mbps / kMbpsPerUnit
+                    ? infiniband_port(program, port_num).rate_mbps / kMbpsPerUnit
                     : kUnitsOf4xEdr;
   return 0;
 }
 
 int ibv_query_pkey(ibv_context* context, std::uint8_t port_num, int index, __be16* pkey) {
-  if (auto exists = check_port(port_num); !exists)
+  const port::Ports& ports = from(context).adapter().ports();
+  if (auto exists = ports.check(port_num); !exists) {
     return refused_minus_one("query_pkey", exists.error());
-  const port::PKeyTable& table = from(context).adapter().port().pkeys();
+  }
+  const port::PKeyTable& table = ports.at(port_num).pkeys();
   if (index < 0 || static_cast<std::size_t>(index) >= table.size()) {
     return refused_minus_one(
         "query_pkey", {EINVAL, fmt::format("index {} does not exist: the table has {} entries",
@@ -322,10 +327,11 @@ int ibv_query_pkey(ibv_context* context, std::uint8_t port_num, int index, __be1
 }
 
 int ibv_get_pkey_index(ibv_context* context, std::uint8_t port_num, __be16 pkey) {
-  if (auto exists = check_port(port_num); !exists) {
+  const port::Ports& ports = from(context).adapter().ports();
+  if (auto exists = ports.check(port_num); !exists) {
     return refused_minus_one("get_pkey_index", exists.error());
   }
-  const port::PKeyTable& table = from(context).adapter().port().pkeys();
+  const port::PKeyTable& table = ports.at(port_num).pkeys();
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (pkey == to_big_endian(raw(table.at(i)))) return static_cast<int>(i);
   }

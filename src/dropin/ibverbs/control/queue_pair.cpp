@@ -20,6 +20,12 @@ static_assert(int{adapter::kState} == IBV_QP_STATE && int{adapter::kAddressVecto
 static_assert(int{adapter::kReceivePsn} == IBV_QP_RQ_PSN &&
               int{adapter::kSendPsn} == IBV_QP_SQ_PSN);
 static_assert(int{adapter::kDestQpn} == IBV_QP_DEST_QPN);
+static_assert(int{adapter::kAlternatePath} == IBV_QP_ALT_PATH &&
+              int{adapter::kPathMigrationState} == IBV_QP_PATH_MIG_STATE);
+using transport::PathMigrationState;
+static_assert(int{raw(PathMigrationState::migrated)} == IBV_MIG_MIGRATED &&
+              int{raw(PathMigrationState::rearm)} == IBV_MIG_REARM &&
+              int{raw(PathMigrationState::armed)} == IBV_MIG_ARMED);
 static_assert(int{adapter::kRateLimit} == IBV_QP_RATE_LIMIT);
 
 ibv_ah_attr to_verbs(const port::AddressVector& own) {
@@ -64,6 +70,14 @@ adapter::QueuePairAttributes to_attributes(const ibv_qp_attr& theirs, int mask) 
   take(IBV_QP_RETRY_CNT, own.retry_count, theirs.retry_cnt);
   take(IBV_QP_RNR_RETRY, own.rnr_retry, theirs.rnr_retry);
   take(IBV_QP_RATE_LIMIT, own.rate_limit_kbps, theirs.rate_limit);
+  if ((mask & IBV_QP_ALT_PATH) != 0) {
+    own.alternate = {.address = to_address_vector(theirs.alt_ah_attr),
+                     .pkey_index = theirs.alt_pkey_index,
+                     .port = theirs.alt_port_num,
+                     .timeout = theirs.alt_timeout};
+  }
+  take(IBV_QP_PATH_MIG_STATE, own.path_migration,
+       static_cast<PathMigrationState>(theirs.path_mig_state));
   return own;
 }
 
@@ -72,7 +86,7 @@ ibv_qp_attr to_verbs(const adapter::QueuePairAttributes& own) {
   theirs.qp_state = static_cast<ibv_qp_state>(raw(own.state));
   theirs.cur_qp_state = static_cast<ibv_qp_state>(raw(own.current_state));
   theirs.path_mtu = static_cast<ibv_mtu>(raw(own.path_mtu));
-  theirs.path_mig_state = IBV_MIG_MIGRATED;  // Alternate paths are not supported.
+  theirs.path_mig_state = static_cast<ibv_mig_state>(raw(own.path_migration));
   theirs.qkey = raw(own.qkey);
   theirs.rq_psn = own.receive_psn.value();
   theirs.sq_psn = own.send_psn.value();
@@ -80,6 +94,10 @@ ibv_qp_attr to_verbs(const adapter::QueuePairAttributes& own) {
   theirs.qp_access_flags = own.access;
   theirs.cap = dropin::to_verbs(own.capacity);
   theirs.ah_attr = to_verbs(own.address);
+  if (own.alternate.port != 0) theirs.alt_ah_attr = to_verbs(own.alternate.address);
+  theirs.alt_pkey_index = own.alternate.pkey_index;
+  theirs.alt_port_num = own.alternate.port;
+  theirs.alt_timeout = own.alternate.timeout;
   theirs.pkey_index = own.pkey_index;
   theirs.en_sqd_async_notify = own.sqd_notify;
   theirs.max_rd_atomic = own.max_rd_atomic;

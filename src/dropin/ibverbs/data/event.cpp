@@ -14,11 +14,14 @@ static_assert(int{raw(AsyncEventType::qp_request_error)} == IBV_EVENT_QP_REQ_ERR
 static_assert(int{raw(AsyncEventType::qp_access_error)} == IBV_EVENT_QP_ACCESS_ERR);
 static_assert(int{raw(AsyncEventType::communication_established)} == IBV_EVENT_COMM_EST);
 static_assert(int{raw(AsyncEventType::sq_drained)} == IBV_EVENT_SQ_DRAINED);
+static_assert(int{raw(AsyncEventType::path_migrated)} == IBV_EVENT_PATH_MIG);
+static_assert(int{raw(AsyncEventType::path_migration_error)} == IBV_EVENT_PATH_MIG_ERR);
 static_assert(int{raw(AsyncEventType::device_fatal)} == IBV_EVENT_DEVICE_FATAL);
 static_assert(int{raw(AsyncEventType::port_active)} == IBV_EVENT_PORT_ACTIVE);
 static_assert(int{raw(AsyncEventType::port_error)} == IBV_EVENT_PORT_ERR);
 static_assert(int{raw(AsyncEventType::lid_change)} == IBV_EVENT_LID_CHANGE);
 static_assert(int{raw(AsyncEventType::pkey_change)} == IBV_EVENT_PKEY_CHANGE);
+static_assert(int{raw(AsyncEventType::client_reregister)} == IBV_EVENT_CLIENT_REREGISTER);
 static_assert(int{raw(AsyncEventType::sm_change)} == IBV_EVENT_SM_CHANGE);
 static_assert(int{raw(AsyncEventType::srq_limit_reached)} == IBV_EVENT_SRQ_LIMIT_REACHED);
 static_assert(int{raw(AsyncEventType::qp_last_request_reached)} == IBV_EVENT_QP_LAST_WQE_REACHED);
@@ -30,7 +33,7 @@ static_assert(int{raw(AsyncEventType::wq_fatal)} == IBV_EVENT_WQ_FATAL);
 bool deliver(Context& context, const adapter::AsyncEvent& event, ibv_async_event& out) {
   out.event_type = static_cast<ibv_event_type>(raw(event.type));
   if (event.object == nullptr) {
-    out.element.port_num = 1;
+    out.element.port_num = event.port;
     return true;
   }
   if (!context.live_objects.contains(event.object)) return false;

@@ -26,45 +26,78 @@ std::vector<PKey> pkeys_of(const arena::InfinibandPort& port) {
   return pkeys;
 }
 
+/// Opens the end at a port of the node.
+Result<adapter::InfinibandEnd> open_end(const fabric::protocol::FabricFolder& folder,
+                                        const adapter::Membership& membership, unsigned number) {
+  auto connection = folder.connect();
+  if (!connection) return std::unexpected(connection.error());
+  auto link =
+      link::FabricLink::attach(std::move(*connection), folder.path(),
+                               {.host = fmt::format("{:#x}", membership.node.guid),
+                                .port = static_cast<std::uint8_t>(number),
+                                .qpn_range = membership.first_qpn.value() >> kQpnRangeBits});
+  if (!link) return std::unexpected(link.error());
+  const arena::InfinibandPort& port = membership.node.network.infiniband[number - 1];
+  adapter::InfinibandEnd end{.gid = arena::gid_of(port),
+                             .link = nullptr,
+                             .lids = lids_of(port),
+                             .pkeys = pkeys_of(port),
+                             .report_bad_key = [to = link->get()](auto trap, const auto& bad) {
+                               to->report_bad_key(trap, bad);
+                             }};
+  end.link = std::move(*link);
+  return end;
+}
+
+void follow_port(const arena::InfinibandPort& before, const arena::InfinibandPort& now,
+                 port::Port& port, adapter::Adapter& adapter) {
+  using adapter::AsyncEventType;
+  adapter::PortEvents& events = adapter.port_events();
+  if (lids_of(before) != lids_of(now)) {
+    port.set_lids(lids_of(now));
+    events.tell(port, AsyncEventType::lid_change);
+  }
+  if (before.gid_prefix != now.gid_prefix) {
+    port.set_gid_prefix(now.gid_prefix);
+    events.tell(port, AsyncEventType::gid_change);
+  }
+  if (before.pkeys != now.pkeys) {
+    adapter.set_pkeys(port, pkeys_of(now));
+    events.tell(port, AsyncEventType::pkey_change);
+  }
+  if (before.sm_lid != now.sm_lid || before.sm_service_level != now.sm_service_level) {
+    events.tell(port, AsyncEventType::sm_change);
+  }
+  if (before.reregistrations != now.reregistrations) {
+    events.tell(port, AsyncEventType::client_reregister);
+  }
+  events.change(port,
+                {.gids = 1, .is_active = now.is_active(), .active_mtu = arena::active_mtu(now)});
+}
+
 }  // namespace
 
 Result<void> join_fabric(adapter::Membership& membership) {
   arena::Node& node = membership.node;
-  if (membership.only_direct) {
-    return refuse(EOPNOTSUPP, "VERBATIM_PATH=direct: packets of a fabric go through its switches");
-  }
-  membership.memory.reset();  // No direct path: all packets go through the switches.
   const auto folder = fabric::protocol::FabricFolder::of(std::string(node.fabric.view()));
   if (!folder) return std::unexpected(folder.error());
-  auto connection = folder->connect();
-  if (!connection) return std::unexpected(connection.error());
-  auto link =
-      link::FabricLink::attach(std::move(*connection), folder->path(),
-                               {.host = fmt::format("{:#x}", node.guid),
-                                .qpn_range = membership.first_qpn.value() >> kQpnRangeBits});
-  if (!link) return std::unexpected(link.error());
-  membership.infiniband = std::move(*link);
-  membership.lids = lids_of(node.network.infiniband);
-  membership.pkeys = pkeys_of(node.network.infiniband);
-  // Its GIDs have no address: that is how a port knows InfiniBand.
+  for (unsigned number = 1; number <= node.network.infiniband.size(); ++number) {
+    auto end = open_end(*folder, membership, number);
+    if (!end) return std::unexpected(end.error());
+    membership.infiniband.push_back(std::move(*end));
+  }
+  // GIDs have no address: that is how a port knows InfiniBand.
   for (arena::GidEntry& entry : node.gids) entry.address = {};
   return {};
 }
 
-void follow_fabric(const arena::InfinibandPort& before, const arena::InfinibandPort& now,
+void follow_fabric(const arena::NetworkState& before, const arena::NetworkState& now,
                    adapter::Adapter& adapter) {
-  using adapter::AsyncEventType;
-  if (lids_of(before) != lids_of(now)) {
-    adapter.port().set_lids(lids_of(now));
-    adapter.port_events().tell(AsyncEventType::lid_change);
+  for (std::size_t i = 0; i < adapter.ports().size(); ++i) {
+    follow_port(before.infiniband[i], now.infiniband[i], adapter.port(static_cast<unsigned>(i + 1)),
+                adapter);
   }
-  if (before.pkeys != now.pkeys) {
-    adapter.set_pkeys(pkeys_of(now));
-    adapter.port_events().tell(AsyncEventType::pkey_change);
-  }
-  if (before.sm_lid != now.sm_lid || before.sm_service_level != now.sm_service_level) {
-    adapter.port_events().tell(AsyncEventType::sm_change);
-  }
+  adapter.follow_ports();
 }
 
 }  // namespace verbatim::dropin

@@ -8,13 +8,14 @@
 /// A program on a host of a fabric: its link into the switches, and what the subnet manager sets.
 namespace verbatim::dropin {
 
-/// Opens the program's end of the fabric and puts it into `membership`, whose node and first queue
-/// pair number are set. EOPNOTSUPP for what a fabric has not; an error of the fabric's daemon.
+/// Opens the program's ends of the fabric, one at each port, and puts them into `membership`, whose
+/// node and first queue pair number are set. EOPNOTSUPP for what a fabric has not; an error of the
+/// fabric's daemon.
 Result<void> join_fabric(adapter::Membership& membership);
 
-/// The subnet manager has changed the port: packets follow, and programs get an event for each kind
+/// Subnet managers have changed the ports: packets follow, and programs get an event for each kind
 /// of change.
-void follow_fabric(const arena::InfinibandPort& before, const arena::InfinibandPort& now,
+void follow_fabric(const arena::NetworkState& before, const arena::NetworkState& now,
                    adapter::Adapter& adapter);
 
 }  // namespace verbatim::dropin

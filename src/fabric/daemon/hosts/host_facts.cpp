@@ -69,6 +69,7 @@ PortDescription describe_port(const ManagementNet& net, PortPlace place) {
   out.virtual_lanes = raw(port.vl_cap);
   out.subnet_timeout = port.subnet_timeout;
   out.init_type_reply = port.init_type_reply;
+  out.reregistrations = net.reregistrations(place);
   put_rate(out, port);
   const auto pkeys = net.pkeys(place);
   out.pkey_count = static_cast<std::uint32_t>(std::min(pkeys.size(), out.pkeys.size()));
@@ -141,12 +142,6 @@ Result<std::uint32_t> find_host(const Topology& topology, std::string_view name)
   return host;
 }
 
-std::optional<std::uint32_t> first_host(const Topology& topology) {
-  const auto found = std::ranges::find(topology.nodes, NodeKind::adapter, &Node::kind);
-  if (found == topology.nodes.end()) return std::nullopt;
-  return static_cast<std::uint32_t>(found - topology.nodes.begin());
-}
-
 protocol::HostDescription describe(const ManagementNet& net, std::uint32_t host) {
   const Node& node = net.topology().nodes[host];
   const wire::NodeInfo info = net.node_info({host, 1});
@@ -170,7 +165,11 @@ PortIdentifiers identifiers(const ManagementNet& net, PortPlace port) {
   return {.lid = info.lid,
           .lmc = info.lmc,
           .gid = gid_of(info.gid_prefix, net.node_info(port).port_guid),
-          .pkeys = net.pkeys(port)};
+          .pkeys = net.pkeys(port),
+          .management = {.manager = info.sm_lid,
+                         .service_level = info.sm_service_level,
+                         .own = info.lid,
+                         .reregistrations = net.reregistrations(port)}};
 }
 
 std::vector<HostFile> files_of(const protocol::HostDescription& host) {
@@ -181,6 +180,7 @@ std::vector<HostFile> files_of(const protocol::HostDescription& host) {
       {"sys_image_guid", guid_text(host.system_image_guid)},
       {"fw_ver", std::string(text_of(host.firmware))},
       {"hca_type", std::string(text_of(host.hca_type))},
+      {"board_id", std::string(text_of(host.hca_type))},
       {"hw_rev", std::string(text_of(host.hardware))},
   };
   for (std::uint32_t port = 0; port < host.port_count; ++port) {

@@ -22,8 +22,6 @@ inline constexpr std::string_view kDeviceName = "verbatim0";
 Result<std::uint32_t> find_host(const Topology& topology, std::string_view name);
 /// The same for a node of any kind.
 Result<std::uint32_t> find_node(const Topology& topology, std::string_view name);
-/// The first one; none in a fabric without adapters.
-std::optional<std::uint32_t> first_host(const Topology& topology);
 
 protocol::HostDescription describe(const ManagementNet& net, std::uint32_t host);
 PortIdentifiers identifiers(const ManagementNet& net, PortPlace port);
@@ -31,6 +29,7 @@ PortIdentifiers identifiers(const ManagementNet& net, PortPlace port);
 struct HostFile {
   std::string path;     // Below /sys/class/infiniband/DEVICE: "ports/1/lid".
   std::string content;  // Without the line's end.
+  friend bool operator==(const HostFile&, const HostFile&) = default;
 };
 std::vector<HostFile> files_of(const protocol::HostDescription& host);
 

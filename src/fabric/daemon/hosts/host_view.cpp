@@ -1,13 +1,14 @@
 #include "fabric/daemon/hosts/host_view.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include "fabric/daemon/hosts/host_facts.h"
 #include "fabric/protocol/decode.h"
 
 namespace verbatim::fabric {
@@ -24,12 +25,17 @@ bool write_file(const fs::path& path, const std::string& content) {
   return bool(file.flush());
 }
 
-bool write_all(const fs::path& root, const protocol::HostDescription& host) {
+fs::path device_folder(const fs::path& root, std::string_view device) {
+  return root / "sys/class/infiniband" / device;
+}
+
+bool write_all(const fs::path& root, const protocol::HostDescription& host,
+               const std::vector<HostFile>& files) {
   const std::string device(protocol::text_of(host.device));
-  const fs::path infiniband = root / "sys/class/infiniband" / device;
   bool written = true;
-  for (const auto& file : files_of(host))
-    written &= write_file(infiniband / file.path, file.content);
+  for (const auto& file : files) {
+    written &= write_file(device_folder(root, device) / file.path, file.content);
+  }
   const fs::path verbs = root / "sys/class/infiniband_verbs";
   written &= write_file(verbs / "abi_version", "6");
   written &= write_file(verbs / kVerbsDevice / "ibdev", device);
@@ -50,22 +56,55 @@ bool write_all(const fs::path& root, const protocol::HostDescription& host) {
   return written;
 }
 
+/// Puts a new folder in the place of an older one.
+Result<void> write_folder(const std::string& folder, const protocol::HostDescription& host,
+                          const std::vector<HostFile>& files) {
+  const std::string fresh = folder + ".new";
+  fs::remove_all(fresh);
+  if (!write_all(fresh, host, files))
+    return refuse(EIO, fmt::format("cannot write into {}: is its file system full?", fresh));
+  if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0 &&
+      rename(fresh.c_str(), folder.c_str()) != 0) {
+    return refuse_errno("cannot rename " + fresh);
+  }
+  fs::remove_all(fresh);
+  return {};
+}
+
 }  // namespace
 
-Result<void> write_view(const std::string& folder, const protocol::HostDescription& host) {
-  const std::string fresh = folder + ".new";
+Result<void> HostView::show(const protocol::HostDescription& host, std::vector<HostFile> counters) {
+  std::vector<HostFile> files = files_of(host);
+  std::ranges::move(counters, std::back_inserter(files));
   try {
-    fs::remove_all(fresh);
-    if (!write_all(fresh, host)) return refuse(EIO, "cannot write into " + fresh);
-    if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0 &&
-        rename(fresh.c_str(), folder.c_str()) != 0) {
-      return refuse_errno("cannot rename " + fresh);
+    const bool is_changed = has_same_paths(files) && write_changes(host, files);
+    if (!is_changed) {
+      if (auto written = write_folder(folder_, host, files); !written) return written;
     }
-    fs::remove_all(fresh);
   } catch (const fs::filesystem_error& error) {
     return refuse(error.code().value(), error.what());
   }
+  shown_ = std::move(files);
   return {};
+}
+
+bool HostView::has_same_paths(const std::vector<HostFile>& files) const {
+  return std::ranges::equal(files, shown_, {}, &HostFile::path, &HostFile::path);
+}
+
+/// A port's state is the first of its files and is written last: who waits for it finds the others.
+bool HostView::write_changes(const protocol::HostDescription& host,
+                             const std::vector<HostFile>& files) const {
+  const fs::path device = device_folder(folder_, protocol::text_of(host.device));
+  const fs::path fresh = fs::path(folder_) / "file.new";  // Outside of what readers list.
+  for (std::size_t i = files.size(); i-- > 0;) {
+    if (files[i] == shown_[i]) continue;
+    std::error_code error;
+    if (!write_file(fresh, files[i].content)) return false;
+    fs::rename(fresh, device / files[i].path, error);
+    if (error) return false;
+  }
+  return true;
 }
 
 }  // namespace verbatim::fabric

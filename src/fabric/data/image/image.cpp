@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include <fcntl.h>
@@ -38,9 +39,13 @@ constexpr SwitchLayout layout_of_switch(std::uint32_t ports) {
           .stride = lanes + whole_pages(std::uint64_t{ports + 1} * (ports + 1) * 8)};
 }
 
+/// A bit for each link.
+constexpr std::uint32_t timed_words(const Extent& extent) { return extent.links / 64 + 1; }
+
 /// Where each part begins, in the order of the image.
 struct Offsets {
-  std::uint64_t movers, nodes, stations, ports, switches, hosts, links, ends, rings, slots, bytes;
+  std::uint64_t movers, nodes, stations, by_guid, ports, switches, hosts, links, timed, ends, rings,
+      slots, tap, bytes;
 };
 Offsets offsets_of(const Extent& extent) {
   Offsets at{};
@@ -51,13 +56,16 @@ Offsets offsets_of(const Extent& extent) {
   at.movers = part(extent.movers, sizeof(MoverRecord));
   at.nodes = part(extent.nodes, sizeof(NodeRecord));
   at.stations = part(extent.topology_nodes, sizeof(NodeIndex));
+  at.by_guid = part(extent.hosts, sizeof(NodeIndex));
   at.ports = part(extent.ports, sizeof(PortRecord));
   at.switches = part(extent.switches, layout_of_switch(extent.switch_ports).stride);
   at.hosts = part(extent.hosts, sizeof(HostTables));
   at.links = part(extent.links, sizeof(LinkRecord));
+  at.timed = part(timed_words(extent), sizeof(std::uint64_t));
   at.ends = part(extent.ends, sizeof(EndRecord));
   at.rings = part(2ULL * extent.ends, sizeof(Ring));
   at.slots = part(extent.slots, sizeof(Slot));
+  at.tap = part(1, sizeof(Tap));
   at.bytes = next;
   return at;
 }
@@ -72,7 +80,7 @@ Extent extent_for(const Topology& topology, const ImageOptions& options) {
                 .ends = options.ends_max};
   std::uint32_t stations = 0;
   for (const Node& node : topology.nodes) {
-    if (node.kind == NodeKind::switch_node) {
+    if (node.kind != NodeKind::adapter) {
       ++stations;
       ++extent.switches;
       extent.ports += node.ports + 1u;
@@ -120,21 +128,28 @@ std::atomic<std::uint16_t>& Image::multicast_entry(const NodeRecord& node, std::
 
 std::atomic<std::uint64_t>& Image::lanes_by_sl(const NodeRecord& node, unsigned in,
                                                unsigned out) const {
-  if (node.kind != RecordKind::switch_node) {
+  if (node.kind == RecordKind::host) {
     return host_tables(node).lanes_by_sl[in % (kHostPorts + 1)][out % (kHostPorts + 1)];
   }
   const unsigned ports = extent_.switch_ports + 1;
   std::byte* const table = switch_tables(node) + switch_lanes_;
-  return reinterpret_cast<std::atomic<std::uint64_t>*>(table)[in % ports * ports + out % ports];
+  if (in >= ports || out >= ports) in = out = 0;  // Divisions would take as long as a hop.
+  return reinterpret_cast<std::atomic<std::uint64_t>*>(table)[in * ports + out];
 }
 
 NodeIndex Image::station_of(PortPlace place) const {
   if (place.node >= extent_.topology_nodes) return 0;
   const NodeIndex first = first_stations_[place.node];
-  const NodeIndex station = node(first).kind == RecordKind::switch_node || place.port == 0
-                                ? first
-                                : first + place.port - 1;
+  const NodeIndex station =
+      node(first).kind == RecordKind::host && place.port != 0 ? first + place.port - 1 : first;
   return station < hub() && node(station).topology_node == place.node ? station : 0;
+}
+
+NodeIndex Image::station_by_guid(std::uint64_t guid) const {
+  const std::span<const NodeIndex> stations(by_guid_ + 1, extent_.hosts - 1);
+  const auto found =
+      std::ranges::lower_bound(stations, guid, {}, [this](NodeIndex i) { return node(i).guid; });
+  return found != stations.end() && node(*found).guid == guid ? *found : 0;
 }
 
 Result<Mapping> Mapping::map(int fd, std::uint64_t bytes) {
@@ -167,13 +182,16 @@ Result<Image> Image::map(UniqueFd fd, const Header& header) {
   image.movers_ = reinterpret_cast<MoverRecord*>(base + at.movers);
   image.nodes_ = reinterpret_cast<NodeRecord*>(base + at.nodes);
   image.first_stations_ = reinterpret_cast<NodeIndex*>(base + at.stations);
+  image.by_guid_ = reinterpret_cast<NodeIndex*>(base + at.by_guid);
   image.ports_ = reinterpret_cast<PortRecord*>(base + at.ports);
   image.switches_ = base + at.switches;
   image.hosts_ = reinterpret_cast<HostTables*>(base + at.hosts);
   image.links_ = reinterpret_cast<LinkRecord*>(base + at.links);
+  image.timed_ = reinterpret_cast<std::atomic<std::uint64_t>*>(base + at.timed);
   image.ends_ = reinterpret_cast<EndRecord*>(base + at.ends);
   image.rings_ = reinterpret_cast<Ring*>(base + at.rings);
   image.slots_ = reinterpret_cast<Slot*>(base + at.slots);
+  image.tap_ = reinterpret_cast<Tap*>(base + at.tap);
   return image;
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/os/unique_fd.h"
 #include "fabric/data/image/records.h"
+#include "fabric/data/image/tap.h"
 #include "fabric/topology/topology.h"
 
 /// The memory of a fabric: made once, mapped by every process that uses it.
@@ -57,6 +58,14 @@ class Image {
   const Extent& extent() const { return extent_; }
 
   LinkRecord& link(LinkIndex i) const { return links_[i < extent_.links ? i : 0]; }
+  LinkIndex index_of(const LinkRecord& link) const {
+    return static_cast<LinkIndex>(&link - links_);
+  }
+  /// A bit for each link whose `due_at` is set; links 64 * `word` and up.
+  std::atomic<std::uint64_t>& timed_links(std::uint32_t word) const {
+    return timed_[word < timed_words() ? word : 0];
+  }
+  std::uint32_t timed_words() const { return extent_.links / 64 + 1; }
   Slot& slot(Handle i) const { return slots_[i < extent_.slots ? i : 0]; }
   NodeRecord& node(NodeIndex i) const { return nodes_[i < extent_.nodes ? i : 0]; }
   EndRecord& end(std::uint32_t i) const { return ends_[i < extent_.ends ? i : 0]; }
@@ -83,8 +92,10 @@ class Image {
   NodeIndex first_station() const { return 1; }
   NodeIndex hub() const { return extent_.nodes - extent_.ends - 1; }
   NodeIndex node_of_end(std::uint32_t end) const { return hub() + 1 + end; }
-  /// The node that receives what comes to a port: of a switch one, of others one for each port.
+  /// The node that receives what comes to a port: of a host one for each port, of others one.
   NodeIndex station_of(PortPlace place) const;
+  /// The host's node whose port has this GUID; 0: there is none.
+  NodeIndex station_by_guid(std::uint64_t guid) const;
   /// The link that leaves `topology.links[cable]` at its end `a`, and the other one.
   LinkIndex link_of_cable(std::uint32_t cable, bool from_b) const { return 1 + 2 * cable + from_b; }
   std::uint32_t cables() const { return (first_hub_link() - 1) / 2; }
@@ -102,11 +113,19 @@ class Image {
   }
   LinkIndex from_end(std::uint32_t end) const { return first_end_link_ + 2 * end; }
   LinkIndex to_end(std::uint32_t end) const { return first_end_link_ + 2 * end + 1; }
+  /// The end is the daemon's, for a trunk in the place of a cable.
+  bool is_trunk(std::uint32_t i) const {
+    const EndRecord& record = end(i);
+    const RecordKind kind = node(record.host).kind;
+    return kind == RecordKind::switch_node ||
+           (kind == RecordKind::host && record.host_port == kCablePort);
+  }
   /// Of a link from or to an end.
   Ring& ring(LinkIndex link) const {
     const std::uint32_t i = link - first_end_link_;
     return rings_[i < 2 * extent_.ends ? i : 0];
   }
+  Tap& tap() const { return *tap_; }
   Handle first_slot_of(std::uint32_t end) const { return 1 + end * kSlotsOfAnEnd; }
   Handle first_copy_slot() const { return first_slot_of(extent_.ends); }
   /// The end to which the slot belongs; `extent().ends`: it is for copies.
@@ -122,6 +141,7 @@ class Image {
   Image() = default;
   static Result<Image> map(UniqueFd fd, const Header& header);
   void fill(const Topology& topology, const ImageOptions& options);
+  void sort_guids() const;
   std::byte* switch_tables(const NodeRecord& node) const {
     return switches_ + (node.tables < extent_.switches ? node.tables : 0) * switch_stride_;
   }
@@ -138,13 +158,16 @@ class Image {
   MoverRecord* movers_ = nullptr;
   NodeRecord* nodes_ = nullptr;
   NodeIndex* first_stations_ = nullptr;  // By node of the topology.
+  NodeIndex* by_guid_ = nullptr;         // All hosts' nodes.
   PortRecord* ports_ = nullptr;
   std::byte* switches_ = nullptr;
   HostTables* hosts_ = nullptr;
   LinkRecord* links_ = nullptr;
+  std::atomic<std::uint64_t>* timed_ = nullptr;
   EndRecord* ends_ = nullptr;
   Ring* rings_ = nullptr;
   Slot* slots_ = nullptr;
+  Tap* tap_ = nullptr;
 };
 
 }  // namespace verbatim::fabric

@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "fabric/data/image/image.h"
+#include "fabric/topology/subnets/gid_prefix.h"
 #include "wire/subnet/port_info.h"
 
 /// What a new image says: nodes, ports and links as the topology has them.
@@ -18,11 +21,24 @@ class Filler {
       station(index, RecordKind::switch_node, node.ports, next_switch_++);
       return;
     }
+    if (node.kind == NodeKind::router) return router(index, node);
     for (unsigned port = 1; port <= node.ports; ++port) {
       NodeRecord& host = station(index, RecordKind::host, kHostPorts, next_host_++);
       host.topology_port = static_cast<std::uint8_t>(port);
+      host.guid = identity_of(node, port).guid;
+      image_.port(host, kCablePort).gid_prefix = kDefaultGidPrefix;
       host.lid = raw(identity_of(node, port).lid);
       host.lmc = identity_of(node, port).lmc;
+    }
+  }
+
+  void router(std::uint32_t index, const Node& node) {
+    const NodeRecord& router = station(index, RecordKind::router, node.ports, next_switch_++);
+    for (unsigned number = 1; number <= node.ports; ++number) {
+      PortRecord& port = image_.port(router, number);
+      port.lid = raw(identity_of(node, number).lid);
+      port.lmc = identity_of(node, number).lmc;
+      port.gid_prefix = kDefaultGidPrefix;
     }
   }
 
@@ -46,7 +62,9 @@ class Filler {
       if (options_.is_paced) {
         link.ps_per_byte = ps_per_byte(effective_rate_bps(cable.width, cable.speed));
       }
-      if (options_.has_lengths) link.delay_ns = cable.length_m * kNsOfAMetre;
+      if (options_.has_lengths) {
+        link.cable = CableTraits{.delay_ns = cable.length_m * kNsOfAMetre};
+      }
     }
   }
 
@@ -83,7 +101,7 @@ class Filler {
     return node;
   }
   std::uint8_t port_of(NodeIndex node, std::uint8_t topology_port) const {
-    return image_.node(node).kind == RecordKind::switch_node ? topology_port : kCablePort;
+    return image_.node(node).kind == RecordKind::host ? kCablePort : topology_port;
   }
   void join(LinkIndex index, NodeIndex start, NodeIndex end) {
     LinkRecord& link = image_.link(index);
@@ -108,6 +126,15 @@ void Image::fill(const Topology& topology, const ImageOptions& options) {
   for (std::uint32_t i = 0; i < topology.nodes.size(); ++i) filler.node(i, topology.nodes[i]);
   for (std::uint32_t i = 0; i < topology.links.size(); ++i) filler.cable(i, topology.links[i]);
   filler.hub();
+  sort_guids();
+}
+
+void Image::sort_guids() const {
+  NodeIndex* next = by_guid_ + 1;
+  for (NodeIndex i = 1; i < hub(); ++i) {
+    if (node(i).kind == RecordKind::host) *next++ = i;
+  }
+  std::ranges::sort(by_guid_ + 1, next, {}, [this](NodeIndex i) { return node(i).guid; });
 }
 
 }  // namespace verbatim::fabric

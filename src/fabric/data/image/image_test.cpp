@@ -49,7 +49,7 @@ TEST(FabricImage, TakesMemoryOnlyForWhatIsUsed) {
   struct stat status{};
   ASSERT_EQ(fstat(image.fd(), &status), 0);
   EXPECT_GT(status.st_size, 100 << 20);
-  EXPECT_LT(status.st_blocks * 512, 16 << 20);
+  EXPECT_LT(status.st_blocks * 512, 24 << 20);
 }
 
 TEST(FabricImage, RefusesWhatIsNoImage) {

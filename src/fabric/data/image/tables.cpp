@@ -5,6 +5,15 @@ namespace {
 
 constexpr std::uint32_t kBytesAroundPayload = 126;  // Of the largest packet: NeighborMTU + 126.
 
+DataCounts::OfALink of_link(const LinkRecord& link) {
+  DataCounts::OfALink counts{link.counters, link.lanes};
+  for (const LinkRecord::Lane& lane : link.lanes) {
+    counts.packets += lane.packets;
+    counts.words += lane.words;
+  }
+  return counts;
+}
+
 }  // namespace
 
 void Tables::set_linear(NodeIndex node, std::uint32_t block,
@@ -66,6 +75,15 @@ void Tables::set_packet_lifetime(NodeIndex node, std::uint64_t lifetime_us) {
 void Tables::set_lid(NodeIndex node, Lid lid, std::uint8_t lmc) {
   image_.node(node).lmc = lmc;
   image_.node(node).lid = raw(lid);
+}
+
+void Tables::set_router_lid(NodeIndex node, unsigned port_number, Lid lid, std::uint8_t lmc) {
+  port(node, port_number).lmc = lmc;
+  port(node, port_number).lid = raw(lid);
+}
+
+void Tables::set_gid_prefix(NodeIndex node, unsigned port_number, std::uint64_t prefix) {
+  port(node, port_number).gid_prefix = prefix;
 }
 
 void Tables::set_lanes(NodeIndex node, unsigned in, unsigned out,
@@ -151,6 +169,11 @@ void Tables::set_output(NodeIndex node, unsigned port_number, std::uint64_t hoq_
   link.lanes_in_force = static_cast<std::uint16_t>((1u << wire::data_lanes_of(lanes)) - 1);
 }
 
+void Tables::set_local_physical_errors(NodeIndex node, unsigned port_number,
+                                       std::uint8_t threshold) {
+  image_.link(port(node, port_number).in).local_physical_errors = threshold;
+}
+
 void Tables::set_rate(NodeIndex node, unsigned port_number, std::uint64_t bits_per_second) {
   image_.link(port(node, port_number).out).ps_per_byte = ps_per_byte(bits_per_second);
 }
@@ -159,7 +182,8 @@ void Tables::set_rate(NodeIndex node, unsigned port_number, std::uint64_t bits_p
 void Tables::update_passes(LinkIndex index) {
   LinkRecord& link = image_.link(index);
   const PortRecord& from = port(link.start, link.start_port);
-  const PortRecord& to = port(link.end, link.end_port);
+  // A trunk's other port knows itself what it takes.
+  const PortRecord& to = image_.leads_to_end(index) ? from : port(link.end, link.end_port);
   const auto from_state = static_cast<wire::PortState>(from.state.load());
   const auto to_state = static_cast<wire::PortState>(to.state.load());
   Passes passes = Passes::management;
@@ -174,10 +198,10 @@ void Tables::update_passes(LinkIndex index) {
 
 void Tables::set_port_state(NodeIndex node, unsigned port_number, wire::PortState state) {
   PortRecord& record = port(node, port_number);
-  if (image_.is_of_end(record.out) || record.out == 0) return;
+  if (record.out == 0) return;
   record.state = raw(state);
   update_passes(record.out);
-  update_passes(record.in);
+  if (!image_.comes_from_end(record.in)) update_passes(record.in);
 }
 
 void Tables::set_cable(NodeIndex node, unsigned port_number, bool is_up) {
@@ -188,9 +212,23 @@ void Tables::set_cable(NodeIndex node, unsigned port_number, bool is_up) {
   update_passes(record.in);
 }
 
-DataCounts Tables::counts(NodeIndex node, unsigned port_number) const {
+DataCounts Tables::counts(NodeIndex node, unsigned port_number, TimeNs now) const {
   const PortRecord& record = port(node, port_number);
-  return {.out = image_.link(record.out).counters, .in = image_.link(record.in).counters};
+  const LinkRecord& out = image_.link(record.out);
+  const LinkRecord& in = image_.link(record.in);
+  DataCounts counts{.out = of_link(out),
+                    .in = of_link(in),
+                    .damage_in = in.damage,
+                    .integrity_errors_in = in.integrity_errors,
+                    .integrity_errors_out = out.integrity_errors};
+  const auto add_wait = [&](TimeNs since, TimeNs& wait_ns) {
+    if (since != 0) wait_ns += elapsed(since, now);
+  };
+  add_wait(out.blocked_at, counts.out.wait_ns);
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    add_wait(out.short_since[lane], counts.out.lane_wait_ns[lane]);
+  }
+  return counts;
 }
 
 }  // namespace verbatim::fabric

@@ -14,8 +14,18 @@ namespace verbatim::fabric {
 
 /// What the data path has counted at a port: of its link out, and of the one in (IBA 16.1.3.5).
 struct DataCounts {
-  LinkRecord::Counters out;
-  LinkRecord::Counters in;
+  struct OfALink : LinkRecord::Counters {
+    std::array<LinkRecord::Lane, kLanes> lanes{};
+    std::uint64_t packets = 0;  // Of all lanes.
+    std::uint64_t words = 0;
+  };
+  OfALink out;
+  OfALink in;
+  LinkRecord::Damage damage_in;
+  /// LocalLinkIntegrityErrors of the port, and of the one at the other end of the link out: the
+  /// link recovers after each.
+  std::uint32_t integrity_errors_in = 0;
+  std::uint32_t integrity_errors_out = 0;
   std::uint64_t xmit_discards() const {
     return out.inactive_discards + out.mtu_discards + out.hoq_discards + out.lifetime_discards;
   }
@@ -42,6 +52,10 @@ class Tables {
 
   // Of hosts.
   void set_lid(NodeIndex node, Lid lid, std::uint8_t lmc);
+  // Of routers.
+  void set_router_lid(NodeIndex node, unsigned port, Lid lid, std::uint8_t lmc);
+  // Of both: the prefix of the port's subnet.
+  void set_gid_prefix(NodeIndex node, unsigned port, std::uint64_t prefix);
 
   // Of any node's ports.
   void set_lanes(NodeIndex node, unsigned in, unsigned out, const wire::SlToVlMappingTable& table);
@@ -60,13 +74,17 @@ class Tables {
   /// port.
   void set_output(NodeIndex node, unsigned port, std::uint64_t hoq_life_us, Mtu neighbor_mtu,
                   wire::VirtualLanes lanes);
+  /// LocalPhyErrors of the port.
+  void set_local_physical_errors(NodeIndex node, unsigned port, std::uint8_t threshold);
   /// The rate of what leaves by the port; 0: unlimited.
   void set_rate(NodeIndex node, unsigned port, std::uint64_t bits_per_second);
   /// Then the port's links are to be started: what they hold may have to be discarded.
   void set_port_state(NodeIndex node, unsigned port, wire::PortState state);
   void set_cable(NodeIndex node, unsigned port, bool is_up);
 
-  DataCounts counts(NodeIndex node, unsigned port) const;
+  /// A link that waits for credits has waited until `now`, which may be somewhat earlier at the
+  /// next call: its mover has a clock of its own. 0: only what is over counts.
+  DataCounts counts(NodeIndex node, unsigned port, TimeNs now = 0) const;
 
  private:
   PortRecord& port(NodeIndex node, unsigned port) const {

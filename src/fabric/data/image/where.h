@@ -57,6 +57,17 @@ class Where {
     return Where((word_ & ~(0x7ffULL << 53)) | std::uint64_t{kInBuffer} << 61);
   }
 
+  /// The packet's number in a router's buffer, and the hop limit with which it has come there.
+  constexpr std::uint32_t at_router(std::uint8_t hop_limit) const {
+    return std::uint32_t{hop_limit} << 24 | number();
+  }
+  constexpr bool is_at_router(std::uint32_t at_router) const {
+    return at_router != 0 && (at_router & kNumberMask) == number();
+  }
+  static constexpr std::uint8_t hop_limit(std::uint32_t at_router) {
+    return static_cast<std::uint8_t>(at_router >> 24);
+  }
+
   constexpr std::uint64_t word() const { return word_; }
   constexpr unsigned kind() const { return static_cast<unsigned>(word_ >> 61); }
   /// Of `kClaimed`.

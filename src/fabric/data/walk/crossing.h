@@ -1,14 +1,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <unordered_map>
+#include <utility>
 
 #include "fabric/data/walk/walker.h"
 
-/// How a packet moves, and how what a dead mover has left half done is made whole. Both lie here
-/// because the order of stores of the one is what the other relies on:
+/// How a packet moves. What is computed after a death (rebuild.h) relies on the order of stores:
 ///
 /// - A packet is where its word `where` says. All else is computed from these words.
 /// - Crossing into a node: `where`; FCTBS; then the chain for the next link; then the credit of the
@@ -28,6 +26,15 @@ inline void commit(Slot& slot, Where where) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
+inline void count(LinkRecord& link, unsigned lane, const Slot& slot) {
+  const std::uint32_t words = slot.bytes / 4;
+  ++link.lanes[lane].packets;
+  link.lanes[lane].words += words;
+  link.counters.level_words[slot.service_level % 16] += words;
+  if (Routes::is_multicast(slot.dlid)) [[unlikely]]
+    ++link.counters.multicast_packets;
+}
+
 template <typename Policy>
 void Walker<Policy>::cross(LinkIndex index, LinkRecord& link, unsigned lane, Handle handle) {
   Slot& slot = image_.slot(handle);
@@ -38,19 +45,12 @@ void Walker<Policy>::cross(LinkIndex index, LinkRecord& link, unsigned lane, Han
     return discard(handle, slot, link.counters.management_dropped);
   }
   ++packets_;
-  ++link.counters.packets;
-  link.counters.words += slot.bytes / 4;
-  link.counters.multicast_packets += Routes::is_multicast(slot.dlid);
-  if (link.blocked_at != 0) {
-    link.counters.wait_ns += elapsed(link.blocked_at, now());
-    link.blocked_at = 0;
-  }
-  charge_clock(link, slot.bytes);
-  const std::uint32_t delay = link.delay_ns.load(std::memory_order_relaxed);
-  if constexpr (Policy::kIsVirtual) {
-    slot.arrives_at = std::max(now(), link.free_at) + delay;
-  } else if (delay != 0) {
-    slot.arrives_at = (slot.arrives_at != 0 ? slot.arrives_at : now()) + delay;
+  count(link, lane, slot);
+  const std::uint64_t ps_per_byte = link.ps_per_byte.load(std::memory_order_relaxed);
+  if (ps_per_byte != 0) charge_clock(link, ps_per_byte, slot.bytes);
+  const bool is_plain = link.cable.load(std::memory_order_relaxed).is_plain();
+  if (Policy::kIsVirtual || !is_plain) [[unlikely]] {
+    if (!pass_cable(index, link, handle)) return;
   }
   if (image_.leads_to_end(index)) {
     hand_over(index, link, lane, handle);
@@ -71,7 +71,7 @@ template <typename Policy>
 void Walker<Policy>::hand_over(LinkIndex index, LinkRecord& link, unsigned lane, Handle handle) {
   Slot& slot = image_.slot(handle);
   Ring& ring = image_.ring(index);
-  const std::uint32_t tail = ring.tail.load(std::memory_order_relaxed);
+  const std::uint32_t tail = ring.tail(std::memory_order_relaxed);
   const std::uint32_t sent_after = link.lanes[lane].sent + slot.blocks;
   slot.sent_after = sent_after;
   Policy::at(CrashPoint::ring_place_noted);
@@ -91,7 +91,7 @@ void Walker<Policy>::finish_hand_over(LinkRecord& link, Ring& ring, unsigned lan
   Policy::at(CrashPoint::sent_counted);
   ring.handles[index % kRingEntries].store(handle, std::memory_order_relaxed);
   Policy::at(CrashPoint::handle_in_ring);
-  ring.tail.store(index + 1, std::memory_order_release);
+  ring.set_tail(index + 1, handle);
   Policy::at(CrashPoint::handed_over);
 }
 
@@ -101,7 +101,8 @@ template <typename Policy>
 void Walker<Policy>::route(LinkIndex index, LinkRecord& link, Handle handle, Slot& slot) {
   const NodeRecord& node = image_.node(link.end);
   const Routes routes(image_);
-  if (node.kind == RecordKind::hub) {
+  if (node.kind >= RecordKind::hub) {
+    if (node.kind == RecordKind::router) return forward(link, handle, slot);
     if (!image_.comes_from_end(index)) slot.at_node = link.start;
   } else {
     slot.at_port = link.end_port;
@@ -109,13 +110,32 @@ void Walker<Policy>::route(LinkIndex index, LinkRecord& link, Handle handle, Slo
       return replicate(link, handle, slot, routes.branches_of(node, link.end_port, slot.dlid));
     }
   }
-  const Exit exit = routes.exit_of(node, link.end_port, slot);
+  const Exit exit = exit_of(node, link, slot);
   if (exit.fault != RouteFault::none) return discard_unroutable(link, handle, slot, exit);
   chain(exit.link, handle, slot, exit.lane);
 }
 
+/// Most packets go the way of the one before. Those of the hub are for different nodes.
+template <typename Policy>
+[[gnu::always_inline]] inline Exit Walker<Policy>::exit_of(const NodeRecord& node,
+                                                           const LinkRecord& link,
+                                                           const Slot& slot) {
+  const bool is_alone = !more_follow_ && last_exit_.exit.link == 0;
+  const std::uint64_t headers = is_alone ? 0 : Routes::headers_of(slot);
+  if (last_exit_.exit.link != 0 && last_exit_.headers == headers &&
+      slot.bytes <= last_exit_.bytes) {
+    return last_exit_.exit;
+  }
+  const Exit exit = Routes(image_).exit_of(node, link.end_port, slot);
+  if (!is_alone && exit.fault == RouteFault::none && node.kind != RecordKind::hub) {
+    last_exit_ = {.exit = exit, .bytes = slot.bytes, .headers = headers};
+  }
+  return exit;
+}
+
 /// Counted by the port where the packet came in; by the output port if it is larger than that one's
-/// MTU, or of a partition that the port does not let out.
+/// MTU, of a partition that the port does not let out, or at the end of its hops. A host's port
+/// that is not active counts what it does not turn round.
 template <typename Policy>
 void Walker<Policy>::discard_unroutable(LinkRecord& in, Handle handle, Slot& slot,
                                         const Exit& exit) {
@@ -126,8 +146,11 @@ void Walker<Policy>::discard_unroutable(LinkRecord& in, Handle handle, Slot& slo
   if (exit.fault == RouteFault::p_key_in) return discard(handle, slot, counters.p_key_errors_in);
   LinkRecord::Counters& of_output = image_.link(exit.link).counters;
   // The owners of all links that arrive at this node add to it.
-  std::atomic_ref(exit.fault == RouteFault::mtu ? of_output.mtu_discards : of_output.p_key_errors)
-      .fetch_add(1, std::memory_order_relaxed);
+  std::uint64_t& counter = exit.fault == RouteFault::mtu         ? of_output.mtu_discards
+                           : exit.fault == RouteFault::hop_limit ? of_output.lifetime_discards
+                           : exit.fault == RouteFault::inactive  ? of_output.inactive_discards
+                                                                 : of_output.p_key_errors;
+  std::atomic_ref(counter).fetch_add(1, std::memory_order_relaxed);
   std::uint64_t counted = 0;
   discard(handle, slot, counted);
 }
@@ -166,10 +189,11 @@ void Walker<Policy>::branch_off(LinkRecord& link, Handle handle, Slot& slot, uns
 
 /// A copy of the packet in a slot of the fabric's own; 0: there is none.
 template <typename Policy>
-Handle Walker<Policy>::copy_slot(const Slot& original) {
+Handle Walker<Policy>::copy_slot(Slot& original) {
   const Handle first = image_.first_copy_slot();
   const std::uint32_t count = image_.extent().slots - first;
   if (count == 0) return 0;
+  const ByteSpan packet = original.packet();
   std::atomic<std::uint32_t>& next = image_.header().next_copy;
   for (std::uint32_t i = 0; i < count; ++i) {
     const Handle handle = first + next.fetch_add(1, std::memory_order_relaxed) % count;
@@ -184,7 +208,7 @@ Handle Walker<Policy>::copy_slot(const Slot& original) {
     copy.from = 0;
     copy.destination_qp = original.destination_qp;
     copy.at_node = original.at_node;
-    copy.bytes = original.bytes;
+    copy.bytes = static_cast<std::uint16_t>(packet.size());
     copy.blocks = original.blocks;
     copy.dlid = original.dlid;
     copy.p_key = original.p_key;
@@ -192,8 +216,7 @@ Handle Walker<Policy>::copy_slot(const Slot& original) {
     copy.service_level = original.service_level;
     copy.lane = original.lane;
     copy.arrives_at = original.arrives_at;
-    std::memcpy(copy.packet.data(), original.packet.data(),
-                std::min<std::size_t>(original.bytes, kPacketBytesMax));
+    std::memcpy(copy.packet(packet.size()).data(), packet.data(), packet.size());
     return handle;
   }
   return 0;
@@ -241,7 +264,8 @@ void Walker<Policy>::note_free_slot(Handle handle) {
 }
 
 template <typename Policy>
-void Walker<Policy>::free_credit(LinkIndex link, unsigned lane, std::uint32_t blocks) {
+[[gnu::always_inline]] inline void Walker<Policy>::free_credit(LinkIndex link, unsigned lane,
+                                                               std::uint32_t blocks) {
   for (Freed& freed : freed_) {
     if (freed.link != link || freed.lane != lane) continue;
     freed.blocks += blocks;
@@ -249,149 +273,6 @@ void Walker<Policy>::free_credit(LinkIndex link, unsigned lane, std::uint32_t bl
   }
   if (freed_.full()) flush();
   freed_.push({.link = link, .lane = lane, .blocks = blocks});
-}
-
-// After a death.
-
-template <typename Policy>
-template <typename Visit>
-void Walker<Policy>::for_each_slot(Visit visit) {
-  const auto visit_range = [&](Handle first, std::uint32_t count) {
-    for (Handle handle = first; handle < first + count; ++handle) {
-      Slot& slot = image_.slot(handle);
-      const Where where(slot.where.load(std::memory_order_acquire));
-      if (where.kind() != Where::kFree) visit(handle, slot, where);
-    }
-  };
-  // To read a page that nobody has written would make it resident.
-  for (std::uint32_t end = 0; end < image_.extent().ends; ++end) {
-    if (image_.end(end).generation.load() != 0) {
-      visit_range(image_.first_slot_of(end), kSlotsOfAnEnd);
-    }
-  }
-  const Handle first_copy = image_.first_copy_slot();
-  visit_range(first_copy, std::min(image_.extent().slots - first_copy,
-                                   image_.header().next_copy.load(std::memory_order_relaxed)));
-}
-
-/// Makes queues and credits of the frozen nodes anew, and finishes what was being handed over.
-template <typename Policy>
-template <typename IsDead>
-void Walker<Policy>::rebuild(const Frozen& frozen, IsDead is_dead) {
-  clear_queues(frozen);
-  std::vector<Item> items;
-  Buffers inside;
-  for_each_slot([&](Handle handle, Slot& slot, Where where) {
-    LinkRecord& link = image_.link(where.link());
-    const bool is_here = frozen.is_marked(link.end);
-    switch (where.kind()) {
-      case Where::kInBuffer: {
-        if (!is_here) break;
-        items.push_back({where, handle});
-        inside[where.link()][where.lane()] += slot.blocks;
-        std::uint32_t& sent = link.lanes[where.lane()].sent;
-        sent += static_cast<std::uint32_t>(std::max(ahead(where.number(), sent), 0));
-        break;
-      }
-      case Where::kCopy:
-        if (is_here) items.push_back({where, handle});
-        break;
-      case Where::kInRing: {
-        const bool is_frozen = where.link() < frozen.has_link.size() &&
-                               frozen.has_link[where.link()] && image_.leads_to_end(where.link());
-        Ring& ring = image_.ring(where.link());
-        const std::uint32_t tail = ring.tail.load(std::memory_order_relaxed);
-        if (is_frozen && ahead(where.number(), tail) == 0) {
-          finish_hand_over(link, ring, where.lane(), handle, tail, slot.sent_after);
-        }
-        break;
-      }
-      case Where::kClaimed:
-        if (is_dead(where.mover())) slot.where.store(0, std::memory_order_release);
-        break;
-      default:
-        break;
-    }
-  });
-  count_credits(frozen, inside);
-  for (const LinkIndex index : frozen.links) {
-    if (image_.comes_from_end(index)) skip_crossed(index);
-  }
-  requeue(items);
-  Policy::at(CrashPoint::rebuilt);
-}
-
-template <typename Policy>
-void Walker<Policy>::clear_queues(const Frozen& frozen) {
-  for (const LinkIndex index : frozen.links) {
-    LinkRecord& link = image_.link(index);
-    if (!frozen.is_marked(link.start)) continue;
-    // All who could add packets are frozen, too; news are kept.
-    link.gate.store(Gate(me_).with_news().word(), std::memory_order_release);
-    link.waiting = link.stalled = 0;
-    link.queue_since = {};
-    link.head_since = {};
-    for (LinkRecord::Lane& lane : link.lanes) lane.head = lane.tail = 0;
-  }
-}
-
-template <typename Policy>
-void Walker<Policy>::count_credits(const Frozen& frozen, const Buffers& inside) {
-  for (const LinkIndex index : frozen.links) {
-    LinkRecord& link = image_.link(index);
-    if (!frozen.is_marked(link.end)) continue;
-    const auto found = inside.find(index);
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const std::uint32_t blocks = found == inside.end() ? 0 : found->second[lane];
-      link.freed[lane].store(link.lanes[lane].sent - blocks, std::memory_order_release);
-    }
-  }
-}
-
-/// In the order of the buffers. An original without a branch is replicated again: copies of it that
-/// were made already are given up.
-template <typename Policy>
-void Walker<Policy>::requeue(std::vector<Item>& items) {
-  std::ranges::sort(items, [](const Item& a, const Item& b) {
-    if (a.where.link() != b.where.link()) return a.where.link() < b.where.link();
-    if (a.where.lane() != b.where.lane()) return a.where.lane() < b.where.lane();
-    if (a.where.number() != b.where.number()) {
-      return ahead(a.where.number(), b.where.number()) < 0;
-    }
-    // Originals before their copies.
-    if (a.where.kind() != b.where.kind()) return a.where.kind() < b.where.kind();
-    return a.handle < b.handle;
-  });
-  Where unbranched;
-  for (const Item& item : items) {
-    Slot& slot = image_.slot(item.handle);
-    LinkRecord& link = image_.link(item.where.link());
-    const bool is_copy = item.where.kind() == Where::kCopy;
-    slot.from = is_copy ? 0 : item.where.link();
-    slot.lane = static_cast<std::uint8_t>(item.where.lane());
-    if (!is_copy && item.where.branch() == 0) {
-      unbranched = item.where;
-      route(item.where.link(), link, item.handle, slot);
-    } else if (is_copy && item.where.original() == unbranched) {
-      slot.where.store(0, std::memory_order_release);
-    } else {
-      branch_off(link, item.handle, slot, item.where.branch() - 1);
-    }
-  }
-  flush();
-}
-
-/// What has left the ring of a program while its head did not say so yet.
-template <typename Policy>
-void Walker<Policy>::skip_crossed(LinkIndex index) {
-  Ring& ring = image_.ring(index);
-  const std::uint32_t tail = ring.tail.load(std::memory_order_acquire);
-  std::uint32_t head = ring.head.load(std::memory_order_relaxed);
-  while (head != tail && Ring::are_ends(head, tail) &&
-         image_.slot(ring.handles[head % kRingEntries].load(std::memory_order_relaxed))
-                 .where.load(std::memory_order_acquire) != Where::built(index, head).word()) {
-    ring.head.store(++head, std::memory_order_release);
-  }
 }
 
 }  // namespace verbatim::fabric

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <bit>
+#include <utility>
+
 #include <sched.h>
 
 #include "base/os/fence.h"
@@ -20,7 +23,10 @@ template <typename Policy>
 void Walker<Policy>::arrive(LinkIndex index, Handle handle) {
   now_ = 0;
   LinkRecord& link = image_.link(index);
-  if (handle != 0) append(link, handle);
+  if (handle != 0) {
+    image_.slot(handle).next = 0;
+    take_inbox(link, handle);
+  }
   while (serve(index, link)) {
   }
   flush();
@@ -54,8 +60,7 @@ void Walker<Policy>::push(LinkIndex index, Handle newest, Handle oldest) {
     if (takes) {
       owned_.push({.link = index, .newest = inbox});
     } else if (gate.owner() == 0) {
-      image_.header().keeper_news.store(1, std::memory_order_release);
-      tell_program(image_.from_end(0));
+      give_keeper_news();
     }
     return;
   }
@@ -72,7 +77,7 @@ void Walker<Policy>::work(Owned owned) {
   LinkRecord& link = image_.link(owned.link);
   Handle newest = owned.newest;
   for (;;) {
-    take_inbox(link, newest);
+    if (newest != 0) take_inbox(link, newest);
     newest = 0;
     const bool has_more = serve(owned.link, link);
     flush();  // Before the gate opens: so the next mover's packets come later.
@@ -105,42 +110,46 @@ void Walker<Policy>::leave_over(LinkRecord& link) {
   while (!link.gate.compare_exchange_weak(word, Gate(word).with_owner(0).with_news().word(),
                                           std::memory_order_seq_cst, std::memory_order_relaxed)) {
   }
-  image_.header().keeper_news.store(1, std::memory_order_seq_cst);
-  tell_program(image_.from_end(0));
+  give_keeper_news();
 }
 
 /// The inbox begins with the newest packet, queues with the oldest.
 template <typename Policy>
 void Walker<Policy>::take_inbox(LinkRecord& link, Handle newest) {
-  Handle oldest_first = 0;
+  Handle oldest = 0;
+  std::uint32_t lanes = 0;
   std::uint32_t left = image_.extent().slots;  // A chain without an end ends here.
   for (Handle handle = newest; handle != 0 && left != 0; --left) {
     Slot& slot = image_.slot(handle);
     const Handle next = slot.next;
-    slot.next = oldest_first;
-    oldest_first = handle;
+    slot.next = oldest;
+    oldest = handle;
+    const std::uint32_t lane = 1u << slot.out_lane % kLanes;
+    lanes |= lane;
+    slot.queued_at = (link.stalled & lane) != 0 ? now() : 0;
     handle = next;
   }
-  for (Handle handle = oldest_first; handle != 0 && left != image_.extent().slots; ++left) {
-    const Handle next = image_.slot(handle).next;
-    append(link, handle);
+  if ((lanes & (lanes - 1)) == 0) {
+    return enqueue(link, static_cast<unsigned>(std::countr_zero(lanes)), oldest, newest);
+  }
+  for (Handle handle = oldest; handle != 0 && left != image_.extent().slots; ++left) {
+    Slot& slot = image_.slot(handle);
+    const Handle next = std::exchange(slot.next, 0);
+    enqueue(link, slot.out_lane % kLanes, handle, handle);
     handle = next;
   }
 }
 
+/// Adds a list of packets to the lane's queue.
 template <typename Policy>
-void Walker<Policy>::append(LinkRecord& link, Handle handle) {
-  Slot& slot = image_.slot(handle);
-  const unsigned lane = slot.out_lane % kLanes;
+void Walker<Policy>::enqueue(LinkRecord& link, unsigned lane, Handle first, Handle last) {
   LinkRecord::Lane& queue = link.lanes[lane];
-  slot.next = 0;
-  slot.queued_at = (link.stalled >> lane & 1) != 0 ? now() : 0;
   if (queue.tail != 0) {
-    image_.slot(queue.tail).next = handle;
+    image_.slot(queue.tail).next = first;
   } else {
-    queue.head = handle;
+    queue.head = first;
   }
-  queue.tail = handle;
+  queue.tail = last;
   link.waiting |= 1u << lane;
   Policy::at(CrashPoint::queued);
 }
@@ -162,28 +171,26 @@ void Walker<Policy>::flush() {
     if (link.waits.load(std::memory_order_seq_cst) == 0 || link.waits.exchange(0) == 0) continue;
     Policy::at(CrashPoint::waiter_told);
     if (image_.comes_from_end(freed.link)) {
-      image_.end(image_.end_of(freed.link)).has_credit_news.store(1, std::memory_order_seq_cst);
-      tell_program(freed.link);
+      tell_of_room(image_.end_of(freed.link));
     }
     push(freed.link, 0, 0);
   }
-  tell_slot_owners();
+  if (!slot_owners_.empty()) tell_slot_owners();
+  freed_.clear();
 }
 
 /// Programs that have no slot left are told of one that is free.
 template <typename Policy>
 void Walker<Policy>::tell_slot_owners() {
   // What is freed here comes before the look whether somebody waits for it.
-  if (freed_.empty() && !slot_owners_.empty()) full_fence();
-  freed_.clear();
+  if (!Policy::kIsVirtual && freed_.empty()) full_fence();
   for (const std::uint32_t owner : slot_owners_) {
     EndRecord& end = image_.end(owner);
     if (end.waits_for_slots.load(std::memory_order_seq_cst) == 0 ||
         end.waits_for_slots.exchange(0) == 0) {
       continue;
     }
-    end.has_credit_news.store(1, std::memory_order_seq_cst);
-    tell_program(image_.to_end(owner));
+    tell_of_room(owner);
   }
   slot_owners_.clear();
 }
@@ -202,26 +209,22 @@ void Walker<Policy>::tell_program(LinkIndex link) {
   const std::uint32_t end = image_.end_of(link);
   std::atomic<std::uint32_t>& sleeps = image_.end(end).sleeps;
   if (sleeps.load(std::memory_order_seq_cst) == 0 || sleeps.exchange(0) == 0) return;
+  Policy::at(CrashPoint::sleeper_found);
   policy_.wake(end);
 }
 
+/// Sequentially consistent: either this sees that the keeper sleeps, or the keeper, which looks
+/// again after it has said so, sees the news.
 template <typename Policy>
-bool Walker<Policy>::run_due(TimeNs now) {
-  Header& header = image_.header();
-  TimeNs earliest = header.earliest.load(std::memory_order_relaxed);
-  if (now < earliest ||
-      !header.earliest.compare_exchange_strong(earliest, kNever, std::memory_order_acq_rel)) {
-    return false;
-  }
-  LinkIndex next = header.timed.exchange(0, std::memory_order_acq_rel);
-  for (std::uint32_t left = image_.extent().links; next != 0 && left != 0; --left) {
-    const LinkIndex index = next;
-    LinkRecord& link = image_.link(index);
-    next = link.next_timed.load(std::memory_order_relaxed);
-    link.is_timed.store(0, std::memory_order_release);
-    start(index);
-  }
-  return true;
+void Walker<Policy>::give_keeper_news() {
+  image_.header().keeper_news.store(1, std::memory_order_seq_cst);
+  tell_keeper();
+}
+
+template <typename Policy>
+void Walker<Policy>::tell_of_room(std::uint32_t end) {
+  image_.end(end).has_credit_news.store(1, std::memory_order_seq_cst);
+  tell_program(image_.to_end(end));
 }
 
 template <typename Policy>

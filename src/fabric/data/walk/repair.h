@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "fabric/data/walk/crossing.h"
+#include "fabric/data/walk/forward.h"
 #include "fabric/data/walk/gates.h"
+#include "fabric/data/walk/rebuild.h"
 #include "fabric/data/walk/serve.h"
 
-/// What survivors do about gates whose owner has died. Nothing that a mover had still to visit can
-/// be lost: it owned the gates of all that.
+/// What survivors do about movers that have died. No packet that one had still to visit is lost: it
+/// owned the gates of all that. But it may owe the living a word of what it had done.
 namespace verbatim::fabric {
 
 template <typename Policy>
@@ -19,8 +21,13 @@ std::uint32_t Walker<Policy>::repair(IsDead is_dead) {
   const Frozen frozen = freeze(is_dead);
   if (frozen.gates_of_dead != 0) {
     rebuild(frozen, is_dead);
-    serve_after_repair(frozen);
+    for (const LinkIndex index : frozen.links) {
+      packets_ = 0;
+      work({.link = index});
+      visit();
+    }
   }
+  pay_debts();
   image_.header().repairer.store(0, std::memory_order_release);
   return frozen.gates_of_dead;
 }
@@ -96,21 +103,30 @@ bool Walker<Policy>::take_from_dead(LinkRecord& link, IsDead is_dead) {
   }
 }
 
+/// The dead may have found timers that were due, left links to the keeper, freed credits and slots,
+/// or found a program asleep, and told nobody.
 template <typename Policy>
-void Walker<Policy>::serve_after_repair(const Frozen& frozen) {
-  for (const LinkIndex index : frozen.links) {
-    packets_ = 0;
-    work({.link = index});
-    visit();
-  }
-  // The dead may have taken links from the list of timed ones, and told nobody of what has come.
-  for (LinkIndex i = 1; i < image_.extent().links; ++i) {
-    if (image_.link(i).is_timed.exchange(0, std::memory_order_acq_rel) != 0) start(i);
-  }
-  for (std::uint32_t end = 0; end < image_.extent().ends; ++end) {
-    if (end != 0 && image_.end(end).generation.load() == 0) continue;
-    image_.end(end).has_credit_news.store(1, std::memory_order_seq_cst);
-    tell_program(image_.to_end(end));
+void Walker<Policy>::pay_debts() {
+  Policy::at(CrashPoint::debts_found);
+  look_at_timers(0);
+  run_due(now());
+  image_.header().keeper_news.store(1, std::memory_order_seq_cst);
+  serve_left_over();
+  tell_all_programs();
+}
+
+/// Tells all programs that they may have something to receive, credits and slots. Rings also for
+/// those that do not sleep: the dead may have been about to wake them. The daemon, which calls
+/// this, is awake.
+template <typename Policy>
+void Walker<Policy>::tell_all_programs() {
+  for (std::uint32_t index = 1; index < image_.extent().ends; ++index) {
+    EndRecord& end = image_.end(index);
+    if (end.state.load(std::memory_order_relaxed) != EndRecord::kTaken) continue;
+    end.waits_for_slots.store(0, std::memory_order_seq_cst);
+    end.has_credit_news.store(1, std::memory_order_seq_cst);
+    end.sleeps.store(0, std::memory_order_seq_cst);
+    policy_.wake(index);
   }
 }
 

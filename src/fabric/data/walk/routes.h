@@ -1,9 +1,13 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 
 #include "fabric/data/image/image.h"
+#include "wire/ib/partition_enforcement.h"
+#include "wire/subnet/port_info.h"
 
 /// By which port a packet leaves a node, from the node's tables. Reads only.
 namespace verbatim::fabric {
@@ -30,7 +34,17 @@ class PortMask {
 };
 
 /// Why a node has no port for a packet (IBA 18.2.4.3, 16.1.3.5).
-enum class RouteFault : std::uint8_t { none, dlid, looping, lane, mtu, p_key_in, p_key_out };
+enum class RouteFault : std::uint8_t {
+  none,
+  dlid,
+  looping,
+  lane,
+  mtu,
+  p_key_in,
+  p_key_out,
+  hop_limit,  // Of routers.
+  inactive,   // Of hosts.
+};
 
 struct Exit {
   LinkIndex link = 0;
@@ -46,6 +60,13 @@ class Routes {
     return dlid >= kFirstMulticastLid && dlid != kPermissiveLid;
   }
 
+  /// What the tables are asked of a packet, besides its size: where it goes on follows from it.
+  static std::uint64_t headers_of(const Slot& slot) {
+    return slot.dlid | std::uint64_t{slot.p_key} << 16 |
+           std::uint64_t{slot.destination_qp & 0xffffff} << 32 |
+           std::uint64_t{slot.service_level & 15u} << 56 | std::uint64_t{slot.lane & 15u} << 60;
+  }
+
   /// The link by which the packet leaves `node`, into which it came through `in`.
   Exit exit_of(const NodeRecord& node, unsigned in, const Slot& slot) const {
     if (node.kind == RecordKind::hub) return exit_of_hub(slot);
@@ -57,6 +78,9 @@ class Routes {
                       image_.linear_entry(node, slot.dlid).load(std::memory_order_relaxed) - 1);
     } else if (node.kind == RecordKind::host) {
       out = port_of_host(node, in, slot);
+      if (is_of_program(node, in) && out != kCablePort && !is_active(node)) {
+        return {.link = image_.port(node, kCablePort).out, .fault = RouteFault::inactive};
+      }
     } else {
       return {.fault = RouteFault::dlid};
     }
@@ -78,9 +102,10 @@ class Routes {
         ports.add(i, image_.multicast_entry(node, mlid, i).load(std::memory_order_relaxed));
       }
     } else if (node.kind == RecordKind::host) {
+      if (in != kCablePort) ports.add(0, 1u << kCablePort);
+      if (in != kCablePort && !is_active(node)) return ports;  // The cable's link discards it.
       ports.add(0, image_.host_tables(node).multicast[mlid % kMulticastLids].load(
                        std::memory_order_relaxed));
-      if (in != kCablePort) ports.add(0, 1u << kCablePort);
     }
     if (!is_of_program(node, in)) ports.remove(in);
     return ports;
@@ -114,25 +139,27 @@ class Routes {
   }
 
  private:
+  /// A host's port turns packets of its own programs round as it sends them: only while it is
+  /// active.
+  bool is_active(const NodeRecord& host) const {
+    return image_.port(host, kCablePort).state.load(std::memory_order_relaxed) ==
+           raw(wire::PortState::active);
+  }
   RouteFault partition_fault(const NodeRecord& node, unsigned in, unsigned out,
                              std::uint16_t p_key) const {
-    const auto refuses = [&](unsigned port, std::uint8_t direction) {
-      const PortRecord& record = image_.port(node, port);
-      return port != 0 && (record.enforces.load(std::memory_order_relaxed) & direction) != 0 &&
-             !has_p_key(record, p_key);
-    };
-    if (refuses(in, kInbound)) return RouteFault::p_key_in;
-    return refuses(out, kOutbound) ? RouteFault::p_key_out : RouteFault::none;
+    if (refuses(node, in, kInbound, p_key, wire::may_enter)) return RouteFault::p_key_in;
+    if (refuses(node, out, kOutbound, p_key, wire::may_leave)) return RouteFault::p_key_out;
+    return RouteFault::none;
   }
-  /// The same partition, and one of both is a full member (IBA 10.9.3).
-  static bool has_p_key(const PortRecord& port, std::uint16_t p_key) {
-    constexpr std::uint16_t kFullMember = 0x8000;
-    for (const std::atomic<std::uint16_t>& entry : port.p_keys) {
-      const std::uint16_t own = entry.load(std::memory_order_relaxed);
-      const bool is_same = ((own ^ p_key) & ~kFullMember) == 0 && (own & ~kFullMember) != 0;
-      if (is_same && ((own | p_key) & kFullMember) != 0) return true;
+  bool refuses(const NodeRecord& node, unsigned port, std::uint8_t direction, std::uint16_t p_key,
+               bool (*passes)(PKey, PKey)) const {
+    const PortRecord& record = image_.port(node, port);
+    if (port == 0 || (record.enforces.load(std::memory_order_relaxed) & direction) == 0) {
+      return false;
     }
-    return false;
+    return std::ranges::none_of(record.p_keys, [&](const std::atomic<std::uint16_t>& entry) {
+      return passes(PKey{entry.load(std::memory_order_relaxed)}, PKey{p_key});
+    });
   }
   Exit exit_of_hub(const Slot& slot) const {
     // From the daemon to the node that it sends as; from nodes to the daemon.

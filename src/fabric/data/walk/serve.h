@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "fabric/data/walk/arbiter.h"
+#include "fabric/data/walk/timers.h"
 #include "fabric/data/walk/walker.h"
 
 /// Serving a link: which of the packets that wait for it leaves next, and what cannot leave.
@@ -13,6 +14,7 @@ namespace verbatim::fabric {
 /// that could leave.
 template <typename Policy>
 bool Walker<Policy>::serve(LinkIndex index, LinkRecord& link) {
+  forget_exit();
   if (image_.comes_from_end(index)) return serve_ring(index, link);
   std::uint32_t left = kPacketsOfAVisit;
   while (const std::uint32_t waiting = link.waiting & kLaneMask) {
@@ -34,13 +36,16 @@ bool Walker<Policy>::serve(LinkIndex index, LinkRecord& link) {
       }
     }
     auto lane = static_cast<unsigned>(std::countr_zero(ready));
-    if (!std::has_single_bit(waiting)) {
+    // Not std::has_single_bit: without a processor's instruction it is a call.
+    const bool has_other_lanes = (waiting & (waiting - 1)) != 0;
+    if (has_other_lanes) {
       Arbiter arbiter(link, image_.port(image_.node(link.start), link.start_port));
       lane = arbiter.choose(ready);
       arbiter.charge(image_.slot(link.lanes[lane].head).blocks);
     }
     const Handle handle = link.lanes[lane].head;
     unqueue(link, lane);
+    more_follow_ = link.waiting != 0;
     cross(index, link, lane, handle);
   }
   return false;
@@ -51,7 +56,7 @@ template <typename Policy>
 bool Walker<Policy>::serve_ring(LinkIndex index, LinkRecord& link) {
   Ring& ring = image_.ring(index);
   std::uint32_t head = ring.head.load(std::memory_order_relaxed);
-  const std::uint32_t tail = ring.tail.load(std::memory_order_acquire);
+  const std::uint32_t tail = ring.tail(std::memory_order_acquire);
   if (!Ring::are_ends(head, tail)) return false;
   std::uint32_t left = kPacketsOfAVisit;
   while (head != tail) {
@@ -64,6 +69,7 @@ bool Walker<Policy>::serve_ring(LinkIndex index, LinkRecord& link) {
         link.waits.store(1, std::memory_order_seq_cst);
         if (!has_credit(index, link, lane, slot.blocks)) return false;
       }
+      more_follow_ = head + 1 != tail;
       cross(index, link, lane, handle);
     }
     ring.head.store(++head, std::memory_order_release);
@@ -73,21 +79,35 @@ bool Walker<Policy>::serve_ring(LinkIndex index, LinkRecord& link) {
 }
 
 template <typename Policy>
-bool Walker<Policy>::has_credit(LinkIndex index, const LinkRecord& link, unsigned lane,
-                                std::uint32_t blocks) const {
-  // Acquire: what the buffer's last packets have left is ours to use.
-  const std::uint32_t limit =
-      link.freed[lane].load(std::memory_order_seq_cst) + image_.capacity(lane);
-  if (static_cast<std::int32_t>(limit - (link.lanes[lane].sent + blocks)) < 0) return false;
-  if (!image_.leads_to_end(index)) return true;
-  const Ring& ring = image_.ring(index);
-  return ring.tail.load(std::memory_order_relaxed) - ring.head.load(std::memory_order_acquire) <
-         kRingEntries;
+[[gnu::always_inline]] inline bool Walker<Policy>::has_credit(LinkIndex index, LinkRecord& link,
+                                                              unsigned lane, std::uint32_t blocks) {
+  LinkRecord::Lane& record = link.lanes[lane];
+  const auto lacks = [&] {
+    const std::uint32_t limit = record.freed_seen + image_.capacity(lane);
+    return static_cast<std::int32_t>(limit - (record.sent + blocks)) < 0;
+  };
+  // Others write `freed` all the time, and a ring's head: both are read when what was seen of them
+  // does not suffice.
+  if (lacks()) {
+    record.freed_seen = link.freed[lane].load(std::memory_order_seq_cst);
+    if (lacks()) return false;
+  }
+  return !image_.leads_to_end(index) || has_ring_place(index);
+}
+
+template <typename Policy>
+bool Walker<Policy>::has_ring_place(LinkIndex index) {
+  Ring& ring = image_.ring(index);
+  const std::uint32_t tail = ring.tail(std::memory_order_relaxed);
+  if (tail - ring.head_seen < kRingEntries) return true;
+  ring.head_seen = ring.head.load(std::memory_order_acquire);
+  return tail - ring.head_seen < kRingEntries;
 }
 
 /// VL15 has no credits and never waits for them (IBA 7.9): `cross` drops it if there is no room.
 template <typename Policy>
-std::uint32_t Walker<Policy>::ready_lanes(LinkIndex index, const LinkRecord& link) const {
+[[gnu::always_inline]] inline std::uint32_t Walker<Policy>::ready_lanes(LinkIndex index,
+                                                                        LinkRecord& link) {
   std::uint32_t ready = link.waiting & 1u << kManagementLane;
   for (std::uint32_t rest = link.waiting & kLaneMask & ~ready; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(rest));
@@ -106,16 +126,57 @@ bool Walker<Policy>::may_leave(const LinkRecord& link) {
 /// The clock of a link with a backlog never skips, however late it is served, so that the average
 /// rate is right; that of an idle link starts now.
 template <typename Policy>
-void Walker<Policy>::charge_clock(LinkRecord& link, std::uint32_t bytes) {
-  const std::uint64_t ps_per_byte = link.ps_per_byte.load(std::memory_order_relaxed);
-  if (ps_per_byte == 0) return;
+void Walker<Policy>::charge_clock(LinkRecord& link, std::uint64_t ps_per_byte,
+                                  std::uint32_t bytes) {
   const TimeNs late = link.has_backlog != 0 ? std::min(now(), kCatchUp) : 0;
   link.free_at = std::max(link.free_at, now() - late) + bytes * ps_per_byte / 1000;
   if (link.waiting == 0) link.has_backlog = 0;
 }
 
+/// Returns false if the packet is damaged on the cable: the port at its end finds that by the VCRC
+/// (IBA 7.8.2), and discards it. The blocks do not count as sent, as if the next flow-control
+/// packet had told so.
 template <typename Policy>
-Handle Walker<Policy>::unqueue(LinkRecord& link, unsigned lane) {
+bool Walker<Policy>::pass_cable(LinkIndex index, LinkRecord& link, Handle handle) {
+  Slot& slot = image_.slot(handle);
+  const CableTraits cable = link.cable.load(std::memory_order_relaxed);
+  if constexpr (Policy::kIsVirtual) {
+    slot.arrives_at = std::max(now(), link.free_at) + cable.delay_ns;
+  } else if (cable.delay_ns != 0) {
+    slot.arrives_at = (slot.arrives_at != 0 ? slot.arrives_at : now()) + cable.delay_ns;
+  }
+  constexpr std::uint64_t kVcrcBytes = 2;
+  const std::uint32_t errors =
+      cable.has_bit_errors == 0 ? 0 : link.bit_errors.errors_in((slot.bytes + kVcrcBytes) * 8);
+  if (cable.is_watched != 0) {
+    image_.tap().add({.at = now(),
+                      .link = index,
+                      .bytes = slot.bytes,
+                      .lane = slot.out_lane,
+                      .is_damaged = static_cast<std::uint8_t>(errors != 0)},
+                     slot.packet());
+  }
+  if (cable.has_bit_errors != 0) count_integrity(link, errors != 0);
+  if (errors == 0) return true;
+  link.damage.symbol_errors += errors;
+  // Programs add to it, too.
+  std::atomic_ref(link.damage.packets).fetch_add(1, std::memory_order_relaxed);
+  std::uint64_t counted = 0;
+  discard(handle, slot, counted);
+  return false;
+}
+
+/// The daemon sends the trap.
+template <typename Policy>
+void Walker<Policy>::count_integrity(LinkRecord& link, bool is_damaged) {
+  const std::uint8_t threshold = link.local_physical_errors.load(std::memory_order_relaxed);
+  if (!link.integrity.is_lost_with(is_damaged, threshold)) return;
+  ++link.integrity_errors;
+  give_keeper_news();
+}
+
+template <typename Policy>
+[[gnu::always_inline]] inline Handle Walker<Policy>::unqueue(LinkRecord& link, unsigned lane) {
   LinkRecord::Lane& queue = link.lanes[lane];
   const Handle handle = queue.head;
   queue.head = image_.slot(handle).next;
@@ -123,15 +184,22 @@ Handle Walker<Policy>::unqueue(LinkRecord& link, unsigned lane) {
     queue.tail = 0;
     link.waiting &= ~(1u << lane);
   }
-  if ((link.stalled >> lane & 1) != 0) {
-    link.head_since[lane] = 0;
-    if (queue.head == 0) {
-      link.stalled &= ~(1u << lane);
-      link.queue_since[lane] = 0;
-    }
-  }
+  if (link.stalled != 0) leave_stall(link, lane);
   Policy::at(CrashPoint::unqueued);
   return handle;
+}
+
+/// A packet leaves a queue of a link that was left with packets.
+template <typename Policy>
+void Walker<Policy>::leave_stall(LinkRecord& link, unsigned lane) {
+  note_unblocked(link);
+  if ((link.stalled >> lane & 1) == 0) return;
+  link.head_since[lane] = 0;
+  end_wait(link.short_since[lane], link.counters.lane_wait_ns[lane]);
+  if (link.lanes[lane].head != 0) return;
+  link.queue_since[lane] = 0;
+  link.stalled &= ~(1u << lane);
+  if (link.stalled == 0) clear_timer(link);
 }
 
 /// Discards the first packet of each lane if the link is down for it or its time is over. True: one
@@ -183,44 +251,34 @@ void Walker<Policy>::note_blocked(LinkIndex index, LinkRecord& link, bool by_clo
   const TimeNs lifetime =
       image_.node(link.start).lifetime_us.load(std::memory_order_relaxed) * kMicrosecond;
   TimeNs due = by_clock ? link.free_at : kNever;
+  const std::uint32_t ready = by_clock ? ready_lanes(index, link) : 0;
   for (std::uint32_t rest = link.waiting & kLaneMask; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(rest));
     if (link.queue_since[lane] == 0) link.queue_since[lane] = now();
     if (link.head_since[lane] == 0) link.head_since[lane] = now();
+    if ((ready >> lane & 1) == 0 && link.short_since[lane] == 0) link.short_since[lane] = now();
     if (hoq != 0) due = std::min(due, link.head_since[lane] + hoq + 1);
     const TimeNs queued_at = image_.slot(link.lanes[lane].head).queued_at;
     const TimeNs since = queued_at != 0 ? queued_at : link.queue_since[lane];
     if (lifetime != 0) due = std::min(due, since + lifetime + 1);
   }
   link.stalled = link.waiting;
-  if (due != kNever) set_timer(index, link, due);
+  if (due != kNever) {
+    set_timer(index, link, due);
+  } else {
+    clear_timer(link);
+  }
 }
 
 template <typename Policy>
-void Walker<Policy>::set_timer(LinkIndex index, LinkRecord& link, TimeNs at) {
-  if constexpr (Policy::kIsVirtual) {
-    // Each packet that comes to a link which waits asks for the same time.
-    if (link.due_at != at) policy_.schedule(at, index, 0);
-    link.due_at = at;
-    return;
-  }
-  link.due_at = at;
-  Header& header = image_.header();
-  if (!link.is_timed.exchange(1, std::memory_order_acq_rel)) {
-    LinkIndex first = header.timed.load(std::memory_order_relaxed);
-    do {
-      link.next_timed.store(first, std::memory_order_relaxed);
-    } while (!header.timed.compare_exchange_weak(first, index, std::memory_order_acq_rel,
-                                                 std::memory_order_relaxed));
-  }
-  TimeNs earliest = header.earliest.load(std::memory_order_relaxed);
-  while (at < earliest && !header.earliest.compare_exchange_weak(earliest, at)) {
-  }
-  // Sequentially consistent, as above: either the keeper, which looks again after it has said when
-  // it looks next, sees the time, or this sees that it comes too late.
-  if (at + kKeeperPatience < header.keeper_due.load(std::memory_order_seq_cst)) {
-    tell_program(image_.from_end(0));
-  }
+void Walker<Policy>::note_unblocked(LinkRecord& link) {
+  end_wait(link.blocked_at, link.counters.wait_ns);
+}
+
+template <typename Policy>
+void Walker<Policy>::end_wait(TimeNs& since, TimeNs& wait_ns) {
+  if (since != 0) wait_ns += elapsed(since, now());
+  since = 0;
 }
 
 }  // namespace verbatim::fabric

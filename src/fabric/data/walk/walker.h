@@ -29,13 +29,19 @@ enum class CrashPoint : std::uint8_t {
   copy_claimed,
   copy_made,
   copies_made,
+  hop_limit_noted,
+  headers_rewritten,
   chain_pushed,
   discarded,
   credit_freed,
   waiter_told,
+  sleeper_found,
   gate_left,
+  timers_taken,
   frozen,
+  copies_given_up,
   rebuilt,
+  debts_found,
 };
 
 /// What a walker needs of its surroundings. This one is of programs that share memory.
@@ -62,9 +68,12 @@ class SharedPolicy {
   void* context_ = nullptr;
 };
 
-/// So much later than programs the keeper looks for timed links: as long as a program runs, it
+/// So much later than programs the keeper looks for timed links: as long as a program polls, it
 /// serves them itself.
 inline constexpr TimeNs kKeeperPatience = 500 * kMicrosecond;
+/// And so much later after it has looked in vain, for it takes a processor from the programs each
+/// time. A program that goes to sleep asks it to look earlier.
+inline constexpr TimeNs kKeeperPatienceMax = 1 * kMillisecond;
 
 /// One thread's. `me` is its index in the table of movers.
 template <typename Policy>
@@ -83,6 +92,10 @@ class Walker {
     note_free_slot(handle);
     free_credit(to_end, lane, blocks);
   }
+  /// The buffer beyond a trunk has given credits back. To be followed by `tell_of_credits`.
+  void freed_elsewhere(LinkIndex to_end, unsigned lane, std::uint32_t blocks) {
+    free_credit(to_end, lane, blocks);
+  }
   /// Tells the links whose buffers have got room, and runs them.
   void tell_of_credits();
   /// Serves timed links that are due. One load if there are none.
@@ -97,6 +110,10 @@ class Walker {
   /// then serves the link. Waits for a living owner; repairs after a dead one.
   template <typename IsDead, typename Work>
   void with_link(LinkIndex link, IsDead is_dead, Work work);
+  void tell_all_programs();
+  void tell_keeper() { tell_program(image_.from_end(0)); }
+  /// The program of the end has room again for which it was refused.
+  void tell_of_room(std::uint32_t end);
 
  private:
   /// A link whose gate is ours, and what its inbox held when we took it.
@@ -114,6 +131,12 @@ class Walker {
     std::uint32_t lane = 0;
     std::uint32_t blocks = 0;
   };
+  /// Of the link that is served: where its last packet went on, and what the tables were asked.
+  struct LastExit {
+    Exit exit;  // No link: there is none.
+    std::uint16_t bytes = 0;
+    std::uint64_t headers = 0;
+  };
   static constexpr std::size_t kOwnedMax = 64;
   static constexpr std::uint32_t kPacketsOfAVisit = 64;
   /// Then the walk leaves the rest to the fabric's daemon: it would else work for others for ever.
@@ -130,8 +153,9 @@ class Walker {
   bool leave(LinkRecord& link);
   void leave_over(LinkRecord& link);
   void take_inbox(LinkRecord& link, Handle newest);
-  void append(LinkRecord& link, Handle handle);
+  void enqueue(LinkRecord& link, unsigned lane, Handle first, Handle last);
   void flush();
+  void give_keeper_news();
   void tell_program(LinkIndex link);
   void tell_slot_owners();
   TimeNs now() { return now_ != 0 ? now_ : now_ = policy_.now(); }
@@ -139,31 +163,49 @@ class Walker {
   // serve.h: which packet is next.
   bool serve(LinkIndex index, LinkRecord& link);
   bool serve_ring(LinkIndex index, LinkRecord& link);
-  bool has_credit(LinkIndex index, const LinkRecord& link, unsigned lane,
-                  std::uint32_t blocks) const;
-  std::uint32_t ready_lanes(LinkIndex index, const LinkRecord& link) const;
+  bool has_credit(LinkIndex index, LinkRecord& link, unsigned lane, std::uint32_t blocks);
+  bool has_ring_place(LinkIndex index);
+  std::uint32_t ready_lanes(LinkIndex index, LinkRecord& link);
   bool may_leave(const LinkRecord& link);
-  void charge_clock(LinkRecord& link, std::uint32_t bytes);
+  [[gnu::noinline]] void charge_clock(LinkRecord& link, std::uint64_t ps_per_byte,
+                                      std::uint32_t bytes);
+  [[gnu::noinline]] bool pass_cable(LinkIndex index, LinkRecord& link, Handle handle);
+  void count_integrity(LinkRecord& link, bool is_damaged);
   bool discard_what_cannot_leave(LinkRecord& link);
   bool has_expired(const LinkRecord& link, unsigned lane, const Slot& slot);
   void note_blocked(LinkIndex index, LinkRecord& link, bool by_clock);
-  void set_timer(LinkIndex index, LinkRecord& link, TimeNs at);
+  void note_unblocked(LinkRecord& link);
+  void end_wait(TimeNs& since, TimeNs& wait_ns);
   Handle unqueue(LinkRecord& link, unsigned lane);
+  void leave_stall(LinkRecord& link, unsigned lane);
 
-  // crossing.h: the order of stores, and what is computed from them after a death.
+  // timers.h: links that are served at a time.
+  void set_timer(LinkIndex index, LinkRecord& link, TimeNs at);
+  void clear_timer(LinkRecord& link);
+  void look_at_timers(TimeNs at);
+
+  // crossing.h: how a packet moves.
   void cross(LinkIndex index, LinkRecord& link, unsigned lane, Handle handle);
   void hand_over(LinkIndex index, LinkRecord& link, unsigned lane, Handle handle);
   void finish_hand_over(LinkRecord& link, Ring& ring, unsigned lane, Handle handle,
                         std::uint32_t index, std::uint32_t sent_after);
   void route(LinkIndex index, LinkRecord& link, Handle handle, Slot& slot);
+  Exit exit_of(const NodeRecord& node, const LinkRecord& link, const Slot& slot);
+  void forget_exit() {
+    more_follow_ = false;
+    last_exit_.exit.link = 0;
+  }
   void replicate(LinkRecord& link, Handle handle, Slot& slot, PortMask ports);
   void branch_off(LinkRecord& link, Handle handle, Slot& slot, unsigned port);
   void discard_unroutable(LinkRecord& in, Handle handle, Slot& slot, const Exit& exit);
-  Handle copy_slot(const Slot& original);
+  Handle copy_slot(Slot& original);
   void discard(Handle handle, Slot& slot, std::uint64_t& counter);
+  void forward(LinkRecord& link, Handle handle, Slot& slot);  // Of a router: forward.h.
   void chain(LinkIndex to, Handle handle, Slot& slot, unsigned lane);
   void free_credit(LinkIndex link, unsigned lane, std::uint32_t blocks);
   void note_free_slot(Handle handle);
+
+  // rebuild.h: what a dead mover has left half done.
 
   /// What a repair has taken: the gates of all links from and to the nodes at both ends of each
   /// link whose owner is dead.
@@ -180,29 +222,31 @@ class Walker {
     Handle handle = 0;
   };
   /// Calls visit(handle, slot, where) for all slots that have ever been used.
-  template <typename Visit>
-  void for_each_slot(Visit visit);
   template <typename IsDead>
   void rebuild(const Frozen& frozen, IsDead is_dead);
   void clear_queues(const Frozen& frozen);
   void count_credits(const Frozen& frozen, const Buffers& inside);
   void requeue(std::vector<Item>& items);
+  void give_up_copies(std::vector<Item>& items);
   void skip_crossed(LinkIndex index);
 
-  // repair.h: gates of the dead.
+  // repair.h: gates of the dead, and what they had still to tell.
   template <typename IsDead>
   Frozen freeze(IsDead is_dead);
   template <typename IsDead>
   bool take_from_dead(LinkRecord& link, IsDead is_dead);
   template <typename IsDead>
   void lock_repair(IsDead is_dead);
-  void serve_after_repair(const Frozen& frozen);
+  void pay_debts();
 
   const Image& image_;
   Policy& policy_;
   const std::uint32_t me_;
   TimeNs now_ = 0;  // Read once a walk, by the first who asks.
   std::uint32_t packets_ = 0;
+  // Of one call of `serve`:
+  bool more_follow_ = false;  // Packets, after the one that crosses.
+  LastExit last_exit_;
   InplaceVector<Owned, kOwnedMax> owned_;
   InplaceVector<Chain, 16> chains_;
   InplaceVector<Freed, 8> freed_;

@@ -15,6 +15,7 @@ Requester::Requester(std::uint32_t capacity) : capacity_(capacity), requests_(ca
 void Requester::reset() {
   config_ = {};
   started_ = failed_ = flushing_ = probe_due_ = waiting_rnr_ = asked_oldest_ = false;
+  may_migrate_ = wants_to_migrate_ = false;
   retries_ = rnr_retries_ = probes_ = 0;
   done_slot_ = ack_slot_ = send_slot_ = tail_slot_ = 0;
   error_slot_ = kNoSlot;

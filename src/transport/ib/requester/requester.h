@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "base/time.h"
 #include "base/types.h"
@@ -54,6 +55,13 @@ class Requester {
   const RequesterConfig& config() const { return config_; }
   /// Of packets from now on.
   void set_pkey(PKey pkey) { config_.pkey = pkey; }
+  /// True: retries that are exhausted ask for the alternate path, which has retries of its own,
+  /// before the requester fails (IBA 17.2.8.1).
+  void set_may_migrate(bool may_migrate) { may_migrate_ = may_migrate; }
+  /// Returns true once if the retries have asked for the alternate path.
+  bool take_migration() { return std::exchange(wants_to_migrate_, false); }
+  /// The local ACK timeout of the path that is in use.
+  void set_timeout(std::uint8_t timeout) { config_.timeout = timeout; }
 
   bool full() const { return tail_slot_ - done_slot_ == capacity_; }
   /// Number of requests that are posted and not completed.
@@ -97,6 +105,10 @@ class Requester {
   /// flushed.
   void flush(RequesterEffects& out);
   bool failed() const { return failed_; }
+  /// Returns false if `poll_transmit` would certainly return false.
+  bool may_have_output() const {
+    return !failed_ && (probe_due_ || send_slot_ < std::min(tail_slot_, error_slot_));
+  }
   /// Returns true if packets are sent and not acknowledged.
   bool in_flight() const { return acknowledged_ < send_sequence_; }
 
@@ -167,6 +179,8 @@ class Requester {
   bool flushing_ = false;
   bool probe_due_ = false;
   bool waiting_rnr_ = false;
+  bool may_migrate_ = false;
+  bool wants_to_migrate_ = false;
   std::uint32_t retries_ = 0;      // Since the last progress.
   std::uint32_t rnr_retries_ = 0;  // Since the last progress.
   std::uint32_t probes_ = 0;       // Since the last progress.

@@ -32,7 +32,12 @@ void Requester::shrink_window() {
 
 /// A sequence error or a time-out uses up one retry (IBA 9.7.5.2 and 9.7.6).
 void Requester::on_loss(TimeNs now) {
-  if (retries_ >= config_.retry_count) return fail(Status::retry_exceeded);
+  if (retries_ >= config_.retry_count) {
+    if (!may_migrate_) return fail(Status::retry_exceeded);
+    may_migrate_ = false;
+    wants_to_migrate_ = true;
+    retries_ = 0;
+  }
   ++retries_;
   shrink_window();
   went_back_to_ = acknowledged_;

@@ -69,6 +69,21 @@ TEST(Retransmit, EarlyTimeoutCallDoesNoHarm) {
   EXPECT_TRUE(bench.transmit().empty());
 }
 
+TEST(Retransmit, S17_2_8_1_AnAlternatePathHasRetriesOfItsOwn) {
+  RequesterBench bench({.timeout = 5, .retry_count = 1});
+  bench.requester.set_may_migrate(true);
+  bench.post(Operation::send, 10);
+  EXPECT_EQ(bench.transmit_psns(), (Psns{0}));
+  for (const bool migrates : {false, true, false}) {
+    bench.expire();
+    if (bench.transmit_psns().empty()) break;
+    EXPECT_EQ(bench.requester.take_migration(), migrates);
+    EXPECT_TRUE(bench.ended().empty());
+  }
+  EXPECT_FALSE(bench.requester.take_migration());
+  EXPECT_EQ(bench.ended(), (std::vector<Ended>{{0, Status::retry_exceeded}}));
+}
+
 TEST(Retransmit, RetryCountRepetitionsThenRetryExceeded) {
   RequesterBench bench({.timeout = 5, .retry_count = 2});
   bench.post(Operation::send, 10);

@@ -1,0 +1,189 @@
+#include "dropin/ibverbs/fabric/fabric_management.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "fabric/protocol/fabric_folder.h"
+#include "fabric/protocol/mad_address.h"
+#include "wire/mad/cm_message.h"
+#include "wire/subnet/administration_packet.h"
+
+namespace verbatim::dropin {
+namespace {
+
+namespace protocol = fabric::protocol;
+
+constexpr std::uint32_t kTries = 10;  // As Linux, which divides the time-out by them.
+
+Result<UniqueFd> connect_to(const arena::Node& node) {
+  const auto folder = protocol::FabricFolder::of(std::string(node.fabric.view()));
+  if (!folder) return std::unexpected(folder.error());
+  return folder->connect();
+}
+
+/// Without methods: requests of the class go to other agents.
+Result<std::uint32_t> register_agent(int port, wire::MadClass management_class,
+                                     std::uint8_t version) {
+  const auto registered = protocol::ask_beside<protocol::Registered>(
+      port,
+      protocol::RegisterAgent{.management_class = raw(management_class), .class_version = version});
+  if (!registered) return std::unexpected(registered.error());
+  return registered->agent;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FabricManagement>> FabricManagement::open(const arena::Node& node) {
+  auto connection = connect_to(node);
+  if (!connection) return std::unexpected(connection.error());
+  protocol::OpenPort port{.port = 1};
+  protocol::put_text(port.host, fmt::format("{:#x}", node.guid));
+  const auto opened = protocol::ask<protocol::Opened>(connection->get(), port);
+  if (!opened) return std::unexpected(opened.error());
+  const auto cm = register_agent(connection->get(), wire::MadClass::communication_management,
+                                 wire::kCmClassVersion);
+  if (!cm) return std::unexpected(cm.error());
+  const auto sa = register_agent(connection->get(), wire::MadClass::subnet_administration,
+                                 wire::AdministrationPacket::kClassVersion);
+  if (!sa) return std::unexpected(sa.error());
+  return std::unique_ptr<FabricManagement>(
+      new FabricManagement(std::move(*connection), {.cm = *cm, .sa = *sa}));
+}
+
+Result<void> FabricManagement::start(adapter::Progress& progress) {
+  return progress.watch(connection_.get(), [this, &progress] { receive(progress); });
+}
+
+Result<void> FabricManagement::send_cm(const InfinibandPath& path, wire::MadSpan mad) {
+  const protocol::SentMad message{.record = {.agent = agents_.cm,
+                                             .length = static_cast<std::uint32_t>(mad.size()),
+                                             .address = protocol::management_address(path)}};
+  return protocol::send_mad(connection_.get(), message, mad, MSG_DONTWAIT);
+}
+
+Result<void> FabricManagement::find_path(const arena::InfinibandPort& port, const Gid& source,
+                                         const Gid& destination, TimeNs timeout, OnPath on_path) {
+  if (port.sm_lid == Lid{}) return refuse(EAGAIN, "the port has no subnet manager yet");
+  const auto query = [&] {
+    const std::lock_guard guard(lock_);
+    return queries_.add(source, destination, arena::first_pkey(port), std::move(on_path));
+  }();
+  if (!query) return std::unexpected(query.error());
+  const auto each_ms = static_cast<std::uint32_t>(timeout / kMillisecond / kTries);
+  const protocol::SentMad message{
+      .record = {.agent = agents_.sa,
+                 .timeout_ms = std::max(each_ms, std::uint32_t{1}),
+                 .retries = kTries - 1,
+                 .length = wire::kMadBytes,
+                 .address = protocol::management_address({.dlid = port.sm_lid,
+                                                          .slid = port.lid,
+                                                          .service_level = port.sm_service_level,
+                                                          .grh = std::nullopt})}};
+  auto sent = protocol::send_mad(connection_.get(), message, query->datagram, MSG_DONTWAIT);
+  if (sent) return sent;
+  const std::lock_guard guard(lock_);
+  queries_.remove(query->number);
+  return sent;
+}
+
+/// Called by the background thread.
+void FabricManagement::receive(adapter::Progress& progress) {
+  for (;;) {
+    const auto incoming = receiver_.receive(connection_.get(), MSG_DONTWAIT);
+    if (!incoming && incoming.error().code == EAGAIN) return;
+    if (!incoming) {
+      progress.unwatch(connection_.get());
+      return end();
+    }
+    on_message(incoming->bytes);
+  }
+}
+
+void FabricManagement::on_message(ByteSpan bytes) {
+  if (const auto member = protocol::decode<protocol::MulticastMember>(bytes)) {
+    return on_member(*member);
+  }
+  const auto mad = protocol::decode_mad(bytes, protocol::MessageType::received_mad);
+  if (mad) on_mad(*mad);
+}
+
+Result<void> FabricManagement::join_group(std::uint32_t membership,
+                                          const wire::MulticastRecord& wanted,
+                                          std::uint64_t components, OnGroup on_group) {
+  protocol::JoinMulticast request{.membership = membership, .components = components};
+  wire::encode(wanted, std::as_writable_bytes(std::span(request.record)));
+  {
+    const std::lock_guard guard(lock_);
+    groups_.emplace(membership, std::move(on_group));
+  }
+  auto sent = protocol::send(connection_.get(), request, -1, MSG_DONTWAIT);
+  if (sent) return sent;
+  const std::lock_guard guard(lock_);
+  groups_.erase(membership);
+  return sent;
+}
+
+void FabricManagement::leave_group(std::uint32_t membership) {
+  {
+    const std::lock_guard guard(lock_);
+    if (groups_.erase(membership) == 0) return;
+  }
+  const protocol::LeaveMulticast request{.membership = membership};
+  if (const auto sent = protocol::send(connection_.get(), request); !sent) {
+    log(LogLevel::info, "a multicast group is not left: {}", sent.error().text);
+  }
+}
+
+void FabricManagement::on_member(const protocol::MulticastMember& member) {
+  OnGroup on_group;
+  {
+    const std::lock_guard guard(lock_);
+    const auto found = groups_.find(member.membership);
+    if (found == groups_.end()) return;  // It has left meanwhile.
+    on_group = found->second;
+    if (member.error != 0) groups_.erase(found);
+  }
+  if (member.error != 0) return on_group(refuse(member.error, std::strerror(member.error)));
+  on_group(wire::decode<wire::MulticastRecord>(std::as_bytes(std::span(member.record))));
+}
+
+void FabricManagement::on_mad(const protocol::MadMessage& message) {
+  if (message.record.agent != agents_.sa) return;
+  const auto answer = [&] {
+    const std::lock_guard guard(lock_);
+    return queries_.take(message.inline_bytes, static_cast<int>(message.record.status));
+  }();
+  if (answer) answer->on_path(answer->path);
+}
+
+void FabricManagement::end() {
+  std::vector<OnPath> left;
+  std::map<std::uint32_t, OnGroup> groups;
+  {
+    const std::lock_guard guard(lock_);
+    left = queries_.take_all();
+    groups.swap(groups_);
+  }
+  for (const OnPath& on_path : left) on_path(refuse(ENETDOWN, "the fabric has ended"));
+  for (const auto& [membership, on_group] : groups) {
+    on_group(refuse(ENETDOWN, "the fabric has ended"));
+  }
+}
+
+Result<Gid> find_gid(const arena::Node& node, const SocketAddress& address) {
+  const auto connection = connect_to(node);
+  if (!connection) return std::unexpected(connection.error());
+  const auto found = protocol::ask<protocol::HostGid>(
+      connection->get(), protocol::GidRequest{.address = address.ipv4_bytes()});
+  if (!found) return std::unexpected(found.error());
+  return Gid{found->gid};
+}
+
+}  // namespace verbatim::dropin
