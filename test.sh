@@ -153,10 +153,14 @@ stage_fuzz() {
     found=build/fuzzing/found/$name
     say "fuzzing $name for $fuzz_seconds seconds"
     mkdir -p "$found"
+    # libFuzzer tells each new input: that is of use only if one of them is wrong.
     if "$target" -max_total_time="$fuzz_seconds" -print_final_stats=1 -artifact_prefix="$found/" \
-      "$found" "fuzz/corpus/$name"; then
+      "$found" "fuzz/corpus/$name" >"$found.log" 2>&1; then
+      grep -E '^Done ' "$found.log"
       count 1 0
     else
+      tail -n 60 "$found.log"
+      failures+=("fuzz_$name: see $found.log and $found/")
       count 0 1
     fi
   done
