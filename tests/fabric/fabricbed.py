@@ -80,14 +80,19 @@ Hca 1 "H2"
 [1] "S3"[2]
 """
 
-# A manager for tests: it notices within a second what another may take a minute for.
-QUICK_MANAGER = """max_wire_smps 64
+# A manager for tests: it notices within a second what another may take a minute for. And its switches discard nothing
+# for its age (20: never). By default they discard what has waited for a second, or 0.3 seconds in front of a host: so
+# long a busy machine may keep a receiver off its processors.
+MANAGER_FOR_TESTS = """max_wire_smps 64
 sweep_interval 1
 sminfo_polling_timeout 100
 polling_retry_number 2
 force_log_flush TRUE
 fsync_high_avail_files FALSE
 log_flags 0x03
+packet_life_time 20
+head_of_queue_lifetime 20
+leaf_head_of_queue_lifetime 20
 """
 
 
@@ -223,7 +228,7 @@ class FabricBed:
         """opensm; `settings`: lines of its configuration. Returns the program and the path of its log."""
         configuration = f"{self.folder}/opensm.conf"
         with open(configuration, "w", encoding="ascii") as file:
-            file.write(QUICK_MANAGER + settings + f"dump_files_dir {self.folder}\n")
+            file.write(MANAGER_FOR_TESTS + settings + f"dump_files_dir {self.folder}\n")
         log = f"{self.folder}/opensm-{host}.log"
         return self.start(host, "opensm", "-F", configuration, "-f", log, *options), log
 

@@ -14,8 +14,6 @@ from testbed import SKIPPED, are_installed, option_parser, wait_until
 OPTIONS = None  # Set in main.
 SECONDS_MAX = 60
 TICK_SECONDS = 1024e-9  # Of PortXmitWait: tick 255 of PortSamplesControl.
-# By default opensm lets switches discard what has waited for a second. 20: never.
-NO_LIFETIMES = "packet_life_time 20\nhead_of_queue_lifetime 20\nleaf_head_of_queue_lifetime 20\n"
 TOWARDS_H1 = ("S3", 1), ("S2", 1), ("S1", 1)
 
 
@@ -24,7 +22,7 @@ class Congestion(unittest.TestCase):
         self.bed = FabricBed(OPTIONS)
         self.bed.end_with(self)
         self.bed.up(CHAIN)
-        _, log = self.bed.start_manager("H1", settings=NO_LIFETIMES)
+        _, log = self.bed.start_manager("H1")
         wait_for_text(log, "SUBNET UP")
         self.bed.wait_until_active("H1", "H2")
 

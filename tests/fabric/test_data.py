@@ -86,7 +86,8 @@ def main():
     if not are_installed("opensm", "ibtracert", "perfquery"):
         return SKIPPED
     with FabricBed(options) as BED:
-        BED.up(BED.verbatim("fabric", "generate", "fat-tree", "--hosts", "24", "--switch-ports", "8"), "--manager", "opensm")
+        BED.up(BED.verbatim("fabric", "generate", "fat-tree", "--hosts", "24", "--switch-ports", "8"))
+        BED.start_manager("H1")
         wait_until(lambda: "init" not in BED.verbatim("fabric", "show"), 60, "active links")
         run_tests()
     return 0

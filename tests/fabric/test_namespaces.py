@@ -27,7 +27,8 @@ class Namespaces(unittest.TestCase):
         self.assertEqual(server.wait(SECONDS_MAX), 0)
 
     def test_programs_of_both_on_one_fabric(self):
-        self.bed.up(CHAIN, "--manager", "opensm")
+        self.bed.up(CHAIN)
+        self.bed.start_manager("H1")
         self.bed.wait_until_active("H1")
         server, command = self.bed.start_server("H1", "ib_write_bw", "-F", "-n", "500")
         with self.bed.elsewhere(self.there, self.peer_address):

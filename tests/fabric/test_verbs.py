@@ -79,7 +79,8 @@ def main():
     if not are_installed("opensm", "perfquery", "ibv_rc_pingpong", "ib_write_bw"):
         return SKIPPED
     with FabricBed(options) as BED:
-        BED.up(CHAIN, "--manager", "opensm")
+        BED.up(CHAIN)
+        BED.start_manager("H1")
         BED.wait_until_active("H1", "H2")
         run_tests()
     return 0
