@@ -27,6 +27,8 @@ namespace {
 constexpr TimeNs kManagerPatience = 2 * kSecond;
 /// Of one connection; then it is the others' turn.
 constexpr int kMessagesPerTurn = 64;
+/// How long newcomers wait if the daemon has no descriptor for them.
+constexpr TimeNs kAcceptPause = 100 * kMillisecond;
 constexpr std::uint64_t kSeed = 1;
 
 Result<UniqueFd> watch_signals() {
@@ -209,11 +211,23 @@ void Server::serve(int fd) {
 void Server::accept_all() {
   for (;;) {
     UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) pause_accepting(errno);
     if (!fd) return;
+    has_said_that_it_is_full_ = false;
     if (!is_of_this_user(fd.get()) || !watch(fd.get(), EPOLLIN)) continue;
     const int key = fd.get();
     connections_.emplace(key, Connection{.fd = std::move(fd)});
   }
+}
+
+/// The listening socket stays readable, so the daemon could not sleep.
+void Server::pause_accepting(int error) {
+  if (!std::exchange(has_said_that_it_is_full_, true)) {
+    log(LogLevel::warn, "fabric '{}' takes no more programs for now: {} (ulimit -n)", options_.name,
+        std::strerror(error));
+  }
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+  accept_again_at_ = monotonic_now() + kAcceptPause;
 }
 
 /// Takes what has come; closes the connection at its end or where it says nonsense.
@@ -272,8 +286,8 @@ void Server::on_manager_end(SubnetManager& manager) {
 }
 
 TimeNs Server::deadline() const {
-  TimeNs first = std::min(
-      {net_.deadline(), changes_due_, counters_due_, kill_managers_at_, trunks_.deadline()});
+  TimeNs first = std::min({net_.deadline(), changes_due_, counters_due_, accept_again_at_,
+                           kill_managers_at_, trunks_.deadline()});
   for (const auto& [port, due] : deadlines_) first = std::min(first, due);
   return first;
 }
@@ -290,6 +304,9 @@ void Server::on_time(TimeNs now) {
   }
   if (changes_due_ <= now) tell_changed_hosts();
   if (counters_due_ <= now) show_counters(now);
+  if (accept_again_at_ <= now) {
+    accept_again_at_ = watch(listener_.get(), EPOLLIN) ? kNever : now + kAcceptPause;
+  }
   carry_out(now);
   if (kill_managers_at_ <= now) {
     kill_managers_at_ = kNever;

@@ -68,6 +68,7 @@ class Server final : private HostSoftware {
     PortPlace end_port;             // Of the host whose end it is.
     UniqueFd process;               // Of the program that has the end: readable when it ends.
     std::deque<PortMessage> queue;  // What the socket has had no room for.
+    std::size_t queued_bytes = 0;
   };
 
   Server(Options options, protocol::FabricFolder folder, std::unique_ptr<Keeper> keeper);
@@ -78,6 +79,7 @@ class Server final : private HostSoftware {
 
   void serve(int fd);
   void accept_all();
+  void pause_accepting(int error);
   void serve_connection(int fd);
   void close_connection(int fd);
   void on_issm_changes();
@@ -156,6 +158,8 @@ class Server final : private HostSoftware {
   TimeNs counters_due_ = kNever;
   std::set<std::uint32_t> changed_hosts_;
   TimeNs changes_due_ = kNever;  // When `changed_hosts_` are told.
+  TimeNs accept_again_at_ = kNever;
+  bool has_said_that_it_is_full_ = false;  // And nobody came in since.
   protocol::Receiver receiver_;
   bool is_stopping_ = false;
   TimeNs kill_managers_at_ = kNever;

@@ -18,6 +18,7 @@ namespace {
 
 /// Of an open port whose program does not read. Beyond it datagrams are lost.
 constexpr std::size_t kQueueMax = 16'384;
+constexpr std::size_t kQueuedBytesMax = 64 * 1024 * 1024;
 /// A sweep of a subnet manager changes a port many times: that is told once.
 constexpr TimeNs kChangeDelay = 20 * kMillisecond;
 /// How old the counters of a host's view may be while it has an agent, as it has while programs
@@ -33,6 +34,10 @@ Result<void> send(int fd, const Delivery& delivery) {
 Result<void> send(int fd, const protocol::MulticastMember& member) {
   return protocol::send(fd, member, -1, MSG_DONTWAIT);
 }
+
+constexpr Overloaded kBytesOf{
+    [](const Delivery& delivery) { return delivery.bytes.size(); },
+    [](const protocol::MulticastMember& member) { return sizeof member; }};
 
 }  // namespace
 
@@ -90,10 +95,12 @@ void Server::deliver(FileId file, PortMessage message) {
   if (found == connections_.end()) return;
   Connection& connection = found->second;
   if (connection.queue.empty() && send_now(connection.fd.get(), message)) return;
-  if (connection.queue.size() >= kQueueMax) {
+  const std::size_t bytes = std::visit(kBytesOf, message);
+  if (connection.queue.size() >= kQueueMax || connection.queued_bytes + bytes > kQueuedBytesMax) {
     log(LogLevel::warn, "a program does not read: a datagram is lost");
     return;
   }
+  connection.queued_bytes += bytes;
   connection.queue.push_back(std::move(message));
   wait_for_room(connection, true);
 }
@@ -108,6 +115,7 @@ void Server::flush(Connection& connection) {
   if (connection.queue.empty() && !connection.is_behind) return;
   while (!connection.queue.empty()) {
     if (!send_now(connection.fd.get(), connection.queue.front())) return;
+    connection.queued_bytes -= std::visit(kBytesOf, connection.queue.front());
     connection.queue.pop_front();
   }
   wait_for_room(connection, false);

@@ -4,7 +4,11 @@
 #include <filesystem>
 #include <thread>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "fabric/topology/read.h"
 
@@ -104,6 +108,47 @@ TEST_F(FabricServer, AddressLeadsToTheGidOfItsHost) {
   const auto nobodys = protocol::ask<protocol::HostGid>(
       connection.get(), protocol::GidRequest{.address = {127, 0, 0, 1}});
   EXPECT_EQ(nobodys.error().code, EHOSTUNREACH);
+}
+
+/// All descriptors that the process may have, until it goes.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    constexpr rlim_t kEnough = 256;
+    const rlimit few{.rlim_cur = kEnough, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    while (all_.empty() || all_.back()) all_.emplace_back(fcntl(0, F_DUPFD_CLOEXEC, 0));
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+  std::vector<UniqueFd> all_;
+};
+
+TimeNs processor_time() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return used.tv_sec * kSecond + used.tv_nsec;
+}
+
+TEST_F(FabricServer, WithoutADescriptorForNewcomersItSleepsAndTakesThemLater) {
+  const UniqueFd newcomer(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un at{.sun_family = AF_UNIX, .sun_path = {}};
+  protocol::FabricFolder::of("test")->socket().copy(at.sun_path, sizeof at.sun_path - 1);
+  {
+    const NoDescriptors none;
+    ASSERT_EQ(::connect(newcomer.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+    const TimeNs before = processor_time();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    EXPECT_LT(processor_time() - before, 100 * kMillisecond);
+  }
+  const auto facts = protocol::ask<protocol::HostDescription>(
+      newcomer.get(), protocol::HostRequest{.host = host("H2")});
+  EXPECT_TRUE(facts) << facts.error().text;
 }
 
 }  // namespace
