@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A receiver that is stopped under a flood of Debian's ib_write_bw: switches wait for credits up to the sender and
-count that, and no packet is lost."""
+count that, and no packet is lost; or, if its host has another program, that one is served."""
 
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -37,6 +38,23 @@ class Congestion(unittest.TestCase):
         client = self.bed.start("H2", *command)
         wait_until(lambda: self.bed.bytes_sent("S2", 1) > 4_000_000, SECONDS_MAX, "data")
         return server, client
+
+    def test_a_stopped_program_holds_up_no_other_of_its_host(self):
+        # It does if it was stopped in the middle of moving packets, as one in ten is.
+        wait_until(self.another_writes_beside_a_stopped_one, 2 * SECONDS_MAX, "another program to be served")
+
+    def another_writes_beside_a_stopped_one(self):
+        server, client = self.start_flood()
+        other, command = self.bed.start_server("H1", "ib_write_bw", "-F", "-n", "1000")
+        server.send_signal(signal.SIGSTOP)
+        writer = self.bed.start("H2", *command)
+        try:
+            return writer.wait(SECONDS_MAX / 6) == 0
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            for program in (client, server, other, writer):
+                self.bed.end(program)
 
     def waits_while_stopped(self, server):
         """Whether the first switch of the flow counts a tenth of a second. It does not if the server was stopped

@@ -1,6 +1,7 @@
 #include "fabric/data/ends.h"
 
 #include <bit>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,8 @@
 namespace verbatim::fabric {
 namespace {
 
+/// So long the first packet waits for a program that takes nothing, if the host has others.
+constexpr std::uint32_t kPatienceUs = 500'000;
 constexpr std::uint32_t kEndPorts = ((1u << (kHostPorts + 1)) - 1) & ~((1u << kFirstEndPort) - 1);
 
 }  // namespace
@@ -30,7 +33,9 @@ Result<std::uint32_t> Ends::take(PortPlace place) const {
   }
   const auto port = static_cast<unsigned>(std::countr_zero(free_ports));
   auto end = take_free(host, port, Passes::all);
-  if (end) node.ends.fetch_or(1u << port);
+  if (!end) return end;
+  node.ends.fetch_or(1u << port);
+  limit_waiting(host);
   return end;
 }
 
@@ -71,6 +76,7 @@ void Ends::connect(std::uint32_t end, NodeIndex node, std::uint8_t port, Passes 
   out.end = in.start = node;
   out.end_port = in.start_port = port;
   out.counters = in.counters = {};
+  in.hoq_life_us = 0;
   out.passes = in.passes = static_cast<std::uint8_t>(passes);
   PortRecord& port_record = image_.port(image_.node(node), port);
   port_record.out = image_.to_end(end);
@@ -152,7 +158,25 @@ bool Ends::is_drained(std::uint32_t end) const {
   return Gate(link.gate.load()).owner() == 0 && link.waiting == 0;
 }
 
-void Ends::begin_draining(std::uint32_t end) const { image_.end(end).state = EndRecord::kDraining; }
+void Ends::begin_draining(std::uint32_t end) const {
+  image_.end(end).state = EndRecord::kDraining;
+  limit_waiting(image_.end(end).host);
+}
+
+/// A program that is stopped holds up no other of its host, which share one buffer. For a program
+/// that is alone nothing is discarded, however slow it is.
+void Ends::limit_waiting(NodeIndex host) const {
+  std::vector<std::uint32_t> programs;
+  for (std::uint32_t end = 1; end < image_.extent().ends; ++end) {
+    const EndRecord& record = image_.end(end);
+    const bool is_program = record.state.load() == EndRecord::kTaken && record.host == host &&
+                            record.host_port >= kFirstEndPort;
+    if (is_program) programs.push_back(end);
+  }
+  for (const std::uint32_t end : programs) {
+    image_.link(image_.to_end(end)).hoq_life_us = programs.size() > 1 ? kPatienceUs : 0;
+  }
+}
 
 void Ends::free_drained() const {
   for (std::uint32_t end = 1; end < image_.extent().ends; ++end) {

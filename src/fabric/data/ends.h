@@ -35,6 +35,7 @@ class Ends {
 
  private:
   Result<std::uint32_t> take_free(NodeIndex node, unsigned port, Passes passes) const;
+  void limit_waiting(NodeIndex host) const;
   void connect(std::uint32_t end, NodeIndex node, std::uint8_t port, Passes passes) const;
   void free_drained() const;
   bool is_drained(std::uint32_t end) const;

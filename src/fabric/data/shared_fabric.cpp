@@ -30,6 +30,16 @@ Result<std::unique_ptr<Mover>> SharedFabric::join(std::uint32_t end) {
   return std::unique_ptr<Mover>(new Mover(*this, *index));
 }
 
+Result<std::uint32_t> SharedFabric::take_end(Mover& mover, PortPlace host) {
+  const auto end = ends().take(host);
+  if (!end) return end;
+  // What waits for the host's only program so far must not wait any longer.
+  for (std::uint32_t other = 1; other < image_.extent().ends; ++other) {
+    if (image_.end(other).host == image_.end(*end).host) mover.walker().start(image_.to_end(other));
+  }
+  return end;
+}
+
 void SharedFabric::bury_end(Mover& mover, std::uint32_t end) {
   if (end == 0 || image_.end(end).state.load() != EndRecord::kTaken) return;
   movers_.free_claims(end);

@@ -56,6 +56,8 @@ class SharedFabric {
   // Of the daemon, which knows what programs there are.
 
   Ends ends() const { return Ends(image_); }
+  /// As `Ends::take`. A host's program that takes nothing is passed over from its second one on.
+  Result<std::uint32_t> take_end(Mover& mover, PortPlace host);
   /// The program is no more. What it has handed over travels on; what comes for it is discarded.
   void bury_end(Mover& mover, std::uint32_t end);
   /// Repairs what dead threads have left. Returns how many links were theirs.

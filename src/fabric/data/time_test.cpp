@@ -112,6 +112,63 @@ TEST(FabricTime, TheHeadOfAQueueIsDiscardedAfterItsLife) {
   EXPECT_TRUE(faults_of(timed.image()).empty());
 }
 
+TEST(FabricTime, AProgramThatTakesNothingIsPassedOverIfItsHostHasAnother) {
+  ImageOptions options;
+  options.block_capacity = 8;
+  TimedFabric timed(2, options);
+  timed.fabric.add_program(timed.fabric.hosts[1]);
+  constexpr Qpn kOther(2u << kQpnRangeBits);
+  const auto send_to_other = [&] {
+    return post_mark(*timed.fabric.ends[0], timed.fabric.lid(1), 0, {}, 200, kOther);
+  };
+  unsigned sent = 0;
+  for (; timed.fabric.send(0, 1, {.number = sent}, 200); ++sent) timed.push();
+  timed.pass(499 * kMillisecond);
+  EXPECT_FALSE(send_to_other()) << "all buffers on the way are full";
+  timed.pass(2 * kMillisecond);
+  ASSERT_TRUE(send_to_other());
+  timed.push();
+  EXPECT_EQ(timed.receive(2).size(), 1u);
+  ASSERT_TRUE(timed.fabric.send(0, 1, {.number = sent++}, 200));
+  timed.push();
+  EXPECT_TRUE(timed.fabric.ends[0]->reserve(0, 200)) << "it is discarded without a wait";
+  EXPECT_EQ(timed.receive(1).size(), 2u) << "it runs again";
+  const LinkRecord& to_stopped = timed.image().link(timed.image().to_end(2));
+  EXPECT_EQ(to_stopped.counters.hoq_discards, sent - 2);
+  ASSERT_TRUE(timed.fabric.send(0, 1, {.number = sent}, 200));
+  timed.push();
+  EXPECT_EQ(timed.receive(1).size(), 1u);
+  EXPECT_TRUE(faults_of(timed.image()).empty());
+}
+
+TEST(FabricTime, AProgramThatIsTheOnlyOneAgainLosesNothing) {
+  ImageOptions options;
+  options.block_capacity = 8;
+  TimedFabric timed(2, options);
+  timed.fabric.add_program(timed.fabric.hosts[1]);
+  timed.fabric.shared->bury_end(*timed.fabric.mover, 3);
+  unsigned sent = 0;
+  for (; timed.fabric.send(0, 1, {.number = sent}, 200); ++sent) timed.push();
+  timed.pass(kSecond);
+  std::size_t received = 0;
+  while (const std::size_t more = timed.receive().size()) received += more;
+  EXPECT_EQ(received, sent);
+}
+
+TEST(FabricTime, ANewProgramDoesNotWaitForAStoppedOne) {
+  ImageOptions options;
+  options.block_capacity = 8;
+  TimedFabric timed(2, options);
+  for (unsigned i = 0; timed.fabric.send(0, 1, {.number = i}, 200); ++i) timed.push();
+  timed.pass(kSecond);
+  EXPECT_FALSE(timed.fabric.ends[0]->reserve(0, 200));
+  const NodeRecord& host = timed.image().node(timed.fabric.hosts[1]);
+  ASSERT_TRUE(
+      timed.fabric.shared->take_end(*timed.fabric.mover, {host.topology_node, host.topology_port}));
+  timed.pass(kSecond);
+  EXPECT_TRUE(timed.fabric.ends[0]->reserve(0, 200));
+}
+
 TEST(FabricTime, APacketIsDiscardedAfterItsLifeInASwitch) {
   ImageOptions options;
   options.block_capacity = 8;

@@ -95,7 +95,7 @@ Result<std::uint32_t> Keeper::attach(PortPlace host, std::uint32_t qpn_range) {
                                           "from {:#x} on",
                                           qpn_range << kQpnRangeBits));
   }
-  const auto end = ends.take(host);
+  const auto end = fabric_->take_end(*mover_, host);
   if (end) ends.steer(*end, qpn_range);
   return end;
 }

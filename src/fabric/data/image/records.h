@@ -184,6 +184,9 @@ struct alignas(64) Ring {
   // alone waits for no other cache line.
   std::atomic<std::uint64_t> last;
   std::uint32_t head_seen;  // `head` when it was read last: it only grows.
+  // To a program that took nothing for the life of a packet: what comes is discarded,
+  std::uint32_t is_passed_over;
+  std::uint32_t passed_over_at;  // as long as `head` is this.
   /// Written by who takes handles out.
   alignas(64) std::atomic<std::uint32_t> head;
   alignas(64) std::array<std::atomic<Handle>, kRingEntries> handles;
@@ -274,7 +277,7 @@ struct alignas(64) MoverRecord {
 };
 
 inline constexpr std::uint64_t kImageMagic = 0x3142'4146'4d49'5256;  // "VRIMFAB1".
-inline constexpr std::uint32_t kImageVersion = 7;
+inline constexpr std::uint32_t kImageVersion = 8;
 
 /// How many there are of each part. The offsets follow from it.
 struct Extent {

@@ -21,7 +21,7 @@ bool Walker<Policy>::serve(LinkIndex index, LinkRecord& link) {
     if (left-- == 0) return true;
     const bool passes_all =
         link.passes.load(std::memory_order_relaxed) == static_cast<std::uint8_t>(Passes::all);
-    if ((!passes_all || link.stalled != 0) && discard_what_cannot_leave(link)) continue;
+    if ((!passes_all || link.stalled != 0) && discard_what_cannot_leave(index, link)) continue;
     if (!may_leave(link)) {
       note_blocked(index, link, true);
       return false;
@@ -32,6 +32,7 @@ bool Walker<Policy>::serve(LinkIndex index, LinkRecord& link) {
       ready = ready_lanes(index, link);  // Once more, after it has said so.
       if (ready == 0) {
         note_blocked(index, link, false);
+        if (is_passed_over(index)) continue;  // And is discarded.
         return false;
       }
     }
@@ -205,7 +206,7 @@ void Walker<Policy>::leave_stall(LinkRecord& link, unsigned lane) {
 /// Discards the first packet of each lane if the link is down for it or its time is over. True: one
 /// was.
 template <typename Policy>
-bool Walker<Policy>::discard_what_cannot_leave(LinkRecord& link) {
+bool Walker<Policy>::discard_what_cannot_leave(LinkIndex index, LinkRecord& link) {
   const auto passes = static_cast<Passes>(link.passes.load(std::memory_order_relaxed));
   bool discarded = false;
   for (std::uint32_t rest = link.waiting & kLaneMask; rest != 0; rest &= rest - 1) {
@@ -214,12 +215,10 @@ bool Walker<Policy>::discard_what_cannot_leave(LinkRecord& link) {
     Slot& slot = image_.slot(handle);
     const bool is_down =
         passes == Passes::nothing || (passes == Passes::management && lane != kManagementLane);
-    const TimeNs hoq = link.hoq_life_us.load(std::memory_order_relaxed) * kMicrosecond;
-    const TimeNs head_since = link.head_since[lane];
     if (is_down) {
       unqueue(link, lane);
       discard(handle, slot, link.counters.inactive_discards);
-    } else if (hoq != 0 && head_since != 0 && elapsed(head_since, now()) > hoq) {
+    } else if (is_too_long_the_first(index, link, lane, slot)) {
       unqueue(link, lane);
       discard(handle, slot, link.counters.hoq_discards);
     } else if (has_expired(link, lane, slot)) {
@@ -231,6 +230,32 @@ bool Walker<Policy>::discard_what_cannot_leave(LinkRecord& link) {
     discarded = true;
   }
   return discarded;
+}
+
+/// HOQLife (IBA 18.2.5.4). On the link to a program, the first packet that is too late stalls the
+/// lanes, as VLStallCount does in a switch. A program that runs again gets what it has room for.
+template <typename Policy>
+bool Walker<Policy>::is_too_long_the_first(LinkIndex index, LinkRecord& link, unsigned lane,
+                                           const Slot& slot) {
+  const TimeNs life = link.hoq_life_us.load(std::memory_order_relaxed) * kMicrosecond;
+  if (life == 0) return false;
+  const TimeNs since = link.head_since[lane];
+  const bool is_late = since != 0 && elapsed(since, now()) > life;
+  if (!image_.leads_to_end(index)) return is_late;
+  if (!is_late && !is_passed_over(index)) return false;
+  if (has_credit(index, link, lane, slot.blocks)) return false;
+  Ring& ring = image_.ring(index);
+  ring.passed_over_at = ring.head.load(std::memory_order_relaxed);
+  ring.is_passed_over = 1;
+  return true;
+}
+
+template <typename Policy>
+bool Walker<Policy>::is_passed_over(LinkIndex index) const {
+  if (!image_.leads_to_end(index)) return false;
+  const Ring& ring = image_.ring(index);
+  return ring.is_passed_over != 0 &&
+         ring.passed_over_at == ring.head.load(std::memory_order_relaxed);
 }
 
 /// The lifetime of packets in a switch (IBA 18.2.5.4).

@@ -171,7 +171,9 @@ class Walker {
                                       std::uint32_t bytes);
   [[gnu::noinline]] bool pass_cable(LinkIndex index, LinkRecord& link, Handle handle);
   void count_integrity(LinkRecord& link, bool is_damaged);
-  bool discard_what_cannot_leave(LinkRecord& link);
+  bool discard_what_cannot_leave(LinkIndex index, LinkRecord& link);
+  bool is_too_long_the_first(LinkIndex index, LinkRecord& link, unsigned lane, const Slot& slot);
+  bool is_passed_over(LinkIndex index) const;
   bool has_expired(const LinkRecord& link, unsigned lane, const Slot& slot);
   void note_blocked(LinkIndex index, LinkRecord& link, bool by_clock);
   void note_unblocked(LinkRecord& link);
