@@ -40,7 +40,7 @@ class Congestion(unittest.TestCase):
         return server, client
 
     def test_a_stopped_program_holds_up_no_other_of_its_host(self):
-        # It does if it was stopped in the middle of moving packets, as one in ten is.
+        # It does if it was stopped in the middle of moving packets, as few are.
         wait_until(self.another_writes_beside_a_stopped_one, 2 * SECONDS_MAX, "another program to be served")
 
     def another_writes_beside_a_stopped_one(self):

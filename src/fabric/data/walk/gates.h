@@ -31,6 +31,7 @@ void Walker<Policy>::arrive(LinkIndex index, Handle handle) {
   }
   flush();
   if (image_.leads_to_end(index)) tell_program(index);
+  ring_bells();
 }
 
 /// Adds a chain to the link's inbox (0: only news), or takes the gate if nobody has it.
@@ -69,6 +70,8 @@ void Walker<Policy>::push(LinkIndex index, Handle newest, Handle oldest) {
 template <typename Policy>
 void Walker<Policy>::visit() {
   while (!owned_.empty()) work(owned_.pop());
+  if (!bells_.empty()) [[unlikely]]
+    ring_bells();
 }
 
 template <typename Policy>
@@ -170,9 +173,7 @@ void Walker<Policy>::flush() {
     Policy::at(CrashPoint::credit_freed);
     if (link.waits.load(std::memory_order_seq_cst) == 0 || link.waits.exchange(0) == 0) continue;
     Policy::at(CrashPoint::waiter_told);
-    if (image_.comes_from_end(freed.link)) {
-      tell_of_room(image_.end_of(freed.link));
-    }
+    if (image_.comes_from_end(freed.link)) note_room(image_.end_of(freed.link));
     push(freed.link, 0, 0);
   }
   if (!slot_owners_.empty()) tell_slot_owners();
@@ -190,7 +191,7 @@ void Walker<Policy>::tell_slot_owners() {
         end.waits_for_slots.exchange(0) == 0) {
       continue;
     }
-    tell_of_room(owner);
+    note_room(owner);
   }
   slot_owners_.clear();
 }
@@ -203,14 +204,25 @@ void Walker<Policy>::tell_of_credits() {
   visit();
 }
 
-/// Rings the doorbell of the program at the end of the link if it sleeps.
+/// Notes that the program at the end of the link is to be woken if it sleeps.
 template <typename Policy>
 void Walker<Policy>::tell_program(LinkIndex link) {
   const std::uint32_t end = image_.end_of(link);
-  std::atomic<std::uint32_t>& sleeps = image_.end(end).sleeps;
-  if (sleeps.load(std::memory_order_seq_cst) == 0 || sleeps.exchange(0) == 0) return;
-  Policy::at(CrashPoint::sleeper_found);
-  policy_.wake(end);
+  if (image_.end(end).sleeps.load(std::memory_order_seq_cst) == 0) return;
+  if (bells_.full()) ring_bells();
+  bells_.push(end);
+}
+
+/// A system call for each, in which a thread may be stopped for long: so at the end of a walk, when
+/// it owns no gate.
+template <typename Policy>
+[[gnu::noinline]] void Walker<Policy>::ring_bells() {
+  for (const std::uint32_t end : bells_) {
+    if (image_.end(end).sleeps.exchange(0) == 0) continue;
+    Policy::at(CrashPoint::sleeper_found);
+    policy_.wake(end);
+  }
+  bells_.clear();
 }
 
 /// Sequentially consistent: either this sees that the keeper sleeps, or the keeper, which looks
@@ -218,13 +230,25 @@ void Walker<Policy>::tell_program(LinkIndex link) {
 template <typename Policy>
 void Walker<Policy>::give_keeper_news() {
   image_.header().keeper_news.store(1, std::memory_order_seq_cst);
-  tell_keeper();
+  tell_program(image_.from_end(0));
+}
+
+template <typename Policy>
+void Walker<Policy>::note_room(std::uint32_t end) {
+  image_.end(end).has_credit_news.store(1, std::memory_order_seq_cst);
+  tell_program(image_.to_end(end));
 }
 
 template <typename Policy>
 void Walker<Policy>::tell_of_room(std::uint32_t end) {
-  image_.end(end).has_credit_news.store(1, std::memory_order_seq_cst);
-  tell_program(image_.to_end(end));
+  note_room(end);
+  ring_bells();
+}
+
+template <typename Policy>
+void Walker<Policy>::tell_keeper() {
+  tell_program(image_.from_end(0));
+  ring_bells();
 }
 
 template <typename Policy>

@@ -28,7 +28,7 @@ void Walker<Policy>::set_timer(LinkIndex index, LinkRecord& link, TimeNs at) {
   // Either the keeper, which looks again after it has said when it looks next, sees the time, or
   // this sees that it comes too late.
   if (at + kKeeperPatienceMax < image_.header().keeper_due.load(std::memory_order_seq_cst)) {
-    tell_keeper();
+    tell_program(image_.from_end(0));
   }
 }
 

@@ -111,7 +111,7 @@ class Walker {
   template <typename IsDead, typename Work>
   void with_link(LinkIndex link, IsDead is_dead, Work work);
   void tell_all_programs();
-  void tell_keeper() { tell_program(image_.from_end(0)); }
+  void tell_keeper();
   /// The program of the end has room again for which it was refused.
   void tell_of_room(std::uint32_t end);
 
@@ -157,6 +157,8 @@ class Walker {
   void flush();
   void give_keeper_news();
   void tell_program(LinkIndex link);
+  void note_room(std::uint32_t end);
+  void ring_bells();
   void tell_slot_owners();
   TimeNs now() { return now_ != 0 ? now_ : now_ = policy_.now(); }
 
@@ -253,6 +255,7 @@ class Walker {
   InplaceVector<Chain, 16> chains_;
   InplaceVector<Freed, 8> freed_;
   InplaceVector<std::uint32_t, 8> slot_owners_;
+  InplaceVector<std::uint32_t, 16> bells_;  // Ends.
 };
 
 }  // namespace verbatim::fabric
