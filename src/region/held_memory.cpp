@@ -55,6 +55,14 @@ bool write_checked(const Hold& hold, ByteSpan from) {
   return true;
 }
 
+bool write_unattended(const Hold& hold, ByteSpan from) {
+  if (hold.backing() != Hold::Backing::memory) return write_checked(hold, from);
+  auto* const source = const_cast<std::byte*>(from.data());  // Only read.
+  const bool copied = copy_by_kernel(getpid(), source, address_of(hold), from.size(), true);
+  if (!copied && is_forbidden(errno)) copy_in_order(hold.address(), from);
+  return true;
+}
+
 std::uint64_t* word_of(const Hold& hold, std::uint64_t& zero) {
   if (hold.backing() == Hold::Backing::nothing) return &zero;
   if (hold.backing() == Hold::Backing::imported) return nullptr;

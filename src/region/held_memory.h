@@ -31,6 +31,12 @@ inline bool write_held(const Hold& hold, ByteSpan from) {
   return true;
 }
 
+/// The same while no thread of the program is in a call. Then the program may be unmapping
+/// permanent memory before it deregisters it, as UCX does with its buffers. A card writes into
+/// pages that it has pinned, and nobody sees that: so here missing pages take the bytes, too. A
+/// system call.
+bool write_unattended(const Hold& hold, ByteSpan from);
+
 /// Writes the last bytes of `to` last, too: `to` may be a peer's memory.
 inline bool read_held(const Hold& hold, MutableByteSpan to) {
   if (hold.backing() != Hold::Backing::memory) return read_checked(hold, to);

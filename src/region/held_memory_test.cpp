@@ -59,6 +59,14 @@ TEST_F(HeldMemory, UnmappedMemoryIsRefusedNotAFault) {
   EXPECT_EQ(word_of(hold(kOnDemand, 2 * kPage, 8), zero), nullptr);
 }
 
+TEST_F(HeldMemory, UnattendedWritesToUnmappedMemoryAreLostNotAFault) {
+  take_last_page_away();
+  const std::vector<std::byte> bytes(64, std::byte{7});
+  EXPECT_TRUE(write_unattended(hold(kLocalWrite, kPage, bytes.size()), bytes));
+  EXPECT_EQ(pages_[kPage + 63], std::byte{7});
+  EXPECT_TRUE(write_unattended(hold(kLocalWrite, 2 * kPage, bytes.size()), bytes));
+}
+
 TEST_F(HeldMemory, MemoryThatLostItsRightIsRefused) {
   mprotect(pages_, kPage, PROT_READ);
   std::array<std::byte, 8> bytes{};

@@ -122,7 +122,7 @@ def _exporter():
     # Only on the wire: the direct path sends no packets, so the port counts none.
     yield Row("prometheus-node-exporter", "--collector.infiniband",
               "python3 -B {here}/scrape.py {a} {port} {port}", "ib_write_bw -F -p {port} -n 500 -s 65536",
-              expect=r"the port has sent \d{8} bytes", quick=True)
+              expect=r"the port has sent \d{8,} bytes", quick=True)
 
 
 def rows():

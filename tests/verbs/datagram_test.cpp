@@ -1,8 +1,11 @@
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "test_util.h"
@@ -62,6 +65,42 @@ TEST(Datagram, ArrivesBehindTheRoomForItsGrh) {
     EXPECT_EQ(difference(ud.b.memory().subspan(kGrhBytes, 1000), 1), std::nullopt);
     ASSERT_OK(ud.a.wait());
   }
+}
+
+/// As a card, which has pinned the pages. UCX unmaps its buffers before it deregisters them.
+TEST(Datagram, IsTakenAlthoughItsMemoryIsUnmapped) {
+  const char* const path = std::getenv("VERBATIM_PATH");
+  if (path == nullptr || std::string_view(path) != "wire") {
+    GTEST_SKIP() << "on the direct path the sender writes into the memory itself";
+  }
+  const OpenDevice host;
+  const Owned<ibv_comp_channel> channel(ibv_create_comp_channel(host.context()));
+  const Endpoint a(host, {.type = IBV_QPT_UD});
+  const Endpoint b(host, {.type = IBV_QPT_UD, .channel = channel.get()});
+  for (const Endpoint* end : {&a, &b}) end->connect({});
+  ibv_ah_attr attributes = route_to(host.gid(1));
+  const Owned<ibv_ah> handle(ibv_create_ah(host.pd(), &attributes));
+  constexpr std::uint32_t kBytes = 4096;
+  void* const memory =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const Owned<ibv_mr> region(ibv_reg_mr(host.pd(), memory, kBytes, IBV_ACCESS_LOCAL_WRITE));
+  ASSERT_NE(region, nullptr);
+  const auto address = reinterpret_cast<std::uint64_t>(memory);
+  ASSERT_EQ(b.receive(1, {{.addr = address, .length = kBytes, .lkey = region->lkey}}), 0);
+  ASSERT_EQ(munmap(memory, kBytes), 0);
+  ASSERT_EQ(ibv_req_notify_cq(b.cq(), 0), 0);
+  ASSERT_EQ(a.post(IBV_WR_SEND, 2, 0, 100,
+                   [&](ibv_send_wr& request) {
+                     request.wr.ud = {
+                         .ah = handle.get(), .remote_qpn = b.qp()->qp_num, .remote_qkey = kQKey};
+                   }),
+            0);
+  ibv_cq* told = nullptr;
+  void* context = nullptr;
+  ASSERT_EQ(ibv_get_cq_event(channel.get(), &told, &context), 0);  // No thread polls meanwhile.
+  ibv_ack_cq_events(told, 1);
+  ASSERT_OK(b.wait());
 }
 
 TEST(Datagram, CarriesImmediateData) {

@@ -35,19 +35,23 @@ std::expected<void, region::KeyError> for_each_piece(std::span<const Segment> se
   return {};
 }
 
+/// How a list is written: `region::write_held` or `region::write_unattended`.
+using WriteHeld = bool (*)(const region::Hold& hold, ByteSpan from);
+
 /// Copies `payload` to bytes [offset, ...) of the list. The region written last stays held in
 /// `kept`.
-inline std::expected<void, region::KeyError> scatter(region::CachedHold& kept,
-                                                     const region::RegionTable& regions,
-                                                     PdNumber pd, std::span<const Segment> segments,
-                                                     std::uint64_t offset, ByteSpan payload) {
+template <WriteHeld kWrite = region::write_held>
+std::expected<void, region::KeyError> scatter(region::CachedHold& kept,
+                                              const region::RegionTable& regions, PdNumber pd,
+                                              std::span<const Segment> segments,
+                                              std::uint64_t offset, ByteSpan payload) {
   using Done = std::expected<void, region::KeyError>;
   return for_each_piece(segments, offset, payload.size(),
                         [&](MemoryKey key, std::uint64_t address, std::uint32_t length) -> Done {
                           const auto hold =
                               kept.get(regions, key, address, length, region::kLocalWrite, pd);
                           if (!hold) return std::unexpected(hold.error());
-                          if (!write_held(**hold, payload.first(length))) {
+                          if (!kWrite(**hold, payload.first(length))) {
                             return std::unexpected(region::KeyError::not_mapped);
                           }
                           payload = payload.subspan(length);

@@ -263,7 +263,9 @@ void Progress::serve() {
        ++passes) {
     const TimeNs now = monotonic_now();
     if (passes > 0 && program_polls(now)) return;
+    is_unattended_ = true;
     busy = run_pass(now) > 0;
+    is_unattended_ = false;
     if (busy) last_receipt_ = now;
     flush_outputs();
     busy |= has_outputs_.load(std::memory_order_relaxed);

@@ -85,6 +85,8 @@ class Progress {
   ProgramCall note_post(TimeNs now) { return {*this, last_post_, now}; }
   /// Returns true if the program polls and waits for no events: the background thread idles.
   bool is_polled() const { return polled_by_program_.load(std::memory_order_relaxed); }
+  /// Within a pass: it is the background thread's, so that the program may be doing anything.
+  bool is_unattended() const { return is_unattended_; }
   TimeNs last_poll() const { return last_poll_.load(std::memory_order_relaxed); }
   void arm_timer(TimeNs at, Qpn task);
   /// The task has output for the end of this pass, or the next one.
@@ -147,6 +149,7 @@ class Progress {
   std::mutex pass_lock_;
   std::vector<Source*> sources_;  // Protected by pass_lock_, like the next one.
   std::vector<Task*> flushing_;
+  bool is_unattended_ = false;
   std::atomic<bool> asks_kernel_{false};  // Some source does.
   // Consecutive passes of `poll` that received nothing. Written under pass_lock_.
   std::atomic<std::uint32_t> idle_passes_{0};

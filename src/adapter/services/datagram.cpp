@@ -4,6 +4,7 @@
 #include <ranges>
 
 #include "adapter/memory/scatter.h"
+#include "adapter/progress/progress.h"
 #include "adapter/services/request_packet.h"
 #include "base/log.h"
 #include "port/port.h"
@@ -16,6 +17,9 @@ namespace {
 
 /// A destination that shared memory does not reach is looked for again after so long.
 constexpr TimeNs kLookAgain = 100 * kMillisecond;
+/// So large a datagram is copied by the kernel while the program is in no call. A larger one is
+/// seldom what comes late, to buffers that go, and a system call would cost most of its rate.
+constexpr std::uint64_t kCopiedByKernelMax = 1024;
 
 }  // namespace
 
@@ -184,11 +188,14 @@ void Datagram::on_packet(const wire::Packet& packet, const Path& from, const Pat
   } else {
     const std::span segments(core_.receives.current.segments, core_.receives.current.segment_count);
     const port::DatagramHeader header(flow, immediate, packet.payload.size());
+    const bool unattended =
+        core_.around.progress.is_unattended() && byte_count <= kCopiedByKernelMax;
+    const auto write = unattended ? scatter<region::write_unattended> : scatter<>;
+    const auto place = [&](std::uint64_t offset, ByteSpan bytes) {
+      return write(core_.placing, core_.regions, core_.receive_pd(), segments, offset, bytes);
+    };
     // Without a GRH its 40 bytes stay as they are (IBA 11.4.2.1).
-    if ((origin.has_grh &&
-         !scatter(core_.placing, core_.regions, core_.receive_pd(), segments, 0, header.grh)) ||
-        !scatter(core_.placing, core_.regions, core_.receive_pd(), segments, header.grh.size(),
-                 packet.payload)) {
+    if ((origin.has_grh && !place(0, header.grh)) || !place(header.grh.size(), packet.payload)) {
       completion.status = Status::local_protection_error;
     }
   }
