@@ -58,8 +58,9 @@ bool write_checked(const Hold& hold, ByteSpan from) {
 bool write_unattended(const Hold& hold, ByteSpan from) {
   if (hold.backing() != Hold::Backing::memory) return write_checked(hold, from);
   auto* const source = const_cast<std::byte*>(from.data());  // Only read.
-  const bool copied = copy_by_kernel(getpid(), source, address_of(hold), from.size(), true);
-  if (!copied && is_forbidden(errno)) copy_in_order(hold.address(), from);
+  if (copy_by_kernel(getpid(), source, address_of(hold), from.size(), true)) return true;
+  // Some containers forbid the call, and it cannot write to a device's memory.
+  if (probe_memory(address_of(hold), from.size(), true)) copy_in_order(hold.address(), from);
   return true;
 }
 

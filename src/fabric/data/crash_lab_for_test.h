@@ -88,6 +88,10 @@ class CrashLab {
     fabric_.shared->set_doorbells([](void*, std::uint32_t end) { CrashPolicy::wake(end); },
                                   nullptr);
     set_lanes(fabric_.image(), 2);
+    // A host with one program discards nothing, however long that is off its processor.
+    for (std::uint32_t end = 1; end <= fabric_.ends.size(); ++end) {
+      fabric_.shared->bury_end(*fabric_.mover, end);
+    }
     for (LinkIndex i = 1; options_.is_slow && i < fabric_.image().first_hub_link(); ++i) {
       fabric_.image().link(i).ps_per_byte = 16'000;
     }

@@ -77,6 +77,7 @@ void Ends::connect(std::uint32_t end, NodeIndex node, std::uint8_t port, Passes 
   out.end_port = in.start_port = port;
   out.counters = in.counters = {};
   in.hoq_life_us = 0;
+  image_.ring(image_.to_end(end)).is_passed_over = 0;
   out.passes = in.passes = static_cast<std::uint8_t>(passes);
   PortRecord& port_record = image_.port(image_.node(node), port);
   port_record.out = image_.to_end(end);

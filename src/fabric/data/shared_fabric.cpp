@@ -33,7 +33,7 @@ Result<std::unique_ptr<Mover>> SharedFabric::join(std::uint32_t end) {
 Result<std::uint32_t> SharedFabric::take_end(Mover& mover, PortPlace host) {
   const auto end = ends().take(host);
   if (!end) return end;
-  // What waits for the host's only program so far must not wait any longer.
+  // What waits for the host's only program so far may have waited too long.
   for (std::uint32_t other = 1; other < image_.extent().ends; ++other) {
     if (image_.end(other).host == image_.end(*end).host) mover.walker().start(image_.to_end(other));
   }

@@ -155,17 +155,37 @@ TEST(FabricTime, AProgramThatIsTheOnlyOneAgainLosesNothing) {
   EXPECT_EQ(received, sent);
 }
 
+TEST(FabricTime, AStoppedProgramThatWasPassedOverWaitsWhenItIsTheOnlyOneAgain) {
+  ImageOptions options;
+  options.block_capacity = 8;
+  TimedFabric timed(2, options);
+  timed.fabric.add_program(timed.fabric.hosts[1]);
+  const LinkRecord& to_stopped = timed.image().link(timed.image().to_end(2));
+  unsigned sent = 0;
+  for (; timed.fabric.send(0, 1, {.number = sent}, 200); ++sent) timed.push();
+  timed.pass(501 * kMillisecond);
+  const std::uint64_t discards = to_stopped.counters.hoq_discards;
+  EXPECT_EQ(discards, sent - 2);
+  timed.fabric.shared->bury_end(*timed.fabric.mover, 3);
+  for (; timed.fabric.send(0, 1, {.number = sent}, 200); ++sent) timed.push();
+  timed.pass(kSecond);
+  std::size_t received = 0;
+  while (const std::size_t more = timed.receive().size()) received += more;
+  EXPECT_EQ(received, sent - discards);
+}
+
 TEST(FabricTime, ANewProgramDoesNotWaitForAStoppedOne) {
   ImageOptions options;
   options.block_capacity = 8;
   TimedFabric timed(2, options);
+  ClockPolicy::time = monotonic_now();  // As `take_end` reads it.
   for (unsigned i = 0; timed.fabric.send(0, 1, {.number = i}, 200); ++i) timed.push();
-  timed.pass(kSecond);
+  timed.pass(60 * kSecond);
   EXPECT_FALSE(timed.fabric.ends[0]->reserve(0, 200));
   const NodeRecord& host = timed.image().node(timed.fabric.hosts[1]);
   ASSERT_TRUE(
       timed.fabric.shared->take_end(*timed.fabric.mover, {host.topology_node, host.topology_port}));
-  timed.pass(kSecond);
+  timed.pass(60 * kSecond);
   EXPECT_TRUE(timed.fabric.ends[0]->reserve(0, 200));
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -61,6 +62,7 @@ class DaemonForTest {
       if (!incoming) break;
       namespace protocol = fabric::protocol;
       const fabric::Ends ends = fabric->ends();
+      const std::lock_guard guard(ends_lock_);
       if (const auto attach = protocol::decode<protocol::AttachData>(incoming->bytes)) {
         const fabric::NodeRecord& host =
             fabric->image().node(hosts[std::stoul(std::string(protocol::text_of(attach->host)))]);
@@ -77,11 +79,13 @@ class DaemonForTest {
         (void)protocol::send(connection.get(), protocol::Done{});
       }
     }
+    const std::lock_guard guard(ends_lock_);
     fabric->repair(*mover);
     fabric->bury_end(*mover, end);
   }
 
   std::array<char, 32> name_{"/tmp/verbatim-link.XXXXXX"};
+  std::mutex ends_lock_;  // The daemon has one thread.
   std::vector<std::jthread> threads_;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -209,6 +210,7 @@ template <typename Policy>
 void Walker<Policy>::tell_program(LinkIndex link) {
   const std::uint32_t end = image_.end_of(link);
   if (image_.end(end).sleeps.load(std::memory_order_seq_cst) == 0) return;
+  if (std::ranges::find(bells_, end) != bells_.end()) return;
   if (bells_.full()) ring_bells();
   bells_.push(end);
 }

@@ -241,7 +241,7 @@ bool Walker<Policy>::is_too_long_the_first(LinkIndex index, LinkRecord& link, un
   if (life == 0) return false;
   const TimeNs since = link.head_since[lane];
   const bool is_late = since != 0 && elapsed(since, now()) > life;
-  if (!image_.leads_to_end(index)) return is_late;
+  if (!leads_to_program(index, link)) return is_late;
   if (!is_late && !is_passed_over(index)) return false;
   if (has_credit(index, link, lane, slot.blocks)) return false;
   Ring& ring = image_.ring(index);
@@ -250,12 +250,22 @@ bool Walker<Policy>::is_too_long_the_first(LinkIndex index, LinkRecord& link, un
   return true;
 }
 
+/// Until it takes something, or is the only program of its host.
 template <typename Policy>
 bool Walker<Policy>::is_passed_over(LinkIndex index) const {
-  if (!image_.leads_to_end(index)) return false;
+  const LinkRecord& link = image_.link(index);
+  if (!leads_to_program(index, link)) return false;
+  if (link.hoq_life_us.load(std::memory_order_relaxed) == 0) return false;
   const Ring& ring = image_.ring(index);
   return ring.is_passed_over != 0 &&
          ring.passed_over_at == ring.head.load(std::memory_order_relaxed);
+}
+
+/// And not to a trunk, whose link is a cable's.
+template <typename Policy>
+bool Walker<Policy>::leads_to_program(LinkIndex index, const LinkRecord& link) const {
+  return image_.leads_to_end(index) && link.start_port >= kFirstEndPort &&
+         image_.node(link.start).kind == RecordKind::host;
 }
 
 /// The lifetime of packets in a switch (IBA 18.2.5.4).

@@ -176,6 +176,7 @@ class Walker {
   bool discard_what_cannot_leave(LinkIndex index, LinkRecord& link);
   bool is_too_long_the_first(LinkIndex index, LinkRecord& link, unsigned lane, const Slot& slot);
   bool is_passed_over(LinkIndex index) const;
+  bool leads_to_program(LinkIndex index, const LinkRecord& link) const;
   bool has_expired(const LinkRecord& link, unsigned lane, const Slot& slot);
   void note_blocked(LinkIndex index, LinkRecord& link, bool by_clock);
   void note_unblocked(LinkRecord& link);
