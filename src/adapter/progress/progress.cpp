@@ -229,7 +229,9 @@ void Progress::run() {
   }
 }
 
-/// Handles the descriptors of `idle_epoll_`.
+/// Handles the descriptors of `idle_epoll_`. Packets that came before a message are delivered
+/// before it: a program that is told of its peer's disconnect has the completion of its last
+/// request.
 void Progress::serve_idle_descriptors() {
   std::array<epoll_event, 8> events;
   const int count = epoll_wait(idle_epoll_.get(), events.data(), events.size(), 0);
@@ -243,8 +245,10 @@ void Progress::serve_idle_descriptors() {
       }
     }
     if (fd == options_.event_fd) {
+      do_patiently([this] { serve(); }, 1);
       do_patiently(options_.on_event);
     } else if (on_readable != nullptr) {
+      do_patiently([this] { serve(); }, 1);
       do_patiently(*on_readable);
     } else {
       eventfd_t ignored;  // A timerfd is read like an eventfd.
