@@ -244,12 +244,10 @@ void Progress::serve_idle_descriptors() {
         on_readable = found->second;
       }
     }
-    if (fd == options_.event_fd) {
+    const auto* const on_message = fd == options_.event_fd ? &options_.on_event : on_readable.get();
+    if (on_message != nullptr) {
       do_patiently([this] { serve(); }, 1);
-      do_patiently(options_.on_event);
-    } else if (on_readable != nullptr) {
-      do_patiently([this] { serve(); }, 1);
-      do_patiently(*on_readable);
+      do_patiently(*on_message);
     } else {
       eventfd_t ignored;  // A timerfd is read like an eventfd.
       eventfd_read(fd, &ignored);
