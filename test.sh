@@ -2,6 +2,7 @@
 # Builds Verbatim and its tests if needed, and runs them. See --help.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit
+. dev/minutes.sh
 
 usage() {
   cat <<'END'
@@ -29,6 +30,9 @@ UndefinedBehaviorSanitizer. With options, only what they name:
   --help          this text
 
 The last line says how many tests passed and failed; the exit status is 0 where none failed.
+
+VERBATIM_RERUN_MAX=N: if at most N tests of a suite failed, they run once more, alone, one at a time. What passes
+then counts as passed, and is listed as a chance failure; one that tests/chance_failures.txt names has failed.
 END
 }
 
@@ -62,42 +66,81 @@ while [[ $# -gt 0 ]]; do
 done
 if [[ ${#stages[@]} -eq 0 ]]; then stages=(release asan_unit); fi
 
-say() { printf '\n%s\n' "test: $*"; }
+say() {
+  stage "$*"
+  printf '\n%s\n' "test: $*"
+}
 
 passed=0
 failed=0
 # Prints each failed test and its output at the end, where one looks first in a log of thousands of lines.
 failures=()
+# Tests that failed, and then passed alone.
+chances=()
 
 count() {
   passed=$((passed + $1))
   failed=$((failed + $2))
 }
 
-# failed_tests LOG: prints each failed test of ctest's log with the last 30 lines of its output.
+# failed_tests LOG [LINES]: prints each failed test of ctest's log with the last LINES (30) lines of its output.
 failed_tests() {
-  awk '
-    function flush() { for (i = n > 30 ? n - 30 : 0; i < n; i++) print kept[i]; n = 0; failing = 0 }
+  awk -v lines="${2:-30}" '
+    function flush() { for (i = n > lines ? n - lines : 0; i < n; i++) print kept[i]; n = 0; failing = 0 }
     / Test +#[0-9]+: / || /^ +Start +[0-9]+: / || /% tests passed/ { flush() }
     / Test +#[0-9]+: .*\*\*\*/ && !/\*\*\*Skipped/ { print "\n" $0; failing = 1; next }
     failing { kept[n++] = $0 }' "$1"
 }
 
-# run_suite FOLDER CTEST_ARGUMENTS...
-run_suite() {
-  local folder=$1 log last
-  shift
-  log=$folder/test.log
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$(nproc)" "$@" 2>&1 |
-    tee "$log"
-  local status=${PIPESTATUS[0]}
+# run_ctest FOLDER LOG ARGUMENTS...: sets `ran` and `failing`.
+run_ctest() {
+  local folder=$1 log=$2 status last
+  shift 2
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error "$@" 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  ran=0 failing=0
   last=$(grep -E 'tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | tail -n 1)
   if [[ $last =~ ([0-9]+)\ tests?\ failed\ out\ of\ ([0-9]+) ]]; then
-    count $((BASH_REMATCH[2] - BASH_REMATCH[1])) "${BASH_REMATCH[1]}"
+    failing=${BASH_REMATCH[1]} ran=${BASH_REMATCH[2]}
   fi
-  if [[ $status -ne 0 ]]; then failures+=("$(failed_tests "$log")"); fi
   # ctest can also fail without a failed test: if it finds none, for instance.
-  if [[ $status -ne 0 && ${BASH_REMATCH[1]:-0} -eq 0 ]]; then count 0 1; fi
+  if [[ $status -ne 0 && $failing -eq 0 ]]; then count 0 1; fi
+}
+
+# rerun FOLDER: runs what has failed once more, alone, one at a time. What passes is a chance failure, unless it was one
+# before. Sets `failing`.
+rerun() {
+  local folder=$1 kept name names again=()
+  kept=$folder/chance_failures/$(date -u +%Y%m%dT%H%M%SZ).log
+  mapfile -t names < <(cut -d: -f2- "$folder/Testing/Temporary/LastTestsFailed.log")
+  mkdir -p "$folder/chance_failures"
+  failed_tests "$folder/test.log" 100000 >"$kept"
+  say "what has failed, once more, alone"
+  run_ctest "$folder" "$folder/rerun.log" --rerun-failed -j 1
+  if [[ $failing -gt 0 ]]; then mapfile -t again < <(cut -d: -f2- "$folder/Testing/Temporary/LastTestsFailed.log"); fi
+  for name in "${names[@]}"; do
+    if printf '%s\n' "${again[@]}" | grep -qxF -e "$name"; then continue; fi
+    if grep -qxsF -e "$name" tests/chance_failures.txt; then
+      failing=$((failing + 1))
+      failures+=("$name has failed by chance before (tests/chance_failures.txt): its cause must be found; $kept")
+    else
+      chances+=("$name: $kept")
+    fi
+  done
+}
+
+# run_suite FOLDER CTEST_ARGUMENTS...
+run_suite() {
+  local folder=$1 log=$1/test.log tests
+  shift
+  run_ctest "$folder" "$log" -j "$(nproc)" "$@"
+  tests=$ran
+  if [[ $failing -gt 0 && $failing -le ${VERBATIM_RERUN_MAX:-0} ]]; then
+    rerun "$folder"
+    log=$folder/rerun.log
+  fi
+  count $((tests - failing)) "$failing"
+  if [[ $failing -gt 0 ]]; then failures+=("$(failed_tests "$log")"); fi
 }
 
 # build_preset PRESET [TARGET]: returns false if that fails.
@@ -188,9 +231,16 @@ stage_arm64() {
   fresh 13 arm64
 }
 
+say "building what it needs"
 ./setup.sh test || exit 1
-for stage in "${stages[@]}"; do "stage_$stage"; done
+for name in "${stages[@]}"; do "stage_$name"; done
 
+say "minutes"
+printf '%s\n' "${minutes[@]}"
+if [[ ${#chances[@]} -gt 0 ]]; then
+  say "chance failures: failed, and passed alone; each is a bug"
+  printf '%s\n' "${chances[@]}"
+fi
 if [[ ${#failures[@]} -gt 0 ]]; then
   say "what failed"
   printf '%s\n' "${failures[@]}"
