@@ -4,6 +4,7 @@ with pkg-config. They run with the installed `verbatim run`, on both paths."""
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,24 @@ def pkg_config(*words):
     return call("pkg-config", *words, PKG_CONFIG_PATH=str(library_folder() / "pkgconfig")).split()
 
 
+def elf_files(folder):
+    """Returns the programs and libraries of a folder and its subfolders."""
+    for path in sorted(pathlib.Path(folder).rglob("*")):
+        if path.is_file() and not path.is_symlink() and path.open("rb").read(4) == b"\x7fELF":
+            yield str(path)
+
+
+def search_places(files):
+    """Returns (file, place) for each folder or file of which the loader is told: RPATH, RUNPATH, NEEDED with a slash."""
+    file = None
+    for line in call("readelf", "--wide", "--dynamic", *files).splitlines():
+        if line.startswith("File: "):
+            file = line.removeprefix("File: ")
+        found = re.search(r"\((RPATH|RUNPATH|NEEDED)\).*\[(.*)\]", line)
+        if found and (found[1] != "NEEDED" or "/" in found[2]):
+            yield from ((file, place) for place in found[2].split(":"))
+
+
 def run_pair(program):
     """Runs the program as server and as client, on two nodes, on both paths."""
     for path in ("auto", "wire"):
@@ -61,6 +80,14 @@ class Install(unittest.TestCase):
         for path in texts:
             for place in places:
                 self.assertNotIn(place, path.read_text(encoding="utf-8"), path)
+
+    def test_no_program_or_library_is_loaded_from_the_current_folder(self):
+        files = [*elf_files(OPTIONS.build + "/bin"), *elf_files(OPTIONS.build + "/lib"), *elf_files(prefix())]
+        self.assertIn(str(prefix() / "bin/verbatim"), files)
+        places = list(search_places(files))
+        self.assertIn((OPTIONS.build + "/bin/verbatim", "$ORIGIN/../lib/verbatim"), places)
+        wrong = [(file, place) for file, place in places if not place.startswith(("/", "$ORIGIN"))]
+        self.assertEqual(wrong, [])
 
     def test_libraries_are_found_by_cmake_and_the_program_runs(self):
         folder = LAB.folder + "/with-cmake"
