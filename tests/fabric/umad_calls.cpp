@@ -96,6 +96,70 @@ TEST(UmadDevices, HostHasOneDeviceOfTwoPorts) {
   EXPECT_LT(umad_open_port(nullptr, 3), 0);
 }
 
+/// As rdma-core 56 declares it; Debian 12's header has none of this.
+struct Pair {
+  char smi_name[UMAD_CA_NAME_LEN];
+  uint32_t smi_preferred_port;
+  char gsi_name[UMAD_CA_NAME_LEN];
+  uint32_t gsi_preferred_port;
+};
+
+/// Our library has it, the one that this program is linked with may not.
+template <typename Function>
+Function* newer_call(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
+TEST(UmadPairs, DeviceIsBothHalvesOfThePair) {
+  auto* const pairs = newer_call<int(Pair*, size_t)>("umad_get_smi_gsi_pairs");
+  ASSERT_NE(pairs, nullptr);
+  char names[1][UMAD_CA_NAME_LEN];
+  ASSERT_EQ(umad_get_cas_names(names, 1), 1);
+  std::array<Pair, 2> cas;
+  std::memset(cas.data(), 0xff, sizeof cas);
+  ASSERT_EQ(pairs(cas.data(), cas.size()), 1);
+  EXPECT_STREQ(cas[0].smi_name, names[0]);
+  EXPECT_STREQ(cas[0].gsi_name, names[0]);
+  EXPECT_STREQ(cas[1].gsi_name, "");
+  EXPECT_EQ(pairs(cas.data(), 0), 0);
+}
+
+/// Port 1 has a cable, port 2 none.
+TEST(UmadPairs, PortIsOneThatIsUpUnlessItIsNamedWithItsDevice) {
+  auto* const pair_of =
+      newer_call<int(const char*, uint8_t, Pair*, unsigned)>("umad_get_smi_gsi_pair_by_ca_name");
+  ASSERT_NE(pair_of, nullptr);
+  char names[1][UMAD_CA_NAME_LEN];
+  ASSERT_EQ(umad_get_cas_names(names, 1), 1);
+  struct Row {
+    const char* device;
+    uint8_t asked;
+    int result;
+    uint32_t port;
+  };
+  const Row rows[] = {
+      {nullptr, 0, 0, 1},          {names[0], 0, 0, 1},        {nullptr, 1, 0, 1},
+      {names[0], 1, 0, 1},         {names[0], 2, 0, 2},        {nullptr, 2, -ENODEV, 0},
+      {names[0], 3, -ENODEV, 0},   {nullptr, 255, -ENODEV, 0}, {"another0", 0, -ENODEV, 0},
+      {"another0", 1, -ENODEV, 0},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(testing::Message() << (row.device ? row.device : "any") << ":" << +row.asked);
+    for (const unsigned enforce_smi : {0u, 1u}) {
+      Pair pair;
+      std::memset(&pair, 0xff, sizeof pair);
+      errno = 0;
+      EXPECT_EQ(pair_of(row.device, row.asked, &pair, enforce_smi), row.result);
+      EXPECT_EQ(errno, -row.result);
+      EXPECT_EQ(pair.smi_preferred_port, row.port);
+      EXPECT_EQ(pair.gsi_preferred_port, row.port);
+      EXPECT_STREQ(pair.smi_name, row.result == 0 ? names[0] : "");
+      EXPECT_STREQ(pair.gsi_name, row.result == 0 ? names[0] : "");
+    }
+  }
+  EXPECT_EQ(pair_of(nullptr, 0, nullptr, 0), -1);
+}
+
 TEST_F(UmadTest, DescriptorCanBePolled) {
   EXPECT_EQ(umad_get_fd(port), port);
   pollfd waiting{port, POLLIN, 0};
