@@ -154,7 +154,7 @@ void Adapter::destroy_queue_pair(QueuePair* queue_pair) {
   {
     const std::lock_guard guard(lock_);
     multicast_.forget(*queue_pair);
-    steering_.forget(queue_pair->number());
+    steering_.remove_all(queue_pair->number());
     frame_groups_.forget(queue_pair->number());
     numbers_->remove(*queue_pair);
     progress_->forget(*queue_pair);

@@ -40,7 +40,7 @@ void Steering::remove(FlowTable::RuleId id) {
   });
 }
 
-void Steering::forget(Qpn target) {
+void Steering::remove_all(Qpn target) {
   if (!is_target(target)) return;
   progress_.between_passes([&] {
     rules_.remove_all(target);

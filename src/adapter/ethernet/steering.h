@@ -36,7 +36,7 @@ class Steering final : public Source {
   Result<void> open(const link::EthernetIdentity& identity, const MacAddress& own_mac);
   Result<FlowTable::RuleId> add(FlowRule rule);
   void remove(FlowTable::RuleId id);
-  void forget(Qpn target);
+  void remove_all(Qpn target);
   bool is_target(Qpn target) const { return rules_.has_target(target); }
 
   /// Sends a batch. Requires `open`.
