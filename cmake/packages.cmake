@@ -44,7 +44,7 @@ debian_package(runtime verbatim "RDMA without RDMA hardware: commands and drop-i
 any Linux machine, without a network card for RDMA, a kernel module or root:
 verbatim run -- PROGRAM. The libraries lie in a private folder, so all other
 programs go on using the system's."
-  PACKAGE_SUGGESTS "ibverbs-utils, perftest, rdmacm-utils, verbatim-doc")
+  PACKAGE_SUGGESTS "ibverbs-utils, infiniband-diags, opensm, perftest, rdmacm-utils, verbatim-doc")
 
 debian_package(library libverbatim0 "RDMA in C++: shared library"
 "A C++20 library over libibverbs and librdmacm: queue pairs, regions and
