@@ -14,6 +14,7 @@ constexpr std::uint8_t kDirectedRouteClass = 0x81;
 constexpr std::uint8_t kBaseboardClass = 0x05;
 constexpr std::uint8_t kFirstOuiClass = 0x30;
 constexpr std::uint8_t kLastOuiClass = 0x4f;
+constexpr std::uint16_t kClassPortInfo = 0x0001;
 constexpr std::uint8_t kTrapRepress = 0x07;
 constexpr std::uint8_t kResponseBit = 0x80;
 constexpr std::uint32_t kBaseboardResponse = 1;  // Bit of the attribute modifier.
@@ -43,6 +44,15 @@ std::uint32_t oui_of(const wire::MadHeader& header, wire::MadSpan mad) {
 
 ClientId client_of(std::uint64_t transaction) {
   return ClientId{static_cast<std::uint32_t>(transaction >> kClientShift)};
+}
+
+/// What a queue pair discards and does not answer, as Linux's ib_mad: datagrams of the other queue
+/// pair's classes, and the communication manager's by another method than Send (IBA 12.6), except
+/// for ClassPortInfo.
+bool is_discarded(SpecialQp qp, const wire::MadHeader& header) {
+  if (is_subnet_class(header.management_class) != (qp == SpecialQp::qp0)) return true;
+  return header.management_class == wire::MadClass::communication_management &&
+         header.method != wire::MadMethod::send && header.attribute != kClassPortInfo;
 }
 
 Result<void> check(const Registration& wanted) {
@@ -193,7 +203,7 @@ std::optional<ClientId> Dispatcher::addressee(SpecialQp qp, const Mad& mad) cons
 
 Dispatcher::Decision Dispatcher::route(SpecialQp qp, const Mad& mad) {
   const auto header = wire::decode_mad_header(mad.bytes);
-  if (!header) return {};
+  if (!header || is_discarded(qp, *header)) return {};
   if (is_response(*header)) {
     const auto client = take_reply(qp, mad, *header);
     return {.client = client, .is_reply = client.has_value()};

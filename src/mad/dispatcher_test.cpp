@@ -229,6 +229,36 @@ TEST_F(DispatcherTest, GetAndSetWithoutAClientAreAnswered) {
   EXPECT_EQ(dispatcher_.route(SpecialQp::qp1, damaged.mad()), Dispatcher::Decision{});
 }
 
+TEST_F(DispatcherTest, WhatAQueuePairDiscardsIsNotAnswered) {
+  using enum MadMethod;
+  constexpr auto kCm = wire::MadClass::communication_management;
+  constexpr std::uint16_t kRequest = 0x0010, kClassPortInfo = 0x0001;
+  struct Row {
+    SpecialQp qp;
+    wire::MadClass management_class;
+    MadMethod method;
+    std::uint16_t attribute;
+    bool is_answered;
+  };
+  const Row rows[] = {{SpecialQp::qp1, wire::MadClass{0x01}, get, 0x0015, false},
+                      {SpecialQp::qp1, wire::MadClass{0x81}, get, 0x0015, false},
+                      {SpecialQp::qp0, wire::MadClass{0x01}, get, 0x0015, true},
+                      {SpecialQp::qp0, kAdministration, get, 0x0035, false},
+                      {SpecialQp::qp1, kCm, get, kRequest, false},
+                      {SpecialQp::qp1, kCm, set, kRequest, false},
+                      {SpecialQp::qp1, kCm, get, kClassPortInfo, true},
+                      {SpecialQp::qp1, kAdministration, get, 0x0035, true}};
+  for (const Row& row : rows) {
+    const Datagram request({.management_class = row.management_class,
+                            .method = row.method,
+                            .attribute = row.attribute});
+    EXPECT_EQ(dispatcher_.route(row.qp, request.mad()),
+              Dispatcher::Decision{.answer_unsupported = row.is_answered})
+        << static_cast<int>(row.qp) << " class " << raw(row.management_class) << " method "
+        << raw(row.method) << " attribute " << row.attribute;
+  }
+}
+
 TEST_F(DispatcherTest, UnsupportedAnswerIsTheRequestWithAStatus) {
   wire::MadHeader header{.management_class = kAdministration,
                          .method = MadMethod::set,

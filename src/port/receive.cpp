@@ -123,15 +123,18 @@ void Decapsulation::deliver(std::span<const Arrival> arrivals, const link::Recei
                        now);
 }
 
-/// Returns false if the packet counts as malformed.
+/// Returns false if the packet is dropped. One that is malformed behind its BTH goes on if a
+/// responder has to refuse it.
 bool Decapsulation::decode(ByteSpan bytes, wire::Packet& packet) {
-  const auto decoded = wire::decode_packet(bytes.first(bytes.size() - wire::kIcrcBytes));
-  if (!decoded) {
-    counters_.malformed.add();
-    return false;
+  const ByteSpan content = bytes.first(bytes.size() - wire::kIcrcBytes);
+  if (const auto decoded = wire::decode_packet(content)) {
+    packet = *decoded;
+    return true;
   }
-  packet = *decoded;
-  return true;
+  counters_.malformed.add();
+  const auto invalid = wire::decode_invalid_request(content);
+  if (invalid) packet = *invalid;
+  return invalid.has_value();
 }
 
 }  // namespace verbatim::port

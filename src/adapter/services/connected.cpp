@@ -124,7 +124,7 @@ void Connected::take_packet(const wire::Packet& packet, TimeNs now) {
 
 void Connected::on_request(const wire::Packet& packet) {
   if (core_.type() == QpType::xrc_send) return;  // It only asks.
-  const bool may_be_elsewhere = core_.type() == QpType::xrc_receive &&
+  const bool may_be_elsewhere = core_.type() == QpType::xrc_receive && !packet.is_invalid &&
                                 !core_.around.shared_receives.has(packet.headers.xrc_eth.srq);
   if (may_be_elsewhere && xrc_target_.on_packet(packet)) return;
   Receives receives(core_);

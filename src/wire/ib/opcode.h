@@ -54,6 +54,7 @@ inline constexpr std::array<std::uint8_t, 512> kHeaderBytes = [] {
   return table;
 }();
 
+/// Of an unknown (reserved) opcode only `service` and `is_request` are set.
 struct OpcodeInfo {
   bool known = false;
   Service service{};
@@ -133,6 +134,11 @@ constexpr std::array<OpcodeInfo, 256> make_opcode_table() {
         row.has_payload,
         !is_response(row.verb)};
   };
+  // Reserved opcodes are requests that no queue pair serves (IBA 9.9.3).
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    table[i].service = static_cast<Service>(i >> 5);
+    table[i].is_request = true;
+  }
   for (const Row& row : kRows) {
     add(Service::rc, row, 0);
     add(Service::xrc, row, is_response(row.verb) ? 0 : kXrcEth);

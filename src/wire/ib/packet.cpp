@@ -77,6 +77,14 @@ std::expected<Packet, WireError> decode_packet(ByteSpan bytes) {
   return result;
 }
 
+std::optional<Packet> decode_invalid_request(ByteSpan bytes) {
+  Packet packet{.is_invalid = true};
+  if (decode_bth(bytes, packet.headers.bth)) return {};
+  const OpcodeInfo& opcode = info(packet.headers.bth.opcode);
+  if (!opcode.is_request || !is_reliable(opcode.service)) return {};
+  return packet;
+}
+
 std::size_t encode_headers(const Headers& headers, MutableByteSpan out) {
   const OpcodeInfo& opcode = info(headers.bth.opcode);
   VERBATIM_ASSERT(opcode.known && out.size() >= Bth::kSize + opcode.header_bytes());

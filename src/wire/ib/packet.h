@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <expected>
+#include <optional>
 
 #include "base/bytes.h"
 #include "base/types.h"
@@ -40,12 +41,19 @@ inline constexpr std::size_t kHeadersMaxBytes = Bth::kSize + 4 + 28;
 struct Packet {
   Headers headers;
   ByteSpan payload;  // Borrowed from the received bytes; without padding.
+  /// The BTH alone is valid: the opcode is reserved, or what follows does not belong to it.
+  bool is_invalid = false;
 };
 
 /// Decodes the bytes between the UDP header and the ICRC, which is not part of `bytes`. Checks
 /// every length and refuses an unknown opcode, a packet that is too short for its headers, more
 /// padding than payload, and a payload that the opcode does not have.
 std::expected<Packet, WireError> decode_packet(ByteSpan bytes);
+
+/// Of a packet that `decode_packet` refuses: a request of a reliable service, invalid but for its
+/// BTH. The responder must not drop it, but answer "invalid request" (IBA 9.9.3). Nothing for any
+/// other packet.
+std::optional<Packet> decode_invalid_request(ByteSpan bytes);
 
 /// Writes the BTH and extended headers to `out` (kHeadersMaxBytes are enough for every opcode) and
 /// returns their size in bytes. The opcode must be in the table.

@@ -119,6 +119,27 @@ TEST(Packet, GoldenBytesOfEachCombinationOfHeaders) {
   EXPECT_EQ(golden(0x65), std::string("65") + kRest + "1111111100222222b1b2b3b4");
 }
 
+/// Whatever follows the BTH: responders of reliable services answer what others drop (IBA 9.9.3).
+TEST(Packet, InvalidRequestsOfReliableServicesAreKept) {
+  for (unsigned i = 0; i < 256; ++i) {
+    const OpcodeInfo& opcode = info(Opcode{static_cast<std::uint8_t>(i)});
+    std::vector<std::byte> bytes(Bth::kSize + 1);
+    bytes[0] = static_cast<std::byte>(i);
+    ASSERT_FALSE(decode_packet(bytes)) << i;
+    const auto found = decode_invalid_request(bytes);
+    const bool is_reliable_one = i >> 5 == 0 || i >> 5 == 5;
+    const bool is_response = opcode.known && !opcode.is_request;
+    ASSERT_EQ(found.has_value(), is_reliable_one && !is_response) << i;
+    if (!found) continue;
+    EXPECT_TRUE(found->is_invalid);
+    EXPECT_EQ(raw(found->headers.bth.opcode), i);
+    EXPECT_TRUE(found->payload.empty());
+    bytes[1] = std::byte{0x01};  // Another transport version: not even the BTH is valid.
+    EXPECT_FALSE(decode_invalid_request(bytes));
+    EXPECT_FALSE(decode_invalid_request(ByteSpan(bytes).first(Bth::kSize - 1)));
+  }
+}
+
 TEST(Packet, UnknownOpcodesAreRefused) {
   for (unsigned i = 0; i < 256; ++i) {
     if (kOpcodes[i].known) continue;

@@ -40,7 +40,7 @@ void Responder::on_packet(const wire::Packet& packet, ReceiveSource& receives,
                           const region::RegionTable& regions, ResponderEffects& out) {
   const OpcodeInfo& info = wire::info(packet.headers.bth.opcode);
   // IBA 9.6.1: silently drop a packet of another service than the queue pair's.
-  if (failed_ || !info.known || !info.is_request || info.service != config_.service) return;
+  if (failed_ || !info.is_request || info.service != config_.service) return;
   if (config_.service == wire::Service::uc) {
     on_unreliable(packet, info, receives, regions, out);
   } else {
@@ -56,6 +56,7 @@ void Responder::on_reliable(const wire::Packet& packet, const OpcodeInfo& info,
   if (ahead > 0) return out_of_sequence();
   if (ahead < 0) return duplicate(packet, info, receives, regions);  // IBA C9-105.
   awaiting_ = Awaiting::nothing;
+  if (packet.is_invalid) return refuse(NakCode::invalid_request, out);  // IBA 9.9.3, class C.
 
   // Checks in the order of IBA 9.7.4.1: opcodes, resources, lengths and keys.
   if (const auto code = check_operation(info, message_, config_)) return refuse(*code, out);
@@ -114,6 +115,7 @@ void Responder::out_of_sequence() {
 void Responder::duplicate(const wire::Packet& packet, const OpcodeInfo& info,
                           ReceiveSource& receives, const region::RegionTable& regions) {
   ++counters_.duplicates;
+  if (packet.is_invalid) return;
   const wire::Headers& headers = packet.headers;
   const Psn psn = headers.bth.psn;
   switch (info.verb) {

@@ -24,6 +24,29 @@ void expect_invalid(Bench& rc, Request request) {
   EXPECT_EQ(rc.out(), "");
 }
 
+/// IBA 9.9.3, class C. WRITE without its RETH, READ with a payload, opcodes that are reserved.
+TEST_P(RcResponderNak, InvalidRequestIsRefusedInItsTurn) {
+  for (const int code : {0x06, 0x0c, 0x15, 0x18, 0x1b, 0x1e, 0x1f}) {
+    const Opcode opcode{static_cast<std::uint8_t>(code)};
+    Bench rc(start());
+    EXPECT_EQ(rc.in_invalid(opcode, 1), "");
+    EXPECT_EQ(rc.out(), "nak-sequence 0") << "one that is lost comes first";
+    rc.in(write(only, 0, 8));
+    EXPECT_EQ(rc.in_invalid(opcode, 0), "") << "a duplicate is dropped";
+    EXPECT_EQ(rc.out(), "");
+    EXPECT_EQ(rc.in_invalid(opcode, 1), "fail request");
+    EXPECT_EQ(rc.out(), "nak-request 1");
+    EXPECT_TRUE(rc.responder.failed());
+  }
+}
+
+TEST_P(RcResponderNak, InvalidRequestOfAnotherServiceIsDropped) {
+  Bench rc(start());
+  EXPECT_EQ(rc.in_invalid(Opcode{0xb5}, 0), "");
+  EXPECT_EQ(rc.out(), "");
+  EXPECT_FALSE(rc.responder.failed());
+}
+
 TEST_P(RcResponderNak, MiddleOrLastWithoutFirst) {
   for (const Position position : {middle, last}) {
     Bench to_send(start());

@@ -17,6 +17,7 @@
 /// one, addresses from the region's start. A test reads like a packet ladder.
 namespace verbatim::transport::bench {
 
+using wire::Opcode;
 using wire::Position;
 using wire::Service;
 using wire::Verb;
@@ -163,6 +164,14 @@ class Bench final : private ReceiveSource {
   std::string in(Request request) {
     ResponderEffects effects;
     responder.on_packet(packet_of(request), *this, regions_, effects);
+    return text(effects);
+  }
+  /// Passes in a request whose opcode is reserved, or whose headers do not belong to it.
+  std::string in_invalid(Opcode opcode, std::int32_t psn) {
+    wire::Packet packet{.is_invalid = true};
+    packet.headers.bth = {.opcode = opcode, .dest_qp = kOwnQpn, .psn = start_ + psn};
+    ResponderEffects effects;
+    responder.on_packet(packet, *this, regions_, effects);
     return text(effects);
   }
   /// Returns all packets that are sent now.
