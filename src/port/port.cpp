@@ -99,6 +99,23 @@ Result<Path> Port::infiniband_path(const AddressVector& vector) const {
   return path;
 }
 
+namespace {
+
+/// Over UDP a hop limit of 0 or 1 is the default one: programs write 1 where they mean their own
+/// subnet (ibv_rc_pingpong), and with a card Linux puts the route's in its place, so that routed
+/// peers are reached.
+Path roce_path(const AddressVector& vector, const SocketAddress& destination) {
+  constexpr std::uint32_t kFlowLabelMask = 0xfffff;
+  GlobalRoute grh{.flow_label = vector.flow_label & kFlowLabelMask,
+                  .traffic_class = vector.traffic_class,
+                  .hop_limit = vector.hop_limit};
+  if (roce_version(destination) == RoceVersion::v1) return RoceV1Path{destination, grh};
+  if (!may_leave_subnet(grh.hop_limit)) grh.hop_limit = GlobalRoute{}.hop_limit;
+  return RoceV2Path{destination, grh};
+}
+
+}  // namespace
+
 Result<Path> Port::path_to(const AddressVector& vector) const {
   if (is_infiniband()) return infiniband_path(vector);
   if (!vector.is_global) return refuse(EINVAL, "RoCE needs a GRH: is_global must be 1");
@@ -113,7 +130,7 @@ Result<Path> Port::path_to(const AddressVector& vector) const {
                                       gid_text(vector.dest_gid), address->ip_text(),
                                       vector.source_gid_index, source.ip_text()));
   }
-  return roce_path(address->with_port(source.port()));
+  return roce_path(vector, address->with_port(source.port()));
 }
 
 Result<Route> Port::route(std::size_t gid_index, const Path& path, Qpn destination,

@@ -76,19 +76,25 @@ class FakeLink final : public link::Link {
 
  private:
   class Hop final : public link::NextHop {
+   public:
+    Hop() { local_ = kHere; }
   } hop_;
   const link::FirstHeader first_;
 };
 
-/// A packet from `kThere` to `kHere` with its ICRC, of the `index`-th datagram of a call.
-std::vector<std::byte> packet_of(Opcode opcode, std::uint32_t psn, std::uint16_t index) {
-  wire::Headers headers{.bth = {.opcode = opcode, .dest_qp = Qpn(5), .psn = Psn(psn)}};
-  std::vector<std::byte> bytes(wire::kHeadersMaxBytes);
-  bytes.resize(wire::encode_headers(headers, bytes));
+/// Appends the ICRC of the `index`-th datagram of a call from `kThere` to `kHere`.
+std::vector<std::byte> sealed(std::vector<std::byte> bytes, std::uint16_t index) {
   const std::uint32_t icrc = wire::IcrcSeed(wire::flow_of(kThere, kHere)).compute(bytes, index);
   bytes.resize(bytes.size() + wire::kIcrcBytes);
   wire::store_icrc(icrc, std::span(bytes).last<wire::kIcrcBytes>());
   return bytes;
+}
+
+std::vector<std::byte> packet_of(Opcode opcode, std::uint32_t psn, std::uint16_t index) {
+  wire::Headers headers{.bth = {.opcode = opcode, .dest_qp = Qpn(5), .psn = Psn(psn)}};
+  std::vector<std::byte> bytes(wire::kHeadersMaxBytes);
+  bytes.resize(wire::encode_headers(headers, bytes));
+  return sealed(std::move(bytes), index);
 }
 
 struct PortTest : testing::Test {
@@ -132,6 +138,22 @@ TEST_F(PortTest, WhatIsDamagedOrShortIsCounted) {
   EXPECT_EQ(counters.malformed.value(), 1u);
 }
 
+TEST_F(PortTest, AMalformedRequestOfAReliableServiceReachesItsResponder) {
+  const wire::Opcode reserved{0x15};
+  const wire::Opcode of_ud{0x75};
+  for (const wire::Opcode opcode : {reserved, of_ud}) {
+    std::vector<std::byte> bytes(wire::Bth::kSize);
+    wire::encode({.opcode = opcode, .dest_qp = Qpn(5), .psn = Psn(9)},
+                 std::span(bytes).first<wire::Bth::kSize>());
+    bytes = sealed(std::move(bytes), 0);
+    link->packet_bytes = bytes.size();
+    link->waiting.push_back(bytes);
+    port.receive(0);
+  }
+  EXPECT_EQ(arrived.psns, (std::vector<std::uint32_t>{9}));
+  EXPECT_EQ(counters.malformed.value(), 2u);
+}
+
 TEST_F(PortTest, AFrameWithoutAGrhIsMalformed) {
   auto frames = std::make_unique<FakeLink>(link::FirstHeader::grh);
   frames->waiting.push_back(packet_of(kWrite, 1, 0));
@@ -140,6 +162,31 @@ TEST_F(PortTest, AFrameWithoutAGrhIsMalformed) {
   EXPECT_EQ(port.receive(0), 1u);
   EXPECT_TRUE(arrived.psns.empty());
   EXPECT_EQ(counters.malformed.value(), 1u);
+}
+
+TEST_F(PortTest, PathsHaveTheFieldsOfTheAddressVector) {
+  port.add_gid({gid_of(kHere), kHere.with_port(0)}, std::make_unique<FakeLink>());
+  struct Row {
+    std::uint8_t gid_index, hop_limit, expected;
+  };
+  // Of RoCE v2 a hop limit of 0 or 1 is the default; v1 has no routers.
+  for (const Row& row : {Row{0, 0, 64}, {0, 1, 64}, {0, 2, 2}, {0, 255, 255}, {1, 1, 1}}) {
+    const AddressVector vector{.dest_gid = gid_of(kThere),
+                               .source_gid_index = row.gid_index,
+                               .hop_limit = row.hop_limit,
+                               .traffic_class = 0x68,
+                               .flow_label = 0xf12345};
+    const auto path = port.path_to(vector).value();
+    const GlobalRoute grh =
+        row.gid_index == 0 ? std::get<RoceV2Path>(path).grh : std::get<RoceV1Path>(path).grh;
+    EXPECT_EQ(grh.traffic_class, 0x68);
+    EXPECT_EQ(grh.flow_label, 0x12345u) << "20 bits";
+    EXPECT_EQ(grh.hop_limit, row.expected) << int{row.gid_index} << " " << int{row.hop_limit};
+    const auto route = port.resolve(vector, Qpn(5), {}).value();
+    EXPECT_EQ(route.headers.traffic_class, 0x68);
+    EXPECT_EQ(route.headers.hop_limit, row.expected);
+    EXPECT_EQ(route.headers.flow_label, row.gid_index == 0 ? 0u : 0x12345u) << "IPv4 has none";
+  }
 }
 
 TEST_F(PortTest, AGroupIsJoinedOverEachVersionOrNone) {

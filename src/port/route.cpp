@@ -1,29 +1,12 @@
 #include "port/route.h"
 
+#include "link/path_flow.h"
 #include "port/encapsulation_infiniband.h"
 #include "wire/net/flow_grh.h"
 #include "wire/subnet/link_speed.h"
 
 namespace verbatim::port {
 namespace {
-
-/// A flow without UDP: it has a GRH.
-wire::IpFlow flow_of(const GlobalRoute& grh) {
-  return {.source = grh.source,
-          .destination = grh.destination,
-          .source_port = 0,
-          .destination_port = 0,
-          .traffic_class = grh.traffic_class,
-          .hop_limit = grh.hop_limit,
-          .flow_label = grh.flow_label};
-}
-
-wire::IpFlow flow_to(const Path& to, const SocketAddress& local) {
-  if (const auto* const infiniband = std::get_if<InfinibandPath>(&to)) {
-    return flow_of(infiniband->grh.value_or(GlobalRoute{}));
-  }
-  return wire::flow_of(local, address_of(to));
-}
 
 wire::IcrcSeed seed_of(const Path& to, const wire::IpFlow& flow) {
   const auto* const infiniband = std::get_if<InfinibandPath>(&to);
@@ -44,7 +27,7 @@ Route::Route(link::Stack& from, link::NextHop& hop, const Path& to)
     : path(to),
       links(&from),
       next_hop(&hop),
-      headers(flow_to(to, hop.local())),
+      headers(link::flow_of(hop.local(), to)),
       seed(seed_of(to, headers)),
       lane(hop.lane()),
       lossless(from.base().properties().lossless),
@@ -64,6 +47,8 @@ void Route::encapsulate(std::size_t packet_bytes, MutableByteSpan out) const {
   wire::encode_packet_grh(headers, packet_bytes, out.first<wire::Grh::kSize>());
 }
 
-wire::IpFlow flow_of(const Path& from, const Path& to) { return flow_to(to, address_of(from)); }
+wire::IpFlow flow_of(const Path& from, const Path& to) {
+  return link::flow_of(address_of(from), to);
+}
 
 }  // namespace verbatim::port

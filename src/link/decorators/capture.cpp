@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "base/net/path.h"
+#include "link/path_flow.h"
 
 namespace verbatim::link {
 namespace {
@@ -42,8 +43,7 @@ void CaptureTap::add(const Packets& packets, Remark remark) {
   add_each(*ring_,
            {.time = wall_clock_now(),
             .is_infiniband = is_infiniband,
-            .flow = is_infiniband ? wire::IpFlow{}
-                                  : wire::flow_of(packets.to.local(), address_of(packets.path)),
+            .flow = is_infiniband ? wire::IpFlow{} : flow_of(packets.to.local(), packets.path),
             .direction = Direction::send,
             .remark = remark},
            packets.pieces, packets.packet_bytes, total);

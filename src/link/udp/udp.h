@@ -112,6 +112,15 @@ class UdpReceiver {
   std::array<std::size_t, kBuffers> lengths_{};
 };
 
+/// What a path's GRH says of the IP header (IBA annex A17). A socket sends with one set of them, so
+/// that a packet costs nothing more.
+struct IpFields {
+  std::uint8_t traffic_class = 0;  // IPv4: TOS.
+  std::uint8_t hop_limit = 64;     // IPv4: time to live.
+  std::uint32_t flow_label = 0;    // IPv6 only, 20 bits; 0: none, nor one of the kernel's.
+  friend bool operator==(const IpFields&, const IpFields&) = default;
+};
+
 /// A socket for sending, with its own source port. Thread-safe: the kernel locks.
 class SendSocket final : public NextHop {
  public:
@@ -129,6 +138,9 @@ class SendSocket final : public NextHop {
  private:
   friend class UdpSender;
   SendSocket(UniqueFd fd, const SocketAddress& local) : fd_(std::move(fd)) { local_ = local; }
+  void lease_flow_label(const SocketAddress& destination, std::uint32_t flow_label);
+  int send_to(const SocketAddress& destination, std::span<const iovec> bytes,
+              std::size_t segment_size) const noexcept;
   int send_message(const msghdr& message) const noexcept;
   int tell_too_large(const msghdr& message) const noexcept;
   int send_segmented(const SocketAddress& destination, std::span<const iovec> bytes,
@@ -137,6 +149,7 @@ class SendSocket final : public NextHop {
                       std::size_t segment_size) const noexcept;
 
   const UniqueFd fd_;
+  std::uint32_t flow_label_ = 0;  // Of each datagram; the kernel has leased it to this socket.
   /// False after the kernel has refused segmentation on this socket. Relaxed: a hint.
   mutable std::atomic<bool> segments_{true};
   mutable std::atomic<bool> has_told_{false};  // A too large datagram was reported.
@@ -150,26 +163,33 @@ class UdpSender {
   UdpSender(const SocketAddress& local, std::uint32_t interface_index,
             std::size_t sockets_max = 64);
 
-  /// Returns the socket for packets to the program that owns `destination_qpn` at `destination`.
-  /// Takes a lock and may open a socket: call it when a queue pair learns its peer, and keep the
-  /// pointer, which is valid as long as this object. If all sockets are in use, programs share
-  /// them.
-  Result<SendSocket*> socket_for(const SocketAddress& destination, Qpn destination_qpn);
+  /// Returns the socket for packets to the program that owns `destination_qpn` at `destination`,
+  /// with these fields in their IP headers. Takes a lock and may open a socket: call it when a
+  /// queue pair learns its peer, and keep the pointer, which is valid as long as this object. If
+  /// all sockets are in use, programs with the same fields share them; ENOBUFS if kFieldsMax other
+  /// sets are in use, too.
+  Result<SendSocket*> socket_for(const SocketAddress& destination, Qpn destination_qpn,
+                                 const IpFields& fields = {});
   const SocketAddress& local() const { return local_; }
 
  private:
   struct Program {
     SocketAddress destination;
     std::uint32_t slot;
+    IpFields fields;
     friend bool operator==(const Program&, const Program&) = default;
   };
-  Result<std::unique_ptr<SendSocket>> open() const;
+  Result<std::unique_ptr<SendSocket>> open(const Program& program) const;
+  SendSocket* shared(const Program& program) const;
+
+  static constexpr std::size_t kFieldsMax = 256;  // Sockets beyond `sockets_max`.
 
   SocketAddress local_;
   std::uint32_t interface_index_ = 0;
   std::size_t sockets_max_ = 0;
   std::mutex mutex_;  // Protects the members below (a socket itself needs no lock).
-  /// The first `sockets_max_` programs; each owns the socket at the same index.
+  /// The first `sockets_max_` programs, and one of each set of fields beyond; each owns the socket
+  /// at the same index.
   std::vector<Program> programs_;
   std::vector<std::unique_ptr<SendSocket>> sockets_;
 };

@@ -29,7 +29,10 @@ Result<NextHop*> UdpLink::next_hop(const Path& path, Qpn destination, std::optio
   if (roce == nullptr) {
     return refuse(EINVAL, fmt::format("RoCE v2 does not lead to {}", path_text(path)));
   }
-  return sender_.socket_for(roce->destination, destination);
+  return sender_.socket_for(roce->destination, destination,
+                            {.traffic_class = roce->grh.traffic_class,
+                             .hop_limit = roce->grh.hop_limit,
+                             .flow_label = roce->grh.flow_label});
 }
 
 int UdpLink::send(const Packets& packets) noexcept {

@@ -2,6 +2,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include <endian.h>
+#include <linux/in6.h>
 #include <netinet/udp.h>
 
 #include "base/always_inline.h"
@@ -63,7 +65,45 @@ const char* prepare(int fd, const SocketAddress& local, std::uint32_t interface_
   return nullptr;
 }
 
+/// The same for the fields of its IP headers.
+const char* set_fields(int fd, bool is_ipv6, const IpFields& fields) {
+  struct Row {
+    int level, name, value;
+    const char* text;
+  };
+  const int hops = fields.hop_limit, traffic_class = fields.traffic_class;
+  const Row of_ipv4[] = {{IPPROTO_IP, IP_TOS, traffic_class, "IP_TOS"},
+                         {IPPROTO_IP, IP_TTL, hops, "IP_TTL"},
+                         {IPPROTO_IP, IP_MULTICAST_TTL, hops, "IP_MULTICAST_TTL"}};
+  const Row of_ipv6[] = {{IPPROTO_IPV6, IPV6_TCLASS, traffic_class, "IPV6_TCLASS"},
+                         {IPPROTO_IPV6, IPV6_UNICAST_HOPS, hops, "IPV6_UNICAST_HOPS"},
+                         {IPPROTO_IPV6, IPV6_MULTICAST_HOPS, hops, "IPV6_MULTICAST_HOPS"},
+                         {IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0, "IPV6_AUTOFLOWLABEL"}};
+  for (const Row& row : is_ipv6 ? std::span<const Row>(of_ipv6) : std::span<const Row>(of_ipv4)) {
+    if (setsockopt(fd, row.level, row.name, &row.value, sizeof row.value) != 0) return row.text;
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+/// Without a lease, which another user's exclusive one prevents, datagrams have no label.
+void SendSocket::lease_flow_label(const SocketAddress& destination, std::uint32_t flow_label) {
+  in6_flowlabel_req request{};
+  std::memcpy(&request.flr_dst, destination.ipv6_bytes().data(), sizeof request.flr_dst);
+  request.flr_label = htobe32(flow_label);
+  request.flr_action = IPV6_FL_A_GET;
+  request.flr_share = IPV6_FL_S_ANY;
+  request.flr_flags = IPV6_FL_F_CREATE;
+  const int on = 1;
+  if (setsockopt(fd_.get(), IPPROTO_IPV6, IPV6_FLOWLABEL_MGR, &request, sizeof request) == 0 &&
+      setsockopt(fd_.get(), IPPROTO_IPV6, IPV6_FLOWINFO_SEND, &on, sizeof on) == 0) {
+    flow_label_ = flow_label;
+    return;
+  }
+  log(LogLevel::warn, "packets to {} have no flow label, for the kernel refuses {:#x}: {}",
+      destination.ip_text(), flow_label, std::strerror(errno));
+}
 
 VERBATIM_ALWAYS_INLINE int SendSocket::send_message(const msghdr& message) const noexcept {
   while (sendmsg(fd_.get(), &message, MSG_NOSIGNAL) < 0) {
@@ -87,6 +127,17 @@ VERBATIM_ALWAYS_INLINE int SendSocket::send_message(const msghdr& message) const
 
 int SendSocket::send(const SocketAddress& destination, std::span<const iovec> bytes,
                      std::size_t segment_size) const noexcept {
+  if (flow_label_ == 0) return send_to(destination, bytes, segment_size);
+  sockaddr_in6 labelled;
+  std::memcpy(&labelled, destination.data(), sizeof labelled);
+  labelled.sin6_flowinfo = htobe32(flow_label_);
+  const auto address =
+      SocketAddress::from(reinterpret_cast<const sockaddr*>(&labelled), sizeof labelled);
+  return send_to(*address, bytes, segment_size);
+}
+
+int SendSocket::send_to(const SocketAddress& destination, std::span<const iovec> bytes,
+                        std::size_t segment_size) const noexcept {
   const std::size_t total = total_bytes(bytes);
   if (total > kSendBytesMax) return EMSGSIZE;
   const bool is_one = segment_size == 0 || total <= segment_size;
@@ -144,35 +195,54 @@ UdpSender::UdpSender(const SocketAddress& local, std::uint32_t interface_index,
                      std::size_t sockets_max)
     : local_(local.with_port(0)), interface_index_(interface_index), sockets_max_(sockets_max) {}
 
-Result<SendSocket*> UdpSender::socket_for(const SocketAddress& destination, Qpn destination_qpn) {
+/// The socket of another program with the same fields, if there is one.
+SendSocket* UdpSender::shared(const Program& program) const {
+  std::vector<std::size_t> alike;
+  for (std::size_t i = 0; i < programs_.size(); ++i) {
+    if (programs_[i].fields == program.fields) alike.push_back(i);
+  }
+  if (alike.empty()) return nullptr;
+  const std::size_t hash = std::hash<SocketAddress>()(program.destination) * 31 + program.slot;
+  return sockets_[alike[hash % alike.size()]].get();
+}
+
+Result<SendSocket*> UdpSender::socket_for(const SocketAddress& destination, Qpn destination_qpn,
+                                          const IpFields& fields) {
   // Each program of a node owns a range of 2^14 queue pair numbers (agent/protocol/node.h). Peers
   // of other vendors do not divide them like this, which only costs sockets.
-  const Program program{destination, destination_qpn.value() >> 14};
+  const Program program{destination, destination_qpn.value() >> 14, fields};
   const std::scoped_lock lock(mutex_);
   const auto known = std::ranges::find(programs_, program);
   if (known != programs_.end()) return sockets_[known - programs_.begin()].get();
-  if (sockets_.size() == sockets_max_) {
-    const std::size_t hash = std::hash<SocketAddress>()(destination) * 31 + program.slot;
-    return sockets_[hash % sockets_.size()].get();
+  if (sockets_.size() >= sockets_max_) {
+    if (SendSocket* const other = shared(program)) return other;
+    if (sockets_.size() >= sockets_max_ + kFieldsMax) {
+      return refuse(ENOBUFS,
+                    fmt::format("{} kinds of IP headers from {}", kFieldsMax, local_.ip_text()));
+    }
   }
-  auto socket = open();
+  auto socket = open(program);
   if (!socket) return std::unexpected(socket.error());
   programs_.push_back(program);
   return sockets_.emplace_back(std::move(*socket)).get();
 }
 
-Result<std::unique_ptr<SendSocket>> UdpSender::open() const {
+Result<std::unique_ptr<SendSocket>> UdpSender::open(const Program& program) const {
   UniqueFd fd(::socket(local_.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) return refuse_errno("socket");
-  if (const char* failed = prepare(fd.get(), local_, interface_index_)) {
-    return refuse_errno(fmt::format("{} from {}", failed, local_.ip_text()));
-  }
+  const char* failed = prepare(fd.get(), local_, interface_index_);
+  if (failed == nullptr) failed = set_fields(fd.get(), local_.is_ipv6(), program.fields);
+  if (failed != nullptr) return refuse_errno(fmt::format("{} from {}", failed, local_.ip_text()));
   if (bind(fd.get(), local_.data(), local_.size()) != 0) {
     return refuse_errno(fmt::format("cannot send from {}", local_.ip_text()));
   }
   const auto local = SocketAddress::of_socket(fd.get());
   if (!local) return std::unexpected(local.error());
-  return std::unique_ptr<SendSocket>(new SendSocket(std::move(fd), *local));
+  std::unique_ptr<SendSocket> socket(new SendSocket(std::move(fd), *local));
+  if (local_.is_ipv6() && program.fields.flow_label != 0) {
+    socket->lease_flow_label(program.destination, program.fields.flow_label);
+  }
+  return socket;
 }
 
 }  // namespace verbatim::link
