@@ -148,9 +148,10 @@ TEST(UmadPairs, PortIsOneThatIsUpUnlessItIsNamedWithItsDevice) {
     for (const unsigned enforce_smi : {0u, 1u}) {
       Pair pair;
       std::memset(&pair, 0xff, sizeof pair);
-      errno = 0;
       EXPECT_EQ(pair_of(row.device, row.asked, &pair, enforce_smi), row.result);
-      EXPECT_EQ(errno, -row.result);
+      if (row.result != 0) {
+        EXPECT_EQ(errno, -row.result);
+      }
       EXPECT_EQ(pair.smi_preferred_port, row.port);
       EXPECT_EQ(pair.gsi_preferred_port, row.port);
       EXPECT_STREQ(pair.smi_name, row.result == 0 ? names[0] : "");

@@ -3,6 +3,8 @@
 #include <array>
 #include <memory>
 
+#include <nlohmann/json.hpp>
+
 #include "agent/protocol/arena_header.h"
 #include "arena/queue_pair_record.h"
 #include "arena/target.h"

@@ -1,5 +1,6 @@
 #include "agent/server/status.h"
 
+#include <nlohmann/json.hpp>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/text/quantity.h"
 #include "fabric/topology/topology.h"

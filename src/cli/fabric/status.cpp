@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include <nlohmann/json.hpp>
+
 #include "fabric/protocol/channel.h"
 #include "fabric/protocol/fabric_folder.h"
 

@@ -1,6 +1,7 @@
 #include "cli/text/status_text.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace verbatim::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "agent/protocol/runtime_folder.h"
 #include "base/error.h"

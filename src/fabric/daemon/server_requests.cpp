@@ -1,6 +1,7 @@
 #include <cerrno>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "fabric/daemon/hosts/host_addresses.h"
 #include "fabric/management/management_net.h"
