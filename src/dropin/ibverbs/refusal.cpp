@@ -13,6 +13,7 @@ LogLevel level_of(int code) {
     case EINTR:
     case EBUSY:
       return LogLevel::debug;
+    case EADDRNOTAVAIL:  // libfabric binds to each address of the machine.
     case EBADF:
     case ENODATA:
     case ENOENT:
