@@ -20,6 +20,7 @@
 struct target {
   uint64_t address;
   uint32_t remote_key;
+  uint32_t unused; /* 0. Without it the compiler adds four bytes, of any value. */
 };
 
 /* Ends the program where `error` is not 0: an errno value. */

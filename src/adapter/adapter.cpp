@@ -146,8 +146,8 @@ Result<void> Adapter::begin_streams() {
 
 Result<void> Adapter::start_stream(Qpn qpn, StreamStart start) {
   if (auto begun = begin_streams(); !begun) return begun;
-  QueuePair* queue_pair = nullptr;
-  progress_->between_passes([&] { queue_pair = numbers_->find(qpn); });
+  const std::lock_guard guard(lock_);  // The queue pair is not destroyed meanwhile.
+  QueuePair* const queue_pair = numbers_->find(qpn);
   if (queue_pair == nullptr) {
     return refuse(EINVAL, fmt::format("there is no QP {:#x}", qpn.value()));
   }
@@ -155,8 +155,8 @@ Result<void> Adapter::start_stream(Qpn qpn, StreamStart start) {
 }
 
 void Adapter::end_stream(Qpn qpn) {
-  QueuePair* queue_pair = nullptr;
-  progress_->between_passes([&] { queue_pair = numbers_->find(qpn); });
+  const std::lock_guard guard(lock_);
+  QueuePair* const queue_pair = numbers_->find(qpn);
   if (queue_pair == nullptr) return;
   static_cast<void>(queue_pair->modify({.state = QpState::err}, kState));  // From each state.
 }
@@ -215,6 +215,12 @@ Result<void> Adapter::detach_multicast(QueuePair& queue_pair, MulticastGroup gro
   if (queue_pair.type() != QpType::raw_packet) return multicast_.detach(queue_pair, group);
   const std::lock_guard guard(lock_);
   return frame_groups_.detach(queue_pair.number(), group.gid);
+}
+
+bool Adapter::is_in_multicast_group(const QueuePair& queue_pair) {
+  if (queue_pair.type() != QpType::raw_packet) return multicast_.has(queue_pair);
+  const std::lock_guard guard(lock_);
+  return frame_groups_.has(queue_pair.number());
 }
 
 Result<FlowTable::RuleId> Adapter::create_flow(QueuePair& target, FlowRule rule) {

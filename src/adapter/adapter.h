@@ -134,6 +134,7 @@ class Adapter final : private Visited {
   /// the port's links.
   Result<void> attach_multicast(QueuePair& queue_pair, MulticastGroup group);
   Result<void> detach_multicast(QueuePair& queue_pair, MulticastGroup group);
+  bool is_in_multicast_group(const QueuePair& queue_pair);
 
   /// `ibv_create_flow`: the rule's target receives matching frames from now on. Errors of
   /// `Steering::add`; EINVAL if the target is no raw packet queue pair.

@@ -12,11 +12,22 @@
 namespace verbatim::adapter {
 namespace {
 
-TEST(GrantedReceives, LeaveSomeCacheLinesFree) {
-  for (const std::uint32_t wanted : {0u, 1u, 8u, 500u, 512u, 4096u}) {
-    EXPECT_GE(granted_receives(wanted), wanted + 8) << wanted;
+TEST(Granted, ReceiveQueuesHaveSomeMoreThanIsWanted) {
+  for (const std::uint32_t wanted : {32u, 500u, 512u, 4096u}) {
+    EXPECT_EQ(granted_receives(wanted, Limits::requests), wanted + 8) << wanted;
   }
-  EXPECT_EQ(granted_receives(Limits::requests), Limits::requests);
+  EXPECT_EQ(granted_receives(Limits::requests, Limits::requests), Limits::requests);
+  EXPECT_EQ(granted_receives(16, 17), 17u);
+}
+
+TEST(Granted, CompletionQueuesHoldWhatTheQueuesTheyAreMadeForHold) {
+  for (std::uint32_t wanted = 0; wanted < 3000; ++wanted) {
+    for (const std::uint32_t queues : {1u, 2u, 3u, 10u}) {
+      EXPECT_LE(queues * granted_receives(wanted, Limits::requests),
+                granted_completions(queues * wanted, Limits::completions));
+    }
+  }
+  EXPECT_EQ(granted_completions(63, 63), 63u);
 }
 
 /// As a card that processes packets in the order of their arrival.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <bit>
+#include <algorithm>
 #include <cstdint>
 
 #include "adapter/queues/receive_queue.h"
@@ -32,14 +32,19 @@ struct Limits {
   static constexpr std::uint32_t multicast_attachments = 1 << 10;  // Queue pairs in a group.
 };
 
-/// Returns the capacity of a receive queue of `wanted` requests: at least 8 more, rounded up to a
-/// power of two, at most Limits::requests. So a program that posts one receive for each that
-/// completes neither writes the cache line that the peer takes from nor reads the peer's counter at
-/// each post.
-constexpr std::uint32_t granted_receives(std::uint32_t wanted) {
+/// Returns the capacity of a receive queue of `wanted` requests: up to 8 more, unless that is above
+/// `most`. So a program that posts one receive for each that completes does not read the peer's
+/// counter at each post.
+constexpr std::uint32_t granted_receives(std::uint32_t wanted, std::uint32_t most) {
   constexpr std::uint32_t kApart = 8;
-  const std::uint32_t granted = std::bit_ceil(wanted + kApart);
-  return granted < Limits::requests ? granted : Limits::requests;
+  return std::max(wanted, std::min(wanted + std::min(wanted / 4, kApart), most));
+}
+
+/// Returns the capacity of a completion queue of `wanted` entries, which is rounded up later: as
+/// many more as any receive queues have whose sizes add up to it. So a program may fill all queues
+/// as far as they were granted.
+constexpr std::uint32_t granted_completions(std::uint32_t wanted, std::uint32_t most) {
+  return std::max(wanted, std::min(wanted + wanted / 4, most));
 }
 
 }  // namespace verbatim::adapter

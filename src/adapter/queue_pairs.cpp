@@ -31,7 +31,7 @@ QueuePairCapacity granted(const QueuePairCapacity& wanted, bool own_receives, bo
   constexpr std::uint32_t kSegmentBytes = 16;
   QueuePairCapacity capacity = wanted;
   capacity.send_segments = std::max(1u, wanted.send_segments);
-  capacity.receive_requests = own_receives ? granted_receives(wanted.receive_requests) : 0;
+  capacity.receive_requests = own_receives ? wanted.receive_requests : 0;
   capacity.receive_segments = own_receives ? std::max(1u, wanted.receive_segments) : 0;
   if (!sends) return capacity;
   capacity.send_requests = std::max(1u, wanted.send_requests);

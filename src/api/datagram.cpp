@@ -95,13 +95,16 @@ Result<Destination> DatagramQueuePair::resolve(const DatagramAddress& address) {
 
 RequestToken DatagramQueuePair::post(Slice from, const Destination& to, Operation operation,
                                      Immediate immediate, Flags flags) {
-  return state_->party.post({.operation = operation,
-                             .flags = flags,
-                             .immediate = immediate.value,
-                             .address = to.handle_->handle,
-                             .remote_queue_pair = to.address_.queue_pair,
-                             .remote_key = to.address_.key},
-                            from);
+  const detail::Order order{.operation = operation,
+                            .flags = flags,
+                            .immediate = immediate.value,
+                            .address = to.handle_ ? to.handle_->handle : nullptr,
+                            .remote_queue_pair = to.address_.queue_pair,
+                            .remote_key = to.address_.key};
+  if (order.address != nullptr) return state_->party.post(order, from);
+  RequestToken token;  // It is refused, and says why.
+  state_->party.post(&token, nullptr, order, {&from, 1});
+  return token;
 }
 
 RequestToken DatagramQueuePair::send(Slice from, const Destination& to, Flags flags) {

@@ -74,7 +74,8 @@ constexpr StatusRow kStatuses[] = {
     {Status::local_access, IBV_WC_LOC_ACCESS_ERR, "local access error",
      "a write with immediate came to a receive that does not allow it"},
     {Status::remote_invalid_request, IBV_WC_REM_INV_REQ_ERR, "remote invalid request",
-     "the message is longer than the peer's receive, or the peer does not take this operation"},
+     "the message is longer than the peer's receive, or the peer does not take this operation, or "
+     "not at this address (atomic operations: a multiple of 8)"},
     {Status::remote_access, IBV_WC_REM_ACCESS_ERR, "remote access error",
      "the peer's region token does not cover these bytes, lacks the right, or its memory is no "
      "longer registered"},

@@ -140,6 +140,11 @@ const char* Party::fault_of_order(const Order& order, std::span<const Slice> loc
   if (names_remote(order.operation) && (!order.remote.is_valid || length > order.remote.size)) {
     return "the request has more bytes than the peer's region token";
   }
+  if (order.operation == Operation::compare_and_swap ||
+      order.operation == Operation::fetch_and_add) {
+    if (length != 8) return "an atomic operation returns 8 bytes";
+    if (order.remote.address % 8 != 0) return "the peer's 8 bytes are not at a multiple of 8";
+  }
   if (order.flags.inlined && length > max_inline) {
     return "more inline bytes than the queue pair was made for (inline_bytes)";
   }
@@ -158,6 +163,11 @@ void Party::post(Pending* pending, Failure* failed, const Order& order,
   const Operation operation = order.operation;
   if (queue_pair == nullptr)
     return refuse(pending, failed, operation, Status::disconnected, 0, kEnded);
+  const bool sends_datagrams = header_bytes != 0;
+  if (sends_datagrams && order.address == nullptr) {
+    return refuse(pending, failed, operation, Status::refused, EINVAL,
+                  "the destination is empty: DatagramQueuePair::resolve makes one");
+  }
   if (const char* const fault = fault_of_order(order, local))
     return refuse(pending, failed, operation, Status::out_of_range, 0, fault);
   if (sends.is_full() && !has_room_after_poll(1))

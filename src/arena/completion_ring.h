@@ -139,8 +139,9 @@ struct CompletionRing {
   /// entry triggers a channel event, which the caller then pushes; and if the ring is full, or was
   /// overrun before (`overrun_now`: for the first time). `holds` (null, or a flag in the same
   /// arena) is cleared before the entry becomes valid, also if this process is killed in between.
+  /// `number` (may be null) gets the entry's number.
   Added add(std::byte* arena, const Completion& entry, bool solicited,
-            std::atomic<bool>* holds = nullptr);
+            std::atomic<bool>* holds = nullptr, std::uint64_t* number = nullptr);
   /// Prefetches the next entry for writing: a hint.
   void prefetch_next(std::byte* arena) const {
     const std::uint64_t number = produced.load(std::memory_order_relaxed);
@@ -180,7 +181,8 @@ VERBATIM_ALWAYS_INLINE void CompletionRing::finish_entry(std::byte* arena, std::
 VERBATIM_ALWAYS_INLINE CompletionRing::Added CompletionRing::add(std::byte* arena,
                                                                  const Completion& entry,
                                                                  bool solicited,
-                                                                 std::atomic<bool>* holds) {
+                                                                 std::atomic<bool>* holds,
+                                                                 std::uint64_t* number_out) {
   const TimeNs now = timestamps ? monotonic_now() : 0;
   const std::lock_guard guard(lock);
   if (overrun.load(std::memory_order_relaxed) != no_overrun) return Added::overrun_now;
@@ -188,6 +190,7 @@ VERBATIM_ALWAYS_INLINE CompletionRing::Added CompletionRing::add(std::byte* aren
   finish_last(arena);
   const std::uint64_t number = produced.load(std::memory_order_relaxed);
   if (number >= room_until && !make_room(number)) return Added::overrun_now;
+  if (number_out != nullptr) *number_out = number;
   auto& place = reinterpret_cast<Completion*>(arena + entries.value)[number & (capacity - 1)];
   place.take(entry);
   place.timestamp = now;

@@ -67,6 +67,14 @@ void set_grh(ibv_ah_attr& address, const GlobalRoute& grh, std::uint8_t gid_inde
 
 }  // namespace
 
+std::uint8_t ack_timeout_of(std::uint8_t ack_delay, std::uint8_t packet_life_time) {
+  constexpr int kMax = 31;
+  const int there_and_back = packet_life_time + 1;  // One more is twice as long.
+  const auto [less, more] = std::minmax({there_and_back, int{ack_delay}});
+  // The sum is nearer to twice the longer one if the shorter one is at least half of it.
+  return static_cast<std::uint8_t>(std::min(more + (less >= more - 1 ? 1 : 0), kMax));
+}
+
 ibv_ah_attr address_vector(const cm::Path& path, std::uint8_t gid_index) {
   ibv_ah_attr address{.sl = path.service_level, .port_num = 1};
   if (const auto* const infiniband = std::get_if<InfinibandPath>(&path.remote)) {

@@ -21,6 +21,11 @@ struct QueuePairPlan {
   std::uint8_t rnr_retry_count = 7;
 };
 
+/// How long a queue pair waits for an acknowledgement of a peer whose device takes `ack_delay`,
+/// over a path of this PacketLifeTime; all three are 4.096 us * 2^value. IBA 12.7.34: the delay and
+/// twice the life time, rounded as Linux does.
+std::uint8_t ack_timeout_of(std::uint8_t ack_delay, std::uint8_t packet_life_time);
+
 /// The address vector of the plan's peer: by LID over InfiniBand, and through a router by GID, too;
 /// else by GID. `gid_index`: of the path's local GID.
 ibv_ah_attr address_vector(const cm::Path& path, std::uint8_t gid_index);

@@ -40,6 +40,28 @@ int mask_of(ibv_qp_type type, ibv_qp_state state, ibv_qp_attr& attributes) {
   return attributes_for(plan(), type, 2, state, attributes).value();
 }
 
+/// The values of Linux's `cm_ack_timeout`.
+TEST(QueuePairPlan, AckTimeoutIsOfTheDeviceAndTheWayThereAndBack) {
+  struct Row {
+    int ack_delay, packet_life_time, timeout;
+  };
+  constexpr Row kRows[] = {
+      {15, 0, 15},   // Both ends on one port of a fabric's host.
+      {15, 12, 15},  // The way takes a quarter of the delay.
+      {15, 13, 16},  // Half of it.
+      {15, 14, 16},  // As long.
+      {15, 15, 17},  // Twice.
+      {15, 16, 17},  // RoCE: four times.
+      {16, 16, 18}, {0, 18, 19}, {0, 0, 2}, {0, 1, 2}, {31, 31, 31}, {0, 31, 31}, {31, 0, 31},
+  };
+  for (const Row& row : kRows) {
+    EXPECT_EQ(ack_timeout_of(static_cast<std::uint8_t>(row.ack_delay),
+                             static_cast<std::uint8_t>(row.packet_life_time)),
+              row.timeout)
+        << row.ack_delay << " " << row.packet_life_time;
+  }
+}
+
 /// The attributes that each type needs at each step (ibv_modify_qp(3)).
 TEST(QueuePairPlan, MaskOfEachTypeAndState) {
   struct Row {

@@ -211,5 +211,28 @@ TEST(Errors, OfDevicesAndMemory) {
   EXPECT_FALSE(domain.register_memory({reinterpret_cast<std::byte*>(4096), 4096}));
 }
 
+TEST(Errors, AtomicOperationsNameWhatIsWrongWithTheirBytes) {
+  Pair pair;
+  const auto cell = pair.there.token();
+  const auto refused = [&](std::uint32_t bytes, std::uint64_t at) {
+    const auto end =
+        pair.asker.compare_and_swap(pair.here.slice(0, bytes), cell.slice(at, 8), 0, 1).wait();
+    return end ? std::string() : end.error().message();
+  };
+  EXPECT_EQ(refused(8, 8), "");
+  EXPECT_NE(refused(4, 0).find("8 bytes"), std::string::npos) << refused(4, 0);
+  EXPECT_NE(refused(8, 4).find("multiple of 8"), std::string::npos) << refused(8, 4);
+}
+
+TEST(Errors, AnEmptyDestinationIsRefused) {
+  const ProtectionDomain domain = Context::open().value().allocate_domain().value();
+  DatagramQueuePair queue_pair = DatagramQueuePair::make(domain).value();
+  Buffer buffer = domain.allocate(64).value();
+  const auto end = queue_pair.send(buffer.slice(0, 8), Destination()).wait();
+  ASSERT_FALSE(end);
+  EXPECT_EQ(end.error().status, Status::refused);
+  EXPECT_NE(end.error().message().find("resolve"), std::string::npos) << end.error().message();
+}
+
 }  // namespace
 }  // namespace verbatim

@@ -82,6 +82,13 @@ class Local(unittest.TestCase):
                 for pair in PAIRS:
                     run_pair(testbed, *pair)
 
+    def test_ack_time_outs_count_the_devices_delay(self):
+        """The way has no length: both wait as long as the device may take."""
+        address = BED.nodes()[HOST]["address"]
+        said = BED.run(HOST, f"{BED.build}/bin/cm_timeout", address)
+        delay, client, server = map(int, said.split())
+        self.assertEqual((client, server), (delay, delay))
+
     def test_a_killed_program_ends_its_peer(self):
         for killed in (0, 1):
             with self.subTest(killed), HostsTestbed(OPTIONS, BED, NODES) as testbed:

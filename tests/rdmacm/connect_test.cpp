@@ -1,4 +1,6 @@
+#include <atomic>
 #include <cerrno>
+#include <thread>
 
 #include <fcntl.h>
 
@@ -111,14 +113,15 @@ TEST(Connect, DestroyingAListenerRefusesWhatWaits) {
   client.channel.expect(RDMA_CM_EVENT_REJECTED);
 }
 
-TEST(Connect, MoreThanTheBacklogIsRefused) {
+/// As Linux does: the client repeats its request.
+TEST(Connect, MoreThanTheBacklogIsNotAnswered) {
   Listener listener(RDMA_PS_TCP, 1);
   Client first(listener.port());
   Client second(listener.port());
   ASSERT_EQ(first.connect(), 0);
   ASSERT_TRUE(listener.channel.readable(kTimeoutMs));
   ASSERT_EQ(second.connect(), 0);
-  second.channel.expect(RDMA_CM_EVENT_REJECTED);
+  EXPECT_FALSE(second.channel.readable(100));
 }
 
 TEST(Connect, PrivateDataIsLimited) {
@@ -185,6 +188,41 @@ TEST(Connect, AMigratedIdTakesItsEventsAlong) {
   EXPECT_FALSE(pair.listener.channel.readable());
   other.expect(RDMA_CM_EVENT_DISCONNECTED);
   pair.client.channel.expect(RDMA_CM_EVENT_DISCONNECTED);
+}
+
+/// rdma_migrate_id: "will block while there are any unacknowledged events".
+TEST(Connect, MigratingWaitsUntilEventsAreAcknowledged) {
+  const Channel other;
+  Connected pair;
+  ASSERT_EQ(rdma_disconnect(pair.client.id.get()), 0);
+  Event event = pair.listener.channel.expect(RDMA_CM_EVENT_DISCONNECTED);
+  std::atomic<bool> acknowledged = false;
+  std::thread migrating([&] {
+    EXPECT_EQ(rdma_migrate_id(pair.server.get(), other.get()), 0);
+    EXPECT_TRUE(acknowledged);
+  });
+  std::this_thread::yield();
+  acknowledged = true;
+  event.reset();
+  migrating.join();
+}
+
+/// The thread that takes the answer moves the queue pair, if it is still there.
+TEST(Connect, AQueuePairIsDestroyedBesideRdmaGetCmEvent) {
+  for (int round = 0; round < 50; ++round) {
+    Listener listener;
+    Client client(listener.port());
+    ASSERT_EQ(client.connect(), 0);
+    const Event request = listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST);
+    ASSERT_TRUE(request);
+    const Id server(request->id);
+    make_queue_pair(server.get());
+    rdma_conn_param wanted = parameters();
+    ASSERT_EQ(rdma_accept(server.get(), &wanted), 0);
+    std::thread taking([&] { EXPECT_TRUE(client.channel.next()); });
+    rdma_destroy_qp(client.id.get());
+    taking.join();
+  }
 }
 
 TEST(Channel, RespectsNonBlocking) {

@@ -334,6 +334,9 @@ TEST(Multicast, ReachesEachMemberOfOneNode) {
             0);
   ASSERT_OK(ud.b.wait());
   ASSERT_OK(third.wait());
+  for (const Endpoint* member : {&ud.b, &third}) {
+    EXPECT_EQ(ibv_detach_mcast(member->qp(), &gid, 0), 0);
+  }
 }
 
 TEST(Multicast, IsKeptFromItsSenderWhereItAskedForThat) {
@@ -359,6 +362,9 @@ TEST(Multicast, IsKeptFromItsSenderWhereItAskedForThat) {
   const ibv_wc first = ignores.wait();  // Its own message would have come before.
   ASSERT_EQ(first.opcode, IBV_WC_RECV);
   EXPECT_EQ(first.src_qp, hears.qp()->qp_num);
+  for (const Endpoint* member : {&hears, &ignores}) {
+    EXPECT_EQ(ibv_detach_mcast(member->qp(), &gid, 0), 0);
+  }
 }
 
 TEST(Multicast, IsForDatagramsAndGroupsOnly) {

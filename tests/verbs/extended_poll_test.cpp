@@ -192,7 +192,7 @@ TEST(CompletionQueue, ResizesDownToWhatIsInIt) {
   }
   EXPECT_EQ(ibv_resize_cq(pair.a.cq(), 0), EINVAL);
   ASSERT_EQ(ibv_resize_cq(pair.a.cq(), 8), 0);
-  EXPECT_EQ(pair.a.cq()->cqe, 8);
+  EXPECT_GE(pair.a.cq()->cqe, 8);
   ASSERT_EQ(ibv_resize_cq(pair.a.cq(), 1000), 0);
   EXPECT_GE(pair.a.cq()->cqe, 1000);
   for (std::uint64_t id = 0; id < 8; ++id) EXPECT_EQ(pair.a.wait().wr_id, id);

@@ -284,7 +284,7 @@ class DmaBuffer : public testing::Test {
 
 TEST_F(DmaBuffer, IsARegionWhereItCanBeMapped) {
   const Pair pair;
-  constexpr std::uint64_t kIova = 0x12340000;
+  constexpr std::uint64_t kIova = 0x12340000 + 100;  // As the offset, within a page.
   const Owned<ibv_mr> mr(
       ibv_reg_dmabuf_mr(pair.host.pd(), kPage + 100, kPage, kIova, fd_, kAllAccess));
   ASSERT_NE(mr, nullptr);

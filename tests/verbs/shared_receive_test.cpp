@@ -35,12 +35,10 @@ ibv_srq_attr query(ibv_srq* srq) {
 
 /// `count` senders, each connected to its own receiver; the receivers share a queue.
 struct Shared {
-  explicit Shared(int count, ibv_qp_type type = IBV_QPT_RC, const ConnectOptions& connection = {})
-      : srq(create(host, 16)) {
+  explicit Shared(int count, const ConnectOptions& connection = {}) : srq(create(host, 16)) {
     for (int i = 0; i < count; ++i) {
-      senders.push_back(std::make_unique<Endpoint>(host, EndpointOptions{.type = type}));
-      receivers.push_back(
-          std::make_unique<Endpoint>(host, EndpointOptions{.type = type, .srq = srq.get()}));
+      senders.push_back(std::make_unique<Endpoint>(host, EndpointOptions{}));
+      receivers.push_back(std::make_unique<Endpoint>(host, EndpointOptions{.srq = srq.get()}));
       senders.back()->connect(receivers.back()->address(), connection);
       receivers.back()->connect(senders.back()->address(), connection);
     }
@@ -52,23 +50,21 @@ struct Shared {
 };
 
 TEST(SharedReceive, SeveralQueuePairsTakeFromOneQueueInOrder) {
-  for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC}) {
-    Shared pairs(3, type);
-    const Endpoint& memory = *pairs.receivers[0];
-    for (std::uint64_t i = 0; i < 6; ++i) {
-      ASSERT_EQ(post(pairs.srq.get(), i, memory.segment(i * 100, 100)), 0);
-    }
-    for (unsigned i = 0; i < 6; ++i) {
-      const Endpoint& sender = *pairs.senders[i % 3];
-      fill(sender.memory().first(100), i);
-      ASSERT_EQ(sender.post(IBV_WR_SEND, i, 0, 100), 0);
-      ASSERT_OK(sender.wait());
-      const ibv_wc received = pairs.receivers[i % 3]->wait();
-      ASSERT_OK(received);
-      EXPECT_EQ(received.wr_id, i);
-      EXPECT_EQ(received.qp_num, pairs.receivers[i % 3]->qp()->qp_num);
-      EXPECT_EQ(difference(memory.memory().subspan(i * 100, 100), i), std::nullopt);
-    }
+  Shared pairs(3);
+  const Endpoint& memory = *pairs.receivers[0];
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    ASSERT_EQ(post(pairs.srq.get(), i, memory.segment(i * 100, 100)), 0);
+  }
+  for (unsigned i = 0; i < 6; ++i) {
+    const Endpoint& sender = *pairs.senders[i % 3];
+    fill(sender.memory().first(100), i);
+    ASSERT_EQ(sender.post(IBV_WR_SEND, i, 0, 100), 0);
+    ASSERT_OK(sender.wait());
+    const ibv_wc received = pairs.receivers[i % 3]->wait();
+    ASSERT_OK(received);
+    EXPECT_EQ(received.wr_id, i);
+    EXPECT_EQ(received.qp_num, pairs.receivers[i % 3]->qp()->qp_num);
+    EXPECT_EQ(difference(memory.memory().subspan(i * 100, 100), i), std::nullopt);
   }
 }
 
@@ -82,7 +78,7 @@ TEST(SharedReceive, AnEmptyQueueMakesTheSenderTryAgain) {
 }
 
 TEST(SharedReceive, AnEmptyQueueAndNoRetriesIsAnError) {
-  Shared pairs(1, IBV_QPT_RC, {.rnr_retry = 0});
+  Shared pairs(1, {.rnr_retry = 0});
   ASSERT_EQ(pairs.senders[0]->post(IBV_WR_SEND, 1, 0, 8), 0);
   EXPECT_EQ(pairs.senders[0]->wait().status, IBV_WC_RNR_RETRY_EXC_ERR);
 }

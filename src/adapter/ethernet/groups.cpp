@@ -48,6 +48,11 @@ Result<void> FrameGroups::detach(Qpn queue_pair, const Gid& gid) {
   return {};
 }
 
+bool FrameGroups::has(Qpn queue_pair) const {
+  return std::ranges::any_of(
+      joined_, [queue_pair](const auto& one) { return one.first.first == queue_pair.value(); });
+}
+
 void FrameGroups::forget(Qpn queue_pair) {
   std::erase_if(joined_,
                 [queue_pair](const auto& one) { return one.first.first == queue_pair.value(); });

@@ -20,6 +20,8 @@ class FrameGroups {
   Result<void> attach(Qpn queue_pair, const Gid& gid);
   /// EINVAL if it is not in the group.
   Result<void> detach(Qpn queue_pair, const Gid& gid);
+  /// Whether it is in a group.
+  bool has(Qpn queue_pair) const;
   /// Forgets the queue pair's groups; the steering removes its rules.
   void forget(Qpn queue_pair);
 

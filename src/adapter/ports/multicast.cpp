@@ -54,6 +54,13 @@ void Multicast::leave(Group& group, QueuePair& queue_pair) {
   if (group.members.empty()) leave_(group.address);
 }
 
+bool Multicast::has(const QueuePair& queue_pair) {
+  const std::lock_guard guard(lock_);
+  return std::ranges::any_of(groups_, [&](const Group& group) {
+    return std::ranges::find(group.members, &queue_pair) != group.members.end();
+  });
+}
+
 void Multicast::forget(QueuePair& queue_pair) {
   const std::lock_guard guard(lock_);
   for (Group& group : groups_) {

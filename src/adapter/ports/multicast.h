@@ -26,6 +26,8 @@ class Multicast {
   Result<void> attach(QueuePair& queue_pair, const MulticastGroup& address);
   /// Whatever port it has now. EINVAL if it is not in the group.
   Result<void> detach(QueuePair& queue_pair, const MulticastGroup& address);
+  /// Whether it is in a group.
+  bool has(const QueuePair& queue_pair);
   /// Removes it from all groups.
   void forget(QueuePair& queue_pair);
   /// Returns the queue pairs of a group. Called in a pass.

@@ -90,7 +90,6 @@ void apply(const QueuePairAttributes& wanted, std::uint32_t mask, QueuePairAttri
   const auto take = [mask](Attribute attribute, auto& to, const auto& from) {
     if ((mask & attribute) != 0) to = from;
   };
-  take(kEnableSqdNotify, own.sqd_notify, wanted.sqd_notify);
   take(kAccessFlags, own.access, wanted.access);
   take(kPKeyIndex, own.pkey_index, wanted.pkey_index);
   take(kPort, own.port, wanted.port);
@@ -149,6 +148,10 @@ Result<void> QueuePair::modify(const QueuePairAttributes& wanted, std::uint32_t 
   apply(wanted, mask, core_.attributes);
   core_.use_port(port);
   if ((mask & (kPKeyIndex | kPort)) != 0) use_pkey();
+  // For this transition only.
+  if (to == QpState::sqd && state() != QpState::sqd) {
+    core_.attributes.sqd_notify = (mask & kEnableSqdNotify) != 0 && wanted.sqd_notify;
+  }
   enter(to, mask);
   if ((mask & kPathMigrationState) != 0) {
     std::get<services::Connected>(service_).set_migration(wanted.path_migration);
@@ -217,7 +220,7 @@ void QueuePair::enter(QpState to, std::uint32_t mask) {
     return to == QpState::reset ? forget_everything() : enter_error();
   }
   std::visit([&](auto& service) { service.enter(from, to, mask); }, service_);
-  core_.drain_reported = to == QpState::sqd && from == QpState::sqd && core_.drain_reported;
+  if (from != QpState::sqd) core_.drain_reported = false;
   core_.set_state(to);
   if (to == QpState::sqd) core_.check_drained();
   if (to == QpState::rts && from != QpState::rts) {
@@ -246,6 +249,7 @@ QueuePairAttributes QueuePair::query() {
   QueuePairAttributes now = core_.attributes;
   now.state = now.current_state = state();
   now.capacity = core_.options.capacity;
+  now.is_draining = state() == QpState::sqd && !core_.drain_reported;
   if (const auto* const connected = std::get_if<services::Connected>(&service_)) {
     connected->query(now);
   }

@@ -55,14 +55,14 @@ VERBATIM_ALWAYS_INLINE bool QueuePair::execute_at_once(const SendWork& work) {
   if (!status) return false;
   executed_ += request.length;
   const bool failed = *status != Status::success;
-  if (failed || work.signaled() || core_.options.signal_all) {
-    core_.push_send_completion(work.wr_id, request, *status);
-  }
+  const bool tells = failed || work.signaled() || core_.options.signal_all;
+  core_.end_send(work.wr_id, request, *status, tells);
   if (failed) direct_.end(work.wr_id, request, *status);
   return true;
 }
 
 VERBATIM_ALWAYS_INLINE void QueuePair::take_post(const SendWork& work) {
+  core_.sends.places().take();
   if (execute_at_once(work)) return;
   core_.sends.push(work, core_.options.signal_all);
   if (state() == QpState::err || state() == QpState::sqe) core_.flush_posted();
@@ -70,7 +70,7 @@ VERBATIM_ALWAYS_INLINE void QueuePair::take_post(const SendWork& work) {
 
 int QueuePair::Posting::post(const SendWork& work) {
   if (const int refused = queue_pair_.check_post(work); refused != 0) return refused;
-  if (queue_pair_.core_.sends.room() == 0) return ENOMEM;
+  if (!queue_pair_.core_.has_places(1)) return ENOMEM;
   queue_pair_.take_post(work);
   return 0;
 }
@@ -79,7 +79,7 @@ int QueuePair::Posting::post(std::span<const SendWork> works) {
   for (const SendWork& work : works) {
     if (const int refused = queue_pair_.check_post(work); refused != 0) return refused;
   }
-  if (works.size() > queue_pair_.core_.sends.room()) return ENOMEM;
+  if (!queue_pair_.core_.has_places(works.size())) return ENOMEM;
   for (const SendWork& work : works) queue_pair_.take_post(work);
   return 0;
 }

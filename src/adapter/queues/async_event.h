@@ -28,6 +28,7 @@ enum class AsyncEventType : std::uint8_t {
   client_reregister = 17,
   gid_change = 18,
   wq_fatal = 19,
+  device_speed_change = 20,
 };
 struct AsyncEvent {
   AsyncEventType type{};

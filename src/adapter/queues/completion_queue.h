@@ -55,6 +55,8 @@ class CompletionQueue {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   std::uint32_t capacity() const { return ring_->capacity; }
+  /// Entries that were polled, or lost to a full queue that ignores overruns.
+  std::uint64_t polled() const { return ring_->consumed.load(std::memory_order_acquire); }
   /// A hint unless the ring's lock is held.
   bool empty() const {
     const auto [entry, generation] = oldest();
@@ -90,8 +92,8 @@ class CompletionQueue {
   }
   /// Adds an entry. If the queue is armed for it (for solicited entries: `solicited` or an error),
   /// disarms it and notifies the channel. Returns false if there is or was no room: the queue is
-  /// overrun, and IBV_EVENT_CQ_ERR is raised once.
-  bool push(const Completion& entry, bool solicited);
+  /// overrun, and IBV_EVENT_CQ_ERR is raised once. `number` gets the entry's, counted from 0.
+  bool push(const Completion& entry, bool solicited, std::uint64_t* number = nullptr);
   /// Removes the entries of queue pair `qpn`, which goes to RESET (mlx5_cq_clean does the same).
   void forget(Qpn qpn);
   /// `ibv_req_notify_cq`: the next entry (or the next solicited one) notifies the channel once.
@@ -156,8 +158,9 @@ class CompletionQueue {
 };
 
 // Inlined: each request calls these.
-VERBATIM_ALWAYS_INLINE bool CompletionQueue::push(const Completion& entry, bool solicited) {
-  const auto added = ring_->add(arena_->base(), entry, solicited);
+VERBATIM_ALWAYS_INLINE bool CompletionQueue::push(const Completion& entry, bool solicited,
+                                                  std::uint64_t* number) {
+  const auto added = ring_->add(arena_->base(), entry, solicited, nullptr, number);
   if (added == CompletionRing::Added::event_due) notify_channel();
   if (added == CompletionRing::Added::overrun_now) report_overrun();
   return added != CompletionRing::Added::overrun_now;

@@ -11,6 +11,16 @@
 #include <fmt/format.h>
 
 namespace verbatim::adapter {
+namespace {
+
+/// More than `capacity`: in a full ring, too, the place that is written next is some cache lines
+/// from the one that is taken next.
+std::uint64_t places_for(std::uint32_t capacity) {
+  constexpr std::uint64_t kApart = 8;
+  return std::bit_ceil(capacity + kApart);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<ReceiveQueue>> ReceiveQueue::create(Arena& arena, std::uint32_t capacity,
                                                            std::uint32_t segments_max) {
@@ -20,7 +30,7 @@ Result<std::unique_ptr<ReceiveQueue>> ReceiveQueue::create(Arena& arena, std::ui
                               "{} are possible",
                               capacity, segments_max, kReceivesMax, kSegmentsMax));
   }
-  const std::uint64_t wqes = std::bit_ceil(std::uint64_t{capacity});
+  const std::uint64_t wqes = places_for(capacity);
   const std::size_t wqe_bytes = sizeof(ReceiveWqe) + segments_max * sizeof(Segment);
   const auto ring = arena.allocate(sizeof(ReceiveRing));
   if (!ring) return std::unexpected(ring.error());
@@ -54,7 +64,7 @@ Result<void> ReceiveQueue::resize(std::uint32_t capacity) {
                                       capacity, count(), kReceivesMax));
   };
   if (capacity > kReceivesMax) return bad();
-  const auto mask = static_cast<std::uint32_t>(std::bit_ceil(std::uint64_t{capacity}) - 1);
+  const auto mask = static_cast<std::uint32_t>(places_for(capacity) - 1);
   const std::size_t wqe_bytes = ring_->wqe_bytes;
   const auto memory = arena_->allocate((std::size_t{mask} + 1) * wqe_bytes);
   if (!memory) return std::unexpected(memory.error());

@@ -54,7 +54,7 @@ std::uint32_t SharedReceives::take_number() {
 Result<SharedReceiveQueue*> SharedReceives::create(const SharedReceiveOptions& wanted) {
   if (auto valid = check(wanted); !valid) return std::unexpected(valid.error());
   SharedReceiveOptions options = wanted;
-  options.requests = granted_receives(options.requests);
+  options.requests = std::max(1u, options.requests);
   options.segments = std::max(1u, options.segments);
   const std::lock_guard guard(lock_);
   const std::uint32_t local = take_number();

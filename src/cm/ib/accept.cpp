@@ -34,11 +34,10 @@ void ConnectionManager::on_message(const wire::CmReq& req, const Arrival& arriva
     out.push_back(refuse_request(arrival.reply_path, req, RejectReason::invalid_service_id));
     return;
   }
-  Connection* const connection =
-      admit(peer.source, *listener, out)
-          ? create(State::request_received,
-                   path_of(req, arrival.reply_path.from, arrival.reply_path.to), out)
-          : nullptr;
+  // Dropped without an answer, as by Linux: the peer repeats it, and finds room later.
+  if (!admit(peer.source, *listener, out)) return;
+  Connection* const connection = create(
+      State::request_received, path_of(req, arrival.reply_path.from, arrival.reply_path.to), out);
   if (connection == nullptr) {
     // The request is not remembered: a repetition counts as a new one.
     out.push_back(refuse_request(arrival.reply_path, req, RejectReason::no_resources));

@@ -42,7 +42,7 @@ struct Counters {
   std::uint64_t strangers = 0;  // Messages about a connection from another address than its peer's.
   std::uint64_t duplicates = 0;   // REQ, REP or SIDR_REQ that had arrived before.
   std::uint64_t repeated = 0;     // Messages sent again because no answer came.
-  std::uint64_t turned_away = 0;  // Requests refused because too many are half-open.
+  std::uint64_t turned_away = 0;  // Requests dropped because too many are half-open.
   std::uint64_t displaced = 0;    // Half-open connections dropped for another source's.
 };
 

@@ -14,7 +14,7 @@ void log_once(const char* name) {
   static std::mutex lock;
   static std::set<std::string_view> logged;
   const std::lock_guard guard(lock);
-  if (logged.insert(name).second) log(LogLevel::warn, "{} is not implemented", name);
+  if (logged.insert(name).second) log(LogLevel::info, "{} is not implemented", name);
 }
 
 }  // namespace

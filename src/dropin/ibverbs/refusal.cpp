@@ -5,15 +5,41 @@
 #include "base/log.h"
 
 namespace verbatim::dropin {
+namespace {
+
+LogLevel level_of(int code) {
+  switch (code) {
+    case EAGAIN:
+    case EINTR:
+    case EBUSY:
+      return LogLevel::debug;
+    case EADDRNOTAVAIL:  // libfabric binds to each address of the machine.
+    case EBADF:
+    case ENODATA:
+    case ENOENT:
+    case ENOSYS:
+    case EOPNOTSUPP:
+      return LogLevel::info;
+    default:
+      return LogLevel::warn;
+  }
+}
+
+}  // namespace
 
 int refused(const char* call, const Error& error) {
-  const bool normal = error.code == EAGAIN || error.code == EINTR || error.code == EBUSY;
-  log(normal ? LogLevel::debug : LogLevel::warn, "{}: {}", call, error.text);
+  log(level_of(error.code), "{}: {}", call, error.text);
   return error.code;
 }
 
 std::nullptr_t refused_null(const char* call, const Error& error) {
   errno = refused(call, error);
+  return nullptr;
+}
+
+std::nullptr_t probed_null(const char* call, const Error& error) {
+  log(LogLevel::info, "{}: {}", call, error.text);
+  errno = error.code;
   return nullptr;
 }
 

@@ -6,11 +6,15 @@
 namespace verbatim::dropin {
 
 /// Logs `call: text` and returns the code. The level is warn; debug for codes that are normal, such
-/// as EAGAIN or EBUSY.
+/// as EAGAIN or EBUSY; info for the codes by which programs find out what there is: libraries try
+/// calls, descriptors and indices for that, and all is well if they are refused.
 int refused(const char* call, const Error& error);
 
 /// The same for calls that set errno and return a null pointer.
 std::nullptr_t refused_null(const char* call, const Error& error);
+
+/// The same as info, of a value that programs find by trying.
+std::nullptr_t probed_null(const char* call, const Error& error);
 
 /// The same for calls that set errno and return -1.
 int refused_minus_one(const char* call, const Error& error);

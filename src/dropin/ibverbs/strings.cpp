@@ -41,6 +41,7 @@ constexpr const char* kEventTypes[] = {
     "client reregistration",
     "GID table change",
     "WQ fatal",
+    "Device link speed change",
 };
 
 constexpr const char* kStatuses[] = {

@@ -100,9 +100,7 @@ void show_addresses(Id& id) {
 }
 
 void take_path(Id& id, const ibv_sa_path_rec& record) {
-  // IBA 12.7.34: the time of an acknowledgement is at least twice that of a packet.
-  constexpr std::uint8_t kAckTimeoutMax = 31;
-  const auto timeout = std::min<std::uint8_t>(record.packet_life_time + 1, kAckTimeoutMax);
+  id.packet_life_time = record.packet_life_time;
   connect::Path& path = id.connection.plan.path;
   path.remote = InfinibandPath{.dlid = Lid{be16toh(record.dlid)},
                                .slid = Lid{be16toh(record.slid)},
@@ -116,7 +114,12 @@ void take_path(Id& id, const ibv_sa_path_rec& record) {
   path.traffic_class = record.traffic_class;
   path.flow_label = be32toh(record.flow_label);
   path.hop_limit = record.hop_limit;
-  path.ack_timeout = id.options.ack_timeout.value_or(timeout);
+}
+
+std::uint8_t own_ack_delay(const Id& id) {
+  ibv_device_attr has{};
+  if (id.verbs.verbs == nullptr || ibv_query_device(id.verbs.verbs, &has) != 0) return 0;
+  return has.local_ca_ack_delay;
 }
 
 Result<void> show_path(Id& id) {
@@ -142,7 +145,7 @@ Result<void> show_path(Id& id) {
   record->rate_selector = kExactly;
   record->rate = path.packet_rate;
   record->packet_life_time_selector = kExactly;
-  record->packet_life_time = static_cast<std::uint8_t>(path.ack_timeout - 1);
+  record->packet_life_time = id.packet_life_time;
   std::free(id.verbs.route.path_rec);
   id.verbs.route.path_rec = record;
   id.verbs.route.num_paths = 1;

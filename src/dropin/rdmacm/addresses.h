@@ -24,6 +24,8 @@ Result<Name> name_from(const sockaddr* address);
 void show_addresses(Id& id);
 /// InfiniBand: sets the path of the id's connection from the subnet administrator's record.
 void take_path(Id& id, const ibv_sa_path_rec& record);
+/// Of the id's device; 0 without one.
+std::uint8_t own_ack_delay(const Id& id);
 /// Sets the route's path record, replacing an older one.
 Result<void> show_path(Id& id);
 

@@ -94,6 +94,9 @@ Result<void> ask_for_connection(Id& id, const rdma_conn_param* parameters) {
     connection.plan.initiator_depth = parameters->initiator_depth;
   }
   if (parameters != nullptr) connection.plan.retry_count = parameters->retry_count & 7;
+  // The peer waits for this device; its own delay comes with its answer.
+  connection.plan.path.ack_timeout =
+      connect::ack_timeout_of(own_ack_delay(id), id.packet_life_time);
   std::string data = id.connect_data;
   const ByteSpan own = private_data_of(parameters);
   data.append(reinterpret_cast<const char*>(own.data()), own.size());
@@ -212,9 +215,10 @@ Result<void> accept_connection(Id& id, const rdma_conn_param* parameters) {
               given ? &parameters->responder_resources : nullptr, RDMA_MAX_RESP_RES, most.inbound);
   if (auto ready = make_ready(id); !ready) return ready;
   id.state = IdState::connecting;
-  auto accepted = cm.connections().accept(
-      connection.number,
-      {.offer = offer_of(id, parameters), .private_data = private_data_of(parameters)});
+  auto accepted =
+      cm.connections().accept(connection.number, {.offer = offer_of(id, parameters),
+                                                  .target_ack_delay = own_ack_delay(id),
+                                                  .private_data = private_data_of(parameters)});
   if (accepted) return {};
   id.state = IdState::requested;
   // Over MPA it is still in INIT, as the program created it.

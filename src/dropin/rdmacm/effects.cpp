@@ -113,6 +113,7 @@ void Manager::on(const connect::ConnectRequest& request) {
   if (id == nullptr) return;
   Connection& connection = id->connection;
   connection.plan.peer = request.peer;
+  if (request.path.ack_timeout > 0) id->packet_life_time = request.path.ack_timeout - 1;
   connection.plan.responder_resources = request.peer.responder_resources;
   connection.plan.initiator_depth = request.peer.initiator_depth;
   connection.plan.retry_count = request.retry_count;
@@ -145,6 +146,8 @@ void Manager::on(const connect::ConnectResponse& response) {
   connection.plan.responder_resources = response.peer.responder_resources;
   connection.plan.initiator_depth = response.peer.initiator_depth;
   connection.plan.rnr_retry_count = response.peer.rnr_retry_count;
+  connection.plan.path.ack_timeout = id->options.ack_timeout.value_or(
+      connect::ack_timeout_of(response.target_ack_delay, id->packet_life_time));
   auto event = make_event(*id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
   event->verbs.param.conn = parameters_of(response.peer, connection.plan.retry_count);
   attach_private_data(*event, false, response.private_data);

@@ -28,8 +28,8 @@ Result<void> on_connect_request(Manager& manager, Event& event) {
 /// The active side's answer: makes the queue pair ready, then tells the peer.
 void on_connect_response(Manager& manager, Event& event) {
   Id& id = from(event.verbs.id);
-  if (id.verbs.qp == nullptr) return;  // The program calls rdma_establish.
   const std::lock_guard guard(manager.lock);
+  if (id.verbs.qp == nullptr) return;  // The program calls rdma_establish.
   auto established = make_ready(id);
   if (established) established = manager.connections().establish(id.connection.number);
   if (established) {
@@ -43,8 +43,14 @@ void on_connect_response(Manager& manager, Event& event) {
   event.verbs.status = -dropin::refused("rdma_get_cm_event", established.error());
 }
 
-void on_multicast_join(Event& event) {
+void on_rejected(Manager& manager, Id& id) {
+  const std::lock_guard guard(manager.lock);  // The queue pair is not destroyed meanwhile.
+  static_cast<void>(stop_queue_pair(id));
+}
+
+void on_multicast_join(Manager& manager, Event& event) {
   const Multicast& multicast = *event.multicast;
+  const std::lock_guard guard(manager.lock);
   ibv_qp* const qp = event.verbs.id->qp;
   if (qp == nullptr || multicast.join_flags != RDMA_MC_JOIN_FLAG_FULLMEMBER) return;
   if (const int error = ibv_attach_mcast(qp, &multicast.group, multicast.lid)) {
@@ -69,13 +75,13 @@ bool prepare(Manager& manager, Event& event) {
       return true;
     case RDMA_CM_EVENT_REJECTED:
       if (event.subject->connect_failed) break;
-      static_cast<void>(stop_queue_pair(*event.subject));
+      on_rejected(manager, *event.subject);
       return true;
     case RDMA_CM_EVENT_DISCONNECTED:
       if (event.subject->connect_failed) break;
       return true;
     case RDMA_CM_EVENT_MULTICAST_JOIN:
-      on_multicast_join(event);
+      on_multicast_join(manager, event);
       return true;
     default:
       return true;
@@ -203,6 +209,8 @@ int rdma_migrate_id(rdma_cm_id* id, rdma_event_channel* channel) {
       from(channel).events.push(event);
     }
   }
+  // So that the program handles none of them after this call.
+  own.events.wait_for_acknowledgements();
   if (own.is_synchronous) rdma_destroy_event_channel(before);
   own.is_synchronous = made != nullptr;
   if (made) static_cast<void>(made.release());

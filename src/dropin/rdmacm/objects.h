@@ -121,6 +121,8 @@ struct Id {
   bool is_af_ib = false;
   std::optional<connect::ListenerId> listener;
 
+  // PacketLifeTime of its path, 4.096 us * 2^this; over RoCE what Linux takes.
+  std::uint8_t packet_life_time = 16;
   std::uint64_t path_query = 0;  // Its number in state `resolving_route`.
   Connection connection;
   bool connect_failed = false;  // The program was told already.

@@ -49,6 +49,8 @@ Result<void> set_ack_timeout(Id& id, const void* value, std::size_t length) {
   if (id.is_datagram()) return refuse(EINVAL, "datagrams have no ACK timeout");
   id.options.ack_timeout = *wanted;
   id.connection.plan.path.ack_timeout = *wanted;
+  // A RoCE path is as long as its time-out says; InfiniBand's is the subnet administrator's.
+  if (*wanted > 0 && !manager().is_infiniband()) id.packet_life_time = *wanted - 1;
   return {};
 }
 

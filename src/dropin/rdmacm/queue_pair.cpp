@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "dropin/rdmacm/calls.h"
 
@@ -237,8 +238,13 @@ int rdma_create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* qp_init_attr) {
 }
 
 void rdma_destroy_qp(rdma_cm_id* id) {
-  ibv_destroy_qp(id->qp);
-  id->qp = nullptr;
+  ibv_qp* qp = nullptr;
+  {
+    // A thread in rdma_get_cm_event may be moving it.
+    const std::lock_guard guard(manager().lock);
+    qp = std::exchange(id->qp, nullptr);
+  }
+  ibv_destroy_qp(qp);
   destroy_queues(*id);
 }
 

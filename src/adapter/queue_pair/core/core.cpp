@@ -33,7 +33,7 @@ QueuePairCore::QueuePairCore(Task& task, const Surroundings& surroundings,
   if (options.shared_receive != nullptr) ++options.shared_receive->users;
   record.type.store(raw(options.type), std::memory_order_relaxed);
   // One that scales is made of queues with states of their own, and receives from the start.
-  set_state(options.scaling ? QpState::rts : QpState::reset);
+  set_state(options.scaling ? QpState::rts : first_state());
   note_wire_use(true);
   record.qpn.store(number.value(), std::memory_order_release);
 }
@@ -115,9 +115,7 @@ void QueuePairCore::complete_send(transport::Slot slot, Status status) {
   VERBATIM_ASSERT(slot == sends.completed());
   if (options.finishes_rendezvous()) return complete_rendezvous(slot, status);
   const SendWqe& wqe = sends.wqe(slot);
-  if (wqe.signaled || status != Status::success) {
-    push_send_completion(wqe.wr_id, wqe.request, status);
-  }
+  end_send(wqe.wr_id, wqe.request, status, wqe.signaled || status != Status::success);
   sends.pop();
 }
 
@@ -230,7 +228,7 @@ void QueuePairCore::flush_receives() {
 }
 
 void QueuePairCore::reset() {
-  set_state(QpState::reset);
+  set_state(first_state());
   attributes = {};
   use_port(attributes.port);
   pkey = kDefaultPKey;

@@ -57,6 +57,8 @@ class QueuePairCore {
   QpState state() const {
     return static_cast<QpState>(record.state.load(std::memory_order_relaxed));
   }
+  /// iWARP's Idle takes receives, and drivers call it INIT.
+  QpState first_state() const { return around.is_iwarp ? QpState::init : QpState::reset; }
   void set_state(QpState state) { record.state.store(raw(state), std::memory_order_relaxed); }
   bool is_reliable() const { return options.is_reliable(); }
   /// Whom its own operations are to the region table.
@@ -102,8 +104,11 @@ class QueuePairCore {
   void await_room();
   void come_again(TimeNs at);
   void complete_send(transport::Slot slot, transport::Status status);
-  void push_send_completion(std::uint64_t wr_id, const transport::SendRequest& request,
-                            transport::Status status);
+  /// The program's oldest request has ended: `tells` adds a completion.
+  void end_send(std::uint64_t wr_id, const transport::SendRequest& request,
+                transport::Status status, bool tells);
+  /// Whether the program may post `count` more requests.
+  bool has_places(std::size_t count) { return sends.places().has_room(count, *options.send_cq); }
   /// Completes as flushed what was posted and never reached an engine (IBA 10.3.1.5, 10.3.1.7).
   void flush_posted();
   /// UC and UD after a local error of a send: only the send queue stops (IBA 10.3.1.7).
@@ -201,14 +206,18 @@ constexpr CompletionOpcode completion_opcode(transport::Operation operation) {
 }
 
 // What each request does.
-VERBATIM_ALWAYS_INLINE void QueuePairCore::push_send_completion(
-    std::uint64_t wr_id, const transport::SendRequest& request, transport::Status status) {
+VERBATIM_ALWAYS_INLINE void QueuePairCore::end_send(std::uint64_t wr_id,
+                                                    const transport::SendRequest& request,
+                                                    transport::Status status, bool tells) {
+  if (!tells) return sends.places().complete();
   const Completion completion{.wr_id = wr_id,
                               .status = status,
                               .opcode = completion_opcode(request.operation),
                               .byte_count = static_cast<std::uint32_t>(request.length),
                               .qpn = number.value()};
-  if (!options.send_cq->push(completion, false)) fatal = true;
+  std::uint64_t entry = 0;
+  if (!options.send_cq->push(completion, false, &entry)) fatal = true;
+  sends.places().complete(entry);
 }
 
 }  // namespace verbatim::adapter

@@ -39,6 +39,7 @@ struct QueuePairAttributes {
   port::AddressVector address;
   std::uint16_t pkey_index = 0;
   bool sqd_notify = false;
+  bool is_draining = false;  // SQD: requests that were begun have not completed. Query alone.
   std::uint8_t max_rd_atomic = 0;
   std::uint8_t max_dest_rd_atomic = 0;
   std::uint8_t min_rnr_timer = 0;

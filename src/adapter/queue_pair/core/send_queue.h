@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "adapter/queue_pair/core/send_places.h"
 #include "adapter/queue_pair/core/send_work.h"
 #include "adapter/queues/receive_queue.h"
 #include "base/assert.h"
@@ -51,7 +52,8 @@ class SendQueue {
         wqes_(capacity, memory),
         segments_(std::size_t{capacity} * segments_max, memory),
         inline_bytes_(std::size_t{capacity} * inline_bytes_max_, memory),
-        targets_(datagram ? capacity : 0, memory) {}
+        targets_(datagram ? capacity : 0, memory),
+        places_(capacity, memory) {}
 
   /// For a queue pair whose adapter finishes rendezvous: each needs a READ and the message that
   /// ends it.
@@ -67,7 +69,9 @@ class SendQueue {
   std::uint32_t inline_bytes_max() const { return inline_bytes_max_; }
   std::uint64_t posted() const { return posted_; }        // Slot of the next post.
   std::uint64_t completed() const { return completed_; }  // Slot of the oldest outstanding request.
+  /// Requests that fit before older ones complete. What a program may post: `places`.
   std::uint64_t room() const { return capacity_ - (posted_ - completed_); }
+  SendPlaces& places() { return places_; }
   bool empty() const { return posted_ == completed_; }
 
   /// Takes the next slot. Requires `room`, and that the limits were checked. Copies inline data
@@ -104,7 +108,10 @@ class SendQueue {
     VERBATIM_ASSERT(!empty());
     ++completed_;
   }
-  void clear() { posted_ = completed_ = 0; }
+  void clear() {
+    posted_ = completed_ = 0;
+    places_.clear();
+  }
 
   const SendWqe& wqe(transport::Slot slot) const { return wqes_[slot % capacity_]; }
   /// Sets the binding of the slot that was pushed last. The bindings are allocated for the first
@@ -145,6 +152,7 @@ class SendQueue {
   std::pmr::vector<std::byte> inline_bytes_;
   std::pmr::vector<DatagramTarget> targets_;
   std::vector<region::WindowBinding> bindings_;
+  SendPlaces places_;
 };
 
 }  // namespace verbatim::adapter

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cerrno>
 
 #include <fmt/format.h>
 
+#include "adapter/limits.h"
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
@@ -43,6 +45,12 @@ Result<void> check(const ibv_context* verbs, const ibv_cq_init_attr_ex& wanted) 
   return {};
 }
 
+/// Returns the number of entries that programs are told. Rounding up may exceed the device's limit.
+int entries_of(const CompletionQueue& own) {
+  const std::uint32_t most = from(own.verbs.context).limits().max_cqe;
+  return static_cast<int>(std::min(own.queue->capacity(), most));
+}
+
 /// Events for the queue are delivered from here on.
 void enlist(CompletionQueue& own) {
   Context& context = from(own.verbs.context);
@@ -76,7 +84,7 @@ Result<CompletionQueue*> create(ibv_context* verbs, const ibv_cq_init_attr_ex& w
   own->share = std::move(*share);
   own->single_threaded = (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
   auto queue = from(verbs).adapter().create_completion_queue(
-      {.capacity = wanted.cqe,
+      {.capacity = adapter::granted_completions(wanted.cqe, context.limits().max_cqe),
        .channel = wanted.channel != nullptr ? &from(wanted.channel).queue : nullptr,
        .events = &from(verbs).events,
        .owner = own.get(),
@@ -84,7 +92,7 @@ Result<CompletionQueue*> create(ibv_context* verbs, const ibv_cq_init_attr_ex& w
        .ignores_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0});
   if (!queue) return std::unexpected(queue.error());
   own->queue = queue->release();
-  own->verbs.cqe = static_cast<int>(own->queue->capacity());
+  own->verbs.cqe = entries_of(*own);
   pthread_mutex_init(&own->verbs.mutex, nullptr);
   pthread_cond_init(&own->verbs.cond, nullptr);
   enlist(*own);
@@ -122,10 +130,11 @@ int ibv_resize_cq(ibv_cq* cq, int cqe) {
   if (auto fits = check_limit("cqe", static_cast<std::uint32_t>(cqe), most); !fits) {
     return refused("resize_cq", fits.error());
   }
-  if (auto resized = queue.resize(static_cast<std::uint32_t>(cqe)); !resized) {
-    return refused("resize_cq", resized.error());
-  }
-  cq->cqe = static_cast<int>(queue.capacity());
+  const auto wanted = static_cast<std::uint32_t>(cqe);
+  if (auto resized = queue.resize(wanted); !resized) return refused("resize_cq", resized.error());
+  // As much as a new one gets, if there is memory.
+  static_cast<void>(queue.resize(adapter::granted_completions(wanted, most)));
+  cq->cqe = entries_of(from(cq));
   return 0;
 }
 

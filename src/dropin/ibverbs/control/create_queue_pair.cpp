@@ -1,8 +1,8 @@
-#include <algorithm>
 #include <cerrno>
 
 #include <fmt/format.h>
 
+#include "adapter/limits.h"
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/control/work_queue.h"
 #include "dropin/ibverbs/data/extended_post.h"
@@ -78,8 +78,8 @@ Result<void> check(const ibv_qp_init_attr_ex& wanted) {
   if (wanted.send_cq == nullptr || wanted.recv_cq == nullptr) {
     return refuse(EINVAL, "a queue pair needs a send and a receive completion queue");
   }
-  if (wanted.srq != nullptr && wanted.qp_type == IBV_QPT_RAW_PACKET) {
-    return refuse(EOPNOTSUPP, "raw packet queue pairs have a receive queue of their own");
+  if (wanted.srq != nullptr && wanted.qp_type != IBV_QPT_RC && wanted.qp_type != IBV_QPT_UD) {
+    return refuse(EINVAL, "only RC and UD queue pairs share receive queues");
   }
   const adapter::SharedReceiveQueue* const shared =
       wanted.srq != nullptr ? from(wanted.srq).queue : nullptr;
@@ -89,13 +89,13 @@ Result<void> check(const ibv_qp_init_attr_ex& wanted) {
   return {};
 }
 
-Result<void> check_capacity(const ibv_qp_cap& wanted, const config::DeviceLimits& limits) {
-  const auto checks = {
-      check_limit("max_send_wr", wanted.max_send_wr, limits.max_qp_wr),
-      check_limit("max_recv_wr", wanted.max_recv_wr, limits.max_qp_wr),
-      check_limit("max_send_sge", wanted.max_send_sge, limits.max_sge),
-      check_limit("max_recv_sge", wanted.max_recv_sge, limits.max_sge),
-      check_limit("max_inline_data", wanted.max_inline_data, limits.max_inline_data)};
+Result<void> check_capacity(const adapter::QueuePairCapacity& wanted,
+                            const config::DeviceLimits& limits) {
+  const auto checks = {check_limit("max_send_wr", wanted.send_requests, limits.max_qp_wr),
+                       check_limit("max_recv_wr", wanted.receive_requests, limits.max_qp_wr),
+                       check_limit("max_send_sge", wanted.send_segments, limits.max_sge),
+                       check_limit("max_recv_sge", wanted.receive_segments, limits.max_sge),
+                       check_limit("max_inline_data", wanted.inline_bytes, limits.max_inline_data)};
   for (const auto& fits : checks) {
     if (!fits) return fits;
   }
@@ -103,13 +103,14 @@ Result<void> check_capacity(const ibv_qp_cap& wanted, const config::DeviceLimits
 }
 
 /// Counts one queue pair of the device, and the memory of its queues.
-Result<Share> take_share(const Context& context, const ibv_qp_cap& wanted, bool own_receives) {
+Result<Share> take_share(const Context& context, const adapter::QueuePairCapacity& wanted) {
   if (auto fits = check_capacity(wanted, context.limits()); !fits) {
     return std::unexpected(fits.error());
   }
-  auto pages = send_queue_pages(wanted.max_send_wr, wanted.max_send_sge, wanted.max_inline_data);
-  if (own_receives) pages += receive_queue_pages(wanted.max_recv_wr, wanted.max_recv_sge);
-  return context.usage().take(Resource::queue_pair, pages);
+  return context.usage().take(
+      Resource::queue_pair,
+      send_queue_pages(wanted.send_requests, wanted.send_segments, wanted.inline_bytes) +
+          receive_queue_pages(wanted.receive_requests, wanted.receive_segments));
 }
 
 /// Reads only the fields that a queue pair of this type has; the program's others are ignored.
@@ -119,6 +120,9 @@ adapter::QueuePairOptions to_options(const ibv_qp_init_attr_ex& wanted) {
       .capacity = to_capacity(wanted.cap),
       .signal_all = wanted.sq_sig_all != 0,
       .ignores_own_multicast = (flags_of(wanted) & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) != 0};
+  if (wanted.srq != nullptr || adapter::service_of(own.type) == wire::Service::xrc) {
+    own.capacity.receive_requests = own.capacity.receive_segments = 0;
+  }
   if (own.type == QpType::xrc_receive) {
     own.xrc_domain = from(wanted.xrcd).number;
     return own;
@@ -192,8 +196,10 @@ Result<QueuePair*> create(ibv_context* verbs, const ibv_qp_init_attr_ex& wanted)
     own->domain = Use(&domain);
     options.memory = memory_of(domain);
   }
-  auto share = take_share(context, wanted.cap, wanted.srq == nullptr);
+  auto share = take_share(context, options.capacity);
   if (!share) return std::unexpected(share.error());
+  auto& receives = options.capacity.receive_requests;
+  receives = adapter::granted_receives(receives, context.limits().max_qp_wr);
   own->share = std::move(*share);
   const auto created = create_on(context, options);
   if (!created) return std::unexpected(created.error());
@@ -228,13 +234,11 @@ Result<QueuePair*> open(ibv_context* verbs, const ibv_qp_open_attr& wanted) {
   return give_out(context, std::move(own));
 }
 
-/// Returns the capacity that was given. Rounding up may exceed the device's limit, and programs
-/// rely on the reported value, so it is capped.
-ibv_qp_cap capacity_of(const QueuePair& own) {
-  const std::uint32_t most = from(own.verbs.qp_base.context).limits().max_qp_wr;
-  ibv_qp_cap capacity = to_verbs(own.queue_pair->options().capacity);
-  capacity.max_recv_wr = std::min(capacity.max_recv_wr, most);
-  return capacity;
+/// Returns null. libfabric and UCX find the largest inline size by trying.
+ibv_qp* refused_creation(const char* call, const Context& context, const ibv_qp_cap& wanted,
+                         const Error& error) {
+  const bool is_probe = wanted.max_inline_data > context.limits().max_inline_data;
+  return is_probe ? probed_null(call, error) : refused_null(call, error);
 }
 
 /// Returns the equivalent extended attributes, whose first members are the plain ones.
@@ -261,8 +265,10 @@ ibv_qp_init_attr_ex extended(ibv_pd* pd, const ibv_qp_init_attr& plain) {
 
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* wanted) {
   const auto created = create(context, *wanted);
-  if (!created) return refused_null("create_qp_ex", created.error());
-  wanted->cap = capacity_of(**created);
+  if (!created) {
+    return refused_creation("create_qp_ex", from(context), wanted->cap, created.error());
+  }
+  wanted->cap = to_verbs((*created)->queue_pair->options().capacity);
   return &(*created)->verbs.qp_base;
 }
 
@@ -279,7 +285,9 @@ using namespace verbatim::dropin;
 
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* qp_init_attr) {
   const auto created = create(pd->context, extended(pd, *qp_init_attr));
-  if (!created) return refused_null("create_qp", created.error());
-  qp_init_attr->cap = capacity_of(**created);
+  if (!created) {
+    return refused_creation("create_qp", from(pd->context), qp_init_attr->cap, created.error());
+  }
+  qp_init_attr->cap = to_verbs((*created)->queue_pair->options().capacity);
   return &(*created)->verbs.qp_base;
 }

@@ -137,6 +137,16 @@ using namespace verbatim::dropin;
 
 ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova,
                           int fd, int access) {
+  constexpr int kServed = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                          IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                          IBV_ACCESS_RELAXED_ORDERING;
+  if ((access & ~kServed) != 0) {
+    return refused_null("reg_dmabuf_mr", {EINVAL, fmt::format("access bits {:#x} are not served",
+                                                              access & ~kServed)});
+  }
+  if ((iova ^ offset) % verbatim::page_bytes() != 0) {
+    return refused_null("reg_dmabuf_mr", {EINVAL, "iova and offset differ within a page"});
+  }
   const auto mapped = map_buffer(fd, offset, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
   if (!mapped) return refused_null("reg_dmabuf_mr", mapped.error());
   std::byte* const at = mapped->data() + (mapped->size() - length);

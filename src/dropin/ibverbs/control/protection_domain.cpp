@@ -28,8 +28,11 @@ constexpr std::uint64_t kSendQueue = 1;
 constexpr std::size_t kAlignment = 64;
 
 Result<void> check(const ibv_parent_domain_init_attr& wanted) {
-  constexpr std::uint32_t kKnown =
-      IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+  // IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC of rdma-core 65: a device without
+  // IBV_DEVICE_CC_DMA_BOUNCE uses plain memory all the same.
+  constexpr std::uint32_t kAllowUnprotected = 1U << 2;
+  constexpr std::uint32_t kKnown = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+                                   IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT | kAllowUnprotected;
   if ((wanted.comp_mask & ~kKnown) != 0) {
     return refuse(EINVAL, fmt::format("comp_mask {:#x} is unknown", wanted.comp_mask & ~kKnown));
   }

@@ -319,7 +319,7 @@ int ibv_query_pkey(ibv_context* context, std::uint8_t port_num, int index, __be1
   const port::PKeyTable& table = ports.at(port_num).pkeys();
   if (index < 0 || static_cast<std::size_t>(index) >= table.size()) {
     return refused_minus_one(
-        "query_pkey", {EINVAL, fmt::format("index {} does not exist: the table has {} entries",
+        "query_pkey", {ENOENT, fmt::format("index {} does not exist: the table has {} entries",
                                            index, table.size())});
   }
   *pkey = to_big_endian(raw(table.at(static_cast<std::size_t>(index))));

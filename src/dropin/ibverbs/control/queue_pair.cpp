@@ -100,6 +100,7 @@ ibv_qp_attr to_verbs(const adapter::QueuePairAttributes& own) {
   theirs.alt_timeout = own.alternate.timeout;
   theirs.pkey_index = own.pkey_index;
   theirs.en_sqd_async_notify = own.sqd_notify;
+  theirs.sq_draining = own.is_draining;
   theirs.max_rd_atomic = own.max_rd_atomic;
   theirs.max_dest_rd_atomic = own.max_dest_rd_atomic;
   theirs.min_rnr_timer = own.min_rnr_timer;
@@ -160,7 +161,7 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
   return 0;
 }
 
-int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
+int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init_attr) {
   adapter::QueuePair& own = *from(qp).queue_pair;
   *attr = to_verbs(own.query());
   attr->cap = to_verbs(own.options().capacity);
@@ -171,7 +172,7 @@ int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr
                 .cap = attr->cap,
                 .qp_type = qp->qp_type,
                 .sq_sig_all = own.options().signal_all};
-  qp->state = attr->qp_state;
+  if ((attr_mask & IBV_QP_STATE) != 0) qp->state = attr->qp_state;
   return 0;
 }
 
@@ -182,6 +183,9 @@ int ibv_destroy_qp(ibv_qp* qp) {
                    {EBUSY, fmt::format("{} flow rules still lead to the queue pair", flows)});
   }
   Context& context = from(qp->context);
+  if (context.adapter().is_in_multicast_group(*own.queue_pair)) {
+    return refused("destroy_qp", {EBUSY, "the queue pair is in a multicast group"});
+  }
   {
     const std::lock_guard guard(context.live_objects_lock);
     context.queue_pairs.erase(&own);

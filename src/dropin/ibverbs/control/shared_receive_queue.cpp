@@ -1,10 +1,10 @@
-#include <algorithm>
 #include <cerrno>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "adapter/limits.h"
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
@@ -72,6 +72,7 @@ Result<SharedReceiveQueue*> create(ibv_context* verbs, ibv_srq_init_attr_ex& wan
                                     receive_queue_pages(options->requests, options->segments));
   if (!share) return std::unexpected(share.error());
   own->share = std::move(*share);
+  options->requests = adapter::granted_receives(options->requests, limits.max_srq_wr);
   const auto created = context.adapter().create_shared_receive_queue(*options);
   if (!created) return std::unexpected(created.error());
   own->queue = *created;
@@ -81,7 +82,7 @@ Result<SharedReceiveQueue*> create(ibv_context* verbs, ibv_srq_init_attr_ex& wan
   own->verbs.handle = raw(own->queue->number());
   pthread_mutex_init(&own->verbs.mutex, nullptr);
   pthread_cond_init(&own->verbs.cond, nullptr);
-  wanted.attr.max_wr = std::min(own->queue->capacity(), limits.max_srq_wr);
+  wanted.attr.max_wr = own->queue->capacity();
   wanted.attr.max_sge = own->queue->segments_max();
   const std::lock_guard guard(context.live_objects_lock);
   context.live_objects.insert(own.get());

@@ -27,6 +27,8 @@ static_assert(int{raw(AsyncEventType::srq_limit_reached)} == IBV_EVENT_SRQ_LIMIT
 static_assert(int{raw(AsyncEventType::qp_last_request_reached)} == IBV_EVENT_QP_LAST_WQE_REACHED);
 static_assert(int{raw(AsyncEventType::gid_change)} == IBV_EVENT_GID_CHANGE);
 static_assert(int{raw(AsyncEventType::wq_fatal)} == IBV_EVENT_WQ_FATAL);
+// IBV_EVENT_DEVICE_SPEED_CHANGE of rdma-core 61 and later.
+static_assert(int{raw(AsyncEventType::device_speed_change)} == IBV_EVENT_WQ_FATAL + 1);
 
 /// Fills `out` and counts the delivery. Returns false if the event's object is destroyed. Requires
 /// Context::live_objects_lock.

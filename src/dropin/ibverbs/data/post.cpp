@@ -116,6 +116,11 @@ const char* why_refused(ibv_qp& qp, const ibv_send_wr& request) {
   if (!is_known || !adapter::serves(queue_pair.type(), operation)) {
     return ": its type has no such request";
   }
+  std::uint64_t length = 0;
+  for (int i = 0; i < request.num_sge; ++i) length += request.sg_list[i].length;
+  if (transport::info(operation).is_eight_bytes && length != 8) {
+    return ": an atomic operation is of 8 bytes";
+  }
   const bool is_iwarp = from(qp.context).adapter().node().is_iwarp();
   if (!adapter::is_carried(operation, is_iwarp)) return ": iWARP has no such request";
   switch (queue_pair.state()) {

@@ -71,6 +71,10 @@ void follow_port(const arena::InfinibandPort& before, const arena::InfinibandPor
   if (before.reregistrations != now.reregistrations) {
     events.tell(port, AsyncEventType::client_reregister);
   }
+  // A port that is down has none.
+  if (before.is_active() && now.is_active() && before.rate_mbps != now.rate_mbps) {
+    events.tell(port, AsyncEventType::device_speed_change);
+  }
   events.change(port,
                 {.gids = 1, .is_active = now.is_active(), .active_mtu = arena::active_mtu(now)});
 }
