@@ -42,6 +42,9 @@ the answer below, returned or in errno, and a line on standard error. Wrong use 
 """
 
 
+# Written by hand, from what rdma_core.py prints.
+SUITE_HEADING = "\n## rdma-core 65's own suite, and RDMA netlink\n"
+
 PEERS_HEADINGS = {"rxe": "\n## Linux's rdma_rxe\n", "siw": "\n## Linux's siw\n"}
 PEERS_HEAD = """Written by `python3 tests/peers/run.py --stack {stack} --write`: {version} under QEMU. The first rows are of programs that request
 each way and compare every byte, in messages of no byte to 8 MiB, and of what either side says of errors (`tests/peers/`){remark}

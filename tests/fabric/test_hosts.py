@@ -10,7 +10,7 @@ import unittest
 
 from fabricbed import TRIANGLE, FabricBed, fields_of, run_tests
 
-from testbed import option_parser, wait_until
+from testbed import are_installed, option_parser, wait_until
 
 OPTIONS = None  # Set in main.
 
@@ -50,6 +50,20 @@ class Hosts(unittest.TestCase):
             self.assertEqual(int(guid, 16), int(port_guid, 16))
             keys = self.bed.run(host, "sh", "-c", "cat /sys/class/infiniband/verbatim0/ports/1/pkeys/0")
             self.assertEqual(keys.strip(), "0xffff")
+
+    def test_netlink_shows_the_same_device(self):
+        if not are_installed("rdma"):
+            self.skipTest("no iproute2")
+        self.bed.up(TRIANGLE, "--manager", "opensm")
+        verbs = self.devinfo("H1")
+        (device,) = json.loads(self.bed.run("H1", "rdma", "-j", "dev"))
+        self.assertEqual((device["node_type"], device["node_guid"]), ("ca", verbs["node_guid"]))
+        first, second = json.loads(self.bed.run("H1", "rdma", "-j", "link"))
+        self.assertEqual((first["state"], first["physical_state"]), ("ACTIVE", "LINK_UP"))
+        self.assertEqual((first["lid"], first["sm_lid"]), (int(verbs["port_lid"]), int(verbs["sm_lid"])))
+        self.assertEqual(first["subnet_prefix"], "fe80:0000:0000:0000")
+        self.assertNotIn("netdev", first)
+        self.assertEqual((second["port"], second["state"]), (2, "DOWN"))
 
     def test_port_follows_the_manager(self):
         self.bed.up(TRIANGLE)

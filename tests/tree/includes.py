@@ -53,6 +53,9 @@ MAY_INCLUDE = {
     "agent/identity": ("base", "arena", "config", "agent/protocol"),
     "agent/sockets": ("base", "arena", "link", "agent/protocol"),
     "agent/management": ("base", "arena", "cm", "mad", "observe", "wire", "port", "agent/protocol"),
+    # What a node's netlink tells is what its status tells, and how its programs' bindings are kept.
+    "agent/netlink": ("base", "arena", "region", "wire", "agent/protocol", "agent/management/rdma_cm_ports.h",
+                      "agent/server/port_totals.h", "agent/server/status.h"),
     "agent": ("base", "config", "observe", "wire", "region", "transport", "cm", "mad", "arena", "link", "port", "agent", "fabric/protocol"),
     "connect": ("base", "cm", "wire", "arena"),
     "ulp": ("base", "include"),

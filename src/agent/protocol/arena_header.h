@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,6 +24,21 @@ bool read_objects(int fd, std::uint64_t offset, std::span<T> objects) {
         pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (length <= 0) return false;
     done += static_cast<std::size_t>(length);
+  }
+  return true;
+}
+
+/// Calls `use(object, index)` for each of `count` objects of a table of the arena. Read in pieces:
+/// a table has some megabytes, most of it holes. Returns false if the file does not have all of
+/// them.
+template <typename T, typename Use>
+bool for_each_object(int fd, std::uint64_t offset, std::size_t count, Use use) {
+  constexpr std::size_t kPiece = 256;
+  const auto piece = std::make_unique<T[]>(kPiece);
+  for (std::size_t first = 0; first < count; first += kPiece) {
+    const std::size_t here = std::min(kPiece, count - first);
+    if (!read_objects(fd, offset + first * sizeof(T), std::span(piece.get(), here))) return false;
+    for (std::size_t i = 0; i < here; ++i) use(piece[i], first + i);
   }
   return true;
 }

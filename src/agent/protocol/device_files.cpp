@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "agent/protocol/device_numbers.h"
+
 namespace verbatim::agent {
 namespace {
 
@@ -63,7 +65,7 @@ std::vector<DeviceFile> device_files(const Node& node) {
       {"ports/1/phys_state", node.network.is_active ? "5: LinkUp" : "3: Disabled"},
       {"ports/1/link_layer", "Ethernet"},
       {"ports/1/rate", "100 Gb/sec (4X EDR)"},
-      {"ports/1/cap_mask", "0x00010000"},
+      {"ports/1/cap_mask", fmt::format("{:#010x}", kEthernetPortCapabilities)},
       {"ports/1/lid", "0x0"},
       {"ports/1/lid_mask_count", "0"},
       {"ports/1/sm_lid", "0x0"},
@@ -75,7 +77,9 @@ std::vector<DeviceFile> device_files(const Node& node) {
 }
 
 std::vector<DeviceFile> character_device_files(const Node& node) {
-  return {{"ibdev", std::string(node.device)}, {"abi_version", "1"}, {"dev", "231:192"}};
+  return {{"ibdev", std::string(node.device)},
+          {"abi_version", fmt::format("{}", kCharacterDeviceAbi)},
+          {"dev", fmt::format("{}:{}", kCharacterDeviceMajor, kCharacterDeviceMinor)}};
 }
 
 }  // namespace verbatim::agent

@@ -91,7 +91,7 @@ Result<void> Server::listen() {
     if (auto watched = watch(fabric_->fd()); !watched) return watched;
   }
   if (slots_) {
-    if (auto opened = open_management_port(); !opened) return opened;
+    if (auto opened = open_services(); !opened) return opened;
   }
   return watch(listening_.get());
 }
@@ -135,6 +135,8 @@ void Server::on_ready(int fd) {
   } else if (interface_watch_ && fd == interface_watch_->fd()) {
     interface_watch_->drain();
     look_at_port();
+  } else if (netlink_ && fd == netlink_->fd()) {
+    netlink_->serve();
   } else if (fabric_ && fd == fabric_->fd()) {
     on_fabric_change();
   } else if (const auto process = connection_of_process_.find(fd);
@@ -233,6 +235,7 @@ void Server::finish() {
   if (listening_) unlink(folder_.socket(options_.node).c_str());
   listening_.reset();  // Clients that wait to be accepted see the end, and start the next agent.
   connections_.clear();
+  netlink_.reset();
   remove_view(folder_.view(options_.node));
   claims_.release();
   slots_.reset();

@@ -14,6 +14,7 @@
 #include "agent/management/pending_disconnects.h"
 #include "agent/management/rdma_cm_ports.h"
 #include "agent/management/request_rates.h"
+#include "agent/netlink/netlink_sockets.h"
 #include "agent/protocol/claims.h"
 #include "agent/protocol/protocol.h"
 #include "agent/protocol/runtime_folder.h"
@@ -109,6 +110,13 @@ class Server {
   /// Returns when `look_at_counters` is due, kNever if no counter changes.
   TimeNs counters_deadline() const;
 
+  /// What the node offers as soon as it is known: queue pair 1, and RDMA netlink.
+  Result<void> open_services();
+  // RDMA netlink: server_netlink.cpp.
+  void open_netlink();
+  PortTotals port_totals_now() const;
+  std::vector<ProgramEntry> program_entries() const;
+
   // The node of a fabric's host: server_fabric.cpp.
   Result<void> open_fabric(const std::string& fabric, const std::string& host);
   Result<void> reopen_fabric(const Node& node);
@@ -188,7 +196,8 @@ class Server {
   /// done: events name descriptors, and a new connection must not reuse a number.
   std::vector<Connection> closed_;
   std::map<std::uint32_t, int> connection_of_slot_;
-  std::unique_ptr<FabricHost> fabric_;  // Null unless the node is a fabric's host.
+  std::unique_ptr<FabricHost> fabric_;                // Null unless the node is a fabric's host.
+  std::unique_ptr<netlink::NetlinkSockets> netlink_;  // Null where its socket cannot be made.
   std::unique_ptr<ManagementPort> management_;
   mad::Dispatcher dispatcher_;
   mad::ClientId communication_manager_{};  // Of the dispatcher.

@@ -248,7 +248,7 @@ Result<void> Server::on_rejoin(Connection& connection, Incoming& incoming) {
   return retaken;
 }
 
-Result<void> Server::on_status_request(Connection& connection) {
+std::vector<ProgramEntry> Server::program_entries() const {
   std::vector<ProgramEntry> programs;
   for (const auto& [fd, other] : connections_) {
     if (!other.program) continue;
@@ -262,7 +262,11 @@ Result<void> Server::on_status_request(Connection& connection) {
          .datagrams_dropped = other.datagrams_dropped});
   }
   std::ranges::sort(programs, {}, &ProgramEntry::slot);
-  const std::string text = status_text(description(), programs, faults_of_the_gone_);
+  return programs;
+}
+
+Result<void> Server::on_status_request(Connection& connection) {
+  const std::string text = status_text(description(), program_entries(), faults_of_the_gone_);
   auto memory = memfd_with(text);
   if (!memory) return std::unexpected(memory.error());
   Status answer;

@@ -15,10 +15,7 @@ TimeNs Server::counters_deadline() const {
   return nothing_changes ? kNever : counters_deadline_;
 }
 
-void Server::look_at_counters() {
-  const TimeNs now = monotonic_now();
-  if (now < counters_deadline_) return;
-  counters_deadline_ = now + kCountersAge;
+PortTotals Server::port_totals_now() const {
   PortTotals totals = totals_of_the_gone_;
   for (const auto& [slot, fd] : connection_of_slot_) {
     const auto found = connections_.find(fd);
@@ -26,6 +23,14 @@ void Server::look_at_counters() {
       totals += port_totals(found->second.program->arena());
     }
   }
+  return totals;
+}
+
+void Server::look_at_counters() {
+  const TimeNs now = monotonic_now();
+  if (now < counters_deadline_) return;
+  counters_deadline_ = now + kCountersAge;
+  const PortTotals totals = port_totals_now();
   if (totals == totals_shown_) return;
   totals_shown_ = totals;
   if (!fabric_) show_counters(folder_.view(options_.node), slots_->node(), totals);

@@ -54,7 +54,7 @@ Result<void> Server::begin() {
   slots_.emplace(std::move(*slots));
   look_at_port();
   // The sockets are watched once there is an epoll: see `listen`.
-  return events_ ? open_management_port() : Result<void>();
+  return events_ ? open_services() : Result<void>();
 }
 
 /// The node works without it, too, so a failure to write the view is not fatal.
@@ -90,7 +90,7 @@ Result<void> Server::recover(Incoming& rejoin) {
   // The node goes on under the interface's own MAC where it has it: see identify.
   claims_.take_interface(std::string(slots_->node().interface));
   look_at_port();
-  return open_management_port();
+  return open_services();
 }
 
 void Server::on_recovery_time() {

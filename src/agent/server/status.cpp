@@ -140,21 +140,16 @@ void append_program_details(Json& program, int arena_fd) {
   add_faults(program, fault_totals(arena_fd));
   program["queue_pairs"] = Json::array();
   DirectTraffic all;
-  // Read in pieces: the table of all queue pairs has some megabytes, most of it holes.
-  constexpr std::size_t kPiece = 256;
-  const auto piece = std::make_unique<QueuePairRecord[]>(kPiece);
-  for (std::size_t first = 0; first < arena::kProgramQueuePairsMax; first += kPiece) {
-    const std::uint64_t offset = header->queue_pairs.value + first * sizeof(QueuePairRecord);
-    if (!read_objects(arena_fd, offset, std::span(piece.get(), kPiece))) return;
-    for (std::size_t i = 0; i < kPiece; ++i) {
-      const std::uint32_t qpn = piece[i].qpn.load(std::memory_order_relaxed);
-      if (qpn == 0) continue;
-      program["queue_pairs"].push_back(queue_pair_json(piece[i], qpn));
-      const auto direct = direct_traffic(arena_fd, *header, piece[i], first + i);
-      program["queue_pairs"].back()["direct"] = direct_json(direct);
-      all.add(direct);
-    }
-  }
+  const auto add = [&](const QueuePairRecord& record, std::size_t number) {
+    const std::uint32_t qpn = record.qpn.load(std::memory_order_relaxed);
+    if (qpn == 0) return;
+    program["queue_pairs"].push_back(queue_pair_json(record, qpn));
+    const auto direct = direct_traffic(arena_fd, *header, record, number);
+    program["queue_pairs"].back()["direct"] = direct_json(direct);
+    all.add(direct);
+  };
+  const std::uint64_t table = header->queue_pairs.value;
+  if (!for_each_object<QueuePairRecord>(arena_fd, table, arena::kProgramQueuePairsMax, add)) return;
   program["direct"] = direct_json(all);
 }
 

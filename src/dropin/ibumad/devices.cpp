@@ -52,7 +52,7 @@ bool fill(umad_port_t& out, const protocol::HostDescription& host, const Port& p
   out.port_guid = htobe64(facts.guid);
   out.pkeys_size = static_cast<unsigned>(count);
   out.pkeys = pkeys;
-  protocol::put_text(out.link_layer, "InfiniBand");
+  protocol::put_text(out.link_layer, is_on_host() ? "InfiniBand" : "Ethernet");
   return true;
 }
 

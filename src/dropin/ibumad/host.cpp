@@ -24,8 +24,10 @@ const char* variable(const char* name) {
 
 }  // namespace
 
+bool is_on_host() { return variable("VERBATIM_HOST") != nullptr; }
+
 Result<UniqueFd> connect_to_fabric() {
-  if (variable("VERBATIM_HOST") == nullptr) {
+  if (!is_on_host()) {
     return refuse(ENODEV,
                   "there is no InfiniBand device: 'verbatim run --fabric NAME --host HOST' "
                   "runs a program on a host of a fabric");
@@ -46,6 +48,9 @@ protocol::HostName host_name() {
 }
 
 Result<protocol::HostDescription> describe_host() {
+  if (!is_on_host()) {
+    if (const auto node = describe_node()) return *node;
+  }
   const auto connection = connect_to_fabric();
   if (!connection) return std::unexpected(connection.error());
   return protocol::ask<protocol::HostDescription>(connection->get(),

@@ -14,9 +14,14 @@ namespace protocol = fabric::protocol;
 
 /// ENODEV: the process runs on no host of a fabric, or the fabric does not run.
 Result<UniqueFd> connect_to_fabric();
-/// Requires VERBATIM_HOST, as all that connects does.
+/// Requires `is_on_host`, as all that connects does.
 protocol::HostName host_name();
+/// Of a process on no host: its node's, if that has a card's device (`describe_node`).
 Result<protocol::HostDescription> describe_host();
+/// Nothing where the process has no view of a RoCE node.
+std::optional<protocol::HostDescription> describe_node();
+/// Returns true for a process on a host of a fabric: its ports' links are InfiniBand.
+bool is_on_host();
 
 /// The host's one device, and one of its ports. ENODEV: it has another name, or no such port.
 /// Port 0 means the first that is Active, else has a link, else is not disabled.

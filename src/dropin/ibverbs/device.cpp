@@ -78,6 +78,11 @@ void ibv_free_device_list(ibv_device** list) { std::free(list); }
 
 const char* ibv_get_device_name(ibv_device* device) { return device->name; }
 
-int ibv_get_device_index(ibv_device*) { return 0; }
+/// Programs ask RDMA netlink about this index, so only those that have a view, and with it netlink,
+/// get one.
+int ibv_get_device_index(ibv_device*) {
+  const char* const view = std::getenv("VERBATIM_VIEW");
+  return view != nullptr && *view == '/' ? kDeviceIndex : -1;
+}
 
 __be64 ibv_get_device_guid(ibv_device* device) { return to_big_endian(from(device).node.guid); }

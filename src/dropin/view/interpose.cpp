@@ -7,24 +7,17 @@
 #include <cstdlib>
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "dropin/view/next.h"
 #include "dropin/view/redirect.h"
-
-#define VERBATIM_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
 
+using verbatim::view::next;
 using verbatim::view::Redirected;
-
-/// Returns the next function of that name after this library. `Function` is a plain function type.
-template <typename Function>
-Function* next(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
 
 bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
