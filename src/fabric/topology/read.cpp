@@ -187,7 +187,10 @@ class Reader {
       identity.lid = Lid{line->lid};
       identity.lmc = line->lmc;
     }
-    if (!line->unknown_rate.empty()) {
+    // Tools print "??x??" for what they do not know; a number is somebody's who means a rate.
+    if (const std::string_view word = line->unknown_rate; !word.empty()) {
+      const bool has_number = word.front() >= '0' && word.front() <= '9';
+      if (has_number) return fault(fmt::format("{} is no rate such as 4xHDR", word));
       remark(fmt::format("{} is no rate: taken as 4xSDR", line->unknown_rate));
     }
     ends_.push_back({.place = {index, line->port}, .line = *line, .number = line_});
