@@ -2,6 +2,8 @@
 """What operators of real fabrics do with Debian's tools: all flows of osmtest, partitions of limited members, QoS,
 programs with another clock, and files of the view that can be written."""
 
+import ctypes
+import os
 import re
 import subprocess
 import sys
@@ -84,6 +86,16 @@ class Operation(unittest.TestCase):
                 self.bed.run("H4", *clock, *client)
                 self.assertEqual(server.wait(SECONDS_MAX), 0)
                 self.assertIn("65536", self.bed.run_pair("H2", "H4", *write))
+
+    def test_daemon_runs_soon_after_it_wakes(self):
+        """Linux gives a thread that asks for short slices the processor sooner, whichever programs spin."""
+        if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 12):
+            self.skipTest("Linux before 6.12 has no slices that threads ask for")
+        self.bed.up(TRIANGLE)
+        attributes = (ctypes.c_char * 48)()
+        sched_getattr = 315 if os.uname().machine == "x86_64" else 275
+        self.assertEqual(ctypes.CDLL(None).syscall(sched_getattr, self.bed.daemon(), attributes, 48, 0), 0)
+        self.assertEqual(int.from_bytes(attributes.raw[24:32], sys.byteorder), 100_000)
 
     def test_node_description_can_be_written_and_nothing_else(self):
         self.start()
