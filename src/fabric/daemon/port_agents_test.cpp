@@ -288,9 +288,9 @@ class RmppTest : public testing::Test {
     bytes[24] = bytes[26] = std::byte{1};  // RMPP's version; active.
     return bytes;
   }
-  /// Until a request comes back or is answered.
-  void wait_for_client(TimeNs limit) {
-    for (const TimeNs end = now + limit; client.deliveries.empty() && now < end;) {
+  /// Until a message, or a request that has failed, is delivered there.
+  void wait_for(const End& end, TimeNs limit) {
+    for (const TimeNs last = now + limit; end.deliveries.empty() && now < last;) {
       now += 50 * kMillisecond;
       client.agents.on_time(client.port, now);
       server.agents.on_time(server.port, now);
@@ -336,13 +336,13 @@ TEST_F(RmppTest, LongRequestIsAnsweredByALongAnswer) {
     SCOPED_TRACE(lose);
     lose_each = lose;
     const auto request = long_request(5'000);
-    send(client, request, server.port.lid, 1'000, 9);
-    wait_for_client(kSecond / 2);
+    send(client, request, server.port.lid, 200, 20);
+    wait_for(server, 9 * kSecond);
     ASSERT_EQ(server.deliveries.size(), 1u);
     const auto& asked = server.deliveries[0].bytes;
     EXPECT_TRUE(std::equal(asked.begin() + 56, asked.end(), request.begin() + 56, request.end()));
     send(server, long_answer(20'000), client.port.lid, 100, 9);
-    wait_for_client(9 * kSecond);
+    wait_for(client, 9 * kSecond);
     ASSERT_EQ(client.deliveries.size(), 1u);
     EXPECT_EQ(client.deliveries[0].record.status, 0u);
     EXPECT_EQ(client.deliveries[0].bytes.size(), 20'000u);
@@ -359,7 +359,7 @@ TEST_F(RmppTest, LongRequestWithoutAnswerComesBackOnce) {
   send(client, long_request(5'000), server.port.lid, 200, 2);
   ASSERT_EQ(server.deliveries.size(), 1u);
   const TimeNs asked = now;
-  wait_for_client(5 * kSecond);
+  wait_for(client, 5 * kSecond);
   ASSERT_EQ(client.deliveries.size(), 1u);
   EXPECT_EQ(client.deliveries[0].record.status, static_cast<std::uint32_t>(ETIMEDOUT));
   EXPECT_EQ(now - asked, 600 * kMillisecond) << "three times 200 ms";
@@ -369,11 +369,11 @@ TEST_F(RmppTest, LongRequestWithoutAnswerComesBackOnce) {
 TEST_F(RmppTest, LongRequestThatDoesNotArriveComesBackOnce) {
   lose_each = 1;  // All.
   send(client, long_request(5'000), server.port.lid, 200, 2);
-  wait_for_client(5 * kSecond);
+  wait_for(client, 5 * kSecond);
   ASSERT_EQ(client.deliveries.size(), 1u);
   EXPECT_EQ(client.deliveries[0].record.status, static_cast<std::uint32_t>(ETIMEDOUT));
   EXPECT_TRUE(server.deliveries.empty());
-  wait_for_client(5 * kSecond);
+  wait_for(client, 5 * kSecond);
   EXPECT_EQ(client.deliveries.size(), 1u);
 }
 

@@ -12,15 +12,14 @@ namespace {
 
 using GetTime = int (*)(clockid_t, timespec*);
 
-/// Null if the process has no vDSO.
+/// Null if the process has no vDSO. Its name depends on the processor.
 GetTime vdso_clock() {
-#ifdef __aarch64__
-  constexpr const char* kName = "__kernel_clock_gettime";
-#else
-  constexpr const char* kName = "__vdso_clock_gettime";
-#endif
   void* const vdso = dlopen("linux-vdso.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
-  return vdso == nullptr ? nullptr : reinterpret_cast<GetTime>(dlsym(vdso, kName));
+  for (const char* name : {"__vdso_clock_gettime", "__kernel_clock_gettime"}) {
+    void* const found = vdso == nullptr ? nullptr : dlsym(vdso, name);
+    if (found != nullptr) return reinterpret_cast<GetTime>(found);
+  }
+  return nullptr;
 }
 
 /// What the process's time namespace adds to the monotonic clock; kernels before 5.6 have none.
