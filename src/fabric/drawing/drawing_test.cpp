@@ -92,7 +92,7 @@ TEST(Drawing, BoxesDoNotOverlap) {
       const bool is_box = shown.nodes[i].kind != Kind::host || layout.is_folded;
       const Box one = box_of(shown.nodes[i], layout.is_turned[i]);
       const Point at = layout.places[i];
-      if (is_box) EXPECT_TRUE(at.x > one.width / 2 && at.x + one.width / 2 < layout.width);
+      EXPECT_TRUE(!is_box || (at.x > one.width / 2 && at.x + one.width / 2 < layout.width));
       for (std::size_t j = 0; j < i && is_box; ++j) {
         if (shown.nodes[j].kind == Kind::host && !layout.is_folded) continue;
         const Box other = box_of(shown.nodes[j], layout.is_turned[j]);
