@@ -14,6 +14,7 @@
 #include "agent/protocol/protocol.h"
 #include "agent/server/server.h"
 #include "base/log.h"
+#include "base/os/scheduling.h"
 
 /// The agent's executable. Programs start it by themselves; users need not.
 namespace verbatim::agent {
@@ -132,6 +133,7 @@ int run(int argc, char** argv) {
   // The end of a terminal or of a program must not end the agent.
   signal(SIGHUP, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
+  ask_for_short_slices();
   auto server = Server::create(line->options);
   if (!server) return fail(line->ready, server.error());
   if (line->ready) log_into_folder(line->options.node);

@@ -171,6 +171,14 @@ Result<std::uint64_t> Dispatcher::expect_reply(ClientId client, const Mad& reque
   return transaction;
 }
 
+void Dispatcher::set_deadline(std::uint64_t transaction, TimeNs deadline) {
+  const auto found = requests_.find(transaction);
+  if (found == requests_.end()) return;
+  deadlines_.erase({found->second.deadline, transaction});
+  found->second.deadline = deadline;
+  deadlines_.emplace(deadline, transaction);
+}
+
 std::optional<ClientId> Dispatcher::take_reply(SpecialQp qp, const Mad& mad,
                                                const wire::MadHeader& header) {
   const auto found = requests_.find(header.transaction);

@@ -51,6 +51,9 @@ class Dispatcher {
   /// id is in flight; ENOBUFS beyond kRequestsMax.
   Result<std::uint64_t> expect_reply(ClientId client, const Mad& request, TimeNs deadline);
 
+  /// Changes when a request that is unanswered expires.
+  void set_deadline(std::uint64_t transaction, TimeNs deadline);
+
   struct Decision {
     std::optional<ClientId> client{};
     bool is_reply = false;

@@ -11,6 +11,8 @@ from testbed import SKIPPED, are_installed, option_parser, wait_until
 
 BED = None  # Set in main.
 COUNT = 20_000
+CLOCKS = (("faketime", "-f", "+60s"), ("faketime", "-f", "-60s"), ("faketime", "-f", "+0 x20"),
+          ("unshare", "--map-root-user", "--time", "--monotonic", "10000", "--fork"))
 
 
 def far_pair():
@@ -21,13 +23,20 @@ def far_pair():
     raise AssertionError("no two hosts are three switches apart")
 
 
-def packets(*words):
-    return subprocess.Popen([f"{BED.build}/bin/packets", *map(str, words)], env=BED.environment(),
+def runs(command):
+    """Whether this machine has it, and this user may."""
+    return are_installed(command[0]) and subprocess.run([*command, "true"], check=False,
+                                                        capture_output=True).returncode == 0
+
+
+def packets(*words, clock=()):
+    """`clock`: a command that gives its program another clock."""
+    return subprocess.Popen([*clock, f"{BED.build}/bin/packets", *map(str, words)], env=BED.environment(),
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def receiver(host, count=COUNT):
-    program = packets("receive", host, count)
+def receiver(host, count=COUNT, clock=()):
+    program = packets("receive", host, count, clock=clock)
     line = program.stdout.readline()
     if line != "ready\n":
         raise AssertionError(line + program.stdout.read())
@@ -74,6 +83,17 @@ class Packets(unittest.TestCase):
         taker = receiver(destination)
         self.ends(packets("send", source, BED.lids()[destination], COUNT))
         self.ends(taker)
+
+    def test_programs_with_other_clocks_disturb_no_other(self):
+        source, destination = far_pair()
+        for clock in CLOCKS:
+            if not runs(clock):
+                continue
+            with self.subTest(clock=clock):
+                for sends, takes in ((clock, ()), ((), clock), ((), ())):
+                    taker = receiver(destination, clock=takes)
+                    self.ends(packets("send", source, BED.lids()[destination], COUNT, clock=sends))
+                    self.ends(taker)
 
     def test_an_unknown_host_is_refused_in_words(self):
         text, _ = packets("receive", "Nobody", 1).communicate()

@@ -19,11 +19,15 @@ namespace fs = std::filesystem;
 /// The device in /sys's device tree; links in the class folders refer to it.
 constexpr const char* kDevice = "sys/devices/virtual/verbatim";
 
+/// Nobody writes into them: nothing would come of it.
+constexpr auto kReadOnly = fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read;
+
 /// Returns false if the file cannot be written; the caller checks all results together.
 bool write_file(const fs::path& path, const std::string& content) {
   fs::create_directories(path.parent_path());
   std::ofstream file(path);
   file << content << '\n';
+  fs::permissions(path, kReadOnly);
   return bool(file.flush());
 }
 
@@ -119,6 +123,7 @@ void show_counters(const std::string& folder, const Node& node, const PortTotals
     std::ofstream out(fresh);
     out << file.content << '\n';
     out.close();
+    fs::permissions(fresh, kReadOnly, ignored);
     if (out) fs::rename(fresh, adapter / file.path, ignored);
   }
 }

@@ -1,8 +1,12 @@
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,6 +17,7 @@
 #include "cli/fabric/commands.h"
 #include "cli/fabric/picture.h"
 #include "cli/fabric/status.h"
+#include "cli/text/quantity.h"
 #include "cli/text/table.h"
 #include "fabric/protocol/fabric_folder.h"
 
@@ -58,6 +63,33 @@ std::string rate_of(const Json& link) {
   return fmt::format("{}, errors {:g}", text_of(link.at("rate")), errors);
 }
 
+/// "HCA-1", "mlx5_0": what an adapter is called on its machine.
+bool is_of_adapter(std::string_view word) {
+  const bool is_known = word.starts_with("HCA-") || word.starts_with("mlx") ||
+                        word.starts_with("qib") || word.starts_with("hfi");
+  return is_known && word.back() >= '0' && word.back() <= '9';
+}
+
+/// A recorded fabric may have several adapters of a machine: "node7 HCA-1", "node7 HCA-2".
+void print_machines(const Json& status) {
+  std::map<std::string, std::vector<std::string>> machines;
+  for (const auto& node : status.at("nodes")) {
+    const std::string name = text_of(node.at("name"));
+    const std::size_t space = name.rfind(' ');
+    if (text_of(node.at("kind")) != "host" || space == std::string::npos) continue;
+    const std::string adapter = name.substr(space + 1);
+    if (is_of_adapter(adapter)) machines[name.substr(0, space)].push_back(adapter);
+  }
+  std::erase_if(machines, [](const auto& machine) { return machine.second.size() < 2; });
+  if (machines.empty()) return;
+  fmt::print("\n{} with several adapters, each of which is a host here:\n",
+             counted(machines.size(), "machine"));
+  for (auto& [machine, adapters] : machines) {
+    std::ranges::sort(adapters);
+    fmt::print("  {}: {}\n", machine, fmt::join(adapters, " "));
+  }
+}
+
 void print_tables(const Json& status) {
   Table nodes({"node", "kind", "GUID", "ports", "LID", "address"});
   for (const auto& node : status.at("nodes")) {
@@ -72,6 +104,7 @@ void print_tables(const Json& status) {
                number_of(b.at("port")), rate_of(link), state_of(link)});
   }
   fmt::print("{}\n{}", nodes.text(), links.text());
+  print_machines(status);
   const Json trunks_shown = status.value("trunks", Json::array());
   if (trunks_shown.empty()) return;
   Table trunks({"trunk", "port", "rate", "state", "local", "peer", "repeated"});

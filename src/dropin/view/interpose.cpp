@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -18,8 +19,14 @@ namespace {
 
 using verbatim::view::next;
 using verbatim::view::Redirected;
+using verbatim::view::refuses_writing;
 
 bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
+
+bool writes(int flags) {
+  return (flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC)) != 0;
+}
+bool writes(const char* mode) { return std::strpbrk(mode, "wa+") != nullptr; }
 
 mode_t mode_of(int flags, va_list arguments) {
   return takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
@@ -36,7 +43,9 @@ mode_t mode_of(int flags, va_list arguments) {
     const mode_t mode = mode_of(flags, arguments);                     \
     va_end(arguments);                                                 \
     static auto* const call = next<int(const char*, int, ...)>(#NAME); \
-    return call(Redirected(path).path(), flags, mode);                 \
+    const Redirected file(path);                                       \
+    if (writes(flags) && refuses_writing(file)) return -1;             \
+    return call(file.path(), flags, mode);                             \
   }
 VERBATIM_OPEN(open)
 VERBATIM_OPEN(open64)
@@ -48,7 +57,9 @@ VERBATIM_OPEN(open64)
     const mode_t mode = mode_of(flags, arguments);                          \
     va_end(arguments);                                                      \
     static auto* const call = next<int(int, const char*, int, ...)>(#NAME); \
-    return call(folder, Redirected(path).path(), flags, mode);              \
+    const Redirected file(path);                                            \
+    if (writes(flags) && refuses_writing(file)) return -1;                  \
+    return call(folder, file.path(), flags, mode);                          \
   }
 VERBATIM_OPENAT(openat)
 VERBATIM_OPENAT(openat64)
@@ -66,12 +77,28 @@ VERBATIM_OPENAT(openat64)
   }
 #define VERBATIM_UNPACK(...) __VA_OPT__(, ) __VA_ARGS__
 
-VERBATIM_PATH_FIRST(int, __open_2, (int flags), (flags))
-VERBATIM_PATH_FIRST(int, __open64_2, (int flags), (flags))
-VERBATIM_PATH_SECOND(int, __openat_2, int, (int flags), (flags))
-VERBATIM_PATH_SECOND(int, __openat64_2, int, (int flags), (flags))
-VERBATIM_PATH_FIRST(FILE*, fopen, (const char* mode), (mode))
-VERBATIM_PATH_FIRST(FILE*, fopen64, (const char* mode), (mode))
+/// The same for those that open a file which exists.
+#define VERBATIM_OPEN_FIRST(RESULT, REFUSED, NAME, DECLARED, PASSED)      \
+  VERBATIM_EXPORT RESULT NAME(const char* path, DECLARED PASSED) {        \
+    static auto* const call = next<RESULT(const char*, DECLARED)>(#NAME); \
+    const Redirected file(path);                                          \
+    if (writes(PASSED) && refuses_writing(file)) return REFUSED;          \
+    return call(file.path(), PASSED);                                     \
+  }
+#define VERBATIM_OPEN_SECOND(NAME)                                     \
+  VERBATIM_EXPORT int NAME(int folder, const char* path, int flags) {  \
+    static auto* const call = next<int(int, const char*, int)>(#NAME); \
+    const Redirected file(path);                                       \
+    if (writes(flags) && refuses_writing(file)) return -1;             \
+    return call(folder, file.path(), flags);                           \
+  }
+VERBATIM_OPEN_FIRST(int, -1, __open_2, int, flags)
+VERBATIM_OPEN_FIRST(int, -1, __open64_2, int, flags)
+VERBATIM_OPEN_SECOND(__openat_2)
+VERBATIM_OPEN_SECOND(__openat64_2)
+using Mode = const char*;
+VERBATIM_OPEN_FIRST(FILE*, nullptr, fopen, Mode, mode)
+VERBATIM_OPEN_FIRST(FILE*, nullptr, fopen64, Mode, mode)
 VERBATIM_PATH_FIRST(DIR*, opendir, (), ())
 
 using Selector = int (*)(const dirent*);

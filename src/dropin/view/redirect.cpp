@@ -1,8 +1,11 @@
 #include "dropin/view/redirect.h"
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+
+#include <sys/stat.h>
 
 namespace verbatim::view {
 namespace {
@@ -49,6 +52,16 @@ Redirected::Redirected(const char* path, const char* view_root) : path_(path) {
   std::memcpy(buffer_, view_root, root_length);
   std::memcpy(buffer_ + root_length, path, path_length + 1);
   path_ = buffer_;
+}
+
+bool refuses_writing(const Redirected& file) {
+  if (!file.is_ours()) return false;
+  const int before = errno;
+  struct stat status{};
+  constexpr mode_t kWritable = S_IWUSR | S_IWGRP | S_IWOTH;
+  const bool is_writable = stat(file.path(), &status) == 0 && (status.st_mode & kWritable) != 0;
+  errno = is_writable ? before : EACCES;
+  return !is_writable;
 }
 
 void strip_root(char* path, const char* view_root) {

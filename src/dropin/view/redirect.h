@@ -23,6 +23,10 @@ class Redirected {
   char buffer_[PATH_MAX];
 };
 
+/// True for a file of the view that nobody may write, root neither, as in sysfs; the caller's errno
+/// is then EACCES. Its mode has no bit of writing, or there is no such file.
+bool refuses_writing(const Redirected& file);
+
 /// Converts a path inside the view to the one that programs know, in place; other paths stay.
 void strip_root(char* path, const char* view_root = root());
 

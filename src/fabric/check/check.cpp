@@ -20,13 +20,16 @@ std::vector<std::string> check(const Snapshot& snapshot, const ServiceLevels& le
   const Findings loops = find_credit_loops(snapshot, levels);
   Findings unbalanced;
   Findings p_keys;
+  Findings levels_lost;
   for (const Snapshot& subnet : subnets_of(snapshot)) {
     add(unreachable, find_unreachable(subnet));
     add(unbalanced, find_unbalanced(subnet));
     add(p_keys, find_wrong_p_keys(subnet));
+    add(levels_lost, find_lost_levels(subnet));
   }
   Findings all;
-  for (Findings findings : {unreachable, loops, unbalanced, p_keys, snapshot.data_faults}) {
+  for (Findings findings : {find_shared_guids(snapshot), unreachable, loops, unbalanced, p_keys,
+                            levels_lost, snapshot.data_faults}) {
     if (findings.size() > kFindingsMax) {
       const std::size_t more = findings.size() - kFindingsMax;
       findings.resize(kFindingsMax);

@@ -21,6 +21,11 @@ std::vector<std::string> find_unbalanced(const Snapshot& snapshot);
 /// P_Key tables without the default partition, keys twice, partitions without a full member.
 std::vector<std::string> find_wrong_p_keys(const Snapshot& snapshot);
 
+/// Ports with the same GUID.
+std::vector<std::string> find_shared_guids(const Snapshot& snapshot);
+/// Service levels for which no switch has a lane.
+std::vector<std::string> find_lost_levels(const Snapshot& snapshot);
+
 /// All of the above, and what the daemon has found wrong in the data path.
 std::vector<std::string> check(const Snapshot& snapshot, const ServiceLevels& levels);
 

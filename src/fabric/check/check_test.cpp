@@ -67,6 +67,35 @@ std::string all(const std::vector<std::string>& findings) {
 
 TEST(FabricCheck, ALineIsClean) { EXPECT_EQ(all(check(line(), kLevelZero)), ""); }
 
+TEST(FabricCheck, PortsWithOneGuidAreNamed) {
+  Snapshot made = line();
+  made.nodes[4].ports[1].guid = made.nodes[6].ports[1].guid = 0x1234;
+  made.nodes[5].ports[1].guid = 0x1235;
+  EXPECT_EQ(all(check(made, kLevelZero)),
+            "H0/1 and H2/1 have one GUID, 0x1234: a subnet manager takes them for one port\n");
+}
+
+TEST(FabricCheck, ServiceLevelsThatNoSwitchCarriesAreNamed) {
+  Snapshot made = line();
+  const auto set_lane = [&](std::uint32_t node, unsigned level, std::uint8_t lane) {
+    for (std::size_t i = level; i < made.nodes[node].lanes.size(); i += kServiceLevels) {
+      made.nodes[node].lanes[i] = lane;
+    }
+  };
+  for (std::uint32_t node = 0; node < kSize; ++node) {
+    for (unsigned level = 8; level < kServiceLevels; ++level) set_lane(node, level, kNoLane);
+  }
+  set_lane(2, 15, 0);
+  EXPECT_EQ(all(check(made, kLevelZero)),
+            "no switch carries service levels 8 to 14: what has them is dropped\n");
+  for (unsigned level = 8; level < kServiceLevels; ++level) set_lane(1, level, 1);
+  for (PortSnapshot& port : made.nodes[1].ports) port.data_lanes = 1;
+  set_lane(2, 9, 0);
+  EXPECT_EQ(all(check(made, kLevelZero)),
+            "no switch carries service levels 8, 10 to 14: what has them is dropped\n")
+      << "a lane that is not in force carries nothing";
+}
+
 /// Their LIDs are the same, and no cable leads from one to the other.
 TEST(FabricCheck, SubnetsHaveNothingToDoWithEachOther) {
   Snapshot two = line();
@@ -221,7 +250,8 @@ TEST(FabricCheck, PKeysThatCannotWorkAreNamed) {
 TEST(FabricCheck, TextThatIsNoSnapshotIsRefused) {
   constexpr const char* kGood =
       R"({"nodes": [{"name": "H", "guid": 1, "kind": "Ca", "forwarding": "0aff", "lanes": "0f",
-          "ports": [{"lid": 0, "lmc": 0, "p_keys": []}, {"lid": 7, "lmc": 1, "p_keys": [65535]}]}],
+          "ports": [{"guid": 0, "lid": 0, "lmc": 0, "data_lanes": 0, "p_keys": []},
+                    {"guid": 18, "lid": 7, "lmc": 1, "data_lanes": 4, "p_keys": [65535]}]}],
           "cables": [{"a": [0, 1], "b": [0, 1], "is_active": true}],
           "data_faults": ["link 3: a credit is lost"]})";
   const auto good = read_snapshot(kGood);

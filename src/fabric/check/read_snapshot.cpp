@@ -34,8 +34,10 @@ NodeSnapshot node_of(const Json& json) {
   node.guid = json.at("guid").get<std::uint64_t>();
   node.kind = kind_of(json.at("kind").get<std::string>());
   for (const Json& port : json.at("ports")) {
-    node.ports.push_back({.lid = port.at("lid").get<std::uint16_t>(),
+    node.ports.push_back({.guid = port.at("guid").get<std::uint64_t>(),
+                          .lid = port.at("lid").get<std::uint16_t>(),
                           .lmc = static_cast<std::uint8_t>(port.at("lmc").get<unsigned>() & 7U),
+                          .data_lanes = port.at("data_lanes").get<std::uint8_t>(),
                           .p_keys = port.at("p_keys").get<std::vector<std::uint16_t>>()});
   }
   node.forwarding = numbers_of(json.at("forwarding").get<std::string>(), 2);

@@ -16,8 +16,10 @@ inline constexpr std::uint8_t kNoLane = 15;  // SL to VL tables drop packets by 
 inline constexpr std::size_t kServiceLevels = 16;
 
 struct PortSnapshot {
-  std::uint16_t lid = 0;  // 0: no manager has given one.
+  std::uint64_t guid = 0;  // 0: it has none of its own, as a switch's external port.
+  std::uint16_t lid = 0;   // 0: no manager has given one.
   std::uint8_t lmc = 0;
+  std::uint8_t data_lanes = 15;  // In force.
   std::vector<std::uint16_t> p_keys;
   friend bool operator==(const PortSnapshot&, const PortSnapshot&) = default;
 };

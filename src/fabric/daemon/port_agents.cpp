@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "wire/ib/pkey_table.h"
 
 namespace verbatim::fabric {
 namespace {
@@ -44,6 +45,15 @@ mad::SpecialQp qp_of(std::uint8_t management_class) {
 /// The dispatcher compares whom a request went to with whom its reply comes from.
 mad::Mad mad_of(Lid peer, const ManagementDatagram& datagram) {
   return {.peer = InfinibandPath{.dlid = peer}, .bytes = datagram.mad};
+}
+
+void set_transaction(std::span<std::byte> mad, std::uint64_t transaction) {
+  store_be(&mad[kTransactionAt], transaction);
+}
+
+/// That of a request to which its reply finds the client (dispatcher.h).
+std::uint64_t own_transaction(mad::ClientId client, const wire::MadHeader& header) {
+  return std::uint64_t{raw(client)} << 32 | (header.transaction & 0xffff'ffff);
 }
 
 std::bitset<128> methods_of(const std::array<std::uint64_t, 2>& words) {
@@ -114,7 +124,7 @@ void PortAgents::send(FileId file, const protocol::MadRecord& record, ByteSpan b
 Result<void> PortAgents::try_send(mad::ClientId client, const protocol::MadRecord& record,
                                   ByteSpan bytes, const PortIdentifiers& port, TimeNs now) {
   Agent& agent = agents_.at(client);
-  if (agent.rmpp && is_segmented(bytes)) return send_message(agent, record, bytes, port, now);
+  if (agent.rmpp && is_segmented(bytes)) return send_message(client, record, bytes, port, now);
   auto datagram = make_datagram(agent, record, bytes, port);
   if (!datagram) return std::unexpected(datagram.error());
   const auto header = wire::decode_mad_header(datagram->mad);
@@ -126,43 +136,65 @@ Result<void> PortAgents::try_send(mad::ClientId client, const protocol::MadRecor
   }
   Request request{
       .client = client, .record = record, .datagram = *datagram, .retries_left = record.retries};
-  if (awaits_reply) return expect_reply(request, now);
-  const std::uint64_t own = std::uint64_t{raw(client)} << 32;
-  store_be(&request.datagram.mad[kTransactionAt], own | (header->transaction & 0xffff'ffff));
+  if (awaits_reply) {
+    auto expected = expect_reply(request, now + request.timeout());
+    if (!expected) return expected;
+  } else {
+    set_transaction(request.datagram.mad, own_transaction(client, *header));
+  }
   outputs_.push_back(Transmit{request.datagram});
   return {};
 }
 
-/// Sends it, too, by the transaction id that its reply will have.
-Result<void> PortAgents::expect_reply(Request& request, TimeNs now) {
-  const TimeNs deadline = now + request.record.timeout_ms * kMillisecond;
+Result<void> PortAgents::expect_reply(Request& request, TimeNs deadline) {
   const auto transaction = dispatcher_.expect_reply(
       request.client, mad_of(request.datagram.path.dlid, request.datagram), deadline);
   if (!transaction) return std::unexpected(transaction.error());
-  store_be(&request.datagram.mad[kTransactionAt], *transaction);
-  outputs_.push_back(Transmit{request.datagram});
+  set_transaction(request.datagram.mad, *transaction);
   requests_.insert_or_assign(*transaction, request);
   return {};
 }
 
-/// A message of any length: RMPP cuts it into segments. Only responses are so long that programs
-/// send them so.
-Result<void> PortAgents::send_message(Agent& agent, const protocol::MadRecord& record,
+/// A message of any length: RMPP cuts it into segments. The time in which a request must be
+/// answered begins when all of it has arrived.
+Result<void> PortAgents::send_message(mad::ClientId client, const protocol::MadRecord& record,
                                       ByteSpan bytes, const PortIdentifiers& port, TimeNs now) {
+  Agent& agent = agents_.at(client);
   const ByteSpan start = bytes.first(std::min(bytes.size(), wire::kMadBytes));
   const auto first = make_datagram(agent, record, start, port);
   if (!first) return std::unexpected(first.error());
   const auto header = wire::decode_mad_header(first->mad);
-  if (!header || !mad::is_response(*header)) {
-    return refuse(EOPNOTSUPP, "a request of more than one segment");
+  if (!header) return refuse(EINVAL, "these bytes are no management datagram");
+  std::vector<std::byte> message(bytes.begin(), bytes.end());
+  if (!mad::is_response(*header)) {
+    const std::uint64_t own = own_transaction(client, *header);
+    set_transaction(message, own);
+    Request request{.client = client,
+                    .record = record,
+                    .datagram = *first,
+                    .retries_left = record.retries,
+                    .is_message = true};
+    if (record.timeout_ms != 0) {
+      if (auto expected = expect_reply(request, kNever); !expected) return expected;
+    }
   }
   const mad::RmppPeer peer{
       .path = first->path, .qpn = first->destination_qp, .pkey_index = record.address.pkey_index};
   const mad::RmppPatience patience{.ack_timeout = record.timeout_ms * kMillisecond,
                                    .retries = record.retries};
-  if (auto sent = agent.rmpp->send(peer, bytes, patience); !sent) return sent;
+  if (auto sent = agent.rmpp->send(peer, message, patience); !sent) return sent;
   drain(agent, port, now);
   return {};
+}
+
+/// The program of a response is told nothing, as by Linux. A request that could not be sent whole
+/// fails at once.
+void PortAgents::on_finished(const mad::RmppEngine::Finished& message, TimeNs now) {
+  const auto found = requests_.find(message.transaction);
+  if (found == requests_.end() || !found->second.is_message) return;
+  const bool has_arrived = message.status == wire::RmppStatus::normal;
+  if (!has_arrived) found->second.retries_left = 0;
+  dispatcher_.set_deadline(message.transaction, has_arrived ? now + found->second.timeout() : now);
 }
 
 void PortAgents::drain(Agent& agent, const PortIdentifiers& port, TimeNs now) {
@@ -184,12 +216,15 @@ void PortAgents::drain(Agent& agent, const PortIdentifiers& port, TimeNs now) {
                              .destination_qp = wire::kManagementQpn,
                              .qkey = raw(wire::kManagementQKey)};
     std::swap(first.path.dlid, first.path.slid);
+    if (message->from.pkey_index < port.pkeys.size()) {
+      constexpr std::uint16_t kFullMember = 0x8000;  // Matches the port's entry, whatever that is.
+      first.pkey = port.pkeys[message->from.pkey_index] | kFullMember;
+    }
     const ByteSpan bytes = message->bytes;
     std::ranges::copy(bytes.first(std::min(bytes.size(), wire::kMadBytes)), first.mad.begin());
     route(agent.qp, first, bytes, port);
   }
-  while (agent.rmpp->take_finished()) {  // Its program is told nothing, as by Linux.
-  }
+  while (const auto message = agent.rmpp->take_finished()) on_finished(*message, now);
 }
 
 Result<ManagementDatagram> PortAgents::make_datagram(const Agent& agent,
@@ -256,7 +291,7 @@ void PortAgents::route(mad::SpecialQp qp, const ManagementDatagram& datagram, By
                        const PortIdentifiers& port) {
   const auto decision = dispatcher_.route(qp, mad_of(datagram.path.slid, datagram));
   if (decision.answer_unsupported) {
-    outputs_.push_back(Transmit{unsupported_answer(datagram)});
+    outputs_.push_back(Transmit{unsupported_answer(datagram, port)});
     return;
   }
   if (!decision.client) return;
@@ -279,7 +314,10 @@ void PortAgents::on_time(const PortIdentifiers& port, TimeNs now) {
     Request& request = node.mapped();
     if (request.retries_left > 0) {
       --request.retries_left;
-      if (expect_reply(request, now)) continue;
+      if (expect_reply(request, now + request.timeout())) {
+        if (!request.is_message) outputs_.push_back(Transmit{request.datagram});
+        continue;
+      }
     }
     give_back(agents_.at(request.client).file, request.record, request.datagram.mad, ETIMEDOUT);
   }
@@ -314,21 +352,20 @@ protocol::MadAddress address_of(const ManagementDatagram& datagram, const PortId
     from.hop_limit = grh->hop_limit;
     from.traffic_class = grh->traffic_class;
   }
-  // The membership bit of the sender's key may be another than ours (IBA 10.9.1).
-  constexpr std::uint16_t kKeyBits = 0x7fff;
-  const auto key = std::ranges::find(port.pkeys, datagram.pkey & kKeyBits,
-                                     [](std::uint16_t own) { return own & kKeyBits; });
-  if (key != port.pkeys.end()) {
-    from.pkey_index = static_cast<std::uint16_t>(key - port.pkeys.begin());
-  }
+  const auto entry = wire::matching_entry(port.pkeys, PKey{datagram.pkey});
+  from.pkey_index = static_cast<std::uint16_t>(entry.value_or(0));
   return from;
 }
 
-ManagementDatagram unsupported_answer(const ManagementDatagram& request) {
+ManagementDatagram unsupported_answer(const ManagementDatagram& request,
+                                      const PortIdentifiers& port) {
   ManagementDatagram answer = request;
   std::swap(answer.path.dlid, answer.path.slid);
   if (answer.path.grh) std::swap(answer.path.grh->source, answer.path.grh->destination);
   std::swap(answer.source_qp, answer.destination_qp);
+  if (const auto entry = wire::matching_entry(port.pkeys, PKey{request.pkey})) {
+    answer.pkey = port.pkeys[*entry];
+  }
   answer.mad = mad::unsupported_answer(request.mad);
   return answer;
 }

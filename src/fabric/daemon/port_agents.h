@@ -90,14 +90,18 @@ class PortAgents {
     protocol::MadRecord record;
     ManagementDatagram datagram;
     std::uint32_t retries_left = 0;
+    bool is_message = false;  // RMPP sends it; `datagram` is its first segment.
+    TimeNs timeout() const { return record.timeout_ms * kMillisecond; }
   };
 
   std::optional<mad::ClientId> client_of(FileId file, std::uint32_t agent) const;
   Result<ManagementDatagram> make_datagram(const Agent& agent, const protocol::MadRecord& record,
                                            ByteSpan bytes, const PortIdentifiers& port) const;
-  Result<void> expect_reply(Request& request, TimeNs now);
-  Result<void> send_message(Agent& agent, const protocol::MadRecord& record, ByteSpan bytes,
+  /// Gives the request the transaction id that its reply will have.
+  Result<void> expect_reply(Request& request, TimeNs deadline);
+  Result<void> send_message(mad::ClientId client, const protocol::MadRecord& record, ByteSpan bytes,
                             const PortIdentifiers& port, TimeNs now);
+  void on_finished(const mad::RmppEngine::Finished& message, TimeNs now);
   void route(mad::SpecialQp qp, const ManagementDatagram& datagram, ByteSpan message,
              const PortIdentifiers& port);
   /// Sends and delivers what the agent's RMPP has made.
@@ -115,6 +119,7 @@ class PortAgents {
 /// Where a datagram came from, as its receiver is told.
 protocol::MadAddress address_of(const ManagementDatagram& datagram, const PortIdentifiers& port);
 /// The answer to a request that nobody takes, on its way back.
-ManagementDatagram unsupported_answer(const ManagementDatagram& request);
+ManagementDatagram unsupported_answer(const ManagementDatagram& request,
+                                      const PortIdentifiers& port);
 
 }  // namespace verbatim::fabric

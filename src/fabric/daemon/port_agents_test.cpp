@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint8_t kAdministration = 0x03;
 constexpr std::uint8_t kDirectedRoute = 0x81;
 constexpr std::uint8_t kVendor = 0x32;
+constexpr std::uint8_t kGetMulti = 0x14;
 constexpr std::uint32_t kOui = 0x1405;
 constexpr FileId kFile{10};
 constexpr FileId kOtherFile{11};
@@ -202,6 +203,34 @@ TEST_F(PortAgentsTest, RequestThatNobodyTakesIsAnsweredOnItsWayBack) {
   EXPECT_EQ(load_be<std::uint16_t>(&answer->datagram.mad[4]), 0x000c);
 }
 
+/// What a program answers with, by the index that it was told, too: never the request's key.
+TEST_F(PortAgentsTest, AnswersHaveThePortsOwnKeys) {
+  struct Row {
+    std::vector<std::uint16_t> own;
+    std::uint16_t request;
+    std::uint16_t index;
+  };
+  const std::array rows{Row{{0xffff, 0x8001}, 0x7fff, 0}, Row{{0x7fff, 0x8001}, 0xffff, 0},
+                        Row{{0x7fff, 0x8001}, 0x0001, 1}, Row{{0x7fff, 0xffff}, 0x7fff, 1},
+                        Row{{0x7fff, 0xffff}, 0xffff, 1}, Row{{0xffff, 0x0001}, 0x8001, 1}};
+  add(kFile, kAdministration, 1u << 1);
+  for (const auto& [own, key, index] : rows) {
+    SCOPED_TRACE(key);
+    PortIdentifiers port = kPort;
+    port.pkeys = own;
+    ManagementDatagram request{.path = {.dlid = Lid{4}, .slid = Lid{9}},
+                               .source_qp = Qpn{1},
+                               .destination_qp = Qpn{1},
+                               .pkey = key,
+                               .mad = datagram(kVendor, wire::MadMethod::get, 7)};
+    agents.on_datagram(request, port, 0);
+    EXPECT_EQ(take<Transmit>()->datagram.pkey, own[index]);
+    request.mad = datagram(kAdministration, wire::MadMethod::get, 7);
+    agents.on_datagram(request, port, 0);
+    EXPECT_EQ(take<Delivery>()->record.address.pkey_index, index);
+  }
+}
+
 TEST_F(PortAgentsTest, ResponseOfAProgramKeepsItsTransactionId) {
   add(kFile, kAdministration, 1u << 1);
   send(datagram(kAdministration, wire::MadMethod::get_response, 0x1234'5678'9abc'def0));
@@ -223,7 +252,7 @@ class RmppTest : public testing::Test {
         .management_class = kAdministration, .class_version = 2, .rmpp_version = 1};
     EXPECT_TRUE(client.agents.add(kFile, asks));
     protocol::RegisterAgent serves = asks;
-    serves.methods[0] = 1u << 0x12;
+    serves.methods[0] = 1u << 0x12 | 1u << kGetMulti;
     EXPECT_TRUE(server.agents.add(kFile, serves));
   }
   void send(End& from, ByteSpan bytes, Lid to, std::uint32_t timeout_ms, std::uint32_t retries) {
@@ -249,6 +278,25 @@ class RmppTest : public testing::Test {
     }
     return true;
   }
+  /// GetMulti, in which requests have several segments.
+  static std::vector<std::byte> long_request(std::size_t size) {
+    std::vector<std::byte> bytes(size);
+    for (std::size_t i = 56; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 5 >> 2);
+    const Bytes header = datagram(kAdministration, static_cast<wire::MadMethod>(kGetMulti), 7);
+    std::ranges::copy(ByteSpan(header).first(wire::MadHeader::kSize), bytes.begin());
+    bytes[2] = std::byte{2};
+    bytes[24] = bytes[26] = std::byte{1};  // RMPP's version; active.
+    return bytes;
+  }
+  /// Until a message, or a request that has failed, is delivered there.
+  void wait_for(const End& end, TimeNs limit) {
+    for (const TimeNs last = now + limit; end.deliveries.empty() && now < last;) {
+      now += 50 * kMillisecond;
+      client.agents.on_time(client.port, now);
+      server.agents.on_time(server.port, now);
+      pump();
+    }
+  }
   Bytes request() const {
     Bytes bytes = datagram(kAdministration, static_cast<wire::MadMethod>(0x12), 7);
     bytes[2] = std::byte{2};
@@ -259,7 +307,7 @@ class RmppTest : public testing::Test {
     std::vector<std::byte> answer(size);
     for (std::size_t i = 56; i < size; ++i) answer[i] = static_cast<std::byte>(i * 7 >> 3);
     std::ranges::copy(ByteSpan(server.deliveries.at(0).bytes).first(56), answer.begin());
-    answer[3] = std::byte{0x92};
+    answer[3] |= std::byte{0x80};
     answer[24] = std::byte{1};  // RMPP version.
     answer[26] = std::byte{1};  // Active.
     return answer;
@@ -281,6 +329,52 @@ TEST_F(RmppTest, LongAnswerArrivesWhole) {
   ASSERT_EQ(got.size(), answer.size());
   EXPECT_TRUE(std::equal(got.begin() + 56, got.end(), answer.begin() + 56));
   EXPECT_EQ(client.deliveries[0].record.address.lid, 9);
+}
+
+TEST_F(RmppTest, LongRequestIsAnsweredByALongAnswer) {
+  for (const std::uint64_t lose : {1'000'000, 7}) {
+    SCOPED_TRACE(lose);
+    lose_each = lose;
+    const auto request = long_request(5'000);
+    send(client, request, server.port.lid, 200, 20);
+    wait_for(server, 9 * kSecond);
+    ASSERT_EQ(server.deliveries.size(), 1u);
+    const auto& asked = server.deliveries[0].bytes;
+    EXPECT_TRUE(std::equal(asked.begin() + 56, asked.end(), request.begin() + 56, request.end()));
+    send(server, long_answer(20'000), client.port.lid, 100, 9);
+    wait_for(client, 9 * kSecond);
+    ASSERT_EQ(client.deliveries.size(), 1u);
+    EXPECT_EQ(client.deliveries[0].record.status, 0u);
+    EXPECT_EQ(client.deliveries[0].bytes.size(), 20'000u);
+    EXPECT_EQ(transaction_of(client.deliveries[0].bytes) & 0xffff'ffff, 7u);
+    now += mad::RmppReceiver::kMemory;
+    client.agents.on_time(client.port, now);
+    server.agents.on_time(server.port, now);
+    client.deliveries.clear();
+    server.deliveries.clear();
+  }
+}
+
+TEST_F(RmppTest, LongRequestWithoutAnswerComesBackOnce) {
+  send(client, long_request(5'000), server.port.lid, 200, 2);
+  ASSERT_EQ(server.deliveries.size(), 1u);
+  const TimeNs asked = now;
+  wait_for(client, 5 * kSecond);
+  ASSERT_EQ(client.deliveries.size(), 1u);
+  EXPECT_EQ(client.deliveries[0].record.status, static_cast<std::uint32_t>(ETIMEDOUT));
+  EXPECT_EQ(now - asked, 600 * kMillisecond) << "three times 200 ms";
+  EXPECT_EQ(server.deliveries.size(), 1u) << "it has come, and is not sent again";
+}
+
+TEST_F(RmppTest, LongRequestThatDoesNotArriveComesBackOnce) {
+  lose_each = 1;  // All.
+  send(client, long_request(5'000), server.port.lid, 200, 2);
+  wait_for(client, 5 * kSecond);
+  ASSERT_EQ(client.deliveries.size(), 1u);
+  EXPECT_EQ(client.deliveries[0].record.status, static_cast<std::uint32_t>(ETIMEDOUT));
+  EXPECT_TRUE(server.deliveries.empty());
+  wait_for(client, 5 * kSecond);
+  EXPECT_EQ(client.deliveries.size(), 1u);
 }
 
 TEST_F(RmppTest, LostSegmentsAreSentAgain) {

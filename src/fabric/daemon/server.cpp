@@ -115,6 +115,9 @@ Result<void> Server::open() {
   auto files = IssmFiles::create();
   if (!files) return std::unexpected(files.error());
   issm_files_ = std::move(*files);
+  auto descriptions = DescriptionFiles::create();
+  if (!descriptions) return std::unexpected(descriptions.error());
+  description_files_ = std::move(*descriptions);
   if (auto opened = keeper_->open(folder_.path()); !opened) return opened;
   auto listener = agent::listen_at(folder_.socket());
   if (!listener) return std::unexpected(listener.error());
@@ -122,8 +125,8 @@ Result<void> Server::open() {
   auto socket_watch = watch_file(folder_.socket());
   if (!socket_watch) return std::unexpected(socket_watch.error());
   socket_watch_ = std::move(*socket_watch);
-  for (const int fd : {signals_.get(), issm_files_->fd(), listener_.get(), socket_watch_.get(),
-                       keeper_->bell(), keeper_->timer()}) {
+  for (const int fd : {signals_.get(), issm_files_->fd(), description_files_->fd(), listener_.get(),
+                       socket_watch_.get(), keeper_->bell(), keeper_->timer()}) {
     if (auto watched = watch(fd, EPOLLIN); !watched) return watched;
   }
   if (options_.owner) {
@@ -169,7 +172,7 @@ void Server::run() {
     std::array<epoll_event, 64> ready;
     const bool may_sleep = keeper_->begin_sleep() & trunks_.begin_sleep();
     const int count = epoll_wait(epoll_.get(), ready.data(), ready.size(), may_sleep ? wait_ms : 0);
-    keeper_->serve(monotonic_now());
+    keeper_->serve(fabric_now());
     for (int i = 0; i < count; ++i) serve(ready[static_cast<std::size_t>(i)].data.fd);
     closed_.clear();
     trunks_.receive(monotonic_now());
@@ -185,6 +188,8 @@ void Server::serve(int fd) {
     keeper_->on_bell();
   } else if (fd == issm_files_->fd()) {
     on_issm_changes();
+  } else if (fd == description_files_->fd()) {
+    on_description_changes();
   } else if (fd == signals_.get()) {
     signalfd_siginfo info;
     while (read(fd, &info, sizeof info) > 0) begin_to_stop();
@@ -274,6 +279,13 @@ void Server::close_connection(int fd) {
 void Server::on_issm_changes() {
   for (const auto& change : issm_files_->take_changes()) {
     net_.set_is_sm(change.port, change.is_open, monotonic_now());
+  }
+  carry_out(monotonic_now());
+}
+
+void Server::on_description_changes() {
+  for (const auto& change : description_files_->take_changes()) {
+    net_.set_node_description(change.host, change.description, monotonic_now());
   }
   carry_out(monotonic_now());
 }

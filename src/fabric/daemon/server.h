@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/os/unique_fd.h"
 #include "base/time.h"
+#include "fabric/daemon/hosts/description_files.h"
 #include "fabric/daemon/hosts/host_addresses.h"
 #include "fabric/daemon/hosts/host_facts.h"
 #include "fabric/daemon/hosts/host_view.h"
@@ -83,6 +84,7 @@ class Server final : private HostSoftware {
   void serve_connection(int fd);
   void close_connection(int fd);
   void on_issm_changes();
+  void on_description_changes();
   void on_manager_end(SubnetManager& manager);
   nlohmann::ordered_json managers_status() const;
 
@@ -124,6 +126,7 @@ class Server final : private HostSoftware {
   protocol::HostDescription facts_of(std::uint32_t host) const;
   std::vector<HostFile> counters_of(std::uint32_t host) const;
   Result<void> show(std::uint32_t host);
+  std::vector<std::string> make_issm_files(std::uint32_t host);
   void show_counters(TimeNs now);
 
   TimeNs deadline() const;
@@ -141,6 +144,7 @@ class Server final : private HostSoftware {
   UniqueFd signals_;
   UniqueFd socket_watch_;
   std::optional<IssmFiles> issm_files_;
+  std::optional<DescriptionFiles> description_files_;
   std::vector<SubnetManager> managers_;  // Of each subnet.
   std::map<int, Connection> connections_;
   std::map<int, int> connections_of_processes_;  // By the process's descriptor.

@@ -142,8 +142,24 @@ std::vector<HostFile> Server::counters_of(std::uint32_t host) const {
 
 Result<void> Server::show(std::uint32_t host) {
   const protocol::HostDescription facts = facts_of(host);
-  const auto [view, is_new] = views_.try_emplace(host, folder_.view(facts.guid));
-  return view->second.show(facts, counters_of(host));
+  auto view = views_.find(host);
+  if (view == views_.end()) {
+    view = views_.try_emplace(host, folder_.view(facts.guid), make_issm_files(host)).first;
+  }
+  auto shown = view->second.show(facts, counters_of(host));
+  description_files_->watch(host, view->second.description_file());
+  return shown;
+}
+
+/// A port whose file cannot be made has none.
+std::vector<std::string> Server::make_issm_files(std::uint32_t host) {
+  std::vector<std::string> files;
+  for (unsigned port = 1; port <= net_.topology().nodes[host].ports; ++port) {
+    const PortPlace place{host, static_cast<std::uint8_t>(port)};
+    files.push_back(folder_.issm(net_.node_info(place).node_guid, port));
+    (void)issm_files_->add(place, files.back());
+  }
+  return files;
 }
 
 /// A view that cannot be written keeps its older values.

@@ -73,10 +73,12 @@ Json status_of(const ManagementNet& net, const HostAddresses& addresses,
   Json links = Json::array();
   for (const Link& link : net.topology().links) {
     const auto index = static_cast<std::uint32_t>(links.size());
-    const Rate rate = net.cable_rate(index);
+    const Rate rate = net.active_rate(index);
+    const Rate cable = net.cable_rate(index);
     links.push_back({{"a", end_of(net, link.a, counters)},
                      {"b", end_of(net, link.b, counters)},
                      {"rate", rate_text(rate.width, rate.speed)},
+                     {"cable_rate", rate_text(cable.width, cable.speed)},
                      {"full_rate", rate_text(link.width, link.speed)},
                      {"bit_error_rate", net.bit_error_rate(index)}});
   }

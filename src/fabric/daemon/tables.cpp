@@ -20,7 +20,11 @@ Json ports_of(const ManagementNet& net, std::uint32_t node, bool is_switch) {
     const bool has_lid = is_switch == (port == 0);
     const PortPlace place{node, static_cast<std::uint8_t>(port)};
     const auto keys = has_lid ? net.pkeys(place) : std::span<const std::uint16_t>();
-    ports.push_back({{"lid", has_lid ? raw(net.port_info(place).lid) : 0},
+    const bool exists = is_switch || port > 0;
+    const auto lanes = exists ? net.port_info(place).operational_vls : wire::VirtualLanes{};
+    ports.push_back({{"guid", has_lid ? net.node_info(place).port_guid : 0},
+                     {"data_lanes", wire::data_lanes_of(lanes)},
+                     {"lid", has_lid ? raw(net.port_info(place).lid) : 0},
                      {"lmc", has_lid ? net.port_info(place).lmc : 0},
                      {"p_keys", std::vector(keys.begin(), keys.end())}});
   }

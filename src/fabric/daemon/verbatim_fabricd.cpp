@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/os/scheduling.h"
 #include "fabric/daemon/server.h"
 #include "fabric/topology/file.h"
 
@@ -120,6 +121,7 @@ int run(int argc, char** argv) {
   if (chdir("/") != 0) log(LogLevel::warn, "chdir: {}", std::strerror(errno));
   signal(SIGHUP, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
+  ask_for_short_slices();
   auto server = Server::create(std::move(line->options));
   if (!server) return fail(line->ready, server.error());
   line->ready.reset();

@@ -191,7 +191,10 @@ std::size_t End::receive(Walker<Policy>& walker, TimeNs now, Sink sink, std::siz
     __builtin_prefetch(slot.room.data());
     const Where where(slot.where.load(std::memory_order_acquire));
     const bool is_there = where == Where::in_ring(link, where.lane(), head);
-    if (is_there && slot.arrives_at > now) break;
+    if (is_there && slot.arrives_at > now &&
+        !is_of_another_clock(slot.arrives_at, now, kJourneyMax)) {
+      break;
+    }
     const std::uint32_t blocks = slot.blocks;
     if (is_there) {
       sink(IncomingPacket{.bytes = slot.packet(),

@@ -1,5 +1,6 @@
 #include "fabric/data/ends.h"
 
+#include <algorithm>
 #include <bit>
 #include <vector>
 
@@ -13,7 +14,6 @@ namespace {
 
 /// So long the first packet waits for a program that takes nothing, if the host has others.
 constexpr std::uint32_t kPatienceUs = 500'000;
-constexpr std::uint32_t kEndPorts = ((1u << (kHostPorts + 1)) - 1) & ~((1u << kFirstEndPort) - 1);
 
 }  // namespace
 
@@ -25,16 +25,16 @@ Result<std::uint32_t> Ends::take(PortPlace place) const {
                   fmt::format("node {} port {} is no port of a host", place.node, place.port));
   }
   free_drained();
-  const std::uint32_t free_ports = kEndPorts & ~node.ends.load();
-  if (free_ports == 0) {
+  const std::uint64_t free_programs = ~node.ends.load();
+  if (free_programs == 0) {
     return refuse(EAGAIN, fmt::format("{} programs use this port of the host: there is room for no "
                                       "other",
-                                      std::popcount(kEndPorts)));
+                                      kHostProgramsMax));
   }
-  const auto port = static_cast<unsigned>(std::countr_zero(free_ports));
+  const unsigned port = kFirstEndPort + static_cast<unsigned>(std::countr_zero(free_programs));
   auto end = take_free(host, port, Passes::all);
   if (!end) return end;
-  node.ends.fetch_or(1u << port);
+  node.ends.fetch_or(mask_of_program(port));
   limit_waiting(host);
   return end;
 }
@@ -68,6 +68,7 @@ void Ends::connect(std::uint32_t end, NodeIndex node, std::uint8_t port, Passes 
   EndRecord& record = image_.end(end);
   record.host = node;
   record.host_port = port;
+  record.groups_end = 0;
   record.sleeps = record.has_credit_news = record.waits_for_slots = 0;
   record.generation.fetch_add(1);
   LinkRecord& out = image_.link(image_.from_end(end));
@@ -97,15 +98,17 @@ void Ends::steer(std::uint32_t end, std::uint32_t qpn_range) const {
 }
 
 void Ends::set_member(std::uint32_t end, Lid group, bool is_member) const {
-  const EndRecord& record = image_.end(end);
+  EndRecord& record = image_.end(end);
   if (!Routes::is_multicast(raw(group))) return;
-  std::atomic<std::uint16_t>& ports =
-      image_.host_tables(image_.node(record.host)).multicast[raw(group) - kFirstMulticastLid];
-  const auto bit = static_cast<std::uint16_t>(1u << record.host_port);
+  const std::uint32_t number = raw(group) - kFirstMulticastLid;
+  std::atomic<std::uint64_t>& programs =
+      image_.host_tables(image_.node(record.host)).multicast[number];
+  const std::uint64_t bit = mask_of_program(record.host_port);
   if (is_member) {
-    ports.fetch_or(bit);
+    record.groups_end = std::max(record.groups_end, number + 1);
+    programs.fetch_or(bit);
   } else {
-    ports.fetch_and(static_cast<std::uint16_t>(~bit));
+    programs.fetch_and(~bit);
   }
 }
 
@@ -116,11 +119,9 @@ void Ends::disconnect(std::uint32_t end) const {
   for (auto& port : tables.ports_by_qpn) {
     if (port.load(std::memory_order_relaxed) == record.host_port) port = 0;
   }
-  const auto bit = static_cast<std::uint16_t>(1u << record.host_port);
-  for (auto& ports : tables.multicast) {
-    if ((ports.load(std::memory_order_relaxed) & bit) != 0) {
-      ports.fetch_and(static_cast<std::uint16_t>(~bit));
-    }
+  // A trunk has no programs, and is in no group.
+  for (std::uint32_t number = 0; number < record.groups_end; ++number) {
+    tables.multicast[number].fetch_and(~mask_of_program(record.host_port));
   }
 }
 
@@ -185,7 +186,9 @@ void Ends::free_drained() const {
     if (record.state.load() != EndRecord::kDraining || !is_drained(end)) continue;
     NodeRecord& host = image_.node(record.host);
     image_.port(host, record.host_port).out = image_.port(host, record.host_port).in = 0;
-    host.ends.fetch_and(~(1u << record.host_port));
+    if (Routes::is_of_program(host, record.host_port)) {
+      host.ends.fetch_and(~mask_of_program(record.host_port));
+    }
     record.state = EndRecord::kFree;
   }
 }

@@ -1,3 +1,6 @@
+#include <cerrno>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "fabric/data/fabric_for_test.h"
@@ -59,6 +62,39 @@ TEST(FabricMulticast, ProgramsOfAHostAreMembersOneByOne) {
   fabric.push(0);
   EXPECT_EQ(fabric.receive(1).size(), 2u);
   EXPECT_EQ(fabric.receive(4).size(), 2u);
+}
+
+/// All have packets of their own, and each is in the group; the next one is told of the limit.
+TEST(FabricMulticast, APortHas64Programs) {
+  ImageOptions options;
+  options.ends_max = 80;
+  GroupFabric fabric({1}, options);
+  while (fabric.programs_of[fabric.hosts[1]] < kHostProgramsMax) {
+    const End& program = fabric.add_program(fabric.hosts[1]);
+    fabric.shared->ends().set_member(program.index(), kGroup, true);
+  }
+  const NodeRecord& host = fabric.image().node(fabric.hosts[1]);
+  const PortPlace place{host.topology_node, host.topology_port};
+  const auto one_more = fabric.shared->ends().take(place);
+  ASSERT_FALSE(one_more);
+  EXPECT_EQ(one_more.error().code, EAGAIN);
+  EXPECT_NE(one_more.error().text.find("64 programs use this port of the host"), std::string::npos);
+
+  ASSERT_TRUE(fabric.send_to_group(0, {}));
+  fabric.push(0);
+  std::size_t received = fabric.receive(1).size();
+  for (std::size_t i = 4; i < fabric.ends.size(); ++i) received += fabric.receive(i).size();
+  EXPECT_EQ(received, kHostProgramsMax);
+  for (std::size_t i = 4; i < fabric.ends.size(); ++i) {
+    const Qpn qpn(static_cast<std::uint32_t>(i - 2) << kQpnRangeBits);
+    ASSERT_TRUE(post_mark(*fabric.ends[0], fabric.lid(1), 0, {}, 64, qpn));
+    fabric.push(0);
+    EXPECT_EQ(fabric.receive(i).size(), 1u) << i;
+  }
+  const std::uint32_t last = fabric.ends.back()->index();
+  fabric.shared->bury_end(*fabric.mover, last);
+  EXPECT_TRUE(fabric.shared->ends().take(place)) << "one has ended";
+  for (const std::string& fault : faults_when_empty(fabric.image())) ADD_FAILURE() << fault;
 }
 
 TEST(FabricMulticast, ASlowMemberHoldsUpNobodyUntilBuffersAreFull) {

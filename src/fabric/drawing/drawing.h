@@ -13,6 +13,7 @@ struct Node {
   Kind kind{};
   std::string name;
   std::string detail;  // What a browser shows where the mouse is.
+  unsigned count = 1;  // Hosts that it stands for.
 };
 
 /// Ordered: of links that are drawn as one, the worst counts.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -70,6 +71,62 @@ TEST(Drawing, NodesAreApartAndInThePicture) {
       EXPECT_TRUE(place.y > 0 && place.y < layout.height);
     }
   }
+}
+
+/// Names as switches and hosts of real fabrics have them.
+Drawing named(Drawing drawing) {
+  for (std::size_t i = 0; i < drawing.nodes.size(); ++i) {
+    drawing.nodes[i].name = drawing.nodes[i].kind == Kind::host
+                                ? "machine-" + std::to_string(i) + " HCA-1"
+                                : "MF0;leaf-" + std::to_string(i) + "-upper:MQM8700/U1";
+  }
+  return drawing;
+}
+
+TEST(Drawing, BoxesDoNotOverlap) {
+  for (const Drawing& drawing : {tree(4, {1}), tree(16, {4, 2}), tree(20, {40, 20, 20}), ring(16),
+                                 ring(60), tree(2, {70, 80, 36}), tree(0, {5, 3})}) {
+    const Drawing shown = folded(named(drawing));
+    const Layout layout = layout_of(shown);
+    for (std::size_t i = 0; i < shown.nodes.size(); ++i) {
+      const bool is_box = shown.nodes[i].kind != Kind::host || layout.is_folded;
+      const Box one = box_of(shown.nodes[i], layout.is_turned[i]);
+      const Point at = layout.places[i];
+      EXPECT_TRUE(!is_box || (at.x > one.width / 2 && at.x + one.width / 2 < layout.width));
+      for (std::size_t j = 0; j < i && is_box; ++j) {
+        if (shown.nodes[j].kind == Kind::host && !layout.is_folded) continue;
+        const Box other = box_of(shown.nodes[j], layout.is_turned[j]);
+        const Point there = layout.places[j];
+        EXPECT_TRUE(std::abs(at.x - there.x) >= (one.width + other.width) / 2 ||
+                    std::abs(at.y - there.y) >= (one.height + other.height) / 2)
+            << shown.nodes[i].name << " and " << shown.nodes[j].name;
+      }
+    }
+  }
+}
+
+TEST(Drawing, LabelsAreTheNamesThatDiffer) {
+  const auto label = [](Kind kind, const char* name) {
+    return label_of({.kind = kind, .name = name, .detail = ""});
+  };
+  EXPECT_EQ(label(Kind::switch_node, "MF0;leaf1:MQM8700/U1"), "leaf1");
+  EXPECT_EQ(label(Kind::switch_node, "S1"), "S1");
+  EXPECT_EQ(label(Kind::switch_node, "MF0;:x"), "MF0;:x");
+  EXPECT_EQ(label(Kind::host, "a;b:c"), "a;b:c");
+  EXPECT_EQ(label(Kind::host, "Mellanox Technologies Aggregation Node"),
+            "Mellanox Technologies ..");
+}
+
+/// Two of its 36 ports have hosts, all others lead to leaves, as the other upper switch's do.
+TEST(Drawing, ASwitchThatConnectsLeavesIsAboveThemThoughItHasAHost) {
+  Drawing drawing = tree(8, {6, 2});
+  const auto upper = static_cast<std::uint32_t>(drawing.nodes.size() - 1);
+  drawing.nodes.push_back({.kind = Kind::host, .name = "H", .detail = ""});
+  drawing.links.push_back({.a = upper, .b = upper + 1});
+  const Layout layout = layout_of(drawing);
+  EXPECT_EQ(layout.places[upper].y, layout.places[upper - 1].y);
+  EXPECT_LT(layout.places[upper].y, layout.places[0].y);
+  EXPECT_LT(layout.places[upper + 1].y, layout.places[upper].y) << "its host is above it";
 }
 
 TEST(Drawing, TreesStandInRowsAndRingsInACircleOrAGrid) {

@@ -47,7 +47,8 @@ Drawing folded(const Drawing& drawing) {
     result.nodes.push_back(
         {.kind = Kind::host,
          .name = members.size() == 1 ? first : fmt::format("{} hosts", members.size()),
-         .detail = members.size() == 1 ? first : fmt::format("{} to {}", first, last)});
+         .detail = members.size() == 1 ? first : fmt::format("{} to {}", first, last),
+         .count = static_cast<unsigned>(members.size())});
   }
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> joined;
   for (Link link : drawing.links) {

@@ -8,16 +8,55 @@
 namespace verbatim::fabric::drawing {
 namespace {
 
-using Neighbors = std::vector<std::vector<std::uint32_t>>;
-
-constexpr double kMargin = 70;
-constexpr double kHostPitch = 30;  // Between hosts side by side, whose names are turned.
+constexpr double kMargin = 40;
+constexpr double kTitleHeight = 40;
+constexpr double kLegendHeight = 70;
 constexpr double kSwitchPitch = 78;
-constexpr double kUpperPitch = 46;
-constexpr double kRowHeight = 150;
-constexpr double kHostDistance = 80;
-constexpr std::size_t kCircleMax = 16;  // Switches; more stand in a grid.
 constexpr double kGridPitch = 120;
+constexpr std::size_t kCircleMax = 16;  // Switches; more stand in a grid.
+constexpr std::size_t kLabelMax = 24;
+
+/// The widest box of the nodes.
+double widest(const Drawing& drawing, const std::vector<std::uint32_t>& nodes) {
+  double width = 0;
+  for (const std::uint32_t node : nodes) {
+    width = std::max(width, box_of(drawing.nodes[node], false).width);
+  }
+  return width;
+}
+
+/// How far the longest name of a host reaches from its circle; 0: they are boxes. In rows names are
+/// turned by 45 degrees.
+double reach_of_names(const Drawing& drawing, const Layout& layout) {
+  if (layout.is_folded) return 0;
+  const double length = widest(drawing, of_kind(drawing, Kind::host));
+  return layout.form == Form::circle ? length : length * 0.75;
+}
+
+}  // namespace
+
+std::string label_of(const Node& node) {
+  std::string_view name = node.name;
+  const std::size_t begin = name.find(';');
+  const std::size_t end = name.find(':');
+  if (node.kind == Kind::switch_node && begin < end && end != name.npos && end > begin + 1) {
+    name = name.substr(begin + 1, end - begin - 1);
+  }
+  if (name.size() <= kLabelMax) return std::string(name);
+  return std::string(name.substr(0, kLabelMax - 2)) + "..";
+}
+
+bool is_folded(const Drawing& drawing) {
+  return std::ranges::any_of(drawing.nodes, [](const Node& node) { return node.count > 1; });
+}
+
+double width_of(std::string_view text) { return static_cast<double>(text.size()) * 7 + 14; }
+
+Box box_of(const Node& node, bool is_turned) {
+  const double width = width_of(label_of(node));
+  const double height = node.kind == Kind::host ? 20 : 24;
+  return is_turned ? Box{height, width} : Box{width, height};
+}
 
 std::vector<std::uint32_t> of_kind(const Drawing& drawing, Kind kind) {
   std::vector<std::uint32_t> found;
@@ -27,7 +66,35 @@ std::vector<std::uint32_t> of_kind(const Drawing& drawing, Kind kind) {
   return found;
 }
 
-/// Each switch's distance from the nearest host; hosts have 0. Routers stand above all.
+namespace {
+
+/// Each cable counts. Where all switches have hosts, none is raised.
+void raise_spines(const Drawing& drawing, const Neighbors& neighbors,
+                  std::vector<unsigned>& ranks) {
+  const auto switches = of_kind(drawing, Kind::switch_node);
+  std::vector<std::size_t> hosts(drawing.nodes.size());
+  for (const std::uint32_t node : switches) {
+    for (const std::uint32_t next : neighbors[node]) {
+      if (ranks[next] == 0) hosts[node] += drawing.nodes[next].count;
+    }
+  }
+  const auto is_of_hosts = [&](std::uint32_t node) { return ranks[node] == 1; };
+  if (std::ranges::all_of(switches, is_of_hosts) || switches.empty()) return;
+  const std::vector<unsigned> before = ranks;
+  for (const std::uint32_t node : switches) {
+    std::size_t cables = 0;
+    std::size_t to_leaves = 0;
+    for (const std::uint32_t next : neighbors[node]) {
+      if (before[next] == 0) continue;
+      ++cables;
+      to_leaves += before[next] == 1 && hosts[next] > 2 * hosts[node] ? 1 : 0;
+    }
+    if (before[node] == 1 && cables > 2 * hosts[node] && 2 * to_leaves > cables) ranks[node] = 2;
+  }
+}
+
+}  // namespace
+
 std::vector<unsigned> ranks_of(const Drawing& drawing, const Neighbors& neighbors) {
   std::vector<std::uint32_t> queue = of_kind(drawing, Kind::host);
   std::vector<unsigned> ranks(drawing.nodes.size(), 1);
@@ -44,111 +111,21 @@ std::vector<unsigned> ranks_of(const Drawing& drawing, const Neighbors& neighbor
       queue.push_back(next);
     }
   }
+  raise_spines(drawing, neighbors, ranks);
   const unsigned top = ranks.empty() ? 0 : std::ranges::max(ranks) + 1;
   for (const std::uint32_t router : of_kind(drawing, Kind::router)) ranks[router] = top;
   return ranks;
 }
 
-/// Hosts by the switch at which they are drawn.
-std::vector<std::vector<std::uint32_t>> hosts_by_switch(const Drawing& drawing,
-                                                        const Neighbors& neighbors) {
-  std::vector<std::vector<std::uint32_t>> hosts(drawing.nodes.size());
+Neighbors hosts_by_switch(const Drawing& drawing, const Neighbors& neighbors) {
+  Neighbors hosts(drawing.nodes.size());
   for (const std::uint32_t host : of_kind(drawing, Kind::host)) {
     if (!neighbors[host].empty()) hosts[neighbors[host].front()].push_back(host);
   }
   return hosts;
 }
 
-/// Orders a row by the middle of each node's neighbours in another one, so that few links cross.
-void order_row(std::vector<std::uint32_t>& row, const std::vector<std::uint32_t>& other,
-               const Neighbors& neighbors, std::vector<double>& middle) {
-  std::vector<double> place(middle.size(), -1);
-  for (std::size_t i = 0; i < other.size(); ++i) {
-    place[other[i]] = (static_cast<double>(i) + 0.5) / static_cast<double>(other.size());
-  }
-  for (const std::uint32_t node : row) {
-    double sum = 0;
-    unsigned count = 0;
-    for (const std::uint32_t next : neighbors[node]) {
-      if (place[next] < 0) continue;
-      sum += place[next];
-      ++count;
-    }
-    if (count != 0) middle[node] = sum / count;
-  }
-  std::ranges::stable_sort(row, {}, [&](std::uint32_t node) { return middle[node]; });
-}
-
-double cell_of_leaf(std::size_t hosts) {
-  return std::max(kSwitchPitch, (static_cast<double>(hosts) + 0.6) * kHostPitch);
-}
-
-double width_of_leaves(const std::vector<std::uint32_t>& leaves,
-                       const std::vector<std::vector<std::uint32_t>>& hosts) {
-  double width = 0;
-  for (const std::uint32_t leaf : leaves) width += cell_of_leaf(hosts[leaf].size());
-  return width;
-}
-
-/// Whether cables connect switches of the top row: then there is room for their curves.
-bool has_links_in_top_row(const Drawing& drawing, const std::vector<unsigned>& ranks) {
-  const unsigned top = std::ranges::max(ranks);
-  return std::ranges::any_of(drawing.links, [&](const Link& link) {
-    return ranks[link.a] == top && ranks[link.b] == top;
-  });
-}
-
-Layout in_rows(const Drawing& drawing, const Neighbors& neighbors) {
-  const auto ranks = ranks_of(drawing, neighbors);
-  std::vector<std::vector<std::uint32_t>> rows(std::max(std::ranges::max(ranks), 1u) + 1);
-  for (std::uint32_t i = 0; i < ranks.size(); ++i) rows[ranks[i]].push_back(i);
-  std::vector<double> middle(drawing.nodes.size(), 0.5);
-  for (unsigned sweep = 0; sweep < 4; ++sweep) {
-    for (std::size_t r = 2; r < rows.size(); ++r)
-      order_row(rows[r], rows[r - 1], neighbors, middle);
-    for (std::size_t r = rows.size() - 1; r-- > 1;) {
-      order_row(rows[r], rows[r + 1], neighbors, middle);
-    }
-  }
-  Layout layout{.form = Form::rows, .places = std::vector<Point>(drawing.nodes.size())};
-  const auto hosts = hosts_by_switch(drawing, neighbors);
-  double width = 0;
-  for (std::size_t r = 2; r < rows.size(); ++r) {
-    width = std::max(width, static_cast<double>(rows[r].size()) * kUpperPitch);
-  }
-  const double leaves_width = width_of_leaves(rows[1], hosts);
-  double left = std::max(0.0, (width - leaves_width) / 2);
-  width = std::max(width, leaves_width);
-  for (const std::uint32_t leaf : rows[1]) {
-    const auto count = static_cast<double>(hosts[leaf].size());
-    const double cell = cell_of_leaf(hosts[leaf].size());
-    layout.places[leaf].x = left + cell / 2;
-    for (std::size_t i = 0; i < hosts[leaf].size(); ++i) {
-      layout.places[hosts[leaf][i]].x =
-          layout.places[leaf].x + (static_cast<double>(i) - (count - 1) / 2) * kHostPitch;
-    }
-    left += cell;
-  }
-  for (std::size_t r = 2; r < rows.size(); ++r) {
-    const double cell = width / static_cast<double>(rows[r].size());
-    for (std::size_t i = 0; i < rows[r].size(); ++i) {
-      layout.places[rows[r][i]].x = (static_cast<double>(i) + 0.5) * cell;
-    }
-  }
-  // A wide drawing is taller, so that the angles of its links stay legible.
-  const double row_height = std::max(kRowHeight, width / 10);
-  const double bottom = static_cast<double>(rows.size() - 2) * row_height + kHostDistance;
-  for (std::uint32_t i = 0; i < ranks.size(); ++i) {
-    layout.places[i].y =
-        ranks[i] == 0 ? bottom : static_cast<double>(rows.size() - 1 - ranks[i]) * row_height;
-  }
-  layout.width = width;
-  layout.height = bottom;
-  if (!has_links_in_top_row(drawing, ranks)) return layout;
-  for (Point& place : layout.places) place.y += kBendMax;
-  layout.height += kBendMax;
-  return layout;
-}
+namespace {
 
 Layout in_circle(const Drawing& drawing, const Neighbors& neighbors) {
   const auto switches = of_kind(drawing, Kind::switch_node);
@@ -156,8 +133,9 @@ Layout in_circle(const Drawing& drawing, const Neighbors& neighbors) {
   const auto count = static_cast<double>(switches.size());
   const auto host_count = static_cast<double>(of_kind(drawing, Kind::host).size());
   constexpr double kTurn = 2 * std::numbers::pi;
+  const double pitch = std::max(kSwitchPitch, widest(drawing, switches) + kGap);
   const double radius =
-      std::max({140.0, count * kSwitchPitch / kTurn, host_count * 26 / kTurn - kHostDistance});
+      std::max({140.0, count * pitch / kTurn, host_count * 26 / kTurn - kHostDistance});
   const double outer = radius + kHostDistance;
   Layout layout{.form = Form::circle, .places = std::vector<Point>(drawing.nodes.size())};
   const auto at = [&](double angle, double distance) {
@@ -174,6 +152,7 @@ Layout in_circle(const Drawing& drawing, const Neighbors& neighbors) {
     }
   }
   layout.width = layout.height = 2 * outer;
+  layout.center = {outer, outer};
   return layout;
 }
 
@@ -182,16 +161,17 @@ Layout in_grid(const Drawing& drawing, const Neighbors& neighbors) {
   const auto hosts = hosts_by_switch(drawing, neighbors);
   const auto columns = static_cast<std::size_t>(std::ceil(std::sqrt(switches.size())));
   Layout layout{.form = Form::grid, .places = std::vector<Point>(drawing.nodes.size())};
+  const double pitch = std::max(kGridPitch, widest(drawing, switches) + 3 * kGap);
   for (std::size_t i = 0; i < switches.size(); ++i) {
     const std::size_t row = i / columns;
-    const Point at{(static_cast<double>(i % columns) + 0.5) * kGridPitch,
+    const Point at{(static_cast<double>(i % columns) + 0.5) * pitch,
                    static_cast<double>(row) * kGridPitch};
     layout.places[switches[i]] = at;
     for (const std::uint32_t host : hosts[switches[i]]) {
       layout.places[host] = {at.x + 34, at.y + 34};
     }
   }
-  layout.width = static_cast<double>(columns) * kGridPitch;
+  layout.width = static_cast<double>(columns) * pitch;
   const std::size_t last_row = (switches.size() - 1) / columns;
   layout.height = static_cast<double>(last_row) * kGridPitch + 40;
   return layout;
@@ -222,23 +202,25 @@ Layout layout_of(const Drawing& drawing) {
   Layout layout;
   if (drawing.nodes.empty()) return layout;
   const auto neighbors = neighbors_of(drawing);
-  switch (form_of(drawing)) {
-    case Form::rows:
-      layout = in_rows(drawing, neighbors);
-      break;
-    case Form::circle:
-      layout = in_circle(drawing, neighbors);
-      break;
-    case Form::grid:
-      layout = in_grid(drawing, neighbors);
-      break;
-  }
+  const Form form = form_of(drawing);
+  layout = form == Form::rows     ? in_rows(drawing, neighbors)
+           : form == Form::circle ? in_circle(drawing, neighbors)
+                                  : in_grid(drawing, neighbors);
+  layout.is_turned.resize(drawing.nodes.size());
+  layout.is_folded = is_folded(drawing);
+  const double reach = reach_of_names(drawing, layout);
+  const bool is_circle = form == Form::circle;
+  // In rows names go down to the right; around a circle outwards.
+  const Point before{kMargin + (is_circle ? reach : 0),
+                     kMargin + kTitleHeight + (is_circle ? reach : 0)};
   for (Point& place : layout.places) {
-    place.x += kMargin;
-    place.y += kMargin + 40;
+    place.x += before.x;
+    place.y += before.y;
   }
-  layout.width += 2 * kMargin;
-  layout.height += 2 * kMargin + 110;
+  layout.center.x += before.x;
+  layout.center.y += before.y;
+  layout.width += before.x + kMargin + reach;
+  layout.height += before.y + kMargin + kLegendHeight + reach;
   return layout;
 }
 

@@ -58,15 +58,10 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-double width_of(std::string_view text) { return static_cast<double>(text.size()) * 7 + 14; }
-
 class Writer {
  public:
   Writer(const Drawing& drawing, const Layout& layout) : drawing_(drawing), layout_(layout) {
     is_dense_ = drawing.links.size() > 120;
-    is_folded_ = std::ranges::any_of(drawing.nodes, [](const Node& node) {
-      return node.kind == Kind::host && node.name.ends_with(" hosts");
-    });
     for (const Link& link : drawing.links) ++parallel_[ends_of(link)].count;
   }
 
@@ -81,7 +76,8 @@ class Writer {
     shift_ = (width - layout_.width) / 2;
     for (const Link& link : drawing_.links) add(link);
     for (std::size_t i = 0; i < drawing_.nodes.size(); ++i) {
-      add(drawing_.nodes[i], {layout_.places[i].x + shift_, layout_.places[i].y});
+      add(drawing_.nodes[i], {layout_.places[i].x + shift_, layout_.places[i].y},
+          layout_.is_turned[i]);
     }
     add_legend();
     out_ += "</svg>\n";
@@ -115,10 +111,20 @@ class Writer {
     return bend;
   }
 
+  /// Where a link to `other` begins: at the middle of a node, or between rows at the edge of its
+  /// box.
+  Point end_of(std::uint32_t node, Point other) const {
+    Point end{layout_.places[node].x + shift_, layout_.places[node].y};
+    const double half = box_of(drawing_.nodes[node], layout_.is_turned[node]).height / 2;
+    if (layout_.form != Form::rows || std::abs(end.y - other.y) < 3 * half) return end;
+    end.y += end.y < other.y ? half : -half;
+    return end;
+  }
+
   void add(const Link& link) {
     const auto [a, b] = ends_of(link);
-    const Point from{layout_.places[a].x + shift_, layout_.places[a].y};
-    const Point to{layout_.places[b].x + shift_, layout_.places[b].y};
+    const Point from = end_of(a, layout_.places[b]);
+    const Point to = end_of(b, layout_.places[a]);
     const double bend = bend_of(link, from, to);
     const double length = std::max(std::hypot(to.x - from.x, to.y - from.y), 1.0);
     // The control point lies twice as far beside the line as the curve's middle.
@@ -133,18 +139,19 @@ class Writer {
         is_dense_ && link.health == Health::active ? 0.4 + 0.5 * link.load : 0.9);
   }
 
-  void add(const Node& node, Point at) {
-    const std::string name = escaped(node.name);
+  void add(const Node& node, Point at, bool is_turned) {
+    const std::string name = escaped(label_of(node));
     out_ += fmt::format("<g class=\"{}\"><title>{}</title>", class_of(node), escaped(node.detail));
-    if (node.kind == Kind::host && !is_folded_) {
+    if (node.kind == Kind::host && !layout_.is_folded) {
       out_ += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"6\"/>{}", at.x, at.y,
                           host_label(name, at));
     } else {
-      const double width = width_of(node.name), height = node.kind == Kind::host ? 20 : 24;
+      const auto [width, height] = box_of(node, is_turned);
       out_ += fmt::format(
-          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" rx=\"5\"/>"
-          "<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>",
-          at.x - width / 2, at.y - height / 2, width, height, at.x, at.y + 4, name);
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"5\"/>"
+          "<text transform=\"translate({:.1f} {:.1f})rotate({})\" y=\"4\">{}</text>",
+          at.x - width / 2, at.y - height / 2, width, height, at.x, at.y, is_turned ? -90 : 0,
+          name);
     }
     out_ += "</g>\n";
   }
@@ -152,15 +159,15 @@ class Writer {
   std::string_view class_of(const Node& node) const {
     if (node.kind == Kind::switch_node) return "switch";
     if (node.kind == Kind::router) return "router";
-    return is_folded_ ? "hosts" : "host";
+    return layout_.is_folded ? "hosts" : "host";
   }
 
   /// Turned, so that names of neighbours do not overlap: down in rows, outwards in a circle.
   std::string host_label(const std::string& name, Point at) const {
     double angle = 45;
     if (layout_.form == Form::circle) {
-      const Point center{layout_.width / 2 + shift_, (layout_.height - 110) / 2 + 40};
-      angle = std::atan2(at.y - center.y, at.x - center.x) * 180 / std::numbers::pi;
+      angle = std::atan2(at.y - layout_.center.y, at.x - shift_ - layout_.center.x) * 180 /
+              std::numbers::pi;
     }
     const bool is_turned = std::abs(angle) > 90;
     return fmt::format(
@@ -199,7 +206,6 @@ class Writer {
   const Drawing& drawing_;
   const Layout& layout_;
   bool is_dense_ = false;
-  bool is_folded_ = false;
   double shift_ = 0;  // A narrow drawing stands in the middle.
   std::map<Ends, Parallel> parallel_;
   std::string out_;

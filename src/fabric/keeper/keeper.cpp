@@ -50,8 +50,9 @@ Result<void> Keeper::open(const std::string& folder) {
 bool Keeper::begin_sleep() {
   Header& header = fabric_->image().header();
   const TimeNs earliest = header.earliest.load(std::memory_order_seq_cst);
-  const TimeNs due = earliest == kNever ? kNever : earliest + patience_;
-  if (due != timer_.at()) timer_.set(due);
+  const TimeNs due =
+      earliest == kNever ? kNever : std::min(earliest + patience_, fabric_now() + kWaitMax);
+  if (due != due_) set_timer(due);
   header.keeper_due.store(due, std::memory_order_seq_cst);
   if (!end_.begin_sleep()) return false;
   // Once more, after it has said so.
@@ -62,6 +63,12 @@ bool Keeper::begin_sleep() {
   return false;
 }
 
+/// The kernel's timer goes by the clock of this process.
+void Keeper::set_timer(TimeNs due) {
+  due_ = due;
+  timer_.set(due == kNever ? kNever : due - fabric_now() + monotonic_now());
+}
+
 void Keeper::on_bell() {
   Doorbells::silence(bell_.get());
   patience_ = std::min(patience_, kKeeperPatience);
@@ -69,8 +76,10 @@ void Keeper::on_bell() {
 
 void Keeper::serve(TimeNs now) {
   end_.end_sleep();
-  if (timer_.at() <= now) {
+  if (due_ <= now) {
     timer_.clear();
+    due_ = kNever;
+    mover_->walker().distrust_timers(now);
     // If programs serve the timed links, nothing is left to do now, nor will be.
     patience_ = mover_->walker().run_due(now) ? 0 : kKeeperPatienceMax;
   }
@@ -156,7 +165,7 @@ void Keeper::on_crossing(std::uint32_t cable, bool from_b, const ManagementDatag
                          bool is_damaged) {
   const Image& image = fabric_->image();
   const auto packet = packet_of(datagram);
-  image.tap().add({.at = monotonic_now(),
+  image.tap().add({.at = fabric_now(),
                    .link = image.link_of_cable(cable, from_b),
                    .lane = packet.lane,
                    .is_damaged = static_cast<std::uint8_t>(is_damaged ? 1 : 0)},
@@ -173,7 +182,7 @@ void Keeper::add_counters(PortPlace port, mad::PortCounterValues& values) const 
   const bool is_host = image.node(node).kind == RecordKind::host;
   if (node == 0 || (!is_host && port.port == 0)) return;
   const auto [out, in, damage, integrity_errors_in, integrity_errors_out] =
-      fabric_->tables().counts(node, is_host ? kCablePort : port.port, monotonic_now());
+      fabric_->tables().counts(node, is_host ? kCablePort : port.port, fabric_now());
   values.transmit_data += out.words;
   values.receive_data += in.words;
   values.transmit_packets += out.packets;

@@ -38,7 +38,7 @@ class Keeper final : public DataCounters, public LinkWatcher {
   bool begin_sleep();
   /// `bell` is readable: takes the rings.
   void on_bell();
-  /// After it has slept: does what there is to do.
+  /// After it has slept: does what there is to do. `now` is of the fabric's clock.
   void serve(TimeNs now);
 
   /// For a program of the host's port: its end, to which all packets go whose queue pair numbers
@@ -73,10 +73,13 @@ class Keeper final : public DataCounters, public LinkWatcher {
   Keeper(std::unique_ptr<SharedFabric> fabric, std::unique_ptr<Mover> mover, TimerFd timer,
          Pace pace);
 
+  void set_timer(TimeNs due);
+
   std::unique_ptr<SharedFabric> fabric_;
   std::unique_ptr<Mover> mover_;
   End end_;
   TimerFd timer_;
+  TimeNs due_ = kNever;  // When it expires, by the fabric's clock.
   const Pace pace_;
   Doorbells doorbells_;
   UniqueFd bell_;

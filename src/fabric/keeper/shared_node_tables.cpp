@@ -41,7 +41,7 @@ void SharedNodeTables::set_initial_tables() {
   for (unsigned port = 0; port <= ports_; ++port) {
     if (!is_switch() && port == 0) continue;
     for (unsigned input = 0; input <= (is_switch() ? ports_ : 0); ++input) {
-      set_sl_to_vl(input, port, mad::initial_lanes());
+      set_sl_to_vl(input, port, mad::initial_lanes(port));
     }
     set_vl_arbitration(port, 1, mad::initial_arbitration(1));
     set_p_keys(port, 0, p_keys);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "fabric/management/management_net.h"
+#include "wire/ib/pkey_table.h"
 
 namespace verbatim::fabric {
 namespace {
@@ -61,12 +62,12 @@ std::optional<PortPlace> ManagementNet::cross(const Packet& packet, PortPlace ou
     return std::nullopt;
   }
   if (!packet.smp && !passes_partition(packet, out, false, now)) return std::nullopt;
-  ++counts_[out.node].of(out.port).transmit_packets;
+  const std::uint64_t words = words_of_datagram(packet.datagram.path.grh.has_value());
   PortCounts& received = counts_[in.node].of(in.port);
-  ++received.receive_packets;
-  // LRH, BTH, DETH, the datagram, ICRC and VCRC.
-  constexpr std::uint64_t kPacketBits = (8 + 12 + 8 + wire::kMadBytes + 4 + 2) * 8;
-  const std::uint32_t errors = links_[index].bit_errors.errors_in(kPacketBits);
+  counts_[out.node].of(out.port).count_transmitted(words);
+  received.count_received(words);
+  constexpr std::uint64_t kVcrcBits = 16;
+  const std::uint32_t errors = links_[index].bit_errors.errors_in(words * 32 + kVcrcBits);
   if (LinkWatcher* const watcher = links_[index].watcher; watcher != nullptr) {
     show(packet, *watcher, index, link.b == out, errors != 0);
   }
@@ -214,6 +215,10 @@ ManagementNet::Out ManagementNet::answer(Packet& packet, PortPlace at, TimeNs no
     path.grh->hop_limit = GlobalRoute{}.hop_limit;
   }
   std::swap(packet.datagram.source_qp, packet.datagram.destination_qp);
+  if (!packet.smp) {
+    const auto keys = own_p_keys(at);
+    packet.datagram.pkey = keys[*wire::matching_entry(keys, PKey{packet.datagram.pkey})];
+  }
   if (packet.smp && packet.smp->route) packet.smp->route->is_returning = true;
   return depart(packet, at, now);
 }

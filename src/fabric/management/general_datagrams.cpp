@@ -3,6 +3,7 @@
 
 #include "fabric/management/management_net.h"
 #include "wire/ib/partition_enforcement.h"
+#include "wire/ib/pkey_table.h"
 #include "wire/mad/management_packet.h"
 #include "wire/performance/performance_packet.h"
 
@@ -44,6 +45,11 @@ wire::SwitchBadPKeyDetails bad_p_key_at_switch(const ManagementDatagram& datagra
 
 }  // namespace
 
+/// The P_Key table by which QP1 at `at` receives: a switch has one at port 0 (IBA 10.9.2).
+std::span<const std::uint16_t> ManagementNet::own_p_keys(PortPlace at) const {
+  return tables_[at.node]->p_keys(is_switch(at.node) ? 0 : at.port);
+}
+
 bool ManagementNet::has_p_key(PortPlace at, std::uint16_t key, bool (*passes)(PKey, PKey)) const {
   return std::ranges::any_of(tables_[at.node]->p_keys(at.port),
                              [=](std::uint16_t entry) { return passes(PKey{entry}, PKey{key}); });
@@ -67,8 +73,7 @@ bool ManagementNet::passes_partition(const Packet& packet, PortPlace at, bool in
 
 bool ManagementNet::has_right_keys(const Packet& packet, PortPlace at, TimeNs now) {
   const ManagementDatagram& datagram = packet.datagram;
-  const PortPlace table{at.node, is_switch(at.node) ? std::uint8_t{0} : at.port};
-  const bool has_partition = has_p_key(table, datagram.pkey, wire::pkeys_match);
+  const bool has_partition = wire::matching_entry(own_p_keys(at), PKey{datagram.pkey}).has_value();
   if (has_partition && datagram.qkey == raw(wire::kManagementQKey)) return true;
   const auto trap = has_partition ? wire::TrapNumber::bad_q_key : wire::TrapNumber::bad_p_key;
   mad::SubnetEffects effects;

@@ -1,4 +1,7 @@
 // QP1: keys, performance management, and classes that nobody has.
+#include <array>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "fabric/management/net_test_util.h"
@@ -68,7 +71,7 @@ TEST_F(GeneralDatagrams, CountersSeeTheDatagramsThatAskForThem) {
   ASSERT_TRUE(before && after);
   EXPECT_EQ(after->receive_packets, before->receive_packets + 1);
   EXPECT_EQ(after->transmit_packets, before->transmit_packets + 1);
-  EXPECT_EQ(after->receive_data, before->receive_data + 69);
+  EXPECT_EQ(after->receive_data, before->receive_data + 72);
   EXPECT_FALSE(counters(Lid{7}, 3));  // An adapter of two ports.
 }
 
@@ -102,6 +105,51 @@ TEST_F(GeneralDatagrams, LimitedMembersMeetFullOnesOnly) {
   asked.pkey = 0x7fff;
   bench.net.send(bench.place("H1"), asked, 0);
   EXPECT_EQ(bench.net.port_info(bench.place("H4")).p_key_violations, 1);
+}
+
+/// A switch at the requester's cable drops an answer with a limited key from a limited member.
+TEST_F(GeneralDatagrams, AgentsAnswerWithTheirOwnKeys) {
+  struct Row {
+    const char* what;
+    std::uint8_t management_class;
+    std::uint8_t version;
+    Lid to;
+  };
+  constexpr std::array kAgents{Row{"performance, of a host", 0x04, 1, Lid{7}},
+                               Row{"performance, of a switch", 0x04, 1, Lid{1}},
+                               Row{"refusal of a version", 0x04, 2, Lid{7}},
+                               Row{"refusal of a class", 0x32, 1, Lid{1}}};
+  struct Keys {
+    std::uint16_t request;
+    std::vector<PKey> own;
+    std::uint16_t answer;
+  };
+  const std::array keys{Keys{0x7fff, {PKey{0xffff}}, 0xffff},
+                        Keys{0xffff, {PKey{0x7fff}}, 0x7fff},
+                        Keys{0xffff, {PKey{0xffff}}, 0xffff},
+                        Keys{0xffff, {PKey{0x7fff}, PKey{0xffff}}, 0xffff},
+                        Keys{0x9001, {PKey{0xffff}, PKey{0x1001}}, 0x1001},
+                        Keys{0x1001, {PKey{0x7fff}, PKey{0x9001}}, 0x9001}};
+  // The requester is a member of all partitions.
+  wire::PKeyTable all;
+  std::ranges::copy(std::array{PKey{0xffff}, PKey{0x9001}}, all.keys.begin());
+  bench.set(bench.place("H1"), Lid{4}, wire::SubnetAttribute::p_key_table, 0, all);
+  for (const auto& [what, management_class, version, to] : kAgents) {
+    for (const auto& [request, own, answer] : keys) {
+      wire::PKeyTable table;
+      std::ranges::copy(own, table.keys.begin());
+      bench.set(bench.place("H1"), to, wire::SubnetAttribute::p_key_table, 0, table);
+      ManagementDatagram asked = datagram(
+          to, {.method = MadMethod::get, .attribute = PerformanceAttribute::class_port_info});
+      asked.mad[1] = std::byte{management_class};
+      asked.mad[2] = std::byte{version};
+      asked.pkey = request;
+      const auto header = send(asked);
+      ASSERT_TRUE(header) << what << ": " << request;
+      EXPECT_EQ(header->method, MadMethod::get_response) << what;
+      EXPECT_EQ(last_.pkey, answer) << what << ": a request with " << request;
+    }
+  }
 }
 
 TEST_F(GeneralDatagrams, ProgramsReportBadKeys) {

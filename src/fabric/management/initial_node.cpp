@@ -26,7 +26,7 @@ void add_identity(PortInfo& port, const PortIdentity& identity) {
   port.lmc = identity.lmc;
   port.capabilities = kTrap | kSlMapping | kLedInfo | kSystemImageGuid | kExtendedSpeeds |
                       kCapabilityMask2 | kCommunicationManagement | kCapabilityMaskNotice |
-                      kClientReregistration;
+                      kClientReregistration | kOtherLocalChangesNotice;
   port.capabilities2 = wire::port_capability2::kSetNodeDescription |
                        wire::port_capability2::kPortInfoExtended |
                        wire::port_capability2::kWidth2x | wire::port_capability2::kSpeedHdr |

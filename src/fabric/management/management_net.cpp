@@ -27,7 +27,10 @@ ManagementNet::ManagementNet(const Topology& topology, HostSoftware& software, s
                              const MakeTables& make_tables)
     : topology_(topology), software_(software) {
   links_.reserve(topology.links.size());
-  for (const Link& link : topology.links) links_.push_back({.rate = {link.width, link.speed}});
+  for (const Link& link : topology.links) {
+    const Rate rate{link.width, link.speed};
+    links_.push_back({.rate = rate, .active = rate});
+  }
   const std::size_t nodes = topology.nodes.size();
   // Agents refer to each other's elements: none may move.
   agents_.reserve(nodes);
@@ -37,7 +40,8 @@ ManagementNet::ManagementNet(const Topology& topology, HostSoftware& software, s
   for (mad::SubnetNode& node : initial_nodes(topology)) {
     const std::uint8_t last_port = node.info.ports;
     const std::uint8_t first_port = node.is_switch() ? 0 : 1;
-    counts_.emplace_back(agents_.size(), node.ports.size(), data_counters_);
+    const bool relays = topology.nodes[agents_.size()].kind != NodeKind::adapter;
+    counts_.emplace_back(agents_.size(), node.ports.size(), relays, data_counters_);
     performance_agents_.emplace_back(first_port, last_port, counts_.back());
     tables_.push_back(make_tables
                           ? make_tables(static_cast<std::uint32_t>(tables_.size()))
@@ -80,6 +84,13 @@ wire::NodeInfo ManagementNet::node_info(PortPlace port) const {
 
 const wire::NodeDescription& ManagementNet::node_description(PortPlace port) const {
   return agents_[port.node].node().description;
+}
+
+void ManagementNet::set_node_description(std::uint32_t node, std::string_view text, TimeNs now) {
+  mad::SubnetEffects effects;
+  agents_[node].set_description(wire::node_description(text), now, effects);
+  changes_.push_back({node, effects});
+  settle(now);
 }
 
 std::span<const std::uint16_t> ManagementNet::pkeys(PortPlace port) const {
@@ -159,6 +170,7 @@ void ManagementNet::train(std::uint32_t link, TimeNs now) {
   const auto rate = trained_rate(links_[link].rate, port_info(cable.a), port_info(cable.b));
   if (!rate) return;
   links_[link].is_up = true;
+  links_[link].active = *rate;
   for (const PortPlace end : {cable.a, cable.b}) {
     mad::SubnetEffects effects;
     agents_[end.node].on_link_up(end.port, rate->width, rate->speed, now, effects);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -98,6 +99,8 @@ class ManagementNet {
   std::uint32_t reregistrations(PortPlace port) const;
   const mad::NodeTables& tables(std::uint32_t node) const { return *tables_[node]; }
   const wire::NodeDescription& node_description(PortPlace port) const;
+  /// The node's own software describes it anew, and its managers are told.
+  void set_node_description(std::uint32_t node, std::string_view text, TimeNs now);
   std::span<const std::uint16_t> pkeys(PortPlace port) const;
   /// The port's own GUID; alias GUIDs follow if a manager has set some.
   std::vector<std::uint64_t> guids(PortPlace port) const;
@@ -127,6 +130,10 @@ class ManagementNet {
   void set_watcher(std::uint32_t link, LinkWatcher* watcher) { links_[link].watcher = watcher; }
   bool has_cable(std::uint32_t link) const { return links_[link].has_cable; }
   Rate cable_rate(std::uint32_t link) const { return links_[link].rate; }
+  /// At which the link runs; while it is down, what its cable carries. A manager may allow less.
+  Rate active_rate(std::uint32_t link) const {
+    return links_[link].is_up ? links_[link].active : links_[link].rate;
+  }
 
   // trunk_ports.cpp: ports whose cable ends in another fabric.
 
@@ -153,7 +160,8 @@ class ManagementNet {
     bool has_other_version = false;  // Than the one that agents know.
   };
   struct LinkState {
-    Rate rate;  // That the cable carries now.
+    Rate rate;    // That the cable carries now.
+    Rate active;  // At which it has trained last.
     double bit_error_rate = 0;
     BitErrors bit_errors{};  // Of both directions.
     LinkWatcher* watcher = nullptr;
@@ -187,6 +195,7 @@ class ManagementNet {
   void tell_link_integrity_error(PortPlace port, TimeNs now);
   bool has_right_keys(const Packet& packet, PortPlace at, TimeNs now);
   bool passes_partition(const Packet& packet, PortPlace at, bool inbound, TimeNs now);
+  std::span<const std::uint16_t> own_p_keys(PortPlace at) const;
   bool has_p_key(PortPlace at, std::uint16_t key, bool (*passes)(PKey entry, PKey sent)) const;
   bool is_local(PortPlace at, Lid lid) const;
   mad::SmiPlace smi_place(PortPlace at) const;

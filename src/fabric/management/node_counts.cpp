@@ -1,21 +1,12 @@
 #include "fabric/management/node_counts.h"
 
-#include "wire/mad/management_packet.h"
-
 namespace verbatim::fabric {
-namespace {
-
-/// BTH, DETH and MAD: what lies between LRH and ICRC.
-constexpr std::uint64_t kWordsOfADatagram =
-    (wire::Bth::kSize + wire::Deth::kSize + wire::kMadBytes) / 4;
-
-}  // namespace
 
 mad::PortCounterValues NodeCounts::counters(std::uint8_t port) const {
   const PortCounts& counts = ports_[port];
   mad::PortCounterValues values{
-      .transmit_data = counts.transmit_packets * kWordsOfADatagram,
-      .receive_data = counts.receive_packets * kWordsOfADatagram,
+      .transmit_data = counts.transmit_words,
+      .receive_data = counts.receive_words,
       .transmit_packets = counts.transmit_packets,
       .receive_packets = counts.receive_packets,
       .symbol_errors = counts.symbol_errors,
@@ -30,6 +21,7 @@ mad::PortCounterValues NodeCounts::counters(std::uint8_t port) const {
       .inactive_discards = counts.inactive_discards,
   };
   if (data_ != nullptr) data_->add_counters({node_, port}, values);
+  if (!relays_) values.dlid_mapping_errors = values.vl_mapping_errors = values.looping_errors = 0;
   return values;
 }
 

@@ -50,7 +50,7 @@ void ManagementNet::depart_by_trunk(const Packet& packet, PortPlace out, TimeNs 
     return;
   }
   if (!packet.smp && !passes_partition(packet, out, false, now)) return;
-  ++counts.transmit_packets;
+  counts.count_transmitted(words_of_datagram(packet.datagram.path.grh.has_value()));
   ManagementDatagram datagram = packet.datagram;
   if (packet.smp) encode(*packet.smp, datagram.mad);
   carrier_->on_departure(out, datagram);
@@ -61,7 +61,7 @@ void ManagementNet::receive(PortPlace in, const ManagementDatagram& datagram, Ti
   Packet packet{.datagram = datagram};
   const bool is_smp = datagram.destination_qp == Qpn(0);
   if (is_smp ? !decode(packet) : !wire::decode_mad_header(datagram.mad).has_value()) return;
-  ++counts_[in.node].of(in.port).receive_packets;
+  counts_[in.node].of(in.port).count_received(words_of_datagram(datagram.path.grh.has_value()));
   const bool passes = is_smp || (port_info(in).state >= wire::PortState::armed &&
                                  passes_partition(packet, in, true, now));
   if (passes) walk(packet, arrive(packet, in, now), now);

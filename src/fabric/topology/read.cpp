@@ -187,7 +187,11 @@ class Reader {
       identity.lid = Lid{line->lid};
       identity.lmc = line->lmc;
     }
-    if (!line->unknown_rate.empty()) {
+    // Tools print "??x??" for what they do not know; who writes "9xHDR" means a rate.
+    if (const std::string_view word = line->unknown_rate; !word.empty()) {
+      const std::size_t digits = word.find_first_not_of("0123456789");
+      const bool is_meant = digits != 0 && digits < word.size() && word[digits] == 'x';
+      if (is_meant) return fault(fmt::format("{} is no rate such as 4xHDR", word));
       remark(fmt::format("{} is no rate: taken as 4xSDR", line->unknown_rate));
     }
     ends_.push_back({.place = {index, line->port}, .line = *line, .number = line_});

@@ -198,5 +198,21 @@ TEST(Rate, TextAndBack) {
   }
 }
 
+TEST(ReadTopology, ARateThatIsNoneIsRefusedAndAnUnknownOneRemarked) {
+  const auto with = [](const std::string& rate) {
+    return read_topology("Switch 36 \"S1\"\n[1] \"H1\"[1] # " + rate +
+                         "\n\nHca 1 \"H1\"\n[1] \"S1\"[1] # " + rate + "\n");
+  };
+  for (const char* wrong : {"9xHDR", "4xHRD", "44xHDR"}) {
+    const Reading reading = with(wrong);
+    ASSERT_FALSE(reading.faults.empty()) << wrong;
+    EXPECT_NE(text_of(reading.faults[0]).find(std::string(wrong) + " is no rate"),
+              std::string::npos);
+  }
+  EXPECT_TRUE(with("4xHDR").faults.empty());
+  for (const char* other : {"??x??", "2nd", "rack"}) EXPECT_TRUE(with(other).faults.empty());
+  EXPECT_FALSE(with("??x??").remarks.empty());
+}
+
 }  // namespace
 }  // namespace verbatim::fabric

@@ -155,10 +155,12 @@ int FabricLink::send(const Packets& packets) noexcept {
 
 std::size_t FabricLink::receive(Sink& sink, TimeNs now) {
   if (end_.take_credit_news()) sink.on_room();
-  if (!end_.has_work(now)) return 0;  // The most frequent case, in which no mover is looked for.
+  const TimeNs fabric_time = has_foreign_clock_ ? fabric::fabric_now() : now;
+  // The most frequent case, in which no mover is looked for.
+  if (!end_.has_work(fabric_time)) return 0;
   fabric::Mover* const mover = mover_of_this_thread(fabric_);
   if (mover == nullptr) return 0;
-  return end_.receive(mover->walker(), now, [&](const fabric::IncomingPacket& packet) {
+  return end_.receive(mover->walker(), fabric_time, [&](const fabric::IncomingPacket& packet) {
     sink.on_packets({.from = nullptr,
                      .to = nullptr,
                      .group = {},

@@ -74,6 +74,7 @@ class FabricLink final : public Link {
   std::map<Lid, unsigned> members_;  // Joined groups of each multicast LID.
   const UniqueFd connection_;
   const UniqueFd bell_;
+  const bool has_foreign_clock_ = fabric::has_foreign_clock();
   const int descriptor_;
   std::array<std::unique_ptr<NextHop>, fabric::kLanes> hops_;  // By lane.
 };

@@ -81,7 +81,7 @@ void RmppEngine::on_data(const RmppPeer& from, const MadHeader& header, const Rm
   auto in = incoming_.find(key);
   if (in == incoming_.end()) {
     if (rmpp.segment != 1) return;
-    if (incoming_.size() >= kTransfersMax) return stop(from, mad);
+    if (incoming_.size() - complete_.size() >= kTransfersMax) return stop(from, mad);
     const auto header_bytes = *wire::rmpp_header_bytes(header.management_class);
     in = incoming_.emplace(key, Incoming{from, {}, RmppReceiver(header_bytes, now)}).first;
     std::ranges::copy(mad, in->second.headers.begin());
@@ -96,6 +96,8 @@ void RmppEngine::on_data(const RmppPeer& from, const MadHeader& header, const Rm
       return forget(in);
     case RmppReceiver::Verdict::complete:
       messages_.push_back({from, receiver.take()});
+      complete_.emplace(receiver.deadline(), key);
+      if (complete_.size() > kRememberedMax) forget(incoming_.find(complete_.begin()->second));
       [[fallthrough]];
     case RmppReceiver::Verdict::acknowledge:
       acknowledge(in->second);
@@ -225,6 +227,7 @@ void RmppEngine::finish(Out out, RmppStatus status) {
 }
 
 void RmppEngine::forget(In in) {
+  complete_.erase({in->second.receiver.deadline(), in->first});
   schedule({in->first, false}, in->second.deadline, kNever);
   incoming_.erase(in);
 }

@@ -21,8 +21,10 @@ namespace verbatim::mad {
 /// owner drains what `take_*` has.
 class RmppEngine {
  public:
-  static constexpr std::size_t kTransfersMax = 1024;  // Of each direction.
-  static constexpr std::size_t kPacketsMax = 4096;    // Acknowledgements and refusals, not taken.
+  static constexpr std::size_t kTransfersMax = 1024;  // Of each direction, that have not ended.
+  /// Messages that have come whole, of which the last acknowledgement may be lost.
+  static constexpr std::size_t kRememberedMax = 4096;
+  static constexpr std::size_t kPacketsMax = 4096;  // Acknowledgements and refusals, not taken.
 
   /// True if a MAD is a segment, or says something about segments: then it is for `on_packet`.
   static bool is_rmpp(wire::MadSpan mad);
@@ -91,6 +93,7 @@ class RmppEngine {
 
   std::map<RmppKey, Outgoing> outgoing_;
   std::map<RmppKey, Incoming> incoming_;
+  std::set<std::pair<TimeNs, RmppKey>> complete_;  // Of `incoming_`, by deadline: the oldest first.
   std::set<std::pair<TimeNs, Transfer>> deadlines_;
   std::deque<RmppKey> ready_;  // Have segments to send; in turns.
   std::deque<RmppPacket> packets_;

@@ -302,6 +302,35 @@ class LossyRmpp {
   TimeNs now_ = 0;
 };
 
+/// The peer resends what we cannot remember, and gives up. More messages come all the same.
+TEST(Rmpp, MessagesThatHaveComeAreNoTransfers) {
+  End receiver;
+  constexpr std::size_t kMessages = RmppEngine::kTransfersMax + RmppEngine::kRememberedMax + 100;
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    End sender;
+    ASSERT_TRUE(sender.engine.send(peer(2), message(i, 8), {}));
+    receiver.take(sender.packets(0)[0], 1, static_cast<TimeNs>(i));
+    ASSERT_TRUE(receiver.engine.take_message()) << i;
+    ASSERT_EQ(header_of(receiver.packets(0).at(0)).type, RmppType::ack) << i;
+  }
+  receiver.engine.on_time(RmppReceiver::kMemory + kMessages);
+  EXPECT_EQ(receiver.engine.deadline(), kNever) << "all of them are forgotten";
+}
+
+TEST(Rmpp, TransfersThatDoNotEndAreBounded) {
+  End receiver;
+  const auto first_segment = [&](std::size_t transaction) {
+    End sender;
+    EXPECT_TRUE(sender.engine.send(peer(2), message(transaction, 2 * kSaData), {}));
+    receiver.take(sender.packets(0)[0], 1, 0);
+    return header_of(receiver.packets(0).at(0)).type;
+  };
+  for (std::size_t i = 0; i < RmppEngine::kTransfersMax; ++i) {
+    ASSERT_EQ(first_segment(i), RmppType::ack);
+  }
+  EXPECT_EQ(first_segment(RmppEngine::kTransfersMax), RmppType::stop);
+}
+
 TEST(Rmpp, EveryMessageArrivesOnceOverALossyNetwork) {
   for (unsigned seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

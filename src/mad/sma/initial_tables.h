@@ -8,9 +8,10 @@
 /// What the tables of a node say before a manager has written to them.
 namespace verbatim::mad {
 
-/// Service levels share the lanes in turn.
-inline wire::SlToVlMappingTable initial_lanes() {
+/// Service levels share the lanes in turn. Port 0 of a switch has one lane.
+inline wire::SlToVlMappingTable initial_lanes(unsigned output) {
   wire::SlToVlMappingTable table;
+  if (output == 0) return table;
   for (std::size_t level = 0; level < table.lanes.size(); ++level) {
     table.lanes[level] = static_cast<std::uint8_t>(level % wire::data_lanes_of(kDataLanes));
   }

@@ -17,6 +17,18 @@ Notice notice(const SubnetNode& node, std::uint8_t port, NoticeType type, TrapNu
           .issuer = node.management_port(port).info.lid};
 }
 
+/// `others`: what has changed besides the capabilities.
+Notice local_changes_notice(const SubnetNode& node, std::uint8_t port, std::uint16_t others) {
+  Notice made = notice(node, port, NoticeType::informational, TrapNumber::local_changes);
+  const wire::PortInfo& info = node.management_port(port).info;
+  set_details(made, wire::LocalChangesDetails{.lid = made.issuer,
+                                              .is_other = others != 0,
+                                              .capabilities = info.capabilities,
+                                              .changes = others,
+                                              .capabilities2 = info.capabilities2});
+  return made;
+}
+
 }  // namespace
 
 Notice link_state_notice(const SubnetNode& node) {
@@ -32,12 +44,11 @@ Notice link_integrity_notice(const SubnetNode& node, std::uint8_t port) {
 }
 
 Notice capabilities_notice(const SubnetNode& node, std::uint8_t port) {
-  Notice made = notice(node, port, NoticeType::informational, TrapNumber::local_changes);
-  const wire::PortInfo& info = node.management_port(port).info;
-  set_details(made, wire::LocalChangesDetails{.lid = made.issuer,
-                                              .capabilities = info.capabilities,
-                                              .capabilities2 = info.capabilities2});
-  return made;
+  return local_changes_notice(node, port, 0);
+}
+
+Notice description_notice(const SubnetNode& node, std::uint8_t port) {
+  return local_changes_notice(node, port, wire::LocalChangesDetails::kNodeDescription);
 }
 
 Notice bad_m_key_notice(const SubnetNode& node, std::uint8_t port, const wire::Smp& smp,

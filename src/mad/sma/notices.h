@@ -15,6 +15,8 @@ wire::Notice link_state_notice(const SubnetNode& node);
 wire::Notice link_integrity_notice(const SubnetNode& node, std::uint8_t port);
 /// Trap 144: the capabilities of `port` are others.
 wire::Notice capabilities_notice(const SubnetNode& node, std::uint8_t port);
+/// Trap 144: the node has another description.
+wire::Notice description_notice(const SubnetNode& node, std::uint8_t port);
 /// Trap 256: `smp` came to `port` from `source` without the right M_Key.
 wire::Notice bad_m_key_notice(const SubnetNode& node, std::uint8_t port, const wire::Smp& smp,
                               Lid source);

@@ -58,13 +58,15 @@ void PlainTables::set_multicast(unsigned block, unsigned position,
 }
 
 wire::SlToVlMappingTable PlainTables::sl_to_vl(unsigned input, unsigned output) const {
-  return sl_to_vl_.empty() ? initial_lanes() : sl_to_vl_[sl_to_vl_index(input, output)];
+  return sl_to_vl_.empty() ? initial_lanes(output) : sl_to_vl_[sl_to_vl_index(input, output)];
 }
 
 void PlainTables::set_sl_to_vl(unsigned input, unsigned output,
                                const wire::SlToVlMappingTable& table) {
   const std::size_t inputs = is_switch_ ? ports_ + 1 : 1;
-  if (sl_to_vl_.empty()) sl_to_vl_.resize(inputs * (ports_ + 1), initial_lanes());
+  for (std::size_t i = sl_to_vl_.size(); i < inputs * (ports_ + 1); ++i) {
+    sl_to_vl_.push_back(initial_lanes(static_cast<unsigned>(i % (ports_ + 1))));
+  }
   sl_to_vl_[sl_to_vl_index(input, output)] = table;
 }
 

@@ -105,6 +105,8 @@ MadStatus SubnetAgent::get(std::uint8_t arrival, Smp& smp) const {
       return named_port(arrival, wire::modifier_as<wire::PortInfoModifier>(smp.modifier).port)
                  ? Status::ok
                  : Status::invalid_value;
+    case SubnetAttribute::mellanox_extended_port_info:
+      return get_mellanox_port_info(arrival, smp);
     default:
       return get_table(arrival, smp);
   }
@@ -116,7 +118,7 @@ MadStatus SubnetAgent::set(std::uint8_t arrival, const Smp& smp, SubnetEffects& 
     case SubnetAttribute::port_info_extended:
       return Status::unsupported_attribute;
     case SubnetAttribute::node_description:
-      return set_node_description(smp);
+      return set_node_description(arrival, smp, out);
     case SubnetAttribute::switch_info:
       return set_switch_info(smp);
     case SubnetAttribute::led_info:
@@ -124,6 +126,8 @@ MadStatus SubnetAgent::set(std::uint8_t arrival, const Smp& smp, SubnetEffects& 
       return Status::ok;
     case SubnetAttribute::port_info:
       return set_port_info(arrival, smp, out);
+    case SubnetAttribute::mellanox_extended_port_info:
+      return set_mellanox_port_info(arrival, smp);
     default:
       return set_table(arrival, smp, out);
   }
@@ -136,8 +140,10 @@ wire::NodeInfo SubnetAgent::node_info(std::uint8_t port) const {
   return info;
 }
 
-MadStatus SubnetAgent::set_node_description(const Smp& smp) {
+MadStatus SubnetAgent::set_node_description(std::uint8_t arrival, const Smp& smp,
+                                            SubnetEffects& out) {
   node_.description = wire::data_as<wire::NodeDescription>(smp);
+  out.changed_port = arrival;
   return Status::ok;
 }
 
@@ -169,13 +175,46 @@ PortRole SubnetAgent::role_of(std::uint8_t port) const {
 }
 
 MadStatus SubnetAgent::get_port_info(std::uint8_t arrival, Smp& smp) const {
-  const auto port =
-      named_port(arrival, wire::modifier_as<wire::PortInfoModifier>(smp.modifier).port);
+  const auto modifier = wire::modifier_as<wire::PortInfoModifier>(smp.modifier);
+  const auto port = named_port(arrival, modifier.port);
   if (!port) return Status::invalid_value;
   PortInfo info = node_.ports[*port].info;
   info.local_port = arrival;
+  if (!modifier.knows_extended_speeds && hides_extended_speeds(info)) {
+    info.speed_extended_active = info.speed_extended_supported = info.speed_extended_enabled = 0;
+    info.speed_extended2_active = info.speed_extended2_supported = info.speed_extended2_enabled = 0;
+  }
   wire::set_data(smp, info);
   return Status::ok;
+}
+
+/// Switches of NDR and faster show extended speeds only to who says that it knows them, as the
+/// modifier's highest bit means it (IBA 14.2.5.6); slower ones, and adapters, always.
+bool SubnetAgent::hides_extended_speeds(const PortInfo& port) const {
+  const bool is_ndr = port.speed_extended_supported >= wire::codes_of(LinkSpeed::ndr).extended ||
+                      port.speed_extended2_supported != 0;
+  return node_.is_switch() && is_ndr;
+}
+
+/// Of Mellanox's devices alone: whether the link runs, or could run, with FDR10.
+MadStatus SubnetAgent::get_mellanox_port_info(std::uint8_t arrival, Smp& smp) const {
+  if (node_.info.vendor_id != wire::MellanoxExtendedPortInfo::kVendor) {
+    return Status::unsupported_attribute;
+  }
+  const auto port = named_port(arrival, smp.modifier);
+  if (!port) return Status::invalid_value;
+  wire::set_data(smp, node_.ports[*port].mellanox);
+  return Status::ok;
+}
+
+/// A link's use of FDR10 follows from its cable: what would change it is refused.
+MadStatus SubnetAgent::set_mellanox_port_info(std::uint8_t arrival, const Smp& smp) const {
+  Smp read = smp;
+  const MadStatus status = get_mellanox_port_info(arrival, read);
+  if (status != Status::ok) return status;
+  const auto wanted = wire::data_as<wire::MellanoxExtendedPortInfo>(smp).speed_enabled;
+  const auto enabled = wire::data_as<wire::MellanoxExtendedPortInfo>(read).speed_enabled;
+  return wanted == enabled ? Status::ok : Status::invalid_value;
 }
 
 MadStatus SubnetAgent::set_port_info(std::uint8_t arrival, const Smp& smp, SubnetEffects& out) {
@@ -220,6 +259,7 @@ void SubnetAgent::on_link_up(std::uint8_t port, LinkWidth width, LinkSpeed speed
   info.physical_state = PhysicalState::link_up;
   info.width_active = width;
   wire::set_active_speed(info, speed);
+  node_.ports[port].mellanox = wire::mellanox_port_info(info, speed);
   commit_link(port, info, now, out);
 }
 

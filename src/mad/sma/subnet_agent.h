@@ -71,6 +71,9 @@ class SubnetAgent {
   /// Software of the node is its subnet manager, or no longer. Returns false if that is so already.
   bool set_is_sm(std::uint8_t port, bool is_sm, TimeNs now, SubnetEffects& out);
 
+  /// Software of the node describes it anew: trap 144.
+  void set_description(const wire::NodeDescription& description, TimeNs now, SubnetEffects& out);
+
   /// When `on_time` or `take_trap` has something to do.
   TimeNs deadline() const;
   /// Leases of M_Keys end.
@@ -88,10 +91,13 @@ class SubnetAgent {
   void answer(const SmpSource& source, wire::Smp& smp, MKeyAccess access, SubnetEffects& out);
   Status get(std::uint8_t arrival, wire::Smp& smp) const;
   Status set(std::uint8_t arrival, const wire::Smp& smp, SubnetEffects& out);
-  Status set_node_description(const wire::Smp& smp);
+  Status set_node_description(std::uint8_t arrival, const wire::Smp& smp, SubnetEffects& out);
   Status set_switch_info(const wire::Smp& smp);
   Status set_port_info(std::uint8_t arrival, const wire::Smp& smp, SubnetEffects& out);
   Status get_port_info(std::uint8_t arrival, wire::Smp& smp) const;
+  bool hides_extended_speeds(const wire::PortInfo& port) const;
+  Status get_mellanox_port_info(std::uint8_t arrival, wire::Smp& smp) const;
+  Status set_mellanox_port_info(std::uint8_t arrival, const wire::Smp& smp) const;
   Status get_table(std::uint8_t arrival, wire::Smp& smp) const;
   Status set_table(std::uint8_t arrival, const wire::Smp& smp, SubnetEffects& out);
 

@@ -55,6 +55,20 @@ bool SubnetAgent::set_is_sm(std::uint8_t port, bool is_sm, TimeNs now, SubnetEff
   return true;
 }
 
+/// Each port may have another manager.
+void SubnetAgent::set_description(const wire::NodeDescription& description, TimeNs now,
+                                  SubnetEffects& out) {
+  if (node_.description == description) return;
+  node_.description = description;
+  const unsigned first = node_.is_switch() ? 0 : 1;
+  const unsigned last = node_.is_switch() ? 0 : node_.info.ports;
+  for (unsigned i = first; i <= last; ++i) {
+    const auto port = static_cast<std::uint8_t>(i);
+    raise(port, description_notice(node_, port), now, out);
+    out.changed_port = port;
+  }
+}
+
 TimeNs SubnetAgent::deadline() const {
   TimeNs first = traps_.deadline();
   for (const SubnetPort& port : node_.ports) first = std::min(first, port.m_key_lease_end);

@@ -13,6 +13,7 @@ namespace verbatim::mad {
 /// A port as its SMA keeps it.
 struct SubnetPort {
   wire::PortInfo info;
+  wire::MellanoxExtendedPortInfo mellanox;
   std::uint64_t guid = 0;
   std::vector<std::uint64_t>
       alias_guids;  // GUIDInfo from entry 1 on; empty until a manager sets one.

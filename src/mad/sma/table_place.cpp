@@ -28,8 +28,9 @@ Result sl_to_vl_place(const SubnetNode& node, std::uint8_t arrival, std::uint32_
   if (modifier >> 16 != 0) return invalid();
   if (!node.is_switch()) return TablePlace{.port = arrival};
   const auto named = wire::modifier_as<wire::SlToVlModifier>(modifier);
-  if (named.input_port > node.info.ports) return invalid();
-  if (named.output_port == 0 || named.output_port > node.info.ports) return invalid();
+  if (named.input_port > node.info.ports || named.output_port > node.info.ports) return invalid();
+  // What goes to a base port 0 is mapped by nothing; an enhanced one is as a host's (IBA 14.2.5.8).
+  if (named.output_port == 0 && !node.switch_info->enhanced_port_0) return invalid();
   return TablePlace{.port = named.output_port, .input = named.input_port};
 }
 

@@ -94,6 +94,17 @@ constexpr void set_active_speed(PortInfo& port, LinkSpeed speed) {
   port.speed_extended2_active = codes_of(speed).extended2;
 }
 
+/// What a port of Mellanox's says of FDR10 when its link runs at `active`. Ports of FDR and faster
+/// support it, too.
+constexpr MellanoxExtendedPortInfo mellanox_port_info(const PortInfo& port, LinkSpeed active) {
+  constexpr std::uint8_t kFdr10 = MellanoxExtendedPortInfo::kFdr10;
+  const bool is_active = active == LinkSpeed::fdr10;
+  const bool is_supported = is_active || port.speed_extended_supported != 0;
+  return {.speed_supported = is_supported ? kFdr10 : std::uint8_t{0},
+          .speed_enabled = is_supported ? kFdr10 : std::uint8_t{0},
+          .speed_active = is_active ? kFdr10 : std::uint8_t{0}};
+}
+
 /// Returns nothing if the link is down or a field's value is no speed.
 constexpr std::optional<LinkSpeed> active_speed(const PortInfo& port) {
   for (std::size_t i = kLinkSpeedCodes.size(); i-- > 0;) {

@@ -195,6 +195,7 @@ struct PortInfo {
 /// active.
 struct MellanoxExtendedPortInfo {
   static constexpr std::size_t kSize = 16;
+  static constexpr std::uint32_t kVendor = 0x2c9;  // Whose nodes have it.
   static constexpr std::uint8_t kFdr10 = 1;
   std::uint8_t state_change_enable = 0;
   std::uint8_t speed_supported = 0;

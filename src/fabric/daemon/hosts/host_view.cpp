@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "fabric/daemon/hosts/description_files.h"
 #include "fabric/protocol/decode.h"
 
 namespace verbatim::fabric {
@@ -18,10 +19,16 @@ namespace fs = std::filesystem;
 constexpr const char* kVerbsDevice = "uverbs0";
 
 /// Returns false if it cannot be written.
-bool write_file(const fs::path& path, const std::string& content) {
+bool write_file(const fs::path& path, const std::string& content,
+                const fs::path& name = fs::path()) {
   fs::create_directories(path.parent_path());
   std::ofstream file(path);
   file << content << '\n';
+  using fs::perms;
+  perms rights = perms::owner_read | perms::group_read | perms::others_read;
+  // Of the others nothing would come if a program wrote there.
+  if (name == kDescriptionFile) rights |= perms::owner_write;
+  fs::permissions(path, rights);
   return bool(file.flush());
 }
 
@@ -30,11 +37,11 @@ fs::path device_folder(const fs::path& root, std::string_view device) {
 }
 
 bool write_all(const fs::path& root, const protocol::HostDescription& host,
-               const std::vector<HostFile>& files) {
+               const std::vector<HostFile>& files, const std::vector<std::string>& issm_files) {
   const std::string device(protocol::text_of(host.device));
   bool written = true;
   for (const auto& file : files) {
-    written &= write_file(device_folder(root, device) / file.path, file.content);
+    written &= write_file(device_folder(root, device) / file.path, file.content, file.path);
   }
   const fs::path verbs = root / "sys/class/infiniband_verbs";
   written &= write_file(verbs / "abi_version", "6");
@@ -47,6 +54,11 @@ bool write_all(const fs::path& root, const protocol::HostDescription& host,
   const fs::path management = root / "sys/class/infiniband_mad";
   written &= write_file(management / "abi_version", "5");
   for (std::uint32_t port = 0; port < host.port_count; ++port) {
+    const fs::path devices = root / "dev/infiniband";
+    fs::create_symlink("/dev/null", devices / fmt::format("umad{}", port));
+    if (port < issm_files.size()) {
+      fs::create_symlink(issm_files[port], devices / fmt::format("issm{}", port));
+    }
     for (const char* kind : {"umad", "issm"}) {
       const fs::path folder = management / fmt::format("{}{}", kind, port);
       written &= write_file(folder / "ibdev", device);
@@ -58,10 +70,11 @@ bool write_all(const fs::path& root, const protocol::HostDescription& host,
 
 /// Puts a new folder in the place of an older one.
 Result<void> write_folder(const std::string& folder, const protocol::HostDescription& host,
-                          const std::vector<HostFile>& files) {
+                          const std::vector<HostFile>& files,
+                          const std::vector<std::string>& issm_files) {
   const std::string fresh = folder + ".new";
   fs::remove_all(fresh);
-  if (!write_all(fresh, host, files))
+  if (!write_all(fresh, host, files, issm_files))
     return refuse(EIO, fmt::format("cannot write into {}: is its file system full?", fresh));
   if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0 &&
       rename(fresh.c_str(), folder.c_str()) != 0) {
@@ -79,13 +92,18 @@ Result<void> HostView::show(const protocol::HostDescription& host, std::vector<H
   try {
     const bool is_changed = has_same_paths(files) && write_changes(host, files);
     if (!is_changed) {
-      if (auto written = write_folder(folder_, host, files); !written) return written;
+      auto written = write_folder(folder_, host, files, issm_files_);
+      if (!written) return written;
     }
   } catch (const fs::filesystem_error& error) {
     return refuse(error.code().value(), error.what());
   }
   shown_ = std::move(files);
   return {};
+}
+
+std::string HostView::description_file() const {
+  return device_folder(folder_, kDeviceName) / kDescriptionFile;
 }
 
 bool HostView::has_same_paths(const std::vector<HostFile>& files) const {
@@ -100,7 +118,7 @@ bool HostView::write_changes(const protocol::HostDescription& host,
   for (std::size_t i = files.size(); i-- > 0;) {
     if (files[i] == shown_[i]) continue;
     std::error_code error;
-    if (!write_file(fresh, files[i].content)) return false;
+    if (!write_file(fresh, files[i].content, files[i].path)) return false;
     fs::rename(fresh, device / files[i].path, error);
     if (error) return false;
   }

@@ -14,11 +14,14 @@ namespace verbatim::fabric {
 
 class HostView {
  public:
-  explicit HostView(std::string folder) : folder_(std::move(folder)) {}
+  /// `issm_files`: of each port the file that a subnet manager opens (issm_files.h).
+  explicit HostView(std::string folder, std::vector<std::string> issm_files = {})
+      : folder_(std::move(folder)), issm_files_(std::move(issm_files)) {}
 
   /// Makes the view say this. `counters`: more files of the device. Replaces the files that have
   /// changed, each in one step; if there are others than before, the whole folder in one step.
   Result<void> show(const protocol::HostDescription& host, std::vector<HostFile> counters);
+  std::string description_file() const;
 
  private:
   bool has_same_paths(const std::vector<HostFile>& files) const;
@@ -26,6 +29,7 @@ class HostView {
                      const std::vector<HostFile>& files) const;
 
   std::string folder_;
+  std::vector<std::string> issm_files_;
   std::vector<HostFile> shown_;  // Below the device's folder.
 };
 

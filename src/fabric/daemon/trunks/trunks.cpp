@@ -120,8 +120,9 @@ void Trunks::send(Trunk& trunk, TimeNs now) {
   trunk.end->push();
   if (trunk.session.is_up()) trunk.session.set_limits(trunk.end->limits());
   while (const std::uint32_t room = trunk.session.room()) {
-    const std::size_t taken = trunk.end->take(
-        now, room, [&](ByteSpan packet) { trunk.session.send(packet, /*is_management=*/false); });
+    const std::size_t taken = trunk.end->take(fabric_now(), room, [&](ByteSpan packet) {
+      trunk.session.send(packet, /*is_management=*/false);
+    });
     if (taken == 0) break;
   }
   trunk.socket.send_all(

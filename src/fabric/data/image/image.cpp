@@ -104,7 +104,7 @@ bool is_sound(const Header& header) {
   if (header.block_capacity > kCapacityMax || header.management_capacity > kCapacityMax) {
     return false;
   }
-  constexpr std::uint32_t kCountMax = 1u << 20;
+  constexpr std::uint32_t kCountMax = 1u << 23;
   for (const std::uint32_t count : {extent.movers, extent.nodes, extent.ports, extent.switches,
                                     extent.hosts, extent.links, extent.ends}) {
     if (count == 0 || count > kCountMax) return false;
@@ -129,7 +129,8 @@ std::atomic<std::uint16_t>& Image::multicast_entry(const NodeRecord& node, std::
 std::atomic<std::uint64_t>& Image::lanes_by_sl(const NodeRecord& node, unsigned in,
                                                unsigned out) const {
   if (node.kind == RecordKind::host) {
-    return host_tables(node).lanes_by_sl[in % (kHostPorts + 1)][out % (kHostPorts + 1)];
+    HostTables& tables = host_tables(node);
+    return out == kCablePort ? tables.lanes_to_cable : tables.lanes_to_others;
   }
   const unsigned ports = extent_.switch_ports + 1;
   std::byte* const table = switch_tables(node) + switch_lanes_;

@@ -42,7 +42,9 @@ inline constexpr std::size_t kPKeys = 128;
 /// programs.
 inline constexpr unsigned kCablePort = 1;
 inline constexpr unsigned kFirstEndPort = 2;
-inline constexpr unsigned kHostPorts = 15;  // The highest one: a mask of ports has 16 bits.
+inline constexpr unsigned kHostProgramsMax = 64;  // A mask of them has so many bits.
+inline constexpr unsigned kHostPorts = kFirstEndPort + kHostProgramsMax - 1;  // The highest one.
+constexpr std::uint64_t mask_of_program(unsigned port) { return 1ULL << (port - kFirstEndPort); }
 /// Queue pair numbers are steered by their upper bits.
 inline constexpr unsigned kQpnRangeBits = 14;
 inline constexpr std::size_t kQpnRanges = 1u << (24 - kQpnRangeBits);
@@ -220,7 +222,7 @@ struct alignas(64) NodeRecord {
   std::uint32_t tables;            // In the tables of its kind.
   std::uint32_t topology_node;
   std::atomic<std::uint32_t> lifetime_us;  // Of packets in a switch; 0: unlimited.
-  std::atomic<std::uint32_t> ends;         // Of a host: ports of programs that are taken.
+  std::atomic<std::uint64_t> ends;         // Of a host: programs that it has, by their ports.
   std::atomic<std::uint8_t> enforces;      // Of a switch: a port enforces partitions.
   std::uint64_t guid;                      // Of a host: its port's.
 };
@@ -249,8 +251,10 @@ struct alignas(64) PortRecord {
 /// Of hosts.
 struct HostTables {
   std::array<std::atomic<std::uint8_t>, kQpnRanges> ports_by_qpn;  // 0: nobody's.
-  std::array<std::atomic<std::uint16_t>, kMulticastLids> multicast;
-  std::array<std::array<std::atomic<std::uint64_t>, kHostPorts + 1>, kHostPorts + 1> lanes_by_sl;
+  /// Of what leaves by the cable, and of all else. A host has no table for each pair of ports.
+  std::atomic<std::uint64_t> lanes_to_cable;
+  std::atomic<std::uint64_t> lanes_to_others;
+  std::array<std::atomic<std::uint64_t>, kMulticastLids> multicast;  // Programs by their ports.
 };
 
 /// A program's end of its link.
@@ -259,6 +263,7 @@ struct alignas(64) EndRecord {
   std::atomic<std::uint32_t> state;
   NodeIndex host;
   std::uint8_t host_port;
+  std::uint32_t groups_end;  // Above the multicast LIDs of the program, counted from 0xc000.
   /// Counts up with each program that takes the end.
   std::atomic<std::uint32_t> generation;
   alignas(64) std::atomic<std::uint32_t> sleeps;  // Ring its doorbell.
@@ -277,7 +282,7 @@ struct alignas(64) MoverRecord {
 };
 
 inline constexpr std::uint64_t kImageMagic = 0x3142'4146'4d49'5256;  // "VRIMFAB1".
-inline constexpr std::uint32_t kImageVersion = 8;
+inline constexpr std::uint32_t kImageVersion = 9;
 
 /// How many there are of each part. The offsets follow from it.
 struct Extent {

@@ -18,6 +18,10 @@ class PortMask {
   void add(unsigned position, std::uint16_t mask) {
     words_[position / 4 % 4] |= std::uint64_t{mask} << (position % 4 * 16);
   }
+  void add_programs(std::uint64_t mask) {
+    words_[0] |= mask << kFirstEndPort;
+    words_[1] |= mask >> (64 - kFirstEndPort);
+  }
   void remove(unsigned port) { words_[port / 64 % 4] &= ~(1ULL << (port % 64)); }
   bool is_empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
   /// The lowest port, which is then no longer in. Requires one.
@@ -104,8 +108,8 @@ class Routes {
     } else if (node.kind == RecordKind::host) {
       if (in != kCablePort) ports.add(0, 1u << kCablePort);
       if (in != kCablePort && !is_active(node)) return ports;  // The cable's link discards it.
-      ports.add(0, image_.host_tables(node).multicast[mlid % kMulticastLids].load(
-                       std::memory_order_relaxed));
+      ports.add_programs(image_.host_tables(node).multicast[mlid % kMulticastLids].load(
+          std::memory_order_relaxed));
     }
     if (!is_of_program(node, in)) ports.remove(in);
     return ports;

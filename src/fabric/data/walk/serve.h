@@ -121,7 +121,16 @@ template <typename Policy>
 
 template <typename Policy>
 bool Walker<Policy>::may_leave(const LinkRecord& link) {
-  return link.ps_per_byte.load(std::memory_order_relaxed) == 0 || now() + kEarly >= link.free_at;
+  const std::uint64_t ps_per_byte = link.ps_per_byte.load(std::memory_order_relaxed);
+  return ps_per_byte == 0 || now() + kEarly >= free_at(link, ps_per_byte);
+}
+
+/// When the link's clock lets the next packet leave: at most the time of one ahead.
+template <typename Policy>
+TimeNs Walker<Policy>::free_at(const LinkRecord& link, std::uint64_t ps_per_byte) {
+  const TimeNs packet_time = kEarly + kPacketBytesMax * ps_per_byte / 1000;
+  // Twice: `now` was read when the walk began.
+  return is_of_another_clock(link.free_at, now(), 2 * packet_time) ? now() : link.free_at;
 }
 
 /// The clock of a link with a backlog never skips, however late it is served, so that the average
@@ -130,7 +139,7 @@ template <typename Policy>
 void Walker<Policy>::charge_clock(LinkRecord& link, std::uint64_t ps_per_byte,
                                   std::uint32_t bytes) {
   const TimeNs late = link.has_backlog != 0 ? std::min(now(), kCatchUp) : 0;
-  link.free_at = std::max(link.free_at, now() - late) + bytes * ps_per_byte / 1000;
+  link.free_at = std::max(free_at(link, ps_per_byte), now() - late) + bytes * ps_per_byte / 1000;
   if (link.waiting == 0) link.has_backlog = 0;
 }
 
@@ -281,7 +290,7 @@ bool Walker<Policy>::has_expired(const LinkRecord& link, unsigned lane, const Sl
 template <typename Policy>
 void Walker<Policy>::note_blocked(LinkIndex index, LinkRecord& link, bool by_clock) {
   link.has_backlog = by_clock;
-  if (!by_clock && link.blocked_at == 0) link.blocked_at = now();
+  if (!by_clock) begin(link.blocked_at);
   const TimeNs hoq = link.hoq_life_us.load(std::memory_order_relaxed) * kMicrosecond;
   const TimeNs lifetime =
       image_.node(link.start).lifetime_us.load(std::memory_order_relaxed) * kMicrosecond;
@@ -289,11 +298,12 @@ void Walker<Policy>::note_blocked(LinkIndex index, LinkRecord& link, bool by_clo
   const std::uint32_t ready = by_clock ? ready_lanes(index, link) : 0;
   for (std::uint32_t rest = link.waiting & kLaneMask; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(rest));
-    if (link.queue_since[lane] == 0) link.queue_since[lane] = now();
-    if (link.head_since[lane] == 0) link.head_since[lane] = now();
-    if ((ready >> lane & 1) == 0 && link.short_since[lane] == 0) link.short_since[lane] = now();
+    begin(link.queue_since[lane]);
+    begin(link.head_since[lane]);
+    if ((ready >> lane & 1) == 0) begin(link.short_since[lane]);
     if (hoq != 0) due = std::min(due, link.head_since[lane] + hoq + 1);
-    const TimeNs queued_at = image_.slot(link.lanes[lane].head).queued_at;
+    TimeNs& queued_at = image_.slot(link.lanes[lane].head).queued_at;
+    if (queued_at != 0) begin(queued_at);
     const TimeNs since = queued_at != 0 ? queued_at : link.queue_since[lane];
     if (lifetime != 0) due = std::min(due, since + lifetime + 1);
   }
@@ -303,6 +313,13 @@ void Walker<Policy>::note_blocked(LinkIndex index, LinkRecord& link, bool by_clo
   } else {
     clear_timer(link);
   }
+}
+
+/// A wait begins now, unless it has begun. Other threads of this machine may have read the clock
+/// somewhat later.
+template <typename Policy>
+void Walker<Policy>::begin(TimeNs& since) {
+  if (since == 0 || is_of_another_clock(since, now(), kSecond)) since = now();
 }
 
 template <typename Policy>

@@ -62,7 +62,7 @@ bool Walker<Policy>::run_due(TimeNs now) {
     for (; timed != 0; timed &= timed - 1) {
       const LinkIndex index = word * 64 + static_cast<LinkIndex>(std::countr_zero(timed));
       const TimeNs due = image_.link(index).due_at.load(std::memory_order_seq_cst);
-      if (due > now) {
+      if (due > now && !is_of_another_clock(due, now, kWaitMax)) {
         next = std::min(next, due);
       } else {
         start(index);

@@ -7,6 +7,7 @@
 
 #include "base/inplace_vector.h"
 #include "base/time.h"
+#include "fabric/data/image/clock.h"
 #include "fabric/data/image/gate.h"
 #include "fabric/data/image/image.h"
 #include "fabric/data/walk/routes.h"
@@ -49,7 +50,7 @@ class SharedPolicy {
  public:
   static constexpr bool kIsVirtual = false;
   static void at(CrashPoint) {}
-  static TimeNs now() { return monotonic_now(); }
+  static TimeNs now() { return fabric_now(); }
   /// Rings the doorbell of the end's program, which sleeps.
   void wake(std::uint32_t end) const {
     if (ring_ != nullptr) ring_(context_, end);
@@ -100,6 +101,11 @@ class Walker {
   void tell_of_credits();
   /// Serves timed links that are due. One load if there are none.
   bool run_due(TimeNs now);
+  /// The keeper: sees to links whose time was set by a program with another clock.
+  void distrust_timers(TimeNs now) {
+    const TimeNs earliest = image_.header().earliest.load(std::memory_order_seq_cst);
+    if (earliest != kNever && is_of_another_clock(earliest, now, kWaitMax)) look_at_timers(now);
+  }
   /// Serves links that a walk has left with news and without an owner.
   void serve_left_over();
   /// Repairs what dead movers have left half done. `is_dead(owner)` looks at the table of movers.
@@ -169,6 +175,8 @@ class Walker {
   bool has_ring_place(LinkIndex index);
   std::uint32_t ready_lanes(LinkIndex index, LinkRecord& link);
   bool may_leave(const LinkRecord& link);
+  TimeNs free_at(const LinkRecord& link, std::uint64_t ps_per_byte);
+  void begin(TimeNs& since);
   [[gnu::noinline]] void charge_clock(LinkRecord& link, std::uint64_t ps_per_byte,
                                       std::uint32_t bytes);
   [[gnu::noinline]] bool pass_cable(LinkIndex index, LinkRecord& link, Handle handle);
