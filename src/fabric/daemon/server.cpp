@@ -170,6 +170,7 @@ void Server::run() {
     const bool may_sleep = keeper_->begin_sleep() & trunks_.begin_sleep();
     const int count = epoll_wait(epoll_.get(), ready.data(), ready.size(), may_sleep ? wait_ms : 0);
     keeper_->serve(monotonic_now());
+    take_from_programs(monotonic_now());
     for (int i = 0; i < count; ++i) serve(ready[static_cast<std::size_t>(i)].data.fd);
     closed_.clear();
     trunks_.receive(monotonic_now());

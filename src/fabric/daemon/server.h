@@ -111,6 +111,8 @@ class Server final : private HostSoftware {
   // server_datagrams.cpp
   void on_datagram(PortPlace port, const ManagementDatagram& datagram, TimeNs now) override;
   void on_port_changed(PortPlace port) override;
+  /// What programs' queue pairs have sent to queue pair 1 of a node.
+  void take_from_programs(TimeNs now);
   PortAgents& agents_of(PortPlace port);
   PortGroups& groups_of(PortPlace port);
   /// Sends and delivers what the ports' agents have made, until nothing is left.
