@@ -129,7 +129,7 @@ Result<void> Server::open() {
   if (options_.owner) {
     if (auto watched = watch(options_.owner.get(), EPOLLIN); !watched) return watched;
   }
-  return options_.runs_managers ? start_managers() : Result<void>();
+  return options_.manager.runs ? start_managers() : Result<void>();
 }
 
 Result<void> Server::start_managers() {
@@ -143,7 +143,7 @@ Result<void> Server::start_managers() {
                                          .host_guid = info.node_guid,
                                          .port_guid = info.port_guid,
                                          .folder = folder_.manager(managers_.size())},
-                                        subnet);
+                                        subnet, options_.manager.options, options_.working_folder);
     if (!manager) return std::unexpected(manager.error());
     managers_.push_back(std::move(*manager));
     if (auto watched = watch(managers_.back().fd(), EPOLLIN); !watched) return watched;

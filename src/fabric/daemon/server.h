@@ -28,6 +28,7 @@
 #include "fabric/management/management_net.h"
 #include "fabric/protocol/channel.h"
 #include "fabric/protocol/fabric_folder.h"
+#include "fabric/protocol/manager_command.h"
 #include "fabric/protocol/trunk_message.h"
 #include "fabric/topology/topology.h"
 
@@ -39,7 +40,8 @@ class Server final : private HostSoftware {
   struct Options {
     std::string name;
     Topology topology;
-    bool runs_managers = false;
+    protocol::ManagerCommand manager;
+    std::string working_folder = "/";  // Of the manager.
     Keeper::Pace pace = Keeper::Pace::by_link;
     UniqueFd owner;  // Readable when the process ends with which the fabric shall end; or none.
   };
