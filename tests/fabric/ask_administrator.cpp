@@ -1,4 +1,4 @@
-#include <array>
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
