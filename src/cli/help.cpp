@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 namespace verbatim::cli {
 namespace {

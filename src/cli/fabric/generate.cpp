@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "cli/command.h"
 #include "cli/fabric/commands.h"
 #include "fabric/topology/write.h"
