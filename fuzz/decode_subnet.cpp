@@ -73,18 +73,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     VERBATIM_ASSERT(wire::decode_smp(again) == smp);
     check_subnet(*smp);
   }
-  if (const auto answer = wire::decode_path_answer(bytes); answer && answer->record) {
-    std::array<std::byte, wire::PathRecord::kSize> record;
-    encode(*answer->record, record);
-    VERBATIM_ASSERT(wire::decode<wire::PathRecord>(std::span(record)) == answer->record);
-  }
   if (const auto table = wire::decode_path_table(bytes)) {
     VERBATIM_ASSERT(table->records.size() * wire::PathRecord::kSize <= size);
   }
   if (const auto packet = wire::decode_administration_packet(bytes)) {
     encode(*packet, again);
     VERBATIM_ASSERT(wire::decode_administration_packet(again) == packet);
-    check_all<wire::MulticastRecord>(*packet);
+    check_all<wire::MulticastRecord, wire::PathRecord>(*packet);
   }
   if (const auto packet = wire::decode_performance_packet(bytes)) {
     using namespace wire;

@@ -1,11 +1,12 @@
 #include "cli/help.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include <fmt/format.h>
 
-#include "cli/text/nearest.h"
+#include "base/text/nearest.h"
 
 namespace verbatim::cli {
 namespace {
@@ -31,6 +32,10 @@ std::string with_suggestion(std::string text, const std::string& meant) {
 }
 
 std::string unknown_word(const CLI::App& app, const std::string& word) {
+  const auto commands = commands_of(app);
+  if (!word.starts_with('-') && !commands.empty()) {
+    return with_suggestion(fmt::format("there is no command '{}'", word), nearest(word, commands));
+  }
   if (!word.starts_with('-')) return fmt::format("'{}' is one word too many", word);
   return with_suggestion(fmt::format("there is no option '{}'", word),
                          nearest(word, options_of(app)));
@@ -71,18 +76,26 @@ std::string HelpFormatter::make_description(const CLI::App* app) const {
 }
 
 std::string HelpFormatter::make_usage(const CLI::App* app, std::string /*name*/) const {
+  struct Words {
+    std::string_view command;
+    const char* words;
+  };
+  static constexpr std::array kWords{
+      Words{"run", " -- COMMAND [ARGUMENT]..."},
+      Words{"config", " [NODE]"},
+      Words{"up", " TOPOLOGY"},
+      Words{"link", " PORT CHANGE [RATE]"},
+      Words{"trunk", " PORT [--listen ADDRESS:PORT] [--to ADDRESS:PORT]"},
+      Words{"generate", " KIND --hosts N"},
+      Words{"capture", " -w FILE [-- COMMAND [ARGUMENT]...]"},
+      Words{"fault", " [NODE] FAULTS|off|show"},
+      Words{"doctor", " [-- PROGRAM]"},
+  };
   std::string usage = "Usage: " + full_name(*app);
   if (!commands_of(*app).empty()) return usage + " COMMAND [OPTION]...\n";
   usage += " [OPTION]...";
-  // Only these are followed by another program's command line.
-  if (app->get_name() == "run") usage += " -- COMMAND [ARGUMENT]...";
-  if (app->get_name() == "config") usage += " [NODE]";
-  if (app->get_name() == "up") usage += " TOPOLOGY";
-  if (app->get_name() == "generate") usage += " KIND --hosts N";
-  if (app->get_name() == "capture") usage += " -w FILE [-- COMMAND [ARGUMENT]...]";
-  if (app->get_name() == "fault") usage += " [NODE] FAULTS|off|show";
-  if (app->get_name() == "doctor") usage += " [-- PROGRAM]";
-  return usage + "\n";
+  const auto found = std::ranges::find(kWords, app->get_name(), &Words::command);
+  return usage + (found != kWords.end() ? found->words : "") + "\n";
 }
 
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
@@ -122,8 +135,7 @@ std::string explain_unknown_command(const CLI::App& app, const std::string& word
     const bool is_option = word == "-h" || std::ranges::find(options, word) != options.end();
     return is_option ? "" : with_help(app, unknown_word(app, word));
   }
-  return with_help(
-      app, with_suggestion(fmt::format("there is no command '{}'", word), nearest(word, commands)));
+  return with_help(app, unknown_word(app, word));
 }
 
 }  // namespace verbatim::cli

@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include <fmt/format.h>
-#include <rdma/rdma_cma.h>
 
 namespace verbatim::connect {
 namespace {
@@ -20,7 +19,7 @@ int to_init(const QueuePairPlan& plan, ibv_qp_type type, ibv_qp_attr& attributes
   attributes.port_num = 1;
   const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
   if (type == IBV_QPT_UD) {
-    attributes.qkey = RDMA_UDP_QKEY;
+    attributes.qkey = raw(plan.qkey);
     return mask | IBV_QP_QKEY;
   }
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;

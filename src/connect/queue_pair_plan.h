@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
 
 #include "base/error.h"
 #include "base/types.h"
@@ -19,6 +20,7 @@ struct QueuePairPlan {
   std::uint8_t initiator_depth = 0;
   std::uint8_t retry_count = 7;
   std::uint8_t rnr_retry_count = 7;
+  QKey qkey = static_cast<QKey>(RDMA_UDP_QKEY);  // Of datagrams.
 };
 
 /// How long a queue pair waits for an acknowledgement of a peer whose device takes `ack_delay`,

@@ -157,6 +157,10 @@ TEST(QueuePairPlan, DatagramsHaveTheQKeyOfTheConnectionManager) {
   ibv_qp_attr attributes{};
   mask_of(IBV_QPT_UD, IBV_QPS_INIT, attributes);
   EXPECT_EQ(attributes.qkey, unsigned{RDMA_UDP_QKEY});
+  QueuePairPlan of_a_partition = plan();
+  of_a_partition.qkey = QKey{0x0b1b};
+  ASSERT_TRUE(attributes_for(of_a_partition, IBV_QPT_UD, 0, IBV_QPS_INIT, attributes));
+  EXPECT_EQ(attributes.qkey, 0x0b1bu);
 }
 
 TEST(QueuePairPlan, OtherStatesAreRefused) {

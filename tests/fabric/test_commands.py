@@ -209,13 +209,19 @@ class Commands(unittest.TestCase):
         self.assertIn("'fat-tree' may be meant", self.fails("fabric", "generate", "fat-tre", "--hosts", "4", status=2))
         self.assertIn("is no rate", self.fails("fabric", "generate", "fat-tree", "--hosts", "4", "--rate", "9x", status=2))
         self.assertIn("--hosts", self.fails("fabric", "generate", "fat-tree", status=2))
-        self.assertIn("tells more", self.fails("fabric", "frobnicate", status=2))
+        self.assertIn("verbatim fabric: there is no command 'frobnicate'\n", self.fails("fabric", "frobnicate", status=2))
+        self.assertIn("no command 'chekc'; 'check' may be meant", self.fails("fabric", "chekc", status=2))
+        for manager in ("opensmm", "opensm -f log", "opensm -B", "opensm 'x"):
+            self.assertIn("--manager", self.fails("fabric", "up", "-", "--manager", manager, status=2, stdin=TRIANGLE))
         self.assertIn("no fabric", self.fails("run", "--host", "H1", "--", "true"))
         self.assertIn("--node excludes --host",
                       self.fails("run", "--host", "H1", "--node", "a", "--", "true", status=2))
+        self.assertIn("--device excludes --host",
+                      self.fails("run", "--host", "H1", "--device", "mlx5_0", "--", "true", status=2))
         self.assertIn("--fabric needs --host", self.fails("run", "--fabric", "x", "--", "true", status=2))
         self.bed.up(TRIANGLE)
         self.assertIn("no host 'H9'", self.fails("run", "--host", "H9", "--", "true"))
+        self.assertIn("no host 'h1'; 'H1' may be meant", self.fails("run", "--host", "h1", "--", "true"))
         self.assertIn("'S1' is no host", self.fails("run", "--host", "S1", "--", "true"))
 
 

@@ -114,6 +114,20 @@ class Daemon(unittest.TestCase):
     def ends_well(self, programs):
         return [program.wait(SECONDS_MAX) for program in programs] == [0, 0]
 
+    def test_programs_of_the_fabric_before_hold_up_no_new_ones(self):
+        """Those that run, and one that is stopped."""
+        for is_stopped in (False, True):
+            old = self.bed.start("H2", "rping", "-s", "-C", "1000")
+            wait_until(lambda: "rping" in self.bed.verbatim("status"), SECONDS_MAX, "the old program")
+            if is_stopped:
+                os.kill(old.pid, signal.SIGSTOP)
+            self.bed.verbatim("fabric", "down")
+            self.up()
+            self.assertIn("PORT_ACTIVE", self.bed.run("H2", "ibv_devinfo"))
+            self.assertTrue(self.ends_well(self.start_writes(500)))
+            self.assertIsNone(old.poll())
+            self.bed.end(old)
+
     def test_connections_go_on_without_it_and_a_new_one_has_a_new_fabric(self):
         programs = self.start_writes(10_000)
         wait_until(lambda: self.bed.bytes_sent("S2", 1) > 4_000_000, SECONDS_MAX, "data")

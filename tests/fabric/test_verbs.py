@@ -62,6 +62,13 @@ class Verbs(unittest.TestCase):
         self.crosses("ib_send_bw", "-e", "-s", str(size), "-n", str(count), "-F", to_h1=size * count)
         self.crosses("ibv_rc_pingpong", "-e", "-c", "-n", str(count), to_h1=size * count, to_h2=size * count)
 
+    def test_a_path_without_a_grh_takes_nothing_from_it(self):
+        for path in ("auto", "wire"):
+            for kind in ("rc", "uc", "ud", "received", "alternate"):
+                for index in ("0", "1", "200", "255"):
+                    with self.subTest((path, kind, index)):
+                        BED.run("H1", "env", f"VERBATIM_PATH={path}", f"{BED.build}/bin/without_grh", kind, index)
+
     def test_programs_that_are_killed_leave_the_fabric_to_others(self):
         size, count = 65536, 500
         for number in range(6):

@@ -29,6 +29,9 @@ class FabricHost {
   /// The folder with the host's view of /sys.
   std::string view() const { return folder_.view(facts_.guid); }
 
+  /// A file with the locks of the host's programs. It goes with the fabric's daemon.
+  std::string programs() const { return folder_.programs(facts_.guid); }
+
   /// Readable when `follow` has something.
   int fd() const { return connection_.get(); }
   /// Takes the changes that are there. An error means that the fabric has ended.

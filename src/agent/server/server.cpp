@@ -62,6 +62,7 @@ Result<std::unique_ptr<Server>> Server::create(Options options) {
 
   std::unique_ptr<Server> server(
       new Server(std::move(options), std::move(*folder), std::move(*lock)));
+  if (auto opened = server->open_own_fabric(); !opened) return std::unexpected(opened.error());
   if (server->slot_locks_.any_is_held()) {
     server->recovery_deadline_ = monotonic_now() + kRecoveryTime;
   } else if (auto begun = server->begin(); !begun) {

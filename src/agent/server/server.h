@@ -99,6 +99,7 @@ class Server {
 
   // Starts without programs of an earlier agent.
   Result<void> begin();
+  Result<config::NodeConfig> wanted_node() const;
   Result<Node> choose_identity();
   Result<void> claim_addresses(const Node& node);
   // With them: until one rejoins, nobody else is served.
@@ -118,6 +119,7 @@ class Server {
   std::vector<ProgramEntry> program_entries() const;
 
   // The node of a fabric's host: server_fabric.cpp.
+  Result<void> open_own_fabric();
   Result<void> open_fabric(const std::string& fabric, const std::string& host);
   Result<void> reopen_fabric(const Node& node);
   void on_fabric_change();

@@ -12,6 +12,17 @@ Result<void> Server::open_fabric(const std::string& fabric, const std::string& h
   return events_ ? watch(fabric_->fd()) : Result<void>();
 }
 
+/// If the node is a host. Its programs are of one run of the fabric: those of an earlier run hold
+/// locks in another file, and hold up nobody.
+Result<void> Server::open_own_fabric() {
+  const auto wanted = wanted_node();
+  if (!wanted) return std::unexpected(wanted.error());
+  if (wanted->host.empty()) return {};
+  if (auto opened = open_fabric(wanted->fabric, wanted->host); !opened) return opened;
+  slot_locks_ = SlotLocks(fabric_->programs());
+  return {};
+}
+
 /// For programs of an earlier agent. Another run of the fabric is another fabric: their queue
 /// pairs are on no port of it.
 Result<void> Server::reopen_fabric(const Node& node) {
@@ -19,7 +30,6 @@ Result<void> Server::reopen_fabric(const Node& node) {
   const std::string fabric(node.fabric.view());
   if (auto opened = open_fabric(fabric, fmt::format("{:#x}", node.guid)); !opened) return opened;
   if (fabric_->fabric_id() == node.fabric_id) return {};
-  fabric_.reset();
   return refuse(ESTALE, fmt::format("fabric '{}' has ended; another one has its name", fabric));
 }
 

@@ -10,17 +10,18 @@
 /// Start of an agent: from nothing, or from what programs kept of an earlier one.
 namespace verbatim::agent {
 
-Result<Node> Server::choose_identity() {
+Result<config::NodeConfig> Server::wanted_node() const {
   const auto folders = config::config_folders();
   if (!folders) return std::unexpected(folders.error());
-  const auto wanted = config::resolve(options_.node, *folders, options_.given);
+  auto wanted = config::resolve(options_.node, *folders, options_.given);
   if (!wanted) return std::unexpected(wanted.error());
-  if (!wanted->config.host.empty()) {
-    if (auto opened = open_fabric(wanted->config.fabric, wanted->config.host); !opened) {
-      return std::unexpected(opened.error());
-    }
-    return fabric_->node(options_.node, wanted->config);
-  }
+  return std::move(wanted->config);
+}
+
+Result<Node> Server::choose_identity() {
+  const auto wanted = wanted_node();
+  if (!wanted) return std::unexpected(wanted.error());
+  if (fabric_) return fabric_->node(options_.node, *wanted);
   auto interfaces = read_interfaces();
   if (!interfaces) return std::unexpected(interfaces.error());
   const auto may_be_interface = [this](const Interface& interface) {
@@ -29,7 +30,7 @@ Result<Node> Server::choose_identity() {
     return (link_local.empty() || ReceiveSockets::probe(link_local)) &&
            claims_.take_interface(interface.name);
   };
-  return identify(options_.node, wanted->config, *interfaces, may_be_interface);
+  return identify(options_.node, *wanted, *interfaces, may_be_interface);
 }
 
 Result<void> Server::claim_addresses(const Node& node) {
@@ -102,9 +103,10 @@ void Server::on_recovery_time() {
       serve_waiting();
     }
   } else if (monotonic_now() >= recovery_deadline_) {
-    refuse_waiting({EBUSY, fmt::format("programs of node '{}' live, but none of them has told its "
-                                       "new agent the node's state: perhaps they are stopped",
-                                       options_.node)});
+    refuse_waiting(
+        {ETIMEDOUT, fmt::format("programs of node '{}' live, but none of them has told its "
+                                "new agent the node's state: perhaps they are stopped",
+                                options_.node)});
   }
 }
 

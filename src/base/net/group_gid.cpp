@@ -44,4 +44,11 @@ Gid group_gid_of(const SocketAddress& group, GroupUse use, PKey pkey) {
   return gid;
 }
 
+Gid broadcast_gid_of(PKey pkey) {
+  const auto all = SocketAddress::ipv4({255, 255, 255, 255});
+  Gid gid = group_gid_of(all, GroupUse::ip_over_infiniband, pkey);
+  gid.bytes[12] = 0xff;  // The one IPv4 address that keeps its upper bits.
+  return gid;
+}
+
 }  // namespace verbatim

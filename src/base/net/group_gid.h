@@ -23,4 +23,8 @@ enum class GroupUse : std::uint8_t {
 ///          +----+----+-----------+-------+------------------------------------+
 Gid group_gid_of(const SocketAddress& group, GroupUse use, PKey pkey);
 
+/// Returns the GID of the broadcast group of a partition, whose attributes its other groups have
+/// (RFC 4391, section 4).
+Gid broadcast_gid_of(PKey pkey);
+
 }  // namespace verbatim

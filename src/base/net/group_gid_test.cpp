@@ -17,6 +17,11 @@ TEST(GroupGid, Rfc4391_4_HasSignatureAndPartition) {
             "ff12:601b:ffff::1:ff00:1");
 }
 
+TEST(GroupGid, Rfc4391_4_BroadcastHasAllAddressBits) {
+  EXPECT_EQ(gid_text(broadcast_gid_of(PKey{0x7fff})), "ff12:401b:ffff::ffff:ffff");
+  EXPECT_EQ(gid_text(broadcast_gid_of(PKey{0x8007})), "ff12:401b:8007::ffff:ffff");
+}
+
 TEST(GroupGid, OfRdmaCmIsAnotherGroup) {
   EXPECT_EQ(gid_of_group("239.1.2.3", GroupUse::rdma_cm), "ff12:4001:ffff::f01:203");
   EXPECT_EQ(gid_of_group("ff02::1:ff00:1", GroupUse::rdma_cm), "ff12:6001:ffff::1:ff00:1");

@@ -14,7 +14,7 @@
 
 #include "agent/client/client.h"
 #include "agent/protocol/runtime_folder.h"
-#include "cli/text/nearest.h"
+#include "base/text/nearest.h"
 #include "config/layers.h"
 #include "link/decorators/fault_plan.h"
 

@@ -1,11 +1,11 @@
 #include "cli/fabric/ask_service_levels.h"
 
 #include <cerrno>
-#include <cstring>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include "base/bytes.h"
 #include "cli/fabric/status.h"
@@ -46,15 +46,14 @@ Result<wire::PathTable> ask(int fd, std::uint32_t agent, const protocol::PortDes
                                                           .service_level = port.sm_service_level,
                                                           .grh = std::nullopt})}};
   if (auto sent = send_mad(fd, message, query); !sent) return std::unexpected(sent.error());
+  pollfd waiting{fd, POLLIN, 0};  // Longer than the daemon, which tells that none has come.
+  poll(&waiting, 1, static_cast<int>(kTimeoutMs * (kRetries + 2)));
   protocol::Receiver receiver;
   const auto incoming = receiver.receive(fd);
   if (!incoming) return std::unexpected(incoming.error());
   const auto mad = protocol::decode_mad(incoming->bytes, protocol::MessageType::received_mad);
   if (!mad) return std::unexpected(mad.error());
-  if (const auto code = static_cast<int>(mad->record.status); code != 0) {
-    return refuse(code,
-                  fmt::format("the subnet administrator does not answer: {}", std::strerror(code)));
-  }
+  if (auto sent = protocol::answered(mad->record); !sent) return std::unexpected(sent.error());
   const auto answer = protocol::datagram_of(*mad, incoming->descriptor);
   if (!answer) return std::unexpected(answer.error());
   auto table = wire::decode_path_table(*answer);

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "base/text/nearest.h"
 #include "cli/command.h"
 #include "cli/fabric/commands.h"
-#include "cli/text/nearest.h"
 #include "fabric/topology/write.h"
 
 namespace verbatim::cli {

@@ -53,8 +53,8 @@ void add_host_options(CLI::App& command, HostChoice& choice) {
   auto* const host =
       command.add_option("--host", choice.host, "A host of a fabric, instead of a node")
           ->type_name("NAME");
-  // A host's node has its name, address and protocol from the fabric.
-  for (const char* of_a_node : {"--node", "--address", "--protocol", "--roce"}) {
+  // A host's node has its name, address, protocol and device from the fabric.
+  for (const char* of_a_node : {"--node", "--address", "--protocol", "--roce", "--device"}) {
     host->excludes(command.get_option(of_a_node));
   }
 }

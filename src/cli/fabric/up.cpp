@@ -21,6 +21,7 @@
 #include "cli/fabric/commands.h"
 #include "cli/fabric/status.h"
 #include "fabric/protocol/fabric_folder.h"
+#include "fabric/protocol/manager_command.h"
 
 namespace verbatim::cli {
 namespace {
@@ -36,7 +37,8 @@ constexpr const char* kExamples =
     "waits until the subnets are up. Logs and files are in the fabric's folder, which is\n"
     "printed where it fails. Subnets that a router connects have prefixes that it\n"
     "forwards. Without a manager, links stay in state Init; start one with\n"
-    "'verbatim run --host H1 -- opensm -f opensm.log'.\n"
+    "'verbatim run --host H1 -- opensm -f opensm.log'. Options of opensm stand behind its\n"
+    "name, in quotation marks; files are looked for from this folder on.\n"
     "\n"
     "Links carry what their width and speed allow; with --rate unlimited, what this\n"
     "machine can.\n"
@@ -47,6 +49,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  verbatim fabric up net\n"
     "  verbatim fabric up net --name big --manager opensm\n"
+    "  verbatim fabric up net --manager 'opensm -R ftree -Q -P partitions.conf'\n"
     "  verbatim fabric up net --ends-with $$";
 
 /// The descriptor of the ready pipe in the daemon.
@@ -202,9 +205,13 @@ void add_fabric_up(CLI::App& fabric, int& exit_status) {
       ->type_name("FILE")
       ->required();
   add_name_option(*up, form->name);
-  up->add_option("--manager", form->manager, "Subnet manager: none (default) or opensm")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"none", "opensm"}));
+  up->add_option("--manager", form->manager,
+                 "Subnet manager: none (default), or opensm and options")
+      ->type_name("COMMAND")
+      ->check([](const std::string& text) {
+        const auto command = protocol::parse_manager_command(text);
+        return command ? std::string() : command.error().text;
+      });
   up->add_option("--rate", form->rate,
                  "Of links: their own (link, default) or the machine's (unlimited)")
       ->type_name("NAME")

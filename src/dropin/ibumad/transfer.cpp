@@ -21,8 +21,8 @@ namespace {
 
 /// What a buffer that is too small gets of its datagram.
 constexpr std::size_t kFirstBytes = 256;
-/// A program that waits for ever on a fabric that has ended may try again at once, for ever.
-constexpr int kPauseMs = 100;
+/// A program whose fabric has ended may try again at once, for ever, and log each failure.
+constexpr int kPauseMs = 500;
 
 /// The kernel's calls take no longer than their work; a thread is cancelled while it waits.
 class NoCancellation {
@@ -133,6 +133,12 @@ int take(int fd, ib_user_mad& out, int& length) {
   return static_cast<int>(head.record.agent);
 }
 
+/// Of a device that is gone.
+int fail_later(int code) {
+  poll(nullptr, 0, kPauseMs);
+  return fail(code);
+}
+
 }  // namespace
 
 /// Waits until a datagram is there: 0, -ETIMEDOUT, or -EIO with errno set. A thread may be
@@ -148,8 +154,7 @@ static int wait_for_datagram(int fd, int timeout_ms) {
     char first = 0;
     if (recv(fd, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) > 0) return 0;
   }
-  if (timeout_ms < 0) poll(nullptr, 0, kPauseMs);
-  return fail(EIO);
+  return fail_later(EIO);
 }
 
 }  // namespace verbatim::ibumad
@@ -169,7 +174,9 @@ int umad_recv(int portid, void* umad, int* length, int timeout_ms) {
       return waited;
     }
   }
-  return ibumad::take(portid, *static_cast<ib_user_mad*>(umad), *length);
+  const int taken = ibumad::take(portid, *static_cast<ib_user_mad*>(umad), *length);
+  // A program that waits with poll(2) sees such a device readable for ever.
+  return taken == -EIO ? ibumad::fail_later(EIO) : taken;
 }
 
 int umad_send(int portid, int agentid, void* umad, int length, int timeout_ms, int retries) {

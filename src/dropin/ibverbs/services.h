@@ -69,6 +69,9 @@ struct VerbatimStream {
 struct VerbatimPathQuery {
   ibv_gid source;
   ibv_gid destination;
+  std::uint64_t service_id;    // Host byte order.
+  std::uint8_t traffic_class;  // IPv4: asked for as the QoS class.
+  bool is_ipv4;
   std::uint32_t timeout_ms;
 };
 using VerbatimOnPath = void(std::uint64_t tag, int error, const ibv_sa_path_rec* record);
@@ -116,10 +119,13 @@ struct VerbatimServices {
   int (*find_path)(const VerbatimPathQuery* query, VerbatimOnPath* on_path, std::uint64_t tag);
   /// Only on a fabric. Waits for its daemon. EHOSTUNREACH: no host of the fabric has the address.
   int (*find_gid)(const sockaddr* address, ibv_gid* gid);
-  /// Only on a fabric; else ENODEV. The port joins the multicast group of `wanted`, whose GID,
-  /// Q_Key, P_Key, traffic class and join state count, until `leave_group`. The background thread
-  /// calls `on_group`. `membership`: a number of the caller that none of its groups has.
-  int (*join_group)(std::uint32_t membership, const ibv_sa_mcmember_rec* wanted,
+  /// Only on a fabric. Waits for the subnet administrator. Zeros if it names no such group.
+  void (*find_group)(const ibv_gid* gid, ibv_sa_mcmember_rec* group);
+  /// Only on a fabric; else ENODEV. The port joins the multicast group of `wanted`, until
+  /// `leave_group`. Its GID, Q_Key, P_Key, SL, flow label, traffic class and join state count;
+  /// with `has_limits`, its MTU, rate and hop limit, too. The background thread calls `on_group`.
+  /// `membership`: a number of the caller that none of its groups has.
+  int (*join_group)(std::uint32_t membership, const ibv_sa_mcmember_rec* wanted, bool has_limits,
                     VerbatimOnGroup* on_group);
   void (*leave_group)(std::uint32_t membership);
   /// These wait for the agent's answer.
@@ -145,6 +151,6 @@ __attribute__((visibility("default"))) const VerbatimServices* verbatim_services
 namespace verbatim::dropin {
 
 /// Incremented with every change above.
-inline constexpr std::uint32_t kServicesVersion = 9;
+inline constexpr std::uint32_t kServicesVersion = 10;
 
 }  // namespace verbatim::dropin

@@ -32,6 +32,9 @@ Result<void> stop_queue_pair(Id& id);
 /// Returns the attributes for `state` from the connection, and their mask.
 Result<int> attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr& attributes);
 
+/// The service that the id names, by a port: its own as a listener, its peer's as a client.
+connect::ServiceId service_of(const Id& id, std::uint16_t port);
+
 /// Frees the id. Requires that no other reference to it is left.
 void forget(Id& id);
 

@@ -24,11 +24,6 @@ ByteSpan private_data_of(const rdma_conn_param* parameters) {
   return {static_cast<const std::byte*>(parameters->private_data), parameters->private_data_len};
 }
 
-connect::ServiceId service_of(const Id& id, std::uint16_t port) {
-  if (id.is_af_ib && raw(id.service) != 0) return id.service;
-  return connect::service_id_of(static_cast<connect::PortSpace>(id.verbs.ps), port);
-}
-
 /// Returns the ends that a connection's first message names; AF_IB has none.
 connect::IpEndpoints endpoints_of(const Id& id) {
   if (id.is_af_ib) return {};
@@ -271,6 +266,12 @@ ByteSpan bytes_of(const void* data, std::uint8_t length) {
 }
 
 }  // namespace
+
+connect::ServiceId service_of(const Id& id, std::uint16_t port) {
+  if (id.is_af_ib && raw(id.service) != 0) return id.service;
+  return connect::service_id_of(static_cast<connect::PortSpace>(id.verbs.ps), port);
+}
+
 }  // namespace verbatim::rdmacm
 
 using namespace verbatim;

@@ -10,7 +10,7 @@
 namespace verbatim::rdmacm {
 namespace {
 
-/// The Q_Key of opensm's groups for IP over InfiniBand.
+/// The Q_Key of opensm's groups for IP over InfiniBand, where there is no broadcast group.
 constexpr std::uint32_t kIpQKey = 0x0b1b;
 // Join states (IBA 15.2.5.17.2).
 constexpr std::uint8_t kFullMember = 1;
@@ -35,18 +35,30 @@ void describe(const Multicast& multicast, const ibv_sa_mcmember_rec& group,
 
 }  // namespace
 
-Result<void> Manager::join_group(Multicast& multicast, const SocketAddress& address) {
+ibv_sa_mcmember_rec Manager::broadcast_group() const {
+  const ibv_gid gid = to_verbs(broadcast_gid_of(PKey{node_.pkey}));
+  ibv_sa_mcmember_rec group;
+  services_->find_group(&gid, &group);
+  if (group.mlid == 0) group.qkey = htobe32(kIpQKey);
+  return group;
+}
+
+/// As Linux's cma_join_ib_multicast(). Of another use than IP, a group has no limits of its own.
+Result<void> Manager::join_group(Multicast& multicast, const SocketAddress& address,
+                                 const ibv_sa_mcmember_rec& broadcast) {
   const bool is_ip = multicast.id->verbs.ps == RDMA_PS_IPOIB;
   const auto use = is_ip ? GroupUse::ip_over_infiniband : GroupUse::rdma_cm;
   const bool receives = multicast.join_flags == RDMA_MC_JOIN_FLAG_FULLMEMBER;
-  const ibv_sa_mcmember_rec wanted{.mgid = to_verbs(group_gid_of(address, use, PKey{node_.pkey})),
-                                   .qkey = htobe32(is_ip ? kIpQKey : std::uint32_t{RDMA_UDP_QKEY}),
-                                   .traffic_class = multicast.id->options.traffic_class,
-                                   .pkey = htobe16(node_.pkey),
-                                   .join_state = receives ? kFullMember : kSendOnlyFullMember};
+  ibv_sa_mcmember_rec wanted = broadcast;
+  wanted.mgid = to_verbs(group_gid_of(address, use, PKey{node_.pkey}));
+  if (!is_ip) wanted.qkey = htobe32(std::uint32_t{RDMA_UDP_QKEY});
+  wanted.pkey = htobe16(node_.pkey);
+  wanted.join_state = receives ? kFullMember : kSendOnlyFullMember;
+  const bool has_limits = is_ip && broadcast.mlid != 0;
   multicast.membership = ++last_membership_;
   groups_.emplace(multicast.membership, &multicast);
-  if (const int error = services_->join_group(multicast.membership, &wanted, on_group)) {
+  if (const int error =
+          services_->join_group(multicast.membership, &wanted, has_limits, on_group)) {
     groups_.erase(multicast.membership);
     return refused_below(error);
   }

@@ -19,6 +19,9 @@ Result<void> Manager::find_path(Id& id, int timeout_ms) {
   const connect::Path& path = id.connection.plan.path;
   const VerbatimPathQuery query{.source = to_verbs(path.local_gid),
                                 .destination = to_verbs(path.remote_gid),
+                                .service_id = raw(service_of(id, id.remote.port())),
+                                .traffic_class = id.options.traffic_class,
+                                .is_ipv4 = !id.is_af_ib && id.remote.family() == AF_INET,
                                 .timeout_ms = static_cast<std::uint32_t>(std::max(timeout_ms, 0))};
   const std::uint64_t number = ++last_query_;
   if (const int error = services_->find_path(&query, on_path, number)) {

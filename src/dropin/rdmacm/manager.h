@@ -39,6 +39,10 @@ class Manager final : private connect::Host, private connect::Events {
   /// InfiniBand: asks the fabric's daemon, so `lock` must not be held; EHOSTUNREACH if no host has
   /// the address.
   Result<Gid> find_gid(const SocketAddress& address) const;
+  /// InfiniBand: the broadcast group of the partition, whose attributes its other groups have. It
+  /// has no limits (MTU, rate) if the partition has no such group. Waits for the subnet
+  /// administrator, so `lock` must not be held.
+  ibv_sa_mcmember_rec broadcast_group() const;
 
   /// Requires `lock`.
   connect::ConnectionService& connections() { return *service_; }
@@ -63,7 +67,8 @@ class Manager final : private connect::Host, private connect::Events {
   void forget_path(const Id& id) { queries_.erase(id.path_query); }
   // fabric_groups.cpp: the same.
   /// The id gets an event when the subnet administrator has answered.
-  Result<void> join_group(Multicast& multicast, const SocketAddress& address);
+  Result<void> join_group(Multicast& multicast, const SocketAddress& address,
+                          const ibv_sa_mcmember_rec& broadcast);
   /// Does nothing if the group is not a fabric's.
   void leave_group(Multicast& multicast);
   void leave_groups(Id& id);

@@ -32,6 +32,7 @@ Result<void> join(Id& id, const sockaddr* address, std::uint32_t flags, void* co
     return refuse(EINVAL, fmt::format("{} is no multicast address", name->address.ip_text()));
   }
   Manager& cm = manager();
+  const auto broadcast = cm.is_infiniband() ? cm.broadcast_group() : ibv_sa_mcmember_rec{};
   const std::lock_guard guard(cm.lock);
   Multicast& multicast = id.multicasts.emplace_back();
   multicast.id = &id;
@@ -39,7 +40,7 @@ Result<void> join(Id& id, const sockaddr* address, std::uint32_t flags, void* co
   std::memcpy(&multicast.address, address, length_of(address));
   multicast.join_flags = static_cast<std::uint8_t>(flags);
   if (cm.is_infiniband()) {
-    auto joining = cm.join_group(multicast, name->address);
+    auto joining = cm.join_group(multicast, name->address, broadcast);
     if (!joining) id.multicasts.pop_back();
     return joining;
   }

@@ -135,6 +135,13 @@ const char* name_of(rdma_port_space space) {
   }
 }
 
+/// Datagrams of IP over InfiniBand have the Q_Key of their partition's broadcast group. Waits for
+/// the subnet administrator.
+void choose_qkey(Id& id) {
+  if (id.verbs.ps != RDMA_PS_IPOIB || !manager().is_infiniband()) return;
+  id.connection.plan.qkey = QKey{be32toh(manager().broadcast_group().qkey)};
+}
+
 Result<void> create_queue_pair(Id& id, ibv_qp_init_attr_ex& attributes) {
   rdma_cm_id& verbs = id.verbs;
   if (verbs.qp != nullptr) return refuse(EINVAL, "the id has a queue pair already");
@@ -154,6 +161,7 @@ Result<void> create_queue_pair(Id& id, ibv_qp_init_attr_ex& attributes) {
     destroy_queues(verbs);
     return refuse(error, "the queue pair cannot be made");
   }
+  choose_qkey(id);
   const auto moved = id.is_datagram() ? move(id, qp, {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS})
                                       : move(id, qp, {IBV_QPS_INIT});
   if (!moved) {
@@ -271,6 +279,7 @@ void rdma_destroy_srq(rdma_cm_id* id) {
 
 int rdma_init_qp_attr(rdma_cm_id* id, ibv_qp_attr* qp_attr, int* qp_attr_mask) {
   Manager& cm = manager();
+  if (qp_attr->qp_state == IBV_QPS_INIT) choose_qkey(from(id));
   const std::lock_guard guard(cm.lock);
   const auto mask = attributes_for(from(id), qp_attr->qp_state, *qp_attr);
   if (!mask) return dropin::refused_minus_one("rdma_init_qp_attr", mask.error());

@@ -1,7 +1,6 @@
 #include "fabric/daemon/port_groups.h"
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -27,11 +26,7 @@ mad::MembershipId id_of(FileId file, std::uint32_t membership) {
 
 /// The answer to a question, or why there is none.
 Result<MulticastRecord> answer_in(const Delivery& delivery) {
-  if (delivery.record.status != 0) {
-    return refuse(static_cast<int>(delivery.record.status),
-                  fmt::format("the subnet administrator does not answer: {}",
-                              std::strerror(static_cast<int>(delivery.record.status))));
-  }
+  if (auto sent = protocol::answered(delivery.record); !sent) return std::unexpected(sent.error());
   const auto packet = wire::decode_administration_packet(delivery.bytes);
   if (!packet) return refuse(EPROTO, "the subnet administrator's answer makes no sense");
   if (packet->status == 0) return wire::data_as<MulticastRecord>(*packet);

@@ -132,7 +132,7 @@ Result<void> Server::open() {
   if (options_.owner) {
     if (auto watched = watch(options_.owner.get(), EPOLLIN); !watched) return watched;
   }
-  return options_.runs_managers ? start_managers() : Result<void>();
+  return options_.manager.runs ? start_managers() : Result<void>();
 }
 
 Result<void> Server::start_managers() {
@@ -146,7 +146,7 @@ Result<void> Server::start_managers() {
                                          .host_guid = info.node_guid,
                                          .port_guid = info.port_guid,
                                          .folder = folder_.manager(managers_.size())},
-                                        subnet);
+                                        subnet, options_.manager.options, options_.working_folder);
     if (!manager) return std::unexpected(manager.error());
     managers_.push_back(std::move(*manager));
     if (auto watched = watch(managers_.back().fd(), EPOLLIN); !watched) return watched;
@@ -173,6 +173,7 @@ void Server::run() {
     const bool may_sleep = keeper_->begin_sleep() & trunks_.begin_sleep();
     const int count = epoll_wait(epoll_.get(), ready.data(), ready.size(), may_sleep ? wait_ms : 0);
     keeper_->serve(fabric_now());
+    take_from_programs(monotonic_now());
     for (int i = 0; i < count; ++i) serve(ready[static_cast<std::size_t>(i)].data.fd);
     closed_.clear();
     trunks_.receive(monotonic_now());

@@ -29,6 +29,7 @@
 #include "fabric/management/management_net.h"
 #include "fabric/protocol/channel.h"
 #include "fabric/protocol/fabric_folder.h"
+#include "fabric/protocol/manager_command.h"
 #include "fabric/protocol/trunk_message.h"
 #include "fabric/topology/topology.h"
 
@@ -40,7 +41,8 @@ class Server final : private HostSoftware {
   struct Options {
     std::string name;
     Topology topology;
-    bool runs_managers = false;
+    protocol::ManagerCommand manager;
+    std::string working_folder = "/";  // Of the manager.
     Keeper::Pace pace = Keeper::Pace::by_link;
     UniqueFd owner;  // Readable when the process ends with which the fabric shall end; or none.
   };
@@ -113,6 +115,8 @@ class Server final : private HostSoftware {
   // server_datagrams.cpp
   void on_datagram(PortPlace port, const ManagementDatagram& datagram, TimeNs now) override;
   void on_port_changed(PortPlace port) override;
+  /// What programs' queue pairs have sent to queue pair 1 of a node.
+  void take_from_programs(TimeNs now);
   PortAgents& agents_of(PortPlace port);
   PortGroups& groups_of(PortPlace port);
   /// Sends and delivers what the ports' agents have made, until nothing is left.

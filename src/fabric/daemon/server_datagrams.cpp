@@ -11,6 +11,7 @@
 #include "fabric/daemon/hosts/host_counters.h"
 #include "fabric/daemon/hosts/host_facts.h"
 #include "fabric/daemon/server.h"
+#include "wire/mad/management_packet.h"
 
 /// Datagrams between the net and programs.
 namespace verbatim::fabric {
@@ -52,7 +53,16 @@ PortGroups& Server::groups_of(PortPlace port) {
 }
 
 void Server::on_datagram(PortPlace port, const ManagementDatagram& datagram, TimeNs now) {
+  if (datagram.destination_qp.value() > wire::kManagementQpn.value()) {
+    return keeper_->hand_over(port, datagram);
+  }
   agents_of(port).on_datagram(datagram, identifiers(net_, port), now);
+}
+
+void Server::take_from_programs(TimeNs now) {
+  const auto arrived = keeper_->take_datagrams();
+  for (const auto& [port, datagram] : arrived) net_.arrive_by_data(port, datagram, now);
+  if (!arrived.empty()) carry_out(now);
 }
 
 void Server::carry_out(TimeNs now) {

@@ -98,7 +98,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 }
 
 [[noreturn]] void become(const std::string& program, std::vector<std::string>& arguments,
-                         std::vector<std::string>& environment, int output) {
+                         std::vector<std::string>& environment, const std::string& working_folder,
+                         int output) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t none;
   sigemptyset(&none);
@@ -108,13 +109,16 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   }
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
+  if (chdir(working_folder.c_str()) != 0) _exit(127);
   execve(program.c_str(), pointers_to(arguments).data(), pointers_to(environment).data());
   _exit(127);
 }
 
 }  // namespace
 
-Result<SubnetManager> SubnetManager::start(const Place& place, const SubnetPlan& subnet) {
+Result<SubnetManager> SubnetManager::start(const Place& place, const SubnetPlan& subnet,
+                                           const std::vector<std::string>& options,
+                                           const std::string& working_folder) {
   const auto program = find_opensm();
   if (!program) return std::unexpected(program.error());
   const auto libraries = find_libraries();
@@ -134,6 +138,7 @@ Result<SubnetManager> SubnetManager::start(const Place& place, const SubnetPlan&
                                      own + "/log",
                                      "-g",
                                      fmt::format("{:#x}", place.port_guid)};
+  arguments.insert(arguments.end(), options.begin(), options.end());
   auto environment =
       environment_with({"LD_LIBRARY_PATH=" + *libraries, "VERBATIM_FABRIC=" + place.fabric,
                         fmt::format("VERBATIM_HOST={:#x}", place.host_guid), "OSM_CACHE_DIR=" + own,
@@ -142,7 +147,9 @@ Result<SubnetManager> SubnetManager::start(const Place& place, const SubnetPlan&
   manager.place_ = place;
   manager.pid_ = fork();
   if (manager.pid_ < 0) return refuse_errno("cannot start opensm");
-  if (manager.pid_ == 0) become(*program, arguments, environment, output.get());
+  if (manager.pid_ == 0) {
+    become(*program, arguments, environment, working_folder, output.get());
+  }
   manager.pidfd_.reset(static_cast<int>(syscall(SYS_pidfd_open, manager.pid_, 0)));
   if (!manager.pidfd_) return refuse_errno("cannot watch opensm");
   return manager;

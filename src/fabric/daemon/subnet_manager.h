@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <sys/types.h>
 
@@ -21,8 +22,11 @@ class SubnetManager {
     std::uint64_t port_guid = 0;
     std::string folder;  // For its files and its log.
   };
-  /// ENOENT: opensm is not installed, or our libraries are not where they belong.
-  static Result<SubnetManager> start(const Place& place, const SubnetPlan& subnet);
+  /// `options` for opensm; files in them may be relative to `working_folder`. ENOENT: opensm is not
+  /// installed, or our libraries are not where they belong.
+  static Result<SubnetManager> start(const Place& place, const SubnetPlan& subnet,
+                                     const std::vector<std::string>& options,
+                                     const std::string& working_folder);
 
   const Place& place() const { return place_; }
   std::string log() const { return place_.folder + "/log"; }

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -23,11 +24,12 @@ namespace {
 constexpr std::string_view kHelp =
     R"(verbatim-fabricd: an InfiniBand fabric of switches and hosts
 
-usage: verbatim-fabricd --topology FILE [--name NAME] [--manager none|opensm] [--rate link|unlimited]
+usage: verbatim-fabricd --topology FILE [--name NAME] [--manager COMMAND] [--rate link|unlimited]
                         [--ends-with PID]
   --topology FILE   nodes and links: what ibnetdiscover prints, or a net file of ibsim
   --name NAME       the fabric's name (default: default)
-  --manager NAME    the subnet manager to run on the first host of each subnet (default: none)
+  --manager COMMAND the subnet manager to run on the first host of each subnet: none (default), or
+                    opensm, also with options
   --rate NAME       of links: as the topology has it, or as fast as the machine (default: link)
   --ends-with PID   end when this process has ended
   --ready-fd N      close descriptor N when ready, or write into it why not
@@ -61,8 +63,10 @@ Result<CommandLine> parse(int argc, char** argv) {
       line.topology = value;
     } else if (c == 'n') {
       line.options.name = value;
-    } else if (c == 'm' && (value == "opensm" || value == "none")) {
-      line.options.runs_managers = value == "opensm";
+    } else if (c == 'm') {
+      auto manager = protocol::parse_manager_command(value);
+      if (!manager) return std::unexpected(manager.error());
+      line.options.manager = std::move(*manager);
     } else if (c == 'p' && (value == "link" || value == "unlimited")) {
       line.options.pace = value == "link" ? Keeper::Pace::by_link : Keeper::Pace::unlimited;
     } else if (c == 'e') {
@@ -105,6 +109,8 @@ int fail(const UniqueFd& ready, const Error& error) {
 int run(int argc, char** argv) {
   auto line = parse(argc, argv);
   if (!line) return fail(UniqueFd(), line.error());
+  std::error_code ignored;
+  line->options.working_folder = std::filesystem::current_path(ignored);
   auto topology = read_file(line->topology);
   if (!topology) return fail(line->ready, topology.error());
   line->options.topology = std::move(*topology);

@@ -1,6 +1,7 @@
 #include "fabric/keeper/keeper.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -85,13 +86,37 @@ void Keeper::serve(TimeNs now) {
   }
   mover_->walker().serve_left_over();
   end_.take_credit_news();
-  // Agents hear of programs' datagrams by their sockets, not from here.
-  const std::size_t dropped =
-      end_.receive(mover_->walker(), 0, [](const IncomingPacket& /*packet*/) {});
-  if (dropped != 0) {
-    log(LogLevel::debug, "{} packets to queue pairs 0 and 1 came by the data path: dropped",
-        dropped);
+  end_.receive(mover_->walker(), 0, [this](const IncomingPacket& packet) { on_packet(packet); });
+}
+
+/// What agents and libibumad send does not come here. Queue pair 0 takes lane 15 alone, which
+/// programs do not have.
+void Keeper::on_packet(const IncomingPacket& packet) {
+  const auto datagram = datagram_of(packet.bytes);
+  if (!datagram || datagram->destination_qp != wire::kManagementQpn) {
+    return log(LogLevel::debug, "a packet to queue pair 0 or 1 is no management datagram: dropped");
   }
+  const NodeRecord& node = fabric_->image().node(packet.at_node);
+  const bool is_host = node.kind == RecordKind::host;
+  arrived_.push_back({.port = {node.topology_node, is_host ? node.topology_port : packet.at_port},
+                      .datagram = *datagram});
+}
+
+void Keeper::hand_over(PortPlace port, const ManagementDatagram& datagram) {
+  const ManagementPacket packet = packet_of(datagram);
+  const std::array<ByteSpan, 1> pieces{packet.bytes()};
+  if (!end_.reserve(packet.lane, static_cast<std::uint32_t>(packet.size))) {
+    return log(LogLevel::info, "a datagram for queue pair {:#x} is lost: it has no room",
+               datagram.destination_qp.value());
+  }
+  end_.post({.pieces = pieces,
+             .dlid = datagram.path.dlid,
+             .p_key = PKey{datagram.pkey},
+             .service_level = datagram.path.service_level,
+             .lane = packet.lane,
+             .destination = datagram.destination_qp,
+             .as_node = fabric_->image().station_of(port)});
+  end_.push(mover_->walker());
 }
 
 Result<std::uint32_t> Keeper::attach(PortPlace host, std::uint32_t qpn_range) {

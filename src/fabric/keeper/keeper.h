@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -40,6 +41,16 @@ class Keeper final : public DataCounters, public LinkWatcher {
   void on_bell();
   /// After it has slept: does what there is to do. `now` is of the fabric's clock.
   void serve(TimeNs now);
+
+  /// What programs have sent to queue pair 1 of a node since the last call: an agent's question.
+  struct Arrived {
+    PortPlace port;  // Through which it has come.
+    ManagementDatagram datagram;
+  };
+  std::vector<Arrived> take_datagrams() { return std::exchange(arrived_, {}); }
+  /// The other way: a datagram has arrived at the host's port, and is for a program's queue pair.
+  /// It is lost if there is no room.
+  void hand_over(PortPlace port, const ManagementDatagram& datagram);
 
   /// For a program of the host's port: its end, to which all packets go whose queue pair numbers
   /// are in that range of 2^14. EADDRINUSE: they go to another program's; EINVAL, EAGAIN as
@@ -87,6 +98,9 @@ class Keeper final : public DataCounters, public LinkWatcher {
     std::uint32_t integrity_errors = 0;
     TimeNs next = 0;  // When more may be told.
   };
+  void on_packet(const IncomingPacket& packet);
+
+  std::vector<Arrived> arrived_;
   std::map<LinkIndex, Known> noisy_links_;  // With bit errors.
   /// As long as programs serve the timed links in time, it looks later.
   TimeNs patience_ = kKeeperPatience;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fabric/data/fabric_for_test.h"
+#include "fabric/keeper/management_packet.h"
 
 namespace verbatim::fabric {
 namespace {
@@ -142,6 +143,41 @@ TEST_F(KeeperTest, LooksSeldomWhileProgramsServeTimedLinksAndSoonWhenOneSleeps) 
   while (!keeper->begin_sleep()) keeper->serve(0);
   EXPECT_EQ(header.keeper_due - header.earliest, kKeeperPatience);
   EXPECT_FALSE(ends[0]->awaits_keeper());
+}
+
+/// As srp_daemon asks the subnet administrator by a queue pair of its own.
+TEST_F(KeeperTest, AProgramsQueuePairTalksToQueuePair1OfAnotherHost) {
+  begin(Keeper::Pace::by_link);
+  const ManagementDatagram question{.path = {.dlid = lid(1), .slid = lid(0)},
+                                    .source_qp = kNumber,
+                                    .destination_qp = wire::kManagementQpn,
+                                    .qkey = raw(wire::kManagementQKey),
+                                    .mad = {std::byte{1}}};
+  const ManagementPacket packet = packet_of(question);
+  const std::array<ByteSpan, 1> pieces{packet.bytes()};
+  ASSERT_TRUE(ends[0]->reserve(0, static_cast<std::uint32_t>(packet.size)));
+  ends[0]->post({.pieces = pieces, .dlid = lid(1), .destination = wire::kManagementQpn});
+  ends[0]->push(mover->walker());
+  sleep_until_idle();
+  const auto arrived = keeper->take_datagrams();
+  ASSERT_EQ(arrived.size(), 1u);
+  EXPECT_EQ(arrived[0].port, (PortPlace{2, 1}));
+  EXPECT_EQ(arrived[0].datagram, question);
+  EXPECT_TRUE(keeper->take_datagrams().empty());
+
+  ManagementDatagram answer = question;
+  std::swap(answer.path.dlid, answer.path.slid);
+  std::swap(answer.source_qp, answer.destination_qp);
+  for (unsigned i = 0; i < 1000; ++i) {  // More than there are slots: they come back.
+    keeper->hand_over({1, 1}, answer);
+    std::vector<ManagementDatagram> got;
+    ends[0]->receive(mover->walker(), 0, [&](const IncomingPacket& one) {
+      got.push_back(datagram_of(one.bytes).value());
+    });
+    ASSERT_EQ(got, std::vector{answer});
+    sleep_until_idle();
+  }
+  EXPECT_TRUE(faults_when_empty(image()).empty());
 }
 
 TEST_F(KeeperTest, DrainsWhatComesToQueuePairs0And1) {

@@ -64,7 +64,6 @@ std::optional<ManagementDatagram> datagram_of(ByteSpan packet) {
   const auto decoded = wire::decode_packet(rest.first(rest.size() - wire::kIcrcBytes));
   constexpr auto kSend = wire::opcode_of(wire::Service::ud, wire::Verb::send, wire::Position::only);
   if (!decoded || decoded->headers.bth.opcode != kSend ||
-      decoded->headers.bth.dest_qp.value() > wire::kManagementQpn.value() ||
       decoded->payload.size() != datagram.mad.size()) {
     return std::nullopt;
   }

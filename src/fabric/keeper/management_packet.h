@@ -23,7 +23,7 @@ struct ManagementPacket {
   ByteSpan bytes() const { return ByteSpan(storage).first(size); }
 };
 ManagementPacket packet_of(const ManagementDatagram& datagram);
-/// Nothing if the packet, LRH to ICRC, is no management datagram. Its ICRC is not looked at.
+/// Nothing if the packet, LRH to ICRC, is no datagram of that size. Its ICRC is not looked at.
 std::optional<ManagementDatagram> datagram_of(ByteSpan packet);
 
 }  // namespace verbatim::fabric

@@ -53,7 +53,7 @@ TEST(ManagementPacket, AGlobalRouteHasAGrh) {
 }
 
 TEST(ManagementPacket, IsReadAsTheSameDatagram) {
-  for (const Qpn to : {Qpn(0), Qpn(1)}) {
+  for (const Qpn to : {Qpn(0), Qpn(1), Qpn(0x4003)}) {  // The last is a program's.
     ManagementDatagram made = datagram(to);
     made.path.service_level = 3;
     EXPECT_EQ(datagram_of(packet_of(made).bytes()), made);
@@ -65,10 +65,6 @@ TEST(ManagementPacket, IsReadAsTheSameDatagram) {
       EXPECT_FALSE(datagram_of(packet.bytes().first(size)));
     }
   }
-}
-
-TEST(ManagementPacket, APacketToAnotherQueuePairIsNone) {
-  EXPECT_FALSE(datagram_of(packet_of(datagram(Qpn(2))).bytes()));
 }
 
 }  // namespace

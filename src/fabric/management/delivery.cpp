@@ -27,6 +27,13 @@ void ManagementNet::send(PortPlace from, const ManagementDatagram& datagram, Tim
   settle(now);
 }
 
+void ManagementNet::arrive_by_data(PortPlace in, const ManagementDatagram& datagram, TimeNs now) {
+  Packet packet{.datagram = datagram};
+  if (!wire::decode_mad_header(datagram.mad)) return;
+  walk(packet, deliver_general(packet, in, now), now);
+  settle(now);
+}
+
 /// An SMP of another class version finds its way, too: its destination says what is wrong.
 bool ManagementNet::decode(Packet& packet) {
   auto header = wire::decode_mad_header(packet.datagram.mad);

@@ -85,6 +85,10 @@ bool ManagementNet::has_right_keys(const Packet& packet, PortPlace at, TimeNs no
 }
 
 ManagementNet::Out ManagementNet::deliver_general(Packet& packet, PortPlace at, TimeNs now) {
+  if (packet.datagram.destination_qp != wire::kManagementQpn) {  // A program's, which has keys.
+    if (!is_switch(at.node)) hand_over(packet, at, now);
+    return std::nullopt;
+  }
   if (!has_right_keys(packet, at, now)) return std::nullopt;
   auto& bytes = packet.datagram.mad;
   const auto header = *wire::decode_mad_header(bytes);

@@ -201,6 +201,43 @@ TEST_F(GeneralDatagrams, UnknownClassesAreRefusedBySwitchesAndGivenToHosts) {
   EXPECT_EQ(bench.software.arrivals.back().datagram, vendor);
 }
 
+/// Of a program: it asks by the data path, and its answer comes to the software of its host.
+TEST_F(GeneralDatagrams, QuestionsOfOtherQueuePairsAreAnsweredToThem) {
+  const Qpn own{0x4003};
+  ManagementDatagram question = datagram(
+      Lid{7}, {.method = MadMethod::get, .attribute = PerformanceAttribute::class_port_info});
+  question.source_qp = own;
+  bench.net.arrive_by_data(bench.place("H4"), question, 0);
+  const auto& answer = bench.software.arrivals.back();
+  EXPECT_EQ(answer.port, bench.place("H1"));
+  EXPECT_EQ(answer.datagram.destination_qp, own);
+  EXPECT_EQ(wire::decode_mad_header(answer.datagram.mad)->method, MadMethod::get_response);
+
+  question.mad[1] = std::byte{0x32};  // Of no agent: for the host's software.
+  bench.net.arrive_by_data(bench.place("H4"), question, 0);
+  EXPECT_EQ(bench.software.arrivals.back().port, bench.place("H4"));
+  EXPECT_EQ(bench.software.arrivals.back().datagram, question);
+
+  question.qkey = 5;
+  bench.net.arrive_by_data(bench.place("H4"), question, 0);
+  EXPECT_EQ(bench.net.port_info(bench.place("H4")).q_key_violations, 1);
+}
+
+/// Its keys are checked where its queue pair is known.
+TEST_F(GeneralDatagrams, WhatIsForAProgramIsGivenToItsHostAsItIs) {
+  ManagementDatagram answer = datagram(
+      Lid{7}, {.method = MadMethod::get, .attribute = PerformanceAttribute::class_port_info});
+  answer.destination_qp = Qpn{0x4003};
+  answer.qkey = 5;
+  EXPECT_FALSE(send(answer));
+  EXPECT_EQ(bench.software.arrivals.back().port, bench.place("H4"));
+  EXPECT_EQ(bench.software.arrivals.back().datagram, answer);
+  answer.path.dlid = Lid{1};
+  const auto before = bench.software.arrivals.size();
+  EXPECT_FALSE(send(answer));  // A switch has no programs.
+  EXPECT_EQ(bench.software.arrivals.size(), before);
+}
+
 TEST_F(GeneralDatagrams, OtherClassVersionsAreRefused) {
   ManagementDatagram other = datagram(Lid{1}, {.method = MadMethod::get});
   other.mad[2] = std::byte{2};

@@ -93,6 +93,10 @@ class ManagementNet {
   /// The software of a host or router sends by one of its ports.
   void send(PortPlace from, const ManagementDatagram& datagram, TimeNs now);
 
+  /// A datagram of a program's queue pair has come to queue pair 1 through the port, by the data
+  /// path.
+  void arrive_by_data(PortPlace in, const ManagementDatagram& datagram, TimeNs now);
+
   const wire::PortInfo& port_info(PortPlace port) const;
   wire::NodeInfo node_info(PortPlace port) const;
   /// How often a subnet manager has asked the port's software to register again (IBA 14.4.11).

@@ -28,6 +28,9 @@ Result<Incoming> Receiver::receive(int fd, int flags) {
   do {
     length = recvmsg(fd, &message, flags | MSG_CMSG_CLOEXEC);
   } while (length < 0 && errno == EINTR);
+  if (length < 0 && errno == EAGAIN && (flags & MSG_DONTWAIT) == 0) {
+    return refuse(ETIMEDOUT, "the fabric's daemon does not answer");
+  }
   if (length < 0) return refuse_errno("receiving from the fabric");
   Incoming incoming{ByteSpan(buffer_).first(static_cast<std::size_t>(length)), UniqueFd()};
   for (auto* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {

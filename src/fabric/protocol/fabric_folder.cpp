@@ -79,6 +79,10 @@ std::string FabricFolder::view(std::uint64_t host_guid) const {
   return fmt::format("{}/view-{:016x}", path_, host_guid);
 }
 
+std::string FabricFolder::programs(std::uint64_t host_guid) const {
+  return fmt::format("{}/programs-{:016x}", path_, host_guid);
+}
+
 std::string FabricFolder::issm(std::uint64_t host_guid, unsigned port) const {
   return fmt::format("{}/issm-{:016x}-{}", path_, host_guid, port);
 }

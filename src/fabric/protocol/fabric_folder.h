@@ -36,6 +36,8 @@ class FabricFolder {
   std::string manager(std::size_t subnet) const;
   /// A folder: a host's view of /sys.
   std::string view(std::uint64_t host_guid) const;
+  /// Locked by the programs of a host, as its agent gives them slots.
+  std::string programs(std::uint64_t host_guid) const;
   /// Opened by a program while it is the subnet manager of the port: a FIFO.
   std::string issm(std::uint64_t host_guid, unsigned port) const;
 

@@ -1,5 +1,10 @@
 #include "fabric/protocol/mad_address.h"
 
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
 namespace verbatim::fabric::protocol {
 namespace {
 
@@ -23,6 +28,17 @@ MadAddress management_address(const InfinibandPath& path) {
     to.traffic_class = path.grh->traffic_class;
   }
   return to;
+}
+
+Result<void> answered(const MadRecord& record) {
+  const auto error = static_cast<int>(record.status);
+  if (error == 0) return {};
+  if (error == ETIMEDOUT) {
+    return refuse(error,
+                  fmt::format("no subnet administrator answers at LID {}", record.address.lid));
+  }
+  return refuse(error, fmt::format("asking the subnet administrator at LID {}: {}",
+                                   record.address.lid, std::strerror(error)));
 }
 
 }  // namespace verbatim::fabric::protocol

@@ -1,45 +1,39 @@
 #include "wire/subnet/path_record.h"
 
-#include "wire/subnet/administration_packet.h"
-
 namespace verbatim::wire {
 namespace {
 
 /// The components of a PathRecord that the SA shall compare (IBA table 205).
 enum Component : std::uint64_t {
+  kService = 3 << 0,  // Both parts of it.
   kDestinationGid = 1 << 2,
   kSourceGid = 1 << 3,
+  kTrafficClass = 1 << 10,
   kReversible = 1 << 11,
   kPathCount = 1 << 12,
   kPKey = 1 << 13,
+  kQosClass = 1 << 14,
 };
 
 }  // namespace
 
-void encode(const PathQuery& query, std::span<std::byte, kMadBytes> out) {
-  AdministrationPacket packet{
-      .method = MadMethod::get,
-      .transaction = query.transaction,
-      .attribute = AdministrationAttribute::path_record,
-      .components = kDestinationGid | kSourceGid | kReversible | kPathCount | kPKey};
-  set_data(packet, PathRecord{.destination_gid = query.destination,
+AdministrationPacket question_for(const PathQuery& query) {
+  std::uint64_t components =
+      kService | kDestinationGid | kSourceGid | kReversible | kPathCount | kPKey;
+  if (query.qos_class) components |= kQosClass;
+  if (query.traffic_class) components |= kTrafficClass;
+  AdministrationPacket packet{.method = MadMethod::get,
+                              .attribute = AdministrationAttribute::path_record,
+                              .components = components};
+  set_data(packet, PathRecord{.service = query.service,
+                              .destination_gid = query.destination,
                               .source_gid = query.source,
+                              .traffic_class = query.traffic_class.value_or(0),
                               .reversible = true,
                               .path_count = 1,
-                              .pkey = query.pkey});
-  encode(packet, out);
-}
-
-std::expected<PathAnswer, WireError> decode_path_answer(ByteSpan mad) {
-  const auto packet = decode_administration_packet(mad);
-  if (!packet) return std::unexpected(packet.error());
-  if (packet->method != MadMethod::get_response ||
-      packet->attribute != AdministrationAttribute::path_record) {
-    return std::unexpected(WireError::mad_attribute);
-  }
-  PathAnswer answer{.transaction = packet->transaction, .status = packet->status, .record = {}};
-  if (answer.status == 0) answer.record = data_as<PathRecord>(*packet);
-  return answer;
+                              .pkey = query.pkey,
+                              .qos_class = query.qos_class.value_or(0)});
+  return packet;
 }
 
 void encode(const PathTableQuery& query, std::span<std::byte, kMadBytes> out) {

@@ -12,18 +12,21 @@
 /// Address handles, and multicast groups.
 namespace verbatim::dropin {
 
+/// Without `is_global` the fields of `grh` have no meaning (ibv_create_ah(3)).
 port::AddressVector to_address_vector(const ibv_ah_attr& attributes) {
-  return {.dest_gid = to_gid(attributes.grh.dgid),
-          .dlid = Lid{attributes.dlid},
-          .source_gid_index = attributes.grh.sgid_index,
-          .hop_limit = attributes.grh.hop_limit,
-          .traffic_class = attributes.grh.traffic_class,
-          .service_level = attributes.sl,
-          .path_bits = attributes.src_path_bits,
-          .static_rate = attributes.static_rate,
-          .port = attributes.port_num,
-          .flow_label = attributes.grh.flow_label,
-          .is_global = attributes.is_global != 0};
+  port::AddressVector vector{.dlid = Lid{attributes.dlid},
+                             .service_level = attributes.sl,
+                             .path_bits = attributes.src_path_bits,
+                             .static_rate = attributes.static_rate,
+                             .port = attributes.port_num,
+                             .is_global = attributes.is_global != 0};
+  if (!vector.is_global) return vector;
+  vector.dest_gid = to_gid(attributes.grh.dgid);
+  vector.source_gid_index = attributes.grh.sgid_index;
+  vector.hop_limit = attributes.grh.hop_limit;
+  vector.traffic_class = attributes.grh.traffic_class;
+  vector.flow_label = attributes.grh.flow_label;
+  return vector;
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
+#include "base/log.h"
 #include "base/time.h"
 #include "dropin/ibverbs/calls.h"
 #include "dropin/ibverbs/objects.h"
@@ -318,9 +319,11 @@ int ibv_query_pkey(ibv_context* context, std::uint8_t port_num, int index, __be1
   }
   const port::PKeyTable& table = ports.at(port_num).pkeys();
   if (index < 0 || static_cast<std::size_t>(index) >= table.size()) {
-    return refused_minus_one(
-        "query_pkey", {ENOENT, fmt::format("index {} does not exist: the table has {} entries",
-                                           index, table.size())});
+    // Programs look for the end of the table so (srp_daemon). As rdma-core, which reads a file.
+    log(LogLevel::debug, "query_pkey: index {} does not exist: the table has {} entries", index,
+        table.size());
+    errno = ENOENT;
+    return -1;
   }
   *pkey = to_big_endian(raw(table.at(static_cast<std::size_t>(index))));
   return 0;

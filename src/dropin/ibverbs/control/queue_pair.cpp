@@ -29,18 +29,18 @@ static_assert(int{raw(PathMigrationState::migrated)} == IBV_MIG_MIGRATED &&
 static_assert(int{adapter::kRateLimit} == IBV_QP_RATE_LIMIT);
 
 ibv_ah_attr to_verbs(const port::AddressVector& own) {
-  ibv_ah_attr theirs{};
+  ibv_ah_attr theirs{.dlid = raw(own.dlid),
+                     .sl = own.service_level,
+                     .src_path_bits = own.path_bits,
+                     .static_rate = own.static_rate,
+                     .is_global = own.is_global,
+                     .port_num = own.port};
+  if (!own.is_global) return theirs;
   theirs.grh = {.dgid = dropin::to_verbs(own.dest_gid),
                 .flow_label = own.flow_label,
                 .sgid_index = own.source_gid_index,
                 .hop_limit = own.hop_limit,
                 .traffic_class = own.traffic_class};
-  theirs.dlid = raw(own.dlid);
-  theirs.sl = own.service_level;
-  theirs.src_path_bits = own.path_bits;
-  theirs.static_rate = own.static_rate;
-  theirs.is_global = own.is_global;
-  theirs.port_num = own.port;
   return theirs;
 }
 

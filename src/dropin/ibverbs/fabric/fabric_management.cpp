@@ -68,12 +68,13 @@ Result<void> FabricManagement::send_cm(const InfinibandPath& path, wire::MadSpan
   return protocol::send_mad(connection_.get(), message, mad, MSG_DONTWAIT);
 }
 
-Result<void> FabricManagement::find_path(const arena::InfinibandPort& port, const Gid& source,
-                                         const Gid& destination, TimeNs timeout, OnPath on_path) {
+Result<void> FabricManagement::ask(const arena::InfinibandPort& port,
+                                   const wire::AdministrationPacket& question, TimeNs timeout,
+                                   OnAnswer on_answer) {
   if (port.sm_lid == Lid{}) return refuse(EAGAIN, "the port has no subnet manager yet");
   const auto query = [&] {
     const std::lock_guard guard(lock_);
-    return queries_.add(source, destination, arena::first_pkey(port), std::move(on_path));
+    return queries_.add(question, std::move(on_answer));
   }();
   if (!query) return std::unexpected(query.error());
   const auto each_ms = static_cast<std::uint32_t>(timeout / kMillisecond / kTries);
@@ -158,20 +159,20 @@ void FabricManagement::on_mad(const protocol::MadMessage& message) {
   if (message.record.agent != agents_.sa) return;
   const auto answer = [&] {
     const std::lock_guard guard(lock_);
-    return queries_.take(message.inline_bytes, static_cast<int>(message.record.status));
+    return queries_.take(message.inline_bytes, protocol::answered(message.record));
   }();
-  if (answer) answer->on_path(answer->path);
+  if (answer) answer->on_answer(answer->packet);
 }
 
 void FabricManagement::end() {
-  std::vector<OnPath> left;
+  std::vector<OnAnswer> left;
   std::map<std::uint32_t, OnGroup> groups;
   {
     const std::lock_guard guard(lock_);
     left = queries_.take_all();
     groups.swap(groups_);
   }
-  for (const OnPath& on_path : left) on_path(refuse(ENETDOWN, "the fabric has ended"));
+  for (const OnAnswer& on_answer : left) on_answer(refuse(ENETDOWN, "the fabric has ended"));
   for (const auto& [membership, on_group] : groups) {
     on_group(refuse(ENETDOWN, "the fabric has ended"));
   }

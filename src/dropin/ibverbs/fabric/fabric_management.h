@@ -13,7 +13,7 @@
 #include "base/os/unique_fd.h"
 #include "base/time.h"
 #include "fabric/protocol/channel.h"
-#include "mad/path_queries.h"
+#include "mad/administrator_queries.h"
 #include "wire/mad/management_packet.h"
 #include "wire/subnet/multicast_record.h"
 
@@ -21,11 +21,11 @@ namespace verbatim::dropin {
 
 /// A program's own access to queue pair 1 of its host, through the fabric's daemon. It sends
 /// messages of the communication manager, whose answers come by the agent, and asks the subnet
-/// administrator for paths. Any thread may call it.
+/// administrator. Any thread may call it.
 class FabricManagement {
  public:
   /// Called once by the background thread; with ENETDOWN if the fabric has ended.
-  using OnPath = mad::PathQueries::OnPath;
+  using OnAnswer = mad::AdministratorQueries::OnAnswer;
   /// Called by the background thread with the group's record when the port has joined it, and again
   /// when the subnet administrator has made another group of it. An error is the last call: the
   /// port has not joined, or its membership has ended.
@@ -39,9 +39,10 @@ class FabricManagement {
   void close_in_child() { connection_.reset(); }
 
   Result<void> send_cm(const InfinibandPath& path, wire::MadSpan mad);
-  /// EAGAIN: the port has no subnet manager; ENOBUFS: too many queries wait.
-  Result<void> find_path(const arena::InfinibandPort& port, const Gid& source,
-                         const Gid& destination, TimeNs timeout, OnPath on_path);
+  /// Asks the subnet administrator of the port. EAGAIN: it has no subnet manager; ENOBUFS: too many
+  /// questions wait.
+  Result<void> ask(const arena::InfinibandPort& port, const wire::AdministrationPacket& question,
+                   TimeNs timeout, OnAnswer on_answer);
   /// The port joins the group for this program, until `leave_group`. `components`: which fields of
   /// `wanted` count. `membership`: a number of the caller that none of its groups has.
   Result<void> join_group(std::uint32_t membership, const wire::MulticastRecord& wanted,
@@ -64,8 +65,8 @@ class FabricManagement {
   UniqueFd connection_;
   const Agents agents_;  // Their numbers in the connection.
   fabric::protocol::Receiver receiver_;
-  std::mutex lock_;  // Protects what follows; not held during `OnPath` and `OnGroup`.
-  mad::PathQueries queries_;
+  std::mutex lock_;  // Protects what follows; not held during `OnAnswer` and `OnGroup`.
+  mad::AdministratorQueries queries_;
   std::map<std::uint32_t, OnGroup> groups_;  // By membership.
 };
 

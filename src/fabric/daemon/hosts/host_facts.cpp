@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text/nearest.h"
 #include "fabric/protocol/decode.h"
 #include "wire/subnet/link_speed.h"
 
@@ -112,9 +113,12 @@ template <typename IsMeant>
 Result<std::uint32_t> find(const Topology& topology, std::string_view name, std::string_view word,
                            IsMeant is_meant) {
   std::optional<std::uint32_t> found;
+  std::vector<std::string> names;
   for (std::uint32_t i = 0; i < topology.nodes.size(); ++i) {
     const Node& node = topology.nodes[i];
-    if (!is_meant(node) || (node.name != name && !is_guid(name, node.guid))) continue;
+    if (!is_meant(node)) continue;
+    names.push_back(node.name);
+    if (node.name != name && !is_guid(name, node.guid)) continue;
     if (found) {
       return refuse(ENODEV, fmt::format("more than one {} has the name '{}': name it by its GUID, "
                                         "such as {:#x}",
@@ -123,8 +127,11 @@ Result<std::uint32_t> find(const Topology& topology, std::string_view name, std:
     found = i;
   }
   if (found) return *found;
-  return refuse(ENODEV, fmt::format("the fabric has no {} '{}': 'verbatim fabric show' lists them",
-                                    word, name));
+  const std::string similar = nearest(name, names);
+  return refuse(
+      ENODEV,
+      fmt::format("the fabric has no {} '{}'{}: 'verbatim fabric show' lists them", word, name,
+                  similar.empty() ? "" : fmt::format("; '{}' may be meant", similar)));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
-#include "cli/text/nearest.h"
+#include "base/text/nearest.h"
 
 #include <vector>
 
 #include <gtest/gtest.h>
 
-namespace verbatim::cli {
+namespace verbatim {
 namespace {
 
 TEST(Nearest, IsFoundAmongNames) {
@@ -19,4 +19,4 @@ TEST(Nearest, IsFoundAmongNames) {
 }
 
 }  // namespace
-}  // namespace verbatim::cli
+}  // namespace verbatim

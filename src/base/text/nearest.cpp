@@ -1,11 +1,11 @@
-#include "cli/text/nearest.h"
+#include "base/text/nearest.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>
 
-namespace verbatim::cli {
+namespace verbatim {
 namespace {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -39,4 +39,4 @@ std::string nearest(std::string_view word, std::span<const std::string> names,
   return found;
 }
 
-}  // namespace verbatim::cli
+}  // namespace verbatim

@@ -6,8 +6,10 @@
 #include "adapter/services/stream/stream_start.h"
 #include "agent/client/locks.h"
 #include "base/assert.h"
+#include "dropin/ibverbs/fabric/fabric_services.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
+#include "dropin/ibverbs/with_program.h"
 
 /// Access to this process's adapter and agent for the connection manager.
 namespace verbatim::dropin {
@@ -24,16 +26,6 @@ SocketAddress load(const sockaddr* from) {
 }
 SocketAddress load(const sockaddr_storage& from) {
   return load(reinterpret_cast<const sockaddr*>(&from));
-}
-
-/// Runs `call(program)` with this process's program. Returns 0 or an errno value; refusals are
-/// logged under `name`.
-template <typename Call>
-int with_program(const char* name, Call call) {
-  const auto own = program();
-  if (!own) return refused(name, own.error());
-  const auto done = call(**own);
-  return done ? 0 : refused(name, done.error());
 }
 
 VerbatimNode describe(const arena::Node& node, std::uint32_t slot) {
@@ -151,106 +143,6 @@ int send_mad(const sockaddr* source, const arena::FlatPath* destination, const v
   });
 }
 
-ibv_sa_path_rec record_of(const wire::PathRecord& record) {
-  constexpr std::uint8_t kExactly = 2;
-  return {.dgid = to_verbs(record.destination_gid),
-          .sgid = to_verbs(record.source_gid),
-          .dlid = htobe16(record.destination_lid),
-          .slid = htobe16(record.source_lid),
-          .raw_traffic = 0,
-          .flow_label = htobe32(record.flow_label),
-          .hop_limit = record.hop_limit,
-          .traffic_class = record.traffic_class,
-          .reversible = record.reversible,
-          .numb_path = record.path_count,
-          .pkey = htobe16(record.pkey),
-          .sl = record.service_level,
-          .mtu_selector = kExactly,
-          .mtu = record.mtu,
-          .rate_selector = kExactly,
-          .rate = record.rate,
-          .packet_life_time_selector = kExactly,
-          .packet_life_time = record.packet_life_time,
-          .preference = record.preference};
-}
-
-int find_path(const VerbatimPathQuery* query, VerbatimOnPath* on_path, std::uint64_t tag) {
-  return with_program("rdma_resolve_route", [&](Program& program) -> Result<void> {
-    VERBATIM_ASSERT(program.management);  // The caller has checked `is_infiniband`.
-    const arena::InfinibandPort port = program.client->node().network.infiniband.front();
-    return program.management->find_path(
-        port, to_gid(query->source), to_gid(query->destination), query->timeout_ms * kMillisecond,
-        [=](const Result<wire::PathRecord>& found) {
-          if (!found) return on_path(tag, refused("rdma_resolve_route", found.error()), nullptr);
-          const ibv_sa_path_rec shown = record_of(*found);
-          on_path(tag, 0, &shown);
-        });
-  });
-}
-
-ibv_sa_mcmember_rec record_of(const wire::MulticastRecord& record) {
-  return {.mgid = to_verbs(record.group),
-          .port_gid = to_verbs(record.port),
-          .qkey = htobe32(record.qkey),
-          .mlid = htobe16(record.lid),
-          .mtu_selector = record.mtu_selector,
-          .mtu = record.mtu,
-          .traffic_class = record.traffic_class,
-          .pkey = htobe16(record.pkey),
-          .rate_selector = record.rate_selector,
-          .rate = record.rate,
-          .packet_life_time_selector = record.life_time_selector,
-          .packet_life_time = record.life_time,
-          .sl = record.service_level,
-          .flow_label = htobe32(record.flow_label),
-          .hop_limit = record.hop_limit,
-          .scope = record.scope,
-          .join_state = record.join_state,
-          .proxy_join = record.proxy_join};
-}
-
-/// As Linux's rdma_cm: the first member creates the group, with these components.
-int join_group(std::uint32_t membership, const ibv_sa_mcmember_rec* wanted,
-               VerbatimOnGroup* on_group) {
-  using wire::MulticastRecord;
-  constexpr std::uint64_t kComponents =
-      MulticastRecord::kGroup | MulticastRecord::kPort | MulticastRecord::kPKey |
-      MulticastRecord::kJoinState | MulticastRecord::kQKey | MulticastRecord::kServiceLevel |
-      MulticastRecord::kFlowLabel | MulticastRecord::kTrafficClass;
-  return with_program("rdma_join_multicast", [&](Program& program) -> Result<void> {
-    if (!program.management) return refuse(ENODEV, "only the groups of a fabric have LIDs");
-    const wire::MulticastRecord record{.group = to_gid(wanted->mgid),
-                                       .qkey = be32toh(wanted->qkey),
-                                       .traffic_class = wanted->traffic_class,
-                                       .pkey = be16toh(wanted->pkey),
-                                       .join_state = wanted->join_state};
-    return program.management->join_group(
-        membership, record, kComponents,
-        [membership, on_group](const Result<wire::MulticastRecord>& group) {
-          if (!group) {
-            return on_group(membership, refused("rdma_join_multicast", group.error()), nullptr);
-          }
-          const ibv_sa_mcmember_rec shown = record_of(*group);
-          on_group(membership, 0, &shown);
-        });
-  });
-}
-
-void leave_group(std::uint32_t membership) {
-  if (const auto own = program(); own && (*own)->management) {
-    (*own)->management->leave_group(membership);
-  }
-}
-
-int find_gid(const sockaddr* address, ibv_gid* gid) {
-  return with_program("rdma_resolve_addr", [&](Program& program) -> Result<void> {
-    const auto found = dropin::find_gid(program.client->node(), load(address));
-    if (!found) return std::unexpected(found.error());
-    *gid = to_verbs(*found);
-    return {};
-  });
-}
-
 int bind_port(const VerbatimPortBinding* wanted, std::uint16_t* port) {
   return with_program("rdma_bind_addr", [&](Program& program) -> Result<void> {
     const auto bound = program.client->bindings().bind(
@@ -319,6 +211,7 @@ constexpr VerbatimServices kServices{.connections_max = adapter::kConnectionsMax
                                      .send_mad = send_mad,
                                      .find_path = find_path,
                                      .find_gid = find_gid,
+                                     .find_group = find_group,
                                      .join_group = join_group,
                                      .leave_group = leave_group,
                                      .bind_port = bind_port,

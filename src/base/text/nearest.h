@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace verbatim::cli {
+namespace verbatim {
 
 /// Returns the one of `names` that is most similar to `word`, ignoring case: with at most
 /// `distance_max` letters added, removed or changed, and fewer than half of its letters. Empty if
@@ -12,4 +12,4 @@ namespace verbatim::cli {
 std::string nearest(std::string_view word, std::span<const std::string> names,
                     std::size_t distance_max = 3);
 
-}  // namespace verbatim::cli
+}  // namespace verbatim

@@ -1,4 +1,4 @@
-#include "mad/path_queries.h"
+#include "mad/administrator_queries.h"
 
 #include <cerrno>
 
@@ -10,16 +10,17 @@ namespace {
 constexpr Gid kSource{{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
 constexpr Gid kDestination{{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
 
-class PathQueriesTest : public testing::Test {
+class AdministratorQueriesTest : public testing::Test {
  protected:
-  Result<PathQueries::Query> ask() {
-    return queries.add(kSource, kDestination, kDefaultPKey,
-                       [this](const Result<wire::PathRecord>& path) { paths.push_back(path); });
+  Result<AdministratorQueries::Query> ask() {
+    return queries.add(wire::question_for({.destination = kDestination, .source = kSource}),
+                       [this](const auto& answer) { paths.push_back(path_in(answer)); });
   }
   /// What a subnet administrator says to it.
-  static PathQueries::Datagram answer_to(const PathQueries::Query& query,
-                                         const wire::PathRecord& record, std::uint16_t status = 0) {
-    PathQueries::Datagram answer = query.datagram;
+  static AdministratorQueries::Datagram answer_to(const AdministratorQueries::Query& query,
+                                                  const wire::PathRecord& record,
+                                                  std::uint16_t status = 0) {
+    AdministratorQueries::Datagram answer = query.datagram;
     auto header = *wire::decode_mad_header(answer);
     header.method = wire::MadMethod::get_response;
     header.status = status;
@@ -27,9 +28,9 @@ class PathQueriesTest : public testing::Test {
     wire::encode(record, std::span(answer).subspan<56, wire::PathRecord::kSize>());
     return answer;
   }
-  bool receive(ByteSpan datagram, int error = 0) {
-    auto answer = queries.take(datagram, error);
-    if (answer) answer->on_path(answer->path);
+  bool receive(ByteSpan datagram, const Result<void>& sent = {}) {
+    auto answer = queries.take(datagram, sent);
+    if (answer) answer->on_answer(answer->packet);
     return answer.has_value();
   }
   int code_of_answer(const wire::PathRecord& record, std::uint16_t status = 0) {
@@ -37,11 +38,11 @@ class PathQueriesTest : public testing::Test {
     return paths.back() ? 0 : paths.back().error().code;
   }
 
-  PathQueries queries;
+  AdministratorQueries queries;
   std::vector<Result<wire::PathRecord>> paths;
 };
 
-TEST_F(PathQueriesTest, AnswerGoesToItsQueryOnce) {
+TEST_F(AdministratorQueriesTest, AnswerGoesToItsQueryOnce) {
   const auto first = ask();
   const auto second = ask();
   const wire::PathRecord record{.destination_lid = 7, .mtu = raw(Mtu::k2048)};
@@ -52,30 +53,28 @@ TEST_F(PathQueriesTest, AnswerGoesToItsQueryOnce) {
   EXPECT_TRUE(receive(answer_to(*first, record)));
 }
 
-TEST_F(PathQueriesTest, QueryNamesBothPortsAndThePartition) {
+TEST_F(AdministratorQueriesTest, QuestionIsSentWithItsNumber) {
   const auto query = ask();
-  const auto header = wire::decode_mad_header(query->datagram);
-  ASSERT_TRUE(header);
-  EXPECT_EQ(header->management_class, wire::MadClass::subnet_administration);
-  EXPECT_EQ(header->method, wire::MadMethod::get);
-  EXPECT_EQ(header->transaction, query->number);
-  const auto asked = wire::decode<wire::PathRecord>(
-      std::span(query->datagram).subspan<56, wire::PathRecord::kSize>());
-  EXPECT_EQ(asked.source_gid, kSource);
-  EXPECT_EQ(asked.destination_gid, kDestination);
-  EXPECT_EQ(asked.pkey, raw(kDefaultPKey));
+  const auto sent = wire::decode_administration_packet(query->datagram);
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(sent->transaction, query->number);
+  EXPECT_EQ(sent->attribute, wire::AdministrationAttribute::path_record);
+  EXPECT_EQ(wire::data_as<wire::PathRecord>(*sent).destination_gid, kDestination);
 }
 
 /// The fabric's daemon repeats queries, and gives back the beginning of one that nobody answers.
-TEST_F(PathQueriesTest, UnansweredQueryTimesOut) {
+TEST_F(AdministratorQueriesTest, UnansweredQueryTimesOut) {
   const auto query = ask();
-  EXPECT_TRUE(receive(ByteSpan(query->datagram).first(wire::MadHeader::kSize), ETIMEDOUT));
+  EXPECT_TRUE(receive(ByteSpan(query->datagram).first(wire::MadHeader::kSize),
+                      refuse(ETIMEDOUT, "no answer")));
   EXPECT_EQ(paths.back().error().code, ETIMEDOUT);
   EXPECT_FALSE(receive(answer_to(*query, {.mtu = raw(Mtu::k4096)})));  // Too late.
 }
 
-TEST_F(PathQueriesTest, RefusalAndRecordsWithoutUse) {
+TEST_F(AdministratorQueriesTest, RefusalAndRecordsWithoutUse) {
   constexpr std::uint16_t kNoRecords = 3 << 8;  // IBA table 184.
+  EXPECT_EQ(code_of_answer({}, raw(wire::MadStatus::unsupported_attribute)), EINVAL);
+  EXPECT_NE(paths.back().error().text.find("no subnet administrator answers"), std::string::npos);
   EXPECT_EQ(code_of_answer({}, kNoRecords), EINVAL);
   EXPECT_EQ(code_of_answer({.mtu = 0}), EPROTO);
   EXPECT_EQ(code_of_answer({.mtu = raw(Mtu::k4096) + 1}), EPROTO);
@@ -83,22 +82,27 @@ TEST_F(PathQueriesTest, RefusalAndRecordsWithoutUse) {
   EXPECT_EQ(code_of_answer({.hop_limit = 1, .mtu = raw(Mtu::k256)}), 0);
 }
 
-TEST_F(PathQueriesTest, OtherDatagramsAnswerNothing) {
+TEST_F(AdministratorQueriesTest, OtherDatagramsAnswerNothing) {
   const auto query = ask();
   EXPECT_FALSE(receive(ByteSpan(query->datagram).first(15)));
   EXPECT_FALSE(receive({}));
   EXPECT_TRUE(receive(query->datagram));  // A request with its number.
   EXPECT_EQ(paths.back().error().code, EPROTO);
+  const auto other = ask();
+  auto of_another_kind = answer_to(*other, {.mtu = raw(Mtu::k4096)});
+  of_another_kind[17] = std::byte{raw(wire::AdministrationAttribute::multicast_record)};
+  EXPECT_TRUE(receive(of_another_kind));
+  EXPECT_EQ(paths.back().error().code, EPROTO);
 }
 
-TEST_F(PathQueriesTest, AreBounded) {
-  for (std::size_t i = 1; i < PathQueries::kMax; ++i) ASSERT_TRUE(ask());
+TEST_F(AdministratorQueriesTest, AreBounded) {
+  for (std::size_t i = 1; i < AdministratorQueries::kMax; ++i) ASSERT_TRUE(ask());
   const auto last = ask();
   ASSERT_TRUE(last);
   EXPECT_EQ(ask().error().code, ENOBUFS);
   queries.remove(last->number);
   EXPECT_TRUE(ask());
-  EXPECT_EQ(queries.take_all().size(), PathQueries::kMax);
+  EXPECT_EQ(queries.take_all().size(), AdministratorQueries::kMax);
   EXPECT_TRUE(queries.take_all().empty());
 }
 
