@@ -1,7 +1,9 @@
 #include "cli/help.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,6 +11,20 @@
 
 namespace verbatim::cli {
 namespace {
+
+/// What a command takes besides options.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords{{
+    {"verbatim run", " -- COMMAND [ARGUMENT]..."},
+    {"verbatim capture", " -w FILE [-- COMMAND [ARGUMENT]...]"},
+    {"verbatim config", " [NODE]"},
+    {"verbatim doctor", " [-- PROGRAM]"},
+    {"verbatim fault", " [NODE] FAULTS|off|show"},
+    {"verbatim fabric capture", " FILE"},
+    {"verbatim fabric generate", " KIND --hosts N"},
+    {"verbatim fabric link", " PORT down|up|degrade|errors [RATE]"},
+    {"verbatim fabric trunk", " PORT --listen|--to ADDRESS:PORT"},
+    {"verbatim fabric up", " TOPOLOGY"},
+}};
 
 std::vector<std::string> commands_of(const CLI::App& app) {
   std::vector<std::string> names;
@@ -31,7 +47,12 @@ std::string with_suggestion(std::string text, const std::string& meant) {
 }
 
 std::string unknown_word(const CLI::App& app, const std::string& word) {
-  if (!word.starts_with('-')) return fmt::format("'{}' is one word too many", word);
+  if (!word.starts_with('-')) {
+    const auto options = options_of(app);
+    const bool may_be_name = std::ranges::find(options, "--name") != options.end();
+    return with_suggestion(fmt::format("'{}' is one word too many", word),
+                           may_be_name ? fmt::format("--name {}", word) : "");
+  }
   return with_suggestion(fmt::format("there is no option '{}'", word),
                          nearest(word, options_of(app)));
 }
@@ -71,18 +92,11 @@ std::string HelpFormatter::make_description(const CLI::App* app) const {
 }
 
 std::string HelpFormatter::make_usage(const CLI::App* app, std::string /*name*/) const {
-  std::string usage = "Usage: " + full_name(*app);
-  if (!commands_of(*app).empty()) return usage + " COMMAND [OPTION]...\n";
-  usage += " [OPTION]...";
-  // Only these are followed by another program's command line.
-  if (app->get_name() == "run") usage += " -- COMMAND [ARGUMENT]...";
-  if (app->get_name() == "config") usage += " [NODE]";
-  if (app->get_name() == "up") usage += " TOPOLOGY";
-  if (app->get_name() == "generate") usage += " KIND --hosts N";
-  if (app->get_name() == "capture") usage += " -w FILE [-- COMMAND [ARGUMENT]...]";
-  if (app->get_name() == "fault") usage += " [NODE] FAULTS|off|show";
-  if (app->get_name() == "doctor") usage += " [-- PROGRAM]";
-  return usage + "\n";
+  const std::string name = full_name(*app);
+  if (!commands_of(*app).empty()) return fmt::format("Usage: {} COMMAND [OPTION]...\n", name);
+  const auto found =
+      std::ranges::find(kWords, name, &std::pair<std::string_view, std::string_view>::first);
+  return fmt::format("Usage: {} [OPTION]...{}\n", name, found == kWords.end() ? "" : found->second);
 }
 
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
