@@ -24,7 +24,6 @@ esac
 
 if [[ -z ${VERBATIM_BUILD-} ]]; then ./setup.sh || exit 1; fi
 verbatim=${VERBATIM_BUILD:-$PWD/build}/bin/verbatim
-export PATH=$PATH:/usr/sbin:/sbin # Debian's opensm and ibnetdiscover are there.
 address_a=127.0.0.2
 address_b=127.0.0.3
 seconds_max=20 # Of one program.
@@ -152,7 +151,8 @@ for program in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_rea
 done
 
 echo
-if type -P opensm ibnetdiscover >/dev/null; then # All of them; `command -v` succeeds if one is there.
+# In root's folders, where `verbatim` finds them. All of them; `command -v` succeeds if one is there.
+if PATH=$PATH:/usr/sbin:/sbin type -P opensm ibnetdiscover >/dev/null; then
   echo "An InfiniBand fabric of 8 hosts and 6 switches: servers run on host H1, clients on H8, three switches away."
   "$verbatim" fabric generate fat-tree --hosts 8 --switch-ports 4 |
     "$verbatim" fabric up - --manager opensm --ends-with $$ || failures=$((failures + 1))

@@ -110,6 +110,27 @@ TEST_F(Links, FaultsReachProgramsThatRunAndThoseThatCome) {
   EXPECT_EQ(set_faults("a", std::string(1024, 'x')).error().code, E2BIG);
 }
 
+TEST_F(Links, OffEndsFaultsOfProgramsThatRunNotOfThoseThatCome) {
+  Obedient first(join("a", "127.78.0.1"));
+  ASSERT_TRUE(set_faults("a", "loss=1%,seed=7"));
+  first.hear();
+  ASSERT_TRUE(set_faults("a", "off"));
+  EXPECT_EQ(first.hear().faults, "off");
+  Obedient second(join("a"));
+  EXPECT_EQ(second.heard.at(0).faults, "") << "it keeps those that it begins with";
+  const UniqueFd capture = start_capture(options("a")).value();
+  EXPECT_EQ(second.hear().faults, "");
+}
+
+TEST_F(Links, FaultsEndWithTheLastProgram) {
+  {
+    const Obedient program(join("a", "127.78.0.1"));
+    ASSERT_TRUE(set_faults("a", "loss=1%,seed=7"));
+  }
+  const Obedient next(join("a", "127.78.0.1"));
+  EXPECT_EQ(next.heard.at(0).faults, "");
+}
+
 TEST_F(Links, TheNextAgentKeepsTheFaultsAndForgetsTheCapture) {
   Obedient program(join("a", "127.78.0.1"));
   ASSERT_TRUE(set_faults("a", "loss=1%,seed=7"));

@@ -1,9 +1,12 @@
 #include "cli/executable.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <utility>
 #include <vector>
 
 #include <elf.h>
@@ -18,6 +21,40 @@ namespace {
 bool is_regular_file(const std::string& path) {
   struct stat status{};
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+/// Which of Debian's packages has the programs whose names begin so; the first that fits.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kPackages{{
+    {"ibv_", "ibverbs-utils"},
+    {"ib_acme", "ibacm"},
+    {"ibacm", "ibacm"},
+    {"ib_", "perftest"},
+    {"raw_ethernet_", "perftest"},
+    {"ibsrpdm", "srptools"},
+    {"srp_daemon", "srptools"},
+    {"ib", "infiniband-diags"},
+    {"perfquery", "infiniband-diags"},
+    {"saquery", "infiniband-diags"},
+    {"sminfo", "infiniband-diags"},
+    {"smp", "infiniband-diags"},
+    {"opensm", "opensm"},
+    {"osmtest", "opensm"},
+    {"qperf", "qperf"},
+    {"rdma_", "rdmacm-utils"},
+    {"cmtime", "rdmacm-utils"},
+    {"mckey", "rdmacm-utils"},
+    {"rping", "rdmacm-utils"},
+    {"rstream", "rdmacm-utils"},
+    {"ucmatose", "rdmacm-utils"},
+    {"udaddy", "rdmacm-utils"},
+    {"udpong", "rdmacm-utils"},
+}};
+
+/// " (Debian: perftest)", or nothing.
+std::string package_hint(std::string_view command) {
+  const auto found = std::ranges::find_if(
+      kPackages, [command](const auto& row) { return command.starts_with(row.first); });
+  return found == kPackages.end() ? "" : fmt::format(" (Debian: {})", found->second);
 }
 
 enum class Elf { no, other_class, static_program, dynamic_program };
@@ -63,11 +100,19 @@ Result<std::string> find_executable(const std::string& command, std::string_view
   if (!not_executable.empty()) {
     return refuse(EACCES, fmt::format("{}: not an executable file", not_executable));
   }
-  return refuse(ENOENT,
-                fmt::format("{0}: no such command in PATH. Give its path (./{0}), or install "
-                            "the package that has it (Debian: ibverbs-utils has "
-                            "ibv_rc_pingpong, perftest has ib_write_bw)",
-                            command));
+  return refuse(ENOENT, fmt::format("{0}: no such command in PATH. Give its path (./{0}), or "
+                                    "install the package that has it{1}",
+                                    command, package_hint(command)));
+}
+
+std::string search_path() {
+  const char* const own = getenv("PATH");
+  std::string path = own == nullptr ? "/bin:/usr/bin" : own;  // As execvp(3).
+  for (const std::string_view folder : {"/usr/local/sbin", "/usr/sbin", "/sbin"}) {
+    const bool is_there = fmt::format(":{}:", path).contains(fmt::format(":{}:", folder));
+    if (!is_there) path.append(path.empty() ? "" : ":").append(folder);
+  }
+  return path;
 }
 
 bool gains_rights(const std::string& path) {

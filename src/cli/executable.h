@@ -13,6 +13,10 @@ namespace verbatim::cli {
 /// do.
 Result<std::string> find_executable(const std::string& command, std::string_view search_path);
 
+/// The PATH of programs that we start: this process's, then root's folders, where distributions put
+/// opensm and the diagnostic programs and an ordinary user's PATH does not lead.
+std::string search_path();
+
 /// Returns true if the program gets rights that its caller does not have (set-user-id,
 /// set-group-id, file capabilities): the loader then ignores LD_LIBRARY_PATH (AT_SECURE).
 bool gains_rights(const std::string& path);

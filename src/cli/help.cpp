@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,20 @@
 
 namespace verbatim::cli {
 namespace {
+
+/// What a command takes besides options.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords{{
+    {"verbatim run", " -- COMMAND [ARGUMENT]..."},
+    {"verbatim capture", " -w FILE [-- COMMAND [ARGUMENT]...]"},
+    {"verbatim config", " [NODE]"},
+    {"verbatim doctor", " [-- PROGRAM]"},
+    {"verbatim fault", " [NODE] FAULTS|off|show"},
+    {"verbatim fabric capture", " FILE"},
+    {"verbatim fabric generate", " KIND --hosts N"},
+    {"verbatim fabric link", " PORT down|up|degrade|errors [RATE]"},
+    {"verbatim fabric trunk", " PORT --listen|--to ADDRESS:PORT"},
+    {"verbatim fabric up", " TOPOLOGY"},
+}};
 
 std::vector<std::string> commands_of(const CLI::App& app) {
   std::vector<std::string> names;
@@ -36,7 +51,12 @@ std::string unknown_word(const CLI::App& app, const std::string& word) {
   if (!word.starts_with('-') && !commands.empty()) {
     return with_suggestion(fmt::format("there is no command '{}'", word), nearest(word, commands));
   }
-  if (!word.starts_with('-')) return fmt::format("'{}' is one word too many", word);
+  if (!word.starts_with('-')) {
+    const auto options = options_of(app);
+    const bool may_be_name = std::ranges::find(options, "--name") != options.end();
+    return with_suggestion(fmt::format("'{}' is one word too many", word),
+                           may_be_name ? fmt::format("--name {}", word) : "");
+  }
   return with_suggestion(fmt::format("there is no option '{}'", word),
                          nearest(word, options_of(app)));
 }
@@ -76,26 +96,11 @@ std::string HelpFormatter::make_description(const CLI::App* app) const {
 }
 
 std::string HelpFormatter::make_usage(const CLI::App* app, std::string /*name*/) const {
-  struct Words {
-    std::string_view command;
-    const char* words;
-  };
-  static constexpr std::array kWords{
-      Words{"run", " -- COMMAND [ARGUMENT]..."},
-      Words{"config", " [NODE]"},
-      Words{"up", " TOPOLOGY"},
-      Words{"link", " PORT CHANGE [RATE]"},
-      Words{"trunk", " PORT [--listen ADDRESS:PORT] [--to ADDRESS:PORT]"},
-      Words{"generate", " KIND --hosts N"},
-      Words{"capture", " -w FILE [-- COMMAND [ARGUMENT]...]"},
-      Words{"fault", " [NODE] FAULTS|off|show"},
-      Words{"doctor", " [-- PROGRAM]"},
-  };
-  std::string usage = "Usage: " + full_name(*app);
-  if (!commands_of(*app).empty()) return usage + " COMMAND [OPTION]...\n";
-  usage += " [OPTION]...";
-  const auto found = std::ranges::find(kWords, app->get_name(), &Words::command);
-  return usage + (found != kWords.end() ? found->words : "") + "\n";
+  const std::string name = full_name(*app);
+  if (!commands_of(*app).empty()) return fmt::format("Usage: {} COMMAND [OPTION]...\n", name);
+  const auto found =
+      std::ranges::find(kWords, name, &std::pair<std::string_view, std::string_view>::first);
+  return fmt::format("Usage: {} [OPTION]...{}\n", name, found == kWords.end() ? "" : found->second);
 }
 
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {

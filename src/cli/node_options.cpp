@@ -6,8 +6,9 @@ namespace verbatim::cli {
 void add_node_options(CLI::App& command, NodeChoice& choice) {
   command.add_option("--node", choice.node, "The node (emulated host); default: local")
       ->type_name("NAME");
-  command.add_option("--address", choice.addresses, "An address of the node; repeat it for more")
-      ->type_name("IP")
+  command.add_option("--address", choice.addresses, "Its addresses, separated by commas")
+      ->type_name("IP,...")
+      ->delimiter(',')
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command.add_option("--protocol", choice.protocol, "roce (default), or iwarp, over TCP")

@@ -25,14 +25,15 @@ std::expected<void, StartFailure> set_environment(const NodeChoice& choice) {
 
 std::expected<std::string, StartFailure> prepare_program(const NodeChoice& choice,
                                                          const std::vector<std::string>& words) {
-  const char* search_path = getenv("PATH");
-  auto program = find_executable(words.front(), search_path == nullptr ? "" : search_path);
+  const std::string path = search_path();
+  auto program = find_executable(words.front(), path);
   if (!program) {
     const Error& error = program.error();
     return std::unexpected(
         StartFailure{error.code == ENOENT ? kExitNotFound : kExitNotExecutable, error.text});
   }
   if (auto set = set_environment(choice); !set) return std::unexpected(set.error());
+  setenv("PATH", path.c_str(), 1);  // A script finds what its first line finds.
   if (const auto reason = reason_dropins_are_ignored(*program); !reason.empty()) {
     fmt::print(stderr, "verbatim: warn: {}\n", reason);
   }

@@ -59,6 +59,14 @@ void hold_node() {
   if (held) fcntl(held->get(), F_DUPFD, kHoldDescriptorMin);
 }
 
+/// Returns what `verbatim fault` has set for the programs of the node; empty if nothing is.
+std::string faults_of_node() {
+  const auto options = agent::AgentOptions::from_environment();
+  const auto set = options ? agent::set_faults(options->node, {}) : std::unexpected(options.error());
+  const auto plan = set ? link::FaultPlan::parse(set->plan) : std::unexpected(set.error());
+  return plan && !plan->is_off() ? set->plan : std::string();
+}
+
 /// Prints the faults to be injected, with the seed that reproduces them.
 Result<void> set_faults(const std::string& text, bool is_on_host) {
   const auto plan = plan_with_seed(text);
@@ -67,7 +75,15 @@ Result<void> set_faults(const std::string& text, bool is_on_host) {
     if (auto checked = plan->check_for_infiniband(); !checked) return checked;
   }
   const std::string with_seed = plan->text();
-  fmt::print(stderr, "verbatim: faults: {}\n", with_seed);
+  const auto of_node = faults_of_node();
+  if (!of_node.empty()) {
+    fmt::print(stderr,
+               "verbatim: warn: --fault counts for nothing: the node's faults are {}; "
+               "'verbatim fault {} off' ends them\n",
+               of_node, agent::AgentOptions::from_environment()->node);
+  } else {
+    fmt::print(stderr, "verbatim: faults: {}\n", with_seed);
+  }
   const char* const path = getenv("VERBATIM_PATH");
   if (!plan->is_off() && (path == nullptr || std::string_view(path) != "wire")) {
     fmt::print(stderr,

@@ -161,6 +161,19 @@ Result<Effective> resolve(std::string_view node, const Folders& folders,
   return effective;
 }
 
+std::uint64_t digest_of(const Effective& effective) {
+  std::uint64_t value = 14695981039346656037u;  // FNV-1a: any build of this version agrees on it.
+  const auto add = [&value](std::string_view text) {
+    for (const char c : text) value = (value ^ static_cast<std::uint8_t>(c)) * 1099511628211u;
+    value *= 1099511628211u;  // An end, as of a byte 0.
+  };
+  for (const Setting& setting : effective.settings) {
+    add(setting.key);
+    add(setting.value);
+  }
+  return value == 0 ? 1 : value;
+}
+
 std::vector<Setting> from_environment() {
   std::vector<Setting> settings;
   for (const Key& key : keys()) {

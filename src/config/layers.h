@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,9 @@ struct Effective {
 /// for a key has priority. EINVAL with file, line and cause for any error.
 Result<Effective> resolve(std::string_view node, const Folders& folders,
                           const std::vector<Setting>& given);
+
+/// Returns a number that two nodes of the same effective values share, and others do not; never 0.
+std::uint64_t digest_of(const Effective& effective);
 
 /// Returns the settings of environment variables.
 std::vector<Setting> from_environment();

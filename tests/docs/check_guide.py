@@ -10,6 +10,7 @@ import sys
 from page import PageError, blocks_of
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+ENDLESS = re.compile(r"\s*(until|while)\b")
 BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -30,7 +31,9 @@ def faults_of(guide):
             blocks = blocks_of(text)
             for block in blocks:
                 if block.kind == "console":
-                    block.commands()
+                    for command in block.commands():
+                        if ENDLESS.match(command.text):
+                            yield f"{page.name}:{command.line}: runs for ever where a program is missing: timeout"
         except PageError as error:
             yield f"{page.name}: {error}"
             continue

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Does what a page of the guide says: writes its files, runs its commands in order, compares what they print.
-In a scratch folder that is the home folder, in network and process namespaces of its own, without a network."""
+In a scratch folder that is the home folder, in network and process namespaces of its own, without a network; where
+root runs it, as user `nobody`."""
 
 import argparse
 import os
 import pathlib
+import pwd
 import re
 import shutil
 import subprocess
@@ -41,7 +43,7 @@ def environment_of(home, prefix):
     runtime = home / ".runtime"
     runtime.mkdir(mode=0o700)
     return {"HOME": str(home), "XDG_RUNTIME_DIR": str(runtime), "LANG": "C.UTF-8", "TMPDIR": str(home),
-            "PATH": f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "PATH": f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games",
             "PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig", "CMAKE_PREFIX_PATH": str(prefix),
             "LD_RUN_PATH": f"{prefix}/lib"}
 
@@ -54,6 +56,24 @@ def show_tree(root, build, home):
         if entry.name != "build":
             (clone / entry.name).symlink_to(entry)
     (clone / "build").symlink_to(build)
+
+
+def become_ordinary(home, readable):
+    """Root becomes `nobody`, who owns the home folder; not in a namespace that knows no other user, nor where the tree
+    is root's alone."""
+    uid_map = pathlib.Path("/proc/self/uid_map").read_text(encoding="ascii").split()
+    if os.geteuid() != 0 or uid_map != ["0", "0", "4294967295"]:
+        return
+    nobody = pwd.getpwnam("nobody")
+    drop = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups", "--"]
+    if any(subprocess.run([*drop, "ls", folder], capture_output=True, check=False).returncode for folder in readable):
+        print("as root: other users may not read the tree")
+        return
+    for path in (home, *home.rglob("*")):
+        os.chown(path, nobody.pw_uid, nobody.pw_gid, follow_symlinks=False)
+    os.setgroups([])
+    os.setresgid(nobody.pw_gid, nobody.pw_gid, nobody.pw_gid)
+    os.setresuid(nobody.pw_uid, nobody.pw_uid, nobody.pw_uid)
 
 
 class Run:
@@ -135,7 +155,9 @@ def main():
     run = None
     try:
         show_tree(options.root.resolve(), options.build.resolve(), home)
-        run = Run(options.root, home, environment_of(home, options.prefix.resolve()))
+        environment = environment_of(home, options.prefix.resolve())
+        become_ordinary(home, [options.root, options.build, options.prefix])
+        run = Run(options.root, home, environment)
         run.page(options.page.read_text(encoding="utf-8"))
         run.close()
         left = wait_for_agents()

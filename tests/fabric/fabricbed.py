@@ -17,7 +17,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from testbed import Failure, Testbed, free_ports, listens, wait_until  # noqa: E402
 
-os.environ["PATH"] += ":/usr/sbin:/sbin"  # Of Debian's opensm and diagnostic programs.
+os.environ["PATH"] += ":/usr/sbin:/sbin"  # To see whether Debian's opensm and diagnostic programs are installed.
+ORDINARY_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"  # Of a user on Debian, without sbin.
 
 SECONDS_MAX = 60
 WORD_BYTES = 4  # PortXmitData counts words.
@@ -137,6 +138,7 @@ class FabricBed:
     def environment(self):
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("VERBATIM", "OSM_"))}
         environment["XDG_RUNTIME_DIR"] = self.folder
+        environment["PATH"] = ORDINARY_PATH
         if self._preload:
             environment["LD_PRELOAD"] = self._preload
             environment.setdefault("ASAN_OPTIONS", "detect_leaks=0")  # Debian's programs leak.

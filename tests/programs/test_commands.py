@@ -9,8 +9,7 @@ import unittest
 
 from testbed import Testbed, option_parser, wait_until
 
-# Set in main: the testbed that all tests share. Node `a` always has the testbed's address: an agent
-# runs for half a second after its last program, and a running node cannot change its address.
+# Set in main: the testbed that all tests share.
 LAB = None
 
 
@@ -34,6 +33,18 @@ class Run(unittest.TestCase):
         done = verbatim("run", "--", "no_such_command")
         self.assertEqual(done.returncode, 127)
         self.assertIn("no_such_command: no such command", done.stderr)
+
+    def test_roots_folders_are_searched_last(self):
+        """There are opensm and the diagnostic programs, and an ordinary user's PATH does not lead there."""
+        path = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
+        for words in (["chroot", "--version"], ["sh", "-c", "chroot --version"]):
+            done = verbatim("run", "--", *words, PATH=path)
+            self.assertIn("chroot (GNU coreutils)", done.stdout, done.stderr)
+        self.assertTrue(verbatim("run", "--", "sh", "-c", "echo $PATH", PATH=path).stdout.startswith(f"{path}:"))
+
+    def test_a_package_is_named_for_a_command_that_is_not_there(self):
+        for command, package in (("ib_no_bw", "perftest"), ("ibno", "infiniband-diags"), ("ibv_no", "ibverbs-utils")):
+            self.assertIn(f"the package that has it (Debian: {package})", verbatim("run", "--", command).stderr)
 
     def test_file_that_cannot_be_executed(self):
         done = verbatim("run", "--", "/etc/passwd")
@@ -59,6 +70,9 @@ class Run(unittest.TestCase):
                         "ls ${LD_LIBRARY_PATH%%:*}/libibverbs.so.1")
         self.assertEqual(done.stdout.splitlines()[0], "many 127.0.0.2,127.0.0.4")
         self.assertEqual(done.returncode, 0)
+        done = verbatim("run", "--node", "many", "--address", "127.0.0.2,127.0.0.4", "--", "sh", "-c",
+                        "echo $VERBATIM_ADDRESS")
+        self.assertEqual(done.stdout, "127.0.0.2,127.0.0.4\n")
 
 
 class View(unittest.TestCase):

@@ -3,6 +3,7 @@
 and commands see."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -95,6 +96,39 @@ class File(unittest.TestCase):
         write("f", "interface = lo7\n")
         done = verbatim("run", "--node", "f", "--", "ibv_devinfo")
         self.assertIn("has no interface lo7", done.stderr)
+
+
+class OneRightAfterTheOther(unittest.TestCase):
+    """A program gets what it asks for, or the default, though another has ended a moment ago."""
+
+    # Options, and what ibv_devinfo then says.
+    NODES = (((), ("verbatim0", "InfiniBand", "16383")), (("--profile", "tiny"), ("verbatim0", "InfiniBand", "8")),
+             (("--device", "mlx5_7"), ("mlx5_7", "InfiniBand", "16383")),
+             (("--protocol", "iwarp"), ("verbatim0", "iWARP", "16383")))
+
+    def seen(self, node, *options):
+        said = run_on(node, "ibv_devinfo", "-v", options=options)
+        return tuple(re.search(rf"{name}:\s+(\w+)", said)[1] for name in ("hca_id", "transport", "max_qp"))
+
+    def test_each_pair_of_nodes(self):
+        address = ("--address", LAB.address("a"))
+        for first, _ in self.NODES:
+            for second, expected in self.NODES:
+                run_on("pair", "ibv_devinfo", options=(*address, *first))
+                self.assertEqual(self.seen("pair", *address, *second), expected, (first, second))
+
+    def test_two_nodes_at_one_address_and_one_node_at_two(self):
+        for node, address in (("x", "a"), ("y", "a"), ("y", "b"), ("x", "b"), ("x", "a")):
+            self.assertIn(f"::ffff:{LAB.address(address)}",
+                          run_on(node, "ibv_devinfo", "-v", options=("--address", LAB.address(address))))
+
+    def test_a_program_that_gets_none_says_why(self):
+        held = LAB.start("a", ["sleep", "60"])
+        wait_until(lambda: "a" in verbatim("status", "--names").stdout.split(), 10, "the node")
+        for options in (("--node", "a", "--profile", "tiny"), ("--node", "other", "--address", LAB.address("a"))):
+            done = verbatim("run", *options, "--", "ibv_devices")
+            self.assertRegex(done.stderr, "node 'a'")
+        held.kill()
 
 
 class Check(unittest.TestCase):

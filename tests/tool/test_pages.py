@@ -99,6 +99,17 @@ class Form(unittest.TestCase):
                               capture_output=True)
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
 
+    def test_plain_items_are_printed_whole(self):
+        """Words such as No, In and At are macros where an item begins."""
+        if not shutil.which("mandoc"):
+            self.skipTest("mandoc is not installed")
+        for path in PAGES.glob("*.[1-8]"):
+            shown = subprocess.run(["mandoc", "-T", "ascii", path], text=True, check=True, capture_output=True).stdout
+            shown = re.sub(".\x08", "", shown)
+            for item in ITEM.findall(path.read_text(encoding="utf-8")):
+                if item.split()[0] not in ("Fl", "Ev", "Cm", "Ar", "Pa", "Ql", "Xr"):
+                    self.assertIn(item.replace("\\&", ""), shown)
+
 
 def main():
     global BUILD

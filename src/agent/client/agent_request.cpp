@@ -2,6 +2,7 @@
 
 #include "agent/client/start_agent.h"
 #include "agent/protocol/runtime_folder.h"
+#include "config/layers.h"
 
 namespace verbatim::agent {
 namespace {
@@ -64,6 +65,31 @@ Result<UniqueFd> connect_to_running(const std::string& node) {
     return refuse(ENOENT, fmt::format("node '{}' does not run", node));
   }
   return connection;
+}
+
+Result<WantedNode> wanted_node(const AgentOptions& options) {
+  WantedNode wanted;
+  if (options.addresses.size() > kAddressesMax) return refuse(EINVAL, "too many addresses");
+  for (const auto& address : options.addresses) {
+    wanted.addresses[wanted.address_count++] = to_record(address);
+  }
+  for (const RoceVersion version : options.versions) {
+    wanted.versions[wanted.version_count++] = version;
+  }
+  if (options.protocol) {
+    wanted.names_protocol = 1;
+    wanted.protocol = *options.protocol;
+  }
+  put_text(wanted.device, options.device);
+  put_text(wanted.profile, options.profile);
+  wanted.fabric = options.fabric;
+  wanted.host = options.host;
+  wanted.host.make_printable();  // As the node has it.
+  const auto folders = config::config_folders();
+  const auto values = folders ? config::resolve(options.node, *folders, options.settings())
+                              : std::unexpected(folders.error());
+  if (values) wanted.configuration = config::digest_of(*values);
+  return wanted;
 }
 
 Result<Incoming> await_answer(int connection) {

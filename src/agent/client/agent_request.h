@@ -15,6 +15,10 @@ Result<UniqueFd> connect_or_start(const AgentOptions& options);
 /// A connection to a node that runs; ENOENT where it does not.
 Result<UniqueFd> connect_to_running(const std::string& node);
 
+/// What the options and the files of this process's environment ask for. EINVAL: too many
+/// addresses.
+Result<WantedNode> wanted_node(const AgentOptions& options);
+
 /// The next message; the refusal in it, where it is one; kClosed where the agent left before it
 /// answered; ETIMEDOUT after some seconds.
 Result<Incoming> await_answer(int connection);

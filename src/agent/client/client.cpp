@@ -49,22 +49,9 @@ Result<Membership> say_hello(UniqueFd connection, const AgentOptions& options,
                              const SharedFiles& files) {
   Hello hello;
   hello.program_name = program_name();
-  if (options.addresses.size() > kAddressesMax) return refuse(EINVAL, "too many addresses");
-  for (const auto& address : options.addresses) {
-    hello.addresses[hello.address_count++] = to_record(address);
-  }
-  for (const RoceVersion version : options.versions) {
-    hello.versions[hello.version_count++] = version;
-  }
-  if (options.protocol) {
-    hello.names_protocol = 1;
-    hello.protocol = *options.protocol;
-  }
-  put_text(hello.device, options.device);
-  put_text(hello.profile, options.profile);
-  hello.fabric = options.fabric;
-  hello.host = options.host;
-  hello.host.make_printable();  // As the node has it.
+  const auto wanted = wanted_node(options);
+  if (!wanted) return std::unexpected(wanted.error());
+  hello.wanted = *wanted;
   auto answered = ask<Welcome>(connection.get(), hello, numbers(files));
   if (!answered) return std::unexpected(answered.error());
   return Membership{std::move(connection), answered->message, std::move(answered->descriptors)};

@@ -149,6 +149,9 @@ Result<PeerFiles> request_peer(const SocketAddress& address, std::uint32_t slot)
 /// The same for a node of this name.
 Result<PeerFiles> request_peer(const std::string& node, std::uint32_t slot);
 
+/// Returns the first IPv4 address of this user's node with the address. ENOENT if there is none.
+Result<SocketAddress> ipv4_of_node_with(const SocketAddress& address);
+
 // For commands. None of these takes a slot.
 
 /// Returns the names of this user's running nodes in this network namespace, sorted.

@@ -231,7 +231,7 @@ TEST_F(Agent, TakesNoHarmFromStrangeMessages) {
   EXPECT_EQ(receive(connection->get())->as<Refusal>()->code, EPROTO);
 
   Hello too_many;
-  too_many.address_count = 1000;
+  too_many.wanted.address_count = 1000;
   ASSERT_TRUE(send(connection->get(), too_many));
   EXPECT_EQ(receive(connection->get())->as<Refusal>()->code, EPROTO);
 

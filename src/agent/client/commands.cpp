@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include <sys/mman.h>
@@ -11,8 +12,8 @@
 namespace verbatim::agent {
 namespace {
 
-Result<Node> describe(int connection) {
-  auto answered = ask<Description>(connection, DescriptionRequest{});
+Result<Node> describe(int connection, const DescriptionRequest& request) {
+  auto answered = ask<Description>(connection, request);
   if (!answered) return std::unexpected(answered.error());
   return arena::checked(answered->message.node);
 }
@@ -31,14 +32,20 @@ Result<std::vector<std::string>> list_nodes() {
 }
 
 Result<Node> start_node(const AgentOptions& options) {
-  auto node = with_agent(options, [](UniqueFd connection) { return describe(connection.get()); });
-  return node;
+  const auto wanted = wanted_node(options);
+  if (!wanted) return std::unexpected(wanted.error());
+  return with_agent(options, [&](UniqueFd connection) {
+    return describe(connection.get(), {.wanted = *wanted});
+  });
 }
 
 Result<UniqueFd> hold_node(const AgentOptions& options) {
-  return with_agent(options, [](UniqueFd connection) -> Result<UniqueFd> {
+  const auto wanted = wanted_node(options);
+  if (!wanted) return std::unexpected(wanted.error());
+  return with_agent(options, [&](UniqueFd connection) -> Result<UniqueFd> {
     // An agent answers while it serves, not while it exits.
-    if (auto described = describe(connection.get()); !described) {
+    const DescriptionRequest request{.keeps_node = 1, .wanted = *wanted};
+    if (auto described = describe(connection.get(), request); !described) {
       return std::unexpected(described.error());
     }
     return connection;
@@ -55,7 +62,7 @@ Result<std::string> view_folder(const std::string& node) {
 Result<Node> node_description(const std::string& node) {
   auto connection = connect_to_running(node);
   if (!connection) return std::unexpected(connection.error());
-  return describe(connection->get());
+  return describe(connection->get(), {.is_of_any_node = 1});
 }
 
 Result<PeerFiles> request_peer(const SocketAddress& address, std::uint32_t slot) {
@@ -74,6 +81,18 @@ Result<PeerFiles> request_peer(const std::string& node, std::uint32_t slot) {
   auto& files = answered->descriptors;
   if (files.size() != Peer::kDescriptors) return refuse(EPROTO, "a peer without its files");
   return PeerFiles{std::move(files[0]), std::move(files[1]), std::move(files[2])};
+}
+
+Result<SocketAddress> ipv4_of_node_with(const SocketAddress& address) {
+  auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  const auto name = node_with_address(*folder, address);
+  if (!name) return std::unexpected(name.error());
+  const auto node = node_description(*name);
+  if (!node) return std::unexpected(node.error());
+  const auto found = std::ranges::find_if(node->addresses, &SocketAddress::is_ipv4);
+  if (found != node->addresses.end()) return *found;
+  return refuse(ENOENT, fmt::format("node '{}' has no IPv4 address", *name));
 }
 
 Result<std::string> request_status(const std::string& node) {

@@ -7,8 +7,10 @@
 namespace verbatim::agent {
 
 Result<UniqueFd> start_capture(const AgentOptions& options) {
-  return with_agent(options, [](UniqueFd connection) -> Result<UniqueFd> {
-    auto started = ask<CaptureStarted>(connection.get(), CaptureRequest{});
+  const auto wanted = wanted_node(options);
+  if (!wanted) return std::unexpected(wanted.error());
+  return with_agent(options, [&](UniqueFd connection) -> Result<UniqueFd> {
+    auto started = ask<CaptureStarted>(connection.get(), CaptureRequest{.wanted = *wanted});
     if (!started) return std::unexpected(started.error());
     return connection;
   });

@@ -39,6 +39,21 @@ Result<AgentOptions> AgentOptions::from_environment() {
   return options;
 }
 
+std::vector<config::Setting> AgentOptions::settings() const {
+  std::vector<config::Setting> all;
+  const auto add = [&all](const char* key, std::string value) {
+    if (!value.empty()) all.push_back({key, std::move(value), std::string("--") + key});
+  };
+  add("address", config::text_of(addresses));
+  add("roce", config::text_of(versions));
+  add("protocol", protocol ? std::string(name_of(*protocol)) : "");
+  add("device", device);
+  add("profile", profile);
+  add("fabric", host.empty() ? "" : fabric);
+  add("host", host);
+  return all;
+}
+
 std::string node_of_host(std::string_view fabric, std::string_view host) {
   std::string name = fmt::format("{}.{}", fabric, host);
   std::ranges::replace_if(name, [](char c) { return !is_node_character(c); }, '_');

@@ -7,12 +7,13 @@
 #include "agent/protocol/node.h"
 #include "base/error.h"
 #include "base/net/address.h"
+#include "config/node_config.h"
 
 namespace verbatim::agent {
 
 using config::parse_addresses;
 
-/// Which node, and how to start its agent. These settings have priority over the node's file.
+/// Which node, and how to start its agent.
 struct AgentOptions {
   /// 1 to 63 letters, digits, '-', '_' or '.', the first a letter or digit.
   std::string node = "local";
@@ -32,6 +33,9 @@ struct AgentOptions {
   /// VERBATIM_DEVICE, VERBATIM_PROFILE, VERBATIM_FABRIC, VERBATIM_HOST and VERBATIMD. On a host
   /// the node is the host's: `node_of_host`. EINVAL where malformed.
   static Result<AgentOptions> from_environment();
+
+  /// What is wanted, as an agent's command line has it: these have priority over the node's file.
+  std::vector<config::Setting> settings() const;
 };
 
 /// The node of a host of a fabric: FABRIC.HOST, where '_' stands for what no node name may have.

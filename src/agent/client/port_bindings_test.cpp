@@ -283,6 +283,31 @@ TEST_F(PortBindingsTest, AFloodFromOneSourceLeavesRoomForRequestsOfOthers) {
   EXPECT_EQ(last, request);
 }
 
+TEST_F(PortBindingsTest, WhatIsForAProgramThatHasNotRejoinedYetIsNotRefused) {
+  const auto late = join("n", "127.78.9.15"), other = join("n");
+  ASSERT_TRUE(late && other);
+  ASSERT_TRUE(late->bindings().bind(binding(1, "127.78.9.15")));
+  ASSERT_TRUE(late->bindings().listen(1));
+  end_agent(late->node().agent_pid, SIGKILL);
+  rejoin(*other);
+  const SocketAddress node = other->node().addresses[0];
+  const wire::CmMad request{7, wire::CmReq{.service_id = kService}};
+  const wire::CmMad reply{8, wire::CmRep{.local_id = id_in(3), .remote_id = id_in(late->slot())}};
+  Peer peer("127.78.9.16");
+  peer.send(node, request);
+  peer.send(node, reply);
+  EXPECT_TRUE(peer.is_served_by(node)) << "what came before was answered";
+  std::vector<wire::CmMad> received;
+  late->set_events(
+      {.on_mad =
+           [&](const ReceivedMad& mad) { received.push_back(wire::decode_cm(mad.bytes).value()); },
+       .on_port_changed = {}});
+  rejoin(*late);
+  peer.send(node, reply);
+  while (received.size() < 2 && readable(late->fd())) late->handle_event();
+  EXPECT_EQ(received, (std::vector{request, reply}));
+}
+
 TEST_F(PortBindingsTest, WhatIsForNobodyIsAnswered) {
   const auto program = join("n", "127.78.9.4");
   ASSERT_TRUE(program);

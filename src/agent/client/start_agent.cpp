@@ -167,19 +167,11 @@ Result<void> wait_until_ready(int pipe, const std::string& program) {
   return refuse(failure.code, get_text(failure.text));
 }
 
-/// As options, because the first program's settings have priority over the node's file.
 std::vector<std::string> arguments_for(const AgentOptions& options) {
   std::vector<std::string> arguments{"--node", options.node};
-  const auto add = [&arguments](const char* name, std::string value) {
-    if (!value.empty()) arguments.insert(arguments.end(), {name, std::move(value)});
-  };
-  add("--address", config::text_of(options.addresses));
-  add("--roce", config::text_of(options.versions));
-  add("--protocol", options.protocol ? std::string(name_of(*options.protocol)) : "");
-  add("--device", options.device);
-  add("--profile", options.profile);
-  add("--fabric", options.host.empty() ? "" : options.fabric);
-  add("--host", options.host);
+  for (const config::Setting& setting : options.settings()) {
+    arguments.insert(arguments.end(), {"--" + setting.key, setting.value});
+  }
   return arguments;
 }
 

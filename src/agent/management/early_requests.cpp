@@ -15,7 +15,8 @@ bool EarlyRequests::add(std::optional<Port> port, const EarlyRequest& request, T
   if (count >= kMaxOfSource) return false;
   ++count;
   const auto listened = port ? listened_until_.find(*port) : listened_until_.end();
-  const bool recently = listened != listened_until_.end() && now <= listened->second + kMemory;
+  const bool recently = (listened != listened_until_.end() && now <= listened->second + kMemory) ||
+                        now < unknown_until_;
   waiting_.push_back(request);
   waiting_.back().due = now + (recently ? kTimeoutAfterListener : kTimeout);
   next_deadline_ = std::min(next_deadline_, waiting_.back().due);

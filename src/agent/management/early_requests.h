@@ -53,6 +53,8 @@ class EarlyRequests {
   using Port = std::pair<PortSpace, std::uint16_t>;
 
   void on_listener_gone(Port port, TimeNs now);
+  /// An earlier agent knew the listeners: any port may have one.
+  void on_listeners_unknown(TimeNs now) { unknown_until_ = now + kMemory; }
   /// Returns false if too many wait. `port`: none for a service that does not belong to rdma_cm.
   bool add(std::optional<Port> port, const EarlyRequest& request, TimeNs now);
   /// Calls `serve(request)`, which returns true if a listener has accepted it; of the others, those
@@ -78,6 +80,7 @@ class EarlyRequests {
   std::map<cm::Source, std::size_t> count_of_;
   TimeNs next_deadline_ = kNever;
   std::map<Port, TimeNs> listened_until_;
+  TimeNs unknown_until_ = 0;
 };
 
 }  // namespace verbatim::agent

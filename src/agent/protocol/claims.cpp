@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 
+#include "agent/protocol/protocol.h"
+
 namespace verbatim::agent {
 namespace {
 
@@ -14,30 +16,55 @@ std::string owner_in(const std::string& path) {
   return length > 0 ? std::string(name.data(), static_cast<std::size_t>(length)) : "(unknown)";
 }
 
+/// An agent takes milliseconds to begin and to leave.
+constexpr TimeNs kLeavingTime = kSecond;
+
+/// Asks the agent of a node to leave. Returns false if it stays; true if it leaves, or does not
+/// listen: it is about to leave, or has only begun.
+bool gives_way(const RuntimeFolder& folder, const std::string& node) {
+  const auto connection = connect_to(folder.socket(node));
+  if (!connection) {
+    return connection.error().code == ENOENT || connection.error().code == ECONNREFUSED;
+  }
+  if (!send(connection->get(), GiveWay{})) return true;
+  const auto answer = receive(connection->get());
+  return !answer && answer.error().code == kClosed;
+}
+
 }  // namespace
 
-Result<void> Claims::take(const std::string& what) {
-  auto lock = LockFile::take(folder_.claim(what), 0);
+Result<void> Claims::take(const std::string& what, IdleOwner owner) {
+  const std::string path = folder_.claim(what);
+  auto lock = LockFile::take(path, 0);
+  const auto is_held = [&lock] { return !lock && lock.error().code == EWOULDBLOCK; };
+  for (const TimeNs deadline = monotonic_now() + kLeavingTime;
+       owner == IdleOwner::ends && is_held() && monotonic_now() < deadline;) {
+    if (!gives_way(folder_, owner_in(path))) break;
+    lock = LockFile::take(path, kMillisecond);
+  }
   if (!lock) return std::unexpected(lock.error());
   if (ftruncate(lock->fd(), 0) != 0 ||
       pwrite(lock->fd(), node_.data(), node_.size(), 0) != static_cast<ssize_t>(node_.size())) {
-    return refuse_errno("cannot write " + folder_.claim(what));
+    return refuse_errno("cannot write " + path);
   }
   held_.push_back(std::move(*lock));
   return {};
 }
 
-Result<void> Claims::take_address(const SocketAddress& address) {
-  auto taken = take(address.ip_text());
+Result<void> Claims::take_address(const SocketAddress& address, IdleOwner owner) {
+  auto taken = take(address.ip_text(), owner);
   if (taken || taken.error().code != EWOULDBLOCK) return taken;
   return refuse(EADDRINUSE, fmt::format("{} is already the address of node '{}'", address.ip_text(),
                                         owner_in(folder_.claim(address.ip_text()))));
 }
 
-bool Claims::take_interface(const std::string& name) { return take(name).has_value(); }
+bool Claims::take_interface(const std::string& name, IdleOwner owner) {
+  return take(name, owner).has_value();
+}
 
 bool Claims::take_new_addresses(const std::string& interface) {
-  if (!has_new_addresses_) has_new_addresses_ = take(interface + "-new").has_value();
+  if (!has_new_addresses_)
+    has_new_addresses_ = take(interface + "-new", IdleOwner::keeps).has_value();
   return has_new_addresses_;
 }
 

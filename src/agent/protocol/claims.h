@@ -15,10 +15,14 @@ class Claims {
  public:
   Claims(const RuntimeFolder& folder, std::string node) : folder_(folder), node_(std::move(node)) {}
 
+  /// What becomes of another node that has it and has no programs: it ends, or keeps it. An agent
+  /// that serves asks none to end, since that one may be asking it.
+  enum class IdleOwner { ends, keeps };
+
   /// EADDRINUSE if another node has it: "127.0.0.2 is already the address of node 'b'".
-  Result<void> take_address(const SocketAddress& address);
+  Result<void> take_address(const SocketAddress& address, IdleOwner owner);
   /// Returns false if another node has it.
-  bool take_interface(const std::string& name);
+  bool take_interface(const std::string& name, IdleOwner owner);
   /// Claims the addresses that the interface gets from now on; one node keeps this claim.
   bool take_new_addresses(const std::string& interface);
   /// Releases the last claim.
@@ -27,7 +31,7 @@ class Claims {
   void release();
 
  private:
-  Result<void> take(const std::string& what);
+  Result<void> take(const std::string& what, IdleOwner owner);
 
   RuntimeFolder folder_;
   std::string node_;

@@ -49,6 +49,10 @@
 ///     FaultRequest                       ->
 ///                                        <-   NodeFaults or Refusal
 ///
+///     agent of another node                   agent
+///     GiveWay                            ->
+///                                        <-   Refusal: it has programs; else it leaves
+///
 /// And over a separate socket pair, on which no other message delays an answer:
 ///
 ///     BindingRequest                     ->
@@ -56,7 +60,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 15;
+inline constexpr std::uint16_t kProtocolVersion = 16;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -70,6 +74,7 @@ enum class MessageType : std::uint16_t {
   capture_offer,
   capture_sync,
   fault_request,
+  give_way,
   welcome = 0x100,
   rejoined,
   description,
@@ -112,10 +117,10 @@ struct LinkOrders {
   FaultText faults{};         // Empty: nobody has said. Programs keep what they began with.
 };
 
-struct Hello {
-  static constexpr MessageType kType = MessageType::hello;
-  Header header{.type = kType};
-  std::array<char, 64> program_name{};
+/// The node that a program or command asks for. A node with programs has it or refuses; an agent
+/// without programs gives way to the next one if it is another.
+struct WantedNode {
+  std::uint64_t configuration = 0;  // config::digest_of all its values; 0: they have a fault.
   std::uint32_t address_count = 0;  // 0: those of the running node.
   std::array<AddressRecord, kAddressesMax> addresses{};
   std::uint32_t version_count = 0;  // 0: those of the running node.
@@ -126,6 +131,13 @@ struct Hello {
   ProfileText profile{};    // Empty: whatever the node has.
   InplaceText<63> fabric{};
   InplaceText<64> host{};  // Of `fabric`; empty: whatever the node has.
+};
+
+struct Hello {
+  static constexpr MessageType kType = MessageType::hello;
+  Header header{.type = kType};
+  std::array<char, 64> program_name{};
+  WantedNode wanted;
   // Descriptors: none, the arena, or arena, memory and doorbell.
 };
 
@@ -160,6 +172,9 @@ struct Rejoined {
 struct DescriptionRequest {
   static constexpr MessageType kType = MessageType::description_request;
   Header header{.type = kType};
+  std::uint8_t is_of_any_node = 0;  // `wanted` does not count.
+  std::uint8_t keeps_node = 0;      // As a program does, until the connection ends.
+  WantedNode wanted;
 };
 
 struct Description {
@@ -246,6 +261,7 @@ struct LinkOrder {
 struct CaptureRequest {
   static constexpr MessageType kType = MessageType::capture_request;
   Header header{.type = kType};
+  WantedNode wanted;
 };
 
 struct CaptureStarted {
@@ -298,6 +314,12 @@ struct NodeFaultsMessage {
   Header header{.type = kType};
   FaultText faults{};
   std::uint32_t programs = 0;
+};
+
+/// Of the agent of another node, which wants an address or interface that this node has.
+struct GiveWay {
+  static constexpr MessageType kType = MessageType::give_way;
+  Header header{.type = kType};
 };
 
 /// A message that came: bytes of some length and the descriptors beside them.

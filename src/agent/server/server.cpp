@@ -122,10 +122,19 @@ void Server::run() {
   while (!stopping_) {
     std::array<epoll_event, 64> ready;
     const int count = epoll_wait(events_.get(), ready.data(), ready.size(), timeout_ms());
-    for (int i = 0; i < count; ++i) on_ready(ready[static_cast<std::size_t>(i)].data.fd);
+    for (int i = 0; i < count && !stopping_; ++i) {
+      on_ready(ready[static_cast<std::size_t>(i)].data.fd);
+    }
     closed_.clear();
     on_time();
   }
+}
+
+bool Server::is_in_use() const {
+  const auto needs_node = [](const auto& entry) {
+    return entry.second.program.has_value() || entry.second.keeps_node;
+  };
+  return options_.stays || capturer_ >= 0 || std::ranges::any_of(connections_, needs_node);
 }
 
 void Server::on_ready(int fd) {
@@ -212,6 +221,7 @@ void Server::close_connection(int fd) {
   if (found == connections_.end()) return;
   if (found->second.bindings >= 0) close_connection(found->second.bindings);
   const Connection& connection = found->second;
+  const bool needed_node = connection.program || connection.keeps_node;
   if (connection.program && slots_) {
     const std::uint32_t slot = connection.program->slot;
     connection_of_slot_.erase(slot);
@@ -229,6 +239,7 @@ void Server::close_connection(int fd) {
   closed_.push_back(std::move(found->second));
   connections_.erase(found);
   if (fd == capturer_) end_capture();
+  if (needed_node && !is_in_use()) links_.faults = {};  // Of programs that have all ended.
   idle_since_ = monotonic_now();
 }
 
@@ -238,8 +249,8 @@ void Server::finish() {
   connections_.clear();
   netlink_.reset();
   remove_view(folder_.view(options_.node));
-  claims_.release();
   slots_.reset();
+  claims_.release();  // Who waits for them finds the addresses free.
   slot_locks_.remove_if_free();
   folder_.locks().remove_if_free();
   struct stat log_file{};

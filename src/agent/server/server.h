@@ -64,10 +64,12 @@ class Server {
     std::uint64_t datagrams_dropped = 0;  // Management datagrams for which its socket was full.
     int bindings_of = -1;                 // Such a connection: the program's connection.
     UniqueFd room;                        // Programs: reserves a descriptor for `bindings`.
+    bool keeps_node = false;              // A command: as a program, without a slot.
     bool is_surplus = false;              // Accepted with a spare descriptor: it gets one answer.
     NetworkState announced_port;          // What a program knows of the node's port,
     std::size_t announced_addresses = 0;  // and of how many of its addresses it has sockets.
-    std::uint64_t announced_links = 0;    // Which `link_change_` it knows.
+    std::uint64_t announced_links = 0;    // Which `link_change_` it knows,
+    std::uint64_t joined_links = 0;       // and which one was when it joined.
     bool is_direct = false;               // A peer of this machine was given its files.
   };
 
@@ -79,6 +81,10 @@ class Server {
   bool may_leave() const {
     return connections_.empty() && pending_disconnects_.empty() && !options_.stays;
   }
+  /// Programs of the node live, commands keep it, or it stays anyway.
+  bool is_in_use() const;
+  /// Not an agent that has only begun, or whose programs are about to rejoin it.
+  bool may_give_way() const { return has_served_ && !recovering() && !is_in_use(); }
   void on_ready(int fd);
   void on_time();
   void on_connection();
@@ -142,6 +148,7 @@ class Server {
   Result<void> on_fault_request(Connection& connection, const Incoming& incoming);
   void end_capture();
   void announce_links();
+  LinkOrders links_for(const Connection& program) const;
   void adopt_faults(const FaultText& faults);
   void note_direct(Connection& program);
   Result<void> tell_capturer(const Connection& program, std::span<const int> ring,
@@ -158,11 +165,16 @@ class Server {
   Result<void> on_rejoin(Connection& connection, Incoming& incoming);
   Result<void> on_status_request(Connection& connection);
   Result<void> on_peer_request(Connection& connection, const Incoming& incoming);
-  Result<void> check_addresses(const Hello& hello) const;
-  Result<void> check_versions(const Hello& hello) const;
-  Result<void> check_protocol(const Hello& hello) const;
-  Result<void> check_device(const Hello& hello) const;
-  Result<void> check_host(const Hello& hello) const;
+  Result<void> on_description_request(Connection& connection, const Incoming& incoming);
+  Result<void> on_give_way(const Connection& connection);
+  /// Returns an error if this node is another one and has programs; if it has none, the agent
+  /// leaves, too.
+  Result<void> become_wanted(const WantedNode& wanted);
+  Result<void> check_addresses(const WantedNode& wanted) const;
+  Result<void> check_versions(const WantedNode& wanted) const;
+  Result<void> check_protocol(const WantedNode& wanted) const;
+  Result<void> check_device(const WantedNode& wanted) const;
+  Result<void> check_host(const WantedNode& wanted) const;
   Result<void> on_open_bindings(Connection& connection, Incoming& incoming);
   Result<void> on_binding_request(Connection& connection, const Incoming& incoming);
   Result<void> welcome(Connection& connection, Program program, const UniqueFd& lock);
@@ -217,6 +229,7 @@ class Server {
   bool port_is_announced_ = true;  // False if a program's socket was full: it is told again.
   LinkOrders links_;
   std::uint64_t link_change_ = 1;    // Counts changes of links_.
+  std::uint64_t fault_change_ = 0;   // Which of them was the faults' last one.
   bool links_are_announced_ = true;  // As port_is_announced_.
   int capturer_ = -1;                // The connection of who captures.
   UniqueFd listening_, events_, signals_;
@@ -228,7 +241,10 @@ class Server {
   FaultTotals faults_of_the_gone_;
   TimeNs counters_deadline_ = 0;
   TimeNs recovery_deadline_ = kNever;
+  TimeNs rejoined_until_ = 0;  // Programs of an earlier agent may still be about to rejoin.
   TimeNs idle_since_ = 0;
+  std::uint64_t configuration_ = 0;  // Of all values (config::digest_of); 0: an earlier agent's.
+  bool has_served_ = false;          // Else who started the agent is about to ask.
   bool stopping_ = false;
 };
 

@@ -57,6 +57,7 @@ void Server::serve(Connection& connection, Incoming incoming) {
   if (connection.is_surplus) spares_.let_go();  // It gets the node's description, and is no member.
   const auto answered = answer(connection, incoming);
   spares_.fill(signals_.get());
+  if (stopping_) return;  // It gives way: the end of the connection is the answer.
   if (!answered) {
     const bool is_full = answered.error().code == EMFILE || answered.error().code == ENFILE;
     refuse_with(fd, is_full ? out_of_descriptors() : answered.error());
@@ -73,14 +74,8 @@ Result<void> Server::answer(Connection& connection, Incoming& incoming) {
       return on_hello(connection, incoming);
     case MessageType::rejoin:
       return on_rejoin(connection, incoming);
-    case MessageType::description_request: {
-      if (auto request = incoming.as<DescriptionRequest>(); !request) {
-        return std::unexpected(request.error());
-      }
-      Description answer;
-      answer.node = description();
-      return send(connection.fd.get(), answer, {}, MSG_DONTWAIT);
-    }
+    case MessageType::description_request:
+      return on_description_request(connection, incoming);
     case MessageType::status_request: {
       if (auto request = incoming.as<StatusRequest>(); !request) {
         return std::unexpected(request.error());
@@ -101,19 +96,21 @@ Result<void> Server::answer(Connection& connection, Incoming& incoming) {
       return on_capture_sync(connection, incoming);
     case MessageType::fault_request:
       return on_fault_request(connection, incoming);
+    case MessageType::give_way:
+      return on_give_way(connection);
     default:
       return refuse(EPROTO, fmt::format("not a request: type {:#x}", raw(incoming.type())));
   }
 }
 
-Result<void> Server::check_addresses(const Hello& hello) const {
-  if (hello.address_count > kAddressesMax) return refuse(EPROTO, "too many addresses");
-  std::vector<SocketAddress> wanted;
-  for (std::uint32_t i = 0; i < hello.address_count; ++i) {
-    wanted.push_back(from_record(hello.addresses[i]));
+Result<void> Server::check_addresses(const WantedNode& wanted) const {
+  if (wanted.address_count > kAddressesMax) return refuse(EPROTO, "too many addresses");
+  std::vector<SocketAddress> addresses;
+  for (std::uint32_t i = 0; i < wanted.address_count; ++i) {
+    addresses.push_back(from_record(wanted.addresses[i]));
   }
   const auto& own = slots_->node().addresses;
-  const bool all_own = std::ranges::all_of(wanted, [&](const SocketAddress& address) {
+  const bool all_own = std::ranges::all_of(addresses, [&](const SocketAddress& address) {
     return std::ranges::any_of(own, [&](const SocketAddress& a) {
       return same_ip(a, address) || (address.scope_id() == 0 && a.is_link_local() &&
                                      a.ipv6_bytes() == address.ipv6_bytes());
@@ -121,45 +118,47 @@ Result<void> Server::check_addresses(const Hello& hello) const {
   });
   if (all_own) return {};
   return refuse(EEXIST, fmt::format("node '{}' runs already, with the address {} (asked for: {})",
-                                    options_.node, joined(own), joined(wanted)));
+                                    options_.node, joined(own), joined(addresses)));
 }
 
-Result<void> Server::check_versions(const Hello& hello) const {
-  if (hello.version_count > config::kRoceVersionsMax)
+Result<void> Server::check_versions(const WantedNode& wanted) const {
+  if (wanted.version_count > config::kRoceVersionsMax)
     return refuse(EPROTO, "too many RoCE versions");
-  const RoceVersions wanted(hello.versions.begin(), hello.versions.begin() + hello.version_count);
+  const RoceVersions versions(wanted.versions.begin(),
+                              wanted.versions.begin() + wanted.version_count);
   const RoceVersions own = versions_of(slots_->node().addresses);
-  if (wanted.empty() || wanted == own) return {};
-  return refuse(EEXIST, fmt::format("node '{}' runs already, with RoCE {} (asked for: {})",
-                                    options_.node, config::text_of(own), config::text_of(wanted)));
+  if (versions.empty() || versions == own) return {};
+  return refuse(EEXIST,
+                fmt::format("node '{}' runs already, with RoCE {} (asked for: {})", options_.node,
+                            config::text_of(own), config::text_of(versions)));
 }
 
-Result<void> Server::check_protocol(const Hello& hello) const {
+Result<void> Server::check_protocol(const WantedNode& wanted) const {
   const WireProtocol own = slots_->node().protocol;
-  if (hello.names_protocol == 0 || hello.protocol == own) return {};
+  if (wanted.names_protocol == 0 || wanted.protocol == own) return {};
   return refuse(EEXIST, fmt::format("node '{}' runs already, with protocol {} (asked for: {})",
-                                    options_.node, name_of(own), name_of(hello.protocol)));
+                                    options_.node, name_of(own), name_of(wanted.protocol)));
 }
 
-Result<void> Server::check_device(const Hello& hello) const {
+Result<void> Server::check_device(const WantedNode& wanted) const {
   const Node& node = slots_->node();
-  const std::string device = get_text(hello.device);
+  const std::string device = get_text(wanted.device);
   const std::string name = config::device_name(
       device, {.node = node.name, .guid = node.guid, .protocol = node.protocol});
   if (!device.empty() && name != node.device) {
     return refuse(EEXIST, fmt::format("node '{}' runs already, with device {} (asked for: {})",
                                       node.name, node.device, name));
   }
-  const std::string profile = get_text(hello.profile);
+  const std::string profile = get_text(wanted.profile);
   if (profile.empty() || profile == node.profile) return {};
   return refuse(EEXIST, fmt::format("node '{}' runs already, with profile {} (asked for: {})",
                                     node.name, node.profile, profile));
 }
 
-Result<void> Server::check_host(const Hello& hello) const {
+Result<void> Server::check_host(const WantedNode& wanted) const {
   const Node& node = slots_->node();
   const bool is_same =
-      hello.host.empty() || (hello.host == node.host && hello.fabric == node.fabric);
+      wanted.host.empty() || (wanted.host == node.host && wanted.fabric == node.fabric);
   if (is_same) return {};
   const auto place = [](const auto& fabric, const auto& host) {
     return host.empty() ? std::string("on no fabric")
@@ -167,18 +166,48 @@ Result<void> Server::check_host(const Hello& hello) const {
   };
   return refuse(EEXIST,
                 fmt::format("node '{}' runs already, {} (asked for: {})", node.name,
-                            place(node.fabric, node.host), place(hello.fabric, hello.host)));
+                            place(node.fabric, node.host), place(wanted.fabric, wanted.host)));
+}
+
+/// Another node is one whose values differ, defaults included.
+Result<void> Server::become_wanted(const WantedNode& wanted) {
+  const bool is_wanted = wanted.configuration == configuration_ && configuration_ != 0;
+  if (!is_wanted && may_give_way()) {
+    stopping_ = true;
+    return refuse(kClosed, "the next agent has the wanted node");
+  }
+  has_served_ = true;
+  if (auto same = check_addresses(wanted); !same) return same;
+  if (auto same = check_versions(wanted); !same) return same;
+  if (auto same = check_protocol(wanted); !same) return same;
+  if (auto same = check_device(wanted); !same) return same;
+  return check_host(wanted);
+}
+
+Result<void> Server::on_give_way(const Connection& connection) {
+  if (!may_give_way()) return refuse(EBUSY, fmt::format("node '{}' is in use", options_.node));
+  stopping_ = true;
+  return refuse(kClosed,
+                fmt::format("node '{}' ends for process {}", options_.node, connection.pid));
+}
+
+Result<void> Server::on_description_request(Connection& connection, const Incoming& incoming) {
+  const auto request = incoming.as<DescriptionRequest>();
+  if (!request) return std::unexpected(request.error());
+  if (request->is_of_any_node == 0) {
+    if (auto wanted = become_wanted(request->wanted); !wanted) return wanted;
+  }
+  connection.keeps_node = request->keeps_node != 0;
+  Description answer;
+  answer.node = description();
+  return send(connection.fd.get(), answer, {}, MSG_DONTWAIT);
 }
 
 Result<void> Server::on_hello(Connection& connection, Incoming& incoming) {
   const auto hello = incoming.as<Hello>();
   if (!hello) return std::unexpected(hello.error());
   if (connection.program) return refuse(EPROTO, "a second hello");
-  if (auto same = check_addresses(*hello); !same) return same;
-  if (auto same = check_versions(*hello); !same) return same;
-  if (auto same = check_protocol(*hello); !same) return same;
-  if (auto same = check_device(*hello); !same) return same;
-  if (auto same = check_host(*hello); !same) return same;
+  if (auto wanted = become_wanted(hello->wanted); !wanted) return wanted;
   if (auto fitting = check_room_for_program(connection); !fitting) return fitting;
   Program program;
   program.since = std::time(nullptr);
@@ -198,7 +227,8 @@ Result<void> Server::welcome(Connection& connection, Program program, const Uniq
   message.slot = program.slot;
   message.since_seconds = program.since;
   message.node = description();
-  message.links = links_;
+  connection.joined_links = link_change_;
+  message.links = links_for(connection);
   std::vector<int> descriptors{slots_->descriptor_store().in(), slots_->descriptor_store().out(),
                                lock.get()};
   for (const UniqueFd& socket : slots_->sockets(program.slot)) descriptors.push_back(socket.get());

@@ -120,6 +120,8 @@ void Server::on_cm_mad(const Mad& mad) {
                        .pkey_index = mad.pkey_index};
     std::ranges::copy(mad.bytes, early.bytes.begin());
     if (early_requests_.add(port_of_service(route->service), early, monotonic_now())) return;
+  } else if (monotonic_now() < rejoined_until_ && slot_locks_.is_held(*route->slot)) {
+    return;  // Its program has not rejoined this agent yet: the peer repeats the message.
   }
   pending_disconnects_.on_mad(mad.peer, mad.bytes);
   refuse_mad(mad);

@@ -13,9 +13,9 @@
 namespace verbatim::agent {
 
 Result<void> Server::on_capture_request(Connection& connection, const Incoming& incoming) {
-  if (auto request = incoming.as<CaptureRequest>(); !request) {
-    return std::unexpected(request.error());
-  }
+  const auto request = incoming.as<CaptureRequest>();
+  if (!request) return std::unexpected(request.error());
+  if (auto wanted = become_wanted(request->wanted); !wanted) return wanted;
   if (connection.is_surplus) return std::unexpected(out_of_descriptors());
   if (slots_->node().protocol == WireProtocol::iwarp) {
     return refuse(EOPNOTSUPP,
@@ -49,13 +49,22 @@ void Server::announce_links() {
   for (auto& [fd, connection] : connections_) {
     if (!connection.program || connection.announced_links == link_change_) continue;
     LinkOrder message;
-    message.links = links_;
+    message.links = links_for(connection);
     if (send(fd, message, {}, MSG_DONTWAIT)) {
       connection.announced_links = link_change_;
     } else {
       links_are_announced_ = false;
     }
   }
+}
+
+/// Faults that are off end those of programs that ran then. Later ones have what they begin with.
+LinkOrders Server::links_for(const Connection& program) const {
+  LinkOrders links = links_;
+  const auto plan = link::FaultPlan::parse(get_text(links.faults));
+  const bool is_later = program.joined_links >= fault_change_;
+  if (is_later && plan && plan->is_off()) links.faults = {};
+  return links;
 }
 
 Result<void> Server::on_capture_offer(Connection& connection, Incoming& incoming) {
@@ -133,7 +142,7 @@ Result<void> Server::on_fault_request(Connection& connection, const Incoming& in
   }
   if (request->faults[0] != '\0') {
     put_text(links_.faults, get_text(request->faults));
-    ++link_change_;
+    fault_change_ = ++link_change_;
     announce_links();
   }
   NodeFaultsMessage answer;
@@ -146,7 +155,7 @@ Result<void> Server::on_fault_request(Connection& connection, const Incoming& in
 void Server::adopt_faults(const FaultText& faults) {
   if (links_.faults[0] == '\0' && faults[0] != '\0') {
     put_text(links_.faults, get_text(faults));
-    ++link_change_;
+    fault_change_ = ++link_change_;
   }
   announce_links();
 }

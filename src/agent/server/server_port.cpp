@@ -59,7 +59,7 @@ void Server::look_for_addresses(const std::vector<Interface>& interfaces) {
 
 Result<void> Server::add_address(const SocketAddress& address) {
   if (auto free = ReceiveSockets::probe(address); !free) return free;
-  if (auto taken = claims_.take_address(address); !taken) return taken;
+  if (auto taken = claims_.take_address(address, Claims::IdleOwner::keeps); !taken) return taken;
   const RoceVersions versions = versions_of(slots_->node().addresses);
   for (const RoceVersion version : versions) {
     auto added = add_address(address, version);

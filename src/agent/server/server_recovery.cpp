@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "agent/identity/identity.h"
 #include "agent/identity/interfaces.h"
@@ -9,28 +10,47 @@
 
 /// Start of an agent: from nothing, or from what programs kept of an earlier one.
 namespace verbatim::agent {
+namespace {
 
-Result<config::NodeConfig> Server::wanted_node() const {
+/// Longer than the longest pause between two attempts of a program.
+constexpr TimeNs kRejoinTime = 10 * kSecond;
+
+/// Another user's agent cannot be asked to give way, but leaves soon after its last program.
+Result<void> await_free(const SocketAddress& address) {
+  constexpr TimeNs kLongestWait = kSecond;
+  const TimeNs deadline = monotonic_now() + kLongestWait;
+  auto free = ReceiveSockets::probe(address);
+  while (!free && free.error().code == EADDRINUSE && monotonic_now() < deadline) {
+    usleep(10'000);
+    free = ReceiveSockets::probe(address);
+  }
+  return free;
+}
+
+}  // namespace
+
+Result<config::Effective> Server::wanted_node() const {
   const auto folders = config::config_folders();
   if (!folders) return std::unexpected(folders.error());
-  auto wanted = config::resolve(options_.node, *folders, options_.given);
-  if (!wanted) return std::unexpected(wanted.error());
-  return std::move(wanted->config);
+  return config::resolve(options_.node, *folders, options_.given);
 }
 
 Result<Node> Server::choose_identity() {
   const auto wanted = wanted_node();
   if (!wanted) return std::unexpected(wanted.error());
-  if (fabric_) return fabric_->node(options_.node, *wanted);
+  configuration_ = config::digest_of(*wanted);
+  if (fabric_) return fabric_->node(options_.node, wanted->config);
   auto interfaces = read_interfaces();
   if (!interfaces) return std::unexpected(interfaces.error());
   const auto may_be_interface = [this](const Interface& interface) {
     const SocketAddress link_local = interface.link_local();
+    if (!claims_.take_interface(interface.name, Claims::IdleOwner::ends)) return false;
     // A link-local address cannot be bound during duplicate address detection.
-    return (link_local.empty() || ReceiveSockets::probe(link_local)) &&
-           claims_.take_interface(interface.name);
+    if (link_local.empty() || ReceiveSockets::probe(link_local)) return true;
+    claims_.release_last();
+    return false;
   };
-  return identify(options_.node, *wanted, *interfaces, may_be_interface);
+  return identify(options_.node, wanted->config, *interfaces, may_be_interface);
 }
 
 Result<void> Server::claim_addresses(const Node& node) {
@@ -38,10 +58,11 @@ Result<void> Server::claim_addresses(const Node& node) {
   for (const SocketAddress& address : node.addresses) {
     const bool is_claimed = roce_version(address) != first;  // One claim an address.
     if (!is_claimed) {
-      if (auto taken = claims_.take_address(address); !taken) return taken;
+      auto taken = claims_.take_address(address, Claims::IdleOwner::ends);
+      if (!taken) return taken;
     }
     if (node.is_infiniband()) continue;  // Nothing is bound to it.
-    if (auto free = ReceiveSockets::probe(address); !free) return free;
+    if (auto free = await_free(address); !free) return free;
   }
   return {};
 }
@@ -84,12 +105,15 @@ Result<void> Server::recover(Incoming& rejoin) {
   for (const SocketAddress& address : slots_->node().addresses) {
     if (roce_version(address) != first) continue;
     // A process that has claimed the address meanwhile cannot bind it, and is about to release it.
-    if (auto taken = claims_.take_address(address); !taken) {
+    if (auto taken = claims_.take_address(address, Claims::IdleOwner::keeps); !taken) {
       log(LogLevel::warn, "{}", taken.error().text);
     }
   }
   // The node goes on under the interface's own MAC where it has it: see identify.
-  claims_.take_interface(std::string(slots_->node().interface));
+  claims_.take_interface(std::string(slots_->node().interface), Claims::IdleOwner::keeps);
+  has_served_ = true;
+  rejoined_until_ = monotonic_now() + kRejoinTime;
+  early_requests_.on_listeners_unknown(monotonic_now());
   look_at_port();
   return open_services();
 }
@@ -116,6 +140,7 @@ void Server::serve_waiting() {
     if (connection.waiting) waiting.push_back(fd);
   }
   for (const int fd : waiting) {
+    if (stopping_) return;  // It gives way: all others ask the next agent.
     Connection& connection = connections_.at(fd);
     Incoming incoming = std::move(*connection.waiting);
     connection.waiting.reset();

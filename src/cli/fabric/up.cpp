@@ -104,18 +104,17 @@ Result<void> start_daemon(const Form& form, const protocol::FabricFolder& folder
   if (!programs) return std::unexpected(programs.error());
   if (auto made = folder.make(); !made) return made;
   const bool reads_input = form.topology == "-";
-  std::vector<std::string> arguments{
-      *programs + "/verbatim-fabricd",
-      "--topology",
-      reads_input ? "/dev/stdin" : fs::absolute(form.topology).string(),
-      "--name",
-      form.name,
-      "--manager",
-      form.manager,
-      "--rate",
-      form.rate,
-      "--ready-fd",
-      std::to_string(kReadyFd)};
+  std::vector<std::string> arguments{*programs + "/verbatim-fabricd",
+                                     "--topology",
+                                     reads_input ? "-" : fs::absolute(form.topology).string(),
+                                     "--name",
+                                     form.name,
+                                     "--manager",
+                                     form.manager,
+                                     "--rate",
+                                     form.rate,
+                                     "--ready-fd",
+                                     std::to_string(kReadyFd)};
   if (form.ends_with) {
     arguments.insert(arguments.end(), {"--ends-with", std::to_string(*form.ends_with)});
   }

@@ -90,11 +90,12 @@ Result<CommandLine> parse(int argc, char** argv) {
 Result<Topology> read_file(const std::string& path) {
   auto reading = read_topology_file(path);
   if (!reading) return std::unexpected(reading.error());
+  const std::string name = name_of_topology_file(path);
   for (const Fault& remark : reading->remarks) {
-    log(LogLevel::warn, "{}: {}", path, text_of(remark));
+    log(LogLevel::warn, "{}: {}", name, text_of(remark));
   }
   if (reading->faults.empty()) return std::move(reading->topology);
-  return refuse(EINVAL, fmt::format("{}: {}", path, text_of(reading->faults.front())));
+  return refuse(EINVAL, fmt::format("{}: {}", name, text_of(reading->faults.front())));
 }
 
 int fail(const UniqueFd& ready, const Error& error) {

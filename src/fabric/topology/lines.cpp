@@ -39,6 +39,7 @@ std::expected<std::uint8_t, std::string> take_port(Scanner& scanner) {
 /// "(10000a)", a GUID in hexadecimal digits.
 std::optional<std::uint64_t> take_guid(Scanner& scanner) {
   if (!scanner.take("(")) return std::nullopt;
+  scanner.take("0x");
   const auto guid = scanner.number(16);
   scanner.take(")");
   return guid;

@@ -47,6 +47,11 @@ bool is_chatter(std::string_view line) {
          line.starts_with("src/") || line.starts_with("ibwarn:");
 }
 
+/// "SW 2 1 0x0002c9... 4x SDR - CA 5 1 0x... ( 'S1' - 'H1' )", as `ibnetdiscover -p` prints.
+bool is_list_of_ports(std::string_view line) {
+  return line.starts_with("SW ") || line.starts_with("CA ") || line.starts_with("RT ");
+}
+
 /// A port's line, kept until all nodes are known.
 struct End {
   PortPlace place;
@@ -98,6 +103,10 @@ class Reader {
     const std::size_t equals = line.find('=');
     const std::string_view key = line.substr(0, equals);
     if (equals != std::string_view::npos && read_key(key, line.substr(equals + 1))) return;
+    if (is_list_of_ports(line)) {
+      return fault(
+          "this is a list of ports (ibnetdiscover -p): take what ibnetdiscover prints without -p");
+    }
     if (is_chatter(line)) return remark(fmt::format("left out: {}", line));
     fault(
         fmt::format("neither a node, nor a port, nor a key that is known: {}", line.substr(0, 60)));

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "fabric/topology/write.h"
@@ -165,6 +166,18 @@ TEST(ReadTopology, FaultsNameTheirLine) {
             "line 2: T has no port 9: it has 8");
   EXPECT_EQ(fault_of("switchguid=5\nSwitch 8 \"S\"\n\nswitchguid=5\nSwitch 8 \"T\"\n"),
             "line 5: T and S have the same GUID 0x5");
+  EXPECT_EQ(fault_of("SW    2  1 0x0002c90000000001 4x SDR - CA    5  1 0x2 ( 'S' - 'H' )\n"),
+            "line 1: this is a list of ports (ibnetdiscover -p): take what ibnetdiscover prints "
+            "without -p");
+}
+
+TEST(ReadTopology, GuidsAreNumbersWithOrWithoutTheirPrefix) {
+  for (const char* guid : {"10000a", "0x10000a"}) {
+    const auto reading = read_topology(
+        fmt::format("Ca 1 \"H\"\n[1]({}) \"S\"[1]\n\nSwitch 2 \"S\"\n[1] \"H\"[1]\n", guid));
+    ASSERT_TRUE(reading.faults.empty()) << reading.faults.front().text;
+    EXPECT_EQ(reading.topology.nodes[0].identities[0].guid, 0x10000au);
+  }
 }
 
 TEST(ReadTopology, BinaryFilesAreNotShown) {

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include <endian.h>
 #include <linux/in6.h>
@@ -29,6 +32,41 @@ msghdr message_to(const SocketAddress& destination, std::span<const iovec> piece
   message.msg_iov = const_cast<iovec*>(pieces.data());
   message.msg_iovlen = pieces.size();
   return message;
+}
+
+/// Returns true unless the kernel says that no socket of this network namespace has the address.
+bool has_listener(const SocketAddress& ipv4) {
+  std::ifstream table("/proc/net/udp");
+  const std::string text{std::istreambuf_iterator<char>(table), {}};
+  std::uint32_t bytes = 0;  // As they are in memory, which is how the kernel prints them.
+  std::memcpy(&bytes, ipv4.ipv4_bytes().data(), sizeof bytes);
+  return text.empty() || text.contains(fmt::format(" {:08X}:{:04X} ", bytes, ipv4.port())) ||
+         text.contains(fmt::format(" {:08X}:{:04X} ", 0, ipv4.port()));
+}
+
+/// Returns false if the kernel knows no way between the two.
+bool has_way(const SocketAddress& local, const SocketAddress& destination) {
+  const UniqueFd fd(::socket(local.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return bind(fd.get(), local.data(), local.size()) != 0 ||
+         connect(fd.get(), destination.data(), destination.size()) == 0;
+}
+
+/// A node without an address of the network is the usual reason why two machines hear nothing of
+/// each other.
+void warn_of_loopback(const SocketAddress& local, const SocketAddress& destination) {
+  if (!local.is_loopback() || destination.is_multicast()) return;
+  if (!destination.is_loopback()) {
+    if (has_way(local, destination)) return;
+    return log(LogLevel::warn,
+               "{} is on another machine, which {} cannot reach: give the node an address of the "
+               "network (verbatim run --address, VERBATIM_ADDRESS)",
+               destination.ip_text(), local.ip_text());
+  }
+  if (destination.is_ipv6() || has_listener(destination)) return;
+  log(LogLevel::warn,
+      "no node of this machine has the address {}. If the peer is on another machine, both nodes "
+      "need an address of the network (verbatim run --address, VERBATIM_ADDRESS)",
+      destination.ip_text());
 }
 
 /// Applies the required settings of a send socket; returns the name of the one that failed, or
@@ -223,6 +261,9 @@ Result<SendSocket*> UdpSender::socket_for(const SocketAddress& destination, Qpn 
   }
   auto socket = open(program);
   if (!socket) return std::unexpected(socket.error());
+  const bool is_new =
+      std::ranges::find(programs_, destination, &Program::destination) == programs_.end();
+  if (is_new) warn_of_loopback(local_, destination);
   programs_.push_back(program);
   return sockets_.emplace_back(std::move(*socket)).get();
 }

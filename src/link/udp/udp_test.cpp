@@ -276,5 +276,22 @@ TEST(UdpMulticast, JoiningWhatIsNoGroupIsRefused) {
   EXPECT_EQ(socket.error().code, EINVAL);
 }
 
+/// What is said of a way from `local` to `destination`.
+std::string said_of(const SocketAddress& local, const SocketAddress& destination) {
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(UdpSender(local, loopback_index()).socket_for(destination, Qpn(1)));
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(UdpSender, SaysThatALoopbackAddressLeadsToNoOtherMachine) {
+  const Bench peer;
+  const SocketAddress own = address("127.77.0.9");
+  EXPECT_EQ(said_of(own, peer.local()), "");
+  EXPECT_NE(said_of(own, address("127.77.0.8", kRocePort)).find("no node of this machine has"),
+            std::string::npos);
+  EXPECT_NE(said_of(own, address("192.0.2.1", kRocePort)).find("is on another machine"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace verbatim::link

@@ -22,11 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr int kInterpretersMax = 4;  // The kernel's limit: a script's interpreter may be a script.
 
-std::string search_path() {
-  const char* const path = getenv("PATH");
-  return path != nullptr ? path : "";
-}
-
 bool is_executable(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
 
 /// Returns the interpreter in "#!/usr/bin/env python3 -u"; empty if there is no such line.

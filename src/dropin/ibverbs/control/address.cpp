@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
+#include "dropin/ibverbs/control/link_local.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -139,7 +140,8 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   const Context& context = from(pd->context);
   auto share = context.usage().take(Resource::address_handle);
   if (!share) return refused_null("create_ah", share.error());
-  auto destination = context.adapter().resolve(to_address_vector(*attr));
+  auto destination =
+      context.adapter().resolve(by_common_family(context.adapter(), to_address_vector(*attr)));
   if (!destination) return refused_null("create_ah", destination.error());
   auto* handle = new AddressHandle{.verbs = {.context = pd->context, .pd = pd, .handle = 0},
                                    .destination = *destination,

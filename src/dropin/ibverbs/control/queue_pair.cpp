@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "dropin/ibverbs/calls.h"
+#include "dropin/ibverbs/control/link_local.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
 
@@ -154,6 +155,9 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
   adapter::QueuePairAttributes wanted = to_attributes(*attr, attr_mask);
   if (from(qp->context).limits().atomic == IBV_ATOMIC_NONE) {
     wanted.access &= ~std::uint32_t{IBV_ACCESS_REMOTE_ATOMIC};  // Atomics of the peer are refused.
+  }
+  if ((attr_mask & IBV_QP_AV) != 0) {
+    wanted.address = by_common_family(from(qp->context).adapter(), wanted.address);
   }
   const auto done = from(qp).queue_pair->modify(wanted, static_cast<std::uint32_t>(attr_mask));
   if (!done) return refused("modify_qp", done.error());
