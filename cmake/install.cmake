@@ -2,7 +2,7 @@
 #
 #   runtime      commands, agent, drop-ins (in lib/verbatim, a private folder), manual pages, completion
 #   isal         a copy of ISA-L beside the drop-ins, so that the prefix also works on machines without it
-#   library      libverbatim.so.0 and libinfinity.so.0
+#   library      libverbatim.so.1 and libinfinity.so.0
 #   development  headers, find_package's and pkg-config's files
 #   doc          documentation, examples
 include(CMakePackageConfigHelpers)

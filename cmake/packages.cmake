@@ -1,6 +1,6 @@
 # The Debian packages, made by `./setup.sh package`: one for each component of install.cmake except isal, which Debian has.
 #
-#   runtime -> verbatim, library -> libverbatim0, development -> verbatim-dev, doc -> verbatim-doc, system -> verbatim-system
+#   runtime -> verbatim, library -> libverbatim1, development -> verbatim-dev, doc -> verbatim-doc, system -> verbatim-system
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME verbatim)
 set(CPACK_PACKAGE_VENDOR Verbatim)
@@ -46,7 +46,7 @@ verbatim run -- PROGRAM. The libraries lie in a private folder, so all other
 programs go on using the system's."
   PACKAGE_SUGGESTS "ibverbs-utils, infiniband-diags, opensm, perftest, rdmacm-utils, verbatim-doc")
 
-debian_package(library libverbatim0 "RDMA in C++: shared library"
+debian_package(library libverbatim1 "RDMA in C++: shared library"
 "A C++20 library over libibverbs and librdmacm: queue pairs, regions and
 requests as objects, coroutines, and errors that say what happened. It runs on
 RDMA network cards, and on Verbatim without any."
@@ -57,7 +57,8 @@ set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/cmake/debian/
 set(shlibs "")
 foreach(library verbatim infinity)
   if(TARGET verbatim::${library})
-    string(APPEND shlibs "lib${library} 0 libverbatim0 (>= ${PROJECT_VERSION})\n")
+    get_target_property(soversion verbatim::${library} SOVERSION)
+    string(APPEND shlibs "lib${library} ${soversion} libverbatim1 (>= ${PROJECT_VERSION})\n")
   endif()
 endforeach()
 file(WRITE ${CMAKE_BINARY_DIR}/cmake/shlibs ${shlibs})
@@ -66,7 +67,7 @@ debian_package(development verbatim-dev "RDMA in C++: headers"
 "Headers of the C++ library, and the files by which CMake (find_package) and
 pkg-config find it."
   PACKAGE_SECTION libdevel
-  PACKAGE_DEPENDS "libverbatim0 ${same_version}, libibverbs-dev, librdmacm-dev"
+  PACKAGE_DEPENDS "libverbatim1 ${same_version}, libibverbs-dev, librdmacm-dev"
   PACKAGE_SUGGESTS "verbatim, verbatim-doc" PACKAGE_SHLIBDEPS OFF)
 
 debian_package(doc verbatim-doc "RDMA without RDMA hardware: documentation and examples"

@@ -7,7 +7,7 @@
 
 #include <verbatim/context.h>
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 /// Result of a request that succeeded.
 struct Completion {
@@ -63,4 +63,4 @@ class CompletionQueue {
   std::shared_ptr<detail::Queue> queue_;
 };
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

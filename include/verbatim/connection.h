@@ -10,7 +10,7 @@
 
 #include <verbatim/queue_pair.h>
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 /// Parameters of connecting. The peer gets `data` as `QueuePair::peer_data`; one or several region
 /// tokens fit into it.
@@ -80,4 +80,4 @@ class Listener {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

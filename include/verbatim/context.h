@@ -10,7 +10,7 @@
 #include <infiniband/verbs.h>
 #include <verbatim/result.h>
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 namespace detail {
 struct DeviceHandle;
@@ -83,4 +83,4 @@ class Context {
   std::shared_ptr<detail::DeviceHandle> handle_;
 };
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

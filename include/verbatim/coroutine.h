@@ -19,7 +19,7 @@
 /// A coroutine runs in the thread that polls its completion queue, inside `poll`, `wait` or `run`.
 /// Destroying a task cancels it: the requests that it awaits continue, and the buffers that it
 /// owned stay allocated until these have completed (`Buffer`).
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 namespace detail {
 
@@ -179,4 +179,4 @@ T run(CompletionQueue completions, Task<T> task) {
   return task.result();
 }
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -4,7 +4,7 @@
 
 #include <verbatim/queue_pair.h>
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 /// Address of a UD queue pair: send it to those who should send datagrams there.
 struct DatagramAddress {
@@ -64,4 +64,4 @@ class DatagramQueuePair {
   std::unique_ptr<detail::DatagramState> state_;
 };
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

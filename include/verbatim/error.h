@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 /// The call that failed, as the program made it, not the function of the C interface that refused
 /// it.
@@ -104,4 +104,4 @@ class Error : public std::runtime_error {
   Failure failure_;
 };
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -11,7 +11,7 @@
 /// bytes, 5 is 4096), u8 GID index in use (1) or not (0), GID (16 bytes), u32 queue pair number,
 /// u32 first PSN, u8 READs in flight, 3 zero bytes, u32 length of the data, the data. Each side
 /// sends it once, and then one byte (1) when its queue pair can receive.
-namespace verbatim::exchange {
+namespace verbatim::inline v1::exchange {
 
 /// Connects over an existing TCP connection, which stays open and belongs to the caller. Blocks, at
 /// most for `options.timeout`.
@@ -41,4 +41,4 @@ class Listener {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace verbatim::exchange
+}  // namespace verbatim::inline v1::exchange

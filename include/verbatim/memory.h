@@ -17,7 +17,7 @@
 #define VERBATIM_LIFETIME_BOUND
 #endif
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 /// Rights of peers, and of the local adapter, on registered memory.
 enum class Access : unsigned {
@@ -186,4 +186,4 @@ class ProtectionDomain {
   std::shared_ptr<detail::DomainHandle> handle_;
 };
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -10,7 +10,7 @@
 #include <verbatim/receive_queue.h>
 #include <verbatim/request.h>
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 /// Sizes of a queue pair, and what it shares. The adapter may grant more, never less.
 struct QueuePairOptions {
@@ -161,4 +161,4 @@ class Batch {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -6,7 +6,7 @@
 #include <verbatim/memory.h>
 #include <verbatim/request.h>
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 class QueuePair;
 
@@ -51,4 +51,4 @@ class SharedReceiveQueue {
   std::shared_ptr<detail::SharedReceives> receives_;
 };
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

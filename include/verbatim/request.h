@@ -8,7 +8,7 @@
 
 #include <verbatim/completion.h>
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 namespace detail {
 
@@ -187,4 +187,4 @@ class [[nodiscard]] RequestToken : public detail::Pending {
   explicit RequestToken(Unset unset) noexcept : Pending(unset) {}
 };
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -9,7 +9,7 @@
 
 #include <verbatim/error.h>
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 [[noreturn]] void throw_error(const Failure& failure);
 
@@ -104,4 +104,4 @@ class [[nodiscard]] Result<void> {
   Failure failure_;
 };
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -3,7 +3,7 @@
 #include "api/connection.h"
 #include "verbatim/queue_pair.h"
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 using detail::BatchedRequest;
 
@@ -56,4 +56,4 @@ RequestToken Batch::post() {
   return token;
 }
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

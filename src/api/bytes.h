@@ -3,7 +3,7 @@
 #include <concepts>
 #include <cstddef>
 
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 
 /// Reads and writes consecutive big-endian numbers.
 template <std::unsigned_integral T>
@@ -19,4 +19,4 @@ T take(const std::byte*& at) {
   return value;
 }
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail

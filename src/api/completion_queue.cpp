@@ -1,7 +1,7 @@
 #include "api/queue.h"
 #include "verbatim/completion.h"
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 Result<CompletionQueue> CompletionQueue::make(const Context& context,
                                               const CompletionQueueOptions& options) {
@@ -16,4 +16,4 @@ int CompletionQueue::event_descriptor() const noexcept { return queue_->events; 
 bool CompletionQueue::arm() { return queue_->arm(); }
 ibv_cq* CompletionQueue::native() const noexcept { return queue_->cq; }
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -6,7 +6,7 @@
 #include "base/always_inline.h"
 
 /// From a completion to the token that waits for it. Each function is a step of `Queue::collect`.
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 
 VERBATIM_ALWAYS_INLINE void Queue::finish(Pending& pending, Status status) {
   // Its slot is not used again.
@@ -176,9 +176,9 @@ void Party::keep_first_failure(std::uint64_t sequence, const ibv_wc& entry) {
                    .vendor_error = entry.vendor_err};
 }
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 bool RequestToken::poll() {
   if (!done()) queue_->poll();
@@ -197,4 +197,4 @@ Result<Completion> RequestToken::wait_for(std::chrono::nanoseconds timeout) {
   return result();
 }
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -9,7 +9,7 @@
 #include "api/party.h"
 #include "api/shared_receives.h"
 
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 
 struct DestroyId {
   void operator()(rdma_cm_id* id) const { rdma_destroy_id(id); }
@@ -47,9 +47,9 @@ struct Connection {
   bool is_established_ = false;  // By rdma_cm.
 };
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 /// Creates queue pairs of connections.
 class ConnectionMaker {
@@ -62,4 +62,4 @@ class ConnectionMaker {
   }
 };
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -11,7 +11,7 @@
 
 #include "api/handles.h"
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 namespace {
 
 /// The contexts that rdma_cm has opened: a queue pair that rdma_cm connects must be made in one of
@@ -147,4 +147,4 @@ Gid Context::gid() const noexcept {
 }
 ibv_context* Context::native() const noexcept { return handle_->context; }
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -8,7 +8,7 @@
 #include "api/connection.h"
 #include "api/posting.h"
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 namespace detail {
 
@@ -128,4 +128,4 @@ CompletionQueue DatagramQueuePair::completions() const {
 std::uint32_t DatagramQueuePair::number() const noexcept { return native()->qp_num; }
 ibv_qp* DatagramQueuePair::native() const noexcept { return state_->party.queue_pair; }
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

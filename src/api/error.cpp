@@ -9,7 +9,7 @@
 #include "api/queue.h"
 #include "verbatim/result.h"
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 namespace {
 
 constexpr std::array<std::string_view, 16> kCalls{
@@ -154,4 +154,4 @@ Status status_of(ibv_wc_status status) {
 }
 
 }  // namespace detail
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

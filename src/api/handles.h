@@ -12,7 +12,7 @@
 
 #include "verbatim/memory.h"
 
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 
 struct Party;
 struct SharedReceives;
@@ -76,4 +76,4 @@ struct DomainHandle : std::enable_shared_from_this<DomainHandle> {
 /// Converts a refused call of the C interface, from errno or its return value.
 Failure refused(Call call, int code, const char* detail);
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail

@@ -10,7 +10,7 @@
 #include "api/party.h"
 #include "api/shared_receives.h"
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 namespace {
 
 // A larger alignment would waste memory on systems with larger pages.
@@ -256,4 +256,4 @@ Result<AtomicCell> ProtectionDomain::allocate_atomic(std::uint64_t value) const 
 const Context& ProtectionDomain::context() const noexcept { return handle_->context; }
 ibv_pd* ProtectionDomain::native() const noexcept { return handle_->domain; }
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -6,7 +6,7 @@
 #include "api/posting.h"
 #include "api/shared_receives.h"
 
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 namespace {
 
 /// A closing queue pair waits this long for the adapter to flush its requests, then cancels them.
@@ -286,4 +286,4 @@ Result<void> Party::drain(std::chrono::nanoseconds timeout) {
   return {};
 }
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail

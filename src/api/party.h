@@ -9,7 +9,7 @@
 #include "api/queue.h"
 #include "verbatim/queue_pair.h"
 
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 
 /// The parameters of a request beside its local bytes.
 struct Order {
@@ -90,4 +90,4 @@ struct Party {
                    std::span<ibv_sge> segments, std::span<const Slice> local, bool signals);
 };
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail

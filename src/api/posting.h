@@ -7,7 +7,7 @@
 
 /// The hot path of posting. Each function is inlined: if the caller's operation is constant, no
 /// test of it remains.
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 
 constexpr std::size_t kMaxSlices = 32;
 
@@ -129,4 +129,4 @@ VERBATIM_ALWAYS_INLINE Result<void> Party::post_without_token(const Order& order
   return failure;
 }
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail

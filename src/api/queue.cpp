@@ -8,7 +8,7 @@
 
 #include "api/party.h"
 
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 Ring::Ring(std::uint32_t of)
     : depth(of), slots_(std::bit_ceil(of < 2 ? 2u : of)), mask_(slots_.size() - 1) {}
 
@@ -90,4 +90,4 @@ void Queue::detach(std::uint32_t number, std::uint32_t count) {
   last_number_ = kNobody;
 }
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail

@@ -12,7 +12,7 @@
 #include "api/handles.h"
 #include "verbatim/request.h"
 
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 
 /// A work request's id: the kind of its owner in the lowest two bits, and a number above.
 enum class Side : std::uint64_t { send = 0, receive = 1, shared_receive = 2 };
@@ -176,4 +176,4 @@ struct Queue : std::enable_shared_from_this<Queue> {
 
 Status status_of(ibv_wc_status status);
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail

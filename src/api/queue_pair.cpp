@@ -5,7 +5,7 @@
 #include "api/connection.h"
 #include "api/posting.h"
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 
 using detail::Order;
 
@@ -160,4 +160,4 @@ bool QueuePair::is_connected() const noexcept {
          attributes.qp_state == IBV_QPS_RTS;
 }
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

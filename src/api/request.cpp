@@ -6,7 +6,7 @@
 
 #include "api/queue.h"
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 namespace detail {
 
 void Pending::leave_slot() noexcept {
@@ -141,4 +141,4 @@ void RequestToken::then(std::function<void(const Result<Completion>&)> callback)
   (new Detached(std::move(*this), std::move(callback)))->start();
 }
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -5,7 +5,7 @@
 
 #include <arpa/inet.h>
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 namespace detail {
 
 Result<std::shared_ptr<SharedReceives>> SharedReceives::make(
@@ -143,4 +143,4 @@ Result<Message> SharedReceiveQueue::wait(std::chrono::nanoseconds timeout) {
 
 ibv_srq* SharedReceiveQueue::native() const noexcept { return receives_->srq; }
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

@@ -10,7 +10,7 @@
 #include "api/queue.h"
 #include "verbatim/receive_queue.h"
 
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 
 /// The receives of a shared receive queue, and the received messages that wait for the program.
 struct SharedReceives {
@@ -45,4 +45,4 @@ struct SharedReceives {
   std::deque<Result<Message>> arrived_;
 };
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail

@@ -8,7 +8,7 @@
 #include "api/connection.h"
 
 /// Waiting for completions: polls for a while, then sleeps until an event comes.
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 namespace {
 
 /// Bounds the sleep of a thread that shares its queue: another thread may take the completion that
@@ -153,4 +153,4 @@ std::chrono::nanoseconds Queue::until_timer() const {
   return std::max(left, left.zero());
 }
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail

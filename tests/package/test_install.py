@@ -33,7 +33,7 @@ def prefix():
 
 def library_folder():
     """Returns the folder of the C++ library: lib, or lib and the architecture's name."""
-    return next(prefix().glob("lib/**/libverbatim.so.0")).parent
+    return next(prefix().glob("lib/**/libverbatim.so.1")).parent
 
 
 def pkg_config(*words):

@@ -39,9 +39,9 @@ ldconfig -p | sort >/opt/libraries_before
 expect 1 "verbatim --help || exit 1"
 
 echo "packages: install"
-apt install "$packages"/verbatim_*.deb "$packages"/libverbatim0_*.deb "$packages"/verbatim-dev_*.deb \
+apt install "$packages"/verbatim_*.deb "$packages"/libverbatim1_*.deb "$packages"/verbatim-dev_*.deb \
   "$packages"/verbatim-doc_*.deb
-for binary in /usr/bin/verbatim /usr/bin/verbatimd /usr/lib/verbatim/*.so* /usr/lib/libverbatim.so.0; do
+for binary in /usr/bin/verbatim /usr/bin/verbatimd /usr/lib/verbatim/*.so* /usr/lib/libverbatim.so.1; do
   ldd "$binary" >"$log" 2>&1 || fail "ldd $binary"
   if grep "not found" "$log"; then fail "$binary lacks a library"; fi
 done
@@ -89,7 +89,7 @@ chmod +x /usr/bin/verbatimd
 echo "packages: removed, verbatim-system first"
 apt remove verbatim-system
 if as_user "ibv_devices 2>&1" | grep verbatim; then fail "verbatim-system has left its traces"; fi
-apt remove verbatim libverbatim0 verbatim-dev verbatim-doc
+apt remove verbatim libverbatim1 verbatim-dev verbatim-doc
 apt autoremove
 files >/opt/after
 ldconfig -p | sort >/opt/libraries_after

@@ -9,14 +9,16 @@ import re
 import sys
 
 import includes
-from includes import MAY_INCLUDE, TESTS_MAY_ALSO_INCLUDE
+from includes import C_HEADERS, MAY_INCLUDE, TESTS_MAY_ALSO_INCLUDE
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+C_INCLUDE = re.compile(r"^\s*#\s*include\s+<([^>]+)>", re.MULTILINE)
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|^\s*#[^\n]*', re.MULTILINE)
 TOP_FOLDERS = ("sim", "tests", "bench", "fuzz", "examples")
 FILES_MAX = 25
 # Folders of src/ with a namespace of the same name, so that a use can be seen.
-NAMESPACES = ("observe", "wire", "region", "transport", "cm", "arena", "adapter", "agent", "link")
+NAMESPACES = ("observe", "wire", "region", "transport", "cm", "arena", "adapter", "agent", "link", "config", "connect", "mad",
+              "fabric", "service")
 USE = re.compile(rf"(?<![\w:])(?:verbatim::)?({'|'.join(NAMESPACES)})::")
 
 
@@ -64,6 +66,10 @@ def uses_of(path, source):
                    f'src/{relative}: #include "{included}": src/{room} may include {allowed} (and itself)')
         elif not (source / included).exists() and included.split("/")[0] not in (*TOP_FOLDERS, "verbatim", "infinity"):
             yield None, None, f'src/{relative}: #include "{included}": there is no such file in src/'
+    for header in C_INCLUDE.findall(text) if is_below(room, "ulp") else ():
+        folders = next((folders for start, folders in C_HEADERS.items() if header.startswith(start)), (room,))
+        if not any(is_below(room, folder) for folder in folders):
+            yield None, None, f"src/{relative}: #include <{header}>: below ulp/ only {', '.join(folders)} may include it"
     for namespace in sorted(set(USE.findall(COMMENT_OR_TEXT.sub("", text)))):
         folder = namespace
         if not may_use(room, folder, is_test):

@@ -47,6 +47,12 @@ class CheckIncludes(unittest.TestCase):
         self.assertEqual(len(self.faults(use)), 1)
         self.assertEqual(self.faults({"dropin/rspreload/a.cpp": "// wire::kMadBytes"}), [])
 
+    def test_upper_layers_call_c_libraries_by_their_drivers_alone(self):
+        self.assertEqual(self.faults({"ulp/rdma/a.cpp": "#include <infiniband/verbs.h>\n"}), [])
+        self.assertEqual(self.faults({"dropin/ibverbs/a.cpp": "#include <infiniband/verbs.h>\n"}), [])
+        self.assertEqual(len(self.faults({"ulp/nvmeof/a.cpp": "#include <infiniband/verbs.h>\n"})), 1)
+        self.assertEqual(len(self.faults({"ulp/rdma/a.cpp": "#include <liburing.h>\n"})), 1)
+
     def test_what_is_not_yet_so_does_not_grow_and_is_told_when_it_shrinks(self):
         files = {"base/b.h": '#include "wire/a.h"\n', "wire/a.h": ""}
         knot = [("base/b", "wire/a")]

@@ -15,7 +15,7 @@
 #include "api/connecting/sockets.h"
 #include "api/connection.h"
 
-namespace verbatim::exchange {
+namespace verbatim::inline v1::exchange {
 namespace {
 
 using detail::Deadline;
@@ -208,4 +208,4 @@ std::uint16_t Listener::port() const noexcept {
 
 int Listener::event_descriptor() const noexcept { return state_->socket.get(); }
 
-}  // namespace verbatim::exchange
+}  // namespace verbatim::inline v1::exchange

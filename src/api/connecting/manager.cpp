@@ -10,7 +10,7 @@
 #include "api/connection.h"
 #include "verbatim/connection.h"
 
-namespace verbatim {
+namespace verbatim::inline v1 {
 namespace {
 
 using detail::Addresses;
@@ -324,4 +324,4 @@ Result<QueuePair> ConnectionRequest::accept(const ConnectOptions& options) && {
   return ConnectionMaker::make(std::move(connection));
 }
 
-}  // namespace verbatim
+}  // namespace verbatim::inline v1

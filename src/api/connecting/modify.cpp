@@ -5,7 +5,7 @@
 
 #include "api/handles.h"
 
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 namespace {
 
 constexpr std::uint8_t kMinReceiverNotReadyTimer = 12;  // 0.64 ms (IBA volume 1, table 45).
@@ -94,4 +94,4 @@ Result<void> to_send_datagrams(ibv_qp* queue_pair, const Context& context, std::
   return modify(queue_pair, attributes, IBV_QP_STATE | IBV_QP_SQ_PSN, kDetail);
 }
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail

@@ -6,7 +6,7 @@
 
 #include "verbatim/queue_pair.h"
 
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 
 /// The address of the peer's queue pair, from the exchange.
 struct PeerAddress {
@@ -33,4 +33,4 @@ Result<void> to_send(ibv_qp* queue_pair, std::uint32_t psn, const PeerAddress& p
 /// From RESET to RTS, for a UD queue pair.
 Result<void> to_send_datagrams(ibv_qp* queue_pair, const Context& context, std::uint32_t key);
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail

@@ -12,7 +12,7 @@
 
 #include "api/handles.h"
 
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 namespace {
 
 /// Succeeds when the socket is ready; fails if the time is over or poll fails.
@@ -149,4 +149,4 @@ Result<void> receive_all(Call call, int socket, std::span<std::byte> bytes,
   return {};
 }
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail

@@ -11,7 +11,7 @@
 #include "base/os/unique_fd.h"
 #include "verbatim/result.h"
 
-namespace verbatim::detail {
+namespace verbatim::inline v1::detail {
 
 /// The end of a call's time; none if the time was negative.
 class Deadline {
@@ -49,4 +49,4 @@ Result<void> send_all(Call call, int socket, std::span<const std::byte> bytes,
 Result<void> receive_all(Call call, int socket, std::span<std::byte> bytes,
                          const Deadline& deadline);
 
-}  // namespace verbatim::detail
+}  // namespace verbatim::inline v1::detail
