@@ -8,7 +8,7 @@
 #include "agent/agent_test_util.h"
 #include "agent/client/agent_request.h"
 #include "agent/client/client.h"
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 #include "base/time.h"
 
 /// Programs and agents that are killed.
@@ -101,7 +101,7 @@ TEST_F(AgentDeath, AnEndDisturbsNoConnectionThatBeginsInTheSameMoment) {
   ASSERT_EQ(kill(agent, SIGSTOP), 0);
   program.let_go();
   EXPECT_EQ(program.told(), "left");
-  const auto connection = connect_to(RuntimeFolder::open()->socket("a"));
+  const auto connection = service::connect_to(service::RuntimeFolder::open()->socket("a"));
   ASSERT_TRUE(connection);
   EXPECT_TRUE(send(connection->get(), DescriptionRequest{}));
   program.let_go();

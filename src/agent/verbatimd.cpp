@@ -89,7 +89,7 @@ Result<CommandLine> parse(int argc, char** argv) {
 }
 
 void log_into_folder(const std::string& node) {
-  const auto folder = RuntimeFolder::open();
+  const auto folder = service::RuntimeFolder::open();
   if (!folder) return;
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
   const UniqueFd file(open(folder->log(node).c_str(), kFlags, 0600));

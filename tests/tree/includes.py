@@ -17,9 +17,8 @@ MAY_INCLUDE = {
     "fabric/topology": ("base",),
     "fabric/check": ("base", "fabric/topology"),
     "fabric/drawing": ("base",),
-    # Of the agent, where a user's sockets lie.
-    "fabric/protocol": ("base", "agent/protocol/runtime_folder.h"),
-    "fabric/daemon": ("base", "wire", "mad", "fabric", "agent/protocol/runtime_folder.h"),
+    "fabric/protocol": ("base", "service/folder.h"),
+    "fabric/daemon": ("base", "wire", "mad", "fabric", "service/folder.h"),
     "fabric/management": ("base", "wire", "mad", "fabric/topology"),
     "fabric/trunk": ("base", "wire"),
     "fabric/keeper": ("base", "wire", "mad", "fabric/data", "fabric/management", "fabric/topology", "fabric/trunk"),
@@ -47,16 +46,16 @@ MAY_INCLUDE = {
                          "adapter/direct", "adapter/ethernet", "adapter/memory", "adapter/progress", "adapter/queues",
                          "adapter/queue_pair/core", "adapter/limits.h"),
     "adapter": ("base", "observe", "wire", "region", "transport", "cm", "mad", "arena", "link", "port", "adapter"),
-    "agent/protocol": ("base", "arena", "config", "wire"),
-    "agent/client": ("base", "arena", "config", "wire", "agent/protocol"),
+    "agent/protocol": ("base", "service/folder.h", "arena", "config", "wire"),
+    "agent/client": ("base", "service/folder.h", "arena", "config", "wire", "agent/protocol"),
     "agent/fabric": ("base", "arena", "config", "mad", "wire", "agent/management/management_port.h", "agent/protocol", "fabric/protocol"),
     "agent/identity": ("base", "arena", "config", "agent/protocol"),
     "agent/sockets": ("base", "arena", "link", "agent/protocol"),
     "agent/management": ("base", "arena", "cm", "mad", "observe", "wire", "port", "agent/protocol"),
     # What a node's netlink tells is what its status tells, and how its programs' bindings are kept.
-    "agent/netlink": ("base", "arena", "region", "wire", "agent/protocol", "agent/management/rdma_cm_ports.h",
+    "agent/netlink": ("base", "service/folder.h", "arena", "region", "wire", "agent/protocol", "agent/management/rdma_cm_ports.h",
                       "agent/server/port_totals.h", "agent/server/status.h"),
-    "agent": ("base", "config", "observe", "wire", "region", "transport", "cm", "mad", "arena", "link", "port", "agent", "fabric/protocol"),
+    "agent": ("base", "service/folder.h", "config", "observe", "wire", "region", "transport", "cm", "mad", "arena", "link", "port", "agent", "fabric/protocol"),
     "connect": ("base", "cm", "wire", "arena"),
     # A daemon and all that it is made of.
     "service": ("base",),
@@ -96,7 +95,7 @@ MAY_INCLUDE = {
     "offload/driver": ("base", "offload/ring"),
     "offload": ("base", "observe"),
     # The commands send requests to agents, as a drop-in does.
-    "cli": ("base", "config", "observe", "fabric", "subnet", "include", "agent/client", "agent/protocol",
+    "cli": ("base", "service/folder.h", "config", "observe", "fabric", "subnet", "include", "agent/client", "agent/protocol",
             # `verbatim fabric check` asks subnet administrators for paths.
             "wire",
             # `verbatim run --fault` parses a plan, `verbatim capture` reads captured packets.

@@ -1,7 +1,7 @@
 #include "agent/client/agent_request.h"
 
 #include "agent/client/start_agent.h"
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 #include "config/layers.h"
 
 namespace verbatim::agent {
@@ -17,10 +17,10 @@ bool nobody_listens(const Error& error) {
 
 /// Requires the start lock: its earlier holder has probably started the agent.
 Result<UniqueFd> connect_or_start_alone(const AgentOptions& options, const std::string& path) {
-  auto connection = connect_to(path);
+  auto connection = service::connect_to(path);
   if (connection || !nobody_listens(connection.error())) return connection;
   if (auto started = start_agent(options); !started) return std::unexpected(started.error());
-  connection = connect_to(path);
+  connection = service::connect_to(path);
   if (!connection && nobody_listens(connection.error())) {
     return refuse(kClosed, "the agent left as soon as it was ready");
   }
@@ -30,15 +30,15 @@ Result<UniqueFd> connect_or_start_alone(const AgentOptions& options, const std::
 }  // namespace
 
 Result<UniqueFd> connect_or_start(const AgentOptions& options) {
-  if (auto fitting = check_node_name(options.node); !fitting) {
+  if (auto fitting = service::check_node_name(options.node); !fitting) {
     return std::unexpected(fitting.error());
   }
-  auto folder = RuntimeFolder::open();
+  auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
   const std::string path = folder->socket(options.node);
-  auto connection = connect_to(path);
+  auto connection = service::connect_to(path);
   if (!connection && nobody_listens(connection.error())) {
-    auto lock = LockFile::take(folder->start_lock(options.node), kStartLockTimeout);
+    auto lock = service::LockFile::take(folder->start_lock(options.node), kStartLockTimeout);
     if (!lock) {
       // ENOENT: an exiting agent has removed the empty folder.
       const int code = lock.error().code == ENOENT ? kClosed : lock.error().code;
@@ -56,10 +56,10 @@ Result<UniqueFd> connect_or_start(const AgentOptions& options) {
 }
 
 Result<UniqueFd> connect_to_running(const std::string& node) {
-  if (auto fitting = check_node_name(node); !fitting) return std::unexpected(fitting.error());
-  auto folder = RuntimeFolder::open();
+  if (auto fitting = service::check_node_name(node); !fitting) return std::unexpected(fitting.error());
+  auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
-  auto connection = connect_to(folder->socket(node));
+  auto connection = service::connect_to(folder->socket(node));
   const int code = connection ? 0 : connection.error().code;
   if (code == ENOENT || code == ECONNREFUSED) {
     return refuse(ENOENT, fmt::format("node '{}' does not run", node));

@@ -10,7 +10,7 @@
 
 #include "agent/agent_test_util.h"
 #include "agent/protocol/protocol.h"
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 
 namespace verbatim::agent {
 namespace {
@@ -224,7 +224,7 @@ TEST_F(Agent, TakesNoHarmFromStrangeMessages) {
   for (const auto& file : files()) {
     if (file.ends_with("/a.sock")) path = file;
   }
-  auto connection = connect_to(path);
+  auto connection = service::connect_to(path);
   ASSERT_TRUE(connection);
   const std::vector<std::byte> noise(300, std::byte{0x5a});
   ASSERT_TRUE(send_bytes(connection->get(), noise, {}, 0));

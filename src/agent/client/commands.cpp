@@ -7,7 +7,7 @@
 #include "agent/client/agent_request.h"
 #include "agent/client/client.h"
 #include "agent/protocol/claims.h"
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 
 namespace verbatim::agent {
 namespace {
@@ -21,11 +21,11 @@ Result<Node> describe(int connection, const DescriptionRequest& request) {
 }  // namespace
 
 Result<std::vector<std::string>> list_nodes() {
-  auto folder = RuntimeFolder::open();
+  auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
   std::vector<std::string> running;
   for (const auto& node : folder->nodes()) {
-    if (connect_to(folder->socket(node))) running.push_back(node);
+    if (service::connect_to(folder->socket(node))) running.push_back(node);
   }
   folder->remove_if_empty();
   return running;
@@ -53,7 +53,7 @@ Result<UniqueFd> hold_node(const AgentOptions& options) {
 }
 
 Result<std::string> view_folder(const std::string& node) {
-  auto folder = RuntimeFolder::open();
+  auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
   folder->remove_if_empty();
   return folder->view(node);
@@ -66,7 +66,7 @@ Result<Node> node_description(const std::string& node) {
 }
 
 Result<PeerFiles> request_peer(const SocketAddress& address, std::uint32_t slot) {
-  auto folder = RuntimeFolder::open();
+  auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
   const auto node = node_with_address(*folder, address);
   if (!node) return std::unexpected(node.error());
@@ -84,7 +84,7 @@ Result<PeerFiles> request_peer(const std::string& node, std::uint32_t slot) {
 }
 
 Result<SocketAddress> ipv4_of_node_with(const SocketAddress& address) {
-  auto folder = RuntimeFolder::open();
+  auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
   const auto name = node_with_address(*folder, address);
   if (!name) return std::unexpected(name.error());

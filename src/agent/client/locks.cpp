@@ -1,11 +1,11 @@
 #include "agent/client/locks.h"
 
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 
 namespace verbatim::agent {
 
 Result<NameLocks> name_locks() {
-  const auto folder = RuntimeFolder::open();
+  const auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
   return folder->locks();
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 #include "config/layers.h"
 
 namespace verbatim::agent {
@@ -13,7 +13,7 @@ Result<AgentOptions> AgentOptions::from_environment() {
   if (const char* node = std::getenv("VERBATIM_NODE"); node != nullptr && *node != '\0') {
     options.node = node;
   }
-  if (auto fitting = check_node_name(options.node); !fitting) {
+  if (auto fitting = service::check_node_name(options.node); !fitting) {
     return refuse(fitting.error().code, "VERBATIM_NODE: " + fitting.error().text);
   }
   for (const config::Setting& setting : config::from_environment()) {
@@ -56,8 +56,8 @@ std::vector<config::Setting> AgentOptions::settings() const {
 
 std::string node_of_host(std::string_view fabric, std::string_view host) {
   std::string name = fmt::format("{}.{}", fabric, host);
-  std::ranges::replace_if(name, [](char c) { return !is_node_character(c); }, '_');
-  name.resize(std::min(name.size(), kNodeNameMax));
+  std::ranges::replace_if(name, [](char c) { return !service::is_node_character(c); }, '_');
+  name.resize(std::min(name.size(), service::kNodeNameMax));
   return name;
 }
 

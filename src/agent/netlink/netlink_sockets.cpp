@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 
 namespace verbatim::agent::netlink {
 namespace {
@@ -35,7 +35,7 @@ std::uint32_t port_of(int fd, pid_t pid) {
 
 Result<std::unique_ptr<NetlinkSockets>> NetlinkSockets::listen(const std::string& path,
                                                                Answerer answerer) {
-  auto listening = listen_at(path);
+  auto listening = service::listen_at(path);
   if (!listening) return std::unexpected(listening.error());
   std::unique_ptr<NetlinkSockets> sockets(new NetlinkSockets(path, std::move(answerer)));
   sockets->listening_ = std::move(*listening);

@@ -21,8 +21,8 @@ constexpr TimeNs kLeavingTime = kSecond;
 
 /// Asks the agent of a node to leave. Returns false if it stays; true if it leaves, or does not
 /// listen: it is about to leave, or has only begun.
-bool gives_way(const RuntimeFolder& folder, const std::string& node) {
-  const auto connection = connect_to(folder.socket(node));
+bool gives_way(const service::RuntimeFolder& folder, const std::string& node) {
+  const auto connection = service::connect_to(folder.socket(node));
   if (!connection) {
     return connection.error().code == ENOENT || connection.error().code == ECONNREFUSED;
   }
@@ -35,12 +35,12 @@ bool gives_way(const RuntimeFolder& folder, const std::string& node) {
 
 Result<void> Claims::take(const std::string& what, IdleOwner owner) {
   const std::string path = folder_.claim(what);
-  auto lock = LockFile::take(path, 0);
+  auto lock = service::LockFile::take(path, 0);
   const auto is_held = [&lock] { return !lock && lock.error().code == EWOULDBLOCK; };
   for (const TimeNs deadline = monotonic_now() + kLeavingTime;
        owner == IdleOwner::ends && is_held() && monotonic_now() < deadline;) {
     if (!gives_way(folder_, owner_in(path))) break;
-    lock = LockFile::take(path, kMillisecond);
+    lock = service::LockFile::take(path, kMillisecond);
   }
   if (!lock) return std::unexpected(lock.error());
   if (ftruncate(lock->fd(), 0) != 0 ||
@@ -73,14 +73,14 @@ void Claims::release_last() {
   held_.pop_back();
 }
 
-Result<std::string> node_with_address(const RuntimeFolder& folder, const SocketAddress& address) {
+Result<std::string> node_with_address(const service::RuntimeFolder& folder, const SocketAddress& address) {
   const std::string path = folder.claim(address.ip_text());
   if (access(path.c_str(), R_OK) != 0) return refuse_errno(address.ip_text());
   return owner_in(path);
 }
 
 void Claims::release() {
-  for (LockFile& lock : held_) lock.remove();
+  for (service::LockFile& lock : held_) lock.remove();
   held_.clear();
 }
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 #include "base/error.h"
 #include "base/net/address.h"
 
@@ -13,7 +13,7 @@ namespace verbatim::agent {
 /// locked file for each, with the node's name in it, held as long as the agent runs.
 class Claims {
  public:
-  Claims(const RuntimeFolder& folder, std::string node) : folder_(folder), node_(std::move(node)) {}
+  Claims(const service::RuntimeFolder& folder, std::string node) : folder_(folder), node_(std::move(node)) {}
 
   /// What becomes of another node that has it and has no programs: it ends, or keeps it. An agent
   /// that serves asks none to end, since that one may be asking it.
@@ -33,13 +33,13 @@ class Claims {
  private:
   Result<void> take(const std::string& what, IdleOwner owner);
 
-  RuntimeFolder folder_;
+  service::RuntimeFolder folder_;
   std::string node_;
-  std::vector<LockFile> held_;
+  std::vector<service::LockFile> held_;
   bool has_new_addresses_ = false;
 };
 
 /// Returns this user's node with the address. ENOENT if there is none, or it does not run.
-Result<std::string> node_with_address(const RuntimeFolder& folder, const SocketAddress& address);
+Result<std::string> node_with_address(const service::RuntimeFolder& folder, const SocketAddress& address);
 
 }  // namespace verbatim::agent

@@ -38,7 +38,7 @@ void raise_descriptor_limit() {
 
 }  // namespace
 
-Server::Server(Options options, RuntimeFolder folder, LockFile lock)
+Server::Server(Options options, service::RuntimeFolder folder, service::LockFile lock)
     : options_(std::move(options)),
       folder_(std::move(folder)),
       lock_(std::move(lock)),
@@ -48,13 +48,13 @@ Server::Server(Options options, RuntimeFolder folder, LockFile lock)
 Server::~Server() { finish(); }
 
 Result<std::unique_ptr<Server>> Server::create(Options options) {
-  if (auto fitting = check_node_name(options.node); !fitting) {
+  if (auto fitting = service::check_node_name(options.node); !fitting) {
     return std::unexpected(fitting.error());
   }
   raise_descriptor_limit();
-  auto folder = RuntimeFolder::open();
+  auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
-  auto lock = LockFile::take(folder->agent_lock(options.node), kLockTimeout);
+  auto lock = service::LockFile::take(folder->agent_lock(options.node), kLockTimeout);
   if (!lock && lock.error().code == EWOULDBLOCK) {
     return refuse(EEXIST, fmt::format("node '{}' has an agent already", options.node));
   }
@@ -82,7 +82,7 @@ Result<void> Server::listen() {
   signals_.reset(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!events_ || !signals_) return refuse_errno("epoll");
   spares_.fill(signals_.get());
-  auto listening = listen_at(folder_.socket(options_.node));
+  auto listening = service::listen_at(folder_.socket(options_.node));
   if (!listening) return std::unexpected(listening.error());
   listening_ = std::move(*listening);
   idle_since_ = monotonic_now();

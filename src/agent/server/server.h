@@ -17,7 +17,7 @@
 #include "agent/netlink/netlink_sockets.h"
 #include "agent/protocol/claims.h"
 #include "agent/protocol/protocol.h"
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 #include "agent/server/port_totals.h"
 #include "agent/server/status.h"
 #include "agent/sockets/slots.h"
@@ -73,7 +73,7 @@ class Server {
     bool is_direct = false;               // A peer of this machine was given its files.
   };
 
-  Server(Options options, RuntimeFolder folder, LockFile lock);
+  Server(Options options, service::RuntimeFolder folder, service::LockFile lock);
   Result<void> listen();
   Result<void> watch(int fd);
   int timeout_ms() const;
@@ -199,8 +199,8 @@ class Server {
   void serve_early_requests();
 
   Options options_;
-  RuntimeFolder folder_;
-  LockFile lock_;
+  service::RuntimeFolder folder_;
+  service::LockFile lock_;
   Claims claims_;
   SlotLocks slot_locks_;
   std::optional<Slots> slots_;  // Empty while recovering.

@@ -4,7 +4,7 @@
 
 #include "agent/agent_test_util.h"
 #include "agent/client/agent_request.h"
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 
 /// The agent at its limit of descriptors.
 namespace verbatim::agent {
@@ -106,8 +106,8 @@ TEST_F(Shortage, WhenOneLeavesAnotherMayCome) {
 TEST_F(Shortage, ThoseWhoConnectAndSayNothingAreInNobodysWay) {
   fill();
   std::vector<UniqueFd> silent;
-  const std::string socket = RuntimeFolder::open()->socket("a");
-  for (int i = 0; i < 5; ++i) silent.push_back(*connect_to(socket));
+  const std::string socket = service::RuntimeFolder::open()->socket("a");
+  for (int i = 0; i < 5; ++i) silent.push_back(*service::connect_to(socket));
   const auto status = request_status("a");
   EXPECT_TRUE(status) << status.error().text;
   for (Member& member : members_) {
@@ -139,10 +139,10 @@ TEST_F(Shortage, ThoseWhoHaveAskedAreAnsweredThoughTheAgentIsLate) {
     const auto client = AgentClient::join(options("a", "127.78.6.1"), SharedFiles{});
     tell(client ? "joined" : client.error().text);
   });
-  const std::string socket = RuntimeFolder::open()->socket("a");
+  const std::string socket = service::RuntimeFolder::open()->socket("a");
   std::vector<UniqueFd> asking;
   while (asking.size() < kDescriptors / 2) {
-    auto connection = connect_to(socket);
+    auto connection = service::connect_to(socket);
     if (!connection) continue;  // There is no next agent yet.
     ASSERT_TRUE(send(connection->get(), DescriptionRequest{}));
     asking.push_back(std::move(*connection));

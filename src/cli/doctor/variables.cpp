@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "agent/client/client.h"
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 #include "base/text/nearest.h"
 #include "config/layers.h"
 #include "link/decorators/fault_plan.h"
@@ -80,7 +80,7 @@ Result<void> check_program(const std::string& value) {
 }
 
 constexpr auto kVariables = std::to_array<Variable>({
-    {"VERBATIM_NODE", agent::check_node_name},
+    {"VERBATIM_NODE", service::check_node_name},
     {"VERBATIM_ADDRESS", check_key<kAddress>},
     {"VERBATIM_ROCE", check_key<kRoce>},
     {"VERBATIM_PROTOCOL", check_key<kProtocol>},
@@ -93,7 +93,7 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIM_PATH", check_path_name},
     {"VERBATIM_RNR_GRACE", check_microseconds},
     {"VERBATIM_BUSY_POLL", check_microseconds},
-    {"VERBATIM_FABRIC", agent::check_node_name},  // Names of both have one form.
+    {"VERBATIM_FABRIC", service::check_node_name},  // Names of both have one form.
     {"VERBATIM_HOST", check_anything},
     {"VERBATIM_VIEW", check_anything},
     {"VERBATIMD", check_program},

@@ -19,7 +19,7 @@
 namespace verbatim::view {
 namespace {
 
-constexpr char kEnding[] = ".netlink";  // After the view's folder: agent/protocol/runtime_folder.h.
+constexpr char kEnding[] = ".netlink";  // After the view's folder: service/folder.h.
 constexpr char kPortName[] = "verbatim-netlink-%08x";  // Abstract; the agent reads the number.
 
 /// Keeps `errno` as it is.

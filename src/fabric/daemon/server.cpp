@@ -95,7 +95,7 @@ Server::~Server() {
 }
 
 Result<void> Server::open() {
-  auto lock = agent::LockFile::take(folder_.lock(), 0);
+  auto lock = service::LockFile::take(folder_.lock(), 0);
   if (!lock && lock.error().code == EWOULDBLOCK) {
     return refuse(EEXIST, fmt::format("fabric '{0}' runs already: 'verbatim fabric down --name "
                                       "{0}' ends it",
@@ -104,7 +104,7 @@ Result<void> Server::open() {
   if (!lock) return std::unexpected(lock.error());
   lock_ = std::move(*lock);
   folder_.remove();  // What a killed daemon has left.
-  auto again = agent::LockFile::take(folder_.lock(), 0);
+  auto again = service::LockFile::take(folder_.lock(), 0);
   if (!again) return std::unexpected(again.error());
   lock_ = std::move(*again);
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
@@ -119,7 +119,7 @@ Result<void> Server::open() {
   if (!descriptions) return std::unexpected(descriptions.error());
   description_files_ = std::move(*descriptions);
   if (auto opened = keeper_->open(folder_.path()); !opened) return opened;
-  auto listener = agent::listen_at(folder_.socket());
+  auto listener = service::listen_at(folder_.socket());
   if (!listener) return std::unexpected(listener.error());
   listener_ = std::move(*listener);
   auto socket_watch = watch_file(folder_.socket());

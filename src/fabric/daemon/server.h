@@ -12,7 +12,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 #include "base/error.h"
 #include "base/os/unique_fd.h"
 #include "base/time.h"
@@ -142,7 +142,7 @@ class Server final : private HostSoftware {
   const std::uint64_t id_;
   const HostAddresses addresses_;
   const protocol::FabricFolder folder_;
-  agent::LockFile lock_;
+  service::LockFile lock_;
   UniqueFd epoll_;
   UniqueFd listener_;
   UniqueFd signals_;

@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 
 namespace verbatim::fabric::protocol {
 namespace {
@@ -20,12 +20,12 @@ constexpr std::string_view kManager = "manager";
 }  // namespace
 
 Result<FabricFolder> FabricFolder::own(const std::string& name) {
-  if (!agent::check_node_name(name)) {
+  if (!service::check_node_name(name)) {
     return refuse(EINVAL, fmt::format("'{}' cannot be the name of a fabric: use 1 to 63 letters, "
                                       "digits, '-', '_' or '.', a letter or digit first",
                                       name));
   }
-  const auto runtime = agent::RuntimeFolder::open();
+  const auto runtime = service::RuntimeFolder::open();
   if (!runtime) return std::unexpected(runtime.error());
   FabricFolder folder;
   folder.name_ = name;
@@ -41,7 +41,7 @@ Result<FabricFolder> FabricFolder::of(const std::string& name) {
   std::error_code ignored;
   for (const auto& space : fs::directory_iterator(runtime.parent_path(), ignored)) {
     const fs::path other = space.path() / (std::string(kPrefix) + name);
-    if (space.path() != runtime && agent::connect_to(other / "socket")) others.push_back(other);
+    if (space.path() != runtime && service::connect_to(other / "socket")) others.push_back(other);
   }
   if (others.size() > 1) {
     return refuse(EEXIST, fmt::format("fabrics '{}' run in several other network namespaces: give "
@@ -88,7 +88,7 @@ std::string FabricFolder::issm(std::uint64_t host_guid, unsigned port) const {
 }
 
 Result<UniqueFd> FabricFolder::connect() const {
-  auto connection = agent::connect_to(socket());
+  auto connection = service::connect_to(socket());
   if (connection) return connection;
   if (connection.error().code != ENOENT && connection.error().code != ECONNREFUSED) {
     return connection;
@@ -103,14 +103,14 @@ Result<UniqueFd> FabricFolder::connect() const {
 }
 
 Result<std::vector<std::string>> fabrics() {
-  const auto runtime = agent::RuntimeFolder::open();
+  const auto runtime = service::RuntimeFolder::open();
   if (!runtime) return std::unexpected(runtime.error());
   std::vector<std::string> names;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(runtime->path(), ignored)) {
     const std::string name = entry.path().filename();
     // A killed daemon has left its socket, to which nothing listens.
-    if (name.starts_with(kPrefix) && agent::connect_to(entry.path() / "socket")) {
+    if (name.starts_with(kPrefix) && service::connect_to(entry.path() / "socket")) {
       names.push_back(name.substr(kPrefix.size()));
     }
   }

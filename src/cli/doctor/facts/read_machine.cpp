@@ -10,7 +10,7 @@
 
 #include "agent/client/client.h"
 #include "agent/client/start_agent.h"
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 #include "cli/doctor/facts/machine.h"
 #include "cli/environment.h"
 
@@ -36,7 +36,7 @@ std::string container_kind() {
 RuntimeFolderFacts read_runtime_folder() {
   const char* const wanted = getenv("XDG_RUNTIME_DIR");
   RuntimeFolderFacts facts{.path = {}, .wanted = wanted != nullptr ? wanted : ""};
-  const auto folder = agent::RuntimeFolder::open();
+  const auto folder = service::RuntimeFolder::open();
   if (!folder) {
     facts.path = std::unexpected(folder.error());
     return facts;

@@ -9,7 +9,7 @@
 #include "base/time.h"
 
 /// The folder with the sockets and lock files of the agents of one user and network namespace.
-namespace verbatim::agent {
+namespace verbatim::service {
 
 inline constexpr std::size_t kNodeNameMax = 63;
 /// What a node's name may have after its first character.
@@ -85,4 +85,4 @@ Result<UniqueFd> connect_to(const std::string& path);
 /// Returns a SOCK_SEQPACKET socket that listens at the path; removes an older file there.
 Result<UniqueFd> listen_at(const std::string& path);
 
-}  // namespace verbatim::agent
+}  // namespace verbatim::service

@@ -1,4 +1,4 @@
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-namespace verbatim::agent {
+namespace verbatim::service {
 namespace {
 
 constexpr int kBacklog = 128;
@@ -265,4 +265,4 @@ Result<UniqueFd> listen_at(const std::string& path) {
   return fd;
 }
 
-}  // namespace verbatim::agent
+}  // namespace verbatim::service

@@ -1,4 +1,4 @@
-#include "agent/protocol/runtime_folder.h"
+#include "service/folder.h"
 
 #include <array>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-namespace verbatim::agent {
+namespace verbatim::service {
 namespace {
 
 class RuntimeFolderTest : public testing::Test {
@@ -178,4 +178,4 @@ TEST(NodeName, OnlyPlainNamesAreNames) {
 }
 
 }  // namespace
-}  // namespace verbatim::agent
+}  // namespace verbatim::service
