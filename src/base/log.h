@@ -15,6 +15,8 @@ enum class LogLevel { off, error, warn, info, debug };
 LogLevel log_level();
 /// Writes one line with one system call.
 void log_line(LogLevel level, std::string_view text);
+/// From now on each line begins with the time (UTC), as a daemon's log needs it.
+void show_times_in_log();
 
 template <typename... Args>
 void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {

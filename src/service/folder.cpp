@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 
 #include <dirent.h>
@@ -58,10 +59,23 @@ Result<void> make_private_folder(const std::string& path) {
   return check_private_folder(path);
 }
 
+/// Returns the user outside of a user namespace, whose file says (user_namespaces(7)): inside and
+/// outside, a user's programs find each other.
+uid_t outside_user() {
+  std::ifstream map("/proc/self/uid_map");
+  const uid_t inside = geteuid();
+  for (std::uint64_t first = 0, outside = 0, count = 0; map >> first >> outside >> count;) {
+    if (inside >= first && inside - first < count) {
+      return static_cast<uid_t>(outside + (inside - first));
+    }
+  }
+  return inside;
+}
+
 /// In a directory that everyone may write to, another user may have taken a name first; then the
 /// next name is used.
 std::string candidate(const std::string& temporary, int number) {
-  const std::string first = fmt::format("{}/verbatim-{}", temporary, geteuid());
+  const std::string first = fmt::format("{}/verbatim-{}", temporary, outside_user());
   return number == 0 ? first : fmt::format("{}.{}", first, number);
 }
 
@@ -198,6 +212,12 @@ Result<RuntimeFolder> RuntimeFolder::open(const std::string& temporary) {
 }
 
 std::vector<std::string> RuntimeFolder::nodes() const {
+  std::vector<std::string> names = sockets();
+  std::erase_if(names, [](const std::string& name) { return !check_node_name(name); });
+  return names;
+}
+
+std::vector<std::string> RuntimeFolder::sockets() const {
   std::vector<std::string> names;
   DIR* folder = opendir(path_.c_str());
   if (folder == nullptr) return names;

@@ -20,7 +20,7 @@ Result<void> check_node_name(const std::string& node);
 
 /// $XDG_RUNTIME_DIR/verbatim / net-COOKIE, both with mode 0700 and owned by the user. Without a
 /// runtime directory of the user the first is /tmp/verbatim-UID, or verbatim-UID.1, .2... if
-/// another user was first.
+/// another user was first. UID is the user's outside of a user namespace (`unshare -r`).
 class RuntimeFolder {
  public:
   /// Number of names to try in the temporary directory.
@@ -49,6 +49,8 @@ class RuntimeFolder {
 
   /// Returns the names of nodes with a socket here, sorted. Their agents may be dead.
   std::vector<std::string> nodes() const;
+  /// Returns all names with a socket here, sorted: those of nodes and of services (control.h).
+  std::vector<std::string> sockets() const;
   /// Removes the folders if they are empty.
   void remove_if_empty() const;
 

@@ -1,0 +1,188 @@
+#include "service/control.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+namespace verbatim::service {
+namespace {
+
+constexpr Protocol kProtocol{.magic = 0x56727343, .version = 1};  // "VrsC"
+enum Type : std::uint16_t { kQuestion = 1, kAnswer, kLongAnswer };
+/// Answers beyond it come in a file beside the message.
+constexpr std::size_t kInlineBytes = 32 << 10;
+constexpr std::size_t kAnswerBytesMax = 256 << 20;
+constexpr std::string_view kPrefix = "ulp+";
+
+std::string file_of(const ServiceName& name) {
+  return fmt::format("{}{}+{}", kPrefix, name.kind, name.name);
+}
+
+std::optional<ServiceName> name_of(std::string_view file) {
+  if (!file.starts_with(kPrefix)) return std::nullopt;
+  file.remove_prefix(kPrefix.size());
+  const std::size_t plus = file.find('+');
+  if (plus == std::string_view::npos) return std::nullopt;
+  return ServiceName{std::string(file.substr(0, plus)), std::string(file.substr(plus + 1))};
+}
+
+ByteSpan bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+Result<UniqueFd> file_with(const std::string& text) {
+  UniqueFd file(memfd_create("verbatim-answer", MFD_CLOEXEC));
+  if (!file) return refuse_errno("memfd_create");
+  for (std::size_t at = 0; at < text.size();) {
+    const auto written =
+        pwrite(file.get(), text.data() + at, text.size() - at, static_cast<off_t>(at));
+    if (written < 0 && errno != EINTR) return refuse_errno("writing an answer");
+    if (written > 0) at += static_cast<std::size_t>(written);
+  }
+  return file;
+}
+
+Result<std::string> text_in(int file) {
+  struct stat info{};
+  if (fstat(file, &info) != 0) return refuse_errno("an answer's file");
+  if (static_cast<std::uint64_t>(info.st_size) > kAnswerBytesMax) {
+    return refuse(EFBIG, fmt::format("an answer of {} bytes", info.st_size));
+  }
+  std::string text(static_cast<std::size_t>(info.st_size), '\0');
+  for (std::size_t at = 0; at < text.size();) {
+    const auto got = pread(file, text.data() + at, text.size() - at, static_cast<off_t>(at));
+    if (got == 0 || (got < 0 && errno != EINTR)) return refuse(EPROTO, "an answer is cut");
+    if (got > 0) at += static_cast<std::size_t>(got);
+  }
+  return text;
+}
+
+Result<nlohmann::json> parse(std::string_view text) {
+  auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) return refuse(EPROTO, "what came is not JSON");
+  return json;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Control>> Control::open(const ServiceName& name, Loop& loop) {
+  if (auto fits = check_node_name(name.name); !fits) return std::unexpected(fits.error());
+  auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  const std::string file = file_of(name);
+  auto lock = LockFile::take(folder->agent_lock(file), 0);
+  if (!lock && lock.error().code == EWOULDBLOCK) {
+    return refuse(
+        EEXIST, fmt::format("{} runs already: 'verbatim {} down' ends it", name.text(), name.kind));
+  }
+  if (!lock) return std::unexpected(lock.error());
+  auto listener = listen_at(folder->socket(file));
+  if (!listener) return std::unexpected(listener.error());
+  std::unique_ptr<Control> control(new Control(std::move(*folder), file, std::move(*lock)));
+  auto clients = Clients::create(loop, std::move(*listener), kProtocol, {.clients = 64});
+  if (!clients) return std::unexpected(clients.error());
+  control->clients_ = std::move(*clients);
+  control->clients_->on(kQuestion, [self = control.get()](Client& client, const Incoming& asked) {
+    return self->answer(client, asked);
+  });
+  return control;
+}
+
+Control::Control(RuntimeFolder folder, std::string file, LockFile lock)
+    : folder_(std::move(folder)), file_(std::move(file)), lock_(std::move(lock)) {
+  // For `process_of`: the lock itself does not name its holder.
+  const std::string process = std::to_string(getpid());
+  if (ftruncate(lock_.fd(), 0) == 0) {
+    [[maybe_unused]] const auto written = pwrite(lock_.fd(), process.data(), process.size(), 0);
+  }
+}
+
+Control::~Control() {
+  clients_.reset();
+  unlink(folder_.socket(file_).c_str());
+  lock_.remove();
+  folder_.remove_if_empty();
+}
+
+Result<void> Control::answer(Client& client, const Incoming& incoming) {
+  const auto question =
+      parse({reinterpret_cast<const char*>(incoming.bytes.data()), incoming.bytes.size()});
+  if (!question) return std::unexpected(question.error());
+  const bool asks =
+      question->is_object() && question->contains("ask") && question->at("ask").is_string();
+  if (!asks) return refuse(EINVAL, "a question is an object with a text 'ask'");
+  const auto found = answers_.find(question->at("ask").get<std::string>());
+  if (found == answers_.end()) {
+    return refuse(EINVAL, fmt::format("nothing here answers '{}'", question->at("ask").dump()));
+  }
+  const auto answered = found->second(*question);
+  if (!answered) return std::unexpected(answered.error());
+  const std::string text = answered->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (text.size() <= kInlineBytes) {
+    clients_->send(client, kAnswer, bytes_of(text));
+    return {};
+  }
+  const auto file = file_with(text);
+  if (!file) return std::unexpected(file.error());
+  const int descriptor = file->get();
+  clients_->send(client, kLongAnswer, {}, std::span(&descriptor, 1));
+  return {};
+}
+
+Result<nlohmann::json> ask(const ServiceName& name, const nlohmann::json& question,
+                           TimeNs patience) {
+  const auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  auto socket = connect_to(folder->socket(file_of(name)));
+  if (!socket) {
+    return refuse(ENOENT,
+                  fmt::format("no {} runs: 'verbatim {} up' starts it", name.text(), name.kind));
+  }
+  const timeval limit{static_cast<time_t>(patience / kSecond),
+                      static_cast<suseconds_t>(patience % kSecond / kMicrosecond)};
+  setsockopt(socket->get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  setsockopt(socket->get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  Channel channel(std::move(*socket), kProtocol);
+  const auto answer = ask(channel, kQuestion, bytes_of(question.dump()));
+  if (!answer && answer.error().code == EAGAIN) {
+    return refuse(ETIMEDOUT,
+                  fmt::format("{} (process {}) does not answer", name.text(), process_of(name)));
+  }
+  if (!answer) return std::unexpected(answer.error());
+  if (answer->type == kAnswer) {
+    return parse({reinterpret_cast<const char*>(answer->bytes.data()), answer->bytes.size()});
+  }
+  if (answer->type != kLongAnswer || answer->descriptors.size() != 1) {
+    return refuse(EPROTO, "what came is no answer");
+  }
+  const auto text = text_in(answer->descriptors.front().get());
+  if (!text) return std::unexpected(text.error());
+  return parse(*text);
+}
+
+std::vector<ServiceName> services() {
+  std::vector<ServiceName> found;
+  const auto folder = RuntimeFolder::open();
+  if (!folder) return found;
+  for (const std::string& file : folder->sockets()) {
+    if (auto name = name_of(file)) found.push_back(std::move(*name));
+  }
+  return found;
+}
+
+pid_t process_of(const ServiceName& name) {
+  const auto folder = RuntimeFolder::open();
+  if (!folder) return 0;
+  const UniqueFd file(open(folder->agent_lock(file_of(name)).c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 16> text{};
+  if (!file || pread(file.get(), text.data(), text.size() - 1, 0) <= 0) return 0;
+  return static_cast<pid_t>(std::atoi(text.data()));
+}
+
+}  // namespace verbatim::service

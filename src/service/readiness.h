@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+#include "base/os/unique_fd.h"
+#include "base/time.h"
+
+/// How a daemon tells whoever started it that it serves: it closes the pipe `--ready-fd`, or writes
+/// why it cannot: an errno value and words.
+namespace verbatim::service {
+
+/// The daemon's side.
+class Readiness {
+ public:
+  Readiness() = default;
+  explicit Readiness(UniqueFd pipe);
+  /// Tells systemd (sd_notify(3)), too.
+  void tell();
+  /// Returns false if nobody waits.
+  bool fail(const Error& error);
+
+ private:
+  UniqueFd pipe_;
+};
+
+/// The other side: returns what the daemon says. ETIMEDOUT: nothing within `patience`.
+Result<void> wait_until_ready(int pipe, const std::string& program, TimeNs patience);
+
+/// Sends what this process logs into a file, each line with its time (UTC).
+Result<void> log_into(const std::string& file);
+
+}  // namespace verbatim::service
