@@ -24,6 +24,7 @@
 #include "agent/sockets/spare_descriptors.h"
 #include "base/time.h"
 #include "cm/ib/routing.h"
+#include "config/layers.h"
 #include "config/node_config.h"
 #include "mad/dispatcher.h"
 
@@ -105,7 +106,7 @@ class Server {
 
   // Starts without programs of an earlier agent.
   Result<void> begin();
-  Result<config::NodeConfig> wanted_node() const;
+  Result<config::Effective> wanted_node() const;
   Result<Node> choose_identity();
   Result<void> claim_addresses(const Node& node);
   // With them: until one rejoins, nobody else is served.

@@ -17,8 +17,9 @@ Result<void> Server::open_fabric(const std::string& fabric, const std::string& h
 Result<void> Server::open_own_fabric() {
   const auto wanted = wanted_node();
   if (!wanted) return std::unexpected(wanted.error());
-  if (wanted->host.empty()) return {};
-  if (auto opened = open_fabric(wanted->fabric, wanted->host); !opened) return opened;
+  const config::NodeConfig& node = wanted->config;
+  if (node.host.empty()) return {};
+  if (auto opened = open_fabric(node.fabric, node.host); !opened) return opened;
   slot_locks_ = SlotLocks(fabric_->programs());
   return {};
 }
