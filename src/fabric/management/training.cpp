@@ -14,10 +14,12 @@ bool enables(const wire::PortInfo& port, LinkSpeed speed) {
   return (port.speed_enabled & codes.speed) != 0;
 }
 
+/// FDR10 needs a cable of FDR10: its bits are those of QDR.
 std::optional<LinkSpeed> common_speed(LinkSpeed fastest, const wire::PortInfo& a,
                                       const wire::PortInfo& b) {
   for (auto i = static_cast<int>(fastest); i >= 0; --i) {
     const auto speed = static_cast<LinkSpeed>(i);
+    if (speed == LinkSpeed::fdr10 && fastest != LinkSpeed::fdr10) continue;
     if (enables(a, speed) && enables(b, speed)) return speed;
   }
   return std::nullopt;
