@@ -30,7 +30,7 @@ TEST(Retransmit, GoesBackIntoTheMiddleOfAMessage) {
 }
 
 TEST(Retransmit, S9_7_6_1_3_AckTimeoutIs4096NsTimes2ToTheTimeout) {
-  RequesterBench bench({.timeout = 5});  // 131 µs: before any probe.
+  RequesterBench bench({.timeout = 5});
   bench.post(Operation::send, 10);
   bench.transmit();
   EXPECT_EQ(bench.requester.deadline(), bench.now + (TimeNs{4096} << 5));
@@ -129,7 +129,9 @@ TEST(Retransmit, TimeoutZeroIsForEver) {
   bench.post(Operation::send, 10);
   bench.transmit();
   bench.now += 3600 * kSecond;
-  bench.expire();
+  EXPECT_EQ(bench.requester.deadline(), kNever);
+  RequesterEffects effects;
+  bench.requester.on_timeout(bench.now, effects);
   EXPECT_FALSE(bench.requester.failed());
 }
 
@@ -144,50 +146,86 @@ TEST(Retransmit, LateAcknowledgementSparesWhatWasToBeSentAgain) {
   EXPECT_EQ(bench.ended().size(), 3);
 }
 
-TEST(Retransmit, SilenceIsProbedWithTheLastPacketBeforeTheTimeout) {
-  RequesterBench bench({.timeout = 14, .retry_count = 0});
+/// A round trip has been measured.
+struct Probe : testing::Test {
+  explicit Probe(RequesterConfig config = {.timeout = 14, .retry_count = 0}) : bench(config) {
+    bench.post(Operation::send, 10);
+    bench.transmit();
+    bench.now += 20 * kMicrosecond;
+    bench.ack(0);
+    bench.ended();
+  }
+  TimeNs ack_timeout() const { return bench.now + (TimeNs{4096} << 14); }
+  RequesterBench bench;
+};
+
+TEST_F(Probe, IsTheLastPacketOnceBeforeTheTimeout) {
   for (int i = 0; i < 3; ++i) bench.post(Operation::send, 10);
   bench.transmit();
   bench.now += 20 * kMicrosecond;
-  bench.ack(0);
-  // Packets 1 and 2 were lost, and no later packet shows it.
+  bench.ack(1);
+  // Packets 2 and 3 were lost, and no later packet shows it.
+  const TimeNs timeout = ack_timeout();
   EXPECT_EQ(bench.requester.deadline(), bench.now + RoundTrip::kProbeMin);
   bench.expire();
-  EXPECT_EQ(bench.transmit_psns(), (Psns{2}));
-  const TimeNs second = bench.requester.deadline();
-  EXPECT_EQ(second, bench.now + RoundTrip::kProbeMin);  // Twice the silence.
-  bench.expire();
-  // The peer's only NAK of the gap may have been lost: now the oldest packet fills the gap.
-  EXPECT_EQ(bench.transmit_psns(), (Psns{1}));
-  EXPECT_FALSE(bench.requester.failed());
+  EXPECT_EQ(bench.transmit_psns(), (Psns{3}));
+  EXPECT_EQ(bench.requester.deadline(), timeout);
   EXPECT_EQ(bench.requester.window_bytes(), SendWindow::kStartBytes);
-  bench.ack(1);
-  EXPECT_EQ(bench.transmit_psns(), (Psns{2}));
+  bench.nak(2, NakCode::psn_sequence_error);
+  EXPECT_TRUE(bench.requester.failed());  // It has no retries.
 }
 
-TEST(Retransmit, AnswerToTheOldestThatTellsOfAllRepeatsNothing) {
-  RequesterBench bench({.timeout = 14, .retry_count = 0});
+TEST_F(Probe, ThatIsAnsweredRepeatsNothing) {
   for (int i = 0; i < 3; ++i) bench.post(Operation::send, 10);
   bench.transmit();
-  for (int i = 0; i < 2; ++i) {
-    bench.expire();
-    bench.transmit();
-  }
-  bench.ack(2);  // Only the acknowledgement was lost.
+  bench.expire();
+  bench.transmit();
+  bench.ack(3);  // Only the acknowledgement was lost.
   EXPECT_TRUE(bench.transmit_psns().empty());
   EXPECT_EQ(bench.requester.deadline(), kNever);
+  EXPECT_EQ(bench.ended().size(), 3);
 }
 
-TEST(Retransmit, ProbeAsksForAMissingReadResponse) {
-  RequesterBench bench;
-  bench.post(Operation::read, 600, 0x1000);
+TEST_F(Probe, IsNotSentWhileAnswersCome) {
+  for (int i = 0; i < 20; ++i) bench.post(Operation::send, 10);
   bench.transmit();
-  bench.read_response(0, Position::first, 256);
-  bench.expire();
-  EXPECT_EQ(bench.transmit(), (std::vector<Sent>{{opcode(0x0c), 1, 344, 0x1100, true}}));
-  bench.read_response(1, Position::first, 256);
-  bench.read_response(2, Position::last, 88);
-  EXPECT_EQ(bench.ended(), (std::vector<Ended>{{0, Status::success}}));
+  for (std::uint32_t psn = 1; psn < 20; ++psn) {
+    bench.now += RoundTrip::kProbeMin - 1;
+    RequesterEffects effects;
+    bench.requester.on_timeout(bench.now, effects);
+    EXPECT_TRUE(bench.transmit().empty());
+    bench.ack(psn);
+  }
+}
+
+TEST_F(Probe, IsNotSentWhileAReadOrAtomicIsUnanswered) {
+  for (const Operation unanswered : {Operation::read, Operation::fetch_and_add}) {
+    const auto psn = bench.requester.next_psn().value();
+    bench.post(unanswered, 8);
+    bench.post(Operation::send, 10);
+    bench.transmit();
+    EXPECT_EQ(bench.requester.deadline(), ack_timeout());
+    if (unanswered == Operation::read) bench.read_response(psn, Position::only, 8);
+    if (unanswered != Operation::read) bench.atomic_response(psn, 0);
+    EXPECT_EQ(bench.requester.deadline(), bench.now + RoundTrip::kProbeMin);
+    bench.ack(psn + 1);
+  }
+}
+
+struct ProbesAreOff : Probe {
+  ProbesAreOff() : Probe({.timeout = 14, .probes = false}) {}
+};
+TEST_F(ProbesAreOff, NothingIsSentBeforeTheTimeout) {
+  bench.post(Operation::send, 10);
+  bench.transmit();
+  EXPECT_EQ(bench.requester.deadline(), ack_timeout());
+}
+
+TEST(Retransmit, NothingIsSentBeforeTheTimeoutWithoutARoundTrip) {
+  RequesterBench bench({.timeout = 14});
+  bench.post(Operation::write, 600);
+  bench.transmit();
+  EXPECT_EQ(bench.requester.deadline(), bench.now + (TimeNs{4096} << 14));
 }
 
 TEST(Retransmit, S9_7_5_2_8_RnrNakWaitsForItsTimer) {
