@@ -15,6 +15,7 @@ std::vector<std::byte> Network::take_buffer() {
 
 void Network::accept(int to, TimeNs now, std::vector<std::byte> bytes) {
   ++counters_.sent;
+  if (outage.holds(now)) ++counters_.in_outage;
   if (drop && drop(to, bytes)) {
     ++counters_.lost;
     return buffers_.push_back(std::move(bytes));
@@ -37,7 +38,11 @@ void Network::accept(int to, TimeNs now, std::vector<std::byte> bytes) {
 }
 
 void Network::enqueue(int to, TimeNs now, std::vector<std::byte> bytes) {
-  TimeNs at = now + faults_.delay_ns;
+  TimeNs at = outage.arrival(now, faults_.delay_ns);
+  if (at == kNever) {
+    ++counters_.lost;
+    return buffers_.push_back(std::move(bytes));
+  }
   if (random_.chance(faults_.reordering)) {
     ++counters_.reordered;
     at += random_.between(1, faults_.reordering_delay_ns);

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/time.h"
+#include "sim/outage.h"
 #include "sim/random.h"
 
 namespace verbatim::sim {
@@ -36,7 +37,8 @@ struct NetworkCounters {
   std::uint64_t duplicated = 0;
   std::uint64_t reordered = 0;
   std::uint64_t corrupted = 0;
-  std::uint64_t overrun = 0;  // Lost because the receive buffer was full.
+  std::uint64_t overrun = 0;    // Lost because the receive buffer was full.
+  std::uint64_t in_outage = 0;  // Sent during the outage.
 };
 
 /// Two ends, 0 and 1, and packets in flight between them.
@@ -54,6 +56,7 @@ class Network {
   /// For tests that choose which packets are lost: called for each packet before the faults; true
   /// drops it.
   std::function<bool(int to, ByteSpan bytes)> drop;
+  Outage outage;  // None at first.
 
   /// Returns kNever if no packet is in flight.
   TimeNs next_arrival() const { return in_flight_.empty() ? kNever : in_flight_.top().at; }

@@ -55,12 +55,14 @@ TimeNs Pair::next_event() const {
 void Pair::handle(TimeNs at) {
   now_ = std::max(now_, at);
   ++events_;
+  was_served_ = false;
   if (network_.next_arrival() <= now_) {
     return network_.deliver_next(
         [this](int to, ByteSpan bytes) { (*this)[to].on_arrival(bytes, now_); });
   }
   first_.on_time(now_);
   second_.on_time(now_);
+  was_served_ = true;
   const auto due =
       std::ranges::find_if(actions_, [this](auto& action) { return action.at <= now_; });
   if (due == actions_.end()) return;
@@ -75,6 +77,7 @@ bool Pair::run(const std::function<bool()>& done, TimeNs bound) {
     const bool first_sent = first_.pump(now_, network_);
     const bool second_sent = second_.pump(now_, network_);
     if (first_sent || second_sent) continue;  // Sending may have completed a request.
+    if (was_served_ && std::min(first_.deadline(), second_.deadline()) <= now_) ++overdue_;
     const TimeNs next = next_event();
     if (next == kNever || next > bound || events_ > kEventsMax) return false;
     handle(next);

@@ -45,6 +45,8 @@ class Pair {
   bool run_until_complete(TimeNs bound = 1000 * kSecond);
   /// Runs until no packet is in flight.
   void run_until_quiet();
+  /// How often a node that had just been served had a deadline that was not later than now.
+  std::uint64_t overdue() const { return overdue_; }
   /// Returns the violations that both nodes' checkers have found so far; `finish` also finds what
   /// is missing.
   Violations violations();
@@ -67,6 +69,8 @@ class Pair {
   std::vector<Action> actions_;
   TimeNs now_ = 1 * kSecond;
   std::uint64_t events_ = 0;
+  bool was_served_ = false;  // By `on_time`, in the last event.
+  std::uint64_t overdue_ = 0;
 };
 
 }  // namespace verbatim::sim

@@ -81,7 +81,8 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
           .is_iwarp = node().is_iwarp(),
           .has_direct_path = membership_.memory != nullptr,
           .only_direct = membership_.only_direct,
-          .rnr_grace = membership_.rnr_grace},
+          .rnr_grace = membership_.rnr_grace,
+          .probes = membership_.probes},
       progress_(std::move(progress)) {
   make_ports();
 }

@@ -164,6 +164,7 @@ struct Side {
     return {.dest_gid = there.port(peer.port).gids()[gid_index].gid,
             .dlid = there.port(peer.port).lids().base,
             .source_gid_index = gid_index,
+            .static_rate = static_rate,
             .port = port,
             .is_global = has_grh};
   }
@@ -233,11 +234,12 @@ struct Side {
   MemoryKey key{};
   QueuePair* qp = nullptr;
   std::uint64_t posted = 0;
-  std::uint8_t timeout = 14;  // Of `connect`, as are the next four.
+  std::uint8_t timeout = 14;  // Of `connect`, as are the next five.
   std::uint8_t rnr_retry = 7;
   std::uint16_t pkey_index = 0;
   std::uint8_t port = 1;
-  bool has_grh = true;  // InfiniBand: packets begin with LRH and GRH.
+  std::uint8_t static_rate = 0;  // InfiniBand, as is the next one: an `ibv_rate`.
+  bool has_grh = true;           // Packets begin with LRH and GRH.
 };
 
 struct AdapterPair : testing::Test {

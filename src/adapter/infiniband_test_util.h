@@ -38,7 +38,10 @@ class MemoryLink final : public link::Link {
   }
 
   link::Properties properties() const override {
-    return {.first_header = link::FirstHeader::lrh, .packet_bytes_max = 4096, .lossless = true};
+    return {.first_header = link::FirstHeader::lrh,
+            .packet_bytes_max = 4096,
+            .rate_mbps = rate_mbps,
+            .lossless = true};
   }
   Result<link::NextHop*> next_hop(const Path& path, Qpn, std::optional<TimeNs>) override {
     if (std::holds_alternative<InfinibandPath>(path)) return &hop_;
@@ -115,6 +118,7 @@ class MemoryLink final : public link::Link {
     eventfd_write(own_.event.get(), 1);
   }
 
+  std::uint32_t rate_mbps = 0;             // Of `properties`.
   std::atomic<std::uint32_t> refusals{0};  // Times that `reserve` said no.
 
  private:

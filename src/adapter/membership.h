@@ -60,6 +60,7 @@ struct Membership {
   /// sleeps again.
   TimeNs busy_poll = 0;
   TimeNs rnr_grace = kRnrGrace;
+  bool probes = true;  // `RequesterConfig::probes`.
 };
 
 /// Creates the memory file. Fails with the kernel's error.

@@ -34,7 +34,7 @@ using LocalNumberBitmap = std::array<std::atomic<std::uint64_t>, kTargetsMax / 6
 
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x76657262'61726e61;  // "verbarna"
-  static constexpr std::uint32_t kVersion = 9;
+  static constexpr std::uint32_t kVersion = 10;
   std::uint64_t magic = kMagic;
   std::uint32_t version = kVersion;
   ProcessToken process_token = 0;

@@ -22,7 +22,7 @@ struct Row {
 #define PLACE(type, member, bytes) \
   Row { #type "::" #member, offsetof(type, member), bytes }
 
-constexpr auto kVersion9 = std::to_array<Row>({
+constexpr auto kVersion10 = std::to_array<Row>({
     SIZE(ArenaHeader, 8736),
     PLACE(ArenaHeader, magic, 0),
     PLACE(ArenaHeader, version, 8),
@@ -85,6 +85,8 @@ constexpr auto kVersion9 = std::to_array<Row>({
     PLACE(DirectTarget, peer_qpn, 28),
     PLACE(DirectTarget, access, 32),
     PLACE(DirectTarget, peer_name, 36),
+    PLACE(DirectTarget, given_up, 53),
+    PLACE(DirectTarget, in_step, 54),
     PLACE(DirectTarget, xrc_domain, 56),
     PLACE(DirectTarget, xrc_file, 64),
     PLACE(DirectTarget, proxy_for, 80),
@@ -212,8 +214,8 @@ constexpr auto kVersion9 = std::to_array<Row>({
 });
 
 TEST(LayoutTest, WhatProgramsShareLiesWhereTheyAgreed) {
-  static_assert(ArenaHeader::kVersion == 9, "a new version has a new table");
-  for (const Row& row : kVersion9) EXPECT_EQ(row.is, row.agreed) << row.what;
+  static_assert(ArenaHeader::kVersion == 10, "a new version has a new table");
+  for (const Row& row : kVersion10) EXPECT_EQ(row.is, row.agreed) << row.what;
 }
 
 }  // namespace

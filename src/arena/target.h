@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 
 #include "arena/flat_path.h"
 #include "arena/offset.h"
 #include "arena/receive_ring.h"
 #include "arena/xrc_queue.h"
+#include "base/always_inline.h"
 #include "base/os/process_token.h"
 #include "base/os/spin_lock.h"
 #include "base/types.h"
@@ -89,11 +91,13 @@ struct alignas(64) DirectTarget {
   // Written by the owner under `lock`.
   Qpn peer_qpn;  // The connected peer's queue pair number; 0: requests are not served.
   std::uint32_t access = 0;
-  PeerName peer_name;            // InfiniBand: as a full member of the queue pair's partition.
-  XrcDomain xrc_domain{};        // Of an XRC target: each request names a queue of it.
-  XrcFile xrc_file;              // Of the domain.
-  ProcessToken proxy_for = 0;    // Of a guest: the program that has the queue pair.
-  bool takes_datagrams = false;  // UD: from everybody who knows the Q_Key.
+  PeerName peer_name;                 // InfiniBand: as a full member of the queue pair's partition.
+  std::atomic<bool> given_up{false};  // See `lock_or_give_up`; written by the owner.
+  std::atomic<bool> in_step{false};   // Written by the lock holder: `begin_step`.
+  XrcDomain xrc_domain{};             // Of an XRC target: each request names a queue of it.
+  XrcFile xrc_file;                   // Of the domain.
+  ProcessToken proxy_for = 0;         // Of a guest: the program that has the queue pair.
+  bool takes_datagrams = false;       // UD: from everybody who knows the Q_Key.
   QKey qkey{};
   PKey pkey{};  // InfiniBand, as the next one. 0: nothing comes, for the port is not ACTIVE.
   std::uint16_t pkey_index = 0;
@@ -118,6 +122,17 @@ struct alignas(64) DirectTarget {
   OwnerRequest owner_request;
 
   bool is_locked() const { return lock.is_locked(); }
+  /// A peer begins to change the rings or to notify the owner, until `end_step`. Returns false if
+  /// the owner has given the target up: then the peer must not. Requires `lock`.
+  VERBATIM_ALWAYS_INLINE bool begin_step() {
+    in_step.store(true, std::memory_order_relaxed);
+    // Orders the two for the compiler; `give_up` does it for the processors.
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (!given_up.load(std::memory_order_acquire)) return true;
+    end_step();
+    return false;
+  }
+  VERBATIM_ALWAYS_INLINE void end_step() { in_step.store(false, std::memory_order_release); }
   /// XRC: selects the receive queue that a request names, of this process. Returns false if it does
   /// not exist or is in another XRC domain. Requires `lock`.
   bool enter(const XrcQueue& queue, SrqNumber number) {
@@ -160,6 +175,7 @@ struct alignas(64) DirectTarget {
 class TargetLock {
  public:
   explicit TargetLock(DirectTarget& target) : target_(target) { target_.lock.lock(); }
+  TargetLock(DirectTarget& target, std::adopt_lock_t) : target_(target) {}
   ~TargetLock() {
     target_.unlocks.store(target_.unlocks.load(std::memory_order_relaxed) + 1,
                           std::memory_order_release);
@@ -171,6 +187,25 @@ class TargetLock {
  private:
   DirectTarget& target_;
 };
+
+/// Returns true if it holds the target's lock, false if another process, which lives, has held it
+/// for more than a moment: it may be stopped (SIGSTOP).
+bool lock_after_waiting(DirectTarget& target);
+VERBATIM_ALWAYS_INLINE bool lock_soon(DirectTarget& target) {
+  return target.lock.try_lock() || lock_after_waiting(target);
+}
+
+/// Called by the owner, which ends the target: as `lock_soon`. If it returns false, the target is
+/// *given up*: its holder may still be copying to or from the regions of its request, for which
+/// deregistration waits, but it changes nothing else any more: not the rings nor
+/// `holds_receive`, and it notifies nobody. It still reads the target, so the owner changes only
+/// `holds_receive`, `notifications` and `qpn` before `take_back`. Waits as long as the holder is
+/// in a step (`begin_step`).
+bool lock_or_give_up(DirectTarget& target);
+
+/// Called by the owner: makes a target that it has given up usable again, once the holder has
+/// released the lock. Returns false until then.
+bool take_back(DirectTarget& target);
 
 /// Completes what a killed lock holder had begun in the receive and completion rings;
 /// `holds_receive` is valid afterwards. `arena` is the address at which the target's arena is

@@ -57,14 +57,23 @@ DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
 
 VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::attempt(const SendRequest& request,
                                                                const LocalMemory& local) {
-  if (peer().is_gone()) return no_answer();
-  const TargetLock target_lock(target_);
+  if (peer().is_gone() || !lock_soon(target_)) return no_answer();
+  const TargetLock target_lock(target_, std::adopt_lock);
   if (!is_served()) return not_served();
   if (!target_.established) {
     target_.established = true;
     notify(kEstablished);
   }
-  return execute_locked(request, local);
+  const Outcome outcome = execute_locked(request, local);
+  return target_.given_up.load(std::memory_order_relaxed) ? given_up() : outcome;
+}
+
+/// The owner has ended the target meanwhile, as this process was stopped: nothing has arrived.
+DirectLink::Outcome DirectLink::given_up() {
+  target_.stop_serving();
+  begun_ = false;
+  moved_ = 0;
+  return no_answer();
 }
 
 /// XRC: the request names a receive queue, of the target's process or, if the XRC domain has a
@@ -209,7 +218,8 @@ bool DirectLink::takes_from_port(const port::Datagram& datagram) const {
 
 DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const LocalMemory& local,
                                               const port::Datagram& datagram) {
-  const TargetLock target_lock(target_);
+  if (!lock_soon(target_)) return lose(local);
+  const TargetLock target_lock(target_, std::adopt_lock);
   if (!is_there() || !target_.takes_datagrams) return lose(local);
   if (datagram.origin.port != 0 && !takes_from_port(datagram)) return lose(local);
   if (datagram.qkey != target_.qkey) {

@@ -125,6 +125,7 @@ class DirectLink {
   /// Out of line, with no argument but this object: others' requests pay nothing for it.
   bool is_served_as_limited_member() const;
   Outcome not_served();
+  Outcome given_up();
   void on_bad_p_key() const;
   void on_bad_q_key(QKey key) const;
 

@@ -155,6 +155,13 @@ std::uint64_t* MappedTarget::word(const region::Region& there, std::uint64_t add
 }
 
 bool MappedTarget::take_receive() {
+  if (!target_.begin_step()) return false;
+  const bool is_held = take_in_step();
+  target_.end_step();
+  return is_held;
+}
+
+VERBATIM_ALWAYS_INLINE bool MappedTarget::take_in_step() {
   // It is in use by a request that continues, or was left by a killed process: then it may be
   // incomplete.
   if (target_.holds_receive.load(std::memory_order_relaxed)) recover_target(target_, peer_->base());

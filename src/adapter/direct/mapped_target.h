@@ -61,9 +61,16 @@ class MappedTarget {
   bool take_receive();
   /// As DirectPeer::end_receive.
   VERBATIM_ALWAYS_INLINE bool end_receive(const Completion& completion, bool solicited) const {
-    return peer_->end_receive(local_number_, completion, solicited);
+    if (!target_.begin_step()) return true;
+    const bool has_room = peer_->end_receive(local_number_, completion, solicited);
+    target_.end_step();
+    return has_room;
   }
-  void notify(std::uint32_t notifications) const { peer_->notify(local_number_, notifications); }
+  void notify(std::uint32_t notifications) const {
+    if (!target_.begin_step()) return;
+    peer_->notify(local_number_, notifications);
+    target_.end_step();
+  }
 
   /// Looks up the peer's region that a request names, on behalf of queue pair `qpn`.
   std::expected<const region::Region*, region::KeyError> find_locked(MemoryKey key,
@@ -100,6 +107,7 @@ class MappedTarget {
   std::uint64_t* word(const region::Region& there, std::uint64_t address);
 
  private:
+  bool take_in_step();
   /// Returns the address of a region's bytes in this process if they are contiguous here; else
   /// null.
   std::byte* find(const region::Region& region, std::uint64_t address, std::uint64_t length) {

@@ -44,6 +44,10 @@ constexpr std::uint32_t kIdlePassesBeforeYield = 32;
 constexpr std::uint32_t kIdlePassesBeforePause = 16;
 constexpr TimeNs kPause = kMicrosecond;
 
+/// Before timers are served, the sources are read until they are empty, but a flood does not hold
+/// the timers up: more than a socket's buffer holds.
+constexpr int kBatchesBeforeTimers = 64;
+
 clockid_t clock_of_this_thread() {
   clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
   pthread_getcpuclockid(pthread_self(), &clock);
@@ -311,9 +315,18 @@ void Progress::serve_events() {
 }
 
 std::size_t Progress::run_pass(TimeNs now) {
+  const std::size_t received = receive(now);
+  if (now < timers_.earliest()) return received;
+  // What has come and waits behind other packets may be the answer that a timer has waited for.
+  std::size_t last = received;
+  for (int batches = 1; last > 0 && batches < kBatchesBeforeTimers; ++batches) last = receive(now);
+  serve_timers(now);
+  return received;
+}
+
+std::size_t Progress::receive(TimeNs now) {
   std::size_t received = 0;
   for (Source* source : sources_) received += source->receive(now);
-  if (now >= timers_.earliest()) serve_timers(now);
   return received;
 }
 
@@ -338,10 +351,11 @@ void Progress::flush_outputs() {
 }
 
 void Progress::serve_timers(TimeNs now) {
-  TimerQueue::Entry entry;
-  while (timers_.take_due(now, entry)) {
-    if (Task* task = tasks_.find_task(entry.task)) task->on_timer(now);
+  timers_.take_due(now, due_);
+  for (const Qpn number : due_) {
+    if (Task* task = tasks_.find_task(number)) task->on_timer(now);
   }
+  due_.clear();
   arm_timer_fd();
 }
 

@@ -36,10 +36,10 @@ struct ProgressOptions {
 /// still polls. If it then finds packets that nobody read while the program computed (it spins on
 /// memory that packets write), it serves packets itself for a while.
 ///
-/// A pass receives from each source, serves the timers, and lets the tasks send what resulted
-/// (acknowledgements, responses, requests that the window now admits). One pass at a time:
-/// `pass_lock_`. In a program that polls, output that a pass defers is sent with the program's next
-/// post, at its next poll, or within a millisecond.
+/// A pass receives from each source, serves each task whose timer is due once, and lets the tasks
+/// send what resulted (acknowledgements, responses, requests that the window now admits). One pass
+/// at a time: `pass_lock_`. In a program that polls, output that a pass defers is sent with the
+/// program's next post, at its next poll, or within a millisecond.
 class Progress {
  public:
   /// Requires that `tasks` outlives it.
@@ -129,6 +129,7 @@ class Progress {
   bool begin_sleep();
   bool polls_busily(TimeNs now) const;
   std::size_t run_pass(TimeNs now);
+  std::size_t receive(TimeNs now);
   void flush_outputs();
   void serve_timers(TimeNs now);
   void arm_timer_fd();
@@ -149,6 +150,7 @@ class Progress {
   std::mutex pass_lock_;
   std::vector<Source*> sources_;  // Protected by pass_lock_, like the next one.
   std::vector<Task*> flushing_;
+  std::vector<Qpn> due_;  // Tasks whose timers are being served.
   bool is_unattended_ = false;
   std::atomic<bool> asks_kernel_{false};  // Some source does.
   // Consecutive passes of `poll` that received nothing. Written under pass_lock_.

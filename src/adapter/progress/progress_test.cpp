@@ -105,6 +105,85 @@ TEST_F(ProgressTest, ATimerFindsItsTaskByNumber) {
   EXPECT_EQ(std::future_status::ready, task.timer.get_future().wait_for(kPatience));
 }
 
+/// Is due at once again, whenever it is served.
+class Insatiable final : public Task {
+ public:
+  explicit Insatiable(std::unique_ptr<Progress>& progress) : progress_(progress) {}
+  void transmit_output(TimeNs /*now*/) override {}
+  void on_timer(TimeNs now) override {
+    ++served;
+    progress_->arm_timer(now, Qpn(1));
+    progress_->arm_timer(now - 1, Qpn(1));
+  }
+  int served = 0;
+
+ private:
+  std::unique_ptr<Progress>& progress_;
+};
+
+TEST_F(ProgressTest, APassServesATaskOnceWhateverDeadlineItHas) {
+  Insatiable insatiable(progress);
+  tasks.tasks[Qpn(1)] = &insatiable;
+  int before = 0;
+  progress->between_passes([&] { progress->arm_timer(1, Qpn(1)); });
+  for (int pass = 0; pass < 3; ++pass) {
+    while (!progress->poll()) std::this_thread::yield();
+    // The background thread may have run passes, too, but each of them has ended.
+    progress->between_passes([&] {
+      EXPECT_GT(insatiable.served, before);
+      before = insatiable.served;
+    });
+  }
+  progress.reset();
+}
+
+/// Has so many batches, and tells in which the timer was served.
+class Flood final : public Source {
+ public:
+  explicit Flood(int batches) : left(batches) {}
+  std::size_t receive(TimeNs /*now*/) override {
+    if (left == 0) return 0;
+    --left;
+    return 1;
+  }
+  std::atomic<int> left;
+};
+
+class AfterFlood final : public Task {
+ public:
+  explicit AfterFlood(Flood& flood) : flood_(flood) {}
+  void transmit_output(TimeNs /*now*/) override {}
+  void on_timer(TimeNs /*now*/) override { left_when_served.set_value(flood_.left); }
+  std::promise<int> left_when_served;
+
+ private:
+  Flood& flood_;
+};
+
+TEST_F(ProgressTest, TimersAreServedWhenTheSourcesAreEmpty) {
+  Flood flood(10);
+  AfterFlood after(flood);
+  tasks.tasks[Qpn(1)] = &after;
+  progress->between_passes([&] { progress->arm_timer(1, Qpn(1)); });
+  progress->add(flood);
+  while (!progress->poll()) std::this_thread::yield();
+  EXPECT_EQ(0, after.left_when_served.get_future().get());
+  progress.reset();
+}
+
+TEST_F(ProgressTest, AFloodDoesNotHoldUpTimers) {
+  constexpr int kMany = 1'000'000'000;
+  Flood flood(kMany);
+  AfterFlood after(flood);
+  tasks.tasks[Qpn(1)] = &after;
+  progress->add(flood);
+  progress->arm_timer(1, Qpn(1));
+  while (!progress->poll()) std::this_thread::yield();
+  const int left = after.left_when_served.get_future().get();
+  EXPECT_GT(left, 0);
+  progress.reset();
+}
+
 TEST_F(ProgressTest, TheThreadHasBegunWhenCreateReturns) {
   std::atomic<bool> begun{false};
   std::promise<void> heard;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <queue>
@@ -30,15 +31,15 @@ class TimerQueue {
     earliest_.store(entry.at, std::memory_order_seq_cst);
     return true;
   }
-  /// Takes an entry that is due.
-  bool take_due(TimeNs now, Entry& out) {
-    if (now < earliest()) return false;
+  /// Takes the entries that are due; appends each of their tasks once.
+  void take_due(TimeNs now, std::vector<Qpn>& out) {
+    if (now < earliest()) return;
     const std::lock_guard guard(lock_);
-    if (entries_.empty() || entries_.top().at > now) return false;
-    out = entries_.top();
-    entries_.pop();
+    for (; !entries_.empty() && entries_.top().at <= now; entries_.pop()) {
+      if (std::ranges::find(out, entries_.top().task) == out.end())
+        out.push_back(entries_.top().task);
+    }
     earliest_.store(entries_.empty() ? kNever : entries_.top().at, std::memory_order_seq_cst);
-    return true;
   }
   /// A hint, read without the lock: a thread that reads an old value reads again one pass later.
   TimeNs earliest() const { return earliest_.load(std::memory_order_seq_cst); }

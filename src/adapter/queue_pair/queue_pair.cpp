@@ -132,6 +132,7 @@ void QueuePair::yield_if_unreliable() const {
 }
 
 void QueuePair::transmit_locked(TimeNs now) {
+  core_.held_back = false;  // Unless the pacer is asked again.
   std::visit([now](auto& service) { service.transmit(now); }, service_);
   settle();
 }
@@ -142,12 +143,15 @@ void QueuePair::settle() {
   rearm_timer();
 }
 
+TimeNs QueuePair::next_deadline() const {
+  if (state() == QpState::err) return kNever;  // Nothing that its link waited for is due any more.
+  return std::min({std::visit([](const auto& service) { return service.deadline(); }, service_),
+                   direct_.deadline(), core_.held_back ? core_.pacer.free_at() : kNever});
+}
+
 /// Lazily: only a deadline earlier than the one that stands in the queue enters it.
 void QueuePair::rearm_timer() {
-  if (state() == QpState::err) return;  // Nothing that its link waited for is due any more.
-  const TimeNs deadline =
-      std::min({std::visit([](const auto& service) { return service.deadline(); }, service_),
-                direct_.deadline(), core_.held_back ? core_.pacer.free_at() : kNever});
+  const TimeNs deadline = next_deadline();
   if (deadline >= armed_deadline_) return;
   armed_deadline_ = deadline;
   core_.around.progress.arm_timer(deadline, number());

@@ -95,6 +95,12 @@ class QueuePair final : public Task {
   /// connection right behind the data is seen too.
   void on_stream(TimeNs now, bool to_the_end = false);
 
+  /// When its timer has something to do; kNever: it waits for no time.
+  TimeNs deadline() const {
+    const std::lock_guard guard(lock_);
+    return next_deadline();
+  }
+
   /// `ibv_modify_qp_rate_limit`: limits the rate and the size of bursts (0: chosen to suit the
   /// clock). A rate of 0: no limit. EINVAL above Limits::rate_kbps.
   Result<void> limit_rate(std::uint32_t rate_kbps, std::uint32_t burst_bytes);
@@ -133,6 +139,7 @@ class QueuePair final : public Task {
   void transmit_locked(TimeNs now);
   /// After the service has done something: stops if that failed, arms the timer.
   void settle();
+  TimeNs next_deadline() const;
   void rearm_timer();
 
   // During a turn; the first two under lock_.

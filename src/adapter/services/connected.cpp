@@ -77,7 +77,8 @@ void Connected::start_requester() {
                         .retry_count = attributes.retry_count,
                         .rnr_retry = attributes.rnr_retry,
                         .max_rd_atomic = attributes.max_rd_atomic,
-                        .lossless = route_ && route_->lossless});
+                        .lossless = route_ && route_->lossless,
+                        .probes = core_.around.probes});
   direct_.open_link();
 }
 

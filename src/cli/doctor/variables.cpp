@@ -55,6 +55,7 @@ Result<void> check_log(const std::string& value) {
 Result<void> check_path_name(const std::string& value) {
   return check_word(value, {"auto", "direct", "wire"});
 }
+Result<void> check_switch(const std::string& value) { return check_word(value, {"on", "off"}); }
 Result<void> check_fault(const std::string& value) {
   return outcome_of(link::FaultPlan::parse(value));
 }
@@ -93,6 +94,7 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIM_PATH", check_path_name},
     {"VERBATIM_RNR_GRACE", check_microseconds},
     {"VERBATIM_BUSY_POLL", check_microseconds},
+    {"VERBATIM_EARLY_RETRY", check_switch},
     {"VERBATIM_FABRIC", service::check_node_name},  // Names of both have one form.
     {"VERBATIM_HOST", check_anything},
     {"VERBATIM_VIEW", check_anything},

@@ -28,7 +28,8 @@ TEST(Variables, EachKnowsWhatItMayBe) {
         Value{"VERBATIM_FAULT", "loss=1%", "loss=1"},
         Value{"VERBATIM_MPA", "no-crc,markers", "crc"}, Value{"VERBATIM_LOG", "debug", "verbose"},
         Value{"VERBATIM_PATH", "direct", "Direct"},
-        Value{"VERBATIM_RNR_GRACE", "1000000", "1000001"}, Value{"VERBATIM_BUSY_POLL", "0", "10us"},
+        Value{"VERBATIM_RNR_GRACE", "1000000", "1000001"},
+        Value{"VERBATIM_EARLY_RETRY", "off", "no"}, Value{"VERBATIM_BUSY_POLL", "0", "10us"},
         Value{"VERBATIMD", "/bin/sh", "/nowhere/verbatimd"}}) {
     EXPECT_TRUE(is_allowed(value.name, value.right)) << value.name << "=" << value.right;
     EXPECT_FALSE(is_allowed(value.name, value.wrong)) << value.name << "=" << value.wrong;

@@ -122,6 +122,23 @@ Result<TimeNs> wanted_microseconds(const char* name, TimeNs otherwise) {
                 fmt::format("{}={} is no number of microseconds, 0 to 1000000", name, wanted));
 }
 
+/// Reads the variables that say how long something is waited for. EINVAL for an unknown value.
+Result<void> read_waits(adapter::Membership& membership) {
+  const auto busy_poll = wanted_microseconds("VERBATIM_BUSY_POLL", 0);
+  if (!busy_poll) return std::unexpected(busy_poll.error());
+  const auto rnr_grace = wanted_microseconds("VERBATIM_RNR_GRACE", adapter::kRnrGrace);
+  if (!rnr_grace) return std::unexpected(rnr_grace.error());
+  const char* const variable = std::getenv("VERBATIM_EARLY_RETRY");
+  const std::string_view early = variable != nullptr && *variable != 0 ? variable : "on";
+  if (early != "on" && early != "off") {
+    return refuse(EINVAL, fmt::format("VERBATIM_EARLY_RETRY={} is not on or off", early));
+  }
+  membership.busy_poll = *busy_poll;
+  membership.rnr_grace = *rnr_grace;
+  membership.probes = early == "on";
+  return {};
+}
+
 /// Creates the decorators of the adapter's links. Never destroyed, because a sender may be inside.
 /// EINVAL if VERBATIM_FAULT is malformed.
 Result<adapter::LinkDecorators*> decorate_links(adapter::Adapter& adapter) {
@@ -175,15 +192,10 @@ Result<std::unique_ptr<Program>> join() {
   if (!options) return std::unexpected(options.error());
   const auto path = wanted_path();
   if (!path) return std::unexpected(path.error());
-  const auto busy_poll = wanted_microseconds("VERBATIM_BUSY_POLL", 0);
-  if (!busy_poll) return std::unexpected(busy_poll.error());
-  const auto rnr_grace = wanted_microseconds("VERBATIM_RNR_GRACE", adapter::kRnrGrace);
-  if (!rnr_grace) return std::unexpected(rnr_grace.error());
+  adapter::Membership membership;
+  if (auto read = read_waits(membership); !read) return std::unexpected(read.error());
   auto arena = adapter::Arena::create();
   if (!arena) return std::unexpected(arena.error());
-  adapter::Membership membership;
-  membership.busy_poll = *busy_poll;
-  membership.rnr_grace = *rnr_grace;
   agent::SharedFiles files{.arena = (*arena)->fd()};
   membership.only_direct = *path == Path::direct;
   if (auto opened = open_to_peers(membership); !opened) return std::unexpected(opened.error());

@@ -54,6 +54,11 @@ class TrunkLab {
     const TimeNs until = now + time;
     for (;;) {
       take_datagrams();
+      if (std::exchange(was_served_, false) &&
+          std::min(a.session.deadline(), b.session.deadline()) <= now) {
+        ++overdue;
+        break;
+      }
       const TimeNs next = std::min({a.session.deadline(), b.session.deadline(),
                                     in_flight_.empty() ? kNever : in_flight_.begin()->first});
       if (next > until) break;
@@ -64,6 +69,7 @@ class TrunkLab {
       }
       note(a, a.session.on_time(now));
       note(b, b.session.on_time(now));
+      was_served_ = true;
     }
     now = until;
   }
@@ -86,7 +92,8 @@ class TrunkLab {
   TimeNs now = kSecond;
   Side a;
   Side b;
-  std::uint64_t sent = 0;  // Datagrams.
+  std::uint64_t sent = 0;     // Datagrams.
+  std::uint64_t overdue = 0;  // Deadlines that were not later than now, after they were served.
   bool is_cut = false;
   std::vector<std::vector<std::byte>> seen;  // What went to `b`, as a listener has it.
 
@@ -129,6 +136,7 @@ class TrunkLab {
     }
   }
 
+  bool was_served_ = false;
   std::multimap<TimeNs, Flight> in_flight_;
 };
 

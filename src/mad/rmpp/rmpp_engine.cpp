@@ -112,7 +112,7 @@ void RmppEngine::on_ack(const RmppPeer& from, const MadHeader& header, const Rmp
     // Double-sided: the peer that has sent a request is ready for its answer.
     const auto in = incoming_.find(key);
     if (in != incoming_.end() && in->second.receiver.is_complete()) {
-      in->second.receiver.reply_window = rmpp.length;
+      in->second.receiver.reply_window = std::max<std::uint32_t>(rmpp.length, 1);
     }
   }
   key.method = opposite(key.method);
@@ -243,7 +243,7 @@ void RmppEngine::on_time(TimeNs now) {
   while (deadline() <= now) {
     const auto [key, is_outgoing] = deadlines_.begin()->second;
     if (is_outgoing) {
-      retry(outgoing_.find(key));
+      retry(outgoing_.find(key), now);
     } else {
       const auto in = incoming_.find(key);
       if (!in->second.receiver.is_complete()) {
@@ -255,9 +255,9 @@ void RmppEngine::on_time(TimeNs now) {
   }
 }
 
-void RmppEngine::retry(Out out) {
+void RmppEngine::retry(Out out, TimeNs now) {
   Outgoing& outgoing = out->second;
-  if (!outgoing.sender.on_timeout()) {
+  if (!outgoing.sender.on_timeout(now)) {
     speak(outgoing.peer, outgoing.headers,
           {.type = RmppType::abort, .status = RmppStatus::too_many_retries}, Turn::no);
     return finish(out, RmppStatus::too_many_retries);

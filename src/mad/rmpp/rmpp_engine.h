@@ -86,7 +86,7 @@ class RmppEngine {
                      wire::RmppStatus status);
   void speak(const RmppPeer& to, wire::MadSpan headers, wire::RmppHeader rmpp, Turn turn);
   void make_ready(Out out);
-  void retry(Out out);
+  void retry(Out out, TimeNs now);
   void finish(Out out, wire::RmppStatus status);
   void forget(In in);
   void schedule(const Transfer& transfer, TimeNs& deadline, TimeNs next);

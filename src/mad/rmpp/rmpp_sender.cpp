@@ -74,11 +74,11 @@ std::expected<bool, wire::RmppStatus> RmppSender::on_ack(std::uint32_t segment,
   return is_acknowledged();
 }
 
-bool RmppSender::on_timeout() {
+bool RmppSender::on_timeout(TimeNs now) {
   if (retries_left_ == 0) return false;
   --retries_left_;
   next_ = acknowledged_ + 1;
-  deadline_ = kNever;  // Until it is sent.
+  deadline_ = now + patience_.ack_timeout;  // If the peer's window stays closed, nothing is sent.
   return true;
 }
 

@@ -39,7 +39,7 @@ class RmppSender {
 
   TimeNs deadline() const { return deadline_; }
   /// No acknowledgement came in time. Returns false if there have been enough retries.
-  bool on_timeout();
+  bool on_timeout(TimeNs now);
 
  private:
   std::vector<std::byte> message_;

@@ -12,14 +12,25 @@ namespace verbatim::adapter {
 
 using transport::Status;
 
+namespace {
+
+/// A target that was given up is in use again once its holder has released the lock.
+void renew(const DirectEnd& end, DirectTarget& target, Qpn number) {
+  if (!take_back(target)) return;
+  target.qpn.store(end.is_allowed() ? number.value() : 0, std::memory_order_release);
+}
+
+}  // namespace
+
 DirectEnd::DirectEnd(QueuePairCore& core, DirectTarget& target) : core_(core), target_(target) {
-  target_.qpn.store(is_allowed() ? core.number.value() : 0, std::memory_order_release);
+  target_.qpn.store(0, std::memory_order_release);
+  renew(*this, target_, core.number);
 }
 
 bool DirectEnd::is_allowed() const {
   const QueuePairOptions& options = core_.options;
   return core_.around.has_direct_path && !options.matches_tags() && !options.is_imported &&
-         options.type != QpType::raw_packet;
+         options.type != QpType::raw_packet && !target_.given_up.load(std::memory_order_relaxed);
 }
 
 bool DirectEnd::may_be_here(const Path& path) const {
@@ -113,6 +124,7 @@ void DirectEnd::open_link() {
 
 void DirectEnd::open_target(const Gid& peer_name) {
   const QueuePairOptions& options = core_.options;
+  renew(*this, target_, core_.number);
   if (!is_allowed() || options.type == QpType::xrc_send) return;  // Whom nobody asks.
   core_.around.peers.set_exposed(core_.number, true);
   const TargetLock target_lock(target_);
@@ -145,11 +157,13 @@ void DirectEnd::open_target(const Gid& peer_name) {
 
 void DirectEnd::invite(const Gid& name) {
   open_target(name);  // It serves nobody yet.
+  if (!is_allowed()) return;
   const TargetLock target_lock(target_);
   target_.awaits_direct_peer = true;
 }
 
 Qpn DirectEnd::take_invitee() {
+  if (!is_allowed()) return {};
   const TargetLock target_lock(target_);
   target_.awaits_direct_peer = false;
   return target_.peer_qpn;
@@ -173,14 +187,27 @@ void DirectEnd::follow_port() {
 
 void DirectEnd::close_target() {
   queue_owners_.leave(core_.number);
+  renew(*this, target_, core_.number);
   if (!is_allowed()) return;
-  const TargetLock target_lock(target_);
+  if (!lock_or_give_up(target_)) {
+    log(LogLevel::info, "QP {:#x}: its peer is stopped amid a request, which is given up",
+        core_.number.value());
+    target_.qpn.store(0, std::memory_order_release);
+    target_.notifications.store(0, std::memory_order_relaxed);
+    return take_held();
+  }
+  const TargetLock target_lock(target_, std::adopt_lock);
   target_.stop_serving();
   core_.around.peers.set_exposed(core_.number, false);
   recover_target(target_, core_.around.arena.base());
-  if (target_.holds_receive && core_.type() == QpType::xrc_receive) flush_held();
+  take_held();
   target_.receives = {};
   target_.receive_cq = {};
+}
+
+/// The receive that the target holds becomes the core's.
+void DirectEnd::take_held() {
+  if (target_.holds_receive && core_.type() == QpType::xrc_receive) flush_held();
   if (!target_.holds_receive) return;
   target_.holds_receive = false;
   core_.receives.current = target_.receive;
@@ -223,9 +250,7 @@ void DirectEnd::transmit(TimeNs now) {
   std::uint64_t moved = 0;
   while (core_.handed < core_.sends.posted() && !core_.fatal) {
     if (moved >= DirectLink::kBytesPerCall) return core_.come_again(now);
-    // SQD begins nothing new, but finishes what it has begun.
-    const QpState current = core_.state();
-    if (current != QpState::rts && !(current == QpState::sqd && link_->has_begun())) return;
+    if (!may_execute()) return;
     const transport::Slot slot = core_.handed;
     const SendWqe& wqe = core_.sends.wqe(slot);
     const transport::SendRequest& request = wqe.request;

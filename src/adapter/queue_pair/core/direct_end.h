@@ -42,7 +42,7 @@ class DirectEnd {
   std::unique_ptr<DirectLink> link_to(const Path& path, Qpn peer, std::uint8_t source_gid_index);
   /// To the peer that the address vector names, if it takes the path as well.
   void open_link();
-  TimeNs deadline() const { return link_ != nullptr ? link_->deadline() : kNever; }
+  TimeNs deadline() const { return may_execute() ? link_->deadline() : kNever; }
   /// Executes what was posted, oldest first.
   void transmit(TimeNs now);
   /// Nothing: the request did not complete at once.
@@ -64,7 +64,9 @@ class DirectEnd {
   /// InfiniBand: the subnet manager has changed the port. Peers reach the queue pair, and it
   /// reaches its peer, by the new LIDs and P_Keys, and while the port is ACTIVE.
   void follow_port();
-  /// None does when this returns, nor will; the receive in use is the core's.
+  /// None does when this returns, nor will; the receive in use is the core's. A peer that is
+  /// stopped amid a request (SIGSTOP) may still copy when it goes on, to or from regions that are
+  /// registered until then; the queue pair takes the wire as long.
   void close_target();
   /// The shared queue is being destroyed, and peers find it no more. Returns true if a message was
   /// on its way into it.
@@ -87,6 +89,12 @@ class DirectEnd {
   }
 
  private:
+  /// SQD begins nothing new, but finishes what it has begun.
+  bool may_execute() const {
+    if (link_ == nullptr) return false;
+    const QpState now = core_.state();
+    return now == QpState::rts || (now == QpState::sqd && link_->has_begun());
+  }
   /// Whether the path leads to a program of this machine, as far as it tells. Over InfiniBand only
   /// what goes from a port to the same port crosses no switch.
   bool may_be_here(const Path& path) const;
@@ -96,6 +104,7 @@ class DirectEnd {
   arena::PeerName name_of_peer(const Gid& gid) const;
   void show_port();
   void report_bad_key(const Path& path, Qpn peer, std::optional<QKey> q_key) const;
+  void take_held();
   void flush_held();
   void serve_owner_request();
 

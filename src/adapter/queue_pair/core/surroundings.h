@@ -49,6 +49,7 @@ struct Surroundings {
   bool has_direct_path = false;
   bool only_direct = false;  // Nothing may take the wire (`Membership::only_direct`).
   TimeNs rnr_grace = 0;      // `Membership::rnr_grace`.
+  bool probes = true;        // `Membership::probes`.
 };
 
 }  // namespace verbatim::adapter

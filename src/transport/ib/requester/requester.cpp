@@ -14,9 +14,9 @@ Requester::Requester(std::uint32_t capacity) : capacity_(capacity), requests_(ca
 
 void Requester::reset() {
   config_ = {};
-  started_ = failed_ = flushing_ = probe_due_ = waiting_rnr_ = asked_oldest_ = false;
+  started_ = failed_ = flushing_ = probe_due_ = waiting_rnr_ = has_probed_ = false;
   may_migrate_ = wants_to_migrate_ = false;
-  retries_ = rnr_retries_ = probes_ = 0;
+  retries_ = rnr_retries_ = 0;
   done_slot_ = ack_slot_ = send_slot_ = tail_slot_ = 0;
   error_slot_ = kNoSlot;
   local_end_ = 0;

@@ -32,6 +32,8 @@ struct RequesterConfig {
   /// The link has credits and loses nothing: the window has its largest size from the start, and
   /// silence is no reason to probe.
   bool lossless = false;
+  /// After some silence, long before the ACK time-out, a WRITE or SEND is sent again once.
+  bool probes = true;
 };
 
 /// A pure step machine: no socket, clock, lock, thread, and no allocation after construction.
@@ -183,9 +185,7 @@ class Requester {
   bool wants_to_migrate_ = false;
   std::uint32_t retries_ = 0;      // Since the last progress.
   std::uint32_t rnr_retries_ = 0;  // Since the last progress.
-  std::uint32_t probes_ = 0;       // Since the last progress.
-  // The last probe was the oldest packet. If it alone is answered, the rest is lost.
-  bool asked_oldest_ = false;
+  bool has_probed_ = false;        // Since the last progress.
 
   RequestRing requests_;
   // done_slot_ <= ack_slot_ <= send_slot_ <= tail_slot_. The comments say which slot contains which

@@ -145,8 +145,13 @@ void Requester::skip_local() {
 }
 
 void Requester::note_progress(TimeNs now) {
-  retries_ = rnr_retries_ = probes_ = 0;
-  probe_due_ = false;
+  // The first answer tells how soon the peer answers, even if the packet that is timed was lost.
+  if (!round_trip_.is_known() && retries_ == 0) {
+    round_trip_.cancel();
+    round_trip_.sent(acknowledged_ - 1, progress_at_);
+  }
+  retries_ = rnr_retries_ = 0;
+  probe_due_ = has_probed_ = false;
   if (acknowledged_ > rnr_sequence_) waiting_rnr_ = false;
   progress_at_ = now;
   round_trip_.answered(acknowledged_, now);
@@ -156,9 +161,6 @@ void Requester::note_progress(TimeNs now) {
     send_slot_ = ack_slot_;
     ack_requested_position_ = acknowledged_position_;
   }
-  if (!std::exchange(asked_oldest_, false) || !in_flight()) return;
-  shrink_window();
-  go_back();
 }
 
 }  // namespace verbatim::transport

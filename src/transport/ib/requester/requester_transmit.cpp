@@ -145,32 +145,18 @@ void Requester::send_unacknowledged(const PostedRequest& request, Sequence end,
 }
 
 /// A probe after some silence: sends the last packet again, so that the responder reports what it
-/// has. If only the tail of a burst was lost, no later packet shows the gap, and the ACK time-out
-/// takes thousands of round trips. A missing READ or atomic response is requested again, as after a
-/// time-out.
+/// has, or NAKs a gap. If only the tail of a burst was lost, no later packet shows it, and the ACK
+/// time-out takes thousands of round trips.
 bool Requester::poll_probe(OutgoingPacket& out) {
   probe_due_ = false;
-  if (!in_flight()) return false;
-  Slot slot = ack_slot_;
-  Sequence sequence = acknowledged_;
-  // The first probe is the newest packet: it makes the responder NAK a gap. A gap is NAKed once
-  // (IBA 9.7.5.2.8); if that NAK was lost, the second probe, the oldest packet, fills the gap.
-  asked_oldest_ = probes_ > 1;
-  if (!requests_[slot].awaits_response() && !asked_oldest_) {
-    sequence = send_sequence_ - 1;
-    const bool in_cursor =
-        send_slot_ < tail_slot_ && sequence >= requests_[send_slot_].first_sequence;
-    slot = in_cursor ? send_slot_ : send_slot_ - 1;
-    while (requests_[slot].is_local()) --slot;
-  }
+  if (!in_flight() || !reads_.empty()) return false;
+  const Sequence sequence = send_sequence_ - 1;
+  const bool in_cursor =
+      send_slot_ < tail_slot_ && sequence >= requests_[send_slot_].first_sequence;
+  Slot slot = in_cursor ? send_slot_ : send_slot_ - 1;
+  while (requests_[slot].is_local()) --slot;
   if (slot >= error_slot_) return false;
-  Sequence end = sequence + 1;
-  if (requests_[slot].is_read()) {
-    const OutstandingReads::Range& range = reads_.holding(sequence);
-    sequence = std::max(range.first, acknowledged_);
-    end = range.end;
-  }
-  fill(slot, sequence, end, out);
+  fill(slot, sequence, sequence + 1, out);
   out.headers.bth.ack_request = true;
   ++retransmissions_;
   return true;

@@ -8,7 +8,6 @@ namespace verbatim::transport {
 namespace {
 
 constexpr std::uint8_t kRnrRetryForEver = 7;
-constexpr std::uint32_t kProbeShiftMax = 10;
 constexpr std::uint32_t kAckTimeoutShiftMax = 2;
 
 /// IBA 9.7.6.1.3.
@@ -20,7 +19,7 @@ void Requester::go_back() {
   send_sequence_ = acknowledged_;
   send_slot_ = ack_slot_;
   ack_requested_position_ = acknowledged_position_;
-  probe_due_ = asked_oldest_ = false;
+  probe_due_ = false;
   round_trip_.cancel();
 }
 
@@ -78,8 +77,7 @@ void Requester::on_timeout(TimeNs now, RequesterEffects& out) {
     return emit(out, tail_slot_);
   }
   if (now >= probe_deadline()) {
-    probe_due_ = true;
-    ++probes_;
+    probe_due_ = has_probed_ = true;
     round_trip_.cancel();
   }
 }
@@ -99,10 +97,12 @@ TimeNs Requester::ack_deadline() const {
   return progress_at_ + (ack_timeout_ns(config_.timeout) << shift);
 }
 
-/// Each unanswered probe doubles the time to the next. A lossless link needs none.
+/// Once after each progress, and only if it is known how soon the peer answers. A READ or atomic is
+/// not probed: its responder may take its time, and the data would come twice.
 TimeNs Requester::probe_deadline() const {
-  if (!in_flight() || probe_due_ || config_.lossless) return kNever;
-  return progress_at_ + (round_trip_.probe_after() << std::min(probes_, kProbeShiftMax));
+  const bool may_probe = in_flight() && !has_probed_ && round_trip_.is_known() && reads_.empty() &&
+                         config_.probes && !config_.lossless;
+  return may_probe ? progress_at_ + round_trip_.probe_after() : kNever;
 }
 
 }  // namespace verbatim::transport

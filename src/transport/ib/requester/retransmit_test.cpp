@@ -30,7 +30,7 @@ TEST(Retransmit, GoesBackIntoTheMiddleOfAMessage) {
 }
 
 TEST(Retransmit, S9_7_6_1_3_AckTimeoutIs4096NsTimes2ToTheTimeout) {
-  RequesterBench bench({.timeout = 5});  // 131 µs: before any probe.
+  RequesterBench bench({.timeout = 5});
   bench.post(Operation::send, 10);
   bench.transmit();
   EXPECT_EQ(bench.requester.deadline(), bench.now + (TimeNs{4096} << 5));
@@ -129,7 +129,9 @@ TEST(Retransmit, TimeoutZeroIsForEver) {
   bench.post(Operation::send, 10);
   bench.transmit();
   bench.now += 3600 * kSecond;
-  bench.expire();
+  EXPECT_EQ(bench.requester.deadline(), kNever);
+  RequesterEffects effects;
+  bench.requester.on_timeout(bench.now, effects);
   EXPECT_FALSE(bench.requester.failed());
 }
 
@@ -142,52 +144,6 @@ TEST(Retransmit, LateAcknowledgementSparesWhatWasToBeSentAgain) {
   EXPECT_EQ(bench.transmit_psns(), (Psns{2}));
   bench.ack(2);
   EXPECT_EQ(bench.ended().size(), 3);
-}
-
-TEST(Retransmit, SilenceIsProbedWithTheLastPacketBeforeTheTimeout) {
-  RequesterBench bench({.timeout = 14, .retry_count = 0});
-  for (int i = 0; i < 3; ++i) bench.post(Operation::send, 10);
-  bench.transmit();
-  bench.now += 20 * kMicrosecond;
-  bench.ack(0);
-  // Packets 1 and 2 were lost, and no later packet shows it.
-  EXPECT_EQ(bench.requester.deadline(), bench.now + RoundTrip::kProbeMin);
-  bench.expire();
-  EXPECT_EQ(bench.transmit_psns(), (Psns{2}));
-  const TimeNs second = bench.requester.deadline();
-  EXPECT_EQ(second, bench.now + RoundTrip::kProbeMin);  // Twice the silence.
-  bench.expire();
-  // The peer's only NAK of the gap may have been lost: now the oldest packet fills the gap.
-  EXPECT_EQ(bench.transmit_psns(), (Psns{1}));
-  EXPECT_FALSE(bench.requester.failed());
-  EXPECT_EQ(bench.requester.window_bytes(), SendWindow::kStartBytes);
-  bench.ack(1);
-  EXPECT_EQ(bench.transmit_psns(), (Psns{2}));
-}
-
-TEST(Retransmit, AnswerToTheOldestThatTellsOfAllRepeatsNothing) {
-  RequesterBench bench({.timeout = 14, .retry_count = 0});
-  for (int i = 0; i < 3; ++i) bench.post(Operation::send, 10);
-  bench.transmit();
-  for (int i = 0; i < 2; ++i) {
-    bench.expire();
-    bench.transmit();
-  }
-  bench.ack(2);  // Only the acknowledgement was lost.
-  EXPECT_TRUE(bench.transmit_psns().empty());
-  EXPECT_EQ(bench.requester.deadline(), kNever);
-}
-
-TEST(Retransmit, ProbeAsksForAMissingReadResponse) {
-  RequesterBench bench;
-  bench.post(Operation::read, 600, 0x1000);
-  bench.transmit();
-  bench.read_response(0, Position::first, 256);
-  bench.expire();
-  EXPECT_EQ(bench.transmit(), (std::vector<Sent>{{opcode(0x0c), 1, 344, 0x1100, true}}));
-  bench.read_response(1, Position::first, 256);
-  bench.read_response(2, Position::last, 88);
-  EXPECT_EQ(bench.ended(), (std::vector<Ended>{{0, Status::success}}));
 }
 
 TEST(Retransmit, S9_7_5_2_8_RnrNakWaitsForItsTimer) {

@@ -12,9 +12,6 @@ namespace verbatim::transport {
 /// timed (Karn's rule: it is unknown which of the two was answered).
 class RoundTrip {
  public:
-  /// Before the first sample: longer than a round trip on any machine, shorter than common ACK
-  /// time-outs.
-  static constexpr TimeNs kProbeStart = 10 * kMillisecond;
   /// A peer may lose its CPU for some scheduler ticks without any packet being lost.
   static constexpr TimeNs kProbeMin = 1 * kMillisecond;
 
@@ -40,10 +37,9 @@ class RoundTrip {
     deviation_ += error / 4 - deviation_ / 4;
     smoothed_ = std::max<TimeNs>(smoothed_ - smoothed_ / 8 + sample / 8, 1);
   }
-  /// Returns the time of silence after which a probe is sent.
-  TimeNs probe_after() const {
-    return smoothed_ == 0 ? kProbeStart : std::max(2 * smoothed_ + 4 * deviation_, kProbeMin);
-  }
+  bool is_known() const { return smoothed_ != 0; }
+  /// Returns the time of silence after which a probe is sent. Requires `is_known`.
+  TimeNs probe_after() const { return std::max(2 * smoothed_ + 4 * deviation_, kProbeMin); }
 
  private:
   bool timing_ = false;
