@@ -161,11 +161,14 @@ class AfterFlood final : public Task {
 };
 
 TEST_F(ProgressTest, TimersAreServedWhenTheSourcesAreEmpty) {
-  Flood flood(10);
+  Flood flood(0);
   AfterFlood after(flood);
   tasks.tasks[Qpn(1)] = &after;
-  progress->between_passes([&] { progress->arm_timer(1, Qpn(1)); });
   progress->add(flood);
+  progress->between_passes([&] {
+    flood.left = 10;
+    progress->arm_timer(1, Qpn(1));
+  });
   while (!progress->poll()) std::this_thread::yield();
   EXPECT_EQ(0, after.left_when_served.get_future().get());
   progress.reset();
