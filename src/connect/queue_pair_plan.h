@@ -3,13 +3,16 @@
 #include <cstdint>
 
 #include <infiniband/verbs.h>
-#include <rdma/rdma_cma.h>
 
 #include "base/error.h"
 #include "base/types.h"
 #include "cm/messages.h"
 
 namespace verbatim::connect {
+
+/// The Q_Key of rdma_cm's datagrams: RDMA_UDP_QKEY of rdma/rdma_cma.h, which must not be included
+/// before dropin/rdmacm/rdmacm.h makes its calls visible.
+inline constexpr QKey kRdmaCmQKey{0x01234567};
 
 /// The negotiated parameters of a connection that this side's queue pair needs.
 struct QueuePairPlan {
@@ -20,7 +23,7 @@ struct QueuePairPlan {
   std::uint8_t initiator_depth = 0;
   std::uint8_t retry_count = 7;
   std::uint8_t rnr_retry_count = 7;
-  QKey qkey = static_cast<QKey>(RDMA_UDP_QKEY);  // Of datagrams.
+  QKey qkey = kRdmaCmQKey;  // Of datagrams.
 };
 
 /// How long a queue pair waits for an acknowledgement of a peer whose device takes `ack_delay`,

@@ -189,6 +189,7 @@ TEST_F(StreamPair, WhatIsLeftToAPollLeavesWithoutOne) {
 
 TEST_F(StreamPair, OnlyFromInit) {
   link::TcpPair tcp;
+  ASSERT_TRUE(left.qp->modify({.state = QpState::reset}, kState));
   EXPECT_FALSE(start_stream(left, {.socket = std::move(tcp.active)}));
   EXPECT_EQ(QpState::reset, left.qp->query().state);
 }
