@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "dropin/ibverbs/refusal.h"
 
 namespace verbatim::dropin {
 namespace {
@@ -14,7 +15,9 @@ void log_once(const char* name) {
   static std::mutex lock;
   static std::set<std::string_view> logged;
   const std::lock_guard guard(lock);
-  if (logged.insert(name).second) log(LogLevel::info, "{} is not implemented", name);
+  if (logged.insert(name).second) {
+    log(is_probed(name) ? LogLevel::info : LogLevel::warn, "{} is not implemented", name);
+  }
 }
 
 }  // namespace

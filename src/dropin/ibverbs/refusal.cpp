@@ -1,5 +1,7 @@
 #include "dropin/ibverbs/refusal.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "base/log.h"
@@ -7,7 +9,11 @@
 namespace verbatim::dropin {
 namespace {
 
-LogLevel level_of(int code) {
+/// Calls that libraries try at each start, to find out whether there is such a thing.
+constexpr std::array<std::string_view, 4> kProbed{"query_ece", "set_ece", "reg_mr_ex",
+                                                  "ibv_reg_mr_ex"};
+
+LogLevel level_of(std::string_view call, int code) {
   switch (code) {
     case EAGAIN:
     case EINTR:
@@ -17,9 +23,10 @@ LogLevel level_of(int code) {
     case EBADF:
     case ENODATA:
     case ENOENT:
+      return LogLevel::info;
     case ENOSYS:
     case EOPNOTSUPP:
-      return LogLevel::info;
+      return is_probed(call) ? LogLevel::info : LogLevel::warn;
     default:
       return LogLevel::warn;
   }
@@ -27,8 +34,10 @@ LogLevel level_of(int code) {
 
 }  // namespace
 
+bool is_probed(std::string_view call) { return std::ranges::find(kProbed, call) != kProbed.end(); }
+
 int refused(const char* call, const Error& error) {
-  log(level_of(error.code), "{}: {}", call, error.text);
+  log(level_of(call, error.code), "{}: {}", call, error.text);
   return error.code;
 }
 

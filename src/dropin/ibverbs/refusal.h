@@ -1,14 +1,19 @@
 #pragma once
 
+#include <string_view>
+
 #include "base/error.h"
 
 /// Converts an Error to an errno value. Each refusal is logged here, once, with the call's name.
 namespace verbatim::dropin {
 
 /// Logs `call: text` and returns the code. The level is warn; debug for codes that are normal, such
-/// as EAGAIN or EBUSY; info for the codes by which programs find out what there is: libraries try
-/// calls, descriptors and indices for that, and all is well if they are refused.
+/// as EAGAIN or EBUSY; info for calls, descriptors and indices that libraries try to find out what
+/// there is: all is well if they are refused.
 int refused(const char* call, const Error& error);
+
+/// Returns true for a call that libraries try at each start.
+bool is_probed(std::string_view call);
 
 /// The same for calls that set errno and return a null pointer.
 std::nullptr_t refused_null(const char* call, const Error& error);

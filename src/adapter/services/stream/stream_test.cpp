@@ -189,9 +189,9 @@ TEST_F(StreamPair, WhatIsLeftToAPollLeavesWithoutOne) {
 
 TEST_F(StreamPair, OnlyFromInit) {
   link::TcpPair tcp;
-  ASSERT_TRUE(left.qp->modify({.state = QpState::reset}, kState));
+  ASSERT_TRUE(left.qp->modify({.state = QpState::err}, kState));
   EXPECT_FALSE(start_stream(left, {.socket = std::move(tcp.active)}));
-  EXPECT_EQ(QpState::reset, left.qp->query().state);
+  EXPECT_EQ(QpState::err, left.qp->query().state);
 }
 
 TEST(DdpSegment, FitsATcpSegmentWithWhatMpaAdds) {
