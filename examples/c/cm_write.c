@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
   check(region ? 0 : errno, "cannot register memory");
 
   /* 4. Connect. What the server receives it must be ready for before it accepts. */
-  struct target target = {htobe64((uintptr_t)memory), htonl(region->rkey)};
+  struct target target = {htobe64((uintptr_t)memory), htonl(region->rkey), 0};
   struct rdma_conn_param terms = {.retry_count = 7, .rnr_retry_count = 7};
   if (!server) {
     terms.private_data = &target;

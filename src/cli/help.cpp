@@ -123,6 +123,10 @@ std::string explain(const CLI::App& app, const CLI::Error& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
     return with_help(command, unknown_word(command, offending_word(error.what())));
   }
+  // CLI11 looks first whether a command of the group is there.
+  if (const auto words = command.remaining(); !words.empty() && !commands_of(command).empty()) {
+    return with_help(command, unknown_word(command, words.front()));
+  }
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ArgumentMismatch)) {
     const std::string what = error.what();
     return with_help(command,

@@ -156,9 +156,13 @@ def main():
     try:
         show_tree(options.root.resolve(), options.build.resolve(), home)
         environment = environment_of(home, options.prefix.resolve())
-        become_ordinary(home, [options.root, options.build, options.prefix])
+        text = options.page.read_text(encoding="utf-8")
+        if "cmake --install" in text:
+            print("as the owner of the build, into which an installation writes")
+        else:
+            become_ordinary(home, [options.root, options.build, options.prefix])
         run = Run(options.root, home, environment)
-        run.page(options.page.read_text(encoding="utf-8"))
+        run.page(text)
         run.close()
         left = wait_for_agents()
         if left:
