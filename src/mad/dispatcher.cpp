@@ -142,6 +142,10 @@ void Dispatcher::forget(Requests::iterator request) {
   requests_.erase(request);
 }
 
+void Dispatcher::cancel(std::uint64_t transaction) {
+  if (const auto found = requests_.find(transaction); found != requests_.end()) forget(found);
+}
+
 Result<std::uint64_t> Dispatcher::expect_reply(ClientId client, const Mad& request,
                                                TimeNs deadline) {
   const auto known = clients_.find(client);

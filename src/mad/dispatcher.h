@@ -54,6 +54,9 @@ class Dispatcher {
   /// Changes when a request that is unanswered expires.
   void set_deadline(std::uint64_t transaction, TimeNs deadline);
 
+  /// The request has not left: nothing waits for its reply.
+  void cancel(std::uint64_t transaction);
+
   struct Decision {
     std::optional<ClientId> client{};
     bool is_reply = false;

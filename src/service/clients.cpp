@@ -139,8 +139,10 @@ Result<void> Clients::admit(UniqueFd newcomer, pid_t process) {
   if (!watched) return watched;
   Member& added = members_.insert_or_assign(fd, std::move(member)).first->second;
   if (!added.process) return {};
-  return loop_.watch(added.process.get(), EPOLLIN,
-                     [this, fd](std::uint32_t, TimeNs) { end(members_.at(fd)); });
+  auto both = loop_.watch(added.process.get(), EPOLLIN,
+                          [this, fd](std::uint32_t, TimeNs) { end(members_.at(fd)); });
+  if (!both) end(added);
+  return both;
 }
 
 void Clients::on_ready(int fd, std::uint32_t events) {

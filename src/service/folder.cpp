@@ -20,7 +20,6 @@ constexpr int kBacklog = 128;
 /// The longest waits for an agent that listens but does not accept or answer, because it is stopped
 /// or hangs.
 constexpr timeval kConnectTimeout{5, 0};
-constexpr timeval kAnswerTimeout{8, 0};
 /// Attempts to find a folder that others remove or change meanwhile.
 constexpr int kAttemptsMax = 100;
 
@@ -262,11 +261,14 @@ void LockFile::remove() {
   fd_.reset();
 }
 
-Result<UniqueFd> connect_to(const std::string& path) {
+Result<UniqueFd> connect_to(const std::string& path, TimeNs patience) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd) return refuse_errno("socket");
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &kConnectTimeout, sizeof kConnectTimeout);
-  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout, sizeof kAnswerTimeout);
+  patience = std::max(patience, kMicrosecond);  // 0 would be for ever.
+  const timeval answer{static_cast<time_t>(patience / kSecond),
+                       static_cast<suseconds_t>(patience % kSecond / kMicrosecond)};
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &answer, sizeof answer);
   const UnixAddress address(path);
   while (connect(fd.get(), address.data(), sizeof(sockaddr_un)) != 0) {
     if (errno != EINTR) return refuse_errno("cannot connect to " + path);

@@ -81,9 +81,9 @@ class LockFile {
   UniqueFd fd_;
 };
 
-/// Returns a SOCK_SEQPACKET socket that is connected to the path and whose waits are bounded.
-/// ENOENT or ECONNREFUSED if there is no listener.
-Result<UniqueFd> connect_to(const std::string& path);
+/// Returns a SOCK_SEQPACKET socket that is connected to the path and whose waits are bounded: for
+/// an answer by `patience`. ENOENT or ECONNREFUSED if there is no listener.
+Result<UniqueFd> connect_to(const std::string& path, TimeNs patience = 8 * kSecond);
 /// Returns a SOCK_SEQPACKET socket that listens at the path; removes an older file there.
 Result<UniqueFd> listen_at(const std::string& path);
 

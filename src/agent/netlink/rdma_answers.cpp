@@ -351,8 +351,13 @@ void answer_message(const Message& message, const RdmaFacts& facts, const Asker&
 }  // namespace
 
 std::vector<Datagram> answer(ByteSpan datagram, const RdmaFacts& facts, const Asker& asker) {
+  constexpr std::size_t kAnswersMax = 256;  // Programs ask one thing at a time.
   std::vector<Datagram> out;
   while (const auto message = wire::netlink::take_message(datagram)) {
+    if (out.size() >= kAnswersMax) {
+      out.push_back(acknowledge(*message, ENOBUFS, asker));
+      break;
+    }
     answer_message(*message, facts, asker, out);
   }
   return out;

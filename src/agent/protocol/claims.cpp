@@ -21,8 +21,8 @@ constexpr TimeNs kLeavingTime = kSecond;
 
 /// Asks the agent of a node to leave. Returns false if it stays; true if it leaves, or does not
 /// listen: it is about to leave, or has only begun.
-bool gives_way(const service::RuntimeFolder& folder, const std::string& node) {
-  const auto connection = service::connect_to(folder.socket(node));
+bool gives_way(const service::RuntimeFolder& folder, const std::string& node, TimeNs patience) {
+  const auto connection = service::connect_to(folder.socket(node), patience);
   if (!connection) {
     return connection.error().code == ENOENT || connection.error().code == ECONNREFUSED;
   }
@@ -39,7 +39,7 @@ Result<void> Claims::take(const std::string& what, IdleOwner owner) {
   const auto is_held = [&lock] { return !lock && lock.error().code == EWOULDBLOCK; };
   for (const TimeNs deadline = monotonic_now() + kLeavingTime;
        owner == IdleOwner::ends && is_held() && monotonic_now() < deadline;) {
-    if (!gives_way(folder_, owner_in(path))) break;
+    if (!gives_way(folder_, owner_in(path), elapsed(monotonic_now(), deadline))) break;
     lock = service::LockFile::take(path, kMillisecond);
   }
   if (!lock) return std::unexpected(lock.error());
@@ -73,7 +73,8 @@ void Claims::release_last() {
   held_.pop_back();
 }
 
-Result<std::string> node_with_address(const service::RuntimeFolder& folder, const SocketAddress& address) {
+Result<std::string> node_with_address(const service::RuntimeFolder& folder,
+                                      const SocketAddress& address) {
   const std::string path = folder.claim(address.ip_text());
   if (access(path.c_str(), R_OK) != 0) return refuse_errno(address.ip_text());
   return owner_in(path);

@@ -244,6 +244,7 @@ void Server::close_connection(int fd) {
 }
 
 void Server::finish() {
+  send_disconnects();  // An agent that gives way waits for no answers.
   if (listening_) unlink(folder_.socket(options_.node).c_str());
   listening_.reset();  // Clients that wait to be accepted see the end, and start the next agent.
   connections_.clear();

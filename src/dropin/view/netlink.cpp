@@ -19,7 +19,7 @@
 namespace verbatim::view {
 namespace {
 
-constexpr char kEnding[] = ".netlink";  // After the view's folder: service/folder.h.
+constexpr char kEnding[] = ".netlink";                 // After the view's folder: service/folder.h.
 constexpr char kPortName[] = "verbatim-netlink-%08x";  // Abstract; the agent reads the number.
 
 /// Keeps `errno` as it is.
@@ -109,6 +109,16 @@ bool is_rdma_netlink(int fd) {
   return size > kEndingSize && std::strcmp(peer.sun_path + size - kEndingSize, kEnding) == 0;
 }
 
+/// The process's id as the kernel has it, or a negative number; false if all are taken.
+static bool take_any_port(int fd) {
+  constexpr std::int32_t kFirst = -4097, kLast = kFirst - 4096;
+  const KeptErrno kept;
+  if (take_port(fd, static_cast<std::uint32_t>(getpid()))) return true;
+  std::int32_t other = kFirst;
+  while (other > kLast && !take_port(fd, static_cast<std::uint32_t>(other))) --other;
+  return other > kLast;
+}
+
 int bind_rdma_netlink(int fd, const sockaddr* address, socklen_t length) {
   sockaddr_nl wanted{};
   if (length < sizeof wanted) return errno = EINVAL, -1;
@@ -116,13 +126,7 @@ int bind_rdma_netlink(int fd, const sockaddr* address, socklen_t length) {
   const std::uint32_t has = port_of(fd);
   if (has != 0) return wanted.nl_pid == 0 || wanted.nl_pid == has ? 0 : (errno = EINVAL, -1);
   if (wanted.nl_pid != 0) return take_port(fd, wanted.nl_pid) ? 0 : (errno = EADDRINUSE, -1);
-  // As the kernel: the process's id, or negative numbers.
-  constexpr std::int32_t kFirst = -4097, kLast = kFirst - 4096;
-  const KeptErrno kept;
-  if (take_port(fd, static_cast<std::uint32_t>(getpid()))) return 0;
-  std::int32_t other = kFirst;
-  while (other > kLast && !take_port(fd, static_cast<std::uint32_t>(other))) --other;
-  return other > kLast ? 0 : -1;
+  return take_any_port(fd) ? 0 : (errno = EADDRINUSE, -1);
 }
 
 int name_rdma_netlink(int fd, sockaddr* address, socklen_t* length) {

@@ -166,6 +166,7 @@ Result<void> PortAgents::send_message(mad::ClientId client, const protocol::MadR
   const auto header = wire::decode_mad_header(first->mad);
   if (!header) return refuse(EINVAL, "these bytes are no management datagram");
   std::vector<std::byte> message(bytes.begin(), bytes.end());
+  std::optional<std::uint64_t> awaited;
   if (!mad::is_response(*header)) {
     const std::uint64_t own = own_transaction(client, *header);
     set_transaction(message, own);
@@ -176,13 +177,20 @@ Result<void> PortAgents::send_message(mad::ClientId client, const protocol::MadR
                     .is_message = true};
     if (record.timeout_ms != 0) {
       if (auto expected = expect_reply(request, kNever); !expected) return expected;
+      awaited = own;
     }
   }
   const mad::RmppPeer peer{
       .path = first->path, .qpn = first->destination_qp, .pkey_index = record.address.pkey_index};
   const mad::RmppPatience patience{.ack_timeout = record.timeout_ms * kMillisecond,
                                    .retries = record.retries};
-  if (auto sent = agent.rmpp->send(peer, message, patience); !sent) return sent;
+  if (auto sent = agent.rmpp->send(peer, message, patience); !sent) {
+    if (awaited) {
+      dispatcher_.cancel(*awaited);
+      requests_.erase(*awaited);
+    }
+    return sent;
+  }
   drain(agent, port, now);
   return {};
 }

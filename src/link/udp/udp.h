@@ -166,8 +166,8 @@ class UdpSender {
   /// Returns the socket for packets to the program that owns `destination_qpn` at `destination`,
   /// with these fields in their IP headers. Takes a lock and may open a socket: call it when a
   /// queue pair learns its peer, and keep the pointer, which is valid as long as this object. If
-  /// all sockets are in use, programs with the same fields share them; ENOBUFS if kFieldsMax other
-  /// sets are in use, too.
+  /// all sockets are in use, programs with the same fields share them; if kFieldsMax other
+  /// sets are in use, too, whatever their flow label, else ENOBUFS.
   Result<SendSocket*> socket_for(const SocketAddress& destination, Qpn destination_qpn,
                                  const IpFields& fields = {});
   const SocketAddress& local() const { return local_; }
@@ -180,7 +180,7 @@ class UdpSender {
     friend bool operator==(const Program&, const Program&) = default;
   };
   Result<std::unique_ptr<SendSocket>> open(const Program& program) const;
-  SendSocket* shared(const Program& program) const;
+  SendSocket* shared(const Program& program, bool any_label) const;
 
   static constexpr std::size_t kFieldsMax = 256;  // Sockets beyond `sockets_max`.
 

@@ -32,7 +32,7 @@ Result<NextHop*> UdpLink::next_hop(const Path& path, Qpn destination, std::optio
   return sender_.socket_for(roce->destination, destination,
                             {.traffic_class = roce->grh.traffic_class,
                              .hop_limit = roce->grh.hop_limit,
-                             .flow_label = roce->grh.flow_label});
+                             .flow_label = sender_.local().is_ipv6() ? roce->grh.flow_label : 0});
 }
 
 int UdpLink::send(const Packets& packets) noexcept {

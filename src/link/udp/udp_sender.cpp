@@ -233,11 +233,14 @@ UdpSender::UdpSender(const SocketAddress& local, std::uint32_t interface_index,
                      std::size_t sockets_max)
     : local_(local.with_port(0)), interface_index_(interface_index), sockets_max_(sockets_max) {}
 
-/// The socket of another program with the same fields, if there is one.
-SendSocket* UdpSender::shared(const Program& program) const {
+/// The socket of another program with the same fields, if there is one. `any_label`: its flow label
+/// may be another one.
+SendSocket* UdpSender::shared(const Program& program, bool any_label) const {
   std::vector<std::size_t> alike;
   for (std::size_t i = 0; i < programs_.size(); ++i) {
-    if (programs_[i].fields == program.fields) alike.push_back(i);
+    IpFields fields = programs_[i].fields;
+    if (any_label) fields.flow_label = program.fields.flow_label;
+    if (fields == program.fields) alike.push_back(i);
   }
   if (alike.empty()) return nullptr;
   const std::size_t hash = std::hash<SocketAddress>()(program.destination) * 31 + program.slot;
@@ -253,8 +256,10 @@ Result<SendSocket*> UdpSender::socket_for(const SocketAddress& destination, Qpn 
   const auto known = std::ranges::find(programs_, program);
   if (known != programs_.end()) return sockets_[known - programs_.begin()].get();
   if (sockets_.size() >= sockets_max_) {
-    if (SendSocket* const other = shared(program)) return other;
+    if (SendSocket* const other = shared(program, false)) return other;
     if (sockets_.size() >= sockets_max_ + kFieldsMax) {
+      // Flow labels that differ for each connection spread flows, and matter least.
+      if (SendSocket* const other = shared(program, true)) return other;
       return refuse(ENOBUFS,
                     fmt::format("{} kinds of IP headers from {}", kFieldsMax, local_.ip_text()));
     }

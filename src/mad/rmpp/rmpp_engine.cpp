@@ -96,8 +96,8 @@ void RmppEngine::on_data(const RmppPeer& from, const MadHeader& header, const Rm
       return forget(in);
     case RmppReceiver::Verdict::complete:
       messages_.push_back({from, receiver.take()});
+      if (complete_.size() >= kRememberedMax) forget(incoming_.find(complete_.begin()->second));
       complete_.emplace(receiver.deadline(), key);
-      if (complete_.size() > kRememberedMax) forget(incoming_.find(complete_.begin()->second));
       [[fallthrough]];
     case RmppReceiver::Verdict::acknowledge:
       acknowledge(in->second);

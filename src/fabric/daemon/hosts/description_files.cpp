@@ -1,21 +1,23 @@
 #include "fabric/daemon/hosts/description_files.h"
 
 #include <array>
-#include <fstream>
 #include <set>
 
+#include <fcntl.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 
 namespace verbatim::fabric {
 namespace {
 
-/// Its first line.
+/// Its first line, as far as a node description goes. A program may have put anything in its place.
 std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::string text;
-  std::getline(file, text);
-  return text;
+  constexpr std::size_t kDescriptionBytes = 64;
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  std::array<char, kDescriptionBytes> bytes{};
+  const ssize_t length = read(file.get(), bytes.data(), bytes.size());
+  const std::string text(bytes.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  return text.substr(0, text.find('\n'));
 }
 
 }  // namespace
