@@ -37,7 +37,7 @@ std::string help_of(const DaemonKind& kind) {
   row("--name NAME", "which one, if several run (default: default)");
   row("--ends-with PID", "end when this process has ended");
   row("--log FILE", "write log lines into this file, with the time");
-  row("--ready-fd N", "close descriptor N when ready, or write into it why not");
+  row("--ready-fd N", "write into descriptor N whether it serves, or why not");
   row("--help, --version", "");
   return text;
 }
@@ -51,8 +51,9 @@ struct Daemon::CommandLine {
   Readiness ready;
 };
 
-Result<Daemon::CommandLine> Daemon::parse(const DaemonKind& kind, int argc, char** argv) {
-  CommandLine line;
+/// Reads on after a wrong option: whoever waits for readiness is told.
+Result<void> Daemon::parse(const DaemonKind& kind, int argc, char** argv, CommandLine& line) {
+  bool is_wrong = false;
   std::vector<option> known{
       {"name", required_argument, nullptr, 'n'}, {"ends-with", required_argument, nullptr, 'e'},
       {"log", required_argument, nullptr, 'l'},  {"ready-fd", required_argument, nullptr, 'r'},
@@ -81,11 +82,12 @@ Result<Daemon::CommandLine> Daemon::parse(const DaemonKind& kind, int argc, char
       if (c == 'v') fmt::print("{} {}\n", kind.program, VERBATIM_VERSION);
       std::exit(0);
     } else {
-      return refuse(EINVAL, fmt::format("see {} --help", kind.program));
+      is_wrong = true;
     }
   }
+  if (is_wrong) return refuse(EINVAL, fmt::format("see {} --help", kind.program));
   if (optind < argc) return refuse(EINVAL, fmt::format("unexpected '{}'", argv[optind]));
-  return line;
+  return {};
 }
 
 Result<void> Daemon::open(const DaemonKind& kind, const CommandLine& line) {
@@ -143,20 +145,20 @@ nlohmann::json Daemon::status() const {
 
 int run_daemon(const DaemonKind& kind, int argc, char** argv,
                const std::function<Result<void>(Daemon&)>& set_up) {
-  auto line = Daemon::parse(kind, argc, argv);
+  Daemon::CommandLine line;
   const auto fail = [&](const Error& error) {
-    if (!line || !line->ready.fail(error)) fmt::print(stderr, "{}: {}\n", kind.program, error.text);
+    if (!line.ready.fail(error)) fmt::print(stderr, "{}: {}\n", kind.program, error.text);
     return 1;
   };
-  if (!line) return fail(line.error());
+  if (auto parsed = Daemon::parse(kind, argc, argv, line); !parsed) return fail(parsed.error());
   signal(SIGHUP, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
   Daemon daemon;
-  if (auto opened = daemon.open(kind, *line); !opened) return fail(opened.error());
+  if (auto opened = daemon.open(kind, line); !opened) return fail(opened.error());
   if (auto made = set_up(daemon); !made) return fail(made.error());
   // It keeps no folder of its caller's in use.
   if (chdir("/") != 0) log(LogLevel::warn, "chdir: {}", std::strerror(errno));
-  line->ready.tell();
+  line.ready.tell();
   log(LogLevel::info, "{} serves", ServiceName{daemon.kind_, daemon.name_}.text());
   daemon.serve();
   return 0;

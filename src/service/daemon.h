@@ -48,7 +48,7 @@ class Daemon {
   friend int run_daemon(const DaemonKind&, int, char**,
                         const std::function<Result<void>(Daemon&)>&);
   struct CommandLine;
-  static Result<CommandLine> parse(const DaemonKind& kind, int argc, char** argv);
+  static Result<void> parse(const DaemonKind& kind, int argc, char** argv, CommandLine& line);
   Result<void> open(const DaemonKind& kind, const CommandLine& line);
   Result<void> watch_owner(int process);
   void serve();

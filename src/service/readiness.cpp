@@ -38,7 +38,7 @@ Readiness::Readiness(UniqueFd pipe) : pipe_(std::move(pipe)) {
 }
 
 void Readiness::tell() {
-  pipe_.reset();
+  fail({0, ""});
   tell_systemd();
 }
 
@@ -67,10 +67,13 @@ Result<void> wait_until_ready(int pipe, const std::string& program, TimeNs patie
     if (got <= 0) break;
     text.append(part.data(), static_cast<std::size_t>(got));
   }
-  if (text.empty()) return {};
   const std::size_t blank = text.find(' ');
-  if (blank == std::string::npos) return refuse(EPROTO, text);
-  return refuse(std::atoi(text.c_str()), text.substr(blank + 1));
+  if (blank == std::string::npos) {
+    return refuse(ECHILD, fmt::format("{} has ended before it served", program));
+  }
+  const int code = std::atoi(text.c_str());
+  if (code == 0) return {};
+  return refuse(code, text.substr(blank + 1));
 }
 
 Result<void> log_into(const std::string& file) {

@@ -6,8 +6,8 @@
 #include "base/os/unique_fd.h"
 #include "base/time.h"
 
-/// How a daemon tells whoever started it that it serves: it closes the pipe `--ready-fd`, or writes
-/// why it cannot: an errno value and words.
+/// How a daemon tells whoever started it that it serves, by the pipe `--ready-fd`: an errno value
+/// and words. 0: it serves. Nothing: it has ended.
 namespace verbatim::service {
 
 /// The daemon's side.
@@ -24,7 +24,8 @@ class Readiness {
   UniqueFd pipe_;
 };
 
-/// The other side: returns what the daemon says. ETIMEDOUT: nothing within `patience`.
+/// The other side: returns what the daemon says. ETIMEDOUT: nothing within `patience`; ECHILD: it
+/// has ended without a word.
 Result<void> wait_until_ready(int pipe, const std::string& program, TimeNs patience);
 
 /// Sends what this process logs into a file, each line with its time (UTC).

@@ -65,9 +65,9 @@ TEST_F(DaemonTest, ServesWhenItsStartReturnsAndEndsWhenAsked) {
   EXPECT_EQ(services(), std::vector{kEcho});
   EXPECT_EQ(ask(kEcho, {{"ask", "stop"}})->at("process"), process);
   wait_for_end(process);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_)) << "it leaves nothing behind";
   EXPECT_TRUE(services().empty());
   EXPECT_EQ(ask(kEcho, {{"ask", "status"}}).error().code, ENOENT);
-  EXPECT_TRUE(std::filesystem::is_empty(folder_)) << "it leaves nothing behind";
 }
 
 TEST_F(DaemonTest, SaysWhyItCannotServe) {
