@@ -1,9 +1,9 @@
-#include "arena/target.h"
-
 #include <memory>
 #include <thread>
 
 #include <gtest/gtest.h>
+
+#include "arena/target.h"
 
 /// A target whose holder lives and does not go on.
 namespace verbatim::arena {

@@ -8,8 +8,8 @@
 #include "agent/agent_test_util.h"
 #include "agent/client/agent_request.h"
 #include "agent/client/client.h"
-#include "service/folder.h"
 #include "base/time.h"
+#include "service/folder.h"
 
 /// Programs and agents that are killed.
 namespace verbatim::agent {

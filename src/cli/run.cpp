@@ -62,7 +62,8 @@ void hold_node() {
 /// Returns what `verbatim fault` has set for the programs of the node; empty if nothing is.
 std::string faults_of_node() {
   const auto options = agent::AgentOptions::from_environment();
-  const auto set = options ? agent::set_faults(options->node, {}) : std::unexpected(options.error());
+  const auto set =
+      options ? agent::set_faults(options->node, {}) : std::unexpected(options.error());
   const auto plan = set ? link::FaultPlan::parse(set->plan) : std::unexpected(set.error());
   return plan && !plan->is_off() ? set->plan : std::string();
 }

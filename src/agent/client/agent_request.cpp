@@ -1,8 +1,8 @@
 #include "agent/client/agent_request.h"
 
 #include "agent/client/start_agent.h"
-#include "service/folder.h"
 #include "config/layers.h"
+#include "service/folder.h"
 
 namespace verbatim::agent {
 namespace {
@@ -56,7 +56,8 @@ Result<UniqueFd> connect_or_start(const AgentOptions& options) {
 }
 
 Result<UniqueFd> connect_to_running(const std::string& node) {
-  if (auto fitting = service::check_node_name(node); !fitting) return std::unexpected(fitting.error());
+  if (auto fitting = service::check_node_name(node); !fitting)
+    return std::unexpected(fitting.error());
   auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
   auto connection = service::connect_to(folder->socket(node));

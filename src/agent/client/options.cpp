@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "service/folder.h"
 #include "config/layers.h"
+#include "service/folder.h"
 
 namespace verbatim::agent {
 

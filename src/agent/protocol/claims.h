@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "service/folder.h"
 #include "base/error.h"
 #include "base/net/address.h"
+#include "service/folder.h"
 
 namespace verbatim::agent {
 
@@ -13,7 +13,8 @@ namespace verbatim::agent {
 /// locked file for each, with the node's name in it, held as long as the agent runs.
 class Claims {
  public:
-  Claims(const service::RuntimeFolder& folder, std::string node) : folder_(folder), node_(std::move(node)) {}
+  Claims(const service::RuntimeFolder& folder, std::string node)
+      : folder_(folder), node_(std::move(node)) {}
 
   /// What becomes of another node that has it and has no programs: it ends, or keeps it. An agent
   /// that serves asks none to end, since that one may be asking it.
@@ -40,6 +41,7 @@ class Claims {
 };
 
 /// Returns this user's node with the address. ENOENT if there is none, or it does not run.
-Result<std::string> node_with_address(const service::RuntimeFolder& folder, const SocketAddress& address);
+Result<std::string> node_with_address(const service::RuntimeFolder& folder,
+                                      const SocketAddress& address);
 
 }  // namespace verbatim::agent

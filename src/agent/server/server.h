@@ -17,7 +17,6 @@
 #include "agent/netlink/netlink_sockets.h"
 #include "agent/protocol/claims.h"
 #include "agent/protocol/protocol.h"
-#include "service/folder.h"
 #include "agent/server/port_totals.h"
 #include "agent/server/status.h"
 #include "agent/sockets/slots.h"
@@ -27,6 +26,7 @@
 #include "config/layers.h"
 #include "config/node_config.h"
 #include "mad/dispatcher.h"
+#include "service/folder.h"
 
 /// The agent: one thread that handles the messages of programs and commands, and their ends.
 namespace verbatim::agent {

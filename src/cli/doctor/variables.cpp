@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "agent/client/client.h"
-#include "service/folder.h"
 #include "base/text/nearest.h"
 #include "config/layers.h"
 #include "link/decorators/fault_plan.h"
+#include "service/folder.h"
 
 namespace verbatim::cli::doctor {
 namespace {

@@ -1,5 +1,3 @@
-#include "dropin/ibverbs/services.h"
-
 #include <algorithm>
 
 #include "adapter/progress/progress.h"
@@ -9,6 +7,7 @@
 #include "dropin/ibverbs/fabric/fabric_services.h"
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/refusal.h"
+#include "dropin/ibverbs/services.h"
 #include "dropin/ibverbs/with_program.h"
 
 /// Access to this process's adapter and agent for the connection manager.

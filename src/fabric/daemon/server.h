@@ -12,7 +12,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "service/folder.h"
 #include "base/error.h"
 #include "base/os/unique_fd.h"
 #include "base/time.h"
@@ -32,6 +31,7 @@
 #include "fabric/protocol/manager_command.h"
 #include "fabric/protocol/trunk_message.h"
 #include "fabric/topology/topology.h"
+#include "service/folder.h"
 
 /// A running fabric: its nodes' management agents, and the sockets by which programs are hosts.
 namespace verbatim::fabric {

@@ -10,9 +10,9 @@
 
 #include "agent/client/client.h"
 #include "agent/client/start_agent.h"
-#include "service/folder.h"
 #include "cli/doctor/facts/machine.h"
 #include "cli/environment.h"
+#include "service/folder.h"
 
 namespace verbatim::cli::doctor {
 namespace {
