@@ -158,8 +158,8 @@ int run_daemon(const DaemonKind& kind, int argc, char** argv,
   if (auto made = set_up(daemon); !made) return fail(made.error());
   // It keeps no folder of its caller's in use.
   if (chdir("/") != 0) log(LogLevel::warn, "chdir: {}", std::strerror(errno));
-  line.ready.tell();
   log(LogLevel::info, "{} serves", ServiceName{daemon.kind_, daemon.name_}.text());
+  line.ready.tell();
   daemon.serve();
   return 0;
 }

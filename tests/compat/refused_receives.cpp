@@ -97,8 +97,8 @@ void add_receive_queues(Rows& rows) {
                   "`tm_caps` name RC alone, as with mlx5", [](const Bench& bench) {
                     return create_on_srq(bench, IBV_QPT_UD, IBV_SRQT_TM);
                   }});
-  rows.push_back({"ibv_create_qp", "`IBV_QPT_RAW_PACKET` with a shared receive queue", EOPNOTSUPP,
-                  "not yet: work queues share frames out", [](const Bench& bench) {
+  rows.push_back({"ibv_create_qp", "`IBV_QPT_RAW_PACKET` with a shared receive queue", EINVAL,
+                  "RC, UD and XRC share receive queues (ibv_create_qp(3))", [](const Bench& bench) {
                     return create_on_srq(bench, IBV_QPT_RAW_PACKET, IBV_SRQT_BASIC);
                   }});
   rows.push_back({"ibv_create_qp_ex", "not `IBV_QPT_RAW_PACKET`, with an indirection table",
