@@ -51,16 +51,34 @@ std::unexpected<Error> refuse_errno(std::string_view what) {
   return refuse(code, fmt::format("arena: {}: {}", what, std::strerror(code)));
 }
 
+/// The address space of this process's arenas: less where there is little (valgrind, ulimit -v).
+/// Their files have kArenaBytes in any case.
+std::uint64_t mapped_bytes() {
+  static const std::uint64_t bytes = [] {
+    constexpr std::uint64_t kLeast = kArenaBytes / 16;
+    std::uint64_t tried = kArenaBytes;
+    for (; tried > kLeast; tried /= 4) {
+      void* const place =
+          mmap(nullptr, tried, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (place == MAP_FAILED) continue;
+      munmap(place, tried);
+      break;
+    }
+    return tried;
+  }();
+  return bytes;
+}
+
 Result<std::byte*> map_file(int fd) {
-  void* base = mmap(nullptr, kArenaBytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  void* base = mmap(nullptr, mapped_bytes(), PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (base == MAP_FAILED) {
-    return refuse_errno("mapping 64 GiB of address space (is ulimit -v set?)");
+    return refuse_errno("mapping 4 GiB of address space (is ulimit -v set?)");
   }
   // A core dump would read every page of the mapping and so fill it with 64 GiB of zeroes.
-  if (madvise(base, kArenaBytes, MADV_DONTFORK) != 0 ||
-      madvise(base, kArenaBytes, MADV_DONTDUMP) != 0) {
+  if (madvise(base, mapped_bytes(), MADV_DONTFORK) != 0 ||
+      madvise(base, mapped_bytes(), MADV_DONTDUMP) != 0) {
     auto refused = refuse_errno("madvise");
-    munmap(base, kArenaBytes);
+    munmap(base, mapped_bytes());
     return refused;
   }
   return static_cast<std::byte*>(base);
@@ -131,7 +149,7 @@ std::uint64_t own_pid_namespace() {
 
 Arena::~Arena() {
   // In a forked child other memory may be mapped there.
-  if (base_ != nullptr && is_ours()) munmap(base_, kArenaBytes);
+  if (base_ != nullptr && is_ours()) munmap(base_, mapped_bytes());
 }
 
 bool Arena::is_ours() const { return getpid() == process_id_; }
@@ -139,10 +157,10 @@ bool Arena::is_ours() const { return getpid() == process_id_; }
 void Arena::abandon_in_child() {
   VERBATIM_ASSERT(!is_ours());
   void* const zeroes =
-      mmap(base_, kArenaBytes, PROT_READ | PROT_WRITE,
+      mmap(base_, mapped_bytes(), PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   // Kernels before 4.17 treat the address as a hint; the arena then stays unmapped.
-  if (zeroes != MAP_FAILED && zeroes != base_) munmap(zeroes, kArenaBytes);
+  if (zeroes != MAP_FAILED && zeroes != base_) munmap(zeroes, mapped_bytes());
 }
 
 QueuePairRecord& Arena::queue_pair(std::uint32_t local_number) {
@@ -161,7 +179,7 @@ XrcQueue& Arena::xrc_queue(SrqNumber number) {
 
 Result<Offset<std::byte>> Arena::allocate(std::size_t bytes) {
   if (!is_ours()) return refuse(EPERM, "arena: it belongs to the process before fork");
-  if (bytes > kArenaBytes) {
+  if (bytes > mapped_bytes()) {
     return refuse(ENOMEM, fmt::format("arena: {} bytes are more than it has", bytes));
   }
   const std::size_t block_bytes = block_bytes_of(bytes);
@@ -189,13 +207,13 @@ Result<std::uint64_t> Arena::carve(std::size_t block_bytes) {
 }
 
 Result<std::uint64_t> Arena::carve_pages(std::size_t block_bytes) {
-  if (block_bytes > kArenaBytes - next_) {
+  if (block_bytes > mapped_bytes() - next_) {
     return refuse(ENOMEM, fmt::format("arena: {} bytes asked for, {} left", block_bytes,
-                                      kArenaBytes - next_));
+                                      mapped_bytes() - next_));
   }
   const std::uint64_t end = next_ + block_bytes;
   if (end > accessible_) {
-    const std::uint64_t wanted = std::min(round_up(end, kAccessStepBytes), kArenaBytes);
+    const std::uint64_t wanted = std::min(round_up(end, kAccessStepBytes), mapped_bytes());
     if (mprotect(base_ + accessible_, wanted - accessible_, PROT_READ | PROT_WRITE) != 0) {
       return refuse_errno("mprotect");
     }

@@ -15,6 +15,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "cli/doctor/facts/elf_file.h"
+
 namespace verbatim::cli {
 namespace {
 
@@ -147,6 +149,14 @@ std::string reason_dropins_are_ignored(const std::string& path) {
       return "";
   }
   return "";
+}
+
+std::string library_to_load_first(const std::string& path) {
+  const auto elf = doctor::read_elf(path);
+  if (!elf || !elf->sets_asan_options) return "";
+  const auto is_asan = [](const std::string& name) { return name.starts_with("libasan.so"); };
+  const auto found = std::ranges::find_if(elf->needed, is_asan);
+  return found == elf->needed.end() ? "" : *found;
 }
 
 }  // namespace verbatim::cli

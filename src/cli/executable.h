@@ -25,4 +25,8 @@ bool gains_rights(const std::string& path);
 /// set-user-id, another architecture), as a sentence; empty if it would.
 std::string reason_dropins_are_ignored(const std::string& path);
 
+/// Returns "libasan.so.8" if the program at `path` is linked with AddressSanitizer's library and
+/// sets its options itself: the library must then be the first that is loaded. Empty if not.
+std::string library_to_load_first(const std::string& path);
+
 }  // namespace verbatim::cli

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,6 +12,30 @@
 #include "cli/executable.h"
 
 namespace verbatim::cli {
+namespace {
+
+/// Puts `added` and a `separator` before the variable's value; changes nothing if it is there.
+void put_before(const char* name, const std::string& added, char separator) {
+  const char* const old = getenv(name);
+  if (old == nullptr || *old == '\0') {
+    setenv(name, added.c_str(), 1);
+  } else if (!std::string_view(old).contains(added)) {
+    setenv(name, fmt::format("{}{}{}", added, separator, old).c_str(), 1);
+  }
+}
+
+/// For programs that are checked while they run: by AddressSanitizer, by valgrind.
+void set_checkers_variables(const std::string& program) {
+  if (const auto first = library_to_load_first(program); !first.empty()) {
+    put_before("LD_PRELOAD", first, ':');
+  }
+  if (std::string_view(program).substr(program.rfind('/') + 1) != "valgrind") return;
+  const auto own = own_folder();
+  const auto dropins = own ? find_dropin_folder(*own) : own;
+  if (dropins) put_before("VALGRIND_OPTS", "--suppressions=" + *dropins + "/verbatim.supp", ' ');
+}
+
+}  // namespace
 
 std::expected<void, StartFailure> set_environment(const NodeChoice& choice) {
   const auto variables = own_variables_for(choice);
@@ -34,6 +59,7 @@ std::expected<std::string, StartFailure> prepare_program(const NodeChoice& choic
   }
   if (auto set = set_environment(choice); !set) return std::unexpected(set.error());
   setenv("PATH", path.c_str(), 1);  // A script finds what its first line finds.
+  set_checkers_variables(*program);
   if (const auto reason = reason_dropins_are_ignored(*program); !reason.empty()) {
     fmt::print(stderr, "verbatim: warn: {}\n", reason);
   }

@@ -13,6 +13,8 @@ constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 /// A program's arena (arena/arena.h) is a sparse file that is mapped as a whole; so are those of
 /// its peers.
 constexpr std::uint64_t kArenaBytes = std::uint64_t{64} << 30;
+/// Least address space: the smallest mapping of an arena, and the program's own.
+constexpr std::uint64_t kAddressSpaceMin = std::uint64_t{5} << 30;
 /// Registered memory is moved into one sparse file (region/adoption/memory_file.h).
 constexpr std::uint64_t kMemoryFileBytes = std::uint64_t{1} << 62;
 /// An agent needs this many for itself and its first eight slots, as does a program: with fewer
@@ -42,7 +44,12 @@ Findings check_address_space(const Machine& machine) {
       "and for each peer on this machine, mostly untouched",
       size_text(*machine.address_space), size_text(kArenaBytes));
   constexpr const char* kAdvice = "lift the limit: ulimit -v unlimited";
-  if (*machine.address_space < 2 * kArenaBytes) return {fault(kSubject, text, kAdvice)};
+  if (*machine.address_space < kAddressSpaceMin) {
+    return {fault(kSubject, text + ": no program can open the device", kAdvice)};
+  }
+  if (*machine.address_space < 2 * kArenaBytes) {
+    return {note(kSubject, text + ": with less, programs take the wire", kAdvice)};
+  }
   return {note(kSubject, text, kAdvice)};
 }
 

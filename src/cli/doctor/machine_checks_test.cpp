@@ -115,8 +115,10 @@ const std::vector<Case> kKernel = {
 };
 
 const std::vector<Case> kLimits = {
-    {"AddressSpaceTooSmall", [](Machine& m) { m.address_space = 8 * kGibibyte; }, Verdict::fault,
+    {"AddressSpaceTooSmall", [](Machine& m) { m.address_space = 4 * kGibibyte; }, Verdict::fault,
      "address space", "ulimit -v", "ulimit -v unlimited"},
+    {"AddressSpaceForTheWire", [](Machine& m) { m.address_space = 20 * kGibibyte; }, Verdict::note,
+     "address space", "take the wire", "ulimit -v unlimited"},
     {"AddressSpaceLimited", [](Machine& m) { m.address_space = 500 * kGibibyte; }, Verdict::note,
      "address space", "500 GiB", "ulimit -v unlimited"},
     {"FileSizeTooSmall", [](Machine& m) { m.file_size = kGibibyte; }, Verdict::fault, "file size",

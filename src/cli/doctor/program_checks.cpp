@@ -33,6 +33,8 @@ constexpr auto kLaunchers = std::to_array<Launcher>({
     {"mpirun", "ranks on other machines do not get the variables",
      "mpirun verbatim run -- PROGRAM (on one machine the variables arrive)"},
     {"systemd-run", "a unit does not get the variables", "systemd-run verbatim run -- PROGRAM"},
+    {"valgrind", "programs under valgrind take the wire, and both ends of a connection then do",
+     "nothing; for the direct path, run the program without valgrind"},
     {"flatpak", "a sandbox has libraries of its own", "run the program outside of it"},
 });
 
@@ -248,6 +250,18 @@ Findings check_later_libraries(const Program& program) {
   return findings;
 }
 
+Findings check_sanitizer(const Program& program) {
+  if (!program.elf) return {};
+  const auto is_asan = [](const std::string& name) { return name.starts_with("libasan.so"); };
+  const auto asan = std::ranges::find_if(program.elf->needed, is_asan);
+  if (asan == program.elf->needed.end()) return {};
+  return {ok("sanitizer",
+             fmt::format("{}: {}", *asan,
+                         program.elf->sets_asan_options
+                             ? "'verbatim run' loads it first, before Verbatim's view of /sys"
+                             : "it starts behind Verbatim's view of /sys"))};
+}
+
 Findings check_static_rdma(const Program& program) {
   const auto judge = [](const std::string& path) {
     return fault("libibverbs",
@@ -284,9 +298,9 @@ Findings check_device_libraries(const Program& program) {
 
 Findings check_program(const Program& program, const Machine& machine) {
   static constexpr Findings (*kChecks[])(const Program&) = {
-      check_program_file, check_launcher,        check_rights,
-      check_architecture, check_loader,          check_rdma_libraries,
-      check_static_rdma,  check_later_libraries, check_device_libraries,
+      check_program_file,     check_launcher,       check_rights,      check_architecture,
+      check_loader,           check_rdma_libraries, check_static_rdma, check_later_libraries,
+      check_device_libraries, check_sanitizer,
   };
   Findings all;
   bool has_fault = false;

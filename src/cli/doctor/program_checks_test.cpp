@@ -21,6 +21,7 @@ Program healthy() {
   program.elf = read_elf("/proc/self/exe").value();
   program.elf->rdma_names.clear();
   program.elf->rpath.clear();
+  program.elf->sets_asan_options = false;
   program.elf->contains_libibverbs = false;  // This test program contains the message.
   program.libraries = {{"libibverbs.so.1", kOurs, true, {}},
                        {"libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6", false, {}}};
@@ -47,6 +48,16 @@ const std::vector<Case> kFile = {
      "/usr/bin/python3 runs", ""},
     {"Launcher", [](Program& p) { p.command = "/usr/bin/docker"; }, Verdict::note, "launcher",
      "libraries and an environment of its own", "into the image"},
+    {"Valgrind", [](Program& p) { p.command = "valgrind"; }, Verdict::note, "launcher",
+     "take the wire", "without valgrind"},
+    {"Sanitizer", [](Program& p) { p.elf->needed = {"libasan.so.8"}; }, Verdict::ok, "sanitizer",
+     "libasan.so.8: it starts behind", ""},
+    {"SanitizerWithOwnOptions",
+     [](Program& p) {
+       p.elf->needed = {"libasan.so.8"};
+       p.elf->sets_asan_options = true;
+     },
+     Verdict::ok, "sanitizer", "loads it first", ""},
     {"GainsRights", [](Program& p) { p.gains_rights = true; }, Verdict::fault, "rights",
      "ignores LD_LIBRARY_PATH", "a copy without them"},
     {"OtherArchitecture", [](Program& p) { p.elf->machine = EM_S390; }, Verdict::fault,

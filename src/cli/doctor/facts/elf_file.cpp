@@ -174,6 +174,7 @@ std::optional<ElfFile> read_elf(const std::string& path) {
     read_headers<Elf32>(file, elf);
   }
   find_rdma_names(file, elf);
+  elf.sets_asan_options = file.find("__asan_default_options") != file.npos;
   // A message in all releases of rdma-core's library.
   elf.contains_libibverbs = file.find("libibverbs: Warning: couldn't load driver") != file.npos;
   return elf;

@@ -17,6 +17,7 @@ struct ElfFile {
   std::vector<std::string> rpath;   // Folders before LD_LIBRARY_PATH; DT_RUNPATH disables them.
   /// RDMA libraries that it could load later (dlopen): "libibverbs.so.1".
   std::vector<std::string> rdma_names;
+  bool sets_asan_options = false;    // It has a function that AddressSanitizer asks.
   bool contains_libibverbs = false;  // rdma-core's code is linked statically.
 };
 

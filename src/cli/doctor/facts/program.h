@@ -48,6 +48,7 @@ Findings check_rdma_libraries(const Program& program);
 Findings check_later_libraries(const Program& program);
 Findings check_static_rdma(const Program& program);
 Findings check_device_libraries(const Program& program);
+Findings check_sanitizer(const Program& program);
 
 /// Runs all checks, and tells which path the program would use on this machine.
 Findings check_program(const Program& program, const Machine& machine);
