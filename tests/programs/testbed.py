@@ -215,18 +215,15 @@ class Testbed:
     def start_server(self, node, argv, port):
         """Starts a program that listens at `port`, and waits until it does."""
         program = self.start(node, argv)
-        self.wait_for_listener(program, port)
-        return program
 
-    @staticmethod
-    def wait_for_listener(program, port, seconds=20):
         def ready():
             if program.ended():
                 raise Failure(f"{program.name} ended with status {program.process.returncode} "
                               "before it listened")
             return listens(program.process.pid, port)
 
-        wait_until(ready, seconds, f"{program.name} to listen at port {port}")
+        wait_until(ready, 20, f"{program.name} to listen at port {port}")
+        return program
 
     def run_pair(self, command, seconds):
         """Runs a program as server on node a and as client on node b; both must succeed. Its option -p is the
