@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <sched.h>
+
 #include "base/always_inline.h"
 #include "base/os/fence.h"
 #include "transport/ib/responder/responder_checks.h"
@@ -150,6 +152,8 @@ VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::send(const SendRequest& r
       return complete(Status::local_protection_error);
     case Copied::there_refused:
       return fail_receive(Status::local_protection_error, Status::remote_operation_error);
+    case Copied::later:
+      return look_again();
     case Copied::all:
       break;
   }
@@ -172,6 +176,8 @@ VERBATIM_ALWAYS_INLINE std::optional<DirectLink::Outcome> DirectLink::move_bytes
       return complete(Status::local_protection_error);
     case Copied::there_refused:
       return refuse_access();
+    case Copied::later:
+      return look_again();
     case Copied::all:
       break;
   }
@@ -209,6 +215,20 @@ bool DirectLink::takes_from_port(const port::Datagram& datagram) const {
 
 DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const LocalMemory& local,
                                               const port::Datagram& datagram) {
+  constexpr TimeNs kOwnerMoves = 20 * kMillisecond;  // As long as it waits for peers, at most.
+  const TimeNs deadline = monotonic_now() + kOwnerMoves;
+  while (!peer().is_gone()) {
+    if (const auto outcome = try_datagram(request, local, datagram)) return *outcome;
+    if (monotonic_now() >= deadline) break;
+    sched_yield();
+  }
+  return lose(local);
+}
+
+/// Returns nothing if the owner moves its memory.
+std::optional<DirectLink::Outcome> DirectLink::try_datagram(const SendRequest& request,
+                                                            const LocalMemory& local,
+                                                            const port::Datagram& datagram) {
   const TargetLock target_lock(target_);
   if (!is_there() || !target_.takes_datagrams) return lose(local);
   if (datagram.origin.port != 0 && !takes_from_port(datagram)) return lose(local);
@@ -231,6 +251,7 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
   if (copied == Copied::all) {
     copied = at_->copy_to_receive(local, 0, request.length, wire::Grh::kSize);
   }
+  if (copied == Copied::later) return std::nullopt;
   if (copied == Copied::here_refused) return complete(Status::local_protection_error);
   if (copied == Copied::there_refused) {
     return fail_receive(Status::local_protection_error, Status::success);

@@ -51,9 +51,10 @@ Findings check_kernel(const Machine& machine) {
   }
   if (version < kGood) {
     return {note(kSubject,
-                 text + ": works; 5.19 and later also move registered memory back "
-                        "while threads write to it",
-                 "use a newer kernel if a program's memory is registered for moments only")};
+                 text + ": works; 5.19 and later also share registered memory with peers while "
+                        "threads write to it",
+                 "use a newer kernel if small requests between programs of one machine must be "
+                 "fast")};
   }
   return {ok(kSubject, text)};
 }
@@ -68,14 +69,16 @@ Findings check_memory_sharing(const Machine& machine) {
   }
   if (machine.userfaultfd_error != 0) {
     return {note(kSubject,
-                 fmt::format("userfaultfd(2) is refused ({}): memory that a program with several "
-                             "threads registers is copied by the kernel, not shared; one more "
-                             "system call for each request of a peer on this machine",
+                 fmt::format("userfaultfd(2) does not stop the kernel's accesses ({}): memory of a "
+                             "program with several threads, or that does not poll, is copied by "
+                             "the kernel, not shared; a small request of a peer on this machine "
+                             "takes about 2 us longer",
                              std::strerror(machine.userfaultfd_error)),
                  "allow it in the container's seccomp profile (Docker forbids it by default), or "
-                 "as root: sysctl vm.unprivileged_userfaultfd=1")};
+                 "as root: sysctl vm.unprivileged_userfaultfd=1, or give the user access to "
+                 "/dev/userfaultfd")};
   }
-  return {ok(kSubject, "registered memory can be shared with peers while threads write to it")};
+  return {ok(kSubject, "memory that peers use much can be shared while threads write to it")};
 }
 
 Findings check_peer_copy(const Machine& machine) {

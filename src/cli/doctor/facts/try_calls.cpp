@@ -19,10 +19,6 @@
 #include "cli/doctor/facts/machine.h"
 #include "cli/doctor/facts/read_all.h"
 
-#ifndef UFFD_USER_MODE_ONLY
-#define UFFD_USER_MODE_ONLY 1
-#endif
-
 /// Tries system calls, because a container may forbid any of them. Those that change this process,
 /// or need a second one, are tried in a child.
 namespace verbatim::cli::doctor {
@@ -56,11 +52,12 @@ int try_peer_copy() {
   });
 }
 
+/// One that also stops the kernel where it accesses memory for a thread.
 int try_userfaultfd() {
-  constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
-  UniqueFd fd(static_cast<int>(syscall(SYS_userfaultfd, kFlags)));
-  if (!fd) fd.reset(static_cast<int>(syscall(SYS_userfaultfd, kFlags | UFFD_USER_MODE_ONLY)));
-  return error_of(fd);
+  const UniqueFd fd(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK)));
+  const int error = error_of(fd);
+  const UniqueFd device(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
+  return device ? 0 : error;
 }
 
 /// The drop-in's functions, found at run time: this program is not linked to it.
