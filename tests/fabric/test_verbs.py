@@ -62,6 +62,9 @@ class Verbs(unittest.TestCase):
         self.crosses("ib_send_bw", "-e", "-s", str(size), "-n", str(count), "-F", to_h1=size * count)
         self.crosses("ibv_rc_pingpong", "-e", "-c", "-n", str(count), to_h1=size * count, to_h2=size * count)
 
+    def test_what_is_made_and_destroyed_leaves_nothing(self):
+        print(BED.run("H1", f"{BED.build}/bin/cycles", "300"))
+
     def test_programs_that_are_killed_leave_the_fabric_to_others(self):
         size, count = 65536, 500
         for number in range(6):
