@@ -54,7 +54,7 @@ complete -c verbatim -n __verbatim_is_before_command -a run -d 'Run a program on
 complete -c verbatim -n __verbatim_is_before_command -a env -d 'Print shell commands that put a shell on a host'
 complete -c verbatim -n __verbatim_is_before_command -a config -d 'Show a configuration, or check a file'
 complete -c verbatim -n __verbatim_is_before_command -a devices -d 'List the RDMA devices of the emulated hosts'
-complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, programs, queue pairs and counters'
+complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, programs, services and their counters'
 complete -c verbatim -n __verbatim_is_before_command -a fabric -d 'Start, show and end InfiniBand fabrics'
 complete -c verbatim -n __verbatim_is_before_command -a capture -d 'Write a node\'s packets into a file for Wireshark'
 complete -c verbatim -n __verbatim_is_before_command -a fault -d 'Inject faults into packets of programs that run'

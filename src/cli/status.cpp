@@ -1,5 +1,6 @@
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -8,41 +9,65 @@
 #include "agent/client/client.h"
 #include "cli/command.h"
 #include "cli/text/status_text.h"
+#include "service/control.h"
 
 namespace verbatim::cli {
 namespace {
 
 constexpr const char* kExamples =
-    "Shown are the nodes of yours that run in this network namespace. Counters are\n"
-    "those of the programs that are open now.\n"
+    "Shown are the nodes of yours that run in this network namespace,\n"
+    "and the services of upper-layer protocols. Counters are those of the programs that\n"
+    "are open now.\n"
     "\n"
     "Examples:\n"
     "  verbatim status\n"
     "  watch -n 1 verbatim status\n"
-    "  verbatim status --json | jq '.[].programs[].counters'";
+    "  verbatim status --json | jq '.[].programs[]?.counters'";
 
 using Json = nlohmann::ordered_json;
 
-/// Returns an array with the status of each running node.
+/// An agent that is stopped, or works on a machine that is very busy, does not hold up the others.
+constexpr TimeNs kAgentPatience = 2 * kSecond;
+constexpr TimeNs kServicePatience = 200 * kMillisecond;  // Of all services together.
+
+/// Nothing if the node has ended meanwhile. A node whose agent does not answer has an "error".
+std::optional<Json> node_status(const std::string& name) {
+  const auto status = agent::request_status(name, kAgentPatience);
+  if (!status && status.error().code == ENOENT) return std::nullopt;
+  if (!status) return Json{{"node", name}, {"error", status.error().text}};
+  auto node = Json::parse(*status, nullptr, /*allow_exceptions=*/false);
+  if (!node.is_discarded()) return node;
+  return Json{{"node", name},
+              {"error",
+               "its agent answers nonsense: is it of another release? End its programs "
+               "and try again"}};
+}
+
+/// Appends what runs beside the nodes: the daemons of upper-layer protocols.
+void add_services(Json& all) {
+  const auto names = service::services();
+  const auto answers = service::ask(names, {{"ask", "status"}}, kServicePatience);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto& answer = answers[i];
+    if (!answer && answer.error().code == ENOENT) continue;  // It was killed.
+    Json one{{"service", names[i].kind}, {"name", names[i].name}};
+    if (answer) one.update(Json(*answer));
+    if (!answer) one["error"] = answer.error().text;
+    one.erase("kind");
+    all.push_back(std::move(one));
+  }
+}
+
+/// Returns an array with the status of each node and service that runs.
 Result<Json> all_statuses() {
   const auto names = agent::list_nodes();
   if (!names) return std::unexpected(names.error());
-  Json nodes = Json::array();
+  Json all = Json::array();
   for (const auto& name : *names) {
-    const auto status = agent::request_status(name);
-    if (!status) {
-      if (status.error().code == ENOENT) continue;  // It has ended meanwhile.
-      return std::unexpected(status.error());
-    }
-    auto node = Json::parse(*status, nullptr, /*allow_exceptions=*/false);
-    if (node.is_discarded()) {
-      return refuse(EPROTO, fmt::format("the agent of node {} answers nonsense: is it of another "
-                                        "release? End its programs and try again",
-                                        name));
-    }
-    nodes.push_back(std::move(node));
+    if (auto node = node_status(name)) all.push_back(std::move(*node));
   }
-  return nodes;
+  add_services(all);
+  return all;
 }
 
 /// Prints one name per line, for shell completion and scripts.
@@ -57,23 +82,23 @@ int print_names() {
 }
 
 int print_status(bool as_json) {
-  const auto nodes = all_statuses();
-  if (!nodes) {
-    fmt::print(stderr, "verbatim status: {}\n", nodes.error().text);
+  const auto all = all_statuses();
+  if (!all) {
+    fmt::print(stderr, "verbatim status: {}\n", all.error().text);
     return kExitFailure;
   }
   if (as_json) {
-    fmt::print("{}\n", nodes->dump(2));
+    fmt::print("{}\n", all->dump(2));
     return 0;
   }
-  if (nodes->empty()) {
+  if (all->empty()) {
     fmt::print(
         "No node runs. A node runs while a program is open on it: "
         "'verbatim run -- COMMAND' starts one.\n");
     return 0;
   }
   std::string text;
-  for (const auto& node : *nodes) text += (text.empty() ? "" : "\n") + status_text(node);
+  for (const auto& one : *all) text += (text.empty() ? "" : "\n") + status_text(one);
   fmt::print("{}", text);
   return 0;
 }
@@ -81,7 +106,7 @@ int print_status(bool as_json) {
 }  // namespace
 
 void add_status(CLI::App& app, int& exit_status) {
-  auto* status = app.add_subcommand("status", "Show nodes, programs, queue pairs and counters");
+  auto* status = app.add_subcommand("status", "Show nodes, programs, services and their counters");
   struct Form {
     bool as_json = false;
     bool names_only = false;

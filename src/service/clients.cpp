@@ -41,13 +41,6 @@ Result<Incoming> unless_refused(Incoming incoming) {
   return refuse(code, std::string(text, incoming.bytes.size() - sizeof code));
 }
 
-Result<Incoming> ask(Channel& channel, std::uint16_t type, ByteSpan bytes) {
-  if (auto sent = channel.send_and_wait(type, bytes); !sent) return std::unexpected(sent.error());
-  auto answer = channel.receive();
-  if (!answer) return answer;
-  return unless_refused(std::move(*answer));
-}
-
 Result<std::unique_ptr<Clients>> Clients::create(Loop& loop, UniqueFd listener, Protocol protocol,
                                                  const Limits& limits) {
   std::unique_ptr<Clients> clients(new Clients(loop, std::move(listener), protocol, limits));

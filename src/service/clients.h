@@ -21,9 +21,6 @@ inline constexpr std::uint16_t kRefusal = 0xffff;
 std::vector<std::byte> refusal_bytes(const Error& error);
 /// Turns a refusal into the error that it says; passes on any other message.
 Result<Incoming> unless_refused(Incoming incoming);
-/// Asks and waits for the answer; a refusal becomes its error.
-Result<Incoming> ask(Channel& channel, std::uint16_t type, ByteSpan bytes);
-
 /// A process that has connected.
 class Client {
  public:

@@ -110,6 +110,8 @@ Control::~Control() {
   folder_.remove_if_empty();
 }
 
+void Control::on(const std::string& ask, Answer answer) { answers_[ask] = std::move(answer); }
+
 Result<void> Control::answer(Client& client, const Incoming& incoming) {
   const auto question =
       parse({reinterpret_cast<const char*>(incoming.bytes.data()), incoming.bytes.size()});
@@ -135,35 +137,71 @@ Result<void> Control::answer(Client& client, const Incoming& incoming) {
   return {};
 }
 
-Result<nlohmann::json> ask(const ServiceName& name, const nlohmann::json& question,
-                           TimeNs patience) {
-  const auto folder = RuntimeFolder::open();
-  if (!folder) return std::unexpected(folder.error());
-  auto socket = connect_to(folder->socket(file_of(name)));
+namespace {
+
+Error in_words(Error error, const ServiceName& name) {
+  if (error.code != EAGAIN) return error;
+  return {ETIMEDOUT, fmt::format("{} (process {}) does not answer", name.text(), process_of(name))};
+}
+
+Result<Channel> put_question(const RuntimeFolder& folder, const ServiceName& name,
+                             const nlohmann::json& question, TimeNs patience) {
+  auto socket = connect_to(folder.socket(file_of(name)), patience);
+  if (!socket && socket.error().code == EAGAIN) return std::unexpected(socket.error());
   if (!socket) {
     return refuse(ENOENT,
                   fmt::format("no {} runs: 'verbatim {} up' starts it", name.text(), name.kind));
   }
-  const timeval limit{static_cast<time_t>(patience / kSecond),
-                      static_cast<suseconds_t>(patience % kSecond / kMicrosecond)};
-  setsockopt(socket->get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  setsockopt(socket->get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  set_patience(socket->get(), SO_SNDTIMEO, patience);
   Channel channel(std::move(*socket), kProtocol);
-  const auto answer = ask(channel, kQuestion, bytes_of(question.dump()));
-  if (!answer && answer.error().code == EAGAIN) {
-    return refuse(ETIMEDOUT,
-                  fmt::format("{} (process {}) does not answer", name.text(), process_of(name)));
+  const std::string text = question.dump();
+  if (auto sent = channel.send_and_wait(kQuestion, bytes_of(text)); !sent) {
+    return std::unexpected(sent.error());
   }
-  if (!answer) return std::unexpected(answer.error());
-  if (answer->type == kAnswer) {
-    return parse({reinterpret_cast<const char*>(answer->bytes.data()), answer->bytes.size()});
+  return channel;
+}
+
+Result<nlohmann::json> take_answer(Channel& channel) {
+  auto incoming = channel.receive();
+  if (incoming) incoming = unless_refused(std::move(*incoming));
+  if (!incoming) return std::unexpected(incoming.error());
+  if (incoming->type == kAnswer) {
+    return parse({reinterpret_cast<const char*>(incoming->bytes.data()), incoming->bytes.size()});
   }
-  if (answer->type != kLongAnswer || answer->descriptors.size() != 1) {
+  if (incoming->type != kLongAnswer || incoming->descriptors.size() != 1) {
     return refuse(EPROTO, "what came is no answer");
   }
-  const auto text = text_in(answer->descriptors.front().get());
+  const auto text = text_in(incoming->descriptors.front().get());
   if (!text) return std::unexpected(text.error());
   return parse(*text);
+}
+
+}  // namespace
+
+std::vector<Result<nlohmann::json>> ask(const std::vector<ServiceName>& names,
+                                        const nlohmann::json& question, TimeNs patience) {
+  const auto folder = RuntimeFolder::open();
+  if (!folder) return {names.size(), std::unexpected(folder.error())};
+  const TimeNs until = monotonic_now() + patience;
+  const auto left = [until] { return std::max<TimeNs>(elapsed(monotonic_now(), until), 0); };
+  std::vector<Result<Channel>> channels;
+  for (const ServiceName& name : names) {
+    channels.push_back(put_question(*folder, name, question, left()));
+  }
+  std::vector<Result<nlohmann::json>> answers;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (channels[i]) set_patience(channels[i]->fd(), SO_RCVTIMEO, left());
+    auto answer = channels[i] ? take_answer(*channels[i])
+                              : Result<nlohmann::json>(std::unexpected(channels[i].error()));
+    if (!answer) answer = std::unexpected(in_words(answer.error(), names[i]));
+    answers.push_back(std::move(answer));
+  }
+  return answers;
+}
+
+Result<nlohmann::json> ask(const ServiceName& name, const nlohmann::json& question,
+                           TimeNs patience) {
+  return std::move(ask(std::vector{name}, question, patience).front());
 }
 
 std::vector<ServiceName> services() {

@@ -35,7 +35,7 @@ class Control {
   static Result<std::unique_ptr<Control>> open(const ServiceName& name, Loop& loop);
   ~Control();
 
-  void on(const std::string& ask, Answer answer) { answers_[ask] = std::move(answer); }
+  void on(const std::string& ask, Answer answer);
 
  private:
   Control(RuntimeFolder folder, std::string file, LockFile lock);
@@ -51,6 +51,10 @@ class Control {
 /// The side of a command. ENOENT: none of this name runs; ETIMEDOUT: it does not answer.
 Result<nlohmann::json> ask(const ServiceName& name, const nlohmann::json& question,
                            TimeNs patience = 10 * kSecond);
+
+/// Asks all, together within `patience`: one that does not answer takes no time of the others'.
+std::vector<Result<nlohmann::json>> ask(const std::vector<ServiceName>& names,
+                                        const nlohmann::json& question, TimeNs patience);
 
 /// All that have a socket in the runtime folder. A daemon that was killed leaves one.
 std::vector<ServiceName> services();

@@ -39,6 +39,12 @@ std::string help_of(const DaemonKind& kind) {
   row("--log FILE", "write log lines into this file, with the time");
   row("--ready-fd N", "write into descriptor N whether it serves, or why not");
   row("--help, --version", "");
+  if (!kind.settings.empty()) {
+    text += fmt::format(
+        "\nA setting's value may stand in verbatim.d/{}/NAME.conf, too, of ~/.config "
+        "or /etc,\nas a line 'name = value' with '_' for '-'.\n",
+        kind.kind);
+  }
   return text;
 }
 
@@ -46,6 +52,7 @@ std::string help_of(const DaemonKind& kind) {
 
 struct Daemon::CommandLine {
   std::string name = "default";
+  SaidSettings said;
   std::string log;
   pid_t owner = 0;
   Readiness ready;
@@ -59,16 +66,14 @@ Result<void> Daemon::parse(const DaemonKind& kind, int argc, char** argv, Comman
       {"log", required_argument, nullptr, 'l'},  {"ready-fd", required_argument, nullptr, 'r'},
       {"help", no_argument, nullptr, 'h'},       {"version", no_argument, nullptr, 'v'}};
   for (std::size_t i = 0; i < kind.settings.size(); ++i) {
-    const Setting& setting = kind.settings[i];
     known.push_back(
-        {setting.name, required_argument, nullptr, kFirstSetting + static_cast<int>(i)});
-    if (*setting.variable == '\0') continue;
-    if (const char* const said = secure_getenv(setting.variable)) *setting.value = said;
+        {kind.settings[i].name, required_argument, nullptr, kFirstSetting + static_cast<int>(i)});
   }
   known.push_back({});
   for (int c; (c = getopt_long(argc, argv, "", known.data(), nullptr)) != -1;) {
     if (c >= kFirstSetting) {
-      *kind.settings[static_cast<std::size_t>(c - kFirstSetting)].value = optarg;
+      line.said.emplace_back(kind.settings[static_cast<std::size_t>(c - kFirstSetting)].name,
+                             optarg);
     } else if (c == 'n') {
       line.name = optarg;
     } else if (c == 'l') {
@@ -87,7 +92,8 @@ Result<void> Daemon::parse(const DaemonKind& kind, int argc, char** argv, Comman
   }
   if (is_wrong) return refuse(EINVAL, fmt::format("see {} --help", kind.program));
   if (optind < argc) return refuse(EINVAL, fmt::format("unexpected '{}'", argv[optind]));
-  return {};
+  if (auto fits = check_node_name(line.name); !fits) return fits;
+  return fill_settings(kind.kind, line.name, kind.settings, line.said);
 }
 
 Result<void> Daemon::open(const DaemonKind& kind, const CommandLine& line) {

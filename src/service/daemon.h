@@ -11,19 +11,11 @@
 #include "base/os/unique_fd.h"
 #include "service/control.h"
 #include "service/loop.h"
+#include "service/settings.h"
 
 /// What every daemon is made of. A new one is its engine, a table of options and a function that
 /// sets it up (tests/service/echo_daemon.cpp).
 namespace verbatim::service {
-
-/// A setting. It comes from the command line (`--NAME VALUE`), else from the variable.
-struct Setting {
-  const char* name = "";
-  const char* value_name = "";  // In the help: "FILE".
-  const char* variable = "";    // Of the environment; empty: none.
-  const char* help = "";
-  std::string* value = nullptr;  // Where it goes; keeps its default if nobody says it.
-};
 
 struct DaemonKind {
   const char* program = "";  // "verbatim-ulpd echo"

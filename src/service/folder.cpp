@@ -17,9 +17,8 @@ namespace verbatim::service {
 namespace {
 
 constexpr int kBacklog = 128;
-/// The longest waits for an agent that listens but does not accept or answer, because it is stopped
-/// or hangs.
-constexpr timeval kConnectTimeout{5, 0};
+/// The longest wait for a daemon that listens but does not accept, because it is stopped or hangs.
+constexpr TimeNs kConnectPatience = 5 * kSecond;
 /// Attempts to find a folder that others remove or change meanwhile.
 constexpr int kAttemptsMax = 100;
 
@@ -261,14 +260,18 @@ void LockFile::remove() {
   fd_.reset();
 }
 
+void set_patience(int socket, int option, TimeNs patience) {
+  patience = std::max(patience, kMicrosecond);  // 0 would be for ever.
+  const timeval limit{static_cast<time_t>(patience / kSecond),
+                      static_cast<suseconds_t>(patience % kSecond / kMicrosecond)};
+  setsockopt(socket, SOL_SOCKET, option, &limit, sizeof limit);
+}
+
 Result<UniqueFd> connect_to(const std::string& path, TimeNs patience) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd) return refuse_errno("socket");
-  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &kConnectTimeout, sizeof kConnectTimeout);
-  patience = std::max(patience, kMicrosecond);  // 0 would be for ever.
-  const timeval answer{static_cast<time_t>(patience / kSecond),
-                       static_cast<suseconds_t>(patience % kSecond / kMicrosecond)};
-  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &answer, sizeof answer);
+  set_patience(fd.get(), SO_SNDTIMEO, std::min(patience, kConnectPatience));
+  set_patience(fd.get(), SO_RCVTIMEO, patience);
   const UnixAddress address(path);
   while (connect(fd.get(), address.data(), sizeof(sockaddr_un)) != 0) {
     if (errno != EINTR) return refuse_errno("cannot connect to " + path);

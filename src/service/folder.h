@@ -81,6 +81,8 @@ class LockFile {
   UniqueFd fd_;
 };
 
+/// Bounds the waits of a socket: SO_RCVTIMEO or SO_SNDTIMEO.
+void set_patience(int socket, int option, TimeNs patience);
 /// Returns a SOCK_SEQPACKET socket that is connected to the path and whose waits are bounded: for
 /// an answer by `patience`. ENOENT or ECONNREFUSED if there is no listener.
 Result<UniqueFd> connect_to(const std::string& path, TimeNs patience = 8 * kSecond);

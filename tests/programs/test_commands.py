@@ -3,8 +3,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from testbed import Testbed, option_parser, wait_until
@@ -147,6 +149,46 @@ class Status(unittest.TestCase):
         self.assertIn("a", [node["node"] for node in nodes])
         self.assertIn("a", verbatim("status", "--names").stdout.splitlines())
         self.assertEqual(verbatim("status", "--names", "--json").returncode, 2)
+        program.process.stdin.close()
+        self.assertEqual(program.wait(30), 0)
+
+    def test_shows_services_and_what_does_not_answer(self):
+        folder = tempfile.mkdtemp(dir=LAB.folder)
+        variables = {"XDG_RUNTIME_DIR": folder}
+        owner = subprocess.Popen(["sleep", "600"])
+        for name in ("one", "two"):
+            reading, writing = os.pipe()
+            subprocess.Popen([f"{LAB.build}/bin/echo_daemon", "--name", name, "--ready-fd", str(writing),
+                              "--ends-with", str(owner.pid)], pass_fds=[writing], env=os.environ | variables)
+            os.close(writing)
+            self.assertTrue(os.read(reading, 100).startswith(b"0"))
+            os.close(reading)
+        try:
+            self.assertIn("service echo 'one': process ", verbatim("status", **variables).stdout)
+            services = {one["name"]: one for one in json.loads(verbatim("status", "--json", **variables).stdout)}
+            self.assertEqual(services["two"]["answers"], 0)
+            os.kill(services["one"]["process"], signal.SIGSTOP)
+            shown = verbatim("status", **variables)
+            self.assertEqual(shown.returncode, 0, shown.stderr)
+            self.assertIn(f"service echo 'one': echo 'one' (process {services['one']['process']}) does not answer",
+                          shown.stdout)
+            os.kill(services["one"]["process"], signal.SIGKILL)
+            self.assertNotIn("'one'", verbatim("status", **variables).stdout)
+        finally:
+            owner.kill()
+            owner.wait()
+
+    def test_an_agent_that_is_stopped_is_shown_as_such(self):
+        program = LAB.start("stopped", [f"{LAB.build}/bin/queue_pairs", "2"], stdin=subprocess.PIPE)
+        while not program.output().endswith("ready\n"):
+            self.assertFalse(program.ended(), program.output())
+        nodes = json.loads(verbatim("status", "--json").stdout)
+        agent = next(node["agent_pid"] for node in nodes if node["node"] == "stopped")
+        os.kill(agent, signal.SIGSTOP)
+        shown = verbatim("status")
+        os.kill(agent, signal.SIGCONT)
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertIn(f"node stopped: the agent (process {agent}) does not answer", shown.stdout)
         program.process.stdin.close()
         self.assertEqual(program.wait(30), 0)
 

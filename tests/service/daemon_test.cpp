@@ -37,8 +37,9 @@ struct DaemonTest : testing::Test {
     std::filesystem::remove_all(folder_);
   }
   /// Starts the daemon with these arguments besides its name.
-  Result<void> start(std::vector<std::string> arguments = {}) {
-    arguments.insert(arguments.end(), {"--name", "one"});
+  static Result<void> start(std::vector<std::string> arguments = {},
+                            const std::string& name = "one") {
+    arguments.insert(arguments.end(), {"--name", name});
     auto program = find_program("echo_daemon");
     if (!program) return std::unexpected(program.error());
     return start_daemon({.program = *program, .arguments = std::move(arguments)});
@@ -118,6 +119,51 @@ TEST_F(DaemonTest, OneThatIsStoppedDoesNotAnswerAndIsNamed) {
   kill(process, SIGCONT);
   EXPECT_EQ(silent.error().code, ETIMEDOUT);
   EXPECT_NE(silent.error().text.find(std::to_string(process)), std::string::npos);
+}
+
+TEST_F(DaemonTest, OneThatIsStoppedHoldsUpNobody) {
+  const std::vector<ServiceName> all{{"echo", "one"}, {"echo", "two"}, {"echo", "none"}};
+  ASSERT_TRUE(start());
+  ASSERT_TRUE(start({}, "two"));
+  const pid_t process = process_of(kEcho);
+  kill(process, SIGSTOP);
+  // Until the limit is far enough for a machine that is busy.
+  std::vector<Result<json>> answers;
+  for (TimeNs patience = 200 * kMillisecond; patience < 20 * kSecond; patience *= 2) {
+    answers = ask(all, {{"ask", "status"}}, patience);
+    if (answers[1]) break;
+  }
+  kill(process, SIGCONT);
+  EXPECT_EQ(answers[0].error().code, ETIMEDOUT);
+  ASSERT_TRUE(answers[1]) << answers[1].error().text;
+  EXPECT_EQ(answers[1]->at("name"), "two");
+  EXPECT_EQ(answers[2].error().code, ENOENT);
+}
+
+TEST_F(DaemonTest, SettingsComeFromTheFirstThatSaysThem) {
+  const std::string config = folder_ + "/config";
+  std::filesystem::create_directories(config + "/echo");
+  setenv("VERBATIM_CONFIG", config.c_str(), 1);
+  std::ofstream(config + "/echo/one.conf") << "# greeting\ngreeting = file\n";
+  const auto greeting = [&](const std::vector<std::string>& arguments) {
+    const auto started = start(arguments);
+    EXPECT_TRUE(started) << started.error().text;
+    const json answer = *ask(kEcho, {{"ask", "echo"}, {"text", ""}});
+    const pid_t process = ask(kEcho, {{"ask", "stop"}})->at("process");
+    wait_for_end(process);
+    return answer.at("text").get<std::string>();
+  };
+  EXPECT_EQ(greeting({}), "file");
+  setenv("VERBATIM_ECHO_GREETING", "variable", 1);
+  EXPECT_EQ(greeting({}), "variable");
+  EXPECT_EQ(greeting({"--greeting", "option"}), "option");
+  unsetenv("VERBATIM_ECHO_GREETING");
+  std::ofstream(config + "/echo/one.conf") << "greetings = file\n";
+  EXPECT_EQ(start().error().text,
+            config + "/echo/one.conf:1: there is no 'greetings'; there are: greeting");
+  std::ofstream(config + "/echo/one.conf") << "\ngreeting\n";
+  EXPECT_NE(start().error().text.find("one.conf:2: "), std::string::npos);
+  unsetenv("VERBATIM_CONFIG");
 }
 
 TEST_F(DaemonTest, AfterItWasKilledTheNextOneStarts) {

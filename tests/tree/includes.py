@@ -58,7 +58,7 @@ MAY_INCLUDE = {
     "agent": ("base", "service/folder.h", "config", "observe", "wire", "region", "transport", "cm", "mad", "arena", "link", "port", "agent", "fabric/protocol"),
     "connect": ("base", "cm", "wire", "arena"),
     # A daemon and all that it is made of.
-    "service": ("base",),
+    "service": ("base", "config"),
     # Upper-layer protocols: engines see `ulp/engine` (and `ulp/storage`); drivers stand on the C interfaces.
     "ulp/engine": ("base",),
     "ulp/rdma": ("base", "service", "ulp/engine", "mad", "wire"),
@@ -95,7 +95,7 @@ MAY_INCLUDE = {
     "offload/driver": ("base", "offload/ring"),
     "offload": ("base", "observe"),
     # The commands send requests to agents, as a drop-in does.
-    "cli": ("base", "service/folder.h", "config", "observe", "fabric", "subnet", "include", "agent/client", "agent/protocol",
+    "cli": ("base", "service", "config", "observe", "fabric", "subnet", "include", "agent/client", "agent/protocol",
             # `verbatim fabric check` asks subnet administrators for paths.
             "wire",
             # `verbatim run --fault` parses a plan, `verbatim capture` reads captured packets.

@@ -1,5 +1,7 @@
 #include "agent/client/agent_request.h"
 
+#include <sys/socket.h>
+
 #include "agent/client/start_agent.h"
 #include "config/layers.h"
 #include "service/folder.h"
@@ -55,12 +57,12 @@ Result<UniqueFd> connect_or_start(const AgentOptions& options) {
   return connection;
 }
 
-Result<UniqueFd> connect_to_running(const std::string& node) {
+Result<UniqueFd> connect_to_running(const std::string& node, TimeNs patience) {
   if (auto fitting = service::check_node_name(node); !fitting)
     return std::unexpected(fitting.error());
   auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
-  auto connection = service::connect_to(folder->socket(node));
+  auto connection = service::connect_to(folder->socket(node), patience);
   const int code = connection ? 0 : connection.error().code;
   if (code == ENOENT || code == ECONNREFUSED) {
     return refuse(ENOENT, fmt::format("node '{}' does not run", node));
@@ -93,10 +95,20 @@ Result<WantedNode> wanted_node(const AgentOptions& options) {
   return wanted;
 }
 
+/// The process that listens where the socket is connected to.
+static pid_t listener_of(int connection) {
+  ucred who{};
+  socklen_t size = sizeof who;
+  return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 ? who.pid : 0;
+}
+
 Result<Incoming> await_answer(int connection) {
   auto incoming = receive(connection);
   if (!incoming) {
-    if (incoming.error().code == EAGAIN) return refuse(ETIMEDOUT, "the agent does not answer");
+    if (incoming.error().code == EAGAIN) {
+      return refuse(ETIMEDOUT,
+                    fmt::format("the agent (process {}) does not answer", listener_of(connection)));
+    }
     return incoming;
   }
   if (incoming->type() != MessageType::refusal) return incoming;

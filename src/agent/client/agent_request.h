@@ -4,6 +4,7 @@
 
 #include "agent/client/options.h"
 #include "agent/protocol/protocol.h"
+#include "base/time.h"
 
 /// The client's side of a request to the agent, for programs and commands.
 namespace verbatim::agent {
@@ -12,8 +13,9 @@ namespace verbatim::agent {
 /// once.
 Result<UniqueFd> connect_or_start(const AgentOptions& options);
 
-/// A connection to a node that runs; ENOENT where it does not.
-Result<UniqueFd> connect_to_running(const std::string& node);
+/// A connection to a node that runs; ENOENT where it does not. Answers are waited for by
+/// `patience`.
+Result<UniqueFd> connect_to_running(const std::string& node, TimeNs patience = 8 * kSecond);
 
 /// What the options and the files of this process's environment ask for. EINVAL: too many
 /// addresses.

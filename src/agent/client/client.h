@@ -191,7 +191,8 @@ struct NodeFaults {
 /// Sets the faults of the packets of a node that runs; with an empty `plan` it only asks. ENOENT,
 /// and EOPNOTSUPP for iWARP.
 Result<NodeFaults> set_faults(const std::string& node, std::string_view plan);
-/// The status of a node that runs, as JSON; ENOENT where it does not. README.md has its fields.
-Result<std::string> request_status(const std::string& node);
+/// The status of a node that runs, as JSON; ENOENT where it does not; ETIMEDOUT: its agent does not
+/// answer within `patience`. README.md has its fields.
+Result<std::string> request_status(const std::string& node, TimeNs patience = 8 * kSecond);
 
 }  // namespace verbatim::agent

@@ -95,8 +95,8 @@ Result<SocketAddress> ipv4_of_node_with(const SocketAddress& address) {
   return refuse(ENOENT, fmt::format("node '{}' has no IPv4 address", *name));
 }
 
-Result<std::string> request_status(const std::string& node) {
-  auto connection = connect_to_running(node);
+Result<std::string> request_status(const std::string& node, TimeNs patience) {
+  auto connection = connect_to_running(node, patience);
   if (!connection) return std::unexpected(connection.error());
   auto answered = ask<Status>(connection->get(), StatusRequest{});
   if (!answered) return std::unexpected(answered.error());

@@ -1,5 +1,7 @@
 #include "cli/text/status_text.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -110,11 +112,35 @@ std::string other_counters_text(const Json& programs) {
   return table.empty() ? "" : "\n" + table.text(2);
 }
 
+/// Lists the members that are the service's own.
+std::string service_text(const Json& service) {
+  std::string text = fmt::format("service {} '{}': process {}, for {} s\n",
+                                 text_of(service, "service"), text_of(service, "name"),
+                                 text_of(service, "process"), text_of(service, "seconds"));
+  std::size_t width = 0;
+  for (const auto& [name, value] : service.items()) width = std::max(width, name.size());
+  for (const auto& [name, value] : service.items()) {
+    if (name == "service" || name == "name" || name == "process" || name == "seconds") continue;
+    const std::string shown =
+        value.is_structured() ? std::to_string(value.size()) : text_of(service, name.c_str());
+    text += fmt::format("  {:<{}}  {}\n", name, width, shown);
+  }
+  return text;
+}
+
 }  // namespace
 
-std::string status_text(const Json& node) {
-  const auto& programs = part_of(node, "programs");
-  return heading(node) + programs_text(programs) + queue_pairs_text(programs) + faults_text(node) +
+std::string status_text(const Json& one) {
+  const bool is_service = one.contains("service");
+  if (one.contains("error")) {
+    const std::string what =
+        is_service ? fmt::format("service {} '{}'", text_of(one, "service"), text_of(one, "name"))
+                   : "node " + text_of(one, "node");
+    return fmt::format("{}: {}\n", what, text_of(one, "error"));
+  }
+  if (is_service) return service_text(one);
+  const auto& programs = part_of(one, "programs");
+  return heading(one) + programs_text(programs) + queue_pairs_text(programs) + faults_text(one) +
          other_counters_text(programs);
 }
 

@@ -53,6 +53,22 @@ TEST(StatusText, FaultsOfEachProgramAndAll) {
       << status_text(node);
 }
 
+TEST(StatusText, ServicesShowWhatIsTheirOwn) {
+  const auto service = Json::parse(R"({"service": "target", "name": "default", "process": 7,
+      "seconds": 12, "sessions": [{"from": "a"}, {"from": "b"}], "refused": 0})");
+  EXPECT_EQ(status_text(service),
+            "service target 'default': process 7, for 12 s\n"
+            "  sessions  2\n"
+            "  refused   0\n");
+}
+
+TEST(StatusText, WhatDoesNotAnswerIsShownAsSuch) {
+  EXPECT_EQ(status_text({{"node", "a"}, {"error", "the agent (process 5) does not answer"}}),
+            "node a: the agent (process 5) does not answer\n");
+  EXPECT_EQ(status_text({{"service", "rds"}, {"name", "x"}, {"error", "nothing"}}),
+            "service rds 'x': nothing\n");
+}
+
 TEST(StatusText, MissingFieldsAreShownAsSuch) {
   EXPECT_NE(status_text(Json::object()).find("node -:"), std::string::npos);
 }
