@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kExamples =
     "Shown are the nodes of yours that run in this network namespace,\n"
-    "and the services of upper-layer protocols. Counters are those of the programs that\n"
-    "are open now.\n"
+    "and the services of upper-layer protocols. Counters are those of the programs\n"
+    "that are open now.\n"
     "\n"
     "Examples:\n"
     "  verbatim status\n"
