@@ -73,6 +73,8 @@ class World final : public Handler {
     now_ += kSecond;
     turn();
     EXPECT_EQ(driver_->receives().posted(), driver_->receives().count());
+    EXPECT_EQ(fake_.shared_queue->posted.size(), driver_->receives().count())
+        << "receives are lost";
     driver_->detach(*loop_);
     driver_.reset();
     EXPECT_EQ(fake_.objects_left(), "");

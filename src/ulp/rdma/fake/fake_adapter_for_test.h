@@ -118,7 +118,8 @@ class FakeAdapter {
   std::deque<ibv_async_event> async;
   std::vector<FakeId*> ids;
   std::vector<FakeQueuePair*> queue_pairs;
-  rdma_conn_param last_parameters{};  // Of rdma_connect or rdma_accept.
+  FakeSharedQueue* shared_queue = nullptr;  // The last.
+  rdma_conn_param last_parameters{};        // Of rdma_connect or rdma_accept.
   std::string last_private_data;
   int post_calls = 0;
 

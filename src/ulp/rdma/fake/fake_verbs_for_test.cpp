@@ -226,7 +226,7 @@ ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* wanted) {
   auto* const queue = new FakeSharedQueue{};
   queue->context = domain->context;
   queue->depth = wanted->attr.max_wr;
-  return queue;
+  return FakeAdapter::get().shared_queue = queue;
 }
 int ibv_destroy_srq(ibv_srq* queue) {
   FakeAdapter::get().note("shared queue", -1);
