@@ -1,3 +1,8 @@
+#include <atomic>
+#include <thread>
+
+#include <time.h>
+
 #include "adapter/adapter_test_util.h"
 
 /// A peer that is stopped (SIGSTOP, a debugger) while it executes a request holds the target's lock
@@ -90,6 +95,122 @@ TEST_F(StoppedPeer, HoldsUpNoDestruction) {
   b.adapter->destroy_queue_pair(right.qp);
   go_on(held);
   right.qp = *b.adapter->create_queue_pair(options);
+}
+
+TEST_F(StoppedPeer, HoldsUpNoChangeOfAttributes) {
+  connect();
+  DirectTarget& held = target();
+  ASSERT_TRUE(held.lock.try_lock());
+  QueuePairAttributes attributes;
+  attributes.access = region::kRemoteRead;
+  EXPECT_TRUE(right.qp->modify(attributes, kAccessFlags));
+  held.lock.unlock();
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 64), &right));
+  EXPECT_EQ(Status::remote_invalid_request, left.next().status);
+}
+
+/// Many processes share few processors: a holder that waits for one is not stopped.
+TEST_F(StoppedPeer, IsNoPeerThatHasNoProcessorForAWhile) {
+  connect();
+  DirectTarget& held = target();
+  {
+    ASSERT_TRUE(held.lock.try_lock());
+    const TargetLock target_lock(held, std::adopt_lock);
+    ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 64), &right));
+    Completion entry;
+    // Far more than its ACK time-outs and retries.
+    for (const TimeNs end = monotonic_now() + kSecond / 2; monotonic_now() < end;) {
+      ASSERT_EQ(0u, a.adapter->poll(*left.cq, std::span(&entry, 1)));
+    }
+  }
+  EXPECT_EQ(Status::success, left.next().status);
+}
+
+TimeNs processor_time() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return used.tv_sec * kSecond + used.tv_nsec;
+}
+
+/// What it costs, in processor time: one wait of 20 ms, not one for each message.
+TEST_F(StoppedPeer, IsWaitedForOnceByManyMessages) {
+  connect();
+  DirectTarget& held = target();
+  MappedTarget mapped(
+      a.adapter->peers().find_peer(b.adapter->port().gids()[1].address, right.qp->number()),
+      right.qp->number().value() % kProgramQueuePairsMax);
+  {
+    ASSERT_TRUE(held.lock.try_lock());
+    const TargetLock target_lock(held, std::adopt_lock);
+    const TimeNs before = processor_time();
+    for (int message = 0; message < 500; ++message) ASSERT_FALSE(mapped.lock_soon());
+    EXPECT_LT(processor_time() - before, kSecond);
+  }
+  ASSERT_TRUE(mapped.lock_soon());
+  held.lock.unlock();
+}
+
+/// An owner that tries to give its target up, again and again, and takes that back as if it had
+/// found the holder in a step.
+class HastyOwner {
+ public:
+  explicit HastyOwner(DirectTarget& target) : target_(target), thread_([this] { run(); }) {}
+  ~HastyOwner() {
+    wanted_ = Wanted::end;
+    thread_.join();
+  }
+  void begin() { wanted_ = Wanted::tries; }
+  /// Returns after the last try.
+  void pause() {
+    wanted_ = Wanted::pause;
+    while (!is_paused_) std::this_thread::yield();
+    is_paused_ = false;
+  }
+
+ private:
+  enum class Wanted : std::uint8_t { nothing, tries, pause, end };
+
+  void run() {
+    for (Wanted now = wanted_; now != Wanted::end; now = wanted_) {
+      if (now == Wanted::tries) {
+        target_.given_up = true;
+        target_.given_up = false;
+      } else if (now == Wanted::pause) {
+        wanted_ = Wanted::nothing;
+        is_paused_ = true;
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  }
+
+  DirectTarget& target_;
+  std::atomic<Wanted> wanted_{Wanted::nothing};
+  std::atomic<bool> is_paused_{false};
+  std::thread thread_;
+};
+
+/// A SEND of which a step was refused has not arrived, whatever the target says when it ends.
+TEST_F(StoppedPeer, SendsNothingThatDoesNotArrive) {
+  connect();
+  HastyOwner owner(target());
+  int refused = 0;
+  for (int sent = 0; sent < 100'000 && refused < 50; ++sent) {
+    receive(1);
+    owner.begin();
+    ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 64)));
+    owner.pause();
+    Completion entry;
+    const bool is_there = b.adapter->poll(*right.cq, std::span(&entry, 1)) == 1;
+    const Status status = left.next().status;
+    if (status == Status::success) {
+      ASSERT_TRUE(is_there) << "message " << sent;
+      continue;
+    }
+    ASSERT_EQ(Status::retry_exceeded, status);
+    ++refused;
+    reconnect_and_write();
+  }
 }
 
 }  // namespace
