@@ -11,12 +11,13 @@ struct XrcProxy : testing::Test {
   static XrcDomain open_domain(TestNode& node, int fd) {
     return *node.adapter->xrc_domains().open({.fd = fd, .create = true});
   }
-  static QueuePair* create(TestNode& node, QpType type, XrcDomain domain, CompletionQueue* cq) {
+  QueuePair* create(TestNode& node, QpType type, XrcDomain in, CompletionQueue* cq) {
     QueuePairOptions options;
     options.type = type;
     options.pd = type == QpType::xrc_send ? node.pd : PdNumber{};
     options.send_cq = cq;
-    options.xrc_domain = domain;
+    options.xrc_domain = in;
+    options.events = &events;
     options.capacity = {16, 0, 4, 0, 64};
     return *node.adapter->create_queue_pair(options);
   }
@@ -90,6 +91,7 @@ struct XrcProxy : testing::Test {
     return peer->target(kProgramQueuePairsMax);
   }
 
+  AsyncEvents events{*Semaphore::create()};
   TestNode a{1, 1 << 14, TestNode::Path::direct};
   TestNode b{2, 2 << 14, TestNode::Path::direct};
   TestNode c{3, 3 << 14, TestNode::Path::direct};
