@@ -150,78 +150,8 @@ TEST_F(StoppedPeer, IsWaitedForOnceByManyMessages) {
   held.lock.unlock();
 }
 
-/// An owner that tries to give its target up, again and again, and takes that back as if it had
-/// found the holder in a step.
-class HastyOwner {
- public:
-  explicit HastyOwner(DirectTarget& target) : target_(target), thread_([this] { run(); }) {}
-  ~HastyOwner() {
-    wanted_ = Wanted::end;
-    thread_.join();
-  }
-  /// Returns after the first try.
-  void begin() {
-    is_trying_ = false;
-    wanted_ = Wanted::tries;
-    while (!is_trying_) std::this_thread::yield();
-  }
-  /// Returns after the last try.
-  void pause() {
-    wanted_ = Wanted::pause;
-    while (!is_paused_) std::this_thread::yield();
-    is_paused_ = false;
-  }
-
- private:
-  enum class Wanted : std::uint8_t { nothing, tries, pause, end };
-
-  void run() {
-    for (Wanted now = wanted_; now != Wanted::end; now = wanted_) {
-      if (now == Wanted::tries) {
-        target_.given_up = true;
-        target_.given_up = false;
-        is_trying_ = true;
-        for (int i = 0; i < 20; ++i) relax_processor();
-      } else if (now == Wanted::pause) {
-        wanted_ = Wanted::nothing;
-        is_paused_ = true;
-      } else {
-        std::this_thread::yield();
-      }
-    }
-  }
-
-  DirectTarget& target_;
-  std::atomic<Wanted> wanted_{Wanted::nothing};
-  std::atomic<bool> is_trying_{false};
-  std::atomic<bool> is_paused_{false};
-  std::thread thread_;
-};
-
-/// A SEND of which a step was refused has not arrived, whatever the target says when it ends.
-TEST_F(StoppedPeer, SendsNothingThatDoesNotArrive) {
-  connect();
-  HastyOwner owner(target());
-  int refused = 0;
-  for (int sent = 0; sent < 20'000 && refused < 50; ++sent) {
-    receive(1);
-    owner.begin();
-    ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 64)));
-    owner.pause();
-    Completion entry;
-    const bool is_there = b.adapter->poll(*right.cq, std::span(&entry, 1)) == 1;
-    const Status status = left.next().status;
-    if (status == Status::success) {
-      ASSERT_TRUE(is_there) << "message " << sent;
-      continue;
-    }
-    ASSERT_EQ(Status::retry_exceeded, status);
-    ++refused;
-    reconnect_and_write();
-  }
-}
-
-/// The same of one that the owner takes back while the request goes on.
+/// A request of which a step was refused has not arrived, even if the owner takes the target back
+/// while the request goes on: it has found the holder in another step.
 TEST_F(StoppedPeer, RemembersThatAStepWasRefused) {
   connect();
   DirectTarget& held = target();

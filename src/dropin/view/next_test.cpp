@@ -19,13 +19,10 @@ int searches = 0;
 
 extern "C" __attribute__((visibility("default"))) void* dlsym(void*, const char* name) noexcept {
   ++searches;
-#if defined(__x86_64__)
-  constexpr const char* kVersion = "GLIBC_2.2.5";
-#else
-  constexpr const char* kVersion = "GLIBC_2.17";
-#endif
   static void* const c_library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-  return dlvsym(c_library, name, kVersion);
+  // The first versions of the C library on x86-64 and on aarch64.
+  void* const of_x86 = dlvsym(c_library, name, "GLIBC_2.2.5");
+  return of_x86 != nullptr ? of_x86 : dlvsym(c_library, name, "GLIBC_2.17");
 }
 
 int main() {
