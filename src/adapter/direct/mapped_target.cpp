@@ -155,7 +155,11 @@ std::uint64_t* MappedTarget::word(const region::Region& there, std::uint64_t add
 }
 
 bool MappedTarget::lock_after_waiting() {
-  if (monotonic_now() < stopped_until_) return false;
+  if (monotonic_now() < stopped_until_) {
+    constexpr unsigned kLooks = 1 << 14;  // The step in which the lock looks if its holder lives.
+    target_.lock.wait(kLooks);
+    return target_.lock.try_lock();
+  }
   if (arena::lock_after_waiting(target_)) return true;
   stopped_until_ = monotonic_now() + kNoWait;
   return false;
