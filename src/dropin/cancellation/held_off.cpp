@@ -39,6 +39,7 @@ decltype(fflush) __real_fflush;
 decltype(fputc) __real_fputc;
 decltype(fputs) __real_fputs;
 decltype(fwrite) __real_fwrite;
+decltype(vfprintf) __real_vfprintf;
 decltype(getdelim) __real___getdelim;
 
 int __wrap_pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
@@ -71,17 +72,22 @@ std::size_t __wrap_fwrite(const void* from, std::size_t size, std::size_t count,
 ssize_t __wrap___getdelim(char** line, std::size_t* size, int end, std::FILE* file) {
   return held_off(__real___getdelim, line, size, end, file);
 }
+int __wrap_vfprintf(std::FILE* file, const char* format, std::va_list list) {
+  const NoCancellation held;
+  return __real_vfprintf(file, format, list);
+}
 int __wrap_fprintf(std::FILE* file, const char* format, ...) {
   std::va_list list;
   va_start(list, format);
-  const int written = held_off(std::vfprintf, file, format, list);
+  const int written = vfprintf(file, format, list);
   va_end(list);
   return written;
 }
 int __wrap___isoc99_fscanf(std::FILE* file, const char* format, ...) {
   std::va_list list;
   va_start(list, format);
-  const int taken = held_off(std::vfscanf, file, format, list);
+  const NoCancellation held;
+  const int taken = vfscanf(file, format, list);
   va_end(list);
   return taken;
 }
