@@ -99,6 +99,7 @@ VERBATIM_IN_CLONE int become_agent(void* argument) {
     for (int fd = kFirstUnwanted; fd < kHighestLikely; ++fd) syscall(SYS_close, fd);
   }
   syscall(SYS_chdir, "/");
+  syscall(SYS_umask, 022);  // The host program's may forbid the agent its own files.
   const std::uint64_t no_signals = 0;
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &no_signals, nullptr, sizeof no_signals);
   syscall(SYS_execve, launch.program, launch.arguments, launch.environment);
