@@ -7,6 +7,13 @@
 
 namespace cancellation {
 
+/// Sanitizers replace the functions that ours would (src/dropin/cancellation).
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
 enum class End { after_the_call, inside };
 
 /// Runs `call` in a thread that is already cancelled, so the first cancellation point ends it.

@@ -16,6 +16,7 @@ using cancellation::call_cancelled;
 using cancellation::End;
 
 TEST(Cancelled, CallsThatDoNotWaitEndFirst) {
+  if (cancellation::kIsSanitized) GTEST_SKIP();
   const Listener listener;
   EXPECT_EQ(call_cancelled([] { const Channel made; }), End::after_the_call);
   EXPECT_EQ(call_cancelled([&] {
@@ -36,6 +37,7 @@ TEST(Cancelled, CallsThatDoNotWaitEndFirst) {
 }
 
 TEST(Cancelled, EventStaysForTheNextThread) {
+  if (cancellation::kIsSanitized) GTEST_SKIP();
   const Listener listener;
   const auto take = [&] {
     rdma_cm_event* event = nullptr;
@@ -54,6 +56,7 @@ TEST(Cancelled, EventStaysForTheNextThread) {
 
 /// The socket is not left locked, nor does it count a thread that waits and is gone.
 TEST(Cancelled, BlockingRsocketGoesOn) {
+  if (cancellation::kIsSanitized) GTEST_SKIP();
   const int listening = rsocket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = address_of(own_address(), 0);
   socklen_t length = sizeof address;

@@ -52,6 +52,7 @@ INSIDE_AS_ROOT = [
     ("chroot", ("before",), "cannot make .*XDG_RUNTIME_DIR"),
     ("chroot", ("opened", "connected", "thread"), WORKS),
 ]
+ANOTHER_USER = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
 BECOME_SUBREAPER = ("import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); "
                     "os.execvp(sys.argv[1], sys.argv[1:])")
 # What is around `verbatim run`, as a command that executes the rest; what the program does; what is seen.
@@ -112,6 +113,10 @@ class Surroundings(unittest.TestCase):
         if run(["unshare", "-Urpf", "--mount-proc", "true"])[1] != 0:
             self.skipTest("no user namespaces here")
 
+    def needs_another_user(self):
+        if not shutil.which("setpriv") or run([*ANOTHER_USER, "true"])[1] != 0:
+            self.skipTest("only root becomes another user")
+
     def test_that_a_program_makes(self):
         for what, moments, expected in INSIDE:
             for when in moments:
@@ -135,17 +140,13 @@ class Surroundings(unittest.TestCase):
 
     def test_no_process_is_left(self):
         """Of another user: 'ulimit -u' does not count root's."""
-        if os.geteuid() != 0 or not shutil.which("setpriv"):
-            self.skipTest("only root becomes another user")
-        others = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "env", "-u", "XDG_RUNTIME_DIR",
-                  "prlimit", "--nproc=0"]
+        self.needs_another_user()
+        others = [*ANOTHER_USER, "env", "-u", "XDG_RUNTIME_DIR", "prlimit", "--nproc=0"]
         self.see([*others, *on_node(*surrounded("nothing", "before"))], "ulimit -u")
 
     def test_another_user_below_run(self):
-        if os.geteuid() != 0 or not shutil.which("setpriv"):
-            self.skipTest("only root becomes another user")
-        other = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
-        self.see(on_node(*other, *surrounded("nothing", "before")), "start verbatim behind")
+        self.needs_another_user()
+        self.see(on_node(*ANOTHER_USER, *surrounded("nothing", "before")), "start verbatim behind")
 
 
 def main():

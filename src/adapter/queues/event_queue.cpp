@@ -11,7 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/os/cancellation_point.h"
+#include "base/cancellation/cancellation_point.h"
 
 namespace verbatim::adapter {
 namespace {

@@ -10,7 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/os/cancellation_point.h"
+#include "base/cancellation/cancellation_point.h"
 #include "dropin/ibumad/host.h"
 #include "dropin/ibumad/umad.h"
 #include "dropin/ibverbs/refusal.h"

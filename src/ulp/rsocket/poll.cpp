@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <sys/select.h>
 
-#include "base/os/cancellation_point.h"
+#include "base/cancellation/cancellation_point.h"
 #include "ulp/rsocket/rsocket.h"
 #include "ulp/rsocket/socket.h"
 

@@ -11,8 +11,8 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 
+#include "base/cancellation/cancellation_point.h"
 #include "base/log.h"
-#include "base/os/cancellation_point.h"
 
 namespace verbatim::rsocket {
 namespace {
