@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "agent/protocol/device_files.h"
-#include "base/os/replace_file.h"
+#include "base/files/replace_file.h"
 
 namespace verbatim::agent {
 namespace {

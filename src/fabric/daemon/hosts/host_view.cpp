@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include "base/os/replace_file.h"
+#include "base/files/replace_file.h"
 #include "fabric/daemon/hosts/description_files.h"
 #include "fabric/protocol/decode.h"
 

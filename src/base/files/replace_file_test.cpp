@@ -1,4 +1,4 @@
-#include "base/os/replace_file.h"
+#include "base/files/replace_file.h"
 
 #include <filesystem>
 #include <fstream>
