@@ -79,6 +79,7 @@ Result<void> Completions::reserve(std::uint32_t entries) {
 std::span<const Ended> Completions::poll() {
   std::array<ibv_wc, kBatch> found;  // Filled in by the adapter as far as it says.
   const int count = ibv_poll_cq(queue_, kBatch, found.data());
+  if (count < kBatch) ++times_empty_;
   for (int i = 0; i < count; ++i) ended_[i] = ended_of(found[i]);
   return std::span(ended_).first(count > 0 ? static_cast<std::size_t>(count) : 0);
 }

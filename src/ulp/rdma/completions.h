@@ -72,6 +72,8 @@ class Completions {
 
   /// At most `kBatch`, until the next call; no system call.
   std::span<const Ended> poll();
+  /// How often a poll has found all there was: what came before the last one is handled.
+  std::uint64_t times_empty() const { return times_empty_; }
   /// Asks for one event. Poll once more, and sleep on `descriptor()` if that finds nothing.
   Result<void> arm();
   void take_event();  // After it was readable.
@@ -87,6 +89,7 @@ class Completions {
   std::uint32_t entries_max_ = 0;
   std::uint32_t reserved_ = 0;
   std::uint32_t unacknowledged_ = 0;  // ibv_ack_cq_events: a lock, so by the thousand.
+  std::uint64_t times_empty_ = 0;
   std::array<Ended, kBatch> ended_{};
 };
 

@@ -120,8 +120,8 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& choice) {
   auto device = std::make_unique<Device>();
   int count = 0;
   device->devices_.reset(rdma_get_devices(&count));
-  if (device->devices_ == nullptr || count == 0)
-    return refuse(ENODEV, "there is no RDMA device: run it by `verbatim run`");
+  if (device->devices_ == nullptr) return refuse_errno("rdma_get_devices");
+  if (count == 0) return refuse(ENODEV, "there is no RDMA device: run it by `verbatim run`");
   const auto context = choose(device->devices_, choice);
   if (!context) return std::unexpected(context.error());
   device->context_ = *context;

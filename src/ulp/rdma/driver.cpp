@@ -291,14 +291,19 @@ void Driver::on_over(const ConnectionEvent& event, TimeNs now) {
   finish_ended(now);
 }
 
+/// IBA 11.6.3.1: the event of the last receive, and then an empty completion queue.
+bool Driver::is_back(const Peer& peer) const {
+  if (peer.connection == nullptr) return true;
+  if (peer.connection->has_work_in_flight() || !peer.last_receive) return false;
+  return completions_->times_empty() > *peer.last_receive;
+}
+
 /// Connections whose work is back, or whose adapter has had its time.
 void Driver::finish_ended(TimeNs now) {
   std::size_t left = 0;
   for (std::size_t i = 0; i < ending_.size(); ++i) {
     Peer& peer = peers_[number_of(ending_[i])];
-    const bool is_back = peer.connection == nullptr ||
-                         (!peer.connection->has_work_in_flight() && peer.has_last_receive);
-    if (is_back || now >= peer.gives_up) {
+    if (is_back(peer) || now >= peer.gives_up) {
       finish(peer, now);
     } else {
       ending_[left++] = ending_[i];
@@ -328,7 +333,7 @@ void Driver::serve_device(TimeNs now) {
   while (const auto notice = device_->take_event()) {
     const auto found = by_queue_pair_.find(notice->queue_pair.value());
     if (notice->event == DeviceEvent::last_receive && found != by_queue_pair_.end()) {
-      if (Peer* const peer = find(found->second)) peer->has_last_receive = true;
+      if (Peer* const peer = find(found->second)) peer->last_receive = completions_->times_empty();
     }
     if (notice->event == DeviceEvent::device_gone) manager_->end_all();
     handler_.on_device(*notice, now);

@@ -106,7 +106,9 @@ class Driver final : public service::Source {
     std::unique_ptr<End> end;                // Why it is over, if that is known already.
     bool is_known = false;                   // The handler has it.
     bool is_over = false;                    // The manager's last event has come.
-    bool has_last_receive = false;           // None of the shared receives is on its way.
+    /// None of the shared receives is on its way to it: those that were are in the completion
+    /// queue, which had been empty so often by then.
+    std::optional<std::uint64_t> last_receive;
     TimeNs gives_up = kNever;
   };
   Driver(Handler& handler, const Options& options);
@@ -125,6 +127,7 @@ class Driver final : public service::Source {
   void on_over(const ConnectionEvent& event, TimeNs now);
   void serve_device(TimeNs now);
   void sleep_unless_found(TimeNs now);
+  bool is_back(const Peer& peer) const;
   void finish_ended(TimeNs now);
   void finish(Peer& peer, TimeNs now);
 

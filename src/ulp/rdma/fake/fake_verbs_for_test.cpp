@@ -103,8 +103,13 @@ FakeQueuePair* FakeAdapter::make_queue_pair(ibv_pd* domain, ibv_qp_init_attr& wa
   return made;
 }
 
-/// Completions that it has caused and that are not taken vanish.
+/// Its completions that are not taken vanish, as a card's library does it.
 void FakeAdapter::destroy(FakeQueuePair* queue_pair) {
+  for (ibv_cq* const queue : {queue_pair->send_cq, queue_pair->recv_cq}) {
+    if (queue == nullptr) continue;
+    std::erase_if(own(queue).done,
+                  [&](const ibv_wc& one) { return one.qp_num == queue_pair->qp_num; });
+  }
   std::erase(queue_pairs, queue_pair);
   std::erase_if(async, [&](const ibv_async_event& event) {
     return event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp == queue_pair;
