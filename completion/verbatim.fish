@@ -56,6 +56,7 @@ complete -c verbatim -n __verbatim_is_before_command -a config -d 'Show a config
 complete -c verbatim -n __verbatim_is_before_command -a devices -d 'List the RDMA devices of the emulated hosts'
 complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, programs, services and their counters'
 complete -c verbatim -n __verbatim_is_before_command -a fabric -d 'Start, show and end InfiniBand fabrics'
+complete -c verbatim -n __verbatim_is_before_command -a cluster -d 'Run programs on many nodes, as mpirun does'
 complete -c verbatim -n __verbatim_is_before_command -a capture -d 'Write a node\'s packets into a file for Wireshark'
 complete -c verbatim -n __verbatim_is_before_command -a fault -d 'Inject faults into packets of programs that run'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'

@@ -27,7 +27,7 @@ constexpr const char* kExamples =
 using Json = nlohmann::ordered_json;
 
 /// An agent that is stopped, or works on a machine that is very busy, does not hold up the others.
-constexpr TimeNs kAgentPatience = 2 * kSecond;
+constexpr TimeNs kAgentPatience = 5 * kSecond;
 constexpr TimeNs kServicePatience = 200 * kMillisecond;  // Of all services together.
 
 /// Nothing if the node has ended meanwhile. A node whose agent does not answer has an "error".

@@ -8,9 +8,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 namespace verbatim::service {
 namespace {
@@ -202,6 +204,17 @@ std::vector<Result<nlohmann::json>> ask(const std::vector<ServiceName>& names,
 Result<nlohmann::json> ask(const ServiceName& name, const nlohmann::json& question,
                            TimeNs patience) {
   return std::move(ask(std::vector{name}, question, patience).front());
+}
+
+Result<void> end(const ServiceName& name, TimeNs patience) {
+  const auto answer = ask(name, {{"ask", "stop"}}, patience);
+  if (!answer) return std::unexpected(answer.error());
+  const pid_t process = answer->at("process");
+  const UniqueFd watch(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  if (!watch) return {};  // It has ended already.
+  pollfd waiting{watch.get(), POLLIN, 0};
+  if (poll(&waiting, 1, static_cast<int>(patience / kMillisecond)) > 0) return {};
+  return refuse(ETIMEDOUT, fmt::format("{} (process {}) does not end", name.text(), process));
 }
 
 std::vector<ServiceName> services() {

@@ -52,6 +52,8 @@ class Control {
 Result<nlohmann::json> ask(const ServiceName& name, const nlohmann::json& question,
                            TimeNs patience = 10 * kSecond);
 
+/// Ends it and waits until its process has ended. ENOENT: none of this name runs; ETIMEDOUT.
+Result<void> end(const ServiceName& name, TimeNs patience = 10 * kSecond);
 /// Asks all, together within `patience`: one that does not answer takes no time of the others'.
 std::vector<Result<nlohmann::json>> ask(const std::vector<ServiceName>& names,
                                         const nlohmann::json& question, TimeNs patience);

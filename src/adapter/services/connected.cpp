@@ -1,5 +1,7 @@
 #include "adapter/services/connected.h"
 
+#include <utility>
+
 #include "adapter/queues/shared_receives.h"
 
 /// What connected queue pairs do with packets, time-outs and attributes.
@@ -63,6 +65,8 @@ void Connected::start_responder() {
                         .own_qp = core_.number});
   core_.record.dest_qpn.store(attributes.dest_qpn.value(), std::memory_order_relaxed);
   core_.record.dest_gid = attributes.address.dest_gid;
+  core_.record.dest_lid.store(std::to_underlying(attributes.address.dlid),
+                              std::memory_order_relaxed);
   direct_.open_target(attributes.address.dest_gid);
 }
 

@@ -95,19 +95,21 @@ Result<WantedNode> wanted_node(const AgentOptions& options) {
   return wanted;
 }
 
-/// The process that listens where the socket is connected to.
-static pid_t listener_of(int connection) {
+/// " (process 12)": the one that listens where the socket is connected to. Empty for a pair of
+/// sockets that this process has made.
+static std::string listener_of(int connection) {
   ucred who{};
   socklen_t size = sizeof who;
-  return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 ? who.pid : 0;
+  const bool is_told = getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
+                       who.pid != 0 && who.pid != getpid();
+  return is_told ? fmt::format(" (process {})", who.pid) : "";
 }
 
 Result<Incoming> await_answer(int connection) {
   auto incoming = receive(connection);
   if (!incoming) {
     if (incoming.error().code == EAGAIN) {
-      return refuse(ETIMEDOUT,
-                    fmt::format("the agent (process {}) does not answer", listener_of(connection)));
+      return refuse(ETIMEDOUT, fmt::format("the agent{} does not answer", listener_of(connection)));
     }
     return incoming;
   }

@@ -58,6 +58,8 @@ Json queue_pair_json(const arena::QueuePairRecord& record, std::uint32_t qpn) {
   json["state"] = arena::name_of(arena::QpState{record.state.load(std::memory_order_relaxed)});
   json["dest_qpn"] = record.dest_qpn.load(std::memory_order_relaxed);
   json["dest_gid"] = gid_text(record.dest_gid);
+  const auto lid = record.dest_lid.load(std::memory_order_relaxed);
+  if (lid != 0) json["dest_lid"] = lid;
   json["counters"] = counters_json(record.counters, observe::kQueuePairCounters);
   return json;
 }

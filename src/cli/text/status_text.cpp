@@ -59,12 +59,16 @@ std::string queue_pairs_text(const Json& programs) {
                "received", "resent"});
   for (const auto& program : programs) {
     for (const auto& queue_pair : part_of(program, "queue_pairs")) {
-      // A datagram queue pair, or an unconnected one, has no peer.
-      const bool has_peer = text_of(queue_pair, "dest_qpn") != "0";
+      // A datagram queue pair, or an unconnected one, has no peer; over iWARP its QPN is unknown.
+      const std::string qpn = text_of(queue_pair, "dest_qpn"),
+                        gid = text_of(queue_pair, "dest_gid");
+      const bool has_lid = gid == "::" && queue_pair.contains("dest_lid");
       const auto& counters = part_of(queue_pair, "counters");
       table.add({text_of(queue_pair, "qpn"), text_of(program, "pid"), text_of(queue_pair, "type"),
-                 text_of(queue_pair, "state"), has_peer ? text_of(queue_pair, "dest_qpn") : "-",
-                 has_peer ? text_of(queue_pair, "dest_gid") : "-",
+                 text_of(queue_pair, "state"), qpn != "0" ? qpn : "-",
+                 has_lid       ? "LID " + text_of(queue_pair, "dest_lid")
+                 : gid != "::" ? gid
+                               : "-",
                  text_of(counters, "packets_sent"), text_of(counters, "packets_received"),
                  text_of(counters, "retransmissions")});
     }
@@ -121,6 +125,7 @@ std::string service_text(const Json& service) {
   for (const auto& [name, value] : service.items()) width = std::max(width, name.size());
   for (const auto& [name, value] : service.items()) {
     if (name == "service" || name == "name" || name == "process" || name == "seconds") continue;
+    if (value == "") continue;
     const std::string shown =
         value.is_structured() ? std::to_string(value.size()) : text_of(service, name.c_str());
     text += fmt::format("  {:<{}}  {}\n", name, width, shown);

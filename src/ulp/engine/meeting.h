@@ -44,8 +44,9 @@ struct QueueSizes {
   std::uint32_t receives = 32;      // That this connection adds to the shared receives.
   std::uint32_t receive_bytes = 0;  // Of each.
   std::uint32_t send_slices = 16;   // Of one work request; the adapter may have fewer.
-  std::uint8_t reads_in_flight =
-      16;  // The driver takes the least of this, the peer's, the device's.
+  std::uint32_t inline_bytes = 64;  // Of a SEND that is posted without a buffer for its header.
+  /// The driver takes the least of this, the peer's, the device's.
+  std::uint8_t reads_in_flight = 16;
 };
 
 /// `words`: why, with the values of both sides, for the log and `verbatim status`.

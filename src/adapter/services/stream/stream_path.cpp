@@ -62,9 +62,10 @@ TaggedAddress Stream::offer_direct_path() {
 }
 
 void Stream::begin_path_negotiation() {
+  const auto peer = SocketAddress::of_peer(connection_->tcp.fd());
+  if (peer) core_.record.dest_gid = gid_of(*peer);
   if (!direct_.is_allowed()) return;
   connection_->negotiates_path = true;
-  const auto peer = SocketAddress::of_peer(connection_->tcp.fd());
   core_.peer = StreamPath{peer.value_or(SocketAddress())};
   if (connection_->agreement.ready != cm::MpaParameters::RtrMessage::read)
     finish_path_negotiation();  // Nobody invites.

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""`verbatim cluster`: nodes with a network of their own each, and Open MPI by a hostfile on them, content checked and
+with packets of RDMA between every two nodes; over RoCE, iWARP and an InfiniBand fabric."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "programs"))
+from testbed import SKIPPED, are_installed, option_parser  # noqa: E402
+
+CHECK = pathlib.Path(__file__).parents[1] / "compat" / "mpi_check.c"
+SECONDS_MAX = 120
+OPTIONS = None  # Set in main.
+USER = {}  # Of subprocess.run, where root runs the tests as an ordinary user.
+LIBFABRIC = ("--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "osc", "^ucx")
+
+
+class Cluster(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        if USER:
+            shutil.chown(self.folder, USER["user"], USER["group"])
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.environment = {"PATH": f"{OPTIONS.build}/bin:/usr/bin:/bin:/usr/sbin", "HOME": self.folder, "LANG": "C.UTF-8",
+                            "XDG_RUNTIME_DIR": self.folder, "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "TMPDIR": self.folder}
+        self.addCleanup(self.verbatim, "cluster", "down", fails=True)
+
+    def run_command(self, *argv, fails=False, **keywords):
+        done = subprocess.run(argv, env=self.environment, cwd=self.folder, text=True, check=False,
+                              timeout=SECONDS_MAX, stdin=keywords.pop("stdin", subprocess.DEVNULL),
+                              capture_output=True, **USER, **keywords)
+        if not fails:
+            self.assertEqual(done.returncode, 0, f"{argv}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def verbatim(self, *words, fails=False, **keywords):
+        return self.run_command(f"{OPTIONS.build}/bin/verbatim", *words, fails=fails, **keywords)
+
+    def mpi(self, *options):
+        """Runs eight ranks that check what they send, and returns the cluster's status when all are connected."""
+        if not os.path.exists(f"{self.folder}/mpi_check"):
+            self.run_command("mpicc", "-O1", "-o", "mpi_check", str(CHECK))
+        hosts = self.verbatim("cluster", "show", "--hostfile").stdout
+        pathlib.Path(self.folder, "hosts").write_text(hosts, encoding="ascii")
+        done = self.verbatim("cluster", "run", "--", "mpirun", "-np", "8", "-hostfile", "hosts", *options, "./mpi_check",
+                             "verbatim cluster show --json > status; verbatim cluster show")
+        self.assertIn("all as expected on 8 ranks", done.stdout)
+        return json.loads(pathlib.Path(self.folder, "status").read_text(encoding="ascii"))
+
+    def expect_rdma_between_all(self, status):
+        """Every two nodes have sent packets over connected queue pairs to each other."""
+        def names(node):
+            for device in node["status"]:
+                yield from (entry["gid"] for entry in device["gids"])
+                yield from ("::ffff:" + address for address in device["addresses"])
+                yield device.get("lid")
+
+        def sent(node, to):
+            pairs = [pair for device in node["status"] for program in device["programs"] for pair in program["queue_pairs"]]
+            return sum(pair["counters"]["packets_sent"] for pair in pairs
+                       if pair["dest_gid"] in to or (pair["dest_gid"] == "::" and pair.get("dest_lid") in to))
+
+        for node in status:
+            for other in status:
+                if node is not other:
+                    known = {name for name in names(other) if name}
+                    self.assertGreater(sent(node, known), 0, f"{node['node']} to {other['node']}")
+
+    def test_nodes_are_hosts_of_their_own(self):
+        self.assertIn("4 nodes, n1 to n4", self.verbatim("cluster", "up").stdout)
+        self.assertEqual(self.verbatim("cluster", "run", "--", "hostname").stdout, "n1\n")
+        for where in ("n3", "10.77.0.3"):
+            self.assertEqual(self.verbatim("cluster", "run", "--on", where, "--", "hostname").stdout, "n3\n")
+        devices = self.verbatim("cluster", "run", "--on", "n2", "--", "ibv_devices").stdout
+        self.assertIn("verbatim0", devices)
+        self.assertEqual(self.verbatim("cluster", "run", "--", "sh", "-c", "exit 7", fails=True).returncode, 7)
+        # From node to node, as ssh.
+        nested = self.verbatim("cluster", "run", "--", "verbatim", "cluster", "agent", "-x", "n4", "hostname;", "echo", "$0")
+        self.assertEqual(nested.stdout, "n4\n/bin/sh\n")
+        self.assertIn("service cluster 'default'", self.verbatim("status").stdout)
+        self.assertEqual(self.verbatim("cluster", "run", "--", "getent", "hosts", "n2").stdout.split(), ["10.77.0.2", "n2"])
+
+    def test_data_crosses_the_network(self):
+        self.verbatim("cluster", "up", "--nodes", "2")
+        server = subprocess.Popen([f"{OPTIONS.build}/bin/verbatim", "cluster", "run", "--on", "n2", "--", "ib_write_bw", "-F"],
+                                  env=self.environment, stdout=subprocess.DEVNULL, **USER)
+        listens = "until ss -ltn | grep -q ':18515 '; do sleep 0.05; done"
+        self.verbatim("cluster", "run", "--on", "n2", "--", "sh", "-c", listens)
+        self.assertIn("65536", self.verbatim("cluster", "run", "--", "ib_write_bw", "-F", "n2").stdout)
+        self.assertEqual(server.wait(SECONDS_MAX), 0)
+
+    def test_down_ends_programs_and_leaves_nothing(self):
+        self.verbatim("cluster", "up", "--nodes", "2")
+        program = subprocess.Popen([f"{OPTIONS.build}/bin/verbatim", "cluster", "run", "--", "sleep", "1000"],
+                                   env=self.environment, **USER)
+        self.verbatim("cluster", "run", "--", "sh", "-c", "until pgrep -x sleep > /dev/null; do sleep 0.05; done")
+        self.verbatim("cluster", "down")
+        self.assertNotEqual(program.wait(SECONDS_MAX), 0)
+        left = [str(path) for path in pathlib.Path(self.folder).rglob("*cluster*")]
+        self.assertEqual(left, [])
+
+    def test_mistakes_are_explained(self):
+        def says(text, *words, status=1):
+            done = self.verbatim("cluster", *words, fails=True)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn(text, done.stderr)
+
+        says("'verbatim cluster up' starts one", "run", "--", "true")
+        says("'verbatim cluster up' starts", "show")
+        says("no cluster 'default' runs", "down")
+        says("--nodes: 1 to 64, not '65'", "up", "--nodes", "65", status=2)
+        says("--slots: 1 to 1024, not 'x'", "up", "--slots", "x", status=2)
+        self.verbatim("cluster", "up", "--nodes", "1")
+        says("'verbatim cluster down' ends it", "up")
+        says("has no node 'n9'; it has n1", "run", "--on", "n9", "--", "true")
+        says("which command?", "run", status=2)
+
+    def test_a_killed_service_is_noticed(self):
+        self.verbatim("cluster", "up", "--nodes", "1")
+        status = json.loads(self.verbatim("status", "--json").stdout)
+        process = next(one["process"] for one in status if one.get("service") == "cluster")
+        os.kill(process, 9)
+        until_gone = "while kill -0 $1 2> /dev/null; do sleep 0.05; done"
+        self.run_command("sh", "-c", until_gone, "sh", str(process))
+        done = self.verbatim("cluster", "run", "--", "true", fails=True)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("'verbatim cluster up'", done.stderr)
+        self.verbatim("cluster", "up", "--nodes", "1")
+
+    def test_mpi_over_roce(self):
+        self.verbatim("cluster", "up", "--slots", "2")
+        self.expect_rdma_between_all(self.mpi())
+        self.expect_rdma_between_all(self.mpi(*LIBFABRIC, "--mca", "mtl_ofi_provider_include", "verbs"))
+
+    def test_mpi_over_iwarp(self):
+        self.verbatim("cluster", "up", "--slots", "2", "--protocol", "iwarp")
+        self.expect_rdma_between_all(self.mpi())
+
+    def test_mpi_over_infiniband(self):
+        topology = self.verbatim("fabric", "generate", "fat-tree", "--hosts", "4").stdout
+        pathlib.Path(self.folder, "net").write_text(topology, encoding="ascii")
+        self.verbatim("fabric", "up", "net", "--manager", "opensm")
+        self.addCleanup(self.verbatim, "fabric", "down")
+        self.verbatim("cluster", "up", "--slots", "2", "--hosts", "H1,H2,H3,H4")
+        self.expect_rdma_between_all(self.mpi())
+
+
+def can_be_run():
+    """This user may read the tree and make namespaces."""
+    user = [] if os.geteuid() == 0 and not USER else ["--user"]
+    for command in (["test", "-x", f"{OPTIONS.build}/bin/verbatim"], ["unshare", *user, "--net", "true"]):
+        if subprocess.run(command, capture_output=True, check=False, **USER).returncode != 0:
+            print("skipped: this user may not run it:", *command)
+            return False
+    return True
+
+
+def main():
+    global OPTIONS
+    parser = option_parser(__doc__)
+    parser.add_argument("--user", choices=("root", "ordinary"), default="ordinary")
+    OPTIONS = parser.parse_args()
+    OPTIONS.build = os.path.abspath(OPTIONS.build)
+    if OPTIONS.user == "root" and os.geteuid() != 0:
+        print("skipped: not root")
+        return SKIPPED
+    if OPTIONS.user == "ordinary" and os.geteuid() == 0:
+        USER.update(user="nobody", group="nogroup", extra_groups=[])
+    if not can_be_run() or not are_installed("mpirun", "mpicc", "opensm", "ib_write_bw", "ip", "ss"):
+        return SKIPPED
+    return 0 if unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
