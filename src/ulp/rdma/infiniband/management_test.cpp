@@ -182,7 +182,7 @@ TEST_F(ManagementTest, ServesAClass) {
   }));
   ASSERT_EQ(umad.classes.back(), raw(kClass));
   FakeUmad::Coming coming{.agent = static_cast<int>(umad.classes.size()) - 1};
-  for (const std::uint16_t attribute : {0x10, 0x11}) {
+  for (const std::uint16_t attribute : {std::uint16_t{0x10}, std::uint16_t{0x11}}) {
     wire::encode({.management_class = kClass,
                   .method = MadMethod::set,
                   .transaction = 0x77,
