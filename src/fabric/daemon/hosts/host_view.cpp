@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "base/os/replace_file.h"
 #include "fabric/daemon/hosts/description_files.h"
 #include "fabric/protocol/decode.h"
 
@@ -117,10 +118,8 @@ bool HostView::write_changes(const protocol::HostDescription& host,
   const fs::path fresh = fs::path(folder_) / "file.new";  // Outside of what readers list.
   for (std::size_t i = files.size(); i-- > 0;) {
     if (files[i] == shown_[i]) continue;
-    std::error_code error;
     if (!write_file(fresh, files[i].content, files[i].path)) return false;
-    fs::rename(fresh, device / files[i].path, error);
-    if (error) return false;
+    if (!replace_file(fresh, device / files[i].path)) return false;
   }
   return true;
 }
