@@ -83,6 +83,7 @@ _verbatim() {
     "cluster up") _verbatim_reply "--nodes --slots --protocol --hosts --fabric --name $common" "$current" ;;
     "cluster run") _verbatim_reply "-- --on --name $common" "$current" ;;
     "cluster show") _verbatim_reply "--json --hostfile --name $common" "$current" ;;
+    "cluster agent") _verbatim_reply "$common" "$current" ;;
     "cluster down") _verbatim_reply "--name $common" "$current" ;;
     capture) _verbatim_reply "-- -w --write --for --fabric --host $node_options $common" "$current" ;;
     fault) _verbatim_reply "$(_verbatim_nodes) off show loss=1% delay=1ms $common" "$current" ;;

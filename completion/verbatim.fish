@@ -44,6 +44,17 @@ function __verbatim_is_in_fabric
     test (count $words) -ge 3; and test $words[2] = fabric; and contains -- $words[3] $argv
 end
 
+function __verbatim_is_before_cluster_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and test $words[2] = cluster
+end
+
+# Whether the command of `cluster` is one of these, and the other command line has not begun.
+function __verbatim_is_in_cluster
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = cluster; and contains -- $words[3] $argv; and not contains -- -- $words
+end
+
 complete -c verbatim -f
 complete -c verbatim -n __verbatim_is_after_dashes -a '(__verbatim_other_command)'
 
@@ -114,3 +125,18 @@ complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l length -d 'Of e
 complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l guid-base -d 'In all GUIDs'
 complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l name-prefix -d 'Before all names'
 complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l format -a 'ibnetdiscover ibsim' -d 'Of the output'
+
+complete -c verbatim -n __verbatim_is_before_cluster_command -a up -d 'Make nodes'
+complete -c verbatim -n __verbatim_is_before_cluster_command -a run -d 'Run a program on a node'
+complete -c verbatim -n __verbatim_is_before_cluster_command -a show -d 'Show nodes, programs and packets between them'
+complete -c verbatim -n __verbatim_is_before_cluster_command -a down -d 'End programs on the nodes, and the nodes'
+complete -c verbatim -n __verbatim_is_before_cluster_command -a agent -d 'Takes the place of ssh'
+complete -c verbatim -n '__verbatim_is_in_cluster up run show down' -x -l name -d 'The cluster'
+complete -c verbatim -n '__verbatim_is_in_cluster up' -x -l nodes -d 'How many'
+complete -c verbatim -n '__verbatim_is_in_cluster up' -x -l slots -d 'Of a node, in a hostfile'
+complete -c verbatim -n '__verbatim_is_in_cluster up' -x -l protocol -a 'roce iwarp' -d 'What their adapters speak'
+complete -c verbatim -n '__verbatim_is_in_cluster up' -x -l hosts -d 'Of a fabric: each is a node'
+complete -c verbatim -n '__verbatim_is_in_cluster up' -x -l fabric -a '(__verbatim_fabrics)' -d 'Of the hosts'
+complete -c verbatim -n '__verbatim_is_in_cluster run' -x -l on -a 'n1 n2 n3 n4' -d 'The node'
+complete -c verbatim -n '__verbatim_is_in_cluster show' -l json -d 'Print the status of each node as JSON'
+complete -c verbatim -n '__verbatim_is_in_cluster show' -l hostfile -d 'Print a hostfile for mpirun'

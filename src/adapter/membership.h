@@ -9,7 +9,7 @@
 #include "arena/node.h"
 #include "base/error.h"
 #include "base/net/address.h"
-#include "base/os/name_locks.h"
+#include "base/files/name_locks.h"
 #include "base/os/unique_fd.h"
 #include "base/time.h"
 #include "base/types.h"

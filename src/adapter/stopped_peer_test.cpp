@@ -1,3 +1,8 @@
+#include <atomic>
+#include <thread>
+
+#include <time.h>
+
 #include "adapter/adapter_test_util.h"
 
 /// A peer that is stopped (SIGSTOP, a debugger) while it executes a request holds the target's lock
@@ -90,6 +95,75 @@ TEST_F(StoppedPeer, HoldsUpNoDestruction) {
   b.adapter->destroy_queue_pair(right.qp);
   go_on(held);
   right.qp = *b.adapter->create_queue_pair(options);
+}
+
+TEST_F(StoppedPeer, HoldsUpNoChangeOfAttributes) {
+  connect();
+  DirectTarget& held = target();
+  ASSERT_TRUE(held.lock.try_lock());
+  QueuePairAttributes attributes;
+  attributes.access = region::kRemoteRead;
+  EXPECT_TRUE(right.qp->modify(attributes, kAccessFlags));
+  held.lock.unlock();
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 64), &right));
+  EXPECT_EQ(Status::remote_invalid_request, left.next().status);
+}
+
+/// Many processes share few processors: a holder that waits for one is not stopped.
+TEST_F(StoppedPeer, IsNoPeerThatHasNoProcessorForAWhile) {
+  connect();
+  DirectTarget& held = target();
+  {
+    ASSERT_TRUE(held.lock.try_lock());
+    const TargetLock target_lock(held, std::adopt_lock);
+    ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 64), &right));
+    Completion entry;
+    // Far more than its ACK time-outs and retries.
+    for (const TimeNs end = monotonic_now() + kSecond / 2; monotonic_now() < end;) {
+      ASSERT_EQ(0u, a.adapter->poll(*left.cq, std::span(&entry, 1)));
+    }
+  }
+  EXPECT_EQ(Status::success, left.next().status);
+}
+
+TimeNs processor_time() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return used.tv_sec * kSecond + used.tv_nsec;
+}
+
+/// What it costs, in processor time: one wait of 20 ms, not one for each message.
+TEST_F(StoppedPeer, IsWaitedForOnceByManyMessages) {
+  connect();
+  DirectTarget& held = target();
+  MappedTarget mapped(
+      a.adapter->peers().find_peer(b.adapter->port().gids()[1].address, right.qp->number()),
+      right.qp->number().value() % kProgramQueuePairsMax);
+  {
+    ASSERT_TRUE(held.lock.try_lock());
+    const TargetLock target_lock(held, std::adopt_lock);
+    const TimeNs before = processor_time();
+    for (int message = 0; message < 500; ++message) ASSERT_FALSE(mapped.lock_soon());
+    EXPECT_LT(processor_time() - before, kSecond);
+  }
+  ASSERT_TRUE(mapped.lock_soon());
+  held.lock.unlock();
+}
+
+/// A request of which a step was refused has not arrived, even if the owner takes the target back
+/// while the request goes on: it has found the holder in another step.
+TEST_F(StoppedPeer, RemembersThatAStepWasRefused) {
+  connect();
+  DirectTarget& held = target();
+  held.given_up = true;
+  std::thread owner([&held] {
+    while (!std::atomic_ref(held.established).load()) relax_processor();
+    held.given_up = false;
+  });
+  // The owner is to be told of the first request, before a megabyte is copied.
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, Side::kBytes), &right));
+  owner.join();
+  EXPECT_EQ(Status::retry_exceeded, left.next().status);
 }
 
 }  // namespace

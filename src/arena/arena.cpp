@@ -19,7 +19,7 @@
 #include "arena/xrc_queue.h"
 #include "base/assert.h"
 #include "base/os/process_token.h"
-#include "base/os/sparse_file.h"
+#include "base/files/sparse_file.h"
 
 namespace verbatim::arena {
 namespace {

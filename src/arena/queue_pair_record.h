@@ -28,10 +28,10 @@ const char* name_of(QpType type);
 struct alignas(64) QueuePairRecord {
   std::atomic<std::uint32_t> qpn{0};  // 0: no queue pair here. Published last.
   std::atomic<std::uint32_t> dest_qpn{0};
-  std::atomic<std::uint8_t> type{0};       // As `enum ibv_qp_type`.
-  std::atomic<std::uint8_t> state{0};      // As `enum ibv_qp_state`.
-  std::atomic<std::uint16_t> dest_lid{0};  // InfiniBand.
+  std::atomic<std::uint8_t> type{0};   // As `enum ibv_qp_type`.
+  std::atomic<std::uint8_t> state{0};  // As `enum ibv_qp_state`.
   Gid dest_gid;  // InfiniBand without GRH: zero; iWARP: made from the connection's address.
+  std::atomic<std::uint16_t> dest_lid{0};  // InfiniBand.
   observe::QueuePairCounters counters;
   observe::DirectCounters direct_sent;  // What peers have sent is in their DirectTarget.
 };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "arena/completion_ring.h"
+#include "base/log.h"
 #include "base/time.h"
 
 namespace verbatim::arena {
@@ -15,9 +16,23 @@ constexpr TimeNs kMoment = 20 * kMillisecond;
 /// Enough for the lock to find out several times whether its holder is dead.
 constexpr unsigned kSpinsMin = 1024;
 
+/// Without it (some kernels of real-time systems) no target is given up.
+bool can_order_all_processors() {
+  const long commands = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+  if (commands >= 0 && (commands & MEMBARRIER_CMD_GLOBAL) != 0) return true;
+  static std::atomic_flag is_told;
+  if (!is_told.test_and_set()) {
+    log(LogLevel::warn,
+        "this kernel has no membarrier(MEMBARRIER_CMD_GLOBAL): a peer that is stopped (SIGSTOP) "
+        "amid a request holds up RESET and ibv_destroy_qp until it goes on");
+  }
+  return false;
+}
+
 /// As in Dekker's algorithm: either the holder sees `given_up` before its next step, or this
 /// process sees that it is in one. The barrier of all processors spares the holder one of its own.
 bool give_up(DirectTarget& target) {
+  if (!can_order_all_processors()) return false;
   target.given_up.store(true, std::memory_order_seq_cst);
   const bool is_ordered = syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0;
   if (is_ordered && !target.in_step.load(std::memory_order_acquire)) return true;

@@ -88,20 +88,23 @@ struct alignas(64) DirectTarget {
   std::atomic<std::uint32_t> unlocks{0};
   observe::DirectCounters received;   // Written by the lock holder.
   std::atomic<std::uint32_t> qpn{0};  // Of a queue pair that uses the direct path; 0: none.
-  // Written by the owner under `lock`.
+  // Written by the owner under `lock`; `access`, `qkey` and `min_rnr_timer` also while a stopped
+  // process holds it.
   Qpn peer_qpn;  // The connected peer's queue pair number; 0: requests are not served.
-  std::uint32_t access = 0;
+  std::atomic<std::uint32_t> access{0};
   PeerName peer_name;                 // InfiniBand: as a full member of the queue pair's partition.
   std::atomic<bool> given_up{false};  // See `lock_or_give_up`; written by the owner.
   std::atomic<bool> in_step{false};   // Written by the lock holder: `begin_step`.
   XrcDomain xrc_domain{};             // Of an XRC target: each request names a queue of it.
   XrcFile xrc_file;                   // Of the domain.
-  ProcessToken proxy_for = 0;         // Of a guest: the program that has the queue pair.
-  bool takes_datagrams = false;       // UD: from everybody who knows the Q_Key.
-  QKey qkey{};
+  // Of a proxy: the process that has the queue pair; 0: it has ended its use, and did not get the
+  // lock to free the entry.
+  std::atomic<ProcessToken> proxy_for{0};
+  bool takes_datagrams = false;  // UD: from everybody who knows the Q_Key.
+  std::atomic<QKey> qkey{};
   PKey pkey{};  // InfiniBand, as the next one. 0: nothing comes, for the port is not ACTIVE.
   std::uint16_t pkey_index = 0;
-  std::uint8_t min_rnr_timer = 0;
+  std::atomic<std::uint8_t> min_rnr_timer{0};
   std::uint8_t max_dest_rd_atomic = 0;
   /// iWARP: whoever comes by `peer_name`, which only the peer has been told, becomes the one whom
   /// the target serves.
@@ -123,7 +126,8 @@ struct alignas(64) DirectTarget {
 
   bool is_locked() const { return lock.is_locked(); }
   /// A peer begins to change the rings or to notify the owner, until `end_step`. Returns false if
-  /// the owner has given the target up: then the peer must not. Requires `lock`.
+  /// the owner has given the target up: then the peer must not, and what it executes has not
+  /// arrived, even if the owner takes it back at once. Requires `lock`.
   VERBATIM_ALWAYS_INLINE bool begin_step() {
     in_step.store(true, std::memory_order_relaxed);
     // Orders the two for the compiler; `give_up` does it for the processors.
@@ -200,7 +204,7 @@ VERBATIM_ALWAYS_INLINE bool lock_soon(DirectTarget& target) {
 /// deregistration waits, but it changes nothing else any more: not the rings nor
 /// `holds_receive`, and it notifies nobody. It still reads the target, so the owner changes only
 /// `holds_receive`, `notifications` and `qpn` before `take_back`. Waits as long as the holder is
-/// in a step (`begin_step`).
+/// in a step (`begin_step`), and on kernels without MEMBARRIER_CMD_GLOBAL for the lock.
 bool lock_or_give_up(DirectTarget& target);
 
 /// Called by the owner: makes a target that it has given up usable again, once the holder has

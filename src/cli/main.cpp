@@ -32,7 +32,7 @@ constexpr const char* kExamples =
 void finish(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) {
     command->set_version_flag("--version", kVersion, "Print the version");
-    command->group("Commands");
+    if (!command->get_group().empty()) command->group("Commands");  // Else it is hidden.
     finish(*command);
   }
 }

@@ -46,6 +46,7 @@ using cm::Unreachable;
 using StreamAgreement = cm::MpaParameters;
 using wire::PortSpace;
 using wire::service_id_of;
+using wire::ServiceRange;
 
 inline constexpr std::size_t kMadBytes = wire::kMadBytes;
 

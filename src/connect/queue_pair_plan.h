@@ -7,8 +7,11 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "cm/messages.h"
+#include "wire/ib/pkey_table.h"
 
 namespace verbatim::connect {
+
+using wire::partition_entry;
 
 /// The Q_Key of rdma_cm's datagrams: RDMA_UDP_QKEY of rdma/rdma_cma.h, which must not be included
 /// before dropin/rdmacm/rdmacm.h makes its calls visible.

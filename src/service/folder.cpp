@@ -50,10 +50,20 @@ Result<void> check_private_folder(const std::string& path) {
                                    path, geteuid(), info.st_uid, info.st_mode & 07777));
 }
 
+/// Makes it for this user alone, whatever the program's umask leaves; sets errno.
+bool make_folder(const std::string& path) {
+  return mkdir(path.c_str(), 0700) == 0 && chmod(path.c_str(), 0700) == 0;
+}
+
+std::unexpected<Error> cannot_make(const std::string& path) {
+  const int code = errno;
+  return refuse(code, fmt::format("cannot make {}: {}; set XDG_RUNTIME_DIR to a folder of yours in "
+                                  "which files can be made",
+                                  path, std::strerror(code)));
+}
+
 Result<void> make_private_folder(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return refuse_errno("cannot make " + path);
-  }
+  if (!make_folder(path) && errno != EEXIST) return cannot_make(path);
   return check_private_folder(path);
 }
 
@@ -97,8 +107,8 @@ struct Candidate {
 Result<Candidate> make_candidate(const std::string& temporary) {
   for (int number = 0; number < RuntimeFolder::kCandidates; ++number) {
     std::string path = candidate(temporary, number);
-    if (mkdir(path.c_str(), 0700) == 0) return Candidate{std::move(path), true};
-    if (errno != EEXIST) return refuse_errno("cannot make " + path);
+    if (make_folder(path)) return Candidate{std::move(path), true};
+    if (errno != EEXIST) return cannot_make(path);
     if (check_private_folder(path)) return Candidate{std::move(path), false};
   }
   return refuse(EEXIST, "every name is taken");
@@ -238,6 +248,7 @@ Result<LockFile> LockFile::take(const std::string& path, TimeNs timeout_ns) {
     LockFile lock;
     lock.path_ = path;
     lock.fd_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (lock.fd_) fchmod(lock.fd_.get(), 0600);  // Whatever the program's umask left.
     if (!lock.fd_) return refuse_errno("cannot open " + path);
     if (flock(lock.fd(), LOCK_EX | LOCK_NB) == 0) {
       struct stat locked{}, present{};

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/os/name_locks.h"
+#include "base/files/name_locks.h"
 #include "base/os/unique_fd.h"
 #include "base/time.h"
 
@@ -44,7 +44,7 @@ class RuntimeFolder {
   /// Held by the agent whose node has the address or interface.
   std::string claim(const std::string& what) const { return path_ + "/claim-" + what; }
 
-  /// For programs, by name (base/os/name_locks.h).
+  /// For programs, by name (base/files/name_locks.h).
   NameLocks locks() const { return NameLocks(path_ + "/locks"); }
 
   /// Returns the names of nodes with a socket here, sorted. Their agents may be dead.

@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/os/unique_fd.h"
@@ -48,6 +49,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 [[noreturn]] void become(const char* program, char** arguments, char** environment, int ready) {
   setsid();
   if (fork() != 0) _exit(0);
+  umask(022);  // The caller's may forbid the daemon its own files.
   const int null = open("/dev/null", O_RDWR);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
   dup2(ready, kReadyFd);

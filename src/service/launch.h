@@ -17,7 +17,7 @@ Result<std::string> find_program(const std::string& name);
 struct Launch {
   std::string program;                 // Its path.
   std::vector<std::string> arguments;  // Without the program, and without --ready-fd.
-  std::vector<std::pair<std::string, std::string>> environment;  // Set in addition.
+  std::vector<std::pair<std::string, std::string>> environment{};  // Set in addition.
   TimeNs patience = 10 * kSecond;                                // For its readiness.
 };
 

@@ -50,7 +50,7 @@ def problems(library, exports):
         if needed not in dynamic:
             yield f"the dynamic section lacks {needed}"
     sanitized = re.search(r"NEEDED.*lib(a|t|ub)san", dynamic)
-    if re.search(r"NEEDED.*(libstdc\+\+|libgcc_s)", dynamic) and not sanitized:
+    if re.search(r"NEEDED.*libstdc\+\+", dynamic) and not sanitized:
         yield "it needs the C++ library of the system"
 
 

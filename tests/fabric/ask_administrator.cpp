@@ -1,10 +1,9 @@
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <string>
-#include <thread>
 
 #include <endian.h>
+#include <poll.h>
 
 #include "tests/programs/endpoint.h"
 
@@ -53,19 +52,23 @@ ibv_qp* make_queue_pair(const Device& device, std::uint32_t qkey) {
   return qp;
 }
 
-/// Whether the datagram that was posted for has come.
-bool await(const Device& device) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-  while (std::chrono::steady_clock::now() < end) {
+/// Whether the datagram that was posted for has come, or comes within two seconds.
+bool await(ibv_comp_channel* channel, ibv_cq* cq) {
+  for (;;) {
+    check(ibv_req_notify_cq(cq, 0) == 0, "ibv_req_notify_cq");
     ibv_wc completion{};
-    if (ibv_poll_cq(device.cq, 1, &completion) == 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    } else if (completion.opcode == IBV_WC_RECV) {
+    while (ibv_poll_cq(cq, 1, &completion) == 1) {
+      if (completion.opcode != IBV_WC_RECV) continue;
       check(completion.status == IBV_WC_SUCCESS && completion.src_qp == 1, "the answer");
       return true;
     }
+    pollfd events{.fd = channel->fd, .events = POLLIN, .revents = 0};
+    if (poll(&events, 1, 2'000) == 0) return false;
+    ibv_cq* source = nullptr;
+    void* context = nullptr;
+    check(ibv_get_cq_event(channel, &source, &context) == 0, "ibv_get_cq_event");
+    ibv_ack_cq_events(source, 1);
   }
-  return false;
 }
 
 }  // namespace
@@ -73,7 +76,11 @@ bool await(const Device& device) {
 int main(int argc, char** argv) {
   check(argc == 3, "ask_administrator METHOD Q_KEY");
   const bool is_table = std::string(argv[1]) == "get-table";
-  const Device device(16);
+  Device device(16);
+  ibv_comp_channel* channel = ibv_create_comp_channel(device.context);
+  check(channel != nullptr, "ibv_create_comp_channel");
+  device.cq = ibv_create_cq(device.context, 16, nullptr, channel, 0);
+  check(device.cq != nullptr, "ibv_create_cq");
   ibv_qp* qp = make_queue_pair(device, static_cast<std::uint32_t>(std::stoul(argv[2], nullptr, 0)));
   Buffer question(device, kMadBytes);
   std::vector<std::uint8_t> bytes;
@@ -90,7 +97,7 @@ int main(int argc, char** argv) {
       .ah = ibv_create_ah(device.pd, &path), .remote_qpn = 1, .remote_qkey = kWellKnownQKey};
   check(request.wr.ud.ah != nullptr, "ibv_create_ah");
   post_send(qp, request, question.segment(kMadBytes));
-  if (!await(device)) {
+  if (!await(channel, device.cq)) {
     std::puts("no answer");
     return 0;
   }

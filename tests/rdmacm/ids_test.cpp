@@ -1,7 +1,11 @@
 #include <cerrno>
+#include <cstring>
 #include <thread>
 
+#include <endian.h>
+#include <infiniband/ib.h>
 #include <rdma/rdma_verbs.h>
+#include <unistd.h>
 
 #include "test_util.h"
 
@@ -61,6 +65,70 @@ TEST(Bind, APortIsOnesOwnUntilTheIdGoes) {
   EXPECT_EQ(bind_at(datagrams.get(), own_address(), port), 0);
   one.reset();
   EXPECT_EQ(bind_at(two.get(), own_address(), port), 0);
+}
+
+int bind_to_service(rdma_cm_id* id, std::uint64_t service, std::uint64_t mask = ~std::uint64_t{0}) {
+  sockaddr_ib address{};
+  address.sib_family = AF_IB;
+  address.sib_sid = htobe64(service);
+  address.sib_sid_mask = htobe64(mask);
+  return rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&address)) == 0 ? 0 : errno;
+}
+
+std::uint64_t service_of(const Id& id) {
+  sockaddr_ib address;
+  std::memcpy(&address, &id->route.addr.src_storage, sizeof address);
+  return be64toh(address.sib_sid);
+}
+
+/// A RDMA_PS_IB id may be at any service; what Linux has for it is in the rows with a port.
+TEST(Bind, AfIbNamesAPortOrAService) {
+  constexpr std::uint64_t kSrp = 0x0200'0000'0010'0000, kPorts = 0xffff'ffff'ffff'0000;
+  constexpr std::uint64_t kTcp = std::uint64_t{RDMA_PS_TCP} << 16;
+  constexpr std::uint64_t kIb = std::uint64_t{RDMA_PS_IB} << 16;
+  struct Row {
+    rdma_port_space space;
+    std::uint64_t service, mask;
+    int error;
+    std::uint64_t bound;  // Port 0: any.
+  };
+  constexpr Row kRows[] = {
+      {RDMA_PS_IB, kSrp, ~0ull, 0, kSrp},
+      {RDMA_PS_IB, kSrp + 5, ~0ull << 8, 0, kSrp},
+      {RDMA_PS_IB, 0x11389, ~0ull, 0, 0x11389},
+      {RDMA_PS_IB, kTcp + 5676, ~0ull, 0, kTcp + 5676},
+      {RDMA_PS_IB, kTcp + 5676, kPorts, 0, kTcp},
+      {RDMA_PS_IB, kIb + 5676, ~0ull, 0, kIb + 5676},
+      {RDMA_PS_IB, 0, 0, 0, kIb},
+      {RDMA_PS_IB, kIb + 5, ~0ull, EACCES, 0},
+      {RDMA_PS_TCP, 0, 0, 0, kTcp},
+      {RDMA_PS_TCP, kTcp + 5676, ~0ull, 0, kTcp + 5676},
+      {RDMA_PS_TCP, kIb + 5676, ~0ull, EPROTONOSUPPORT, 0},
+      {RDMA_PS_TCP, kSrp, ~0ull, EPROTONOSUPPORT, 0},
+      {RDMA_PS_UDP, kSrp, ~0ull, EPROTONOSUPPORT, 0},
+  };
+  const Channel channel;
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(testing::Message() << std::hex << row.space << ", " << row.service);
+    if (row.error == EACCES && geteuid() == 0) continue;
+    const Id id = make_id(channel, row.space);
+    ASSERT_EQ(bind_to_service(id.get(), row.service, row.mask), row.error);
+    if (row.error != 0) continue;
+    EXPECT_EQ(service_of(id) & ((row.bound & 0xffff) == 0 ? kPorts : ~0ull), row.bound);
+    EXPECT_TRUE(row.bound >= kSrp || (service_of(id) & 0xffff) != 0) << "no port";
+  }
+}
+
+TEST(Bind, AServiceIsOnesOwnUntilTheIdGoes) {
+  constexpr std::uint64_t kService = 0x1000'0000'0000'0048, kAny = ~std::uint64_t{0xff'ffff};
+  const Channel channel;
+  Id one = make_id(channel, RDMA_PS_IB);
+  ASSERT_EQ(bind_to_service(one.get(), kService), 0);
+  const Id two = make_id(channel, RDMA_PS_IB);
+  EXPECT_EQ(bind_to_service(two.get(), kService), EADDRNOTAVAIL);
+  EXPECT_EQ(bind_to_service(two.get(), kService, kAny), EADDRNOTAVAIL);
+  one.reset();
+  EXPECT_EQ(bind_to_service(two.get(), kService, kAny), 0);
 }
 
 TEST(Bind, ReuseSharesAPortUntilOneListens) {

@@ -137,8 +137,9 @@ class Completion:
         offered = self.shell.complete("verbatim ")
         commands = command_help.commands(LAB.build)
         self.assertTrue({name for name in commands if " " not in name} <= offered, offered)
-        below = {name.split()[1] for name in commands if name.startswith("fabric ")}
-        self.assertTrue(below <= self.shell.complete("verbatim fabric "))
+        for group in ("fabric", "cluster"):
+            below = {name.split()[1] for name in commands if name.startswith(f"{group} ")}
+            self.assertTrue(below <= self.shell.complete(f"verbatim {group} "), group)
         for command in ("nonsense", "prune"):
             self.assertNotIn(command, offered)
 

@@ -24,7 +24,8 @@ DirectLink::DirectLink(std::shared_ptr<DirectPeer> peer, const Config& config,
       at_(&own_) {}
 
 bool DirectLink::accept() {
-  const TargetLock target_lock(target_);
+  if (!own_.lock_soon()) return false;
+  const TargetLock target_lock(target_, std::adopt_lock);
   if (!is_there() || !target_.awaits_direct_peer || target_.peer_name != own_name_) return false;
   target_.awaits_direct_peer = false;
   target_.peer_qpn = config_.own_qpn;
@@ -57,7 +58,8 @@ DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
 
 VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::attempt(const SendRequest& request,
                                                                const LocalMemory& local) {
-  if (peer().is_gone() || !lock_soon(target_)) return no_answer();
+  if (peer().is_gone()) return no_answer();
+  if (!own_.lock_soon()) return busy();
   const TargetLock target_lock(target_, std::adopt_lock);
   if (!is_served()) return not_served();
   if (!target_.established) {
@@ -65,11 +67,19 @@ VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::attempt(const SendRequest
     notify(kEstablished);
   }
   const Outcome outcome = execute_locked(request, local);
-  return target_.given_up.load(std::memory_order_relaxed) ? given_up() : outcome;
+  return has_ended() ? given_up() : outcome;
 }
 
-/// The owner has ended the target meanwhile, as this process was stopped: nothing has arrived.
+/// The owner has given up the target, as this process was stopped, or was about to.
+VERBATIM_ALWAYS_INLINE bool DirectLink::has_ended() const {
+  return target_.given_up.load(std::memory_order_relaxed) || own_.was_refused() ||
+         at_->was_refused();
+}
+
+/// Nothing has arrived.
 DirectLink::Outcome DirectLink::given_up() {
+  own_.forget_refusal();
+  at_->forget_refusal();
   target_.stop_serving();
   begun_ = false;
   moved_ = 0;
@@ -92,7 +102,8 @@ DirectLink::Outcome DirectLink::execute_at_queue_owner(const SendRequest& reques
   const SrqNumber srq = request.remote_srq;
   if (MappedTarget* const queue_owner = queue_owners_.find(srq, config_.peer_qpn)) {
     DirectTarget& proxy = queue_owner->target();
-    const TargetLock target_lock(proxy);
+    if (!queue_owner->lock_soon()) return busy();
+    const TargetLock target_lock(proxy, std::adopt_lock);
     if (proxy.qpn == config_.peer_qpn.value()) {
       if (!proxy.enter(queue_owner->peer().xrc_queue(srq), srq, target_.xrc_file))
         return refuse_request();
@@ -218,8 +229,15 @@ bool DirectLink::takes_from_port(const port::Datagram& datagram) const {
 
 DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const LocalMemory& local,
                                               const port::Datagram& datagram) {
-  if (!lock_soon(target_)) return lose(local);
+  if (!own_.lock_soon()) return lose(local);
   const TargetLock target_lock(target_, std::adopt_lock);
+  const Outcome outcome = deliver_datagram(request, local, datagram);
+  return has_ended() ? given_up() : outcome;
+}
+
+DirectLink::Outcome DirectLink::deliver_datagram(const SendRequest& request,
+                                                 const LocalMemory& local,
+                                                 const port::Datagram& datagram) {
   if (!is_there() || !target_.takes_datagrams) return lose(local);
   if (datagram.origin.port != 0 && !takes_from_port(datagram)) return lose(local);
   if (datagram.qkey != target_.qkey) {

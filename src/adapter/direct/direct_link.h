@@ -110,8 +110,10 @@ class DirectLink {
   Outcome not_ready();
   TimeNs silence() const;
   Outcome no_answer();
+  Outcome busy();
   /// What a request waits for; each has its own time-out.
   enum class Awaited : std::uint8_t {
+    lock,     // The lock of a target, which another process that lives has held for long.
     answer,   // An answer of a peer that does not serve requests, or has ended.
     grace,    // A receive request, before it counts as RNR.
     receive,  // A receive request, by the rules of RNR.
@@ -125,6 +127,7 @@ class DirectLink {
   /// Out of line, with no argument but this object: others' requests pay nothing for it.
   bool is_served_as_limited_member() const;
   Outcome not_served();
+  bool has_ended() const;
   Outcome given_up();
   void on_bad_p_key() const;
   void on_bad_q_key(QKey key) const;
@@ -151,10 +154,12 @@ class DirectLink {
   Outcome deliver(const transport::SendRequest& request);
   Outcome complete_receive(const Completion& completion, const transport::SendRequest& request);
   Outcome lose(const LocalMemory& local);
+  Outcome deliver_datagram(const transport::SendRequest& request, const LocalMemory& local,
+                           const port::Datagram& datagram);
   bool takes_from_port(const port::Datagram& datagram) const;
   bool take_receive() { return at_->take_receive(); }
   /// Notifies the process that owns the target queue pair.
-  void notify(std::uint32_t notifications) const { own_.notify(notifications); }
+  void notify(std::uint32_t notifications) { own_.notify(notifications); }
 
   const Config config_;
   arena::PeerName own_name_;

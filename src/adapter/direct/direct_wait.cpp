@@ -15,6 +15,10 @@ namespace {
 constexpr TimeNs timeout_of(std::uint8_t code) { return TimeNs{4096} << code; }
 constexpr unsigned kForEver = ~0u;
 constexpr std::uint8_t kInfiniteRnrRetry = 7;
+/// A process that holds a lock as long is taken for stopped: no peer loses a connection because
+/// another process waits for a processor.
+constexpr TimeNs kLockTimeout = 4 * kSecond;
+constexpr TimeNs kLockPause = kMillisecond;
 /// iWARP: a TCP stream buffers data that its receiver has posted no receive for, so the receiver
 /// may be late. Without any receive the stream ends.
 constexpr TimeNs kStreamReceiveTimeout = 2 * kSecond;
@@ -50,7 +54,7 @@ DirectLink::Outcome DirectLink::look_again() {
 bool DirectLink::is_on_its_way() {
   constexpr unsigned kDoublingsMax = 4;
   const TimeNs now = monotonic_now();
-  if (deadline_ == kNever || awaited_ == Awaited::answer) {
+  if (deadline_ == kNever || awaited_ == Awaited::answer || awaited_ == Awaited::lock) {
     awaited_ = Awaited::grace;
     grace_ends_at_ = now + config_.rnr_grace;
     deadline_ = now;
@@ -118,6 +122,12 @@ DirectLink::Outcome DirectLink::no_answer() {
   if (config_.timeout == 0) return wait(Awaited::answer, kLookAgain, kForEver, kAtLast);
   const unsigned tries = config_.retry_count + 1u;
   return wait(Awaited::answer, timeout_of(config_.timeout), tries, kAtLast);
+}
+
+DirectLink::Outcome DirectLink::busy() {
+  if (!config_.reliable) return complete(Status::success);
+  const unsigned tries = config_.timeout == 0 ? kForEver : kLockTimeout / kLockPause;
+  return wait(Awaited::lock, kLockPause, tries, Status::retry_exceeded);
 }
 
 }  // namespace verbatim::adapter

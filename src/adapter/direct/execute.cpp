@@ -71,7 +71,7 @@ std::uint64_t apply(std::uint64_t& word, const OwnerRequest& wanted) {
   }
 }
 
-std::optional<std::uint64_t> ask_owner(const MappedTarget& there, const OwnerRequest& wanted) {
+std::optional<std::uint64_t> ask_owner(MappedTarget& there, const OwnerRequest& wanted) {
   OwnerRequest& asked = there.target().owner_request;
   if (!await_answer(there))
     return std::nullopt;  // An earlier request timed out and its answer is still due: wait for it

@@ -34,7 +34,7 @@ std::optional<std::uint64_t> execute_at(MappedTarget& there, const region::Regio
                                         const OwnerRequest& wanted);
 /// Sends the request to the target's owner and waits one second at most. Returns the answer;
 /// nothing if the owner refuses, has ended or does not answer. Requires the target's lock.
-std::optional<std::uint64_t> ask_owner(const MappedTarget& there, const OwnerRequest& wanted);
+std::optional<std::uint64_t> ask_owner(MappedTarget& there, const OwnerRequest& wanted);
 
 /// Called by the owner: executes a peer's request (invalidate, atomic) and sets its state to `done`
 /// or `refused`.

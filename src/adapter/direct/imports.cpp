@@ -11,7 +11,7 @@ namespace verbatim::adapter {
 namespace {
 
 /// Sends a request to the exporter; returns nothing if it has no such object.
-std::optional<std::uint64_t> ask(const MappedTarget& exporter, const OwnerRequest& wanted) {
+std::optional<std::uint64_t> ask(MappedTarget& exporter, const OwnerRequest& wanted) {
   const TargetLock target_lock(exporter.target());
   return ask_owner(exporter, wanted);
 }

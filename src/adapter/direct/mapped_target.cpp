@@ -154,8 +154,19 @@ std::uint64_t* MappedTarget::word(const region::Region& there, std::uint64_t add
   return reinterpret_cast<std::uint64_t*>(find(there, address, 8));
 }
 
+bool MappedTarget::lock_after_waiting() {
+  if (monotonic_now() < stopped_until_) {
+    constexpr unsigned kLooks = 1 << 14;  // The step in which the lock looks if its holder lives.
+    target_.lock.wait(kLooks);
+    return target_.lock.try_lock();
+  }
+  if (arena::lock_after_waiting(target_)) return true;
+  stopped_until_ = monotonic_now() + kNoWait;
+  return false;
+}
+
 bool MappedTarget::take_receive() {
-  if (!target_.begin_step()) return false;
+  if (!begin_step()) return false;
   const bool is_held = take_in_step();
   target_.end_step();
   return is_held;

@@ -10,6 +10,7 @@
 #include "adapter/queues/receive_queue.h"
 #include "base/always_inline.h"
 #include "base/bytes.h"
+#include "base/time.h"
 #include "region/region_table.h"
 
 namespace verbatim::adapter {
@@ -44,8 +45,8 @@ struct LocalMemory {
   }
 };
 
-/// A target in a mapped peer, with the peer's memory and queues. All calls but the constructor
-/// require the target's lock.
+/// A target in a mapped peer, with the peer's memory and queues. All calls but the constructor and
+/// `lock_soon` require the target's lock.
 class MappedTarget {
  public:
   MappedTarget(std::shared_ptr<DirectPeer> peer, std::uint32_t local_number);
@@ -56,18 +57,28 @@ class MappedTarget {
   DirectTarget& target() const { return target_; }
   std::uint32_t local_number() const { return local_number_; }
 
+  /// As arena::lock_soon. After it has waited in vain, it does not wait again for a while: the
+  /// holder is stopped, or has no processor.
+  VERBATIM_ALWAYS_INLINE bool lock_soon() {
+    return target_.lock.try_lock() || lock_after_waiting();
+  }
+  /// The owner has refused a step since `forget_refusal`, as it gave the target up or was about to:
+  /// the request has not arrived.
+  bool was_refused() const { return was_refused_; }
+  void forget_refusal() { was_refused_ = false; }
+
   /// Takes the next receive request into `target().receive`, where it stays until it is completed,
   /// even if this process is killed. Returns false if none is posted.
   bool take_receive();
   /// As DirectPeer::end_receive.
-  VERBATIM_ALWAYS_INLINE bool end_receive(const Completion& completion, bool solicited) const {
-    if (!target_.begin_step()) return true;
+  VERBATIM_ALWAYS_INLINE bool end_receive(const Completion& completion, bool solicited) {
+    if (!begin_step()) return true;
     const bool has_room = peer_->end_receive(local_number_, completion, solicited);
     target_.end_step();
     return has_room;
   }
-  void notify(std::uint32_t notifications) const {
-    if (!target_.begin_step()) return;
+  void notify(std::uint32_t notifications) {
+    if (!begin_step()) return;
     peer_->notify(local_number_, notifications);
     target_.end_step();
   }
@@ -107,6 +118,15 @@ class MappedTarget {
   std::uint64_t* word(const region::Region& there, std::uint64_t address);
 
  private:
+  /// Between two waits for the lock.
+  static constexpr TimeNs kNoWait = kSecond;
+
+  bool lock_after_waiting();
+  VERBATIM_ALWAYS_INLINE bool begin_step() {
+    if (target_.begin_step()) return true;
+    was_refused_ = true;
+    return false;
+  }
   bool take_in_step();
   /// Returns the address of a region's bytes in this process if they are contiguous here; else
   /// null.
@@ -126,6 +146,8 @@ class MappedTarget {
   const std::shared_ptr<DirectPeer> peer_;
   const std::uint32_t local_number_;
   DirectTarget& target_;
+  bool was_refused_ = false;
+  TimeNs stopped_until_ = 0;  // Until then `lock_soon` does not wait.
   DirectPeer::WindowCache cache_;
   region::KeyCache remote_key_;
   region::KeyCache receive_key_;

@@ -54,9 +54,11 @@ std::optional<std::uint32_t> allocate_proxy(const DirectPeer& queue_owner, Qpn q
     for (auto seen = count.load(); seen <= i && !count.compare_exchange_weak(seen, i + 1);) {
     }
     DirectTarget& proxy = proxy_at(queue_owner, i);
-    const TargetLock target_lock(proxy);
+    if (!lock_soon(proxy)) continue;
+    const TargetLock target_lock(proxy, std::adopt_lock);
     // An entry of this process belonged to an earlier queue pair with this number.
-    if (proxy.qpn == qpn.value()) vacate(queue_owner, kProgramQueuePairsMax + i, proxy);
+    const bool is_left = proxy.qpn == qpn.value() || (proxy.qpn != 0 && proxy.proxy_for == 0);
+    if (is_left) vacate(queue_owner, kProgramQueuePairsMax + i, proxy);
     if (proxy.qpn != 0) continue;
     detach(proxy);
     proxy.proxy_for = own_process_token();
@@ -69,16 +71,22 @@ std::optional<std::uint32_t> allocate_proxy(const DirectPeer& queue_owner, Qpn q
   return std::nullopt;
 }
 
-void release_proxy(const MappedTarget& proxy, Qpn qpn) {
+void release_proxy(MappedTarget& proxy, Qpn qpn) {
   DirectTarget& target = proxy.target();
-  const TargetLock target_lock(target);
+  if (target.qpn != qpn.value()) return;
+  target.proxy_for = 0;
+  if (!proxy.lock_soon()) return;  // `allocate_proxy` frees it later.
+  const TargetLock target_lock(target, std::adopt_lock);
   if (target.qpn == qpn.value()) vacate(proxy.peer(), proxy.local_number(), target);
 }
 
 void release_proxies_of(const DirectPeer& own, ProcessToken ended) {
   for_each_proxy(own, [&](std::uint32_t local_number, DirectTarget& proxy) {
-    const TargetLock target_lock(proxy);
-    if (proxy.qpn != 0 && proxy.proxy_for == ended) vacate(own, local_number, proxy);
+    if (proxy.proxy_for != ended) return;
+    proxy.proxy_for = 0;
+    if (!lock_soon(proxy)) return;  // `allocate_proxy` frees it later.
+    const TargetLock target_lock(proxy, std::adopt_lock);
+    if (proxy.qpn != 0 && proxy.proxy_for == 0) vacate(own, local_number, proxy);
   });
 }
 

@@ -19,10 +19,10 @@ namespace verbatim::adapter {
 /// Allocates a proxy target in the queue owner's arena for queue pair `qpn` of this process and
 /// returns its local number; nothing if all kProxyTargetsMax are in use.
 std::optional<std::uint32_t> allocate_proxy(const DirectPeer& queue_owner, Qpn qpn);
-/// Frees the proxy and completes its current receive as flushed. Does nothing if another queue pair
-/// has the proxy by now.
-void release_proxy(const MappedTarget& proxy, Qpn qpn);
-/// Called by the queue owner: frees all proxies of the process `ended`.
+/// Frees the proxy and completes its current receive as flushed; a later `allocate_proxy` does so
+/// if a stopped process holds its lock. Does nothing if another queue pair has the proxy by now.
+void release_proxy(MappedTarget& proxy, Qpn qpn);
+/// Called by the queue owner: frees all proxies of the process `ended`, in the same way.
 void release_proxies_of(const DirectPeer& own, ProcessToken ended);
 /// Called by the queue owner when it destroys the queue: detaches all proxies that use it and drops
 /// their current receives without completions.

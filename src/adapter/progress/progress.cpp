@@ -352,10 +352,9 @@ void Progress::flush_outputs() {
 
 void Progress::serve_timers(TimeNs now) {
   timers_.take_due(now, due_);
-  for (const Qpn number : due_) {
-    if (Task* task = tasks_.find_task(number)) task->on_timer(now);
+  for (const TimerQueue::Entry& due : due_) {
+    if (Task* task = tasks_.find_task(due.task)) task->on_timer(now);
   }
-  due_.clear();
   arm_timer_fd();
 }
 

@@ -150,7 +150,7 @@ class Progress {
   std::mutex pass_lock_;
   std::vector<Source*> sources_;  // Protected by pass_lock_, like the next one.
   std::vector<Task*> flushing_;
-  std::vector<Qpn> due_;  // Tasks whose timers are being served.
+  std::vector<TimerQueue::Entry> due_;  // Tasks whose timers are being served.
   bool is_unattended_ = false;
   std::atomic<bool> asks_kernel_{false};  // Some source does.
   // Consecutive passes of `poll` that received nothing. Written under pass_lock_.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 #include <queue>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -31,15 +32,23 @@ class TimerQueue {
     earliest_.store(entry.at, std::memory_order_seq_cst);
     return true;
   }
-  /// Takes the entries that are due; appends each of their tasks once.
-  void take_due(TimeNs now, std::vector<Qpn>& out) {
+  /// Takes the entries that are due into `out`: the earliest one of each task, earliest first.
+  void take_due(TimeNs now, std::vector<Entry>& out) {
+    out.clear();
     if (now < earliest()) return;
-    const std::lock_guard guard(lock_);
-    for (; !entries_.empty() && entries_.top().at <= now; entries_.pop()) {
-      if (std::ranges::find(out, entries_.top().task) == out.end())
-        out.push_back(entries_.top().task);
+    {
+      const std::lock_guard guard(lock_);
+      for (; !entries_.empty() && entries_.top().at <= now; entries_.pop()) {
+        out.push_back(entries_.top());
+      }
+      earliest_.store(entries_.empty() ? kNever : entries_.top().at, std::memory_order_seq_cst);
     }
-    earliest_.store(entries_.empty() ? kNever : entries_.top().at, std::memory_order_seq_cst);
+    if (out.size() < 2) return;
+    const auto by_task = [](const Entry& one) { return std::pair(one.task.value(), one.at); };
+    std::ranges::sort(out, {}, by_task);
+    const auto repeated = std::ranges::unique(out, {}, &Entry::task);
+    out.erase(repeated.begin(), repeated.end());
+    std::ranges::sort(out, {}, &Entry::at);
   }
   /// A hint, read without the lock: a thread that reads an old value reads again one pass later.
   TimeNs earliest() const { return earliest_.load(std::memory_order_seq_cst); }

@@ -116,7 +116,19 @@ void CompletionQueue::notify_channel() {
   if (is_due && channel_ != nullptr) channel_->push(this);
 }
 
+std::uint64_t CompletionQueue::number_of_oldest() const {
+  const std::lock_guard guard(ring_->taking);
+  return number_at(ring_->consumed.load(std::memory_order_relaxed));
+}
+
 void CompletionQueue::forget(Qpn qpn) {
+  const std::lock_guard resizing(resizing_);
+  if (ring_->produced.load(std::memory_order_acquire) ==
+      ring_->consumed.load(std::memory_order_acquire)) {
+    return;
+  }
+  std::vector<std::uint64_t> numbers;
+  numbers.reserve(capacity());
   const std::scoped_lock guard(ring_->lock, ring_->taking);
   ring_->finish_last(arena_->base());
   const std::uint64_t consumed = ring_->consumed.load(std::memory_order_relaxed);
@@ -125,10 +137,13 @@ void CompletionQueue::forget(Qpn qpn) {
   for (std::uint64_t i = produced; i != consumed; --i) {
     const Completion& entry = entries_[(i - 1) & mask_];
     if (entry.qpn == qpn.value()) continue;
+    numbers.push_back(number_at(i - 1));
     --kept;
     entries_[kept & mask_] = entry;
     entries_[kept & mask_].generation = CompletionRing::generation_of(kept, ring_->capacity);
   }
+  moved_.swap(numbers);
+  moved_until_.store(produced, std::memory_order_release);
   ring_->consumed.store(kept, std::memory_order_release);
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "adapter/queues/async_event.h"
 #include "adapter/queues/event_queue.h"
@@ -55,8 +56,13 @@ class CompletionQueue {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   std::uint32_t capacity() const { return ring_->capacity; }
-  /// Entries that were polled, or lost to a full queue that ignores overruns.
-  std::uint64_t polled() const { return ring_->consumed.load(std::memory_order_acquire); }
+  /// Entries below this number were polled, or lost to a full queue that ignores overruns. An entry
+  /// keeps the number that `push` gave it.
+  std::uint64_t polled() const {
+    const std::uint64_t consumed = ring_->consumed.load(std::memory_order_acquire);
+    if (consumed >= moved_until_.load(std::memory_order_acquire)) return consumed;
+    return number_of_oldest();
+  }
   /// A hint unless the ring's lock is held.
   bool empty() const {
     const auto [entry, generation] = oldest();
@@ -140,14 +146,26 @@ class CompletionQueue {
     return is_there ? entry : nullptr;
   }
 
+  std::uint64_t number_of_oldest() const;
+  /// Returns the number that the entry at this place of the ring had when it was pushed. Requires
+  /// the lock.
+  std::uint64_t number_at(std::uint64_t place) const {
+    const std::uint64_t end = moved_until_.load(std::memory_order_relaxed);
+    return place < end ? moved_[end - 1 - place] : place;
+  }
+
   Arena* arena_ = nullptr;
   Offset<CompletionRing> ring_offset_;
   CompletionRing* ring_ = nullptr;
-  std::mutex
-      resizing_;  // One thread resizes at a time; the ring's lock is not held while it allocates.
+  // One thread resizes or forgets at a time; the ring's lock is not held while it allocates.
+  std::mutex resizing_;
   // Copies of the ring's `entries` and `capacity - 1`. Written under both ring locks.
   std::atomic<Completion*> entries_{nullptr};
   std::atomic<std::uint64_t> mask_{0};
+  // `forget` has moved entries up, to the place before this one. Their numbers, newest first.
+  // Written under both ring locks.
+  std::atomic<std::uint64_t> moved_until_{0};
+  std::vector<std::uint64_t> moved_;
   CompletionChannel* channel_ = nullptr;
   AsyncEvents* events_ = nullptr;
   void* owner_ = nullptr;

@@ -75,6 +75,22 @@ TEST_F(CompletionQueueTest, ForgetsTheEntriesOfOneQueuePair) {
   EXPECT_EQ(poll(*queue, 4), Ids{9});
 }
 
+TEST_F(CompletionQueueTest, EntriesKeepTheirNumbersWhenOthersAreForgotten) {
+  const auto queue = make(8);
+  for (const std::uint32_t qpn : {7u, 8u, 9u, 8u, 9u, 7u}) queue->push({.qpn = qpn}, false);
+  queue->forget(Qpn(8));
+  EXPECT_EQ(queue->polled(), 0u);
+  queue->forget(Qpn(7));
+  EXPECT_EQ(queue->polled(), 2u);
+  std::uint64_t number = 0;
+  queue->push({.qpn = 7}, false, &number);
+  EXPECT_EQ(number, 6u);
+  for (const std::uint64_t next : {4u, 6u, 7u}) {
+    poll(*queue, 1);
+    EXPECT_EQ(queue->polled(), next);
+  }
+}
+
 TEST_F(CompletionQueueTest, OverrunIsForGoodAndReportedOnce) {
   const auto queue = make(2);
   for (std::uint64_t id = 0; id < queue->capacity(); ++id) ASSERT_TRUE(push(*queue, id));

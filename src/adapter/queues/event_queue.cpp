@@ -11,6 +11,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/cancellation/cancellation_point.h"
+
 namespace verbatim::adapter {
 namespace {
 
@@ -56,7 +58,8 @@ void Semaphore::post() {
 
 Result<void> Semaphore::wait() {
   if (!nowait_) return wait_polling();
-  if (read_one(fd())) return {};
+  std::uint64_t unit = 0;
+  if (cancellable_read(fd(), &unit, sizeof unit) == sizeof unit) return {};
   return refuse(errno, errno == EAGAIN ? "no event is there" : std::strerror(errno));
 }
 
@@ -68,7 +71,7 @@ Result<void> Semaphore::wait_polling() {
     if (flags < 0) return refuse(errno, std::strerror(errno));
     if ((flags & O_NONBLOCK) != 0) return refuse(EAGAIN, "no event is there");
     pollfd readable{fd(), POLLIN, 0};
-    if (poll(&readable, 1, -1) < 0) return refuse(errno, std::strerror(errno));
+    if (cancellable_poll(&readable, 1, -1) < 0) return refuse(errno, std::strerror(errno));
   }
   return {};
 }

@@ -22,7 +22,7 @@ class Semaphore {
   Semaphore& operator=(Semaphore&& other) noexcept;
   int fd() const { return fd_.get(); }
   void post();
-  /// Takes one; waits unless the descriptor is non-blocking. EAGAIN, EINTR.
+  /// Takes one; waits unless the descriptor is non-blocking. EAGAIN, EINTR. A cancellation point.
   Result<void> wait();
   /// Takes one if there is one; never waits, whatever the descriptor's flags are.
   bool try_take();

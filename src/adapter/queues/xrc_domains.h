@@ -7,7 +7,7 @@
 
 #include "arena/xrc_queue.h"
 #include "base/error.h"
-#include "base/os/name_locks.h"
+#include "base/files/name_locks.h"
 #include "base/os/unique_fd.h"
 #include "base/types.h"
 

@@ -48,7 +48,8 @@ bool XrcTarget::on_packet(const wire::Packet& packet) {
   MappedTarget* const owner = direct_.queue_owner_of(number);
   if (owner == nullptr) return false;
   DirectTarget& proxy = owner->target();
-  const TargetLock target_lock(proxy);
+  if (!owner->lock_soon()) return true;  // As if the packet had been lost.
+  const TargetLock target_lock(proxy, std::adopt_lock);
   if (proxy.qpn != core_.number.value()) return false;
   const XrcQueue& queue = owner->peer().xrc_queue(number);
   if (!proxy.enter(queue, number, core_.options.xrc_file)) return false;
@@ -97,8 +98,7 @@ std::optional<Refused> XrcTarget::carry_out_there(MappedTarget& owner,
       effect);
 }
 
-void XrcTarget::complete_receive(const MappedTarget& owner,
-                                 const transport::CompleteReceive& receive) {
+void XrcTarget::complete_receive(MappedTarget& owner, const transport::CompleteReceive& receive) {
   const DirectTarget& proxy = owner.target();
   if (!proxy.holds_receive) return;
   const Completion completion = core_.completion_of(receive, proxy.receive.wr_id);

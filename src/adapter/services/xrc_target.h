@@ -29,7 +29,7 @@ class XrcTarget {
  private:
   std::optional<Refused> carry_out_there(MappedTarget& owner,
                                          const transport::ResponderEffect& effect);
-  void complete_receive(const MappedTarget& owner, const transport::CompleteReceive& receive);
+  void complete_receive(MappedTarget& owner, const transport::CompleteReceive& receive);
 
   QueuePairCore& core_;
   DirectEnd& direct_;

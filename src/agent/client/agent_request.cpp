@@ -17,12 +17,18 @@ bool nobody_listens(const Error& error) {
   return error.code == ENOENT || error.code == ECONNREFUSED;
 }
 
+Result<UniqueFd> connect_to_agent(const AgentOptions& options, const std::string& path) {
+  auto connection = service::connect_to(path);
+  if (connection || connection.error().code != EAGAIN) return connection;
+  return refuse(ETIMEDOUT, fmt::format("the agent of node '{}' takes no connection", options.node));
+}
+
 /// Requires the start lock: its earlier holder has probably started the agent.
 Result<UniqueFd> connect_or_start_alone(const AgentOptions& options, const std::string& path) {
-  auto connection = service::connect_to(path);
+  auto connection = connect_to_agent(options, path);
   if (connection || !nobody_listens(connection.error())) return connection;
   if (auto started = start_agent(options); !started) return std::unexpected(started.error());
-  connection = service::connect_to(path);
+  connection = connect_to_agent(options, path);
   if (!connection && nobody_listens(connection.error())) {
     return refuse(kClosed, "the agent left as soon as it was ready");
   }
@@ -38,7 +44,7 @@ Result<UniqueFd> connect_or_start(const AgentOptions& options) {
   auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
   const std::string path = folder->socket(options.node);
-  auto connection = service::connect_to(path);
+  auto connection = connect_to_agent(options, path);
   if (!connection && nobody_listens(connection.error())) {
     auto lock = service::LockFile::take(folder->start_lock(options.node), kStartLockTimeout);
     if (!lock) {
@@ -48,11 +54,6 @@ Result<UniqueFd> connect_or_start(const AgentOptions& options) {
     }
     connection = connect_or_start_alone(options, path);
     lock->remove();
-  }
-  if (!connection) {
-    if (connection.error().code != EAGAIN) return connection;
-    return refuse(ETIMEDOUT,
-                  fmt::format("the agent of node '{}' takes no connection", options.node));
   }
   return connection;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/os/name_locks.h"
+#include "base/files/name_locks.h"
 
 namespace verbatim::agent {
 

@@ -17,6 +17,7 @@ BindingRequest request_for(BindingOperation operation, const PortBinding& bindin
   request.operation = operation;
   request.port_space = binding.port_space;
   request.handle = binding.handle;
+  request.services = binding.services;
   request.address = to_record(binding.address);
   request.reuses_address = binding.reuses_address;
   request.own_family_only = binding.own_family_only;

@@ -90,6 +90,22 @@ TEST_F(PortBindingsTest, TheNextAgentKeepsWhatTheDeadOneGranted) {
   EXPECT_EQ(b->bindings().bind(binding(1, "127.78.9.1")), kPort);
 }
 
+TEST_F(PortBindingsTest, TheNextAgentKeepsServicesThatAreNoPort) {
+  const auto a = join("n", "127.78.9.14");
+  const auto b = join("n");
+  ASSERT_TRUE(a && b);
+  PortBinding srp = binding(1, "127.78.9.14", 0);
+  srp.services = ServiceRange::of(ServiceId{0x0200'0000'0010'0000}, ~std::uint64_t{0xff});
+  EXPECT_EQ(a->bindings().bind(srp), 0);  // No port.
+  end_agent(a->node().agent_pid, SIGKILL);
+  rejoin(*a);
+  rejoin(*b);
+  srp.services = ServiceRange::of(ServiceId{0x0200'0000'0010'0055});
+  EXPECT_EQ(b->bindings().bind(srp).error().code, EADDRINUSE);
+  a->bindings().release(1);
+  EXPECT_EQ(b->bindings().bind(srp), 0);
+}
+
 TEST_F(PortBindingsTest, APortIsFreeForOthersAsSoonAsItIsReleased) {
   constexpr std::uint64_t kMany = 100;
   const auto a = join("n", "127.78.9.6");

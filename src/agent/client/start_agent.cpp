@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,6 +79,7 @@ struct Launch {
   int null_fd;
   int ready_fd;
   char* second_stack_top;
+  int host_pidfd;  // Of the keeper's parent; -1: no keeper.
   int error = 0;
 };
 
@@ -97,6 +99,7 @@ VERBATIM_IN_CLONE int become_agent(void* argument) {
     for (int fd = kFirstUnwanted; fd < kHighestLikely; ++fd) syscall(SYS_close, fd);
   }
   syscall(SYS_chdir, "/");
+  syscall(SYS_umask, 022);  // The host program's may forbid the agent its own files.
   const std::uint64_t no_signals = 0;
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &no_signals, nullptr, sizeof no_signals);
   syscall(SYS_execve, launch.program, launch.arguments, launch.environment);
@@ -116,30 +119,100 @@ VERBATIM_IN_CLONE int leave_family(void* argument) {
   __builtin_unreachable();
 }
 
-/// Executes the agent as a grandchild whose parent has ended. The process in between has no exit
-/// signal, so the host program's SIGCHLD handler, and its waits for any child, do not see it.
+std::string cannot_start(const std::string& program, int error) {
+  const char* const advice =
+      error == EAGAIN ? " (ulimit -u, or a limit of the container's tasks)" : "";
+  return fmt::format("cannot start {}: {}{}", program, std::strerror(error), advice);
+}
+
+/// The agent's parent while the host program lives, if orphans become children of that program: it
+/// has no exit signal, so the program's waits for any child do not see it. It executes nothing,
+/// since execve(2) would give it an exit signal. No stack protector: the thread whose storage has
+/// its value may end before.
+VERBATIM_IN_CLONE __attribute__((no_stack_protector)) int keep_agent(void* argument) {
+  auto& launch = *static_cast<Launch*>(argument);
+  const int host_pidfd = launch.host_pidfd;
+  syscall(SYS_setsid);
+  syscall(SYS_prctl, PR_SET_NAME, "verbatim-keeper");
+  const int agent =
+      __clone(become_agent, launch.second_stack_top, CLONE_VM | CLONE_VFORK | SIGCHLD, argument);
+  if (agent < 0) launch.error = errno;
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    syscall(SYS_dup3, launch.null_fd, standard, 0);
+  }
+  const long agent_pidfd = agent > 0 ? syscall(SYS_pidfd_open, agent, 0) : -1;
+  syscall(SYS_dup3, host_pidfd, STDIN_FILENO, 0);
+  if (agent_pidfd >= 0) syscall(SYS_dup3, agent_pidfd, STDOUT_FILENO, 0);
+  // The ready pipe ends here: the host program goes on, and `launch` is gone.
+  syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0);
+  pollfd ends[] = {{STDIN_FILENO, POLLIN, 0}, {STDOUT_FILENO, POLLIN, 0}};
+  if (agent_pidfd >= 0) syscall(SYS_ppoll, ends, 2, nullptr, nullptr, 0);
+  if (agent > 0) syscall(SYS_wait4, agent, nullptr, WNOHANG, nullptr);
+  syscall(SYS_exit_group, 0);
+  __builtin_unreachable();
+}
+
+/// Returns a descriptor of this process if it gets the orphans of others as its children: process
+/// 1 of a container, or a subreaper. Otherwise, and before Linux 5.9, -1.
+UniqueFd pidfd_of_reaper() {
+  int is_subreaper = 0;
+  prctl(PR_GET_CHILD_SUBREAPER, &is_subreaper);
+  if (getpid() != 1 && is_subreaper == 0) return {};
+  if (syscall(SYS_close_range, ~0u, ~0u, 0) != 0) return {};
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+}
+
+/// The memory of the cloned processes: a stack for each, below the launch.
+class LaunchMemory {
+ public:
+  LaunchMemory()
+      : stacks_(mmap(nullptr, 2 * kStackBytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {}
+  ~LaunchMemory() {
+    if (stacks_ != MAP_FAILED && !is_kept_) munmap(stacks_, 2 * kStackBytes);
+  }
+  LaunchMemory(const LaunchMemory&) = delete;
+  LaunchMemory& operator=(const LaunchMemory&) = delete;
+  explicit operator bool() const { return stacks_ != MAP_FAILED; }
+  char* first_top() const { return static_cast<char*>(stacks_) + kStackBytes; }
+  char* second_top() const { return first_top() + kStackBytes; }
+  /// A process that lives on uses it.
+  void keep() { is_kept_ = true; }
+
+ private:
+  void* stacks_;
+  bool is_kept_ = false;
+};
+
+/// The keeper lives on, in this memory. Returns its process, or -1.
+int clone_keeper(Launch& launch, LaunchMemory& memory) {
+  if (launch.host_pidfd < 0) return -1;
+  const int keeper = __clone(keep_agent, memory.first_top(), CLONE_VM | CLONE_UNTRACED, &launch);
+  if (keeper > 0) memory.keep();
+  return keeper;
+}
+
+/// Executes the agent as a grandchild. The process in between has no exit signal, so the host
+/// program's SIGCHLD handler, and its waits for any child, do not see it.
 Result<void> launch_agent(Launch& launch) {
-  void* const stacks = mmap(nullptr, 2 * kStackBytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-  if (stacks == MAP_FAILED) return refuse_errno("no memory to start the agent");
-  char* const first_stack_top = static_cast<char*>(stacks) + kStackBytes;
-  launch.second_stack_top = first_stack_top + kStackBytes;
+  LaunchMemory memory;
+  if (!memory) return refuse_errno("no memory to start the agent");
+  launch.second_stack_top = memory.second_top();
 
   // No signal handler of the host program may run in the children, which share its memory.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
-  const int child = __clone(leave_family, first_stack_top, CLONE_VM | CLONE_VFORK, &launch);
-  const int clone_error = errno;
-  if (child > 0) {
-    while (waitpid(child, nullptr, __WCLONE) < 0 && errno == EINTR) {
+  int error = 0;
+  if (clone_keeper(launch, memory) < 0) {
+    const int child = __clone(leave_family, memory.first_top(), CLONE_VM | CLONE_VFORK, &launch);
+    error = child < 0 ? errno : 0;
+    while (child > 0 && waitpid(child, nullptr, __WCLONE) < 0 && errno == EINTR) {
     }
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  munmap(stacks, 2 * kStackBytes);
-  const int error = child < 0 ? clone_error : launch.error;
   if (error == 0) return {};
-  return refuse(error, fmt::format("cannot start {}: {}", launch.program, std::strerror(error)));
+  return refuse(error, cannot_start(launch.program, error));
 }
 
 /// Duplicates a descriptor to a number that the new process does not use otherwise: a program may
@@ -220,6 +293,7 @@ Result<void> start_agent(const AgentOptions& options) {
   const UniqueFd null = above_standard(UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC)));
   if (!null || !writing) return refuse_errno("/dev/null");
 
+  const UniqueFd host = above_standard(pidfd_of_reaper());
   const auto argument_pointers = pointers_to(arguments);
   const auto environment_pointers = pointers_to(environment);
   Launch launch{.program = program->c_str(),
@@ -227,11 +301,14 @@ Result<void> start_agent(const AgentOptions& options) {
                 .environment = environment_pointers.data(),
                 .null_fd = null.get(),
                 .ready_fd = writing.get(),
-                .second_stack_top = nullptr};
+                .second_stack_top = nullptr,
+                .host_pidfd = host.get()};
   auto launched = launch_agent(launch);
   writing.reset();
   if (!launched) return launched;
-  return wait_until_ready(reading.get(), *program);
+  auto ready = wait_until_ready(reading.get(), *program);
+  if (launch.error != 0) return refuse(launch.error, cannot_start(*program, launch.error));
+  return ready;
 }
 
 }  // namespace verbatim::agent

@@ -26,7 +26,8 @@ Result<std::string> find_agent_program(const AgentOptions& options);
 /// Starts the agent and waits until it listens or reports why it cannot. Requires the start lock.
 ///
 /// The agent is no child of this program: it has a new session, inherits no descriptor, and this
-/// program gets neither a SIGCHLD nor an unknown child.
+/// program gets neither a SIGCHLD nor an unknown child. If this program gets orphans as its
+/// children (process 1 of a container, a subreaper), a process "verbatim-keeper" is in between.
 Result<void> start_agent(const AgentOptions& options);
 
 }  // namespace verbatim::agent

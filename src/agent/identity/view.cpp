@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/protocol/device_files.h"
+#include "base/files/replace_file.h"
 
 namespace verbatim::agent {
 namespace {
@@ -114,17 +115,20 @@ Result<void> link_view(const std::string& view, const std::string& target) {
   return {};
 }
 
-void show_counters(const std::string& folder, const Node& node, const PortTotals& totals) {
+void show_counters(const std::string& folder, const Node& node, const PortTotals& before,
+                   const PortTotals& totals) {
   const fs::path adapter = fs::path(folder) / kDevice / "infiniband" / node.device.view();
   const fs::path fresh =
       fs::path(folder) / "counter.new";  // Outside of the folder that readers list.
   std::error_code ignored;
-  for (const auto& file : counter_files(totals)) {
+  const auto files = counter_files(totals), shown = counter_files(before);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (files[i].content == shown[i].content) continue;
     std::ofstream out(fresh);
-    out << file.content << '\n';
+    out << files[i].content << '\n';
     out.close();
     fs::permissions(fresh, kReadOnly, ignored);
-    if (out) fs::rename(fresh, adapter / file.path, ignored);
+    if (out) replace_file(fresh, adapter / files[i].path);
   }
 }
 

@@ -14,8 +14,10 @@ namespace verbatim::agent {
 Result<void> write_view(const std::string& folder, const Node& node, const PortTotals& totals = {});
 /// Makes `view` a link to another view.
 Result<void> link_view(const std::string& view, const std::string& target);
-/// Replaces the counters of the view, each file in one step. Does nothing if there is no view.
-void show_counters(const std::string& folder, const Node& node, const PortTotals& totals);
+/// Replaces those counters of the view that are others than before, each file in one step. Does
+/// nothing if there is no view.
+void show_counters(const std::string& folder, const Node& node, const PortTotals& before,
+                   const PortTotals& totals);
 void remove_view(const std::string& folder);
 
 }  // namespace verbatim::agent

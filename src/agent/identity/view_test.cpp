@@ -53,7 +53,7 @@ TEST_F(ViewTest, CountersAreThePortsInLinuxsUnits) {
   const std::string folder = "/sys/class/infiniband/verbatim0/ports/1/counters/";
   ASSERT_TRUE(write_view(root_, node_));
   EXPECT_EQ(line(folder + "port_xmit_data"), "0");
-  show_counters(root_, node_,
+  show_counters(root_, node_, {},
                 {.packets_sent = 2,
                  .bytes_sent = 4096,
                  .packets_received = 1,

@@ -4,23 +4,27 @@
 
 namespace verbatim::agent {
 
-void EarlyRequests::on_listener_gone(Port port, TimeNs now) {
+void EarlyRequests::on_listener_gone(const ServiceRange& services, TimeNs now) {
   std::erase_if(listened_until_, [now](const auto& one) { return one.second + kMemory < now; });
-  listened_until_[port] = now;
+  listened_until_[services] = now;
 }
 
-bool EarlyRequests::add(std::optional<Port> port, const EarlyRequest& request, TimeNs now) {
+bool EarlyRequests::add(ServiceId service, const EarlyRequest& request, TimeNs now) {
   if (waiting_.size() >= kMax) return false;
   std::size_t& count = count_of_[cm::network_of(cm::source_of(request.peer))];
   if (count >= kMaxOfSource) return false;
   ++count;
-  const auto listened = port ? listened_until_.find(*port) : listened_until_.end();
-  const bool recently = (listened != listened_until_.end() && now <= listened->second + kMemory) ||
-                        now < unknown_until_;
+  const bool recently = now < unknown_until_ || listened_recently(service, now);
   waiting_.push_back(request);
   waiting_.back().due = now + (recently ? kTimeoutAfterListener : kTimeout);
   next_deadline_ = std::min(next_deadline_, waiting_.back().due);
   return true;
+}
+
+bool EarlyRequests::listened_recently(ServiceId service, TimeNs now) const {
+  return std::ranges::any_of(listened_until_, [&](const auto& listened) {
+    return listened.first.contains(service) && now <= listened.second + kMemory;
+  });
 }
 
 void EarlyRequests::forget_source(const EarlyRequest& request) {

@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "agent/protocol/node.h"
@@ -37,10 +35,10 @@ struct EarlyRequest {
   }
 };
 
-/// Requests for a port without a listener. Between two hosts a request takes longer than here, and
-/// a program that listens again after its first connection (as perftest) does so before the second
-/// request arrives. A busy machine is late, so a request waits before it is refused; longer if a
-/// living program has just stopped listening, since it may be about to listen again.
+/// Requests for a service without a listener. Between two hosts a request takes longer than here,
+/// and a program that listens again after its first connection (as perftest) does so before the
+/// second request arrives. A busy machine is late, so a request waits before it is refused; longer
+/// if a living program has just stopped listening, since it may be about to listen again.
 class EarlyRequests {
  public:
   static constexpr TimeNs kTimeout = 100 * kMillisecond;
@@ -50,13 +48,12 @@ class EarlyRequests {
   static constexpr std::size_t kMax = 1024;
   /// For one address (or IPv6 network), so that it cannot take all places.
   static constexpr std::size_t kMaxOfSource = 64;
-  using Port = std::pair<PortSpace, std::uint16_t>;
 
-  void on_listener_gone(Port port, TimeNs now);
-  /// An earlier agent knew the listeners: any port may have one.
+  void on_listener_gone(const ServiceRange& services, TimeNs now);
+  /// An earlier agent knew the listeners: any service may have one.
   void on_listeners_unknown(TimeNs now) { unknown_until_ = now + kMemory; }
-  /// Returns false if too many wait. `port`: none for a service that does not belong to rdma_cm.
-  bool add(std::optional<Port> port, const EarlyRequest& request, TimeNs now);
+  /// Returns false if too many wait.
+  bool add(ServiceId service, const EarlyRequest& request, TimeNs now);
   /// Calls `serve(request)`, which returns true if a listener has accepted it; of the others, those
   /// that are due are passed to `refuse(request)`.
   template <typename Serve, typename Refuse>
@@ -73,13 +70,14 @@ class EarlyRequests {
   TimeNs next_deadline() const { return next_deadline_; }
 
  private:
+  bool listened_recently(ServiceId service, TimeNs now) const;
   void forget_source(const EarlyRequest& request);
   void find_next_deadline();
 
   std::vector<EarlyRequest> waiting_;
   std::map<cm::Source, std::size_t> count_of_;
   TimeNs next_deadline_ = kNever;
-  std::map<Port, TimeNs> listened_until_;
+  std::map<ServiceRange, TimeNs> listened_until_;
   TimeNs unknown_until_ = 0;
 };
 

@@ -5,7 +5,7 @@
 namespace verbatim::agent {
 namespace {
 
-constexpr EarlyRequests::Port kPort{PortSpace::tcp, 7000};
+constexpr ServiceId kPort = wire::service_id_of(PortSpace::tcp, 7000);
 constexpr TimeNs kNow = 5'000 * kMillisecond;
 
 /// Runs a step at `now`; returns how many were served and how many refused.
@@ -48,18 +48,25 @@ TEST(EarlyRequests, AreServedOnceSomebodyListens) {
 
 TEST(EarlyRequests, WaitLongerForAPortThatHadAListener) {
   EarlyRequests requests;
-  requests.on_listener_gone(kPort, kNow);
+  requests.on_listener_gone(ServiceRange::of(kPort), kNow);
   ASSERT_TRUE(requests.add(kPort, {}, kNow + 1));
   EXPECT_EQ(requests.next_deadline(), kNow + 1 + EarlyRequests::kTimeoutAfterListener);
-  const EarlyRequests::Port other{PortSpace::udp, 7000};
-  ASSERT_TRUE(requests.add(other, {}, kNow + 1));
-  ASSERT_TRUE(requests.add(std::nullopt, {}, kNow + 1));
+  ASSERT_TRUE(requests.add(wire::service_id_of(PortSpace::udp, 7000), {}, kNow + 1));
+  ASSERT_TRUE(requests.add(ServiceId{0x0200'0000'0010'0000}, {}, kNow + 1));
   EXPECT_EQ(step(requests, kNow + 1 + EarlyRequests::kTimeout), (Counts{0, 2}));
+}
+
+TEST(EarlyRequests, WaitLongerForEachServiceOfAListenerOfMany) {
+  EarlyRequests requests;
+  requests.on_listener_gone(
+      ServiceRange::of(ServiceId{0x1000'0000'0000'0000}, 0xffff'ffff'ff00'0000), kNow);
+  ASSERT_TRUE(requests.add(ServiceId{0x1000'0000'0000'0048}, {}, kNow + 1));
+  EXPECT_EQ(requests.next_deadline(), kNow + 1 + EarlyRequests::kTimeoutAfterListener);
 }
 
 TEST(EarlyRequests, ForgetListenersOfLongAgo) {
   EarlyRequests requests;
-  requests.on_listener_gone(kPort, kNow);
+  requests.on_listener_gone(ServiceRange::of(kPort), kNow);
   const TimeNs later = kNow + EarlyRequests::kMemory + 1;
   ASSERT_TRUE(requests.add(kPort, {}, later));
   EXPECT_EQ(requests.next_deadline(), later + EarlyRequests::kTimeout);

@@ -1,8 +1,9 @@
 #include "agent/management/rdma_cm_ports.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
+#include <string>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -14,7 +15,6 @@ namespace {
 constexpr std::uint16_t kFirstFreePort = 32'768;
 constexpr std::uint16_t kLastFreePort = 60'999;
 constexpr std::uint16_t kFirstUnprivilegedPort = 1024;
-constexpr std::array kPortSpaces{PortSpace::ipoib, PortSpace::ib, PortSpace::tcp, PortSpace::udp};
 
 /// Returns true for a wildcard that also accepts connections to addresses of the other family.
 bool spans_families(const PortBinding& binding) {
@@ -26,6 +26,13 @@ bool matches(const PortBinding& binding, const SocketAddress& destination) {
   return binding.address.family() == destination.family() || spans_families(binding);
 }
 
+std::string text_of(const PortBinding& binding) {
+  const ServiceRange& services = binding.services;
+  if (services.empty()) return fmt::format("{}", binding.address);
+  return fmt::format("service {:#x} (mask {:#x}) at {}", services.id, services.mask,
+                     binding.address.ip_text());
+}
+
 }  // namespace
 
 bool is_wildcard(const SocketAddress& address) {
@@ -34,20 +41,28 @@ bool is_wildcard(const SocketAddress& address) {
   return std::all_of(first, bytes.end(), [](std::uint8_t byte) { return byte == 0; });
 }
 
-std::optional<std::pair<PortSpace, std::uint16_t>> port_of_service(wire::ServiceId service) {
-  const PortSpace space = wire::port_space_of(service);
-  if (raw(service) >> 32 != 0 || std::ranges::find(kPortSpaces, space) == kPortSpaces.end()) {
-    return std::nullopt;
+/// Entries are in the order of their masks, of which there are few: nearly all name one service.
+std::vector<const PortTable::Entry*> PortTable::overlapping(const ServiceRange& services) const {
+  std::vector<const Entry*> found;
+  for (auto first = entries_.begin(); first != entries_.end();) {
+    const std::uint64_t mask = first->first.mask;
+    auto last = entries_.upper_bound({mask, ~std::uint64_t{0}});
+    const auto next = last;
+    const bool has_no_bit_more = (mask & ~services.mask) == 0;
+    if (has_no_bit_more) std::tie(first, last) = entries_.equal_range({mask, services.id & mask});
+    for (; first != last; ++first) {
+      if (first->first.overlaps(services)) found.push_back(&first->second);
+    }
+    first = next;
   }
-  return std::pair{space, wire::port_of(service)};
+  return found;
 }
 
 Result<void> PortTable::check(const Entry& wanted, bool may_reuse) const {
   const PortBinding& own = wanted.binding;
-  const auto [first, last] = entries_.equal_range({own.port_space, own.address.port()});
-  for (auto at = first; at != last; ++at) {
-    const PortBinding& other = at->second.binding;
-    if (at->second.program == wanted.program && other.handle == own.handle) continue;
+  for (const Entry* const entry : overlapping(own.all_services())) {
+    const PortBinding& other = entry->binding;
+    if (entry->program == wanted.program && other.handle == own.handle) continue;
     if (may_reuse && own.reuses_address && other.reuses_address && !other.listens) continue;
     if (own.own_family_only && other.own_family_only &&
         own.address.family() != other.address.family()) {
@@ -55,10 +70,10 @@ Result<void> PortTable::check(const Entry& wanted, bool may_reuse) const {
     }
     if (is_wildcard(own.address) || is_wildcard(other.address)) {
       return refuse(EADDRNOTAVAIL, fmt::format("{} is in use on this node: another is bound to {}",
-                                               own.address, other.address));
+                                               text_of(own), text_of(other)));
     }
     if (same_ip(own.address, other.address)) {
-      return refuse(EADDRINUSE, fmt::format("{} is in use on this node", own.address));
+      return refuse(EADDRINUSE, fmt::format("{} is in use on this node", text_of(own)));
     }
   }
   return {};
@@ -75,14 +90,14 @@ Result<std::uint16_t> PortTable::free_port(PortSpace space) {
   for (unsigned tries = 0; tries < kCount; ++tries) {
     last_port_ =
         last_port_ == kLastFreePort ? kFirstFreePort : static_cast<std::uint16_t>(last_port_ + 1);
-    if (!entries_.contains({space, last_port_})) return last_port_;
+    const ServiceId service = wire::service_id_of(space, last_port_);
+    if (overlapping(ServiceRange::of(service)).empty()) return last_port_;
   }
   return refuse(EADDRNOTAVAIL, "no free port is left");
 }
 
 void PortTable::add(ProgramId program, const PortBinding& binding) {
-  const auto at =
-      entries_.emplace(Port{binding.port_space, binding.address.port()}, Entry{program, binding});
+  const auto at = entries_.emplace(binding.all_services(), Entry{program, binding});
   owners_.emplace(std::pair{program, binding.handle}, at);
 }
 
@@ -93,11 +108,12 @@ Result<std::uint16_t> PortTable::bind(ProgramId program, const PortBinding& want
   }
   PortBinding binding = wanted;
   binding.listens = false;
-  if (binding.address.port() == 0) {
+  const bool is_port = binding.services.empty();
+  if (is_port && binding.address.port() == 0) {
     const auto port = free_port(binding.port_space);
     if (!port) return port;
     binding.address = binding.address.with_port(*port);
-  } else if (binding.address.port() < kFirstUnprivilegedPort && !privileged) {
+  } else if (is_port && binding.address.port() < kFirstUnprivilegedPort && !privileged) {
     return refuse(EACCES,
                   fmt::format("port {} is for privileged programs", binding.address.port()));
   } else if (auto free = check({program, binding}, true); !free) {
@@ -147,14 +163,13 @@ void PortTable::restore(ProgramId program, const PortBinding& binding) {
   add(program, binding);
 }
 
-std::optional<PortTable::Listener> PortTable::find(PortSpace space, std::uint16_t port,
+std::optional<PortTable::Listener> PortTable::find(ServiceId service,
                                                    const SocketAddress& destination) const {
   const Entry* found = nullptr;
-  const auto [first, last] = entries_.equal_range({space, port});
-  for (auto at = first; at != last; ++at) {
-    const PortBinding& binding = at->second.binding;
+  for (const Entry* const entry : overlapping(ServiceRange::of(service))) {
+    const PortBinding& binding = entry->binding;
     if (!binding.listens || !matches(binding, destination)) continue;
-    if (found == nullptr || !is_wildcard(binding.address)) found = &at->second;
+    if (found == nullptr || !is_wildcard(binding.address)) found = entry;
   }
   if (found == nullptr) return std::nullopt;
   return Listener{found->program, found->binding.handle};

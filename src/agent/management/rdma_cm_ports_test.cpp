@@ -16,6 +16,7 @@ struct Wanted {
   bool reuses_address = false;
   bool own_family_only = false;
   PortSpace space = PortSpace::tcp;
+  ServiceRange services{};
 };
 
 PortBinding binding(const Wanted& wanted) {
@@ -23,6 +24,7 @@ PortBinding binding(const Wanted& wanted) {
   const auto address = SocketAddress::parse(wanted.address, wanted.port).value();
   return {.handle = ++last_handle,
           .port_space = wanted.space,
+          .services = wanted.services,
           .address = address,
           .reuses_address = wanted.reuses_address,
           .own_family_only = wanted.own_family_only || address.is_ipv4()};
@@ -41,7 +43,8 @@ class PortTableTest : public testing::Test {
   }
   /// Returns the program that listens, or 0.
   int finds(const char* address, std::uint16_t port = 7471, PortSpace space = PortSpace::tcp) {
-    const auto found = table_.find(space, port, SocketAddress::parse(address).value());
+    const auto found =
+        table_.find(wire::service_id_of(space, port), SocketAddress::parse(address).value());
     return found ? found->program : 0;
   }
   PortTable table_;
@@ -128,11 +131,68 @@ TEST_F(PortTableTest, WhatAnEarlierAgentGrantedIsTakenAsItIs) {
   EXPECT_EQ(finds("10.0.0.1", 1023), kA);
 }
 
-TEST(PortOfService, KnowsThePortSpaces) {
-  const auto tcp_port = wire::service_id_of(PortSpace::tcp, 7471);
-  EXPECT_EQ(port_of_service(tcp_port), (std::pair{PortSpace::tcp, std::uint16_t{7471}}));
-  EXPECT_FALSE(port_of_service(wire::ServiceId{0x0107'1d2f}));
-  EXPECT_FALSE(port_of_service(wire::ServiceId{0x1'0106'1d2f}));
+constexpr std::uint64_t kSrp = 0x0200'0000'0010'0000;
+constexpr std::uint64_t kIpoib = 0x1000'0000'0000'0000;  // Below: a queue pair's number.
+constexpr std::uint64_t kWhole = ~std::uint64_t{0};
+constexpr std::uint64_t kAnyNumber = 0xffff'ffff'ff00'0000;
+
+TEST_F(PortTableTest, ServicesConflictIfTheirRangesOverlap) {
+  struct Row {
+    ServiceRange first, second;
+    bool overlap;
+  };
+  const Row rows[] = {
+      {ServiceRange::of(ServiceId{kSrp}), ServiceRange::of(ServiceId{kSrp}), true},
+      {ServiceRange::of(ServiceId{kSrp}), ServiceRange::of(ServiceId{kSrp + 1}), false},
+      {ServiceRange::of(ServiceId{kSrp}), ServiceRange::of(ServiceId{0x11389}), false},
+      {{kAnyNumber, kIpoib}, ServiceRange::of(ServiceId{kIpoib + 0x48}), true},
+      {ServiceRange::of(ServiceId{kIpoib + 0x48}), {kAnyNumber, kIpoib}, true},
+      {{kAnyNumber, kIpoib}, ServiceRange::of(ServiceId{kIpoib + (1u << 24)}), false},
+      {{kAnyNumber, kIpoib}, {0xf000'0000'0000'0001, kIpoib + 1}, true},
+      {{0xf000'0000'0000'0001, kIpoib}, {0xf000'0000'0000'0001, kIpoib + 1}, false},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(testing::Message() << std::hex << row.first.id << ", " << row.second.id);
+    table_ = {};
+    ASSERT_EQ(bind({.address = "::", .port = 0, .services = row.first}), 0);
+    EXPECT_EQ(bind({.address = "::", .port = 0, .services = row.second}, kB),
+              row.overlap ? EADDRNOTAVAIL : 0);
+  }
+}
+
+TEST_F(PortTableTest, AServiceAtAnAddressIsOnesOwn) {
+  const ServiceRange srp = ServiceRange::of(ServiceId{kSrp});
+  ASSERT_EQ(bind({.address = "10.0.0.1", .port = 0, .services = srp}), 0);
+  EXPECT_EQ(bind({.address = "10.0.0.1", .port = 0, .services = srp}, kB), EADDRINUSE);
+  EXPECT_EQ(bind({.address = "::", .port = 0, .services = srp}, kB), EADDRNOTAVAIL);
+  EXPECT_EQ(bind({.address = "10.0.0.2", .port = 0, .services = srp}, kB), 0);
+  table_.release_all(kA);
+  EXPECT_EQ(bind({.address = "10.0.0.1", .port = 0, .services = srp}, kB), 0);
+}
+
+TEST_F(PortTableTest, APortIsAServiceToo) {
+  const ServiceRange ports{kWhole << 16, std::uint64_t{raw(PortSpace::ipoib)} << 16};
+  ASSERT_EQ(bind({.address = "::", .port = 0, .services = ports}), 0);
+  EXPECT_EQ(bind({.address = "10.0.0.1", .space = PortSpace::ipoib}, kB), EADDRNOTAVAIL);
+  EXPECT_EQ(bind({.address = "10.0.0.1", .port = 0, .space = PortSpace::ipoib}, kB), EADDRNOTAVAIL);
+  EXPECT_EQ(bind({.address = "10.0.0.1", .space = PortSpace::tcp}, kB), 0);
+}
+
+TEST_F(PortTableTest, FindsTheListenerOfAService) {
+  ASSERT_EQ(bind({.address = "::", .port = 0, .services = {kAnyNumber, kIpoib}}), 0);
+  ASSERT_EQ(listen(), 0);
+  ASSERT_EQ(bind({.address = "::", .port = 0, .services = ServiceRange::of(ServiceId{kSrp})}, kB),
+            0);
+  const auto address = SocketAddress::parse("10.0.0.1").value();
+  const auto program = [&](std::uint64_t service) {
+    const auto found = table_.find(ServiceId{service}, address);
+    return found ? found->program : 0;
+  };
+  EXPECT_EQ(program(kIpoib + 0x48), kA);
+  EXPECT_EQ(program(kIpoib + (1u << 24)), 0);
+  EXPECT_EQ(program(kSrp), 0) << "bound, but not listening";
+  ASSERT_EQ(listen(kB), 0);
+  EXPECT_EQ(program(kSrp), kB);
 }
 
 }  // namespace

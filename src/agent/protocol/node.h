@@ -35,15 +35,24 @@ using config::WireProtocol;
 using wire::kMadBytes;
 
 using wire::PortSpace;
+using wire::ServiceId;
+using wire::ServiceRange;
 
-/// An address and port that an rdma_cm_id has bound.
+/// What an rdma_cm_id has bound: an address, and a port or services.
 struct PortBinding {
-  std::uint64_t handle = 0;  // Chosen by the program.
-  PortSpace port_space{};
+  std::uint64_t handle = 0;      // Chosen by the program.
+  PortSpace port_space{};        // The id's.
+  ServiceRange services;         // AF_IB: those that are no port; the address has no port then.
   SocketAddress address;         // Of the node, or a wildcard; port 0: any free one.
   bool reuses_address = false;   // RDMA_OPTION_ID_REUSEADDR.
   bool own_family_only = false;  // RDMA_OPTION_ID_AFONLY: [::] does not include 0.0.0.0.
   bool listens = false;
+
+  /// Those of its port, unless it has others.
+  ServiceRange all_services() const {
+    if (!services.empty()) return services;
+    return ServiceRange::of(wire::service_id_of(port_space, address.port()));
+  }
 };
 
 /// The descriptors by which others access a program: its agent reads counters in the arena; peers

@@ -60,7 +60,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 16;
+inline constexpr std::uint16_t kProtocolVersion = 17;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -230,6 +230,7 @@ struct BindingRequest {
   BindingOperation operation{};
   PortSpace port_space{};
   std::uint64_t handle = 0;
+  ServiceRange services;  // A mask of 0: the address's port.
   AddressRecord address;
   std::uint16_t reuses_address = 0;
   std::uint16_t own_family_only = 0;
@@ -239,7 +240,7 @@ struct BindingRequest {
 struct BindingAnswer {
   static constexpr MessageType kType = MessageType::binding_answer;
   Header header{.type = kType};
-  std::uint16_t port = 0;
+  std::uint16_t port = 0;  // 0: services that are no port.
 };
 
 struct MadMessage {

@@ -3,7 +3,7 @@
 
 #include "agent/server/server.h"
 
-/// rdma_cm ports, which programs request over a separate socket pair.
+/// rdma_cm ports and InfiniBand services, which programs request over a separate socket pair.
 namespace verbatim::agent {
 namespace {
 
@@ -15,6 +15,7 @@ bool is_privileged() { return geteuid() == 0; }
 PortBinding binding_of(const BindingRequest& request) {
   return {.handle = request.handle,
           .port_space = request.port_space,
+          .services = ServiceRange::of(ServiceId{request.services.id}, request.services.mask),
           .address = from_record(request.address),
           .reuses_address = request.reuses_address != 0,
           .own_family_only = request.own_family_only != 0,
@@ -74,7 +75,7 @@ Result<void> Server::on_binding_request(Connection& connection, const Incoming& 
       break;
     case BindingOperation::release:
       if (const auto gone = ports_.release(program, binding.handle); gone && gone->listens) {
-        early_requests_.on_listener_gone({gone->port_space, gone->address.port()}, monotonic_now());
+        early_requests_.on_listener_gone(gone->all_services(), monotonic_now());
       }
       break;
     case BindingOperation::restore:

@@ -32,8 +32,10 @@ void Server::look_at_counters() {
   counters_deadline_ = now + kCountersAge;
   const PortTotals totals = port_totals_now();
   if (totals == totals_shown_) return;
+  if (!fabric_) {
+    show_counters(folder_.view(options_.node), slots_->node(), totals_shown_, totals);
+  }
   totals_shown_ = totals;
-  if (!fabric_) show_counters(folder_.view(options_.node), slots_->node(), totals);
 }
 
 }  // namespace verbatim::agent

@@ -66,8 +66,7 @@ Server::Connection* Server::manager_in(std::uint32_t slot) {
 
 Server::Connection* Server::manager_of(const cm::Route& route, const SocketAddress& own) {
   if (route.slot) return manager_in(*route.slot);
-  const auto port = port_of_service(route.service);
-  const auto listener = port ? ports_.find(port->first, port->second, own) : std::nullopt;
+  const auto listener = ports_.find(route.service, own);
   return listener ? manager_in(static_cast<std::uint32_t>(listener->program)) : nullptr;
 }
 
@@ -119,7 +118,7 @@ void Server::on_cm_mad(const Mad& mad) {
                        .source_qpn = mad.source_qpn,
                        .pkey_index = mad.pkey_index};
     std::ranges::copy(mad.bytes, early.bytes.begin());
-    if (early_requests_.add(port_of_service(route->service), early, monotonic_now())) return;
+    if (early_requests_.add(route->service, early, monotonic_now())) return;
   } else if (monotonic_now() < rejoined_until_ && slot_locks_.is_held(*route->slot)) {
     return;  // Its program has not rejoined this agent yet: the peer repeats the message.
   }

@@ -15,10 +15,11 @@ namespace {
 /// Longer than the longest pause between two attempts of a program.
 constexpr TimeNs kRejoinTime = 10 * kSecond;
 
+/// For all addresses of a node together.
+constexpr TimeNs kAddressesTime = kSecond;
+
 /// Another user's agent cannot be asked to give way, but leaves soon after its last program.
-Result<void> await_free(const SocketAddress& address) {
-  constexpr TimeNs kLongestWait = kSecond;
-  const TimeNs deadline = monotonic_now() + kLongestWait;
+Result<void> await_free(const SocketAddress& address, TimeNs deadline) {
   auto free = ReceiveSockets::probe(address);
   while (!free && free.error().code == EADDRINUSE && monotonic_now() < deadline) {
     usleep(10'000);
@@ -55,6 +56,7 @@ Result<Node> Server::choose_identity() {
 
 Result<void> Server::claim_addresses(const Node& node) {
   const RoceVersion first = roce_version(node.addresses.front());
+  const TimeNs deadline = monotonic_now() + kAddressesTime;
   for (const SocketAddress& address : node.addresses) {
     const bool is_claimed = roce_version(address) != first;  // One claim an address.
     if (!is_claimed) {
@@ -62,7 +64,7 @@ Result<void> Server::claim_addresses(const Node& node) {
       if (!taken) return taken;
     }
     if (node.is_infiniband()) continue;  // Nothing is bound to it.
-    if (auto free = await_free(address); !free) return free;
+    if (auto free = await_free(address, deadline); !free) return free;
   }
   return {};
 }

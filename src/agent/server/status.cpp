@@ -114,6 +114,10 @@ Json bindings_json(std::span<const PortBinding> bindings) {
                     {"address", binding.address.ip_text()},
                     {"port", binding.address.port()},
                     {"listens", binding.listens}});
+    const ServiceRange& services = binding.services;
+    if (services.empty()) continue;
+    json.back()["service"] = fmt::format("{:#x}", services.id);
+    json.back()["service_mask"] = fmt::format("{:#x}", services.mask);
   }
   return json;
 }

@@ -65,8 +65,9 @@ Result<void> bind_to(int fd, const SocketAddress& address) {
   if (errno != EADDRINUSE) return refuse_errno(fmt::format("cannot bind {}", address));
   return refuse(
       EADDRINUSE,
-      fmt::format("{} is in use: by the kernel's rdma_rxe, by another user's node, or by a "
-                  "node of yours that was started with another XDG_RUNTIME_DIR",
+      fmt::format("{} is in use: by the kernel's rdma_rxe, by another user's node (where 'verbatim "
+                  "run' starts su or sudo: start verbatim behind that), or by a node of yours that "
+                  "was started with another XDG_RUNTIME_DIR",
                   address));
 }
 

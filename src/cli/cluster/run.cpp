@@ -143,7 +143,6 @@ void add_run(CLI::App& cluster, const std::vector<std::string>& command, int& ex
 void add_agent(CLI::App& cluster, const std::vector<std::string>& after_dashes, int& exit_status) {
   auto* command = cluster.add_subcommand("agent", "Takes the place of ssh: NODE COMMAND...");
   command->prefix_command();
-  command->set_help_flag();
   command->callback([command, &after_dashes, &exit_status] {
     auto words = command->remaining();
     if (!after_dashes.empty()) words.emplace_back("--");

@@ -20,12 +20,17 @@ constexpr const char* kExamples =
     "  verbatim cluster up --nodes 8 --slots 2 --protocol iwarp\n"
     "  verbatim cluster up --hosts H1,H2,H3,H4      # of a fabric";
 
+/// The kernel makes and ends network namespaces one after the other, for all users.
+constexpr TimeNs kPatience = 60 * kSecond;
+
 int up(const std::vector<std::string>& arguments, const std::string& name) {
   std::vector<std::string> words{"cluster", "serve", "--name", name};
   words.insert(words.end(), arguments.begin(), arguments.end());
   const auto program = service::find_program("verbatim");
-  const auto started = program ? service::start_daemon({.program = *program, .arguments = words})
-                               : std::unexpected(program.error());
+  const auto started =
+      program
+          ? service::start_daemon({.program = *program, .arguments = words, .patience = kPatience})
+          : std::unexpected(program.error());
   if (!started) {
     fmt::print(stderr, "verbatim cluster up: {}\n", started.error().text);
     return started.error().code == EINVAL ? kExitUsage : kExitFailure;

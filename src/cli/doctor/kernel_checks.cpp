@@ -105,4 +105,17 @@ Findings check_container(const Machine& machine) {
                                    machine.container))};
 }
 
+Findings check_clusters(const Machine& machine) {
+  constexpr const char* kSubject = "clusters";
+  if (machine.uid == 0 || machine.user_namespace_error == 0) {
+    return {ok(kSubject, "'verbatim cluster up' may make nodes, each with a network of its own")};
+  }
+  return {note(kSubject,
+               fmt::format("this user may make no namespaces ({}), so that 'verbatim cluster up' "
+                           "is refused",
+                           std::strerror(machine.user_namespace_error)),
+               "run it as root, or see sysctl user.max_user_namespaces, "
+               "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns")};
+}
+
 }  // namespace verbatim::cli::doctor

@@ -147,6 +147,8 @@ const std::vector<Case> kLimits = {
      "is missing", "mount -t tmpfs"},
     {"SharedMemoryReadOnly", [](Machine& m) { m.shared_memory.is_writable = false; }, Verdict::note,
      "/dev/shm", "may not write", "chmod 1777"},
+    {"NoUserNamespaces", [](Machine& m) { m.user_namespace_error = EPERM; }, Verdict::note,
+     "clusters", "no namespaces", "max_user_namespaces"},
     {"SharedMemoryOnDisk", [](Machine& m) { m.shared_memory.is_tmpfs = false; }, Verdict::note,
      "/dev/shm", "no tmpfs", "mount -t tmpfs"},
     {"SharedMemoryOfDocker", [](Machine& m) { m.shared_memory.free_bytes = 64 * kMebibyte; },

@@ -118,18 +118,15 @@ Findings check_path(const Machine& machine) {
 
 Findings check_machine(const Machine& machine) {
   static constexpr MachineCheck kChecks[] = {
-      check_installation,   check_variables,
-      check_runtime_folder, check_kernel,
-      check_container,      check_memory_sharing,
-      check_peer_copy,      check_memory,
-      check_address_space,  check_file_size,
-      check_open_files,     check_processes,
-      check_locked_memory,  check_shared_memory_folder,
-      check_interfaces,     check_roce_port,
-      check_tcp_ports,      check_roce_v1,
-      check_receive_buffer, check_connection_tracking,
-      check_agents,         check_node,
-      check_device,         check_path,
+      check_installation,   check_variables,      check_runtime_folder,
+      check_kernel,         check_container,      check_clusters,
+      check_memory_sharing, check_peer_copy,      check_memory,
+      check_address_space,  check_file_size,      check_open_files,
+      check_processes,      check_locked_memory,  check_shared_memory_folder,
+      check_interfaces,     check_roce_port,      check_tcp_ports,
+      check_roce_v1,        check_receive_buffer, check_connection_tracking,
+      check_agents,         check_node,           check_device,
+      check_path,
   };
   Findings all;
   for (const MachineCheck check : kChecks) {

@@ -6,11 +6,11 @@
 #include <span>
 
 #include <poll.h>
-#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/cancellation/cancellation_point.h"
 #include "dropin/ibumad/host.h"
 #include "dropin/ibumad/umad.h"
 #include "dropin/ibverbs/refusal.h"
@@ -23,18 +23,6 @@ namespace {
 constexpr std::size_t kFirstBytes = 256;
 /// A program whose fabric has ended may try again at once, for ever, and log each failure.
 constexpr int kPauseMs = 500;
-
-/// The kernel's calls take no longer than their work; a thread is cancelled while it waits.
-class NoCancellation {
- public:
-  NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~NoCancellation() { pthread_setcancelstate(before_, nullptr); }
-  NoCancellation(const NoCancellation&) = delete;
-  NoCancellation& operator=(const NoCancellation&) = delete;
-
- private:
-  int before_ = PTHREAD_CANCEL_ENABLE;
-};
 
 protocol::MadAddress to_record(const ib_mad_addr_t& address) {
   protocol::MadAddress record;
@@ -108,7 +96,6 @@ int fail(int code) {
 int take(int fd, ib_user_mad& out, int& length) {
   static std::mutex
       lock;  // Between the look at a datagram and its receipt no other thread takes it.
-  const NoCancellation safe;
   const std::lock_guard guard(lock);
   const auto room = std::span(reinterpret_cast<std::byte*>(out.data),
                               static_cast<std::size_t>(std::max(length, 0)));
@@ -135,7 +122,7 @@ int take(int fd, ib_user_mad& out, int& length) {
 
 /// Of a device that is gone.
 int fail_later(int code) {
-  poll(nullptr, 0, kPauseMs);
+  cancellable_poll(nullptr, 0, kPauseMs);
   return fail(code);
 }
 
@@ -145,7 +132,7 @@ int fail_later(int code) {
 /// cancelled here, and is unwound without running C++ destructors: there are none on its stack.
 static int wait_for_datagram(int fd, int timeout_ms) {
   pollfd waiting{fd, POLLIN, 0};
-  const int count = poll(&waiting, 1, timeout_ms);
+  const int count = cancellable_poll(&waiting, 1, timeout_ms);
   if (count == 0) return fail(ETIMEDOUT);
   if (count < 0) return -EIO;
   if ((waiting.revents & POLLIN) != 0 && (waiting.revents & POLLHUP) == 0) return 0;

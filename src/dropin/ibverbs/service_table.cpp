@@ -147,6 +147,7 @@ int bind_port(const VerbatimPortBinding* wanted, std::uint16_t* port) {
     const auto bound = program.client->bindings().bind(
         {.handle = wanted->handle,
          .port_space = static_cast<agent::PortSpace>(wanted->port_space),
+         .services = {.mask = wanted->service_mask, .id = wanted->service},
          .address = load(wanted->address),
          .reuses_address = wanted->reuses_address,
          .own_family_only = wanted->own_family_only});

@@ -37,7 +37,9 @@ struct VerbatimNode {
 
 struct VerbatimPortBinding {
   std::uint64_t handle;
-  std::uint16_t port_space;  // As rdma_port_space.
+  std::uint16_t port_space;    // As rdma_port_space.
+  std::uint64_t service;       // AF_IB: services that are no port; then the address has none.
+  std::uint64_t service_mask;  // 0: the address's port.
   bool reuses_address;
   bool own_family_only;
   sockaddr_storage address;
@@ -70,6 +72,7 @@ struct VerbatimPathQuery {
   ibv_gid source;
   ibv_gid destination;
   std::uint64_t service_id;    // Host byte order.
+  std::uint16_t pkey;          // 0: the port's first one.
   std::uint8_t traffic_class;  // IPv4: asked for as the QoS class.
   bool is_ipv4;
   std::uint32_t timeout_ms;
@@ -151,6 +154,6 @@ __attribute__((visibility("default"))) const VerbatimServices* verbatim_services
 namespace verbatim::dropin {
 
 /// Incremented with every change above.
-inline constexpr std::uint32_t kServicesVersion = 10;
+inline constexpr std::uint32_t kServicesVersion = 11;
 
 }  // namespace verbatim::dropin

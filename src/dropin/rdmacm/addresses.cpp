@@ -43,7 +43,8 @@ Result<Name> name_from(const sockaddr* address) {
   Name name{.is_af_ib = true,
             .gid = gid,
             .service = static_cast<connect::ServiceId>(service),
-            .service_mask = be64toh(ib.sib_sid_mask)};
+            .service_mask = be64toh(ib.sib_sid_mask),
+            .pkey = PKey{be16toh(ib.sib_pkey)}};
   if (gid.is_ipv4_mapped()) {
     const auto& b = gid.bytes;
     name.address = SocketAddress::ipv4({b[12], b[13], b[14], b[15]}, port);
@@ -54,10 +55,41 @@ Result<Name> name_from(const sockaddr* address) {
   return name;
 }
 
+/// As Linux's cma_select_ib_ps(), which has no other services than ports.
+Result<NamedService> service_to_bind(const Name& name, rdma_port_space space) {
+  const std::uint64_t service = raw(name.service);
+  const std::uint64_t mask = name.service_mask;
+  for (const auto own : {RDMA_PS_IB, RDMA_PS_TCP, RDMA_PS_UDP}) {
+    if (space != own && space != RDMA_PS_IB) continue;
+    const std::uint64_t differs = service ^ static_cast<std::uint64_t>(own) << 16;
+    if ((differs & mask & RDMA_IB_IP_PS_MASK) != 0) continue;
+    return NamedService{.port_space = static_cast<connect::PortSpace>(own),
+                        .port = static_cast<std::uint16_t>(service & mask & RDMA_IB_IP_PORT_MASK),
+                        .services = {}};
+  }
+  if (space != RDMA_PS_IB || manager().connections().uses_streams()) {
+    return refuse(EPROTONOSUPPORT,
+                  fmt::format("service {:#x} is no port of the id's port space: RDMA_PS_IB takes "
+                              "any service, except over iWARP",
+                              service));
+  }
+  return NamedService{.port_space = connect::PortSpace::ib,
+                      .port = 0,
+                      .services = connect::ServiceRange::of(name.service, mask)};
+}
+
 namespace {
 
-/// Writes `address` in the id's address family. `gid`: over InfiniBand, what AF_IB writes instead.
-void store(const SocketAddress& address, const Gid& gid, const Id& id, sockaddr_storage& to) {
+/// The partition of the id: that of its port's first P_Key unless the program or the path says
+/// another.
+std::uint16_t pkey_of(const Id& id) {
+  return raw(id.pkey != PKey{} ? id.pkey : manager().first_pkey());
+}
+
+/// Writes `address` in the id's address family. AF_IB has `services`, and over InfiniBand `gid`
+/// instead of the address.
+void store(const SocketAddress& address, const Gid& gid, const connect::ServiceRange& services,
+           const Id& id, sockaddr_storage& to) {
   to = {};
   if (address.empty()) return;
   if (!id.is_af_ib) {
@@ -66,13 +98,13 @@ void store(const SocketAddress& address, const Gid& gid, const Id& id, sockaddr_
   }
   sockaddr_ib ib{};
   ib.sib_family = AF_IB;
-  ib.sib_pkey = htobe16(0xffff);
+  ib.sib_pkey = htobe16(pkey_of(id));
   if (!connect::is_wildcard(address)) {
     const Gid& named = manager().is_infiniband() ? gid : gid_of(address);
     std::ranges::copy(named.bytes, ib.sib_addr.sib_raw);
   }
-  ib.sib_sid = htobe64(std::uint64_t{id.verbs.ps} << 16 | address.port());
-  ib.sib_sid_mask = htobe64(id.service_mask);
+  ib.sib_sid = htobe64(services.id);
+  ib.sib_sid_mask = htobe64(services.mask);
   std::memcpy(&to, &ib, sizeof ib);
 }
 
@@ -90,13 +122,14 @@ std::optional<GlobalRoute> grh_of(const ibv_sa_path_rec& record) {
 
 void show_addresses(Id& id) {
   rdma_addr& address = id.verbs.route.addr;
-  store(id.local, id.connection.plan.path.local_gid, id, address.src_storage);
-  store(id.remote, id.connection.plan.path.remote_gid, id, address.dst_storage);
+  const connect::Path& path = id.connection.plan.path;
+  store(id.local, path.local_gid, id.own_services, id, address.src_storage);
+  store(id.remote, path.remote_gid, connect::ServiceRange::of(id.service), id, address.dst_storage);
   if (!id.verbs.verbs) return;
   id.verbs.port_num = 1;
-  address.addr.ibaddr.sgid = to_verbs(id.connection.plan.path.local_gid);
-  address.addr.ibaddr.dgid = to_verbs(id.connection.plan.path.remote_gid);
-  address.addr.ibaddr.pkey = htobe16(0xffff);
+  address.addr.ibaddr.sgid = to_verbs(path.local_gid);
+  address.addr.ibaddr.dgid = to_verbs(path.remote_gid);
+  address.addr.ibaddr.pkey = htobe16(pkey_of(id));
 }
 
 void take_path(Id& id, const ibv_sa_path_rec& record) {
@@ -107,7 +140,7 @@ void take_path(Id& id, const ibv_sa_path_rec& record) {
                                .service_level = record.sl,
                                .static_rate = record.rate,
                                .grh = grh_of(record)};
-  path.pkey = static_cast<PKey>(be16toh(record.pkey));
+  path.pkey = id.pkey = PKey{be16toh(record.pkey)};
   path.mtu = static_cast<Mtu>(record.mtu);
   path.packet_rate = record.rate;
   path.service_level = record.sl;

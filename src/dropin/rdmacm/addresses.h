@@ -16,9 +16,19 @@ struct Name {
   Gid gid{};
   connect::ServiceId service{};
   std::uint64_t service_mask = ~std::uint64_t{0};
+  PKey pkey{};  // 0: the port's first.
 };
 /// EINVAL for another family.
 Result<Name> name_from(const sockaddr* address);
+
+/// What an AF_IB id of `space` binds: a port of a port space, or other services (RDMA_PS_IB alone).
+/// EPROTONOSUPPORT: `space` has no such service.
+struct NamedService {
+  connect::PortSpace port_space{};
+  std::uint16_t port = 0;
+  connect::ServiceRange services;  // Empty: the port.
+};
+Result<NamedService> service_to_bind(const Name& name, rdma_port_space space);
 
 /// Fills in the public fields for the id's addresses and route.
 void show_addresses(Id& id);

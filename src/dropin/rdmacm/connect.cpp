@@ -138,8 +138,9 @@ Result<void> open_listener(Manager& cm, Id& id, int backlog) {
   // An AF_IB service is identified by its id alone; over TCP there is only the address.
   const bool by_service = id.is_af_ib && !cm.connections().uses_streams();
   const auto listener = cm.connections().listen(
-      {.service = service_of(id, id.local.port()),
-       .service_mask = id.is_af_ib ? id.service_mask : ~std::uint64_t{0},
+      {.service =
+           id.is_af_ib ? connect::ServiceId{id.own_services.id} : service_of(id, id.local.port()),
+       .service_mask = id.is_af_ib ? id.own_services.mask : ~std::uint64_t{0},
        .address = by_service ? SocketAddress() : id.local,
        .both_families = any && id.local.is_ipv6() && !only,
        .gid = by_service && !any ? id.connection.plan.path.local_gid : Gid{},

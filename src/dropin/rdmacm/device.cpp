@@ -1,7 +1,10 @@
 #include <cerrno>
 
+#include <endian.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 
+#include "connect/queue_pair_plan.h"
 #include "dropin/rdmacm/manager.h"
 
 /// The device of all ids: opened once, with one protection domain while an id uses it.
@@ -20,6 +23,25 @@ Result<ibv_context*> Manager::device() {
   ibv_free_device_list(list);
   if (context_ == nullptr) return refuse(error, "the device cannot be opened");
   return context_;
+}
+
+Result<std::uint16_t> Manager::pkey_index(PKey pkey) {
+  if (!node_.is_infiniband || pkey == PKey{}) return std::uint16_t{0};
+  const auto context = device();
+  if (!context) return std::unexpected(context.error());
+  ibv_port_attr port{};
+  if (const int error = ibv_query_port(*context, 1, &port)) return refuse(error, "no port");
+  std::vector<std::uint16_t> table;
+  for (int i = 0; i < port.pkey_tbl_len; ++i) {
+    __be16 entry = 0;
+    if (ibv_query_pkey(*context, 1, i, &entry) != 0) break;
+    table.push_back(be16toh(entry));
+  }
+  const auto found = connect::partition_entry(table, pkey);
+  if (!found) {
+    return refuse(EINVAL, fmt::format("the port is not in the partition {:#06x}", raw(pkey)));
+  }
+  return static_cast<std::uint16_t>(*found);
 }
 
 Result<void> Manager::attach_device(Id& id) {

@@ -83,7 +83,8 @@ void Manager::complete(connect::Path& path) const {
 
 /// Returns the id of a request; nothing if there is no room, then the peer is refused.
 Id* Manager::request_for(connect::ListenerId listener_id, connect::ConnectionId connection,
-                         const connect::Path& path, const connect::IpEndpoints& ends) {
+                         connect::ServiceId service, const connect::Path& path,
+                         const connect::IpEndpoints& ends) {
   const auto found = listeners_.find(listener_id);
   Id* const listener = found == listeners_.end() ? nullptr : found->second;
   if (listener == nullptr) {
@@ -96,6 +97,8 @@ Id* Manager::request_for(connect::ListenerId listener_id, connect::ConnectionId 
   id->verbs.ps = listener->verbs.ps;
   id->verbs.qp_type = listener->verbs.qp_type;
   id->is_af_ib = listener->is_af_ib;
+  id->own_services = connect::ServiceRange::of(service);
+  if (node_.is_infiniband) id->pkey = path.pkey;
   id->options = listener->options;
   id->state = IdState::requested;
   id->connection.is_passive = true;
@@ -109,7 +112,8 @@ Id* Manager::request_for(connect::ListenerId listener_id, connect::ConnectionId 
 }
 
 void Manager::on(const connect::ConnectRequest& request) {
-  Id* const id = request_for(request.listener, request.connection, request.path, request.ends);
+  Id* const id = request_for(request.listener, request.connection, request.service, request.path,
+                             request.ends);
   if (id == nullptr) return;
   Connection& connection = id->connection;
   connection.plan.peer = request.peer;
@@ -129,7 +133,8 @@ void Manager::on(const connect::ConnectRequest& request) {
 }
 
 void Manager::on(const connect::SidrRequest& request) {
-  Id* const id = request_for(request.listener, request.resolution, request.path, request.ends);
+  Id* const id = request_for(request.listener, request.resolution, request.service, request.path,
+                             request.ends);
   if (id == nullptr) return;
   Id& listener = *listeners_.at(request.listener);
   auto event = make_event(*id, RDMA_CM_EVENT_CONNECT_REQUEST, 0);

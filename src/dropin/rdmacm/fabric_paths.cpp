@@ -20,6 +20,7 @@ Result<void> Manager::find_path(Id& id, int timeout_ms) {
   const VerbatimPathQuery query{.source = to_verbs(path.local_gid),
                                 .destination = to_verbs(path.remote_gid),
                                 .service_id = raw(service_of(id, id.remote.port())),
+                                .pkey = id.is_af_ib ? raw(id.pkey) : std::uint16_t{0},
                                 .traffic_class = id.options.traffic_class,
                                 .is_ipv4 = !id.is_af_ib && id.remote.family() == AF_INET,
                                 .timeout_ms = static_cast<std::uint32_t>(std::max(timeout_ms, 0))};

@@ -35,15 +35,29 @@ Result<void> require(const Id& id, std::initializer_list<IdState> states, const 
   return refuse(EINVAL, words);
 }
 
+/// What the id binds at `name`: a port of its port space unless an AF_IB name says otherwise.
+Result<NamedService> service_at(const Id& id, const Name& name) {
+  if (name.is_af_ib) return service_to_bind(name, id.verbs.ps);
+  return NamedService{.port_space = static_cast<connect::PortSpace>(id.verbs.ps),
+                      .port = name.address.port(),
+                      .services = {}};
+}
+
 Result<void> take_port(Id& id, const Name& name) {
   Manager& cm = manager();
-  const bool only = id.options.own_family_only.value_or(name.address.is_ipv4());
+  const auto wanted = service_at(id, name);
+  if (!wanted) return std::unexpected(wanted.error());
+  const SocketAddress address = name.address.with_port(wanted->port);
+  // AF_IB's wildcard is that of both families.
+  const bool only = !name.is_af_ib && id.options.own_family_only.value_or(name.address.is_ipv4());
   VerbatimPortBinding binding{.handle = ++last_binding,
-                              .port_space = static_cast<std::uint16_t>(id.verbs.ps),
+                              .port_space = raw(wanted->port_space),
+                              .service = wanted->services.id,
+                              .service_mask = wanted->services.mask,
                               .reuses_address = id.options.reuses_address,
                               .own_family_only = only,
                               .address = {}};
-  std::memcpy(&binding.address, name.address.data(), name.address.size());
+  std::memcpy(&binding.address, address.data(), address.size());
   std::uint16_t port = 0;
   if (const int error = cm.services().bind_port(&binding, &port)) {
     return refused_below(error);
@@ -52,7 +66,11 @@ Result<void> take_port(Id& id, const Name& name) {
   id.binding = binding.handle;
   id.local = name.address.with_port(port);
   id.is_af_ib = name.is_af_ib;
-  id.service_mask = name.service_mask;
+  id.pkey = name.pkey;
+  id.own_services =
+      wanted->services.empty()
+          ? connect::ServiceRange::of(connect::service_id_of(wanted->port_space, port))
+          : wanted->services;
   id.state = IdState::bound;
   return {};
 }
@@ -79,23 +97,44 @@ Result<connect::OwnAddress> own_address(const Name& name) {
   return is_infiniband_gid(name) ? addresses.own(name.gid) : addresses.own(name.address);
 }
 
-}  // namespace
-
-Result<void> bind_to(Id& id, const sockaddr* address) {
-  if (auto idle = require(id, {IdState::idle}, "the id is bound already"); !idle) return idle;
-  auto name = name_from(address);
-  if (!name) return std::unexpected(name.error());
-  if (connect::is_wildcard(name->address)) {
-    if (auto taken = take_port(id, *name); !taken) return taken;
+Result<void> bind(Id& id, Name name) {
+  if (connect::is_wildcard(name.address)) {
+    if (auto taken = take_port(id, name); !taken) return taken;
     const std::lock_guard guard(manager().lock);
     show_addresses(id);
     return {};
   }
-  const auto own = own_address(*name);
+  const auto own = own_address(name);
   if (!own) return std::unexpected(own.error());
-  name->address = own->address.with_port(name->address.port());
-  if (auto taken = take_port(id, *name); !taken) return taken;
+  name.address = own->address.with_port(name.address.port());
+  if (auto taken = take_port(id, name); !taken) return taken;
   return use_source(id, *own);
+}
+
+/// The source that a program has not named: any, and AF_IB's is in the destination's partition.
+Result<Name> source_for(const Name& destination, int family) {
+  sockaddr_storage any{};
+  any.ss_family = static_cast<sa_family_t>(family);
+  auto name = name_from(reinterpret_cast<const sockaddr*>(&any));
+  if (name) name->pkey = destination.pkey;
+  return name;
+}
+
+/// As in Linux, a source that has chosen a port is not asked whether that has the partition.
+Result<void> check_partition(const Id& id, const Name& destination) {
+  if (!is_infiniband_gid(destination) || id.has_device) return {};
+  const auto index = manager().pkey_index(destination.pkey);
+  if (!index) return std::unexpected(Error{ENODEV, index.error().text});
+  return {};
+}
+
+}  // namespace
+
+Result<void> bind_to(Id& id, const sockaddr* address) {
+  if (auto idle = require(id, {IdState::idle}, "the id is bound already"); !idle) return idle;
+  const auto name = name_from(address);
+  if (!name) return std::unexpected(name.error());
+  return bind(id, *name);
 }
 
 namespace {
@@ -130,11 +169,12 @@ Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* des
   auto name = name_from(destination);
   if (!name) return std::unexpected(name.error());
   if (id.state == IdState::idle) {
-    sockaddr_storage any{};
-    any.ss_family = destination->sa_family;
-    const auto* const from = source != nullptr ? source : reinterpret_cast<const sockaddr*>(&any);
-    if (auto bound = bind_to(id, from); !bound) return bound;
+    const bool is_named = source != nullptr && source->sa_family != AF_UNSPEC;
+    const auto from = is_named ? name_from(source) : source_for(*name, destination->sa_family);
+    if (!from) return std::unexpected(from.error());
+    if (auto bound = bind(id, *from); !bound) return bound;
   }
+  if (auto checked = check_partition(id, *name); !checked) return checked;
   Manager& cm = manager();
   const auto own = find_source(id, *name);
   const auto gid = own ? gid_of_peer(*name) : refuse(ENODEV, "");

@@ -35,6 +35,7 @@ class Manager final : private connect::Host, private connect::Events {
   std::uint32_t interface_index() const { return node_.interface_index; }
   const connect::Addresses& addresses() const { return addresses_; }
   bool is_infiniband() const { return node_.is_infiniband; }
+  PKey first_pkey() const { return PKey{node_.pkey}; }
   /// Returns the GID of a peer's address. Zeros over iWARP, where only the peer's node knows it.
   /// InfiniBand: asks the fabric's daemon, so `lock` must not be held; EHOSTUNREACH if no host has
   /// the address.
@@ -54,6 +55,9 @@ class Manager final : private connect::Host, private connect::Events {
   void forget_changes(Id& id) { ids_of_device_.erase(&id); }
   Result<ibv_context*> device();
   Result<ibv_xrcd*> domain_of_xrc();
+  /// InfiniBand: the P_Key table's index of a partition. 0: that of the port's first P_Key.
+  /// EINVAL: the port is not in the partition.
+  Result<std::uint16_t> pkey_index(PKey pkey);
 
   /// These also require `lock`.
   void open(Id& id, connect::ConnectionId connection);
@@ -111,7 +115,8 @@ class Manager final : private connect::Host, private connect::Events {
   /// it.
   bool withdraw(Id& id);
   Id* request_for(connect::ListenerId listener, connect::ConnectionId connection,
-                  const connect::Path& path, const connect::IpEndpoints& ends);
+                  connect::ServiceId service, const connect::Path& path,
+                  const connect::IpEndpoints& ends);
   /// Completes the fields of a path that no message contains.
   void complete(connect::Path& path) const;
   static void on_mad(const arena::FlatPath* source, const sockaddr* destination, const void* mad);

@@ -116,8 +116,9 @@ struct Id {
   std::uint64_t binding = 0;  // 0: none.
   SocketAddress local;        // With port.
   SocketAddress remote;
-  connect::ServiceId service{};  // AF_IB: as the program named it.
-  std::uint64_t service_mask = ~std::uint64_t{0};
+  connect::ServiceRange own_services;  // AF_IB: what the id has bound.
+  connect::ServiceId service{};        // AF_IB: the peer's, as the program named it.
+  PKey pkey{};                         // 0: the port's first.
   bool is_af_ib = false;
   std::optional<connect::ListenerId> listener;
 

@@ -211,7 +211,12 @@ Result<void> create_shared_queue(Id& id, ibv_srq_init_attr_ex& attributes) {
 
 Result<int> attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr& attributes) {
   const ibv_qp_type type = id.is_datagram() ? IBV_QPT_UD : id.type();
-  return connect::attributes_for(id.connection.plan, type, gid_index(id), state, attributes);
+  auto mask = connect::attributes_for(id.connection.plan, type, gid_index(id), state, attributes);
+  if (!mask || state != IBV_QPS_INIT) return mask;
+  const auto pkey_index = manager().pkey_index(id.pkey);
+  if (!pkey_index) return std::unexpected(pkey_index.error());
+  attributes.pkey_index = *pkey_index;
+  return mask;
 }
 
 Result<void> make_ready(Id& id) {

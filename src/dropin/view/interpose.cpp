@@ -17,7 +17,6 @@
 
 namespace {
 
-using verbatim::view::next;
 using verbatim::view::Redirected;
 using verbatim::view::refuses_writing;
 
@@ -36,61 +35,61 @@ mode_t mode_of(int flags, va_list arguments) {
 
 // Defines two functions of the same shape: the plain name, and the one for large files.
 
-#define VERBATIM_OPEN(NAME)                                            \
-  VERBATIM_EXPORT int NAME(const char* path, int flags, ...) {         \
-    va_list arguments;                                                 \
-    va_start(arguments, flags);                                        \
-    const mode_t mode = mode_of(flags, arguments);                     \
-    va_end(arguments);                                                 \
-    static auto* const call = next<int(const char*, int, ...)>(#NAME); \
-    const Redirected file(path);                                       \
-    if (writes(flags) && refuses_writing(file)) return -1;             \
-    return call(file.path(), flags, mode);                             \
+#define VERBATIM_OPEN(NAME)                                    \
+  VERBATIM_EXPORT int NAME(const char* path, int flags, ...) { \
+    va_list arguments;                                         \
+    va_start(arguments, flags);                                \
+    const mode_t mode = mode_of(flags, arguments);             \
+    va_end(arguments);                                         \
+    VERBATIM_NEXT(call, #NAME, int(const char*, int, ...));    \
+    const Redirected file(path);                               \
+    if (writes(flags) && refuses_writing(file)) return -1;     \
+    return call(file.path(), flags, mode);                     \
   }
 VERBATIM_OPEN(open)
 VERBATIM_OPEN(open64)
 
-#define VERBATIM_OPENAT(NAME)                                               \
-  VERBATIM_EXPORT int NAME(int folder, const char* path, int flags, ...) {  \
-    va_list arguments;                                                      \
-    va_start(arguments, flags);                                             \
-    const mode_t mode = mode_of(flags, arguments);                          \
-    va_end(arguments);                                                      \
-    static auto* const call = next<int(int, const char*, int, ...)>(#NAME); \
-    const Redirected file(path);                                            \
-    if (writes(flags) && refuses_writing(file)) return -1;                  \
-    return call(folder, file.path(), flags, mode);                          \
+#define VERBATIM_OPENAT(NAME)                                              \
+  VERBATIM_EXPORT int NAME(int folder, const char* path, int flags, ...) { \
+    va_list arguments;                                                     \
+    va_start(arguments, flags);                                            \
+    const mode_t mode = mode_of(flags, arguments);                         \
+    va_end(arguments);                                                     \
+    VERBATIM_NEXT(call, #NAME, int(int, const char*, int, ...));           \
+    const Redirected file(path);                                           \
+    if (writes(flags) && refuses_writing(file)) return -1;                 \
+    return call(folder, file.path(), flags, mode);                         \
   }
 VERBATIM_OPENAT(openat)
 VERBATIM_OPENAT(openat64)
 
 /// For functions whose only path is the first argument, and for those whose path is the second.
-#define VERBATIM_PATH_FIRST(RESULT, NAME, DECLARED, PASSED)                              \
-  VERBATIM_EXPORT RESULT NAME(const char* path VERBATIM_UNPACK DECLARED) {               \
-    static auto* const call = next<RESULT(const char* VERBATIM_UNPACK DECLARED)>(#NAME); \
-    return call(Redirected(path).path() VERBATIM_UNPACK PASSED);                         \
+#define VERBATIM_PATH_FIRST(RESULT, NAME, DECLARED, PASSED)                   \
+  VERBATIM_EXPORT RESULT NAME(const char* path VERBATIM_UNPACK DECLARED) {    \
+    VERBATIM_NEXT(call, #NAME, RESULT(const char* VERBATIM_UNPACK DECLARED)); \
+    return call(Redirected(path).path() VERBATIM_UNPACK PASSED);              \
   }
-#define VERBATIM_PATH_SECOND(RESULT, NAME, FIRST, DECLARED, PASSED)                             \
-  VERBATIM_EXPORT RESULT NAME(FIRST first, const char* path VERBATIM_UNPACK DECLARED) {         \
-    static auto* const call = next<RESULT(FIRST, const char* VERBATIM_UNPACK DECLARED)>(#NAME); \
-    return call(first, Redirected(path).path() VERBATIM_UNPACK PASSED);                         \
+#define VERBATIM_PATH_SECOND(RESULT, NAME, FIRST, DECLARED, PASSED)                     \
+  VERBATIM_EXPORT RESULT NAME(FIRST first, const char* path VERBATIM_UNPACK DECLARED) { \
+    VERBATIM_NEXT(call, #NAME, RESULT(FIRST, const char* VERBATIM_UNPACK DECLARED));    \
+    return call(first, Redirected(path).path() VERBATIM_UNPACK PASSED);                 \
   }
 #define VERBATIM_UNPACK(...) __VA_OPT__(, ) __VA_ARGS__
 
 /// The same for those that open a file which exists.
-#define VERBATIM_OPEN_FIRST(RESULT, REFUSED, NAME, DECLARED, PASSED)      \
-  VERBATIM_EXPORT RESULT NAME(const char* path, DECLARED PASSED) {        \
-    static auto* const call = next<RESULT(const char*, DECLARED)>(#NAME); \
-    const Redirected file(path);                                          \
-    if (writes(PASSED) && refuses_writing(file)) return REFUSED;          \
-    return call(file.path(), PASSED);                                     \
+#define VERBATIM_OPEN_FIRST(RESULT, REFUSED, NAME, DECLARED, PASSED) \
+  VERBATIM_EXPORT RESULT NAME(const char* path, DECLARED PASSED) {   \
+    VERBATIM_NEXT(call, #NAME, RESULT(const char*, DECLARED));       \
+    const Redirected file(path);                                     \
+    if (writes(PASSED) && refuses_writing(file)) return REFUSED;     \
+    return call(file.path(), PASSED);                                \
   }
-#define VERBATIM_OPEN_SECOND(NAME)                                     \
-  VERBATIM_EXPORT int NAME(int folder, const char* path, int flags) {  \
-    static auto* const call = next<int(int, const char*, int)>(#NAME); \
-    const Redirected file(path);                                       \
-    if (writes(flags) && refuses_writing(file)) return -1;             \
-    return call(folder, file.path(), flags);                           \
+#define VERBATIM_OPEN_SECOND(NAME)                                    \
+  VERBATIM_EXPORT int NAME(int folder, const char* path, int flags) { \
+    VERBATIM_NEXT(call, #NAME, int(int, const char*, int));           \
+    const Redirected file(path);                                      \
+    if (writes(flags) && refuses_writing(file)) return -1;            \
+    return call(folder, file.path(), flags);                          \
   }
 VERBATIM_OPEN_FIRST(int, -1, __open_2, int, flags)
 VERBATIM_OPEN_FIRST(int, -1, __open64_2, int, flags)
@@ -125,7 +124,7 @@ VERBATIM_PATH_SECOND(int, __lxstat64, int, (struct stat64 * info), (info))
 
 #define VERBATIM_FXSTATAT(NAME, INFO)                                                          \
   VERBATIM_EXPORT int NAME(int version, int folder, const char* path, INFO* info, int flags) { \
-    static auto* const call = next<int(int, int, const char*, INFO*, int)>(#NAME);             \
+    VERBATIM_NEXT(call, #NAME, int(int, int, const char*, INFO*, int));                        \
     return call(version, folder, Redirected(path).path(), info, flags);                        \
   }
 VERBATIM_FXSTATAT(__fxstatat, struct stat)
@@ -150,12 +149,12 @@ VERBATIM_PATH_FIRST(ssize_t, listxattr, (char* out, std::size_t size), (out, siz
 VERBATIM_PATH_FIRST(ssize_t, llistxattr, (char* out, std::size_t size), (out, size))
 
 /// For functions that return a path: returned as the program knows it.
-#define VERBATIM_RESOLVE(NAME, DECLARED, PASSED)                                        \
-  VERBATIM_EXPORT char* NAME(const char* path VERBATIM_UNPACK DECLARED) {               \
-    static auto* const call = next<char*(const char* VERBATIM_UNPACK DECLARED)>(#NAME); \
-    char* const found = call(Redirected(path).path() VERBATIM_UNPACK PASSED);           \
-    verbatim::view::strip_root(found);                                                  \
-    return found;                                                                       \
+#define VERBATIM_RESOLVE(NAME, DECLARED, PASSED)                              \
+  VERBATIM_EXPORT char* NAME(const char* path VERBATIM_UNPACK DECLARED) {     \
+    VERBATIM_NEXT(call, #NAME, char*(const char* VERBATIM_UNPACK DECLARED));  \
+    char* const found = call(Redirected(path).path() VERBATIM_UNPACK PASSED); \
+    verbatim::view::strip_root(found);                                        \
+    return found;                                                             \
   }
 VERBATIM_RESOLVE(realpath, (char* out), (out))
 VERBATIM_RESOLVE(__realpath_chk, (char* out, std::size_t room), (out, room))

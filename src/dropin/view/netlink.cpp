@@ -45,14 +45,14 @@ bool agent_address(sockaddr_un& address) {
 }
 
 int plain_name(int fd, sockaddr_un& name, socklen_t& length) {
-  static auto* const call = next<int(int, sockaddr*, socklen_t*)>("getsockname");
+  VERBATIM_NEXT(call, "getsockname", int(int, sockaddr*, socklen_t*));
   length = sizeof name;
   return call(fd, reinterpret_cast<sockaddr*>(&name), &length);
 }
 
 /// Returns false if another socket has the port.
 bool take_port(int fd, std::uint32_t port) {
-  static auto* const call = next<int(int, const sockaddr*, socklen_t)>("bind");
+  VERBATIM_NEXT(call, "bind", int(int, const sockaddr*, socklen_t));
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   const int length = std::snprintf(name.sun_path + 1, sizeof name.sun_path - 1, kPortName, port);
@@ -77,8 +77,8 @@ void put_address(const sockaddr_nl& from, void* address, socklen_t& length) {
 }  // namespace
 
 int open_rdma_netlink(int type) {
-  static auto* const open_socket = next<int(int, int, int)>("socket");
-  static auto* const connect_socket = next<int(int, const sockaddr*, socklen_t)>("connect");
+  VERBATIM_NEXT(open_socket, "socket", int(int, int, int));
+  VERBATIM_NEXT(connect_socket, "connect", int(int, const sockaddr*, socklen_t));
   const int kind = type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (kind != SOCK_RAW && kind != SOCK_DGRAM) return errno = ESOCKTNOSUPPORT, -1;
   sockaddr_un address{};

@@ -82,6 +82,9 @@ Result<std::uint32_t> PortAgents::add(FileId file, const protocol::RegisterAgent
                        .oui = has_oui(wanted.management_class) ? wanted.oui : 0});
   if (!client) return std::unexpected(client.error());
   Agent agent{.file = file, .number = number, .qp = qp};
+  if (methods_of(wanted.methods).any()) {
+    agent.serves = std::bit_cast<wire::MadClass>(wanted.management_class);
+  }
   if (wanted.rmpp_version != 0 && wanted.has_own_rmpp == 0) {
     agent.rmpp = std::make_unique<mad::RmppEngine>();
   }
@@ -109,6 +112,12 @@ void PortAgents::close(FileId file) {
   for (std::uint32_t agent = 0; agent < protocol::kAgentsMax; ++agent) {
     if (client_of(file, agent)) (void)remove(file, agent);
   }
+}
+
+bool PortAgents::serves(wire::MadClass management_class) const {
+  return std::ranges::any_of(agents_, [management_class](const auto& entry) {
+    return entry.second.serves == management_class;
+  });
 }
 
 void PortAgents::send(FileId file, const protocol::MadRecord& record, ByteSpan bytes,

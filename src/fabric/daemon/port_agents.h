@@ -64,6 +64,8 @@ class PortAgents {
   Result<void> remove(FileId file, std::uint32_t agent);
   void close(FileId file);
   bool empty() const { return agents_.empty(); }
+  /// Returns true if an agent takes requests of the class.
+  bool serves(wire::MadClass management_class) const;
 
   /// A program sends. What cannot be sent comes back to it, with an errno value as status.
   void send(FileId file, const protocol::MadRecord& record, ByteSpan bytes,
@@ -83,6 +85,7 @@ class PortAgents {
     FileId file{};
     std::uint32_t number = 0;
     mad::SpecialQp qp{};
+    std::optional<wire::MadClass> serves{};   // The class whose requests it takes.
     std::unique_ptr<mad::RmppEngine> rmpp{};  // If segments are not the program's to make.
   };
   struct Request {

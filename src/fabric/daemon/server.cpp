@@ -279,7 +279,7 @@ void Server::close_connection(int fd) {
 
 void Server::on_issm_changes() {
   for (const auto& change : issm_files_->take_changes()) {
-    net_.set_is_sm(change.port, change.is_open, monotonic_now());
+    net_.set_capability(change.port, wire::port_capability::kIsSm, change.is_open, monotonic_now());
   }
   carry_out(monotonic_now());
 }

@@ -119,7 +119,8 @@ class Server final : private HostSoftware {
   void take_from_programs(TimeNs now);
   PortAgents& agents_of(PortPlace port);
   PortGroups& groups_of(PortPlace port);
-  /// Sends and delivers what the ports' agents have made, until nothing is left.
+  /// Sends and delivers what the ports' agents have made, until nothing is left. Shows which of
+  /// them the ports have.
   void carry_out(TimeNs now);
   void deliver(FileId file, PortMessage message);
   static bool send_now(int fd, const PortMessage& message);

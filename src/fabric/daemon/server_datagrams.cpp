@@ -70,6 +70,9 @@ void Server::carry_out(TimeNs now) {
     const PortPlace port = *touched_.begin();
     PortAgents& agents = agents_[port];
     const auto groups = groups_.find(port);
+    // srp_daemon asks the ports that have it for their targets (IBA 16.3).
+    net_.set_capability(port, wire::port_capability::kDeviceManagement,
+                        agents.serves(wire::MadClass::device_management), now);
     while (auto output = agents.take_output()) {
       std::visit(
           Overloaded{[&](const Transmit& transmit) { net_.send(port, transmit.datagram, now); },

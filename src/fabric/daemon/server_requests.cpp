@@ -283,12 +283,14 @@ Result<void> Server::on_port_message(Connection& connection, const protocol::Inc
       return with<protocol::RegisterAgent>(incoming, [&](const auto& request) -> Result<void> {
         const auto number = agents.add(file, request);
         if (!number) return reply(beside, refusal_of(number.error()));
+        carry_out(monotonic_now());  // The port shows the agent before the program knows of it.
         return reply(beside, protocol::Registered{.agent = *number});
       });
     case MessageType::unregister_agent:
       return with<protocol::UnregisterAgent>(incoming, [&](const auto& request) -> Result<void> {
         const auto removed = agents.remove(file, request.agent);
         if (!removed) return reply(beside, refusal_of(removed.error()));
+        carry_out(monotonic_now());
         return reply(beside, protocol::Done{});
       });
     case MessageType::join_multicast:

@@ -110,6 +110,39 @@ TEST_F(FabricServer, AddressLeadsToTheGidOfItsHost) {
   EXPECT_EQ(nobodys.error().code, EHOSTUNREACH);
 }
 
+std::uint32_t capabilities_of(std::string_view name) {
+  auto connection = protocol::FabricFolder::of("test")->connect();
+  const auto facts = protocol::ask<protocol::HostDescription>(
+      connection->get(), protocol::HostRequest{.host = host(name)});
+  return facts ? facts->ports[0].capabilities : 0;
+}
+
+/// As a target; srp_daemon registers an agent that takes no requests.
+TEST_F(FabricServer, PortShowsItsAgentOfDeviceManagement) {
+  constexpr std::uint32_t kBit = wire::port_capability::kDeviceManagement;
+  constexpr std::uint64_t kGet = 1 << 1;
+  protocol::RegisterAgent agent{.management_class = raw(wire::MadClass::device_management),
+                                .class_version = 1};
+  UniqueFd port = connect();
+  const auto open = protocol::ask<protocol::Opened>(
+      port.get(), protocol::OpenPort{.host = host("H1"), .port = 1});
+  ASSERT_TRUE(open) << open.error().text;
+  ASSERT_TRUE(protocol::ask_beside<protocol::Registered>(port.get(), agent));
+  EXPECT_EQ(capabilities_of("H1") & kBit, 0u);
+  agent.methods = {kGet, 0};
+  const auto target = protocol::ask_beside<protocol::Registered>(port.get(), agent);
+  ASSERT_TRUE(target) << target.error().text;
+  EXPECT_EQ(capabilities_of("H1") & kBit, kBit);
+  EXPECT_EQ(capabilities_of("H2") & kBit, 0u);
+  ASSERT_TRUE(protocol::ask_beside<protocol::Done>(
+      port.get(), protocol::UnregisterAgent{.agent = target->agent}));
+  EXPECT_EQ(capabilities_of("H1") & kBit, 0u);
+  ASSERT_TRUE(protocol::ask_beside<protocol::Registered>(port.get(), agent));
+  EXPECT_EQ(capabilities_of("H1") & kBit, kBit);
+  port.reset();
+  while ((capabilities_of("H1") & kBit) != 0) std::this_thread::yield();
+}
+
 /// All descriptors that the process may have, until it goes.
 class NoDescriptors {
  public:

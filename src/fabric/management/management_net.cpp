@@ -104,9 +104,12 @@ std::vector<std::uint64_t> ManagementNet::guids(PortPlace port) const {
   return guids;
 }
 
-bool ManagementNet::set_is_sm(PortPlace port, bool is_sm, TimeNs now) {
+bool ManagementNet::set_capability(PortPlace port, std::uint32_t capability, bool has_it,
+                                   TimeNs now) {
   mad::SubnetEffects effects;
-  if (!agents_[port.node].set_is_sm(port.port, is_sm, now, effects)) return false;
+  if (!agents_[port.node].set_capability(port.port, capability, has_it, now, effects)) {
+    return false;
+  }
   changes_.push_back({port.node, effects});
   settle(now);
   return true;

@@ -114,8 +114,9 @@ class ManagementNet {
   }
   /// From now on the performance agents show these counts, too. They must outlive the net.
   void set_data_counters(const DataCounters& counters) { data_counters_ = &counters; }
-  /// Software opens or closes the port as its subnet manager. Returns false if it is so already.
-  bool set_is_sm(PortPlace port, bool is_sm, TimeNs now);
+  /// Software gives the port a capability or takes it back, and its manager is told: a bit of
+  /// wire::port_capability, as IsSM. Returns false if it is so already.
+  bool set_capability(PortPlace port, std::uint32_t capability, bool has_it, TimeNs now);
   /// A program has received `count` packets with a P_Key or Q_Key that does not match through the
   /// port: `trap` 257 or 258.
   void on_bad_key(PortPlace port, wire::TrapNumber trap, const wire::BadKeyDetails& last,

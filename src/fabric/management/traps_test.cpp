@@ -146,15 +146,24 @@ TEST_F(Traps, DisabledPortStaysDownUntilItIsEnabled) {
   EXPECT_EQ(bench.net.port_info(bench.place("H2")).state, PortState::initialize);
 }
 
-TEST_F(Traps, NewManagerShowsInItsCapabilities) {
-  EXPECT_TRUE(bench.net.set_is_sm(bench.place("H3"), true, 0));
-  EXPECT_FALSE(bench.net.set_is_sm(bench.place("H3"), true, 0));
-  const auto traps = traps_of(bench);
-  ASSERT_EQ(traps.size(), 1u);
-  EXPECT_EQ(traps[0].notice.trap, TrapNumber::local_changes);
-  const auto details = wire::details_as<wire::LocalChangesDetails>(traps[0].notice);
-  EXPECT_NE(details.capabilities & wire::port_capability::kIsSm, 0u);
-  EXPECT_EQ(details.lid, Lid{6});
+TEST_F(Traps, NewSoftwareShowsInItsCapabilities) {
+  using namespace wire::port_capability;
+  const PortPlace h3 = bench.place("H3");
+  for (const std::uint32_t capability : {kIsSm, kDeviceManagement}) {
+    for (const bool has_it : {true, false}) {
+      const std::size_t before = bench.software.arrivals.size();
+      bench.now += 10 * kSecond;
+      EXPECT_TRUE(bench.net.set_capability(h3, capability, has_it, bench.now));
+      EXPECT_FALSE(bench.net.set_capability(h3, capability, has_it, bench.now));
+      const auto traps = traps_of(bench, before);
+      ASSERT_EQ(traps.size(), 1u);
+      repress(bench, traps[0]);
+      EXPECT_EQ(traps[0].notice.trap, TrapNumber::local_changes);
+      const auto details = wire::details_as<wire::LocalChangesDetails>(traps[0].notice);
+      EXPECT_EQ((details.capabilities & capability) != 0, has_it);
+      EXPECT_EQ(details.lid, Lid{6});
+    }
+  }
 }
 
 TEST_F(Traps, PortTellsOfALinkThatDamagesTooMuch) {
@@ -187,7 +196,7 @@ TEST_F(Traps, PortTellsOfALinkThatDamagesTooMuch) {
 
 TEST_F(Traps, ThereAreNoneWithoutAManager) {
   NetBench unmanaged(topology_of(kTriangle));
-  unmanaged.net.set_is_sm(unmanaged.place("H3"), true, 0);
+  unmanaged.net.set_capability(unmanaged.place("H3"), wire::port_capability::kIsSm, true, 0);
   unmanaged.net.set_link(0, false, 0);
   EXPECT_TRUE(unmanaged.software.arrivals.empty());
   EXPECT_EQ(unmanaged.net.deadline(), kNever);

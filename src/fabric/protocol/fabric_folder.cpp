@@ -53,7 +53,9 @@ Result<FabricFolder> FabricFolder::of(const std::string& name) {
 }
 
 Result<void> FabricFolder::make() const {
-  if (mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) {
+  if (mkdir(path_.c_str(), 0700) == 0) {
+    chmod(path_.c_str(), 0700);  // Whatever the umask left.
+  } else if (errno != EEXIST) {
     return refuse_errno("cannot make " + path_);
   }
   struct stat info{};

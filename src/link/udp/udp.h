@@ -179,6 +179,8 @@ class UdpSender {
     IpFields fields;
     friend bool operator==(const Program&, const Program&) = default;
   };
+  /// `is_new`: the socket is the first one to this destination.
+  Result<SendSocket*> find_or_open(const Program& program, bool& is_new);
   Result<std::unique_ptr<SendSocket>> open(const Program& program) const;
   SendSocket* shared(const Program& program, bool any_label) const;
 

@@ -252,6 +252,13 @@ Result<SendSocket*> UdpSender::socket_for(const SocketAddress& destination, Qpn 
   // Each program of a node owns a range of 2^14 queue pair numbers (agent/protocol/node.h). Peers
   // of other vendors do not divide them like this, which only costs sockets.
   const Program program{destination, destination_qpn.value() >> 14, fields};
+  bool is_new = false;
+  auto socket = find_or_open(program, is_new);
+  if (is_new) warn_of_loopback(local_, destination);
+  return socket;
+}
+
+Result<SendSocket*> UdpSender::find_or_open(const Program& program, bool& is_new) {
   const std::scoped_lock lock(mutex_);
   const auto known = std::ranges::find(programs_, program);
   if (known != programs_.end()) return sockets_[known - programs_.begin()].get();
@@ -266,9 +273,8 @@ Result<SendSocket*> UdpSender::socket_for(const SocketAddress& destination, Qpn 
   }
   auto socket = open(program);
   if (!socket) return std::unexpected(socket.error());
-  const bool is_new =
-      std::ranges::find(programs_, destination, &Program::destination) == programs_.end();
-  if (is_new) warn_of_loopback(local_, destination);
+  is_new =
+      std::ranges::find(programs_, program.destination, &Program::destination) == programs_.end();
   programs_.push_back(program);
   return sockets_.emplace_back(std::move(*socket)).get();
 }

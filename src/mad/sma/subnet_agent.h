@@ -68,8 +68,10 @@ class SubnetAgent {
   /// A port of this switch does not let a packet pass for its P_Key: trap 259.
   void on_bad_key_at_switch(std::uint8_t port, wire::SwitchBadPKeyDetails details, TimeNs now,
                             SubnetEffects& out);
-  /// Software of the node is its subnet manager, or no longer. Returns false if that is so already.
-  bool set_is_sm(std::uint8_t port, bool is_sm, TimeNs now, SubnetEffects& out);
+  /// Software of the node gives `port` a capability or takes it back (a bit of port_capability):
+  /// trap 144. Returns false if that is so already.
+  bool set_capability(std::uint8_t port, std::uint32_t capability, bool has_it, TimeNs now,
+                      SubnetEffects& out);
 
   /// Software of the node describes it anew: trap 144.
   void set_description(const wire::NodeDescription& description, TimeNs now, SubnetEffects& out);

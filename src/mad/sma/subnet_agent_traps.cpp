@@ -46,10 +46,11 @@ void SubnetAgent::on_bad_key_at_switch(std::uint8_t port, wire::SwitchBadPKeyDet
   raise(port, switch_bad_p_key_notice(node_, details), now, out);
 }
 
-bool SubnetAgent::set_is_sm(std::uint8_t port, bool is_sm, TimeNs now, SubnetEffects& out) {
+bool SubnetAgent::set_capability(std::uint8_t port, std::uint32_t capability, bool has_it,
+                                 TimeNs now, SubnetEffects& out) {
   wire::PortInfo info = node_.management_port(port).info;
-  if (((info.capabilities & wire::port_capability::kIsSm) != 0) == is_sm) return false;
-  info.capabilities ^= wire::port_capability::kIsSm;
+  if (((info.capabilities & capability) != 0) == has_it) return false;
+  info.capabilities ^= capability;
   commit(node_.is_switch() ? 0 : port, info, out);
   raise(port, capabilities_notice(node_, port), now, out);
   return true;

@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "base/os/page.h"
-#include "base/os/sparse_file.h"
+#include "base/files/sparse_file.h"
 #include "region/adoption/pinned_pages.h"
 
 #ifndef MADV_POPULATE_WRITE

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/select.h>
 
+#include "base/cancellation/cancellation_point.h"
 #include "ulp/rsocket/rsocket.h"
 #include "ulp/rsocket/socket.h"
 
@@ -48,9 +49,8 @@ int wait(Waiting& waiting, TimeNs longest) {
     waiting.real[i] = waiting.fds[i];
     if (waiting.sockets[i]) waiting.real[i].events = POLLIN;
   }
-  const timespec limit{.tv_sec = static_cast<time_t>(longest / kSecond),
-                       .tv_nsec = static_cast<long>(longest % kSecond)};
-  const int count = ::ppoll(waiting.real.data(), waiting.real.size(), &limit, nullptr);
+  const auto longest_ms = static_cast<int>((longest + kMillisecond - 1) / kMillisecond);
+  const int count = cancellable_poll(waiting.real.data(), waiting.real.size(), longest_ms);
   for (std::size_t i = 0; count > 0 && i < waiting.fds.size(); ++i) {
     if (waiting.sockets[i] && waiting.real[i].revents != 0) waiting.sockets[i]->wake();
   }

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
 
 #include <infiniband/ib.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 
+#include "base/cancellation/cancellation_point.h"
 #include "base/log.h"
 
 namespace verbatim::rsocket {
@@ -61,17 +64,20 @@ void Socket::move_to(int number) {
 Outcome<void> Socket::wait_once(std::unique_lock<std::mutex>& lock) {
   if (somebody_waits_) {  // That thread takes the event and wakes this one.
     changed_.wait_for(lock, std::chrono::milliseconds(kLongestWaitMs));
+    pthread_testcancel();
     return {};
   }
   somebody_waits_ = true;
+  const auto resume = [&](void*) {
+    lock.lock();
+    somebody_waits_ = false;
+    changed_.notify_all();
+  };
+  // Also if the thread is cancelled.
+  const std::unique_ptr<void, decltype(resume)> resumed(this, resume);
   pollfd fd{.fd = number(), .events = POLLIN};
   lock.unlock();
-  const int count = ::poll(&fd, 1, kLongestWaitMs);
-  const int error = errno;
-  lock.lock();
-  somebody_waits_ = false;
-  changed_.notify_all();
-  if (count < 0) return fail(error);
+  if (cancellable_poll(&fd, 1, kLongestWaitMs) < 0) return fail(errno);
   return {};
 }
 

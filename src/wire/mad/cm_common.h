@@ -20,6 +20,23 @@ enum class CommunicationId : std::uint32_t {};
 /// The service that a listener offers and a REQ asks for (IBA 12.6.7.1, annex A3).
 enum class ServiceId : std::uint64_t {};
 
+/// The services whose ids equal `id` in the bits of `mask`; a mask of zero: none. Bits of `id`
+/// outside of the mask are zero.
+struct ServiceRange {
+  std::uint64_t mask = 0;
+  std::uint64_t id = 0;
+
+  static constexpr ServiceRange of(ServiceId id, std::uint64_t mask = ~std::uint64_t{0}) {
+    return {.mask = mask, .id = static_cast<std::uint64_t>(id) & mask};
+  }
+  constexpr bool empty() const { return mask == 0; }
+  constexpr bool overlaps(const ServiceRange& other) const {
+    return ((id ^ other.id) & mask & other.mask) == 0 && !empty() && !other.empty();
+  }
+  constexpr bool contains(ServiceId service) const { return overlaps(of(service)); }
+  friend auto operator<=>(const ServiceRange&, const ServiceRange&) = default;
+};
+
 /// The 232 bytes after the MAD's header.
 using CmBody = std::span<const std::byte, kMadDataBytes>;
 using MutableCmBody = std::span<std::byte, kMadDataBytes>;

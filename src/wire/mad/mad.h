@@ -19,6 +19,7 @@ enum class MadClass : std::uint8_t {
   subnet_management = 0x01,  // LID routed.
   subnet_administration = 0x03,
   performance_management = 0x04,
+  device_management = 0x06,
   communication_management = 0x07,
   directed_route_subnet_management = 0x81,
 };

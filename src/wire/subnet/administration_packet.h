@@ -16,6 +16,7 @@ namespace verbatim::wire {
 
 /// Attributes of subnet administration that Verbatim asks for (IBA 15.2.5).
 enum class AdministrationAttribute : std::uint16_t {
+  service_record = 0x0031,
   path_record = 0x0035,
   multicast_record = 0x0038,
 };

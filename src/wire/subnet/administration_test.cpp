@@ -4,11 +4,13 @@
 #include "wire/mad/fields_test_util.h"
 #include "wire/subnet/administration_packet.h"
 #include "wire/subnet/multicast_record.h"
+#include "wire/subnet/service_record.h"
 
 namespace verbatim::wire {
 namespace {
 
 TEST(MulticastRecord, DecodesWhatItEncodes) { expect_round_trip<MulticastRecord>(); }
+TEST(ServiceRecord, DecodesWhatItEncodes) { expect_round_trip<ServiceRecord>(); }
 
 /// The group of all IPv4 hosts, as opensm makes it.
 TEST(MulticastRecord, GoldenBytesOfABroadcastGroup) {

@@ -127,7 +127,8 @@ void DirectEnd::open_target(const Gid& peer_name) {
   renew(*this, target_, core_.number);
   if (!is_allowed() || options.type == QpType::xrc_send) return;  // Whom nobody asks.
   core_.around.peers.set_exposed(core_.number, true);
-  const TargetLock target_lock(target_);
+  if (!lock_target()) return;
+  const TargetLock target_lock(target_, std::adopt_lock);
   target_.xrc_domain = options.xrc_domain;
   target_.xrc_file = options.xrc_file;
   target_.receive_srq = {};
@@ -171,7 +172,9 @@ Qpn DirectEnd::take_invitee() {
 
 void DirectEnd::change_target() {
   if (!is_allowed()) return;
-  const TargetLock target_lock(target_);
+  // A stopped peer goes on with these or with the old ones, as a packet that has just arrived.
+  std::optional<TargetLock> target_lock;
+  if (lock_soon(target_)) target_lock.emplace(target_, std::adopt_lock);
   target_.qkey = core_.attributes.qkey;
   target_.access = core_.attributes.access;
   target_.min_rnr_timer = core_.attributes.min_rnr_timer;
@@ -185,17 +188,20 @@ void DirectEnd::follow_port() {
   target_.peer_name = name_of_peer({});
 }
 
+bool DirectEnd::lock_target() {
+  if (lock_or_give_up(target_)) return true;
+  log(LogLevel::info, "QP {:#x}: its peer is stopped amid a request, which is given up",
+      core_.number.value());
+  target_.qpn.store(0, std::memory_order_release);
+  target_.notifications.store(0, std::memory_order_relaxed);
+  return false;
+}
+
 void DirectEnd::close_target() {
   queue_owners_.leave(core_.number);
   renew(*this, target_, core_.number);
   if (!is_allowed()) return;
-  if (!lock_or_give_up(target_)) {
-    log(LogLevel::info, "QP {:#x}: its peer is stopped amid a request, which is given up",
-        core_.number.value());
-    target_.qpn.store(0, std::memory_order_release);
-    target_.notifications.store(0, std::memory_order_relaxed);
-    return take_held();
-  }
+  if (!lock_target()) return take_held();
   const TargetLock target_lock(target_, std::adopt_lock);
   target_.stop_serving();
   core_.around.peers.set_exposed(core_.number, false);

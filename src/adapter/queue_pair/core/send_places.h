@@ -15,44 +15,49 @@ namespace verbatim::adapter {
 class SendPlaces {
  public:
   SendPlaces(std::uint32_t capacity, std::pmr::memory_resource* memory)
-      : capacity_(capacity), completions_(std::bit_ceil(capacity), memory) {}
+      : capacity_(capacity),
+        limit_(capacity),
+        mask_(std::bit_ceil(capacity) - 1),
+        entries_(mask_ + 1, memory) {}
 
   /// Looks at the completion queue only if the places seem to be used up.
   bool has_room(std::size_t count, const CompletionQueue& cq) {
-    return taken_ - free_ + count <= capacity_ || has_room_after_polls(count, cq.polled());
+    return taken_ + count <= limit_ || has_room_after_polls(count, cq.polled());
   }
   void take() { ++taken_; }
-  /// The oldest request that has not completed does so without a completion.
-  void complete() { ++completed_; }
-  /// The same with one: the completion queue's entry of this number.
-  void complete(std::uint64_t entry) {
-    completions_[newest_++ & (completions_.size() - 1)] = {++completed_, entry};
+  /// The oldest request that has not completed does so: with the completion queue's entry of this
+  /// number, or without one.
+  void complete(std::uint64_t entry = kNoEntry) { entries_[completed_++ & mask_] = entry; }
+  void clear() {
+    taken_ = completed_ = 0;
+    limit_ = capacity_;
   }
-  void clear() { taken_ = free_ = completed_ = newest_ = oldest_ = 0; }
 
  private:
-  struct Completed {
-    std::uint64_t requests = 0;  // Those before it, and the request itself.
-    std::uint64_t entry = 0;
-  };
-  bool has_room_after_polls(std::size_t count, std::uint64_t polled) {
-    for (; oldest_ != newest_; ++oldest_) {
-      const Completed& next = completions_[oldest_ & (completions_.size() - 1)];
-      if (next.entry >= polled) break;
-      free_ = next.requests;
+  static constexpr std::uint64_t kNoEntry = ~std::uint64_t{0};
+
+  /// `polled`: entries below it are. Usually the newest one is, so all places are free.
+  [[gnu::noinline]] bool has_room_after_polls(std::size_t count, std::uint64_t polled) {
+    const auto entry_of = [this](std::uint64_t request) { return entries_[request & mask_]; };
+    std::uint64_t free = limit_ - capacity_;
+    if (free != completed_ && entry_of(completed_ - 1) < polled) free = completed_;
+    for (std::uint64_t next = free; next != completed_; ++next) {
+      if (entry_of(next) == kNoEntry) continue;
+      if (entry_of(next) >= polled) break;
+      free = next + 1;
     }
-    return taken_ - free_ + count <= capacity_;
+    limit_ = free + capacity_;
+    return taken_ + count <= limit_;
   }
 
   std::uint32_t capacity_;
-  // Requests since RESET: posted, completed, and of those the ones whose places are free again.
+  // Requests since RESET: posted; completed; and that may be posted: those whose places are free
+  // again, and the capacity.
   std::uint64_t taken_ = 0;
   std::uint64_t completed_ = 0;
-  std::uint64_t free_ = 0;
-  // Completions that were not polled when `has_room` looked: a ring.
-  std::uint64_t newest_ = 0;
-  std::uint64_t oldest_ = 0;
-  std::pmr::vector<Completed> completions_;
+  std::uint64_t limit_;
+  std::uint64_t mask_;
+  std::pmr::vector<std::uint64_t> entries_;  // Of the completed ones whose places are taken.
 };
 
 }  // namespace verbatim::adapter

@@ -1,5 +1,8 @@
 #include "adapter/queue_pair/core/send_places.h"
 
+#include <array>
+#include <random>
+
 #include <gtest/gtest.h>
 
 #include "adapter/queues/completion_queue_test_util.h"
@@ -78,6 +81,57 @@ TEST_F(SendPlacesTest, HoldForManyRequestsAtOnce) {
   poll(*queue_, 2);
   EXPECT_TRUE(places_.has_room(2, *queue_));
   EXPECT_FALSE(places_.has_room(3, *queue_));
+}
+
+/// Two queue pairs share a completion queue that is exactly as large as both, in any order of
+/// posts, polls and RESETs. `Sender` says of each place what SendPlaces should.
+struct SharedQueueTest : CompletionQueueTest {
+  static constexpr std::uint32_t kCapacity = 4;
+  struct Sender {
+    std::uint32_t qpn;
+    SendPlaces places{kCapacity, std::pmr::new_delete_resource()};
+    std::size_t posted = 0;
+    std::size_t polled = 0;
+  };
+
+  void post(Sender& sender) {
+    const bool has_room = sender.posted - sender.polled < kCapacity;
+    ASSERT_EQ(has_room, sender.places.has_room(1, *queue_));
+    if (!has_room) return;
+    sender.places.take();
+    std::uint64_t entry = 0;
+    ASSERT_TRUE(queue_->push({.wr_id = ++sender.posted, .qpn = sender.qpn}, false, &entry));
+    sender.places.complete(entry);
+  }
+  void poll_some(std::size_t count) {
+    queue_->poll(count, [this](const Completion& entry) {
+      (entry.qpn == 0 ? senders_[0] : senders_[1]).polled = entry.wr_id;
+    });
+  }
+  void reset(Sender& sender) {
+    queue_->forget(Qpn(sender.qpn));
+    sender.places.clear();
+    sender.posted = sender.polled = 0;
+  }
+
+  std::unique_ptr<CompletionQueue> queue_ = make(2 * kCapacity);
+  std::array<Sender, 2> senders_{Sender{.qpn = 0}, Sender{.qpn = 1}};
+};
+
+TEST_F(SharedQueueTest, NeitherOverrunsNorLosesAPlaceWhenOneIsReset) {
+  std::mt19937 random(39);
+  const auto below = [&random](unsigned limit) { return static_cast<unsigned>(random() % limit); };
+  for (int steps = 0; steps < 20'000 && !HasFatalFailure(); ++steps) {
+    Sender& sender = senders_[below(2)];
+    const unsigned kind = below(8);
+    if (kind < 5) {
+      post(sender);
+    } else if (kind < 7) {
+      poll_some(below(4));
+    } else {
+      reset(sender);
+    }
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "dropin/ibverbs/objects.h"
 #include "dropin/ibverbs/with_program.h"
 #include "mad/administrator_queries.h"
+#include "wire/ib/pkey_table.h"
 #include "wire/subnet/multicast_record.h"
 
 namespace verbatim::dropin {
@@ -36,6 +37,14 @@ ibv_sa_path_rec record_of(const wire::PathRecord& record) {
           .packet_life_time_selector = kExactly,
           .packet_life_time = record.packet_life_time,
           .preference = record.preference};
+}
+
+/// The port's own entry of the partition that is asked for: it says what member the port is.
+PKey pkey_of(const VerbatimPathQuery& query, const arena::InfinibandPort& port) {
+  if (query.pkey == 0) return arena::first_pkey(port);
+  const PKey wanted{query.pkey};
+  const auto entry = wire::partition_entry({port.pkeys.begin(), port.pkeys.end()}, wanted);
+  return entry ? PKey{port.pkeys[*entry]} : wanted;
 }
 
 wire::PathQuery query_of(const VerbatimPathQuery& query, PKey pkey) {
@@ -135,7 +144,7 @@ int find_path(const VerbatimPathQuery* query, VerbatimOnPath* on_path, std::uint
     VERBATIM_ASSERT(program.management);  // The caller has checked `is_infiniband`.
     const arena::InfinibandPort port = program.client->node().network.infiniband.front();
     return program.management->ask(
-        port, question_for(query_of(*query, arena::first_pkey(port))),
+        port, question_for(query_of(*query, pkey_of(*query, port))),
         query->timeout_ms * kMillisecond, [=](const Result<wire::AdministrationPacket>& answer) {
           const auto found = mad::path_in(answer);
           if (!found) return on_path(tag, refused("rdma_resolve_route", found.error()), nullptr);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/os/sparse_file.h"
+#include "base/files/sparse_file.h"
 
 namespace verbatim::fabric {
 namespace {

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/os/sparse_file.h"
+#include "base/files/sparse_file.h"
 #include "fabric/data/fabric_for_test.h"
 
 namespace verbatim::fabric {

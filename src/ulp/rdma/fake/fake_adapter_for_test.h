@@ -31,6 +31,12 @@ struct Faults {
   int resize_refused = 0;
 };
 
+/// A receive.
+struct FakeReceive {
+  std::uint64_t id = 0;
+  ibv_sge slice{};
+};
+
 struct FakeQueuePair : ibv_qp {
   struct Posted {
     std::uint64_t id = 0;
@@ -44,6 +50,7 @@ struct FakeQueuePair : ibv_qp {
   ibv_qp_state at = IBV_QPS_INIT;
   std::uint32_t depth = 0;
   std::deque<Posted> posted;
+  std::deque<FakeReceive> receives;  // Of a queue pair without a shared queue.
 };
 
 struct FakeCompletionQueue : ibv_cq {
@@ -52,12 +59,8 @@ struct FakeCompletionQueue : ibv_cq {
 };
 
 struct FakeSharedQueue : ibv_srq {
-  struct Posted {
-    std::uint64_t id = 0;
-    ibv_sge slice{};
-  };
   std::uint32_t depth = 0;
-  std::deque<Posted> posted;
+  std::deque<FakeReceive> posted;
 };
 
 struct FakeId : rdma_cm_id {

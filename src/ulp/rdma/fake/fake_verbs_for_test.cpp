@@ -44,6 +44,13 @@ int post_receives(ibv_srq* queue, ibv_recv_wr* first, ibv_recv_wr** refused) {
   return 0;
 }
 
+int post_own_receives(ibv_qp* queue_pair, ibv_recv_wr* first, ibv_recv_wr**) {
+  for (; first != nullptr; first = first->next) {
+    own(queue_pair).receives.push_back({first->wr_id, *first->sg_list});
+  }
+  return 0;
+}
+
 FakeQueuePair::Posted posted_of(const ibv_send_wr& request) {
   FakeQueuePair::Posted posted{.id = request.wr_id,
                                .signaled = (request.send_flags & IBV_SEND_SIGNALED) != 0,
@@ -150,6 +157,7 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
   context->ops.req_notify_cq = arm;
   context->ops.post_srq_recv = post_receives;
   context->ops.post_send = post_sends;
+  context->ops.post_recv = post_own_receives;
   context->ops.alloc_mw = allocate_window;
   context->ops.dealloc_mw = deallocate_window;
   return new ibv_pd{.context = context, .handle = 0};
@@ -237,9 +245,13 @@ int ibv_destroy_srq(ibv_srq* queue) {
 ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* wanted) {
   return FakeAdapter::get().make_queue_pair(domain, *wanted);
 }
-int ibv_modify_qp(ibv_qp* queue_pair, ibv_qp_attr* to, int) {
-  VERBATIM_ASSERT(to->qp_state == IBV_QPS_ERR);
-  FakeAdapter::get().to_error(own(queue_pair));
+int ibv_modify_qp(ibv_qp* queue_pair, ibv_qp_attr* to, int mask) {
+  if ((mask & IBV_QP_STATE) == 0) return 0;
+  if (to->qp_state == IBV_QPS_ERR) {
+    FakeAdapter::get().to_error(own(queue_pair));
+  } else {
+    own(queue_pair).at = to->qp_state;
+  }
   return 0;
 }
 int ibv_destroy_qp(ibv_qp* queue_pair) {

@@ -1,4 +1,4 @@
-#include "base/os/name_locks.h"
+#include "base/files/name_locks.h"
 
 #include <cstdint>
 
@@ -34,6 +34,7 @@ bool is_file_at(int fd, const std::string& path) {
 
 Result<UniqueFd> NameLocks::open() const {
   UniqueFd fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (fd) fchmod(fd.get(), 0600);  // Whatever the program's umask left.
   if (!fd) return refuse_errno("cannot open " + path_);
   return fd;
 }

@@ -1,4 +1,4 @@
-#include "base/os/sparse_file.h"
+#include "base/files/sparse_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

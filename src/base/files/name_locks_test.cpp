@@ -1,4 +1,4 @@
-#include "base/os/name_locks.h"
+#include "base/files/name_locks.h"
 
 #include <thread>
 #include <vector>
