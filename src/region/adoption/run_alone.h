@@ -12,8 +12,8 @@ namespace verbatim::region {
 ///
 /// Fails with EBUSY if a thread cannot be stopped: it waits for a child of vfork(2) or in the
 /// kernel, or a debugger has it; and with EPERM where ptrace(2) is forbidden. Then `work` was not
-/// called. Stopping takes some 50 us. What a program may notice is a short count of a write(2) that
-/// was blocked, as after SIGSTOP and SIGCONT.
+/// called. What a program may notice is a short count of a write(2) that was blocked, as after
+/// SIGSTOP and SIGCONT.
 Result<void> run_alone(long (*work)(void*), void* argument);
 
 }  // namespace verbatim::region
