@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// What an administrator sets of a unit, by LIO's names in the comments; and of a port.
+namespace verbatim::ulp::scsi {
+
+/// A unit's number as it stands in messages, 8 bytes (SAM-5, 4.7).
+using Lun = std::uint64_t;
+
+struct Identity {
+  std::string vendor = "LIO-ORG";  // At most 8 characters, 16 and 4.
+  std::string product = "FILEIO";
+  std::string revision = "4.0";
+  std::string serial;                   // vpd_unit_serial; without one there are no VPD pages.
+  std::uint32_t company_id = 0x001405;  // 24 bits: the IEEE's number in the unit's NAA name.
+};
+
+struct UnitSettings {
+  std::uint64_t blocks = 0;
+  std::uint32_t block_bytes = 512;  // 512 to 4096.
+  bool is_read_only = false;
+  bool has_write_cache = false;          // emulate_write_cache: WCE, and with it DPO and FUA.
+  bool is_rotational = true;             // Not is_nonrot.
+  bool can_unmap = false;                // emulate_tpu: UNMAP.
+  bool can_unmap_by_write_same = false;  // emulate_tpws.
+  bool unmap_zeroes = false;             // unmap_zeroes_data: LBPRZ.
+  bool can_compare_and_write = true;     // emulate_caw.
+  bool tells_aborted = true;  // emulate_tas: what another initiator aborts ends with TASK ABORTED.
+  std::uint32_t transfer_blocks_max = 16384;   // hw_max_sectors.
+  std::uint32_t transfer_blocks_best = 16384;  // optimal_sectors.
+  std::uint32_t unmap_blocks_max = 8192;       // max_unmap_lba_count.
+  std::uint32_t unmap_ranges_max = 1;          // max_unmap_block_desc_count; at most 255.
+  std::uint32_t unmap_granularity = 1;
+  std::uint32_t unmap_alignment = 0;
+  std::uint32_t write_same_blocks_max = 4096;  // max_write_same_len.
+  std::uint16_t port_group = 0;                // tg_pt_gp_id.
+  std::vector<std::uint16_t> ports;  // Relative identifiers of all ports that show the unit.
+};
+
+/// SPC-4, 7.6.1.
+enum class Protocol : std::uint8_t { srp = 4, iscsi = 5 };
+
+/// Through which an initiator sees a unit.
+struct Port {
+  Protocol protocol = Protocol::iscsi;
+  std::uint16_t id = 1;     // Relative target port identifier.
+  std::uint16_t tag = 1;    // Target portal group.
+  std::string device_name;  // IQN; SRP: the name of the port's folder.
+};
+
+}  // namespace verbatim::ulp::scsi
