@@ -18,8 +18,8 @@
 #include "arena/target.h"
 #include "arena/xrc_queue.h"
 #include "base/assert.h"
-#include "base/os/process_token.h"
 #include "base/files/sparse_file.h"
+#include "base/os/process_token.h"
 
 namespace verbatim::arena {
 namespace {

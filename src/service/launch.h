@@ -18,7 +18,7 @@ struct Launch {
   std::string program;                 // Its path.
   std::vector<std::string> arguments;  // Without the program, and without --ready-fd.
   std::vector<std::pair<std::string, std::string>> environment{};  // Set in addition.
-  TimeNs patience = 10 * kSecond;                                // For its readiness.
+  TimeNs patience = 10 * kSecond;                                  // For its readiness.
 };
 
 /// Starts a daemon and waits until it serves. It is nobody's child, in a session of its own, with
