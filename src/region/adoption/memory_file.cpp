@@ -11,9 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/files/sparse_file.h"
 #include "base/log.h"
 #include "base/os/page.h"
-#include "base/files/sparse_file.h"
 #include "region/adoption/pinned_pages.h"
 
 #ifndef MADV_POPULATE_WRITE
