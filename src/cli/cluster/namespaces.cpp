@@ -1,6 +1,5 @@
 #include "cli/cluster/namespaces.h"
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -22,6 +21,7 @@
 #include <sys/wait.h>
 
 #include "cli/cluster/capabilities.h"
+#include "cli/read_all.h"
 #include "service/launch.h"
 
 namespace verbatim::cli::cluster {
@@ -84,14 +84,11 @@ Result<void> run_ip(const std::string& program, const std::string& lines, pid_t 
   }
   close(in[0]);
   close(out[1]);
-  const UniqueFd writing(in[1]), reading(out[0]);
+  UniqueFd writing(in[1]);
+  const UniqueFd reading(out[0]);
   [[maybe_unused]] const auto sent = write(writing.get(), lines.data(), lines.size());
-  const_cast<UniqueFd&>(writing).reset();
-  std::string said;
-  std::array<char, 512> part{};
-  for (ssize_t got; (got = read(reading.get(), part.data(), part.size())) > 0;) {
-    said.append(part.data(), static_cast<std::size_t>(got));
-  }
+  writing.reset();
+  const std::string said = read_all(reading.get());
   int status = 0;
   waitpid(child, &status, 0);
   if (status != 0) return refuse(EIO, "ip: " + said.substr(0, said.find('\n')));
@@ -198,18 +195,6 @@ Result<void> make_all(Description& description, const std::string& hosts) {
   _exit(1);
 }
 
-Result<std::string> read_all(int fd) {
-  std::string text;
-  std::array<char, 4096> part{};
-  for (;;) {
-    const auto got = read(fd, part.data(), part.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return refuse_errno("the namespaces' keeper");
-    if (got == 0) return text;
-    text.append(part.data(), static_cast<std::size_t>(got));
-  }
-}
-
 }  // namespace
 
 Result<Namespaces> Namespaces::create(Description& description, const std::string& hosts) {
@@ -228,9 +213,7 @@ Result<Namespaces> Namespaces::create(Description& description, const std::strin
   }
   writing.reset();
   Namespaces made(UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, child, 0))));
-  const auto text = read_all(reading.get());
-  if (!text) return std::unexpected(text.error());
-  const auto told = nlohmann::json::parse(*text, nullptr, false);
+  const auto told = nlohmann::json::parse(read_all(reading.get()), nullptr, false);
   if (told.is_discarded()) return refuse(EIO, "the namespaces' keeper has ended");
   if (told.contains("error")) return refuse(told.at("code"), told.at("error"));
   description = told.get<Description>();

@@ -1,4 +1,3 @@
-#include <array>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "cli/cluster/namespaces.h"
 #include "cli/command.h"
 #include "cli/environment.h"
+#include "cli/read_all.h"
 #include "cli/text/table.h"
 
 namespace verbatim::cli::cluster {
@@ -49,11 +49,7 @@ Result<Json> status_of(const Node& node, const std::string& program) {
     _exit(1);
   }
   writing.reset();
-  std::string text;
-  std::array<char, 4096> part{};
-  for (ssize_t got; (got = read(reading.get(), part.data(), part.size())) > 0;) {
-    text.append(part.data(), static_cast<std::size_t>(got));
-  }
+  const std::string text = read_all(reading.get());
   waitpid(child, nullptr, 0);
   auto json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/random.h"
 #include "ulp/scsi/task_set.h"
 #include "ulp/scsi/text_for_test.h"
 
@@ -14,22 +15,7 @@ namespace {
 
 using storage::StoreStatus;
 
-/// splitmix64, as the simulation's.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-  }
-  std::uint64_t below(std::uint64_t bound) { return next() % bound; }
-  bool one_in(std::uint64_t n) { return below(n) == 0; }
-
- private:
-  std::uint64_t state_;
-};
+using sim::Random;
 
 constexpr std::uint32_t kBlocks = 64, kBlock = 512;
 constexpr std::uint16_t kTasks = 12;
@@ -193,8 +179,8 @@ std::vector<std::byte> World::command() {
     cdb[9] = block;
   else if (cdb[0] >= std::byte{0x28} && cdb[0] < std::byte{0x42})
     cdb[5] = block;
-  if (random.one_in(8)) cdb[random.below(16)] = static_cast<std::byte>(random.next());
-  if (random.one_in(16))
+  if ((random.below(8) == 0)) cdb[random.below(16)] = static_cast<std::byte>(random.next());
+  if ((random.below(16) == 0))
     for (std::byte& byte : cdb) byte = static_cast<std::byte>(random.next());
   return cdb;
 }
@@ -202,10 +188,10 @@ std::vector<std::byte> World::command() {
 void World::send(Initiator& initiator) {
   const auto cdb = command();
   constexpr std::uint32_t kSizes[] = {0, 24, 100, 512, 1024, 2048, 10240};
-  Request request{.tag = ++last_request, .lun = random.one_in(20) ? 1u : 0u, .cdb = cdb};
-  request.attribute = static_cast<TaskAttribute>(random.one_in(4) ? random.below(3) : 0);
+  Request request{.tag = ++last_request, .lun = (random.below(20) == 0) ? 1u : 0u, .cdb = cdb};
+  request.attribute = static_cast<TaskAttribute>((random.below(4) == 0) ? random.below(3) : 0);
   request.data_out_bytes = kSizes[random.below(std::size(kSizes))];
-  request.data_in_bytes = random.one_in(2) ? 0 : kSizes[random.below(std::size(kSizes))];
+  request.data_in_bytes = (random.below(2) == 0) ? 0 : kSizes[random.below(std::size(kSizes))];
   initiator.open[request.tag] = request.data_in_bytes;
   TaskOutput out;
   if (!initiator.tasks->begin(request, out)) {
@@ -224,7 +210,7 @@ void World::manage(Initiator& initiator) {
     task = found->first;
   }
   const auto what =
-      random.one_in(3) ? static_cast<Management>(random.below(4)) : Management::abort_task;
+      (random.below(3) == 0) ? static_cast<Management>(random.below(4)) : Management::abort_task;
   initiator.managing.push_back(++last_request);
   initiator.tasks->manage(what, last_request, 0, task, now, out);
   initiator.take(out);
@@ -235,7 +221,7 @@ void World::answer_store() {
   const std::size_t which = random.below(asked.size());
   const Asked answer = asked[which];
   asked.erase(asked.begin() + static_cast<long>(which));
-  const auto status = random.one_in(20) ? StoreStatus::medium_error : StoreStatus::done;
+  const auto status = (random.below(20) == 0) ? StoreStatus::medium_error : StoreStatus::done;
   TaskOutput out;
   if (const auto* borrow = std::get_if<storage::Borrow>(&answer.request)) {
     ASSERT_LE(borrow->offset + borrow->bytes, disk.size());
@@ -270,9 +256,9 @@ void World::move(Initiator& initiator) {
   if (move.is_response) {
     initiator.tasks->on_done(move.tag, out);
   } else {
-    const bool whole = !random.one_in(16);
+    const bool whole = !(random.below(16) == 0);
     for (const Slice& slice : move.into) {
-      const bool equal = random.one_in(2);
+      const bool equal = (random.below(2) == 0);
       for (std::uint32_t i = 0; whole && i < slice.bytes; ++i)
         slice.data[i] = equal ? std::byte{0} : static_cast<std::byte>(random.next());
     }
@@ -296,7 +282,7 @@ void World::step() {
     case 2:
       return send(initiator);
     case 3:
-      if (random.one_in(8)) manage(initiator);
+      if ((random.below(8) == 0)) manage(initiator);
       return;
     case 4:
     case 5:

@@ -12,8 +12,8 @@
 
 #include "base/os/unique_fd.h"
 #include "cli/doctor/facts/program.h"
-#include "cli/doctor/facts/read_all.h"
 #include "cli/executable.h"
+#include "cli/read_all.h"
 
 namespace verbatim::cli::doctor {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "base/os/unique_fd.h"
 #include "cli/doctor/facts/machine.h"
-#include "cli/doctor/facts/read_all.h"
+#include "cli/read_all.h"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-namespace verbatim::cli::doctor {
+namespace verbatim::cli {
 
 /// Reads from the descriptor until its end, or until an error.
 inline std::string read_all(int fd) {
@@ -20,4 +20,4 @@ inline std::string read_all(int fd) {
   }
 }
 
-}  // namespace verbatim::cli::doctor
+}  // namespace verbatim::cli
