@@ -122,8 +122,8 @@ Result<pid_t> start_holder(const std::string& host_name) {
     const int code = is_made ? 0 : errno;
     drop_capabilities();
     [[maybe_unused]] const auto told = write(report, &code, sizeof code);
-    while (is_made) pause();
-    _exit(1);
+    if (!is_made) _exit(1);
+    for (;;) pause();
   }
   writing.reset();
   int code = EIO;
@@ -191,8 +191,8 @@ Result<void> make_all(Description& description, const std::string& hosts) {
   [[maybe_unused]] const auto sent = write(report, text.data(), text.size());
   close(report);
   drop_capabilities();
-  while (made) pause();
-  _exit(1);
+  if (!made) _exit(1);
+  for (;;) pause();
 }
 
 }  // namespace
