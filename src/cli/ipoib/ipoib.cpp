@@ -1,0 +1,184 @@
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/environment.h"
+#include "cli/fabric/host.h"
+#include "cli/ipoib/ipoib_text.h"
+#include "service/control.h"
+#include "service/launch.h"
+
+namespace verbatim::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "An interface of IP over InfiniBand on a host of a fabric. It needs CAP_NET_ADMIN,\n"
+    "which everybody has in a user and network namespace ('unshare -rn').\n"
+    "\n"
+    "Examples:\n"
+    "  unshare -rn sleep infinity &\n"
+    "  verbatim ipoib up --host H1 --netns $!\n"
+    "  nsenter -t $! -U -n --preserve-credentials ip address add 10.9.0.1/24 dev ib0\n"
+    "  verbatim ipoib neigh --host H1\n"
+    "  verbatim ipoib down --host H1";
+
+/// Which interface: a host may have several.
+struct Place {
+  NodeChoice node;
+  HostChoice host;
+  std::string name = "ib0";
+};
+
+struct UpForm {
+  Place place;
+  std::string mode = "datagram", pkey = "0xffff", netns;
+};
+
+struct ShowForm {
+  Place place;
+  bool json = false;
+};
+
+int fail(const char* command, const std::string& text, int status = kExitFailure) {
+  fmt::print(stderr, "verbatim ipoib {}: {}\n", command, text);
+  return status;
+}
+
+/// As variables of the environment name it where an option does not.
+std::string chosen(const std::optional<std::string>& option, const char* variable) {
+  const char* const value = getenv(variable);
+  return option.value_or(value == nullptr ? "" : value);
+}
+
+std::optional<service::ServiceName> name_of(const Place& place) {
+  const std::string host = chosen(place.host.host, "VERBATIM_HOST");
+  const std::string fabric = chosen(place.host.fabric, "VERBATIM_FABRIC");
+  if (host.empty()) return std::nullopt;
+  const bool is_default = fabric.empty() || fabric == "default";
+  return service::ServiceName{"ipoib", (is_default ? "" : fabric + ".") + host + "." + place.name};
+}
+
+std::string no_host(const Place& place) {
+  const bool is_iwarp = place.node.protocol == "iwarp";
+  return fmt::format(
+      "IP over InfiniBand is for hosts of a fabric: --host H1. The node '{}' speaks {}, and its IP "
+      "network is there already",
+      node_of(place.node), is_iwarp ? "iWARP" : "RoCE");
+}
+
+int up(const UpForm& form) {
+  const auto name = name_of(form.place);
+  if (!name) return fail("up", no_host(form.place));
+  if (const auto set = set_environment(form.place.node); !set)
+    return fail("up", set.error().text, set.error().exit_status);
+  if (const auto entered = enter_host(form.place.host); !entered)
+    return fail("up", entered.error().text);
+  const auto program = service::find_program("verbatim-ulpd");
+  if (!program) return fail("up", program.error().text);
+  std::vector<std::string> words{"ipoib",  "--name",  name->name, "--interface", form.place.name,
+                                 "--mode", form.mode, "--pkey",   form.pkey};
+  if (!form.netns.empty()) words.insert(words.end(), {"--netns", form.netns});
+  const auto started = service::start_daemon({.program = *program, .arguments = words});
+  if (!started)
+    return fail("up", started.error().text,
+                started.error().code == EINVAL ? kExitUsage : kExitFailure);
+  const auto status = service::ask(*name, {{"ask", "status"}});
+  if (!status) return fail("up", status.error().text);
+  if (!status->value("carrier", false)) {
+    fmt::print(stderr, "verbatim ipoib up: {} has no carrier yet: {}\n", form.place.name,
+               status->value("why", "the subnet administrator does not answer"));
+  }
+  return 0;
+}
+
+std::string not_there(const Place& place, const service::ServiceName& name) {
+  std::string there;
+  for (const auto& one : service::services()) {
+    if (one.kind == name.kind) there += (there.empty() ? "" : ", ") + one.name;
+  }
+  return fmt::format("no interface {} of host {} is up{}", place.name,
+                     chosen(place.host.host, "VERBATIM_HOST"),
+                     there.empty() ? "" : " (there is " + there + ")");
+}
+
+int down(const Place& place) {
+  const auto name = name_of(place);
+  if (!name) return fail("down", no_host(place));
+  const auto ended = service::end(*name);
+  if (ended) return 0;
+  return fail("down", ended.error().code == ENOENT ? not_there(place, *name) : ended.error().text);
+}
+
+int show(const char* command, const ShowForm& form, std::string (*text)(const nlohmann::json&)) {
+  const auto name = name_of(form.place);
+  if (!name) return fail(command, no_host(form.place));
+  const auto status = service::ask(*name, {{"ask", "status"}});
+  if (!status) {
+    return fail(command,
+                status.error().code == ENOENT ? not_there(form.place, *name) : status.error().text);
+  }
+  fmt::print("{}", form.json ? status->dump(2) + "\n" : text(*status));
+  return 0;
+}
+
+void add_place_options(CLI::App& command, Place& place) {
+  add_node_options(command, place.node);
+  add_host_options(command, place.host);
+  command.add_option("--name", place.name, "The interface's name; default: ib0")->type_name("NAME");
+}
+
+void add_up(CLI::App& ipoib, int& exit_status) {
+  auto* command = ipoib.add_subcommand("up", "Make an interface");
+  auto form = std::make_shared<UpForm>();
+  add_place_options(*command, form->place);
+  command->add_option("--mode", form->mode, "datagram (default)")->type_name("MODE");
+  command->add_option("--pkey", form->pkey, "Its partition; default: 0xffff")->type_name("P_KEY");
+  command
+      ->add_option("--netns", form->netns,
+                   "Its network namespace: that of a process, or a file; default: this one")
+      ->type_name("PID|FILE");
+  command->footer(kExamples);
+  command->callback([form, &exit_status] { exit_status = up(*form); });
+}
+
+void add_down(CLI::App& ipoib, int& exit_status) {
+  auto* command = ipoib.add_subcommand("down", "Remove an interface");
+  auto place = std::make_shared<Place>();
+  add_place_options(*command, *place);
+  command->callback([place, &exit_status] { exit_status = down(*place); });
+}
+
+void add_show(CLI::App& ipoib, int& exit_status) {
+  auto* command = ipoib.add_subcommand("show", "Show an interface, its groups and counters");
+  auto form = std::make_shared<ShowForm>();
+  add_place_options(*command, form->place);
+  command->add_flag("--json", form->json, "Print JSON");
+  command->callback([form, &exit_status] { exit_status = show("show", *form, ipoib_text); });
+}
+
+void add_neigh(CLI::App& ipoib, int& exit_status) {
+  auto* command = ipoib.add_subcommand("neigh", "Show neighbours, which 'ip neigh' cannot");
+  auto form = std::make_shared<ShowForm>();
+  add_place_options(*command, form->place);
+  command->callback([form, &exit_status] { exit_status = show("neigh", *form, neighbours_text); });
+}
+
+}  // namespace
+
+void add_ipoib(CLI::App& app, int& exit_status) {
+  auto* ipoib = app.add_subcommand("ipoib", "IP over InfiniBand: interfaces of hosts of a fabric");
+  ipoib->require_subcommand(1);
+  ipoib->footer(kExamples);
+  add_up(*ipoib, exit_status);
+  add_down(*ipoib, exit_status);
+  add_show(*ipoib, exit_status);
+  add_neigh(*ipoib, exit_status);
+}
+
+}  // namespace verbatim::cli

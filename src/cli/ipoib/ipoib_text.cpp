@@ -1,0 +1,46 @@
+#include "cli/ipoib/ipoib_text.h"
+
+#include <cstdint>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace verbatim::cli {
+namespace {
+
+std::string word(const nlohmann::json& from, const char* key) {
+  return from.value(key, std::string());
+}
+
+}  // namespace
+
+std::string ipoib_text(const nlohmann::json& status) {
+  const bool has_carrier = status.value("carrier", false);
+  std::string text = fmt::format("{}: {} mode, mtu {}, P_Key {}, {}\n", word(status, "interface"),
+                                 word(status, "mode"), status.value("mtu", 0), word(status, "pkey"),
+                                 has_carrier ? "carrier" : "no carrier");
+  if (status.contains("why")) text += fmt::format("  {}\n", word(status, "why"));
+  text += fmt::format("  address {}\n", word(status, "address"));
+  const nlohmann::json none = nlohmann::json::array(), empty = nlohmann::json::object();
+  for (const auto& group : status.value("groups", none)) {
+    if (!group.value("joined", false)) continue;
+    text += fmt::format("  group {}{}\n", word(group, "gid"),
+                        group.value("receives", false) ? "" : ", only sends");
+  }
+  for (const auto& [name, value] : status.value("counters", empty).items()) {
+    if (value != 0) text += fmt::format("  {} {}\n", name, value.dump());
+  }
+  return text;
+}
+
+std::string neighbours_text(const nlohmann::json& status) {
+  std::string text;
+  for (const auto& one : status.value("neighbours", nlohmann::json::array())) {
+    const std::string address = word(one, "address");
+    text += fmt::format("{} dev {} {}{}\n", word(one, "ip"), word(status, "interface"),
+                        address.empty() ? "" : "lladdr " + address + " ", word(one, "state"));
+  }
+  return text;
+}
+
+}  // namespace verbatim::cli

@@ -1,0 +1,117 @@
+#include "ulp/ipoib/driver/datagram_queue.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+namespace verbatim::ulp::ipoib {
+namespace {
+
+constexpr std::size_t kChain = 32;
+
+}  // namespace
+
+Result<std::unique_ptr<DatagramQueue>> DatagramQueue::create(const rdma::Device& device) {
+  auto buffers = rdma::BufferPool::create(device, kBuffers, kBufferBytes, 0);
+  if (!buffers) return std::unexpected(buffers.error());
+  return std::unique_ptr<DatagramQueue>(new DatagramQueue(std::move(*buffers)));
+}
+
+std::optional<Slice> DatagramQueue::take() {
+  Slice buffer;
+  if (!buffers_.take(std::span(&buffer, 1))) return std::nullopt;
+  taken_ = buffer;
+  is_used_ = false;
+  return buffer;
+}
+
+void DatagramQueue::finish(const Slice& buffer) {
+  taken_.reset();
+  if (is_used_) {
+    queued_.back().buffers.push(buffer);
+  } else {
+    buffers_.give_back(std::span(&buffer, 1));
+  }
+}
+
+bool DatagramQueue::add(const Destination& to, EtherType type, ByteSpan packet) {
+  if (port_ == nullptr || queued_.size() >= kQueuedMax) return ++dropped_, false;
+  const bool is_inside = taken_ && packet.data() >= taken_->data &&
+                         packet.data() + packet.size() <= taken_->data + kBufferBytes;
+  if (!is_inside) return add_copy(to, type, packet);
+  Slice payload = *taken_;
+  payload.data += packet.data() - taken_->data;
+  payload.bytes = static_cast<std::uint32_t>(packet.size());
+  push(to, type, payload);
+  is_used_ = true;
+  return true;
+}
+
+/// The queue's order is that of the buffers' ends: a copy comes before the taken buffer's rest.
+bool DatagramQueue::add_copy(const Destination& to, EtherType type, ByteSpan packet) {
+  Slice buffer;
+  if (packet.size() > kBufferBytes || !buffers_.take(std::span(&buffer, 1)))
+    return ++dropped_, false;
+  std::memcpy(buffer.data, packet.data(), packet.size());
+  Slice payload = buffer;
+  payload.bytes = static_cast<std::uint32_t>(packet.size());
+  push(to, type, payload);
+  queued_.back().buffers.push(buffer);
+  return true;
+}
+
+void DatagramQueue::push(const Destination& to, EtherType type, const Slice& payload) {
+  ++ever_queued_;
+  queued_.push_back({.to = rdma::DestinationId{raw(to.way)},
+                     .qpn = to.qpn,
+                     .header = encapsulation(type),
+                     .payload = payload});
+}
+
+void DatagramQueue::close(WayId way) {
+  closing_.push_back({way, ever_queued_});
+  close_ways();
+}
+
+void DatagramQueue::close_ways() {
+  while (!closing_.empty() && closing_.front().after <= ever_posted_) {
+    if (port_ != nullptr) port_->close(rdma::DestinationId{raw(closing_.front().way)});
+    closing_.pop_front();
+  }
+}
+
+void DatagramQueue::flush() {
+  while (!queued_.empty() && port_ != nullptr) {
+    const std::size_t wanted = std::min(queued_.size(), kChain);
+    if (post(wanted) < wanted) break;
+  }
+  close_ways();
+}
+
+std::size_t DatagramQueue::post(std::size_t count) {
+  std::array<rdma::DatagramPort::Datagram, kChain> datagrams;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Queued& one = queued_[i];
+    datagrams[i] = {
+        .to = one.to, .qpn = one.qpn, .qkey = qkey_, .header = one.header, .payload = one.payload};
+  }
+  const std::uint64_t first = port_->posted();
+  const std::size_t posted = port_->send(std::span(datagrams).first(count));
+  for (std::size_t i = 0; i < posted; ++i) {
+    for (const Slice& buffer : queued_.front().buffers) posted_.push_back({buffer, first + i});
+    queued_.pop_front();
+  }
+  ever_posted_ += posted;
+  return posted;
+}
+
+void DatagramQueue::on_ended() {
+  while (!posted_.empty() && port_->ended() > posted_.front().sequence) {
+    buffers_.give_back(std::span(&posted_.front().buffer, 1));
+    posted_.pop_front();
+  }
+  if (!queued_.empty()) flush();
+}
+
+}  // namespace verbatim::ulp::ipoib

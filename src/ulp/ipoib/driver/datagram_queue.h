@@ -1,0 +1,81 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/inplace_vector.h"
+#include "ulp/ipoib/outputs.h"
+#include "ulp/rdma/buffer_pool.h"
+#include "ulp/rdma/infiniband/datagram_port.h"
+
+namespace verbatim::ulp::ipoib {
+
+/// Packets on their way to a queue pair of datagrams: each lies in a registered buffer, which may
+/// hold several, until the adapter has sent it.
+class DatagramQueue {
+ public:
+  static constexpr std::uint32_t kBuffers = 128, kBufferBytes = 64 << 10;
+  static constexpr std::size_t kQueuedMax = 1024;
+
+  static Result<std::unique_ptr<DatagramQueue>> create(const rdma::Device& device);
+  /// From now on datagrams go by it. It outlives this object, or `use(nullptr)` is called before.
+  void use(rdma::DatagramPort* port) { port_ = port; }
+  void set_qkey(QKey qkey) { qkey_ = qkey; }
+
+  /// A buffer for a packet that is then added; none if all are out. `finish` ends it.
+  std::optional<Slice> take();
+  /// What was added of the buffer since `take` is all that there is.
+  void finish(const Slice& buffer);
+
+  /// Queues a packet. Bytes that do not lie in the taken buffer are copied into another one.
+  /// False: there is no room.
+  bool add(const Destination& to, EtherType type, ByteSpan packet);
+  /// Closes the way when all that was queued before has been posted.
+  void close(WayId way);
+  /// Posts as much as there is room for.
+  void flush();
+  /// After completions: gives buffers back, and posts more.
+  void on_ended();
+
+  bool has_room() const { return buffers_.free_count() > 0 && queued_.size() < kQueuedMax; }
+  std::uint64_t dropped() const { return dropped_; }
+
+ private:
+  struct Queued {
+    rdma::DestinationId to{};
+    Qpn qpn{};
+    Encapsulation header{};
+    Slice payload;
+    InplaceVector<Slice, 2> buffers{};  // Of which this is the last datagram.
+  };
+  struct Posted {
+    Slice buffer;
+    std::uint64_t sequence = 0;
+  };
+  struct Closing {
+    WayId way{};
+    std::uint64_t after = 0;  // So many were ever queued.
+  };
+  explicit DatagramQueue(rdma::BufferPool buffers) : buffers_(std::move(buffers)) {}
+  bool add_copy(const Destination& to, EtherType type, ByteSpan packet);
+  void push(const Destination& to, EtherType type, const Slice& payload);
+  std::size_t post(std::size_t count);
+  void close_ways();
+
+  rdma::BufferPool buffers_;
+  rdma::DatagramPort* port_ = nullptr;
+  QKey qkey_{};
+  std::optional<Slice> taken_;
+  bool is_used_ = false;  // The taken one has a datagram in the queue.
+  std::deque<Queued> queued_;
+  std::deque<Posted> posted_;
+  std::deque<Closing> closing_;
+  std::uint64_t ever_queued_ = 0, ever_posted_ = 0;
+  std::uint64_t dropped_ = 0;
+};
+
+}  // namespace verbatim::ulp::ipoib

@@ -1,0 +1,372 @@
+#include "ulp/ipoib/driver/link.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/epoll.h>
+
+#include "base/log.h"
+#include "base/overloaded.h"
+#include "ulp/ipoib/snooping.h"
+#include "ulp/ipoib/wire/ip.h"
+
+namespace verbatim::ulp::ipoib {
+namespace {
+
+constexpr std::uint16_t kFullMemberBit = 0x8000;
+constexpr int kPacketsOfATurn = 64;
+constexpr TimeNs kJoinAgain = 2 * kSecond;
+/// Datagrams that wait for this process, and those that the adapter has of it.
+constexpr std::uint32_t kReceives = 512, kSends = 512;
+
+/// As a card's interface makes it: the port's GUID, with the universal bit set (RFC 4391, 8).
+SocketAddress link_local(const Gid& gid) {
+  Ipv6 address{0xfe, 0x80};
+  std::ranges::copy(gid.bytes.begin() + 8, gid.bytes.end(), address.begin() + 8);
+  address[8] |= 2;
+  return SocketAddress::ipv6(address);
+}
+
+}  // namespace
+
+Link::Link(const Options& options, service::Loop& loop, Interface interface)
+    : options_(options),
+      loop_(loop),
+      interface_(std::move(interface)),
+      kernel_(interface_.index(), interface_.take_questions(), interface_.take_changes()) {}
+
+Result<std::unique_ptr<Link>> Link::create(const Options& options, service::Loop& loop) {
+  auto interface = Interface::create(options.place);
+  if (!interface) return std::unexpected(interface.error());
+  interface->set_carrier(false);
+  std::unique_ptr<Link> link(new Link(options, loop, std::move(*interface)));
+  if (auto opened = link->open_device(); !opened) return std::unexpected(opened.error());
+  if (auto watched = link->watch(); !watched) return std::unexpected(watched.error());
+  link->subnet_->begin(loop.now());
+  return link;
+}
+
+Result<void> Link::open_device() {
+  auto driver = rdma::Driver::create(
+      *this, {.receives = 16, .receive_bytes = 64, .headers = 16, .header_bytes = 64});
+  if (!driver) {
+    return refuse(driver.error().code,
+                  fmt::format("{}: a subnet manager brings the port up ('verbatim fabric up' with "
+                              "'--manager opensm')",
+                              driver.error().text));
+  }
+  driver_ = std::move(*driver);
+  const rdma::PortFacts port = driver_->device().port();
+  if (!port.is_infiniband || port.gids.empty()) {
+    return refuse(ENODEV, fmt::format("port 1 of {} is none of InfiniBand: this node's IP network "
+                                      "is there already",
+                                      driver_->device().name()));
+  }
+  own_.gid = port.gids.front();
+  if (auto index = pkey_index(); !index) return std::unexpected(index.error());
+  auto management = rdma::Management::open(driver_->device().name(), 1);
+  if (!management) return std::unexpected(management.error());
+  management_ = std::move(*management);
+  auto queue = DatagramQueue::create(driver_->device());
+  if (!queue) return std::unexpected(queue.error());
+  queue_ = std::move(*queue);
+  subnet_ = std::make_unique<Subnet>(
+      *management_, driver_->device(), *queue_, options_.pkey, own_.gid,
+      Subnet::Events{.on_path =
+                         [this](const Gid& gid, std::optional<WayId> way) {
+                           if (!sender_) return;
+                           sender_->on_path(gid, way, loop_.now(), out_);
+                           carry_out();
+                         },
+                     .on_group =
+                         [this](const Gid& group, std::optional<WayId> way) {
+                           if (!sender_) return;
+                           sender_->on_group(group, way, loop_.now(), out_);
+                           carry_out();
+                         },
+                     .on_broadcast = [this](const auto& record) { on_broadcast(record); }});
+  return {};
+}
+
+Result<std::uint16_t> Link::pkey_index() const {
+  const auto pkeys = driver_->device().port().pkeys;
+  const auto base = [](PKey pkey) { return raw(pkey) & ~kFullMemberBit; };
+  for (std::size_t i = 0; i < pkeys.size(); ++i) {
+    if (base(pkeys[i]) == base(options_.pkey) && base(pkeys[i]) != 0)
+      return static_cast<std::uint16_t>(i);
+  }
+  std::vector<std::string> has;
+  for (const PKey pkey : pkeys) {
+    if (raw(pkey) != 0) has.push_back(fmt::format("{:#06x}", raw(pkey)));
+  }
+  return refuse(EINVAL,
+                fmt::format("P_Key {:#06x} is not in the port's table, which has {}: opensm's "
+                            "partitions.conf says who is in which partition",
+                            raw(options_.pkey), fmt::join(has, ", ")));
+}
+
+Result<void> Link::watch() {
+  if (auto attached = driver_->attach(loop_); !attached) return attached;
+  loop_.add(*management_);
+  loop_.add(*this);
+  auto watched = loop_.watch(management_->descriptor(), EPOLLIN,
+                             [this](std::uint32_t, TimeNs now) { management_->receive(now); });
+  if (watched) {
+    watched = loop_.watch(kernel_.descriptor(), EPOLLIN,
+                          [this](std::uint32_t, TimeNs) { on_kernel_changes(); });
+  }
+  if (watched) {
+    watched = loop_.watch(interface_.descriptor(), EPOLLIN,
+                          [this](std::uint32_t, TimeNs) { read_packets(); });
+  }
+  return watched;
+}
+
+Link::~Link() {
+  if (driver_ == nullptr) return;
+  sender_.reset();
+  loop_.unwatch(interface_.descriptor());
+  loop_.unwatch(kernel_.descriptor());
+  if (management_ != nullptr) loop_.unwatch(management_->descriptor());
+  loop_.remove(*this);
+  if (management_ != nullptr) loop_.remove(*management_);
+  driver_->detach(loop_);
+}
+
+/// Of a partition: the group's attributes, or why it is not there.
+void Link::on_broadcast(const Result<wire::MulticastRecord>& record) {
+  joins_again_ = kNever;
+  if (record) {
+    const auto used = use(*record);
+    why_ = used ? "" : used.error().text;
+    if (used && sender_) set_carrier(true);
+    if (used && !sender_) begin_to_serve();
+    return;
+  }
+  why_ = fmt::format("the partition's broadcast group {} cannot be joined: {}",
+                     gid_text(subnet_->broadcast()), record.error().text);
+  if (record.error().code == EINVAL)
+    why_ += ". opensm makes it for partitions with the flag 'ipoib' in partitions.conf";
+  log(LogLevel::warn, "{}", why_);
+  set_carrier(false);
+  if (!sender_) joins_again_ = loop_.now() + kJoinAgain;  // Later its groups do.
+}
+
+Result<void> Link::use(const wire::MulticastRecord& record) {
+  if (record.mtu < raw(Mtu::k256) || record.mtu > raw(Mtu::k4096))
+    return refuse(EPROTO, fmt::format("the broadcast group has MTU {}", record.mtu));
+  queue_->set_qkey(QKey{record.qkey});
+  mtu_ = bytes_of(Mtu{record.mtu}) - static_cast<std::uint32_t>(kEncapsulationBytes);
+  if (auto set = interface_.set_mtu(mtu_); !set) return set;
+  lid_ = driver_->device().port().lid;
+  return port_ == nullptr ? make_port(record) : port_->set_qkey(QKey{record.qkey});
+}
+
+Result<void> Link::make_port(const wire::MulticastRecord& record) {
+  const auto index = pkey_index();
+  if (!index) return std::unexpected(index.error());
+  auto port = rdma::DatagramPort::create(
+      driver_->device(), driver_->completions(), 0,
+      {.pkey_index = *index,
+       .qkey = QKey{record.qkey},
+       .sends = kSends,
+       .receives = kReceives,
+       .receive_bytes = bytes_of(std::max(Mtu{record.mtu}, driver_->device().port().mtu))});
+  if (!port) return std::unexpected(port.error());
+  port_ = std::move(*port);
+  own_.qpn = port_->number();
+  queue_->use(port_.get());
+  subnet_->use(*port_);
+  return {};
+}
+
+void Link::begin_to_serve() {
+  const TimeNs now = loop_.now();
+  sender_.emplace(
+      DatagramSender::Settings{
+          .own = own_, .broadcast = subnet_->broadcast(), .pkey = options_.pkey},
+      now, out_);
+  if (auto up = interface_.set_up(); !up) log(LogLevel::warn, "{}", up.error().text);
+  set_carrier(true);
+  kernel_.add_address(link_local(own_.gid));
+  carry_out();
+}
+
+void Link::set_carrier(bool has_carrier) {
+  if (std::exchange(has_carrier_, has_carrier) == has_carrier) return;
+  interface_.set_carrier(has_carrier);
+  log(LogLevel::info, "{} has {} carrier", interface_.name(), has_carrier ? "a" : "no");
+}
+
+/// What the kernel has said of its groups while there was no carrier is lost: asks again.
+void Link::query_groups() {
+  const GeneralQueries queries = general_queries();
+  interface_.write({}, queries.ipv4);
+  interface_.write({}, queries.ipv6);
+}
+
+void Link::on_kernel_changes() {
+  const auto changes = kernel_.take_changes();
+  if (!sender_) return;
+  if (changes.routes) sender_->forget_routes();
+  if (changes.link) query_groups();
+  if (!changes.addresses && !changes.link) return;
+  sender_->set_own(kernel_.addresses(), loop_.now(), out_);
+  carry_out();
+}
+
+void Link::read_packets() {
+  OffloadHeader header;
+  for (int i = 0; i < kPacketsOfATurn; ++i) {
+    const auto buffer = queue_->has_room() ? queue_->take() : std::nullopt;
+    if (!buffer) {
+      reads_ = false;  // Until completions make room.
+      loop_.change(interface_.descriptor(), 0);
+      break;
+    }
+    const auto packet = interface_.read(header, {buffer->data, buffer->bytes});
+    if (packet && !packet->empty()) on_packet(*packet);
+    queue_->finish(*buffer);
+    if (!packet) {
+      log(LogLevel::error, "{}", packet.error().text);
+      return loop_.stop();
+    }
+    if (packet->empty()) break;
+  }
+  queue_->flush();
+}
+
+void Link::on_packet(ByteSpan packet) {
+  if (!sender_ || !has_carrier_) return;
+  const TimeNs now = loop_.now();
+  // The kernel has no neighbours here: what it says of them has no address.
+  if (is_neighbour_message(packet)) return;
+  if (const auto to = destination_of(packet); to && to->is_multicast()) {
+    read_reports(packet, [&](const SocketAddress& group, bool is_member) {
+      is_member ? sender_->listen(group, now, out_) : sender_->unlisten(group, now);
+    });
+    carry_out();
+  }
+  sender_->on_packet(packet, now, out_);
+  carry_out();
+}
+
+void Link::on_datagram(const rdma::Ended& ended, TimeNs) {
+  if (port_ == nullptr) return;
+  if (const auto arrived = port_->on_ended(ended)) {
+    const bool is_own = arrived->source == own_.qpn && arrived->source_lid == lid_;
+    const auto frame = decode_frame(arrived->bytes);
+    if (!frame) ++counters_.malformed;
+    if (frame && !is_own && sender_) on_frame(*frame);
+    return port_->post_again(arrived->buffer);
+  }
+  queue_->on_ended();
+  if (reads_ || !queue_->has_room()) return;
+  reads_ = true;
+  loop_.change(interface_.descriptor(), EPOLLIN);
+}
+
+void Link::on_frame(const Frame& frame) {
+  const TimeNs now = loop_.now();
+  ++counters_.received;
+  counters_.received_bytes += frame.packet.size();
+  if (frame.type == EtherType::arp) {
+    const auto arp = decode_arp(frame.packet);
+    if (!arp) return static_cast<void>(++counters_.malformed);
+    sender_->on_arp(*arp, now, out_);
+    carry_out();
+    return queue_->flush();
+  }
+  const bool is_ip = frame.type == EtherType::ipv4 || frame.type == EtherType::ipv6;
+  if (!is_ip || frame.packet.empty() || type_of(frame.packet) != frame.type)
+    return static_cast<void>(++counters_.malformed);
+  if (!is_neighbour_message(frame.packet)) return to_kernel(frame.packet);
+  const auto message = decode_neighbour_message(frame.packet);
+  if (!message) return static_cast<void>(++counters_.malformed);
+  sender_->on_message(*message, now, out_);
+  carry_out();
+  queue_->flush();
+}
+
+void Link::to_kernel(ByteSpan packet) {
+  if (!interface_.write({}, packet)) ++counters_.kernel_full;
+}
+
+void Link::carry_out() {
+  for (const Output& output : out_) {
+    if (const auto* const send = std::get_if<SendPacket>(&output)) {
+      if (!queue_->add(send->to, send->type, send->packet)) continue;
+      ++counters_.sent;
+      counters_.sent_bytes += send->packet.size();
+    } else {
+      questions_.push_back(output);
+    }
+  }
+  out_.clear();
+  // An answer is an input: it comes back here, and its questions are asked in turn.
+  if (std::exchange(answers_, true)) return;
+  while (!questions_.empty()) {
+    const Output question = std::move(questions_.front());
+    questions_.pop_front();
+    answer(question);
+  }
+  answers_ = false;
+}
+
+void Link::answer(const Output& question) {
+  const TimeNs now = loop_.now();
+  std::visit(Overloaded{[&](const AskNextHop& asked) {
+                          const NextHop next = kernel_.next_hop(asked.address);
+                          sender_->on_next_hop(asked.address, next, now, out_);
+                          carry_out();
+                        },
+                        [&](const AskPath& asked) { subnet_->find_path(asked.gid, now); },
+                        [&](const Join& join) { subnet_->join(join.group, join.receives, now); },
+                        [&](const Leave& leave) { subnet_->leave(leave.group, now); },
+                        [&](const CloseWay& close) { queue_->close(close.way); },
+                        [](const SendPacket&) {}},
+             question);
+}
+
+void Link::on_device(const rdma::DeviceNotice& notice, TimeNs now) {
+  using rdma::DeviceEvent;
+  management_->on_event(notice.event, now);
+  if (!sender_) return;
+  if (notice.event == DeviceEvent::port_down) set_carrier(false);
+  if (notice.event == DeviceEvent::port_active && why_.empty()) set_carrier(true);
+  const bool is_other_subnet = notice.event == DeviceEvent::lid_change ||
+                               notice.event == DeviceEvent::sm_change ||
+                               notice.event == DeviceEvent::client_reregister;
+  if (!is_other_subnet) return;
+  lid_ = driver_->device().port().lid;
+  sender_->forget_paths(now, out_);
+  carry_out();
+}
+
+TimeNs Link::deadline() const {
+  return std::min(joins_again_, sender_ ? sender_->deadline() : kNever);
+}
+
+void Link::on_time(TimeNs now) {
+  if (joins_again_ <= now) {
+    joins_again_ = kNever;
+    subnet_->begin(now);
+  }
+  if (!sender_) return;
+  sender_->on_time(now, out_);
+  carry_out();
+  queue_->flush();
+}
+
+void Link::on_requested(const rdma::Requested& requested, TimeNs) {
+  driver_->reject(requested.connection);
+}
+ReceiveUse Link::on_message(rdma::ConnectionId, const Message&, TimeNs, WorkList&) {
+  return ReceiveUse::done;
+}
+void Link::on_end(rdma::ConnectionId, const rdma::End&, TimeNs) {}
+
+}  // namespace verbatim::ulp::ipoib

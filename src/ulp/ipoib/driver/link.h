@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/error.h"
+#include "base/time.h"
+#include "service/loop.h"
+#include "ulp/ipoib/datagram_sender.h"
+#include "ulp/ipoib/driver/datagram_queue.h"
+#include "ulp/ipoib/driver/subnet.h"
+#include "ulp/ipoib/interface/interface.h"
+#include "ulp/ipoib/interface/kernel.h"
+#include "ulp/rdma/driver.h"
+#include "ulp/rdma/infiniband/datagram_port.h"
+#include "ulp/rdma/infiniband/management.h"
+
+namespace verbatim::ulp::ipoib {
+
+/// An interface and its partition, joined: what the kernel sends goes to the fabric, and what comes
+/// from there to the kernel.
+class Link final : public rdma::Handler, private service::Source {
+ public:
+  struct Options {
+    InterfacePlace place;
+    PKey pkey = kDefaultPKey;
+  };
+  /// Call it before the process has threads. ENODEV: the node is none of InfiniBand, or no subnet
+  /// manager has brought its port up. The loop outlives it.
+  static Result<std::unique_ptr<Link>> create(const Options& options, service::Loop& loop);
+  ~Link();
+
+  /// The interface is in the partition's broadcast group.
+  bool has_carrier() const { return has_carrier_; }
+  /// Why not; empty: nothing has been refused yet.
+  const std::string& why() const { return why_; }
+  nlohmann::json status() const;
+
+ private:
+  struct Counters {
+    std::uint64_t received = 0, received_bytes = 0;
+    std::uint64_t sent = 0, sent_bytes = 0;
+    std::uint64_t malformed = 0;    // From the fabric.
+    std::uint64_t kernel_full = 0;  // The kernel did not take it.
+  };
+  Link(const Options& options, service::Loop& loop, Interface interface);
+  Result<void> open_device();
+  Result<std::uint16_t> pkey_index() const;
+  Result<void> watch();
+
+  // Handler, for datagrams alone.
+  void on_requested(const rdma::Requested& requested, TimeNs now) override;
+  ReceiveUse on_message(rdma::ConnectionId connection, const Message& message, TimeNs now,
+                        WorkList& work) override;
+  void on_end(rdma::ConnectionId connection, const rdma::End& end, TimeNs now) override;
+  void on_datagram(const rdma::Ended& ended, TimeNs now) override;
+  void on_device(const rdma::DeviceNotice& notice, TimeNs now) override;
+
+  TimeNs deadline() const override;
+  void on_time(TimeNs now) override;
+
+  void on_broadcast(const Result<wire::MulticastRecord>& record);
+  Result<void> use(const wire::MulticastRecord& record);
+  Result<void> make_port(const wire::MulticastRecord& record);
+  void begin_to_serve();
+  void set_carrier(bool has_carrier);
+  void query_groups();
+
+  void read_packets();
+  void on_packet(ByteSpan packet);
+  void on_kernel_changes();
+  void on_frame(const Frame& frame);
+  void to_kernel(ByteSpan packet);
+  /// Carries out what the last input has left in `out_`, and what comes of that.
+  void carry_out();
+  void answer(const Output& question);
+
+  const Options options_;
+  service::Loop& loop_;
+  Interface interface_;
+  Kernel kernel_;
+  std::unique_ptr<rdma::Driver> driver_;
+  std::unique_ptr<rdma::Management> management_;
+  std::unique_ptr<DatagramQueue> queue_;
+  std::unique_ptr<rdma::DatagramPort> port_;  // From the first broadcast group on.
+  std::unique_ptr<Subnet> subnet_;
+  HardwareAddress own_;
+  Lid lid_{};
+  std::uint32_t mtu_ = 0;
+  std::optional<DatagramSender> sender_;
+  Outputs out_;
+  std::deque<Output> questions_;
+  bool answers_ = false;  // `carry_out` is at work.
+  bool reads_ = true;     // Packets of the kernel.
+  bool has_carrier_ = false;
+  TimeNs joins_again_ = kNever;
+  std::string why_;
+  Counters counters_;
+};
+
+}  // namespace verbatim::ulp::ipoib

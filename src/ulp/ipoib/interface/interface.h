@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/os/unique_fd.h"
+
+namespace verbatim::ulp::ipoib {
+
+/// Where an interface is to be.
+struct InterfacePlace {
+  std::string name = "ib0";
+  /// A process in the namespace, by its number, or the namespace's file; empty: this one.
+  std::string netns;
+};
+
+/// What stands before each packet (`struct virtio_net_hdr`): zeros, where nothing is offloaded.
+struct OffloadHeader {
+  std::uint8_t flags = 0;
+  std::uint8_t type = 0;
+  std::uint16_t header_bytes = 0;
+  std::uint16_t segment_bytes = 0;
+  std::uint16_t checksum_start = 0;
+  std::uint16_t checksum_offset = 0;
+};
+static_assert(sizeof(OffloadHeader) == 10);
+
+/// A TUN interface of type InfiniBand. It ends with its descriptor.
+class Interface {
+ public:
+  /// Call it before the process has threads: a child makes the interface, in the namespace, and
+  /// passes it here. EPERM, ENOENT, EEXIST in words that say what to do.
+  static Result<Interface> create(const InterfacePlace& place);
+
+  const std::string& name() const { return name_; }
+  int index() const { return index_; }
+  /// Readable while packets wait. Neither waits.
+  int descriptor() const { return packets_.get(); }
+  /// A packet of the kernel's; empty if there is none. An error: the interface has gone.
+  Result<MutableByteSpan> read(OffloadHeader& header, MutableByteSpan into);
+  /// False: the kernel takes no more, or it is down.
+  bool write(const OffloadHeader& header, ByteSpan packet);
+
+  Result<void> set_mtu(std::uint32_t bytes);
+  Result<void> set_up();
+  void set_carrier(bool has_carrier);
+
+  /// Netlink sockets of the namespace: for questions, and with its changes. Taken once.
+  UniqueFd take_questions() { return std::move(questions_); }
+  UniqueFd take_changes() { return std::move(changes_); }
+
+ private:
+  std::string name_;
+  int index_ = 0;
+  UniqueFd packets_, questions_, changes_, control_;
+};
+
+}  // namespace verbatim::ulp::ipoib

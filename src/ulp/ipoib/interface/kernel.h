@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/net/address.h"
+#include "base/os/unique_fd.h"
+#include "ulp/ipoib/datagram_sender.h"
+
+namespace verbatim::ulp::ipoib {
+
+/// What the kernel knows of the interface in its network namespace, by netlink.
+class Kernel {
+ public:
+  /// `questions`, `changes`: netlink sockets of the namespace, the second in the groups of links,
+  /// addresses and routes.
+  Kernel(int interface_index, UniqueFd questions, UniqueFd changes);
+
+  /// The kernel answers at once.
+  NextHop next_hop(const SocketAddress& destination);
+  std::vector<SocketAddress> addresses();
+  /// An IPv6 address with a prefix of 64 bits. Without effect where the kernel has no IPv6.
+  void add_address(const SocketAddress& ipv6);
+
+  /// Readable: something has changed.
+  int descriptor() const { return changes_.get(); }
+  struct Changes {
+    bool routes = false, addresses = false, link = false;
+  };
+  Changes take_changes();
+
+ private:
+  bool ask(ByteSpan question);
+  /// Calls `visit(const nlmsghdr&)` for each message of the answer; false: it is an error.
+  template <typename Visit>
+  bool take_answer(Visit visit);
+
+  const int index_;
+  const UniqueFd questions_, changes_;
+  std::uint32_t sequence_ = 0;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace verbatim::ulp::ipoib
