@@ -101,7 +101,7 @@ MAY_INCLUDE = {
             # `verbatim run --fault` parses a plan, `verbatim capture` reads captured packets.
             "link/decorators/fault_plan.h", "link/capture_file/capture_file.h", "link/capture_file/capture_merge.h",
             # `verbatim doctor` calls the same functions as programs do.
-            "agent/identity/interfaces.h"),
+            "agent/identity/interfaces.h", "region/adoption/run_alone.h"),
     "dashboard": ("base", "observe"),
 }
 
