@@ -8,7 +8,6 @@
 namespace verbatim::adapter::services {
 namespace {
 
-/// Payload of a SEND. Returns false also if the queue has been destroyed since the message began.
 using Copied = MappedTarget::Copied;
 
 /// Calls `copy` until the owner does not move its memory. The proxy target stays locked, so the
@@ -23,6 +22,7 @@ bool copies_all(const MappedTarget& owner, Copy copy) {
   return copied == Copied::all;
 }
 
+/// Payload of a SEND. Returns false also if the queue has been destroyed since the message began.
 bool place_at(MappedTarget& owner, const transport::PlaceReceive& place,
               const LocalMemory& payload) {
   if (!owner.target().holds_receive) return false;
