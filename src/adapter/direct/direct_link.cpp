@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <sched.h>
-
 #include "base/always_inline.h"
 #include "base/os/fence.h"
 #include "transport/ib/responder/responder_checks.h"
@@ -235,19 +233,14 @@ bool DirectLink::takes_from_port(const port::Datagram& datagram) const {
 
 DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const LocalMemory& local,
                                               const port::Datagram& datagram) {
-  constexpr TimeNs kOwnerMoves = 20 * kMillisecond;  // As long as it waits for peers, at most.
-  TimeNs deadline = 0;
+  TimeNs end_of_waits = 0;
   do {
     if (!own_.lock_soon()) return lose(local);
-    {
-      const TargetLock target_lock(target_, std::adopt_lock);
-      const auto outcome = deliver_datagram(request, local, datagram);
-      if (has_ended()) return given_up();
-      if (outcome) return *outcome;
-    }
-    if (deadline == 0) deadline = monotonic_now() + kOwnerMoves;
-    sched_yield();
-  } while (!peer().is_gone() && monotonic_now() < deadline);
+    const TargetLock target_lock(target_, std::adopt_lock);
+    const auto outcome = deliver_datagram(request, local, datagram);
+    if (has_ended()) return given_up();
+    if (outcome) return *outcome;
+  } while (own_.wait_while_memory_moves(end_of_waits));
   return lose(local);
 }
 

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstring>
 
+#include <sched.h>
+
 #include "adapter/memory/scatter.h"
 #include "region/held_memory.h"
 #include "region/memory.h"
@@ -191,6 +193,19 @@ bool MappedTarget::lock_after_waiting() {
   if (arena::lock_after_waiting(target_)) return true;
   stopped_until_ = monotonic_now() + kNoWait;
   return false;
+}
+
+bool MappedTarget::wait_while_memory_moves(TimeNs& end) {
+  const TimeNs begin = monotonic_now();
+  if (end == 0) end = begin < moves_until_ ? begin : begin + kSecond;
+  while (peer_->moves_memory() && !peer_->is_gone()) {
+    if (monotonic_now() >= end) {
+      moves_until_ = monotonic_now() + kNoWait;
+      return false;
+    }
+    sched_yield();
+  }
+  return monotonic_now() < end && !peer_->is_gone();
 }
 
 bool MappedTarget::take_receive() {

@@ -45,8 +45,8 @@ struct LocalMemory {
   }
 };
 
-/// A target in a mapped peer, with the peer's memory and queues. All calls but the constructor and
-/// `lock_soon` require the target's lock.
+/// A target in a mapped peer, with the peer's memory and queues. All calls but the constructor,
+/// `lock_soon` and `wait_while_memory_moves` require the target's lock.
 class MappedTarget {
  public:
   MappedTarget(std::shared_ptr<DirectPeer> peer, std::uint32_t local_number);
@@ -93,6 +93,10 @@ class MappedTarget {
 
   /// `later`: the owner moves its memory; try again soon, without the target's lock meanwhile.
   enum class Copied : std::uint8_t { all, here_refused, there_refused, later };
+  /// Waits until the owner does not move its memory; without the lock for which the owner waits.
+  /// Returns false after a second of a request's waits; `end` begins as 0. An owner that was waited
+  /// for in vain a moment ago is not waited for again: it is stopped.
+  bool wait_while_memory_moves(TimeNs& end);
   /// Copies bytes [offset, offset + length) of the local buffer to the current receive, starting at
   /// its byte `before + offset`. `there_refused`: the receive's own key or memory is bad.
   Copied copy_to_receive(const LocalMemory& local, std::uint64_t offset, std::uint64_t length,
@@ -151,6 +155,7 @@ class MappedTarget {
   DirectTarget& target_;
   bool was_refused_ = false;
   TimeNs stopped_until_ = 0;  // Until then `lock_soon` does not wait.
+  TimeNs moves_until_ = 0;    // Nor does `wait_while_memory_moves`.
   DirectPeer::WindowCache cache_;
   region::KeyCache remote_key_;
   region::KeyCache receive_key_;

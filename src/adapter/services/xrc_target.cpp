@@ -1,7 +1,5 @@
 #include "adapter/services/xrc_target.h"
 
-#include <sched.h>
-
 #include "adapter/direct/execute.h"
 #include "base/overloaded.h"
 
@@ -13,12 +11,10 @@ using Copied = MappedTarget::Copied;
 /// Calls `copy` until the owner does not move its memory. The proxy target stays locked, so the
 /// owner gives up soon.
 template <typename Copy>
-bool copies_all(const MappedTarget& owner, Copy copy) {
+bool copies_all(MappedTarget& owner, Copy copy) {
+  TimeNs end_of_waits = 0;
   Copied copied = copy();
-  while (copied == Copied::later && !owner.peer().is_gone()) {
-    sched_yield();
-    copied = copy();
-  }
+  while (copied == Copied::later && owner.wait_while_memory_moves(end_of_waits)) copied = copy();
   return copied == Copied::all;
 }
 
