@@ -69,7 +69,7 @@ class Commands(unittest.TestCase):
         told = re.findall(r"^\.Ss verbatim (.+)$", page("verbatim.1"), re.MULTILINE)
         self.assertEqual(told, command_help.commands(BUILD))
         in_synopsis = re.findall(r"^\.Cm (.+)$", section(page("verbatim.1"), ".Sh SYNOPSIS"), re.MULTILINE)
-        self.assertEqual(in_synopsis, [name for name in told if name not in ("fabric", "cluster")])
+        self.assertEqual(in_synopsis, [name for name in told if name not in ("fabric", "cluster", "target")])
 
     def test_options_of_the_agent(self):
         self.assertEqual(flags(page("verbatimd.8")), command_help.agent_options(BUILD, "verbatimd"))
