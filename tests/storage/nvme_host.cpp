@@ -2,6 +2,7 @@
 // byte compared, or says how it was refused.
 //
 //   nvme_host discover ADDRESS:PORT HOST
+//   nvme_host crowd ADDRESS:PORT HOST NQN [hosts=N]
 //   nvme_host io ADDRESS:PORT HOST NQN [queues=N] [rounds=N] [seed=N] [entries=N] [only=read]
 #include <cstdio>
 #include <deque>
@@ -168,6 +169,24 @@ int io(const Where& where, std::map<std::string, std::string> options) {
   return 0;
 }
 
+/// Connects as many hosts, each with a small admin queue, and asks each controller for its state.
+int crowd(Where where, std::uint32_t hosts) {
+  where.slot_bytes = ConnectData::kSize;
+  std::vector<std::unique_ptr<HostQueue>> queues;
+  for (std::uint32_t i = 0; i < hosts; ++i) {
+    std::string why;
+    queues.push_back(HostQueue::connect(where, 0, 2, ConnectData::kAnyController, why));
+    if (queues.back() == nullptr) give_up(fmt::format("host {}: {}", i, why));
+  }
+  for (const auto& queue : queues) {
+    if (queue->get(Property::capabilities) == 0) give_up("no capabilities");
+  }
+  fmt::print("all are connected\n");
+  std::fflush(stdout);
+  std::getchar();  // Until the test has looked.
+  return 0;
+}
+
 int run(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() < 3) give_up("see the head of nvme_host.cpp");
@@ -183,6 +202,8 @@ int run(int argc, char** argv) {
     const std::size_t equals = words[i].find('=');
     options[words[i].substr(0, equals)] = words[i].substr(equals + 1);
   }
+  if (words[0] == "crowd")
+    return crowd(where, static_cast<std::uint32_t>(std::stoul(options["hosts"])));
   return io(where, std::move(options));
 }
 

@@ -44,16 +44,17 @@ void give_up(const std::string& what) {
   std::exit(1);
 }
 
-HostQueue::HostQueue(std::uint32_t entries)
+HostQueue::HostQueue(std::uint32_t entries, std::uint32_t slot_bytes)
     : entries_(entries),
-      data_(std::size_t{entries} * kSlotBytes),
+      slot_bytes_(slot_bytes),
+      data_(std::size_t{entries} * slot_bytes),
       capsules_(std::size_t{entries} * kCapsuleBytes),
       responses_(std::size_t{entries} * Completion::kSize) {}
 
 std::unique_ptr<HostQueue> HostQueue::connect(const Where& where, std::uint16_t queue,
                                               std::uint32_t entries, std::uint16_t controller,
                                               std::string& why) {
-  std::unique_ptr<HostQueue> made(new HostQueue(entries));
+  std::unique_ptr<HostQueue> made(new HostQueue(entries, where.slot_bytes));
   if (!made->open(where, queue, why) || !made->say_connect(where, queue, controller, why))
     return nullptr;
   return made;
@@ -200,7 +201,7 @@ bool HostQueue::say_connect(const Where& where, std::uint16_t queue, std::uint16
                      .host = where.host},
          slot(0).first<ConnectData::kSize>());
   AdminCommand command{.data = describe(0, ConnectData::kSize)};
-  put_connect({.queue_id = queue, .commands = entries_, .keep_alive_ms = 30'000}, command);
+  put_connect({.queue_id = queue, .commands = entries_, .keep_alive_ms = 120'000}, command);
   const Completion answer = ask(command);
   controller_ = static_cast<std::uint16_t>(answer.result);
   if (answer.status != Status::success) why = fmt::format("status {:#x}", raw(answer.status));

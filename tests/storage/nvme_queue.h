@@ -24,13 +24,12 @@ struct Where {
   std::string subsystem;
   std::string host;
   std::array<std::byte, 16> host_id{};
+  std::uint32_t slot_bytes = 128 * 1024;  // Memory for the data of each command.
 };
 
 /// A queue that is connected: one queue pair, and registered memory for the data of its commands.
 class HostQueue {
  public:
-  static constexpr std::uint32_t kSlotBytes = 128 * 1024;
-
   /// Null, and `why`: the target has refused.
   static std::unique_ptr<HostQueue> connect(const Where& where, std::uint16_t queue,
                                             std::uint32_t entries, std::uint16_t controller,
@@ -39,7 +38,7 @@ class HostQueue {
 
   std::uint16_t controller() const { return controller_; }
   std::span<std::byte> slot(std::uint32_t number) {
-    return std::span(data_).subspan(std::size_t{number} * kSlotBytes, kSlotBytes);
+    return std::span(data_).subspan(std::size_t{number} * slot_bytes_, slot_bytes_);
   }
   /// Describes the first bytes of a slot for a command.
   DataDescriptor describe(std::uint32_t slot, std::uint32_t bytes);
@@ -54,14 +53,14 @@ class HostQueue {
   void set(Property property, std::uint64_t value);
 
  private:
-  HostQueue(std::uint32_t entries);
+  HostQueue(std::uint32_t entries, std::uint32_t slot_bytes);
   bool open(const Where& where, std::uint16_t queue, std::string& why);
   void make_queue_pair();
   void post_receive(std::uint32_t number);
   bool say_connect(const Where& where, std::uint16_t queue, std::uint16_t controller,
                    std::string& why);
 
-  const std::uint32_t entries_;
+  const std::uint32_t entries_, slot_bytes_;
   rdma_event_channel* channel_ = nullptr;
   rdma_cm_id* id_ = nullptr;
   ibv_cq* completions_ = nullptr;

@@ -74,6 +74,7 @@ def admits_whom_it_names(bench):
         raise Failure("a stranger sees what it may not have")
     expect_words(bench.expect(REFUSED, "io", bench.place, STRANGER, NQN), "status 0x184")
     expect_words(bench.expect(REFUSED, "io", bench.place, HOST, NQN + "2"), "status 0x182")
+    bench.wait_until_empty()
     expect_words(json.dumps(bench.show()["incidents"]), f"{STRANGER} is not among the hosts")
     bench.expect(0, "io", bench.place, HOST, NQN)
     bench.wait_until_empty()
@@ -100,6 +101,23 @@ def serves_again(bench):
     bench.down()
 
 
+def holds_two_thousand(bench):
+    """SECURITY.md's bound."""
+    bench.up("--allow-any-host")
+    crowds = [bench.testbed.start("b", [f"{bench.testbed.build}/bin/nvme_host", "crowd", bench.place, HOST, NQN,
+                                        "hosts=500"], stdin=subprocess.PIPE) for _ in range(4)]
+    wait_until(lambda: all("all are connected" in crowd.output() or crowd.ended() for crowd in crowds), SECONDS,
+               "2,000 hosts to connect")
+    if bench.show()["connections"] != 2000:
+        raise Failure(f"{bench.show()['connections']} connections instead of 2,000")
+    bench.expect(0, "io", bench.place, HOST, NQN)
+    for crowd in crowds:
+        crowd.process.stdin.close()
+        crowd.expect_success(SECONDS)
+    bench.wait_until_empty()
+    bench.down()
+
+
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--protocol", default="roce", choices=("roce", "iwarp"))
@@ -107,7 +125,8 @@ def main():
     with Testbed(options) as testbed:
         bench = Bench(testbed, options.protocol)
         try:
-            for part in (admits_whom_it_names, keeps_what_was_written, serves_again):
+            for part in (admits_whom_it_names, keeps_what_was_written, serves_again,
+                         holds_two_thousand):
                 part(bench)
                 print(f"passed: {part.__name__}", flush=True)
         finally:

@@ -17,7 +17,7 @@ struct Limits {
   std::uint16_t io_queues = 128;       // Of one controller.
   std::uint32_t queue_entries = 128;   // Of one I/O queue: MQES + 1.
   std::uint32_t capsule_bytes = 4160;  // A command with 4 KiB of data.
-  std::uint32_t controllers = 1024;
+  std::uint32_t controllers = 2048;
 };
 inline constexpr std::uint32_t kAdminEntries = 32;
 

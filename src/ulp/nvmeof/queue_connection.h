@@ -26,9 +26,6 @@ class QueueConnection final : public storage::Session, public Namespaces {
   std::uint16_t queue_id() const { return request_.queue_id; }
   /// Null: not connected.
   const Controller* controller() const { return controller_; }
-  /// Why Connect was refused, once; empty: it was not.
-  std::string take_refusal() { return std::exchange(refusal_, {}); }
-
   ReceiveUse on_message(const Message& message, TimeNs now, storage::Output& out) override;
   void on_done(Tag tag, CompletionStatus status, TimeNs now, storage::Output& out) override;
   void on_pages(Tag tag, storage::StoreStatus status, std::span<const Slice> pages, TimeNs now,
@@ -39,6 +36,7 @@ class QueueConnection final : public storage::Session, public Namespaces {
   void resume(TimeNs now, storage::Output& out) override;
   void on_end(TimeNs now, storage::Output& out) override;
   bool is_idle() const override;
+  std::string take_refusal() override { return std::exchange(refusal_, {}); }
 
   /// Only a controller that is enabled shows its namespaces.
   std::optional<Namespace> find(std::uint32_t id) const override;

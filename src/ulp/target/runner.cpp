@@ -81,6 +81,8 @@ void Runner::on_end(rdma::ConnectionId connection, const rdma::End& end, TimeNs 
   peer->is_over = true;
   peer->session->on_end(now, out_);
   carry_out(*peer, now);
+  if (std::string words = peer->session->take_refusal(); !words.empty())
+    note(peer->name, std::move(words));
   end_others(*peer, now);
   ending_.push_back(std::move(peers_[number_of(connection)]));
   destroy_idle();
