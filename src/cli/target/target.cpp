@@ -23,8 +23,7 @@ constexpr const char* kExamples =
     "names a host, or --allow-any-host says so.\n"
     "\n"
     "Examples:\n"
-    "  verbatim target up --node a --address 127.0.0.2 \\\n"
-    "      --nvme nqn.2026-01.com.example:disk --ram 64M --allow-any-host\n"
+    "  verbatim target up --node a --nvme nqn.2026-01.com.example:disk --allow-any-host\n"
     "  verbatim target show --node a\n"
     "  verbatim target down --node a";
 
