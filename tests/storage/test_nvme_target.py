@@ -21,31 +21,37 @@ SECONDS = 60
 class Bench:
     """A target on node a, hosts on node b."""
 
-    def __init__(self, testbed, protocol):
+    def __init__(self, testbed, **variables):
         self.testbed = testbed
         self.port = testbed.free_port()
-        for node in ("a", "b"):
-            testbed.set_variables(node, VERBATIM_PROTOCOL=protocol)
-        self.protocol = protocol
+        self.variables = variables
+        self.set_variables(**variables)
         self.place = f"{testbed.address('a')}:{self.port}"
 
-    def verbatim(self, *words, expect=0):
-        environment = self.testbed.environment() | {"VERBATIM_PROTOCOL": self.protocol}
-        done = subprocess.run([f"{self.testbed.build}/bin/verbatim", "target", *words], env=environment, check=False,
-                              capture_output=True, text=True, timeout=SECONDS)
+    def set_variables(self, **variables):
+        """Of the target that is started next, and of hosts."""
+        self.variables = variables
+        for node in ("a", "b"):
+            self.testbed.set_variables(node, **variables)
+
+    def verbatim(self, command, *words, expect=0):
+        words = [command, *self.testbed.run_options("a"), *words]
+        done = subprocess.run([f"{self.testbed.build}/bin/verbatim", "target", *words], check=False, text=True,
+                              env=self.testbed.environment() | self.variables, capture_output=True, timeout=SECONDS)
         if done.returncode != expect:
             raise Failure(f"verbatim target {' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr
 
-    def up(self, *words):
-        self.verbatim("up", "--node", "a", "--address", self.testbed.address("a"), "--nvme", NQN, "--ram", "32M",
-                      "--listen", self.place, *words)
+    def up(self, *words, expect=0):
+        given = {"--nvme": NQN, "--ram": "32M", "--listen": self.place}
+        usual = [word for pair in given.items() if pair[0] not in words for word in pair]
+        return self.verbatim("up", *usual, *words, expect=expect)
 
     def down(self):
-        self.verbatim("down", "--node", "a")
+        self.verbatim("down")
 
     def show(self):
-        return json.loads(self.verbatim("show", "--node", "a", "--json"))
+        return json.loads(self.verbatim("show", "--json"))
 
     def host(self, *words):
         return self.testbed.start("b", [f"{self.testbed.build}/bin/nvme_host", *words])
@@ -101,6 +107,35 @@ def serves_again(bench):
     bench.down()
 
 
+def keeps_content_under_faults(bench):
+    before = bench.variables
+    bench.set_variables(**before, VERBATIM_FAULT="loss=1%,duplicate=1%,reorder=1%,seed=7")
+    bench.up("--allow-any-host")
+    bench.expect(0, "io", bench.place, HOST, NQN, "rounds=1")
+    bench.down()
+    bench.set_variables(**before)
+
+
+def says_what_is_wrong(bench):
+    """Each error of a set-up says what to do, and the target that runs goes on."""
+    rows = {
+        ("--ram", "64X"): "'64X' is no size: write one as 64M or 1G",
+        ("--ram", "1000"): "1000 bytes are no blocks of 512",
+        ("--block", "1024"): "blocks of 1024 bytes: 512 and 4096 are there",
+        ("--nvme", "disk"): "nqn.2026-01.com.example:disk",
+        ("--listen", "nowhere"): "'nowhere' is no address: write 10.0.0.1 or 10.0.0.1:4420",
+        ("--listen", "192.0.2.1"): "192.0.2.1",
+    }
+    for words, told in rows.items():
+        expect_words(bench.up("--allow-any-host", *words, expect=1), told)
+    expect_words(bench.verbatim("show", expect=1), "no target of")
+    expect_words(bench.verbatim("down", expect=1), "no target of")
+    expect_words(bench.up(), "no host may connect yet: name them with --allow-host, or say --allow-any-host")
+    expect_words(bench.up("--allow-any-host", expect=1), "runs")
+    expect_words(bench.verbatim("show"), f"listens at {bench.place}", NQN, "namespace 1: 33554432 bytes, blocks of 512")
+    bench.down()
+
+
 def holds_two_thousand(bench):
     """SECURITY.md's bound."""
     bench.up("--allow-any-host")
@@ -118,20 +153,26 @@ def holds_two_thousand(bench):
     bench.down()
 
 
+PARTS = (admits_whom_it_names, keeps_what_was_written, serves_again, keeps_content_under_faults, says_what_is_wrong,
+         holds_two_thousand)
+
+
+def run_all(bench, parts):
+    try:
+        for part in parts:
+            part(bench)
+            print(f"passed: {part.__name__}", flush=True)
+    finally:
+        subprocess.run([f"{bench.testbed.build}/bin/verbatim", "target", "down", *bench.testbed.run_options("a")],
+                       check=False, env=bench.testbed.environment(), capture_output=True)
+
+
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--protocol", default="roce", choices=("roce", "iwarp"))
     options = parser.parse_args()
     with Testbed(options) as testbed:
-        bench = Bench(testbed, options.protocol)
-        try:
-            for part in (admits_whom_it_names, keeps_what_was_written, serves_again,
-                         holds_two_thousand):
-                part(bench)
-                print(f"passed: {part.__name__}", flush=True)
-        finally:
-            subprocess.run([f"{testbed.build}/bin/verbatim", "target", "down", "--node", "a"], check=False,
-                           env=testbed.environment(), capture_output=True)
+        run_all(Bench(testbed, VERBATIM_PROTOCOL=options.protocol), PARTS)
 
 
 if __name__ == "__main__":
