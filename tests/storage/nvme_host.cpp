@@ -4,6 +4,7 @@
 //   nvme_host discover ADDRESS:PORT HOST
 //   nvme_host crowd ADDRESS:PORT HOST NQN [hosts=N]
 //   nvme_host io ADDRESS:PORT HOST NQN [queues=N] [rounds=N] [seed=N] [entries=N] [only=read]
+//   [retries=N]
 #include <cstdio>
 #include <deque>
 #include <map>
@@ -202,6 +203,8 @@ int run(int argc, char** argv) {
     const std::size_t equals = words[i].find('=');
     options[words[i].substr(0, equals)] = words[i].substr(equals + 1);
   }
+  if (options.contains("retries"))
+    where.retries = static_cast<std::uint8_t>(std::stoi(options["retries"]));
   if (words[0] == "crowd")
     return crowd(where, static_cast<std::uint32_t>(std::stoul(options["hosts"])));
   return io(where, std::move(options));

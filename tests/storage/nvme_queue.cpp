@@ -78,7 +78,7 @@ bool HostQueue::open(const Where& where, std::uint16_t queue, std::string& why) 
   parameters.private_data = request.begin();
   parameters.private_data_len = static_cast<std::uint8_t>(request.size());
   parameters.responder_resources = 16;
-  parameters.retry_count = 7;
+  parameters.retry_count = where.retries;
   parameters.rnr_retry_count = 7;
   check(rdma_connect(id_, &parameters) == 0, "rdma_connect");
   rdma_cm_event* const event = take_event(channel_);

@@ -25,6 +25,7 @@ struct Where {
   std::string host;
   std::array<std::byte, 16> host_id{};
   std::uint32_t slot_bytes = 128 * 1024;  // Memory for the data of each command.
+  std::uint8_t retries = 7;               // Fewer: it notices sooner that the target is gone.
 };
 
 /// A queue that is connected: one queue pair, and registered memory for the data of its commands.

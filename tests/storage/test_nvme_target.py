@@ -97,7 +97,7 @@ def keeps_what_was_written(bench):
 
 def serves_again(bench):
     """The target is killed: its host notices, and the next target serves."""
-    host = bench.host("io", bench.place, HOST, NQN, "rounds=1000000")
+    host = bench.host("io", bench.place, HOST, NQN, "rounds=1000000", "retries=1")
     wait_until(lambda: "one round" in host.output() or host.ended(), SECONDS, "a round")
     os.kill(bench.show()["process"], signal.SIGKILL)
     if host.wait(SECONDS) != 1:
