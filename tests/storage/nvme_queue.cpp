@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/net/address.h"
+#include "base/time.h"
 
 namespace verbatim::ulp::nvmeof {
 namespace {
@@ -168,8 +169,11 @@ void HostQueue::send(ByteSpan command, ByteSpan data) {
   check(errno == 0, "ibv_post_send");
 }
 
+/// What was acknowledged and is not answered ends by the host's clock, as with Linux's: RC itself
+/// does not notice that a peer is gone while nothing of ours is under way.
 std::optional<Completion> HostQueue::next() {
-  for (;;) {
+  const TimeNs until = monotonic_now() + 20 * kSecond;
+  while (monotonic_now() < until) {
     ibv_wc found{};
     const int count = ibv_poll_cq(completions_, 1, &found);
     check(count >= 0, "ibv_poll_cq");
@@ -182,6 +186,7 @@ std::optional<Completion> HostQueue::next() {
     post_receive(number);
     return *completion;
   }
+  return std::nullopt;
 }
 
 Completion HostQueue::ask(AdminCommand command) {
