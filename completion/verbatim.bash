@@ -35,7 +35,7 @@ _verbatim() {
       --) _verbatim_other_command $((word + 1)); return ;;
       -*) ;;
       *) if [[ -z $command ]]; then command=${COMP_WORDS[word]}
-         elif [[ $command == fabric || $command == cluster ]]; then command="$command ${COMP_WORDS[word]}"; fi ;;
+         elif [[ $command == fabric || $command == cluster || $command == target ]]; then command="$command ${COMP_WORDS[word]}"; fi ;;
     esac
   done
   case $previous in
@@ -54,11 +54,11 @@ _verbatim() {
     --rate) if [[ $command == "fabric up" ]]; then _verbatim_reply "link unlimited" "$current"
             else _verbatim_reply "4xEDR 4xHDR 4xNDR 4xXDR" "$current"; fi; return ;;
     --format) _verbatim_reply "ibnetdiscover ibsim" "$current"; return ;;
-    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --to | --link | --service-level | --ends-with) return ;;
+    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --ram | --block | --allow-host | --to | --link | --service-level | --ends-with) return ;;
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
-    "") _verbatim_reply "run env config devices status fabric cluster capture fault doctor $common" "$current" ;;
+    "") _verbatim_reply "run env config devices status fabric cluster target capture fault doctor $common" "$current" ;;
     run) _verbatim_reply "-- $node_options --fault --fabric --host $common" "$current" ;;
     env) _verbatim_reply "$node_options $common" "$current" ;;
     config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
@@ -85,6 +85,10 @@ _verbatim() {
     "cluster show") _verbatim_reply "--json --hostfile --name $common" "$current" ;;
     "cluster agent") _verbatim_reply "$common" "$current" ;;
     "cluster down") _verbatim_reply "--name $common" "$current" ;;
+    target) _verbatim_reply "up down show $common" "$current" ;;
+    "target up") _verbatim_reply "--nvme --ram --block --listen --allow-host --allow-any-host --fabric --host $node_options $common" "$current" ;;
+    "target down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
+    "target show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     capture) _verbatim_reply "-- -w --write --for --fabric --host $node_options $common" "$current" ;;
     fault) _verbatim_reply "$(_verbatim_nodes) off show loss=1% delay=1ms $common" "$current" ;;
     doctor) _verbatim_reply "-- --json $node_options $common" "$current" ;;

@@ -55,6 +55,17 @@ function __verbatim_is_in_cluster
     test (count $words) -ge 3; and test $words[2] = cluster; and contains -- $words[3] $argv; and not contains -- -- $words
 end
 
+function __verbatim_is_before_target_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and test $words[2] = target
+end
+
+# Whether the command of `target` is one of these.
+function __verbatim_is_in_target
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = target; and contains -- $words[3] $argv
+end
+
 complete -c verbatim -f
 complete -c verbatim -n __verbatim_is_after_dashes -a '(__verbatim_other_command)'
 
@@ -68,11 +79,12 @@ complete -c verbatim -n __verbatim_is_before_command -a devices -d 'List the RDM
 complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, programs, services and their counters'
 complete -c verbatim -n __verbatim_is_before_command -a fabric -d 'Start, show and end InfiniBand fabrics'
 complete -c verbatim -n __verbatim_is_before_command -a cluster -d 'Run programs on many nodes, as mpirun does'
+complete -c verbatim -n __verbatim_is_before_command -a target -d 'Serve a disk to hosts of NVMe over Fabrics'
 complete -c verbatim -n __verbatim_is_before_command -a capture -d 'Write a node\'s packets into a file for Wireshark'
 complete -c verbatim -n __verbatim_is_before_command -a fault -d 'Inject faults into packets of programs that run'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
 
-set -l has_node_options '__verbatim_is_in run env capture doctor'
+set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_target up down show'
 complete -c verbatim -n $has_node_options -x -l node -a '(__verbatim_nodes)' -d 'Name of the node'
 complete -c verbatim -n $has_node_options -x -l address -a '127.0.0.2 127.0.0.3 127.0.0.4' -d 'IP address of the node'
 complete -c verbatim -n $has_node_options -x -l protocol -a 'roce iwarp' -d 'What its adapter speaks'
@@ -89,8 +101,18 @@ complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this 
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'
 
-complete -c verbatim -n '__verbatim_is_in run capture' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
-complete -c verbatim -n '__verbatim_is_in run capture' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n __verbatim_is_before_target_command -a up -d 'Start a node\'s target'
+complete -c verbatim -n __verbatim_is_before_target_command -a down -d 'End a node\'s target'
+complete -c verbatim -n __verbatim_is_before_target_command -a show -d 'Show a target\'s disks, hosts and refusals'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l nvme -d 'Name of the subsystem'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l ram -a '64M 1G' -d 'Size of the disk'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l block -a '512 4096' -d 'Bytes of a block'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l listen -d 'Where hosts connect'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l allow-host -d 'A host that may connect'
+complete -c verbatim -n '__verbatim_is_in_target up' -l allow-any-host -d 'All hosts may connect'
+complete -c verbatim -n '__verbatim_is_in_target show' -l json -d 'Print JSON'
 complete -c verbatim -n __verbatim_is_before_fabric_command -a up -d 'Start a fabric'
 complete -c verbatim -n __verbatim_is_before_fabric_command -a down -d 'End a fabric and its subnet manager'
 complete -c verbatim -n __verbatim_is_before_fabric_command -a show -d 'Show nodes and links, and their states'

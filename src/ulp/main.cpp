@@ -1,0 +1,40 @@
+// verbatim-ulpd: the daemons of upper-layer protocols. The first word says which.
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "ulp/target/target_service.h"
+
+namespace {
+
+struct Kind {
+  std::string_view name;
+  const char* summary;
+  int (*run)(int argc, char** argv);
+};
+constexpr Kind kKinds[] = {
+    {"target", "serves disks to hosts of storage protocols", verbatim::ulp::target::run_target},
+};
+
+void print_help() {
+  fmt::print(
+      "verbatim-ulpd: the daemons of upper-layer protocols\n\n"
+      "usage: verbatim-ulpd KIND [OPTION]...\n");
+  for (const Kind& kind : kKinds) fmt::print("  {:<20}  {}\n", kind.name, kind.summary);
+  fmt::print("  {:<20}  \n\n'verbatim-ulpd KIND --help' tells more about each.\n",
+             "--help, --version");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  if (word == "--help") return print_help(), 0;
+  if (word == "--version") return fmt::print("verbatim-ulpd {}\n", VERBATIM_VERSION), 0;
+  const auto kind = std::ranges::find(kKinds, word, &Kind::name);
+  if (kind != std::end(kKinds)) return kind->run(argc - 1, argv + 1);
+  fmt::print(stderr, "verbatim-ulpd: which kind of daemon is '{}'? See verbatim-ulpd --help\n",
+             word);
+  return 2;
+}
