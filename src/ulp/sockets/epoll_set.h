@@ -46,7 +46,7 @@ class EpollSet {
   void forget(const Source& source);
 
   /// epoll_pwait(2).
-  int wait(std::span<epoll_event> events, int timeout_ms, const sigset_t* mask, Sleep* sleep);
+  int wait(std::span<epoll_event> events, int timeout_ms, const sigset_t* mask, Sleep* in_kernel);
 
  private:
   struct Item {
@@ -56,6 +56,7 @@ class EpollSet {
     std::uint32_t edges = 0;  // Those that were reported.
     bool changed = true;      // By epoll_ctl: reported even without a new edge.
     bool hot = true;
+    unsigned idle_looks = 0;
     bool disabled = false;  // EPOLLONESHOT, reported.
   };
 
@@ -67,12 +68,20 @@ class EpollSet {
   void rebuild();
   void kick();
 
+  void drop_replaced();
+
+  // All return the number of events, or -1.
+  int look(std::span<epoll_event> events, bool surely_at_kernel);
   int sweep(std::span<epoll_event> events);
-  bool report(Item& item, epoll_event& event);
-  bool arm();
   int look_at_kernel(std::span<epoll_event> events);
   int take_own(std::span<epoll_event> events);
+  int sleep(std::unique_lock<std::recursive_mutex>& lock, std::span<epoll_event> events,
+            int timeout_ms, const sigset_t* mask, Sleep* in_kernel);
   void take_fired();
+  bool report(Item& item, epoll_event& event);
+  bool has_hot() const;
+  bool arm();
+  bool all_cold();
 
   std::recursive_mutex mutex_;  // A pending socket's `wake` may replace its item.
   const int program_;
@@ -80,7 +89,8 @@ class EpollSet {
   UniqueFd kick_;
   std::vector<Item> items_;
   std::unordered_map<int, std::size_t> places_;
-  std::size_t next_ = 0;             // Where the next sweep begins.
+  bool has_replaced_ = false;
+  std::size_t next_ = 0;  // Where the next sweep begins.
   unsigned waits_without_kernel_ = 0;
   unsigned sleepers_ = 0;
 };

@@ -27,6 +27,8 @@ class Source {
   virtual bool armed() = 0;
   /// The handle is readable: takes the events.
   virtual void wake() = 0;
+  /// True if the program has closed its last descriptor.
+  virtual bool is_closed() const { return false; }
   /// As ioctl's FIONREAD.
   virtual std::size_t bytes_to_read() { return 0; }
 
