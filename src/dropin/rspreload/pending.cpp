@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "dropin/rdmacm/locks.h"
+#include "dropin/rspreload/environment.h"
 #include "ulp/rsocket/private.h"
 #include "ulp/sockets/epoll_sets.h"
 
@@ -251,6 +252,7 @@ bool advance(int fd) {
   if (!is_pending(kind)) return true;
   if (kind == Kind::converting || !replace_kind(fd, kind, Kind::converting)) return false;
   const Inside mark;
+  restore_environment();
   const Kind now = kind == Kind::passive ? advance_passive(fd) : advance_active(fd, kind);
   replace_kind(fd, Kind::converting, now);
   if (now == Kind::other) verbatim::ulp::sockets::replace_in_sets(fd, nullptr);
