@@ -92,6 +92,12 @@ Kind take_over(int fd, int number) {
   if (getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &length) == 0 && no_delay != 0) {
     rsetsockopt(number, IPPROTO_TCP, TCP_NODELAY, &no_delay, sizeof no_delay);
   }
+  sockaddr_storage local{}, peer{};
+  socklen_t local_length = sizeof local, peer_length = sizeof peer;
+  if (getsockname(fd, as_sockaddr(local), &local_length) == 0 &&
+      getpeername(fd, as_sockaddr(peer), &peer_length) == 0) {
+    verbatim_rnames(number, &local, &peer);
+  }
   // Other processes may still have the TCP socket.
   shutdown(fd, SHUT_RDWR);
   const int flags = (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
