@@ -105,21 +105,25 @@ def run_nginx(testbed):
     print(f"nginx with {WORKERS} workers, ab with 50 connections: ok", flush=True)
 
 
+def run_all(testbed):
+    run_events(testbed)
+    for connections in (1, 20):
+        run_asyncio(testbed, connections)
+    run_asyncio(testbed, 5, "--killed")
+    run_asyncio(testbed, 20, forks=True)
+    if shutil.which("redis-benchmark") and os.path.exists(REDIS):
+        run_redis(testbed)
+    if shutil.which("nginx") and shutil.which("ab"):
+        run_nginx(testbed)
+    if shutil.which("iperf3"):
+        run_preloaded(testbed, "iperf3 -P 8", ["iperf3", "-s", "-1", "-B", "{a}", "-p", "{port}"],
+                      ["iperf3", "-c", "{a}", "-p", "{port}", "-n", "80M", "-P", "8"])
+
+
 def main():
     options = option_parser(__doc__).parse_args()
     with Testbed(options) as testbed:
-        run_events(testbed)
-        for connections in (1, 20):
-            run_asyncio(testbed, connections)
-        run_asyncio(testbed, 5, "--killed")
-        run_asyncio(testbed, 20, forks=True)
-        if shutil.which("redis-benchmark") and os.path.exists(REDIS):
-            run_redis(testbed)
-        if shutil.which("nginx") and shutil.which("ab"):
-            run_nginx(testbed)
-        if shutil.which("iperf3"):
-            run_preloaded(testbed, "iperf3 -P 8", ["iperf3", "-s", "-1", "-B", "{a}", "-p", "{port}"],
-                          ["iperf3", "-c", "{a}", "-p", "{port}", "-n", "80M", "-P", "8"])
+        run_all(testbed)
     return 0
 
 
