@@ -14,6 +14,7 @@
 
 #include "dropin/rspreload/environment.h"
 #include "dropin/rspreload/fd_table.h"
+#include "dropin/rspreload/inherited.h"
 #include "dropin/rspreload/next.h"
 #include "dropin/rspreload/pending.h"
 #include "ulp/rsocket/private.h"
@@ -55,8 +56,7 @@ void note_connect(int fd, int error) {
   if (error == EINPROGRESS || error == EINTR) {
     replace_kind(fd, Kind::fresh, Kind::connecting);
   } else if (error == 0 || error == EISCONN) {
-    static_cast<void>(replace_kind(fd, Kind::fresh, Kind::active) ||
-                      replace_kind(fd, Kind::connecting, Kind::active));
+    become_active(fd);
   }
 }
 
@@ -102,7 +102,7 @@ EXPORT int listen(int fd, int backlog) {
   static auto* const plain = VERBATIM_NEXT(listen);
   if (is_ours(fd)) return within([&] { return rlisten(fd, backlog); });
   const int result = plain(fd, backlog);
-  if (result == 0) replace_kind(fd, Kind::fresh, Kind::listening);
+  if (result == 0 && replace_kind(fd, Kind::fresh, Kind::listening)) mark_listening(fd);
   return result;
 }
 
@@ -151,7 +151,11 @@ EXPORT ssize_t recvfrom(int fd, void* buffer, size_t size, int flags, sockaddr* 
 EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(recvmsg);
   if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) return plain(fd, message, flags);
+  if (!is_ours(fd)) {
+    const ssize_t bytes = plain(fd, message, flags);
+    if (bytes >= 0 && !inside()) receive_numbers(*message);
+    return bytes;
+  }
   return within([&] { return rrecvmsg(fd, message, flags); });
 }
 
@@ -187,7 +191,10 @@ EXPORT ssize_t sendto(int fd, const void* buffer, size_t size, int flags, const 
 EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(sendmsg);
   if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) return plain(fd, message, flags);
+  if (!is_ours(fd)) {
+    if (message->msg_controllen != 0 && !inside() && !may_send_numbers(*message)) return -1;
+    return plain(fd, message, flags);
+  }
   return within([&] { return rsendmsg(fd, message, flags); });
 }
 

@@ -71,6 +71,7 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
   std::unique_lock lock(mutex_);
   const bool may_wait = waits(message.flags);
   if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
+  if ((message.flags & MSG_OOB) != 0) return fail(EINVAL);  // As TCP says when there is none.
   Cursor to(message.pieces);
   std::size_t total = 0;
   do {
@@ -92,6 +93,7 @@ Outcome<std::size_t> Stream::send(const Message& message) {
   std::unique_lock lock(mutex_);
   const bool may_wait = waits(message.flags);
   if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
+  if ((message.flags & MSG_OOB) != 0) return unsupported("there is no urgent data");
   Cursor from(message.pieces);
   return send_all(lock, from, may_wait, nullptr);
 }
