@@ -5,9 +5,9 @@
 #include <cstring>
 #include <memory>
 
+#include <asm/ioctls.h>
 #include <fcntl.h>
 #include <rdma/rsocket.h>
-#include <asm/ioctls.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -267,7 +267,8 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
   if (request == FIONREAD) {
     std::shared_ptr<verbatim::ulp::sockets::Source> source;
     if (within([&] { return verbatim_rsource(fd, &source); }) != 0) return -1;
-    *static_cast<int*>(argument) = static_cast<int>(within([&] { return source->bytes_to_read(); }));
+    *static_cast<int*>(argument) =
+        static_cast<int>(within([&] { return source->bytes_to_read(); }));
     return 0;
   }
   if (request != FIONBIO) return plain(fd, request, argument);
