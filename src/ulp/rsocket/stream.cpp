@@ -93,7 +93,7 @@ Outcome<std::size_t> Stream::send(const Message& message) {
   std::unique_lock lock(mutex_);
   const bool may_wait = waits(message.flags);
   if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
-  if ((message.flags & MSG_OOB) != 0) return unsupported("there is no urgent data");
+  if ((message.flags & MSG_OOB) != 0) return unsupported(kNoUrgentData);
   Cursor from(message.pieces);
   return send_all(lock, from, may_wait, nullptr);
 }
