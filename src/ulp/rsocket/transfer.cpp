@@ -212,16 +212,17 @@ void Endpoint::arm() {
   armed_ = true;
 }
 
+/// Afterwards the queue must be armed again. The event may still be on its way, and comes later then,
+/// or not at all if its completion has been taken.
 void Endpoint::take_channel_event() {
+  armed_ = false;
   ibv_cq* cq = nullptr;
   void* context = nullptr;
-  if (ibv_get_cq_event(channel_, &cq, &context) != 0) return;
-  ibv_ack_cq_events(cq, 1);
-  armed_ = false;
+  if (ibv_get_cq_event(channel_, &cq, &context) == 0) ibv_ack_cq_events(cq, 1);
 }
 
 void Endpoint::process(bool surely) {
-  if (armed_ && surely) take_channel_event();
+  if (surely) take_channel_event();
   std::array<ibv_wc, 16> completions;
   int count = 0;
   do {

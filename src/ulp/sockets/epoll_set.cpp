@@ -329,6 +329,8 @@ int EpollSet::wait(std::span<epoll_event> events, int timeout_ms, const sigset_t
     const TimeNs left = std::min(elapsed(now, end), kLongestSleepMs * kMillisecond);
     const int ms = static_cast<int>((left + kMillisecond - 1) / kMillisecond);
     if (const int count = sleep(lock, events, ms, mask, in_kernel); count != 0) return count;
+    // Nobody has called: another thread may have taken an event.
+    for (Item& item : items_) item.hot = true;
     if (monotonic_now() >= end) return look(events, true);
     spin_until = monotonic_now() + kSpin;
     yields = kYields;
