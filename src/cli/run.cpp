@@ -39,6 +39,9 @@ constexpr const char* kExamples =
     "--host runs the program on a host of an InfiniBand fabric ('verbatim fabric'):\n"
     "programs see the host's device, and its agent is a node.\n"
     "\n"
+    "--rsockets carries a program's sockets by RDMA (librspreload.so); its peer needs\n"
+    "the option, too.\n"
+    "\n"
     "Examples:\n"
     "  verbatim run -- ibv_devinfo\n"
     "  verbatim run --node a --address 127.0.0.2 -- ib_write_bw\n"
@@ -96,27 +99,52 @@ Result<void> set_faults(const std::string& text, bool is_on_host) {
   return {};
 }
 
+/// The program's TCP and UDP sockets become rsockets. Like the view's library, the preloaded one is
+/// appended: a sanitizer's must be first.
+Result<void> use_rsockets() {
+  const auto own = own_folder();
+  if (!own) return std::unexpected(own.error());
+  const auto dropins = find_dropin_folder(*own);
+  if (!dropins) return std::unexpected(dropins.error());
+  const char* const old = getenv("LD_PRELOAD");
+  setenv("LD_PRELOAD", with_library(old, *dropins + std::string(kSocketsLibrary)).c_str(), 1);
+  setenv("RDMAV_FORK_SAFE", "1", 0);
+  return {};
+}
+
+struct Form {
+  NodeChoice node;
+  HostChoice host;
+  std::optional<std::string> faults;
+  bool uses_rsockets = false;
+};
+
 /// Returns only on failure.
-int execute(const NodeChoice& choice, const HostChoice& host,
-            const std::optional<std::string>& faults, std::vector<std::string> command) {
+int execute(const Form& form, std::vector<std::string> command) {
   if (command.empty()) {
     fmt::print(stderr,
                "verbatim run: which command? Write it after '--', as in "
                "'verbatim run -- ibv_devinfo'\n");
     return kExitUsage;
   }
-  const auto program = prepare_program(choice, command);
+  const auto program = prepare_program(form.node, command);
   if (!program) {
     fmt::print(stderr, "verbatim run: {}\n", program.error().text);
     return program.error().exit_status;
   }
-  const auto is_on_host = enter_host(host);
+  const auto is_on_host = enter_host(form.host);
   if (!is_on_host) {
     fmt::print(stderr, "verbatim run: {}\n", is_on_host.error().text);
     return is_on_host.error().code == EINVAL ? kExitUsage : kExitFailure;
   }
-  if (faults) {
-    if (const auto set = set_faults(*faults, *is_on_host); !set) {
+  if (form.uses_rsockets) {
+    if (const auto set = use_rsockets(); !set) {
+      fmt::print(stderr, "verbatim run: --rsockets: {}\n", set.error().text);
+      return kExitFailure;
+    }
+  }
+  if (form.faults) {
+    if (const auto set = set_faults(*form.faults, *is_on_host); !set) {
       fmt::print(stderr, "verbatim run: --fault: {}\n", set.error().text);
       return kExitUsage;
     }
@@ -131,22 +159,18 @@ int execute(const NodeChoice& choice, const HostChoice& host,
 
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_status) {
   auto* run = app.add_subcommand("run", "Run a program on an emulated host");
-  struct Form {
-    NodeChoice node;
-    HostChoice host;
-    std::optional<std::string> faults;
-  };
   auto form = std::make_shared<Form>();  // Shared with the callback that reads it.
   add_node_options(*run, form->node);
   add_host_options(*run, form->host);
   run->add_option("--fault", form->faults, "Faults of its packets: loss=1%,delay=1ms,seed=7")
       ->type_name("FAULTS");
+  run->add_flag("--rsockets", form->uses_rsockets, "Its TCP and UDP sockets become rsockets");
   run->prefix_command();
   run->footer(kExamples);
   run->callback([run, form, &command, &exit_status] {
     const auto words = command_line_of(*run, command);
     if (!words) fmt::print(stderr, "{}", words.error().text);
-    exit_status = words ? execute(form->node, form->host, form->faults, *words) : kExitUsage;
+    exit_status = words ? execute(*form, *words) : kExitUsage;
   });
 }
 

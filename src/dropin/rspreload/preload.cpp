@@ -3,16 +3,21 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
+#include <memory>
 
+#include <asm/ioctls.h>
 #include <fcntl.h>
 #include <rdma/rsocket.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "dropin/rspreload/environment.h"
 #include "dropin/rspreload/fd_table.h"
+#include "dropin/rspreload/inherited.h"
 #include "dropin/rspreload/next.h"
 #include "dropin/rspreload/pending.h"
+#include "ulp/rsocket/private.h"
 
 namespace verbatim::rspreload {
 namespace {
@@ -51,8 +56,7 @@ void note_connect(int fd, int error) {
   if (error == EINPROGRESS || error == EINTR) {
     replace_kind(fd, Kind::fresh, Kind::connecting);
   } else if (error == 0 || error == EISCONN) {
-    static_cast<void>(replace_kind(fd, Kind::fresh, Kind::active) ||
-                      replace_kind(fd, Kind::connecting, Kind::active));
+    become_active(fd);
   }
 }
 
@@ -80,6 +84,7 @@ EXPORT int socket(int domain, int type, int protocol) {
     set_kind(number, Kind::fresh);
     return number;
   }
+  restore_environment();
   const int number = within([&] { return rsocket(domain, type, protocol); });
   if (number < 0) return plain(domain, type, protocol);
   if (set_kind(number, Kind::rsocket)) return number;
@@ -97,7 +102,7 @@ EXPORT int listen(int fd, int backlog) {
   static auto* const plain = VERBATIM_NEXT(listen);
   if (is_ours(fd)) return within([&] { return rlisten(fd, backlog); });
   const int result = plain(fd, backlog);
-  if (result == 0) replace_kind(fd, Kind::fresh, Kind::listening);
+  if (result == 0 && replace_kind(fd, Kind::fresh, Kind::listening)) mark_listening(fd);
   return result;
 }
 
@@ -146,7 +151,11 @@ EXPORT ssize_t recvfrom(int fd, void* buffer, size_t size, int flags, sockaddr* 
 EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(recvmsg);
   if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) return plain(fd, message, flags);
+  if (!is_ours(fd)) {
+    const ssize_t bytes = plain(fd, message, flags);
+    if (bytes >= 0 && !inside()) receive_numbers(*message);
+    return bytes;
+  }
   return within([&] { return rrecvmsg(fd, message, flags); });
 }
 
@@ -182,7 +191,10 @@ EXPORT ssize_t sendto(int fd, const void* buffer, size_t size, int flags, const 
 EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(sendmsg);
   if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) return plain(fd, message, flags);
+  if (!is_ours(fd)) {
+    if (message->msg_controllen != 0 && !inside() && !may_send_numbers(*message)) return -1;
+    return plain(fd, message, flags);
+  }
   return within([&] { return rsendmsg(fd, message, flags); });
 }
 
@@ -250,8 +262,16 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  constexpr unsigned long kNonblocking = 0x5421;  // FIONBIO, which some runtimes use.
-  if (!is_ours(fd) || request != kNonblocking) return plain(fd, request, argument);
+  if (request == FIONREAD && !settle(fd, MSG_DONTWAIT)) return *static_cast<int*>(argument) = 0;
+  if (!is_ours(fd)) return plain(fd, request, argument);
+  if (request == FIONREAD) {
+    std::shared_ptr<verbatim::ulp::sockets::Source> source;
+    if (within([&] { return verbatim_rsource(fd, &source); }) != 0) return -1;
+    *static_cast<int*>(argument) =
+        static_cast<int>(within([&] { return source->bytes_to_read(); }));
+    return 0;
+  }
+  if (request != FIONBIO) return plain(fd, request, argument);
   const int flags = *static_cast<int*>(argument) != 0 ? O_NONBLOCK : 0;
   return within([&] { return rfcntl(fd, F_SETFL, flags); });
 }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdarg>
 
+#include "ulp/rsocket/private.h"
 #include "ulp/rsocket/rsocket.h"
 #include "ulp/rsocket/socket.h"
 
@@ -206,6 +207,18 @@ int rfcntl(int socket, int cmd, ...) {
       return answer(Outcome<void>(
           unsupported("fcntl gets and sets the flags of files and descriptors alone")));
   }
+}
+
+int verbatim_rsource(int number, std::shared_ptr<verbatim::ulp::sockets::Source>* source) {
+  *source = find(number);
+  return *source ? 0 : answer(Outcome<void>(fail(EBADF)));
+}
+
+int verbatim_rnames(int number, const sockaddr_storage* local, const sockaddr_storage* peer) {
+  const std::shared_ptr<Socket> socket = find(number);
+  if (!socket) return answer(Outcome<void>(fail(EBADF)));
+  socket->set_names(*local, *peer);
+  return 0;
 }
 
 off_t riomap(int socket, void* buf, size_t len, int prot, int, off_t offset) {
