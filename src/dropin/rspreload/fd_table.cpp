@@ -51,6 +51,8 @@ void remember_process() {
 
 Inside::Inside() { ++depth; }
 Inside::~Inside() { --depth; }
+Outside::Outside() : depth_(depth) { depth = 0; }
+Outside::~Outside() { depth = depth_; }
 bool inside() { return depth > 0; }
 
 Kind kind_of(int fd) { return depth == 0 && is_in_table(fd) ? at(fd).kind.load() : Kind::other; }

@@ -30,6 +30,17 @@ class Inside {
   Inside(const Inside&) = delete;
 };
 
+/// Scope object: the thread is outside again, while it sleeps and signals call the program.
+class Outside {
+ public:
+  Outside();
+  ~Outside();
+  Outside(const Outside&) = delete;
+
+ private:
+  int depth_;
+};
+
 template <typename Call>
 auto within(Call&& call) {
   const Inside mark;

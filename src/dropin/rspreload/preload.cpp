@@ -3,9 +3,11 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
+#include <memory>
 
 #include <fcntl.h>
 #include <rdma/rsocket.h>
+#include <asm/ioctls.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 #include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/next.h"
 #include "dropin/rspreload/pending.h"
+#include "ulp/rsocket/private.h"
 
 namespace verbatim::rspreload {
 namespace {
@@ -250,8 +253,15 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  constexpr unsigned long kNonblocking = 0x5421;  // FIONBIO, which some runtimes use.
-  if (!is_ours(fd) || request != kNonblocking) return plain(fd, request, argument);
+  if (request == FIONREAD && !settle(fd, MSG_DONTWAIT)) return *static_cast<int*>(argument) = 0;
+  if (!is_ours(fd)) return plain(fd, request, argument);
+  if (request == FIONREAD) {
+    std::shared_ptr<verbatim::ulp::sockets::Source> source;
+    if (within([&] { return verbatim_rsource(fd, &source); }) != 0) return -1;
+    *static_cast<int*>(argument) = static_cast<int>(within([&] { return source->bytes_to_read(); }));
+    return 0;
+  }
+  if (request != FIONBIO) return plain(fd, request, argument);
   const int flags = *static_cast<int*>(argument) != 0 ? O_NONBLOCK : 0;
   return within([&] { return rfcntl(fd, F_SETFL, flags); });
 }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdarg>
 
+#include "ulp/rsocket/private.h"
 #include "ulp/rsocket/rsocket.h"
 #include "ulp/rsocket/socket.h"
 
@@ -206,6 +207,11 @@ int rfcntl(int socket, int cmd, ...) {
       return answer(Outcome<void>(
           unsupported("fcntl gets and sets the flags of files and descriptors alone")));
   }
+}
+
+int verbatim_rsource(int number, std::shared_ptr<verbatim::ulp::sockets::Source>* source) {
+  *source = find(number);
+  return *source ? 0 : answer(Outcome<void>(fail(EBADF)));
 }
 
 off_t riomap(int socket, void* buf, size_t len, int prot, int, off_t offset) {

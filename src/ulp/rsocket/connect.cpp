@@ -123,6 +123,7 @@ void Stream::take_events() {
     if (!data.empty()) std::memcpy(data.data(), parameters.private_data, data.size());
     parameters.private_data = data.data();
     rdma_ack_cm_event(event);
+    note_edge();
     if (kind == RDMA_CM_EVENT_CONNECT_REQUEST) {
       on_request(id, parameters);
     } else {
@@ -149,7 +150,7 @@ void Stream::on_event(rdma_cm_event_type event, int status, const rdma_conn_para
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
       return fail_with(error_of(event, status));
     case RDMA_CM_EVENT_DISCONNECTED:
-      if (endpoint_) endpoint_->process();
+      if (endpoint_) endpoint_->process(false);
       disconnected_ = true;
       if (phase_ == Phase::opening) fail_with(ECONNRESET);
       return;
@@ -215,6 +216,7 @@ void Stream::poll_pending_accepts() {
     if (stream->phase_ == Phase::opening) return false;
     handle_.remove(stream->number());
     if (stream->phase_ == Phase::open) accepted_.push_back(stream);
+    note_edge();
     return true;
   });
 }

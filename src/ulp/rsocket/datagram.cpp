@@ -232,6 +232,7 @@ void Datagram::on_udp(ByteSpan bytes, const SocketAddress& from) {
 void Datagram::deliver(const SocketAddress& from, ByteSpan bytes) {
   if (waiting_.size() >= kWaitingMax) return;  // Dropped, as by a full socket buffer.
   waiting_.push_back({from, {bytes.begin(), bytes.end()}});
+  note_edge();
 }
 
 void Datagram::process() {
@@ -240,6 +241,7 @@ void Datagram::process() {
       auto received = port->next();
       if (!received) break;
       waiting_.push_back({received->from, std::move(received->bytes)});
+      note_edge();
     }
   }
 }
@@ -269,6 +271,7 @@ bool Datagram::armed() {
 
 void Datagram::wake() {
   std::unique_lock lock(mutex_);
+  note_edge();  // Perhaps there is room.
   wake_locked(true);
 }
 

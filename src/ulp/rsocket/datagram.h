@@ -40,6 +40,7 @@ class Datagram final : public Socket {
   void arm() override;
   bool armed() override;
   void wake() override;
+  short look(short events) override { return ready(events); }
   Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) override;
   Outcome<void> set_option(int level, int option, const void* value, socklen_t length) override;
   Outcome<void> get_option(int level, int option, void* value, socklen_t* length) override;

@@ -42,7 +42,8 @@ class Endpoint {
   Outcome<void> start(const ConnectData& peer);
 
   /// Polls completions of sends and receives, and returns credits.
-  void process();
+  /// `surely`: takes the channel's event, too, even if there is no completion.
+  void process(bool surely);
   /// Requests that the next completion makes the channel's descriptor readable.
   void arm();
   bool armed() const { return armed_; }
@@ -52,7 +53,10 @@ class Endpoint {
   /// Sends at most `most` bytes in one transfer. Requires `can_send`. EIO if the queue pair
   /// refuses.
   Outcome<std::size_t> send_some(Cursor& from, std::size_t most);
+  /// Counts what the peer has told: data, its end.
+  std::uint32_t arrivals() const { return arrivals_; }
   bool has_data() const { return !messages_.empty(); }
+  std::size_t bytes_to_read() const;
   std::size_t receive(Cursor& to);
   std::size_t peek(Cursor& to) const;
 
@@ -99,6 +103,7 @@ class Endpoint {
   Outcome<void> post_word(std::uint32_t message);
   Outcome<void> post(ibv_send_wr& request);
   Target target() const;
+  void take_channel_event();
   void consume(std::size_t bytes);
   void take(const ibv_wc& completion);
   void on_message(std::uint32_t message);
@@ -129,6 +134,7 @@ class Endpoint {
   std::uint32_t control_place_ = 0;  // and the slot of the next one that is not inline.
 
   // Receive side.
+  std::uint32_t arrivals_ = 0;
   std::deque<std::uint32_t> messages_;  // Unread bytes of each message.
   std::uint32_t receive_at_ = 0;        // Offset of the next byte to read.
   std::uint32_t read_ = 0;              // Bytes read and not offered again.

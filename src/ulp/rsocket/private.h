@@ -1,7 +1,15 @@
 #pragma once
 
-/// A private symbol of our librdmacm for librspreload, beside rsocket(7).
+#include <memory>
+
+#include "ulp/sockets/source.h"
+
+/// Private symbols of our librdmacm for librspreload, beside rsocket(7).
 extern "C" {
+
+/// Stores the rsocket as those see it who wait for it. Returns 0, or -1 with EBADF.
+__attribute__((visibility("default"))) int verbatim_rsource(
+    int socket, std::shared_ptr<verbatim::ulp::sockets::Source>* source);
 
 /// dup3(2), if `from`, `number` or both are rsockets: `number` atomically becomes another fd of
 /// `from`'s file and is no longer an fd of its earlier file. An rsocket ends with its last fd.

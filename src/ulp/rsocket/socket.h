@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "ulp/rsocket/endpoint.h"
 #include "ulp/rsocket/protocol.h"
+#include "ulp/sockets/source.h"
 
 namespace verbatim::rsocket {
 
@@ -45,10 +46,11 @@ struct Message {
 
 /// A stream or datagram rsocket, with the calls of rsocket(7). Every call locks the socket. Calls
 /// that wait release the lock meanwhile, so that one thread can send while another receives.
-class Socket {
+class Socket : public ulp::sockets::Source {
  public:
-  virtual ~Socket() = default;
   int number() const { return handle_.number(); }
+  int handle() const override { return number(); }
+  bool is_closed() const override { return closed; }
   void move_to(int number);
   virtual int type() const = 0;
 
@@ -63,15 +65,8 @@ class Socket {
   virtual Outcome<std::size_t> send(const Message& message) = 0;
   virtual Outcome<std::size_t> receive(const Message& message) = 0;
 
-  /// Returns what poll(2) would for these events, without waiting.
+  /// As `look`, for a caller that does not watch the handle: also takes the events of connections.
   virtual short ready(short events) = 0;
-  /// Requests that the handle becomes readable at the next event.
-  virtual void arm() = 0;
-  /// Returns true if the next event will make the handle readable. Reading the socket's state takes
-  /// the event, and then it will not.
-  virtual bool armed() = 0;
-  /// Takes events after the handle has become readable.
-  virtual void wake() = 0;
 
   virtual Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) = 0;
   virtual Outcome<void> set_option(int level, int option, const void* value, socklen_t length) = 0;
@@ -86,6 +81,7 @@ class Socket {
   std::atomic<int> descriptor_flags{0};
   /// The handle's descriptor and its duplicates. Protected by the fd table's lock.
   std::vector<int> numbers;
+  std::atomic<bool> closed{false};  // There are none any more.
 
  protected:
   explicit Socket(Handle handle) : handle_(std::move(handle)) {}

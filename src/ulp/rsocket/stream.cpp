@@ -14,8 +14,13 @@ constexpr unsigned kTurnsBetweenEvents = 64;
 
 }  // namespace
 
-void Stream::process() {
-  if (endpoint_ && phase_ == Phase::open) endpoint_->process();
+void Stream::process(bool surely) {
+  if (!endpoint_ || phase_ != Phase::open) return;
+  endpoint_->process(surely);
+  const bool has_room = wants_room_ && can_write();
+  if (has_room) wants_room_ = false;
+  if (has_room || arrivals_ != endpoint_->arrivals()) note_edge();
+  arrivals_ = endpoint_->arrivals();
 }
 
 void Stream::arm_locked() {
@@ -28,10 +33,10 @@ void Stream::wake_locked(bool surely) {
   if (look) take_events();
   if (!pending_accepts_.empty()) poll_pending_accepts();
   if (endpoint_ && phase_ == Phase::opening && !active_) {
-    endpoint_->process();
+    endpoint_->process(surely);
     if (endpoint_->has_data()) phase_ = Phase::open;  // Data was faster than the RTU.
   }
-  process();
+  process(surely);
 }
 
 void Stream::arm() {
@@ -109,6 +114,7 @@ Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor
   while (from.left() > 0) {
     int error = 0;
     if (!endpoint_->can_send()) {
+      wants_room_ = true;
       auto ok = wait_until(lock, may_wait, [this] { return can_write(); });
       if (!ok) error = ok.error();
     }
@@ -130,6 +136,22 @@ Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor
 short Stream::ready(short events) {
   std::unique_lock lock(mutex_);
   wake_locked(false);
+  return state(events);
+}
+
+short Stream::look(short events) {
+  std::unique_lock lock(mutex_);
+  process(false);
+  return state(events);
+}
+
+std::size_t Stream::bytes_to_read() {
+  std::unique_lock lock(mutex_);
+  process(false);
+  return endpoint_ ? endpoint_->bytes_to_read() : 0;
+}
+
+short Stream::state(short events) {
   short found = 0;
   switch (phase_) {
     case Phase::fresh:
@@ -139,10 +161,12 @@ short Stream::ready(short events) {
     case Phase::opening:
       return 0;
     case Phase::failed:
-      return static_cast<short>((events & (POLLIN | POLLOUT)) | POLLERR | POLLHUP);
+      found = (events & (POLLIN | POLLOUT | POLLRDHUP)) | POLLHUP;
+      return error_ != 0 ? found | POLLERR : found;
     case Phase::open:
       if (can_read() || !is_up()) found |= POLLIN | POLLRDNORM;
-      if (can_write()) found |= POLLOUT | POLLWRNORM;
+      wants_room_ = !can_write();
+      if (!wants_room_) found |= POLLOUT | POLLWRNORM;
       if (endpoint_->peer_shut() || !is_up()) found |= POLLRDHUP;
       found &= events;
       if (endpoint_->broken() && !endpoint_->peer_gone()) found |= POLLERR;

@@ -26,9 +26,11 @@ class Stream final : public Socket {
   Outcome<std::size_t> send(const Message& message) override;
   Outcome<std::size_t> receive(const Message& message) override;
   short ready(short events) override;
+  short look(short events) override;
   void arm() override;
   bool armed() override;
   void wake() override;
+  std::size_t bytes_to_read() override;
   Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) override;
   Outcome<void> set_option(int level, int option, const void* value, socklen_t length) override;
   Outcome<void> get_option(int level, int option, void* value, socklen_t* length) override;
@@ -47,7 +49,8 @@ class Stream final : public Socket {
   };
 
   explicit Stream(Handle handle) : Socket(std::move(handle)) {}
-  void process() override;
+  void process() override { process(false); }
+  void process(bool surely);
   void arm_locked() override;
   bool armed_locked() const override;
   void wake_locked(bool surely) override;
@@ -70,6 +73,7 @@ class Stream final : public Socket {
   bool is_up() const;  // Neither side has ended it.
   bool can_read() const { return endpoint_->has_data() || !readable_ || endpoint_->peer_shut(); }
   bool can_write() const { return endpoint_->can_send() || !writable_ || !is_up(); }
+  short state(short events);
   Outcome<void> check_open(std::unique_lock<std::mutex>& lock, bool may_wait);
   Outcome<void> send_rest_of_map(std::unique_lock<std::mutex>& lock, bool may_wait);
   Outcome<std::size_t> send_all(std::unique_lock<std::mutex>& lock, Cursor& from, bool may_wait,
@@ -86,6 +90,8 @@ class Stream final : public Socket {
   bool writable_ = true;
   bool disconnected_ = false;     // By the connection manager's event.
   bool disconnect_sent_ = false;  // This side has told the peer.
+  bool wants_room_ = false;       // Somebody was told that there is none; room will be an edge.
+  std::uint32_t arrivals_ = 0;    // The endpoint's, of which edges were noted.
   int error_ = 0;                 // For SO_ERROR.
   Sizes sizes_;
   std::deque<std::shared_ptr<Stream>>
