@@ -59,16 +59,16 @@ void ConnectionManager::deliver_request(const wire::CmReq& req, Connection& conn
   wait_at(connection, listener);
   set_peer_queue_pair(connection,
                       {connection.peer.source, req.local_ca_guid, req.local_qpn.value()});
-  const std::size_t header = ends.empty() ? 0 : wire::RdmaIpHeader::kSize;
-  out.push_back(ConnectRequest{.connection = connection.id,
-                               .listener = listener,
-                               .service = req.service_id,
-                               .ends = ends,
-                               .path = connection.path,
-                               .transport = req.transport,
-                               .peer = offer_of(req),
-                               .retry_count = req.retry_count,
-                               .private_data = private_data_of(req.private_data, header)});
+  out.push_back(ConnectRequest{
+      .connection = connection.id,
+      .listener = listener,
+      .service = req.service_id,
+      .ends = ends,
+      .path = connection.path,
+      .transport = req.transport,
+      .peer = offer_of(req),
+      .retry_count = req.retry_count,
+      .private_data = private_data_of(req.private_data, header_bytes(req.service_id, ends))});
 }
 
 /// IBA 12.9.8.3.1 and table 109: reasons to refuse a REQ before the user sees it.

@@ -37,6 +37,14 @@ ssize_t receive(int number, const Message& message) {
   return answer(call_on(number, [&](Socket& socket) { return socket.receive(message); }));
 }
 
+int enter_new(Outcome<std::shared_ptr<Socket>> socket, int type) {
+  if (!socket) return answer(Outcome<void>(fail(socket.error())));
+  if ((type & SOCK_NONBLOCK) != 0) (*socket)->status_flags = O_NONBLOCK;
+  const int number = (*socket)->number();
+  enter(std::move(*socket));
+  return number;
+}
+
 iovec piece(const void* bytes, std::size_t size) { return {const_cast<void*>(bytes), size}; }
 
 }  // namespace
@@ -56,15 +64,8 @@ int rsocket(int domain, int type, int protocol) {
     return answer(Outcome<void>(
         unsupported("there are streams and datagrams over IP, and streams over AF_IB")));
   }
-  auto socket = is_stream ? make_stream() : make_datagram(domain);
-  if (!socket) {
-    errno = socket.error();
-    return -1;
-  }
-  if ((type & SOCK_NONBLOCK) != 0) (*socket)->status_flags = O_NONBLOCK;
-  const int number = (*socket)->number();
-  enter(std::move(*socket));
-  return number;
+  auto socket = is_stream ? make_stream(Protocol::rsocket) : make_datagram(domain);
+  return enter_new(std::move(socket), type);
 }
 
 int rbind(int socket, const sockaddr* addr, socklen_t addrlen) {
@@ -208,6 +209,8 @@ int rfcntl(int socket, int cmd, ...) {
           unsupported("fcntl gets and sets the flags of files and descriptors alone")));
   }
 }
+
+int verbatim_sdp_socket(int type) { return enter_new(make_stream(Protocol::sdp), type); }
 
 int verbatim_rsource(int number, std::shared_ptr<verbatim::ulp::sockets::Source>* source) {
   *source = find(number);

@@ -97,6 +97,7 @@ Outcome<void> Stream::set_option(int level, int option, const void* value, sockl
                            : level == IPPROTO_TCP ? tcp_options_
                                                   : ipv6_options_;
   options = *number != 0 ? options | bit(option) : options & ~bit(option);
+  if (endpoint_) endpoint_->set_urgent_inline(option_is_on(SOL_SOCKET, SO_OOBINLINE));
   return {};
 }
 

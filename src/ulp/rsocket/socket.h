@@ -13,7 +13,6 @@
 
 #include "base/os/unique_fd.h"
 #include "base/time.h"
-#include "ulp/rsocket/endpoint.h"
 #include "ulp/rsocket/protocol.h"
 #include "ulp/sockets/source.h"
 
@@ -138,7 +137,9 @@ void enter(std::shared_ptr<Socket> socket);
 /// Removes an fd. Returns the socket, to be closed, if this was its last fd, else null. EBADF.
 Outcome<std::shared_ptr<Socket>> take_out(int number);
 
-Outcome<std::shared_ptr<Socket>> make_stream();
+/// What carries a stream's bytes.
+enum class Protocol : std::uint8_t { rsocket, sdp };
+Outcome<std::shared_ptr<Socket>> make_stream(Protocol protocol);
 Outcome<std::shared_ptr<Socket>> make_datagram(int domain);
 
 /// Copies an address out, as getpeername(2) does.

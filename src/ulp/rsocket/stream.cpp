@@ -71,6 +71,7 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
   std::unique_lock lock(mutex_);
   const bool may_wait = waits(message.flags);
   if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
+  if ((message.flags & MSG_OOB) != 0) return receive_urgent(message);
   Cursor to(message.pieces);
   std::size_t total = 0;
   do {
@@ -88,12 +89,23 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
   return total;
 }
 
+/// As TCP: EINVAL if no urgent byte has come, or it stays in the stream.
+Outcome<std::size_t> Stream::receive_urgent(const Message& message) {
+  process();
+  Cursor to(message.pieces);
+  if (to.left() == 0) return 0;
+  const auto byte = endpoint_->urgent((message.flags & MSG_PEEK) != 0);
+  if (!byte) return fail(EINVAL);
+  to.write(&*byte, 1);
+  return 1;
+}
+
 Outcome<std::size_t> Stream::send(const Message& message) {
   std::unique_lock lock(mutex_);
   const bool may_wait = waits(message.flags);
   if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
   Cursor from(message.pieces);
-  return send_all(lock, from, may_wait, nullptr);
+  return send_all(lock, from, message.flags, nullptr);
 }
 
 Outcome<void> Stream::send_rest_of_map(std::unique_lock<std::mutex>& lock, bool may_wait) {
@@ -106,11 +118,12 @@ Outcome<void> Stream::send_rest_of_map(std::unique_lock<std::mutex>& lock, bool 
 }
 
 /// Sends to the stream or, with `offset`, to the buffer that the peer mapped there.
-Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor& from,
-                                      bool may_wait, off_t* offset) {
+Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor& from, int flags,
+                                      off_t* offset) {
+  const bool may_wait = waits(flags);
   if (auto ok = send_rest_of_map(lock, may_wait); !ok) return fail(ok.error());
   std::size_t total = 0;
-  std::size_t most = kFirstTransfer;
+  std::size_t most = endpoint_->first_transfer();
   while (from.left() > 0) {
     int error = 0;
     if (!endpoint_->can_send()) {
@@ -123,7 +136,7 @@ Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor
     if (error != 0) return total > 0 ? Outcome<std::size_t>(total) : fail(error);
     const std::size_t limit = from.left() > most ? most : from.left();
     most = std::min<std::size_t>(most * 2, kMostTransfer);
-    const auto sent = offset == nullptr ? endpoint_->send_some(from, limit)
+    const auto sent = offset == nullptr ? endpoint_->send_some(from, limit, (flags & MSG_OOB) != 0)
                                         : endpoint_->write_some(from, limit, *offset);
     if (!sent) return total > 0 ? Outcome<std::size_t>(total) : fail(ECONNRESET);
     if (*sent == 0) break;  // No buffer is mapped there.
@@ -167,6 +180,7 @@ short Stream::state(short events) {
       if (can_read() || !is_up()) found |= POLLIN | POLLRDNORM;
       wants_room_ = !can_write();
       if (!wants_room_) found |= POLLOUT | POLLWRNORM;
+      if (endpoint_->is_urgent()) found |= POLLPRI;
       if (endpoint_->peer_shut() || !is_up()) found |= POLLRDHUP;
       found &= events;
       if (endpoint_->broken() && !endpoint_->peer_gone()) found |= POLLERR;
@@ -187,11 +201,11 @@ Outcome<void> Stream::shut_down(int how) {
   const bool gone = !readable_ && !writable_;
   if (!gone && (how == SHUT_RD || !was_writable)) return {};
   if (disconnect_sent_ || !is_up()) return {};
-  const auto done = [this] { return endpoint_->can_control() || !is_up(); };
+  const auto done = [this] { return endpoint_->can_finish() || !is_up(); };
   if (auto ok = wait_until(lock, true, done); !ok) return ok;
   if (!is_up()) return {};
   disconnect_sent_ = gone;
-  if (auto ok = endpoint_->send_control(gone ? Control::disconnect : Control::shutdown); !ok) {
+  if (auto ok = endpoint_->finish(gone); !ok) {
     return {};  // The peer is gone; no error can be reported.
   }
   if (!gone) return {};
@@ -225,7 +239,7 @@ Outcome<std::size_t> Stream::write_mapped(const void* from, std::size_t bytes, o
   if (auto ok = check_open(lock, waits(flags)); !ok) return fail(ok.error());
   const iovec piece{const_cast<void*>(from), bytes};
   Cursor cursor({&piece, 1});
-  return send_all(lock, cursor, waits(flags), &offset);
+  return send_all(lock, cursor, flags, &offset);
 }
 
 }  // namespace verbatim::rsocket

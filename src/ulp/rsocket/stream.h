@@ -5,15 +5,15 @@
 
 #include <rdma/rdma_cma.h>
 
-#include "ulp/rsocket/endpoint.h"
 #include "ulp/rsocket/socket.h"
+#include "ulp/rsocket/stream_end.h"
 
 namespace verbatim::rsocket {
 
-/// A stream rsocket: connects, accepts, and transfers bytes through its `Endpoint`.
+/// A stream rsocket, or one of SDP: connects, accepts, and transfers bytes through its end.
 class Stream final : public Socket {
  public:
-  static Outcome<std::shared_ptr<Stream>> make();
+  static Outcome<std::shared_ptr<Stream>> make(Protocol protocol);
   ~Stream() override;
 
   int type() const override { return SOCK_STREAM; }
@@ -48,7 +48,7 @@ class Stream final : public Socket {
     failed,   // The reason is in `error_`.
   };
 
-  explicit Stream(Handle handle) : Socket(std::move(handle)) {}
+  Stream(Handle handle, Protocol protocol) : Socket(std::move(handle)), protocol_(protocol) {}
   void process() override { process(false); }
   void process(bool surely);
   void arm_locked() override;
@@ -76,14 +76,16 @@ class Stream final : public Socket {
   short state(short events);
   Outcome<void> check_open(std::unique_lock<std::mutex>& lock, bool may_wait);
   Outcome<void> send_rest_of_map(std::unique_lock<std::mutex>& lock, bool may_wait);
-  Outcome<std::size_t> send_all(std::unique_lock<std::mutex>& lock, Cursor& from, bool may_wait,
+  Outcome<std::size_t> send_all(std::unique_lock<std::mutex>& lock, Cursor& from, int flags,
                                 off_t* offset);
+  Outcome<std::size_t> receive_urgent(const Message& message);
   bool option_is_on(int level, int option) const;
   Outcome<void> set_rdma_option(int option, int value);
 
   rdma_event_channel* channel_ = nullptr;
   rdma_cm_id* id_ = nullptr;
-  std::unique_ptr<Endpoint> endpoint_;
+  const Protocol protocol_;
+  std::unique_ptr<StreamEnd> endpoint_;
   Phase phase_ = Phase::fresh;
   bool active_ = false;   // This side asked for the connection.
   bool readable_ = true;  // Not shut down on this side.
