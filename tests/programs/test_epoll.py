@@ -12,10 +12,14 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 PYTHON = "/usr/bin/python3"
 
 
-def run_asyncio(testbed, connections, *mode):
-    words = ["env", preload(testbed), PYTHON, f"{FOLDER}/asyncio_echo.py"]
-    rest = [testbed.address("a"), str(testbed.free_port()), str(connections), *mode]
-    server = start_server(testbed, [*words, "server", *rest])
+def run_asyncio(testbed, connections, *mode, forks=False):
+    words = ["env", preload(testbed), *(["RDMAV_FORK_SAFE=1"] if forks else []), PYTHON, f"{FOLDER}/asyncio_echo.py"]
+    port = testbed.free_port()
+    rest = [testbed.address("a"), str(port), str(connections), *mode]
+    if forks:
+        server = testbed.start_server("a", [*words, "server", *rest], port)
+    else:
+        server = start_server(testbed, [*words, "server", *rest])
     client = testbed.start("b", [*words, "client", *rest])
     client.expect_success(SECONDS)
     if mode:
@@ -31,6 +35,7 @@ def main():
         run_asyncio(testbed, 1)
         run_asyncio(testbed, 20)
         run_asyncio(testbed, 5, "--killed")
+        run_asyncio(testbed, 20, forks=True)
     return 0
 
 

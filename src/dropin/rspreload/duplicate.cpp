@@ -113,6 +113,7 @@ EXPORT int close(int fd) {
   if (kind == Kind::other || is_child_of_vfork()) return plain(fd);
   stop_listening(fd);
   set_kind(fd, Kind::other);
+  if (kind != Kind::rsocket) close_in_sets(fd);
   return kind == Kind::rsocket ? ending(fd, [&] { return rclose(fd); }) : plain(fd);
 }
 

@@ -8,7 +8,7 @@
 
 #include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/next.h"
-#include "dropin/rspreload/pending.h"
+#include "dropin/rspreload/pending_source.h"
 #include "ulp/rsocket/private.h"
 #include "ulp/sockets/epoll_sets.h"
 
@@ -27,17 +27,13 @@ int answer(int error) {
 
 /// Null for a descriptor that the kernel can watch by itself.
 std::shared_ptr<sockets::Source> source_of(int fd) {
+  if (auto pending = pending_source(fd)) {
+    pending->wake();
+    if (!is_ours(fd)) return kind_of(fd) == Kind::other ? nullptr : pending;
+  }
   std::shared_ptr<sockets::Source> source;
   if (is_ours(fd)) within([&] { return verbatim_rsource(fd, &source); });
   return source;
-}
-
-int control(sockets::EpollSet& set, int operation, int fd, const epoll_event* event,
-            std::shared_ptr<sockets::Source> source) {
-  if (operation == EPOLL_CTL_DEL) return set.remove(fd);
-  if (event == nullptr) return EFAULT;
-  if (operation == EPOLL_CTL_MOD) return set.modify(fd, *event);
-  return operation == EPOLL_CTL_ADD ? set.add(fd, std::move(source), *event) : EINVAL;
 }
 
 int sleep_in_kernel(int set, epoll_event* events, int most, int timeout, const sigset_t* mask) {
@@ -52,11 +48,21 @@ extern "C" {
 
 EXPORT int epoll_ctl(int set, int operation, int fd, epoll_event* event) {
   static auto* const plain = VERBATIM_NEXT(epoll_ctl);
-  auto source = source_of(fd);
-  if (!source) return plain(set, operation, fd, event);
+  if (kind_of(fd) == Kind::other) return plain(set, operation, fd, event);
+  if (operation != EPOLL_CTL_DEL && event == nullptr) return answer(EFAULT);
+  if (operation == EPOLL_CTL_ADD) {
+    auto source = source_of(fd);
+    if (!source) return plain(set, operation, fd, event);
+    const Inside mark;
+    const auto own = sockets::find_or_make_set(set);
+    return own ? answer(own->add(fd, std::move(source), *event)) : -1;
+  }
+  const auto own = sockets::find_set(set);
+  if (!own || !own->has(fd)) return plain(set, operation, fd, event);
   const Inside mark;
-  const auto own = sockets::find_or_make_set(set);
-  return own ? answer(control(*own, operation, fd, event, std::move(source))) : -1;
+  return answer(operation == EPOLL_CTL_DEL   ? own->remove(fd)
+                : operation == EPOLL_CTL_MOD ? own->modify(fd, *event)
+                                             : EINVAL);
 }
 
 EXPORT int epoll_pwait(int set, epoll_event* events, int most, int timeout, const sigset_t* mask) {

@@ -14,6 +14,7 @@ struct Number {
   std::atomic<Kind> kind;
   // Stores fds plus one, so that zeroed memory, which costs nothing, is the initial state.
   std::atomic<int> listener;
+  std::atomic<int> beside;
   std::atomic<int> lock;
 };
 
@@ -26,7 +27,9 @@ bool is_in_table(int fd) { return fd >= 0 && fd < kNumbers; }
 Number& at(int fd) { return numbers[static_cast<std::size_t>(fd)]; }
 
 PendingListener take_pending_listener(Number& own) {
-  return {.listener = own.listener.exchange(0) - 1, .lock = own.lock.exchange(0) - 1};
+  return {.listener = own.listener.exchange(0) - 1,
+          .beside = own.beside.exchange(0) - 1,
+          .lock = own.lock.exchange(0) - 1};
 }
 
 void in_child() {
@@ -76,11 +79,14 @@ bool replace_kind(int fd, Kind from, Kind to) {
 
 PendingListener pending_listener_of(int fd) {
   if (!is_in_table(fd)) return {};
-  return {.listener = at(fd).listener - 1, .lock = at(fd).lock - 1};
+  return {.listener = at(fd).listener - 1,
+          .beside = at(fd).beside - 1,
+          .lock = at(fd).lock - 1};
 }
 
 void set_pending_listener(int fd, PendingListener pending_listener) {
   at(fd).listener = pending_listener.listener + 1;
+  at(fd).beside = pending_listener.beside + 1;
   at(fd).lock = pending_listener.lock + 1;
 }
 

@@ -58,10 +58,11 @@ bool set_kind(int fd, Kind kind);
 /// Returns false if it was not `from`. Only one of several threads succeeds.
 bool replace_kind(int fd, Kind from, Kind to);
 
-/// The listener to which the peer of a passive socket will connect.
+/// The listeners to which the peer of a passive socket will connect.
 struct PendingListener {
-  int listener = -1;  // An rsocket; -1: none yet.
-  int lock = -1;
+  int listener = -1;  // An rsocket, at a port of its own; -1: none yet.
+  int beside = -1;    // Another, at the TCP socket's port: where rdma-core's library connects.
+  int lock = -1;      // For that.
 };
 PendingListener pending_listener_of(int fd);
 void set_pending_listener(int fd, PendingListener pending_listener);

@@ -12,15 +12,16 @@
 /// rdma-core's librspreload, and both programs must use it:
 ///
 ///     who uses the accepted socket                     who uses the connected socket
-///     listens at the port of the accepted one,
-///     as an rsocket
-///          ------- 4 bytes of zero, TCP ------->       looks at them
-///          <------ connection of rsockets ------       connects to the TCP peer's address and port
+///     listens, as an rsocket, at any port
+///          --- 4 bytes of zero, that port, TCP ->      looks at them
+///          <------ connection of rsockets ------       connects to the TCP peer's address, that port
 ///     both end the TCP connection; its number is the rsocket's from now on
 ///
-/// One process of a node listens at a port at a time; others wait for it. If the peer turns out not
-/// to use this protocol before it was sent zeroes, the socket remains a TCP socket. After the
-/// zeroes, or if one of the two fails, the connection is reset.
+/// rdma-core's library knows the zeroes alone, and connects to the TCP peer's own port. So that is
+/// listened at, too, by one connection of a node at a time.
+///
+/// If the peer turns out not to use this protocol before it was sent zeroes, the socket remains a
+/// TCP socket. After the zeroes, or if one of the two fails, the connection is reset.
 namespace verbatim::rspreload {
 
 /// Returns true if RDMAV_FORK_SAFE or IBV_FORK_SAFE is set, for TCP sockets.

@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "dropin/rspreload/environment.h"
 #include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/next.h"
 #include "dropin/rspreload/pending.h"
@@ -83,6 +84,7 @@ EXPORT int socket(int domain, int type, int protocol) {
     set_kind(number, Kind::fresh);
     return number;
   }
+  restore_environment();
   const int number = within([&] { return rsocket(domain, type, protocol); });
   if (number < 0) return plain(domain, type, protocol);
   if (set_kind(number, Kind::rsocket)) return number;

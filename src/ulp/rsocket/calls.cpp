@@ -217,6 +217,13 @@ int verbatim_rsource(int number, std::shared_ptr<verbatim::ulp::sockets::Source>
   return *source ? 0 : answer(Outcome<void>(fail(EBADF)));
 }
 
+int verbatim_rnames(int number, const sockaddr_storage* local, const sockaddr_storage* peer) {
+  const std::shared_ptr<Socket> socket = find(number);
+  if (!socket) return answer(Outcome<void>(fail(EBADF)));
+  socket->set_names(*local, *peer);
+  return 0;
+}
+
 off_t riomap(int socket, void* buf, size_t len, int prot, int, off_t offset) {
   const auto mapped = call_on(socket, [&](Socket& it) { return it.map(buf, len, prot, offset); });
   if (mapped) return *mapped;

@@ -102,6 +102,7 @@ class Endpoint final : public StreamEnd {
   bool armed_ = false;
   bool sends_words_ = false;  // iWARP: sends messages with SEND, not as immediate data.
 
+  std::shared_ptr<Pages> pages_;  // Of the three, which end before it.
   Memory send_buffer_;
   Memory receive_buffer_;  // With a word for each receive request.
   Memory target_list_;     // `kTargets` targets, followed by our copy of the peer's map of buffers.

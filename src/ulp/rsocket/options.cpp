@@ -36,8 +36,17 @@ Outcome<void> Stream::name(sockaddr* address, socklen_t* length, bool peer) {
   std::unique_lock lock(mutex_);
   const bool met = phase_ == Phase::open || (phase_ == Phase::opening && !active_);
   if (peer && !met) return fail(ENOTCONN);
+  if (names_) {
+    copy_address(reinterpret_cast<const sockaddr*>(&(*names_)[peer ? 1 : 0]), address, length);
+    return {};
+  }
   copy_address(peer ? rdma_get_peer_addr(id_) : rdma_get_local_addr(id_), address, length);
   return {};
+}
+
+void Stream::set_names(const sockaddr_storage& local, const sockaddr_storage& peer) {
+  std::unique_lock lock(mutex_);
+  names_ = std::make_unique<std::array<sockaddr_storage, 2>>(std::array{local, peer});
 }
 
 Outcome<void> Stream::set_rdma_option(int option, int value) {

@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include <sys/socket.h>
+
 #include "ulp/sockets/source.h"
 
 /// Private symbols of our librdmacm for librspreload, beside rsocket(7).
@@ -19,5 +21,11 @@ __attribute__((visibility("default"))) int verbatim_sdp_socket(int type);
 /// `from`'s file and is no longer an fd of its earlier file. An rsocket ends with its last fd.
 /// Returns `number`, or -1 with errno as dup3(2).
 __attribute__((visibility("default"))) int verbatim_rdup3(int from, int number, int flags);
+
+/// From now on the rsocket says that these are its names, instead of its connection's: those of the
+/// TCP connection that it replaces. Returns 0, or -1 with EBADF.
+__attribute__((visibility("default"))) int verbatim_rnames(int socket,
+                                                           const sockaddr_storage* local,
+                                                           const sockaddr_storage* peer);
 
 }  // extern "C"

@@ -68,6 +68,8 @@ class Socket : public ulp::sockets::Source {
   virtual short ready(short events) = 0;
 
   virtual Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) = 0;
+  /// Names that are not the connection's.
+  virtual void set_names(const sockaddr_storage&, const sockaddr_storage&) {}
   virtual Outcome<void> set_option(int level, int option, const void* value, socklen_t length) = 0;
   virtual Outcome<void> get_option(int level, int option, void* value, socklen_t* length) = 0;
   virtual Outcome<off_t> map(void* buffer, std::size_t bytes, int protection, off_t offset) = 0;

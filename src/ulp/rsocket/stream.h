@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 
@@ -32,6 +33,7 @@ class Stream final : public Socket {
   void wake() override;
   std::size_t bytes_to_read() override;
   Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) override;
+  void set_names(const sockaddr_storage& local, const sockaddr_storage& peer) override;
   Outcome<void> set_option(int level, int option, const void* value, socklen_t length) override;
   Outcome<void> get_option(int level, int option, void* value, socklen_t* length) override;
   Outcome<off_t> map(void* buffer, std::size_t bytes, int protection, off_t offset) override;
@@ -102,6 +104,7 @@ class Stream final : public Socket {
   std::uint64_t socket_options_ = 0;              // A bit for each option that was switched on.
   std::uint64_t tcp_options_ = 0;
   std::uint64_t ipv6_options_ = 0;
+  std::unique_ptr<std::array<sockaddr_storage, 2>> names_;  // Local and peer; null: those of `id_`.
   int type_of_service_ = 0;
   int keep_idle_ = 7200;
   unsigned idle_turns_ = 0;

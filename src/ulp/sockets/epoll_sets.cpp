@@ -85,6 +85,10 @@ void replace_in_sets(int fd, const std::shared_ptr<Source>& source) {
   for (const auto& set : all()) set->replace(fd, source);
 }
 
+void close_in_sets(int fd) {
+  for (const auto& set : all()) set->remove(fd);
+}
+
 void forget_in_sets(const Source& source) {
   for (const auto& set : all()) set->forget(source);
 }
