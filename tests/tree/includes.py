@@ -84,7 +84,7 @@ MAY_INCLUDE = {
                        "agent/protocol/node.h", "link/fabric/fabric_link.h", "fabric/protocol", "config/device.h"),
     "dropin/ibumad": ("base", "fabric/protocol", "dropin/ibverbs/refusal.h"),
     "dropin/rdmacm": ("base", "arena", "connect", "dropin/ibverbs/services.h"),
-    "dropin/rspreload": ("base", "dropin/rdmacm/locks.h", "ulp/rsocket/private.h", "ulp/sockets"),
+    "dropin/rspreload": ("base", "dropin/rdmacm/locks.h", "ulp/sdp/rules.h", "ulp/rsocket/private.h", "ulp/sockets"),
     "dropin": ("base",),
     "api": ("base", "include"),
     "infinity": ("include", "base/os/unique_fd.h"),

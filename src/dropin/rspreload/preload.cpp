@@ -5,13 +5,14 @@
 #include <cstring>
 #include <memory>
 
+#include <asm/ioctls.h>
 #include <fcntl.h>
 #include <rdma/rsocket.h>
-#include <asm/ioctls.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "dropin/rspreload/carriers.h"
 #include "dropin/rspreload/environment.h"
 #include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/next.h"
@@ -29,9 +30,19 @@ bool is_librarys(const void* caller) {
          std::strstr(info.dli_fname, "librdmacm.so") != nullptr;
 }
 
+bool is_rsocket(int number) {
+  std::shared_ptr<verbatim::ulp::sockets::Source> source;
+  return within([&] { return verbatim_rsource(number, &source); }) == 0;
+}
+
 int accepted(int fd, sockaddr* address, socklen_t* length, int flags) {
   const int number = within([&] { return raccept(fd, address, length); });
   if (number < 0) return -1;
+  if (!is_rsocket(number)) {  // A TCP connection of a listener that has both.
+    if ((flags & SOCK_NONBLOCK) != 0) within([&] { return fcntl(number, F_SETFL, O_NONBLOCK); });
+    if ((flags & SOCK_CLOEXEC) != 0) within([&] { return fcntl(number, F_SETFD, FD_CLOEXEC); });
+    return number;
+  }
   if (!set_kind(number, Kind::rsocket)) {
     within([&] { return rclose(number); });
     errno = EMFILE;
@@ -85,6 +96,11 @@ EXPORT int socket(int domain, int type, int protocol) {
     return number;
   }
   restore_environment();
+  if (kind == SOCK_STREAM && has_rules()) {
+    const int number = plain(domain, type, protocol);
+    set_kind(number, Kind::undecided);
+    return number;
+  }
   const int number = within([&] { return rsocket(domain, type, protocol); });
   if (number < 0) return plain(domain, type, protocol);
   if (set_kind(number, Kind::rsocket)) return number;
@@ -101,6 +117,7 @@ EXPORT int bind(int fd, const sockaddr* address, socklen_t length) {
 EXPORT int listen(int fd, int backlog) {
   static auto* const plain = VERBATIM_NEXT(listen);
   if (is_ours(fd)) return within([&] { return rlisten(fd, backlog); });
+  if (kind_of(fd) == Kind::undecided) return listen_by_rules(fd, backlog);
   const int result = plain(fd, backlog);
   if (result == 0) replace_kind(fd, Kind::fresh, Kind::listening);
   return result;
@@ -121,6 +138,7 @@ EXPORT int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
 EXPORT int connect(int fd, const sockaddr* address, socklen_t length) {
   static auto* const plain = VERBATIM_NEXT(connect);
   if (is_ours(fd)) return within([&] { return rconnect(fd, address, length); });
+  if (kind_of(fd) == Kind::undecided) return connect_by_rules(fd, address, length);
   const int result = plain(fd, address, length);
   note_connect(fd, result == 0 ? 0 : errno);
   return result;
@@ -260,7 +278,8 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
   if (request == FIONREAD) {
     std::shared_ptr<verbatim::ulp::sockets::Source> source;
     if (within([&] { return verbatim_rsource(fd, &source); }) != 0) return -1;
-    *static_cast<int*>(argument) = static_cast<int>(within([&] { return source->bytes_to_read(); }));
+    *static_cast<int*>(argument) =
+        static_cast<int>(within([&] { return source->bytes_to_read(); }));
     return 0;
   }
   if (request != FIONBIO) return plain(fd, request, argument);

@@ -82,10 +82,14 @@ int raccept(int socket, sockaddr* addr, socklen_t* addrlen) {
     errno = accepted.error();
     return -1;
   }
-  const int number = (*accepted)->number();
+  if (accepted->plain) {
+    if (addr != nullptr) getpeername(accepted->plain.get(), addr, addrlen);
+    return accepted->plain.release();
+  }
+  const int number = accepted->socket->number();
   // The peer's name is known even if the connection is not established yet.
-  if (addr != nullptr) static_cast<void>((*accepted)->name(addr, addrlen, true));
-  enter(std::move(*accepted));
+  if (addr != nullptr) static_cast<void>(accepted->socket->name(addr, addrlen, true));
+  enter(std::move(accepted->socket));
   return number;
 }
 
@@ -211,6 +215,11 @@ int rfcntl(int socket, int cmd, ...) {
 }
 
 int verbatim_sdp_socket(int type) { return enter_new(make_stream(Protocol::sdp), type); }
+
+int verbatim_accompany(int socket, int listener) {
+  verbatim::UniqueFd companion(listener);
+  return answer(call_on(socket, [&](Socket& it) { return it.accompany(std::move(companion)); }));
+}
 
 int verbatim_rsource(int number, std::shared_ptr<verbatim::ulp::sockets::Source>* source) {
   *source = find(number);

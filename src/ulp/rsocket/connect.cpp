@@ -90,15 +90,15 @@ Outcome<void> Stream::listen(int backlog) {
   return {};
 }
 
-Outcome<std::shared_ptr<Socket>> Stream::accept() {
+Outcome<Socket::Accepted> Stream::accept() {
   std::unique_lock lock(mutex_);
   if (phase_ != Phase::listening) return fail(EINVAL);
   if (auto ok = wait_until(lock, waits(0), [this] { return !accepted_.empty(); }); !ok) {
     return fail(ok.error());
   }
-  std::shared_ptr<Socket> socket = std::move(accepted_.front());
+  Accepted accepted = std::move(accepted_.front());
   accepted_.pop_front();
-  return socket;
+  return accepted;
 }
 
 Outcome<void> Stream::connect(const sockaddr* address, socklen_t) {
@@ -223,6 +223,23 @@ void Stream::on_request(rdma_cm_id* id, const rdma_conn_param& parameters) {
   rdma_destroy_id(id);
 }
 
+Outcome<void> Stream::accompany(UniqueFd listener) {
+  std::unique_lock lock(mutex_);
+  if (phase_ != Phase::listening) return fail(EINVAL);
+  fcntl(listener.get(), F_SETFL, fcntl(listener.get(), F_GETFL) | O_NONBLOCK);
+  companion_ = std::move(listener);
+  return handle_.add(companion_.get());
+}
+
+/// One at a time: the others keep the companion, and so the handle, readable.
+void Stream::poll_companion() {
+  if (!companion_ || !accepted_.empty()) return;
+  UniqueFd plain(::accept(companion_.get(), nullptr, nullptr));
+  if (!plain) return;
+  note_edge();
+  accepted_.push_back({.socket = nullptr, .plain = std::move(plain)});
+}
+
 /// Like accept(2), raccept returns only established connections.
 void Stream::poll_pending_accepts() {
   std::erase_if(pending_accepts_, [this](const std::shared_ptr<Stream>& stream) {
@@ -230,7 +247,7 @@ void Stream::poll_pending_accepts() {
     stream->wake_locked(true);
     if (stream->phase_ == Phase::opening) return false;
     handle_.remove(stream->number());
-    if (stream->phase_ == Phase::open) accepted_.push_back(stream);
+    if (stream->phase_ == Phase::open) accepted_.push_back({.socket = stream, .plain = {}});
     note_edge();
     return true;
   });

@@ -83,8 +83,7 @@ Outcome<void> Endpoint::make_buffers() {
   std::byte* const at = pages_->data();
   auto send = Memory::over(pd, at, send_bytes, 0);
   auto receive = Memory::over(pd, at + send_bytes, receive_bytes, IBV_ACCESS_REMOTE_WRITE);
-  auto targets =
-      Memory::over(pd, at + send_bytes + receive_bytes, list, IBV_ACCESS_REMOTE_WRITE);
+  auto targets = Memory::over(pd, at + send_bytes + receive_bytes, list, IBV_ACCESS_REMOTE_WRITE);
   if (!send || !receive || !targets) return fail(ENOMEM);
   std::memset(targets->data(), 0, list);  // An earlier stream's.
   send_buffer_ = std::move(*send);

@@ -55,7 +55,14 @@ class Socket : public ulp::sockets::Source {
 
   virtual Outcome<void> bind(const sockaddr* address, socklen_t length) = 0;
   virtual Outcome<void> listen(int backlog) = 0;
-  virtual Outcome<std::shared_ptr<Socket>> accept() = 0;
+  /// What accept(2) returns: a socket, or a plain one of the listener's companion.
+  struct Accepted {
+    std::shared_ptr<Socket> socket;
+    UniqueFd plain;
+  };
+  virtual Outcome<Accepted> accept() = 0;
+  /// A listener accepts the connections of this TCP listener, too.
+  virtual Outcome<void> accompany(UniqueFd /*listener*/) { return fail(EINVAL); }
   virtual Outcome<void> connect(const sockaddr* address, socklen_t length) = 0;
   virtual Outcome<void> shut_down(int how) = 0;
   /// Disconnects from the peer. Called before the last reference is dropped.

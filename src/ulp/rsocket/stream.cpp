@@ -32,6 +32,7 @@ void Stream::wake_locked(bool surely) {
   const bool look = surely || phase_ != Phase::open || ++idle_turns_ % kTurnsBetweenEvents == 0;
   if (look) take_events();
   if (!pending_accepts_.empty()) poll_pending_accepts();
+  poll_companion();
   if (endpoint_ && phase_ == Phase::opening && !active_) {
     endpoint_->process(surely);
     if (endpoint_->has_data()) phase_ = Phase::open;  // Data was faster than the RTU.

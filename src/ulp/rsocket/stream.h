@@ -20,7 +20,8 @@ class Stream final : public Socket {
   int type() const override { return SOCK_STREAM; }
   Outcome<void> bind(const sockaddr* address, socklen_t length) override;
   Outcome<void> listen(int backlog) override;
-  Outcome<std::shared_ptr<Socket>> accept() override;
+  Outcome<Accepted> accept() override;
+  Outcome<void> accompany(UniqueFd listener) override;
   Outcome<void> connect(const sockaddr* address, socklen_t length) override;
   Outcome<void> shut_down(int how) override;
   void close() override;
@@ -61,6 +62,7 @@ class Stream final : public Socket {
   Outcome<void> adopt(rdma_cm_id* id);
   void take_events();
   void poll_pending_accepts();
+  void poll_companion();
   void on_event(rdma_cm_event_type event, int status, const rdma_conn_param& parameters);
   void on_request(rdma_cm_id* id, const rdma_conn_param& parameters);
   Outcome<void> take_request(rdma_cm_id* id, const rdma_conn_param& parameters);
@@ -99,9 +101,10 @@ class Stream final : public Socket {
   int error_ = 0;                 // For SO_ERROR.
   Sizes sizes_;
   std::deque<std::shared_ptr<Stream>>
-      pending_accepts_;                           // Listener: accepted, waiting for the peer,
-  std::deque<std::shared_ptr<Stream>> accepted_;  // and open.
-  std::uint64_t socket_options_ = 0;              // A bit for each option that was switched on.
+      pending_accepts_;               // Listener: accepted, waiting for the peer,
+  std::deque<Accepted> accepted_;     // and open, or the companion's.
+  UniqueFd companion_;                // A TCP listener.
+  std::uint64_t socket_options_ = 0;  // A bit for each option that was switched on.
   std::uint64_t tcp_options_ = 0;
   std::uint64_t ipv6_options_ = 0;
   std::unique_ptr<std::array<sockaddr_storage, 2>> names_;  // Local and peer; null: those of `id_`.

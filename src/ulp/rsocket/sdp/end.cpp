@@ -85,8 +85,13 @@ Outcome<void> SdpEnd::make_queues() {
 
 Outcome<void> SdpEnd::make_buffers() {
   ibv_pd* const pd = id_->qp->pd;
-  auto send = Memory::make(pd, std::size_t{slots_} * kSlotBytes + kControls * kControlBytes, 0);
-  auto receive = Memory::make(pd, std::size_t{limits_.receives} * kSlotBytes, 0);
+  const std::size_t send_bytes = std::size_t{slots_} * kSlotBytes + kControls * kControlBytes;
+  const std::size_t receive_bytes = std::size_t{limits_.receives} * kSlotBytes;
+  auto pages = Pages::take(pd, receive_bytes + send_bytes);
+  if (!pages) return fail(pages.error());
+  pages_ = std::move(*pages);
+  auto receive = Memory::over(pd, pages_->data(), receive_bytes, 0);
+  auto send = Memory::over(pd, pages_->data() + receive_bytes, send_bytes, 0);
   if (!send || !receive) return fail(ENOMEM);
   send_buffer_ = std::move(*send);
   receive_buffer_ = std::move(*receive);

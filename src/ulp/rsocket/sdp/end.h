@@ -81,6 +81,7 @@ class SdpEnd final : public StreamEnd {
   ulp::sdp::HelloAck answer_;
   std::uint32_t arrivals_ = 0;
 
+  std::shared_ptr<Pages> pages_;  // Of both buffers.
   // The send buffer: slots of a message each, then `kControls` small ones. Both are used in turn.
   Memory send_buffer_;
   std::uint32_t slots_ = 0;

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <sys/socket.h>
+
+/// Sockets whose carrier (SDP, TCP, both, rsockets) is chosen by rules. The address is known when a
+/// socket listens or connects, so until then it is a TCP socket. VERBATIM_SDP=1 in the environment
+/// turns the rules on; they are in the file that LIBSDP_CONFIG_FILE names (ulp/sdp/rules.h).
+namespace verbatim::rspreload {
+
+bool has_rules();
+
+/// As listen(2) and connect(2) on an undecided socket, which is one of its carrier's afterwards.
+int listen_by_rules(int fd, int backlog);
+int connect_by_rules(int fd, const sockaddr* address, socklen_t length);
+
+}  // namespace verbatim::rspreload
