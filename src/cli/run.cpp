@@ -36,6 +36,10 @@ constexpr const char* kExamples =
     "those that it receives. Programs on one machine (on a fabric: on one host) need\n"
     "'--path wire', else their requests are no packets.\n"
     "\n"
+    "--sdp carries the program's TCP sockets by the Sockets Direct Protocol where the\n"
+    "other end has it, too, and by TCP elsewhere. The file that LIBSDP_CONFIG_FILE\n"
+    "names has rules in libsdp.conf's form.\n"
+    "\n"
     "--host runs the program on a host of an InfiniBand fabric ('verbatim fabric'):\n"
     "programs see the host's device, and its agent is a node.\n"
     "\n"
@@ -44,6 +48,7 @@ constexpr const char* kExamples =
     "  verbatim run --node a --address 127.0.0.2 -- ib_write_bw\n"
     "  verbatim run --node b --address 127.0.0.3 -- ib_write_bw 127.0.0.2\n"
     "  verbatim run --host H1 -- ibnetdiscover\n"
+    "  verbatim run --sdp --node a --address 127.0.0.2 -- iperf3 -s\n"
     "  verbatim run --fault loss=1%,delay=100us..1ms,seed=7 -- ib_send_lat 10.0.0.2";
 
 /// The descriptor that the command inherits. Its number is high, so that low ones stay free for the
@@ -98,7 +103,8 @@ Result<void> set_faults(const std::string& text, bool is_on_host) {
 
 /// Returns only on failure.
 int execute(const NodeChoice& choice, const HostChoice& host,
-            const std::optional<std::string>& faults, std::vector<std::string> command) {
+            const std::optional<std::string>& faults, bool has_sdp,
+            std::vector<std::string> command) {
   if (command.empty()) {
     fmt::print(stderr,
                "verbatim run: which command? Write it after '--', as in "
@@ -121,6 +127,10 @@ int execute(const NodeChoice& choice, const HostChoice& host,
       return kExitUsage;
     }
   }
+  if (const auto used = has_sdp ? use_sdp() : std::expected<void, StartFailure>(); !used) {
+    fmt::print(stderr, "verbatim run: {}\n", used.error().text);
+    return used.error().exit_status;
+  }
   hold_node();
   const StartFailure failure = become_program(*program, std::move(command));
   fmt::print(stderr, "verbatim run: {}\n", failure.text);
@@ -135,18 +145,21 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_s
     NodeChoice node;
     HostChoice host;
     std::optional<std::string> faults;
+    bool sdp = false;
   };
   auto form = std::make_shared<Form>();  // Shared with the callback that reads it.
   add_node_options(*run, form->node);
   add_host_options(*run, form->host);
   run->add_option("--fault", form->faults, "Faults of its packets: loss=1%,delay=1ms,seed=7")
       ->type_name("FAULTS");
+  run->add_flag("--sdp", form->sdp, "TCP sockets use SDP; rules: LIBSDP_CONFIG_FILE");
   run->prefix_command();
   run->footer(kExamples);
   run->callback([run, form, &command, &exit_status] {
     const auto words = command_line_of(*run, command);
     if (!words) fmt::print(stderr, "{}", words.error().text);
-    exit_status = words ? execute(form->node, form->host, form->faults, *words) : kExitUsage;
+    exit_status =
+        words ? execute(form->node, form->host, form->faults, form->sdp, *words) : kExitUsage;
   });
 }
 

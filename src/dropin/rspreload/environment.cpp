@@ -14,8 +14,8 @@
 namespace verbatim::rspreload {
 namespace {
 
-constexpr std::array<std::string_view, 4> kBeginnings = {"VERBATIM_", "XDG_RUNTIME_DIR=", "RDMAV_",
-                                                         "IBV_"};
+constexpr std::array<std::string_view, 5> kBeginnings = {"VERBATIM_", "XDG_RUNTIME_DIR=", "RDMAV_",
+                                                         "IBV_", "LIBSDP_"};
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
