@@ -85,7 +85,7 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
     if ((message.flags & MSG_PEEK) != 0) return endpoint_->peek(to);
     const std::size_t bytes = endpoint_->receive(to);
     total += bytes;
-    if (bytes == 0) break;  // End of the stream.
+    if (bytes == 0 || endpoint_->is_at_mark()) break;  // The end, or the urgent mark.
   } while ((message.flags & MSG_WAITALL) != 0 && to.left() > 0);
   return total;
 }
