@@ -92,6 +92,7 @@ def main():
         run_without(testbed, ["a"], 1)
         run_without(testbed, ["b"], 0)
         run_iperf3(testbed, "-n", "1M")  # SDP, though both have TCP.
+        run_pair(testbed, [PYTHON, ENDS, "server", "{a}", "{port}"], [PYTHON, ENDS, "client", "{a}", "{port}"])
         testbed.set_rules(ONLY_SDP)
         run_programs(testbed)
         run_refused(testbed)

@@ -102,7 +102,6 @@ void copy_options(int from, int to) {
 
 /// The descriptor becomes one of the new socket.
 int take_over(int fd, int number) {
-  rfcntl(number, F_SETFL, fcntl(fd, F_GETFL));
   const int flags = (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
   const int done = verbatim_rdup3(number, fd, flags);
   const int error = errno;
@@ -167,7 +166,10 @@ int connect_by_rules(int fd, const sockaddr* address, socklen_t length) {
   int error = number < 0 || !bind_as(fd, number) ? errno : 0;
   if (carrier == Carrier::both) {
     if (error == 0) error = try_connect(number, peer);
-    if (error == 0) return take_over(fd, number);
+    if (error == 0) {
+      rfcntl(number, F_SETFL, fcntl(fd, F_GETFL));
+      return take_over(fd, number);
+    }
     if (number >= 0) rclose(number);
     warn_of_tcp(peer, error);
     return connect_as_tcp(fd, address, length);
@@ -200,6 +202,7 @@ int listen_by_rules(int fd, int backlog) {
     set_kind(fd, Kind::other);
     return 0;
   }
+  rfcntl(number, F_SETFL, fcntl(fd, F_GETFL));
   if (carrier == Carrier::both) verbatim_accompany(number, fcntl(fd, F_DUPFD_CLOEXEC, 0));
   return take_over(fd, number);
 }

@@ -219,7 +219,8 @@ Outcome<void> Stream::shut_down(int how) {
 void Stream::close() {
   if (phase_ == Phase::open && !disconnect_sent_) static_cast<void>(shut_down(SHUT_RDWR));
   std::unique_lock lock(mutex_);
-  if (phase_ == Phase::open || phase_ == Phase::opening) rdma_disconnect(id_);
+  // A connection that was asked for and not answered ends with its id.
+  if (phase_ == Phase::open || (phase_ == Phase::opening && !active_)) rdma_disconnect(id_);
 }
 
 Outcome<off_t> Stream::map(void* buffer, std::size_t bytes, int protection, off_t offset) {
