@@ -67,8 +67,17 @@ EXPORT int epoll_ctl(int set, int operation, int fd, epoll_event* event) {
 
 EXPORT int epoll_pwait(int set, epoll_event* events, int most, int timeout, const sigset_t* mask) {
   static auto* const plain = VERBATIM_NEXT(epoll_pwait);
-  const auto own = sockets::find_set(set);
-  if (!own || inside() || most <= 0) return plain(set, events, most, timeout, mask);
+  auto own = sockets::find_set(set);
+  if (!own || inside() || most <= 0) {
+    const int count = plain(set, events, most, timeout, mask);
+    if (count <= 0 || inside()) return count;
+    own = sockets::find_set(set);
+    if (!own) return count;
+    // Another thread has added the first source meanwhile.
+    const Inside mark;
+    const int others = own->others({events, static_cast<std::size_t>(count)});
+    if (others > 0) return others;
+  }
   const Inside mark;
   return own->wait({events, static_cast<std::size_t>(most)}, timeout, mask, sleep_in_kernel);
 }

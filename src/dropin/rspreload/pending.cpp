@@ -109,28 +109,50 @@ Kind take_over(int fd, int number) {
   return done ? Kind::rsocket : Kind::other;
 }
 
+/// Starts to connect an rsocket, as the invitation says. Returns it, or -1.
+int connect_to(int fd, const Invitation& invitation) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  if (getpeername(fd, as_sockaddr(peer), &length) != 0) return -1;
+  peer = unmapped(peer);
+  if (invitation.magic == kMagic) set_port(peer, invitation.port);
+  const int number = rsocket(peer.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  if (number < 0 || rconnect(number, as_sockaddr(peer), length_of(peer)) == 0 ||
+      errno == EINPROGRESS) {
+    return number;
+  }
+  rclose(number);
+  return -1;
+}
+
+/// Takes over the rsocket if it is connected.
+Kind finish_active(int fd, int number) {
+  pollfd state{.fd = number, .events = POLLOUT, .revents = 0};
+  if (rpoll(&state, 1, 0) <= 0) return Kind::active;
+  set_pending_listener(fd, {});
+  if (state.revents == POLLOUT) return take_over(fd, number);
+  rclose(number);
+  return abandon(fd);
+}
+
 Kind advance_active(int fd, Kind kind) {
+  if (const int number = pending_listener_of(fd).listener; number >= 0) {
+    return finish_active(fd, number);
+  }
   const short state = state_of(fd);
   if (state == 0) return kind;
   // It may have been refused; the program's own call then reports it.
   if ((state & (POLLERR | POLLHUP)) != 0) return Kind::other;
-  Invitation message;
+  Invitation message{.magic = 0};
   const ssize_t bytes = recv(fd, &message, sizeof message, MSG_PEEK | MSG_DONTWAIT);
   if (bytes < static_cast<ssize_t>(sizeof message.zeroes) || message.zeroes != 0) {
     return Kind::other;
   }
-  sockaddr_storage peer{};
-  socklen_t length = sizeof peer;
-  if (getpeername(fd, as_sockaddr(peer), &length) != 0) return abandon(fd);
-  peer = unmapped(peer);
-  if (bytes == sizeof message && message.magic == kMagic) set_port(peer, message.port);
-  const int number = rsocket(peer.ss_family, SOCK_STREAM, 0);
+  if (bytes < static_cast<ssize_t>(sizeof message)) message.magic = 0;
+  const int number = connect_to(fd, message);
   if (number < 0) return abandon(fd);
-  if (rconnect(number, as_sockaddr(peer), length_of(peer)) != 0) {
-    rclose(number);
-    return abandon(fd);
-  }
-  return take_over(fd, number);
+  set_pending_listener(fd, {.listener = number});
+  return finish_active(fd, number);
 }
 
 /// Returns a lock, which one process at a time can have for the address at which it listens: others
@@ -269,9 +291,11 @@ int watch(int fd, std::vector<pollfd>& fds) {
   const Kind kind = kind_of(fd);
   if (!is_pending(kind)) return 0;
   if (kind == Kind::converting) return kRetryMs;
-  fds.push_back({.fd = fd, .events = POLLIN | POLLRDHUP, .revents = 0});
-  if (kind != Kind::passive) return kLookAgainMs;
   const PendingListener own = pending_listener_of(fd);
+  const bool connects = kind != Kind::passive && own.listener >= 0;
+  if (connects) fds.push_back({.fd = own.listener, .events = POLLOUT, .revents = 0});
+  if (!connects) fds.push_back({.fd = fd, .events = POLLIN | POLLRDHUP, .revents = 0});
+  if (kind != Kind::passive) return kLookAgainMs;
   for (const int listener : {own.listener, own.beside}) {
     if (listener >= 0) fds.push_back({.fd = listener, .events = POLLIN, .revents = 0});
   }

@@ -98,6 +98,7 @@ int EpollSet::add(int fd, std::shared_ptr<Source> source, const epoll_event& eve
   items_.push_back({.fd = fd, .event = event, .source = std::move(source)});
   watch(items_.back());
   kick();
+  if (!std::exchange(has_begun_, true)) --sleepers_;
   return 0;
 }
 
@@ -257,6 +258,11 @@ int EpollSet::take_own(std::span<epoll_event> events) {
   *own = events.back();
   take_fired();
   return static_cast<int>(events.size()) - 1;
+}
+
+int EpollSet::others(std::span<epoll_event> events) {
+  const std::lock_guard lock(mutex_);
+  return take_own(events);
 }
 
 int EpollSet::look_at_kernel(std::span<epoll_event> events) {

@@ -45,6 +45,9 @@ class EpollSet {
   /// The program has closed the source's last descriptor.
   void forget(const Source& source);
 
+  /// What the kernel has reported to a thread that began to wait when there were no sources, without
+  /// our own entry: returns how many are left.
+  int others(std::span<epoll_event> events);
   /// epoll_pwait(2).
   int wait(std::span<epoll_event> events, int timeout_ms, const sigset_t* mask, Sleep* in_kernel);
 
@@ -89,10 +92,11 @@ class EpollSet {
   UniqueFd kick_;
   std::vector<Item> items_;
   std::unordered_map<int, std::size_t> places_;
+  bool has_begun_ = false;  // A source was added.
   bool has_replaced_ = false;
   std::size_t next_ = 0;  // Where the next sweep begins.
   unsigned waits_without_kernel_ = 0;
-  unsigned sleepers_ = 0;
+  unsigned sleepers_ = 1;  // Threads in the kernel; before the first add there may be any number.
 };
 
 }  // namespace verbatim::ulp::sockets
