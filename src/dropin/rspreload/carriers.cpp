@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "dropin/rspreload/fd_table.h"
+#include "dropin/rspreload/own_numbers.h"
 #include "ulp/rsocket/private.h"
 #include "ulp/sdp/rules.h"
 
@@ -203,7 +204,7 @@ int listen_by_rules(int fd, int backlog) {
     return 0;
   }
   rfcntl(number, F_SETFL, fcntl(fd, F_GETFL));
-  if (carrier == Carrier::both) verbatim_accompany(number, fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (carrier == Carrier::both) verbatim_accompany(number, with_high_number(dup(fd)));
   return take_over(fd, number);
 }
 
