@@ -35,9 +35,10 @@ Variables* at_start = nullptr;  // Never destroyed.
 }  // namespace
 
 void restore_environment() {
-  static std::atomic<pid_t> done_in = 0;
-  if (at_start == nullptr || done_in.exchange(getpid()) == getpid()) return;
+  static std::atomic<char**> known = nullptr;
+  if (at_start == nullptr || known == environ) return;
   for (const auto& [name, value] : *at_start) setenv(name.c_str(), value.c_str(), 0);
+  known = environ;
 }
 
 }  // namespace verbatim::rspreload

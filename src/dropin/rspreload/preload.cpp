@@ -36,6 +36,7 @@ bool is_rsocket(int number) {
 }
 
 int accepted(int fd, sockaddr* address, socklen_t* length, int flags) {
+  restore_environment();  // Since it listened.
   const int number = within([&] { return raccept(fd, address, length); });
   if (number < 0) return -1;
   if (!is_rsocket(number)) {  // A TCP connection of a listener that has both.
