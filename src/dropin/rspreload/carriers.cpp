@@ -55,10 +55,14 @@ const Rules& rules() {
   return *rules;
 }
 
-void note(Role role, const SocketAddress& address, std::string_view text) {
-  if (rules().log_level() > kDecisions) return;
-  log_line(LogLevel::warn, fmt::format("SDP: {} {}: {}",
-                                       role == Role::server ? "listen" : "connect", address, text));
+Carrier carrier_of(Role role, const SocketAddress& address) {
+  const Carrier carrier = rules().match(role, program_invocation_short_name, address);
+  if (rules().log_level() <= kDecisions) {
+    log_line(LogLevel::warn,
+             fmt::format("SDP: {} {}: {}", role == Role::server ? "listen" : "connect", address,
+                         name_of(carrier)));
+  }
+  return carrier;
 }
 
 /// Once a process, since nobody else says why a program is no faster.
@@ -154,13 +158,28 @@ bool has_rules() {
   return is_set;
 }
 
+int new_stream(int family, int type) {
+  return has_rules() ? verbatim_sdp_socket(type) : rsocket(family, type, 0);
+}
+
+bool listens_as_tcp(int fd) {
+  const Inside mark;
+  const auto local = has_rules() ? SocketAddress::of_socket(fd) : refuse(EINVAL, "");
+  return local && carrier_of(Role::server, *local) == Carrier::tcp;
+}
+
+bool connects_as_tcp(const sockaddr* address, socklen_t length) {
+  const Inside mark;
+  const auto peer = has_rules() ? SocketAddress::from(address, length) : refuse(EINVAL, "");
+  return peer && carrier_of(Role::client, *peer) == Carrier::tcp;
+}
+
 int connect_by_rules(int fd, const sockaddr* address, socklen_t length) {
   const Inside mark;
   const auto named = SocketAddress::from(address, length);
   if (!named) return connect_as_tcp(fd, address, length);
   const SocketAddress peer = unmapped(*named);
-  const Carrier carrier = rules().match(Role::client, program_invocation_short_name, peer);
-  note(Role::client, peer, name_of(carrier));
+  const Carrier carrier = carrier_of(Role::client, peer);
   if (carrier == Carrier::tcp) return connect_as_tcp(fd, address, length);
   const int number = new_socket(carrier, peer.family());
   if (number >= 0) copy_options(fd, number);
@@ -185,13 +204,11 @@ int connect_by_rules(int fd, const sockaddr* address, socklen_t length) {
 int listen_by_rules(int fd, int backlog) {
   const Inside mark;
   auto local = SocketAddress::of_socket(fd);
-  const Carrier carrier =
-      local ? rules().match(Role::server, program_invocation_short_name, *local) : Carrier::tcp;
+  const Carrier carrier = local ? carrier_of(Role::server, *local) : Carrier::tcp;
   const bool has_tcp = carrier == Carrier::tcp || carrier == Carrier::both;
   if (has_tcp && listen(fd, backlog) != 0) return -1;
   if (has_tcp) local = SocketAddress::of_socket(fd);  // The kernel may have chosen the port.
   if (!local || carrier == Carrier::tcp) return set_kind(fd, Kind::other), 0;
-  note(Role::server, *local, name_of(carrier));
   const SocketAddress own = unmapped(*local);
   const int number = new_socket(carrier, own.family());
   if (number >= 0) copy_options(fd, number);

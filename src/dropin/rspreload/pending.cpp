@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "dropin/rdmacm/locks.h"
+#include "dropin/rspreload/carriers.h"
 #include "dropin/rspreload/environment.h"
 #include "ulp/rsocket/private.h"
 #include "ulp/sockets/epoll_sets.h"
@@ -116,7 +117,7 @@ int connect_to(int fd, const Invitation& invitation) {
   if (getpeername(fd, as_sockaddr(peer), &length) != 0) return -1;
   peer = unmapped(peer);
   if (invitation.magic == kMagic) set_port(peer, invitation.port);
-  const int number = rsocket(peer.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  const int number = new_stream(peer.ss_family, SOCK_STREAM | SOCK_NONBLOCK);
   if (number < 0 || rconnect(number, as_sockaddr(peer), length_of(peer)) == 0 ||
       errno == EINPROGRESS) {
     return number;
@@ -172,7 +173,7 @@ int lock_address(const sockaddr_storage& address) {
 
 /// Returns an rsocket that listens there, or -1.
 int listen_at(sockaddr_storage& local) {
-  const int listener = rsocket(local.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  const int listener = new_stream(local.ss_family, SOCK_STREAM | SOCK_NONBLOCK);
   if (listener < 0) return -1;
   if (rbind(listener, as_sockaddr(local), length_of(local)) == 0 && rlisten(listener, 1) == 0) {
     return listener;
@@ -201,10 +202,11 @@ Kind invite(int fd) {
   set_pending_listener(fd, own);
   sockaddr_storage local{};
   socklen_t length = sizeof local;
-  const bool listens = own.listener >= 0 &&
-                       rgetsockname(own.listener, as_sockaddr(local), &length) == 0;
+  const bool listens =
+      own.listener >= 0 && rgetsockname(own.listener, as_sockaddr(local), &length) == 0;
   const Invitation message{.port = port_of(local)};
-  if (listens && send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof message) {
+  if (listens &&
+      send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof message) {
     return Kind::passive;
   }
   stop_listening(fd);

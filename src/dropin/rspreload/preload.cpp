@@ -120,7 +120,9 @@ EXPORT int listen(int fd, int backlog) {
   if (is_ours(fd)) return within([&] { return rlisten(fd, backlog); });
   if (kind_of(fd) == Kind::undecided) return listen_by_rules(fd, backlog);
   const int result = plain(fd, backlog);
-  if (result == 0) replace_kind(fd, Kind::fresh, Kind::listening);
+  if (result == 0 && kind_of(fd) == Kind::fresh) {
+    set_kind(fd, listens_as_tcp(fd) ? Kind::other : Kind::listening);
+  }
   return result;
 }
 
@@ -140,6 +142,7 @@ EXPORT int connect(int fd, const sockaddr* address, socklen_t length) {
   static auto* const plain = VERBATIM_NEXT(connect);
   if (is_ours(fd)) return within([&] { return rconnect(fd, address, length); });
   if (kind_of(fd) == Kind::undecided) return connect_by_rules(fd, address, length);
+  if (kind_of(fd) == Kind::fresh && connects_as_tcp(address, length)) set_kind(fd, Kind::other);
   const int result = plain(fd, address, length);
   note_connect(fd, result == 0 ? 0 : errno);
   return result;
