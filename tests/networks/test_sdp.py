@@ -2,11 +2,13 @@
 """Unmodified programs by SDP between two nodes: Debian's, and programs that know only sockets."""
 
 import os
+import signal
 import sys
 
 from sdpbed import ONLY_SDP, TESTS, SdpTestbed
 
-from testbed import SKIPPED, Failure, are_installed, option_parser  # noqa: E402
+from test_epoll import NGINX  # noqa: E402
+from testbed import SKIPPED, Failure, are_installed, option_parser, wait_until  # noqa: E402
 
 SECONDS = 60
 PYTHON = "/usr/bin/python3"
@@ -75,6 +77,33 @@ def run_rules(testbed):
     print("passed: rules", flush=True)
 
 
+def run_nginx(testbed):
+    """A program that forks: the connections of a listener that its master has made are its workers'."""
+    for node in ("a", "b"):
+        testbed.set_variables(node, RDMAV_FORK_SAFE="1")
+    port = testbed.free_port()
+    os.mkdir(f"{testbed.folder}/pages")
+    os.chmod(testbed.folder, 0o755)
+    with open(f"{testbed.folder}/pages/page", "wb") as page:
+        page.write(os.urandom(200_000))
+    with open(f"{testbed.folder}/nginx.conf", "w", encoding="ascii") as file:
+        user = "user root;\n" if os.geteuid() == 0 else ""
+        file.write(user + NGINX.format(workers=2, folder=testbed.folder, address=testbed.address("a"), port=port))
+    server = testbed.start_server("a", ["nginx", "-c", f"{testbed.folder}/nginx.conf", "-p", testbed.folder], port)
+    client = testbed.start("b", ["ab", "-k", "-n", "1000", "-c", "50", f"http://{testbed.address('a')}:{port}/page"])
+    client.expect_success(SECONDS)
+    for line in ("Complete requests:      1000", "Failed requests:        0"):
+        if line not in client.output():
+            raise Failure(f"ab does not say {line!r}")
+    if not any(program["name"] == "nginx" for program in testbed.status("a")):
+        raise Failure("nginx has not used RDMA")
+    wait_until(lambda: not any(program["queue_pairs"] for program in testbed.status("a")), 20,
+               "nginx's connections to end")
+    server.process.send_signal(signal.SIGTERM)
+    server.expect_success(SECONDS)
+    print("passed: nginx with two workers", flush=True)
+
+
 def run_refused(testbed):
     """Nobody listens: the program's call says so."""
     client = testbed.start("b", [PYTHON, f"{PROGRAMS}/echo.py", "client", testbed.address("a"),
@@ -97,6 +126,8 @@ def main():
         run_programs(testbed)
         run_refused(testbed)
         run_rules(testbed)
+        if are_installed("nginx", "ab"):
+            run_nginx(testbed)
     return 0
 
 

@@ -21,6 +21,7 @@ struct Number {
 std::array<Number, kNumbers> numbers;
 std::atomic<int> end = 0;  // All fds from here on are `other`.
 std::atomic<pid_t> process = 0;
+std::atomic<bool> had_rsocket = false;
 thread_local int depth = 0;
 
 bool is_in_table(int fd) { return fd >= 0 && fd < kNumbers; }
@@ -34,6 +35,7 @@ PendingListener take_pending_listener(Number& own) {
 
 void in_child() {
   process = getpid();
+  had_rsocket = false;
   for (int fd = 0; fd < end; ++fd) {
     Number& own = at(fd);
     const PendingListener parents = take_pending_listener(own);
@@ -67,6 +69,7 @@ bool set_kind(int fd, Kind kind) {
   }
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   if (kind != Kind::other) pthread_once(&once, remember_process);
+  if (kind == Kind::rsocket) had_rsocket = true;
   at(fd).kind = kind;
   for (int known = end; known <= fd && !end.compare_exchange_weak(known, fd + 1);) {
   }
@@ -74,6 +77,7 @@ bool set_kind(int fd, Kind kind) {
 }
 
 bool replace_kind(int fd, Kind from, Kind to) {
+  if (to == Kind::rsocket) had_rsocket = true;
   return is_in_table(fd) && at(fd).kind.compare_exchange_strong(from, to);
 }
 
@@ -89,6 +93,8 @@ void set_pending_listener(int fd, PendingListener pending_listener) {
   at(fd).beside = pending_listener.beside + 1;
   at(fd).lock = pending_listener.lock + 1;
 }
+
+bool has_rsockets() { return had_rsocket && !is_child_of_vfork(); }
 
 bool is_child_of_vfork() { return process != getpid(); }
 

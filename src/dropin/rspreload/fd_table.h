@@ -69,6 +69,9 @@ struct PendingListener {
 PendingListener pending_listener_of(int fd);
 void set_pending_listener(int fd, PendingListener pending_listener);
 
+/// Returns true if this process has had an rsocket. A forked child begins anew.
+bool has_rsockets();
+
 /// Returns true in a child of vfork(2), which has its own descriptors, but shares this table with
 /// its parent.
 bool is_child_of_vfork();

@@ -18,6 +18,7 @@
 #include "dropin/rdmacm/locks.h"
 #include "dropin/rspreload/carriers.h"
 #include "dropin/rspreload/environment.h"
+#include "dropin/rspreload/inherited.h"
 #include "ulp/rsocket/private.h"
 #include "ulp/sockets/epoll_sets.h"
 
@@ -28,8 +29,6 @@ namespace {
 constexpr int kRetryMs = 5;
 /// Bounds each wait for a peer: another thread may have made the fd an rsocket meanwhile.
 constexpr int kLookAgainMs = 100;
-/// Wait for a connection whose peer has already ended its TCP connection.
-constexpr int kLateMs = 500;
 
 constexpr std::uint32_t kMagic = 0x76627273;
 
@@ -99,8 +98,12 @@ Kind take_over(int fd, int number) {
       getpeername(fd, as_sockaddr(peer), &peer_length) == 0) {
     verbatim_rnames(number, &local, &peer);
   }
+  const std::vector<int> twins = twins_of(fd);
   // Other processes may still have the TCP socket.
   shutdown(fd, SHUT_RDWR);
+  for (const int twin : twins) {
+    if (verbatim_rdup3(number, twin, 0) == twin) set_kind(twin, Kind::rsocket);
+  }
   const int flags = (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
   const bool done = verbatim_rdup3(number, fd, flags) == fd;
   rclose(number);
@@ -221,14 +224,14 @@ int accept_from(const PendingListener& own) {
 
 /// Accepts the connection of a peer that has ended its TCP connection: it may have connected before
 /// that.
-int accept_late(const PendingListener& own) {
+int accept_late(const PendingListener& own, int late_ms) {
   std::array<pollfd, 2> coming{{{.fd = own.listener, .events = POLLIN, .revents = 0},
                                 {.fd = own.beside, .events = POLLIN, .revents = 0}}};
-  rpoll(coming.data(), coming.size(), kLateMs);
+  rpoll(coming.data(), coming.size(), late_ms);
   return accept_from(own);
 }
 
-Kind advance_passive(int fd) {
+Kind advance_passive(int fd, int late_ms) {
   if (pending_listener_of(fd).listener < 0) {
     const Kind kind = invite(fd);
     if (kind != Kind::passive) return kind;
@@ -237,7 +240,8 @@ Kind advance_passive(int fd) {
   const short state = number < 0 ? state_of(fd) : short{0};
   if (number < 0 && state == 0) return Kind::passive;
   const bool has_left = (state & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
-  if (number < 0 && has_left) number = accept_late(pending_listener_of(fd));
+  if (number < 0 && has_left && late_ms == 0) return Kind::passive;
+  if (number < 0 && has_left) number = accept_late(pending_listener_of(fd), late_ms);
   stop_listening(fd);
   if (number >= 0) return take_over(fd, number);
   if (!has_left) return abandon(fd);  // It sends data: its program does not use rsockets.
@@ -277,13 +281,13 @@ bool settle_pending(int fd, int flags) {
 
 bool settle_at_any_rate(int fd) { return settle_or(fd, true); }
 
-bool advance(int fd) {
+bool advance(int fd, int late_ms) {
   const Kind kind = kind_of(fd);
   if (!is_pending(kind)) return true;
   if (kind == Kind::converting || !replace_kind(fd, kind, Kind::converting)) return false;
   const Inside mark;
   restore_environment();
-  const Kind now = kind == Kind::passive ? advance_passive(fd) : advance_active(fd, kind);
+  const Kind now = kind == Kind::passive ? advance_passive(fd, late_ms) : advance_active(fd, kind);
   replace_kind(fd, Kind::converting, now);
   if (now == Kind::other) verbatim::ulp::sockets::replace_in_sets(fd, nullptr);
   return now == Kind::rsocket || now == Kind::other;

@@ -38,9 +38,13 @@ inline bool settle(int fd, int flags) {
 /// The same, but waits even if O_NONBLOCK is set.
 bool settle_at_any_rate(int fd);
 
+/// Wait for a connection whose peer has already ended its TCP connection, in milliseconds.
+inline constexpr int kLateMs = 500;
+
 /// Continues as far as possible without waiting for the peer. Returns true if it is not pending any
-/// more.
-bool advance(int fd);
+/// more. A peer that has left is waited for, as it may have connected before that; with 0 the caller
+/// waits.
+bool advance(int fd, int late_ms = kLateMs);
 /// Adds the descriptors to wait for before `advance` can continue, and returns the longest wait in
 /// milliseconds.
 int watch(int fd, std::vector<pollfd>& fds);

@@ -9,7 +9,9 @@
 #include <sys/timerfd.h>
 
 #include "base/os/unique_fd.h"
+#include "base/time.h"
 #include "dropin/rspreload/fd_table.h"
+#include "dropin/rspreload/inherited.h"
 #include "dropin/rspreload/pending.h"
 #include "ulp/sockets/epoll_sets.h"
 
@@ -42,7 +44,7 @@ class PendingSource final : public ulp::sockets::Source {
     const Inside mark;
     pollfd state{.fd = fd_, .events = events, .revents = 0};
     if (poll(&state, 1, 0) <= 0) return 0;
-    if (state.revents != POLLIN) replace_kind(fd_, Kind::connecting, Kind::active);
+    if (kind == Kind::connecting && state.revents != POLLIN) become_active(fd_);
     return state.revents;
   }
 
@@ -54,7 +56,8 @@ class PendingSource final : public ulp::sockets::Source {
       epoll_wait(handle_.get(), ignored.data(), ignored.size(), 0);
     }
     const Outside mark;
-    if (!is_pending(kind_of(fd_)) || advance(fd_)) return;  // The set has the rsocket by now.
+    const int late_ms = has_left() ? 1 : 0;
+    if (!is_pending(kind_of(fd_)) || advance(fd_, late_ms)) return;  // The set has the rsocket now.
     std::vector<pollfd> fds;
     const int milliseconds = watch(fd_, fds);
     const Inside calls;
@@ -69,6 +72,13 @@ class PendingSource final : public ulp::sockets::Source {
     const Outside mark;
     return kind_of(fd_);
   }
+  /// True if the peer ended its TCP connection so long ago that no connection of it will come.
+  bool has_left() {
+    const Inside mark;
+    pollfd state{.fd = fd_, .events = POLLRDHUP, .revents = 0};
+    if (left_at_ == 0 && poll(&state, 1, 0) > 0) left_at_ = monotonic_now();
+    return left_at_ != 0 && monotonic_now() - left_at_ > kLateMs * kMillisecond;
+  }
   void also_watch(int fd) {
     epoll_event event{.events = kAnyEvent, .data = {.fd = fd}};
     epoll_ctl(handle_.get(), EPOLL_CTL_ADD, fd, &event);
@@ -77,6 +87,7 @@ class PendingSource final : public ulp::sockets::Source {
   const int fd_;
   UniqueFd handle_;
   UniqueFd timer_;
+  TimeNs left_at_ = 0;
 };
 
 }  // namespace

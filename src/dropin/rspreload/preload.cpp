@@ -15,6 +15,7 @@
 #include "dropin/rspreload/carriers.h"
 #include "dropin/rspreload/environment.h"
 #include "dropin/rspreload/fd_table.h"
+#include "dropin/rspreload/inherited.h"
 #include "dropin/rspreload/next.h"
 #include "dropin/rspreload/pending.h"
 #include "ulp/rsocket/private.h"
@@ -67,8 +68,7 @@ void note_connect(int fd, int error) {
   if (error == EINPROGRESS || error == EINTR) {
     replace_kind(fd, Kind::fresh, Kind::connecting);
   } else if (error == 0 || error == EISCONN) {
-    static_cast<void>(replace_kind(fd, Kind::fresh, Kind::active) ||
-                      replace_kind(fd, Kind::connecting, Kind::active));
+    become_active(fd);
   }
 }
 
@@ -120,8 +120,11 @@ EXPORT int listen(int fd, int backlog) {
   if (is_ours(fd)) return within([&] { return rlisten(fd, backlog); });
   if (kind_of(fd) == Kind::undecided) return listen_by_rules(fd, backlog);
   const int result = plain(fd, backlog);
-  if (result == 0 && kind_of(fd) == Kind::fresh) {
-    set_kind(fd, listens_as_tcp(fd) ? Kind::other : Kind::listening);
+  if (result != 0 || kind_of(fd) != Kind::fresh) return result;
+  if (listens_as_tcp(fd)) {
+    set_kind(fd, Kind::other);
+  } else if (replace_kind(fd, Kind::fresh, Kind::listening)) {
+    mark_listening(fd);
   }
   return result;
 }
@@ -173,7 +176,11 @@ EXPORT ssize_t recvfrom(int fd, void* buffer, size_t size, int flags, sockaddr* 
 EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(recvmsg);
   if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) return plain(fd, message, flags);
+  if (!is_ours(fd)) {
+    const ssize_t bytes = plain(fd, message, flags);
+    if (bytes >= 0 && !inside()) receive_numbers(*message);
+    return bytes;
+  }
   return within([&] { return rrecvmsg(fd, message, flags); });
 }
 
@@ -209,7 +216,10 @@ EXPORT ssize_t sendto(int fd, const void* buffer, size_t size, int flags, const 
 EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(sendmsg);
   if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) return plain(fd, message, flags);
+  if (!is_ours(fd)) {
+    if (message->msg_controllen != 0 && !inside() && !may_send_numbers(*message)) return -1;
+    return plain(fd, message, flags);
+  }
   return within([&] { return rsendmsg(fd, message, flags); });
 }
 

@@ -62,6 +62,7 @@ class StreamEnd {
   virtual bool all_sent() const = 0;
 
   // Urgent data, which rsockets do not have.
+  virtual bool has_urgent() const { return false; }
   virtual bool is_urgent() const { return false; }
   virtual bool is_at_mark() const { return false; }
   virtual std::optional<std::byte> urgent(bool /*peek*/) { return std::nullopt; }

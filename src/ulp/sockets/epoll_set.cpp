@@ -22,7 +22,7 @@ constexpr int kYields = 4;
 /// While sources are ready, the kernel's descriptors are looked at every so many waits.
 constexpr unsigned kWaitsBetweenLooks = 8;
 /// Bounds a sleep: another thread's call on a source may have taken the event that ends it.
-constexpr int kLongestSleepMs = 100;
+constexpr TimeNs kLongestSleepMs = 100;
 constexpr std::uint32_t kOptions = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE;
 /// Looks without news after which a source becomes cold.
 constexpr unsigned kIdleLooks = 64;
@@ -326,7 +326,7 @@ int EpollSet::wait(std::span<epoll_event> events, int timeout_ms, const sigset_t
       if (const int count = sweep(events); count != 0) return count;
       if (!all_cold()) continue;
     }
-    const TimeNs left = std::clamp<TimeNs>(end - now, 0, kLongestSleepMs * kMillisecond);
+    const TimeNs left = std::min(elapsed(now, end), kLongestSleepMs * kMillisecond);
     const int ms = static_cast<int>((left + kMillisecond - 1) / kMillisecond);
     if (const int count = sleep(lock, events, ms, mask, in_kernel); count != 0) return count;
     if (monotonic_now() >= end) return look(events, true);
