@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/net/address.h"
-#include "ulp/rsocket/datagram_port.h"
+#include "ulp/rsocket/datagram/datagram_port.h"
 #include "ulp/rsocket/socket.h"
 
 namespace verbatim::rsocket {
