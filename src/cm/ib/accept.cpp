@@ -27,9 +27,16 @@ void ConnectionManager::on_message(const wire::CmReq& req, const Arrival& arriva
     out.push_back(refuse_request(arrival.reply_path, req, *reason));
     return;
   }
-  const IpEndpoints ends = endpoints_of(req.service_id, req.private_data, arrival.reply_path.to);
-  const auto listener = listeners_.find(
-      {.service = req.service_id, .address = ends.destination, .gid = req.primary.remote_gid});
+  IpEndpoints ends = endpoints_of(req.service_id, req.private_data, arrival.reply_path.to);
+  const Wanted by_service{.service = req.service_id, .gid = req.primary.remote_gid};
+  Wanted by_address = by_service;
+  by_address.address = ends.destination;
+  auto listener = listeners_.find(by_address);
+  if (!listener &&
+      wire::is_sdp(req.service_id)) {  // A listener of AF_IB, to which a Hello is data.
+    ends = {};
+    listener = listeners_.find(by_service);
+  }
   if (!listener) {
     out.push_back(refuse_request(arrival.reply_path, req, RejectReason::invalid_service_id));
     return;
