@@ -79,7 +79,7 @@ std::expected<void, StartFailure> use_sdp() {
   const char* const old = getenv("LD_PRELOAD");  // Our other library is in it.
   const std::string all = old == nullptr ? library : fmt::format("{}:{}", old, library);
   setenv("LD_PRELOAD", all.c_str(), 1);
-  setenv("VERBATIM_SDP", "1", 1);
+  setenv("VERBATIM_SDP", "on", 1);
   return {};
 }
 

@@ -153,7 +153,7 @@ bool bind_as(int fd, int number) {
 bool has_rules() {
   static const bool is_set = [] {
     const char* const value = std::getenv("VERBATIM_SDP");
-    return value != nullptr && std::strcmp(value, "1") == 0;
+    return value != nullptr && std::strcmp(value, "on") == 0;
   }();
   return is_set;
 }

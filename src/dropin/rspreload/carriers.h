@@ -3,7 +3,7 @@
 #include <sys/socket.h>
 
 /// Sockets whose carrier (SDP, TCP, both, rsockets) is chosen by rules. The address is known when a
-/// socket listens or connects, so until then it is a TCP socket. VERBATIM_SDP=1 in the environment
+/// socket listens or connects, so until then it is a TCP socket. VERBATIM_SDP=on in the environment
 /// turns the rules on; they are in the file that LIBSDP_CONFIG_FILE names (ulp/sdp/rules.h).
 namespace verbatim::rspreload {
 

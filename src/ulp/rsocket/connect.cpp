@@ -234,7 +234,7 @@ Outcome<void> Stream::accompany(UniqueFd listener) {
 /// One at a time: the others keep the companion, and so the handle, readable.
 void Stream::poll_companion() {
   if (!companion_ || !accepted_.empty()) return;
-  UniqueFd plain(::accept(companion_.get(), nullptr, nullptr));
+  UniqueFd plain(::accept4(companion_.get(), nullptr, nullptr, 0));
   if (!plain) return;
   note_edge();
   accepted_.push_back({.socket = nullptr, .plain = std::move(plain)});
