@@ -15,7 +15,7 @@ using ulp::sdp::Fault;
 using ulp::sdp::Header;
 using ulp::sdp::Limits;
 
-constexpr std::uint32_t kSlotBytes = 32'768;  // Of a message, with its header.
+constexpr std::uint32_t kSlotBytes = 16'384;  // Of a message, with its header.
 constexpr std::uint32_t kControlBytes = 64;   // Of a message besides Data.
 constexpr std::uint32_t kFewestSlots = 4, kMostSlots = 64;
 // In a request's id, beside the slot: `kReceive`, or that it is no Data message.
@@ -23,7 +23,7 @@ constexpr std::uint64_t kControl = std::uint64_t{1} << 62;
 
 /// Slots for so many bytes that are in flight.
 std::uint32_t slots_for(std::uint32_t bytes) {
-  return std::clamp(4 * bytes / kSlotBytes, kFewestSlots, kMostSlots);
+  return std::clamp(2 * bytes / kSlotBytes, kFewestSlots, kMostSlots);
 }
 
 /// The address as Hello has it, and its port.
