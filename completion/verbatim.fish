@@ -84,6 +84,7 @@ complete -c verbatim -n '__verbatim_is_in capture' -r -F -s w -l write -d 'The p
 complete -c verbatim -n '__verbatim_is_in capture' -x -l for -a '10s 1min' -d 'End it after this time'
 complete -c verbatim -n '__verbatim_is_in run' -l sdp -d 'TCP sockets use SDP'
 complete -c verbatim -n '__verbatim_is_in run' -x -l fault -a 'loss=1% delay=1ms duplicate=1% reorder=1% corrupt=0.1%' -d 'Faults of the packets it sends'
+complete -c verbatim -n '__verbatim_is_in run' -l rsockets -d 'Its sockets become rsockets'
 complete -c verbatim -n '__verbatim_is_in fault' -a '(__verbatim_nodes) off show loss=1% delay=1ms'
 complete -c verbatim -n '__verbatim_is_in config' -a '(__verbatim_nodes)'
 complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this file'

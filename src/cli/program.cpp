@@ -66,23 +66,6 @@ std::expected<std::string, StartFailure> prepare_program(const NodeChoice& choic
   return std::move(*program);
 }
 
-std::expected<void, StartFailure> use_sdp() {
-  const auto own = own_folder();
-  const auto dropins = own ? find_dropin_folder(*own) : own;
-  const std::string library =
-      dropins ? *dropins + "/rsocket/librspreload.so.1" : std::string("librspreload.so.1");
-  if (access(library.c_str(), R_OK) != 0) {
-    return std::unexpected(StartFailure{
-        kExitFailure,
-        fmt::format("--sdp: {}: {}; install Verbatim again", library, std::strerror(errno))});
-  }
-  const char* const old = getenv("LD_PRELOAD");  // Our other library is in it.
-  const std::string all = old == nullptr ? library : fmt::format("{}:{}", old, library);
-  setenv("LD_PRELOAD", all.c_str(), 1);
-  setenv("VERBATIM_SDP", "on", 1);
-  return {};
-}
-
 StartFailure become_program(const std::string& path, std::vector<std::string> words) {
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());

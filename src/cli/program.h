@@ -23,9 +23,6 @@ std::expected<std::string, StartFailure> prepare_program(const NodeChoice& choic
 /// Puts the choice into the environment of this process.
 std::expected<void, StartFailure> set_environment(const NodeChoice& choice);
 
-/// Preloads the library that turns the program's TCP sockets into SDP's, by rules.
-std::expected<void, StartFailure> use_sdp();
-
 /// Becomes the program: returns only if that fails.
 StartFailure become_program(const std::string& path, std::vector<std::string> words);
 

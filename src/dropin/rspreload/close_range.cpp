@@ -20,8 +20,8 @@ using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kOurs = {"anon_inode:", "/memfd:verbatim", "pipe:",
-                                                   "socket:", "/proc/"};
+constexpr std::array<std::string_view, 5> kOurs = {"anon_inode:", "/memfd:verbatim",
+                                                   "pipe:", "socket:", "/proc/"};
 
 /// A descriptor that may be the libraries': of their kinds, and not for other programs. In doubt it
 /// stays open.

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 namespace verbatim::rspreload {
@@ -32,7 +34,17 @@ Variables* at_start = nullptr;  // Never destroyed.
   }
 }
 
+bool is_set(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && std::atoi(value) != 0;
+}
+
 }  // namespace
+
+bool starts_as_tcp(int type, int protocol) {
+  static const bool forks = is_set("RDMAV_FORK_SAFE") || is_set("IBV_FORK_SAFE");
+  return forks && type == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP);
+}
 
 void restore_environment() {
   static std::atomic<char**> known = nullptr;

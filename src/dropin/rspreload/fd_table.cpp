@@ -83,9 +83,7 @@ bool replace_kind(int fd, Kind from, Kind to) {
 
 PendingListener pending_listener_of(int fd) {
   if (!is_in_table(fd)) return {};
-  return {.listener = at(fd).listener - 1,
-          .beside = at(fd).beside - 1,
-          .lock = at(fd).lock - 1};
+  return {.listener = at(fd).listener - 1, .beside = at(fd).beside - 1, .lock = at(fd).lock - 1};
 }
 
 void set_pending_listener(int fd, PendingListener pending_listener) {

@@ -20,6 +20,8 @@ enum class Kind : std::uint8_t {
   converting,  // Becoming an rsocket, in some thread.
 };
 
+inline bool is_pending(Kind kind) { return kind >= Kind::connecting && kind <= Kind::converting; }
+
 /// Returns true if this thread is inside an rsocket call: calls that it makes then go to libc.
 bool inside();
 
@@ -59,8 +61,8 @@ bool set_kind(int fd, Kind kind);
 /// Returns false if it was not `from`. Only one of several threads succeeds.
 bool replace_kind(int fd, Kind from, Kind to);
 
-/// The listeners to which the peer of a passive socket will connect. Of an active one, `listener` is
-/// the rsocket that is connecting.
+/// The listeners to which the peer of a passive socket will connect. Of an active one, `listener`
+/// is the rsocket that is connecting.
 struct PendingListener {
   int listener = -1;  // An rsocket, at a port of its own; -1: none yet.
   int beside = -1;    // Another, at the TCP socket's port: where rdma-core's library connects.

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/log.h"
-#include "dropin/rspreload/pending.h"
+#include "dropin/rspreload/environment.h"
 
 namespace verbatim::rspreload {
 namespace {
@@ -116,8 +116,8 @@ bool may_send_numbers(const msghdr& message) {
   bool may = true;
   for_each_number(message, [&may](int fd) {
     const Kind kind = kind_of(fd);
-    const bool is_in_use = kind == Kind::rsocket || kind == Kind::converting ||
-                           pending_listener_of(fd).listener >= 0;
+    const bool is_in_use =
+        kind == Kind::rsocket || kind == Kind::converting || pending_listener_of(fd).listener >= 0;
     if (is_in_use) may = false;
   });
   if (may) return true;

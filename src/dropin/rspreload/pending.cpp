@@ -3,7 +3,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -31,11 +30,6 @@ constexpr int kRetryMs = 5;
 constexpr int kLookAgainMs = 100;
 
 constexpr std::uint32_t kMagic = 0x76627273;
-
-bool is_set(const char* name) {
-  const char* const value = std::getenv(name);
-  return value != nullptr && std::atoi(value) != 0;
-}
 
 /// Converts an IPv4-mapped address to IPv4, as adapters need it.
 sockaddr_storage unmapped(const sockaddr_storage& address) {
@@ -268,11 +262,6 @@ bool settle_or(int fd, bool may_wait) {
 }
 
 }  // namespace
-
-bool starts_as_tcp(int type, int protocol) {
-  static const bool forks = is_set("RDMAV_FORK_SAFE") || is_set("IBV_FORK_SAFE");
-  return forks && type == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP);
-}
 
 bool settle_pending(int fd, int flags) {
   const int status = within([&] { return fcntl(fd, F_GETFL); });

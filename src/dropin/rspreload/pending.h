@@ -14,7 +14,8 @@
 ///     who uses the accepted socket                     who uses the connected socket
 ///     listens, as an rsocket, at any port
 ///          --- 4 bytes of zero, that port, TCP ->      looks at them
-///          <------ connection of rsockets ------       connects to the TCP peer's address, that port
+///          <------ connection of rsockets ------       connects to the TCP peer's address, that
+///          port
 ///     both end the TCP connection; its number is the rsocket's from now on
 ///
 /// rdma-core's library knows the zeroes alone, and connects to the TCP peer's own port. So that is
@@ -23,11 +24,6 @@
 /// If the peer turns out not to use this protocol before it was sent zeroes, the socket remains a
 /// TCP socket. After the zeroes, or if one of the two fails, the connection is reset.
 namespace verbatim::rspreload {
-
-/// Returns true if RDMAV_FORK_SAFE or IBV_FORK_SAFE is set, for TCP sockets.
-bool starts_as_tcp(int type, int protocol);
-
-inline bool is_pending(Kind kind) { return kind >= Kind::connecting && kind <= Kind::converting; }
 
 /// Called before a call that uses the descriptor: makes a pending one an rsocket. Waits for the
 /// peer if a call with these flags of recv(2) would wait. Returns false with EAGAIN or EINTR.
@@ -42,8 +38,8 @@ bool settle_at_any_rate(int fd);
 inline constexpr int kLateMs = 500;
 
 /// Continues as far as possible without waiting for the peer. Returns true if it is not pending any
-/// more. A peer that has left is waited for, as it may have connected before that; with 0 the caller
-/// waits.
+/// more. A peer that has left is waited for, as it may have connected before that; with 0 the
+/// caller waits.
 bool advance(int fd, int late_ms = kLateMs);
 /// Adds the descriptors to wait for before `advance` can continue, and returns the longest wait in
 /// milliseconds.

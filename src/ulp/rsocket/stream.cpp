@@ -106,7 +106,7 @@ Outcome<std::size_t> Stream::send(const Message& message) {
   const bool may_wait = waits(message.flags);
   if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
   if ((message.flags & MSG_OOB) != 0 && !endpoint_->has_urgent()) {
-    return unsupported("there is no urgent data");
+    return unsupported(kNoUrgentData);
   }
   Cursor from(message.pieces);
   return send_all(lock, from, message.flags, nullptr);

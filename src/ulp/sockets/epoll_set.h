@@ -45,8 +45,8 @@ class EpollSet {
   /// The program has closed the source's last descriptor.
   void forget(const Source& source);
 
-  /// What the kernel has reported to a thread that began to wait when there were no sources, without
-  /// our own entry: returns how many are left.
+  /// What the kernel has reported to a thread that began to wait when there were no sources,
+  /// without our own entry: returns how many are left.
   int others(std::span<epoll_event> events);
   /// epoll_pwait(2).
   int wait(std::span<epoll_event> events, int timeout_ms, const sigset_t* mask, Sleep* in_kernel);
