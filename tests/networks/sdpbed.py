@@ -16,9 +16,11 @@ class SdpNodes:
     """Nodes have SDP unless they are in `without`."""
 
     without = ()
+    faults = ""
 
     def run_options(self, node):
-        return [*super().run_options(node), *(() if node in self.without else ("--sdp",))]
+        options = [*super().run_options(node), *(() if node in self.without else ("--sdp",))]
+        return [*options, "--fault", self.faults] if self.faults else options
 
     def set_rules(self, text, *nodes):
         """Rules in libsdp.conf's form; none: SDP, and TCP where the other end has none."""

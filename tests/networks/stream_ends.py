@@ -100,6 +100,23 @@ def names(connection, listener):
     expect("error", connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), 0)
 
 
+def left(connection, listener):
+    """Connections leave no descriptor behind, at either end."""
+    if listener:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(100):
+            with listener.accept()[0] as other:
+                expect("hello", other.recv(10), b"hello")
+        expect("descriptors are left", max(len(os.listdir("/proc/self/fd")) - before, 0), 0)
+        return connection.sendall(b"done")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(100):
+        with socket.create_connection(connection.getpeername()) as other:
+            other.sendall(b"hello")
+    expect("descriptors are left", max(len(os.listdir("/proc/self/fd")) - before, 0), 0)
+    return expect("the other end", connection.recv(10), b"done")
+
+
 def killed(connection, listener):
     """The last one: a process that ends without a close ends its connections."""
     if listener:
@@ -112,7 +129,7 @@ def killed(connection, listener):
         pass
 
 
-TESTS = (half_close, urgent, peeked, full, names, killed)
+TESTS = (half_close, urgent, peeked, full, names, left, killed)
 
 
 def main():

@@ -124,6 +124,11 @@ def main():
         run_pair(testbed, [PYTHON, ENDS, "server", "{a}", "{port}"], [PYTHON, ENDS, "client", "{a}", "{port}"])
         testbed.set_rules(ONLY_SDP)
         run_programs(testbed)
+        if options.path == "wire":
+            testbed.faults = "loss=1%,reorder=1%,duplicate=1%,seed=7"
+            echo = f"{PROGRAMS}/echo.py"
+            run_pair(testbed, [PYTHON, echo, "server", "{a}", "{port}"], [PYTHON, echo, "client", "{a}", "{port}"])
+            testbed.faults = ""
         run_refused(testbed)
         run_rules(testbed)
         if are_installed("nginx", "ab"):
