@@ -7,7 +7,7 @@ import sys
 
 from sdpbed import ONLY_SDP, TESTS, SdpTestbed
 
-from test_epoll import NGINX  # noqa: E402
+from test_epoll import NGINX, REDIS  # noqa: E402
 from testbed import SKIPPED, Failure, are_installed, option_parser, wait_until  # noqa: E402
 
 SECONDS = 60
@@ -77,6 +77,13 @@ def run_rules(testbed):
     print("passed: rules", flush=True)
 
 
+def run_redis(testbed):
+    server = ["bash", "-c", f"exec -a redis-server {REDIS} --bind {{a}} --port {{port}} --save '' --protected-mode no "
+              f"--dir {testbed.folder}"]
+    run_pair(testbed, server, ["redis-benchmark", "-h", "{a}", "-p", "{port}", "-n", "2000", "-c", "20", "-d", "1000",
+                               "-t", "set,get", "-q"], server_ends=False)
+
+
 def run_nginx(testbed):
     """A program that forks: the connections of a listener that its master has made are its workers'."""
     for node in ("a", "b"):
@@ -129,6 +136,8 @@ def main():
             echo = f"{PROGRAMS}/echo.py"
             run_pair(testbed, [PYTHON, echo, "server", "{a}", "{port}"], [PYTHON, echo, "client", "{a}", "{port}"])
             testbed.faults = ""
+        if are_installed("redis-benchmark") and os.path.exists(REDIS):
+            run_redis(testbed)
         run_refused(testbed)
         run_rules(testbed)
         if are_installed("nginx", "ab"):
