@@ -100,6 +100,27 @@ def names(connection, listener):
     expect("error", connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), 0)
 
 
+def reset(connection, listener):
+    """A close without time to linger, or with unread data, is a reset for the other end."""
+    if listener:
+        for linger in (True, False):
+            other = listener.accept()[0]
+            if linger:
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            until("something to read", lambda other=other: other.recv(1, socket.MSG_PEEK) == b"x")
+            if linger:
+                other.recv(1)
+            other.close()
+        return
+    for _ in range(2):
+        with socket.create_connection(connection.getpeername()) as other:
+            other.sendall(b"x")
+            try:
+                raise SystemExit(f"no reset, but {other.recv(1)}")
+            except ConnectionResetError:
+                pass
+
+
 def left(connection, listener):
     """Connections leave no descriptor behind, at either end."""
     if listener:
@@ -129,7 +150,7 @@ def killed(connection, listener):
         pass
 
 
-TESTS = (half_close, urgent, peeked, full, names, left, killed)
+TESTS = (half_close, urgent, peeked, full, names, reset, left, killed)
 
 
 def main():

@@ -85,6 +85,7 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
     if ((message.flags & MSG_PEEK) != 0) return endpoint_->peek(to);
     const std::size_t bytes = endpoint_->receive(to);
     total += bytes;
+    if (bytes == 0 && total == 0 && endpoint_->was_reset()) return fail(ECONNRESET);
     if (bytes == 0 || endpoint_->is_at_mark()) break;  // The end, or the urgent mark.
   } while ((message.flags & MSG_WAITALL) != 0 && to.left() > 0);
   return total;
@@ -219,7 +220,17 @@ Outcome<void> Stream::shut_down(int how) {
   return wait_until(lock, true, sent);
 }
 
+/// As TCP: a close that leaves data unread is a reset.
+void Stream::reset() {
+  std::unique_lock lock(mutex_);
+  if (phase_ != Phase::open || !is_up() || (!resets_ && !endpoint_->has_data())) return;
+  endpoint_->abort();
+  const auto sent = [this] { return endpoint_->all_sent() || disconnected_; };
+  static_cast<void>(wait_until(lock, true, sent));
+}
+
 void Stream::close() {
+  reset();
   if (phase_ == Phase::open && !disconnect_sent_) static_cast<void>(shut_down(SHUT_RDWR));
   std::unique_lock lock(mutex_);
   // A connection that was asked for and not answered ends with its id.

@@ -78,6 +78,7 @@ class Stream final : public Socket {
   bool can_read() const { return endpoint_->has_data() || !readable_ || endpoint_->peer_shut(); }
   bool can_write() const { return endpoint_->can_send() || !writable_ || !is_up(); }
   short state(short events);
+  void reset();
   Outcome<void> check_open(std::unique_lock<std::mutex>& lock, bool may_wait);
   Outcome<void> send_rest_of_map(std::unique_lock<std::mutex>& lock, bool may_wait);
   Outcome<std::size_t> send_all(std::unique_lock<std::mutex>& lock, Cursor& from, int flags,
@@ -110,6 +111,7 @@ class Stream final : public Socket {
   std::unique_ptr<std::array<sockaddr_storage, 2>> names_;  // Local and peer; null: those of `id_`.
   int type_of_service_ = 0;
   int keep_idle_ = 7200;
+  bool resets_ = false;  // SO_LINGER with no time: a close is a reset.
   unsigned idle_turns_ = 0;
 };
 

@@ -61,6 +61,11 @@ class StreamEnd {
   /// Returns true if everything has reached the peer's memory.
   virtual bool all_sent() const = 0;
 
+  /// Ends both directions at once, which the peer sees as a reset; rsockets cannot.
+  virtual void abort() {}
+  /// The peer has done so.
+  virtual bool was_reset() const { return false; }
+
   // Urgent data, which rsockets do not have.
   virtual bool has_urgent() const { return false; }
   virtual bool is_urgent() const { return false; }

@@ -189,6 +189,11 @@ Outcome<void> SdpEnd::finish(bool) {
   return {};
 }
 
+void SdpEnd::abort() {
+  stream_.abort();
+  send_controls();
+}
+
 std::size_t SdpEnd::bytes_to_read() const {
   std::size_t total = 0;
   for (std::size_t i = 0; i < stream_.pieces(); ++i) total += stream_.piece(i).bytes;

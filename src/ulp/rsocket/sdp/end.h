@@ -45,6 +45,9 @@ class SdpEnd final : public StreamEnd {
   /// Returns true even if there are no credits for DisConn: the connection's end says it, too.
   bool all_sent() const override { return slots_free_ == slots_ && controls_free_ == kControls; }
 
+  void abort() override;
+  bool was_reset() const override { return stream_.peer_aborted(); }
+
   bool has_urgent() const override { return true; }
   bool is_urgent() const override { return stream_.is_urgent(); }
   bool is_at_mark() const override { return stream_.is_at_mark(); }
