@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -119,13 +120,21 @@ class Socket : public ulp::sockets::Source {
 /// Time that calls spin before they wait (`polling_time` of rsocket(7)).
 inline constexpr TimeNs kSpin = 10 * kMicrosecond;
 
+/// Then they give the processor away as often: being woken costs the peer a system call, and this
+/// process two thread switches.
+inline constexpr int kYields = 4;
+
 template <typename Done>
 Outcome<void> Socket::wait_until(std::unique_lock<std::mutex>& lock, bool may_wait, Done&& done) {
   wake_locked(false);
   if (done()) return {};
   if (!may_wait) return fail(EAGAIN);
   const TimeNs until = monotonic_now() + kSpin;
-  while (monotonic_now() < until) {
+  for (int yields = kYields; monotonic_now() < until || yields > 0;) {
+    if (monotonic_now() >= until) {
+      --yields;
+      sched_yield();
+    }
     process();
     if (done()) return {};
   }
