@@ -59,7 +59,7 @@ _verbatim() {
   esac
   case $command in
     "") _verbatim_reply "run env config devices status fabric cluster target capture fault doctor $common" "$current" ;;
-    run) _verbatim_reply "-- $node_options --fault --rsockets --fabric --host $common" "$current" ;;
+    run) _verbatim_reply "-- $node_options --fault --rsockets --sdp --fabric --host $common" "$current" ;;
     env) _verbatim_reply "$node_options $common" "$current" ;;
     config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
     devices) _verbatim_reply "$common" "$current" ;;

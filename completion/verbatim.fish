@@ -94,6 +94,7 @@ complete -c verbatim -n $has_node_options -x -l profile -a 'verbatim connectx-7 
 complete -c verbatim -n $has_node_options -x -l path -a 'auto wire direct' -d 'To programs of this machine'
 complete -c verbatim -n '__verbatim_is_in capture' -r -F -s w -l write -d 'The pcapng file, or -'
 complete -c verbatim -n '__verbatim_is_in capture' -x -l for -a '10s 1min' -d 'End it after this time'
+complete -c verbatim -n '__verbatim_is_in run' -l sdp -d 'TCP sockets use SDP'
 complete -c verbatim -n '__verbatim_is_in run' -x -l fault -a 'loss=1% delay=1ms duplicate=1% reorder=1% corrupt=0.1%' -d 'Faults of the packets it sends'
 complete -c verbatim -n '__verbatim_is_in run' -l rsockets -d 'Its sockets become rsockets'
 complete -c verbatim -n '__verbatim_is_in fault' -a '(__verbatim_nodes) off show loss=1% delay=1ms'

@@ -16,8 +16,8 @@
 namespace verbatim::rspreload {
 namespace {
 
-constexpr std::array<std::string_view, 4> kBeginnings = {"VERBATIM_", "XDG_RUNTIME_DIR=", "RDMAV_",
-                                                         "IBV_"};
+constexpr std::array<std::string_view, 5> kBeginnings = {"VERBATIM_", "XDG_RUNTIME_DIR=", "RDMAV_",
+                                                         "IBV_", "LIBSDP_"};
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
@@ -47,9 +47,10 @@ bool starts_as_tcp(int type, int protocol) {
 }
 
 void restore_environment() {
-  static std::atomic<pid_t> done_in = 0;
-  if (at_start == nullptr || done_in.exchange(getpid()) == getpid()) return;
+  static std::atomic<char**> known = nullptr;
+  if (at_start == nullptr || known == environ) return;
   for (const auto& [name, value] : *at_start) setenv(name.c_str(), value.c_str(), 0);
+  known = environ;
 }
 
 }  // namespace verbatim::rspreload

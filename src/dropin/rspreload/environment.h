@@ -6,7 +6,7 @@ namespace verbatim::rspreload {
 bool starts_as_tcp(int type, int protocol);
 
 /// Programs clear their environment (nginx does), but the libraries look into it at their first
-/// call, perhaps in a child: puts back what they look for, as it was when the program started.
+/// call, perhaps later: puts back what they look for, as it was when the program started.
 void restore_environment();
 
 }  // namespace verbatim::rspreload

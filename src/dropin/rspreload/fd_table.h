@@ -10,6 +10,7 @@ inline constexpr int kNumbers = 65'536;
 enum class Kind : std::uint8_t {
   other,  // Handled by libc.
   rsocket,
+  undecided,  // A TCP socket: rules decide when it listens or connects (carriers.h).
   // TCP sockets of programs that fork (pending.h).
   fresh,
   listening,

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "dropin/rdmacm/locks.h"
+#include "dropin/rspreload/carriers.h"
 #include "dropin/rspreload/environment.h"
 #include "dropin/rspreload/inherited.h"
 #include "ulp/rsocket/private.h"
@@ -113,7 +114,7 @@ int connect_to(int fd, const Invitation& invitation) {
   if (getpeername(fd, as_sockaddr(peer), &length) != 0) return -1;
   peer = unmapped(peer);
   if (invitation.magic == kMagic) set_port(peer, invitation.port);
-  const int number = rsocket(peer.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  const int number = new_stream(peer.ss_family, SOCK_STREAM | SOCK_NONBLOCK);
   if (number < 0 || rconnect(number, as_sockaddr(peer), length_of(peer)) == 0 ||
       errno == EINPROGRESS) {
     return number;
@@ -169,7 +170,7 @@ int lock_address(const sockaddr_storage& address) {
 
 /// Returns an rsocket that listens there, or -1.
 int listen_at(sockaddr_storage& local) {
-  const int listener = rsocket(local.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  const int listener = new_stream(local.ss_family, SOCK_STREAM | SOCK_NONBLOCK);
   if (listener < 0) return -1;
   if (rbind(listener, as_sockaddr(local), length_of(local)) == 0 && rlisten(listener, 1) == 0) {
     return listener;

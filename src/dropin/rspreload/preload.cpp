@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "dropin/rspreload/carriers.h"
 #include "dropin/rspreload/environment.h"
 #include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/inherited.h"
@@ -30,9 +31,20 @@ bool is_librarys(const void* caller) {
          std::strstr(info.dli_fname, "librdmacm.so") != nullptr;
 }
 
+bool is_rsocket(int number) {
+  std::shared_ptr<verbatim::ulp::sockets::Source> source;
+  return within([&] { return verbatim_rsource(number, &source); }) == 0;
+}
+
 int accepted(int fd, sockaddr* address, socklen_t* length, int flags) {
+  restore_environment();  // Since it listened.
   const int number = within([&] { return raccept(fd, address, length); });
   if (number < 0) return -1;
+  if (!is_rsocket(number)) {  // A TCP connection of a listener that has both.
+    if ((flags & SOCK_NONBLOCK) != 0) within([&] { return fcntl(number, F_SETFL, O_NONBLOCK); });
+    if ((flags & SOCK_CLOEXEC) != 0) within([&] { return fcntl(number, F_SETFD, FD_CLOEXEC); });
+    return number;
+  }
   if (!set_kind(number, Kind::rsocket)) {
     within([&] { return rclose(number); });
     errno = EMFILE;
@@ -85,6 +97,11 @@ EXPORT int socket(int domain, int type, int protocol) {
     return number;
   }
   restore_environment();
+  if (kind == SOCK_STREAM && has_rules()) {
+    const int number = plain(domain, type, protocol);
+    set_kind(number, Kind::undecided);
+    return number;
+  }
   const int number = within([&] { return rsocket(domain, type, protocol); });
   if (number < 0) return plain(domain, type, protocol);
   if (set_kind(number, Kind::rsocket)) return number;
@@ -101,8 +118,14 @@ EXPORT int bind(int fd, const sockaddr* address, socklen_t length) {
 EXPORT int listen(int fd, int backlog) {
   static auto* const plain = VERBATIM_NEXT(listen);
   if (is_ours(fd)) return within([&] { return rlisten(fd, backlog); });
+  if (kind_of(fd) == Kind::undecided) return listen_by_rules(fd, backlog);
   const int result = plain(fd, backlog);
-  if (result == 0 && replace_kind(fd, Kind::fresh, Kind::listening)) mark_listening(fd);
+  if (result != 0 || kind_of(fd) != Kind::fresh) return result;
+  if (listens_as_tcp(fd)) {
+    set_kind(fd, Kind::other);
+  } else if (replace_kind(fd, Kind::fresh, Kind::listening)) {
+    mark_listening(fd);
+  }
   return result;
 }
 
@@ -121,6 +144,8 @@ EXPORT int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
 EXPORT int connect(int fd, const sockaddr* address, socklen_t length) {
   static auto* const plain = VERBATIM_NEXT(connect);
   if (is_ours(fd)) return within([&] { return rconnect(fd, address, length); });
+  if (kind_of(fd) == Kind::undecided) return connect_by_rules(fd, address, length);
+  if (kind_of(fd) == Kind::fresh && connects_as_tcp(address, length)) set_kind(fd, Kind::other);
   const int result = plain(fd, address, length);
   note_connect(fd, result == 0 ? 0 : errno);
   return result;

@@ -120,7 +120,7 @@ Endpoint::~Endpoint() {
   if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
 }
 
-ConnectData Endpoint::offer() const {
+std::vector<std::byte> Endpoint::offer() const {
   ConnectData data{};
   data.version = kVersion;
   data.flags = kHasIoMap | (kWeAreBigEndian ? kBigEndianHost : 0);
@@ -128,10 +128,14 @@ ConnectData Endpoint::offer() const {
   data.iomap_size = to_scale(sizes_.iomap_entries);
   data.targets = to_network({target_list_.address(), target_list_.rkey(), kTargets});
   data.buffer = to_network({receive_buffer_.address(), receive_buffer_.rkey(), half()});
-  return data;
+  const auto bytes = std::as_bytes(std::span(&data, 1));
+  return {bytes.begin(), bytes.end()};
 }
 
-Outcome<void> Endpoint::start(const ConnectData& peer) {
+Outcome<void> Endpoint::start(std::span<const std::byte> data) {
+  ConnectData peer{};
+  if (data.size() < sizeof peer) return fail(EPROTO);
+  std::memcpy(&peer, data.data(), sizeof peer);
   if (peer.version != kVersion) return unsupported("the peer has another version of the protocol");
   swap_ = ((peer.flags & kBigEndianHost) != 0) != kWeAreBigEndian;
   peer_targets_ = from_network(peer.targets);

@@ -14,7 +14,6 @@
 
 #include "base/os/unique_fd.h"
 #include "base/time.h"
-#include "ulp/rsocket/endpoint.h"
 #include "ulp/rsocket/protocol.h"
 #include "ulp/sockets/source.h"
 
@@ -57,7 +56,14 @@ class Socket : public ulp::sockets::Source {
 
   virtual Outcome<void> bind(const sockaddr* address, socklen_t length) = 0;
   virtual Outcome<void> listen(int backlog) = 0;
-  virtual Outcome<std::shared_ptr<Socket>> accept() = 0;
+  /// What accept(2) returns: a socket, or a plain one of the listener's companion.
+  struct Accepted {
+    std::shared_ptr<Socket> socket;
+    UniqueFd plain;
+  };
+  virtual Outcome<Accepted> accept() = 0;
+  /// A listener accepts the connections of this TCP listener, too.
+  virtual Outcome<void> accompany(UniqueFd /*listener*/) { return fail(EINVAL); }
   virtual Outcome<void> connect(const sockaddr* address, socklen_t length) = 0;
   virtual Outcome<void> shut_down(int how) = 0;
   /// Disconnects from the peer. Called before the last reference is dropped.
@@ -149,7 +155,9 @@ void enter(std::shared_ptr<Socket> socket);
 /// Removes an fd. Returns the socket, to be closed, if this was its last fd, else null. EBADF.
 Outcome<std::shared_ptr<Socket>> take_out(int number);
 
-Outcome<std::shared_ptr<Socket>> make_stream();
+/// What carries a stream's bytes.
+enum class Protocol : std::uint8_t { rsocket, sdp };
+Outcome<std::shared_ptr<Socket>> make_stream(Protocol protocol);
 Outcome<std::shared_ptr<Socket>> make_datagram(int domain);
 
 /// Copies an address out, as getpeername(2) does.

@@ -35,7 +35,7 @@ bool Endpoint::can_send() const {
          target().length != 0;
 }
 
-Outcome<std::size_t> Endpoint::send_some(Cursor& from, std::size_t most) {
+Outcome<std::size_t> Endpoint::send_some(Cursor& from, std::size_t most, bool) {
   const Target now = target();
   const std::size_t bytes =
       std::min({from.left(), most, std::size_t{send_free_}, std::size_t{now.length}});

@@ -1,4 +1,4 @@
-#include "ulp/rsocket/datagram.h"
+#include "ulp/rsocket/datagram/datagram.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // The unreliable datagram queue pair of one local address.
-#include "ulp/rsocket/datagram_port.h"
+#include "ulp/rsocket/datagram/datagram_port.h"
 
 #include <algorithm>
 #include <array>

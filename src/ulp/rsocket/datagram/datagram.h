@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/net/address.h"
-#include "ulp/rsocket/datagram_port.h"
+#include "ulp/rsocket/datagram/datagram_port.h"
 #include "ulp/rsocket/socket.h"
 
 namespace verbatim::rsocket {
@@ -30,7 +30,7 @@ class Datagram final : public Socket {
   int type() const override { return SOCK_DGRAM; }
   Outcome<void> bind(const sockaddr* address, socklen_t length) override;
   Outcome<void> listen(int) override { return unsupported(kNoConnection); }
-  Outcome<std::shared_ptr<Socket>> accept() override { return unsupported(kNoConnection); }
+  Outcome<Accepted> accept() override { return unsupported(kNoConnection); }
   Outcome<void> connect(const sockaddr* address, socklen_t length) override;
   Outcome<void> shut_down(int how) override;
   void close() override;
