@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/inplace_vector.h"
+#include "offload/switch/key.h"
+
+namespace verbatim::offload {
+
+enum class ActionKind : std::uint8_t {
+  kOutput,  // Copies the frame, as it is at that point, to a port.
+  kDrop,
+  kMark,  // The frame goes to software, which finds `value` beside it.
+  kJump,  // The search goes on in group `value`.
+};
+
+struct Action {
+  ActionKind kind = ActionKind::kDrop;
+  std::uint16_t port = 0;
+  std::uint32_t value = 0;
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+inline constexpr std::size_t kActionsMax = 8;
+using Actions = InplaceVector<Action, kActionsMax>;
+
+/// Transfer rules decide where a frame goes. Ingress rules mark one for which there is none.
+enum class Domain : std::uint8_t { kTransfer, kIngress };
+
+/// The ports, groups and ids of a rule are below the switch's limits.
+struct Rule {
+  Key key;  // Bits outside the mask are ignored. Its port is matched in full, its group is `group`.
+  Key mask;
+  std::uint32_t id = 0;        // Of the rule and of its counter.
+  std::uint32_t priority = 0;  // 0 wins. Among equals any may.
+  std::uint16_t group = 0;     // A search begins in group 0.
+  Domain domain = Domain::kTransfer;
+  Actions actions;
+};
+
+inline constexpr std::uint32_t kNoRule = 0xffffffff;
+
+}  // namespace verbatim::offload
