@@ -86,7 +86,7 @@ enum vnic_domain {
 struct vnic_rule {
   struct vnic_match key;
   struct vnic_match mask;
-  __u32 id;       /* Of the rule and its counter; below vnic_hello.rules_max. */
+  __u32 id;       /* Of the rule and its counter; below vnic_welcome.rules_max. */
   __u32 priority; /* 0 wins. */
   __u16 port;     /* From which frames come. */
   __u16 group;
@@ -123,14 +123,14 @@ struct vnic_port_counters {
   __u64 offloaded_bytes;
   __u64 no_buffer_dropped; /* No buffer was posted, or a too small one. */
   __u64 egress_dropped;    /* The function took no frame. */
-  __u64 bad_descriptors_errors;
 };
 
 struct vnic_port {
   struct vnic_ring receive[VNIC_QUEUES_MAX];
   struct vnic_ring send[VNIC_QUEUES_MAX];
-  __u32 queues __attribute__((
-      aligned(VNIC_CACHE_LINE))); /* To receive; the driver writes it before VNIC_START. */
+  /* The driver writes how many rings it uses before VNIC_START. */
+  __u32 receive_queues __attribute__((aligned(VNIC_CACHE_LINE)));
+  __u32 send_queues;
   __u32 link_is_up __attribute__((aligned(VNIC_CACHE_LINE)));
   struct vnic_port_counters counters;
 };
@@ -142,9 +142,12 @@ struct vnic_region {
   __u64 commands_refused;
   struct vnic_command commands[VNIC_COMMANDS];
   struct vnic_port ports[VNIC_PORTS_MAX];
-  struct vnic_counter counters[]
-      __attribute__((aligned(VNIC_CACHE_LINE))); /* vnic_hello.rules_max of them. */
 };
+
+/* They follow the region: vnic_welcome.rules_max of them, by the rules' ids. */
+static inline struct vnic_counter* vnic_counters(struct vnic_region* region) {
+  return (struct vnic_counter*)(region + 1);
+}
 
 /* Each message of the socket (SOCK_SEQPACKET) begins with this. */
 struct vnic_message {
@@ -154,11 +157,10 @@ struct vnic_message {
 };
 
 enum vnic_message_type {
-  VNIC_HELLO = 1,   /* From the driver, without more. The card answers VNIC_WELCOME. */
-  VNIC_WELCOME = 2, /* vnic_welcome; beside it: the region, the doorbell (eventfd). */
-  VNIC_MEMORY =
-      3, /* vnic_memory from the driver; beside it: the file. The card answers VNIC_REGISTERED. */
-  VNIC_REGISTERED = 4,
+  VNIC_HELLO = 1,        /* From the driver, without more. The card answers VNIC_WELCOME. */
+  VNIC_WELCOME = 2,      /* vnic_welcome; beside it: the region, the doorbell (eventfd). */
+  VNIC_MEMORY = 3,       /* vnic_memory from the driver; beside it: the file. */
+  VNIC_REGISTERED = 4,   /* The card's answer. */
   VNIC_REFUSAL = 0xffff, /* An errno value (4 bytes), and why, in words. */
 };
 

@@ -30,6 +30,7 @@ class Switch {
  public:
   static constexpr std::size_t kBatch = FlowTable::kBatch;
   static constexpr std::uint16_t kGroupsMax = 256;
+  static constexpr std::uint16_t kIngressGroup = 0x8000;  // Added to the groups of that domain.
   static constexpr int kJumpsMax = 8;  // A frame that jumps on is a miss: rules may form a circle.
 
   Switch(TableLimits limits, std::uint64_t seed) : table_(limits, seed), seed_(seed) {}
@@ -54,7 +55,6 @@ class Switch {
   }
 
  private:
-  static constexpr std::uint16_t kIngressGroup = 0x8000;  // Added to the groups of that domain.
   struct Batch {
     std::array<Key, kBatch> keys;
     std::array<std::uint32_t, kBatch> found;
