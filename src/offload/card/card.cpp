@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "offload/card/rule_check.h"
@@ -45,7 +46,10 @@ struct Card::Burst {
 Card::Card(service::Loop& loop, const CardOptions& options)
     : loop_(loop), options_(options), burst_(std::make_unique_for_overwrite<Burst>()) {}
 
-Card::~Card() { loop_.remove(*this); }
+Card::~Card() {
+  loop_.remove(*this);
+  if (clients_ != nullptr) unlink(options_.socket.c_str());
+}
 
 Result<std::unique_ptr<Card>> Card::create(service::Loop& loop, const CardOptions& options) {
   std::unique_ptr<Card> card(new Card(loop, options));

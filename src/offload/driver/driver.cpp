@@ -34,7 +34,6 @@ int to_number(const char*, const char* value, void* to) {
 
 Arguments arguments_of(rte_vdev_device* vdev) {
   Arguments arguments;
-  if (const char* const socket = std::getenv("VERBATIM_NIC_SOCKET")) arguments.socket = socket;
   if (rte_kvargs* const words = rte_kvargs_parse(rte_vdev_device_args(vdev), nullptr)) {
     rte_kvargs_process(words, "socket", to_text, &arguments.socket);
     rte_kvargs_process(words, "delay", to_number, &arguments.insert_delay_ms);
